@@ -1,0 +1,400 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Rondo: collective communication. This is the whole public interface; it needs C11 or C++11 and nothing else.
+ *
+ * Shape of the thing: a communicator is a group of `size` ranks; a rank is a process, or a thread of one. Every rank
+ * calls the same collectives on a communicator in the same order. Buffers are plain memory of the communicator's
+ * device (host memory here). Counts are elements, sizes are bytes; a name says which.
+ *
+ * Errors: every call that can fail returns a rondo_status_t. What a caller may still do after each is said at the
+ * status; rondo_comm_last_error() tells rank, peer, operation number and what to do.
+ *
+ * Threads: "any thread" below means that calls may run at the same time. "One at a time" means that the caller must
+ * not run two such calls on the same object at once; on different objects any number may run.
+ */
+#ifndef RONDO_RONDO_H
+#define RONDO_RONDO_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define RONDO_VERSION_MAJOR 0
+#define RONDO_VERSION_MINOR 1
+#define RONDO_VERSION_PATCH 0
+
+#if defined(__GNUC__)
+#define RONDO_API __attribute__((visibility("default")))
+#else
+#define RONDO_API
+#endif
+
+#ifdef __cplusplus
+#define RONDO_NOEXCEPT noexcept
+extern "C" {
+#else
+#define RONDO_NOEXCEPT
+#endif
+
+/* ---- status codes ---- */
+typedef enum rondo_status {
+  /** Done, or enqueued where a stream was given. */
+  RONDO_OK = 0,
+  /** Not finished yet (queries only). Ask again. */
+  RONDO_NOT_READY = 1,
+  /** An argument is wrong; nothing was done and every object is as before. Correct the call. */
+  RONDO_ERROR_INVALID_ARGUMENT = 2,
+  /** The handle is not (or no longer) one of this process: destroyed, finalized or never made. */
+  RONDO_ERROR_INVALID_HANDLE = 3,
+  /** Known to this version, but not available here (a device, a type for an operation, a disabled component). */
+  RONDO_ERROR_UNSUPPORTED = 4,
+  /** Memory, descriptors or threads ran out; nothing was enqueued. */
+  RONDO_ERROR_OUT_OF_RESOURCES = 5,
+  /** A call to the operating system failed; the detail has its name and errno. */
+  RONDO_ERROR_SYSTEM = 6,
+  /** The other side of a bootstrap connection could not prove that it knows the secret. */
+  RONDO_ERROR_AUTHENTICATION = 7,
+  /** A deadline passed. The communicator has failed: only abort and destroy are left. */
+  RONDO_ERROR_TIMEOUT = 8,
+  /** Another rank died or left. The communicator has failed: only abort and destroy are left. */
+  RONDO_ERROR_REMOTE = 9,
+  /** Ranks disagree on an operation. The communicator has failed: only abort and destroy are left. */
+  RONDO_ERROR_MISMATCH = 10,
+  /** rondo_comm_abort() was called, here or on another rank. Only destroy is left. */
+  RONDO_ERROR_ABORTED = 11,
+  /** The communicator failed in an earlier operation; nothing was enqueued. rondo_comm_last_error() has the first. */
+  RONDO_ERROR_COMM_FAILED = 12,
+  /** A defect in Rondo. Please report it with the detail. */
+  RONDO_ERROR_INTERNAL = 13
+} rondo_status_t;
+
+/** A short English name of `status` ("timeout"); static storage; never NULL, also for unknown values. Any thread. */
+RONDO_API const char *rondo_status_string(rondo_status_t status) RONDO_NOEXCEPT;
+
+/** Writes the version of the loaded library; a pointer may be NULL. Any thread. */
+RONDO_API void rondo_version(int *major, int *minor, int *patch) RONDO_NOEXCEPT;
+
+/* ---- types, operations, choices ---- */
+/** Element types. Integers wrap modulo 2^bits; float16, bfloat16 and the float8 types are added in float32 with one
+ *  rounding (to nearest, ties to even) a step; docs/schedules.md gives the order of the steps. */
+typedef enum rondo_type {
+  RONDO_INT8 = 0, RONDO_UINT8 = 1, RONDO_INT32 = 2, RONDO_UINT32 = 3, RONDO_INT64 = 4, RONDO_UINT64 = 5,
+  RONDO_FLOAT16 = 6, RONDO_BFLOAT16 = 7, RONDO_FLOAT32 = 8, RONDO_FLOAT64 = 9,
+  RONDO_FLOAT8_E4M3 = 10, /**< OCP E4M3 (no infinity; overflow gives NaN) */
+  RONDO_FLOAT8_E5M2 = 11  /**< OCP E5M2 (overflow gives infinity) */
+} rondo_type_t;
+
+/** Reductions. min and max give NaN where an operand is NaN, and order -0 below +0. avg is the sum divided by the
+ *  number of ranks once, at the end (integers: truncated toward zero). */
+typedef enum rondo_op { RONDO_SUM = 0, RONDO_PROD = 1, RONDO_MIN = 2, RONDO_MAX = 3, RONDO_AVG = 4 } rondo_op_t;
+
+typedef enum rondo_collective {
+  RONDO_ALL_REDUCE = 0,
+  RONDO_REDUCE_SCATTER = 1,
+  RONDO_ALL_GATHER = 2,
+  RONDO_BROADCAST = 3,
+  RONDO_REDUCE = 4,
+  RONDO_BARRIER = 5
+} rondo_collective_t;
+
+typedef enum rondo_algorithm {
+  RONDO_ALGORITHM_AUTO = 0,
+  RONDO_ALGORITHM_RING = 1,
+  RONDO_ALGORITHM_TREE = 2,
+  RONDO_ALGORITHM_HALVING_DOUBLING = 3,
+  RONDO_ALGORITHM_ONE_SHOT = 4,
+  RONDO_ALGORITHM_TWO_SHOT = 5
+} rondo_algorithm_t;
+
+typedef enum rondo_protocol {
+  RONDO_PROTOCOL_AUTO = 0,
+  RONDO_PROTOCOL_SIMPLE = 1, /**< a counter after the data */
+  RONDO_PROTOCOL_LL = 2      /**< a flag beside every four bytes: low latency, half the bandwidth */
+} rondo_protocol_t;
+
+/** Bytes of one element; 0 for an unknown type. Any thread. */
+RONDO_API size_t rondo_type_size(rondo_type_t type) RONDO_NOEXCEPT;
+
+/** Names as the command line and the environment use them ("float32", "sum", "all_reduce", "ring", "ll"); static
+ *  storage; NULL for an unknown value, so a loop from 0 can list what there is. Any thread. */
+RONDO_API const char *rondo_type_string(rondo_type_t type) RONDO_NOEXCEPT;
+RONDO_API const char *rondo_op_string(rondo_op_t op) RONDO_NOEXCEPT;
+RONDO_API const char *rondo_collective_string(rondo_collective_t collective) RONDO_NOEXCEPT;
+RONDO_API const char *rondo_algorithm_string(rondo_algorithm_t algorithm) RONDO_NOEXCEPT;
+RONDO_API const char *rondo_protocol_string(rondo_protocol_t protocol) RONDO_NOEXCEPT;
+
+/* ---- handles ---- */
+/** A member's hold on a communicator. Opaque; a destroyed one is recognised and refused, never dereferenced. */
+typedef struct rondo_comm *rondo_comm_t;
+
+/** A queue of operations that run in order. NULL: the call returns when the operation is complete (host memory).
+ *  Otherwise a stream of rondo_stream_create(), or, for a communicator on a CUDA device, a cudaStream_t. */
+typedef void *rondo_stream_t;
+
+typedef struct rondo_event *rondo_event_t;                /**< A point in a stream. Opaque. */
+typedef struct rondo_registration *rondo_registration_t;  /**< A registration of a buffer. Opaque. */
+
+/* ---- configuration ---- */
+#define RONDO_DEVICE_HOST (-1)
+
+/** How a communicator is to be. Fill it by RONDO_CONFIG_INIT or rondo_config_default(), then change what you need.
+ *  Fields are only ever appended; `size` tells the library which the caller knows. Where a field is at its default
+ *  and the environment variable beside it is set, the variable counts (docs/environment.md). */
+typedef struct rondo_config {
+  size_t size;                   /**< bytes of this struct as the caller knows it */
+  int32_t device;                /**< RONDO_DEVICE_HOST, or a CUDA device ordinal */
+  uint32_t init_timeout_ms;      /**< for the whole of initialisation; 0: 60 s          RONDO_INIT_TIMEOUT (s) */
+  uint32_t timeout_ms;           /**< for each operation; 0: 300 s                      RONDO_TIMEOUT (s) */
+  rondo_algorithm_t algorithm;   /**< AUTO: the tuner chooses                           RONDO_ALGORITHM */
+  rondo_protocol_t protocol;     /**< AUTO: the tuner chooses                           RONDO_PROTOCOL */
+  uint32_t channels;             /**< 1-8; 0: the tuner chooses                         RONDO_CHANNELS */
+  uint32_t reserved;             /**< 0 */
+  uint64_t chunk_bytes;          /**< 64 B-1 GiB; 0: the tuner chooses                  RONDO_CHUNK_BYTES */
+  const char *network_interface; /**< name or address to use for bootstrap; NULL: any   RONDO_INTERFACE.
+                                      Read during the call only; yours. */
+} rondo_config_t;
+
+#define RONDO_CONFIG_INIT \
+  { sizeof(rondo_config_t), RONDO_DEVICE_HOST, 0, 0, RONDO_ALGORITHM_AUTO, RONDO_PROTOCOL_AUTO, 0, 0, 0, NULL }
+
+/** Writes the defaults. @return RONDO_ERROR_INVALID_ARGUMENT when config is NULL. Any thread. */
+RONDO_API rondo_status_t rondo_config_default(rondo_config_t *config) RONDO_NOEXCEPT;
+
+/* ---- communicators ---- */
+#define RONDO_UNIQUE_ID_BYTES 128
+
+/** Names a communicator that is to be made. It carries the address at which rank 0's process listens and a secret:
+ *  hand it only to the group's members, never on a command line. */
+typedef struct rondo_unique_id {
+  char internal[RONDO_UNIQUE_ID_BYTES];
+} rondo_unique_id_t;
+
+/** Makes an id and starts to listen for the group in this process, which must stay alive until the communicator is
+ *  made. One id makes one communicator.
+ * @param config  NULL for the defaults; network_interface is used here.
+ * Any thread. */
+RONDO_API rondo_status_t rondo_get_unique_id(rondo_unique_id_t *id, const rondo_config_t *config) RONDO_NOEXCEPT;
+
+/** Makes the communicator of `id`: blocks until all `size` ranks have called it, or init_timeout_ms has passed.
+ * Ranks may be processes, threads of one process (each calls this from its own thread), or both.
+ * @param comm    receives the handle; unchanged on failure. End it with rondo_comm_destroy().
+ * @param rank    0..size-1, each once.
+ * @param config  NULL for the defaults. Algorithm, protocol, channels and chunk_bytes must be equal on all ranks.
+ * @return RONDO_ERROR_TIMEOUT with the ranks that did not come; RONDO_ERROR_AUTHENTICATION; RONDO_ERROR_MISMATCH when
+ *         size, versions or configuration differ. rondo_comm_last_error(NULL, ...) has the detail.
+ * Any thread. */
+RONDO_API rondo_status_t rondo_comm_init(rondo_comm_t *comm, const rondo_unique_id_t *id, int rank, int size,
+                                         const rondo_config_t *config) RONDO_NOEXCEPT;
+
+/** Makes a communicator of all the ranks of the job that the environment describes: `rondo run`, torchrun, Open MPI,
+ * MPICH or Slurm; without any of them, of this process alone. May be called repeatedly, in the same order everywhere.
+ * Otherwise as rondo_comm_init(). One at a time in a process. */
+RONDO_API rondo_status_t rondo_comm_init_env(rondo_comm_t *comm, const rondo_config_t *config) RONDO_NOEXCEPT;
+
+/** Makes a communicator whose `size` ranks are all in this process, one call for all: comms[r] is rank r's. Drive each
+ * from a thread of its own (or with streams): a collective without a stream blocks until the other ranks call it.
+ * @param configs  NULL for the defaults, or `size` configurations. Any thread. */
+RONDO_API rondo_status_t rondo_comm_init_all(rondo_comm_t *comms, int size, const rondo_config_t *configs)
+    RONDO_NOEXCEPT;
+
+RONDO_API rondo_status_t rondo_comm_rank(rondo_comm_t comm, int *rank) RONDO_NOEXCEPT;  /**< Any thread. */
+RONDO_API rondo_status_t rondo_comm_size(rondo_comm_t comm, int *size) RONDO_NOEXCEPT;  /**< Any thread. */
+
+/** What a communicator is. Set `size` (or use the INIT) before the call. */
+typedef struct rondo_comm_properties {
+  size_t size;                /**< bytes of this struct as the caller knows it */
+  int32_t rank, rank_count;   /**< this rank; all of them */
+  int32_t device;             /**< RONDO_DEVICE_HOST or a CUDA ordinal */
+  int32_t local_rank_count;   /**< ranks on this host */
+  int32_t core_count;         /**< cores that those may use */
+  int32_t oversubscribed;     /**< 1: more ranks than cores, so waits hand the core over */
+  int32_t mapped_buffers;     /**< 1: peers can map buffers of rondo_mem_alloc() and moved registrations */
+  int32_t cross_memory;       /**< 1: peers can read registered buffers by cross-memory attach */
+  uint64_t shared_bytes;      /**< shared memory of the communicator on this host, all ranks together */
+} rondo_comm_properties_t;
+
+#define RONDO_COMM_PROPERTIES_INIT { sizeof(rondo_comm_properties_t), 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+
+RONDO_API rondo_status_t rondo_comm_get_properties(rondo_comm_t comm,
+                                                   rondo_comm_properties_t *properties) RONDO_NOEXCEPT; /**< Any thread. */
+
+/** What the tuner would choose for an operation. Set `size` (or use the INIT) before the call. */
+typedef struct rondo_plan_info {
+  size_t size;                 /**< bytes of this struct as the caller knows it */
+  rondo_algorithm_t algorithm;
+  rondo_protocol_t protocol;
+  uint32_t channels;
+  uint32_t reserved;
+  uint64_t chunk_bytes;        /**< the schedule's unit */
+} rondo_plan_info_t;
+
+#define RONDO_PLAN_INFO_INIT { sizeof(rondo_plan_info_t), RONDO_ALGORITHM_AUTO, RONDO_PROTOCOL_AUTO, 0, 0, 0 }
+
+/** Tells the plan of a collective: `count` as that collective takes it. Moves nothing. Any thread. */
+RONDO_API rondo_status_t rondo_comm_query_plan(rondo_comm_t comm, rondo_collective_t collective, size_t count,
+                                               rondo_type_t type, rondo_plan_info_t *info) RONDO_NOEXCEPT;
+
+/** What went wrong. Set `size` (or use the INIT) before the call. */
+typedef struct rondo_error {
+  size_t size;            /**< bytes of this struct as the caller knows it */
+  rondo_status_t status;  /**< RONDO_OK: nothing did */
+  int32_t rank;           /**< the rank that noticed it first, or -1 */
+  int32_t peer;           /**< the rank that it is about, or -1 */
+  uint32_t reserved;
+  uint64_t operation;     /**< number of the operation on its communicator, from 1; 0: none */
+  char message[1000];     /**< one line, English: what happened, where, what to do */
+} rondo_error_t;
+
+#define RONDO_ERROR_INIT { sizeof(rondo_error_t), RONDO_OK, -1, -1, 0, 0, { 0 } }
+
+/** The communicator's first failure, which stays; without one, the last refused call of this thread.
+ * @param comm  NULL: the last refused or failed call of this thread on any object (a failed init, say).
+ * Any thread. */
+RONDO_API rondo_status_t rondo_comm_last_error(rondo_comm_t comm, rondo_error_t *error) RONDO_NOEXCEPT;
+
+/** The state of everything enqueued so far: *status is RONDO_OK, or the first failure, which stays. Does not wait,
+ * but looks: a peer's death is noticed here even when no operation is in flight. Any thread. */
+RONDO_API rondo_status_t rondo_comm_get_async_error(rondo_comm_t comm, rondo_status_t *status) RONDO_NOEXCEPT;
+
+/** Waits until this rank's operations are complete and every rank has called it. Afterwards only destroy is allowed.
+ * One at a time. @return RONDO_ERROR_TIMEOUT, RONDO_ERROR_REMOTE: as for an operation. */
+RONDO_API rondo_status_t rondo_comm_finalize(rondo_comm_t comm) RONDO_NOEXCEPT;
+
+/** Waits for this rank's own operations, then frees everything; the handle is invalid from then on, on every outcome.
+ * Local: peers that still wait for this rank get RONDO_ERROR_REMOTE. The status is that of the waited operations.
+ * Must not run beside another call that uses `comm`. */
+RONDO_API rondo_status_t rondo_comm_destroy(rondo_comm_t comm) RONDO_NOEXCEPT;
+
+/** Ends all operations of the communicator, here and on its other ranks, with RONDO_ERROR_ABORTED. Does not wait and
+ * frees nothing; rondo_comm_destroy() does. Any thread, also beside a blocked call. */
+RONDO_API rondo_status_t rondo_comm_abort(rondo_comm_t comm) RONDO_NOEXCEPT;
+
+/* ---- collectives ----
+ *
+ * Common to all. Buffers are yours on every outcome; keep them alive, and send unwritten, until the operation is
+ * complete (on return without a stream; else when the stream has passed it). NULL is allowed for a buffer of 0 bytes.
+ * Every rank calls the same collectives in the same order with equal count, type, op and root. One call at a time per
+ * communicator. An operation has a number, from 1, that errors name.
+ *
+ * @return RONDO_OK: complete, or enqueued; a later failure is sticky: rondo_comm_get_async_error().
+ *         RONDO_ERROR_INVALID_ARGUMENT: null pointer, overlap other than in place, unknown type or op, bad root or
+ *         count * size over SIZE_MAX: nothing enqueued, the communicator is usable, but ranks whose arguments were
+ *         accepted wait for this one until their deadline.
+ *         RONDO_ERROR_COMM_FAILED: failed earlier; nothing enqueued.
+ *         RONDO_ERROR_TIMEOUT, _REMOTE, _MISMATCH, _ABORTED: failed now. recv is unspecified; send is unchanged unless
+ *         it is recv.
+ * Streams: with a stream the call returns once the operation is enqueued; a full queue (1,024) makes it wait. */
+
+/** On every rank, recv[i] = the reduction by `op` of send[i] over all ranks, for i < count.
+ * @param send, recv  count elements each; equal (in place) or disjoint. */
+RONDO_API rondo_status_t rondo_all_reduce(const void *send, void *recv, size_t count, rondo_type_t type, rondo_op_t op,
+                                          rondo_comm_t comm, rondo_stream_t stream) RONDO_NOEXCEPT;
+
+/** recv[i] = the reduction of send[rank * recv_count + i] over all ranks, for i < recv_count.
+ * @param send  recv_count * size elements.   @param recv  recv_count elements; in place: send + rank * recv_count. */
+RONDO_API rondo_status_t rondo_reduce_scatter(const void *send, void *recv, size_t recv_count, rondo_type_t type,
+                                              rondo_op_t op, rondo_comm_t comm, rondo_stream_t stream) RONDO_NOEXCEPT;
+
+/** As rondo_reduce_scatter(), where rank r receives counts[r] elements, which begin at the sum of counts[0..r-1].
+ * @param counts  `size` entries, equal on all ranks; read during the call only. */
+RONDO_API rondo_status_t rondo_reduce_scatter_v(const void *send, void *recv, const size_t *counts, rondo_type_t type,
+                                                rondo_op_t op, rondo_comm_t comm, rondo_stream_t stream) RONDO_NOEXCEPT;
+
+/** recv[r * send_count + i] = send[i] of rank r, for i < send_count and every r.
+ * @param send  send_count elements; in place: recv + rank * send_count.   @param recv  send_count * size elements. */
+RONDO_API rondo_status_t rondo_all_gather(const void *send, void *recv, size_t send_count, rondo_type_t type,
+                                          rondo_comm_t comm, rondo_stream_t stream) RONDO_NOEXCEPT;
+
+/** As rondo_all_gather(), where rank r sends counts[r] elements, which every rank receives at recv + displacements[r].
+ * @param counts         `size` entries, equal on all ranks; read during the call only.
+ * @param displacements  elements, `size` entries whose ranges are disjoint, equal on all ranks; NULL: one after
+ *                       another. Read during the call only. In place: send = recv + displacements[rank]. */
+RONDO_API rondo_status_t rondo_all_gather_v(const void *send, void *recv, const size_t *counts,
+                                            const size_t *displacements, rondo_type_t type, rondo_comm_t comm,
+                                            rondo_stream_t stream) RONDO_NOEXCEPT;
+
+/** On every rank, recv[i] = root's send[i], for i < count.
+ * @param send  count elements on root, ignored elsewhere; equal to recv (in place) or disjoint. */
+RONDO_API rondo_status_t rondo_broadcast(const void *send, void *recv, size_t count, rondo_type_t type, int root,
+                                         rondo_comm_t comm, rondo_stream_t stream) RONDO_NOEXCEPT;
+
+/** On root, recv[i] = the reduction of send[i] over all ranks, for i < count.
+ * @param recv  count elements on root, ignored and untouched elsewhere; equal to send (in place) or disjoint. */
+RONDO_API rondo_status_t rondo_reduce(const void *send, void *recv, size_t count, rondo_type_t type, rondo_op_t op,
+                                      int root, rondo_comm_t comm, rondo_stream_t stream) RONDO_NOEXCEPT;
+
+/** Is complete on a rank only after every rank has reached it. */
+RONDO_API rondo_status_t rondo_barrier(rondo_comm_t comm, rondo_stream_t stream) RONDO_NOEXCEPT;
+
+/* ---- memory ---- */
+/** Allocates host memory that the ranks of this host can map, so that collectives read it in place, without staging.
+ * Zeroed; aligned to a page. Nothing of it outlives the processes. Do not use it in a child of fork().
+ * @param bytes  at least 1.   Any thread. */
+RONDO_API rondo_status_t rondo_mem_alloc(void **pointer, size_t bytes) RONDO_NOEXCEPT;
+
+/** Frees memory of rondo_mem_alloc(); no operation may still use it. NULL is allowed. Any thread.
+ * @return RONDO_ERROR_INVALID_ARGUMENT: not the start of such memory; nothing was freed. */
+RONDO_API rondo_status_t rondo_mem_free(void *pointer) RONDO_NOEXCEPT;
+
+/** Flags of rondo_comm_register(). */
+enum {
+  /** Move the buffer's whole pages into memory that peers can map, in place: addresses and contents stay. No other
+   *  thread may write to those pages during the call; a child of fork() would share them afterwards. */
+  RONDO_REGISTER_MOVE_PAGES = 1
+};
+
+/** Makes a buffer of your own one that peers read in place. Local; each rank may register or not as it likes.
+ * Without flags, peers read it by cross-memory attach where the system allows that, else it is staged as before; with
+ * RONDO_REGISTER_MOVE_PAGES they map it. Memory of rondo_mem_alloc() needs no registration, and allows it.
+ * @param handle  ended by rondo_comm_deregister() or with the communicator. One at a time.
+ * @return RONDO_ERROR_INVALID_ARGUMENT: overlaps an earlier registration; RONDO_ERROR_UNSUPPORTED: the pages cannot
+ *         be moved (shared, or not anonymous memory). Nothing changed. */
+RONDO_API rondo_status_t rondo_comm_register(rondo_comm_t comm, void *pointer, size_t bytes, unsigned flags,
+                                             rondo_registration_t *handle) RONDO_NOEXCEPT;
+
+/** Ends a registration; no operation may still use the buffer. The memory stays yours and keeps its contents.
+ * One at a time. */
+RONDO_API rondo_status_t rondo_comm_deregister(rondo_comm_t comm, rondo_registration_t handle) RONDO_NOEXCEPT;
+
+/* ---- host streams and events ---- */
+/** Makes a queue with a thread that runs its operations in order. Operations of one communicator on several streams
+ * run in the order of their calls. Any thread. */
+RONDO_API rondo_status_t rondo_stream_create(rondo_stream_t *stream) RONDO_NOEXCEPT;
+
+/** Waits for what is enqueued, then ends the stream; the handle is invalid from then on. One at a time. */
+RONDO_API rondo_status_t rondo_stream_destroy(rondo_stream_t stream) RONDO_NOEXCEPT;
+
+/** Waits for what is enqueued. @return the first failure among it since the last synchronize, else RONDO_OK. Any
+ * thread. */
+RONDO_API rondo_status_t rondo_stream_synchronize(rondo_stream_t stream) RONDO_NOEXCEPT;
+
+/** @return RONDO_OK when all is done, RONDO_NOT_READY otherwise. Any thread. */
+RONDO_API rondo_status_t rondo_stream_query(rondo_stream_t stream) RONDO_NOEXCEPT;
+
+/** Makes what is enqueued on `stream` from now on wait for the latest record of `event`; an event that was never
+ * recorded does not hold it. Any thread. */
+RONDO_API rondo_status_t rondo_stream_wait_event(rondo_stream_t stream, rondo_event_t event) RONDO_NOEXCEPT;
+
+/** Makes an event, done until it is first recorded. Any thread. */
+RONDO_API rondo_status_t rondo_event_create(rondo_event_t *event) RONDO_NOEXCEPT;
+
+/** Frees it at once, or when the streams that use it have passed it; the handle is invalid from then on. */
+RONDO_API rondo_status_t rondo_event_destroy(rondo_event_t event) RONDO_NOEXCEPT;
+
+/** Enqueues: done, with the time, when `stream` reaches this point. Any thread. */
+RONDO_API rondo_status_t rondo_event_record(rondo_event_t event, rondo_stream_t stream) RONDO_NOEXCEPT;
+
+/** Waits for the latest record. Any thread. */
+RONDO_API rondo_status_t rondo_event_synchronize(rondo_event_t event) RONDO_NOEXCEPT;
+
+/** @return RONDO_OK when the latest record is done, RONDO_NOT_READY otherwise. Any thread. */
+RONDO_API rondo_status_t rondo_event_query(rondo_event_t event) RONDO_NOEXCEPT;
+
+/** When the latest record was passed, nanoseconds of CLOCK_MONOTONIC. @return RONDO_NOT_READY before that; nothing is
+ * written then. Any thread. */
+RONDO_API rondo_status_t rondo_event_timestamp_ns(rondo_event_t event, uint64_t *timestamp_ns) RONDO_NOEXCEPT;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* RONDO_RONDO_H */

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Arithmetic that says when it does not fit, and rounding.
+#pragma once
+
+#include <concepts>
+#include <optional>
+
+namespace rondo {
+
+template <std::unsigned_integral T>
+[[nodiscard]] constexpr std::optional<T> checked_add(T a, T b) {
+  T out = 0;
+  if (__builtin_add_overflow(a, b, &out)) return std::nullopt;
+  return out;
+}
+
+template <std::unsigned_integral T>
+[[nodiscard]] constexpr std::optional<T> checked_mul(T a, T b) {
+  T out = 0;
+  if (__builtin_mul_overflow(a, b, &out)) return std::nullopt;
+  return out;
+}
+
+template <std::unsigned_integral T>
+[[nodiscard]] constexpr T ceil_div(T value, T by) {
+  return value / by + (value % by != 0 ? 1 : 0);
+}
+
+/// The least multiple of `to` that is not below `value`; the caller knows that it fits.
+template <std::unsigned_integral T>
+[[nodiscard]] constexpr T round_up(T value, T to) {
+  return ceil_div(value, to) * to;
+}
+
+}  // namespace rondo

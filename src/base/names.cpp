@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/base/names.h"
+
+#include <array>
+#include <cstddef>
+
+namespace {
+
+template <size_t size>
+const char *name_of(const std::array<const char *, size> &names, unsigned value) {
+  return value < size ? names[value] : nullptr;
+}
+
+}  // namespace
+
+extern "C" {
+
+const char *rondo_status_string(rondo_status_t status) noexcept {
+  static constexpr std::array names{"ok",           "not ready",      "invalid argument", "invalid handle",
+                                    "unsupported",  "out of resources", "system error",   "authentication failed",
+                                    "timeout",      "remote rank failed", "ranks disagree", "aborted",
+                                    "communicator failed", "internal error"};
+  const char *name = name_of(names, status);
+  return name != nullptr ? name : "unknown status";
+}
+
+size_t rondo_type_size(rondo_type_t type) noexcept {
+  static constexpr std::array<size_t, 12> sizes{1, 1, 4, 4, 8, 8, 2, 2, 4, 8, 1, 1};
+  return static_cast<unsigned>(type) < sizes.size() ? sizes[type] : 0;
+}
+
+const char *rondo_type_string(rondo_type_t type) noexcept {
+  static constexpr std::array names{"int8",    "uint8",    "int32",   "uint32",  "int64",         "uint64",
+                                    "float16", "bfloat16", "float32", "float64", "float8_e4m3", "float8_e5m2"};
+  return name_of(names, type);
+}
+
+const char *rondo_op_string(rondo_op_t op) noexcept {
+  static constexpr std::array names{"sum", "prod", "min", "max", "avg"};
+  return name_of(names, op);
+}
+
+const char *rondo_collective_string(rondo_collective_t collective) noexcept {
+  static constexpr std::array names{"all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "barrier"};
+  return name_of(names, collective);
+}
+
+const char *rondo_algorithm_string(rondo_algorithm_t algorithm) noexcept {
+  static constexpr std::array names{"auto", "ring", "tree", "halving_doubling", "one_shot", "two_shot"};
+  return name_of(names, algorithm);
+}
+
+const char *rondo_protocol_string(rondo_protocol_t protocol) noexcept {
+  static constexpr std::array names{"auto", "simple", "ll"};
+  return name_of(names, protocol);
+}
+
+}  // extern "C"

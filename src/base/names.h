@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Names of types, operations, collectives, algorithms and protocols, and the parsing of them.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "src/base/result.h"
+
+namespace rondo {
+
+/// "int8, uint8, ...": every name of an enumeration, in order; `name` is one of the rondo_*_string functions.
+template <class Enum>
+[[nodiscard]] std::string known_names(const char *(*name)(Enum)) {
+  std::string list;
+  for (int value = 0; const char *text = name(static_cast<Enum>(value)); ++value) {
+    if (value != 0) list += ", ";
+    list += text;
+  }
+  return list;
+}
+
+/// The enumerator called `text`, or RONDO_ERROR_INVALID_ARGUMENT with the list of those that there are.
+template <class Enum>
+[[nodiscard]] Result<Enum> parse_name(std::string_view text, const char *(*name)(Enum), std::string_view what) {
+  for (int value = 0; const char *known = name(static_cast<Enum>(value)); ++value)
+    if (text == known) return static_cast<Enum>(value);
+  return invalid_argument("unknown " + std::string(what) + " '" + std::string(text) + "'; known are: " +
+                          known_names(name));
+}
+
+}  // namespace rondo

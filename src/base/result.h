@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// How internal functions fail: Result<T> holds a value or an Error. Nothing of ours throws.
+#pragma once
+
+#include <cassert>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "rondo/rondo.h"
+
+namespace rondo {
+
+/// What went wrong: the fields of rondo_error_t. `message` is one line: what happened, where, what to do.
+struct Error {
+  rondo_status_t status = RONDO_ERROR_INTERNAL;
+  std::string message;
+  int32_t rank = -1;       ///< the rank that noticed it, -1: unknown here (the communicator fills it in)
+  int32_t peer = -1;       ///< the rank that it is about, -1: none
+  uint64_t operation = 0;  ///< operation number, 0: none
+};
+
+[[nodiscard]] inline Error invalid_argument(std::string message) {
+  return {RONDO_ERROR_INVALID_ARGUMENT, std::move(message)};
+}
+
+/// RONDO_ERROR_SYSTEM with errno's text: system_error("connect to 127.0.0.1:4000", errno).
+[[nodiscard]] Error system_error(const std::string &what, int error_number);
+
+template <class T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT: implicit on purpose
+  Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT
+
+  [[nodiscard]] bool ok() const { return state_.index() == 0; }
+  explicit operator bool() const { return ok(); }
+  [[nodiscard]] T &value() & { assert(ok()); return *std::get_if<0>(&state_); }
+  [[nodiscard]] const T &value() const & { assert(ok()); return *std::get_if<0>(&state_); }
+  [[nodiscard]] T &&value() && { assert(ok()); return std::move(*std::get_if<0>(&state_)); }
+  [[nodiscard]] const Error &error() const & { assert(!ok()); return *std::get_if<1>(&state_); }
+  [[nodiscard]] Error &&error() && { assert(!ok()); return std::move(*std::get_if<1>(&state_)); }
+
+ private:
+  std::variant<T, Error> state_;
+};
+
+template <>
+class [[nodiscard]] Result<void> {
+ public:
+  Result() = default;
+  Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT
+
+  [[nodiscard]] bool ok() const { return state_.index() == 0; }
+  explicit operator bool() const { return ok(); }
+  [[nodiscard]] const Error &error() const & { assert(!ok()); return *std::get_if<1>(&state_); }
+  [[nodiscard]] Error &&error() && { assert(!ok()); return std::move(*std::get_if<1>(&state_)); }
+
+ private:
+  std::variant<std::monostate, Error> state_;
+};
+
+}  // namespace rondo
+
+#define RONDO_CONCAT_2(a, b) a##b
+#define RONDO_CONCAT(a, b) RONDO_CONCAT_2(a, b)
+
+/// Passes a failure of `expression` (a Result) on to the caller.
+#define RONDO_TRY(expression)                                          \
+  do {                                                                 \
+    if (auto rondo_result = (expression); !rondo_result.ok())          \
+      return std::move(rondo_result).error();                          \
+  } while (false)
+
+/// Declares or assigns `target` from a Result's value, or passes its failure on: RONDO_TRY_ASSIGN(auto fd, open(...)).
+#define RONDO_TRY_ASSIGN(target, expression) RONDO_TRY_ASSIGN_AS(RONDO_CONCAT(rondo_result_, __LINE__), target, expression)
+#define RONDO_TRY_ASSIGN_AS(name, target, expression)  \
+  auto name = (expression);                            \
+  if (!name.ok()) return std::move(name).error();      \
+  target = std::move(name).value()

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// A store: how ranks find each other before there is a communicator. Keys and values are bytes; a value is put once.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/base/result.h"
+
+namespace rondo {
+
+using Bytes = std::vector<std::byte>;
+
+/// A numeric address ("127.0.0.1", "::1", "fe80::1%eth0") and a TCP port.
+struct Endpoint {
+  std::string host;
+  uint16_t port = 0;
+
+  bool operator==(const Endpoint &) const = default;
+};
+
+/// What both ends of every store connection must know. Never logged, never on a command line.
+struct Secret {
+  std::array<std::byte, 32> bytes{};
+
+  bool operator==(const Secret &) const = default;
+};
+
+/// A client's connection. One call at a time. Deadlines are CLOCK_MONOTONIC nanoseconds (now_ns()).
+class Store {
+ public:
+  virtual ~Store() = default;
+
+  /// Puts `value` under `key`. Putting an equal value again is allowed, another one is RONDO_ERROR_MISMATCH.
+  virtual Result<void> put(std::string_view key, std::span<const std::byte> value, uint64_t deadline_ns) = 0;
+
+  /// Waits until `key` was put and returns its value. RONDO_ERROR_TIMEOUT names the key.
+  virtual Result<Bytes> get(std::string_view key, uint64_t deadline_ns) = 0;
+
+  /// All-gather: puts `value` as rank's part of `key`, waits for all `count` parts and returns them in rank order.
+  /// RONDO_ERROR_TIMEOUT lists the ranks that are missing.
+  virtual Result<std::vector<Bytes>> gather(std::string_view key, uint32_t rank, uint32_t count,
+                                            std::span<const std::byte> value, uint64_t deadline_ns) = 0;
+};
+
+/// Connects and authenticates both ways; tries again until the deadline while nobody listens yet.
+/// RONDO_ERROR_AUTHENTICATION when the other side does not know the secret.
+[[nodiscard]] Result<std::unique_ptr<Store>> connect_store(const Endpoint &endpoint, const Secret &secret,
+                                                           uint64_t deadline_ns);
+
+/// The server, with a thread of its own. Bad, slow and silent clients are turned away without disturbing the others.
+class StoreServer {
+ public:
+  virtual ~StoreServer() = default;  ///< closes everything and joins the thread
+  [[nodiscard]] virtual const Endpoint &endpoint() const = 0;
+};
+
+/// Listens on `address` (port 0: any free one).
+[[nodiscard]] Result<std::unique_ptr<StoreServer>> start_store_server(const Endpoint &address, const Secret &secret);
+
+/// 32 bytes from the system's random source.
+[[nodiscard]] Secret random_secret();
+
+}  // namespace rondo

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// The host's reducer: folds the operands of a step and writes the result to all its outputs in one pass.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "rondo/rondo.h"
+
+namespace rondo {
+
+inline constexpr uint32_t combine_inputs_max = 4;   // acc, src, recv[0], recv[1]
+inline constexpr uint32_t combine_outputs_max = 3;  // dst, send[0], send[1]
+
+/// Pointers need no alignment. An output may be equal to an input (acc and dst); else they do not overlap.
+struct CombineArgs {
+  const std::byte *inputs[combine_inputs_max];
+  std::byte *outputs[combine_outputs_max];
+  uint32_t input_count;   ///< 1..combine_inputs_max
+  uint32_t output_count;  ///< 1..combine_outputs_max
+  size_t count;           ///< elements
+  uint32_t divisor;       ///< avg: divide the folded value by it before rounding; 0: do not
+};
+
+/// outputs[*][i] = round((inputs[0][i] op inputs[1][i]) op inputs[2][i] ... / divisor), folded from the left. 8- and
+/// 16-bit floats are folded and divided in fp32 and rounded once, to nearest even; other types work in themselves.
+using CombineFunction = void (*)(const CombineArgs &);
+
+/// The fastest one that this processor runs; results are bit-equal whichever it is (a NaN's payload excepted).
+/// `op` avg folds as sum. Never null for known values. RONDO_SIMD=scalar|avx2|avx512 forces one (Config passes it).
+[[nodiscard]] CombineFunction combine_function(rondo_type_t type, rondo_op_t op);
+
+/// The plain C++ one, the others' reference.
+[[nodiscard]] CombineFunction combine_function_plain(rondo_type_t type, rondo_op_t op);
+
+/// What combine_function() chooses, for people: "avx512", "avx2", "plain".
+[[nodiscard]] const char *combine_target();
+
+}  // namespace rondo

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// The algorithms that there are: one registry line each. A new one is a file with its builder, and a line.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "src/base/result.h"
+#include "src/plan/schedule.h"
+
+namespace rondo {
+
+struct Algorithm {
+  rondo_algorithm_t id;
+  uint32_t rank_count_max;                      ///< more ranks are refused
+  bool (*supports)(rondo_collective_t);
+  Schedule (*build)(const ScheduleArgs &);      ///< pure; args are valid for this algorithm
+  /// True: with these arguments a payload that lies in the sender's own buffer may be read there by the peer when it
+  /// consumes the slot ("by reference"), because no later step of the operation overwrites it before. The verifier
+  /// proves it; at the end of an operation the executor waits until its references are consumed.
+  bool (*reference_safe)(const ScheduleArgs &);
+};
+
+[[nodiscard]] std::span<const Algorithm> algorithms();
+
+/// The entry of `id`, or null (RONDO_ALGORITHM_AUTO, unknown).
+[[nodiscard]] const Algorithm *find_algorithm(rondo_algorithm_t id);
+
+/// Builds the schedule, or says why this algorithm cannot: collective not supported, too many ranks, bad rank or root.
+[[nodiscard]] Result<Schedule> build_schedule(rondo_algorithm_t id, const ScheduleArgs &args);
+
+/// True where the chunks of the collective are one block a rank (reduce-scatter, all-gather), not parts of a whole.
+[[nodiscard]] bool uses_blocks(rondo_collective_t collective);
+
+}  // namespace rondo

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// A schedule: what one rank does on one channel, as data. Builders (src/plan/algorithm.h) are pure functions; the
+// verifier, every executor and the simulator read the same schedule. It does not depend on the message's size: the
+// interpreter runs it once for each tile.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "rondo/rondo.h"
+#include "src/proto/step.h"
+
+namespace rondo {
+
+/// Steps that run strictly in order. The lanes of a channel run concurrently: no order between them but what the
+/// links bring about. A directed link is sent on by one lane only, and received on by one lane only.
+using Lane = std::vector<Step>;
+
+struct Schedule {
+  uint32_t chunk_count = 1;     ///< chunks of a tile
+  std::vector<uint32_t> peers;  ///< link -> rank; the rank itself is allowed (a loop-back link)
+  std::vector<Lane> lanes;
+
+  bool operator==(const Schedule &) const = default;
+};
+
+/// What a builder is told.
+struct ScheduleArgs {
+  rondo_collective_t collective = RONDO_ALL_REDUCE;
+  uint32_t rank = 0;
+  uint32_t rank_count = 1;
+  uint32_t root = 0;      ///< broadcast and reduce
+  uint32_t channel = 0;   ///< builders may differ by channel: the double tree's second tree is on the odd ones
+  bool in_place = false;  ///< this rank's send and recv buffers coincide, so dst overwrites src
+};
+
+}  // namespace rondo

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which elements a (channel, tile, chunk) is. Host and device, a few plain numbers, no loops.
+//
+// Every collective works on one logical vector, of which a rank's send and recv buffers hold an interval each:
+//   all-reduce, broadcast, reduce   `count` elements; both buffers hold all of it
+//   reduce-scatter                  one block a rank; send holds all of it, recv the rank's own block
+//   all-gather                      one block a rank; send holds the rank's own block, recv all of it
+// Channels share the vector (or each block) out. A channel's part is passed over in tiles; a tile has one chunk of at
+// most chunk_elements for each chunk index of the schedule:
+//   whole    a tile is chunk_count consecutive chunks; the last tile is shared out evenly
+//   blocks   chunk c of tile t is the t-th piece of block c
+// An empty range moves no slot: both ends of a link compute the same ranges, so both skip it.
+#pragma once
+
+#include <cstdint>
+
+#include "src/base/host_device.h"
+
+namespace rondo {
+
+/// Elements [begin, begin + count) of the logical vector.
+struct Range {
+  uint64_t begin = 0;
+  uint64_t count = 0;
+
+  bool operator==(const Range &) const = default;
+};
+
+struct Partition {
+  const Range *blocks = nullptr;  ///< null: whole; else chunk_count blocks, disjoint, owned by the plan
+  Range whole;                    ///< the logical vector, when blocks is null
+  uint32_t chunk_count = 1;
+  uint32_t channel = 0;
+  uint32_t channel_count = 1;
+  uint32_t align_elements = 1;    ///< parts begin at multiples of it (relative to their block or vector)
+  uint64_t chunk_elements = 1;    ///< a multiple of align_elements
+  uint64_t tile_count = 0;        ///< set by count_tiles()
+
+  /// This channel's part of `all`.
+  [[nodiscard]] RONDO_HD Range channel_part(Range all) const {
+    const uint64_t part = round_up(ceil_div(all.count, channel_count));
+    const uint64_t first = min(part * channel, all.count);
+    return {all.begin + first, min(part, all.count - first)};
+  }
+
+  [[nodiscard]] RONDO_HD Range range(uint64_t tile, uint32_t chunk) const {
+    if (blocks != nullptr) return piece(channel_part(blocks[chunk]), tile * chunk_elements, chunk_elements);
+    const uint64_t tile_elements = chunk_elements * chunk_count;
+    const Range in_tile = piece(channel_part(whole), tile * tile_elements, tile_elements);
+    const uint64_t size = round_up(ceil_div(in_tile.count, chunk_count));
+    return piece(in_tile, size * chunk, size);
+  }
+
+  /// How many tiles cover the channel's part: the most that any block needs. Loops over the blocks: at plan build only.
+  [[nodiscard]] uint64_t count_tiles() const {
+    if (blocks == nullptr) return ceil_div(channel_part(whole).count, chunk_elements * chunk_count);
+    uint64_t most = 0;
+    for (uint32_t chunk = 0; chunk < chunk_count; ++chunk) {
+      const uint64_t tiles = ceil_div(channel_part(blocks[chunk]).count, chunk_elements);
+      most = tiles > most ? tiles : most;
+    }
+    return most;
+  }
+
+ private:
+  [[nodiscard]] RONDO_HD static uint64_t min(uint64_t a, uint64_t b) { return a < b ? a : b; }
+  [[nodiscard]] RONDO_HD static uint64_t ceil_div(uint64_t a, uint64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
+  [[nodiscard]] RONDO_HD uint64_t round_up(uint64_t value) const {
+    return ceil_div(value, align_elements) * align_elements;
+  }
+  /// [first, first + size) of `all`, cut off at its end.
+  [[nodiscard]] RONDO_HD static Range piece(Range all, uint64_t first, uint64_t size) {
+    const uint64_t skip = min(first, all.count);
+    return {all.begin + skip, min(size, all.count - skip)};
+  }
+};
+
+}  // namespace rondo

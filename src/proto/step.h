@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// A step: what one rank does with one chunk. Not an opcode: a set of flags, of which every primitive is a combination.
+//
+// A step takes its operands in the order acc, src, recv[0], recv[1]; folds them from the left with the reduction (8- and
+// 16-bit floats in fp32, rounded once at the end of the step); applies the final scaling if `finish` is set; and writes
+// the one result to dst and to every send link. One operand and no finish is a copy.
+#pragma once
+
+#include <cstdint>
+
+namespace rondo {
+
+enum StepFlag : uint8_t {
+  step_recv = 1,     ///< operand: the next slot(s) of recv_link[0] and, unless no_link, recv_link[1]
+  step_src = 2,      ///< operand: the chunk in this rank's send buffer
+  step_acc = 4,      ///< operand: the chunk in this rank's recv buffer, which an earlier step of the lane wrote
+  step_dst = 8,      ///< result: the chunk in this rank's recv buffer
+  step_send = 16,    ///< result: the next slot(s) of send_link[0] and, unless no_link, send_link[1]
+  step_finish = 32,  ///< the reduction of this chunk is complete with this step: avg divides here
+};
+
+/// A link is an index into Schedule::peers; a schedule has at most 255 of them.
+inline constexpr uint8_t no_link = 0xFF;
+
+struct Step {
+  uint16_t chunk = 0;
+  uint8_t flags = 0;
+  uint8_t reserved = 0;
+  uint8_t recv_link[2] = {no_link, no_link};
+  uint8_t send_link[2] = {no_link, no_link};
+
+  bool operator==(const Step &) const = default;
+};
+static_assert(sizeof(Step) == 8 && alignof(Step) == 2);
+
+}  // namespace rondo

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdint>
+#include <limits>
+
+#include "src/base/checked.h"
+#include "src/base/names.h"
+#include "tests/catch.h"
+
+using namespace rondo;
+
+TEST_CASE("names: each name parses back to its value, and an unknown one is answered with the list") {
+  for (int value = 0; rondo_type_string(static_cast<rondo_type_t>(value)) != nullptr; ++value) {
+    const auto type = static_cast<rondo_type_t>(value);
+    CHECK(parse_name(rondo_type_string(type), rondo_type_string, "type").value() == type);
+    CHECK(rondo_type_size(type) > 0);
+  }
+  const auto refused = parse_name("quick", rondo_protocol_string, "protocol");
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.error().message == "unknown protocol 'quick'; known are: auto, simple, ll");
+}
+
+TEST_CASE("checked arithmetic: says when a result does not fit") {
+  const uint64_t most = std::numeric_limits<uint64_t>::max();
+  CHECK(checked_add<uint64_t>(most, 1) == std::nullopt);
+  CHECK(checked_add<uint64_t>(most - 1, 1) == most);
+  CHECK(checked_mul<uint64_t>(most / 2 + 1, 2) == std::nullopt);
+  CHECK(ceil_div<uint64_t>(most, 2) == most / 2 + 1);
+  CHECK(round_up<uint64_t>(65, 64) == 128);
+}
