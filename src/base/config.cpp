@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/base/config.h"
+
+#include <array>
+#include <bit>
+#include <cstdlib>
+
+#include "src/base/names.h"
+#include "src/base/parse.h"
+
+namespace rondo {
+namespace {
+
+constexpr uint32_t slot_count_max = 64;
+constexpr uint64_t slot_bytes_max = uint64_t{64} << 20;
+constexpr size_t text_bytes_max = 4096;
+
+template <class Enum>
+const char *name_in(std::span<const char *const> names, Enum value) {
+  const auto index = static_cast<size_t>(value);
+  return index < names.size() ? names[index] : nullptr;
+}
+
+/// Assigns the value of a Result to `target`, narrowing where the parser has checked the range.
+template <class Target, class Value>
+Result<void> set(Target &target, Result<Value> value) {
+  if (!value.ok()) return std::move(value).error();
+  target = static_cast<Target>(std::move(value).value());
+  return {};
+}
+
+template <class Enum>
+Result<void> set_name(Enum &target, std::string_view text, const char *(*name)(Enum), const char *what) {
+  auto value = parse_name(text, name, what);
+  if (value.ok()) return set(target, std::move(value));
+  return invalid_argument(quoted(text) + " is not a known " + what + "; known are: " + known_names(name));
+}
+
+Result<void> set_switch(bool &target, std::string_view text) {
+  if (text != "auto" && text != "off") return invalid_argument(quoted(text) + " is unknown; known are: auto, off");
+  target = text == "auto";
+  return {};
+}
+
+Result<void> set_text(std::string &target, std::string_view text) {
+  if (text.size() > text_bytes_max) return invalid_argument(quoted(text) + " is longer than 4096 bytes");
+  for (const char character : text)
+    if (static_cast<unsigned char>(character) < ' ' || character == 0x7F)
+      return invalid_argument(quoted(text) + " has a control character in it");
+  target = text;
+  return {};
+}
+
+Result<void> set_slot_count(uint32_t &target, std::string_view text) {
+  auto value = parse_number(text, 2, slot_count_max);
+  if (value.ok() && std::has_single_bit(value.value())) return set(target, std::move(value));
+  return invalid_argument(quoted(text) + " is unknown; known are: 2, 4, 8, 16, 32, 64");
+}
+
+Result<void> set_slot_bytes(uint64_t &target, std::string_view text) {
+  auto value = parse_bytes(text, chunk_bytes_min, slot_bytes_max);
+  if (value.ok() && value.value() % chunk_bytes_min != 0)
+    return invalid_argument(quoted(text) + " is not a multiple of 64 bytes");
+  return set(target, std::move(value));
+}
+
+Result<void> set_log(std::string &target, std::string_view text) {
+  static constexpr std::array levels{"debug", "info", "warning", "error"};
+  for (const char *level : levels)
+    if (text == level) return set_text(target, text);
+  return invalid_argument(quoted(text) + " is not a known level; known are: debug, info, warning, error");
+}
+
+/// 0 stands for "not chosen here".
+std::string show_choice(uint64_t value, std::string (*show)(uint64_t)) { return value == 0 ? "auto" : show(value); }
+std::string show_number(uint64_t value) { return std::to_string(value); }
+std::string show_switch(bool on) { return on ? "auto" : "off"; }
+
+constexpr std::array variables{
+    ConfigVariable{"RONDO_ALGORITHM", "auto, ring, tree, halving_doubling, one_shot, two_shot",
+                   "the algorithm of every collective", [](std::string_view text, Config &config) {
+                     return set_name(config.algorithm, text, rondo_algorithm_string, "algorithm");
+                   },
+                   [](const Config &config) { return std::string(rondo_algorithm_string(config.algorithm)); }},
+    ConfigVariable{"RONDO_PROTOCOL", "auto, simple, ll", "how a slot says that its data is there",
+                   [](std::string_view text, Config &config) {
+                     return set_name(config.protocol, text, rondo_protocol_string, "protocol");
+                   },
+                   [](const Config &config) { return std::string(rondo_protocol_string(config.protocol)); }},
+    ConfigVariable{"RONDO_CHANNELS", "1-8", "parallel lanes of a collective",
+                   [](std::string_view text, Config &config) {
+                     return set(config.channels, parse_number(text, 1, channels_max));
+                   },
+                   [](const Config &config) { return show_choice(config.channels, show_number); }},
+    ConfigVariable{"RONDO_CHUNK_BYTES", "64-1G", "the schedule's unit", [](std::string_view text, Config &config) {
+                     return set(config.chunk_bytes, parse_bytes(text, chunk_bytes_min, chunk_bytes_max));
+                   },
+                   [](const Config &config) { return show_choice(config.chunk_bytes, show_bytes); }},
+    ConfigVariable{"RONDO_TIMEOUT", "seconds, 0.001-4000000", "for each operation",
+                   [](std::string_view text, Config &config) { return set(config.timeout_ns, parse_seconds(text)); },
+                   [](const Config &config) { return show_seconds(config.timeout_ns); }},
+    ConfigVariable{"RONDO_INIT_TIMEOUT", "seconds, 0.001-4000000", "for the whole of initialisation",
+                   [](std::string_view text, Config &config) {
+                     return set(config.init_timeout_ns, parse_seconds(text));
+                   },
+                   [](const Config &config) { return show_seconds(config.init_timeout_ns); }},
+    ConfigVariable{"RONDO_INTERFACE", "name or address", "the network interface to use for bootstrap",
+                   [](std::string_view text, Config &config) { return set_text(config.network_interface, text); },
+                   [](const Config &config) { return config.network_interface; }},
+    ConfigVariable{"RONDO_SIMD", "auto, plain, avx2, avx512", "the instructions of the host's reducers",
+                   [](std::string_view text, Config &config) {
+                     return set_name(config.simd, text, simd_target_string, "instruction set");
+                   },
+                   [](const Config &config) { return std::string(simd_target_string(config.simd)); }},
+    ConfigVariable{"RONDO_WAIT", "auto, spin, yield, sleep", "how a waiting rank hands over its core",
+                   [](std::string_view text, Config &config) {
+                     return set_name(config.wait, text, wait_mode_string, "way to wait");
+                   },
+                   [](const Config &config) { return std::string(wait_mode_string(config.wait)); }},
+    ConfigVariable{"RONDO_MAPPING", "auto, off", "whether peers may map each other's buffers",
+                   [](std::string_view text, Config &config) { return set_switch(config.mapping, text); },
+                   [](const Config &config) { return show_switch(config.mapping); }},
+    ConfigVariable{"RONDO_CROSS_MEMORY", "auto, off", "whether peers may read each other's buffers by process_vm_readv",
+                   [](std::string_view text, Config &config) { return set_switch(config.cross_memory, text); },
+                   [](const Config &config) { return show_switch(config.cross_memory); }},
+    ConfigVariable{"RONDO_SLOT_COUNT", "2, 4, 8, 16, 32, 64", "slots of a connection",
+                   [](std::string_view text, Config &config) { return set_slot_count(config.slot_count, text); },
+                   [](const Config &config) { return show_choice(config.slot_count, show_number); }},
+    ConfigVariable{"RONDO_SLOT_BYTES", "64-64M, a multiple of 64", "size of a slot",
+                   [](std::string_view text, Config &config) { return set_slot_bytes(config.slot_bytes, text); },
+                   [](const Config &config) { return show_choice(config.slot_bytes, show_bytes); }},
+    ConfigVariable{"RONDO_TOPOLOGY_FILE", "path", "hwloc XML to use in place of what the machine says",
+                   [](std::string_view text, Config &config) { return set_text(config.topology_file, text); },
+                   [](const Config &config) { return config.topology_file; }},
+    ConfigVariable{"RONDO_LOG", "debug, info, warning, error", "the least grave messages that are written",
+                   [](std::string_view text, Config &config) { return set_log(config.log, text); },
+                   [](const Config &config) { return config.log; }},
+};
+
+}  // namespace
+
+const char *wait_mode_string(WaitMode mode) {
+  static constexpr std::array names{"auto", "spin", "yield", "sleep"};
+  return name_in(names, mode);
+}
+
+const char *simd_target_string(SimdTarget target) {
+  static constexpr std::array names{"auto", "plain", "avx2", "avx512"};
+  return name_in(names, target);
+}
+
+std::span<const ConfigVariable> config_variables() { return variables; }
+
+Result<Config> parse_config(const EnvironmentLookup &lookup) {
+  Config config;
+  for (const ConfigVariable &variable : variables) {
+    const char *text = lookup(variable.name);
+    if (text == nullptr || *text == '\0') continue;
+    if (auto parsed = variable.parse(text, config); !parsed.ok()) {
+      Error error = std::move(parsed).error();
+      error.message = std::string(variable.name) + ": " + error.message;
+      return error;
+    }
+    config.given.emplace_back(variable.name);
+  }
+  return config;
+}
+
+Result<Config> read_config() {
+  return parse_config([](const char *name) { return std::getenv(name); });
+}
+
+}  // namespace rondo

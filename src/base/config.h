@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a user may set: the environment, read once into a Config, and rondo_config_t over it. Both are passed down as
+// plain data; nothing else in the library looks at the environment, but for how the launchers describe a job
+// (src/bootstrap/environment.h) and the log (which must work before there is a Config).
+//
+// One table line a variable: its name, what it takes, what it means, how it is read and how it is shown. A test checks
+// that docs/environment.md has them all.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/base/result.h"
+
+namespace rondo {
+
+inline constexpr uint32_t channels_max = 8;
+inline constexpr uint64_t chunk_bytes_min = 64;
+inline constexpr uint64_t chunk_bytes_max = uint64_t{1} << 30;
+
+/// How a waiting rank hands over its core. automatic: it spins while there are cores for all, and yields, then sleeps
+/// on a futex, when there are more ranks than cores.
+enum class WaitMode { automatic, spin, yield, sleep };
+[[nodiscard]] const char *wait_mode_string(WaitMode mode);
+
+/// Which instructions the host's reducers use. automatic: the best that this processor has.
+enum class SimdTarget { automatic, plain, avx2, avx512 };
+[[nodiscard]] const char *simd_target_string(SimdTarget target);
+
+/// The environment's wishes; a variable that is not set, or empty, leaves the default here.
+struct Config {
+  rondo_algorithm_t algorithm = RONDO_ALGORITHM_AUTO;
+  rondo_protocol_t protocol = RONDO_PROTOCOL_AUTO;
+  uint32_t channels = 0;     ///< 0: the tuner chooses
+  uint64_t chunk_bytes = 0;  ///< 0: the tuner chooses
+  uint64_t timeout_ns = 300'000'000'000;
+  uint64_t init_timeout_ns = 60'000'000'000;
+  std::string network_interface;  ///< name or address; empty: any
+  SimdTarget simd = SimdTarget::automatic;
+  WaitMode wait = WaitMode::automatic;
+  bool mapping = true;        ///< peers may map buffers of rondo_mem_alloc() and moved registrations
+  bool cross_memory = true;   ///< peers may read buffers by process_vm_readv
+  uint32_t slot_count = 0;    ///< of a connection, a power of two; 0: the transport chooses
+  uint64_t slot_bytes = 0;    ///< a multiple of 64; 0: the transport chooses
+  std::string topology_file;  ///< hwloc XML to use in place of this machine; empty: look at the machine
+  std::string log = "warning";
+  std::vector<std::string> given;  ///< the variables that were set, in the order of the table
+};
+
+/// What is in force for one communicator: Config, with what the caller's rondo_config_t says over it.
+struct Settings : Config {
+  int32_t device = RONDO_DEVICE_HOST;
+};
+
+struct ConfigVariable {
+  const char *name;
+  const char *values;   ///< what it takes, for people
+  const char *meaning;  ///< one line
+  Result<void> (*parse)(std::string_view text, Config &config);
+  std::string (*show)(const Config &config);  ///< as the variable would be written; "" for none
+};
+
+[[nodiscard]] std::span<const ConfigVariable> config_variables();
+
+/// A variable's value, or null where it is not set.
+using EnvironmentLookup = std::function<const char *(const char *name)>;
+
+/// Pure. RONDO_ERROR_INVALID_ARGUMENT names the variable, its value and what it takes.
+[[nodiscard]] Result<Config> parse_config(const EnvironmentLookup &lookup);
+
+/// parse_config() on this process's environment.
+[[nodiscard]] Result<Config> read_config();
+
+/// The settings of a communicator. A field of `caller` at its default leaves the environment's value. `caller` may be
+/// null (all defaults); its size may be that of an earlier version, or of a later one if the tail that this version
+/// does not know is zero. RONDO_ERROR_INVALID_ARGUMENT names the field; RONDO_ERROR_UNSUPPORTED: a CUDA device.
+[[nodiscard]] Result<Settings> merge(const rondo_config_t *caller, const Config &environment);
+
+}  // namespace rondo

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/base/parse.h"
+
+#include <charconv>
+#include <optional>
+
+#include "src/base/checked.h"
+
+namespace rondo {
+namespace {
+
+constexpr uint64_t ns_per_ms = 1'000'000;
+constexpr uint64_t ns_per_second = 1'000'000'000;
+
+/// All of `text` as digits; from_chars alone would stop at the first other character.
+std::optional<uint64_t> digits(std::string_view text) {
+  uint64_t value = 0;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (failure != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+uint64_t unit_of(char letter) {
+  switch (letter) {
+    case 'K': case 'k': return uint64_t{1} << 10;
+    case 'M': case 'm': return uint64_t{1} << 20;
+    case 'G': case 'g': return uint64_t{1} << 30;
+    default: return 1;
+  }
+}
+
+}  // namespace
+
+std::string quoted(std::string_view text) {
+  constexpr size_t length_max = 64;
+  std::string out = "'";
+  for (const char character : text.substr(0, length_max)) {
+    const bool printable = character >= ' ' && character <= '~';
+    out += printable ? character : '?';
+  }
+  if (text.size() > length_max) out += "...";
+  return out + "'";
+}
+
+Result<uint64_t> parse_number(std::string_view text, uint64_t least, uint64_t most) {
+  const auto value = digits(text);
+  if (value && *value >= least && *value <= most) return *value;
+  return invalid_argument(quoted(text) + " is not a number from " + std::to_string(least) + " to " +
+                          std::to_string(most));
+}
+
+Result<uint64_t> parse_bytes(std::string_view text, uint64_t least, uint64_t most) {
+  const uint64_t unit = text.empty() ? 1 : unit_of(text.back());
+  const auto number = digits(unit == 1 ? text : text.substr(0, text.size() - 1));
+  const auto value = number ? checked_mul(*number, unit) : std::nullopt;
+  if (value && *value >= least && *value <= most) return *value;
+  return invalid_argument(quoted(text) + " is not a size from " + show_bytes(least) + " to " + show_bytes(most) +
+                          " bytes, as in 4096, 64K, 1M or 1G");
+}
+
+Result<uint64_t> parse_seconds(std::string_view text) {
+  const size_t point = text.find('.');
+  const std::string_view fraction = point == text.npos ? "0" : text.substr(point + 1);
+  const auto whole = digits(text.substr(0, point));
+  // Nine digits are nanoseconds; what is finer is cut off, but must still be digits.
+  std::string nine(fraction.substr(0, 9));
+  nine.resize(9, '0');
+  const bool rest_is_digits = fraction.find_first_not_of("0123456789") == fraction.npos && !fraction.empty();
+  const auto part = rest_is_digits ? digits(nine) : std::nullopt;
+  if (whole && part && *whole <= seconds_max) {
+    const uint64_t duration_ns = *whole * ns_per_second + *part;
+    if (duration_ns >= ns_per_ms && duration_ns <= seconds_max * ns_per_second) return duration_ns;
+  }
+  return invalid_argument(quoted(text) + " is not a time from 0.001 to " + std::to_string(seconds_max) +
+                          " seconds, as in 30 or 0.5");
+}
+
+std::string show_bytes(uint64_t bytes) {
+  for (const char letter : {'G', 'M', 'K'})
+    if (const uint64_t unit = unit_of(letter); bytes >= unit && bytes % unit == 0)
+      return std::to_string(bytes / unit) + letter;
+  return std::to_string(bytes);
+}
+
+std::string show_seconds(uint64_t duration_ns) {
+  std::string fraction = std::to_string(duration_ns % ns_per_second);
+  fraction.insert(0, 9 - fraction.size(), '0');
+  fraction.erase(fraction.find_last_not_of('0') + 1);
+  return std::to_string(duration_ns / ns_per_second) + (fraction.empty() ? "" : "." + fraction);
+}
+
+}  // namespace rondo

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Numbers, sizes and durations as people write them, from the environment and the command line. The text may be
+// anything; what is refused is answered with what would be accepted.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "src/base/result.h"
+
+namespace rondo {
+
+/// `text` between quotes for a message: one line whatever it holds, cut off when it is long.
+[[nodiscard]] std::string quoted(std::string_view text);
+
+/// A decimal number in [least, most].
+[[nodiscard]] Result<uint64_t> parse_number(std::string_view text, uint64_t least, uint64_t most);
+
+/// A number of bytes in [least, most]: digits and, if wanted, K, M or G (powers of 1,024; small letters too).
+[[nodiscard]] Result<uint64_t> parse_bytes(std::string_view text, uint64_t least, uint64_t most);
+
+/// Seconds, decimal fractions allowed, in [0.001, seconds_max]; the result is in nanoseconds.
+[[nodiscard]] Result<uint64_t> parse_seconds(std::string_view text);
+inline constexpr uint64_t seconds_max = 4'000'000;  // 46 days; fits rondo_config_t's milliseconds
+
+/// "64", "4K", "1M", "1G": the shortest form that parse_bytes() reads back as `bytes`.
+[[nodiscard]] std::string show_bytes(uint64_t bytes);
+
+/// "300", "0.25": seconds, as parse_seconds() reads them.
+[[nodiscard]] std::string show_seconds(uint64_t duration_ns);
+
+}  // namespace rondo
