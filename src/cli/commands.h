@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// The subcommands of `rondo`. Each takes the arguments after its own name, parses them itself (CLI11, `--help`
+// included) and returns the exit status: 0 done, 1 failed, 2 used wrongly; `run` has more (docs/launcher.md).
+// A new one is added by its function here, its file, and one line of the table in main.cpp.
+#pragma once
+
+#include <span>
+
+namespace rondo::cli {
+
+using Arguments = std::span<const char *const>;
+
+constexpr int exit_failed = 1;
+constexpr int exit_usage = 2;
+
+[[nodiscard]] int run_run(Arguments args);
+
+}  // namespace rondo::cli

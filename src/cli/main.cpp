@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// The `rondo` command: finds the subcommand in one table and calls it. Everything else is the subcommand's own.
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <string>
+#include <string_view>
+
+#include "rondo/rondo.h"
+#include "src/cli/commands.h"
+
+namespace rondo::cli {
+namespace {
+
+struct Command {
+  const char *name;
+  const char *summary;
+  int (*run)(Arguments args);
+};
+
+constexpr std::array commands{
+    Command{"run", "start the ranks of a job on this machine and look after them", run_run},
+};
+
+const Command *find_command(std::string_view name) {
+  const auto *const found =
+      std::find_if(commands.begin(), commands.end(), [name](const Command &command) { return name == command.name; });
+  return found == commands.end() ? nullptr : found;
+}
+
+void print_usage(std::FILE *to) {
+  std::fputs("Usage: rondo COMMAND [OPTIONS]\n"
+             "       rondo help COMMAND | rondo --help | rondo --version\n"
+             "\nCommands:\n", to);
+  for (const Command &command : commands) std::fprintf(to, "  %-10s %s\n", command.name, command.summary);
+  std::fputs("\nThe manual page rondo(1) describes them all.\n", to);
+}
+
+int refuse(std::string_view name) {
+  std::string known;
+  for (const Command &command : commands) known += (known.empty() ? "" : ", ") + std::string(command.name);
+  std::fprintf(stderr, "rondo: unknown command '%.*s'; known are: %s. See rondo --help.\n",
+               static_cast<int>(name.size()), name.data(), known.c_str());
+  return exit_usage;
+}
+
+int help(Arguments args) {
+  if (args.empty()) {
+    print_usage(stdout);
+    return 0;
+  }
+  const Command *command = find_command(args[0]);
+  if (command == nullptr) return refuse(args[0]);
+  const std::array<const char *, 1> wanted{"--help"};
+  return command->run(wanted);
+}
+
+int dispatch(Arguments args) {
+  if (args.empty()) {
+    print_usage(stderr);
+    return exit_usage;
+  }
+  const std::string_view name = args[0];
+  if (name == "--help" || name == "-h" || name == "help") return help(args.subspan(1));
+  if (name == "--version" || name == "-V") {
+    std::printf("rondo %d.%d.%d\n", RONDO_VERSION_MAJOR, RONDO_VERSION_MINOR, RONDO_VERSION_PATCH);
+    return 0;
+  }
+  const Command *command = find_command(name);
+  return command == nullptr ? refuse(name) : command->run(args.subspan(1));
+}
+
+}  // namespace
+}  // namespace rondo::cli
+
+int main(int argc, char **argv) {
+  const rondo::cli::Arguments all(argv, static_cast<size_t>(argc));
+  return rondo::cli::dispatch(all.empty() ? all : all.subspan(1));
+}

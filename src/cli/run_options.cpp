@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/cli/run_options.h"
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+namespace rondo::cli {
+namespace {
+
+/// What the launcher sets itself: a second value from --env would be lost or would break the job.
+constexpr std::array own_variables{"RONDO_RANK", "RONDO_SIZE", "RONDO_LOCAL_RANK", "RONDO_STORE", "RONDO_SECRET"};
+
+uint64_t to_ns(double seconds) { return static_cast<uint64_t>(seconds * 1e9); }
+
+Result<void> check_environment(const std::vector<std::string> &environment) {
+  for (const std::string &entry : environment) {
+    const size_t name_size = std::min(entry.find('='), entry.size());
+    if (name_size == 0 || name_size == entry.size())
+      return invalid_argument("--env wants NAME=VALUE, not '" + entry + "'");
+    const std::string_view name(entry.data(), name_size);
+    if (std::find(own_variables.begin(), own_variables.end(), name) != own_variables.end())
+      return invalid_argument("--env cannot set " + std::string(name) + ": rondo run sets it for each rank");
+  }
+  return {};
+}
+
+/// What is left after our options: the program and its arguments, after an optional "--".
+Result<void> take_command(std::vector<std::string> rest, RunOptions *options) {
+  if (!rest.empty() && rest.front() == "--")
+    rest.erase(rest.begin());
+  else if (!rest.empty() && rest.front().starts_with('-'))
+    return invalid_argument("unknown option '" + rest.front() + "'; a program of that name goes after --");
+  if (rest.empty()) return invalid_argument("no program given: rondo run -n N [OPTIONS] [--] PROGRAM [ARGUMENTS]");
+  options->command = std::move(rest);
+  return {};
+}
+
+/// What CLI11 fills in and `finish` turns into RunOptions.
+struct Raw {
+  double timeout_seconds = 0;
+  double grace_seconds = 2;
+  std::string bind = "none";
+};
+
+void add_options(CLI::App *app, RunOptions *options, Raw *raw) {
+  app->prefix_command();
+  app->add_option("-n,--ranks", options->rank_count, "Ranks to start")
+      ->required()
+      ->check(CLI::Range(1u, run_rank_count_max))
+      ->type_name("N");
+  app->add_flag("--tag-output", options->tag_output,
+                "Pass the ranks' output on line by line, each line begun with its rank: [3] text");
+  app->add_option("--timeout", raw->timeout_seconds, "End the job after S seconds, with status 124")
+      ->check(CLI::Range(0.001, run_seconds_max))
+      ->type_name("S");
+  app->add_option("--grace", raw->grace_seconds, "Seconds from SIGTERM to SIGKILL where a job is ended (default: 2)")
+      ->check(CLI::Range(0.0, run_seconds_max))
+      ->type_name("S");
+  app->add_option("--bind", raw->bind, "core: rank i stays on the i-th allowed core, counted round (default: none)")
+      ->check(CLI::IsMember({"core", "none"}))
+      ->type_name("core|none");
+  app->add_option("--env", options->environment, "Set a variable for the ranks; may be given several times")
+      ->allow_extra_args(false)
+      ->type_name("K=V");
+}
+
+Result<RunOptions> finish(std::vector<std::string> rest, const Raw &raw, RunOptions options) {
+  RONDO_TRY(check_environment(options.environment));
+  RONDO_TRY(take_command(std::move(rest), &options));
+  options.timeout_ns = to_ns(raw.timeout_seconds);
+  options.grace_ns = to_ns(raw.grace_seconds);
+  options.bind = raw.bind == "core" ? Bind::core : Bind::none;
+  return options;
+}
+
+}  // namespace
+
+Result<std::variant<RunOptions, HelpText>> parse_run_options(std::span<const char *const> args) {
+  using Parsed = std::variant<RunOptions, HelpText>;
+  RunOptions options;
+  Raw raw;
+  CLI::App app("rondo run -n N [OPTIONS] [--] PROGRAM [ARGUMENTS]\n"
+               "Starts N ranks of PROGRAM on this machine and looks after them until all have ended.", "rondo run");
+  add_options(&app, &options, &raw);
+  try {
+    app.parse(std::vector<std::string>(args.rbegin(), args.rend()));  // CLI11 wants the last argument first
+  } catch (const CLI::CallForHelp &) {
+    return Parsed(HelpText{app.help()});
+  } catch (const CLI::Error &error) {
+    return invalid_argument(error.what());
+  }
+  RONDO_TRY_ASSIGN(options, finish(app.remaining(), raw, std::move(options)));
+  return Parsed(std::move(options));
+}
+
+}  // namespace rondo::cli

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// The options of `rondo run`, as values. Parsing does nothing but parse: no file, process or variable is looked at.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "src/base/result.h"
+
+namespace rondo::cli {
+
+constexpr uint32_t run_rank_count_max = 1024;
+constexpr double run_seconds_max = 1e7;  // about four months; keeps nanoseconds far from overflow
+
+enum class Bind { none, core };
+
+struct RunOptions {
+  uint32_t rank_count = 0;
+  bool tag_output = false;
+  uint64_t timeout_ns = 0;  ///< 0: none
+  uint64_t grace_ns = 2'000'000'000;
+  Bind bind = Bind::none;
+  std::vector<std::string> environment;  ///< "NAME=value", in the order given
+  std::vector<std::string> command;      ///< program and arguments; never empty
+};
+
+/// --help was asked for: its text, for standard output.
+struct HelpText {
+  std::string text;
+};
+
+[[nodiscard]] Result<std::variant<RunOptions, HelpText>> parse_run_options(std::span<const char *const> args);
+
+}  // namespace rondo::cli
