@@ -2,4 +2,4 @@
 #if !__has_include(<catch2/catch_all.hpp>)
 #define CATCH_CONFIG_MAIN
 #endif
-#include "catch.h"
+#include "tests/catch.h"

@@ -214,8 +214,8 @@ typedef struct rondo_comm_properties {
 
 #define RONDO_COMM_PROPERTIES_INIT { sizeof(rondo_comm_properties_t), 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
-RONDO_API rondo_status_t rondo_comm_get_properties(rondo_comm_t comm,
-                                                   rondo_comm_properties_t *properties) RONDO_NOEXCEPT; /**< Any thread. */
+RONDO_API rondo_status_t rondo_comm_get_properties(rondo_comm_t comm, rondo_comm_properties_t *properties)
+    RONDO_NOEXCEPT; /**< Any thread. */
 
 /** What the tuner would choose for an operation. Set `size` (or use the INIT) before the call. */
 typedef struct rondo_plan_info {

@@ -74,7 +74,8 @@ class [[nodiscard]] Result<void> {
   } while (false)
 
 /// Declares or assigns `target` from a Result's value, or passes its failure on: RONDO_TRY_ASSIGN(auto fd, open(...)).
-#define RONDO_TRY_ASSIGN(target, expression) RONDO_TRY_ASSIGN_AS(RONDO_CONCAT(rondo_result_, __LINE__), target, expression)
+#define RONDO_TRY_ASSIGN(target, expression) \
+  RONDO_TRY_ASSIGN_AS(RONDO_CONCAT(rondo_result_, __LINE__), target, expression)
 #define RONDO_TRY_ASSIGN_AS(name, target, expression)  \
   auto name = (expression);                            \
   if (!name.ok()) return std::move(name).error();      \

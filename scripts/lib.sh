@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+# Sourced by the scripts beside it: where the checkout is, what must be installed, how a build folder is made.
+# shellcheck shell=bash
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+export LC_ALL=C.UTF-8
+
+say() { printf '%s\n' "$*"; }
+step() { printf '\n== %s\n' "$*"; }
+fail() {
+  printf '%s: %s\n' "$(basename "$0")" "$*" >&2
+  exit 1
+}
+
+# The comment at the head of the calling script, after its SPDX line, is its help.
+show_help() { sed -n '3,/^[^#]/{s/^# \{0,1\}//p}' "$0"; }
+
+packages_build=(g++ meson ninja-build pkg-config python3 libsodium-dev libhwloc-dev libhwy-dev libspdlog-dev
+  libfmt-dev nlohmann-json3-dev libcli11-dev catch2)
+packages_mpi=(openmpi-bin mpich)
+
+# Debian and Ubuntu name clang's run-time library (libFuzzer, AddressSanitizer) after its version.
+packages_fuzz() {
+  case "$(distribution)" in
+    'debian 12') echo clang libclang-rt-14-dev ;;
+    'ubuntu 24.04') echo clang libclang-rt-18-dev ;;
+    *) echo clang libclang-rt-dev ;;
+  esac
+}
+
+distribution() { (. /etc/os-release 2>/dev/null && echo "${ID:-unknown} ${VERSION_ID:-}") || echo unknown; }
+
+package_installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
+
+# Prints those of the named packages that are not installed.
+missing_packages() {
+  local package
+  for package in "$@"; do package_installed "$package" || printf '%s ' "$package"; done
+}
+
+as_root() {
+  if [ "$(id -u)" = 0 ]; then
+    env DEBIAN_FRONTEND=noninteractive "$@"
+  else
+    sudo env DEBIAN_FRONTEND=noninteractive ${http_proxy:+"http_proxy=$http_proxy"} \
+      ${https_proxy:+"https_proxy=$https_proxy"} "$@"
+  fi
+}
+
+# Without apt we install nothing; what is there must do.
+require_tools() {
+  local tool missing=
+  for tool in c++ meson ninja pkg-config python3; do command -v "$tool" >/dev/null || missing="$missing $tool"; done
+  [ -z "$missing" ] || fail "this system ($(distribution)) has no apt-get, and these tools are missing:$missing.
+Install them, and the development files of libsodium, hwloc, highway, spdlog, fmt, nlohmann-json, CLI11 and Catch2
+(in Debian: ${packages_build[*]}), then start again."
+}
+
+# Installs those of the named packages that are missing. With nothing to do it touches no network.
+install_packages() {
+  if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
+    require_tools
+    return
+  fi
+  local missing
+  missing=$(missing_packages "$@")
+  [ -n "$missing" ] || return 0
+  if [ "$(id -u)" != 0 ] && ! command -v sudo >/dev/null; then
+    fail "these packages are missing, and you are neither root nor have sudo: $missing
+Have an administrator run:  apt-get install --no-install-recommends $missing"
+  fi
+  step "installing: $missing"
+  as_root apt-get update -qq || fail "apt-get update failed; is there a network? Missing are: $missing"
+  local output
+  output=$(mktemp)
+  # shellcheck disable=SC2086
+  as_root apt-get install -y -qq --no-install-recommends -o Dpkg::Use-Pty=0 $missing >"$output" 2>&1 || {
+    cat "$output" >&2
+    rm -f "$output"
+    fail "apt-get could not install: $missing"
+  }
+  rm -f "$output"
+}
+
+setup_build() { install_packages "${packages_build[@]}"; }
+setup_mpi() { install_packages "${packages_mpi[@]}"; }
+# shellcheck disable=SC2046
+setup_fuzz() { install_packages $(packages_fuzz); }
+
+# configure FOLDER [meson options]: makes the build folder once. Changed options make it anew.
+configure() {
+  local folder=$1 stamp=$root/$1/rondo-options
+  shift
+  if [ -f "$root/$folder/build.ninja" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$*" ]; then return; fi
+  rm -rf "${root:?}/$folder"
+  if ! meson setup "$root/$folder" "$root" "$@" >"$root/$folder.log" 2>&1; then
+    tail -n 40 "$root/$folder.log" >&2
+    fail "meson setup $folder failed; the whole output is in $folder.log"
+  fi
+  mv "$root/$folder.log" "$root/$folder/rondo-setup.log"
+  printf '%s' "$*" >"$stamp"
+}
+
+# build FOLDER [ninja targets]: says how much there is to do; the compilers' output is shown only when it fails.
+build() {
+  local folder=$1 planned
+  shift
+  planned=$(ninja -C "$root/$folder" -n "$@" | sed -n 's/^\[[0-9]*\/\([0-9]*\)\].*/\1/p' | tail -n 1)
+  if [ -z "$planned" ]; then
+    say "$folder: nothing to build"
+    return
+  fi
+  say "$folder: $planned steps to build"
+  ninja -C "$root/$folder" --quiet "$@" || fail "building $folder failed"
+}

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The scripts: their shell can read them, and the sums that scripts/test ends with are right."""
+
+import json
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+import source_tree as tree
+
+sys.path.insert(0, str(tree.ROOT / "scripts"))
+import summary  # noqa: E402
+
+
+def shell_of(path):
+    first = tree.read(path).splitlines()[0]
+    return "bash" if "bash" in first or "shell=bash" in tree.read(path) else "sh"
+
+
+class Scripts(unittest.TestCase):
+    def test_every_script_parses(self):
+        scripts = [path for path in tree.all_files() if tree.is_shell(path)]
+        self.assertGreater(len(scripts), 3)
+        for path in scripts:
+            done = subprocess.run([shell_of(path), "-n", str(tree.ROOT / path)], capture_output=True, text=True)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), str(path))
+
+    def test_every_script_tells_what_it_is_for(self):
+        for path in (tree.ROOT / "scripts").iterdir():
+            if path.suffix or not path.is_file():
+                continue
+            done = subprocess.run([str(path), "--help"], capture_output=True, text=True, timeout=60)
+            self.assertEqual(done.returncode, 0, path.name)
+            self.assertTrue(done.stdout.startswith(f"scripts/{path.name}"), done.stdout)
+
+    def test_an_unknown_option_is_refused(self):
+        for path in (tree.ROOT / "scripts").iterdir():
+            if path.suffix or not path.is_file():
+                continue
+            done = subprocess.run([str(path), "--no-such-option"], capture_output=True, text=True, timeout=60)
+            self.assertEqual(done.returncode, 2, path.name)
+
+
+class Summary(unittest.TestCase):
+    def tally(self, tests, fuzz=""):
+        tally = summary.Tally()
+        with tempfile.TemporaryDirectory() as folder:
+            log, results = Path(folder) / "testlog.json", Path(folder) / "results.txt"
+            log.write_text("".join(json.dumps(test) + "\n" for test in tests), encoding="utf-8")
+            results.write_text(fuzz, encoding="utf-8")
+            summary.read(tally, str(log))
+            summary.read(tally, str(results))
+        return tally.passed, len(tally.failed), len(tally.skipped)
+
+    def test_cases_of_catch_are_counted(self):
+        passed = {"name": "a", "result": "OK", "stdout": "===\nAll tests passed (12 assertions in 3 test cases)\n"}
+        mixed = {"name": "b", "result": "FAIL", "stdout": "test cases:  5 |  3 passed |  2 failed\nassertions: 9 | \n"}
+        self.assertEqual(self.tally([passed]), (3, 0, 0))
+        self.assertEqual(self.tally([passed, mixed]), (6, 2, 0))
+        said = dict(passed, stdout="skipped: several hosts: no mpirun\n" + passed["stdout"])
+        self.assertEqual(self.tally([said]), (2, 0, 1))
+
+    def test_cases_of_unittest_are_counted(self):
+        text = "test_x (t.A.test_x) ... skipped 'no mpirun'\nRan 4 tests in 0.1s\n\nOK (skipped=1)\n"
+        self.assertEqual(self.tally([{"name": "a", "result": "OK", "stderr": text}]), (3, 0, 1))
+        text = "Ran 4 tests in 0.1s\n\nFAILED (failures=1, errors=1)\n"
+        self.assertEqual(self.tally([{"name": "a", "result": "FAIL", "stderr": text}]), (2, 2, 0))
+
+    def test_a_program_that_dies_or_hangs_has_failed_however_it_looked(self):
+        looked_well = "All tests passed (12 assertions in 3 test cases)\n"
+        for result in ("FAIL", "ERROR", "TIMEOUT", "INTERRUPT"):
+            self.assertEqual(self.tally([{"name": "a", "result": result, "stdout": ""}]), (0, 1, 0))
+            self.assertEqual(self.tally([{"name": "a", "result": result, "stdout": looked_well}])[1], 1)
+
+    def test_other_programs_and_fuzzers_count_as_one(self):
+        tests = [{"name": "a", "result": "OK"}, {"name": "b", "result": "SKIP", "stdout": "no sudo\n"}]
+        self.assertEqual(self.tally(tests, "pass fuzz_x\nfail fuzz_y\n"), (2, 1, 1))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
