@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/plan/tuner.h"
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <limits>
+#include <string>
+
+namespace rondo {
+namespace {
+
+using enum AlgorithmRow::Cores;
+
+constexpr uint64_t KiB = 1024;
+constexpr uint64_t MiB = 1024 * KiB;
+constexpr uint32_t any_ranks = std::numeric_limits<uint32_t>::max();
+constexpr uint64_t any_bytes = std::numeric_limits<uint64_t>::max();
+constexpr uint64_t chunk_align_bytes = 64;  // whole elements of every type, whole cache lines
+
+// Every byte of one_shot crosses n - 1 links but in one hop; two_shot moves the least bytes in two hops, over links
+// between all pairs; ring moves the least bytes over 2 links a rank in 2n - 2 hops; tree takes 2 log n hops. With too few
+// cores each hop costs a turn of the scheduler, so few hops win for longer.
+constexpr std::array algorithm_table{
+    // collective            cores    ranks      bytes      algorithm
+    AlgorithmRow{RONDO_ALL_REDUCE, any, 1, any_bytes, RONDO_ALGORITHM_ONE_SHOT},
+    AlgorithmRow{RONDO_ALL_REDUCE, any, 64, 1 * KiB, RONDO_ALGORITHM_ONE_SHOT},
+    AlgorithmRow{RONDO_ALL_REDUCE, any, 8, 32 * KiB, RONDO_ALGORITHM_ONE_SHOT},
+    AlgorithmRow{RONDO_ALL_REDUCE, too_few, 64, any_bytes, RONDO_ALGORITHM_TWO_SHOT},
+    AlgorithmRow{RONDO_ALL_REDUCE, any, any_ranks, 32 * KiB, RONDO_ALGORITHM_TREE},
+    AlgorithmRow{RONDO_ALL_REDUCE, any, 64, 256 * KiB, RONDO_ALGORITHM_TWO_SHOT},
+    AlgorithmRow{RONDO_ALL_REDUCE, any, 16, any_bytes, RONDO_ALGORITHM_TWO_SHOT},
+    AlgorithmRow{RONDO_ALL_REDUCE, any, any_ranks, 256 * KiB, RONDO_ALGORITHM_HALVING_DOUBLING},
+    AlgorithmRow{RONDO_ALL_REDUCE, any, any_ranks, any_bytes, RONDO_ALGORITHM_RING},
+
+    AlgorithmRow{RONDO_REDUCE_SCATTER, any, 16, any_bytes, RONDO_ALGORITHM_ONE_SHOT},
+    AlgorithmRow{RONDO_REDUCE_SCATTER, too_few, 64, any_bytes, RONDO_ALGORITHM_ONE_SHOT},
+    AlgorithmRow{RONDO_REDUCE_SCATTER, any, any_ranks, any_bytes, RONDO_ALGORITHM_RING},
+
+    AlgorithmRow{RONDO_ALL_GATHER, any, 16, any_bytes, RONDO_ALGORITHM_ONE_SHOT},
+    AlgorithmRow{RONDO_ALL_GATHER, too_few, 64, any_bytes, RONDO_ALGORITHM_ONE_SHOT},
+    AlgorithmRow{RONDO_ALL_GATHER, any, any_ranks, any_bytes, RONDO_ALGORITHM_RING},
+
+    AlgorithmRow{RONDO_BROADCAST, any, 8, 32 * KiB, RONDO_ALGORITHM_ONE_SHOT},
+    AlgorithmRow{RONDO_BROADCAST, any, any_ranks, 32 * KiB, RONDO_ALGORITHM_TREE},
+    AlgorithmRow{RONDO_BROADCAST, too_few, 16, any_bytes, RONDO_ALGORITHM_TWO_SHOT},
+    AlgorithmRow{RONDO_BROADCAST, any, any_ranks, any_bytes, RONDO_ALGORITHM_RING},
+
+    AlgorithmRow{RONDO_REDUCE, any, 8, 32 * KiB, RONDO_ALGORITHM_ONE_SHOT},
+    AlgorithmRow{RONDO_REDUCE, any, any_ranks, 32 * KiB, RONDO_ALGORITHM_TREE},
+    AlgorithmRow{RONDO_REDUCE, too_few, 16, any_bytes, RONDO_ALGORITHM_TWO_SHOT},
+    AlgorithmRow{RONDO_REDUCE, any, any_ranks, any_bytes, RONDO_ALGORITHM_RING},
+};
+
+/// The rest, by algorithm and size. `ll` saves a hop's second cache line while half the bandwidth does not matter; two
+/// channels are the double tree's two trees; small chunks pipeline a chain, large ones save slots' counters.
+struct DetailRow {
+  rondo_algorithm_t algorithm;
+  uint64_t bytes_max;
+  rondo_protocol_t protocol;
+  uint32_t channels;
+  uint64_t chunk_bytes;
+};
+
+constexpr std::array detail_table{
+    //        algorithm                         bytes      protocol               channels  chunk
+    DetailRow{RONDO_ALGORITHM_ONE_SHOT, 1 * KiB, RONDO_PROTOCOL_LL, 1, 1 * KiB},
+    DetailRow{RONDO_ALGORITHM_ONE_SHOT, any_bytes, RONDO_PROTOCOL_SIMPLE, 1, 128 * KiB},
+    DetailRow{RONDO_ALGORITHM_TWO_SHOT, 4 * KiB, RONDO_PROTOCOL_LL, 1, 4 * KiB},
+    DetailRow{RONDO_ALGORITHM_TWO_SHOT, any_bytes, RONDO_PROTOCOL_SIMPLE, 1, 128 * KiB},
+    DetailRow{RONDO_ALGORITHM_TREE, 32 * KiB, RONDO_PROTOCOL_LL, 2, 4 * KiB},
+    DetailRow{RONDO_ALGORITHM_TREE, any_bytes, RONDO_PROTOCOL_SIMPLE, 2, 64 * KiB},
+    DetailRow{RONDO_ALGORITHM_HALVING_DOUBLING, 8 * KiB, RONDO_PROTOCOL_LL, 1, 4 * KiB},
+    DetailRow{RONDO_ALGORITHM_HALVING_DOUBLING, any_bytes, RONDO_PROTOCOL_SIMPLE, 1, 128 * KiB},
+    DetailRow{RONDO_ALGORITHM_RING, 8 * KiB, RONDO_PROTOCOL_LL, 1, 4 * KiB},
+    DetailRow{RONDO_ALGORITHM_RING, any_bytes, RONDO_PROTOCOL_SIMPLE, 1, 1 * MiB},
+};
+
+bool can(const Algorithm &algorithm, rondo_collective_t collective, uint32_t rank_count) {
+  return algorithm.supports(collective) && rank_count <= algorithm.rank_count_max;
+}
+
+const Algorithm *find(std::span<const Algorithm> registry, rondo_algorithm_t id) {
+  const auto found = std::find_if(registry.begin(), registry.end(), [&](const Algorithm &it) { return it.id == id; });
+  return found == registry.end() ? nullptr : &*found;
+}
+
+bool fits(const AlgorithmRow &row, const TunerInput &input, rondo_collective_t collective) {
+  const bool cores = row.cores == any || (row.cores == too_few) == input.oversubscribed;
+  return cores && row.collective == collective && input.rank_count <= row.rank_count_max &&
+         input.bytes <= row.bytes_max;
+}
+
+Error none_can(const TunerInput &input, rondo_collective_t collective, std::span<const Algorithm> registry) {
+  std::string names;
+  for (const Algorithm &algorithm : registry)
+    if (can(algorithm, collective, input.rank_count))
+      names += (names.empty() ? "" : ", ") + std::string(rondo_algorithm_string(algorithm.id));
+  const rondo_algorithm_t wanted = input.overrides.algorithm;
+  const std::string which = wanted == RONDO_ALGORITHM_AUTO
+                                ? "no algorithm here"
+                                : "the algorithm '" + std::string(rondo_algorithm_string(wanted)) + "' that was asked for";
+  return {RONDO_ERROR_UNSUPPORTED, which + " cannot do " + rondo_collective_string(collective) + " among " +
+                                       std::to_string(input.rank_count) +
+                                       " ranks; these can: " + (names.empty() ? "none" : names)};
+}
+
+Result<rondo_algorithm_t> choose_algorithm(const TunerInput &input, rondo_collective_t collective,
+                                           std::span<const Algorithm> registry) {
+  const auto usable = [&](rondo_algorithm_t id) {
+    const Algorithm *algorithm = find(registry, id);
+    return algorithm != nullptr && can(*algorithm, collective, input.rank_count);
+  };
+  if (input.overrides.algorithm != RONDO_ALGORITHM_AUTO) {
+    if (usable(input.overrides.algorithm)) return input.overrides.algorithm;
+    return none_can(input, collective, registry);
+  }
+  for (const AlgorithmRow &row : algorithm_table)
+    if (fits(row, input, collective) && usable(row.algorithm)) return row.algorithm;
+  for (const Algorithm &algorithm : registry)
+    if (can(algorithm, collective, input.rank_count)) return algorithm.id;
+  return none_can(input, collective, registry);
+}
+
+/// As large as wanted, and as the slots allow.
+uint64_t limit_chunk(uint64_t wanted_bytes, uint64_t slot_bytes, uint32_t slot_count) {
+  const uint64_t most = std::min(wanted_bytes, slot_bytes * (slot_count - 1));
+  return std::max(most / chunk_align_bytes * chunk_align_bytes, chunk_align_bytes);
+}
+
+}  // namespace
+
+std::span<const AlgorithmRow> algorithm_rows() { return algorithm_table; }
+
+Result<PlanChoice> choose_plan(const TunerInput &input, std::span<const Algorithm> registry) {
+  assert(input.rank_count >= 1 && input.slot_count >= 2 && input.slot_bytes >= chunk_align_bytes);
+  assert(input.ll_slot_bytes == 0 || input.ll_slot_bytes >= chunk_align_bytes);
+  assert(input.element_bytes > 0 && chunk_align_bytes % input.element_bytes == 0);
+  const PlanChoice &wanted = input.overrides;
+  if (wanted.protocol == RONDO_PROTOCOL_LL && input.ll_slot_bytes == 0)
+    return Error{RONDO_ERROR_UNSUPPORTED, "the protocol 'll' that was asked for is not available here; use 'simple'"};
+
+  const auto collective = input.collective == RONDO_BARRIER ? RONDO_ALL_REDUCE : input.collective;
+  RONDO_TRY_ASSIGN(const rondo_algorithm_t algorithm, choose_algorithm(input, collective, registry));
+  const auto *detail = std::find_if(detail_table.begin(), detail_table.end(), [&](const DetailRow &row) {
+    return row.algorithm == algorithm && input.bytes <= row.bytes_max;
+  });
+  assert(detail != detail_table.end());  // a test walks over every algorithm and size
+
+  PlanChoice choice{algorithm, detail->protocol, detail->channels, detail->chunk_bytes};
+  if (wanted.protocol != RONDO_PROTOCOL_AUTO) choice.protocol = wanted.protocol;
+  if (choice.protocol == RONDO_PROTOCOL_LL && input.ll_slot_bytes == 0) choice.protocol = RONDO_PROTOCOL_SIMPLE;
+  if (wanted.channels != 0) choice.channels = wanted.channels;
+  if (wanted.chunk_bytes != 0) choice.chunk_bytes = wanted.chunk_bytes;
+  const bool ll = choice.protocol == RONDO_PROTOCOL_LL;
+  choice.chunk_bytes = limit_chunk(choice.chunk_bytes, ll ? input.ll_slot_bytes : input.slot_bytes, input.slot_count);
+  return choice;
+}
+
+}  // namespace rondo

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tuner: which algorithm, protocol, channels and chunk size an operation gets. Pure: two tables (src/plan/tuner.cpp,
+// explained in docs/tuning.md) and the limits of the connections' slots. Every rank gets the same answer from the same
+// input, which is why the input must be equal on all ranks.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "src/base/result.h"
+#include "src/plan/algorithm.h"
+
+namespace rondo {
+
+/// What was chosen. As overrides: what the user wants, AUTO and 0 where the tuner is free.
+struct PlanChoice {
+  rondo_algorithm_t algorithm = RONDO_ALGORITHM_AUTO;
+  rondo_protocol_t protocol = RONDO_PROTOCOL_AUTO;
+  uint32_t channels = 0;
+  uint64_t chunk_bytes = 0;
+
+  bool operator==(const PlanChoice &) const = default;
+};
+
+struct TunerInput {
+  rondo_collective_t collective = RONDO_ALL_REDUCE;  ///< a barrier is planned as an all-reduce
+  uint32_t rank_count = 1;
+  uint64_t bytes = 0;          ///< the whole logical vector: for reduce-scatter and all-gather, all blocks
+  uint32_t element_bytes = 1;  ///< 1, 2, 4 or 8
+  bool oversubscribed = false;  ///< more ranks than cores on some host
+  uint32_t slot_count = 8;      ///< of a connection, at least 2
+  uint64_t slot_bytes = 0;      ///< payload of a slot with `simple`, at least 64
+  uint64_t ll_slot_bytes = 0;   ///< payload of a slot with `ll`, at least 64; 0: no `ll` here
+  PlanChoice overrides;
+};
+
+/// Overrides win. One that cannot be (the algorithm does not do this collective, or not with so many ranks) is
+/// RONDO_ERROR_UNSUPPORTED with the list of those that can. chunk_bytes is a multiple of 64, at least 64, and at most
+/// what slot_count - 1 slots hold: a rank can then always send a whole chunk while its peer still keeps one slot, so a
+/// chunk that is cut into slots does not bring about a deadlock that the schedule does not have. An override of
+/// chunk_bytes is rounded down to that.
+[[nodiscard]] Result<PlanChoice> choose_plan(const TunerInput &input, std::span<const Algorithm> registry);
+
+/// With all the algorithms that were built.
+[[nodiscard]] inline Result<PlanChoice> choose_plan(const TunerInput &input) {
+  return choose_plan(input, algorithms());
+}
+
+/// One line of the table that picks the algorithm; the first that fits counts.
+struct AlgorithmRow {
+  enum class Cores : uint8_t { any, enough, too_few };
+  rondo_collective_t collective;
+  Cores cores;              ///< too_few: oversubscribed
+  uint32_t rank_count_max;
+  uint64_t bytes_max;
+  rondo_algorithm_t algorithm;
+};
+[[nodiscard]] std::span<const AlgorithmRow> algorithm_rows();
+
+}  // namespace rondo

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/plan/tuner.h"
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "tests/catch.h"
+
+using namespace rondo;
+
+namespace {
+
+bool everything(rondo_collective_t) { return true; }
+bool wholes(rondo_collective_t it) { return it != RONDO_REDUCE_SCATTER && it != RONDO_ALL_GATHER; }
+
+/// As the real registry is shaped, with limits that are easy to pass.
+constexpr std::array registry{
+    Algorithm{RONDO_ALGORITHM_RING, 4096, everything, nullptr, nullptr},
+    Algorithm{RONDO_ALGORITHM_TREE, 100'000, wholes, nullptr, nullptr},
+    Algorithm{RONDO_ALGORITHM_ONE_SHOT, 12, everything, nullptr, nullptr},
+    Algorithm{RONDO_ALGORITHM_TWO_SHOT, 12, wholes, nullptr, nullptr},
+};
+
+constexpr TunerInput with(rondo_collective_t collective, uint32_t rank_count, uint64_t bytes) {
+  TunerInput input;
+  input.collective = collective;
+  input.rank_count = rank_count;
+  input.bytes = bytes;
+  input.slot_bytes = 65536;
+  input.ll_slot_bytes = 32768;
+  return input;
+}
+
+const std::vector<uint64_t> sizes{0, 1, 8, 1024, 1025, 32768, 32769, 262144, 262145, uint64_t{1} << 40, UINT64_MAX};
+const std::vector<uint32_t> rank_counts{1, 2, 3, 8, 9, 12, 13, 16, 17, 64, 65, 254, 4096};
+
+}  // namespace
+
+TEST_CASE("tuner: every collective, rank count and size has a complete choice within the slots") {
+  for (int number = 0; rondo_collective_string(static_cast<rondo_collective_t>(number)) != nullptr; ++number)
+    for (const uint32_t rank_count : rank_counts)
+      for (const uint64_t bytes : sizes)
+        for (const bool oversubscribed : {false, true}) {
+          TunerInput input = with(static_cast<rondo_collective_t>(number), rank_count, bytes);
+          input.oversubscribed = oversubscribed;
+          INFO(rondo_collective_string(input.collective) << " " << rank_count << " ranks " << bytes << " bytes");
+          const auto chosen = choose_plan(input, registry);
+          REQUIRE(chosen.ok());
+          const PlanChoice &choice = chosen.value();
+          CHECK((choice.protocol == RONDO_PROTOCOL_SIMPLE || choice.protocol == RONDO_PROTOCOL_LL));
+          CHECK((choice.channels >= 1 && choice.channels <= 8));
+          CHECK((choice.chunk_bytes >= 64 && choice.chunk_bytes % 64 == 0));
+          const uint64_t slot_bytes =
+              choice.protocol == RONDO_PROTOCOL_LL ? input.ll_slot_bytes : input.slot_bytes;
+          CHECK(choice.chunk_bytes <= slot_bytes * (input.slot_count - 1));
+        }
+}
+
+TEST_CASE("tuner: small messages go straight with ll, large ones with simple") {
+  const auto small = choose_plan(with(RONDO_ALL_REDUCE, 4, 8), registry).value();
+  CHECK(small.algorithm == RONDO_ALGORITHM_ONE_SHOT);
+  CHECK(small.protocol == RONDO_PROTOCOL_LL);
+  const auto middle = choose_plan(with(RONDO_ALL_REDUCE, 4, 65536), registry).value();
+  CHECK(middle.algorithm == RONDO_ALGORITHM_TWO_SHOT);
+  CHECK(middle.protocol == RONDO_PROTOCOL_SIMPLE);
+  CHECK(choose_plan(with(RONDO_ALL_REDUCE, 40, 64 << 20), registry).value().algorithm == RONDO_ALGORITHM_RING);
+  CHECK(choose_plan(with(RONDO_ALL_REDUCE, 40, 8192), registry).value().channels == 2);  // the double tree
+}
+
+TEST_CASE("tuner: a barrier is planned as an all-reduce of as many bytes") {
+  for (const uint32_t rank_count : rank_counts)
+    CHECK(choose_plan(with(RONDO_BARRIER, rank_count, 4), registry).value() ==
+          choose_plan(with(RONDO_ALL_REDUCE, rank_count, 4), registry).value());
+}
+
+TEST_CASE("tuner: a row whose algorithm cannot do so many ranks is passed over") {
+  CHECK(choose_plan(with(RONDO_ALL_REDUCE, 12, 1 << 20), registry).value().algorithm == RONDO_ALGORITHM_TWO_SHOT);
+  CHECK(choose_plan(with(RONDO_ALL_REDUCE, 13, 1 << 20), registry).value().algorithm == RONDO_ALGORITHM_RING);
+  // Past every row: what is left in the registry.
+  CHECK(choose_plan(with(RONDO_ALL_REDUCE, 4097, 1 << 20), registry).value().algorithm == RONDO_ALGORITHM_TREE);
+}
+
+TEST_CASE("tuner: overrides win, each for itself") {
+  TunerInput input = with(RONDO_ALL_REDUCE, 4, 8);
+  input.overrides.algorithm = RONDO_ALGORITHM_RING;
+  CHECK(choose_plan(input, registry).value().algorithm == RONDO_ALGORITHM_RING);
+  CHECK(choose_plan(input, registry).value().protocol == RONDO_PROTOCOL_LL);
+  input.overrides.protocol = RONDO_PROTOCOL_SIMPLE;
+  input.overrides.channels = 5;
+  input.overrides.chunk_bytes = 4096;
+  CHECK(choose_plan(input, registry).value() ==
+        PlanChoice{RONDO_ALGORITHM_RING, RONDO_PROTOCOL_SIMPLE, 5, 4096});
+}
+
+TEST_CASE("tuner: an override that cannot be is refused with those that can") {
+  TunerInput input = with(RONDO_ALL_GATHER, 4, 8);
+  input.overrides.algorithm = RONDO_ALGORITHM_TREE;
+  const auto refused = choose_plan(input, registry);
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.error().status == RONDO_ERROR_UNSUPPORTED);
+  CHECK(refused.error().message ==
+        "the algorithm 'tree' that was asked for cannot do all_gather among 4 ranks; these can: ring, one_shot");
+
+  input = with(RONDO_ALL_REDUCE, 13, 8);
+  input.overrides.algorithm = RONDO_ALGORITHM_ONE_SHOT;
+  CHECK(choose_plan(input, registry).error().message ==
+        "the algorithm 'one_shot' that was asked for cannot do all_reduce among 13 ranks; these can: ring, tree");
+
+  input = with(RONDO_ALL_REDUCE, 4, 8);
+  input.ll_slot_bytes = 0;
+  CHECK(choose_plan(input, registry).value().protocol == RONDO_PROTOCOL_SIMPLE);
+  input.overrides.protocol = RONDO_PROTOCOL_LL;
+  CHECK(choose_plan(input, registry).error().status == RONDO_ERROR_UNSUPPORTED);
+}
+
+TEST_CASE("tuner: a chunk is rounded down to whole cache lines and to all slots but one") {
+  TunerInput input = with(RONDO_ALL_REDUCE, 4, 1 << 20);
+  input.slot_bytes = 4096;
+  input.ll_slot_bytes = 2048;
+  input.slot_count = 2;
+  input.overrides.chunk_bytes = uint64_t{1} << 30;
+  CHECK(choose_plan(input, registry).value().chunk_bytes == 4096);
+  input.slot_count = 8;
+  CHECK(choose_plan(input, registry).value().chunk_bytes == 7 * 4096);
+  input.overrides.protocol = RONDO_PROTOCOL_LL;
+  CHECK(choose_plan(input, registry).value().chunk_bytes == 7 * 2048);
+  input.overrides.chunk_bytes = 127;
+  CHECK(choose_plan(input, registry).value().chunk_bytes == 64);
+  input.overrides.chunk_bytes = 128;
+  CHECK(choose_plan(input, registry).value().chunk_bytes == 128);
+}
+
+TEST_CASE("tuner: no row of the table is hidden by an earlier one") {
+  const auto rows = algorithm_rows();
+  for (size_t later = 0; later < rows.size(); ++later)
+    for (size_t earlier = 0; earlier < later; ++earlier) {
+      const AlgorithmRow &above = rows[earlier];
+      const AlgorithmRow &below = rows[later];
+      const bool hidden = above.collective == below.collective && above.rank_count_max >= below.rank_count_max &&
+                          above.bytes_max >= below.bytes_max &&
+                          (above.cores == AlgorithmRow::Cores::any || above.cores == below.cores);
+      INFO("rows " << earlier << " and " << later);
+      CHECK_FALSE(hidden);
+    }
+}
