@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// Element types and operations, one element at a time, for host and device. docs/numerics.md says what they promise.
+//
+// A step loads its operands into the accumulator type, folds them from the left, divides (avg, at the end) and stores,
+// which rounds once:   Element<T>::store(divide(op(op(load(a), load(b)), load(c)), divisor))
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "src/base/host_device.h"
+#include "src/proto/convert.h"
+
+namespace rondo {
+
+/// How an element lies in memory and what it is computed in. Here: computed in itself.
+template <class T>
+struct Element {
+  using Storage = T;
+  using Accumulator = T;
+  [[nodiscard]] RONDO_HD static constexpr Accumulator load(Storage value) { return value; }
+  [[nodiscard]] RONDO_HD static constexpr Storage store(Accumulator value) { return value; }
+};
+
+/// Small floats: computed in float32.
+template <class StorageType, class Format>
+struct SmallFloatElement {
+  using Storage = StorageType;
+  using Accumulator = float;
+  [[nodiscard]] RONDO_HD static constexpr float load(Storage bits) { return Format::to_float(bits); }
+  [[nodiscard]] RONDO_HD static constexpr Storage store(float value) {
+    return static_cast<Storage>(Format::from_float(value));
+  }
+};
+
+using Float16Element = SmallFloatElement<uint16_t, Float16Format>;
+using Bfloat16Element = SmallFloatElement<uint16_t, Bfloat16Format>;
+using Float8E4m3Element = SmallFloatElement<uint8_t, Float8E4m3Format>;
+using Float8E5m2Element = SmallFloatElement<uint8_t, Float8E5m2Format>;
+
+/// What sums and products are computed in. Integers: an unsigned type that wraps and is not promoted to int, since
+/// signed overflow, also of a promoted product, is undefined.
+template <class T>
+using WorkType = std::conditional_t<!std::is_integral_v<T>, T,
+                                    std::conditional_t<sizeof(T) <= 4, uint32_t, uint64_t>>;
+
+struct SumOp {
+  template <class T>
+  [[nodiscard]] RONDO_HD static constexpr T apply(T a, T b) {
+    using Work = WorkType<T>;
+    return static_cast<T>(static_cast<Work>(a) + static_cast<Work>(b));
+  }
+};
+
+struct ProdOp {
+  template <class T>
+  [[nodiscard]] RONDO_HD static constexpr T apply(T a, T b) {
+    using Work = WorkType<T>;
+    return static_cast<T>(static_cast<Work>(a) * static_cast<Work>(b));
+  }
+};
+
+/// The sign, of -0 too.
+[[nodiscard]] RONDO_HD constexpr bool is_negative(float value) {
+  return (__builtin_bit_cast(uint32_t, value) >> 31) != 0;
+}
+[[nodiscard]] RONDO_HD constexpr bool is_negative(double value) {
+  return (__builtin_bit_cast(uint64_t, value) >> 63) != 0;
+}
+
+/// IEEE 754-2019 minimum: NaN if an operand is, -0 below +0.
+struct MinOp {
+  template <class T>
+  [[nodiscard]] RONDO_HD static constexpr T apply(T a, T b) {
+    if constexpr (!std::is_integral_v<T>) {
+      if (a != a || b != b) return a + b;
+      if (a == b) return is_negative(a) ? a : b;
+    }
+    return a < b ? a : b;
+  }
+};
+
+/// IEEE 754-2019 maximum.
+struct MaxOp {
+  template <class T>
+  [[nodiscard]] RONDO_HD static constexpr T apply(T a, T b) {
+    if constexpr (!std::is_integral_v<T>) {
+      if (a != a || b != b) return a + b;
+      if (a == b) return is_negative(a) ? b : a;
+    }
+    return a < b ? b : a;
+  }
+};
+
+/// avg's last step. Floats: one correctly rounded division. Integers: the wrapped sum divided, truncated toward zero;
+/// in 64 bits, since a divisor may not fit the type.
+template <class T>
+[[nodiscard]] RONDO_HD constexpr T divide(T value, uint32_t divisor) {
+  using Integer = std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>;
+  using Work = std::conditional_t<std::is_integral_v<T>, Integer, T>;
+  return static_cast<T>(static_cast<Work>(value) / static_cast<Work>(divisor));
+}
+
+}  // namespace rondo
