@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every C entry point does around its work: refuse a fork()'s child, turn a Result into a status and the thread's
+// last error, and let no exception out (memory or threads may run out inside the standard library).
+#pragma once
+
+#include <exception>
+#include <new>
+#include <system_error>
+#include <utility>
+
+#include "src/base/result.h"
+#include "src/core/last_error.h"
+#include "src/core/process.h"
+
+namespace rondo {
+
+/// Runs `body`, which returns a Result<void>, as the body of a C function.
+template <class Body>
+[[nodiscard]] rondo_status_t at_boundary(Body &&body) noexcept {
+  try {
+    if (auto usable = check_not_forked(); !usable.ok()) return to_status(usable);
+    return to_status(std::forward<Body>(body)());
+    // The messages fit into a std::string without allocating.
+  } catch (const std::bad_alloc &) {
+    return fail({RONDO_ERROR_OUT_OF_RESOURCES, "out of memory"});
+  } catch (const std::system_error &) {
+    return fail({RONDO_ERROR_OUT_OF_RESOURCES, "out of threads"});
+  } catch (const std::exception &) {
+    return fail({RONDO_ERROR_INTERNAL, "exception"});
+  }
+}
+
+}  // namespace rondo

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// Handles: what users hold instead of addresses. A handle names a slot of a table and the slot's generation, so a
+// destroyed, foreign or invented one is recognised by comparison alone; nothing is dereferenced to find that out.
+//
+//   63      60 59      56 55                           16 15           0
+//   | marker 5 |  kind    |  generation (1 .. 2^40 - 1)  |  slot        |
+//
+// The marker keeps handles apart from plain addresses (which begin with 0000 or 1111), from NULL and from CUDA's special
+// stream values 1 and 2. The kind tells an event from a stream. A generation comes again
+// after 2^40 removals from one slot: at a million a second, two weeks of nothing else, and only if the stale handle is
+// then used.
+//
+// Reading is on the path of every call: the slots are shared out over shards, each with its own lock and cache line, so
+// ranks that are threads seldom meet. The object is returned with shared ownership: it outlives a removal beside it.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "src/base/result.h"
+
+namespace rondo {
+
+enum class HandleKind : uint8_t { communicator = 1, stream = 2, event = 3, registration = 4 };
+
+struct HandleFields {
+  HandleKind kind;
+  uint64_t generation;
+  uint32_t slot;
+};
+
+inline constexpr uint64_t handle_marker = 5;
+inline constexpr uint64_t handle_generation_max = (uint64_t{1} << 40) - 1;
+inline constexpr uint32_t handle_slot_count = 65'536;
+
+/// The parts of a handle; nothing when it cannot be one of ours.
+[[nodiscard]] std::optional<HandleFields> decode_handle(const void *handle);
+[[nodiscard]] void *encode_handle(const HandleFields &fields);
+
+/// RONDO_ERROR_INVALID_HANDLE, with what is wrong about it: null, another kind, ended, or never ours.
+[[nodiscard]] Error invalid_handle(HandleKind expected, const void *handle);
+/// RONDO_ERROR_OUT_OF_RESOURCES, for an insert() that returned null.
+[[nodiscard]] Error no_more_handles(HandleKind kind);
+
+/// At most 65,536 live handles of one kind. Any thread.
+template <class T>
+class HandleTable {
+ public:
+  /// `first_generation` is for tests of the wrap.
+  explicit HandleTable(HandleKind kind, uint64_t first_generation = 1)
+      : kind_(kind), first_generation_(first_generation) {}
+  HandleTable(const HandleTable &) = delete;
+  HandleTable &operator=(const HandleTable &) = delete;
+
+  /// A new handle for `object`, which must not be null; null when the table is full or memory ran out.
+  [[nodiscard]] void *insert(std::shared_ptr<T> object) {
+    // Relaxed: only spreads the load; no data rides on it.
+    const uint32_t start = next_shard_.fetch_add(1, std::memory_order_relaxed);
+    for (uint32_t i = 0; i < shard_count; ++i) {
+      const uint32_t shard = (start + i) % shard_count;
+      if (void *handle = insert_into(shard, object)) return handle;
+    }
+    return nullptr;
+  }
+
+  /// The object, or null when the handle is not (or no longer) one of this table.
+  [[nodiscard]] std::shared_ptr<T> find(const void *handle) const {
+    const auto fields = decode_handle(handle);
+    if (!fields || fields->kind != kind_) return nullptr;
+    const Shard &shard = shards_[fields->slot % shard_count];
+    const std::lock_guard lock(shard.mutex);
+    const uint32_t index = fields->slot / shard_count;
+    if (index >= shard.slots.size() || shard.slots[index].generation != fields->generation) return nullptr;
+    return shard.slots[index].object;
+  }
+
+  /// As find(), and the handle is invalid from now on. The caller destroys the object outside of the lock.
+  [[nodiscard]] std::shared_ptr<T> remove(const void *handle) {
+    const auto fields = decode_handle(handle);
+    if (!fields || fields->kind != kind_) return nullptr;
+    Shard &shard = shards_[fields->slot % shard_count];
+    const std::lock_guard lock(shard.mutex);
+    const uint32_t index = fields->slot / shard_count;
+    if (index >= shard.slots.size()) return nullptr;
+    Slot &slot = shard.slots[index];
+    if (slot.generation != fields->generation || slot.object == nullptr) return nullptr;
+    slot.generation = slot.generation == handle_generation_max ? 1 : slot.generation + 1;
+    slot.next_free = std::exchange(shard.first_free, index);
+    return std::exchange(slot.object, nullptr);
+  }
+
+  [[nodiscard]] uint32_t live_count() const {
+    uint32_t count = 0;
+    for (const Shard &shard : shards_) {
+      const std::lock_guard lock(shard.mutex);
+      for (const Slot &slot : shard.slots) count += slot.object != nullptr ? 1 : 0;
+    }
+    return count;
+  }
+
+ private:
+  static constexpr uint32_t shard_count = 16;
+  static constexpr uint32_t slots_per_shard = handle_slot_count / shard_count;
+  static constexpr uint32_t no_slot = UINT32_MAX;
+
+  struct Slot {
+    std::shared_ptr<T> object;  // null: free
+    uint64_t generation = 1;    // of the live handle, or of the next one
+    uint32_t next_free = no_slot;
+  };
+
+  struct alignas(64) Shard {
+    mutable std::mutex mutex;
+    std::vector<Slot> slots;  // grows to slots_per_shard, never shrinks: generations must not be forgotten
+    uint32_t first_free = no_slot;
+  };
+
+  void *insert_into(uint32_t shard_index, std::shared_ptr<T> &object) {
+    Shard &shard = shards_[shard_index];
+    const std::lock_guard lock(shard.mutex);
+    if (shard.first_free == no_slot && !add_slot(shard)) return nullptr;
+    const uint32_t index = shard.first_free;
+    Slot &slot = shard.slots[index];
+    shard.first_free = slot.next_free;
+    slot.object = std::move(object);
+    return encode_handle({kind_, slot.generation, index * shard_count + shard_index});
+  }
+
+  bool add_slot(Shard &shard) {
+    if (shard.slots.size() >= slots_per_shard) return false;
+    try {
+      shard.slots.emplace_back().generation = first_generation_;
+    } catch (const std::bad_alloc &) {
+      return false;
+    }
+    shard.first_free = static_cast<uint32_t>(shard.slots.size() - 1);
+    return true;
+  }
+
+  const HandleKind kind_;
+  const uint64_t first_generation_;
+  std::atomic<uint32_t> next_shard_ = 0;
+  std::array<Shard, shard_count> shards_;
+};
+
+}  // namespace rondo

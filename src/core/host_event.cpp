@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/core/host_event.h"
+
+#include <algorithm>
+
+#include "src/base/clock.h"
+#include "src/core/host_stream.h"
+
+namespace rondo {
+
+Result<void> HostEvent::record(HostStream *stream) {
+  uint64_t generation = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    pending_.push_back(next_);  // the one place where memory can run out, and nothing has changed yet
+    generation = next_++;
+  }
+  if (stream == nullptr) {
+    complete_record(generation);
+    return {};
+  }
+  auto enqueued = stream->enqueue([self = shared_from_this(), generation]() -> Result<void> {
+    self->complete_record(generation);
+    return {};
+  });
+  enqueued.ok() ? publish_record(generation) : withdraw_record(generation);
+  return enqueued;
+}
+
+Result<void> HostEvent::hold(HostStream *stream) {
+  uint64_t generation = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!pending(latest_)) return {};
+    generation = latest_;
+  }
+  if (stream == nullptr) {
+    wait_for(generation);
+    return {};
+  }
+  return stream->enqueue([self = shared_from_this(), generation]() -> Result<void> {
+    self->wait_for(generation);
+    return {};
+  });
+}
+
+Result<void> HostEvent::synchronize() { return hold(nullptr); }
+
+bool HostEvent::done() const {
+  const std::lock_guard lock(mutex_);
+  return !pending(latest_);
+}
+
+std::optional<uint64_t> HostEvent::timestamp_ns() const {
+  const std::lock_guard lock(mutex_);
+  if (latest_ == 0 || timed_ != latest_) return std::nullopt;
+  return timestamp_ns_;
+}
+
+/// Only now may others wait for it: a wait that came into the same stream before the record would never end.
+void HostEvent::publish_record(uint64_t generation) {
+  const std::lock_guard lock(mutex_);
+  latest_ = std::max(latest_, generation);
+}
+
+void HostEvent::complete_record(uint64_t generation) {
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase(pending_, generation);
+    latest_ = std::max(latest_, generation);  // the stream may have been quicker than record()
+    if (generation > timed_) {
+      timed_ = generation;
+      timestamp_ns_ = now_ns();
+    }
+  }
+  completed_.notify_all();
+}
+
+/// The stream refused the record; nobody can wait for it yet.
+void HostEvent::withdraw_record(uint64_t generation) {
+  const std::lock_guard lock(mutex_);
+  std::erase(pending_, generation);
+}
+
+/// Bounded by the stream that records: it runs every task that it has accepted, and a record precedes each wait for it
+/// in the order of the calls, so no circle can come about.
+void HostEvent::wait_for(uint64_t generation) {
+  std::unique_lock lock(mutex_);
+  completed_.wait(lock, [&] { return !pending(generation); });
+}
+
+bool HostEvent::pending(uint64_t generation) const {
+  return std::binary_search(pending_.begin(), pending_.end(), generation);
+}
+
+}  // namespace rondo

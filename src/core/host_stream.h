@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// A host stream: a thread that runs tasks in the order in which they were enqueued, from a ring of 1,024.
+//
+// A task that fails does not stop the stream: its failure is kept for the next synchronize(), and what follows runs
+// (an operation of a failed communicator then fails at once by itself). Every enqueued task runs exactly once, also when
+// the stream is destroyed; so whoever waits for a task waits as long as the tasks before it may take, which is their
+// own deadlines' sum.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "src/base/result.h"
+#include "src/core/task.h"
+
+namespace rondo {
+
+/// As a deadline: wait for as long as it takes.
+inline constexpr uint64_t no_deadline = UINT64_MAX;
+
+class HostStream {
+ public:
+  static constexpr uint64_t queue_tasks_max = 1'024;  // the running one included
+  static constexpr uint64_t spin_ns_max = 20'000;
+
+  /// Starts the thread. `spin_ns` is how long it may look for the next task before it sleeps, at most spin_ns_max;
+  /// 0 where every core is needed for something better.
+  [[nodiscard]] static Result<std::shared_ptr<HostStream>> create(uint64_t spin_ns);
+
+  HostStream(const HostStream &) = delete;
+  HostStream &operator=(const HostStream &) = delete;
+  ~HostStream();
+
+  /// Puts `task` behind what is there. A full queue makes the caller wait until a place is free.
+  /// @return RONDO_ERROR_TIMEOUT: still full at the deadline; RONDO_ERROR_INVALID_HANDLE: being destroyed;
+  ///         RONDO_ERROR_INVALID_ARGUMENT: full, and called by a task of this very stream. Nothing was enqueued then.
+  Result<void> enqueue(Task task, uint64_t deadline_ns = no_deadline);
+
+  /// Waits for what is enqueued by now. @return the first failure since the last synchronize;
+  /// RONDO_ERROR_INVALID_ARGUMENT when called by a task of this very stream, which would wait for itself.
+  Result<void> synchronize();
+
+  /// True when all that was enqueued is done.
+  [[nodiscard]] bool idle() const;
+
+  /// Runs what is enqueued, then ends the thread; nothing can be enqueued any more. One caller.
+  /// @return as synchronize(); refused, and the stream goes on, when called by a task of this very stream.
+  Result<void> close();
+
+  /// True in a task of this stream.
+  [[nodiscard]] bool on_own_thread() const { return std::this_thread::get_id() == thread_id_; }
+
+ private:
+  explicit HostStream(uint64_t spin_ns) : spin_ns_limit_(spin_ns), spin_ns_(spin_ns) {}
+
+  Result<void> start();
+  void run();
+  bool wait_for_task(uint64_t number);
+  bool spin_for_task(uint64_t number);
+  void complete(uint64_t number, Result<void> result);
+  Result<void> take_failure();
+
+  mutable std::mutex mutex_;                // guards what follows, ring_ excepted
+  std::condition_variable work_;            // for the thread: a task, or the end
+  std::condition_variable progress_;        // for callers: a task completed, or the end
+  uint32_t progress_waiter_count_ = 0;
+  bool asleep_ = false;                     // the thread waits on work_
+  bool closing_ = false;
+  std::optional<Error> failure_;            // the first one since the last synchronize
+  uint64_t completed_ = 0;                  // tasks; tasks completed_ .. enqueued_ - 1 are in the ring
+  std::atomic<uint64_t> enqueued_ = 0;      // stored under mutex_; release, pairs with acquire in spin_for_task()
+
+  std::array<Task, queue_tasks_max> ring_;  // slot = number & mask; the thread owns those of completed_ .. enqueued_ - 1
+  const uint64_t spin_ns_limit_;
+  uint64_t spin_ns_;                        // the thread's own: adapts to whether looking was worth it
+  std::thread thread_;
+  std::thread::id thread_id_;               // set before create() returns, and never again
+};
+
+}  // namespace rondo

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// The last refused or failed call of each thread, which rondo_comm_last_error(NULL, ...) reports. One of the two
+// exceptions to "no mutable globals" (the other is src/core/process.h): C callers have no other place for it.
+#pragma once
+
+#include "src/base/result.h"
+
+namespace rondo {
+
+/// Keeps `error` as this thread's last one and returns its status. When memory runs out, the status alone is kept.
+[[nodiscard]] rondo_status_t fail(const Error &error) noexcept;
+
+/// This thread's last failure; status RONDO_OK when there was none.
+[[nodiscard]] const Error &last_error() noexcept;
+
+/// How the C boundary ends: `return to_status(result)`. A success leaves the last error as it is.
+template <class T>
+[[nodiscard]] rondo_status_t to_status(const Result<T> &result) noexcept {
+  return result.ok() ? RONDO_OK : fail(result.error());
+}
+
+}  // namespace rondo

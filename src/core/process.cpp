@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/core/process.h"
+
+#include <pthread.h>
+
+namespace rondo {
+namespace {
+
+/// Set by the handler of fork() in the child, before fork() returns there: no other thread exists that could read it.
+std::atomic<bool> &forked() {
+  static std::atomic<bool> flag = false;
+  return flag;
+}
+
+Process *make_process() {
+  static_cast<void>(forked());  // initialised before a child could need it
+  ::pthread_atfork(nullptr, nullptr, [] { forked().store(true, std::memory_order_relaxed); });
+  return new Process;
+}
+
+}  // namespace
+
+Process &process() {
+  static Process *const instance = make_process();
+  return *instance;
+}
+
+Result<void> check_not_forked() {
+  if (!forked().load(std::memory_order_relaxed)) return {};
+  return Error{RONDO_ERROR_UNSUPPORTED,
+               "this process is a fork() of one that had used Rondo, whose threads and memory it does not have; start "
+               "processes by exec, or fork before the first call of Rondo"};
+}
+
+}  // namespace rondo

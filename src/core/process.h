@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a process has one of: the tables of handles. The one documented exception, beside the last error of a thread, to
+// "no mutable globals": C handles carry no context to hang them on.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "src/base/result.h"
+#include "src/core/handle_table.h"
+#include "src/core/host_event.h"
+#include "src/core/host_stream.h"
+
+namespace rondo {
+
+class Communicator;
+class Registration;
+
+struct Process {
+  HandleTable<Communicator> communicators{HandleKind::communicator};
+  HandleTable<HostStream> streams{HandleKind::stream};
+  HandleTable<HostEvent> events{HandleKind::event};
+  HandleTable<Registration> registrations{HandleKind::registration};
+  /// Communicators made from the environment: numbers them, so that each has its own keys in the store.
+  std::atomic<uint64_t> environment_communicator_count{0};  // relaxed: a number, no data rides on it
+};
+
+/// Made at the first use and never destroyed: threads of streams may still run while the process exits.
+[[nodiscard]] Process &process();
+
+/// Fails in a child of a fork() after which no exec() came, if the parent had used Rondo: the child has none of the
+/// threads, and shares neither memory nor connections as the parent's objects need them. Every entry point that uses
+/// process() asks first. Costs one load.
+[[nodiscard]] Result<void> check_not_forked();
+
+}  // namespace rondo
