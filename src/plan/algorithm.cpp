@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// The registry of algorithms, and the checks before a builder is called.
+#include "src/plan/algorithm.h"
+
+#include <array>
+#include <string>
+
+#include "src/plan/build.h"
+
+namespace rondo {
+namespace {
+
+bool supports_all(rondo_collective_t collective) {
+  return collective >= RONDO_ALL_REDUCE && collective <= RONDO_BARRIER;
+}
+
+bool supports_whole(rondo_collective_t collective) { return supports_all(collective) && !uses_blocks(collective); }
+
+bool supports_all_reduce(rondo_collective_t collective) {
+  return collective == RONDO_ALL_REDUCE || collective == RONDO_BARRIER;
+}
+
+bool always_safe(const ScheduleArgs &) { return true; }
+
+/// In place, a rank of a one-shot all-reduce overwrites its operand as soon as it has the others', whether or not they
+/// have read it; with two-shot and the rest the result cannot arrive before the operand was read.
+bool one_shot_safe(const ScheduleArgs &args) {
+  return !args.in_place || args.rank_count == 1 || !supports_all_reduce(args.collective);
+}
+
+constexpr uint32_t tree_rank_count_max = 1u << 24;
+
+constexpr std::array registry{
+    Algorithm{RONDO_ALGORITHM_RING, chunked_rank_count_max, supports_all, build_ring, always_safe},
+    Algorithm{RONDO_ALGORITHM_TREE, tree_rank_count_max, supports_whole, build_tree, always_safe},
+    Algorithm{RONDO_ALGORITHM_HALVING_DOUBLING, chunked_rank_count_max, supports_all_reduce, build_halving_doubling,
+              always_safe},
+    Algorithm{RONDO_ALGORITHM_ONE_SHOT, direct_rank_count_max, supports_all, build_one_shot, one_shot_safe},
+    Algorithm{RONDO_ALGORITHM_TWO_SHOT, direct_rank_count_max, supports_whole, build_two_shot, always_safe},
+};
+
+std::string algorithm_name(rondo_algorithm_t id) {
+  const char *name = rondo_algorithm_string(id);
+  return name != nullptr ? name : std::to_string(static_cast<int>(id));
+}
+
+}  // namespace
+
+std::span<const Algorithm> algorithms() { return registry; }
+
+const Algorithm *find_algorithm(rondo_algorithm_t id) {
+  for (const Algorithm &algorithm : registry)
+    if (algorithm.id == id) return &algorithm;
+  return nullptr;
+}
+
+bool uses_blocks(rondo_collective_t collective) {
+  return collective == RONDO_REDUCE_SCATTER || collective == RONDO_ALL_GATHER;
+}
+
+Result<Schedule> build_schedule(rondo_algorithm_t id, const ScheduleArgs &args) {
+  const Algorithm *algorithm = find_algorithm(id);
+  const std::string name = algorithm_name(id);
+  if (algorithm == nullptr) return invalid_argument("no algorithm '" + name + "' to build a schedule with");
+  if (!supports_all(args.collective))
+    return invalid_argument("unknown collective " + std::to_string(static_cast<int>(args.collective)));
+  if (!algorithm->supports(args.collective))
+    return invalid_argument("algorithm " + name + " has no " + rondo_collective_string(args.collective) +
+                            "; choose another, or auto");
+  if (args.rank_count == 0 || args.rank_count > algorithm->rank_count_max)
+    return invalid_argument("algorithm " + name + " is for 1 to " + std::to_string(algorithm->rank_count_max) +
+                            " ranks, not " + std::to_string(args.rank_count));
+  if (args.rank >= args.rank_count)
+    return invalid_argument("rank " + std::to_string(args.rank) + " is not one of " + std::to_string(args.rank_count));
+  const bool rooted = args.collective == RONDO_BROADCAST || args.collective == RONDO_REDUCE;
+  if (rooted && args.root >= args.rank_count)
+    return invalid_argument("root " + std::to_string(args.root) + " is not one of " + std::to_string(args.rank_count));
+  return algorithm->build(args);
+}
+
+}  // namespace rondo

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// The writer of schedules and what direct algorithms share.
+#include "src/plan/build.h"
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+namespace rondo {
+
+void Peers::add(uint32_t rank) {
+  assert(count < 2);
+  ranks[count++] = rank;
+}
+
+ScheduleWriter::ScheduleWriter(uint32_t chunk_count, uint32_t lane_count) {
+  assert(chunk_count >= 1 && lane_count >= 1);
+  schedule_.chunk_count = chunk_count;
+  schedule_.lanes.resize(lane_count);
+}
+
+void ScheduleWriter::step(uint32_t chunk, unsigned flags, Peers recv, Peers send, uint32_t lane) {
+  assert(chunk < schedule_.chunk_count && lane < schedule_.lanes.size());
+  Step step;
+  step.chunk = static_cast<uint16_t>(chunk);
+  step.flags = static_cast<uint8_t>(flags | flag_if(recv.count > 0, step_recv) | flag_if(send.count > 0, step_send));
+  for (uint32_t i = 0; i < recv.count; ++i) step.recv_link[i] = link(recv.ranks[i]);
+  for (uint32_t i = 0; i < send.count; ++i) step.send_link[i] = link(send.ranks[i]);
+  schedule_.lanes[lane].push_back(step);
+}
+
+void ScheduleWriter::send_to_all(uint32_t chunk, unsigned flags, std::span<const uint32_t> ranks) {
+  for (size_t i = 0; i < ranks.size(); i += 2) {
+    Peers send(ranks[i]);
+    if (i + 1 < ranks.size()) send.add(ranks[i + 1]);
+    step(chunk, flags, {}, send);
+  }
+}
+
+Schedule ScheduleWriter::take() { return std::move(schedule_); }
+
+uint8_t ScheduleWriter::link(uint32_t rank) {
+  auto &peers = schedule_.peers;
+  const auto known = std::find(peers.begin(), peers.end(), rank);  // at most 255
+  const auto index = static_cast<size_t>(known - peers.begin());
+  if (known == peers.end()) peers.push_back(rank);
+  assert(index < no_link);
+  return static_cast<uint8_t>(index);
+}
+
+std::vector<uint32_t> ranks_after(uint32_t rank, uint32_t rank_count) {
+  std::vector<uint32_t> ranks;
+  for (uint32_t offset = 1; offset < rank_count; ++offset) ranks.push_back(ring_rank(rank, offset, rank_count));
+  return ranks;
+}
+
+Schedule lone_schedule(const ScheduleArgs &args) {
+  ScheduleWriter writer(1);
+  const bool moves = args.collective == RONDO_ALL_GATHER || args.collective == RONDO_BROADCAST;
+  if (!moves) writer.step(0, step_src | step_dst | step_finish, {}, {});
+  if (moves && !args.in_place) writer.step(0, step_src | step_dst, {}, {});
+  return writer.take();
+}
+
+bool needs_own_operand_link(const ScheduleArgs &args) {
+  return args.in_place && args.rank >= 2;  // ranks 0 and 1 have their operand in the first step
+}
+
+void send_own_operand(ScheduleWriter &writer, const ScheduleArgs &args, uint32_t chunk) {
+  if (needs_own_operand_link(args)) writer.step(chunk, step_src, {}, args.rank);
+}
+
+void fold_in_rank_order(ScheduleWriter &writer, const ScheduleArgs &args, uint32_t chunk) {
+  assert(args.rank_count >= 2);
+  const bool own_by_link = needs_own_operand_link(args);
+  const auto operand = [&](uint32_t rank, unsigned &flags, Peers &recv) {
+    if (rank == args.rank && !own_by_link) flags |= step_src;
+    else recv.add(rank);
+  };
+  for (uint32_t rank = 1; rank < args.rank_count; ++rank) {
+    unsigned flags = step_dst | flag_if(rank > 1, step_acc) | flag_if(rank + 1 == args.rank_count, step_finish);
+    Peers recv;
+    if (rank == 1) operand(0, flags, recv);
+    operand(rank, flags, recv);
+    writer.step(chunk, flags, recv, {});
+  }
+}
+
+}  // namespace rondo

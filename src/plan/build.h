@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the builders share: a writer of schedules that speaks of ranks, not links, and the schedule of a lone rank.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <vector>
+
+#include "src/plan/schedule.h"
+
+namespace rondo {
+
+[[nodiscard]] constexpr uint8_t flag_if(bool condition, StepFlag flag) {
+  return static_cast<uint8_t>(condition ? int{flag} : 0);
+}
+
+/// At most two ranks: where a step receives from, in fold order, or sends to.
+struct Peers {
+  Peers() = default;
+  Peers(uint32_t first) : count(1), ranks{first, 0} {}  // NOLINT: implicit on purpose
+  Peers(uint32_t first, uint32_t second) : count(2), ranks{first, second} {}
+  void add(uint32_t rank);
+
+  uint32_t count = 0;
+  uint32_t ranks[2] = {0, 0};
+};
+
+/// Appends steps and gives each rank that they name a link, one for both directions.
+class ScheduleWriter {
+ public:
+  explicit ScheduleWriter(uint32_t chunk_count, uint32_t lane_count = 1);
+
+  /// `flags` without recv and send: these follow from the peers.
+  void step(uint32_t chunk, unsigned flags, Peers recv, Peers send, uint32_t lane = 0);
+
+  /// The same payload to all of `ranks`, two a step.
+  void send_to_all(uint32_t chunk, unsigned flags, std::span<const uint32_t> ranks);
+
+  [[nodiscard]] Schedule take();
+
+ private:
+  [[nodiscard]] uint8_t link(uint32_t rank);
+
+  Schedule schedule_;
+};
+
+/// rank + offset, round the ring.
+[[nodiscard]] constexpr uint32_t ring_rank(uint32_t rank, uint32_t offset, uint32_t rank_count) {
+  return static_cast<uint32_t>((uint64_t{rank} + offset) % rank_count);
+}
+
+/// The other ranks, beginning behind `rank`, so that the ranks do not all turn to rank 0 first.
+[[nodiscard]] std::vector<uint32_t> ranks_after(uint32_t rank, uint32_t rank_count);
+
+/// A group of one: a copy where send and recv differ; a reduction is complete at once.
+[[nodiscard]] Schedule lone_schedule(const ScheduleArgs &args);
+
+/// Most ranks of a schedule that has a link to every other rank and to itself: a link is a byte, 0xFF is none.
+inline constexpr uint32_t direct_rank_count_max = 255;
+/// Most ranks of a schedule that has a chunk a rank: a chunk is 16 bits.
+inline constexpr uint32_t chunked_rank_count_max = 65'536;
+
+/// Folds chunk `chunk` of all ranks in rank order, ((x0 x1) x2) ..., one operation and so one rounding a step, into
+/// dst, and finishes it; the same order on whichever rank, so that results are bit-equal (operations commute, they do
+/// not associate). The others' operands come from their links. In place the first dst would overwrite this rank's own
+/// operand while it is still to come: then it waits in the loop-back link, where send_own_operand() put it before.
+void fold_in_rank_order(ScheduleWriter &writer, const ScheduleArgs &args, uint32_t chunk);
+[[nodiscard]] bool needs_own_operand_link(const ScheduleArgs &args);
+void send_own_operand(ScheduleWriter &writer, const ScheduleArgs &args, uint32_t chunk);
+
+// The builders, one file each; algorithm.cpp lists them.
+[[nodiscard]] Schedule build_ring(const ScheduleArgs &args);
+[[nodiscard]] Schedule build_tree(const ScheduleArgs &args);
+[[nodiscard]] Schedule build_halving_doubling(const ScheduleArgs &args);
+[[nodiscard]] Schedule build_one_shot(const ScheduleArgs &args);
+[[nodiscard]] Schedule build_two_shot(const ScheduleArgs &args);
+
+}  // namespace rondo

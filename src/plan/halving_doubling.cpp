@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Recursive halving, then doubling: an all-reduce in 2 log2(n) exchanges that moves no more than a ring does.
+//
+//   n = 4, chunk_count 4; rank r ends up with the sum of chunk r, then the exchanges run backwards
+//     distance 2   0 <-> 2, 1 <-> 3    each sends the half that the other keeps: 0 sends 2 and 3, keeps 0 and 1
+//     distance 1   0 <-> 1, 2 <-> 3    0 sends 1, keeps 0: complete
+//     distance 1   0 <-> 1, 2 <-> 3    0 sends 0, gets 1
+//     distance 2   0 <-> 2, 1 <-> 3    0 sends 0 and 1, gets 2 and 3
+//
+// With V(r) the operand of rank r, an exchange at distance d makes V(r) := V(r) V(r xor d) of the chunks that r keeps.
+// Any rank count: with m the largest power of two not above it, rank m + i first hands its operand to rank i, so that
+// V(i) = x(i) x(m + i), takes no part in the exchanges, and gets the result at the end.
+// Slots: an exchange sends a chunk, then receives one, and so on in turn, so each link needs room for one chunk.
+#include <bit>
+#include <cassert>
+
+#include "src/plan/build.h"
+
+namespace rondo {
+namespace {
+
+/// What one of the 2^k ranks that exchange does.
+class Exchanger {
+ public:
+  Exchanger(const ScheduleArgs &args, uint32_t core_count)
+      : writer_(core_count), rank_(args.rank), core_count_(core_count), extra_(core_count + rank_),
+        has_extra_(extra_ < args.rank_count) {}
+
+  [[nodiscard]] Schedule build() {
+    if (has_extra_)
+      for (uint32_t chunk = 0; chunk < core_count_; ++chunk) writer_.step(chunk, step_src | step_dst, extra_, {});
+    for (uint32_t distance = core_count_ / 2; distance > 0; distance /= 2) halve(distance);
+    for (uint32_t distance = 1; distance < core_count_; distance *= 2) double_up(distance);
+    if (has_extra_)
+      for (uint32_t chunk = 0; chunk < core_count_; ++chunk) writer_.step(chunk, step_acc, {}, extra_);
+    return writer_.take();
+  }
+
+ private:
+  /// `distance` chunks each way. The kept ones are acc afterwards.
+  void halve(uint32_t distance) {
+    const uint32_t partner = rank_ ^ distance;
+    const uint8_t own = distance == core_count_ / 2 && !has_extra_ ? step_src : step_acc;
+    for (uint32_t i = 0; i < distance; ++i) {
+      writer_.step(group(partner, distance) + i, own, {}, partner);
+      writer_.step(group(rank_, distance) + i, own | step_dst | flag_if(distance == 1, step_finish), partner, {});
+    }
+  }
+
+  void double_up(uint32_t distance) {
+    const uint32_t partner = rank_ ^ distance;
+    for (uint32_t i = 0; i < distance; ++i) {
+      writer_.step(group(rank_, distance) + i, step_acc, {}, partner);
+      writer_.step(group(partner, distance) + i, step_dst, partner, {});
+    }
+  }
+
+  /// The first of the `size` chunks that `rank` keeps when exchanges at distance `size` are done.
+  [[nodiscard]] static uint32_t group(uint32_t rank, uint32_t size) { return rank & ~(size - 1); }
+
+  ScheduleWriter writer_;
+  uint32_t rank_, core_count_, extra_;
+  bool has_extra_;
+};
+
+Schedule build_extra(uint32_t partner, uint32_t core_count) {
+  ScheduleWriter writer(core_count);
+  for (uint32_t chunk = 0; chunk < core_count; ++chunk) writer.step(chunk, step_src, {}, partner);
+  for (uint32_t chunk = 0; chunk < core_count; ++chunk) writer.step(chunk, step_dst, partner, {});
+  return writer.take();
+}
+
+}  // namespace
+
+Schedule build_halving_doubling(const ScheduleArgs &args) {
+  assert(args.rank < args.rank_count && args.rank_count <= chunked_rank_count_max);
+  if (args.rank_count == 1) return lone_schedule(args);
+  const uint32_t core_count = std::bit_floor(args.rank_count);
+  if (args.rank >= core_count) return build_extra(args.rank - core_count, core_count);
+  return Exchanger(args, core_count).build();
+}
+
+}  // namespace rondo

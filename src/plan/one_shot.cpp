@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// One-shot: everybody sends what the others need straight to them. One message of latency, n - 1 times the bytes.
+//
+//   all-reduce, n = 3      0 --x0--> 1, 2     1 --x1--> 2, 0     2 --x2--> 0, 1     then each folds (x0 x1) x2
+//
+// Reductions are folded in rank order on every rank (fold_in_rank_order), so all results are bit-equal. Sends begin
+// behind the own rank, moves arrive from the rank before first. All sends of a tile come before its first receive, so
+// each link needs room for one chunk.
+#include <cassert>
+
+#include "src/plan/build.h"
+
+namespace rondo {
+namespace {
+
+Schedule all_reduce(const ScheduleArgs &args) {
+  ScheduleWriter writer(1);
+  writer.send_to_all(0, step_src, ranks_after(args.rank, args.rank_count));
+  send_own_operand(writer, args, 0);
+  fold_in_rank_order(writer, args, 0);
+  return writer.take();
+}
+
+Schedule reduce_scatter(const ScheduleArgs &args) {
+  ScheduleWriter writer(args.rank_count);
+  for (const uint32_t peer : ranks_after(args.rank, args.rank_count)) writer.step(peer, step_src, {}, peer);
+  send_own_operand(writer, args, args.rank);
+  fold_in_rank_order(writer, args, args.rank);
+  return writer.take();
+}
+
+Schedule all_gather(const ScheduleArgs &args) {
+  ScheduleWriter writer(args.rank_count);
+  if (!args.in_place) writer.step(args.rank, step_src | step_dst, {}, {});
+  writer.send_to_all(args.rank, step_src, ranks_after(args.rank, args.rank_count));
+  for (uint32_t offset = 1; offset < args.rank_count; ++offset) {
+    const uint32_t peer = ring_rank(args.rank, args.rank_count - offset, args.rank_count);
+    writer.step(peer, step_dst, peer, {});
+  }
+  return writer.take();
+}
+
+Schedule broadcast(const ScheduleArgs &args) {
+  ScheduleWriter writer(1);
+  if (args.rank == args.root) {
+    writer.send_to_all(0, step_src, ranks_after(args.rank, args.rank_count));
+    if (!args.in_place) writer.step(0, step_src | step_dst, {}, {});
+  } else {
+    writer.step(0, step_dst, args.root, {});
+  }
+  return writer.take();
+}
+
+Schedule reduce(const ScheduleArgs &args) {
+  ScheduleWriter writer(1);
+  if (args.rank == args.root) {
+    send_own_operand(writer, args, 0);
+    fold_in_rank_order(writer, args, 0);
+  } else {
+    writer.step(0, step_src, {}, args.root);
+  }
+  return writer.take();
+}
+
+}  // namespace
+
+Schedule build_one_shot(const ScheduleArgs &args) {
+  assert(args.rank < args.rank_count && args.rank_count <= direct_rank_count_max);
+  if (args.rank_count == 1) return lone_schedule(args);
+  switch (args.collective) {
+    case RONDO_REDUCE_SCATTER: return reduce_scatter(args);
+    case RONDO_ALL_GATHER: return all_gather(args);
+    case RONDO_BROADCAST: return broadcast(args);
+    case RONDO_REDUCE: return reduce(args);
+    case RONDO_ALL_REDUCE:
+    case RONDO_BARRIER: break;
+  }
+  return all_reduce(args);
+}
+
+}  // namespace rondo

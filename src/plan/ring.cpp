@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ring: each rank receives from the one before it and sends to the one behind it. Bandwidth-optimal, latency ~ ranks.
+//
+//   n = 4, chunk 0 of an all-reduce:   1 ---> 2 ---> 3 ---> 0 ---> 1 ---> 2 ---> 3
+//                                      |  summed: x0(x3(x2 x1))    |    shared     |
+//
+// A chunk makes n hops to be summed and ends on the rank whose number it has; n - 1 more hops share it. At hop h rank p
+// handles chunk p - 1 - h (mod n), which its predecessor handled at hop h - 1. Each flag is an interval of hops: `src`
+// covers n of them, which is "every operand once"; the hop n - 1 is the last of these on each rank, and finishes.
+// reduce-scatter is the first half and all-gather the second; broadcast and reduce are an open chain with one chunk a
+// tile, which is pipelined over the tiles.
+// Slots: every link holds a whole chunk while all ranks are at the same hop, and a hop needs one slot more to move on;
+// so a ring needs slot_count > slots a chunk (2 at least, or it deadlocks).
+#include <cassert>
+
+#include "src/plan/build.h"
+
+namespace rondo {
+namespace {
+
+struct Ring {
+  explicit Ring(const ScheduleArgs &args)
+      : rank(args.rank), rank_count(args.rank_count), previous(ring_rank(rank, rank_count - 1, rank_count)),
+        next(ring_rank(rank, 1, rank_count)) {}
+
+  void step(ScheduleWriter &writer, uint32_t chunk, unsigned flags, bool recv, bool send) const {
+    writer.step(chunk, flags, recv ? Peers(previous) : Peers(), send ? Peers(next) : Peers());
+  }
+
+  uint32_t rank, rank_count, previous, next;
+};
+
+/// Hops 0 to last_hop of the full circle that the head of this file draws.
+Schedule reduce_round(const Ring &ring, uint32_t last_hop) {
+  ScheduleWriter writer(ring.rank_count);
+  const uint32_t sum_hop = ring.rank_count - 1;
+  for (uint32_t hop = 0; hop <= last_hop; ++hop) {
+    const unsigned flags = flag_if(hop <= sum_hop, step_src) | flag_if(hop >= sum_hop, step_dst) |
+                           flag_if(hop == sum_hop, step_finish);
+    const uint32_t chunk = ring_rank(ring.rank, 2 * ring.rank_count - 1 - hop, ring.rank_count);
+    ring.step(writer, chunk, flags, hop > 0, hop < last_hop);
+  }
+  return writer.take();
+}
+
+/// At hop h rank p handles block p - h, its own at first.
+Schedule all_gather(const Ring &ring, bool in_place) {
+  ScheduleWriter writer(ring.rank_count);
+  for (uint32_t hop = 0; hop < ring.rank_count; ++hop) {
+    const unsigned flags = hop > 0 ? step_dst : step_src | flag_if(!in_place, step_dst);
+    const uint32_t chunk = ring_rank(ring.rank, ring.rank_count - hop, ring.rank_count);
+    ring.step(writer, chunk, flags, hop > 0, hop + 1 < ring.rank_count);
+  }
+  return writer.take();
+}
+
+/// root -> root + 1 -> ... -> root - 1
+Schedule broadcast(const Ring &ring, uint32_t root, bool in_place) {
+  ScheduleWriter writer(1);
+  const bool is_root = ring.rank == root;
+  const unsigned flags = is_root ? step_src | flag_if(!in_place, step_dst) : step_dst;
+  ring.step(writer, 0, flags, !is_root, ring.next != root);
+  return writer.take();
+}
+
+/// root + 1 -> root + 2 -> ... -> root
+Schedule reduce(const Ring &ring, uint32_t root) {
+  ScheduleWriter writer(1);
+  const bool is_root = ring.rank == root;
+  const unsigned flags = step_src | (is_root ? step_dst | step_finish : 0);
+  ring.step(writer, 0, flags, ring.previous != root, !is_root);
+  return writer.take();
+}
+
+}  // namespace
+
+Schedule build_ring(const ScheduleArgs &args) {
+  assert(args.rank < args.rank_count && args.rank_count <= chunked_rank_count_max);
+  if (args.rank_count == 1) return lone_schedule(args);
+  const Ring ring(args);
+  switch (args.collective) {
+    case RONDO_REDUCE_SCATTER: return reduce_round(ring, args.rank_count - 1);
+    case RONDO_ALL_GATHER: return all_gather(ring, args.in_place);
+    case RONDO_BROADCAST: return broadcast(ring, args.root, args.in_place);
+    case RONDO_REDUCE: return reduce(ring, args.root);
+    case RONDO_ALL_REDUCE:
+    case RONDO_BARRIER: break;
+  }
+  return reduce_round(ring, 2 * args.rank_count - 2);
+}
+
+}  // namespace rondo

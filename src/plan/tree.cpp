@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// Double binary tree: latency ~ log(ranks), and the bandwidth of both trees together when there are two channels.
+//
+// Positions 0..n-1 form one tree; a position's height is the number of its trailing zero bits, position 0 is on top and
+// has one child. Drawn for n = 8 (a position whose parent would lie beyond n hangs one level higher):
+//
+//        0
+//         \------- 4           reduce: partial sums go up; a rank folds (own, lower child's, upper child's)
+//             2 --' `-- 6      broadcast: the result goes down
+//            1 3       5 7
+//
+// Odd positions are leaves, even ones are not. The second tree (odd channels) gives every rank a position of the other
+// parity, as far as that is possible, so that a rank which works for both children in one tree has few duties in the
+// other. Broadcast and reduce put the root at position 0 of both trees.
+//
+// All-reduce has two lanes, up and down, which run at the same time; the top rank turns the stream round within its up
+// step. In one fused lane the top's send would fill the down links while the ranks below are still sending up, and all
+// would wait for each other; two lanes need no more than one slot a link.
+#include <bit>
+#include <cassert>
+
+#include "src/plan/build.h"
+
+namespace rondo {
+namespace {
+
+constexpr uint32_t lane_up = 0, lane_down = 1;
+
+/// A binary tree over positions 0..count-1.
+struct Tree {
+  uint32_t count;
+
+  [[nodiscard]] uint32_t parent(uint32_t position) const {
+    const uint32_t unit = lowest_bit(position);
+    const uint32_t above = (position - unit) | (2 * unit);
+    return above < count ? above : position - unit;
+  }
+
+  /// The lower child first.
+  [[nodiscard]] Peers children(uint32_t position) const {
+    Peers found;
+    uint32_t half = position == 0 ? std::bit_ceil(count) / 2 : lowest_bit(position) / 2;
+    if (position != 0 && half != 0) found.add(position - half);
+    while (half != 0 && position + half >= count) half /= 2;
+    if (half != 0) found.add(position + half);
+    return found;
+  }
+
+ private:
+  [[nodiscard]] static uint32_t lowest_bit(uint32_t position) { return uint32_t{1} << std::countr_zero(position); }
+};
+
+/// Which rank stands where. `placed` is the second tree's: it maps a rank's distance from the root to a position.
+struct Placement {
+  uint32_t root, count;
+  bool second;   ///< the second tree
+  bool rooted;   ///< position 0 is the root's
+
+  [[nodiscard]] uint32_t position(uint32_t rank) const {
+    const uint32_t distance = ring_rank(rank, count - root, count);
+    if (!second) return distance;
+    if (!rooted) return count % 2 == 0 ? count - 1 - distance : ring_rank(distance, 1, count);
+    if (distance == 0) return 0;
+    return count % 2 == 1 ? count - distance : distance % (count - 1) + 1;
+  }
+
+  [[nodiscard]] uint32_t rank(uint32_t position) const { return ring_rank(distance(position), root, count); }
+
+  [[nodiscard]] Peers ranks(Peers positions) const {
+    for (uint32_t i = 0; i < positions.count; ++i) positions.ranks[i] = rank(positions.ranks[i]);
+    return positions;
+  }
+
+ private:
+  [[nodiscard]] uint32_t distance(uint32_t position) const {
+    if (!second) return position;
+    if (!rooted) return count % 2 == 0 ? count - 1 - position : ring_rank(position, count - 1, count);
+    if (position == 0) return 0;
+    return count % 2 == 1 ? count - position : (position + count - 3) % (count - 1) + 1;
+  }
+};
+
+/// What a rank sees of its tree.
+struct Place {
+  explicit Place(const ScheduleArgs &args, bool rooted) {
+    const Placement placement{rooted ? args.root : 0, args.rank_count, args.channel % 2 == 1, rooted};
+    const Tree tree{args.rank_count};
+    const uint32_t position = placement.position(args.rank);
+    assert(placement.rank(position) == args.rank);
+    is_top = position == 0;
+    if (!is_top) parent = placement.rank(tree.parent(position));
+    children = placement.ranks(tree.children(position));
+  }
+
+  bool is_top = false;
+  Peers parent, children;  ///< the top has no parent
+};
+
+Schedule all_reduce(const Place &place) {
+  ScheduleWriter writer(1, 2);
+  if (place.is_top) {
+    writer.step(0, step_src | step_dst | step_finish, place.children, place.children, lane_up);
+  } else {
+    writer.step(0, step_src, place.children, place.parent, lane_up);
+    writer.step(0, step_dst, place.parent, place.children, lane_down);
+  }
+  return writer.take();
+}
+
+Schedule broadcast(const Place &place, bool in_place) {
+  ScheduleWriter writer(1);
+  const unsigned flags = place.is_top ? step_src | flag_if(!in_place, step_dst) : step_dst;
+  writer.step(0, flags, place.parent, place.children);
+  return writer.take();
+}
+
+Schedule reduce(const Place &place) {
+  ScheduleWriter writer(1);
+  writer.step(0, step_src | (place.is_top ? step_dst | step_finish : 0), place.children, place.parent);
+  return writer.take();
+}
+
+}  // namespace
+
+Schedule build_tree(const ScheduleArgs &args) {
+  assert(args.rank < args.rank_count);
+  if (args.rank_count == 1) return lone_schedule(args);
+  if (args.collective == RONDO_BROADCAST) return broadcast(Place(args, true), args.in_place);
+  if (args.collective == RONDO_REDUCE) return reduce(Place(args, true));
+  return all_reduce(Place(args, false));
+}
+
+}  // namespace rondo
