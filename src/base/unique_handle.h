@@ -46,12 +46,15 @@ struct FileDescriptorTraits {
 };
 using FileDescriptor = UniqueHandle<FileDescriptorTraits>;
 
+struct MappedRange {
+  std::byte *address = nullptr;
+  size_t bytes = 0;
+
+  bool operator==(const MappedRange &) const = default;
+};
+
 struct MappingTraits {
-  struct Handle {
-    std::byte *address = nullptr;
-    size_t bytes = 0;
-    bool operator==(const Handle &other) const { return address == other.address; }
-  };
+  using Handle = MappedRange;
   static constexpr Handle invalid{};
   static void close(Handle handle) { ::munmap(handle.address, handle.bytes); }
 };

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Topology: what this machine is made of, as an immutable value of plain data. hwloc finds it out; nothing outside
+// src/topo/topology.cpp sees hwloc. It can be exported as hwloc XML and injected again (RONDO_TOPOLOGY_FILE), so that
+// what depends on a machine's shape can be tried on another.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/base/config.h"
+#include "src/base/result.h"
+
+namespace rondo {
+
+/// A processing unit: a hardware thread. Elsewhere in a Topology a PU is meant by its index in Topology::pus.
+struct Pu {
+  uint32_t os_index = 0;   ///< the operating system's number, as sched_setaffinity takes it
+  uint32_t core = 0;       ///< index in Topology::cores
+  uint32_t numa_node = 0;  ///< index in Topology::numa_nodes
+  bool allowed = true;     ///< this process may run there
+
+  bool operator==(const Pu &) const = default;
+};
+
+struct Core {
+  uint32_t package = 0;  ///< which socket, from 0
+  std::vector<uint32_t> pus;
+
+  bool operator==(const Core &) const = default;
+};
+
+struct Cache {
+  uint32_t level = 1;  ///< 1: the data cache
+  uint64_t bytes = 0;
+  uint32_t line_bytes = 0;    ///< 0: unknown
+  std::vector<uint32_t> pus;  ///< those that share it
+
+  bool operator==(const Cache &) const = default;
+};
+
+struct NumaNode {
+  uint32_t os_index = 0;
+  uint64_t memory_bytes = 0;
+  std::vector<uint32_t> pus;
+
+  bool operator==(const NumaNode &) const = default;
+};
+
+struct Topology {
+  std::string processor;  ///< the maker's name of it; may be empty
+  std::vector<Pu> pus;    ///< in hwloc's order: neighbours share most
+  std::vector<Core> cores;
+  std::vector<Cache> caches;  ///< data and unified ones, innermost level first
+  std::vector<NumaNode> numa_nodes;
+  uint32_t package_count = 1;
+  uint64_t memory_bytes = 0;
+  uint32_t processor_limit = 0;  ///< processors' worth of time that the cgroup grants, rounded up; 0: no limit
+  bool injected = false;         ///< from XML; not (necessarily) this machine
+
+  bool operator==(const Topology &) const = default;
+};
+
+/// This machine, or config.topology_file. RONDO_ERROR_INVALID_ARGUMENT: the file is no such XML.
+[[nodiscard]] Result<Topology> discover_topology(const Config &config);
+
+/// A topology from hwloc XML; the text may be anything. Every PU that the XML allows counts as allowed.
+[[nodiscard]] Result<Topology> import_topology(std::string_view xml);
+
+/// What discover_topology() would look at, in full, as hwloc XML (which `lstopo -i F` shows, too).
+[[nodiscard]] Result<std::string> export_topology_xml(const Config &config);
+
+/// How many ranks can run at once without getting into each other's way: the cores with an allowed PU, or fewer where
+/// the cgroup grants less. At least 1.
+[[nodiscard]] uint32_t usable_core_count(const Topology &topology);
+
+/// The same for a group of processes that together may run on these PUs (operating system's numbers).
+[[nodiscard]] uint32_t usable_core_count(const Topology &topology, std::span<const uint32_t> os_indices);
+
+/// Operating system's numbers of the allowed PUs, ascending.
+[[nodiscard]] std::vector<uint32_t> allowed_os_indices(const Topology &topology);
+
+}  // namespace rondo
