@@ -19,8 +19,8 @@ constexpr uint64_t any_bytes = std::numeric_limits<uint64_t>::max();
 constexpr uint64_t chunk_align_bytes = 64;  // whole elements of every type, whole cache lines
 
 // Every byte of one_shot crosses n - 1 links but in one hop; two_shot moves the least bytes in two hops, over links
-// between all pairs; ring moves the least bytes over 2 links a rank in 2n - 2 hops; tree takes 2 log n hops. With too few
-// cores each hop costs a turn of the scheduler, so few hops win for longer.
+// between all pairs; ring moves the least bytes over 2 links a rank in 2n - 2 hops; tree takes 2 log n hops. With too
+// few cores each hop costs a turn of the scheduler, so few hops win for longer.
 constexpr std::array algorithm_table{
     // collective            cores    ranks      bytes      algorithm
     AlgorithmRow{RONDO_ALL_REDUCE, any, 1, any_bytes, RONDO_ALGORITHM_ONE_SHOT},
@@ -97,9 +97,9 @@ Error none_can(const TunerInput &input, rondo_collective_t collective, std::span
     if (can(algorithm, collective, input.rank_count))
       names += (names.empty() ? "" : ", ") + std::string(rondo_algorithm_string(algorithm.id));
   const rondo_algorithm_t wanted = input.overrides.algorithm;
-  const std::string which = wanted == RONDO_ALGORITHM_AUTO
-                                ? "no algorithm here"
-                                : "the algorithm '" + std::string(rondo_algorithm_string(wanted)) + "' that was asked for";
+  std::string which = "no algorithm here";
+  if (wanted != RONDO_ALGORITHM_AUTO)
+    which = "the algorithm '" + std::string(rondo_algorithm_string(wanted)) + "' that was asked for";
   return {RONDO_ERROR_UNSUPPORTED, which + " cannot do " + rondo_collective_string(collective) + " among " +
                                        std::to_string(input.rank_count) +
                                        " ranks; these can: " + (names.empty() ? "none" : names)};

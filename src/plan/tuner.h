@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tuner: which algorithm, protocol, channels and chunk size an operation gets. Pure: two tables (src/plan/tuner.cpp,
-// explained in docs/tuning.md) and the limits of the connections' slots. Every rank gets the same answer from the same
-// input, which is why the input must be equal on all ranks.
+// The tuner: which algorithm, protocol, channels and chunk size an operation gets. Pure: two tables (tuner.cpp; their
+// reasons are in docs/tuning.md) and the limits of the connections' slots. Every rank gets the same answer from the
+// same input, which is why the input must be equal on all ranks.
 #pragma once
 
 #include <cstdint>

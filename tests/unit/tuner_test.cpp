@@ -57,6 +57,40 @@ TEST_CASE("tuner: every collective, rank count and size has a complete choice wi
         }
 }
 
+TEST_CASE("tuner: each row's algorithm can do its collective among as many ranks as some row promises") {
+  for (const AlgorithmRow &row : algorithm_rows()) {
+    const Algorithm *algorithm = find_algorithm(row.algorithm);
+    REQUIRE(algorithm != nullptr);
+    INFO(rondo_collective_string(row.collective) << " " << rondo_algorithm_string(row.algorithm));
+    CHECK(algorithm->supports(row.collective));
+    const bool last_resort = row.rank_count_max == UINT32_MAX;
+    CHECK((last_resort || row.rank_count_max <= algorithm->rank_count_max));
+  }
+}
+
+TEST_CASE("tuner: what it chooses from the real registry can be built, with every override that it accepts") {
+  uint32_t refused = 0;
+  for (int number = 0; rondo_collective_string(static_cast<rondo_collective_t>(number)) != nullptr; ++number)
+    for (int algorithm = 0; rondo_algorithm_string(static_cast<rondo_algorithm_t>(algorithm)) != nullptr; ++algorithm)
+      for (const uint32_t rank_count : {1u, 2u, 5u, 16u, 65u, 300u})
+        for (const uint64_t bytes : {uint64_t{0}, uint64_t{4096}, uint64_t{1} << 30}) {
+          TunerInput input = with(static_cast<rondo_collective_t>(number), rank_count, bytes);
+          input.overrides.algorithm = static_cast<rondo_algorithm_t>(algorithm);
+          const auto chosen = choose_plan(input);
+          ScheduleArgs args;
+          args.collective = input.collective;
+          args.rank_count = rank_count;
+          if (!chosen.ok()) {
+            ++refused;
+            CHECK(input.overrides.algorithm != RONDO_ALGORITHM_AUTO);
+            CHECK_FALSE(build_schedule(input.overrides.algorithm, args).ok());
+            continue;
+          }
+          CHECK(build_schedule(chosen.value().algorithm, args).ok());
+        }
+  CHECK(refused > 0);
+}
+
 TEST_CASE("tuner: small messages go straight with ll, large ones with simple") {
   const auto small = choose_plan(with(RONDO_ALL_REDUCE, 4, 8), registry).value();
   CHECK(small.algorithm == RONDO_ALGORITHM_ONE_SHOT);
