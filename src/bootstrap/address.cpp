@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which of this host's addresses the bootstrap listens on.
+#include "src/bootstrap/address.h"
+
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "src/bootstrap/endpoint.h"
+
+namespace rondo {
+namespace {
+
+std::string listed(const std::vector<HostAddress> &addresses) {
+  std::string text;
+  for (const HostAddress &each : addresses)
+    text += (text.empty() ? "" : ", ") + each.interface + " (" + each.address + (each.up ? ")" : ", down)");
+  return text.empty() ? "none" : text;
+}
+
+/// The first that fits, IPv4 before IPv6, global before link-local.
+template <class Fits>
+const HostAddress *best(const std::vector<HostAddress> &addresses, const Fits &fits) {
+  for (const bool link_local : {false, true})
+    for (const bool v6 : {false, true})
+      for (const HostAddress &each : addresses)
+        if (each.up && each.v6 == v6 && each.link_local == link_local && fits(each)) return &each;
+  return nullptr;
+}
+
+}  // namespace
+
+Result<std::string> pick_address(const std::vector<HostAddress> &addresses, std::string_view wanted) {
+  if (wanted.empty()) {
+    const HostAddress *found =
+        best(addresses, [](const HostAddress &each) { return !each.loopback && !each.link_local; });
+    if (found == nullptr) found = best(addresses, [](const HostAddress &each) { return each.loopback; });
+    return found == nullptr ? std::string("127.0.0.1") : found->address;
+  }
+  for (const HostAddress &each : addresses)
+    if (each.address == wanted) return each.address;
+  // Another spelling of an address of this host ("::0001"), or one of 127.0.0.0/8.
+  if (const auto parsed = socket_address({std::string(wanted), 1}); parsed.ok()) {
+    const std::string plain = endpoint_of(parsed.value()).host;
+    const bool known = std::ranges::any_of(addresses, [&](const HostAddress &each) { return each.address == plain; });
+    if (known || plain.compare(0, 4, "127.") == 0) return plain;
+    return invalid_argument("address '" + std::string(wanted) + "' is not of this host; there are: " +
+                            listed(addresses));
+  }
+  const HostAddress *found = best(addresses, [&](const HostAddress &each) { return each.interface == wanted; });
+  if (found != nullptr) return found->address;
+  return invalid_argument("network interface '" + std::string(wanted) +
+                          "' does not exist, is down or has no address; there are: " + listed(addresses));
+}
+
+Result<std::vector<HostAddress>> host_addresses() {
+  struct Deleter {
+    void operator()(ifaddrs *list) const { ::freeifaddrs(list); }
+  };
+  ifaddrs *head = nullptr;
+  if (::getifaddrs(&head) != 0) return system_error("getifaddrs", errno);
+  const std::unique_ptr<ifaddrs, Deleter> list(head);
+  std::vector<HostAddress> addresses;
+  for (const ifaddrs *each = head; each != nullptr; each = each->ifa_next) {
+    if (each->ifa_addr == nullptr) continue;
+    const int family = each->ifa_addr->sa_family;
+    if (family != AF_INET && family != AF_INET6) continue;
+    SocketAddress address;
+    address.bytes = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+    std::memcpy(&address.storage, each->ifa_addr, address.bytes);
+    HostAddress host;
+    host.interface = each->ifa_name;
+    host.address = endpoint_of(address).host;
+    host.up = (each->ifa_flags & IFF_UP) != 0;
+    host.loopback = (each->ifa_flags & IFF_LOOPBACK) != 0;
+    host.v6 = family == AF_INET6;
+    const auto *bytes = reinterpret_cast<const sockaddr_in *>(address.get());
+    host.link_local = host.v6 ? IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6 *>(address.get())->sin6_addr)
+                              : (ntohl(bytes->sin_addr.s_addr) >> 16) == 0xa9feu;
+    addresses.push_back(std::move(host));
+  }
+  return addresses;
+}
+
+Result<std::string> choose_address(std::string_view network_interface) {
+  RONDO_TRY_ASSIGN(const std::vector<HostAddress> addresses, host_addresses());
+  return pick_address(addresses, network_interface);
+}
+
+}  // namespace rondo

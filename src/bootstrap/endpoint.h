@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Endpoints as text ("127.0.0.1:4000", "[fe80::1%eth0]:4000") and as socket addresses.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <optional>
+
+#include "src/bootstrap/store.h"
+
+namespace rondo {
+
+struct SocketAddress {
+  sockaddr_storage storage{};
+  socklen_t bytes = 0;
+
+  [[nodiscard]] const sockaddr *get() const { return reinterpret_cast<const sockaddr *>(&storage); }
+  [[nodiscard]] sockaddr *get() { return reinterpret_cast<sockaddr *>(&storage); }
+};
+
+/// "HOST:PORT" or "[V6]:PORT"; the host is not looked up. The error quotes `text`.
+[[nodiscard]] Result<Endpoint> parse_endpoint(std::string_view text);
+[[nodiscard]] std::string format_endpoint(const Endpoint &endpoint);
+
+/// A whole decimal number within [least, most]; nothing else in `text`.
+[[nodiscard]] std::optional<uint64_t> parse_decimal(std::string_view text, uint64_t least, uint64_t most);
+
+/// Of a numeric host.
+[[nodiscard]] Result<SocketAddress> socket_address(const Endpoint &endpoint);
+[[nodiscard]] Endpoint endpoint_of(const SocketAddress &address);
+
+/// Numeric hosts as they are; names through the system's resolver, whose own timeouts bound it. IPv4 first.
+[[nodiscard]] Result<Endpoint> resolve(const Endpoint &endpoint);
+
+}  // namespace rondo

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+// Encoding and strict decoding of the store's messages.
+#include "src/bootstrap/messages.h"
+
+#include <algorithm>
+
+namespace rondo {
+namespace {
+
+constexpr uint32_t no_peer = ~uint32_t{0};
+// Far below a frame: when a gather completes, a page for each of its ranks is made at once.
+constexpr size_t page_bytes = 64u << 10;
+
+bool valid_status(uint32_t status) {
+  return status >= RONDO_ERROR_INVALID_ARGUMENT && status <= RONDO_ERROR_INTERNAL;
+}
+
+bool decode_rest(ByteReader &in, Request &request) {
+  using Kind = Request::Kind;
+  switch (request.kind) {
+    case Kind::put: {
+      const ByteView value = in.rest();
+      request.value.assign(value.begin(), value.end());
+      return request.value.size() <= value_bytes_max && !request.key.empty();
+    }
+    case Kind::get:
+      return !request.key.empty();
+    case Kind::gather:
+    case Kind::collect: {
+      request.rank = in.number<uint32_t>();
+      request.count = in.number<uint32_t>();
+      if (request.kind == Kind::collect) {
+        request.first = in.number<uint32_t>();
+      } else {
+        const ByteView value = in.rest();
+        request.value.assign(value.begin(), value.end());
+      }
+      return !in.failed() && request.count <= gather_count_max && request.rank < request.count &&
+             request.first < request.count && request.value.size() <= value_bytes_max && !request.key.empty();
+    }
+    case Kind::cancel:
+      return request.key.empty();
+  }
+  return false;
+}
+
+bool decode_parts(ByteReader &in, Reply &reply) {
+  reply.first = in.number<uint32_t>();
+  reply.total = in.number<uint32_t>();
+  const auto count = in.number<uint32_t>();
+  if (in.failed() || reply.total > gather_count_max || reply.first >= reply.total) return false;
+  if (count == 0 || count > reply.total - reply.first || count > in.rest_bytes() / 4) return false;
+  reply.parts.reserve(count);
+  for (uint32_t at = 0; at < count; ++at) {
+    const auto part_bytes = in.number<uint32_t>();
+    const ByteView part = in.bytes(part_bytes);
+    if (in.failed()) return false;
+    reply.parts.emplace_back(part.begin(), part.end());
+  }
+  return true;
+}
+
+bool decode_failure(ByteReader &in, Reply &reply) {
+  const auto status = in.number<uint32_t>();
+  const auto peer = in.number<uint32_t>();
+  if (in.failed() || !valid_status(status) || in.rest_bytes() > message_bytes_max) return false;
+  if (peer != no_peer && peer >= gather_count_max) return false;
+  reply.error.status = static_cast<rondo_status_t>(status);
+  reply.error.peer = peer == no_peer ? -1 : static_cast<int32_t>(peer);
+  reply.error.message = text_of(in.rest());
+  for (char &c : reply.error.message)  // what comes over a wire may be printed on a terminal
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  return true;
+}
+
+bool decode_rest(ByteReader &in, Reply &reply) {
+  using Kind = Reply::Kind;
+  switch (reply.kind) {
+    case Kind::done:
+      return true;
+    case Kind::value: {
+      const ByteView value = in.rest();
+      reply.value.assign(value.begin(), value.end());
+      return reply.value.size() <= value_bytes_max;
+    }
+    case Kind::parts:
+      return decode_parts(in, reply);
+    case Kind::failure:
+      return decode_failure(in, reply);
+  }
+  return false;
+}
+
+}  // namespace
+
+Bytes encode(const Request &request) {
+  using Kind = Request::Kind;
+  Bytes out;
+  out.reserve(32 + request.key.size() + request.value.size());
+  append_number(out, static_cast<uint8_t>(request.kind));
+  append_number(out, request.id);
+  append_number(out, static_cast<uint16_t>(request.key.size()));
+  append_bytes(out, bytes_of(request.key));
+  if (request.kind == Kind::gather || request.kind == Kind::collect) {
+    append_number(out, request.rank);
+    append_number(out, request.count);
+  }
+  if (request.kind == Kind::collect) append_number(out, request.first);
+  if (request.kind == Kind::put || request.kind == Kind::gather) append_bytes(out, request.value);
+  return out;
+}
+
+Bytes encode(const Reply &reply) {
+  using Kind = Reply::Kind;
+  Bytes out;
+  append_number(out, static_cast<uint8_t>(reply.kind));
+  append_number(out, reply.id);
+  if (reply.kind == Kind::value) append_bytes(out, reply.value);
+  if (reply.kind == Kind::parts) {
+    append_number(out, reply.first);
+    append_number(out, reply.total);
+    append_number(out, static_cast<uint32_t>(reply.parts.size()));
+    for (const Bytes &part : reply.parts) {
+      append_number(out, static_cast<uint32_t>(part.size()));
+      append_bytes(out, part);
+    }
+  }
+  if (reply.kind == Kind::failure) {
+    append_number(out, static_cast<uint32_t>(reply.error.status));
+    append_number(out, reply.error.peer < 0 ? no_peer : static_cast<uint32_t>(reply.error.peer));
+    append_bytes(out, bytes_of(std::string_view(reply.error.message).substr(0, message_bytes_max)));
+  }
+  return out;
+}
+
+std::optional<Request> decode_request(ByteView body) {
+  ByteReader in(body);
+  Request request;
+  const auto kind = in.number<uint8_t>();
+  request.id = in.number<uint64_t>();
+  const auto key_bytes = in.number<uint16_t>();
+  if (in.failed() || kind < 1 || kind > 5 || key_bytes > key_bytes_max) return std::nullopt;
+  request.kind = static_cast<Request::Kind>(kind);
+  request.key = text_of(in.bytes(key_bytes));
+  if (in.failed() || !decode_rest(in, request) || !in.complete()) return std::nullopt;
+  return request;
+}
+
+std::optional<Reply> decode_reply(ByteView body) {
+  ByteReader in(body);
+  Reply reply;
+  const auto kind = in.number<uint8_t>();
+  reply.id = in.number<uint64_t>();
+  if (in.failed() || kind < 1 || kind > 4) return std::nullopt;
+  reply.kind = static_cast<Reply::Kind>(kind);
+  if (!decode_rest(in, reply) || !in.complete()) return std::nullopt;
+  return reply;
+}
+
+uint32_t page_count(const std::vector<ByteView> &parts, uint32_t first) {
+  size_t used_bytes = 0;
+  uint32_t count = 0;
+  for (size_t at = first; at < parts.size(); ++at, ++count) {
+    used_bytes += 4 + parts[at].size();
+    if (count > 0 && used_bytes > page_bytes) break;
+  }
+  return count;
+}
+
+}  // namespace rondo

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a frame of the store's protocol says. No I/O. Numbers are little-endian.
+//
+// Request  kind u8 | id u64 | key_bytes u16 | key | rest
+//            put      value                                     the rest of the body
+//            get      nothing
+//            gather   rank u32 | count u32 | value              puts rank's part, then answers as collect with first 0
+//            collect  rank u32 | count u32 | first u32          the next page of a gather's parts
+//            cancel   nothing; the key is empty                 ends request `id` now: it is answered with a timeout
+// Reply    kind u8 | id u64 | rest
+//            done     nothing
+//            value    value
+//            parts    first u32 | total u32 | n u32 | n x (bytes u32 | bytes)
+//            failure  status u32 | peer u32 (2^32 - 1: none) | message
+//
+// A client has one request at a time; only its cancel may follow before the reply. Ids rise by one from 1.
+#pragma once
+
+#include "src/bootstrap/wire.h"
+
+namespace rondo {
+
+inline constexpr size_t key_bytes_max = 256;
+inline constexpr size_t value_bytes_max = wire::body_bytes_max - 512;  ///< leaves room for the fields around a value
+inline constexpr size_t message_bytes_max = 1024;
+inline constexpr uint32_t gather_count_max = 65'536;
+
+struct Request {
+  enum class Kind : uint8_t { put = 1, get = 2, gather = 3, collect = 4, cancel = 5 };
+  Kind kind = Kind::get;
+  uint64_t id = 0;
+  std::string key;
+  uint32_t rank = 0;
+  uint32_t count = 0;
+  uint32_t first = 0;
+  Bytes value;
+};
+
+struct Reply {
+  enum class Kind : uint8_t { done = 1, value = 2, parts = 3, failure = 4 };
+  Kind kind = Kind::done;
+  uint64_t id = 0;
+  Bytes value;
+  uint32_t first = 0;
+  uint32_t total = 0;
+  std::vector<Bytes> parts;
+  Error error;  ///< status, peer and message of a failure
+};
+
+[[nodiscard]] Bytes encode(const Request &request);
+[[nodiscard]] Bytes encode(const Reply &reply);
+
+/// Nothing where `body` is not exactly one well-formed message within the bounds.
+[[nodiscard]] std::optional<Request> decode_request(ByteView body);
+[[nodiscard]] std::optional<Reply> decode_reply(ByteView body);
+
+/// How many of `parts` from `first` on fit into one reply; at least one where there is one.
+[[nodiscard]] uint32_t page_count(const std::vector<ByteView> &parts, uint32_t first);
+
+}  // namespace rondo

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// All connections of a store server, without its sockets.
+#include "src/bootstrap/store_hub.h"
+
+#include <algorithm>
+#include <cassert>
+
+namespace rondo {
+
+bool StoreHub::can_accept(uint64_t now_ns) const {
+  if (sessions_.size() >= limits_.connection_count) return false;
+  return strangers_.size() < limits_.stranger_count ||
+         now_ns >= strangers_.begin()->second + limits_.stranger_grace_ns;
+}
+
+uint64_t StoreHub::accept(const wire::Challenge &challenge, uint64_t now_ns) {
+  assert(can_accept(now_ns));
+  if (strangers_.size() >= limits_.stranger_count) {
+    const uint64_t oldest = strangers_.begin()->first;
+    cut_.push_back({oldest, "it gave way to a newer connection before its handshake was done", false});
+    remove(oldest);
+  }
+  const uint64_t connection = ++last_connection_;
+  sessions_.emplace(connection, std::make_unique<StoreSession>(secret_, challenge, now_ns));
+  strangers_.emplace(connection, now_ns);
+  return connection;
+}
+
+void StoreHub::receive(uint64_t connection, ByteView bytes, uint64_t now_ns) {
+  const auto found = sessions_.find(connection);
+  if (found == sessions_.end()) return;
+  StoreSession &session = *found->second;
+  const bool was_authenticated = session.authenticated();
+  std::vector<Request> requests;
+  session.receive(bytes, now_ns, requests);
+  if (session.authenticated()) strangers_.erase(connection);
+  ready_.push_back(connection);
+  std::vector<Delivery> deliveries;
+  for (Request &request : requests) core_.handle(connection, std::move(request), deliveries);
+  for (const Delivery &delivery : deliveries) {
+    const auto client = sessions_.find(delivery.client);
+    if (client == sessions_.end()) continue;
+    client->second->reply(delivery.reply, now_ns);
+    if (delivery.client != connection) ready_.push_back(delivery.client);
+  }
+  settle(connection, was_authenticated);
+}
+
+void StoreHub::settle(uint64_t connection, bool was_authenticated) {
+  const auto found = sessions_.find(connection);
+  if (found == sessions_.end() || !found->second->cut()) return;
+  cut_.push_back({connection, found->second->cut_reason(), was_authenticated});
+  remove(connection);
+}
+
+void StoreHub::remove(uint64_t connection) {
+  core_.forget(connection);
+  strangers_.erase(connection);
+  sessions_.erase(connection);
+}
+
+void StoreHub::closed(uint64_t connection) { remove(connection); }
+
+ByteView StoreHub::output(uint64_t connection) const {
+  const auto found = sessions_.find(connection);
+  return found == sessions_.end() ? ByteView{} : found->second->output();
+}
+
+void StoreHub::sent(uint64_t connection, size_t bytes, uint64_t now_ns) {
+  const auto found = sessions_.find(connection);
+  if (found != sessions_.end()) found->second->sent(bytes, now_ns);
+}
+
+uint64_t StoreHub::next_deadline_ns() const {
+  uint64_t next_ns = no_deadline;
+  for (const auto &[connection, session] : sessions_) next_ns = std::min(next_ns, session->deadline_ns());
+  if (strangers_.size() >= limits_.stranger_count)
+    next_ns = std::min(next_ns, strangers_.begin()->second + limits_.stranger_grace_ns);
+  return next_ns;
+}
+
+void StoreHub::on_time(uint64_t now_ns) {
+  std::vector<uint64_t> due;
+  for (const auto &[connection, session] : sessions_)
+    if (now_ns >= session->deadline_ns()) due.push_back(connection);
+  for (const uint64_t connection : due) {
+    StoreSession &session = *sessions_.at(connection);
+    const bool was_authenticated = session.authenticated();
+    session.on_time(now_ns);
+    settle(connection, was_authenticated);
+  }
+}
+
+bool StoreHub::has_output() const {
+  return std::ranges::any_of(sessions_, [](const auto &item) { return !item.second->output().empty(); });
+}
+
+}  // namespace rondo

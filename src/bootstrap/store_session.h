@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// The server's side of one connection. Bytes and the time in; requests, bytes and a deadline out; no I/O.
+//
+// State      hello --40 good bytes / server hello sent--> proof --right proof--> open;  any of them --> cut
+// Cut        by the first byte that cannot belong to a hello, a wrong proof or tag, a malformed message, a request
+//            while another one waits, or a deadline: the handshake's (5 s from the start), a begun frame's and that of
+//            output which the client does not take (30 s each). A cut session says nothing more and takes no bytes.
+#pragma once
+
+#include "src/bootstrap/messages.h"
+
+namespace rondo {
+
+inline constexpr uint64_t no_deadline = ~uint64_t{0};
+inline constexpr uint64_t handshake_timeout_ns = 5'000'000'000;
+inline constexpr uint64_t stall_timeout_ns = 30'000'000'000;
+
+class StoreSession {
+ public:
+  /// `secret` must outlive the session; `challenge` is fresh and random.
+  StoreSession(const Secret &secret, const wire::Challenge &challenge, uint64_t now_ns);
+
+  /// Takes what the client sent; appends the requests in it to `requests`, each to be answered by reply(), cancels
+  /// by nothing or by the reply of the request that they end.
+  void receive(ByteView bytes, uint64_t now_ns, std::vector<Request> &requests);
+  void reply(const Reply &reply, uint64_t now_ns);
+
+  /// What is to be sent; sent() takes the first bytes off it.
+  [[nodiscard]] ByteView output() const { return ByteView(output_).subspan(sent_bytes_); }
+  void sent(size_t bytes, uint64_t now_ns);
+
+  /// When on_time() has something to do, or no_deadline.
+  [[nodiscard]] uint64_t deadline_ns() const;
+  void on_time(uint64_t now_ns);
+
+  [[nodiscard]] bool authenticated() const { return state_ == State::open; }
+  [[nodiscard]] bool cut() const { return state_ == State::cut; }
+  [[nodiscard]] const char *cut_reason() const { return cut_reason_; }  ///< for the log; "" while not cut
+  [[nodiscard]] size_t buffered_bytes() const { return input_.size(); }
+
+ private:
+  enum class State { hello, proof, open, cut };
+
+  void cut(const char *reason);
+  void take_hello(ByteView &bytes, uint64_t now_ns);
+  void take_proof(ByteView &bytes);
+  void take_frames(ByteView bytes, uint64_t now_ns, std::vector<Request> &requests);
+  void take_request(ByteView body, std::vector<Request> &requests);
+  void queue_output(ByteView bytes, uint64_t now_ns);
+
+  const Secret *secret_;
+  wire::Challenge challenge_;
+  wire::Challenge client_challenge_{};
+  State state_ = State::hello;
+  const char *cut_reason_ = "";
+  std::optional<wire::FrameOpener> opener_;
+  std::optional<wire::FrameSealer> sealer_;
+  Bytes input_;   ///< before `open` at most a hello, then at most a frame
+  Bytes output_;  ///< at most a server hello and one reply: the client has one request at a time
+  size_t sent_bytes_ = 0;
+  uint64_t handshake_deadline_ns_;
+  uint64_t frame_deadline_ns_ = no_deadline;
+  uint64_t output_deadline_ns_ = no_deadline;
+  uint64_t last_id_ = 0;
+  bool busy_ = false;       ///< request last_id_ is not answered yet
+  bool cancelled_ = false;  ///< its one cancel came
+};
+
+}  // namespace rondo

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// The store's protocol below its messages: handshake and frames. No I/O. Numbers are little-endian.
+//
+// Handshake  client hello  = magic "RONDO\x01cl" 8 | client challenge 32                                   40 bytes
+//            server hello  = magic "RONDO\x01sv" 8 | server challenge 32 | server proof 32                 72 bytes
+//            client proof  = 32 bytes                                                                      32 bytes
+//            proof of a role = BLAKE2b-256 keyed with the secret over
+//                              "rondo store " | protocol version | role label | client challenge | server challenge
+//            The sixth byte of a magic is the protocol version. Both challenges are in both proofs, and the label
+//            differs: a proof can neither be replayed on another connection nor reflected to the side it came from.
+//            The server proves itself first, so a client never tells a stranger more than a random number.
+// Frame      body_bytes u32 | tag 16 | body                                           at most frame_bytes_max in all
+//            tag = BLAKE2b-128 keyed with the direction's key over counter u64 | body_bytes u32 | body
+//            direction key = as a proof, with a label for each direction. The counter starts at 0 and is not sent:
+//            a frame that is injected, changed, repeated, left out or reordered has a wrong tag, and the connection
+//            is cut. Values are authenticated, not encrypted.
+#pragma once
+
+#include <array>
+#include <optional>
+
+#include "src/bootstrap/bytes.h"
+
+namespace rondo::wire {
+
+inline constexpr uint8_t protocol_version = 1;
+inline constexpr size_t magic_bytes = 8;
+inline constexpr size_t challenge_bytes = 32;
+inline constexpr size_t proof_bytes = 32;
+inline constexpr size_t client_hello_bytes = magic_bytes + challenge_bytes;
+inline constexpr size_t server_hello_bytes = magic_bytes + challenge_bytes + proof_bytes;
+inline constexpr size_t tag_bytes = 16;
+inline constexpr size_t frame_header_bytes = 4 + tag_bytes;
+inline constexpr size_t frame_bytes_max = 1u << 20;
+inline constexpr size_t body_bytes_max = frame_bytes_max - frame_header_bytes;
+
+using Challenge = std::array<std::byte, challenge_bytes>;
+using Proof = std::array<std::byte, proof_bytes>;
+using Key = std::array<std::byte, 32>;
+
+enum class Role { client, server };
+
+[[nodiscard]] Challenge random_challenge();
+
+[[nodiscard]] std::array<std::byte, magic_bytes> magic_of(Role role, uint8_t version = protocol_version);
+
+enum class MagicMatch {
+  partial,        ///< as far as it goes, it may become one
+  equal,          ///< of this protocol version
+  other_version,  ///< of another one
+  garbage         ///< not this protocol; said at the first byte that shows it
+};
+[[nodiscard]] MagicMatch match_magic(ByteView received, Role role);
+
+[[nodiscard]] Proof prove(const Secret &secret, Role role, const Challenge &client, const Challenge &server);
+
+/// Compares in constant time.
+[[nodiscard]] bool equal_proof(const Proof &expected, ByteView received);
+
+/// The key of the frames that `sender` sends on this connection.
+[[nodiscard]] Key frame_key(const Secret &secret, Role sender, const Challenge &client, const Challenge &server);
+
+/// Makes frames of one direction.
+class FrameSealer {
+ public:
+  explicit FrameSealer(const Key &key) : key_(key) {}
+  FrameSealer(const FrameSealer &) = default;
+  FrameSealer &operator=(const FrameSealer &) = default;
+  ~FrameSealer();
+
+  /// Appends the frame of `body` (at most body_bytes_max) to `out`.
+  void seal(ByteView body, Bytes &out);
+
+ private:
+  Key key_;
+  uint64_t counter_ = 0;
+};
+
+/// Takes frames of one direction out of a stream of bytes.
+class FrameOpener {
+ public:
+  explicit FrameOpener(const Key &key) : key_(key) {}
+  FrameOpener(const FrameOpener &) = default;
+  FrameOpener &operator=(const FrameOpener &) = default;
+  ~FrameOpener();
+
+  struct Opened {
+    enum class State { need_more, body, forged } state = State::need_more;
+    ByteView body;           ///< inside of `received`
+    size_t frame_bytes = 0;  ///< how much of `received` the frame took
+  };
+  /// Looks at the start of `received`. After `forged` the connection is to be cut.
+  [[nodiscard]] Opened open(ByteView received);
+
+ private:
+  Key key_;
+  uint64_t counter_ = 0;
+};
+
+}  // namespace rondo::wire

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// The store over real sockets on loopback: client, server, authentication, deadlines.
+#include <thread>
+
+#include "src/base/clock.h"
+#include "src/bootstrap/bytes.h"
+#include "src/bootstrap/unique_id.h"
+#include "tests/catch.h"
+
+using namespace rondo;
+
+namespace {
+
+constexpr uint64_t second_ns = 1'000'000'000;
+
+uint64_t soon() { return now_ns() + 20 * second_ns; }
+
+Bytes text(std::string_view value) {
+  const ByteView bytes = bytes_of(value);
+  return {bytes.begin(), bytes.end()};
+}
+
+}  // namespace
+
+TEST_CASE("store: a value that one client puts, another one gets, also when it asked first") {
+  for (const char *host : {"127.0.0.1", "::1"}) {
+    CAPTURE(host);
+    const Secret secret = random_secret();
+    const auto server = start_store_server({host, 0}, secret);
+    if (!server.ok() && std::string(host) == "::1") {
+      WARN("no IPv6 loopback here: " << server.error().message);
+      continue;
+    }
+    REQUIRE(server.ok());
+    const Endpoint endpoint = server.value()->endpoint();
+    std::thread asker([&] {
+      const auto store = connect_store(endpoint, secret, soon());
+      if (store.ok()) (void)store.value()->put("answer", text("here"), soon());
+    });
+    auto store = connect_store(endpoint, secret, soon());
+    REQUIRE(store.ok());
+    const auto got = store.value()->get("answer", soon());
+    asker.join();
+    REQUIRE(got.ok());
+    CHECK(text_of(got.value()) == "here");
+    CHECK(store.value()->put("answer", text("here"), soon()).ok());
+    CHECK(store.value()->put("answer", text("there"), soon()).error().status == RONDO_ERROR_MISMATCH);
+  }
+}
+
+TEST_CASE("store: 8 ranks gather over sockets, repeatedly, large and empty parts alike") {
+  const Secret secret = random_secret();
+  const auto server = start_store_server({"127.0.0.1", 0}, secret);
+  REQUIRE(server.ok());
+  constexpr uint32_t rank_count = 8;
+  std::vector<int> right(rank_count, 0);
+  std::vector<std::thread> ranks;
+  for (uint32_t rank = 0; rank < rank_count; ++rank) {
+    ranks.emplace_back([&, rank] {
+      const auto store = connect_store(server.value()->endpoint(), secret, soon());
+      if (!store.ok()) return;
+      for (const size_t part_bytes : {0u, 1u, 1000u, 900'000u}) {
+        const Bytes part(part_bytes, std::byte(rank));
+        const auto parts = store.value()->gather("round " + std::to_string(part_bytes), rank, rank_count, part, soon());
+        if (!parts.ok() || parts.value().size() != rank_count) return;
+        for (uint32_t from = 0; from < rank_count; ++from)
+          right[rank] += parts.value()[from] == Bytes(part_bytes, std::byte(from));
+      }
+    });
+  }
+  for (auto &thread : ranks) thread.join();
+  CHECK(right == std::vector<int>(rank_count, 4 * rank_count));
+}
+
+TEST_CASE("store: without the secret neither side talks to the other") {
+  const auto server = start_store_server({"127.0.0.1", 0}, random_secret());
+  REQUIRE(server.ok());
+  const auto store = connect_store(server.value()->endpoint(), random_secret(), soon());
+  REQUIRE_FALSE(store.ok());
+  CHECK(store.error().status == RONDO_ERROR_AUTHENTICATION);
+}
+
+TEST_CASE("store: a deadline that passes names the key or the missing ranks, and the connection stays usable") {
+  const Secret secret = random_secret();
+  const auto server = start_store_server({"127.0.0.1", 0}, secret);
+  REQUIRE(server.ok());
+  const auto store = connect_store(server.value()->endpoint(), secret, soon());
+  REQUIRE(store.ok());
+  const auto nothing = store.value()->get("never", now_ns());
+  REQUIRE_FALSE(nothing.ok());
+  CHECK(nothing.error().status == RONDO_ERROR_TIMEOUT);
+  CHECK(nothing.error().message.find("'never'") != std::string::npos);
+  const auto alone = store.value()->gather("group", 1, 4, text("me"), now_ns() + second_ns / 100);
+  REQUIRE_FALSE(alone.ok());
+  CHECK(alone.error().status == RONDO_ERROR_TIMEOUT);
+  CHECK(alone.error().peer == 0);
+  CHECK(alone.error().message.find("ranks 0, 2, 3 (3 of 4)") != std::string::npos);
+  CHECK(store.value()->put("still", text("fine"), soon()).ok());
+}
+
+TEST_CASE("store: nobody listening is a timeout that says so, and a server that ends is told apart") {
+  const Secret secret = random_secret();
+  auto server = start_store_server({"127.0.0.1", 0}, secret);
+  REQUIRE(server.ok());
+  const Endpoint endpoint = server.value()->endpoint();
+  const auto store = connect_store(endpoint, secret, soon());
+  REQUIRE(store.ok());
+  server.value().reset();
+  const auto got = store.value()->get("key", soon());
+  REQUIRE_FALSE(got.ok());
+  CHECK(got.error().status == RONDO_ERROR_REMOTE);
+  const auto late = connect_store(endpoint, secret, now_ns() + second_ns / 20);
+  REQUIRE_FALSE(late.ok());
+  CHECK(late.error().status == RONDO_ERROR_TIMEOUT);
+}
+
+TEST_CASE("unique id: its server can be reached with what it carries, and damage anywhere is refused") {
+  for (const char *interface : {"lo", "::1", ""}) {
+    CAPTURE(interface);
+    const auto made = start_unique_id_server(interface);
+    if (!made.ok() && std::string(interface) == "::1") {
+      WARN("no IPv6 loopback here: " << made.error().message);
+      continue;
+    }
+    REQUIRE(made.ok());
+    const auto id = decode_unique_id(made.value().id);
+    REQUIRE(id.ok());
+    CHECK(id.value().endpoint == made.value().server->endpoint());
+    CHECK(group_name(id.value()).size() == 32);
+    if (std::string(interface) != "") CHECK(connect_store(id.value().endpoint, id.value().secret, soon()).ok());
+    for (size_t at = 0; at < sizeof made.value().id.internal; ++at) {
+      rondo_unique_id_t damaged = made.value().id;
+      damaged.internal[at] = static_cast<char>(damaged.internal[at] ^ 1);
+      const auto refused = decode_unique_id(damaged);
+      REQUIRE_FALSE(refused.ok());
+      CHECK(refused.error().status == RONDO_ERROR_INVALID_ARGUMENT);
+    }
+  }
+  CHECK_FALSE(decode_unique_id(rondo_unique_id_t{}).ok());
+}
