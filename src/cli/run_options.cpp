@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <string_view>
 
 namespace rondo::cli {
@@ -68,6 +69,8 @@ void add_options(CLI::App *app, RunOptions *options, Raw *raw) {
 }
 
 Result<RunOptions> finish(std::vector<std::string> rest, const Raw &raw, RunOptions options) {
+  if (std::isnan(raw.timeout_seconds) || std::isnan(raw.grace_seconds))  // within CLI::Range, which only compares
+    return invalid_argument("--timeout and --grace want a number of seconds");
   RONDO_TRY(check_environment(options.environment));
   RONDO_TRY(take_command(std::move(rest), &options));
   options.timeout_ns = to_ns(raw.timeout_seconds);

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ending everything below this process. A subreaper inherits each orphan among its descendants, whatever session or
+// group it is in; so killing one's children until there are none reaches every descendant from the top down. Only
+// children are ever signalled: nobody else reaps them, so their numbers cannot have passed on to another process.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+namespace rondo::cli {
+
+using ChildEnded = std::function<void(pid_t pid, int wait_status)>;
+
+/// Orphans below this process become its children. False: errno says why.
+[[nodiscard]] bool become_subreaper();
+
+/// This process's children, of all its threads, zombies included. May miss some while children come and go: ask again.
+[[nodiscard]] std::vector<pid_t> list_children();
+
+/// Reaps what has ended, without waiting, and hands each to `ended`. False: there is no child any more.
+bool reap_children(const ChildEnded &ended);
+
+/// Kills and reaps children until there are none, or the deadline. Returns how many are left.
+[[nodiscard]] uint32_t kill_children(uint64_t deadline_ns, const ChildEnded &ended);
+
+}  // namespace rondo::cli

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the launcher gets ready: its own state as a process, the pipes, and the guard, forked before there is a thread.
+#pragma once
+
+#include "src/cli/run_rank.h"
+#include "src/cli/run_streams.h"
+
+namespace rondo::cli {
+
+struct Launched {
+  FileDescriptor control;  ///< to the guard
+  FileDescriptor signals;  ///< a signalfd
+  LauncherStreams streams;
+  pid_t guard = 0;
+};
+
+/// `plan` needs options, program_path and cores; the rest is filled in here. Call once, with one thread. The guard
+/// runs inside this call in its own process, and does not return from it.
+[[nodiscard]] Result<Launched> launch_guard(LaunchPlan plan);
+
+}  // namespace rondo::cli

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `rondo run` decides without a system call: options, lines, outcome.
+#include <signal.h>
+
+#include <cerrno>
+#include <random>
+
+#include "src/cli/run_binding.h"
+#include "src/cli/run_job.h"
+#include "src/cli/run_lines.h"
+#include "src/cli/run_options.h"
+#include "src/cli/run_program.h"
+#include "tests/catch.h"
+
+using namespace rondo;
+using namespace rondo::cli;
+
+namespace {
+
+constexpr uint64_t second_ns = 1'000'000'000;
+
+RunOptions parsed(std::vector<const char *> args) {
+  auto result = parse_run_options(args);
+  REQUIRE(result.ok());
+  REQUIRE(std::holds_alternative<RunOptions>(result.value()));
+  return std::get<RunOptions>(result.value());
+}
+
+std::string refused(std::vector<const char *> args) {
+  const auto result = parse_run_options(args);
+  REQUIRE_FALSE(result.ok());
+  return result.error().message;
+}
+
+int exit_with(int status) { return status << 8; }
+
+RankEnd rank_end(uint32_t rank, int wait_status) { return {rank, static_cast<pid_t>(100 + rank), wait_status, {}, 0}; }
+
+Job make_job(uint32_t rank_count, uint64_t timeout_ns = 0) {
+  return Job({.rank_count = rank_count, .program = "/bin/p", .timeout_ns = timeout_ns, .grace_ns = 2 * second_ns}, 0);
+}
+
+}  // namespace
+
+TEST_CASE("run options: defaults, and every option") {
+  const RunOptions plain = parsed({"-n", "3", "prog", "-n", "7", "--", "x"});
+  CHECK(plain.rank_count == 3);
+  CHECK_FALSE(plain.tag_output);
+  CHECK(plain.timeout_ns == 0);
+  CHECK(plain.grace_ns == 2 * second_ns);
+  CHECK(plain.bind == Bind::none);
+  CHECK(plain.command == std::vector<std::string>{"prog", "-n", "7", "--", "x"});
+
+  const RunOptions full = parsed({"-n", "2", "--tag-output", "--timeout", "1.5", "--grace", "0", "--bind", "core",
+                                  "--env", "A=1", "--env", "B=x=y", "--", "-prog", "--help"});
+  CHECK(full.tag_output);
+  CHECK(full.timeout_ns == second_ns * 3 / 2);
+  CHECK(full.grace_ns == 0);
+  CHECK(full.bind == Bind::core);
+  CHECK(full.environment == std::vector<std::string>{"A=1", "B=x=y"});
+  CHECK(full.command == std::vector<std::string>{"-prog", "--help"});
+}
+
+TEST_CASE("run options: what is wrong is said") {
+  CHECK(refused({"prog"}).find("--ranks is required") != std::string::npos);
+  CHECK(refused({"-n", "2"}).find("no program given") != std::string::npos);
+  CHECK(refused({"-n", "2", "--"}).find("no program given") != std::string::npos);
+  CHECK(refused({"-n", "2", "--tags", "prog"}).find("unknown option '--tags'") != std::string::npos);
+  CHECK(refused({"-n", "1025", "prog"}).find("1025") != std::string::npos);
+  CHECK(refused({"-n", "2", "--env", "=x", "prog"}).find("NAME=VALUE") != std::string::npos);
+  CHECK(refused({"-n", "2", "--env", "RONDO_SECRET=x", "prog"}).find("RONDO_SECRET") != std::string::npos);
+  CHECK(refused({"-n", "2", "--timeout", "0", "prog"}).find("--timeout") != std::string::npos);
+  CHECK(refused({"-n", "2", "--timeout", "nan", "prog"}).find("--timeout") != std::string::npos);
+  const std::vector<const char *> help{"--help"};
+  const auto asked = parse_run_options(help);
+  REQUIRE(asked.ok());
+  CHECK(std::get<HelpText>(asked.value()).text.find("--tag-output") != std::string::npos);
+}
+
+TEST_CASE("run lines: whole lines are tagged however the bytes arrive") {
+  const std::string text = "one\n\ntwo\r\nunfinished";
+  for (size_t step_bytes = 1; step_bytes <= text.size(); ++step_bytes) {
+    LineTagger tagger("[7] ");
+    std::string out;
+    for (size_t at = 0; at < text.size(); at += step_bytes) tagger.take(text.substr(at, step_bytes), &out);
+    CHECK(out == "[7] one\n[7] \n[7] two\r\n");
+    tagger.finish(&out);
+    CHECK(out == "[7] one\n[7] \n[7] two\r\n[7] unfinished\n");
+    tagger.finish(&out);
+    CHECK(out == "[7] one\n[7] \n[7] two\r\n[7] unfinished\n");
+  }
+}
+
+TEST_CASE("run lines: a line beyond the limit is passed on in pieces, one at the limit whole") {
+  for (const size_t extra_bytes : {size_t{0}, size_t{1}, run_line_bytes_max, run_line_bytes_max + 1}) {
+    const std::string line(run_line_bytes_max + extra_bytes, 'x');
+    for (const size_t first_bytes : {size_t{0}, size_t{1}, run_line_bytes_max, line.size()}) {
+      LineTagger tagger("");
+      std::string out;
+      tagger.take(std::string_view(line).substr(0, first_bytes), &out);
+      tagger.take(std::string_view(line).substr(first_bytes), &out);
+      tagger.take("\nnext\n", &out);
+      std::string expected;
+      for (size_t at = 0; at < line.size(); at += run_line_bytes_max)
+        expected += line.substr(at, run_line_bytes_max) + "\n";
+      CHECK((out == expected + "next\n"));
+    }
+  }
+}
+
+TEST_CASE("run job: the first failure is the status, told once, and ends the others") {
+  Job job = make_job(3);
+  job.rank_ended(rank_end(1, 0), 5);
+  CHECK_FALSE(job.take_actions().end_grace_ns.has_value());
+  job.rank_ended(rank_end(2, exit_with(7)), 10);
+  const JobActions actions = job.take_actions();
+  CHECK(actions.end_grace_ns == 2 * second_ns);
+  CHECK(actions.messages == std::vector<std::string>{"rank 2 (pid 102) exited with status 7; ending the other ranks"});
+  job.rank_ended(rank_end(0, SIGTERM), 20);
+  CHECK(job.take_actions().messages.empty());
+  CHECK_FALSE(job.over());
+  job.all_ended(0);
+  CHECK(job.over());
+  CHECK(job.exit_status() == 7);
+}
+
+TEST_CASE("run job: the last rank's failure has no others to end") {
+  Job job = make_job(1);
+  job.rank_ended(rank_end(0, SIGKILL), 5);
+  const JobActions actions = job.take_actions();
+  CHECK_FALSE(actions.end_grace_ns.has_value());
+  CHECK(actions.messages == std::vector<std::string>{"rank 0 (pid 100) was killed by signal 9 (Killed)"});
+  CHECK(job.exit_status() == 137);
+}
+
+TEST_CASE("run job: the timeout strikes at its time, not before, and never after the end") {
+  Job job = make_job(2, second_ns / 4);
+  CHECK(job.next_deadline_ns() == second_ns / 4);
+  job.time_passed(second_ns / 4 - 1);
+  CHECK_FALSE(job.take_actions().end_grace_ns.has_value());
+  job.time_passed(second_ns / 4);
+  const JobActions actions = job.take_actions();
+  CHECK(actions.end_grace_ns.has_value());
+  CHECK(actions.messages == std::vector<std::string>{"the job did not end within 0.25 s; ending all ranks"});
+  CHECK(job.exit_status() == run_exit_timeout);
+
+  Job ended = make_job(1, second_ns);
+  ended.rank_ended(rank_end(0, 0), 1);
+  ended.time_passed(2 * second_ns);
+  CHECK(ended.exit_status() == 0);
+
+  Job failed = make_job(2, second_ns);
+  failed.rank_ended(rank_end(0, exit_with(3)), 1);
+  failed.time_passed(2 * second_ns);
+  CHECK(failed.exit_status() == 3);
+}
+
+TEST_CASE("run job: time during which the job was stopped does not count") {
+  Job job = make_job(2, 10 * second_ns);
+  job.signal(SIGTSTP, second_ns);
+  const JobActions stop = job.take_actions();
+  CHECK(stop.stop_self);
+  CHECK(stop.forward == std::vector<int>{SIGTSTP});
+  job.time_passed(50 * second_ns);
+  job.signal(SIGCONT, 101 * second_ns);
+  CHECK(job.take_actions().forward == std::vector<int>{SIGCONT});
+  job.time_passed(110 * second_ns - 1);
+  CHECK(job.exit_status() == 0);
+  job.time_passed(110 * second_ns);
+  CHECK(job.exit_status() == run_exit_timeout);
+}
+
+TEST_CASE("run job: first ending signal forwarded, second ends, third kills at once") {
+  Job job = make_job(2);
+  job.signal(SIGUSR1, 1);
+  job.signal(SIGTERM, 1);
+  CHECK(job.take_actions().forward == std::vector<int>{SIGUSR1, SIGTERM});
+  job.signal(SIGINT, 2);
+  CHECK(job.take_actions().end_grace_ns == 2 * second_ns);
+  CHECK(job.was_cut_short());
+  job.signal(SIGINT, 3);
+  CHECK(job.take_actions().end_grace_ns == 0u);
+  CHECK(job.exit_status() == 130);
+}
+
+TEST_CASE("run job: one signal while a failed job ends kills at once and keeps the failure") {
+  Job job = make_job(2);
+  job.rank_ended(rank_end(0, exit_with(4)), 1);
+  CHECK(job.take_actions().end_grace_ns == 2 * second_ns);
+  job.signal(SIGINT, 2);
+  CHECK(job.take_actions().end_grace_ns == 0u);
+  CHECK(job.exit_status() == 4);
+}
+
+TEST_CASE("run job: a guard that dies or does not answer is replaced") {
+  Job lost = make_job(2);
+  lost.guard_lost(SIGKILL);
+  CHECK(lost.take_actions().take_over);
+  CHECK(lost.over());
+  CHECK(lost.exit_status() == 137);
+
+  Job silent = make_job(2);
+  silent.rank_ended(rank_end(0, exit_with(4)), 0);
+  const uint64_t deadline_ns = silent.next_deadline_ns();
+  CHECK(deadline_ns == 2 * second_ns + run_kill_limit_ns + run_guard_slack_ns);
+  silent.time_passed(deadline_ns - 1);
+  CHECK_FALSE(silent.take_actions().take_over);
+  silent.time_passed(deadline_ns);
+  CHECK(silent.take_actions().take_over);
+  CHECK(silent.exit_status() == 4);
+}
+
+TEST_CASE("run job: any order of endings gives the first failure's status") {
+  const char *given = std::getenv("RONDO_SEED");
+  const uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  for (int turn = 0; turn < 1000; ++turn) {
+    const auto rank_count = static_cast<uint32_t>(1 + random() % 6);
+    Job job = make_job(rank_count);
+    int expected = 0;
+    size_t end_count = 0;
+    size_t message_count = 0;
+    for (uint32_t rank = 0; rank < rank_count; ++rank) {
+      const int status = random() % 2 == 0 ? 0 : static_cast<int>(random() % 64 + 1);
+      const bool by_signal = random() % 2 == 0;
+      if (expected == 0 && status != 0) expected = by_signal ? 128 + status : status;
+      job.rank_ended(rank_end(rank, by_signal ? status : exit_with(status)), turn);
+      const JobActions actions = job.take_actions();
+      end_count += actions.end_grace_ns.has_value() ? 1 : 0;
+      message_count += actions.messages.size();
+    }
+    job.all_ended(0);
+    CHECK(job.exit_status() == expected);
+    CHECK(message_count == (expected == 0 ? 0 : 1));
+    CHECK(end_count <= message_count);
+  }
+}
+
+TEST_CASE("run job: a program that cannot be started has a shell's status") {
+  RankEnd end = rank_end(0, exit_with(run_exit_not_executable));
+  end.start_failure = StartFailure::execute;
+  end.start_errno = ENOENT;
+  CHECK(exit_status_of(end) == 127);
+  end.start_errno = ENOEXEC;
+  CHECK(exit_status_of(end) == 126);
+  CHECK(describe(end, "/bin/p").find("cannot execute /bin/p: Exec format error") != std::string::npos);
+  end.start_failure = StartFailure::fork;
+  end.start_errno = EAGAIN;
+  CHECK(exit_status_of(end) == 126);
+}
+
+TEST_CASE("run program: looked for as a shell does") {
+  CHECK(find_program("sh", "/no/such/folder:/bin").path == "/bin/sh");
+  CHECK(find_program("/bin/sh", "").path == "/bin/sh");
+  CHECK(find_program("", "/bin").exit_status == run_exit_not_found);
+  CHECK(find_program("sh", "/no/such/folder").exit_status == run_exit_not_found);
+  CHECK(find_program("passwd", "/etc").exit_status == run_exit_not_executable);
+  CHECK(find_program("/etc/passwd/x", "").exit_status == run_exit_not_found);
+  CHECK(find_program("/etc", "").exit_status == run_exit_not_executable);
+}
+
+TEST_CASE("run binding: ranks take the cores in turn") {
+  const std::vector<CoreProcessors> cores{{0, 4}, {1, 5}, {6}};
+  for (uint32_t rank = 0; rank < 9; ++rank) CHECK(core_of_rank(cores, rank) == cores[rank % 3]);
+  const auto allowed = allowed_cores();
+  REQUIRE(allowed.ok());
+  CHECK_FALSE(allowed.value().empty());
+}

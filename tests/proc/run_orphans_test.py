@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`rondo run`: nothing stays behind, whoever of launcher, guard and ranks is killed and however deep processes hide."""
+import os
+import signal
+import sys
+
+import run_support
+from run_support import RunTest, children, is_gone, wait_until
+
+ROUNDS = 20
+
+# A rank with a child, a grandchild in a session of its own whose parent is gone, and one that ignores what it can.
+FAMILY = """
+sleep 1001 &
+setsid sh -c 'trap "" TERM HUP INT; (setsid sleep 1002 & ) ; echo up; while :; do sleep 1003; done' &
+wait
+"""
+MEMBERS_OF_FAMILY = 5  # sh, sleep 1001, sh in its session, sleep 1002, sleep 1003
+
+
+class OrphanTest(RunTest):
+    def start_family(self, ranks, *options):
+        job = self.start("-n", ranks, *options, "sh", "-c", FAMILY)
+        for _ in range(ranks):
+            self.assertEqual(job.process.stdout.readline(), b"up\n")
+        count = 2 + ranks * MEMBERS_OF_FAMILY
+        wait_until(lambda: len(job.members()) >= count, f"all {count} processes of the job are there")
+        return job
+
+    def test_kill_of_the_launcher_leaves_nothing(self):
+        for _ in range(ROUNDS):
+            job = self.start_family(2)
+            os.kill(job.pid, signal.SIGKILL)
+            self.assert_gone(job)
+
+    def test_kill_of_the_launcher_while_it_starts_leaves_nothing(self):
+        for turn in range(ROUNDS):
+            job = self.start("-n", 8, "sh", "-c", FAMILY)
+            # Each turn at another point of the start: after so many processes are seen.
+            wait_until(lambda: len(job.members()) >= 1 + turn, "some of the job has started")
+            os.kill(job.pid, signal.SIGKILL)
+            self.assert_gone(job)
+
+    def test_kill_of_the_guard_ends_the_job(self):
+        for _ in range(ROUNDS):
+            job = self.start_family(2)
+            os.kill(job.guard(), signal.SIGKILL)
+            status, _, err = job.finish()
+            self.assertEqual(status, 128 + 9)
+            self.assertIn("the guard process was killed by signal 9 (Killed); killing all ranks", err)
+            self.assertEqual(job.members(), [])
+
+    def test_kill_of_both_at_once_leaves_no_rank(self):
+        for _ in range(ROUNDS):
+            job = self.start("-n", 4, "sh", "-c", "echo up; exec sleep 1000")
+            self.assertEqual([job.process.stdout.readline() for _ in range(4)], [b"up\n"] * 4)
+            guard = job.guard()
+            os.kill(job.pid, signal.SIGSTOP)  # so that it cannot do the guard's work
+            os.kill(guard, signal.SIGKILL)
+            os.kill(job.pid, signal.SIGKILL)
+            self.assert_gone(job)
+
+    def test_a_stopped_guard_is_continued(self):
+        job = self.start_family(1)
+        os.kill(job.guard(), signal.SIGSTOP)
+        os.kill(job.pid, signal.SIGTERM)
+        self.assertEqual(job.finish()[0], 128 + 15)
+        self.assertEqual(job.members(), [])
+
+    def test_a_stopped_guard_wakes_when_the_launcher_is_killed(self):
+        job = self.start_family(1)
+        os.kill(job.pid, signal.SIGSTOP)
+        os.kill(job.guard(), signal.SIGSTOP)
+        os.kill(job.pid, signal.SIGKILL)
+        self.assert_gone(job)
+
+    def test_a_killed_rank_takes_its_family_with_it(self):
+        job = self.start_family(2, "--grace", "0.1")
+        os.kill(children(job.guard())[0], signal.SIGKILL)
+        self.assertEqual(job.finish()[0], 128 + 9)
+        self.assertEqual(job.members(), [])
+
+    def test_the_time_limit_reaches_the_whole_family(self):
+        job = self.start("-n", 2, "--timeout", "0.3", "--grace", "0.1", "sh", "-c", FAMILY)
+        self.assertEqual(job.finish()[0], 124)
+        self.assertEqual(job.members(), [])
+
+    def test_a_job_within_a_job_goes_too(self):
+        rondo = run_support.RONDO
+        job = self.start("-n", 2, "--", rondo, "run", "-n", 2, "sh", "-c", "echo up; exec sleep 1000")
+        self.assertEqual([job.process.stdout.readline() for _ in range(4)], [b"up\n"] * 4)
+        os.kill(job.pid, signal.SIGKILL)
+        self.assert_gone(job)
+
+    def test_processes_that_multiply_are_caught(self):
+        # A chain: each link starts the next in a session of its own and ends.
+        chain = "import os, time\nwhile True:\n  time.sleep(0.002)\n  if os.fork(): os._exit(0)\n  os.setsid()\n"
+        for _ in range(3):
+            job = self.start("-n", 2, "--grace", "0.1", "sh", "-c", f"{sys.executable} -c '{chain}' & echo up; wait")
+            self.assertEqual([job.process.stdout.readline() for _ in range(2)], [b"up\n"] * 2)
+            wait_until(lambda: len(job.members()) >= 4, "the chains run")
+            os.kill(job.pid, signal.SIGKILL)
+            self.assert_gone(job)
+
+    def test_the_guard_is_deaf_to_what_is_meant_for_the_job(self):
+        job = self.start("-n", 1, "sh", "-c", "echo up; exec sleep 1000")
+        self.assertEqual(job.process.stdout.readline(), b"up\n")
+        guard = job.guard()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1):
+            os.kill(guard, number)
+        self.assertFalse(is_gone(guard))
+        os.kill(job.pid, signal.SIGTERM)
+        self.assertEqual(job.finish()[0], 128 + 15)
+
+
+if __name__ == "__main__":
+    run_support.main()

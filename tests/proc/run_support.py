@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of `rondo run` share: a job under test, its processes, and waiting with a deadline.
+
+Every process of a job carries a mark in its environment, so whatever is left is found even in another session; only
+processes with this test's own mark are ever signalled.
+"""
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+import unittest
+import uuid
+
+RONDO = sys.argv.pop(1) if len(sys.argv) > 1 else "rondo"
+DEADLINE_S = 60  # far beyond what anything here takes, so that a busy machine fails nothing
+
+
+def wait_until(condition, what):
+    """Polls until `condition()` is true and returns its value."""
+    end = time.monotonic() + DEADLINE_S
+    while time.monotonic() < end:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.005)
+    raise AssertionError(f"not within {DEADLINE_S} s: {what}")
+
+
+def children(pid):
+    found = []
+    for path in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            found += [int(word) for word in path.read_text().split()]
+        except OSError:
+            pass
+    return found
+
+
+def state(pid):
+    """R, S, T, Z...; None: there is no such process."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[0]
+    except OSError:
+        return None
+
+
+def is_gone(pid):
+    return state(pid) in (None, "Z", "X")
+
+
+class Job:
+    """A `rondo run`, or any command, whose processes can be told from all others."""
+
+    def __init__(self, *args, command=None, environment=None, **popen):
+        self.mark = f"RONDO_TEST_MARK={uuid.uuid4()}"
+        name, value = self.mark.split("=")
+        popen.setdefault("stdin", subprocess.DEVNULL)
+        popen.setdefault("stdout", subprocess.PIPE)
+        popen.setdefault("stderr", subprocess.PIPE)
+        self.process = subprocess.Popen(command or [RONDO, "run", *map(str, args)],
+                                        env={**os.environ, **(environment or {}), name: value}, **popen)
+        self.pid = self.process.pid
+
+    def finish(self, data=None):
+        """Exit status, output and error output."""
+        try:
+            out, err = self.process.communicate(data, timeout=DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            self.clean_up()
+            raise
+        return self.process.returncode, (out or b"").decode(), (err or b"").decode()
+
+    def members(self):
+        found = []
+        for entry in os.listdir("/proc"):
+            if not entry.isdigit():
+                continue
+            try:
+                environment = pathlib.Path(f"/proc/{entry}/environ").read_bytes()
+            except OSError:
+                continue
+            if self.mark.encode() in environment.split(b"\0") and not is_gone(int(entry)):
+                found.append(int(entry))
+        return found
+
+    def guard(self):
+        """The guard's process, once it is there."""
+        def named():
+            for pid in children(self.pid):
+                try:
+                    if pathlib.Path(f"/proc/{pid}/comm").read_text().strip() == "rondo-guard":
+                        return pid
+                except OSError:
+                    pass
+            return None
+        return wait_until(named, "the guard process is there")
+
+    def clean_up(self):
+        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
+            if stream is not None:
+                stream.close()
+        for pid in self.members():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        self.process.wait(timeout=DEADLINE_S)
+
+
+class RunTest(unittest.TestCase):
+    """Starts jobs and checks, after each test, that none of their processes is left."""
+
+    def start(self, *args, **options):
+        job = Job(*args, **options)
+        self.addCleanup(job.clean_up)
+        return job
+
+    def run_job(self, *args, data=None, **options):
+        if data is not None:
+            options["stdin"] = subprocess.PIPE
+        job = self.start(*args, **options)
+        result = job.finish(data)
+        self.assertEqual(job.members(), [], "processes were left behind")
+        return result
+
+    def assert_gone(self, job):
+        wait_until(lambda: not job.members(), "all processes of the job are gone")
+
+
+def main():
+    unittest.main(verbosity=2)
