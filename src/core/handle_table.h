@@ -5,8 +5,8 @@
 //   63      60 59      56 55                           16 15           0
 //   | marker 5 |  kind    |  generation (1 .. 2^40 - 1)  |  slot        |
 //
-// The marker keeps handles apart from plain addresses (which begin with 0000 or 1111), from NULL and from CUDA's special
-// stream values 1 and 2. The kind tells an event from a stream. A generation comes again
+// The marker keeps handles apart from plain addresses (which begin with 0000 or 1111), from NULL and from CUDA's
+// special stream values 1 and 2. The kind tells an event from a stream. A generation comes again
 // after 2^40 removals from one slot: at a million a second, two weeks of nothing else, and only if the stale handle is
 // then used.
 //

@@ -24,8 +24,9 @@ inline constexpr uint32_t float_infinity_bits = 0x7F800000;
 inline constexpr uint32_t float_quiet_bit = 0x00400000;
 
 /// A format with fewer exponent bits than float32, so that its subnormals are normal there.
-template <int exponent_bits, int mantissa_bits, bool has_infinity>
+template <int exponent_bits, int mantissa_bits, bool with_infinity>
 struct SmallFloat {
+  static constexpr bool has_infinity = with_infinity;
   static constexpr int bias = (1 << (exponent_bits - 1)) - 1;
   static constexpr int drop_bits = 23 - mantissa_bits;  ///< mantissa bits that float32 has beyond this format
   static constexpr uint32_t sign_bit = 1u << (exponent_bits + mantissa_bits);

@@ -73,6 +73,8 @@ def first_line_ok(text):
 
 
 class IncludeDirections(unittest.TestCase):
+    maxDiff = None
+
     def test_every_include_keeps_the_direction(self):
         wrong = []
         for path in filter(tree.is_c, tree.all_files()):
@@ -102,6 +104,8 @@ class IncludeDirections(unittest.TestCase):
 
 
 class Sizes(unittest.TestCase):
+    maxDiff = None
+
     def test_no_file_of_code_is_too_long(self):
         long_files = {str(path): lines for path in filter(tree.is_code, tree.all_files())
                       if (lines := tree.read(path).count("\n")) > FILE_LINES_MOST}
@@ -131,6 +135,8 @@ class Sizes(unittest.TestCase):
 
 
 class Lines(unittest.TestCase):
+    maxDiff = None
+
     def test_every_source_begins_with_its_licence(self):
         missing = [str(path) for path in tree.all_files() if tree.is_code(path) and not first_line_ok(tree.read(path))]
         self.assertEqual(missing, [])

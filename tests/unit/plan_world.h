@@ -115,7 +115,9 @@ class World {
   }
 
   [[nodiscard]] const std::string &fault() const { return fault_; }
-  [[nodiscard]] const Buffer &send(uint32_t rank) const { return operation_.in_place[rank] ? recv_[rank] : send_[rank]; }
+  [[nodiscard]] const Buffer &send(uint32_t rank) const {
+    return operation_.in_place[rank] ? recv_[rank] : send_[rank];
+  }
   [[nodiscard]] const Buffer &recv(uint32_t rank) const { return recv_[rank]; }
 
  private:

@@ -121,7 +121,7 @@ TEST_CASE("stream: synchronize waits for what was enqueued, and query tells whet
 TEST_CASE("stream: synchronize reports the first failure since the last one, once, and later tasks still run") {
   ApiStream stream;
   int ran = 0;
-  REQUIRE(stream.object->enqueue(failing(RONDO_ERROR_TIMEOUT, "the first failure, told in more than a few words")).ok());
+  REQUIRE(stream.object->enqueue(failing(RONDO_ERROR_TIMEOUT, "the first failure, told in more than few words")).ok());
   REQUIRE(stream.object->enqueue(failing(RONDO_ERROR_REMOTE, "the second")).ok());
   REQUIRE(stream.object->enqueue([&]() -> Result<void> {
     ++ran;
@@ -405,7 +405,7 @@ TEST_CASE("event: a record that its stream refuses leaves the event as it was") 
   CHECK(event->timestamp_ns() == time);
 }
 
-TEST_CASE("event: a record that waits for a place in its stream does not count yet, so nothing can wait for it in vain") {
+TEST_CASE("event: a record that waits for a place in its stream does not count yet, so nothing waits for it in vain") {
   ApiStream stream;
   const rondo_event_t event = make_event();
   Gate gate;

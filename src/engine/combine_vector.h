@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// The vectorised combine: loops over blocks of one vector, tails, integer division, and the table by type and operation.
+// Included once in combine_avx2.cpp and once in combine_avx512.cpp, each of which sets HWY_TARGET first.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <type_traits>
+
+#include "src/engine/combine.h"
+#include "src/engine/combine_copy.h"
+#include "src/engine/combine_vector_types.h"
+#include "src/proto/reducer.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace rondo::HWY_NAMESPACE {
+
+/// The common case, with nothing but the operation in its loop: two operands, one result. `bytes` is whole steps.
+template <class Codec, class Op>
+void combine_two(const std::byte *a, const std::byte *b, std::byte *out, size_t bytes) {
+  for (size_t at = 0; at < bytes; at += Codec::step_bytes)
+    Codec::store(apply<Op>(Codec::load(a + at), Codec::load(b + at)), out + at);
+}
+
+/// Any case. Every operand of a step is read before any of its results is written: an output may be an input.
+template <class Codec, class Op>
+void combine_steps(const CombineArgs &shared_args, size_t bytes) {
+  const CombineArgs args = shared_args;  // a copy that no store can alias, so that its fields stay in registers
+  if (args.input_count == 2 && args.output_count == 1 && args.divisor == 0)
+    return combine_two<Codec, Op>(args.inputs[0], args.inputs[1], args.outputs[0], bytes);
+  for (size_t at = 0; at < bytes; at += Codec::step_bytes) {
+    auto folded = Codec::load(args.inputs[0] + at);
+    for (uint32_t input = 1; input < args.input_count; ++input)
+      folded = apply<Op>(folded, Codec::load(args.inputs[input] + at));
+    if constexpr (std::is_floating_point_v<typename Codec::Scalar>)
+      if (args.divisor != 0) folded = Codec::divide(folded, args.divisor);
+    for (uint32_t output = 0; output < args.output_count; ++output) Codec::store(folded, args.outputs[output] + at);
+  }
+}
+
+/// The last elements, fewer than a step: in padded copies, so that nothing beyond the buffers is touched.
+template <class Codec, class Op>
+void combine_tail(const CombineArgs &args, size_t begin, size_t bytes) {
+  alignas(64) std::byte padded[combine_inputs_max][Codec::step_bytes] = {};
+  alignas(64) std::byte result[Codec::step_bytes];
+  CombineArgs step{};
+  step.input_count = args.input_count;
+  step.output_count = 1;
+  step.outputs[0] = result;
+  step.divisor = args.divisor;
+  for (uint32_t input = 0; input < args.input_count; ++input) {
+    std::memcpy(padded[input], args.inputs[input] + begin, bytes);
+    step.inputs[input] = padded[input];
+  }
+  combine_steps<Codec, Op>(step, Codec::step_bytes);
+  for (uint32_t output = 0; output < args.output_count; ++output)
+    std::memcpy(args.outputs[output] + begin, result, bytes);
+}
+
+template <class Codec, class Op>
+void combine_bytes(const CombineArgs &args, size_t bytes) {
+  const size_t whole_bytes = bytes / Codec::step_bytes * Codec::step_bytes;
+  combine_steps<Codec, Op>(args, whole_bytes);
+  if (whole_bytes < bytes) combine_tail<Codec, Op>(args, whole_bytes, bytes - whole_bytes);
+}
+
+template <class Codec, class Op, size_t element_bytes>
+void combine_floats(const CombineArgs &args) {
+  if (is_copy(args)) return copy_to_outputs(args, element_bytes);
+  combine_bytes<Codec, Op>(args, args.count * element_bytes);
+}
+
+/// Divides in place. Processors have no vector division of integers: up to 32 bits a double's quotient, truncated, is
+/// exact (it cannot round up to a whole number that the true quotient does not reach), and the compiler vectorises it.
+template <class T>
+void divide_all(std::byte *values, size_t count, uint32_t divisor) {
+  for (size_t index = 0; index < count; ++index) {
+    T value;
+    std::memcpy(&value, values + index * sizeof(T), sizeof(T));
+    if constexpr (sizeof(T) <= 4) value = static_cast<T>(static_cast<double>(value) / static_cast<double>(divisor));
+    else value = divide(value, divisor);
+    std::memcpy(values + index * sizeof(T), &value, sizeof(T));
+  }
+}
+
+/// avg of integers: folded and divided block by block in the first-level cache.
+template <class T, class Codec, class Op>
+void combine_and_divide(const CombineArgs &args) {
+  alignas(64) std::byte block[4096];
+  const size_t bytes = args.count * sizeof(T);
+  for (size_t begin = 0; begin < bytes; begin += sizeof block) {
+    const size_t block_bytes = std::min(bytes - begin, sizeof block);
+    CombineArgs part{};
+    part.input_count = args.input_count;
+    part.output_count = 1;
+    part.outputs[0] = block;
+    for (uint32_t input = 0; input < args.input_count; ++input) part.inputs[input] = args.inputs[input] + begin;
+    combine_bytes<Codec, Op>(part, block_bytes);
+    divide_all<T>(block, block_bytes / sizeof(T), args.divisor);
+    for (uint32_t output = 0; output < args.output_count; ++output)
+      std::memcpy(args.outputs[output] + begin, block, block_bytes);
+  }
+}
+
+/// Sums and products of signed and unsigned integers are the same bits, so they share their code.
+template <class T, class Op>
+void combine_integers(const CombineArgs &args) {
+  constexpr bool ordered = std::is_same_v<Op, VectorMin> || std::is_same_v<Op, VectorMax>;
+  using Codec = NativeCodec<std::conditional_t<ordered, T, std::make_unsigned_t<T>>>;
+  if (is_copy(args)) return copy_to_outputs(args, sizeof(T));
+  if (args.divisor != 0) return combine_and_divide<T, Codec, Op>(args);
+  combine_bytes<Codec, Op>(args, args.count * sizeof(T));
+}
+
+using VectorRow = std::array<CombineFunction, 5>;  // by rondo_op_t; avg folds as sum
+
+template <class T>
+constexpr VectorRow integer_row() {
+  return {combine_integers<T, VectorSum>, combine_integers<T, VectorProd>, combine_integers<T, VectorMin>,
+          combine_integers<T, VectorMax>, combine_integers<T, VectorSum>};
+}
+
+template <class Codec, size_t element_bytes>
+constexpr VectorRow float_row() {
+  return {combine_floats<Codec, VectorSum, element_bytes>, combine_floats<Codec, VectorProd, element_bytes>,
+          combine_floats<Codec, VectorMin, element_bytes>, combine_floats<Codec, VectorMax, element_bytes>,
+          combine_floats<Codec, VectorSum, element_bytes>};
+}
+
+inline CombineFunction find_vector_function(rondo_type_t type, rondo_op_t op) {
+  static constexpr std::array<VectorRow, 12> table{  // by rondo_type_t
+      integer_row<int8_t>(),
+      integer_row<uint8_t>(),
+      integer_row<int32_t>(),
+      integer_row<uint32_t>(),
+      integer_row<int64_t>(),
+      integer_row<uint64_t>(),
+      float_row<Float16Codec, 2>(),
+      float_row<Bfloat16Codec, 2>(),
+      float_row<NativeCodec<float>, 4>(),
+      float_row<NativeCodec<double>, 8>(),
+      float_row<Float8Codec<Float8E4m3Format>, 1>(),
+      float_row<Float8Codec<Float8E5m2Format>, 1>()};
+  const auto type_index = static_cast<size_t>(type);
+  const auto op_index = static_cast<size_t>(op);
+  if (type_index >= table.size() || op_index >= VectorRow{}.size()) return nullptr;
+  return table[type_index][op_index];
+}
+
+}  // namespace rondo::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The installed tree, under DESTDIR: install_test.py CC PREFIX LIBDIR, started in the build folder."""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+BUILD = os.getcwd()
+
+
+def run(*command, **environment):
+    """Standard output; what a failed command said is in the exception."""
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ, **environment})
+    if done.returncode != 0:
+        raise AssertionError(f"{' '.join(command)}: status {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+class Installed(unittest.TestCase):
+    compiler, prefix, libdir = ["cc"], "/usr/local", "lib"
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory(prefix="rondo-install-")
+        cls.addClassCleanup(cls.folder.cleanup)
+        cls.root = Path(cls.folder.name) / "root"
+        run("meson", "install", "-C", BUILD, "--no-rebuild", "--quiet", "--destdir", str(cls.root))
+        cls.tree = cls.root / cls.prefix.lstrip("/")
+        cls.lib = cls.tree / cls.libdir
+
+    def pkg_config(self, *arguments):
+        # The tree is not where it was configured to be, so the prefix is told.
+        return run("pkg-config", f"--define-variable=prefix={self.tree}", *arguments, "rondo",
+                   PKG_CONFIG_PATH=str(self.lib / "pkgconfig")).split()
+
+    def test_exactly_what_users_need_is_installed(self):
+        files = {str(path.relative_to(self.tree)) for path in self.tree.rglob("*") if not path.is_dir()}
+        self.assertEqual({path for path in self.root.rglob("*") if not path.is_dir()},
+                         {self.tree / name for name in files}, "something outside of the prefix")
+        wanted = {"include/rondo/rondo.h", "bin/rondo", "share/man/man1/rondo.1",
+                  *(f"{self.libdir}/{name}" for name in
+                    ("librondo.so", "librondo.so.0", "librondo.so.0.1.0", "pkgconfig/rondo.pc"))}
+        self.assertEqual(files, wanted)
+
+    def test_a_c_program_found_through_pkg_config_is_built_and_runs(self):
+        program = str(self.root / "consumer")
+        flags = self.pkg_config("--cflags", "--libs")
+        self.assertIn(f"-I{self.tree}/include", flags)
+        run(*self.compiler, "-std=c11", "-Wall", "-Wextra", "-Werror", str(HERE / "consumer.c"), *flags, "-o", program)
+        said = run(program, LD_LIBRARY_PATH=str(self.lib))
+        self.assertEqual(said, "11 44\n")
+
+    def test_pkg_config_asks_for_nothing_but_rondo(self):
+        self.assertEqual([flag for flag in self.pkg_config("--libs") if flag.startswith("-l")], ["-lrondo"])
+
+    def test_the_command_runs_where_it_is_installed_and_says_its_version(self):
+        header = (self.tree / "include/rondo/rondo.h").read_text(encoding="utf-8")
+        version = ".".join(re.findall(r"#define RONDO_VERSION_\w+ (\d+)", header))
+        self.assertIn(version, run(str(self.tree / "bin/rondo"), "--version", LD_LIBRARY_PATH=str(self.lib)))
+        self.assertEqual(self.pkg_config("--modversion"), [version])
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 3:
+        Installed.compiler, Installed.prefix, Installed.libdir = sys.argv[1].split(), sys.argv[2], sys.argv[3]
+    unittest.main(argv=sys.argv[:1], verbosity=2)

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The documentation: links lead somewhere, the README's example is the one that is built, no status is left out."""
+
+import re
+import unittest
+
+import source_tree as tree
+
+LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)|\bsrc=\"([^\"]+)\"")
+
+
+def pages():
+    return [path for path in tree.all_files() if path.suffix == ".md"]
+
+
+def header_names(pattern):
+    return set(re.findall(pattern, tree.read("include/rondo/rondo.h"), re.M))
+
+
+class Documentation(unittest.TestCase):
+    def test_every_link_within_the_checkout_leads_to_a_file(self):
+        broken = []
+        for page in pages():
+            for match in LINK.finditer(tree.read(page)):
+                target = match[1] or match[2]
+                if "://" not in target and not (tree.ROOT / page.parent / target).resolve().is_file():
+                    broken.append(f"{page}: {target}")
+        self.assertEqual(broken, [])
+
+    def test_every_page_is_in_the_index(self):
+        index = tree.read("docs/README.md")
+        missing = [page.name for page in pages()
+                   if str(page.parent) == "docs" and page.name != "README.md" and f"({page.name})" not in index]
+        self.assertEqual(missing, [])
+
+    def test_the_example_of_the_readme_is_the_one_that_is_built(self):
+        blocks = re.findall(r"```c\n(.*?)```", tree.read("README.md"), re.S)
+        source = tree.read("bench/examples/all_reduce.c")
+        code = re.sub(r"\A(?:/\*.*?\*/|//[^\n]*\n|\s)*", "", source, flags=re.S)  # without its head comment
+        self.assertIn(code.strip(), [block.strip() for block in blocks])
+
+    def test_errors_md_has_every_status(self):
+        known = header_names(r"^  (RONDO_(?:OK|NOT_READY|ERROR_\w+)) = \d+")
+        self.assertEqual(len(known), 14)
+        rows = set(re.findall(r"^\| `(RONDO_\w+)` \|", tree.read("docs/errors.md"), re.M))
+        self.assertEqual(rows, known)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
