@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "src/base/parse.h"
 #include "src/bootstrap/endpoint.h"
 
 namespace rondo {
@@ -48,13 +49,13 @@ Result<std::string> pick_address(const std::vector<HostAddress> &addresses, std:
     const std::string plain = endpoint_of(parsed.value()).host;
     const bool known = std::ranges::any_of(addresses, [&](const HostAddress &each) { return each.address == plain; });
     if (known || plain.compare(0, 4, "127.") == 0) return plain;
-    return invalid_argument("address '" + std::string(wanted) + "' is not of this host; there are: " +
+    return invalid_argument("address " + quoted(wanted) + " is not of this host; there are: " +
                             listed(addresses));
   }
   const HostAddress *found = best(addresses, [&](const HostAddress &each) { return each.interface == wanted; });
   if (found != nullptr) return found->address;
-  return invalid_argument("network interface '" + std::string(wanted) +
-                          "' does not exist, is down or has no address; there are: " + listed(addresses));
+  return invalid_argument("network interface " + quoted(wanted) +
+                          " does not exist, is down or has no address; there are: " + listed(addresses));
 }
 
 Result<std::vector<HostAddress>> host_addresses() {

@@ -23,6 +23,16 @@ using ByteView = std::span<const std::byte>;
   return {reinterpret_cast<const char *>(bytes.data()), bytes.size()};
 }
 
+[[nodiscard]] inline std::string hexadecimal(ByteView bytes) {
+  constexpr std::string_view digits = "0123456789abcdef";
+  std::string text;
+  for (const std::byte byte : bytes) {
+    text += digits[std::to_integer<size_t>(byte >> 4)];
+    text += digits[std::to_integer<size_t>(byte & std::byte{15})];
+  }
+  return text;
+}
+
 [[nodiscard]] inline const unsigned char *raw(const std::byte *bytes) {
   return reinterpret_cast<const unsigned char *>(bytes);
 }

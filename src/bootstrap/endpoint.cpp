@@ -7,10 +7,10 @@
 #include <netdb.h>
 #include <netinet/in.h>
 
-#include <charconv>
 #include <cstring>
 #include <memory>
-#include <optional>
+
+#include "src/base/parse.h"
 
 namespace rondo {
 namespace {
@@ -27,7 +27,7 @@ Result<AddressList> look_up(const Endpoint &endpoint, int flags) {
   addrinfo *list = nullptr;
   const int error = ::getaddrinfo(endpoint.host.c_str(), std::to_string(endpoint.port).c_str(), &hints, &list);
   if (error != 0)
-    return invalid_argument("address '" + endpoint.host + "': " + ::gai_strerror(error) + "; give " +
+    return invalid_argument("address " + quoted(endpoint.host) + ": " + ::gai_strerror(error) + "; give " +
                             ((flags & AI_NUMERICHOST) != 0 ? "an IPv4 or IPv6 address of this host's network"
                                                            : "a host name that resolves, or an address"));
   return AddressList(list);
@@ -42,27 +42,20 @@ SocketAddress copy_of(const addrinfo &info) {
 
 }  // namespace
 
-std::optional<uint64_t> parse_decimal(std::string_view text, uint64_t least, uint64_t most) {
-  uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || value < least || value > most) return std::nullopt;
-  return value;
-}
-
 Result<Endpoint> parse_endpoint(std::string_view text) {
   const auto refuse = [text] {
-    return invalid_argument("'" + std::string(text) + "' is not HOST:PORT or [IPV6]:PORT with a port of 1-65535");
+    return invalid_argument(quoted(text) + " is not HOST:PORT or [IPV6]:PORT with a port of 1-65535");
   };
   const size_t colon = text.rfind(':');
   if (colon == std::string_view::npos) return refuse();
   std::string_view host = text.substr(0, colon);
-  const auto port = parse_decimal(text.substr(colon + 1), 1, 65'535);
+  const auto port = parse_number(text.substr(colon + 1), 1, 65'535);
   const bool bracketed = host.size() >= 2 && host.front() == '[' && host.back() == ']';
   if (bracketed) host = host.substr(1, host.size() - 2);
   const bool odd = host.find_first_of("[] \t\r\n") != std::string_view::npos;
-  if (!port || host.empty() || host.size() > 255 || odd) return refuse();
+  if (!port.ok() || host.empty() || host.size() > 255 || odd) return refuse();
   if (!bracketed && host.find(':') != std::string_view::npos) return refuse();
-  return Endpoint{std::string(host), static_cast<uint16_t>(*port)};
+  return Endpoint{std::string(host), static_cast<uint16_t>(port.value())};
 }
 
 std::string format_endpoint(const Endpoint &endpoint) {
@@ -79,7 +72,8 @@ Endpoint endpoint_of(const SocketAddress &address) {
   char host[INET6_ADDRSTRLEN + IF_NAMESIZE + 2] = "?";
   char port[8] = "0";
   ::getnameinfo(address.get(), address.bytes, host, sizeof host, port, sizeof port, NI_NUMERICHOST | NI_NUMERICSERV);
-  return {host, static_cast<uint16_t>(parse_decimal(port, 0, 65'535).value_or(0))};
+  const auto number = parse_number(port, 0, 65'535);
+  return {host, number.ok() ? static_cast<uint16_t>(number.value()) : uint16_t{0}};
 }
 
 Result<Endpoint> resolve(const Endpoint &endpoint) {

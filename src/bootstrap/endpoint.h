@@ -4,8 +4,6 @@
 
 #include <sys/socket.h>
 
-#include <optional>
-
 #include "src/bootstrap/store.h"
 
 namespace rondo {
@@ -21,9 +19,6 @@ struct SocketAddress {
 /// "HOST:PORT" or "[V6]:PORT"; the host is not looked up. The error quotes `text`.
 [[nodiscard]] Result<Endpoint> parse_endpoint(std::string_view text);
 [[nodiscard]] std::string format_endpoint(const Endpoint &endpoint);
-
-/// A whole decimal number within [least, most]; nothing else in `text`.
-[[nodiscard]] std::optional<uint64_t> parse_decimal(std::string_view text, uint64_t least, uint64_t most);
 
 /// Of a numeric host.
 [[nodiscard]] Result<SocketAddress> socket_address(const Endpoint &endpoint);

@@ -11,6 +11,7 @@
 #include "src/base/clock.h"
 #include "src/base/unique_handle.h"
 #include "src/bootstrap/endpoint.h"
+#include "src/bootstrap/request_store.h"
 #include "src/bootstrap/store_client_session.h"
 
 namespace rondo {
@@ -89,7 +90,7 @@ Attempt attempt_connect(const SocketAddress &address, const std::string &name, u
   return attempt;
 }
 
-class Client final : public Store {
+class Client final : public RequestStore {
  public:
   Client(FileDescriptor socket, const Secret &secret, std::string name)
       : socket_(std::move(socket)), session_(secret, wire::random_challenge(), std::move(name)) {}
@@ -121,45 +122,6 @@ class Client final : public Store {
     (void)pump([this] { return session_.output().empty(); }, deadline_ns);
   }
 
-  Result<void> put(std::string_view key, std::span<const std::byte> value, uint64_t deadline_ns) override {
-    Request request;
-    request.kind = Request::Kind::put;
-    request.key = key;
-    request.value.assign(value.begin(), value.end());
-    RONDO_TRY(exchange(std::move(request), Reply::Kind::done, deadline_ns));
-    return {};
-  }
-
-  Result<Bytes> get(std::string_view key, uint64_t deadline_ns) override {
-    Request request;
-    request.kind = Request::Kind::get;
-    request.key = key;
-    RONDO_TRY_ASSIGN(Reply reply, exchange(std::move(request), Reply::Kind::value, deadline_ns));
-    return std::move(reply.value);
-  }
-
-  Result<std::vector<Bytes>> gather(std::string_view key, uint32_t rank, uint32_t count,
-                                    std::span<const std::byte> value, uint64_t deadline_ns) override {
-    if (count > gather_count_max || rank >= count)
-      return invalid_argument("gather: rank " + std::to_string(rank) + " of " + std::to_string(count) +
-                              "; allowed are 0 to count - 1 of at most " + std::to_string(gather_count_max));
-    std::vector<Bytes> parts;
-    while (parts.size() < count) {  // ends: a page that brings nothing is an error
-      Request request;
-      request.kind = parts.empty() ? Request::Kind::gather : Request::Kind::collect;
-      request.key = key;
-      request.rank = rank;
-      request.count = count;
-      request.first = static_cast<uint32_t>(parts.size());
-      if (parts.empty()) request.value.assign(value.begin(), value.end());
-      RONDO_TRY_ASSIGN(Reply reply, exchange(std::move(request), Reply::Kind::parts, deadline_ns));
-      if (reply.first != parts.size() || reply.total != count || reply.parts.empty())
-        return Error{RONDO_ERROR_INTERNAL, "the store's page of gather '" + std::string(key) + "' does not fit"};
-      std::ranges::move(reply.parts, std::back_inserter(parts));
-    }
-    return parts;
-  }
-
  private:
   /// False: the connection broke (the session knows).
   bool send_some() {
@@ -178,21 +140,13 @@ class Client final : public Store {
     return true;
   }
 
-  Result<Reply> exchange(Request request, Reply::Kind wanted, uint64_t deadline_ns) {
+  Result<Reply> carry(Request request, uint64_t deadline_ns) override {
     if (session_.failure()) return *session_.failure();
-    if (request.key.empty() || request.key.size() > key_bytes_max)
-      return invalid_argument("a store key has 1-" + std::to_string(key_bytes_max) + " bytes, not " +
-                              std::to_string(request.key.size()));
-    if (request.value.size() > value_bytes_max)
-      return invalid_argument("value of store key '" + request.key + "': " + std::to_string(request.value.size()) +
-                              " bytes; at most " + std::to_string(value_bytes_max) + " are allowed");
     session_.begin(std::move(request), deadline_ns);
     (void)pump([this] { return !session_.in_flight(); }, no_deadline);  // the session has the deadline
     if (session_.failure()) return *session_.failure();
     auto reply = session_.take_reply();
     if (!reply) return Error{RONDO_ERROR_INTERNAL, "the store's session ended without a reply"};
-    if (reply->kind == Reply::Kind::failure) return std::move(reply->error);
-    if (reply->kind != wanted) return Error{RONDO_ERROR_INTERNAL, "the store sent another kind of reply"};
     return std::move(*reply);
   }
 

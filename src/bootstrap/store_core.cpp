@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "src/base/parse.h"
+
 namespace rondo {
 namespace {
 
@@ -21,8 +23,6 @@ Reply failure(uint64_t id, Error error) {
 }
 
 Error mismatch(std::string message) { return {RONDO_ERROR_MISMATCH, std::move(message)}; }
-
-std::string quoted(const std::string &key) { return "'" + key + "'"; }
 
 /// "ranks 1, 4 and 5 are missing (3 of 8)".
 Error missing_ranks(const std::string &key, uint32_t count, const std::map<uint32_t, Bytes> &parts) {

@@ -100,15 +100,7 @@ Result<UniqueId> decode_unique_id(const rondo_unique_id_t &id) {
   return decoded;
 }
 
-std::string group_name(const UniqueId &id) {
-  constexpr std::string_view digits = "0123456789abcdef";
-  std::string name;
-  for (const std::byte byte : id.group) {
-    name += digits[std::to_integer<size_t>(byte >> 4)];
-    name += digits[std::to_integer<size_t>(byte & std::byte{15})];
-  }
-  return name;
-}
+std::string group_name(const UniqueId &id) { return hexadecimal(id.group); }
 
 Result<UniqueIdServer> start_unique_id_server(std::string_view network_interface) {
   UniqueId id;

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the ranks of a job or of a unique id meet.
+#include "src/bootstrap/rendezvous.h"
+
+#include "src/bootstrap/endpoint.h"
+#include "src/bootstrap/local_store.h"
+#include "src/bootstrap/rendezvous_file.h"
+
+namespace rondo {
+namespace {
+
+/// Waits for all ranks. Each brings a random number: two processes that both claim a rank are found out.
+Result<Rendezvous> complete(Rendezvous meeting, uint64_t deadline_ns) {
+  const Secret token = random_secret();
+  RONDO_TRY(meeting.store->gather(meeting.key_prefix + "join", meeting.rank, meeting.size,
+                                  ByteView(token.bytes).first(16), deadline_ns));
+  return meeting;
+}
+
+Error in_job(Error error, const Job &job) {
+  error.message = "rank " + std::to_string(job.rank) + " of " + std::to_string(job.size) + " (" + job.launcher +
+                  "): " + error.message;
+  return error;
+}
+
+Rendezvous begin(const Job &job, uint32_t generation) {
+  Rendezvous meeting;
+  meeting.rank = job.rank;
+  meeting.size = job.size;
+  meeting.key_prefix = "g" + std::to_string(generation) + "/";
+  return meeting;
+}
+
+Result<Rendezvous> meet_at_store(const Job &job, Rendezvous meeting, uint64_t deadline_ns) {
+  RONDO_TRY_ASSIGN(const Endpoint endpoint, resolve(job.endpoint));
+  RONDO_TRY_ASSIGN(meeting.store, connect_store(endpoint, job.secret, deadline_ns));
+  return complete(std::move(meeting), deadline_ns);
+}
+
+/// Each generation has a port of its own: the server of an earlier communicator may still be in use.
+Result<Rendezvous> meet_at_rank_0(const Job &job, uint32_t generation, Rendezvous meeting, uint64_t deadline_ns) {
+  if (generation > 65'535u - job.endpoint.port)
+    return invalid_argument("no port is left for communicator " + std::to_string(generation) +
+                            ": each takes the next one after " + std::to_string(job.endpoint.port) +
+                            "; set RONDO_PORT lower");
+  RONDO_TRY_ASSIGN(Endpoint endpoint, resolve(job.endpoint));
+  endpoint.port = static_cast<uint16_t>(endpoint.port + generation);
+  if (job.rank == 0) {
+    auto server = start_store_server(endpoint, job.secret);
+    if (!server.ok()) {
+      Error error = std::move(server).error();
+      error.message += "; if the port is taken, set RONDO_PORT to a free one on all ranks";
+      return error;
+    }
+    meeting.server = std::move(server).value();
+  }
+  RONDO_TRY_ASSIGN(meeting.store, connect_store(endpoint, job.secret, deadline_ns));
+  return complete(std::move(meeting), deadline_ns);
+}
+
+Result<Rendezvous> meet_by_file(const Job &job, uint32_t generation, std::string_view network_interface,
+                                Rendezvous meeting, uint64_t deadline_ns) {
+  RONDO_TRY_ASSIGN(RendezvousFile file,
+                   RendezvousFile::open(job.directory, job.name + "-" + std::to_string(generation)));
+  rondo_unique_id_t encoded{};
+  if (job.rank == 0) {
+    // Ranks on one host need no network; a chosen interface is kept to.
+    const bool loopback = network_interface.empty() && !job.several_hosts;
+    RONDO_TRY_ASSIGN(UniqueIdServer made, start_unique_id_server(loopback ? "127.0.0.1" : network_interface));
+    RONDO_TRY(file.publish(made.id));
+    encoded = made.id;
+    meeting.server = std::move(made.server);
+  } else {
+    RONDO_TRY_ASSIGN(encoded, file.wait(deadline_ns));
+  }
+  RONDO_TRY_ASSIGN(const UniqueId id, decode_unique_id(encoded));
+  RONDO_TRY_ASSIGN(meeting.store, connect_store(id.endpoint, id.secret, deadline_ns));
+  return complete(std::move(meeting), deadline_ns);  // and the file goes
+}
+
+Result<Rendezvous> meet(const Job &job, uint32_t generation, std::string_view network_interface,
+                        uint64_t deadline_ns) {
+  Rendezvous meeting = begin(job, generation);
+  switch (job.meeting) {
+    case Job::Meeting::alone:
+      meeting.store = std::move(make_local_stores(1).front());
+      return meeting;
+    case Job::Meeting::store:
+      return meet_at_store(job, std::move(meeting), deadline_ns);
+    case Job::Meeting::listen:
+      return meet_at_rank_0(job, generation, std::move(meeting), deadline_ns);
+    case Job::Meeting::file:
+      return meet_by_file(job, generation, network_interface, std::move(meeting), deadline_ns);
+  }
+  return Error{RONDO_ERROR_INTERNAL, "unknown kind of meeting"};
+}
+
+}  // namespace
+
+Result<Rendezvous> join_job(const Job &job, uint32_t generation, std::string_view network_interface,
+                            uint64_t deadline_ns) {
+  auto met = meet(job, generation, network_interface, deadline_ns);
+  if (!met.ok()) return in_job(std::move(met).error(), job);
+  return met;
+}
+
+Result<Rendezvous> join_unique_id(const rondo_unique_id_t &id, uint32_t rank, uint32_t size, uint64_t deadline_ns) {
+  RONDO_TRY_ASSIGN(const UniqueId decoded, decode_unique_id(id));
+  Rendezvous meeting;
+  meeting.rank = rank;
+  meeting.size = size;
+  meeting.key_prefix = group_name(decoded) + "/";
+  RONDO_TRY_ASSIGN(meeting.store, connect_store(decoded.endpoint, decoded.secret, deadline_ns));
+  return complete(std::move(meeting), deadline_ns);
+}
+
+}  // namespace rondo

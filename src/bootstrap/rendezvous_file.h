@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// The file by which rank 0 tells the other ranks of a job where its store is, where the launcher has no place for that.
+//
+// Place      DIRECTORY/rondo-UID/NAME-GENERATION: the directory 0700 and ours, the file 0600; anything else is refused,
+//            since the secret stands in it. Written under another name and renamed, so that it is there whole or not.
+// Layout     unique id 128 | boot digest 16 | pid u32 | start ticks u64 | check 32 (BLAKE2b-256 over the 156 before)
+// Staleness  a file whose writer is not alive (same boot, no process of that pid and start time) is as good as none:
+//            readers wait on, and rank 0 writes over it. Of a writer on another host nothing can be known: it counts.
+// End        rank 0 removes it as soon as all ranks have come, or when it gives up.
+#pragma once
+
+#include <sys/types.h>
+
+#include "src/base/unique_handle.h"
+#include "src/bootstrap/bytes.h"
+
+namespace rondo {
+
+struct RendezvousRecord {
+  rondo_unique_id_t id{};
+  std::array<std::byte, 16> boot{};
+  pid_t pid = 0;
+  uint64_t start_ticks = 0;
+};
+
+[[nodiscard]] Bytes encode(const RendezvousRecord &record);
+[[nodiscard]] std::optional<RendezvousRecord> decode_rendezvous(ByteView bytes);
+
+class RendezvousFile {
+ public:
+  /// Opens (and makes, where needed) the private directory below `directory`.
+  [[nodiscard]] static Result<RendezvousFile> open(const std::string &directory, const std::string &name);
+
+  RendezvousFile(RendezvousFile &&) = default;
+  RendezvousFile &operator=(RendezvousFile &&) = delete;
+  RendezvousFile(const RendezvousFile &) = delete;
+  RendezvousFile &operator=(const RendezvousFile &) = delete;
+  ~RendezvousFile();  ///< removes what publish() wrote
+
+  /// Rank 0. RONDO_ERROR_MISMATCH where another living process has published under this name.
+  [[nodiscard]] Result<void> publish(const rondo_unique_id_t &id);
+
+  /// The others. Waits for a file whose writer lives.
+  [[nodiscard]] Result<rondo_unique_id_t> wait(uint64_t deadline_ns) const;
+
+ private:
+  RendezvousFile(FileDescriptor directory, std::string path, std::string name)
+      : directory_(std::move(directory)), path_(std::move(path)), name_(std::move(name)) {}
+
+  /// Nothing: no file, or one that is damaged or whose writer is dead.
+  [[nodiscard]] Result<std::optional<RendezvousRecord>> read() const;
+
+  FileDescriptor directory_;
+  std::string path_;  ///< of the file, for messages
+  std::string name_;
+  bool published_ = false;
+};
+
+}  // namespace rondo

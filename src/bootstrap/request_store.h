@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Store's calls as requests and replies; who carries them is up to the class derived from this one.
+#pragma once
+
+#include "src/bootstrap/messages.h"
+
+namespace rondo {
+
+class RequestStore : public Store {
+ public:
+  Result<void> put(std::string_view key, std::span<const std::byte> value, uint64_t deadline_ns) final;
+  Result<Bytes> get(std::string_view key, uint64_t deadline_ns) final;
+  Result<std::vector<Bytes>> gather(std::string_view key, uint32_t rank, uint32_t count,
+                                    std::span<const std::byte> value, uint64_t deadline_ns) final;
+
+ private:
+  /// Carries a request within the bounds to the store and brings its reply, which may be a failure. An error: there is
+  /// no reply.
+  [[nodiscard]] virtual Result<Reply> carry(Request request, uint64_t deadline_ns) = 0;
+
+  [[nodiscard]] Result<Reply> exchange(Request request, Reply::Kind wanted, uint64_t deadline_ns);
+};
+
+}  // namespace rondo
