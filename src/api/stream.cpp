@@ -58,8 +58,7 @@ rondo_status_t rondo_stream_destroy(rondo_stream_t stream) noexcept {
   return at_boundary([&]() -> Result<void> {
     RONDO_TRY_ASSIGN(const auto found, stream_of(stream));
     if (found->on_own_thread())
-      return invalid_argument(
-          "rondo_stream_destroy was called by an operation of that stream: it would wait for itself");
+      return invalid_argument("rondo_stream_destroy came from an operation of that stream: it would wait for itself");
     const auto removed = process().streams.remove(stream);
     if (removed == nullptr) return invalid_handle(HandleKind::stream, stream);  // destroyed beside this call
     return removed->close();

@@ -44,8 +44,7 @@ std::chrono::steady_clock::time_point time_of(uint64_t deadline_ns) {
 }
 
 Error own_thread_error(const char *what) {
-  return invalid_argument(std::string(what) +
-                          " was called by an operation of the same stream: it would wait for itself");
+  return invalid_argument(std::string(what) + " came from an operation of the same stream: it would wait for itself");
 }
 
 }  // namespace

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A host stream: a thread that runs tasks in the order in which they were enqueued, from a ring of 1,024.
 //
-// A task that fails does not stop the stream: its failure is kept for the next synchronize(), and what follows runs
-// (an operation of a failed communicator then fails at once by itself). Every enqueued task runs exactly once, also
-// when the stream is destroyed; so whoever waits for a task waits as long as the tasks before it may take, which is their
-// own deadlines' sum.
+// A task that fails does not stop the stream: its failure is kept for the next synchronize(), and what follows runs;
+// an operation of a failed communicator then fails at once by itself. Every enqueued task runs exactly once, also when
+// the stream is destroyed. So whoever waits for a task waits no longer than the sum of the deadlines before it.
 #pragma once
 
 #include <array>
@@ -76,7 +75,8 @@ class HostStream {
   uint64_t completed_ = 0;                  // tasks; tasks completed_ .. enqueued_ - 1 are in the ring
   std::atomic<uint64_t> enqueued_ = 0;      // stored under mutex_; release, pairs with acquire in spin_for_task()
 
-  std::array<Task, queue_tasks_max> ring_;  // slot = number & mask; the thread owns completed_ .. enqueued_ - 1
+  // slot = number & mask; the thread owns those of completed_ .. enqueued_ - 1
+  std::array<Task, queue_tasks_max> ring_;
   const uint64_t spin_ns_limit_;
   uint64_t spin_ns_;                        // the thread's own: adapts to whether looking was worth it
   std::thread thread_;

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a process has one of: the tables of handles. The one documented exception, beside the last error of a thread, to
-// "no mutable globals": C handles carry no context to hang them on.
+// What a process has one of: the tables of handles, the memory that peers can map, the environment's wishes. The one
+// documented exception, beside the last error of a thread, to "no mutable globals": C handles carry no context to hang
+// them on.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 
+#include "src/base/config.h"
 #include "src/base/result.h"
 #include "src/core/handle_table.h"
 #include "src/core/host_event.h"
 #include "src/core/host_stream.h"
+#include "transports/shm/region.h"
 
 namespace rondo {
 
@@ -21,6 +24,8 @@ struct Process {
   HandleTable<HostStream> streams{HandleKind::stream};
   HandleTable<HostEvent> events{HandleKind::event};
   HandleTable<Registration> registrations{HandleKind::registration};
+  shm::RegionTable regions;
+  const Result<Config> config = read_config();  ///< once; every call that needs it passes its failure on
   /// Communicators made from the environment: numbers them, so that each has its own keys in the store.
   std::atomic<uint64_t> environment_communicator_count{0};  // relaxed: a number, no data rides on it
 };

@@ -24,7 +24,7 @@ MAY_INCLUDE = {
     "transports": {"src/base", "src/proto"} | PLAIN_PLAN,
     "cuda": {"src/base", "src/proto"} | PLAIN_PLAN,
     "src/core": {"src/base", "src/proto", "src/topo", "src/plan", "src/engine", "src/bootstrap",
-                 "transports/transport.h"},
+                 "transports/transport.h", "transports/shm/region.h"},
     "src/core/registry.cpp": {"src/core", "src/base", "src/proto", "src/topo", "src/plan", "src/engine",
                               "src/bootstrap", "transports", "cuda"},
     "src/api": {"src/base", "src/proto", "src/topo", "src/plan", "src/engine", "src/bootstrap", "src/core"},

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// rondo_mem_alloc and rondo_mem_free: validation and translation.
+#include "src/api/boundary.h"
+#include "src/core/process.h"
+
+using namespace rondo;
+
+extern "C" {
+
+rondo_status_t rondo_mem_alloc(void **pointer, size_t bytes) noexcept {
+  return at_boundary([&]() -> Result<void> {
+    if (pointer == nullptr) return invalid_argument("rondo_mem_alloc: pointer is NULL");
+    RONDO_TRY_ASSIGN(*pointer, process().regions.allocate(bytes));
+    return {};
+  });
+}
+
+rondo_status_t rondo_mem_free(void *pointer) noexcept {
+  return at_boundary([&]() -> Result<void> {
+    if (pointer == nullptr) return {};
+    return process().regions.free(pointer);
+  });
+}
+
+}  // extern "C"

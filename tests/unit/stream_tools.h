@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the tests of streams and of events share.
+#pragma once
+
+#include <condition_variable>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <random>
+
+#include "src/core/host_stream.h"
+#include "src/core/process.h"
+#include "tests/catch.h"
+
+namespace rondo {
+
+/// Holds those who wait until it is opened.
+class Gate {
+ public:
+  void open() {
+    {
+      const std::lock_guard lock(mutex_);
+      open_ = true;
+    }
+    opened_.notify_all();
+  }
+  void pass() {
+    std::unique_lock lock(mutex_);
+    opened_.wait(lock, [&] { return open_; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable opened_;
+  bool open_ = false;
+};
+
+inline std::shared_ptr<HostStream> make_stream(uint64_t spin_ns = 0) { return HostStream::create(spin_ns).value(); }
+
+/// A task that waits for `gate`: it keeps a stream busy for as long as a test needs.
+inline Task hold_by(Gate &gate) {
+  return Task([&gate]() -> Result<void> {
+    gate.pass();
+    return {};
+  });
+}
+
+/// A stream of the C functions, and the object behind it.
+struct ApiStream {
+  ApiStream() {
+    REQUIRE(rondo_stream_create(&handle) == RONDO_OK);
+    object = process().streams.find(handle);
+  }
+  rondo_stream_t handle = nullptr;
+  std::shared_ptr<HostStream> object;
+};
+
+inline rondo_event_t make_event() {
+  rondo_event_t event = nullptr;
+  REQUIRE(rondo_event_create(&event) == RONDO_OK);
+  return event;
+}
+
+inline uint64_t seed() {
+  const char *given = std::getenv("RONDO_SEED");
+  const uint64_t value = given != nullptr ? std::strtoull(given, nullptr, 0) : std::random_device()();
+  UNSCOPED_INFO("RONDO_SEED=" << value);
+  return value;
+}
+
+}  // namespace rondo

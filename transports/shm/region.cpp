@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transports/shm/region.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <limits>
+#include <mutex>
+#include <new>
+#include <string>
+#include <utility>
+
+#include "src/base/checked.h"
+
+namespace rondo::shm {
+namespace {
+
+size_t page_bytes() { return static_cast<size_t>(::sysconf(_SC_PAGESIZE)); }
+
+/// A failed call, as running out where that is what errno says.
+Error failure(const std::string &what, int error_number) {
+  Error error = system_error(what, error_number);
+  if (error_number == EMFILE || error_number == ENFILE)
+    error = {RONDO_ERROR_OUT_OF_RESOURCES,
+             error.message + "; each allocation needs a file descriptor: allocate fewer and larger ones, or raise "
+                             "the limit (ulimit -n)"};
+  if (error_number == ENOMEM || error_number == ENOSPC || error_number == EFBIG)
+    error.status = RONDO_ERROR_OUT_OF_RESOURCES;
+  return error;
+}
+
+/// More than the machine has is refused here; the kernel would let it pass and kill the process when it is touched.
+bool exceeds_machine(size_t bytes) {
+  struct sysinfo info {};
+  if (::sysinfo(&info) != 0) return false;
+  const auto total = checked_mul<size_t>(size_t{info.totalram} + info.totalswap, info.mem_unit);
+  return total && bytes > *total;
+}
+
+/// Maps all of `file`, at a multiple of `alignment`: inside of a reservation that is large enough, whose rest is
+/// returned.
+Result<Mapping> map_aligned(int file, size_t bytes, size_t alignment) {
+  const size_t slack = alignment > page_bytes() ? alignment : 0;
+  void *reserved = ::mmap(nullptr, bytes + slack, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (reserved == MAP_FAILED) return failure("mmap of " + std::to_string(bytes) + " bytes", errno);
+  auto *start = static_cast<std::byte *>(reserved);
+  const size_t skipped = round_up(reinterpret_cast<uintptr_t>(start), alignment) - reinterpret_cast<uintptr_t>(start);
+  std::byte *address = start + skipped;
+  if (::mmap(address, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) == MAP_FAILED) {
+    const int error_number = errno;
+    ::munmap(start, bytes + slack);
+    return failure("mmap of " + std::to_string(bytes) + " shared bytes", error_number);
+  }
+  if (skipped != 0) ::munmap(start, skipped);
+  if (skipped != slack) ::munmap(address + bytes, slack - skipped);
+  return Mapping({address, bytes});
+}
+
+}  // namespace
+
+Result<FileDescriptor> make_region_file(size_t bytes) {
+  FileDescriptor file(::memfd_create("rondo-region", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!file.valid()) return failure("memfd_create", errno);
+  if (::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0)
+    return failure("ftruncate of a memfd to " + std::to_string(bytes) + " bytes", errno);
+  if (::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
+    return failure("fcntl(F_ADD_SEALS) of a memfd", errno);
+  return file;
+}
+
+RegionTable::~RegionTable() {
+  for (const Region &region : regions_) {
+    if (!region.allocated) continue;
+    ::munmap(reinterpret_cast<void *>(region.begin), region.bytes);  // NOLINT: the address that mmap gave
+    ::close(region.descriptor);
+  }
+}
+
+Result<void *> RegionTable::allocate(size_t bytes) {
+  if (bytes == 0) return invalid_argument("an allocation of 0 bytes; ask for at least 1");
+  if (bytes > static_cast<size_t>(std::numeric_limits<off_t>::max()) - 2 * huge_page_bytes || exceeds_machine(bytes))
+    return Error{RONDO_ERROR_OUT_OF_RESOURCES,
+                 std::to_string(bytes) + " bytes are more than the memory and swap of this machine"};
+  const size_t whole = round_up(bytes, page_bytes());
+  const bool huge = bytes >= huge_page_bytes;
+  RONDO_TRY_ASSIGN(FileDescriptor file, make_region_file(whole));
+  RONDO_TRY_ASSIGN(Mapping mapping, map_aligned(file.get(), whole, huge ? huge_page_bytes : page_bytes()));
+  void *address = mapping.get().address;
+  if (huge) static_cast<void>(::madvise(address, whole, MADV_HUGEPAGE));  // a wish; many systems refuse it for memfds
+  if (::madvise(address, whole, MADV_DONTFORK) != 0) return failure("madvise(MADV_DONTFORK)", errno);
+  const auto inserted = insert({reinterpret_cast<uintptr_t>(address), whole, 0, file.get(), true});
+  if (!inserted.ok()) return inserted.error();
+  static_cast<void>(mapping.release());
+  static_cast<void>(file.release());
+  return address;
+}
+
+Result<void> RegionTable::free(void *pointer) {
+  Mapping mapping;  // both end after the lock
+  FileDescriptor file;
+  const std::lock_guard lock(mutex_);
+  const auto begin = reinterpret_cast<uintptr_t>(pointer);
+  const auto found = std::lower_bound(regions_.begin(), regions_.end(), begin,
+                                      [](const Region &region, uintptr_t at) { return region.begin < at; });
+  if (found == regions_.end() || found->begin != begin || !found->allocated)
+    return invalid_argument("the pointer is not the start of memory of rondo_mem_alloc(), or was freed before; "
+                            "nothing was freed");
+  mapping.reset({static_cast<std::byte *>(pointer), found->bytes});
+  file.reset(found->descriptor);
+  regions_.erase(found);
+  count_.store(regions_.size(), std::memory_order_relaxed);
+  return {};
+}
+
+std::optional<RegionRef> RegionTable::find(const void *pointer, size_t bytes) const {
+  if (bytes == 0 || count() == 0) return std::nullopt;
+  const auto begin = reinterpret_cast<uintptr_t>(pointer);
+  const std::shared_lock lock(mutex_);
+  const auto after = std::upper_bound(regions_.begin(), regions_.end(), begin,
+                                      [](uintptr_t at, const Region &region) { return at < region.begin; });
+  if (after == regions_.begin()) return std::nullopt;
+  const Region &region = *std::prev(after);
+  const size_t offset = begin - region.begin;
+  if (offset >= region.bytes || bytes > region.bytes - offset) return std::nullopt;
+  return RegionRef{region.id, offset, region.bytes, region.descriptor};
+}
+
+Result<uint64_t> RegionTable::add(void *pointer, size_t bytes, int descriptor) {
+  return insert({reinterpret_cast<uintptr_t>(pointer), bytes, 0, descriptor, false});
+}
+
+Result<uint64_t> RegionTable::insert(Region region) {
+  const std::lock_guard lock(mutex_);
+  if (regions_.size() >= regions_max)
+    return Error{RONDO_ERROR_OUT_OF_RESOURCES, "there are " + std::to_string(regions_max) +
+                                                   " allocations and moved registrations; free some"};
+  const auto after = std::upper_bound(regions_.begin(), regions_.end(), region.begin,
+                                      [](uintptr_t at, const Region &other) { return at < other.begin; });
+  const bool overlaps_next = after != regions_.end() && after->begin - region.begin < region.bytes;
+  const bool overlaps_before =
+      after != regions_.begin() && region.begin - std::prev(after)->begin < std::prev(after)->bytes;
+  if (overlaps_next || overlaps_before) return invalid_argument("the pages overlap memory that peers can map already");
+  region.id = next_id_;
+  try {
+    regions_.insert(after, region);
+  } catch (const std::bad_alloc &) {
+    return Error{RONDO_ERROR_OUT_OF_RESOURCES, "no memory for an entry in the table of regions"};
+  }
+  count_.store(regions_.size(), std::memory_order_relaxed);
+  return next_id_++;
+}
+
+void RegionTable::remove(uint64_t id) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(regions_, [&](const Region &region) { return region.id == id && !region.allocated; });
+  count_.store(regions_.size(), std::memory_order_relaxed);
+}
+
+}  // namespace rondo::shm

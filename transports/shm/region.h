@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// Regions: memory of this process that other processes can map, because a memfd is behind it. They come from
+// rondo_mem_alloc(), and from moving the pages of a buffer of the user's own into a memfd, in place.
+//
+// A peer maps a region by its descriptor (/proc/PID/fd/N) and keeps the mapping under (process, region id); ids are
+// never used again, so a mapping of a freed region is never taken for another's.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <shared_mutex>
+#include <vector>
+
+#include "src/base/result.h"
+#include "src/base/unique_handle.h"
+
+namespace rondo::shm {
+
+/// Where a buffer lies in a region. Valid as long as the region: who frees memory that is in use breaks the contract.
+struct RegionRef {
+  uint64_t id = 0;            ///< from 1, never used again in this process
+  uint64_t offset = 0;        ///< bytes from the region's start
+  uint64_t region_bytes = 0;  ///< whole pages
+  int descriptor = -1;        ///< of the memfd, in this process
+
+  bool operator==(const RegionRef &) const = default;
+};
+
+/// Any thread.
+class RegionTable {
+ public:
+  static constexpr size_t regions_max = 65'536;
+  static constexpr size_t huge_page_bytes = size_t{2} << 20;
+
+  RegionTable() = default;
+  RegionTable(const RegionTable &) = delete;
+  RegionTable &operator=(const RegionTable &) = delete;
+  ~RegionTable();  ///< frees the allocations
+
+  /// Zeroed memory of at least `bytes`, page-aligned; from 2 MiB on aligned to that, and in huge pages where the system
+  /// gives them. A child of fork() does not have it.
+  [[nodiscard]] Result<void *> allocate(size_t bytes);
+
+  /// RONDO_ERROR_INVALID_ARGUMENT: not what allocate() returned, or freed already; nothing was freed.
+  Result<void> free(void *pointer);
+
+  /// The region that holds all of [pointer, pointer + bytes), if there is one; bytes of 0 are in none. On the path of
+  /// every operation: a shared lock and a binary search.
+  [[nodiscard]] std::optional<RegionRef> find(const void *pointer, size_t bytes) const;
+
+  /// Enters whole pages that a mapping of `descriptor` from its start on holds; they stay the caller's, who removes
+  /// them before he unmaps or closes. RONDO_ERROR_INVALID_ARGUMENT: overlaps another region.
+  [[nodiscard]] Result<uint64_t> add(void *pointer, size_t bytes, int descriptor);
+  void remove(uint64_t id);
+
+  [[nodiscard]] size_t count() const { return count_.load(std::memory_order_relaxed); }
+
+ private:
+  struct Region {
+    uintptr_t begin = 0;
+    size_t bytes = 0;
+    uint64_t id = 0;
+    int descriptor = -1;
+    bool allocated = false;  // the table owns pages and descriptor
+  };
+
+  Result<uint64_t> insert(Region region);
+
+  mutable std::shared_mutex mutex_;
+  std::vector<Region> regions_;      // ascending, disjoint
+  uint64_t next_id_ = 1;
+  std::atomic<size_t> count_ = 0;    // relaxed: zero spares the lock; who knows a region's address has seen it added
+};
+
+/// A buffer's whole pages, moved into a memfd in place and entered in a table. Moves them back when it ends.
+class MovedPages {
+ public:
+  /// A run of pages with one protection.
+  struct Piece {
+    size_t offset = 0;
+    size_t bytes = 0;
+    int protection = 0;
+  };
+
+  MovedPages(MovedPages &&other) noexcept;
+  MovedPages &operator=(MovedPages &&) = delete;
+  MovedPages(const MovedPages &) = delete;
+  MovedPages &operator=(const MovedPages &) = delete;
+  ~MovedPages();
+
+  [[nodiscard]] std::byte *address() const { return address_; }
+  [[nodiscard]] size_t bytes() const { return bytes_; }
+  [[nodiscard]] uint64_t region() const { return region_; }
+
+  /// Makes the pages private anonymous memory again, in place, with what they hold now; no other thread may write to
+  /// them meanwhile. On a failure (memory runs out) they stay as they are: usable, but shared with children of fork().
+  Result<void> move_back();
+
+ private:
+  friend Result<MovedPages> move_pages(RegionTable &regions, void *pointer, size_t bytes);
+  MovedPages(RegionTable &regions, std::byte *address, size_t bytes, std::vector<Piece> pieces, FileDescriptor file)
+      : regions_(&regions), address_(address), bytes_(bytes), pieces_(std::move(pieces)), file_(std::move(file)) {}
+
+  RegionTable *regions_;
+  std::byte *address_;  // null: moved back, or from
+  size_t bytes_;
+  std::vector<Piece> pieces_;  // those that are moved by now
+  FileDescriptor file_;
+  uint64_t region_ = 0;  // 0: not entered
+};
+
+/// Moves the whole pages inside [pointer, pointer + bytes); addresses, contents and protections stay. What is not kept:
+/// the pages' advice (madvise) and NUMA policy (mbind). No other thread may write to them during the call.
+/// @return RONDO_ERROR_UNSUPPORTED with the reason, and nothing changed: no whole page is in the buffer, or a page is
+///         not private anonymous memory, or is part of a stack (another thread's stack cannot be told from its heap: do
+///         not register one), locked, executable, unreadable or excluded from fork(), as memory pinned by a device is.
+[[nodiscard]] Result<MovedPages> move_pages(RegionTable &regions, void *pointer, size_t bytes);
+
+/// A memfd of `bytes` zero bytes that can neither shrink nor grow, so that no peer's access faults.
+/// RONDO_ERROR_OUT_OF_RESOURCES where descriptors or memory ran out.
+[[nodiscard]] Result<FileDescriptor> make_region_file(size_t bytes);
+
+}  // namespace rondo::shm
