@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// The host's side of links: the ends of connections, and the protocols as the interpreter calls them.
+//
+// A protocol P is asked, for a link: P::can_send, P::fetch (moved: `operand` can be read; blocked; failed), P::stage
+// (where the result is to be written), P::accepted_kinds (of loans), P::post, P::release; and for all
+// links together P::drained (every loan came back).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "src/engine/combine.h"
+#include "src/proto/interpreter.h"
+#include "src/proto/ll.h"
+#include "src/proto/peers.h"
+#include "src/proto/simple.h"
+
+namespace rondo {
+
+/// This rank's ends of the two connections with one peer on one channel. Lives as long as the communicator.
+struct LinkEnds {
+  uint32_t peer = 0;
+  uint32_t accepted_kinds = 0;  ///< bit PayloadKind: the peer can read loans of this kind
+  SimpleSender simple_out;
+  SimpleReceiver simple_in;
+  LlSender ll_out;
+  LlReceiver ll_in;
+};
+
+/// Room for payloads that are not used in place: two operands and one result.
+class Scratch {
+ public:
+  explicit Scratch(size_t bytes) : bytes_(bytes), memory_(new std::byte[3 * bytes]) {}
+  [[nodiscard]] std::byte *operand(uint32_t which) const { return memory_.get() + which * bytes_; }
+  [[nodiscard]] std::byte *result() const { return memory_.get() + 2 * bytes_; }
+
+ private:
+  size_t bytes_;
+  std::unique_ptr<std::byte[]> memory_;
+};
+
+/// The links of one channel's schedule: link index -> ends.
+struct HostLinks {
+  std::span<LinkEnds *const> ends;
+  Peers *peers = nullptr;
+  const Scratch *scratch = nullptr;
+  bool wake = false;  ///< ranks of this communicator may sleep
+};
+
+struct HostSimple {
+  static bool can_send(HostLinks &links, uint8_t link) { return links.ends[link]->simple_out.can_send(); }
+
+  template <class G>
+  static Progress fetch(G, HostLinks &links, uint8_t link, uint32_t which, uint64_t bytes, uint32_t signature,
+                        const std::byte *&operand, Fault &fault) {
+    const LinkEnds &ends = *links.ends[link];
+    if (!ends.simple_in.can_receive()) return Progress::blocked;
+    const SlotHeader &header = ends.simple_in.header();
+    fault = header.signature != signature ? Fault::foreign_slot : header.bytes != bytes ? Fault::wrong_size : Fault::none;
+    if (fault != Fault::none) return Progress::failed;
+    operand = static_cast<PayloadKind>(header.kind) == PayloadKind::in_slot
+                  ? ends.simple_in.payload()
+                  : links.peers->borrow(ends.peer, header, links.scratch->operand(which));
+    if (operand != nullptr) return Progress::moved;
+    fault = Fault::unreadable;
+    return Progress::failed;
+  }
+
+  static std::byte *stage(HostLinks &links, uint8_t link) { return links.ends[link]->simple_out.payload(); }
+
+  static uint32_t accepted_kinds(HostLinks &links, uint8_t link) { return links.ends[link]->accepted_kinds; }
+
+  /// `kind` is not in_slot: `lent` is lent as `loan` says.
+  static void post(HostLinks &links, uint8_t link, uint64_t bytes, uint32_t signature, PayloadKind kind,
+                   const Loan *loan, const std::byte *lent) {
+    SlotHeader fields;
+    fields.signature = signature;
+    fields.bytes = bytes;
+    fields.kind = static_cast<uint32_t>(kind);
+    if (kind != PayloadKind::in_slot) {
+      fields.region = loan->region;
+      fields.address = kind == PayloadKind::mapped ? loan->region_offset + static_cast<uint64_t>(lent - loan->first)
+                                                   : reinterpret_cast<uint64_t>(lent);
+      fields.region_bytes = loan->region_bytes;
+      fields.descriptor = loan->descriptor;
+    }
+    links.ends[link]->simple_out.post(fields, links.wake);
+    if (links.wake) links.peers->wake(links.ends[link]->peer);
+  }
+
+  static void release(HostLinks &links, uint8_t link) {
+    links.ends[link]->simple_in.release(links.wake);
+    if (links.wake) links.peers->wake(links.ends[link]->peer);
+  }
+
+  static bool drained(HostLinks &links) {
+    for (LinkEnds *const ends : links.ends)
+      if (!ends->simple_out.references_returned()) return false;
+    return true;
+  }
+};
+
+struct HostLl {
+  static bool can_send(HostLinks &links, uint8_t link) { return links.ends[link]->ll_out.can_send(); }
+
+  template <class G>
+  static Progress fetch(G, HostLinks &links, uint8_t link, uint32_t which, uint64_t bytes, uint32_t signature,
+                        const std::byte *&operand, Fault &fault) {
+    std::byte *const payload = links.scratch->operand(which);
+    const LlOutcome outcome = links.ends[link]->ll_in.receive(payload, bytes, signature);
+    if (outcome == LlOutcome::stale) return Progress::blocked;
+    operand = payload;
+    if (outcome == LlOutcome::full) return Progress::moved;
+    fault = Fault::foreign_slot;
+    return Progress::failed;
+  }
+
+  /// One place for all links of a step: the result is packed from there into each slot.
+  static std::byte *stage(HostLinks &links, uint8_t) { return links.scratch->result(); }
+  static uint32_t accepted_kinds(HostLinks &, uint8_t) { return 0; }
+
+  static void post(HostLinks &links, uint8_t link, uint64_t bytes, uint32_t signature, PayloadKind, const Loan *,
+                   const std::byte *) {
+    links.ends[link]->ll_out.post(links.scratch->result(), bytes, signature, links.wake);
+    if (links.wake) links.peers->wake(links.ends[link]->peer);
+  }
+
+  static void release(HostLinks &links, uint8_t link) {
+    links.ends[link]->ll_in.release(links.wake);
+    if (links.wake) links.peers->wake(links.ends[link]->peer);
+  }
+
+  static bool drained(HostLinks &) { return true; }
+};
+
+/// The interpreter's reducer on the host.
+struct HostReducer {
+  using Args = CombineArgs;
+  CombineFunction function = nullptr;
+  uint32_t divisor = 0;  ///< avg: the number of ranks; else 0
+
+  void operator()(SingleThread, const Args &args) const { function(args); }
+};
+
+}  // namespace rondo

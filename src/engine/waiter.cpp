@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/engine/waiter.h"
+
+#include <sched.h>
+#include <time.h>
+
+#include "src/base/clock.h"
+#include "src/base/cpu.h"
+
+namespace rondo {
+namespace {
+
+constexpr uint64_t look_interval_ns = 5'000'000;  // well under the second in which a dead peer must be noticed
+constexpr uint64_t sleep_ns = 20'000'000;         // a missed bell costs this at most
+constexpr uint64_t nap_ns = 50'000;
+constexpr uint32_t spins_per_check = 64;
+
+}  // namespace
+
+bool Waiter::idle() {
+  ++round_;
+  if (round_ <= policy_.spin_count) {
+    cpu_pause();
+    return round_ % spins_per_check != 0 || !watch_.stopped();
+  }
+  if (watch_.stopped()) return false;
+  const uint64_t now = now_ns();
+  if (now >= next_look_ns_) {
+    next_look_ns_ = now + look_interval_ns;
+    if (watch_.look(now)) return false;
+  }
+  if (round_ <= policy_.spin_count + policy_.yield_count) {
+    ::sched_yield();
+    return true;
+  }
+  return rest();
+}
+
+bool Waiter::rest() {
+  --round_;  // stays here until something moves
+  if (!policy_.sleeps) {
+    const timespec nap{0, static_cast<long>(nap_ns)};
+    ::nanosleep(&nap, nullptr);
+    return true;
+  }
+  if (armed_) {
+    peers_.sleep(ticket_, sleep_ns);
+    disarm();
+    return true;
+  }
+  ticket_ = peers_.prepare_sleep();
+  armed_ = true;
+  return true;
+}
+
+void Waiter::disarm() {
+  peers_.cancel_sleep();
+  armed_ = false;
+}
+
+}  // namespace rondo

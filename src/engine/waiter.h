@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a rank waits when none of its lanes can move: spin while there are cores for all, hand the core over when there
+// are not, and look now and then whether waiting still makes sense.
+#pragma once
+
+#include <cstdint>
+
+#include "src/proto/peers.h"
+
+namespace rondo {
+
+/// Tells a waiting rank to stop. Implemented by the communicator.
+class Watch {
+ public:
+  virtual ~Watch() = default;
+  /// A load or two: did the communicator fail?
+  [[nodiscard]] virtual bool stopped() = 0;
+  /// The whole look: failure, deadline, disagreement, dead peers. True: stop; the failure is recorded.
+  [[nodiscard]] virtual bool look(uint64_t now_ns) = 0;
+};
+
+struct WaitPolicy {
+  uint32_t spin_count = 4096;  ///< rounds with a pause instruction
+  uint32_t yield_count = 64;   ///< then rounds with sched_yield
+  bool sleeps = false;         ///< then sleep until a peer rings (peers must know); else short naps
+
+  [[nodiscard]] static WaitPolicy roomy() { return {8192, 256, false}; }
+  [[nodiscard]] static WaitPolicy crowded() { return {32, 64, true}; }
+};
+
+class Waiter {
+ public:
+  Waiter(const WaitPolicy &policy, Peers &peers, Watch &watch) : policy_(policy), peers_(peers), watch_(watch) {}
+  ~Waiter() { moved(); }
+  Waiter(const Waiter &) = delete;
+  Waiter &operator=(const Waiter &) = delete;
+
+  /// A round without progress: waits a little. False: stop.
+  [[nodiscard]] bool idle();
+
+  /// A round with progress.
+  void moved() {
+    round_ = 0;
+    if (armed_) disarm();
+  }
+
+ private:
+  void disarm();
+  [[nodiscard]] bool rest();
+
+  WaitPolicy policy_;
+  Peers &peers_;
+  Watch &watch_;
+  uint32_t round_ = 0;
+  uint32_t ticket_ = 0;
+  bool armed_ = false;  ///< prepare_sleep() was called: the next idle round sleeps
+  uint64_t next_look_ns_ = 0;
+};
+
+}  // namespace rondo

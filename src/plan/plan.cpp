@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/plan/plan.h"
+
+#include <algorithm>
+
+#include "src/plan/algorithm.h"
+
+namespace rondo {
+namespace {
+
+/// Parts of a vector begin at multiples of a cache line, counted from the vector's beginning.
+uint32_t align_elements(uint32_t element_bytes) { return static_cast<uint32_t>(cache_line_bytes) / element_bytes; }
+
+uint64_t slot_elements(const PlanChoice &shape, const ConnectionGeometry &geometry, uint32_t element_bytes) {
+  const uint32_t bytes = shape.protocol == RONDO_PROTOCOL_LL ? geometry.ll_slot_bytes : geometry.slot_bytes;
+  return bytes / element_bytes;
+}
+
+Partition partition_of(const Plan &plan, uint32_t channel, uint32_t element_bytes) {
+  Partition partition;
+  if (plan.key.blocks.empty()) {
+    partition.whole = {0, plan.key.signature.count};
+    partition.chunk_count = plan.schedules[channel].chunk_count;
+  } else {
+    partition.blocks = plan.key.blocks.data();
+    partition.chunk_count = static_cast<uint32_t>(plan.key.blocks.size());
+  }
+  partition.channel = channel;
+  partition.channel_count = plan.shape.channels;
+  partition.align_elements = align_elements(element_bytes);
+  // The tuner keeps a chunk within slot_count - 1 slots, see docs/schedules.md.
+  partition.chunk_elements = plan.shape.chunk_bytes / element_bytes;
+  partition.tile_count = partition.count_tiles();
+  return partition;
+}
+
+/// The end of the last block, or the count.
+uint64_t vector_elements(const OperationKey &key) {
+  uint64_t end = key.blocks.empty() ? key.signature.count : 0;
+  for (const Range &block : key.blocks) end = std::max(end, block.begin + block.count);
+  return end;
+}
+
+constexpr uint64_t mix(uint64_t hash, uint64_t value) {
+  hash = (hash ^ value) * 0x9E37'79B9'7F4A'7C15u;  // the golden ratio's bits: spreads every input bit upward
+  return hash ^ (hash >> 32);
+}
+
+}  // namespace
+
+std::string describe(const Signature &signature) {
+  const auto collective = static_cast<rondo_collective_t>(signature.collective);
+  std::string text = rondo_collective_string(collective);
+  if (collective == RONDO_BARRIER) return text;
+  text += " of " + std::to_string(signature.count) + " " + rondo_type_string(static_cast<rondo_type_t>(signature.type));
+  if (collective == RONDO_ALL_REDUCE || collective == RONDO_REDUCE_SCATTER || collective == RONDO_REDUCE)
+    text += std::string(" (") + rondo_op_string(static_cast<rondo_op_t>(signature.op)) + ")";
+  if (collective == RONDO_BROADCAST) text += " from rank " + std::to_string(signature.root);
+  if (collective == RONDO_REDUCE) text += " to rank " + std::to_string(signature.root);
+  if (signature.counts_hash != 0) text += " in uneven blocks";
+  return text;
+}
+
+Result<std::unique_ptr<Plan>> build_plan(const OperationKey &key, const PlanChoice &shape,
+                                         const ConnectionGeometry &geometry, uint32_t rank, uint32_t rank_count) {
+  const auto collective = static_cast<rondo_collective_t>(key.signature.collective);
+  std::unique_ptr<Plan> plan(new Plan);
+  plan->key = key;
+  plan->shape = shape;
+  const auto element_bytes = static_cast<uint32_t>(rondo_type_size(static_cast<rondo_type_t>(key.signature.type)));
+  const Algorithm *const algorithm = find_algorithm(shape.algorithm);
+  for (uint32_t channel = 0; channel < shape.channels; ++channel) {
+    const ScheduleArgs args{collective, rank, rank_count, key.signature.root, channel, key.in_place};
+    RONDO_TRY_ASSIGN(auto schedule, build_schedule(shape.algorithm, args));
+    plan->schedules.push_back(std::move(schedule));
+  }
+  for (uint32_t channel = 0; channel < shape.channels; ++channel) {
+    const ScheduleArgs args{collective, rank, rank_count, key.signature.root, channel, key.in_place};
+    LaneProgram program;
+    program.element_bytes = element_bytes;
+    program.reference_safe = algorithm->reference_safe(args);
+    program.slot_elements = slot_elements(shape, geometry, element_bytes);
+    program.partition = partition_of(*plan, channel, element_bytes);
+    for (const Lane &lane : plan->schedules[channel].lanes) {
+      program.steps = lane.data();
+      program.step_count = static_cast<uint32_t>(lane.size());
+      plan->lanes.push_back({channel, program});
+    }
+  }
+  plan->send = plan->recv = {0, vector_elements(key)};
+  if (collective == RONDO_REDUCE_SCATTER) plan->recv = key.blocks[rank];
+  if (collective == RONDO_ALL_GATHER) plan->send = key.blocks[rank];
+  return plan;
+}
+
+uint32_t fingerprint(uint64_t operation, const Signature &signature, const PlanChoice &shape) {
+  uint64_t hash = mix(operation, signature.collective | uint64_t{signature.type} << 8 | uint64_t{signature.op} << 16 |
+                                     uint64_t{signature.root} << 32);
+  hash = mix(mix(hash, signature.count), signature.counts_hash);
+  hash = mix(hash, static_cast<uint64_t>(shape.algorithm) | static_cast<uint64_t>(shape.protocol) << 8 |
+                       uint64_t{shape.channels} << 16);
+  return static_cast<uint32_t>(mix(hash, shape.chunk_bytes));
+}
+
+}  // namespace rondo

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// A plan: everything about an operation that does not change from call to call. Immutable; a communicator caches it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "src/base/result.h"
+#include "src/plan/schedule.h"
+#include "src/plan/tuner.h"
+#include "src/proto/connection.h"
+#include "src/proto/interpreter.h"
+
+namespace rondo {
+
+inline constexpr uint32_t channel_count_max = 8;
+
+/// What ranks must agree on, and what an error prints. Plain data: it is written to memory that peers read.
+struct Signature {
+  uint32_t collective = 0;
+  uint32_t type = 0;
+  uint32_t op = 0;
+  uint32_t root = 0;
+  uint64_t count = 0;        ///< as the caller gave it; the total for the _v collectives
+  uint64_t counts_hash = 0;  ///< of counts and displacements, for the _v collectives
+
+  bool operator==(const Signature &) const = default;
+};
+
+/// "all_reduce of 1000 float32 (sum)", "broadcast of 8 int8 from rank 2"
+[[nodiscard]] std::string describe(const Signature &signature);
+
+/// An operation as validated by the API.
+struct OperationKey {
+  Signature signature;
+  bool in_place = false;
+  std::vector<Range> blocks;  ///< reduce-scatter, all-gather: block r of the logical vector
+
+  bool operator==(const OperationKey &) const = default;
+};
+
+struct PlannedLane {
+  uint32_t channel = 0;
+  LaneProgram program;  ///< points into the plan
+};
+
+class Plan {
+ public:
+  Plan(const Plan &) = delete;
+  Plan &operator=(const Plan &) = delete;
+
+  OperationKey key;
+  PlanChoice shape;
+  std::vector<Schedule> schedules;  ///< one a channel
+  std::vector<PlannedLane> lanes;   ///< of all channels
+  Range send;  ///< of the logical vector: what the rank's send buffer holds
+  Range recv;  ///< what its recv buffer holds
+
+ private:
+  Plan() = default;
+  friend Result<std::unique_ptr<Plan>> build_plan(const OperationKey &, const PlanChoice &, const ConnectionGeometry &,
+                                                  uint32_t, uint32_t);
+};
+
+/// Builds the plan of `rank` of `rank_count`. Fails where the algorithm cannot do this (build_schedule()).
+[[nodiscard]] Result<std::unique_ptr<Plan>> build_plan(const OperationKey &key, const PlanChoice &shape,
+                                                       const ConnectionGeometry &geometry, uint32_t rank,
+                                                       uint32_t rank_count);
+
+/// A 32-bit fingerprint of operation number, signature and shape. Both protocols carry it with every slot.
+[[nodiscard]] uint32_t fingerprint(uint64_t operation, const Signature &signature, const PlanChoice &shape);
+
+}  // namespace rondo

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// A connection: the memory of one directed link between two ranks on one channel. It holds one FIFO for each protocol,
+// each with counters of its own, so that a protocol's counters are contiguous whatever the other does.
+//
+// Layout (offsets are multiples of 64; one writer a cache line)
+//   simple head      64 B    written by the receiver   slots consumed
+//   ll head          64 B    written by the receiver
+//   simple headers   slot_count * 64 B                 written by the sender; see simple.h
+//   ll slots         slot_count * ll_stride            written by the sender; see ll.h
+//   simple slots     slot_count * slot_bytes           written by the sender
+//
+// Counters are monotonic from 0; slot = counter & (slot_count - 1). Fresh memory is zero and means "nothing yet".
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "src/base/host_device.h"
+
+namespace rondo {
+
+inline constexpr size_t cache_line_bytes = 64;
+
+/// A counter alone in its cache line.
+struct alignas(cache_line_bytes) PaddedCounter {
+  uint64_t value = 0;
+};
+static_assert(sizeof(PaddedCounter) == cache_line_bytes);
+
+/// Precedes a payload of the protocol `simple`; `sequence` is the flag that says "data is here".
+struct alignas(cache_line_bytes) SlotHeader {
+  uint64_t sequence = 0;   ///< counter + 1 once the slot is full
+  uint32_t signature = 0;  ///< of the operation: a slot of another one is never taken for ours
+  uint32_t kind = 0;       ///< PayloadKind
+  uint64_t bytes = 0;      ///< of the payload
+  uint64_t region = 0;     ///< mapped: the sender's region
+  uint64_t address = 0;    ///< mapped: offset in the region; address, process: the sender's address
+  uint64_t region_bytes = 0;
+  int32_t descriptor = -1;  ///< mapped: the region's descriptor in the sender's process
+  uint32_t reserved = 0;
+};
+static_assert(sizeof(SlotHeader) == cache_line_bytes);
+
+/// Where a slot's payload is.
+enum class PayloadKind : uint32_t {
+  in_slot = 0,
+  address = 1,  ///< in the sender's buffer, same process
+  mapped = 2,   ///< in the sender's buffer, in a region that the receiver can map
+  process = 3,  ///< in the sender's buffer, to be read by cross-memory attach
+};
+
+/// Sets of kinds are bits of a word. in_slot, which everybody can read, is never in one.
+[[nodiscard]] RONDO_HD constexpr uint32_t kind_bit(PayloadKind kind) {
+  return kind == PayloadKind::in_slot ? 0 : 1u << static_cast<uint32_t>(kind);
+}
+
+struct ConnectionGeometry {
+  uint32_t slot_count = 4;       ///< a power of two, at least 2
+  uint32_t slot_bytes = 65536;   ///< payload of a `simple` slot, a multiple of 64
+  uint32_t ll_slot_bytes = 2048;  ///< payload of an `ll` slot, a multiple of 4
+
+  /// An ll slot: a unit of 8 bytes for the signature and one for each 4 bytes of payload.
+  [[nodiscard]] RONDO_HD size_t ll_stride() const {
+    return (8 + size_t{ll_slot_bytes} * 2 + cache_line_bytes - 1) / cache_line_bytes * cache_line_bytes;
+  }
+  [[nodiscard]] RONDO_HD size_t headers_offset() const { return 2 * cache_line_bytes; }
+  [[nodiscard]] RONDO_HD size_t ll_offset() const { return headers_offset() + size_t{slot_count} * sizeof(SlotHeader); }
+  [[nodiscard]] RONDO_HD size_t slots_offset() const { return ll_offset() + slot_count * ll_stride(); }
+  [[nodiscard]] RONDO_HD size_t bytes() const { return slots_offset() + size_t{slot_count} * slot_bytes; }
+
+  bool operator==(const ConnectionGeometry &) const = default;
+};
+
+/// A connection as one end sees it: the same bytes, mapped anywhere.
+struct ConnectionView {
+  std::byte *base = nullptr;  ///< 64-byte aligned
+  ConnectionGeometry geometry;
+
+  [[nodiscard]] RONDO_HD uint64_t &simple_head() const { return reinterpret_cast<PaddedCounter *>(base)[0].value; }
+  [[nodiscard]] RONDO_HD uint64_t &ll_head() const { return reinterpret_cast<PaddedCounter *>(base)[1].value; }
+  [[nodiscard]] RONDO_HD uint64_t slot(uint64_t counter) const { return counter & (geometry.slot_count - 1); }
+  [[nodiscard]] RONDO_HD SlotHeader &header(uint64_t counter) const {
+    return reinterpret_cast<SlotHeader *>(base + geometry.headers_offset())[slot(counter)];
+  }
+  [[nodiscard]] RONDO_HD uint64_t *ll_units(uint64_t counter) const {
+    return reinterpret_cast<uint64_t *>(base + geometry.ll_offset() + slot(counter) * geometry.ll_stride());
+  }
+  [[nodiscard]] RONDO_HD std::byte *payload(uint64_t counter) const {
+    return base + geometry.slots_offset() + slot(counter) * geometry.slot_bytes;
+  }
+};
+
+}  // namespace rondo

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// The interpreter: runs the steps of a lane, one slice at a time. It is the only one. A device loops on advance(); the
+// host executor multiplexes many lanes; a simulator may pick the next lane from a seed.
+//
+// advance() either does nothing and says `blocked`, or carries one slice through: waits are looked at first, all of
+// them, then the operands are folded, then the results are posted and the operands given back. So a lane that stops
+// between two calls has published whole slices only.
+//
+// By reference: a payload that already lies in one of the sender's buffers (its only operand is src or acc, or the step
+// writes dst as well) is lent to the peer instead of copied into the slot, if that buffer can be read by the peer and
+// the algorithm is reference_safe. The lane is done only when every loan has been returned.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "src/base/host_device.h"
+#include "src/proto/connection.h"
+#include "src/proto/group.h"
+#include "src/proto/partition.h"
+#include "src/proto/step.h"
+
+namespace rondo {
+
+enum class Progress : uint8_t { moved, blocked, done, failed };
+
+enum class Fault : uint8_t {
+  none,
+  foreign_slot,  ///< the peer's slot belongs to another operation
+  wrong_size,    ///< the peer's slot has another size than this rank expects
+  unreadable,    ///< the peer's buffer could not be mapped or read
+};
+
+/// How peers can read one of a rank's buffers in place.
+struct Loan {
+  bool offered = false;  ///< false: copy always
+  PayloadKind kind = PayloadKind::in_slot;  ///< mapped or process: how other processes read [first, first + bytes)
+  const std::byte *first = nullptr;
+  uint64_t bytes = 0;
+  uint64_t region = 0;         ///< mapped
+  uint64_t region_offset = 0;  ///< mapped: of `first`
+  uint64_t region_bytes = 0;   ///< mapped
+  int32_t descriptor = -1;     ///< mapped
+
+  /// How a peer that accepts these kinds (bits PayloadKind) gets [at, at + size) of the buffer; in_slot: by copy.
+  [[nodiscard]] RONDO_HD PayloadKind choose(uint32_t accepted, const std::byte *at, uint64_t size) const {
+    if (!offered) return PayloadKind::in_slot;
+    if ((accepted & kind_bit(PayloadKind::address)) != 0) return PayloadKind::address;
+    const bool covered = at >= first && size <= bytes && static_cast<uint64_t>(at - first) <= bytes - size;
+    return covered && (accepted & kind_bit(kind)) != 0 ? kind : PayloadKind::in_slot;
+  }
+};
+
+/// One of a rank's two buffers: the elements [origin, ...) of the logical vector.
+struct Window {
+  std::byte *data = nullptr;
+  uint64_t origin = 0;
+  Loan loan;
+};
+
+/// What changes from call to call.
+struct Buffers {
+  Window send;  ///< never written through
+  Window recv;
+  uint32_t signature = 0;  ///< of the operation; every slot carries it
+};
+
+/// What a lane runs; plain data that the plan owns.
+struct LaneProgram {
+  const Step *steps = nullptr;
+  uint32_t step_count = 0;
+  uint32_t element_bytes = 1;
+  bool reference_safe = false;
+  uint64_t slot_elements = 1;   ///< elements of a slice
+  Partition partition;
+};
+
+struct LaneState {
+  uint64_t tile = 0;
+  uint32_t step = 0;
+  bool loaded = false;  ///< `rest` is what is left of the current chunk
+  Fault fault = Fault::none;
+  uint8_t fault_link = no_link;
+  Range rest;
+};
+
+/// Finds the next chunk that is not empty. False: the program is over.
+RONDO_HD inline bool load_chunk(LaneState &state, const LaneProgram &program) {
+  while (!state.loaded) {  // bounded by tiles * steps
+    if (state.step == program.step_count) {
+      state.step = 0;
+      ++state.tile;
+    }
+    if (state.tile >= program.partition.tile_count || program.step_count == 0) return false;
+    state.rest = program.partition.range(state.tile, program.steps[state.step].chunk);
+    state.loaded = state.rest.count != 0;
+    if (!state.loaded) ++state.step;
+  }
+  return true;
+}
+
+RONDO_HD inline void finish_slice(LaneState &state, uint64_t count) {
+  state.rest.begin += count;
+  state.rest.count -= count;
+  if (state.rest.count != 0) return;
+  state.loaded = false;
+  ++state.step;
+}
+
+[[nodiscard]] RONDO_HD inline std::byte *address_of(const Window &window, const LaneProgram &program, uint64_t element) {
+  return window.data + (element - window.origin) * program.element_bytes;
+}
+
+/// The window in which this step's payload lies already, or null.
+[[nodiscard]] RONDO_HD inline const Window *lender(const Step &step, const LaneProgram &program,
+                                                   const Buffers &buffers) {
+  if (!program.reference_safe) return nullptr;
+  if ((step.flags & step_dst) != 0) return &buffers.recv;
+  const uint8_t operands = step.flags & (step_recv | step_src | step_acc | step_finish);
+  if (operands == step_src) return &buffers.send;
+  if (operands == step_acc) return &buffers.recv;
+  return nullptr;
+}
+
+/// Carries one slice of the lane's current step through, or says why not. Reducer::Args has inputs[], input_count,
+/// outputs[], output_count, count and divisor; Reducer::divisor is avg's. Protocol and Links: see protocol.h.
+template <Group G, class Protocol, class Reducer, class Links>
+[[nodiscard]] RONDO_HD Progress advance(G group, LaneState &state, const LaneProgram &program, const Buffers &buffers,
+                                        const Reducer &reducer, Links &links) {
+  if (!load_chunk(state, program)) return Protocol::drained(links) ? Progress::done : Progress::blocked;
+  const Step &step = program.steps[state.step];
+  const uint64_t count = state.rest.count < program.slot_elements ? state.rest.count : program.slot_elements;
+  const uint64_t bytes = count * program.element_bytes;
+  const bool sends = (step.flags & step_send) != 0;
+
+  bool full = false;
+  for (const uint8_t link : step.send_link) full |= sends && link != no_link && !Protocol::can_send(links, link);
+  if (group.any(full)) return Progress::blocked;
+
+  typename Reducer::Args args{};
+  args.count = count;
+  args.divisor = (step.flags & step_finish) != 0 ? reducer.divisor : 0;
+  if ((step.flags & step_acc) != 0)
+    args.inputs[args.input_count++] = address_of(buffers.recv, program, state.rest.begin);
+  if ((step.flags & step_src) != 0)
+    args.inputs[args.input_count++] = address_of(buffers.send, program, state.rest.begin);
+  for (uint32_t which = 0; which < 2 && (step.flags & step_recv) != 0; ++which) {
+    if (step.recv_link[which] == no_link) continue;
+    const std::byte *operand = nullptr;
+    const Progress progress =
+        Protocol::fetch(group, links, step.recv_link[which], which, bytes, buffers.signature, operand, state.fault);
+    if (progress == Progress::failed) state.fault_link = step.recv_link[which];
+    if (progress != Progress::moved) return progress;
+    args.inputs[args.input_count++] = operand;
+  }
+
+  const Window *const lending = sends ? lender(step, program, buffers) : nullptr;
+  const std::byte *const lent = lending != nullptr ? address_of(*lending, program, state.rest.begin) : nullptr;
+  if ((step.flags & step_dst) != 0) args.outputs[args.output_count++] = address_of(buffers.recv, program, state.rest.begin);
+  PayloadKind kinds[2] = {PayloadKind::in_slot, PayloadKind::in_slot};
+  for (uint32_t which = 0; which < 2 && sends; ++which) {
+    const uint8_t link = step.send_link[which];
+    if (link == no_link) continue;
+    if (lending != nullptr) kinds[which] = lending->loan.choose(Protocol::accepted_kinds(links, link), lent, bytes);
+    if (kinds[which] != PayloadKind::in_slot) continue;
+    std::byte *const stage = Protocol::stage(links, link);
+    if (args.output_count == 0 || args.outputs[args.output_count - 1] != stage) args.outputs[args.output_count++] = stage;
+  }
+  const bool nothing = args.input_count == 1 && args.divisor == 0 && args.output_count == 1 &&
+                       args.inputs[0] == args.outputs[0];
+  if (args.output_count != 0 && !nothing) reducer(group, args);
+  group.sync();
+
+  if (group.rank() == 0) {
+    for (uint32_t which = 0; which < 2 && sends; ++which)
+      if (step.send_link[which] != no_link)
+        Protocol::post(links, step.send_link[which], bytes, buffers.signature, kinds[which],
+                       lending != nullptr ? &lending->loan : nullptr, lent);
+    for (const uint8_t link : step.recv_link)
+      if ((step.flags & step_recv) != 0 && link != no_link) Protocol::release(links, link);
+  }
+  finish_slice(state, count);
+  return Progress::moved;
+}
+
+}  // namespace rondo

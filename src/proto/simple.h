@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// simple: the flag after the data. A slot is a payload of up to slot_bytes and a header, whose sequence is the flag.
+//
+// Layout    connection.h: head, headers, slots. The payload is in the slot, or (by reference) where the header says.
+// Ordering  S1 load head, sync               pairs with R3: the slot's last reader has finished
+//           S2 write payload and header fields, plain
+//           S3 store header.sequence, release pairs with R1 (sync where the receiver may sleep)
+//           R1 load header.sequence, sync, until counter + 1
+//           R2 read header fields and payload, plain
+//           R3 store head, release           pairs with S1
+// State     of a slot: free (sender may write) --S3--> full (receiver may read) --R3--> free
+//           of a reference: the sender's buffer is lent from S3 to R3; the operation does not end before R3
+// Abort     a lane that gave up does neither S3 nor R3 again: its peers stay blocked and meet their own deadline.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "src/proto/connection.h"
+#include "src/proto/memory.h"
+
+namespace rondo {
+
+/// The sender's end. Counters survive from operation to operation.
+class SimpleSender {
+ public:
+  SimpleSender() = default;
+  explicit SimpleSender(ConnectionView connection, uint64_t first_counter = 0)
+      : connection_(connection), posted_(first_counter), consumed_(first_counter) {}
+
+  /// True: the next slot may be written. Its last reader's R3 is seen.
+  [[nodiscard]] bool can_send() {
+    if (posted_ - consumed_ < connection_.geometry.slot_count) return true;
+    consumed_ = memory::load_sync(connection_.simple_head());  // S1, pairs with R3 in SimpleReceiver::release
+    return posted_ - consumed_ < connection_.geometry.slot_count;
+  }
+  [[nodiscard]] std::byte *payload() const { return connection_.payload(posted_); }
+
+  /// Publishes the slot. `fields.sequence` is set here. wake: the receiver may sleep, see memory.h.
+  void post(const SlotHeader &fields, bool wake) {
+    SlotHeader &header = connection_.header(posted_);
+    header.signature = fields.signature;
+    header.kind = fields.kind;
+    header.bytes = fields.bytes;
+    header.region = fields.region;
+    header.address = fields.address;
+    header.region_bytes = fields.region_bytes;
+    header.descriptor = fields.descriptor;
+    ++posted_;
+    if (static_cast<PayloadKind>(fields.kind) != PayloadKind::in_slot) lent_ = posted_;
+    if (wake) {
+      memory::store_sync(header.sequence, posted_);  // S3, pairs with R1 in SimpleReceiver::can_receive
+    } else {
+      memory::store_release(header.sequence, posted_);  // S3, pairs with R1 in SimpleReceiver::can_receive
+    }
+  }
+  /// True: no payload that was sent by reference is still to be read.
+  [[nodiscard]] bool references_returned() {
+    if (consumed_ >= lent_) return true;
+    consumed_ = memory::load_sync(connection_.simple_head());  // S1, pairs with R3 in SimpleReceiver::release
+    return consumed_ >= lent_;
+  }
+
+ private:
+  ConnectionView connection_;
+  uint64_t posted_ = 0;    ///< counter of the next slot
+  uint64_t consumed_ = 0;  ///< the receiver's head as last seen
+  uint64_t lent_ = 0;      ///< one more than the counter of the last reference
+};
+
+/// The receiver's end.
+class SimpleReceiver {
+ public:
+  SimpleReceiver() = default;
+  explicit SimpleReceiver(ConnectionView connection, uint64_t first_counter = 0)
+      : connection_(connection), consumed_(first_counter) {}
+
+  /// True: the next slot is full; header() and payload() may be read.
+  [[nodiscard]] bool can_receive() const {
+    return memory::load_sync(header().sequence) == consumed_ + 1;  // R1, pairs with S3 in SimpleSender::post
+  }
+  [[nodiscard]] const SlotHeader &header() const { return connection_.header(consumed_); }
+  [[nodiscard]] const std::byte *payload() const { return connection_.payload(consumed_); }
+
+  /// Gives the slot back.
+  void release(bool wake) {
+    ++consumed_;
+    if (wake) {
+      memory::store_sync(connection_.simple_head(), consumed_);  // R3, pairs with S1 in SimpleSender::can_send
+    } else {
+      memory::store_release(connection_.simple_head(), consumed_);  // R3, pairs with S1 in SimpleSender::can_send
+    }
+  }
+
+ private:
+  ConnectionView connection_;
+  uint64_t consumed_ = 0;  ///< counter of the next slot
+};
+
+}  // namespace rondo
