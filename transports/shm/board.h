@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// What each rank of a host shows the others: which operation it is in, and a bell that wakes it. Plus one record for the
+// communicator's first failure. All words are accessed through src/proto/memory.h; each has one writer, but for the bell
+// and the failure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "src/base/result.h"
+#include "src/proto/connection.h"
+#include "transports/transport.h"
+
+namespace rondo::shm {
+
+/// An operation that a rank has entered. Written word by word; `operation` last, and 0 while the others change.
+struct alignas(cache_line_bytes) OperationRecord {
+  uint64_t operation = 0;
+  uint64_t collective_and_type = 0;  ///< low, high 32 bits
+  uint64_t op_and_root = 0;
+  uint64_t count = 0;
+  uint64_t counts_hash = 0;
+  uint64_t shape = 0;  ///< algorithm, protocol, channels, see pack_shape()
+  uint64_t chunk_bytes = 0;
+  uint64_t reserved = 0;
+};
+static_assert(sizeof(OperationRecord) == cache_line_bytes);
+
+inline constexpr uint64_t record_count = 64;
+
+struct alignas(cache_line_bytes) RankBoard {
+  // Written by the rank.
+  uint64_t entered = 0;    ///< number of its latest operation
+  uint64_t completed = 0;  ///< number of the latest that is complete
+  uint64_t state = 0;      ///< RankState
+  uint64_t process = 0;    ///< process id
+  uint64_t segment_descriptor = 0;  ///< the segment's descriptor in that process: can peers open it there?
+  uint64_t probe_address = 0;       ///< of a word in that process that holds `probe`: can peers read it there?
+  uint64_t probe = 0;
+  uint64_t unused = 0;
+  // The bell: `sleeping` is written by the rank, `bell` by those who wake it.
+  alignas(cache_line_bytes) uint64_t sleeping = 0;
+  uint32_t bell = 0;  ///< futex word
+  uint32_t unused_bell = 0;
+  OperationRecord records[record_count];  ///< of operation n at n % record_count
+};
+static_assert(sizeof(RankBoard) == (2 + record_count) * cache_line_bytes);
+
+/// The first failure of the communicator on this host; the first writer wins.
+struct alignas(cache_line_bytes) SharedFailure {
+  uint64_t state = 0;  ///< 0 none, 1 being written, 2 complete
+  uint64_t status = 0;
+  uint64_t rank_and_peer = 0;  ///< low, high 32 bits, as int32
+  uint64_t operation = 0;
+  char message[928] = {};
+};
+static_assert(sizeof(SharedFailure) == 15 * cache_line_bytes);
+
+/// Enters `operation` in the rank's own board.
+void enter(RankBoard &board, uint64_t operation, const Entered &entered);
+
+/// What `board`'s rank entered as `operation`; none if it has not yet, or has passed record_count further.
+[[nodiscard]] std::optional<Entered> entered(const RankBoard &board, uint64_t operation);
+
+/// Makes `error` the communicator's failure, unless there is one already.
+void raise_failure(SharedFailure &failure, const Error &error);
+
+/// True at the cost of one load: there is a failure, perhaps still being written.
+[[nodiscard]] bool failed(const SharedFailure &failure);
+
+/// The failure; if its writer died in the middle of it, one that says so.
+[[nodiscard]] Error read_failure(const SharedFailure &failure);
+
+/// Wakes the rank of `board` if it sleeps; call after a sync store (src/proto/memory.h).
+void ring(RankBoard &board);
+/// Wakes it whatever it says.
+void ring_always(RankBoard &board);
+[[nodiscard]] uint32_t prepare_sleep(RankBoard &board);
+void sleep(RankBoard &board, uint32_t ticket, uint64_t timeout_ns);
+void cancel_sleep(RankBoard &board);
+
+}  // namespace rondo::shm

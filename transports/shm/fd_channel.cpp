@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transports/shm/fd_channel.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sodium.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+
+#include "src/base/clock.h"
+
+namespace rondo::shm {
+namespace {
+
+constexpr uint64_t client_patience_ns = 1'000'000'000;  // a taker sends its token at once
+constexpr int listen_backlog = 128;
+
+void random_hex(std::array<char, 32> &text) {
+  std::array<unsigned char, 16> bytes{};
+  randombytes_buf(bytes.data(), bytes.size());
+  static constexpr char digits[] = "0123456789abcdef";
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    text[2 * i] = digits[bytes[i] >> 4];
+    text[2 * i + 1] = digits[bytes[i] & 15];
+  }
+}
+
+struct AbstractAddress {
+  sockaddr_un address{};
+  socklen_t bytes = 0;
+};
+
+AbstractAddress address_of(const FdTicket &ticket) {
+  AbstractAddress result;
+  result.address.sun_family = AF_UNIX;
+  static constexpr char prefix[] = "rondo-";
+  char *out = result.address.sun_path + 1;  // sun_path[0] stays NUL: the abstract name space
+  out = std::copy(prefix, prefix + sizeof prefix - 1, out);
+  out = std::copy(ticket.name.begin(), ticket.name.end(), out);
+  result.bytes = static_cast<socklen_t>(out - reinterpret_cast<char *>(&result.address));
+  return result;
+}
+
+/// False: the deadline passed.
+bool wait_for(int descriptor, short events, uint64_t deadline_ns) {
+  pollfd entry{descriptor, events, 0};
+  for (uint64_t now = now_ns(); now < deadline_ns; now = now_ns()) {
+    const int timeout_ms = static_cast<int>(std::min<uint64_t>((deadline_ns - now) / 1'000'000 + 1, 1000));
+    if (::poll(&entry, 1, timeout_ms) > 0) return true;
+  }
+  return false;
+}
+
+bool same_user(int client) {
+  ucred credentials{};
+  socklen_t bytes = sizeof credentials;
+  return ::getsockopt(client, SOL_SOCKET, SO_PEERCRED, &credentials, &bytes) == 0 && credentials.uid == ::geteuid();
+}
+
+bool send_descriptor(int client, int descriptor) {
+  char payload = 'r';
+  iovec data{&payload, 1};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  cmsghdr *const header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof(int));
+  std::memcpy(CMSG_DATA(header), &descriptor, sizeof descriptor);
+  return ::sendmsg(client, &message, MSG_NOSIGNAL) == 1;
+}
+
+Result<FileDescriptor> receive_descriptor(int server) {
+  char payload = 0;
+  iovec data{&payload, 1};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  if (::recvmsg(server, &message, MSG_CMSG_CLOEXEC) != 1) return system_error("recvmsg of the segment's descriptor", errno);
+  const cmsghdr *const header = CMSG_FIRSTHDR(&message);
+  if (header == nullptr || header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS)
+    return Error{RONDO_ERROR_INTERNAL, "the segment's owner sent no descriptor"};
+  int descriptor = -1;
+  std::memcpy(&descriptor, CMSG_DATA(header), sizeof descriptor);
+  return FileDescriptor(descriptor);
+}
+
+}  // namespace
+
+Result<FdServer> FdServer::listen() {
+  FdTicket ticket;
+  random_hex(ticket.name);
+  random_hex(ticket.token);
+  FileDescriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!socket.valid()) return system_error("socket(AF_UNIX)", errno);
+  const AbstractAddress address = address_of(ticket);
+  if (::bind(socket.get(), reinterpret_cast<const sockaddr *>(&address.address), address.bytes) != 0)
+    return system_error("bind of an abstract unix socket", errno);
+  if (::listen(socket.get(), listen_backlog) != 0) return system_error("listen on an abstract unix socket", errno);
+  return FdServer(std::move(socket), ticket);
+}
+
+Result<void> FdServer::serve(int descriptor, uint32_t taker_count, uint64_t deadline_ns) {
+  for (uint32_t served = 0; served < taker_count;) {
+    if (!wait_for(socket_.get(), POLLIN, deadline_ns))
+      return Error{RONDO_ERROR_TIMEOUT, "only " + std::to_string(served) + " of " + std::to_string(taker_count) +
+                                            " processes of this host fetched the shared segment in time"};
+    const FileDescriptor client(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (client.valid() && same_user(client.get()) &&
+        serve_one(client.get(), descriptor, std::min(deadline_ns, now_ns() + client_patience_ns)))
+      ++served;
+  }
+  return {};
+}
+
+bool FdServer::serve_one(int client, int descriptor, uint64_t deadline_ns) const {
+  std::array<char, 32> token{};
+  for (size_t have = 0; have < token.size();) {
+    if (!wait_for(client, POLLIN, deadline_ns)) return false;
+    const ssize_t got = ::recv(client, token.data() + have, token.size() - have, MSG_DONTWAIT);
+    if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) return false;
+    if (got > 0) have += static_cast<size_t>(got);
+  }
+  return sodium_memcmp(token.data(), ticket_.token.data(), token.size()) == 0 && send_descriptor(client, descriptor);
+}
+
+Result<FileDescriptor> take_descriptor(const FdTicket &ticket, uint64_t deadline_ns) {
+  const FileDescriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!socket.valid()) return system_error("socket(AF_UNIX)", errno);
+  const AbstractAddress address = address_of(ticket);
+  if (::connect(socket.get(), reinterpret_cast<const sockaddr *>(&address.address), address.bytes) != 0)
+    return system_error("connect to the process that owns the shared segment (same network namespace needed)", errno);
+  if (::send(socket.get(), ticket.token.data(), ticket.token.size(), MSG_NOSIGNAL) !=
+      static_cast<ssize_t>(ticket.token.size()))
+    return system_error("send to the process that owns the shared segment", errno);
+  if (!wait_for(socket.get(), POLLIN, deadline_ns))
+    return Error{RONDO_ERROR_TIMEOUT, "the process that owns the shared segment did not hand it over in time"};
+  return receive_descriptor(socket.get());
+}
+
+}  // namespace rondo::shm

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transports/shm/peers.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
+#include "src/proto/memory.h"
+
+namespace rondo::shm {
+namespace {
+
+/// Opens descriptor `descriptor` of process `process` as one of ours.
+FileDescriptor open_foreign(int process, int descriptor) {
+  std::array<char, 64> path{};
+  std::snprintf(path.data(), path.size(), "/proc/%d/fd/%d", process, descriptor);
+  return FileDescriptor(::open(path.data(), O_RDWR | O_CLOEXEC));
+}
+
+/// Reads all of [address, address + bytes) of another process.
+bool read_foreign(int process, uint64_t address, std::byte *to, uint64_t bytes) {
+  for (uint64_t done = 0; done < bytes;) {
+    const iovec local{to + done, bytes - done};
+    const iovec remote{reinterpret_cast<void *>(address + done), bytes - done};
+    const ssize_t got = ::process_vm_readv(process, &local, 1, &remote, 1, 0);
+    if (got <= 0) return false;
+    done += static_cast<uint64_t>(got);
+  }
+  return true;
+}
+
+bool same_file(int a, int b) {
+  struct stat first {};
+  struct stat second {};
+  return ::fstat(a, &first) == 0 && ::fstat(b, &second) == 0 && first.st_dev == second.st_dev &&
+         first.st_ino == second.st_ino;
+}
+
+}  // namespace
+
+const std::byte *MappingCache::find(int process, uint64_t region, uint64_t region_bytes, int descriptor) {
+  const Key key{process, region};
+  if (const auto found = entries_.find(key); found != entries_.end()) {
+    found->second.last_use = ++use_;
+    return found->second.mapping.get().bytes == region_bytes ? found->second.mapping.get().address : nullptr;
+  }
+  const FileDescriptor file = open_foreign(process, descriptor);
+  struct stat status {};
+  if (!file.valid() || ::fstat(file.get(), &status) != 0 || static_cast<uint64_t>(status.st_size) < region_bytes)
+    return nullptr;
+  void *const address = ::mmap(nullptr, region_bytes, PROT_READ, MAP_SHARED, file.get(), 0);
+  if (address == MAP_FAILED) return nullptr;
+  if (entries_.size() >= entry_count_max) evict_one();
+  Entry &entry = entries_[key];
+  entry.mapping.reset({static_cast<std::byte *>(address), region_bytes});
+  entry.last_use = ++use_;
+  return entry.mapping.get().address;
+}
+
+void MappingCache::evict_one() {
+  entries_.erase(std::min_element(entries_.begin(), entries_.end(), [](const auto &a, const auto &b) {
+    return a.second.last_use < b.second.last_use;
+  }));
+}
+
+Result<std::unique_ptr<ShmPeers>> ShmPeers::create(std::shared_ptr<Segment> segment, uint32_t rank) {
+  std::unique_ptr<ShmPeers> peers(new ShmPeers(std::move(segment), rank));
+  const auto own = static_cast<int>(::getpid());
+  for (uint32_t peer = 0; peer < peers->segment_->shape().rank_count; ++peer) {
+    Peer entry;
+    entry.process = static_cast<int>(memory::load_acquire(peers->segment_->board(peer).process));
+    entry.same_process = entry.process == own;
+    // A kernel before 5.3 has no process handles: find_dead() then asks by number.
+    if (!entry.same_process)
+      entry.process_handle.reset(static_cast<int>(::syscall(SYS_pidfd_open, entry.process, 0)));
+    peers->peers_.push_back(std::move(entry));
+  }
+  return peers;
+}
+
+const std::byte *ShmPeers::borrow(uint32_t peer, const SlotHeader &header, std::byte *scratch) {
+  const Peer &from = peers_[peer];
+  switch (static_cast<PayloadKind>(header.kind)) {
+    case PayloadKind::in_slot: return nullptr;
+    case PayloadKind::address: return from.same_process ? reinterpret_cast<const std::byte *>(header.address) : nullptr;
+    case PayloadKind::mapped: {
+      if (header.bytes > header.region_bytes || header.address > header.region_bytes - header.bytes) return nullptr;
+      const std::byte *const base = mappings_.find(from.process, header.region, header.region_bytes, header.descriptor);
+      return base != nullptr ? base + header.address : nullptr;
+    }
+    case PayloadKind::process: return read_foreign(from.process, header.address, scratch, header.bytes) ? scratch : nullptr;
+  }
+  return nullptr;
+}
+
+uint32_t ShmPeers::readable_kinds(uint32_t peer, bool try_mapping, bool try_cross_memory) {
+  if (peer == rank_) return 0;
+  const RankBoard &board = segment_->board(peer);
+  if (peers_[peer].same_process) return kind_bit(PayloadKind::address);
+  uint32_t kinds = 0;
+  if (try_mapping) {
+    const FileDescriptor file =
+        open_foreign(peers_[peer].process, static_cast<int>(memory::load_acquire(board.segment_descriptor)));
+    if (file.valid() && same_file(file.get(), segment_->descriptor())) kinds |= kind_bit(PayloadKind::mapped);
+  }
+  if (try_cross_memory) {
+    uint64_t seen = 0;
+    if (read_foreign(peers_[peer].process, memory::load_acquire(board.probe_address),
+                     reinterpret_cast<std::byte *>(&seen), sizeof seen) &&
+        seen == memory::load_acquire(board.probe))
+      kinds |= kind_bit(PayloadKind::process);
+  }
+  return kinds;
+}
+
+std::vector<uint32_t> ShmPeers::find_dead() const {
+  std::vector<uint32_t> dead;
+  std::vector<pollfd> handles;
+  std::vector<uint32_t> ranks;
+  for (uint32_t peer = 0; peer < peers_.size(); ++peer) {
+    if (peers_[peer].same_process) continue;
+    if (!peers_[peer].process_handle.valid()) {
+      if (::kill(peers_[peer].process, 0) != 0 && errno == ESRCH) dead.push_back(peer);
+      continue;
+    }
+    handles.push_back({peers_[peer].process_handle.get(), POLLIN, 0});
+    ranks.push_back(peer);
+  }
+  if (::poll(handles.data(), handles.size(), 0) <= 0) return dead;
+  for (size_t i = 0; i < handles.size(); ++i)
+    if (handles[i].revents != 0) dead.push_back(ranks[i]);
+  return dead;
+}
+
+}  // namespace rondo::shm

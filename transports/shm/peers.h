@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ranks of one host as an executor sees them: payloads read in place, bells, and who is still alive.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "src/base/result.h"
+#include "src/base/unique_handle.h"
+#include "src/proto/peers.h"
+#include "transports/shm/segment.h"
+
+namespace rondo::shm {
+
+/// Regions of other processes that this rank has mapped. Bounded: the least recently used one makes room.
+class MappingCache {
+ public:
+  static constexpr size_t entry_count_max = 128;
+
+  /// `offset` of region `region` of process `process`, whose descriptor there is `descriptor`; null: cannot be mapped.
+  [[nodiscard]] const std::byte *find(int process, uint64_t region, uint64_t region_bytes, int descriptor);
+
+ private:
+  struct Key {
+    int process;
+    uint64_t region;
+    bool operator==(const Key &) const = default;
+  };
+  struct Hash {
+    size_t operator()(const Key &key) const { return key.region * 0x9E37'79B9'7F4A'7C15u ^ static_cast<size_t>(key.process); }
+  };
+  struct Entry {
+    Mapping mapping;
+    uint64_t last_use = 0;
+  };
+  void evict_one();
+
+  std::unordered_map<Key, Entry, Hash> entries_;
+  uint64_t use_ = 0;
+};
+
+class ShmPeers final : public Peers {
+ public:
+  /// Needs every rank's board filled in. Opens a handle on each other process.
+  [[nodiscard]] static Result<std::unique_ptr<ShmPeers>> create(std::shared_ptr<Segment> segment, uint32_t rank);
+
+  [[nodiscard]] const std::byte *borrow(uint32_t peer, const SlotHeader &header, std::byte *scratch) override;
+  void wake(uint32_t peer) override { ring(segment_->board(peer)); }
+  [[nodiscard]] uint32_t prepare_sleep() override { return shm::prepare_sleep(segment_->board(rank_)); }
+  void sleep(uint32_t ticket, uint64_t timeout_ns) override { shm::sleep(segment_->board(rank_), ticket, timeout_ns); }
+  void cancel_sleep() override { shm::cancel_sleep(segment_->board(rank_)); }
+
+  /// Which kinds of loans of `peer` this rank can read: bits PayloadKind. Tries them.
+  [[nodiscard]] uint32_t readable_kinds(uint32_t peer, bool try_mapping, bool try_cross_memory);
+  /// The ranks whose processes have ended. One system call.
+  [[nodiscard]] std::vector<uint32_t> find_dead() const;
+
+ private:
+  struct Peer {
+    int process = 0;
+    bool same_process = false;
+    FileDescriptor process_handle;
+  };
+  ShmPeers(std::shared_ptr<Segment> segment, uint32_t rank) : segment_(std::move(segment)), rank_(rank) {}
+
+  std::shared_ptr<Segment> segment_;
+  uint32_t rank_;
+  std::vector<Peer> peers_;
+  MappingCache mappings_;
+};
+
+}  // namespace rondo::shm

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// The shared memory of a communicator on one host: one memfd segment, made by the lowest rank there and handed over by
+// descriptor. It has no name, takes nothing of /dev/shm's size limit and goes with the last process that maps it.
+//
+// Layout   SegmentHeader | SharedFailure | RankBoard[rank_count] | connections[channel][from][to]
+// Pages are used only where they are touched: connections that no algorithm uses cost nothing.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "src/base/result.h"
+#include "src/base/unique_handle.h"
+#include "src/proto/connection.h"
+#include "transports/shm/board.h"
+
+namespace rondo::shm {
+
+struct SegmentShape {
+  uint32_t rank_count = 1;  ///< ranks of this host
+  uint32_t channel_count = 1;
+  ConnectionGeometry geometry;
+
+  [[nodiscard]] size_t boards_offset() const;
+  [[nodiscard]] size_t connections_offset() const;
+  [[nodiscard]] size_t bytes() const;
+};
+
+/// Names a segment; random.
+struct SegmentId {
+  uint64_t high = 0;
+  uint64_t low = 0;
+
+  auto operator<=>(const SegmentId &) const = default;
+};
+
+class Segment {
+ public:
+  [[nodiscard]] static Result<std::shared_ptr<Segment>> create(const SegmentId &id, const SegmentShape &shape);
+  /// Maps a segment that another process made; checks that it is the one that `id` and `shape` say.
+  [[nodiscard]] static Result<std::shared_ptr<Segment>> attach(FileDescriptor descriptor, const SegmentId &id,
+                                                               const SegmentShape &shape);
+
+  [[nodiscard]] const SegmentShape &shape() const { return shape_; }
+  [[nodiscard]] int descriptor() const { return descriptor_.get(); }
+  [[nodiscard]] SharedFailure &failure() const;
+  [[nodiscard]] RankBoard &board(uint32_t rank) const;
+  /// The connection on which `from` sends to `to`; from == to is the loop-back.
+  [[nodiscard]] ConnectionView connection(uint32_t channel, uint32_t from, uint32_t to) const;
+  /// Bytes of memory that the kernel holds for it now.
+  [[nodiscard]] uint64_t resident_bytes() const;
+
+ private:
+  Segment(FileDescriptor descriptor, Mapping mapping, const SegmentShape &shape)
+      : descriptor_(std::move(descriptor)), mapping_(std::move(mapping)), shape_(shape) {}
+  [[nodiscard]] std::byte *at(size_t offset) const { return mapping_.get().address + offset; }
+
+  FileDescriptor descriptor_;
+  Mapping mapping_;
+  SegmentShape shape_;
+};
+
+/// The segments that this process has mapped: ranks that are threads of one process share one mapping.
+class SegmentTable {
+ public:
+  void add(const SegmentId &id, const std::shared_ptr<Segment> &segment);
+  [[nodiscard]] std::shared_ptr<Segment> find(const SegmentId &id);
+
+ private:
+  std::mutex mutex_;
+  std::map<SegmentId, std::weak_ptr<Segment>> segments_;
+};
+
+/// A memfd of `bytes` zero bytes that cannot shrink.
+[[nodiscard]] Result<FileDescriptor> make_memory_file(const char *name, size_t bytes);
+[[nodiscard]] Result<Mapping> map_shared(int descriptor, size_t bytes);
+
+}  // namespace rondo::shm

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transports/shm/transport.h"
+
+#include <sodium.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <vector>
+
+#include "src/base/clock.h"
+#include "src/proto/memory.h"
+#include "transports/shm/fd_channel.h"
+#include "transports/shm/peers.h"
+
+namespace rondo::shm {
+namespace {
+
+constexpr uint32_t default_slot_count = 4;
+constexpr uint32_t default_ll_slot_bytes = 2048;
+constexpr uint64_t slot_budget_bytes = 8u << 20;  // of all simple slots of a communicator together, while slots are
+constexpr uint32_t slot_bytes_min = 4096;         // not below this
+constexpr uint32_t slot_bytes_max = 128u << 10;   // larger ones leave the L2 cache before the peer has read them
+
+class ShmTransport final : public Transport {
+ public:
+  ShmTransport(std::shared_ptr<Segment> segment, std::unique_ptr<ShmPeers> peers, uint32_t rank, std::string host_name)
+      : segment_(std::move(segment)), peers_(std::move(peers)), rank_(rank), host_name_(std::move(host_name)) {}
+  ~ShmTransport() override { set_state(RankState::left); }
+
+  const char *name() const override { return "shm"; }
+  ConnectionGeometry geometry() const override { return segment_->shape().geometry; }
+  uint32_t channel_count() const override { return segment_->shape().channel_count; }
+  ConnectionView outgoing(uint32_t channel, uint32_t peer) const override {
+    return segment_->connection(channel, rank_, peer);
+  }
+  ConnectionView incoming(uint32_t channel, uint32_t peer) const override {
+    return segment_->connection(channel, peer, rank_);
+  }
+  uint32_t accepted_kinds(uint32_t peer) const override { return accepted_kinds_[peer]; }
+  Peers &peers() override { return *peers_; }
+
+  void enter(uint64_t operation, const Entered &what) override { shm::enter(own(), operation, what); }
+  void complete(uint64_t operation) override {
+    memory::store_release(own().completed, operation);  // pairs with load_acquire in completed_operation()
+  }
+  void set_state(RankState state) override {
+    memory::store_sync(own().state, static_cast<uint64_t>(state));  // pairs with load_acquire in state()
+    ring_all();
+  }
+  std::optional<Entered> entered(uint32_t peer, uint64_t operation) const override {
+    return shm::entered(segment_->board(peer), operation);
+  }
+  uint64_t latest_operation(uint32_t peer) const override {
+    return memory::load_acquire(segment_->board(peer).entered);  // pairs with store_release in enter()
+  }
+  uint64_t completed_operation(uint32_t peer) const override {
+    return memory::load_acquire(segment_->board(peer).completed);  // pairs with store_release in complete()
+  }
+  RankState state(uint32_t peer) const override {
+    return static_cast<RankState>(memory::load_acquire(segment_->board(peer).state));  // pairs with set_state()
+  }
+
+  void raise(const Error &error) override {
+    raise_failure(segment_->failure(), error);
+    ring_all();
+  }
+  bool failed() const override { return shm::failed(segment_->failure()); }
+  Error failure() const override { return read_failure(segment_->failure()); }
+  std::vector<uint32_t> find_dead() const override { return peers_->find_dead(); }
+  std::string describe_rank(uint32_t peer) const override {
+    return "rank " + std::to_string(peer) + " (host " + host_name_ + ", process " +
+           std::to_string(memory::load_acquire(segment_->board(peer).process)) + ")";
+  }
+  uint64_t shared_bytes() const override { return segment_->shape().bytes(); }
+
+  void set_accepted_kinds(std::vector<uint32_t> kinds) { accepted_kinds_ = std::move(kinds); }
+
+ private:
+  [[nodiscard]] RankBoard &own() const { return segment_->board(rank_); }
+  void ring_all() {
+    for (uint32_t peer = 0; peer < segment_->shape().rank_count; ++peer) ring_always(segment_->board(peer));
+  }
+
+  std::shared_ptr<Segment> segment_;
+  std::unique_ptr<ShmPeers> peers_;
+  uint32_t rank_;
+  std::string host_name_;
+  std::vector<uint32_t> accepted_kinds_;
+};
+
+/// What the first rank tells the others about the segment.
+struct SegmentNotice {
+  SegmentId id;
+  FdTicket ticket;
+  SegmentShape shape;
+};
+static_assert(std::is_trivially_copyable_v<SegmentNotice>);
+
+template <class T>
+std::span<const std::byte> bytes_of(const T &value) {
+  return std::as_bytes(std::span(&value, 1));
+}
+
+/// Collects one T of every rank.
+template <class T>
+Result<std::vector<T>> gather_all(Store &store, const ConnectRequest &request, const char *key, const T &own) {
+  RONDO_TRY_ASSIGN(const auto parts, store.gather(request.key_prefix + key, request.rank, request.rank_count,
+                                                  bytes_of(own), request.deadline_ns));
+  std::vector<T> all(parts.size());
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (parts[i].size() != sizeof(T)) return Error{RONDO_ERROR_MISMATCH, "ranks run different versions of Rondo"};
+    std::memcpy(&all[i], parts[i].data(), sizeof(T));
+  }
+  return all;
+}
+
+/// Rank 0 makes the segment; of each other process one rank fetches it and the others find it in the table.
+Result<std::shared_ptr<Segment>> obtain_segment(const ConnectRequest &request, Store &store, SegmentTable &segments) {
+  RONDO_TRY_ASSIGN(const auto processes, gather_all(store, request, "/process", uint64_t(::getpid())));
+  const uint64_t own = processes[request.rank];
+  const std::string notice_key = request.key_prefix + "/segment";
+  if (request.rank == 0) {
+    SegmentNotice notice;
+    randombytes_buf(&notice.id, sizeof notice.id);
+    notice.shape = choose_shape(request.rank_count, request.channel_count, request.slot_count, request.slot_bytes);
+    RONDO_TRY_ASSIGN(auto server, FdServer::listen());
+    notice.ticket = server.ticket();
+    RONDO_TRY_ASSIGN(auto segment, Segment::create(notice.id, notice.shape));
+    segments.add(notice.id, segment);
+    RONDO_TRY(store.put(notice_key, bytes_of(notice), request.deadline_ns));
+    std::vector<uint64_t> takers = processes;
+    std::sort(takers.begin(), takers.end());
+    takers.erase(std::unique(takers.begin(), takers.end()), takers.end());
+    RONDO_TRY(server.serve(segment->descriptor(), static_cast<uint32_t>(takers.size() - 1), request.deadline_ns));
+    return segment;
+  }
+  RONDO_TRY_ASSIGN(const auto bytes, store.get(notice_key, request.deadline_ns));
+  SegmentNotice notice;
+  if (bytes.size() != sizeof notice) return Error{RONDO_ERROR_MISMATCH, "ranks run different versions of Rondo"};
+  std::memcpy(&notice, bytes.data(), sizeof notice);
+  const auto first = static_cast<uint32_t>(std::find(processes.begin(), processes.end(), own) - processes.begin());
+  if (first == request.rank) {
+    RONDO_TRY_ASSIGN(auto descriptor, take_descriptor(notice.ticket, request.deadline_ns));
+    RONDO_TRY_ASSIGN(auto segment, Segment::attach(std::move(descriptor), notice.id, notice.shape));
+    segments.add(notice.id, segment);
+    RONDO_TRY(store.put(request.key_prefix + "/mapped/" + std::to_string(own), bytes_of(own), request.deadline_ns));
+    return segment;
+  }
+  if (own != processes[0])
+    RONDO_TRY(store.get(request.key_prefix + "/mapped/" + std::to_string(own), request.deadline_ns));
+  auto segment = segments.find(notice.id);
+  if (segment == nullptr) return Error{RONDO_ERROR_INTERNAL, "another thread of this process did not map the segment"};
+  return segment;
+}
+
+void fill_board(RankBoard &board, const Segment &segment) {
+  uint64_t probe = 0;
+  randombytes_buf(&probe, sizeof probe);
+  memory::store_release(board.process, static_cast<uint64_t>(::getpid()));
+  memory::store_release(board.segment_descriptor, static_cast<uint64_t>(segment.descriptor()));
+  memory::store_release(board.probe, probe);
+  memory::store_release(board.probe_address, reinterpret_cast<uint64_t>(&board.probe));
+}
+
+}  // namespace
+
+SegmentShape choose_shape(uint32_t rank_count, uint32_t channel_count, uint32_t slot_count, uint32_t slot_bytes) {
+  SegmentShape shape;
+  shape.rank_count = rank_count;
+  shape.channel_count = channel_count;
+  shape.geometry.slot_count = slot_count != 0 ? slot_count : default_slot_count;
+  shape.geometry.ll_slot_bytes = default_ll_slot_bytes;
+  const uint64_t pair_count = std::max<uint64_t>(uint64_t{rank_count} * (rank_count - 1), 1);
+  const uint64_t share = slot_budget_bytes / (pair_count * channel_count * shape.geometry.slot_count);
+  const auto fitting = static_cast<uint32_t>(std::bit_floor(std::clamp<uint64_t>(share, slot_bytes_min, slot_bytes_max)));
+  shape.geometry.slot_bytes = slot_bytes != 0 ? slot_bytes : fitting;
+  return shape;
+}
+
+Result<std::unique_ptr<Transport>> connect(const ConnectRequest &request, Store &store, SegmentTable &segments) {
+  RONDO_TRY_ASSIGN(auto segment, obtain_segment(request, store, segments));
+  fill_board(segment->board(request.rank), *segment);
+  RONDO_TRY(gather_all(store, request, "/board", request.rank));
+  RONDO_TRY_ASSIGN(auto peers, ShmPeers::create(segment, request.rank));
+
+  // readable[p]: what this rank can read of p. What p can read of this rank is then in p's answer.
+  Bytes readable(request.rank_count);
+  for (uint32_t peer = 0; peer < request.rank_count; ++peer)
+    readable[peer] = static_cast<std::byte>(peers->readable_kinds(peer, request.mapping, request.cross_memory));
+  RONDO_TRY_ASSIGN(const auto answers, store.gather(request.key_prefix + "/readable", request.rank, request.rank_count,
+                                                    readable, request.deadline_ns));
+  std::vector<uint32_t> accepted(request.rank_count, 0);
+  for (uint32_t peer = 0; peer < request.rank_count; ++peer) {
+    if (answers[peer].size() != request.rank_count)
+      return Error{RONDO_ERROR_MISMATCH, "ranks run different versions of Rondo"};
+    accepted[peer] = static_cast<uint32_t>(answers[peer][request.rank]);
+  }
+  auto transport = std::make_unique<ShmTransport>(segment, std::move(peers), request.rank, request.host_name);
+  transport->set_accepted_kinds(std::move(accepted));
+  transport->set_state(RankState::alive);
+  return std::unique_ptr<Transport>(std::move(transport));
+}
+
+}  // namespace rondo::shm

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// The shared-memory transport: all ranks of a communicator on one host.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "src/bootstrap/store.h"
+#include "transports/shm/segment.h"
+#include "transports/transport.h"
+
+namespace rondo::shm {
+
+struct ConnectRequest {
+  uint32_t rank = 0;
+  uint32_t rank_count = 1;
+  uint32_t channel_count = 1;
+  uint32_t slot_count = 0;     ///< 0: choose
+  uint32_t slot_bytes = 0;     ///< 0: choose
+  bool mapping = true;         ///< try whether peers can map each other's memory
+  bool cross_memory = true;    ///< try whether peers can read each other's memory
+  std::string key_prefix;      ///< of this communicator's keys in the store
+  std::string host_name;
+  uint64_t deadline_ns = 0;
+};
+
+/// Makes or fetches the segment and meets the other ranks; returns when all have mapped it.
+[[nodiscard]] Result<std::unique_ptr<Transport>> connect(const ConnectRequest &request, Store &store,
+                                                         SegmentTable &segments);
+
+/// The sizes that connect() chooses, so that `rondo info` can tell.
+[[nodiscard]] SegmentShape choose_shape(uint32_t rank_count, uint32_t channel_count, uint32_t slot_count,
+                                        uint32_t slot_bytes);
+
+}  // namespace rondo::shm

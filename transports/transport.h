@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a transport is to the core: it connects the ranks of a communicator, and lets each see what the others do. A new
+// transport is a directory with an implementation, and a line in src/core/registry.cpp.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/base/result.h"
+#include "src/plan/plan.h"
+#include "src/proto/connection.h"
+#include "src/proto/peers.h"
+
+namespace rondo {
+
+/// What a rank has entered as one operation: equal on all ranks, or they disagree.
+struct Entered {
+  Signature signature;
+  PlanChoice shape;
+
+  bool operator==(const Entered &) const = default;
+};
+
+enum class RankState : uint64_t { absent = 0, alive = 1, finalized = 2, left = 3 };
+
+/// Calls of one rank; one executing thread at a time, but for the functions marked "any thread".
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  [[nodiscard]] virtual const char *name() const = 0;
+
+  // Connections. Channels and geometry are those of the request that made the transport.
+  [[nodiscard]] virtual ConnectionGeometry geometry() const = 0;
+  [[nodiscard]] virtual uint32_t channel_count() const = 0;
+  [[nodiscard]] virtual ConnectionView outgoing(uint32_t channel, uint32_t peer) const = 0;
+  [[nodiscard]] virtual ConnectionView incoming(uint32_t channel, uint32_t peer) const = 0;
+  /// Bits PayloadKind: loans of this rank that `peer` can read.
+  [[nodiscard]] virtual uint32_t accepted_kinds(uint32_t peer) const = 0;
+  [[nodiscard]] virtual Peers &peers() = 0;
+
+  // What the ranks do.
+  virtual void enter(uint64_t operation, const Entered &what) = 0;
+  virtual void complete(uint64_t operation) = 0;
+  virtual void set_state(RankState state) = 0;
+  [[nodiscard]] virtual std::optional<Entered> entered(uint32_t peer, uint64_t operation) const = 0;
+  [[nodiscard]] virtual uint64_t latest_operation(uint32_t peer) const = 0;
+  [[nodiscard]] virtual uint64_t completed_operation(uint32_t peer) const = 0;
+  [[nodiscard]] virtual RankState state(uint32_t peer) const = 0;
+
+  // Failure: one for the communicator, the first. Any thread.
+  virtual void raise(const Error &error) = 0;
+  [[nodiscard]] virtual bool failed() const = 0;
+  [[nodiscard]] virtual Error failure() const = 0;
+  /// The ranks whose processes have ended.
+  [[nodiscard]] virtual std::vector<uint32_t> find_dead() const = 0;
+  /// For people: "rank 2 (host example, process 4711)".
+  [[nodiscard]] virtual std::string describe_rank(uint32_t peer) const = 0;
+
+  /// Bytes of memory that the ranks of this host share for the communicator: reserved.
+  [[nodiscard]] virtual uint64_t shared_bytes() const = 0;
+};
+
+}  // namespace rondo
