@@ -260,7 +260,7 @@ RONDO_API rondo_status_t rondo_comm_get_async_error(rondo_comm_t comm, rondo_sta
 RONDO_API rondo_status_t rondo_comm_finalize(rondo_comm_t comm) RONDO_NOEXCEPT;
 
 /** Waits for this rank's own operations, then frees everything; the handle is invalid from then on, on every outcome.
- * Local: peers that still wait for this rank get RONDO_ERROR_REMOTE. The status is that of the waited operations.
+ * Local: peers that still wait for this rank get RONDO_ERROR_REMOTE. RONDO_OK also for a communicator that has failed.
  * Must not run beside another call that uses `comm`. */
 RONDO_API rondo_status_t rondo_comm_destroy(rondo_comm_t comm) RONDO_NOEXCEPT;
 

@@ -5,30 +5,17 @@
 #include <memory>
 
 #include "src/api/boundary.h"
+#include "src/api/lookup.h"
 #include "src/core/host_event.h"
-#include "src/core/host_stream.h"
-#include "src/core/process.h"
 
 using namespace rondo;
 
 namespace {
 
-Result<std::shared_ptr<HostStream>> stream_of(rondo_stream_t handle) {
-  auto stream = process().streams.find(handle);
-  if (stream == nullptr) return invalid_handle(HandleKind::stream, handle);
-  return stream;
-}
-
 Result<std::shared_ptr<HostEvent>> event_of(rondo_event_t handle) {
   auto event = process().events.find(handle);
   if (event == nullptr) return invalid_handle(HandleKind::event, handle);
   return event;
-}
-
-/// Null for the null stream, which stands for "the call itself".
-Result<std::shared_ptr<HostStream>> stream_or_call(rondo_stream_t handle) {
-  if (handle == nullptr) return std::shared_ptr<HostStream>();
-  return stream_of(handle);
 }
 
 /// A stream's thread may look for work without sleeping where more than two cores a stream are there.

@@ -12,7 +12,9 @@
 #include "src/core/handle_table.h"
 #include "src/core/host_event.h"
 #include "src/core/host_stream.h"
+#include "src/core/id_servers.h"
 #include "transports/shm/region.h"
+#include "transports/shm/segment.h"
 
 namespace rondo {
 
@@ -25,6 +27,8 @@ struct Process {
   HandleTable<HostEvent> events{HandleKind::event};
   HandleTable<Registration> registrations{HandleKind::registration};
   shm::RegionTable regions;
+  shm::SegmentTable segments;
+  IdServers id_servers;
   const Result<Config> config = read_config();  ///< once; every call that needs it passes its failure on
   /// Communicators made from the environment: numbers them, so that each has its own keys in the store.
   std::atomic<uint64_t> environment_communicator_count{0};  // relaxed: a number, no data rides on it

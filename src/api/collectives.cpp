@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// The collectives of rondo.h: arguments checked, nothing else.
+#include "src/api/boundary.h"
+#include "src/api/lookup.h"
+#include "src/api/validate.h"
+
+using namespace rondo;
+
+namespace {
+
+Signature signature_of(rondo_collective_t collective, rondo_type_t type, rondo_op_t op, size_t count, uint32_t root = 0) {
+  return {static_cast<uint32_t>(collective), static_cast<uint32_t>(type), static_cast<uint32_t>(op), root, count, 0};
+}
+
+Result<void> submit(Communicator &comm, const Call &call, rondo_stream_t stream) {
+  RONDO_TRY_ASSIGN(const auto queue, stream_or_call(stream));
+  return comm.submit(call, queue.get());
+}
+
+}  // namespace
+
+extern "C" {
+
+rondo_status_t rondo_all_reduce(const void *send, void *recv, size_t count, rondo_type_t type, rondo_op_t op,
+                                rondo_comm_t handle, rondo_stream_t stream) noexcept {
+  return at_boundary([&]() -> Result<void> {
+    RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
+    RONDO_TRY_ASSIGN(const size_t bytes, bytes_of(count, type));
+    RONDO_TRY(check_op(op));
+    RONDO_TRY(check_buffer("send", send, bytes));
+    RONDO_TRY(check_buffer("recv", recv, bytes));
+    RONDO_TRY(check_overlap(send, bytes, recv, bytes, recv));
+    return submit(*comm, {signature_of(RONDO_ALL_REDUCE, type, op, count), send, recv, send == recv}, stream);
+  });
+}
+
+rondo_status_t rondo_reduce_scatter(const void *send, void *recv, size_t recv_count, rondo_type_t type, rondo_op_t op,
+                                    rondo_comm_t handle, rondo_stream_t stream) noexcept {
+  return at_boundary([&]() -> Result<void> {
+    RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
+    RONDO_TRY_ASSIGN(const size_t block_bytes, bytes_of(recv_count, type));
+    RONDO_TRY_ASSIGN(const size_t bytes, times_ranks(block_bytes, comm->rank_count()));
+    RONDO_TRY(check_op(op));
+    RONDO_TRY(check_buffer("send", send, bytes));
+    RONDO_TRY(check_buffer("recv", recv, block_bytes));
+    const void *const own = advance_bytes(send, block_bytes * comm->rank());
+    RONDO_TRY(check_overlap(send, bytes, recv, block_bytes, own));
+    return submit(*comm, {signature_of(RONDO_REDUCE_SCATTER, type, op, recv_count), send, recv, recv == own}, stream);
+  });
+}
+
+rondo_status_t rondo_reduce_scatter_v(const void *send, void *recv, const size_t *counts, rondo_type_t type,
+                                      rondo_op_t op, rondo_comm_t handle, rondo_stream_t stream) noexcept {
+  return at_boundary([&]() -> Result<void> {
+    RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
+    RONDO_TRY(check_op(op));
+    RONDO_TRY_ASSIGN(const auto layout, check_blocks(counts, nullptr, comm->rank_count(), comm->rank(), type));
+    RONDO_TRY(check_buffer("send", send, layout.end_bytes));
+    RONDO_TRY(check_buffer("recv", recv, layout.own_bytes));
+    const void *const own = advance_bytes(send, layout.own_offset_bytes);
+    RONDO_TRY(check_overlap(send, layout.end_bytes, recv, layout.own_bytes, own));
+    Signature signature = signature_of(RONDO_REDUCE_SCATTER, type, op, layout.total_count);
+    signature.counts_hash = layout.hash;
+    return submit(*comm, {signature, send, recv, recv == own, counts, nullptr}, stream);
+  });
+}
+
+rondo_status_t rondo_all_gather(const void *send, void *recv, size_t send_count, rondo_type_t type, rondo_comm_t handle,
+                                rondo_stream_t stream) noexcept {
+  return at_boundary([&]() -> Result<void> {
+    RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
+    RONDO_TRY_ASSIGN(const size_t block_bytes, bytes_of(send_count, type));
+    RONDO_TRY_ASSIGN(const size_t bytes, times_ranks(block_bytes, comm->rank_count()));
+    RONDO_TRY(check_buffer("send", send, block_bytes));
+    RONDO_TRY(check_buffer("recv", recv, bytes));
+    const void *const own = advance_bytes(recv, block_bytes * comm->rank());
+    RONDO_TRY(check_overlap(recv, bytes, send, block_bytes, own));
+    return submit(*comm, {signature_of(RONDO_ALL_GATHER, type, RONDO_SUM, send_count), send, recv, send == own}, stream);
+  });
+}
+
+rondo_status_t rondo_all_gather_v(const void *send, void *recv, const size_t *counts, const size_t *displacements,
+                                  rondo_type_t type, rondo_comm_t handle, rondo_stream_t stream) noexcept {
+  return at_boundary([&]() -> Result<void> {
+    RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
+    RONDO_TRY_ASSIGN(const auto layout, check_blocks(counts, displacements, comm->rank_count(), comm->rank(), type));
+    RONDO_TRY(check_buffer("send", send, layout.own_bytes));
+    RONDO_TRY(check_buffer("recv", recv, layout.end_bytes));
+    const void *const own = advance_bytes(recv, layout.own_offset_bytes);
+    RONDO_TRY(check_overlap(recv, layout.end_bytes, send, layout.own_bytes, own));
+    Signature signature = signature_of(RONDO_ALL_GATHER, type, RONDO_SUM, layout.total_count);
+    signature.counts_hash = layout.hash;
+    return submit(*comm, {signature, send, recv, send == own, counts, displacements}, stream);
+  });
+}
+
+rondo_status_t rondo_broadcast(const void *send, void *recv, size_t count, rondo_type_t type, int root,
+                               rondo_comm_t handle, rondo_stream_t stream) noexcept {
+  return at_boundary([&]() -> Result<void> {
+    RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
+    RONDO_TRY_ASSIGN(const size_t bytes, bytes_of(count, type));
+    RONDO_TRY(check_root(root, comm->rank_count()));
+    const bool is_root = static_cast<uint32_t>(root) == comm->rank();
+    RONDO_TRY(check_buffer("recv", recv, bytes));
+    if (is_root) {
+      RONDO_TRY(check_buffer("send", send, bytes));
+      RONDO_TRY(check_overlap(send, bytes, recv, bytes, recv));
+    }
+    const Signature signature = signature_of(RONDO_BROADCAST, type, RONDO_SUM, count, static_cast<uint32_t>(root));
+    return submit(*comm, {signature, is_root ? send : nullptr, recv, is_root && send == recv}, stream);
+  });
+}
+
+rondo_status_t rondo_reduce(const void *send, void *recv, size_t count, rondo_type_t type, rondo_op_t op, int root,
+                            rondo_comm_t handle, rondo_stream_t stream) noexcept {
+  return at_boundary([&]() -> Result<void> {
+    RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
+    RONDO_TRY_ASSIGN(const size_t bytes, bytes_of(count, type));
+    RONDO_TRY(check_op(op));
+    RONDO_TRY(check_root(root, comm->rank_count()));
+    const bool is_root = static_cast<uint32_t>(root) == comm->rank();
+    RONDO_TRY(check_buffer("send", send, bytes));
+    if (is_root) {
+      RONDO_TRY(check_buffer("recv", recv, bytes));
+      RONDO_TRY(check_overlap(send, bytes, recv, bytes, recv));
+    }
+    const Signature signature = signature_of(RONDO_REDUCE, type, op, count, static_cast<uint32_t>(root));
+    return submit(*comm, {signature, send, is_root ? recv : nullptr, is_root && send == recv}, stream);
+  });
+}
+
+rondo_status_t rondo_barrier(rondo_comm_t handle, rondo_stream_t stream) noexcept {
+  return at_boundary([&]() -> Result<void> {
+    RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
+    Call call;
+    call.signature = signature_of(RONDO_BARRIER, RONDO_UINT8, RONDO_MAX, 1);
+    return submit(*comm, call, stream);
+  });
+}
+
+}  // extern "C"

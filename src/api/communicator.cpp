@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+// rondo_comm_* and what goes with them: validation and translation.
+#include <algorithm>
+#include <cstring>
+
+#include "src/api/boundary.h"
+#include "src/api/lookup.h"
+#include "src/api/validate.h"
+#include "src/core/init.h"
+
+using namespace rondo;
+
+namespace {
+
+/// Writes `ours` into the caller's struct, as far as the caller's version knows it. Both begin with `size`.
+template <class T>
+Result<void> write_sized(T *theirs, T ours, size_t first_version_bytes, const char *name) {
+  if (theirs == nullptr) return invalid_argument(std::string(name) + " is NULL");
+  const size_t size = theirs->size;
+  if (size < first_version_bytes)
+    return invalid_argument(std::string(name) + "->size is " + std::to_string(size) + "; set it to sizeof(*" + name +
+                            ") or use the INIT macro");
+  ours.size = size;
+  std::memcpy(theirs, &ours, std::min(size, sizeof ours));
+  return {};
+}
+
+Result<rondo_comm_t> publish(std::shared_ptr<Communicator> comm) {
+  void *const handle = process().communicators.insert(std::move(comm));
+  if (handle == nullptr) return no_more_handles(HandleKind::communicator);
+  return static_cast<rondo_comm_t>(handle);
+}
+
+Result<void> check_rank(int rank, int size) {
+  if (size < 1) return invalid_argument("size is " + std::to_string(size) + "; a communicator has at least 1 rank");
+  if (rank < 0 || rank >= size)
+    return invalid_argument("rank is " + std::to_string(rank) + "; it must be 0 to " + std::to_string(size - 1));
+  return {};
+}
+
+rondo_error_t to_public(const Error &error) {
+  rondo_error_t out = RONDO_ERROR_INIT;
+  out.status = error.status;
+  out.rank = error.rank;
+  out.peer = error.peer;
+  out.operation = error.operation;
+  const size_t length = std::min(error.message.size(), sizeof out.message - 1);
+  std::memcpy(out.message, error.message.data(), length);
+  return out;
+}
+
+/// What collectives take as `count` -> elements of the whole logical vector.
+Result<uint64_t> vector_elements(const Communicator &comm, rondo_collective_t collective, size_t count,
+                                 rondo_type_t type) {
+  RONDO_TRY_ASSIGN(const size_t bytes, bytes_of(count, type));
+  if (rondo_collective_string(collective) == nullptr)
+    return invalid_argument("unknown collective " + std::to_string(static_cast<int>(collective)));
+  if (collective != RONDO_REDUCE_SCATTER && collective != RONDO_ALL_GATHER) return uint64_t{count};
+  RONDO_TRY(times_ranks(bytes, comm.rank_count()));
+  return uint64_t{count} * comm.rank_count();
+}
+
+}  // namespace
+
+extern "C" {
+
+void rondo_version(int *major, int *minor, int *patch) noexcept {
+  if (major != nullptr) *major = RONDO_VERSION_MAJOR;
+  if (minor != nullptr) *minor = RONDO_VERSION_MINOR;
+  if (patch != nullptr) *patch = RONDO_VERSION_PATCH;
+}
+
+rondo_status_t rondo_config_default(rondo_config_t *config) noexcept {
+  if (config == nullptr) return fail(invalid_argument("config is NULL"));
+  *config = RONDO_CONFIG_INIT;
+  return RONDO_OK;
+}
+
+rondo_status_t rondo_get_unique_id(rondo_unique_id_t *id, const rondo_config_t *config) noexcept {
+  return at_boundary([&]() -> Result<void> {
+    if (id == nullptr) return invalid_argument("id is NULL");
+    RONDO_TRY_ASSIGN(*id, make_unique_id(config));
+    return {};
+  });
+}
+
+rondo_status_t rondo_comm_init(rondo_comm_t *comm, const rondo_unique_id_t *id, int rank, int size,
+                               const rondo_config_t *config) noexcept {
+  return at_boundary([&]() -> Result<void> {
+    if (comm == nullptr) return invalid_argument("comm is NULL");
+    if (id == nullptr) return invalid_argument("id is NULL");
+    RONDO_TRY(check_rank(rank, size));
+    RONDO_TRY_ASSIGN(auto made, init_unique_id(*id, rank, size, config));
+    RONDO_TRY_ASSIGN(*comm, publish(std::move(made)));
+    return {};
+  });
+}
+
+rondo_status_t rondo_comm_init_env(rondo_comm_t *comm, const rondo_config_t *config) noexcept {
+  return at_boundary([&]() -> Result<void> {
+    if (comm == nullptr) return invalid_argument("comm is NULL");
+    RONDO_TRY_ASSIGN(auto made, init_environment(config));
+    RONDO_TRY_ASSIGN(*comm, publish(std::move(made)));
+    return {};
+  });
+}
+
+rondo_status_t rondo_comm_init_all(rondo_comm_t *comms, int size, const rondo_config_t *configs) noexcept {
+  return at_boundary([&]() -> Result<void> {
+    if (comms == nullptr) return invalid_argument("comms is NULL");
+    RONDO_TRY(check_rank(0, size));
+    RONDO_TRY_ASSIGN(auto made, init_all(size, configs));
+    std::vector<rondo_comm_t> handles;
+    for (auto &comm : made) {
+      auto handle = publish(std::move(comm));
+      if (!handle.ok()) {
+        for (const rondo_comm_t done : handles) static_cast<void>(process().communicators.remove(done));
+        return std::move(handle).error();
+      }
+      handles.push_back(handle.value());
+    }
+    std::copy(handles.begin(), handles.end(), comms);
+    return {};
+  });
+}
+
+rondo_status_t rondo_comm_rank(rondo_comm_t handle, int *rank) noexcept {
+  return at_boundary([&]() -> Result<void> {
+    RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
+    if (rank == nullptr) return invalid_argument("rank is NULL");
+    *rank = static_cast<int>(comm->rank());
+    return {};
+  });
+}
+
+rondo_status_t rondo_comm_size(rondo_comm_t handle, int *size) noexcept {
+  return at_boundary([&]() -> Result<void> {
+    RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
+    if (size == nullptr) return invalid_argument("size is NULL");
+    *size = static_cast<int>(comm->rank_count());
+    return {};
+  });
+}
+
+rondo_status_t rondo_comm_get_properties(rondo_comm_t handle, rondo_comm_properties_t *properties) noexcept {
+  return at_boundary([&]() -> Result<void> {
+    RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
+    const Transport &transport = comm->transport();
+    rondo_comm_properties_t ours = RONDO_COMM_PROPERTIES_INIT;
+    ours.rank = static_cast<int32_t>(comm->rank());
+    ours.rank_count = static_cast<int32_t>(comm->rank_count());
+    ours.device = comm->settings().device;
+    ours.local_rank_count = static_cast<int32_t>(comm->rank_count());
+    ours.core_count = static_cast<int32_t>(comm->meeting().core_count);
+    ours.oversubscribed = comm->meeting().oversubscribed ? 1 : 0;
+    uint32_t every = ~0u;
+    const uint32_t direct = kind_bit(PayloadKind::address);
+    for (uint32_t peer = 0; peer < comm->rank_count(); ++peer) {
+      const uint32_t kinds = peer == comm->rank() ? direct : transport.accepted_kinds(peer);
+      every &= (kinds & direct) != 0 ? ~0u : kinds;  // a thread of this process reads everything
+    }
+    ours.mapped_buffers = (every & kind_bit(PayloadKind::mapped)) != 0 ? 1 : 0;
+    ours.cross_memory = (every & kind_bit(PayloadKind::process)) != 0 ? 1 : 0;
+    ours.shared_bytes = transport.shared_bytes();
+    return write_sized(properties, ours, sizeof(rondo_comm_properties_t), "properties");
+  });
+}
+
+rondo_status_t rondo_comm_query_plan(rondo_comm_t handle, rondo_collective_t collective, size_t count,
+                                     rondo_type_t type, rondo_plan_info_t *info) noexcept {
+  return at_boundary([&]() -> Result<void> {
+    RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
+    RONDO_TRY_ASSIGN(const uint64_t elements, vector_elements(*comm, collective, count, type));
+    RONDO_TRY_ASSIGN(const auto choice, comm->choose(collective, elements, type));
+    rondo_plan_info_t ours = RONDO_PLAN_INFO_INIT;
+    ours.algorithm = choice.algorithm;
+    ours.protocol = choice.protocol;
+    ours.channels = choice.channels;
+    ours.chunk_bytes = choice.chunk_bytes;
+    return write_sized(info, ours, sizeof(rondo_plan_info_t), "info");
+  });
+}
+
+rondo_status_t rondo_comm_last_error(rondo_comm_t handle, rondo_error_t *error) noexcept {
+  const Error last = last_error();  // at_boundary() below must not be what is reported
+  return at_boundary([&]() -> Result<void> {
+    rondo_error_t ours = to_public(last);
+    if (handle != nullptr) {
+      RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
+      if (const auto failure = comm->failure()) ours = to_public(*failure);
+    }
+    return write_sized(error, ours, sizeof(rondo_error_t), "error");
+  });
+}
+
+rondo_status_t rondo_comm_get_async_error(rondo_comm_t handle, rondo_status_t *status) noexcept {
+  return at_boundary([&]() -> Result<void> {
+    RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
+    if (status == nullptr) return invalid_argument("status is NULL");
+    const auto failure = comm->failure();
+    *status = failure ? failure->status : RONDO_OK;
+    return {};
+  });
+}
+
+rondo_status_t rondo_comm_finalize(rondo_comm_t handle) noexcept {
+  return at_boundary([&]() -> Result<void> {
+    RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
+    return comm->finalize();
+  });
+}
+
+rondo_status_t rondo_comm_destroy(rondo_comm_t handle) noexcept {
+  return at_boundary([&]() -> Result<void> {
+    const auto comm = process().communicators.remove(handle);
+    if (comm == nullptr) return invalid_handle(HandleKind::communicator, handle);
+    comm->close();
+    for (const auto &registration : comm->loans().clear())
+      static_cast<void>(process().registrations.remove(registration->handle));
+    return {};
+  });
+}
+
+rondo_status_t rondo_comm_abort(rondo_comm_t handle) noexcept {
+  return at_boundary([&]() -> Result<void> {
+    RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
+    comm->abort();
+    return {};
+  });
+}
+
+rondo_status_t rondo_comm_register(rondo_comm_t handle, void *pointer, size_t bytes, unsigned flags,
+                                   rondo_registration_t *registration) noexcept {
+  return at_boundary([&]() -> Result<void> {
+    RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
+    if (registration == nullptr) return invalid_argument("handle is NULL");
+    if (bytes == 0) return invalid_argument("bytes is 0; there is nothing to register");
+    RONDO_TRY(check_buffer("pointer", pointer, bytes));
+    if ((flags & ~unsigned{RONDO_REGISTER_MOVE_PAGES}) != 0)
+      return invalid_argument("unknown flags " + std::to_string(flags) + "; known is RONDO_REGISTER_MOVE_PAGES (1)");
+    RONDO_TRY_ASSIGN(const auto made, comm->loans().add(pointer, bytes, (flags & RONDO_REGISTER_MOVE_PAGES) != 0));
+    void *const made_handle = process().registrations.insert(made);
+    if (made_handle != nullptr) {
+      made->handle = made_handle;
+      *registration = static_cast<rondo_registration_t>(made_handle);
+      return {};
+    }
+    RONDO_TRY(comm->loans().remove(made.get()));
+    return no_more_handles(HandleKind::registration);
+  });
+}
+
+rondo_status_t rondo_comm_deregister(rondo_comm_t handle, rondo_registration_t registration) noexcept {
+  return at_boundary([&]() -> Result<void> {
+    RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
+    const auto found = process().registrations.find(registration);
+    if (found == nullptr) return invalid_handle(HandleKind::registration, registration);
+    RONDO_TRY(comm->loans().remove(found.get()));
+    static_cast<void>(process().registrations.remove(registration));
+    return {};
+  });
+}
+
+}  // extern "C"

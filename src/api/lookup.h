@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// From handles to objects, or RONDO_ERROR_INVALID_HANDLE.
+#pragma once
+
+#include <memory>
+
+#include "src/core/communicator.h"
+#include "src/core/host_stream.h"
+#include "src/core/process.h"
+
+namespace rondo {
+
+[[nodiscard]] inline Result<std::shared_ptr<Communicator>> communicator_of(rondo_comm_t handle) {
+  auto comm = process().communicators.find(handle);
+  if (comm == nullptr) return invalid_handle(HandleKind::communicator, handle);
+  return comm;
+}
+
+[[nodiscard]] inline Result<std::shared_ptr<HostStream>> stream_of(rondo_stream_t handle) {
+  auto stream = process().streams.find(handle);
+  if (stream == nullptr) return invalid_handle(HandleKind::stream, handle);
+  return stream;
+}
+
+/// Null for the null stream, which stands for "the call itself".
+[[nodiscard]] inline Result<std::shared_ptr<HostStream>> stream_or_call(rondo_stream_t handle) {
+  if (handle == nullptr) return std::shared_ptr<HostStream>();
+  return stream_of(handle);
+}
+
+}  // namespace rondo

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checks of the arguments of a collective. Each failure is RONDO_ERROR_INVALID_ARGUMENT and says what is wrong.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "src/base/result.h"
+
+namespace rondo {
+
+/// count * size of the type; unknown types and overflow are refused.
+[[nodiscard]] Result<size_t> bytes_of(size_t count, rondo_type_t type);
+/// bytes * rank_count, or overflow.
+[[nodiscard]] Result<size_t> times_ranks(size_t bytes, uint32_t rank_count);
+[[nodiscard]] Result<void> check_op(rondo_op_t op);
+[[nodiscard]] Result<void> check_root(int root, uint32_t rank_count);
+/// Not null unless `bytes` is 0, and within the address space.
+[[nodiscard]] Result<void> check_buffer(const char *name, const void *buffer, size_t bytes);
+/// `inner` is `in_place`, or disjoint from `outer`.
+[[nodiscard]] Result<void> check_overlap(const void *outer, size_t outer_bytes, const void *inner, size_t inner_bytes,
+                                         const void *in_place);
+
+/// The blocks of a _v collective.
+struct BlockLayout {
+  size_t total_count = 0;       ///< elements of all blocks
+  size_t end_bytes = 0;         ///< from the buffer's beginning to the last block's end
+  size_t own_bytes = 0;
+  size_t own_offset_bytes = 0;
+  uint64_t hash = 0;            ///< of counts and displacements; never 0
+};
+
+/// `displacements` may be null: one block after another. Overlapping blocks and overflow are refused.
+[[nodiscard]] Result<BlockLayout> check_blocks(const size_t *counts, const size_t *displacements, uint32_t rank_count,
+                                               uint32_t rank, rondo_type_t type);
+
+[[nodiscard]] inline const void *advance_bytes(const void *buffer, size_t bytes) {
+  return reinterpret_cast<const void *>(reinterpret_cast<uintptr_t>(buffer) + bytes);
+}
+
+}  // namespace rondo

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans of a communicator: the tuner's choice, the plan, and the links that it runs over.
+#include <algorithm>
+
+#include "src/core/communicator.h"
+
+namespace rondo {
+namespace {
+
+/// Block r of the logical vector: even blocks of `count`, or as counts and displacements say.
+std::vector<Range> blocks_of(const Call &call, uint32_t rank_count) {
+  const auto collective = static_cast<rondo_collective_t>(call.signature.collective);
+  if (!uses_blocks(collective)) return {};
+  std::vector<Range> blocks(rank_count);
+  uint64_t next = 0;
+  for (uint32_t rank = 0; rank < rank_count; ++rank) {
+    const uint64_t count = call.counts != nullptr ? call.counts[rank] : call.signature.count;
+    blocks[rank] = {call.displacements != nullptr ? call.displacements[rank] : next, count};
+    next += count;
+  }
+  return blocks;
+}
+
+uint64_t elements_of(const Call &call, uint32_t rank_count) {
+  const bool even = uses_blocks(static_cast<rondo_collective_t>(call.signature.collective)) && call.counts == nullptr;
+  return even ? call.signature.count * rank_count : call.signature.count;
+}
+
+}  // namespace
+
+Result<PlanChoice> Communicator::choose(rondo_collective_t collective, uint64_t vector_elements,
+                                        rondo_type_t type) const {
+  const ConnectionGeometry geometry = transport_->geometry();
+  TunerInput input;
+  input.collective = collective;
+  input.rank_count = rank_count_;
+  input.element_bytes = static_cast<uint32_t>(rondo_type_size(type));
+  input.bytes = vector_elements * input.element_bytes;
+  input.oversubscribed = meeting_.oversubscribed;
+  input.slot_count = geometry.slot_count;
+  input.slot_bytes = geometry.slot_bytes;
+  input.ll_slot_bytes = geometry.ll_slot_bytes;
+  input.overrides = {settings_.algorithm, settings_.protocol, settings_.channels, settings_.chunk_bytes};
+  // A barrier and finalize must work whatever was asked for.
+  if (collective == RONDO_BARRIER) input.overrides = {};
+  RONDO_TRY_ASSIGN(auto choice, choose_plan(input));
+  choice.channels = std::min(choice.channels, transport_->channel_count());
+  return choice;
+}
+
+Result<BoundPlan *> Communicator::plan_for(const Call &call) {
+  const PlanKey key{call.signature, call.in_place};
+  if (BoundPlan *const known = plans_.find(key); known != nullptr) return known;
+  RONDO_TRY_ASSIGN(auto bound, bind(call));
+  return &plans_.add(key, std::move(bound));
+}
+
+Result<std::unique_ptr<BoundPlan>> Communicator::bind(const Call &call) {
+  const auto collective = static_cast<rondo_collective_t>(call.signature.collective);
+  RONDO_TRY_ASSIGN(const auto choice, choose(collective, elements_of(call, rank_count_),
+                                             static_cast<rondo_type_t>(call.signature.type)));
+  const OperationKey key{call.signature, call.in_place, blocks_of(call, rank_count_)};
+  auto bound = std::make_unique<BoundPlan>();
+  RONDO_TRY_ASSIGN(bound->plan, build_plan(key, choice, transport_->geometry(), rank_, rank_count_));
+  for (uint32_t channel = 0; channel < choice.channels; ++channel) {
+    std::vector<LinkEnds *> ends;
+    for (const uint32_t peer : bound->plan->schedules[channel].peers)
+      ends.push_back(&ends_[size_t{channel} * rank_count_ + peer]);
+    bound->ends.push_back(std::move(ends));
+  }
+  for (const auto &ends : bound->ends)
+    bound->links.push_back({ends, &transport_->peers(), &scratch_, wait_policy_.sleeps});
+  const auto op = static_cast<rondo_op_t>(call.signature.op);
+  bound->reducer.function = combine_function(static_cast<rondo_type_t>(call.signature.type), op);
+  bound->reducer.divisor = op == RONDO_AVG ? rank_count_ : 0;
+  return bound;
+}
+
+}  // namespace rondo

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/core/communicator.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "src/base/clock.h"
+#include "src/base/log.h"
+#include "src/engine/host_executor.h"
+
+namespace rondo {
+namespace {
+
+WaitPolicy wait_policy_of(const Settings &settings, const Meeting &meeting) {
+  switch (settings.wait) {
+    case WaitMode::automatic: break;
+    case WaitMode::spin: return {UINT32_MAX, 0, false};
+    case WaitMode::yield: return {32, UINT32_MAX - 64, false};
+    case WaitMode::sleep: return {0, 0, true};
+  }
+  return meeting.oversubscribed ? WaitPolicy::crowded() : WaitPolicy::roomy();
+}
+
+}  // namespace
+
+Communicator::Communicator(Parts parts)
+    : rank_(parts.rank),
+      rank_count_(parts.rank_count),
+      settings_(std::move(parts.settings)),
+      meeting_(parts.meeting),
+      wait_policy_(wait_policy_of(settings_, meeting_)),
+      transport_(std::move(parts.transport)),
+      ends_(size_t{transport_->channel_count()} * rank_count_),
+      scratch_(std::max(transport_->geometry().slot_bytes, transport_->geometry().ll_slot_bytes)),
+      loans_(*parts.regions) {
+  for (uint32_t channel = 0; channel < transport_->channel_count(); ++channel) {
+    for (uint32_t peer = 0; peer < rank_count_; ++peer) {
+      LinkEnds &ends = ends_[size_t{channel} * rank_count_ + peer];
+      ends.peer = peer;
+      ends.accepted_kinds = peer == rank_ ? 0 : transport_->accepted_kinds(peer);
+      ends.simple_out = SimpleSender(transport_->outgoing(channel, peer));
+      ends.simple_in = SimpleReceiver(transport_->incoming(channel, peer));
+      ends.ll_out = LlSender(transport_->outgoing(channel, peer));
+      ends.ll_in = LlReceiver(transport_->incoming(channel, peer));
+    }
+  }
+}
+
+Result<void> Communicator::submit(const Call &call, HostStream *stream) {
+  Operation operation;
+  {
+    const std::lock_guard lock(submit_mutex_);
+    if (transport_->failed()) return failed_earlier();
+    if (finalized_) return Error{RONDO_ERROR_INVALID_HANDLE, "the communicator is finalized; only destroy is left"};
+    RONDO_TRY_ASSIGN(operation.bound, plan_for(call));
+    operation.bound->pin_count.fetch_add(1, std::memory_order_relaxed);  // under the mutex that evict_one() needs too
+    operation.number = ++submitted_;
+  }
+  operation.send = static_cast<const std::byte *>(call.send);
+  operation.recv = static_cast<std::byte *>(call.recv);
+  if (call.signature.collective == RONDO_BARRIER) {
+    operation.send = &barrier_buffer_[0];
+    operation.recv = &barrier_buffer_[1];
+  }
+  if (stream == nullptr) return execute(operation);
+  const auto enqueued = stream->enqueue([self = shared_from_this(), operation] { return self->execute(operation); },
+                                        now_ns() + settings_.timeout_ns);
+  if (enqueued.ok()) return {};
+  // Its number is taken: the other ranks wait for an operation that will never come from here.
+  Error error = enqueued.error();
+  error.rank = error.peer = static_cast<int32_t>(rank_);
+  error.operation = operation.number;
+  error.message = "operation " + std::to_string(operation.number) + " could not be enqueued: " + error.message;
+  transport_->raise(error);
+  return execute(operation).ok() ? Result<void>(error) : Result<void>(transport_->failure());
+}
+
+Result<void> Communicator::execute(const Operation &operation) {
+  Result<void> result = wait_turn(operation.number);
+  if (result.ok()) result = run(operation);
+  end_turn(operation);
+  return result;
+}
+
+Result<void> Communicator::run(const Operation &operation) {
+  if (transport_->failed()) return transport_->failure();
+  BoundPlan &bound = *operation.bound;
+  const Plan &plan = *bound.plan;
+  const Entered entered{plan.key.signature, plan.shape};
+  transport_->enter(operation.number, entered);
+
+  Buffers buffers;
+  buffers.signature = fingerprint(operation.number, plan.key.signature, plan.shape);
+  // A send window is only ever read: the schedule has no step that writes it.
+  const size_t element_bytes = rondo_type_size(static_cast<rondo_type_t>(plan.key.signature.type));
+  buffers.send = {const_cast<std::byte *>(operation.send), plan.send.begin,
+                  loans_.offer(operation.send, plan.send.count * element_bytes)};
+  buffers.recv = {operation.recv, plan.recv.begin, loans_.offer(operation.recv, plan.recv.count * element_bytes)};
+
+  OperationWatch watch(*transport_, rank_, rank_count_, operation.number, entered, now_ns(), settings_.timeout_ns);
+  RunOutcome outcome;
+  {
+    Waiter waiter(wait_policy_, transport_->peers(), watch);
+    outcome = run_plan(plan, buffers, bound.reducer, bound.links, waiter);
+  }
+  if (outcome.kind == RunOutcome::Kind::fault) watch.explain_fault(outcome.peer, outcome.fault);
+  if (outcome.kind != RunOutcome::Kind::done) return transport_->failure();
+  transport_->complete(operation.number);
+  return {};
+}
+
+Result<void> Communicator::wait_turn(uint64_t number) {
+  const auto my_turn = [&] { return executed_.load(std::memory_order_acquire) >= number - 1; };  // see end_turn()
+  if (my_turn()) return {};
+  std::unique_lock lock(turn_mutex_);
+  // Every operation before this one has a deadline of its own; what has none is a stream that waits for an event.
+  const uint64_t deadline_ns = now_ns() + settings_.timeout_ns;
+  while (!my_turn()) {
+    turn_.wait_for(lock, std::chrono::milliseconds(20));
+    if (transport_->failed()) return transport_->failure();
+    if (now_ns() < deadline_ns) continue;
+    Error error{RONDO_ERROR_TIMEOUT, "operation " + std::to_string(number) + " waited too long for operation " +
+                                         std::to_string(executed_.load(std::memory_order_acquire) + 1) +
+                                         ", which was called before it on a stream that does not advance"};
+    error.rank = error.peer = static_cast<int32_t>(rank_);
+    error.operation = number;
+    transport_->raise(error);
+  }
+  return {};
+}
+
+void Communicator::end_turn(const Operation &operation) {
+  operation.bound->pin_count.fetch_sub(1, std::memory_order_release);  // pairs with acquire in PlanCache::evict_one()
+  {
+    const std::lock_guard lock(turn_mutex_);
+    // Counts: in order it is the operation's number; after a failure the order does not matter any more.
+    executed_.fetch_add(1, std::memory_order_release);  // pairs with acquire in wait_turn()
+  }
+  turn_.notify_all();
+}
+
+Error Communicator::failed_earlier() const {
+  Error error = transport_->failure();
+  error.message = "the communicator failed earlier (" + std::string(rondo_status_string(error.status)) +
+                  "): " + error.message;
+  error.status = RONDO_ERROR_COMM_FAILED;
+  return error;
+}
+
+std::optional<Error> Communicator::failure() {
+  if (!transport_->failed()) {
+    const uint64_t next = executed_.load(std::memory_order_acquire) + 1;  // pairs with release in end_turn()
+    if (const auto death = find_departure(*transport_, rank_, rank_count_, next, Departure::death))
+      transport_->raise(*death);
+  }
+  if (!transport_->failed()) return std::nullopt;
+  return transport_->failure();
+}
+
+void Communicator::abort() {
+  Error error{RONDO_ERROR_ABORTED, "rank " + std::to_string(rank_) +
+                                       " called rondo_comm_abort; only rondo_comm_destroy is left for this communicator"};
+  error.rank = error.peer = static_cast<int32_t>(rank_);
+  error.operation = executed_.load(std::memory_order_acquire) + 1;  // pairs with release in end_turn()
+  transport_->raise(error);
+}
+
+Result<void> Communicator::finalize() {
+  RONDO_TRY(drain());
+  Call barrier;
+  barrier.signature = {RONDO_BARRIER, RONDO_UINT8, RONDO_MIN, 0, 1, 0};  // not a barrier's op: they do not match
+  RONDO_TRY(submit(barrier, nullptr));
+  const std::lock_guard lock(submit_mutex_);
+  finalized_ = true;
+  transport_->set_state(RankState::finalized);
+  return {};
+}
+
+void Communicator::close() {
+  if (const auto drained = drain(); !drained.ok()) log::debug("destroy: " + drained.error().message);
+  transport_->set_state(RankState::left);
+}
+
+Result<void> Communicator::drain() {
+  uint64_t last = 0;
+  {
+    const std::lock_guard lock(submit_mutex_);
+    last = submitted_;
+  }
+  RONDO_TRY(wait_turn(last + 1));
+  if (transport_->failed()) return transport_->failure();
+  return {};
+}
+
+}  // namespace rondo

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// A communicator as one rank holds it. It owns everything below: transport, links, plans. The API validates arguments
+// and calls submit(); a stream's thread or the caller then executes the operation, strictly in the order of numbers.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "src/base/config.h"
+#include "src/core/hello.h"
+#include "src/core/host_stream.h"
+#include "src/core/loans.h"
+#include "src/core/plan_cache.h"
+#include "src/core/watch.h"
+#include "transports/transport.h"
+
+namespace rondo {
+
+/// A collective as the API has checked it.
+struct Call {
+  Signature signature;
+  const void *send = nullptr;
+  void *recv = nullptr;
+  bool in_place = false;
+  const size_t *counts = nullptr;         ///< _v: rank_count entries; read during submit() only
+  const size_t *displacements = nullptr;  ///< _v: or null, one block after another
+};
+
+class Communicator : public std::enable_shared_from_this<Communicator> {
+ public:
+  /// What it is made of; every rank has met already.
+  struct Parts {
+    uint32_t rank = 0;
+    uint32_t rank_count = 1;
+    Settings settings;
+    Meeting meeting;
+    std::unique_ptr<Transport> transport;
+    shm::RegionTable *regions = nullptr;
+  };
+  explicit Communicator(Parts parts);
+  Communicator(const Communicator &) = delete;
+  Communicator &operator=(const Communicator &) = delete;
+
+  [[nodiscard]] uint32_t rank() const { return rank_; }
+  [[nodiscard]] uint32_t rank_count() const { return rank_count_; }
+  [[nodiscard]] const Settings &settings() const { return settings_; }
+  [[nodiscard]] const Meeting &meeting() const { return meeting_; }
+  [[nodiscard]] const Transport &transport() const { return *transport_; }
+  [[nodiscard]] LoanBook &loans() { return loans_; }
+
+  /// Gives the operation its number and executes it: now where `stream` is null, else as a task of the stream.
+  Result<void> submit(const Call &call, HostStream *stream);
+
+  /// What submit() would choose.
+  [[nodiscard]] Result<PlanChoice> choose(rondo_collective_t collective, uint64_t vector_elements,
+                                          rondo_type_t type) const;
+
+  /// The first failure, if any; looks for peers that have died.
+  [[nodiscard]] std::optional<Error> failure();
+  void abort();
+  /// Waits for this rank's operations, then for every rank to do the same.
+  Result<void> finalize();
+  /// Waits for this rank's operations, then leaves the group.
+  void close();
+
+ private:
+  /// An operation on its way.
+  struct Operation {
+    uint64_t number = 0;
+    BoundPlan *bound = nullptr;  ///< pinned until it is done
+    const std::byte *send = nullptr;
+    std::byte *recv = nullptr;
+  };
+
+  /// Waits for this rank's operations.
+  Result<void> drain();
+  Result<BoundPlan *> plan_for(const Call &call);
+  Result<std::unique_ptr<BoundPlan>> bind(const Call &call);
+  Result<void> execute(const Operation &operation);
+  Result<void> run(const Operation &operation);
+  Result<void> wait_turn(uint64_t number);
+  void end_turn(const Operation &operation);
+  [[nodiscard]] Error failed_earlier() const;
+
+  const uint32_t rank_;
+  const uint32_t rank_count_;
+  const Settings settings_;
+  const Meeting meeting_;
+  const WaitPolicy wait_policy_;
+  std::unique_ptr<Transport> transport_;
+  std::vector<LinkEnds> ends_;  ///< [channel * rank_count + peer]
+  Scratch scratch_;
+  LoanBook loans_;
+  alignas(cache_line_bytes) std::byte barrier_buffer_[2] = {};
+
+  std::mutex submit_mutex_;  ///< guards plans_, submitted_, finalized_
+  PlanCache plans_;
+  uint64_t submitted_ = 0;   ///< number of the latest operation
+  bool finalized_ = false;
+
+  std::atomic<uint64_t> executed_ = 0;  ///< operations done; release in end_turn() pairs with acquire in wait_turn()
+  std::mutex turn_mutex_;               ///< for turn_ only
+  std::condition_variable turn_;
+};
+
+}  // namespace rondo

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/core/hello.h"
+
+#include <sched.h>
+#include <sodium.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <vector>
+
+#include "src/topo/host.h"
+
+namespace rondo {
+namespace {
+
+constexpr uint32_t hello_version = 1;
+
+struct Hello {
+  uint32_t version = hello_version;
+  uint32_t library_version = RONDO_VERSION_MAJOR << 16 | RONDO_VERSION_MINOR << 8 | RONDO_VERSION_PATCH;
+  uint32_t rank_count = 0;
+  uint32_t algorithm = 0;
+  uint32_t protocol = 0;
+  uint32_t channels = 0;
+  uint64_t chunk_bytes = 0;
+  uint32_t slot_count = 0;
+  uint32_t wait = 0;
+  uint64_t slot_bytes = 0;
+  uint32_t processor_limit = 0;  ///< 0: none
+  std::array<unsigned char, 32> host{};
+  std::array<uint64_t, 16> cores{};  ///< this rank's affinity
+};
+static_assert(std::is_trivially_copyable_v<Hello>);
+
+Hello hello_of(uint32_t rank_count, const Settings &settings) {
+  Hello hello;
+  hello.rank_count = rank_count;
+  hello.algorithm = settings.algorithm;
+  hello.protocol = settings.protocol;
+  hello.channels = settings.channels;
+  hello.chunk_bytes = settings.chunk_bytes;
+  hello.slot_count = settings.slot_count;
+  hello.wait = static_cast<uint32_t>(settings.wait);
+  hello.slot_bytes = settings.slot_bytes;
+  hello.processor_limit = processor_limit();
+  const std::string host = host_id();
+  crypto_generichash(hello.host.data(), hello.host.size(), reinterpret_cast<const unsigned char *>(host.data()),
+                     host.size(), nullptr, 0);
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  ::sched_getaffinity(0, sizeof cores, &cores);
+  for (size_t core = 0; core < hello.cores.size() * 64; ++core)
+    if (CPU_ISSET(core, &cores)) hello.cores[core / 64] |= uint64_t{1} << core % 64;
+  return hello;
+}
+
+struct Field {
+  const char *what;
+  uint64_t (*of)(const Hello &);
+};
+
+constexpr std::array fields{
+    Field{"the bootstrap version (all must run the same Rondo)", [](const Hello &it) { return uint64_t{it.version}; }},
+    Field{"the library's version", [](const Hello &it) { return uint64_t{it.library_version}; }},
+    Field{"the communicator's size", [](const Hello &it) { return uint64_t{it.rank_count}; }},
+    Field{"the algorithm (config or RONDO_ALGORITHM)", [](const Hello &it) { return uint64_t{it.algorithm}; }},
+    Field{"the protocol (config or RONDO_PROTOCOL)", [](const Hello &it) { return uint64_t{it.protocol}; }},
+    Field{"the channels (config or RONDO_CHANNELS)", [](const Hello &it) { return uint64_t{it.channels}; }},
+    Field{"the chunk size (config or RONDO_CHUNK_BYTES)", [](const Hello &it) { return it.chunk_bytes; }},
+    Field{"RONDO_SLOT_COUNT", [](const Hello &it) { return uint64_t{it.slot_count}; }},
+    Field{"RONDO_SLOT_BYTES", [](const Hello &it) { return it.slot_bytes; }},
+    Field{"RONDO_WAIT", [](const Hello &it) { return uint64_t{it.wait}; }},
+};
+
+Result<void> compare(const std::vector<Hello> &all, uint32_t rank) {
+  for (uint32_t peer = 0; peer < all.size(); ++peer) {
+    for (const Field &field : fields) {
+      if (field.of(all[peer]) == field.of(all[0])) continue;
+      Error error{RONDO_ERROR_MISMATCH, std::string("ranks 0 and ") + std::to_string(peer) + " differ in " + field.what +
+                                            ": " + std::to_string(field.of(all[0])) + " and " +
+                                            std::to_string(field.of(all[peer])) + "; make them equal"};
+      error.rank = static_cast<int32_t>(rank);
+      error.peer = static_cast<int32_t>(peer);
+      return error;
+    }
+  }
+  return {};
+}
+
+uint32_t count_cores(const std::vector<Hello> &all) {
+  std::array<uint64_t, 16> cores{};
+  uint32_t limit = 0;
+  for (const Hello &hello : all) {
+    for (size_t word = 0; word < cores.size(); ++word) cores[word] |= hello.cores[word];
+    limit = std::max(limit, hello.processor_limit);
+  }
+  uint32_t count = 0;
+  for (const uint64_t word : cores) count += static_cast<uint32_t>(__builtin_popcountll(word));
+  count = std::max(count, 1u);
+  return limit != 0 ? std::min(count, limit) : count;
+}
+
+}  // namespace
+
+Result<Meeting> meet(Store &store, const std::string &key_prefix, uint32_t rank, uint32_t rank_count,
+                     const Settings &settings, uint64_t deadline_ns) {
+  const Hello own = hello_of(rank_count, settings);
+  RONDO_TRY_ASSIGN(const auto parts, store.gather(key_prefix + "/hello", rank, rank_count,
+                                                  std::as_bytes(std::span(&own, 1)), deadline_ns));
+  std::vector<Hello> all(parts.size());
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (parts[i].size() != sizeof(Hello))
+      return Error{RONDO_ERROR_MISMATCH, "rank " + std::to_string(i) + " runs another version of Rondo"};
+    std::memcpy(&all[i], parts[i].data(), sizeof(Hello));
+  }
+  RONDO_TRY(compare(all, rank));
+  Meeting meeting;
+  for (const Hello &hello : all) meeting.one_host &= hello.host == own.host;
+  meeting.core_count = count_cores(all);
+  meeting.oversubscribed = rank_count > meeting.core_count;
+  return meeting;
+}
+
+}  // namespace rondo

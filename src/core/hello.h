@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// The first thing that the ranks of a new communicator tell each other, and what follows from it.
+#pragma once
+
+#include <cstdint>
+
+#include "src/base/config.h"
+#include "src/bootstrap/store.h"
+
+namespace rondo {
+
+/// What all ranks know after meeting.
+struct Meeting {
+  bool one_host = true;        ///< every rank is on this host
+  uint32_t core_count = 1;     ///< cores that the ranks of this host may use, all together
+  bool oversubscribed = false; ///< more ranks than that
+};
+
+/// Compares versions, sizes and settings. RONDO_ERROR_MISMATCH names two ranks that differ and in what;
+/// RONDO_ERROR_TIMEOUT the ranks that did not come.
+[[nodiscard]] Result<Meeting> meet(Store &store, const std::string &key_prefix, uint32_t rank, uint32_t rank_count,
+                                   const Settings &settings, uint64_t deadline_ns);
+
+}  // namespace rondo

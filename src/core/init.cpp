@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/core/init.h"
+
+#include <chrono>
+#include <optional>
+#include <thread>
+
+#include "src/base/clock.h"
+#include "src/bootstrap/rendezvous.h"
+#include "src/core/registry.h"
+
+namespace rondo {
+namespace {
+
+Result<Settings> settings_of(const rondo_config_t *config) {
+  if (!process().config.ok()) return process().config.error();
+  return merge(config, process().config.value());
+}
+
+/// Every rank of the group has mapped what it needs and needs the store no more.
+Result<void> wait_for_all(const Transport &transport, uint32_t rank_count, uint64_t deadline_ns) {
+  for (uint32_t peer = 0; peer < rank_count; ++peer) {
+    while (transport.state(peer) == RankState::absent) {
+      if (now_ns() >= deadline_ns)
+        return Error{RONDO_ERROR_TIMEOUT, transport.describe_rank(peer) + " did not finish its initialisation in time"};
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+  }
+  return {};
+}
+
+Result<std::shared_ptr<Communicator>> assemble(const Rendezvous &group, const Settings &settings, uint64_t deadline_ns) {
+  RONDO_TRY_ASSIGN(const Meeting meeting,
+                   meet(*group.store, group.key_prefix, group.rank, group.size, settings, deadline_ns));
+  const ConnectArgs args{group.rank, group.size, settings, meeting, group.key_prefix, deadline_ns};
+  RONDO_TRY_ASSIGN(auto transport, connect_ranks(args, *group.store, process().segments));
+  RONDO_TRY(wait_for_all(*transport, group.size, deadline_ns));
+  return std::make_shared<Communicator>(Communicator::Parts{group.rank, group.size, settings, meeting,
+                                                            std::move(transport), &process().regions});
+}
+
+/// What a failed initialisation says first: which rank it was.
+Error at_init(Error error, uint32_t rank, uint32_t rank_count) {
+  error.message = "rank " + std::to_string(rank) + " of " + std::to_string(rank_count) +
+                  " could not initialise its communicator: " + error.message;
+  if (error.rank < 0) error.rank = static_cast<int32_t>(rank);
+  return error;
+}
+
+}  // namespace
+
+Result<rondo_unique_id_t> make_unique_id(const rondo_config_t *config) {
+  RONDO_TRY_ASSIGN(const Settings settings, settings_of(config));
+  RONDO_TRY_ASSIGN(auto served, start_unique_id_server(settings.network_interface));
+  RONDO_TRY_ASSIGN(const UniqueId id, decode_unique_id(served.id));
+  process().id_servers.add(group_name(id), std::move(served.server));
+  return served.id;
+}
+
+Result<std::shared_ptr<Communicator>> init_unique_id(const rondo_unique_id_t &id, int rank, int size,
+                                                     const rondo_config_t *config) {
+  const auto own = static_cast<uint32_t>(rank);
+  const auto count = static_cast<uint32_t>(size);
+  RONDO_TRY_ASSIGN(const UniqueId decoded, decode_unique_id(id));
+  RONDO_TRY_ASSIGN(const Settings settings, settings_of(config));
+  const uint64_t deadline_ns = now_ns() + settings.init_timeout_ns;
+  const auto join = [&]() -> Result<std::shared_ptr<Communicator>> {
+    RONDO_TRY_ASSIGN(const auto group, join_unique_id(id, own, count, deadline_ns));
+    return assemble(group, settings, deadline_ns);
+  };
+  auto comm = join();
+  process().id_servers.remove(group_name(decoded));  // one id makes one communicator; its server is here or elsewhere
+  if (!comm.ok()) return at_init(std::move(comm).error(), own, count);
+  return comm;
+}
+
+Result<std::shared_ptr<Communicator>> init_environment(const rondo_config_t *config) {
+  RONDO_TRY_ASSIGN(const Settings settings, settings_of(config));
+  const uint64_t deadline_ns = now_ns() + settings.init_timeout_ns;
+  RONDO_TRY_ASSIGN(const Job job, detect_job(process_environment()));
+  const auto generation =
+      static_cast<uint32_t>(process().environment_communicator_count.fetch_add(1, std::memory_order_relaxed));
+  const auto join = [&]() -> Result<std::shared_ptr<Communicator>> {
+    RONDO_TRY_ASSIGN(const auto group, join_job(job, generation, settings.network_interface, deadline_ns));
+    return assemble(group, settings, deadline_ns);
+  };
+  auto comm = join();
+  if (!comm.ok()) return at_init(std::move(comm).error(), job.rank, job.size);
+  return comm;
+}
+
+Result<std::vector<std::shared_ptr<Communicator>>> init_all(int size, const rondo_config_t *configs) {
+  RONDO_TRY_ASSIGN(const rondo_unique_id_t id, make_unique_id(configs));
+  const auto count = static_cast<size_t>(size);
+  std::vector<std::optional<Result<std::shared_ptr<Communicator>>>> made(count);
+  std::vector<std::thread> threads;
+  threads.reserve(count);
+  const auto init = [&](size_t rank) {
+    made[rank] = init_unique_id(id, static_cast<int>(rank), size, configs == nullptr ? nullptr : &configs[rank]);
+  };
+  for (size_t rank = 1; rank < count; ++rank) threads.emplace_back(init, rank);
+  init(0);
+  for (std::thread &thread : threads) thread.join();
+  std::vector<std::shared_ptr<Communicator>> comms;
+  for (auto &result : made) {
+    if (!result->ok()) return std::move(*result).error();
+    comms.push_back(std::move(*result).value());
+  }
+  return comms;
+}
+
+}  // namespace rondo

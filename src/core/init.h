@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// How communicators come to be.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "src/core/communicator.h"
+#include "src/core/process.h"
+
+namespace rondo {
+
+/// rondo_get_unique_id(): the server that the id names lives in this process until its group is complete.
+[[nodiscard]] Result<rondo_unique_id_t> make_unique_id(const rondo_config_t *config);
+
+[[nodiscard]] Result<std::shared_ptr<Communicator>> init_unique_id(const rondo_unique_id_t &id, int rank, int size,
+                                                                   const rondo_config_t *config);
+[[nodiscard]] Result<std::shared_ptr<Communicator>> init_environment(const rondo_config_t *config);
+
+/// All ranks in this process; `configs` is null or has `size` entries.
+[[nodiscard]] Result<std::vector<std::shared_ptr<Communicator>>> init_all(int size, const rondo_config_t *configs);
+
+}  // namespace rondo

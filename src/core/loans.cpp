@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/core/loans.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace rondo {
+namespace {
+
+/// Below this a copy into the slot is cheaper than waiting for the peer to give the buffer back.
+constexpr size_t loan_bytes_min = 8192;
+
+bool overlaps(const Registration &registration, const std::byte *first, size_t bytes) {
+  return registration.first < first + bytes && first < registration.first + registration.bytes;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Registration>> LoanBook::add(void *pointer, size_t bytes, bool move) {
+  const auto *const first = static_cast<const std::byte *>(pointer);
+  const std::lock_guard lock(mutex_);
+  for (const auto &known : registrations_)
+    if (overlaps(*known, first, bytes))
+      return invalid_argument("the buffer overlaps one that is registered already; deregister that first");
+  auto registration = std::make_shared<Registration>();
+  registration->first = first;
+  registration->bytes = bytes;
+  const bool in_region = regions_.find(pointer, bytes).has_value();
+  if (move && !in_region) {
+    RONDO_TRY_ASSIGN(auto moved, shm::move_pages(regions_, pointer, bytes));
+    registration->region = *regions_.find(moved.address(), moved.bytes());
+    registration->moved.emplace(std::move(moved));
+  }
+  registrations_.push_back(registration);
+  return registration;
+}
+
+Result<void> LoanBook::remove(const Registration *registration) {
+  const std::lock_guard lock(mutex_);
+  const auto found = std::find_if(registrations_.begin(), registrations_.end(),
+                                  [&](const auto &known) { return known.get() == registration; });
+  if (found == registrations_.end())
+    return invalid_argument("the registration belongs to another communicator, or has ended");
+  if ((*found)->moved) RONDO_TRY((*found)->moved->move_back());
+  registrations_.erase(found);
+  return {};
+}
+
+std::vector<std::shared_ptr<Registration>> LoanBook::clear() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(registrations_, {});
+}
+
+Loan LoanBook::offer(const void *pointer, size_t bytes) const {
+  Loan loan;
+  if (bytes < loan_bytes_min) return loan;
+  loan.offered = true;
+  const auto *const first = static_cast<const std::byte *>(pointer);
+  const auto set_region = [&](const shm::RegionRef &region, const std::byte *begin, size_t size) {
+    loan.kind = PayloadKind::mapped;
+    loan.first = begin;
+    loan.bytes = size;
+    loan.region = region.id;
+    loan.region_offset = region.offset;
+    loan.region_bytes = region.region_bytes;
+    loan.descriptor = region.descriptor;
+  };
+  if (const auto region = regions_.find(pointer, bytes)) {
+    set_region(*region, first, bytes);
+    return loan;
+  }
+  const std::lock_guard lock(mutex_);
+  for (const auto &registration : registrations_) {
+    if (!overlaps(*registration, first, bytes)) continue;
+    if (registration->moved) {
+      set_region(registration->region, registration->moved->address(), registration->moved->bytes());
+    } else {
+      loan.kind = PayloadKind::process;
+      loan.first = registration->first;
+      loan.bytes = registration->bytes;
+    }
+    break;
+  }
+  return loan;
+}
+
+}  // namespace rondo

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/core/registry.h"
+
+#include <algorithm>
+#include <array>
+
+#include "src/topo/host.h"
+#include "transports/shm/transport.h"
+
+namespace rondo {
+namespace {
+
+constexpr std::array<const char *, 1> names{"shm"};
+constexpr uint32_t default_channel_count = 2;  // the double tree's two trees
+
+}  // namespace
+
+Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store &store, shm::SegmentTable &segments) {
+  if (!args.meeting.one_host)
+    return Error{RONDO_ERROR_UNSUPPORTED,
+                 "the ranks are on several hosts (or in containers that do not share processes and network), and this "
+                 "build has no transport between hosts"};
+  shm::ConnectRequest request;
+  request.rank = args.rank;
+  request.rank_count = args.rank_count;
+  request.channel_count = std::max(args.settings.channels, default_channel_count);
+  request.slot_count = args.settings.slot_count;
+  request.slot_bytes = static_cast<uint32_t>(args.settings.slot_bytes);
+  request.mapping = args.settings.mapping;
+  request.cross_memory = args.settings.cross_memory;
+  request.key_prefix = args.key_prefix;
+  request.host_name = host_name();
+  request.deadline_ns = args.deadline_ns;
+  return shm::connect(request, store, segments);
+}
+
+std::span<const char *const> transport_names() { return names; }
+
+}  // namespace rondo

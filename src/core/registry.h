@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// The only place that knows which transports were built.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "src/base/config.h"
+#include "src/bootstrap/store.h"
+#include "src/core/hello.h"
+#include "transports/transport.h"
+
+namespace rondo {
+
+namespace shm {
+class SegmentTable;
+}
+
+struct ConnectArgs {
+  uint32_t rank = 0;
+  uint32_t rank_count = 1;
+  const Settings &settings;
+  const Meeting &meeting;
+  std::string key_prefix;
+  uint64_t deadline_ns = 0;
+};
+
+/// Connects the ranks with the transport that reaches all of them.
+[[nodiscard]] Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store &store,
+                                                               shm::SegmentTable &segments);
+
+/// The names of the transports in this build.
+[[nodiscard]] std::span<const char *const> transport_names();
+
+}  // namespace rondo

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/core/watch.h"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace rondo {
+namespace {
+
+constexpr uint64_t death_check_interval_ns = 50'000'000;
+constexpr const char *what_now = "; only rondo_comm_abort and rondo_comm_destroy are left for this communicator";
+
+std::string seconds(uint64_t ns) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f s", static_cast<double>(ns) * 1e-9);
+  return text;
+}
+
+}  // namespace
+
+std::string describe(const Entered &entered) {
+  const PlanChoice &shape = entered.shape;
+  return describe(entered.signature) + " by " + rondo_algorithm_string(shape.algorithm) + ", " +
+         rondo_protocol_string(shape.protocol) + ", " + std::to_string(shape.channels) + " channels, chunks of " +
+         std::to_string(shape.chunk_bytes) + " bytes";
+}
+
+std::optional<Error> find_departure(const Transport &transport, uint32_t rank, uint32_t rank_count, uint64_t operation,
+                                    Departure which) {
+  // A rank that has completed the operation has sent all that it owes to it: its end is none of this operation's.
+  const auto owes = [&](uint32_t peer) { return transport.completed_operation(peer) < operation; };
+  const auto departure = [&](uint32_t peer, const char *how) {
+    Error error{RONDO_ERROR_REMOTE, transport.describe_rank(peer) + how};
+    error.rank = static_cast<int32_t>(rank);
+    error.peer = static_cast<int32_t>(peer);
+    error.operation = operation;
+    return error;
+  };
+  const std::vector<uint32_t> dead = transport.find_dead();
+  for (uint32_t peer = 0; peer < rank_count; ++peer) {
+    if (peer == rank || !owes(peer)) continue;
+    const RankState state = transport.state(peer);
+    if (which == Departure::any && state == RankState::left) return departure(peer, " has destroyed its communicator");
+    if (which == Departure::any && state == RankState::finalized)
+      return departure(peer, " has finalized its communicator");
+    if (state == RankState::alive && std::find(dead.begin(), dead.end(), peer) != dead.end())
+      return departure(peer, " has ended");
+  }
+  return std::nullopt;
+}
+
+bool OperationWatch::look(uint64_t now_ns) {
+  if (transport_.failed()) return true;
+  if (check_agreement() || check_departures(now_ns)) return true;
+  if (now_ns - start_ns_ < timeout_ns_) return false;
+  time_out(now_ns);
+  return true;
+}
+
+bool OperationWatch::check_agreement() {
+  for (uint32_t peer = 0; peer < rank_count_; ++peer) {
+    const auto theirs = transport_.entered(peer, operation_);
+    if (!theirs || *theirs == entered_) continue;
+    const bool calls_differ = theirs->signature != entered_.signature;
+    raise(RONDO_ERROR_MISMATCH, static_cast<int32_t>(peer),
+          "ranks disagree on operation " + std::to_string(operation_) + ": rank " + std::to_string(rank_) + " called " +
+              (calls_differ ? describe(entered_.signature) : describe(entered_)) + ", " +
+              transport_.describe_rank(peer) + " called " +
+              (calls_differ ? describe(theirs->signature) : describe(*theirs)) +
+              "; call the same collectives in the same order with equal arguments and configuration");
+    return true;
+  }
+  return false;
+}
+
+bool OperationWatch::check_departures(uint64_t now_ns) {
+  if (now_ns < next_death_check_ns_) return false;
+  next_death_check_ns_ = now_ns + death_check_interval_ns;
+  const auto departure = find_departure(transport_, rank_, rank_count_, operation_, Departure::any);
+  if (!departure) return false;
+  raise(departure->status, departure->peer, departure->message + " during " + operation_name());
+  return true;
+}
+
+void OperationWatch::time_out(uint64_t now_ns) {
+  std::string missing;
+  std::string present;
+  int32_t first = -1;
+  for (uint32_t peer = 0; peer < rank_count_; ++peer) {
+    const uint64_t latest = transport_.latest_operation(peer);
+    if (peer == rank_ || transport_.completed_operation(peer) >= operation_) continue;
+    std::string &list = latest < operation_ ? missing : present;
+    list += (list.empty() ? "" : ", ") + transport_.describe_rank(peer);
+    if (latest >= operation_) continue;
+    list += " which is at operation " + std::to_string(latest);
+    if (first < 0) first = static_cast<int32_t>(peer);
+  }
+  const std::string reason = !missing.empty() ? "not arrived: " + missing
+                             : !present.empty() ? "all ranks have arrived, but it does not end; not finished: " + present
+                                                : "every other rank has finished it";
+  raise(RONDO_ERROR_TIMEOUT, first,
+        operation_name() + " on rank " + std::to_string(rank_) + " timed out after " + seconds(now_ns - start_ns_) + "; " +
+            reason + "; look at those ranks, or raise timeout_ms (RONDO_TIMEOUT)");
+}
+
+void OperationWatch::explain_fault(uint32_t peer, Fault fault) {
+  if (check_agreement()) return;
+  const char *const what = fault == Fault::unreadable    ? " lent a buffer that could not be mapped or read"
+                           : fault == Fault::wrong_size ? " sent a slot of another size"
+                                                        : " sent a slot of another operation";
+  raise(fault == Fault::unreadable ? RONDO_ERROR_SYSTEM : RONDO_ERROR_INTERNAL, static_cast<int32_t>(peer),
+        transport_.describe_rank(peer) + what + " during " + operation_name() +
+            (fault == Fault::unreadable ? "; set RONDO_MAPPING=off and RONDO_CROSS_MEMORY=off to copy instead" : ""));
+}
+
+void OperationWatch::raise(rondo_status_t status, int32_t peer, const std::string &message) {
+  Error error{status, message + what_now};
+  error.rank = static_cast<int32_t>(rank_);
+  error.peer = peer;
+  error.operation = operation_;
+  transport_.raise(error);
+}
+
+std::string OperationWatch::operation_name() const {
+  return "operation " + std::to_string(operation_) + " (" + describe(entered_.signature) + ")";
+}
+
+}  // namespace rondo

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Looks after one operation while it waits: failure elsewhere, its deadline, ranks that disagree, ranks that died or
+// left. Whoever notices first records it for all (Transport::raise).
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "src/engine/waiter.h"
+#include "transports/transport.h"
+
+namespace rondo {
+
+class OperationWatch final : public Watch {
+ public:
+  OperationWatch(Transport &transport, uint32_t rank, uint32_t rank_count, uint64_t operation, const Entered &entered,
+                 uint64_t start_ns, uint64_t timeout_ns)
+      : transport_(transport), rank_(rank), rank_count_(rank_count), operation_(operation), entered_(entered),
+        start_ns_(start_ns), timeout_ns_(timeout_ns) {}
+
+  [[nodiscard]] bool stopped() override { return transport_.failed(); }
+  [[nodiscard]] bool look(uint64_t now_ns) override;
+
+  /// A peer's slot did not fit this operation: records why.
+  void explain_fault(uint32_t peer, Fault fault);
+
+ private:
+  bool check_agreement();
+  bool check_departures(uint64_t now_ns);
+  void time_out(uint64_t now_ns);
+  void raise(rondo_status_t status, int32_t peer, const std::string &message);
+  [[nodiscard]] std::string operation_name() const;
+
+  Transport &transport_;
+  uint32_t rank_;
+  uint32_t rank_count_;
+  uint64_t operation_;
+  const Entered &entered_;
+  uint64_t start_ns_;
+  uint64_t timeout_ns_;
+  uint64_t next_death_check_ns_ = 0;
+};
+
+/// "all_reduce of 8 float32 (sum) by ring, simple, 1 channels, chunks of 65536 bytes"
+[[nodiscard]] std::string describe(const Entered &entered);
+
+enum class Departure : uint8_t { death, any };
+
+/// RONDO_ERROR_REMOTE where a rank that has not completed `operation` has died, or (any) has finalized or destroyed
+/// its communicator.
+[[nodiscard]] std::optional<Error> find_departure(const Transport &transport, uint32_t rank, uint32_t rank_count,
+                                                  uint64_t operation, Departure which);
+
+}  // namespace rondo
