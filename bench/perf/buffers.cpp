@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/perf/buffers.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <sstream>
+
+namespace rondo::perf {
+namespace {
+
+constexpr auto guard_mark = std::byte{0xb7};
+
+uint64_t count_changed(const std::byte *guard) {
+  const auto changed = [](std::byte at) { return at != guard_mark; };
+  return static_cast<uint64_t>(std::count_if(guard, guard + guard_bytes, changed));
+}
+
+std::string read_file(const char *path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+/// The number that a file of a control group holds; `otherwise` where there is none ("max", or no such file).
+uint64_t read_number(const char *path, uint64_t otherwise) {
+  std::ifstream file(path);
+  uint64_t value = 0;
+  return file >> value ? value : otherwise;
+}
+
+std::string in_mebibytes(uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
+
+}  // namespace
+
+Failure communication_failure(rondo_comm_t comm, const char *what, rondo_status_t status) {
+  rondo_error_t error = RONDO_ERROR_INIT;
+  std::string message = std::string(what) + ": " + rondo_status_string(status);
+  if (rondo_comm_last_error(comm, &error) == RONDO_OK && error.status != RONDO_OK)
+    message += std::string(": ") + error.message;
+  return {Exit::communication, message};
+}
+
+Arena::~Arena() {
+  if (registration_ != nullptr) (void)rondo_comm_deregister(comm_, registration_);
+  if (of_rondo_) {
+    (void)rondo_mem_free(base_);
+  } else {
+    std::free(base_);
+  }
+}
+
+Outcome Arena::allocate(size_t bytes, Buffers kind, rondo_comm_t comm) {
+  const size_t data_bytes = (bytes + guard_bytes - 1) / guard_bytes * guard_bytes;
+  const size_t all_bytes = data_bytes + 2 * guard_bytes;
+  if (kind == Buffers::alloc) {
+    void *pointer = nullptr;
+    const rondo_status_t status = rondo_mem_alloc(&pointer, all_bytes);
+    if (status != RONDO_OK) return communication_failure(nullptr, "rondo_mem_alloc", status);
+    base_ = static_cast<std::byte *>(pointer);
+    of_rondo_ = true;
+    return std::nullopt;
+  }
+  base_ = static_cast<std::byte *>(std::aligned_alloc(guard_bytes, all_bytes));
+  if (base_ == nullptr)
+    return Failure{Exit::usage, "no memory for a buffer of " + in_mebibytes(all_bytes) + "; lower --maxbytes"};
+  std::memset(base_, 0, all_bytes);
+  if (kind == Buffers::private_memory) return std::nullopt;
+  const unsigned flags = kind == Buffers::moved ? unsigned{RONDO_REGISTER_MOVE_PAGES} : 0u;
+  const rondo_status_t status = rondo_comm_register(comm, base_, all_bytes, flags, &registration_);
+  if (status != RONDO_OK) return communication_failure(comm, "rondo_comm_register", status);
+  comm_ = comm;
+  return std::nullopt;
+}
+
+void Arena::write_guards(size_t bytes) {
+  std::memset(base_, static_cast<int>(guard_mark), guard_bytes);
+  std::memset(data() + bytes, static_cast<int>(guard_mark), guard_bytes);
+}
+
+uint64_t Arena::count_changed_guards(size_t bytes) const {
+  return count_changed(base_) + count_changed(data() + bytes);
+}
+
+ArenaSizes arena_sizes(const Options &options, int ranks) {
+  ArenaSizes sizes;
+  const size_t block_bytes = options.max_bytes / static_cast<size_t>(ranks);
+  const bool scatters = options.collective == RONDO_REDUCE_SCATTER;
+  const bool gathers = options.collective == RONDO_ALL_GATHER;
+  if (options.out_of_place || scatters) sizes.send_bytes = gathers ? block_bytes : options.max_bytes;
+  if (options.out_of_place || !scatters) sizes.recv_bytes = scatters ? block_bytes : options.max_bytes;
+  return sizes;
+}
+
+Outcome check_memory(const ArenaSizes &sizes, int local_ranks, uint64_t available_bytes) {
+  const uint64_t rank_bytes = uint64_t{sizes.send_bytes} + sizes.recv_bytes + 4 * guard_bytes;
+  const auto ranks = static_cast<uint64_t>(local_ranks);
+  if (rank_bytes <= available_bytes / ranks) return std::nullopt;
+  return Failure{Exit::usage, "the buffers of " + std::to_string(local_ranks) + " ranks need " +
+                                  in_mebibytes(rank_bytes) + " each, but only " + in_mebibytes(available_bytes) +
+                                  " of memory are available; lower --maxbytes or the number of ranks"};
+}
+
+uint64_t parse_meminfo(const std::string &text) {
+  constexpr std::string_view key = "MemAvailable:";
+  const size_t at = text.find(key);
+  if (at == std::string::npos) return 0;
+  return std::strtoull(text.c_str() + at + key.size(), nullptr, 10) * 1024;
+}
+
+uint64_t available_memory_bytes() {
+  constexpr uint64_t unlimited = std::numeric_limits<uint64_t>::max();
+  uint64_t available = parse_meminfo(read_file("/proc/meminfo"));
+  if (available == 0) available = unlimited;
+  const uint64_t limit = read_number("/sys/fs/cgroup/memory.max", unlimited);
+  if (limit == unlimited) return available;
+  const uint64_t used = read_number("/sys/fs/cgroup/memory.current", 0);
+  return std::min(available, limit > used ? limit - used : 0);
+}
+
+}  // namespace rondo::perf

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/perf/cases.h"
+
+namespace rondo::perf {
+
+bool reduces(rondo_collective_t collective) {
+  return collective == RONDO_ALL_REDUCE || collective == RONDO_REDUCE_SCATTER || collective == RONDO_REDUCE;
+}
+
+bool has_root(rondo_collective_t collective) {
+  return collective == RONDO_BROADCAST || collective == RONDO_REDUCE;
+}
+
+bool writes_recv(const Case &what, int rank) { return what.collective != RONDO_REDUCE || rank == what.root; }
+
+Shape shape_of(const Case &what, int rank, size_t bytes) {
+  const auto ranks = static_cast<size_t>(what.ranks);
+  const size_t element_bytes = rondo_type_size(what.type);
+  const bool blocks = what.collective == RONDO_REDUCE_SCATTER || what.collective == RONDO_ALL_GATHER;
+  Shape shape;
+  shape.count = bytes / element_bytes / (blocks ? ranks : 1);
+  const Part all{0, shape.count * (blocks ? ranks : 1)};
+  const Part own{static_cast<uint64_t>(rank) * shape.count, shape.count};
+  shape.bytes = all.count * element_bytes;
+  shape.send = what.collective == RONDO_ALL_GATHER ? own : all;
+  shape.recv = what.collective == RONDO_REDUCE_SCATTER ? own : all;
+  return shape;
+}
+
+double bus_factor(rondo_collective_t collective, int ranks) {
+  const double others = static_cast<double>(ranks - 1) / static_cast<double>(ranks);
+  switch (collective) {
+    case RONDO_ALL_REDUCE: return 2 * others;
+    case RONDO_REDUCE_SCATTER:
+    case RONDO_ALL_GATHER: return others;
+    default: return 1;
+  }
+}
+
+const char *op_name(const Case &what) { return reduces(what.collective) ? rondo_op_string(what.op) : "none"; }
+
+}  // namespace rondo::perf

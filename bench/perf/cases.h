@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a collective moves: counts, the parts of the logical vector that a rank sends and receives, bus bandwidth.
+//
+// Every collective works on one logical vector. All-reduce, reduce and broadcast: both buffers hold all of it.
+// Reduce-scatter: send holds all, recv this rank's block. All-gather: send holds this rank's block, recv all.
+// "size" means, as in nccl-tests, the bytes of the whole logical vector; "count" is the argument of the call.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "rondo/rondo.h"
+
+namespace rondo::perf {
+
+enum class Placement { out_of_place, in_place };
+
+struct Case {
+  rondo_collective_t collective = RONDO_ALL_REDUCE;
+  rondo_type_t type = RONDO_FLOAT32;
+  rondo_op_t op = RONDO_SUM;
+  int root = 0;
+  int ranks = 1;
+};
+
+/// Elements [first, first + count) of the logical vector.
+struct Part {
+  uint64_t first = 0;
+  size_t count = 0;
+};
+
+/// One call, as one rank makes it.
+struct Shape {
+  size_t count = 0;  ///< the argument of the call
+  size_t bytes = 0;  ///< of the whole logical vector
+  Part send, recv;
+};
+
+[[nodiscard]] bool reduces(rondo_collective_t collective);
+[[nodiscard]] bool has_root(rondo_collective_t collective);
+
+/// False where the rank's recv must stay as it is: reduce, elsewhere than on root.
+[[nodiscard]] bool writes_recv(const Case &what, int rank);
+
+/// The largest call whose logical vector is not above `bytes`.
+[[nodiscard]] Shape shape_of(const Case &what, int rank, size_t bytes);
+
+/// Bus bandwidth = algorithm bandwidth (bytes / time) times this: what the busiest link would carry.
+[[nodiscard]] double bus_factor(rondo_collective_t collective, int ranks);
+
+/// The operation's name, or "none" where nothing is reduced.
+[[nodiscard]] const char *op_name(const Case &what);
+
+}  // namespace rondo::perf

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/perf/data.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "bench/perf/numbers.h"
+
+namespace rondo::perf {
+namespace {
+
+/// `ranks` integers whose absolute values together are at most `budget`, so that no partial sum leaves it.
+std::vector<int64_t> draw_summands(Random &random, const TypeFacts &facts, int ranks, uint64_t budget) {
+  std::vector<int64_t> values(static_cast<size_t>(ranks), 0);
+  const auto most = static_cast<int64_t>(budget / values.size());
+  if (most >= 1) {
+    for (int64_t &value : values) value = random.between(facts.negative ? -most : 0, most);
+    return values;
+  }
+  // More ranks than the type can count: ranks drawn at random add one each time they come up, the others add nothing.
+  for (uint64_t draw = 0; draw < budget; ++draw) {
+    int64_t &value = values[random.below(values.size())];
+    const bool down = facts.negative && (value != 0 ? value < 0 : random.below(2) == 1);
+    value += down ? -1 : 1;
+  }
+  return values;
+}
+
+uint64_t fold_integers(const std::vector<uint64_t> &inputs, const TypeFacts &facts, rondo_op_t op) {
+  const auto less = [&](uint64_t a, uint64_t b) {
+    return facts.negative ? signed_value(a, facts.bits) < signed_value(b, facts.bits) : a < b;
+  };
+  uint64_t result = inputs[0];
+  for (size_t rank = 1; rank < inputs.size(); ++rank) {
+    const uint64_t input = inputs[rank];
+    switch (op) {
+      case RONDO_PROD: result *= input; break;
+      case RONDO_MIN: result = less(input, result) ? input : result; break;
+      case RONDO_MAX: result = less(result, input) ? input : result; break;
+      default: result += input; break;
+    }
+  }
+  result = wrap_bits(result, facts.bits);
+  if (op != RONDO_AVG) return result;
+  const auto ranks = static_cast<int64_t>(inputs.size());
+  return wrap_bits(facts.negative ? static_cast<uint64_t>(signed_value(result, facts.bits) / ranks)
+                                  : result / inputs.size(), facts.bits);
+}
+
+std::vector<uint64_t> make_integer_row(Random &random, const TypeFacts &facts, rondo_op_t op, int ranks) {
+  std::vector<uint64_t> row;
+  if (op == RONDO_AVG) {  // the quotient is known only where the sum does not wrap
+    for (const int64_t value : draw_summands(random, facts, ranks, facts.exact_max))
+      row.push_back(wrap_bits(static_cast<uint64_t>(value), facts.bits));
+  } else {  // integers wrap, so any numbers will do; odd factors keep products from 0
+    for (int rank = 0; rank < ranks; ++rank)
+      row.push_back(wrap_bits(random.bits() | (op == RONDO_PROD ? 1 : 0), facts.bits));
+  }
+  row.push_back(fold_integers(row, facts, op));
+  return row;
+}
+
+/// Factors whose partial products are exact: signs, at most four doublings and halvings, and one full mantissa.
+std::vector<double> draw_factors(Random &random, const TypeFacts &facts, int ranks) {
+  constexpr int scaling_count = 4;
+  std::vector<double> values;
+  for (int rank = 0; rank < ranks; ++rank) values.push_back(random.below(2) == 0 ? 1 : -1);
+  for (int scaling = 0; scaling < scaling_count; ++scaling)
+    values[random.below(values.size())] *= random.below(2) == 0 ? 2 : 0.5;
+  const double fraction = static_cast<double>(random.below(uint64_t{1} << facts.mantissa_bits));
+  values[random.below(values.size())] *= 1 + std::ldexp(fraction, -static_cast<int>(facts.mantissa_bits));
+  return values;
+}
+
+double fold_floats(const std::vector<double> &inputs, const TypeFacts &facts, rondo_op_t op) {
+  double result = inputs[0];
+  for (size_t rank = 1; rank < inputs.size(); ++rank) {
+    switch (op) {
+      case RONDO_PROD: result *= inputs[rank]; break;
+      case RONDO_MIN: result = std::min(result, inputs[rank]); break;
+      case RONDO_MAX: result = std::max(result, inputs[rank]); break;
+      default: result += inputs[rank]; break;
+    }
+  }
+  if (op != RONDO_AVG) return result;
+  const auto ranks = static_cast<double>(inputs.size());
+  // As documented: float64 divides in itself, the others in fp32, rounded once more to the element type.
+  return facts.bits == 64 ? result / ranks : static_cast<float>(result) / static_cast<float>(ranks);
+}
+
+std::vector<uint64_t> make_float_row(Random &random, const TypeFacts &facts, rondo_op_t op, int ranks) {
+  std::vector<double> values;
+  if (op == RONDO_PROD) {
+    values = draw_factors(random, facts, ranks);
+  } else {
+    const double scale = std::ldexp(1, static_cast<int>(random.between(-2, 2)));
+    const auto most = static_cast<int64_t>(facts.exact_max);
+    if (op == RONDO_MIN || op == RONDO_MAX) {
+      for (int rank = 0; rank < ranks; ++rank)
+        values.push_back(static_cast<double>(random.between(-most, most)) * scale);
+    } else {
+      for (const int64_t value : draw_summands(random, facts, ranks, facts.exact_max))
+        values.push_back(static_cast<double>(value) * scale);
+    }
+    for (double &value : values) value += 0.0;  // no -0: a sum's zero is +0 in any order only if no summand is -0
+  }
+  std::vector<uint64_t> row;
+  for (const double value : values) row.push_back(float_bits(facts, value));
+  row.push_back(float_bits(facts, fold_floats(values, facts, op)));
+  return row;
+}
+
+/// Which rows the eight elements from 8 * `group` on have, a byte each; or eight random bytes.
+constexpr uint64_t group_bits(uint64_t seed, uint64_t group) { return mix(seed + group * 0x9e3779b97f4a7c15u); }
+
+}  // namespace
+
+std::vector<uint64_t> make_row(rondo_type_t type, rondo_op_t op, int ranks, uint64_t seed) {
+  const TypeFacts facts = facts_of(type);
+  Random random(seed);
+  return facts.integer ? make_integer_row(random, facts, op, ranks) : make_float_row(random, facts, op, ranks);
+}
+
+Sequence::Sequence(size_t element_bytes, uint64_t seed, const Column &column)
+    : element_bytes_(element_bytes), seed_(seed), column_(row_count * element_bytes) {
+  for (size_t row = 0; row < row_count; ++row)  // the low bytes come first: x86-64 and AArch64 are little-endian
+    std::memcpy(column_.data() + row * element_bytes, &column[row], element_bytes);
+}
+
+Sequence Sequence::inverted() const {
+  Sequence other = *this;
+  other.inverted_ = !inverted_;
+  for (std::byte &value : other.column_) value = ~value;
+  return other;
+}
+
+Sequence Sequence::with_seed(uint64_t seed) const {
+  Sequence other = *this;
+  other.seed_ = mix(seed);
+  return other;
+}
+
+template <class Element>
+void Sequence::write_chosen(std::byte *to, Part part) const {
+  const uint64_t end = part.first + part.count;
+  for (uint64_t at = part.first; at < end;) {
+    uint64_t rows = group_bits(seed_, at / 8) >> (at % 8 * 8);
+    const uint64_t group_end = std::min(end, at / 8 * 8 + 8);
+    for (; at < group_end; ++at, rows >>= 8, to += sizeof(Element))
+      std::memcpy(to, column_.data() + (rows & 0xff) * sizeof(Element), sizeof(Element));
+  }
+}
+
+void Sequence::write_random(std::byte *to, Part part) const {
+  const uint64_t flip = inverted_ ? ~uint64_t{0} : 0;
+  const uint64_t end = (part.first + part.count) * element_bytes_;
+  for (uint64_t at = part.first * element_bytes_; at < end;) {
+    const uint64_t bits = (group_bits(seed_, at / 8) ^ flip) >> (at % 8 * 8);
+    const uint64_t bytes = std::min(end - at, 8 - at % 8);
+    std::memcpy(to, &bits, bytes);
+    to += bytes;
+    at += bytes;
+  }
+}
+
+void Sequence::write(std::byte *to, Part part) const {
+  if (column_.empty()) return write_random(to, part);
+  switch (element_bytes_) {
+    case 1: return write_chosen<uint8_t>(to, part);
+    case 2: return write_chosen<uint16_t>(to, part);
+    case 4: return write_chosen<uint32_t>(to, part);
+    default: return write_chosen<uint64_t>(to, part);
+  }
+}
+
+uint64_t Sequence::count_wrong(const std::byte *at, Part part) const {
+  constexpr size_t block_elements = 1024;
+  std::array<std::byte, block_elements * 8> expected;
+  uint64_t wrong = 0;
+  for (size_t done = 0; done < part.count;) {
+    const size_t count = std::min(block_elements, part.count - done);
+    write(expected.data(), {part.first + done, count});
+    const std::byte *block = at + done * element_bytes_;
+    if (std::memcmp(block, expected.data(), count * element_bytes_) != 0) {
+      for (size_t i = 0; i < count * element_bytes_; i += element_bytes_)
+        wrong += std::memcmp(block + i, expected.data() + i, element_bytes_) != 0 ? 1 : 0;
+    }
+    done += count;
+  }
+  return wrong;
+}
+
+Data make_data(const Case &what, int rank, uint64_t seed) {
+  const size_t element_bytes = rondo_type_size(what.type);
+  if (!reduces(what.collective)) {
+    const Sequence copied(element_bytes, seed);
+    // What a rank other than root has in its send buffer of a broadcast must not matter: there it is something else.
+    const bool ignored = what.collective == RONDO_BROADCAST && rank != what.root;
+    return {ignored ? copied.inverted() : copied, copied};
+  }
+  Column input{}, output{};
+  for (size_t row = 0; row < row_count; ++row) {
+    const auto values = make_row(what.type, what.op, what.ranks, mix(seed) + row);
+    input[row] = values[static_cast<size_t>(rank)];
+    output[row] = values.back();
+  }
+  return {Sequence(element_bytes, seed, input), Sequence(element_bytes, seed, output)};
+}
+
+}  // namespace rondo::perf

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Inputs whose results are exactly known, whatever the order in which they are folded.
+//
+// A hash of (seed, element) chooses one of 256 rows for an element. A row has one input for each rank and the result
+// of reducing them; rows are drawn so that every partial result, over any of the ranks in any order, is exact in the
+// element type: small integers times a power of two for sums, powers of two (and one factor with a full mantissa) for
+// products. So the result is known bit for bit, an element in the wrong place most likely shows, and a rank needs its
+// own column and the results only: 512 elements. What is merely copied has random bits instead, NaN and all.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "bench/perf/cases.h"
+
+namespace rondo::perf {
+
+inline constexpr size_t row_count = 256;
+
+/// Bits of 256 elements, one a row.
+using Column = std::array<uint64_t, row_count>;
+
+/// The inputs of all ranks, then the result, of one row; the bits of elements.
+[[nodiscard]] std::vector<uint64_t> make_row(rondo_type_t type, rondo_op_t op, int ranks, uint64_t seed);
+
+/// An endless sequence of elements, computed from their position.
+class Sequence {
+ public:
+  /// Random bits.
+  Sequence(size_t element_bytes, uint64_t seed) : element_bytes_(element_bytes), seed_(seed) {}
+  /// A hash of (seed, element) chooses the element from `column`.
+  Sequence(size_t element_bytes, uint64_t seed, const Column &column);
+
+  void write(std::byte *to, Part part) const;
+  /// Elements of `part` at `at` that are not as write() makes them.
+  [[nodiscard]] uint64_t count_wrong(const std::byte *at, Part part) const;
+
+  /// Every bit the other way: differs from this sequence in each element.
+  [[nodiscard]] Sequence inverted() const;
+  /// The same for another run.
+  [[nodiscard]] Sequence with_seed(uint64_t seed) const;
+
+ private:
+  template <class Element>
+  void write_chosen(std::byte *to, Part part) const;
+  void write_random(std::byte *to, Part part) const;
+
+  size_t element_bytes_;
+  uint64_t seed_;
+  bool inverted_ = false;
+  std::vector<std::byte> column_;  ///< row_count packed elements; empty: random bits
+};
+
+/// What a rank puts in and what it must get out, for a run of a given seed.
+struct Data {
+  Sequence input;   ///< of this rank, over the logical vector
+  Sequence output;  ///< of every rank
+};
+
+/// `seed` is that of the table; Sequence::with_seed() then tells runs apart.
+[[nodiscard]] Data make_data(const Case &what, int rank, uint64_t seed);
+
+}  // namespace rondo::perf

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the ranks tell each other outside of the timed runs: barriers, maxima, sums, where they run.
+//
+// Ranks that are threads use memory that they share (Team), so that a defect of the library cannot spoil its own
+// verdict; ranks that are processes have only the library, and each of them also fails by its own count.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "bench/perf/failure.h"
+#include "rondo/rondo.h"
+
+namespace rondo::perf {
+
+/// Where a rank runs; plain data that is exchanged as bytes.
+struct Member {
+  char host[56];
+  int64_t process;
+};
+
+/// Nanoseconds of CLOCK_MONOTONIC.
+[[nodiscard]] uint64_t clock_ns();
+
+/// The shared side of ranks that are threads of this process.
+class Team {
+ public:
+  Team(int ranks, uint64_t timeout_ns);
+
+  /// Waits until all ranks have come. Empty: they have; else one has failed, or did not come in time.
+  [[nodiscard]] Outcome wait();
+  /// Keeps the first failure and releases all that wait.
+  void fail(const Failure &failure);
+  [[nodiscard]] Outcome first_failure();
+
+  std::vector<std::vector<double>> numbers;  ///< one entry a rank, its own; read by others between two waits
+  std::vector<uint64_t> counts;              ///< likewise
+
+ private:
+  const int ranks_;
+  const uint64_t timeout_ns_;
+  std::atomic<int> arrived_{0};
+  std::atomic<uint64_t> round_{0};
+  std::atomic<bool> failed_{false};
+  std::mutex mutex_;
+  Outcome first_;  ///< under mutex_
+};
+
+class Group {
+ public:
+  /// @param team  null: ranks are processes.
+  Group(rondo_comm_t comm, int rank, int ranks, Team *team) : comm_(comm), rank_(rank), ranks_(ranks), team_(team) {}
+
+  [[nodiscard]] int rank() const { return rank_; }
+  [[nodiscard]] int ranks() const { return ranks_; }
+  [[nodiscard]] Outcome barrier();
+  /// Each value becomes the largest of all ranks.
+  [[nodiscard]] Outcome max(std::span<double> values);
+  [[nodiscard]] Outcome sum(uint64_t &value);
+  [[nodiscard]] Outcome gather_members(std::vector<Member> &members);
+
+ private:
+  rondo_comm_t comm_;
+  int rank_, ranks_;
+  Team *team_;
+};
+
+}  // namespace rondo::perf

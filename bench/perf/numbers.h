@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Element types as the verification needs them: what they hold exactly, and a number's bits in them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "rondo/rondo.h"
+
+namespace rondo::perf {
+
+struct TypeFacts {
+  bool integer = false;
+  bool negative = true;        ///< holds numbers below 0
+  unsigned bits = 0;           ///< of an element
+  unsigned exponent_bits = 0;  ///< floats
+  unsigned mantissa_bits = 0;  ///< floats: those that are stored
+  uint64_t exact_max = 0;      ///< every integer from 0 to this one is held exactly (at most 2^62)
+};
+
+[[nodiscard]] TypeFacts facts_of(rondo_type_t type);
+
+/// The bits of `value` in a float type, rounded to nearest, ties to even. The caller knows that it does not overflow.
+[[nodiscard]] uint64_t float_bits(const TypeFacts &facts, double value);
+
+/// The low `bits` of `value`: arithmetic of integers that wrap.
+[[nodiscard]] constexpr uint64_t wrap_bits(uint64_t value, unsigned bits) {
+  return bits >= 64 ? value : value & ((uint64_t{1} << bits) - 1);
+}
+
+/// Bits as a signed number.
+[[nodiscard]] constexpr int64_t signed_value(uint64_t value, unsigned bits) {
+  return static_cast<int64_t>(value << (64 - bits)) >> (64 - bits);
+}
+
+/// 64 well-mixed bits from 64 others: a bijection.
+[[nodiscard]] constexpr uint64_t mix(uint64_t value) {
+  value ^= value >> 32;
+  value *= 0xd6e8feb86659fd93u;
+  value ^= value >> 32;
+  value *= 0xd6e8feb86659fd93u;
+  return value ^ (value >> 32);
+}
+
+/// A small generator of random numbers, equal on all ranks for equal seeds.
+class Random {
+ public:
+  explicit Random(uint64_t seed) : state_(mix(seed)) {}
+
+  uint64_t bits() { return mix(state_ += 0x9e3779b97f4a7c15u); }
+  /// 0..limit-1; limit is at least 1 and small against 2^64.
+  uint64_t below(uint64_t limit) { return bits() % limit; }
+  /// lowest..highest
+  int64_t between(int64_t lowest, int64_t highest) {
+    return lowest + static_cast<int64_t>(below(static_cast<uint64_t>(highest - lowest) + 1));
+  }
+
+ private:
+  uint64_t state_;
+};
+
+}  // namespace rondo::perf

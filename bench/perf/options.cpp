@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/perf/options.h"
+
+#include <CLI/CLI.hpp>
+#include <array>
+#include <charconv>
+#include <limits>
+#include <utility>
+
+namespace rondo::perf {
+namespace {
+
+constexpr size_t size_count_max = 10'000;
+constexpr int rank_count_max = 1'024;
+
+/// The enumerator that `name` calls `text`.
+template <class Enum>
+std::optional<Enum> find_name(std::string_view text, const char *(*name)(Enum)) {
+  for (int value = 0; const char *known = name(static_cast<Enum>(value)); ++value)
+    if (text == known) return static_cast<Enum>(value);
+  return std::nullopt;
+}
+
+template <class Enum>
+std::string names_of(const char *(*name)(Enum)) {
+  std::string list;
+  for (int value = 0; const char *known = name(static_cast<Enum>(value)); ++value)
+    list += (value == 0 ? "" : ", ") + std::string(known);
+  return list;
+}
+
+template <class Enum>
+std::vector<Enum> all_of(const char *(*name)(Enum)) {
+  std::vector<Enum> all;
+  for (int value = 0; name(static_cast<Enum>(value)) != nullptr; ++value) all.push_back(static_cast<Enum>(value));
+  return all;
+}
+
+Failure unknown(std::string_view what, std::string_view text, const std::string &known) {
+  return {Exit::usage, "unknown " + std::string(what) + " '" + std::string(text) + "'; known are: " + known};
+}
+
+/// Our names, and the ones that nccl-tests has for some.
+std::optional<rondo_type_t> find_type(std::string_view text) {
+  constexpr std::array<std::pair<std::string_view, rondo_type_t>, 6> aliases{{{"float", RONDO_FLOAT32},
+                                                                              {"double", RONDO_FLOAT64},
+                                                                              {"half", RONDO_FLOAT16},
+                                                                              {"bf16", RONDO_BFLOAT16},
+                                                                              {"f8e4m3", RONDO_FLOAT8_E4M3},
+                                                                              {"f8e5m2", RONDO_FLOAT8_E5M2}}};
+  for (const auto &[alias, type] : aliases)
+    if (text == alias) return type;
+  return find_name(text, rondo_type_string);
+}
+
+/// Options as they stand on the command line, before their words are understood.
+struct Words {
+  std::string collective, min_bytes, max_bytes, step_bytes, chunk_bytes;
+  std::string type = "float32", op = "sum", device = "host", buffers = "private";
+  std::string algorithm = "auto", protocol = "auto";
+  uint32_t iterations = 0, warmups = 0, timeout_s = 0, stream = 0;
+  bool no_rewrite = false, only_out_of_place = false, only_in_place = false;
+};
+
+void add_choice_options(CLI::App &app, Options &options, Words &words) {
+  app.add_option("collective", words.collective, "all_reduce, all_gather, reduce_scatter, broadcast or reduce")
+      ->required();
+  app.add_option("-b,--minbytes", words.min_bytes, "smallest size (K, M, G allowed) [8]");
+  app.add_option("-e,--maxbytes", words.max_bytes, "largest size [256M]");
+  app.add_option("-f,--stepfactor", options.step_factor, "factor from size to size [4]");
+  app.add_option("-i,--stepbytes", words.step_bytes, "fixed step from size to size, in place of the factor");
+  app.add_option("-t,-d,--datatype", words.type, "element type, or all [float32]");
+  app.add_option("-o,--op", words.op, "sum, prod, min, max, avg, or all [sum]");
+  app.add_option("--root", options.root, "root of broadcast and reduce [0]");
+  app.add_option("-r,--ranks", options.ranks, "run this many ranks as threads of this process")
+      ->check(CLI::Range(1, rank_count_max));
+  app.add_option("--device", words.device, "host [host]");
+  app.add_option("--buffers", words.buffers, "private, alloc, registered or moved [private]");
+  app.add_option("--algorithm", words.algorithm, "ring, tree, ...; auto lets the tuner choose [auto]");
+  app.add_option("--protocol", words.protocol, "simple, ll; auto lets the tuner choose [auto]");
+  app.add_option("--channels", options.config.channels, "parallel lanes; 0 lets the tuner choose [0]");
+  app.add_option("--chunk-bytes", words.chunk_bytes, "the schedule's unit; 0 lets the tuner choose [0]");
+}
+
+void add_run_options(CLI::App &app, Options &options, Words &words) {
+  app.add_option("-n,--iters", words.iterations, "timed runs for each size [by size and time]")
+      ->check(CLI::Range(1u, 1'000'000u));
+  app.add_option("-w,--warmup_iters", words.warmups, "untimed runs before them [by size]")
+      ->check(CLI::Range(0u, 1'000'000u));
+  app.add_option("-c,--check", options.check_count, "verified runs for each size; 0: none [1]")
+      ->check(CLI::Range(0u, 1'000'000u));
+  app.add_option("-m,--agg_iters", options.aggregate_count, "calls in one timed run [1]")
+      ->check(CLI::Range(1u, 1'000'000u));
+  app.add_option("-T,--timeout", words.timeout_s, "seconds that one operation may take [300]")
+      ->check(CLI::Range(1u, 86'400u));
+  app.add_option("--stream", words.stream, "1: enqueue on a host stream and wait for it [0]")
+      ->check(CLI::Range(0u, 1u));
+  app.add_option("--seed", options.seed, "of the inputs [1]");
+  app.add_flag("--no-rewrite", words.no_rewrite, "do not write fresh inputs between timed runs");
+  app.add_flag("--out-of-place-only", words.only_out_of_place, "leave out the in-place runs");
+  app.add_flag("--in-place-only", words.only_in_place, "leave out the out-of-place runs");
+  app.add_option("--csv", options.csv_path, "write a row for each size to this file");
+  app.add_option("--json", options.json_path, "write the results to this file");
+  app.add_option("--plot", options.plot_path, "draw time and bandwidth into this SVG file");
+}
+
+Outcome take_size(const std::string &text, std::string_view option, size_t &target) {
+  if (text.empty()) return std::nullopt;
+  const auto bytes = parse_size(text);
+  if (!bytes) {
+    return Failure{Exit::usage, std::string(option) + ": '" + text + "' is not a size; write 4096, 64K, 256M or 1G"};
+  }
+  target = *bytes;
+  return std::nullopt;
+}
+
+Outcome take_sizes(const Words &words, bool factor_given, Options &options) {
+  size_t chunk_bytes = 0;
+  if (auto failure = take_size(words.min_bytes, "--minbytes", options.min_bytes)) return failure;
+  if (words.max_bytes.empty() && options.min_bytes > options.max_bytes) options.max_bytes = options.min_bytes;
+  if (auto failure = take_size(words.max_bytes, "--maxbytes", options.max_bytes)) return failure;
+  if (auto failure = take_size(words.step_bytes, "--stepbytes", options.step_bytes)) return failure;
+  if (auto failure = take_size(words.chunk_bytes, "--chunk-bytes", chunk_bytes)) return failure;
+  options.config.chunk_bytes = chunk_bytes;
+  if (options.max_bytes < options.min_bytes)
+    return Failure{Exit::usage, "--maxbytes is below --minbytes; give a range that is not empty"};
+  if (!words.step_bytes.empty() && options.step_bytes == 0)
+    return Failure{Exit::usage, "--stepbytes must be at least 1"};
+  if (factor_given && options.step_bytes != 0)
+    return Failure{Exit::usage, "--stepfactor and --stepbytes exclude each other; give one of them"};
+  if (options.step_factor < 2) return Failure{Exit::usage, "--stepfactor must be at least 2"};
+  if (sizes_of(options).size() >= size_count_max)
+    return Failure{Exit::usage, "more than 10,000 sizes; give a larger step or a smaller range"};
+  return std::nullopt;
+}
+
+Outcome take_names(const Words &words, Options &options) {
+  const auto collective = find_name(words.collective, rondo_collective_string);
+  if (!collective || *collective == RONDO_BARRIER)
+    return unknown("collective", words.collective, "all_reduce, reduce_scatter, all_gather, broadcast, reduce");
+  options.collective = *collective;
+  if (words.type == "all") {
+    options.types = all_of(rondo_type_string);
+  } else if (const auto type = find_type(words.type)) {
+    options.types = {*type};
+  } else {
+    return unknown("type", words.type, names_of(rondo_type_string) + ", all");
+  }
+  if (words.op == "all") {
+    options.ops = all_of(rondo_op_string);
+  } else if (const auto op = find_name(words.op, rondo_op_string)) {
+    options.ops = {*op};
+  } else {
+    return unknown("operation", words.op, names_of(rondo_op_string) + ", all");
+  }
+  if (*collective == RONDO_ALL_GATHER || *collective == RONDO_BROADCAST) options.ops = {RONDO_SUM};  // not used
+  const auto algorithm = find_name(words.algorithm, rondo_algorithm_string);
+  if (!algorithm) return unknown("algorithm", words.algorithm, names_of(rondo_algorithm_string));
+  options.config.algorithm = *algorithm;
+  const auto protocol = find_name(words.protocol, rondo_protocol_string);
+  if (!protocol) return unknown("protocol", words.protocol, names_of(rondo_protocol_string));
+  options.config.protocol = *protocol;
+  constexpr std::array<std::pair<std::string_view, Buffers>, 4> kinds{{{"private", Buffers::private_memory},
+                                                                       {"alloc", Buffers::alloc},
+                                                                       {"registered", Buffers::registered},
+                                                                       {"moved", Buffers::moved}}};
+  for (const auto &[name, kind] : kinds) {
+    if (words.buffers != name) continue;
+    options.buffers = kind;
+    return std::nullopt;
+  }
+  return unknown("kind of buffers", words.buffers, "private, alloc, registered, moved");
+}
+
+Outcome take_rest(const CLI::App &app, const Words &words, Options &options) {
+  if (words.device != "host") return unknown("device", words.device, "host");
+  if (words.only_in_place && words.only_out_of_place)
+    return Failure{Exit::usage, "--in-place-only and --out-of-place-only exclude each other; give one of them"};
+  if (options.root < 0 || (options.ranks != 0 && options.root >= options.ranks))
+    return Failure{Exit::usage, "--root must be a rank: 0 to the number of ranks - 1"};
+  options.out_of_place = !words.only_in_place;
+  options.in_place = !words.only_out_of_place;
+  options.rewrite = !words.no_rewrite;
+  options.use_stream = words.stream == 1;
+  options.config.timeout_ms = words.timeout_s * 1'000;
+  if (app.count("--iters") != 0) options.iteration_count = words.iterations;
+  if (app.count("--warmup_iters") != 0) options.warmup_count = words.warmups;
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<size_t> parse_size(std::string_view text) {
+  size_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end == text.data()) return std::nullopt;
+  const std::string_view unit = text.substr(static_cast<size_t>(end - text.data()));
+  unsigned shift = 0;
+  if (unit == "K" || unit == "k") shift = 10;
+  else if (unit == "M" || unit == "m") shift = 20;
+  else if (unit == "G" || unit == "g") shift = 30;
+  else if (!unit.empty()) return std::nullopt;
+  if (value > (std::numeric_limits<size_t>::max() >> shift)) return std::nullopt;
+  return value << shift;
+}
+
+std::vector<size_t> sizes_of(const Options &options) {
+  std::vector<size_t> sizes;
+  for (size_t bytes = options.min_bytes; bytes <= options.max_bytes && sizes.size() < size_count_max;) {
+    sizes.push_back(bytes);
+    const size_t room = options.max_bytes - bytes;
+    if (options.step_bytes != 0) {
+      if (room < options.step_bytes) break;
+      bytes += options.step_bytes;
+    } else {
+      if (bytes > options.max_bytes / options.step_factor) break;
+      bytes = bytes == 0 ? 1 : bytes * options.step_factor;
+    }
+  }
+  return sizes;
+}
+
+std::variant<Options, Failure> parse_options(std::span<const char *const> args) {
+  Options options;
+  Words words;
+  CLI::App app("Times and verifies a collective over a range of message sizes", "rondo perf");
+  add_choice_options(app, options, words);
+  add_run_options(app, options, words);
+  std::vector<std::string> reversed(args.rbegin(), args.rend());  // the order that CLI11 wants
+  try {
+    app.parse(reversed);
+  } catch (const CLI::CallForHelp &) {
+    return Failure{Exit::ok, app.help()};
+  } catch (const CLI::ParseError &error) {
+    return Failure{Exit::usage, std::string(error.what()) + "; `rondo perf --help` lists the options"};
+  }
+  if (auto failure = take_names(words, options)) return *failure;
+  if (auto failure = take_sizes(words, app.count("--stepfactor") != 0, options)) return *failure;
+  if (auto failure = take_rest(app, words, options)) return *failure;
+  return options;
+}
+
+}  // namespace rondo::perf

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// The options of `rondo perf`, after those of nccl-tests where they have a meaning here.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "bench/perf/failure.h"
+#include "rondo/rondo.h"
+
+namespace rondo::perf {
+
+/// Where the send and receive buffers come from.
+enum class Buffers {
+  private_memory,  ///< plain memory, which no peer can see
+  alloc,           ///< rondo_mem_alloc()
+  registered,      ///< plain memory after rondo_comm_register()
+  moved            ///< as `registered`, with RONDO_REGISTER_MOVE_PAGES
+};
+
+struct Options {
+  rondo_collective_t collective = RONDO_ALL_REDUCE;
+  size_t min_bytes = 8;
+  size_t max_bytes = size_t{256} << 20;
+  size_t step_factor = 4;
+  size_t step_bytes = 0;  ///< 0: step_factor counts
+  std::vector<rondo_type_t> types{RONDO_FLOAT32};
+  std::vector<rondo_op_t> ops{RONDO_SUM};
+  int root = 0;
+  int ranks = 0;                                  ///< ranks that are threads; 0: the environment says who we are
+  std::optional<uint32_t> iteration_count;        ///< empty: by size and time, see timing.h
+  std::optional<uint32_t> warmup_count;           ///< empty: by size
+  uint32_t check_count = 1;                       ///< verified runs for each size and placement
+  uint32_t aggregate_count = 1;                   ///< calls in one timed run
+  bool rewrite = true;                            ///< fresh inputs before every run
+  bool use_stream = false;
+  Buffers buffers = Buffers::private_memory;
+  bool out_of_place = true, in_place = true;
+  uint64_t seed = 1;
+  rondo_config_t config = RONDO_CONFIG_INIT;      ///< algorithm, protocol, channels, chunk size, timeout
+  std::string csv_path, json_path, plot_path;     ///< empty: not wanted
+};
+
+/// The options; or text to print as it is (--help, status Exit::ok); or what is wrong with them.
+[[nodiscard]] std::variant<Options, Failure> parse_options(std::span<const char *const> args);
+
+/// "8", "64K", "256M", "1G" (powers of 1024) in bytes.
+[[nodiscard]] std::optional<size_t> parse_size(std::string_view text);
+
+/// The sizes that are tried, in order: min, then times the factor or plus the step, up to max. At most 10,000.
+[[nodiscard]] std::vector<size_t> sizes_of(const Options &options);
+
+}  // namespace rondo::perf

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// `rondo perf`: times and verifies the collectives. docs/benchmark.md tells what it measures.
+#pragma once
+
+#include <span>
+
+namespace rondo {
+
+/// @param args  what follows "perf" on the command line.
+/// @return the exit status: 0; 1: a result was wrong; 2: bad options; 3: communication failed.
+[[nodiscard]] int run_perf(std::span<const char *const> args);
+
+}  // namespace rondo

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// The results of `rondo perf`, and the forms in which they are told: a table, JSON, CSV and a picture.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "bench/perf/cases.h"
+#include "bench/perf/group.h"
+#include "bench/perf/options.h"
+
+namespace rondo::perf {
+
+/// Times of one call: each is the slowest rank's of a run; median, least and greatest over the runs.
+struct Times {
+  double median_us = 0, min_us = 0, max_us = 0;
+  std::optional<uint64_t> wrong;  ///< over all ranks and checked runs; empty: not checked
+};
+
+/// @param run_times_ns  at least one.
+[[nodiscard]] Times summarise(std::span<const double> run_times_ns);
+
+struct Row {
+  size_t bytes = 0;
+  size_t count = 0;
+  const char *algorithm = "";
+  const char *protocol = "";
+  uint32_t channels = 0;
+  std::optional<Times> out_of_place, in_place;
+};
+
+/// The sizes of one collective, type and operation.
+struct Series {
+  Case what;
+  std::vector<Row> rows;
+};
+
+struct Bandwidth {
+  double algorithm_GBps = 0;  ///< bytes / median time, 10^9 bytes a second
+  double bus_GBps = 0;
+};
+
+[[nodiscard]] Bandwidth bandwidth(const Case &what, size_t bytes, const Times &times);
+
+/// All wrong elements; and the mean of all bus bandwidths, as nccl-tests has it.
+[[nodiscard]] uint64_t count_wrong(std::span<const Series> all);
+[[nodiscard]] double mean_bus_bandwidth(std::span<const Series> all);
+
+/// The table's lines; each ends with a newline. `version` is the library's.
+[[nodiscard]] std::string table_head(const Options &options, std::span<const Member> members,
+                                     const std::string &version);
+[[nodiscard]] std::string table_row(const Case &what, const Row &row);
+[[nodiscard]] std::string table_end(std::span<const Series> all);
+
+/// One object; of several series, an array of such objects.
+[[nodiscard]] std::string to_json(std::span<const Series> all);
+[[nodiscard]] std::string to_csv(std::span<const Series> all);
+/// A picture of time and bandwidth by size, as SVG.
+[[nodiscard]] std::string to_svg(std::span<const Series> all);
+
+}  // namespace rondo::perf

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table, with the columns of nccl-tests, and the figures that all forms share.
+#include <algorithm>
+#include <cstdarg>
+#include <cstdio>
+
+#include "bench/perf/report.h"
+
+namespace rondo::perf {
+namespace {
+
+/// printf into a string; lines here are short.
+[[gnu::format(printf, 1, 2)]] std::string format(const char *pattern, ...) {
+  char text[256];
+  va_list arguments;
+  va_start(arguments, pattern);
+  (void)std::vsnprintf(text, sizeof text, pattern, arguments);
+  va_end(arguments);
+  return text;
+}
+
+/// Six places at most, with as many digits as fit: 0.42, 13.07, 1234.5, 123456.
+std::string short_number(double value) {
+  if (value < 999.995) return format("%.2f", value);
+  if (value < 99'999.5) return format("%.1f", value);
+  return format("%.0f", value);
+}
+
+std::string times_columns(const Case &what, size_t bytes, const std::optional<Times> &times) {
+  if (!times) return format("  %8s %7s %7s %6s", "-", "-", "-", "-");
+  const Bandwidth rate = bandwidth(what, bytes, *times);
+  const std::string wrong = times->wrong ? std::to_string(*times->wrong) : "N/A";
+  return format("  %8s %7s %7s %6s", short_number(times->median_us).c_str(), short_number(rate.algorithm_GBps).c_str(),
+                short_number(rate.bus_GBps).c_str(), wrong.c_str());
+}
+
+std::string count_or_auto(const std::optional<uint32_t> &count) { return count ? std::to_string(*count) : "auto"; }
+
+}  // namespace
+
+Times summarise(std::span<const double> run_times_ns) {
+  std::vector<double> sorted(run_times_ns.begin(), run_times_ns.end());
+  std::sort(sorted.begin(), sorted.end());
+  const size_t middle = sorted.size() / 2;
+  const double median = sorted.size() % 2 == 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
+  return {median / 1e3, sorted.front() / 1e3, sorted.back() / 1e3, std::nullopt};
+}
+
+Bandwidth bandwidth(const Case &what, size_t bytes, const Times &times) {
+  if (times.median_us <= 0) return {};
+  const double algorithm = static_cast<double>(bytes) / times.median_us / 1e3;
+  return {algorithm, algorithm * bus_factor(what.collective, what.ranks)};
+}
+
+uint64_t count_wrong(std::span<const Series> all) {
+  uint64_t wrong = 0;
+  for (const Series &series : all)
+    for (const Row &row : series.rows)
+      for (const auto *times : {&row.out_of_place, &row.in_place})
+        if (*times) wrong += (*times)->wrong.value_or(0);
+  return wrong;
+}
+
+double mean_bus_bandwidth(std::span<const Series> all) {
+  double sum = 0;
+  size_t count = 0;
+  for (const Series &series : all) {
+    for (const Row &row : series.rows) {
+      for (const auto *times : {&row.out_of_place, &row.in_place}) {
+        if (!*times) continue;
+        sum += bandwidth(series.what, row.bytes, **times).bus_GBps;
+        ++count;
+      }
+    }
+  }
+  return count == 0 ? 0 : sum / static_cast<double>(count);
+}
+
+std::string table_head(const Options &options, std::span<const Member> members, const std::string &version) {
+  std::string text = format("# rondo %s  %s  %zu rank%s%s\n", version.c_str(),
+                            rondo_collective_string(options.collective), members.size(), members.size() == 1 ? "" : "s",
+                            options.ranks != 0 ? " (threads)" : "");
+  const std::string step = options.step_bytes != 0 ? std::to_string(options.step_bytes) + "(bytes)"
+                                                   : std::to_string(options.step_factor) + "(factor)";
+  text += format("# minBytes %zu maxBytes %zu step: %s warmup iters: %s iters: %s agg iters: %u validation: %u\n#\n",
+                 options.min_bytes, options.max_bytes, step.c_str(), count_or_auto(options.warmup_count).c_str(),
+                 count_or_auto(options.iteration_count).c_str(), options.aggregate_count, options.check_count);
+  text += "# Using devices\n";
+  for (size_t rank = 0; rank < members.size(); ++rank)
+    text += format("#  Rank %2zu Pid %6lld on %s device host\n", rank, static_cast<long long>(members[rank].process),
+                   members[rank].host);
+  text += "#\n";
+  text += format("# %12s %13s %12s %7s %7s  %31s  %31s\n", "", "", "", "", "", "out-of-place         ",
+                 "in-place           ");
+  const std::string times = format("  %8s %7s %7s %6s", "time", "algbw", "busbw", "#wrong");
+  text += format("# %12s %13s %12s %7s %7s%s%s\n", "size", "count", "type", "redop", "root", times.c_str(),
+                 times.c_str());
+  const std::string units = format("  %8s %7s %7s %6s", "(us)", "(GB/s)", "(GB/s)", "");
+  text += format("# %12s %13s %12s %7s %7s%s%s\n", "(B)", "(elements)", "", "", "", units.c_str(), units.c_str());
+  return text;
+}
+
+std::string table_row(const Case &what, const Row &row) {
+  return format("  %12zu %13zu %12s %7s %7d", row.bytes, row.count, rondo_type_string(what.type), op_name(what),
+                has_root(what.collective) ? what.root : -1) +
+         times_columns(what, row.bytes, row.out_of_place) + times_columns(what, row.bytes, row.in_place) + "\n";
+}
+
+std::string table_end(std::span<const Series> all) {
+  const uint64_t wrong = count_wrong(all);
+  return format("# Out of bounds values : %llu %s\n", static_cast<unsigned long long>(wrong),
+                wrong == 0 ? "OK" : "FAILED") +
+         format("# Avg bus bandwidth    : %.4f\n#\n", mean_bus_bandwidth(all));
+}
+
+}  // namespace rondo::perf

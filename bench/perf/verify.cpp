@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/perf/verify.h"
+
+namespace rondo::perf {
+
+Outcome Arenas::allocate(const Options &options, int ranks, rondo_comm_t comm) {
+  const ArenaSizes sizes = arena_sizes(options, ranks);
+  if (auto failure = send.allocate(sizes.send_bytes, options.buffers, comm)) return failure;
+  return recv.allocate(sizes.recv_bytes, options.buffers, comm);
+}
+
+Workspace::Workspace(const Case &what, int rank, uint64_t seed, Arenas &arenas)
+    : case_(what), rank_(rank), data_(make_data(what, rank, seed)), send_(arenas.send), recv_(arenas.recv) {}
+
+void Workspace::select(const Shape &shape, Placement placement) {
+  regions_.clear();
+  if (placement == Placement::out_of_place) {
+    add_out_of_place(shape);
+  } else {
+    add_in_place(shape);
+  }
+}
+
+void Workspace::add_out_of_place(const Shape &shape) {
+  const size_t element_bytes = rondo_type_size(case_.type);
+  send_bytes_ = shape.send.count * element_bytes;
+  recv_bytes_ = shape.recv.count * element_bytes;
+  send_used_ = recv_used_ = true;
+  pointers_ = {send_.data(), recv_.data()};
+  regions_.push_back({send_.data(), shape.send, Contents::input, Contents::input});
+  regions_.push_back({recv_.data(), shape.recv, Contents::poison,
+                      writes_recv(case_, rank_) ? Contents::output : Contents::poison});
+}
+
+void Workspace::add_in_place(const Shape &shape) {
+  const bool scatters = case_.collective == RONDO_REDUCE_SCATTER;  // the one whose send buffer is the larger
+  send_used_ = scatters;
+  recv_used_ = !scatters;
+  const size_t element_bytes = rondo_type_size(case_.type);
+  std::byte *const base = scatters ? send_.data() : recv_.data();
+  (scatters ? send_bytes_ : recv_bytes_) = shape.bytes;
+  switch (case_.collective) {
+    case RONDO_REDUCE_SCATTER:
+      pointers_ = {base, base + shape.recv.first * element_bytes};
+      return add_blocks_in_place(base, shape, Contents::input, Contents::input);
+    case RONDO_ALL_GATHER:
+      pointers_ = {base + shape.send.first * element_bytes, base};
+      return add_blocks_in_place(base, shape, Contents::poison, Contents::output);
+    case RONDO_BROADCAST:
+      pointers_ = {base, base};
+      regions_.push_back({base, shape.recv, rank_ == case_.root ? Contents::input : Contents::poison,
+                          Contents::output});
+      return;
+    default:
+      pointers_ = {base, base};
+      regions_.push_back({base, shape.recv, Contents::input,
+                          writes_recv(case_, rank_) ? Contents::output : Contents::input});
+      return;
+  }
+}
+
+void Workspace::add_blocks_in_place(std::byte *base, const Shape &shape, Contents others_before,
+                                    Contents others_after) {
+  const size_t element_bytes = rondo_type_size(case_.type);
+  const auto own_first = static_cast<uint64_t>(rank_) * shape.count;
+  const uint64_t own_end = own_first + shape.count;
+  const uint64_t all_count = static_cast<uint64_t>(case_.ranks) * shape.count;
+  regions_.push_back({base, {0, own_first}, others_before, others_after});
+  regions_.push_back({base + own_first * element_bytes, {own_first, shape.count}, Contents::input, Contents::output});
+  regions_.push_back({base + own_end * element_bytes, {own_end, all_count - own_end}, others_before, others_after});
+}
+
+Sequence Workspace::contents(Contents which) const {
+  if (which == Contents::input) return data_.input.with_seed(run_seed_);
+  const Sequence output = data_.output.with_seed(run_seed_);
+  return which == Contents::output ? output : output.inverted();
+}
+
+void Workspace::prepare(uint64_t run_seed) {
+  run_seed_ = run_seed;
+  for (const Region &region : regions_) contents(region.before).write(region.at, region.part);
+  if (send_used_) send_.write_guards(send_bytes_);
+  if (recv_used_) recv_.write_guards(recv_bytes_);
+}
+
+void Workspace::rewrite(uint64_t run_seed) {
+  run_seed_ = run_seed;
+  for (const Region &region : regions_)
+    if (region.before == Contents::input) contents(region.before).write(region.at, region.part);
+}
+
+uint64_t Workspace::count_wrong() const {
+  uint64_t wrong = 0;
+  for (const Region &region : regions_) wrong += contents(region.after).count_wrong(region.at, region.part);
+  if (send_used_) wrong += send_.count_changed_guards(send_bytes_);
+  if (recv_used_) wrong += recv_.count_changed_guards(recv_bytes_);
+  return wrong;
+}
+
+}  // namespace rondo::perf

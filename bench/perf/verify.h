@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Prepares a rank's buffers for a run and counts afterwards what is not as it must be.
+//
+// A run's buffers are a list of regions, each with its contents before and after. Out of place: send keeps the input;
+// recv, poisoned with the inverse of every result, holds the results, or the poison still where the rank is to receive
+// nothing. In place: one buffer, in which the rank's own part goes from input to result; blocks that only lend their
+// place (all-gather's other blocks before, reduce-scatter's others after) are poisoned or unchanged. Guard bytes lie
+// on both sides. Every element of every region is compared, bit for bit.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "bench/perf/buffers.h"
+#include "bench/perf/cases.h"
+#include "bench/perf/data.h"
+
+namespace rondo::perf {
+
+struct Pointers {
+  std::byte *send = nullptr;
+  std::byte *recv = nullptr;
+};
+
+/// A rank's memory; it lasts for all cases and sizes.
+struct Arenas {
+  Arena send, recv;
+
+  /// Enough for every size up to the options' largest.
+  [[nodiscard]] Outcome allocate(const Options &options, int ranks, rondo_comm_t comm);
+};
+
+class Workspace {
+ public:
+  /// `arenas` must outlive it.
+  Workspace(const Case &what, int rank, uint64_t seed, Arenas &arenas);
+
+  /// Chooses what the next calls of prepare, rewrite and count_wrong are about.
+  void select(const Shape &shape, Placement placement);
+  [[nodiscard]] Pointers pointers() const { return pointers_; }
+
+  /// Inputs, poison and guards for a run of this seed.
+  void prepare(uint64_t run_seed);
+  /// Inputs only.
+  void rewrite(uint64_t run_seed);
+  /// Wrong elements, changed elements that were to stay, and changed guard bytes, after a run of the prepared seed.
+  [[nodiscard]] uint64_t count_wrong() const;
+
+ private:
+  enum class Contents { input, output, poison };
+  struct Region {
+    std::byte *at;
+    Part part;
+    Contents before, after;
+  };
+
+  void add_out_of_place(const Shape &shape);
+  void add_in_place(const Shape &shape);
+  void add_blocks_in_place(std::byte *base, const Shape &shape, Contents others_before, Contents others_after);
+  [[nodiscard]] Sequence contents(Contents which) const;
+
+  Case case_;
+  int rank_;
+  Data data_;
+  Arena &send_, &recv_;
+  size_t send_bytes_ = 0, recv_bytes_ = 0;  ///< in use in each arena by the selected call; guards lie around them
+  bool send_used_ = false, recv_used_ = false;
+  Pointers pointers_;
+  std::vector<Region> regions_;
+  uint64_t run_seed_ = 0;
+};
+
+}  // namespace rondo::perf

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// The inputs of `rondo perf` and their expected results, against the library's plain reducer in random orders.
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <set>
+#include <vector>
+
+#include "bench/perf/cases.h"
+#include "bench/perf/data.h"
+#include "bench/perf/numbers.h"
+#include "src/engine/combine.h"
+#include "tests/catch.h"
+
+using namespace rondo::perf;
+
+namespace {
+
+uint64_t seed_from_environment() {
+  const char *text = std::getenv("RONDO_SEED");
+  return text != nullptr ? std::strtoull(text, nullptr, 0) : std::random_device{}();
+}
+
+template <class Enum>
+std::vector<Enum> all_of(const char *(*name)(Enum)) {
+  std::vector<Enum> all;
+  for (int value = 0; name(static_cast<Enum>(value)) != nullptr; ++value) all.push_back(static_cast<Enum>(value));
+  return all;
+}
+
+/// Folds two random operands at a time, each step rounded to the type, until one is left.
+uint64_t fold_in_random_order(std::vector<uint64_t> values, rondo_type_t type, rondo_op_t op, std::mt19937_64 &random) {
+  const auto combine = rondo::combine_function_plain(type, op);
+  const auto ranks = static_cast<uint32_t>(values.size());
+  for (bool last = false; !last;) {
+    std::shuffle(values.begin(), values.end(), random);
+    const uint32_t inputs = values.size() > 1 ? 2 : 1;
+    last = values.size() <= 2;
+    uint64_t result = 0;
+    rondo::CombineArgs args{};
+    for (uint32_t i = 0; i < inputs; ++i)
+      args.inputs[i] = reinterpret_cast<const std::byte *>(&values[values.size() - 1 - i]);
+    args.outputs[0] = reinterpret_cast<std::byte *>(&result);
+    args.input_count = inputs;
+    args.output_count = 1;
+    args.count = 1;
+    args.divisor = last && op == RONDO_AVG ? ranks : 0;
+    combine(args);
+    values.resize(values.size() - inputs);
+    values.push_back(result);
+  }
+  return values.front();
+}
+
+}  // namespace
+
+TEST_CASE("perf data: every type and operation has its result bit for bit in any order, for 1 to 64 ranks") {
+  const uint64_t seed = seed_from_environment();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  for (const rondo_type_t type : all_of(rondo_type_string)) {
+    for (const rondo_op_t op : all_of(rondo_op_string)) {
+      for (int ranks = 1; ranks <= 64; ++ranks) {
+        for (int repeat = 0; repeat < 8; ++repeat) {
+          std::vector<uint64_t> row = make_row(type, op, ranks, random());
+          REQUIRE(row.size() == static_cast<size_t>(ranks) + 1);
+          const uint64_t expected = row.back();
+          row.pop_back();
+          CAPTURE(rondo_type_string(type), rondo_op_string(op), ranks);
+          REQUIRE(fold_in_random_order(row, type, op, random) == expected);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("perf data: a lost or doubled contribution changes many results of every type") {
+  // Sums and products; a minimum rightly does not care. At 64 ranks a float8 e5m2 sum has 8 contributions.
+  for (const rondo_type_t type : all_of(rondo_type_string)) {
+    for (const int ranks : {2, 5, 64}) {
+      size_t lost = 0, doubled = 0;
+      std::set<uint64_t> results;
+      std::mt19937_64 random(7);
+      for (uint64_t seed = 0; seed < 256; ++seed) {
+        const std::vector<uint64_t> row = make_row(type, RONDO_SUM, ranks, seed);
+        results.insert(row.back());
+        const std::vector<uint64_t> inputs(row.begin(), row.end() - 1);
+        const std::vector<uint64_t> fewer(inputs.begin() + 1, inputs.end());
+        std::vector<uint64_t> more = inputs;
+        more.push_back(inputs[0]);
+        lost += fold_in_random_order(fewer, type, RONDO_SUM, random) != row.back() ? 1 : 0;
+        doubled += fold_in_random_order(more, type, RONDO_SUM, random) != row.back() ? 1 : 0;
+      }
+      CAPTURE(rondo_type_string(type), ranks, lost, doubled, results.size());
+      CHECK(lost >= 16);
+      CHECK(doubled >= 16);
+      CHECK(results.size() >= 16);
+    }
+  }
+}
+
+TEST_CASE("perf numbers: floats are rounded to nearest, ties to even, subnormals included") {
+  const TypeFacts e4m3 = facts_of(RONDO_FLOAT8_E4M3), half = facts_of(RONDO_FLOAT16);
+  CHECK(float_bits(e4m3, 1.0) == 0x38);
+  CHECK(float_bits(e4m3, 1.0625) == 0x38);    // a tie: down to the even one
+  CHECK(float_bits(e4m3, 1.1875) == 0x3a);    // a tie: up to the even one
+  CHECK(float_bits(e4m3, 448) == 0x7e);
+  CHECK(float_bits(e4m3, -0.001953125) == 0x81);  // the smallest subnormal
+  CHECK(float_bits(e4m3, 0.00097) == 0x00);
+  CHECK(float_bits(e4m3, 1.96875) == 0x40);   // a carry into the exponent
+  CHECK(float_bits(half, 65504) == 0x7bff);
+  CHECK(float_bits(half, -0.0) == 0x8000);
+  CHECK(float_bits(facts_of(RONDO_FLOAT8_E5M2), 0.25) == 0x34);
+  float single = 0.1f;
+  uint32_t single_bits = 0;
+  std::memcpy(&single_bits, &single, sizeof single_bits);
+  CHECK(float_bits(facts_of(RONDO_FLOAT32), 0.1) == single_bits);
+  CHECK(float_bits(facts_of(RONDO_BFLOAT16), 3.140625) == 0x4049);
+}
+
+TEST_CASE("perf data: a sequence is a function of position, and its inverse differs in every element") {
+  for (const rondo_type_t type : {RONDO_INT8, RONDO_FLOAT16, RONDO_FLOAT32, RONDO_FLOAT64}) {
+    for (const rondo_collective_t collective : {RONDO_ALL_REDUCE, RONDO_ALL_GATHER}) {
+      const Data data = make_data({collective, type, RONDO_SUM, 0, 3}, 1, 5);
+      const Sequence sequence = data.output.with_seed(9);
+      const size_t size = rondo_type_size(type);
+      std::vector<std::byte> whole(1000 * size);
+      sequence.write(whole.data(), {0, 1000});
+      for (const Part part : {Part{0, 1}, Part{3, 17}, Part{8, 8}, Part{13, 900}, Part{999, 1}, Part{5, 0}}) {
+        std::vector<std::byte> piece(part.count * size + 1);
+        sequence.write(piece.data(), part);
+        CHECK(std::equal(piece.begin(), piece.end() - 1, whole.begin() + static_cast<long>(part.first * size)));
+        CHECK(piece.back() == std::byte{0});
+        CHECK(sequence.count_wrong(piece.data(), part) == 0);
+        CHECK(sequence.inverted().count_wrong(piece.data(), part) == part.count);
+      }
+    }
+  }
+}
+
+TEST_CASE("perf data: runs differ, and a shifted buffer is mostly wrong") {
+  const Data data = make_data({RONDO_ALL_REDUCE, RONDO_FLOAT32, RONDO_SUM, 0, 4}, 0, 1);
+  std::vector<float> buffer(4096);
+  auto *bytes = reinterpret_cast<std::byte *>(buffer.data());
+  data.output.with_seed(1).write(bytes, {0, buffer.size()});
+  CHECK(data.output.with_seed(2).count_wrong(bytes, {0, buffer.size()}) > 4000);
+  CHECK(data.output.with_seed(1).count_wrong(bytes, {1, buffer.size()}) > 4000);
+  buffer[77] += 1;
+  buffer[4095] = -buffer[4095] - 1;
+  CHECK(data.output.with_seed(1).count_wrong(bytes, {0, buffer.size()}) == 2);
+}

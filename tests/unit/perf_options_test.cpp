@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// The options of `rondo perf`, and what a size means for each collective.
+#include <initializer_list>
+
+#include "bench/perf/cases.h"
+#include "bench/perf/options.h"
+#include "tests/catch.h"
+
+using namespace rondo::perf;
+
+namespace {
+
+std::variant<Options, Failure> parse(std::initializer_list<const char *> args) {
+  return parse_options(std::span<const char *const>(args.begin(), args.size()));
+}
+
+Options accept(std::initializer_list<const char *> args) {
+  auto parsed = parse(args);
+  if (const auto *failure = std::get_if<Failure>(&parsed)) FAIL(failure->message);
+  return std::get<Options>(parsed);
+}
+
+std::string refuse(std::initializer_list<const char *> args) {
+  const auto parsed = parse(args);
+  REQUIRE(std::holds_alternative<Failure>(parsed));
+  CHECK(std::get<Failure>(parsed).exit == Exit::usage);
+  return std::get<Failure>(parsed).message;
+}
+
+}  // namespace
+
+TEST_CASE("perf options: the issue's command line is understood") {
+  const Options options = accept({"all_gather", "-b", "8", "-e", "256M", "-f", "4", "-t", "float32", "-o", "sum", "-n",
+                                  "20", "-w", "5", "-c", "1", "--json", "out.json"});
+  CHECK(options.collective == RONDO_ALL_GATHER);
+  CHECK(options.max_bytes == size_t{256} << 20);
+  CHECK(options.iteration_count == 20u);
+  CHECK(options.warmup_count == 5u);
+  CHECK(options.check_count == 1);
+  CHECK(options.json_path == "out.json");
+  CHECK(options.ranks == 0);
+  CHECK(sizes_of(options).size() == 13);
+}
+
+TEST_CASE("perf options: without any, numbers of runs are left open and inputs are rewritten") {
+  const Options options = accept({"reduce"});
+  CHECK_FALSE(options.iteration_count.has_value());
+  CHECK_FALSE(options.warmup_count.has_value());
+  CHECK(options.rewrite);
+  CHECK(options.types == std::vector{RONDO_FLOAT32});
+  CHECK(sizes_of(options).front() == 8);
+  CHECK(sizes_of(options).back() == size_t{128} << 20);
+}
+
+TEST_CASE("perf options: nccl-tests' names of types, and all") {
+  CHECK(accept({"all_reduce", "-d", "half"}).types == std::vector{RONDO_FLOAT16});
+  CHECK(accept({"all_reduce", "-t", "double"}).types == std::vector{RONDO_FLOAT64});
+  CHECK(accept({"all_reduce", "-t", "float"}).types == std::vector{RONDO_FLOAT32});
+  CHECK(accept({"all_reduce", "-t", "bfloat16"}).types == std::vector{RONDO_BFLOAT16});
+  CHECK(accept({"all_reduce", "-t", "all"}).types.size() == 12);
+  CHECK(accept({"all_reduce", "-o", "all"}).ops.size() == 5);
+  CHECK(accept({"broadcast", "-o", "all"}).ops.size() == 1);
+}
+
+TEST_CASE("perf options: sizes by step, by factor, and at their ends") {
+  CHECK(sizes_of(accept({"all_reduce", "-b", "1K", "-e", "3K", "-i", "1K"})) == std::vector<size_t>{1024, 2048, 3072});
+  CHECK(sizes_of(accept({"all_reduce", "-b", "0", "-e", "4", "-f", "2"})) == std::vector<size_t>{0, 1, 2, 4});
+  CHECK(sizes_of(accept({"all_reduce", "-b", "7", "-e", "7"})) == std::vector<size_t>{7});
+  CHECK(sizes_of(accept({"all_reduce", "-b", "1G"})) == std::vector<size_t>{size_t{1} << 30});
+  CHECK(sizes_of(accept({"all_reduce", "-b", "1", "-e", "17179869183G", "-f", "1024"})).size() == 7);
+  CHECK(parse_size("17179869184G") == std::nullopt);
+  CHECK(parse_size("12Q") == std::nullopt);
+  CHECK(parse_size("") == std::nullopt);
+  CHECK(parse_size("-1") == std::nullopt);
+  CHECK(parse_size("K") == std::nullopt);
+}
+
+TEST_CASE("perf options: what is wrong is refused, with what would be right") {
+  using Catch::Matchers::Contains;
+  CHECK_THAT(refuse({"all_red"}), Contains("all_reduce, reduce_scatter, all_gather, broadcast, reduce"));
+  CHECK_THAT(refuse({"barrier"}), Contains("unknown collective 'barrier'"));
+  CHECK_THAT(refuse({"all_reduce", "-t", "int7"}), Contains("bfloat16"));
+  CHECK_THAT(refuse({"all_reduce", "-o", "mul"}), Contains("sum, prod, min, max, avg, all"));
+  CHECK_THAT(refuse({"all_reduce", "--algorithm", "star"}), Contains("auto, ring, tree"));
+  CHECK_THAT(refuse({"all_reduce", "--protocol", "x"}), Contains("auto, simple, ll"));
+  CHECK_THAT(refuse({"all_reduce", "--buffers", "x"}), Contains("private, alloc, registered, moved"));
+  CHECK_THAT(refuse({"all_reduce", "--device", "3"}), Contains("known are: host"));
+  CHECK_THAT(refuse({"all_reduce", "-b", "8", "-e", "4"}), Contains("below --minbytes"));
+  CHECK_THAT(refuse({"all_reduce", "-e", "3X"}), Contains("'3X' is not a size"));
+  CHECK_THAT(refuse({"all_reduce", "-f", "1"}), Contains("at least 2"));
+  CHECK_THAT(refuse({"all_reduce", "-i", "0"}), Contains("at least 1"));
+  CHECK_THAT(refuse({"all_reduce", "-i", "8", "-f", "2"}), Contains("exclude each other"));
+  CHECK_THAT(refuse({"all_reduce", "-i", "1"}), Contains("10,000 sizes"));
+  CHECK_THAT(refuse({"all_reduce", "-r", "2", "--root", "2"}), Contains("--root"));
+  CHECK_THAT(refuse({"all_reduce", "-n", "0"}), Contains("--iters"));
+  CHECK_THAT(refuse({"all_reduce", "--in-place-only", "--out-of-place-only"}), Contains("exclude each other"));
+  CHECK_THAT(refuse({"all_reduce", "--frobnicate"}), Contains("--frobnicate"));
+  refuse({});
+}
+
+TEST_CASE("perf options: help is text for standard output, not an error") {
+  const auto parsed = parse({"--help"});
+  REQUIRE(std::holds_alternative<Failure>(parsed));
+  CHECK(std::get<Failure>(parsed).exit == Exit::ok);
+  CHECK_THAT(std::get<Failure>(parsed).message, Catch::Matchers::Contains("--minbytes"));
+}
+
+TEST_CASE("perf cases: size is that of the whole vector, count the argument of the call") {
+  const Shape reduce = shape_of({RONDO_ALL_REDUCE, RONDO_FLOAT32, RONDO_SUM, 0, 4}, 1, 1026);
+  CHECK(reduce.count == 256);
+  CHECK(reduce.bytes == 1024);
+  CHECK(reduce.send.count == 256);
+  const Shape gather = shape_of({RONDO_ALL_GATHER, RONDO_FLOAT64, RONDO_SUM, 0, 3}, 2, 1000);
+  CHECK(gather.count == 41);
+  CHECK(gather.bytes == 984);
+  CHECK(gather.send.first == 82);
+  CHECK(gather.send.count == 41);
+  CHECK(gather.recv.count == 123);
+  const Shape scatter = shape_of({RONDO_REDUCE_SCATTER, RONDO_INT8, RONDO_SUM, 0, 8}, 7, 4);
+  CHECK(scatter.count == 0);
+  CHECK(scatter.bytes == 0);
+}
+
+TEST_CASE("perf cases: bus bandwidth factors are nccl-tests'") {
+  CHECK(bus_factor(RONDO_ALL_REDUCE, 4) == Approx(1.5));
+  CHECK(bus_factor(RONDO_ALL_REDUCE, 1) == 0);
+  CHECK(bus_factor(RONDO_ALL_GATHER, 8) == Approx(7.0 / 8));
+  CHECK(bus_factor(RONDO_REDUCE_SCATTER, 2) == Approx(0.5));
+  CHECK(bus_factor(RONDO_BROADCAST, 5) == 1);
+  CHECK(bus_factor(RONDO_REDUCE, 5) == 1);
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `rondo perf` prints and writes.
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "bench/perf/report.h"
+#include "tests/catch.h"
+
+using namespace rondo::perf;
+using Catch::Matchers::Contains;
+
+namespace {
+
+Times times_of(double median_us, std::optional<uint64_t> wrong) {
+  return {median_us, median_us * 0.8, median_us * 1.7, wrong};
+}
+
+Row row_of(size_t bytes, double median_us, std::optional<uint64_t> wrong) {
+  Row row;
+  row.bytes = bytes;
+  row.count = bytes / 4;
+  row.algorithm = "ring";
+  row.protocol = "ll";
+  row.channels = 2;
+  row.out_of_place = times_of(median_us, wrong);
+  row.in_place = times_of(median_us * 0.9, wrong);
+  return row;
+}
+
+Series series_of(rondo_type_t type, rondo_op_t op) {
+  Series series{{RONDO_ALL_REDUCE, type, op, 0, 4}, {}};
+  for (size_t bytes = 8; bytes <= size_t{256} << 20; bytes *= 4)
+    series.rows.push_back(row_of(bytes, 6 + static_cast<double>(bytes) / 5e3, 0));
+  return series;
+}
+
+size_t count_of(const std::string &text, const std::string &what) {
+  size_t count = 0;
+  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++count;
+  return count;
+}
+
+}  // namespace
+
+TEST_CASE("perf report: median, least and greatest of the runs") {
+  CHECK(summarise(std::vector<double>{3e3, 1e3, 2e3}).median_us == Approx(2));
+  const Times even = summarise(std::vector<double>{4e3, 1e3, 2e3, 9e3});
+  CHECK(even.median_us == Approx(3));
+  CHECK(even.min_us == Approx(1));
+  CHECK(even.max_us == Approx(9));
+  CHECK(summarise(std::vector<double>{5e3}).median_us == Approx(5));
+}
+
+TEST_CASE("perf report: bandwidth counts 10^9 bytes a second") {
+  const Bandwidth rate = bandwidth({RONDO_ALL_REDUCE, RONDO_FLOAT32, RONDO_SUM, 0, 4}, 8'000'000, times_of(1000, 0));
+  CHECK(rate.algorithm_GBps == Approx(8));
+  CHECK(rate.bus_GBps == Approx(12));
+}
+
+TEST_CASE("perf report: the table has nccl-tests' columns, and says OK or FAILED") {
+  Series series{{RONDO_REDUCE, RONDO_BFLOAT16, RONDO_MAX, 2, 4}, {row_of(4096, 12.5, 0)}};
+  std::istringstream row(table_row(series.what, series.rows[0]));
+  std::vector<std::string> words;
+  for (std::string word; row >> word;) words.push_back(word);
+  CHECK(words == std::vector<std::string>{"4096", "1024", "bfloat16", "max", "2", "12.50", "0.33", "0.33", "0", "11.25",
+                                          "0.36", "0.36", "0"});
+  CHECK_THAT(table_end({&series, 1}), Contains("# Out of bounds values : 0 OK"));
+  CHECK_THAT(table_end({&series, 1}), Contains("# Avg bus bandwidth    : 0.3459"));
+  series.rows.push_back(row_of(8192, 12.5, 3));
+  CHECK_THAT(table_end({&series, 1}), Contains("# Out of bounds values : 6 FAILED"));
+  CHECK(count_wrong({&series, 1}) == 6);
+  const Row unchecked = row_of(8, 1, std::nullopt);
+  CHECK_THAT(table_row({RONDO_ALL_GATHER, RONDO_INT8, RONDO_SUM, 0, 2}, unchecked), Contains("none      -1"));
+  CHECK_THAT(table_row(series.what, unchecked), Contains("N/A"));
+}
+
+TEST_CASE("perf report: JSON has exactly the promised form") {
+  const Series series{{RONDO_ALL_REDUCE, RONDO_FLOAT32, RONDO_SUM, 0, 2}, {row_of(8, 10, 0)}};
+  const auto json = nlohmann::json::parse(to_json({&series, 1}), nullptr, false);
+  REQUIRE_FALSE(json.is_discarded());
+  const auto expected = nlohmann::json::parse(R"({
+    "collective": "all_reduce", "ranks": 2, "type": "float32", "op": "sum", "device": "host",
+    "results": [{"bytes": 8, "count": 2, "algorithm": "ring", "protocol": "ll", "channels": 2,
+      "out_of_place": {"time_us": {"median": 10.0, "min": 8.0, "max": 17.0}, "algbw_GBps": 0.0008,
+                       "busbw_GBps": 0.0008, "wrong": 0},
+      "in_place": {"time_us": {"median": 9.0, "min": 0, "max": 0}, "algbw_GBps": 0, "busbw_GBps": 0, "wrong": 0}}]})");
+  CHECK(json["results"][0]["out_of_place"] == expected["results"][0]["out_of_place"]);
+  const nlohmann::json paths = json.flatten(), expected_paths = expected.flatten();
+  CHECK(paths.size() == expected_paths.size());
+  for (const auto &[path, value] : expected_paths.items()) {
+    INFO(path);
+    CHECK(paths.contains(path));
+  }
+  const std::vector<Series> two{series, series};
+  CHECK(nlohmann::json::parse(to_json(two)).size() == 2);
+}
+
+TEST_CASE("perf report: CSV has as many fields in each row as in its head") {
+  Series series = series_of(RONDO_FLOAT32, RONDO_SUM);
+  series.rows[1].in_place.reset();
+  series.rows[2].out_of_place->wrong.reset();
+  std::istringstream text(to_csv({&series, 1}));
+  std::string line;
+  size_t lines = 0;
+  for (; std::getline(text, line); ++lines) CHECK(std::count(line.begin(), line.end(), ',') == 22);
+  CHECK(lines == series.rows.size() + 1);
+}
+
+TEST_CASE("perf report: the picture has two panels, a line for each placement and a point for each size") {
+  const Series series = series_of(RONDO_FLOAT32, RONDO_SUM);
+  const std::string svg = to_svg({&series, 1});
+  if (const char *path = std::getenv("RONDO_TEST_SVG")) std::ofstream(path) << svg;
+  CHECK(count_of(svg, "<polyline") == 4);
+  CHECK(count_of(svg, "<polygon") == 2);
+  CHECK(count_of(svg, "<circle") == 4 * series.rows.size());
+  CHECK(count_of(svg, "nan") == 0);
+  CHECK(count_of(svg, "inf") == 0);
+  CHECK_THAT(svg, Contains("128 MiB") && Contains("10 µs") && Contains("bus bandwidth") && Contains("out of place"));
+}
+
+TEST_CASE("perf report: the picture of one size, of none, of one rank and of many series") {
+  Series series{{RONDO_ALL_REDUCE, RONDO_FLOAT32, RONDO_SUM, 0, 1}, {row_of(1024, 3, 0)}};
+  CHECK_THAT(to_svg({&series, 1}), Contains("algorithm bandwidth") && !Contains("nan"));
+  series.rows = {row_of(0, 3, 0)};
+  CHECK_THAT(to_svg({&series, 1}), Contains("no size above 0 bytes") && Contains("</svg>"));
+  std::vector<Series> many;
+  for (int type = 0; type < 12; ++type) many.push_back(series_of(static_cast<rondo_type_t>(type), RONDO_MAX));
+  if (const char *path = std::getenv("RONDO_TEST_SVG_MANY")) std::ofstream(path) << to_svg(many);
+  CHECK(count_of(to_svg(many), "<polyline") == 24);
+  CHECK_THAT(to_svg(many), Contains("float8_e4m3 max"));
+}
