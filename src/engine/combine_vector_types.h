@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the vectorised combine loads, computes and stores each element type. Included once in combine_avx2.cpp and once in
+// How the vectorised combine loads, computes and stores each element type. Included in combine_avx2.cpp and in
 // combine_avx512.cpp, each of which sets HWY_TARGET first; everything here is in that target's namespace.
 //
 // A codec moves one `step_bytes` block between memory and an accumulator (one or two vectors), and gives bit for bit
