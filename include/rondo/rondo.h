@@ -279,9 +279,9 @@ RONDO_API rondo_status_t rondo_comm_abort(rondo_comm_t comm) RONDO_NOEXCEPT;
  *         RONDO_ERROR_INVALID_ARGUMENT: null pointer, overlap other than in place, unknown type or op, bad root or
  *         count * size over SIZE_MAX: nothing enqueued, the communicator is usable, but ranks whose arguments were
  *         accepted wait for this one until their deadline.
- *         RONDO_ERROR_COMM_FAILED: failed earlier; nothing enqueued.
- *         RONDO_ERROR_TIMEOUT, _REMOTE, _MISMATCH, _ABORTED: failed now. recv is unspecified; send is unchanged unless
- *         it is recv.
+ *         RONDO_ERROR_TIMEOUT, _REMOTE, _MISMATCH, _ABORTED: failed; each rank is told once. recv is unspecified; send
+ *         is unchanged unless it is recv.
+ *         RONDO_ERROR_COMM_FAILED: failed earlier, and this rank was told; nothing enqueued.
  * Streams: with a stream the call returns once the operation is enqueued; a full queue (1,024) makes it wait. */
 
 /** On every rank, recv[i] = the reduction by `op` of send[i] over all ranks, for i < count.

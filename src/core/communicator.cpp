@@ -50,7 +50,7 @@ Result<void> Communicator::submit(const Call &call, HostStream *stream) {
   Operation operation;
   {
     const std::lock_guard lock(submit_mutex_);
-    if (transport_->failed()) return failed_earlier();
+    if (transport_->failed()) return tell_failure();
     if (finalized_) return Error{RONDO_ERROR_INVALID_HANDLE, "the communicator is finalized; only destroy is left"};
     RONDO_TRY_ASSIGN(operation.bound, plan_for(call));
     operation.bound->pin_count.fetch_add(1, std::memory_order_relaxed);  // under the mutex that evict_one() needs too
@@ -72,14 +72,15 @@ Result<void> Communicator::submit(const Call &call, HostStream *stream) {
   error.operation = operation.number;
   error.message = "operation " + std::to_string(operation.number) + " could not be enqueued: " + error.message;
   transport_->raise(error);
-  return execute(operation).ok() ? Result<void>(error) : Result<void>(transport_->failure());
+  return execute(operation);
 }
 
 Result<void> Communicator::execute(const Operation &operation) {
   Result<void> result = wait_turn(operation.number);
   if (result.ok()) result = run(operation);
   end_turn(operation);
-  return result;
+  if (result.ok()) return {};
+  return tell_failure();
 }
 
 Result<void> Communicator::run(const Operation &operation) {
@@ -139,8 +140,10 @@ void Communicator::end_turn(const Operation &operation) {
   turn_.notify_all();
 }
 
-Error Communicator::failed_earlier() const {
+Error Communicator::tell_failure() {
   Error error = transport_->failure();
+  // Relaxed: whoever comes first tells; no data rides on it.
+  if (!failure_told_.exchange(true, std::memory_order_relaxed)) return error;
   error.message = "the communicator failed earlier (" + std::string(rondo_status_string(error.status)) +
                   "): " + error.message;
   error.status = RONDO_ERROR_COMM_FAILED;

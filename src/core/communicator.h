@@ -85,7 +85,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Result<void> run(const Operation &operation);
   Result<void> wait_turn(uint64_t number);
   void end_turn(const Operation &operation);
-  [[nodiscard]] Error failed_earlier() const;
+  /// The failure as it is to whoever asks first, RONDO_ERROR_COMM_FAILED afterwards.
+  [[nodiscard]] Error tell_failure();
 
   const uint32_t rank_;
   const uint32_t rank_count_;
@@ -104,6 +105,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   bool finalized_ = false;
 
   std::atomic<uint64_t> executed_ = 0;  ///< operations done; release in end_turn() pairs with acquire in wait_turn()
+  std::atomic<bool> failure_told_ = false;
   std::mutex turn_mutex_;               ///< for turn_ only
   std::condition_variable turn_;
 };

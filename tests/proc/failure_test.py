@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every rank gets when one is killed, stops, leaves, never comes or disagrees: an error that names it, within the
+timeout, and never a hang or a wrong sum. usage: failure_test.py RANK_PROGRAM"""
+
+import signal
+import sys
+import unittest
+
+from job import run_job
+
+PROGRAM = sys.argv.pop(1)
+
+
+class Failure(unittest.TestCase):
+    def job(self, rank_count, *arguments, **options):
+        ranks = run_job(PROGRAM, rank_count, [str(argument) for argument in arguments], **options)
+        for rank in ranks.values():
+            self.assertNotIn("WRONG", rank.output)
+        return ranks
+
+    def expect(self, ranks, status, skip=(), text=None, peer=None):
+        for number, rank in ranks.items():
+            if number in skip:
+                continue
+            with self.subTest(rank=number):
+                last = rank.last()
+                self.assertEqual(last.status, status, last.message)
+                if text is not None:
+                    self.assertIn(text, last.message)
+                if peer is not None:
+                    self.assertEqual(last.peer, peer, last.message)
+
+    def test_without_a_fault_everything_is_right(self):
+        self.expect(self.job(4, "sum", 200, 1000), "ok")
+
+    def test_a_killed_rank_is_named_on_every_other(self):
+        for rank_count, victim, count in ((2, 1, 10), (4, 0, 100_000), (5, 3, 1)):
+            ranks = self.job(rank_count, "signal", int(signal.SIGKILL), victim, 7, count)
+            self.expect(ranks, "remote rank failed", skip={victim}, text=f"rank {victim} (host", peer=victim)
+            self.assertEqual(ranks[victim].process.returncode, -signal.SIGKILL)
+
+    def test_a_stopped_rank_is_named_after_the_timeout(self):
+        ranks = self.job(4, "signal", int(signal.SIGSTOP), 2, 5, 1000, environment={"RONDO_TIMEOUT": "1"})
+        self.expect(ranks, "timeout", skip={2}, text="rank 2 (host", peer=2)
+
+    def test_a_rank_that_does_not_call_is_named_with_its_latest_operation(self):
+        ranks = self.job(3, "missing", 1, environment={"RONDO_TIMEOUT": "1"})
+        self.expect(ranks, "timeout", skip={1}, text="which is at operation 1", peer=1)
+
+    def test_a_rank_that_never_comes_is_listed_at_initialisation(self):
+        ranks = self.job(4, "sum", 1, 1, absent={2}, environment={"RONDO_INIT_TIMEOUT": "1"})
+        # Rank 0 runs the store here: it lists who is missing, and the others may learn only that it gave up.
+        self.expect({0: ranks[0]}, "timeout", text="2")
+        for rank in ranks.values():
+            self.assertIn(rank.last().status, ("timeout", "remote rank failed"))
+
+    def test_a_rank_that_leaves_is_named(self):
+        ranks = self.job(3, "leave", 1, 4)
+        self.expect(ranks, "remote rank failed", skip={1}, text="rank 1 (host", peer=1)
+
+    def test_ranks_that_disagree_get_both_calls(self):
+        for what, text in (("count", "999"), ("type", "float32"), ("op", "max"), ("collective", "broadcast"),
+                           ("order", "barrier"), ("root", "to rank 0"), ("zero", "of 0 int32")):
+            with self.subTest(what=what):
+                ranks = self.job(4, "disagree", what, 2, environment={"RONDO_TIMEOUT": "10"})
+                for rank in ranks.values():
+                    last = rank.last()
+                    self.assertEqual(last.status, "ranks disagree", last.message)
+                    self.assertIn(text, last.message)
+                    self.assertIn("operation 4", last.message)
+
+    def test_settings_that_differ_are_refused_at_initialisation(self):
+        ranks = run_job(PROGRAM, 1, ["sum", "1", "1"], environment={"RONDO_ALGORITHM": "quick"})
+        self.assertIn("known are: auto, ring, tree", ranks[0].output)
+
+    def test_abort_ends_the_wait_of_all(self):
+        self.expect(self.job(4, "abort", 1), "aborted", text="rank 1 called rondo_comm_abort", peer=1)
+
+
+class Paths(unittest.TestCase):
+    """The ways that a buffer can take between processes."""
+
+    def job(self, rank_count, *arguments, **options):
+        ranks = run_job(PROGRAM, rank_count, [str(argument) for argument in arguments], **options)
+        for rank in ranks.values():
+            self.assertNotIn("WRONG", rank.output)
+            self.assertEqual(rank.last().status, "ok", rank.output)
+        return ranks
+
+    def test_every_kind_of_buffer_gives_the_right_sum(self):
+        for kind in ("private", "alloc", "registered", "moved"):
+            for count in (10_000, 100_003, 1_000_003):
+                self.job(3, "buffers", kind, count)
+
+    def test_every_kind_of_buffer_without_mapping_and_cross_memory(self):
+        for kind in ("alloc", "registered", "moved"):
+            ranks = self.job(2, "buffers", kind, 100_003,
+                             environment={"RONDO_MAPPING": "off", "RONDO_CROSS_MEMORY": "off"})
+            self.assertIn("mapped 0 cross 0", ranks[0].output)
+
+    def test_ranks_as_threads_of_several_processes(self):
+        self.job(2, "mixed", 3)
+
+    def test_several_communicators_of_which_one_is_aborted(self):
+        self.job(3, "several", 4)
+
+    def test_more_bytes_than_32_bits_count(self):
+        with open("/proc/meminfo", encoding="ascii") as info:
+            available_kib = next(int(line.split()[1]) for line in info if line.startswith("MemAvailable"))
+        if available_kib < 12 << 20:
+            self.skipTest("needs 12 GiB of free memory")
+        self.job(2, "huge", seconds=240)
+
+
+if __name__ == "__main__":
+    unittest.main()

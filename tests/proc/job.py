@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starts the ranks of a job as plain processes, as torchrun would describe them, so that a test can do to each what it
+likes; and collects what they printed. Ends what is left by process id."""
+
+import os
+import re
+import secrets
+import signal
+import socket
+import subprocess
+import time
+
+LINE = re.compile(r"^rank (\d+): (.*?) peer (-?\d+) operation (\d+): (.*)$", re.MULTILINE)
+
+
+class Report:
+    """What one rank said at its end."""
+
+    def __init__(self, match):
+        self.status, self.peer, self.operation = match[2], int(match[3]), int(match[4])
+        self.message = match[5]
+
+
+class Rank:
+    def __init__(self, process):
+        self.process = process
+        self.output = ""
+        self.seconds = None
+
+    def reports(self):
+        return [Report(match) for match in LINE.finditer(self.output)]
+
+    def last(self):
+        found = self.reports()
+        assert found, f"no report in: {self.output!r}"
+        return found[-1]
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def run_job(program, rank_count, arguments, environment=None, absent=(), seconds=60):
+    """Runs all ranks but the absent ones to their end. Those that outlive `seconds` are killed and fail the test. A
+    rank that stopped itself is let be until the others have ended."""
+    base = dict(os.environ, WORLD_SIZE=str(rank_count), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()),
+                RONDO_SECRET=secrets.token_hex(32), **(environment or {}))
+    for name in ("RONDO_RANK", "RONDO_SIZE", "RONDO_STORE"):
+        base.pop(name, None)
+    start = time.monotonic()
+    ranks = {}
+    for rank in range(rank_count):
+        if rank not in absent:
+            ranks[rank] = Rank(subprocess.Popen([program, *arguments], env=dict(base, RANK=str(rank)),
+                                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
+    stopped = set()
+    deadline = start + seconds
+    try:
+        waiting = set(ranks)
+        while waiting - stopped and time.monotonic() < deadline:
+            for rank in list(waiting):
+                pid, status = os.waitpid(ranks[rank].process.pid, os.WNOHANG | os.WUNTRACED)
+                if pid == 0:
+                    continue
+                if os.WIFSTOPPED(status):
+                    stopped.add(rank)
+                    continue
+                ranks[rank].process.returncode = os.waitstatus_to_exitcode(status)
+                ranks[rank].seconds = time.monotonic() - start
+                waiting.discard(rank)
+            time.sleep(0.01)
+        late = waiting - stopped
+        assert not late, f"ranks {sorted(late)} were still running after {seconds} s: {arguments}"
+    finally:
+        for rank in ranks.values():
+            if rank.process.returncode is None:
+                rank.process.send_signal(signal.SIGKILL)
+                rank.process.wait()
+            rank.output = rank.process.stdout.read()
+            rank.process.stdout.close()
+    return ranks

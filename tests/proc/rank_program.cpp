@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+// One rank of a job, for tests of whole processes: `rank_program SCENARIO [ARGUMENTS]`. It uses the public interface only,
+// checks every result, and prints one line of what it got:  rank R: STATUS peer P operation N: MESSAGE
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "rondo/rondo.h"
+
+namespace {
+
+using Arguments = std::vector<std::string>;
+
+struct Rank {
+  rondo_comm_t comm = nullptr;
+  int rank = 0;
+  int size = 1;
+};
+
+int report(const Rank &self, rondo_status_t status) {
+  rondo_error_t error = RONDO_ERROR_INIT;
+  if (status != RONDO_OK) static_cast<void>(rondo_comm_last_error(self.comm, &error));
+  std::printf("rank %d: %s peer %d operation %llu: %s\n", self.rank, rondo_status_string(status), error.peer,
+              static_cast<unsigned long long>(error.operation), error.message);
+  std::fflush(stdout);
+  return status == RONDO_OK ? 0 : 1;
+}
+
+/// Sums over all ranks and checks; -1 in place of a status: the sum was wrong.
+int sum_once(const Rank &self, void *memory, size_t count, int round) {
+  auto *values = static_cast<int32_t *>(memory);
+  for (size_t i = 0; i < count; ++i) values[i] = static_cast<int32_t>(i % 1000) + self.rank + round;
+  const rondo_status_t status = rondo_all_reduce(values, values, count, RONDO_INT32, RONDO_SUM, self.comm, nullptr);
+  if (status != RONDO_OK) return status;
+  for (size_t i = 0; i < count; ++i)
+    if (values[i] != (static_cast<int32_t>(i % 1000) + round) * self.size + self.size * (self.size - 1) / 2) return -1;
+  return RONDO_OK;
+}
+
+int finish(const Rank &self, int outcome) {
+  if (outcome == -1) {
+    std::printf("rank %d: WRONG SUM\n", self.rank);
+    return 3;
+  }
+  return report(self, static_cast<rondo_status_t>(outcome));
+}
+
+/// Rounds of sums; `before` is called with each round's number.
+template <class Before>
+int sums(const Rank &self, int rounds, size_t count, Before before) {
+  std::vector<int32_t> values(count);
+  int outcome = RONDO_OK;
+  for (int round = 1; round <= rounds && outcome == RONDO_OK; ++round) {
+    before(round);
+    outcome = sum_once(self, values.data(), count, round);
+  }
+  return finish(self, outcome);
+}
+
+/// sum ROUNDS COUNT
+int run_sum(const Rank &self, const Arguments &args) {
+  return sums(self, std::stoi(args[0]), std::stoul(args[1]), [](int) {});
+}
+
+/// signal NUMBER RANK ROUND COUNT: that rank sends itself that signal before that round
+int run_signal(const Rank &self, const Arguments &args) {
+  return sums(self, 1'000'000, std::stoul(args[3]), [&](int round) {
+    if (self.rank == std::stoi(args[1]) && round == std::stoi(args[2])) ::raise(std::stoi(args[0]));
+  });
+}
+
+/// leave RANK ROUND: that rank exits normally, or destroys its communicator
+int run_leave(const Rank &self, const Arguments &args) {
+  bool destroyed = false;
+  const int outcome = sums(self, std::stoi(args[1]) - (self.rank == std::stoi(args[0]) ? 1 : 0), 5000, [](int) {});
+  if (self.rank == std::stoi(args[0])) destroyed = rondo_comm_destroy(self.comm) == RONDO_OK;
+  if (destroyed) std::this_thread::sleep_for(std::chrono::seconds(1));
+  return outcome;
+}
+
+/// disagree WHAT RANK: after three sums that rank's call differs
+int run_disagree(const Rank &self, const Arguments &args) {
+  const int begun = sums(self, 3, 100, [](int) {});
+  if (begun != 0) return begun;
+  const bool odd = self.rank == std::stoi(args[1]);
+  const std::string what = odd ? args[0] : "";
+  std::vector<int32_t> send(4096, 1);
+  std::vector<int32_t> recv(4096);
+  rondo_status_t status = RONDO_OK;
+  if (what == "order") status = rondo_barrier(self.comm, nullptr);
+  const size_t count = what == "count" ? 999 : what == "zero" ? 0 : 1000;
+  const rondo_type_t type = what == "type" ? RONDO_FLOAT32 : RONDO_INT32;
+  const rondo_op_t op = what == "op" ? RONDO_MAX : RONDO_SUM;
+  const int root = what == "root" ? 0 : 1;
+  if (status == RONDO_OK && (what == "root" || args[0] == "root")) {
+    status = rondo_reduce(send.data(), recv.data(), count, type, op, root, self.comm, nullptr);
+  } else if (status == RONDO_OK && what == "collective") {
+    status = rondo_broadcast(send.data(), recv.data(), count, type, root, self.comm, nullptr);
+  } else if (status == RONDO_OK) {
+    status = rondo_all_reduce(send.data(), recv.data(), count, type, op, self.comm, nullptr);
+  }
+  for (int later = 0; later < 3 && status == RONDO_OK; ++later) status = rondo_barrier(self.comm, nullptr);
+  return report(self, status);
+}
+
+/// missing RANK: that rank stops calling after one sum, and sleeps
+int run_missing(const Rank &self, const Arguments &args) {
+  if (self.rank != std::stoi(args[0])) return sums(self, 2, 100, [](int) {});
+  const int outcome = sums(self, 1, 100, [](int) {});
+  std::this_thread::sleep_for(std::chrono::seconds(8));
+  return outcome;
+}
+
+/// abort RANK: that rank aborts from a second thread while all wait for a barrier that it never enters
+int run_abort(const Rank &self, const Arguments &args) {
+  const int begun = sums(self, 1, 100, [](int) {});
+  if (begun != 0) return begun;
+  if (self.rank != std::stoi(args[0])) return report(self, rondo_barrier(self.comm, nullptr));
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  static_cast<void>(rondo_comm_abort(self.comm));
+  return report(self, rondo_barrier(self.comm, nullptr));
+}
+
+/// buffers KIND COUNT: private, alloc, registered or moved buffers; says what the communicator can do
+int run_buffers(const Rank &self, const Arguments &args) {
+  const size_t count = std::stoul(args[1]);
+  const size_t bytes = count * sizeof(int32_t);
+  rondo_comm_properties_t properties = RONDO_COMM_PROPERTIES_INIT;
+  static_cast<void>(rondo_comm_get_properties(self.comm, &properties));
+  void *memory = nullptr;
+  rondo_registration_t registration = nullptr;
+  rondo_status_t status = RONDO_OK;
+  if (args[0] == "alloc") {
+    status = rondo_mem_alloc(&memory, bytes);
+  } else {
+    memory = std::malloc(bytes);
+    if (args[0] == "registered") status = rondo_comm_register(self.comm, memory, bytes, 0, &registration);
+    if (args[0] == "moved")
+      status = rondo_comm_register(self.comm, memory, bytes, RONDO_REGISTER_MOVE_PAGES, &registration);
+  }
+  int outcome = status;
+  for (int round = 0; round < 5 && outcome == RONDO_OK; ++round) outcome = sum_once(self, memory, count, round);
+  if (registration != nullptr && rondo_comm_deregister(self.comm, registration) != RONDO_OK) outcome = -1;
+  if (outcome == RONDO_OK) outcome = sum_once(self, memory, count, 77);
+  std::printf("rank %d: mapped %d cross %d\n", self.rank, properties.mapped_buffers, properties.cross_memory);
+  if (args[0] == "alloc" && rondo_mem_free(memory) != RONDO_OK) outcome = -1;
+  if (args[0] != "alloc") std::free(memory);
+  return finish(self, outcome);
+}
+
+/// mixed THREADS: each process brings that many ranks to a second communicator
+int run_mixed(const Rank &self, const Arguments &args) {
+  const int threads = std::stoi(args[0]);
+  rondo_unique_id_t id{};
+  rondo_status_t status = RONDO_OK;
+  if (self.rank == 0) status = rondo_get_unique_id(&id, nullptr);
+  if (status == RONDO_OK) status = rondo_broadcast(&id, &id, sizeof id, RONDO_UINT8, 0, self.comm, nullptr);
+  if (status != RONDO_OK) return report(self, status);
+  std::vector<int> outcomes(static_cast<size_t>(threads), -1);
+  std::vector<std::thread> ranks;
+  for (int thread = 0; thread < threads; ++thread)
+    ranks.emplace_back([&, thread] {
+      Rank inner;
+      inner.rank = self.rank * threads + thread;
+      inner.size = self.size * threads;
+      const rondo_status_t made = rondo_comm_init(&inner.comm, &id, inner.rank, inner.size, nullptr);
+      if (made != RONDO_OK) {
+        outcomes[static_cast<size_t>(thread)] = report(inner, made);
+        return;
+      }
+      std::vector<int32_t> values(100'000);
+      int outcome = RONDO_OK;
+      for (int round = 0; round < 20 && outcome == RONDO_OK; ++round)
+        outcome = sum_once(inner, values.data(), round % 2 == 0 ? values.size() : 3, round);
+      outcomes[static_cast<size_t>(thread)] = finish(inner, outcome);
+      static_cast<void>(rondo_comm_destroy(inner.comm));
+    });
+  for (std::thread &rank : ranks) rank.join();
+  for (const int outcome : outcomes)
+    if (outcome != 0) return 3;
+  return sums(self, 5, 1000, [](int) {});
+}
+
+/// several COUNT: that many communicators from the environment, used in turn, one of them aborted
+int run_several(const Rank &self, const Arguments &args) {
+  std::vector<Rank> ranks(static_cast<size_t>(std::stoi(args[0])), self);
+  for (Rank &rank : ranks) {
+    const rondo_status_t status = rondo_comm_init_env(&rank.comm, nullptr);
+    if (status != RONDO_OK) return report({nullptr, self.rank, self.size}, status);
+  }
+  std::vector<int32_t> values(10'000);
+  int outcome = RONDO_OK;
+  if (self.rank == 0) static_cast<void>(rondo_comm_abort(ranks[0].comm));
+  for (int round = 0; round < 10 && outcome == RONDO_OK; ++round)
+    for (size_t i = 1; i < ranks.size() && outcome == RONDO_OK; ++i)
+      outcome = sum_once(ranks[i], values.data(), values.size(), round);
+  for (const Rank &rank : ranks) static_cast<void>(rondo_comm_destroy(rank.comm));
+  return finish(self, outcome);
+}
+
+/// huge: more than 2^32 bytes, one byte an element, in place
+int run_huge(const Rank &self, const Arguments &) {
+  const size_t count = (size_t{1} << 32) + 12'345;
+  void *memory = nullptr;
+  rondo_status_t status = rondo_mem_alloc(&memory, count);
+  if (status != RONDO_OK) return report(self, status);
+  auto *values = static_cast<uint8_t *>(memory);
+  for (size_t i = 0; i < count; ++i) values[i] = static_cast<uint8_t>(i % 251 / 8 + static_cast<size_t>(self.rank));
+  status = rondo_all_reduce(values, values, count, RONDO_UINT8, RONDO_SUM, self.comm, nullptr);
+  if (status != RONDO_OK) return report(self, status);
+  const size_t ranks = static_cast<size_t>(self.size);
+  for (size_t i = 0; i < count; ++i)
+    if (values[i] != static_cast<uint8_t>(i % 251 / 8 * ranks + ranks * (ranks - 1) / 2)) return finish(self, -1);
+  static_cast<void>(rondo_mem_free(memory));
+  return report(self, status);
+}
+
+struct Scenario {
+  const char *name;
+  size_t argument_count;
+  int (*run)(const Rank &, const Arguments &);
+};
+
+constexpr Scenario scenarios[] = {
+    {"sum", 2, run_sum},         {"signal", 4, run_signal},   {"leave", 2, run_leave},
+    {"disagree", 2, run_disagree}, {"missing", 1, run_missing}, {"abort", 1, run_abort},
+    {"buffers", 2, run_buffers}, {"mixed", 1, run_mixed},     {"several", 1, run_several},
+    {"huge", 0, run_huge},
+};
+
+}  // namespace
+
+int main(int argc, char **argv) {
+  const Arguments args(argv + (argc < 2 ? argc : 2), argv + argc);
+  for (const Scenario &scenario : scenarios) {
+    if (argc < 2 || std::strcmp(argv[1], scenario.name) != 0 || args.size() != scenario.argument_count) continue;
+    Rank self;
+    const rondo_status_t status = rondo_comm_init_env(&self.comm, nullptr);
+    if (status != RONDO_OK) return report(self, status);
+    static_cast<void>(rondo_comm_rank(self.comm, &self.rank));
+    static_cast<void>(rondo_comm_size(self.comm, &self.size));
+    const int outcome = scenario.run(self, args);
+    static_cast<void>(rondo_comm_destroy(self.comm));
+    return outcome;
+  }
+  std::fprintf(stderr, "usage: rank_program SCENARIO ARGUMENTS, see the source\n");
+  return 2;
+}
