@@ -29,7 +29,7 @@ rondo_status_t rondo_all_reduce(const void *send, void *recv, size_t count, rond
     RONDO_TRY(check_op(op));
     RONDO_TRY(check_buffer("send", send, bytes));
     RONDO_TRY(check_buffer("recv", recv, bytes));
-    RONDO_TRY(check_overlap(send, bytes, recv, bytes, recv));
+    RONDO_TRY(check_overlap(send, bytes, recv, bytes, send));
     return submit(*comm, {signature_of(RONDO_ALL_REDUCE, type, op, count), send, recv, send == recv}, stream);
   });
 }
@@ -104,7 +104,7 @@ rondo_status_t rondo_broadcast(const void *send, void *recv, size_t count, rondo
     RONDO_TRY(check_buffer("recv", recv, bytes));
     if (is_root) {
       RONDO_TRY(check_buffer("send", send, bytes));
-      RONDO_TRY(check_overlap(send, bytes, recv, bytes, recv));
+      RONDO_TRY(check_overlap(send, bytes, recv, bytes, send));
     }
     const Signature signature = signature_of(RONDO_BROADCAST, type, RONDO_SUM, count, static_cast<uint32_t>(root));
     return submit(*comm, {signature, is_root ? send : nullptr, recv, is_root && send == recv}, stream);
@@ -122,7 +122,7 @@ rondo_status_t rondo_reduce(const void *send, void *recv, size_t count, rondo_ty
     RONDO_TRY(check_buffer("send", send, bytes));
     if (is_root) {
       RONDO_TRY(check_buffer("recv", recv, bytes));
-      RONDO_TRY(check_overlap(send, bytes, recv, bytes, recv));
+      RONDO_TRY(check_overlap(send, bytes, recv, bytes, send));
     }
     const Signature signature = signature_of(RONDO_REDUCE, type, op, count, static_cast<uint32_t>(root));
     return submit(*comm, {signature, send, is_root ? recv : nullptr, is_root && send == recv}, stream);

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the C interface refuses, and that a refusal leaves everything as it was.
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "tests/catch.h"
+#include "tests/unit/ranks.h"
+
+using rondo_test::all_ok;
+using rondo_test::error_message;
+using rondo_test::Ranks;
+
+namespace {
+
+constexpr auto refused = RONDO_ERROR_INVALID_ARGUMENT;
+using Catch::Matchers::Contains;
+
+std::array<float, 64> a;
+std::array<float, 64> b;
+
+/// After whatever was refused, the communicator still works.
+void check_works(Ranks &ranks) {
+  const auto sums = ranks.each<double>([](int rank, rondo_comm_t comm) {
+    double value = rank + 1;
+    return rondo_all_reduce(&value, &value, 1, RONDO_FLOAT64, RONDO_SUM, comm, nullptr) == RONDO_OK ? value : -1;
+  });
+  for (const double sum : sums) CHECK(sum == ranks.size() * (ranks.size() + 1) / 2);
+}
+
+}  // namespace
+
+TEST_CASE("collectives: null pointers, unknown enums and bad roots are refused with what is wrong") {
+  Ranks ranks(2);
+  REQUIRE(ranks.status() == RONDO_OK);
+  const rondo_comm_t comm = ranks[0];
+  const auto type = RONDO_FLOAT32;
+  CHECK(rondo_all_reduce(nullptr, b.data(), 1, type, RONDO_SUM, comm, nullptr) == refused);
+  CHECK_THAT(error_message(), Contains("send is NULL"));
+  CHECK(rondo_all_reduce(a.data(), nullptr, 1, type, RONDO_SUM, comm, nullptr) == refused);
+  CHECK_THAT(error_message(), Contains("recv is NULL"));
+  CHECK(rondo_all_reduce(a.data(), b.data(), 1, static_cast<rondo_type_t>(12), RONDO_SUM, comm, nullptr) == refused);
+  CHECK_THAT(error_message(), Contains("known are: int8, uint8"));
+  CHECK(rondo_all_reduce(a.data(), b.data(), 1, type, static_cast<rondo_op_t>(5), comm, nullptr) == refused);
+  CHECK_THAT(error_message(), Contains("known are: sum, prod, min, max, avg"));
+  CHECK(rondo_broadcast(a.data(), b.data(), 1, type, 2, comm, nullptr) == refused);
+  CHECK_THAT(error_message(), Contains("root is 2; it must be a rank, 0 to 1"));
+  CHECK(rondo_reduce(a.data(), b.data(), 1, type, RONDO_SUM, -1, comm, nullptr) == refused);
+  CHECK(rondo_all_gather_v(a.data(), b.data(), nullptr, nullptr, type, comm, nullptr) == refused);
+  CHECK(rondo_all_gather(nullptr, b.data(), 1, type, comm, nullptr) == refused);
+  CHECK(rondo_reduce_scatter(a.data(), nullptr, 1, type, RONDO_SUM, comm, nullptr) == refused);
+  check_works(ranks);
+}
+
+TEST_CASE("collectives: sizes that do not fit the address space are refused") {
+  Ranks ranks(2);
+  const rondo_comm_t comm = ranks[0];
+  const size_t most = std::numeric_limits<size_t>::max();
+  CHECK(rondo_all_reduce(a.data(), b.data(), most / 4 + 1, RONDO_FLOAT32, RONDO_SUM, comm, nullptr) == refused);
+  CHECK_THAT(error_message(), Contains("overflows"));
+  CHECK(rondo_all_gather(a.data(), b.data(), most / 4, RONDO_FLOAT32, comm, nullptr) == refused);
+  CHECK(rondo_all_reduce(a.data(), b.data(), most / 4, RONDO_FLOAT32, RONDO_SUM, comm, nullptr) == refused);
+  CHECK_THAT(error_message(), Contains("end of the address space"));
+  const size_t counts[2] = {most - 1, 5};
+  CHECK(rondo_all_gather_v(a.data(), b.data(), counts, nullptr, RONDO_INT8, comm, nullptr) == refused);
+  check_works(ranks);
+}
+
+TEST_CASE("collectives: buffers may coincide as in place, or be disjoint, and nothing else") {
+  Ranks ranks(2);
+  const rondo_comm_t comm = ranks[1];
+  const auto type = RONDO_FLOAT32;
+  CHECK(rondo_all_reduce(a.data(), a.data() + 1, 8, type, RONDO_SUM, comm, nullptr) == refused);
+  CHECK_THAT(error_message(), Contains("overlap"));
+  CHECK(rondo_all_gather(a.data(), a.data(), 8, type, comm, nullptr) == refused);      // rank 1's place is at 8
+  CHECK(rondo_reduce_scatter(a.data(), a.data(), 8, type, RONDO_SUM, comm, nullptr) == refused);
+  const size_t counts[2] = {4, 4};
+  const size_t displacements[2] = {0, 3};
+  CHECK(rondo_all_gather_v(b.data(), a.data(), counts, displacements, type, comm, nullptr) == refused);
+  CHECK_THAT(error_message(), Contains("blocks of ranks 0 and 1 overlap"));
+  check_works(ranks);
+}
+
+TEST_CASE("handles: a destroyed, null or foreign one is recognised") {
+  rondo_comm_t comm = nullptr;
+  REQUIRE(rondo_comm_init_all(&comm, 1, nullptr) == RONDO_OK);
+  rondo_stream_t stream = nullptr;
+  REQUIRE(rondo_stream_create(&stream) == RONDO_OK);
+  CHECK(rondo_barrier(static_cast<rondo_comm_t>(stream), nullptr) == RONDO_ERROR_INVALID_HANDLE);
+  CHECK(rondo_barrier(comm, comm) == RONDO_ERROR_INVALID_HANDLE);
+  CHECK(rondo_stream_destroy(stream) == RONDO_OK);
+  CHECK(rondo_barrier(comm, stream) == RONDO_ERROR_INVALID_HANDLE);
+  CHECK(rondo_barrier(comm, nullptr) == RONDO_OK);
+  CHECK(rondo_comm_destroy(comm) == RONDO_OK);
+  CHECK(rondo_barrier(comm, nullptr) == RONDO_ERROR_INVALID_HANDLE);
+  CHECK(rondo_comm_destroy(comm) == RONDO_ERROR_INVALID_HANDLE);
+  CHECK(rondo_barrier(nullptr, nullptr) == RONDO_ERROR_INVALID_HANDLE);
+  CHECK(rondo_comm_abort(nullptr) == RONDO_ERROR_INVALID_HANDLE);
+}
+
+TEST_CASE("initialisation: bad arguments and configurations are refused with the list of what is known") {
+  rondo_comm_t comm = nullptr;
+  rondo_unique_id_t id{};
+  CHECK(rondo_comm_init(&comm, &id, 0, 1, nullptr) == refused);  // not an id
+  CHECK(rondo_comm_init(&comm, nullptr, 0, 1, nullptr) == refused);
+  REQUIRE(rondo_get_unique_id(&id, nullptr) == RONDO_OK);
+  CHECK(rondo_comm_init(nullptr, &id, 0, 1, nullptr) == refused);
+  CHECK(rondo_comm_init(&comm, &id, 1, 1, nullptr) == refused);
+  CHECK(rondo_comm_init(&comm, &id, 0, 0, nullptr) == refused);
+  rondo_config_t config = RONDO_CONFIG_INIT;
+  config.algorithm = static_cast<rondo_algorithm_t>(7);
+  CHECK(rondo_comm_init(&comm, &id, 0, 1, &config) == refused);
+  CHECK_THAT(error_message(), Contains("ring, tree"));
+  config = RONDO_CONFIG_INIT;
+  config.channels = 9;
+  CHECK(rondo_comm_init(&comm, &id, 0, 1, &config) == refused);
+  config = RONDO_CONFIG_INIT;
+  config.device = 0;
+  CHECK(rondo_comm_init(&comm, &id, 0, 1, &config) == RONDO_ERROR_UNSUPPORTED);
+  config = RONDO_CONFIG_INIT;
+  config.size = 3;
+  CHECK(rondo_comm_init(&comm, &id, 0, 1, &config) == refused);
+  CHECK(comm == nullptr);
+  CHECK(rondo_comm_init(&comm, &id, 0, 1, nullptr) == RONDO_OK);
+  CHECK(rondo_comm_destroy(comm) == RONDO_OK);
+}
+
+TEST_CASE("initialisation: an algorithm that cannot do a collective is answered with those that can") {
+  rondo_config_t config = RONDO_CONFIG_INIT;
+  config.algorithm = RONDO_ALGORITHM_HALVING_DOUBLING;
+  Ranks ranks(2, config);
+  REQUIRE(ranks.status() == RONDO_OK);
+  CHECK(rondo_broadcast(a.data(), b.data(), 1, RONDO_FLOAT32, 0, ranks[0], nullptr) == RONDO_ERROR_UNSUPPORTED);
+  CHECK_THAT(error_message(), Contains("ring"));
+  check_works(ranks);
+}
+
+TEST_CASE("structs with a size: an older caller gets what it knows, none at all is refused") {
+  Ranks ranks(1);
+  rondo_comm_properties_t properties = RONDO_COMM_PROPERTIES_INIT;
+  properties.size = 4;
+  CHECK(rondo_comm_get_properties(ranks[0], &properties) == refused);
+  CHECK(rondo_comm_get_properties(ranks[0], nullptr) == refused);
+  properties = RONDO_COMM_PROPERTIES_INIT;
+  REQUIRE(rondo_comm_get_properties(ranks[0], &properties) == RONDO_OK);
+  CHECK(properties.size == sizeof properties);
+  CHECK(properties.rank_count == 1);
+  rondo_plan_info_t info{};
+  CHECK(rondo_comm_query_plan(ranks[0], RONDO_ALL_REDUCE, 1, RONDO_INT8, &info) == refused);
+  info = RONDO_PLAN_INFO_INIT;
+  CHECK(rondo_comm_query_plan(ranks[0], static_cast<rondo_collective_t>(7), 1, RONDO_INT8, &info) == refused);
+  CHECK(rondo_comm_query_plan(ranks[0], RONDO_ALL_REDUCE, 1, RONDO_INT8, &info) == RONDO_OK);
+  CHECK(info.algorithm != RONDO_ALGORITHM_AUTO);
+}
+
+TEST_CASE("registration: what overlaps, is empty or unknown is refused") {
+  Ranks ranks(2);
+  std::vector<char> memory(100'000);
+  rondo_registration_t first = nullptr;
+  rondo_registration_t second = nullptr;
+  CHECK(rondo_comm_register(ranks[0], memory.data(), 0, 0, &first) == refused);
+  CHECK(rondo_comm_register(ranks[0], nullptr, 1, 0, &first) == refused);
+  CHECK(rondo_comm_register(ranks[0], memory.data(), 1, 4, &first) == refused);
+  REQUIRE(rondo_comm_register(ranks[0], memory.data(), 50'000, 0, &first) == RONDO_OK);
+  CHECK(rondo_comm_register(ranks[0], memory.data() + 49'999, 10, 0, &second) == refused);
+  CHECK(rondo_comm_register(ranks[0], memory.data() + 50'000, 50'000, RONDO_REGISTER_MOVE_PAGES, &second) == RONDO_OK);
+  CHECK(rondo_comm_deregister(ranks[1], first) == refused);
+  CHECK(rondo_comm_deregister(ranks[0], first) == RONDO_OK);
+  CHECK(rondo_comm_deregister(ranks[0], first) == RONDO_ERROR_INVALID_HANDLE);
+  CHECK(rondo_comm_destroy(ranks[0]) == RONDO_OK);  // ends the second
+  CHECK(rondo_comm_deregister(ranks[1], second) == RONDO_ERROR_INVALID_HANDLE);
+  ranks.forget(0);
+  memory[60'000] = 1;  // the pages are back
+  CHECK(memory[60'000] == 1);
+}

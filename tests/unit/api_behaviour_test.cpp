@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// The C interface at work, with ranks as threads: uneven blocks, streams, failure, and a steady path without allocation.
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <new>
+#include <numeric>
+#include <thread>
+#include <vector>
+
+#include "tests/catch.h"
+#include "tests/unit/ranks.h"
+
+using rondo_test::all_ok;
+using rondo_test::error_message;
+using rondo_test::Ranks;
+using Catch::Matchers::Contains;
+
+namespace {
+std::atomic<uint64_t> allocation_count = 0;  // relaxed: a number
+}
+
+// Counts every allocation of this program, the library's included.
+void *operator new(size_t bytes) {
+  allocation_count.fetch_add(1, std::memory_order_relaxed);
+  if (void *memory = std::malloc(bytes)) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void *memory) noexcept { std::free(memory); }
+void operator delete(void *memory, size_t) noexcept { std::free(memory); }
+
+TEST_CASE("all_gather_v and reduce_scatter_v: uneven, empty and displaced blocks arrive where they belong") {
+  Ranks ranks(4);
+  REQUIRE(ranks.status() == RONDO_OK);
+  const std::vector<size_t> counts{3, 0, 700, 41};
+  const std::vector<size_t> displacements{900, 0, 5, 850};
+  const auto gathered = ranks.each<std::vector<int>>([&](int rank, rondo_comm_t comm) {
+    const auto own = static_cast<size_t>(rank);
+    std::vector<int> send(counts[own]);
+    std::iota(send.begin(), send.end(), rank * 10'000);
+    std::vector<int> recv(1000, -1);
+    const auto status = rondo_all_gather_v(send.data(), recv.data(), counts.data(), displacements.data(), RONDO_INT32,
+                                           comm, nullptr);
+    return status == RONDO_OK ? recv : std::vector<int>();
+  });
+  std::vector<int> expected(1000, -1);
+  for (size_t rank = 0; rank < 4; ++rank)
+    for (size_t i = 0; i < counts[rank]; ++i)
+      expected[displacements[rank] + i] = static_cast<int>(rank * 10'000 + i);
+  for (const auto &recv : gathered) CHECK(recv == expected);
+
+  const auto scattered = ranks.each<std::vector<int>>([&](int rank, rondo_comm_t comm) {
+    std::vector<int> send(744);
+    std::iota(send.begin(), send.end(), rank);
+    std::vector<int> recv(counts[static_cast<size_t>(rank)], -1);
+    const auto status =
+        rondo_reduce_scatter_v(send.data(), recv.data(), counts.data(), RONDO_INT32, RONDO_SUM, comm, nullptr);
+    return status == RONDO_OK ? recv : std::vector<int>(1, -99);
+  });
+  size_t begin = 0;
+  for (size_t rank = 0; rank < 4; begin += counts[rank++])
+    for (size_t i = 0; i < counts[rank]; ++i)
+      REQUIRE(scattered[rank][i] == static_cast<int>(4 * (begin + i) + 6));
+}
+
+TEST_CASE("streams: operations of one communicator run in the order of the calls, whatever stream they are on") {
+  Ranks ranks(3);
+  const auto statuses = ranks.run([](int rank, rondo_comm_t comm) {
+    rondo_stream_t streams[2] = {nullptr, nullptr};
+    rondo_event_t event = nullptr;
+    std::vector<double> values(5000, rank + 1.0);
+    rondo_status_t status = rondo_stream_create(&streams[0]);
+    if (status == RONDO_OK) status = rondo_stream_create(&streams[1]);
+    if (status == RONDO_OK) status = rondo_event_create(&event);
+    for (int round = 0; round < 100 && status == RONDO_OK; ++round) {
+      // Each operation needs the one before it: a sum, an average that undoes it, one of them without a stream at times.
+      status = rondo_all_reduce(values.data(), values.data(), values.size(), RONDO_FLOAT64, RONDO_SUM, comm,
+                                round % 3 == 2 ? nullptr : streams[round % 2]);
+      if (status == RONDO_OK)
+        status = rondo_all_reduce(values.data(), values.data(), values.size(), RONDO_FLOAT64,
+                                  round == 0 ? RONDO_AVG : RONDO_MAX, comm, streams[(round + 1) % 2]);
+      if (status == RONDO_OK) status = rondo_stream_synchronize(streams[(round + 1) % 2]);
+      for (double &value : values) value /= 3;
+    }
+    for (const double value : values)
+      if (value != 2.0) status = RONDO_ERROR_INTERNAL;
+    uint64_t before = 0;
+    uint64_t after = 0;
+    if (status == RONDO_OK) status = rondo_event_record(event, streams[0]);
+    if (status == RONDO_OK) status = rondo_event_synchronize(event);
+    if (status == RONDO_OK) status = rondo_event_timestamp_ns(event, &before);
+    if (status == RONDO_OK) status = rondo_barrier(comm, streams[0]);
+    if (status == RONDO_OK) status = rondo_event_record(event, streams[0]);
+    if (status == RONDO_OK) status = rondo_event_synchronize(event);
+    if (status == RONDO_OK) status = rondo_event_timestamp_ns(event, &after);
+    if (status == RONDO_OK && after <= before) status = RONDO_ERROR_INTERNAL;
+    for (const rondo_stream_t stream : streams) static_cast<void>(rondo_stream_destroy(stream));
+    static_cast<void>(rondo_event_destroy(event));
+    return status;
+  });
+  CHECK(all_ok(statuses));
+}
+
+TEST_CASE("failure: after an abort each rank is told once, and destroy works") {
+  Ranks ranks(3);
+  const auto statuses = ranks.each<std::vector<rondo_status_t>>([](int rank, rondo_comm_t comm) {
+    std::vector<rondo_status_t> seen;
+    if (rank == 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      seen.push_back(rondo_comm_abort(comm));
+    } else {
+      seen.push_back(RONDO_OK);
+    }
+    seen.push_back(rondo_barrier(comm, nullptr));
+    seen.push_back(rondo_barrier(comm, nullptr));
+    rondo_status_t now = RONDO_OK;
+    seen.push_back(rondo_comm_get_async_error(comm, &now));
+    seen.push_back(now);
+    return seen;
+  });
+  for (const auto &seen : statuses)
+    CHECK(seen == std::vector<rondo_status_t>{RONDO_OK, RONDO_ERROR_ABORTED, RONDO_ERROR_COMM_FAILED, RONDO_OK,
+                                              RONDO_ERROR_ABORTED});
+  CHECK_THAT(error_message(ranks[2]), Contains("rank 0 called rondo_comm_abort"));
+}
+
+TEST_CASE("failure: a failed operation on a stream is the stream's and the communicator's") {
+  rondo_config_t config = RONDO_CONFIG_INIT;
+  config.timeout_ms = 200;
+  Ranks ranks(2, config);
+  rondo_stream_t stream = nullptr;
+  REQUIRE(rondo_stream_create(&stream) == RONDO_OK);
+  CHECK(rondo_barrier(ranks[0], stream) == RONDO_OK);
+  CHECK(rondo_stream_synchronize(stream) == RONDO_ERROR_TIMEOUT);
+  rondo_error_t error = RONDO_ERROR_INIT;
+  REQUIRE(rondo_comm_last_error(ranks[1], &error) == RONDO_OK);
+  CHECK(error.status == RONDO_ERROR_TIMEOUT);
+  CHECK(error.rank == 0);
+  CHECK(error.peer == 1);
+  CHECK(error.operation == 1);
+  CHECK_THAT(std::string(error.message), Contains("rank 1 (host") && Contains("RONDO_TIMEOUT"));
+  CHECK(rondo_stream_destroy(stream) == RONDO_OK);
+}
+
+TEST_CASE("finalize: a finalized communicator takes nothing more, and a barrier is not a finalize") {
+  Ranks ranks(2);
+  CHECK(all_ok(ranks.run([](int, rondo_comm_t comm) { return rondo_comm_finalize(comm); })));
+  CHECK(rondo_barrier(ranks[0], nullptr) == RONDO_ERROR_INVALID_HANDLE);
+  Ranks others(2);
+  const auto statuses = others.run([](int rank, rondo_comm_t comm) {
+    return rank == 0 ? rondo_comm_finalize(comm) : rondo_barrier(comm, nullptr);
+  });
+  for (const rondo_status_t status : statuses) CHECK(status == RONDO_ERROR_MISMATCH);
+}
+
+TEST_CASE("steady path: calls of known shape allocate nothing") {
+  Ranks ranks(2);
+  std::atomic<uint64_t> counted = 0;
+  const auto statuses = ranks.run([&](int rank, rondo_comm_t comm) {
+    std::vector<float> send(40'000, 1.0F);
+    std::vector<float> recv(80'000);
+    const auto calls = [&] {
+      const auto type = RONDO_FLOAT32;
+      rondo_status_t status = rondo_all_reduce(send.data(), recv.data(), 2, type, RONDO_SUM, comm, nullptr);
+      if (status == RONDO_OK) status = rondo_all_reduce(send.data(), recv.data(), 40'000, type, RONDO_SUM, comm, nullptr);
+      if (status == RONDO_OK) status = rondo_all_gather(send.data(), recv.data(), 999, type, comm, nullptr);
+      if (status == RONDO_OK) status = rondo_reduce_scatter(send.data(), recv.data(), 999, type, RONDO_SUM, comm, nullptr);
+      if (status == RONDO_OK) status = rondo_broadcast(send.data(), recv.data(), 999, type, 1, comm, nullptr);
+      if (status == RONDO_OK) status = rondo_barrier(comm, nullptr);
+      return status;
+    };
+    rondo_status_t status = calls();
+    if (status == RONDO_OK) status = rondo_barrier(comm, nullptr);
+    const uint64_t before = allocation_count.load(std::memory_order_relaxed);
+    for (int round = 0; round < 500 && status == RONDO_OK; ++round) status = calls();
+    if (rank == 0) counted = allocation_count.load(std::memory_order_relaxed) - before;
+    if (status == RONDO_OK) status = rondo_barrier(comm, nullptr);
+    return status;
+  });
+  CHECK(all_ok(statuses));
+  CHECK(counted == 0);
+}
