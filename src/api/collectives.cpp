@@ -8,7 +8,8 @@ using namespace rondo;
 
 namespace {
 
-Signature signature_of(rondo_collective_t collective, rondo_type_t type, rondo_op_t op, size_t count, uint32_t root = 0) {
+Signature signature_of(rondo_collective_t collective, rondo_type_t type, rondo_op_t op, size_t count,
+                       uint32_t root = 0) {
   return {static_cast<uint32_t>(collective), static_cast<uint32_t>(type), static_cast<uint32_t>(op), root, count, 0};
 }
 
@@ -75,7 +76,8 @@ rondo_status_t rondo_all_gather(const void *send, void *recv, size_t send_count,
     RONDO_TRY(check_buffer("recv", recv, bytes));
     const void *const own = advance_bytes(recv, block_bytes * comm->rank());
     RONDO_TRY(check_overlap(recv, bytes, send, block_bytes, own));
-    return submit(*comm, {signature_of(RONDO_ALL_GATHER, type, RONDO_SUM, send_count), send, recv, send == own}, stream);
+    return submit(*comm, {signature_of(RONDO_ALL_GATHER, type, RONDO_SUM, send_count), send, recv, send == own},
+                  stream);
   });
 }
 

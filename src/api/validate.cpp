@@ -82,8 +82,8 @@ Result<void> check_root(int root, uint32_t rank_count) {
 
 Result<void> check_buffer(const char *name, const void *buffer, size_t bytes) {
   if (bytes == 0) return {};
-  if (buffer == nullptr) return invalid_argument(std::string(name) + " is NULL; it must hold " + std::to_string(bytes) +
-                                                 " bytes");
+  if (buffer == nullptr)
+    return invalid_argument(std::string(name) + " is NULL; it must hold " + std::to_string(bytes) + " bytes");
   if (!checked_add<uintptr_t>(reinterpret_cast<uintptr_t>(buffer), bytes))
     return invalid_argument(std::string(name) + " with " + std::to_string(bytes) +
                             " bytes reaches past the end of the address space");
@@ -96,8 +96,9 @@ Result<void> check_overlap(const void *outer, size_t outer_bytes, const void *in
   const auto outer_begin = reinterpret_cast<uintptr_t>(outer);
   const auto inner_begin = reinterpret_cast<uintptr_t>(inner);
   if (inner_begin + inner_bytes <= outer_begin || outer_begin + outer_bytes <= inner_begin) return {};
-  return invalid_argument("send and recv overlap, but not as an operation in place; rondo.h says at each collective what "
-                          "in place is");
+  return invalid_argument(
+      "send and recv overlap, but not as an operation in place; rondo.h says at each collective what "
+      "in place is");
 }
 
 Result<BlockLayout> check_blocks(const size_t *counts, const size_t *displacements, uint32_t rank_count, uint32_t rank,

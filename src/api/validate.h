@@ -23,11 +23,11 @@ namespace rondo {
 
 /// The blocks of a _v collective.
 struct BlockLayout {
-  size_t total_count = 0;       ///< elements of all blocks
-  size_t end_bytes = 0;         ///< from the buffer's beginning to the last block's end
+  size_t total_count = 0;  ///< elements of all blocks
+  size_t end_bytes = 0;    ///< from the buffer's beginning to the last block's end
   size_t own_bytes = 0;
   size_t own_offset_bytes = 0;
-  uint64_t hash = 0;            ///< of counts and displacements; never 0
+  uint64_t hash = 0;  ///< of counts and displacements; never 0
 };
 
 /// `displacements` may be null: one block after another. Overlapping blocks and overflow are refused.

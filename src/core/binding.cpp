@@ -57,8 +57,8 @@ Result<BoundPlan *> Communicator::plan_for(const Call &call) {
 
 Result<std::unique_ptr<BoundPlan>> Communicator::bind(const Call &call) {
   const auto collective = static_cast<rondo_collective_t>(call.signature.collective);
-  RONDO_TRY_ASSIGN(const auto choice, choose(collective, elements_of(call, rank_count_),
-                                             static_cast<rondo_type_t>(call.signature.type)));
+  RONDO_TRY_ASSIGN(const auto choice,
+                   choose(collective, elements_of(call, rank_count_), static_cast<rondo_type_t>(call.signature.type)));
   const OperationKey key{call.signature, call.in_place, blocks_of(call, rank_count_)};
   auto bound = std::make_unique<BoundPlan>();
   RONDO_TRY_ASSIGN(bound->plan, build_plan(key, choice, transport_->geometry(), rank_, rank_count_));

@@ -13,10 +13,14 @@ namespace {
 
 WaitPolicy wait_policy_of(const Settings &settings, const Meeting &meeting) {
   switch (settings.wait) {
-    case WaitMode::automatic: break;
-    case WaitMode::spin: return {UINT32_MAX, 0, false};
-    case WaitMode::yield: return {32, UINT32_MAX - 64, false};
-    case WaitMode::sleep: return {0, 0, true};
+    case WaitMode::automatic:
+      break;
+    case WaitMode::spin:
+      return {UINT32_MAX, 0, false};
+    case WaitMode::yield:
+      return {32, UINT32_MAX - 64, false};
+    case WaitMode::sleep:
+      return {0, 0, true};
   }
   return meeting.oversubscribed ? WaitPolicy::crowded() : WaitPolicy::roomy();
 }
@@ -144,8 +148,8 @@ Error Communicator::tell_failure() {
   Error error = transport_->failure();
   // Relaxed: whoever comes first tells; no data rides on it.
   if (!failure_told_.exchange(true, std::memory_order_relaxed)) return error;
-  error.message = "the communicator failed earlier (" + std::string(rondo_status_string(error.status)) +
-                  "): " + error.message;
+  error.message =
+      "the communicator failed earlier (" + std::string(rondo_status_string(error.status)) + "): " + error.message;
   error.status = RONDO_ERROR_COMM_FAILED;
   return error;
 }
@@ -161,8 +165,9 @@ std::optional<Error> Communicator::failure() {
 }
 
 void Communicator::abort() {
-  Error error{RONDO_ERROR_ABORTED, "rank " + std::to_string(rank_) +
-                                       " called rondo_comm_abort; only rondo_comm_destroy is left for this communicator"};
+  Error error{RONDO_ERROR_ABORTED,
+              "rank " + std::to_string(rank_) +
+                  " called rondo_comm_abort; only rondo_comm_destroy is left for this communicator"};
   error.rank = error.peer = static_cast<int32_t>(rank_);
   error.operation = executed_.load(std::memory_order_acquire) + 1;  // pairs with release in end_turn()
   transport_->raise(error);

@@ -101,12 +101,12 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 
   std::mutex submit_mutex_;  ///< guards plans_, submitted_, finalized_
   PlanCache plans_;
-  uint64_t submitted_ = 0;   ///< number of the latest operation
+  uint64_t submitted_ = 0;  ///< number of the latest operation
   bool finalized_ = false;
 
   std::atomic<uint64_t> executed_ = 0;  ///< operations done; release in end_turn() pairs with acquire in wait_turn()
   std::atomic<bool> failure_told_ = false;
-  std::mutex turn_mutex_;               ///< for turn_ only
+  std::mutex turn_mutex_;  ///< for turn_ only
   std::condition_variable turn_;
 };
 

@@ -77,8 +77,8 @@ Result<void> compare(const std::vector<Hello> &all, uint32_t rank) {
   for (uint32_t peer = 0; peer < all.size(); ++peer) {
     for (const Field &field : fields) {
       if (field.of(all[peer]) == field.of(all[0])) continue;
-      Error error{RONDO_ERROR_MISMATCH, std::string("ranks 0 and ") + std::to_string(peer) + " differ in " + field.what +
-                                            ": " + std::to_string(field.of(all[0])) + " and " +
+      Error error{RONDO_ERROR_MISMATCH, std::string("ranks 0 and ") + std::to_string(peer) + " differ in " +
+                                            field.what + ": " + std::to_string(field.of(all[0])) + " and " +
                                             std::to_string(field.of(all[peer])) + "; make them equal"};
       error.rank = static_cast<int32_t>(rank);
       error.peer = static_cast<int32_t>(peer);

@@ -11,9 +11,9 @@ namespace rondo {
 
 /// What all ranks know after meeting.
 struct Meeting {
-  bool one_host = true;        ///< every rank is on this host
-  uint32_t core_count = 1;     ///< cores that the ranks of this host may use, all together
-  bool oversubscribed = false; ///< more ranks than that
+  bool one_host = true;         ///< every rank is on this host
+  uint32_t core_count = 1;      ///< cores that the ranks of this host may use, all together
+  bool oversubscribed = false;  ///< more ranks than that
 };
 
 /// Compares versions, sizes and settings. RONDO_ERROR_MISMATCH names two ranks that differ and in what;

@@ -29,14 +29,15 @@ Result<void> wait_for_all(const Transport &transport, uint32_t rank_count, uint6
   return {};
 }
 
-Result<std::shared_ptr<Communicator>> assemble(const Rendezvous &group, const Settings &settings, uint64_t deadline_ns) {
+Result<std::shared_ptr<Communicator>> assemble(const Rendezvous &group, const Settings &settings,
+                                               uint64_t deadline_ns) {
   RONDO_TRY_ASSIGN(const Meeting meeting,
                    meet(*group.store, group.key_prefix, group.rank, group.size, settings, deadline_ns));
   const ConnectArgs args{group.rank, group.size, settings, meeting, group.key_prefix, deadline_ns};
   RONDO_TRY_ASSIGN(auto transport, connect_ranks(args, *group.store, process().segments));
   RONDO_TRY(wait_for_all(*transport, group.size, deadline_ns));
-  return std::make_shared<Communicator>(Communicator::Parts{group.rank, group.size, settings, meeting,
-                                                            std::move(transport), &process().regions});
+  return std::make_shared<Communicator>(
+      Communicator::Parts{group.rank, group.size, settings, meeting, std::move(transport), &process().regions});
 }
 
 /// What a failed initialisation says first: which rank it was.

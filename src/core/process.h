@@ -14,7 +14,7 @@
 #include "src/core/host_stream.h"
 #include "src/core/id_servers.h"
 #include "transports/shm/region.h"
-#include "transports/shm/segment.h"
+#include "transports/shm/segment_table.h"
 
 namespace rondo {
 

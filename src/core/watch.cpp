@@ -96,16 +96,17 @@ void OperationWatch::time_out(uint64_t now_ns) {
     if (first < 0) first = static_cast<int32_t>(peer);
   }
   const std::string reason = !missing.empty() ? "not arrived: " + missing
-                             : !present.empty() ? "all ranks have arrived, but it does not end; not finished: " + present
-                                                : "every other rank has finished it";
+                             : !present.empty()
+                                 ? "all ranks have arrived, but it does not end; not finished: " + present
+                                 : "every other rank has finished it";
   raise(RONDO_ERROR_TIMEOUT, first,
-        operation_name() + " on rank " + std::to_string(rank_) + " timed out after " + seconds(now_ns - start_ns_) + "; " +
-            reason + "; look at those ranks, or raise timeout_ms (RONDO_TIMEOUT)");
+        operation_name() + " on rank " + std::to_string(rank_) + " timed out after " + seconds(now_ns - start_ns_) +
+            "; " + reason + "; look at those ranks, or raise timeout_ms (RONDO_TIMEOUT)");
 }
 
 void OperationWatch::explain_fault(uint32_t peer, Fault fault) {
   if (check_agreement()) return;
-  const char *const what = fault == Fault::unreadable    ? " lent a buffer that could not be mapped or read"
+  const char *const what = fault == Fault::unreadable   ? " lent a buffer that could not be mapped or read"
                            : fault == Fault::wrong_size ? " sent a slot of another size"
                                                         : " sent a slot of another operation";
   raise(fault == Fault::unreadable ? RONDO_ERROR_SYSTEM : RONDO_ERROR_INTERNAL, static_cast<int32_t>(peer),

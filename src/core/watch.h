@@ -15,8 +15,13 @@ class OperationWatch final : public Watch {
  public:
   OperationWatch(Transport &transport, uint32_t rank, uint32_t rank_count, uint64_t operation, const Entered &entered,
                  uint64_t start_ns, uint64_t timeout_ns)
-      : transport_(transport), rank_(rank), rank_count_(rank_count), operation_(operation), entered_(entered),
-        start_ns_(start_ns), timeout_ns_(timeout_ns) {}
+      : transport_(transport),
+        rank_(rank),
+        rank_count_(rank_count),
+        operation_(operation),
+        entered_(entered),
+        start_ns_(start_ns),
+        timeout_ns_(timeout_ns) {}
 
   [[nodiscard]] bool stopped() override { return transport_.failed(); }
   [[nodiscard]] bool look(uint64_t now_ns) override;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The vectorised combine, compiled for AVX-512. Highway sets the compiler's target around its own code and ours, so
 // nothing else in this file, and no inline function of the standard library, is compiled for that processor.
-#include "hwy/detect_targets.h"
+#include <hwy/detect_targets.h>
 #undef HWY_TARGET
 #define HWY_TARGET HWY_AVX3
 #include "src/engine/combine_vector.h"

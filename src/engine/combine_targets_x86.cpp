@@ -2,7 +2,7 @@
 // The implementations of combine.h on x86-64, the fastest first.
 #include <array>
 
-#include "hwy/targets.h"
+#include <hwy/targets.h>
 #include "src/engine/combine_targets.h"
 
 namespace rondo {

@@ -10,7 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "hwy/highway.h"
+#include <hwy/highway.h>
 #include "src/proto/convert.h"
 
 HWY_BEFORE_NAMESPACE();

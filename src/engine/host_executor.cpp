@@ -22,8 +22,8 @@ RunOutcome run_lanes(const Plan &plan, const Buffers &buffers, const HostReducer
       HostLinks &channel = links[planned.channel];
       Progress progress = Progress::moved;
       do {
-        progress = advance<SingleThread, Protocol>(SingleThread{}, states[lane], planned.program, buffers,
-                                                                 reducer, channel);
+        progress =
+            advance<SingleThread, Protocol>(SingleThread{}, states[lane], planned.program, buffers, reducer, channel);
         moved |= progress == Progress::moved;
       } while (progress == Progress::moved && lane_count == 1);
       if (progress == Progress::done) {

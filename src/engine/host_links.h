@@ -59,7 +59,9 @@ struct HostSimple {
     const LinkEnds &ends = *links.ends[link];
     if (!ends.simple_in.can_receive()) return Progress::blocked;
     const SlotHeader &header = ends.simple_in.header();
-    fault = header.signature != signature ? Fault::foreign_slot : header.bytes != bytes ? Fault::wrong_size : Fault::none;
+    fault = header.signature != signature ? Fault::foreign_slot
+            : header.bytes != bytes       ? Fault::wrong_size
+                                          : Fault::none;
     if (fault != Fault::none) return Progress::failed;
     operand = static_cast<PayloadKind>(header.kind) == PayloadKind::in_slot
                   ? ends.simple_in.payload()

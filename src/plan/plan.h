@@ -55,8 +55,8 @@ class Plan {
   PlanChoice shape;
   std::vector<Schedule> schedules;  ///< one a channel
   std::vector<PlannedLane> lanes;   ///< of all channels
-  Range send;  ///< of the logical vector: what the rank's send buffer holds
-  Range recv;  ///< what its recv buffer holds
+  Range send;                       ///< of the logical vector: what the rank's send buffer holds
+  Range recv;                       ///< what its recv buffer holds
 
  private:
   Plan() = default;

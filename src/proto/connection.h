@@ -55,8 +55,8 @@ enum class PayloadKind : uint32_t {
 }
 
 struct ConnectionGeometry {
-  uint32_t slot_count = 4;       ///< a power of two, at least 2
-  uint32_t slot_bytes = 65536;   ///< payload of a `simple` slot, a multiple of 64
+  uint32_t slot_count = 4;        ///< a power of two, at least 2
+  uint32_t slot_bytes = 65536;    ///< payload of a `simple` slot, a multiple of 64
   uint32_t ll_slot_bytes = 2048;  ///< payload of an `ll` slot, a multiple of 4
 
   /// An ll slot: a unit of 8 bytes for the signature and one for each 4 bytes of payload.

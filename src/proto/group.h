@@ -14,8 +14,8 @@ template <class G>
 concept Group = requires(G group, bool vote) {
   { group.rank() } -> std::same_as<uint32_t>;  // 0..size-1
   { group.size() } -> std::same_as<uint32_t>;
-  group.sync();                                // barrier; orders memory within the group
-  { group.any(vote) } -> std::same_as<bool>;   // barrier with a vote: what one thread acquired, all see
+  group.sync();                               // barrier; orders memory within the group
+  { group.any(vote) } -> std::same_as<bool>;  // barrier with a vote: what one thread acquired, all see
 };
 
 struct SingleThread {

@@ -33,7 +33,7 @@ enum class Fault : uint8_t {
 
 /// How peers can read one of a rank's buffers in place.
 struct Loan {
-  bool offered = false;  ///< false: copy always
+  bool offered = false;                     ///< false: copy always
   PayloadKind kind = PayloadKind::in_slot;  ///< mapped or process: how other processes read [first, first + bytes)
   const std::byte *first = nullptr;
   uint64_t bytes = 0;
@@ -71,7 +71,7 @@ struct LaneProgram {
   uint32_t step_count = 0;
   uint32_t element_bytes = 1;
   bool reference_safe = false;
-  uint64_t slot_elements = 1;   ///< elements of a slice
+  uint64_t slot_elements = 1;  ///< elements of a slice
   Partition partition;
 };
 
@@ -107,7 +107,8 @@ RONDO_HD inline void finish_slice(LaneState &state, uint64_t count) {
   ++state.step;
 }
 
-[[nodiscard]] RONDO_HD inline std::byte *address_of(const Window &window, const LaneProgram &program, uint64_t element) {
+[[nodiscard]] RONDO_HD inline std::byte *address_of(const Window &window, const LaneProgram &program,
+                                                    uint64_t element) {
   return window.data + (element - window.origin) * program.element_bytes;
 }
 
@@ -156,7 +157,8 @@ template <Group G, class Protocol, class Reducer, class Links>
 
   const Window *const lending = sends ? lender(step, program, buffers) : nullptr;
   const std::byte *const lent = lending != nullptr ? address_of(*lending, program, state.rest.begin) : nullptr;
-  if ((step.flags & step_dst) != 0) args.outputs[args.output_count++] = address_of(buffers.recv, program, state.rest.begin);
+  if ((step.flags & step_dst) != 0)
+    args.outputs[args.output_count++] = address_of(buffers.recv, program, state.rest.begin);
   PayloadKind kinds[2] = {PayloadKind::in_slot, PayloadKind::in_slot};
   for (uint32_t which = 0; which < 2 && sends; ++which) {
     const uint8_t link = step.send_link[which];
@@ -164,10 +166,11 @@ template <Group G, class Protocol, class Reducer, class Links>
     if (lending != nullptr) kinds[which] = lending->loan.choose(Protocol::accepted_kinds(links, link), lent, bytes);
     if (kinds[which] != PayloadKind::in_slot) continue;
     std::byte *const stage = Protocol::stage(links, link);
-    if (args.output_count == 0 || args.outputs[args.output_count - 1] != stage) args.outputs[args.output_count++] = stage;
+    if (args.output_count == 0 || args.outputs[args.output_count - 1] != stage)
+      args.outputs[args.output_count++] = stage;
   }
-  const bool nothing = args.input_count == 1 && args.divisor == 0 && args.output_count == 1 &&
-                       args.inputs[0] == args.outputs[0];
+  const bool nothing =
+      args.input_count == 1 && args.divisor == 0 && args.output_count == 1 && args.inputs[0] == args.outputs[0];
   if (args.output_count != 0 && !nothing) reducer(group, args);
   group.sync();
 

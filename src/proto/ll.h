@@ -30,9 +30,7 @@ namespace ll {
 
 inline constexpr uint64_t sweep_period = uint64_t{1} << 31;
 
-[[nodiscard]] constexpr uint32_t flag_of(uint64_t counter) {
-  return 1 + static_cast<uint32_t>(counter % 0xFFFF'FFFFu);
-}
+[[nodiscard]] constexpr uint32_t flag_of(uint64_t counter) { return 1 + static_cast<uint32_t>(counter % 0xFFFF'FFFFu); }
 [[nodiscard]] constexpr uint64_t pack(uint32_t data, uint32_t flag) { return uint64_t{flag} << 32 | data; }
 [[nodiscard]] constexpr uint32_t data_of(uint64_t unit) { return static_cast<uint32_t>(unit); }
 [[nodiscard]] constexpr uint32_t flag_in(uint64_t unit) { return static_cast<uint32_t>(unit >> 32); }

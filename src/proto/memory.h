@@ -4,7 +4,8 @@
 // order rides on the flag or counter itself, which ThreadSanitizer can check.
 //
 // `sync` loads and stores are sequentially consistent: a rank that is about to sleep stores "I sleep" and then looks at
-// the flags once more, while its peer stores a flag and then looks whether it sleeps; one of the two must see the other.
+// the flags once more, while its peer stores a flag and then looks whether it sleeps; one of the two must see the
+// other.
 #pragma once
 
 #include <atomic>

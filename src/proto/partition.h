@@ -32,9 +32,9 @@ struct Partition {
   uint32_t chunk_count = 1;
   uint32_t channel = 0;
   uint32_t channel_count = 1;
-  uint32_t align_elements = 1;    ///< parts begin at multiples of it (relative to their block or vector)
-  uint64_t chunk_elements = 1;    ///< a multiple of align_elements
-  uint64_t tile_count = 0;        ///< set by count_tiles()
+  uint32_t align_elements = 1;  ///< parts begin at multiples of it (relative to their block or vector)
+  uint64_t chunk_elements = 1;  ///< a multiple of align_elements
+  uint64_t tile_count = 0;      ///< set by count_tiles()
 
   /// This channel's part of `all`.
   [[nodiscard]] RONDO_HD Range channel_part(Range all) const {

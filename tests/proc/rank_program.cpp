@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank of a job, for tests of whole processes: `rank_program SCENARIO [ARGUMENTS]`. It uses the public interface only,
-// checks every result, and prints one line of what it got:  rank R: STATUS peer P operation N: MESSAGE
+// One rank of a job, for tests of whole processes: `rank_program SCENARIO [ARGUMENTS]`. It uses the public interface
+// only, checks every result, and prints one line of what it got:  rank R: STATUS peer P operation N: MESSAGE
 #include <signal.h>
 #include <unistd.h>
 
@@ -229,10 +229,9 @@ struct Scenario {
 };
 
 constexpr Scenario scenarios[] = {
-    {"sum", 2, run_sum},         {"signal", 4, run_signal},   {"leave", 2, run_leave},
-    {"disagree", 2, run_disagree}, {"missing", 1, run_missing}, {"abort", 1, run_abort},
-    {"buffers", 2, run_buffers}, {"mixed", 1, run_mixed},     {"several", 1, run_several},
-    {"huge", 0, run_huge},
+    {"sum", 2, run_sum},         {"signal", 4, run_signal}, {"leave", 2, run_leave},     {"disagree", 2, run_disagree},
+    {"missing", 1, run_missing}, {"abort", 1, run_abort},   {"buffers", 2, run_buffers}, {"mixed", 1, run_mixed},
+    {"several", 1, run_several}, {"huge", 0, run_huge},
 };
 
 }  // namespace

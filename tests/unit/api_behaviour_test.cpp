@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C interface at work, with ranks as threads: uneven blocks, streams, failure, and a steady path without allocation.
+// The C interface at work, with ranks as threads: uneven blocks, streams, failure, and a steady path without
+// allocation.
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
@@ -11,10 +12,10 @@
 #include "tests/catch.h"
 #include "tests/unit/ranks.h"
 
+using Catch::Matchers::Contains;
 using rondo_test::all_ok;
 using rondo_test::error_message;
 using rondo_test::Ranks;
-using Catch::Matchers::Contains;
 
 namespace {
 std::atomic<uint64_t> allocation_count = 0;  // relaxed: a number
@@ -39,14 +40,13 @@ TEST_CASE("all_gather_v and reduce_scatter_v: uneven, empty and displaced blocks
     std::vector<int> send(counts[own]);
     std::iota(send.begin(), send.end(), rank * 10'000);
     std::vector<int> recv(1000, -1);
-    const auto status = rondo_all_gather_v(send.data(), recv.data(), counts.data(), displacements.data(), RONDO_INT32,
-                                           comm, nullptr);
+    const auto status =
+        rondo_all_gather_v(send.data(), recv.data(), counts.data(), displacements.data(), RONDO_INT32, comm, nullptr);
     return status == RONDO_OK ? recv : std::vector<int>();
   });
   std::vector<int> expected(1000, -1);
   for (size_t rank = 0; rank < 4; ++rank)
-    for (size_t i = 0; i < counts[rank]; ++i)
-      expected[displacements[rank] + i] = static_cast<int>(rank * 10'000 + i);
+    for (size_t i = 0; i < counts[rank]; ++i) expected[displacements[rank] + i] = static_cast<int>(rank * 10'000 + i);
   for (const auto &recv : gathered) CHECK(recv == expected);
 
   const auto scattered = ranks.each<std::vector<int>>([&](int rank, rondo_comm_t comm) {
@@ -59,8 +59,7 @@ TEST_CASE("all_gather_v and reduce_scatter_v: uneven, empty and displaced blocks
   });
   size_t begin = 0;
   for (size_t rank = 0; rank < 4; begin += counts[rank++])
-    for (size_t i = 0; i < counts[rank]; ++i)
-      REQUIRE(scattered[rank][i] == static_cast<int>(4 * (begin + i) + 6));
+    for (size_t i = 0; i < counts[rank]; ++i) REQUIRE(scattered[rank][i] == static_cast<int>(4 * (begin + i) + 6));
 }
 
 TEST_CASE("streams: operations of one communicator run in the order of the calls, whatever stream they are on") {
@@ -73,7 +72,8 @@ TEST_CASE("streams: operations of one communicator run in the order of the calls
     if (status == RONDO_OK) status = rondo_stream_create(&streams[1]);
     if (status == RONDO_OK) status = rondo_event_create(&event);
     for (int round = 0; round < 100 && status == RONDO_OK; ++round) {
-      // Each operation needs the one before it: a sum, an average that undoes it, one of them without a stream at times.
+      // Each operation needs the one before it: a sum, an average that undoes it, one of them without a stream at
+      // times.
       status = rondo_all_reduce(values.data(), values.data(), values.size(), RONDO_FLOAT64, RONDO_SUM, comm,
                                 round % 3 == 2 ? nullptr : streams[round % 2]);
       if (status == RONDO_OK)
@@ -147,9 +147,8 @@ TEST_CASE("finalize: a finalized communicator takes nothing more, and a barrier 
   CHECK(all_ok(ranks.run([](int, rondo_comm_t comm) { return rondo_comm_finalize(comm); })));
   CHECK(rondo_barrier(ranks[0], nullptr) == RONDO_ERROR_INVALID_HANDLE);
   Ranks others(2);
-  const auto statuses = others.run([](int rank, rondo_comm_t comm) {
-    return rank == 0 ? rondo_comm_finalize(comm) : rondo_barrier(comm, nullptr);
-  });
+  const auto statuses = others.run(
+      [](int rank, rondo_comm_t comm) { return rank == 0 ? rondo_comm_finalize(comm) : rondo_barrier(comm, nullptr); });
   for (const rondo_status_t status : statuses) CHECK(status == RONDO_ERROR_MISMATCH);
 }
 
@@ -162,9 +161,11 @@ TEST_CASE("steady path: calls of known shape allocate nothing") {
     const auto calls = [&] {
       const auto type = RONDO_FLOAT32;
       rondo_status_t status = rondo_all_reduce(send.data(), recv.data(), 2, type, RONDO_SUM, comm, nullptr);
-      if (status == RONDO_OK) status = rondo_all_reduce(send.data(), recv.data(), 40'000, type, RONDO_SUM, comm, nullptr);
+      if (status == RONDO_OK)
+        status = rondo_all_reduce(send.data(), recv.data(), 40'000, type, RONDO_SUM, comm, nullptr);
       if (status == RONDO_OK) status = rondo_all_gather(send.data(), recv.data(), 999, type, comm, nullptr);
-      if (status == RONDO_OK) status = rondo_reduce_scatter(send.data(), recv.data(), 999, type, RONDO_SUM, comm, nullptr);
+      if (status == RONDO_OK)
+        status = rondo_reduce_scatter(send.data(), recv.data(), 999, type, RONDO_SUM, comm, nullptr);
       if (status == RONDO_OK) status = rondo_broadcast(send.data(), recv.data(), 999, type, 1, comm, nullptr);
       if (status == RONDO_OK) status = rondo_barrier(comm, nullptr);
       return status;

@@ -85,7 +85,8 @@ class World {
     std::vector<std::vector<LinkEnds *>> ends(plan.shape.channels);
     std::vector<HostLinks> links;
     for (uint32_t channel = 0; channel < plan.shape.channels; ++channel) {
-      for (const uint32_t peer : plan.schedules[channel].peers) ends[channel].push_back(&this->ends(rank, channel, peer));
+      for (const uint32_t peer : plan.schedules[channel].peers)
+        ends[channel].push_back(&this->ends(rank, channel, peer));
       links.push_back({ends[channel], &peers_, &scratch_[rank], false});
     }
     const auto op = static_cast<rondo_op_t>(plan.key.signature.op);
@@ -139,8 +140,7 @@ RankData make_data(const Setting &setting, uint32_t rank) {
       break;
     case RONDO_ALL_GATHER:
       fill(rank * setting.count, setting.count);
-      for (uint64_t i = 0; i < all; ++i)
-        data.expected.push_back(input(static_cast<uint32_t>(i / setting.count), i));
+      for (uint64_t i = 0; i < all; ++i) data.expected.push_back(input(static_cast<uint32_t>(i / setting.count), i));
       break;
     case RONDO_BROADCAST:
       fill(0, all);
@@ -226,8 +226,12 @@ void check_all(const ConnectionGeometry &geometry, std::span<const uint64_t> cou
           for (int variant = 0; variant < 4; ++variant) {
             const uint64_t limit = protocol == RONDO_PROTOCOL_LL ? geometry.ll_slot_bytes : geometry.slot_bytes;
             const uint64_t chunk = std::min(chunk_bytes, limit * (geometry.slot_count - 1)) / 64 * 64;
-            const Setting setting{which, {algorithm.id, protocol, count % 2 == 1 ? 1u : 2u, chunk}, rank_count,
-                                  static_cast<uint32_t>(count % rank_count), count, (variant & 1) != 0,
+            const Setting setting{which,
+                                  {algorithm.id, protocol, count % 2 == 1 ? 1u : 2u, chunk},
+                                  rank_count,
+                                  static_cast<uint32_t>(count % rank_count),
+                                  count,
+                                  (variant & 1) != 0,
                                   (variant & 2) != 0};
             CAPTURE(rondo_algorithm_string(algorithm.id), rondo_collective_string(which), count, variant,
                     rondo_protocol_string(protocol), setting.root, rank_count);
@@ -253,5 +257,6 @@ TEST_CASE("host executor: two slots a connection suffice") {
 TEST_CASE("host executor: counters pass the wrap of the ll flag and of its sweep without a wrong slot") {
   const ConnectionGeometry geometry{4, 256, 64};
   const std::vector<uint64_t> counts{5, 97, 333};
-  for (const uint64_t first : {ll::sweep_period - 8, uint64_t{0xFFFF'FFFF} - 8}) check_all(geometry, counts, 128, 3, first);
+  for (const uint64_t first : {ll::sweep_period - 8, uint64_t{0xFFFF'FFFF} - 8})
+    check_all(geometry, counts, 128, 3, first);
 }

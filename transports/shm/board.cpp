@@ -110,7 +110,7 @@ void ring_always(RankBoard &board) {
 
 uint32_t prepare_sleep(RankBoard &board) {
   const uint32_t ticket = bell_of(board).load(std::memory_order_acquire);  // pairs with ring_always()
-  memory::store_sync(board.sleeping, 1);  // pairs with load_sync in ring()
+  memory::store_sync(board.sleeping, 1);                                   // pairs with load_sync in ring()
   return ticket;
 }
 

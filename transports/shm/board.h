@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each rank of a host shows the others: which operation it is in, and a bell that wakes it. Plus one record for the
-// communicator's first failure. All words are accessed through src/proto/memory.h; each has one writer, but for the bell
-// and the failure.
+// What each rank of a host shows the others: which operation it is in, and a bell that wakes it. Plus one record for
+// the communicator's first failure. All words are accessed through src/proto/memory.h; each has one writer, but for the
+// bell and the failure.
 #pragma once
 
 #include <cstdint>
@@ -30,10 +30,10 @@ inline constexpr uint64_t record_count = 64;
 
 struct alignas(cache_line_bytes) RankBoard {
   // Written by the rank.
-  uint64_t entered = 0;    ///< number of its latest operation
-  uint64_t completed = 0;  ///< number of the latest that is complete
-  uint64_t state = 0;      ///< RankState
-  uint64_t process = 0;    ///< process id
+  uint64_t entered = 0;             ///< number of its latest operation
+  uint64_t completed = 0;           ///< number of the latest that is complete
+  uint64_t state = 0;               ///< RankState
+  uint64_t process = 0;             ///< process id
   uint64_t segment_descriptor = 0;  ///< the segment's descriptor in that process: can peers open it there?
   uint64_t probe_address = 0;       ///< of a word in that process that holds `probe`: can peers read it there?
   uint64_t probe = 0;

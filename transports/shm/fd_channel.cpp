@@ -88,7 +88,8 @@ Result<FileDescriptor> receive_descriptor(int server) {
   message.msg_iovlen = 1;
   message.msg_control = control.data();
   message.msg_controllen = control.size();
-  if (::recvmsg(server, &message, MSG_CMSG_CLOEXEC) != 1) return system_error("recvmsg of the segment's descriptor", errno);
+  if (::recvmsg(server, &message, MSG_CMSG_CLOEXEC) != 1)
+    return system_error("recvmsg of the segment's descriptor", errno);
   const cmsghdr *const header = CMSG_FIRSTHDR(&message);
   if (header == nullptr || header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS)
     return Error{RONDO_ERROR_INTERNAL, "the segment's owner sent no descriptor"};

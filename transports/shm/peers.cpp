@@ -68,9 +68,8 @@ const std::byte *MappingCache::find(int process, uint64_t region, uint64_t regio
 }
 
 void MappingCache::evict_one() {
-  entries_.erase(std::min_element(entries_.begin(), entries_.end(), [](const auto &a, const auto &b) {
-    return a.second.last_use < b.second.last_use;
-  }));
+  entries_.erase(std::min_element(entries_.begin(), entries_.end(),
+                                  [](const auto &a, const auto &b) { return a.second.last_use < b.second.last_use; }));
 }
 
 Result<std::unique_ptr<ShmPeers>> ShmPeers::create(std::shared_ptr<Segment> segment, uint32_t rank) {
@@ -81,8 +80,7 @@ Result<std::unique_ptr<ShmPeers>> ShmPeers::create(std::shared_ptr<Segment> segm
     entry.process = static_cast<int>(memory::load_acquire(peers->segment_->board(peer).process));
     entry.same_process = entry.process == own;
     // A kernel before 5.3 has no process handles: find_dead() then asks by number.
-    if (!entry.same_process)
-      entry.process_handle.reset(static_cast<int>(::syscall(SYS_pidfd_open, entry.process, 0)));
+    if (!entry.same_process) entry.process_handle.reset(static_cast<int>(::syscall(SYS_pidfd_open, entry.process, 0)));
     peers->peers_.push_back(std::move(entry));
   }
   return peers;
@@ -91,14 +89,17 @@ Result<std::unique_ptr<ShmPeers>> ShmPeers::create(std::shared_ptr<Segment> segm
 const std::byte *ShmPeers::borrow(uint32_t peer, const SlotHeader &header, std::byte *scratch) {
   const Peer &from = peers_[peer];
   switch (static_cast<PayloadKind>(header.kind)) {
-    case PayloadKind::in_slot: return nullptr;
-    case PayloadKind::address: return from.same_process ? reinterpret_cast<const std::byte *>(header.address) : nullptr;
+    case PayloadKind::in_slot:
+      return nullptr;
+    case PayloadKind::address:
+      return from.same_process ? reinterpret_cast<const std::byte *>(header.address) : nullptr;
     case PayloadKind::mapped: {
       if (header.bytes > header.region_bytes || header.address > header.region_bytes - header.bytes) return nullptr;
       const std::byte *const base = mappings_.find(from.process, header.region, header.region_bytes, header.descriptor);
       return base != nullptr ? base + header.address : nullptr;
     }
-    case PayloadKind::process: return read_foreign(from.process, header.address, scratch, header.bytes) ? scratch : nullptr;
+    case PayloadKind::process:
+      return read_foreign(from.process, header.address, scratch, header.bytes) ? scratch : nullptr;
   }
   return nullptr;
 }

@@ -29,7 +29,9 @@ class MappingCache {
     bool operator==(const Key &) const = default;
   };
   struct Hash {
-    size_t operator()(const Key &key) const { return key.region * 0x9E37'79B9'7F4A'7C15u ^ static_cast<size_t>(key.process); }
+    size_t operator()(const Key &key) const {
+      return key.region * 0x9E37'79B9'7F4A'7C15u ^ static_cast<size_t>(key.process);
+    }
   };
   struct Entry {
     Mapping mapping;

@@ -34,7 +34,8 @@ size_t SegmentShape::connections_offset() const {
 }
 
 size_t SegmentShape::bytes() const {
-  return connections_offset() + size_t{channel_count} * rank_count * rank_count * round_up<size_t>(geometry.bytes(), 4096);
+  return connections_offset() +
+         size_t{channel_count} * rank_count * rank_count * round_up<size_t>(geometry.bytes(), 4096);
 }
 
 Result<FileDescriptor> make_memory_file(const char *name, size_t bytes) {
@@ -70,8 +71,8 @@ Result<std::shared_ptr<Segment>> Segment::attach(FileDescriptor descriptor, cons
   struct stat status {};
   if (::fstat(descriptor.get(), &status) != 0) return system_error("fstat of the shared segment", errno);
   if (static_cast<size_t>(status.st_size) != shape.bytes())
-    return Error{RONDO_ERROR_INTERNAL, "the shared segment has " + std::to_string(status.st_size) + " bytes instead of " +
-                                           std::to_string(shape.bytes())};
+    return Error{RONDO_ERROR_INTERNAL, "the shared segment has " + std::to_string(status.st_size) +
+                                           " bytes instead of " + std::to_string(shape.bytes())};
   RONDO_TRY_ASSIGN(auto mapping, map_shared(descriptor.get(), shape.bytes()));
   const auto *const header = reinterpret_cast<const SegmentHeader *>(mapping.get().address);
   if (memory::load_acquire(header->magic) != segment_magic || header->id != id ||

@@ -7,14 +7,13 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <mutex>
 
 #include "src/base/result.h"
 #include "src/base/unique_handle.h"
 #include "src/proto/connection.h"
 #include "transports/shm/board.h"
+#include "transports/shm/segment_table.h"
 
 namespace rondo::shm {
 
@@ -26,14 +25,6 @@ struct SegmentShape {
   [[nodiscard]] size_t boards_offset() const;
   [[nodiscard]] size_t connections_offset() const;
   [[nodiscard]] size_t bytes() const;
-};
-
-/// Names a segment; random.
-struct SegmentId {
-  uint64_t high = 0;
-  uint64_t low = 0;
-
-  auto operator<=>(const SegmentId &) const = default;
 };
 
 class Segment {
@@ -60,17 +51,6 @@ class Segment {
   FileDescriptor descriptor_;
   Mapping mapping_;
   SegmentShape shape_;
-};
-
-/// The segments that this process has mapped: ranks that are threads of one process share one mapping.
-class SegmentTable {
- public:
-  void add(const SegmentId &id, const std::shared_ptr<Segment> &segment);
-  [[nodiscard]] std::shared_ptr<Segment> find(const SegmentId &id);
-
- private:
-  std::mutex mutex_;
-  std::map<SegmentId, std::weak_ptr<Segment>> segments_;
 };
 
 /// A memfd of `bytes` zero bytes that cannot shrink.

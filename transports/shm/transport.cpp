@@ -174,7 +174,8 @@ SegmentShape choose_shape(uint32_t rank_count, uint32_t channel_count, uint32_t 
   shape.geometry.ll_slot_bytes = default_ll_slot_bytes;
   const uint64_t pair_count = std::max<uint64_t>(uint64_t{rank_count} * (rank_count - 1), 1);
   const uint64_t share = slot_budget_bytes / (pair_count * channel_count * shape.geometry.slot_count);
-  const auto fitting = static_cast<uint32_t>(std::bit_floor(std::clamp<uint64_t>(share, slot_bytes_min, slot_bytes_max)));
+  const auto fitting =
+      static_cast<uint32_t>(std::bit_floor(std::clamp<uint64_t>(share, slot_bytes_min, slot_bytes_max)));
   shape.geometry.slot_bytes = slot_bytes != 0 ? slot_bytes : fitting;
   return shape;
 }

@@ -16,11 +16,11 @@ struct ConnectRequest {
   uint32_t rank = 0;
   uint32_t rank_count = 1;
   uint32_t channel_count = 1;
-  uint32_t slot_count = 0;     ///< 0: choose
-  uint32_t slot_bytes = 0;     ///< 0: choose
-  bool mapping = true;         ///< try whether peers can map each other's memory
-  bool cross_memory = true;    ///< try whether peers can read each other's memory
-  std::string key_prefix;      ///< of this communicator's keys in the store
+  uint32_t slot_count = 0;   ///< 0: choose
+  uint32_t slot_bytes = 0;   ///< 0: choose
+  bool mapping = true;       ///< try whether peers can map each other's memory
+  bool cross_memory = true;  ///< try whether peers can read each other's memory
+  std::string key_prefix;    ///< of this communicator's keys in the store
   std::string host_name;
   uint64_t deadline_ns = 0;
 };

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// The segments that a process has mapped: ranks that are threads of one process share one mapping.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+
+namespace rondo::shm {
+
+class Segment;
+
+/// Names a segment; random.
+struct SegmentId {
+  uint64_t high = 0;
+  uint64_t low = 0;
+
+  auto operator<=>(const SegmentId &) const = default;
+};
+
+/// Any thread. Holds no segment itself: one goes with its last communicator.
+class SegmentTable {
+ public:
+  void add(const SegmentId &id, const std::shared_ptr<Segment> &segment);
+  [[nodiscard]] std::shared_ptr<Segment> find(const SegmentId &id);
+
+ private:
+  std::mutex mutex_;
+  std::map<SegmentId, std::weak_ptr<Segment>> segments_;
+};
+
+}  // namespace rondo::shm
