@@ -14,6 +14,7 @@ COLUMNS_MOST = 120
 # Folder -> the folders and files whose headers it may include, beside its own and rondo/rondo.h. A path with a suffix
 # is one file. docs/architecture.md tells why.
 PLAIN_PLAN = {"src/plan/schedule.h", "src/plan/algorithm.h", "src/plan/plan.h"}
+CORE_FLOORS = {"src/base", "src/proto", "src/topo", "src/plan", "src/engine", "src/bootstrap", "src/core"}
 MAY_INCLUDE = {
     "src/base": set(),
     "src/proto": {"src/base"},
@@ -22,11 +23,11 @@ MAY_INCLUDE = {
     "src/engine": {"src/base", "src/proto", "src/topo", "src/plan"},
     "src/bootstrap": {"src/base"},
     "transports": {"src/base", "src/proto", "src/bootstrap/store.h"} | PLAIN_PLAN,
-    "cuda": {"src/base", "src/proto"} | PLAIN_PLAN,
-    "src/core": {"src/base", "src/proto", "src/topo", "src/plan", "src/engine", "src/bootstrap",
-                 "transports/transport.h", "transports/shm/region.h", "transports/shm/segment_table.h"},
-    "src/core/registry.cpp": {"src/core", "src/base", "src/proto", "src/topo", "src/plan", "src/engine",
-                              "src/bootstrap", "transports", "cuda"},
+    "cuda": {"src/base", "src/proto", "src/bootstrap/store.h"} | PLAIN_PLAN,
+    # Memory that peers can map is core's to offer, whatever transport uses it; a process has one table of segments.
+    "src/core": CORE_FLOORS | {"transports/transport.h", "transports/shm/region.h", "transports/shm/segment_table.h"},
+    # The only one that knows which components were built.
+    "src/core/registry.cpp": CORE_FLOORS | {"transports", "cuda"},
     "src/api": {"src/base", "src/proto", "src/topo", "src/plan", "src/engine", "src/bootstrap", "src/core"},
     "src/compat": {"src/base"},
     "src/cli": {"src", "bench", "transports", "cuda"},
