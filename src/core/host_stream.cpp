@@ -43,6 +43,17 @@ std::chrono::steady_clock::time_point time_of(uint64_t deadline_ns) {
       std::chrono::nanoseconds(static_cast<int64_t>(std::min(deadline_ns, most))));
 }
 
+/// A task that throws (memory may run out inside of the standard library) has failed; it does not end the process.
+Result<void> run_task(Task &task) noexcept {
+  try {
+    return task();
+  } catch (const std::bad_alloc &) {
+    return Error{RONDO_ERROR_OUT_OF_RESOURCES, "out of memory"};  // short: needs no memory itself
+  } catch (const std::exception &) {
+    return Error{RONDO_ERROR_INTERNAL, "exception"};
+  }
+}
+
 Error own_thread_error(const char *what) {
   return invalid_argument(std::string(what) + " came from an operation of the same stream: it would wait for itself");
 }
@@ -142,7 +153,7 @@ Result<void> HostStream::take_failure() {
 void HostStream::run() {
   for (uint64_t number = 0; wait_for_task(number); ++number) {
     Task &task = ring_[number & ring_mask];
-    Result<void> result = task();
+    Result<void> result = run_task(task);
     task.reset();  // before it counts as complete: who has synchronized finds nothing of it left
     complete(number, std::move(result));
   }

@@ -191,6 +191,7 @@ TEST_CASE("event: a record that waits for a place in its stream does not count y
 
 TEST_CASE("streams and events: eight threads hammer six streams and four events; nothing is lost and nothing hangs") {
   const uint64_t first_seed = seed();
+  INFO("RONDO_SEED=" << first_seed);
   constexpr int stream_count = 6;
   std::vector<ApiStream> streams(stream_count);
   std::vector<rondo_event_t> events;

@@ -5,6 +5,8 @@
 
 #include <atomic>
 #include <memory>
+#include <new>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -76,6 +78,20 @@ TEST_CASE("stream: synchronize reports the first failure since the last one, onc
   CHECK(rondo_stream_synchronize(stream.handle) == RONDO_OK);
   REQUIRE(stream.object->enqueue(failing(RONDO_ERROR_ABORTED, "the third")).ok());
   CHECK(rondo_stream_destroy(stream.handle) == RONDO_ERROR_ABORTED);
+}
+
+TEST_CASE("stream: a task that throws has failed, and the stream goes on") {
+  const auto stream = make_stream();
+  REQUIRE(stream->enqueue([]() -> Result<void> { throw std::bad_alloc(); }).ok());
+  const auto first = stream->synchronize();
+  REQUIRE_FALSE(first.ok());
+  CHECK(first.error().status == RONDO_ERROR_OUT_OF_RESOURCES);
+  REQUIRE(stream->enqueue([]() -> Result<void> { throw std::runtime_error("a defect"); }).ok());
+  const auto second = stream->synchronize();
+  REQUIRE_FALSE(second.ok());
+  CHECK(second.error().status == RONDO_ERROR_INTERNAL);
+  REQUIRE(stream->enqueue([]() -> Result<void> { return {}; }).ok());
+  CHECK(stream->synchronize().ok());
 }
 
 TEST_CASE("stream: a full queue takes 1,024 tasks, makes the next caller wait and is free again after one") {

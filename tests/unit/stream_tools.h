@@ -63,9 +63,7 @@ inline rondo_event_t make_event() {
 
 inline uint64_t seed() {
   const char *given = std::getenv("RONDO_SEED");
-  const uint64_t value = given != nullptr ? std::strtoull(given, nullptr, 0) : std::random_device()();
-  UNSCOPED_INFO("RONDO_SEED=" << value);
-  return value;
+  return given != nullptr ? std::strtoull(given, nullptr, 0) : std::random_device()();
 }
 
 }  // namespace rondo
