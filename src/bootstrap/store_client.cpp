@@ -162,7 +162,8 @@ void sleep_until(uint64_t when_ns) {
 }
 
 Error connect_timeout(const std::string &name, const std::string &last) {
-  return {RONDO_ERROR_TIMEOUT, "no store at " + name + " within the deadline" + (last.empty() ? "" : " (" + last + ")") +
+  const std::string why = last.empty() ? "" : " (" + last + ")";
+  return {RONDO_ERROR_TIMEOUT, "no store at " + name + " within the deadline" + why +
                                    "; is rank 0 running, and is the address reachable from here?"};
 }
 
@@ -172,7 +173,8 @@ Result<std::unique_ptr<Store>> connect_store(const Endpoint &endpoint, const Sec
   const std::string name = format_endpoint(endpoint);
   RONDO_TRY_ASSIGN(const SocketAddress address, socket_address(endpoint));
   std::string last;
-  for (uint64_t pause_ns = retry_first_ns;; pause_ns = std::min(2 * pause_ns, retry_most_ns)) {  // ends at the deadline
+  // Ends at the deadline.
+  for (uint64_t pause_ns = retry_first_ns;; pause_ns = std::min(2 * pause_ns, retry_most_ns)) {
     Attempt attempt = attempt_connect(address, name, deadline_ns);
     if (attempt.socket.valid()) {
       auto client = std::make_unique<Client>(std::move(attempt.socket), secret, name);

@@ -56,7 +56,8 @@ int ranks_that_met(const Job &job, uint32_t generation) {
       met[rank] = std::move(joined).value();
       const auto parts = met[rank].store->gather(met[rank].key_prefix + "x", rank, job.size,
                                                  bytes_of(std::to_string(rank)), soon());
-      right[rank] = parts.ok() && parts.value().size() == job.size && text_of(parts.value()[rank]) == std::to_string(rank);
+      right[rank] = parts.ok() && parts.value().size() == job.size &&
+                    text_of(parts.value()[rank]) == std::to_string(rank);
     });
   }
   for (auto &thread : threads) thread.join();

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+// What each launcher's environment says, right and wrong; and the real launchers, where they are installed.
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <map>
+
+#include "src/bootstrap/address.h"
+#include "src/bootstrap/bytes.h"
+#include "src/bootstrap/endpoint.h"
+#include "src/bootstrap/environment.h"
+#include "src/bootstrap/process_info.h"
+#include "tests/catch.h"
+
+using namespace rondo;
+
+namespace {
+
+using Environment = std::map<std::string, std::string>;
+using Meeting = Job::Meeting;
+
+const std::string digits(64, 'a');
+
+Result<Job> detect(const Environment &environment) {
+  const auto lookup = [&environment](const char *name) -> const char * {
+    const auto found = environment.find(name);
+    return found == environment.end() ? nullptr : found->second.c_str();
+  };
+  return detect_job({lookup, [] { return std::string("12-345"); }});
+}
+
+Environment with(Environment environment, const std::string &name, const std::string &value) {
+  environment[name] = value;
+  return environment;
+}
+
+const Environment rondo_run{{"RONDO_RANK", "2"}, {"RONDO_SIZE", "4"}, {"RONDO_LOCAL_RANK", "2"},
+                            {"RONDO_STORE", "127.0.0.1:4000"}, {"RONDO_SECRET", digits}};
+const Environment torchrun{{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "1"}, {"MASTER_ADDR", "localhost"},
+                           {"MASTER_PORT", "29500"}, {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+                           {"TORCHELASTIC_RUN_ID", "none"}};
+const Environment open_mpi{{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "2"},
+                           {"OMPI_COMM_WORLD_LOCAL_RANK", "0"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                           {"PMIX_NAMESPACE", "1518600193"}};
+const Environment mpich{{"PMI_RANK", "1"}, {"PMI_SIZE", "3"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "3"}};
+const Environment slurm{{"SLURM_PROCID", "5"}, {"SLURM_NTASKS", "8"}, {"SLURM_JOB_ID", "77"}, {"SLURM_STEP_ID", "1"},
+                        {"SLURM_LOCALID", "5"}};
+
+struct Expected {
+  Environment environment;
+  std::string launcher;
+  uint32_t rank, size;
+  int32_t local_rank;
+  Meeting meeting;
+  std::string where;  // endpoint or name
+};
+
+/// Runs a shell command; its standard output, or nothing where it failed.
+std::string output_of(const std::string &command) {
+  FILE *pipe = ::popen(command.c_str(), "r");
+  if (pipe == nullptr) return "";
+  std::string text;
+  std::array<char, 4096> buffer;
+  while (const size_t count = ::fread(buffer.data(), 1, buffer.size(), pipe)) text.append(buffer.data(), count);
+  return ::pclose(pipe) == 0 ? text : "";
+}
+
+/// The "NAME=value" lines after each "BEGIN".
+std::vector<Environment> environments_in(const std::string &text) {
+  std::vector<Environment> all;
+  size_t at = 0;
+  while (at < text.size()) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    const std::string line = text.substr(at, end - at);
+    at = end + 1;
+    if (line == "BEGIN") all.emplace_back();
+    const size_t equals = line.find('=');
+    if (equals != std::string::npos && !all.empty()) all.back()[line.substr(0, equals)] = line.substr(equals + 1);
+  }
+  return all;
+}
+
+void check_real_launcher(const std::string &program, const std::string &options, const std::string &launcher) {
+  if (output_of("command -v " + program).empty()) {
+    WARN(program << " is not installed: not tried");
+    return;
+  }
+  // One string a rank, so that the ranks' lines do not mix; timeout, so that a sick launcher fails the test.
+  const std::string text = output_of("timeout 60 " + program + " " + options +
+                                     " -n 2 sh -c 'x=$(echo BEGIN; env | grep -E \"^(OMPI|PMI|MPI_|PMIX)\"); "
+                                     "printf \"%s\\n\" \"$x\"' 2>/dev/null </dev/null");
+  const auto environments = environments_in(text);
+  REQUIRE(environments.size() == 2);
+  std::vector<std::string> names;
+  uint32_t ranks = 0;
+  for (const Environment &environment : environments) {
+    const auto job = detect(environment);
+    REQUIRE(job.ok());
+    CHECK(job.value().launcher == launcher);
+    CHECK(job.value().size == 2);
+    CHECK(job.value().local_rank == static_cast<int32_t>(job.value().rank));
+    CHECK(job.value().meeting == Meeting::file);
+    ranks |= 1u << job.value().rank;
+    names.push_back(job.value().name);
+  }
+  CHECK(ranks == 3);
+  CHECK(names[0] == names[1]);
+}
+
+}  // namespace
+
+TEST_CASE("environment: each launcher's variables give rank, size and the place to meet, in order of precedence") {
+  Environment all = rondo_run;
+  for (const Environment &each : {torchrun, open_mpi, mpich, slurm}) all.insert(each.begin(), each.end());
+  const std::vector<Expected> table{
+      {{}, "none", 0, 1, -1, Meeting::alone, ""},
+      {{{"RONDO_RANK", ""}}, "none", 0, 1, -1, Meeting::alone, ""},
+      {rondo_run, "rondo run", 2, 4, 2, Meeting::store, "127.0.0.1:4000"},
+      {with(rondo_run, "RONDO_STORE", "[::1]:9"), "rondo run", 2, 4, 2, Meeting::store, "[::1]:9"},
+      {torchrun, "torchrun", 1, 2, 1, Meeting::listen, "localhost:29501"},
+      {with(torchrun, "TORCHELASTIC_USE_AGENT_STORE", "False"), "torchrun", 1, 2, 1, Meeting::listen,
+       "localhost:29500"},
+      {with(torchrun, "RONDO_PORT", "7"), "torchrun", 1, 2, 1, Meeting::listen, "localhost:7"},
+      {with(torchrun, "MASTER_ADDR", "::1"), "torchrun", 1, 2, 1, Meeting::listen, "[::1]:29501"},
+      {open_mpi, "Open MPI", 0, 2, 0, Meeting::file, "openmpi-1518600193"},
+      {mpich, "MPICH", 1, 3, 1, Meeting::file, "mpich-12-345"},
+      {slurm, "Slurm", 5, 8, 5, Meeting::file, "slurm-77-1"},
+      {with(slurm, "SLURM_STEP_NUM_TASKS", "6"), "Slurm", 5, 6, 5, Meeting::file, "slurm-77-1"},
+      {with(slurm, "SLURM_STEP_ID", "4294967291"), "none", 0, 1, -1, Meeting::alone, ""},  // the batch script itself
+      {{{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}}, "MPICH", 0, 1, -1, Meeting::alone, "mpich-12-345"},
+      {all, "rondo run", 2, 4, 2, Meeting::store, "127.0.0.1:4000"},
+  };
+  for (const Expected &each : table) {
+    CAPTURE(each.launcher, each.where);
+    const auto job = detect(each.environment);
+    REQUIRE(job.ok());
+    CHECK(job.value().launcher == each.launcher);
+    CHECK(job.value().rank == each.rank);
+    CHECK(job.value().size == each.size);
+    CHECK(job.value().local_rank == each.local_rank);
+    CHECK(job.value().meeting == each.meeting);
+    CHECK((job.value().name.empty() && !each.where.empty() ? format_endpoint(job.value().endpoint)
+                                                           : job.value().name) == each.where);
+  }
+  for (const char *name : {"RONDO_RANK", "RONDO_SIZE", "RONDO_STORE"}) all.erase(name);
+  for (const auto &[first_variable, next] : std::vector<std::pair<std::string, std::string>>{
+           {"", "torchrun"}, {"WORLD_SIZE", "Open MPI"}, {"OMPI_COMM_WORLD_", "MPICH"}, {"PMI_", "Slurm"}}) {
+    if (!first_variable.empty())
+      std::erase_if(all, [&](const auto &item) { return item.first.starts_with(first_variable); });
+    const auto job = detect(all);
+    REQUIRE(job.ok());
+    CHECK(job.value().launcher == next);
+  }
+}
+
+TEST_CASE("environment: what is missing, garbage or inconsistent is refused by name, with what is allowed") {
+  const std::vector<std::tuple<Environment, std::string, std::string>> table{
+      {with(rondo_run, "RONDO_RANK", "4"), "RONDO_RANK", "0 to 3"},
+      {with(rondo_run, "RONDO_RANK", "-1"), "RONDO_RANK", "'-1'"},
+      {with(rondo_run, "RONDO_RANK", "two"), "RONDO_RANK", "'two'"},
+      {with(rondo_run, "RONDO_RANK", ""), "RONDO_RANK", "not set"},
+      {with(rondo_run, "RONDO_SIZE", "0"), "RONDO_SIZE", "1 to 65536"},
+      {with(rondo_run, "RONDO_SIZE", "99999999999999999999"), "RONDO_SIZE", "1 to 65536"},
+      {with(rondo_run, "RONDO_STORE", "127.0.0.1"), "RONDO_STORE", "HOST:PORT"},
+      {with(rondo_run, "RONDO_STORE", "127.0.0.1:0"), "RONDO_STORE", "HOST:PORT"},
+      {with(rondo_run, "RONDO_STORE", "::1:80"), "RONDO_STORE", "[IPV6]:PORT"},
+      {with(rondo_run, "RONDO_STORE", ""), "RONDO_STORE", "not set"},
+      {with(rondo_run, "RONDO_SECRET", ""), "RONDO_SECRET", "not set"},
+      {with(rondo_run, "RONDO_SECRET", "xyzzy"), "RONDO_SECRET", "64 hexadecimal digits"},
+      {with(rondo_run, "RONDO_LOCAL_RANK", "4"), "RONDO_LOCAL_RANK", "0 to 3"},
+      {with(torchrun, "RANK", "2"), "RANK", "WORLD_SIZE is 2"},
+      {with(torchrun, "MASTER_PORT", "70000"), "MASTER_PORT", "1 to 65535"},
+      {with(torchrun, "MASTER_PORT", "65535"), "MASTER_PORT", "RONDO_PORT"},
+      {with(torchrun, "MASTER_PORT", ""), "MASTER_PORT", "not set"},
+      {with(torchrun, "MASTER_ADDR", ""), "MASTER_ADDR", "not set"},
+      {with(torchrun, "MASTER_ADDR", "a b"), "MASTER_ADDR", "'a b'"},
+      {with(torchrun, "RONDO_PORT", "no"), "RONDO_PORT", "'no'"},
+      {with(torchrun, "RONDO_SECRET", "short"), "RONDO_SECRET", "64 hexadecimal digits"},
+      {{{"RANK", "0"}, {"WORLD_SIZE", "2"}}, "MASTER_ADDR", "not set"},
+      {with(open_mpi, "PMIX_NAMESPACE", ""), "PMIX_NAMESPACE", "not set"},
+      {with(open_mpi, "OMPI_COMM_WORLD_SIZE", ""), "OMPI_COMM_WORLD_SIZE", "not set"},
+      {with(open_mpi, "OMPI_COMM_WORLD_LOCAL_SIZE", "1"), "Open MPI", "RONDO_RENDEZVOUS_DIR"},
+      {with(open_mpi, "RONDO_RENDEZVOUS_DIR", "relative"), "RONDO_RENDEZVOUS_DIR", "absolute"},
+      {with(mpich, "PMI_RANK", "3"), "PMI_RANK", "PMI_SIZE is 3"},
+      {with(mpich, "MPI_LOCALNRANKS", "2"), "MPICH", "several hosts"},
+      {with(slurm, "SLURM_JOB_ID", ""), "SLURM_JOB_ID", "not set"},
+      {with(slurm, "SLURM_STEP_ID", "x"), "SLURM_STEP_ID", "'x'"},
+      {with(slurm, "SLURM_STEP_NUM_NODES", "2"), "Slurm", "RONDO_RENDEZVOUS_DIR"},
+  };
+  for (const auto &[environment, name, allowed] : table) {
+    CAPTURE(name, allowed);
+    const auto job = detect(environment);
+    REQUIRE_FALSE(job.ok());
+    CHECK(job.error().message.find(name) != std::string::npos);
+    CHECK(job.error().message.find(allowed) != std::string::npos);
+    CHECK(job.error().message.find("xyzzy") == std::string::npos);  // a secret is never repeated
+    CHECK(job.error().message.find('\n') == std::string::npos);
+  }
+}
+
+TEST_CASE("environment: a torchrun job's secret is RONDO_SECRET, or differs from job to job") {
+  const auto secret = [](const Environment &environment) { return detect(environment).value().secret; };
+  CHECK(format_secret(secret(with(torchrun, "RONDO_SECRET", digits))) == digits);
+  CHECK(secret(torchrun) == secret(with(torchrun, "RANK", "0")));
+  CHECK_FALSE(secret(torchrun) == secret(with(torchrun, "TORCHELASTIC_RUN_ID", "other")));
+  CHECK_FALSE(secret(torchrun) == secret(with(torchrun, "MASTER_PORT", "29501")));
+}
+
+TEST_CASE("environment: a job's name becomes a file name that cannot leave its directory, and stays unique") {
+  const auto name = [](const std::string &space) {
+    return detect(with(open_mpi, "PMIX_NAMESPACE", space)).value().name;
+  };
+  CHECK(name("../../etc/passwd").find('/') == std::string::npos);
+  CHECK(name("prterun-host-1@1") != name("prterun-host-1_1"));
+  CHECK(name(std::string(5'000, 'x')).size() < 200);
+  CHECK(name(std::string(5'000, 'x')) != name(std::string(5'001, 'x')));
+}
+
+TEST_CASE("environment: real Open MPI and MPICH describe their jobs as assumed") {
+  const std::string root = ::geteuid() == 0 ? "--allow-run-as-root --oversubscribe" : "--oversubscribe";
+  check_real_launcher("mpirun.openmpi", root, "Open MPI");
+  check_real_launcher("mpiexec.hydra", "", "MPICH");
+}
+
+TEST_CASE("process stat: names with spaces and parentheses are understood, and nonsense is refused") {
+  const std::string rest = " S 17 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 4242 0 0";
+  for (const std::string name : {"sh", "a b", "x) (y", ""}) {
+    const auto stat = parse_process_stat("99 (" + name + ")" + rest);
+    REQUIRE(stat);
+    CHECK(stat->name == name);
+    CHECK(stat->parent == 17);
+    CHECK(stat->start_ticks == 4242);
+  }
+  for (const char *text : {"", "1 (", ")(", "1 (x)", "1 (x) S", "1 (x) S 1 2 3", "1 (x) S a b c"})
+    CHECK_FALSE(parse_process_stat(text));
+  CHECK(process_stat(::getpid())->parent == ::getppid());
+  CHECK_FALSE(launcher_process().empty());
+}
+
+TEST_CASE("address: an interface or an address is found; without a wish, global before loopback and IPv4 before IPv6") {
+  const std::vector<HostAddress> host{
+      {"lo", "127.0.0.1", true, true, false, false},  {"lo", "::1", true, true, true, false},
+      {"eth0", "fe80::1%eth0", true, false, true, true}, {"eth0", "2001:db8::7", true, false, true, false},
+      {"eth0", "192.0.2.7", true, false, false, false},  {"eth1", "192.0.2.8", false, false, false, false}};
+  CHECK(pick_address(host, "").value() == "192.0.2.7");
+  CHECK(pick_address(host, "lo").value() == "127.0.0.1");
+  CHECK(pick_address(host, "eth0").value() == "192.0.2.7");
+  CHECK(pick_address(host, "::1").value() == "::1");
+  CHECK(pick_address(host, "::0001").value() == "::1");
+  CHECK(pick_address(host, "127.0.0.9").value() == "127.0.0.9");
+  CHECK(pick_address({host.begin(), host.begin() + 4}, "").value() == "2001:db8::7");
+  CHECK(pick_address({host.begin(), host.begin() + 3}, "").value() == "127.0.0.1");
+  CHECK(pick_address({host.begin() + 2, host.begin() + 3}, "eth0").value() == "fe80::1%eth0");
+  CHECK(pick_address({}, "").value() == "127.0.0.1");
+  for (const char *wrong : {"eth1", "wlan9", "192.0.2.99"}) {
+    const auto refused = pick_address(host, wrong);
+    REQUIRE_FALSE(refused.ok());
+    CHECK(refused.error().message.find("eth0 (192.0.2.7)") != std::string::npos);
+  }
+}

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+// The whole store server without sockets: groups, floods of strangers, limits; and the store's own rules.
+#include <algorithm>
+#include <deque>
+
+#include "tests/unit/bootstrap_world.h"
+
+using namespace rondo;
+using namespace rondo::test;
+
+namespace {
+
+constexpr uint32_t rank_count = 8;
+constexpr uint32_t round_count = 10;
+
+/// A member of the group: gathers round after round once it was let in.
+struct Member {
+  uint32_t rank = 0;
+  std::optional<StoreClientSession> session;
+  uint64_t connection = 0;
+  bool knocked = false;
+  uint32_t rounds_done = 0;
+  bool right = true;
+
+  [[nodiscard]] bool finished() const { return rounds_done == round_count; }
+
+  void enter(World &world) {
+    connection = world.connect();
+    session.emplace(world.secret, challenge_of(world.random()), "test");
+  }
+  void turned_away() {
+    connection = 0;
+    knocked = false;
+  }
+  void step(World &world) {
+    if (finished() || connection == 0) return;
+    world.carry(connection, *session);
+    if (!session->open()) return;
+    if (const auto reply = session->take_reply()) {
+      right = right && reply->kind == Reply::Kind::parts && reply->parts.size() == rank_count;
+      for (uint32_t from = 0; right && from < rank_count; ++from)
+        right = text_of(reply->parts[from]) == std::to_string(from) + "@" + std::to_string(rounds_done);
+      ++rounds_done;
+    }
+    if (!session->in_flight() && !finished())
+      session->begin(make_gather("round " + std::to_string(rounds_done), rank, rank_count,
+                                 std::to_string(rank) + "@" + std::to_string(rounds_done)), no_deadline);
+  }
+};
+
+/// Somebody without the secret: silent, slow, talking garbage, replaying, or half through a handshake.
+struct Stranger {
+  uint64_t connection = 0;
+  uint64_t manner = 0;
+  Bytes script;
+  size_t said = 0;
+
+  Stranger(World &world, uint64_t number, const Bytes &recorded) : connection(number), manner(world.between(0, 4)) {
+    StoreClientSession lost(secret_of(9), challenge_of(number), "test");
+    script = manner == 1 ? recorded : copy_of(lost.output());
+    if (manner == 2) script = Bytes(100, std::byte(world.random()));
+    if (manner == 3) script.resize(wire::client_hello_bytes + wire::proof_bytes);
+    if (manner == 4) script.clear();
+  }
+  void step(World &world) {
+    if (said >= script.size()) return;
+    const size_t count = manner == 0 ? 1 : world.between(1, script.size() - said);
+    world.hub.receive(connection, ByteView(script).subspan(said, count), world.now);
+    said += count;
+  }
+};
+
+Bytes record_a_member(World &world) {
+  StoreClientSession client(world.secret, challenge_of(77), "test");
+  const uint64_t connection = world.connect();
+  Bytes recorded = copy_of(client.output());
+  client.sent(recorded.size());
+  world.hub.receive(connection, recorded, world.now);
+  client.receive(copy_of(world.hub.output(connection)));
+  append_bytes(recorded, client.output());
+  world.hub.closed(connection);
+  return recorded;
+}
+
+std::vector<Reply> handle(StoreCore &core, uint64_t client, const Request &request) {
+  std::vector<Delivery> deliveries;
+  core.handle(client, request, deliveries);
+  std::vector<Reply> own;
+  for (Delivery &each : deliveries)
+    if (each.client == client) own.push_back(std::move(each.reply));
+  return own;
+}
+
+rondo_status_t status_of(const std::vector<Reply> &replies) {
+  REQUIRE(replies.size() == 1);
+  return replies[0].kind == Reply::Kind::failure ? replies[0].error.status : RONDO_OK;
+}
+
+}  // namespace
+
+TEST_CASE("store hub: a flood of strangers of every manner does not disturb a group that gathers") {
+  const uint64_t seed = seed_from_environment();
+  CAPTURE(seed);
+  World world(seed);
+  const Bytes recorded = record_a_member(world);
+  std::vector<Member> members(rank_count);
+  for (uint32_t rank = 0; rank < rank_count; ++rank) members[rank].rank = rank;
+  std::map<uint64_t, Stranger> strangers;
+  size_t stranger_total = 0;
+  std::deque<Member *> backlog;  // who has knocked, in order; null: a stranger
+  const auto group_done = [&] { return std::ranges::all_of(members, &Member::finished); };
+  for (int turn = 0; turn < 20'000 && !group_done(); ++turn) {  // a turn is 0 to 20 ms
+    world.now += world.between(0, second_ns / 50);
+    world.hub.on_time(world.now);
+    while (backlog.size() < 200) backlog.push_back(nullptr);  // strangers fill the queue before the door
+    for (Member &member : members)
+      if (!std::exchange(member.knocked, true)) backlog.push_back(&member);
+    for (; !backlog.empty() && world.hub.can_accept(world.now); backlog.pop_front()) {
+      if (backlog.front() != nullptr) {
+        backlog.front()->enter(world);
+        continue;
+      }
+      const uint64_t number = world.connect();
+      strangers.emplace(number, Stranger(world, number, recorded));
+      ++stranger_total;
+    }
+    for (auto &[number, stranger] : strangers)
+      if (world.between(0, 3) == 0) stranger.step(world);
+    for (int step = 0; step < 4; ++step)
+      for (Member &member : members) member.step(world);
+    for (const StoreHub::Cut &cut : world.hub.take_cut()) {
+      CHECK_FALSE(cut.authenticated);
+      strangers.erase(cut.connection);
+      for (Member &member : members)
+        if (member.connection == cut.connection) member.turned_away();  // a client tries again
+    }
+    REQUIRE(world.hub.stranger_count() <= HubLimits{}.stranger_count);
+  }
+  CHECK(group_done());
+  for (const Member &member : members) CHECK(member.right);
+  CHECK(stranger_total > 100);
+  world.now += handshake_timeout_ns;
+  world.hub.on_time(world.now);
+  CHECK(world.hub.connection_count() == rank_count);  // all half-open ones have expired
+}
+
+TEST_CASE("store hub: when the places for strangers are taken, the oldest gives way after its grace, not before") {
+  HubLimits limits;
+  limits.stranger_count = 4;
+  World world(1, limits);
+  for (int at = 0; at < 4; ++at) CHECK(world.connect() != 0);
+  CHECK_FALSE(world.hub.can_accept(world.now));
+  CHECK(world.hub.next_deadline_ns() == world.now + limits.stranger_grace_ns);
+  world.now += limits.stranger_grace_ns - 1;
+  CHECK(world.connect() == 0);
+  world.now += 1;
+  CHECK(world.connect() == 5);
+  const auto cut = world.hub.take_cut();
+  REQUIRE(cut.size() == 1);
+  CHECK(cut[0].connection == 1);
+  CHECK(world.hub.stranger_count() == 4);
+}
+
+TEST_CASE("store hub: no more connections than its limit, and each that ends makes room") {
+  HubLimits limits;
+  limits.connection_count = 3;
+  World world(1, limits);
+  for (int at = 0; at < 3; ++at) CHECK(world.connect() != 0);
+  world.now += handshake_timeout_ns - 1;
+  CHECK_FALSE(world.hub.can_accept(world.now));
+  world.hub.closed(2);
+  CHECK(world.hub.can_accept(world.now));
+  CHECK(world.connect() == 4);
+}
+
+TEST_CASE("store core: a key is put once; waiting clients are served when it comes and forgotten when they go") {
+  StoreCore core;
+  CHECK(handle(core, 1, make_request(Request::Kind::get, "k")).empty());
+  CHECK(handle(core, 2, make_request(Request::Kind::get, "k")).empty());
+  core.forget(2);
+  std::vector<Delivery> deliveries;
+  core.handle(3, make_request(Request::Kind::put, "k", "v"), deliveries);
+  REQUIRE(deliveries.size() == 2);
+  CHECK(deliveries[1].client == 1);
+  CHECK(text_of(deliveries[1].reply.value) == "v");
+  CHECK(core.waiting_count() == 0);
+  CHECK(status_of(handle(core, 4, make_request(Request::Kind::put, "k", "v"))) == RONDO_OK);
+  CHECK(status_of(handle(core, 4, make_request(Request::Kind::put, "k", "w"))) == RONDO_ERROR_MISMATCH);
+  CHECK(status_of(handle(core, 4, make_gather("k", 0, 2, ""))) == RONDO_ERROR_MISMATCH);
+}
+
+TEST_CASE("store core: ranks that disagree about a gather are told so") {
+  StoreCore core;
+  CHECK(handle(core, 1, make_gather("g", 0, 3, "a")).empty());
+  CHECK(status_of(handle(core, 2, make_gather("g", 1, 4, "b"))) == RONDO_ERROR_MISMATCH);
+  CHECK(status_of(handle(core, 2, make_gather("g", 0, 3, "other"))) == RONDO_ERROR_MISMATCH);
+  CHECK(status_of(handle(core, 2, make_request(Request::Kind::get, "g"))) == RONDO_ERROR_MISMATCH);
+  CHECK(status_of(handle(core, 2, make_request(Request::Kind::put, "g", "x"))) == RONDO_ERROR_MISMATCH);
+  Request early = make_gather("g", 1, 3, "");
+  early.kind = Request::Kind::collect;
+  CHECK(status_of(handle(core, 2, early)) == RONDO_ERROR_MISMATCH);
+}
+
+TEST_CASE("store core: a cancelled gather lists who is missing, at most 16 of them") {
+  StoreCore core;
+  CHECK(handle(core, 1, make_gather("g", 2, 40, "a")).empty());
+  const auto replies = handle(core, 1, make_request(Request::Kind::cancel, ""));
+  REQUIRE(replies.size() == 1);
+  CHECK(replies[0].error.status == RONDO_ERROR_TIMEOUT);
+  CHECK(replies[0].error.peer == 0);
+  CHECK(replies[0].error.message ==
+        "missing at 'g': ranks 0, 1, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16 and 23 more (39 of 40)");
+  CHECK(handle(core, 1, make_request(Request::Kind::cancel, "")).empty());  // nothing waits any more
+}
+
+TEST_CASE("store core: keys and bytes are bounded, and a gather that is over gives its bytes back") {
+  StoreCore core({.key_count = 2, .total_bytes = 1'000});
+  CHECK(status_of(handle(core, 1, make_request(Request::Kind::put, "a", std::string(100, 'x')))) == RONDO_OK);
+  CHECK(status_of(handle(core, 1, make_request(Request::Kind::put, "b", std::string(901, 'x')))) ==
+        RONDO_ERROR_OUT_OF_RESOURCES);
+  CHECK(core.used_bytes() == 100);
+  CHECK(handle(core, 1, make_gather("g", 0, 2, "first")).empty());
+  CHECK(core.used_bytes() > 100);
+  std::vector<Delivery> deliveries;
+  core.handle(2, make_gather("g", 1, 2, "second"), deliveries);
+  CHECK(deliveries.size() == 2);
+  CHECK(core.used_bytes() == 100);
+  CHECK(status_of(handle(core, 1, make_request(Request::Kind::put, "c", ""))) == RONDO_ERROR_OUT_OF_RESOURCES);
+  CHECK(status_of(handle(core, 1, make_gather("g", 0, 2, "first"))) == RONDO_ERROR_MISMATCH);
+}
