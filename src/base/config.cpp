@@ -29,6 +29,13 @@ Result<void> set(Target &target, Result<Value> value) {
   return {};
 }
 
+/// A number that may be left to Rondo: "auto" is 0.
+template <class Target>
+Result<void> set_choice(Target &target, std::string_view text, Result<uint64_t> value) {
+  if (text == "auto") value = uint64_t{0};
+  return set(target, std::move(value));
+}
+
 template <class Enum>
 Result<void> set_name(Enum &target, std::string_view text, const char *(*name)(Enum), const char *what) {
   auto value = parse_name(text, name, what);
@@ -53,15 +60,16 @@ Result<void> set_text(std::string &target, std::string_view text) {
 
 Result<void> set_slot_count(uint32_t &target, std::string_view text) {
   auto value = parse_number(text, 2, slot_count_max);
-  if (value.ok() && std::has_single_bit(value.value())) return set(target, std::move(value));
-  return invalid_argument(quoted(text) + " is unknown; known are: 2, 4, 8, 16, 32, 64");
+  if (text == "auto" || (value.ok() && std::has_single_bit(value.value())))
+    return set_choice(target, text, std::move(value));
+  return invalid_argument(quoted(text) + " is unknown; known are: auto, 2, 4, 8, 16, 32, 64");
 }
 
 Result<void> set_slot_bytes(uint64_t &target, std::string_view text) {
   auto value = parse_bytes(text, chunk_bytes_min, slot_bytes_max);
   if (value.ok() && value.value() % chunk_bytes_min != 0)
     return invalid_argument(quoted(text) + " is not a multiple of 64 bytes");
-  return set(target, std::move(value));
+  return set_choice(target, text, std::move(value));
 }
 
 Result<void> set_log(std::string &target, std::string_view text) {
@@ -87,13 +95,15 @@ constexpr std::array variables{
                      return set_name(config.protocol, text, rondo_protocol_string, "protocol");
                    },
                    [](const Config &config) { return std::string(rondo_protocol_string(config.protocol)); }},
-    ConfigVariable{"RONDO_CHANNELS", "1-8", "parallel lanes of a collective",
+    ConfigVariable{"RONDO_CHANNELS", "auto, 1-8", "parallel lanes of a collective",
                    [](std::string_view text, Config &config) {
-                     return set(config.channels, parse_number(text, 1, channels_max));
+                     return set_choice(config.channels, text, parse_number(text, 1, channels_max));
                    },
                    [](const Config &config) { return show_choice(config.channels, show_number); }},
-    ConfigVariable{"RONDO_CHUNK_BYTES", "64-1G", "the schedule's unit", [](std::string_view text, Config &config) {
-                     return set(config.chunk_bytes, parse_bytes(text, chunk_bytes_min, chunk_bytes_max));
+    ConfigVariable{"RONDO_CHUNK_BYTES", "auto, 64-1G", "the schedule's unit",
+                   [](std::string_view text, Config &config) {
+                     return set_choice(config.chunk_bytes, text,
+                                       parse_bytes(text, chunk_bytes_min, chunk_bytes_max));
                    },
                    [](const Config &config) { return show_choice(config.chunk_bytes, show_bytes); }},
     ConfigVariable{"RONDO_TIMEOUT", "seconds, 0.001-4000000", "for each operation",
@@ -120,13 +130,13 @@ constexpr std::array variables{
     ConfigVariable{"RONDO_MAPPING", "auto, off", "whether peers may map each other's buffers",
                    [](std::string_view text, Config &config) { return set_switch(config.mapping, text); },
                    [](const Config &config) { return show_switch(config.mapping); }},
-    ConfigVariable{"RONDO_CROSS_MEMORY", "auto, off", "whether peers may read each other's buffers by process_vm_readv",
+    ConfigVariable{"RONDO_CROSS_MEMORY", "auto, off", "whether peers may read each other's buffers across",
                    [](std::string_view text, Config &config) { return set_switch(config.cross_memory, text); },
                    [](const Config &config) { return show_switch(config.cross_memory); }},
-    ConfigVariable{"RONDO_SLOT_COUNT", "2, 4, 8, 16, 32, 64", "slots of a connection",
+    ConfigVariable{"RONDO_SLOT_COUNT", "auto, 2, 4, 8, 16, 32, 64", "slots of a connection",
                    [](std::string_view text, Config &config) { return set_slot_count(config.slot_count, text); },
                    [](const Config &config) { return show_choice(config.slot_count, show_number); }},
-    ConfigVariable{"RONDO_SLOT_BYTES", "64-64M, a multiple of 64", "size of a slot",
+    ConfigVariable{"RONDO_SLOT_BYTES", "auto, 64-64M (a multiple of 64)", "size of a slot",
                    [](std::string_view text, Config &config) { return set_slot_bytes(config.slot_bytes, text); },
                    [](const Config &config) { return show_choice(config.slot_bytes, show_bytes); }},
     ConfigVariable{"RONDO_TOPOLOGY_FILE", "path", "hwloc XML to use in place of what the machine says",

@@ -13,6 +13,7 @@ using Arguments = std::span<const char *const>;
 constexpr int exit_failed = 1;
 constexpr int exit_usage = 2;
 
+[[nodiscard]] int run_info(Arguments args);
 [[nodiscard]] int run_run(Arguments args);
 
 }  // namespace rondo::cli

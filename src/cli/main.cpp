@@ -19,6 +19,7 @@ struct Command {
 };
 
 constexpr std::array commands{
+    Command{"info", "tell what is found on this machine, what is configured and what would be chosen", run_info},
     Command{"run", "start the ranks of a job on this machine and look after them", run_run},
 };
 

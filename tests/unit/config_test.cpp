@@ -85,6 +85,14 @@ TEST_CASE("config: each variable reaches its field") {
   for (const ConfigVariable &variable : config_variables()) CHECK(variable.show(again) == variable.show(config));
 }
 
+TEST_CASE("config: the defaults, as they are shown, read back as themselves") {
+  Variables shown;
+  for (const ConfigVariable &variable : config_variables()) shown[variable.name] = variable.show(Config{});
+  CHECK(shown["RONDO_CHANNELS"] == "auto");
+  const Config again = parse(shown).value();
+  for (const ConfigVariable &variable : config_variables()) CHECK(variable.show(again) == shown[variable.name]);
+}
+
 TEST_CASE("config: a bad value is refused with variable, value and what is known") {
   CHECK(refusal("RONDO_ALGORITHM", "star") ==
         "RONDO_ALGORITHM: 'star' is not a known algorithm; known are: auto, ring, tree, halving_doubling, one_shot, "
@@ -94,7 +102,7 @@ TEST_CASE("config: a bad value is refused with variable, value and what is known
   CHECK(refusal("RONDO_CHANNELS", "9") == "RONDO_CHANNELS: '9' is not a number from 1 to 8");
   CHECK(refusal("RONDO_CHUNK_BYTES", "63") ==
         "RONDO_CHUNK_BYTES: '63' is not a size from 64 to 1G bytes, as in 4096, 64K, 1M or 1G");
-  CHECK(refusal("RONDO_SLOT_COUNT", "3") == "RONDO_SLOT_COUNT: '3' is unknown; known are: 2, 4, 8, 16, 32, 64");
+  CHECK(refusal("RONDO_SLOT_COUNT", "3") == "RONDO_SLOT_COUNT: '3' is unknown; known are: auto, 2, 4, 8, 16, 32, 64");
   CHECK(refusal("RONDO_MAPPING", "on") == "RONDO_MAPPING: 'on' is unknown; known are: auto, off");
   CHECK(refusal("RONDO_LOG", "loud") ==
         "RONDO_LOG: 'loud' is not a known level; known are: debug, info, warning, error");

@@ -181,6 +181,42 @@ TEST_CASE("topology: a file that is no topology is refused with its name and wha
   }
 }
 
+TEST_CASE("topology: processor sets are read as hwloc writes them, with gaps and without an end") {
+  const auto cores_of = [](const std::string &first, const std::string &second) {
+    const auto core = [](const std::string &set) { return "<object type=\"Core\" cpuset=\"" + set + "\"/>"; };
+    std::string xml = "<topology version=\"2.0\">" + core(first) + core(second);
+    for (const char *index : {"0", "1", "32", "64", "100"})
+      xml += std::string("<object type=\"PU\" os_index=\"") + index + "\"/>";
+    const auto imported = import_topology(xml + "</topology>");
+    if (!imported.ok()) FAIL(imported.error().message);
+    std::vector<std::vector<uint32_t>> found;
+    for (const Core &it : imported.value().cores) found.push_back(it.pus);
+    return found;
+  };
+  using Groups = std::vector<std::vector<uint32_t>>;
+  CHECK(cores_of("0x00000003", "0x00000001,,0x0") == Groups{{0, 1}, {3}, {2}, {4}});
+  CHECK(cores_of("0xf...f,0x00000001", "0x2") == Groups{{0, 2, 3, 4}, {1}});
+  CHECK(cores_of("0xf...f", "0x1") == Groups{{0, 1, 2, 3, 4}});
+  for (const char *bad : {"0xg", "0x1ffffffff", "-1", "0x1;0x2"})
+    CHECK_FALSE(import_topology(std::string("<topology version=\"2.0\"><object type=\"PU\" os_index=\"0\" ") +
+                                "cpuset=\"" + bad + "\"/></topology>").ok());
+}
+
+TEST_CASE("topology: XML that is not balanced, repeats a processor or is of another version is refused") {
+  const std::string pu = "<object type=\"PU\" os_index=\"0\" cpuset=\"0x1\"/>";
+  const std::string begin = "<?xml version=\"1.0\"?>\n<!DOCTYPE topology SYSTEM \"hwloc2.dtd\">\n<topology version=\"2.0\">";
+  CHECK(import_topology(begin + "<!-- <object> -->" + pu + "</topology>\n").ok());
+  for (const std::string &bad :
+       {begin + pu, begin + pu + pu + "</topology>", begin + "</topology>", begin + pu + "</object></topology>",
+        begin + pu + "</topology>" + pu, begin + "<object type=\"PU\" os_index=\"99999\"/></topology>",
+        begin + "<object type=PU/></topology>", begin + "<!-- " + pu + "</topology>",
+        "<topology version=\"1.0\">" + pu + "</topology>", "<machine>" + pu + "</machine>",
+        begin + "<object type=\"PU\" cpuset=\"0x1\"/></topology>"}) {
+    INFO(bad);
+    CHECK_FALSE(import_topology(bad).ok());
+  }
+}
+
 TEST_CASE("host: the id is stable and names the namespaces that decide") {
   CHECK(host_id() == host_id());
   for (const char *part : {"/pid:", "/net:", "/user:"}) CHECK(host_id().find(part) != std::string::npos);

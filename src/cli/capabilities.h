@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// What this host lets processes do with each other's memory, found by doing it.
+#pragma once
+
+namespace rondo::cli {
+
+struct Capabilities {
+  bool memfd = false;            ///< memory that can be handed over by descriptor
+  bool own_descriptor = false;   ///< /proc/self/fd/N can be opened again
+  bool peer_descriptor = false;  ///< /proc/PID/fd/N of another process of this user can be opened
+  bool peer_memory = false;      ///< another process of this user can be read by process_vm_readv
+  int ptrace_scope = -1;         ///< of the Yama security module; -1: there is none
+};
+
+/// Starts a process that tries each on this one. The caller has no other threads.
+[[nodiscard]] Capabilities find_capabilities();
+
+}  // namespace rondo::cli

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/cli/info_report.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <tuple>
+
+#include <nlohmann/json.hpp>
+
+#include "src/engine/combine.h"
+#include "src/plan/tuner.h"
+#include "src/topo/host.h"
+
+namespace rondo::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::array<uint64_t, 7> shown_bytes{8, 1u << 10, 16u << 10, 128u << 10, 1u << 20, 16u << 20, 256u << 20};
+
+Json caches_json(const Topology &topology) {
+  std::map<std::tuple<uint32_t, uint64_t, uint32_t, size_t>, uint32_t> kinds;  // alike ones are counted
+  for (const Cache &cache : topology.caches)
+    ++kinds[{cache.level, cache.bytes, cache.line_bytes, cache.pus.size()}];
+  Json list = Json::array();
+  for (const auto &[kind, count] : kinds) {
+    const auto &[level, bytes, line_bytes, pu_count] = kind;
+    list.push_back({{"level", level}, {"bytes", bytes}, {"line_bytes", line_bytes}, {"count", count},
+                    {"shared_by", pu_count}});
+  }
+  return list;
+}
+
+Json topology_json(const Topology &topology) {
+  Json nodes = Json::array();
+  for (const NumaNode &node : topology.numa_nodes) {
+    Json pus = Json::array();
+    for (const uint32_t pu : node.pus) pus.push_back(topology.pus[pu].os_index);
+    nodes.push_back({{"index", node.os_index}, {"memory_bytes", node.memory_bytes}, {"processing_units", pus}});
+  }
+  return {{"source", topology.injected ? "injected" : "this machine"},
+          {"processor", topology.processor},
+          {"packages", topology.package_count},
+          {"cores", topology.cores.size()},
+          {"processing_units", topology.pus.size()},
+          {"allowed", allowed_os_indices(topology)},
+          {"processor_limit", topology.processor_limit},
+          {"usable_cores", usable_core_count(topology)},
+          {"memory_bytes", topology.memory_bytes},
+          {"caches", caches_json(topology)},
+          {"numa_nodes", nodes}};
+}
+
+Json configuration_json(const Config &config) {
+  Json list = Json::array();
+  for (const ConfigVariable &variable : config_variables()) {
+    const bool given = std::find(config.given.begin(), config.given.end(), variable.name) != config.given.end();
+    list.push_back({{"variable", variable.name}, {"value", variable.show(config)},
+                    {"source", given ? "environment" : "default"}});
+  }
+  return list;
+}
+
+Json choice_json(TunerInput input) {
+  const auto chosen = choose_plan(input);
+  Json choice{{"collective", rondo_collective_string(input.collective)}, {"bytes", input.bytes}};
+  if (!chosen.ok()) {
+    choice["error"] = chosen.error().message;
+    return choice;
+  }
+  choice["algorithm"] = rondo_algorithm_string(chosen.value().algorithm);
+  choice["protocol"] = rondo_protocol_string(chosen.value().protocol);
+  choice["channels"] = chosen.value().channels;
+  choice["chunk_bytes"] = chosen.value().chunk_bytes;
+  return choice;
+}
+
+/// The slots of the shared-memory transport for so many ranks.
+TunerInput tuner_input(const InfoInput &input) {
+  TunerInput tuner;
+  tuner.rank_count = input.rank_count;
+  tuner.oversubscribed = input.rank_count > usable_core_count(input.topology);
+  tuner.element_bytes = 4;
+  tuner.slot_count = input.config.slot_count != 0 ? input.config.slot_count : 4;
+  tuner.slot_bytes = input.config.slot_bytes != 0 ? input.config.slot_bytes : 128u << 10;
+  tuner.ll_slot_bytes = 2048;
+  tuner.overrides = {input.config.algorithm, input.config.protocol, input.config.channels, input.config.chunk_bytes};
+  return tuner;
+}
+
+Json plans_json(const InfoInput &input) {
+  TunerInput tuner = tuner_input(input);
+  Json choices = Json::array();
+  for (int number = 0; rondo_collective_string(static_cast<rondo_collective_t>(number)) != nullptr; ++number) {
+    tuner.collective = static_cast<rondo_collective_t>(number);
+    for (const uint64_t bytes : shown_bytes) {
+      tuner.bytes = bytes;
+      choices.push_back(choice_json(tuner));
+      if (tuner.collective == RONDO_BARRIER) break;  // has no bytes of its own
+    }
+  }
+  return {{"ranks", tuner.rank_count},     {"oversubscribed", tuner.oversubscribed}, {"slot_count", tuner.slot_count},
+          {"slot_bytes", tuner.slot_bytes}, {"ll_slot_bytes", tuner.ll_slot_bytes},  {"choices", choices}};
+}
+
+}  // namespace
+
+Json info_document(const InfoInput &input) {
+  const Capabilities &can = input.capabilities;
+  const std::string version = std::to_string(RONDO_VERSION_MAJOR) + "." + std::to_string(RONDO_VERSION_MINOR) + "." +
+                              std::to_string(RONDO_VERSION_PATCH);
+  return {{"version", version},
+          {"components", {{"host", true}, {"cuda", false}, {"ucx", false}, {"verbs", false}}},
+          {"host", {{"name", host_name()}, {"id", host_id()}}},
+          {"topology", topology_json(input.topology)},
+          {"simd", combine_target()},
+          {"configuration", configuration_json(input.config)},
+          {"capabilities",
+           {{"memfd", can.memfd},
+            {"reopen_own_descriptor", can.own_descriptor},
+            {"reopen_peer_descriptor", can.peer_descriptor},
+            {"process_vm_readv", can.peer_memory},
+            {"yama_ptrace_scope", can.ptrace_scope < 0 ? Json(nullptr) : Json(can.ptrace_scope)}}},
+          {"transports", Json::array({{{"name", "shm"}, {"available", can.memfd}}})},
+          {"plans", plans_json(input)}};
+}
+
+}  // namespace rondo::cli

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `rondo info` tells, as one JSON document; the text is made from the document, so the two cannot differ.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "src/base/config.h"
+#include "src/cli/capabilities.h"
+#include "src/topo/topology.h"
+
+namespace rondo::cli {
+
+struct InfoInput {
+  Config config;
+  Topology topology;
+  Capabilities capabilities;
+  uint32_t rank_count = 1;  ///< whose plans are shown
+};
+
+[[nodiscard]] nlohmann::ordered_json info_document(const InfoInput &input);
+[[nodiscard]] std::string info_text(const nlohmann::ordered_json &document);
+
+}  // namespace rondo::cli

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// The document of info_report.cpp for people.
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "src/base/parse.h"
+#include "src/cli/info_report.h"
+
+namespace rondo::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr size_t name_width = 26;
+
+void add_line(std::string &out, std::string name, const std::string &value) {
+  name.resize(std::max(name.size() + 1, name_width), ' ');
+  out += "  " + name + value + "\n";
+}
+
+std::string words(std::string name) {
+  std::replace(name.begin(), name.end(), '_', ' ');
+  return name;
+}
+
+/// "0-3,8,10-11": ascending numbers.
+std::string ranges(const std::vector<uint32_t> &numbers) {
+  std::string out;
+  for (size_t first = 0; first < numbers.size();) {
+    size_t last = first;
+    while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) ++last;
+    if (!out.empty()) out += ",";
+    out += std::to_string(numbers[first]);
+    if (last > first) out += "-" + std::to_string(numbers[last]);
+    first = last + 1;
+  }
+  return out.empty() ? "none" : out;
+}
+
+/// Of the size of a machine's parts: rounded to a tenth.
+std::string amount(uint64_t bytes) {
+  constexpr std::string_view units = " KMGTPE";
+  auto value = static_cast<double>(bytes);
+  size_t unit = 0;
+  for (; value >= 1024 && unit + 1 < units.size(); ++unit) value /= 1024;
+  char text[32];
+  std::snprintf(text, sizeof text, value == static_cast<double>(static_cast<uint64_t>(value)) ? "%.0f" : "%.1f", value);
+  return unit == 0 ? std::string(text) + " bytes" : std::string(text) + " " + units[unit] + "iB";
+}
+
+std::string yes_or_no(const Json &value) { return value.get<bool>() ? "yes" : "no"; }
+
+void add_topology(std::string &out, const Json &topology) {
+  out += "\nTopology\n";
+  add_line(out, "source", topology["source"]);
+  add_line(out, "processor", topology["processor"]);
+  add_line(out, "packages", topology["packages"].dump());
+  add_line(out, "cores", topology["cores"].dump());
+  add_line(out, "processing units", topology["processing_units"].dump());
+  add_line(out, "allowed", ranges(topology["allowed"].get<std::vector<uint32_t>>()));
+  const auto limit = topology["processor_limit"].get<uint32_t>();
+  add_line(out, "processor limit", limit == 0 ? "none" : std::to_string(limit));
+  add_line(out, "usable cores", topology["usable_cores"].dump());
+  add_line(out, "memory", amount(topology["memory_bytes"].get<uint64_t>()));
+  for (const Json &cache : topology["caches"])
+    add_line(out, "L" + cache["level"].dump() + " cache",
+             cache["count"].dump() + " x " + amount(cache["bytes"].get<uint64_t>()) + ", lines of " +
+                 cache["line_bytes"].dump() + " bytes, each shared by " + cache["shared_by"].dump() +
+                 " processing unit(s)");
+  for (const Json &node : topology["numa_nodes"])
+    add_line(out, "NUMA node " + node["index"].dump(),
+             amount(node["memory_bytes"].get<uint64_t>()) + ", processing units " +
+                 ranges(node["processing_units"].get<std::vector<uint32_t>>()));
+}
+
+void add_plans(std::string &out, const Json &plans) {
+  out += "\nPlans for " + plans["ranks"].dump() + " rank(s)" +
+         (plans["oversubscribed"].get<bool>() ? ", which are more than there are cores" : "") + "; a connection has " +
+         plans["slot_count"].dump() + " slots of " + show_bytes(plans["slot_bytes"].get<uint64_t>()) + " bytes (ll: " +
+         show_bytes(plans["ll_slot_bytes"].get<uint64_t>()) + ")\n";
+  char line[160];
+  std::snprintf(line, sizeof line, "  %-15s %8s  %-17s %-9s %8s %8s\n", "collective", "bytes", "algorithm", "protocol",
+                "channels", "chunk");
+  out += line;
+  for (const Json &choice : plans["choices"]) {
+    const std::string collective = choice["collective"];
+    const std::string bytes = show_bytes(choice["bytes"].get<uint64_t>());
+    std::snprintf(line, sizeof line, "  %-15s %8s  ", collective.c_str(), bytes.c_str());
+    out += line;
+    if (choice.contains("error")) {
+      out += choice["error"].get<std::string>() + "\n";
+      continue;
+    }
+    const std::string algorithm = choice["algorithm"];
+    const std::string protocol = choice["protocol"];
+    const std::string chunk = show_bytes(choice["chunk_bytes"].get<uint64_t>());
+    std::snprintf(line, sizeof line, "%-17s %-9s %8s %8s\n", algorithm.c_str(), protocol.c_str(),
+                  choice["channels"].dump().c_str(), chunk.c_str());
+    out += line;
+  }
+}
+
+}  // namespace
+
+std::string info_text(const Json &document) {
+  std::string out = "rondo " + document["version"].get<std::string>() + "\n\nComponents\n";
+  for (const auto &[name, built] : document["components"].items())
+    add_line(out, name, built.get<bool>() ? "built in" : "not built in");
+  for (const Json &transport : document["transports"])
+    add_line(out, "transport " + transport["name"].get<std::string>(),
+             transport["available"].get<bool>() ? "available" : "not available");
+  add_line(out, "instructions", document["simd"]);
+  out += "\nHost\n";
+  add_line(out, "name", document["host"]["name"]);
+  add_line(out, "id", document["host"]["id"]);
+  add_topology(out, document["topology"]);
+  out += "\nWhat peers may do here\n";
+  for (const auto &[name, value] : document["capabilities"].items())
+    add_line(out, words(name), value.is_boolean() ? yes_or_no(value) : value.is_null() ? "none" : value.dump());
+  out += "\nConfiguration\n";
+  for (const Json &entry : document["configuration"]) {
+    std::string value = entry["value"];
+    if (value.empty()) value = "none";
+    add_line(out, entry["variable"], value + " (" + entry["source"].get<std::string>() + ")");
+  }
+  add_plans(out, document["plans"]);
+  return out;
+}
+
+}  // namespace rondo::cli

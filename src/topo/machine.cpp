@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/topo/machine.h"
+
+#include <algorithm>
+
+#include "src/base/checked.h"
+
+namespace rondo {
+namespace {
+
+/// Adds the parts of one kind after the other; processing units first, since the others name them by index.
+class Assembler {
+ public:
+  explicit Assembler(const Machine &machine) : machine_(machine) {}
+
+  [[nodiscard]] bool add_pus() {
+    CpuSet seen;
+    for (const Part &part : machine_.parts) {
+      if (part.kind != PartKind::pu) continue;
+      if (part.os_index > os_index_max || seen.has(part.os_index)) return false;
+      seen.add(part.os_index);
+      const bool allowed = machine_.allowed.empty() || machine_.allowed.has(part.os_index);
+      topology_.pus.push_back({part.os_index, 0, 0, allowed});
+    }
+    placed_.assign(topology_.pus.size(), false);
+    return !topology_.pus.empty();
+  }
+
+  /// A machine whose cores are not known (some virtual ones) has one a PU.
+  void add_cores() {
+    for (const Part &part : machine_.parts)
+      if (part.kind == PartKind::core) add_core(pus_within(part.cpus));
+    for (uint32_t pu = 0; pu < topology_.pus.size(); ++pu)
+      if (!placed_[pu]) add_core({pu});
+  }
+
+  void add_packages() {
+    uint32_t count = 0;
+    for (const Part &part : machine_.parts) {
+      if (part.kind != PartKind::package) continue;
+      for (Core &core : topology_.cores)
+        if (part.cpus.has(topology_.pus[core.pus.front()].os_index)) core.package = count;
+      ++count;
+    }
+    topology_.package_count = std::max<uint32_t>(count, 1);
+  }
+
+  void add_caches() {
+    for (const Part &part : machine_.parts)
+      if (part.kind == PartKind::cache)
+        topology_.caches.push_back({part.level, part.bytes, part.line_bytes, pus_within(part.cpus)});
+    std::stable_sort(topology_.caches.begin(), topology_.caches.end(),
+                     [](const Cache &a, const Cache &b) { return a.level < b.level; });
+  }
+
+  [[nodiscard]] bool add_numa_nodes() {
+    for (const Part &part : machine_.parts) {
+      if (part.kind != PartKind::numa_node) continue;
+      const auto sum = checked_add(topology_.memory_bytes, part.bytes);
+      if (!sum) return false;
+      topology_.memory_bytes = *sum;
+      const auto node = static_cast<uint32_t>(topology_.numa_nodes.size());
+      topology_.numa_nodes.push_back({part.os_index, part.bytes, pus_within(part.cpus)});
+      for (const uint32_t pu : topology_.numa_nodes.back().pus) topology_.pus[pu].numa_node = node;
+    }
+    return true;
+  }
+
+  /// One line, printable, not long: it may come from a stranger.
+  void add_processor_name() {
+    constexpr size_t length_max = 128;
+    for (const char character : machine_.processor.substr(0, length_max))
+      topology_.processor += character >= ' ' && character <= '~' ? character : '?';
+  }
+
+  [[nodiscard]] Topology take() { return std::move(topology_); }
+
+ private:
+  [[nodiscard]] std::vector<uint32_t> pus_within(const CpuSet &cpus) const {
+    std::vector<uint32_t> inside;
+    for (uint32_t index = 0; index < topology_.pus.size(); ++index)
+      if (cpus.has(topology_.pus[index].os_index)) inside.push_back(index);
+    return inside;
+  }
+
+  /// A PU belongs to the first core that names it: XML may say otherwise, hardware does not.
+  void add_core(const std::vector<uint32_t> &pus) {
+    Core core;
+    for (const uint32_t pu : pus) {
+      if (placed_[pu]) continue;
+      placed_[pu] = true;
+      core.pus.push_back(pu);
+      topology_.pus[pu].core = static_cast<uint32_t>(topology_.cores.size());
+    }
+    if (!core.pus.empty()) topology_.cores.push_back(std::move(core));
+  }
+
+  const Machine &machine_;
+  Topology topology_;
+  std::vector<bool> placed_;  ///< PU -> it has its core
+};
+
+}  // namespace
+
+Result<Topology> assemble(const Machine &machine) {
+  if (machine.parts.size() > part_count_max)
+    return invalid_argument("a topology of more than " + std::to_string(part_count_max) + " parts");
+  Assembler assembler(machine);
+  if (!assembler.add_pus())
+    return invalid_argument("a topology without processing units, or with one twice, or numbered over " +
+                            std::to_string(os_index_max));
+  assembler.add_cores();
+  assembler.add_packages();
+  assembler.add_caches();
+  if (!assembler.add_numa_nodes()) return invalid_argument("a topology with more than 2^64 bytes of memory");
+  assembler.add_processor_name();
+  return assembler.take();
+}
+
+}  // namespace rondo

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Between the sources of a topology (hwloc, XML) and the value: a flat list of parts, each with the processors that it
+// covers. Only assemble() turns it into a Topology, so what is checked there holds wherever the parts come from.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "src/topo/topology.h"
+
+namespace rondo {
+
+inline constexpr uint32_t os_index_max = 16'383;   ///< of a processing unit
+inline constexpr size_t part_count_max = 16'384;   ///< the largest machines have some 10,000 in all
+inline constexpr size_t xml_bytes_max = size_t{16} << 20;
+
+/// Processing units by the operating system's number; those above os_index_max do not count.
+class CpuSet {
+ public:
+  void add(uint32_t index) {
+    if (index > os_index_max) return;
+    if (index / 64 >= words_.size()) words_.resize(index / 64 + 1);
+    words_[index / 64] |= uint64_t{1} << (index % 64);
+  }
+  [[nodiscard]] bool has(uint32_t index) const {
+    return index / 64 < words_.size() && (words_[index / 64] >> (index % 64) & 1) != 0;
+  }
+  [[nodiscard]] bool empty() const { return words_.empty(); }
+
+ private:
+  std::vector<uint64_t> words_;
+};
+
+enum class PartKind : uint8_t { package, numa_node, core, pu, cache };
+
+struct Part {
+  PartKind kind = PartKind::pu;
+  uint32_t os_index = 0;
+  uint32_t level = 0;       ///< of a cache, from 1
+  uint32_t line_bytes = 0;  ///< of a cache
+  uint64_t bytes = 0;       ///< of a cache, or a NUMA node's memory
+  CpuSet cpus{};
+};
+
+struct Machine {
+  std::string processor;
+  CpuSet allowed;  ///< empty: all
+  std::vector<Part> parts;
+};
+
+/// RONDO_ERROR_INVALID_ARGUMENT: no processing unit, one twice, or more parts than any machine has.
+[[nodiscard]] Result<Topology> assemble(const Machine &machine);
+
+}  // namespace rondo

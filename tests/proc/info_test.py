@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""rondo info: text and JSON tell the same, settings and an injected machine show, and bad input is answered."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+RONDO = sys.argv.pop(1)
+TWO_SOCKETS = Path(__file__).resolve().parent.parent / "fuzz" / "corpus" / "topology" / "two_sockets.xml"
+
+
+def info(*options, **variables):
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RONDO_")}
+    return subprocess.run([RONDO, "info", *options], env=environment | variables, capture_output=True, text=True,
+                          timeout=60, check=False)
+
+
+def document(*options, **variables):
+    done = info("--json", *options, **variables)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+class Info(unittest.TestCase):
+    def test_text_and_json_tell_the_same(self):
+        told = document("--ranks", "5")
+        text = info("--ranks", "5").stdout
+        self.assertIn(f"rondo {told['version']}\n", text)
+        self.assertIn(told["host"]["id"], text)
+        for entry in told["configuration"]:
+            row = [line.split(None, 1) for line in text.splitlines() if line.startswith(f"  {entry['variable']} ")]
+            self.assertEqual(row, [[entry["variable"], f"{entry['value'] or 'none'} ({entry['source']})"]])
+        rows = [line.split() for line in text.split("Plans for 5 rank")[1].splitlines()[2:]]
+        shown = [[row[0], row[2], row[3], row[4]] for row in rows]
+        chosen = [[it["collective"], it["algorithm"], it["protocol"], str(it["channels"])]
+                  for it in told["plans"]["choices"]]
+        self.assertEqual(shown, chosen)
+        self.assertGreater(len(chosen), 30)
+
+    def test_it_counts_the_processors_that_this_process_may_use(self):
+        allowed = sorted(os.sched_getaffinity(0))
+        topology = document()["topology"]
+        self.assertEqual(topology["allowed"], allowed)
+        first = {allowed[0]}
+        done = subprocess.run([RONDO, "info", "--json"], capture_output=True, text=True, timeout=60, check=True,
+                              preexec_fn=lambda: os.sched_setaffinity(0, first))
+        bound = json.loads(done.stdout)
+        self.assertEqual(bound["topology"]["allowed"], list(first))
+        self.assertEqual(bound["topology"]["usable_cores"], 1)
+        self.assertEqual(bound["plans"]["ranks"], 1)
+
+    def test_a_setting_is_in_force_and_says_where_it_came_from(self):
+        told = document("--ranks", "4", RONDO_ALGORITHM="ring", RONDO_CHANNELS="3", RONDO_TIMEOUT="")
+        entries = {it["variable"]: (it["value"], it["source"]) for it in told["configuration"]}
+        self.assertEqual(entries["RONDO_ALGORITHM"], ("ring", "environment"))
+        self.assertEqual(entries["RONDO_PROTOCOL"], ("auto", "default"))
+        self.assertEqual(entries["RONDO_TIMEOUT"], ("300", "default"))
+        for choice in told["plans"]["choices"]:
+            self.assertEqual((choice["algorithm"], choice["channels"]), ("ring", 3))
+
+    def test_an_algorithm_that_cannot_do_a_collective_is_shown_as_the_error_that_it_will_be(self):
+        told = document("--ranks", "4", RONDO_ALGORITHM="tree")
+        errors = {it["collective"] for it in told["plans"]["choices"] if "error" in it}
+        self.assertEqual(errors, {"reduce_scatter", "all_gather"})
+        self.assertIn("these can: ring", info("--ranks", "4", RONDO_ALGORITHM="tree").stdout)
+
+    def test_an_injected_machine_takes_the_place_of_this_one(self):
+        told = document(RONDO_TOPOLOGY_FILE=str(TWO_SOCKETS))
+        self.assertEqual(told["topology"]["source"], "injected")
+        self.assertEqual(told["topology"]["usable_cores"], 4)
+        self.assertEqual(told["topology"]["numa_nodes"][1]["processing_units"], [2, 6, 3, 7])
+        self.assertEqual(told["plans"]["ranks"], 4)
+        self.assertFalse(told["plans"]["oversubscribed"])
+        self.assertTrue(document("--ranks", "5", RONDO_TOPOLOGY_FILE=str(TWO_SOCKETS))["plans"]["oversubscribed"])
+
+    def test_an_exported_topology_can_be_injected(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "here.xml")
+            self.assertEqual(info("--topology-xml", path).returncode, 0)
+            here, again = document()["topology"], document(RONDO_TOPOLOGY_FILE=path)["topology"]
+            for key in ("processor", "packages", "cores", "processing_units", "memory_bytes", "caches", "numa_nodes"):
+                self.assertEqual(here[key], again[key], key)
+            self.assertEqual(info("--topology-xml", "-").stdout.count("</topology>"), 1)
+
+    def test_bad_input_is_answered_and_fails(self):
+        for options, variables, status, part in [
+                (["--ranks", "0"], {}, 2, "--ranks"), (["--rank"], {}, 2, "--help"),
+                ([], {"RONDO_PROTOCOL": "quick"}, 1, "'quick' is not a known protocol; known are: auto, simple, ll"),
+                ([], {"RONDO_TOPOLOGY_FILE": RONDO}, 1, "RONDO_TOPOLOGY_FILE"),
+                (["--topology-xml", "/nonexistent/x.xml"], {}, 1, "/nonexistent/x.xml")]:
+            done = info(*options, **variables)
+            self.assertEqual(done.returncode, status, done.stderr)
+            self.assertIn(part, done.stderr)
+            self.assertEqual(done.stdout, "")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
