@@ -6,12 +6,14 @@ import os
 import pathlib
 import re
 import stat
+import sys
 import tempfile
 import time
 
 import run_support
 from run_support import RunTest
 
+RANK_PROGRAM = sys.argv.pop()  # run_store_rank
 PRINT_JOB = 'echo "$RONDO_RANK/$RONDO_SIZE local $RONDO_LOCAL_RANK store ${RONDO_STORE} secret ${#RONDO_SECRET}"'
 
 
@@ -28,6 +30,12 @@ class ExitTest(RunTest):
     def test_the_secret_differs_from_job_to_job(self):
         secrets = [self.run_job("-n", 1, "sh", "-c", "echo $RONDO_SECRET")[1] for _ in range(3)]
         self.assertEqual(len(set(secrets)), 3)
+
+    def test_ranks_meet_at_the_launchers_store(self):
+        status, out, err = self.run_job("-n", 8, RANK_PROGRAM)
+        self.assertEqual((status, err), (0, ""))
+        self.assertEqual(set(out.splitlines()), {" ".join(f"rondo run/{rank}/{rank}" for rank in range(8))})
+        self.assertEqual(out.count("\n"), 8)
 
     def test_the_first_failure_decides_and_ends_the_rest(self):
         script = 'if [ "$RONDO_RANK" = 2 ]; then exit 7; fi; exec sleep 1000'

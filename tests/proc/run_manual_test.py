@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The `rondo` command and its manual page: what it answers, and that the page names every command, option, variable."""
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import unittest
+
+RONDO = sys.argv.pop(1)
+DOCS = pathlib.Path(__file__).parents[2] / "docs"
+PAGE = DOCS / "rondo.1"
+
+
+def rondo(*args):
+    done = subprocess.run([RONDO, *args], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    return done.returncode, done.stdout, done.stderr
+
+
+def page_text(section=""):
+    """A section of the page, or all of it, with the dress of macros and escapes taken off."""
+    text = PAGE.read_text()
+    if section:
+        text = text.partition(f"\n.SH {section}\n")[2].partition("\n.SH ")[0]
+    text = re.sub(r"\\f[BIRP]", "", text.replace("\\-", "-").replace('"', ""))
+    return re.sub(r"^\.[A-Z]+ ?", "", text, flags=re.M)
+
+
+def commands():
+    return re.findall(r"^  (\w+) +\w", rondo("--help")[1], re.M)
+
+
+class CommandTest(unittest.TestCase):
+    def test_help_is_given_in_every_form(self):
+        self.assertIn("run", commands())
+        self.assertEqual(rondo("--help"), rondo("help"))
+        for command in commands():
+            status, out, err = rondo("help", command)
+            self.assertEqual((status, err), (0, ""), command)
+            self.assertEqual(rondo(command, "--help"), (0, out, ""))
+
+    def test_version(self):
+        status, out, err = rondo("--version")
+        self.assertEqual((status, err), (0, ""))
+        self.assertRegex(out, r"^rondo \d+\.\d+\.\d+\n$")
+        self.assertIn("Rondo " + out.split()[1], PAGE.read_text())
+
+    def test_an_unknown_command_is_refused_with_those_there_are(self):
+        for args in (["walk"], ["help", "walk"]):
+            status, out, err = rondo(*args)
+            self.assertEqual((status, out), (2, ""))
+            self.assertEqual(err, f"rondo: unknown command 'walk'; known are: {', '.join(commands())}. "
+                                  "See rondo --help.\n")
+        self.assertEqual(rondo()[0], 2)
+
+
+class ManualTest(unittest.TestCase):
+    def test_the_page_renders_without_a_warning(self):
+        if shutil.which("groff") is None:
+            self.skipTest("groff is not installed")
+        done = subprocess.run(["groff", "-man", "-Tutf8", "-ww", "-z", PAGE], capture_output=True, text=True,
+                              timeout=60)
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+
+    def test_the_page_has_every_command_and_option(self):
+        missing = []
+        for command in commands():
+            text = page_text(f"RONDO {command.upper()}")
+            if not text:
+                missing.append(command)
+            options = re.findall(r"^ +((?:-\w|--[\w-]+)(?:,-{1,2}[\w-]+)*)", rondo("help", command)[1], re.M)
+            self.assertTrue(options)
+            missing += [f"{command} {name}" for names in options for name in names.split(",")
+                        if name not in ("-h", "--help") and not re.search(rf"(?<![\w-]){name}(?![\w-])", text)]
+        self.assertEqual(missing, [])
+
+    def test_the_page_has_every_variable(self):
+        settings = re.findall(r"^\| `(RONDO_\w+)` \|", (DOCS / "environment.md").read_text(), re.M)
+        self.assertGreater(len(settings), 10)
+        self.assertEqual([name for name in settings if name not in page_text()], [])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
