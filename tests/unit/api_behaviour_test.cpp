@@ -3,32 +3,18 @@
 // allocation.
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
-#include <new>
 #include <numeric>
 #include <thread>
 #include <vector>
 
 #include "tests/catch.h"
+#include "tests/unit/allocation_count.h"
 #include "tests/unit/ranks.h"
 
 using Catch::Matchers::Contains;
 using rondo_test::all_ok;
 using rondo_test::error_message;
 using rondo_test::Ranks;
-
-namespace {
-std::atomic<uint64_t> allocation_count = 0;  // relaxed: a number
-}
-
-// Counts every allocation of this program, the library's included.
-void *operator new(size_t bytes) {
-  allocation_count.fetch_add(1, std::memory_order_relaxed);
-  if (void *memory = std::malloc(bytes)) return memory;
-  throw std::bad_alloc();
-}
-void operator delete(void *memory) noexcept { std::free(memory); }
-void operator delete(void *memory, size_t) noexcept { std::free(memory); }
 
 TEST_CASE("all_gather_v and reduce_scatter_v: uneven, empty and displaced blocks arrive where they belong") {
   Ranks ranks(4);
@@ -172,9 +158,9 @@ TEST_CASE("steady path: calls of known shape allocate nothing") {
     };
     rondo_status_t status = calls();
     if (status == RONDO_OK) status = rondo_barrier(comm, nullptr);
-    const uint64_t before = allocation_count.load(std::memory_order_relaxed);
+    const uint64_t before = rondo_test::allocation_count();
     for (int round = 0; round < 500 && status == RONDO_OK; ++round) status = calls();
-    if (rank == 0) counted = allocation_count.load(std::memory_order_relaxed) - before;
+    if (rank == 0) counted = rondo_test::allocation_count() - before;
     if (status == RONDO_OK) status = rondo_barrier(comm, nullptr);
     return status;
   });
