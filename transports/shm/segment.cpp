@@ -2,7 +2,6 @@
 #include "transports/shm/segment.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
@@ -10,6 +9,7 @@
 
 #include "src/base/checked.h"
 #include "src/proto/memory.h"
+#include "transports/shm/region.h"
 
 namespace rondo::shm {
 namespace {
@@ -38,16 +38,6 @@ size_t SegmentShape::bytes() const {
          size_t{channel_count} * rank_count * rank_count * round_up<size_t>(geometry.bytes(), 4096);
 }
 
-Result<FileDescriptor> make_memory_file(const char *name, size_t bytes) {
-  FileDescriptor file(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!file.valid()) return system_error("memfd_create", errno);
-  if (::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0)
-    return system_error("ftruncate of a memory file to " + std::to_string(bytes) + " bytes", errno);
-  if (::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
-    return system_error("fcntl(F_ADD_SEALS) of a memory file", errno);
-  return file;
-}
-
 Result<Mapping> map_shared(int descriptor, size_t bytes) {
   void *const address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
   if (address == MAP_FAILED) return system_error("mmap of " + std::to_string(bytes) + " shared bytes", errno);
@@ -55,7 +45,7 @@ Result<Mapping> map_shared(int descriptor, size_t bytes) {
 }
 
 Result<std::shared_ptr<Segment>> Segment::create(const SegmentId &id, const SegmentShape &shape) {
-  RONDO_TRY_ASSIGN(auto file, make_memory_file("rondo", shape.bytes()));
+  RONDO_TRY_ASSIGN(auto file, make_region_file(shape.bytes()));
   RONDO_TRY_ASSIGN(auto mapping, map_shared(file.get(), shape.bytes()));
   auto *const header = new (mapping.get().address) SegmentHeader;
   header->id = id;

@@ -53,8 +53,6 @@ class Segment {
   SegmentShape shape_;
 };
 
-/// A memfd of `bytes` zero bytes that cannot shrink.
-[[nodiscard]] Result<FileDescriptor> make_memory_file(const char *name, size_t bytes);
 [[nodiscard]] Result<Mapping> map_shared(int descriptor, size_t bytes);
 
 }  // namespace rondo::shm
