@@ -204,7 +204,8 @@ TEST_CASE("topology: processor sets are read as hwloc writes them, with gaps and
 
 TEST_CASE("topology: XML that is not balanced, repeats a processor or is of another version is refused") {
   const std::string pu = "<object type=\"PU\" os_index=\"0\" cpuset=\"0x1\"/>";
-  const std::string begin = "<?xml version=\"1.0\"?>\n<!DOCTYPE topology SYSTEM \"hwloc2.dtd\">\n<topology version=\"2.0\">";
+  const std::string begin =
+      "<?xml version=\"1.0\"?>\n<!DOCTYPE topology SYSTEM \"hwloc2.dtd\">\n<topology version=\"2.0\">";
   CHECK(import_topology(begin + "<!-- <object> -->" + pu + "</topology>\n").ok());
   for (const std::string &bad :
        {begin + pu, begin + pu + pu + "</topology>", begin + "</topology>", begin + pu + "</object></topology>",
