@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the store's fuzzers share: a fuzzer's bytes as choices and pieces, and a check that ends the run.
+#pragma once
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+#include "src/bootstrap/bytes.h"
+
+namespace rondo::fuzz {
+
+/// Ends the run where `holds` is false: a finding.
+inline void require(bool holds, const char *what) {
+  if (holds) return;
+  std::fprintf(stderr, "does not hold: %s\n", what);
+  std::abort();
+}
+
+class Input {
+ public:
+  Input(const uint8_t *data, size_t bytes) : rest_(std::as_bytes(std::span(data, bytes))) {}
+
+  [[nodiscard]] bool empty() const { return rest_.empty(); }
+  [[nodiscard]] uint8_t byte() { return rest_.empty() ? uint8_t{0} : std::to_integer<uint8_t>(take(1)[0]); }
+  [[nodiscard]] ByteView take(size_t bytes) {
+    const ByteView taken = rest_.first(std::min(bytes, rest_.size()));
+    rest_ = rest_.subspan(taken.size());
+    return taken;
+  }
+
+ private:
+  ByteView rest_;
+};
+
+}  // namespace rondo::fuzz
