@@ -12,7 +12,7 @@
 #include "src/base/result.h"
 #include "src/plan/plan.h"
 #include "src/proto/connection.h"
-#include "src/proto/peers.h"
+#include "src/proto/peer_access.h"
 
 namespace rondo {
 
@@ -39,7 +39,7 @@ class Transport {
   [[nodiscard]] virtual ConnectionView incoming(uint32_t channel, uint32_t peer) const = 0;
   /// Bits PayloadKind: loans of this rank that `peer` can read.
   [[nodiscard]] virtual uint32_t accepted_kinds(uint32_t peer) const = 0;
-  [[nodiscard]] virtual Peers &peers() = 0;
+  [[nodiscard]] virtual PeerAccess &peers() = 0;
 
   // What the ranks do.
   virtual void enter(uint64_t operation, const Entered &what) = 0;

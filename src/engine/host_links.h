@@ -15,7 +15,7 @@
 #include "src/engine/combine.h"
 #include "src/proto/interpreter.h"
 #include "src/proto/ll.h"
-#include "src/proto/peers.h"
+#include "src/proto/peer_access.h"
 #include "src/proto/simple.h"
 
 namespace rondo {
@@ -45,7 +45,7 @@ class Scratch {
 /// The links of one channel's schedule: link index -> ends.
 struct HostLinks {
   std::span<LinkEnds *const> ends;
-  Peers *peers = nullptr;
+  PeerAccess *peers = nullptr;
   const Scratch *scratch = nullptr;
   bool wake = false;  ///< ranks of this communicator may sleep
 };

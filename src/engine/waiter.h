@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "src/proto/peers.h"
+#include "src/proto/peer_access.h"
 
 namespace rondo {
 
@@ -30,7 +30,7 @@ struct WaitPolicy {
 
 class Waiter {
  public:
-  Waiter(const WaitPolicy &policy, Peers &peers, Watch &watch) : policy_(policy), peers_(peers), watch_(watch) {}
+  Waiter(const WaitPolicy &policy, PeerAccess &peers, Watch &watch) : policy_(policy), peers_(peers), watch_(watch) {}
   ~Waiter() { moved(); }
   Waiter(const Waiter &) = delete;
   Waiter &operator=(const Waiter &) = delete;
@@ -49,7 +49,7 @@ class Waiter {
   [[nodiscard]] bool rest();
 
   WaitPolicy policy_;
-  Peers &peers_;
+  PeerAccess &peers_;
   Watch &watch_;
   uint32_t round_ = 0;
   uint32_t ticket_ = 0;

@@ -18,7 +18,7 @@ using namespace rondo;
 namespace {
 
 /// Ranks of one process: a loan is read at its address.
-class LocalPeers final : public Peers {
+class LocalPeers final : public PeerAccess {
  public:
   const std::byte *borrow(uint32_t, const SlotHeader &header, std::byte *) override {
     return reinterpret_cast<const std::byte *>(header.address);

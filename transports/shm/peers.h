@@ -9,7 +9,7 @@
 
 #include "src/base/result.h"
 #include "src/base/unique_handle.h"
-#include "src/proto/peers.h"
+#include "src/proto/peer_access.h"
 #include "transports/shm/segment.h"
 
 namespace rondo::shm {
@@ -43,7 +43,7 @@ class MappingCache {
   uint64_t use_ = 0;
 };
 
-class ShmPeers final : public Peers {
+class ShmPeers final : public PeerAccess {
  public:
   /// Needs every rank's board filled in. Opens a handle on each other process.
   [[nodiscard]] static Result<std::unique_ptr<ShmPeers>> create(std::shared_ptr<Segment> segment, uint32_t rank);

@@ -39,7 +39,7 @@ class ShmTransport final : public Transport {
     return segment_->connection(channel, peer, rank_);
   }
   uint32_t accepted_kinds(uint32_t peer) const override { return accepted_kinds_[peer]; }
-  Peers &peers() override { return *peers_; }
+  PeerAccess &peers() override { return *peers_; }
 
   void enter(uint64_t operation, const Entered &what) override { shm::enter(own(), operation, what); }
   void complete(uint64_t operation) override {

@@ -10,9 +10,9 @@
 
 namespace rondo {
 
-class Peers {
+class PeerAccess {
  public:
-  virtual ~Peers() = default;
+  virtual ~PeerAccess() = default;
 
   /// The payload of `header`, which `peer` lent, where this rank can read it until it releases the slot; or null.
   /// `scratch` has room for header.bytes and is used where the payload must be fetched.
