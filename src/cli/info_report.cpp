@@ -11,12 +11,14 @@
 #include "src/engine/combine.h"
 #include "src/plan/tuner.h"
 #include "src/topo/host.h"
+#include "transports/shm/transport.h"
 
 namespace rondo::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr uint32_t channel_count_default = 2;  // what src/core/registry.cpp connects at least
 constexpr std::array<uint64_t, 7> shown_bytes{8, 1u << 10, 16u << 10, 128u << 10, 1u << 20, 16u << 20, 256u << 20};
 
 Json caches_json(const Topology &topology) {
@@ -82,9 +84,13 @@ TunerInput tuner_input(const InfoInput &input) {
   tuner.rank_count = input.rank_count;
   tuner.oversubscribed = input.rank_count > usable_core_count(input.topology);
   tuner.element_bytes = 4;
-  tuner.slot_count = input.config.slot_count != 0 ? input.config.slot_count : 4;
-  tuner.slot_bytes = input.config.slot_bytes != 0 ? input.config.slot_bytes : 128u << 10;
-  tuner.ll_slot_bytes = 2048;
+  const auto slot_bytes = static_cast<uint32_t>(input.config.slot_bytes);  // 64 MiB at most
+  const uint32_t channels = std::max(input.config.channels, channel_count_default);
+  const ConnectionGeometry geometry =
+      shm::choose_shape(input.rank_count, channels, input.config.slot_count, slot_bytes).geometry;
+  tuner.slot_count = geometry.slot_count;
+  tuner.slot_bytes = geometry.slot_bytes;
+  tuner.ll_slot_bytes = geometry.ll_slot_bytes;
   tuner.overrides = {input.config.algorithm, input.config.protocol, input.config.channels, input.config.chunk_bytes};
   return tuner;
 }
