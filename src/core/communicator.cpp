@@ -88,7 +88,6 @@ Result<void> Communicator::execute(const Operation &operation) {
 }
 
 Result<void> Communicator::run(const Operation &operation) {
-  if (transport_->failed()) return transport_->failure();
   BoundPlan &bound = *operation.bound;
   const Plan &plan = *bound.plan;
   const Entered entered{plan.key.signature, plan.shape};
@@ -103,13 +102,18 @@ Result<void> Communicator::run(const Operation &operation) {
   buffers.recv = {operation.recv, plan.recv.begin, loans_.offer(operation.recv, plan.recv.count * element_bytes)};
 
   OperationWatch watch(*transport_, rank_, rank_count_, operation.number, entered, now_ns(), settings_.timeout_ns);
-  RunOutcome outcome;
-  {
+  RunOutcome outcome{RunOutcome::Kind::stopped};
+  transport_->set_running(true);
+  if (!transport_->failed()) {
     Waiter waiter(wait_policy_, transport_->peers(), watch);
     outcome = run_plan(plan, buffers, bound.reducer, bound.links, waiter);
   }
+  transport_->set_running(false);
   if (outcome.kind == RunOutcome::Kind::fault) watch.explain_fault(outcome.peer, outcome.fault);
-  if (outcome.kind != RunOutcome::Kind::done) return transport_->failure();
+  if (outcome.kind != RunOutcome::Kind::done) {
+    transport_->wait_for_borrowers();  // the caller may free its buffers now
+    return transport_->failure();
+  }
   transport_->complete(operation.number);
   return {};
 }

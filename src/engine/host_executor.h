@@ -15,7 +15,8 @@ inline constexpr uint32_t lane_count_max = 64;  // of all channels together
 
 /// How a run ended.
 struct RunOutcome {
-  enum class Kind : uint8_t { done, stopped, fault } kind = Kind::done;
+  enum class Kind : uint8_t { done, stopped, fault };
+  Kind kind = Kind::done;
   Fault fault = Fault::none;  ///< fault: what a peer's slot had
   uint32_t peer = 0;          ///< fault: whose
 };

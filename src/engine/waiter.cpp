@@ -13,27 +13,27 @@ namespace {
 constexpr uint64_t look_interval_ns = 5'000'000;  // well under the second in which a dead peer must be noticed
 constexpr uint64_t sleep_ns = 20'000'000;         // a missed bell costs this at most
 constexpr uint64_t nap_ns = 50'000;
-constexpr uint32_t spins_per_check = 64;
+constexpr uint32_t spins_per_check = 64;   // whether the communicator failed: a load
+constexpr uint32_t spins_per_look = 4096;  // the clock, and now and then everything else
 
 }  // namespace
 
 bool Waiter::idle() {
   ++round_;
-  if (round_ <= policy_.spin_count) {
-    cpu_pause();
-    return round_ % spins_per_check != 0 || !watch_.stopped();
-  }
+  const bool spins = round_ <= policy_.spin_count;
+  if (spins) cpu_pause();
+  if (spins && round_ % spins_per_check != 0) return true;
   if (watch_.stopped()) return false;
+  if (spins && round_ % spins_per_look != 0) return true;
   const uint64_t now = now_ns();
   if (now >= next_look_ns_) {
     next_look_ns_ = now + look_interval_ns;
     if (watch_.look(now)) return false;
   }
-  if (round_ <= policy_.spin_count + policy_.yield_count) {
-    ::sched_yield();
-    return true;
-  }
-  return rest();
+  if (spins) return true;
+  if (round_ > policy_.spin_count + policy_.yield_count) return rest();
+  ::sched_yield();
+  return true;
 }
 
 bool Waiter::rest() {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The C interface at work, with ranks as threads: uneven blocks, streams, failure, and a steady path without
 // allocation.
+#include <sys/mman.h>
+
 #include <atomic>
 #include <chrono>
 #include <numeric>
@@ -126,6 +128,29 @@ TEST_CASE("failure: a failed operation on a stream is the stream's and the commu
   CHECK(error.operation == 1);
   CHECK_THAT(std::string(error.message), Contains("rank 1 (host") && Contains("RONDO_TIMEOUT"));
   CHECK(rondo_stream_destroy(stream) == RONDO_OK);
+}
+
+TEST_CASE("failure: once a call has returned, no rank reads its buffers any more") {
+  constexpr size_t bytes = size_t{4} << 20;
+  for (int round = 0; round < 40; ++round) {
+    Ranks ranks(3);
+    const auto statuses = ranks.run([round](int rank, rondo_comm_t comm) {
+      rondo_status_t status = RONDO_OK;
+      for (int call = 0; status == RONDO_OK; ++call) {
+        if (rank == 0 && call == 1 + round % 3) {
+          std::this_thread::sleep_for(std::chrono::microseconds(37 * round));
+          return rondo_comm_abort(comm);
+        }
+        // The pages go as soon as the call is back: a peer that still read them would die.
+        void *memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        status = rondo_all_reduce(memory, memory, bytes / 4, RONDO_FLOAT32, RONDO_SUM, comm, nullptr);
+        ::munmap(memory, bytes);
+      }
+      return status;
+    });
+    CHECK(statuses[1] == RONDO_ERROR_ABORTED);
+    CHECK(statuses[2] == RONDO_ERROR_ABORTED);
+  }
 }
 
 TEST_CASE("finalize: a finalized communicator takes nothing more, and a barrier is not a finalize") {

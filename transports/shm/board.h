@@ -37,7 +37,7 @@ struct alignas(cache_line_bytes) RankBoard {
   uint64_t segment_descriptor = 0;  ///< the segment's descriptor in that process: can peers open it there?
   uint64_t probe_address = 0;       ///< of a word in that process that holds `probe`: can peers read it there?
   uint64_t probe = 0;
-  uint64_t unused = 0;
+  uint64_t running = 0;             ///< 1 while an executor may read what peers have lent
   // The bell: `sleeping` is written by the rank, `bell` by those who wake it.
   alignas(cache_line_bytes) uint64_t sleeping = 0;
   uint32_t bell = 0;  ///< futex word

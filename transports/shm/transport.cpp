@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transports/shm/transport.h"
 
+#include <sched.h>
 #include <sodium.h>
 #include <unistd.h>
 
@@ -19,6 +20,7 @@ namespace {
 
 constexpr uint32_t default_slot_count = 4;
 constexpr uint32_t default_ll_slot_bytes = 2048;
+constexpr uint64_t borrower_patience_ns = 1'000'000'000;  // far more than reading a slot's worth takes
 constexpr uint64_t slot_budget_bytes = 8u << 20;  // of all simple slots of a communicator together, while slots are
 constexpr uint32_t slot_bytes_min = 4096;         // not below this
 constexpr uint32_t slot_bytes_max = 128u << 10;   // larger ones leave the L2 cache before the peer has read them
@@ -44,6 +46,18 @@ class ShmTransport final : public Transport {
   void enter(uint64_t operation, const Entered &what) override { shm::enter(own(), operation, what); }
   void complete(uint64_t operation) override {
     memory::store_release(own().completed, operation);  // pairs with load_acquire in completed_operation()
+  }
+  void set_running(bool running) override {
+    memory::store_sync(own().running, running ? 1 : 0);  // pairs with load_sync in wait_for_borrowers()
+  }
+  void wait_for_borrowers() const override {
+    // Either a peer sees the failure after it has said that it runs, or this rank sees that it runs. Other processes
+    // read through mappings of their own.
+    const uint64_t deadline_ns = now_ns() + borrower_patience_ns;
+    for (uint32_t peer = 0; peer < segment_->shape().rank_count; ++peer) {
+      if (peer == rank_ || (accepted_kinds_[peer] & kind_bit(PayloadKind::address)) == 0) continue;
+      while (memory::load_sync(segment_->board(peer).running) != 0 && now_ns() < deadline_ns) ::sched_yield();
+    }
   }
   void set_state(RankState state) override {
     memory::store_sync(own().state, static_cast<uint64_t>(state));  // pairs with load_acquire in state()
