@@ -196,10 +196,24 @@ void StoreCore::cancel(uint64_t client, const Request &request, std::vector<Deli
   if (found == waiting_.end() || found->second.id != request.id) return;  // the reply and the cancel crossed
   const Request wanted = found->second;
   forget(client);
-  Error error{RONDO_ERROR_TIMEOUT, "nobody put " + quoted(wanted.key)};
-  if (wanted.kind == Request::Kind::gather)
-    error = missing_ranks(wanted.key, wanted.count, entries_.at(wanted.key).gather.parts);
-  out.push_back({client, failure(wanted.id, std::move(error))});
+  out.push_back({client, failure(wanted.id, what_is_missing(wanted))});
+}
+
+Error StoreCore::what_is_missing(const Request &request) const {
+  if (request.kind == Request::Kind::gather)
+    return missing_ranks(request.key, request.count, entries_.at(request.key).gather.parts);
+  return {RONDO_ERROR_TIMEOUT, "nobody put " + quoted(request.key)};
+}
+
+void StoreCore::end(std::vector<Delivery> &out) {
+  for (const auto &[client, request] : waiting_) {
+    Error error = what_is_missing(request);
+    error.status = RONDO_ERROR_REMOTE;
+    error.message = "the process that runs the store gave up or ended; " + error.message;
+    out.push_back({client, failure(request.id, std::move(error))});
+  }
+  waiting_.clear();
+  waiting_clients_.clear();
 }
 
 void StoreCore::wait(uint64_t client, Request &&request) {

@@ -35,6 +35,9 @@ class StoreCore {
   /// The client is gone; nothing is delivered to it any more. What it put stays.
   void forget(uint64_t client);
 
+  /// The store ends: every request that waits is answered with RONDO_ERROR_REMOTE and what it waited for.
+  void end(std::vector<Delivery> &out);
+
   [[nodiscard]] size_t key_count() const { return entries_.size(); }
   [[nodiscard]] size_t used_bytes() const { return used_bytes_; }
   [[nodiscard]] size_t waiting_count() const { return waiting_.size(); }
@@ -62,6 +65,7 @@ class StoreCore {
   [[nodiscard]] Result<void> add_part(Entry &entry, Request &request);
   [[nodiscard]] Result<void> charge(size_t bytes);
   [[nodiscard]] Result<Entry *> add_entry(const std::string &key, size_t bytes);
+  [[nodiscard]] Error what_is_missing(const Request &request) const;
   void wait(uint64_t client, Request &&request);
   [[nodiscard]] std::vector<uint64_t> take_waiting(const std::string &key);
   [[nodiscard]] Reply page(Entry &entry, uint64_t id, uint32_t rank, uint32_t first);

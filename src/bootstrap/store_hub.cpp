@@ -37,13 +37,23 @@ void StoreHub::receive(uint64_t connection, ByteView bytes, uint64_t now_ns) {
   ready_.push_back(connection);
   std::vector<Delivery> deliveries;
   for (Request &request : requests) core_.handle(connection, std::move(request), deliveries);
+  deliver(deliveries, now_ns);
+  settle(connection, was_authenticated);
+}
+
+void StoreHub::deliver(const std::vector<Delivery> &deliveries, uint64_t now_ns) {
   for (const Delivery &delivery : deliveries) {
     const auto client = sessions_.find(delivery.client);
     if (client == sessions_.end()) continue;
     client->second->reply(delivery.reply, now_ns);
-    if (delivery.client != connection) ready_.push_back(delivery.client);
+    ready_.push_back(delivery.client);
   }
-  settle(connection, was_authenticated);
+}
+
+void StoreHub::end(uint64_t now_ns) {
+  std::vector<Delivery> deliveries;
+  core_.end(deliveries);
+  deliver(deliveries, now_ns);
 }
 
 void StoreHub::settle(uint64_t connection, bool was_authenticated) {

@@ -36,6 +36,9 @@ class StoreHub {
   void receive(uint64_t connection, ByteView bytes, uint64_t now_ns);
   void closed(uint64_t connection);  ///< by the other side, or its socket failed
 
+  /// The server ends: whoever waits is told so, and what was missing. Send the output that is left, then close.
+  void end(uint64_t now_ns);
+
   [[nodiscard]] ByteView output(uint64_t connection) const;
   void sent(uint64_t connection, size_t bytes, uint64_t now_ns);
 
@@ -57,6 +60,7 @@ class StoreHub {
   [[nodiscard]] const StoreCore &core() const { return core_; }
 
  private:
+  void deliver(const std::vector<Delivery> &deliveries, uint64_t now_ns);
   void settle(uint64_t connection, bool was_authenticated);
   void remove(uint64_t connection);
 

@@ -111,6 +111,7 @@ class Server final : public StoreServer {
         if (event.data.u64 == stop_tag) {
           (void)watch(EPOLL_CTL_DEL, stop_.get(), 0, stop_tag);
           stop_at_ns = now_ns() + farewell_ns;
+          hub_.end(now_ns());
           continue;
         }
         if (event.data.u64 != listener_tag) serve(event.data.u64);

@@ -114,6 +114,29 @@ TEST_CASE("store: nobody listening is a timeout that says so, and a server that 
   CHECK(late.error().status == RONDO_ERROR_TIMEOUT);
 }
 
+TEST_CASE("store: a server that ends tells those who wait whom they waited for") {
+  const Secret secret = random_secret();
+  auto server = start_store_server({"127.0.0.1", 0}, secret);
+  REQUIRE(server.ok());
+  auto here = connect_store(server.value()->endpoint(), secret, soon());
+  const auto there = connect_store(server.value()->endpoint(), secret, soon());
+  REQUIRE(here.ok());
+  REQUIRE(there.ok());
+  Result<std::vector<Bytes>> waited = std::vector<Bytes>();
+  std::thread waiter([&] { waited = here.value()->gather("group", 1, 3, text("me"), soon()); });
+  // The part has come once the other side no longer finds it missing.
+  for (bool come = false; !come;) {
+    const auto asked = there.value()->gather("group", 2, 3, text("it"), now_ns());
+    REQUIRE_FALSE(asked.ok());
+    come = asked.error().message.find("rank 0 (1 of 3)") != std::string::npos;
+  }
+  server.value().reset();
+  waiter.join();
+  REQUIRE_FALSE(waited.ok());
+  CHECK(waited.error().status == RONDO_ERROR_REMOTE);
+  CHECK(waited.error().message.find("rank 0 (1 of 3)") != std::string::npos);
+}
+
 TEST_CASE("unique id: its server can be reached with what it carries, and damage anywhere is refused") {
   for (const char *interface : {"lo", "::1", ""}) {
     CAPTURE(interface);
