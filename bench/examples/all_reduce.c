@@ -1,18 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Every rank brings its number; every rank learns the sum. `rondo run -n 4 -- ./all_reduce` */
-#include <rondo/rondo.h>
+ * The example of README.md: every rank brings its number; every rank learns the sum. */
 #include <stdio.h>
+#include <rondo/rondo.h>
 
 int main(void) {
   rondo_comm_t comm;
-  int rank, size;
-  if (rondo_comm_init_env(&comm, NULL) != RONDO_OK) return 1;
+  rondo_error_t error = RONDO_ERROR_INIT;
+  int rank = 0, size = 0;
+  if (rondo_comm_init_env(&comm, NULL) != RONDO_OK) {
+    rondo_comm_last_error(NULL, &error);
+    fprintf(stderr, "%s\n", error.message);
+    return 1;
+  }
   rondo_comm_rank(comm, &rank);
   rondo_comm_size(comm, &size);
-  float mine = (float)rank, sum = 0;
-  if (rondo_all_reduce(&mine, &sum, 1, RONDO_FLOAT32, RONDO_SUM, comm, NULL) == RONDO_OK)
-    printf("rank %d of %d: the sum is %g\n", rank, size, sum);
-  const rondo_status_t status = rondo_comm_finalize(comm);
+  float mine = (float)(rank + 1), sum = 0;
+  rondo_status_t status = rondo_all_reduce(&mine, &sum, 1, RONDO_FLOAT32, RONDO_SUM, comm, NULL);
+  if (status == RONDO_OK) printf("rank %d of %d: the sum is %g\n", rank, size, sum);
+  if (status == RONDO_OK) status = rondo_comm_finalize(comm);
   rondo_comm_destroy(comm);
   return status == RONDO_OK ? 0 : 1;
 }

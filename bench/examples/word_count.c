@@ -2,13 +2,13 @@
  *
  * Counts the bytes and words of a text file, shared out over the ranks of a job:
  *
- *     rondo run -n 4 -- rondo-word-count FILE
+ *     rondo run -n 4 -- word_count FILE
  *
  * Every rank counts the words that begin in its part of the file, so that none is counted twice or cut in two, and
  * the counts are added up by one all-reduce. Rank 0 then counts alone and compares. The exit status is 1 where the
  * two differ, 2 for a wrong use, 3 where something failed.
  *
- *     rondo-word-count --serial FILE      counts alone, without a communicator
+ *     word_count --serial FILE      counts alone, without a communicator
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -57,14 +57,14 @@ static bool file_size(FILE *file, long *size) {
 }
 
 static int file_failed(const char *path) {
-  fprintf(stderr, "rondo-word-count: %s: %s\n", path, strerror(errno));
+  fprintf(stderr, "word_count: %s: %s\n", path, strerror(errno));
   return exit_failed;
 }
 
 static int rondo_failed(rondo_comm_t comm, const char *what) {
   rondo_error_t error = RONDO_ERROR_INIT;
   (void)rondo_comm_last_error(comm, &error);
-  fprintf(stderr, "rondo-word-count: %s: %s: %s\n", what, rondo_status_string(error.status), error.message);
+  fprintf(stderr, "word_count: %s: %s: %s\n", what, rondo_status_string(error.status), error.message);
   return exit_failed;
 }
 
@@ -81,9 +81,9 @@ static int compare(FILE *file, const char *path, long size, const uint64_t total
   uint64_t serial[counts_size];
   if (!count_part(file, 0, size, serial)) return file_failed(path);
   const bool equal = memcmp(serial, total, sizeof serial) == 0;
-  printf("all ranks together: %" PRIu64 " bytes, %" PRIu64 " words\n", total[bytes_at], total[words_at]);
-  printf("counted serially:   %" PRIu64 " bytes, %" PRIu64 " words: %s\n", serial[bytes_at], serial[words_at],
-         equal ? "equal" : "DIFFERENT");
+  printf("total: %" PRIu64 " bytes, %" PRIu64 " words\n", total[bytes_at], total[words_at]);
+  printf("counted serially: %" PRIu64 " bytes, %" PRIu64 " words, which is %s\n", serial[bytes_at], serial[words_at],
+         equal ? "the same" : "NOT THE SAME");
   return equal ? EXIT_SUCCESS : exit_differs;
 }
 
@@ -118,7 +118,7 @@ static int count_together(FILE *file, const char *path) {
 int main(int argc, char **argv) {
   const bool serial = argc == 3 && strcmp(argv[1], "--serial") == 0;
   if (argc != 2 && !serial) {
-    fprintf(stderr, "usage: %s [--serial] FILE\n", argc > 0 ? argv[0] : "rondo-word-count");
+    fprintf(stderr, "usage: %s [--serial] FILE\n", argc > 0 ? argv[0] : "word_count");
     return exit_usage;
   }
   const char *path = argv[argc - 1];

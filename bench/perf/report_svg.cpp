@@ -47,6 +47,9 @@ const char *colour(size_t line) {
   return colours[line % colours.size()];
 }
 
+/// Lines beyond the colours are dashed.
+const char *dash(size_t line) { return line < 10 ? "" : " stroke-dasharray=\"5 3\""; }
+
 /// 8 B, 64 KiB, 256 MiB
 std::string size_label(double bytes) {
   static constexpr std::array units{"B", "KiB", "MiB", "GiB", "TiB"};
@@ -140,8 +143,8 @@ std::string draw_line(const Line &line, size_t index, const Axis &x, const Axis 
     path += (path.empty() ? "" : " ") + at_x + "," + at_y;
     dots += "<circle cx=\"" + at_x + "\" cy=\"" + at_y + "\" r=\"3\" fill=\"" + colour(index) + "\"/>\n";
   }
-  return "<polyline points=\"" + path + "\" fill=\"none\" stroke=\"" + colour(index) + "\" stroke-width=\"2\"/>\n" +
-         dots;
+  return "<polyline points=\"" + path + "\" fill=\"none\" stroke=\"" + colour(index) + "\" stroke-width=\"2\"" +
+         dash(index) + "/>\n" + dots;
 }
 
 /// The span from the fastest to the slowest run.
@@ -202,7 +205,7 @@ std::string draw_legend(const std::vector<Line> &lines, double top) {
     const double x = first_panel_left + static_cast<double>(index % legend_columns) * legend_column_width;
     const double y = top + static_cast<double>(index / legend_columns) * legend_row_height;
     svg += "<line x1=\"" + number(x) + "\" y1=\"" + number(y - 4) + "\" x2=\"" + number(x + 22) + "\" y2=\"" +
-           number(y - 4) + "\" stroke=\"" + colour(index) + "\" stroke-width=\"3\"/>\n";
+           number(y - 4) + "\" stroke=\"" + colour(index) + "\" stroke-width=\"3\"" + dash(index) + "/>\n";
     svg += text_at(x + 30, y, "", lines[index].name);
   }
   return svg;

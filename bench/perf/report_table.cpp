@@ -34,6 +34,12 @@ std::string times_columns(const Case &what, size_t bytes, const std::optional<Ti
                 short_number(rate.bus_GBps).c_str(), wrong.c_str());
 }
 
+/// A line of the head, without the spaces at its end.
+std::string head_line(std::string line) {
+  line.erase(line.find_last_not_of(' ') + 1);
+  return line + "\n";
+}
+
 std::string count_or_auto(const std::optional<uint32_t> &count) { return count ? std::to_string(*count) : "auto"; }
 
 }  // namespace
@@ -90,13 +96,14 @@ std::string table_head(const Options &options, std::span<const Member> members, 
     text += format("#  Rank %2zu Pid %6lld on %s device host\n", rank, static_cast<long long>(members[rank].process),
                    members[rank].host);
   text += "#\n";
-  text += format("# %12s %13s %12s %7s %7s  %31s  %31s\n", "", "", "", "", "", "out-of-place         ",
-                 "in-place           ");
   const std::string times = format("  %8s %7s %7s %6s", "time", "algbw", "busbw", "#wrong");
-  text += format("# %12s %13s %12s %7s %7s%s%s\n", "size", "count", "type", "redop", "root", times.c_str(),
-                 times.c_str());
   const std::string units = format("  %8s %7s %7s %6s", "(us)", "(GB/s)", "(GB/s)", "");
-  text += format("# %12s %13s %12s %7s %7s%s%s\n", "(B)", "(elements)", "", "", "", units.c_str(), units.c_str());
+  text += head_line(format("# %55s  %21s%10s  %21s", "", "out-of-place", "", "in-place"));
+  const auto columns = [](const char *a, const char *b, const char *c, const char *d, const char *e) {
+    return format("# %12s %13s %12s %7s %7s", a, b, c, d, e);
+  };
+  text += head_line(columns("size", "count", "type", "redop", "root") + times + times);
+  text += head_line(columns("(B)", "(elements)", "", "", "") + units + units);
   return text;
 }
 

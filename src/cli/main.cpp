@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "bench/perf/perf.h"
 #include "rondo/rondo.h"
 #include "src/cli/commands.h"
 
@@ -20,6 +21,7 @@ struct Command {
 
 constexpr std::array commands{
     Command{"info", "tell what is found on this machine, what is configured and what would be chosen", run_info},
+    Command{"perf", "time and verify a collective over message sizes", run_perf},
     Command{"run", "start the ranks of a job on this machine and look after them", run_run},
 };
 

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`rondo perf` and the examples as they are used: ranks as threads, under `rondo run`, Open MPI's and MPICH's
+mpirun; every result verified; what goes wrong told by the exit status.
+usage: perf_test.py RONDO WORD_COUNT ALL_REDUCE"""
+
+import csv
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from xml.etree import ElementTree
+
+RONDO, WORD_COUNT, ALL_REDUCE = [os.path.abspath(path) for path in sys.argv[1:4]]
+del sys.argv[1:4]
+COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce")
+FEW_RUNS = ("-n", "2", "-w", "1", "-c", "1")
+TEXT = Path("/usr/share/common-licenses/GPL-3")
+
+
+def call(*command, seconds=240, **environment):
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=seconds,
+                          env=dict(os.environ, **environment), check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+class Perf(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def perf(self, *arguments, launcher=()):
+        """The report of a run in which all was right, and its table."""
+        path = self.folder / "report.json"
+        status, out, err = call(*launcher, RONDO, "perf", *arguments, "--json", path)
+        self.assertEqual(status, 0, out + err)
+        self.assertIn("# Out of bounds values : 0 OK", out)
+        report = json.loads(path.read_text(encoding="utf-8"))
+        for series in report if isinstance(report, list) else [report]:
+            self.assertTrue(series["results"])
+            for row in series["results"]:
+                for placement in ("out_of_place", "in_place"):
+                    self.assertEqual(row[placement]["wrong"], 0, row)
+                    times = row[placement]["time_us"]
+                    self.assertTrue(0 < times["min"] <= times["median"] <= times["max"], times)
+        return report, out
+
+    def test_threads_each_collective_is_right(self):
+        for collective in COLLECTIVES:
+            for ranks in (1, 3, 4):
+                with self.subTest(collective=collective, ranks=ranks):
+                    report, _ = self.perf(collective, "-r", ranks, "-b", 4, "-e", "256K", "-f", 16, "--root", ranks - 1,
+                                          *FEW_RUNS)
+                    self.assertEqual((report["collective"], report["ranks"]), (collective, ranks))
+
+    def test_threads_all_types_and_operations_are_right(self):
+        report, _ = self.perf("all_reduce", "-r", 3, "-b", 2056, "-e", 2056, "-t", "all", "-o", "all", "-n", 1, "-w", 0)
+        self.assertEqual(len(report), 12 * 5)
+
+    def test_threads_buffers_streams_and_aggregation_are_right(self):
+        for options in (("--buffers", "alloc"), ("--buffers", "registered"), ("--buffers", "moved"),
+                        ("--stream", 1, "-m", 5), ("--no-rewrite",), ("--algorithm", "tree", "--protocol", "simple")):
+            with self.subTest(options=options):
+                self.perf("all_reduce", "-r", 2, "-b", 40, "-e", "200K", "-f", 64, *options, *FEW_RUNS)
+
+    def test_rondo_run_each_collective_is_right(self):
+        for collective in COLLECTIVES:
+            with self.subTest(collective=collective):
+                report, out = self.perf(collective, "-b", 4, "-e", "64K", "-f", 16, *FEW_RUNS,
+                                        launcher=(RONDO, "run", "-n", 3, "--"))
+                self.assertEqual(report["ranks"], 3)
+                self.assertEqual(out.count("# Out of bounds values"), 1, "only rank 0 prints")
+
+    def test_mpi_launchers(self):
+        launchers = (("mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-np", 4),
+                     ("mpiexec.hydra", "-n", 4))
+        for launcher in launchers:
+            with self.subTest(launcher=launcher[0]):
+                if shutil.which(launcher[0]) is None:
+                    print(f"SKIPPED: {launcher[0]} is not installed", file=sys.stderr)
+                    continue
+                report, _ = self.perf("all_reduce", "-b", 8, "-e", "64K", "-f", 16, *FEW_RUNS, launcher=launcher)
+                self.assertEqual(report["ranks"], 4)
+
+    def test_csv_and_picture_are_written(self):
+        table, picture = self.folder / "t.csv", self.folder / "p.svg"
+        self.perf("all_reduce", "-r", 2, "-b", 8, "-e", 512, "-f", 8, "--csv", table, "--plot", picture, *FEW_RUNS)
+        with open(table, newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        self.assertEqual([row["bytes"] for row in rows], ["8", "64", "512"])
+        self.assertEqual({row["out_of_place_wrong"] for row in rows}, {"0"})
+        self.assertEqual(ElementTree.parse(picture).getroot().tag, "{http://www.w3.org/2000/svg}svg")
+
+    def test_exit_status_tells_bad_options_from_failed_communication(self):
+        status, _, err = call(RONDO, "perf", "all_reduce", "-t", "int7")
+        self.assertEqual(status, 2)
+        self.assertIn("known are", err)
+        status, _, err = call(RONDO, "perf", "reduce", "--root", "1")
+        self.assertEqual(status, 2, err)
+        status, _, err = call(RONDO, "perf", "all_reduce", "-r", 2, "-b", "1G", "-e", "65536G", "-f", 65536)
+        self.assertEqual(status, 2)
+        self.assertIn("lower --maxbytes", err)
+        status, _, err = call(RONDO, "perf", "all_reduce", RONDO_RANK="0", RONDO_SIZE="2", RONDO_SECRET="0" * 64,
+                              RONDO_STORE="127.0.0.1:1", RONDO_INIT_TIMEOUT="1")
+        self.assertEqual(status, 3, err)
+        self.assertIn("rondo perf:", err)
+
+
+class Examples(unittest.TestCase):
+    def test_word_count_agrees_with_a_serial_count(self):
+        text = TEXT.read_bytes()
+        total = f"total: {len(text)} bytes, {len(text.split())} words"
+        for ranks in (1, 4):
+            status, out, err = call(RONDO, "run", "-n", ranks, "--", WORD_COUNT, TEXT)
+            self.assertEqual(status, 0, err)
+            self.assertIn(total, out)
+        self.assertEqual(call(WORD_COUNT, "--serial", TEXT)[1].strip(), total.removeprefix("total: "))
+
+    def test_word_count_cuts_no_word_in_two(self):
+        with tempfile.NamedTemporaryFile() as file:
+            for text, words in ((b"", 0), (b"a", 1), (b" a b", 2), (b"one_long_word_over_all_borders", 1),
+                                (b"a b c d e f g h", 8), (b"\n\n\t  \n", 0)):
+                file.truncate(0)
+                file.seek(0)
+                file.write(text)
+                file.flush()
+                status, out, err = call(RONDO, "run", "-n", 3, "--", WORD_COUNT, file.name)
+                self.assertEqual(status, 0, out + err)
+                self.assertIn(f"total: {len(text)} bytes, {words} words", out)
+
+    def test_word_count_refuses_what_it_cannot_read(self):
+        self.assertEqual(call(WORD_COUNT)[0], 2)
+        self.assertEqual(call(WORD_COUNT, "/no/such/file")[0], 3)
+
+    def test_the_example_of_the_readme_runs_and_is_the_one_that_is_built(self):
+        status, out, err = call(RONDO, "run", "-n", 3, "--", ALL_REDUCE)
+        self.assertEqual(status, 0, err)
+        self.assertEqual(sorted(out.splitlines()), [f"rank {rank} of 3: the sum is 6" for rank in range(3)])
+        root = Path(__file__).resolve().parents[2]
+        code = (root / "README.md").read_text(encoding="utf-8").split("```c\n", 1)[1].split("```", 1)[0]
+        self.assertTrue((root / "bench/examples/all_reduce.c").read_text(encoding="utf-8").endswith(code))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
