@@ -48,7 +48,7 @@ class Installed(unittest.TestCase):
         self.assertEqual(files, wanted)
 
     def test_a_c_program_found_through_pkg_config_is_built_and_runs(self):
-        program = str(self.root / "consumer")
+        program = str(Path(self.folder.name) / "consumer")
         flags = self.pkg_config("--cflags", "--libs")
         self.assertIn(f"-I{self.tree}/include", flags)
         run(*self.compiler, "-std=c11", "-Wall", "-Wextra", "-Werror", str(HERE / "consumer.c"), *flags, "-o", program)
