@@ -26,10 +26,8 @@ void try_by_execution(const Algorithm &algorithm, uint32_t rank_count, Random &r
     choice.element_count = between(random, 0, 3 * choice.chunk_elements * rank_count + 1);
     Operation operation;
     make_operation(operation, choice);
-    INFO(rondo_algorithm_string(choice.algorithm) << " " << rondo_collective_string(choice.collective) << " ranks "
-         << rank_count << " root " << choice.root << " elements " << choice.element_count << " chunk "
-         << choice.chunk_elements << " slot " << choice.slot_elements << " slots " << choice.slot_count
-         << " in place " << choice.in_place);
+    if (between(random, 0, 1) == 1) operation.by_reference = safe_references(choice, operation);
+    INFO(to_string(choice));
     const std::string fault = run_numbers(operation, random);
     REQUIRE(fault == "");
   }

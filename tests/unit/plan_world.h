@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "src/plan/algorithm.h"
+#include "src/plan/verifier.h"
 #include "src/proto/partition.h"
 #include "src/proto/step.h"
 
@@ -45,7 +46,7 @@ struct Operation {
   Partition partition;         ///< its blocks point into `blocks`, so an Operation is not copied
   uint32_t slot_count = 4;
   uint64_t slot_elements = 1;
-  bool by_reference = false;
+  std::vector<bool> by_reference;   ///< by rank; empty: none
   std::vector<Schedule> schedules;  ///< by rank
 
   Operation() = default;
@@ -214,7 +215,8 @@ class World {
     if (target != nullptr) std::copy(result.begin(), result.end(), target);
     for (Link *out : to) {
       const bool loop_back = out == &links_[{lane.rank, lane.rank}];
-      const bool refer = operation_.by_reference && stays != nullptr && !loop_back;
+      const bool allowed = lane.rank < operation_.by_reference.size() && operation_.by_reference[lane.rank];
+      const bool refer = allowed && stays != nullptr && !loop_back;
       out->push_back({refer ? Buffer() : result, refer ? stays : nullptr, piece.count});
     }
     return true;
@@ -291,21 +293,20 @@ struct Choice {
   uint32_t rank_count = 1, root = 0;
   uint32_t channel = 0;   ///< for the builder; the partition has one channel
   uint32_t in_place = 0;  ///< 0: none, 1: all, 2: every other rank
-  uint64_t element_count = 0;
+  uint64_t element_count = 0;  ///< with blocks about as many
   uint64_t chunk_elements = 1, slot_elements = 1;
   uint32_t slot_count = 4;
-  bool by_reference = false;
+  bool even_blocks = false;
 };
 
-/// Blocks of uneven sizes, some empty, that cover element_count.
-[[nodiscard]] inline std::vector<Range> uneven_blocks(uint32_t rank_count, uint64_t element_count) {
+/// One block a rank, one behind the other: equal, or uneven about `each`, some of them empty.
+[[nodiscard]] inline std::vector<Range> make_blocks(uint32_t rank_count, uint64_t each, bool even) {
   std::vector<Range> blocks;
   uint64_t begin = 0;
   for (uint32_t rank = 0; rank < rank_count; ++rank) {
-    const uint64_t left = element_count - begin;
-    const uint64_t size = rank + 1 == rank_count ? left : std::min<uint64_t>(left, (rank * 7 + 3) % 5);
-    blocks.push_back({begin, size});
-    begin += size;
+    const uint64_t sizes[] = {each, each + 1, 0, each / 2, 1, each};
+    blocks.push_back({begin, even ? each : sizes[rank % 6]});
+    begin += blocks.back().count;
   }
   return blocks;
 }
@@ -317,8 +318,8 @@ inline void make_operation(Operation &operation, const Choice &choice) {
   operation.element_count = choice.element_count;
   operation.slot_count = choice.slot_count;
   operation.slot_elements = choice.slot_elements;
-  operation.by_reference = choice.by_reference;
-  if (uses_blocks(choice.collective)) operation.blocks = uneven_blocks(choice.rank_count, choice.element_count);
+  if (uses_blocks(choice.collective)) 
+    operation.blocks = make_blocks(choice.rank_count, choice.element_count, choice.even_blocks);
   for (uint32_t rank = 0; rank < choice.rank_count; ++rank) {
     operation.in_place.push_back(choice.in_place == 1 || (choice.in_place == 2 && rank % 2 == 1));
     const ScheduleArgs args{choice.collective, rank, choice.rank_count, choice.root, choice.channel,
@@ -327,10 +328,36 @@ inline void make_operation(Operation &operation, const Choice &choice) {
   }
   Partition &partition = operation.partition;
   if (uses_blocks(choice.collective)) partition.blocks = operation.blocks.data();
-  partition.whole = {0, choice.element_count};
+  partition.whole = {0, operation.element_count};
   partition.chunk_count = operation.schedules[0].chunk_count;
   partition.chunk_elements = choice.chunk_elements;
   partition.tile_count = partition.count_tiles();
+}
+
+/// What the verifier says of it. By reference: where the algorithm says that it is safe.
+[[nodiscard]] inline std::optional<Violation> verify_operation(const Operation &operation,
+                                                               std::vector<bool> by_reference = {}) {
+  return verify({.collective = operation.collective, .root = operation.root, .schedules = operation.schedules,
+                 .partition = operation.partition, .slot_count = operation.slot_count,
+                 .slot_elements = operation.slot_elements, .in_place = operation.in_place,
+                 .by_reference = std::move(by_reference)});
+}
+
+/// Which ranks may send by reference, as the algorithm has it.
+[[nodiscard]] inline std::vector<bool> safe_references(const Choice &choice, const Operation &operation) {
+  std::vector<bool> safe;
+  for (uint32_t rank = 0; rank < choice.rank_count; ++rank)
+    safe.push_back(find_algorithm(choice.algorithm)->reference_safe(
+        {choice.collective, rank, choice.rank_count, choice.root, choice.channel, operation.in_place[rank]}));
+  return safe;
+}
+
+[[nodiscard]] inline std::string to_string(const Choice &choice) {
+  return std::string(rondo_algorithm_string(choice.algorithm)) + " " + rondo_collective_string(choice.collective) +
+         " ranks " + std::to_string(choice.rank_count) + " root " + std::to_string(choice.root) + " channel " +
+         std::to_string(choice.channel) + " in place " + std::to_string(choice.in_place) + " elements " +
+         std::to_string(choice.element_count) + " chunk " + std::to_string(choice.chunk_elements) + " slot " +
+         std::to_string(choice.slot_elements) + " slots " + std::to_string(choice.slot_count);
 }
 
 }  // namespace rondo::test

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// The verifier proves that the schedules of all ranks, for one channel of one collective and one size, are right:
+//
+//   partition  the chunks cover the channel's part of the buffer, each element once
+//   links      both ends of a directed link name the same chunks in the same order; one lane sends, one receives
+//   data       every rank that must have it gets each operand exactly once, finished exactly once where it is reduced;
+//              nothing is read before it is written, nor overwritten while it is still needed (verify_data.cpp)
+//   slots      no deadlock with slot_count slots a link, under any interleaving (verify_slots.cpp)
+//
+// Links and data do not depend on the size: every slot of a chunk takes the same way. Partition and slots do.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/plan/schedule.h"
+#include "src/proto/partition.h"
+
+namespace rondo {
+
+struct VerifyArgs {
+  rondo_collective_t collective = RONDO_ALL_REDUCE;
+  uint32_t root = 0;
+  std::span<const Schedule> schedules;  ///< one a rank
+  Partition partition;                  ///< with tile_count set
+  uint32_t slot_count = 2;              ///< of each link
+  uint64_t slot_elements = 1;           ///< a range moves ceil(count / slot_elements) slots
+  std::vector<bool> in_place;           ///< by rank; empty: none
+  /// By rank, empty: none. Where set, the rank's payloads that lie in its own buffers are read there by the peer when
+  /// it consumes the slot (Algorithm::reference_safe). What is proven for some ranks holds for fewer, too.
+  std::vector<bool> by_reference;
+};
+
+/// What is wrong, and at which step; a rule that no single step breaks has the step that suffers first.
+struct Violation {
+  uint32_t rank = 0;
+  uint32_t lane = 0;
+  uint32_t step = 0;
+  std::string reason;
+};
+
+/// "rank 3, lane 0, step 7: reads acc before a step of its lane wrote it"
+[[nodiscard]] std::string to_string(const Violation &violation);
+
+/// The first violation found, or none: proven. Time and memory grow with the steps of all ranks, and time with the
+/// slots that a channel moves; 1,024 ranks of a ring take seconds.
+[[nodiscard]] std::optional<Violation> verify(const VerifyArgs &args);
+
+}  // namespace rondo
