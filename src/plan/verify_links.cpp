@@ -32,7 +32,8 @@ class Resolver {
     if (peers.size() > no_link) return Violation{rank, 0, 0, "more than 255 links"};
     std::vector<bool> seen(args_.schedules.size());
     for (const uint32_t peer : peers) {
-      if (peer >= seen.size()) return Violation{rank, 0, 0, "a link to rank " + std::to_string(peer) + ": no such rank"};
+      if (peer >= seen.size())
+        return Violation{rank, 0, 0, "a link to rank " + std::to_string(peer) + ": no such rank"};
       if (seen[peer]) return Violation{rank, 0, 0, "two links to rank " + std::to_string(peer)};
       seen[peer] = true;
     }
@@ -80,8 +81,8 @@ class Resolver {
       const uint32_t wire_id = sends ? wire(node.rank, peer) : wire(peer, node.rank);
       auto &users = sends ? graph_.wires[wire_id].sends : graph_.wires[wire_id].recvs;
       if (!users.empty() && graph_.nodes[users.back()].lane != node.lane)
-        return at(graph_, node, std::string("another lane ") + (sends ? "sends" : "receives") + " on its link to rank " +
-                                    std::to_string(peer) + ", too");
+        return at(graph_, node, "another lane " + std::string(sends ? "sends" : "receives") +
+                                    " on its link to rank " + std::to_string(peer) + ", too");
       users.push_back(id);
       (sends ? node.send_wire : node.recv_wire)[i] = wire_id;
     }

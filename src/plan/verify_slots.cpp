@@ -7,7 +7,7 @@
 // either order with the same outcome. Hence every run that stops for want of an enabled move has made the same moves
 // (the diamond property): if one gets to the end, all do, and if one is stuck, all get stuck there.
 //
-// A step that receives and sends keeps the received slot until it has room to send: a loop-back link needs both at once.
+// A step that receives and sends keeps the received slot until it has room to send; with a loop-back link, too.
 #include <algorithm>
 #include <string>
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The verifier over every builder, and what it finds in schedules that are known to be wrong.
+#include <cstdio>
 #include <functional>
 
 #include "src/plan/algorithm.h"
@@ -50,16 +51,16 @@ TEST_CASE("verifier: proves every builder for 1 to 64 ranks, in and out of place
   for (const Algorithm &algorithm : algorithms())
     for (const rondo_collective_t collective : collectives_of(algorithm))
       for (uint32_t rank_count = 1; rank_count <= 64; ++rank_count)
-        for (uint32_t in_place = 0; in_place < 3; ++in_place)
-          for (uint32_t slot_count = 2; slot_count <= 4; slot_count += 2) {
-            Choice choice = choice_of(algorithm, collective, rank_count, slot_count, slots_per_chunk_max(slot_count), 2);
-            choice.in_place = in_place;
-            choice.channel = (rank_count + slot_count / 2) % 2;
-            choice.root = (rank_count * 5 + in_place + slot_count) % rank_count;
-            INFO(to_string(choice));
-            REQUIRE(verdict(choice) == "");
-            ++proven;
-          }
+        for (uint32_t in_place = 0; in_place < 3; ++in_place) {
+          const uint32_t slot_count = 2 + in_place % 2;
+          Choice choice = choice_of(algorithm, collective, rank_count, slot_count, slots_per_chunk_max(slot_count), 2);
+          choice.in_place = in_place;
+          choice.channel = (rank_count + in_place / 2) % 2;
+          choice.root = (rank_count * 5 + in_place) % rank_count;
+          INFO(to_string(choice));
+          REQUIRE(verdict(choice) == "");
+          ++proven;
+        }
   std::printf("verifier: %u schedules of 1 to 64 ranks proven\n", proven);
 }
 
@@ -83,9 +84,9 @@ TEST_CASE("verifier: proves every root, both trees and every small size for up t
 TEST_CASE("verifier: proves samples up to 1,024 ranks within seconds") {
   for (const Algorithm &algorithm : algorithms())
     for (const rondo_collective_t collective : collectives_of(algorithm))
-      for (const uint32_t rank_count : {100u, 255u, 256u, 511u, 1000u, 1024u}) {
+      for (const uint32_t rank_count : {100u, 255u, 257u, 1024u}) {
         if (rank_count > algorithm.rank_count_max || collective == RONDO_BARRIER) continue;
-        if (rank_count > 255 && rank_count < 1000 && algorithm.id == RONDO_ALGORITHM_RING) continue;
+        if (rank_count == 257 && algorithm.id == RONDO_ALGORITHM_RING) continue;
         Choice choice = choice_of(algorithm, collective, rank_count, 2, 1, 1);
         choice.in_place = rank_count % 3;
         choice.channel = rank_count % 2;
@@ -122,14 +123,15 @@ TEST_CASE("slots_per_chunk_max: so many never deadlock, and one more does in a r
           if (more != "") CHECK(more.find("deadlock") != std::string::npos);
           some_deadlock |= more != "";
         }
-      const bool ring = algorithm.id == RONDO_ALGORITHM_RING && collective != RONDO_BROADCAST && collective != RONDO_REDUCE;
+      const bool open_chain = collective == RONDO_BROADCAST || collective == RONDO_REDUCE;
+      const bool ring = algorithm.id == RONDO_ALGORITHM_RING && !open_chain;
       const bool round_loop = algorithm.id == RONDO_ALGORITHM_TWO_SHOT && collective == RONDO_REDUCE;
       INFO(rondo_algorithm_string(algorithm.id) << " " << rondo_collective_string(collective));
       CHECK(some_deadlock == (ring || round_loop));
     }
 }
 
-TEST_CASE("verifier: a tree in one fused lane deadlocks when a chunk has more slots than a link, in two lanes it runs") {
+TEST_CASE("verifier: a tree in one fused lane deadlocks when a chunk has more slots than a link, in two it runs") {
   Choice choice = choice_of(*find_algorithm(RONDO_ALGORITHM_TREE), RONDO_ALL_REDUCE, 7, 4, 9, 1);
   Operation operation;
   make_operation(operation, choice);
@@ -182,7 +184,8 @@ TEST_CASE("verifier: names rank, lane, step and reason of what is wrong") {
     return operation.schedules[rank].lanes[0][index];
   };
   const std::vector<Case> cases = {
-      {[&](Operation &o) { step(o, 2, 1).flags ^= step_src; }, "rank 0, lane 0, step 3: finishes an incomplete reduction"},
+      {[&](Operation &o) { step(o, 2, 1).flags ^= step_src; },
+       "rank 0, lane 0, step 3: finishes an incomplete reduction"},
       {[&](Operation &o) { step(o, 2, 4).flags ^= step_dst; }, "rank 2, lane 0, step 0: chunk 1 is never written"},
       {[&](Operation &o) { step(o, 2, 3).flags ^= step_finish; }, "leaves chunk"},
       {[&](Operation &o) { step(o, 2, 2).chunk = 0; }, "expects chunk"},

@@ -207,7 +207,9 @@ class World {
       std::optional<T> sum;
       for (const T *operand : operands) sum = sum ? *sum + operand[i] : operand[i];
       for (const Link *in : from) sum = sum ? *sum + in->front().at(i) : in->front().at(i);
-      result[i] = step.flags & step_finish ? sum->finish() : *sum;
+      if (step.flags & step_finish) sum = sum->finish();
+      if constexpr (requires { sum->end_step(); }) sum = sum->end_step();
+      result[i] = *sum;
     }
     for (Link *in : from) in->pop_front();
     const T *stays = target;
@@ -318,8 +320,10 @@ inline void make_operation(Operation &operation, const Choice &choice) {
   operation.element_count = choice.element_count;
   operation.slot_count = choice.slot_count;
   operation.slot_elements = choice.slot_elements;
-  if (uses_blocks(choice.collective)) 
-    operation.blocks = make_blocks(choice.rank_count, choice.element_count, choice.even_blocks);
+  if (uses_blocks(choice.collective)) {
+    operation.blocks = make_blocks(choice.rank_count, choice.element_count / choice.rank_count, choice.even_blocks);
+    operation.element_count = operation.blocks.back().begin + operation.blocks.back().count;
+  }
   for (uint32_t rank = 0; rank < choice.rank_count; ++rank) {
     operation.in_place.push_back(choice.in_place == 1 || (choice.in_place == 2 && rank % 2 == 1));
     const ScheduleArgs args{choice.collective, rank, choice.rank_count, choice.root, choice.channel,
