@@ -1,66 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every type, operation, reducing collective and algorithm through the C interface, bit-equal to the order of rounding
-// that docs/schedules.md gives. The order is written here a second time, from the documentation, with the tests' own
-// arithmetic; nothing of the builders is used.
-#include <bit>
+// that docs/schedules.md gives (tests/fold_order.h), with the tests' own arithmetic; nothing of the builders is used.
 #include <cstring>
 #include <random>
 #include <vector>
 
 #include "src/proto/partition.h"
 #include "tests/catch.h"
+#include "tests/fold_order.h"
 #include "tests/unit/combine_reference.h"
 #include "tests/unit/ranks.h"
 
 using combine_test::Bits;
+using rondo::test::evaluate;
+using rondo::test::Fold;
+using rondo::test::fold_chunk_count;
+using rondo::test::fold_order;
 using rondo_test::Ranks;
 
 namespace {
-
-/// The operands of one element, by rank, and how they are folded.
-struct Folder {
-  rondo_type_t type;
-  rondo_op_t op;
-  std::vector<Bits> operand;
-
-  [[nodiscard]] uint32_t count() const { return static_cast<uint32_t>(operand.size()); }
-  [[nodiscard]] Bits step(const std::vector<Bits> &values, bool last) const {
-    return combine_test::combine_reference(type, op, values, last && op == RONDO_AVG ? count() : 0);
-  }
-
-  /// Round the ring, from `first` on.
-  [[nodiscard]] Bits ring(uint32_t first) const {
-    Bits value = operand[first];
-    for (uint32_t k = 1; k < count(); ++k) value = step({operand[(first + k) % count()], value}, k + 1 == count());
-    return value;
-  }
-
-  [[nodiscard]] Bits rank_order() const {
-    Bits value = operand[0];
-    for (uint32_t rank = 1; rank < count(); ++rank) value = step({value, operand[rank]}, rank + 1 == count());
-    return value;
-  }
-
-  /// Halving: rank `rank`'s value once the exchanges down to `distance` are done.
-  [[nodiscard]] Bits halved(uint32_t rank, uint32_t distance) const {
-    const uint32_t core = std::bit_floor(count());
-    if (distance == core)
-      return core + rank < count() ? step({operand[rank], operand[core + rank]}, false) : operand[rank];
-    return step({halved(rank, 2 * distance), halved(rank ^ distance, 2 * distance)}, distance == 1);
-  }
-
-  /// The tree below `position`; `rank_at` says who stands where. A child is a position whose parent this is.
-  template <class RankAt>
-  [[nodiscard]] Bits tree(uint32_t position, const RankAt &rank_at) const {
-    std::vector<Bits> values{operand[rank_at(position)]};
-    for (uint32_t child = 1; child < count(); ++child) {
-      const uint32_t unit = child & (~child + 1);
-      const uint32_t above = (child - unit) | 2 * unit;
-      if ((above < count() ? above : child - unit) == position) values.push_back(tree(child, rank_at));
-    }
-    return values.size() == 1 && position != 0 ? values[0] : step(values, position == 0);
-  }
-};
 
 struct Case {
   rondo_collective_t collective;
@@ -72,30 +30,19 @@ struct Case {
   size_t count;
 };
 
-/// Who stands at `position` of the tree of a channel.
-uint32_t tree_rank(const Case &it, uint32_t channel, uint32_t position) {
-  const uint32_t n = it.rank_count;
-  if (it.collective != RONDO_REDUCE) {
-    if (channel % 2 == 0) return position;
-    return n % 2 == 0 ? n - 1 - position : (position + n - 1) % n;
-  }
-  uint32_t distance = position;
-  if (channel % 2 == 1 && position != 0) distance = n % 2 == 1 ? n - position : (position + n - 3) % (n - 1) + 1;
-  return (it.root + distance) % n;
-}
-
-Bits expected(const Case &it, const Folder &folder, uint32_t channel, uint32_t chunk) {
-  if (it.rank_count == 1) return folder.step({folder.operand[0]}, true);
-  switch (it.algorithm) {
-    case RONDO_ALGORITHM_RING:
-      return folder.ring(((it.collective == RONDO_REDUCE ? it.root : chunk) + 1) % it.rank_count);
-    case RONDO_ALGORITHM_TREE:
-      return folder.tree(0, [&](uint32_t position) { return tree_rank(it, channel, position); });
-    case RONDO_ALGORITHM_HALVING_DOUBLING:
-      return folder.halved(chunk, 1);
-    default:
-      return folder.rank_order();
-  }
+/// Folds one element's operands as documented; avg divides in the last step.
+Bits expected(const Case &it, const Fold &fold, const std::vector<Bits> &operand) {
+  const auto step = [&](const std::vector<Bits> &values, uint32_t divisor) {
+    return combine_test::combine_reference(it.type, it.op, values, divisor);
+  };
+  const auto value_of = [&](const Fold &part) {
+    return evaluate(part, [&](uint32_t rank) { return operand[rank]; },
+                    [&](const std::vector<Bits> &values) { return step(values, 0); });
+  };
+  std::vector<Bits> last;
+  for (const Fold &part : fold.operands) last.push_back(value_of(part));
+  if (last.empty()) last.push_back(operand[fold.rank]);
+  return step(last, it.op == RONDO_AVG ? it.rank_count : 0);
 }
 
 rondo::Partition partition_of(const Case &it, const rondo_plan_info_t &plan, uint32_t channel,
@@ -104,10 +51,7 @@ rondo::Partition partition_of(const Case &it, const rondo_plan_info_t &plan, uin
   rondo::Partition partition;
   partition.whole = {0, it.count};
   if (it.collective == RONDO_REDUCE_SCATTER) partition.blocks = blocks.data();
-  if (it.algorithm == RONDO_ALGORITHM_RING && it.collective != RONDO_REDUCE) partition.chunk_count = it.rank_count;
-  if (it.algorithm == RONDO_ALGORITHM_TWO_SHOT) partition.chunk_count = it.rank_count;
-  if (it.algorithm == RONDO_ALGORITHM_HALVING_DOUBLING) partition.chunk_count = std::bit_floor(it.rank_count);
-  if (partition.blocks != nullptr) partition.chunk_count = it.rank_count;
+  partition.chunk_count = fold_chunk_count(it.algorithm, it.collective, it.rank_count);
   partition.channel = channel;
   partition.channel_count = plan.channels;
   partition.align_elements = 64 / size;
@@ -132,16 +76,17 @@ std::vector<Bits> expected_vector(const Case &it, const rondo_plan_info_t &plan,
   std::vector<rondo::Range> blocks;
   for (uint32_t rank = 0; rank < it.rank_count; ++rank) blocks.push_back({rank * it.count, it.count});
   std::vector<Bits> result(all);
-  Folder folder{it.type, it.op, std::vector<Bits>(it.rank_count)};
+  std::vector<Bits> operand(it.rank_count);
   for (uint32_t channel = 0; channel < plan.channels; ++channel) {
     const rondo::Partition partition = partition_of(it, plan, channel, blocks);
     for (uint64_t tile = 0; tile < partition.tile_count; ++tile)
       for (uint32_t chunk = 0; chunk < partition.chunk_count; ++chunk) {
         const rondo::Range range = partition.range(tile, chunk);
+        const Fold fold = fold_order(it.algorithm, it.collective, it.rank_count, it.root, channel, chunk);
         for (uint64_t i = range.begin; i < range.begin + range.count; ++i) {
           for (uint32_t rank = 0; rank < it.rank_count; ++rank)
-            folder.operand[rank] = element_at(sends[rank], offset, i, size);
-          result[i] = expected(it, folder, channel, chunk);
+            operand[rank] = element_at(sends[rank], offset, i, size);
+          result[i] = expected(it, fold, operand);
         }
       }
   }
