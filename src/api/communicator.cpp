@@ -182,9 +182,9 @@ rondo_status_t rondo_comm_query_plan(rondo_comm_t handle, rondo_collective_t col
 }
 
 rondo_status_t rondo_comm_last_error(rondo_comm_t handle, rondo_error_t *error) noexcept {
-  const Error last = last_error();  // at_boundary() below must not be what is reported
+  const rondo_error_t last = to_public(last_error());  // at_boundary() below must not be what is reported
   return at_boundary([&]() -> Result<void> {
-    rondo_error_t ours = to_public(last);
+    rondo_error_t ours = last;
     if (handle != nullptr) {
       RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
       if (const auto failure = comm->failure()) ours = to_public(*failure);

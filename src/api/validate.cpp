@@ -4,6 +4,7 @@
 #include <sodium.h>
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -17,38 +18,54 @@ Error overflow(const std::string &what) {
   return invalid_argument(what + " is more than the address space holds (count * size overflows)");
 }
 
-struct Block {
-  size_t begin;
-  size_t count;
-  uint32_t rank;
-};
+Error overlapping(uint32_t a, uint32_t b) {
+  return invalid_argument("the blocks of ranks " + std::to_string(a) + " and " + std::to_string(b) +
+                          " overlap; give disjoint displacements");
+}
 
-Result<void> check_disjoint(std::vector<Block> blocks) {
-  std::sort(blocks.begin(), blocks.end(), [](const Block &a, const Block &b) { return a.begin < b.begin; });
-  const Block *before = nullptr;
-  for (const Block &block : blocks) {
-    if (block.count == 0) continue;
-    if (before != nullptr && before->begin + before->count > block.begin)
-      return invalid_argument("the blocks of ranks " + std::to_string(before->rank) + " and " +
-                              std::to_string(block.rank) + " overlap; give disjoint displacements");
-    before = &block;
+constexpr uint32_t pairwise_rank_count_max = 64;  // beyond it sorting costs less, and an allocation does not matter
+
+bool overlap(const size_t *counts, const size_t *displacements, uint32_t a, uint32_t b) {
+  return counts[a] != 0 && counts[b] != 0 && displacements[a] < displacements[b] + counts[b] &&
+         displacements[b] < displacements[a] + counts[a];
+}
+
+Result<void> check_disjoint(const size_t *counts, const size_t *displacements, uint32_t rank_count) {
+  if (rank_count <= pairwise_rank_count_max) {
+    for (uint32_t a = 0; a < rank_count; ++a)
+      for (uint32_t b = a + 1; b < rank_count; ++b)
+        if (overlap(counts, displacements, a, b)) return overlapping(a, b);
+    return {};
   }
+  std::vector<uint32_t> order;
+  for (uint32_t rank = 0; rank < rank_count; ++rank)
+    if (counts[rank] != 0) order.push_back(rank);
+  std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return displacements[a] < displacements[b]; });
+  for (size_t i = 1; i < order.size(); ++i)
+    if (overlap(counts, displacements, order[i - 1], order[i])) return overlapping(order[i - 1], order[i]);
   return {};
 }
 
-uint64_t hash_of(const std::vector<Block> &blocks) {
-  crypto_generichash_state state;
-  uint64_t hash = 0;
-  crypto_generichash_init(&state, nullptr, 0, 16);
-  for (const Block &block : blocks) {
-    const uint64_t words[2] = {block.begin, block.count};
-    crypto_generichash_update(&state, reinterpret_cast<const unsigned char *>(words), sizeof words);
+class BlockHash {
+ public:
+  BlockHash() { crypto_generichash_init(&state_, nullptr, 0, digest_bytes); }
+  void add(size_t begin, size_t count) {
+    const uint64_t words[2] = {begin, count};
+    crypto_generichash_update(&state_, reinterpret_cast<const unsigned char *>(words), sizeof words);
   }
-  unsigned char digest[16];
-  crypto_generichash_final(&state, digest, sizeof digest);
-  std::copy(digest, digest + sizeof hash, reinterpret_cast<unsigned char *>(&hash));
-  return hash | 1;
-}
+  /// Never 0.
+  [[nodiscard]] uint64_t finish() {
+    unsigned char digest[digest_bytes];
+    crypto_generichash_final(&state_, digest, sizeof digest);
+    uint64_t hash = 0;
+    std::memcpy(&hash, digest, sizeof hash);
+    return hash | 1;
+  }
+
+ private:
+  static constexpr size_t digest_bytes = 16;
+  crypto_generichash_state state_;
+};
 
 }  // namespace
 
@@ -105,8 +122,8 @@ Result<BlockLayout> check_blocks(const size_t *counts, const size_t *displacemen
                                  rondo_type_t type) {
   if (counts == nullptr) return invalid_argument("counts is NULL; it must have an entry for each rank");
   RONDO_TRY_ASSIGN(const size_t size, bytes_of(1, type));
-  std::vector<Block> blocks;
   BlockLayout layout;
+  BlockHash hash;
   size_t end = 0;
   for (uint32_t peer = 0; peer < rank_count; ++peer) {
     const size_t begin = displacements != nullptr ? displacements[peer] : layout.total_count;
@@ -115,15 +132,15 @@ Result<BlockLayout> check_blocks(const size_t *counts, const size_t *displacemen
     if (!stop || !total || !checked_mul(*stop, size))
       return overflow("the block of rank " + std::to_string(peer) + " (" + std::to_string(counts[peer]) +
                       " elements at " + std::to_string(begin) + ")");
-    blocks.push_back({begin, counts[peer], peer});
+    hash.add(begin, counts[peer]);
+    if (peer == rank) layout.own_offset_bytes = begin * size;
     layout.total_count = *total;
     end = std::max(end, *stop);
   }
-  layout.hash = hash_of(blocks);
+  if (displacements != nullptr) RONDO_TRY(check_disjoint(counts, displacements, rank_count));
+  layout.hash = hash.finish();
   layout.end_bytes = end * size;
-  layout.own_bytes = blocks[rank].count * size;
-  layout.own_offset_bytes = blocks[rank].begin * size;
-  RONDO_TRY(check_disjoint(std::move(blocks)));
+  layout.own_bytes = counts[rank] * size;
   return layout;
 }
 

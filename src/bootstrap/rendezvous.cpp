@@ -37,15 +37,9 @@ Result<Rendezvous> meet_at_store(const Job &job, Rendezvous meeting, uint64_t de
   return complete(std::move(meeting), deadline_ns);
 }
 
-/// Each generation has a port of its own: the server of an earlier communicator may still be in use.
-Result<Rendezvous> meet_at_rank_0(const Job &job, uint32_t generation, Rendezvous meeting, uint64_t deadline_ns) {
-  if (generation > 65'535u - job.endpoint.port)
-    return invalid_argument("no port is left for communicator " + std::to_string(generation) +
-                            ": each takes the next one after " + std::to_string(job.endpoint.port) +
-                            "; set RONDO_PORT lower");
-  RONDO_TRY_ASSIGN(Endpoint endpoint, resolve(job.endpoint));
-  endpoint.port = static_cast<uint16_t>(endpoint.port + generation);
-  if (job.rank == 0) {
+Result<Rendezvous> meet_at_rank_0(const Job &job, bool serving, Rendezvous meeting, uint64_t deadline_ns) {
+  RONDO_TRY_ASSIGN(const Endpoint endpoint, resolve(job.endpoint));
+  if (job.rank == 0 && !serving) {
     auto server = start_store_server(endpoint, job.secret);
     if (!server.ok()) {
       Error error = std::move(server).error();
@@ -78,7 +72,7 @@ Result<Rendezvous> meet_by_file(const Job &job, uint32_t generation, std::string
   return complete(std::move(meeting), deadline_ns);  // and the file goes
 }
 
-Result<Rendezvous> meet(const Job &job, uint32_t generation, std::string_view network_interface,
+Result<Rendezvous> meet(const Job &job, uint32_t generation, bool serving, std::string_view network_interface,
                         uint64_t deadline_ns) {
   Rendezvous meeting = begin(job, generation);
   switch (job.meeting) {
@@ -88,7 +82,7 @@ Result<Rendezvous> meet(const Job &job, uint32_t generation, std::string_view ne
     case Job::Meeting::store:
       return meet_at_store(job, std::move(meeting), deadline_ns);
     case Job::Meeting::listen:
-      return meet_at_rank_0(job, generation, std::move(meeting), deadline_ns);
+      return meet_at_rank_0(job, serving, std::move(meeting), deadline_ns);
     case Job::Meeting::file:
       return meet_by_file(job, generation, network_interface, std::move(meeting), deadline_ns);
   }
@@ -97,9 +91,9 @@ Result<Rendezvous> meet(const Job &job, uint32_t generation, std::string_view ne
 
 }  // namespace
 
-Result<Rendezvous> join_job(const Job &job, uint32_t generation, std::string_view network_interface,
+Result<Rendezvous> join_job(const Job &job, uint32_t generation, bool serving, std::string_view network_interface,
                             uint64_t deadline_ns) {
-  auto met = meet(job, generation, network_interface, deadline_ns);
+  auto met = meet(job, generation, serving, network_interface, deadline_ns);
   if (!met.ok()) return in_job(std::move(met).error(), job);
   return met;
 }

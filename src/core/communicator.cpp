@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
+#include <utility>
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
@@ -80,8 +82,21 @@ Result<void> Communicator::submit(const Call &call, HostStream *stream) {
 }
 
 Result<void> Communicator::execute(const Operation &operation) {
-  Result<void> result = wait_turn(operation.number);
-  if (result.ok()) result = run(operation);
+  {
+    const std::lock_guard lock(turn_mutex_);
+    ++executing_count_;
+  }
+  Result<void> result;
+  try {
+    result = wait_turn(operation.number);
+    if (result.ok()) result = run(operation);
+  } catch (const std::exception &) {  // memory ran out: the others must not wait for this rank
+    transport_->set_running(false);
+    transport_->raise({RONDO_ERROR_OUT_OF_RESOURCES, "out of memory", static_cast<int32_t>(rank_),
+                       static_cast<int32_t>(rank_), operation.number});
+    transport_->wait_for_borrowers();
+    result = Error{RONDO_ERROR_OUT_OF_RESOURCES, "out of memory"};
+  }
   end_turn(operation);
   if (result.ok()) return {};
   return tell_failure();
@@ -110,7 +125,8 @@ Result<void> Communicator::run(const Operation &operation) {
   }
   transport_->set_running(false);
   if (outcome.kind == RunOutcome::Kind::fault) watch.explain_fault(outcome.peer, outcome.fault);
-  if (outcome.kind != RunOutcome::Kind::done) {
+  // Also a rank that got all it waited for looks: another one that failed may have taken its loans back too early.
+  if (outcome.kind != RunOutcome::Kind::done || transport_->failed()) {
     transport_->wait_for_borrowers();  // the caller may free its buffers now
     return transport_->failure();
   }
@@ -120,13 +136,17 @@ Result<void> Communicator::run(const Operation &operation) {
 
 Result<void> Communicator::wait_turn(uint64_t number) {
   const auto my_turn = [&] { return executed_.load(std::memory_order_acquire) >= number - 1; };  // see end_turn()
-  if (my_turn()) return {};
+  // After a failure the turns are in no order any more; it was recorded before the first of them was given up.
+  if (my_turn()) return transport_->failed() ? Result<void>(transport_->failure()) : Result<void>();
   std::unique_lock lock(turn_mutex_);
   // Every operation before this one has a deadline of its own; what has none is a stream that waits for an event.
-  const uint64_t deadline_ns = now_ns() + settings_.timeout_ns;
+  uint64_t deadline_ns = now_ns() + settings_.timeout_ns;
+  uint64_t seen = executed_.load(std::memory_order_acquire);  // see end_turn()
   while (!my_turn()) {
-    turn_.wait_for(lock, std::chrono::milliseconds(20));
     if (transport_->failed()) return transport_->failure();
+    turn_.wait_for(lock, std::chrono::milliseconds(20));
+    const uint64_t executed = executed_.load(std::memory_order_acquire);  // see end_turn()
+    if (std::exchange(seen, executed) != executed) deadline_ns = now_ns() + settings_.timeout_ns;
     if (now_ns() < deadline_ns) continue;
     Error error{RONDO_ERROR_TIMEOUT, "operation " + std::to_string(number) + " waited too long for operation " +
                                          std::to_string(executed_.load(std::memory_order_acquire) + 1) +
@@ -144,6 +164,7 @@ void Communicator::end_turn(const Operation &operation) {
     const std::lock_guard lock(turn_mutex_);
     // Counts: in order it is the operation's number; after a failure the order does not matter any more.
     executed_.fetch_add(1, std::memory_order_release);  // pairs with acquire in wait_turn()
+    --executing_count_;
   }
   turn_.notify_all();
 }
@@ -178,7 +199,7 @@ void Communicator::abort() {
 }
 
 Result<void> Communicator::finalize() {
-  RONDO_TRY(drain());
+  if (!drain().ok()) return tell_failure();
   Call barrier;
   barrier.signature = {RONDO_BARRIER, RONDO_UINT8, RONDO_MIN, 0, 1, 0};  // not a barrier's op: they do not match
   RONDO_TRY(submit(barrier, nullptr));
@@ -190,6 +211,11 @@ Result<void> Communicator::finalize() {
 
 void Communicator::close() {
   if (const auto drained = drain(); !drained.ok()) log::debug("destroy: " + drained.error().message);
+  {
+    // After a failure drain() does not wait; what has begun ends by itself, and reads the caller's buffers until then.
+    std::unique_lock lock(turn_mutex_);
+    turn_.wait(lock, [&] { return executing_count_ == 0; });
+  }
   transport_->set_state(RankState::left);
 }
 

@@ -106,7 +106,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 
   std::atomic<uint64_t> executed_ = 0;  ///< operations done; release in end_turn() pairs with acquire in wait_turn()
   std::atomic<bool> failure_told_ = false;
-  std::mutex turn_mutex_;  ///< for turn_ only
+  std::mutex turn_mutex_;         ///< guards executing_count_
+  uint32_t executing_count_ = 0;  ///< operations between begin and end of execute()
   std::condition_variable turn_;
 };
 

@@ -4,7 +4,6 @@
 #include <sched.h>
 #include <sodium.h>
 
-#include <algorithm>
 #include <array>
 #include <cstring>
 #include <vector>
@@ -27,9 +26,8 @@ struct Hello {
   uint32_t slot_count = 0;
   uint32_t wait = 0;
   uint64_t slot_bytes = 0;
-  uint32_t processor_limit = 0;  ///< 0: none
   std::array<unsigned char, 32> host{};
-  std::array<uint64_t, 16> cores{};  ///< this rank's affinity
+  std::array<uint64_t, 16> cores{};  ///< processing units of this rank's affinity
 };
 static_assert(std::is_trivially_copyable_v<Hello>);
 
@@ -43,13 +41,14 @@ Hello hello_of(uint32_t rank_count, const Settings &settings) {
   hello.slot_count = settings.slot_count;
   hello.wait = static_cast<uint32_t>(settings.wait);
   hello.slot_bytes = settings.slot_bytes;
-  hello.processor_limit = processor_limit();
   const std::string host = host_id();
   crypto_generichash(hello.host.data(), hello.host.size(), reinterpret_cast<const unsigned char *>(host.data()),
                      host.size(), nullptr, 0);
   cpu_set_t cores;
   CPU_ZERO(&cores);
-  ::sched_getaffinity(0, sizeof cores, &cores);
+  // It fails where the machine has more than a cpu_set_t holds: then the first of them count.
+  if (::sched_getaffinity(0, sizeof cores, &cores) != 0)
+    for (size_t core = 0; core < hello.cores.size() * 64; ++core) CPU_SET(core, &cores);
   for (size_t core = 0; core < hello.cores.size() * 64; ++core)
     if (CPU_ISSET(core, &cores)) hello.cores[core / 64] |= uint64_t{1} << core % 64;
   return hello;
@@ -88,23 +87,22 @@ Result<void> compare(const std::vector<Hello> &all, uint32_t rank) {
   return {};
 }
 
-uint32_t count_cores(const std::vector<Hello> &all) {
-  std::array<uint64_t, 16> cores{};
-  uint32_t limit = 0;
-  for (const Hello &hello : all) {
-    for (size_t word = 0; word < cores.size(); ++word) cores[word] |= hello.cores[word];
-    limit = std::max(limit, hello.processor_limit);
-  }
-  uint32_t count = 0;
-  for (const uint64_t word : cores) count += static_cast<uint32_t>(__builtin_popcountll(word));
-  count = std::max(count, 1u);
-  return limit != 0 ? std::min(count, limit) : count;
+/// Whole cores, not hardware threads: two ranks that share one get into each other's way.
+uint32_t count_cores(const std::vector<Hello> &all, const Topology &topology) {
+  std::vector<uint32_t> os_indices;
+  for (uint32_t core = 0; core < 64 * all[0].cores.size(); ++core)
+    for (const Hello &hello : all)
+      if ((hello.cores[core / 64] >> core % 64 & 1) != 0) {
+        os_indices.push_back(core);
+        break;
+      }
+  return usable_core_count(topology, os_indices);
 }
 
 }  // namespace
 
 Result<Meeting> meet(Store &store, const std::string &key_prefix, uint32_t rank, uint32_t rank_count,
-                     const Settings &settings, uint64_t deadline_ns) {
+                     const Settings &settings, const Topology &topology, uint64_t deadline_ns) {
   const Hello own = hello_of(rank_count, settings);
   RONDO_TRY_ASSIGN(const auto parts, store.gather(key_prefix + "/hello", rank, rank_count,
                                                   std::as_bytes(std::span(&own, 1)), deadline_ns));
@@ -117,7 +115,7 @@ Result<Meeting> meet(Store &store, const std::string &key_prefix, uint32_t rank,
   RONDO_TRY(compare(all, rank));
   Meeting meeting;
   for (const Hello &hello : all) meeting.one_host &= hello.host == own.host;
-  meeting.core_count = count_cores(all);
+  meeting.core_count = count_cores(all, topology);
   meeting.oversubscribed = rank_count > meeting.core_count;
   return meeting;
 }

@@ -6,6 +6,7 @@
 
 #include "src/base/config.h"
 #include "src/bootstrap/store.h"
+#include "src/topo/topology.h"
 
 namespace rondo {
 
@@ -19,6 +20,6 @@ struct Meeting {
 /// Compares versions, sizes and settings. RONDO_ERROR_MISMATCH names two ranks that differ and in what;
 /// RONDO_ERROR_TIMEOUT the ranks that did not come.
 [[nodiscard]] Result<Meeting> meet(Store &store, const std::string &key_prefix, uint32_t rank, uint32_t rank_count,
-                                   const Settings &settings, uint64_t deadline_ns);
+                                   const Settings &settings, const Topology &topology, uint64_t deadline_ns);
 
 }  // namespace rondo

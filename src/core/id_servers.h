@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The store servers of the unique ids that this process made, until their groups are complete. Any thread.
+// The store servers that this process runs: of the unique ids that it made, until their groups are complete; and of
+// the job whose rank 0 it is, for all communicators from the environment. Any thread.
 #pragma once
 
 #include <map>
@@ -16,6 +17,11 @@ class IdServers {
   void add(const std::string &group, std::unique_ptr<StoreServer> server) {
     const std::lock_guard lock(mutex_);
     servers_[group] = std::move(server);
+  }
+
+  [[nodiscard]] bool contains(const std::string &group) {
+    const std::lock_guard lock(mutex_);
+    return servers_.contains(group);
   }
 
   /// Ends the server of `group`, if it is here.

@@ -2,7 +2,9 @@
 #include "src/core/init.h"
 
 #include <chrono>
+#include <exception>
 #include <optional>
+#include <system_error>
 #include <thread>
 
 #include "src/base/clock.h"
@@ -11,6 +13,8 @@
 
 namespace rondo {
 namespace {
+
+constexpr const char *job_server_name = "job";  // no unique id is called so
 
 Result<Settings> settings_of(const rondo_config_t *config) {
   if (!process().config.ok()) return process().config.error();
@@ -31,8 +35,9 @@ Result<void> wait_for_all(const Transport &transport, uint32_t rank_count, uint6
 
 Result<std::shared_ptr<Communicator>> assemble(const Rendezvous &group, const Settings &settings,
                                                uint64_t deadline_ns) {
-  RONDO_TRY_ASSIGN(const Meeting meeting,
-                   meet(*group.store, group.key_prefix, group.rank, group.size, settings, deadline_ns));
+  if (!process().topology().ok()) return process().topology().error();
+  RONDO_TRY_ASSIGN(const Meeting meeting, meet(*group.store, group.key_prefix, group.rank, group.size, settings,
+                                               process().topology().value(), deadline_ns));
   const ConnectArgs args{group.rank, group.size, settings, meeting, group.key_prefix, deadline_ns};
   RONDO_TRY_ASSIGN(auto transport, connect_ranks(args, *group.store, process().segments));
   RONDO_TRY(wait_for_all(*transport, group.size, deadline_ns));
@@ -76,13 +81,18 @@ Result<std::shared_ptr<Communicator>> init_unique_id(const rondo_unique_id_t &id
 }
 
 Result<std::shared_ptr<Communicator>> init_environment(const rondo_config_t *config) {
+  // Also a call that is refused below counts: the other ranks go on to their next one, too.
+  const auto generation =
+      static_cast<uint32_t>(process().environment_communicator_count.fetch_add(1, std::memory_order_relaxed));
   RONDO_TRY_ASSIGN(const Settings settings, settings_of(config));
   const uint64_t deadline_ns = now_ns() + settings.init_timeout_ns;
   RONDO_TRY_ASSIGN(const Job job, detect_job(process_environment()));
-  const auto generation =
-      static_cast<uint32_t>(process().environment_communicator_count.fetch_add(1, std::memory_order_relaxed));
   const auto join = [&]() -> Result<std::shared_ptr<Communicator>> {
-    RONDO_TRY_ASSIGN(const auto group, join_job(job, generation, settings.network_interface, deadline_ns));
+    const bool serving = process().id_servers.contains(job_server_name);
+    RONDO_TRY_ASSIGN(auto group, join_job(job, generation, serving, settings.network_interface, deadline_ns));
+    // All generations of such a job meet at one port: the server stays for the next.
+    if (job.meeting == Job::Meeting::listen && group.server != nullptr)
+      process().id_servers.add(job_server_name, std::move(group.server));
     return assemble(group, settings, deadline_ns);
   };
   auto comm = join();
@@ -91,19 +101,37 @@ Result<std::shared_ptr<Communicator>> init_environment(const rondo_config_t *con
 }
 
 Result<std::vector<std::shared_ptr<Communicator>>> init_all(int size, const rondo_config_t *configs) {
-  RONDO_TRY_ASSIGN(const rondo_unique_id_t id, make_unique_id(configs));
   const auto count = static_cast<size_t>(size);
+  // The caller's struct may be of another version than ours: its own size says how far apart the entries are.
+  const auto config_of = [&](size_t rank) -> const rondo_config_t * {
+    if (configs == nullptr) return nullptr;
+    return reinterpret_cast<const rondo_config_t *>(reinterpret_cast<const std::byte *>(configs) +
+                                                    rank * configs->size);
+  };
+  for (size_t rank = 0; rank < count; ++rank) RONDO_TRY(settings_of(config_of(rank)));
+  RONDO_TRY_ASSIGN(const rondo_unique_id_t id, make_unique_id(configs));
+  RONDO_TRY_ASSIGN(const UniqueId decoded, decode_unique_id(id));
   std::vector<std::optional<Result<std::shared_ptr<Communicator>>>> made(count);
+  const Error exhausted{RONDO_ERROR_OUT_OF_RESOURCES, "out of memory or threads"};
+  const auto init = [&](size_t rank) {
+    try {
+      made[rank] = init_unique_id(id, static_cast<int>(rank), size, config_of(rank));
+    } catch (const std::exception &) {
+      made[rank] = exhausted;
+    }
+  };
   std::vector<std::thread> threads;
   threads.reserve(count);
-  const auto init = [&](size_t rank) {
-    made[rank] = init_unique_id(id, static_cast<int>(rank), size, configs == nullptr ? nullptr : &configs[rank]);
-  };
-  for (size_t rank = 1; rank < count; ++rank) threads.emplace_back(init, rank);
-  init(0);
+  try {
+    for (size_t rank = 1; rank < count; ++rank) threads.emplace_back(init, rank);
+    init(0);
+  } catch (const std::system_error &) {
+    process().id_servers.remove(group_name(decoded));  // so that the ranks which have begun end now
+  }
   for (std::thread &thread : threads) thread.join();
   std::vector<std::shared_ptr<Communicator>> comms;
   for (auto &result : made) {
+    if (!result) return exhausted;
     if (!result->ok()) return std::move(*result).error();
     comms.push_back(std::move(*result).value());
   }

@@ -73,6 +73,7 @@ Loan LoanBook::offer(const void *pointer, size_t bytes) const {
   for (const auto &registration : registrations_) {
     if (!overlaps(*registration, first, bytes)) continue;
     if (registration->moved) {
+      if (registration->moved->region() == 0) break;  // on its way back
       set_region(registration->region, registration->moved->address(), registration->moved->bytes());
     } else {
       loan.kind = PayloadKind::process;

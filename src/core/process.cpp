@@ -25,6 +25,11 @@ Process &process() {
   return *instance;
 }
 
+const Result<Topology> &Process::topology() {
+  std::call_once(topology_once_, [this] { topology_.emplace(discover_topology(config.ok() ? config.value() : Config{})); });
+  return *topology_;
+}
+
 Result<void> check_not_forked() {
   if (!forked().load(std::memory_order_relaxed)) return {};
   return Error{RONDO_ERROR_UNSUPPORTED,

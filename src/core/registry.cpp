@@ -2,7 +2,6 @@
 #include "src/core/registry.h"
 
 #include <algorithm>
-#include <array>
 
 #include "src/topo/host.h"
 #include "transports/shm/transport.h"
@@ -10,7 +9,6 @@
 namespace rondo {
 namespace {
 
-constexpr std::array<const char *, 1> names{"shm"};
 constexpr uint32_t default_channel_count = 2;  // the double tree's two trees
 
 }  // namespace
@@ -33,7 +31,5 @@ Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store 
   request.deadline_ns = args.deadline_ns;
   return shm::connect(request, store, segments);
 }
-
-std::span<const char *const> transport_names() { return names; }
 
 }  // namespace rondo

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <memory>
-#include <span>
 
 #include "src/base/config.h"
 #include "src/bootstrap/store.h"
@@ -28,8 +27,5 @@ struct ConnectArgs {
 /// Connects the ranks with the transport that reaches all of them.
 [[nodiscard]] Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store &store,
                                                                shm::SegmentTable &segments);
-
-/// The names of the transports in this build.
-[[nodiscard]] std::span<const char *const> transport_names();
 
 }  // namespace rondo

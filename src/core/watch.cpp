@@ -2,12 +2,17 @@
 #include "src/core/watch.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
+#include <thread>
+
+#include "src/base/clock.h"
 
 namespace rondo {
 namespace {
 
 constexpr uint64_t death_check_interval_ns = 50'000'000;
+constexpr uint64_t death_patience_ns = 500'000'000;
 constexpr const char *what_now = "; only rondo_comm_abort and rondo_comm_destroy are left for this communicator";
 
 std::string seconds(uint64_t ns) {
@@ -38,8 +43,9 @@ std::optional<Error> find_departure(const Transport &transport, uint32_t rank, u
   };
   const std::vector<uint32_t> dead = transport.find_dead();
   for (uint32_t peer = 0; peer < rank_count; ++peer) {
-    if (peer == rank || !owes(peer)) continue;
-    const RankState state = transport.state(peer);
+    if (peer == rank) continue;
+    const RankState state = transport.state(peer);  // before owes(): a rank completes first and leaves then
+    if (!owes(peer)) continue;
     if (which == Departure::any && state == RankState::left) return departure(peer, " has destroyed its communicator");
     if (which == Departure::any && state == RankState::finalized)
       return departure(peer, " has finalized its communicator");
@@ -105,7 +111,13 @@ void OperationWatch::time_out(uint64_t now_ns) {
 }
 
 void OperationWatch::explain_fault(uint32_t peer, Fault fault) {
-  if (check_agreement()) return;
+  if (transport_.failed() || check_agreement()) return;
+  // A buffer may be unreadable because its owner has just died, whose memory goes before its process is seen to end.
+  const uint64_t patience_ns = now_ns() + death_patience_ns;
+  while (fault == Fault::unreadable && now_ns() < patience_ns) {
+    if (transport_.failed() || check_departures(next_death_check_ns_)) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
   const char *const what = fault == Fault::unreadable   ? " lent a buffer that could not be mapped or read"
                            : fault == Fault::wrong_size ? " sent a slot of another size"
                                                         : " sent a slot of another operation";

@@ -15,8 +15,6 @@
 
 namespace rondo {
 
-inline constexpr uint32_t channel_count_max = 8;
-
 /// What ranks must agree on, and what an error prints. Plain data: it is written to memory that peers read.
 struct Signature {
   uint32_t collective = 0;

@@ -7,6 +7,8 @@
 #include <limits>
 #include <string>
 
+#include "src/plan/slots.h"
+
 namespace rondo {
 namespace {
 
@@ -124,7 +126,7 @@ Result<rondo_algorithm_t> choose_algorithm(const TunerInput &input, rondo_collec
 
 /// As large as wanted, and as the slots allow.
 uint64_t limit_chunk(uint64_t wanted_bytes, uint64_t slot_bytes, uint32_t slot_count) {
-  const uint64_t most = std::min(wanted_bytes, slot_bytes * (slot_count - 1));
+  const uint64_t most = std::min(wanted_bytes, slot_bytes * slots_per_chunk_max(slot_count));
   return std::max(most / chunk_align_bytes * chunk_align_bytes, chunk_align_bytes);
 }
 

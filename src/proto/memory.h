@@ -32,9 +32,9 @@ inline void store_sync(uint64_t &word, uint64_t value) {
   std::atomic_ref<uint64_t>(word).store(value, std::memory_order_seq_cst);
 }
 
-/// Stores `value` if the word is `expected`. True: it was, and everything before is published.
+/// Stores `value` if the word is `expected`, sync. True: it was, and everything before is published.
 [[nodiscard]] inline bool exchange_if(uint64_t &word, uint64_t expected, uint64_t value) {
-  return std::atomic_ref<uint64_t>(word).compare_exchange_strong(expected, value, std::memory_order_acq_rel);
+  return std::atomic_ref<uint64_t>(word).compare_exchange_strong(expected, value, std::memory_order_seq_cst);
 }
 
 }  // namespace rondo::memory

@@ -43,7 +43,7 @@ class ScratchDirectory {
 };
 
 /// All ranks of `job` as threads: each joins, and gathers once more through the store. Says how many were right.
-int ranks_that_met(const Job &job, uint32_t generation) {
+int ranks_that_met(const Job &job, uint32_t generation, bool serving = false) {
   std::vector<int> right(job.size, 0);
   std::vector<Rendezvous> met(job.size);
   std::vector<std::thread> threads;
@@ -51,7 +51,7 @@ int ranks_that_met(const Job &job, uint32_t generation) {
     threads.emplace_back([&, rank] {
       Job mine = job;
       mine.rank = rank;
-      auto joined = join_job(mine, generation, "", soon());
+      auto joined = join_job(mine, generation, serving, "", soon());
       if (!joined.ok()) return;
       met[rank] = std::move(joined).value();
       const auto parts = met[rank].store->gather(met[rank].key_prefix + "x", rank, job.size,
@@ -93,10 +93,13 @@ TEST_CASE("rendezvous: ranks of torchrun meet at a port of rank 0, named by a ho
   job.endpoint = {"localhost", port};
   job.secret = random_secret();
   CHECK(ranks_that_met(job, 0) == 3);
-  job.endpoint.port = 65'535;
-  const auto refused = join_job(job, 1, "", soon());
+  // A later generation meets at the same port, at the server that rank 0's process has kept.
+  const auto kept = start_store_server({"127.0.0.1", port}, job.secret);
+  REQUIRE(kept.ok());
+  const auto refused = join_job(job, 1, false, "", soon());  // taken, and not known to be ours
   REQUIRE_FALSE(refused.ok());
   CHECK(refused.error().message.find("RONDO_PORT") != std::string::npos);
+  CHECK(ranks_that_met(job, 1, true) == 3);
 }
 
 TEST_CASE("rendezvous: ranks meet by a file, which is private and gone afterwards") {
@@ -210,7 +213,7 @@ TEST_CASE("local store: ranks of one process gather without a socket, and deadli
   CHECK(right == std::vector<int>(4, 50));
   CHECK(stores[0]->get("none", now_ns() + second_ns / 100).error().status == RONDO_ERROR_TIMEOUT);
   Job job;
-  const auto alone = join_job(job, 7, "", soon());
+  const auto alone = join_job(job, 7, false, "", soon());
   REQUIRE(alone.ok());
   CHECK(alone.value().size == 1);
 }

@@ -82,7 +82,7 @@ void raise_failure(SharedFailure &failure, const Error &error) {
   memory::store_sync(failure.state, 2);  // pairs with load_acquire in read_failure()
 }
 
-bool failed(const SharedFailure &failure) { return memory::load_acquire(failure.state) != 0; }
+bool failed(const SharedFailure &failure) { return memory::load_sync(failure.state) != 0; }  // see set_running()
 
 Error read_failure(const SharedFailure &failure) {
   // Its writer needs microseconds; if it was killed in the middle of them nobody will finish the record.

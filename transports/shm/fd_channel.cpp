@@ -91,6 +91,8 @@ Result<FileDescriptor> receive_descriptor(int server) {
   if (::recvmsg(server, &message, MSG_CMSG_CLOEXEC) != 1)
     return system_error("recvmsg of the segment's descriptor", errno);
   const cmsghdr *const header = CMSG_FIRSTHDR(&message);
+  if ((message.msg_flags & MSG_CTRUNC) != 0)
+    return Error{RONDO_ERROR_OUT_OF_RESOURCES, "no descriptor is free for the shared segment; raise ulimit -n"};
   if (header == nullptr || header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS)
     return Error{RONDO_ERROR_INTERNAL, "the segment's owner sent no descriptor"};
   int descriptor = -1;
@@ -119,6 +121,8 @@ Result<void> FdServer::serve(int descriptor, uint32_t taker_count, uint64_t dead
       return Error{RONDO_ERROR_TIMEOUT, "only " + std::to_string(served) + " of " + std::to_string(taker_count) +
                                             " processes of this host fetched the shared segment in time"};
     const FileDescriptor client(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (!client.valid() && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS))
+      return Error{RONDO_ERROR_OUT_OF_RESOURCES, system_error("accept of a local process", errno).message};
     if (client.valid() && same_user(client.get()) &&
         serve_one(client.get(), descriptor, std::min(deadline_ns, now_ns() + client_patience_ns)))
       ++served;
@@ -140,6 +144,11 @@ bool FdServer::serve_one(int client, int descriptor, uint64_t deadline_ns) const
 Result<FileDescriptor> take_descriptor(const FdTicket &ticket, uint64_t deadline_ns) {
   const FileDescriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!socket.valid()) return system_error("socket(AF_UNIX)", errno);
+  // A full backlog makes connect() wait.
+  const uint64_t now = now_ns();
+  const uint64_t left_us = deadline_ns > now ? (deadline_ns - now) / 1000 + 1 : 1;
+  const timeval patience{static_cast<time_t>(left_us / 1'000'000), static_cast<suseconds_t>(left_us % 1'000'000)};
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
   const AbstractAddress address = address_of(ticket);
   if (::connect(socket.get(), reinterpret_cast<const sockaddr *>(&address.address), address.bytes) != 0)
     return system_error("connect to the process that owns the shared segment (same network namespace needed)", errno);

@@ -188,6 +188,7 @@ Result<void> MovedPages::move_back() {
   if (region_ != 0) regions_->remove(std::exchange(region_, 0));
   for (; !pieces_.empty(); pieces_.pop_back()) RONDO_TRY(restore(file_.get(), address_, pieces_.back()));
   address_ = nullptr;
+  drop_pages(file_.get(), bytes_);
   file_.reset();
   return {};
 }

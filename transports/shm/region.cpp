@@ -99,6 +99,11 @@ Result<void *> RegionTable::allocate(size_t bytes) {
   return address;
 }
 
+void drop_pages(int descriptor, size_t bytes) {
+  // Where it fails the memory stays until the last peer has dropped its mapping: no reason to fail.
+  static_cast<void>(::fallocate(descriptor, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes)));
+}
+
 Result<void> RegionTable::free(void *pointer) {
   Mapping mapping;  // both end after the lock
   FileDescriptor file;
@@ -111,6 +116,7 @@ Result<void> RegionTable::free(void *pointer) {
                             "nothing was freed");
   mapping.reset({static_cast<std::byte *>(pointer), found->bytes});
   file.reset(found->descriptor);
+  drop_pages(file.get(), found->bytes);
   regions_.erase(found);
   count_.store(regions_.size(), std::memory_order_relaxed);
   return {};

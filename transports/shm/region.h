@@ -74,6 +74,9 @@ class RegionTable {
   std::atomic<size_t> count_ = 0;    // relaxed: zero spares the lock; who knows a region's address has seen it added
 };
 
+/// Gives the pages of a memfd back at once, although peers still map it.
+void drop_pages(int descriptor, size_t bytes);
+
 /// A buffer's whole pages, moved into a memfd in place and entered in a table. Moves them back when it ends.
 class MovedPages {
  public:

@@ -83,11 +83,6 @@ ConnectionView Segment::connection(uint32_t channel, uint32_t from, uint32_t to)
   return {at(shape_.connections_offset() + index * round_up<size_t>(shape_.geometry.bytes(), 4096)), shape_.geometry};
 }
 
-uint64_t Segment::resident_bytes() const {
-  struct stat status {};
-  return ::fstat(descriptor_.get(), &status) == 0 ? static_cast<uint64_t>(status.st_blocks) * 512 : 0;
-}
-
 void SegmentTable::add(const SegmentId &id, const std::shared_ptr<Segment> &segment) {
   const std::lock_guard lock(mutex_);
   std::erase_if(segments_, [](const auto &entry) { return entry.second.expired(); });

@@ -40,8 +40,6 @@ class Segment {
   [[nodiscard]] RankBoard &board(uint32_t rank) const;
   /// The connection on which `from` sends to `to`; from == to is the loop-back.
   [[nodiscard]] ConnectionView connection(uint32_t channel, uint32_t from, uint32_t to) const;
-  /// Bytes of memory that the kernel holds for it now.
-  [[nodiscard]] uint64_t resident_bytes() const;
 
  private:
   Segment(FileDescriptor descriptor, Mapping mapping, const SegmentShape &shape)
