@@ -67,7 +67,8 @@ def count_program(tally, test):
         tally.add(name, max(passed - len(said), 0), max(failed, int(bad)), said)
     elif counted := count_unittest(text):
         passed, failed, skipped = counted
-        tally.add(name, passed, max(failed, int(bad)), [f"{name}: {line}" for line in skipped])
+        skipped = said + [f"{name}: {line}" for line in skipped]
+        tally.add(name, max(passed - len(said), 0), max(failed, int(bad)), skipped)
     else:
         tally.add(name, int(not bad), int(bad), said)
 

@@ -65,6 +65,8 @@ class Summary(unittest.TestCase):
     def test_cases_of_unittest_are_counted(self):
         text = "test_x (t.A.test_x) ... skipped 'no mpirun'\nRan 4 tests in 0.1s\n\nOK (skipped=1)\n"
         self.assertEqual(self.tally([{"name": "a", "result": "OK", "stderr": text}]), (3, 0, 1))
+        said = {"name": "a", "result": "OK", "stdout": "skipped: Open MPI: it is not installed\n", "stderr": text}
+        self.assertEqual(self.tally([said]), (2, 0, 2))
         text = "Ran 4 tests in 0.1s\n\nFAILED (failures=1, errors=1)\n"
         self.assertEqual(self.tally([{"name": "a", "result": "FAIL", "stderr": text}]), (2, 2, 0))
 

@@ -75,16 +75,18 @@ class Perf(unittest.TestCase):
                 self.assertEqual(report["ranks"], 3)
                 self.assertEqual(out.count("# Out of bounds values"), 1, "only rank 0 prints")
 
-    def test_mpi_launchers(self):
-        launchers = (("mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-np", 4),
-                     ("mpiexec.hydra", "-n", 4))
-        for launcher in launchers:
-            with self.subTest(launcher=launcher[0]):
-                if shutil.which(launcher[0]) is None:
-                    print(f"SKIPPED: {launcher[0]} is not installed", file=sys.stderr)
-                    continue
-                report, _ = self.perf("all_reduce", "-b", 8, "-e", "64K", "-f", 16, *FEW_RUNS, launcher=launcher)
-                self.assertEqual(report["ranks"], 4)
+    def under(self, *launcher):
+        if shutil.which(launcher[0]) is None:
+            print(f"skipped: all_reduce under {launcher[0]}: it is not installed", flush=True)
+            return
+        report, _ = self.perf("all_reduce", "-b", 8, "-e", "64K", "-f", 16, *FEW_RUNS, launcher=launcher)
+        self.assertEqual(report["ranks"], 4)
+
+    def test_open_mpi_starts_the_ranks(self):
+        self.under("mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-np", 4)
+
+    def test_mpich_starts_the_ranks(self):
+        self.under("mpiexec.hydra", "-n", 4)
 
     def test_csv_and_picture_are_written(self):
         table, picture = self.folder / "t.csv", self.folder / "p.svg"

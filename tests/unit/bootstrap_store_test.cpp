@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The store over real sockets on loopback: client, server, authentication, deadlines.
+#include <cstdio>
 #include <thread>
 
 #include "src/base/clock.h"
@@ -20,6 +21,12 @@ Bytes text(std::string_view value) {
   return {bytes.begin(), bytes.end()};
 }
 
+/// scripts/summary.py counts such lines.
+void skip_ipv6(const char *what, const Error &error) {
+  std::printf("skipped: %s over IPv6: no loopback here: %s\n", what, error.message.c_str());
+  std::fflush(stdout);
+}
+
 }  // namespace
 
 TEST_CASE("store: a value that one client puts, another one gets, also when it asked first") {
@@ -28,7 +35,7 @@ TEST_CASE("store: a value that one client puts, another one gets, also when it a
     const Secret secret = random_secret();
     const auto server = start_store_server({host, 0}, secret);
     if (!server.ok() && std::string(host) == "::1") {
-      WARN("no IPv6 loopback here: " << server.error().message);
+      skip_ipv6("store", server.error());
       continue;
     }
     REQUIRE(server.ok());
@@ -142,7 +149,7 @@ TEST_CASE("unique id: its server can be reached with what it carries, and damage
     CAPTURE(interface);
     const auto made = start_unique_id_server(interface);
     if (!made.ok() && std::string(interface) == "::1") {
-      WARN("no IPv6 loopback here: " << made.error().message);
+      skip_ipv6("unique id", made.error());
       continue;
     }
     REQUIRE(made.ok());

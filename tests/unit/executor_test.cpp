@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host executor over connections in plain memory: every algorithm, collective and protocol, ranks as threads, and
-// ranks multiplexed in one thread in an order drawn from a seed.
+// The host executor over connections in plain memory: every algorithm, collective and protocol, ranks as threads.
 #include <algorithm>
 #include <atomic>
 #include <memory>

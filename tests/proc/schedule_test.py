@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""rondo schedule: text, JSON, Graphviz and the drawing of one schedule, and how bad input is answered."""
+
+import json
+import re
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+from xml.etree import ElementTree
+
+RONDO = sys.argv.pop(1)
+PICTURE = Path(__file__).resolve().parents[2] / "docs" / "images" / "ring-5.svg"
+RING_5 = ("--algorithm", "ring", "--ranks", "5")
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def schedule(*options):
+    return subprocess.run([RONDO, "schedule", *options], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                          timeout=60, check=False)
+
+
+def ring_of_5():
+    """What the ring all-reduce of five ranks is: {rank: [(chunk, received from, sent to), ...]}."""
+    ranks = {}
+    for rank in range(5):
+        before, after = [(rank - 1) % 5], [(rank + 1) % 5]
+        ranks[rank] = [((rank - 1 - step) % 5, before if step > 0 else [], after if step < 8 else [])
+                       for step in range(9)]
+    return ranks
+
+
+class Schedule(unittest.TestCase):
+    def printed(self, *options):
+        done = schedule(*options)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        return done.stdout
+
+    def test_json_has_the_ranks_and_steps_of_the_ring(self):
+        told = json.loads(self.printed(*RING_5, "--json"))
+        head = {key: told[key] for key in ("algorithm", "collective", "ranks", "chunks", "in_place")}
+        self.assertEqual(head, {"algorithm": "ring", "collective": "all_reduce", "ranks": 5, "chunks": 5,
+                                "in_place": False})
+        steps = {}
+        for entry in told["schedules"]:
+            self.assertEqual(len(entry["lanes"]), 1)
+            steps[entry["rank"]] = [(it["chunk"], it.get("recv", []), it.get("send", [])) for it in entry["lanes"][0]]
+            self.assertEqual([it["phase"] for it in entry["lanes"][0]],
+                             ["send"] + 3 * ["fold"] + ["finish"] + 4 * ["move"])
+        self.assertEqual(steps, ring_of_5())
+
+    def test_text_tells_the_same_steps(self):
+        steps, rank = {}, None
+        for line in self.printed(*RING_5).splitlines()[1:]:
+            if match := re.fullmatch(r"rank (\d)", line):
+                rank = int(match[1])
+                steps[rank] = []
+                continue
+            number, chunk, what = re.fullmatch(r" +(\d+) +chunk (\d) +(.*)", line).groups()
+            self.assertEqual(int(number), len(steps[rank]))
+            steps[rank].append((int(chunk), [int(peer) for peer in re.findall(r"recv\((\d)\)", what)],
+                                [int(peer) for peer in re.findall(r"send\((\d)\)", what)]))
+        self.assertEqual(steps, ring_of_5())
+
+    def test_dot_is_a_graph_of_every_step_and_message(self):
+        text = self.printed(*RING_5, "--dot")
+        self.assertTrue(text.startswith("digraph schedule {\n"))
+        self.assertTrue(text.endswith("}\n"))
+        self.assertEqual(len(re.findall(r"^  r\d_0_\d \[label=\"rank", text, re.M)), 5 * 9)
+        messages = re.findall(r"^  r(\d)_0_(\d) -> r(\d)_0_(\d) \[label=", text, re.M)
+        wanted = {(r, s, (r + 1) % 5, s + 1) for r in range(5) for s in range(8)}
+        self.assertEqual({tuple(int(part) for part in message) for message in messages}, wanted)
+
+    def test_svg_is_xml_and_the_picture_of_the_readme(self):
+        text = self.printed(*RING_5, "--svg")
+        drawing = ElementTree.fromstring(text)
+        self.assertEqual(drawing.tag, SVG + "svg")
+        words = [it.text for it in drawing.iter(SVG + "text")]
+        self.assertTrue({f"rank {rank}" for rank in range(5)} <= set(words), words)
+        self.assertEqual(text.encode(), PICTURE.read_bytes(),
+                         f"make it again: rondo schedule {' '.join(RING_5)} --svg > {PICTURE}")
+
+    def test_every_algorithm_can_be_drawn(self):
+        for algorithm in ("ring", "tree", "halving_doubling", "one_shot", "two_shot"):
+            ElementTree.fromstring(self.printed("--algorithm", algorithm, "--ranks", "6", "--svg"))
+
+    def test_bad_input_is_answered_and_fails(self):
+        for options, part in [
+                (["--algorithm", "rung"], "unknown algorithm 'rung'; known are: auto, ring, tree, halving_doubling, "
+                                          "one_shot, two_shot"),
+                (["--algorithm", "ring", "--collective", "all"], "unknown collective 'all'; known are: all_reduce"),
+                (["--algorithm", "auto"], "name one"), ([], "--algorithm is required"),
+                (["--algorithm", "ring", "--ranks", "65", "--svg"], "at most 64 ranks, not 65"),
+                (["--algorithm", "ring", "--ranks", "0"], "--ranks"), ([*RING_5, "--svg", "--json"], "excludes"),
+                (["--algorithm", "tree", "--collective", "all_gather"], "tree has no all_gather"),
+                ([*RING_5, "--collective", "broadcast", "--root", "5"], "root 5 is not one of 5")]:
+            with self.subTest(options=options):
+                done = schedule(*options)
+                self.assertEqual((done.returncode, done.stdout), (2, ""))
+                self.assertTrue(done.stderr.startswith("rondo schedule: "), done.stderr)
+                self.assertIn(part, done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
