@@ -179,9 +179,9 @@ RONDO_API rondo_status_t rondo_get_unique_id(rondo_unique_id_t *id, const rondo_
  * @param comm    receives the handle; unchanged on failure. End it with rondo_comm_destroy().
  * @param rank    0..size-1, each once.
  * @param config  NULL for the defaults. Algorithm, protocol, channels and chunk_bytes must be equal on all ranks.
- * @return RONDO_ERROR_TIMEOUT with the ranks that did not come; RONDO_ERROR_AUTHENTICATION; RONDO_ERROR_MISMATCH when
- *         size, versions or configuration differ. rondo_comm_last_error(NULL, ...) has the detail.
- * Any thread. */
+ * @return RONDO_ERROR_TIMEOUT, or RONDO_ERROR_REMOTE when the id's process gave up first: both tell the missing ranks;
+ *         RONDO_ERROR_AUTHENTICATION; RONDO_ERROR_MISMATCH when size, versions or configuration differ.
+ *         rondo_comm_last_error(NULL, ...) has the detail. Any thread. */
 RONDO_API rondo_status_t rondo_comm_init(rondo_comm_t *comm, const rondo_unique_id_t *id, int rank, int size,
                                          const rondo_config_t *config) RONDO_NOEXCEPT;
 
@@ -377,7 +377,7 @@ RONDO_API rondo_status_t rondo_stream_wait_event(rondo_stream_t stream, rondo_ev
 /** Makes an event, done until it is first recorded. Any thread. */
 RONDO_API rondo_status_t rondo_event_create(rondo_event_t *event) RONDO_NOEXCEPT;
 
-/** Frees it at once, or when the streams that use it have passed it; the handle is invalid from then on. */
+/** Frees it at once, or when the streams that use it have passed it; the handle is invalid from then on. Any thread. */
 RONDO_API rondo_status_t rondo_event_destroy(rondo_event_t event) RONDO_NOEXCEPT;
 
 /** Enqueues: done, with the time, when `stream` reaches this point. Any thread. */
