@@ -26,7 +26,8 @@ Process &process() {
 }
 
 const Result<Topology> &Process::topology() {
-  std::call_once(topology_once_, [this] { topology_.emplace(discover_topology(config.ok() ? config.value() : Config{})); });
+  std::call_once(topology_once_,
+                 [this] { topology_.emplace(discover_topology(config.ok() ? config.value() : Config{})); });
   return *topology_;
 }
 

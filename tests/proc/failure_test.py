@@ -49,10 +49,10 @@ class Failure(unittest.TestCase):
 
     def test_a_rank_that_never_comes_is_listed_at_initialisation(self):
         ranks = self.job(4, "sum", 1, 1, absent={2}, environment={"RONDO_INIT_TIMEOUT": "1"})
-        # Rank 0 runs the store here: it lists who is missing, and the others may learn only that it gave up.
-        self.expect({0: ranks[0]}, "timeout", text="2")
+        # Rank 0 runs the store here: the others meet their own deadline, or learn from it that it gave up.
         for rank in ranks.values():
-            self.assertIn(rank.last().status, ("timeout", "remote rank failed"))
+            self.assertIn(rank.last().status, ("timeout", "remote rank failed"), rank.output)
+            self.assertIn("rank 2 (1 of 4)", rank.last().message)
 
     def test_a_rank_that_leaves_is_named(self):
         ranks = self.job(3, "leave", 1, 4)
@@ -72,6 +72,22 @@ class Failure(unittest.TestCase):
     def test_settings_that_differ_are_refused_at_initialisation(self):
         ranks = run_job(PROGRAM, 1, ["sum", "1", "1"], environment={"RONDO_ALGORITHM": "quick"})
         self.assertIn("known are: auto, ring, tree", ranks[0].output)
+
+    def test_ranks_with_different_settings_are_refused_at_initialisation(self):
+        for name, value, text in (("RONDO_ALGORITHM", "tree", "algorithm"), ("RONDO_CHANNELS", "3", "channels"),
+                                  ("RONDO_SLOT_COUNT", "8", "RONDO_SLOT_COUNT"), ("RONDO_WAIT", "yield", "RONDO_WAIT")):
+            with self.subTest(name=name):
+                ranks = self.job(3, "sum", 1, 1, own_environment={2: {name: value}})
+                self.expect(ranks, "ranks disagree", text=text)
+
+    def test_a_killed_rank_that_lent_its_buffer_is_named(self):
+        for kind in ("registered", "alloc"):
+            for round_number in (3, 6):
+                ranks = self.job(3, "lend", kind, 1, round_number)
+                self.expect(ranks, "remote rank failed", skip={1}, text="rank 1 (host", peer=1)
+
+    def test_a_death_is_noticed_with_nothing_in_flight(self):
+        self.expect(self.job(3, "idle", 2), "remote rank failed", skip={2}, text="rank 2 (host", peer=2)
 
     def test_abort_ends_the_wait_of_all(self):
         self.expect(self.job(4, "abort", 1), "aborted", text="rank 1 called rondo_comm_abort", peer=1)
@@ -97,6 +113,13 @@ class Paths(unittest.TestCase):
             ranks = self.job(2, "buffers", kind, 100_003,
                              environment={"RONDO_MAPPING": "off", "RONDO_CROSS_MEMORY": "off"})
             self.assertIn("mapped 0 cross 0", ranks[0].output)
+
+    def test_every_way_of_waiting_gives_the_right_sum_and_keeps_the_deadline(self):
+        for wait in ("spin", "yield", "sleep"):
+            with self.subTest(wait=wait):
+                self.job(3, "sum", 100, 1000, environment={"RONDO_WAIT": wait})
+                ranks = run_job(PROGRAM, 3, ["missing", "1"], environment={"RONDO_WAIT": wait, "RONDO_TIMEOUT": "1"})
+                self.assertEqual({ranks[0].last().status, ranks[2].last().status}, {"timeout"})
 
     def test_ranks_as_threads_of_several_processes(self):
         self.job(2, "mixed", 3)

@@ -42,7 +42,7 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def run_job(program, rank_count, arguments, environment=None, absent=(), seconds=60):
+def run_job(program, rank_count, arguments, environment=None, absent=(), seconds=60, own_environment=None):
     """Runs all ranks but the absent ones to their end. Those that outlive `seconds` are killed and fail the test. A
     rank that stopped itself is let be until the others have ended."""
     base = dict(os.environ, WORLD_SIZE=str(rank_count), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()),
@@ -53,7 +53,8 @@ def run_job(program, rank_count, arguments, environment=None, absent=(), seconds
     ranks = {}
     for rank in range(rank_count):
         if rank not in absent:
-            ranks[rank] = Rank(subprocess.Popen([program, *arguments], env=dict(base, RANK=str(rank)),
+            own = dict(base, RANK=str(rank), **(own_environment or {}).get(rank, {}))
+            ranks[rank] = Rank(subprocess.Popen([program, *arguments], env=own,
                                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
     stopped = set()
     deadline = start + seconds

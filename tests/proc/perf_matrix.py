@@ -28,6 +28,7 @@ def main():
     parser.add_argument("rondo")
     parser.add_argument("--max", default="64K")
     parser.add_argument("--ranks", default="1,2,3,4,5,7,8")
+    parser.add_argument("--buffers", default="private", help="private, alloc, registered or moved")
     options = parser.parse_args()
     failed = run_count = 0
     begin = time.monotonic()
@@ -37,7 +38,7 @@ def main():
             for protocol in PROTOCOLS:
                 command = [options.rondo, "run", "-n", ranks, "--", options.rondo, "perf", collective, "-b", "4", "-e",
                            options.max, "-c", "1", "-n", "1", "-w", "0", "--algorithm", algorithm, "--protocol",
-                           protocol, "--root", str(int(ranks) // 2)]
+                           protocol, "--root", str(int(ranks) // 2), "--buffers", options.buffers]
                 done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
                 run_count += 1
                 if done.returncode != 0 or "# Out of bounds values : 0 OK" not in done.stdout:

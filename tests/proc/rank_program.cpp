@@ -76,6 +76,43 @@ int run_signal(const Rank &self, const Arguments &args) {
   });
 }
 
+/// lend KIND RANK ROUND: sums in alloc or registered buffers; that rank kills itself inside that round
+int run_lend(const Rank &self, const Arguments &args) {
+  constexpr size_t count = 1'000'000;
+  void *memory = nullptr;
+  rondo_registration_t registration = nullptr;
+  rondo_status_t status = RONDO_OK;
+  if (args[0] == "alloc") {
+    status = rondo_mem_alloc(&memory, count * sizeof(int32_t));
+  } else {
+    memory = std::malloc(count * sizeof(int32_t));
+    status = rondo_comm_register(self.comm, memory, count * sizeof(int32_t), 0, &registration);
+  }
+  int outcome = status;
+  for (int round = 1; outcome == RONDO_OK; ++round) {
+    if (self.rank == std::stoi(args[1]) && round == std::stoi(args[2]))
+      std::thread([] {
+        std::this_thread::sleep_for(std::chrono::microseconds(300));
+        ::raise(SIGKILL);
+      }).detach();
+    outcome = sum_once(self, memory, count, round);
+  }
+  return finish(self, outcome);
+}
+
+/// idle RANK: that rank dies after one sum; the others call nothing, and ask for asynchronous errors
+int run_idle(const Rank &self, const Arguments &args) {
+  const int begun = sums(self, 1, 100, [](int) {});
+  if (begun != 0) return begun;
+  if (self.rank == std::stoi(args[0])) ::raise(SIGKILL);
+  rondo_status_t now = RONDO_OK;
+  for (int look = 0; look < 1000 && now == RONDO_OK; ++look) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    if (rondo_comm_get_async_error(self.comm, &now) != RONDO_OK) return 4;
+  }
+  return report(self, now);
+}
+
 /// leave RANK ROUND: that rank exits normally, or destroys its communicator
 int run_leave(const Rank &self, const Arguments &args) {
   bool destroyed = false;
@@ -231,7 +268,7 @@ struct Scenario {
 constexpr Scenario scenarios[] = {
     {"sum", 2, run_sum},         {"signal", 4, run_signal}, {"leave", 2, run_leave},     {"disagree", 2, run_disagree},
     {"missing", 1, run_missing}, {"abort", 1, run_abort},   {"buffers", 2, run_buffers}, {"mixed", 1, run_mixed},
-    {"several", 1, run_several}, {"huge", 0, run_huge},
+    {"several", 1, run_several}, {"huge", 0, run_huge},     {"lend", 3, run_lend},       {"idle", 1, run_idle},
 };
 
 }  // namespace

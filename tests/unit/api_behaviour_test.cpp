@@ -153,6 +153,47 @@ TEST_CASE("failure: once a call has returned, no rank reads its buffers any more
   }
 }
 
+TEST_CASE("barrier: nobody leaves before the last has come") {
+  Ranks ranks(4);
+  std::atomic<int> arrived = 0;  // seq_cst: the count is what is tested
+  const auto early = ranks.each<int>([&](int rank, rondo_comm_t comm) {
+    int left_early = 0;
+    for (int round = 1; round <= 50; ++round) {
+      if (rank == round % 4) std::this_thread::sleep_for(std::chrono::microseconds(200));
+      arrived.fetch_add(1);
+      if (rondo_barrier(comm, nullptr) != RONDO_OK) return -1;
+      if (arrived.load() < 4 * round) ++left_early;
+    }
+    return left_early;
+  });
+  for (const int count : early) CHECK(count == 0);
+}
+
+TEST_CASE("plans: more shapes than the cache holds, on a stream and without, all give the right sum") {
+  Ranks ranks(2);
+  const auto wrong = ranks.each<int>([](int rank, rondo_comm_t comm) {
+    rondo_stream_t stream = nullptr;
+    if (rondo_stream_create(&stream) != RONDO_OK) return -1;
+    int wrong_count = 0;
+    for (int pass = 0; pass < 2; ++pass) {
+      std::vector<std::vector<int>> buffers;
+      for (size_t count = 1; count <= 400; ++count) {
+        buffers.emplace_back(count, rank + static_cast<int>(count));
+        auto &buffer = buffers.back();
+        if (rondo_all_reduce(buffer.data(), buffer.data(), count, RONDO_INT32, RONDO_SUM, comm,
+                             pass == 0 ? stream : nullptr) != RONDO_OK)
+          return -1;
+      }
+      if (rondo_stream_synchronize(stream) != RONDO_OK) return -1;
+      for (const auto &buffer : buffers)
+        for (const int value : buffer) wrong_count += value != 1 + 2 * static_cast<int>(buffer.size()) ? 1 : 0;
+    }
+    static_cast<void>(rondo_stream_destroy(stream));
+    return wrong_count;
+  });
+  for (const int count : wrong) CHECK(count == 0);
+}
+
 TEST_CASE("finalize: a finalized communicator takes nothing more, and a barrier is not a finalize") {
   Ranks ranks(2);
   CHECK(all_ok(ranks.run([](int, rondo_comm_t comm) { return rondo_comm_finalize(comm); })));
@@ -169,6 +210,8 @@ TEST_CASE("steady path: calls of known shape allocate nothing") {
   const auto statuses = ranks.run([&](int rank, rondo_comm_t comm) {
     std::vector<float> send(40'000, 1.0F);
     std::vector<float> recv(80'000);
+    const size_t counts[2] = {300, 5};
+    const size_t displacements[2] = {700, 2};
     const auto calls = [&] {
       const auto type = RONDO_FLOAT32;
       rondo_status_t status = rondo_all_reduce(send.data(), recv.data(), 2, type, RONDO_SUM, comm, nullptr);
@@ -178,6 +221,11 @@ TEST_CASE("steady path: calls of known shape allocate nothing") {
       if (status == RONDO_OK)
         status = rondo_reduce_scatter(send.data(), recv.data(), 999, type, RONDO_SUM, comm, nullptr);
       if (status == RONDO_OK) status = rondo_broadcast(send.data(), recv.data(), 999, type, 1, comm, nullptr);
+      if (status == RONDO_OK)
+        status = rondo_all_gather_v(send.data(), recv.data(), counts, displacements, type, comm, nullptr);
+      if (status == RONDO_OK)
+        status = rondo_reduce_scatter_v(send.data(), recv.data(), counts, type, RONDO_SUM, comm, nullptr);
+      if (status == RONDO_OK) status = rondo_reduce(send.data(), recv.data(), 999, type, RONDO_SUM, 0, comm, nullptr);
       if (status == RONDO_OK) status = rondo_barrier(comm, nullptr);
       return status;
     };

@@ -36,8 +36,9 @@ Bits expected(const Case &it, const Fold &fold, const std::vector<Bits> &operand
     return combine_test::combine_reference(it.type, it.op, values, divisor);
   };
   const auto value_of = [&](const Fold &part) {
-    return evaluate(part, [&](uint32_t rank) { return operand[rank]; },
-                    [&](const std::vector<Bits> &values) { return step(values, 0); });
+    return evaluate(
+        part, [&](uint32_t rank) { return operand[rank]; },
+        [&](const std::vector<Bits> &values) { return step(values, 0); });
   };
   std::vector<Bits> last;
   for (const Fold &part : fold.operands) last.push_back(value_of(part));
@@ -46,7 +47,7 @@ Bits expected(const Case &it, const Fold &fold, const std::vector<Bits> &operand
 }
 
 rondo::Partition partition_of(const Case &it, const rondo_plan_info_t &plan, uint32_t channel,
-                       const std::vector<rondo::Range> &blocks) {
+                              const std::vector<rondo::Range> &blocks) {
   const auto size = static_cast<uint32_t>(rondo_type_size(it.type));
   rondo::Partition partition;
   partition.whole = {0, it.count};
@@ -158,10 +159,11 @@ int64_t wrong_elements(Ranks &ranks, const Case &it, std::mt19937_64 &random) {
 
 void check_algorithm(rondo_algorithm_t algorithm, std::mt19937_64 &random) {
   constexpr size_t counts[] = {0, 1, 7, 61, 262};
+  constexpr size_t large_count = 2'003;  // a prime; with the sum only, whose order of rounding shows most
   for (uint32_t rank_count = 1; rank_count <= 5; ++rank_count) {
     rondo_config_t config = RONDO_CONFIG_INIT;
     config.algorithm = algorithm;
-    config.protocol = rank_count % 2 == 0 ? RONDO_PROTOCOL_SIMPLE : RONDO_PROTOCOL_LL;
+    config.protocol = random() % 2 == 0 ? RONDO_PROTOCOL_SIMPLE : RONDO_PROTOCOL_LL;
     config.channels = 1 + static_cast<uint32_t>(random() % 2);
     config.chunk_bytes = 128;
     Ranks ranks(static_cast<int>(rank_count), config);
@@ -171,9 +173,14 @@ void check_algorithm(rondo_algorithm_t algorithm, std::mt19937_64 &random) {
       if (rondo_comm_query_plan(ranks[0], collective, 1, RONDO_INT8, &plan) != RONDO_OK) continue;
       for (int type = 0; rondo_type_string(static_cast<rondo_type_t>(type)) != nullptr; ++type)
         for (int op = 0; rondo_op_string(static_cast<rondo_op_t>(op)) != nullptr; ++op)
-          for (const size_t count : counts) {
-            const Case it{collective, algorithm, static_cast<rondo_type_t>(type), static_cast<rondo_op_t>(op),
-                          rank_count, static_cast<uint32_t>(random() % rank_count), count};
+          for (const size_t count : {counts[0], counts[1], counts[2], counts[3], op == 0 ? large_count : counts[4]}) {
+            const Case it{collective,
+                          algorithm,
+                          static_cast<rondo_type_t>(type),
+                          static_cast<rondo_op_t>(op),
+                          rank_count,
+                          static_cast<uint32_t>(random() % rank_count),
+                          count};
             CAPTURE(rondo_collective_string(collective), rondo_algorithm_string(algorithm), rondo_type_string(it.type),
                     rondo_op_string(it.op), rank_count, it.root, count, config.channels);
             CHECK(wrong_elements(ranks, it, random) == 0);
