@@ -4,16 +4,19 @@
 #include <sched.h>
 #include <sodium.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <vector>
 
+#include "src/base/clock.h"
 #include "src/topo/host.h"
 
 namespace rondo {
 namespace {
 
 constexpr uint32_t hello_version = 1;
+constexpr uint64_t farewell_ns = 2'000'000'000;
 
 struct Hello {
   uint32_t version = hello_version;
@@ -112,7 +115,12 @@ Result<Meeting> meet(Store &store, const std::string &key_prefix, uint32_t rank,
       return Error{RONDO_ERROR_MISMATCH, "rank " + std::to_string(i) + " runs another version of Rondo"};
     std::memcpy(&all[i], parts[i].data(), sizeof(Hello));
   }
-  RONDO_TRY(compare(all, rank));
+  if (auto agreed = compare(all, rank); !agreed.ok()) {
+    // Every rank sees the same. The one that runs the store must not leave before all have it.
+    static_cast<void>(store.gather(key_prefix + "/disagreed", rank, rank_count, {},
+                                   std::min(deadline_ns, now_ns() + farewell_ns)));
+    return agreed.error();
+  }
   Meeting meeting;
   for (const Hello &hello : all) meeting.one_host &= hello.host == own.host;
   meeting.core_count = count_cores(all, topology);
