@@ -13,10 +13,26 @@ namespace rondo_test {
 uint64_t allocation_count() { return count.load(std::memory_order_relaxed); }
 }  // namespace rondo_test
 
-void *operator new(size_t bytes) {
+namespace {
+void *count_and_allocate(size_t bytes) {
   count.fetch_add(1, std::memory_order_relaxed);
-  if (void *memory = std::malloc(bytes)) return memory;
-  throw std::bad_alloc();
+  return std::malloc(bytes);
 }
+
+void *or_throw(void *memory) {
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+}  // namespace
+
+// All forms but the aligned ones: a form that is left out would be another allocator's under AddressSanitizer.
+void *operator new(size_t bytes) { return or_throw(count_and_allocate(bytes)); }
+void *operator new[](size_t bytes) { return or_throw(count_and_allocate(bytes)); }
+void *operator new(size_t bytes, const std::nothrow_t &) noexcept { return count_and_allocate(bytes); }
+void *operator new[](size_t bytes, const std::nothrow_t &) noexcept { return count_and_allocate(bytes); }
 void operator delete(void *memory) noexcept { std::free(memory); }
+void operator delete[](void *memory) noexcept { std::free(memory); }
 void operator delete(void *memory, size_t) noexcept { std::free(memory); }
+void operator delete[](void *memory, size_t) noexcept { std::free(memory); }
+void operator delete(void *memory, const std::nothrow_t &) noexcept { std::free(memory); }
+void operator delete[](void *memory, const std::nothrow_t &) noexcept { std::free(memory); }
