@@ -52,7 +52,9 @@ class Random {
   uint64_t below(uint64_t limit) { return bits() % limit; }
   /// lowest..highest
   int64_t between(int64_t lowest, int64_t highest) {
-    return lowest + static_cast<int64_t>(below(static_cast<uint64_t>(highest - lowest) + 1));
+    // Unsigned throughout: the distance may be more than an int64_t holds.
+    const uint64_t distance = static_cast<uint64_t>(highest) - static_cast<uint64_t>(lowest);
+    return static_cast<int64_t>(static_cast<uint64_t>(lowest) + below(distance + 1));
   }
 
  private:

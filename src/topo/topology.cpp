@@ -34,6 +34,9 @@ Result<Hwloc> load(Detail detail) {
   Hwloc hwloc(raw);
   const auto filter = detail == Detail::everything ? HWLOC_TYPE_FILTER_KEEP_IMPORTANT : HWLOC_TYPE_FILTER_KEEP_NONE;
   hwloc_topology_set_io_types_filter(raw, filter);
+  // Plugins that would load whole runtimes to find devices, which is none of our business and slow.
+  for (const char *component : {"opencl", "cuda", "nvml", "rsmi", "levelzero", "gl"})
+    static_cast<void>(hwloc_topology_set_components(raw, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, component));
   hwloc_topology_set_flags(raw, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);  // marked as such, not left out
   if (hwloc_topology_load(raw) != 0) return system_error("hwloc cannot look at this machine", errno);
   return hwloc;
