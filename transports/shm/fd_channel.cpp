@@ -62,36 +62,39 @@ bool same_user(int client) {
   return ::getsockopt(client, SOL_SOCKET, SO_PEERCRED, &credentials, &bytes) == 0 && credentials.uid == ::geteuid();
 }
 
-bool send_descriptor(int client, int descriptor) {
+/// One byte, since a descriptor needs data to ride on, with room for one descriptor. Points into itself.
+struct DescriptorMessage {
+  DescriptorMessage() {
+    header.msg_iov = &data;
+    header.msg_iovlen = 1;
+    header.msg_control = control.data();
+    header.msg_controllen = control.size();
+  }
+  DescriptorMessage(const DescriptorMessage &) = delete;
+  DescriptorMessage &operator=(const DescriptorMessage &) = delete;
+
   char payload = 'r';
   iovec data{&payload, 1};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  msghdr message{};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  cmsghdr *const header = CMSG_FIRSTHDR(&message);
+  msghdr header{};
+};
+
+bool send_descriptor(int client, int descriptor) {
+  DescriptorMessage message;
+  cmsghdr *const header = CMSG_FIRSTHDR(&message.header);
   header->cmsg_level = SOL_SOCKET;
   header->cmsg_type = SCM_RIGHTS;
   header->cmsg_len = CMSG_LEN(sizeof(int));
   std::memcpy(CMSG_DATA(header), &descriptor, sizeof descriptor);
-  return ::sendmsg(client, &message, MSG_NOSIGNAL) == 1;
+  return ::sendmsg(client, &message.header, MSG_NOSIGNAL) == 1;
 }
 
 Result<FileDescriptor> receive_descriptor(int server) {
-  char payload = 0;
-  iovec data{&payload, 1};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  msghdr message{};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  if (::recvmsg(server, &message, MSG_CMSG_CLOEXEC) != 1)
+  DescriptorMessage message;
+  if (::recvmsg(server, &message.header, MSG_CMSG_CLOEXEC) != 1)
     return system_error("recvmsg of the segment's descriptor", errno);
-  const cmsghdr *const header = CMSG_FIRSTHDR(&message);
-  if ((message.msg_flags & MSG_CTRUNC) != 0)
+  const cmsghdr *const header = CMSG_FIRSTHDR(&message.header);
+  if ((message.header.msg_flags & MSG_CTRUNC) != 0)
     return Error{RONDO_ERROR_OUT_OF_RESOURCES, "no descriptor is free for the shared segment; raise ulimit -n"};
   if (header == nullptr || header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS)
     return Error{RONDO_ERROR_INTERNAL, "the segment's owner sent no descriptor"};
