@@ -12,6 +12,7 @@
 #include "src/base/result.h"
 #include "src/plan/plan.h"
 #include "src/proto/connection.h"
+#include "src/proto/exchange.h"
 #include "src/proto/peer_access.h"
 
 namespace rondo {
@@ -37,6 +38,8 @@ class Transport {
   [[nodiscard]] virtual uint32_t channel_count() const = 0;
   [[nodiscard]] virtual ConnectionView outgoing(uint32_t channel, uint32_t peer) const = 0;
   [[nodiscard]] virtual ConnectionView incoming(uint32_t channel, uint32_t peer) const = 0;
+  /// What all ranks map for the protocol direct; rank_count 0 where there is none.
+  [[nodiscard]] virtual ExchangeView exchange() const = 0;
   /// Bits PayloadKind: loans of this rank that `peer` can read.
   [[nodiscard]] virtual uint32_t accepted_kinds(uint32_t peer) const = 0;
   [[nodiscard]] virtual PeerAccess &peers() = 0;

@@ -108,7 +108,8 @@ typedef enum rondo_algorithm {
 typedef enum rondo_protocol {
   RONDO_PROTOCOL_AUTO = 0,
   RONDO_PROTOCOL_SIMPLE = 1, /**< a counter after the data */
-  RONDO_PROTOCOL_LL = 2      /**< a flag beside every four bytes: low latency, half the bandwidth */
+  RONDO_PROTOCOL_LL = 2,     /**< a flag beside every four bytes: low latency, half the bandwidth */
+  RONDO_PROTOCOL_DIRECT = 3  /**< all ranks of a host read what each has written once: all_reduce, one_ and two_shot */
 } rondo_protocol_t;
 
 /** Bytes of one element; 0 for an unknown type. Any thread. */

@@ -51,7 +51,7 @@ const char *rondo_algorithm_string(rondo_algorithm_t algorithm) noexcept {
 }
 
 const char *rondo_protocol_string(rondo_protocol_t protocol) noexcept {
-  static constexpr std::array names{"auto", "simple", "ll"};
+  static constexpr std::array names{"auto", "simple", "ll", "direct"};
   return name_of(names, protocol);
 }
 

@@ -86,11 +86,13 @@ TunerInput tuner_input(const InfoInput &input) {
   tuner.element_bytes = 4;
   const auto slot_bytes = static_cast<uint32_t>(input.config.slot_bytes);  // 64 MiB at most
   const uint32_t channels = std::max(input.config.channels, channel_count_default);
-  const ConnectionGeometry geometry =
-      shm::choose_shape(input.rank_count, channels, input.config.slot_count, slot_bytes).geometry;
+  const shm::SegmentShape shape = shm::choose_shape(input.rank_count, channels, input.config.slot_count, slot_bytes);
+  const ConnectionGeometry &geometry = shape.geometry;
   tuner.slot_count = geometry.slot_count;
   tuner.slot_bytes = geometry.slot_bytes;
   tuner.ll_slot_bytes = geometry.ll_slot_bytes;
+  tuner.post_bytes = shape.exchange.post_bytes;
+  tuner.direct_chunk_bytes = shape.exchange.chunk_bytes;
   tuner.overrides = {input.config.algorithm, input.config.protocol, input.config.channels, input.config.chunk_bytes};
   return tuner;
 }

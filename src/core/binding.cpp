@@ -40,6 +40,9 @@ Result<PlanChoice> Communicator::choose(rondo_collective_t collective, uint64_t 
   input.slot_count = geometry.slot_count;
   input.slot_bytes = geometry.slot_bytes;
   input.ll_slot_bytes = geometry.ll_slot_bytes;
+  const ExchangeGeometry exchange = transport_->exchange().geometry;
+  input.post_bytes = exchange.post_bytes;
+  input.direct_chunk_bytes = exchange.chunk_bytes;
   input.overrides = {settings_.algorithm, settings_.protocol, settings_.channels, settings_.chunk_bytes};
   // A barrier and finalize must work whatever was asked for.
   if (collective == RONDO_BARRIER) input.overrides = {};

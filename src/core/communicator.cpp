@@ -50,6 +50,10 @@ Communicator::Communicator(Parts parts)
       ends.ll_in = LlReceiver(transport_->incoming(channel, peer));
     }
   }
+  std::vector<uint32_t> kinds;
+  for (uint32_t peer = 0; peer < rank_count_; ++peer)
+    kinds.push_back(peer == rank_ ? 0 : transport_->accepted_kinds(peer));
+  exchange_ = ExchangeEnd(transport_->exchange(), rank_, std::move(kinds), transport_->peers(), wait_policy_.sleeps);
 }
 
 Result<void> Communicator::submit(const Call &call, HostStream *stream) {
@@ -121,7 +125,9 @@ Result<void> Communicator::run(const Operation &operation) {
   transport_->set_running(true);
   if (!transport_->failed()) {
     Waiter waiter(wait_policy_, transport_->peers(), watch);
-    outcome = run_plan(plan, buffers, bound.reducer, bound.links, waiter);
+    outcome = plan.shape.protocol == RONDO_PROTOCOL_DIRECT
+                  ? exchange_.run(plan, buffers, bound.reducer, waiter)
+                  : run_plan(plan, buffers, bound.reducer, bound.links, waiter);
   }
   transport_->set_running(false);
   if (outcome.kind == RunOutcome::Kind::fault) watch.explain_fault(outcome.peer, outcome.fault);

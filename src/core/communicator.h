@@ -17,6 +17,7 @@
 #include "src/core/loans.h"
 #include "src/core/plan_cache.h"
 #include "src/core/watch.h"
+#include "src/engine/direct.h"
 #include "transports/transport.h"
 
 namespace rondo {
@@ -96,6 +97,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::unique_ptr<Transport> transport_;
   std::vector<LinkEnds> ends_;  ///< [channel * rank_count + peer]
   Scratch scratch_;
+  ExchangeEnd exchange_;
   LoanBook loans_;
   alignas(cache_line_bytes) std::byte barrier_buffer_[2] = {};
 

@@ -5,6 +5,7 @@
 #include <array>
 #include <cassert>
 #include <limits>
+#include <optional>
 #include <string>
 
 #include "src/plan/slots.h"
@@ -78,6 +79,20 @@ constexpr std::array detail_table{
     DetailRow{RONDO_ALGORITHM_RING, any_bytes, RONDO_PROTOCOL_SIMPLE, 1, 1 * MiB},
 };
 
+/// direct: all ranks of a host read what each has written once. With one_shot each rank reads everything; with two_shot
+/// its part, and the results of the others.
+constexpr std::array direct_table{
+    //      too few cores  ranks  bytes     algorithm                 chunk
+    DirectRow{false, 2, 16 * KiB, RONDO_ALGORITHM_ONE_SHOT, 64 * KiB},
+    DirectRow{false, 2, 256 * KiB, RONDO_ALGORITHM_TWO_SHOT, 64 * KiB},
+    DirectRow{false, 2, any_bytes, RONDO_ALGORITHM_TWO_SHOT, 128 * KiB},
+    DirectRow{false, any_ranks, 4 * KiB, RONDO_ALGORITHM_ONE_SHOT, 64 * KiB},
+    DirectRow{false, any_ranks, any_bytes, RONDO_ALGORITHM_TWO_SHOT, 128 * KiB},
+    DirectRow{true, 8, 16 * KiB, RONDO_ALGORITHM_ONE_SHOT, 64 * KiB},
+    DirectRow{true, any_ranks, 4 * KiB, RONDO_ALGORITHM_ONE_SHOT, 64 * KiB},
+    DirectRow{true, any_ranks, any_bytes, RONDO_ALGORITHM_TWO_SHOT, 128 * KiB},
+};
+
 bool can(const Algorithm &algorithm, rondo_collective_t collective, uint32_t rank_count) {
   return algorithm.supports(collective) && rank_count <= algorithm.rank_count_max;
 }
@@ -124,6 +139,29 @@ Result<rondo_algorithm_t> choose_algorithm(const TunerInput &input, rondo_collec
   return none_can(input, collective, registry);
 }
 
+/// The choice with `direct`; none where it cannot be, or where something else was asked for.
+std::optional<PlanChoice> choose_direct(const TunerInput &input, rondo_collective_t collective) {
+  const PlanChoice &wanted = input.overrides;
+  const bool asked_otherwise =
+      (wanted.protocol != RONDO_PROTOCOL_AUTO && wanted.protocol != RONDO_PROTOCOL_DIRECT) || wanted.channels > 1;
+  if (asked_otherwise || input.post_bytes == 0 || input.rank_count < 2 || collective != RONDO_ALL_REDUCE) return {};
+  for (const DirectRow &row : direct_table) {
+    if (row.oversubscribed != input.oversubscribed || input.rank_count > row.rank_count_max) continue;
+    PlanChoice choice{row.algorithm, RONDO_PROTOCOL_DIRECT, 1, row.chunk_bytes};
+    if (wanted.algorithm != RONDO_ALGORITHM_AUTO) choice.algorithm = wanted.algorithm;
+    else if (input.bytes > row.bytes_max || (row.algorithm == RONDO_ALGORITHM_ONE_SHOT && input.bytes > input.post_bytes))
+      continue;
+    const bool one_shot = choice.algorithm == RONDO_ALGORITHM_ONE_SHOT;
+    if (!one_shot && choice.algorithm != RONDO_ALGORITHM_TWO_SHOT) return {};
+    if (one_shot && input.bytes > input.post_bytes) return {};
+    if (wanted.chunk_bytes != 0) choice.chunk_bytes = wanted.chunk_bytes;
+    choice.chunk_bytes = std::min(choice.chunk_bytes, input.direct_chunk_bytes) / chunk_align_bytes * chunk_align_bytes;
+    choice.chunk_bytes = std::max(choice.chunk_bytes, chunk_align_bytes);
+    return choice;
+  }
+  return {};
+}
+
 /// As large as wanted, and as the slots allow.
 uint64_t limit_chunk(uint64_t wanted_bytes, uint64_t slot_bytes, uint32_t slot_count) {
   const uint64_t most = std::min(wanted_bytes, slot_bytes * slots_per_chunk_max(slot_count));
@@ -131,6 +169,8 @@ uint64_t limit_chunk(uint64_t wanted_bytes, uint64_t slot_bytes, uint32_t slot_c
 }
 
 }  // namespace
+
+std::span<const DirectRow> direct_rows() { return direct_table; }
 
 std::span<const AlgorithmRow> algorithm_rows() { return algorithm_table; }
 
@@ -143,6 +183,12 @@ Result<PlanChoice> choose_plan(const TunerInput &input, std::span<const Algorith
     return Error{RONDO_ERROR_UNSUPPORTED, "the protocol 'll' that was asked for is not available here; use 'simple'"};
 
   const auto collective = input.collective == RONDO_BARRIER ? RONDO_ALL_REDUCE : input.collective;
+  if (const auto direct = choose_direct(input, collective)) return *direct;
+  if (wanted.protocol == RONDO_PROTOCOL_DIRECT && input.rank_count > 1)
+    return Error{RONDO_ERROR_UNSUPPORTED,
+                 "the protocol 'direct' that was asked for is for all_reduce of at most " +
+                     std::to_string(input.post_bytes) + " bytes by one_shot, or of any size by two_shot, on one channel"
+                     " among at most 64 ranks of one host; use 'auto'"};
   RONDO_TRY_ASSIGN(const rondo_algorithm_t algorithm, choose_algorithm(input, collective, registry));
   const auto *detail = std::find_if(detail_table.begin(), detail_table.end(), [&](const DetailRow &row) {
     return row.algorithm == algorithm && input.bytes <= row.bytes_max;
@@ -150,7 +196,8 @@ Result<PlanChoice> choose_plan(const TunerInput &input, std::span<const Algorith
   assert(detail != detail_table.end());  // a test walks over every algorithm and size
 
   PlanChoice choice{algorithm, detail->protocol, detail->channels, detail->chunk_bytes};
-  if (wanted.protocol != RONDO_PROTOCOL_AUTO) choice.protocol = wanted.protocol;
+  if (wanted.protocol == RONDO_PROTOCOL_SIMPLE || wanted.protocol == RONDO_PROTOCOL_LL)
+    choice.protocol = wanted.protocol;  // a lone rank has nothing to exchange directly
   if (choice.protocol == RONDO_PROTOCOL_LL && input.ll_slot_bytes == 0) choice.protocol = RONDO_PROTOCOL_SIMPLE;
   if (wanted.channels != 0) choice.channels = wanted.channels;
   if (wanted.chunk_bytes != 0) choice.chunk_bytes = wanted.chunk_bytes;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tuner: which algorithm, protocol, channels and chunk size an operation gets. Pure: two tables (tuner.cpp; their
+// The tuner: which algorithm, protocol, channels and chunk size an operation gets. Pure: three tables (tuner.cpp; their
 // reasons are in docs/tuning.md) and the limits of the connections' slots. Every rank gets the same answer from the
 // same input, which is why the input must be equal on all ranks.
 #pragma once
@@ -31,6 +31,8 @@ struct TunerInput {
   uint32_t slot_count = 8;      ///< of a connection, at least 2
   uint64_t slot_bytes = 0;      ///< payload of a slot with `simple`, at least 64
   uint64_t ll_slot_bytes = 0;   ///< payload of a slot with `ll`, at least 64; 0: no `ll` here
+  uint64_t post_bytes = 0;      ///< `direct`: the most that a one_shot takes; 0: no `direct` here
+  uint64_t direct_chunk_bytes = 0;  ///< `direct`: the largest chunk of a two_shot
   PlanChoice overrides;
 };
 
@@ -45,6 +47,16 @@ struct TunerInput {
 [[nodiscard]] inline Result<PlanChoice> choose_plan(const TunerInput &input) {
   return choose_plan(input, algorithms());
 }
+
+/// What `direct` does for an all-reduce among so many ranks; the first row that fits counts.
+struct DirectRow {
+  bool oversubscribed;
+  uint32_t rank_count_max;
+  uint64_t bytes_max;
+  rondo_algorithm_t algorithm;  ///< one_shot or two_shot
+  uint64_t chunk_bytes;
+};
+[[nodiscard]] std::span<const DirectRow> direct_rows();
 
 /// One line of the table that picks the algorithm; the first that fits counts.
 struct AlgorithmRow {

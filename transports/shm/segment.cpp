@@ -22,6 +22,7 @@ struct alignas(cache_line_bytes) SegmentHeader {
   uint32_t rank_count = 0;
   uint32_t channel_count = 0;
   ConnectionGeometry geometry;
+  ExchangeGeometry exchange;
 };
 static_assert(sizeof(SegmentHeader) == cache_line_bytes);
 
@@ -29,9 +30,11 @@ static_assert(sizeof(SegmentHeader) == cache_line_bytes);
 
 size_t SegmentShape::boards_offset() const { return sizeof(SegmentHeader) + sizeof(SharedFailure); }
 
-size_t SegmentShape::connections_offset() const {
+size_t SegmentShape::exchange_offset() const {
   return round_up<size_t>(boards_offset() + rank_count * sizeof(RankBoard), 4096);
 }
+
+size_t SegmentShape::connections_offset() const { return exchange_offset() + exchange.bytes(); }
 
 size_t SegmentShape::bytes() const {
   return connections_offset() +
@@ -52,6 +55,7 @@ Result<std::shared_ptr<Segment>> Segment::create(const SegmentId &id, const Segm
   header->rank_count = shape.rank_count;
   header->channel_count = shape.channel_count;
   header->geometry = shape.geometry;
+  header->exchange = shape.exchange;
   memory::store_release(header->magic, segment_magic);  // pairs with load_acquire in attach()
   return std::shared_ptr<Segment>(new Segment(std::move(file), std::move(mapping), shape));
 }
@@ -67,7 +71,7 @@ Result<std::shared_ptr<Segment>> Segment::attach(FileDescriptor descriptor, cons
   const auto *const header = reinterpret_cast<const SegmentHeader *>(mapping.get().address);
   if (memory::load_acquire(header->magic) != segment_magic || header->id != id ||
       header->rank_count != shape.rank_count || header->channel_count != shape.channel_count ||
-      header->geometry != shape.geometry)
+      header->geometry != shape.geometry || header->exchange != shape.exchange)
     return Error{RONDO_ERROR_INTERNAL, "the shared segment that was handed over is not this communicator's"};
   return std::shared_ptr<Segment>(new Segment(std::move(descriptor), std::move(mapping), shape));
 }

@@ -24,6 +24,11 @@ constexpr uint64_t borrower_patience_ns = 1'000'000'000;  // far more than readi
 constexpr uint64_t slot_budget_bytes = 8u << 20;  // of all simple slots of a communicator together, while slots are
 constexpr uint32_t slot_bytes_min = 4096;         // not below this
 constexpr uint32_t slot_bytes_max = 128u << 10;   // larger ones leave the L2 cache before the peer has read them
+constexpr uint64_t post_budget_bytes = 2u << 20;  // of all one_shot posts of a communicator together
+constexpr uint32_t post_bytes_max = 64u << 10;
+constexpr uint64_t chunk_budget_bytes = 6u << 20;  // of all two_shot contributions
+constexpr uint32_t chunk_bytes_max = 128u << 10;
+constexpr uint32_t exchange_area_bytes_min = 4096;
 
 class ShmTransport final : public Transport {
  public:
@@ -40,6 +45,7 @@ class ShmTransport final : public Transport {
   ConnectionView incoming(uint32_t channel, uint32_t peer) const override {
     return segment_->connection(channel, peer, rank_);
   }
+  ExchangeView exchange() const override { return segment_->exchange(); }
   uint32_t accepted_kinds(uint32_t peer) const override { return accepted_kinds_[peer]; }
   PeerAccess &peers() override { return *peers_; }
 
@@ -178,6 +184,18 @@ void fill_board(RankBoard &board, const Segment &segment) {
   memory::store_release(board.probe_address, reinterpret_cast<uint64_t>(&board.probe));
 }
 
+/// The largest power of two within a share of `budget_bytes`, kept within the bounds of an area.
+uint32_t area_bytes(uint64_t budget_bytes, uint64_t area_count, uint32_t most_bytes) {
+  return static_cast<uint32_t>(
+      std::bit_floor(std::clamp<uint64_t>(budget_bytes / area_count, exchange_area_bytes_min, most_bytes)));
+}
+
+ExchangeGeometry choose_exchange(uint32_t rank_count) {
+  if (rank_count < 2 || rank_count > exchange_rank_count_max) return {};
+  return {rank_count, area_bytes(post_budget_bytes, 2 * uint64_t{rank_count}, post_bytes_max),
+          area_bytes(chunk_budget_bytes, exchange_area_count * uint64_t{rank_count}, chunk_bytes_max)};
+}
+
 }  // namespace
 
 SegmentShape choose_shape(uint32_t rank_count, uint32_t channel_count, uint32_t slot_count, uint32_t slot_bytes) {
@@ -191,6 +209,7 @@ SegmentShape choose_shape(uint32_t rank_count, uint32_t channel_count, uint32_t 
   const auto fitting =
       static_cast<uint32_t>(std::bit_floor(std::clamp<uint64_t>(share, slot_bytes_min, slot_bytes_max)));
   shape.geometry.slot_bytes = slot_bytes != 0 ? slot_bytes : fitting;
+  shape.exchange = choose_exchange(rank_count);
   return shape;
 }
 

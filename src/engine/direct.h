@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// The protocol direct on host memory: the specialised kernels that all-reduce by one_shot and two_shot has beside the
+// interpreter (src/proto/exchange.h has the layout and the order of accesses). The result is bit for bit that of the
+// schedules of the same names: folded in rank order, one rounding a step.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "src/engine/host_executor.h"
+#include "src/proto/exchange.h"
+
+namespace rondo {
+
+/// This rank's end of the exchange. Lives as long as the communicator; counters survive from operation to operation.
+class ExchangeEnd {
+ public:
+  ExchangeEnd() = default;
+  /// `accepted_kinds[p]`: loans of this rank that p can read. wake: ranks of this communicator may sleep.
+  ExchangeEnd(const ExchangeView &view, uint32_t rank, std::vector<uint32_t> accepted_kinds, PeerAccess &peers,
+              bool wake)
+      : view_(view), rank_(rank), accepted_kinds_(std::move(accepted_kinds)), peers_(&peers), wake_(wake),
+        operands_(accepted_kinds_.size()), results_(accepted_kinds_.size()) {}
+
+  /// Runs an all-reduce whose plan has the protocol direct. Allocates nothing.
+  [[nodiscard]] RunOutcome run(const Plan &plan, const Buffers &buffers, const HostReducer &reducer, Waiter &waiter);
+
+ private:
+  struct Job;
+
+  [[nodiscard]] RunOutcome run_one_shot(const Job &job);
+  [[nodiscard]] RunOutcome run_two_shot(const Job &job);
+  void contribute(const Job &job, uint64_t chunk);
+  [[nodiscard]] RunOutcome reduce(const Job &job, uint64_t chunk);
+  [[nodiscard]] RunOutcome gather(const Job &job, uint64_t chunk);
+  [[nodiscard]] RunOutcome meet(const Job &job);
+  void announce(const Job &job);
+  [[nodiscard]] bool can_lend(const Window &window, const Job &job) const;
+  [[nodiscard]] const std::byte *open(uint32_t peer, const LentBuffer &buffer, uint64_t bytes) const;
+  void publish(uint64_t &word, uint64_t value) const;
+  [[nodiscard]] uint32_t rank_count() const { return view_.geometry.rank_count; }
+
+  ExchangeView view_;
+  uint32_t rank_ = 0;
+  std::vector<uint32_t> accepted_kinds_;
+  PeerAccess *peers_ = nullptr;
+  bool wake_ = false;
+  uint64_t posts_ = 0;   ///< number of the latest one_shot
+  uint64_t chunks_ = 0;  ///< of all two_shots before this one
+  bool lends_send_ = false;  ///< in this two_shot
+  bool lends_recv_ = false;
+  std::vector<const std::byte *> operands_;  ///< of rank r: its send buffer where it is lent, else null
+  std::vector<const std::byte *> results_;   ///< its recv buffer, likewise
+};
+
+}  // namespace rondo

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// Folds one operand of every rank, in rank order, as the direct schedules do: ((x0 x1) x2) ..., one rounding a step.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "src/engine/host_links.h"
+
+namespace rondo {
+
+/// outputs[*] = the fold of all operands, divided where the reducer does. An output may be one of the operands.
+/// single_steps: 8- and 16-bit floats, whose steps round; other types may be folded several operands at a time.
+void fold_in_order(const HostReducer &reducer, std::span<const std::byte *const> operands,
+                   std::span<std::byte *const> outputs, size_t count, uint32_t element_bytes, bool single_steps);
+
+}  // namespace rondo

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// direct: no connections. Every rank has one place in the exchange, memory that all ranks of the host map, where it
+// writes what it contributes once and all the others read it. For all-reduce, by one_shot and two_shot.
+//
+// Layout    one ExchangePlace a rank, then its payloads; offsets are multiples of 64, one writer a cache line:
+//             posts[2]       flag and up to 56 bytes of payload in one line; longer payloads are in post areas
+//             contributed, reduced, gathered   counters of chunks, each alone in its line
+//             announcement   of a two_shot: fingerprint, and which buffers are lent instead of copied
+//             post areas     2 * post_bytes
+//             contributions  3 * chunk_bytes    what others are to reduce, chunk c in area c mod 3
+//             results        3 * result_bytes   the part that this rank reduced
+// one_shot  P1 write payload, plain            P2 store flag = number << 32 | fingerprint, release
+//           W1 load every rank's flag, sync, until it has the number; W2 read all payloads, plain
+//   Post n and n + 2 share an area. A rank writes n + 2 when it has seen everybody's n + 1, which everybody stored after
+//   reading n: no credit is needed. That holds whatever other operations lie between.
+// two_shot  C1 write chunk c's contribution    C2 store contributed = c + 1, release
+//           R1 load everybody's contributed, sync, until c + 1; read; write the own part's result
+//           R2 store reduced = c + 1, release
+//           G1 load everybody's reduced, sync, until c + 1; read the results
+//           G2 after the last chunk: store gathered, release; who has lent waits for everybody's
+//   Order in a rank: C(c), R(c-1), G(c-2), C(c+1), ... So who sees everybody's reduced of c - 3 (G) may write contribution
+//   c: area c mod 3 was read. Who sees everybody's contributed of c (R) may write result c: they are past G(c-3).
+//   Chunks are counted through the communicator's life; all ranks count the same, since they agree on operations.
+// Abort     a rank that gave up stores no flag or counter again: its peers meet their own deadline.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "src/base/host_device.h"
+#include "src/proto/connection.h"
+
+namespace rondo {
+
+struct alignas(cache_line_bytes) ExchangePost {
+  uint64_t flag = 0;  ///< number << 32 | fingerprint
+  std::byte payload[cache_line_bytes - sizeof(uint64_t)] = {};
+};
+static_assert(sizeof(ExchangePost) == cache_line_bytes);
+
+/// A buffer that peers may read where it is, as PayloadKind says: by address in the same process, else mapped.
+struct LentBuffer {
+  uint64_t address = 0;
+  uint64_t region = 0;
+  uint64_t region_offset = 0;
+  uint64_t region_bytes = 0;
+  int32_t descriptor = -1;
+  uint32_t lent = 0;  ///< 0: its contents are copied into the exchange
+};
+
+struct alignas(cache_line_bytes) ExchangeAnnouncement {
+  uint64_t fingerprint = 0;
+  LentBuffer send;
+  LentBuffer recv;
+};
+static_assert(sizeof(ExchangeAnnouncement) == 2 * cache_line_bytes);
+
+struct ExchangePlace {
+  ExchangePost posts[2];
+  PaddedCounter contributed;
+  PaddedCounter reduced;
+  PaddedCounter gathered;
+  ExchangeAnnouncement announcement;
+};
+static_assert(sizeof(ExchangePlace) == 7 * cache_line_bytes);
+
+/// Areas of a kind that chunks take in turn.
+inline constexpr uint32_t exchange_area_count = 3;
+/// More ranks of a host have none: their areas would be too small, or the memory too large.
+inline constexpr uint32_t exchange_rank_count_max = 64;
+
+struct ExchangeGeometry {
+  uint32_t rank_count = 0;  ///< 0: there is no exchange
+  uint32_t post_bytes = 0;  ///< most of a one_shot, a multiple of 64
+  uint32_t chunk_bytes = 0; ///< most of a two_shot's chunk, a multiple of 64
+
+  [[nodiscard]] RONDO_HD size_t result_bytes() const {
+    return (size_t{chunk_bytes} / rank_count + cache_line_bytes) / cache_line_bytes * cache_line_bytes;
+  }
+  [[nodiscard]] RONDO_HD size_t contributions_offset() const {
+    return sizeof(ExchangePlace) + 2 * size_t{post_bytes};
+  }
+  [[nodiscard]] RONDO_HD size_t results_offset() const {
+    return contributions_offset() + exchange_area_count * size_t{chunk_bytes};
+  }
+  /// Of one rank: whole pages.
+  [[nodiscard]] RONDO_HD size_t stride() const {
+    return (results_offset() + exchange_area_count * result_bytes() + 4095) / 4096 * 4096;
+  }
+  [[nodiscard]] RONDO_HD size_t bytes() const { return rank_count == 0 ? 0 : rank_count * stride(); }
+
+  bool operator==(const ExchangeGeometry &) const = default;
+};
+
+/// The exchange as one rank sees it: the same bytes, mapped anywhere.
+struct ExchangeView {
+  std::byte *base = nullptr;  ///< 64-byte aligned; fresh memory is zero
+  ExchangeGeometry geometry;
+
+  [[nodiscard]] RONDO_HD ExchangePlace &place(uint32_t rank) const {
+    return *reinterpret_cast<ExchangePlace *>(base + rank * geometry.stride());
+  }
+  [[nodiscard]] RONDO_HD ExchangePost &post(uint32_t rank, uint64_t number) const {
+    return place(rank).posts[number % 2];
+  }
+  /// Where the payload of a post of so many bytes is.
+  [[nodiscard]] RONDO_HD std::byte *post_payload(uint32_t rank, uint64_t number, uint64_t bytes) const {
+    ExchangePost &line = post(rank, number);
+    if (bytes <= sizeof line.payload) return line.payload;
+    return base + rank * geometry.stride() + sizeof(ExchangePlace) + number % 2 * geometry.post_bytes;
+  }
+  [[nodiscard]] RONDO_HD std::byte *contribution(uint32_t rank, uint64_t chunk) const {
+    return base + rank * geometry.stride() + geometry.contributions_offset() +
+           chunk % exchange_area_count * geometry.chunk_bytes;
+  }
+  [[nodiscard]] RONDO_HD std::byte *result(uint32_t rank, uint64_t chunk) const {
+    return base + rank * geometry.stride() + geometry.results_offset() +
+           chunk % exchange_area_count * geometry.result_bytes();
+  }
+};
+
+[[nodiscard]] RONDO_HD constexpr uint64_t post_flag(uint64_t number, uint32_t fingerprint) {
+  return number << 32 | fingerprint;
+}
+/// True: the flag is that of post `number`, whatever its fingerprint. The area's post before it is number - 2.
+[[nodiscard]] RONDO_HD constexpr bool is_post(uint64_t flag, uint64_t number) {
+  return flag >> 32 == (number & 0xFFFF'FFFFu);
+}
+
+}  // namespace rondo
