@@ -47,7 +47,7 @@ class Transport {
   // What the ranks do.
   virtual void enter(uint64_t operation, const Entered &what) = 0;
   virtual void complete(uint64_t operation) = 0;
-  /// Around an executor's run. A sync store: look for a failure after set_running(true).
+  /// Around an executor's run. true is a sync store: look for a failure after it.
   virtual void set_running(bool running) = 0;
   /// After a failure: waits, for a second at most, until no thread of this process reads what this rank has lent.
   virtual void wait_for_borrowers() const = 0;

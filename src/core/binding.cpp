@@ -55,7 +55,9 @@ Result<BoundPlan *> Communicator::plan_for(const Call &call) {
   const PlanKey key{call.signature, call.in_place};
   if (BoundPlan *const known = plans_.find(key); known != nullptr) return known;
   RONDO_TRY_ASSIGN(auto bound, bind(call));
-  return &plans_.add(key, std::move(bound));
+  // Counted in order as long as there is no failure (end_turn()); after one, no plan may go: operations may still run.
+  const uint64_t executed = executed_.load(std::memory_order_acquire);
+  return &plans_.add(key, std::move(bound), transport_->failed() ? 0 : executed);
 }
 
 Result<std::unique_ptr<BoundPlan>> Communicator::bind(const Call &call) {
@@ -73,6 +75,7 @@ Result<std::unique_ptr<BoundPlan>> Communicator::bind(const Call &call) {
   }
   for (const auto &ends : bound->ends)
     bound->links.push_back({ends, &transport_->peers(), &scratch_, wait_policy_.sleeps});
+  bound->element_bytes = static_cast<uint32_t>(rondo_type_size(static_cast<rondo_type_t>(call.signature.type)));
   const auto op = static_cast<rondo_op_t>(call.signature.op);
   bound->reducer.function = combine_function(static_cast<rondo_type_t>(call.signature.type), op);
   bound->reducer.divisor = op == RONDO_AVG ? rank_count_ : 0;

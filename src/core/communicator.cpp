@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <thread>
 #include <utility>
 
 #include "src/base/clock.h"
@@ -63,8 +64,8 @@ Result<void> Communicator::submit(const Call &call, HostStream *stream) {
     if (transport_->failed()) return tell_failure();
     if (finalized_) return Error{RONDO_ERROR_INVALID_HANDLE, "the communicator is finalized; only destroy is left"};
     RONDO_TRY_ASSIGN(operation.bound, plan_for(call));
-    operation.bound->pin_count.fetch_add(1, std::memory_order_relaxed);  // under the mutex that evict_one() needs too
     operation.number = ++submitted_;
+    operation.bound->last_operation = operation.number;  // under the mutex that eviction needs too
   }
   operation.send = static_cast<const std::byte *>(call.send);
   operation.recv = static_cast<std::byte *>(call.recv);
@@ -86,14 +87,21 @@ Result<void> Communicator::submit(const Call &call, HostStream *stream) {
 }
 
 Result<void> Communicator::execute(const Operation &operation) {
-  {
-    const std::lock_guard lock(turn_mutex_);
-    ++executing_count_;
+  auto result = wait_turn(operation.number);
+  if (result.ok()) result = run(operation);
+  if (result.ok()) {
+    end_turn(operation.number);
+    return {};
   }
+  give_up_turns();
+  return tell_failure();
+}
+
+Result<void> Communicator::run(const Operation &operation) {
+  running_.store(true, std::memory_order_relaxed);  // before the sync store of set_running(); see close()
   Result<void> result;
   try {
-    result = wait_turn(operation.number);
-    if (result.ok()) result = run(operation);
+    result = run_transfers(operation);
   } catch (const std::exception &) {  // memory ran out: the others must not wait for this rank
     transport_->set_running(false);
     transport_->raise({RONDO_ERROR_OUT_OF_RESOURCES, "out of memory", static_cast<int32_t>(rank_),
@@ -101,26 +109,25 @@ Result<void> Communicator::execute(const Operation &operation) {
     transport_->wait_for_borrowers();
     result = Error{RONDO_ERROR_OUT_OF_RESOURCES, "out of memory"};
   }
-  end_turn(operation);
-  if (result.ok()) return {};
-  return tell_failure();
+  running_.store(false, std::memory_order_release);  // pairs with acquire in close()
+  return result;
 }
 
-Result<void> Communicator::run(const Operation &operation) {
+Result<void> Communicator::run_transfers(const Operation &operation) {
   BoundPlan &bound = *operation.bound;
   const Plan &plan = *bound.plan;
   const Entered entered{plan.key.signature, plan.shape};
   transport_->enter(operation.number, entered);
 
   Buffers buffers;
-  buffers.signature = fingerprint(operation.number, plan.key.signature, plan.shape);
+  buffers.signature = fingerprint(operation.number, plan.identity);
   // A send window is only ever read: the schedule has no step that writes it.
-  const size_t element_bytes = rondo_type_size(static_cast<rondo_type_t>(plan.key.signature.type));
+  const uint32_t element_bytes = bound.element_bytes;
   buffers.send = {const_cast<std::byte *>(operation.send), plan.send.begin,
                   loans_.offer(operation.send, plan.send.count * element_bytes)};
   buffers.recv = {operation.recv, plan.recv.begin, loans_.offer(operation.recv, plan.recv.count * element_bytes)};
 
-  OperationWatch watch(*transport_, rank_, rank_count_, operation.number, entered, now_ns(), settings_.timeout_ns);
+  OperationWatch watch(*transport_, rank_, rank_count_, operation.number, entered, settings_.timeout_ns);
   RunOutcome outcome{RunOutcome::Kind::stopped};
   transport_->set_running(true);
   if (!transport_->failed()) {
@@ -141,37 +148,48 @@ Result<void> Communicator::run(const Operation &operation) {
 }
 
 Result<void> Communicator::wait_turn(uint64_t number) {
-  const auto my_turn = [&] { return executed_.load(std::memory_order_acquire) >= number - 1; };  // see end_turn()
+  const auto my_turn = [&] { return executed_.load(std::memory_order_seq_cst) >= number - 1; };  // see end_turn()
   // After a failure the turns are in no order any more; it was recorded before the first of them was given up.
   if (my_turn()) return transport_->failed() ? Result<void>(transport_->failure()) : Result<void>();
   std::unique_lock lock(turn_mutex_);
+  // Sync, as the store of executed_ in end_turn(): either that sees this waiter, or this one sees the store.
+  turn_waiter_count_.fetch_add(1, std::memory_order_seq_cst);
   // Every operation before this one has a deadline of its own; what has none is a stream that waits for an event.
   uint64_t deadline_ns = now_ns() + settings_.timeout_ns;
   uint64_t seen = executed_.load(std::memory_order_acquire);  // see end_turn()
-  while (!my_turn()) {
-    if (transport_->failed()) return transport_->failure();
+  Result<void> result;
+  while (!my_turn() && result.ok()) {
+    if (transport_->failed()) {
+      result = transport_->failure();
+      break;
+    }
     turn_.wait_for(lock, std::chrono::milliseconds(20));
     const uint64_t executed = executed_.load(std::memory_order_acquire);  // see end_turn()
     if (std::exchange(seen, executed) != executed) deadline_ns = now_ns() + settings_.timeout_ns;
-    if (now_ns() < deadline_ns) continue;
-    Error error{RONDO_ERROR_TIMEOUT, "operation " + std::to_string(number) + " waited too long for operation " +
-                                         std::to_string(executed_.load(std::memory_order_acquire) + 1) +
-                                         ", which was called before it on a stream that does not advance"};
-    error.rank = error.peer = static_cast<int32_t>(rank_);
-    error.operation = number;
-    transport_->raise(error);
+    if (now_ns() >= deadline_ns) transport_->raise(turn_timed_out(number));
   }
-  return {};
+  turn_waiter_count_.fetch_sub(1, std::memory_order_relaxed);  // only to save a notification
+  return result;
 }
 
-void Communicator::end_turn(const Operation &operation) {
-  operation.bound->pin_count.fetch_sub(1, std::memory_order_release);  // pairs with acquire in PlanCache::evict_one()
-  {
-    const std::lock_guard lock(turn_mutex_);
-    // Counts: in order it is the operation's number; after a failure the order does not matter any more.
-    executed_.fetch_add(1, std::memory_order_release);  // pairs with acquire in wait_turn()
-    --executing_count_;
-  }
+Error Communicator::turn_timed_out(uint64_t number) const {
+  Error error{RONDO_ERROR_TIMEOUT, "operation " + std::to_string(number) + " waited too long for operation " +
+                                       std::to_string(executed_.load(std::memory_order_acquire) + 1) +
+                                       ", which was called before it on a stream that does not advance"};
+  error.rank = error.peer = static_cast<int32_t>(rank_);
+  error.operation = number;
+  return error;
+}
+
+void Communicator::end_turn(uint64_t number) {
+  executed_.store(number, std::memory_order_seq_cst);  // pairs with wait_turn() and everybody's acquire
+  if (turn_waiter_count_.load(std::memory_order_seq_cst) == 0) return;
+  const std::lock_guard lock(turn_mutex_);
+  turn_.notify_all();
+}
+
+void Communicator::give_up_turns() {
+  const std::lock_guard lock(turn_mutex_);
   turn_.notify_all();
 }
 
@@ -217,11 +235,9 @@ Result<void> Communicator::finalize() {
 
 void Communicator::close() {
   if (const auto drained = drain(); !drained.ok()) log::debug("destroy: " + drained.error().message);
-  {
-    // After a failure drain() does not wait; what has begun ends by itself, and reads the caller's buffers until then.
-    std::unique_lock lock(turn_mutex_);
-    turn_.wait(lock, [&] { return executing_count_ == 0; });
-  }
+  // After a failure drain() does not wait. What has begun ends by itself, and reads the caller's buffers until then;
+  // what begins from now on sees the failure first.
+  while (running_.load(std::memory_order_acquire)) std::this_thread::sleep_for(std::chrono::microseconds(100));
   transport_->set_state(RankState::left);
 }
 

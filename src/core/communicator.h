@@ -73,7 +73,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   /// An operation on its way.
   struct Operation {
     uint64_t number = 0;
-    BoundPlan *bound = nullptr;  ///< pinned until it is done
+    BoundPlan *bound = nullptr;  ///< stays until the operation is done: see PlanCache
     const std::byte *send = nullptr;
     std::byte *recv = nullptr;
   };
@@ -84,8 +84,13 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Result<std::unique_ptr<BoundPlan>> bind(const Call &call);
   Result<void> execute(const Operation &operation);
   Result<void> run(const Operation &operation);
+  Result<void> run_transfers(const Operation &operation);
   Result<void> wait_turn(uint64_t number);
-  void end_turn(const Operation &operation);
+  [[nodiscard]] Error turn_timed_out(uint64_t number) const;
+  /// `number` is done, and every operation before it.
+  void end_turn(uint64_t number);
+  /// An operation failed: those that wait for their turn find the failure.
+  void give_up_turns();
   /// The failure as it is to whoever asks first, RONDO_ERROR_COMM_FAILED afterwards.
   [[nodiscard]] Error tell_failure();
 
@@ -106,10 +111,11 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   uint64_t submitted_ = 0;  ///< number of the latest operation
   bool finalized_ = false;
 
-  std::atomic<uint64_t> executed_ = 0;  ///< operations done; release in end_turn() pairs with acquire in wait_turn()
+  std::atomic<uint64_t> executed_ = 0;  ///< operations done; stored in end_turn(), pairs with wait_turn()
+  std::atomic<bool> running_ = false;   ///< an operation reads or writes the caller's buffers
   std::atomic<bool> failure_told_ = false;
-  std::mutex turn_mutex_;         ///< guards executing_count_
-  uint32_t executing_count_ = 0;  ///< operations between begin and end of execute()
+  std::mutex turn_mutex_;
+  std::atomic<uint32_t> turn_waiter_count_ = 0;  ///< threads in the slow part of wait_turn()
   std::condition_variable turn_;
 };
 

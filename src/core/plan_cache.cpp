@@ -4,27 +4,29 @@
 namespace rondo {
 
 size_t PlanCache::Hash::operator()(const PlanKey &key) const {
-  return fingerprint(0, key.signature, PlanChoice{}) ^ (key.in_place ? 1u : 0u);
+  return identity_of(key.signature, PlanChoice{}) ^ (key.in_place ? 1u : 0u);
 }
 
-BoundPlan *PlanCache::find(const PlanKey &key) {
+BoundPlan *PlanCache::find_in_table(const PlanKey &key) {
   const auto found = plans_.find(key);
   if (found == plans_.end()) return nullptr;
-  found->second->last_use = ++use_;
-  return found->second.get();
+  latest_key_ = key;
+  latest_ = found->second.get();
+  return latest_;
 }
 
-BoundPlan &PlanCache::add(const PlanKey &key, std::unique_ptr<BoundPlan> plan) {
-  if (plans_.size() >= plan_count_max) evict_one();
-  plan->last_use = ++use_;
-  return *(plans_[key] = std::move(plan));
+BoundPlan &PlanCache::add(const PlanKey &key, std::unique_ptr<BoundPlan> plan, uint64_t executed) {
+  if (plans_.size() >= plan_count_max) evict_one(executed);
+  latest_key_ = key;
+  latest_ = (plans_[key] = std::move(plan)).get();
+  return *latest_;
 }
 
-void PlanCache::evict_one() {
+void PlanCache::evict_one(uint64_t executed) {
   auto oldest = plans_.end();
   for (auto it = plans_.begin(); it != plans_.end(); ++it) {
-    if (it->second->pin_count.load(std::memory_order_acquire) != 0) continue;  // pairs with the release on unpin
-    if (oldest == plans_.end() || it->second->last_use < oldest->second->last_use) oldest = it;
+    if (it->second->last_operation > executed) continue;
+    if (oldest == plans_.end() || it->second->last_operation < oldest->second->last_operation) oldest = it;
   }
   if (oldest != plans_.end()) plans_.erase(oldest);
 }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plans of a communicator, by what was asked for. A plan that an operation uses is pinned and stays; of the others
-// the least recently used one makes room.
+// The plans of a communicator, by what was asked for. A plan stays while an operation uses it; of the others the least
+// recently used one makes room.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <unordered_map>
@@ -20,8 +19,8 @@ struct BoundPlan {
   std::vector<std::vector<LinkEnds *>> ends;  ///< channel -> link -> ends
   std::vector<HostLinks> links;               ///< one a channel; spans of `ends`
   HostReducer reducer;
-  std::atomic<uint32_t> pin_count = 0;  ///< operations that use it; release on unpin pairs with acquire in evict
-  uint64_t last_use = 0;
+  uint32_t element_bytes = 0;
+  uint64_t last_operation = 0;  ///< number of the latest operation that uses it
 };
 
 /// What a plan is looked up by. `counts_hash` stands for uneven counts (BLAKE2b, 63 bits).
@@ -37,18 +36,24 @@ class PlanCache {
  public:
   static constexpr size_t plan_count_max = 256;
 
-  [[nodiscard]] BoundPlan *find(const PlanKey &key);
-  /// Evicts first where the cache is full; all of them may be in use, then it grows (queues bound that).
-  BoundPlan &add(const PlanKey &key, std::unique_ptr<BoundPlan> plan);
+  [[nodiscard]] BoundPlan *find(const PlanKey &key) {
+    if (latest_ != nullptr && key == latest_key_) return latest_;
+    return find_in_table(key);
+  }
+  /// Evicts first where the cache is full: a plan whose last operation is at most `executed`. All may be in use: then it
+  /// grows (queues bound that).
+  BoundPlan &add(const PlanKey &key, std::unique_ptr<BoundPlan> plan, uint64_t executed);
 
  private:
   struct Hash {
     size_t operator()(const PlanKey &key) const;
   };
-  void evict_one();
+  BoundPlan *find_in_table(const PlanKey &key);
+  void evict_one(uint64_t executed);
 
   std::unordered_map<PlanKey, std::unique_ptr<BoundPlan>, Hash> plans_;
-  uint64_t use_ = 0;
+  PlanKey latest_key_;
+  BoundPlan *latest_ = nullptr;  ///< what find() or add() gave last; most programs repeat one call
 };
 
 }  // namespace rondo

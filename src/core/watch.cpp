@@ -56,6 +56,7 @@ std::optional<Error> find_departure(const Transport &transport, uint32_t rank, u
 }
 
 bool OperationWatch::look(uint64_t now_ns) {
+  if (start_ns_ == 0) start_ns_ = now_ns;
   if (transport_.failed()) return true;
   if (check_agreement() || check_departures(now_ns)) return true;
   if (now_ns - start_ns_ < timeout_ns_) return false;

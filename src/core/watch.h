@@ -14,13 +14,12 @@ namespace rondo {
 class OperationWatch final : public Watch {
  public:
   OperationWatch(Transport &transport, uint32_t rank, uint32_t rank_count, uint64_t operation, const Entered &entered,
-                 uint64_t start_ns, uint64_t timeout_ns)
+                 uint64_t timeout_ns)
       : transport_(transport),
         rank_(rank),
         rank_count_(rank_count),
         operation_(operation),
         entered_(entered),
-        start_ns_(start_ns),
         timeout_ns_(timeout_ns) {}
 
   [[nodiscard]] bool stopped() override { return transport_.failed(); }
@@ -41,8 +40,8 @@ class OperationWatch final : public Watch {
   uint32_t rank_count_;
   uint64_t operation_;
   const Entered &entered_;
-  uint64_t start_ns_;
   uint64_t timeout_ns_;
+  uint64_t start_ns_ = 0;  ///< the first look: an operation that does not wait reads no clock
   uint64_t next_death_check_ns_ = 0;
 };
 

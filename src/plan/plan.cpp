@@ -67,6 +67,7 @@ Result<std::unique_ptr<Plan>> build_plan(const OperationKey &key, const PlanChoi
   std::unique_ptr<Plan> plan(new Plan);
   plan->key = key;
   plan->shape = shape;
+  plan->identity = identity_of(key.signature, shape);
   const auto element_bytes = static_cast<uint32_t>(rondo_type_size(static_cast<rondo_type_t>(key.signature.type)));
   const Algorithm *const algorithm = find_algorithm(shape.algorithm);
   for (uint32_t channel = 0; channel < shape.channels; ++channel) {
@@ -93,13 +94,15 @@ Result<std::unique_ptr<Plan>> build_plan(const OperationKey &key, const PlanChoi
   return plan;
 }
 
-uint32_t fingerprint(uint64_t operation, const Signature &signature, const PlanChoice &shape) {
-  uint64_t hash = mix(operation, signature.collective | uint64_t{signature.type} << 8 | uint64_t{signature.op} << 16 |
+uint64_t identity_of(const Signature &signature, const PlanChoice &shape) {
+  uint64_t hash = mix(0, signature.collective | uint64_t{signature.type} << 8 | uint64_t{signature.op} << 16 |
                                      uint64_t{signature.root} << 32);
   hash = mix(mix(hash, signature.count), signature.counts_hash);
   hash = mix(hash, static_cast<uint64_t>(shape.algorithm) | static_cast<uint64_t>(shape.protocol) << 8 |
                        uint64_t{shape.channels} << 16);
-  return static_cast<uint32_t>(mix(hash, shape.chunk_bytes));
+  return mix(hash, shape.chunk_bytes);
 }
+
+uint32_t fingerprint(uint64_t operation, uint64_t identity) { return static_cast<uint32_t>(mix(identity, operation)); }
 
 }  // namespace rondo

@@ -55,6 +55,7 @@ class Plan {
   std::vector<PlannedLane> lanes;   ///< of all channels
   Range send;                       ///< of the logical vector: what the rank's send buffer holds
   Range recv;                       ///< what its recv buffer holds
+  uint64_t identity = 0;            ///< identity_of() its signature and shape
 
  private:
   Plan() = default;
@@ -67,7 +68,10 @@ class Plan {
                                                        const ConnectionGeometry &geometry, uint32_t rank,
                                                        uint32_t rank_count);
 
-/// A 32-bit fingerprint of operation number, signature and shape. Both protocols carry it with every slot.
-[[nodiscard]] uint32_t fingerprint(uint64_t operation, const Signature &signature, const PlanChoice &shape);
+/// A hash of what ranks must agree on.
+[[nodiscard]] uint64_t identity_of(const Signature &signature, const PlanChoice &shape);
+
+/// A 32-bit fingerprint of an operation, from its number and its identity. The protocols carry it with what they send.
+[[nodiscard]] uint32_t fingerprint(uint64_t operation, uint64_t identity);
 
 }  // namespace rondo

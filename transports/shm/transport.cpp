@@ -54,7 +54,8 @@ class ShmTransport final : public Transport {
     memory::store_release(own().completed, operation);  // pairs with load_acquire in completed_operation()
   }
   void set_running(bool running) override {
-    memory::store_sync(own().running, running ? 1 : 0);  // pairs with load_sync in wait_for_borrowers()
+    if (running) memory::store_sync(own().running, 1);  // pairs with load_sync in wait_for_borrowers()
+    else memory::store_release(own().running, 0);       // the same
   }
   void wait_for_borrowers() const override {
     // Either a peer sees the failure after it has said that it runs, or this rank sees that it runs. Other processes
