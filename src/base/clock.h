@@ -1,17 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one clock: nanoseconds of CLOCK_MONOTONIC. Core logic takes the time as an argument; shells call this.
+// The one clock, and every way in which the library hands its core over: nanoseconds of CLOCK_MONOTONIC, naps, and
+// waiting for a word. Core logic takes the time as an argument; shells call this. It is a file of its own so that the
+// simulation of tests/sim can link another one, in which the time is virtual and waiting lets another rank run.
 #pragma once
-
-#include <time.h>
 
 #include <cstdint>
 
 namespace rondo {
 
-[[nodiscard]] inline uint64_t now_ns() {
-  timespec now{};
-  ::clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
-}
+[[nodiscard]] uint64_t now_ns();
+
+/// Hands the core over for at least that long; a signal may end it early.
+void sleep_for_ns(uint64_t ns);
+
+/// Hands the core over to whoever can run.
+void yield_core();
+
+/// Sleeps while `word` is `value`, at most timeout_ns; may return early. The word may be shared between processes.
+void wait_for_word(uint32_t &word, uint32_t value, uint64_t timeout_ns);
+
+/// After a change of `word`: wakes one who waits for it.
+void wake_word(uint32_t &word);
 
 }  // namespace rondo

@@ -136,9 +136,7 @@ Result<rondo_unique_id_t> RendezvousFile::wait(uint64_t deadline_ns) const {
     const uint64_t now = now_ns();
     if (now >= deadline_ns)
       return Error{RONDO_ERROR_TIMEOUT, "rendezvous: rank 0 did not come (it would have written " + path_ + ")", -1, 0};
-    const uint64_t pause_ns = std::min(poll_ns, deadline_ns - now);
-    const timespec pause{0, static_cast<long>(pause_ns)};
-    ::nanosleep(&pause, nullptr);
+    sleep_for_ns(std::min(poll_ns, deadline_ns - now));
   }
 }
 

@@ -155,12 +155,6 @@ class Client final : public RequestStore {
   std::array<std::byte, read_bytes> buffer_;
 };
 
-void sleep_until(uint64_t when_ns) {
-  timespec when{static_cast<time_t>(when_ns / 1'000'000'000), static_cast<long>(when_ns % 1'000'000'000)};
-  while (::clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &when, nullptr) == EINTR) {
-  }
-}
-
 Error connect_timeout(const std::string &name, const std::string &last) {
   const std::string why = last.empty() ? "" : " (" + last + ")";
   return {RONDO_ERROR_TIMEOUT, "no store at " + name + " within the deadline" + why +
@@ -190,7 +184,7 @@ Result<std::unique_ptr<Store>> connect_store(const Endpoint &endpoint, const Sec
     if (!attempt.again) return attempt.error;
     last = attempt.error.message;
     if (now_ns() + pause_ns >= deadline_ns) return connect_timeout(name, last);
-    sleep_until(now_ns() + pause_ns);
+    sleep_for_ns(pause_ns);
   }
 }
 

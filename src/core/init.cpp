@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/core/init.h"
 
-#include <chrono>
 #include <exception>
 #include <optional>
 #include <system_error>
@@ -14,23 +13,12 @@
 namespace rondo {
 namespace {
 
+constexpr uint64_t state_look_interval_ns = 50'000;
 constexpr const char *job_server_name = "job";  // no unique id is called so
 
 Result<Settings> settings_of(const rondo_config_t *config) {
   if (!process().config.ok()) return process().config.error();
   return merge(config, process().config.value());
-}
-
-/// Every rank of the group has mapped what it needs and needs the store no more.
-Result<void> wait_for_all(const Transport &transport, uint32_t rank_count, uint64_t deadline_ns) {
-  for (uint32_t peer = 0; peer < rank_count; ++peer) {
-    while (transport.state(peer) == RankState::absent) {
-      if (now_ns() >= deadline_ns)
-        return Error{RONDO_ERROR_TIMEOUT, transport.describe_rank(peer) + " did not finish its initialisation in time"};
-      std::this_thread::sleep_for(std::chrono::microseconds(50));
-    }
-  }
-  return {};
 }
 
 Result<std::shared_ptr<Communicator>> assemble(const Rendezvous &group, const Settings &settings,
@@ -54,6 +42,17 @@ Error at_init(Error error, uint32_t rank, uint32_t rank_count) {
 }
 
 }  // namespace
+
+Result<void> wait_for_all(const Transport &transport, uint32_t rank_count, uint64_t deadline_ns) {
+  for (uint32_t peer = 0; peer < rank_count; ++peer) {
+    while (transport.state(peer) == RankState::absent) {
+      if (now_ns() >= deadline_ns)
+        return Error{RONDO_ERROR_TIMEOUT, transport.describe_rank(peer) + " did not finish its initialisation in time"};
+      sleep_for_ns(state_look_interval_ns);
+    }
+  }
+  return {};
+}
 
 Result<rondo_unique_id_t> make_unique_id(const rondo_config_t *config) {
   RONDO_TRY_ASSIGN(const Settings settings, settings_of(config));

@@ -2,9 +2,7 @@
 #include "src/core/watch.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
-#include <thread>
 
 #include "src/base/clock.h"
 
@@ -13,6 +11,7 @@ namespace {
 
 constexpr uint64_t death_check_interval_ns = 50'000'000;
 constexpr uint64_t death_patience_ns = 500'000'000;
+constexpr uint64_t death_look_interval_ns = 5'000'000;
 constexpr const char *what_now = "; only rondo_comm_abort and rondo_comm_destroy are left for this communicator";
 
 std::string seconds(uint64_t ns) {
@@ -117,7 +116,7 @@ void OperationWatch::explain_fault(uint32_t peer, Fault fault) {
   const uint64_t patience_ns = now_ns() + death_patience_ns;
   while (fault == Fault::unreadable && now_ns() < patience_ns) {
     if (transport_.failed() || check_departures(next_death_check_ns_)) return;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    sleep_for_ns(death_look_interval_ns);
   }
   const char *const what = fault == Fault::unreadable   ? " lent a buffer that could not be mapped or read"
                            : fault == Fault::wrong_size ? " sent a slot of another size"

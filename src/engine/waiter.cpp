@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/engine/waiter.h"
 
-#include <sched.h>
-#include <time.h>
-
 #include "src/base/clock.h"
 #include "src/base/cpu.h"
 
@@ -32,15 +29,14 @@ bool Waiter::idle() {
   }
   if (spins) return true;
   if (round_ > policy_.spin_count + policy_.yield_count) return rest();
-  ::sched_yield();
+  yield_core();
   return true;
 }
 
 bool Waiter::rest() {
   --round_;  // stays here until something moves
   if (!policy_.sleeps) {
-    const timespec nap{0, static_cast<long>(nap_ns)};
-    ::nanosleep(&nap, nullptr);
+    sleep_for_ns(nap_ns);
     return true;
   }
   if (armed_) {

@@ -1,20 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transports/shm/board.h"
 
-#include <linux/futex.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <thread>
 
+#include "src/base/clock.h"
 #include "src/proto/memory.h"
 
 namespace rondo::shm {
 namespace {
+
+constexpr uint64_t failure_look_interval_ns = 100'000;
 
 constexpr uint64_t join_words(uint32_t low, uint32_t high) { return uint64_t{high} << 32 | low; }
 constexpr uint32_t low_of(uint64_t word) { return static_cast<uint32_t>(word); }
@@ -31,11 +28,6 @@ PlanChoice unpack_shape(uint64_t word, uint64_t chunk_bytes) {
 }
 
 std::atomic_ref<uint32_t> bell_of(RankBoard &board) { return std::atomic_ref<uint32_t>(board.bell); }
-
-/// The futex is shared between processes: no FUTEX_PRIVATE_FLAG.
-long futex(uint32_t *word, int operation, uint32_t value, const timespec *timeout) {
-  return ::syscall(SYS_futex, word, operation, value, timeout, nullptr, 0);
-}
 
 }  // namespace
 
@@ -87,7 +79,7 @@ bool failed(const SharedFailure &failure) { return memory::load_sync(failure.sta
 Error read_failure(const SharedFailure &failure) {
   // Its writer needs microseconds; if it was killed in the middle of them nobody will finish the record.
   for (int attempt = 0; attempt < 1000 && memory::load_acquire(failure.state) != 2; ++attempt)
-    std::this_thread::sleep_for(std::chrono::microseconds(100));
+    sleep_for_ns(failure_look_interval_ns);
   if (memory::load_acquire(failure.state) != 2)
     return {RONDO_ERROR_REMOTE, "a rank died while it reported a failure; destroy the communicator"};
   Error error;
@@ -104,8 +96,8 @@ void ring(RankBoard &board) {
 }
 
 void ring_always(RankBoard &board) {
-  bell_of(board).fetch_add(1, std::memory_order_release);  // pairs with the futex's own look at the bell
-  futex(&board.bell, FUTEX_WAKE, 1, nullptr);
+  bell_of(board).fetch_add(1, std::memory_order_release);  // pairs with the look at the bell in wait_for_word()
+  wake_word(board.bell);
 }
 
 uint32_t prepare_sleep(RankBoard &board) {
@@ -115,9 +107,7 @@ uint32_t prepare_sleep(RankBoard &board) {
 }
 
 void sleep(RankBoard &board, uint32_t ticket, uint64_t timeout_ns) {
-  const timespec timeout{static_cast<time_t>(timeout_ns / 1'000'000'000u),
-                         static_cast<long>(timeout_ns % 1'000'000'000u)};
-  futex(&board.bell, FUTEX_WAIT, ticket, &timeout);
+  wait_for_word(board.bell, ticket, timeout_ns);
 }
 
 void cancel_sleep(RankBoard &board) { memory::store_release(board.sleeping, 0); }  // pairs with load_sync in ring()

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transports/shm/transport.h"
 
-#include <sched.h>
 #include <sodium.h>
 #include <unistd.h>
 
@@ -63,7 +62,7 @@ class ShmTransport final : public Transport {
     const uint64_t deadline_ns = now_ns() + borrower_patience_ns;
     for (uint32_t peer = 0; peer < segment_->shape().rank_count; ++peer) {
       if (peer == rank_ || (accepted_kinds_[peer] & kind_bit(PayloadKind::address)) == 0) continue;
-      while (memory::load_sync(segment_->board(peer).running) != 0 && now_ns() < deadline_ns) ::sched_yield();
+      while (memory::load_sync(segment_->board(peer).running) != 0 && now_ns() < deadline_ns) yield_core();
     }
   }
   void set_state(RankState state) override {

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// The buffers of one call of one rank: filled so that each result is known in advance, element by element.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "tests/sim/life_plan.h"
+
+namespace rondo::sim {
+
+class CallData {
+ public:
+  /// `salt` differs from call to call.
+  CallData(const PlannedCall &planned, uint32_t rank, uint32_t rank_count, uint64_t salt);
+
+  /// What Communicator::submit() takes.
+  [[nodiscard]] const Call &call() const { return call_; }
+  [[nodiscard]] std::vector<std::byte> &first() { return first_; }
+  [[nodiscard]] std::vector<std::byte> &second() { return second_; }
+
+  /// Empty, or what is wrong in the result.
+  [[nodiscard]] std::string wrong() const;
+
+ private:
+  template <class T>
+  void fill(std::byte *at, uint64_t first, uint64_t count, uint32_t rank) const;
+  template <class T>
+  [[nodiscard]] std::string compare() const;
+  [[nodiscard]] uint64_t value(uint64_t element, uint32_t rank) const;
+  [[nodiscard]] uint64_t expected(uint64_t element) const;
+
+  PlannedCall planned_;
+  uint32_t rank_;
+  uint32_t rank_count_;
+  uint64_t salt_;
+  std::vector<std::byte> first_;
+  std::vector<std::byte> second_;
+  Call call_;
+};
+
+}  // namespace rondo::sim

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// One life of a communicator, as the seed draws it: ranks, settings, what they call, and what goes wrong.
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "src/core/communicator.h"
+#include "tests/sim/random.h"
+
+namespace rondo::sim {
+
+enum class FaultKind : uint8_t {
+  kill,             ///< SIGKILL: nothing of the process runs any more
+  exit,             ///< the process ends between two calls, without a word
+  stop,             ///< SIGSTOP for good
+  pause,            ///< SIGSTOP, and SIGCONT in time
+  never_calls,      ///< stays alive and does not call
+  leaves,           ///< destroys its communicator early
+  finalizes,        ///< calls rondo_comm_finalize while the others call something else
+  disagrees,        ///< one of its calls has another collective, count, type, operation or root
+  aborts,           ///< rondo_comm_abort on a second thread
+  partition,        ///< the network between some ranks and the others is cut during bootstrap
+  other_settings,   ///< joins with another algorithm
+  absent,           ///< never comes
+};
+inline constexpr size_t fault_kind_count = 12;
+[[nodiscard]] const char *name_of(FaultKind kind);
+
+/// Things that somebody could get wrong in a transport or a clock, done on purpose: the simulation must find each.
+enum class Defect : uint8_t {
+  none,
+  early_flag,           ///< the flag of a slot is seen before its payload
+  lost_wake,            ///< some wakes reach nobody, and sleeping has no bound
+  deaf_to_death,        ///< dead processes are never noticed
+  frozen_clock,         ///< no deadline ever passes
+  hidden_disagreement,  ///< what others have entered is not shown
+  early_completion,     ///< an operation counts as complete when it begins
+  lost_failure,         ///< a failure that one rank records does not reach the others
+};
+inline constexpr size_t defect_count = 8;
+[[nodiscard]] const char *name_of(Defect defect);
+
+struct Fault {
+  FaultKind kind = FaultKind::kill;
+  uint32_t rank = 0;
+  uint32_t call = 0;        ///< in which call it happens; 0: during initialisation, 1 the first operation
+  uint64_t after = 0;       ///< how often the rank's fibers are called before it does
+  uint64_t duration_ns = 0;  ///< pause, partition; never_ns: for good
+  uint32_t variant = 0;
+};
+
+/// A call that all ranks make (but for a fault).
+struct PlannedCall {
+  Signature signature;
+  bool in_place = false;
+};
+
+struct LifePlan {
+  uint64_t seed = 0;
+  Defect defect = Defect::none;
+  uint32_t rank_count = 2;
+  Settings settings;
+  bool oversubscribed = false;
+  bool wired = false;                ///< stores are late, see wire.h
+  uint32_t accepted_kinds = 0;       ///< of loans
+  bool registers = false;            ///< the buffers are registered
+  uint64_t death_notice_ns = 0;      ///< until a dead process can be seen to have ended
+  std::vector<PlannedCall> calls;
+  std::vector<Fault> faults;
+  bool finalizes = false;
+
+  [[nodiscard]] const Fault *fault(FaultKind kind, uint32_t rank) const;
+};
+
+[[nodiscard]] LifePlan draw_life(uint64_t seed, Defect defect);
+
+/// For people.
+[[nodiscard]] std::string describe(const LifePlan &plan);
+
+/// `call` as a rank that disagrees makes it.
+[[nodiscard]] PlannedCall altered(const PlannedCall &call, uint32_t variant, uint32_t rank_count);
+
+/// What the collective of a call is done with: elements in the whole vector.
+[[nodiscard]] uint64_t vector_count(const PlannedCall &call, uint32_t rank_count);
+
+}  // namespace rondo::sim

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/sim/network.h"
+
+#include <algorithm>
+
+#include "src/bootstrap/request_store.h"
+#include "src/bootstrap/store_client_session.h"
+#include "src/bootstrap/store_hub.h"
+
+namespace rondo::sim {
+namespace {
+
+constexpr uint64_t poll_ns = 200 * us;  // how often an end looks at its connections
+constexpr uint64_t farewell_ns = 2 * second;
+constexpr uint64_t retry_ns = 20 * ms;
+
+}  // namespace
+
+/// A client: what src/bootstrap/store_client.cpp does around its session, without sockets.
+class SimStore final : public RequestStore {
+ public:
+  SimStore(Network &network, std::shared_ptr<Network::Connection> connection, const Secret &secret,
+           const wire::Challenge &challenge)
+      : network_(network), connection_(std::move(connection)), session_(secret, challenge, "the simulated store") {}
+  ~SimStore() override { network_.close(*connection_, connection_->up); }
+
+  template <class Done>
+  bool pump(const Done &done, uint64_t deadline_ns) {
+    while (!done() && !session_.failure()) {  // ends at the deadline
+      const uint64_t now = network_.scheduler_.now_ns();
+      if (now >= deadline_ns) return false;
+      session_.on_time(now);
+      flush();
+      if (done()) break;
+      bool closed = false;
+      const Bytes bytes = network_.receive(connection_->down, closed);
+      if (!bytes.empty()) session_.receive(bytes);
+      if (bytes.empty() && closed) session_.peer_closed();
+      if (bytes.empty() && !closed) network_.scheduler_.pause(poll_ns);
+    }
+    flush();
+    return true;
+  }
+  [[nodiscard]] const StoreClientSession &session() const { return session_; }
+
+ private:
+  void flush() {
+    const ByteView output = session_.output();
+    if (output.empty()) return;
+    network_.send(*connection_, connection_->up, output);
+    session_.sent(output.size());
+  }
+
+  Result<Reply> carry(Request request, uint64_t deadline_ns) override {
+    if (session_.failure()) return *session_.failure();
+    session_.begin(std::move(request), deadline_ns);
+    (void)pump([this] { return !session_.in_flight(); }, never_ns);  // the session has the deadline
+    if (session_.failure()) return *session_.failure();
+    auto reply = session_.take_reply();
+    if (!reply) return Error{RONDO_ERROR_INTERNAL, "the store's session ended without a reply"};
+    return std::move(*reply);
+  }
+
+  Network &network_;
+  std::shared_ptr<Network::Connection> connection_;
+  StoreClientSession session_;
+};
+
+Network::Network(Scheduler &scheduler, Random random) : scheduler_(scheduler), random_(random) {
+  for (std::byte &byte : secret_.bytes) byte = static_cast<std::byte>(random_.next());
+}
+
+void Network::cut(std::set<uint32_t> ranks, uint64_t until_ns) {
+  cut_ = std::move(ranks);
+  cut_until_ns_ = until_ns;
+}
+
+uint64_t Network::latency_ns() {
+  return random_.chance(95) ? random_.between(5 * us, 300 * us) : random_.between(1 * ms, 60 * ms);
+}
+
+uint64_t Network::arrival_ns(const Connection &connection, const Pipe &pipe) {
+  uint64_t arrives_ns = scheduler_.now_ns() + latency_ns();
+  const bool severed = cut_.contains(connection.rank) != cut_.contains(0) && scheduler_.now_ns() < cut_until_ns_;
+  if (severed) arrives_ns = cut_until_ns_ == never_ns ? never_ns : cut_until_ns_ + latency_ns();
+  return std::max(arrives_ns, pipe.last_ns);
+}
+
+void Network::send(const Connection &connection, Pipe &pipe, ByteView bytes) {
+  while (!bytes.empty()) {  // in pieces of any size, each late for itself
+    const auto piece = bytes.first(random_.chance(70) ? bytes.size() : random_.between(1, bytes.size()));
+    pipe.last_ns = arrival_ns(connection, pipe);
+    pipe.flying.emplace_back(pipe.last_ns, Bytes(piece.begin(), piece.end()));
+    bytes = bytes.subspan(piece.size());
+  }
+}
+
+void Network::close(const Connection &connection, Pipe &pipe) {
+  if (pipe.closed) return;
+  pipe.closed = true;
+  pipe.closed_ns = arrival_ns(connection, pipe);
+}
+
+Bytes Network::receive(Pipe &pipe, bool &closed) {
+  Bytes bytes;
+  while (!pipe.flying.empty() && pipe.flying.front().first <= scheduler_.now_ns()) {
+    bytes.insert(bytes.end(), pipe.flying.front().second.begin(), pipe.flying.front().second.end());
+    pipe.flying.pop_front();
+  }
+  closed = pipe.closed && pipe.flying.empty() && scheduler_.now_ns() >= pipe.closed_ns;
+  return bytes;
+}
+
+wire::Challenge Network::challenge() {
+  wire::Challenge challenge;
+  for (std::byte &byte : challenge) byte = static_cast<std::byte>(random_.next());
+  return challenge;
+}
+
+void Network::serve_once(StoreHub &hub) {
+  for (const auto &connection : connections_) {
+    if (connection->over || connection->arrives_ns > scheduler_.now_ns()) continue;
+    if (connection->number == 0) {
+      if (stopping_ || !hub.can_accept(scheduler_.now_ns())) continue;
+      connection->number = hub.accept(challenge(), scheduler_.now_ns());
+    }
+    bool closed = false;
+    const Bytes bytes = receive(connection->up, closed);
+    if (!bytes.empty()) hub.receive(connection->number, bytes, scheduler_.now_ns());
+    if (bytes.empty() && closed) {
+      hub.closed(connection->number);
+      connection->over = true;
+    }
+  }
+  hub.on_time(scheduler_.now_ns());
+  static_cast<void>(hub.take_ready());
+  for (const auto &connection : connections_) {
+    if (connection->number == 0 || connection->over) continue;
+    const ByteView output = hub.output(connection->number);
+    if (output.empty()) continue;
+    send(*connection, connection->down, output);
+    hub.sent(connection->number, output.size(), scheduler_.now_ns());
+  }
+  for (const StoreHub::Cut &cut : hub.take_cut())
+    for (const auto &connection : connections_)
+      if (connection->number == cut.connection) {
+        close(*connection, connection->down);
+        connection->over = true;
+      }
+}
+
+void Network::serve() {
+  StoreHub hub(secret_);
+  listening_ = true;
+  while (!stopping_) {  // bounded by the life
+    serve_once(hub);
+    scheduler_.pause(poll_ns);
+  }
+  hub.end(scheduler_.now_ns());
+  const uint64_t stop_ns = scheduler_.now_ns() + farewell_ns;
+  do {
+    serve_once(hub);
+    scheduler_.pause(poll_ns);
+  } while (hub.has_output() && scheduler_.now_ns() < stop_ns);
+  server_died();
+}
+
+void Network::server_died() {
+  listening_ = false;
+  stopping_ = true;
+  for (const auto &connection : connections_) close(*connection, connection->down);
+}
+
+Result<std::unique_ptr<Store>> Network::connect(uint32_t rank, uint64_t deadline_ns) {
+  while (true) {  // ends at the deadline
+    const bool severed = cut_.contains(rank) != cut_.contains(0) && scheduler_.now_ns() < cut_until_ns_;
+    if (listening_ && !severed) {
+      auto connection = std::make_shared<Connection>();
+      connection->rank = rank;
+      connection->arrives_ns = scheduler_.now_ns() + latency_ns();
+      connections_.push_back(connection);
+      auto store = std::make_unique<SimStore>(*this, connection, secret_, challenge());
+      if (!store->pump([&] { return store->session().open(); }, deadline_ns))
+        return Error{RONDO_ERROR_TIMEOUT, "the simulated store takes connections, but does not answer"};
+      const auto &failure = store->session().failure();
+      if (!failure) return std::unique_ptr<Store>(std::move(store));
+      if (failure->status != RONDO_ERROR_REMOTE) return *failure;
+    }
+    if (scheduler_.now_ns() + retry_ns >= deadline_ns)
+      return Error{RONDO_ERROR_TIMEOUT, "no simulated store within the deadline"};
+    scheduler_.pause(retry_ns);
+  }
+}
+
+}  // namespace rondo::sim

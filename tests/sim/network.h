@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// The bootstrap's network: the real sessions of the store's server and clients over connections that keep their own
+// order, as TCP does, are late as the seed says, and may be cut by a partition. The server runs in a fiber of rank 0.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <set>
+
+#include "src/bootstrap/store.h"
+#include "src/bootstrap/wire.h"
+#include "tests/sim/scheduler.h"
+
+namespace rondo {
+class StoreHub;
+}
+
+namespace rondo::sim {
+
+class Network {
+ public:
+  Network(Scheduler &scheduler, Random random);
+
+  /// Between these ranks and the others nothing arrives from now until then (never_ns: not any more); what is sent
+  /// meanwhile arrives afterwards, as TCP would send it again.
+  void cut(std::set<uint32_t> ranks, uint64_t until_ns);
+
+  /// The server's life, in a fiber of rank 0; ends after stop_server().
+  void serve();
+  void stop_server() { stopping_ = true; }
+  /// Rank 0's process has ended: its clients see their connections close.
+  void server_died();
+  [[nodiscard]] bool listening() const { return listening_; }
+
+  /// connect_store() of this network.
+  [[nodiscard]] Result<std::unique_ptr<Store>> connect(uint32_t rank, uint64_t deadline_ns);
+
+ private:
+  friend class SimStore;
+
+  /// One direction of a connection.
+  struct Pipe {
+    std::deque<std::pair<uint64_t, Bytes>> flying;  ///< when it arrives, what
+    uint64_t last_ns = 0;
+    bool closed = false;  ///< by its writer; seen after what flies
+    uint64_t closed_ns = 0;
+  };
+  struct Connection {
+    uint32_t rank = 0;
+    uint64_t arrives_ns = 0;
+    uint64_t number = 0;  ///< the hub's; 0: not accepted yet
+    bool over = false;
+    Pipe up;    ///< to the server
+    Pipe down;  ///< to the client
+  };
+
+  [[nodiscard]] uint64_t latency_ns();
+  [[nodiscard]] uint64_t arrival_ns(const Connection &connection, const Pipe &pipe);
+  void send(const Connection &connection, Pipe &pipe, ByteView bytes);
+  void close(const Connection &connection, Pipe &pipe);
+  /// What has arrived; `closed` is set once the end has.
+  [[nodiscard]] Bytes receive(Pipe &pipe, bool &closed);
+  void serve_once(StoreHub &hub);
+  [[nodiscard]] wire::Challenge challenge();
+
+  Scheduler &scheduler_;
+  Random random_;
+  Secret secret_;
+  std::vector<std::shared_ptr<Connection>> connections_;
+  std::set<uint32_t> cut_;
+  uint64_t cut_until_ns_ = 0;
+  bool listening_ = false;
+  bool stopping_ = false;
+};
+
+}  // namespace rondo::sim

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// A seeded source of numbers that gives the same on every machine and library (the standard's distributions do not).
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+namespace rondo::sim {
+
+class Random {
+ public:
+  explicit Random(uint64_t seed) : state_(seed) {}
+
+  /// splitmix64.
+  uint64_t next() {
+    uint64_t word = state_ += 0x9E37'79B9'7F4A'7C15u;
+    word = (word ^ word >> 30) * 0xBF58'476D'1CE4'E5B9u;
+    word = (word ^ word >> 27) * 0x94D0'49BB'1331'11EBu;
+    return word ^ word >> 31;
+  }
+  /// Both ends included.
+  uint64_t between(uint64_t least, uint64_t most) { return least + next() % (most - least + 1); }
+  uint32_t below(uint32_t count) { return static_cast<uint32_t>(next() % count); }
+  bool chance(uint32_t percent) { return next() % 100 < percent; }
+  /// Small numbers as often as large ones: uniform in the number of bits; 0 <= result <= most.
+  uint64_t spread(uint64_t most) {
+    const auto bits = static_cast<uint64_t>(std::bit_width(most));
+    const uint64_t drawn = next() >> (64 - between(1, bits));
+    return drawn > most ? most : drawn;
+  }
+  Random fork() { return Random(next()); }
+
+ private:
+  uint64_t state_;
+};
+
+}  // namespace rondo::sim

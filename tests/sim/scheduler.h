@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// One thread, virtual time: each rank is a fiber, and whenever one waits (src/base/clock.h) the scheduler goes on with
+// the one whose turn comes first. How late a fiber is called is drawn from the seed, so the order is, too.
+#pragma once
+
+#include <ucontext.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/sim/random.h"
+
+namespace rondo::sim {
+
+inline constexpr uint64_t never_ns = UINT64_MAX;
+inline constexpr uint64_t us = 1'000;
+inline constexpr uint64_t ms = 1'000'000;
+inline constexpr uint64_t second = 1'000'000'000;
+
+/// Memory for fibers' stacks, each above a page that faults; used again from life to life.
+class StackPool {
+ public:
+  static constexpr size_t stack_bytes = size_t{256} << 10;
+  StackPool() = default;
+  StackPool(const StackPool &) = delete;
+  StackPool &operator=(const StackPool &) = delete;
+  ~StackPool();
+  [[nodiscard]] void *take();
+  void give_back(void *stack) { free_.push_back(stack); }
+
+ private:
+  std::vector<void *> free_;
+};
+
+/// What a fiber that was killed or stopped for good meets when the life is over: it unwinds its stack and is gone.
+struct Unwound {};
+
+class Scheduler {
+ public:
+  enum class Outcome { over, hang, too_many_switches };
+
+  Scheduler(uint64_t seed, uint32_t rank_count, StackPool &stacks);
+  ~Scheduler();
+  Scheduler(const Scheduler &) = delete;
+  Scheduler &operator=(const Scheduler &) = delete;
+
+  /// The one that runs now; src/base/clock.h as linked here asks it.
+  [[nodiscard]] static Scheduler *current();
+
+  [[nodiscard]] uint64_t now_ns() const { return now_ns_; }
+  /// A look at the clock takes a moment; frozen: it shows the same time for ever (a defect to be found).
+  [[nodiscard]] uint64_t read_clock();
+  void freeze_clock() { frozen_ns_ = now_ns_; }
+  void lose_wakes() { loses_wakes_ = true; }
+
+  void spawn(uint32_t rank, std::function<void()> body);
+  [[nodiscard]] bool in_fiber() const { return running_ != nullptr; }
+  [[nodiscard]] uint32_t running_rank() const { return running_->rank; }
+
+  // In a fiber.
+  /// Lets others run for at least that long.
+  void pause(uint64_t least_ns);
+  void wait_for_word(const uint32_t &word, uint32_t value, uint64_t timeout_ns);
+  void wake_word(const uint32_t &word);
+
+  // Faults.
+  void kill(uint32_t rank) { ranks_[rank].killed = true; }
+  [[nodiscard]] bool killed(uint32_t rank) const { return ranks_[rank].killed; }
+  /// It does not run before then; never_ns: not any more.
+  void stop(uint32_t rank, uint64_t until_ns);
+  [[nodiscard]] bool stopped_for_good(uint32_t rank) const { return ranks_[rank].stopped_until_ns == never_ns; }
+  /// `action` happens before the rank's fibers have been called `count` times from now.
+  void after_switches(uint32_t rank, uint64_t count, std::function<void()> action);
+  void at(uint64_t when_ns, std::function<void()> action);
+
+  /// Until every fiber has ended that can, or the time has come.
+  Outcome run(uint64_t deadline_ns, uint64_t switch_count_max);
+  /// Unwinds the fibers that are left, so that nothing of theirs stays.
+  void unwind();
+
+  /// How long the rank waited for its turn although it could run: what a slow machine costs it, no deadline counts it.
+  [[nodiscard]] uint64_t lost_ns(uint32_t rank) const { return ranks_[rank].lost_ns; }
+  [[nodiscard]] uint64_t switch_count() const { return switch_count_; }
+  [[nodiscard]] uint64_t hash() const { return hash_; }
+  void mix(uint64_t word);
+
+ private:
+  struct Fiber {
+    uint32_t rank = 0;
+    std::function<void()> body;
+    void *stack = nullptr;
+    ucontext_t context{};
+    uint64_t wanted_ns = 0;  ///< when it could go on
+    uint64_t wake_ns = 0;    ///< when it does
+    const uint32_t *word = nullptr;
+    bool begun = false;
+    bool done = false;
+    void *fake_stack = nullptr;  ///< AddressSanitizer's
+  };
+  struct Rank {
+    bool killed = false;
+    uint64_t stopped_until_ns = 0;
+    uint64_t switch_count = 0;
+    uint64_t lost_ns = 0;
+    std::vector<std::pair<uint64_t, std::function<void()>>> actions;  ///< at which switch, what
+  };
+  struct Timed {
+    uint64_t when_ns;
+    uint64_t number;
+    std::function<void()> action;
+  };
+
+  static void enter(unsigned high, unsigned low);
+  [[nodiscard]] uint64_t delay_ns();
+  [[nodiscard]] uint64_t turn_of(const Fiber &fiber) const;
+  [[nodiscard]] Fiber *next();
+  [[nodiscard]] bool act(uint64_t before_ns);
+  [[nodiscard]] bool act_on(Rank &rank);
+  void resume(Fiber &fiber);
+  void switch_out(bool last);
+  void start(Fiber &fiber);
+
+  Random random_;
+  StackPool &stacks_;
+  std::vector<Rank> ranks_;
+  std::vector<std::unique_ptr<Fiber>> fibers_;
+  std::vector<Timed> timed_;  ///< a heap, the next one first
+  uint64_t timed_count_ = 0;
+  Fiber *running_ = nullptr;
+  ucontext_t main_{};
+  uint64_t now_ns_ = second;
+  uint64_t frozen_ns_ = 0;
+  bool loses_wakes_ = false;
+  bool unwinding_ = false;
+  uint64_t switch_count_ = 0;
+  uint64_t hash_ = 0;
+  void *main_fake_stack_ = nullptr;
+  const void *main_stack_ = nullptr;
+  size_t main_stack_bytes_ = 0;
+};
+
+}  // namespace rondo::sim

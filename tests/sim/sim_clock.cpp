@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// src/base/clock.h for the simulation: linked in the place of src/base/clock.cpp, so that the library's own waits hand
+// over to the scheduler.
+#include "src/base/clock.h"
+
+#include "tests/sim/scheduler.h"
+
+namespace rondo {
+
+using sim::Scheduler;
+
+uint64_t now_ns() { return Scheduler::current()->read_clock(); }
+
+void sleep_for_ns(uint64_t ns) { Scheduler::current()->pause(ns); }
+
+void yield_core() { Scheduler::current()->pause(0); }
+
+void wait_for_word(uint32_t &word, uint32_t value, uint64_t timeout_ns) {
+  Scheduler::current()->wait_for_word(word, value, timeout_ns);
+}
+
+void wake_word(uint32_t &word) { Scheduler::current()->wake_word(word); }
+
+}  // namespace rondo

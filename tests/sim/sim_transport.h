@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// The shared-memory transport as a simulated rank has it: the real one, made by the real connect(), behind a shell in
+// which each call may let other ranks run first, processes are dead when the life says so, and stores may be late.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "tests/sim/life_plan.h"
+#include "tests/sim/scheduler.h"
+#include "tests/sim/wire.h"
+#include "transports/transport.h"
+
+namespace rondo::sim {
+
+/// What the transports of one life share.
+struct SimHost {
+  Scheduler &scheduler;
+  const LifePlan &plan;
+  Random random;
+  std::unique_ptr<Wire> wire;             ///< null: stores are seen at once
+  std::vector<Transport *> transports;    ///< by rank: the real ones, while they are there
+  std::vector<uint64_t> died_ns;          ///< by rank; never_ns: alive
+  std::function<void(uint32_t rank, uint64_t operation)> entered;
+  std::function<void(uint32_t rank, uint64_t operation)> completed;
+  std::function<void(uint32_t rank, RankState state)> state_changed;
+  std::function<void(uint32_t rank, const Error &error)> raised;  ///< the first failure
+
+  /// A point at which another rank may run.
+  void point(uint32_t rank, uint32_t percent);
+};
+
+[[nodiscard]] std::unique_ptr<Transport> make_sim_transport(std::unique_ptr<Transport> real, SimHost &host,
+                                                            uint32_t rank);
+
+}  // namespace rondo::sim

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/sim/wire.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "src/proto/ll.h"
+#include "src/proto/memory.h"
+
+namespace rondo::sim {
+
+Wire::Wire(Scheduler &scheduler, Random random, uint32_t rank_count, bool early_flag, Hooks hooks)
+    : scheduler_(scheduler),
+      random_(random),
+      early_flag_(early_flag),
+      hooks_(std::move(hooks)),
+      outgoing_(rank_count),
+      incoming_(rank_count) {}
+
+ConnectionView Wire::sender_end(uint32_t channel, uint32_t from, uint32_t to, const ConnectionView &target) {
+  std::shared_ptr<Line> &line = lines_[{channel, from, to}];
+  if (line != nullptr) return line->near;
+  line = std::make_shared<Line>();
+  line->from = from;
+  line->to = to;
+  line->far = target;
+  const size_t bytes = target.geometry.bytes() + cache_line_bytes;
+  line->memory.reset(static_cast<std::byte *>(std::calloc(1, bytes)));
+  if (line->memory == nullptr) std::abort();
+  const auto address = reinterpret_cast<uintptr_t>(line->memory.get());
+  const uintptr_t skip = (cache_line_bytes - address % cache_line_bytes) % cache_line_bytes;
+  line->near = {line->memory.get() + skip, target.geometry};
+  outgoing_[from].push_back(line);
+  incoming_[to].push_back(line);
+  return line->near;
+}
+
+uint64_t Wire::arrival_ns(uint64_t &last_ns) {
+  const uint64_t latency_ns = random_.chance(97) ? random_.between(0, 20 * us) : random_.between(0, 3 * ms);
+  last_ns = std::max(last_ns, scheduler_.now_ns() + latency_ns);
+  return last_ns;
+}
+
+void Wire::carry(uint32_t rank) {
+  for (const auto &line : outgoing_[rank]) {
+    carry_simple(*line);
+    carry_ll(*line);
+  }
+  for (const auto &line : incoming_[rank]) carry_heads(*line);
+}
+
+void Wire::carry_simple(Line &line) {
+  while (memory::load_acquire(line.near.header(line.simple_posted).sequence) == line.simple_posted + 1) {
+    const uint64_t counter = line.simple_posted++;
+    const SlotHeader header = line.near.header(counter);
+    const bool inside = static_cast<PayloadKind>(header.kind) == PayloadKind::in_slot;
+    std::vector<std::byte> payload(inside ? header.bytes : 0);
+    if (!payload.empty()) std::memcpy(payload.data(), line.near.payload(counter), payload.size());
+    const auto store_payload = [far = line.far, counter, payload = std::move(payload)] {
+      if (!payload.empty()) std::memcpy(far.payload(counter), payload.data(), payload.size());
+    };
+    const auto store_header = [far = line.far, counter, header] {
+      SlotHeader &slot = far.header(counter);
+      const uint64_t sequence = header.sequence;
+      SlotHeader fields = header;
+      fields.sequence = slot.sequence;
+      slot = fields;
+      memory::store_release(slot.sequence, sequence);
+    };
+    if (early_flag_) {
+      deliver(line, store_header);
+      deliver(line, store_payload);
+    } else {
+      deliver(line, [store_payload, store_header] {
+        store_payload();
+        store_header();
+      });
+    }
+  }
+}
+
+void Wire::carry_ll(Line &line) {
+  const size_t unit_count = line.near.geometry.ll_stride() / sizeof(uint64_t);
+  while (ll::flag_in(memory::load_acquire(*line.near.ll_units(line.ll_posted))) == ll::flag_of(line.ll_posted)) {
+    const uint64_t counter = line.ll_posted++;
+    const uint64_t *const units = line.near.ll_units(counter);
+    std::vector<uint64_t> copy;
+    for (size_t unit = 0; unit < unit_count && ll::flag_in(units[unit]) == ll::flag_of(counter); ++unit)
+      copy.push_back(units[unit]);
+    deliver(line, [far = line.far, counter, copy = std::move(copy)] {
+      // Units may come in any order; the receiver looks at the first one first.
+      std::copy(copy.begin(), copy.end(), far.ll_units(counter));
+    });
+  }
+}
+
+void Wire::carry_heads(Line &line) {
+  const uint64_t simple = memory::load_acquire(line.far.simple_head());
+  const uint64_t with_ll = memory::load_acquire(line.far.ll_head());
+  if (simple == line.simple_head && with_ll == line.ll_head) return;
+  line.simple_head = simple;
+  line.ll_head = with_ll;
+  scheduler_.at(arrival_ns(line.last_up_ns), [this, near = line.near, from = line.from, simple, with_ll] {
+    if (!hooks_.reachable(from)) return;
+    memory::store_release(near.simple_head(), simple);
+    memory::store_release(near.ll_head(), with_ll);
+    hooks_.delivered(from);
+  });
+}
+
+void Wire::deliver(Line &line, std::function<void()> store) {
+  scheduler_.at(arrival_ns(line.last_down_ns), [this, to = line.to, store = std::move(store)] {
+    if (!hooks_.reachable(to)) return;
+    store();
+    hooks_.delivered(to);
+  });
+}
+
+}  // namespace rondo::sim
