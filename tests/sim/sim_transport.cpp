@@ -62,6 +62,7 @@ class SimTransport final : public Transport {
     return host_.wire == nullptr || peer == rank_ ? shared : host_.wire->sender_end(channel, rank_, peer, shared);
   }
   ConnectionView incoming(uint32_t channel, uint32_t peer) const override { return real_->incoming(channel, peer); }
+  ExchangeView exchange() const override { return real_->exchange(); }
   uint32_t accepted_kinds(uint32_t) const override { return host_.plan.accepted_kinds; }
   PeerAccess &peers() override { return peers_; }
 
