@@ -8,6 +8,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
+#include "src/core/recorder.h"
 #include "src/engine/host_executor.h"
 
 namespace rondo {
@@ -94,6 +95,7 @@ Result<void> Communicator::execute(const Operation &operation) {
     transport_->set_running(false);
     transport_->raise({RONDO_ERROR_OUT_OF_RESOURCES, "out of memory", static_cast<int32_t>(rank_),
                        static_cast<int32_t>(rank_), operation.number});
+    transport_->fail(operation.number);
     transport_->wait_for_borrowers();
     result = Error{RONDO_ERROR_OUT_OF_RESOURCES, "out of memory"};
   }
@@ -127,6 +129,7 @@ Result<void> Communicator::run(const Operation &operation) {
   if (outcome.kind == RunOutcome::Kind::fault) watch.explain_fault(outcome.peer, outcome.fault);
   // Also a rank that got all it waited for looks: another one that failed may have taken its loans back too early.
   if (outcome.kind != RunOutcome::Kind::done || transport_->failed()) {
+    transport_->fail(operation.number);
     transport_->wait_for_borrowers();  // the caller may free its buffers now
     return transport_->failure();
   }
@@ -172,7 +175,10 @@ void Communicator::end_turn(const Operation &operation) {
 Error Communicator::tell_failure() {
   Error error = transport_->failure();
   // Relaxed: whoever comes first tells; no data rides on it.
-  if (!failure_told_.exchange(true, std::memory_order_relaxed)) return error;
+  if (!failure_told_.exchange(true, std::memory_order_relaxed)) {
+    dump_failure(*transport_, settings_.recorder_dir, rank_);
+    return error;
+  }
   error.message =
       "the communicator failed earlier (" + std::string(rondo_status_string(error.status)) + "): " + error.message;
   error.status = RONDO_ERROR_COMM_FAILED;
@@ -186,6 +192,7 @@ std::optional<Error> Communicator::failure() {
       transport_->raise(*death);
   }
   if (!transport_->failed()) return std::nullopt;
+  dump_failure(*transport_, settings_.recorder_dir, rank_);
   return transport_->failure();
 }
 

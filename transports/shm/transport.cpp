@@ -14,6 +14,7 @@
 #include "src/proto/memory.h"
 #include "transports/shm/fd_channel.h"
 #include "transports/shm/peers.h"
+#include "transports/shm/recorder.h"
 
 namespace rondo::shm {
 namespace {
@@ -28,7 +29,11 @@ constexpr uint32_t slot_bytes_max = 128u << 10;   // larger ones leave the L2 ca
 class ShmTransport final : public Transport {
  public:
   ShmTransport(std::shared_ptr<Segment> segment, std::unique_ptr<ShmPeers> peers, uint32_t rank, std::string host_name)
-      : segment_(std::move(segment)), peers_(std::move(peers)), rank_(rank), host_name_(std::move(host_name)) {}
+      : segment_(std::move(segment)),
+        peers_(std::move(peers)),
+        rank_(rank),
+        host_name_(std::move(host_name)),
+        tick_source_(static_cast<TickSource>(segment_->header().tick_source)) {}
   ~ShmTransport() override { set_state(RankState::left); }
 
   const char *name() const override { return "shm"; }
@@ -43,9 +48,14 @@ class ShmTransport final : public Transport {
   uint32_t accepted_kinds(uint32_t peer) const override { return accepted_kinds_[peer]; }
   PeerAccess &peers() override { return *peers_; }
 
-  void enter(uint64_t operation, const Entered &what) override { shm::enter(own(), operation, what); }
+  void enter(uint64_t operation, const Entered &what) override {
+    shm::enter(own(), operation, what, read_ticks(tick_source_));
+  }
   void complete(uint64_t operation) override {
-    memory::store_release(own().completed, operation);  // pairs with load_acquire in completed_operation()
+    shm::end(own(), operation, OperationState::completed, read_ticks(tick_source_));
+  }
+  void fail(uint64_t operation) override {
+    shm::end(own(), operation, OperationState::failed, read_ticks(tick_source_));
   }
   void set_running(bool running) override {
     memory::store_sync(own().running, running ? 1 : 0);  // pairs with load_sync in wait_for_borrowers()
@@ -70,7 +80,7 @@ class ShmTransport final : public Transport {
     return memory::load_acquire(segment_->board(peer).entered);  // pairs with store_release in enter()
   }
   uint64_t completed_operation(uint32_t peer) const override {
-    return memory::load_acquire(segment_->board(peer).completed);  // pairs with store_release in complete()
+    return memory::load_acquire(segment_->board(peer).completed);  // pairs with store_release in end()
   }
   RankState state(uint32_t peer) const override {
     return static_cast<RankState>(memory::load_acquire(segment_->board(peer).state));  // pairs with set_state()
@@ -87,6 +97,10 @@ class ShmTransport final : public Transport {
     return "rank " + std::to_string(peer) + " (host " + host_name_ + ", process " +
            std::to_string(memory::load_acquire(segment_->board(peer).process)) + ")";
   }
+
+  std::unique_ptr<Recording> recording() const override { return std::make_unique<SegmentRecording>(segment_); }
+  bool claim_dump() override { return memory::exchange_if(segment_->header().dump_claim, 0, 1); }
+
   uint64_t shared_bytes() const override { return segment_->shape().bytes(); }
 
   void set_accepted_kinds(std::vector<uint32_t> kinds) { accepted_kinds_ = std::move(kinds); }
@@ -101,6 +115,7 @@ class ShmTransport final : public Transport {
   std::unique_ptr<ShmPeers> peers_;
   uint32_t rank_;
   std::string host_name_;
+  TickSource tick_source_;
   std::vector<uint32_t> accepted_kinds_;
 };
 
@@ -172,6 +187,7 @@ Result<std::shared_ptr<Segment>> obtain_segment(const ConnectRequest &request, S
 void fill_board(RankBoard &board, const Segment &segment) {
   uint64_t probe = 0;
   randombytes_buf(&probe, sizeof probe);
+  memory::store_release(board.process_namespace, process_namespace());
   memory::store_release(board.process, static_cast<uint64_t>(::getpid()));
   memory::store_release(board.segment_descriptor, static_cast<uint64_t>(segment.descriptor()));
   memory::store_release(board.probe, probe);
