@@ -10,22 +10,12 @@
 #include <vector>
 
 #include "src/base/result.h"
-#include "src/plan/plan.h"
 #include "src/proto/connection.h"
 #include "src/proto/exchange.h"
 #include "src/proto/peer_access.h"
+#include "transports/recording.h"
 
 namespace rondo {
-
-/// What a rank has entered as one operation: equal on all ranks, or they disagree.
-struct Entered {
-  Signature signature;
-  PlanChoice shape;
-
-  bool operator==(const Entered &) const = default;
-};
-
-enum class RankState : uint64_t { absent = 0, alive = 1, finalized = 2, left = 3 };
 
 /// Calls of one rank; one executing thread at a time, but for the functions marked "any thread".
 class Transport {
@@ -47,6 +37,8 @@ class Transport {
   // What the ranks do.
   virtual void enter(uint64_t operation, const Entered &what) = 0;
   virtual void complete(uint64_t operation) = 0;
+  /// Ends an operation that this rank had entered; for the flight recorder alone.
+  virtual void fail(uint64_t operation) = 0;
   /// Around an executor's run. true is a sync store: look for a failure after it.
   virtual void set_running(bool running) = 0;
   /// After a failure: waits, for a second at most, until no thread of this process reads what this rank has lent.
@@ -65,6 +57,11 @@ class Transport {
   [[nodiscard]] virtual std::vector<uint32_t> find_dead() const = 0;
   /// For people: "rank 2 (host example, process 4711)".
   [[nodiscard]] virtual std::string describe_rank(uint32_t peer) const = 0;
+
+  // The flight recorder. Any thread.
+  [[nodiscard]] virtual std::unique_ptr<Recording> recording() const = 0;
+  /// True once, for one rank of all: it writes the communicator's recording to a file.
+  [[nodiscard]] virtual bool claim_dump() = 0;
 
   /// Bytes of memory that the ranks of this host share for the communicator: reserved.
   [[nodiscard]] virtual uint64_t shared_bytes() const = 0;

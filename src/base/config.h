@@ -47,6 +47,7 @@ struct Config {
   uint32_t slot_count = 0;    ///< of a connection, a power of two; 0: the transport chooses
   uint64_t slot_bytes = 0;    ///< a multiple of 64; 0: the transport chooses
   std::string topology_file;  ///< hwloc XML to use in place of this machine; empty: look at the machine
+  std::string recorder_dir;   ///< where a failed communicator's flight recording is written; empty: nowhere
   std::string log = "warning";
   std::vector<std::string> given;  ///< the variables that were set, in the order of the table
 };

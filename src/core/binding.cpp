@@ -78,6 +78,7 @@ Result<std::unique_ptr<BoundPlan>> Communicator::bind(const Call &call) {
   bound->element_bytes = static_cast<uint32_t>(rondo_type_size(static_cast<rondo_type_t>(call.signature.type)));
   const auto op = static_cast<rondo_op_t>(call.signature.op);
   bound->reducer.function = combine_function(static_cast<rondo_type_t>(call.signature.type), op);
+  bound->reducer.small_function = combine_function_plain(static_cast<rondo_type_t>(call.signature.type), op);
   bound->reducer.divisor = op == RONDO_AVG ? rank_count_ : 0;
   return bound;
 }

@@ -9,6 +9,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
+#include "src/core/recorder.h"
 #include "src/engine/host_executor.h"
 
 namespace rondo {
@@ -106,6 +107,7 @@ Result<void> Communicator::run(const Operation &operation) {
     transport_->set_running(false);
     transport_->raise({RONDO_ERROR_OUT_OF_RESOURCES, "out of memory", static_cast<int32_t>(rank_),
                        static_cast<int32_t>(rank_), operation.number});
+    transport_->fail(operation.number);
     transport_->wait_for_borrowers();
     result = Error{RONDO_ERROR_OUT_OF_RESOURCES, "out of memory"};
   }
@@ -125,7 +127,9 @@ Result<void> Communicator::run_transfers(const Operation &operation) {
   const uint32_t element_bytes = bound.element_bytes;
   buffers.send = {const_cast<std::byte *>(operation.send), plan.send.begin,
                   loans_.offer(operation.send, plan.send.count * element_bytes)};
-  buffers.recv = {operation.recv, plan.recv.begin, loans_.offer(operation.recv, plan.recv.count * element_bytes)};
+  buffers.recv = {operation.recv, plan.recv.begin, {}};
+  const bool same_buffer = operation.recv == operation.send && plan.recv == plan.send;
+  buffers.recv.loan = same_buffer ? buffers.send.loan : loans_.offer(operation.recv, plan.recv.count * element_bytes);
 
   OperationWatch watch(*transport_, rank_, rank_count_, operation.number, entered, settings_.timeout_ns);
   RunOutcome outcome{RunOutcome::Kind::stopped};
@@ -140,6 +144,7 @@ Result<void> Communicator::run_transfers(const Operation &operation) {
   if (outcome.kind == RunOutcome::Kind::fault) watch.explain_fault(outcome.peer, outcome.fault);
   // Also a rank that got all it waited for looks: another one that failed may have taken its loans back too early.
   if (outcome.kind != RunOutcome::Kind::done || transport_->failed()) {
+    transport_->fail(operation.number);
     transport_->wait_for_borrowers();  // the caller may free its buffers now
     return transport_->failure();
   }
@@ -196,7 +201,10 @@ void Communicator::give_up_turns() {
 Error Communicator::tell_failure() {
   Error error = transport_->failure();
   // Relaxed: whoever comes first tells; no data rides on it.
-  if (!failure_told_.exchange(true, std::memory_order_relaxed)) return error;
+  if (!failure_told_.exchange(true, std::memory_order_relaxed)) {
+    dump_failure(*transport_, settings_.recorder_dir, rank_);
+    return error;
+  }
   error.message =
       "the communicator failed earlier (" + std::string(rondo_status_string(error.status)) + "): " + error.message;
   error.status = RONDO_ERROR_COMM_FAILED;
@@ -210,6 +218,7 @@ std::optional<Error> Communicator::failure() {
       transport_->raise(*death);
   }
   if (!transport_->failed()) return std::nullopt;
+  dump_failure(*transport_, settings_.recorder_dir, rank_);
   return transport_->failure();
 }
 

@@ -7,9 +7,6 @@
 namespace rondo {
 namespace {
 
-/// Below this a copy into the slot is cheaper than waiting for the peer to give the buffer back.
-constexpr size_t loan_bytes_min = 8192;
-
 bool overlaps(const Registration &registration, const std::byte *first, size_t bytes) {
   return registration.first < first + bytes && first < registration.first + registration.bytes;
 }
@@ -51,11 +48,9 @@ std::vector<std::shared_ptr<Registration>> LoanBook::clear() {
   return std::exchange(registrations_, {});
 }
 
-Loan LoanBook::offer(const void *pointer, size_t bytes) const {
+Loan LoanBook::find(const std::byte *first, size_t bytes) const {
   Loan loan;
-  if (bytes < loan_bytes_min) return loan;
   loan.offered = true;
-  const auto *const first = static_cast<const std::byte *>(pointer);
   const auto set_region = [&](const shm::RegionRef &region, const std::byte *begin, size_t size) {
     loan.kind = PayloadKind::mapped;
     loan.first = begin;
@@ -65,7 +60,7 @@ Loan LoanBook::offer(const void *pointer, size_t bytes) const {
     loan.region_bytes = region.region_bytes;
     loan.descriptor = region.descriptor;
   };
-  if (const auto region = regions_.find(pointer, bytes)) {
+  if (const auto region = regions_.find(first, bytes)) {
     set_region(*region, first, bytes);
     return loan;
   }

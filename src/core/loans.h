@@ -38,9 +38,17 @@ class LoanBook {
   [[nodiscard]] std::vector<std::shared_ptr<Registration>> clear();
 
   /// How peers may read [pointer, pointer + bytes).
-  [[nodiscard]] Loan offer(const void *pointer, size_t bytes) const;
+  [[nodiscard]] Loan offer(const void *pointer, size_t bytes) const {
+    if (bytes < loan_bytes_min) return {};
+    return find(static_cast<const std::byte *>(pointer), bytes);
+  }
 
  private:
+  /// Below this a copy is cheaper than waiting for the peer to give the buffer back.
+  static constexpr size_t loan_bytes_min = 8192;
+
+  [[nodiscard]] Loan find(const std::byte *first, size_t bytes) const;
+
   shm::RegionTable &regions_;
   mutable std::mutex mutex_;
   std::vector<std::shared_ptr<Registration>> registrations_;

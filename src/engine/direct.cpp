@@ -83,16 +83,19 @@ RunOutcome ExchangeEnd::run_one_shot(const Job &job) {
   if (bytes != 0) std::memcpy(payload, job.buffers.send.data, bytes);  // P1
   publish(view_.post(rank_, number).flag, post_flag(number, job.buffers.signature));
 
-  for (uint32_t offset = 0; offset < rank_count(); ++offset) {
-    const uint32_t rank = (rank_ + offset) % rank_count();
-    operands_[rank] = view_.post_payload(rank, number, bytes);
+  const uint64_t expected = post_flag(number, job.buffers.signature);
+  operands_[rank_] = payload;
+  for (uint32_t peer = 0; peer < rank_count(); ++peer) {
+    if (peer == rank_) continue;
+    operands_[peer] = view_.post_payload(peer, number, bytes);
+    const uint64_t &word = view_.post(peer, number).flag;
     uint64_t flag = 0;
     const bool arrived = wait_until(job.waiter, [&] {
-      flag = memory::load_sync(view_.post(rank, number).flag);  // W1, pairs with P2 in publish()
+      flag = memory::load_sync(word);  // W1, pairs with P2 in publish()
       return is_post(flag, number);
     });
     if (!arrived) return stopped;
-    if (flag != post_flag(number, job.buffers.signature)) return fault(Fault::foreign_slot, rank);
+    if (flag != expected) return fault(Fault::foreign_slot, peer);
   }
   // The next post's line is in the peers' caches since they read post number - 1: fetch it back while nobody waits.
   __builtin_prefetch(&view_.post(rank_, number + 1), 1);

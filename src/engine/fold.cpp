@@ -7,6 +7,7 @@
 namespace rondo {
 namespace {
 
+constexpr size_t small_bytes = 64;    // a vector or two: their setting up takes longer than a plain loop
 constexpr size_t block_bytes = 4096;  // with the operands' blocks it stays in the first-level cache
 
 /// operands[first, last) behind `args.input_count` inputs that are there already.
@@ -20,6 +21,7 @@ void add_operands(CombineArgs &args, std::span<const std::byte *const> operands,
 void fold_in_order(const HostReducer &reducer, std::span<const std::byte *const> operands,
                    std::span<std::byte *const> outputs, size_t count, uint32_t element_bytes, bool single_steps) {
   assert(operands.size() >= 2 && outputs.size() <= combine_outputs_max);
+  const CombineFunction function = count * element_bytes <= small_bytes ? reducer.small_function : reducer.function;
   const size_t at_once = single_steps ? 2 : combine_inputs_max;
   alignas(cache_line_bytes) std::byte partial[block_bytes];
   const size_t whole = operands.size() <= at_once ? count : block_bytes / element_bytes;
@@ -38,7 +40,7 @@ void fold_in_order(const HostReducer &reducer, std::span<const std::byte *const>
       } else {
         args.outputs[args.output_count++] = partial;
       }
-      reducer.function(args);
+      function(args);
     }
   }
 }

@@ -7,12 +7,13 @@
 namespace rondo {
 namespace {
 
-template <class Protocol>
+/// capacity: at least as many as there are lanes; clearing many states would cost more than a small message.
+template <class Protocol, size_t capacity>
 RunOutcome run_lanes(const Plan &plan, const Buffers &buffers, const HostReducer &reducer, std::span<HostLinks> links,
                      Waiter &waiter) {
   const auto lane_count = static_cast<uint32_t>(plan.lanes.size());
-  assert(lane_count <= lane_count_max);
-  std::array<LaneState, lane_count_max> states{};
+  assert(lane_count <= capacity);
+  std::array<LaneState, capacity> states{};
   uint64_t running = lane_count == 64 ? ~uint64_t{0} : (uint64_t{1} << lane_count) - 1;
   while (running != 0) {  // bounded by the operation's deadline, which the waiter keeps
     bool moved = false;
@@ -42,12 +43,22 @@ RunOutcome run_lanes(const Plan &plan, const Buffers &buffers, const HostReducer
   return {};
 }
 
+constexpr size_t few_lanes = 4;
+
+template <size_t capacity>
+RunOutcome run_by_protocol(const Plan &plan, const Buffers &buffers, const HostReducer &reducer,
+                           std::span<HostLinks> links, Waiter &waiter) {
+  return plan.shape.protocol == RONDO_PROTOCOL_LL
+             ? run_lanes<HostLl, capacity>(plan, buffers, reducer, links, waiter)
+             : run_lanes<HostSimple, capacity>(plan, buffers, reducer, links, waiter);
+}
+
 }  // namespace
 
 RunOutcome run_plan(const Plan &plan, const Buffers &buffers, const HostReducer &reducer, std::span<HostLinks> links,
                     Waiter &waiter) {
-  return plan.shape.protocol == RONDO_PROTOCOL_LL ? run_lanes<HostLl>(plan, buffers, reducer, links, waiter)
-                                                  : run_lanes<HostSimple>(plan, buffers, reducer, links, waiter);
+  if (plan.lanes.size() <= few_lanes) return run_by_protocol<few_lanes>(plan, buffers, reducer, links, waiter);
+  return run_by_protocol<lane_count_max>(plan, buffers, reducer, links, waiter);
 }
 
 }  // namespace rondo

@@ -142,6 +142,7 @@ struct HostLl {
 struct HostReducer {
   using Args = CombineArgs;
   CombineFunction function = nullptr;
+  CombineFunction small_function = nullptr;  ///< the same result; faster for a few elements
   uint32_t divisor = 0;  ///< avg: the number of ranks; else 0
 
   void operator()(SingleThread, const Args &args) const { function(args); }

@@ -60,6 +60,7 @@ TEST_CASE("config: each variable reaches its field") {
                                {"RONDO_SLOT_COUNT", "16"},
                                {"RONDO_SLOT_BYTES", "64k"},
                                {"RONDO_TOPOLOGY_FILE", "/tmp/machine.xml"},
+                               {"RONDO_RECORDER_DIR", "/tmp/recordings"},
                                {"RONDO_LOG", "debug"}})
                             .value();
   CHECK(config.algorithm == RONDO_ALGORITHM_RING);
@@ -76,6 +77,7 @@ TEST_CASE("config: each variable reaches its field") {
   CHECK(config.slot_count == 16);
   CHECK(config.slot_bytes == 65536);
   CHECK(config.topology_file == "/tmp/machine.xml");
+  CHECK(config.recorder_dir == "/tmp/recordings");
   CHECK(config.log == "debug");
   CHECK(config.given.size() == config_variables().size());
   // What is shown reads back as the same settings.

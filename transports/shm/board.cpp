@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cassert>
 #include <cstring>
 
 #include "src/base/clock.h"
@@ -16,6 +17,19 @@ constexpr uint64_t failure_look_interval_ns = 100'000;
 constexpr uint64_t join_words(uint32_t low, uint32_t high) { return uint64_t{high} << 32 | low; }
 constexpr uint32_t low_of(uint64_t word) { return static_cast<uint32_t>(word); }
 constexpr uint32_t high_of(uint64_t word) { return static_cast<uint32_t>(word >> 32); }
+
+constexpr uint64_t pack_call(const Signature &signature) {
+  assert(signature.collective < 256 && signature.type < 256 && signature.op < 256);
+  return uint64_t{signature.collective} | uint64_t{signature.type} << 8 | uint64_t{signature.op} << 16 |
+         uint64_t{signature.root} << 32;
+}
+
+void unpack_call(uint64_t word, Signature &signature) {
+  signature.collective = static_cast<uint32_t>(word & 0xFF);
+  signature.type = static_cast<uint32_t>(word >> 8 & 0xFF);
+  signature.op = static_cast<uint32_t>(word >> 16 & 0xFF);
+  signature.root = high_of(word);
+}
 
 constexpr uint64_t pack_shape(const PlanChoice &shape) {
   return static_cast<uint64_t>(shape.algorithm) | static_cast<uint64_t>(shape.protocol) << 16 |
@@ -31,36 +45,49 @@ std::atomic_ref<uint32_t> bell_of(RankBoard &board) { return std::atomic_ref<uin
 
 }  // namespace
 
-void enter(RankBoard &board, uint64_t operation, const Entered &what) {
-  OperationRecord &record = board.records[operation % record_count];
-  const Signature &signature = what.signature;
-  memory::store_release(record.operation, 0);  // pairs with the second look in entered()
-  memory::store_release(record.collective_and_type, join_words(signature.collective, signature.type));
-  memory::store_release(record.op_and_root, join_words(signature.op, signature.root));
-  memory::store_release(record.count, signature.count);
-  memory::store_release(record.counts_hash, signature.counts_hash);
+void enter(RankBoard &board, uint64_t operation, const Entered &what, uint64_t ticks) {
+  OperationRecord &record = board.records[operation % recorded_operation_count];
+  memory::store_release(record.operation, 0);  // pairs with the second look in timed_operation()
+  memory::store_release(record.call, pack_call(what.signature));
+  memory::store_release(record.count, what.signature.count);
+  memory::store_release(record.counts_hash, what.signature.counts_hash);
   memory::store_release(record.shape, pack_shape(what.shape));
   memory::store_release(record.chunk_bytes, what.shape.chunk_bytes);
-  memory::store_release(record.operation, operation);  // pairs with the first look in entered()
+  memory::store_release(record.entered_ticks, ticks);
+  memory::store_release(record.end, 0);
+  memory::store_release(record.operation, operation);  // pairs with the first look in timed_operation()
   memory::store_release(board.entered, operation);     // pairs with load_acquire of those who report on this rank
 }
 
-std::optional<Entered> entered(const RankBoard &board, uint64_t operation) {
-  const OperationRecord &record = board.records[operation % record_count];
-  if (memory::load_acquire(record.operation) != operation) return std::nullopt;  // first look
-  const uint64_t collective_and_type = memory::load_acquire(record.collective_and_type);
-  const uint64_t op_and_root = memory::load_acquire(record.op_and_root);
-  Entered what;
-  what.signature.collective = low_of(collective_and_type);
-  what.signature.type = high_of(collective_and_type);
-  what.signature.op = low_of(op_and_root);
-  what.signature.root = high_of(op_and_root);
-  what.signature.count = memory::load_acquire(record.count);
-  what.signature.counts_hash = memory::load_acquire(record.counts_hash);
+void end(RankBoard &board, uint64_t operation, OperationState state, uint64_t ticks) {
+  OperationRecord &record = board.records[operation % recorded_operation_count];
+  if (memory::load_relaxed(record.operation) == operation)  // relaxed: this rank's own word
+    memory::store_release(record.end, ticks << 2 | static_cast<uint64_t>(state));  // pairs with timed_operation()
+  if (state == OperationState::completed)
+    memory::store_release(board.completed, operation);  // pairs with load_acquire of those who report on this rank
+}
+
+std::optional<TimedOperation> timed_operation(const RankBoard &board, uint64_t operation) {
+  const OperationRecord &record = board.records[operation % recorded_operation_count];
+  if (operation == 0 || memory::load_acquire(record.operation) != operation) return std::nullopt;  // first look
+  TimedOperation timed;
+  unpack_call(memory::load_acquire(record.call), timed.what.signature);
+  timed.what.signature.count = memory::load_acquire(record.count);
+  timed.what.signature.counts_hash = memory::load_acquire(record.counts_hash);
   const uint64_t shape = memory::load_acquire(record.shape);
-  what.shape = unpack_shape(shape, memory::load_acquire(record.chunk_bytes));
+  timed.what.shape = unpack_shape(shape, memory::load_acquire(record.chunk_bytes));
+  timed.entered_ticks = memory::load_acquire(record.entered_ticks);
+  const uint64_t end = memory::load_acquire(record.end);
   if (memory::load_acquire(record.operation) != operation) return std::nullopt;  // second look: it moved on
-  return what;
+  timed.ended_ticks = end >> 2;
+  timed.state = static_cast<OperationState>(end & 3);
+  return timed;
+}
+
+std::optional<Entered> entered(const RankBoard &board, uint64_t operation) {
+  const auto timed = timed_operation(board, operation);
+  if (!timed) return std::nullopt;
+  return timed->what;
 }
 
 void raise_failure(SharedFailure &failure, const Error &error) {

@@ -2,6 +2,9 @@
 // What each rank of a host shows the others: which operation it is in, and a bell that wakes it. Plus one record for
 // the communicator's first failure. All words are accessed through src/proto/memory.h; each has one writer, but for the
 // bell and the failure.
+//
+// The records of a rank's operations serve two ends: peers look there whether they agree, and together they are the
+// flight recorder (docs/recorder.md). They lie in shared memory, so they outlive the rank that wrote them.
 #pragma once
 
 #include <cstdint>
@@ -9,24 +12,23 @@
 
 #include "src/base/result.h"
 #include "src/proto/connection.h"
-#include "transports/transport.h"
+#include "transports/recording.h"
 
 namespace rondo::shm {
 
-/// An operation that a rank has entered. Written word by word; `operation` last, and 0 while the others change.
+/// An operation that a rank has entered: one cache line. Written word by word; `operation` last, and 0 while the others
+/// change; `end` when it has ended.
 struct alignas(cache_line_bytes) OperationRecord {
   uint64_t operation = 0;
-  uint64_t collective_and_type = 0;  ///< low, high 32 bits
-  uint64_t op_and_root = 0;
+  uint64_t call = 0;  ///< collective, type, operation, root, see pack_call()
   uint64_t count = 0;
   uint64_t counts_hash = 0;
   uint64_t shape = 0;  ///< algorithm, protocol, channels, see pack_shape()
   uint64_t chunk_bytes = 0;
-  uint64_t reserved = 0;
+  uint64_t entered_ticks = 0;
+  uint64_t end = 0;  ///< ticks << 2 | OperationState; 0: running
 };
 static_assert(sizeof(OperationRecord) == cache_line_bytes);
-
-inline constexpr uint64_t record_count = 64;
 
 struct alignas(cache_line_bytes) RankBoard {
   // Written by the rank.
@@ -42,9 +44,10 @@ struct alignas(cache_line_bytes) RankBoard {
   alignas(cache_line_bytes) uint64_t sleeping = 0;
   uint32_t bell = 0;  ///< futex word
   uint32_t unused_bell = 0;
-  OperationRecord records[record_count];  ///< of operation n at n % record_count
+  uint64_t process_namespace = 0;  ///< in which `process` counts; written once by the rank
+  OperationRecord records[recorded_operation_count];  ///< of operation n at n % recorded_operation_count
 };
-static_assert(sizeof(RankBoard) == (2 + record_count) * cache_line_bytes);
+static_assert(sizeof(RankBoard) == (2 + recorded_operation_count) * cache_line_bytes);
 
 /// The first failure of the communicator on this host; the first writer wins.
 struct alignas(cache_line_bytes) SharedFailure {
@@ -57,10 +60,22 @@ struct alignas(cache_line_bytes) SharedFailure {
 static_assert(sizeof(SharedFailure) == 15 * cache_line_bytes);
 
 /// Enters `operation` in the rank's own board.
-void enter(RankBoard &board, uint64_t operation, const Entered &entered);
+void enter(RankBoard &board, uint64_t operation, const Entered &entered, uint64_t ticks);
 
-/// What `board`'s rank entered as `operation`; none if it has not yet, or has passed record_count further.
+/// Ends it there: completed or failed. Of one that was not entered there is no record to change.
+void end(RankBoard &board, uint64_t operation, OperationState state, uint64_t ticks);
+
+/// What `board`'s rank entered as `operation`; none if it has not yet, or has passed recorded_operation_count further.
 [[nodiscard]] std::optional<Entered> entered(const RankBoard &board, uint64_t operation);
+
+/// The same with its times in ticks.
+struct TimedOperation {
+  Entered what;
+  uint64_t entered_ticks = 0;
+  uint64_t ended_ticks = 0;  ///< 0: running
+  OperationState state = OperationState::running;
+};
+[[nodiscard]] std::optional<TimedOperation> timed_operation(const RankBoard &board, uint64_t operation);
 
 /// Makes `error` the communicator's failure, unless there is one already.
 void raise_failure(SharedFailure &failure, const Error &error);

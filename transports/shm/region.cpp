@@ -62,8 +62,8 @@ Result<Mapping> map_aligned(int file, size_t bytes, size_t alignment) {
 
 }  // namespace
 
-Result<FileDescriptor> make_region_file(size_t bytes) {
-  FileDescriptor file(::memfd_create("rondo-region", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+Result<FileDescriptor> make_region_file(size_t bytes, const char *name) {
+  FileDescriptor file(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!file.valid()) return failure("memfd_create", errno);
   if (::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0)
     return failure("ftruncate of a memfd to " + std::to_string(bytes) + " bytes", errno);

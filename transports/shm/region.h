@@ -121,8 +121,8 @@ class MovedPages {
 ///         not register one), locked, executable, unreadable or excluded from fork(), as memory pinned by a device is.
 [[nodiscard]] Result<MovedPages> move_pages(RegionTable &regions, void *pointer, size_t bytes);
 
-/// A memfd of `bytes` zero bytes that can neither shrink nor grow, so that no peer's access faults.
-/// RONDO_ERROR_OUT_OF_RESOURCES where descriptors or memory ran out.
-[[nodiscard]] Result<FileDescriptor> make_region_file(size_t bytes);
+/// A memfd of `bytes` zero bytes, called `name` in /proc, that can neither shrink nor grow, so that no peer's access
+/// faults. RONDO_ERROR_OUT_OF_RESOURCES where descriptors or memory ran out.
+[[nodiscard]] Result<FileDescriptor> make_region_file(size_t bytes, const char *name = "rondo-region");
 
 }  // namespace rondo::shm

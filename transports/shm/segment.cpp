@@ -2,29 +2,53 @@
 #include "transports/shm/segment.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <new>
 
 #include "src/base/checked.h"
+#include "src/base/ticks.h"
 #include "src/proto/memory.h"
 #include "transports/shm/region.h"
 
 namespace rondo::shm {
 namespace {
 
-constexpr uint64_t segment_magic = 0x726f'6e64'6f00'0001u;  // "rondo", layout 1
+constexpr uint64_t segment_magic = 0x726f'6e64'6f00'0002u;  // "rondo", layout 2
+constexpr uint64_t layout_mask = 0xFFFF;
 
-struct alignas(cache_line_bytes) SegmentHeader {
-  uint64_t magic = 0;
-  SegmentId id;
-  uint32_t rank_count = 0;
-  uint32_t channel_count = 0;
-  ConnectionGeometry geometry;
-  ExchangeGeometry exchange;
-};
-static_assert(sizeof(SegmentHeader) == cache_line_bytes);
+Error not_a_segment(const std::string &why) {
+  return invalid_argument("this is not a communicator's shared segment: " + why);
+}
+
+/// A file that could shrink could kill its reader.
+Result<void> check_seals(int descriptor) {
+  const int seals = ::fcntl(descriptor, F_GET_SEALS);
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) return not_a_segment("its size is not sealed");
+  return {};
+}
+
+/// Of memory that a stranger may change meanwhile: what is checked is read once.
+Result<SegmentShape> observed_shape(const SegmentHeader &header, size_t file_bytes) {
+  const uint64_t magic = memory::load_acquire(header.magic);  // pairs with store_release in create()
+  if (magic == 0) return Error{RONDO_NOT_READY, "the communicator is being made; ask again"};
+  if ((magic & ~layout_mask) != (segment_magic & ~layout_mask)) return not_a_segment("it begins otherwise");
+  if (magic != segment_magic)
+    return Error{RONDO_ERROR_MISMATCH, "the communicator's memory has layout " + std::to_string(magic & layout_mask) +
+                                           " and this version of Rondo reads layout " +
+                                           std::to_string(segment_magic & layout_mask) +
+                                           "; use the command of the version that the job runs"};
+  const uint64_t rank_count = memory::load_relaxed(header.rank_count);
+  SegmentShape shape;
+  shape.rank_count = static_cast<uint32_t>(std::min<uint64_t>(rank_count, UINT32_MAX));
+  if (rank_count == 0 || shape.exchange_offset() > file_bytes)
+    return not_a_segment("it says " + std::to_string(rank_count) + " ranks and has " + std::to_string(file_bytes) +
+                         " bytes");
+  return shape;
+}
 
 }  // namespace
 
@@ -48,7 +72,7 @@ Result<Mapping> map_shared(int descriptor, size_t bytes) {
 }
 
 Result<std::shared_ptr<Segment>> Segment::create(const SegmentId &id, const SegmentShape &shape) {
-  RONDO_TRY_ASSIGN(auto file, make_region_file(shape.bytes()));
+  RONDO_TRY_ASSIGN(auto file, make_region_file(shape.bytes(), segment_file_name));
   RONDO_TRY_ASSIGN(auto mapping, map_shared(file.get(), shape.bytes()));
   auto *const header = new (mapping.get().address) SegmentHeader;
   header->id = id;
@@ -56,6 +80,11 @@ Result<std::shared_ptr<Segment>> Segment::create(const SegmentId &id, const Segm
   header->channel_count = shape.channel_count;
   header->geometry = shape.geometry;
   header->exchange = shape.exchange;
+  const TickSource source = best_tick_source();
+  const TickMark made = mark_ticks(source);
+  header->tick_source = static_cast<uint64_t>(source);
+  header->made_ticks = made.ticks;
+  header->made_ns = made.at_ns;
   memory::store_release(header->magic, segment_magic);  // pairs with load_acquire in attach()
   return std::shared_ptr<Segment>(new Segment(std::move(file), std::move(mapping), shape));
 }
@@ -75,6 +104,22 @@ Result<std::shared_ptr<Segment>> Segment::attach(FileDescriptor descriptor, cons
     return Error{RONDO_ERROR_INTERNAL, "the shared segment that was handed over is not this communicator's"};
   return std::shared_ptr<Segment>(new Segment(std::move(descriptor), std::move(mapping), shape));
 }
+
+Result<std::shared_ptr<const Segment>> Segment::observe(FileDescriptor descriptor) {
+  struct stat status {};
+  if (::fstat(descriptor.get(), &status) != 0) return system_error("fstat of the shared segment", errno);
+  const auto file_bytes = static_cast<size_t>(status.st_size);
+  if (!S_ISREG(status.st_mode) || file_bytes < sizeof(SegmentHeader)) return not_a_segment("it is too short");
+  RONDO_TRY(check_seals(descriptor.get()));
+  void *const address = ::mmap(nullptr, file_bytes, PROT_READ, MAP_SHARED, descriptor.get(), 0);
+  if (address == MAP_FAILED) return system_error("mmap of " + std::to_string(file_bytes) + " bytes", errno);
+  Mapping mapping({static_cast<std::byte *>(address), file_bytes});
+  const auto &header = *static_cast<const SegmentHeader *>(address);
+  RONDO_TRY_ASSIGN(const SegmentShape shape, observed_shape(header, file_bytes));
+  return std::shared_ptr<const Segment>(new Segment(std::move(descriptor), std::move(mapping), shape));
+}
+
+SegmentHeader &Segment::header() const { return *reinterpret_cast<SegmentHeader *>(at(0)); }
 
 SharedFailure &Segment::failure() const { return *reinterpret_cast<SharedFailure *>(at(sizeof(SegmentHeader))); }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The shared memory of a communicator on one host: one memfd segment, made by the lowest rank there and handed over by
-// descriptor. It has no name, takes nothing of /dev/shm's size limit and goes with the last process that maps it.
+// descriptor. It has no path, takes nothing of /dev/shm's size limit and goes with the last process that maps it.
 //
 // Layout   SegmentHeader | SharedFailure | RankBoard[rank_count] | exchange | connections[channel][from][to]
 // Pages are used only where they are touched: connections that no algorithm uses cost nothing.
@@ -17,6 +17,24 @@
 #include "transports/shm/segment_table.h"
 
 namespace rondo::shm {
+
+struct alignas(cache_line_bytes) SegmentHeader {
+  uint64_t magic = 0;  ///< written last
+  SegmentId id;
+  uint64_t rank_count = 0;
+  uint64_t tick_source = 0;  ///< TickSource of all records
+  // When the segment was made, by both clocks: with a second such mark a reader converts ticks.
+  uint64_t made_ticks = 0;
+  uint64_t made_ns = 0;
+  uint32_t channel_count = 0;
+  ConnectionGeometry geometry;
+  ExchangeGeometry exchange;
+  uint64_t dump_claim = 0;  ///< 1: a rank writes the recording, or has; the only word that changes
+};
+static_assert(sizeof(SegmentHeader) == 2 * cache_line_bytes);
+
+/// The memfd's name, as /proc shows it.
+inline constexpr const char *segment_file_name = "rondo-segment";
 
 struct SegmentShape {
   uint32_t rank_count = 1;  ///< ranks of this host
@@ -36,9 +54,13 @@ class Segment {
   /// Maps a segment that another process made; checks that it is the one that `id` and `shape` say.
   [[nodiscard]] static Result<std::shared_ptr<Segment>> attach(FileDescriptor descriptor, const SegmentId &id,
                                                                const SegmentShape &shape);
+  /// Maps, for reading only, what a stranger's descriptor shows: header, failure and boards. Checks all that reading
+  /// them relies on; what they hold may still be anything. RONDO_ERROR_MISMATCH: of another version of Rondo.
+  [[nodiscard]] static Result<std::shared_ptr<const Segment>> observe(FileDescriptor descriptor);
 
   [[nodiscard]] const SegmentShape &shape() const { return shape_; }
   [[nodiscard]] int descriptor() const { return descriptor_.get(); }
+  [[nodiscard]] SegmentHeader &header() const;
   [[nodiscard]] SharedFailure &failure() const;
   [[nodiscard]] RankBoard &board(uint32_t rank) const;
   [[nodiscard]] ExchangeView exchange() const { return {at(shape_.exchange_offset()), shape_.exchange}; }

@@ -10,9 +10,11 @@
 #include <vector>
 
 #include "src/base/clock.h"
+#include "src/base/ticks.h"
 #include "src/proto/memory.h"
 #include "transports/shm/fd_channel.h"
 #include "transports/shm/peers.h"
+#include "transports/shm/recorder.h"
 
 namespace rondo::shm {
 namespace {
@@ -32,7 +34,13 @@ constexpr uint32_t exchange_area_bytes_min = 4096;
 class ShmTransport final : public Transport {
  public:
   ShmTransport(std::shared_ptr<Segment> segment, std::unique_ptr<ShmPeers> peers, uint32_t rank, std::string host_name)
-      : segment_(std::move(segment)), peers_(std::move(peers)), rank_(rank), host_name_(std::move(host_name)) {}
+      : segment_(std::move(segment)),
+        peers_(std::move(peers)),
+        rank_(rank),
+        host_name_(std::move(host_name)),
+        tick_source_(static_cast<TickSource>(segment_->header().tick_source)),
+        own_(segment_->board(rank)),
+        failure_(segment_->failure()) {}
   ~ShmTransport() override { set_state(RankState::left); }
 
   const char *name() const override { return "shm"; }
@@ -48,13 +56,18 @@ class ShmTransport final : public Transport {
   uint32_t accepted_kinds(uint32_t peer) const override { return accepted_kinds_[peer]; }
   PeerAccess &peers() override { return *peers_; }
 
-  void enter(uint64_t operation, const Entered &what) override { shm::enter(own(), operation, what); }
+  void enter(uint64_t operation, const Entered &what) override {
+    shm::enter(own_, operation, what, read_ticks(tick_source_));
+  }
   void complete(uint64_t operation) override {
-    memory::store_release(own().completed, operation);  // pairs with load_acquire in completed_operation()
+    shm::end(own_, operation, OperationState::completed, read_ticks(tick_source_));
+  }
+  void fail(uint64_t operation) override {
+    shm::end(own_, operation, OperationState::failed, read_ticks(tick_source_));
   }
   void set_running(bool running) override {
-    if (running) memory::store_sync(own().running, 1);  // pairs with load_sync in wait_for_borrowers()
-    else memory::store_release(own().running, 0);       // the same
+    if (running) memory::store_sync(own_.running, 1);  // pairs with load_sync in wait_for_borrowers()
+    else memory::store_release(own_.running, 0);       // the same
   }
   void wait_for_borrowers() const override {
     // Either a peer sees the failure after it has said that it runs, or this rank sees that it runs. Other processes
@@ -66,7 +79,7 @@ class ShmTransport final : public Transport {
     }
   }
   void set_state(RankState state) override {
-    memory::store_sync(own().state, static_cast<uint64_t>(state));  // pairs with load_acquire in state()
+    memory::store_sync(own_.state, static_cast<uint64_t>(state));  // pairs with load_acquire in state()
     ring_all();
   }
   std::optional<Entered> entered(uint32_t peer, uint64_t operation) const override {
@@ -76,29 +89,32 @@ class ShmTransport final : public Transport {
     return memory::load_acquire(segment_->board(peer).entered);  // pairs with store_release in enter()
   }
   uint64_t completed_operation(uint32_t peer) const override {
-    return memory::load_acquire(segment_->board(peer).completed);  // pairs with store_release in complete()
+    return memory::load_acquire(segment_->board(peer).completed);  // pairs with store_release in end()
   }
   RankState state(uint32_t peer) const override {
     return static_cast<RankState>(memory::load_acquire(segment_->board(peer).state));  // pairs with set_state()
   }
 
   void raise(const Error &error) override {
-    raise_failure(segment_->failure(), error);
+    raise_failure(failure_, error);
     ring_all();
   }
-  bool failed() const override { return shm::failed(segment_->failure()); }
-  Error failure() const override { return read_failure(segment_->failure()); }
+  bool failed() const override { return shm::failed(failure_); }
+  Error failure() const override { return read_failure(failure_); }
   std::vector<uint32_t> find_dead() const override { return peers_->find_dead(); }
   std::string describe_rank(uint32_t peer) const override {
     return "rank " + std::to_string(peer) + " (host " + host_name_ + ", process " +
            std::to_string(memory::load_acquire(segment_->board(peer).process)) + ")";
   }
+
+  std::unique_ptr<Recording> recording() const override { return std::make_unique<SegmentRecording>(segment_); }
+  bool claim_dump() override { return memory::exchange_if(segment_->header().dump_claim, 0, 1); }
+
   uint64_t shared_bytes() const override { return segment_->shape().bytes(); }
 
   void set_accepted_kinds(std::vector<uint32_t> kinds) { accepted_kinds_ = std::move(kinds); }
 
  private:
-  [[nodiscard]] RankBoard &own() const { return segment_->board(rank_); }
   void ring_all() {
     for (uint32_t peer = 0; peer < segment_->shape().rank_count; ++peer) ring_always(segment_->board(peer));
   }
@@ -107,6 +123,9 @@ class ShmTransport final : public Transport {
   std::unique_ptr<ShmPeers> peers_;
   uint32_t rank_;
   std::string host_name_;
+  TickSource tick_source_;
+  RankBoard &own_;
+  SharedFailure &failure_;
   std::vector<uint32_t> accepted_kinds_;
 };
 
@@ -178,6 +197,7 @@ Result<std::shared_ptr<Segment>> obtain_segment(const ConnectRequest &request, S
 void fill_board(RankBoard &board, const Segment &segment) {
   uint64_t probe = 0;
   randombytes_buf(&probe, sizeof probe);
+  memory::store_release(board.process_namespace, process_namespace());
   memory::store_release(board.process, static_cast<uint64_t>(::getpid()));
   memory::store_release(board.segment_descriptor, static_cast<uint64_t>(segment.descriptor()));
   memory::store_release(board.probe, probe);

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/base/ticks.h"
+
+#include <fstream>
+#include <string>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+namespace rondo {
+namespace {
+
+/// The processor says that its counter neither stops nor changes its pace.
+bool has_invariant_counter() {
+#if defined(__x86_64__)
+  constexpr unsigned power_leaf = 0x80000007;
+  constexpr unsigned invariant_bit = 1u << 8;
+  unsigned eax = 0;
+  unsigned ebx = 0;
+  unsigned ecx = 0;
+  unsigned edx = 0;
+  return __get_cpuid(power_leaf, &eax, &ebx, &ecx, &edx) != 0 && (edx & invariant_bit) != 0;
+#else
+  return false;
+#endif
+}
+
+/// The kernel drops the counter from this list when it sees that the cores' counters differ.
+bool kernel_trusts_counter() {
+  std::ifstream file("/sys/devices/system/clocksource/clocksource0/available_clocksource");
+  for (std::string name; file >> name;)
+    if (name == "tsc") return true;
+  return false;
+}
+
+}  // namespace
+
+TickSource best_tick_source() {
+  return has_invariant_counter() && kernel_trusts_counter() ? TickSource::counter : TickSource::clock;
+}
+
+TickMark mark_ticks(TickSource source) {
+  // The thread may lose its core between the two clocks: the closest of a few attempts counts.
+  constexpr int attempt_count = 8;
+  TickMark best;
+  uint64_t best_gap_ns = UINT64_MAX;
+  for (int attempt = 0; attempt < attempt_count; ++attempt) {
+    const uint64_t begin_ns = now_ns();
+    const uint64_t ticks = read_ticks(source);
+    const uint64_t gap_ns = now_ns() - begin_ns;
+    if (gap_ns >= best_gap_ns) continue;
+    best_gap_ns = gap_ns;
+    best = {ticks, source == TickSource::counter ? begin_ns + gap_ns / 2 : ticks};
+  }
+  return best;
+}
+
+uint64_t ticks_to_ns(uint64_t ticks, const TickMark &before, const TickMark &after) {
+  if (ticks <= before.ticks || after.at_ns <= before.at_ns) return before.at_ns;
+  if (ticks >= after.ticks) return after.at_ns;
+  const double share = static_cast<double>(ticks - before.ticks) / static_cast<double>(after.ticks - before.ticks);
+  return before.at_ns + static_cast<uint64_t>(share * static_cast<double>(after.at_ns - before.at_ns));
+}
+
+}  // namespace rondo

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ticks are for times that are noted at every operation and read seldom: nobody converts them until someone asks.
+#pragma once
+
+#include <cstdint>
+
+#include "src/base/clock.h"
+
+namespace rondo {
+
+/// What ticks count. counter: the processor's time stamp counter, where it keeps one pace on all cores; it costs a few
+/// nanoseconds even where clock_gettime() is a system call. clock: now_ns().
+enum class TickSource : uint64_t { clock = 0, counter = 1 };
+
+/// The counter where processor and kernel both vouch for it. Ranks of one host share the choice of one of them.
+[[nodiscard]] TickSource best_tick_source();
+
+[[nodiscard]] inline uint64_t read_ticks([[maybe_unused]] TickSource source) {
+#if defined(__x86_64__)
+  if (source == TickSource::counter) return __builtin_ia32_rdtsc();
+#endif
+  return now_ns();
+}
+
+/// One moment by both clocks.
+struct TickMark {
+  uint64_t ticks = 0;
+  uint64_t at_ns = 0;
+};
+
+[[nodiscard]] TickMark mark_ticks(TickSource source);
+
+/// When `ticks` was, by a mark from before and one from after. What lies outside of them is taken for the nearer one.
+[[nodiscard]] uint64_t ticks_to_ns(uint64_t ticks, const TickMark &before, const TickMark &after);
+
+}  // namespace rondo

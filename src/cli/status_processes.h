@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which processes `rondo status` looks at.
+#pragma once
+
+#include <sys/types.h>
+
+#include <vector>
+
+namespace rondo::cli {
+
+/// `root` and all processes below it, zombies included. Those that come or go meanwhile may be missed.
+[[nodiscard]] std::vector<pid_t> processes_below(pid_t root);
+
+/// The processes of this user; for root, all.
+[[nodiscard]] std::vector<pid_t> processes_of_user();
+
+}  // namespace rondo::cli

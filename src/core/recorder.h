@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the flight recorder says, in words: what each rank does, who is waited for, and the recording as a file.
+// The file is JSON Lines, one object a line, described in docs/recorder.md: a communicator, its ranks, their operations.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/base/result.h"
+#include "transports/transport.h"
+
+namespace rondo {
+
+enum class Activity { joining, in_call, failed, between_calls, finalized, left, dead };
+[[nodiscard]] const char *activity_string(Activity activity);
+
+/// A rank at the moment of a look.
+struct RankNow {
+  RecordedRank rank;
+  Activity activity = Activity::joining;
+  std::optional<RecordedOperation> latest;  ///< none: there is none, or its record cannot be read
+};
+[[nodiscard]] std::vector<RankNow> look_at_ranks(const Recording &recording);
+
+/// The oldest operation that a rank is in, or in which it failed.
+struct WaitNow {
+  uint64_t operation = 0;
+  std::vector<uint32_t> waiting;     ///< the ranks that are in it
+  std::vector<uint32_t> waited_for;  ///< who has not entered it; if all have: who is in it, and stopped or dead
+};
+[[nodiscard]] std::optional<WaitNow> find_wait(const std::vector<RankNow> &ranks);
+
+/// The lines about the communicator and about each rank. `now_ns` is that of the look.
+[[nodiscard]] std::string communicator_line(const Recording &recording, const std::vector<RankNow> &ranks,
+                                            uint64_t now_ns);
+[[nodiscard]] std::string rank_line(const RankNow &now, uint32_t rank, uint64_t now_ns);
+/// `arrived_ns`: when the last rank entered it, 0: one has not, or its record is gone.
+[[nodiscard]] std::string operation_line(const RecordedOperation &operation, uint32_t rank, uint64_t made_ns,
+                                         uint64_t arrived_ns);
+
+/// All lines of a recording, in order, each with its end of line; false from `sink` ends it.
+[[nodiscard]] bool print_recording(const Recording &recording, const std::function<bool(std::string_view)> &sink);
+
+/// Writes recordings one after another to a file of another name and then gives it its own: whoever finds `path` finds
+/// it whole.
+Result<void> write_recordings(const std::vector<const Recording *> &recordings, const std::string &path);
+
+/// After a failure: one rank of the communicator writes its recording into `folder`, if one is set. What goes wrong
+/// there is logged, and nothing else.
+void dump_failure(Transport &transport, const std::string &folder, uint32_t rank);
+
+}  // namespace rondo

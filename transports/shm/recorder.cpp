@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transports/shm/recorder.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <fstream>
+#include <string_view>
+
+#include "src/proto/memory.h"
+
+namespace rondo::shm {
+namespace {
+
+bool same_file(const struct stat &a, const struct stat &b) { return a.st_dev == b.st_dev && a.st_ino == b.st_ino; }
+
+std::string process_path(uint64_t process, const std::string &rest = "") {
+  return "/proc/" + std::to_string(process) + rest;
+}
+
+/// The letter that /proc has for a process, 0 where there is none.
+char state_letter(uint64_t process) {
+  std::ifstream file(process_path(process, "/stat"));
+  std::string text;
+  std::getline(file, text);
+  const size_t name_end = text.rfind(')');  // "pid (name) state ..."; the name may hold anything
+  return name_end == text.npos || text.size() < name_end + 3 ? '\0' : text[name_end + 2];
+}
+
+template <class Enum>
+bool is_known(uint64_t value, const char *(*name)(Enum)) {
+  for (unsigned known = 0; name(static_cast<Enum>(known)) != nullptr; ++known)
+    if (known == value) return true;
+  return false;
+}
+
+/// Who prints it may rely on its names.
+bool is_known(const Entered &what) {
+  return is_known(what.signature.collective, rondo_collective_string) &&
+         is_known(what.signature.type, rondo_type_string) && is_known(what.signature.op, rondo_op_string) &&
+         is_known(static_cast<uint64_t>(what.shape.algorithm), rondo_algorithm_string) &&
+         is_known(static_cast<uint64_t>(what.shape.protocol), rondo_protocol_string);
+}
+
+struct DirectoryCloser {
+  void operator()(DIR *directory) const { ::closedir(directory); }
+};
+
+/// Whether link `path` is to a memfd of the name that segments have.
+bool is_segment_link(const std::string &path) {
+  std::array<char, 128> target{};
+  const ssize_t length = ::readlink(path.c_str(), target.data(), target.size());
+  if (length <= 0) return false;
+  const std::string wanted = std::string("/memfd:") + segment_file_name;
+  return std::string_view(target.data(), static_cast<size_t>(length)).starts_with(wanted);
+}
+
+void observe_descriptor(const std::string &path, Observed &observed) {
+  FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.valid()) {
+    if (errno != ENOENT && errno != ESRCH) observed.refused.push_back(system_error("open of " + path, errno));
+    return;  // else the communicator has just ended
+  }
+  auto segment = Segment::observe(std::move(file));
+  if (!segment.ok()) {
+    Error error = std::move(segment).error();
+    error.message = path + ": " + error.message;
+    observed.refused.push_back(std::move(error));
+    return;
+  }
+  auto recording = std::make_unique<SegmentRecording>(std::move(segment).value());
+  for (const auto &known : observed.recordings)
+    if (known->same_segment(*recording)) return;
+  observed.recordings.push_back(std::move(recording));
+}
+
+}  // namespace
+
+uint64_t process_namespace() {
+  struct stat status {};
+  return ::stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
+}
+
+SegmentRecording::SegmentRecording(std::shared_ptr<const Segment> segment)
+    : segment_(std::move(segment)),
+      source_(static_cast<TickSource>(memory::load_relaxed(segment_->header().tick_source))),
+      made_{memory::load_relaxed(segment_->header().made_ticks), memory::load_relaxed(segment_->header().made_ns)} {}
+
+std::string SegmentRecording::communicator() const {
+  const SegmentId &id = segment_->header().id;
+  std::array<char, 33> text{};
+  std::snprintf(text.data(), text.size(), "%016llx%016llx",
+                static_cast<unsigned long long>(memory::load_relaxed(id.high)),
+                static_cast<unsigned long long>(memory::load_relaxed(id.low)));
+  return text.data();
+}
+
+ProcessState SegmentRecording::look_at_process(const RankBoard &board) const {
+  const uint64_t process = memory::load_acquire(board.process);
+  const uint64_t counted_in = memory::load_acquire(board.process_namespace);
+  // Its number means nothing here, or something else, where it counts in another namespace.
+  if (process == 0 || counted_in == 0 || counted_in != process_namespace()) return ProcessState::unknown;
+  const char letter = state_letter(process);
+  if (letter == '\0' || letter == 'Z' || letter == 'X') return ProcessState::gone;
+  // A number is given anew some day: the rank's process is the one that still holds the segment.
+  const uint64_t descriptor = memory::load_acquire(board.segment_descriptor);
+  struct stat own {};
+  struct stat theirs {};
+  const bool readable = ::stat(process_path(process, "/fd/" + std::to_string(descriptor)).c_str(), &theirs) == 0;
+  if (!readable && errno != ENOENT) return ProcessState::unknown;
+  if (!readable || ::fstat(segment_->descriptor(), &own) != 0 || !same_file(own, theirs)) return ProcessState::gone;
+  return letter == 'T' || letter == 't' ? ProcessState::stopped : ProcessState::running;
+}
+
+RecordedRank SegmentRecording::rank(uint32_t rank) const {
+  const RankBoard &board = segment_->board(rank);
+  RecordedRank seen;
+  const uint64_t state = memory::load_acquire(board.state);  // pairs with set_state()
+  if (state <= static_cast<uint64_t>(RankState::left)) seen.state = static_cast<RankState>(state);
+  seen.process = memory::load_acquire(board.process);
+  seen.completed = memory::load_acquire(board.completed);  // pairs with end(); before `entered`, which it follows
+  seen.entered = memory::load_acquire(board.entered);      // pairs with enter()
+  seen.process_state = look_at_process(board);
+  return seen;
+}
+
+std::optional<RecordedOperation> SegmentRecording::operation(uint32_t rank, uint64_t number) const {
+  const auto timed = timed_operation(segment_->board(rank), number);
+  if (!timed || !is_known(timed->what) || timed->state > OperationState::failed) return std::nullopt;
+  const TickMark now = mark_ticks(source_);
+  RecordedOperation seen;
+  seen.number = number;
+  seen.what = timed->what;
+  seen.state = timed->state;
+  seen.entered_ns = ticks_to_ns(timed->entered_ticks, made_, now);
+  if (seen.state != OperationState::running) seen.ended_ns = ticks_to_ns(timed->ended_ticks, made_, now);
+  return seen;
+}
+
+std::optional<Error> SegmentRecording::failure() const {
+  if (!failed(segment_->failure())) return std::nullopt;
+  return read_failure(segment_->failure());
+}
+
+bool SegmentRecording::same_segment(const SegmentRecording &other) const {
+  struct stat own {};
+  struct stat theirs {};
+  return ::fstat(segment_->descriptor(), &own) == 0 && ::fstat(other.segment_->descriptor(), &theirs) == 0 &&
+         same_file(own, theirs);
+}
+
+Result<Observed> observe_process(int process) {
+  const std::string folder = process_path(static_cast<uint64_t>(process), "/fd");
+  const std::unique_ptr<DIR, DirectoryCloser> directory(::opendir(folder.c_str()));
+  if (directory == nullptr) {
+    if (errno == ENOENT || errno == ESRCH) return invalid_argument("there is no process " + std::to_string(process));
+    Error error = system_error("looking at process " + std::to_string(process), errno);
+    if (errno == EACCES || errno == EPERM) error.message += "; run this as the user whose process it is, or as root";
+    return error;
+  }
+  Observed observed;
+  while (const dirent *entry = ::readdir(directory.get())) {  // ends with the directory
+    const std::string path = folder + "/" + entry->d_name;
+    if (is_segment_link(path)) observe_descriptor(path, observed);
+  }
+  return observed;
+}
+
+}  // namespace rondo::shm

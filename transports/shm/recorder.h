@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads the flight recorder of a segment: that of a communicator of this process, or of a stranger's by /proc.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "src/base/ticks.h"
+#include "transports/recording.h"
+#include "transports/shm/segment.h"
+
+namespace rondo::shm {
+
+/// Only ever reads the segment, which may be mapped for no more, and may hold anything at all.
+class SegmentRecording final : public Recording {
+ public:
+  explicit SegmentRecording(std::shared_ptr<const Segment> segment);
+
+  [[nodiscard]] std::string communicator() const override;
+  [[nodiscard]] uint32_t rank_count() const override { return segment_->shape().rank_count; }
+  [[nodiscard]] uint64_t made_ns() const override { return made_.at_ns; }
+  [[nodiscard]] RecordedRank rank(uint32_t rank) const override;
+  [[nodiscard]] std::optional<RecordedOperation> operation(uint32_t rank, uint64_t number) const override;
+  [[nodiscard]] std::optional<Error> failure() const override;
+
+  /// Equal for two that read the same segment.
+  [[nodiscard]] bool same_segment(const SegmentRecording &other) const;
+
+ private:
+  [[nodiscard]] ProcessState look_at_process(const RankBoard &board) const;
+
+  std::shared_ptr<const Segment> segment_;
+  TickSource source_;
+  TickMark made_;
+};
+
+/// The inode of this process's namespace of process ids; 0 where the system does not tell.
+[[nodiscard]] uint64_t process_namespace();
+
+struct Observed {
+  std::vector<std::unique_ptr<SegmentRecording>> recordings;
+  std::vector<Error> refused;  ///< segments that could not be read, and why
+};
+
+/// The communicators of process `process`. RONDO_ERROR_INVALID_ARGUMENT: there is no such process;
+/// RONDO_ERROR_SYSTEM: this user may not look at it.
+[[nodiscard]] Result<Observed> observe_process(int process);
+
+}  // namespace rondo::shm
