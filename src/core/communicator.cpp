@@ -20,11 +20,11 @@ WaitPolicy wait_policy_of(const Settings &settings, const Meeting &meeting) {
     case WaitMode::automatic:
       break;
     case WaitMode::spin:
-      return {UINT32_MAX, 0, false};
+      return {128, UINT32_MAX, 0, false};
     case WaitMode::yield:
-      return {32, UINT32_MAX - 64, false};
+      return {8, 0, UINT32_MAX, false};
     case WaitMode::sleep:
-      return {0, 0, true};
+      return {0, 0, 0, true};
   }
   return meeting.oversubscribed ? WaitPolicy::crowded() : WaitPolicy::roomy();
 }

@@ -12,7 +12,6 @@
 namespace rondo {
 namespace {
 
-constexpr uint32_t polls_before_waiting = 128;  // without a pause: a line that is on its way comes in less
 constexpr RunOutcome stopped{RunOutcome::Kind::stopped, Fault::none, 0};
 
 RunOutcome fault(Fault what, uint32_t peer) { return {RunOutcome::Kind::fault, what, peer}; }
@@ -21,7 +20,7 @@ bool done(const RunOutcome &outcome) { return outcome.kind == RunOutcome::Kind::
 /// False: the waiter says stop.
 template <class Ready>
 bool wait_until(Waiter &waiter, Ready ready) {
-  for (uint32_t poll = 0; poll < polls_before_waiting; ++poll)
+  for (uint32_t poll = 0; poll < waiter.poll_count(); ++poll)
     if (ready()) return true;
   while (!ready())
     if (!waiter.idle()) return false;

@@ -23,6 +23,7 @@ bool Waiter::idle() {
   if (watch_.stopped()) return false;
   if (spins && round_ % spins_per_look != 0) return true;
   const uint64_t now = now_ns();
+  if (next_look_ns_ == 0) next_look_ns_ = now + look_interval_ns;  // a look costs more than most waits take
   if (now >= next_look_ns_) {
     next_look_ns_ = now + look_interval_ns;
     if (watch_.look(now)) return false;

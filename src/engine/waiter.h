@@ -20,12 +20,13 @@ class Watch {
 };
 
 struct WaitPolicy {
+  uint32_t poll_count = 128;   ///< looks at once, before the first round
   uint32_t spin_count = 4096;  ///< rounds with a pause instruction
   uint32_t yield_count = 64;   ///< then rounds with sched_yield
   bool sleeps = false;         ///< then sleep until a peer rings (peers must know); else short naps
 
-  [[nodiscard]] static WaitPolicy roomy() { return {8192, 256, false}; }
-  [[nodiscard]] static WaitPolicy crowded() { return {32, 64, true}; }
+  [[nodiscard]] static WaitPolicy roomy() { return {128, 8192, 256, false}; }
+  [[nodiscard]] static WaitPolicy crowded() { return {8, 0, 512, true}; }
 };
 
 class Waiter {
@@ -34,6 +35,9 @@ class Waiter {
   ~Waiter() { moved(); }
   Waiter(const Waiter &) = delete;
   Waiter &operator=(const Waiter &) = delete;
+
+  /// How often to look before idle() is worth its while: what is on its way from another core comes in less.
+  [[nodiscard]] uint32_t poll_count() const { return policy_.poll_count; }
 
   /// A round without progress: waits a little. False: stop.
   [[nodiscard]] bool idle();

@@ -50,6 +50,12 @@ def is_gone(pid):
     return state(pid) in (None, "Z", "X")
 
 
+def heed_all_signals():
+    """What the tests were told to ignore (under nohup, say) is none of a job's business."""
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+
+
 class Job:
     """A `rondo run`, or any command, whose processes can be told from all others."""
 
@@ -59,6 +65,7 @@ class Job:
         popen.setdefault("stdin", subprocess.DEVNULL)
         popen.setdefault("stdout", subprocess.PIPE)
         popen.setdefault("stderr", subprocess.PIPE)
+        popen.setdefault("preexec_fn", heed_all_signals)
         self.process = subprocess.Popen(command or [RONDO, "run", *map(str, args)],
                                         env={**os.environ, **(environment or {}), name: value}, **popen)
         self.pid = self.process.pid

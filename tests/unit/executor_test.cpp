@@ -89,9 +89,9 @@ class World {
       links.push_back({ends[channel], &peers_, &scratch_[rank], false});
     }
     const auto op = static_cast<rondo_op_t>(plan.key.signature.op);
-    const HostReducer reducer{combine_function(RONDO_INT32, op), op == RONDO_AVG ? rank_count_ : 0};
+    const HostReducer reducer{combine_function(RONDO_INT32, op), nullptr, op == RONDO_AVG ? rank_count_ : 0};
     Patience patience;
-    Waiter waiter(WaitPolicy{64, UINT32_MAX - 64, false}, peers_, patience);
+    Waiter waiter(WaitPolicy{0, 64, UINT32_MAX - 64, false}, peers_, patience);
     const RunOutcome outcome = run_plan(plan, buffers, reducer, links, waiter);
     if (outcome.kind != RunOutcome::Kind::done) ++failures_;
   }
