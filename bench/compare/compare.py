@@ -84,7 +84,8 @@ def parse(arguments):
     add("--plot", metavar="FILE.svg", help="draw time and ratio by size")
     add("--report-only", action="store_true", help="measure nothing: report what the raw file holds")
     add("--rounds", metavar="N", type=positive(int), default=5, help="measure everything N times (5)")
-    add("--setting", metavar="NAME", action="append", choices=names, help="only this one; repeatable: " + ", ".join(names))
+    add("--setting", metavar="NAME", action="append", choices=names,
+        help="only this one; repeatable: " + ", ".join(names))
     add("--sizes", metavar="LIST", type=size_list, help="such as 8,64K,1M (8 B, then 16 B to 256M by 4)")
     add("--mpi", metavar="NAME=PREFIX", type=named_prefix, action="append", default=[],
         help="another MPI, with PREFIX/bin/mpicc and mpirun; repeatable")
@@ -105,8 +106,10 @@ def parse(arguments):
         options.rounds, options.runs_min, options.tries, options.patience, options.seconds = 1, 1, 1, 0, 0.02
         options.with_disturbed = True
     options.sizes = options.sizes or settings.SIZES_BYTES
-    raw = "compare-quick.jsonl" if options.quick else "compare.jsonl"
-    options.raw = Path(options.raw or Path(options.build) / raw)
+    if options.quick and options.raw is None:
+        options.raw = Path(options.build) / "compare-quick.jsonl"
+        options.raw.unlink(missing_ok=True)  # each smoke test is one of its own
+    options.raw = Path(options.raw or Path(options.build) / "compare.jsonl")
     options.settings = chosen_settings(parser, options)
     return options
 

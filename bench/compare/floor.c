@@ -17,7 +17,8 @@
 
 #include "bench/compare/harness.h"
 
-enum { probe_bytes = 64 << 10, probe_iterations = 1001, round_trips = 100000, hand_overs = 50000, deadline_s = 120 };
+enum { probe_bytes = 64 << 10, probe_iterations = 1001, batches = 5, round_trips = 20000, hand_overs = 10000 };
+enum { deadline_s = 120 };
 
 /* The widest vector that the processor has; the compiler divides it where it must. */
 typedef uint64_t vector __attribute__((vector_size(64), may_alias));
@@ -91,15 +92,20 @@ static void ping_pong(struct floor *floor, uint64_t trips, bool yield) {
   }
 }
 
+/* The best of a few batches: a floor is what is possible. */
 static double one_way_us(struct floor *floor, uint64_t trips, bool yield) {
+  double best_us = 0;
+  for (int batch = 0; batch < batches; ++batch) {
+    compare_barrier(floor->job, false);
+    atomic_store_explicit(floor->flags->turn[floor->job->rank], 0, memory_order_relaxed);
+    compare_barrier(floor->job, false);
+    const int64_t begin_ns = compare_now_ns();
+    ping_pong(floor, trips, yield);
+    const double us = (double)(compare_now_ns() - begin_ns) * 1e-3 / (2.0 * (double)trips);
+    if (batch == 0 || us < best_us) best_us = us;
+  }
   compare_barrier(floor->job, false);
-  memset(floor->flags->turn[floor->job->rank], 0, sizeof floor->flags->turn[0]);
-  compare_barrier(floor->job, false);
-  const int64_t begin_ns = compare_now_ns();
-  ping_pong(floor, trips, yield);
-  const int64_t taken_ns = compare_now_ns() - begin_ns;
-  compare_barrier(floor->job, false);
-  return (double)taken_ns * 1e-3 / (2.0 * (double)trips);
+  return best_us;
 }
 
 /* Both ranks on one processor, which they hand to each other. */

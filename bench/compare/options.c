@@ -47,10 +47,11 @@ static int choice(const struct compare_contender *contender, const char *what, c
 /* What this contender cannot do. */
 static void check(const struct compare_job *job) {
   const struct compare_contender *contender = job->contender;
-  if (job->type != compare_float32 && contender->only_float32) refuse(contender, "--type", "not float32");
-  if (job->buffers != compare_private && contender->allocate == NULL) refuse(contender, "--buffers", "not private");
-  if (job->create && contender->create == NULL) refuse(contender, "--create", "not here");
-  if (job->bytes % 4 != 0) refuse(contender, "--bytes", "not whole elements");
+  if (job->type != compare_float32 && contender->only_float32) refuse(contender, "--type", "other than float32");
+  if (job->buffers != compare_private && contender->allocate == NULL)
+    refuse(contender, "--buffers", "other than private");
+  if (job->create && contender->create == NULL) refuse(contender, "--create", "a communicator");
+  if (job->bytes % 4 != 0) refuse(contender, "--bytes", "no multiple of 4");
 }
 
 void compare_parse(struct compare_job *job, const struct compare_contender *contender, int argc, char **argv) {

@@ -3,10 +3,11 @@
 
 import os
 import platform
+import re
 import shlex
 import shutil
 import subprocess
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -92,8 +93,8 @@ class Workshop:
 
     def rondo(self, objects):
         if not (self.build / "librondo.so").exists():
-            raise Missing(f"{self.build} has no librondo.so: meson setup {self.build} && ninja -C {self.build}, or name "
-                          f"another folder with --build")
+            raise Missing(f"{self.build} has no librondo.so: meson setup {self.build} && ninja -C {self.build}, or "
+                          "name another folder with --build")
         output = self.folder / "rondo"
         self.compile("rondo", [*self.cc, "-std=c11", *FLAGS, HERE / "rondo.c", *objects, f"-L{self.build}", "-lrondo",
                                f"-Wl,-rpath,{self.build}", "-o", output])
@@ -120,59 +121,50 @@ class Workshop:
 
     def mpi(self, objects, name, compiler, launcher, prefix=None):
         """The contenders of one MPI: Open MPI is three, by what moves its data."""
-        version = first_line([launcher, "--version"])
-        family = ("openmpi" if "Open MPI" in version or "OpenRTE" in version else
-                  "intel" if "Intel" in version else
-                  "mpich" if "HYDRA" in version else "other")
-        environment = mpi_environment(family, prefix)
+        environment = mpi_environment(prefix)
+        told = output_of([launcher, "--version"], environment)
+        family = ("openmpi" if "Open MPI" in told or "OpenRTE" in told else
+                  "intel" if "Intel" in told else
+                  "mpich" if "HYDRA" in told else "other")
+        version = re.search(r"\d+\.\d[\w.]*", told)
         output = self.folder / f"mpi-{name}"
-        self.compile(name, [compiler, "-std=c11", *FLAGS, HERE / "mpi.c", *objects, "-o", output],
-                     environment if prefix else None)
-        made = Contender(name, output, family, launcher, environment=environment, version=version)
+        self.compile(name, [compiler, "-std=c11", *FLAGS, HERE / "mpi.c", *objects, "-o", output], environment)
+        made = Contender(name, output, family, launcher, environment=environment, version=version[0] if version else "")
         if family == "openmpi":
-            return [made, *over_ucx(made, name)]
+            return [made, *over_ucx(made)]
         if family == "mpich":
             made.launcher_options = ("-launcher", "fork")
             made.oversubscribed_max_bytes = 256 << 10
         return [made]
 
 
-def over_ucx(plain, name):
-    if "ucx" not in output_of([str(Path(plain.launcher).with_name("ompi_info")), "--parsable", "--param", "pml", "ucx"]):
+def over_ucx(plain):
+    """Open MPI over UCX, and over UCX's shared memory alone, which leaves cross-memory attach out."""
+    ompi_info = Path(plain.launcher).with_name("ompi_info")
+    if "ucx" not in output_of([str(ompi_info), "--parsable", "--param", "pml", "ucx"], plain.environment):
         return []
-    posix = {**plain.environment, "UCX_TLS": "posix,self"}  # shared memory without cross-memory attach
-    return [Contender(f"{name}-ucx", plain.driver, plain.family, plain.launcher, UCX, environment=plain.environment,
-                      version=plain.version),
-            Contender(f"{name}-ucx-posix", plain.driver, plain.family, plain.launcher, (*UCX, "-x", "UCX_TLS"),
-                      environment=posix, version=plain.version)]
+    return [replace(plain, name=f"{plain.name}-ucx", launcher_options=UCX, version=""),
+            replace(plain, name=f"{plain.name}-ucx-posix", launcher_options=(*UCX, "-x", "UCX_TLS"), version="",
+                    environment={**plain.environment, "UCX_TLS": "posix,self"})]
 
 
-def mpi_environment(family, prefix):
-    environment = {}
+def mpi_environment(prefix):
+    """What an MPI needs: to be run by root in a container; from a prefix, its own files rather than the system's."""
+    environment = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     if prefix:
         for variable, folder in (("LD_LIBRARY_PATH", "lib"), ("PATH", "bin")):
             environment[variable] = os.pathsep.join(filter(None, [f"{prefix}/{folder}", os.environ.get(variable)]))
-    if family == "openmpi":
-        environment |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-        if prefix:
-            environment["OPAL_PREFIX"] = str(prefix)
-    if family == "intel":
-        environment |= {"I_MPI_HYDRA_BOOTSTRAP": "fork"} | ({"I_MPI_ROOT": str(prefix)} if prefix else {})
+        environment |= {"OPAL_PREFIX": str(prefix), "I_MPI_ROOT": str(prefix), "I_MPI_HYDRA_BOOTSTRAP": "fork"}
     return environment
 
 
-def output_of(command):
+def output_of(command, environment=None):
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False,
-                              env={**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"})
+                              env={**os.environ, **(environment or {})})
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
     return done.stdout
-
-
-def first_line(command):
-    lines = [" ".join(line.split()) for line in output_of(command).splitlines() if line.strip()]
-    return " ".join(lines[:2])[:120]
 
 
 def package_version(package):
@@ -196,9 +188,9 @@ def prefixed_mpi(name, prefix):
 
 
 def build_all(workshop, more_mpis, say):
-    """(contenders by name, the floor's program or None). What is missing is said aloud; without Rondo it is an error."""
+    """(contenders by name, the floor's program or None). What is missing is said; without Rondo it is an error."""
     objects = workshop.harness()
-    contenders, floor = workshop.rondo(objects), None
+    contenders = workshop.rondo(objects)
 
     def attempt(make):
         try:

@@ -61,7 +61,8 @@ def frame(left, top, x_axis, y_axis, sizes, y_steps, caption):
         y = y_axis.at(value)
         parts += [rule(left, y, left + PANEL_WIDTH, y, 'stroke="#eee"'),
                   text(left - 6, y + 4, f"{value:g}", 'text-anchor="end"')]
-    parts.append(f'<rect x="{left}" y="{top}" width="{PANEL_WIDTH}" height="{PANEL_HEIGHT}" fill="none" stroke="#888"/>')
+    size = f'width="{PANEL_WIDTH}" height="{PANEL_HEIGHT}"'
+    parts.append(f'<rect x="{left}" y="{top}" {size} fill="none" stroke="#888"/>')
     return parts
 
 
@@ -127,8 +128,9 @@ def svg(sections):
     """`sections` as of report.sections(); a setting without sizes is no curve and is left out."""
     shown = [section for section in sections if not section[0].create]
     height = max(1, len(shown)) * SECTION_HEIGHT + 20
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
-             'font-family="sans-serif" font-size="12">', f'<rect width="{WIDTH}" height="{height}" fill="white"/>']
+    size = f'width="{WIDTH}" height="{height}"'
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" {size} '
+             'font-family="sans-serif" font-size="12">', f'<rect {size} fill="white"/>']
     if not shown:
         parts.append(text(LEFT, 40, "Nothing that counts was measured yet."))
     for index, (setting, state, lines, labels) in enumerate(shown):

@@ -4,6 +4,7 @@
 from collections import Counter
 
 from results import geometric_mean, judge, lines_of
+from runs import FOREIGN_MOST_PERCENT
 from settings import format_size
 
 
@@ -93,8 +94,9 @@ def describe_host(results):
 
 
 def left_out(results):
-    told = [f"Left out: {results.disturbed_count} runs in which other processes took over 4 % of the processors, "
-            f"{results.mixed_count} in which the machine's state changed or was not known."]
+    told = [f"Runs in which other processes took over {FOREIGN_MOST_PERCENT:g} % of the processors: "
+            f"{results.disturbed_count}, {'shown all the same' if results.with_disturbed else 'left out'}. Runs in "
+            f"which the machine's state changed or was not known: {results.mixed_count}, left out."]
     for what, errors in results.failures.items():
         run = (f"{what[0]}, {format_size(what[1])}" if isinstance(what, tuple) else
                f"{what.contender}, {what.ranks} ranks, " + ("create" if what.create else
@@ -105,9 +107,9 @@ def left_out(results):
 
 def markdown(results, settings, peers, sizes, core_count):
     parts = ["# Comparison", describe_host(results),
-             "Times in microseconds: the median over runs (10th to 90th percentile of the runs); [n]: only n runs, too few "
-             f"for a verdict, which needs {results.runs_min}. A ratio is Rondo's time by that of the best peer in the same "
-             "state: below 1, Rondo is faster."]
+             "Times in microseconds: the median over runs (10th to 90th percentile of the runs); [n]: only n runs, too "
+             f"few for a verdict, which needs {results.runs_min}. A ratio is Rondo's time by that of the best peer in "
+             "the same state: below 1, Rondo is faster."]
     empty = True
     for setting, state, lines, labels in sections(results, settings, peers, sizes, core_count):
         empty = False

@@ -88,23 +88,26 @@ class Cell:
 
 class Results:
     def __init__(self, rows, runs_min, with_disturbed=False):
-        self.runs_min = runs_min
+        self.runs_min, self.with_disturbed = runs_min, with_disturbed
         self.sessions = [row for row in rows if row["kind"] == "session"]
         self.failures, self.mixed_count, self.disturbed_count = {}, 0, 0
         self.samples, self.floors = {}, {}  # (state, run) -> rows; (state, bytes) -> rows
         for row in rows:
             if row["kind"] != "session":
-                self.file(row, with_disturbed)
+                self.file(row)
 
-    def file(self, row, with_disturbed):
+    def file(self, row):
         if "error" in row:
             what = run_of(row) if row["kind"] == "run" else ("floor", row["bytes"])
             self.failures.setdefault(what, []).append(row["error"])
-        elif row["state"] in ("mixed", "unknown"):
+            return
+        if row["state"] in ("mixed", "unknown"):
             self.mixed_count += 1
-        elif not (row["quiet"] or with_disturbed):
-            self.disturbed_count += 1
-        elif row["kind"] == "run":
+            return
+        self.disturbed_count += not row["quiet"]
+        if not row["quiet"] and not self.with_disturbed:
+            return
+        if row["kind"] == "run":
             self.samples.setdefault((row["state"], run_of(row)), []).append(row)
         else:
             self.floors.setdefault((row["state"], row["bytes"]), []).append(row)

@@ -2,8 +2,8 @@
  * Rondo as a contender of bench/compare: as a program uses it, through rondo.h alone. */
 #include "rondo/rondo.h"
 
-#include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "bench/compare/harness.h"
 
@@ -66,7 +66,7 @@ static void create(struct compare_job *job) {
   end_communicator(job);
 }
 
-/* The registrations end with the communicator. */
+/* The registrations end with the communicator. They are of whole pages, which private memory has: only those move. */
 static void *allocate(struct compare_job *job, size_t bytes) {
   const struct session *session = job->state;
   void *at = NULL;
@@ -75,6 +75,8 @@ static void *allocate(struct compare_job *job, size_t bytes) {
     return at;
   }
   rondo_registration_t registration;
+  const size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+  bytes = (bytes + page_bytes - 1) / page_bytes * page_bytes;
   at = compare_private_memory(job, bytes);
   require(job, "rondo_comm_register",
           rondo_comm_register(session->comm, at, bytes, RONDO_REGISTER_MOVE_PAGES, &registration));

@@ -28,8 +28,8 @@ class Ended:
 
 
 def processor_times():
-    """(busy, stolen, all) of all processors since boot, in clock ticks. Interrupts are left out: they are nobody's, and a
-    contender's own traffic on loopback makes some."""
+    """(busy, stolen, all) of all processors since boot, in clock ticks. Interrupts are not counted: they are nobody's,
+    and a contender's own traffic on loopback makes some."""
     with open("/proc/stat", encoding="ascii") as file:
         ticks = [int(word) for word in file.readline().split()[1:9]]
     return ticks[0] + ticks[1] + ticks[2], ticks[7], sum(ticks)
@@ -98,8 +98,8 @@ def result_of(ended):
 class Machine:
     """Runs programs on this machine as quietly as it gets."""
 
-    def __init__(self, floor, core_count, tries, patience_s, deadline_s, seconds):
-        self.floor, self.core_count = floor, core_count
+    def __init__(self, floor, core_count, tries, patience_s, deadline_s, seconds, start=run_once):
+        self.floor, self.core_count, self.start = floor, core_count, start
         self.tries, self.patience_s, self.deadline_s, self.seconds = tries, patience_s, deadline_s, seconds
 
     def wait_until_quiet(self):
@@ -113,12 +113,12 @@ class Machine:
             time.sleep(1)
 
     def state(self):
-        """'near' or 'far', and the reading."""
+        """'near' or 'far' and the reading, or 'unknown' and the error."""
         if self.floor is None:
             return ONE_STATE, None
-        result, error = result_of(run_once([str(self.floor), "state"], {}, self.deadline_s))
+        result, error = result_of(self.start([str(self.floor), "state"], {}, self.deadline_s))
         if error is not None:
-            return "unknown", None
+            return "unknown", error
         return ("near" if result["read_64K_us"] < NEAR_BELOW_US else "far"), result["read_64K_us"]
 
     def quietly(self, command, environment):
@@ -126,11 +126,11 @@ class Machine:
         best = None
         for attempt in range(1, self.tries + 1):
             self.wait_until_quiet()
-            before, before_us = self.state()
-            ended = run_once(command, environment, self.deadline_s)
-            after, after_us = self.state()
+            before, reading_before = self.state()
+            ended = self.start(command, environment, self.deadline_s)
+            after, reading_after = self.state()
             result, error = result_of(ended)
-            row = {"state": before if before == after else "mixed", "probe_us": [before_us, after_us],
+            row = {"state": before if before == after else "mixed", "probe": [reading_before, reading_after],
                    "foreign_percent": round(ended.foreign_percent, 2), "steal_percent": round(ended.steal_percent, 2),
                    "quiet": ended.foreign_percent <= FOREIGN_MOST_PERCENT, "tries": attempt,
                    "time": round(time.time(), 1)}

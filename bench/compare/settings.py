@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is compared: settings, and the runs of which each is made.
 
-A run is one contender at one size; it belongs to every setting that shows it, so peers are measured once for private and
-for mapped buffers.
+A run is one contender at one size; it belongs to every setting that shows it, so peers are measured once for private
+and for mapped buffers.
 """
 
 from dataclasses import dataclass
