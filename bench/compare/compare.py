@@ -79,7 +79,8 @@ def parse(arguments):
     names = [setting.name for setting in settings.SETTINGS]
     add = parser.add_argument
     add("--build", metavar="DIR", default=peers.ROOT / "build", help="build folder that has librondo.so (build)")
-    add("--raw", metavar="FILE", help="where runs are kept (compare.jsonl in the build folder)")
+    add("--drivers", metavar="DIR", help="where drivers are built, anew each time (build/compare-drivers)")
+    add("--raw", metavar="FILE", help="where runs are kept (build/compare.jsonl)")
     add("--report", metavar="FILE.md", help="write the tables there instead of to standard output")
     add("--plot", metavar="FILE.svg", help="draw time and ratio by size")
     add("--report-only", action="store_true", help="measure nothing: report what the raw file holds")
@@ -181,7 +182,8 @@ def measure_rounds(options, machine, contenders, first_round):
 
 
 def measure(options):
-    workshop = peers.Workshop(Path(options.build) / "compare-drivers", options.build)
+    drivers = Path(options.drivers or Path(options.build) / "compare-drivers").resolve()
+    workshop = peers.Workshop(drivers, options.build)
     contenders, floor = peers.build_all(workshop, options.mpi, say)
     for name in options.without:
         if contenders.pop(name, None) is None:

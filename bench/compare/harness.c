@@ -108,19 +108,21 @@ void compare_attach(struct compare_job *job) {
 }
 
 /* The first rank that fails ends the others: they would wait for it. */
-static int wait_for_ranks(const struct compare_job *job, const pid_t *ranks) {
+static int wait_for_ranks(const struct compare_job *job, pid_t *ranks) {
   int failures = 0;
   for (int left = job->rank_count; left > 0; --left) {
     int status = 0;
     const pid_t ended = wait(&status);
     if (ended < 0) return 1;
+    for (int rank = 0; rank < job->rank_count; ++rank)
+      if (ranks[rank] == ended) ranks[rank] = 0; /* reaped: the number may soon be another process's */
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) continue;
     if (failures++ > 0) continue;
     if (WIFSIGNALED(status))
       fprintf(stderr, "%s: a rank was ended by signal %d%s\n", job->contender->name, WTERMSIG(status),
               WTERMSIG(status) == SIGALRM ? ": its deadline has passed" : "");
     for (int rank = 0; rank < job->rank_count; ++rank)
-      if (ranks[rank] != ended) kill(ranks[rank], SIGKILL); /* those that have ended are not reaped: no pid is reused */
+      if (ranks[rank] != 0) kill(ranks[rank], SIGKILL);
   }
   return failures > 0 ? 1 : 0;
 }

@@ -45,7 +45,7 @@ int main(int argc, char **argv) {
   MPI_Comm_size(MPI_COMM_WORLD, &job.rank_count);
   if (rank_before >= 0 && rank_before != job.rank)
     compare_fail(&job, "was bound as rank %d, which its launcher's environment named", rank_before);
-  compare_settle(&job);
+  compare_settle(&job); /* again: now the number of ranks is MPI's, and the rank is known whatever the launcher */
   compare_attach(&job);
   compare_run(&job);
   MPI_Finalize();

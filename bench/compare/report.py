@@ -55,8 +55,8 @@ def summary(setting, lines, labels):
     for index, label in enumerate(labels[0]):
         ratios = [line.ratios[index] for line in lines if line.ratios[index] is not None]
         if ratios:
-            told.append(f"{label}: geometric mean of the ratios {number(geometric_mean(ratios))} over {len(ratios)} "
-                        f"sizes")
+            told.append(f"{label}: geometric mean of the ratios {number(geometric_mean(ratios))}, at {len(ratios)} "
+                        f"of {len(lines)} sizes")
         to_floor = [line.ours[index].median / line.floor_us for line in lines if line.ours[index] and line.floor_us]
         if to_floor:
             told.append(f"{label}: {number(geometric_mean(to_floor))} times the floor")

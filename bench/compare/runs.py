@@ -69,6 +69,9 @@ def run_once(command, environment, deadline_s):
     except subprocess.TimeoutExpired:
         output, errors = end_group(process)
         error = f"not ready within {deadline_s:g} s; ended"
+    except BaseException:  # an interrupt reaches this process alone: the run has a session of its own
+        end_group(process)
+        raise
     busy_after, stolen_after, total_after = processor_times()
     elapsed = max(1, total_after - total)
     foreign = busy_after - busy - (own_seconds() - own) * ticks_per_second
@@ -132,7 +135,7 @@ class Machine:
             result, error = result_of(ended)
             row = {"state": before if before == after else "mixed", "probe": [reading_before, reading_after],
                    "foreign_percent": round(ended.foreign_percent, 2), "steal_percent": round(ended.steal_percent, 2),
-                   "quiet": ended.foreign_percent <= FOREIGN_MOST_PERCENT, "tries": attempt,
+                   "quiet": ended.foreign_percent <= FOREIGN_MOST_PERCENT, "try": attempt,
                    "time": round(time.time(), 1)}
             row |= {"error": error} if error is not None else result
             if best is None or "error" in best or row["foreign_percent"] < best["foreign_percent"]:

@@ -119,7 +119,7 @@ class Report(unittest.TestCase):
         found = results.Results(rows, 1)
         text = report.markdown(found, [SETTING], ["fast", "slow"], [64, 256, 1024], 2)
         self.assertIn("| 1K | 0.1 | 1024 (1024-1024) | 4096 (4096-4096) | 8192 (8192-8192) | fast | 0.25 |", text)
-        self.assertIn("geometric mean of the ratios 0.25 over 3 sizes", text)
+        self.assertIn("geometric mean of the ratios 0.25, at 3 of 3 sizes", text)
         self.assertEqual(text.count("bar 0.5: 3 met"), 2)
         parts = list(report.sections(found, [SETTING], ["fast", "slow"], [64, 256, 1024], 2))
         picture = ElementTree.fromstring(plot.svg(parts))
@@ -155,7 +155,7 @@ class Rounds(unittest.TestCase):
             def start(*_):
                 return runs.Ended('{"median_us": %d}' % len(left), error, left.pop(0), 0.0)
             outcome = runs.Machine(None, 2, 3, 0, 1, 0.1, start).quietly([], {})
-            return outcome["tries"], outcome["quiet"], outcome.get("median_us"), len(left)
+            return outcome["try"], outcome["quiet"], outcome.get("median_us"), len(left)
         self.assertEqual(measured(10, 4.01, 4.0), (3, True, 1, 0))
         self.assertEqual(measured(4.0, 1, 1), (1, True, 3, 2))
         self.assertEqual(measured(10, 5, 6), (2, False, 2, 0))
@@ -226,9 +226,10 @@ class Real(unittest.TestCase):
             return
         with tempfile.TemporaryDirectory() as folder:
             raw, picture, table = (Path(folder) / name for name in ("raw.jsonl", "picture.svg", "table.md"))
-            command = [sys.executable, "-B", ROOT / "bench/compare/compare.py", "--quick", "--build", BUILD, "--raw", raw,
-                       "--plot", picture, "--report", table, "--sizes", "8,64K", "--setting", "mapped-out-of-place",
-                       "--setting", "half", "--setting", "create", "--deadline", "60"]
+            command = [sys.executable, "-B", ROOT / "bench/compare/compare.py", "--quick", "--build", BUILD,
+                       "--drivers", folder, "--raw", raw, "--plot", picture, "--report", table, "--sizes", "8,64K",
+                       "--setting", "mapped-out-of-place", "--setting", "half", "--setting", "create", "--deadline",
+                       "60"]
             done = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
             self.assertEqual(done.returncode, 0, done.stderr)
             for reported in done.stderr.splitlines():
