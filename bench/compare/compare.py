@@ -137,7 +137,7 @@ def say(text):
 
 def plan(options, contenders):
     """Runs by size, so that contenders alternate; each once, however many settings show it."""
-    order = [name for name in contenders if not name.startswith("rondo")]
+    order = [name for name in contenders if not contenders[name].ours]
     by_size = {}
     for setting in options.settings:
         for series in (each for side in setting.series(order) for each in side):
@@ -155,7 +155,8 @@ def host(contenders):
                        if line.startswith(f"#define RONDO_VERSION_{part} "))
     return {"cpu": models[0] if models else platform.machine(), "cores": len(os.sched_getaffinity(0)),
             "kernel": platform.release(), "rondo": version,
-            "versions": {name: contender.version for name, contender in contenders.items() if contender.version}}
+            "build": contenders["rondo"].version,
+            "versions": {name: each.version for name, each in contenders.items() if each.version and not each.ours}}
 
 
 def measure_rounds(options, machine, contenders, first_round):
@@ -172,11 +173,11 @@ def measure_rounds(options, machine, contenders, first_round):
                 contender = contenders[run.contender]
                 if not contender.takes(run, core_count):
                     continue
-                outcome = machine.measure(contender, run)
+                outcome = machine.measure(contender, run) | ({"build": contender.version} if contender.ours else {})
                 results.append(options.raw, results.run_row(round_number, run, outcome))
                 if "error" in outcome:
                     say(f"{run.contender}, {ranks} ranks, {settings.format_size(size)}: {outcome['error']}")
-                    sound = sound and not run.contender.startswith("rondo")
+                    sound = sound and not contender.ours
         say(f"round {round_number} is done")
     return sound
 
@@ -185,6 +186,7 @@ def measure(options):
     drivers = Path(options.drivers or Path(options.build) / "compare-drivers").resolve()
     workshop = peers.Workshop(drivers, options.build)
     contenders, floor = peers.build_all(workshop, options.mpi, say)
+    machine_facts = host(contenders)
     for name in options.without:
         if contenders.pop(name, None) is None:
             say(f"--without {name}: there is no such contender here; there are: {', '.join(contenders)}")
@@ -192,7 +194,7 @@ def measure(options):
     machine = runs.Machine(floor, core_count, options.tries, options.patience, options.deadline, options.seconds)
     rows = results.load(options.raw) if options.raw.exists() else []
     say(f"contenders: {', '.join(contenders)}; runs are kept in {options.raw}")
-    results.append(options.raw, results.session_row(host(contenders)))
+    results.append(options.raw, results.session_row(machine_facts))
     return measure_rounds(options, machine, contenders, results.last_round(rows) + 1)
 
 

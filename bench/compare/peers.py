@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The contenders: which are here, how their drivers are built, how they are started."""
 
+import hashlib
 import os
 import platform
 import re
@@ -38,7 +39,8 @@ class Contender:
     driver_options: tuple = ()
     environment: dict = field(default_factory=dict)
     oversubscribed_max_bytes: int | None = None  # beyond it a run takes minutes with more ranks than cores
-    version: str = ""
+    version: str = ""  # of Rondo: which build, so that runs of different ones are not taken for the same
+    ours: bool = False
 
     def command(self, run, pin, control, seconds, deadline_s):
         options = ["--ranks", run.ranks, "--type", run.type, "--seconds", seconds, "--deadline", deadline_s,
@@ -72,6 +74,10 @@ class Workshop:
 
     def __init__(self, folder, build):
         self.folder, self.build = Path(folder), Path(build).resolve()
+        self.library = self.build / "librondo.so"
+        if not self.library.exists():
+            raise Missing(f"{self.build} has no librondo.so: meson setup {self.build} && ninja -C {self.build}, or "
+                          "name another folder with --build")
         self.folder.mkdir(parents=True, exist_ok=True)
         self.cc = shlex.split(os.environ.get("CC", "cc"))
         self.cxx = shlex.split(os.environ.get("CXX", "c++"))
@@ -92,14 +98,13 @@ class Workshop:
         return objects
 
     def rondo(self, objects):
-        if not (self.build / "librondo.so").exists():
-            raise Missing(f"{self.build} has no librondo.so: meson setup {self.build} && ninja -C {self.build}, or "
-                          "name another folder with --build")
         output = self.folder / "rondo"
         self.compile("rondo", [*self.cc, "-std=c11", *FLAGS, HERE / "rondo.c", *objects, f"-L{self.build}", "-lrondo",
                                f"-Wl,-rpath,{self.build}", "-o", output])
-        return [Contender("rondo", output), Contender("rondo-alloc", output, driver_options=("--buffers", "alloc")),
-                Contender("rondo-registered", output, driver_options=("--buffers", "registered"))]
+        version = hashlib.sha256(self.library.read_bytes()).hexdigest()[:12]
+        kinds = {"rondo": "private", "rondo-alloc": "alloc", "rondo-registered": "registered"}
+        return [Contender(name, output, driver_options=("--buffers", buffers), version=version, ours=True)
+                for name, buffers in kinds.items()]
 
     def floor(self, objects):
         if platform.machine() != "x86_64":

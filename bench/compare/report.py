@@ -87,7 +87,7 @@ def describe_host(results):
     for session in results.sessions:
         versions = ", ".join(f"{name} {version}" for name, version in session.get("versions", {}).items())
         text = (f"- {session['cpu']}, {session['cores']} processors, Linux {session['kernel']}; Rondo "
-                f"{session['rondo']}; {versions}")
+                f"{session['rondo']} (build {session['build']}); {versions}")
         if text not in told:
             told.append(text)
     return "\n".join(told)
@@ -96,7 +96,8 @@ def describe_host(results):
 def left_out(results):
     told = [f"Runs in which other processes took over {FOREIGN_MOST_PERCENT:g} % of the processors: "
             f"{results.disturbed_count}, {'shown all the same' if results.with_disturbed else 'left out'}. Runs in "
-            f"which the machine's state changed or was not known: {results.mixed_count}, left out."]
+            f"which the machine's state changed or was not known: {results.mixed_count}, left out. "
+            f"Runs of older builds of Rondo: {results.older_count}, left out."]
     for what, errors in results.failures.items():
         run = (f"{what[0]}, {format_size(what[1])}" if isinstance(what, tuple) else
                f"{what.contender}, {what.ranks} ranks, " + ("create" if what.create else

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The raw file: a line of JSON for each session, run and floor, appended as they come; and what follows from it.
 
-Only runs of one state are ever put beside each other. Runs in which the state changed ("mixed"), runs that others
-disturbed and runs that failed are counted, and enter no figure.
+Only runs of one state are ever put beside each other, and of Rondo only those of the newest build in the file. Runs in
+which the state changed ("mixed"), runs that others disturbed and runs that failed are counted, and enter no figure.
 """
 
 import json
@@ -90,13 +90,17 @@ class Results:
     def __init__(self, rows, runs_min, with_disturbed=False):
         self.runs_min, self.with_disturbed = runs_min, with_disturbed
         self.sessions = [row for row in rows if row["kind"] == "session"]
-        self.failures, self.mixed_count, self.disturbed_count = {}, 0, 0
+        self.build = self.sessions[-1]["build"] if self.sessions else None
+        self.failures, self.mixed_count, self.disturbed_count, self.older_count = {}, 0, 0, 0
         self.samples, self.floors = {}, {}  # (state, run) -> rows; (state, bytes) -> rows
         for row in rows:
             if row["kind"] != "session":
                 self.file(row)
 
     def file(self, row):
+        if row.get("build", self.build) != self.build:
+            self.older_count += 1
+            return
         if "error" in row:
             what = run_of(row) if row["kind"] == "run" else ("floor", row["bytes"])
             self.failures.setdefault(what, []).append(row["error"])

@@ -63,6 +63,13 @@ class Report(unittest.TestCase):
         shown = results.Results(rows, 1, with_disturbed=True)
         self.assertEqual(sorted(shown.cell("near", results.run_of(rows[0]), "median_us").values), [2.0, 100.0])
 
+    def test_runs_of_an_older_build_of_rondo_are_left_out_and_those_of_peers_stay(self):
+        rows = [{"kind": "session", "build": "old"}, row("rondo", 9.0, build="old"), row("fast", 4.0),
+                {"kind": "session", "build": "new"}, row("rondo", 2.0, build="new")]
+        self.assertEqual(line(rows).ours[0].values, (2.0,))
+        self.assertEqual(line(rows).against[0].values, (4.0,))
+        self.assertEqual(results.Results(rows, 1).older_count, 1)
+
     def test_medians_and_spread_are_those_of_the_runs(self):
         cell = line([row("rondo", us) for us in (5.0, 1.0, 3.0, 2.0, 4.0, 60.0)]).ours[0]
         self.assertEqual(cell.median, 3.5)
@@ -112,7 +119,8 @@ class Report(unittest.TestCase):
         self.assertEqual(of(eight, 50, 9, 9, 0.1, 1, 3), 9)     # and hand it over three times
 
     def test_the_whole_report_tells_sizes_ratios_and_bars_and_the_picture_draws_them(self):
-        rows = [results.session_row({"cpu": "a processor", "cores": 2, "kernel": "6", "rondo": "0", "versions": {}})]
+        rows = [results.session_row({"cpu": "a processor", "cores": 2, "kernel": "6", "rondo": "0", "build": "b",
+                                     "versions": {}})]
         rows += [row(name, us * size, state, size) for state in ("near", "far") for size in (64, 256, 1024)
                  for name, us in (("rondo", 1.0), ("fast", 4.0), ("slow", 8.0))]
         rows += [floor("near", size, *[0.1] * 6) for size in (64, 256, 1024)]
@@ -143,7 +151,8 @@ class Rounds(unittest.TestCase):
     def test_a_run_that_several_settings_show_is_measured_once_a_round(self):
         options = compare.parse(["--setting", "private-in-place", "--setting", "mapped-in-place", "--sizes", "8,64K"])
         names = ("rondo", "rondo-alloc", "rondo-registered", "fast")
-        planned = compare.plan(options, {name: peers.Contender(name, Path(name)) for name in names})
+        there = {name: peers.Contender(name, Path(name), ours=name != "fast") for name in names}
+        planned = compare.plan(options, there)
         self.assertEqual(list(planned), [(2, 8), (2, 1 << 16)])  # by size, all contenders of one before the next
         for wanted in planned.values():
             self.assertEqual(sorted(run.contender for run in wanted), sorted(names))
