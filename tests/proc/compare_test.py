@@ -192,9 +192,11 @@ class Rounds(unittest.TestCase):
                 time.sleep(0.01)
 
     def test_wrong_use_is_refused_with_a_reason(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
         for arguments, reason in ((["--sizes", "7"], "multiple of 4"), (["--mpi", "openmpi=/x"], "NAME=PREFIX"),
                                   (["--bar", "nothing=1"], "no such setting"), (["--rounds", "0"], "above 0"),
-                                  (["--build", "/nonexistent"], "librondo.so")):
+                                  (["--build", folder.name], "librondo.so")):
             done = subprocess.run([sys.executable, "-B", str(ROOT / "bench/compare/compare.py"), *arguments],
                                   capture_output=True, text=True, timeout=120, check=False)
             self.assertEqual(done.returncode, 2, arguments)
