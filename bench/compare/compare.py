@@ -33,15 +33,16 @@ examples:
         tables and picture again, from the raw file
 
 exit status:
-  0  done; a missed bar or a peer that failed is told in the report
-  1  a run of Rondo failed or gave a wrong result
-  2  wrong use, or something that is needed is missing
+  0    done; a missed bar or a peer that failed is told in the report
+  1    a run of Rondo failed or gave a wrong result
+  2    wrong use, or something that is needed is missing
+  130  interrupted; what was measured until then is kept
 """
 
 
 def named_prefix(text):
     name, equals, prefix = text.partition("=")
-    if not equals or not name.isidentifier() or name in ("openmpi", "mpich", "gloo", "rondo", "floor"):
+    if not equals or not name.isidentifier() or name in ("openmpi", "mpich", "gloo") or name.startswith("rondo"):
         raise argparse.ArgumentTypeError(f"'{text}' is not NAME=PREFIX, with a name that no contender has yet")
     return name, prefix
 
@@ -51,14 +52,6 @@ def size_list(text):
         return sorted({settings.parse_size(word) for word in text.split(",")})
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def bar(text):
-    name, _, ratio = text.partition("=")
-    try:
-        return name, float(ratio)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"'{text}' is not SETTING=NUMBER") from None
 
 
 def positive(kind):
@@ -71,6 +64,11 @@ def positive(kind):
             raise argparse.ArgumentTypeError(f"'{text}' is no number above 0")
         return value
     return convert
+
+
+def bar(text):
+    name, _, most = text.partition("=")
+    return name, positive(float)(most)
 
 
 def parse(arguments):
@@ -221,6 +219,9 @@ def main(arguments):
     except (peers.Missing, results.BadFile, OSError) as error:
         say(str(error))
         return 2
+    except KeyboardInterrupt:
+        say(f"interrupted; what was measured is in {options.raw}")
+        return 130
     return 0 if sound else 1
 
 

@@ -83,8 +83,11 @@ class Workshop:
         self.cxx = shlex.split(os.environ.get("CXX", "c++"))
 
     def compile(self, what, command, environment=None):
-        done = subprocess.run([str(word) for word in command], cwd=ROOT, capture_output=True, text=True, check=False,
-                              timeout=300, env={**os.environ, **(environment or {})})
+        try:
+            done = subprocess.run([str(word) for word in command], cwd=ROOT, capture_output=True, text=True,
+                                  check=False, timeout=300, env={**os.environ, **(environment or {})})
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise Missing(f"{what} does not build: {error}") from None
         if done.returncode != 0:
             first = next((line for line in done.stderr.splitlines() if "error" in line or "cannot find" in line),
                          done.stderr.strip()[:300])
