@@ -5,6 +5,7 @@
 import argparse
 import os
 import platform
+import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -226,4 +227,5 @@ def main(arguments):
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # by way of what ends the run and tidies up
     sys.exit(main(sys.argv[1:]))

@@ -238,7 +238,7 @@ class Real(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             raw, picture, table = (Path(folder) / name for name in ("raw.jsonl", "picture.svg", "table.md"))
             command = [sys.executable, "-B", ROOT / "bench/compare/compare.py", "--quick", "--build", BUILD,
-                       "--drivers", folder, "--raw", raw, "--plot", picture, "--report", table, "--sizes", "8,64K",
+                       "--drivers", folder, "--raw", raw, "--plot", picture, "--report", table, "--sizes", "64K",
                        "--setting", "mapped-out-of-place", "--setting", "half", "--setting", "create", "--deadline",
                        "60"]
             done = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
@@ -252,7 +252,7 @@ class Real(unittest.TestCase):
             measured = {(each["contender"], each["bytes"]) for each in rows}
             for name in contenders:
                 if name != "rondo":
-                    self.assertLessEqual({(name, 8), (name, 1 << 16)}, measured)
+                    self.assertIn((name, 1 << 16), measured)
             self.assertIn(("rondo", 0), measured)  # a communicator made and destroyed
             self.assertTrue(all(each["wrong"] == 0 and each["median_us"] > 0 for each in rows))
             self.assertTrue(ElementTree.parse(picture).getroot().tag.endswith("svg"))
