@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What every contender of bench/compare is driven by: the same buffers, the same barrier before each timed call (our
+ * own, in shared memory, never the contender's), the same numbers of calls, the same check of the results. A driver
+ * brings only the calls of its library. docs/performance.md tells the rules and why they are so.
+ *
+ * One process is one rank; one run measures one size. Rank 0 prints one line of JSON.
+ */
+#ifndef RONDO_BENCH_COMPARE_HARNESS_H
+#define RONDO_BENCH_COMPARE_HARNESS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { compare_ranks_max = 16, compare_iterations_max = 20000, compare_note_bytes = 256 };
+
+enum compare_type { compare_float32, compare_bfloat16, compare_float16 };
+enum compare_buffers { compare_private, compare_alloc, compare_registered };
+
+struct compare_control; /* shared by all ranks of a run */
+struct compare_contender;
+
+/* What one rank knows. */
+struct compare_job {
+  const struct compare_contender *contender;
+  struct compare_control *control;
+  void *state; /* the driver's own */
+  int rank, rank_count;
+  size_t bytes;
+  enum compare_type type;
+  enum compare_buffers buffers;
+  bool in_place;
+  bool create;         /* time making and destroying a communicator, instead of an all-reduce */
+  bool pin;            /* a core for each rank */
+  bool oversubscribed; /* more busy threads than cores: barriers sleep, so that those who work have the cores */
+  int iterations_min;
+  unsigned deadline_s; /* the kernel ends a rank that lives longer, wherever it hangs */
+  double target_s;     /* about how long a loop of timed calls may take */
+  const char *control_path;
+};
+
+/* A library. Failures are told by compare_fail(), which does not return. */
+struct compare_contender {
+  const char *name;
+  int busy_threads; /* of one rank, that of the caller included */
+  bool only_float32;
+  void (*join)(struct compare_job *);
+  void (*all_reduce)(struct compare_job *, const void *send, void *recv, size_t count); /* equal: in place */
+  void (*leave)(struct compare_job *);
+  void (*create)(struct compare_job *);                   /* makes and destroys a communicator; NULL: cannot */
+  void (*progress)(struct compare_job *);                 /* called in long waits of the barrier; NULL: not needed */
+  void *(*allocate)(struct compare_job *, size_t bytes);  /* for buffers other than private; NULL: has no such */
+};
+
+/* The time of an iteration is that of its slowest rank. */
+struct compare_summary {
+  double median_us, p10_us, p90_us, min_us;
+};
+
+/* Reads the options into *job; ends the process for bad ones (2) and for --help. */
+void compare_parse(struct compare_job *job, const struct compare_contender *contender, int argc, char **argv);
+
+/* Makes the control block and job->rank_count processes. Returns in each of them, with job->rank set; the process that
+ * called waits for them and ends with their status. */
+void compare_fork(struct compare_job *job);
+
+/* For ranks that a launcher made: maps the control block at job->control_path. */
+void compare_attach(struct compare_job *job);
+
+/* Before any set-up of a library: this rank's core, and its deadline. */
+void compare_settle(struct compare_job *job);
+
+/* The whole of a run, from join to leave. */
+void compare_run(struct compare_job *job);
+
+/* All ranks wait for each other. With `start`, those that spin go on at one instant. */
+void compare_barrier(struct compare_job *job, bool start);
+
+/* Rank 0's bytes become everyone's; at most compare_note_bytes. */
+void compare_share(struct compare_job *job, void *bytes, size_t size);
+
+/* Every rank calls prepare (if there is one), untimed, then all together timed, `iterations` times; both get `state`.
+ * The result is rank 0's; the others get zeros. */
+struct compare_summary compare_sample(struct compare_job *job, int iterations, void (*prepare)(void *),
+                                      void (*timed)(void *), void *state);
+
+/* Plain zeroed memory of whole pages that are never huge ones, aligned to 2 MiB. */
+void *compare_private_memory(struct compare_job *job, size_t bytes);
+
+int64_t compare_now_ns(void);
+
+__attribute__((noreturn, format(printf, 2, 3)))
+void compare_fail(const struct compare_job *job, const char *format, ...);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* RONDO_BENCH_COMPARE_HARNESS_H */

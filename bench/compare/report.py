@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report: a Markdown table for each setting and state, and what was left out and why."""
+
+from collections import Counter
+
+from results import geometric_mean, judge, lines_of
+from runs import FOREIGN_MOST_PERCENT
+from settings import format_size
+
+
+def number(value):
+    """Three figures: 0.0713, 3.65, 142, 10915."""
+    if value is None:
+        return "-"
+    return f"{value:.0f}" if value >= 1000 else f"{value:.3g}"
+
+
+def cell_text(results, cell):
+    if cell is None:
+        return "-"
+    low, high = cell.spread
+    few = "" if results.enough(cell) else f" [{len(cell.values)}]"
+    return f"{number(cell.median)} ({number(low)}-{number(high)}){few}"
+
+
+def table(results, setting, state, lines, labels):
+    ours, against = labels
+    several = len(ours) > 1
+    head = ["bytes", *(f"{label}" for label in ours), *against]
+    if against:
+        head += ["best", *(f"{label} / best" if several else "ratio" for label in ours)]
+    if not setting.create:
+        head[1:1] = ["floor"]
+        head += [f"{label} / floor" if several else "/ floor" for label in ours]
+    judged = setting.bar_ratio is not None or setting.bar_us is not None
+    head += ["bar"] if judged else []
+    rows = []
+    for line in lines:
+        row = ["-" if setting.create else format_size(line.size)]
+        row += [] if setting.create else [number(line.floor_us)]
+        row += [cell_text(results, cell) for cell in (*line.ours, *line.against)]
+        if against:
+            row.append(against[line.best] if line.best is not None else "-")
+            row += [number(ratio) for ratio in line.ratios]
+        if not setting.create:
+            row += [number(cell.median / line.floor_us) if cell and line.floor_us else "-" for cell in line.ours]
+        row += [", ".join(verdict or "-" for verdict in judge(setting, line))] if judged else []
+        rows.append(row)
+    return "\n".join("| " + " | ".join(row) + " |" for row in [head, ["---"] * len(head), *rows])
+
+
+def summary(setting, lines, labels):
+    """Geometric means over the sizes, and how the bars stand."""
+    told = []
+    for index, label in enumerate(labels[0]):
+        ratios = [line.ratios[index] for line in lines if line.ratios[index] is not None]
+        if ratios:
+            told.append(f"{label}: geometric mean of the ratios {number(geometric_mean(ratios))}, at {len(ratios)} "
+                        f"of {len(lines)} sizes")
+        to_floor = [line.ours[index].median / line.floor_us for line in lines if line.ours[index] and line.floor_us]
+        if to_floor:
+            told.append(f"{label}: {number(geometric_mean(to_floor))} times the floor")
+        verdicts = Counter(judge(setting, line)[index] for line in lines)
+        verdicts.pop("", None)
+        if verdicts:
+            bar = f"{setting.bar_ratio:g}" if setting.bar_us is None else f"{number(setting.bar_us)} us"
+            told.append(f"{label}: bar {bar}: " + ", ".join(f"{verdicts[kind]} {kind}" for kind in sorted(verdicts)))
+    return "\n".join(f"- {text}" for text in told)
+
+
+def sections(results, settings, peers, sizes, core_count):
+    """(setting, state, lines) of everything that was measured."""
+    for setting in settings:
+        for state in results.states:
+            shown = [peer for peer in peers
+                     if any(run.contender == peer and run.ranks == setting.ranks and
+                            run.in_place == setting.in_place and state == where and not run.create
+                            for where, run in results.samples)]
+            lines = list(lines_of(results, setting, state, shown, sizes, core_count))
+            if any(any(line.ours) for line in lines):
+                yield setting, state, lines, tuple(tuple(each.label for each in side)
+                                                   for side in setting.series(shown))
+
+
+def describe_host(results):
+    told = []
+    for session in results.sessions:
+        versions = ", ".join(f"{name} {version}" for name, version in session.get("versions", {}).items())
+        text = (f"- {session['cpu']}, {session['cores']} processors, Linux {session['kernel']}; Rondo "
+                f"{session['rondo']} (build {session['build']}); {versions}")
+        if text not in told:
+            told.append(text)
+    return "\n".join(told)
+
+
+def left_out(results):
+    told = [f"Runs in which other processes took over {FOREIGN_MOST_PERCENT:g} % of the processors: "
+            f"{results.disturbed_count}, {'shown all the same' if results.with_disturbed else 'left out'}. Runs in "
+            f"which the machine's state changed or was not known: {results.mixed_count}, left out. "
+            f"Runs of older builds of Rondo: {results.older_count}, left out."]
+    for what, errors in results.failures.items():
+        run = (f"{what[0]}, {format_size(what[1])}" if isinstance(what, tuple) else
+               f"{what.contender}, {what.ranks} ranks, " + ("create" if what.create else
+               f"{what.type}, {'in' if what.in_place else 'out of'} place, {format_size(what.bytes)}"))
+        told.append(f"- failed {len(errors)} times: {run}: {errors[-1]}")
+    return "\n".join(told)
+
+
+def markdown(results, settings, peers, sizes, core_count):
+    parts = ["# Comparison", describe_host(results),
+             "Times in microseconds: the median over runs (10th to 90th percentile of the runs); [n]: only n runs, too "
+             f"few for a verdict, which needs {results.runs_min}. A ratio is Rondo's time by that of the best peer in "
+             "the same state: below 1, Rondo is faster."]
+    empty = True
+    for setting, state, lines, labels in sections(results, settings, peers, sizes, core_count):
+        empty = False
+        name = setting.title if state == "any" else f"{setting.title} ({state})"
+        parts += [f"## {name}", table(results, setting, state, lines, labels), summary(setting, lines, labels)]
+    if empty:
+        parts.append("Nothing that counts was measured yet.")
+    return "\n\n".join(part for part in (*parts, left_out(results)) if part) + "\n"

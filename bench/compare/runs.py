@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One run at a time: started when nothing else computes, ended at its deadline, labelled with the machine's state."""
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from peers import KEEP_MEMORY
+
+FOREIGN_MOST_PERCENT = 4.0
+GRACE_S = 5.0
+NEAR_BELOW_US = 1.6  # reading 64 KiB that the other core has just written
+ONE_STATE = "any"    # where states cannot be told
+
+
+@dataclass
+class Ended:
+    output: str
+    error: str | None  # None: it ended well
+    foreign_percent: float
+    steal_percent: float
+
+
+def processor_times():
+    """(busy, stolen, all) of all processors since boot, in clock ticks. Interrupts are not counted: they are nobody's,
+    and a contender's own traffic on loopback makes some."""
+    with open("/proc/stat", encoding="ascii") as file:
+        ticks = [int(word) for word in file.readline().split()[1:9]]
+    return ticks[0] + ticks[1] + ticks[2], ticks[7], sum(ticks)
+
+
+def own_seconds():
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def end_group(process):
+    """SIGTERM first: a launcher then ends its ranks. They have alarms of their own besides."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, number)  # the leader is not reaped yet, so the number is still its own
+        except ProcessLookupError:
+            pass
+        try:
+            return process.communicate(timeout=GRACE_S)
+        except subprocess.TimeoutExpired:
+            continue
+    return "", ""
+
+
+def run_once(command, environment, deadline_s):
+    busy, stolen, total = processor_times()
+    own = own_seconds()
+    ticks_per_second = os.sysconf("SC_CLK_TCK")
+    error = None
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
+                               text=True, errors="replace", start_new_session=True,
+                               env={**os.environ, **KEEP_MEMORY, **environment})
+    try:
+        output, errors = process.communicate(timeout=deadline_s + GRACE_S)
+        if process.returncode != 0:
+            error = f"exit status {process.returncode}: " + (last_words(errors) or "without a word")
+    except subprocess.TimeoutExpired:
+        output, errors = end_group(process)
+        error = f"not ready within {deadline_s:g} s; ended"
+    except BaseException:  # an interrupt reaches this process alone: the run has a session of its own
+        end_group(process)
+        raise
+    busy_after, stolen_after, total_after = processor_times()
+    elapsed = max(1, total_after - total)
+    foreign = busy_after - busy - (own_seconds() - own) * ticks_per_second
+    return Ended(output, error, 100 * max(0.0, foreign) / elapsed, 100 * (stolen_after - stolen) / elapsed)
+
+
+def last_words(errors):
+    """What the driver said, rather than what its launcher made of it."""
+    lines = [line.strip() for line in errors.splitlines() if line.strip()]
+    ours = [line for line in lines if ": rank " in line or "a rank was ended" in line]
+    return (ours or lines or [""])[0][:400]
+
+
+def result_of(ended):
+    """The driver's line of JSON, or an error."""
+    if ended.error is not None:
+        return None, ended.error
+    for line in reversed(ended.output.splitlines()):
+        if line.startswith("{"):
+            try:
+                return json.loads(line), None
+            except ValueError:
+                break
+    return None, f"printed no result: {ended.output[-200:]!r}"
+
+
+class Machine:
+    """Runs programs on this machine as quietly as it gets."""
+
+    def __init__(self, floor, core_count, tries, patience_s, deadline_s, seconds, start=run_once):
+        self.floor, self.core_count, self.start = floor, core_count, start
+        self.tries, self.patience_s, self.deadline_s, self.seconds = tries, patience_s, deadline_s, seconds
+
+    def wait_until_quiet(self):
+        end = time.monotonic() + self.patience_s
+        while time.monotonic() < end:
+            busy, _, total = processor_times()
+            time.sleep(0.3)
+            busy_after, _, total_after = processor_times()
+            if busy_after - busy <= 2 * FOREIGN_MOST_PERCENT / 100 * (total_after - total):
+                return
+            time.sleep(1)
+
+    def state(self):
+        """'near' or 'far' and the reading, or 'unknown' and the error."""
+        if self.floor is None:
+            return ONE_STATE, None
+        result, error = result_of(self.start([str(self.floor), "state"], {}, self.deadline_s))
+        if error is not None:
+            return "unknown", error
+        return ("near" if result["read_64K_us"] < NEAR_BELOW_US else "far"), result["read_64K_us"]
+
+    def quietly(self, command, environment):
+        """The quietest of a few tries, as a row: the result or the error, the state, how quiet it was."""
+        best = None
+        for attempt in range(1, self.tries + 1):
+            self.wait_until_quiet()
+            before, reading_before = self.state()
+            ended = self.start(command, environment, self.deadline_s)
+            after, reading_after = self.state()
+            result, error = result_of(ended)
+            row = {"state": before if before == after else "mixed", "probe": [reading_before, reading_after],
+                   "foreign_percent": round(ended.foreign_percent, 2), "steal_percent": round(ended.steal_percent, 2),
+                   "quiet": ended.foreign_percent <= FOREIGN_MOST_PERCENT, "try": attempt,
+                   "time": round(time.time(), 1)}
+            row |= {"error": error} if error is not None else result
+            if best is None or "error" in best or row["foreign_percent"] < best["foreign_percent"]:
+                best = row
+            if error is not None or row["quiet"]:
+                return row
+        return best
+
+    def measure(self, contender, run):
+        pin = run.ranks <= self.core_count
+        control = Path(tempfile.mkdtemp(prefix="rondo-compare-", dir=shared_folder())) / "control"
+        try:
+            command = contender.command(run, pin, control, self.seconds, self.deadline_s)
+            return self.quietly(command, contender.environment)
+        finally:
+            control.unlink(missing_ok=True)
+            control.parent.rmdir()
+
+    def measure_floor(self, size):
+        return self.quietly([str(self.floor), str(size)], {})
+
+
+def shared_folder():
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None

@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: Apache-2.0
+"""bench/compare: what the report makes of recorded runs; that the harness notices wrong sums, deaths and hangs; and a
+short real run of Rondo and the peers that are here.
+usage: compare_test.py BUILD_FOLDER FAULTY_CONTENDER [SANITIZERS]"""
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+BUILD, FAULTY = Path(sys.argv.pop(1)), sys.argv.pop(1)
+SANITIZERS = sys.argv.pop(1) if len(sys.argv) > 1 and sys.argv[1][:1] != "-" else "none"
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "bench/compare"))
+import compare  # noqa: E402
+import peers  # noqa: E402
+import plot  # noqa: E402
+import report  # noqa: E402
+import results  # noqa: E402
+import runs  # noqa: E402
+import settings  # noqa: E402
+
+SETTING = replace(settings.SETTINGS[0], bar_ratio=0.5)
+PARTS = ("line_us", "copy_us", "copy_streaming_us", "update_us", "read_us", "yield_us")
+
+
+def row(contender, us, state="near", size=64, setting=SETTING, type_name="float32", **changes):
+    run = setting.run(settings.Series(contender, contender, type_name), size)
+    outcome = {"state": state, "quiet": True, "median_us": us, "back_to_back_us": us}
+    return {**results.run_row(1, run, outcome), **changes}
+
+
+def floor(state, size, *parts, quiet=True):
+    return results.floor_row(1, size, {"state": state, "quiet": quiet, **dict(zip(PARTS, parts))})
+
+
+def line(rows, state="near", size=64, setting=SETTING, known=("fast", "slow"), runs_min=1):
+    found = results.Results(rows, runs_min)
+    lines = list(results.lines_of(found, setting, state, known, [size], 2))
+    return lines[0] if lines else None
+
+
+class Report(unittest.TestCase):
+    def test_ratios_are_taken_within_one_state_only(self):
+        rows = [row("rondo", 2.0), row("rondo", 6.0, "far"), row("fast", 4.0), row("fast", 1.0, "far"),
+                row("slow", 5.0), row("rondo", 9.0, size=256), row("fast", 3.0, "far", size=256)]
+        self.assertEqual(line(rows).ratios, (0.5,))
+        self.assertEqual(line(rows, "far").ratios, (6.0,))
+        self.assertEqual(line(rows, size=256).ratios, (None,))  # here the peer was only seen far
+
+    def test_what_was_mixed_disturbed_or_failed_enters_no_figure_and_is_counted(self):
+        rows = [row("rondo", 2.0), row("rondo", 100.0, "mixed"), row("rondo", 100.0, "unknown"),
+                row("rondo", 100.0, quiet=False), row("rondo", 100.0, error="it died"), row("fast", 4.0)]
+        self.assertEqual(line(rows).ours[0].values, (2.0,))
+        found = results.Results(rows, 1)
+        self.assertEqual((found.mixed_count, found.disturbed_count), (2, 1))
+        self.assertIn("failed 1 times: rondo, 2 ranks, float32, in place, 64: it died", report.left_out(found))
+        shown = results.Results(rows, 1, with_disturbed=True)
+        self.assertEqual(sorted(shown.cell("near", results.run_of(rows[0]), "median_us").values), [2.0, 100.0])
+
+    def test_runs_of_an_older_build_of_rondo_are_left_out_and_those_of_peers_stay(self):
+        rows = [{"kind": "session", "build": "old"}, row("rondo", 9.0, build="old"), row("fast", 4.0),
+                {"kind": "session", "build": "new"}, row("rondo", 2.0, build="new")]
+        self.assertEqual(line(rows).ours[0].values, (2.0,))
+        self.assertEqual(line(rows).against[0].values, (4.0,))
+        self.assertEqual(results.Results(rows, 1).older_count, 1)
+
+    def test_medians_and_spread_are_those_of_the_runs(self):
+        cell = line([row("rondo", us) for us in (5.0, 1.0, 3.0, 2.0, 4.0, 60.0)]).ours[0]
+        self.assertEqual(cell.median, 3.5)
+        self.assertEqual(tuple(round(value, 9) for value in cell.spread), (1.5, 32.5))
+        self.assertAlmostEqual(results.geometric_mean([0.5, 2.0, 8.0]), 2.0)
+
+    def test_a_bar_is_met_at_its_value_and_missed_beyond(self):
+        for us, verdict in ((2.0, "met"), (2.000001, "missed")):
+            self.assertEqual(results.judge(SETTING, line([row("rondo", us), row("fast", 4.0)])), [verdict])
+        self.assertEqual(results.judge(replace(SETTING, bar_ratio=None), line([row("rondo", 2.0), row("fast", 4.0)])),
+                         [""])
+        create = next(setting for setting in settings.SETTINGS if setting.create)
+        for us, verdict in ((100e3, "met"), (100001.0, "missed")):
+            made = line([row("rondo", us, setting=create, size=0)], setting=create, size=0)
+            self.assertEqual(results.judge(create, made), [verdict])
+
+    def test_a_verdict_needs_enough_runs_of_both(self):
+        def verdict(ours, theirs):
+            rows = [row("rondo", 1.0)] * ours + [row("fast", 4.0)] * theirs
+            return results.judge(SETTING, line(rows, runs_min=5))
+        self.assertEqual([verdict(5, 5), verdict(4, 5), verdict(5, 4)], [["met"], ["too few runs"], ["too few runs"]])
+
+    def test_the_best_peer_is_one_with_enough_runs_where_there_is_one(self):
+        rows = [row("rondo", 3.0)] * 5 + [row("fast", 4.0)] * 4 + [row("slow", 6.0)] * 5
+        self.assertEqual(line(rows, runs_min=5).ratios, (0.5,))
+        self.assertEqual(line(rows, runs_min=4).ratios, (0.75,))
+
+    def test_half_width_types_are_held_against_float32_for_as_many_bytes(self):
+        half = next(setting for setting in settings.SETTINGS if setting.name == "half")
+        rows = [row("rondo", us, size=1 << 16, setting=half, type_name=name)
+                for name, us in (("float32", 10.0), ("bfloat16", 8.0), ("float16", 12.0))]
+        self.assertEqual(line(rows, size=1 << 16, setting=half).ratios, (0.8, 1.2))
+
+    def test_the_floor_is_the_largest_part_that_cannot_be_avoided(self):
+        def of(setting, *parts):
+            found = results.Results([floor("near", 64, *parts), floor("far", 64, *[99] * 6),
+                                     floor("near", 64, *[0] * 6, quiet=False)], 1)
+            return found.floor_us("near", setting.run(SETTING.ours[0], 64), 2)
+        away = replace(SETTING, in_place=False)
+        self.assertEqual(of(SETTING, 9, 1, 1, 1, 1, 1), 9)      # a line must cross
+        self.assertEqual(of(SETTING, 1, 50, 60, 7, 8, 1), 7)    # in place: read and written
+        self.assertEqual(of(away, 1, 5, 6, 70, 8, 1), 5)        # out of place: the better way to copy
+        self.assertEqual(of(away, 1, 6, 5, 70, 8, 1), 5)
+        self.assertEqual(of(SETTING, 1, 2, 3, 4, 40, 1), 20)    # half of the input is fresh in the peer's cache
+        eight = replace(SETTING, ranks=8)
+        self.assertEqual(of(eight, 50, 9, 9, 2, 1, 1), 8)       # four ranks share a core's memory
+        self.assertEqual(of(eight, 50, 9, 9, 0.1, 1, 3), 9)     # and hand it over three times
+
+    def test_the_whole_report_tells_sizes_ratios_and_bars_and_the_picture_draws_them(self):
+        rows = [results.session_row({"cpu": "a processor", "cores": 2, "kernel": "6", "rondo": "0", "build": "b",
+                                     "versions": {}})]
+        rows += [row(name, us * size, state, size) for state in ("near", "far") for size in (64, 256, 1024)
+                 for name, us in (("rondo", 1.0), ("fast", 4.0), ("slow", 8.0))]
+        rows += [floor("near", size, *[0.1] * 6) for size in (64, 256, 1024)]
+        found = results.Results(rows, 1)
+        text = report.markdown(found, [SETTING], ["fast", "slow"], [64, 256, 1024], 2)
+        self.assertIn("| 1K | 0.1 | 1024 (1024-1024) | 4096 (4096-4096) | 8192 (8192-8192) | fast | 0.25 |", text)
+        self.assertIn("geometric mean of the ratios 0.25, at 3 of 3 sizes", text)
+        self.assertEqual(text.count("bar 0.5: 3 met"), 2)
+        parts = list(report.sections(found, [SETTING], ["fast", "slow"], [64, 256, 1024], 2))
+        picture = ElementTree.fromstring(plot.svg(parts))
+        lines = [element for element in picture.iter() if element.tag.endswith("polyline")]
+        self.assertEqual(len(lines), (3 + 1 + 1) + (3 + 1))  # near has a floor; each state has a ratio
+        self.assertTrue(all(len(each.get("points").split()) == 3 for each in lines))
+
+    def test_an_empty_file_and_a_broken_one_are_told_apart(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "raw.jsonl"
+            path.write_text("", encoding="utf-8")
+            self.assertIn("Nothing", report.markdown(results.Results(results.load(path), 1), [SETTING], [], [64], 2))
+            results.append(path, row("rondo", 1.0))
+            with open(path, "a", encoding="utf-8") as file:
+                file.write('{"kind": "run", "roun')
+            with self.assertRaisesRegex(results.BadFile, "raw.jsonl:2 is no row"):
+                results.load(path)
+
+
+class Rounds(unittest.TestCase):
+    def test_a_run_that_several_settings_show_is_measured_once_a_round(self):
+        options = compare.parse(["--setting", "private-in-place", "--setting", "mapped-in-place", "--sizes", "8,64K"])
+        names = ("rondo", "rondo-alloc", "rondo-registered", "fast")
+        there = {name: peers.Contender(name, Path(name), ours=name != "fast") for name in names}
+        planned = compare.plan(options, there)
+        self.assertEqual(list(planned), [(2, 8), (2, 1 << 16)])  # by size, all contenders of one before the next
+        for wanted in planned.values():
+            self.assertEqual(sorted(run.contender for run in wanted), sorted(names))
+
+    def test_a_disturbed_run_is_repeated_and_the_quietest_kept(self):
+        def measured(*foreign_percents, error=None):
+            left = list(foreign_percents)
+
+            def start(*_):
+                return runs.Ended('{"median_us": %d}' % len(left), error, left.pop(0), 0.0)
+            outcome = runs.Machine(None, 2, 3, 0, 1, 0.1, start).quietly([], {})
+            return outcome["try"], outcome["quiet"], outcome.get("median_us"), len(left)
+        self.assertEqual(measured(10, 4.01, 4.0), (3, True, 1, 0))
+        self.assertEqual(measured(4.0, 1, 1), (1, True, 3, 2))
+        self.assertEqual(measured(10, 5, 6), (2, False, 2, 0))
+        self.assertEqual(measured(1, 1, 1, error="it died")[0], 1)  # a failure is no matter of noise
+
+    def test_a_run_whose_state_changes_is_mixed(self):
+        def state_of(*readings):
+            left = list(readings)
+
+            def start(command, *_):
+                result = {"read_64K_us": left.pop(0)} if command[-1] == "state" else {"median_us": 1.0}
+                return runs.Ended(json.dumps(result), None, 0.0, 0.0)
+            return runs.Machine("floor", 2, 1, 0, 1, 0.1, start).quietly(["driver"], {})["state"]
+        self.assertEqual([state_of(0.9, 1.59), state_of(1.6, 2.4), state_of(0.9, 2.4)], ["near", "far", "mixed"])
+
+    def test_a_program_that_hangs_is_ended_at_its_deadline_with_all_its_processes(self):
+        with tempfile.TemporaryDirectory() as folder:
+            note = Path(folder) / "pid"
+            ended = runs.run_once(["sh", "-c", f"sleep 300 & echo $! > {note}; wait"], {}, 0.1)
+            self.assertIn("not ready within 0.1 s", ended.error)
+            child = Path(f"/proc/{note.read_text(encoding='ascii').strip()}/stat")
+            end = time.monotonic() + 30
+            while child.exists() and child.read_text(encoding="ascii").rpartition(")")[2].split()[0] != "Z":
+                self.assertLess(time.monotonic(), end, "a process was left behind")
+                time.sleep(0.01)
+
+    def test_wrong_use_is_refused_with_a_reason(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        for arguments, reason in ((["--sizes", "7"], "multiple of 4"), (["--mpi", "openmpi=/x"], "NAME=PREFIX"),
+                                  (["--bar", "nothing=1"], "no such setting"), (["--rounds", "0"], "above 0"),
+                                  (["--build", folder.name], "librondo.so")):
+            done = subprocess.run([sys.executable, "-B", str(ROOT / "bench/compare/compare.py"), *arguments],
+                                  capture_output=True, text=True, timeout=120, check=False)
+            self.assertEqual(done.returncode, 2, arguments)
+            self.assertIn(reason, done.stderr)
+
+
+class Harness(unittest.TestCase):
+    def driver(self, fault, *arguments):
+        done = subprocess.run([FAULTY, "--ranks", "3", "--bytes", "4096", "--seconds", "0.005", *arguments],
+                              env={"FAULT": fault}, capture_output=True, text=True, timeout=120, check=False)
+        return done.returncode, done.stdout, done.stderr
+
+    def test_a_contender_that_is_right_passes(self):
+        for placement in ([], ["--in-place"]):
+            status, out, err = self.driver("none", *placement)
+            self.assertEqual((status, err), (0, ""))
+            result = json.loads(out)
+            self.assertEqual(result["wrong"], 0)
+            self.assertTrue(0 < result["min_us"] <= result["p10_us"] <= result["median_us"] <= result["p90_us"], out)
+
+    def test_one_wrong_element_on_one_rank_is_found(self):
+        for fault in ("sum", "input"):
+            status, out, err = self.driver(fault)
+            self.assertEqual((status, json.loads(out)["wrong"]), (1, 1), err)
+            self.assertIn("1 elements are wrong", err)
+
+    def test_a_rank_that_dies_or_hangs_ends_the_run_and_is_named(self):
+        self.assertIn("ended by signal 6", self.driver("death")[2])
+        status, out, err = self.driver("hang", "--deadline", "1")
+        self.assertEqual((status, out), (1, ""))
+        self.assertIn("its deadline has passed", err)
+
+
+class Real(unittest.TestCase):
+    def test_rondo_and_the_peers_that_are_here_are_measured_and_right(self):
+        if SANITIZERS != "none":
+            print(f"skipped: bench/compare with real contenders: its drivers are not built with {SANITIZERS}")
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            raw, picture, table = (Path(folder) / name for name in ("raw.jsonl", "picture.svg", "table.md"))
+            command = [sys.executable, "-B", ROOT / "bench/compare/compare.py", "--quick", "--build", BUILD,
+                       "--drivers", folder, "--raw", raw, "--plot", picture, "--report", table, "--sizes", "64K",
+                       "--setting", "mapped-out-of-place", "--setting", "half", "--setting", "create", "--deadline",
+                       "60"]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            for reported in done.stderr.splitlines():
+                if "missing: " in reported:
+                    print("skipped: bench/compare:" + reported.partition("missing:")[2])
+            contenders = done.stderr.partition("contenders: ")[2].partition(";")[0].split(", ")
+            rows = [each for each in results.load(raw) if each["kind"] == "run"]
+            self.assertEqual([each["error"] for each in rows if "error" in each], [])
+            measured = {(each["contender"], each["bytes"]) for each in rows}
+            for name in contenders:
+                if name != "rondo":
+                    self.assertIn((name, 1 << 16), measured)
+            self.assertIn(("rondo", 0), measured)  # a communicator made and destroyed
+            self.assertTrue(all(each["wrong"] == 0 and each["median_us"] > 0 for each in rows))
+            self.assertTrue(ElementTree.parse(picture).getroot().tag.endswith("svg"))
+            self.assertIn("# Comparison", table.read_text(encoding="utf-8"))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
