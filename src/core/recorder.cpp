@@ -6,9 +6,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <exception>
 #include <memory>
+#include <thread>
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
@@ -17,6 +19,8 @@
 
 namespace rondo {
 namespace {
+
+constexpr uint64_t dump_patience_ns = 2'000'000'000;
 
 struct FileCloser {
   void operator()(std::FILE *file) const { std::fclose(file); }
@@ -85,6 +89,16 @@ class Arrivals {
   std::vector<Arrival> arrivals_;
 };
 
+/// False: another rank has written it. One that takes too long for it may have died; then this one does it.
+bool claim_or_wait(Transport &transport, const Recording &recording) {
+  if (transport.claim_dump()) return true;
+  const uint64_t deadline_ns = now_ns() + dump_patience_ns;
+  while (!recording.dumped() && now_ns() < deadline_ns) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  if (recording.dumped()) return false;
+  transport.end_dump(false);
+  return transport.claim_dump();
+}
+
 }  // namespace
 
 std::vector<RankNow> look_at_ranks(const Recording &recording) {
@@ -150,13 +164,17 @@ Result<void> write_recordings(const std::vector<const Recording *> &recordings, 
   return error;
 }
 
+std::string recording_path(const Recording &recording, const std::string &folder) {
+  return folder + "/rondo-" + host_name() + "-" + recording.communicator().substr(0, 16) + ".jsonl";
+}
+
 void dump_failure(Transport &transport, const std::string &folder, uint32_t rank) {
-  if (folder.empty() || !transport.claim_dump()) return;
+  if (folder.empty()) return;
   const std::string told = "rank " + std::to_string(rank) + ": ";
   try {
     const auto recording = transport.recording();
-    const std::string path =
-        folder + "/rondo-" + host_name() + "-" + recording->communicator().substr(0, 16) + ".jsonl";
+    if (!claim_or_wait(transport, *recording)) return;
+    const std::string path = recording_path(*recording, folder);
     if (const auto written = write_recordings({recording.get()}, path); !written.ok())
       log::warning(told + "no flight recording: " + written.error().message + " (RONDO_RECORDER_DIR)");
     else
@@ -164,6 +182,7 @@ void dump_failure(Transport &transport, const std::string &folder, uint32_t rank
   } catch (const std::exception &) {
     log::warning(told + "no flight recording: out of memory");
   }
+  transport.end_dump(true);  // also where it failed: the next rank would fail alike
 }
 
 }  // namespace rondo
