@@ -26,7 +26,7 @@ struct RankNow {
 };
 [[nodiscard]] std::vector<RankNow> look_at_ranks(const Recording &recording);
 
-/// The oldest operation that a rank is in, or in which it failed.
+/// The oldest operation that ranks are in, or failed in, and that waits for somebody; if none does, the oldest of all.
 struct WaitNow {
   uint64_t operation = 0;
   std::vector<uint32_t> waiting;     ///< the ranks that are in it
@@ -45,8 +45,7 @@ struct WaitNow {
 /// All lines of a recording, in order, each with its end of line; false from `sink` ends it.
 [[nodiscard]] bool print_recording(const Recording &recording, const std::function<bool(std::string_view)> &sink);
 
-/// Writes recordings one after another to a file of another name and then gives it its own: whoever finds `path` finds
-/// it whole.
+/// Writes recordings one after another to a file that gets its name at the end: whoever finds `path` finds it whole.
 Result<void> write_recordings(const std::vector<const Recording *> &recordings, const std::string &path);
 
 /// Where the recording of a failed communicator goes: rondo-HOST-COMMUNICATOR.jsonl.

@@ -169,6 +169,10 @@ TEST_CASE("wait: who has not entered the oldest operation that others are in is 
   CHECK(wait->waited_for == std::vector<uint32_t>{1, 2});
   wait = find_wait({rank_now(in_call, 7, 6), rank_now(in_call, 7, 6)});
   CHECK(wait->waited_for.empty());
+  // A rank that is slow in an operation which waits for nobody does not hide who is missing in the next.
+  wait = find_wait({rank_now(failed, 8, 7), rank_now(in_call, 7, 6), rank_now(dead, 7, 7)});
+  CHECK(wait->operation == 8);
+  CHECK(wait->waited_for == std::vector<uint32_t>{1, 2});
   wait = find_wait({rank_now(failed, 7, 6), rank_now(dead, 5, 5)});
   CHECK(wait->waited_for == std::vector<uint32_t>{1});
 }
