@@ -18,6 +18,7 @@
 #include "tests/unit/ranks.h"
 #include "transports/shm/recorder.h"
 #include "transports/shm/region.h"
+#include "transports/shm/transport.h"
 
 using namespace rondo;
 
@@ -122,6 +123,10 @@ TEST_CASE("recorder: the last 1,024 operations are kept, one more pushes the old
   CHECK(recording.operation(0, recorded_operation_count + 1)->state == OperationState::running);
 }
 
+TEST_CASE("recorder: a communicator of eight ranks stays within 16 MiB, records and all") {
+  CHECK(shm::choose_shape(8, 2, 0, 0).bytes() <= size_t{16} << 20);
+}
+
 TEST_CASE("recorder: a reader beside a writer sees whole records only") {
   const auto segment = make_segment(1);
   const shm::SegmentRecording recording(segment);
@@ -139,7 +144,8 @@ TEST_CASE("recorder: a reader beside a writer sees whole records only") {
   while (!done.load() || read == 0) {
     const uint64_t latest = recording.rank(0).entered;
     // The newest, and the one that is about to be overwritten.
-    for (const uint64_t number : {latest, latest > recorded_operation_count ? latest - recorded_operation_count + 1 : 1}) {
+    const uint64_t oldest = latest > recorded_operation_count ? latest - recorded_operation_count + 1 : 1;
+    for (const uint64_t number : {latest, oldest}) {
       const auto seen = recording.operation(0, number);
       if (!seen) continue;
       ++read;

@@ -89,7 +89,7 @@ uint64_t process_namespace() {
 SegmentRecording::SegmentRecording(std::shared_ptr<const Segment> segment)
     : segment_(std::move(segment)),
       source_(static_cast<TickSource>(memory::load_relaxed(segment_->header().tick_source))),
-      made_{memory::load_relaxed(segment_->header().made_ticks), memory::load_relaxed(segment_->header().made_ns)} {}
+      made_({memory::load_relaxed(segment_->header().made_ticks), memory::load_relaxed(segment_->header().made_ns)}) {}
 
 std::string SegmentRecording::communicator() const {
   const SegmentId &id = segment_->header().id;
