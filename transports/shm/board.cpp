@@ -124,9 +124,8 @@ Error read_failure(const SharedFailure &failure) {
   if (memory::load_acquire(failure.state) != 2)
     return {RONDO_ERROR_REMOTE, "a rank died while it reported a failure; destroy the communicator"};
   Error error;
-  // In a stranger's segment, or one of a later version, it may be any number.
-  error.status = failure.status > RONDO_ERROR_INTERNAL ? RONDO_ERROR_INTERNAL
-                                                       : static_cast<rondo_status_t>(failure.status);
+  // In a stranger's segment it may be any number.
+  error.status = static_cast<rondo_status_t>(std::min<uint64_t>(failure.status, RONDO_ERROR_INTERNAL));
   error.rank = static_cast<int32_t>(low_of(failure.rank_and_peer));
   error.peer = static_cast<int32_t>(high_of(failure.rank_and_peer));
   error.operation = failure.operation;
