@@ -58,6 +58,8 @@ class Recording {
   /// None where the rank has not entered it, has passed recorded_operation_count further, or is writing it just now.
   [[nodiscard]] virtual std::optional<RecordedOperation> operation(uint32_t rank, uint64_t number) const = 0;
   [[nodiscard]] virtual std::optional<Error> failure() const = 0;
+  /// A rank has written it to a file after the failure.
+  [[nodiscard]] virtual bool dumped() const = 0;
 };
 
 }  // namespace rondo

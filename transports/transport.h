@@ -60,8 +60,10 @@ class Transport {
 
   // The flight recorder. Any thread.
   [[nodiscard]] virtual std::unique_ptr<Recording> recording() const = 0;
-  /// True once, for one rank of all: it writes the communicator's recording to a file.
+  /// True for one rank of all: it writes the communicator's recording to a file, and calls end_dump(true).
   [[nodiscard]] virtual bool claim_dump() = 0;
+  /// false: the claim is open again.
+  virtual void end_dump(bool finished) = 0;
 
   /// Bytes of memory that the ranks of this host share for the communicator: reserved.
   [[nodiscard]] virtual uint64_t shared_bytes() const = 0;

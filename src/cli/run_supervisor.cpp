@@ -8,11 +8,14 @@
 #include <cstdio>
 #include <cstring>
 #include <deque>
+#include <string>
+#include <utility>
 
 #include "src/base/clock.h"
 #include "src/cli/commands.h"
 #include "src/cli/run_children.h"
 #include "src/cli/run_launch.h"
+#include "src/cli/run_recorder.h"
 #include "src/cli/run_store.h"
 
 namespace rondo::cli {
@@ -38,8 +41,11 @@ Order end_order(uint64_t grace_ns) {
 
 class Supervisor {
  public:
-  Supervisor(Launched launched, Job::Options options)
-      : launched_(std::move(launched)), streams_(std::move(launched_.streams)), job_(std::move(options), now_ns()) {}
+  Supervisor(Launched launched, Job::Options options, std::string recorder_folder)
+      : launched_(std::move(launched)),
+        streams_(std::move(launched_.streams)),
+        job_(std::move(options), now_ns()),
+        recorder_folder_(std::move(recorder_folder)) {}
 
   int run(const Order &start);
 
@@ -58,6 +64,7 @@ class Supervisor {
   Launched launched_;
   Streams streams_;
   Job job_;
+  std::string recorder_folder_;  // empty: no recording, or there is one already
   std::vector<pollfd> events_;
   std::deque<Order> orders_;  // not yet sent
   std::optional<int> guard_status_;
@@ -145,8 +152,10 @@ void Supervisor::act() {
   for (const std::string &message : actions.messages) streams_.say(message);
   for (const int number : actions.forward)
     if (orders_.size() < order_count_max) orders_.push_back(signal_order(number));
-  if (actions.end_grace_ns.has_value())
+  if (actions.end_grace_ns.has_value()) {
+    record_job(std::exchange(recorder_folder_, {}), [this](const std::string &message) { streams_.say(message); });
     orders_.push_back(end_order(*actions.end_grace_ns));
+  }
   send_orders();
   if (actions.take_over) take_over();
   if (actions.stop_self) ::kill(::getpid(), SIGSTOP);
@@ -201,11 +210,12 @@ int supervise(LaunchPlan plan) {
                              .program = plan.program_path,
                              .timeout_ns = plan.options.timeout_ns,
                              .grace_ns = plan.options.grace_ns};
+  std::string folder = recorder_folder(plan.options.environment);
   auto launched = launch_guard(std::move(plan));
   if (!launched.ok()) return refuse("the job cannot be started: " + launched.error().message);
   const auto store = start_job_store();  // its thread comes after the fork; a guard without launcher ends itself
   if (!store.ok()) return refuse("the store for the ranks cannot be started: " + store.error().message);
-  Supervisor supervisor(std::move(launched).value(), options);
+  Supervisor supervisor(std::move(launched).value(), options, std::move(folder));
   return supervisor.run(store.value().start);
 }
 

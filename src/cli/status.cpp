@@ -60,23 +60,13 @@ Result<Parsed> parse_options(Arguments args) {
   return Parsed(std::move(options));
 }
 
-/// Adds what is not known yet: the ranks of a communicator show the same segment.
-void merge(shm::Observed &all, shm::Observed more) {
-  for (auto &recording : more.recordings) {
-    bool known = false;
-    for (const auto &other : all.recordings) known = known || other->same_segment(*recording);
-    if (!known) all.recordings.push_back(std::move(recording));
-  }
-  for (Error &error : more.refused) all.refused.push_back(std::move(error));
-}
-
 Result<shm::Observed> observe(const StatusOptions &options) {
   if (!options.job) return shm::observe_process(options.process);
   shm::Observed all;
   if (options.launcher != 0) RONDO_TRY(shm::observe_process(options.launcher));  // there is such a process
   for (const pid_t process : options.launcher != 0 ? processes_below(options.launcher) : processes_of_user()) {
     auto observed = shm::observe_process(process);
-    if (observed.ok()) merge(all, std::move(observed).value());
+    if (observed.ok()) shm::merge(all, std::move(observed).value());
     // One that has ended meanwhile is no failure; one that may not be looked at is worth telling where it was named.
     if (!observed.ok() && options.launcher != 0 && observed.error().status == RONDO_ERROR_SYSTEM)
       all.refused.push_back(observed.error());

@@ -6,9 +6,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <exception>
 #include <memory>
+#include <set>
+#include <thread>
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
@@ -18,10 +21,57 @@
 namespace rondo {
 namespace {
 
+constexpr uint64_t dump_patience_ns = 2'000'000'000;
+
 struct FileCloser {
   void operator()(std::FILE *file) const { std::fclose(file); }
 };
 using File = std::unique_ptr<std::FILE, FileCloser>;
+
+/// A file that has its name only once it is whole. Until then it has none, so that nothing stays behind where the
+/// process is killed meanwhile; where the file system cannot do that, it has another one.
+class UnfinishedFile {
+ public:
+  explicit UnfinishedFile(const std::string &path)
+      : path_(path), other_path_(path + "." + std::to_string(::getpid()) + ".unfinished") {}
+  ~UnfinishedFile() {
+    if (named_) ::unlink(other_path_.c_str());
+  }
+  UnfinishedFile(const UnfinishedFile &) = delete;
+  UnfinishedFile &operator=(const UnfinishedFile &) = delete;
+
+  Result<void> open() {
+    const size_t slash = path_.rfind('/');
+    const std::string folder = slash == path_.npos ? "." : path_.substr(0, slash + 1);
+    FileDescriptor descriptor(::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600));
+    if (!descriptor.valid()) {
+      descriptor.reset(::open(other_path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+      named_ = descriptor.valid();
+    }
+    if (descriptor.valid()) file_.reset(::fdopen(descriptor.get(), "w"));
+    if (file_ == nullptr) return system_error("cannot make " + path_, errno);
+    static_cast<void>(descriptor.release());
+    return {};
+  }
+  [[nodiscard]] std::FILE *file() const { return file_.get(); }
+
+  Result<void> finish() {
+    bool done = std::fflush(file_.get()) == 0;
+    if (done && !named_) {
+      const std::string opened = "/proc/self/fd/" + std::to_string(::fileno(file_.get()));
+      done = named_ = ::linkat(AT_FDCWD, opened.c_str(), AT_FDCWD, other_path_.c_str(), AT_SYMLINK_FOLLOW) == 0;
+    }
+    if (!done || ::rename(other_path_.c_str(), path_.c_str()) != 0) return system_error("cannot write " + path_, errno);
+    named_ = false;
+    return {};
+  }
+
+ private:
+  std::string path_;
+  std::string other_path_;
+  File file_;
+  bool named_ = false;  ///< there is a file of the name other_path_
+};
 
 Activity activity_of(const RankNow &now) {
   const RecordedRank &rank = now.rank;
@@ -85,6 +135,32 @@ class Arrivals {
   std::vector<Arrival> arrivals_;
 };
 
+bool waits(const RankNow &now) { return now.activity == Activity::in_call || now.activity == Activity::failed; }
+
+WaitNow wait_in(const std::vector<RankNow> &ranks, uint64_t operation) {
+  WaitNow wait{operation, {}, {}};
+  std::vector<uint32_t> halted;
+  for (uint32_t rank = 0; rank < ranks.size(); ++rank) {
+    const RankNow &now = ranks[rank];
+    if (now.rank.entered < operation) wait.waited_for.push_back(rank);
+    if (now.rank.entered != operation || now.rank.completed >= operation) continue;
+    if (waits(now)) wait.waiting.push_back(rank);
+    if (now.activity == Activity::dead || now.rank.process_state == ProcessState::stopped) halted.push_back(rank);
+  }
+  if (wait.waited_for.empty()) wait.waited_for = std::move(halted);
+  return wait;
+}
+
+/// False: another rank has written it. One that takes too long for it may have died; then this one does it.
+bool claim_or_wait(Transport &transport, const Recording &recording) {
+  if (transport.claim_dump()) return true;
+  const uint64_t deadline_ns = now_ns() + dump_patience_ns;
+  while (!recording.dumped() && now_ns() < deadline_ns) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  if (recording.dumped()) return false;
+  transport.end_dump(false);
+  return transport.claim_dump();
+}
+
 }  // namespace
 
 std::vector<RankNow> look_at_ranks(const Recording &recording) {
@@ -94,23 +170,13 @@ std::vector<RankNow> look_at_ranks(const Recording &recording) {
 }
 
 std::optional<WaitNow> find_wait(const std::vector<RankNow> &ranks) {
-  const auto waits = [](const RankNow &now) {
-    return now.activity == Activity::in_call || now.activity == Activity::failed;
-  };
-  WaitNow wait;
+  std::set<uint64_t> operations;
   for (const RankNow &now : ranks)
-    if (waits(now) && (wait.operation == 0 || now.rank.entered < wait.operation)) wait.operation = now.rank.entered;
-  if (wait.operation == 0) return std::nullopt;
-  std::vector<uint32_t> halted;
-  for (uint32_t rank = 0; rank < ranks.size(); ++rank) {
-    const RankNow &now = ranks[rank];
-    if (now.rank.entered < wait.operation) wait.waited_for.push_back(rank);
-    if (now.rank.entered != wait.operation || now.rank.completed >= wait.operation) continue;
-    if (waits(now)) wait.waiting.push_back(rank);
-    if (now.activity == Activity::dead || now.rank.process_state == ProcessState::stopped) halted.push_back(rank);
-  }
-  if (wait.waited_for.empty()) wait.waited_for = std::move(halted);
-  return wait;
+    if (waits(now)) operations.insert(now.rank.entered);
+  if (operations.empty()) return std::nullopt;
+  for (const uint64_t operation : operations)
+    if (WaitNow wait = wait_in(ranks, operation); !wait.waited_for.empty()) return wait;
+  return wait_in(ranks, *operations.begin());
 }
 
 bool print_recording(const Recording &recording, const std::function<bool(std::string_view)> &sink) {
@@ -133,30 +199,27 @@ bool print_recording(const Recording &recording, const std::function<bool(std::s
 }
 
 Result<void> write_recordings(const std::vector<const Recording *> &recordings, const std::string &path) {
-  const std::string unfinished = path + "." + std::to_string(::getpid()) + ".unfinished";
-  FileDescriptor descriptor(::open(unfinished.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
-  if (!descriptor.valid()) return system_error("cannot make " + unfinished, errno);
-  File file(::fdopen(descriptor.get(), "w"));
-  bool written = file != nullptr;
-  if (written) static_cast<void>(descriptor.release());
+  UnfinishedFile unfinished(path);
+  RONDO_TRY(unfinished.open());
+  const auto sink = [&](std::string_view line) {
+    return std::fwrite(line.data(), 1, line.size(), unfinished.file()) == line.size();
+  };
   for (const Recording *recording : recordings)
-    written = written && print_recording(*recording, [&](std::string_view line) {
-      return std::fwrite(line.data(), 1, line.size(), file.get()) == line.size();
-    });
-  written = written && std::fflush(file.get()) == 0;
-  if (written && ::rename(unfinished.c_str(), path.c_str()) == 0) return {};
-  Error error = system_error("cannot write " + path, errno);
-  ::unlink(unfinished.c_str());
-  return error;
+    if (!print_recording(*recording, sink)) return system_error("cannot write " + path, errno);
+  return unfinished.finish();
+}
+
+std::string recording_path(const Recording &recording, const std::string &folder) {
+  return folder + "/rondo-" + host_name() + "-" + recording.communicator().substr(0, 16) + ".jsonl";
 }
 
 void dump_failure(Transport &transport, const std::string &folder, uint32_t rank) {
-  if (folder.empty() || !transport.claim_dump()) return;
+  if (folder.empty()) return;
   const std::string told = "rank " + std::to_string(rank) + ": ";
   try {
     const auto recording = transport.recording();
-    const std::string path =
-        folder + "/rondo-" + host_name() + "-" + recording->communicator().substr(0, 16) + ".jsonl";
+    if (!claim_or_wait(transport, *recording)) return;
+    const std::string path = recording_path(*recording, folder);
     if (const auto written = write_recordings({recording.get()}, path); !written.ok())
       log::warning(told + "no flight recording: " + written.error().message + " (RONDO_RECORDER_DIR)");
     else
@@ -164,6 +227,7 @@ void dump_failure(Transport &transport, const std::string &folder, uint32_t rank
   } catch (const std::exception &) {
     log::warning(told + "no flight recording: out of memory");
   }
+  transport.end_dump(true);  // also where it failed: the next rank would fail alike
 }
 
 }  // namespace rondo

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the flight recorder says, in words: what each rank does, who is waited for, and the recording as a file.
-// The file is JSON Lines, one object a line, described in docs/recorder.md: a communicator, its ranks, their operations.
+// What the flight recorder says, in words: what each rank does, who is waited for, and the recording as a file. That
+// is JSON Lines, one object a line, described in docs/recorder.md: a communicator, its ranks, their operations.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct RankNow {
 };
 [[nodiscard]] std::vector<RankNow> look_at_ranks(const Recording &recording);
 
-/// The oldest operation that a rank is in, or in which it failed.
+/// The oldest operation that ranks are in, or failed in, and that waits for somebody; if none does, the oldest of all.
 struct WaitNow {
   uint64_t operation = 0;
   std::vector<uint32_t> waiting;     ///< the ranks that are in it
@@ -45,12 +45,15 @@ struct WaitNow {
 /// All lines of a recording, in order, each with its end of line; false from `sink` ends it.
 [[nodiscard]] bool print_recording(const Recording &recording, const std::function<bool(std::string_view)> &sink);
 
-/// Writes recordings one after another to a file of another name and then gives it its own: whoever finds `path` finds
-/// it whole.
+/// Writes recordings one after another to a file that gets its name at the end: whoever finds `path` finds it whole.
 Result<void> write_recordings(const std::vector<const Recording *> &recordings, const std::string &path);
 
-/// After a failure: one rank of the communicator writes its recording into `folder`, if one is set. What goes wrong
-/// there is logged, and nothing else.
+/// Where the recording of a failed communicator goes: rondo-HOST-COMMUNICATOR.jsonl.
+[[nodiscard]] std::string recording_path(const Recording &recording, const std::string &folder);
+
+/// After a failure: one rank of the communicator writes its recording into `folder`, if one is set, and the others wait
+/// until it has, two seconds at most: who returns may exit, and a launcher then ends the rest. What goes wrong there is
+/// logged, and nothing else.
 void dump_failure(Transport &transport, const std::string &folder, uint32_t rank);
 
 }  // namespace rondo

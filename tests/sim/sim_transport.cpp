@@ -79,6 +79,7 @@ class SimTransport final : public Transport {
     real_->complete(operation);
     host_.point(rank_, often);
   }
+  void fail(uint64_t operation) override { real_->fail(operation); }
   void set_running(bool running) override {
     real_->set_running(running);
     host_.point(rank_, often);
@@ -131,6 +132,9 @@ class SimTransport final : public Transport {
     return dead;
   }
   std::string describe_rank(uint32_t peer) const override { return real_->describe_rank(peer); }
+  std::unique_ptr<Recording> recording() const override { return real_->recording(); }
+  bool claim_dump() override { return real_->claim_dump(); }
+  void end_dump(bool finished) override { real_->end_dump(finished); }
   uint64_t shared_bytes() const override { return real_->shared_bytes(); }
 
  private:

@@ -36,9 +36,10 @@ constexpr uint64_t pack_shape(const PlanChoice &shape) {
          uint64_t{shape.channels} << 32;
 }
 
-PlanChoice unpack_shape(uint64_t word, uint64_t chunk_bytes) {
-  return {static_cast<rondo_algorithm_t>(word & 0xFFFF), static_cast<rondo_protocol_t>(word >> 16 & 0xFFFF),
-          high_of(word), chunk_bytes};
+void unpack_shape(uint64_t word, TimedOperation &timed) {
+  timed.algorithm = static_cast<uint32_t>(word & 0xFFFF);
+  timed.protocol = static_cast<uint32_t>(word >> 16 & 0xFFFF);
+  timed.channels = high_of(word);
 }
 
 std::atomic_ref<uint32_t> bell_of(RankBoard &board) { return std::atomic_ref<uint32_t>(board.bell); }
@@ -67,15 +68,20 @@ void end(RankBoard &board, uint64_t operation, OperationState state, uint64_t ti
     memory::store_release(board.completed, operation);  // pairs with load_acquire of those who report on this rank
 }
 
+Entered TimedOperation::what() const {
+  return {signature,
+          {static_cast<rondo_algorithm_t>(algorithm), static_cast<rondo_protocol_t>(protocol), channels, chunk_bytes}};
+}
+
 std::optional<TimedOperation> timed_operation(const RankBoard &board, uint64_t operation) {
   const OperationRecord &record = board.records[operation % recorded_operation_count];
   if (operation == 0 || memory::load_acquire(record.operation) != operation) return std::nullopt;  // first look
   TimedOperation timed;
-  unpack_call(memory::load_acquire(record.call), timed.what.signature);
-  timed.what.signature.count = memory::load_acquire(record.count);
-  timed.what.signature.counts_hash = memory::load_acquire(record.counts_hash);
-  const uint64_t shape = memory::load_acquire(record.shape);
-  timed.what.shape = unpack_shape(shape, memory::load_acquire(record.chunk_bytes));
+  unpack_call(memory::load_acquire(record.call), timed.signature);
+  timed.signature.count = memory::load_acquire(record.count);
+  timed.signature.counts_hash = memory::load_acquire(record.counts_hash);
+  unpack_shape(memory::load_acquire(record.shape), timed);
+  timed.chunk_bytes = memory::load_acquire(record.chunk_bytes);
   timed.entered_ticks = memory::load_acquire(record.entered_ticks);
   const uint64_t end = memory::load_acquire(record.end);
   if (memory::load_acquire(record.operation) != operation) return std::nullopt;  // second look: it moved on
@@ -87,7 +93,7 @@ std::optional<TimedOperation> timed_operation(const RankBoard &board, uint64_t o
 std::optional<Entered> entered(const RankBoard &board, uint64_t operation) {
   const auto timed = timed_operation(board, operation);
   if (!timed) return std::nullopt;
-  return timed->what;
+  return timed->what();
 }
 
 void raise_failure(SharedFailure &failure, const Error &error) {
@@ -110,7 +116,8 @@ Error read_failure(const SharedFailure &failure) {
   if (memory::load_acquire(failure.state) != 2)
     return {RONDO_ERROR_REMOTE, "a rank died while it reported a failure; destroy the communicator"};
   Error error;
-  error.status = static_cast<rondo_status_t>(failure.status);
+  // In a stranger's segment it may be any number.
+  error.status = static_cast<rondo_status_t>(std::min<uint64_t>(failure.status, RONDO_ERROR_INTERNAL));
   error.rank = static_cast<int32_t>(low_of(failure.rank_and_peer));
   error.peer = static_cast<int32_t>(high_of(failure.rank_and_peer));
   error.operation = failure.operation;

@@ -68,12 +68,19 @@ void end(RankBoard &board, uint64_t operation, OperationState state, uint64_t ti
 /// What `board`'s rank entered as `operation`; none if it has not yet, or has passed recorded_operation_count further.
 [[nodiscard]] std::optional<Entered> entered(const RankBoard &board, uint64_t operation);
 
-/// The same with its times in ticks.
+/// The same with its times in ticks, and as plain numbers: a stranger's record may hold any.
 struct TimedOperation {
-  Entered what;
+  Signature signature;
+  uint32_t algorithm = 0;
+  uint32_t protocol = 0;
+  uint32_t channels = 0;
+  uint64_t chunk_bytes = 0;
   uint64_t entered_ticks = 0;
   uint64_t ended_ticks = 0;  ///< 0: running
   OperationState state = OperationState::running;
+
+  /// Algorithm and protocol must be known ones.
+  [[nodiscard]] Entered what() const;
 };
 [[nodiscard]] std::optional<TimedOperation> timed_operation(const RankBoard &board, uint64_t operation);
 

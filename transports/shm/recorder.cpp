@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <fstream>
@@ -40,11 +41,11 @@ bool is_known(uint64_t value, const char *(*name)(Enum)) {
 }
 
 /// Who prints it may rely on its names.
-bool is_known(const Entered &what) {
-  return is_known(what.signature.collective, rondo_collective_string) &&
-         is_known(what.signature.type, rondo_type_string) && is_known(what.signature.op, rondo_op_string) &&
-         is_known(static_cast<uint64_t>(what.shape.algorithm), rondo_algorithm_string) &&
-         is_known(static_cast<uint64_t>(what.shape.protocol), rondo_protocol_string);
+bool is_known(const TimedOperation &timed) {
+  return is_known(timed.signature.collective, rondo_collective_string) &&
+         is_known(timed.signature.type, rondo_type_string) && is_known(timed.signature.op, rondo_op_string) &&
+         is_known(timed.algorithm, rondo_algorithm_string) && is_known(timed.protocol, rondo_protocol_string) &&
+         timed.state <= OperationState::failed;
 }
 
 struct DirectoryCloser {
@@ -73,10 +74,9 @@ void observe_descriptor(const std::string &path, Observed &observed) {
     observed.refused.push_back(std::move(error));
     return;
   }
-  auto recording = std::make_unique<SegmentRecording>(std::move(segment).value());
-  for (const auto &known : observed.recordings)
-    if (known->same_segment(*recording)) return;
-  observed.recordings.push_back(std::move(recording));
+  Observed one;
+  one.recordings.push_back(std::make_unique<SegmentRecording>(std::move(segment).value()));
+  merge(observed, std::move(one));
 }
 
 }  // namespace
@@ -89,7 +89,7 @@ uint64_t process_namespace() {
 SegmentRecording::SegmentRecording(std::shared_ptr<const Segment> segment)
     : segment_(std::move(segment)),
       source_(static_cast<TickSource>(memory::load_relaxed(segment_->header().tick_source))),
-      made_{memory::load_relaxed(segment_->header().made_ticks), memory::load_relaxed(segment_->header().made_ns)} {}
+      made_({memory::load_relaxed(segment_->header().made_ticks), memory::load_relaxed(segment_->header().made_ns)}) {}
 
 std::string SegmentRecording::communicator() const {
   const SegmentId &id = segment_->header().id;
@@ -131,11 +131,11 @@ RecordedRank SegmentRecording::rank(uint32_t rank) const {
 
 std::optional<RecordedOperation> SegmentRecording::operation(uint32_t rank, uint64_t number) const {
   const auto timed = timed_operation(segment_->board(rank), number);
-  if (!timed || !is_known(timed->what) || timed->state > OperationState::failed) return std::nullopt;
+  if (!timed || !is_known(*timed)) return std::nullopt;
   const TickMark now = mark_ticks(source_);
   RecordedOperation seen;
   seen.number = number;
-  seen.what = timed->what;
+  seen.what = timed->what();
   seen.state = timed->state;
   seen.entered_ns = ticks_to_ns(timed->entered_ticks, made_, now);
   if (seen.state != OperationState::running) seen.ended_ns = ticks_to_ns(timed->ended_ticks, made_, now);
@@ -147,11 +147,25 @@ std::optional<Error> SegmentRecording::failure() const {
   return read_failure(segment_->failure());
 }
 
+bool SegmentRecording::dumped() const {
+  // Pairs with store_release in end_dump().
+  return memory::load_acquire(segment_->header().dump) == static_cast<uint64_t>(DumpState::finished);
+}
+
 bool SegmentRecording::same_segment(const SegmentRecording &other) const {
   struct stat own {};
   struct stat theirs {};
   return ::fstat(segment_->descriptor(), &own) == 0 && ::fstat(other.segment_->descriptor(), &theirs) == 0 &&
          same_file(own, theirs);
+}
+
+void merge(Observed &all, Observed more) {
+  for (auto &recording : more.recordings) {
+    const auto same = [&](const auto &known) { return known->same_segment(*recording); };
+    if (std::none_of(all.recordings.begin(), all.recordings.end(), same))
+      all.recordings.push_back(std::move(recording));
+  }
+  for (Error &error : more.refused) all.refused.push_back(std::move(error));
 }
 
 Result<Observed> observe_process(int process) {

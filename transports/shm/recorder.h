@@ -22,6 +22,7 @@ class SegmentRecording final : public Recording {
   [[nodiscard]] RecordedRank rank(uint32_t rank) const override;
   [[nodiscard]] std::optional<RecordedOperation> operation(uint32_t rank, uint64_t number) const override;
   [[nodiscard]] std::optional<Error> failure() const override;
+  [[nodiscard]] bool dumped() const override;
 
   /// Equal for two that read the same segment.
   [[nodiscard]] bool same_segment(const SegmentRecording &other) const;
@@ -41,6 +42,9 @@ struct Observed {
   std::vector<std::unique_ptr<SegmentRecording>> recordings;
   std::vector<Error> refused;  ///< segments that could not be read, and why
 };
+
+/// Adds what `all` does not have yet: the ranks of a communicator show the same segment.
+void merge(Observed &all, Observed more);
 
 /// The communicators of process `process`. RONDO_ERROR_INVALID_ARGUMENT: there is no such process;
 /// RONDO_ERROR_SYSTEM: this user may not look at it.

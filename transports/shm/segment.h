@@ -29,9 +29,12 @@ struct alignas(cache_line_bytes) SegmentHeader {
   uint32_t channel_count = 0;
   ConnectionGeometry geometry;
   ExchangeGeometry exchange;
-  uint64_t dump_claim = 0;  ///< 1: a rank writes the recording, or has; the only word that changes
+  uint64_t dump = 0;  ///< DumpState; the only word that changes
 };
 static_assert(sizeof(SegmentHeader) == 2 * cache_line_bytes);
+
+/// Of the file with the recording of a failed communicator.
+enum class DumpState : uint64_t { none = 0, claimed = 1, finished = 2 };
 
 /// The memfd's name, as /proc shows it.
 inline constexpr const char *segment_file_name = "rondo-segment";

@@ -108,7 +108,14 @@ class ShmTransport final : public Transport {
   }
 
   std::unique_ptr<Recording> recording() const override { return std::make_unique<SegmentRecording>(segment_); }
-  bool claim_dump() override { return memory::exchange_if(segment_->header().dump_claim, 0, 1); }
+  bool claim_dump() override {
+    return memory::exchange_if(segment_->header().dump, static_cast<uint64_t>(DumpState::none),
+                               static_cast<uint64_t>(DumpState::claimed));
+  }
+  void end_dump(bool finished) override {
+    const DumpState state = finished ? DumpState::finished : DumpState::none;
+    memory::store_release(segment_->header().dump, static_cast<uint64_t>(state));  // pairs with dumped()
+  }
 
   uint64_t shared_bytes() const override { return segment_->shape().bytes(); }
 

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Before the launcher ends a job: the flight recordings of its communicators. A rank that was killed cannot write its
+// own, and the others are about to be ended.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace rondo::cli {
+
+/// RONDO_RECORDER_DIR as the ranks see it: `environment` has what --env set, as NAME=VALUE. Empty: none.
+[[nodiscard]] std::string recorder_folder(const std::vector<std::string> &environment);
+
+/// Writes into `folder` a file for each communicator of a process below this one, but for those of which a rank has
+/// done so; `say` gets a message for each.
+void record_job(const std::string &folder, const std::function<void(const std::string &)> &say);
+
+}  // namespace rondo::cli

@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""rondo status and the flight recorder: who is waited for, what a killed rank did last, and that neither garbage nor a
+process that may not be looked at brings it down. usage: status_test.py RONDO RANK_PROGRAM"""
+
+import fcntl
+import json
+import os
+import random
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+from job import run_job
+from run_support import RONDO, RunTest, wait_until
+
+PROGRAM = sys.argv.pop(1)
+NOBODY = 65534
+F_ADD_SEALS, F_SEAL_SHRINK = 1033, 2
+RECORDS_MOST = 1024
+
+
+def status(*arguments, **popen):
+    return subprocess.run([RONDO, "status", *map(str, arguments)], capture_output=True, text=True, timeout=60,
+                          check=False, **popen)
+
+
+def looks(*arguments):
+    """The communicators, or an empty list while there is none."""
+    done = status("--json", *arguments)
+    assert done.returncode in (0, 1), done
+    return json.loads(done.stdout)["communicators"] if done.returncode == 0 else []
+
+
+def read_recording(text):
+    """The communicator's line, and the lines of ranks and operations by rank."""
+    lines = [json.loads(line) for line in text.splitlines()]
+    head = lines[0]
+    assert [line["record"] for line in lines].count("communicator") == 1, "one communicator was expected"
+    ranks = {line["rank"]: line for line in lines if line["record"] == "rank"}
+    operations = {rank: [line for line in lines if line["record"] == "operation" and line["rank"] == rank]
+                  for rank in ranks}
+    return head, ranks, operations
+
+
+class Running(RunTest):
+    def stopped_job(self, rank_count, victim, operation):
+        """A job that waits for a rank which has stopped itself, and what is seen of it."""
+        job = self.start("-n", rank_count, "--", PROGRAM, "signal", int(signal.SIGSTOP), victim, operation, 1000)
+
+        def waiting():
+            found = looks("--job", job.pid)
+            ready = found and found[0]["wait"] and len(found[0]["wait"]["waiting"]) == rank_count - 1
+            return found if ready and found[0]["ranks"][victim]["process_state"] == "stopped" else None
+        return job, wait_until(waiting, "all others wait for the stopped rank")
+
+    def test_a_stopped_rank_is_the_one_that_is_waited_for(self):
+        job, found = self.stopped_job(4, 2, 7)
+        self.assertEqual(len(found), 1)
+        self.assertEqual(found[0]["wait"], {"operation": 7, "waiting": [0, 1, 3], "waited_for": [2]})
+        self.assertIsNone(found[0]["failure"])
+        for number, rank in enumerate(found[0]["ranks"]):
+            self.assertEqual(rank["rank"], number)
+            self.assertEqual(rank["state"], "between_calls" if number == 2 else "in_call")
+            self.assertEqual(rank["latest"]["operation"], 6 if number == 2 else 7)
+            self.assertEqual((rank["latest"]["collective"], rank["latest"]["type"], rank["latest"]["count"]),
+                             ("all_reduce", "int32", 1000))
+            self.assertGreater(rank["for_ns"], 0)
+        victim = found[0]["ranks"][2]["process"]
+        text = status("--job", job.pid).stdout
+        self.assertIn(f"operation 7 waits for rank 2 (process {victim}, stopped, at operation 6)", text)
+        self.assertIn("7: all_reduce of 1000 int32 (sum) by ", text)
+        # Any rank of it shows the same, the stopped one too.
+        for rank in found[0]["ranks"]:
+            self.assertEqual(looks(rank["process"])[0]["communicator"], found[0]["communicator"])
+        mine = [it["communicator"] for it in looks("--job")]
+        self.assertEqual(mine.count(found[0]["communicator"]), 1)
+
+    def test_a_running_job_is_not_disturbed(self):
+        job = self.start("-n", 3, "--", PROGRAM, "sum", 5000, 100)
+        seen = 0
+        while job.process.poll() is None:
+            seen += len(looks("--job", job.pid))
+        code, out, _ = job.finish()
+        self.assertEqual((code, out.count(": ok peer")), (0, 3), out)
+        self.assertGreater(seen, 0)
+
+    def test_a_recording_on_request_wraps_after_1024_operations(self):
+        job, _ = self.stopped_job(3, 1, RECORDS_MOST + 300)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "recording"
+            done = status("--job", job.pid, "--dump", path)
+            self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+            self.assertEqual(os.listdir(folder), ["recording"])
+            head, ranks, operations = read_recording(path.read_text())
+        self.assertEqual((head["format"], head["rank_count"], head["wait"]["waited_for"]), (1, 3, [1]))
+        self.assertEqual(len(ranks), 3)
+        for rank, lines in operations.items():
+            latest = RECORDS_MOST + (299 if rank == 1 else 300)
+            self.assertEqual([line["operation"] for line in lines], list(range(latest - RECORDS_MOST + 1, latest + 1)))
+            for line in lines:
+                running = line["operation"] == RECORDS_MOST + 300
+                self.assertEqual(line["state"], "running" if running else "completed")
+                self.assertEqual(line["arrived_ns"] is None, running or line["operation"] < 301, line)
+                if not running:
+                    self.assertLessEqual(line["entered_ns"], line["ended_ns"])
+        done = status("--job", job.pid, "--dump", "-")
+        self.assertEqual(read_recording(done.stdout)[0]["communicator"], head["communicator"])
+
+    def test_the_launcher_records_what_a_killed_rank_did_last(self):
+        with tempfile.TemporaryDirectory() as folder:
+            code, _, err = self.run_job("-n", 4, "--env", f"RONDO_RECORDER_DIR={folder}", "--", PROGRAM, "signal",
+                                        int(signal.SIGKILL), 2, 1300, 10)
+            self.assertEqual(code, 128 + signal.SIGKILL)
+            names = os.listdir(folder)
+            self.assertEqual(len(names), 1, names)
+            self.assertIn(names[0], err)
+            _, ranks, operations = read_recording((Path(folder) / names[0]).read_text())
+        self.assertEqual((ranks[2]["state"], ranks[2]["process_state"]), ("dead", "gone"))
+        self.assertEqual((operations[2][-1]["operation"], operations[2][-1]["state"]), (1299, "completed"))
+        self.assertEqual(len(operations[2]), RECORDS_MOST)
+
+    def test_a_folder_that_is_not_there_is_told_and_changes_nothing_else(self):
+        with tempfile.TemporaryDirectory() as folder:
+            missing = f"{folder}/missing"
+            code, out, err = self.run_job("-n", 2, "--env", f"RONDO_RECORDER_DIR={missing}", "--", PROGRAM, "abort", 1)
+            self.assertEqual(os.listdir(folder), [])
+        self.assertEqual(code, 1)
+        self.assertIn("aborted", out)
+        self.assertIn(f"no flight recording: cannot make {missing}/", err)
+
+
+class Failed(unittest.TestCase):
+    """Without `rondo run`: the ranks are all that can write."""
+
+    def recording(self, rank_count, *arguments, **environment):
+        with tempfile.TemporaryDirectory() as folder:
+            ranks = run_job(PROGRAM, rank_count, [str(argument) for argument in arguments],
+                            environment={"RONDO_RECORDER_DIR": folder, **environment})
+            names = os.listdir(folder)
+            self.assertEqual(len(names), 1, names)
+            told = [rank.output.count(names[0]) for rank in ranks.values()]
+            self.assertEqual(sum(told), 1, "one rank says where it is")
+            return read_recording((Path(folder) / names[0]).read_text())
+
+    def test_the_others_record_what_a_killed_rank_did_last(self):
+        head, ranks, operations = self.recording(4, "signal", int(signal.SIGKILL), 1, 40, 100_000)
+        self.assertEqual((head["failure"]["status"], head["failure"]["peer"]), ("remote rank failed", 1))
+        self.assertIn(1, head["wait"]["waited_for"])
+        self.assertEqual((ranks[1]["state"], ranks[1]["entered"], ranks[1]["completed"]), ("dead", 39, 39))
+        self.assertEqual(operations[1][-1]["operation"], 39)
+        self.assertIn("failed", [ranks[rank]["state"] for rank in (0, 2, 3)])
+        self.assertIn("failed", [operations[rank][-1]["state"] for rank in (0, 2, 3)])
+
+    def test_a_rank_killed_inside_of_an_operation_is_recorded_in_it(self):
+        _, ranks, operations = self.recording(3, "lend", "alloc", 1, 3)
+        self.assertEqual(ranks[1]["state"], "dead")
+        self.assertIn(operations[1][-1]["state"], ("running", "completed"))
+
+    def test_a_stopped_rank_is_recorded_as_such(self):
+        head, ranks, _ = self.recording(3, "signal", int(signal.SIGSTOP), 2, 5, 1000, RONDO_TIMEOUT="1")
+        self.assertEqual(head["failure"]["status"], "timeout")
+        self.assertEqual((ranks[2]["process_state"], head["wait"]["waited_for"]), ("stopped", [2]))
+
+    def test_a_death_that_only_a_query_finds_is_recorded(self):
+        head, ranks, _ = self.recording(3, "idle", 2)
+        self.assertEqual((head["failure"]["peer"], ranks[2]["state"]), (2, "dead"))
+
+    def test_nothing_is_written_without_a_failure(self):
+        with tempfile.TemporaryDirectory() as folder:
+            run_job(PROGRAM, 3, ["sum", "20", "100"], environment={"RONDO_RECORDER_DIR": folder})
+            self.assertEqual(os.listdir(folder), [])
+
+
+class Refused(unittest.TestCase):
+    def check(self, part, *arguments, code=1, **popen):
+        done = status(*arguments, **popen)
+        self.assertEqual(done.returncode, code, done)
+        self.assertIn(part, done.stderr)
+        self.assertEqual(done.stdout, "")
+
+    def test_what_cannot_be_shown_is_answered(self):
+        self.check("name a process", code=2)
+        self.check("see rondo status --help", "0", code=2)
+        self.check("see rondo status --help", "--job", "x", code=2)
+        self.check("see rondo status --help", "--json", "--dump", "f", os.getpid(), code=2)
+        self.check("there is no process 2147483647", "2147483647")
+        self.check("there is no process 2147483647", "--job", "2147483647")
+        self.check(f"process {os.getpid()} has no communicator", os.getpid())
+        self.check(f"no process below {os.getpid()} has a communicator", "--job", os.getpid())
+
+    def test_a_process_of_another_user_is_answered(self):
+        if os.geteuid() != 0:
+            self.check("run this as the user whose process it is", 1)
+            return
+        sleeper = subprocess.Popen(["sleep", "60"])
+        try:
+            # A file descriptor of the command: nobody may not be able to reach its path.
+            command = os.open(RONDO, os.O_RDONLY)
+            done = subprocess.run([f"/proc/self/fd/{command}", "status", str(sleeper.pid)], capture_output=True,
+                                  text=True, timeout=60, check=False, pass_fds=[command], user=NOBODY, group=NOBODY)
+            os.close(command)
+        finally:
+            sleeper.kill()
+            sleeper.wait()
+        self.assertEqual((done.returncode, done.stdout), (1, ""), done)
+        self.assertIn("run this as the user whose process it is, or as root", done.stderr)
+
+    def segment(self, data, seals=F_SEAL_SHRINK):
+        descriptor = os.memfd_create("rondo-segment", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        self.addCleanup(os.close, descriptor)
+        os.pwrite(descriptor, data, 0)
+        if seals:
+            fcntl.fcntl(descriptor, F_ADD_SEALS, seals)
+        return descriptor
+
+    def test_garbage_in_the_place_of_a_segment_is_refused_with_the_reason(self):
+        magic = 0x726F6E646F000000
+        for part, data, seals in (("too short", b"x" * 8, F_SEAL_SHRINK), ("not sealed", b"x" * 65536, 0),
+                                  ("begins otherwise", b"x" * 65536, F_SEAL_SHRINK),
+                                  ("has layout 99", struct.pack("<Q", magic + 99) + b"x" * 65536, F_SEAL_SHRINK),
+                                  ("ranks and has", struct.pack("<Q", magic + 2) + b"x" * 65536, F_SEAL_SHRINK)):
+            with self.subTest(part=part):
+                descriptor = self.segment(data, seals)
+                self.check(part, os.getpid())
+                os.ftruncate(descriptor, len(data) if seals else 0)
+
+    def test_random_bytes_behind_a_right_beginning_are_shown_without_a_crash(self):
+        seed = int(os.environ.get("RONDO_SEED", random.randrange(1 << 32)))
+        print(f"seed {seed}", flush=True)
+        generator = random.Random(seed)
+        for _ in range(5):
+            head = struct.pack("<QQQQ", 0x726F6E646F000002, 1, 2, 4) + generator.randbytes(96)
+            self.segment(head + generator.randbytes(4 * 67000))
+            for arguments in (["--json"], [], ["--dump", "-"]):
+                done = status(os.getpid(), *arguments)
+                self.assertEqual((done.returncode, done.stderr), (0, ""), arguments)
+                self.assertTrue(done.stdout.isascii())
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
