@@ -67,6 +67,8 @@ class Transport {
 
   /// Bytes of memory that the ranks of this host share for the communicator: reserved.
   [[nodiscard]] virtual uint64_t shared_bytes() const = 0;
+  /// Of these, the pages that were touched so far.
+  [[nodiscard]] virtual Result<uint64_t> used_bytes() const = 0;
 };
 
 }  // namespace rondo

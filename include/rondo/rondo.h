@@ -37,26 +37,20 @@ extern "C" {
 
 /* ---- status codes ---- */
 typedef enum rondo_status {
-  /** Done, or enqueued where a stream was given. */
-  RONDO_OK = 0,
-  /** Not finished yet (queries only). Ask again. */
-  RONDO_NOT_READY = 1,
+  RONDO_OK = 0,        /**< Done, or enqueued where a stream was given. */
+  RONDO_NOT_READY = 1, /**< Not finished yet (queries only). Ask again. */
   /** An argument is wrong; nothing was done and every object is as before. Correct the call. */
   RONDO_ERROR_INVALID_ARGUMENT = 2,
   /** The handle is not (or no longer) one of this process: destroyed, finalized or never made. */
   RONDO_ERROR_INVALID_HANDLE = 3,
   /** Known to this version, but not available here (a device, a type for an operation, a disabled component). */
   RONDO_ERROR_UNSUPPORTED = 4,
-  /** Memory, descriptors or threads ran out; nothing was enqueued. */
-  RONDO_ERROR_OUT_OF_RESOURCES = 5,
-  /** A call to the operating system failed; the detail has its name and errno. */
-  RONDO_ERROR_SYSTEM = 6,
+  RONDO_ERROR_OUT_OF_RESOURCES = 5, /**< Memory, descriptors or threads ran out; nothing was enqueued. */
+  RONDO_ERROR_SYSTEM = 6,           /**< A call to the operating system failed; the detail has its name and errno. */
   /** The other side of a bootstrap connection could not prove that it knows the secret. */
   RONDO_ERROR_AUTHENTICATION = 7,
-  /** A deadline passed. The communicator has failed: only abort and destroy are left. */
-  RONDO_ERROR_TIMEOUT = 8,
-  /** Another rank died or left. The communicator has failed: only abort and destroy are left. */
-  RONDO_ERROR_REMOTE = 9,
+  RONDO_ERROR_TIMEOUT = 8, /**< A deadline passed. The communicator has failed: only abort and destroy are left. */
+  RONDO_ERROR_REMOTE = 9,  /**< Another rank died or left; otherwise the same. */
   /** Ranks disagree on an operation. The communicator has failed: only abort and destroy are left. */
   RONDO_ERROR_MISMATCH = 10,
   /** rondo_comm_abort() was called, here or on another rank. Only destroy is left. */
@@ -217,6 +211,11 @@ typedef struct rondo_comm_properties {
 
 RONDO_API rondo_status_t rondo_comm_get_properties(rondo_comm_t comm, rondo_comm_properties_t *properties)
     RONDO_NOEXCEPT; /**< Any thread. */
+
+/** Tells the communicator's memory on this host, of all its ranks together. A pointer may be NULL. Any thread.
+ * @param reserved_bytes  what is mapped.   @param used_bytes  of it, pages that were touched so far. */
+RONDO_API rondo_status_t rondo_comm_memory(rondo_comm_t comm, uint64_t *reserved_bytes, uint64_t *used_bytes)
+    RONDO_NOEXCEPT;
 
 /** What the tuner would choose for an operation. Set `size` (or use the INIT) before the call. */
 typedef struct rondo_plan_info {

@@ -166,6 +166,16 @@ rondo_status_t rondo_comm_get_properties(rondo_comm_t handle, rondo_comm_propert
   });
 }
 
+rondo_status_t rondo_comm_memory(rondo_comm_t handle, uint64_t *reserved_bytes, uint64_t *used_bytes) noexcept {
+  return at_boundary([&]() -> Result<void> {
+    RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
+    RONDO_TRY_ASSIGN(const uint64_t used, comm->transport().used_bytes());
+    if (reserved_bytes != nullptr) *reserved_bytes = comm->transport().shared_bytes();
+    if (used_bytes != nullptr) *used_bytes = used;
+    return {};
+  });
+}
+
 rondo_status_t rondo_comm_query_plan(rondo_comm_t handle, rondo_collective_t collective, size_t count,
                                      rondo_type_t type, rondo_plan_info_t *info) noexcept {
   return at_boundary([&]() -> Result<void> {

@@ -78,8 +78,8 @@ Json choice_json(TunerInput input) {
   return choice;
 }
 
-/// The slots of the shared-memory transport for so many ranks.
-TunerInput tuner_input(const InfoInput &input) {
+/// The slots of the shared-memory transport for so many ranks, and how much memory they share in all.
+TunerInput tuner_input(const InfoInput &input, uint64_t &shared_bytes) {
   TunerInput tuner;
   tuner.rank_count = input.rank_count;
   tuner.oversubscribed = input.rank_count > usable_core_count(input.topology);
@@ -93,12 +93,14 @@ TunerInput tuner_input(const InfoInput &input) {
   tuner.ll_slot_bytes = geometry.ll_slot_bytes;
   tuner.post_bytes = shape.exchange.post_bytes;
   tuner.direct_chunk_bytes = shape.exchange.chunk_bytes;
+  shared_bytes = shape.bytes();
   tuner.overrides = {input.config.algorithm, input.config.protocol, input.config.channels, input.config.chunk_bytes};
   return tuner;
 }
 
 Json plans_json(const InfoInput &input) {
-  TunerInput tuner = tuner_input(input);
+  uint64_t shared_bytes = 0;
+  TunerInput tuner = tuner_input(input, shared_bytes);
   Json choices = Json::array();
   for (int number = 0; rondo_collective_string(static_cast<rondo_collective_t>(number)) != nullptr; ++number) {
     tuner.collective = static_cast<rondo_collective_t>(number);
@@ -109,7 +111,9 @@ Json plans_json(const InfoInput &input) {
     }
   }
   return {{"ranks", tuner.rank_count},     {"oversubscribed", tuner.oversubscribed}, {"slot_count", tuner.slot_count},
-          {"slot_bytes", tuner.slot_bytes}, {"ll_slot_bytes", tuner.ll_slot_bytes},  {"choices", choices}};
+          {"slot_bytes", tuner.slot_bytes}, {"ll_slot_bytes", tuner.ll_slot_bytes},
+          {"post_bytes", tuner.post_bytes}, {"direct_chunk_bytes", tuner.direct_chunk_bytes},
+          {"shared_bytes", shared_bytes}, {"choices", choices}};
 }
 
 }  // namespace

@@ -83,6 +83,11 @@ void add_plans(std::string &out, const Json &plans) {
          (plans["oversubscribed"].get<bool>() ? ", which are more than there are cores" : "") + "; a connection has " +
          plans["slot_count"].dump() + " slots of " + show_bytes(plans["slot_bytes"].get<uint64_t>()) + " bytes (ll: " +
          show_bytes(plans["ll_slot_bytes"].get<uint64_t>()) + ")\n";
+  if (plans["post_bytes"] != 0)
+    out += "  direct: posts of " + show_bytes(plans["post_bytes"].get<uint64_t>()) + " bytes, chunks of " +
+           show_bytes(plans["direct_chunk_bytes"].get<uint64_t>()) + " bytes\n";
+  out += "  shared memory: " + amount(plans["shared_bytes"].get<uint64_t>()) +
+         " reserved for all ranks; pages are used only where they are touched\n";
   char line[160];
   std::snprintf(line, sizeof line, "  %-15s %8s  %-17s %-9s %8s %8s\n", "collective", "bytes", "algorithm", "protocol",
                 "channels", "chunk");

@@ -136,6 +136,7 @@ class SimTransport final : public Transport {
   bool claim_dump() override { return real_->claim_dump(); }
   void end_dump(bool finished) override { real_->end_dump(finished); }
   uint64_t shared_bytes() const override { return real_->shared_bytes(); }
+  Result<uint64_t> used_bytes() const override { return real_->used_bytes(); }
 
  private:
   std::unique_ptr<Transport> real_;

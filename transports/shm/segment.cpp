@@ -119,6 +119,13 @@ Result<std::shared_ptr<const Segment>> Segment::observe(FileDescriptor descripto
   return std::shared_ptr<const Segment>(new Segment(std::move(descriptor), std::move(mapping), shape));
 }
 
+Result<uint64_t> Segment::used_bytes() const {
+  constexpr uint64_t block_bytes = 512;  // of st_blocks, whatever the file system
+  struct stat status {};
+  if (::fstat(descriptor_.get(), &status) != 0) return system_error("fstat of the shared segment", errno);
+  return static_cast<uint64_t>(status.st_blocks) * block_bytes;
+}
+
 SegmentHeader &Segment::header() const { return *reinterpret_cast<SegmentHeader *>(at(0)); }
 
 SharedFailure &Segment::failure() const { return *reinterpret_cast<SharedFailure *>(at(sizeof(SegmentHeader))); }

@@ -63,6 +63,8 @@ class Segment {
 
   [[nodiscard]] const SegmentShape &shape() const { return shape_; }
   [[nodiscard]] int descriptor() const { return descriptor_.get(); }
+  /// Pages that were touched so far, by any rank.
+  [[nodiscard]] Result<uint64_t> used_bytes() const;
   [[nodiscard]] SegmentHeader &header() const;
   [[nodiscard]] SharedFailure &failure() const;
   [[nodiscard]] RankBoard &board(uint32_t rank) const;

@@ -118,6 +118,7 @@ class ShmTransport final : public Transport {
   }
 
   uint64_t shared_bytes() const override { return segment_->shape().bytes(); }
+  Result<uint64_t> used_bytes() const override { return segment_->used_bytes(); }
 
   void set_accepted_kinds(std::vector<uint32_t> kinds) { accepted_kinds_ = std::move(kinds); }
 
