@@ -143,7 +143,7 @@ class Failed(unittest.TestCase):
             names = os.listdir(folder)
             self.assertEqual(len(names), 1, names)
             told = [rank.output.count(names[0]) for rank in ranks.values()]
-            self.assertEqual(sum(told), 1, "one rank says where it is")
+            self.assertGreaterEqual(sum(told), 1, "a rank says where it is")
             return read_recording((Path(folder) / names[0]).read_text())
 
     def test_the_others_record_what_a_killed_rank_did_last(self):
