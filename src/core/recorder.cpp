@@ -6,12 +6,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <exception>
 #include <memory>
 #include <set>
-#include <thread>
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
@@ -22,6 +20,7 @@ namespace rondo {
 namespace {
 
 constexpr uint64_t dump_patience_ns = 2'000'000'000;
+constexpr uint64_t dump_look_interval_ns = 1'000'000;
 
 struct FileCloser {
   void operator()(std::FILE *file) const { std::fclose(file); }
@@ -155,7 +154,7 @@ WaitNow wait_in(const std::vector<RankNow> &ranks, uint64_t operation) {
 bool claim_or_wait(Transport &transport, const Recording &recording) {
   if (transport.claim_dump()) return true;
   const uint64_t deadline_ns = now_ns() + dump_patience_ns;
-  while (!recording.dumped() && now_ns() < deadline_ns) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  while (!recording.dumped() && now_ns() < deadline_ns) sleep_for_ns(dump_look_interval_ns);
   if (recording.dumped()) return false;
   transport.end_dump(false);
   return transport.claim_dump();

@@ -16,19 +16,38 @@
 HWY_BEFORE_NAMESPACE();
 namespace rondo::HWY_NAMESPACE {
 
-/// The common case, with nothing but the operation in its loop: two operands, one result. `bytes` is whole steps.
+/// The common cases, with nothing but the operation in their loops. `bytes` is whole steps.
+template <class Codec, class Op, uint32_t input_count, uint32_t output_count>
+void combine_fixed(const CombineArgs &args, size_t bytes) {
+  const std::byte *inputs[input_count];
+  std::byte *outputs[output_count];
+  for (uint32_t input = 0; input < input_count; ++input) inputs[input] = args.inputs[input];
+  for (uint32_t output = 0; output < output_count; ++output) outputs[output] = args.outputs[output];
+  for (size_t at = 0; at < bytes; at += Codec::step_bytes) {
+    auto folded = Codec::load(inputs[0] + at);
+    for (uint32_t input = 1; input < input_count; ++input) folded = apply<Op>(folded, Codec::load(inputs[input] + at));
+    for (uint32_t output = 0; output < output_count; ++output) Codec::store(folded, outputs[output] + at);
+  }
+}
+
+/// True: it was one of them.
 template <class Codec, class Op>
-void combine_two(const std::byte *a, const std::byte *b, std::byte *out, size_t bytes) {
-  for (size_t at = 0; at < bytes; at += Codec::step_bytes)
-    Codec::store(apply<Op>(Codec::load(a + at), Codec::load(b + at)), out + at);
+bool combine_common(const CombineArgs &args, size_t bytes) {
+  if (args.divisor != 0 || args.output_count > 2) return false;
+  const bool one = args.output_count == 1;
+  switch (args.input_count) {
+    case 2: (one ? combine_fixed<Codec, Op, 2, 1> : combine_fixed<Codec, Op, 2, 2>)(args, bytes); return true;
+    case 3: (one ? combine_fixed<Codec, Op, 3, 1> : combine_fixed<Codec, Op, 3, 2>)(args, bytes); return true;
+    case 4: (one ? combine_fixed<Codec, Op, 4, 1> : combine_fixed<Codec, Op, 4, 2>)(args, bytes); return true;
+    default: return false;
+  }
 }
 
 /// Any case. Every operand of a step is read before any of its results is written: an output may be an input.
 template <class Codec, class Op>
 void combine_steps(const CombineArgs &shared_args, size_t bytes) {
   const CombineArgs args = shared_args;  // a copy that no store can alias, so that its fields stay in registers
-  if (args.input_count == 2 && args.output_count == 1 && args.divisor == 0)
-    return combine_two<Codec, Op>(args.inputs[0], args.inputs[1], args.outputs[0], bytes);
+  if (combine_common<Codec, Op>(args, bytes)) return;
   for (size_t at = 0; at < bytes; at += Codec::step_bytes) {
     auto folded = Codec::load(args.inputs[0] + at);
     for (uint32_t input = 1; input < args.input_count; ++input)

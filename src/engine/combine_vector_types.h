@@ -22,6 +22,7 @@ template <class T>
 using Tag = hn::ScalableTag<T>;
 using FloatVector = hn::Vec<Tag<float>>;
 using WordVector = hn::Vec<Tag<uint32_t>>;
+using HalfVector = hn::Vec<Tag<uint16_t>>;
 using ByteTag = Tag<uint8_t>;
 
 /// Bytes as many as D has; so no misaligned pointer to a wider type is ever made.
@@ -66,25 +67,33 @@ struct Bfloat16Codec {
     return {hn::BitCast(Tag<float>(), hn::And(pairs, hn::Set(words, 0xFFFF0000u))),
             hn::BitCast(Tag<float>(), hn::ShiftLeft<16>(pairs))};
   }
+  /// Rounds all elements at once, in lanes of 16 bits: the kept halves in one vector, the lost halves in another.
   static HWY_INLINE void store(const Accumulator &value, std::byte *to) {
     const Tag<uint32_t> words;
-    const WordVector upper = hn::And(rounded(value.upper), hn::Set(words, 0xFFFF0000u));
-    store_vector(words, hn::Or(upper, hn::ShiftRight<16>(rounded(value.lower))), to);
+    const Tag<uint16_t> halves;
+    const WordVector upper = hn::BitCast(words, value.upper);
+    const WordVector lower = hn::BitCast(words, value.lower);
+    const WordVector low_half = hn::Set(words, 0xFFFFu);
+    const HalfVector kept = hn::BitCast(halves, hn::Or(hn::AndNot(low_half, upper), hn::ShiftRight<16>(lower)));
+    const HalfVector lost = hn::BitCast(halves, hn::Or(hn::ShiftLeft<16>(upper), hn::And(low_half, lower)));
+    // Up where more than half is lost, or half of an odd one.
+    const HalfVector odd = hn::And(kept, hn::Set(halves, uint16_t{1}));
+    const auto up = hn::Gt(lost, hn::Sub(hn::Set(halves, uint16_t{0x8000}), odd));
+    HalfVector rounded = hn::Sub(kept, hn::VecFromMask(halves, up));  // a mask's lanes are -1
+    const HalfVector magnitude = hn::And(kept, hn::Set(halves, uint16_t{0x7FFF}));
+    const HalfVector infinity = hn::Set(halves, uint16_t{0x7F80});
+    if (!hn::AllFalse(halves, hn::Gt(magnitude, hn::Set(halves, uint16_t{0x7F7F})))) {
+      const auto nan = hn::Or(hn::Gt(magnitude, infinity),
+                              hn::AndNot(hn::Eq(lost, hn::Zero(halves)), hn::Eq(magnitude, infinity)));
+      rounded = hn::IfThenElse(nan, hn::Set(halves, uint16_t{0x7FC0}), rounded);
+    }
+    store_vector(halves, rounded, to);
   }
   static HWY_INLINE Accumulator divide(const Accumulator &value, uint32_t divisor) {
     const FloatVector by = hn::Set(Tag<float>(), static_cast<float>(divisor));
     return {hn::Div(value.upper, by), hn::Div(value.lower, by)};
   }
 
- private:
-  /// The bfloat16 in the upper half of each word.
-  static HWY_INLINE WordVector rounded(FloatVector value) {
-    const Tag<uint32_t> words;
-    const WordVector bits = hn::BitCast(words, value);
-    const WordVector odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(words, 1u));
-    const WordVector nearest = hn::Add(hn::Add(bits, hn::Set(words, 0x7FFFu)), odd);
-    return hn::IfThenElse(hn::RebindMask(words, hn::IsNaN(value)), hn::Set(words, 0x7FC00000u), nearest);
-  }
 };
 
 /// Two vectors of floats from one vector of halves; F16C converts both ways in one instruction.

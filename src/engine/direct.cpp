@@ -7,15 +7,19 @@
 #include <cstring>
 
 #include "src/engine/fold.h"
+#include "src/engine/stream_copy.h"
 #include "src/proto/memory.h"
 
 namespace rondo {
 namespace {
 
+constexpr uint64_t stream_bytes_min = 16u << 20;  // smaller results are better left in the caches for their reader
 constexpr RunOutcome stopped{RunOutcome::Kind::stopped, Fault::none, 0};
 
 RunOutcome fault(Fault what, uint32_t peer) { return {RunOutcome::Kind::fault, what, peer}; }
 bool done(const RunOutcome &outcome) { return outcome.kind == RunOutcome::Kind::done; }
+
+void copy_plainly(std::byte *to, const std::byte *from, size_t bytes) { std::memcpy(to, from, bytes); }
 
 /// False: the waiter says stop.
 template <class Ready>
@@ -43,6 +47,8 @@ struct ExchangeEnd::Job {
   uint64_t align_elements;
 
   [[nodiscard]] uint64_t bytes() const { return count * element_bytes; }
+  /// In place the lines of recv are in the cache already, since they were just read.
+  [[nodiscard]] bool streams() const { return buffers.send.data != buffers.recv.data && bytes() >= stream_bytes_min; }
   [[nodiscard]] uint64_t chunk_count() const { return (count + chunk_elements - 1) / chunk_elements; }
   /// Elements of chunk `chunk`.
   [[nodiscard]] Range chunk_range(uint64_t chunk) const {
@@ -228,9 +234,14 @@ RunOutcome ExchangeEnd::reduce(const Job &job, uint64_t chunk) {
                                                 : view_.contribution(rank, chunks_ + chunk) + in_chunk;
   }
   if (own.count != 0) {
-    std::byte *const outputs[] = {job.buffers.recv.data + in_buffer, view_.result(rank_, chunks_ + chunk)};
+    std::byte *const recv = job.buffers.recv.data + in_buffer;
+    std::byte *const outputs[] = {view_.result(rank_, chunks_ + chunk), recv};  // of which some are written, see below
+    const bool streams = job.streams() && !lends_recv_;
+    const std::span<std::byte *const> all_outputs(outputs);
     fold_in_order(job.reducer, std::span(operands.data(), rank_count()),
-                  std::span(outputs, lends_recv_ ? 1 : 2), own.count, job.element_bytes, job.single_steps);
+                  lends_recv_ ? all_outputs.last(1) : streams ? all_outputs.first(1) : all_outputs, own.count,
+                  job.element_bytes, job.single_steps);
+    if (streams) stream_copy(recv, outputs[0], own.count * job.element_bytes);
   }
   publish(view_.place(rank_).reduced.value, chunks_ + chunk + 1);  // R2
   return {};
@@ -248,7 +259,8 @@ RunOutcome ExchangeEnd::gather(const Job &job, uint64_t chunk) {
     const uint64_t in_buffer = part.begin * job.element_bytes;
     const std::byte *const from =
         results_[rank] != nullptr ? results_[rank] + in_buffer : view_.result(rank, chunks_ + chunk);
-    std::memcpy(job.buffers.recv.data + in_buffer, from, part.count * job.element_bytes);
+    const auto copy = job.streams() ? stream_copy : copy_plainly;
+    copy(job.buffers.recv.data + in_buffer, from, part.count * job.element_bytes);
   }
   return {};
 }

@@ -7,7 +7,7 @@
 namespace rondo {
 namespace {
 
-constexpr size_t small_bytes = 64;    // a vector or two: their setting up takes longer than a plain loop
+constexpr size_t small_bytes = 16;    // less than a vector: setting up for its tail takes longer than a plain loop
 constexpr size_t block_bytes = 4096;  // with the operands' blocks it stays in the first-level cache
 
 /// operands[first, last) behind `args.input_count` inputs that are there already.
