@@ -13,11 +13,18 @@
 namespace rondo {
 namespace {
 
+// Larger chunks where all lend: with too few cores each costs turns of the scheduler.
+constexpr uint64_t roomy_chunk_factor = 4;
+constexpr uint64_t crowded_chunk_factor = 16;
 constexpr uint64_t stream_bytes_min = 16u << 20;  // smaller results are better left in the caches for their reader
 constexpr RunOutcome stopped{RunOutcome::Kind::stopped, Fault::none, 0};
 
 RunOutcome fault(Fault what, uint32_t peer) { return {RunOutcome::Kind::fault, what, peer}; }
 bool done(const RunOutcome &outcome) { return outcome.kind == RunOutcome::Kind::done; }
+
+bool rounds_every_step(rondo_type_t type) {
+  return type == RONDO_FLOAT16 || type == RONDO_BFLOAT16 || type == RONDO_FLOAT8_E4M3 || type == RONDO_FLOAT8_E5M2;
+}
 
 void copy_plainly(std::byte *to, const std::byte *from, size_t bytes) { std::memcpy(to, from, bytes); }
 
@@ -36,7 +43,6 @@ bool wait_until(Waiter &waiter, Ready ready) {
 
 /// One operation.
 struct ExchangeEnd::Job {
-  const Plan &plan;
   const Buffers &buffers;
   const HostReducer &reducer;
   Waiter &waiter;
@@ -67,9 +73,14 @@ struct ExchangeEnd::Job {
 RunOutcome ExchangeEnd::run(const Plan &plan, const Buffers &buffers, const HostReducer &reducer, Waiter &waiter) {
   const LaneProgram &program = plan.lanes.front().program;
   const auto type = static_cast<rondo_type_t>(plan.key.signature.type);
-  const bool rounds = type == RONDO_FLOAT16 || type == RONDO_BFLOAT16 || program.element_bytes == 1;
-  const Job job{plan,   buffers, reducer, waiter, plan.key.signature.count, program.element_bytes,
-                rounds, program.partition.chunk_elements, program.partition.align_elements};
+  Job job{buffers,
+          reducer,
+          waiter,
+          plan.key.signature.count,
+          program.element_bytes,
+          rounds_every_step(type),
+          program.partition.chunk_elements,
+          program.partition.align_elements};
   return plan.shape.algorithm == RONDO_ALGORITHM_ONE_SHOT ? run_one_shot(job) : run_two_shot(job);
 }
 
@@ -110,23 +121,26 @@ RunOutcome ExchangeEnd::run_one_shot(const Job &job) {
   return {};
 }
 
-RunOutcome ExchangeEnd::run_two_shot(const Job &job) {
-  const uint64_t chunk_count = job.chunk_count();
-  if (chunk_count == 0) return {};
+RunOutcome ExchangeEnd::run_two_shot(Job &job) {
+  if (job.count == 0) return {};
   announce(job);
-  for (uint64_t step = 0; step < chunk_count + 2; ++step) {
-    if (step < chunk_count) contribute(job, step);
-    if (step == 1) {
+  contribute(job, 0);
+  for (uint64_t step = 1; step < job.chunk_count() + 2; ++step) {
+    if (step == 1 && lends_send_ && lends_recv_) {  // before the next chunk, whose size it may change
       if (const RunOutcome met = meet(job); !done(met)) return met;
     }
-    if (step >= 1 && step - 1 < chunk_count) {
+    if (step < job.chunk_count()) contribute(job, step);
+    if (step == 1 && !(lends_send_ && lends_recv_)) {
+      if (const RunOutcome met = meet(job); !done(met)) return met;
+    }
+    if (step - 1 < job.chunk_count()) {
       if (const RunOutcome reduced = reduce(job, step - 1); !done(reduced)) return reduced;
     }
     if (step >= 2) {
       if (const RunOutcome gathered = gather(job, step - 2); !done(gathered)) return gathered;
     }
   }
-  chunks_ += chunk_count;
+  chunks_ += job.chunk_count();
   publish(view_.place(rank_).gathered.value, chunks_);  // G2
   if (!lends_send_ && !lends_recv_) return {};
   for (uint32_t peer = 0; peer < rank_count(); ++peer) {
@@ -178,8 +192,10 @@ const std::byte *ExchangeEnd::open(uint32_t peer, const LentBuffer &buffer, uint
   return peers_->borrow(peer, header, nullptr);
 }
 
-/// Waits for every rank's announcement, and opens what they lend.
-RunOutcome ExchangeEnd::meet(const Job &job) {
+/// Waits for every rank's announcement, and opens what they lend. Where all lend both buffers no area of the exchange
+/// bounds a chunk: larger ones then save turns, and every rank comes to the same size.
+RunOutcome ExchangeEnd::meet(Job &job) {
+  bool all_lend = lends_send_ && lends_recv_;
   for (uint32_t peer = 0; peer < rank_count(); ++peer) {
     operands_[peer] = results_[peer] = nullptr;
     if (peer == rank_) continue;
@@ -190,10 +206,12 @@ RunOutcome ExchangeEnd::meet(const Job &job) {
     if (theirs.fingerprint != job.buffers.signature) return fault(Fault::foreign_slot, peer);
     if (theirs.send.lent != 0) operands_[peer] = open(peer, theirs.send, job.bytes());
     if (theirs.recv.lent != 0) results_[peer] = open(peer, theirs.recv, job.bytes());
+    all_lend &= theirs.send.lent != 0 && theirs.recv.lent != 0;
     const bool unreadable = (theirs.send.lent != 0 && operands_[peer] == nullptr) ||
                             (theirs.recv.lent != 0 && results_[peer] == nullptr);
     if (unreadable) return fault(Fault::unreadable, peer);
   }
+  if (all_lend) job.chunk_elements *= wake_ ? crowded_chunk_factor : roomy_chunk_factor;
   return {};
 }
 

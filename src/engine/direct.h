@@ -29,11 +29,11 @@ class ExchangeEnd {
   struct Job;
 
   [[nodiscard]] RunOutcome run_one_shot(const Job &job);
-  [[nodiscard]] RunOutcome run_two_shot(const Job &job);
+  [[nodiscard]] RunOutcome run_two_shot(Job &job);
   void contribute(const Job &job, uint64_t chunk);
   [[nodiscard]] RunOutcome reduce(const Job &job, uint64_t chunk);
   [[nodiscard]] RunOutcome gather(const Job &job, uint64_t chunk);
-  [[nodiscard]] RunOutcome meet(const Job &job);
+  [[nodiscard]] RunOutcome meet(Job &job);
   void announce(const Job &job);
   [[nodiscard]] bool can_lend(const Window &window, const Job &job) const;
   [[nodiscard]] const std::byte *open(uint32_t peer, const LentBuffer &buffer, uint64_t bytes) const;
