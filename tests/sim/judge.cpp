@@ -99,7 +99,9 @@ class Judge {
                          calls[error.operation - 1].called_ns <= failure.at_ns &&
                          calls[error.operation - 1].returned_ns >= failure.at_ns;
     const bool between = record_.ranks[failure.rank].idle_ns <= failure.at_ns && error.operation == calls.size() + 1;
-    if (!in_call && !between && error.status != RONDO_ERROR_ABORTED)
+    // Who disagreed may come to light in a later operation than that on which they did.
+    const bool earlier = error.status == RONDO_ERROR_MISMATCH && error.operation < calls.size();
+    if (!in_call && !between && !earlier && error.status != RONDO_ERROR_ABORTED)
       complain(failure.rank, "names an operation that it is not in" + place);
     switch (error.status) {
       case RONDO_ERROR_REMOTE:

@@ -88,15 +88,13 @@ void Scheduler::pause(uint64_t least_ns) {
   switch_out(false);
 }
 
-void Scheduler::wait_for_word(const uint32_t &word, uint32_t value, uint64_t timeout_ns) {
+void Scheduler::await(const uint32_t &word, uint32_t value, uint64_t timeout_ns) {
   if (word != value) return pause(0);
   running_->word = &word;
-  if (loses_wakes_) timeout_ns *= 1'000'000;
   pause(timeout_ns);
 }
 
-void Scheduler::wake_word(const uint32_t &word) {
-  if (loses_wakes_ && random_.chance(30)) return;
+void Scheduler::rouse(const uint32_t &word) {
   for (const auto &fiber : fibers_) {
     if (fiber->word != &word) continue;
     fiber->word = nullptr;

@@ -54,7 +54,10 @@ class Scheduler {
   /// A look at the clock takes a moment; frozen: it shows the same time for ever (a defect to be found).
   [[nodiscard]] uint64_t read_clock();
   void freeze_clock() { frozen_ns_ = now_ns_; }
+  /// Some wakes reach nobody, and nothing else ends a sleep (a defect to be found).
   void lose_wakes() { loses_wakes_ = true; }
+  [[nodiscard]] bool loses_wakes() const { return loses_wakes_; }
+  [[nodiscard]] bool loses_this_wake() { return loses_wakes_ && random_.chance(30); }
 
   void spawn(uint32_t rank, std::function<void()> body);
   [[nodiscard]] bool in_fiber() const { return running_ != nullptr; }
@@ -63,8 +66,9 @@ class Scheduler {
   // In a fiber.
   /// Lets others run for at least that long.
   void pause(uint64_t least_ns);
-  void wait_for_word(const uint32_t &word, uint32_t value, uint64_t timeout_ns);
-  void wake_word(const uint32_t &word);
+  /// Until `word` is not `value` any more and somebody says so, or the time has passed.
+  void await(const uint32_t &word, uint32_t value, uint64_t timeout_ns);
+  void rouse(const uint32_t &word);
 
   // Faults.
   void kill(uint32_t rank) { ranks_[rank].killed = true; }
