@@ -27,6 +27,7 @@ namespace {
 
 constexpr int inner_rounds = 200;  // sums over B while A is in trouble
 constexpr int rounds_most = 10'000'000;
+constexpr uint32_t patient_ms = 50'000;
 constexpr int look_ms = 5;
 constexpr int looks_most = 6'000;  // 30 s: the deadline of whoever waits for something
 
@@ -194,13 +195,15 @@ void live_on(const Options &self, rondo_comm_t a, rondo_comm_t b) {
   auto *const values = static_cast<int32_t *>(buffer.memory);
   const bool from_outside = self.kind == "kill" || self.kind == "stop" || self.kind == "crash" || self.kind == "exit" ||
                             self.kind == "abort";
-  std::thread striker;
+  std::thread striker;  // it may strike while the others are still in the barrier below
   if (self.rank == self.victim && from_outside)
     striker = std::thread([&] {
       std::this_thread::sleep_for(std::chrono::microseconds(self.delay_us));
       strike(self, a);
     });
-  const rondo_status_t status = sum_until_failure(self, a, values);
+  rondo_status_t status = RONDO_OK;
+  if (self.kind != "early" && self.kind != "launcher") status = rondo_barrier(a, nullptr);  // B is there: let it come
+  if (status == RONDO_OK) status = sum_until_failure(self, a, values);
   report(self, "failed", a, status);
   const rondo_status_t again = rondo_barrier(a, nullptr);
   if (again != RONDO_ERROR_COMM_FAILED && self.kind != "silent") report(self, "wrong", a, again);
@@ -240,11 +243,11 @@ int run(const Options &self) {
       if (self.rank != self.victim) {
         const int inner_rank = self.rank > self.victim ? self.rank - 1 : self.rank;
         if (!exchange_id(self, "b", self.rank == maker, id)) return 1;
-        status = rondo_comm_init(&b, &id, inner_rank, self.size - 1, nullptr);
+        rondo_config_t patient = RONDO_CONFIG_INIT;  // RONDO_TIMEOUT, which may be short, is for A
+        patient.timeout_ms = patient_ms;
+        status = rondo_comm_init(&b, &id, inner_rank, self.size - 1, &patient);
         if (status != RONDO_OK) report(self, "wrong", nullptr, status);
       }
-      status = rondo_barrier(a, nullptr);  // B is there: let it come
-      if (status != RONDO_OK) report(self, "wrong", a, status);
     }
     say(self, "ready");
     live_on(self, a, b);

@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 
 REMOTE, TIMEOUT, MISMATCH, ABORTED = "remote", "timeout", "mismatch", "aborted"
-TIMEOUT_S = 1.0
+TIMEOUT_S = 2.0  # a busy machine must not run into it by itself
 INIT_TIMEOUT_S = 3.0
 HANG_S = 60.0  # the deadline of a whole life
 SLACK_S = 10.0  # for a machine that is busy with something else
@@ -227,7 +227,7 @@ class Life:
             status, peer, operation, message = failed[0].error()
             _, wanted, limit = KINDS[self.kind]
             check(STATUS.get(status) == wanted, "rank", rank, "got status", status, message)
-            check(operation >= 2, "rank", rank, "was told of operation", operation)
+            check(operation >= 1, "rank", rank, "was told of operation", operation)
             named = peer if self.kind != "disagree" or rank != self.victim else self.victim
             if self.kind == "stop":  # it may have arrived, and others may be where it holds them up
                 named = self.victim if f"rank {self.victim} (host" in message else None
