@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // One rank of a life with real processes, for chaos_test.py:
 //   chaos_rank KIND VICTIM DELAY_US COUNT BUFFERS FOLDER
-// with RONDO_CHAOS_RANK and RONDO_CHAOS_SIZE. All ranks sum over communicator A until it fails; those but the victim sum
-// over communicator B on a second thread all the while, which must not notice. Says what it got in lines of words:
+// with RONDO_CHAOS_RANK and RONDO_CHAOS_SIZE. All ranks sum over communicator A until it fails; those but the victim
+// sum over communicator B on a second thread all the while, which must not notice. Says what it got in lines of words:
 //   RANK EVENT TIME_NS WORDS...
 #include <dirent.h>
 #include <fcntl.h>
@@ -163,7 +163,8 @@ struct Buffer {
     if (self.buffers == "registered") static_cast<void>(rondo_comm_register(comm, memory, bytes, 0, &registration));
   }
   void free(const Options &self, rondo_comm_t comm) {
-    if (registration != nullptr && rondo_comm_deregister(comm, registration) != RONDO_OK) say(self, "wrong", "deregister");
+    if (registration != nullptr && rondo_comm_deregister(comm, registration) != RONDO_OK)
+      say(self, "wrong", "deregister");
     if (self.buffers != "alloc") return std::free(memory);
     if (rondo_mem_free(memory) != RONDO_OK) say(self, "wrong", "free");
   }
