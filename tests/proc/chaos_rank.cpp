@@ -29,7 +29,8 @@ constexpr int inner_rounds = 200;  // sums over B while A is in trouble
 constexpr int rounds_most = 10'000'000;
 constexpr uint32_t patient_ms = 50'000;
 constexpr int look_ms = 5;
-constexpr int looks_most = 6'000;  // 30 s: the deadline of whoever waits for something
+constexpr long long id_patience_ns = 20'000'000'000;
+constexpr long long idle_patience_ns = 30'000'000'000;
 
 struct Options {
   std::string kind;
@@ -102,7 +103,7 @@ bool exchange_id(const Options &self, const std::string &name, bool makes, rondo
     std::ofstream(path + ".new", std::ios::binary).write(id.internal, sizeof id.internal);
     return std::rename((path + ".new").c_str(), path.c_str()) == 0;
   }
-  for (int look = 0; look < looks_most; ++look) {
+  for (const long long until_ns = now_ns() + id_patience_ns; now_ns() < until_ns;) {
     std::ifstream file(path, std::ios::binary);
     if (file.read(id.internal, sizeof id.internal)) return true;
     nap(look_ms);
@@ -123,7 +124,7 @@ void strike(const Options &self, rondo_comm_t comm) {
 /// Calls nothing any more, but asks for failures.
 rondo_status_t idle(rondo_comm_t comm) {
   rondo_status_t status = RONDO_OK;
-  for (int look = 0; look < looks_most && status == RONDO_OK; ++look) {
+  for (const long long until_ns = now_ns() + idle_patience_ns; now_ns() < until_ns && status == RONDO_OK;) {
     if (rondo_comm_get_async_error(comm, &status) != RONDO_OK) break;
     nap(look_ms);
   }
