@@ -6,7 +6,7 @@
 namespace rondo::sim {
 namespace {
 
-// The promises. Time in which a rank could have run and was not called (Scheduler::lost_ns) is not counted.
+// The promises. Time for which a rank was stopped (Scheduler::lost_ns) is not counted.
 constexpr uint64_t departure_limit_ns = 2 * second;
 constexpr uint64_t mismatch_limit_ns = 1 * second;
 constexpr uint64_t told_limit_ns = 100 * ms;      // from the moment at which somebody has recorded the failure

@@ -123,8 +123,8 @@ void draw_timeouts(Random &random, LifePlan &plan) {
     const size_t size = rondo_type_size(static_cast<rondo_type_t>(call.signature.type));
     bytes_most = std::max(bytes_most, vector_count(call, plan.rank_count) * size);
   }
-  const uint64_t needed_ns = bytes_most * plan.rank_count * us;
-  plan.settings.timeout_ns = waits ? random.between(60 * ms, 400 * ms) + needed_ns : patient_ns;
+  const uint64_t needed_ns = bytes_most * plan.rank_count * 4 * us;
+  plan.settings.timeout_ns = waits ? random.between(250 * ms, 600 * ms) + needed_ns : patient_ns;
   const bool init_waits = std::any_of(plan.faults.begin(), plan.faults.end(), [](const Fault &fault) {
     return fault.call == 0 || fault.kind == FaultKind::absent;
   });

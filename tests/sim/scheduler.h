@@ -85,7 +85,7 @@ class Scheduler {
   /// Unwinds the fibers that are left, so that nothing of theirs stays.
   void unwind();
 
-  /// How long the rank waited for its turn although it could run: what a slow machine costs it, no deadline counts it.
+  /// How long the rank was stopped although it could have run: no deadline can count that.
   [[nodiscard]] uint64_t lost_ns(uint32_t rank) const { return ranks_[rank].lost_ns; }
   [[nodiscard]] uint64_t switch_count() const { return switch_count_; }
   [[nodiscard]] uint64_t hash() const { return hash_; }
