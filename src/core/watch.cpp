@@ -57,24 +57,35 @@ std::optional<Error> find_departure(const Transport &transport, uint32_t rank, u
 bool OperationWatch::look(uint64_t now_ns) {
   if (start_ns_ == 0) start_ns_ = now_ns;
   if (transport_.failed()) return true;
-  if (check_agreement() || check_departures(now_ns)) return true;
+  if (check_agreement(operation_, entered_) || check_departures(now_ns)) return true;
   if (now_ns - start_ns_ < timeout_ns_) return false;
   time_out(now_ns);
   return true;
 }
 
-bool OperationWatch::check_agreement() {
+bool OperationWatch::check_agreement(uint64_t operation, const Entered &own) {
   for (uint32_t peer = 0; peer < rank_count_; ++peer) {
-    const auto theirs = transport_.entered(peer, operation_);
-    if (!theirs || *theirs == entered_) continue;
-    const bool calls_differ = theirs->signature != entered_.signature;
-    raise(RONDO_ERROR_MISMATCH, static_cast<int32_t>(peer),
-          "ranks disagree on operation " + std::to_string(operation_) + ": rank " + std::to_string(rank_) + " called " +
-              (calls_differ ? describe(entered_.signature) : describe(entered_)) + ", " +
+    const auto theirs = transport_.entered(peer, operation);
+    if (!theirs || *theirs == own) continue;
+    const bool calls_differ = theirs->signature != own.signature;
+    raise(RONDO_ERROR_MISMATCH, static_cast<int32_t>(peer), operation,
+          "ranks disagree on operation " + std::to_string(operation) + ": rank " + std::to_string(rank_) + " called " +
+              (calls_differ ? describe(own.signature) : describe(own)) + ", " +
               transport_.describe_rank(peer) + " called " +
               (calls_differ ? describe(theirs->signature) : describe(*theirs)) +
               "; call the same collectives in the same order with equal arguments and configuration");
     return true;
+  }
+  return false;
+}
+
+/// Some ranks complete an operation before those who disagree on it have called, as the root of a broadcast does. They
+/// meet the slots of that operation in a later one.
+bool OperationWatch::check_earlier_agreement() {
+  for (uint64_t earlier = operation_ - 1; earlier != 0; --earlier) {  // bounded by what boards keep
+    const auto own = transport_.entered(rank_, earlier);
+    if (!own) return false;
+    if (check_agreement(earlier, *own)) return true;
   }
   return false;
 }
@@ -84,7 +95,7 @@ bool OperationWatch::check_departures(uint64_t now_ns) {
   next_death_check_ns_ = now_ns + death_check_interval_ns;
   const auto departure = find_departure(transport_, rank_, rank_count_, operation_, Departure::any);
   if (!departure) return false;
-  raise(departure->status, departure->peer, departure->message + " during " + operation_name());
+  raise(departure->status, departure->peer, operation_, departure->message + " during " + operation_name());
   return true;
 }
 
@@ -105,13 +116,13 @@ void OperationWatch::time_out(uint64_t now_ns) {
                              : !present.empty()
                                  ? "all ranks have arrived, but it does not end; not finished: " + present
                                  : "every other rank has finished it";
-  raise(RONDO_ERROR_TIMEOUT, first,
+  raise(RONDO_ERROR_TIMEOUT, first, operation_,
         operation_name() + " on rank " + std::to_string(rank_) + " timed out after " + seconds(now_ns - start_ns_) +
             "; " + reason + "; look at those ranks, or raise timeout_ms (RONDO_TIMEOUT)");
 }
 
 void OperationWatch::explain_fault(uint32_t peer, Fault fault) {
-  if (transport_.failed() || check_agreement()) return;
+  if (transport_.failed() || check_agreement(operation_, entered_) || check_earlier_agreement()) return;
   // A buffer may be unreadable because its owner has just died, whose memory goes before its process is seen to end.
   const uint64_t patience_ns = now_ns() + death_patience_ns;
   while (fault == Fault::unreadable && now_ns() < patience_ns) {
@@ -121,16 +132,16 @@ void OperationWatch::explain_fault(uint32_t peer, Fault fault) {
   const char *const what = fault == Fault::unreadable   ? " lent a buffer that could not be mapped or read"
                            : fault == Fault::wrong_size ? " sent a slot of another size"
                                                         : " sent a slot of another operation";
-  raise(fault == Fault::unreadable ? RONDO_ERROR_SYSTEM : RONDO_ERROR_INTERNAL, static_cast<int32_t>(peer),
+  raise(fault == Fault::unreadable ? RONDO_ERROR_SYSTEM : RONDO_ERROR_INTERNAL, static_cast<int32_t>(peer), operation_,
         transport_.describe_rank(peer) + what + " during " + operation_name() +
             (fault == Fault::unreadable ? "; set RONDO_MAPPING=off and RONDO_CROSS_MEMORY=off to copy instead" : ""));
 }
 
-void OperationWatch::raise(rondo_status_t status, int32_t peer, const std::string &message) {
+void OperationWatch::raise(rondo_status_t status, int32_t peer, uint64_t operation, const std::string &message) {
   Error error{status, message + what_now};
   error.rank = static_cast<int32_t>(rank_);
   error.peer = peer;
-  error.operation = operation_;
+  error.operation = operation;
   transport_.raise(error);
 }
 

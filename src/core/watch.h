@@ -29,10 +29,11 @@ class OperationWatch final : public Watch {
   void explain_fault(uint32_t peer, Fault fault);
 
  private:
-  bool check_agreement();
+  bool check_agreement(uint64_t operation, const Entered &own);
+  bool check_earlier_agreement();
   bool check_departures(uint64_t now_ns);
   void time_out(uint64_t now_ns);
-  void raise(rondo_status_t status, int32_t peer, const std::string &message);
+  void raise(rondo_status_t status, int32_t peer, uint64_t operation, const std::string &message);
   [[nodiscard]] std::string operation_name() const;
 
   Transport &transport_;

@@ -6,12 +6,12 @@
 namespace rondo::sim {
 namespace {
 
-// The promises. Time in which a rank could have run and was not called (Scheduler::lost_ns) is not counted.
+// The promises. Time for which a rank was stopped (Scheduler::lost_ns) is not counted.
 constexpr uint64_t departure_limit_ns = 2 * second;
 constexpr uint64_t mismatch_limit_ns = 1 * second;
 constexpr uint64_t told_limit_ns = 100 * ms;      // from the moment at which somebody has recorded the failure
 constexpr uint64_t timeout_slack_ns = 1 * second;
-constexpr uint64_t init_slack_ns = 3 * second;    // a store that does not answer is given 2 s more to say who is missing
+constexpr uint64_t init_slack_ns = 3 * second;  // a store that does not answer has 2 s more to say who is missing
 constexpr uint64_t borrowers_ns = 1 * second;     // threads that still read a buffer are waited for
 constexpr uint64_t race_ns = 100 * ms;            // a rank may arrive while another one writes that it has not
 
@@ -99,7 +99,9 @@ class Judge {
                          calls[error.operation - 1].called_ns <= failure.at_ns &&
                          calls[error.operation - 1].returned_ns >= failure.at_ns;
     const bool between = record_.ranks[failure.rank].idle_ns <= failure.at_ns && error.operation == calls.size() + 1;
-    if (!in_call && !between && error.status != RONDO_ERROR_ABORTED)
+    // Who disagreed may come to light in a later operation than that on which they did.
+    const bool earlier = error.status == RONDO_ERROR_MISMATCH && error.operation < calls.size();
+    if (!in_call && !between && !earlier && error.status != RONDO_ERROR_ABORTED)
       complain(failure.rank, "names an operation that it is not in" + place);
     switch (error.status) {
       case RONDO_ERROR_REMOTE:
@@ -160,7 +162,8 @@ class Judge {
     if (mine == other) complain(failure.rank, "disagrees with a rank that called the same" + place);
     const std::string &text = failure.error.message;
     for (const std::string &part : {describe(mine), describe(other), "rank " + std::to_string(failure.rank) + " called",
-                                    "rank " + std::to_string(peer) + " (host", "operation " + std::to_string(operation)})
+                                    "rank " + std::to_string(peer) + " (host",
+                                    "operation " + std::to_string(operation)})
       if (text.find(part) == std::string::npos) complain(failure.rank, "does not say '" + part + "'" + place);
   }
 
@@ -195,7 +198,8 @@ class Judge {
       const RankRecord &other = record_.ranks[peer];
       if (peer == rank) continue;
       if (other.completed <= index) within(departed_ns(other), departure_limit_ns + borrowers, "a rank had gone");
-      if (other.entered_ns.size() > index && other.calls.size() > index && other.calls[index].signature != call.signature)
+      const bool both = other.entered_ns.size() > index && other.calls.size() > index;
+      if (both && other.calls[index].signature != call.signature)
         within(other.entered_ns[index], mismatch_limit_ns + borrowers, "a rank had called something else");
     }
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a life went as docs/errors.md promises: nobody hangs, no result is wrong, and each failure is the one that
-// what happened allows, names the right rank and operation, and comes in time.
+// Whether a life went as docs/simulation-tests.md promises: nobody hangs, no result is wrong, and each failure is the
+// one that what happened allows, names the right rank and operation, and comes in time.
 #pragma once
 
 #include <string>

@@ -117,7 +117,14 @@ void draw_timeouts(Random &random, LifePlan &plan) {
     });
   };
   const bool waits = has({FaultKind::stop, FaultKind::never_calls});
-  plan.settings.timeout_ns = waits ? random.between(60 * ms, 400 * ms) : patient_ns;
+  // A slow machine must not run into it either: time for every byte, one rank after the other.
+  uint64_t bytes_most = 0;
+  for (const PlannedCall &call : plan.calls) {
+    const size_t size = rondo_type_size(static_cast<rondo_type_t>(call.signature.type));
+    bytes_most = std::max(bytes_most, vector_count(call, plan.rank_count) * size);
+  }
+  const uint64_t needed_ns = bytes_most * plan.rank_count * 4 * us;
+  plan.settings.timeout_ns = waits ? random.between(250 * ms, 600 * ms) + needed_ns : patient_ns;
   const bool init_waits = std::any_of(plan.faults.begin(), plan.faults.end(), [](const Fault &fault) {
     return fault.call == 0 || fault.kind == FaultKind::absent;
   });

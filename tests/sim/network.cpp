@@ -10,7 +10,7 @@
 namespace rondo::sim {
 namespace {
 
-constexpr uint64_t poll_ns = 200 * us;  // how often an end looks at its connections
+constexpr uint64_t look_ns = 20 * ms;  // an end looks at its deadlines at least as often
 constexpr uint64_t farewell_ns = 2 * second;
 constexpr uint64_t retry_ns = 20 * ms;
 
@@ -22,12 +22,13 @@ class SimStore final : public RequestStore {
   SimStore(Network &network, std::shared_ptr<Network::Connection> connection, const Secret &secret,
            const wire::Challenge &challenge)
       : network_(network), connection_(std::move(connection)), session_(secret, challenge, "the simulated store") {}
-  ~SimStore() override { network_.close(*connection_, connection_->up); }
+  ~SimStore() override { network_.close(connection_, true); }
 
   template <class Done>
   bool pump(const Done &done, uint64_t deadline_ns) {
     while (!done() && !session_.failure()) {  // ends at the deadline
       const uint64_t now = network_.scheduler_.now_ns();
+      const uint32_t bell = connection_->bell;
       if (now >= deadline_ns) return false;
       session_.on_time(now);
       flush();
@@ -36,7 +37,7 @@ class SimStore final : public RequestStore {
       const Bytes bytes = network_.receive(connection_->down, closed);
       if (!bytes.empty()) session_.receive(bytes);
       if (bytes.empty() && closed) session_.peer_closed();
-      if (bytes.empty() && !closed) network_.scheduler_.pause(poll_ns);
+      if (bytes.empty() && !closed) network_.scheduler_.await(connection_->bell, bell, look_ns);
     }
     flush();
     return true;
@@ -47,7 +48,7 @@ class SimStore final : public RequestStore {
   void flush() {
     const ByteView output = session_.output();
     if (output.empty()) return;
-    network_.send(*connection_, connection_->up, output);
+    network_.send(connection_, true, output);
     session_.sent(output.size());
   }
 
@@ -86,19 +87,32 @@ uint64_t Network::arrival_ns(const Connection &connection, const Pipe &pipe) {
   return std::max(arrives_ns, pipe.last_ns);
 }
 
-void Network::send(const Connection &connection, Pipe &pipe, ByteView bytes) {
+void Network::ring_at(uint64_t when_ns, const std::shared_ptr<Connection> &connection, bool up) {
+  if (when_ns == never_ns) return;
+  scheduler_.at(when_ns, [this, connection, up] {
+    uint32_t &bell = up ? bell_ : connection->bell;
+    ++bell;
+    scheduler_.rouse(bell);
+  });
+}
+
+void Network::send(const std::shared_ptr<Connection> &connection, bool up, ByteView bytes) {
+  Pipe &pipe = up ? connection->up : connection->down;
   while (!bytes.empty()) {  // in pieces of any size, each late for itself
     const auto piece = bytes.first(random_.chance(70) ? bytes.size() : random_.between(1, bytes.size()));
-    pipe.last_ns = arrival_ns(connection, pipe);
+    pipe.last_ns = arrival_ns(*connection, pipe);
+    ring_at(pipe.last_ns, connection, up);
     pipe.flying.emplace_back(pipe.last_ns, Bytes(piece.begin(), piece.end()));
     bytes = bytes.subspan(piece.size());
   }
 }
 
-void Network::close(const Connection &connection, Pipe &pipe) {
+void Network::close(const std::shared_ptr<Connection> &connection, bool up) {
+  Pipe &pipe = up ? connection->up : connection->down;
   if (pipe.closed) return;
   pipe.closed = true;
-  pipe.closed_ns = arrival_ns(connection, pipe);
+  pipe.closed_ns = arrival_ns(*connection, pipe);
+  ring_at(pipe.closed_ns, connection, up);
 }
 
 Bytes Network::receive(Pipe &pipe, bool &closed) {
@@ -138,13 +152,13 @@ void Network::serve_once(StoreHub &hub) {
     if (connection->number == 0 || connection->over) continue;
     const ByteView output = hub.output(connection->number);
     if (output.empty()) continue;
-    send(*connection, connection->down, output);
+    send(connection, false, output);
     hub.sent(connection->number, output.size(), scheduler_.now_ns());
   }
   for (const StoreHub::Cut &cut : hub.take_cut())
     for (const auto &connection : connections_)
       if (connection->number == cut.connection) {
-        close(*connection, connection->down);
+        close(connection, false);
         connection->over = true;
       }
 }
@@ -153,22 +167,29 @@ void Network::serve() {
   StoreHub hub(secret_);
   listening_ = true;
   while (!stopping_) {  // bounded by the life
+    const uint32_t bell = bell_;
     serve_once(hub);
-    scheduler_.pause(poll_ns);
+    scheduler_.await(bell_, bell, look_ns);
   }
   hub.end(scheduler_.now_ns());
   const uint64_t stop_ns = scheduler_.now_ns() + farewell_ns;
   do {
     serve_once(hub);
-    scheduler_.pause(poll_ns);
+    scheduler_.pause(us);
   } while (hub.has_output() && scheduler_.now_ns() < stop_ns);
   server_died();
+}
+
+void Network::stop_server() {
+  stopping_ = true;
+  ++bell_;
+  scheduler_.rouse(bell_);
 }
 
 void Network::server_died() {
   listening_ = false;
   stopping_ = true;
-  for (const auto &connection : connections_) close(*connection, connection->down);
+  for (const auto &connection : connections_) close(connection, false);
 }
 
 Result<std::unique_ptr<Store>> Network::connect(uint32_t rank, uint64_t deadline_ns) {
@@ -179,6 +200,7 @@ Result<std::unique_ptr<Store>> Network::connect(uint32_t rank, uint64_t deadline
       connection->rank = rank;
       connection->arrives_ns = scheduler_.now_ns() + latency_ns();
       connections_.push_back(connection);
+      ring_at(connection->arrives_ns, connection, true);
       auto store = std::make_unique<SimStore>(*this, connection, secret_, challenge());
       if (!store->pump([&] { return store->session().open(); }, deadline_ns))
         return Error{RONDO_ERROR_TIMEOUT, "the simulated store takes connections, but does not answer"};

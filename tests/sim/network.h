@@ -28,7 +28,7 @@ class Network {
 
   /// The server's life, in a fiber of rank 0; ends after stop_server().
   void serve();
-  void stop_server() { stopping_ = true; }
+  void stop_server();
   /// Rank 0's process has ended: its clients see their connections close.
   void server_died();
   [[nodiscard]] bool listening() const { return listening_; }
@@ -51,14 +51,16 @@ class Network {
     uint64_t arrives_ns = 0;
     uint64_t number = 0;  ///< the hub's; 0: not accepted yet
     bool over = false;
+    uint32_t bell = 0;  ///< changes when something comes for the client
     Pipe up;    ///< to the server
     Pipe down;  ///< to the client
   };
 
   [[nodiscard]] uint64_t latency_ns();
   [[nodiscard]] uint64_t arrival_ns(const Connection &connection, const Pipe &pipe);
-  void send(const Connection &connection, Pipe &pipe, ByteView bytes);
-  void close(const Connection &connection, Pipe &pipe);
+  void send(const std::shared_ptr<Connection> &connection, bool up, ByteView bytes);
+  void close(const std::shared_ptr<Connection> &connection, bool up);
+  void ring_at(uint64_t when_ns, const std::shared_ptr<Connection> &connection, bool up);
   /// What has arrived; `closed` is set once the end has.
   [[nodiscard]] Bytes receive(Pipe &pipe, bool &closed);
   void serve_once(StoreHub &hub);
@@ -70,6 +72,7 @@ class Network {
   std::vector<std::shared_ptr<Connection>> connections_;
   std::set<uint32_t> cut_;
   uint64_t cut_until_ns_ = 0;
+  uint32_t bell_ = 0;  ///< changes when something comes for the server
   bool listening_ = false;
   bool stopping_ = false;
 };

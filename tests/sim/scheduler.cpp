@@ -18,6 +18,7 @@ namespace rondo::sim {
 namespace {
 
 constexpr size_t guard_bytes = 4096;
+constexpr uint64_t late_most_ns = 13 * ms;  // a turn is not later than this unless the rank was stopped
 Scheduler *current_scheduler = nullptr;
 
 bool later(uint64_t a_ns, uint64_t a_number, uint64_t b_ns, uint64_t b_number) {
@@ -88,15 +89,13 @@ void Scheduler::pause(uint64_t least_ns) {
   switch_out(false);
 }
 
-void Scheduler::wait_for_word(const uint32_t &word, uint32_t value, uint64_t timeout_ns) {
+void Scheduler::await(const uint32_t &word, uint32_t value, uint64_t timeout_ns) {
   if (word != value) return pause(0);
   running_->word = &word;
-  if (loses_wakes_) timeout_ns *= 1'000'000;
   pause(timeout_ns);
 }
 
-void Scheduler::wake_word(const uint32_t &word) {
-  if (loses_wakes_ && random_.chance(30)) return;
+void Scheduler::rouse(const uint32_t &word) {
   for (const auto &fiber : fibers_) {
     if (fiber->word != &word) continue;
     fiber->word = nullptr;
@@ -165,7 +164,8 @@ Scheduler::Outcome Scheduler::run(uint64_t deadline_ns, uint64_t switch_count_ma
     Rank &rank = ranks_[fiber->rank];
     ++rank.switch_count;
     if (act_on(rank)) continue;
-    rank.lost_ns += now_ns_ - fiber->wanted_ns;
+    const uint64_t late_ns = now_ns_ - fiber->wanted_ns;
+    if (late_ns > late_most_ns) rank.lost_ns += late_ns;
     mix(now_ns_ << 8 ^ fiber->rank);
     fiber->word = nullptr;
     resume(*fiber);

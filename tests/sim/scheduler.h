@@ -54,7 +54,10 @@ class Scheduler {
   /// A look at the clock takes a moment; frozen: it shows the same time for ever (a defect to be found).
   [[nodiscard]] uint64_t read_clock();
   void freeze_clock() { frozen_ns_ = now_ns_; }
+  /// Some wakes reach nobody, and nothing else ends a sleep (a defect to be found).
   void lose_wakes() { loses_wakes_ = true; }
+  [[nodiscard]] bool loses_wakes() const { return loses_wakes_; }
+  [[nodiscard]] bool loses_this_wake() { return loses_wakes_ && random_.chance(30); }
 
   void spawn(uint32_t rank, std::function<void()> body);
   [[nodiscard]] bool in_fiber() const { return running_ != nullptr; }
@@ -63,8 +66,9 @@ class Scheduler {
   // In a fiber.
   /// Lets others run for at least that long.
   void pause(uint64_t least_ns);
-  void wait_for_word(const uint32_t &word, uint32_t value, uint64_t timeout_ns);
-  void wake_word(const uint32_t &word);
+  /// Until `word` is not `value` any more and somebody says so, or the time has passed.
+  void await(const uint32_t &word, uint32_t value, uint64_t timeout_ns);
+  void rouse(const uint32_t &word);
 
   // Faults.
   void kill(uint32_t rank) { ranks_[rank].killed = true; }
@@ -81,7 +85,7 @@ class Scheduler {
   /// Unwinds the fibers that are left, so that nothing of theirs stays.
   void unwind();
 
-  /// How long the rank waited for its turn although it could run: what a slow machine costs it, no deadline counts it.
+  /// How long the rank was stopped although it could have run: no deadline can count that.
   [[nodiscard]] uint64_t lost_ns(uint32_t rank) const { return ranks_[rank].lost_ns; }
   [[nodiscard]] uint64_t switch_count() const { return switch_count_; }
   [[nodiscard]] uint64_t hash() const { return hash_; }

@@ -16,9 +16,13 @@ void sleep_for_ns(uint64_t ns) { Scheduler::current()->pause(ns); }
 void yield_core() { Scheduler::current()->pause(0); }
 
 void wait_for_word(uint32_t &word, uint32_t value, uint64_t timeout_ns) {
-  Scheduler::current()->wait_for_word(word, value, timeout_ns);
+  Scheduler &scheduler = *Scheduler::current();
+  scheduler.await(word, value, scheduler.loses_wakes() ? timeout_ns * 1'000'000 : timeout_ns);
 }
 
-void wake_word(uint32_t &word) { Scheduler::current()->wake_word(word); }
+void wake_word(uint32_t &word) {
+  Scheduler &scheduler = *Scheduler::current();
+  if (!scheduler.loses_this_wake()) scheduler.rouse(word);
+}
 
 }  // namespace rondo

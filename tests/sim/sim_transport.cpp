@@ -6,6 +6,7 @@
 namespace rondo::sim {
 namespace {
 
+constexpr uint32_t always = 100;
 constexpr uint32_t often = 30;  // percent of calls at which others may run
 constexpr uint32_t seldom = 4;
 
@@ -116,7 +117,7 @@ class SimTransport final : public Transport {
     host_.point(rank_, often);
   }
   bool failed() const override {
-    host_.point(rank_, often);
+    host_.point(rank_, always);  // a spin loop asks, now and then
     if (host_.plan.defect == Defect::lost_failure && !noticed_) return false;
     return real_->failed();
   }

@@ -13,6 +13,9 @@ namespace rondo::shm {
 namespace {
 
 constexpr uint64_t failure_look_interval_ns = 100'000;
+constexpr int failure_looks_most = 1'000;
+constexpr uint32_t failure_being_written = 1;
+constexpr uint32_t failure_complete = 2;
 
 constexpr uint64_t join_words(uint32_t low, uint32_t high) { return uint64_t{high} << 32 | low; }
 constexpr uint32_t low_of(uint64_t word) { return static_cast<uint32_t>(word); }
@@ -96,25 +99,24 @@ std::optional<Entered> entered(const RankBoard &board, uint64_t operation) {
   return timed->what();
 }
 
-void raise_failure(SharedFailure &failure, const Error &error) {
-  if (!memory::exchange_if(failure.state, 0, 1)) return;
+void raise_failure(SharedFailure &failure, uint32_t writer, const Error &error) {
+  if (!memory::exchange_if(failure.state, 0, join_words(failure_being_written, writer))) return;
   failure.status = static_cast<uint64_t>(error.status);
   failure.rank_and_peer = join_words(static_cast<uint32_t>(error.rank), static_cast<uint32_t>(error.peer));
   failure.operation = error.operation;
   const size_t length = std::min(error.message.size(), sizeof failure.message - 1);
   std::memcpy(failure.message, error.message.data(), length);
   failure.message[length] = '\0';
-  memory::store_sync(failure.state, 2);  // pairs with load_acquire in read_failure()
+  memory::store_sync(failure.state, join_words(failure_complete, writer));  // pairs with load_acquire in read_failure()
 }
 
 bool failed(const SharedFailure &failure) { return memory::load_sync(failure.state) != 0; }  // see set_running()
 
-Error read_failure(const SharedFailure &failure) {
+std::optional<Error> read_failure(const SharedFailure &failure) {
+  const auto complete = [&] { return low_of(memory::load_acquire(failure.state)) == failure_complete; };
   // Its writer needs microseconds; if it was killed in the middle of them nobody will finish the record.
-  for (int attempt = 0; attempt < 1000 && memory::load_acquire(failure.state) != 2; ++attempt)
-    sleep_for_ns(failure_look_interval_ns);
-  if (memory::load_acquire(failure.state) != 2)
-    return {RONDO_ERROR_REMOTE, "a rank died while it reported a failure; destroy the communicator"};
+  for (int attempt = 0; attempt < failure_looks_most && !complete(); ++attempt) sleep_for_ns(failure_look_interval_ns);
+  if (!complete()) return std::nullopt;
   Error error;
   // In a stranger's segment it may be any number.
   error.status = static_cast<rondo_status_t>(std::min<uint64_t>(failure.status, RONDO_ERROR_INTERNAL));
@@ -124,6 +126,8 @@ Error read_failure(const SharedFailure &failure) {
   error.message.assign(failure.message, ::strnlen(failure.message, sizeof failure.message));
   return error;
 }
+
+uint32_t failure_writer(const SharedFailure &failure) { return high_of(memory::load_acquire(failure.state)); }
 
 void ring(RankBoard &board) {
   if (memory::load_sync(board.sleeping) != 0) ring_always(board);  // pairs with store_sync in prepare_sleep()

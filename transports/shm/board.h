@@ -51,7 +51,7 @@ static_assert(sizeof(RankBoard) == (2 + recorded_operation_count) * cache_line_b
 
 /// The first failure of the communicator on this host; the first writer wins.
 struct alignas(cache_line_bytes) SharedFailure {
-  uint64_t state = 0;  ///< 0 none, 1 being written, 2 complete
+  uint64_t state = 0;  ///< low 32 bits: 0 none, 1 being written, 2 complete; high: the rank that writes it
   uint64_t status = 0;
   uint64_t rank_and_peer = 0;  ///< low, high 32 bits, as int32
   uint64_t operation = 0;
@@ -84,14 +84,16 @@ struct TimedOperation {
 };
 [[nodiscard]] std::optional<TimedOperation> timed_operation(const RankBoard &board, uint64_t operation);
 
-/// Makes `error` the communicator's failure, unless there is one already.
-void raise_failure(SharedFailure &failure, const Error &error);
+/// Makes `error` the communicator's failure, unless there is one already. `writer` is the rank that calls.
+void raise_failure(SharedFailure &failure, uint32_t writer, const Error &error);
 
 /// True at the cost of one load: there is a failure, perhaps still being written.
 [[nodiscard]] bool failed(const SharedFailure &failure);
 
-/// The failure; if its writer died in the middle of it, one that says so.
-[[nodiscard]] Error read_failure(const SharedFailure &failure);
+/// The failure, once it is complete; none where its writer takes far too long: it died in the middle of it.
+[[nodiscard]] std::optional<Error> read_failure(const SharedFailure &failure);
+/// The rank that began to write it.
+[[nodiscard]] uint32_t failure_writer(const SharedFailure &failure);
 
 /// Wakes the rank of `board` if it sleeps; call after a sync store (src/proto/memory.h).
 void ring(RankBoard &board);

@@ -144,7 +144,9 @@ std::optional<RecordedOperation> SegmentRecording::operation(uint32_t rank, uint
 
 std::optional<Error> SegmentRecording::failure() const {
   if (!failed(segment_->failure())) return std::nullopt;
-  return read_failure(segment_->failure());
+  if (auto known = read_failure(segment_->failure())) return known;
+  return Error{RONDO_ERROR_REMOTE,
+               "rank " + std::to_string(failure_writer(segment_->failure())) + " died while it reported a failure"};
 }
 
 bool SegmentRecording::dumped() const {

@@ -96,11 +96,21 @@ class ShmTransport final : public Transport {
   }
 
   void raise(const Error &error) override {
-    raise_failure(failure_, error);
+    raise_failure(failure_, rank_, error);
     ring_all();
   }
   bool failed() const override { return shm::failed(failure_); }
-  Error failure() const override { return read_failure(failure_); }
+  Error failure() const override {
+    if (auto known = read_failure(failure_)) return *std::move(known);
+    const uint32_t writer = failure_writer(failure_);
+    Error error{RONDO_ERROR_REMOTE, describe_rank(writer) +
+                                        " died while it reported a failure of the communicator; only "
+                                        "rondo_comm_abort and rondo_comm_destroy are left"};
+    error.rank = static_cast<int32_t>(rank_);
+    error.peer = static_cast<int32_t>(writer);
+    error.operation = latest_operation(writer);
+    return error;
+  }
   std::vector<uint32_t> find_dead() const override { return peers_->find_dead(); }
   std::string describe_rank(uint32_t peer) const override {
     return "rank " + std::to_string(peer) + " (host " + host_name_ + ", process " +

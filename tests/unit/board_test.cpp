@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// The record of a communicator's first failure.
+#include "transports/shm/board.h"
+
+#include "src/proto/memory.h"
+#include "tests/catch.h"
+
+using namespace rondo;
+using namespace rondo::shm;
+
+TEST_CASE("failure record: the first failure stays, with who wrote it", "[shm]") {
+  SharedFailure failure;
+  CHECK_FALSE(failed(failure));
+  raise_failure(failure, 3, {RONDO_ERROR_TIMEOUT, "the first", 3, 1, 7});
+  raise_failure(failure, 2, {RONDO_ERROR_ABORTED, "the second", 2, 2, 8});
+  CHECK(failed(failure));
+  CHECK(failure_writer(failure) == 3);
+  const auto read = read_failure(failure);
+  REQUIRE(read.has_value());
+  CHECK(read->status == RONDO_ERROR_TIMEOUT);
+  CHECK(read->message == "the first");
+  CHECK(read->rank == 3);
+  CHECK(read->peer == 1);
+  CHECK(read->operation == 7);
+}
+
+TEST_CASE("failure record: a rank that dies while it writes is known, and nobody waits for the rest", "[shm]") {
+  SharedFailure failure;
+  // As raise_failure() of rank 5 leaves it when it is killed in the middle.
+  REQUIRE(memory::exchange_if(failure.state, 0, uint64_t{5} << 32 | 1));
+  CHECK(failed(failure));
+  CHECK_FALSE(read_failure(failure).has_value());
+  CHECK(failure_writer(failure) == 5);
+  raise_failure(failure, 2, {RONDO_ERROR_ABORTED, "too late", 2, 2, 8});
+  CHECK(failure_writer(failure) == 5);
+}
