@@ -53,7 +53,7 @@ Result<Outcome> Engine::run() {
     for (uint32_t lane = 0; lane < lanes_.size(); ++lane) wake(lane);
     drain();
     while (!requests_.empty()) {
-      const Request request = next_request();
+      const Request request = requests_.pop();
       serve(request);
       drain();
       look_for_period(request.time_ps);
@@ -80,18 +80,6 @@ void Engine::drain() {
     lanes_[lane].queued = false;
     while (move(lane)) continue;
   }
-}
-
-void Engine::ask(const Request &request) {
-  requests_.push_back(request);
-  std::push_heap(requests_.begin(), requests_.end(), std::greater<>());
-}
-
-Engine::Request Engine::next_request() {
-  std::pop_heap(requests_.begin(), requests_.end(), std::greater<>());
-  const Request request = requests_.back();
-  requests_.pop_back();
-  return request;
 }
 
 bool Engine::done(uint32_t lane) const {
@@ -160,7 +148,7 @@ bool Engine::move(uint32_t lane) {
   const int64_t duration_ps = cost_ps(step, std::min(state.rest_bytes, system_.slot_bytes));
   if (info.pool != no_index && duration_ps > 0) {
     state.waits_for_core = true;
-    ask({start_ps, uint64_t{lane} << 32, lane});
+    requests_.push({start_ps, uint64_t{lane} << 32, lane});
     return false;
   }
   complete(lane, start_ps + duration_ps);
@@ -202,7 +190,7 @@ void Engine::post(uint32_t wire, uint32_t lane, int64_t time_ps) {
     return;
   }
   constexpr uint64_t phase = uint64_t{static_cast<uint8_t>(Phase::out)} << 62;
-  ask({time_ps, phase | uint64_t{lane} << 32 | lanes_[lane].posts++, wire});
+  requests_.push({time_ps, phase | uint64_t{lane} << 32 | lanes_[lane].posts++, wire});
 }
 
 void Engine::send(uint32_t wire, int64_t time_ps) {
@@ -219,7 +207,7 @@ void Engine::send(uint32_t wire, int64_t time_ps) {
     return;
   }
   constexpr uint64_t phase = uint64_t{static_cast<uint8_t>(Phase::in)} << 62;
-  ask({head_ps, phase | uint64_t{known.receiver} << 32 | known.receiver_link, wire});
+  requests_.push({head_ps, phase | uint64_t{known.receiver} << 32 | known.receiver_link, wire});
 }
 
 void Engine::arrive(uint32_t wire, int64_t time_ps) {

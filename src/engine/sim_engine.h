@@ -19,6 +19,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "src/engine/sim_queue.h"
 #include "src/engine/sim_system.h"
 
 namespace rondo::sim {
@@ -60,15 +61,7 @@ class Engine {
     uint64_t bytes = 0;
     uint32_t depth = 0;
   };
-  enum class Phase : uint8_t { core, out, in };  ///< of requests at one time
-  struct Request {
-    int64_t time_ps;
-    uint64_t order;   ///< phase, lane, and the lane's own order
-    uint32_t target;  ///< a lane (core), or a wire
-    bool operator>(const Request &other) const {
-      return time_ps != other.time_ps ? time_ps > other.time_ps : order > other.order;
-    }
-  };
+  enum class Phase : uint8_t { core, out, in };  ///< the highest bits of a request's order; then the lane
   struct Core {
     int64_t free_ps = 0;
     uint32_t rank = no_index;
@@ -82,8 +75,6 @@ class Engine {
 
   void wake(uint32_t lane);
   void drain();
-  void ask(const Request &request);
-  [[nodiscard]] Request next_request();
   bool load(uint32_t lane);
   bool move(uint32_t lane);
   void complete(uint32_t lane, int64_t end_ps);
@@ -129,7 +120,7 @@ class Engine {
   std::vector<int64_t> out_free_ps_, in_free_ps_;
   std::vector<std::vector<Core>> pools_;
   std::vector<uint32_t> runnable_;
-  std::vector<Request> requests_;  ///< a heap, the earliest first
+  RequestQueue requests_;  ///< for a core: of a lane; else of a wire
   uint32_t guide_ = 0;             ///< the lane whose tiles are counted: the first that has steps
   uint64_t tile_limit_ = UINT64_MAX;  ///< lanes stop before this tile; without a queue only
   uint64_t full_tile_count_ = 0;      ///< of the channel with the fewest

@@ -68,16 +68,21 @@ void Engine::visit_state(int64_t now_ps, Visit visit) {
 uint64_t Engine::hash_state(int64_t now_ps) {
   uint64_t hash = 0;
   visit_state(now_ps, [&](int64_t value) { hash = mix(hash + static_cast<uint64_t>(value)); });
-  for (const Request &request : requests_)  // in the heap's order, which is not part of the state
-    hash += mix(mix(static_cast<uint64_t>(request.time_ps - now_ps) ^ request.target << 1) + (request.order >> 32));
+  requests_.for_each([&](const Request &request) {  // a sum: their order in memory is not part of the state
+    const auto since_now = static_cast<uint64_t>(request.time_ps - now_ps);
+    hash += mix(mix(since_now ^ uint64_t{request.target} << 40) + (request.order >> 32));
+  });
   return hash;
 }
 
 Engine::Snapshot Engine::take_snapshot(int64_t now_ps) {
   Snapshot snapshot{{}, lanes_[guide_].tile, now_ps, outcome_.link_bytes};
   visit_state(now_ps, [&](int64_t value) { snapshot.state.push_back(value); });
-  std::vector<Request> sorted = requests_;
-  std::sort(sorted.begin(), sorted.end(), [](const Request &a, const Request &b) { return b > a; });
+  std::vector<Request> sorted;
+  requests_.for_each([&](const Request &request) { sorted.push_back(request); });
+  std::sort(sorted.begin(), sorted.end(), [](const Request &a, const Request &b) {
+    return a.time_ps != b.time_ps ? a.time_ps < b.time_ps : a.order < b.order;
+  });
   for (const Request &request : sorted) {
     snapshot.state.push_back(request.time_ps - now_ps);
     snapshot.state.push_back(static_cast<int64_t>(request.order >> 32));
@@ -129,7 +134,7 @@ void Engine::shift_times(int64_t by_ps) {
   for (int64_t &free_ps : in_free_ps_) free_ps += by_ps;
   for (std::vector<Core> &pool : pools_)
     for (Core &core : pool) core.free_ps += by_ps;
-  for (Request &request : requests_) request.time_ps += by_ps;  // all alike: it stays a heap
+  requests_.shift_times(by_ps);
 }
 
 }  // namespace rondo::sim
