@@ -45,22 +45,27 @@ Engine::Engine(const SimCase &what, const System &system)
     full_tile_count_ = std::min(full_tile_count_, sizes.full_tile_count);
 }
 
-Result<Outcome> Engine::run() {
+Result<Outcome> Engine::run(uint64_t move_count_max) {
+  const auto gives_up = [&] { return !skipped_ && outcome_.move_count > move_count_max; };
   use_period_ = use_period_ && full_tile_count_ >= tiles_to_look_for;
   while (guide_ + 1 < lanes_.size() && system_.lanes[guide_].shape->steps.empty()) ++guide_;
   if (ordered_ && use_period_) tile_limit_ = 1;
   for (;;) {  // ends: each round runs a tile, serves a request or is the last
     for (uint32_t lane = 0; lane < lanes_.size(); ++lane) wake(lane);
     drain();
-    while (!requests_.empty()) {
+    while (!requests_.empty() && !gives_up()) {
       const Request request = requests_.pop();
       serve(request);
       drain();
       look_for_period(request.time_ps);
     }
-    if (tile_limit_ == UINT64_MAX) break;
+    if (tile_limit_ == UINT64_MAX || gives_up()) break;
     look_for_period(lanes_[guide_].free_ps);
     tile_limit_ = skipped_ || tile_limit_ >= full_tile_count_ ? UINT64_MAX : tile_limit_ + 1;
+  }
+  if (gives_up()) {
+    outcome_.complete = false;
+    return outcome_;
   }
   RONDO_TRY(check_done());
   for (const LaneState &lane : lanes_) outcome_.time_ps = std::max(outcome_.time_ps, lane.free_ps);

@@ -29,6 +29,7 @@ struct Outcome {
   uint32_t step_count = 0;  ///< the longest chain of dependent steps of a tile
   uint64_t move_count = 0;  ///< slices of steps that were run, without those that were passed over
   uint64_t skipped_tile_count = 0;
+  bool complete = true;  ///< false: given up, see Engine::run()
   std::array<uint64_t, link_class_count> link_bytes{};  ///< over all links of all ranks
 };
 
@@ -37,7 +38,8 @@ class Engine {
   Engine(const SimCase &what, const System &system);
 
   /// Fails if the lanes come to a stop (RONDO_ERROR_INTERNAL): schedule and slots do not fit together.
-  [[nodiscard]] Result<Outcome> run();
+  /// After `move_count_max` moves without a period it gives up, and says so.
+  [[nodiscard]] Result<Outcome> run(uint64_t move_count_max = UINT64_MAX);
 
  private:
   struct LaneState {

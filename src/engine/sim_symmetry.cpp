@@ -20,7 +20,7 @@
 namespace rondo::sim {
 namespace {
 
-constexpr uint64_t checked_steps_max = 32'000'000;
+constexpr uint64_t checked_steps_max = 4'000'000;
 
 /// Where `map` takes numbers (nodes, racks), it must take equal ones to equal ones.
 class Consistent {
