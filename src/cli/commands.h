@@ -16,5 +16,6 @@ constexpr int exit_usage = 2;
 [[nodiscard]] int run_info(Arguments args);
 [[nodiscard]] int run_run(Arguments args);
 [[nodiscard]] int run_schedule(Arguments args);
+[[nodiscard]] int run_sim(Arguments args);
 
 }  // namespace rondo::cli

@@ -89,6 +89,9 @@ class Builder {
     const auto link_base = static_cast<uint32_t>(peers_.size());
     for (Lane &steps : schedule.lanes) {
       SimLane lane{nullptr, 0, rank, channel, link_base, pool_of(rank)};
+      step_count_ += steps.size();
+      if (step_count_ > what_.step_count_max)
+        return Error{RONDO_ERROR_UNSUPPORTED, "too few ranks behave alike to simulate it in a short time"};
       RONDO_TRY(find_shape(std::move(steps), schedule.chunk_count, &lane));
       add_wires(lane, schedule);
       system_.lanes.push_back(lane);
@@ -200,7 +203,7 @@ class Builder {
   std::vector<uint32_t> peers_;  ///< by link_base + link
   std::unordered_map<uint64_t, uint32_t> wire_of_;
   Numbering outs_, ins_, pools_;
-  uint64_t step_bytes_ = 0;
+  uint64_t step_bytes_ = 0, step_count_ = 0;
 };
 
 }  // namespace

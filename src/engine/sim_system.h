@@ -28,6 +28,7 @@ struct SimCase {
   PlanChoice overrides;  ///< AUTO and 0: the tuner's choice
   bool use_symmetry = true;  ///< false: every rank is simulated, for comparison
   bool use_period = true;    ///< false: every tile is
+  uint64_t step_count_max = UINT64_MAX;  ///< of one tile of the ranks that are simulated; more is refused
   Network network;
 };
 
