@@ -25,17 +25,20 @@ std::vector<uint64_t> sizes(const sim::SimCase &what) {
   return list;
 }
 
+std::string too_many(const Algorithm &algorithm) {
+  return "for at most " + std::to_string(algorithm.rank_count_max) + " ranks";
+}
+
 /// Adds a point, or the reason why there is none.
-bool add_point(sim::SimCase what, sim::Simulator &simulator, double x, SimLine *line, std::string *reason) {
+void add_point(sim::SimCase what, sim::Simulator &simulator, double x, SimLine *line, std::string *reason) {
   what.overrides.algorithm = line->algorithm;
   what.step_count_max = compared_step_count_max;
   const auto result = simulator.simulate(what);
   if (!result.ok()) {
     *reason = result.error().message;
-    return false;
+    return;
   }
   line->points.push_back({x, static_cast<double>(result.value().outcome.time_ps) / sim::ps_per_us});
-  return true;
 }
 
 void add_line(SimComparison *comparison, SimLine line, const std::string &reason) {
@@ -66,11 +69,12 @@ SimComparison compare_by_size(const sim::SimCase &what, sim::Simulator &simulato
     if (!algorithm.supports(what.collective)) continue;
     SimLine line{algorithm.id, {}};
     std::string reason;
+    if (ranks_of(what) > algorithm.rank_count_max) reason = too_many(algorithm);
     for (const uint64_t bytes : sizes(what)) {
+      if (ranks_of(what) > algorithm.rank_count_max) break;
       sim::SimCase sized = what;
       sized.bytes = bytes;
-      const bool added = add_point(sized, simulator, static_cast<double>(bytes), &line, &reason);
-      if (!added && ranks_of(what) > algorithm.rank_count_max) break;
+      add_point(sized, simulator, static_cast<double>(bytes), &line, &reason);
     }
     add_line(&comparison, std::move(line), reason);
   }
@@ -97,7 +101,11 @@ SimComparison compare_by_ranks(const sim::SimCase &what) {
       for (sim::SimNode &node : sized.network.nodes)
         node.nic_count = std::min(node.nic_count, what.network.nodes.front().nic_count);
       sim::Simulator simulator;
-      if (!add_point(sized, simulator, ranks, &line, &reason) && ranks > algorithm.rank_count_max) break;
+      if (ranks > algorithm.rank_count_max) {
+        reason = too_many(algorithm);
+        break;
+      }
+      add_point(sized, simulator, ranks, &line, &reason);
     }
     add_line(&comparison, std::move(line), reason);
   }

@@ -32,8 +32,12 @@ Engine::Engine(const SimCase &what, const System &system)
     alpha_ps_[link] = std::max<int64_t>(1, to_ps(ll ? cost.ll_alpha_us : cost.alpha_us));
     byte_ps_[link] = ps_per_byte(cost.bandwidth_GBps);
   }
-  lanes_.resize(system.lanes.size());
-  wires_.resize(system.wires.size());
+  for (const SimLane &lane : system.lanes) static_cast<SimLane &>(lanes_.emplace_back()) = lane;
+  for (const SimWire &wire : system.wires) {
+    static_cast<SimWire &>(wires_.emplace_back()) = wire;
+    wires_.back().out_ordered = system.out_resources[wire.out].ordered;
+    wires_.back().in_ordered = wire.in == no_index || system.in_resources[wire.in].ordered;
+  }
   slots_.resize(system.wires.size() * slot_count_);
   out_free_ps_.resize(system.out_resources.size());
   in_free_ps_.resize(system.in_resources.size());
@@ -48,7 +52,7 @@ Engine::Engine(const SimCase &what, const System &system)
 Result<Outcome> Engine::run(uint64_t move_count_max) {
   const auto gives_up = [&] { return !skipped_ && outcome_.move_count > move_count_max; };
   use_period_ = use_period_ && full_tile_count_ >= tiles_to_look_for;
-  while (guide_ + 1 < lanes_.size() && system_.lanes[guide_].shape->steps.empty()) ++guide_;
+  while (guide_ + 1 < lanes_.size() && lanes_[guide_].shape->steps.empty()) ++guide_;
   if (ordered_ && use_period_) tile_limit_ = 1;
   for (;;) {  // ends: each round runs a tile, serves a request or is the last
     for (uint32_t lane = 0; lane < lanes_.size(); ++lane) wake(lane);
@@ -87,9 +91,8 @@ void Engine::drain() {
   }
 }
 
-bool Engine::done(uint32_t lane) const {
-  const SimLane &info = system_.lanes[lane];
-  return info.shape->steps.empty() || lanes_[lane].tile >= system_.channels[info.channel].tile_count;
+bool Engine::done(const LaneState &lane) const {
+  return lane.shape->steps.empty() || lane.tile >= system_.channels[lane.channel].tile_count;
 }
 
 uint32_t Engine::chunk_of(const SimLane &lane, const Step &step) const {
@@ -100,17 +103,16 @@ uint32_t Engine::chunk_of(const SimLane &lane, const Step &step) const {
 
 /// The next chunk that is not empty, as load_chunk() of the interpreter finds it.
 bool Engine::load(uint32_t lane) {
-  const SimLane &info = system_.lanes[lane];
-  const ChannelSizes &sizes = system_.channels[info.channel];
   LaneState &state = lanes_[lane];
+  const ChannelSizes &sizes = system_.channels[state.channel];
   while (state.rest_bytes == 0) {  // bounded by tiles * steps
-    if (state.step == info.shape->steps.size()) {
+    if (state.step == state.shape->steps.size()) {
       state.step = 0, state.depth = 0;
       ++state.tile;
     }
-    if (done(lane) || state.tile >= tile_limit_) return false;
-    const Step &step = info.shape->steps[state.step];
-    state.rest_bytes = sizes.bytes(state.tile, chunk_of(info, step));
+    if (done(state) || state.tile >= tile_limit_) return false;
+    const Step &step = state.shape->steps[state.step];
+    state.rest_bytes = sizes.bytes(state.tile, chunk_of(state, step));
     state.step_depth = state.depth + 1;
     if (state.rest_bytes == 0) ++state.step;
   }
@@ -133,12 +135,11 @@ int64_t Engine::occupancy_ps(LinkClass link, uint64_t bytes) const {
 bool Engine::move(uint32_t lane) {
   LaneState &state = lanes_[lane];
   if (state.waits_for_core || !load(lane)) return false;
-  const SimLane &info = system_.lanes[lane];
-  const Step &step = info.shape->steps[state.step];
+  const Step &step = state.shape->steps[state.step];
   int64_t start_ps = state.free_ps;
   for (const uint8_t link : step.recv_link) {
     if ((step.flags & step_recv) == 0 || link == no_link) continue;
-    const uint32_t wire = system_.in_wire[info.link_base + link];
+    const uint32_t wire = system_.in_wire[state.link_base + link];
     if (wires_[wire].delivered == wires_[wire].consumed) return false;
     const Slot &received = slot(wire, wires_[wire].consumed);
     start_ps = std::max(start_ps, received.arrival_ps);
@@ -146,12 +147,12 @@ bool Engine::move(uint32_t lane) {
   }
   for (const uint8_t link : step.send_link) {
     if ((step.flags & step_send) == 0 || link == no_link) continue;
-    const uint32_t wire = system_.out_wire[info.link_base + link];
+    const uint32_t wire = system_.out_wire[state.link_base + link];
     if (wires_[wire].posted - wires_[wire].consumed >= slot_count_) return false;
     start_ps = std::max(start_ps, slot(wire, wires_[wire].posted).credit_ps);
   }
   const int64_t duration_ps = cost_ps(step, std::min(state.rest_bytes, system_.slot_bytes));
-  if (info.pool != no_index && duration_ps > 0) {
+  if (state.pool != no_index && duration_ps > 0) {
     state.waits_for_core = true;
     requests_.push({start_ps, uint64_t{lane} << 32, lane});
     return false;
@@ -162,19 +163,18 @@ bool Engine::move(uint32_t lane) {
 
 void Engine::complete(uint32_t lane, int64_t end_ps) {
   LaneState &state = lanes_[lane];
-  const SimLane &info = system_.lanes[lane];
-  const Step &step = info.shape->steps[state.step];
+  const Step &step = state.shape->steps[state.step];
   const uint64_t bytes = std::min(state.rest_bytes, system_.slot_bytes);
   for (const uint8_t link : step.recv_link) {
     if ((step.flags & step_recv) == 0 || link == no_link) continue;
-    const uint32_t wire = system_.in_wire[info.link_base + link];
-    const SimWire &known = system_.wires[wire];
-    slot(wire, wires_[wire].consumed++).credit_ps = end_ps + alpha_ps_[static_cast<size_t>(known.link)];
+    const uint32_t wire = system_.in_wire[state.link_base + link];
+    WireState &known = wires_[wire];
+    slot(wire, known.consumed++).credit_ps = end_ps + alpha_ps_[static_cast<size_t>(known.link)];
     if (known.sender != lane) wake(known.sender);
   }
   for (const uint8_t link : step.send_link) {
     if ((step.flags & step_send) == 0 || link == no_link) continue;
-    const uint32_t wire = system_.out_wire[info.link_base + link];
+    const uint32_t wire = system_.out_wire[state.link_base + link];
     Slot &filled = slot(wire, wires_[wire].posted++);
     filled.bytes = bytes;
     filled.depth = state.step_depth;
@@ -190,7 +190,7 @@ void Engine::complete(uint32_t lane, int64_t end_ps) {
 }
 
 void Engine::post(uint32_t wire, uint32_t lane, int64_t time_ps) {
-  if (system_.out_resources[system_.wires[wire].out].ordered) {
+  if (wires_[wire].out_ordered) {
     send(wire, time_ps);
     return;
   }
@@ -199,15 +199,15 @@ void Engine::post(uint32_t wire, uint32_t lane, int64_t time_ps) {
 }
 
 void Engine::send(uint32_t wire, int64_t time_ps) {
-  const SimWire &known = system_.wires[wire];
+  WireState &known = wires_[wire];
   const auto link = static_cast<size_t>(known.link);
-  const uint64_t bytes = slot(wire, wires_[wire].sent++).bytes;
+  const uint64_t bytes = slot(wire, known.sent++).bytes;
   outcome_.link_bytes[link] += bytes;
   int64_t &free_ps = out_free_ps_[known.out];
   const int64_t start_ps = std::max(time_ps, free_ps);
   free_ps = start_ps + occupancy_ps(known.link, bytes);
   const int64_t head_ps = start_ps + alpha_ps_[link];
-  if (known.in == no_index || system_.in_resources[known.in].ordered) {
+  if (known.in_ordered) {
     arrive(wire, head_ps);
     return;
   }
@@ -216,8 +216,8 @@ void Engine::send(uint32_t wire, int64_t time_ps) {
 }
 
 void Engine::arrive(uint32_t wire, int64_t time_ps) {
-  const SimWire &known = system_.wires[wire];
-  Slot &arriving = slot(wire, wires_[wire].delivered++);
+  WireState &known = wires_[wire];
+  Slot &arriving = slot(wire, known.delivered++);
   const int64_t start_ps = known.in == no_index ? time_ps : std::max(time_ps, in_free_ps_[known.in]);
   arriving.arrival_ps = start_ps + occupancy_ps(known.link, arriving.bytes);
   if (known.in != no_index) in_free_ps_[known.in] = arriving.arrival_ps;
@@ -225,19 +225,18 @@ void Engine::arrive(uint32_t wire, int64_t time_ps) {
 }
 
 void Engine::take_core(uint32_t lane, int64_t time_ps) {
-  const SimLane &info = system_.lanes[lane];
   LaneState &state = lanes_[lane];
-  std::vector<Core> &pool = pools_[info.pool];
+  std::vector<Core> &pool = pools_[state.pool];
   Core *best = &pool.front();
   for (Core &core : pool) {  // the first that is free, if possible one on which this rank was
     const int64_t free_ps = std::max(core.free_ps, time_ps), best_ps = std::max(best->free_ps, time_ps);
-    if (free_ps < best_ps || (free_ps == best_ps && core.rank == info.rank && best->rank != info.rank)) best = &core;
+    if (free_ps < best_ps || (free_ps == best_ps && core.rank == state.rank && best->rank != state.rank)) best = &core;
   }
-  const bool turns = best->rank != no_index && best->rank != info.rank;
-  const Step &step = info.shape->steps[state.step];
+  const bool turns = best->rank != no_index && best->rank != state.rank;
+  const Step &step = state.shape->steps[state.step];
   best->free_ps = std::max(best->free_ps, time_ps) + (turns ? switch_ps_ : 0) +
                   cost_ps(step, std::min(state.rest_bytes, system_.slot_bytes));
-  best->rank = info.rank;
+  best->rank = state.rank;
   state.waits_for_core = false;
   complete(lane, best->free_ps);
   wake(lane);
@@ -253,10 +252,10 @@ void Engine::serve(const Request &request) {
 
 Result<void> Engine::check_done() const {
   for (uint32_t lane = 0; lane < lanes_.size(); ++lane)
-    if (!done(lane))
+    if (!done(lanes_[lane]))
       return Error{RONDO_ERROR_INTERNAL,
-                   "the simulation came to a stop: rank " + std::to_string(system_.lanes[lane].rank) + ", channel " +
-                       std::to_string(system_.lanes[lane].channel) + " waits for ever at step " +
+                   "the simulation came to a stop: rank " + std::to_string(lanes_[lane].rank) + ", channel " +
+                       std::to_string(lanes_[lane].channel) + " waits for ever at step " +
                        std::to_string(lanes_[lane].step) + " of tile " + std::to_string(lanes_[lane].tile)};
   return {};
 }

@@ -42,7 +42,8 @@ class Engine {
   [[nodiscard]] Result<Outcome> run(uint64_t move_count_max = UINT64_MAX);
 
  private:
-  struct LaneState {
+  // What belongs together lies together: large systems wait for memory more than for anything else.
+  struct LaneState : SimLane {
     int64_t free_ps = 0;
     uint64_t tile = 0, rest_bytes = 0;
     uint32_t step = 0;
@@ -52,11 +53,12 @@ class Engine {
     bool queued = false, waits_for_core = false;
   };
   /// A wire's slots are a ring; counters are compared by difference only.
-  struct WireState {
+  struct alignas(64) WireState : SimWire {
     uint32_t posted = 0;     ///< by the sender's lane
     uint32_t sent = 0;       ///< out of the first resource
     uint32_t delivered = 0;  ///< arrival is known
     uint32_t consumed = 0;
+    bool out_ordered = true, in_ordered = true;
   };
   struct Slot {
     int64_t arrival_ps = 0, credit_ps = 0;
@@ -90,7 +92,7 @@ class Engine {
     return slots_[size_t{wire} * slot_count_ + (counter & (slot_count_ - 1))];
   }
   [[nodiscard]] uint32_t chunk_of(const SimLane &lane, const Step &step) const;
-  [[nodiscard]] bool done(uint32_t lane) const;
+  [[nodiscard]] bool done(const LaneState &lane) const;
   [[nodiscard]] Result<void> check_done() const;
   [[nodiscard]] int64_t occupancy_ps(LinkClass link, uint64_t bytes) const;
 

@@ -46,9 +46,8 @@ void Engine::visit_wire(uint32_t wire, int64_t now_ps, Visit visit) {
 /// All but the queue.
 template <class Visit>
 void Engine::visit_state(int64_t now_ps, Visit visit) {
-  for (uint32_t lane = 0; lane < lanes_.size(); ++lane) {
-    const LaneState &state = lanes_[lane];
-    if (system_.lanes[lane].shape->steps.empty()) continue;
+  for (const LaneState &state : lanes_) {
+    if (state.shape->steps.empty()) continue;
     visit(static_cast<int64_t>(state.tile - lanes_[guide_].tile));
     visit(static_cast<int64_t>(state.rest_bytes));
     visit(state.step);
@@ -119,8 +118,8 @@ void Engine::skip(const Snapshot &before, const Snapshot &now) {
   const uint64_t period_tiles = now.tile - before.tile;
   const uint64_t periods = (full_tile_count_ - 1 - most) / period_tiles;
   const uint64_t tiles = periods * period_tiles;
-  for (uint32_t lane = 0; lane < lanes_.size(); ++lane)
-    if (!system_.lanes[lane].shape->steps.empty()) lanes_[lane].tile += tiles;
+  for (LaneState &lane : lanes_)
+    if (!lane.shape->steps.empty()) lane.tile += tiles;
   for (size_t link = 0; link < link_class_count; ++link)
     outcome_.link_bytes[link] += periods * (now.link_bytes[link] - before.link_bytes[link]);
   outcome_.skipped_tile_count = tiles;

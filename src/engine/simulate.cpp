@@ -5,8 +5,8 @@ namespace rondo::sim {
 namespace {
 
 // Large trees take hundreds of tiles until their state repeats, though their pace is the same long before. Where a case
-// has more than many_tiles tiles and many moves, it is reckoned from two shorter ones: the pace is that of the second
-// half of long_tiles. docs/simulator.md has how far that is from simulating every tile.
+// has more than many_tiles tiles and many moves, it is reckoned from two shorter ones: the pace is that of what the
+// longer one has more. docs/simulator.md has how far that is from simulating every tile.
 constexpr uint64_t many_tiles = 96, short_tiles = 32, long_tiles = 64;
 constexpr uint64_t many_moves = 8'000'000;
 
