@@ -37,7 +37,8 @@ Result<Parsed> parse_options(Arguments args) {
   app.add_option("--gpus", options.gpus, "Ranks of a node (default 8)")->check(CLI::Range(1u, 4096u));
   app.add_option("--rack", options.rack_nodes, "Nodes of a rack (default: all are in one)")->type_name("NODES");
   app.add_option("--topology", options.topology, "Read nodes, links and costs from a JSON file")->type_name("FILE");
-  app.add_option("--algorithm", options.algorithm, "auto (default), ring, tree, halving_doubling, one_shot or two_shot");
+  app.add_option("--algorithm", options.algorithm,
+                 "auto (default), ring, tree, halving_doubling, one_shot or two_shot");
   app.add_option("--bytes", options.bytes, "Size of the whole vector, as in 64K or 1G (default 1G)")->type_name("SIZE");
   app.add_option("--collective", options.collective, "Default all_reduce");
   app.add_option("--root", options.root, "Root of a broadcast or reduce (default 0)")->type_name("RANK");
@@ -112,7 +113,8 @@ Result<void> write_file(const std::string &path, const std::string &text) {
     std::ofstream file(path);
     if (file << text << std::flush) return {};
   }
-  return Error{RONDO_ERROR_SYSTEM, "cannot write " + rondo::quoted(path) + "; give a file in a folder that can be written to"};
+  return Error{RONDO_ERROR_SYSTEM,
+               "cannot write " + rondo::quoted(path) + "; give a file in a folder that can be written to"};
 }
 
 Result<void> report(const SimOptions &options, const sim::SimCase &what) {

@@ -146,8 +146,9 @@ std::string sim_svg(const sim::SimCase &what, const SimComparison &by_size, cons
       }
       for (const SimPoint &point : line.points) {
         low_us = std::min(low_us, point.time_us), high_us = std::max(high_us, point.time_us);
-        if (comparison == &by_size) low_bytes = std::min(low_bytes, point.x), high_bytes = std::max(high_bytes, point.x);
         if (comparison == &by_ranks) high_ranks = std::max(high_ranks, point.x);
+        if (comparison == &by_size) low_bytes = std::min(low_bytes, point.x);
+        if (comparison == &by_size) high_bytes = std::max(high_bytes, point.x);
       }
     }
   std::string svg = perf::open_chart(names.size());

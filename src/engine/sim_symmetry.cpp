@@ -4,7 +4,7 @@
 // A map of the ranks to themselves is a symmetry if (1) it takes nodes to equal nodes, a rank to one with the same
 // place within its node, and racks to racks, so that links keep their class and their order at what they share; (2) it
 // takes the schedule of a rank to that of its image, with the peers' images for its peers; and (3) all chunks of a tile
-// are of one size, so that it does not matter that image ranks handle other chunks. Then a rank's times are its image's.
+// are of one size, so that it does not matter that images handle other chunks. Then a rank's times are its image's.
 //
 // shift      r -> r + period (mod n): rings, whose nodes are alike
 // exchange   r -> r xor d, for every multiple d of the period: exchanges among 2^k ranks
@@ -110,7 +110,8 @@ class Finder {
           RONDO_TRY_ASSIGN(const bool same, is_image(known, base + index * symmetry.period, channel, symmetry));
           if (!same) return false;
         }
-        RONDO_TRY_ASSIGN(const bool same, is_image(known, base + (image_count - 1) * symmetry.period, channel, symmetry));
+        const uint32_t last = base + (image_count - 1) * symmetry.period;
+        RONDO_TRY_ASSIGN(const bool same, is_image(known, last, channel, symmetry));
         if (!same) return false;
       }
     }

@@ -91,7 +91,8 @@ class Builder {
       SimLane lane{nullptr, 0, rank, channel, link_base, pool_of(rank)};
       step_count_ += steps.size();
       if (step_count_ > what_.step_count_max)
-        return Error{RONDO_ERROR_UNSUPPORTED, "where chunks or nodes differ, too few ranks behave alike to simulate it in a short time"};
+        return Error{RONDO_ERROR_UNSUPPORTED,
+                     "where chunks or nodes differ, too few ranks behave alike to simulate it in a short time"};
       RONDO_TRY(find_shape(std::move(steps), schedule.chunk_count, &lane));
       add_wires(lane, schedule);
       system_.lanes.push_back(lane);

@@ -40,7 +40,7 @@ struct Symmetry {
   uint32_t rank_count = 1;
 
   [[nodiscard]] uint32_t representative(uint32_t rank) const { return rank % period; }
-  /// What `other` is to the representative of `rank`, as seen from `rank`: the image that takes `rank` there, of `other`.
+  /// The image of `other` under the map that takes `rank` to its representative.
   [[nodiscard]] uint32_t seen(uint32_t other, uint32_t rank) const {
     const uint32_t to = representative(rank);
     if (kind == Kind::exchange) return other ^ rank ^ to;
@@ -70,7 +70,7 @@ struct SimWire {
   uint32_t out = no_index, in = no_index;  ///< resources that a message passes; in may be no_index
 };
 
-/// Carries one message at a time. Where messages come from one lane only, their order is known without looking at times.
+/// Carries one message at a time. Ordered: the order of its messages is known without looking at their times.
 struct Resource {
   bool ordered = true;
 };

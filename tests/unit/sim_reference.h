@@ -98,7 +98,8 @@ class Reference {
     const bool within = kind(key) <= LinkClass::intra_node;
     const std::string side = within ? "within" : "without";
     switch (cost(key).sharing) {
-      case Sharing::pair: return in ? "" : side + std::to_string(std::get<1>(key)) + ">" + std::to_string(std::get<2>(key));
+      case Sharing::pair:
+        return in ? "" : side + std::to_string(std::get<1>(key)) + ">" + std::to_string(std::get<2>(key));
       case Sharing::rank: return side + " rank " + std::to_string(rank) + (in ? " in" : " out");
       case Sharing::nic:
         return side + " nic " + std::to_string(place_.node(rank)) + "." + std::to_string(place_.nic(rank)) +

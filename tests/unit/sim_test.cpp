@@ -82,7 +82,8 @@ TEST_CASE("simulator: any network, algorithm and collective takes the time of a 
     what.collective = static_cast<rondo_collective_t>(random.between(0, 5));
     what.root = random.between(0, ranks - 1);
     what.in_place = random.between(0, 1) == 1;
-    what.bytes = random.between(0, 1) == 0 ? random.between(1, 600'000) : uint64_t{ranks} * 2048 * random.between(1, 99);
+    what.bytes = random.between(1, 600'000);
+    if (random.between(0, 1) == 0) what.bytes = uint64_t{ranks} * 2048 * random.between(1, 99);  // even chunks
     what.overrides = {static_cast<rondo_algorithm_t>(random.between(1, 5)),
                       static_cast<rondo_protocol_t>(random.between(0, 2)), random.between(0, 3),
                       uint64_t{64} * random.between(1, 300)};
