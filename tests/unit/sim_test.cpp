@@ -155,6 +155,20 @@ TEST_CASE("simulator: a tree on links of its own takes depth hops, then a slice 
     }
 }
 
+TEST_CASE("simulator: halving-doubling, two-shot and one-shot take their closed forms, within 1 %", "[sim]") {
+  for (const uint32_t ranks : {4u, 16u, 64u}) {
+    CAPTURE(ranks);
+    const double link_us = 5 + 65536 / 50e3, folds_us = (ranks - 1) * (65536 / 400e3);
+    const auto time_us = [&](rondo_algorithm_t algorithm, uint64_t bytes) {
+      return simulated_us(flat_case(ranks, algorithm, bytes));
+    };
+    CHECK(time_us(RONDO_ALGORITHM_HALVING_DOUBLING, ranks * 65536) ==
+          Approx(2 * (ranks - 1) * link_us + folds_us).epsilon(0.01));
+    CHECK(time_us(RONDO_ALGORITHM_TWO_SHOT, ranks * 65536) == Approx(2 * link_us + folds_us).epsilon(0.01));
+    CHECK(time_us(RONDO_ALGORITHM_ONE_SHOT, 65536) == Approx(link_us + folds_us).epsilon(0.01));
+  }
+}
+
 TEST_CASE("simulator: an estimate from two shorter runs is within 1 % of every tile", "[sim]") {
   SimCase what;
   what.overrides.algorithm = RONDO_ALGORITHM_TREE;
