@@ -16,6 +16,7 @@ constexpr int exit_usage = 2;
 [[nodiscard]] int run_info(Arguments args);
 [[nodiscard]] int run_run(Arguments args);
 [[nodiscard]] int run_schedule(Arguments args);
+[[nodiscard]] int run_sim(Arguments args);
 [[nodiscard]] int run_status(Arguments args);
 
 }  // namespace rondo::cli

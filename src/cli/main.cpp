@@ -24,6 +24,7 @@ constexpr std::array commands{
     Command{"perf", "time and verify a collective over message sizes", run_perf},
     Command{"run", "start the ranks of a job on this machine and look after them", run_run},
     Command{"schedule", "print what each rank does in a collective: text, JSON, Graphviz, SVG", run_schedule},
+    Command{"sim", "simulate a collective among thousands of ranks on a described network", run_sim},
     Command{"status", "tell what the ranks of running jobs do, and who is waited for", run_status},
 };
 

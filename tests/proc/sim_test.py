@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""rondo sim: its text, JSON and drawing, a topology file, and how bad input is answered."""
+
+import json
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from xml.etree import ElementTree
+
+RONDO = sys.argv.pop(1)
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def sim(*options):
+    return subprocess.run([RONDO, "sim", *options], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                          timeout=250, check=False)
+
+
+class Sim(unittest.TestCase):
+    def told(self, *options):
+        done = sim(*options, "--json", "-")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        return json.loads(done.stdout)
+
+    def test_json_has_time_steps_and_bytes_of_a_large_ring(self):
+        told = self.told("--ranks", "16384", "--algorithm", "ring", "--bytes", "1G", "--alone")
+        self.assertEqual((told["ranks"], told["algorithm"], told["bytes"], told["steps"]),
+                         (16384, "ring", 2**30, 2 * 16384 - 1))
+        self.assertEqual(sum(told["bytes_per_link"].values()), 2 * 16383 * 2**30)
+        self.assertEqual(told["bytes_per_link"]["inter_node"], 2 * 16383 * 2**30 // 8)
+        # 2(n-1) messages of 64 KiB in a row, one hop in eight over the slower links.
+        least = 2 * 16383 * (2 + 65536 / 300e3)
+        self.assertGreater(told["time_us"], least)
+        self.assertTrue(told["exact"])
+
+    def test_short_cuts_change_nothing(self):
+        for algorithm in ("ring", "tree", "halving_doubling", "one_shot", "two_shot"):
+            options = ("--ranks", "32", "--algorithm", algorithm, "--bytes", "16M", "--alone")
+            short, every = self.told(*options), self.told(*options, "--every")
+            for key in ("time_us", "steps", "bytes_per_link"):
+                self.assertEqual(short[key], every[key], (algorithm, key))
+
+    def test_algorithms_are_compared_and_those_left_out_named(self):
+        done = sim("--ranks", "256", "--algorithm", "tree", "--bytes", "1M")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("fastest    ", done.stdout)
+        self.assertIn("one_shot: for at most 255 ranks", done.stdout)
+
+    def test_a_topology_file_is_used(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "net.json"
+            path.write_text(json.dumps({"nodes": [{"ranks": 1, "count": 4}],
+                                        "links": {"inter_node": {"alpha_us": 10, "bandwidth_GBps": 1}},
+                                        "fold_GBps": 0}))
+            told = self.told("--topology", str(path), "--algorithm", "ring", "--protocol", "simple", "--bytes", "4K",
+                             "--alone")
+            self.assertAlmostEqual(told["time_us"], 6 * (10 + 1.024), places=3)
+            path.write_text('{"nodes": [{"gpus": 8}]}')
+            done = sim("--topology", str(path))
+            self.assertEqual(done.returncode, 2)
+            self.assertIn("unknown key 'gpus'; known are: count, nics, rack, ranks", done.stderr)
+
+    def test_a_sweep_is_a_drawing(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "sweep.svg"
+            done = sim("--ranks", "16", "--bytes", "2K", "--sweep", str(path))
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            words = [it.text for it in ElementTree.parse(path).iter(SVG + "text")]
+            for word in ("ring", "tree", "halving_doubling", "message size", "ranks"):
+                self.assertIn(word, words)
+
+    def test_bad_input_is_answered_and_fails(self):
+        for options, part in [
+                (["--algorithm", "rung"], "unknown algorithm 'rung'"), (["--bytes", "1X"], "not a size"),
+                (["--ranks", "0"], "--ranks"), (["--ranks", "300", "--algorithm", "one_shot"], "these can: ring"),
+                (["--ranks", "131072", "--algorithm", "ring"], "these can: tree"),
+                (["--ranks", "9", "--nodes", "1", "--gpus", "8"], "9 ranks do not fit"),
+                (["--topology", "/nowhere/net.json"], "cannot read the topology file"),
+                (["--collective", "broadcast", "--root", "99"], "root 99 is not one of 16")]:
+            with self.subTest(options=options):
+                done = sim(*options)
+                self.assertEqual((done.returncode, done.stdout), (2, ""))
+                self.assertTrue(done.stderr.startswith("rondo sim: "), done.stderr)
+                self.assertIn(part, done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+// The model of docs/simulator.md a second time, as plainly as it can be said: every rank, every slice, an ordered set
+// of events, no symmetry, no period, no running ahead. For tests to compare with; links and ports, no shared cores.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+
+#include "src/engine/sim_system.h"
+
+namespace rondo::sim {
+
+class Reference {
+ public:
+  explicit Reference(const SimCase &what, const PlanChoice &plan) : what_(what), plan_(plan), place_(what.network) {
+    const bool ll = plan.protocol == RONDO_PROTOCOL_LL;
+    slot_bytes_ = ll ? what.network.ll_slot_bytes : what.network.slot_bytes;
+    for (uint32_t rank = 0; rank < place_.rank_count(); ++rank)
+      for (uint32_t channel = 0; channel < plan.channels; ++channel) {
+        auto built = build_schedule(plan.algorithm, {what.collective, rank, place_.rank_count(), what.root, channel,
+                                                     what.in_place});
+        schedules_.push_back(std::move(built).value());
+        const Schedule &schedule = schedules_.back();
+        if (sizes_.empty()) sizes_ = channel_sizes(what, plan, schedule.chunk_count);
+        for (const Lane &steps : schedule.lanes) lanes_.push_back({rank, channel, &schedule.peers, steps});
+      }
+  }
+
+  /// -1: the lanes came to a stop.
+  int64_t run() {
+    for (size_t lane = 0; lane < lanes_.size(); ++lane) events_.insert({0, 0, lane, 0, {}});
+    while (!events_.empty()) {
+      const Event event = *events_.begin();
+      events_.erase(events_.begin());
+      if (event.phase == 0) try_lane(event.actor, event.time_ps);
+      if (event.phase == 1) leave(event);
+      if (event.phase == 2) enter(event);
+    }
+    int64_t end_ps = 0;
+    for (const LaneAt &lane : lanes_) {
+      if (!lane.steps.empty() && lane.tile < sizes_[lane.channel].tile_count) return -1;
+      end_ps = std::max(end_ps, lane.free_ps);
+    }
+    return end_ps;
+  }
+
+ private:
+  using LinkKey = std::tuple<uint32_t, uint32_t, uint32_t>;  ///< channel, from, to
+  struct LaneAt {
+    uint32_t rank, channel;
+    const std::vector<uint32_t> *peers;
+    Lane steps;
+    uint64_t tile = 0, step = 0, rest = 0, posts = 0;
+    int64_t free_ps = 0;
+  };
+  struct Link {
+    std::deque<int64_t> arrivals;
+    std::deque<uint64_t> sizes, on_way;  ///< posted; between the two ports
+    std::deque<int64_t> credits;    ///< of slots that came back
+    uint64_t unused = 0;            ///< slots never used so far
+    size_t sender = 0, receiver = 0;
+    uint32_t receiver_link = 0;
+  };
+  struct Event {
+    int64_t time_ps;
+    int phase;
+    size_t actor;
+    uint64_t order;
+    LinkKey link;
+    bool operator<(const Event &o) const {
+      return std::tie(time_ps, phase, actor, order, link) < std::tie(o.time_ps, o.phase, o.actor, o.order, o.link);
+    }
+  };
+
+  Link &link(uint32_t channel, uint32_t from, uint32_t to) {
+    auto [found, fresh] = links_.try_emplace(LinkKey{channel, from, to});
+    if (fresh) found->second.unused = what_.network.slot_count;
+    return found->second;
+  }
+  LinkClass kind(const LinkKey &key) const { return place_.link_class(std::get<1>(key), std::get<2>(key)); }
+  const LinkCost &cost(const LinkKey &key) const { return what_.network.links[static_cast<size_t>(kind(key))]; }
+  int64_t alpha(const LinkKey &key) const {
+    const bool ll = plan_.protocol == RONDO_PROTOCOL_LL;
+    return std::max<int64_t>(1, std::llround((ll ? cost(key).ll_alpha_us : cost(key).alpha_us) * 1e6));
+  }
+  int64_t span(const LinkKey &key, uint64_t bytes) const {
+    const bool ll = plan_.protocol == RONDO_PROTOCOL_LL;
+    const double on_wire = ll ? 2.0 * static_cast<double>(bytes) + 8 : static_cast<double>(bytes);
+    return std::max<int64_t>(1, static_cast<int64_t>(on_wire * (1e3 / cost(key).bandwidth_GBps) + 0.5));
+  }
+  std::string port(const LinkKey &key, bool in) const {
+    const uint32_t rank = in ? std::get<2>(key) : std::get<1>(key);
+    const bool within = kind(key) <= LinkClass::intra_node;
+    const std::string side = within ? "within" : "without";
+    switch (cost(key).sharing) {
+      case Sharing::pair:
+        return in ? "" : side + std::to_string(std::get<1>(key)) + ">" + std::to_string(std::get<2>(key));
+      case Sharing::rank: return side + " rank " + std::to_string(rank) + (in ? " in" : " out");
+      case Sharing::nic:
+        return side + " nic " + std::to_string(place_.node(rank)) + "." + std::to_string(place_.nic(rank)) +
+               (in ? " in" : " out");
+      case Sharing::node:
+        if (within) return in ? "" : "bus " + std::to_string(place_.node(rank));
+        return "node " + std::to_string(place_.node(rank)) + (in ? " in" : " out");
+    }
+    return "";
+  }
+
+  void try_lane(size_t index, int64_t now_ps) {
+    LaneAt &lane = lanes_[index];
+    while (now_ps >= lane.free_ps && load(lane)) {
+      const Step &step = lane.steps[lane.step];
+      std::vector<Link *> from, to;
+      std::vector<LinkKey> to_keys;
+      for (int i = 0; i < 2; ++i) {
+        if ((step.flags & step_recv) != 0 && step.recv_link[i] != no_link) {
+          from.push_back(&link(lane.channel, (*lane.peers)[step.recv_link[i]], lane.rank));
+          from.back()->receiver = index, from.back()->receiver_link = step.recv_link[i];
+        }
+        if ((step.flags & step_send) != 0 && step.send_link[i] != no_link) {
+          to_keys.push_back({lane.channel, lane.rank, (*lane.peers)[step.send_link[i]]});
+          to.push_back(&link(lane.channel, lane.rank, std::get<2>(to_keys.back())));
+          to.back()->sender = index;
+        }
+      }
+      for (Link *it : from)
+        if (it->arrivals.empty() || it->arrivals.front() > now_ps) return;
+      for (Link *it : to)
+        if (it->unused == 0 && (it->credits.empty() || it->credits.front() > now_ps)) return;
+      const uint64_t bytes = std::min(lane.rest, slot_bytes_);
+      const int64_t end_ps = now_ps + work(step, bytes);
+      for (Link *it : from) it->arrivals.pop_front();
+      for (Link *it : from) {
+        const LinkKey key{lane.channel, lanes_[it->sender].rank, lane.rank};
+        it->credits.push_back(end_ps + alpha(key));
+        events_.insert({it->credits.back(), 0, it->sender, 0, {}});
+      }
+      for (size_t i = 0; i < to.size(); ++i) {
+        if (to[i]->unused > 0) --to[i]->unused;
+        else to[i]->credits.pop_front();
+        to[i]->sizes.push_back(bytes);
+        events_.insert({end_ps, 1, index, lane.posts++, to_keys[i]});
+      }
+      lane.free_ps = end_ps;
+      if ((lane.rest -= bytes) == 0) ++lane.step;
+      events_.insert({end_ps, 0, index, 0, {}});
+    }
+  }
+
+  bool load(LaneAt &lane) {
+    const ChannelSizes &sizes = sizes_[lane.channel];
+    while (lane.rest == 0) {
+      if (lane.step == lane.steps.size()) lane.step = 0, ++lane.tile;
+      if (lane.steps.empty() || lane.tile >= sizes.tile_count) return false;
+      const uint32_t chunk = lane.steps[lane.step].chunk;
+      lane.rest = lane.tile + 1 < sizes.tile_count ? sizes.chunk_bytes : sizes.last[chunk];
+      if (lane.rest == 0) ++lane.step;
+    }
+    return true;
+  }
+
+  int64_t work(const Step &step, uint64_t bytes) const {
+    int operands = ((step.flags & step_acc) != 0) + ((step.flags & step_src) != 0);
+    if ((step.flags & step_recv) != 0) operands += step.recv_link[1] != no_link ? 2 : 1;
+    const Network &net = what_.network;
+    const double fold = net.fold_GBps > 0 ? 1e3 / net.fold_GBps : 0, copy = net.copy_GBps > 0 ? 1e3 / net.copy_GBps : 0;
+    const double byte_ps = operands > 1 ? fold * (operands - 1) : copy;
+    return static_cast<int64_t>(net.step_us * 1e6 + byte_ps * static_cast<double>(bytes) + 0.5);
+  }
+
+  void leave(const Event &event) {
+    Link &it = links_.at(event.link);
+    const uint64_t bytes = it.sizes.front();
+    it.sizes.pop_front();
+    it.on_way.push_back(bytes);
+    int64_t &free_ps = ports_[port(event.link, false)];
+    const int64_t start_ps = std::max(free_ps, event.time_ps);
+    free_ps = start_ps + span(event.link, bytes);
+    if (it.receiver == 0 && it.receiver_link == 0) find_receiver(event.link, it);
+    events_.insert({start_ps + alpha(event.link), 2, it.receiver, it.receiver_link, event.link});
+  }
+
+  /// The receiving lane may not have looked at the link yet.
+  void find_receiver(const LinkKey &key, Link &it) {
+    const auto &[channel, from, to] = key;
+    for (size_t index = 0; index < lanes_.size(); ++index) {
+      if (lanes_[index].rank != to || lanes_[index].channel != channel) continue;
+      for (const Step &step : lanes_[index].steps)
+        for (const uint8_t in : step.recv_link)
+          if ((step.flags & step_recv) != 0 && in != no_link && (*lanes_[index].peers)[in] == from)
+            it.receiver = index, it.receiver_link = in;
+    }
+  }
+
+  void enter(const Event &event) {
+    Link &it = links_.at(event.link);
+    const uint64_t bytes = it.on_way.front();
+    it.on_way.pop_front();
+    int64_t start_ps = event.time_ps;
+    const std::string name = port(event.link, true);
+    if (!name.empty()) start_ps = std::max(start_ps, ports_[name]);
+    const int64_t arrival_ps = start_ps + span(event.link, bytes);
+    if (!name.empty()) ports_[name] = arrival_ps;
+    it.arrivals.push_back(arrival_ps);
+    events_.insert({arrival_ps, 0, it.receiver, 0, {}});
+  }
+
+  const SimCase &what_;
+  PlanChoice plan_;
+  Placement place_;
+  uint64_t slot_bytes_ = 1;
+  std::deque<Schedule> schedules_;
+  std::vector<ChannelSizes> sizes_;
+  std::deque<LaneAt> lanes_;
+  std::map<LinkKey, Link> links_;
+  std::map<std::string, int64_t> ports_;
+  std::set<Event> events_;
+};
+
+}  // namespace rondo::sim

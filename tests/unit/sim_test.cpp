@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+// The simulator against a plain event simulation of every step, and against closed forms.
+#include <cmath>
+#include <cstdlib>
+#include <random>
+
+#include "src/cli/sim.h"
+#include "src/engine/simulate.h"
+#include "tests/catch.h"
+#include "tests/unit/sim_reference.h"
+
+using namespace rondo;
+using namespace rondo::sim;
+
+namespace {
+
+uint64_t seed_from_environment() {
+  const char *const text = std::getenv("RONDO_SEED");
+  return text != nullptr ? std::strtoull(text, nullptr, 10) : std::random_device{}();
+}
+
+struct Random {
+  std::mt19937_64 bits;
+  uint32_t between(uint32_t least, uint32_t most) {
+    return static_cast<uint32_t>(least + bits() % (uint64_t{most} - least + 1));
+  }
+};
+
+Network random_network(Random &random) {
+  Network network;
+  const bool even = random.between(0, 1) == 0;
+  const uint32_t node_count = random.between(1, 6), ranks = random.between(1, 4);
+  for (uint32_t node = 0; node < node_count; ++node) {
+    const uint32_t count = even ? ranks : random.between(1, 4);
+    network.nodes.push_back({count, even ? (ranks + 1) / 2 : random.between(1, count), node / 2});
+  }
+  for (LinkCost &link : network.links) {
+    link.alpha_us = random.between(0, 3) * 0.7;
+    link.ll_alpha_us = link.alpha_us * 0.5;
+    link.bandwidth_GBps = random.between(1, 40);
+    constexpr Sharing sharings[] = {Sharing::pair, Sharing::rank, Sharing::node, Sharing::nic};
+    const bool within = &link - network.links.data() < 2;
+    link.sharing = sharings[random.between(0, within ? 2 : 3)];
+  }
+  network.fold_GBps = random.between(0, 2) * 20;
+  network.copy_GBps = random.between(0, 2) * 30;
+  network.step_us = random.between(0, 2) * 0.3;
+  network.slot_count = 1u << random.between(1, 3);
+  network.slot_bytes = 4096;
+  network.ll_slot_bytes = 1024;
+  return network;
+}
+
+SimCase flat_case(uint32_t ranks, rondo_algorithm_t algorithm, uint64_t bytes) {
+  SimCase what;
+  what.overrides.algorithm = algorithm;
+  what.overrides.protocol = RONDO_PROTOCOL_SIMPLE;
+  what.bytes = bytes;
+  what.network.nodes = even_nodes(ranks, 1, 0);
+  what.network.links[2] = {5, 5, 50, Sharing::pair};
+  what.network.fold_GBps = 400;
+  return what;
+}
+
+double simulated_us(const SimCase &what) {
+  const auto result = Simulator().simulate(what);
+  REQUIRE(result.ok());
+  return static_cast<double>(result.value().outcome.time_ps) / ps_per_us;
+}
+
+}  // namespace
+
+TEST_CASE("simulator: any network, algorithm and collective takes the time of a plain event simulation", "[sim]") {
+  const uint64_t seed = seed_from_environment();
+  CAPTURE(seed);
+  Random random{std::mt19937_64(seed)};
+  uint64_t compared = 0, skipped = 0, shared = 0;
+  for (int round = 0; round < 500; ++round) {
+    SimCase what;
+    what.network = random_network(random);
+    const auto ranks = static_cast<uint32_t>(what.network.rank_count());
+    what.collective = static_cast<rondo_collective_t>(random.between(0, 5));
+    what.root = random.between(0, ranks - 1);
+    what.in_place = random.between(0, 1) == 1;
+    what.bytes = random.between(1, 600'000);
+    if (random.between(0, 1) == 0) what.bytes = uint64_t{ranks} * 2048 * random.between(1, 99);  // even chunks
+    what.overrides = {static_cast<rondo_algorithm_t>(random.between(1, 5)),
+                      static_cast<rondo_protocol_t>(random.between(0, 2)), random.between(0, 3),
+                      uint64_t{64} * random.between(1, 300)};
+    if (!find_algorithm(what.overrides.algorithm)->supports(what.collective)) continue;
+    CAPTURE(round, what.collective, ranks, what.bytes, what.overrides.algorithm, what.overrides.protocol);
+    const auto plan = plan_of(what);
+    REQUIRE(plan.ok());
+    const auto fast = Simulator().simulate(what);
+    REQUIRE(fast.ok());
+    CHECK(fast.value().exact);
+    CHECK(fast.value().outcome.time_ps == Reference(what, plan.value()).run());
+    what.use_symmetry = what.use_period = false;
+    const auto every = Simulator().simulate(what);
+    REQUIRE(every.ok());
+    CHECK(fast.value().outcome.time_ps == every.value().outcome.time_ps);
+    CHECK(fast.value().outcome.link_bytes == every.value().outcome.link_bytes);
+    CHECK(fast.value().outcome.step_count == every.value().outcome.step_count);
+    ++compared;
+    skipped += fast.value().outcome.skipped_tile_count > 0;
+    shared += fast.value().representatives < ranks;
+  }
+  CHECK(compared > 100);  // and the short cuts were taken, or this proves nothing
+  CHECK(skipped > 10);
+  CHECK(shared > 3);
+}
+
+TEST_CASE("simulator: a ring takes 2(n-1) hops of its closed form, within 1 %", "[sim]") {
+  for (const uint32_t ranks : {2u, 3u, 8u, 64u, 1000u})
+    for (const uint64_t chunk_bytes : {64u, 4096u, 65536u}) {
+      CAPTURE(ranks, chunk_bytes);
+      const SimCase what = flat_case(ranks, RONDO_ALGORITHM_RING, ranks * chunk_bytes);
+      const double bytes = static_cast<double>(chunk_bytes), hops = ranks - 1;
+      const double link_us = 5 + bytes / 50e3, fold_us = bytes / 400e3;  // alpha + b beta, b gamma
+      CHECK(simulated_us(what) == Approx(2 * hops * link_us + hops * fold_us).epsilon(0.01));
+    }
+}
+
+TEST_CASE("simulator: a ring whose chunks are many slices is bound by link or credit, within 1 %", "[sim]") {
+  for (const uint32_t ranks : {4u, 16u, 128u})
+    for (const uint32_t slices : {1u, 4u, 6u, 7u}) {
+      CAPTURE(ranks, slices);
+      SimCase what = flat_case(ranks, RONDO_ALGORITHM_RING, uint64_t{ranks} * slices * 131072 * 20);
+      what.overrides.chunk_bytes = slices * 131072;
+      const double link_us = 131072 / 50e3, fold_us = 131072 / 400e3, alpha_us = 5;
+      const auto hop = [&](double work_us) {
+        const double slice_us = std::max({link_us, work_us, (alpha_us + work_us) / (8 - slices)});
+        return std::max(slices * slice_us, alpha_us + link_us + work_us);
+      };
+      const double fold = hop(fold_us), move = hop(0);
+      const double tiles = 20, sum = (ranks - 1) * (fold + move);
+      CHECK(simulated_us(what) == Approx(tiles * sum).epsilon(ranks >= 128 ? 0.01 : 0.2));
+    }
+}
+
+TEST_CASE("simulator: a tree on links of its own takes depth hops, then a slice each interval, within 1 %", "[sim]") {
+  for (const uint32_t ranks : {4u, 8u, 64u, 1024u})
+    for (const uint64_t tiles : {1u, 10u, 1000u}) {
+      CAPTURE(ranks, tiles);
+      SimCase what = flat_case(ranks, RONDO_ALGORITHM_TREE, tiles * 65536);
+      what.overrides.channels = 1;
+      const double link_us = 5 + 65536 / 50e3, fold_us = 65536 / 400e3, depth = std::log2(ranks);
+      // Position 0 has one child, and so has the lowest that sums: two folds at the levels between.
+      const double up_us = depth * link_us + (2 * depth - (ranks > 2 ? 1 : 0)) * fold_us;
+      // Until a slot can be filled again: there, the parent's folds, the credit back, and the next sum's folds.
+      const double round_us = (2 * 5 + 65536 / 50e3 + (ranks > 4 ? 4 : 3) * fold_us) / 8;
+      const double interval_us = std::max({65536 / 50e3, 2 * fold_us, round_us});
+      const double total_us = up_us + depth * link_us + static_cast<double>(tiles - 1) * interval_us;
+      CHECK(simulated_us(what) == Approx(total_us).epsilon(0.01));
+    }
+}
+
+TEST_CASE("simulator: halving-doubling, two-shot and one-shot take their closed forms, within 1 %", "[sim]") {
+  for (const uint32_t ranks : {4u, 16u, 64u}) {
+    CAPTURE(ranks);
+    const double link_us = 5 + 65536 / 50e3, folds_us = (ranks - 1) * (65536 / 400e3);
+    const auto time_us = [&](rondo_algorithm_t algorithm, uint64_t bytes) {
+      return simulated_us(flat_case(ranks, algorithm, bytes));
+    };
+    CHECK(time_us(RONDO_ALGORITHM_HALVING_DOUBLING, ranks * 65536) ==
+          Approx(2 * (ranks - 1) * link_us + folds_us).epsilon(0.01));
+    CHECK(time_us(RONDO_ALGORITHM_TWO_SHOT, ranks * 65536) == Approx(2 * link_us + folds_us).epsilon(0.01));
+    CHECK(time_us(RONDO_ALGORITHM_ONE_SHOT, 65536) == Approx(link_us + folds_us).epsilon(0.01));
+  }
+}
+
+TEST_CASE("simulator: an estimate from two shorter runs is within 1 % of every tile", "[sim]") {
+  SimCase what;
+  what.overrides.algorithm = RONDO_ALGORITHM_TREE;
+  what.network.nodes = even_nodes(512, 8, 0);
+  what.bytes = uint64_t{128} * 131072 * 4;
+  what.use_period = false;
+  const double every_us = simulated_us(what);
+  const auto time_of = [&](uint64_t tiles) {
+    SimCase part = what;
+    part.bytes = tiles * 131072;
+    return simulated_us(part);
+  };
+  const double pace_us = (time_of(64) - time_of(32)) / 32;
+  CHECK(time_of(64) + (512 - 64) * pace_us == Approx(every_us).epsilon(0.01));
+}
+
+TEST_CASE("topology file: what is wrong is named", "[sim]") {
+  const std::pair<const char *, const char *> wrong[] = {
+      {"{", "not JSON"},
+      {"{\"nodez\": []}", "unknown key 'nodez'; known are: copy_GBps, cores"},
+      {"{\"nodes\": []}", "at least one node"},
+      {"{\"nodes\": [{\"ranks\": 0}]}", "from 1 on"},
+      {"{\"nodes\": [{\"ranks\": 1}], \"links\": {\"intra_node\": {\"bandwidth_GBps\": 0}}}", "bandwidth_GBps is 0"},
+      {"{\"nodes\": [{\"ranks\": 1}], \"slots\": {\"count\": 3}}", "power of two"},
+      {"{\"links\": {\"inter_node\": {\"sharing\": \"all\"}}}", "\"pair\", \"rank\""},
+      {"[]", "wants an object"}};
+  for (const auto &[text, part] : wrong) {
+    Network network;
+    const auto parsed = cli::parse_network(text, &network);
+    REQUIRE(!parsed.ok());
+    CHECK(parsed.error().message.find(part) != std::string::npos);
+  }
+  Network network;
+  REQUIRE(cli::parse_network("{\"nodes\": [{\"ranks\": 8, \"nics\": 4, \"count\": 3}], \"cores\": 2}", &network).ok());
+  CHECK(network.rank_count() == 24);
+  CHECK(network.core_count == 2);
+}
