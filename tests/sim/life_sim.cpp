@@ -249,7 +249,7 @@ bool same_twice(StackPool &stacks) {
 }
 
 bool finds(Defect defect, StackPool &stacks) {
-  constexpr uint64_t seeds_most = 2'000;
+  constexpr uint64_t seeds_most = 6'000;
   for (uint64_t seed = 1; seed <= seeds_most; ++seed) {
     const LifePlan plan = draw_life(seed, defect);
     const auto complaints = judge(plan, live(plan, stacks));
