@@ -6,6 +6,7 @@
 #include <cassert>
 #include <cstring>
 
+#include "src/base/cpu.h"
 #include "src/engine/fold.h"
 #include "src/engine/stream_copy.h"
 #include "src/proto/memory.h"
@@ -16,6 +17,7 @@ namespace {
 // Larger chunks where all lend: with too few cores each costs turns of the scheduler.
 constexpr uint64_t roomy_chunk_factor = 4;
 constexpr uint64_t crowded_chunk_factor = 16;
+constexpr uint64_t fetch_back_bytes_max = 4096;
 constexpr uint64_t stream_bytes_min = 16u << 20;  // smaller results are better left in the caches for their reader
 constexpr RunOutcome stopped{RunOutcome::Kind::stopped, Fault::none, 0};
 
@@ -113,12 +115,20 @@ RunOutcome ExchangeEnd::run_one_shot(const Job &job) {
     if (!arrived) return stopped;
     if (flag != expected) return fault(Fault::foreign_slot, peer);
   }
-  // The next post's line is in the peers' caches since they read post number - 1: fetch it back while nobody waits.
-  __builtin_prefetch(&view_.post(rank_, number + 1), 1);
+  fetch_back(number + 1, bytes);
   std::byte *const outputs[] = {job.buffers.recv.data};
   if (bytes != 0)
     fold_in_order(job.reducer, operands_, outputs, job.count, job.element_bytes, job.single_steps);  // W2
   return {};
+}
+
+/// The lines of the next post are in the peers' caches, since they read post number - 2 there. Asks for them while nobody
+/// waits for it: the next post of that size can then be written without waiting for them.
+void ExchangeEnd::fetch_back(uint64_t number, uint64_t bytes) const {
+  prefetch_for_write(&view_.post(rank_, number));
+  const std::byte *const payload = view_.post_payload(rank_, number, bytes);
+  const uint64_t most = std::min(bytes, fetch_back_bytes_max);
+  for (uint64_t offset = 0; offset < most; offset += cache_line_bytes) prefetch_for_write(payload + offset);
 }
 
 RunOutcome ExchangeEnd::run_two_shot(Job &job) {
