@@ -7,8 +7,8 @@
 //             contributed, reduced, gathered   counters of chunks, each alone in its line
 //             announcement   of a two_shot: fingerprint, and which buffers are lent instead of copied
 //             post areas     2 * post_bytes
-//             contributions  3 * chunk_bytes    what others are to reduce, chunk c in area c mod 3
-//             results        3 * result_bytes   the part that this rank reduced
+//             contributions  area_count * chunk_bytes    what others are to reduce, chunk c in area c mod area_count
+//             results        area_count * result_bytes   the part that this rank reduced
 // one_shot  P1 write payload, plain            P2 store flag = number << 32 | fingerprint, release
 //           W1 load every rank's flag, sync, until it has the number; W2 read all payloads, plain
 //   Post n and n + 2 share an area. A rank writes n + 2 when it has seen everybody's n + 1, which everybody stored after
@@ -19,7 +19,7 @@
 //           G1 load everybody's reduced, sync, until c + 1; read the results
 //           G2 after the last chunk: store gathered, release; who has lent waits for everybody's
 //   Order in a rank: C(c), R(c-1), G(c-2), C(c+1), ... So who sees everybody's reduced of c - 3 (G) may write contribution
-//   c: area c mod 3 was read. Who sees everybody's contributed of c (R) may write result c: they are past G(c-3).
+//   c where c - 3 was. Who sees everybody's contributed of c (R) may write result c: they are past G(c-3).
 //   Chunks are counted through the communicator's life; all ranks count the same, since they agree on operations.
 // Abort     a rank that gave up stores no flag or counter again: its peers meet their own deadline.
 #pragma once
@@ -64,8 +64,9 @@ struct ExchangePlace {
 };
 static_assert(sizeof(ExchangePlace) == 7 * cache_line_bytes);
 
-/// Areas of a kind that chunks take in turn.
-inline constexpr uint32_t exchange_area_count = 3;
+/// Areas of a kind that chunks take in turn: three are needed; with more, a line has left the peers' caches before it is
+/// written again.
+inline constexpr uint32_t exchange_area_count_min = 3;
 /// More ranks of a host have none: their areas would be too small, or the memory too large.
 inline constexpr uint32_t exchange_rank_count_max = 64;
 
@@ -73,6 +74,7 @@ struct ExchangeGeometry {
   uint32_t rank_count = 0;  ///< 0: there is no exchange
   uint32_t post_bytes = 0;  ///< most of a one_shot, a multiple of 64
   uint32_t chunk_bytes = 0; ///< most of a two_shot's chunk, a multiple of 64
+  uint32_t area_count = exchange_area_count_min;
 
   [[nodiscard]] RONDO_HD size_t result_bytes() const {
     return (size_t{chunk_bytes} / rank_count + cache_line_bytes) / cache_line_bytes * cache_line_bytes;
@@ -81,11 +83,11 @@ struct ExchangeGeometry {
     return sizeof(ExchangePlace) + 2 * size_t{post_bytes};
   }
   [[nodiscard]] RONDO_HD size_t results_offset() const {
-    return contributions_offset() + exchange_area_count * size_t{chunk_bytes};
+    return contributions_offset() + size_t{area_count} * chunk_bytes;
   }
   /// Of one rank: whole pages.
   [[nodiscard]] RONDO_HD size_t stride() const {
-    return (results_offset() + exchange_area_count * result_bytes() + 4095) / 4096 * 4096;
+    return (results_offset() + area_count * result_bytes() + 4095) / 4096 * 4096;
   }
   [[nodiscard]] RONDO_HD size_t bytes() const { return rank_count == 0 ? 0 : rank_count * stride(); }
 
@@ -111,11 +113,11 @@ struct ExchangeView {
   }
   [[nodiscard]] RONDO_HD std::byte *contribution(uint32_t rank, uint64_t chunk) const {
     return base + rank * geometry.stride() + geometry.contributions_offset() +
-           chunk % exchange_area_count * geometry.chunk_bytes;
+           chunk % geometry.area_count * geometry.chunk_bytes;
   }
   [[nodiscard]] RONDO_HD std::byte *result(uint32_t rank, uint64_t chunk) const {
     return base + rank * geometry.stride() + geometry.results_offset() +
-           chunk % exchange_area_count * geometry.result_bytes();
+           chunk % geometry.area_count * geometry.result_bytes();
   }
 };
 

@@ -27,9 +27,10 @@ constexpr uint32_t slot_bytes_min = 4096;         // not below this
 constexpr uint32_t slot_bytes_max = 128u << 10;   // larger ones leave the L2 cache before the peer has read them
 constexpr uint64_t post_budget_bytes = 2u << 20;  // of all one_shot posts of a communicator together
 constexpr uint32_t post_bytes_max = 64u << 10;
-constexpr uint64_t chunk_budget_bytes = 6u << 20;  // of all two_shot contributions
+constexpr uint64_t area_budget_bytes = 7u << 19;  // of all two_shot areas
 constexpr uint32_t chunk_bytes_max = 128u << 10;
 constexpr uint32_t exchange_area_bytes_min = 4096;
+constexpr uint64_t area_count_max = 12;  // twice what the second-level cache holds of them
 
 class ShmTransport final : public Transport {
  public:
@@ -230,8 +231,15 @@ uint32_t area_bytes(uint64_t budget_bytes, uint64_t area_count, uint32_t most_by
 
 ExchangeGeometry choose_exchange(uint32_t rank_count) {
   if (rank_count < 2 || rank_count > exchange_rank_count_max) return {};
-  return {rank_count, area_bytes(post_budget_bytes, 2 * uint64_t{rank_count}, post_bytes_max),
-          area_bytes(chunk_budget_bytes, exchange_area_count * uint64_t{rank_count}, chunk_bytes_max)};
+  ExchangeGeometry exchange;
+  exchange.rank_count = rank_count;
+  exchange.post_bytes = area_bytes(post_budget_bytes, 2 * uint64_t{rank_count}, post_bytes_max);
+  const uint64_t fewest = uint64_t{exchange_area_count_min} * (rank_count + 1);  // contributions, and results of 1/n
+  exchange.chunk_bytes = area_bytes(area_budget_bytes, fewest, chunk_bytes_max);
+  const uint64_t fitting = area_budget_bytes / (rank_count * (exchange.chunk_bytes + exchange.result_bytes()));
+  exchange.area_count =
+      static_cast<uint32_t>(std::clamp<uint64_t>(fitting, exchange_area_count_min, area_count_max));
+  return exchange;
 }
 
 }  // namespace
