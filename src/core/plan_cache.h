@@ -40,8 +40,8 @@ class PlanCache {
     if (latest_ != nullptr && key == latest_key_) return latest_;
     return find_in_table(key);
   }
-  /// Evicts first where the cache is full: a plan whose last operation is at most `executed`. All may be in use: then it
-  /// grows (queues bound that).
+  /// Evicts first where the cache is full: a plan whose last operation is at most `executed`. All may be in use: then
+  /// it grows (queues bound that).
   BoundPlan &add(const PlanKey &key, std::unique_ptr<BoundPlan> plan, uint64_t executed);
 
  private:

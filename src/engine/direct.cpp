@@ -122,8 +122,8 @@ RunOutcome ExchangeEnd::run_one_shot(const Job &job) {
   return {};
 }
 
-/// The lines of the next post are in the peers' caches, since they read post number - 2 there. Asks for them while nobody
-/// waits for it: the next post of that size can then be written without waiting for them.
+/// The lines of the next post are in the peers' caches, since they read post number - 2 there. Asks for them while
+/// nobody waits for it: the next post of that size can then be written without waiting for them.
 void ExchangeEnd::fetch_back(uint64_t number, uint64_t bytes) const {
   prefetch_for_write(&view_.post(rank_, number));
   const std::byte *const payload = view_.post_payload(rank_, number, bytes);

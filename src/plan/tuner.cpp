@@ -148,12 +148,12 @@ std::optional<PlanChoice> choose_direct(const TunerInput &input, rondo_collectiv
   for (const DirectRow &row : direct_table) {
     if (row.oversubscribed != input.oversubscribed || input.rank_count > row.rank_count_max) continue;
     PlanChoice choice{row.algorithm, RONDO_PROTOCOL_DIRECT, 1, row.chunk_bytes};
-    if (wanted.algorithm != RONDO_ALGORITHM_AUTO) choice.algorithm = wanted.algorithm;
-    else if (input.bytes > row.bytes_max || (row.algorithm == RONDO_ALGORITHM_ONE_SHOT && input.bytes > input.post_bytes))
-      continue;
+    const bool free = wanted.algorithm == RONDO_ALGORITHM_AUTO;
+    if (!free) choice.algorithm = wanted.algorithm;
     const bool one_shot = choice.algorithm == RONDO_ALGORITHM_ONE_SHOT;
-    if (!one_shot && choice.algorithm != RONDO_ALGORITHM_TWO_SHOT) return {};
-    if (one_shot && input.bytes > input.post_bytes) return {};
+    const bool too_long = one_shot && input.bytes > input.post_bytes;
+    if (free && (too_long || input.bytes > row.bytes_max)) continue;
+    if (too_long || (!one_shot && choice.algorithm != RONDO_ALGORITHM_TWO_SHOT)) return {};
     if (wanted.chunk_bytes != 0) choice.chunk_bytes = wanted.chunk_bytes;
     choice.chunk_bytes = std::min(choice.chunk_bytes, input.direct_chunk_bytes) / chunk_align_bytes * chunk_align_bytes;
     choice.chunk_bytes = std::max(choice.chunk_bytes, chunk_align_bytes);

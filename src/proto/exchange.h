@@ -11,15 +11,15 @@
 //             results        area_count * result_bytes   the part that this rank reduced
 // one_shot  P1 write payload, plain            P2 store flag = number << 32 | fingerprint, release
 //           W1 load every rank's flag, sync, until it has the number; W2 read all payloads, plain
-//   Post n and n + 2 share an area. A rank writes n + 2 when it has seen everybody's n + 1, which everybody stored after
-//   reading n: no credit is needed. That holds whatever other operations lie between.
+//   Post n and n + 2 share an area. A rank writes n + 2 when it has seen everybody's n + 1, which everybody stored
+//   after reading n: no credit is needed. That holds whatever other operations lie between.
 // two_shot  C1 write chunk c's contribution    C2 store contributed = c + 1, release
 //           R1 load everybody's contributed, sync, until c + 1; read; write the own part's result
 //           R2 store reduced = c + 1, release
 //           G1 load everybody's reduced, sync, until c + 1; read the results
 //           G2 after the last chunk: store gathered, release; who has lent waits for everybody's
-//   Order in a rank: C(c), R(c-1), G(c-2), C(c+1), ... So who sees everybody's reduced of c - 3 (G) may write contribution
-//   c where c - 3 was. Who sees everybody's contributed of c (R) may write result c: they are past G(c-3).
+//   Order in a rank: C(c), R(c-1), G(c-2), C(c+1), ... So who sees everybody's reduced of c - 3 (G) may write
+//   contribution c where c - 3 was. Who sees everybody's contributed of c (R) may write result c: they are past G(c-3).
 //   Chunks are counted through the communicator's life; all ranks count the same, since they agree on operations.
 // Abort     a rank that gave up stores no flag or counter again: its peers meet their own deadline.
 #pragma once
@@ -64,8 +64,8 @@ struct ExchangePlace {
 };
 static_assert(sizeof(ExchangePlace) == 7 * cache_line_bytes);
 
-/// Areas of a kind that chunks take in turn: three are needed; with more, a line has left the peers' caches before it is
-/// written again.
+/// Areas of a kind that chunks take in turn: three are needed; with more, a line has left the peers' caches before it
+/// is written again.
 inline constexpr uint32_t exchange_area_count_min = 3;
 /// More ranks of a host have none: their areas would be too small, or the memory too large.
 inline constexpr uint32_t exchange_rank_count_max = 64;

@@ -45,8 +45,8 @@ def main():
             if done.returncode != 0 or "# Out of bounds values : 0 OK" not in done.stdout:
                 failed += 1
                 print("FAILED:", " ".join(command), done.stdout[-2000:], done.stderr[-2000:], sep="\n")
-    print(f"{run_count} runs of {len(cases)} collectives by algorithm and protocol up to {options.max} bytes, {failed} failed, "
-          f"{time.monotonic() - begin:.0f} s on {os.cpu_count()} processors")
+    print(f"{run_count} runs of {len(cases)} collectives by algorithm and protocol up to {options.max} bytes, "
+          f"{failed} failed, {time.monotonic() - begin:.0f} s on {os.cpu_count()} processors")
     return 1 if failed else 0
 
 

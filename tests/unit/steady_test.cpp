@@ -60,7 +60,8 @@ int trap_system_calls() {
   std::vector<sock_filter> program{BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr))};
   // clock_gettime: where the kernel has no faster clock. poll: a rank that has waited for milliseconds, because the
   // other lost its core, looks whether it is alive. The rest: the test's own end.
-  for (const unsigned number : {SYS_clock_gettime, SYS_poll, SYS_getrusage, SYS_write, SYS_exit_group, SYS_rt_sigreturn}) {
+  for (const unsigned number :
+       {SYS_clock_gettime, SYS_poll, SYS_getrusage, SYS_write, SYS_exit_group, SYS_rt_sigreturn}) {
     const auto rule = allow(number);
     program.insert(program.end(), rule.begin(), rule.end());
   }
