@@ -17,5 +17,6 @@ constexpr int exit_usage = 2;
 [[nodiscard]] int run_run(Arguments args);
 [[nodiscard]] int run_schedule(Arguments args);
 [[nodiscard]] int run_status(Arguments args);
+[[nodiscard]] int run_tune(Arguments args);
 
 }  // namespace rondo::cli

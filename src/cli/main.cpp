@@ -25,6 +25,7 @@ constexpr std::array commands{
     Command{"run", "start the ranks of a job on this machine and look after them", run_run},
     Command{"schedule", "print what each rank does in a collective: text, JSON, Graphviz, SVG", run_schedule},
     Command{"status", "tell what the ranks of running jobs do, and who is waited for", run_status},
+    Command{"tune", "measure this machine and write the table that RONDO_TUNING_FILE loads", run_tune},
 };
 
 const Command *find_command(std::string_view name) {
