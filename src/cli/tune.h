@@ -22,9 +22,9 @@ namespace rondo::cli::tune {
 inline constexpr double ratio_max = 1.10;
 
 struct Options {
-  std::vector<uint32_t> rank_counts;  ///< empty: 2, 4 and 8
+  std::vector<uint32_t> rank_counts;  ///< ascending, as are the others
   std::vector<rondo_collective_t> collectives{RONDO_ALL_REDUCE};
-  std::vector<uint64_t> sizes;  ///< bytes, ascending
+  std::vector<uint64_t> sizes;  ///< bytes
   uint32_t round_count = 5;
   uint64_t sample_ns = 30'000'000;  ///< of a candidate's runs in a round
   std::string output = "rondo-tuning.json";

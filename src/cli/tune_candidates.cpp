@@ -82,7 +82,7 @@ std::vector<Job> plan_jobs(const Options &options, const Config &config, uint32_
 
 double estimate_seconds(const Job &job) {
   constexpr double start_seconds = 0.05;  // of a communicator
-  constexpr double move_seconds = 1e-9;   // a byte of one rank, with the writing of its input
+  constexpr double move_seconds = 4e-10;  // a byte of one rank, with the writing of its input
   constexpr double least_runs = 3;
   const double sharing = job.group.oversubscribed ? 2.0 : 1.0;
   double seconds = 1;

@@ -4,6 +4,8 @@
 
 #include <array>
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <ctime>
 #include <map>
 #include <optional>
@@ -29,9 +31,10 @@ std::string now_text() {
 
 /// Four digits: more is noise.
 double rounded(double value) {
-  if (value == 0 || !std::isfinite(value)) return 0;
-  const double unit = std::pow(10.0, std::floor(std::log10(std::abs(value))) - 3);
-  return std::round(value / unit) * unit;
+  if (!std::isfinite(value)) return 0;
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.4g", value);
+  return std::strtod(text.data(), nullptr);
 }
 
 Json row_json(const TuningRow &row) {

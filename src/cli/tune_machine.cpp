@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Costs of the machine that no algorithm can avoid: how soon a word is seen on another core, how fast bytes move and
-// fold, what it takes to hand a core over. Threads of this process, held to processors of their own; medians of
-// several samples.
+// fold, what it takes to hand a core over. Threads of this process, held to one processor each; medians of samples.
 #include <pthread.h>
 #include <sched.h>
 
@@ -10,9 +9,12 @@
 #include <atomic>
 #include <cstring>
 #include <functional>
+#include <string>
+#include <system_error>
 #include <thread>
 
 #include "src/base/clock.h"
+#include "src/base/log.h"
 #include "src/cli/tune.h"
 #include "src/engine/combine.h"
 
@@ -28,12 +30,28 @@ double median(std::vector<double> values) {
   return values.empty() ? 0 : values[values.size() / 2];
 }
 
+/// Where the system does not allow it, the thread stays where it is and the measurement is a worse one.
 void stay_on(uint32_t os_index) {
   cpu_set_t set;
   CPU_ZERO(&set);
   CPU_SET(os_index % CPU_SETSIZE, &set);
   static_cast<void>(::pthread_setaffinity_np(::pthread_self(), sizeof set, &set));
 }
+
+/// Gives this thread back its processors.
+class KeptAffinity {
+ public:
+  KeptAffinity() : known_(::pthread_getaffinity_np(::pthread_self(), sizeof before_, &before_) == 0) {}
+  KeptAffinity(const KeptAffinity &) = delete;
+  KeptAffinity &operator=(const KeptAffinity &) = delete;
+  ~KeptAffinity() {
+    if (known_) static_cast<void>(::pthread_setaffinity_np(::pthread_self(), sizeof before_, &before_));
+  }
+
+ private:
+  cpu_set_t before_{};
+  bool known_;
+};
 
 /// Seconds of one call, the median over samples that fill `seconds` together.
 double time_of(double seconds, const std::function<void()> &call) {
@@ -62,10 +80,9 @@ class Ball {
 
   /// Microseconds a pass, between these processors.
   double play(uint32_t first, uint32_t second) {
+    const KeptAffinity kept;
     std::thread partner([&] { run(1, second); });
-    uint64_t duration_ns = 0;
-    std::thread opener([&] { duration_ns = run(0, first); });
-    opener.join();
+    const uint64_t duration_ns = run(0, first);
     partner.join();
     return 1e-3 * static_cast<double>(duration_ns) / pass_count_;
   }
@@ -108,18 +125,16 @@ double pass_us(Ball::Wait wait, uint32_t pass_count, uint32_t first, uint32_t se
 double bandwidth_GBps(uint32_t first, uint32_t second) {
   std::vector<std::byte> from(small_bytes), to(small_bytes, std::byte{1});
   std::vector<double> samples;
+  const KeptAffinity kept;
   for (int sample = 0; sample < 25; ++sample) {
-    std::thread([&] {
-      stay_on(first);
-      std::memset(from.data(), sample + 1, from.size());
-    }).join();
-    std::thread([&] {
-      stay_on(second);
-      std::memset(to.data(), 0, to.size());
-      const uint64_t begin_ns = now_ns();
-      std::memcpy(to.data(), from.data(), from.size());
-      samples.push_back(static_cast<double>(small_bytes) / static_cast<double>(std::max<uint64_t>(now_ns() - begin_ns, 1)));
-    }).join();
+    stay_on(first);
+    std::memset(from.data(), sample + 1, from.size());
+    stay_on(second);
+    std::memset(to.data(), 0, to.size());
+    const uint64_t begin_ns = now_ns();
+    std::memcpy(to.data(), from.data(), from.size());
+    const uint64_t passed_ns = std::max<uint64_t>(now_ns() - begin_ns, 1);
+    samples.push_back(static_cast<double>(small_bytes) / static_cast<double>(passed_ns));
   }
   return median(samples);
 }
@@ -155,12 +170,15 @@ Costs measure_costs(const Topology &topology, double seconds) {
     for (const Pu &first : topology.pus)
       if (pu.allowed && first.os_index == processors.front() && pu.core != first.core) other = pu.os_index;
   constexpr uint32_t far_passes = 20'000, near_passes = 4'000;
-  if (other != processors.front()) {
-    costs.latency_us = pass_us(Ball::Wait::spin, far_passes, processors.front(), other);
-    costs.bandwidth_GBps = bandwidth_GBps(processors.front(), other);
+  try {
+    if (other != processors.front())
+      costs.latency_us = pass_us(Ball::Wait::spin, far_passes, processors.front(), other);
+    costs.handover_us = pass_us(Ball::Wait::yield, near_passes, processors.front(), processors.front());
+    costs.wake_us = pass_us(Ball::Wait::sleep, near_passes, processors.front(), processors.front());
+  } catch (const std::system_error &error) {  // no thread can be had: their costs stay 0
+    log::warning(std::string("rondo tune cannot start a thread: ") + error.what());
   }
-  costs.handover_us = pass_us(Ball::Wait::yield, near_passes, processors.front(), processors.front());
-  costs.wake_us = pass_us(Ball::Wait::sleep, near_passes, processors.front(), processors.front());
+  if (other != processors.front()) costs.bandwidth_GBps = bandwidth_GBps(processors.front(), other);
   costs.copy_GBps = copy_GBps(small_bytes, seconds);
   costs.memory_copy_GBps = copy_GBps(large_bytes, seconds);
   for (const rondo_type_t type : fold_types) costs.fold_GBps.emplace_back(type, fold_GBps(type, seconds));

@@ -21,7 +21,7 @@ struct Raw {
   bool quick = false;
 };
 
-/// The sizes of a list, or of "8-64M/4": from, to, factor.
+/// A list, or as here from, to and the factor between; the last one is always among them.
 constexpr const char *default_sizes = "8-64M/4";
 constexpr const char *quick_sizes = "8-1M/32";
 
@@ -50,7 +50,8 @@ Result<std::vector<uint64_t>> sizes_of(const std::string &text) {
   if (dash == std::string::npos) return list_of<uint64_t>(text, "--sizes", size);
   const auto parse = [&]() -> Result<std::vector<uint64_t>> {
     RONDO_TRY_ASSIGN(const uint64_t from, size(text.substr(0, dash)));
-    RONDO_TRY_ASSIGN(const uint64_t to, size(text.substr(dash + 1, slash == std::string::npos ? slash : slash - dash - 1)));
+    RONDO_TRY_ASSIGN(const uint64_t to,
+                     size(text.substr(dash + 1, slash == std::string::npos ? slash : slash - dash - 1)));
     uint64_t factor = 4;
     if (slash != std::string::npos) {
       RONDO_TRY_ASSIGN(factor, parse_number(text.substr(slash + 1), 2, 1024));
@@ -58,6 +59,7 @@ Result<std::vector<uint64_t>> sizes_of(const std::string &text) {
     std::vector<uint64_t> sizes;
     for (uint64_t bytes = from; bytes <= to; bytes *= factor) sizes.push_back(bytes);
     if (sizes.empty()) return invalid_argument("the first size is above the last");
+    if (sizes.back() != to) sizes.push_back(to);
     return sizes;
   };
   auto sizes = parse();
@@ -94,7 +96,8 @@ Result<std::variant<Options, std::string>> parse_options(Arguments args) {
                "rondo tune");
   app.add_option("--ranks", raw.ranks, "Numbers of ranks, 2 to 64 (default 2,4,8)")->type_name("N,...");
   app.add_option("--collectives", raw.collectives, "Default all_reduce")->type_name("NAME,...");
-  app.add_option("--sizes", raw.sizes, "A list, or FROM-TO/FACTOR, of bytes (default 8-64M/4)")->type_name("SIZES");
+  app.add_option("--sizes", raw.sizes, "A list of bytes, or FROM-TO/FACTOR, both ends included (default 8-64M/4)")
+      ->type_name("SIZES");
   app.add_flag("--quick", raw.quick, "Fewer sizes (8-1M/32), two rounds, short samples: a first impression");
   auto *const rounds =
       app.add_option("--rounds", options.round_count, "Times that every candidate's turn comes at a size (default 5)")

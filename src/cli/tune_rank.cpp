@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <limits>
 #include <memory>
 
@@ -71,6 +70,7 @@ class Rank {
   explicit Rank(const Job &job) : job_(job), cores_(static_cast<double>(job.group.rank_count)) {}
 
   Result<Measured> measure();
+  [[nodiscard]] int rank() const { return rank_; }
 
  private:
   /// A candidate at the current size.
@@ -137,8 +137,8 @@ Result<std::vector<Rank::Entry>> Rank::entries_of(const SizeJob &size) {
   for (const PlanChoice &choice : size.candidates) {
     RONDO_TRY_ASSIGN(rondo_comm_t comm, comm_of(choice));
     rondo_plan_info_t plan = RONDO_PLAN_INFO_INIT;
-    RONDO_TRY(check(rondo_comm_query_plan(comm, job_.group.collective, blocks ? elements / job_.group.rank_count : elements,
-                                          RONDO_FLOAT32, &plan),
+    RONDO_TRY(check(rondo_comm_query_plan(comm, job_.group.collective,
+                                          blocks ? elements / job_.group.rank_count : elements, RONDO_FLOAT32, &plan),
                     comm, "rondo_comm_query_plan"));
     const PlanChoice real{plan.algorithm, plan.protocol, plan.channels, plan.chunk_bytes};
     if (real != choice)
@@ -167,8 +167,9 @@ rondo_status_t Rank::call(rondo_comm_t comm) {
 }
 
 Result<void> Rank::reduce(std::vector<double> &values, rondo_op_t op) {
-  return check(rondo_all_reduce(values.data(), values.data(), values.size(), RONDO_FLOAT64, op, control_.get(), nullptr),
-               control_.get(), "rondo_all_reduce");
+  return check(
+      rondo_all_reduce(values.data(), values.data(), values.size(), RONDO_FLOAT64, op, control_.get(), nullptr),
+      control_.get(), "rondo_all_reduce");
 }
 
 Result<double> Rank::run_once(const Entry &entry) {
@@ -280,8 +281,7 @@ Result<Measured> Rank::measure() {
 Result<void> run_rank(const Job &job, const std::string &result_path) {
   Rank rank(job);
   RONDO_TRY_ASSIGN(const Measured measured, rank.measure());
-  const char *own = std::getenv("RONDO_RANK");
-  if (own == nullptr || std::string(own) != "0") return {};
+  if (rank.rank() != 0) return {};  // all have the same
   return write_file(result_path, measured_json(measured).dump());
 }
 

@@ -37,18 +37,20 @@ std::string comparison_text(std::span<const Comparison> comparisons) {
                   ratio_text(it.built_in_us, it.best.median_us).c_str());
     out += line.data();
   }
-  std::snprintf(line.data(), line.size(), "\nThe worst choice takes %.2f times the best at its size (at most %.2f is wanted).\n",
+  std::snprintf(line.data(), line.size(),
+                "\nThe worst choice takes %.2f times the best at its size (at most %.2f is wanted).\n",
                 worst_ratio(comparisons), ratio_max);
   return out + line.data();
 }
 
 std::string costs_text(const Costs &costs) {
   std::array<char, 400> text{};
-  std::snprintf(text.data(), text.size(),
-                "core to core %.3f us, reading another core's data %.1f GB/s, copying %.1f GB/s in the caches and %.1f in "
-                "memory, a core handed over in %.2f us (from sleep: %.2f us); folding",
-                costs.latency_us, costs.bandwidth_GBps, costs.copy_GBps, costs.memory_copy_GBps, costs.handover_us,
-                costs.wake_us);
+  std::snprintf(
+      text.data(), text.size(),
+      "core to core %.3f us, reading another core's data %.1f GB/s, copying %.1f GB/s in the caches and %.1f in "
+      "memory, a core handed over in %.2f us (from sleep: %.2f us); folding",
+      costs.latency_us, costs.bandwidth_GBps, costs.copy_GBps, costs.memory_copy_GBps, costs.handover_us,
+      costs.wake_us);
   std::string out = text.data();
   for (const auto &[type, rate] : costs.fold_GBps) {
     std::snprintf(text.data(), text.size(), "%s %s %.1f GB/s", &type == &costs.fold_GBps.front().first ? "" : ",",

@@ -77,7 +77,8 @@ std::vector<Division> divide(const BySize &sizes, const std::vector<PlanChoice> 
 uint64_t row_end(const BySize &sizes, size_t end) {
   const uint64_t below = sizes[end - 1][0].bytes;
   if (end == sizes.size()) return below >= end_bytes_min ? TuningRow::any_bytes : 2 * below;
-  const auto middle = static_cast<uint64_t>(std::sqrt(static_cast<double>(below) * static_cast<double>(sizes[end][0].bytes)));
+  const auto middle =
+      static_cast<uint64_t>(std::sqrt(static_cast<double>(below) * static_cast<double>(sizes[end][0].bytes)));
   return std::max(below, middle);
 }
 

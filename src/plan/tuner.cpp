@@ -175,7 +175,8 @@ std::optional<PlanChoice> choose_measured(const TunerInput &input, rondo_collect
     if (wanted.channels != 0) asked.overrides.channels = wanted.channels;
     if (wanted.chunk_bytes != 0) asked.overrides.chunk_bytes = wanted.chunk_bytes;
     if ((wanted.algorithm != RONDO_ALGORITHM_AUTO && wanted.algorithm != row.choice.algorithm) ||
-        (wanted.protocol != RONDO_PROTOCOL_AUTO && wanted.protocol != row.choice.protocol))
+        (wanted.protocol != RONDO_PROTOCOL_AUTO && wanted.protocol != row.choice.protocol) ||
+        (wanted.channels > 1 && row.choice.protocol == RONDO_PROTOCOL_DIRECT))
       return {};  // a row for larger messages would not be for this one
     const auto chosen = choose_plan(asked, registry);
     if (chosen.ok()) return chosen.value();  // else it cannot be here: the next row was measured nearest to it

@@ -95,7 +95,8 @@ Result<Enum> name_at(const Json &object, const char *key, const char *(*name)(En
   const auto &text = found->get_ref<const std::string &>();
   auto value = parse_name(text, name, key);
   if (!value.ok())
-    return invalid_argument(std::string(key) + ": " + rondo::quoted(text) + " is unknown; known are: " + known_names(name));
+    return invalid_argument(std::string(key) + ": " + rondo::quoted(text) +
+                            " is unknown; known are: " + known_names(name));
   return value;
 }
 

@@ -83,7 +83,8 @@ Result<TuningTable> TuningTable::make(std::vector<TuningRow> rows) {
     if (auto checked = check_row(rows[index]); !checked.ok())
       return invalid_argument(at(index) + checked.error().message);
     if (index > 0 && !is_before(rows[index - 1], rows[index]))
-      return invalid_argument(at(index) + "out of order: rows ascend by collective, oversubscribed, ranks and bytes_max");
+      return invalid_argument(at(index) +
+                              "out of order: rows ascend by collective, oversubscribed, ranks and bytes_max");
   }
   TuningTable table;
   table.rows_ = std::move(rows);
