@@ -30,10 +30,10 @@ struct TunerInput {
 
 /// Overrides win; what the measured table says comes next, where it is for so many ranks and such a size, goes together
 /// with the overrides, and can be here; then the built-in tables. An override that cannot be (the algorithm does not do
-/// this collective, or not with so many ranks) is RONDO_ERROR_UNSUPPORTED with the list of those that can. chunk_bytes is
-/// a multiple of 64, at least 64, and at most what slot_count - 1 slots hold: a rank can then always send a whole chunk
-/// while its peer still keeps one slot, so a chunk that is cut into slots does not bring about a deadlock that the
-/// schedule does not have. An override of chunk_bytes is rounded down to that.
+/// this collective, or not with so many ranks) is RONDO_ERROR_UNSUPPORTED with the list of those that can. chunk_bytes
+/// is a multiple of 64, at least 64, and at most what slot_count - 1 slots hold: a rank can then always send a whole
+/// chunk while its peer still keeps one slot, so a chunk that is cut into slots does not bring about a deadlock that
+/// the schedule does not have. An override of chunk_bytes is rounded down to that.
 [[nodiscard]] Result<PlanChoice> choose_plan(const TunerInput &input, std::span<const Algorithm> registry);
 
 /// With all the algorithms that were built.
