@@ -106,15 +106,20 @@ class Load {
 [[nodiscard]] std::optional<double> busy_seconds_of(std::string_view stat, std::span<const uint32_t> os_indices,
                                                     double ticks_per_second);
 
+/// What a core does while all others do the same, with operands that together take so much memory.
+struct Rates {
+  uint64_t working_set_bytes = 0;
+  double copy_GBps = 0;
+  std::vector<std::pair<rondo_type_t, double>> fold_GBps;  ///< bytes of one operand folded into another
+};
+
 /// Costs of the machine itself; 0: could not be measured here (one core only).
 struct Costs {
   double latency_us = 0;       ///< a word written on one core is seen on another
   double bandwidth_GBps = 0;   ///< reading what another core has just written
-  double copy_GBps = 0;        ///< 256 KiB in the caches
-  double memory_copy_GBps = 0; ///< 64 MiB
   double handover_us = 0;      ///< one core goes from a thread to another that waits by yielding
   double wake_us = 0;          ///< the same where it sleeps on a futex
-  std::vector<std::pair<rondo_type_t, double>> fold_GBps;  ///< bytes of one operand folded into another
+  std::vector<Rates> rates;    ///< by ascending working set
 };
 [[nodiscard]] Costs measure_costs(const Topology &topology, double seconds);
 

@@ -9,6 +9,7 @@
 #include <ctime>
 #include <map>
 #include <optional>
+#include <set>
 #include <tuple>
 
 #include "src/cli/tune.h"
@@ -78,15 +79,19 @@ Json settings_json(const Config &config) {
 }
 
 Json costs_json(const Costs &costs) {
-  Json folds = Json::object();
-  for (const auto &[type, rate] : costs.fold_GBps) folds[rondo_type_string(type)] = rounded(rate);
+  Json list = Json::array();
+  for (const Rates &rates : costs.rates) {
+    Json folds = Json::object();
+    for (const auto &[type, rate] : rates.fold_GBps) folds[rondo_type_string(type)] = rounded(rate);
+    list.push_back({{"working_set_bytes", rates.working_set_bytes},
+                    {"copy_GBps", rounded(rates.copy_GBps)},
+                    {"fold_GBps", folds}});
+  }
   return {{"latency_us", rounded(costs.latency_us)},
           {"bandwidth_GBps", rounded(costs.bandwidth_GBps)},
-          {"copy_GBps", rounded(costs.copy_GBps)},
-          {"memory_copy_GBps", rounded(costs.memory_copy_GBps)},
           {"handover_us", rounded(costs.handover_us)},
           {"wake_us", rounded(costs.wake_us)},
-          {"fold_GBps", folds}};
+          {"rates", list}};
 }
 
 Json fits_json(std::span<const Measured> all) {
@@ -119,7 +124,7 @@ std::optional<double> exchange_us(std::span<const Measured> all, rondo_protocol_
 }
 
 /// In the words and units of the simulator's file of a network: one node with so many ranks.
-Json network_json(const Findings &findings, uint32_t rank_count) {
+Json network_json(const Findings &findings, uint32_t rank_count, const Rates &rates) {
   const Costs &costs = findings.costs;
   const double core_latency_us = costs.latency_us > 0 ? costs.latency_us : costs.handover_us;
   // An exchange is two steps, one that sends and one that receives, around the latency; simple adds a counter's way.
@@ -127,11 +132,11 @@ Json network_json(const Findings &findings, uint32_t rank_count) {
   const auto simple_us = exchange_us(findings.all, RONDO_PROTOCOL_SIMPLE);
   const double step_us = ll_us ? std::max(0.0, (*ll_us - core_latency_us) / 2) : 0;
   const double alpha_us = simple_us ? std::max(core_latency_us, *simple_us - 2 * step_us) : core_latency_us;
-  const double bandwidth_GBps = costs.bandwidth_GBps > 0 ? costs.bandwidth_GBps : costs.copy_GBps;
+  const double bandwidth_GBps = costs.bandwidth_GBps > 0 ? costs.bandwidth_GBps : rates.copy_GBps;
   const uint32_t core_count = usable_core_count(findings.topology);
   const TunerInput slots = tuner_input(findings.config, rank_count, rank_count > core_count);
   double fold_GBps = 0;
-  for (const auto &[type, rate] : costs.fold_GBps)
+  for (const auto &[type, rate] : rates.fold_GBps)
     if (type == RONDO_FLOAT32) fold_GBps = rate;
   return {{"nodes", Json::array({{{"ranks", rank_count}}})},
           {"links",
@@ -143,19 +148,20 @@ Json network_json(const Findings &findings, uint32_t rank_count) {
           {"slots", {{"count", slots.slot_count}, {"bytes", slots.slot_bytes}, {"ll_bytes", slots.ll_slot_bytes}}},
           {"step_us", rounded(step_us)},
           {"fold_GBps", rounded(fold_GBps)},
-          {"copy_GBps", rounded(costs.copy_GBps)},
+          {"copy_GBps", rounded(rates.copy_GBps)},
           {"cores", core_count},
           {"switch_us", rounded(costs.handover_us)}};
 }
 
 Json networks_json(const Findings &findings) {
-  std::map<uint32_t, Json> networks;
-  for (const Measured &measured : findings.all) {
-    const uint32_t rank_count = measured.group.rank_count;
-    if (!networks.contains(rank_count)) networks.emplace(rank_count, network_json(findings, rank_count));
-  }
+  std::set<uint32_t> rank_counts;
+  for (const Measured &measured : findings.all) rank_counts.insert(measured.group.rank_count);
   Json list = Json::array();
-  for (const auto &[rank_count, network] : networks) list.push_back(network);
+  for (const uint32_t rank_count : rank_counts)
+    for (const Rates &rates : findings.costs.rates)
+      list.push_back({{"ranks", rank_count},
+                      {"working_set_bytes", rates.working_set_bytes},
+                      {"network", network_json(findings, rank_count, rates)}});
   return list;
 }
 

@@ -9,6 +9,8 @@
 #include <atomic>
 #include <cstring>
 #include <functional>
+#include <memory>
+#include <stop_token>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -21,8 +23,9 @@
 namespace rondo::cli::tune {
 namespace {
 
-constexpr size_t small_bytes = 256 << 10, large_bytes = 64 << 20;
-constexpr uint64_t wait_ns_max = 5'000'000'000;  // a partner that is away for so long spoils a sample, no more
+constexpr size_t small_bytes = 256 << 10;
+constexpr std::array<size_t, 3> working_sets_bytes{256 << 10, 4 << 20, 64 << 20};  // as large as caches, and larger
+constexpr uint64_t wait_ns_max = 5'000'000'000;  // a sample that takes longer is ended where it is: worse, no more
 constexpr std::array fold_types{RONDO_FLOAT32, RONDO_BFLOAT16, RONDO_FLOAT64, RONDO_INT32, RONDO_INT8};
 
 double median(std::vector<double> values) {
@@ -92,14 +95,15 @@ class Ball {
     stay_on(os_index);
     std::atomic_ref<uint32_t> ready(ready_), word(word_);
     ready.fetch_add(1, std::memory_order_acq_rel);  // pairs with the other thread's
-    while (ready.load(std::memory_order_acquire) < 2) yield_core();
+    const uint64_t end_ns = now_ns() + wait_ns_max;
+    while (ready.load(std::memory_order_acquire) < 2 && now_ns() < end_ns) yield_core();
     const uint64_t begin_ns = now_ns();
-    const uint64_t end_ns = begin_ns + wait_ns_max;
     for (uint32_t pass = parity; pass < pass_count_; pass += 2) {
       uint32_t looks = 0;
       for (uint32_t seen = word.load(std::memory_order_acquire); seen != pass;
            seen = word.load(std::memory_order_acquire)) {  // pairs with the store below
-        if (seen > pass || (++looks % 1024 == 0 && now_ns() > end_ns)) return now_ns() - begin_ns;
+        const bool looks_up = wait_ == Wait::sleep || ++looks % 1024 == 0;
+        if (seen > pass || (looks_up && now_ns() > end_ns)) return now_ns() - begin_ns;
         if (wait_ == Wait::yield) yield_core();
         if (wait_ == Wait::sleep) wait_for_word(word_, seen, wait_ns_max);
       }
@@ -139,25 +143,59 @@ double bandwidth_GBps(uint32_t first, uint32_t second) {
   return median(samples);
 }
 
-double copy_GBps(size_t bytes, double seconds) {
-  std::vector<std::byte> from(bytes, std::byte{1}), to(bytes);
-  return 1e-9 * static_cast<double>(bytes) / time_of(seconds, [&] {
-           std::memcpy(to.data(), from.data(), bytes);
-           asm volatile("" : : "r"(to.data()) : "memory");  // the copy is wanted though nobody reads it
-         });
+/// The call that each thread repeats, on memory of its own.
+using MakeCall = std::function<std::function<void()>()>;
+
+/// Seconds of a call on this thread while `others` threads do the same.
+double time_among(uint32_t others, double seconds, const MakeCall &make_call) {
+  std::vector<std::jthread> threads;  // their end is asked for and waited for where the list ends
+  for (uint32_t i = 0; i < others; ++i)
+    threads.emplace_back([&make_call](const std::stop_token &stop) {
+      const auto call = make_call();
+      while (!stop.stop_requested()) call();
+    });
+  return time_of(seconds, make_call());
 }
 
-double fold_GBps(rondo_type_t type, double seconds) {
-  std::vector<std::byte> left(small_bytes), right(small_bytes);
-  CombineArgs args{};
-  args.inputs[0] = left.data();
-  args.inputs[1] = right.data();
-  args.outputs[0] = left.data();
-  args.input_count = 2;
-  args.output_count = 1;
-  args.count = small_bytes / rondo_type_size(type);
-  const CombineFunction fold = combine_function(type, RONDO_SUM);
-  return 1e-9 * static_cast<double>(small_bytes) / time_of(seconds, [&] { fold(args); });
+struct Operands {
+  explicit Operands(size_t bytes) : left(bytes, std::byte{1}), right(bytes, std::byte{1}) {}
+  std::vector<std::byte> left, right;
+};
+
+MakeCall copying(size_t bytes) {
+  return [bytes]() -> std::function<void()> {
+    return [operands = std::make_shared<Operands>(bytes)] {
+      std::memcpy(operands->left.data(), operands->right.data(), operands->left.size());
+      asm volatile("" : : "r"(operands->left.data()) : "memory");  // the copy is wanted though nobody reads it
+    };
+  };
+}
+
+MakeCall folding(rondo_type_t type, size_t bytes) {
+  return [type, bytes]() -> std::function<void()> {
+    return [fold = combine_function(type, RONDO_SUM), count = bytes / rondo_type_size(type),
+            operands = std::make_shared<Operands>(bytes)] {
+      CombineArgs args{};
+      args.inputs[0] = operands->left.data();
+      args.inputs[1] = operands->right.data();
+      args.outputs[0] = operands->left.data();
+      args.input_count = 2;
+      args.output_count = 1;
+      args.count = count;
+      fold(args);
+    };
+  };
+}
+
+Rates measure_rates(size_t working_set_bytes, uint32_t others, double seconds) {
+  Rates rates;
+  rates.working_set_bytes = working_set_bytes;
+  const size_t bytes = working_set_bytes / 2;
+  const double gigabytes = 1e-9 * static_cast<double>(bytes);
+  rates.copy_GBps = gigabytes / time_among(others, seconds, copying(bytes));
+  for (const rondo_type_t type : fold_types)
+    rates.fold_GBps.emplace_back(type, gigabytes / time_among(others, seconds, folding(type, bytes)));
+  return rates;
 }
 
 }  // namespace
@@ -175,13 +213,12 @@ Costs measure_costs(const Topology &topology, double seconds) {
       costs.latency_us = pass_us(Ball::Wait::spin, far_passes, processors.front(), other);
     costs.handover_us = pass_us(Ball::Wait::yield, near_passes, processors.front(), processors.front());
     costs.wake_us = pass_us(Ball::Wait::sleep, near_passes, processors.front(), processors.front());
+    const uint32_t others = usable_core_count(topology) - 1;
+    for (const size_t bytes : working_sets_bytes) costs.rates.push_back(measure_rates(bytes, others, seconds));
   } catch (const std::system_error &error) {  // no thread can be had: their costs stay 0
     log::warning(std::string("rondo tune cannot start a thread: ") + error.what());
   }
   if (other != processors.front()) costs.bandwidth_GBps = bandwidth_GBps(processors.front(), other);
-  costs.copy_GBps = copy_GBps(small_bytes, seconds);
-  costs.memory_copy_GBps = copy_GBps(large_bytes, seconds);
-  for (const rondo_type_t type : fold_types) costs.fold_GBps.emplace_back(type, fold_GBps(type, seconds));
   return costs;
 }
 

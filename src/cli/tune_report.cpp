@@ -44,20 +44,23 @@ std::string comparison_text(std::span<const Comparison> comparisons) {
 }
 
 std::string costs_text(const Costs &costs) {
-  std::array<char, 400> text{};
-  std::snprintf(
-      text.data(), text.size(),
-      "core to core %.3f us, reading another core's data %.1f GB/s, copying %.1f GB/s in the caches and %.1f in "
-      "memory, a core handed over in %.2f us (from sleep: %.2f us); folding",
-      costs.latency_us, costs.bandwidth_GBps, costs.copy_GBps, costs.memory_copy_GBps, costs.handover_us,
-      costs.wake_us);
+  std::array<char, 200> text{};
+  std::snprintf(text.data(), text.size(),
+                "core to core %.3f us, reading another core's data %.1f GB/s, a core handed over in %.2f us (from sleep: "
+                "%.2f us)\n",
+                costs.latency_us, costs.bandwidth_GBps, costs.handover_us, costs.wake_us);
   std::string out = text.data();
-  for (const auto &[type, rate] : costs.fold_GBps) {
-    std::snprintf(text.data(), text.size(), "%s %s %.1f GB/s", &type == &costs.fold_GBps.front().first ? "" : ",",
-                  rondo_type_string(type), rate);
+  for (const Rates &rates : costs.rates) {
+    std::snprintf(text.data(), text.size(), "each core, all at work, within %s bytes, in GB/s: copies %.1f, folds",
+                  show_bytes(rates.working_set_bytes).c_str(), rates.copy_GBps);
     out += text.data();
+    for (const auto &[type, rate] : rates.fold_GBps) {
+      std::snprintf(text.data(), text.size(), " %s %.1f", rondo_type_string(type), rate);
+      out += text.data();
+    }
+    out += "\n";
   }
-  return out + "\n";
+  return out;
 }
 
 }  // namespace rondo::cli::tune

@@ -158,7 +158,7 @@ TEST_CASE("tune: the document holds rows that read back, and what they follow fr
   findings.topology.processor = "a \xff processor";
   findings.topology.cores.resize(4);
   findings.costs.latency_us = 0.123456;
-  findings.costs.fold_GBps = {{RONDO_FLOAT32, 20}, {RONDO_BFLOAT16, 10}};
+  findings.costs.rates = {{4096, 30, {{RONDO_FLOAT32, 20}, {RONDO_BFLOAT16, 10}}}, {1 << 20, 3, {{RONDO_FLOAT32, 2}}}};
   findings.all = {
       measured({RONDO_ALL_REDUCE, 2, false}, {{1024, {{tree, 1}, {ring, 2}}}, {4096, {{tree, 9}, {ring, 3}}}})};
   const auto rows = build_rows(findings.all);
@@ -168,10 +168,13 @@ TEST_CASE("tune: the document holds rows that read back, and what they follow fr
   CHECK(std::vector<TuningRow>(table.value().rows().begin(), table.value().rows().end()) == rows);
   const auto json = nlohmann::json::parse(text, nullptr, false);
   CHECK(json["costs"]["latency_us"] == 0.1235);
-  CHECK(json["costs"]["fold_GBps"]["bfloat16"] == 10.0);
+  CHECK(json["costs"]["rates"][0]["fold_GBps"]["bfloat16"] == 10.0);
   CHECK(json["measurements"][0]["series"].size() == 4);
-  CHECK(json["networks"][0]["nodes"][0]["ranks"] == 2);
-  CHECK(json["networks"][0]["fold_GBps"] == 20.0);
+  REQUIRE(json["networks"].size() == 2);
+  CHECK(json["networks"][0]["network"]["nodes"][0]["ranks"] == 2);
+  CHECK(json["networks"][0]["network"]["fold_GBps"] == 20.0);
+  CHECK(json["networks"][1]["working_set_bytes"] == 1 << 20);
+  CHECK(json["networks"][1]["network"]["copy_GBps"] == 3.0);
   CHECK(json["fits"].size() == 2);
 }
 
