@@ -47,6 +47,7 @@ struct Config {
   uint32_t slot_count = 0;    ///< of a connection, a power of two; 0: the transport chooses
   uint64_t slot_bytes = 0;    ///< a multiple of 64; 0: the transport chooses
   std::string topology_file;  ///< hwloc XML to use in place of this machine; empty: look at the machine
+  std::string tuning_file;    ///< of `rondo tune`; empty: the built-in tables
   std::string recorder_dir;   ///< where a failed communicator's flight recording is written; empty: nowhere
   std::string log = "warning";
   std::vector<std::string> given;  ///< the variables that were set, in the order of the table
@@ -55,6 +56,7 @@ struct Config {
 /// What is in force for one communicator: Config, with what the caller's rondo_config_t says over it.
 struct Settings : Config {
   int32_t device = RONDO_DEVICE_HOST;
+  uint64_t tuning_hash = 0;  ///< of the table in tuning_file, which src/core reads; 0: none
 };
 
 struct ConfigVariable {

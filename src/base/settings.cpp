@@ -68,7 +68,7 @@ Result<void> check_device(int32_t device) {
 }  // namespace
 
 Result<Settings> merge(const rondo_config_t *caller, const Config &environment) {
-  Settings settings{environment, RONDO_DEVICE_HOST};
+  Settings settings{environment};
   if (caller == nullptr) return settings;
   RONDO_TRY(check_size(*caller));
   RONDO_TRY(check_device(caller->device));

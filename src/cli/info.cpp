@@ -65,6 +65,9 @@ Result<void> show(const InfoOptions &options) {
   RONDO_TRY_ASSIGN(input.config, read_config());
   if (!options.topology_xml.empty()) return write_topology(options.topology_xml, input.config);
   RONDO_TRY_ASSIGN(input.topology, discover_topology(input.config));
+  if (!input.config.tuning_file.empty()) {
+    RONDO_TRY_ASSIGN(input.table, read_tuning_file(input.config.tuning_file));
+  }
   input.capabilities = find_capabilities();
   input.rank_count = options.rank_count != 0 ? options.rank_count : usable_core_count(input.topology);
   const auto document = info_document(input);

@@ -8,17 +8,15 @@
 
 #include <nlohmann/json.hpp>
 
+#include "src/cli/tuner_input.h"
 #include "src/engine/combine.h"
-#include "src/plan/tuner.h"
 #include "src/topo/host.h"
-#include "transports/shm/transport.h"
 
 namespace rondo::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr uint32_t channel_count_default = 2;  // what src/core/registry.cpp connects at least
 constexpr std::array<uint64_t, 7> shown_bytes{8, 1u << 10, 16u << 10, 128u << 10, 1u << 20, 16u << 20, 256u << 20};
 
 Json caches_json(const Topology &topology) {
@@ -64,6 +62,19 @@ Json configuration_json(const Config &config) {
   return list;
 }
 
+/// Which table is asked before the built-in ones; what it is for, by collective and ranks.
+Json tuning_json(const InfoInput &input) {
+  Json covered = Json::array();
+  for (const TuningRow &row : input.table.rows()) {
+    Json entry{{"collective", rondo_collective_string(row.collective)}, {"ranks", row.rank_count},
+               {"oversubscribed", row.oversubscribed}};
+    if (covered.empty() || covered.back() != entry) covered.push_back(std::move(entry));
+  }
+  return {{"table", input.config.tuning_file.empty() ? "built in" : input.config.tuning_file},
+          {"rows", input.table.rows().size()},
+          {"measured", covered}};
+}
+
 Json choice_json(TunerInput input) {
   const auto chosen = choose_plan(input);
   Json choice{{"collective", rondo_collective_string(input.collective)}, {"bytes", input.bytes}};
@@ -78,29 +89,10 @@ Json choice_json(TunerInput input) {
   return choice;
 }
 
-/// The slots of the shared-memory transport for so many ranks, and how much memory they share in all.
-TunerInput tuner_input(const InfoInput &input, uint64_t &shared_bytes) {
-  TunerInput tuner;
-  tuner.rank_count = input.rank_count;
-  tuner.oversubscribed = input.rank_count > usable_core_count(input.topology);
-  tuner.element_bytes = 4;
-  const auto slot_bytes = static_cast<uint32_t>(input.config.slot_bytes);  // 64 MiB at most
-  const uint32_t channels = std::max(input.config.channels, channel_count_default);
-  const shm::SegmentShape shape = shm::choose_shape(input.rank_count, channels, input.config.slot_count, slot_bytes);
-  const ConnectionGeometry &geometry = shape.geometry;
-  tuner.slot_count = geometry.slot_count;
-  tuner.slot_bytes = geometry.slot_bytes;
-  tuner.ll_slot_bytes = geometry.ll_slot_bytes;
-  tuner.post_bytes = shape.exchange.post_bytes;
-  tuner.direct_chunk_bytes = shape.exchange.chunk_bytes;
-  shared_bytes = shape.bytes();
-  tuner.overrides = {input.config.algorithm, input.config.protocol, input.config.channels, input.config.chunk_bytes};
-  return tuner;
-}
-
 Json plans_json(const InfoInput &input) {
-  uint64_t shared_bytes = 0;
-  TunerInput tuner = tuner_input(input, shared_bytes);
+  const bool oversubscribed = input.rank_count > usable_core_count(input.topology);
+  TunerInput tuner = tuner_input(input.config, input.rank_count, oversubscribed);
+  tuner.table = &input.table;
   Json choices = Json::array();
   for (int number = 0; rondo_collective_string(static_cast<rondo_collective_t>(number)) != nullptr; ++number) {
     tuner.collective = static_cast<rondo_collective_t>(number);
@@ -113,7 +105,7 @@ Json plans_json(const InfoInput &input) {
   return {{"ranks", tuner.rank_count},     {"oversubscribed", tuner.oversubscribed}, {"slot_count", tuner.slot_count},
           {"slot_bytes", tuner.slot_bytes}, {"ll_slot_bytes", tuner.ll_slot_bytes},
           {"post_bytes", tuner.post_bytes}, {"direct_chunk_bytes", tuner.direct_chunk_bytes},
-          {"shared_bytes", shared_bytes}, {"choices", choices}};
+          {"shared_bytes", shared_bytes(input.config, input.rank_count)}, {"choices", choices}};
 }
 
 }  // namespace
@@ -135,6 +127,7 @@ Json info_document(const InfoInput &input) {
             {"process_vm_readv", can.peer_memory},
             {"yama_ptrace_scope", can.ptrace_scope < 0 ? Json(nullptr) : Json(can.ptrace_scope)}}},
           {"transports", Json::array({{{"name", "shm"}, {"available", can.memfd}}})},
+          {"tuning", tuning_json(input)},
           {"plans", plans_json(input)}};
 }
 

@@ -9,6 +9,7 @@
 
 #include "src/base/config.h"
 #include "src/cli/capabilities.h"
+#include "src/plan/tuning_table.h"
 #include "src/topo/topology.h"
 
 namespace rondo::cli {
@@ -17,6 +18,7 @@ struct InfoInput {
   Config config;
   Topology topology;
   Capabilities capabilities;
+  TuningTable table;  ///< of RONDO_TUNING_FILE
   uint32_t rank_count = 1;  ///< whose plans are shown
 };
 

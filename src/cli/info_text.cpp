@@ -78,6 +78,16 @@ void add_topology(std::string &out, const Json &topology) {
                  ranges(node["processing_units"].get<std::vector<uint32_t>>()));
 }
 
+void add_tuning(std::string &out, const Json &tuning) {
+  out += "\nTuning\n";
+  add_line(out, "table", tuning["table"]);
+  if (tuning["rows"] == 0) return;
+  add_line(out, "rows", tuning["rows"].dump());
+  for (const Json &entry : tuning["measured"])
+    add_line(out, entry["collective"], entry["ranks"].dump() + " ranks" +
+                                           (entry["oversubscribed"].get<bool>() ? ", more than cores" : ""));
+}
+
 void add_plans(std::string &out, const Json &plans) {
   out += "\nPlans for " + plans["ranks"].dump() + " rank(s)" +
          (plans["oversubscribed"].get<bool>() ? ", which are more than there are cores" : "") + "; a connection has " +
@@ -133,6 +143,7 @@ std::string info_text(const Json &document) {
     if (value.empty()) value = "none";
     add_line(out, entry["variable"], value + " (" + entry["source"].get<std::string>() + ")");
   }
+  add_tuning(out, document["tuning"]);
   add_plans(out, document["plans"]);
   return out;
 }

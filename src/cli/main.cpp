@@ -26,6 +26,7 @@ constexpr std::array commands{
     Command{"schedule", "print what each rank does in a collective: text, JSON, Graphviz, SVG", run_schedule},
     Command{"sim", "simulate a collective among thousands of ranks on a described network", run_sim},
     Command{"status", "tell what the ranks of running jobs do, and who is waited for", run_status},
+    Command{"tune", "measure this machine and write the table that RONDO_TUNING_FILE loads", run_tune},
 };
 
 const Command *find_command(std::string_view name) {

@@ -44,6 +44,7 @@ Result<PlanChoice> Communicator::choose(rondo_collective_t collective, uint64_t 
   input.post_bytes = exchange.post_bytes;
   input.direct_chunk_bytes = exchange.chunk_bytes;
   input.overrides = {settings_.algorithm, settings_.protocol, settings_.channels, settings_.chunk_bytes};
+  input.table = tuning_;
   // A barrier and finalize must work whatever was asked for.
   if (collective == RONDO_BARRIER) input.overrides = {};
   RONDO_TRY_ASSIGN(auto choice, choose_plan(input));

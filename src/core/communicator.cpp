@@ -36,6 +36,7 @@ Communicator::Communicator(Parts parts)
       rank_count_(parts.rank_count),
       settings_(std::move(parts.settings)),
       meeting_(parts.meeting),
+      tuning_(parts.tuning),
       wait_policy_(wait_policy_of(settings_, meeting_)),
       transport_(std::move(parts.transport)),
       ends_(size_t{transport_->channel_count()} * rank_count_),

@@ -42,6 +42,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
     Meeting meeting;
     std::unique_ptr<Transport> transport;
     shm::RegionTable *regions = nullptr;
+    const TuningTable *tuning = nullptr;  ///< outlives it; null: none
   };
   explicit Communicator(Parts parts);
   Communicator(const Communicator &) = delete;
@@ -98,6 +99,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   const uint32_t rank_count_;
   const Settings settings_;
   const Meeting meeting_;
+  const TuningTable *const tuning_;
   const WaitPolicy wait_policy_;
   std::unique_ptr<Transport> transport_;
   std::vector<LinkEnds> ends_;  ///< [channel * rank_count + peer]

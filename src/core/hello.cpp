@@ -15,7 +15,7 @@
 namespace rondo {
 namespace {
 
-constexpr uint32_t hello_version = 1;
+constexpr uint32_t hello_version = 2;
 constexpr uint64_t farewell_ns = 2'000'000'000;
 
 struct Hello {
@@ -29,6 +29,7 @@ struct Hello {
   uint32_t slot_count = 0;
   uint32_t wait = 0;
   uint64_t slot_bytes = 0;
+  uint64_t tuning_hash = 0;
   std::array<unsigned char, 32> host{};
   std::array<uint64_t, 16> cores{};  ///< processing units of this rank's affinity
 };
@@ -44,6 +45,7 @@ Hello hello_of(uint32_t rank_count, const Settings &settings) {
   hello.slot_count = settings.slot_count;
   hello.wait = static_cast<uint32_t>(settings.wait);
   hello.slot_bytes = settings.slot_bytes;
+  hello.tuning_hash = settings.tuning_hash;
   const std::string host = host_id();
   crypto_generichash(hello.host.data(), hello.host.size(), reinterpret_cast<const unsigned char *>(host.data()),
                      host.size(), nullptr, 0);
@@ -72,6 +74,7 @@ constexpr std::array fields{
     Field{"the chunk size (config or RONDO_CHUNK_BYTES)", [](const Hello &it) { return it.chunk_bytes; }},
     Field{"RONDO_SLOT_COUNT", [](const Hello &it) { return uint64_t{it.slot_count}; }},
     Field{"RONDO_SLOT_BYTES", [](const Hello &it) { return it.slot_bytes; }},
+    Field{"the tuning table (RONDO_TUNING_FILE; 0: none)", [](const Hello &it) { return it.tuning_hash; }},
     Field{"RONDO_WAIT", [](const Hello &it) { return uint64_t{it.wait}; }},
 };
 

@@ -18,7 +18,10 @@ constexpr const char *job_server_name = "job";  // no unique id is called so
 
 Result<Settings> settings_of(const rondo_config_t *config) {
   if (!process().config.ok()) return process().config.error();
-  return merge(config, process().config.value());
+  RONDO_TRY_ASSIGN(Settings settings, merge(config, process().config.value()));
+  if (!process().tuning().ok()) return process().tuning().error();
+  settings.tuning_hash = process().tuning().value().hash();
+  return settings;
 }
 
 Result<std::shared_ptr<Communicator>> assemble(const Rendezvous &group, const Settings &settings,
@@ -30,7 +33,8 @@ Result<std::shared_ptr<Communicator>> assemble(const Rendezvous &group, const Se
   RONDO_TRY_ASSIGN(auto transport, connect_ranks(args, *group.store, process().segments));
   RONDO_TRY(wait_for_all(*transport, group.size, deadline_ns));
   return std::make_shared<Communicator>(
-      Communicator::Parts{group.rank, group.size, settings, meeting, std::move(transport), &process().regions});
+      Communicator::Parts{group.rank, group.size, settings, meeting, std::move(transport), &process().regions,
+                          &process().tuning().value()});
 }
 
 /// What a failed initialisation says first: which rank it was.

@@ -31,6 +31,14 @@ const Result<Topology> &Process::topology() {
   return *topology_;
 }
 
+const Result<TuningTable> &Process::tuning() {
+  std::call_once(tuning_once_, [this] {
+    const std::string path = config.ok() ? config.value().tuning_file : "";
+    tuning_.emplace(path.empty() ? Result<TuningTable>(TuningTable()) : read_tuning_file(path));
+  });
+  return *tuning_;
+}
+
 Result<void> check_not_forked() {
   if (!forked().load(std::memory_order_relaxed)) return {};
   return Error{RONDO_ERROR_UNSUPPORTED,

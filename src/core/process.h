@@ -15,6 +15,7 @@
 #include "src/core/host_event.h"
 #include "src/core/host_stream.h"
 #include "src/core/id_servers.h"
+#include "src/plan/tuning_table.h"
 #include "src/topo/topology.h"
 #include "transports/shm/region.h"
 #include "transports/shm/segment_table.h"
@@ -35,12 +36,16 @@ struct Process {
   const Result<Config> config = read_config();  ///< once; every call that needs it passes its failure on
   /// This machine, or what RONDO_TOPOLOGY_FILE says; looked at once, at the first communicator.
   [[nodiscard]] const Result<Topology> &topology();
+  /// What RONDO_TUNING_FILE says, no rows without it; read once, at the first communicator or unique id.
+  [[nodiscard]] const Result<TuningTable> &tuning();
   /// Communicators made from the environment: numbers them, so that each has its own keys in the store.
   std::atomic<uint64_t> environment_communicator_count{0};  // relaxed: a number, no data rides on it
 
  private:
   std::once_flag topology_once_;
   std::optional<Result<Topology>> topology_;
+  std::once_flag tuning_once_;
+  std::optional<Result<TuningTable>> tuning_;
 };
 
 /// Made at the first use and never destroyed: threads of streams may still run while the process exits.

@@ -162,6 +162,28 @@ std::optional<PlanChoice> choose_direct(const TunerInput &input, rondo_collectiv
   return {};
 }
 
+/// What the measured table says; none where it has no row, or the user wants something else than it.
+std::optional<PlanChoice> choose_measured(const TunerInput &input, rondo_collective_t collective,
+                                          std::span<const Algorithm> registry) {
+  if (input.table == nullptr) return {};
+  TunerInput asked = input;
+  asked.table = nullptr;
+  for (const TuningRow &row : input.table->rows_for(collective, input.rank_count, input.oversubscribed)) {
+    if (input.bytes > row.bytes_max) continue;
+    const PlanChoice &wanted = input.overrides;
+    asked.overrides = row.choice;
+    if (wanted.channels != 0) asked.overrides.channels = wanted.channels;
+    if (wanted.chunk_bytes != 0) asked.overrides.chunk_bytes = wanted.chunk_bytes;
+    if ((wanted.algorithm != RONDO_ALGORITHM_AUTO && wanted.algorithm != row.choice.algorithm) ||
+        (wanted.protocol != RONDO_PROTOCOL_AUTO && wanted.protocol != row.choice.protocol) ||
+        (wanted.channels > 1 && row.choice.protocol == RONDO_PROTOCOL_DIRECT))
+      return {};  // a row for larger messages would not be for this one
+    const auto chosen = choose_plan(asked, registry);
+    if (chosen.ok()) return chosen.value();  // else it cannot be here: the next row was measured nearest to it
+  }
+  return {};
+}
+
 /// As large as wanted, and as the slots allow.
 uint64_t limit_chunk(uint64_t wanted_bytes, uint64_t slot_bytes, uint32_t slot_count) {
   const uint64_t most = std::min(wanted_bytes, slot_bytes * slots_per_chunk_max(slot_count));
@@ -183,6 +205,7 @@ Result<PlanChoice> choose_plan(const TunerInput &input, std::span<const Algorith
     return Error{RONDO_ERROR_UNSUPPORTED, "the protocol 'll' that was asked for is not available here; use 'simple'"};
 
   const auto collective = input.collective == RONDO_BARRIER ? RONDO_ALL_REDUCE : input.collective;
+  if (const auto measured = choose_measured(input, collective, registry)) return *measured;
   if (const auto direct = choose_direct(input, collective)) return *direct;
   if (wanted.protocol == RONDO_PROTOCOL_DIRECT && input.rank_count > 1)
     return Error{RONDO_ERROR_UNSUPPORTED,

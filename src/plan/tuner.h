@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tuner: which algorithm, protocol, channels and chunk size an operation gets. Pure: three tables (tuner.cpp; their
-// reasons are in docs/tuning.md) and the limits of the connections' slots. Every rank gets the same answer from the
-// same input, which is why the input must be equal on all ranks.
+// The tuner: which algorithm, protocol, channels and chunk size an operation gets. Pure: a measured table if there is
+// one, three built-in ones (tuner.cpp; their reasons are in docs/tuning.md) and the limits of the connections' slots.
+// Every rank gets the same answer from the same input, which is why the input must be equal on all ranks.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +9,9 @@
 
 #include "src/base/result.h"
 #include "src/plan/algorithm.h"
+#include "src/plan/tuning_table.h"
 
 namespace rondo {
-
-/// What was chosen. As overrides: what the user wants, AUTO and 0 where the tuner is free.
-struct PlanChoice {
-  rondo_algorithm_t algorithm = RONDO_ALGORITHM_AUTO;
-  rondo_protocol_t protocol = RONDO_PROTOCOL_AUTO;
-  uint32_t channels = 0;
-  uint64_t chunk_bytes = 0;
-
-  bool operator==(const PlanChoice &) const = default;
-};
 
 struct TunerInput {
   rondo_collective_t collective = RONDO_ALL_REDUCE;  ///< a barrier is planned as an all-reduce
@@ -34,13 +25,15 @@ struct TunerInput {
   uint64_t post_bytes = 0;      ///< `direct`: the most that a one_shot takes; 0: no `direct` here
   uint64_t direct_chunk_bytes = 0;  ///< `direct`: the largest chunk of a two_shot
   PlanChoice overrides;
+  const TuningTable *table = nullptr;  ///< measured, asked before the built-in ones; null: there is none
 };
 
-/// Overrides win. One that cannot be (the algorithm does not do this collective, or not with so many ranks) is
-/// RONDO_ERROR_UNSUPPORTED with the list of those that can. chunk_bytes is a multiple of 64, at least 64, and at most
-/// what slot_count - 1 slots hold: a rank can then always send a whole chunk while its peer still keeps one slot, so a
-/// chunk that is cut into slots does not bring about a deadlock that the schedule does not have. An override of
-/// chunk_bytes is rounded down to that.
+/// Overrides win; what the measured table says comes next, where it is for so many ranks and such a size, goes together
+/// with the overrides, and can be here; then the built-in tables. An override that cannot be (the algorithm does not do
+/// this collective, or not with so many ranks) is RONDO_ERROR_UNSUPPORTED with the list of those that can. chunk_bytes
+/// is a multiple of 64, at least 64, and at most what slot_count - 1 slots hold: a rank can then always send a whole
+/// chunk while its peer still keeps one slot, so a chunk that is cut into slots does not bring about a deadlock that
+/// the schedule does not have. An override of chunk_bytes is rounded down to that.
 [[nodiscard]] Result<PlanChoice> choose_plan(const TunerInput &input, std::span<const Algorithm> registry);
 
 /// With all the algorithms that were built.

@@ -60,6 +60,7 @@ TEST_CASE("config: each variable reaches its field") {
                                {"RONDO_SLOT_COUNT", "16"},
                                {"RONDO_SLOT_BYTES", "64k"},
                                {"RONDO_TOPOLOGY_FILE", "/tmp/machine.xml"},
+                               {"RONDO_TUNING_FILE", "/tmp/tuning.json"},
                                {"RONDO_RECORDER_DIR", "/tmp/recordings"},
                                {"RONDO_LOG", "debug"}})
                             .value();
@@ -77,6 +78,7 @@ TEST_CASE("config: each variable reaches its field") {
   CHECK(config.slot_count == 16);
   CHECK(config.slot_bytes == 65536);
   CHECK(config.topology_file == "/tmp/machine.xml");
+  CHECK(config.tuning_file == "/tmp/tuning.json");
   CHECK(config.recorder_dir == "/tmp/recordings");
   CHECK(config.log == "debug");
   CHECK(config.given.size() == config_variables().size());

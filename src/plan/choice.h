@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a plan is made of beside the operation: the tuner's answer.
+#pragma once
+
+#include <cstdint>
+
+#include "src/base/result.h"
+
+namespace rondo {
+
+/// What was chosen. As overrides: what the user wants, AUTO and 0 where the tuner is free.
+struct PlanChoice {
+  rondo_algorithm_t algorithm = RONDO_ALGORITHM_AUTO;
+  rondo_protocol_t protocol = RONDO_PROTOCOL_AUTO;
+  uint32_t channels = 0;
+  uint64_t chunk_bytes = 0;
+
+  bool operator==(const PlanChoice &) const = default;
+};
+
+}  // namespace rondo

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/plan/tuning_table.h"
+
+#include <sodium.h>
+
+#include <algorithm>
+#include <cstring>
+#include <tuple>
+
+#include "src/base/config.h"
+#include "src/plan/algorithm.h"
+
+namespace rondo {
+namespace {
+
+auto group_of(const TuningRow &row) { return std::tuple(row.collective, row.oversubscribed, row.rank_count); }
+
+bool is_before(const TuningRow &row, const TuningRow &next) {
+  return std::tuple(group_of(row), row.bytes_max) < std::tuple(group_of(next), next.bytes_max);
+}
+
+Result<void> check_sizes(const TuningRow &row) {
+  const auto refuse = [](const char *name, uint64_t value, const std::string &wanted) {
+    return invalid_argument(std::string(name) + " is " + std::to_string(value) + "; it takes " + wanted);
+  };
+  if (row.rank_count < 2 || row.rank_count > TuningTable::rank_count_max)
+    return refuse("ranks", row.rank_count, "2 to " + std::to_string(TuningTable::rank_count_max));
+  if (row.bytes_max == 0) return refuse("bytes_max", 0, "1 or more");
+  if (row.choice.channels < 1 || row.choice.channels > channels_max)
+    return refuse("channels", row.choice.channels, "1 to " + std::to_string(channels_max));
+  const uint64_t chunk_bytes = row.choice.chunk_bytes;
+  if (chunk_bytes < chunk_bytes_min || chunk_bytes > chunk_bytes_max || chunk_bytes % chunk_bytes_min != 0)
+    return refuse("chunk_bytes", chunk_bytes, "a multiple of 64 up to " + std::to_string(chunk_bytes_max));
+  return {};
+}
+
+Result<void> check_row(const TuningRow &row) {
+  RONDO_TRY(check_sizes(row));
+  const PlanChoice &choice = row.choice;
+  if (row.collective == RONDO_BARRIER) return invalid_argument("a barrier has no rows: it is planned as an all_reduce");
+  const Algorithm *const algorithm = find_algorithm(choice.algorithm);
+  if (algorithm == nullptr || choice.protocol == RONDO_PROTOCOL_AUTO)
+    return invalid_argument("a row names one algorithm and one protocol, not 'auto'");
+  const std::string name = rondo_algorithm_string(choice.algorithm);
+  if (!algorithm->supports(row.collective))
+    return invalid_argument("the algorithm '" + name + "' cannot do " + rondo_collective_string(row.collective));
+  if (row.rank_count > algorithm->rank_count_max)
+    return invalid_argument("the algorithm '" + name + "' can do " + std::to_string(algorithm->rank_count_max) +
+                            " ranks at most, not " + std::to_string(row.rank_count));
+  if (choice.protocol == RONDO_PROTOCOL_DIRECT &&
+      (row.collective != RONDO_ALL_REDUCE || choice.channels != 1 ||
+       (choice.algorithm != RONDO_ALGORITHM_ONE_SHOT && choice.algorithm != RONDO_ALGORITHM_TWO_SHOT)))
+    return invalid_argument("the protocol 'direct' does all_reduce by one_shot or two_shot on one channel only");
+  return {};
+}
+
+uint64_t hash_of(std::span<const TuningRow> rows) {
+  if (rows.empty()) return 0;
+  std::vector<uint64_t> numbers;  // padding and the order of bytes of a struct must not count
+  for (const TuningRow &row : rows)
+    for (const uint64_t number : {uint64_t{row.collective}, uint64_t{row.rank_count}, uint64_t{row.oversubscribed},
+                                  row.bytes_max, uint64_t{row.choice.algorithm}, uint64_t{row.choice.protocol},
+                                  uint64_t{row.choice.channels}, row.choice.chunk_bytes})
+      numbers.push_back(number);
+  const auto bytes = std::as_bytes(std::span(numbers));
+  unsigned char digest[crypto_generichash_BYTES];
+  crypto_generichash(digest, sizeof digest, reinterpret_cast<const unsigned char *>(bytes.data()), bytes.size(),
+                     nullptr, 0);
+  uint64_t hash = 0;
+  std::memcpy(&hash, digest, sizeof hash);
+  return std::max<uint64_t>(hash, 1);
+}
+
+}  // namespace
+
+Result<TuningTable> TuningTable::make(std::vector<TuningRow> rows) {
+  const auto at = [](size_t index) { return "rows[" + std::to_string(index) + "]: "; };
+  if (rows.empty()) return invalid_argument("rows: there are none");
+  if (rows.size() > row_count_max)
+    return invalid_argument("rows: there are " + std::to_string(rows.size()) + ", more than " +
+                            std::to_string(row_count_max));
+  for (size_t index = 0; index < rows.size(); ++index) {
+    if (auto checked = check_row(rows[index]); !checked.ok())
+      return invalid_argument(at(index) + checked.error().message);
+    if (index > 0 && !is_before(rows[index - 1], rows[index]))
+      return invalid_argument(at(index) +
+                              "out of order: rows ascend by collective, oversubscribed, ranks and bytes_max");
+  }
+  TuningTable table;
+  table.rows_ = std::move(rows);
+  table.hash_ = hash_of(table.rows_);
+  return table;
+}
+
+std::span<const TuningRow> TuningTable::rows_for(rondo_collective_t collective, uint32_t rank_count,
+                                                 bool oversubscribed) const {
+  uint64_t below = 0, above = 0;  // the nearest numbers of ranks that were measured
+  for (const TuningRow &row : rows_) {
+    if (row.collective != collective || row.oversubscribed != oversubscribed) continue;
+    if (row.rank_count <= rank_count) below = row.rank_count;  // they ascend
+    if (row.rank_count >= rank_count && above == 0) above = row.rank_count;
+  }
+  if (below == 0 || above == 0) return {};
+  const bool nearer_below = uint64_t{rank_count} * rank_count < below * above;
+  TuningRow first;
+  first.collective = collective;
+  first.oversubscribed = oversubscribed;
+  first.rank_count = static_cast<uint32_t>(nearer_below ? below : above);
+  const auto range = std::equal_range(rows_.begin(), rows_.end(), first, [](const TuningRow &a, const TuningRow &b) {
+    return group_of(a) < group_of(b);
+  });
+  return {range.first, range.second};
+}
+
+}  // namespace rondo

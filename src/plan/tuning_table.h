@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// A measured tuning table: what an operation gets by collective, ranks and size, as `rondo tune` found it on a machine.
+// An immutable value of plain data. The tuner asks it before its built-in tables (src/plan/tuner.cpp).
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/plan/choice.h"
+
+namespace rondo {
+
+struct TuningRow {
+  static constexpr uint64_t any_bytes = std::numeric_limits<uint64_t>::max();
+
+  rondo_collective_t collective = RONDO_ALL_REDUCE;
+  uint32_t rank_count = 2;      ///< at which it was measured
+  bool oversubscribed = false;  ///< there were more ranks than cores
+  uint64_t bytes_max = any_bytes;
+  PlanChoice choice;            ///< complete: nothing is AUTO or 0
+
+  bool operator==(const TuningRow &) const = default;
+};
+
+class TuningTable {
+ public:
+  static constexpr size_t row_count_max = 4096;
+  static constexpr uint32_t rank_count_max = 1u << 20;
+
+  /// No rows: the built-in tables have the word.
+  TuningTable() = default;
+
+  /// Rows in ascending order of collective, oversubscribed, ranks and bytes_max, none twice, each of a choice that its
+  /// algorithm and protocol can do. RONDO_ERROR_INVALID_ARGUMENT names the row, from 0.
+  [[nodiscard]] static Result<TuningTable> make(std::vector<TuningRow> rows);
+
+  [[nodiscard]] std::span<const TuningRow> rows() const { return rows_; }
+  /// Of the rows: what ranks compare. 0: no rows.
+  [[nodiscard]] uint64_t hash() const { return hash_; }
+
+  /// The rows, by ascending bytes_max, for so many ranks: those of that number of ranks; else, between two numbers that
+  /// were measured, those of the one whose ratio to it is nearer to 1 (the larger of two equally near). None outside.
+  [[nodiscard]] std::span<const TuningRow> rows_for(rondo_collective_t collective, uint32_t rank_count,
+                                                    bool oversubscribed) const;
+
+ private:
+  std::vector<TuningRow> rows_;
+  uint64_t hash_ = 0;
+};
+
+inline constexpr const char *tuning_format = "rondo tuning table";
+inline constexpr uint64_t tuning_version = 1;
+inline constexpr size_t tuning_file_bytes_max = size_t{16} << 20;
+
+/// A table from the text of a file; the text may be anything. What is beside the rows (measurements, the machine) is
+/// for people and other programs, and is not looked into. The message names the place.
+[[nodiscard]] Result<TuningTable> parse_tuning(std::string_view text);
+
+/// parse_tuning() on a file; RONDO_ERROR_INVALID_ARGUMENT names file and place, and what to do.
+[[nodiscard]] Result<TuningTable> read_tuning_file(const std::string &path);
+
+}  // namespace rondo

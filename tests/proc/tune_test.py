@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""rondo tune makes a table, RONDO_TUNING_FILE loads it, plans follow it; broken, missing and differing files are
+refused by every rank, by name. Nothing here judges a time."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+from job import run_job
+
+RONDO, RANK = sys.argv.pop(1), sys.argv.pop(1)
+
+ROW = {"collective": "all_reduce", "ranks": 2, "oversubscribed": False, "bytes_max": "any", "algorithm": "ring",
+       "protocol": "simple", "channels": 2, "chunk_bytes": 4096}
+
+
+def rondo(*words, **variables):
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RONDO_")}
+    return subprocess.run([RONDO, *map(str, words)], env=environment | variables, capture_output=True, text=True,
+                          timeout=300, check=False)
+
+
+def table(*rows):
+    return json.dumps({"format": "rondo tuning table", "version": 1, "rows": rows})
+
+
+def both_ways(**fields):
+    """A row for two ranks, whether or not this machine has two cores."""
+    return [{**ROW, **fields, "oversubscribed": crowded} for crowded in (False, True)]
+
+
+class Tune(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def write(self, name, text):
+        path = self.folder / name
+        path.write_text(text)
+        return str(path)
+
+    def test_a_quick_run_makes_a_table_that_info_shows_and_ranks_use(self):
+        path = self.folder / "tuning.json"
+        done = rondo("tune", "--quick", "--ranks", 2, "--collectives", "all_reduce,reduce", "--sizes", "64,8K",
+                     "-o", path, TMPDIR=str(self.folder))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(os.listdir(self.folder), ["tuning.json"])  # nothing else is left
+        self.assertIn("The worst choice takes", done.stdout)
+        self.assertIn("s if nothing else runs here", done.stderr)
+        told = json.loads(path.read_text())
+        self.assertEqual({row["collective"] for row in told["rows"]}, {"all_reduce", "reduce"})
+        for group in told["measurements"]:
+            by_algorithm = {(it["algorithm"], it["protocol"]) for it in group["series"] if it["bytes"] == 64}
+            self.assertLessEqual({("ring", "simple"), ("ring", "ll"), ("one_shot", "ll"), ("tree", "simple")},
+                                 by_algorithm)
+            self.assertEqual({it["bytes"] for it in group["series"]}, {64, 8192})
+            self.assertTrue(all(0 < it["min_us"] <= it["median_us"] <= it["max_us"] for it in group["series"]))
+        self.assertGreater(told["costs"]["handover_us"], 0)
+        for rates in told["costs"]["rates"]:
+            self.assertGreater(min(rates["copy_GBps"], *rates["fold_GBps"].values()), 0)
+        self.assertEqual([it["network"]["fold_GBps"] for it in told["networks"]],
+                         [it["fold_GBps"]["float32"] for it in told["costs"]["rates"]])
+        self.assertGreater(len(told["fits"]), 5)
+        info = json.loads(rondo("info", "--json", "--ranks", 2, RONDO_TUNING_FILE=str(path)).stdout)
+        self.assertEqual(info["tuning"]["table"], str(path))
+        self.assertEqual(info["tuning"]["rows"], len(told["rows"]))
+        crowded = info["plans"]["oversubscribed"]
+        small = next(it for it in info["plans"]["choices"] if it["collective"] == "all_reduce")
+        row = next(it for it in told["rows"] if it["collective"] == "all_reduce" and it["oversubscribed"] == crowded)
+        self.assertEqual([small[key] for key in ("algorithm", "protocol", "channels")],
+                         [row[key] for key in ("algorithm", "protocol", "channels")])
+        self.assertEqual(rondo("run", "-n", 2, "--", RONDO, "perf", "all_reduce", "-e", "8K",
+                               RONDO_TUNING_FILE=str(path)).returncode, 0)
+
+    def perf(self, table_path, *words):
+        """The algorithms that two ranks used, of 1 KiB and 4 KiB; their results are verified."""
+        results = self.folder / "perf.json"
+        done = rondo("run", "-n", 2, "--", RONDO, "perf", "all_reduce", "-b", "1K", "-e", "4K", "--json", results,
+                     *words, RONDO_TUNING_FILE=table_path)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return [row["algorithm"] for row in json.loads(results.read_text())["results"]]
+
+    def test_ranks_take_the_plan_of_the_table_and_results_stay_right(self):
+        for algorithm in ("ring", "tree", "halving_doubling"):  # one of them at most would be chosen without it
+            path = self.write("table.json", table(*both_ways(algorithm=algorithm, channels=1)))
+            self.assertEqual(self.perf(path), [algorithm] * 2)
+            self.assertEqual(self.perf(path, "--algorithm", "two_shot"), ["two_shot"] * 2)
+
+    def test_a_file_that_cannot_be_used_fails_every_rank_with_file_and_place(self):
+        unknown = json.loads(table(ROW))
+        unknown["rows"][0]["algorithm"] = "star"
+        for path, part in [(self.write("a", "{"), "this is not JSON from byte"),
+                           (self.write("b", table(ROW).replace('"version": 1', '"version": 9')), "version: is 9"),
+                           (self.write("c", json.dumps(unknown)), "rows[0]: algorithm: 'star' is unknown"),
+                           (self.write("d", table(ROW, ROW)), "rows[1]: out of order"),
+                           (str(self.folder / "none"), "cannot be opened")]:
+            ranks = run_job(RANK, 2, ["sum", "1", "8"], environment={"RONDO_TUNING_FILE": path})
+            for rank in ranks.values():
+                self.assertIn(path, rank.output)
+                self.assertIn(part, rank.output)
+                self.assertIn("rondo tune -o FILE", rank.output)
+                self.assertNotEqual(rank.process.returncode, 0)
+            done = rondo("info", RONDO_TUNING_FILE=path)
+            self.assertEqual((done.returncode, done.stdout), (1, ""))
+            self.assertIn(part, done.stderr)
+
+    def test_ranks_with_different_tables_are_refused_by_name(self):
+        one, other = self.write("one", table(*both_ways())), self.write("other", table(*both_ways(channels=1)))
+        same = self.write("same", json.dumps(json.loads(table(*both_ways())) | {"created": "another day"}))
+        for mine, fits in [({"RONDO_TUNING_FILE": other}, False), ({}, False), ({"RONDO_TUNING_FILE": same}, True)]:
+            ranks = run_job(RANK, 2, ["sum", "1", "8"],
+                            own_environment={0: {"RONDO_TUNING_FILE": one}, 1: mine})
+            for rank in ranks.values():
+                self.assertEqual(rank.process.returncode == 0, fits, rank.output)
+                if not fits:
+                    self.assertIn("ranks 0 and 1 differ in the tuning table (RONDO_TUNING_FILE", rank.output)
+
+    def test_what_cannot_be_measured_is_answered_before_anything_is(self):
+        for words, variables, status, part in [
+                (["--ranks", "1"], {}, 2, "--ranks"), (["--sizes", "x"], {}, 2, "--sizes"),
+                (["-o", "/nonexistent/t.json"], {}, 1, "/nonexistent/t.json"),
+                ([], {"RONDO_TOPOLOGY_FILE": "/tmp/x.xml"}, 1, "RONDO_TOPOLOGY_FILE"),
+                ([], {"RONDO_WAIT": "never"}, 1, "RONDO_WAIT: 'never'"),
+                (["--quick", "--ranks", "2", "-o", str(self.folder / "t")], {"TMPDIR": "/nonexistent"}, 1, "TMPDIR")]:
+            done = rondo("tune", *words, **variables)
+            self.assertEqual(done.returncode, status, done.stderr)
+            self.assertIn(part, done.stderr)
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_ranks_that_fail_fail_the_measurement(self):
+        path = self.folder / "t.json"
+        done = rondo("tune", "--quick", "--ranks", 2, "--sizes", 64, "-o", path, RONDO_INTERFACE="192.0.2.1")
+        if done.returncode == 0:  # rondo run's store is on loopback whatever is asked for
+            done = rondo("tune", "--quick", "--ranks", 2, "--sizes", 64, "-o", path, RONDO_INIT_TIMEOUT="0.001")
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("rondo run ended with status", done.stderr)
+        self.assertEqual([name for name in os.listdir(self.folder) if "partial" in name], [])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

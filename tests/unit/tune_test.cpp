@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/cli/tune.h"
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "src/cli/tuner_input.h"
+#include "tests/catch.h"
+
+using namespace rondo;
+using namespace rondo::cli::tune;
+
+namespace {
+
+constexpr PlanChoice ring{RONDO_ALGORITHM_RING, RONDO_PROTOCOL_SIMPLE, 2, 65536};
+constexpr PlanChoice ring_fine{RONDO_ALGORITHM_RING, RONDO_PROTOCOL_SIMPLE, 2, 4096};
+constexpr PlanChoice tree{RONDO_ALGORITHM_TREE, RONDO_PROTOCOL_LL, 1, 2048};
+
+/// Times in microseconds of the choices at each size.
+struct Times {
+  uint64_t bytes;
+  std::vector<std::pair<PlanChoice, double>> of;
+};
+
+Measured measured(const Group &group, const std::vector<Times> &sizes) {
+  Measured result{group, {}, 0, 0};
+  for (const Times &size : sizes)
+    for (const auto &[choice, time_us] : size.of)
+      result.series.push_back({size.bytes, choice, time_us, time_us, time_us, 5, 9});
+  return result;
+}
+
+const Group four{RONDO_ALL_REDUCE, 4, false};
+
+std::vector<PlanChoice> choices(const std::vector<TuningRow> &rows) {
+  std::vector<PlanChoice> list;
+  for (const TuningRow &row : rows) list.push_back(row.choice);
+  return list;
+}
+
+Result<std::variant<Options, std::string>> parse(std::vector<const char *> args) { return parse_options(args); }
+
+std::string refusal(std::vector<const char *> args) {
+  const auto parsed = parse(std::move(args));
+  return parsed.ok() ? "accepted" : parsed.error().message;
+}
+
+bool contains(const std::string &text, const std::string &part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("tune: sizes with one best choice become one row, another best one begins the next halfway between") {
+  const std::vector<Measured> all{measured(four, {{1024, {{tree, 1}, {ring, 2}}},
+                                                  {4096, {{tree, 2}, {ring, 3}}},
+                                                  {65536, {{tree, 20}, {ring, 10}}},
+                                                  {uint64_t{16} << 20, {{tree, 2000}, {ring, 900}}}})};
+  const auto rows = build_rows(all);
+  REQUIRE(choices(rows) == std::vector{tree, ring});
+  CHECK(rows[0].bytes_max == 16384);  // 4096 x 4 = 65536 / 4
+  CHECK(rows[1].bytes_max == TuningRow::any_bytes);
+}
+
+TEST_CASE("tune: a table of small messages says nothing about large ones") {
+  const auto rows = build_rows(std::vector{measured(four, {{1024, {{tree, 1}}}, {4096, {{tree, 2}}}})});
+  REQUIRE(rows.size() == 1);
+  CHECK(rows[0].bytes_max == 8192);
+}
+
+TEST_CASE("tune: neighbours are merged while the loss is noise, never over 10 percent") {
+  const auto with_loss = [](double ratio) {
+    return build_rows(std::vector{measured(four, {{1024, {{tree, 1}, {ring, 2}}},
+                                                  {4096, {{tree, 1 * ratio}, {ring, 1}}},
+                                                  {16384, {{tree, 1}, {ring, 2}}}})});
+  };
+  CHECK(with_loss(1.02).size() == 1);
+  CHECK(with_loss(1.099).size() == 3);  // it pays
+  CHECK(with_loss(1.2).size() == 3);
+  // Many small losses add up: then a row more pays.
+  std::vector<Times> sizes;
+  for (uint64_t bytes = 1024; bytes <= 65536; bytes *= 2)
+    sizes.push_back({bytes, {{tree, 1}, {ring, bytes < 8192 ? 2 : 0.95}}});
+  CHECK(choices(build_rows(std::vector{measured(four, sizes)})) == std::vector{tree, ring});
+}
+
+TEST_CASE("tune: a chunk that a message does not fill is like any larger one") {
+  const std::vector<Measured> all{
+      measured(four, {{1024, {{ring_fine, 1}}}, {65536, {{ring_fine, 9}, {ring, 5}}}})};
+  const auto rows = build_rows(all);
+  CHECK(choices(rows) == std::vector{ring});
+  const TuningTable table = TuningTable::make(rows).value();
+  const auto comparisons = compare(all, table, Config{});
+  REQUIRE(comparisons.size() == 2);
+  CHECK(comparisons[0].chosen_us == 1.0);
+  CHECK(worst_ratio(comparisons) == 1.0);
+}
+
+TEST_CASE("tune: rows of several groups come in the order that the table wants") {
+  const std::vector<Times> sizes{{1024, {{ring, 1}}}};
+  const auto rows = build_rows(
+      std::vector{measured({RONDO_BROADCAST, 8, true}, sizes), measured({RONDO_ALL_REDUCE, 8, true}, sizes),
+                  measured({RONDO_ALL_REDUCE, 2, false}, sizes), measured({RONDO_BROADCAST, 2, false}, sizes)});
+  CHECK(rows.size() == 4);
+  CHECK(TuningTable::make(rows).ok());
+}
+
+TEST_CASE("tune: a choice that is too slow, or was not measured, shows") {
+  const std::vector<Measured> all{measured(four, {{1024, {{tree, 1}, {ring, 1.5}}}})};
+  const auto judge = [&](const PlanChoice &choice) {
+    const auto table = TuningTable::make({{RONDO_ALL_REDUCE, 4, false, TuningRow::any_bytes, choice}});
+    return worst_ratio(compare(all, table.value(), Config{}));
+  };
+  CHECK(judge(tree) == 1);
+  CHECK(judge(ring) == 1.5);
+  CHECK(judge({RONDO_ALGORITHM_HALVING_DOUBLING, RONDO_PROTOCOL_LL, 1, 1024}) ==
+        std::numeric_limits<double>::infinity());
+  CHECK(contains(comparison_text(compare(all, TuningTable(), Config{})), "tree/ll 1x2K"));
+}
+
+TEST_CASE("tune: the fit finds latency and bandwidth again, and says how far off it is") {
+  std::vector<Times> sizes;
+  for (uint64_t bytes = 64; bytes <= uint64_t{1} << 24; bytes *= 8)
+    sizes.push_back({bytes, {{ring, 5 + static_cast<double>(bytes) / 2000}, {ring_fine, 1e9}}});
+  const auto fits = fit_all(std::vector{measured(four, sizes)});
+  REQUIRE(fits.size() == 1);
+  CHECK(fits[0].alpha_us == Approx(5));
+  CHECK(fits[0].bandwidth_GBps == Approx(2));
+  CHECK(fits[0].error_max < 1e-6);
+  sizes[1].of[0].second *= 2;
+  CHECK(fit_all(std::vector{measured(four, sizes)})[0].error_max > 0.2);
+}
+
+TEST_CASE(
+    "tune: every candidate is what the tuner makes of it, no two do the same, and the built-in choice is among them") {
+  for (const uint32_t rank_count : {2u, 3u, 8u})
+    for (const rondo_collective_t collective : {RONDO_ALL_REDUCE, RONDO_ALL_GATHER, RONDO_REDUCE})
+      for (const uint64_t bytes : {uint64_t{24}, uint64_t{24} << 10, uint64_t{24} << 20}) {
+        TunerInput input = cli::tuner_input(Config{}, rank_count, false);
+        input.collective = collective;
+        input.bytes = bytes;
+        const auto list = candidates(input);
+        CHECK(list.size() >= 3);
+        CHECK(std::find(list.begin(), list.end(), choose_plan(input).value()) != list.end());
+        for (size_t i = 0; i < list.size(); ++i) {
+          CHECK(std::count(list.begin(), list.end(), list[i]) == 1);
+          input.overrides = list[i];
+          CHECK(choose_plan(input).value() == list[i]);
+          input.overrides = {};
+        }
+      }
+}
+
+TEST_CASE("tune: the document holds rows that read back, and what they follow from") {
+  Findings findings;
+  findings.topology.processor = "a \xff processor";
+  findings.topology.cores.resize(4);
+  findings.costs.latency_us = 0.123456;
+  findings.costs.rates = {{4096, 30, {{RONDO_FLOAT32, 20}, {RONDO_BFLOAT16, 10}}}, {1 << 20, 3, {{RONDO_FLOAT32, 2}}}};
+  findings.all = {
+      measured({RONDO_ALL_REDUCE, 2, false}, {{1024, {{tree, 1}, {ring, 2}}}, {4096, {{tree, 9}, {ring, 3}}}})};
+  const auto rows = build_rows(findings.all);
+  const std::string text = document_text(findings, rows);
+  const auto table = parse_tuning(text);
+  REQUIRE(table.ok());
+  CHECK(std::vector<TuningRow>(table.value().rows().begin(), table.value().rows().end()) == rows);
+  const auto json = nlohmann::json::parse(text, nullptr, false);
+  CHECK(json["costs"]["latency_us"] == 0.1235);
+  CHECK(json["costs"]["rates"][0]["fold_GBps"]["bfloat16"] == 10.0);
+  CHECK(json["measurements"][0]["series"].size() == 4);
+  REQUIRE(json["networks"].size() == 2);
+  CHECK(json["networks"][0]["network"]["nodes"][0]["ranks"] == 2);
+  CHECK(json["networks"][0]["network"]["fold_GBps"] == 20.0);
+  CHECK(json["networks"][1]["working_set_bytes"] == 1 << 20);
+  CHECK(json["networks"][1]["network"]["copy_GBps"] == 3.0);
+  CHECK(json["fits"].size() == 2);
+}
+
+TEST_CASE("tune: a job and its results survive the way to the ranks and back") {
+  const std::string path = "/tmp/rondo-tune-test-" + std::to_string(reinterpret_cast<uintptr_t>(&path)) + ".json";
+  const Job job{{RONDO_REDUCE, 3, true}, 7, 12345, {{24, {tree}}, {4096, {tree, ring}}}};
+  REQUIRE(write_file(path, job_text(job)).ok());
+  const Job again = read_job(path).value();
+  CHECK(job_text(again) == job_text(job));
+  const Measured before = measured(four, {{64, {{tree, 1.25}, {ring, 2.5}}}});
+  REQUIRE(write_file(path, measured_json(before).dump()).ok());
+  CHECK(measured_json(read_measured(path).value()) == measured_json(before));
+  CHECK_FALSE(read_job(path).ok());
+  REQUIRE(write_file(path, "[").ok());
+  CHECK_FALSE(read_measured(path).ok());
+  std::remove(path.c_str());
+  CHECK_FALSE(read_measured(path).ok());
+}
+
+TEST_CASE("tune: what others use of the processors is read from the system's own count") {
+  const std::string stat =
+      "cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 100 10 20 5000 70 3 4 5 0 0\ncpu1 1 2 3 4 5 6 7 8 9 0\nintr 5\n";
+  CHECK(busy_seconds_of(stat, std::vector<uint32_t>{0}, 100) == 1.42);  // all but idle and waiting for a disk
+  CHECK(busy_seconds_of(stat, std::vector<uint32_t>{0, 1}, 100) == 1.69);
+  CHECK_FALSE(busy_seconds_of(stat, std::vector<uint32_t>{0, 2}, 100));
+  CHECK_FALSE(busy_seconds_of("", std::vector<uint32_t>{0}, 100));
+  CHECK_FALSE(busy_seconds_of("cpu0 1 2\n", std::vector<uint32_t>{0}, 100));
+}
+
+TEST_CASE("tune: options are lists and ranges, and what cannot be is answered") {
+  const auto options =
+      std::get<Options>(parse({"--ranks", "8,2", "--collectives", "reduce,all_reduce", "--sizes", "8-1K/8"}).value());
+  CHECK(options.rank_counts == std::vector<uint32_t>{2, 8});
+  CHECK(options.collectives == std::vector{RONDO_ALL_REDUCE, RONDO_REDUCE});
+  CHECK(options.sizes == std::vector<uint64_t>{8, 64, 512, 1024});
+  CHECK(std::get<Options>(parse({}).value()).sizes.back() == uint64_t{64} << 20);
+  const auto quick = std::get<Options>(parse({"--quick", "--rounds", "4"}).value());
+  CHECK(quick.round_count == 4);
+  CHECK(quick.sizes == std::vector<uint64_t>{8, 256, 8192, 262144, 1 << 20});
+  CHECK(std::get<std::string>(parse({"--help"}).value()).find("--quick") != std::string::npos);
+  CHECK(contains(refusal({"--ranks", "1"}), "--ranks: '1' is not a number from 2 to 64"));
+  CHECK(contains(refusal({"--ranks", "2,,4"}), "--ranks: ''"));
+  CHECK(contains(refusal({"--collectives", "all_to_all"}), "--collectives: unknown collective 'all_to_all'"));
+  CHECK(contains(refusal({"--collectives", "barrier"}), "a barrier has no plan of its own"));
+  CHECK(contains(refusal({"--sizes", "8-4"}), "--sizes: the first size is above the last"));
+  CHECK(contains(refusal({"--sizes", "8-64/1"}), "--sizes: '1' is not a number from 2 to 1024"));
+  CHECK(contains(refusal({"--sizes", "2G"}), "--sizes: '2G'"));
+  CHECK(contains(refusal({"--rounds", "0"}), "--rounds"));
+}
+
+TEST_CASE("tune: the sizes of collectives of blocks are whole blocks, none twice") {
+  Options options;
+  options.rank_counts = {3};
+  options.collectives = {RONDO_ALL_GATHER};
+  options.sizes = {4, 8, 64};
+  const auto jobs = plan_jobs(options, Config{}, 2);
+  REQUIRE(jobs.size() == 1);
+  CHECK(jobs[0].group.oversubscribed);
+  REQUIRE(jobs[0].sizes.size() == 2);
+  CHECK(jobs[0].sizes[0].bytes == 12);
+  CHECK(jobs[0].sizes[1].bytes == 60);
+  CHECK(estimate_seconds(jobs[0]) > 1);
+}

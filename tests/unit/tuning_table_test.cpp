@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/plan/tuning_table.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "src/plan/tuner.h"
+#include "tests/catch.h"
+
+using namespace rondo;
+
+namespace {
+
+constexpr PlanChoice ring{RONDO_ALGORITHM_RING, RONDO_PROTOCOL_SIMPLE, 2, 4096};
+constexpr PlanChoice tree{RONDO_ALGORITHM_TREE, RONDO_PROTOCOL_LL, 1, 1024};
+constexpr PlanChoice direct{RONDO_ALGORITHM_ONE_SHOT, RONDO_PROTOCOL_DIRECT, 1, 8192};
+
+TuningRow row(uint32_t rank_count, uint64_t bytes_max, const PlanChoice &choice, bool oversubscribed = false) {
+  return {RONDO_ALL_REDUCE, rank_count, oversubscribed, bytes_max, choice};
+}
+
+TuningTable table_of(std::vector<TuningRow> rows) {
+  auto table = TuningTable::make(std::move(rows));
+  REQUIRE(table.ok());
+  return table.value();
+}
+
+std::string refusal(std::vector<TuningRow> rows) {
+  const auto table = TuningTable::make(std::move(rows));
+  return table.ok() ? "accepted" : table.error().message;
+}
+
+TunerInput input_for(const TuningTable *table, uint32_t rank_count, uint64_t bytes) {
+  TunerInput input;
+  input.rank_count = rank_count;
+  input.bytes = bytes;
+  input.element_bytes = 4;
+  input.slot_bytes = 65536;
+  input.ll_slot_bytes = 2048;
+  input.post_bytes = 65536;
+  input.direct_chunk_bytes = 65536;
+  input.table = table;
+  return input;
+}
+
+PlanChoice choose(const TunerInput &input) {
+  const auto chosen = choose_plan(input);
+  REQUIRE(chosen.ok());
+  return chosen.value();
+}
+
+std::string text_with(const std::string &row_fields,
+                      const std::string &head = R"("format": "rondo tuning table", "version": 1)") {
+  return "{" + head + R"(, "rows": [{)" + row_fields + "}]}";
+}
+
+const std::string good_row =
+    R"("collective": "all_reduce", "ranks": 2, "oversubscribed": false, "bytes_max": 64, "algorithm": "ring", )"
+    R"("protocol": "simple", "channels": 2, "chunk_bytes": 4096)";
+
+std::string with(std::string text, const std::string &part, const std::string &other) {
+  const size_t at = text.find(part);
+  REQUIRE(at != std::string::npos);
+  return text.replace(at, part.size(), other);
+}
+
+std::string parse_refusal(const std::string &text) {
+  const auto table = parse_tuning(text);
+  if (table.ok()) return "accepted";
+  CHECK(table.error().status == RONDO_ERROR_INVALID_ARGUMENT);
+  CHECK(table.error().message.find('\n') == std::string::npos);
+  return table.error().message;
+}
+
+bool contains(const std::string &text, const std::string &part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("tuning table: its row is chosen for its ranks and sizes, the built-in tables elsewhere") {
+  const TuningTable table = table_of({row(4, 100, tree), row(4, 1000, ring)});
+  CHECK(choose(input_for(&table, 4, 100)) == tree);
+  CHECK(choose(input_for(&table, 4, 101)) == ring);
+  CHECK(choose(input_for(&table, 4, 1000)) == ring);
+  for (const auto &[rank_count, bytes] :
+       std::vector<std::pair<uint32_t, uint64_t>>{{4, 1001}, {3, 100}, {5, 100}, {2, 8}})
+    CHECK(choose(input_for(&table, rank_count, bytes)) == choose(input_for(nullptr, rank_count, bytes)));
+  TunerInput crowded = input_for(&table, 4, 100);
+  crowded.oversubscribed = true;
+  const PlanChoice measured = choose(crowded);
+  crowded.table = nullptr;
+  CHECK(measured == choose(crowded));
+  TunerInput broadcast = input_for(&table, 4, 100);
+  broadcast.collective = RONDO_BROADCAST;
+  CHECK(choose(broadcast) != tree);
+  TunerInput barrier = input_for(&table, 4, 1);
+  barrier.collective = RONDO_BARRIER;
+  CHECK(choose(barrier) == tree);
+}
+
+TEST_CASE(
+    "tuning table: between two measured numbers of ranks the one whose ratio is nearer counts, the larger of equals") {
+  const TuningTable table = table_of({row(2, 100, tree), row(8, 100, ring), row(4, 100, direct, true)});
+  CHECK(choose(input_for(&table, 3, 8)) == tree);
+  CHECK(choose(input_for(&table, 4, 8)) == ring);  // 4 is twice 2 and half of 8
+  CHECK(choose(input_for(&table, 5, 8)) == ring);
+  CHECK(choose(input_for(&table, 9, 8)) == choose(input_for(nullptr, 9, 8)));
+}
+
+TEST_CASE("tuning table: what the user asks for is not overridden; the rest of a row that agrees with it stands") {
+  const TuningTable table = table_of({row(4, 100, direct), row(4, 1000, ring)});
+  TunerInput input = input_for(&table, 4, 500);
+  input.overrides.algorithm = RONDO_ALGORITHM_RING;
+  CHECK(choose(input) == ring);
+  input.overrides.chunk_bytes = 128;
+  CHECK(choose(input).chunk_bytes == 128);
+  CHECK(choose(input).channels == ring.channels);
+  input.bytes = 50;  // the row for this size is another algorithm's: not the next row, which is for larger messages
+  input.overrides = {RONDO_ALGORITHM_RING, RONDO_PROTOCOL_AUTO, 0, 0};
+  const PlanChoice chosen = choose(input);
+  input.table = nullptr;
+  CHECK(chosen == choose(input));
+  input.table = &table;
+  for (const PlanChoice wanted : {PlanChoice{RONDO_ALGORITHM_AUTO, RONDO_PROTOCOL_LL, 0, 0},
+                                  PlanChoice{RONDO_ALGORITHM_AUTO, RONDO_PROTOCOL_AUTO, 3, 0},
+                                  PlanChoice{RONDO_ALGORITHM_TREE, RONDO_PROTOCOL_SIMPLE, 1, 64}}) {
+    input.overrides = wanted;
+    const PlanChoice got = choose(input);
+    CHECK((wanted.algorithm == RONDO_ALGORITHM_AUTO || got.algorithm == wanted.algorithm));
+    CHECK((wanted.protocol == RONDO_PROTOCOL_AUTO || got.protocol == wanted.protocol));
+    CHECK((wanted.channels == 0 || got.channels == wanted.channels));
+    CHECK(got.protocol != RONDO_PROTOCOL_DIRECT);
+  }
+}
+
+TEST_CASE("tuning table: a row that cannot be here gives way to the next, and chunks are cut to the slots") {
+  const TuningTable table =
+      table_of({row(4, 100, direct), row(4, 1000, {RONDO_ALGORITHM_RING, RONDO_PROTOCOL_LL, 1, 1 << 20})});
+  TunerInput input = input_for(&table, 4, 50);
+  CHECK(choose(input) == direct);
+  input.post_bytes = 0;  // no exchange here
+  CHECK(choose(input) == PlanChoice{RONDO_ALGORITHM_RING, RONDO_PROTOCOL_LL, 1, 7 * 2048});
+  input.ll_slot_bytes = 0;
+  const PlanChoice chosen = choose(input);
+  input.table = nullptr;
+  CHECK(chosen == choose(input));
+  // Between measured numbers of ranks: an algorithm that cannot do so many is passed over.
+  TunerInput many = input_for(nullptr, 300, 8);
+  const TuningTable wide = table_of({row(254, 100, tree), row(400, 100, ring)});
+  many.table = &wide;
+  CHECK(choose_plan(many).ok());
+}
+
+TEST_CASE("tuning table: rows that no tuner could have meant are refused by number and field") {
+  CHECK(refusal({row(2, 64, ring)}) == "accepted");
+  CHECK(refusal({}) == "rows: there are none");
+  CHECK(contains(refusal({row(2, 64, ring), row(2, 64, tree)}), "rows[1]: out of order"));
+  CHECK(contains(refusal({row(4, 64, ring), row(2, 64, ring)}), "rows[1]: out of order"));
+  CHECK(contains(refusal({row(2, 64, ring, true), row(4, 64, ring)}), "rows[1]: out of order"));
+  CHECK(contains(refusal({row(1, 64, ring)}), "rows[0]: ranks is 1"));
+  CHECK(contains(refusal({row(2, 0, ring)}), "bytes_max is 0"));
+  CHECK(contains(refusal({row(2, 64, {RONDO_ALGORITHM_RING, RONDO_PROTOCOL_SIMPLE, 9, 64})}), "channels is 9"));
+  CHECK(contains(refusal({row(2, 64, {RONDO_ALGORITHM_RING, RONDO_PROTOCOL_SIMPLE, 1, 96})}), "chunk_bytes is 96"));
+  CHECK(contains(refusal({row(2, 64, {RONDO_ALGORITHM_AUTO, RONDO_PROTOCOL_SIMPLE, 1, 64})}), "not 'auto'"));
+  CHECK(contains(refusal({row(2, 64, {RONDO_ALGORITHM_RING, RONDO_PROTOCOL_AUTO, 1, 64})}), "not 'auto'"));
+  CHECK(contains(refusal({row(2, 64, {RONDO_ALGORITHM_RING, RONDO_PROTOCOL_DIRECT, 1, 64})}), "'direct'"));
+  CHECK(contains(refusal({row(2, 64, {RONDO_ALGORITHM_ONE_SHOT, RONDO_PROTOCOL_DIRECT, 2, 64})}), "'direct'"));
+  CHECK(contains(refusal({{RONDO_BARRIER, 2, false, 64, ring}}), "a barrier has no rows"));
+  CHECK(contains(refusal({{RONDO_ALL_GATHER, 2, false, 64, tree}}), "'tree' cannot do all_gather"));
+  const Algorithm *one_shot = find_algorithm(RONDO_ALGORITHM_ONE_SHOT);
+  CHECK(contains(refusal({row(one_shot->rank_count_max + 1, 64, {RONDO_ALGORITHM_ONE_SHOT, RONDO_PROTOCOL_LL, 1, 64})}),
+                 "ranks at most"));
+  CHECK(contains(refusal(std::vector<TuningRow>(TuningTable::row_count_max + 1, row(2, 64, ring))), "more than 4096"));
+}
+
+TEST_CASE("tuning table: the hash tells tables apart by every field, and is 0 for none") {
+  CHECK(TuningTable().hash() == 0);
+  const TuningTable table = table_of({row(2, 64, ring)});
+  CHECK(table.hash() != 0);
+  CHECK(table.hash() == table_of({row(2, 64, ring)}).hash());
+  for (const TuningRow &other : {row(3, 64, ring), row(2, 65, ring), row(2, 64, ring, true), row(2, 64, tree),
+                                 row(2, 64, {ring.algorithm, ring.protocol, 1, ring.chunk_bytes}),
+                                 row(2, 64, {ring.algorithm, ring.protocol, 2, 64}),
+                                 TuningRow{RONDO_BROADCAST, 2, false, 64, ring}})
+    CHECK(table.hash() != table_of({other}).hash());
+}
+
+TEST_CASE("tuning file: rows are read, and what is beside them is let be") {
+  const auto table = parse_tuning(with(text_with(good_row + "}, {" + with(good_row, "64", "\"any\"")), "\"rows\"",
+                                       R"("measurements": [1, {"x": null}], "costs": {}, "rows")"));
+  REQUIRE(table.ok());
+  REQUIRE(table.value().rows().size() == 2);
+  CHECK(table.value().rows()[0] == row(2, 64, ring));
+  CHECK(table.value().rows()[1] == row(2, TuningRow::any_bytes, ring));
+}
+
+TEST_CASE("tuning file: what is not understood is refused with its place") {
+  const std::string good = text_with(good_row);
+  CHECK(parse_refusal(good) == "accepted");
+  CHECK(contains(parse_refusal(""), "this is not JSON from byte"));
+  CHECK(contains(parse_refusal(good.substr(0, good.size() - 1)), "this is not JSON from byte"));
+  CHECK(contains(parse_refusal(good + "x"), "this is not JSON from byte"));
+  CHECK(contains(parse_refusal("[1]"), "wants an object"));
+  CHECK(contains(parse_refusal(std::string(100, '[')), "levels of brackets"));
+  CHECK(contains(parse_refusal(R"({"version": 1, "rows": []})"), "format: is not"));
+  CHECK(contains(parse_refusal(with(good, "\"version\": 1", "\"version\": 2")),
+                 "version: is 2, but this Rondo reads version 1"));
+  CHECK(contains(parse_refusal(with(good, "\"version\": 1", "\"version\": -1")), "version: wants a whole number"));
+  CHECK(contains(parse_refusal(with(good, "\"rows\"", "\"lines\"")), "unknown key 'lines'; known are: format"));
+  CHECK(contains(parse_refusal(with(good, "\"rows\": [{", "\"rows\": 3, \"costs\": [{")), "rows: wants a list"));
+  CHECK(contains(parse_refusal(with(good, "\"ranks\": 2", "\"ranks\": 2, \"ranks\": 4")),
+                 "the key 'ranks' is there twice"));
+  CHECK(contains(parse_refusal(with(good, "\"ranks\": 2, ", "")), "rows[0]: ranks: wants a whole number"));
+  CHECK(contains(parse_refusal(with(good, "\"ranks\": 2", "\"ranks\": 2.5")), "rows[0]: ranks: wants a whole number"));
+  CHECK(contains(parse_refusal(with(good, "\"ranks\": 2", "\"ranks\": 99999999999")),
+                 "rows[0]: ranks: wants a whole number"));
+  CHECK(contains(parse_refusal(with(good, "\"ranks\": 2", "\"rank\": 2")), "rows[0]: unknown key 'rank'"));
+  CHECK(contains(parse_refusal(with(good, "\"ring\"", "\"star\"")),
+                 "rows[0]: algorithm: 'star' is unknown; known are: auto, ring"));
+  CHECK(contains(parse_refusal(with(good, "\"simple\"", "7")), "rows[0]: protocol: wants a name"));
+  CHECK(contains(parse_refusal(with(good, "\"bytes_max\": 64", "\"bytes_max\": \"all\"")), "rows[0]: bytes_max"));
+  CHECK(contains(parse_refusal(with(good, "false", "0")), "rows[0]: oversubscribed: wants true or false"));
+  CHECK(contains(parse_refusal(text_with(good_row + "}, {" + good_row)), "rows[1]: out of order"));
+  CHECK(contains(parse_refusal(text_with(good_row + "}, 5, {" + good_row)), "rows[1]: wants an object"));
+  CHECK(contains(parse_refusal(std::string(tuning_file_bytes_max + 1, ' ')), "larger than 16M bytes"));
+}
+
+TEST_CASE("tuning file: a file that is missing or broken is named with what to do") {
+  const auto missing = read_tuning_file("/nonexistent/tuning.json");
+  REQUIRE_FALSE(missing.ok());
+  CHECK(missing.error().status == RONDO_ERROR_INVALID_ARGUMENT);
+  CHECK(contains(missing.error().message, "RONDO_TUNING_FILE: '/nonexistent/tuning.json': "));
+  CHECK(contains(missing.error().message, "rondo tune -o FILE"));
+  CHECK(contains(read_tuning_file("/tmp").error().message, "no regular file"));
+  std::string path = "/tmp/rondo-tuning-test-XXXXXX";
+  const int descriptor = ::mkstemp(path.data());
+  REQUIRE(descriptor >= 0);
+  ::close(descriptor);
+  std::ofstream(path) << text_with(good_row);
+  CHECK(read_tuning_file(path).ok());
+  std::ofstream(path) << text_with(with(good_row, "ring", "star"));
+  CHECK(contains(read_tuning_file(path).error().message, path + "': rows[0]: algorithm: 'star' is unknown"));
+  ::unlink(path.c_str());
+}
