@@ -88,16 +88,20 @@ void add_tuning(std::string &out, const Json &tuning) {
                                            (entry["oversubscribed"].get<bool>() ? ", more than cores" : ""));
 }
 
+void add_memory(std::string &out, const Json &plans) {
+  out += "\nShared memory of " + plans["ranks"].dump() + " rank(s)\n";
+  add_line(out, "reserved",
+           amount(plans["shared_bytes"].get<uint64_t>()) + "; pages are used only where they are touched");
+  if (plans["post_bytes"] != 0)
+    add_line(out, "direct", "posts of " + show_bytes(plans["post_bytes"].get<uint64_t>()) + " bytes, chunks of " +
+                                show_bytes(plans["direct_chunk_bytes"].get<uint64_t>()) + " bytes");
+}
+
 void add_plans(std::string &out, const Json &plans) {
   out += "\nPlans for " + plans["ranks"].dump() + " rank(s)" +
          (plans["oversubscribed"].get<bool>() ? ", which are more than there are cores" : "") + "; a connection has " +
          plans["slot_count"].dump() + " slots of " + show_bytes(plans["slot_bytes"].get<uint64_t>()) + " bytes (ll: " +
          show_bytes(plans["ll_slot_bytes"].get<uint64_t>()) + ")\n";
-  if (plans["post_bytes"] != 0)
-    out += "  direct: posts of " + show_bytes(plans["post_bytes"].get<uint64_t>()) + " bytes, chunks of " +
-           show_bytes(plans["direct_chunk_bytes"].get<uint64_t>()) + " bytes\n";
-  out += "  shared memory: " + amount(plans["shared_bytes"].get<uint64_t>()) +
-         " reserved for all ranks; pages are used only where they are touched\n";
   char line[160];
   std::snprintf(line, sizeof line, "  %-15s %8s  %-17s %-9s %8s %8s\n", "collective", "bytes", "algorithm", "protocol",
                 "channels", "chunk");
@@ -144,6 +148,7 @@ std::string info_text(const Json &document) {
     add_line(out, entry["variable"], value + " (" + entry["source"].get<std::string>() + ")");
   }
   add_tuning(out, document["tuning"]);
+  add_memory(out, document["plans"]);
   add_plans(out, document["plans"]);
   return out;
 }

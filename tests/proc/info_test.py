@@ -40,6 +40,10 @@ class Info(unittest.TestCase):
                   for it in told["plans"]["choices"]]
         self.assertEqual(shown, chosen)
         self.assertGreater(len(chosen), 30)
+        self.assertIn("Shared memory of 5 rank(s)\n", text)
+
+    def test_eight_ranks_share_at_most_16_mebibytes(self):
+        self.assertLessEqual(document("--ranks", "8")["plans"]["shared_bytes"], 16 << 20)
 
     def test_it_counts_the_processors_that_this_process_may_use(self):
         allowed = sorted(os.sched_getaffinity(0))
@@ -89,7 +93,8 @@ class Info(unittest.TestCase):
     def test_bad_input_is_answered_and_fails(self):
         for options, variables, status, part in [
                 (["--ranks", "0"], {}, 2, "--ranks"), (["--rank"], {}, 2, "--help"),
-                ([], {"RONDO_PROTOCOL": "quick"}, 1, "'quick' is not a known protocol; known are: auto, simple, ll"),
+                ([], {"RONDO_PROTOCOL": "quick"}, 1,
+                 "'quick' is not a known protocol; known are: auto, simple, ll, direct"),
                 ([], {"RONDO_TOPOLOGY_FILE": RONDO}, 1, "RONDO_TOPOLOGY_FILE"),
                 (["--topology-xml", "/nonexistent/x.xml"], {}, 1, "/nonexistent/x.xml")]:
             done = info(*options, **variables)
