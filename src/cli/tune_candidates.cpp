@@ -84,13 +84,15 @@ double estimate_seconds(const Job &job) {
   constexpr double start_seconds = 0.05;  // of a communicator
   constexpr double move_seconds = 4e-10;  // a byte of one rank, with the writing of its input
   constexpr double least_runs = 3;
+  // After two rounds about half of the candidates are left (tune_rank.cpp); the first has warm-up runs.
+  const double round_count = job.round_count <= 2 ? job.round_count : 2 + 0.5 * (job.round_count - 2);
   const double sharing = job.group.oversubscribed ? 2.0 : 1.0;
   double seconds = 1;
   size_t most = 0;
   for (const SizeJob &size : job.sizes) {
     const double run = move_seconds * sharing * static_cast<double>(size.bytes) * job.group.rank_count;
     const double sample = std::max(static_cast<double>(job.sample_ns) * 1e-9, least_runs * run);
-    seconds += static_cast<double>(size.candidates.size()) * (job.round_count + 1) * (sample + run);
+    seconds += static_cast<double>(size.candidates.size()) * (round_count + 1) * (sample + run);
     most = std::max(most, size.candidates.size());
   }
   return seconds + start_seconds * sharing * static_cast<double>(most);

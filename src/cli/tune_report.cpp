@@ -46,8 +46,8 @@ std::string comparison_text(std::span<const Comparison> comparisons) {
 std::string costs_text(const Costs &costs) {
   std::array<char, 200> text{};
   std::snprintf(text.data(), text.size(),
-                "core to core %.3f us, reading another core's data %.1f GB/s, a core handed over in %.2f us (from sleep: "
-                "%.2f us)\n",
+                "core to core %.3f us, reading another core's data %.1f GB/s, a core handed over in %.2f us "
+                "(from sleep: %.2f us)\n",
                 costs.latency_us, costs.bandwidth_GBps, costs.handover_us, costs.wake_us);
   std::string out = text.data();
   for (const Rates &rates : costs.rates) {

@@ -128,7 +128,8 @@ Result<TuningRow> row_of(const Json &json) {
 Result<std::string> read_file(const std::string &path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) return system_error("it cannot be opened", errno);
-  if (!S_ISREG(status.st_mode)) return invalid_argument("it is no regular file");  // a pipe could be waited for for ever
+  if (!S_ISREG(status.st_mode))
+    return invalid_argument("it is no regular file");  // a pipe could be waited for for ever
   const std::unique_ptr<std::FILE, int (*)(std::FILE *)> file(std::fopen(path.c_str(), "re"), std::fclose);
   if (file == nullptr) return system_error("it cannot be opened", errno);
   std::string text(tuning_file_bytes_max + 1, '\0');
