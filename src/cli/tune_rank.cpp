@@ -23,6 +23,8 @@ namespace {
 constexpr uint32_t runs_min = 3, runs_max = 200;
 constexpr uint64_t large_bytes = 1 << 20;  // from here on a run is long enough to warm up by itself
 constexpr uint32_t warm_up_runs = 2, small_warm_up_runs = 6;
+constexpr uint32_t runs_per_batch = 10;
+constexpr double patience = 3;  // where others have the processors, fewer runs are made than would fit
 constexpr uint32_t rounds_before_dropping = 2;
 constexpr double hopeless_ratio = 2.5;  // a candidate that is so much slower is left out of the later rounds
 constexpr double others_max = 0.10;     // share of the processors that others may take in a round
@@ -183,11 +185,19 @@ Result<double> Rank::run_once(const Entry &entry) {
 
 Result<std::vector<double>> Rank::run(const Entry &entry, uint32_t run_count) {
   std::vector<double> times_us;
-  for (uint32_t i = 0; i < run_count; ++i) {
-    RONDO_TRY_ASSIGN(const double time_us, run_once(entry));
-    times_us.push_back(time_us);
+  double passed_ns = 0;
+  while (times_us.size() < run_count && passed_ns < patience * static_cast<double>(job_.sample_ns)) {
+    std::vector<double> batch;
+    const uint64_t begin_ns = now_ns();
+    for (size_t i = std::min<size_t>(run_count - times_us.size(), runs_per_batch); i > 0; --i) {
+      RONDO_TRY_ASSIGN(const double time_us, run_once(entry));
+      batch.push_back(time_us);
+    }
+    batch.push_back(static_cast<double>(now_ns() - begin_ns));
+    RONDO_TRY(reduce(batch, RONDO_MAX));  // the time that has passed, too: all ranks stop at the same run
+    passed_ns += batch.back();
+    times_us.insert(times_us.end(), batch.begin(), batch.end() - 1);
   }
-  RONDO_TRY(reduce(times_us, RONDO_MAX));
   return times_us;
 }
 
