@@ -102,7 +102,7 @@ RunOutcome ExchangeEnd::run_one_shot(const Job &job) {
   publish(view_.post(rank_, number).flag, post_flag(number, job.buffers.signature));
 
   const uint64_t expected = post_flag(number, job.buffers.signature);
-  operands_[rank_] = payload;
+  operands_[rank_] = job.buffers.send.data;  // not the payload, whose lines the peers are taking
   for (uint32_t peer = 0; peer < rank_count(); ++peer) {
     if (peer == rank_) continue;
     operands_[peer] = view_.post_payload(peer, number, bytes);
