@@ -3,12 +3,23 @@
 
 #include <array>
 #include <cstddef>
+#include <cstring>
 
 namespace {
 
-template <size_t size>
-const char *name_of(const std::array<const char *, size> &names, unsigned value) {
-  return value < size ? names[value] : nullptr;
+/// Any number may come in place of an enumerator (who lists all names asks for one too many): it is looked at as one.
+template <class Enum>
+unsigned number_of(const Enum &value) {
+  unsigned number = 0;
+  static_assert(sizeof number == sizeof value);
+  std::memcpy(&number, &value, sizeof number);
+  return number;
+}
+
+template <size_t size, class Enum>
+const char *name_of(const std::array<const char *, size> &names, const Enum &value) {
+  const unsigned number = number_of(value);
+  return number < size ? names[number] : nullptr;
 }
 
 }  // namespace
@@ -26,7 +37,8 @@ const char *rondo_status_string(rondo_status_t status) noexcept {
 
 size_t rondo_type_size(rondo_type_t type) noexcept {
   static constexpr std::array<size_t, 12> sizes{1, 1, 4, 4, 8, 8, 2, 2, 4, 8, 1, 1};
-  return static_cast<unsigned>(type) < sizes.size() ? sizes[type] : 0;
+  const unsigned number = number_of(type);
+  return number < sizes.size() ? sizes[number] : 0;
 }
 
 const char *rondo_type_string(rondo_type_t type) noexcept {
