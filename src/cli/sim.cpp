@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -19,7 +20,7 @@ namespace {
 
 struct SimOptions {
   std::string algorithm = "auto", collective = "all_reduce", protocol = "auto", bytes = "1G", chunk;
-  std::string topology, json, sweep;
+  std::string topology, table, json, sweep;
   uint32_t ranks = 0, nodes = 0, gpus = 0, rack_nodes = 0, root = 0, channels = 0;
   bool in_place = false, every = false, alone = false;
 };
@@ -37,6 +38,9 @@ Result<Parsed> parse_options(Arguments args) {
   app.add_option("--gpus", options.gpus, "Ranks of a node (default 8)")->check(CLI::Range(1u, 4096u));
   app.add_option("--rack", options.rack_nodes, "Nodes of a rack (default: all are in one)")->type_name("NODES");
   app.add_option("--topology", options.topology, "Read nodes, links and costs from a JSON file")->type_name("FILE");
+  app.add_option("--table", options.table,
+                 "Take links and costs of this machine from a table that rondo tune has written")
+      ->type_name("FILE");
   app.add_option("--algorithm", options.algorithm,
                  "auto (default), ring, tree, halving_doubling, one_shot or two_shot");
   app.add_option("--bytes", options.bytes, "Size of the whole vector, as in 64K or 1G (default 1G)")->type_name("SIZE");
@@ -87,8 +91,27 @@ Result<void> choose_nodes(const SimOptions &options, sim::Network *network) {
   return {};
 }
 
-Result<sim::SimCase> make_case(const SimOptions &options) {
+struct Question {
   sim::SimCase what;
+  std::optional<TunedNetworks> tuned;
+};
+
+/// From the table. It is of one machine, and of the numbers of ranks that were measured.
+Result<void> choose_tuned(const SimOptions &options, Question *question) {
+  if (!options.topology.empty() || options.nodes != 0 || options.gpus != 0 || options.rack_nodes != 0)
+    return invalid_argument("--table says what the machine is: leave --topology, --nodes, --gpus and --rack out");
+  if (!options.sweep.empty())
+    return invalid_argument("--sweep draws numbers of ranks that the table of one machine has no costs for; "
+                            "leave it out, or give a --topology");
+  sim::SimCase &what = question->what;
+  RONDO_TRY_ASSIGN(question->tuned, TunedNetworks::read(options.table, what.collective));
+  RONDO_TRY_ASSIGN(what.network, question->tuned->at(options.ranks, what.bytes));
+  return {};
+}
+
+Result<Question> make_question(const SimOptions &options) {
+  Question question;
+  sim::SimCase &what = question.what;
   RONDO_TRY_ASSIGN(what.overrides.algorithm, parse_name(options.algorithm, rondo_algorithm_string, "algorithm"));
   RONDO_TRY_ASSIGN(what.overrides.protocol, parse_name(options.protocol, rondo_protocol_string, "protocol"));
   RONDO_TRY_ASSIGN(what.collective, parse_name(options.collective, rondo_collective_string, "collective"));
@@ -100,10 +123,14 @@ Result<sim::SimCase> make_case(const SimOptions &options) {
   what.root = options.root;
   what.in_place = options.in_place;
   what.use_symmetry = what.use_period = !options.every;
-  if (!options.topology.empty()) RONDO_TRY(read_network(options.topology, &what.network));
-  RONDO_TRY(choose_nodes(options, &what.network));
+  if (!options.table.empty()) {
+    RONDO_TRY(choose_tuned(options, &question));
+  } else {
+    if (!options.topology.empty()) RONDO_TRY(read_network(options.topology, &what.network));
+    RONDO_TRY(choose_nodes(options, &what.network));
+  }
   RONDO_TRY(sim::check_network(what.network));
-  return what;
+  return question;
 }
 
 Result<void> write_file(const std::string &path, const std::string &text) {
@@ -117,14 +144,16 @@ Result<void> write_file(const std::string &path, const std::string &text) {
                "cannot write " + rondo::quoted(path) + "; give a file in a folder that can be written to"};
 }
 
-Result<void> report(const SimOptions &options, const sim::SimCase &what) {
+Result<void> report(const SimOptions &options, const Question &question) {
+  const sim::SimCase &what = question.what;
   sim::Simulator simulator;
   RONDO_TRY_ASSIGN(const sim::SimResult result, simulator.simulate(what));
   SimComparison by_size;
   sim::SimCase compared = what;
   compared.use_symmetry = compared.use_period = true;
   compared.overrides = {};
-  if (!options.alone || !options.sweep.empty()) by_size = compare_by_size(compared, simulator);
+  if (!options.alone || !options.sweep.empty()) 
+    by_size = compare_by_size(compared, simulator, question.tuned ? &*question.tuned : nullptr);
   if (options.json != "-") RONDO_TRY(write_file("-", sim_text(what, result, by_size)));
   if (!options.json.empty()) RONDO_TRY(write_file(options.json, sim_json(what, result, by_size)));
   if (!options.sweep.empty())
@@ -147,9 +176,9 @@ int run_sim(Arguments args) {
   };
   if (!parsed.ok()) return fail(parsed.error());
   const auto &options = std::get<SimOptions>(parsed.value());
-  const auto what = make_case(options);
-  if (!what.ok()) return fail(what.error());
-  const auto done = report(options, what.value());
+  const auto question = make_question(options);
+  if (!question.ok()) return fail(question.error());
+  const auto done = report(options, question.value());
   return done.ok() ? 0 : fail(done.error());
 }
 

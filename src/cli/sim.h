@@ -2,8 +2,11 @@
 // The parts of `rondo sim`.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
+
+#include <nlohmann/json_fwd.hpp>
 
 #include "src/engine/simulate.h"
 
@@ -12,6 +15,24 @@ namespace rondo::cli {
 /// Reads a network from JSON (docs/simulator.md); what it does not name stays as `network` has it.
 [[nodiscard]] Result<void> parse_network(const std::string &text, sim::Network *network);
 [[nodiscard]] Result<void> read_network(const std::string &path, sim::Network *network);
+
+/// In the same words; what has its default in every case is left out.
+[[nodiscard]] nlohmann::ordered_json network_json(const sim::Network &network);
+/// Four digits: more is noise. 0 for what is no number.
+[[nodiscard]] double rounded(double value);
+
+/// The networks that `rondo tune` found for a machine, by ranks and bytes.
+class TunedNetworks {
+ public:
+  /// Of `collective`. Refused where the file is no such table, or has none of them.
+  [[nodiscard]] static Result<TunedNetworks> read(const std::string &path, rondo_collective_t collective);
+  /// Between two sizes their costs are mixed, as ratios go; beyond the last the last counts.
+  [[nodiscard]] Result<sim::Network> at(uint64_t rank_count, uint64_t bytes) const;
+
+ private:
+  std::string path_;
+  std::map<uint64_t, std::map<uint64_t, sim::Network>> networks_;  ///< by ranks, by bytes
+};
 
 /// A size at which an algorithm was simulated.
 struct SimPoint {
@@ -33,8 +54,9 @@ struct Crossing {
   rondo_algorithm_t algorithm = RONDO_ALGORITHM_RING;
 };
 
-/// Each algorithm that can do it, on `what.network`, over sizes.
-[[nodiscard]] SimComparison compare_by_size(const sim::SimCase &what, sim::Simulator &simulator);
+/// Each algorithm that can do it, over sizes; on `what.network`, or on that of `tuned` for each size if there is one.
+[[nodiscard]] SimComparison compare_by_size(const sim::SimCase &what, sim::Simulator &simulator,
+                                            const TunedNetworks *tuned);
 /// Over numbers of ranks, in nodes like the first of `what.network`.
 [[nodiscard]] SimComparison compare_by_ranks(const sim::SimCase &what);
 /// Between two sizes that were simulated a crossing is where straight lines through both, on logarithmic scales, meet.

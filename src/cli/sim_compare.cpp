@@ -63,7 +63,7 @@ const SimLine *fastest_at(const SimComparison &comparison, double bytes) {
 
 }  // namespace
 
-SimComparison compare_by_size(const sim::SimCase &what, sim::Simulator &simulator) {
+SimComparison compare_by_size(const sim::SimCase &what, sim::Simulator &simulator, const TunedNetworks *tuned) {
   SimComparison comparison;
   for (const Algorithm &algorithm : algorithms()) {
     if (!algorithm.supports(what.collective)) continue;
@@ -74,7 +74,13 @@ SimComparison compare_by_size(const sim::SimCase &what, sim::Simulator &simulato
       if (ranks_of(what) > algorithm.rank_count_max) break;
       sim::SimCase sized = what;
       sized.bytes = bytes;
-      add_point(sized, simulator, static_cast<double>(bytes), &line, &reason);
+      if (tuned == nullptr) {
+        add_point(sized, simulator, static_cast<double>(bytes), &line, &reason);
+      } else if (auto network = tuned->at(ranks_of(what), bytes); network.ok()) {
+        sized.network = network.value();
+        sim::Simulator own;  // one is for one network
+        add_point(sized, own, static_cast<double>(bytes), &line, &reason);
+      }
     }
     add_line(&comparison, std::move(line), reason);
   }

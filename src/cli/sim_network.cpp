@@ -116,6 +116,7 @@ Result<void> parse_network(const std::string &text, Network *network) {
                          {"step_us", number(&network->step_us)},
                          {"fold_GBps", number(&network->fold_GBps)},
                          {"copy_GBps", number(&network->copy_GBps)},
+                         {"memory_GBps", number(&network->memory_GBps)},
                          {"cores", count(&network->core_count, 0)},
                          {"switch_us", number(&network->switch_us)}}));
   return network->nodes.empty() ? Result<void>() : sim::check_network(*network);

@@ -13,6 +13,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "src/cli/commands.h"
+#include "src/engine/sim_network.h"
 #include "src/plan/tuner.h"
 #include "src/topo/topology.h"
 
@@ -157,6 +158,15 @@ struct Findings {
   Costs costs;
   std::vector<Measured> all;
 };
+
+/// The simulator's network for a size of a group: what comes nearest to the times that were measured with `simple`.
+struct Calibration {
+  uint64_t bytes = 0;
+  sim::Network network;
+  double error_max = 0;  ///< the largest |simulated - measured| / measured of an algorithm
+};
+[[nodiscard]] std::vector<Calibration> calibrate(const Findings &findings, const Measured &measured);
+
 /// The file: rows, and all that they follow from.
 [[nodiscard]] std::string document_text(const Findings &findings, std::span<const TuningRow> rows);
 

@@ -3,17 +3,14 @@
 #include <nlohmann/json.hpp>
 
 #include <array>
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <map>
-#include <optional>
-#include <set>
 #include <tuple>
 
+#include "src/cli/sim.h"
 #include "src/cli/tune.h"
-#include "src/cli/tuner_input.h"
 #include "src/engine/combine.h"
 
 namespace rondo::cli::tune {
@@ -28,14 +25,6 @@ std::string now_text() {
   std::array<char, 32> text{};
   std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts);
   return text.data();
-}
-
-/// Four digits: more is noise.
-double rounded(double value) {
-  if (!std::isfinite(value)) return 0;
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.4g", value);
-  return std::strtod(text.data(), nullptr);
 }
 
 Json row_json(const TuningRow &row) {
@@ -108,60 +97,16 @@ Json fits_json(std::span<const Measured> all) {
   return list;
 }
 
-/// The smallest time that an all-reduce of two ranks on cores of their own took by one_shot with `protocol`.
-std::optional<double> exchange_us(std::span<const Measured> all, rondo_protocol_t protocol) {
-  std::optional<double> least;
-  for (const Measured &measured : all) {
-    if (measured.group.collective != RONDO_ALL_REDUCE || measured.group.rank_count != 2 ||
-        measured.group.oversubscribed)
-      continue;
-    for (const Series &series : measured.series)
-      if (series.choice.algorithm == RONDO_ALGORITHM_ONE_SHOT && series.choice.protocol == protocol &&
-          series.bytes <= 1024 && (!least || series.median_us < *least))
-        least = series.median_us;
-  }
-  return least;
-}
-
-/// In the words and units of the simulator's file of a network: one node with so many ranks.
-Json network_json(const Findings &findings, uint32_t rank_count, const Rates &rates) {
-  const Costs &costs = findings.costs;
-  const double core_latency_us = costs.latency_us > 0 ? costs.latency_us : costs.handover_us;
-  // An exchange is two steps, one that sends and one that receives, around the latency; simple adds a counter's way.
-  const auto ll_us = exchange_us(findings.all, RONDO_PROTOCOL_LL);
-  const auto simple_us = exchange_us(findings.all, RONDO_PROTOCOL_SIMPLE);
-  const double step_us = ll_us ? std::max(0.0, (*ll_us - core_latency_us) / 2) : 0;
-  const double alpha_us = simple_us ? std::max(core_latency_us, *simple_us - 2 * step_us) : core_latency_us;
-  const double bandwidth_GBps = costs.bandwidth_GBps > 0 ? costs.bandwidth_GBps : rates.copy_GBps;
-  const uint32_t core_count = usable_core_count(findings.topology);
-  const TunerInput slots = tuner_input(findings.config, rank_count, rank_count > core_count);
-  double fold_GBps = 0;
-  for (const auto &[type, rate] : rates.fold_GBps)
-    if (type == RONDO_FLOAT32) fold_GBps = rate;
-  return {{"nodes", Json::array({{{"ranks", rank_count}}})},
-          {"links",
-           {{"intra_node",
-             {{"alpha_us", rounded(alpha_us)},
-              {"ll_alpha_us", rounded(core_latency_us)},
-              {"bandwidth_GBps", rounded(bandwidth_GBps)},
-              {"sharing", "pair"}}}}},
-          {"slots", {{"count", slots.slot_count}, {"bytes", slots.slot_bytes}, {"ll_bytes", slots.ll_slot_bytes}}},
-          {"step_us", rounded(step_us)},
-          {"fold_GBps", rounded(fold_GBps)},
-          {"copy_GBps", rounded(rates.copy_GBps)},
-          {"cores", core_count},
-          {"switch_us", rounded(costs.handover_us)}};
-}
-
+/// For each size that was measured, of a group.
 Json networks_json(const Findings &findings) {
-  std::set<uint32_t> rank_counts;
-  for (const Measured &measured : findings.all) rank_counts.insert(measured.group.rank_count);
   Json list = Json::array();
-  for (const uint32_t rank_count : rank_counts)
-    for (const Rates &rates : findings.costs.rates)
-      list.push_back({{"ranks", rank_count},
-                      {"working_set_bytes", rates.working_set_bytes},
-                      {"network", network_json(findings, rank_count, rates)}});
+  for (const Measured &measured : findings.all)
+    for (const Calibration &calibration : calibrate(findings, measured))
+      list.push_back({{"collective", rondo_collective_string(measured.group.collective)},
+                      {"ranks", measured.group.rank_count},
+                      {"bytes", calibration.bytes},
+                      {"error_max", rounded(calibration.error_max)},
+                      {"network", network_json(calibration.network)}});
   return list;
 }
 

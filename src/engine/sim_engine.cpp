@@ -22,6 +22,7 @@ Engine::Engine(const SimCase &what, const System &system)
     : system_(system), use_period_(what.use_period), ordered_(system.pool_sizes.empty()),
       slot_count_(what.network.slot_count), step_ps_(what.network.step_us * ps_per_us),
       fold_ps_(ps_per_byte(what.network.fold_GBps)), copy_ps_(ps_per_byte(what.network.copy_GBps)),
+      memory_ps_(ps_per_byte(what.network.memory_GBps)),
       switch_ps_(to_ps(what.network.switch_us)) {
   const bool ll = system.plan.protocol == RONDO_PROTOCOL_LL;
   wire_bytes_factor_ = ll ? 2 : 1;  // a flag beside every four bytes
@@ -119,10 +120,12 @@ bool Engine::load(uint32_t lane) {
   return true;
 }
 
-int64_t Engine::cost_ps(const Step &step, uint64_t bytes) const {
+int64_t Engine::cost_ps(const LaneState &lane, uint64_t bytes) const {
+  const Step &step = lane.shape->steps[lane.step];
   uint32_t operands = ((step.flags & step_acc) != 0 ? 1 : 0) + ((step.flags & step_src) != 0 ? 1 : 0);
   if ((step.flags & step_recv) != 0) operands += step.recv_link[1] != no_link ? 2 : 1;
-  const double byte_ps = operands > 1 ? fold_ps_ * (operands - 1) : copy_ps_;
+  double byte_ps = operands > 1 ? fold_ps_ * (operands - 1) : copy_ps_;
+  if (!lane.shape->first_touches.empty()) byte_ps += memory_ps_ * lane.shape->first_touches[lane.step];
   return static_cast<int64_t>(step_ps_ + byte_ps * static_cast<double>(bytes) + 0.5);
 }
 
@@ -151,7 +154,7 @@ bool Engine::move(uint32_t lane) {
     if (wires_[wire].posted - wires_[wire].consumed >= slot_count_) return false;
     start_ps = std::max(start_ps, slot(wire, wires_[wire].posted).credit_ps);
   }
-  const int64_t duration_ps = cost_ps(step, std::min(state.rest_bytes, system_.slot_bytes));
+  const int64_t duration_ps = cost_ps(state, std::min(state.rest_bytes, system_.slot_bytes));
   if (state.pool != no_index && duration_ps > 0) {
     state.waits_for_core = true;
     requests_.push({start_ps, uint64_t{lane} << 32, lane});
@@ -233,9 +236,8 @@ void Engine::take_core(uint32_t lane, int64_t time_ps) {
     if (free_ps < best_ps || (free_ps == best_ps && core.rank == state.rank && best->rank != state.rank)) best = &core;
   }
   const bool turns = best->rank != no_index && best->rank != state.rank;
-  const Step &step = state.shape->steps[state.step];
   best->free_ps = std::max(best->free_ps, time_ps) + (turns ? switch_ps_ : 0) +
-                  cost_ps(step, std::min(state.rest_bytes, system_.slot_bytes));
+                  cost_ps(state, std::min(state.rest_bytes, system_.slot_bytes));
   best->rank = state.rank;
   state.waits_for_core = false;
   complete(lane, best->free_ps);

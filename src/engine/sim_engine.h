@@ -87,7 +87,8 @@ class Engine {
   void arrive(uint32_t wire, int64_t time_ps);
   void take_core(uint32_t lane, int64_t time_ps);
   void serve(const Request &request);
-  [[nodiscard]] int64_t cost_ps(const Step &step, uint64_t bytes) const;
+  /// Of a slice of the lane's current step.
+  [[nodiscard]] int64_t cost_ps(const LaneState &lane, uint64_t bytes) const;
   [[nodiscard]] Slot &slot(uint32_t wire, uint32_t counter) {
     return slots_[size_t{wire} * slot_count_ + (counter & (slot_count_ - 1))];
   }
@@ -112,7 +113,7 @@ class Engine {
   bool use_period_;
   bool ordered_;  ///< no resource is shared: there is no queue
   uint32_t slot_count_;
-  double step_ps_, fold_ps_, copy_ps_;  ///< the latter a byte
+  double step_ps_, fold_ps_, copy_ps_, memory_ps_;  ///< the latter three a byte
   int64_t switch_ps_;
   double wire_bytes_factor_, wire_bytes_extra_;
   std::array<int64_t, link_class_count> alpha_ps_{};

@@ -53,6 +53,7 @@ struct Network {
   double step_us = 0;         ///< of every slice of every step
   double fold_GBps = 1000;    ///< bytes of one operand folded into the first; 0: at no cost
   double copy_GBps = 0;       ///< bytes moved by a step that folds nothing; 0: at no cost
+  double memory_GBps = 0;     ///< bytes of the rank's own buffers, where a lane first comes to them; 0: at no cost
   uint32_t core_count = 0;    ///< of a node, which its ranks' lanes share; 0: a core for every lane
   double switch_us = 0;       ///< a core turns from one rank to another
   uint32_t slot_count = 8;

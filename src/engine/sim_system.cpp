@@ -2,6 +2,7 @@
 #include "src/engine/sim_system.h"
 
 #include <algorithm>
+#include <bit>
 #include <set>
 #include <unordered_map>
 
@@ -23,8 +24,22 @@ bool same_but_shifted(const Lane &steps, const Lane &known, uint32_t chunk_count
   });
 }
 
-Shape make_shape(Lane steps) {
-  Shape shape{std::move(steps), {}, {}};
+std::vector<uint8_t> count_first_touches(const Lane &steps) {
+  std::vector<uint8_t> counts, seen(size_t{UINT16_MAX} + 1);  // chunk -> bits of flags
+  counts.reserve(steps.size());
+  for (const Step &step : steps) {
+    uint8_t buffers = step.flags & step_src;
+    if ((step.flags & (step_acc | step_dst)) != 0) buffers |= step_dst;
+    const uint8_t fresh = buffers & static_cast<uint8_t>(~seen[step.chunk]);
+    seen[step.chunk] |= buffers;
+    counts.push_back(static_cast<uint8_t>(std::popcount(fresh)));
+  }
+  return counts;
+}
+
+Shape make_shape(Lane steps, bool memory_costs) {
+  Shape shape{std::move(steps), {}, {}, {}};
+  if (memory_costs) shape.first_touches = count_first_touches(shape.steps);
   std::set<uint8_t> send, recv;
   for (const Step &step : shape.steps) {
     if ((step.flags & step_send) != 0) send.insert(std::begin(step.send_link), std::end(step.send_link));
@@ -117,7 +132,7 @@ class Builder {
           "the steps of these ranks need more than " + std::to_string(step_bytes_max >> 20) +
           " MiB, because no two of them behave alike; take bytes that divide evenly among the ranks, equal nodes and "
           "a number of ranks that is a power of two, or fewer ranks");
-    lane->shape = &system_.shapes.emplace_back(make_shape(std::move(steps)));
+    lane->shape = &system_.shapes.emplace_back(make_shape(std::move(steps), what_.network.memory_GBps > 0));
     return {};
   }
 

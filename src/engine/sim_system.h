@@ -52,6 +52,9 @@ struct Symmetry {
 struct Shape {
   Lane steps;
   std::vector<uint8_t> send_links, recv_links;
+  /// Of each step: in how many of the rank's two buffers it is the lane's first to come to its chunk. Empty: of no
+  /// matter, because memory is free.
+  std::vector<uint8_t> first_touches;
 };
 
 struct SimLane {

@@ -78,6 +78,8 @@ class Sim(unittest.TestCase):
                 (["--ranks", "131072", "--algorithm", "ring"], "these can: tree"),
                 (["--ranks", "9", "--nodes", "1", "--gpus", "8"], "9 ranks do not fit"),
                 (["--topology", "/nowhere/net.json"], "cannot read the topology file"),
+                (["--table", "/nowhere/tuning.json"], "cannot read the table '/nowhere/tuning.json'"),
+                (["--table", "t.json", "--nodes", "2"], "leave --topology, --nodes"),
                 (["--collective", "broadcast", "--root", "99"], "root 99 is not one of 16")]:
             with self.subTest(options=options):
                 done = sim(*options)

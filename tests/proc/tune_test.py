@@ -63,8 +63,11 @@ class Tune(unittest.TestCase):
         self.assertGreater(told["costs"]["handover_us"], 0)
         for rates in told["costs"]["rates"]:
             self.assertGreater(min(rates["copy_GBps"], *rates["fold_GBps"].values()), 0)
-        self.assertEqual([it["network"]["fold_GBps"] for it in told["networks"]],
-                         [it["fold_GBps"]["float32"] for it in told["costs"]["rates"]])
+        self.assertEqual({(it["collective"], it["ranks"], it["bytes"]) for it in told["networks"]},
+                         {(name, 2, size) for name in ("all_reduce", "reduce") for size in (64, 8192)})
+        simulated = rondo("sim", "--table", path, "--ranks", 2, "--bytes", "2K", "--algorithm", "ring", "--json", "-")
+        self.assertEqual(simulated.returncode, 0, simulated.stderr)
+        self.assertGreater(json.loads(simulated.stdout)["time_us"], 0)
         self.assertGreater(len(told["fits"]), 5)
         info = json.loads(rondo("info", "--json", "--ranks", 2, RONDO_TUNING_FILE=str(path)).stdout)
         self.assertEqual(info["tuning"]["table"], str(path))

@@ -133,7 +133,7 @@ class Reference {
       for (Link *it : to)
         if (it->unused == 0 && (it->credits.empty() || it->credits.front() > now_ps)) return;
       const uint64_t bytes = std::min(lane.rest, slot_bytes_);
-      const int64_t end_ps = now_ps + work(step, bytes);
+      const int64_t end_ps = now_ps + work(lane, bytes);
       for (Link *it : from) it->arrivals.pop_front();
       for (Link *it : from) {
         const LinkKey key{lane.channel, lanes_[it->sender].rank, lane.rank};
@@ -164,12 +164,25 @@ class Reference {
     return true;
   }
 
-  int64_t work(const Step &step, uint64_t bytes) const {
+  /// How many of its two buffers the lane has not been to before, at this chunk.
+  static int first_touches(const LaneAt &lane) {
+    const auto buffers = [&](const Step &step) {
+      if (step.chunk != lane.steps[lane.step].chunk) return 0;
+      return ((step.flags & step_src) != 0 ? 1 : 0) + ((step.flags & (step_acc | step_dst)) != 0 ? 2 : 0);
+    };
+    int fresh = buffers(lane.steps[lane.step]);
+    for (uint32_t before = 0; before < lane.step; ++before) fresh &= ~buffers(lane.steps[before]);
+    return fresh % 2 + fresh / 2;
+  }
+
+  int64_t work(const LaneAt &lane, uint64_t bytes) const {
+    const Step &step = lane.steps[lane.step];
     int operands = ((step.flags & step_acc) != 0) + ((step.flags & step_src) != 0);
     if ((step.flags & step_recv) != 0) operands += step.recv_link[1] != no_link ? 2 : 1;
     const Network &net = what_.network;
     const double fold = net.fold_GBps > 0 ? 1e3 / net.fold_GBps : 0, copy = net.copy_GBps > 0 ? 1e3 / net.copy_GBps : 0;
-    const double byte_ps = operands > 1 ? fold * (operands - 1) : copy;
+    double byte_ps = operands > 1 ? fold * (operands - 1) : copy;
+    if (net.memory_GBps > 0) byte_ps += 1e3 / net.memory_GBps * first_touches(lane);
     return static_cast<int64_t>(net.step_us * 1e6 + byte_ps * static_cast<double>(bytes) + 0.5);
   }
 

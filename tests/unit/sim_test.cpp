@@ -44,6 +44,7 @@ Network random_network(Random &random) {
   }
   network.fold_GBps = random.between(0, 2) * 20;
   network.copy_GBps = random.between(0, 2) * 30;
+  network.memory_GBps = random.between(0, 1) * 8;
   network.step_us = random.between(0, 2) * 0.3;
   network.slot_count = 1u << random.between(1, 3);
   network.slot_bytes = 4096;
@@ -183,6 +184,14 @@ TEST_CASE("simulator: an estimate from two shorter runs is within 1 % of every t
   };
   const double pace_us = (time_of(64) - time_of(32)) / 32;
   CHECK(time_of(64) + (512 - 64) * pace_us == Approx(every_us).epsilon(0.01));
+}
+
+TEST_CASE("simulator: a rank comes to each byte of its two buffers once, as far as memory is concerned", "[sim]") {
+  SimCase what = flat_case(4, RONDO_ALGORITHM_RING, 4 * 4096);
+  const double before_us = simulated_us(what);
+  what.network.memory_GBps = 1;
+  // A chunk of each buffer lies in the way of each of the first n steps, all ranks at once; then of n-1 more results.
+  CHECK(simulated_us(what) == Approx(before_us + (4 + 4) * 4.096));
 }
 
 TEST_CASE("topology file: what is wrong is named", "[sim]") {

@@ -2,12 +2,14 @@
 #include "src/cli/tune.h"
 
 #include <cmath>
+#include <cstdio>
 #include <limits>
 #include <string>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
+#include "src/cli/sim.h"
 #include "src/cli/tuner_input.h"
 #include "tests/catch.h"
 
@@ -172,10 +174,103 @@ TEST_CASE("tune: the document holds rows that read back, and what they follow fr
   CHECK(json["measurements"][0]["series"].size() == 4);
   REQUIRE(json["networks"].size() == 2);
   CHECK(json["networks"][0]["network"]["nodes"][0]["ranks"] == 2);
-  CHECK(json["networks"][0]["network"]["fold_GBps"] == 20.0);
-  CHECK(json["networks"][1]["working_set_bytes"] == 1 << 20);
-  CHECK(json["networks"][1]["network"]["copy_GBps"] == 3.0);
+  CHECK(json["networks"][1]["bytes"] == 4096);
   CHECK(json["fits"].size() == 2);
+}
+
+namespace {
+
+double simulated_us(const sim::Network &network, uint64_t bytes, const PlanChoice &choice) {
+  sim::SimCase what;
+  what.bytes = bytes;
+  what.overrides = choice;
+  what.network = network;
+  const auto result = sim::Simulator().simulate(what);
+  REQUIRE(result.ok());
+  return static_cast<double>(result.value().outcome.time_ps) / sim::ps_per_us;
+}
+
+/// Ranks on two cores, with costs that are not what the machine's own say.
+sim::Network true_network(uint32_t rank_count) {
+  sim::Network network;
+  network.nodes = {{rank_count, 1, 0}};
+  network.links[1] = {0.4, 0.4, 12, sim::Sharing::pair};
+  network.step_us = 0.2;
+  network.fold_GBps = 9;
+  network.copy_GBps = 14;
+  network.memory_GBps = 5;
+  network.core_count = 2;
+  network.switch_us = 0.7;
+  const TunerInput slots = cli::tuner_input(Config{}, rank_count, rank_count > 2);
+  network.slot_count = slots.slot_count;
+  network.slot_bytes = static_cast<uint32_t>(slots.slot_bytes);
+  return network;
+}
+
+}  // namespace
+
+TEST_CASE("tune: the simulator on a calibrated network tells the times that were measured") {
+  Findings findings;
+  findings.topology.cores.resize(2);
+  findings.topology.pus = {{0, 0, 0, true}, {1, 1, 0, true}};
+  findings.costs.latency_us = 0.1;
+  findings.costs.bandwidth_GBps = 20;
+  findings.costs.handover_us = 0.5;
+  findings.costs.rates = {{1 << 20, 30, {{RONDO_FLOAT32, 20}}}};
+  for (const uint32_t rank_count : {2u, 8u}) {
+    Measured measured{{RONDO_ALL_REDUCE, rank_count, rank_count > 2}, {}, 0, 0};
+    for (const uint64_t bytes : {uint64_t{64} << 10, uint64_t{4} << 20})
+      for (const rondo_algorithm_t algorithm :
+           {RONDO_ALGORITHM_RING, RONDO_ALGORITHM_TREE, RONDO_ALGORITHM_ONE_SHOT, RONDO_ALGORITHM_TWO_SHOT}) {
+        const PlanChoice choice{algorithm, RONDO_PROTOCOL_SIMPLE, 1, 32 << 10};
+        const double time_us = simulated_us(true_network(rank_count), bytes, choice);
+        measured.series.push_back({bytes, choice, time_us, time_us, time_us, 5, 9});
+        // A slower plan and another protocol are not what is simulated.
+        measured.series.push_back({bytes, {algorithm, RONDO_PROTOCOL_SIMPLE, 1, 64}, 9e9, 9e9, 9e9, 5, 9});
+        measured.series.push_back({bytes, {algorithm, RONDO_PROTOCOL_LL, 1, 4096}, 1e-3, 1e-3, 1e-3, 5, 9});
+      }
+    const auto calibrations = calibrate(findings, measured);
+    REQUIRE(calibrations.size() == 2);
+    for (const Calibration &calibration : calibrations) {
+      CAPTURE(rank_count, calibration.bytes);
+      CHECK(calibration.error_max < 0.1);
+      for (const Series &series : measured.series) {
+        if (series.bytes != calibration.bytes || series.min_us > 1e9 || series.min_us <= 1e-3) continue;
+        CHECK(simulated_us(calibration.network, series.bytes, series.choice) ==
+              Approx(series.median_us).epsilon(calibration.error_max + 1e-3));
+      }
+    }
+  }
+}
+
+TEST_CASE("tune: networks of the table are found again, mixed between sizes, refused where there are none") {
+  const std::string path = "/tmp/rondo-tuned-test-" + std::to_string(reinterpret_cast<uintptr_t>(&path)) + ".json";
+  nlohmann::ordered_json json;
+  sim::Network low = true_network(4), high = low;
+  high.fold_GBps = 36;
+  high.step_us = 0;
+  json["networks"] = nlohmann::ordered_json::array();
+  for (const auto &[bytes, network] : {std::pair(1024, &low), std::pair(16384, &high)})
+    json["networks"].push_back(
+        {{"collective", "all_reduce"}, {"ranks", 4}, {"bytes", bytes}, {"network", cli::network_json(*network)}});
+  REQUIRE(write_file(path, json.dump()).ok());
+  const auto tuned = cli::TunedNetworks::read(path, RONDO_ALL_REDUCE);
+  REQUIRE(tuned.ok());
+  const auto fold_at = [&](uint64_t bytes) { return tuned.value().at(4, bytes).value().fold_GBps; };
+  CHECK(fold_at(8) == 9);
+  CHECK(fold_at(1024) == 9);
+  CHECK(fold_at(4096) == Approx(18));
+  CHECK(tuned.value().at(4, 4096).value().step_us == Approx(0.1));
+  CHECK(fold_at(1 << 30) == 36);
+  CHECK(contains(tuned.value().at(3, 64).error().message, "for 3 ranks; it has them for 4"));
+  CHECK(contains(cli::TunedNetworks::read(path, RONDO_REDUCE).error().message, "no networks for reduce"));
+  json["networks"][0].erase("bytes");
+  REQUIRE(write_file(path, json.dump()).ok());
+  CHECK(contains(cli::TunedNetworks::read(path, RONDO_ALL_REDUCE).error().message, "make it again"));
+  REQUIRE(write_file(path, "[]").ok());
+  CHECK(contains(cli::TunedNetworks::read(path, RONDO_ALL_REDUCE).error().message, "no table of `rondo tune`"));
+  std::remove(path.c_str());
+  CHECK(contains(cli::TunedNetworks::read(path, RONDO_ALL_REDUCE).error().message, "cannot read"));
 }
 
 TEST_CASE("tune: a job and its results survive the way to the ranks and back") {
