@@ -4,7 +4,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -37,45 +36,60 @@ class Folder {
   int error_number_ = 0;
 };
 
-/// While it lives, an interrupt from the terminal is the launcher's to handle, which ends the ranks and tells us.
-class InterruptsIgnored {
+/// While it lives, signals that end a job wait to be asked for: the launcher has to end its ranks first, and then this
+/// process removes its folder. An interrupt comes to both from the terminal, the others to this process alone.
+class SignalsHeld {
  public:
-  InterruptsIgnored() {
-    for (size_t i = 0; i < numbers.size(); ++i) before_[i] = std::signal(numbers[i], SIG_IGN);
+  SignalsHeld() {
+    ::sigemptyset(&held_);
+    for (const int number : {SIGCHLD, SIGINT, SIGQUIT, SIGTERM, SIGHUP}) ::sigaddset(&held_, number);
+    ::pthread_sigmask(SIG_BLOCK, &held_, &before_);
   }
-  InterruptsIgnored(const InterruptsIgnored &) = delete;
-  InterruptsIgnored &operator=(const InterruptsIgnored &) = delete;
-  ~InterruptsIgnored() { restore(); }
-  void restore() const {
-    for (size_t i = 0; i < numbers.size(); ++i)
-      if (before_[i] != SIG_ERR) std::signal(numbers[i], before_[i]);
+  SignalsHeld(const SignalsHeld &) = delete;
+  SignalsHeld &operator=(const SignalsHeld &) = delete;
+  ~SignalsHeld() { restore(); }
+  void restore() const { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+  /// The exit status of `child`, 128 + number after a signal. What is to end this process is passed on to the child,
+  /// and told even where that had just done its work.
+  [[nodiscard]] int wait_for(pid_t child) const {
+    int ended_by = 0;
+    const auto heed = [&](int number) {
+      if (number > 0 && number != SIGCHLD) ended_by = number;
+    };
+    int status = 0;
+    while (::waitpid(child, &status, WNOHANG) == 0) {  // bounded by the launcher's own --timeout
+      const int number = ::sigwaitinfo(&held_, nullptr);
+      heed(number);
+      if (number == SIGTERM || number == SIGHUP) ::kill(child, number);
+    }
+    const timespec no_time{};
+    for (int number = 1; number > 0; heed(number)) number = ::sigtimedwait(&held_, nullptr, &no_time);
+    if (WIFSIGNALED(status)) return 128 + WTERMSIG(status);
+    return WEXITSTATUS(status) == 0 && ended_by != 0 ? 128 + ended_by : WEXITSTATUS(status);
   }
 
  private:
-  static constexpr std::array numbers{SIGINT, SIGQUIT};
-  std::array<void (*)(int), 2> before_{};
+  sigset_t held_{}, before_{};
 };
 
-/// The exit status, 128 + number after a signal.
+/// The exit status, as SignalsHeld::wait_for().
 Result<int> execute(const std::vector<std::string> &words) {
   std::vector<char *> pointers;
   for (const std::string &word : words) pointers.push_back(const_cast<char *>(word.c_str()));
   pointers.push_back(nullptr);
-  const InterruptsIgnored ignored;
+  const SignalsHeld held;
   const pid_t own = ::getpid();
   const pid_t child = ::fork();
   if (child < 0) return system_error("cannot start rondo run", errno);
   if (child == 0) {
-    ignored.restore();
+    held.restore();
     // The launcher must not outlive us; it takes its ranks with it.
     static_cast<void>(::prctl(PR_SET_PDEATHSIG, SIGTERM));
     if (::getppid() == own) ::execv(pointers[0], pointers.data());
     ::_exit(127);
   }
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0)  // bounded by the launcher's own --timeout
-    if (errno != EINTR) return system_error("cannot wait for rondo run", errno);
-  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  return held.wait_for(child);
 }
 
 }  // namespace

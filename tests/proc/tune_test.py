@@ -4,10 +4,12 @@ refused by every rank, by name. Nothing here judges a time."""
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import unittest
+from functools import partial
 from pathlib import Path
 
 from job import run_job
@@ -79,6 +81,21 @@ class Tune(unittest.TestCase):
                          [row[key] for key in ("algorithm", "protocol", "channels")])
         self.assertEqual(rondo("run", "-n", 2, "--", RONDO, "perf", "all_reduce", "-e", "8K",
                                RONDO_TUNING_FILE=str(path)).returncode, 0)
+
+    def test_a_run_that_is_ended_leaves_nothing_behind(self):
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            running = subprocess.Popen([RONDO, "tune", "--ranks", "2", "-o", self.folder / "tuning.json"],
+                                       env={**os.environ, "TMPDIR": str(self.folder)},
+                                       preexec_fn=partial(signal.signal, number, signal.SIG_DFL),
+                                       stderr=subprocess.PIPE, text=True)
+            for line in running.stderr:
+                if "candidates, best" in line:  # the ranks are at work
+                    break
+            running.send_signal(number)
+            told = running.communicate(timeout=60)[1]
+            self.assertEqual(running.returncode, 1)
+            self.assertIn("rondo run ended with status", told)
+            self.assertEqual(os.listdir(self.folder), [])
 
     def perf(self, table_path, *words):
         """The algorithms that two ranks used, of 1 KiB and 4 KiB; their results are verified."""
