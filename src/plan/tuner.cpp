@@ -84,8 +84,6 @@ constexpr std::array detail_table{
 constexpr std::array direct_table{
     //      too few cores  ranks  bytes     algorithm                 chunk
     DirectRow{false, 2, 64 * KiB, RONDO_ALGORITHM_ONE_SHOT, 64 * KiB},
-    DirectRow{false, 2, 256 * KiB, RONDO_ALGORITHM_TWO_SHOT, 64 * KiB},
-    DirectRow{false, 2, any_bytes, RONDO_ALGORITHM_TWO_SHOT, 128 * KiB},
     DirectRow{false, any_ranks, 4 * KiB, RONDO_ALGORITHM_ONE_SHOT, 64 * KiB},
     DirectRow{false, any_ranks, any_bytes, RONDO_ALGORITHM_TWO_SHOT, 128 * KiB},
     DirectRow{true, 8, 16 * KiB, RONDO_ALGORITHM_ONE_SHOT, 64 * KiB},
