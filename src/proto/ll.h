@@ -184,8 +184,8 @@ class LlReceiver {
     if (wake) {
       memory::store_sync(connection_.ll_head(), consumed_);  // R2, pairs with W1 in LlSender::can_send
     } else {
-      memory::store_release<memory::Site::ll_release>(connection_.ll_head(),
-                                                      consumed_);  // R2, pairs with W1 in LlSender::can_send
+      memory::store_release(connection_.ll_head(),
+                            consumed_);  // R2, pairs with W1 in LlSender::can_send
     }
   }
 

@@ -45,13 +45,13 @@ inline constexpr Order sequential = std::memory_order_seq_cst;
 #endif
 
 /// The places on which order depends, each by its name, so that a test program can be built without one of them
-/// (RONDO_BREAK_ORDER=NAME: a release becomes relaxed, a barrier is left out) and be seen to fail.
+/// (RONDO_BREAK_ORDER=NAME: a release becomes relaxed, a barrier is left out) and be seen to fail. (R2 of ll has none:
+/// what it orders are atomic accesses only, so no test on a strongly ordered processor would miss it.)
 enum class Site : uint8_t {
   none,
   simple_post,      ///< S3
   simple_release,   ///< R3
   ll_post,          ///< W2 of unit 0
-  ll_release,       ///< R2
   ll_post_barrier,  ///< in a group: every thread's W2 before that of unit 0
   slice_barrier,    ///< in a group: operands read and results written before the slice is published
   lane_end,         ///< the lanes of a kernel before the last one of them reports

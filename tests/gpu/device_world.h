@@ -48,10 +48,6 @@ class DeviceWorld {
         progress_(rank_count),
         results_(rank_count),
         aborts_(rank_count) {
-    const auto connection = [&](uint32_t channel, uint32_t from, uint32_t to) {
-      const size_t index = (size_t{channel} * rank_count + from) * rank_count + to;
-      return ConnectionView{connections_.data() + stride_ * index, geometry};
-    };
     for (uint32_t rank = 0; rank < rank_count; ++rank)
       for (uint32_t channel = 0; channel < channel_count; ++channel)
         for (uint32_t peer = 0; peer < rank_count; ++peer) {
@@ -89,6 +85,10 @@ class DeviceWorld {
     launch(*find_kernel(device::kernel_name(plan)), operation, image.value(), lane_threads);
   }
 
+  [[nodiscard]] ConnectionView connection(uint32_t channel, uint32_t from, uint32_t to) {
+    const size_t index = (size_t{channel} * rank_count_ + from) * rank_count_ + to;
+    return {connections_.data() + stride_ * index, geometry_};
+  }
   [[nodiscard]] device::DeviceLinkEnds &ends(uint32_t rank, uint32_t channel, uint32_t peer) {
     return ends_[(size_t{channel} * rank_count_ + rank) * rank_count_ + peer];
   }
