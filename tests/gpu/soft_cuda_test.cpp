@@ -51,6 +51,7 @@ TEST_CASE("soft cuda: blocks beyond the resident ones wait, and none is preempte
   CU_OK(world.cu.stream_synchronize(world.stream()));
   // A fifth block never comes while four wait for it.
   CU_OK(world.cu.memset_d8_async(arrived.get().object, 0, 64, world.stream()));
+  CU_OK(world.cu.stream_synchronize(world.stream()));  // the host looks at the count below
   CU_OK(launch(world, *kernels, "test_meet", 5, world.stream(), soft_cuda::MeetParameters{pointer_to(arrived), 0}));
   std::atomic_ref count(*pointer_to(arrived));
   CHECK(becomes_true([&] { return count.load(std::memory_order_acquire) == 4; }));  // pairs with the kernel's
