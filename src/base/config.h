@@ -49,6 +49,7 @@ struct Config {
   std::string topology_file;  ///< hwloc XML to use in place of this machine; empty: look at the machine
   std::string tuning_file;    ///< of `rondo tune`; empty: the built-in tables
   std::string recorder_dir;   ///< where a failed communicator's flight recording is written; empty: nowhere
+  std::string cuda_library = "libcuda.so.1";  ///< the CUDA driver
   std::string log = "warning";
   std::vector<std::string> given;  ///< the variables that were set, in the order of the table
 };

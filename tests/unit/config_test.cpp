@@ -62,6 +62,7 @@ TEST_CASE("config: each variable reaches its field") {
                                {"RONDO_TOPOLOGY_FILE", "/tmp/machine.xml"},
                                {"RONDO_TUNING_FILE", "/tmp/tuning.json"},
                                {"RONDO_RECORDER_DIR", "/tmp/recordings"},
+                               {"RONDO_CUDA_LIBRARY", "/opt/driver/libcuda.so"},
                                {"RONDO_LOG", "debug"}})
                             .value();
   CHECK(config.algorithm == RONDO_ALGORITHM_RING);
@@ -80,6 +81,7 @@ TEST_CASE("config: each variable reaches its field") {
   CHECK(config.topology_file == "/tmp/machine.xml");
   CHECK(config.tuning_file == "/tmp/tuning.json");
   CHECK(config.recorder_dir == "/tmp/recordings");
+  CHECK(config.cuda_library == "/opt/driver/libcuda.so");
   CHECK(config.log == "debug");
   CHECK(config.given.size() == config_variables().size());
   // What is shown reads back as the same settings.
