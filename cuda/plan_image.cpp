@@ -90,6 +90,18 @@ Result<PlanImage> make_plan_image(const Plan &plan, uint64_t address,
   return image;
 }
 
+std::vector<std::string> kernel_names() {
+  std::vector<std::string> names;
+  for (const char *protocol : {"simple", "ll"}) {
+    const std::string stem = std::string("rondo_run_") + protocol + "_";
+    names.push_back(stem + "copy");
+    for (int type = 0; rondo_type_string(static_cast<rondo_type_t>(type)) != nullptr; ++type)
+      for (const rondo_op_t op : {RONDO_SUM, RONDO_PROD, RONDO_MIN, RONDO_MAX})
+        names.push_back(stem + rondo_type_string(static_cast<rondo_type_t>(type)) + "_" + rondo_op_string(op));
+  }
+  return names;
+}
+
 std::string kernel_name(const Plan &plan) {
   const auto collective = static_cast<rondo_collective_t>(plan.key.signature.collective);
   std::string name = "rondo_run_";

@@ -30,6 +30,9 @@ struct PlanImage {
 [[nodiscard]] Result<PlanImage> make_plan_image(const Plan &plan, uint64_t address,
                                                 const std::function<uint64_t(uint32_t, uint32_t)> &ends_of);
 
+/// The names of all kernels.
+[[nodiscard]] std::vector<std::string> kernel_names();
+
 /// "rondo_run_simple_float32_sum": the kernel (cuda/kernels/list.h) that runs the plan.
 [[nodiscard]] std::string kernel_name(const Plan &plan);
 

@@ -61,6 +61,7 @@ struct alignas(cache_line_bytes) DeviceResult {
   uint64_t kernels = 0;        ///< that have ended: tells replays of a captured kernel apart
   uint64_t verdict = 0;        ///< DeviceProgress::verdict: for outcome_in(), fault_in(), peer_in()
   uint64_t failed_number = 0;  ///< of the first operation that did not come through
+  uint64_t begun = 0;          ///< kernels that have begun: one more than `kernels` while one runs
 };
 static_assert(sizeof(DeviceResult) == cache_line_bytes);
 

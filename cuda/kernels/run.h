@@ -50,6 +50,8 @@ RONDO_HD void run_lanes(G group, const DeviceOperation &operation, const DeviceC
   for (uint32_t lane = first; lane < channel.lane_count && lane_count < lanes_max; lane += stride)
     running |= 1u << lane_count++;
   uint64_t verdict = 0;
+  if (first == 0 && &channel == operation.channels && group.rank() == 0)  // before E2 of all lanes, which orders it
+    memory::store_relaxed(operation.result->begun, operation.progress->ended_kernels + 1);
   // A kernel behind one that failed must not touch the links. (The abort word is looked at by who has to wait.)
   if (group.any(group.rank() == 0 && memory::load_relaxed(operation.progress->verdict) != 0))  // A1
     verdict = pack_verdict(Outcome::stopped, Fault::none, 0);

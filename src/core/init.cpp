@@ -31,10 +31,11 @@ Result<std::shared_ptr<Communicator>> assemble(const Rendezvous &group, const Se
                                                process().topology().value(), deadline_ns));
   const ConnectArgs args{group.rank, group.size, settings, meeting, group.key_prefix, deadline_ns};
   RONDO_TRY_ASSIGN(auto transport, connect_ranks(args, *group.store, process().segments));
+  RONDO_TRY_ASSIGN(auto device, connect_device(args, *group.store));
   RONDO_TRY(wait_for_all(*transport, group.size, deadline_ns));
   return std::make_shared<Communicator>(
       Communicator::Parts{group.rank, group.size, settings, meeting, std::move(transport), &process().regions,
-                          &process().tuning().value()});
+                          &process().tuning().value(), std::move(device)});
 }
 
 /// What a failed initialisation says first: which rank it was.
