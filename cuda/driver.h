@@ -70,6 +70,7 @@ struct PointerInfo {
   bool legacy_ipc_capable = false;  ///< cuIpcGetMemHandle takes it
 };
 
+/// With a context current on this thread.
 [[nodiscard]] Result<PointerInfo> pointer_info(const CudaDriver &driver, const void *pointer);
 
 }  // namespace rondo::cuda

@@ -37,7 +37,7 @@ struct Owned {
   bool operator==(const Owned &) const = default;
 };
 
-/// close_owned() is a template's hook: makes the context current and calls `close`; logs what fails.
+/// What the traits below have in common: makes the context current, calls `close(argument)`, logs what fails.
 void close_in_context(const CudaDriver &driver, CuContext context, const char *what, CuStatus (*close)(const void *),
                       const void *argument);
 
