@@ -92,13 +92,16 @@ class CudaExecutor final : public DeviceExecutor {
   bool launched_any_ = false;
 };
 
+Result<CudaDevice> device_of(const CudaDriver &driver, int32_t ordinal) {
+  RONDO_TRY_ASSIGN(const auto devices, cuda_devices(driver));
+  if (ordinal >= 0 && static_cast<size_t>(ordinal) < devices.size()) return devices[static_cast<size_t>(ordinal)];
+  return invalid_argument("rondo_config_t.device is " + std::to_string(ordinal) + ", but this process sees " +
+                          std::to_string(devices.size()) + " CUDA devices, numbered from 0 (CUDA_VISIBLE_DEVICES)");
+}
+
 Result<void> CudaExecutor::find_device(const DeviceRequest &request) {
   RONDO_TRY_ASSIGN(driver_, cuda_driver(request.library));
-  RONDO_TRY_ASSIGN(const auto devices, cuda_devices(*driver_));
-  if (request.device < 0 || static_cast<size_t>(request.device) >= devices.size())
-    return invalid_argument("rondo_config_t.device is " + std::to_string(request.device) + ", but this process sees " +
-                            std::to_string(devices.size()) + " CUDA devices, numbered from 0 (CUDA_VISIBLE_DEVICES)");
-  device_ = devices[static_cast<size_t>(request.device)];
+  RONDO_TRY_ASSIGN(device_, device_of(*driver_, request.device));
   RONDO_TRY_ASSIGN(context_, retain_primary_context(*driver_, device_.ordinal));
   return {};
 }
@@ -141,6 +144,8 @@ Result<void> CudaExecutor::check_residency() const {
 
 Result<void> CudaExecutor::check_buffer(const char *name, const void *pointer, size_t bytes) const {
   if (bytes == 0) return {};
+  const ContextGuard guard(*driver_, context_.get().context);
+  RONDO_TRY(guard.status());
   RONDO_TRY_ASSIGN(const PointerInfo info, pointer_info(*driver_, pointer));
   if (info.type == MemoryType::unknown || info.type == MemoryType::host)
     return invalid_argument(std::string(name) + " is host memory, but the communicator is on " + describe() +
@@ -280,6 +285,12 @@ Result<void> CudaExecutor::check_device() const {
 }
 
 }  // namespace
+
+Result<void> check_device(const std::string &library, int32_t device) {
+  RONDO_TRY_ASSIGN(const CudaDriver *const driver, cuda_driver(library));
+  const auto found = device_of(*driver, device);
+  return found.ok() ? Result<void>() : found.error();
+}
 
 Result<std::unique_ptr<DeviceExecutor>> connect_device(const DeviceRequest &request, Store &store) {
   auto executor = std::make_unique<CudaExecutor>();

@@ -23,6 +23,9 @@ struct DeviceRequest {
   uint64_t deadline_ns = 0;
 };
 
+/// RONDO_ERROR_UNSUPPORTED: no driver. RONDO_ERROR_INVALID_ARGUMENT: no such device.
+[[nodiscard]] Result<void> check_device(const std::string &library, int32_t device);
+
 /// Every rank calls it: finds the driver and the device, loads the kernels, connects the ranks' memories.
 /// RONDO_ERROR_OUT_OF_RESOURCES: the blocks of all ranks of this process on the device cannot be resident at once.
 [[nodiscard]] Result<std::unique_ptr<DeviceExecutor>> connect_device(const DeviceRequest &request, Store &store);

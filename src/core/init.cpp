@@ -19,6 +19,7 @@ constexpr const char *job_server_name = "job";  // no unique id is called so
 Result<Settings> settings_of(const rondo_config_t *config) {
   if (!process().config.ok()) return process().config.error();
   RONDO_TRY_ASSIGN(Settings settings, merge(config, process().config.value()));
+  RONDO_TRY(check_device(settings));  // before the other ranks are told of this one
   if (!process().tuning().ok()) return process().tuning().error();
   settings.tuning_hash = process().tuning().value().hash();
   return settings;

@@ -33,6 +33,11 @@ Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store 
   return shm::connect(request, store, segments);
 }
 
+Result<void> check_device(const Settings &settings) {
+  if (settings.device == RONDO_DEVICE_HOST) return {};
+  return cuda::check_device(settings.cuda_library, settings.device);
+}
+
 Result<std::unique_ptr<DeviceExecutor>> connect_device(const ConnectArgs &args, Store &store) {
   if (args.settings.device == RONDO_DEVICE_HOST) return std::unique_ptr<DeviceExecutor>();
   cuda::DeviceRequest request;

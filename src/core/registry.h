@@ -29,6 +29,9 @@ struct ConnectArgs {
 [[nodiscard]] Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store &store,
                                                                shm::SegmentTable &segments);
 
+/// RONDO_ERROR_UNSUPPORTED, RONDO_ERROR_INVALID_ARGUMENT: the settings name a device that this process does not have.
+[[nodiscard]] Result<void> check_device(const Settings &settings);
+
 /// The rank's executor on the CUDA device that the settings name; null for host memory.
 [[nodiscard]] Result<std::unique_ptr<DeviceExecutor>> connect_device(const ConnectArgs &args, Store &store);
 

@@ -188,9 +188,13 @@ TEST_CASE("settings: a field out of range is refused by name") {
                  "algorithm is 77, which is none of: auto, ring"));
   CHECK(contains(refused([&](auto &caller) { std::memcpy(&caller.protocol, &unknown, sizeof unknown); }).message,
                  "protocol is 77"));
-  const Error cuda = refused([](auto &caller) { caller.device = 0; });
-  CHECK(cuda.status == RONDO_ERROR_UNSUPPORTED);
-  CHECK(contains(cuda.message, "CUDA is not built in"));
+}
+
+TEST_CASE("settings: the device is the caller's") {
+  rondo_config_t caller = RONDO_CONFIG_INIT;
+  CHECK(merge(&caller, Config{}).value().device == RONDO_DEVICE_HOST);
+  caller.device = 3;
+  CHECK(merge(&caller, Config{}).value().device == 3);
 }
 
 TEST_CASE("settings: sizes of other versions are accepted unless they ask for what is unknown") {
