@@ -35,11 +35,14 @@ void DeviceMonitor::add(uint64_t number, const Entered &what, bool captured) {
 }
 
 bool DeviceMonitor::quiesce(uint64_t patience_ns) {
+  const uint64_t deadline_ns = now_ns() + patience_ns;
   std::unique_lock lock(mutex_);
-  return changed_.wait_for(lock, std::chrono::nanoseconds(patience_ns), [&] {
+  for (;;) {
     const DeviceReport report = parts_.device->report();
-    return outstanding_.empty() && report.begun_kernels == report.ended_kernels;
-  });
+    if (outstanding_.empty() && report.begun_kernels == report.ended_kernels) return true;
+    if (now_ns() >= deadline_ns) return false;
+    changed_.wait_for(lock, busy_interval);
+  }
 }
 
 void DeviceMonitor::run() {
@@ -104,7 +107,6 @@ void DeviceMonitor::carry_over(const DeviceReport &report) {
       parts_.completed(number);
     }
   }
-  if (outstanding_.empty()) changed_.notify_all();
 }
 
 void DeviceMonitor::look_at_running(const DeviceReport &, uint64_t now_ns) {
