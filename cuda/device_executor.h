@@ -36,8 +36,8 @@ struct DeviceReport {
 /// A call as the device gets it.
 struct DeviceCall {
   DevicePlan *plan = nullptr;
-  Buffers buffers;      ///< addresses of the device
-  uint64_t number = 0;  ///< of the operation
+  Buffers buffers;       ///< addresses of the device
+  uint64_t number = 0;   ///< of the operation
   uint32_t divisor = 0;  ///< avg: the number of ranks; else 0
 };
 

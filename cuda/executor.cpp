@@ -121,8 +121,8 @@ Result<void> CudaExecutor::connect(const DeviceRequest &request, Store &store) {
   RONDO_TRY_ASSIGN(host_plans_, allocate_host_memory(context_, plan_memory_bytes));
   RONDO_TRY_ASSIGN(stream_, make_stream(context_));
   RONDO_TRY_ASSIGN(launched_, make_event(context_));
-  RONDO_TRY_ASSIGN(segment_, Segment::connect(context_, device_.uuid, shape, request.rank, request.key_prefix, store,
-                                              request.deadline_ns));
+  RONDO_TRY_ASSIGN(segment_, Segment::connect(context_, stream_.get().object, device_.uuid, shape, request.rank,
+                                              request.key_prefix, store, request.deadline_ns));
   return check_residency();
 }
 
@@ -135,11 +135,12 @@ Result<void> CudaExecutor::check_residency() const {
   const uint64_t room = static_cast<uint64_t>(a_multiprocessor) * static_cast<uint64_t>(device_.multiprocessor_count);
   const uint64_t wanted = uint64_t{segment_.neighbour_count()} * channel_count();
   if (wanted <= room) return {};
-  return Error{RONDO_ERROR_OUT_OF_RESOURCES,
-               std::to_string(segment_.neighbour_count()) + " ranks of this process on " + describe() + " want " +
-                   std::to_string(wanted) + " blocks with " + std::to_string(channel_count()) +
-                   " channels each, but " + std::to_string(room) +
-                   " can be resident at once; ask for fewer channels (RONDO_CHANNELS) or put fewer ranks on the device"};
+  return Error{
+      RONDO_ERROR_OUT_OF_RESOURCES,
+      std::to_string(segment_.neighbour_count()) + " ranks of this process on " + describe() + " want " +
+          std::to_string(wanted) + " blocks with " + std::to_string(channel_count()) + " channels each, but " +
+          std::to_string(room) +
+          " can be resident at once; ask for fewer channels (RONDO_CHANNELS) or put fewer ranks on the device"};
 }
 
 Result<void> CudaExecutor::check_buffer(const char *name, const void *pointer, size_t bytes) const {
@@ -206,15 +207,15 @@ Result<void> CudaExecutor::follow_last_stream(CuStream stream, bool captured) {
     return cuda_check(*driver_, driver_->stream_wait_event(stream, launched_.get().object, 0), "cuStreamWaitEvent");
   // A captured stream cannot wait for what was not captured with it.
   if (driver_->event_query(launched_.get().object) == CuStatus::success) return {};
-  return invalid_argument("a stream is being captured while the communicator's calls on another stream still run; "
-                          "synchronize that stream before the capture begins");
+  return invalid_argument(
+      "a stream is being captured while the communicator's calls on another stream still run; "
+      "synchronize that stream before the capture begins");
 }
 
 Result<void> CudaExecutor::upload(CudaPlan &plan, CuStream stream, bool captured) {
   if (plan.uploaded) return {};
   const DevicePointer address = segment_.address() + segment_.shape().plans_offset() + plan.offset;
-  RONDO_TRY(cuda_check(*driver_,
-                       driver_->memcpy_htod_async(address, host_plans() + plan.offset, plan.bytes, stream),
+  RONDO_TRY(cuda_check(*driver_, driver_->memcpy_htod_async(address, host_plans() + plan.offset, plan.bytes, stream),
                        "copying a plan to the device"));
   plan.uploaded = !captured;  // a captured copy is made when the graph runs, each time
   return {};
@@ -223,11 +224,11 @@ Result<void> CudaExecutor::upload(CudaPlan &plan, CuStream stream, bool captured
 Result<void> CudaExecutor::run(const CudaPlan &plan, const DeviceCall &call, CuStream stream) {
   const uint32_t scratch = device::scratch_bytes_for(ll_slot_bytes);
   device::DeviceOperation operation;
-  operation.channels = reinterpret_cast<const device::DeviceChannel *>(
-      segment_.address() + segment_.shape().plans_offset() + plan.offset);
+  operation.channels = reinterpret_cast<const device::DeviceChannel *>(segment_.address() +
+                                                                       segment_.shape().plans_offset() + plan.offset);
   operation.abort = &words().abort;
-  operation.progress = reinterpret_cast<device::DeviceProgress *>(segment_.address() +
-                                                                  segment_.shape().progress_offset());
+  operation.progress =
+      reinterpret_cast<device::DeviceProgress *>(segment_.address() + segment_.shape().progress_offset());
   operation.result = &words().result;
   operation.buffers = call.buffers;
   operation.number = call.number;
@@ -235,14 +236,14 @@ Result<void> CudaExecutor::run(const CudaPlan &plan, const DeviceCall &call, CuS
   operation.lane_count = plan.lane_count;
   operation.scratch_bytes = scratch;
   operation.poll_count = poll_count;
-  const auto threads = std::min<uint32_t>(lane_threads * plan.lanes_per_channel,
-                                          static_cast<uint32_t>(plan.kernel.block_threads_max));
+  const auto threads =
+      std::min<uint32_t>(lane_threads * plan.lanes_per_channel, static_cast<uint32_t>(plan.kernel.block_threads_max));
   void *parameters[] = {&operation};
-  return cuda_check(*driver_,
-                    driver_->launch_kernel(plan.kernel.function, plan.channel_count, 1, 1, threads, 1, 1,
-                                           device::shared_bytes_for(plan.lanes_per_channel, scratch), stream,
-                                           parameters, nullptr),
-                    "launching a collective");
+  return cuda_check(
+      *driver_,
+      driver_->launch_kernel(plan.kernel.function, plan.channel_count, 1, 1, threads, 1, 1,
+                             device::shared_bytes_for(plan.lanes_per_channel, scratch), stream, parameters, nullptr),
+      "launching a collective");
 }
 
 Result<Launched> CudaExecutor::launch(const DeviceCall &call, void *stream_handle) {

@@ -35,8 +35,8 @@ Result<std::shared_ptr<const KernelSet>> KernelSet::load(const PrimaryContext &c
     Error error = library.error();
     if (image.data == nullptr) {
       error.status = RONDO_ERROR_UNSUPPORTED;
-      error.message = "this build of Rondo has no CUDA kernels, since there was no nvcc; build it with one (" +
-                      error.message + ")";
+      error.message =
+          "this build of Rondo has no CUDA kernels, since there was no nvcc; build it with one (" + error.message + ")";
     }
     return error;
   }
@@ -49,10 +49,10 @@ Result<std::shared_ptr<const KernelSet>> KernelSet::load(const PrimaryContext &c
     LoadedKernel kernel{function, 0};
     const ContextGuard guard(*set->driver_, set->context_);
     RONDO_TRY(guard.status());
-    RONDO_TRY(cuda_check(*set->driver_,
-                         set->driver_->func_get_attribute(&kernel.block_threads_max,
-                                                          FunctionAttribute::max_threads_per_block, function),
-                         "cuFuncGetAttribute"));
+    RONDO_TRY(cuda_check(
+        *set->driver_,
+        set->driver_->func_get_attribute(&kernel.block_threads_max, FunctionAttribute::max_threads_per_block, function),
+        "cuFuncGetAttribute"));
     set->kernels_.emplace(name, kernel);
   }
   loaded().sets[context.get().device] = set;

@@ -29,13 +29,12 @@ uint64_t own_start_ticks() {
   return at == std::string::npos ? 0 : std::strtoull(text.c_str() + at, nullptr, 10);
 }
 
-Result<void> clear(const PrimaryContext &context, DevicePointer address, uint64_t bytes) {
+Result<void> clear(const PrimaryContext &context, CuStream stream, DevicePointer address, uint64_t bytes) {
   const CudaDriver &driver = *context.get().driver;
-  RONDO_TRY_ASSIGN(const Stream stream, make_stream(context));
   const ContextGuard guard(driver, context.get().context);
   RONDO_TRY(guard.status());
-  RONDO_TRY(cuda_check(driver, driver.memset_d8_async(address, 0, bytes, stream.get().object), "cuMemsetD8Async"));
-  return cuda_check(driver, driver.stream_synchronize(stream.get().object), "clearing a segment");
+  RONDO_TRY(cuda_check(driver, driver.memset_d8_async(address, 0, bytes, stream), "cuMemsetD8Async"));
+  return cuda_check(driver, driver.stream_synchronize(stream), "clearing a segment");
 }
 
 }  // namespace
@@ -45,8 +44,7 @@ uint64_t SegmentShape::connection_offset(uint32_t channel, uint32_t sender) cons
   return (uint64_t{channel} * rank_count + sender) * connection_bytes();
 }
 uint64_t SegmentShape::ends_offset(uint32_t channel, uint32_t peer) const {
-  return connection_offset(channel_count, 0) +
-         (uint64_t{channel} * rank_count + peer) * sizeof(device::DeviceLinkEnds);
+  return connection_offset(channel_count, 0) + (uint64_t{channel} * rank_count + peer) * sizeof(device::DeviceLinkEnds);
 }
 uint64_t SegmentShape::progress_offset() const { return aligned(ends_offset(channel_count, 0)); }
 uint64_t SegmentShape::barrier_offset(uint32_t which) const {
@@ -55,13 +53,14 @@ uint64_t SegmentShape::barrier_offset(uint32_t which) const {
 uint64_t SegmentShape::plans_offset() const { return aligned(barrier_offset(2)); }
 uint64_t SegmentShape::bytes() const { return plans_offset() + plan_bytes; }
 
-Result<Segment> Segment::connect(const PrimaryContext &context, const DeviceUuid &uuid, const SegmentShape &shape,
-                                 uint32_t rank, const std::string &key_prefix, Store &store, uint64_t deadline_ns) {
+Result<Segment> Segment::connect(const PrimaryContext &context, CuStream stream, const DeviceUuid &uuid,
+                                 const SegmentShape &shape, uint32_t rank, const std::string &key_prefix, Store &store,
+                                 uint64_t deadline_ns) {
   Segment segment;
   segment.shape_ = shape;
   const CudaDriver &driver = *context.get().driver;
   RONDO_TRY_ASSIGN(segment.memory_, allocate_device_memory(context, shape.bytes()));
-  RONDO_TRY(clear(context, segment.address(), shape.bytes()));
+  RONDO_TRY(clear(context, stream, segment.address(), shape.bytes()));
   SegmentCard own;
   own.uuid = uuid;
   own.pid = static_cast<uint32_t>(::getpid());
@@ -83,7 +82,7 @@ Result<Segment> Segment::connect(const PrimaryContext &context, const DeviceUuid
     std::memcpy(&cards[i], parts[i].data(), sizeof(SegmentCard));
   }
   RONDO_TRY(segment.open_peers(context, rank, cards));
-  RONDO_TRY(segment.fill_ends(context, rank));
+  RONDO_TRY(segment.fill_ends(context, stream, rank));
   return segment;
 }
 
@@ -98,8 +97,10 @@ Result<void> Segment::open_peers(const PrimaryContext &context, uint32_t rank, c
       return Error{RONDO_ERROR_MISMATCH, "ranks " + std::to_string(rank) + " and " + std::to_string(peer) +
                                              " have segments of different sizes on their devices"};
     if (same_device && peer != rank) {
-      if (same_process) ++neighbour_count_;
-      else shared_with_processes_ = true;
+      if (same_process)
+        ++neighbour_count_;
+      else
+        shared_with_processes_ = true;
     }
     if (same_process && !same_device) {
       RONDO_TRY_ASSIGN(PrimaryContext theirs, retain_primary_context(driver, static_cast<CuDevice>(card.device)));
@@ -107,8 +108,9 @@ Result<void> Segment::open_peers(const PrimaryContext &context, uint32_t rank, c
       RONDO_TRY(guard.status());
       const CuStatus enabled = driver.ctx_enable_peer_access(theirs.get().context, 0);
       if (enabled != CuStatus::success && enabled != CuStatus::peer_access_already_enabled)
-        return cuda_error(driver, enabled, "access from device " + std::to_string(own.device) + " to device " +
-                                               std::to_string(card.device));
+        return cuda_error(
+            driver, enabled,
+            "access from device " + std::to_string(own.device) + " to device " + std::to_string(card.device));
       peer_contexts_.push_back(std::move(theirs));
     }
     if (same_process) {
@@ -120,15 +122,16 @@ Result<void> Segment::open_peers(const PrimaryContext &context, uint32_t rank, c
     DevicePointer mapped = 0;
     const CuStatus opened = driver.ipc_open_mem_handle(&mapped, card.handle, ipc_lazy_enable_peer_access);
     if (opened != CuStatus::success)
-      return cuda_error(driver, opened, "opening the memory of rank " + std::to_string(peer) + " (process " +
-                                            std::to_string(card.pid) + ")");
+      return cuda_error(
+          driver, opened,
+          "opening the memory of rank " + std::to_string(peer) + " (process " + std::to_string(card.pid) + ")");
     opened_.push_back(IpcMemory({&driver, context.get().context, mapped}));
     peers_.push_back(mapped);
   }
   return {};
 }
 
-Result<void> Segment::fill_ends(const PrimaryContext &context, uint32_t rank) {
+Result<void> Segment::fill_ends(const PrimaryContext &context, CuStream stream, uint32_t rank) {
   std::vector<device::DeviceLinkEnds> ends(size_t{shape_.channel_count} * shape_.rank_count);
   const auto view = [&](DevicePointer segment, uint32_t channel, uint32_t sender) {
     return ConnectionView{reinterpret_cast<std::byte *>(segment + shape_.connection_offset(channel, sender)),
@@ -144,14 +147,13 @@ Result<void> Segment::fill_ends(const PrimaryContext &context, uint32_t rank) {
       it.ll_in = LlReceiver(view(address(), channel, peer));
     }
   const CudaDriver &driver = *context.get().driver;
-  RONDO_TRY_ASSIGN(const Stream stream, make_stream(context));
   const ContextGuard guard(driver, context.get().context);
   RONDO_TRY(guard.status());
-  RONDO_TRY(cuda_check(driver,
-                       driver.memcpy_htod_async(ends_address(0, 0), ends.data(),
-                                                ends.size() * sizeof(device::DeviceLinkEnds), stream.get().object),
-                       "cuMemcpyHtoDAsync"));
-  return cuda_check(driver, driver.stream_synchronize(stream.get().object), "copying the ends of links");
+  RONDO_TRY(cuda_check(
+      driver,
+      driver.memcpy_htod_async(ends_address(0, 0), ends.data(), ends.size() * sizeof(device::DeviceLinkEnds), stream),
+      "cuMemcpyHtoDAsync"));
+  return cuda_check(driver, driver.stream_synchronize(stream), "copying the ends of links");
 }
 
 std::optional<uint64_t> Arena::take(uint64_t bytes) {

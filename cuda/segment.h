@@ -51,8 +51,8 @@ struct SegmentCard {
 
 class Segment {
  public:
-  /// Allocates and clears it, tells the others and finds theirs. Every rank calls it.
-  [[nodiscard]] static Result<Segment> connect(const PrimaryContext &context, const DeviceUuid &uuid,
+  /// Allocates and clears it, tells the others and finds theirs. Every rank calls it. `stream`: to work on.
+  [[nodiscard]] static Result<Segment> connect(const PrimaryContext &context, CuStream stream, const DeviceUuid &uuid,
                                                const SegmentShape &shape, uint32_t rank, const std::string &key_prefix,
                                                Store &store, uint64_t deadline_ns);
 
@@ -68,7 +68,7 @@ class Segment {
 
  private:
   Result<void> open_peers(const PrimaryContext &context, uint32_t rank, const std::vector<SegmentCard> &cards);
-  Result<void> fill_ends(const PrimaryContext &context, uint32_t rank);
+  Result<void> fill_ends(const PrimaryContext &context, CuStream stream, uint32_t rank);
 
   SegmentShape shape_;
   DeviceMemory memory_;

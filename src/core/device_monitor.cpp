@@ -123,8 +123,8 @@ void DeviceMonitor::look_at_replay(const DeviceReport &report, uint64_t now_ns) 
   if (parts_.transport->failed() || now_ns < next_departure_check_ns_) return;
   next_departure_check_ns_ = now_ns + device_check_interval_ns;
   Error error;
-  if (const auto death = find_departure(*parts_.transport, parts_.rank, parts_.rank_count, UINT64_MAX,
-                                        Departure::death)) {
+  if (const auto death =
+          find_departure(*parts_.transport, parts_.rank, parts_.rank_count, UINT64_MAX, Departure::death)) {
     error = *death;
     error.operation = report.ended_number;
   } else if (now_ns - replay_since_ns_ >= parts_.timeout_ns) {

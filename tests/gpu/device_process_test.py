@@ -17,20 +17,20 @@ class DeviceProcesses(unittest.TestCase):
             ranks = run_job(PROGRAM, size, ["sums"])
             for rank in ranks.values():
                 self.assertEqual(rank.process.returncode, 0, rank.output)
-                self.assertEqual(rank.last().status, "RONDO_OK", rank.output)
+                self.assertEqual(rank.last().status, "ok", rank.output)
 
     def test_a_killed_rank_is_named_and_no_kernel_waits_for_it(self):
         ranks = run_job(PROGRAM, 3, ["kill"])
         self.assertEqual(ranks[1].process.returncode, -9)
         for number in (0, 2):
             told = ranks[number].last()
-            self.assertEqual((told.status, told.peer), ("RONDO_ERROR_REMOTE", 1), ranks[number].output)
+            self.assertEqual((told.status, told.peer), ("remote rank failed", 1), ranks[number].output)
             self.assertIn("rank 1", told.message)
 
     def test_a_rank_that_does_not_come_is_named_when_the_time_is_up(self):
         ranks = run_job(PROGRAM, 2, ["silent"])
         told = ranks[0].last()
-        self.assertEqual((told.status, told.peer), ("RONDO_ERROR_TIMEOUT", 1), ranks[0].output)
+        self.assertEqual((told.status, told.peer), ("timeout", 1), ranks[0].output)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives on device memory through the public interface, on whatever driver RONDO_CUDA_LIBRARY names.
-#include <atomic>
-#include <chrono>
+#include <algorithm>
 #include <random>
 
 #include "tests/gpu/device_ranks.h"
@@ -123,7 +122,8 @@ TEST_CASE("device: the other collectives, a barrier and finalize") {
   constexpr size_t count = 1000;
   DeviceRanks group(rank_count);
   const auto each = [&](auto call) {
-    for (int rank = 0; rank < rank_count; ++rank) REQUIRE(call(rank, group.ranks[rank], group.stream(rank)) == RONDO_OK);
+    for (int rank = 0; rank < rank_count; ++rank)
+      REQUIRE(call(rank, group.ranks[rank], group.stream(rank)) == RONDO_OK);
     group.synchronize();
   };
   std::vector<DeviceBuffer> whole, part;
@@ -131,7 +131,9 @@ TEST_CASE("device: the other collectives, a barrier and finalize") {
     whole.emplace_back(group.world, bytes_of(whole_numbers(static_cast<uint64_t>(rank), count * rank_count)));
     part.emplace_back(group.world, bytes_of(std::vector<float>(count, -1)));
   }
-  const auto at = [](const std::vector<DeviceBuffer> &list, int rank) { return list[static_cast<size_t>(rank)].pointer(); };
+  const auto at = [](const std::vector<DeviceBuffer> &list, int rank) {
+    return list[static_cast<size_t>(rank)].pointer();
+  };
   each([&](int rank, rondo_comm_t comm, rondo_stream_t stream) {
     return rondo_reduce_scatter(at(whole, rank), at(part, rank), count, RONDO_FLOAT32, RONDO_SUM, comm, stream);
   });
@@ -182,13 +184,14 @@ TEST_CASE("device: a call is ordered by its stream") {
   rondo::cuda::conformance::Gate gate(group.world);
   std::vector<DeviceBuffer> buffers;
   for (int rank = 0; rank < 2; ++rank) buffers.emplace_back(group.world, bytes_of(std::vector<float>(count, -1)));
-  const auto ones = bytes_of(std::vector<float>(count, 1));
+  const HostMemory ones = group.world.pinned(count * sizeof(float));  // a copy from other memory would wait here
+  std::fill_n(static_cast<float *>(ones.get().object), count, 1.0f);
   for (int rank = 0; rank < 2; ++rank) {
     const DeviceBuffer &buffer = buffers[static_cast<size_t>(rank)];
     auto *const stream = static_cast<CuStream>(group.stream(rank));
     gate.close(stream);
-    CU_OK(group.world.cu.memcpy_htod_async(reinterpret_cast<DevicePointer>(buffer.pointer()), ones.data(), ones.size(),
-                                           stream));
+    CU_OK(group.world.cu.memcpy_htod_async(reinterpret_cast<DevicePointer>(buffer.pointer()), ones.get().object,
+                                           count * sizeof(float), stream));
     REQUIRE(rondo_all_reduce(buffer.pointer(), buffer.pointer(), count, RONDO_FLOAT32, RONDO_SUM, group.ranks[rank],
                              stream) == RONDO_OK);
   }
@@ -225,7 +228,8 @@ TEST_CASE("device: a captured all-reduce is replayed, each time on what is there
       CU_OK(cu.graph_launch(graphs[static_cast<size_t>(rank)].get().object, static_cast<CuStream>(group.stream(rank))));
     group.synchronize();
     expected *= 2;
-    for (const DeviceBuffer &buffer : buffers) CHECK(values_of<float>(buffer.read()) == std::vector<float>(count, expected));
+    for (const DeviceBuffer &buffer : buffers)
+      CHECK(values_of<float>(buffer.read()) == std::vector<float>(count, expected));
   }
 }
 
