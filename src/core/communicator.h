@@ -64,7 +64,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   /// On a device: gives the operation its number and enqueues it on the caller's stream.
   Result<void> enqueue(const Call &call, void *stream);
 
-  /// On host memory: gives the operation its number and executes it: now where `stream` is null, else as a task of the stream.
+  /// On host memory: gives the operation its number and executes it, now where `stream` is null, else as a task of the
+  /// stream.
   Result<void> submit(const Call &call, HostStream *stream);
 
   /// What submit() would choose.
