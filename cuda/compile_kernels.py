@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""compile_kernels.py NVCC IMAGE REPORT DEPFILE ROOT SOURCE ARCHITECTURES: compiles the kernels into a fat binary.
+"""compile_kernels.py NVCC IMAGE REPORT PTX DEPFILE ROOT SOURCE ARCHITECTURES: compiles the kernels into a fat binary.
 
 ARCHITECTURES is a list such as "80,90,120+ptx": machine code for each, and PTX where "+ptx" says so. What ptxas says of
-each kernel (registers, spills) goes into REPORT; DEPFILE names the headers, so that a changed one rebuilds the image.
+each kernel (registers, spills) goes into REPORT; PTX gets that of one architecture, to be looked at; DEPFILE names the headers, so that a changed one rebuilds the image.
 """
 
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 
 def targets(architectures):
@@ -22,19 +25,26 @@ def targets(architectures):
 
 
 def main():
-    nvcc, image, report, depfile, root, source, architectures = sys.argv[1:]
+    nvcc, image, report, ptx, depfile, root, source, architectures = sys.argv[1:]
+    with tempfile.TemporaryDirectory() as folder:
+        compile_in(folder, nvcc, image, report, depfile, root, source, architectures)
+        shutil.copyfile(sorted(Path(folder).glob("*.ptx"))[0], ptx)
+
+
+def compile_in(folder, nvcc, image, report, depfile, root, source, architectures):
+    """Leaves what nvcc makes on the way in `folder`."""
     command = [nvcc, "-fatbin", "-std=c++20", *targets(architectures), "--compress-mode=size", "--split-compile=0",
+               "--threads=0",
                "-fmad=false",  # results are bit-equal to the host's
                "-Xptxas=-v", "-Xcompiler=-Wall,-Wextra", f"-I{root}", "-MD", "-MF", depfile, "-MT", image,
-               "-o", image, source]
+               "--keep", "--keep-dir", folder, "-o", image, source]
     # nvcc calls its parts by PATH where it is a link from elsewhere.
     environment = dict(os.environ, PATH=os.path.dirname(os.path.realpath(nvcc)) + os.pathsep + os.environ["PATH"])
     done = subprocess.run(command, stderr=subprocess.PIPE, text=True, env=environment)
     with open(report, "w", encoding="utf-8") as file:
         file.write(done.stderr)
     if done.returncode != 0:
-        sys.stderr.write(" ".join(command) + "\n" + done.stderr)
-    sys.exit(done.returncode)
+        sys.exit(" ".join(command) + "\n" + done.stderr)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@
 
 #include "src/base/host_device.h"
 #include "src/proto/group.h"
+#include "src/proto/memory.h"
 #include "src/proto/reducer.h"
 
 namespace rondo::device {
@@ -60,9 +61,7 @@ struct GroupArgs {
   }
 };
 
-struct alignas(vector_bytes) Vector {
-  uint32_t words[4];
-};
+using memory::Vector;
 
 /// The value of type T at `at`, which is a multiple of `alignment`.
 template <class T, size_t alignment>
@@ -75,9 +74,6 @@ template <size_t alignment, class T>
 RONDO_HD inline void store_aligned(std::byte *at, const T &value) {
   std::memcpy(__builtin_assume_aligned(at, alignment), &value, sizeof value);
 }
-
-/// `at` is 16-byte aligned: one access.
-[[nodiscard]] RONDO_HD inline Vector load_vector(const std::byte *at) { return load_aligned<Vector, vector_bytes>(at); }
 
 /// How a slice falls into a head, whole vectors and a tail, in units (elements, or bytes in a copy).
 struct Split {
@@ -123,13 +119,14 @@ RONDO_HD uint32_t copy_vectors(G group, const GroupArgs &args, const Split &spli
     Vector values[in_flight];
     RONDO_UNROLL
     for (uint32_t turn = 0; turn < in_flight; ++turn)
-      values[turn] = load_vector(args.inputs[0] + split.vector_at(next + turn * group.size() + group.rank(), 1));
+      values[turn] =
+          memory::load_vector(args.inputs[0] + split.vector_at(next + turn * group.size() + group.rank(), 1));
     RONDO_UNROLL
     for (uint32_t turn = 0; turn < in_flight; ++turn) {
       const uint32_t at = split.vector_at(next + turn * group.size() + group.rank(), 1);
       RONDO_UNROLL
       for (uint32_t output = 0; output < outputs_max; ++output)
-        if (output < args.output_count) store_aligned<vector_bytes>(args.outputs[output] + at, values[turn]);
+        if (output < args.output_count) memory::store_vector(args.outputs[output] + at, values[turn]);
     }
   }
   return next;
@@ -233,7 +230,7 @@ struct GroupReducer {
         RONDO_UNROLL
         for (uint32_t input = 0; input < inputs; ++input)
           if (inputs < inputs_max || input == 0 || input < args.input_count)
-            operands[turn][input] = load_vector(args.inputs[input] + at);
+            operands[turn][input] = memory::load_vector(args.inputs[input] + at);
       }
       RONDO_UNROLL
       for (uint32_t turn = 0; turn < turns; ++turn) {
@@ -241,7 +238,7 @@ struct GroupReducer {
         const Vector result = fold_vector<inputs>(operands[turn], args);
         RONDO_UNROLL
         for (uint32_t output = 0; output < outputs_max; ++output)
-          if (output < args.output_count) store_aligned<vector_bytes>(args.outputs[output] + at, result);
+          if (output < args.output_count) memory::store_vector(args.outputs[output] + at, result);
       }
     }
     return next;

@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "src/base/host_device.h"
 
@@ -117,6 +118,34 @@ RONDO_HD inline void store_pair_relaxed(uint64_t *words, Pair pair) {
 #else
   store_relaxed(words[0], pair.first);
   store_relaxed(words[1], pair.second);
+#endif
+}
+
+/// 16 bytes that no other thread touches meanwhile, at a multiple of 16: plain, one instruction on a device (of parts
+/// of other types its compiler makes narrower accesses).
+struct alignas(16) Vector {
+  uint32_t words[4];
+};
+[[nodiscard]] RONDO_HD inline Vector load_vector(const std::byte *at) {
+  Vector vector;
+#if defined(__CUDA_ARCH__)
+  asm volatile("ld.v4.b32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(vector.words[0]), "=r"(vector.words[1]), "=r"(vector.words[2]), "=r"(vector.words[3])
+               : "l"(at)
+               : "memory");
+#else
+  std::memcpy(&vector, __builtin_assume_aligned(at, alignof(Vector)), sizeof vector);
+#endif
+  return vector;
+}
+RONDO_HD inline void store_vector(std::byte *at, const Vector &vector) {
+#if defined(__CUDA_ARCH__)
+  asm volatile("st.v4.b32 [%0], {%1, %2, %3, %4};"
+               :
+               : "l"(at), "r"(vector.words[0]), "r"(vector.words[1]), "r"(vector.words[2]), "r"(vector.words[3])
+               : "memory");
+#else
+  std::memcpy(__builtin_assume_aligned(at, alignof(Vector)), &vector, sizeof vector);
 #endif
 }
 
