@@ -121,8 +121,8 @@ RONDO_API const char *rondo_protocol_string(rondo_protocol_t protocol) RONDO_NOE
 /** A member's hold on a communicator. Opaque; a destroyed one is recognised and refused, never dereferenced. */
 typedef struct rondo_comm *rondo_comm_t;
 
-/** A queue of operations that run in order. NULL: the call returns when the operation is complete (host memory).
- *  Otherwise a stream of rondo_stream_create(), or, for a communicator on a CUDA device, a cudaStream_t. */
+/** A queue of operations that run in order: of rondo_stream_create(); NULL: the call returns when it is complete. On a
+ *  CUDA device: a cudaStream_t, which may be captured (docs/gpu.md); NULL is the default stream, and no call waits. */
 typedef void *rondo_stream_t;
 
 typedef struct rondo_event *rondo_event_t;                /**< A point in a stream. Opaque. */

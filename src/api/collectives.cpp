@@ -13,7 +13,14 @@ Signature signature_of(rondo_collective_t collective, rondo_type_t type, rondo_o
   return {static_cast<uint32_t>(collective), static_cast<uint32_t>(type), static_cast<uint32_t>(op), root, count, 0};
 }
 
+/// As check_buffer() without a communicator; and memory of its device, if it has one.
+Result<void> check_buffer(const Communicator &comm, const char *name, const void *buffer, size_t bytes) {
+  RONDO_TRY(rondo::check_buffer(name, buffer, bytes));
+  return comm.check_buffer(name, buffer, bytes);
+}
+
 Result<void> submit(Communicator &comm, const Call &call, rondo_stream_t stream) {
+  if (comm.on_device()) return comm.enqueue(call, stream);
   RONDO_TRY_ASSIGN(const auto queue, stream_or_call(stream));
   return comm.submit(call, queue.get());
 }
@@ -28,8 +35,8 @@ rondo_status_t rondo_all_reduce(const void *send, void *recv, size_t count, rond
     RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
     RONDO_TRY_ASSIGN(const size_t bytes, bytes_of(count, type));
     RONDO_TRY(check_op(op));
-    RONDO_TRY(check_buffer("send", send, bytes));
-    RONDO_TRY(check_buffer("recv", recv, bytes));
+    RONDO_TRY(check_buffer(*comm, "send", send, bytes));
+    RONDO_TRY(check_buffer(*comm, "recv", recv, bytes));
     RONDO_TRY(check_overlap(send, bytes, recv, bytes, send));
     return submit(*comm, {signature_of(RONDO_ALL_REDUCE, type, op, count), send, recv, send == recv}, stream);
   });
@@ -42,8 +49,8 @@ rondo_status_t rondo_reduce_scatter(const void *send, void *recv, size_t recv_co
     RONDO_TRY_ASSIGN(const size_t block_bytes, bytes_of(recv_count, type));
     RONDO_TRY_ASSIGN(const size_t bytes, times_ranks(block_bytes, comm->rank_count()));
     RONDO_TRY(check_op(op));
-    RONDO_TRY(check_buffer("send", send, bytes));
-    RONDO_TRY(check_buffer("recv", recv, block_bytes));
+    RONDO_TRY(check_buffer(*comm, "send", send, bytes));
+    RONDO_TRY(check_buffer(*comm, "recv", recv, block_bytes));
     const void *const own = advance_bytes(send, block_bytes * comm->rank());
     RONDO_TRY(check_overlap(send, bytes, recv, block_bytes, own));
     return submit(*comm, {signature_of(RONDO_REDUCE_SCATTER, type, op, recv_count), send, recv, recv == own}, stream);
@@ -56,8 +63,8 @@ rondo_status_t rondo_reduce_scatter_v(const void *send, void *recv, const size_t
     RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
     RONDO_TRY(check_op(op));
     RONDO_TRY_ASSIGN(const auto layout, check_blocks(counts, nullptr, comm->rank_count(), comm->rank(), type));
-    RONDO_TRY(check_buffer("send", send, layout.end_bytes));
-    RONDO_TRY(check_buffer("recv", recv, layout.own_bytes));
+    RONDO_TRY(check_buffer(*comm, "send", send, layout.end_bytes));
+    RONDO_TRY(check_buffer(*comm, "recv", recv, layout.own_bytes));
     const void *const own = advance_bytes(send, layout.own_offset_bytes);
     RONDO_TRY(check_overlap(send, layout.end_bytes, recv, layout.own_bytes, own));
     Signature signature = signature_of(RONDO_REDUCE_SCATTER, type, op, layout.total_count);
@@ -72,8 +79,8 @@ rondo_status_t rondo_all_gather(const void *send, void *recv, size_t send_count,
     RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
     RONDO_TRY_ASSIGN(const size_t block_bytes, bytes_of(send_count, type));
     RONDO_TRY_ASSIGN(const size_t bytes, times_ranks(block_bytes, comm->rank_count()));
-    RONDO_TRY(check_buffer("send", send, block_bytes));
-    RONDO_TRY(check_buffer("recv", recv, bytes));
+    RONDO_TRY(check_buffer(*comm, "send", send, block_bytes));
+    RONDO_TRY(check_buffer(*comm, "recv", recv, bytes));
     const void *const own = advance_bytes(recv, block_bytes * comm->rank());
     RONDO_TRY(check_overlap(recv, bytes, send, block_bytes, own));
     return submit(*comm, {signature_of(RONDO_ALL_GATHER, type, RONDO_SUM, send_count), send, recv, send == own},
@@ -86,8 +93,8 @@ rondo_status_t rondo_all_gather_v(const void *send, void *recv, const size_t *co
   return at_boundary([&]() -> Result<void> {
     RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
     RONDO_TRY_ASSIGN(const auto layout, check_blocks(counts, displacements, comm->rank_count(), comm->rank(), type));
-    RONDO_TRY(check_buffer("send", send, layout.own_bytes));
-    RONDO_TRY(check_buffer("recv", recv, layout.end_bytes));
+    RONDO_TRY(check_buffer(*comm, "send", send, layout.own_bytes));
+    RONDO_TRY(check_buffer(*comm, "recv", recv, layout.end_bytes));
     const void *const own = advance_bytes(recv, layout.own_offset_bytes);
     RONDO_TRY(check_overlap(recv, layout.end_bytes, send, layout.own_bytes, own));
     Signature signature = signature_of(RONDO_ALL_GATHER, type, RONDO_SUM, layout.total_count);
@@ -103,9 +110,9 @@ rondo_status_t rondo_broadcast(const void *send, void *recv, size_t count, rondo
     RONDO_TRY_ASSIGN(const size_t bytes, bytes_of(count, type));
     RONDO_TRY(check_root(root, comm->rank_count()));
     const bool is_root = static_cast<uint32_t>(root) == comm->rank();
-    RONDO_TRY(check_buffer("recv", recv, bytes));
+    RONDO_TRY(check_buffer(*comm, "recv", recv, bytes));
     if (is_root) {
-      RONDO_TRY(check_buffer("send", send, bytes));
+      RONDO_TRY(check_buffer(*comm, "send", send, bytes));
       RONDO_TRY(check_overlap(send, bytes, recv, bytes, send));
     }
     const Signature signature = signature_of(RONDO_BROADCAST, type, RONDO_SUM, count, static_cast<uint32_t>(root));
@@ -121,9 +128,9 @@ rondo_status_t rondo_reduce(const void *send, void *recv, size_t count, rondo_ty
     RONDO_TRY(check_op(op));
     RONDO_TRY(check_root(root, comm->rank_count()));
     const bool is_root = static_cast<uint32_t>(root) == comm->rank();
-    RONDO_TRY(check_buffer("send", send, bytes));
+    RONDO_TRY(check_buffer(*comm, "send", send, bytes));
     if (is_root) {
-      RONDO_TRY(check_buffer("recv", recv, bytes));
+      RONDO_TRY(check_buffer(*comm, "recv", recv, bytes));
       RONDO_TRY(check_overlap(send, bytes, recv, bytes, send));
     }
     const Signature signature = signature_of(RONDO_REDUCE, type, op, count, static_cast<uint32_t>(root));

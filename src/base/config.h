@@ -49,6 +49,7 @@ struct Config {
   std::string topology_file;  ///< hwloc XML to use in place of this machine; empty: look at the machine
   std::string tuning_file;    ///< of `rondo tune`; empty: the built-in tables
   std::string recorder_dir;   ///< where a failed communicator's flight recording is written; empty: nowhere
+  std::string cuda_library = "libcuda.so.1";  ///< the CUDA driver
   std::string log = "warning";
   std::vector<std::string> given;  ///< the variables that were set, in the order of the table
 };
@@ -80,7 +81,7 @@ using EnvironmentLookup = std::function<const char *(const char *name)>;
 
 /// The settings of a communicator. A field of `caller` at its default leaves the environment's value. `caller` may be
 /// null (all defaults); its size may be that of an earlier version, or of a later one if the tail that this version
-/// does not know is zero. RONDO_ERROR_INVALID_ARGUMENT names the field; RONDO_ERROR_UNSUPPORTED: a CUDA device.
+/// does not know is zero. RONDO_ERROR_INVALID_ARGUMENT names the field.
 [[nodiscard]] Result<Settings> merge(const rondo_config_t *caller, const Config &environment);
 
 }  // namespace rondo

@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // RONDO_HD: a function for the host and, under nvcc, for the device too.
+// RONDO_UNROLL, RONDO_KEEP_LOOP: before a loop: on a device arrays stay in registers only where their indices are
+// constants, and copies of a long body cost instruction cache. A host's compiler decides for itself.
 #pragma once
 
 #if defined(__CUDACC__)
 #define RONDO_HD __host__ __device__
+#define RONDO_UNROLL _Pragma("unroll")
+#define RONDO_KEEP_LOOP _Pragma("unroll 1")
 #else
 #define RONDO_HD
+#define RONDO_UNROLL
+#define RONDO_KEEP_LOOP
 #endif

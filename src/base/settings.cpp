@@ -57,12 +57,9 @@ Result<void> take_number(Target &target, Target value, Target least, Target most
 }
 
 Result<void> check_device(int32_t device) {
-  if (device == RONDO_DEVICE_HOST) return {};
-  if (device < 0)
-    return invalid_argument("rondo_config_t.device is " + std::to_string(device) +
-                            "; it takes RONDO_DEVICE_HOST or a CUDA device's number");
-  return Error{RONDO_ERROR_UNSUPPORTED, "rondo_config_t.device is " + std::to_string(device) +
-                                            ", but CUDA is not built in; use RONDO_DEVICE_HOST"};
+  if (device == RONDO_DEVICE_HOST || device >= 0) return {};
+  return invalid_argument("rondo_config_t.device is " + std::to_string(device) +
+                          "; it takes RONDO_DEVICE_HOST or a CUDA device's number");
 }
 
 }  // namespace
@@ -72,6 +69,7 @@ Result<Settings> merge(const rondo_config_t *caller, const Config &environment) 
   if (caller == nullptr) return settings;
   RONDO_TRY(check_size(*caller));
   RONDO_TRY(check_device(caller->device));
+  settings.device = caller->device;
   if (caller->reserved != 0) return invalid_argument("rondo_config_t.reserved is not 0; start from RONDO_CONFIG_INIT");
   RONDO_TRY(take_name(settings.algorithm, caller->algorithm, rondo_algorithm_string, "algorithm"));
   RONDO_TRY(take_name(settings.protocol, caller->protocol, rondo_protocol_string, "protocol"));

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "cuda/kernels_image.h"
 #include "src/cli/info_report.h"
 
 #include <algorithm>
@@ -114,8 +115,9 @@ Json info_document(const InfoInput &input) {
   const Capabilities &can = input.capabilities;
   const std::string version = std::to_string(RONDO_VERSION_MAJOR) + "." + std::to_string(RONDO_VERSION_MINOR) + "." +
                               std::to_string(RONDO_VERSION_PATCH);
+  const bool has_kernels = device::kernels_image().data != nullptr;
   return {{"version", version},
-          {"components", {{"host", true}, {"cuda", false}, {"ucx", false}, {"verbs", false}}},
+          {"components", {{"host", true}, {"cuda", has_kernels}, {"ucx", false}, {"verbs", false}}},
           {"host", {{"name", host_name()}, {"id", host_id()}}},
           {"topology", topology_json(input.topology)},
           {"simd", combine_target()},

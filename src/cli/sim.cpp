@@ -152,7 +152,7 @@ Result<void> report(const SimOptions &options, const Question &question) {
   sim::SimCase compared = what;
   compared.use_symmetry = compared.use_period = true;
   compared.overrides = {};
-  if (!options.alone || !options.sweep.empty()) 
+  if (!options.alone || !options.sweep.empty())
     by_size = compare_by_size(compared, simulator, question.tuned ? &*question.tuned : nullptr);
   if (options.json != "-") RONDO_TRY(write_file("-", sim_text(what, result, by_size)));
   if (!options.json.empty()) RONDO_TRY(write_file(options.json, sim_json(what, result, by_size)));

@@ -30,25 +30,28 @@ uint64_t elements_of(const Call &call, uint32_t rank_count) {
 
 Result<PlanChoice> Communicator::choose(rondo_collective_t collective, uint64_t vector_elements,
                                         rondo_type_t type) const {
-  const ConnectionGeometry geometry = transport_->geometry();
+  const ConnectionGeometry geometry = device_ != nullptr ? device_->geometry() : transport_->geometry();
+  const uint32_t channel_count = device_ != nullptr ? device_->channel_count() : transport_->channel_count();
   TunerInput input;
   input.collective = collective;
   input.rank_count = rank_count_;
   input.element_bytes = static_cast<uint32_t>(rondo_type_size(type));
   input.bytes = vector_elements * input.element_bytes;
-  input.oversubscribed = meeting_.oversubscribed;
+  input.oversubscribed = device_ == nullptr && meeting_.oversubscribed;
   input.slot_count = geometry.slot_count;
   input.slot_bytes = geometry.slot_bytes;
   input.ll_slot_bytes = geometry.ll_slot_bytes;
-  const ExchangeGeometry exchange = transport_->exchange().geometry;
-  input.post_bytes = exchange.post_bytes;
-  input.direct_chunk_bytes = exchange.chunk_bytes;
+  if (device_ == nullptr) {
+    const ExchangeGeometry exchange = transport_->exchange().geometry;
+    input.post_bytes = exchange.post_bytes;
+    input.direct_chunk_bytes = exchange.chunk_bytes;
+  }
   input.overrides = {settings_.algorithm, settings_.protocol, settings_.channels, settings_.chunk_bytes};
   input.table = tuning_;
   // A barrier and finalize must work whatever was asked for.
   if (collective == RONDO_BARRIER) input.overrides = {};
   RONDO_TRY_ASSIGN(auto choice, choose_plan(input));
-  choice.channels = std::min(choice.channels, transport_->channel_count());
+  choice.channels = std::min(choice.channels, channel_count);
   return choice;
 }
 
@@ -67,7 +70,14 @@ Result<std::unique_ptr<BoundPlan>> Communicator::bind(const Call &call) {
                    choose(collective, elements_of(call, rank_count_), static_cast<rondo_type_t>(call.signature.type)));
   const OperationKey key{call.signature, call.in_place, blocks_of(call, rank_count_)};
   auto bound = std::make_unique<BoundPlan>();
-  RONDO_TRY_ASSIGN(bound->plan, build_plan(key, choice, transport_->geometry(), rank_, rank_count_));
+  const ConnectionGeometry geometry = device_ != nullptr ? device_->geometry() : transport_->geometry();
+  RONDO_TRY_ASSIGN(bound->plan, build_plan(key, choice, geometry, rank_, rank_count_));
+  const auto op = static_cast<rondo_op_t>(call.signature.op);
+  bound->reducer.divisor = op == RONDO_AVG ? rank_count_ : 0;
+  if (device_ != nullptr) {
+    RONDO_TRY_ASSIGN(bound->device, device_->prepare(*bound->plan));
+    return bound;
+  }
   for (uint32_t channel = 0; channel < choice.channels; ++channel) {
     std::vector<LinkEnds *> ends;
     for (const uint32_t peer : bound->plan->schedules[channel].peers)
@@ -77,10 +87,8 @@ Result<std::unique_ptr<BoundPlan>> Communicator::bind(const Call &call) {
   for (const auto &ends : bound->ends)
     bound->links.push_back({ends, &transport_->peers(), &scratch_, wait_policy_.sleeps});
   bound->element_bytes = static_cast<uint32_t>(rondo_type_size(static_cast<rondo_type_t>(call.signature.type)));
-  const auto op = static_cast<rondo_op_t>(call.signature.op);
   bound->reducer.function = combine_function(static_cast<rondo_type_t>(call.signature.type), op);
   bound->reducer.small_function = combine_function_plain(static_cast<rondo_type_t>(call.signature.type), op);
-  bound->reducer.divisor = op == RONDO_AVG ? rank_count_ : 0;
   return bound;
 }
 

@@ -41,7 +41,8 @@ Communicator::Communicator(Parts parts)
       transport_(std::move(parts.transport)),
       ends_(size_t{transport_->channel_count()} * rank_count_),
       scratch_(std::max(transport_->geometry().slot_bytes, transport_->geometry().ll_slot_bytes)),
-      loans_(*parts.regions) {
+      loans_(*parts.regions),
+      device_(std::move(parts.device)) {
   for (uint32_t channel = 0; channel < transport_->channel_count(); ++channel) {
     for (uint32_t peer = 0; peer < rank_count_; ++peer) {
       LinkEnds &ends = ends_[size_t{channel} * rank_count_ + peer];
@@ -57,6 +58,7 @@ Communicator::Communicator(Parts parts)
   for (uint32_t peer = 0; peer < rank_count_; ++peer)
     kinds.push_back(peer == rank_ ? 0 : transport_->accepted_kinds(peer));
   exchange_ = ExchangeEnd(transport_->exchange(), rank_, std::move(kinds), transport_->peers(), wait_policy_.sleeps);
+  if (device_ != nullptr) watch_device();
 }
 
 Result<void> Communicator::submit(const Call &call, HostStream *stream) {
@@ -236,7 +238,12 @@ Result<void> Communicator::finalize() {
   if (!drain().ok()) return tell_failure();
   Call barrier;
   barrier.signature = {RONDO_BARRIER, RONDO_UINT8, RONDO_MIN, 0, 1, 0};  // not a barrier's op: they do not match
-  RONDO_TRY(submit(barrier, nullptr));
+  if (device_ == nullptr) {
+    RONDO_TRY(submit(barrier, nullptr));
+  } else {
+    RONDO_TRY(enqueue(barrier, device_->own_stream()));
+    if (!drain().ok()) return tell_failure();
+  }
   const std::lock_guard lock(submit_mutex_);
   finalized_ = true;
   transport_->set_state(RankState::finalized);
@@ -248,6 +255,7 @@ void Communicator::close() {
   // After a failure drain() does not wait. What has begun ends by itself, and reads the caller's buffers until then;
   // what begins from now on sees the failure first.
   while (running_.load(std::memory_order_acquire)) std::this_thread::sleep_for(std::chrono::microseconds(100));
+  leave_device();
   transport_->set_state(RankState::left);
 }
 

@@ -11,7 +11,9 @@
 #include <optional>
 #include <vector>
 
+#include "cuda/device_executor.h"
 #include "src/base/config.h"
+#include "src/core/device_monitor.h"
 #include "src/core/hello.h"
 #include "src/core/host_stream.h"
 #include "src/core/loans.h"
@@ -43,6 +45,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
     std::unique_ptr<Transport> transport;
     shm::RegionTable *regions = nullptr;
     const TuningTable *tuning = nullptr;  ///< outlives it; null: none
+    std::unique_ptr<DeviceExecutor> device;  ///< null: host memory
   };
   explicit Communicator(Parts parts);
   Communicator(const Communicator &) = delete;
@@ -55,7 +58,14 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   [[nodiscard]] const Transport &transport() const { return *transport_; }
   [[nodiscard]] LoanBook &loans() { return loans_; }
 
-  /// Gives the operation its number and executes it: now where `stream` is null, else as a task of the stream.
+  [[nodiscard]] bool on_device() const { return device_ != nullptr; }
+  /// RONDO_ERROR_INVALID_ARGUMENT: not memory of this communicator's device.
+  [[nodiscard]] Result<void> check_buffer(const char *name, const void *pointer, size_t bytes) const;
+  /// On a device: gives the operation its number and enqueues it on the caller's stream.
+  Result<void> enqueue(const Call &call, void *stream);
+
+  /// On host memory: gives the operation its number and executes it, now where `stream` is null, else as a task of the
+  /// stream.
   Result<void> submit(const Call &call, HostStream *stream);
 
   /// What submit() would choose.
@@ -81,6 +91,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 
   /// Waits for this rank's operations.
   Result<void> drain();
+  void watch_device();
+  /// Before the end: no kernel touches what the communicator owns any more, or it is left alone for good.
+  void leave_device();
   Result<BoundPlan *> plan_for(const Call &call);
   Result<std::unique_ptr<BoundPlan>> bind(const Call &call);
   Result<void> execute(const Operation &operation);
@@ -106,6 +119,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Scratch scratch_;
   ExchangeEnd exchange_;
   LoanBook loans_;
+  std::unique_ptr<DeviceExecutor> device_;  ///< null: host memory; outlives the plans
   alignas(cache_line_bytes) std::byte barrier_buffer_[2] = {};
 
   std::mutex submit_mutex_;  ///< guards plans_, submitted_, finalized_
@@ -119,6 +133,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::mutex turn_mutex_;
   std::atomic<uint32_t> turn_waiter_count_ = 0;  ///< threads in the slow part of wait_turn()
   std::condition_variable turn_;
+  std::unique_ptr<DeviceMonitor> monitor_;  ///< of device_; last, since its thread calls this object
 };
 
 }  // namespace rondo

@@ -19,6 +19,7 @@ constexpr const char *job_server_name = "job";  // no unique id is called so
 Result<Settings> settings_of(const rondo_config_t *config) {
   if (!process().config.ok()) return process().config.error();
   RONDO_TRY_ASSIGN(Settings settings, merge(config, process().config.value()));
+  RONDO_TRY(check_device(settings));  // before the other ranks are told of this one
   if (!process().tuning().ok()) return process().tuning().error();
   settings.tuning_hash = process().tuning().value().hash();
   return settings;
@@ -31,10 +32,11 @@ Result<std::shared_ptr<Communicator>> assemble(const Rendezvous &group, const Se
                                                process().topology().value(), deadline_ns));
   const ConnectArgs args{group.rank, group.size, settings, meeting, group.key_prefix, deadline_ns};
   RONDO_TRY_ASSIGN(auto transport, connect_ranks(args, *group.store, process().segments));
+  RONDO_TRY_ASSIGN(auto device, connect_device(args, *group.store));
   RONDO_TRY(wait_for_all(*transport, group.size, deadline_ns));
   return std::make_shared<Communicator>(
       Communicator::Parts{group.rank, group.size, settings, meeting, std::move(transport), &process().regions,
-                          &process().tuning().value()});
+                          &process().tuning().value(), std::move(device)});
 }
 
 /// What a failed initialisation says first: which rank it was.

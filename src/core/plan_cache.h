@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "cuda/device_executor.h"
 #include "src/engine/host_links.h"
 #include "src/plan/plan.h"
 
@@ -19,6 +20,7 @@ struct BoundPlan {
   std::vector<std::vector<LinkEnds *>> ends;  ///< channel -> link -> ends
   std::vector<HostLinks> links;               ///< one a channel; spans of `ends`
   HostReducer reducer;
+  std::unique_ptr<DevicePlan> device;  ///< on a device: in place of links and the reducer's functions
   uint32_t element_bytes = 0;
   uint64_t last_operation = 0;  ///< number of the latest operation that uses it
 };

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "cuda/executor.h"
 #include "src/topo/host.h"
 #include "transports/shm/transport.h"
 
@@ -30,6 +31,26 @@ Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store 
   request.host_name = host_name();
   request.deadline_ns = args.deadline_ns;
   return shm::connect(request, store, segments);
+}
+
+Result<void> check_device(const Settings &settings) {
+  if (settings.device == RONDO_DEVICE_HOST) return {};
+  return cuda::check_device(settings.cuda_library, settings.device);
+}
+
+Result<std::unique_ptr<DeviceExecutor>> connect_device(const ConnectArgs &args, Store &store) {
+  if (args.settings.device == RONDO_DEVICE_HOST) return std::unique_ptr<DeviceExecutor>();
+  cuda::DeviceRequest request;
+  request.rank = args.rank;
+  request.rank_count = args.rank_count;
+  request.device = args.settings.device;
+  request.channel_count = args.settings.channels;
+  request.slot_count = args.settings.slot_count;
+  request.slot_bytes = static_cast<uint32_t>(args.settings.slot_bytes);
+  request.library = args.settings.cuda_library;
+  request.key_prefix = args.key_prefix;
+  request.deadline_ns = args.deadline_ns;
+  return cuda::connect_device(request, store);
 }
 
 }  // namespace rondo

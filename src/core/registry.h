@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The only place that knows which transports were built.
+// The only place that knows which transports and executors were built.
 #pragma once
 
 #include <memory>
 
+#include "cuda/device_executor.h"
 #include "src/base/config.h"
 #include "src/bootstrap/store.h"
 #include "src/core/hello.h"
@@ -27,5 +28,11 @@ struct ConnectArgs {
 /// Connects the ranks with the transport that reaches all of them.
 [[nodiscard]] Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store &store,
                                                                shm::SegmentTable &segments);
+
+/// RONDO_ERROR_UNSUPPORTED, RONDO_ERROR_INVALID_ARGUMENT: the settings name a device that this process does not have.
+[[nodiscard]] Result<void> check_device(const Settings &settings);
+
+/// The rank's executor on the CUDA device that the settings name; null for host memory.
+[[nodiscard]] Result<std::unique_ptr<DeviceExecutor>> connect_device(const ConnectArgs &args, Store &store);
 
 }  // namespace rondo

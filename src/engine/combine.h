@@ -20,6 +20,9 @@ struct CombineArgs {
   uint32_t output_count;  ///< 1..combine_outputs_max
   size_t count;           ///< elements
   uint32_t divisor;       ///< avg: divide the folded value by it before rounding; 0: do not
+
+  void add_input(const std::byte *input) { inputs[input_count++] = input; }
+  void add_output(std::byte *output) { outputs[output_count++] = output; }
 };
 
 /// outputs[*][i] = round((inputs[0][i] op inputs[1][i]) op inputs[2][i] ... / divisor), folded from the left. 8- and

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The host's side of links: the ends of connections, and the protocols as the interpreter calls them.
 //
-// A protocol P is asked, for a link: P::can_send, P::fetch (moved: `operand` can be read; blocked; failed), P::stage
-// (where the result is to be written), P::accepted_kinds (of loans), P::post, P::release; and for all
-// links together P::drained (every loan came back).
+// A protocol P is asked by every thread of a group, for a link: P::can_send, P::fetch (moved: `operand` can be read;
+// blocked; failed), P::stage (where the result is to be written), P::accepted_kinds (of loans), P::post, P::release;
+// and for all links together P::drained (every loan came back).
 #pragma once
 
 #include <cstddef>
@@ -51,11 +51,10 @@ struct HostLinks {
 };
 
 struct HostSimple {
-  static bool can_send(HostLinks &links, uint8_t link) { return links.ends[link]->simple_out.can_send(); }
+  static bool can_send(SingleThread, HostLinks &links, uint8_t link) { return links.ends[link]->simple_out.can_send(); }
 
-  template <class G>
-  static Progress fetch(G, HostLinks &links, uint8_t link, uint32_t which, uint64_t bytes, uint32_t signature,
-                        const std::byte *&operand, Fault &fault) {
+  static Progress fetch(SingleThread, HostLinks &links, uint8_t link, uint32_t which, uint64_t bytes,
+                        uint32_t signature, const std::byte *&operand, Fault &fault) {
     const LinkEnds &ends = *links.ends[link];
     if (!ends.simple_in.can_receive()) return Progress::blocked;
     const SlotHeader &header = ends.simple_in.header();
@@ -76,7 +75,7 @@ struct HostSimple {
   static uint32_t accepted_kinds(HostLinks &links, uint8_t link) { return links.ends[link]->accepted_kinds; }
 
   /// `kind` is not in_slot: `lent` is lent as `loan` says.
-  static void post(HostLinks &links, uint8_t link, uint64_t bytes, uint32_t signature, PayloadKind kind,
+  static void post(SingleThread, HostLinks &links, uint8_t link, uint64_t bytes, uint32_t signature, PayloadKind kind,
                    const Loan *loan, const std::byte *lent) {
     SlotHeader fields;
     fields.signature = signature;
@@ -93,12 +92,12 @@ struct HostSimple {
     if (links.wake) links.peers->wake(links.ends[link]->peer);
   }
 
-  static void release(HostLinks &links, uint8_t link) {
+  static void release(SingleThread, HostLinks &links, uint8_t link) {
     links.ends[link]->simple_in.release(links.wake);
     if (links.wake) links.peers->wake(links.ends[link]->peer);
   }
 
-  static bool drained(HostLinks &links) {
+  static bool drained(SingleThread, HostLinks &links) {
     for (LinkEnds *const ends : links.ends)
       if (!ends->simple_out.references_returned()) return false;
     return true;
@@ -106,11 +105,10 @@ struct HostSimple {
 };
 
 struct HostLl {
-  static bool can_send(HostLinks &links, uint8_t link) { return links.ends[link]->ll_out.can_send(); }
+  static bool can_send(SingleThread, HostLinks &links, uint8_t link) { return links.ends[link]->ll_out.can_send(); }
 
-  template <class G>
-  static Progress fetch(G, HostLinks &links, uint8_t link, uint32_t which, uint64_t bytes, uint32_t signature,
-                        const std::byte *&operand, Fault &fault) {
+  static Progress fetch(SingleThread, HostLinks &links, uint8_t link, uint32_t which, uint64_t bytes,
+                        uint32_t signature, const std::byte *&operand, Fault &fault) {
     std::byte *const payload = links.scratch->operand(which);
     const LlOutcome outcome = links.ends[link]->ll_in.receive(payload, bytes, signature);
     if (outcome == LlOutcome::stale) return Progress::blocked;
@@ -124,18 +122,18 @@ struct HostLl {
   static std::byte *stage(HostLinks &links, uint8_t) { return links.scratch->result(); }
   static uint32_t accepted_kinds(HostLinks &, uint8_t) { return 0; }
 
-  static void post(HostLinks &links, uint8_t link, uint64_t bytes, uint32_t signature, PayloadKind, const Loan *,
-                   const std::byte *) {
+  static void post(SingleThread, HostLinks &links, uint8_t link, uint64_t bytes, uint32_t signature, PayloadKind,
+                   const Loan *, const std::byte *) {
     links.ends[link]->ll_out.post(links.scratch->result(), bytes, signature, links.wake);
     if (links.wake) links.peers->wake(links.ends[link]->peer);
   }
 
-  static void release(HostLinks &links, uint8_t link) {
+  static void release(SingleThread, HostLinks &links, uint8_t link) {
     links.ends[link]->ll_in.release(links.wake);
     if (links.wake) links.peers->wake(links.ends[link]->peer);
   }
 
-  static bool drained(HostLinks &) { return true; }
+  static bool drained(SingleThread, HostLinks &) { return true; }
 };
 
 /// The interpreter's reducer on the host.
@@ -143,7 +141,7 @@ struct HostReducer {
   using Args = CombineArgs;
   CombineFunction function = nullptr;
   CombineFunction small_function = nullptr;  ///< the same result; faster for a few elements
-  uint32_t divisor = 0;  ///< avg: the number of ranks; else 0
+  uint32_t divisor = 0;                      ///< avg: the number of ranks; else 0
 
   void operator()(SingleThread, const Args &args) const { function(args); }
 };

@@ -6,6 +6,10 @@
 // them, then the operands are folded, then the results are posted and the operands given back. So a lane that stops
 // between two calls has published whole slices only.
 //
+// In a group every thread makes the same calls and takes the same branches: what one thread alone looks at (a flag, a
+// counter) it tells the others by a vote. Between the first vote of a call and the barrier before it publishes, all may
+// read the ends of the links; behind that barrier one thread writes them.
+//
 // By reference: a payload that already lies in one of the sender's buffers (its only operand is src or acc, or the step
 // writes dst as well) is lent to the peer instead of copied into the slot, if that buffer can be read by the peer and
 // the algorithm is reference_safe. The lane is done only when every loan has been returned.
@@ -17,6 +21,7 @@
 #include "src/base/host_device.h"
 #include "src/proto/connection.h"
 #include "src/proto/group.h"
+#include "src/proto/memory.h"
 #include "src/proto/partition.h"
 #include "src/proto/step.h"
 
@@ -123,28 +128,28 @@ RONDO_HD inline void finish_slice(LaneState &state, uint64_t count) {
   return nullptr;
 }
 
-/// Carries one slice of the lane's current step through, or says why not. Reducer::Args has inputs[], input_count,
-/// outputs[], output_count, count and divisor; Reducer::divisor is avg's. Protocol and Links: see protocol.h.
+/// Carries one slice of the lane's current step through, or says why not. Reducer::Args has add_input(), add_output(),
+/// inputs[], input_count, outputs[], output_count, count and divisor; Reducer::divisor is avg's. Protocol and Links: as
+/// in src/engine/host_links.h; every thread of the group calls them.
 template <Group G, class Protocol, class Reducer, class Links>
 [[nodiscard]] RONDO_HD Progress advance(G group, LaneState &state, const LaneProgram &program, const Buffers &buffers,
                                         const Reducer &reducer, Links &links) {
-  if (!load_chunk(state, program)) return Protocol::drained(links) ? Progress::done : Progress::blocked;
+  if (!load_chunk(state, program)) return Protocol::drained(group, links) ? Progress::done : Progress::blocked;
   const Step &step = program.steps[state.step];
   const uint64_t count = state.rest.count < program.slot_elements ? state.rest.count : program.slot_elements;
   const uint64_t bytes = count * program.element_bytes;
   const bool sends = (step.flags & step_send) != 0;
 
   bool full = false;
-  for (const uint8_t link : step.send_link) full |= sends && link != no_link && !Protocol::can_send(links, link);
+  for (const uint8_t link : step.send_link) full |= sends && link != no_link && !Protocol::can_send(group, links, link);
   if (group.any(full)) return Progress::blocked;
 
   typename Reducer::Args args{};
   args.count = count;
   args.divisor = (step.flags & step_finish) != 0 ? reducer.divisor : 0;
-  if ((step.flags & step_acc) != 0)
-    args.inputs[args.input_count++] = address_of(buffers.recv, program, state.rest.begin);
-  if ((step.flags & step_src) != 0)
-    args.inputs[args.input_count++] = address_of(buffers.send, program, state.rest.begin);
+  if ((step.flags & step_acc) != 0) args.add_input(address_of(buffers.recv, program, state.rest.begin));
+  if ((step.flags & step_src) != 0) args.add_input(address_of(buffers.send, program, state.rest.begin));
+  RONDO_UNROLL
   for (uint32_t which = 0; which < 2 && (step.flags & step_recv) != 0; ++which) {
     if (step.recv_link[which] == no_link) continue;
     const std::byte *operand = nullptr;
@@ -152,36 +157,36 @@ template <Group G, class Protocol, class Reducer, class Links>
         Protocol::fetch(group, links, step.recv_link[which], which, bytes, buffers.signature, operand, state.fault);
     if (progress == Progress::failed) state.fault_link = step.recv_link[which];
     if (progress != Progress::moved) return progress;
-    args.inputs[args.input_count++] = operand;
+    args.add_input(operand);
   }
 
   const Window *const lending = sends ? lender(step, program, buffers) : nullptr;
   const std::byte *const lent = lending != nullptr ? address_of(*lending, program, state.rest.begin) : nullptr;
-  if ((step.flags & step_dst) != 0)
-    args.outputs[args.output_count++] = address_of(buffers.recv, program, state.rest.begin);
+  if ((step.flags & step_dst) != 0) args.add_output(address_of(buffers.recv, program, state.rest.begin));
+  const std::byte *staged = nullptr;
   PayloadKind kinds[2] = {PayloadKind::in_slot, PayloadKind::in_slot};
+  RONDO_UNROLL
   for (uint32_t which = 0; which < 2 && sends; ++which) {
     const uint8_t link = step.send_link[which];
     if (link == no_link) continue;
     if (lending != nullptr) kinds[which] = lending->loan.choose(Protocol::accepted_kinds(links, link), lent, bytes);
     if (kinds[which] != PayloadKind::in_slot) continue;
     std::byte *const stage = Protocol::stage(links, link);
-    if (args.output_count == 0 || args.outputs[args.output_count - 1] != stage)
-      args.outputs[args.output_count++] = stage;
+    if (stage != staged) args.add_output(stage);
+    staged = stage;
   }
   const bool nothing =
       args.input_count == 1 && args.divisor == 0 && args.output_count == 1 && args.inputs[0] == args.outputs[0];
   if (args.output_count != 0 && !nothing) reducer(group, args);
-  group.sync();
+  if constexpr (memory::is_kept(memory::Site::slice_barrier)) group.sync();
 
-  if (group.rank() == 0) {
-    for (uint32_t which = 0; which < 2 && sends; ++which)
-      if (step.send_link[which] != no_link)
-        Protocol::post(links, step.send_link[which], bytes, buffers.signature, kinds[which],
-                       lending != nullptr ? &lending->loan : nullptr, lent);
-    for (const uint8_t link : step.recv_link)
-      if ((step.flags & step_recv) != 0 && link != no_link) Protocol::release(links, link);
-  }
+  RONDO_UNROLL
+  for (uint32_t which = 0; which < 2 && sends; ++which)
+    if (step.send_link[which] != no_link)
+      Protocol::post(group, links, step.send_link[which], bytes, buffers.signature, kinds[which],
+                     lending != nullptr ? &lending->loan : nullptr, lent);
+  for (const uint8_t link : step.recv_link)
+    if ((step.flags & step_recv) != 0 && link != no_link) Protocol::release(group, links, link);
   finish_slice(state, count);
   return Progress::moved;
 }

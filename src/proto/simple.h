@@ -25,19 +25,19 @@ namespace rondo {
 class SimpleSender {
  public:
   SimpleSender() = default;
-  explicit SimpleSender(ConnectionView connection, uint64_t first_counter = 0)
+  RONDO_HD explicit SimpleSender(ConnectionView connection, uint64_t first_counter = 0)
       : connection_(connection), posted_(first_counter), consumed_(first_counter) {}
 
-  /// True: the next slot may be written. Its last reader's R3 is seen.
-  [[nodiscard]] bool can_send() {
+  /// True: the next slot may be written. Its last reader's R3 is seen. wake: ranks may sleep, see memory.h.
+  [[nodiscard]] RONDO_HD bool can_send(bool wake = true) {
     if (posted_ - consumed_ < connection_.geometry.slot_count) return true;
-    consumed_ = memory::load_sync(connection_.simple_head());  // S1, pairs with R3 in SimpleReceiver::release
+    consumed_ = memory::load_flag(connection_.simple_head(), wake);  // S1, pairs with R3 in SimpleReceiver::release
     return posted_ - consumed_ < connection_.geometry.slot_count;
   }
-  [[nodiscard]] std::byte *payload() const { return connection_.payload(posted_); }
+  [[nodiscard]] RONDO_HD std::byte *payload() const { return connection_.payload(posted_); }
 
   /// Publishes the slot. `fields.sequence` is set here. wake: the receiver may sleep, see memory.h.
-  void post(const SlotHeader &fields, bool wake) {
+  RONDO_HD void post(const SlotHeader &fields, bool wake) {
     SlotHeader &header = connection_.header(posted_);
     header.signature = fields.signature;
     header.kind = fields.kind;
@@ -51,13 +51,13 @@ class SimpleSender {
     if (wake) {
       memory::store_sync(header.sequence, posted_);  // S3, pairs with R1 in SimpleReceiver::can_receive
     } else {
-      memory::store_release(header.sequence, posted_);  // S3, pairs with R1 in SimpleReceiver::can_receive
+      memory::store_release<memory::Site::simple_post>(header.sequence, posted_);  // S3, pairs with R1, the same
     }
   }
   /// True: no payload that was sent by reference is still to be read.
-  [[nodiscard]] bool references_returned() {
+  [[nodiscard]] RONDO_HD bool references_returned(bool wake = true) {
     if (consumed_ >= lent_) return true;
-    consumed_ = memory::load_sync(connection_.simple_head());  // S1, pairs with R3 in SimpleReceiver::release
+    consumed_ = memory::load_flag(connection_.simple_head(), wake);  // S1, pairs with R3 in SimpleReceiver::release
     return consumed_ >= lent_;
   }
 
@@ -72,23 +72,23 @@ class SimpleSender {
 class SimpleReceiver {
  public:
   SimpleReceiver() = default;
-  explicit SimpleReceiver(ConnectionView connection, uint64_t first_counter = 0)
+  RONDO_HD explicit SimpleReceiver(ConnectionView connection, uint64_t first_counter = 0)
       : connection_(connection), consumed_(first_counter) {}
 
   /// True: the next slot is full; header() and payload() may be read.
-  [[nodiscard]] bool can_receive() const {
-    return memory::load_sync(header().sequence) == consumed_ + 1;  // R1, pairs with S3 in SimpleSender::post
+  [[nodiscard]] RONDO_HD bool can_receive(bool wake = true) const {
+    return memory::load_flag(header().sequence, wake) == consumed_ + 1;  // R1, pairs with S3 in SimpleSender::post
   }
-  [[nodiscard]] const SlotHeader &header() const { return connection_.header(consumed_); }
-  [[nodiscard]] const std::byte *payload() const { return connection_.payload(consumed_); }
+  [[nodiscard]] RONDO_HD const SlotHeader &header() const { return connection_.header(consumed_); }
+  [[nodiscard]] RONDO_HD const std::byte *payload() const { return connection_.payload(consumed_); }
 
   /// Gives the slot back.
-  void release(bool wake) {
+  RONDO_HD void release(bool wake) {
     ++consumed_;
     if (wake) {
       memory::store_sync(connection_.simple_head(), consumed_);  // R3, pairs with S1 in SimpleSender::can_send
     } else {
-      memory::store_release(connection_.simple_head(), consumed_);  // R3, pairs with S1 in SimpleSender::can_send
+      memory::store_release<memory::Site::simple_release>(connection_.simple_head(), consumed_);  // R3, the same
     }
   }
 

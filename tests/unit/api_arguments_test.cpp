@@ -116,8 +116,9 @@ TEST_CASE("initialisation: bad arguments and configurations are refused with the
   config.channels = 9;
   CHECK(rondo_comm_init(&comm, &id, 0, 1, &config) == refused);
   config = RONDO_CONFIG_INIT;
-  config.device = 0;
-  CHECK(rondo_comm_init(&comm, &id, 0, 1, &config) == RONDO_ERROR_UNSUPPORTED);
+  config.device = 1'000'000;
+  const rondo_status_t no_device = rondo_comm_init(&comm, &id, 0, 1, &config);  // the former where there is no driver
+  CHECK((no_device == RONDO_ERROR_UNSUPPORTED || no_device == refused));
   config = RONDO_CONFIG_INIT;
   config.size = 3;
   CHECK(rondo_comm_init(&comm, &id, 0, 1, &config) == refused);

@@ -62,6 +62,7 @@ TEST_CASE("config: each variable reaches its field") {
                                {"RONDO_TOPOLOGY_FILE", "/tmp/machine.xml"},
                                {"RONDO_TUNING_FILE", "/tmp/tuning.json"},
                                {"RONDO_RECORDER_DIR", "/tmp/recordings"},
+                               {"RONDO_CUDA_LIBRARY", "/opt/driver/libcuda.so"},
                                {"RONDO_LOG", "debug"}})
                             .value();
   CHECK(config.algorithm == RONDO_ALGORITHM_RING);
@@ -80,6 +81,7 @@ TEST_CASE("config: each variable reaches its field") {
   CHECK(config.topology_file == "/tmp/machine.xml");
   CHECK(config.tuning_file == "/tmp/tuning.json");
   CHECK(config.recorder_dir == "/tmp/recordings");
+  CHECK(config.cuda_library == "/opt/driver/libcuda.so");
   CHECK(config.log == "debug");
   CHECK(config.given.size() == config_variables().size());
   // What is shown reads back as the same settings.
@@ -186,9 +188,13 @@ TEST_CASE("settings: a field out of range is refused by name") {
                  "algorithm is 77, which is none of: auto, ring"));
   CHECK(contains(refused([&](auto &caller) { std::memcpy(&caller.protocol, &unknown, sizeof unknown); }).message,
                  "protocol is 77"));
-  const Error cuda = refused([](auto &caller) { caller.device = 0; });
-  CHECK(cuda.status == RONDO_ERROR_UNSUPPORTED);
-  CHECK(contains(cuda.message, "CUDA is not built in"));
+}
+
+TEST_CASE("settings: the device is the caller's") {
+  rondo_config_t caller = RONDO_CONFIG_INIT;
+  CHECK(merge(&caller, Config{}).value().device == RONDO_DEVICE_HOST);
+  caller.device = 3;
+  CHECK(merge(&caller, Config{}).value().device == 3);
 }
 
 TEST_CASE("settings: sizes of other versions are accepted unless they ask for what is unknown") {

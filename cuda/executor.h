@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs plans on a CUDA device: one kernel a collective, one block a channel. docs/gpu.md.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "cuda/device_executor.h"
+#include "src/bootstrap/store.h"
+
+namespace rondo::cuda {
+
+struct DeviceRequest {
+  uint32_t rank = 0;
+  uint32_t rank_count = 1;
+  int32_t device = 0;          ///< ordinal
+  uint32_t channel_count = 0;  ///< 0: chosen here
+  uint32_t slot_count = 0;     ///< 0: chosen here
+  uint32_t slot_bytes = 0;     ///< 0: chosen here
+  std::string library;         ///< Config::cuda_library
+  std::string key_prefix;
+  uint64_t deadline_ns = 0;
+};
+
+/// RONDO_ERROR_UNSUPPORTED: no driver. RONDO_ERROR_INVALID_ARGUMENT: no such device.
+[[nodiscard]] Result<void> check_device(const std::string &library, int32_t device);
+
+/// Every rank calls it: finds the driver and the device, loads the kernels, connects the ranks' memories.
+/// RONDO_ERROR_OUT_OF_RESOURCES: the blocks of all ranks of this process on the device cannot be resident at once.
+[[nodiscard]] Result<std::unique_ptr<DeviceExecutor>> connect_device(const DeviceRequest &request, Store &store);
+
+}  // namespace rondo::cuda

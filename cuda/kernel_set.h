@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels that a communicator may use, loaded on its device. One set for each device and process: all ranks that
+// are threads share it.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+
+#include "cuda/handles.h"
+
+namespace rondo::cuda {
+
+struct LoadedKernel {
+  CuFunction function = nullptr;
+  int block_threads_max = 0;  ///< as its registers allow
+};
+
+class KernelSet {
+ public:
+  /// Loads all kernels: later, while a collective waits on the device, loading one could wait for it. RONDO_ERROR_
+  /// UNSUPPORTED: this build has none, or none for this device.
+  [[nodiscard]] static Result<std::shared_ptr<const KernelSet>> load(const PrimaryContext &context);
+
+  [[nodiscard]] Result<LoadedKernel> find(const std::string &name) const;
+  /// Blocks of the largest kernel that a multiprocessor holds at once.
+  [[nodiscard]] Result<int> resident_blocks(int block_threads, size_t shared_bytes) const;
+
+ private:
+  const CudaDriver *driver_ = nullptr;
+  CuContext context_ = nullptr;
+  Library library_;
+  std::unordered_map<std::string, LoadedKernel> kernels_;
+};
+
+}  // namespace rondo::cuda

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels for devices: a line each around the bodies of run.h, and the group that they run on.
+#include "cuda/kernels/list.h"
+
+namespace rondo::device {
+namespace {
+
+/// Threads [begin, begin + size) of a block, whole warps, with a hardware barrier of their own: the lanes of a channel
+/// wait for different peers and must not wait for each other. (Barrier 0 is that of __syncthreads.)
+struct WarpsGroup {
+  uint32_t thread;
+  uint32_t thread_count;
+  uint32_t barrier;
+
+  [[nodiscard]] __device__ uint32_t rank() const { return thread; }
+  [[nodiscard]] __device__ uint32_t size() const { return thread_count; }
+  __device__ void sync() const { asm volatile("barrier.sync %0, %1;" : : "r"(barrier), "r"(thread_count) : "memory"); }
+  [[nodiscard]] __device__ bool any(bool vote) const {
+    uint32_t any_vote;
+    asm volatile(
+        "{\n"
+        "  .reg .pred mine, anyone;\n"
+        "  setp.ne.u32 mine, %1, 0;\n"
+        "  barrier.red.or.pred anyone, %2, %3, mine;\n"
+        "  selp.u32 %0, 1, 0, anyone;\n"
+        "}"
+        : "=r"(any_vote)
+        : "r"(static_cast<uint32_t>(vote)), "r"(barrier), "r"(thread_count)
+        : "memory");
+    return any_vote != 0;
+  }
+  __device__ void relax() const {}
+};
+
+/// float16 by the device's own conversions, which round to nearest even, keep subnormals and overflow to infinity, as
+/// Float16Format does; an instruction each. (bfloat16's take a few instructions in any case, and devices' float8 ones
+/// saturate.)
+struct DeviceFloat16Element {
+  using Storage = uint16_t;
+  using Accumulator = float;
+  [[nodiscard]] __device__ static float load(Storage bits) {
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+    return value;
+  }
+  [[nodiscard]] __device__ static Storage store(float value) {
+    Storage bits;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+    return bits;
+  }
+};
+
+template <class Reducer>
+struct OnDevice {
+  using Type = Reducer;
+};
+template <class Op>
+struct OnDevice<GroupReducer<Float16Element, Op>> {
+  using Type = GroupReducer<DeviceFloat16Element, Op>;
+};
+
+constexpr uint32_t warp_threads = 32;
+constexpr uint32_t block_threads_max = 512;
+
+/// A block: each lane of its channel by as many whole warps.
+template <class Protocol, class ListedReducer>
+__device__ void run_block(const DeviceOperation &operation) {
+  using Reducer = typename OnDevice<ListedReducer>::Type;
+  extern __shared__ __align__(16) std::byte shared[];
+  const DeviceChannel &channel = operation.channels[blockIdx.x];
+  if (channel.lane_count == 0) return;
+  const uint32_t size = blockDim.x / warp_threads / channel.lane_count * warp_threads;
+  const uint32_t lane = threadIdx.x / size;
+  if (lane >= channel.lane_count) return;
+  const WarpsGroup group{threadIdx.x - lane * size, size, lane + 1};
+  run_lanes<Protocol, 1>(group, operation, channel, lane, 1, make_reducer<Reducer>(operation, channel), shared);
+}
+
+}  // namespace
+}  // namespace rondo::device
+
+#define RONDO_KERNEL(name, Protocol, ...)                                          \
+  extern "C" __global__ void __launch_bounds__(::rondo::device::block_threads_max) \
+      name(const __grid_constant__ ::rondo::device::DeviceOperation operation) {   \
+    ::rondo::device::run_block<Protocol, __VA_ARGS__>(operation);                  \
+  }
+RONDO_KERNELS(RONDO_KERNEL)

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// The protocols as the interpreter calls them, by a group of threads. Only thread 0 of a group looks at flags and moves
+// counters; it tells the others by a vote. So the ends of a link, which lie in memory, are written behind the barrier
+// that precedes a slice's publication and read between the next vote and the next such barrier (interpreter.h).
+//
+// Nobody sleeps on a device: flags are acquire and release. Loans are by address only: peers in the same address space.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/kernels/operation.h"
+
+namespace rondo::device {
+
+/// What a lane has of its channel.
+struct LaneLinks {
+  DeviceLinkEnds *const *ends = nullptr;
+  const LaneProgram *program = nullptr;
+  std::byte *scratch = nullptr;
+  uint32_t scratch_bytes = 0;
+  uint32_t poll_count = 1;
+
+  [[nodiscard]] RONDO_HD DeviceLinkEnds &at(uint8_t link) const { return *ends[link]; }
+  [[nodiscard]] RONDO_HD std::byte *operand(uint32_t which) const { return scratch + which * scratch_bytes; }
+  [[nodiscard]] RONDO_HD std::byte *result() const { return scratch + 2 * scratch_bytes; }
+};
+
+/// By one thread: true as soon as ready() is, looking poll_count times.
+template <class Ready>
+[[nodiscard]] RONDO_HD bool poll(uint32_t poll_count, const Ready &ready) {
+  for (uint32_t look = 0; look < poll_count; ++look)
+    if (ready()) return true;
+  return false;
+}
+
+struct GroupSimple {
+  template <Group G>
+  RONDO_HD static bool can_send(G group, LaneLinks &links, uint8_t link) {
+    return group.rank() != 0 || poll(links.poll_count, [&] { return links.at(link).simple_out.can_send(false); });
+  }
+
+  template <Group G>
+  RONDO_HD static Progress fetch(G group, LaneLinks &links, uint8_t link, uint32_t, uint64_t bytes, uint32_t signature,
+                                 const std::byte *&operand, Fault &fault) {
+    const SimpleReceiver &in = links.at(link).simple_in;
+    const bool full = group.rank() != 0 || poll(links.poll_count, [&] { return in.can_receive(false); });
+    if (group.any(!full)) return Progress::blocked;
+    const SlotHeader &header = in.header();  // read by all: what thread 0 acquired, the vote passed on
+    const auto kind = static_cast<PayloadKind>(header.kind);
+    fault = header.signature != signature                                  ? Fault::foreign_slot
+            : header.bytes != bytes                                        ? Fault::wrong_size
+            : kind != PayloadKind::in_slot && kind != PayloadKind::address ? Fault::unreadable
+                                                                           : Fault::none;
+    if (fault != Fault::none) return Progress::failed;
+    operand = kind == PayloadKind::in_slot ? in.payload() : reinterpret_cast<const std::byte *>(header.address);
+    return Progress::moved;
+  }
+
+  RONDO_HD static std::byte *stage(LaneLinks &links, uint8_t link) { return links.at(link).simple_out.payload(); }
+  RONDO_HD static uint32_t accepted_kinds(LaneLinks &links, uint8_t link) { return links.at(link).accepted_kinds; }
+
+  template <Group G>
+  RONDO_HD static void post(G group, LaneLinks &links, uint8_t link, uint64_t bytes, uint32_t signature,
+                            PayloadKind kind, const Loan *, const std::byte *lent) {
+    if (group.rank() != 0) return;
+    SlotHeader fields;
+    fields.signature = signature;
+    fields.bytes = bytes;
+    fields.kind = static_cast<uint32_t>(kind);
+    if (kind != PayloadKind::in_slot) fields.address = reinterpret_cast<uint64_t>(lent);
+    links.at(link).simple_out.post(fields, false);
+  }
+
+  template <Group G>
+  RONDO_HD static void release(G group, LaneLinks &links, uint8_t link) {
+    if (group.rank() == 0) links.at(link).simple_in.release(false);
+  }
+
+  /// A directed link is sent on by one lane only, and so is waited for by that one only.
+  template <Group G>
+  RONDO_HD static bool drained(G group, LaneLinks &links) {
+    bool lent = false;
+    for (uint32_t step = 0; group.rank() == 0 && step < links.program->step_count; ++step)
+      for (const uint8_t link : links.program->steps[step].send_link)
+        lent |= link != no_link && !links.at(link).simple_out.references_returned(false);
+    return !group.any(lent);
+  }
+};
+
+struct GroupLl {
+  template <Group G>
+  RONDO_HD static bool can_send(G group, LaneLinks &links, uint8_t link) {
+    return group.rank() != 0 || poll(links.poll_count, [&] { return links.at(link).ll_out.can_send(false); });
+  }
+
+  template <Group G>
+  RONDO_HD static Progress fetch(G group, LaneLinks &links, uint8_t link, uint32_t which, uint64_t bytes,
+                                 uint32_t signature, const std::byte *&operand, Fault &fault) {
+    std::byte *const payload = links.operand(which);
+    const LlOutcome outcome = links.at(link).ll_in.receive_by_group(group, payload, bytes, signature, links.poll_count);
+    if (outcome == LlOutcome::stale) return Progress::blocked;
+    operand = payload;
+    if (outcome == LlOutcome::full) return Progress::moved;
+    fault = Fault::foreign_slot;
+    return Progress::failed;
+  }
+
+  /// One place for all links of a step: the result is packed from there into each slot.
+  RONDO_HD static std::byte *stage(LaneLinks &links, uint8_t) { return links.result(); }
+  RONDO_HD static uint32_t accepted_kinds(LaneLinks &, uint8_t) { return 0; }
+
+  template <Group G>
+  RONDO_HD static void post(G group, LaneLinks &links, uint8_t link, uint64_t bytes, uint32_t signature, PayloadKind,
+                            const Loan *, const std::byte *) {
+    links.at(link).ll_out.post_by_group(group, links.result(), bytes, signature);
+  }
+
+  template <Group G>
+  RONDO_HD static void release(G group, LaneLinks &links, uint8_t link) {
+    if (group.rank() == 0) links.at(link).ll_in.release(false);
+  }
+
+  template <Group G>
+  RONDO_HD static bool drained(G, LaneLinks &) {
+    return true;
+  }
+};
+
+}  // namespace rondo::device

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a kernel is given: plain data, laid out alike by the host's compiler and the device's. Every kernel takes one
+// DeviceOperation by value; what it points to must stay until the kernel has ended.
+//
+//   uploaded with the plan      DeviceChannel[], LaneProgram[], Step[], Range[], DeviceLinkEnds *[]   read only
+//   of the communicator         DeviceLinkEnds (counters survive from kernel to kernel), DeviceProgress
+//   seen by the host            the abort word, DeviceResult
+//
+// Kernels of one communicator on one rank follow each other: they share the ends of its links.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "src/proto/interpreter.h"
+#include "src/proto/ll.h"
+#include "src/proto/simple.h"
+
+namespace rondo::device {
+
+/// This rank's ends of the two connections with one peer on one channel, in device memory. The host makes them (the
+/// connections' bases are device addresses), copies them there and does not touch them any more.
+struct DeviceLinkEnds {
+  uint32_t peer = 0;
+  uint32_t accepted_kinds = 0;  ///< kind_bit(address), or none: the peer reads loans at this rank's addresses
+  SimpleSender simple_out;
+  SimpleReceiver simple_in;
+  LlSender ll_out;
+  LlReceiver ll_in;
+};
+static_assert(std::is_trivially_copyable_v<DeviceLinkEnds> && std::is_standard_layout_v<DeviceLinkEnds>);
+static_assert(sizeof(DeviceLinkEnds) == 160 && offsetof(DeviceLinkEnds, simple_out) == 8);
+static_assert(offsetof(DeviceLinkEnds, simple_in) == 56 && offsetof(DeviceLinkEnds, ll_out) == 88);
+static_assert(offsetof(DeviceLinkEnds, ll_in) == 128);
+
+/// A channel of a plan: one block runs it.
+struct DeviceChannel {
+  const LaneProgram *lanes = nullptr;
+  DeviceLinkEnds *const *links = nullptr;  ///< link -> ends
+  uint32_t lane_count = 0;
+  uint32_t link_count = 0;
+};
+static_assert(sizeof(DeviceChannel) == 24 && sizeof(LaneProgram) == 88 && alignof(LaneProgram) == 8);
+static_assert(offsetof(LaneProgram, slot_elements) == 24 && offsetof(LaneProgram, partition) == 32);
+
+enum class Outcome : uint32_t { done = 0, stopped = 1, fault = 2 };
+
+/// What the blocks of a kernel tell each other: device memory, zero before a communicator's first kernel.
+struct alignas(cache_line_bytes) DeviceProgress {
+  uint64_t ended_lanes = 0;  ///< of this kernel; the last one sets it back to 0
+  uint64_t verdict = 0;      ///< 0, or pack_verdict() of the first lane that did not come through; then no lane of this
+                             ///< or a later kernel goes on: the counters of the links have lost their place
+  uint64_t ended_kernels = 0;
+};
+static_assert(sizeof(DeviceProgress) == cache_line_bytes);
+
+/// How kernels ended: memory that the host reads while they run (load_acquire of `number`), zero at first.
+struct alignas(cache_line_bytes) DeviceResult {
+  uint64_t number = 0;         ///< of the last operation that ended; stored last
+  uint64_t kernels = 0;        ///< that have ended: tells replays of a captured kernel apart
+  uint64_t verdict = 0;        ///< DeviceProgress::verdict: for outcome_in(), fault_in(), peer_in()
+  uint64_t failed_number = 0;  ///< of the first operation that did not come through
+  uint64_t begun = 0;          ///< kernels that have begun: one more than `kernels` while one runs
+};
+static_assert(sizeof(DeviceResult) == cache_line_bytes);
+
+[[nodiscard]] RONDO_HD constexpr uint64_t pack_verdict(Outcome outcome, Fault fault, uint32_t peer) {
+  return uint64_t{peer} << 32 | static_cast<uint64_t>(fault) << 8 | static_cast<uint64_t>(outcome);
+}
+[[nodiscard]] constexpr Outcome outcome_in(uint64_t verdict) { return static_cast<Outcome>(verdict & 0xFF); }
+[[nodiscard]] constexpr Fault fault_in(uint64_t verdict) { return static_cast<Fault>(verdict >> 8 & 0xFF); }
+[[nodiscard]] constexpr uint32_t peer_in(uint64_t verdict) { return static_cast<uint32_t>(verdict >> 32); }
+
+/// The parameter of every kernel. The grid has one block a channel.
+struct DeviceOperation {
+  const DeviceChannel *channels = nullptr;
+  const uint64_t *abort = nullptr;  ///< not 0: stop. The host's memory
+  DeviceProgress *progress = nullptr;
+  DeviceResult *result = nullptr;
+  Buffers buffers;             ///< device addresses; loans are offered to peers in the same address space only
+  uint64_t number = 0;         ///< of the operation, at least 1
+  uint32_t divisor = 0;        ///< avg: the number of ranks; else 0
+  uint32_t lane_count = 0;     ///< of all channels
+  uint32_t scratch_bytes = 0;  ///< of one of the scratch_count places of a lane; 0 with `simple`
+  uint32_t poll_count = 1;     ///< looks at a flag before the abort word's turn, at least 1
+};
+static_assert(std::is_trivially_copyable_v<DeviceOperation> && std::is_standard_layout_v<DeviceOperation>);
+static_assert(sizeof(Window) == 72 && offsetof(Window, loan) == 16 && sizeof(Buffers) == 152);
+static_assert(sizeof(DeviceOperation) == 208 && alignof(DeviceOperation) == 8);
+static_assert(offsetof(DeviceOperation, buffers) == 32 && offsetof(DeviceOperation, number) == 184);
+static_assert(offsetof(DeviceOperation, divisor) == 192 && offsetof(DeviceOperation, poll_count) == 204);
+
+// Shared memory of a block: for each lane of its channel a line that is the group's own (an emulated block keeps its
+// barrier there; a device has barriers of its own) and its places of scratch.
+inline constexpr uint32_t lanes_per_channel_max = 4;
+inline constexpr uint32_t lane_control_bytes = 64;
+inline constexpr uint32_t scratch_count = 3;  ///< two operands, one result
+
+/// Payloads of `ll` pass through scratch: whole pairs of units, so 8 bytes more, 16-byte aligned.
+[[nodiscard]] constexpr uint32_t scratch_bytes_for(uint32_t ll_slot_bytes) {
+  return (ll_slot_bytes + 8 + 15) / 16 * 16;
+}
+/// `lane_count`: the most that a channel of the plan has.
+[[nodiscard]] RONDO_HD constexpr uint32_t shared_bytes_for(uint32_t lane_count, uint32_t scratch_bytes) {
+  return lane_count * (lane_control_bytes + scratch_count * scratch_bytes);
+}
+
+}  // namespace rondo::device

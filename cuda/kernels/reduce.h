@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+// The reducer of a group of threads: folds the operands of a step and writes the result to all its outputs in one pass.
+// Bit for bit what src/engine/combine.h promises (docs/numerics.md): from the left, small floats in float32, rounded
+// once.
+//
+// Where all pointers of a step lie alike modulo 16, the threads share its vectors of 16 bytes out, several loads in
+// flight each; what is before the first and behind the last one goes element by element, as everything does otherwise.
+// An output may be an input: a thread reads all operands of an element before it writes it, and no other touches it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "src/base/host_device.h"
+#include "src/proto/group.h"
+#include "src/proto/memory.h"
+#include "src/proto/reducer.h"
+
+namespace rondo::device {
+
+inline constexpr uint32_t inputs_max = 4;   // acc, src, recv[0], recv[1]
+inline constexpr uint32_t outputs_max = 3;  // dst, send[0], send[1]
+inline constexpr uint32_t vector_bytes = 16;
+
+/// A step's operands and results. Filled and read with constant indices only, so that it stays in registers.
+struct GroupArgs {
+  const std::byte *inputs[inputs_max];
+  std::byte *outputs[outputs_max];
+  uint32_t input_count;
+  uint32_t output_count;
+  uint64_t count;    ///< elements; with their size less than 4 GiB
+  uint32_t divisor;  ///< 0: none
+
+  RONDO_HD void add_input(const std::byte *input) {
+    RONDO_UNROLL
+    for (uint32_t index = 0; index < inputs_max; ++index)
+      if (index == input_count) inputs[index] = input;
+    ++input_count;
+  }
+  RONDO_HD void add_output(std::byte *output) {
+    RONDO_UNROLL
+    for (uint32_t index = 0; index < outputs_max; ++index)
+      if (index == output_count) outputs[index] = output;
+    ++output_count;
+  }
+  /// The address bits in which the pointers differ.
+  [[nodiscard]] RONDO_HD uint64_t difference() const {
+    uint64_t bits = 0;
+    RONDO_UNROLL
+    for (uint32_t index = 1; index < inputs_max; ++index)
+      if (index < input_count) bits |= address(inputs[index]) ^ address(inputs[0]);
+    RONDO_UNROLL
+    for (uint32_t index = 0; index < outputs_max; ++index)
+      if (index < output_count) bits |= address(outputs[index]) ^ address(inputs[0]);
+    return bits;
+  }
+  [[nodiscard]] RONDO_HD static uint64_t address(const std::byte *pointer) {
+    return reinterpret_cast<uint64_t>(pointer);
+  }
+};
+
+using memory::Vector;
+
+/// The value of type T at `at`, which is a multiple of `alignment`.
+template <class T, size_t alignment>
+[[nodiscard]] RONDO_HD inline T load_aligned(const std::byte *at) {
+  T value;
+  std::memcpy(&value, __builtin_assume_aligned(at, alignment), sizeof value);
+  return value;
+}
+template <size_t alignment, class T>
+RONDO_HD inline void store_aligned(std::byte *at, const T &value) {
+  std::memcpy(__builtin_assume_aligned(at, alignment), &value, sizeof value);
+}
+
+/// How a slice falls into a head, whole vectors and a tail, in units (elements, or bytes in a copy).
+struct Split {
+  uint32_t head;
+  uint32_t vectors;
+  uint32_t units_per_vector;
+
+  [[nodiscard]] RONDO_HD uint32_t tail_begin() const { return head + vectors * units_per_vector; }
+  /// Bytes from the beginning to a vector.
+  [[nodiscard]] RONDO_HD uint32_t vector_at(uint32_t index, uint32_t unit_bytes) const {
+    return head * unit_bytes + index * vector_bytes;
+  }
+};
+
+/// All pointers lie alike modulo 16 and at a multiple of unit_bytes, of which `at` is one; `count` units.
+[[nodiscard]] RONDO_HD inline Split split_at(const std::byte *at, uint32_t count, uint32_t unit_bytes) {
+  const uint32_t past = static_cast<uint32_t>(GroupArgs::address(at)) % vector_bytes;
+  const uint32_t to_vector = (vector_bytes - past) % vector_bytes / unit_bytes;
+  const uint32_t per_vector = vector_bytes / unit_bytes;
+  const uint32_t head = to_vector < count ? to_vector : count;
+  return {head, (count - head) / per_vector, per_vector};
+}
+
+/// Copies units [begin, end) of T, one at a time.
+template <class T, Group G>
+RONDO_HD void copy_units(G group, const GroupArgs &args, uint32_t begin, uint32_t end) {
+  RONDO_KEEP_LOOP
+  for (uint32_t index = begin + group.rank(); index < end; index += group.size()) {
+    const T value = load_aligned<T, sizeof(T)>(args.inputs[0] + index * sizeof(T));
+    RONDO_UNROLL
+    for (uint32_t output = 0; output < outputs_max; ++output)
+      if (output < args.output_count) store_aligned<sizeof(T)>(args.outputs[output] + index * sizeof(T), value);
+  }
+}
+
+/// Copies in_flight vectors of each thread at a time, from vector `first` as long as there are so many; returns the
+/// first vector that is left to a thread. (first, and what is returned, count from the group's thread 0.)
+template <uint32_t in_flight, Group G>
+RONDO_HD uint32_t copy_vectors(G group, const GroupArgs &args, const Split &split, uint32_t first) {
+  uint32_t next = first;
+  RONDO_KEEP_LOOP
+  for (; next + (in_flight - 1) * group.size() + group.rank() < split.vectors; next += in_flight * group.size()) {
+    Vector values[in_flight];
+    RONDO_UNROLL
+    for (uint32_t turn = 0; turn < in_flight; ++turn)
+      values[turn] =
+          memory::load_vector(args.inputs[0] + split.vector_at(next + turn * group.size() + group.rank(), 1));
+    RONDO_UNROLL
+    for (uint32_t turn = 0; turn < in_flight; ++turn) {
+      const uint32_t at = split.vector_at(next + turn * group.size() + group.rank(), 1);
+      RONDO_UNROLL
+      for (uint32_t output = 0; output < outputs_max; ++output)
+        if (output < args.output_count) memory::store_vector(args.outputs[output] + at, values[turn]);
+    }
+  }
+  return next;
+}
+
+/// The case in which nothing is computed: one operand, no division. Bits, whatever the type.
+template <Group G>
+RONDO_HD void copy_by_group(G group, const GroupArgs &args, uint32_t element_bytes) {
+  const auto bytes = static_cast<uint32_t>(args.count * element_bytes);
+  const uint64_t difference = args.difference();
+  if (difference % vector_bytes != 0) {
+    const bool words = (difference | GroupArgs::address(args.inputs[0])) % sizeof(uint32_t) == 0;
+    const uint32_t word_count = words ? bytes / static_cast<uint32_t>(sizeof(uint32_t)) : 0;
+    copy_units<uint32_t>(group, args, 0, word_count);
+    copy_units<uint8_t>(group, args, word_count * static_cast<uint32_t>(sizeof(uint32_t)), bytes);
+    return;
+  }
+  const Split split = split_at(args.inputs[0], bytes, 1);
+  copy_vectors<1>(group, args, split, copy_vectors<4>(group, args, split, 0));
+  copy_units<uint8_t>(group, args, 0, split.head);
+  copy_units<uint8_t>(group, args, split.tail_begin(), bytes);
+}
+
+/// Moves only: for collectives that do not reduce, of whatever type.
+struct GroupCopier {
+  using Args = GroupArgs;
+  uint32_t divisor = 0;  ///< always
+  uint32_t element_bytes = 1;
+
+  [[nodiscard]] RONDO_HD static GroupCopier make(uint32_t, uint32_t element_bytes) { return {0, element_bytes}; }
+
+  template <Group G>
+  RONDO_HD void operator()(G group, const Args &args) const {
+    copy_by_group(group, args, element_bytes);
+  }
+};
+
+/// Element: how a type lies in memory and what it is computed in (src/proto/reducer.h).
+template <class Element, class Op>
+struct GroupReducer {
+  using Args = GroupArgs;
+  using Storage = typename Element::Storage;
+  using Accumulator = typename Element::Accumulator;
+  static constexpr uint32_t per_vector = vector_bytes / sizeof(Storage);
+  /// Divisions of integers are long subroutines: one a loop, not one for each element of a vector.
+  static constexpr bool divides_vectors = !std::is_integral_v<Accumulator>;
+
+  /// Vectors of each of two operands that a thread has under way; conversions of small floats need registers, too.
+  static constexpr uint32_t in_flight = sizeof(Storage) == 1 ? 2 : 4;
+
+  uint32_t divisor = 0;
+
+  [[nodiscard]] RONDO_HD static GroupReducer make(uint32_t divisor, uint32_t) { return {divisor}; }
+
+  template <Group G>
+  RONDO_HD void operator()(G group, const Args &args) const {
+    if (args.input_count == 1 && args.divisor == 0) return copy_by_group(group, args, sizeof(Storage));
+    const auto count = static_cast<uint32_t>(args.count);
+    const uint64_t difference = args.difference();
+    const bool alike = difference % vector_bytes == 0;
+    const bool natural = (difference | Args::address(args.inputs[0])) % sizeof(Storage) == 0;
+    if (!natural) return fold_elements<1>(group, args, 0, count);
+    if (!alike || (args.divisor != 0 && !divides_vectors)) return fold_elements<sizeof(Storage)>(group, args, 0, count);
+    const Split split = split_at(args.inputs[0], count, sizeof(Storage));
+    uint32_t next = 0;
+    if (args.input_count == 2) next = fold_vectors<2, in_flight>(group, args, split, next);
+    fold_vectors<inputs_max, 1>(group, args, split, next);
+    fold_elements<sizeof(Storage)>(group, args, 0, split.head);
+    fold_elements<sizeof(Storage)>(group, args, split.tail_begin(), count);
+  }
+
+ private:
+  template <size_t alignment, Group G>
+  RONDO_HD static void fold_elements(G group, const Args &args, uint32_t begin, uint32_t end) {
+    RONDO_KEEP_LOOP
+    for (uint32_t index = begin + group.rank(); index < end; index += group.size()) {
+      const size_t at = index * sizeof(Storage);
+      Accumulator folded = Element::load(load_aligned<Storage, alignment>(args.inputs[0] + at));
+      RONDO_UNROLL
+      for (uint32_t input = 1; input < inputs_max; ++input)
+        if (input < args.input_count)
+          folded = Op::apply(folded, Element::load(load_aligned<Storage, alignment>(args.inputs[input] + at)));
+      if (args.divisor != 0) folded = divide(folded, args.divisor);
+      const Storage result = Element::store(folded);
+      RONDO_UNROLL
+      for (uint32_t output = 0; output < outputs_max; ++output)
+        if (output < args.output_count) store_aligned<alignment>(args.outputs[output] + at, result);
+    }
+  }
+
+  /// `inputs`: as many as there are, or inputs_max. As copy_vectors().
+  template <uint32_t inputs, uint32_t turns, Group G>
+  RONDO_HD static uint32_t fold_vectors(G group, const Args &args, const Split &split, uint32_t first) {
+    uint32_t next = first;
+    RONDO_KEEP_LOOP
+    for (; next + (turns - 1) * group.size() + group.rank() < split.vectors; next += turns * group.size()) {
+      Vector operands[turns][inputs]{};
+      RONDO_UNROLL
+      for (uint32_t turn = 0; turn < turns; ++turn) {
+        const uint32_t at = split.vector_at(next + turn * group.size() + group.rank(), sizeof(Storage));
+        RONDO_UNROLL
+        for (uint32_t input = 0; input < inputs; ++input)
+          if (inputs < inputs_max || input == 0 || input < args.input_count)
+            operands[turn][input] = memory::load_vector(args.inputs[input] + at);
+      }
+      RONDO_UNROLL
+      for (uint32_t turn = 0; turn < turns; ++turn) {
+        const uint32_t at = split.vector_at(next + turn * group.size() + group.rank(), sizeof(Storage));
+        const Vector result = fold_vector<inputs>(operands[turn], args);
+        RONDO_UNROLL
+        for (uint32_t output = 0; output < outputs_max; ++output)
+          if (output < args.output_count) memory::store_vector(args.outputs[output] + at, result);
+      }
+    }
+    return next;
+  }
+
+  struct alignas(vector_bytes) Elements {
+    Storage values[per_vector];
+  };
+
+  template <uint32_t inputs>
+  [[nodiscard]] RONDO_HD static Vector fold_vector(const Vector (&operands)[inputs], const Args &args) {
+    Accumulator folded[per_vector];
+    const auto first = __builtin_bit_cast(Elements, operands[0]);
+    RONDO_UNROLL
+    for (uint32_t index = 0; index < per_vector; ++index) folded[index] = Element::load(first.values[index]);
+    RONDO_UNROLL
+    for (uint32_t input = 1; input < inputs; ++input) {
+      if (inputs == inputs_max && input >= args.input_count) continue;
+      const auto next = __builtin_bit_cast(Elements, operands[input]);
+      RONDO_UNROLL
+      for (uint32_t index = 0; index < per_vector; ++index)
+        folded[index] = Op::apply(folded[index], Element::load(next.values[index]));
+    }
+    Elements result;
+    RONDO_UNROLL
+    for (uint32_t index = 0; index < per_vector; ++index) {
+      if constexpr (divides_vectors)
+        if (args.divisor != 0) folded[index] = divide(folded[index], args.divisor);
+      result.values[index] = Element::store(folded[index]);
+    }
+    return __builtin_bit_cast(Vector, result);
+  }
+};
+
+}  // namespace rondo::device

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// The body of every kernel: a group of threads runs lanes of a channel to their end. A thread group of a device's block
+// runs one lane; where an emulated block has fewer threads than lanes, a thread takes several in turn.
+//
+// Ordering  A1 load verdict, relaxed; load the abort word, acquire      whether another lane or the host gave up
+//           E1 compare and exchange verdict from 0                      the first lane that did not come through
+//           E2 add to ended_lanes, acquire and release                  whoever is last sees every lane's E1
+//           E3 the last one: results, relaxed; store result.number, release, for the host (which acquires it)
+// A lane that stops publishes nothing more: advance() has published whole slices or nothing.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/kernels/links.h"
+#include "src/proto/memory.h"
+
+namespace rondo::device {
+
+/// By thread 0 of a group.
+[[nodiscard]] RONDO_HD inline bool must_stop(const DeviceOperation &operation) {
+  if (memory::load_relaxed(operation.progress->verdict) != 0) return true;  // A1; pairs by value with E1
+  return memory::load_acquire(*operation.abort) != 0;                       // A1, pairs with the host's release store
+}
+
+/// By thread 0 of a group, when `lane_count` lanes have come to an end.
+RONDO_HD inline void report(const DeviceOperation &operation, uint32_t lane_count, uint64_t verdict) {
+  DeviceProgress &progress = *operation.progress;
+  if (verdict != 0) (void)memory::exchange_if(progress.verdict, 0, verdict);  // E1; false: another lane was first
+  const uint64_t before = memory::add<memory::Site::lane_end>(progress.ended_lanes, lane_count);  // E2, with itself
+  if (before + lane_count != operation.lane_count) return;
+  DeviceResult &result = *operation.result;
+  const uint64_t first = memory::load_relaxed(progress.verdict);  // ordered by E2
+  if (first != 0 && memory::load_relaxed(result.verdict) == 0) {
+    memory::store_relaxed(result.failed_number, operation.number);
+    memory::store_relaxed(result.verdict, first);
+  }
+  memory::store_relaxed(result.kernels, ++progress.ended_kernels);
+  memory::store_relaxed(progress.ended_lanes, 0);  // the next kernel begins when this one has ended
+  memory::store_release<memory::Site::operation_end>(result.number, operation.number);  // E3, pairs with the host
+}
+
+/// Runs lanes first, first + stride, ... of a channel, at most lanes_max. `shared`: the block's, shared_bytes_for().
+template <class Protocol, uint32_t lanes_max, Group G, class Reducer>
+RONDO_HD void run_lanes(G group, const DeviceOperation &operation, const DeviceChannel &channel, uint32_t first,
+                        uint32_t stride, const Reducer &reducer, std::byte *shared) {
+  std::byte *const scratch = shared + channel.lane_count * lane_control_bytes;
+  LaneState states[lanes_max]{};
+  uint32_t running = 0;  // a bit a lane
+  uint32_t lane_count = 0;
+  for (uint32_t lane = first; lane < channel.lane_count && lane_count < lanes_max; lane += stride)
+    running |= 1u << lane_count++;
+  uint64_t verdict = 0;
+  if (first == 0 && &channel == operation.channels && group.rank() == 0)  // before E2 of all lanes, which orders it
+    memory::store_relaxed(operation.result->begun, operation.progress->ended_kernels + 1);
+  // A kernel behind one that failed must not touch the links. (The abort word is looked at by who has to wait.)
+  if (group.any(group.rank() == 0 && memory::load_relaxed(operation.progress->verdict) != 0))  // A1
+    verdict = pack_verdict(Outcome::stopped, Fault::none, 0);
+  while (running != 0 && verdict == 0) {  // bounded by the deadline, at which the host sets the abort word
+    bool moved = false;
+    RONDO_UNROLL
+    for (uint32_t index = 0; index < lanes_max && verdict == 0; ++index) {
+      if ((running >> index & 1) == 0) continue;
+      const uint32_t lane = first + index * stride;
+      LaneLinks links{channel.links, channel.lanes + lane, scratch + lane * scratch_count * operation.scratch_bytes,
+                      operation.scratch_bytes, operation.poll_count};
+      const Progress progress =
+          advance<G, Protocol>(group, states[index], channel.lanes[lane], operation.buffers, reducer, links);
+      moved |= progress == Progress::moved || progress == Progress::done;
+      if (progress == Progress::done) running &= ~(1u << index);
+      if (progress == Progress::failed)
+        verdict = pack_verdict(Outcome::fault, states[index].fault, links.at(states[index].fault_link).peer);
+    }
+    if (moved || verdict != 0) continue;
+    group.relax();
+    if (group.any(group.rank() == 0 && must_stop(operation))) verdict = pack_verdict(Outcome::stopped, Fault::none, 0);
+  }
+  if (group.rank() == 0) report(operation, lane_count, verdict);
+}
+
+/// What reducers are made of: GroupReducer and GroupCopier.
+template <class Reducer>
+[[nodiscard]] RONDO_HD Reducer make_reducer(const DeviceOperation &operation, const DeviceChannel &channel) {
+  return Reducer::make(operation.divisor, channel.lanes[0].element_bytes);
+}
+
+}  // namespace rondo::device

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// A rank's memory on its device: the connections on which it receives, its ends of all links, and what plans need.
+// The other ranks write into its connections: threads of this process by the same addresses, other processes through
+// CUDA IPC.
+//
+// Layout    connections          channel_count * rank_count, by channel and sender; connection.h
+//           link ends            channel_count * rank_count DeviceLinkEnds
+//           progress             DeviceProgress
+//           barrier              2 lines
+//           plans                plan_bytes, given out by Arena
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cuda/handles.h"
+#include "cuda/kernels/operation.h"
+#include "src/bootstrap/store.h"
+#include "src/proto/connection.h"
+
+namespace rondo::cuda {
+
+struct SegmentShape {
+  uint32_t rank_count = 1;
+  uint32_t channel_count = 1;
+  ConnectionGeometry geometry;
+  uint64_t plan_bytes = 0;
+
+  [[nodiscard]] uint64_t connection_bytes() const;  ///< of one, rounded up
+  [[nodiscard]] uint64_t connection_offset(uint32_t channel, uint32_t sender) const;
+  [[nodiscard]] uint64_t ends_offset(uint32_t channel, uint32_t peer) const;
+  [[nodiscard]] uint64_t progress_offset() const;
+  [[nodiscard]] uint64_t barrier_offset(uint32_t which) const;
+  [[nodiscard]] uint64_t plans_offset() const;
+  [[nodiscard]] uint64_t bytes() const;
+};
+
+/// What a rank tells the others.
+struct SegmentCard {
+  DeviceUuid uuid{};
+  uint32_t pid = 0;
+  uint32_t device = 0;
+  uint64_t start_ticks = 0;  ///< of the process: with the pid its name
+  uint64_t address = 0;
+  uint64_t bytes = 0;
+  IpcMemoryHandle handle{};
+};
+
+class Segment {
+ public:
+  /// Allocates and clears it, tells the others and finds theirs. Every rank calls it. `stream`: to work on.
+  [[nodiscard]] static Result<Segment> connect(const PrimaryContext &context, CuStream stream, const DeviceUuid &uuid,
+                                               const SegmentShape &shape, uint32_t rank, const std::string &key_prefix,
+                                               Store &store, uint64_t deadline_ns);
+
+  [[nodiscard]] const SegmentShape &shape() const { return shape_; }
+  [[nodiscard]] DevicePointer address() const { return memory_.get().object; }
+  [[nodiscard]] uint64_t ends_address(uint32_t channel, uint32_t peer) const {
+    return address() + shape_.ends_offset(channel, peer);
+  }
+  /// Ranks of this process on the same device, this one among them.
+  [[nodiscard]] uint32_t neighbour_count() const { return neighbour_count_; }
+  /// Ranks of other processes share the device.
+  [[nodiscard]] bool shared_with_processes() const { return shared_with_processes_; }
+
+ private:
+  Result<void> open_peers(const PrimaryContext &context, uint32_t rank, const std::vector<SegmentCard> &cards);
+  Result<void> fill_ends(const PrimaryContext &context, CuStream stream, uint32_t rank);
+
+  SegmentShape shape_;
+  DeviceMemory memory_;
+  std::vector<IpcMemory> opened_;
+  std::vector<PrimaryContext> peer_contexts_;  ///< of other devices that this process uses
+  std::vector<DevicePointer> peers_;           ///< where each rank's segment is, for this one
+  uint32_t neighbour_count_ = 1;
+  bool shared_with_processes_ = false;
+};
+
+/// Gives out pieces of [0, bytes), aligned to 256. First fit.
+class Arena {
+ public:
+  explicit Arena(uint64_t bytes) : free_{{0, bytes}} {}
+  /// Nothing: there is no such piece.
+  [[nodiscard]] std::optional<uint64_t> take(uint64_t bytes);
+  void give_back(uint64_t offset, uint64_t bytes);
+
+ private:
+  std::map<uint64_t, uint64_t> free_;  ///< offset -> bytes
+};
+
+}  // namespace rondo::cuda

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// The communicator of a rank on a device: calls are enqueued on the caller's streams, and run there; the monitor sees
+// them end.
+#include "src/base/log.h"
+#include "src/core/communicator.h"
+#include "src/core/recorder.h"
+
+namespace rondo {
+namespace {
+
+/// Kernels that were told to stop end within milliseconds, once the stream has come to them.
+constexpr uint64_t quiesce_patience_ns = 5'000'000'000;
+
+}  // namespace
+
+Result<void> Communicator::check_buffer(const char *name, const void *pointer, size_t bytes) const {
+  return device_ == nullptr ? Result<void>() : device_->check_buffer(name, pointer, bytes);
+}
+
+void Communicator::watch_device() {
+  DeviceMonitor::Parts parts;
+  parts.device = device_.get();
+  parts.transport = transport_.get();
+  parts.rank = rank_;
+  parts.rank_count = rank_count_;
+  parts.timeout_ns = settings_.timeout_ns;
+  parts.completed = [this](uint64_t number) { end_turn(number); };
+  parts.failed = [this] {
+    dump_failure(*transport_, settings_.recorder_dir, rank_);
+    give_up_turns();
+  };
+  monitor_ = std::make_unique<DeviceMonitor>(std::move(parts));
+}
+
+Result<void> Communicator::enqueue(const Call &call, void *stream) {
+  const std::lock_guard lock(submit_mutex_);
+  if (transport_->failed()) return tell_failure();
+  if (finalized_) return Error{RONDO_ERROR_INVALID_HANDLE, "the communicator is finalized; only destroy is left"};
+  RONDO_TRY_ASSIGN(BoundPlan *const bound, plan_for(call));
+  const Plan &plan = *bound->plan;
+  const bool is_barrier = call.signature.collective == RONDO_BARRIER;
+  const void *const send = is_barrier ? device_->barrier_buffer(0) : call.send;
+  void *const recv = is_barrier ? device_->barrier_buffer(1) : call.recv;
+  DeviceCall what;
+  what.plan = bound->device.get();
+  what.number = ++submitted_;
+  what.divisor = bound->reducer.divisor;
+  what.buffers.signature = fingerprint(what.number, plan.identity);
+  // A send window is only ever read: the schedule has no step that writes it.
+  what.buffers.send = {static_cast<std::byte *>(const_cast<void *>(send)), plan.send.begin, {}};
+  what.buffers.recv = {static_cast<std::byte *>(recv), plan.recv.begin, {}};
+  bound->last_operation = what.number;  // under the mutex that eviction needs too
+  const Entered entered{plan.key.signature, plan.shape};
+  transport_->enter(what.number, entered);
+  const auto launched = device_->launch(what, stream);
+  if (launched.ok()) {
+    monitor_->add(what.number, entered, launched.value().captured);
+    return {};
+  }
+  // Its number is taken: the other ranks wait for an operation that will never come from here.
+  Error error = launched.error();
+  error.rank = error.peer = static_cast<int32_t>(rank_);
+  error.operation = what.number;
+  error.message = "operation " + std::to_string(what.number) + " could not be enqueued: " + error.message;
+  transport_->raise(error);
+  transport_->fail(what.number);
+  return tell_failure();
+}
+
+void Communicator::leave_device() {
+  if (monitor_ == nullptr) return;
+  const bool ended = monitor_->quiesce(quiesce_patience_ns);
+  monitor_.reset();
+  if (ended) return;
+  // What a kernel may still touch must stay: it is behind something in its stream that does not end.
+  log::warning("rank " + std::to_string(rank_) + ": kernels on " + device_->describe() +
+               " have not ended; the memory of their communicator is left to the process's end");
+  static_cast<void>(device_.release());
+}
+
+}  // namespace rondo

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/core/device_monitor.h"
+
+#include <chrono>
+
+#include "src/base/clock.h"
+
+namespace rondo {
+namespace {
+
+constexpr auto busy_interval = std::chrono::microseconds(200);
+constexpr auto idle_interval = std::chrono::milliseconds(10);  // replays of graphs come without a call
+constexpr uint64_t device_check_interval_ns = 20'000'000;
+
+}  // namespace
+
+DeviceMonitor::DeviceMonitor(Parts parts) : parts_(std::move(parts)), thread_([this] { run(); }) {}
+
+DeviceMonitor::~DeviceMonitor() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void DeviceMonitor::add(uint64_t number, const Entered &what, bool captured) {
+  {
+    const std::lock_guard lock(mutex_);
+    outstanding_.push_back({number, what, captured});
+    ++added_count_;
+  }
+  changed_.notify_all();
+}
+
+bool DeviceMonitor::quiesce(uint64_t patience_ns) {
+  const uint64_t deadline_ns = now_ns() + patience_ns;
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    const DeviceReport report = parts_.device->report();
+    if (outstanding_.empty() && report.begun_kernels == report.ended_kernels) return true;
+    if (now_ns() >= deadline_ns) return false;
+    changed_.wait_for(lock, busy_interval);
+  }
+}
+
+void DeviceMonitor::run() {
+  std::unique_lock lock(mutex_);
+  while (!ending_) {
+    const bool busy = look(lock);
+    const uint64_t seen = added_count_;
+    if (busy) {
+      changed_.wait_for(lock, busy_interval, [&] { return ending_; });
+    } else {
+      changed_.wait_for(lock, idle_interval, [&] { return ending_ || added_count_ != seen; });
+    }
+  }
+}
+
+bool DeviceMonitor::look(std::unique_lock<std::mutex> &lock) {
+  const DeviceReport report = parts_.device->report();
+  carry_over(report);
+  const bool running = report.begun_kernels != report.ended_kernels;
+  const bool busy = running || !outstanding_.empty();
+  const uint64_t now = now_ns();
+  if (running && !outstanding_.empty() && (!watch_ || watched_.number != outstanding_.front().number)) {
+    watched_ = outstanding_.front();
+    watch_.emplace(*parts_.transport, parts_.rank, parts_.rank_count, watched_.number, watched_.what,
+                   parts_.timeout_ns);
+  }
+  const bool has_operation = !outstanding_.empty();
+  lock.unlock();  // what follows takes its time, and calls the communicator
+  if (report.failed && report.fault != Fault::none) explain(report);
+  if (running && has_operation) {
+    look_at_running(report, now);
+  } else if (running) {
+    look_at_replay(report, now);
+  }
+  if (now >= next_device_check_ns_ && !parts_.transport->failed()) {
+    next_device_check_ns_ = now + device_check_interval_ns;
+    if (const auto sound = parts_.device->check_device(); !sound.ok()) {
+      Error error = sound.error();
+      error.rank = error.peer = static_cast<int32_t>(parts_.rank);
+      error.operation = report.ended_number + 1;
+      parts_.transport->raise(error);
+    }
+  }
+  if (parts_.transport->failed() && !told_) {
+    told_ = true;
+    parts_.device->stop();
+    parts_.failed();
+  }
+  lock.lock();
+  return busy;
+}
+
+void DeviceMonitor::carry_over(const DeviceReport &report) {
+  while (!outstanding_.empty() &&
+         (outstanding_.front().captured || outstanding_.front().number <= report.ended_number)) {
+    const uint64_t number = outstanding_.front().number;
+    outstanding_.pop_front();
+    if (report.failed && number >= report.failed_number) {
+      parts_.transport->fail(number);
+    } else {
+      parts_.transport->complete(number);
+      parts_.completed(number);
+    }
+  }
+}
+
+void DeviceMonitor::look_at_running(const DeviceReport &, uint64_t now_ns) {
+  if (!parts_.transport->failed() && watch_) static_cast<void>(watch_->look(now_ns));
+}
+
+/// A kernel of a replayed graph has no number of its own: deaths and its deadline are all that can be seen.
+void DeviceMonitor::look_at_replay(const DeviceReport &report, uint64_t now_ns) {
+  if (replay_ != report.begun_kernels) {
+    replay_ = report.begun_kernels;
+    replay_since_ns_ = now_ns;
+    return;
+  }
+  if (parts_.transport->failed() || now_ns < next_departure_check_ns_) return;
+  next_departure_check_ns_ = now_ns + device_check_interval_ns;
+  Error error;
+  if (const auto death =
+          find_departure(*parts_.transport, parts_.rank, parts_.rank_count, UINT64_MAX, Departure::death)) {
+    error = *death;
+    error.operation = report.ended_number;
+  } else if (now_ns - replay_since_ns_ >= parts_.timeout_ns) {
+    error = {RONDO_ERROR_TIMEOUT,
+             "a collective of a replayed graph on rank " + std::to_string(parts_.rank) +
+                 " timed out; look whether every rank has launched its graph, or raise timeout_ms (RONDO_TIMEOUT)"};
+  } else {
+    return;
+  }
+  error.rank = static_cast<int32_t>(parts_.rank);
+  parts_.transport->raise(error);
+}
+
+void DeviceMonitor::explain(const DeviceReport &report) {
+  if (parts_.transport->failed()) return;
+  const auto what = parts_.transport->entered(parts_.rank, report.failed_number);
+  const Entered entered = what ? *what : Entered{};
+  OperationWatch(*parts_.transport, parts_.rank, parts_.rank_count, report.failed_number, entered, parts_.timeout_ns)
+      .explain_fault(report.peer, report.fault);
+}
+
+}  // namespace rondo

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Looks after the operations of a rank that run on its device: a thread that carries over what the kernels tell, and
+// stops them when a rank has failed, disagrees or does not come. Calls on a device return before they have begun, so
+// nobody else waits there.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "cuda/device_executor.h"
+#include "src/core/watch.h"
+#include "transports/transport.h"
+
+namespace rondo {
+
+class DeviceMonitor {
+ public:
+  /// What it looks at; all of it outlives the monitor.
+  struct Parts {
+    DeviceExecutor *device = nullptr;
+    Transport *transport = nullptr;
+    uint32_t rank = 0;
+    uint32_t rank_count = 1;
+    uint64_t timeout_ns = 0;
+    std::function<void(uint64_t)> completed;  ///< this operation, and all before it; called by the monitor's thread
+    std::function<void()> failed;             ///< once, after the communicator has failed
+  };
+  explicit DeviceMonitor(Parts parts);
+  DeviceMonitor(const DeviceMonitor &) = delete;
+  DeviceMonitor &operator=(const DeviceMonitor &) = delete;
+  ~DeviceMonitor();  ///< after quiesce(): the kernels must have ended
+
+  /// An operation was enqueued. Numbers come in order. captured: its kernel will run without being told apart, so it
+  /// counts as done when its turn comes.
+  void add(uint64_t number, const Entered &what, bool captured);
+
+  /// Waits until every kernel that was enqueued has ended, `patience_ns` at most. False: some have not; what they use
+  /// must not be freed.
+  [[nodiscard]] bool quiesce(uint64_t patience_ns);
+
+ private:
+  struct Outstanding {
+    uint64_t number = 0;
+    Entered what;
+    bool captured = false;
+  };
+
+  void run();
+  /// True: there is something to look at again soon.
+  bool look(std::unique_lock<std::mutex> &lock);
+  void carry_over(const DeviceReport &report);
+  void look_at_running(const DeviceReport &report, uint64_t now_ns);
+  void look_at_replay(const DeviceReport &report, uint64_t now_ns);
+  void explain(const DeviceReport &report);
+
+  const Parts parts_;
+  std::mutex mutex_;  ///< guards what follows
+  std::condition_variable changed_;
+  std::deque<Outstanding> outstanding_;
+  uint64_t added_count_ = 0;
+  bool ending_ = false;
+
+  // Of the monitor's thread alone.
+  std::optional<OperationWatch> watch_;  ///< of the operation that runs
+  Outstanding watched_;
+  uint64_t replay_ = 0;  ///< the kernel, counted, that was seen to run without an operation of its own
+  uint64_t replay_since_ns_ = 0;
+  bool told_ = false;  ///< the device was stopped
+  uint64_t next_device_check_ns_ = 0, next_departure_check_ns_ = 0;
+  std::thread thread_;  ///< last: it uses all of the above
+};
+
+}  // namespace rondo

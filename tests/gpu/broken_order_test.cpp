@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels' bodies with one barrier or release taken out (RONDO_BREAK_ORDER, src/proto/memory.h): each must be
+// missed, by a wrong result or by ThreadSanitizer. The program runs itself; the hidden test case is what the child
+// does.
+//
+// Nothing here comes from librondo but plans: the child must not run other code that was compiled with the release.
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "cuda/kernels/reduce.h"
+#include "tests/catch.h"
+#include "tests/gpu/device_world.h"
+#include "tests/gpu/settings.h"
+#include "tests/soft_cuda/emulated_block.h"
+
+using namespace rondo;
+using namespace rondo::test;
+
+namespace {
+
+constexpr ConnectionGeometry geometry{2, 256, 256};
+constexpr uint32_t rank_count = 2;
+constexpr uint32_t channel_count = 2;  // whose lanes end apart
+
+#define RONDO_TEXT_2(x) #x
+#define RONDO_TEXT(x) RONDO_TEXT_2(x)
+#if defined(RONDO_BREAK_ORDER)
+const std::string broken = RONDO_TEXT(RONDO_BREAK_ORDER);
+#else
+const std::string broken = "none";
+#endif
+
+int32_t input(uint32_t rank, uint64_t element) { return static_cast<int32_t>(element * 7 + rank * 1000); }
+
+/// What each site needs to be missed. A long all-reduce: slots are used again, lanes end apart. A short one: no slot is
+/// used again, so that a rank learns what its peer's caller did before from what it receives alone. A broadcast: the
+/// receiver sends nothing back, so that its reads are before the sender's next writes by the head alone.
+struct Traffic {
+  rondo_collective_t collective;
+  uint64_t count;
+};
+constexpr Traffic traffics[] = {{RONDO_ALL_REDUCE, 1500}, {RONDO_ALL_REDUCE, 5}, {RONDO_BROADCAST, 1500}};
+
+int32_t expected(const Traffic &traffic, uint64_t element) {
+  return input(0, element) + (traffic.collective == RONDO_ALL_REDUCE ? input(1, element) : 0);
+}
+
+/// Runs it and looks at the result as the host does when a kernel ended. False: it is wrong.
+bool is_right(const Traffic &traffic, rondo_protocol_t protocol, uint32_t lane_threads) {
+  OperationKey key;
+  key.signature = {static_cast<uint32_t>(traffic.collective), RONDO_INT32, RONDO_SUM, 0, traffic.count, 0};
+  DeviceWorld world(rank_count, channel_count, geometry);
+  std::array<std::vector<int32_t>, rank_count> send, recv;
+  std::array<std::unique_ptr<Plan>, rank_count> plans;
+  for (uint32_t rank = 0; rank < rank_count; ++rank) {
+    plans[rank] =
+        std::move(build_plan(key, {RONDO_ALGORITHM_RING, protocol, channel_count, 256}, geometry, rank, rank_count))
+            .value();
+    for (uint64_t i = 0; i < traffic.count; ++i) send[rank].push_back(input(rank, i));
+    recv[rank].assign(traffic.count, -1);
+  }
+  std::array<bool, rank_count> right{};
+  std::array<int, rank_count> note{};  // of the caller: what it did before an all-reduce is seen by others after it
+  const auto run = [&](uint32_t rank) {
+    note[rank] = 1;
+    Buffers buffers;
+    buffers.send.data = reinterpret_cast<std::byte *>(send[rank].data());
+    buffers.recv.data = reinterpret_cast<std::byte *>(recv[rank].data());
+    buffers.signature = 5;
+    std::thread kernel([&] { world.run(rank, *plans[rank], buffers, 1, lane_threads); });
+    // The host reads results while the kernel's threads may still be there: order comes from `number` alone.
+    while (world.result(rank).number != 1) std::this_thread::yield();
+    right[rank] = traffic.collective != RONDO_ALL_REDUCE || note[1 - rank] == 1;
+    for (uint64_t i = 0; i < traffic.count; ++i) right[rank] = right[rank] && recv[rank][i] == expected(traffic, i);
+    kernel.join();
+  };
+  std::thread other([&] { run(1); });
+  run(0);
+  other.join();
+  return right[0] && right[1];
+}
+
+struct Child {
+  int status;
+  std::string output;
+};
+
+/// This program again, with the hidden test case; ended after a minute.
+Child run_child() {
+  std::string self(4096, '\0');
+  self.resize(static_cast<size_t>(::readlink("/proc/self/exe", self.data(), self.size())));
+  const std::string command = "timeout 60 '" + self + "' '[child]' 2>&1";
+  Child child{-1, {}};
+  std::FILE *const pipe = ::popen(command.c_str(), "r");
+  if (pipe == nullptr) return child;
+  std::array<char, 4096> part;
+  while (const size_t bytes = std::fread(part.data(), 1, part.size(), pipe)) child.output.append(part.data(), bytes);
+  child.status = ::pclose(pipe);
+  return child;
+}
+
+constexpr soft_cuda::KernelEntry entries[] = {
+    {"rondo_run_simple_int32_sum",
+     soft_cuda::run_emulated<device::GroupSimple, device::GroupReducer<Element<int32_t>, SumOp>>,
+     sizeof(device::DeviceOperation)},
+    {"rondo_run_ll_int32_sum", soft_cuda::run_emulated<device::GroupLl, device::GroupReducer<Element<int32_t>, SumOp>>,
+     sizeof(device::DeviceOperation)},
+    {"rondo_run_simple_copy", soft_cuda::run_emulated<device::GroupSimple, device::GroupCopier>,
+     sizeof(device::DeviceOperation)},
+    {"rondo_run_ll_copy", soft_cuda::run_emulated<device::GroupLl, device::GroupCopier>,
+     sizeof(device::DeviceOperation)},
+    {nullptr, nullptr, 0}};
+
+}  // namespace
+
+extern "C" const soft_cuda::KernelEntry *soft_cuda_kernels() { return entries; }
+
+TEST_CASE("order of the kernels: what the child runs", "[.][child]") {
+  bool right = true;
+  for (uint32_t round = 0; round < 5; ++round)
+    for (const auto protocol : {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL})
+      for (const Traffic &traffic : traffics)
+        for (const uint32_t lane_threads : {4u, 1u}) right = is_right(traffic, protocol, lane_threads) && right;
+  if (!right) std::puts("a result is wrong");
+  CHECK(right);
+}
+
+TEST_CASE("order of the kernels: with a barrier or release taken out, a wrong result or a race is reported") {
+  const Child child = run_child();
+  CAPTURE(broken, child.status, child.output);
+  const bool complained = child.output.find("ThreadSanitizer: data race") != std::string::npos ||
+                          child.output.find("a result is wrong") != std::string::npos;
+  if (broken == "none") {
+    CHECK(child.status == 0);
+    CHECK_FALSE(complained);
+  } else if (under_thread_sanitizer) {
+    CHECK(child.status != 0);
+    CHECK(complained);
+  } else {
+    std::printf("skipped: order of the kernels without %s: needs ThreadSanitizer\n", broken.c_str());
+  }
+}

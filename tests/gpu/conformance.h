@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// For tests that run on whatever driver RONDO_CUDA_LIBRARY names, the one in software or a real one: what the driver's
+// documentation promises, and nothing that only one of the two does.
+#pragma once
+
+#include <dlfcn.h>
+
+#include <atomic>
+#include <chrono>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "cuda/handles.h"
+#include "src/base/config.h"
+#include "tests/catch.h"
+#include "tests/soft_cuda/soft_cuda.h"
+#include "tests/soft_cuda/test_kernels.h"
+
+#define CU_OK(call) REQUIRE(static_cast<int>(call) == 0)
+#define CU_FAILS(call, expected) CHECK(static_cast<int>(call) == static_cast<int>(expected))
+
+namespace rondo::cuda::conformance {
+
+inline const CudaDriver &loaded_driver() {
+  const auto config = read_config();
+  REQUIRE(config.ok());
+  const auto driver = cuda_driver(config.value().cuda_library);
+  if (!driver.ok()) FAIL(driver.error().message);
+  return *driver.value();
+}
+
+/// The counts of the driver in software; nothing on a real one.
+inline std::optional<SoftCudaLive> live_counts() {
+  void *const handle = ::dlopen(loaded_driver().library.c_str(), RTLD_NOW | RTLD_NOLOAD);
+  const auto ask = reinterpret_cast<void (*)(SoftCudaLive *)>(::dlsym(handle, "soft_cuda_live"));
+  if (ask == nullptr) return std::nullopt;
+  SoftCudaLive live;
+  ask(&live);
+  return live;
+}
+
+/// The primary context of device 0, current on this thread, with a stream; everything must be given back at its end.
+class World {
+ public:
+  explicit World(CuDevice device = 0) : before_(live_counts()), context_(retain_primary_context(cu, device).value()) {
+    guard_.emplace(cu, context_.get().context);
+    REQUIRE(guard_->ok());
+    stream_ = make_stream(context_).value();
+  }
+  World(const World &) = delete;
+  World &operator=(const World &) = delete;
+  ~World() {
+    stream_.reset();
+    guard_.reset();
+    context_.reset();
+    if (before_.has_value()) CHECK((live_counts() == before_));
+  }
+
+  [[nodiscard]] const PrimaryContext &context() const { return context_; }
+  [[nodiscard]] CuContext handle() const { return context_.get().context; }
+  [[nodiscard]] CuStream stream() const { return stream_.get().object; }
+  [[nodiscard]] Stream another_stream() const { return make_stream(context_).value(); }
+  [[nodiscard]] DeviceMemory memory(size_t bytes) const { return allocate_device_memory(context_, bytes).value(); }
+  [[nodiscard]] HostMemory pinned(size_t bytes) const { return allocate_host_memory(context_, bytes).value(); }
+  [[nodiscard]] Event event(unsigned flags = event_disable_timing) const { return make_event(context_, flags).value(); }
+
+  const CudaDriver &cu = loaded_driver();
+
+ private:
+  std::optional<SoftCudaLive> before_;
+  PrimaryContext context_;
+  std::optional<ContextGuard> guard_;
+  Stream stream_;
+};
+
+/// A word in pinned memory: closes and opens a stream's way by cuStreamWaitValue64.
+class Gate {
+ public:
+  explicit Gate(const World &world) : cu_(world.cu), memory_(world.pinned(64)) { word() = 0; }
+  ~Gate() { open(); }
+  Gate(const Gate &) = delete;
+  Gate &operator=(const Gate &) = delete;
+
+  /// What comes behind on the stream waits until open().
+  void close(CuStream stream) {
+    CU_OK(cu_.stream_wait_value64(stream, reinterpret_cast<DevicePointer>(memory_.get().object), 1, wait_value_geq));
+  }
+  void open() {
+    // release; pairs with the acquire of the driver's wait
+    std::atomic_ref(word()).store(1, std::memory_order_release);
+  }
+  [[nodiscard]] uint64_t &word() const { return *static_cast<uint64_t *>(memory_.get().object); }
+
+ private:
+  const CudaDriver &cu_;
+  HostMemory memory_;
+};
+
+/// False if it did not become true within `patience`.
+template <class Condition>
+bool becomes_true(const Condition &condition, std::chrono::milliseconds patience = std::chrono::seconds(20)) {
+  const auto end = std::chrono::steady_clock::now() + patience;
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
+
+/// Long enough to see that something waits.
+inline constexpr std::chrono::milliseconds a_while{50};
+
+/// The test kernels; nothing where no image has them.
+inline std::optional<Library> test_kernels(const World &world) {
+  if (!live_counts().has_value()) return std::nullopt;
+  auto library = load_library(world.context(), "any image");
+  REQUIRE(library.ok());
+  return std::move(library).value();
+}
+
+#define SKIP_WITHOUT_KERNELS(kernels)                                       \
+  if (!(kernels).has_value()) {                                             \
+    std::puts("skipped: kernels of this test: no image for a real device"); \
+    return;                                                                 \
+  }
+
+template <class Parameters>
+CuStatus launch(const World &world, const Library &library, const char *name, unsigned grid, CuStream stream,
+                Parameters parameters) {
+  const auto function = find_function(library, name);
+  REQUIRE(function.ok());
+  void *arguments[] = {&parameters};
+  return world.cu.launch_kernel(function.value(), grid, 1, 1, 32, 1, 1, 0, stream, arguments, nullptr);
+}
+
+}  // namespace rondo::cuda::conformance

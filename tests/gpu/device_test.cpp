@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collectives on device memory through the public interface, on whatever driver RONDO_CUDA_LIBRARY names.
+#include <algorithm>
+#include <random>
+
+#include "tests/gpu/device_ranks.h"
+
+using namespace rondo_test;
+using namespace rondo::cuda;
+using rondo::cuda::conformance::becomes_true;
+
+namespace {
+
+std::vector<float> whole_numbers(uint64_t seed, size_t count) {
+  std::mt19937_64 bits(seed);
+  std::vector<float> values(count);
+  for (float &value : values) value = static_cast<float>(bits() % 1000) - 500;
+  return values;
+}
+
+/// What every element of a sum is, with whole numbers: exact in any order.
+std::vector<float> sum_over_ranks(uint64_t seed, int rank_count, size_t count) {
+  std::vector<float> sum(count, 0);
+  for (int rank = 0; rank < rank_count; ++rank) {
+    const auto values = whole_numbers(seed + static_cast<uint64_t>(rank), count);
+    for (size_t i = 0; i < count; ++i) sum[i] += values[i];
+  }
+  return sum;
+}
+
+/// RONDO_OK where there is none.
+rondo_error_t failure_of(rondo_comm_t comm) {
+  rondo_error_t error = RONDO_ERROR_INIT;
+  rondo_status_t status = RONDO_OK;
+  if (rondo_comm_get_async_error(comm, &status) != RONDO_OK || status == RONDO_OK) return error;
+  static_cast<void>(rondo_comm_last_error(comm, &error));
+  error.status = status;
+  return error;
+}
+
+/// Ranks that are threads on device 0, each with a stream of its own.
+struct DeviceRanks {
+  explicit DeviceRanks(int rank_count, const rondo_config_t &config = on_device()) : ranks(rank_count, config) {
+    if (ranks.status() != RONDO_OK) FAIL(error_message());
+    for (int rank = 0; rank < rank_count; ++rank) streams.push_back(world.another_stream());
+  }
+  ~DeviceRanks() { synchronize(); }
+  [[nodiscard]] rondo_stream_t stream(int rank) const { return streams[static_cast<size_t>(rank)].get().object; }
+  void synchronize() const {
+    for (const Stream &stream : streams) CU_OK(world.cu.stream_synchronize(stream.get().object));
+  }
+
+  World world;
+  std::vector<Stream> streams;
+  Ranks ranks;  // gone before the streams
+};
+
+}  // namespace
+
+TEST_CASE("device: an all-reduce of ranks that are threads sums what they have, in and out of place") {
+  for (const int rank_count : {1, 2, 3, 5}) {
+    DeviceRanks group(rank_count);
+    for (const size_t count : {size_t{0}, size_t{1}, size_t{7}, size_t{1000}, size_t{300'007}}) {
+      CAPTURE(rank_count, count);
+      const uint64_t seed = 100 * count;
+      std::vector<DeviceBuffer> send, recv;
+      for (int rank = 0; rank < rank_count; ++rank) {
+        send.emplace_back(group.world, bytes_of(whole_numbers(seed + static_cast<uint64_t>(rank), count)));
+        recv.emplace_back(group.world, bytes_of(std::vector<float>(count, -1)));
+      }
+      const auto expected = sum_over_ranks(seed, rank_count, count);
+      for (const bool in_place : {false, true}) {
+        // From one thread: nothing of a call waits for another rank.
+        for (int rank = 0; rank < rank_count; ++rank) {
+          const auto index = static_cast<size_t>(rank);
+          void *const to = (in_place ? send : recv)[index].pointer();
+          REQUIRE(rondo_all_reduce(send[index].pointer(), to, count, RONDO_FLOAT32, RONDO_SUM, group.ranks[rank],
+                                   group.stream(rank)) == RONDO_OK);
+        }
+        group.synchronize();
+        for (int rank = 0; rank < rank_count; ++rank)
+          CHECK(values_of<float>((in_place ? send : recv)[static_cast<size_t>(rank)].read()) == expected);
+      }
+    }
+    for (int rank = 0; rank < rank_count; ++rank) {
+      CHECK(failure_of(group.ranks[rank]).status == RONDO_OK);
+    }
+  }
+}
+
+TEST_CASE("device: every algorithm and protocol, over two channels") {
+  for (const rondo_algorithm_t algorithm : {RONDO_ALGORITHM_RING, RONDO_ALGORITHM_TREE, RONDO_ALGORITHM_ONE_SHOT,
+                                            RONDO_ALGORITHM_TWO_SHOT, RONDO_ALGORITHM_HALVING_DOUBLING})
+    for (const rondo_protocol_t protocol : {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL}) {
+      rondo_config_t config = on_device();
+      config.algorithm = algorithm;
+      config.protocol = protocol;
+      config.channels = 2;
+      config.chunk_bytes = 16384;
+      constexpr int rank_count = 4;
+      constexpr size_t count = 50'001;
+      CAPTURE(algorithm, protocol);
+      DeviceRanks group(rank_count, config);
+      std::vector<DeviceBuffer> buffers;
+      for (int rank = 0; rank < rank_count; ++rank)
+        buffers.emplace_back(group.world, bytes_of(whole_numbers(static_cast<uint64_t>(rank), count)));
+      auto expected = sum_over_ranks(0, rank_count, count);
+      for (int round = 0; round < 3; ++round) {
+        for (int rank = 0; rank < rank_count; ++rank) {
+          void *const pointer = buffers[static_cast<size_t>(rank)].pointer();
+          REQUIRE(rondo_all_reduce(pointer, pointer, count, RONDO_FLOAT32, round == 0 ? RONDO_SUM : RONDO_MAX,
+                                   group.ranks[rank], group.stream(rank)) == RONDO_OK);
+        }
+      }
+      group.synchronize();
+      for (const DeviceBuffer &buffer : buffers) CHECK(values_of<float>(buffer.read()) == expected);
+    }
+}
+
+TEST_CASE("device: the other collectives, a barrier and finalize") {
+  constexpr int rank_count = 3;
+  constexpr size_t count = 1000;
+  DeviceRanks group(rank_count);
+  const auto each = [&](auto call) {
+    for (int rank = 0; rank < rank_count; ++rank)
+      REQUIRE(call(rank, group.ranks[rank], group.stream(rank)) == RONDO_OK);
+    group.synchronize();
+  };
+  std::vector<DeviceBuffer> whole, part;
+  for (int rank = 0; rank < rank_count; ++rank) {
+    whole.emplace_back(group.world, bytes_of(whole_numbers(static_cast<uint64_t>(rank), count * rank_count)));
+    part.emplace_back(group.world, bytes_of(std::vector<float>(count, -1)));
+  }
+  const auto at = [](const std::vector<DeviceBuffer> &list, int rank) {
+    return list[static_cast<size_t>(rank)].pointer();
+  };
+  each([&](int rank, rondo_comm_t comm, rondo_stream_t stream) {
+    return rondo_reduce_scatter(at(whole, rank), at(part, rank), count, RONDO_FLOAT32, RONDO_SUM, comm, stream);
+  });
+  const auto sum = sum_over_ranks(0, rank_count, count * rank_count);
+  for (int rank = 0; rank < rank_count; ++rank)
+    CHECK(values_of<float>(part[static_cast<size_t>(rank)].read()) ==
+          std::vector<float>(sum.begin() + rank * static_cast<long>(count),
+                             sum.begin() + (rank + 1) * static_cast<long>(count)));
+  each([&](int rank, rondo_comm_t comm, rondo_stream_t stream) {
+    return rondo_all_gather(at(part, rank), at(whole, rank), count, RONDO_FLOAT32, comm, stream);
+  });
+  for (const DeviceBuffer &buffer : whole) CHECK(values_of<float>(buffer.read()) == sum);
+  each([&](int rank, rondo_comm_t comm, rondo_stream_t stream) {
+    return rondo_broadcast(at(part, 1), at(part, rank), count, RONDO_FLOAT32, 1, comm, stream);
+  });
+  for (const DeviceBuffer &buffer : part) CHECK(buffer.read() == part[1].read());
+  each([&](int rank, rondo_comm_t comm, rondo_stream_t stream) {
+    return rondo_reduce(at(part, rank), at(whole, rank), count, RONDO_FLOAT32, RONDO_MAX, 2, comm, stream);
+  });
+  each([&](int, rondo_comm_t comm, rondo_stream_t stream) { return rondo_barrier(comm, stream); });
+  CHECK(all_ok(group.ranks.run([](int, rondo_comm_t comm) { return rondo_comm_finalize(comm); })));
+}
+
+TEST_CASE("device: host memory, another device's stream and too small buffers are refused") {
+  DeviceRanks group(1);
+  const DeviceBuffer buffer(group.world, bytes_of(std::vector<float>(16, 1)));
+  std::vector<float> host(16, 1);
+  CHECK(rondo_all_reduce(host.data(), buffer.pointer(), 16, RONDO_FLOAT32, RONDO_SUM, group.ranks[0],
+                         group.stream(0)) == RONDO_ERROR_INVALID_ARGUMENT);
+  CHECK(error_message().find("send is host memory") != std::string::npos);
+  CHECK(rondo_all_reduce(buffer.pointer(), buffer.pointer(), 1 << 20, RONDO_FLOAT32, RONDO_SUM, group.ranks[0],
+                         group.stream(0)) == RONDO_ERROR_INVALID_ARGUMENT);
+  CHECK(error_message().find("more than the") != std::string::npos);
+  // What was refused has taken no number: the communicator goes on.
+  CHECK(rondo_all_reduce(buffer.pointer(), buffer.pointer(), 16, RONDO_FLOAT32, RONDO_SUM, group.ranks[0],
+                         group.stream(0)) == RONDO_OK);
+}
+
+TEST_CASE("device: a device that is not there is named with those that are") {
+  const Ranks ranks(1, on_device(99));
+  CHECK(ranks.status() == RONDO_ERROR_INVALID_ARGUMENT);
+  CHECK(error_message().find("sees") != std::string::npos);
+}
+
+TEST_CASE("device: a call is ordered by its stream") {
+  DeviceRanks group(2);
+  constexpr size_t count = 4096;
+  rondo::cuda::conformance::Gate gate(group.world);
+  std::vector<DeviceBuffer> buffers;
+  for (int rank = 0; rank < 2; ++rank) buffers.emplace_back(group.world, bytes_of(std::vector<float>(count, -1)));
+  const HostMemory ones = group.world.pinned(count * sizeof(float));  // a copy from other memory would wait here
+  std::fill_n(static_cast<float *>(ones.get().object), count, 1.0f);
+  for (int rank = 0; rank < 2; ++rank) {
+    const DeviceBuffer &buffer = buffers[static_cast<size_t>(rank)];
+    auto *const stream = static_cast<CuStream>(group.stream(rank));
+    gate.close(stream);
+    CU_OK(group.world.cu.memcpy_htod_async(reinterpret_cast<DevicePointer>(buffer.pointer()), ones.get().object,
+                                           count * sizeof(float), stream));
+    REQUIRE(rondo_all_reduce(buffer.pointer(), buffer.pointer(), count, RONDO_FLOAT32, RONDO_SUM, group.ranks[rank],
+                             stream) == RONDO_OK);
+  }
+  std::this_thread::sleep_for(rondo::cuda::conformance::a_while);
+  for (const DeviceBuffer &buffer : buffers) CHECK(values_of<float>(buffer.read()) == std::vector<float>(count, -1));
+  gate.open();
+  group.synchronize();
+  for (const DeviceBuffer &buffer : buffers) CHECK(values_of<float>(buffer.read()) == std::vector<float>(count, 2));
+}
+
+TEST_CASE("device: a captured all-reduce is replayed, each time on what is there then") {
+  DeviceRanks group(2);
+  constexpr size_t count = 10'000;
+  const CudaDriver &cu = group.world.cu;
+  std::vector<DeviceBuffer> buffers;
+  std::vector<GraphExec> graphs;
+  for (int rank = 0; rank < 2; ++rank) {
+    buffers.emplace_back(group.world, bytes_of(std::vector<float>(count, 1)));
+    auto *const stream = static_cast<CuStream>(group.stream(rank));
+    CU_OK(cu.stream_begin_capture(stream, CaptureMode::thread_local_));
+    REQUIRE(rondo_all_reduce(buffers.back().pointer(), buffers.back().pointer(), count, RONDO_FLOAT32, RONDO_SUM,
+                             group.ranks[rank], stream) == RONDO_OK);
+    CuGraph graph = nullptr;
+    CU_OK(cu.stream_end_capture(stream, &graph));
+    CuGraphExec exec = nullptr;
+    CU_OK(cu.graph_instantiate(&exec, graph, 0));
+    CU_OK(cu.graph_destroy(graph));
+    graphs.push_back(GraphExec({&cu, group.world.handle(), exec}));
+  }
+  for (const DeviceBuffer &buffer : buffers) CHECK(values_of<float>(buffer.read())[0] == 1);  // nothing ran yet
+  float expected = 1;
+  for (int replay = 0; replay < 4; ++replay) {
+    for (int rank = 0; rank < 2; ++rank)
+      CU_OK(cu.graph_launch(graphs[static_cast<size_t>(rank)].get().object, static_cast<CuStream>(group.stream(rank))));
+    group.synchronize();
+    expected *= 2;
+    for (const DeviceBuffer &buffer : buffers)
+      CHECK(values_of<float>(buffer.read()) == std::vector<float>(count, expected));
+  }
+}
+
+TEST_CASE("device: an abort ends a kernel that waits, and everybody hears of it") {
+  DeviceRanks group(2);
+  const DeviceBuffer buffer(group.world, bytes_of(std::vector<float>(4096, 1)));
+  REQUIRE(rondo_all_reduce(buffer.pointer(), buffer.pointer(), 4096, RONDO_FLOAT32, RONDO_SUM, group.ranks[0],
+                           group.stream(0)) == RONDO_OK);  // rank 1 never calls
+  std::this_thread::sleep_for(rondo::cuda::conformance::a_while);
+  CHECK(rondo_comm_abort(group.ranks[1]) == RONDO_OK);
+  group.synchronize();
+  for (int rank = 0; rank < 2; ++rank) {
+    CHECK(failure_of(group.ranks[rank]).status == RONDO_ERROR_ABORTED);
+  }
+}
+
+TEST_CASE("device: a rank that does not come is named when the time is up, ranks that disagree at once") {
+  rondo_config_t config = on_device();
+  config.timeout_ms = 300;
+  {
+    DeviceRanks group(2, config);
+    const DeviceBuffer buffer(group.world, bytes_of(std::vector<float>(4096, 1)));
+    REQUIRE(rondo_all_reduce(buffer.pointer(), buffer.pointer(), 4096, RONDO_FLOAT32, RONDO_SUM, group.ranks[0],
+                             group.stream(0)) == RONDO_OK);
+    group.synchronize();
+    const rondo_error_t error = failure_of(group.ranks[0]);
+    CHECK(error.status == RONDO_ERROR_TIMEOUT);
+    CHECK(error.peer == 1);
+  }
+  config.timeout_ms = 20'000;
+  DeviceRanks group(2, config);
+  const DeviceBuffer first(group.world, bytes_of(std::vector<float>(4096, 1)));
+  const DeviceBuffer second(group.world, bytes_of(std::vector<float>(4096, 1)));
+  REQUIRE(rondo_all_reduce(first.pointer(), first.pointer(), 4096, RONDO_FLOAT32, RONDO_SUM, group.ranks[0],
+                           group.stream(0)) == RONDO_OK);
+  REQUIRE(rondo_all_reduce(second.pointer(), second.pointer(), 4095, RONDO_FLOAT32, RONDO_SUM, group.ranks[1],
+                           group.stream(1)) == RONDO_OK);
+  group.synchronize();
+  for (int rank = 0; rank < 2; ++rank) {
+    CHECK(failure_of(group.ranks[rank]).status == RONDO_ERROR_MISMATCH);
+  }
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ranks of a communicator whose kernels run as emulated blocks: the memory that the CUDA executor would allocate,
+// here plain memory, and a launch that gives every thread of every block a host thread.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cuda/plan_image.h"
+#include "src/proto/memory.h"
+#include "tests/soft_cuda/soft_kernel.h"
+
+namespace rondo::test {
+
+/// Zeroed memory at a multiple of 64.
+class AlignedMemory {
+ public:
+  explicit AlignedMemory(size_t bytes = 0) : memory_(bytes / sizeof(Line) + 1) {}
+  [[nodiscard]] std::byte *data() { return reinterpret_cast<std::byte *>(memory_.data()); }
+
+ private:
+  struct alignas(64) Line {
+    std::byte bytes[64] = {};
+  };
+  std::vector<Line> memory_;
+};
+
+/// The kernel of that name, or null.
+[[nodiscard]] inline const soft_cuda::KernelEntry *find_kernel(const std::string &name) {
+  for (const soft_cuda::KernelEntry *entry = soft_cuda_kernels(); entry->name != nullptr; ++entry)
+    if (entry->name == name) return entry;
+  return nullptr;
+}
+
+class DeviceWorld {
+ public:
+  DeviceWorld(uint32_t rank_count, uint32_t channel_count, const ConnectionGeometry &geometry,
+              uint64_t first_counter = 0)
+      : rank_count_(rank_count),
+        geometry_(geometry),
+        stride_((geometry.bytes() + 63) / 64 * 64),
+        connections_(stride_ * rank_count * rank_count * channel_count),
+        ends_(size_t{rank_count} * rank_count * channel_count),
+        progress_(rank_count),
+        results_(rank_count),
+        aborts_(rank_count) {
+    for (uint32_t rank = 0; rank < rank_count; ++rank)
+      for (uint32_t channel = 0; channel < channel_count; ++channel)
+        for (uint32_t peer = 0; peer < rank_count; ++peer) {
+          device::DeviceLinkEnds &ends = this->ends(rank, channel, peer);
+          const ConnectionView out = connection(channel, rank, peer), in = connection(channel, peer, rank);
+          out.simple_head() = out.ll_head() = first_counter;
+          ends = {peer,
+                  peer == rank ? 0 : kind_bit(PayloadKind::address),
+                  SimpleSender(out, first_counter),
+                  SimpleReceiver(in, first_counter),
+                  LlSender(out, first_counter),
+                  LlReceiver(in, first_counter)};
+        }
+  }
+
+  /// Runs the plan's kernel on `rank`, `lane_threads` threads a lane (0: one thread for all lanes of a channel).
+  void run(uint32_t rank, const Plan &plan, const Buffers &buffers, uint64_t number, uint32_t lane_threads) {
+    AlignedMemory memory(device::plan_image_bytes(plan));
+    const auto address = reinterpret_cast<uint64_t>(memory.data());
+    const auto image = device::make_plan_image(plan, address, [&](uint32_t channel, uint32_t peer) {
+      return reinterpret_cast<uint64_t>(&ends(rank, channel, peer));
+    });
+    std::memcpy(memory.data(), image.value().bytes.data(), image.value().bytes.size());
+    device::DeviceOperation operation;
+    operation.channels = reinterpret_cast<const device::DeviceChannel *>(memory.data());
+    operation.abort = &aborts_[rank].value;
+    operation.progress = &progress_[rank];
+    operation.result = &results_[rank];
+    operation.buffers = buffers;
+    operation.number = number;
+    operation.divisor = plan.key.signature.op == RONDO_AVG ? rank_count_ : 0;
+    operation.lane_count = image.value().lane_count;
+    if (plan.shape.protocol == RONDO_PROTOCOL_LL)
+      operation.scratch_bytes = device::scratch_bytes_for(geometry_.ll_slot_bytes);
+    launch(*find_kernel(device::kernel_name(plan)), operation, image.value(), lane_threads);
+  }
+
+  [[nodiscard]] ConnectionView connection(uint32_t channel, uint32_t from, uint32_t to) {
+    const size_t index = (size_t{channel} * rank_count_ + from) * rank_count_ + to;
+    return {connections_.data() + stride_ * index, geometry_};
+  }
+  [[nodiscard]] device::DeviceLinkEnds &ends(uint32_t rank, uint32_t channel, uint32_t peer) {
+    return ends_[(size_t{channel} * rank_count_ + rank) * rank_count_ + peer];
+  }
+  /// What the host sees of a rank's last operation; all fields belong to it when `number` does.
+  [[nodiscard]] device::DeviceResult result(uint32_t rank) const {
+    device::DeviceResult seen;
+    seen.number = memory::load_acquire(results_[rank].number);  // pairs with E3 in device::report
+    seen.kernels = memory::load_relaxed(results_[rank].kernels);
+    seen.verdict = memory::load_relaxed(results_[rank].verdict);
+    seen.failed_number = memory::load_relaxed(results_[rank].failed_number);
+    return seen;
+  }
+  void abort(uint32_t rank) { memory::store_release(aborts_[rank].value, 1); }  // pairs with A1 in device::must_stop
+
+ private:
+  static void launch(const soft_cuda::KernelEntry &kernel, const device::DeviceOperation &operation,
+                     const device::PlanImage &image, uint32_t lane_threads) {
+    const uint32_t thread_count = std::max(1u, lane_threads * image.lanes_per_channel);
+    const uint32_t shared_bytes = device::shared_bytes_for(image.lanes_per_channel, operation.scratch_bytes);
+    std::vector<AlignedMemory> shared;
+    std::vector<soft_cuda::Block> blocks;
+    for (uint32_t index = 0; index < image.channel_count; ++index) {
+      shared.emplace_back(shared_bytes);
+      blocks.push_back({image.channel_count, index, thread_count, shared.back().data(), shared_bytes});
+    }
+    void *parameters[] = {const_cast<device::DeviceOperation *>(&operation)};
+    std::vector<std::thread> threads;
+    for (soft_cuda::Block &block : blocks)
+      for (uint32_t thread = 0; thread < thread_count; ++thread)
+        threads.emplace_back([&, thread] { kernel.function(block, thread, parameters); });
+    for (std::thread &thread : threads) thread.join();
+  }
+
+  uint32_t rank_count_;
+  ConnectionGeometry geometry_;
+  size_t stride_;
+  AlignedMemory connections_;
+  std::vector<device::DeviceLinkEnds> ends_;
+  std::vector<device::DeviceProgress> progress_;
+  std::vector<device::DeviceResult> results_;
+  std::vector<PaddedCounter> aborts_;
+};
+
+}  // namespace rondo::test

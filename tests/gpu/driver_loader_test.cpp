@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finding the driver: what is wrong is told by name. On the driver in software, which can be told to lack things.
+#include <cstdlib>
+#include <string>
+
+#include "cuda/driver.h"
+#include "src/base/config.h"
+#include "tests/catch.h"
+
+using namespace rondo;
+using namespace rondo::cuda;
+
+namespace {
+
+bool contains(const std::string &text, const std::string &part) { return text.find(part) != text.npos; }
+
+/// One variable of the driver in software, for one attempt.
+class Variable {
+ public:
+  Variable(const char *name, const char *value) : name_(name) { ::setenv(name, value, 1); }
+  Variable(const Variable &) = delete;
+  Variable &operator=(const Variable &) = delete;
+  ~Variable() { ::unsetenv(name_); }
+
+ private:
+  const char *name_;
+};
+
+std::string library() { return read_config().value().cuda_library; }
+
+Error refusal(const std::string &name) {
+  const auto loaded = load_cuda_driver(name);
+  REQUIRE_FALSE(loaded.ok());
+  CHECK(loaded.error().status == RONDO_ERROR_UNSUPPORTED);
+  CHECK(contains(loaded.error().message, name));
+  return loaded.error();
+}
+
+}  // namespace
+
+// The first of all: initialisation succeeds once in a process.
+TEST_CASE("driver: without a device it is refused, and a later attempt may succeed") {
+  {
+    const Variable none("SOFT_CUDA_DEVICES", "0");
+    CHECK(contains(refusal(library()).message, "sees no device"));
+    CHECK_FALSE(cuda_driver(library()).ok());
+  }
+  {
+    const Variable bad("SOFT_CUDA_QUEUES", "many");
+    CHECK(contains(refusal(library()).message, "cuInit: CUDA_ERROR_INVALID_VALUE (1)"));
+  }
+  const auto first = cuda_driver(library());
+  REQUIRE(first.ok());
+  CHECK(first.value()->library == library());
+  CHECK(cuda_driver(library()).value() == first.value());
+}
+
+TEST_CASE("driver: a library that is missing, or is none of CUDA's, is named with what to do") {
+  CHECK(contains(refusal("libno-such-cuda.so.1").message, "RONDO_CUDA_LIBRARY"));
+  CHECK(contains(refusal("libm.so.6").message, "it has no cuGetProcAddress_v2"));
+}
+
+TEST_CASE("driver: a missing entry and an old version are named") {
+  {
+    const Variable missing("SOFT_CUDA_MISSING", "cuMemExportToShareableHandle");
+    CHECK(
+        contains(refusal(library()).message, "it has no cuMemExportToShareableHandle; Rondo needs one for CUDA 12.4"));
+  }
+  {
+    const Variable old("SOFT_CUDA_VERSION", "11080");
+    CHECK(contains(refusal(library()).message, "it is for CUDA 11.8; Rondo needs 12.4 or newer"));
+  }
+  CHECK(load_cuda_driver(library()).ok());
+}

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// A collective call of all ranks, run by the host executor and by kernels on emulated blocks from equal memory.
+#pragma once
+
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "src/plan/algorithm.h"
+#include "src/proto/reducer.h"
+#include "tests/gpu/device_world.h"
+#include "tests/unit/executor_world.h"
+
+namespace rondo::test {
+
+using Random = std::mt19937_64;
+
+struct EmulatedCase {
+  rondo_collective_t collective = RONDO_ALL_REDUCE;
+  rondo_algorithm_t algorithm = RONDO_ALGORITHM_RING;
+  rondo_protocol_t protocol = RONDO_PROTOCOL_SIMPLE;
+  rondo_type_t type = RONDO_FLOAT32;
+  rondo_op_t op = RONDO_SUM;
+  uint32_t rank_count = 2;
+  uint32_t root = 0;
+  uint64_t count = 0;  ///< of a block, where the collective has blocks
+  uint32_t channels = 1;
+  uint64_t chunk_bytes = 256;
+  bool in_place = false;
+  bool lends = false;
+  uint32_t offset_bytes = 0;  ///< of the buffers beyond a multiple of 64; send and recv differ in it by `skew_bytes`
+  uint32_t skew_bytes = 0;
+
+  [[nodiscard]] std::string text() const {
+    return std::string(rondo_collective_string(collective)) + " " + rondo_algorithm_string(algorithm) + " " +
+           rondo_protocol_string(protocol) + " " + rondo_type_string(type) + " " + rondo_op_string(op) + " ranks " +
+           std::to_string(rank_count) + " root " + std::to_string(root) + " count " + std::to_string(count) +
+           " channels " + std::to_string(channels) + " chunk " + std::to_string(chunk_bytes) + " in place " +
+           std::to_string(in_place) + " lends " + std::to_string(lends) + " offset " + std::to_string(offset_bytes) +
+           " skew " + std::to_string(skew_bytes);
+  }
+};
+
+template <class T>
+[[nodiscard]] bool is_nan_at(const std::byte *at) {
+  typename T::Storage bits;
+  std::memcpy(&bits, at, sizeof bits);
+  const auto value = T::load(bits);
+  return value != value;
+}
+
+/// A NaN's sign and payload are not specified (docs/numerics.md).
+[[nodiscard]] inline bool is_nan(rondo_type_t type, const std::byte *at) {
+  switch (type) {
+    case RONDO_FLOAT16:
+      return is_nan_at<Float16Element>(at);
+    case RONDO_BFLOAT16:
+      return is_nan_at<Bfloat16Element>(at);
+    case RONDO_FLOAT32:
+      return is_nan_at<Element<float>>(at);
+    case RONDO_FLOAT64:
+      return is_nan_at<Element<double>>(at);
+    case RONDO_FLOAT8_E4M3:
+      return is_nan_at<Float8E4m3Element>(at);
+    case RONDO_FLOAT8_E5M2:
+      return is_nan_at<Float8E5m2Element>(at);
+    default:
+      return false;
+  }
+}
+
+/// A random element: numbers near each other in size, so that rounding matters, and now and then any bits.
+inline void put_random(rondo_type_t type, std::byte *at, Random &random) {
+  uint64_t bits = random();
+  const float value = (static_cast<float>(random() % 20'001) - 1e4f) / 3e3f;
+  if (random() % 40 != 0) {
+    switch (type) {
+      case RONDO_FLOAT16:
+        bits = Float16Element::store(value);
+        break;
+      case RONDO_BFLOAT16:
+        bits = Bfloat16Element::store(value);
+        break;
+      case RONDO_FLOAT32:
+        bits = bits_of(value);
+        break;
+      case RONDO_FLOAT64:
+        bits = __builtin_bit_cast(uint64_t, static_cast<double>(value) / 3);
+        break;
+      case RONDO_FLOAT8_E4M3:
+        bits = Float8E4m3Element::store(value);
+        break;
+      case RONDO_FLOAT8_E5M2:
+        bits = Float8E5m2Element::store(value);
+        break;
+      default:
+        break;
+    }
+  }
+  std::memcpy(at, &bits, rondo_type_size(type));
+}
+
+/// A rank's plan and memory: the buffers with rubbish around them, which must stay.
+struct CaseRank {
+  std::unique_ptr<Plan> plan;
+  std::vector<std::byte> send, recv;
+  size_t send_at = 0, recv_at = 0;
+  bool one_buffer = false;  ///< in place: `recv` holds both
+
+  [[nodiscard]] Buffers buffers(uint64_t number, bool lends) {
+    Buffers buffers;
+    buffers.signature = fingerprint(number, plan->identity);
+    buffers.send = {(one_buffer ? recv : send).data() + send_at, plan->send.begin, {}};
+    buffers.recv = {recv.data() + recv_at, plan->recv.begin, {}};
+    buffers.send.loan.offered = buffers.recv.loan.offered = lends;
+    return buffers;
+  }
+};
+
+[[nodiscard]] inline CaseRank make_case_rank(const EmulatedCase &it, const ConnectionGeometry &geometry, uint32_t rank,
+                                             Random &random) {
+  const size_t size = rondo_type_size(it.type);
+  const bool counts = it.collective != RONDO_REDUCE && it.collective != RONDO_BROADCAST;
+  OperationKey key;
+  key.signature = {static_cast<uint32_t>(it.collective),
+                   static_cast<uint32_t>(it.type),
+                   static_cast<uint32_t>(it.op),
+                   it.root,
+                   it.count,
+                   0};
+  key.in_place = it.in_place && (counts || rank == it.root);
+  if (uses_blocks(it.collective))
+    for (uint32_t peer = 0; peer < it.rank_count; ++peer) key.blocks.push_back({peer * it.count, it.count});
+  CaseRank made;
+  const PlanChoice shape{it.algorithm, it.protocol, it.channels, it.chunk_bytes};
+  made.plan = std::move(build_plan(key, shape, geometry, rank, it.rank_count)).value();
+  made.one_buffer = key.in_place;
+  const size_t send_bytes = made.plan->send.count * size, recv_bytes = made.plan->recv.count * size;
+  made.send_at = 64 + it.offset_bytes;
+  made.recv_at = made.one_buffer ? made.send_at : made.send_at + it.skew_bytes;
+  const size_t own = rank * it.count * size;
+  if (made.one_buffer && it.collective == RONDO_REDUCE_SCATTER) made.recv_at += own;
+  if (made.one_buffer && it.collective == RONDO_ALL_GATHER) made.send_at += own;
+  made.send.resize(192 + send_bytes);
+  made.recv.resize(256 + std::max(send_bytes, recv_bytes));
+  for (std::vector<std::byte> *memory : {&made.send, &made.recv})
+    for (std::byte &byte : *memory) byte = static_cast<std::byte>(random());
+  std::byte *const send = made.buffers(0, false).send.data;
+  for (uint64_t i = 0; i < made.plan->send.count; ++i) put_random(it.type, send + i * size, random);
+  return made;
+}
+
+/// Empty: equal. NaNs of the result are alike.
+[[nodiscard]] inline std::string difference(const EmulatedCase &it, const CaseRank &host, const CaseRank &device) {
+  if (host.send != device.send) return "the send buffer was written";
+  const size_t size = rondo_type_size(it.type);
+  const size_t end = host.recv_at + host.plan->recv.count * size;
+  for (size_t at = 0; at < host.recv.size();) {
+    const bool element = at >= host.recv_at && at < end;
+    const size_t step = element ? size : 1;
+    if (std::memcmp(&host.recv[at], &device.recv[at], step) != 0 &&
+        !(element && is_nan(it.type, &host.recv[at]) && is_nan(it.type, &device.recv[at])))
+      return "byte " + std::to_string(at) + " of recv, whose result begins at " + std::to_string(host.recv_at);
+    at += step;
+  }
+  return {};
+}
+
+/// One thread a rank.
+template <class Run>
+void run_ranks(uint32_t rank_count, const Run &run) {
+  std::vector<std::thread> threads;
+  for (uint32_t rank = 1; rank < rank_count; ++rank) threads.emplace_back([&, rank] { run(rank); });
+  run(0);
+  for (std::thread &thread : threads) thread.join();
+}
+
+/// The case by the host executor and by emulated blocks with each of `lane_threads`; empty: equal to the bit.
+[[nodiscard]] inline std::string run_case(const EmulatedCase &it, const ConnectionGeometry &geometry,
+                                          const std::vector<uint32_t> &lane_threads, uint64_t seed,
+                                          uint64_t first_counter = 0) {
+  const auto make = [&](uint32_t rank) {
+    Random random(seed * 64 + rank);
+    return make_case_rank(it, geometry, rank, random);
+  };
+  std::vector<CaseRank> host;
+  for (uint32_t rank = 0; rank < it.rank_count; ++rank) host.push_back(make(rank));
+  HostWorld host_world(it.rank_count, it.channels, geometry, first_counter);
+  run_ranks(it.rank_count,
+            [&](uint32_t rank) { host_world.run(rank, *host[rank].plan, host[rank].buffers(1, it.lends)); });
+  if (host_world.failures() != 0) return "the host executor failed";
+  DeviceWorld device_world(it.rank_count, it.channels, geometry, first_counter);
+  for (uint64_t number = 1; number <= lane_threads.size(); ++number) {
+    std::vector<CaseRank> device;
+    for (uint32_t rank = 0; rank < it.rank_count; ++rank) device.push_back(make(rank));
+    run_ranks(it.rank_count, [&](uint32_t rank) {
+      device_world.run(rank, *device[rank].plan, device[rank].buffers(number, it.lends), number,
+                       lane_threads[number - 1]);
+    });
+    for (uint32_t rank = 0; rank < it.rank_count; ++rank) {
+      const device::DeviceResult result = device_world.result(rank);
+      const std::string who =
+          std::to_string(lane_threads[number - 1]) + " threads, rank " + std::to_string(rank) + ": ";
+      if (result.number != number || result.kernels != number || result.verdict != 0) return who + "did not end well";
+      const std::string wrong = difference(it, host[rank], device[rank]);
+      if (!wrong.empty()) return who + wrong;
+    }
+  }
+  return {};
+}
+
+}  // namespace rondo::test

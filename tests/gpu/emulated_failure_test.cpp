@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels on emulated blocks that cannot end well: abort, a peer that does something else, and what comes after.
+#include <chrono>
+
+#include "tests/catch.h"
+#include "tests/gpu/emulated_case.h"
+#include "tests/gpu/settings.h"
+
+using namespace rondo;
+using namespace rondo::test;
+
+namespace {
+
+constexpr ConnectionGeometry geometry{2, 256, 64};
+
+EmulatedCase tree_case(rondo_protocol_t protocol) {
+  EmulatedCase it;
+  it.algorithm = RONDO_ALGORITHM_TREE;  // two lanes a channel
+  it.protocol = protocol;
+  it.rank_count = 3;
+  it.channels = 2;
+  it.count = 2000;
+  it.chunk_bytes = 64;
+  return it;
+}
+
+std::vector<CaseRank> make_ranks(const EmulatedCase &it) {
+  std::vector<CaseRank> ranks;
+  for (uint32_t rank = 0; rank < it.rank_count; ++rank) {
+    Random random(rank);
+    ranks.push_back(make_case_rank(it, geometry, rank, random));
+  }
+  return ranks;
+}
+
+/// What a rank has published on its links: flags and heads.
+std::vector<uint64_t> published(DeviceWorld &world, const EmulatedCase &it, uint32_t rank) {
+  std::vector<uint64_t> words;
+  for (uint32_t channel = 0; channel < it.channels; ++channel)
+    for (uint32_t peer = 0; peer < it.rank_count; ++peer) {
+      const ConnectionView out = world.connection(channel, rank, peer), in = world.connection(channel, peer, rank);
+      for (uint64_t slot = 0; slot < geometry.slot_count; ++slot) {
+        words.push_back(memory::load_acquire(out.header(slot).sequence));
+        words.push_back(memory::load_acquire(out.ll_units(slot)[0]));
+      }
+      words.push_back(memory::load_acquire(in.simple_head()));
+      words.push_back(memory::load_acquire(in.ll_head()));
+    }
+  return words;
+}
+
+}  // namespace
+
+TEST_CASE("emulated block: abort ends every lane of a rank whose peer never comes") {
+  for (const auto protocol : {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL})
+    for (const uint32_t lane_threads : {0u, 1u, 4u}) {
+      const EmulatedCase it = tree_case(protocol);
+      std::vector<CaseRank> ranks = make_ranks(it);
+      DeviceWorld world(it.rank_count, it.channels, geometry);
+      std::thread aborter([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        for (uint32_t rank = 0; rank < it.rank_count; ++rank) world.abort(rank);
+      });
+      run_ranks(it.rank_count - 1, [&](uint32_t rank) {  // the last one never starts
+        world.run(rank, *ranks[rank].plan, ranks[rank].buffers(1, false), 1, lane_threads);
+      });
+      aborter.join();
+      for (uint32_t rank = 0; rank + 1 < it.rank_count; ++rank) {
+        CAPTURE(rank, lane_threads, rondo_protocol_string(protocol));
+        const device::DeviceResult result = world.result(rank);
+        CHECK(result.number == 1);
+        CHECK(result.failed_number == 1);
+        CHECK(device::outcome_in(result.verdict) == device::Outcome::stopped);
+      }
+    }
+}
+
+TEST_CASE("emulated block: a kernel behind one that was stopped publishes nothing") {
+  for (const auto protocol : {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL}) {
+    const EmulatedCase it = tree_case(protocol);
+    std::vector<CaseRank> ranks = make_ranks(it);
+    DeviceWorld world(it.rank_count, it.channels, geometry);
+    for (uint32_t rank = 0; rank < it.rank_count; ++rank) world.abort(rank);
+    run_ranks(it.rank_count - 1,
+              [&](uint32_t rank) { world.run(rank, *ranks[rank].plan, ranks[rank].buffers(1, false), 1, 2); });
+    std::vector<std::vector<uint64_t>> before;
+    for (uint32_t rank = 0; rank < it.rank_count; ++rank) before.push_back(published(world, it, rank));
+    run_ranks(it.rank_count, [&](uint32_t rank) {  // now all come, and the last one stops for want of the others
+      world.run(rank, *ranks[rank].plan, ranks[rank].buffers(2, false), 2, 2);
+    });
+    for (uint32_t rank = 0; rank + 1 < it.rank_count; ++rank) {
+      CHECK(published(world, it, rank) == before[rank]);
+      CHECK(world.result(rank).number == 2);
+      CHECK(world.result(rank).failed_number == 1);
+      CHECK(device::outcome_in(world.result(rank).verdict) == device::Outcome::stopped);
+    }
+    CHECK(world.result(it.rank_count - 1).failed_number == 2);
+  }
+}
+
+TEST_CASE("emulated block: a peer's slot of another operation is a fault that names the peer") {
+  for (const auto protocol : {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL})
+    for (const uint32_t lane_threads : {1u, 4u}) {
+      EmulatedCase it;
+      it.protocol = protocol;
+      it.rank_count = 2;
+      it.count = 100;
+      it.chunk_bytes = 64;  // a chunk within slot_count - 1 slots
+      std::vector<CaseRank> ranks = make_ranks(it);
+      DeviceWorld world(it.rank_count, it.channels, geometry);
+      run_ranks(it.rank_count, [&](uint32_t rank) {
+        world.run(rank, *ranks[rank].plan, ranks[rank].buffers(1 + rank, false), 1, lane_threads);
+      });
+      for (uint32_t rank = 0; rank < it.rank_count; ++rank) {
+        const device::DeviceResult result = world.result(rank);
+        CHECK(device::outcome_in(result.verdict) == device::Outcome::fault);
+        CHECK(device::fault_in(result.verdict) == Fault::foreign_slot);
+        CHECK(device::peer_in(result.verdict) == 1 - rank);
+      }
+    }
+}
+
+TEST_CASE("emulated block: a peer's slot of another size is a fault") {
+  EmulatedCase longer;
+  longer.rank_count = 2;
+  longer.count = 100;
+  EmulatedCase shorter = longer;
+  shorter.count = 90;
+  std::vector<CaseRank> ranks = make_ranks(longer);
+  ranks[1] = std::move(make_ranks(shorter)[1]);
+  DeviceWorld world(2, 1, geometry);
+  run_ranks(2, [&](uint32_t rank) {
+    Buffers buffers = ranks[rank].buffers(1, false);
+    buffers.signature = 1;  // as if the fingerprints collided
+    world.run(rank, *ranks[rank].plan, buffers, 1, 2);
+  });
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    CHECK(device::outcome_in(world.result(rank).verdict) == device::Outcome::fault);
+    CHECK(device::fault_in(world.result(rank).verdict) == Fault::wrong_size);
+  }
+}
+
+TEST_CASE("emulated block: a fault in one lane ends the others of the rank, on every channel") {
+  EmulatedCase it = tree_case(RONDO_PROTOCOL_SIMPLE);
+  it.rank_count = 2;
+  std::vector<CaseRank> ranks = make_ranks(it);
+  DeviceWorld world(it.rank_count, it.channels, geometry);
+  const ConnectionView poisoned = world.connection(0, 0, 1);  // as if rank 0 had sent something else on channel 0
+  poisoned.header(0).signature = 77;
+  memory::store_release(poisoned.header(0).sequence, 1);  // pairs with R1
+  const ConnectionView back = world.connection(0, 1, 0);
+  back.header(0).signature = 77;
+  memory::store_release(back.header(0).sequence, 1);               // pairs with R1
+  world.run(1, *ranks[1].plan, ranks[1].buffers(1, false), 1, 2);  // alone: its other lanes would wait for ever
+  CHECK(device::outcome_in(world.result(1).verdict) == device::Outcome::fault);
+  CHECK(device::peer_in(world.result(1).verdict) == 0);
+}

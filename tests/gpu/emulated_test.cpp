@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels' bodies on emulated blocks: bit-equal to the host executor in every combination.
+#include <algorithm>
+
+#include "src/plan/slots.h"
+#include "tests/catch.h"
+#include "tests/gpu/emulated_case.h"
+#include "tests/gpu/settings.h"
+
+using namespace rondo;
+using namespace rondo::test;
+
+namespace {
+
+constexpr ConnectionGeometry geometry{4, 512, 128};
+
+uint32_t between(Random &random, uint32_t low, uint32_t high) {
+  return std::uniform_int_distribution<uint32_t>(low, high)(random);
+}
+
+/// Group sizes by turns: one, a few, and (0) one thread for all lanes of a channel.
+std::vector<uint32_t> draw_threads(Random &random) {
+  constexpr uint32_t sizes[] = {1, 2, 4, 8, 0};
+  if (under_thread_sanitizer) return {between(random, 0, 3) == 0 ? 4u : 2u};
+  return {sizes[random() % 5], sizes[random() % 4]};
+}
+
+/// A count that is empty, one, odd, prime or larger than several slots.
+uint64_t draw_count(Random &random) {
+  constexpr uint64_t counts[] = {0, 1, 2, 7, 31, 64, 251, 600, 1009, 1999};
+  return counts[random() % (under_thread_sanitizer ? 8 : 10)];
+}
+
+void draw_rest(EmulatedCase &it, Random &random, const ConnectionGeometry &slots) {
+  const uint64_t slot = it.protocol == RONDO_PROTOCOL_LL ? slots.ll_slot_bytes : slots.slot_bytes;
+  it.chunk_bytes = std::min<uint64_t>(64 * between(random, 1, 8), slot * slots_per_chunk_max(slots.slot_count));
+  it.rank_count = between(random, 1, under_thread_sanitizer ? 3 : 5);
+  it.root = between(random, 0, it.rank_count - 1);
+  it.channels = between(random, 1, 2);
+  it.in_place = random() % 2 == 0;
+  it.lends = random() % 3 == 0;
+  const auto size = static_cast<uint32_t>(rondo_type_size(it.type));
+  if (random() % 2 == 0) it.offset_bytes = size * between(random, 0, 16);
+  if (random() % 2 == 0) it.skew_bytes = size * between(random, 0, 3);
+}
+
+void check(const EmulatedCase &it, const ConnectionGeometry &slots, const std::vector<uint32_t> &threads, uint64_t seed,
+           uint64_t first_counter = 0) {
+  const std::string outcome = run_case(it, slots, threads, seed, first_counter);
+  CAPTURE(it.text(), seed);
+  CHECK(outcome == "");
+}
+
+}  // namespace
+
+TEST_CASE("emulated block: a ring of float32 sums is bit-equal to the host executor, whatever the threads") {
+  const uint64_t seed = seed_from_environment();
+  for (const uint64_t count : {0, 1, 7, 250, 1999}) {
+    EmulatedCase it;
+    it.rank_count = 3;
+    it.count = count;
+    it.channels = 2;
+    check(it, geometry, {0, 1, 2, 4, 8}, seed);
+  }
+}
+
+TEST_CASE("emulated block: every type, operation, algorithm and protocol is bit-equal to the host executor") {
+  const uint64_t seed = seed_from_environment();
+  Random random(seed);
+  uint32_t case_count = 0;
+  for (const Algorithm &algorithm : algorithms())
+    for (const auto protocol : {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL})
+      for (int type = RONDO_INT8; type <= RONDO_FLOAT8_E5M2; ++type)
+        for (int op = RONDO_SUM; op <= RONDO_AVG; ++op) {
+          EmulatedCase it;
+          it.algorithm = algorithm.id;
+          it.protocol = protocol;
+          it.type = static_cast<rondo_type_t>(type);
+          it.op = static_cast<rondo_op_t>(op);
+          draw_rest(it, random, geometry);
+          it.count = draw_count(random);
+          const std::vector<uint32_t> threads = draw_threads(random);
+          if (under_thread_sanitizer && random() % 16 != 0) continue;
+          check(it, geometry, threads, seed);
+          ++case_count;
+        }
+  CHECK(case_count > 10);
+}
+
+TEST_CASE("emulated block: every collective of every algorithm is bit-equal to the host executor") {
+  const uint64_t seed = seed_from_environment();
+  Random random(seed);
+  uint32_t case_count = 0;
+  for (const Algorithm &algorithm : algorithms())
+    for (int collective = 0; collective < RONDO_BARRIER; ++collective)
+      for (const auto protocol : {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL})
+        for (uint32_t round = 0; round < 12; ++round) {
+          EmulatedCase it;
+          it.collective = static_cast<rondo_collective_t>(collective);
+          it.algorithm = algorithm.id;
+          it.protocol = protocol;
+          it.type = round % 2 == 0 ? RONDO_FLOAT32 : RONDO_FLOAT16;
+          if (!algorithm.supports(it.collective)) continue;
+          draw_rest(it, random, geometry);
+          it.count = draw_count(random);
+          if (uses_blocks(it.collective)) it.count /= it.rank_count;
+          const std::vector<uint32_t> threads = draw_threads(random);
+          if (under_thread_sanitizer && round % 12 != 0) continue;
+          check(it, geometry, threads, seed);
+          ++case_count;
+        }
+  CHECK(case_count > 10);
+}
+
+TEST_CASE("emulated block: two slots a connection suffice, and slots of large vectors are filled") {
+  const uint64_t seed = seed_from_environment();
+  Random random(seed);
+  for (const ConnectionGeometry &slots : {ConnectionGeometry{2, 64, 64}, ConnectionGeometry{2, 8192, 2048}})
+    for (const Algorithm &algorithm : algorithms())
+      for (const auto protocol : {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL}) {
+        EmulatedCase it;
+        it.algorithm = algorithm.id;
+        it.protocol = protocol;
+        it.type = RONDO_BFLOAT16;
+        draw_rest(it, random, slots);
+        it.chunk_bytes = protocol == RONDO_PROTOCOL_LL ? slots.ll_slot_bytes : slots.slot_bytes;
+        it.count = slots.slot_bytes == 64 ? 333 : 20'011;
+        if (under_thread_sanitizer) it.count /= 10;
+        check(it, slots, draw_threads(random), seed);
+      }
+}
+
+TEST_CASE("emulated block: counters pass the wrap of the ll flag and of its sweep without a wrong slot") {
+  const uint64_t seed = seed_from_environment();
+  for (const uint64_t first : {ll::sweep_period - 8, uint64_t{0xFFFF'FFFF} - 8})
+    for (const uint64_t count : {5, 97, 333}) {
+      EmulatedCase it;
+      it.protocol = RONDO_PROTOCOL_LL;
+      it.type = RONDO_INT32;
+      it.rank_count = 3;
+      it.count = count;
+      it.chunk_bytes = 128;
+      check(it, {4, 256, 64}, {1, 4}, seed, first);
+    }
+}
+
+TEST_CASE("emulated block: addresses that are no multiple of an element's size are read and written all the same") {
+  const uint64_t seed = seed_from_environment();
+  for (const auto type : {RONDO_FLOAT64, RONDO_FLOAT32, RONDO_BFLOAT16})
+    for (const auto op : {RONDO_SUM, RONDO_AVG})
+      for (const uint32_t offset : {1, 3}) {
+        EmulatedCase it;
+        it.type = type;
+        it.op = op;
+        it.rank_count = 2;
+        it.count = 301;
+        it.offset_bytes = offset;
+        check(it, geometry, {2}, seed);
+      }
+}
+
+TEST_CASE("emulated block: every kernel that a plan can name is in the list") {
+  for (int type = RONDO_INT8; type <= RONDO_FLOAT8_E5M2; ++type)
+    for (int op = RONDO_SUM; op <= RONDO_AVG; ++op)
+      for (const auto protocol : {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL})
+        for (int collective = 0; collective < RONDO_BARRIER; ++collective) {
+          OperationKey key;
+          key.signature.collective = static_cast<uint32_t>(collective);
+          key.signature.type = static_cast<uint32_t>(type);
+          key.signature.op = static_cast<uint32_t>(op);
+          if (uses_blocks(static_cast<rondo_collective_t>(collective))) key.blocks = {{0, 0}, {0, 0}};
+          const auto plan = build_plan(key, {RONDO_ALGORITHM_RING, protocol, 1, 64}, geometry, 0, 2);
+          const std::string name = device::kernel_name(*plan.value());
+          CAPTURE(name);
+          CHECK(find_kernel(name) != nullptr);
+        }
+}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// The driver itself: initialisation, look-up of entries, names of errors.
+#include <cstdio>
+#include <cstring>
+
+#include "tests/soft_cuda/exports.h"
+#include "tests/soft_cuda/soft_cuda.h"
+#include "tests/soft_cuda/state.h"
+
+namespace soft_cuda {
+namespace {
+
+struct EntryAddress {
+  const char *name;
+  int version;
+  void *address;
+};
+
+const EntryAddress entries[] = {
+#define SOFT_CUDA_ADDRESS(field, name, symbol, version, parameters) {name, version, reinterpret_cast<void *>(&symbol)},
+    RONDO_CUDA_ENTRIES(SOFT_CUDA_ADDRESS)
+#undef SOFT_CUDA_ADDRESS
+};
+
+struct ErrorText {
+  CuStatus status;
+  const char *name;
+  const char *text;
+};
+
+constexpr ErrorText error_texts[] = {
+    {CuStatus::success, "CUDA_SUCCESS", "no error"},
+    {CuStatus::invalid_value, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
+    {CuStatus::out_of_memory, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
+    {CuStatus::not_initialized, "CUDA_ERROR_NOT_INITIALIZED", "cuInit was not called"},
+    {CuStatus::deinitialized, "CUDA_ERROR_DEINITIALIZED", "the driver is shutting down"},
+    {CuStatus::stub_library, "CUDA_ERROR_STUB_LIBRARY", "this is a stub"},
+    {CuStatus::no_device, "CUDA_ERROR_NO_DEVICE", "no device"},
+    {CuStatus::invalid_device, "CUDA_ERROR_INVALID_DEVICE", "there is no device of that ordinal"},
+    {CuStatus::invalid_image, "CUDA_ERROR_INVALID_IMAGE", "the image holds no kernels"},
+    {CuStatus::invalid_context, "CUDA_ERROR_INVALID_CONTEXT", "no context, or one that does not fit"},
+    {CuStatus::map_failed, "CUDA_ERROR_MAP_FAILED", "memory could not be mapped"},
+    {CuStatus::no_binary_for_gpu, "CUDA_ERROR_NO_BINARY_FOR_GPU", "no kernels for this device"},
+    {CuStatus::peer_access_unsupported, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED", "the devices are no peers"},
+    {CuStatus::operating_system, "CUDA_ERROR_OPERATING_SYSTEM", "a call to the operating system failed"},
+    {CuStatus::invalid_handle, "CUDA_ERROR_INVALID_HANDLE", "the handle stands for nothing"},
+    {CuStatus::illegal_state, "CUDA_ERROR_ILLEGAL_STATE", "not in this state"},
+    {CuStatus::not_found, "CUDA_ERROR_NOT_FOUND", "nothing of that name"},
+    {CuStatus::not_ready, "CUDA_ERROR_NOT_READY", "not finished yet"},
+    {CuStatus::illegal_address, "CUDA_ERROR_ILLEGAL_ADDRESS", "an address that may not be accessed"},
+    {CuStatus::launch_out_of_resources, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", "too much for one launch"},
+    {CuStatus::launch_timeout, "CUDA_ERROR_LAUNCH_TIMEOUT", "the launch took too long"},
+    {CuStatus::peer_access_already_enabled, "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED", "peer access is enabled"},
+    {CuStatus::peer_access_not_enabled, "CUDA_ERROR_PEER_ACCESS_NOT_ENABLED", "peer access is not enabled"},
+    {CuStatus::context_is_destroyed, "CUDA_ERROR_CONTEXT_IS_DESTROYED", "the current context is gone"},
+    {CuStatus::host_memory_already_registered, "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED", "registered before"},
+    {CuStatus::host_memory_not_registered, "CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED", "not registered"},
+    {CuStatus::launch_failed, "CUDA_ERROR_LAUNCH_FAILED", "a kernel failed"},
+    {CuStatus::not_permitted, "CUDA_ERROR_NOT_PERMITTED", "not permitted here"},
+    {CuStatus::not_supported, "CUDA_ERROR_NOT_SUPPORTED", "not supported"},
+    {CuStatus::system_driver_mismatch, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "library and kernel module differ"},
+    {CuStatus::stream_capture_unsupported, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", "not while a stream is captured"},
+    {CuStatus::stream_capture_invalidated, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED", "the capture failed earlier"},
+    {CuStatus::stream_capture_merge, "CUDA_ERROR_STREAM_CAPTURE_MERGE", "two captures may not be joined"},
+    {CuStatus::stream_capture_unmatched, "CUDA_ERROR_STREAM_CAPTURE_UNMATCHED", "the capture began elsewhere"},
+    {CuStatus::stream_capture_unjoined, "CUDA_ERROR_STREAM_CAPTURE_UNJOINED", "a stream was not joined back"},
+    {CuStatus::stream_capture_isolation, "CUDA_ERROR_STREAM_CAPTURE_ISOLATION", "depends on what is not captured"},
+    {CuStatus::stream_capture_implicit, "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT", "the legacy stream would be captured"},
+    {CuStatus::captured_event, "CUDA_ERROR_CAPTURED_EVENT", "the event is part of a capture"},
+    {CuStatus::stream_capture_wrong_thread, "CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD", "another thread began it"},
+    {CuStatus::unknown, "CUDA_ERROR_UNKNOWN", "unknown"},
+};
+
+/// cuGetErrorName: "If the error code is not recognized, CUDA_ERROR_INVALID_VALUE will be returned and *pStr will be
+/// set to the NULL address."
+CuStatus error_text(CuStatus error, const char **text, const char *ErrorText::*field) {
+  if (text == nullptr) return CuStatus::invalid_value;
+  *text = nullptr;
+  for (const ErrorText &row : error_texts)
+    if (row.status == error) *text = row.*field;
+  return *text == nullptr ? CuStatus::invalid_value : CuStatus::success;
+}
+
+/// Equal in all processes, as a device's is.
+DeviceUuid uuid_of(int ordinal) {
+  DeviceUuid uuid{};
+  std::memcpy(uuid.bytes, "soft-cuda-dev-", 14);
+  uuid.bytes[14] = static_cast<unsigned char>(ordinal >> 8);
+  uuid.bytes[15] = static_cast<unsigned char>(ordinal);
+  return uuid;
+}
+
+CuStatus initialise(State &driver) {
+  if (driver.initialised) return CuStatus::success;
+  Settings settings;
+  std::string why;
+  if (!read_settings(settings, why)) {
+    std::fprintf(stderr, "soft cuda: %s\n", why.c_str());
+    return CuStatus::invalid_value;
+  }
+  if (settings.device_count == 0) return CuStatus::no_device;
+  driver.settings = settings;
+  driver.devices.resize(static_cast<size_t>(settings.device_count));
+  for (int ordinal = 0; ordinal < settings.device_count; ++ordinal) {
+    Device &device = driver.devices[static_cast<size_t>(ordinal)];
+    device.ordinal = ordinal;
+    device.uuid = uuid_of(ordinal);
+    device.blocks = std::make_unique<ResidentBlocks>(settings.resident_blocks);
+  }
+  driver.initialised = true;
+  return CuStatus::success;
+}
+
+}  // namespace
+}  // namespace soft_cuda
+
+using namespace soft_cuda;
+
+extern "C" {
+
+CuStatus cuInit(unsigned flags) {
+  if (flags != 0) return CuStatus::invalid_value;
+  State &driver = state();
+  const std::lock_guard lock(driver.mutex);
+  return initialise(driver);
+}
+
+CuStatus cuDriverGetVersion(int *version) {
+  if (version == nullptr) return CuStatus::invalid_value;
+  Settings settings;  // may be asked before cuInit, which tells what is wrong with them
+  std::string why;
+  (void)read_settings(settings, why);
+  *version = settings.version;
+  return CuStatus::success;
+}
+
+CuStatus cuGetErrorName(CuStatus error, const char **text) { return error_text(error, text, &ErrorText::name); }
+
+CuStatus cuGetErrorString(CuStatus error, const char **text) { return error_text(error, text, &ErrorText::text); }
+
+CuStatus cuGetProcAddress_v2(const char *symbol, void **function, int version, unsigned long long flags,
+                             ProcAddressResult *result) {
+  if (symbol == nullptr || function == nullptr || flags > 2) return CuStatus::invalid_value;
+  ProcAddressResult found = ProcAddressResult::not_found;
+  *function = nullptr;
+  Settings settings;
+  std::string why;
+  const bool denied = read_settings(settings, why) && settings.missing == symbol;
+  for (const EntryAddress &entry : entries) {
+    if (denied || std::strcmp(entry.name, symbol) != 0) continue;
+    found = version >= entry.version ? ProcAddressResult::success : ProcAddressResult::version_not_sufficient;
+    if (found == ProcAddressResult::success) *function = entry.address;
+  }
+  // "If the symbol could not be found, NULL is returned in *pfn": the status tells it as well.
+  if (result != nullptr) *result = found;
+  return found == ProcAddressResult::success ? CuStatus::success : CuStatus::not_found;
+}
+
+__attribute__((visibility("default"))) void soft_cuda_live(SoftCudaLive *live) {
+  State &driver = state();
+  const std::lock_guard lock(driver.mutex);
+  *live = {};
+  live->contexts = driver.contexts.size();
+  live->streams = driver.streams.size();
+  live->events = driver.events.size();
+  live->device_allocations = driver.memory.count(RangeKind::device);
+  live->host_allocations = driver.memory.count(RangeKind::host);
+  live->host_registrations = driver.memory.count(RangeKind::registered);
+  live->memory_handles = driver.memory.handles.size();
+  live->reservations = driver.memory.reservations.size();
+  live->mappings = driver.memory.count(RangeKind::mapped);
+  live->ipc_imports = driver.memory.count(RangeKind::imported);
+  live->libraries = driver.libraries.size();
+  live->graphs = driver.graphs.size();
+  live->graph_execs = driver.graph_execs.size();
+}
+
+}  // extern "C"

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+// Libraries of kernels and launches. An image is not looked into: the kernels are those of SOFT_CUDA_KERNELS.
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "tests/soft_cuda/capture.h"
+#include "tests/soft_cuda/exports.h"
+#include "tests/soft_cuda/streams.h"
+
+namespace soft_cuda {
+namespace {
+
+constexpr unsigned block_threads_max = 1024;
+constexpr int dynamic_shared_bytes_most = 227 << 10;
+/// A kernel's static shared memory has no size here: every block has this much at least.
+constexpr uint64_t shared_bytes_least = 16 << 10;
+
+using KernelList = const KernelEntry *(*)();
+
+/// Never closed: blocks may run its code until the process is gone.
+const KernelEntry *open_kernels(const std::string &path) {
+  if (path.empty()) return nullptr;
+  void *const handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) std::fprintf(stderr, "soft cuda: %s\n", ::dlerror());
+  const auto list = handle == nullptr ? nullptr : reinterpret_cast<KernelList>(::dlsym(handle, "soft_cuda_kernels"));
+  return list == nullptr ? nullptr : list();
+}
+
+/// The kernel's function in the context: always the same one.
+std::shared_ptr<Function> function_of(State &driver, Kernel &kernel, const std::shared_ptr<Context> &context) {
+  for (const CuFunction handle : kernel.functions)
+    if (auto known = driver.functions.find(handle); known != nullptr && known->context == context) return known;
+  auto function = std::make_shared<Function>();
+  function->context = context;
+  function->entry = kernel.entry;
+  function->handle = driver.functions.add(function);
+  kernel.functions.push_back(function->handle);
+  return function;
+}
+
+/// A function's handle, or a kernel's, which stands for its function in the context.
+std::shared_ptr<Function> function_in(State &driver, CuFunction handle, const std::shared_ptr<Context> &context) {
+  if (auto found = driver.functions.find(handle)) return found;
+  const auto kernel = driver.kernels.find(reinterpret_cast<CuKernel>(handle));
+  return kernel == nullptr ? nullptr : function_of(driver, *kernel, context);
+}
+
+/// Lazy loading: what first needs the code of a function may synchronise the device.
+CuStatus load(State &driver, Lock &lock, Function &function) {
+  if (function.loaded) return CuStatus::success;
+  if (const CuStatus status = check_unsafe_call(driver); status != CuStatus::success) return status;
+  synchronise_implicitly(driver, lock, function.context);
+  function.loaded = true;
+  return CuStatus::success;
+}
+
+template <class Body>
+CuStatus call_on_function(Entry entry, CuFunction handle, const Body &body) {
+  return call_in_context(entry, [&](State &driver, Lock &lock, const auto &context) {
+    const auto function = function_in(driver, handle, context);
+    if (function == nullptr) return CuStatus::invalid_handle;
+    if (const CuStatus status = load(driver, lock, *function); status != CuStatus::success) return status;
+    return body(driver, *function);
+  });
+}
+
+struct Shape {
+  uint64_t grid = 0;
+  uint64_t block = 0;
+};
+
+bool shape_of(const LaunchConfig &config, Shape &shape) {
+  shape.grid = uint64_t{config.grid_x} * config.grid_y * config.grid_z;
+  shape.block = uint64_t{config.block_x} * config.block_y * config.block_z;
+  return shape.grid != 0 && shape.grid <= UINT32_MAX && shape.block != 0 && shape.block <= block_threads_max;
+}
+
+bool is_cooperative(const LaunchConfig &config) {
+  for (unsigned index = 0; index < config.attribute_count; ++index)
+    if (config.attributes[index].id == LaunchAttributeId::cooperative &&
+        config.attributes[index].value.cooperative != 0)
+      return true;
+  return false;
+}
+
+CuStatus launch(State &driver, Lock &lock, const std::shared_ptr<Stream> &stream, const LaunchConfig &config,
+                CuFunction handle, void **parameters, void **extra) {
+  const auto function = function_in(driver, handle, stream->context);
+  if (function == nullptr || function->context != stream->context) return CuStatus::invalid_handle;
+  Shape shape;
+  if (extra != nullptr || !shape_of(config, shape)) return CuStatus::invalid_value;
+  if (static_cast<int64_t>(config.shared_bytes) > function->dynamic_shared_bytes_max) return CuStatus::invalid_value;
+  const uint32_t parameter_bytes = function->entry.parameter_bytes;
+  if (parameter_bytes != 0 && (parameters == nullptr || parameters[0] == nullptr)) return CuStatus::invalid_value;
+  Device &device = *stream->context->device;
+  constexpr auto too_large = static_cast<CuStatus>(720);  // CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE
+  if (is_cooperative(config) && shape.grid > device.blocks->count()) return too_large;
+  if (stream->capture == nullptr)
+    if (const CuStatus status = load(driver, lock, *function); status != CuStatus::success) return status;
+  Launch made;
+  made.function = function->entry.function;
+  made.grid_size = static_cast<uint32_t>(shape.grid);
+  made.thread_count = driver.settings.block_threads;
+  made.shared_bytes = std::max<uint64_t>(config.shared_bytes, shared_bytes_least);
+  made.parameters.resize(parameter_bytes);
+  if (parameter_bytes != 0) std::memcpy(made.parameters.data(), parameters[0], parameter_bytes);
+  return submit(driver, lock, stream, [made = std::move(made), places = device.blocks.get()] {
+    run_blocks(made, *places);
+    return CuStatus::success;
+  });
+}
+
+}  // namespace
+}  // namespace soft_cuda
+
+using namespace soft_cuda;
+
+extern "C" {
+
+CuStatus cuLibraryLoadData(CuLibrary *handle, const void *image, int *, void **, unsigned, int *, void **, unsigned) {
+  return call(Entry::library_load_data, [&](State &driver, Lock &lock) {
+    if (handle == nullptr || image == nullptr) return CuStatus::invalid_value;
+    if (const CuStatus status = check_unsafe_call(driver); status != CuStatus::success) return status;
+    const KernelEntry *const entries = open_kernels(driver.settings.kernels);
+    if (entries == nullptr) return CuStatus::no_binary_for_gpu;
+    // Modules are loaded into every context there is.
+    for (const Device &device : driver.devices)
+      if (const auto context = device.primary) synchronise_implicitly(driver, lock, context);
+    auto library = std::make_shared<soft_cuda::Library>();
+    for (const KernelEntry *entry = entries; entry->name != nullptr; ++entry) {
+      auto kernel = std::make_shared<Kernel>();
+      kernel->entry = *entry;
+      kernel->handle = driver.kernels.add(kernel);
+      library->kernels.push_back(kernel);
+    }
+    *handle = library->handle = driver.libraries.add(library);
+    return CuStatus::success;
+  });
+}
+
+CuStatus cuLibraryUnload(CuLibrary handle) {
+  return call(Entry::library_unload, [&](State &driver, Lock &) {
+    const auto library = driver.libraries.take(handle);
+    if (library == nullptr) return CuStatus::invalid_handle;
+    for (const auto &kernel : library->kernels) {
+      for (const CuFunction function : kernel->functions) driver.functions.take(function);
+      driver.kernels.take(kernel->handle);
+    }
+    return CuStatus::success;
+  });
+}
+
+CuStatus cuLibraryGetKernel(CuKernel *handle, CuLibrary library_handle, const char *name) {
+  return call(Entry::library_get_kernel, [&](State &driver, Lock &) {
+    const auto library = driver.libraries.find(library_handle);
+    if (handle == nullptr || name == nullptr) return CuStatus::invalid_value;
+    if (library == nullptr) return CuStatus::invalid_handle;
+    for (const auto &kernel : library->kernels) {
+      if (std::strcmp(kernel->entry.name, name) != 0) continue;
+      *handle = kernel->handle;
+      return CuStatus::success;
+    }
+    return CuStatus::not_found;
+  });
+}
+
+CuStatus cuKernelGetFunction(CuFunction *handle, CuKernel kernel_handle) {
+  return call_in_context(Entry::kernel_get_function, [&](State &driver, Lock &, const auto &context) {
+    const auto kernel = driver.kernels.find(kernel_handle);
+    if (handle == nullptr) return CuStatus::invalid_value;
+    if (kernel == nullptr) return CuStatus::invalid_handle;
+    *handle = function_of(driver, *kernel, context)->handle;
+    return CuStatus::success;
+  });
+}
+
+CuStatus cuFuncLoad(CuFunction handle) {
+  return call_on_function(Entry::func_load, handle, [](State &, Function &) { return CuStatus::success; });
+}
+
+CuStatus cuFuncGetAttribute(int *value, FunctionAttribute attribute, CuFunction handle) {
+  return call_on_function(Entry::func_get_attribute, handle, [&](State &, Function &function) {
+    const int number = static_cast<int>(attribute);
+    if (value == nullptr || number < 0 || number > 15) return CuStatus::invalid_value;
+    switch (attribute) {
+      case FunctionAttribute::max_threads_per_block:
+        *value = static_cast<int>(block_threads_max);
+        break;
+      case FunctionAttribute::register_count:
+        *value = 32;
+        break;
+      case FunctionAttribute::ptx_version:
+      case FunctionAttribute::binary_version:
+        *value = 90;
+        break;
+      case FunctionAttribute::max_dynamic_shared_bytes:
+        *value = function.dynamic_shared_bytes_max;
+        break;
+      default:
+        *value = 0;
+    }
+    return CuStatus::success;
+  });
+}
+
+CuStatus cuFuncSetAttribute(CuFunction handle, FunctionAttribute attribute, int value) {
+  return call_on_function(Entry::func_set_attribute, handle, [&](State &, Function &function) {
+    if (attribute != FunctionAttribute::max_dynamic_shared_bytes || value < 0 || value > dynamic_shared_bytes_most)
+      return CuStatus::invalid_value;
+    function.dynamic_shared_bytes_max = value;
+    return CuStatus::success;
+  });
+}
+
+CuStatus cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CuFunction handle, int block_threads,
+                                                     size_t dynamic_shared_bytes) {
+  return call_on_function(Entry::occupancy_max_blocks, handle, [&](State &, Function &) {
+    if (blocks == nullptr || block_threads <= 0) return CuStatus::invalid_value;
+    // A multiprocessor of this device holds one block.
+    *blocks = block_threads <= static_cast<int>(block_threads_max) &&
+              dynamic_shared_bytes <= static_cast<size_t>(dynamic_shared_bytes_most);
+    return CuStatus::success;
+  });
+}
+
+CuStatus cuLaunchKernel(CuFunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                        unsigned block_y, unsigned block_z, unsigned shared_bytes, CuStream handle, void **parameters,
+                        void **extra) {
+  return call_on_stream(Entry::launch_kernel, handle, [&](State &driver, Lock &lock, const auto &stream) {
+    LaunchConfig config;
+    config.grid_x = grid_x;
+    config.grid_y = grid_y;
+    config.grid_z = grid_z;
+    config.block_x = block_x;
+    config.block_y = block_y;
+    config.block_z = block_z;
+    config.shared_bytes = shared_bytes;
+    return launch(driver, lock, stream, config, function, parameters, extra);
+  });
+}
+
+CuStatus cuLaunchKernelEx(const LaunchConfig *config, CuFunction function, void **parameters, void **extra) {
+  if (config == nullptr || (config->attribute_count != 0 && config->attributes == nullptr))
+    return CuStatus::invalid_value;
+  return call_on_stream(Entry::launch_kernel_ex, config->stream, [&](State &driver, Lock &lock, const auto &stream) {
+    return launch(driver, lock, stream, *config, function, parameters, extra);
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Launches: blocks on host threads, at most so many resident on a device, none preempted.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "tests/soft_cuda/soft_kernel.h"
+
+namespace soft_cuda {
+
+/// The places for blocks of one device. Who came first is served first.
+class ResidentBlocks {
+ public:
+  explicit ResidentBlocks(uint32_t count) : free_(count), count_(count) {}
+  void acquire();
+  void release();
+  [[nodiscard]] uint32_t count() const { return count_; }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  uint32_t free_;
+  const uint32_t count_;
+  uint64_t next_ticket_ = 0;
+  uint64_t serving_ = 0;
+};
+
+struct Launch {
+  KernelFunction function = nullptr;
+  std::vector<std::byte> parameters;  ///< copied when the launch was called
+  uint32_t grid_size = 1;
+  uint32_t thread_count = 1;
+  uint64_t shared_bytes = 0;
+};
+
+/// Runs all blocks; returns when the last one has ended.
+void run_blocks(const Launch &launch, ResidentBlocks &places);
+
+/// Runs `task` on a thread of a pool that grows as needed and keeps its threads.
+void run_on_pool(void (*task)(void *argument), void *argument);
+
+}  // namespace soft_cuda

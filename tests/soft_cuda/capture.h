@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Capture of streams into graphs, by the rules of the CUDA programming guide's chapter on graphs.
+#pragma once
+
+#include "tests/soft_cuda/state.h"
+
+namespace soft_cuda {
+
+/// Appends a node after what the stream has captured so far.
+CuStatus capture_node(Stream &stream, Action run);
+
+/// The event stands for what the stream has captured so far.
+CuStatus capture_record(Stream &stream, Event &event);
+
+/// The stream goes on after what the event stands for; it joins the capture if it was in none.
+CuStatus capture_wait(State &state, Stream &stream, const Event &event);
+
+/// The event was last recorded in a captured stream: the host may not ask for it.
+[[nodiscard]] bool is_captured(const Event &event);
+
+/// Ends all captures in the context as failures: what was asked cannot be part of a graph.
+void invalidate_captures(State &state, const Context &context);
+
+/// For calls that are "potentially unsafe" while a stream is captured: allocation, synchronisation, queries. Not
+/// success: the call is refused, and the captures that forbid it are invalidated.
+CuStatus check_unsafe_call(State &state);
+
+/// The same for a query or synchronisation of this very stream.
+CuStatus check_not_capturing(Stream &stream);
+
+/// Runs the nodes; lanes beside each other.
+CuStatus replay(const GraphBody &body);
+
+}  // namespace soft_cuda

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// A block on host threads: the third group that the bodies of cuda/kernels run on, with a real barrier, so that a
+// missing barrier or release shows as a wrong result or to ThreadSanitizer.
+#pragma once
+
+#include <atomic>
+#include <cassert>
+#include <cstdint>
+#include <thread>
+
+#include "cuda/kernels/run.h"
+#include "tests/soft_cuda/soft_kernel.h"
+
+namespace soft_cuda {
+
+/// A barrier with a vote in zeroed memory. Threads that wait yield their core: there are often more of them.
+struct VotingBarrier {
+  uint32_t arrived;
+  uint32_t generation;
+  uint32_t votes[2];  ///< of the even and the odd generations
+
+  bool wait(uint32_t thread_count, bool vote) {
+    std::atomic_ref<uint32_t> generation_ref(generation);
+    const uint32_t mine = generation_ref.load(std::memory_order_acquire);  // pairs with the release below
+    std::atomic_ref<uint32_t> votes_ref(votes[mine % 2]);
+    if (vote) votes_ref.store(1, std::memory_order_relaxed);  // ordered by arrived
+    std::atomic_ref<uint32_t> arrived_ref(arrived);
+    if (arrived_ref.fetch_add(1, std::memory_order_acq_rel) + 1 == thread_count) {  // pairs with the others' arrival
+      arrived_ref.store(0, std::memory_order_relaxed);                              // ordered by generation
+      // All have read the votes of the generation before this one: they have arrived since.
+      std::atomic_ref<uint32_t>(votes[(mine + 1) % 2]).store(0, std::memory_order_relaxed);
+      generation_ref.store(mine + 1, std::memory_order_release);  // pairs with the acquires
+    }
+    while (generation_ref.load(std::memory_order_acquire) == mine) std::this_thread::yield();
+    return votes_ref.load(std::memory_order_relaxed) != 0;
+  }
+};
+static_assert(sizeof(VotingBarrier) <= rondo::device::lane_control_bytes);
+
+struct EmulatedGroup {
+  VotingBarrier *barrier;
+  uint32_t thread;
+  uint32_t thread_count;
+
+  [[nodiscard]] uint32_t rank() const { return thread; }
+  [[nodiscard]] uint32_t size() const { return thread_count; }
+  void sync() const {
+    if (thread_count > 1) (void)barrier->wait(thread_count, false);
+  }
+  [[nodiscard]] bool any(bool vote) const { return thread_count > 1 ? barrier->wait(thread_count, vote) : vote; }
+  void relax() const { std::this_thread::yield(); }
+};
+static_assert(rondo::Group<EmulatedGroup>);
+
+/// A kernel of ours for one thread of a block: as run_block() of cuda/kernels/kernels.cu, but where there are fewer
+/// threads than lanes, a thread takes lanes in turn.
+template <class Protocol, class Reducer>
+void run_emulated(Block &block, uint32_t thread, void *const *parameters) {
+  using namespace rondo::device;
+  const auto &operation = *static_cast<const DeviceOperation *>(parameters[0]);
+  const DeviceChannel &channel = operation.channels[block.index];
+  assert(block.shared_bytes >= shared_bytes_for(channel.lane_count, operation.scratch_bytes));
+  if (channel.lane_count == 0) return;
+  const uint32_t groups = block.thread_count < channel.lane_count ? block.thread_count : channel.lane_count;
+  const uint32_t size = block.thread_count / groups;
+  const uint32_t first = thread / size;
+  if (first >= groups) return;
+  auto *const barrier = reinterpret_cast<VotingBarrier *>(block.shared + first * lane_control_bytes);
+  run_lanes<Protocol, lanes_per_channel_max>(EmulatedGroup{barrier, thread % size, size}, operation, channel, first,
+                                             groups, make_reducer<Reducer>(operation, channel), block.shared);
+}
+
+}  // namespace soft_cuda

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every entry under the name that libcuda.so has for it: a definition with other parameters does not compile.
+#pragma once
+
+#include "cuda/driver_entries.h"
+
+extern "C" {
+using namespace rondo::cuda;
+#define SOFT_CUDA_DECLARE(field, name, symbol, version, parameters) \
+  __attribute__((visibility("default"))) CuStatus symbol parameters;
+RONDO_CUDA_ENTRIES(SOFT_CUDA_DECLARE)
+#undef SOFT_CUDA_DECLARE
+__attribute__((visibility("default"))) CuStatus cuGetProcAddress_v2(const char *symbol, void **function, int version,
+                                                                    unsigned long long flags,
+                                                                    ProcAddressResult *result);
+}

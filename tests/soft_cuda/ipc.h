@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a process opens what another one exported, from the 64 bytes of a handle alone: the handle names an abstract unix
+// socket of the owner (no file, gone with it) and a token; the owner's thread answers a token with a descriptor.
+// A peer of another user is turned away, and one that is not the process in the handle is not believed.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "cuda/driver_api.h"
+
+namespace soft_cuda {
+
+using namespace rondo::cuda;
+
+enum class ExportKind : uint32_t { memory = 1, event = 2 };
+
+/// Puts down that `descriptor` may be fetched while `alive` lives, and writes the handle's 64 bytes.
+CuStatus offer(int descriptor, ExportKind kind, int device, uint64_t bytes, const std::weak_ptr<void> &alive,
+               unsigned char *handle);
+
+struct Fetched {
+  int descriptor = -1;  ///< the caller's to close
+  int device = 0;
+  uint64_t bytes = 0;
+};
+
+/// A number that is the same for handles of the same export; 0: these bytes are no handle of that kind.
+[[nodiscard]] uint64_t export_key(const unsigned char *handle, ExportKind kind);
+
+/// Asks the owner. May take a second; hold no mutex. CUDA_ERROR_INVALID_CONTEXT: the owner is this process, which may
+/// not open its own handles. CUDA_ERROR_MAP_FAILED: the owner, or what it exported, is gone.
+CuStatus fetch(const unsigned char *handle, ExportKind kind, Fetched &fetched);
+
+}  // namespace soft_cuda

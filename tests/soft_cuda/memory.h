@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// The memory that the driver knows, by address. Device memory is a memfd mapped shared, so that other processes can map
+// it too; it goes when the last mapping goes, however the processes end. Guarded by State::mutex.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "cuda/driver_api.h"
+
+namespace soft_cuda {
+
+using namespace rondo::cuda;
+
+enum class RangeKind { device, imported, mapped, host, registered };
+
+/// A memfd; several ranges and handles may share it.
+struct Physical {
+  int descriptor = -1;
+  size_t bytes = 0;
+  int device = 0;
+  bool exportable = true;  ///< as a descriptor
+  std::atomic<uint64_t> *account =
+      nullptr;  ///< the device's used bytes, which it counts into; null: another process's memory
+
+  Physical() = default;
+  Physical(const Physical &) = delete;
+  Physical &operator=(const Physical &) = delete;
+  ~Physical();
+};
+
+struct Range {
+  RangeKind kind = RangeKind::device;
+  uint64_t base = 0;
+  size_t bytes = 0;      ///< as asked for
+  size_t map_bytes = 0;  ///< whole pages
+  int device = 0;
+  CuContext context = nullptr;
+  uint64_t id = 0;
+  uint64_t references = 1;  ///< of an import
+  uint64_t import_key = 0;  ///< of an import: which export it is
+  bool accessible = true;   ///< of a mapping: its access was set
+  std::shared_ptr<Physical> physical;
+};
+
+struct Memory {
+  std::map<uint64_t, Range> ranges;
+  std::map<uint64_t, size_t> reservations;
+  struct HandleUse {
+    std::shared_ptr<Physical> physical;
+  };
+  std::unordered_map<MemoryHandle, HandleUse> handles;
+  uint64_t next_handle = 0;
+  uint64_t next_id = 0;
+
+  /// The range that holds [address, address + bytes) whole, or null.
+  Range *find(uint64_t address, size_t bytes = 1);
+  Range &add(Range range);
+  [[nodiscard]] size_t count(RangeKind kind) const;
+};
+
+/// Whether work on a device may touch it.
+[[nodiscard]] inline bool is_on_device(RangeKind kind) {
+  return kind == RangeKind::device || kind == RangeKind::imported || kind == RangeKind::mapped;
+}
+
+constexpr size_t page_bytes = 4096;
+constexpr size_t granularity_bytes = size_t{2} << 20;  ///< of cuMemCreate
+
+/// A memfd of that size, or null with `status`.
+std::shared_ptr<Physical> make_physical(size_t bytes, int device, std::atomic<uint64_t> *account, CuStatus &status);
+
+/// Its first bytes mapped anywhere, or null.
+void *map_physical(const Physical &physical, size_t bytes);
+
+void unmap(uint64_t address, size_t bytes);
+
+/// The device in the name of a memfd of ours, -1: it is none. Read from /proc/self/fd.
+[[nodiscard]] int device_of_descriptor(int descriptor);
+
+}  // namespace soft_cuda

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+// The objects of the driver in software. All fields are guarded by State::mutex unless they say otherwise.
+//
+// Handles are numbers that are never used twice, so that one which was destroyed is known as such for ever.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "cuda/driver_api.h"
+#include "tests/soft_cuda/blocks.h"
+#include "tests/soft_cuda/settings.h"
+#include "tests/soft_cuda/soft_kernel.h"
+
+namespace soft_cuda {
+
+using namespace rondo::cuda;
+using Lock = std::unique_lock<std::mutex>;
+
+struct Context;
+struct Stream;
+struct Capture;
+
+/// The end of one piece of work.
+struct Completion {
+  bool done = false;
+  uint64_t done_ns = 0;
+  std::condition_variable changed;
+};
+using CompletionRef = std::shared_ptr<Completion>;
+
+void wait_for(Lock &lock, const CompletionRef &completion);
+
+/// What a stream or a node of a graph does; runs without the mutex, any number of times.
+using Action = std::function<CuStatus()>;
+
+struct Work {
+  Action run;
+  std::vector<CompletionRef> after;  ///< beside what is before it in its stream
+  CompletionRef completion;
+};
+
+/// Work of the streams that share a hardware queue begins in the order in which it was submitted.
+struct HardwareQueue {
+  std::deque<std::pair<const Completion *, Stream *>> order;
+};
+
+struct Device {
+  int ordinal = 0;
+  DeviceUuid uuid{};
+  std::atomic<uint64_t> used_bytes = 0;  ///< relaxed: a count that orders nothing
+  std::shared_ptr<Context> primary;      ///< while it is retained
+  std::unique_ptr<ResidentBlocks> blocks;
+};
+
+struct Context {
+  CuContext handle = nullptr;
+  Device *device = nullptr;
+  uint32_t references = 0;
+  CuStatus error = CuStatus::success;  ///< sticks
+  std::vector<HardwareQueue> queues;
+  uint32_t stream_count = 0;  ///< made so far; chooses the queue
+  std::shared_ptr<Stream> legacy;
+  std::set<std::shared_ptr<Stream>> streams;  ///< all that still work, destroyed ones and the legacy one included
+  std::set<int> peers;                        ///< ordinals of devices whose access was enabled
+};
+
+struct Stream {
+  CuStream handle = nullptr;
+  std::shared_ptr<Context> context;
+  unsigned flags = 0;
+  int priority = 0;
+  HardwareQueue *queue = nullptr;
+  std::deque<Work> pending;  ///< the first one may be running
+  bool closing = false;
+  std::condition_variable wake;   ///< of its worker
+  std::condition_variable space;  ///< of hosts that wait to submit
+  CompletionRef last;             ///< of the newest work; null: none yet
+  std::shared_ptr<Capture> capture;
+  uint32_t lane = 0;                 ///< in the capture
+  std::vector<size_t> capture_tips;  ///< nodes that the next one comes after
+};
+
+/// Counters in memory that processes share.
+struct SharedEvent {
+  uint64_t recorded = 0;   ///< atomic: release in record; pairs with acquire in cuStreamWaitEvent
+  uint64_t completed = 0;  ///< atomic: release at the end of the work before; pairs with acquire where one waits
+};
+
+struct SharedEventPage {
+  int descriptor = -1;
+  SharedEvent *counters = nullptr;
+
+  SharedEventPage() = default;
+  SharedEventPage(const SharedEventPage &) = delete;
+  SharedEventPage &operator=(const SharedEventPage &) = delete;
+  ~SharedEventPage();
+};
+
+struct Event {
+  CuEvent handle = nullptr;
+  std::shared_ptr<Context> context;
+  unsigned flags = 0;
+  CompletionRef recorded;                   ///< null: never recorded
+  std::shared_ptr<SharedEventPage> shared;  ///< of an event between processes
+  std::shared_ptr<Capture> capture;         ///< it was last recorded in a stream that is captured
+  std::vector<size_t> capture_tips;
+};
+
+struct Kernel {
+  CuKernel handle = nullptr;
+  KernelEntry entry{};
+  std::vector<CuFunction> functions;  ///< one for each context that asked
+};
+
+struct Library {
+  CuLibrary handle = nullptr;
+  std::vector<std::shared_ptr<Kernel>> kernels;
+};
+
+/// A kernel in a context.
+struct Function {
+  CuFunction handle = nullptr;
+  std::shared_ptr<Context> context;
+  KernelEntry entry{};
+  bool loaded = false;
+  int dynamic_shared_bytes_max = 48 << 10;
+};
+
+struct GraphNode {
+  Action run;
+  uint32_t lane = 0;  ///< nodes of a lane run in order; lanes run beside each other
+  std::vector<size_t> after;
+};
+
+struct GraphBody {
+  std::vector<GraphNode> nodes;  ///< each after those that it depends on
+  uint32_t lane_count = 1;
+};
+
+struct Graph {
+  std::shared_ptr<const GraphBody> body;
+};
+
+struct GraphExec {
+  std::shared_ptr<const GraphBody> body;
+  CompletionRef last;  ///< launches of one executable graph follow each other
+};
+
+struct Capture {
+  CaptureMode mode = CaptureMode::global;
+  uint64_t thread = 0;  ///< that began it
+  Stream *origin = nullptr;
+  bool invalidated = false;
+  GraphBody body;
+  std::set<Stream *> streams;
+};
+
+/// Handles -> objects of one kind.
+template <class Handle, class Object>
+class HandleTable {
+ public:
+  explicit HandleTable(uint64_t kind) : kind_(kind) {}
+
+  Handle add(std::shared_ptr<Object> object) {
+    const uint64_t number = kind_ << 56 | ++serial_ << 4;
+    objects_[number] = std::move(object);
+    return reinterpret_cast<Handle>(number);
+  }
+  std::shared_ptr<Object> find(Handle handle) const {
+    const auto found = objects_.find(reinterpret_cast<uint64_t>(handle));
+    return found == objects_.end() ? nullptr : found->second;
+  }
+  std::shared_ptr<Object> take(Handle handle) {
+    auto node = objects_.extract(reinterpret_cast<uint64_t>(handle));
+    return node.empty() ? nullptr : std::move(node.mapped());
+  }
+  /// It was made once, and is gone.
+  bool was_known(Handle handle) const {
+    const auto number = reinterpret_cast<uint64_t>(handle);
+    return number >> 56 == kind_ && (number << 8 >> 12) <= serial_ && (number & 15) == 0;
+  }
+  size_t size() const { return objects_.size(); }
+  template <class Which>
+  void erase_if(const Which &which) {
+    std::erase_if(objects_, [&](const auto &entry) { return which(*entry.second); });
+  }
+
+ private:
+  uint64_t kind_;
+  uint64_t serial_ = 0;
+  std::unordered_map<uint64_t, std::shared_ptr<Object>> objects_;
+};
+
+}  // namespace soft_cuda

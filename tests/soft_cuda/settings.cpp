@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/soft_cuda/settings.h"
+
+#include <cstdlib>
+#include <string_view>
+
+namespace soft_cuda {
+namespace {
+
+std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
+  return text;
+}
+
+/// The next piece of `text` up to `separator`, which is taken off.
+std::string_view take(std::string_view &text, char separator) {
+  const size_t end = text.find(separator);
+  const std::string_view piece = text.substr(0, end);
+  text.remove_prefix(end == text.npos ? text.size() : end + 1);
+  return trimmed(piece);
+}
+
+bool read_number(std::string_view text, uint64_t least, uint64_t most, uint64_t &value) {
+  const std::string copy(text);
+  char *end = nullptr;
+  value = std::strtoull(copy.c_str(), &end, 10);
+  return !copy.empty() && copy[0] >= '0' && copy[0] <= '9' && *end == '\0' && value >= least && value <= most;
+}
+
+bool read_share(std::string_view text, double &share) {
+  const std::string copy(text);
+  char *end = nullptr;
+  share = std::strtod(copy.c_str(), &end);
+  return !copy.empty() && *end == '\0' && share >= 0 && share <= 1;
+}
+
+bool read_status(std::string_view text, CuStatus &status) {
+  if (text.empty()) return true;  // keeps the default
+  uint64_t value = 0;
+  if (!read_number(text, 1, 999, value)) return false;
+  status = static_cast<CuStatus>(value);
+  return true;
+}
+
+/// "NAME#NUMBER" of a call.
+bool read_call_fault(std::string_view name, std::string_view value, Faults &faults) {
+  CallFault fault;
+  fault.name = take(name, '#');
+  if (!read_number(name, 1, UINT32_MAX, fault.number) || !read_status(value, fault.status)) return false;
+  faults.calls.push_back(fault);
+  return true;
+}
+
+bool read_fault(std::string_view piece, Faults &faults) {
+  const std::string_view name = take(piece, '=');
+  std::string_view value = piece;
+  if (name == "seed") return read_number(value, 0, UINT64_MAX, faults.seed);
+  if (name.find('#') != name.npos) return read_call_fault(name, value, faults);
+  const std::string_view share = take(value, ':');
+  if (name == "fail") return read_share(share, faults.fail_share) && read_status(value, faults.fail_status);
+  if (name == "work") return read_share(share, faults.work_share) && read_status(value, faults.work_status);
+  if (name == "delay")
+    return read_share(share, faults.delay_share) && read_number(value, 1, 10'000'000, faults.delay_us);
+  return false;
+}
+
+bool read_faults(std::string_view text, Faults &faults) {
+  while (!text.empty()) {
+    const std::string_view piece = take(text, ';');
+    if (!piece.empty() && !read_fault(piece, faults)) return false;
+  }
+  return true;
+}
+
+const char *variable(const char *name) {
+  const char *const text = std::getenv(name);
+  return text != nullptr && *text != '\0' ? text : nullptr;
+}
+
+template <class Target>
+bool read_variable(const char *name, uint64_t least, uint64_t most, Target &target, std::string &why) {
+  const char *const text = variable(name);
+  uint64_t value = 0;
+  if (text == nullptr) return true;
+  if (!read_number(text, least, most, value)) {
+    why = std::string(name) + " takes " + std::to_string(least) + " to " + std::to_string(most);
+    return false;
+  }
+  target = static_cast<Target>(value);
+  return true;
+}
+
+bool read_choice(const char *name, std::string_view yes, std::string_view no, bool &target, std::string &why) {
+  const char *const text = variable(name);
+  if (text == nullptr) return true;
+  target = text == yes;
+  if (target || text == no) return true;
+  why = std::string(name) + " takes " + std::string(yes) + " or " + std::string(no);
+  return false;
+}
+
+}  // namespace
+
+bool read_settings(Settings &settings, std::string &why) {
+  if (!read_variable("SOFT_CUDA_DEVICES", 0, 64, settings.device_count, why) ||
+      !read_variable("SOFT_CUDA_RESIDENT_BLOCKS", 1, 4096, settings.resident_blocks, why) ||
+      !read_variable("SOFT_CUDA_QUEUES", 1, 32, settings.queue_count, why) ||
+      !read_variable("SOFT_CUDA_THREADS", 1, 64, settings.block_threads, why) ||
+      !read_variable("SOFT_CUDA_LAUNCH_QUEUE", 1, 1u << 20, settings.launch_queue, why) ||
+      !read_variable("SOFT_CUDA_MEMORY", 1u << 21, uint64_t{1} << 45, settings.memory_bytes, why) ||
+      !read_variable("SOFT_CUDA_VERSION", 0, 99'999, settings.version, why) ||
+      !read_choice("SOFT_CUDA_QUEUE_ORDER", "end", "start", settings.queue_waits_for_end, why) ||
+      !read_choice("SOFT_CUDA_SYNC", "on", "off", settings.synchronising, why))
+    return false;
+  if (const char *text = variable("SOFT_CUDA_KERNELS")) settings.kernels = text;
+  if (const char *text = variable("SOFT_CUDA_MISSING")) settings.missing = text;
+  const char *const faults = variable("SOFT_CUDA_FAULTS");
+  if (faults == nullptr || read_faults(faults, settings.faults)) return true;
+  why =
+      "SOFT_CUDA_FAULTS takes seed=N; NAME#NUMBER[=STATUS]; fail=SHARE[:STATUS]; work=SHARE[:STATUS]; "
+      "delay=SHARE:MICROSECONDS";
+  return false;
+}
+
+double chance(uint64_t seed, uint64_t stream, uint64_t number) {
+  // splitmix64's finaliser over the three.
+  uint64_t x = seed * 0x9E37'79B9'7F4A'7C15u + stream * 0xD1B5'4A32'D192'ED03u + number;
+  for (int round = 0; round < 2; ++round) {
+    x += 0x9E37'79B9'7F4A'7C15u;
+    x = (x ^ (x >> 30)) * 0xBF58'476D'1CE4'E5B9u;
+    x = (x ^ (x >> 27)) * 0x94D0'49BB'1331'11EBu;
+    x ^= x >> 31;
+  }
+  return static_cast<double>(x >> 11) / 9007199254740992.0;  // 2^53
+}
+
+}  // namespace soft_cuda

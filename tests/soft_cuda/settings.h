@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// What SOFT_CUDA_* says, read once by cuInit. docs/soft-cuda.md lists the variables.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cuda/driver_api.h"
+
+namespace soft_cuda {
+
+using rondo::cuda::CuStatus;
+
+/// One thing that is to go wrong: SOFT_CUDA_FAULTS="seed=7; cuMemAlloc#3=2; fail=0.01; work=0.001:719; delay=0.1:500".
+struct CallFault {
+  std::string name;     ///< of the entry, as cuGetProcAddress knows it
+  uint64_t number = 0;  ///< the call of that entry that fails, from 1
+  CuStatus status = CuStatus::unknown;
+};
+
+struct Faults {
+  uint64_t seed = 1;
+  std::vector<CallFault> calls;
+  double fail_share = 0;  ///< of the calls that may fail for want of something
+  CuStatus fail_status = CuStatus::out_of_memory;
+  double work_share = 0;  ///< of the pieces of work on streams; the error sticks in the context
+  CuStatus work_status = CuStatus::launch_failed;
+  double delay_share = 0;  ///< of the pieces of work on streams
+  uint64_t delay_us = 0;   ///< at most
+};
+
+struct Settings {
+  int device_count = 1;
+  uint32_t resident_blocks = 64;  ///< of a device
+  uint32_t queue_count = 8;       ///< of a context
+  uint32_t block_threads = 2;     ///< host threads that stand for a block's
+  uint32_t launch_queue = 1024;   ///< pieces of work that a stream takes before the host waits
+  uint64_t memory_bytes = uint64_t{8} << 30;
+  bool queue_waits_for_end =
+      true;                   ///< what stands behind a piece of work in its queue waits for its end, not its start
+  bool synchronising = true;  ///< what may synchronise the device does
+  int version = 13'000;
+  std::string kernels;  ///< path of a library of kernels
+  std::string missing;  ///< an entry that this driver is to lack
+  Faults faults;
+};
+
+/// False: a value cannot be used; `why` is one line.
+bool read_settings(Settings &settings, std::string &why);
+
+/// A number in [0, 1) that depends on the three alone.
+double chance(uint64_t seed, uint64_t stream, uint64_t number);
+
+}  // namespace soft_cuda

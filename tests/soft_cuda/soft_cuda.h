@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// What libsoftcuda.so offers beside the CUDA driver's interface: counts of what is alive, for tests of leaks.
+// Look it up with dlsym(handle, "soft_cuda_live"); a real driver has none. docs/soft-cuda.md tells the rest.
+#pragma once
+
+#include <cstdint>
+
+/// Of this process.
+struct SoftCudaLive {
+  uint64_t contexts = 0;
+  uint64_t streams = 0;  ///< without the legacy default stream of each context
+  uint64_t events = 0;
+  uint64_t device_allocations = 0;
+  uint64_t host_allocations = 0;
+  uint64_t host_registrations = 0;
+  uint64_t memory_handles = 0;  ///< references to memory of cuMemCreate and of imports
+  uint64_t reservations = 0;
+  uint64_t mappings = 0;
+  uint64_t ipc_imports = 0;
+  uint64_t libraries = 0;
+  uint64_t graphs = 0;
+  uint64_t graph_execs = 0;
+
+  bool operator==(const SoftCudaLive &) const = default;
+};
+
+extern "C" void soft_cuda_live(SoftCudaLive *live);

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the CUDA driver in software and the kernels built for it agree on. The driver runs a launch's block on
+// `thread_count` host threads; each calls the kernel's function once.
+#pragma once
+
+#include <barrier>
+#include <cstdint>
+
+namespace soft_cuda {
+
+/// One block in flight: shared by its host threads.
+struct Block {
+  uint32_t grid_size = 1;     ///< blocks of the launch
+  uint32_t index = 0;         ///< of this block in the grid
+  uint32_t thread_count = 1;  ///< host threads that stand for the block's threads
+  std::byte *shared = nullptr;  ///< shared memory of the block, zeroed before it starts
+  uint64_t shared_bytes = 0;
+};
+
+/// `parameters` as given to cuLaunchKernel: one pointer for each of the kernel's parameters.
+using KernelFunction = void (*)(Block &block, uint32_t thread, void *const *parameters);
+
+struct KernelEntry {
+  const char *name;  ///< as in the image
+  KernelFunction function;
+  uint32_t parameter_bytes;  ///< of the one struct that every kernel of ours takes by value
+};
+
+}  // namespace soft_cuda
+
+/// The kernels of a library of kernels for the software driver, which dlopen()s it: an array that ends with a null
+/// name.
+extern "C" const soft_cuda::KernelEntry *soft_cuda_kernels();

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every kernel for emulated blocks: what librondo's image is to a device, this library is to the driver in software.
+#include "cuda/kernels/list.h"
+#include "tests/soft_cuda/emulated_block.h"
+
+namespace {
+
+#define RONDO_SOFT_KERNEL(name, Protocol, ...) \
+  {#name, soft_cuda::run_emulated<Protocol, __VA_ARGS__>, sizeof(rondo::device::DeviceOperation)},
+constexpr soft_cuda::KernelEntry entries[] = {RONDO_KERNELS(RONDO_SOFT_KERNEL){nullptr, nullptr, 0}};
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) const soft_cuda::KernelEntry *soft_cuda_kernels() { return entries; }

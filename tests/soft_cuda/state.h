@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// The driver in software of this process: all its objects, under one mutex, and what every entry does first and last.
+#pragma once
+
+#include <array>
+#include <new>
+
+#include "cuda/driver_entries.h"
+#include "tests/soft_cuda/memory.h"
+#include "tests/soft_cuda/objects.h"
+
+namespace soft_cuda {
+
+/// One for each entry of the driver's interface.
+enum class Entry : uint32_t {
+#define SOFT_CUDA_ENTRY(field, name, symbol, version, parameters) field,
+  RONDO_CUDA_ENTRIES(SOFT_CUDA_ENTRY)
+#undef SOFT_CUDA_ENTRY
+      count
+};
+
+struct State {
+  std::mutex mutex;
+  bool initialised = false;
+  Settings settings;
+  std::array<uint64_t, static_cast<size_t>(Entry::count)> calls{};
+  uint64_t work_number = 0;
+
+  std::deque<Device> devices;
+  Memory memory;
+  HandleTable<CuContext, Context> contexts{0xC1};
+  HandleTable<CuStream, Stream> streams{0xC2};
+  HandleTable<CuEvent, Event> events{0xC3};
+  HandleTable<CuLibrary, Library> libraries{0xC4};
+  HandleTable<CuKernel, Kernel> kernels{0xC5};
+  HandleTable<CuFunction, Function> functions{0xC6};
+  HandleTable<CuGraph, Graph> graphs{0xC7};
+  HandleTable<CuGraphExec, GraphExec> graph_execs{0xC8};
+  std::set<std::shared_ptr<Capture>> captures;  ///< in progress
+};
+
+/// Never destroyed: detached threads use it until the process is gone.
+State &state();
+
+/// What is current on one host thread.
+struct ThreadState {
+  std::vector<CuContext> contexts;  ///< the current one is the last
+  bool in_host_function = false;
+  CaptureMode capture_mode = CaptureMode::global;
+  uint64_t number = 0;  ///< of this thread, from 1
+};
+ThreadState &this_thread();
+
+/// Not initialised, called from a host function, or an injected fault; else success. Takes no lock.
+CuStatus begin_call(Lock &lock, Entry entry);
+
+/// The current context, which must exist: null otherwise, with `why`.
+std::shared_ptr<Context> current_context(State &state, CuStatus &why);
+
+/// The device of `ordinal`, or null.
+Device *device_of(State &state, CuDevice ordinal);
+
+/// The stream for a handle, the legacy default one of the current context for null; null with `why` if there is none.
+std::shared_ptr<Stream> stream_of(State &state, CuStream handle, CuStatus &why);
+
+/// Waits until all work that was submitted in the context has ended.
+void synchronise(Lock &lock, const std::shared_ptr<Context> &context);
+
+/// The same for what synchronises implicitly: allocation, loading. SOFT_CUDA_SYNC=off leaves it out.
+void synchronise_implicitly(State &state, Lock &lock, const std::shared_ptr<Context> &context);
+
+/// An entry that needs no context: body(state, lock) under the mutex.
+template <class Body>
+CuStatus call(Entry entry, const Body &body) noexcept {
+  try {
+    State &driver = state();
+    Lock lock(driver.mutex);
+    const CuStatus begun = begin_call(lock, entry);
+    return begun != CuStatus::success ? begun : body(driver, lock);
+  } catch (const std::bad_alloc &) {
+    return CuStatus::out_of_memory;
+  } catch (...) {
+    return CuStatus::unknown;
+  }
+}
+
+/// An entry that needs a current context: body(state, lock, context). An error that sticks in it is returned first.
+template <class Body>
+CuStatus call_in_context(Entry entry, const Body &body) noexcept {
+  return call(entry, [&](State &driver, Lock &lock) {
+    CuStatus why = CuStatus::success;
+    const auto context = current_context(driver, why);
+    if (context == nullptr) return why;
+    if (context->error != CuStatus::success) return context->error;
+    return body(driver, lock, context);
+  });
+}
+
+/// The same for entries that give something back: they do it, and then return the error that sticks.
+template <class Body>
+CuStatus call_to_close(Entry entry, const Body &body) noexcept {
+  return call(entry, [&](State &driver, Lock &lock) {
+    CuStatus why = CuStatus::success;
+    const auto context = current_context(driver, why);
+    if (context == nullptr) return why;
+    const CuStatus done = body(driver, lock, context);
+    return context->error != CuStatus::success ? context->error : done;
+  });
+}
+
+/// An entry on a stream, null for the legacy one: body(state, lock, stream).
+template <class Body>
+CuStatus call_on_stream(Entry entry, CuStream handle, const Body &body) noexcept {
+  return call(entry, [&](State &driver, Lock &lock) {
+    CuStatus why = CuStatus::success;
+    const auto stream = stream_of(driver, handle, why);
+    if (stream == nullptr) return why;
+    if (stream->context->error != CuStatus::success) return stream->context->error;
+    return body(driver, lock, stream);
+  });
+}
+
+}  // namespace soft_cuda

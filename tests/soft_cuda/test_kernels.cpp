@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels for the tests of the driver in software itself.
+#include "tests/soft_cuda/test_kernels.h"
+
+#include <chrono>
+#include <thread>
+
+#include "tests/soft_cuda/soft_kernel.h"
+
+namespace soft_cuda {
+namespace {
+
+/// Each thread of the grid writes its share.
+void fill(Block &block, uint32_t thread, void *const *parameters) {
+  const auto &given = *static_cast<const FillParameters *>(parameters[0]);
+  const uint64_t stride = uint64_t{block.grid_size} * block.thread_count;
+  for (uint64_t i = uint64_t{block.index} * block.thread_count + thread; i < given.count; i += stride)
+    given.to[i] = given.value + i;
+}
+
+/// One thread waits until the word is `value` or more.
+void await(Block &block, uint32_t thread, void *const *parameters) {
+  const auto &given = *static_cast<const AwaitParameters *>(parameters[0]);
+  if (block.index != 0 || thread != 0) return;
+  // acquire; pairs with the release of the driver's write value, or of a test
+  while (std::atomic_ref(*given.word).load(std::memory_order_acquire) < given.value)
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+}
+
+/// Every block waits for all others of the grid: they must be resident together.
+void meet(Block &block, uint32_t thread, void *const *parameters) {
+  const auto &given = *static_cast<const MeetParameters *>(parameters[0]);
+  if (thread != 0) return;
+  const std::atomic_ref arrived(*given.arrived);
+  arrived.fetch_add(1, std::memory_order_acq_rel);  // pairs with the loads below, in the other blocks
+  while (arrived.load(std::memory_order_acquire) < block.grid_size + given.more)
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+}
+
+/// All threads of a block are there, with shared memory that was zeroed: each adds itself to the block's count.
+void count_threads(Block &block, uint32_t, void *const *parameters) {
+  const auto &given = *static_cast<const CountParameters *>(parameters[0]);
+  const std::atomic_ref count(*reinterpret_cast<uint64_t *>(block.shared));
+  const uint64_t before = count.fetch_add(1, std::memory_order_acq_rel);  // pairs with itself in the other threads
+  if (before + 1 == block.thread_count) given.counts[block.index] = before + 1;
+}
+
+}  // namespace
+}  // namespace soft_cuda
+
+extern "C" __attribute__((visibility("default"))) const soft_cuda::KernelEntry *soft_cuda_kernels() {
+  using namespace soft_cuda;
+  static constexpr KernelEntry entries[] = {{"test_fill", fill, sizeof(FillParameters)},
+                                            {"test_await", await, sizeof(AwaitParameters)},
+                                            {"test_meet", meet, sizeof(MeetParameters)},
+                                            {"test_count_threads", count_threads, sizeof(CountParameters)},
+                                            {nullptr, nullptr, 0}};
+  return entries;
+}
