@@ -67,7 +67,8 @@ class Image(unittest.TestCase):
         print(f"{len(found)} kernels, at most {most} registers, {Path(self.image).stat().st_size} bytes")
 
     def test_a_spill_would_be_seen(self):
-        report = ("ptxas info    : Compiling entry function 'a' for 'sm_90'\nptxas info    : Function properties for a\n"
+        report = ("ptxas info    : Compiling entry function 'a' for 'sm_90'\n"
+                  "ptxas info    : Function properties for a\n"
                   "    288 bytes stack frame, 264 bytes spill stores, 560 bytes spill loads\n"
                   "ptxas info    : Used 128 registers, used 16 barriers\n")
         self.assertEqual(resources(report), {("a", "sm_90"): [288, 264, 560, 128]})
@@ -80,7 +81,8 @@ class Image(unittest.TestCase):
         if tool is not None:
             text = subprocess.run([tool, "-sass", self.image], capture_output=True, text=True, check=True).stdout
             kernels = bodies(text, re.compile(r"^\s*Function : (\w+)", re.M))
-            load, store, local = r"\bLDG?\.E\S*\.128|\bLD\.E\S*128", r"\bSTG?\.E\S*\.128|\bST\.E\S*128", r"\b(LDL|STL)\b"
+            load, store = r"\bLDG?\.E\S*\.128|\bLD\.E\S*128", r"\bSTG?\.E\S*\.128|\bST\.E\S*128"
+            local = r"\b(LDL|STL)\b"
         else:
             print("skipped: machine code of the kernels: no cuobjdump here; their PTX was looked at instead")
             kernels = bodies(Path(self.ptx).read_text(encoding="utf-8"),

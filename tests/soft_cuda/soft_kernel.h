@@ -28,5 +28,6 @@ struct KernelEntry {
 
 }  // namespace soft_cuda
 
-/// The kernels of a library of kernels for the software driver, which dlopen()s it: an array that ends with a null name.
+/// The kernels of a library of kernels for the software driver, which dlopen()s it: an array that ends with a null
+/// name.
 extern "C" const soft_cuda::KernelEntry *soft_cuda_kernels();
