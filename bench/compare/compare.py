@@ -153,7 +153,7 @@ def host(contenders):
     version = ".".join(line.split()[2] for part in ("MAJOR", "MINOR", "PATCH") for line in header.splitlines()
                        if line.startswith(f"#define RONDO_VERSION_{part} "))
     return {"cpu": models[0] if models else platform.machine(), "cores": len(os.sched_getaffinity(0)),
-            "kernel": platform.release(), "rondo": version,
+            "kernel": ".".join(platform.release().split(".")[:2]), "rondo": version,
             "build": contenders["rondo"].version,
             "versions": {name: each.version for name, each in contenders.items() if each.version and not each.ours}}
 
