@@ -45,7 +45,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
     std::unique_ptr<Transport> transport;
     shm::RegionTable *regions = nullptr;
     const TuningTable *tuning = nullptr;  ///< outlives it; null: none
-    std::unique_ptr<DeviceExecutor> device;  ///< null: host memory
+    std::unique_ptr<DeviceExecutor> device = nullptr;  ///< null: host memory
   };
   explicit Communicator(Parts parts);
   Communicator(const Communicator &) = delete;
