@@ -71,7 +71,7 @@ bool DeviceMonitor::look(std::unique_lock<std::mutex> &lock) {
   }
   const bool has_operation = !outstanding_.empty();
   lock.unlock();  // what follows takes its time, and calls the communicator
-  if (report.failed && report.fault != Fault::none) explain(report);
+  tell_fault(report);
   if (running && has_operation) {
     look_at_running(report, now);
   } else if (running) {
@@ -138,8 +138,10 @@ void DeviceMonitor::look_at_replay(const DeviceReport &report, uint64_t now_ns) 
   parts_.transport->raise(error);
 }
 
-void DeviceMonitor::explain(const DeviceReport &report) {
-  if (parts_.transport->failed()) return;
+void DeviceMonitor::tell_fault() { tell_fault(parts_.device->report()); }
+
+void DeviceMonitor::tell_fault(const DeviceReport &report) {
+  if (!report.failed || report.fault == Fault::none || parts_.transport->failed()) return;
   const auto what = parts_.transport->entered(parts_.rank, report.failed_number);
   const Entered entered = what ? *what : Entered{};
   OperationWatch(*parts_.transport, parts_.rank, parts_.rank_count, report.failed_number, entered, parts_.timeout_ns)

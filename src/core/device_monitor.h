@@ -39,6 +39,10 @@ class DeviceMonitor {
   /// counts as done when its turn comes.
   void add(uint64_t number, const Entered &what, bool captured);
 
+  /// Fails the communicator if a kernel has seen a fault: who asks after its stream has ended needs not wait for the
+  /// monitor's thread to come round.
+  void tell_fault();
+
   /// Waits until every kernel that was enqueued has ended, `patience_ns` at most. False: some have not; what they use
   /// must not be freed.
   [[nodiscard]] bool quiesce(uint64_t patience_ns);
@@ -56,7 +60,7 @@ class DeviceMonitor {
   void carry_over(const DeviceReport &report);
   void look_at_running(const DeviceReport &report, uint64_t now_ns);
   void look_at_replay(const DeviceReport &report, uint64_t now_ns);
-  void explain(const DeviceReport &report);
+  void tell_fault(const DeviceReport &report);
 
   const Parts parts_;
   std::mutex mutex_;  ///< guards what follows

@@ -69,7 +69,7 @@ struct Context {
   CuStatus error = CuStatus::success;  ///< sticks
   std::vector<HardwareQueue> queues;
   uint32_t stream_count = 0;  ///< made so far; chooses the queue
-  std::shared_ptr<Stream> legacy;
+  std::shared_ptr<Stream> legacy;  ///< null once the context is destroyed
   std::set<std::shared_ptr<Stream>> streams;  ///< all that still work, destroyed ones and the legacy one included
   std::set<int> peers;                        ///< ordinals of devices whose access was enabled
 };

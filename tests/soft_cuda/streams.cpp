@@ -51,8 +51,10 @@ void run_work(State &driver, Lock &lock, Context &context, Work &work) {
   if (context.error == CuStatus::success) context.error = status;
 }
 
-/// The worker of one stream.
-void serve(std::shared_ptr<Stream> stream) {
+/// The worker of one stream, on a thread of the pool.
+void serve(void *argument) {
+  const std::unique_ptr<std::shared_ptr<Stream>> self(static_cast<std::shared_ptr<Stream> *>(argument));
+  const std::shared_ptr<Stream> &stream = *self;
   State &driver = state();
   HardwareQueue &queue = *stream->queue;
   Lock lock(driver.mutex);
@@ -70,7 +72,9 @@ void serve(std::shared_ptr<Stream> stream) {
     stream->pending.pop_front();
     stream->space.notify_all();
   }
-  stream->context->streams.erase(stream);
+  Context &context = *stream->context;
+  context.streams.erase(stream);
+  if (context.legacy == stream) context.legacy.reset();  // else the two would hold each other for ever
 }
 
 /// Legacy semantics: work on the default stream comes after what blocking streams have, and they after it.
@@ -78,7 +82,8 @@ void add_legacy_order(const Stream &stream, std::vector<CompletionRef> &after) {
   const Context &context = *stream.context;
   if ((stream.flags & stream_non_blocking) != 0) return;
   if (&stream != context.legacy.get()) {
-    if (context.legacy->last != nullptr && !context.legacy->last->done) after.push_back(context.legacy->last);
+    if (context.legacy != nullptr && context.legacy->last != nullptr && !context.legacy->last->done)
+      after.push_back(context.legacy->last);
     return;
   }
   for (const auto &other : context.streams)
@@ -106,7 +111,7 @@ std::shared_ptr<Stream> start_stream(State &, const std::shared_ptr<Context> &co
   stream->priority = priority;
   stream->queue = &context->queues[context->stream_count++ % context->queues.size()];
   context->streams.insert(stream);
-  std::thread(serve, stream).detach();
+  run_on_pool(serve, new std::shared_ptr<Stream>(stream));
   return stream;
 }
 
