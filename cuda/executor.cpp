@@ -90,6 +90,7 @@ class CudaExecutor final : public DeviceExecutor {
   Event launched_;  ///< recorded behind every kernel that was not captured
   CuStream last_stream_ = nullptr;
   bool launched_any_ = false;
+  bool recorded_ = true;  ///< launched_, behind the last kernel
 };
 
 Result<CudaDevice> device_of(const CudaDriver &driver, int32_t ordinal) {
@@ -203,6 +204,9 @@ Result<bool> CudaExecutor::look_at_stream(CuStream stream) const {
 /// Kernels of a communicator come one after the other, whatever streams they are on: they share the ends of its links.
 Result<void> CudaExecutor::follow_last_stream(CuStream stream, bool captured) {
   if (!launched_any_ || stream == last_stream_) return {};
+  if (!recorded_)
+    return Error{RONDO_ERROR_OUT_OF_RESOURCES,
+                 "no event could be recorded behind the last call, so none on another stream can follow it"};
   if (!captured)
     return cuda_check(*driver_, driver_->stream_wait_event(stream, launched_.get().object, 0), "cuStreamWaitEvent");
   // A captured stream cannot wait for what was not captured with it.
@@ -256,7 +260,8 @@ Result<Launched> CudaExecutor::launch(const DeviceCall &call, void *stream_handl
   RONDO_TRY(upload(plan, stream, captured));
   RONDO_TRY(run(plan, call, stream));
   if (captured) return Launched{true};
-  RONDO_TRY(cuda_check(*driver_, driver_->event_record(launched_.get().object, stream), "cuEventRecord"));
+  // The kernel is on its way; only a call on another stream needs the event.
+  recorded_ = driver_->event_record(launched_.get().object, stream) == CuStatus::success;
   last_stream_ = stream;
   launched_any_ = true;
   return Launched{};

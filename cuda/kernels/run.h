@@ -36,7 +36,10 @@ RONDO_HD inline void report(const DeviceOperation &operation, uint32_t lane_coun
   }
   memory::store_relaxed(result.kernels, ++progress.ended_kernels);
   memory::store_relaxed(progress.ended_lanes, 0);  // the next kernel begins when this one has ended
-  memory::store_release<memory::Site::operation_end>(result.number, operation.number);  // E3, pairs with the host
+  // A replay brings back the number of its capture, which must not hide a later one.
+  const uint64_t known = memory::load_relaxed(result.number);
+  memory::store_release<memory::Site::operation_end>(  // E3, pairs with the host
+      result.number, known < operation.number ? operation.number : known);
 }
 
 /// Runs lanes first, first + stride, ... of a channel, at most lanes_max. `shared`: the block's, shared_bytes_for().

@@ -40,6 +40,7 @@ bool DeviceMonitor::quiesce(uint64_t patience_ns) {
   for (;;) {
     const DeviceReport report = parts_.device->report();
     if (outstanding_.empty() && report.begun_kernels == report.ended_kernels) return true;
+    if (!parts_.device->check_device().ok()) return true;  // an error that sticks: nothing runs there any more
     if (now_ns() >= deadline_ns) return false;
     changed_.wait_for(lock, busy_interval);
   }

@@ -231,6 +231,25 @@ TEST_CASE("device: a captured all-reduce is replayed, each time on what is there
     for (const DeviceBuffer &buffer : buffers)
       CHECK(values_of<float>(buffer.read()) == std::vector<float>(count, expected));
   }
+  // A replay right behind a call must not hide the end of that call, for which finalize waits.
+  for (int round = 0; round < 20; ++round) {
+    for (int rank = 0; rank < 2; ++rank) {
+      const auto index = static_cast<size_t>(rank);
+      void *const pointer = buffers[index].pointer();
+      REQUIRE(rondo_all_reduce(pointer, pointer, count, RONDO_FLOAT32, RONDO_SUM, group.ranks[rank],
+                               group.stream(rank)) == RONDO_OK);
+      CU_OK(cu.graph_launch(graphs[index].get().object, static_cast<CuStream>(group.stream(rank))));
+    }
+    expected *= 4;
+  }
+  std::vector<rondo_status_t> ends(2, RONDO_ERROR_INTERNAL);
+  std::thread other([&] { ends[1] = rondo_comm_finalize(group.ranks[1]); });
+  ends[0] = rondo_comm_finalize(group.ranks[0]);
+  other.join();
+  CHECK(ends == std::vector<rondo_status_t>(2, RONDO_OK));
+  group.synchronize();
+  for (const DeviceBuffer &buffer : buffers)
+    CHECK(values_of<float>(buffer.read()) == std::vector<float>(count, expected));
 }
 
 TEST_CASE("device: an abort ends a kernel that waits, and everybody hears of it") {

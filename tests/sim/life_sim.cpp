@@ -15,6 +15,7 @@
 #include <optional>
 #include <string>
 
+#include "tests/sanitized.h"
 #include "tests/sim/judge.h"
 #include "tests/sim/life.h"
 
@@ -28,7 +29,7 @@ constexpr uint64_t failures_shown = 5;
 struct Options {
   std::optional<uint64_t> seed;
   uint64_t first_seed = 1;
-  bool sanitized = std::getenv("RONDO_TEST_SANITIZED") != nullptr;
+  bool sanitized = rondo_test::sanitized();
   uint64_t life_count = sanitized ? 1'000 : 10'000;
   Defect defect = Defect::none;
   bool verbose = false;
@@ -259,8 +260,7 @@ bool finds(Defect defect, StackPool &stacks) {
                 complaints.front().c_str());
     return true;
   }
-  std::printf("FAILED: %s was not found in %llu lives\n", name_of(defect),
-              static_cast<unsigned long long>(seeds_most));
+  std::printf("FAILED: %s was not found in %llu lives\n", name_of(defect), static_cast<unsigned long long>(seeds_most));
   return false;
 }
 

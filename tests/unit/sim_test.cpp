@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The simulator against a plain event simulation of every step, and against closed forms.
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <random>
 
 #include "src/cli/sim.h"
 #include "src/engine/simulate.h"
 #include "tests/catch.h"
+#include "tests/sanitized.h"
 #include "tests/unit/sim_reference.h"
 
 using namespace rondo;
@@ -76,7 +78,9 @@ TEST_CASE("simulator: any network, algorithm and collective takes the time of a 
   CAPTURE(seed);
   Random random{std::mt19937_64(seed)};
   uint64_t compared = 0, skipped = 0, shared = 0;
-  for (int round = 0; round < 500; ++round) {
+  const uint64_t round_count = rondo_test::sanitized() ? 100 : 500;
+  if (rondo_test::sanitized()) std::puts("skipped: 400 of the networks: take long under a sanitizer; done without one");
+  for (uint64_t round = 0; round < round_count; ++round) {
     SimCase what;
     what.network = random_network(random);
     const auto ranks = static_cast<uint32_t>(what.network.rank_count());
@@ -106,9 +110,9 @@ TEST_CASE("simulator: any network, algorithm and collective takes the time of a 
     skipped += fast.value().outcome.skipped_tile_count > 0;
     shared += fast.value().representatives < ranks;
   }
-  CHECK(compared > 100);  // and the short cuts were taken, or this proves nothing
-  CHECK(skipped > 10);
-  CHECK(shared > 3);
+  CHECK(compared > round_count / 5);  // and the short cuts were taken, or this proves nothing
+  CHECK(skipped > round_count / 50);
+  CHECK(shared > round_count / 150);
 }
 
 TEST_CASE("simulator: a ring takes 2(n-1) hops of its closed form, within 1 %", "[sim]") {

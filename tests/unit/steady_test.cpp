@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "tests/catch.h"
+#include "tests/sanitized.h"
 #include "tests/unit/allocation_count.h"
 #include "tests/unit/ranks.h"
 
@@ -154,7 +155,7 @@ Counts count_in_child() {
 }  // namespace
 
 TEST_CASE("steady path: a million calls allocate nothing, grow nothing and make no system call") {
-  if (std::getenv("RONDO_TEST_SANITIZED") != nullptr || std::thread::hardware_concurrency() < 2) {
+  if (rondo_test::sanitized() || std::thread::hardware_concurrency() < 2) {
     std::puts("skipped: a million calls: needs two cores and no sanitizer, which makes system calls of its own");
     return;
   }

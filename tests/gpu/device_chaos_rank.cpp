@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// One rank of a life on a device, for device_chaos_test.py: `device_chaos_rank KIND VICTIM DELAY_US COUNT`. Sums until
+// the communicator fails, and gives everything back. Prints what it got, and what of the driver is still alive then.
+#include <dlfcn.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "src/base/clock.h"
+#include "tests/gpu/device_process.h"
+#include "tests/soft_cuda/soft_cuda.h"
+
+using namespace rondo_test;
+
+namespace {
+
+constexpr int calm_rounds = 20, rounds_most = 1'000'000;
+constexpr uint64_t patience_ns = 30'000'000'000;
+
+struct Fate {
+  std::string kind;
+  int victim = 0;
+  long delay_us = 0;
+};
+
+/// What strikes this rank on a thread of its own: there a kernel may wait, and the caller for it.
+void strike(const DeviceProcess &self, const Fate &fate) {
+  std::this_thread::sleep_for(std::chrono::microseconds(fate.delay_us));
+  if (fate.kind == "kill" || fate.kind == "early") ::raise(SIGKILL);
+  if (fate.kind == "exit") ::_exit(0);
+  if (fate.kind == "abort") static_cast<void>(rondo_comm_abort(self.comm));
+}
+
+/// Until the communicator has failed without a call of this rank.
+int wait_silently(const DeviceProcess &self) {
+  const uint64_t deadline_ns = rondo::now_ns() + patience_ns;
+  rondo_status_t state = RONDO_OK;
+  while (state == RONDO_OK && rondo::now_ns() < deadline_ns) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    static_cast<void>(rondo_comm_get_async_error(self.comm, &state));
+  }
+  return state;
+}
+
+int live_through(const DeviceProcess &self, const Fate &fate, uint64_t struck_ns) {
+  const bool victim = self.rank == fate.victim;
+  int outcome = RONDO_OK;
+  for (int round = 2; round < rounds_most && outcome == RONDO_OK; ++round) {
+    if (fate.kind == "none" && round == calm_rounds) return rondo_comm_finalize(self.comm);
+    const bool now = victim && rondo::now_ns() >= struck_ns;
+    if (now && fate.kind == "silent") return wait_silently(self);
+    outcome = sum_once(self, round, self.count - (now && fate.kind == "disagree" ? 1 : 0));
+  }
+  return outcome;
+}
+
+int live(DeviceProcess &self, const Fate &fate, bool is_victim) {
+  std::thread striker;
+  if (is_victim && fate.kind == "early") striker = std::thread(strike, std::cref(self), std::cref(fate));
+  int outcome = join(self, fate.kind == "silent" ? 1000 : 60'000);
+  const bool made = outcome == RONDO_OK;
+  if (made) outcome = sum_once(self, 1, self.count);
+  if (outcome == RONDO_OK) {
+    const bool strikes = fate.kind == "kill" || fate.kind == "exit" || fate.kind == "abort";
+    if (is_victim && strikes) striker = std::thread(strike, std::cref(self), std::cref(fate));
+    outcome = live_through(self, fate, rondo::now_ns() + static_cast<uint64_t>(fate.delay_us) * 1000);
+  }
+  report(self, outcome);
+  if (striker.joinable()) striker.join();
+  if (made) static_cast<void>(rondo_comm_destroy(self.comm));
+  return outcome == wrong_sum ? 3 : 0;
+}
+
+/// Prints what is alive in the driver in software.
+bool left_nothing(const std::string &library) {
+  void *const handle = ::dlopen(library.c_str(), RTLD_NOW | RTLD_NOLOAD);
+  const auto ask = reinterpret_cast<void (*)(SoftCudaLive *)>(::dlsym(handle, "soft_cuda_live"));
+  if (ask == nullptr) return true;
+  SoftCudaLive live;
+  ask(&live);
+  if (live == SoftCudaLive()) return true;
+  std::printf("left: contexts %llu, streams %llu, events %llu, device memory %llu, host memory %llu, imports %llu\n",
+              static_cast<unsigned long long>(live.contexts), static_cast<unsigned long long>(live.streams),
+              static_cast<unsigned long long>(live.events), static_cast<unsigned long long>(live.device_allocations),
+              static_cast<unsigned long long>(live.host_allocations),
+              static_cast<unsigned long long>(live.ipc_imports));
+  return false;
+}
+
+}  // namespace
+
+int main(int argument_count, char **arguments) {
+  if (argument_count != 5) {
+    std::fprintf(stderr, "usage: device_chaos_rank KIND VICTIM DELAY_US COUNT\n");
+    return 2;
+  }
+  const Fate fate{arguments[1], std::atoi(arguments[2]), std::atol(arguments[3])};
+  const char *const rank = std::getenv("RANK");
+  if (rank == nullptr) return 2;
+  int status = 0;
+  std::string library;
+  {
+    DeviceProcess self;
+    const auto ready = set_up(self, static_cast<size_t>(std::atol(arguments[4])));
+    if (self.cu != nullptr) library = self.cu->library;
+    if (ready.ok()) {
+      status = live(self, fate, std::atoi(rank) == fate.victim);
+    } else {
+      std::printf("rank %s: no set-up: %s\n", rank, ready.error().message.c_str());
+    }
+  }
+  return left_nothing(library) ? status : 4;
+}

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lives of communicators on a device, with real processes and the driver in software: from each seed 2-4 ranks, one of
+which is killed, exits, aborts, falls silent, disagrees, or has a driver that fails. Every other rank must get an error
+that names it, nothing may hang, and nothing of the driver may stay alive in those that live on.
+
+usage: device_chaos_test.py DEVICE_CHAOS_RANK [--seeds N] [--seed N] [--jobs N]"""
+
+import argparse
+import collections
+import concurrent.futures
+import os
+import random
+import re
+import signal
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "proc"))
+from job import run_job  # noqa: E402
+
+HANG_S = 60.0
+INIT_TIMEOUT_S = 5
+REMOTE, TIMEOUT, MISMATCH, ABORTED = "remote rank failed", "timeout", "ranks disagree", "aborted"
+
+# What happens -> how many of a hundred lives, and the status that the others get (None: any error).
+KINDS = {
+    "none": (12, "ok"),  # late work, and nothing else
+    "kill": (18, REMOTE),
+    "exit": (8, REMOTE),
+    "early": (8, None),  # killed while all meet, or soon after
+    "abort": (12, ABORTED),
+    "silent": (8, TIMEOUT),
+    "disagree": (10, MISMATCH),
+    "calls": (12, None),  # calls of the victim's driver fail for want of memory
+    "work": (12, None),   # work on the victim's streams fails
+}
+
+
+class Life:
+    def __init__(self, seed):
+        draw = random.Random(seed)
+        self.seed = seed
+        self.kind = draw.choices(list(KINDS), [KINDS[kind][0] for kind in KINDS])[0]
+        self.size = draw.choice((2, 2, 3, 4))
+        self.victim = draw.randrange(self.size)
+        self.delay_us = int(10 ** draw.uniform(0, 5))
+        self.count = draw.choice((2, 1000, 20_000, 100_000))
+        self.environment = {
+            "RONDO_ALGORITHM": draw.choice(("auto", "ring", "tree", "one_shot", "two_shot", "halving_doubling")),
+            "RONDO_PROTOCOL": draw.choice(("auto", "simple", "ll")),
+            "RONDO_CHANNELS": draw.choice(("1", "2")),
+            "RONDO_INIT_TIMEOUT": str(INIT_TIMEOUT_S if self.kind in ("early", "calls", "work") else 60),
+        }
+        faults = f"seed={seed};delay={draw.choice((0, 0.1, 0.3))}:{draw.choice((100, 3000))}"
+        self.environment["SOFT_CUDA_FAULTS"] = faults
+        own = {"calls": f";fail={10 ** draw.uniform(-2.5, -0.5):.4f}:2",
+               "work": f";work={10 ** draw.uniform(-3, -1):.4f}:719"}.get(self.kind, "")
+        self.own = {self.victim: {"SOFT_CUDA_FAULTS": faults + own}}
+
+    def __str__(self):
+        settings = " ".join(f"{name}={value}" for name, value in self.environment.items())
+        return (f"{self.kind}: rank {self.victim} of {self.size} after {self.delay_us} us, {self.count} int32; "
+                f"{settings}; the victim's {self.own[self.victim]}")
+
+    def run(self, program):
+        """The ranks, and what was broken."""
+        ranks = {}
+        try:
+            ranks = run_job(program, self.size, [self.kind, str(self.victim), str(self.delay_us), str(self.count)],
+                            self.environment, seconds=HANG_S, own_environment=self.own)
+            for number, rank in ranks.items():
+                self.judge(number, rank)
+        except AssertionError as broken:
+            return ranks, str(broken)
+        return ranks, None
+
+    def judge(self, number, rank):
+        code = rank.process.returncode
+        if number == self.victim and self.kind in ("kill", "early", "exit"):
+            assert code in (-signal.SIGKILL, 0), f"the victim ended with {code}"
+            return
+        assert code == 0, f"rank {number} ended with {code}"
+        assert "WRONG" not in rank.output and "left:" not in rank.output
+        if "no set-up" in rank.output:
+            assert self.kind == "calls" and number == self.victim, "a rank could not begin"
+            return
+        told, wanted = rank.last(), KINDS[self.kind][1]
+        assert wanted in (None, told.status), f"rank {number} got {told.status!r}"
+        if number == self.victim or self.kind == "none":
+            return
+        assert told.status not in ("ok", "the driver failed"), f"rank {number} got {told.status!r}"
+        names = re.search(rf"\branks? (\d+, )*{self.victim}\b", told.message)
+        # Rank 0 runs the store: once it has given up nobody can say who was missing.
+        alone = "the process that runs it (rank 0" in told.message
+        assert names or told.peer == self.victim or (self.kind in ("early", "calls", "work") and alone), (
+            f"rank {number} does not name rank {self.victim}")
+
+
+def live(seed, program):
+    life = Life(seed)
+    ranks, broken = life.run(program)
+    if broken is None:
+        return life.kind, None
+    said = "".join(f"    {number}: {line}\n" for number, rank in ranks.items() for line in rank.output.splitlines())
+    return life.kind, (f"NOT AS PROMISED: seed {seed}: {broken}\n  {life}\n{said}"
+                       f"  again: {sys.argv[0]} {program} --seed {seed}")
+
+
+def main():
+    sanitized = "RONDO_TEST_SANITIZED" in os.environ
+    parser = argparse.ArgumentParser()
+    parser.add_argument("program")
+    parser.add_argument("--seeds", type=int, default=40 if sanitized else 300)
+    parser.add_argument("--seed", type=int)
+    parser.add_argument("--jobs", type=int, default=3)
+    options = parser.parse_args()
+    if sanitized:
+        print("skipped: 260 of the lives: take long under a sanitizer; done without one", flush=True)
+    seeds = range(1, options.seeds + 1) if options.seed is None else [options.seed]
+    kinds, bad = collections.Counter(), 0
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        for kind, broken in pool.map(lambda seed: live(seed, options.program), seeds):
+            kinds[kind] += 1
+            bad += broken is not None
+            if broken and bad <= 5:
+                print(broken, flush=True)
+    print(f"{len(seeds)} lives, {bad} not as promised:", ", ".join(f"{kind} {kinds[kind]}" for kind in KINDS))
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

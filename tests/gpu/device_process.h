@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// A rank that is a process with a stream and a buffer on a device: what the programs of whole-process tests share.
+#pragma once
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "cuda/handles.h"
+#include "rondo/rondo.h"
+#include "src/base/config.h"
+
+namespace rondo_test {
+
+struct DeviceProcess {
+  const rondo::cuda::CudaDriver *cu = nullptr;
+  rondo::cuda::PrimaryContext context;
+  rondo::cuda::Stream stream;
+  rondo::cuda::DeviceMemory buffer;  ///< of `count` int32
+  size_t count = 0;
+  rondo_comm_t comm = nullptr;
+  int rank = 0, size = 1;
+};
+
+constexpr int wrong_sum = -1, driver_failed = -2;  ///< beside the statuses of Rondo
+
+inline rondo::Result<void> set_up(DeviceProcess &self, size_t count) {
+  RONDO_TRY_ASSIGN(const rondo::Config config, rondo::read_config());
+  RONDO_TRY_ASSIGN(self.cu, rondo::cuda::cuda_driver(config.cuda_library));
+  RONDO_TRY_ASSIGN(self.context, rondo::cuda::retain_primary_context(*self.cu, 0));
+  RONDO_TRY_ASSIGN(self.stream, rondo::cuda::make_stream(self.context));
+  RONDO_TRY_ASSIGN(self.buffer, rondo::cuda::allocate_device_memory(self.context, count * sizeof(int32_t)));
+  self.count = count;
+  return {};
+}
+
+/// Makes the communicator of what the launcher has put into the environment.
+inline rondo_status_t join(DeviceProcess &self, uint32_t timeout_ms) {
+  rondo_config_t config = RONDO_CONFIG_INIT;
+  config.device = 0;
+  config.timeout_ms = timeout_ms;
+  const rondo_status_t made = rondo_comm_init_env(&self.comm, &config);
+  if (made != RONDO_OK) return made;
+  static_cast<void>(rondo_comm_rank(self.comm, &self.rank));
+  static_cast<void>(rondo_comm_size(self.comm, &self.size));
+  return RONDO_OK;
+}
+
+/// Copies, sums `count` elements and copies back on the stream: a status, or one of the two above.
+inline int sum_once(const DeviceProcess &self, int round, size_t count) {
+  using rondo::cuda::CuStatus;
+  std::vector<int32_t> values(count);
+  for (size_t i = 0; i < count; ++i) values[i] = static_cast<int32_t>(i % 1000) + self.rank + round;
+  const rondo::cuda::ContextGuard guard(*self.cu, self.context.get().context);
+  auto *const stream = self.stream.get().object;
+  const rondo::cuda::DevicePointer at = self.buffer.get().object;
+  auto *const pointer = reinterpret_cast<void *>(at);
+  const size_t bytes = count * sizeof(int32_t);
+  if (self.cu->memcpy_htod_async(at, values.data(), bytes, stream) != CuStatus::success) return driver_failed;
+  const rondo_status_t status = rondo_all_reduce(pointer, pointer, count, RONDO_INT32, RONDO_SUM, self.comm, stream);
+  if (status != RONDO_OK) return status;
+  const CuStatus copied = self.cu->memcpy_dtoh_async(values.data(), at, bytes, stream);
+  const CuStatus ended = self.cu->stream_synchronize(stream);
+  rondo_status_t state = RONDO_OK;
+  if (rondo_comm_get_async_error(self.comm, &state) != RONDO_OK || state != RONDO_OK) return state;
+  if (copied != CuStatus::success || ended != CuStatus::success) return driver_failed;
+  for (size_t i = 0; i < count; ++i)
+    if (values[i] != (static_cast<int32_t>(i % 1000) + round) * self.size + self.size * (self.size - 1) / 2)
+      return wrong_sum;
+  return RONDO_OK;
+}
+
+/// One line that tests/proc/job.py reads:  rank R: STATUS peer P operation N: MESSAGE
+inline void report(const DeviceProcess &self, int status) {
+  rondo_error_t error = RONDO_ERROR_INIT;
+  if (status > RONDO_OK) static_cast<void>(rondo_comm_last_error(self.comm, &error));
+  const char *const name = status == wrong_sum       ? "WRONG SUM"
+                           : status == driver_failed ? "the driver failed"
+                                                     : rondo_status_string(static_cast<rondo_status_t>(status));
+  std::printf("rank %d: %s peer %d operation %llu: %s\n", self.rank, name, error.peer,
+              static_cast<unsigned long long>(error.operation), error.message);
+  std::fflush(stdout);
+}
+
+}  // namespace rondo_test
