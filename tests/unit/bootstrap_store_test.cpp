@@ -5,6 +5,7 @@
 
 #include "src/base/clock.h"
 #include "src/bootstrap/bytes.h"
+#include "src/bootstrap/outcomes.h"
 #include "src/bootstrap/unique_id.h"
 #include "tests/catch.h"
 
@@ -167,4 +168,42 @@ TEST_CASE("unique id: its server can be reached with what it carries, and damage
     }
   }
   CHECK_FALSE(decode_unique_id(rondo_unique_id_t{}).ok());
+}
+
+TEST_CASE("store: a rank that has failed tells the others, who need not wait for it") {
+  const Secret secret = random_secret();
+  const auto server = start_store_server({"127.0.0.1", 0}, secret);
+  REQUIRE(server.ok());
+  constexpr uint32_t rank_count = 3;
+  for (const bool fails : {false, true}) {
+    CAPTURE(fails);
+    std::vector<Error> errors(rank_count, Error{RONDO_OK, {}});
+    std::vector<std::vector<Bytes>> parts(rank_count);
+    std::vector<std::thread> ranks;
+    for (uint32_t rank = 0; rank < rank_count; ++rank)
+      ranks.emplace_back([&, rank] {
+        const auto store = connect_store(server.value()->endpoint(), secret, soon());
+        if (!store.ok()) return;
+        Result<Bytes> own = text("part " + std::to_string(rank));
+        if (fails && rank == 1) own = Error{RONDO_ERROR_OUT_OF_RESOURCES, "no memory left"};
+        auto all = gather_outcomes(*store.value(), fails ? "fails" : "goes well", rank, rank_count, own, soon());
+        if (all.ok())
+          parts[rank] = std::move(all.value());
+        else
+          errors[rank] = all.error();
+      });
+    for (std::thread &rank : ranks) rank.join();
+    for (uint32_t rank = 0; rank < rank_count; ++rank) {
+      CAPTURE(rank);
+      if (!fails) {
+        CHECK(errors[rank].message.empty());
+        REQUIRE(parts[rank].size() == rank_count);
+        CHECK(text_of(parts[rank][2]) == "part 2");
+        continue;
+      }
+      CHECK(errors[rank].status == RONDO_ERROR_OUT_OF_RESOURCES);
+      CHECK(errors[rank].message == (rank == 1 ? "no memory left" : "rank 1 failed: no memory left"));
+      CHECK(errors[rank].peer == (rank == 1 ? -1 : 1));
+    }
+  }
 }

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// A gather in which a rank that could not come so far says so, instead of letting the others wait for it.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "src/bootstrap/store.h"
+
+namespace rondo {
+
+/// Every rank calls it with what it has come to: the bytes that the others need, or its error.
+/// @return all parts in rank order; this rank's own error, soon; or that of the lowest rank that has one, with its
+/// status, and the rank as the peer. Else as Store::gather().
+[[nodiscard]] Result<std::vector<Bytes>> gather_outcomes(Store &store, std::string_view key, uint32_t rank,
+                                                         uint32_t count, const Result<Bytes> &own,
+                                                         uint64_t deadline_ns);
+
+}  // namespace rondo
