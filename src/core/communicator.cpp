@@ -58,7 +58,11 @@ Communicator::Communicator(Parts parts)
   for (uint32_t peer = 0; peer < rank_count_; ++peer)
     kinds.push_back(peer == rank_ ? 0 : transport_->accepted_kinds(peer));
   exchange_ = ExchangeEnd(transport_->exchange(), rank_, std::move(kinds), transport_->peers(), wait_policy_.sleeps);
-  if (device_ != nullptr) watch_device();
+  if (device_ != nullptr) {
+    watch_device();
+  } else {
+    probe_ = cuda::PointerProbe::find(settings_.cuda_library);
+  }
 }
 
 Result<void> Communicator::submit(const Call &call, HostStream *stream) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cuda/device_executor.h"
+#include "cuda/pointer_probe.h"
 #include "src/base/config.h"
 #include "src/core/device_monitor.h"
 #include "src/core/hello.h"
@@ -120,6 +121,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   ExchangeEnd exchange_;
   LoanBook loans_;
   std::unique_ptr<DeviceExecutor> device_;  ///< null: host memory; outlives the plans
+  cuda::PointerProbe probe_;                ///< of a communicator on the host
   alignas(cache_line_bytes) std::byte barrier_buffer_[2] = {};
 
   std::mutex submit_mutex_;  ///< guards plans_, submitted_, finalized_

@@ -14,7 +14,11 @@ constexpr uint64_t quiesce_patience_ns = 5'000'000'000;
 }  // namespace
 
 Result<void> Communicator::check_buffer(const char *name, const void *pointer, size_t bytes) const {
-  return device_ == nullptr ? Result<void>() : device_->check_buffer(name, pointer, bytes);
+  if (device_ != nullptr) return device_->check_buffer(name, pointer, bytes);
+  if (bytes == 0 || !probe_.is_device_memory(pointer)) return {};
+  return invalid_argument(std::string(name) +
+                          " is memory of a CUDA device, but the communicator is on the host; set rondo_config_t.device "
+                          "to that device's number when you make one");
 }
 
 void Communicator::watch_device() {

@@ -38,6 +38,14 @@ rondo_error_t failure_of(rondo_comm_t comm) {
   return error;
 }
 
+/// Says what is left out where there is one.
+bool has_two_devices(const char *what) {
+  const auto devices = rondo::cuda::cuda_devices(rondo::cuda::conformance::loaded_driver());
+  if (devices.ok() && devices.value().size() > 1) return true;
+  std::printf("skipped: %s: there is one device\n", what);
+  return false;
+}
+
 /// Ranks that are threads on device 0, each with a stream of its own.
 struct DeviceRanks {
   explicit DeviceRanks(int rank_count, const rondo_config_t &config = on_device()) : ranks(rank_count, config) {
@@ -86,6 +94,30 @@ TEST_CASE("device: an all-reduce of ranks that are threads sums what they have, 
       CHECK(failure_of(group.ranks[rank]).status == RONDO_OK);
     }
   }
+}
+
+TEST_CASE("device: ranks on two devices write into each other's memory") {
+  if (!has_two_devices("ranks on two devices")) return;
+  const World first(0), second(1);
+  const std::vector<const World *> worlds{&first, &second, &second};
+  const Ranks ranks({on_device(0), on_device(1), on_device(1)});
+  REQUIRE(ranks.status() == RONDO_OK);
+  constexpr size_t count = 50'001;
+  std::vector<DeviceBuffer> buffers;
+  std::vector<Stream> streams;
+  for (int rank = 0; rank < 3; ++rank) {
+    const World &world = *worlds[static_cast<size_t>(rank)];
+    buffers.emplace_back(world, bytes_of(whole_numbers(static_cast<uint64_t>(rank), count)));
+    streams.push_back(world.another_stream());
+  }
+  for (int rank = 0; rank < 3; ++rank) {
+    const auto index = static_cast<size_t>(rank);
+    void *const pointer = buffers[index].pointer();
+    REQUIRE(rondo_all_reduce(pointer, pointer, count, RONDO_FLOAT32, RONDO_SUM, ranks[rank],
+                             streams[index].get().object) == RONDO_OK);
+  }
+  for (const Stream &stream : streams) CU_OK(first.cu.stream_synchronize(stream.get().object));
+  for (const DeviceBuffer &buffer : buffers) CHECK(values_of<float>(buffer.read()) == sum_over_ranks(0, 3, count));
 }
 
 TEST_CASE("device: every algorithm and protocol, over two channels") {
@@ -157,7 +189,7 @@ TEST_CASE("device: the other collectives, a barrier and finalize") {
   CHECK(all_ok(group.ranks.run([](int, rondo_comm_t comm) { return rondo_comm_finalize(comm); })));
 }
 
-TEST_CASE("device: host memory, another device's stream and too small buffers are refused") {
+TEST_CASE("device: host memory, a host stream, another device's stream and too small buffers are refused") {
   DeviceRanks group(1);
   const DeviceBuffer buffer(group.world, bytes_of(std::vector<float>(16, 1)));
   std::vector<float> host(16, 1);
@@ -167,9 +199,41 @@ TEST_CASE("device: host memory, another device's stream and too small buffers ar
   CHECK(rondo_all_reduce(buffer.pointer(), buffer.pointer(), 1 << 20, RONDO_FLOAT32, RONDO_SUM, group.ranks[0],
                          group.stream(0)) == RONDO_ERROR_INVALID_ARGUMENT);
   CHECK(error_message().find("more than the") != std::string::npos);
+  const auto sum_on = [&](rondo_stream_t stream) {
+    return rondo_all_reduce(buffer.pointer(), buffer.pointer(), 16, RONDO_FLOAT32, RONDO_SUM, group.ranks[0], stream);
+  };
+  rondo_stream_t of_host = nullptr;
+  REQUIRE(rondo_stream_create(&of_host) == RONDO_OK);
+  CHECK(sum_on(of_host) == RONDO_ERROR_INVALID_ARGUMENT);
+  CHECK(error_message().find("rondo_stream_create") != std::string::npos);
+  CHECK(rondo_stream_destroy(of_host) == RONDO_OK);
+  if (has_two_devices("another device's stream and memory")) {
+    const World other(1);
+    const DeviceBuffer elsewhere(other, bytes_of(std::vector<float>(16, 1)));
+    CHECK(sum_on(other.stream()) == RONDO_ERROR_INVALID_ARGUMENT);
+    CHECK(error_message().find("the stream is not one of CUDA device 0") != std::string::npos);
+    CHECK(rondo_all_reduce(elsewhere.pointer(), buffer.pointer(), 16, RONDO_FLOAT32, RONDO_SUM, group.ranks[0],
+                           group.stream(0)) == RONDO_ERROR_INVALID_ARGUMENT);
+    CHECK(error_message().find("send is memory of CUDA device 1") != std::string::npos);
+  }
   // What was refused has taken no number: the communicator goes on.
   CHECK(rondo_all_reduce(buffer.pointer(), buffer.pointer(), 16, RONDO_FLOAT32, RONDO_SUM, group.ranks[0],
                          group.stream(0)) == RONDO_OK);
+}
+
+TEST_CASE("device: a communicator on the host refuses memory of a device, and takes pinned memory") {
+  const World world;
+  const DeviceBuffer buffer(world, bytes_of(std::vector<float>(16, 1)));
+  const auto pinned = rondo::cuda::allocate_host_memory(world.context(), 64);
+  REQUIRE(pinned.ok());
+  std::vector<float> host(16, 1);
+  const Ranks ranks(1);
+  const auto sum = [&](const void *send, void *recv) {
+    return rondo_all_reduce(send, recv, 16, RONDO_FLOAT32, RONDO_SUM, ranks[0], nullptr);
+  };
+  CHECK(sum(host.data(), buffer.pointer()) == RONDO_ERROR_INVALID_ARGUMENT);
+  CHECK(error_message().find("recv is memory of a CUDA device") != std::string::npos);
+  CHECK(sum(host.data(), pinned.value().get().object) == RONDO_OK);
 }
 
 TEST_CASE("device: a device that is not there is named with those that are") {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "rondo/rondo.h"
@@ -14,8 +15,9 @@ namespace rondo_test {
 class Ranks {
  public:
   explicit Ranks(int size, const rondo_config_t &config = RONDO_CONFIG_INIT)
-      : comms_(static_cast<size_t>(size)), configs_(static_cast<size_t>(size), config) {
-    status_ = rondo_comm_init_all(comms_.data(), size, configs_.data());
+      : Ranks(std::vector<rondo_config_t>(static_cast<size_t>(size), config)) {}
+  explicit Ranks(std::vector<rondo_config_t> configs) : comms_(configs.size()), configs_(std::move(configs)) {
+    status_ = rondo_comm_init_all(comms_.data(), size(), configs_.data());
   }
   ~Ranks() {
     for (const rondo_comm_t comm : comms_)
