@@ -23,7 +23,8 @@ Team::Team(int ranks, uint64_t timeout_ns)
     : numbers(static_cast<size_t>(ranks)),
       counts(static_cast<size_t>(ranks)),
       members(static_cast<size_t>(ranks)),
-      ranks_(ranks), timeout_ns_(timeout_ns) {}
+      ranks_(ranks),
+      timeout_ns_(timeout_ns) {}
 
 Outcome Team::wait() {
   constexpr uint32_t spins_per_check = 256;

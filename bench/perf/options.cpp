@@ -80,7 +80,8 @@ void add_choice_options(CLI::App &app, Options &options, Words &words) {
   app.add_option("--root", options.root, "root of broadcast and reduce [0]");
   app.add_option("-r,--ranks", options.ranks, "run this many ranks as threads of this process")
       ->check(CLI::Range(1, rank_count_max));
-  app.add_option("--device", words.device, "host; cuda: all CUDA devices, rank by rank in turn; cuda:0 or cuda:0,2: these [host]");
+  app.add_option("--device", words.device,
+                 "host; cuda: all CUDA devices, rank by rank in turn; cuda:0 or cuda:0,2: these [host]");
   app.add_option("--buffers", words.buffers, "private, alloc, registered or moved [private]");
   app.add_option("--algorithm", words.algorithm, "ring, tree, ...; auto lets the tuner choose [auto]");
   app.add_option("--protocol", words.protocol, "simple, ll, direct; auto lets the tuner choose [auto]");

@@ -68,8 +68,8 @@ Outcome live(const Options &options, Rank &rank, Team *team, std::vector<Series>
     if (status != RONDO_OK) failure = communication_failure(comm, "rondo_comm_finalize", status);
   }
   if (failure && team != nullptr) {
-    team->fail(*failure);                // first: what the others meet next follows from this one
-    (void)rondo_comm_abort(rank.comm);   // lets the other threads out of their calls
+    team->fail(*failure);               // first: what the others meet next follows from this one
+    (void)rondo_comm_abort(rank.comm);  // lets the other threads out of their calls
   }
   (void)rondo_comm_destroy(rank.comm);
   if (rank.control != nullptr) (void)rondo_comm_destroy(rank.control);

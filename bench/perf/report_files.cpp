@@ -43,8 +43,12 @@ Json devices_array(const Machine &machine) {
     for (size_t rank = first; rank < machine.members.size(); ++rank)
       if (first_on_device(machine.members, rank) == first) ranks.push_back(rank);
     const Member &member = machine.members[first];
-    list.push_back({{"host", member.host}, {"ordinal", member.device.ordinal}, {"name", member.device.name},
-                    {"uuid", uuid_text(member.device)}, {"copy_GBps", machine.copy_GBps[first]}, {"ranks", ranks}});
+    list.push_back({{"host", member.host},
+                    {"ordinal", member.device.ordinal},
+                    {"name", member.device.name},
+                    {"uuid", uuid_text(member.device)},
+                    {"copy_GBps", machine.copy_GBps[first]},
+                    {"ranks", ranks}});
   }
   return list;
 }
@@ -106,8 +110,7 @@ std::string to_csv(std::span<const Series> all) {
     for (const Row &row : series.rows) {
       out << rondo_collective_string(what.collective) << ',' << what.ranks << ',' << rondo_type_string(what.type) << ','
           << op_name(what) << ',' << (has_root(what.collective) ? what.root : -1) << ',' << device_kind(series) << ','
-          << row.bytes << ','
-          << row.count << ',' << row.algorithm << ',' << row.protocol << ',' << row.channels;
+          << row.bytes << ',' << row.count << ',' << row.algorithm << ',' << row.protocol << ',' << row.channels;
       add_times(out, what, row, row.out_of_place);
       add_times(out, what, row, row.in_place);
       for (const auto *times : {&row.out_of_place, &row.in_place}) {

@@ -108,11 +108,12 @@ std::string table_head(const Options &options, const Machine &machine, const std
                    members[rank].host, device_text(members[rank].device).c_str());
   for (size_t rank = 0; rank < machine.copy_GBps.size(); ++rank)
     if (first_on_device(members, rank) == rank)
-      text += format("# Copies on device %s: %.1f GB/s, read and written\n",
-                     device_text(members[rank].device).c_str(), machine.copy_GBps[rank]);
+      text += format("# Copies on device %s: %.1f GB/s, read and written\n", device_text(members[rank].device).c_str(),
+                     machine.copy_GBps[rank]);
   text += "#\n";
   const bool floors = !machine.copy_GBps.empty();
-  const auto head = [&](const char *time, const char *algorithm, const char *bus, const char *floor, const char *wrong) {
+  const auto head = [&](const char *time, const char *algorithm, const char *bus, const char *floor,
+                        const char *wrong) {
     return format("  %8s %7s %7s", time, algorithm, bus) + (floors ? format(" %8s", floor) : "") +
            format(" %6s", wrong);
   };

@@ -144,8 +144,8 @@ Outcome run_rank(const RankParts &parts, std::vector<Series> &all) {
   if (status == RONDO_OK) status = rondo_comm_size(parts.comm, &ranks);
   if (status != RONDO_OK) return communication_failure(parts.comm, "rondo_comm_rank", status);
   if (options.root >= ranks)
-    return Failure{Exit::usage, "--root " + std::to_string(options.root) + " is not one of the " +
-                                    std::to_string(ranks) + " ranks"};
+    return Failure{Exit::usage,
+                   "--root " + std::to_string(options.root) + " is not one of the " + std::to_string(ranks) + " ranks"};
   if (auto failure = check_memory_of_host(options, parts.comm, ranks)) return failure;
   Arenas arenas;  // ends before the communicator, which may know its memory
   Stream stream;

@@ -2,9 +2,10 @@
 // Times and checks the runs of one size and placement.
 //
 // A run: every rank writes fresh inputs (unless --no-rewrite), all meet at a barrier, then the calls are timed: by the
-// clock around them, on a device by events on the stream before and behind them. Its time is that of the slowest rank. Where no number of runs was asked for, a size gets as many as fit into
-// time_budget_ns by the time of the last warm-up run, from iterations_min to iterations_max.
-// The verified runs come after the timed ones, with the library warm; their times do not count.
+// clock around them, on a device by events on the stream before and behind them. Its time is that of the slowest rank.
+// Where no number of runs was asked for, a size gets as many as fit into time_budget_ns by the time of the last warm-up
+// run, from iterations_min to iterations_max. The verified runs come after the timed ones, with the library warm; their
+// times do not count.
 #pragma once
 
 #include <cstdint>

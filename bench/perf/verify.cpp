@@ -49,13 +49,13 @@ void Workspace::add_in_place(const Shape &shape) {
       return add_blocks_in_place(arena, shape, Contents::poison, Contents::output);
     case RONDO_BROADCAST:
       pointers_ = {base, base};
-      regions_.push_back({&arena, base, shape.recv, rank_ == case_.root ? Contents::input : Contents::poison,
-                          Contents::output});
+      regions_.push_back(
+          {&arena, base, shape.recv, rank_ == case_.root ? Contents::input : Contents::poison, Contents::output});
       return;
     default:
       pointers_ = {base, base};
-      regions_.push_back({&arena, base, shape.recv, Contents::input,
-                          writes_recv(case_, rank_) ? Contents::output : Contents::input});
+      regions_.push_back(
+          {&arena, base, shape.recv, Contents::input, writes_recv(case_, rank_) ? Contents::output : Contents::input});
       return;
   }
 }
