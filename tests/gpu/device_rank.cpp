@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank of a job on a device, for tests of whole processes: `device_rank SCENARIO`. Checks every result, and prints
-// one line of what it got:  rank R: STATUS peer P operation N: MESSAGE
+// One rank of a job on a device, for tests of whole processes. Checks every result, and prints one line of what it got:
+//   rank R: STATUS peer P operation N: MESSAGE
+// device_rank sums | silent | kill RANK ROUND | kill_after RANK MICROSECONDS
 #include <signal.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <thread>
 #include <vector>
@@ -20,7 +22,24 @@ using namespace rondo::cuda;
 namespace {
 
 constexpr size_t count = 100'003;
-constexpr int round_count = 6, death_round = 3;
+constexpr int round_count = 6, silent_round = 3;
+
+/// What befalls which rank.
+struct Scenario {
+  std::string name = "sums";
+  int victim = 1;
+  int round = silent_round;
+  long delay_us = 0;
+};
+
+Scenario scenario_of(int argument_count, char **arguments) {
+  Scenario scenario;
+  if (argument_count > 1) scenario.name = arguments[1];
+  if (argument_count > 2) scenario.victim = std::atoi(arguments[2]);
+  if (argument_count > 3 && scenario.name == "kill") scenario.round = std::atoi(arguments[3]);
+  if (argument_count > 3 && scenario.name == "kill_after") scenario.delay_us = std::atol(arguments[3]);
+  return scenario;
+}
 
 struct Rank {
   const CudaDriver *cu = nullptr;
@@ -69,10 +88,32 @@ int sum_once(const Rank &self, int round) {
   return RONDO_OK;
 }
 
+/// Kills the process when the time has come, whatever it does then.
+void kill_after(long delay_us) {
+  std::thread([delay_us] {
+    std::this_thread::sleep_for(std::chrono::microseconds(delay_us));
+    ::raise(SIGKILL);
+  }).detach();
+}
+
+int run_rounds(const Rank &self, const Scenario &scenario) {
+  const bool is_victim = self.rank == scenario.victim;
+  if (is_victim && scenario.name == "kill_after") kill_after(scenario.delay_us);
+  int outcome = RONDO_OK;
+  // Who waits for a death goes on until it has come.
+  for (int round = 1; (round <= round_count || scenario.name == "kill_after") && outcome == RONDO_OK; ++round) {
+    if (round == scenario.round && is_victim && scenario.name == "kill") ::raise(SIGKILL);
+    if (round == scenario.round && is_victim && scenario.name == "silent")
+      std::this_thread::sleep_for(std::chrono::seconds(3));
+    outcome = sum_once(self, round);
+  }
+  return outcome;
+}
+
 }  // namespace
 
 int main(int argument_count, char **arguments) {
-  const std::string scenario = argument_count > 1 ? arguments[1] : "sums";
+  const Scenario scenario = scenario_of(argument_count, arguments);
   Rank self;
   if (const auto ready = set_up(self); !ready.ok()) {
     std::fprintf(stderr, "%s\n", ready.error().message.c_str());
@@ -80,18 +121,12 @@ int main(int argument_count, char **arguments) {
   }
   rondo_config_t config = RONDO_CONFIG_INIT;
   config.device = 0;
-  config.timeout_ms = scenario == "silent" ? 500 : 20'000;
+  config.timeout_ms = scenario.name == "silent" ? 500 : 20'000;
   const rondo_status_t made = rondo_comm_init_env(&self.comm, &config);
   if (made != RONDO_OK) return report(self, made);
   static_cast<void>(rondo_comm_rank(self.comm, &self.rank));
   static_cast<void>(rondo_comm_size(self.comm, &self.size));
-  int outcome = RONDO_OK;
-  for (int round = 1; round <= round_count && outcome == RONDO_OK; ++round) {
-    if (round == death_round && self.rank == 1 && scenario == "kill") ::raise(SIGKILL);
-    if (round == death_round && self.rank == 1 && scenario == "silent")
-      std::this_thread::sleep_for(std::chrono::seconds(3));
-    outcome = sum_once(self, round);
-  }
+  int outcome = run_rounds(self, scenario);
   if (outcome == -1) {
     std::printf("rank %d: WRONG SUM\n", self.rank);
     return 3;
