@@ -98,7 +98,6 @@ void kill_after(long delay_us) {
 
 int run_rounds(const Rank &self, const Scenario &scenario) {
   const bool is_victim = self.rank == scenario.victim;
-  if (is_victim && scenario.name == "kill_after") kill_after(scenario.delay_us);
   int outcome = RONDO_OK;
   // Who waits for a death goes on until it has come.
   for (int round = 1; (round <= round_count || scenario.name == "kill_after") && outcome == RONDO_OK; ++round) {
@@ -106,6 +105,8 @@ int run_rounds(const Rank &self, const Scenario &scenario) {
     if (round == scenario.round && is_victim && scenario.name == "silent")
       std::this_thread::sleep_for(std::chrono::seconds(3));
     outcome = sum_once(self, round);
+    // All ranks have finished their initialisation by then.
+    if (is_victim && scenario.name == "kill_after" && round == 1) kill_after(scenario.delay_us);
   }
   return outcome;
 }
