@@ -17,8 +17,8 @@ def live(program, seed):
     draw = random.Random(seed)
     size = draw.randint(2, 4)
     victim = draw.randrange(size)
-    # Before a call, or some microseconds after the first one.
-    scenario = ["kill", str(victim), str(draw.randint(1, 6))] if draw.random() < 0.3 else \
+    # Before a call, or some microseconds after the first one, which shows that all have begun.
+    scenario = ["kill", str(victim), str(draw.randint(2, 6))] if draw.random() < 0.3 else \
         ["kill_after", str(victim), str(draw.randint(0, 30_000))]
     ranks = run_job(program, size, scenario, seconds=90)
     wrong = []
