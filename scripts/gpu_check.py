@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/gpu-check, which see: runs the steps of gpu_check_steps.py one after the other, each with a deadline and a log
-of its own, and keeps the record."""
+"""scripts/gpu-check, which see: runs the steps of gpu_check_steps.py one after the other, each with a deadline and a
+log of its own, and keeps the record."""
 
 import argparse
 import json

@@ -107,8 +107,8 @@ class Steps:
         medium = str(64 * MIB) if not self.quick else "32K"
         few = ("-n", "5", "-w", "1")
         for ranks in (2, 4, 8):
-            yield self.perf(f"all_reduce of {ranks} threads", ["all_reduce", "-r", ranks, "-b", large, "-e", large, *few],
-                            against_floor(FLOOR_BAR))
+            yield self.perf(f"all_reduce of {ranks} threads",
+                            ["all_reduce", "-r", ranks, "-b", large, "-e", large, *few], against_floor(FLOOR_BAR))
         runs = few if self.quick else ("-n", "30", "-w", "5")
         yield self.perf("all_reduce of 8 threads, replayed",
                         ["all_reduce", "-r", 8, "-b", 8, "-e", "32K", "-f", 8, "--graph", *runs], latency)
@@ -137,8 +137,9 @@ class Steps:
         missing = "there is no GPU" if self.soft else "" if tool else "compute-sanitizer is not installed"
         for check in ("memcheck", "racecheck"):
             # One that makes kernels run one by one lets ranks in kernels of their own wait for ever.
-            yield Step("sanitizer", check, [tool, "--tool", check, "--error-exitcode", "99", self.bin / "device_matrix"],
-                       120, {"RONDO_TEST_MATRIX": "tiny"}, missing)
+            yield Step("sanitizer", check,
+                       [tool, "--tool", check, "--error-exitcode", "99", self.bin / "device_matrix"], 120,
+                       {"RONDO_TEST_MATRIX": "tiny"}, missing)
 
     def of(self, stage):
         for step in getattr(self, stage)():
