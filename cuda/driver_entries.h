@@ -156,6 +156,7 @@
         (CaptureMode *mode))                                                                                          \
   ENTRY(graph_instantiate, "cuGraphInstantiateWithFlags", cuGraphInstantiateWithFlags, 11040,                         \
         (CuGraphExec *exec, CuGraph graph, unsigned long long flags))                                                 \
+  ENTRY(graph_upload, "cuGraphUpload", cuGraphUpload, 11010, (CuGraphExec exec, CuStream stream))                     \
   ENTRY(graph_launch, "cuGraphLaunch", cuGraphLaunch, 10000, (CuGraphExec exec, CuStream stream))                     \
   ENTRY(graph_exec_destroy, "cuGraphExecDestroy", cuGraphExecDestroy, 10000, (CuGraphExec exec))                      \
   ENTRY(graph_destroy, "cuGraphDestroy", cuGraphDestroy, 10000, (CuGraph graph))

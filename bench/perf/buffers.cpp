@@ -53,7 +53,7 @@ Arena::~Arena() {
   }
 }
 
-Outcome Arena::allocate(size_t bytes, Buffers kind, rondo_comm_t comm) {
+Outcome Arena::allocate(size_t bytes, Buffers kind, rondo_comm_t comm, Device *device) {
   const size_t data_bytes = (bytes + guard_bytes - 1) / guard_bytes * guard_bytes;
   const size_t all_bytes = data_bytes + 2 * guard_bytes;
   if (kind == Buffers::alloc) {
@@ -68,12 +68,28 @@ Outcome Arena::allocate(size_t bytes, Buffers kind, rondo_comm_t comm) {
   if (base_ == nullptr)
     return Failure{Exit::usage, "no memory for a buffer of " + in_mebibytes(all_bytes) + "; lower --maxbytes"};
   std::memset(base_, 0, all_bytes);
+  if (device != nullptr) {
+    device_ = device;
+    return device->allocate(all_bytes, device_base_);
+  }
   if (kind == Buffers::private_memory) return std::nullopt;
   const unsigned flags = kind == Buffers::moved ? unsigned{RONDO_REGISTER_MOVE_PAGES} : 0u;
   const rondo_status_t status = rondo_comm_register(comm, base_, all_bytes, flags, &registration_);
   if (status != RONDO_OK) return communication_failure(comm, "rondo_comm_register", status);
   comm_ = comm;
   return std::nullopt;
+}
+
+Outcome Arena::upload(size_t data_bytes) const { return upload_part(base_, data_bytes + 2 * guard_bytes); }
+
+Outcome Arena::upload_part(const std::byte *at, size_t bytes) const {
+  if (device_ == nullptr || bytes == 0) return std::nullopt;
+  return device_->copy_in(on_device(at), at, bytes);
+}
+
+Outcome Arena::download(size_t data_bytes) const {
+  if (device_ == nullptr) return std::nullopt;
+  return device_->copy_out(base_, device_base_, data_bytes + 2 * guard_bytes);
 }
 
 void Arena::write_guards(size_t bytes) {

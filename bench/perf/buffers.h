@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The memory that a rank's calls work on: a send and a receive arena, each with guard bytes on both sides of the data.
+// On a device an arena is memory of that device, with a copy in host memory where inputs are made and results read.
 #pragma once
 
 #include <cstddef>
@@ -7,6 +8,7 @@
 #include <string>
 
 #include "bench/perf/cases.h"
+#include "bench/perf/device.h"
 #include "bench/perf/failure.h"
 #include "bench/perf/options.h"
 
@@ -22,15 +24,27 @@ class Arena {
   Arena &operator=(const Arena &) = delete;
   ~Arena();
 
-  [[nodiscard]] Outcome allocate(size_t bytes, Buffers kind, rondo_comm_t comm);
+  /// @param device  null: host memory; else it outlives the arena.
+  [[nodiscard]] Outcome allocate(size_t bytes, Buffers kind, rondo_comm_t comm, Device *device = nullptr);
   [[nodiscard]] std::byte *data() const { return base_ + guard_bytes; }
+  /// What a call is given for `at`, an address in this arena.
+  [[nodiscard]] std::byte *call_address(std::byte *at) const { return device_ == nullptr ? at : on_device(at); }
+
+  /// Copy to the device, or from it; nothing on the host. `data_bytes` and the guards around them; or any bytes.
+  [[nodiscard]] Outcome upload(size_t data_bytes) const;
+  [[nodiscard]] Outcome upload_part(const std::byte *at, size_t bytes) const;
+  [[nodiscard]] Outcome download(size_t data_bytes) const;
 
   /// Marks the guards around the first `bytes` of data, and counts the guard bytes that were changed since.
   void write_guards(size_t bytes);
   [[nodiscard]] uint64_t count_changed_guards(size_t bytes) const;
 
  private:
+  [[nodiscard]] std::byte *on_device(const std::byte *at) const { return device_base_ + (at - base_); }
+
   std::byte *base_ = nullptr;
+  Device *device_ = nullptr;
+  std::byte *device_base_ = nullptr;  ///< of the device
   bool of_rondo_ = false;
   rondo_comm_t comm_ = nullptr;
   rondo_registration_t registration_ = nullptr;

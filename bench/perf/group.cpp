@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 #include <thread>
+#include <type_traits>
 
 #include "bench/perf/buffers.h"
 
@@ -19,7 +20,11 @@ uint64_t clock_ns() {
 }
 
 Team::Team(int ranks, uint64_t timeout_ns)
-    : numbers(static_cast<size_t>(ranks)), counts(static_cast<size_t>(ranks)), ranks_(ranks), timeout_ns_(timeout_ns) {}
+    : numbers(static_cast<size_t>(ranks)),
+      counts(static_cast<size_t>(ranks)),
+      members(static_cast<size_t>(ranks)),
+      ranks_(ranks),
+      timeout_ns_(timeout_ns) {}
 
 Outcome Team::wait() {
   constexpr uint32_t spins_per_check = 256;
@@ -89,18 +94,29 @@ Outcome Group::sum(uint64_t &value) {
   return team_->wait();
 }
 
-Outcome Group::gather_members(std::vector<Member> &members) {
-  Member mine{};
+Outcome Group::gather_members(const DeviceName &device, std::vector<Member> &members) {
+  Member mine;
   (void)::gethostname(mine.host, sizeof mine.host - 1);
   mine.process = ::getpid();
-  members.assign(static_cast<size_t>(ranks_), team_ != nullptr ? mine : Member{});
-  if (team_ != nullptr) return std::nullopt;
+  mine.device = device;
+  if (team_ != nullptr) {
+    team_->members[static_cast<size_t>(rank_)] = mine;
+    if (auto failure = team_->wait()) return failure;
+    members = team_->members;
+    return team_->wait();
+  }
   // A sum of everybody's own place and zeros elsewhere: the algorithm under test may know nothing but all-reduce.
+  static_assert(std::is_trivially_copyable_v<Member>);
+  members.resize(static_cast<size_t>(ranks_));
+  std::memset(static_cast<void *>(members.data()), 0, members.size() * sizeof mine);
   members[static_cast<size_t>(rank_)] = mine;
   const rondo_status_t status = rondo_all_reduce(members.data(), members.data(), members.size() * sizeof mine,
                                                  RONDO_UINT8, RONDO_SUM, comm_, nullptr);
   if (status != RONDO_OK) return communication_failure(comm_, "exchange of host names", status);
-  for (Member &member : members) member.host[sizeof member.host - 1] = '\0';
+  for (Member &member : members) {
+    member.host[sizeof member.host - 1] = '\0';
+    member.device.name[sizeof member.device.name - 1] = '\0';
+  }
   return std::nullopt;
 }
 

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/perf/device.h"
 #include "bench/perf/failure.h"
 #include "rondo/rondo.h"
 
@@ -19,8 +20,9 @@ namespace rondo::perf {
 
 /// Where a rank runs; plain data that is exchanged as bytes.
 struct Member {
-  char host[56];
-  int64_t process;
+  char host[56] = {};
+  int64_t process = 0;
+  DeviceName device;
 };
 
 /// Nanoseconds of CLOCK_MONOTONIC.
@@ -39,6 +41,7 @@ class Team {
 
   std::vector<std::vector<double>> numbers;  ///< one entry a rank, its own; read by others between two waits
   std::vector<uint64_t> counts;              ///< likewise
+  std::vector<Member> members;               ///< likewise
 
  private:
   const int ranks_;
@@ -52,6 +55,7 @@ class Team {
 
 class Group {
  public:
+  /// @param comm  a communicator on host memory, for ranks that are processes.
   /// @param team  null: ranks are processes.
   Group(rondo_comm_t comm, int rank, int ranks, Team *team) : comm_(comm), rank_(rank), ranks_(ranks), team_(team) {}
 
@@ -61,7 +65,7 @@ class Group {
   /// Each value becomes the largest of all ranks.
   [[nodiscard]] Outcome max(std::span<double> values);
   [[nodiscard]] Outcome sum(uint64_t &value);
-  [[nodiscard]] Outcome gather_members(std::vector<Member> &members);
+  [[nodiscard]] Outcome gather_members(const DeviceName &device, std::vector<Member> &members);
 
  private:
   rondo_comm_t comm_;

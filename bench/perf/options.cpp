@@ -53,13 +53,19 @@ std::optional<rondo_type_t> find_type(std::string_view text) {
   return find_name(text, rondo_type_string);
 }
 
+constexpr const char *floor_help =
+    "On a device each result comes with its floor: the bytes that every rank must read (its input) and\n"
+    "write (its output), summed over the ranks of a device, over that device's copy bandwidth, which is\n"
+    "measured at the start with cuMemcpyDtoDAsync (bytes read and bytes written count). All-reduce of B\n"
+    "bytes among n ranks on one device: 2 n B / bandwidth.";
+
 /// Options as they stand on the command line, before their words are understood.
 struct Words {
   std::string collective, min_bytes, max_bytes, step_bytes, chunk_bytes;
   std::string type = "float32", op = "sum", device = "host", buffers = "private";
   std::string algorithm = "auto", protocol = "auto";
   uint32_t iterations = 0, warmups = 0, timeout_s = 0, stream = 0;
-  bool no_rewrite = false, only_out_of_place = false, only_in_place = false;
+  bool graph = false, no_rewrite = false, only_out_of_place = false, only_in_place = false;
 };
 
 void add_choice_options(CLI::App &app, Options &options, Words &words) {
@@ -74,7 +80,8 @@ void add_choice_options(CLI::App &app, Options &options, Words &words) {
   app.add_option("--root", options.root, "root of broadcast and reduce [0]");
   app.add_option("-r,--ranks", options.ranks, "run this many ranks as threads of this process")
       ->check(CLI::Range(1, rank_count_max));
-  app.add_option("--device", words.device, "host [host]");
+  app.add_option("--device", words.device,
+                 "host; cuda: all CUDA devices, rank by rank in turn; cuda:0 or cuda:0,2: these [host]");
   app.add_option("--buffers", words.buffers, "private, alloc, registered or moved [private]");
   app.add_option("--algorithm", words.algorithm, "ring, tree, ...; auto lets the tuner choose [auto]");
   app.add_option("--protocol", words.protocol, "simple, ll, direct; auto lets the tuner choose [auto]");
@@ -89,12 +96,13 @@ void add_run_options(CLI::App &app, Options &options, Words &words) {
       ->check(CLI::Range(0u, 1'000'000u));
   app.add_option("-c,--check", options.check_count, "verified runs for each size; 0: none [1]")
       ->check(CLI::Range(0u, 1'000'000u));
-  app.add_option("-m,--agg_iters", options.aggregate_count, "calls in one timed run [1]")
+  app.add_option("-m,--agg_iters", options.aggregate_count, "calls in one timed run [1; on a device 20]")
       ->check(CLI::Range(1u, 1'000'000u));
   app.add_option("-T,--timeout", words.timeout_s, "seconds that one operation may take [300]")
       ->check(CLI::Range(1u, 86'400u));
   app.add_option("--stream", words.stream, "1: enqueue on a host stream and wait for it [0]")
       ->check(CLI::Range(0u, 1u));
+  app.add_flag("--graph", words.graph, "on a device: capture a run's calls into a graph once, and replay it");
   app.add_option("--seed", options.seed, "of the inputs [1]");
   app.add_flag("--no-rewrite", words.no_rewrite, "do not write fresh inputs between timed runs");
   app.add_flag("--out-of-place-only", words.only_out_of_place, "leave out the in-place runs");
@@ -172,8 +180,32 @@ Outcome take_names(const Words &words, Options &options) {
   return unknown("kind of buffers", words.buffers, "private, alloc, registered, moved");
 }
 
+/// "cuda", "cuda:1", "cuda:0,1"
+Outcome take_device(const CLI::App &app, const Words &words, Options &options) {
+  if (words.device == "host" && words.graph)
+    return Failure{Exit::usage, "--graph needs a device that has graphs; add --device cuda"};
+  if (words.device == "host") return std::nullopt;
+  std::string_view rest = words.device;
+  if (!rest.starts_with("cuda")) return unknown("device", words.device, "host, cuda, cuda:ORDINAL,...");
+  rest.remove_prefix(std::string_view("cuda").size());
+  while (!rest.empty()) {
+    int ordinal = -1;
+    const auto [end, error] = std::from_chars(rest.data() + 1, rest.data() + rest.size(), ordinal);
+    if (rest[0] != (options.ordinals.empty() ? ':' : ',') || error != std::errc{} || ordinal < 0)
+      return unknown("device", words.device, "host, cuda, cuda:ORDINAL,...");
+    options.ordinals.push_back(ordinal);
+    rest.remove_prefix(static_cast<size_t>(end - rest.data()));
+  }
+  if (options.buffers != Buffers::private_memory)
+    return Failure{Exit::usage, "--buffers is about host memory; leave it out with --device " + words.device};
+  options.on_device = true;
+  options.graph = words.graph;
+  if (app.count("--agg_iters") == 0) options.aggregate_count = device_aggregate_count;
+  return std::nullopt;
+}
+
 Outcome take_rest(const CLI::App &app, const Words &words, Options &options) {
-  if (words.device != "host") return unknown("device", words.device, "host");
+  if (auto failure = take_device(app, words, options)) return failure;
   if (words.only_in_place && words.only_out_of_place)
     return Failure{Exit::usage, "--in-place-only and --out-of-place-only exclude each other; give one of them"};
   if (options.root < 0 || (options.ranks != 0 && options.root >= options.ranks))
@@ -226,6 +258,7 @@ std::variant<Options, Failure> parse_options(std::span<const char *const> args) 
   CLI::App app("Times and verifies a collective over a range of message sizes", "rondo perf");
   add_choice_options(app, options, words);
   add_run_options(app, options, words);
+  app.footer(floor_help);
   std::vector<std::string> reversed(args.rbegin(), args.rend());  // the order that CLI11 wants
   try {
     app.parse(reversed);

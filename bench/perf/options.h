@@ -38,6 +38,9 @@ struct Options {
   std::optional<uint32_t> warmup_count;           ///< empty: by size
   uint32_t check_count = 1;                       ///< verified runs for each size and placement
   uint32_t aggregate_count = 1;                   ///< calls in one timed run
+  bool on_device = false;
+  std::vector<int> ordinals;                      ///< devices, in turn for the ranks; empty: all that are there
+  bool graph = false;                             ///< on a device: capture a run's calls once, replay them
   bool rewrite = true;                            ///< fresh inputs before every run
   bool use_stream = false;
   Buffers buffers = Buffers::private_memory;
@@ -46,6 +49,9 @@ struct Options {
   rondo_config_t config = RONDO_CONFIG_INIT;      ///< algorithm, protocol, channels, chunk size, timeout
   std::string csv_path, json_path, plot_path;     ///< empty: not wanted
 };
+
+/// Calls in one timed run on a device: what enqueuing costs the host shows in the first of them only.
+inline constexpr uint32_t device_aggregate_count = 20;
 
 /// The options; or text to print as it is (--help, status Exit::ok); or what is wrong with them.
 [[nodiscard]] std::variant<Options, Failure> parse_options(std::span<const char *const> args);

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <memory>
 #include <system_error>
 #include <thread>
 #include <variant>
@@ -50,43 +51,65 @@ Outcome write_files(const Options &options, const std::vector<Series> &all) {
   return std::nullopt;
 }
 
-/// All of a rank, its communicator's end included.
-Outcome live(const Options &options, rondo_comm_t comm, Team *team, std::vector<Series> &all) {
-  Outcome failure = run_rank(options, comm, team, all);
-  if (!failure) {
+/// A rank's communicators and its device.
+struct Rank {
+  rondo_comm_t comm = nullptr;     ///< whose calls are timed
+  rondo_comm_t control = nullptr;  ///< on host memory; null: `comm` is
+  std::unique_ptr<Device> device;
+};
+
+/// All of a rank, its communicators' end included.
+Outcome live(const Options &options, Rank &rank, Team *team, std::vector<Series> &all) {
+  const rondo_comm_t control = rank.control != nullptr ? rank.control : rank.comm;
+  Outcome failure = run_rank({options, rank.comm, control, rank.device.get(), team}, all);
+  for (const rondo_comm_t comm : {rank.comm, rank.control}) {
+    if (failure || comm == nullptr) continue;
     const rondo_status_t status = rondo_comm_finalize(comm);
     if (status != RONDO_OK) failure = communication_failure(comm, "rondo_comm_finalize", status);
   }
   if (failure && team != nullptr) {
-    team->fail(*failure);           // first: what the others meet next follows from this one
-    (void)rondo_comm_abort(comm);   // lets the other threads out of their calls
+    team->fail(*failure);               // first: what the others meet next follows from this one
+    (void)rondo_comm_abort(rank.comm);  // lets the other threads out of their calls
   }
-  (void)rondo_comm_destroy(comm);
+  (void)rondo_comm_destroy(rank.comm);
+  if (rank.control != nullptr) (void)rondo_comm_destroy(rank.control);
   return failure;
 }
 
+/// The ordinal of the device that the `index`-th rank of this host takes.
+int ordinal_for(const Options &options, int device_count, size_t index) {
+  if (options.ordinals.empty()) return static_cast<int>(index % static_cast<size_t>(device_count));
+  return options.ordinals[index % options.ordinals.size()];
+}
+
 /// Ranks that are threads. Every one computes the same results; those of rank 0 are kept.
-Outcome run_threads(const Options &options, std::vector<Series> &all) {
-  const auto ranks = static_cast<size_t>(options.ranks);
-  std::vector<rondo_comm_t> comms(ranks, nullptr);
-  const std::vector<rondo_config_t> configs(ranks, options.config);
+Outcome run_threads(const Options &options, Devices &devices, int device_count, std::vector<Series> &all) {
+  const auto count = static_cast<size_t>(options.ranks);
+  std::vector<Rank> ranks(count);
+  std::vector<rondo_comm_t> comms(count, nullptr);
+  std::vector<rondo_config_t> configs(count, options.config);
+  for (size_t rank = 0; options.on_device && rank < count; ++rank) {
+    configs[rank].device = ordinal_for(options, device_count, rank);
+    if (auto failure = devices.open(configs[rank].device, ranks[rank].device)) return failure;
+  }
   const rondo_status_t status = rondo_comm_init_all(comms.data(), options.ranks, configs.data());
   if (status != RONDO_OK) return communication_failure(nullptr, "rondo_comm_init_all", status);
   const uint64_t timeout_ns = options.config.timeout_ms != 0 ? options.config.timeout_ms * uint64_t{1'000'000}
                                                              : default_timeout_ns;
   Team team(options.ranks, timeout_ns);
   std::vector<std::thread> threads;
-  for (size_t rank = 0; rank < ranks; ++rank) {
+  for (size_t rank = 0; rank < count; ++rank) {
+    ranks[rank].comm = comms[rank];
     const auto body = [&, rank] {
       std::vector<Series> mine;
-      (void)live(options, comms[rank], &team, mine);  // the first failure is the team's
+      (void)live(options, ranks[rank], &team, mine);  // the first failure is the team's
       if (rank == 0) all = std::move(mine);
     };
     try {
       threads.emplace_back(body);
     } catch (const std::system_error &error) {
       team.fail({Exit::communication, std::string("cannot start a thread for a rank: ") + error.what()});
-      for (size_t other = rank; other < ranks; ++other) {
+      for (size_t other = rank; other < count; ++other) {
         (void)rondo_comm_abort(comms[other]);
         (void)rondo_comm_destroy(comms[other]);
       }
@@ -97,26 +120,65 @@ Outcome run_threads(const Options &options, std::vector<Series> &all) {
   return team.first_failure();
 }
 
-/// This process is one rank of those that the environment tells of.
-Outcome run_process(const Options &options, std::vector<Series> &all, int &rank) {
-  rondo_comm_t comm = nullptr;
-  const rondo_status_t status = rondo_comm_init_env(&comm, &options.config);
+/// This process's place among the ranks of its host, which the communicator on host memory tells.
+Outcome local_index(rondo_comm_t control, size_t &index) {
+  int rank = 0, ranks = 1;
+  rondo_status_t status = rondo_comm_rank(control, &rank);
+  if (status == RONDO_OK) status = rondo_comm_size(control, &ranks);
+  if (status != RONDO_OK) return communication_failure(control, "rondo_comm_rank", status);
+  std::vector<Member> members;
+  if (auto failure = Group(control, rank, ranks, nullptr).gather_members({}, members)) return failure;
+  for (size_t other = 0; other < static_cast<size_t>(rank); ++other)
+    if (std::strcmp(members[other].host, members[static_cast<size_t>(rank)].host) == 0) ++index;
+  return std::nullopt;
+}
+
+/// A communicator on host memory first: it tells which device this rank takes, and serves between the timed runs.
+Outcome join_on_device(const Options &options, Devices &devices, int device_count, Rank &self) {
+  const rondo_config_t plain = RONDO_CONFIG_INIT;
+  rondo_status_t status = rondo_comm_init_env(&self.control, &plain);
   if (status != RONDO_OK) return communication_failure(nullptr, "rondo_comm_init_env", status);
-  (void)rondo_comm_rank(comm, &rank);
-  Outcome failure = live(options, comm, nullptr, all);
+  size_t index = 0;
+  if (auto failure = local_index(self.control, index)) return failure;
+  rondo_config_t config = options.config;
+  config.device = ordinal_for(options, device_count, index);
+  if (auto failure = devices.open(config.device, self.device)) return failure;
+  status = rondo_comm_init_env(&self.comm, &config);
+  if (status != RONDO_OK) return communication_failure(nullptr, "rondo_comm_init_env", status);
+  return std::nullopt;
+}
+
+/// This process is one rank of those that the environment tells of.
+Outcome run_process(const Options &options, Devices &devices, int device_count, std::vector<Series> &all, int &rank) {
+  Rank self;
+  Outcome failure;
+  if (options.on_device) {
+    failure = join_on_device(options, devices, device_count, self);
+  } else if (const auto status = rondo_comm_init_env(&self.comm, &options.config); status != RONDO_OK) {
+    failure = communication_failure(nullptr, "rondo_comm_init_env", status);
+  }
+  if (self.comm == nullptr) {
+    if (self.control != nullptr) (void)rondo_comm_destroy(self.control);
+    return failure;
+  }
+  (void)rondo_comm_rank(self.comm, &rank);
+  failure = live(options, self, nullptr, all);
   if (failure) failure->message = "rank " + std::to_string(rank) + ": " + failure->message;
   return failure;
 }
 
 }  // namespace
 
-int run_perf(std::span<const char *const> args) {
+int run_perf(std::span<const char *const> args, Devices &devices) {
   const auto parsed = parse_options(args);
   if (const auto *failure = std::get_if<Failure>(&parsed)) return tell(*failure);
   const auto &options = std::get<Options>(parsed);
   std::vector<Series> all;
-  int rank = 0;
-  if (auto failure = options.ranks != 0 ? run_threads(options, all) : run_process(options, all, rank))
+  int rank = 0, device_count = 0;
+  if (options.on_device)
+    if (auto failure = devices.count(device_count)) return tell(*failure);
+  if (auto failure = options.ranks != 0 ? run_threads(options, devices, device_count, all)
+                                        : run_process(options, devices, device_count, all, rank))
     return tell(*failure);
   if (rank == 0)
     if (auto failure = write_files(options, all)) return tell(*failure);

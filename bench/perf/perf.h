@@ -4,10 +4,13 @@
 
 #include <span>
 
+#include "bench/perf/device.h"
+
 namespace rondo {
 
-/// @param args  what follows "perf" on the command line.
+/// @param args     what follows "perf" on the command line.
+/// @param devices  what --device cuda means.
 /// @return the exit status: 0; 1: a result was wrong; 2: bad options; 3: communication failed.
-[[nodiscard]] int run_perf(std::span<const char *const> args);
+[[nodiscard]] int run_perf(std::span<const char *const> args, perf::Devices &devices);
 
 }  // namespace rondo

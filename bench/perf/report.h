@@ -18,6 +18,7 @@ namespace rondo::perf {
 struct Times {
   double median_us = 0, min_us = 0, max_us = 0;
   std::optional<uint64_t> wrong;  ///< over all ranks and checked runs; empty: not checked
+  std::optional<double> floor_us = {};  ///< on a device: see floor.h
 };
 
 /// @param run_times_ns  at least one.
@@ -32,10 +33,18 @@ struct Row {
   std::optional<Times> out_of_place, in_place;
 };
 
+/// Who ran where.
+struct Machine {
+  std::vector<Member> members;
+  std::vector<double> copy_GBps;  ///< by rank, of its device, read and written bytes; empty: ranks on host memory
+};
+
 /// The sizes of one collective, type and operation.
 struct Series {
   Case what;
   std::vector<Row> rows;
+  Machine machine = {};
+  bool graph = false;  ///< calls were captured and replayed
 };
 
 struct Bandwidth {
@@ -50,8 +59,7 @@ struct Bandwidth {
 [[nodiscard]] double mean_bus_bandwidth(std::span<const Series> all);
 
 /// The table's lines; each ends with a newline. `version` is the library's.
-[[nodiscard]] std::string table_head(const Options &options, std::span<const Member> members,
-                                     const std::string &version);
+[[nodiscard]] std::string table_head(const Options &options, const Machine &machine, const std::string &version);
 [[nodiscard]] std::string table_row(const Case &what, const Row &row);
 [[nodiscard]] std::string table_end(std::span<const Series> all);
 

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "bench/perf/floor.h"
 #include "bench/perf/report.h"
 
 namespace rondo::perf {
@@ -13,10 +14,43 @@ using Json = nlohmann::ordered_json;
 Json times_object(const Case &what, const Row &row, const std::optional<Times> &times) {
   if (!times) return nullptr;  // a placement that was left out
   const Bandwidth rate = bandwidth(what, row.bytes, *times);
-  return {{"time_us", {{"median", times->median_us}, {"min", times->min_us}, {"max", times->max_us}}},
-          {"algbw_GBps", rate.algorithm_GBps},
-          {"busbw_GBps", rate.bus_GBps},
-          {"wrong", times->wrong ? Json(*times->wrong) : Json(nullptr)}};
+  Json object{{"time_us", {{"median", times->median_us}, {"min", times->min_us}, {"max", times->max_us}}},
+              {"algbw_GBps", rate.algorithm_GBps},
+              {"busbw_GBps", rate.bus_GBps},
+              {"wrong", times->wrong ? Json(*times->wrong) : Json(nullptr)}};
+  if (times->floor_us) object["floor_us"] = *times->floor_us;
+  return object;
+}
+
+const char *device_kind(const Series &series) { return series.machine.copy_GBps.empty() ? "host" : "cuda"; }
+
+std::string uuid_text(const DeviceName &device) {
+  static constexpr char digits[] = "0123456789abcdef";
+  std::string text;
+  for (size_t at = 0; at < sizeof device.uuid; ++at) {
+    if (at == 4 || at == 6 || at == 8 || at == 10) text += '-';
+    text += {digits[device.uuid[at] >> 4], digits[device.uuid[at] & 15]};
+  }
+  return text;
+}
+
+/// The devices that ranks are on, each once.
+Json devices_array(const Machine &machine) {
+  Json list = Json::array();
+  for (size_t first = 0; first < machine.members.size(); ++first) {
+    if (first_on_device(machine.members, first) != first) continue;
+    Json ranks = Json::array();
+    for (size_t rank = first; rank < machine.members.size(); ++rank)
+      if (first_on_device(machine.members, rank) == first) ranks.push_back(rank);
+    const Member &member = machine.members[first];
+    list.push_back({{"host", member.host},
+                    {"ordinal", member.device.ordinal},
+                    {"name", member.device.name},
+                    {"uuid", uuid_text(member.device)},
+                    {"copy_GBps", machine.copy_GBps[first]},
+                    {"ranks", ranks}});
+  }
+  return list;
 }
 
 Json series_object(const Series &series) {
@@ -30,12 +64,17 @@ Json series_object(const Series &series) {
                        {"out_of_place", times_object(series.what, row, row.out_of_place)},
                        {"in_place", times_object(series.what, row, row.in_place)}});
   }
-  return {{"collective", rondo_collective_string(series.what.collective)},
-          {"ranks", series.what.ranks},
-          {"type", rondo_type_string(series.what.type)},
-          {"op", op_name(series.what)},
-          {"device", "host"},
-          {"results", std::move(results)}};
+  Json object{{"collective", rondo_collective_string(series.what.collective)},
+              {"ranks", series.what.ranks},
+              {"type", rondo_type_string(series.what.type)},
+              {"op", op_name(series.what)},
+              {"device", device_kind(series)}};
+  if (!series.machine.copy_GBps.empty()) {
+    object["graph"] = series.graph;
+    object["devices"] = devices_array(series.machine);
+  }
+  object["results"] = std::move(results);
+  return object;
 }
 
 void add_times(std::ostringstream &out, const Case &what, const Row &row, const std::optional<Times> &times) {
@@ -64,15 +103,20 @@ std::string to_csv(std::span<const Series> all) {
   for (const char *placement : {"out_of_place", "in_place"})
     for (const char *column : {"time_us_median", "time_us_min", "time_us_max", "algbw_GBps", "busbw_GBps", "wrong"})
       out << ',' << placement << '_' << column;
+  out << ",out_of_place_floor_us,in_place_floor_us";
   out << '\n';
   for (const Series &series : all) {
     const Case &what = series.what;
     for (const Row &row : series.rows) {
       out << rondo_collective_string(what.collective) << ',' << what.ranks << ',' << rondo_type_string(what.type) << ','
-          << op_name(what) << ',' << (has_root(what.collective) ? what.root : -1) << ",host," << row.bytes << ','
-          << row.count << ',' << row.algorithm << ',' << row.protocol << ',' << row.channels;
+          << op_name(what) << ',' << (has_root(what.collective) ? what.root : -1) << ',' << device_kind(series) << ','
+          << row.bytes << ',' << row.count << ',' << row.algorithm << ',' << row.protocol << ',' << row.channels;
       add_times(out, what, row, row.out_of_place);
       add_times(out, what, row, row.in_place);
+      for (const auto *times : {&row.out_of_place, &row.in_place}) {
+        out << ',';
+        if (*times && (*times)->floor_us) out << *(*times)->floor_us;
+      }
       out << '\n';
     }
   }

@@ -4,6 +4,7 @@
 #include <cstdarg>
 #include <cstdio>
 
+#include "bench/perf/floor.h"
 #include "bench/perf/report.h"
 
 namespace rondo::perf {
@@ -26,18 +27,26 @@ std::string short_number(double value) {
   return format("%.0f", value);
 }
 
-std::string times_columns(const Case &what, size_t bytes, const std::optional<Times> &times) {
-  if (!times) return format("  %8s %7s %7s %6s", "-", "-", "-", "-");
+std::string times_columns(const Case &what, size_t bytes, const std::optional<Times> &times, bool floors) {
+  if (!times) return format("  %8s %7s %7s", "-", "-", "-") + (floors ? format(" %8s", "-") : "") + format(" %6s", "-");
   const Bandwidth rate = bandwidth(what, bytes, *times);
   const std::string wrong = times->wrong ? std::to_string(*times->wrong) : "N/A";
-  return format("  %8s %7s %7s %6s", short_number(times->median_us).c_str(), short_number(rate.algorithm_GBps).c_str(),
-                short_number(rate.bus_GBps).c_str(), wrong.c_str());
+  const std::string floor = times->floor_us ? format(" %8s", short_number(*times->floor_us).c_str()) : "";
+  return format("  %8s %7s %7s", short_number(times->median_us).c_str(), short_number(rate.algorithm_GBps).c_str(),
+                short_number(rate.bus_GBps).c_str()) +
+         floor + format(" %6s", wrong.c_str());
 }
 
 /// A line of the head, without the spaces at its end.
 std::string head_line(std::string line) {
   line.erase(line.find_last_not_of(' ') + 1);
   return line + "\n";
+}
+
+/// "host", "cuda:0 (NVIDIA H100)"
+std::string device_text(const DeviceName &device) {
+  if (device.ordinal == RONDO_DEVICE_HOST) return "host";
+  return "cuda:" + std::to_string(device.ordinal) + " (" + device.name + ")";
 }
 
 std::string count_or_auto(const std::optional<uint32_t> &count) { return count ? std::to_string(*count) : "auto"; }
@@ -82,23 +91,35 @@ double mean_bus_bandwidth(std::span<const Series> all) {
   return count == 0 ? 0 : sum / static_cast<double>(count);
 }
 
-std::string table_head(const Options &options, std::span<const Member> members, const std::string &version) {
+std::string table_head(const Options &options, const Machine &machine, const std::string &version) {
+  const auto &members = machine.members;
   std::string text = format("# rondo %s  %s  %zu rank%s%s\n", version.c_str(),
                             rondo_collective_string(options.collective), members.size(), members.size() == 1 ? "" : "s",
                             options.ranks != 0 ? " (threads)" : "");
   const std::string step = options.step_bytes != 0 ? std::to_string(options.step_bytes) + "(bytes)"
                                                    : std::to_string(options.step_factor) + "(factor)";
-  text += format("# minBytes %zu maxBytes %zu step: %s warmup iters: %s iters: %s agg iters: %u validation: %u\n#\n",
+  text += format("# minBytes %zu maxBytes %zu step: %s warmup iters: %s iters: %s agg iters: %u validation: %u%s\n#\n",
                  options.min_bytes, options.max_bytes, step.c_str(), count_or_auto(options.warmup_count).c_str(),
-                 count_or_auto(options.iteration_count).c_str(), options.aggregate_count, options.check_count);
+                 count_or_auto(options.iteration_count).c_str(), options.aggregate_count, options.check_count,
+                 options.graph ? " graph: 1" : "");
   text += "# Using devices\n";
   for (size_t rank = 0; rank < members.size(); ++rank)
-    text += format("#  Rank %2zu Pid %6lld on %s device host\n", rank, static_cast<long long>(members[rank].process),
-                   members[rank].host);
+    text += format("#  Rank %2zu Pid %6lld on %s device %s\n", rank, static_cast<long long>(members[rank].process),
+                   members[rank].host, device_text(members[rank].device).c_str());
+  for (size_t rank = 0; rank < machine.copy_GBps.size(); ++rank)
+    if (first_on_device(members, rank) == rank)
+      text += format("# Copies on device %s: %.1f GB/s, read and written\n", device_text(members[rank].device).c_str(),
+                     machine.copy_GBps[rank]);
   text += "#\n";
-  const std::string times = format("  %8s %7s %7s %6s", "time", "algbw", "busbw", "#wrong");
-  const std::string units = format("  %8s %7s %7s %6s", "(us)", "(GB/s)", "(GB/s)", "");
-  text += head_line(format("# %55s  %21s%10s  %21s", "", "out-of-place", "", "in-place"));
+  const bool floors = !machine.copy_GBps.empty();
+  const auto head = [&](const char *time, const char *algorithm, const char *bus, const char *floor,
+                        const char *wrong) {
+    return format("  %8s %7s %7s", time, algorithm, bus) + (floors ? format(" %8s", floor) : "") +
+           format(" %6s", wrong);
+  };
+  const std::string times = head("time", "algbw", "busbw", "floor", "#wrong");
+  const std::string units = head("(us)", "(GB/s)", "(GB/s)", "(us)", "");
+  text += head_line(format("# %55s  %21s%*s  %21s", "", "out-of-place", floors ? 19 : 10, "", "in-place"));
   const auto columns = [](const char *a, const char *b, const char *c, const char *d, const char *e) {
     return format("# %12s %13s %12s %7s %7s", a, b, c, d, e);
   };
@@ -108,9 +129,12 @@ std::string table_head(const Options &options, std::span<const Member> members, 
 }
 
 std::string table_row(const Case &what, const Row &row) {
+  const auto has_floor = [](const std::optional<Times> &times) { return times && times->floor_us; };
+  const bool floors = has_floor(row.out_of_place) || has_floor(row.in_place);
   return format("  %12zu %13zu %12s %7s %7d", row.bytes, row.count, rondo_type_string(what.type), op_name(what),
                 has_root(what.collective) ? what.root : -1) +
-         times_columns(what, row.bytes, row.out_of_place) + times_columns(what, row.bytes, row.in_place) + "\n";
+         times_columns(what, row.bytes, row.out_of_place, floors) +
+         times_columns(what, row.bytes, row.in_place, floors) + "\n";
 }
 
 std::string table_end(std::span<const Series> all) {

@@ -5,6 +5,7 @@
 
 #include <cstdio>
 
+#include "bench/perf/floor.h"
 #include "bench/perf/timing.h"
 
 namespace rondo::perf {
@@ -80,6 +81,8 @@ Outcome run_case(Session &session, Arenas &arenas, const Voice &voice, Series &s
       voice.show(done, sizes.size(), shape.bytes, placement);
       auto &times = (in_place ? row.in_place : row.out_of_place).emplace();
       if (auto failure = measure(session, what, shape, placement, workspace, times)) return failure;
+      if (session.device != nullptr)
+        times.floor_us = floor_us(what, shape.bytes, placement, series.machine.members, series.machine.copy_GBps);
     }
     voice.say(table_row(what, row));
     series.rows.push_back(row);
@@ -101,35 +104,59 @@ Outcome check_memory_of_host(const Options &options, rondo_comm_t comm, int rank
   return check_memory(arena_sizes(options, ranks), properties.local_rank_count, available_memory_bytes());
 }
 
-}  // namespace
+/// Rank by rank, the bandwidth of copies on its device; the first rank of each device measures it.
+Outcome measure_copies(Session &session, std::span<const Member> members, std::vector<double> &copy_GBps) {
+  const auto rank = static_cast<size_t>(session.group.rank());
+  copy_GBps.assign(members.size(), 0);
+  if (first_on_device(members, rank) == rank)
+    if (auto failure = session.device->measure_copy(copy_GBps[rank])) return failure;
+  if (auto failure = session.group.max(copy_GBps)) return failure;
+  for (size_t other = 0; other < members.size(); ++other) copy_GBps[other] = copy_GBps[first_on_device(members, other)];
+  return std::nullopt;
+}
 
-Outcome run_rank(const Options &options, rondo_comm_t comm, Team *team, std::vector<Series> &all) {
-  int rank = 0, ranks = 1;
-  rondo_status_t status = rondo_comm_rank(comm, &rank);
-  if (status == RONDO_OK) status = rondo_comm_size(comm, &ranks);
-  if (status != RONDO_OK) return communication_failure(comm, "rondo_comm_rank", status);
-  if (options.root >= ranks)
-    return Failure{Exit::usage, "--root " + std::to_string(options.root) + " is not one of the " +
-                                    std::to_string(ranks) + " ranks"};
-  if (auto failure = check_memory_of_host(options, comm, ranks)) return failure;
-  Arenas arenas;  // ends before the communicator, which may know its memory
-  if (auto failure = arenas.allocate(options, ranks, comm)) return failure;
-  Stream stream;
-  if (options.use_stream)
-    if (auto failure = stream.create()) return failure;
-  Session session{options, comm, stream.get(), Group(comm, rank, ranks, team)};
-  const Voice voice(rank == 0);
+Outcome run_cases(Session &session, Arenas &arenas, int ranks, std::vector<Series> &all) {
+  const Options &options = session.options;
+  const Voice voice(session.group.rank() == 0);
   std::vector<Member> members;
-  if (auto failure = session.group.gather_members(members)) return failure;
-  voice.say(table_head(options, members, version()));
+  const DeviceName device = session.device != nullptr ? session.device->describe() : DeviceName{};
+  if (auto failure = session.group.gather_members(device, members)) return failure;
+  Machine machine{members, {}};
+  if (session.device != nullptr)
+    if (auto failure = measure_copies(session, members, machine.copy_GBps)) return failure;
+  voice.say(table_head(options, machine, version()));
   for (const rondo_type_t type : options.types) {
     for (const rondo_op_t op : options.ops) {
-      all.push_back({{options.collective, type, op, options.root, ranks}, {}});
+      all.push_back({{options.collective, type, op, options.root, ranks}, {}, machine, options.graph});
       if (auto failure = run_case(session, arenas, voice, all.back())) return failure;
     }
   }
   voice.say(table_end(all));
   return std::nullopt;
+}
+
+}  // namespace
+
+Outcome run_rank(const RankParts &parts, std::vector<Series> &all) {
+  const Options &options = parts.options;
+  int rank = 0, ranks = 1;
+  rondo_status_t status = rondo_comm_rank(parts.comm, &rank);
+  if (status == RONDO_OK) status = rondo_comm_size(parts.comm, &ranks);
+  if (status != RONDO_OK) return communication_failure(parts.comm, "rondo_comm_rank", status);
+  if (options.root >= ranks)
+    return Failure{Exit::usage,
+                   "--root " + std::to_string(options.root) + " is not one of the " + std::to_string(ranks) + " ranks"};
+  if (auto failure = check_memory_of_host(options, parts.comm, ranks)) return failure;
+  Arenas arenas;  // ends before the communicator, which may know its memory
+  Stream stream;
+  Session session{options, parts.comm, nullptr, parts.device, Group(parts.control, rank, ranks, parts.team)};
+  Outcome failure = arenas.allocate(options, ranks, parts.comm, parts.device);
+  if (!failure && options.use_stream && parts.device == nullptr) failure = stream.create();
+  session.stream = stream.get();
+  if (!failure) failure = run_cases(session, arenas, ranks, all);
+  // Nothing that a kernel of ours may use is freed while that waits for a rank which has given up.
+  if (failure) (void)rondo_comm_abort(parts.comm);
+  return failure;
 }
 
 }  // namespace rondo::perf

@@ -10,8 +10,17 @@
 
 namespace rondo::perf {
 
-/// Runs all cases as one rank. `all` receives the results, equal on every rank. Does not end the communicator.
-/// @param team  what the ranks share that are threads of this process; null: they are processes.
-[[nodiscard]] Outcome run_rank(const Options &options, rondo_comm_t comm, Team *team, std::vector<Series> &all);
+/// What a rank has before it begins.
+struct RankParts {
+  const Options &options;
+  rondo_comm_t comm;     ///< whose calls are timed
+  rondo_comm_t control;  ///< on host memory; the same one, where buffers are
+  Device *device;        ///< null: host memory
+  Team *team;            ///< what the ranks share that are threads of this process; null: they are processes
+};
+
+/// Runs all cases as one rank. `all` receives the results, equal on every rank. Does not end the communicators; after
+/// a failure the one whose calls are timed is aborted.
+[[nodiscard]] Outcome run_rank(const RankParts &parts, std::vector<Series> &all);
 
 }  // namespace rondo::perf

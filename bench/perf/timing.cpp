@@ -3,29 +3,16 @@
 
 #include <algorithm>
 
+#include "bench/perf/device_calls.h"
+
 namespace rondo::perf {
 namespace {
-
-rondo_status_t call_once(const Session &session, const Case &what, const Shape &shape, Pointers at) {
-  switch (what.collective) {
-    case RONDO_ALL_REDUCE:
-      return rondo_all_reduce(at.send, at.recv, shape.count, what.type, what.op, session.comm, session.stream);
-    case RONDO_REDUCE_SCATTER:
-      return rondo_reduce_scatter(at.send, at.recv, shape.count, what.type, what.op, session.comm, session.stream);
-    case RONDO_ALL_GATHER:
-      return rondo_all_gather(at.send, at.recv, shape.count, what.type, session.comm, session.stream);
-    case RONDO_BROADCAST:
-      return rondo_broadcast(at.send, at.recv, shape.count, what.type, what.root, session.comm, session.stream);
-    case RONDO_REDUCE:
-      return rondo_reduce(at.send, at.recv, shape.count, what.type, what.op, what.root, session.comm, session.stream);
-    default: return RONDO_ERROR_UNSUPPORTED;
-  }
-}
 
 /// `calls` calls, complete on return.
 Outcome call(const Session &session, const Case &what, const Shape &shape, Pointers at, uint32_t calls) {
   rondo_status_t status = RONDO_OK;
-  for (uint32_t i = 0; i < calls && status == RONDO_OK; ++i) status = call_once(session, what, shape, at);
+  for (uint32_t i = 0; i < calls && status == RONDO_OK; ++i)
+    status = make_call(what, shape, at, session.comm, session.stream);
   if (status == RONDO_OK && session.stream != nullptr) status = rondo_stream_synchronize(session.stream);
   if (status == RONDO_OK) return std::nullopt;
   return communication_failure(session.comm, rondo_collective_string(what.collective), status);
@@ -39,17 +26,35 @@ struct Target {
   Workspace &workspace;
 };
 
+/// This rank's calls; complete on return. @param call_ns  receives the time for one.
+Outcome time_calls(const Target &target, uint32_t calls, double &call_ns) {
+  Session &session = target.session;
+  const Pointers at = target.workspace.pointers();
+  if (session.device != nullptr) return DeviceCalls(session, target.what, target.shape, at, calls).run(call_ns);
+  const uint64_t begin_ns = clock_ns();
+  if (auto failure = call(session, target.what, target.shape, at, calls)) return failure;
+  call_ns = static_cast<double>(clock_ns() - begin_ns) / calls;
+  return std::nullopt;
+}
+
+/// What comes before the first run of so many calls; spoils the buffers.
+Outcome prepare_calls(const Target &target, uint32_t calls) {
+  Session &session = target.session;
+  if (session.device == nullptr) return std::nullopt;
+  return DeviceCalls(session, target.what, target.shape, target.workspace.pointers(), calls).prepare();
+}
+
 /// A run without a check. @param call_ns  receives this rank's time for one call.
 Outcome run_once(const Target &target, double &call_ns) {
   Session &session = target.session;
   const uint32_t calls = session.options.aggregate_count;
   ++session.run_count;
-  if (session.options.rewrite) target.workspace.rewrite(session.run_count);
+  if (session.options.rewrite) {
+    target.workspace.rewrite(session.run_count);
+    if (auto failure = target.workspace.upload_inputs()) return failure;
+  }
   if (auto failure = session.group.barrier()) return failure;
-  const uint64_t begin_ns = clock_ns();
-  if (auto failure = call(session, target.what, target.shape, target.workspace.pointers(), calls)) return failure;
-  call_ns = static_cast<double>(clock_ns() - begin_ns) / calls;
-  return std::nullopt;
+  return time_calls(target, calls, call_ns);
 }
 
 /// @param run_ns  receives the last run's whole time, inputs and barrier included, the slowest rank's.
@@ -73,14 +78,19 @@ Outcome check(const Target &target, Placement placement, std::optional<uint64_t>
   Session &session = target.session;
   // In place, a second call would take the first one's result as its input.
   const uint32_t calls = placement == Placement::in_place ? 1 : session.options.aggregate_count;
+  if (session.options.check_count == 0) return std::nullopt;
+  if (calls != session.options.aggregate_count)
+    if (auto failure = prepare_calls(target, calls)) return failure;
   uint64_t count = 0;
   for (uint32_t run = 0; run < session.options.check_count; ++run) {
     target.workspace.prepare(++session.run_count);
+    if (auto failure = target.workspace.upload()) return failure;
     if (auto failure = session.group.barrier()) return failure;
-    if (auto failure = call(session, target.what, target.shape, target.workspace.pointers(), calls)) return failure;
+    double call_ns = 0;
+    if (auto failure = time_calls(target, calls, call_ns)) return failure;
+    if (auto failure = target.workspace.download()) return failure;
     count += target.workspace.count_wrong();
   }
-  if (session.options.check_count == 0) return std::nullopt;
   const uint64_t own = count;
   if (auto failure = session.group.sum(count)) return failure;
   wrong = std::max(own, count);  // a broken library may lose counts of other ranks in the sum, but not our own
@@ -99,7 +109,9 @@ Outcome measure(Session &session, const Case &what, const Shape &shape, Placemen
                 Times &times) {
   const Target target{session, what, shape, workspace};
   workspace.select(shape, placement);
+  if (auto failure = prepare_calls(target, session.options.aggregate_count)) return failure;
   workspace.prepare(++session.run_count);
+  if (auto failure = workspace.upload()) return failure;
   std::optional<double> run_ns;
   if (auto failure = warm_up(target, run_ns)) return failure;
   const uint32_t runs = session.options.iteration_count.value_or(default_iterations(run_ns));

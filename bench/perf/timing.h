@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Times and checks the runs of one size and placement.
 //
-// A run: every rank writes fresh inputs (unless --no-rewrite), all meet at a barrier, then the calls are timed. Its
-// time is that of the slowest rank. Where no number of runs was asked for, a size gets as many as fit into
-// time_budget_ns by the time of the last warm-up run, from iterations_min to iterations_max.
-// The verified runs come after the timed ones, with the library warm; their times do not count.
+// A run: every rank writes fresh inputs (unless --no-rewrite), all meet at a barrier, then the calls are timed: by the
+// clock around them, on a device by events on the stream before and behind them. Its time is that of the slowest rank.
+// Where no number of runs was asked for, a size gets as many as fit into time_budget_ns by the time of the last warm-up
+// run, from iterations_min to iterations_max. The verified runs come after the timed ones, with the library warm; their
+// times do not count.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 
+#include "bench/perf/device.h"
 #include "bench/perf/group.h"
 #include "bench/perf/options.h"
 #include "bench/perf/report.h"
@@ -32,7 +34,8 @@ inline constexpr uint32_t iterations_unmeasured = 20;  ///< without a warm-up ru
 struct Session {
   const Options &options;
   rondo_comm_t comm;
-  rondo_stream_t stream;  ///< null: the calls block
+  rondo_stream_t stream;  ///< of the host; null: the calls block
+  Device *device;         ///< null: buffers are host memory
   Group group;
   uint64_t run_count = 0;  ///< runs so far, equal on all ranks: each has inputs of its own
 };

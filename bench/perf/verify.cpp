@@ -3,10 +3,10 @@
 
 namespace rondo::perf {
 
-Outcome Arenas::allocate(const Options &options, int ranks, rondo_comm_t comm) {
+Outcome Arenas::allocate(const Options &options, int ranks, rondo_comm_t comm, Device *device) {
   const ArenaSizes sizes = arena_sizes(options, ranks);
-  if (auto failure = send.allocate(sizes.send_bytes, options.buffers, comm)) return failure;
-  return recv.allocate(sizes.recv_bytes, options.buffers, comm);
+  if (auto failure = send.allocate(sizes.send_bytes, options.buffers, comm, device)) return failure;
+  return recv.allocate(sizes.recv_bytes, options.buffers, comm, device);
 }
 
 Workspace::Workspace(const Case &what, int rank, uint64_t seed, Arenas &arenas)
@@ -27,8 +27,8 @@ void Workspace::add_out_of_place(const Shape &shape) {
   recv_bytes_ = shape.recv.count * element_bytes;
   send_used_ = recv_used_ = true;
   pointers_ = {send_.data(), recv_.data()};
-  regions_.push_back({send_.data(), shape.send, Contents::input, Contents::input});
-  regions_.push_back({recv_.data(), shape.recv, Contents::poison,
+  regions_.push_back({&send_, send_.data(), shape.send, Contents::input, Contents::input});
+  regions_.push_back({&recv_, recv_.data(), shape.recv, Contents::poison,
                       writes_recv(case_, rank_) ? Contents::output : Contents::poison});
 }
 
@@ -37,37 +37,64 @@ void Workspace::add_in_place(const Shape &shape) {
   send_used_ = scatters;
   recv_used_ = !scatters;
   const size_t element_bytes = rondo_type_size(case_.type);
-  std::byte *const base = scatters ? send_.data() : recv_.data();
+  Arena &arena = scatters ? send_ : recv_;
+  std::byte *const base = arena.data();
   (scatters ? send_bytes_ : recv_bytes_) = shape.bytes;
   switch (case_.collective) {
     case RONDO_REDUCE_SCATTER:
       pointers_ = {base, base + shape.recv.first * element_bytes};
-      return add_blocks_in_place(base, shape, Contents::input, Contents::input);
+      return add_blocks_in_place(arena, shape, Contents::input, Contents::input);
     case RONDO_ALL_GATHER:
       pointers_ = {base + shape.send.first * element_bytes, base};
-      return add_blocks_in_place(base, shape, Contents::poison, Contents::output);
+      return add_blocks_in_place(arena, shape, Contents::poison, Contents::output);
     case RONDO_BROADCAST:
       pointers_ = {base, base};
-      regions_.push_back({base, shape.recv, rank_ == case_.root ? Contents::input : Contents::poison,
-                          Contents::output});
+      regions_.push_back(
+          {&arena, base, shape.recv, rank_ == case_.root ? Contents::input : Contents::poison, Contents::output});
       return;
     default:
       pointers_ = {base, base};
-      regions_.push_back({base, shape.recv, Contents::input,
-                          writes_recv(case_, rank_) ? Contents::output : Contents::input});
+      regions_.push_back(
+          {&arena, base, shape.recv, Contents::input, writes_recv(case_, rank_) ? Contents::output : Contents::input});
       return;
   }
 }
 
-void Workspace::add_blocks_in_place(std::byte *base, const Shape &shape, Contents others_before,
-                                    Contents others_after) {
+void Workspace::add_blocks_in_place(Arena &arena, const Shape &shape, Contents others_before, Contents others_after) {
+  std::byte *const base = arena.data();
   const size_t element_bytes = rondo_type_size(case_.type);
   const auto own_first = static_cast<uint64_t>(rank_) * shape.count;
   const uint64_t own_end = own_first + shape.count;
   const uint64_t all_count = static_cast<uint64_t>(case_.ranks) * shape.count;
-  regions_.push_back({base, {0, own_first}, others_before, others_after});
-  regions_.push_back({base + own_first * element_bytes, {own_first, shape.count}, Contents::input, Contents::output});
-  regions_.push_back({base + own_end * element_bytes, {own_end, all_count - own_end}, others_before, others_after});
+  const auto at = [&](uint64_t element) { return base + element * element_bytes; };
+  regions_.push_back({&arena, base, {0, own_first}, others_before, others_after});
+  regions_.push_back({&arena, at(own_first), {own_first, shape.count}, Contents::input, Contents::output});
+  regions_.push_back({&arena, at(own_end), {own_end, all_count - own_end}, others_before, others_after});
+}
+
+Pointers Workspace::pointers() const {
+  const Arena &sender = send_used_ ? send_ : recv_, &receiver = recv_used_ ? recv_ : send_;
+  return {sender.call_address(pointers_.send), receiver.call_address(pointers_.recv)};
+}
+
+Outcome Workspace::upload() const {
+  if (send_used_)
+    if (auto failure = send_.upload(send_bytes_)) return failure;
+  return recv_used_ ? recv_.upload(recv_bytes_) : std::nullopt;
+}
+
+Outcome Workspace::upload_inputs() const {
+  const size_t element_bytes = rondo_type_size(case_.type);
+  for (const Region &region : regions_)
+    if (region.before == Contents::input)
+      if (auto failure = region.arena->upload_part(region.at, region.part.count * element_bytes)) return failure;
+  return std::nullopt;
+}
+
+Outcome Workspace::download() const {
+  if (send_used_)
+    if (auto failure = send_.download(send_bytes_)) return failure;
+  return recv_used_ ? recv_.download(recv_bytes_) : std::nullopt;
 }
 
 Sequence Workspace::contents(Contents which) const {

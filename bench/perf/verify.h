@@ -27,7 +27,8 @@ struct Arenas {
   Arena send, recv;
 
   /// Enough for every size up to the options' largest.
-  [[nodiscard]] Outcome allocate(const Options &options, int ranks, rondo_comm_t comm);
+  /// @param device  null: host memory.
+  [[nodiscard]] Outcome allocate(const Options &options, int ranks, rondo_comm_t comm, Device *device = nullptr);
 };
 
 class Workspace {
@@ -37,7 +38,8 @@ class Workspace {
 
   /// Chooses what the next calls of prepare, rewrite and count_wrong are about.
   void select(const Shape &shape, Placement placement);
-  [[nodiscard]] Pointers pointers() const { return pointers_; }
+  /// As the calls are given them: of the device, if there is one.
+  [[nodiscard]] Pointers pointers() const;
 
   /// Inputs, poison and guards for a run of this seed.
   void prepare(uint64_t run_seed);
@@ -46,9 +48,15 @@ class Workspace {
   /// Wrong elements, changed elements that were to stay, and changed guard bytes, after a run of the prepared seed.
   [[nodiscard]] uint64_t count_wrong() const;
 
+  // On a device: what prepare() and rewrite() wrote goes there, and results come back; on the host they do nothing.
+  [[nodiscard]] Outcome upload() const;
+  [[nodiscard]] Outcome upload_inputs() const;
+  [[nodiscard]] Outcome download() const;
+
  private:
   enum class Contents { input, output, poison };
   struct Region {
+    Arena *arena;
     std::byte *at;
     Part part;
     Contents before, after;
@@ -56,7 +64,7 @@ class Workspace {
 
   void add_out_of_place(const Shape &shape);
   void add_in_place(const Shape &shape);
-  void add_blocks_in_place(std::byte *base, const Shape &shape, Contents others_before, Contents others_after);
+  void add_blocks_in_place(Arena &arena, const Shape &shape, Contents others_before, Contents others_after);
   [[nodiscard]] Sequence contents(Contents which) const;
 
   Case case_;
@@ -65,7 +73,7 @@ class Workspace {
   Arena &send_, &recv_;
   size_t send_bytes_ = 0, recv_bytes_ = 0;  ///< in use in each arena by the selected call; guards lie around them
   bool send_used_ = false, recv_used_ = false;
-  Pointers pointers_;
+  Pointers pointers_;  ///< in the arenas' host memory
   std::vector<Region> regions_;
   uint64_t run_seed_ = 0;
 };

@@ -6,7 +6,6 @@
 #include <string>
 #include <string_view>
 
-#include "bench/perf/perf.h"
 #include "rondo/rondo.h"
 #include "src/cli/commands.h"
 

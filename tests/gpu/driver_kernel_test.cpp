@@ -125,6 +125,7 @@ TEST_CASE("capture: nothing runs until the graph is launched, and then each time
   CU_OK(cu.graph_instantiate(&raw_exec, graph.get().object, 0));
   const GraphExec exec({&cu, world.handle(), raw_exec});
   graph.reset();
+  CU_OK(cu.graph_upload(exec.get().object, world.stream()));
   for (int i = 0; i < 3; ++i) CU_OK(cu.graph_launch(exec.get().object, world.stream()));
   CU_OK(cu.stream_synchronize(world.stream()));
   CHECK(count.load(std::memory_order_acquire) == 6);

@@ -233,6 +233,14 @@ CuStatus cuGraphInstantiateWithFlags(CuGraphExec *exec, CuGraph graph, unsigned 
   });
 }
 
+CuStatus cuGraphUpload(CuGraphExec exec, CuStream handle) {
+  return call_on_stream(Entry::graph_upload, handle, [&](State &driver, Lock &lock, const auto &stream) {
+    if (driver.graph_execs.find(exec) == nullptr) return CuStatus::invalid_value;
+    if (const CuStatus status = check_not_capturing(*stream); status != CuStatus::success) return status;
+    return submit(driver, lock, stream, [] { return CuStatus::success; });
+  });
+}
+
 CuStatus cuGraphLaunch(CuGraphExec exec, CuStream handle) {
   return call_on_stream(Entry::graph_launch, handle, [&](State &driver, Lock &lock, const auto &stream) {
     const auto found = driver.graph_execs.find(exec);

@@ -47,6 +47,7 @@ constexpr bool may_fail(Entry entry) {
     case Entry::launch_kernel_ex:
     case Entry::graph_instantiate:
     case Entry::graph_launch:
+    case Entry::graph_upload:
       return true;
     default:
       return false;

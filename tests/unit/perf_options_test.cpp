@@ -85,6 +85,10 @@ TEST_CASE("perf options: what is wrong is refused, with what would be right") {
   CHECK_THAT(refuse({"all_reduce", "--protocol", "x"}), Contains("auto, simple, ll"));
   CHECK_THAT(refuse({"all_reduce", "--buffers", "x"}), Contains("private, alloc, registered, moved"));
   CHECK_THAT(refuse({"all_reduce", "--device", "3"}), Contains("known are: host"));
+  for (const char *device : {"cuda:", "cuda:-1", "cuda:1,", "cuda1", "cuda,1", "cuda:1:2", "cuda:99999999999"})
+    CHECK_THAT(refuse({"all_reduce", "--device", device}), Contains("cuda:ORDINAL"));
+  CHECK_THAT(refuse({"all_reduce", "--graph"}), Contains("--device cuda"));
+  CHECK_THAT(refuse({"all_reduce", "--device", "cuda", "--buffers", "alloc"}), Contains("--buffers"));
   CHECK_THAT(refuse({"all_reduce", "-b", "8", "-e", "4"}), Contains("below --minbytes"));
   CHECK_THAT(refuse({"all_reduce", "-e", "3X"}), Contains("'3X' is not a size"));
   CHECK_THAT(refuse({"all_reduce", "-f", "1"}), Contains("at least 2"));
@@ -96,6 +100,18 @@ TEST_CASE("perf options: what is wrong is refused, with what would be right") {
   CHECK_THAT(refuse({"all_reduce", "--in-place-only", "--out-of-place-only"}), Contains("exclude each other"));
   CHECK_THAT(refuse({"all_reduce", "--frobnicate"}), Contains("--frobnicate"));
   refuse({});
+}
+
+TEST_CASE("perf options: a device is all of them, or those that are listed; a run there has 20 calls") {
+  const auto options_of = [](std::vector<const char *> words) { return std::get<Options>(parse_options(words)); };
+  const Options all = options_of({"all_reduce", "--device", "cuda", "--graph"});
+  CHECK((all.on_device && all.ordinals.empty() && all.graph));
+  CHECK(all.aggregate_count == 20);
+  const Options some = options_of({"all_reduce", "--device", "cuda:2,0", "-m", "1"});
+  CHECK((some.on_device && some.ordinals == std::vector<int>{2, 0} && !some.graph));
+  CHECK(some.aggregate_count == 1);
+  CHECK_FALSE(options_of({"all_reduce"}).on_device);
+  CHECK(options_of({"all_reduce"}).aggregate_count == 1);
 }
 
 TEST_CASE("perf options: help is text for standard output, not an error") {

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/perf/device_calls.h"
+
+namespace rondo::perf {
+
+rondo_status_t make_call(const Case &what, const Shape &shape, Pointers at, rondo_comm_t comm, rondo_stream_t stream) {
+  switch (what.collective) {
+    case RONDO_ALL_REDUCE:
+      return rondo_all_reduce(at.send, at.recv, shape.count, what.type, what.op, comm, stream);
+    case RONDO_REDUCE_SCATTER:
+      return rondo_reduce_scatter(at.send, at.recv, shape.count, what.type, what.op, comm, stream);
+    case RONDO_ALL_GATHER:
+      return rondo_all_gather(at.send, at.recv, shape.count, what.type, comm, stream);
+    case RONDO_BROADCAST:
+      return rondo_broadcast(at.send, at.recv, shape.count, what.type, what.root, comm, stream);
+    case RONDO_REDUCE:
+      return rondo_reduce(at.send, at.recv, shape.count, what.type, what.op, what.root, comm, stream);
+    default:
+      return RONDO_ERROR_UNSUPPORTED;
+  }
+}
+
+Outcome DeviceCalls::enqueue(uint32_t call_count) {
+  for (uint32_t call = 0; call < call_count; ++call) {
+    const rondo_status_t status = make_call(what_, shape_, at_, session_.comm, session_.device->stream());
+    if (status != RONDO_OK)
+      return communication_failure(session_.comm, rondo_collective_string(what_.collective), status);
+  }
+  return std::nullopt;
+}
+
+/// The stream ends whatever becomes of its kernels; the communicator tells what did.
+Outcome DeviceCalls::wait() {
+  if (auto failure = session_.device->wait()) return failure;
+  rondo_status_t state = RONDO_OK;
+  rondo_status_t status = rondo_comm_get_async_error(session_.comm, &state);
+  if (status == RONDO_OK) status = state;
+  if (status == RONDO_OK) return std::nullopt;
+  return communication_failure(session_.comm, rondo_collective_string(what_.collective), status);
+}
+
+Outcome DeviceCalls::prepare() {
+  if (!session_.options.graph) return std::nullopt;
+  // The first call copies the plan to the device, which is not to be a part of the graph.
+  if (auto failure = enqueue(1)) return failure;
+  if (auto failure = wait()) return failure;
+  // Making a graph may wait for the device: nobody's kernel may wait for us meanwhile.
+  if (auto failure = session_.group.barrier()) return failure;
+  if (auto failure = session_.device->begin_capture()) return failure;
+  if (auto failure = enqueue(call_count_)) return failure;
+  if (auto failure = session_.device->end_capture()) return failure;
+  return session_.group.barrier();
+}
+
+Outcome DeviceCalls::run(double &call_ns) {
+  Device &device = *session_.device;
+  if (auto failure = device.mark_begin()) return failure;
+  if (auto failure = session_.options.graph ? device.replay() : enqueue(call_count_)) return failure;
+  if (auto failure = device.mark_end()) return failure;
+  if (auto failure = wait()) return failure;
+  if (auto failure = device.elapsed_ns(call_ns)) return failure;
+  call_ns /= call_count_;
+  return std::nullopt;
+}
+
+}  // namespace rondo::perf

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls of a collective on a device's stream: enqueued one after the other, or captured once and replayed.
+#pragma once
+
+#include "bench/perf/timing.h"
+
+namespace rondo::perf {
+
+/// The call, as the rank makes it.
+[[nodiscard]] rondo_status_t make_call(const Case &what, const Shape &shape, Pointers at, rondo_comm_t comm,
+                                       rondo_stream_t stream);
+
+/// `call_count` calls of one size and placement.
+class DeviceCalls {
+ public:
+  DeviceCalls(Session &session, const Case &what, const Shape &shape, Pointers at, uint32_t call_count)
+      : session_(session), what_(what), shape_(shape), at_(at), call_count_(call_count) {}
+
+  /// With --graph, captures them, which spoils the buffers. Every rank calls it.
+  [[nodiscard]] Outcome prepare();
+  /// Enqueues them and waits. @param call_ns  receives the time on the stream for one call.
+  [[nodiscard]] Outcome run(double &call_ns);
+
+ private:
+  [[nodiscard]] Outcome enqueue(uint32_t call_count);
+  [[nodiscard]] Outcome wait();
+
+  Session &session_;
+  const Case &what_;
+  const Shape &shape_;
+  Pointers at_;
+  uint32_t call_count_;
+};
+
+}  // namespace rondo::perf

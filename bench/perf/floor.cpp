@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/perf/floor.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace rondo::perf {
+namespace {
+
+bool same_device(const Member &a, const Member &b) {
+  return std::strcmp(a.host, b.host) == 0 && std::memcmp(a.device.uuid, b.device.uuid, sizeof a.device.uuid) == 0;
+}
+
+}  // namespace
+
+uint64_t least_bytes(const Case &what, int rank, size_t bytes, Placement placement) {
+  const bool in_place = placement == Placement::in_place;
+  if (what.ranks == 1 && in_place) return 0;
+  const Shape shape = shape_of(what, rank, bytes);
+  uint64_t read = shape.send.count, written = shape.recv.count;
+  if (what.collective == RONDO_BROADCAST && rank != what.root) read = 0;
+  if (what.collective == RONDO_BROADCAST && rank == what.root && in_place) written = 0;
+  if (what.collective == RONDO_ALL_GATHER && in_place) written -= shape.send.count;
+  if (!writes_recv(what, rank)) written = 0;
+  return (read + written) * rondo_type_size(what.type);
+}
+
+size_t first_on_device(std::span<const Member> members, size_t rank) {
+  size_t first = 0;
+  while (first < rank && !same_device(members[first], members[rank])) ++first;
+  return first;
+}
+
+double floor_us(const Case &what, size_t bytes, Placement placement, std::span<const Member> members,
+                std::span<const double> copy_GBps) {
+  std::vector<double> times_us(members.size(), 0);
+  for (size_t rank = 0; rank < members.size(); ++rank) {
+    const size_t first = first_on_device(members, rank);
+    const auto moved = static_cast<double>(least_bytes(what, static_cast<int>(rank), bytes, placement));
+    if (copy_GBps[first] > 0) times_us[first] += moved / copy_GBps[first] / 1e3;
+  }
+  return times_us.empty() ? 0 : *std::max_element(times_us.begin(), times_us.end());
+}
+
+}  // namespace rondo::perf

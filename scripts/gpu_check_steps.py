@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What scripts/gpu-check runs, as data: the tests, the figures, and the bars that figures are to meet."""
+
+import os
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+
+STAGES = ("correctness", "bench", "faults", "sanitizer")
+MIB = 1 << 20
+FLOOR_BAR = 1.3        # times the floor: 2, 4, 8 ranks as threads, float32 sum, 256 MiB
+LATENCY_BAR_US = 5.0   # 8 B to 32 KiB, 8 ranks, replayed
+TURNS_BAR = 2.0        # times the floor, and the turns that processes take, which are not measured yet
+RESIDENT = {"CUDA_DEVICE_MAX_CONNECTIONS": "32"}  # ranks that are threads on a device need a queue each
+
+
+@dataclass
+class Step:
+    stage: str
+    name: str
+    command: list
+    seconds: int                                    # at most
+    environment: dict = field(default_factory=dict)
+    missing: str = ""                               # why it cannot run here
+    judge: object = None                            # of a `rondo perf` report: judge(report) -> [Figure]
+
+
+@dataclass
+class Figure:
+    name: str
+    value: str
+    bar: str = ""
+    met: object = None  # True, False, or None: there is no bar
+
+
+def size_name(size):
+    for unit, name in ((1 << 30, "GiB"), (MIB, "MiB"), (1 << 10, "KiB")):
+        if size >= unit and size % unit == 0:
+            return f"{size // unit} {name}"
+    return f"{size} B"
+
+
+def times(report):
+    """(bytes, placement, median us, floor us) of each result."""
+    for row in report["results"]:
+        for placement in ("out_of_place", "in_place"):
+            if row[placement] is not None:
+                yield row["bytes"], placement, row[placement]["time_us"]["median"], row[placement]["floor_us"]
+
+
+def against_floor(bar):
+    """Each result as a multiple of its floor; `bar` may be None."""
+    def judge(report):
+        for size, placement, median, floor in times(report):
+            ratio = median / floor if floor > 0 else float("inf")
+            yield Figure(f"{report['collective']}, {report['ranks']} ranks, {size_name(size)}, "
+                         f"{placement.replace('_', ' ')}",
+                         f"{median:.1f} us = {ratio:.2f} x floor {floor:.1f} us",
+                         f"at most {bar} x floor" if bar else "", ratio <= bar if bar else None)
+    return judge
+
+
+def latency(report):
+    for size, placement, median, _ in times(report):
+        yield Figure(f"{report['collective']}, {report['ranks']} ranks, {size_name(size)}, "
+                     f"{placement.replace('_', ' ')}, replayed", f"{median:.2f} us",
+                     f"at most {LATENCY_BAR_US} us", median <= LATENCY_BAR_US)
+
+
+def labelled(judge, label):
+    def judged(report):
+        for figure in judge(report):
+            figure.name += f" ({label})"
+            yield figure
+    return judged
+
+
+class Steps:
+    def __init__(self, bundle, output, soft, quick):
+        self.bin, self.tests, self.output = bundle / "bin", bundle / "tests", output
+        self.soft, self.quick = soft, quick
+        self.kernels = bundle / "lib"
+
+    def soft_kernels(self, name):
+        return {"SOFT_CUDA_KERNELS": str(self.kernels / name)} if self.soft else {}
+
+    def correctness(self):
+        test_kernels = self.soft_kernels("libsoftcuda_test_kernels.so")
+        plain = {"SOFT_CUDA_QUEUES": "8"}  # the conformance test looks at queues itself
+        yield Step("correctness", "driver conformance", [self.bin / "driver_conformance"], 60, test_kernels | plain)
+        yield Step("correctness", "driver processes", [self.bin / "driver_process"], 60,
+                   test_kernels | plain | {"RONDO_DRIVER_PEER": str(self.bin / "driver_peer")})
+        yield Step("correctness", "device, ranks as threads", [self.bin / "gpu_device"], 90)
+        yield Step("correctness", "device, ranks as processes",
+                   ["python3", "-B", self.tests / "gpu/device_process_test.py", self.bin / "device_rank"], 90)
+        size = "large" if not self.quick else "tiny"
+        yield Step("correctness", f"device matrix, bit-equal to the host ({size})", [self.bin / "device_matrix"], 180,
+                   {"RONDO_TEST_MATRIX": size})
+
+    def perf(self, name, arguments, judge, seconds=60, launcher=()):
+        report = self.output / (name.replace(" ", "-").replace(",", "") + ".json")
+        command = [*launcher, self.bin / "rondo", "perf", *arguments, "--device", "cuda:0", "--json", report]
+        return Step("bench", name, command, seconds, judge=judge)
+
+    def bench(self):
+        large = str(256 * MIB) if not self.quick else "64K"
+        medium = str(64 * MIB) if not self.quick else "32K"
+        few = ("-n", "5", "-w", "1")
+        for ranks in (2, 4, 8):
+            yield self.perf(f"all_reduce of {ranks} threads",
+                            ["all_reduce", "-r", ranks, "-b", large, "-e", large, *few], against_floor(FLOOR_BAR))
+        runs = few if self.quick else ("-n", "30", "-w", "5")
+        yield self.perf("all_reduce of 8 threads, replayed",
+                        ["all_reduce", "-r", 8, "-b", 8, "-e", "32K", "-f", 8, "--graph", *runs], latency)
+        yield self.perf("all_reduce of 2 processes", ["all_reduce", "-b", large, "-e", large, *few],
+                        labelled(against_floor(TURNS_BAR), "processes that take turns; the turns are not in the bar"),
+                        launcher=[self.bin / "rondo", "run", "-n", 2, "--"])
+        for channels in (1, 2, 4, 8):
+            yield self.perf(f"all_reduce of 4 threads, {channels} blocks",
+                            ["all_reduce", "-r", 4, "-b", medium, "-e", medium, "--channels", channels,
+                             "--in-place-only", *few], labelled(against_floor(None), f"{channels} blocks"))
+        for collective in ("reduce_scatter", "all_gather", "broadcast", "reduce"):
+            yield self.perf(f"{collective} of 8 threads", [collective, "-r", 8, "-b", medium, "-e", medium, *few],
+                            against_floor(None))
+
+    def faults(self):
+        threads, processes = ("70", "30") if not self.quick else ("3", "3")
+        yield Step("faults", f"{threads} seeds: a rank aborts, stays away or disagrees", [self.bin / "device_seeds"],
+                   120, {"RONDO_SEED_COUNT": threads})
+        yield Step("faults", f"{processes} seeds of processes: a rank is killed, exits, aborts, falls silent or disagrees",
+                   ["python3", "-B", self.tests / "gpu/device_chaos_test.py", self.bin / "device_chaos_rank",
+                    "--any-driver", "--seeds", processes], 180)
+
+    def sanitizer(self):
+        tool = shutil.which("compute-sanitizer", path=os.pathsep.join(
+            [os.environ.get("PATH", ""), "/usr/local/cuda/bin", "/usr/local/cuda/compute-sanitizer"]))
+        missing = "there is no GPU" if self.soft else "" if tool else "compute-sanitizer is not installed"
+        for check in ("memcheck", "racecheck"):
+            # One that makes kernels run one by one lets ranks in kernels of their own wait for ever.
+            yield Step("sanitizer", check,
+                       [tool, "--tool", check, "--error-exitcode", "99", self.bin / "device_matrix"], 120,
+                       {"RONDO_TEST_MATRIX": "tiny"}, missing)
+
+    def of(self, stage):
+        for step in getattr(self, stage)():
+            step.environment = RESIDENT | self.soft_kernels("librondo_soft_kernels.so") | step.environment
+            step.command = [str(word) for word in step.command]
+            yield step
+
+
+def soft_environment(bundle):
+    return {"RONDO_CUDA_LIBRARY": str(Path(bundle) / "lib/libsoftcuda.so"), "SOFT_CUDA_QUEUES": "32",
+            "SOFT_CUDA_MEMORY": str(512 * MIB)}

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every type, operation, collective, algorithm and protocol on device memory, bit-equal to the host executor: the same
+// calls on two communicators, one on a device and one on the host, from equal memory with rubbish around the data.
+// RONDO_TEST_MATRIX: small (default), large (for a real device), tiny (for tools that slow kernels down).
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+
+#include "src/plan/algorithm.h"
+#include "tests/gpu/device_ranks.h"
+#include "tests/gpu/random_elements.h"
+#include "tests/gpu/settings.h"
+
+using namespace rondo::cuda;
+using namespace rondo_test;
+using rondo::test::Random;
+
+namespace {
+
+struct Matrix {
+  std::vector<int> rank_counts;
+  std::vector<size_t> counts;  ///< 0, 1, odd, not a multiple of 16 bytes, several slots
+  size_t count_max = 0;
+  size_t draws = 1;  ///< counts for each combination
+  bool all_types = true;
+};
+
+Matrix matrix_of_environment() {
+  const char *const text = std::getenv("RONDO_TEST_MATRIX");
+  const std::string name = text == nullptr ? "small" : text;
+  if (name == "large") return {{1, 2, 3, 4, 5, 8}, {0, 1, 7, 1021, 4096, 65'537, 300'007}, 300'007, 2, true};
+  if (name == "tiny") return {{2}, {0, 1, 1021}, 1021, 1, false};
+  REQUIRE(name == "small");
+  return {{1, 2, 3}, {0, 1, 7, 1021, 5003}, 5003, 1, true};
+}
+
+struct MatrixCase {
+  rondo_collective_t collective = RONDO_ALL_REDUCE;
+  rondo_type_t type = RONDO_FLOAT32;
+  rondo_op_t op = RONDO_SUM;
+  size_t count = 0;
+  int root = 0;
+  bool in_place = false;
+  size_t offset_bytes = 0;  ///< of the data in both buffers, a multiple of the element
+};
+
+constexpr size_t rubbish_bytes = 256;  // before and behind the data, offset included
+
+rondo_status_t call(const MatrixCase &it, int rank, rondo_comm_t comm, rondo_stream_t stream, std::byte *send,
+                    std::byte *recv) {
+  const size_t block = static_cast<size_t>(rank) * it.count * rondo_type_size(it.type);
+  send += it.offset_bytes;
+  recv = it.in_place ? send : recv + it.offset_bytes;
+  switch (it.collective) {
+    case RONDO_ALL_REDUCE:
+      return rondo_all_reduce(send, recv, it.count, it.type, it.op, comm, stream);
+    case RONDO_REDUCE_SCATTER:
+      return rondo_reduce_scatter(send, it.in_place ? recv + block : recv, it.count, it.type, it.op, comm, stream);
+    case RONDO_ALL_GATHER:
+      return rondo_all_gather(it.in_place ? send + block : send, recv, it.count, it.type, comm, stream);
+    case RONDO_BROADCAST:
+      return rondo_broadcast(send, recv, it.count, it.type, it.root, comm, stream);
+    default:
+      return rondo_reduce(send, recv, it.count, it.type, it.op, it.root, comm, stream);
+  }
+}
+
+/// A rank's two buffers, on the host and on the device.
+struct RankBuffers {
+  RankBuffers(const World &world, size_t bytes) : send(bytes), recv(bytes), memory(world.memory(2 * bytes)) {}
+  [[nodiscard]] std::byte *device_send() const { return reinterpret_cast<std::byte *>(memory.get().object); }
+  [[nodiscard]] std::byte *device_recv() const { return device_send() + send.size(); }
+
+  std::vector<std::byte> send, recv;
+  DeviceMemory memory;
+};
+
+class Pair {
+ public:
+  Pair(int rank_count, size_t data_bytes, const rondo_config_t &host_config) : host_(rank_count, host_config) {
+    rondo_config_t config = host_config;
+    config.device = 0;
+    for (int rank = 0; rank < rank_count; ++rank) {
+      streams_.push_back(world_.another_stream());
+      buffers_.emplace_back(world_, data_bytes + 2 * rubbish_bytes);
+    }
+    device_.emplace(rank_count, config);
+    if (host_.status() != RONDO_OK || device_->status() != RONDO_OK) FAIL(error_message());
+  }
+
+  void check(const MatrixCase &it, Random &random) {
+    check_plan(it);
+    const size_t element_bytes = rondo_type_size(it.type);
+    for (RankBuffers &buffers : buffers_) {
+      for (auto *side : {&buffers.send, &buffers.recv})
+        for (size_t at = it.offset_bytes; at + element_bytes <= used_bytes(it); at += element_bytes)
+          rondo::test::put_random(it.type, side->data() + at, random);
+      copy(buffers.device_send(), buffers.send);
+      copy(buffers.device_recv(), buffers.recv);
+    }
+    for (int rank = 0; rank < host_.size(); ++rank) {  // from one thread: a call does not wait for other ranks
+      const RankBuffers &buffers = buffers_[static_cast<size_t>(rank)];
+      REQUIRE(call(it, rank, (*device_)[rank], stream(rank), buffers.device_send(), buffers.device_recv()) == RONDO_OK);
+    }
+    const auto statuses = host_.run([&](int rank, rondo_comm_t comm) {
+      RankBuffers &buffers = buffers_[static_cast<size_t>(rank)];
+      return call(it, rank, comm, nullptr, buffers.send.data(), buffers.recv.data());
+    });
+    REQUIRE(all_ok(statuses));
+    for (const Stream &each : streams_) CU_OK(world_.cu.stream_synchronize(each.get().object));
+    for (const RankBuffers &buffers : buffers_) {
+      CHECK(count_different(it, buffers.send, read(buffers.device_send(), buffers.send.size())) == 0);
+      CHECK(count_different(it, buffers.recv, read(buffers.device_recv(), buffers.recv.size())) == 0);
+    }
+  }
+
+ private:
+  [[nodiscard]] CuStream stream(int rank) const { return streams_[static_cast<size_t>(rank)].get().object; }
+  [[nodiscard]] size_t used_bytes(const MatrixCase &it) const {
+    const size_t blocks = static_cast<size_t>(host_.size());  // of the collectives that have them
+    return std::min(buffers_[0].send.size(),
+                    rubbish_bytes + blocks * it.count * rondo_type_size(it.type) + it.offset_bytes);
+  }
+  /// The two must fold in the same order.
+  void check_plan(const MatrixCase &it) {
+    rondo_plan_info_t host = RONDO_PLAN_INFO_INIT, device = RONDO_PLAN_INFO_INIT;
+    REQUIRE(rondo_comm_query_plan(host_[0], it.collective, it.count, it.type, &host) == RONDO_OK);
+    REQUIRE(rondo_comm_query_plan((*device_)[0], it.collective, it.count, it.type, &device) == RONDO_OK);
+    REQUIRE((host.algorithm == device.algorithm && host.protocol == device.protocol &&
+             host.channels == device.channels && host.chunk_bytes == device.chunk_bytes));
+  }
+  void copy(std::byte *to, const std::vector<std::byte> &from) const {
+    CU_OK(world_.cu.memcpy_htod_async(reinterpret_cast<DevicePointer>(to), from.data(), from.size(), world_.stream()));
+    CU_OK(world_.cu.stream_synchronize(world_.stream()));
+  }
+  [[nodiscard]] std::vector<std::byte> read(const std::byte *from, size_t bytes) const {
+    std::vector<std::byte> to(bytes);
+    CU_OK(world_.cu.memcpy_dtoh_async(to.data(), reinterpret_cast<DevicePointer>(from), bytes, world_.stream()));
+    CU_OK(world_.cu.stream_synchronize(world_.stream()));
+    return to;
+  }
+  /// Elements that differ; NaNs are alike.
+  [[nodiscard]] static size_t count_different(const MatrixCase &it, const std::vector<std::byte> &host,
+                                              const std::vector<std::byte> &device) {
+    if (host == device) return 0;
+    const size_t element_bytes = rondo_type_size(it.type);
+    size_t different = 0, at = it.offset_bytes;
+    different +=
+        static_cast<size_t>(!std::equal(host.begin(), host.begin() + static_cast<ptrdiff_t>(at), device.begin()));
+    for (; at + element_bytes <= host.size(); at += element_bytes)
+      different +=
+          static_cast<size_t>(!std::equal(&host[at], &host[at] + element_bytes, &device[at]) &&
+                              !(rondo::test::is_nan(it.type, &host[at]) && rondo::test::is_nan(it.type, &device[at])));
+    return different;
+  }
+
+  World world_;
+  std::vector<Stream> streams_;
+  std::vector<RankBuffers> buffers_;
+  Ranks host_;
+  std::optional<Ranks> device_;  ///< gone before the streams
+};
+
+void check(Pair &pair, MatrixCase it, const Matrix &matrix, int rank_count, Random &random) {
+  const bool blocks = it.collective == RONDO_REDUCE_SCATTER || it.collective == RONDO_ALL_GATHER;
+  for (size_t draw = 0; draw < matrix.draws; ++draw) {
+    it.count = matrix.counts[random() % matrix.counts.size()] / (blocks ? static_cast<size_t>(rank_count) : 1);
+    it.root = static_cast<int>(random() % static_cast<uint64_t>(rank_count));
+    it.in_place = random() % 2 == 0;
+    it.offset_bytes = random() % 2 == 0 ? 0 : rondo_type_size(it.type) * (random() % 16);
+    CAPTURE(rondo_collective_string(it.collective), rondo_type_string(it.type), rondo_op_string(it.op), it.count,
+            it.root, it.in_place, it.offset_bytes);
+    pair.check(it, random);
+  }
+}
+
+/// Every type and operation of all-reduce, and every other collective that the algorithm has.
+void check_all(Pair &pair, const rondo::Algorithm &algorithm, const Matrix &matrix, int rank_count, Random &random) {
+  if (algorithm.supports(RONDO_ALL_REDUCE))
+    for (int type = RONDO_INT8; type <= RONDO_FLOAT8_E5M2; ++type)
+      for (int op = RONDO_SUM; op <= RONDO_AVG; ++op) {
+        const bool few = type == RONDO_FLOAT32 || (type == RONDO_BFLOAT16 && op == RONDO_SUM);
+        if (!matrix.all_types && !few) continue;
+        check(pair, {RONDO_ALL_REDUCE, static_cast<rondo_type_t>(type), static_cast<rondo_op_t>(op)}, matrix,
+              rank_count, random);
+      }
+  for (const auto collective : {RONDO_REDUCE_SCATTER, RONDO_ALL_GATHER, RONDO_BROADCAST, RONDO_REDUCE})
+    for (const auto type : {RONDO_INT8, RONDO_BFLOAT16, RONDO_FLOAT32, RONDO_FLOAT64})
+      if (algorithm.supports(collective)) check(pair, {collective, type, RONDO_SUM}, matrix, rank_count, random);
+}
+
+}  // namespace
+
+TEST_CASE("device matrix: every combination is bit-equal to the host executor") {
+  const Matrix matrix = matrix_of_environment();
+  const uint64_t seed = rondo::test::seed_from_environment();
+  CAPTURE(seed);
+  Random random(seed);
+  for (const int rank_count : matrix.rank_counts)
+    for (const rondo::Algorithm &algorithm : rondo::algorithms())
+      for (const auto protocol : {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL}) {
+        rondo_config_t config = RONDO_CONFIG_INIT;
+        config.algorithm = algorithm.id;
+        config.protocol = protocol;
+        config.channels = 1 + static_cast<uint32_t>(random() % 3);
+        config.chunk_bytes = uint64_t{64} << random() % 6;  // of a size that slots hold on the host and on the device
+        config.timeout_ms = 60'000;
+        CAPTURE(rank_count, rondo_algorithm_string(algorithm.id), rondo_protocol_string(protocol), config.channels,
+                config.chunk_bytes);
+        Pair pair(rank_count, matrix.count_max * sizeof(double), config);
+        check_all(pair, algorithm, matrix, rank_count, random);
+      }
+}

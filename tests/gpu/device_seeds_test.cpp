@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// Failures of ranks that are threads, by seed, at random moments: one aborts, does not come, or calls something else.
+// Every rank's kernels must end and every rank must be told. RONDO_SEED_COUNT lives (20), from RONDO_SEED on.
+#include <cstdio>
+#include <cstdlib>
+
+#include "tests/gpu/device_ranks.h"
+#include "tests/gpu/random_elements.h"
+#include "tests/gpu/settings.h"
+
+using namespace rondo::cuda;
+using namespace rondo_test;
+using rondo::test::Random;
+using Clock = std::chrono::steady_clock;
+
+namespace {
+
+enum class Fate { aborts, stays_away, disagrees };
+
+struct Life {
+  explicit Life(uint64_t of_seed) : random(of_seed), seed(of_seed) {
+    rank_count = 2 + static_cast<int>(random() % 3);
+    victim = static_cast<int>(random() % static_cast<uint64_t>(rank_count));
+    fate = static_cast<Fate>(random() % 3);
+    round = static_cast<int>(random() % 8);
+    count = size_t{1} << random() % 17;
+    delay = std::chrono::microseconds(random() % 3'000);
+  }
+  Random random;
+  uint64_t seed;
+  int rank_count, victim, round;
+  Fate fate;
+  size_t count;
+  std::chrono::microseconds delay;
+};
+
+class LifeOfRanks {
+ public:
+  explicit LifeOfRanks(const Life &life) : life_(life), ranks_(life.rank_count, config_of(life)) {
+    if (ranks_.status() != RONDO_OK) FAIL(error_message());
+    for (int rank = 0; rank < life.rank_count; ++rank) {
+      streams_.push_back(world_.another_stream());
+      buffers_.emplace_back(world_, bytes_of(std::vector<float>(life.count, 1)));
+    }
+  }
+
+  /// Returns when every stream has ended; milliseconds since the victim's fault.
+  double run() {
+    for (int round = 0; round < life_.round; ++round)
+      for (int rank = 0; rank < life_.rank_count; ++rank) call(rank, life_.count);
+    for (int rank = 0; rank < life_.rank_count; ++rank)
+      if (rank != life_.victim) call(rank, life_.count);
+    std::this_thread::sleep_for(life_.delay);
+    const auto begin = Clock::now();
+    if (life_.fate == Fate::aborts) static_cast<void>(rondo_comm_abort(ranks_[life_.victim]));
+    if (life_.fate == Fate::disagrees) call(life_.victim, life_.count + 1);
+    wait();
+    return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+  }
+
+  [[nodiscard]] rondo_status_t told(int rank) const {
+    rondo_status_t status = RONDO_OK;
+    return rondo_comm_get_async_error(ranks_[rank], &status) == RONDO_OK ? status : RONDO_ERROR_INTERNAL;
+  }
+
+ private:
+  static rondo_config_t config_of(const Life &life) {
+    rondo_config_t config = on_device();
+    if (life.fate == Fate::stays_away) config.timeout_ms = 200;
+    return config;
+  }
+  void call(int rank, size_t count) {  // may be refused: an earlier rank's fault may be known already
+    void *const pointer = buffers_[static_cast<size_t>(rank)].pointer();
+    static_cast<void>(rondo_all_reduce(pointer, pointer, count, RONDO_FLOAT32, RONDO_SUM, ranks_[rank],
+                                       streams_[static_cast<size_t>(rank)].get().object));
+  }
+  void wait() const {
+    for (const Stream &stream : streams_) {
+      const auto ended = [&] { return world_.cu.stream_query(stream.get().object) != CuStatus::not_ready; };
+      if (rondo::cuda::conformance::becomes_true(ended)) continue;
+      std::fprintf(stderr, "RONDO_SEED=%llu: a kernel has not ended\n", static_cast<unsigned long long>(life_.seed));
+      std::fflush(nullptr);
+      std::_Exit(1);  // nothing could be given back
+    }
+  }
+
+  const Life &life_;
+  World world_;
+  std::vector<Stream> streams_;
+  std::vector<DeviceBuffer> buffers_;
+  Ranks ranks_;
+};
+
+}  // namespace
+
+TEST_CASE("device seeds: a rank that aborts, stays away or disagrees ends the kernels of all, and all are told") {
+  const char *const wanted = std::getenv("RONDO_SEED_COUNT");
+  const uint64_t seed_count = wanted == nullptr ? 20 : std::strtoull(wanted, nullptr, 10);
+  const uint64_t first = rondo::test::seed_from_environment();
+  double longest_ms = 0;
+  for (uint64_t seed = first; seed < first + seed_count; ++seed) {
+    const Life life(seed);
+    CAPTURE(seed, life.rank_count, life.victim, life.round, life.count, static_cast<int>(life.fate));
+    LifeOfRanks ranks(life);
+    const double ended_ms = ranks.run();
+    if (life.fate != Fate::stays_away) longest_ms = std::max(longest_ms, ended_ms);
+    for (int rank = 0; rank < life.rank_count; ++rank) {
+      if (rank == life.victim && life.fate == Fate::stays_away) continue;  // has nothing that failed
+      CHECK(ranks.told(rank) != RONDO_OK);
+    }
+  }
+  std::printf("%llu lives, the longest from a fault to the end of all kernels: %.1f ms\n",
+              static_cast<unsigned long long>(seed_count), longest_ms);
+}

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`rondo perf --device cuda`: ranks as threads and as processes, on one device and on two, plain and as graphs; the
+floor; what goes wrong.   usage: perf_device_test.py RONDO"""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+RONDO = os.path.abspath(sys.argv.pop(1))
+COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce")
+FEW_RUNS = ("-n", "2", "-w", "1", "-m", "2")
+
+
+def call(*command, seconds=200, **environment):
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=seconds,
+                          env=dict(os.environ, **environment), check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+class DevicePerf(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def perf(self, *arguments, launcher=(), **environment):
+        path = self.folder / "report.json"
+        status, out, err = call(*launcher, RONDO, "perf", *arguments, "--json", path, **environment)
+        self.assertEqual(status, 0, out + err)
+        self.assertIn("# Out of bounds values : 0 OK", out)
+        report = json.loads(path.read_text(encoding="utf-8"))
+        self.assertEqual(report["device"], "cuda")
+        self.assertTrue(report["results"])
+        for row in report["results"]:
+            for placement in ("out_of_place", "in_place"):
+                self.assertEqual(row[placement]["wrong"], 0, row)
+                self.assertGreater(row[placement]["time_us"]["min"], 0, row)
+        return report, out
+
+    def test_threads_each_collective_is_right_plain_and_as_a_graph(self):
+        for collective in COLLECTIVES:
+            for more in ((), ("--graph",), ("--graph", "--no-rewrite")):
+                with self.subTest(collective=collective, more=more):
+                    report, _ = self.perf(collective, "-r", 3, "--device", "cuda", "-b", 8, "-e", "100K", "-f", 50,
+                                          "--root", 1, *FEW_RUNS, *more)
+                    self.assertEqual((report["ranks"], report["graph"]), (3, bool(more)))
+
+    def test_threads_types_operations_and_protocols_are_right(self):
+        for more in (("-t", "bfloat16", "-o", "avg"), ("-t", "int8", "-o", "max"), ("--protocol", "ll"),
+                     ("--protocol", "simple", "--algorithm", "tree", "--channels", 2)):
+            with self.subTest(more=more):
+                self.perf("all_reduce", "-r", 4, "--device", "cuda:0", "-b", 30, "-e", "70K", "-f", 300, *FEW_RUNS,
+                          *more)
+
+    def test_the_floor_is_what_must_move_over_the_bandwidth_of_copies(self):
+        report, out = self.perf("all_reduce", "-r", 4, "--device", "cuda", "-b", "64K", "-e", "64K", *FEW_RUNS)
+        (device,) = report["devices"]
+        self.assertEqual((device["ordinal"], device["ranks"]), (0, [0, 1, 2, 3]))
+        self.assertRegex(device["uuid"], r"^[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}$")
+        self.assertGreater(device["copy_GBps"], 0)
+        expected_us = 2 * 4 * 65536 / device["copy_GBps"] / 1e3
+        for placement in ("out_of_place", "in_place"):
+            self.assertAlmostEqual(report["results"][0][placement]["floor_us"] / expected_us, 1)
+        self.assertIn("Copies on device cuda:0 (", out)
+
+    def test_ranks_are_spread_over_the_devices(self):
+        for option, ranks in (("cuda", [[0, 2], [1, 3]]), ("cuda:1,0", [[0, 2], [1, 3]]), ("cuda:1", [[0, 1, 2, 3]])):
+            with self.subTest(option=option):
+                report, _ = self.perf("all_reduce", "-r", 4, "--device", option, "-b", 8, "-e", "32K", "-f", 64,
+                                      *FEW_RUNS, SOFT_CUDA_DEVICES="2")
+                self.assertEqual([device["ranks"] for device in report["devices"]], ranks)
+                self.assertEqual(report["devices"][0]["ordinal"], 0 if option == "cuda" else 1)
+
+    def test_processes_are_right_plain_and_as_a_graph(self):
+        for more in ((), ("--graph",)):
+            with self.subTest(more=more):
+                report, out = self.perf("all_reduce", "--device", "cuda", "-b", 8, "-e", "64K", "-f", 64, *FEW_RUNS,
+                                        *more, launcher=(RONDO, "run", "-n", 2, "--"))
+                self.assertEqual([device["ranks"] for device in report["devices"]], [[0, 1]])
+                self.assertEqual(out.count("# Out of bounds values"), 1, "only rank 0 prints")
+
+    def test_processes_take_the_devices_in_turn(self):
+        report, _ = self.perf("all_gather", "--device", "cuda", "-b", 64, "-e", "4K", "-f", 64, *FEW_RUNS,
+                              launcher=(RONDO, "run", "-n", 3, "--"), SOFT_CUDA_DEVICES="2")
+        self.assertEqual([device["ranks"] for device in report["devices"]], [[0, 2], [1]])
+
+    def test_csv_and_picture_are_written(self):
+        table, picture = self.folder / "t.csv", self.folder / "p.svg"
+        self.perf("all_reduce", "-r", 2, "--device", "cuda", "-b", 8, "-e", 512, "-f", 64, *FEW_RUNS, "--csv", table,
+                  "--plot", picture)
+        with open(table, newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        self.assertEqual({row["device"] for row in rows}, {"cuda"})
+        self.assertTrue(all(float(row["in_place_floor_us"]) > 0 for row in rows))
+        self.assertTrue(picture.stat().st_size > 0)
+
+    def refuse(self, status, *words, options=("--device", "cuda"), most=64, **environment):
+        done, out, err = call(RONDO, "perf", "all_reduce", "-r", 2, *options, "-b", 8, "-e", most, "-T", 20,
+                              **environment)
+        self.assertEqual(done, status, out + err)
+        for word in words:
+            self.assertIn(word, err)
+
+    def test_where_there_is_no_driver_or_device_it_says_so(self):
+        self.refuse(2, "libno_such.so", "RONDO_CUDA_LIBRARY", RONDO_CUDA_LIBRARY="libno_such.so")
+        self.refuse(2, "--device cuda", SOFT_CUDA_DEVICES="0")
+        self.refuse(2, "sees 1 CUDA devices", options=("--device", "cuda:1"))
+        self.refuse(2, "cuda:ORDINAL", options=("--device", "cuda:x"))
+        self.refuse(2, "--device cuda", options=("--graph",))
+        self.refuse(2, "--buffers", options=("--device", "cuda", "--buffers", "alloc"))
+
+    def test_memory_that_does_not_suffice_is_told_with_what_to_do(self):
+        self.refuse(2, "lower --maxbytes", most="200M", SOFT_CUDA_MEMORY="300000000")
+
+    def test_an_error_of_the_driver_ends_all_ranks(self):
+        for fault in ("cuMemcpyHtoDAsync#40", "cuGraphLaunch#2", "cuEventRecord#9", "cuStreamEndCapture#1"):
+            with self.subTest(fault=fault):
+                self.refuse(3, "CUDA_ERROR", options=("--device", "cuda", "--graph"), SOFT_CUDA_FAULTS=fault + "=999")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

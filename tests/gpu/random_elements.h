@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random elements of every type, and what of a result is not specified.
+#pragma once
+
+#include <cstring>
+#include <random>
+
+#include "src/proto/reducer.h"
+
+namespace rondo::test {
+
+using Random = std::mt19937_64;
+
+template <class T>
+[[nodiscard]] bool is_nan_at(const std::byte *at) {
+  typename T::Storage bits;
+  std::memcpy(&bits, at, sizeof bits);
+  const auto value = T::load(bits);
+  return value != value;
+}
+
+/// A NaN's sign and payload are not specified (docs/numerics.md).
+[[nodiscard]] inline bool is_nan(rondo_type_t type, const std::byte *at) {
+  switch (type) {
+    case RONDO_FLOAT16:
+      return is_nan_at<Float16Element>(at);
+    case RONDO_BFLOAT16:
+      return is_nan_at<Bfloat16Element>(at);
+    case RONDO_FLOAT32:
+      return is_nan_at<Element<float>>(at);
+    case RONDO_FLOAT64:
+      return is_nan_at<Element<double>>(at);
+    case RONDO_FLOAT8_E4M3:
+      return is_nan_at<Float8E4m3Element>(at);
+    case RONDO_FLOAT8_E5M2:
+      return is_nan_at<Float8E5m2Element>(at);
+    default:
+      return false;
+  }
+}
+
+/// A random element: numbers near each other in size, so that rounding matters, and now and then any bits.
+inline void put_random(rondo_type_t type, std::byte *at, Random &random) {
+  uint64_t bits = random();
+  const float value = (static_cast<float>(random() % 20'001) - 1e4f) / 3e3f;
+  if (random() % 40 != 0) {
+    switch (type) {
+      case RONDO_FLOAT16:
+        bits = Float16Element::store(value);
+        break;
+      case RONDO_BFLOAT16:
+        bits = Bfloat16Element::store(value);
+        break;
+      case RONDO_FLOAT32:
+        bits = bits_of(value);
+        break;
+      case RONDO_FLOAT64:
+        bits = __builtin_bit_cast(uint64_t, static_cast<double>(value) / 3);
+        break;
+      case RONDO_FLOAT8_E4M3:
+        bits = Float8E4m3Element::store(value);
+        break;
+      case RONDO_FLOAT8_E5M2:
+        bits = Float8E5m2Element::store(value);
+        break;
+      default:
+        break;
+    }
+  }
+  std::memcpy(at, &bits, rondo_type_size(type));
+}
+
+}  // namespace rondo::test

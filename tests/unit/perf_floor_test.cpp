@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// The floor that `rondo perf` shows beside results on a device.
+#include <cstring>
+
+#include "bench/perf/floor.h"
+#include "tests/catch.h"
+
+using namespace rondo::perf;
+
+namespace {
+
+constexpr size_t bytes = 4096;
+
+Case case_of(rondo_collective_t collective, int ranks) { return {collective, RONDO_FLOAT32, RONDO_SUM, 1, ranks}; }
+
+uint64_t sum_of(const Case &what, Placement placement) {
+  uint64_t sum = 0;
+  for (int rank = 0; rank < what.ranks; ++rank) sum += least_bytes(what, rank, bytes, placement);
+  return sum;
+}
+
+Member member(const char *host, unsigned char device) {
+  Member made;
+  std::strcpy(made.host, host);
+  made.device.ordinal = device;
+  made.device.uuid[0] = device;
+  return made;
+}
+
+}  // namespace
+
+TEST_CASE("perf floor: every rank reads its input and writes its output, once") {
+  for (const auto placement : {Placement::out_of_place, Placement::in_place}) {
+    CHECK(sum_of(case_of(RONDO_ALL_REDUCE, 4), placement) == 2 * 4 * bytes);
+    CHECK(sum_of(case_of(RONDO_REDUCE_SCATTER, 4), placement) == (4 + 1) * bytes);
+    CHECK(sum_of(case_of(RONDO_REDUCE, 4), placement) == (4 + 1) * bytes);
+  }
+  CHECK(sum_of(case_of(RONDO_ALL_GATHER, 4), Placement::out_of_place) == (1 + 4) * bytes);
+  CHECK(sum_of(case_of(RONDO_BROADCAST, 4), Placement::out_of_place) == (1 + 4) * bytes);
+}
+
+TEST_CASE("perf floor: what is in its place already need not be written") {
+  CHECK(sum_of(case_of(RONDO_ALL_GATHER, 4), Placement::in_place) == (1 + 3) * bytes);
+  CHECK(sum_of(case_of(RONDO_BROADCAST, 4), Placement::in_place) == (1 + 3) * bytes);
+  for (const auto collective : {RONDO_ALL_REDUCE, RONDO_ALL_GATHER, RONDO_REDUCE_SCATTER})
+    CHECK(sum_of(case_of(collective, 1), Placement::in_place) == 0);
+  CHECK(sum_of(case_of(RONDO_ALL_REDUCE, 1), Placement::out_of_place) == 2 * bytes);
+}
+
+TEST_CASE("perf floor: the busiest device's bytes over its bandwidth") {
+  const Case what = case_of(RONDO_ALL_REDUCE, 3);
+  const std::vector<Member> members{member("a", 1), member("a", 2), member("a", 1)};
+  CHECK(first_on_device(members, 1) == 1);
+  CHECK(first_on_device(members, 2) == 0);
+  // 4 bytes of 10^9 a second are 4 ns.
+  CHECK(floor_us(what, bytes, Placement::in_place, members, std::vector<double>{1, 1, 1}) == Approx(4.0 * bytes / 1e3));
+  CHECK(floor_us(what, bytes, Placement::in_place, members, std::vector<double>{8, 1, 8}) == Approx(2.0 * bytes / 1e3));
+}
+
+TEST_CASE("perf floor: devices of equal names on two hosts are two") {
+  const std::vector<Member> members{member("a", 1), member("b", 1)};
+  CHECK(first_on_device(members, 1) == 1);
+}
