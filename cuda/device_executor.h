@@ -31,6 +31,9 @@ struct DeviceReport {
   uint64_t failed_number = 0;
   Fault fault = Fault::none;  ///< none: it was told to stop
   uint32_t peer = 0;          ///< fault: whose slot
+  /// An operation that was stopped looks like one that is done: what ended after a failure of the communicator does not
+  /// count as done.
+  bool ends_when_stopped = false;
 };
 
 /// A call as the device gets it.
@@ -53,11 +56,16 @@ class DeviceExecutor {
 
   [[nodiscard]] virtual ConnectionGeometry geometry() const = 0;
   [[nodiscard]] virtual uint32_t channel_count() const = 0;
+  [[nodiscard]] virtual rondo_device_executor_t kind() const = 0;
+  /// The chunk size where nobody asks for one; 0: the tuner's.
+  [[nodiscard]] virtual uint64_t chunk_bytes() const { return 0; }
   /// "CUDA device 0 (NVIDIA H100)"
   [[nodiscard]] virtual std::string describe() const = 0;
 
   /// RONDO_ERROR_INVALID_ARGUMENT: `name` is not memory of this device. Null and 0 bytes are fine. Any thread.
   [[nodiscard]] virtual Result<void> check_buffer(const char *name, const void *pointer, size_t bytes) const = 0;
+  /// What must be refused before the call takes a number: that would fail the communicator.
+  [[nodiscard]] virtual Result<void> check_stream(void *stream) const = 0;
 
   [[nodiscard]] virtual Result<std::unique_ptr<DevicePlan>> prepare(const Plan &plan) = 0;
   /// Enqueues and returns. `stream`: the caller's, null for the default stream. After a failure nothing was enqueued.
@@ -69,8 +77,10 @@ class DeviceExecutor {
 
   /// Any thread.
   [[nodiscard]] virtual DeviceReport report() const = 0;
-  /// Ends the kernels that run and those that will be launched. Any thread.
+  /// Ends what runs and what will be launched. Any thread; again and again as long as something has not ended.
   virtual void stop() = 0;
+  /// Nothing that was enqueued has still to end. When no calls come any more.
+  [[nodiscard]] virtual bool drained() const = 0;
   /// An error of the device that came after a launch, if there is one. Any thread.
   [[nodiscard]] virtual Result<void> check_device() const = 0;
 };

@@ -106,6 +106,13 @@ typedef enum rondo_protocol {
   RONDO_PROTOCOL_DIRECT = 3  /**< all ranks of a host read what each has written once: all_reduce, one_ and two_shot */
 } rondo_protocol_t;
 
+/** What runs collectives on a CUDA device (docs/gpu.md). */
+typedef enum rondo_device_executor {
+  RONDO_DEVICE_EXECUTOR_AUTO = 0,   /**< copy where processes take turns on a device, else kernel */
+  RONDO_DEVICE_EXECUTOR_KERNEL = 1, /**< one kernel a collective */
+  RONDO_DEVICE_EXECUTOR_COPY = 2    /**< copies, and waits of streams; a kernel where operands are combined, no other */
+} rondo_device_executor_t;
+
 /** Bytes of one element; 0 for an unknown type. Any thread. */
 RONDO_API size_t rondo_type_size(rondo_type_t type) RONDO_NOEXCEPT;
 
@@ -116,13 +123,14 @@ RONDO_API const char *rondo_op_string(rondo_op_t op) RONDO_NOEXCEPT;
 RONDO_API const char *rondo_collective_string(rondo_collective_t collective) RONDO_NOEXCEPT;
 RONDO_API const char *rondo_algorithm_string(rondo_algorithm_t algorithm) RONDO_NOEXCEPT;
 RONDO_API const char *rondo_protocol_string(rondo_protocol_t protocol) RONDO_NOEXCEPT;
+RONDO_API const char *rondo_device_executor_string(rondo_device_executor_t executor) RONDO_NOEXCEPT;
 
 /* ---- handles ---- */
 /** A member's hold on a communicator. Opaque; a destroyed one is recognised and refused, never dereferenced. */
 typedef struct rondo_comm *rondo_comm_t;
 
 /** A queue of operations that run in order: of rondo_stream_create(); NULL: the call returns when it is complete. On a
- *  CUDA device: a cudaStream_t, which may be captured (docs/gpu.md); NULL is the default stream, and no call waits. */
+ *  CUDA device: a cudaStream_t, which may be captured (by the kernel executor: docs/gpu.md); NULL is the default stream, and no call waits. */
 typedef void *rondo_stream_t;
 
 typedef struct rondo_event *rondo_event_t;                /**< A point in a stream. Opaque. */
@@ -146,10 +154,13 @@ typedef struct rondo_config {
   uint64_t chunk_bytes;          /**< 64 B-1 GiB; 0: the tuner chooses                  RONDO_CHUNK_BYTES */
   const char *network_interface; /**< name or address to use for bootstrap; NULL: any   RONDO_INTERFACE.
                                       Read during the call only; yours. */
+  rondo_device_executor_t device_executor; /**< on a device: AUTO: Rondo chooses       RONDO_DEVICE_EXECUTOR */
+  uint32_t reserved_2;                     /**< 0 */
 } rondo_config_t;
 
-#define RONDO_CONFIG_INIT \
-  { sizeof(rondo_config_t), RONDO_DEVICE_HOST, 0, 0, RONDO_ALGORITHM_AUTO, RONDO_PROTOCOL_AUTO, 0, 0, 0, NULL }
+#define RONDO_CONFIG_INIT                                                                                             \
+  { sizeof(rondo_config_t), RONDO_DEVICE_HOST, 0, 0, RONDO_ALGORITHM_AUTO, RONDO_PROTOCOL_AUTO, 0, 0, 0, NULL,        \
+    RONDO_DEVICE_EXECUTOR_AUTO, 0 }
 
 /** Writes the defaults. @return RONDO_ERROR_INVALID_ARGUMENT when config is NULL. Any thread. */
 RONDO_API rondo_status_t rondo_config_default(rondo_config_t *config) RONDO_NOEXCEPT;
@@ -173,7 +184,8 @@ RONDO_API rondo_status_t rondo_get_unique_id(rondo_unique_id_t *id, const rondo_
  * Ranks may be processes, threads of one process (each calls this from its own thread), or both.
  * @param comm    receives the handle; unchanged on failure. End it with rondo_comm_destroy().
  * @param rank    0..size-1, each once.
- * @param config  NULL for the defaults. Algorithm, protocol, channels and chunk_bytes must be equal on all ranks.
+ * @param config  NULL for the defaults. Algorithm, protocol, channels, chunk_bytes and device_executor must be equal on
+ *                all ranks.
  * @return RONDO_ERROR_TIMEOUT, or RONDO_ERROR_REMOTE when the id's process gave up first: both tell the missing ranks;
  *         RONDO_ERROR_AUTHENTICATION; RONDO_ERROR_MISMATCH when size, versions or configuration differ.
  *         rondo_comm_last_error(NULL, ...) has the detail. Any thread. */
@@ -205,9 +217,12 @@ typedef struct rondo_comm_properties {
   int32_t mapped_buffers;     /**< 1: peers can map buffers of rondo_mem_alloc() and moved registrations */
   int32_t cross_memory;       /**< 1: peers can read registered buffers by cross-memory attach */
   uint64_t shared_bytes;      /**< shared memory of the communicator on this host, all ranks together */
+  rondo_device_executor_t device_executor; /**< what runs collectives on the device; AUTO: host memory */
+  uint32_t reserved;
 } rondo_comm_properties_t;
 
-#define RONDO_COMM_PROPERTIES_INIT { sizeof(rondo_comm_properties_t), 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+#define RONDO_COMM_PROPERTIES_INIT \
+  { sizeof(rondo_comm_properties_t), 0, 0, 0, 0, 0, 0, 0, 0, 0, RONDO_DEVICE_EXECUTOR_AUTO, 0 }
 
 RONDO_API rondo_status_t rondo_comm_get_properties(rondo_comm_t comm, rondo_comm_properties_t *properties)
     RONDO_NOEXCEPT; /**< Any thread. */

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The communicator of a rank on a device: calls are enqueued on the caller's streams, and run there; the monitor sees
 // them end.
+#include <thread>
+
+#include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/core/communicator.h"
 #include "src/core/recorder.h"
@@ -10,6 +13,17 @@ namespace {
 
 /// Kernels that were told to stop end within milliseconds, once the stream has come to them.
 constexpr uint64_t quiesce_patience_ns = 5'000'000'000;
+constexpr uint64_t abandoned_interval_ns = 5'000'000;
+
+/// A stream that comes to an operation of a communicator which is gone passes it.
+void stop_until_ended(std::unique_ptr<DeviceExecutor> device) {
+  std::thread([device = std::move(device)] {
+    while (!device->drained()) {  // bounded by the process's end
+      device->stop();
+      sleep_for_ns(abandoned_interval_ns);
+    }
+  }).detach();
+}
 
 }  // namespace
 
@@ -36,6 +50,7 @@ Result<void> Communicator::enqueue(const Call &call, void *stream) {
   const std::lock_guard lock(submit_mutex_);
   if (transport_->failed()) return tell_failure();
   if (finalized_) return Error{RONDO_ERROR_INVALID_HANDLE, "the communicator is finalized; only destroy is left"};
+  RONDO_TRY(device_->check_stream(stream));
   RONDO_TRY_ASSIGN(BoundPlan *const bound, plan_for(call));
   const Plan &plan = *bound->plan;
   const bool is_barrier = call.signature.collective == RONDO_BARRIER;
@@ -73,9 +88,9 @@ void Communicator::leave_device() {
   monitor_.reset();
   if (ended) return;
   // What a kernel may still touch must stay: it is behind something in its stream that does not end.
-  log::warning("rank " + std::to_string(rank_) + ": kernels on " + device_->describe() +
-               " have not ended; the memory of their communicator is left to the process's end");
-  static_cast<void>(device_.release());
+  log::warning("rank " + std::to_string(rank_) + ": work on " + device_->describe() +
+               " has not ended; the memory of its communicator is left until it has");
+  stop_until_ended(std::move(device_));
 }
 
 }  // namespace rondo

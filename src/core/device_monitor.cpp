@@ -86,10 +86,9 @@ bool DeviceMonitor::look(std::unique_lock<std::mutex> &lock) {
       parts_.transport->raise(error);
     }
   }
-  if (parts_.transport->failed() && !told_) {
-    told_ = true;
-    parts_.device->stop();
-    parts_.failed();
+  if (parts_.transport->failed()) {
+    parts_.device->stop();  // each time: what ended the waits of a stream may be overwritten
+    if (!std::exchange(told_, true)) parts_.failed();
   }
   lock.lock();
   return busy;
@@ -100,7 +99,7 @@ void DeviceMonitor::carry_over(const DeviceReport &report) {
          (outstanding_.front().captured || outstanding_.front().number <= report.ended_number)) {
     const uint64_t number = outstanding_.front().number;
     outstanding_.pop_front();
-    if (report.failed && number >= report.failed_number) {
+    if ((report.failed && number >= report.failed_number) || (report.ends_when_stopped && parts_.transport->failed())) {
       parts_.transport->fail(number);
     } else {
       parts_.transport->complete(number);
