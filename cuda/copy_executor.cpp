@@ -45,7 +45,7 @@ struct alignas(cache_line_bytes) CopyProgress {
 class CopyPlan final : public DevicePlan {
  public:
   const Plan *plan = nullptr;
-  LoadedKernel combine;  ///< null: it only moves
+  LoadedKernel combine;  ///< null: it only moves, or (a barrier) what it moves does not matter
 };
 
 /// This rank's ends of the two connections with one peer on one channel, as of what was enqueued.
@@ -74,9 +74,9 @@ class CopyExecutor final : public ExecutorBase {
  public:
   [[nodiscard]] rondo_device_executor_t kind() const override { return RONDO_DEVICE_EXECUTOR_COPY; }
   [[nodiscard]] uint64_t chunk_bytes() const override { return geometry().slot_bytes; }
-  [[nodiscard]] Result<void> check_stream(void *stream) const override;
+  [[nodiscard]] Result<bool> check_stream(void *stream) const override;
   [[nodiscard]] Result<std::unique_ptr<DevicePlan>> prepare(const Plan &plan) override;
-  [[nodiscard]] Result<Launched> launch(const DeviceCall &call, void *stream) override;
+  [[nodiscard]] Result<void> launch(const DeviceCall &call, void *stream) override;
   [[nodiscard]] DeviceReport report() const override;
   [[nodiscard]] bool drained() const override { return report().ended_kernels == launch_count_; }
   void stop() override { flags_.release(); }
@@ -97,7 +97,6 @@ class CopyExecutor final : public ExecutorBase {
   [[nodiscard]] Result<void> copy(CuStream stream, DevicePointer to, DevicePointer from, uint64_t bytes) const;
 
   [[nodiscard]] Result<void> begin(CuStream stream);
-  [[nodiscard]] Result<void> end(uint64_t number, CuStream stream);
   [[nodiscard]] Result<void> enqueue(const CopySlice &slice, const DeviceCall &call, CuStream stream);
   [[nodiscard]] Result<void> wait_for_links(const CopySlice &slice, const DeviceCall &call, CuStream stream);
   [[nodiscard]] CopyOperands operands_of(const CopySlice &slice, const Buffers &buffers);
@@ -145,11 +144,9 @@ Result<void> CopyExecutor::connect(const DeviceRequest &request, Store &store) {
 }
 
 /// Counters that only grow have one value for each call: a graph would wait for those of its capture again.
-Result<void> CopyExecutor::check_stream(void *stream) const {
-  const ContextGuard guard(*driver_, context_.get().context);
-  RONDO_TRY(guard.status());
-  RONDO_TRY_ASSIGN(const bool captured, look_at_stream(static_cast<CuStream>(stream)));
-  if (!captured) return {};
+Result<bool> CopyExecutor::check_stream(void *stream) const {
+  RONDO_TRY_ASSIGN(const bool captured, ExecutorBase::check_stream(stream));
+  if (!captured) return false;
   return Error{RONDO_ERROR_UNSUPPORTED,
                "the stream is being captured, which the copy-engine executor cannot be: what it waits for is another "
                "value in each call; make the communicator with RONDO_DEVICE_EXECUTOR=kernel"};
@@ -182,7 +179,7 @@ Result<void> CopyExecutor::copy(CuStream stream, DevicePointer to, DevicePointer
   return cuda_check(*driver_, driver_->memcpy_async(to, from, bytes, stream), "cuMemcpyAsync of a slice");
 }
 
-Result<Launched> CopyExecutor::launch(const DeviceCall &call, void *stream_handle) {
+Result<void> CopyExecutor::launch(const DeviceCall &call, void *stream_handle) {
   auto *const stream = static_cast<CuStream>(stream_handle);
   const ContextGuard guard(*driver_, context_.get().context);
   RONDO_TRY(guard.status());
@@ -190,23 +187,17 @@ Result<Launched> CopyExecutor::launch(const DeviceCall &call, void *stream_handl
   RONDO_TRY(begin(stream));
   auto done = walk_plan(*static_cast<CopyPlan &>(*call.plan).plan,
                         [&](const CopySlice &slice) { return enqueue(slice, call, stream); });
-  // Also after a failure: what was enqueued has an end, for which quiesce() looks.
-  const auto ended = end(call.number, stream);
+  if (done.ok()) done = write(stream, reinterpret_cast<DevicePointer>(&progress().number), call.number);
+  // Also after a failure: what was enqueued has an end, which somebody will wait for.
+  const auto ended = write(stream, reinterpret_cast<DevicePointer>(&progress().ended), launch_count_);
   if (done.ok()) done = ended;
-  if (done.ok()) done = note_last_stream(stream);
-  if (!done.ok()) return done.error();
-  return Launched{};
+  return done.ok() ? note_last_stream(stream) : done;
 }
 
 Result<void> CopyExecutor::begin(CuStream stream) {
   RONDO_TRY(write(stream, reinterpret_cast<DevicePointer>(&progress().begun), launch_count_ + 1));
   ++launch_count_;
   return {};
-}
-
-Result<void> CopyExecutor::end(uint64_t number, CuStream stream) {
-  RONDO_TRY(write(stream, reinterpret_cast<DevicePointer>(&progress().number), number));
-  return write(stream, reinterpret_cast<DevicePointer>(&progress().ended), launch_count_);
 }
 
 Result<void> CopyExecutor::enqueue(const CopySlice &slice, const DeviceCall &call, CuStream stream) {
@@ -266,7 +257,8 @@ Result<void> CopyExecutor::move(const CopySlice &slice, const DeviceCall &call, 
   const uint64_t bytes = slice.range.count * slice.program->element_bytes;
   DevicePointer from = operands.inputs[0];
   const bool divides = (slice.step->flags & step_finish) != 0 && call.divisor != 0;
-  if (operands.input_count > 1 || divides) {
+  const bool combines = static_cast<CopyPlan &>(*call.plan).combine.function != nullptr;
+  if (combines && (operands.input_count > 1 || divides)) {
     // Where this rank keeps the result the kernel writes it; copies take it from there.
     const bool keeps = (slice.step->flags & step_dst) != 0;
     from = keeps ? operands.outputs[0] : segment_.address() + segment_.shape().plans_offset();
@@ -322,7 +314,7 @@ Result<void> CopyExecutor::tell_links(const CopySlice &slice, const DeviceCall &
 DeviceReport CopyExecutor::report() const {
   DeviceReport report;
   report.ends_when_stopped = true;
-  report.ended_kernels = memory::load_acquire(progress().ended);  // pairs with the stream's writes in end(), begin()
+  report.ended_kernels = memory::load_acquire(progress().ended);  // pairs with the stream's writes in launch()
   report.ended_number = memory::load_acquire(progress().number);
   report.begun_kernels = std::max(memory::load_acquire(progress().begun), report.ended_kernels);
   return report;

@@ -42,11 +42,7 @@ struct DeviceCall {
   Buffers buffers;       ///< addresses of the device
   uint64_t number = 0;   ///< of the operation
   uint32_t divisor = 0;  ///< avg: the number of ranks; else 0
-};
-
-/// What has become of a call.
-struct Launched {
-  bool captured = false;  ///< into a graph: it runs when that is launched, as often as it is
+  bool captured = false;  ///< into a graph, as check_stream() said: it runs when that is launched, as often as it is
 };
 
 /// One rank's. Calls are serialised by the communicator, but for those marked "any thread".
@@ -64,12 +60,14 @@ class DeviceExecutor {
 
   /// RONDO_ERROR_INVALID_ARGUMENT: `name` is not memory of this device. Null and 0 bytes are fine. Any thread.
   [[nodiscard]] virtual Result<void> check_buffer(const char *name, const void *pointer, size_t bytes) const = 0;
-  /// What must be refused before the call takes a number: that would fail the communicator.
-  [[nodiscard]] virtual Result<void> check_stream(void *stream) const = 0;
+  /// True: it is being captured. RONDO_ERROR_INVALID_ARGUMENT: not a stream of this device; RONDO_ERROR_UNSUPPORTED: it
+  /// is captured, which cannot be. Asked before a call takes a number, since a launch that fails fails the communicator.
+  [[nodiscard]] virtual Result<bool> check_stream(void *stream) const = 0;
 
   [[nodiscard]] virtual Result<std::unique_ptr<DevicePlan>> prepare(const Plan &plan) = 0;
-  /// Enqueues and returns. `stream`: the caller's, null for the default stream. After a failure nothing was enqueued.
-  [[nodiscard]] virtual Result<Launched> launch(const DeviceCall &call, void *stream) = 0;
+  /// Enqueues and returns. `stream`: the caller's, null for the default stream. After a failure nothing was enqueued that does not
+  /// end by itself, or by stop().
+  [[nodiscard]] virtual Result<void> launch(const DeviceCall &call, void *stream) = 0;
   /// A stream of its own, for what has none of the caller's: the barrier of finalize.
   [[nodiscard]] virtual void *own_stream() const = 0;
   /// Two bytes of the device, a cache line apart, for barriers.

@@ -50,7 +50,7 @@ class KernelExecutor final : public ExecutorBase {
  public:
   [[nodiscard]] rondo_device_executor_t kind() const override { return RONDO_DEVICE_EXECUTOR_KERNEL; }
   [[nodiscard]] Result<std::unique_ptr<DevicePlan>> prepare(const Plan &plan) override;
-  [[nodiscard]] Result<Launched> launch(const DeviceCall &call, void *stream) override;
+  [[nodiscard]] Result<void> launch(const DeviceCall &call, void *stream) override;
   [[nodiscard]] DeviceReport report() const override;
   [[nodiscard]] bool drained() const override {
     return last_call_has_ended() && report().begun_kernels == report().ended_kernels;
@@ -164,18 +164,15 @@ Result<void> KernelExecutor::run(const CudaPlan &plan, const DeviceCall &call, C
       "launching a collective");
 }
 
-Result<Launched> KernelExecutor::launch(const DeviceCall &call, void *stream_handle) {
+Result<void> KernelExecutor::launch(const DeviceCall &call, void *stream_handle) {
   auto *const stream = static_cast<CuStream>(stream_handle);
   auto &plan = static_cast<CudaPlan &>(*call.plan);
   const ContextGuard guard(*driver_, context_.get().context);
   RONDO_TRY(guard.status());
-  RONDO_TRY_ASSIGN(const bool captured, look_at_stream(stream));
-  RONDO_TRY(follow_last_stream(stream, captured));
-  RONDO_TRY(upload(plan, stream, captured));
+  RONDO_TRY(follow_last_stream(stream, call.captured));
+  RONDO_TRY(upload(plan, stream, call.captured));
   RONDO_TRY(run(plan, call, stream));
-  if (captured) return Launched{true};
-  RONDO_TRY(note_last_stream(stream));
-  return Launched{};
+  return call.captured ? Result<void>() : note_last_stream(stream);
 }
 
 DeviceReport KernelExecutor::report() const {

@@ -47,14 +47,10 @@ Result<void> ExecutorBase::check_buffer(const char *name, const void *pointer, s
   return {};
 }
 
-Result<void> ExecutorBase::check_stream(void *stream) const {
+Result<bool> ExecutorBase::check_stream(void *stream_handle) const {
+  auto *const stream = static_cast<CuStream>(stream_handle);
   const ContextGuard guard(*driver_, context_.get().context);
   RONDO_TRY(guard.status());
-  const auto captured = look_at_stream(static_cast<CuStream>(stream));
-  return captured.ok() ? Result<void>() : captured.error();
-}
-
-Result<bool> ExecutorBase::look_at_stream(CuStream stream) const {
   CaptureStatus capture = CaptureStatus::none;
   RONDO_TRY(cuda_check(*driver_, driver_->stream_is_capturing(stream, &capture), "cuStreamIsCapturing"));
   if (stream == nullptr) return capture != CaptureStatus::none;  // the default stream of the context that is current

@@ -25,7 +25,7 @@ class ExecutorBase : public DeviceExecutor {
     return "CUDA device " + std::to_string(device_.ordinal) + " (" + device_.name + ")";
   }
   [[nodiscard]] Result<void> check_buffer(const char *name, const void *pointer, size_t bytes) const override;
-  [[nodiscard]] Result<void> check_stream(void *stream) const override;
+  [[nodiscard]] Result<bool> check_stream(void *stream) const override;
   [[nodiscard]] void *own_stream() const override { return stream_.get().object; }
   [[nodiscard]] std::byte *barrier_buffer(uint32_t which) const override {
     return reinterpret_cast<std::byte *>(segment_.address() + segment_.shape().barrier_offset(which));
@@ -37,8 +37,6 @@ class ExecutorBase : public DeviceExecutor {
   [[nodiscard]] Result<void> open(const DeviceRequest &request);
   [[nodiscard]] Result<void> connect_segment(const DeviceRequest &request, const SegmentShape &shape, Store &store);
 
-  /// True: it is being captured. RONDO_ERROR_INVALID_ARGUMENT: not a stream of this device.
-  [[nodiscard]] Result<bool> look_at_stream(CuStream stream) const;
   /// Calls of a communicator come one after the other, whatever streams they are on: they share the ends of its links.
   [[nodiscard]] Result<void> follow_last_stream(CuStream stream, bool captured);
   /// `stream` has the latest call now.

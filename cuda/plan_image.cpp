@@ -131,7 +131,8 @@ std::vector<std::string> combine_kernel_names() {
 }
 
 std::string combine_kernel_name(const Plan &plan) {
-  return is_move(plan) ? std::string() : "rondo_combine_" + reducing_name(plan);
+  const bool is_barrier = plan.key.signature.collective == RONDO_BARRIER;
+  return is_barrier || is_move(plan) ? std::string() : "rondo_combine_" + reducing_name(plan);
 }
 
 }  // namespace rondo::device

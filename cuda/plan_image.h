@@ -39,7 +39,8 @@ struct PlanImage {
 /// The names of all kernels that combine.
 [[nodiscard]] std::vector<std::string> combine_kernel_names();
 
-/// "rondo_combine_float32_sum": the kernel that combines the operands of the plan's steps; "" where it only moves.
+/// "rondo_combine_float32_sum": the kernel that combines the operands of the plan's steps; "" where it only
+/// moves, and for a barrier.
 [[nodiscard]] std::string combine_kernel_name(const Plan &plan);
 
 }  // namespace rondo::device

@@ -50,7 +50,7 @@ Result<void> Communicator::enqueue(const Call &call, void *stream) {
   const std::lock_guard lock(submit_mutex_);
   if (transport_->failed()) return tell_failure();
   if (finalized_) return Error{RONDO_ERROR_INVALID_HANDLE, "the communicator is finalized; only destroy is left"};
-  RONDO_TRY(device_->check_stream(stream));
+  RONDO_TRY_ASSIGN(const bool captured, device_->check_stream(stream));
   RONDO_TRY_ASSIGN(BoundPlan *const bound, plan_for(call));
   const Plan &plan = *bound->plan;
   const bool is_barrier = call.signature.collective == RONDO_BARRIER;
@@ -60,6 +60,7 @@ Result<void> Communicator::enqueue(const Call &call, void *stream) {
   what.plan = bound->device.get();
   what.number = ++submitted_;
   what.divisor = bound->reducer.divisor;
+  what.captured = captured;
   what.buffers.signature = fingerprint(what.number, plan.identity);
   // A send window is only ever read: the schedule has no step that writes it.
   what.buffers.send = {static_cast<std::byte *>(const_cast<void *>(send)), plan.send.begin, {}};
@@ -67,11 +68,10 @@ Result<void> Communicator::enqueue(const Call &call, void *stream) {
   bound->last_operation = what.number;  // under the mutex that eviction needs too
   const Entered entered{plan.key.signature, plan.shape};
   transport_->enter(what.number, entered);
+  monitor_->add(what.number, entered, captured);  // first: a launch waits where the stream's queue is full
   const auto launched = device_->launch(what, stream);
-  if (launched.ok()) {
-    monitor_->add(what.number, entered, launched.value().captured);
-    return {};
-  }
+  if (launched.ok()) return {};
+  monitor_->withdraw(what.number);
   // Its number is taken: the other ranks wait for an operation that will never come from here.
   Error error = launched.error();
   error.rank = error.peer = static_cast<int32_t>(rank_);

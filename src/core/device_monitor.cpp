@@ -34,6 +34,11 @@ void DeviceMonitor::add(uint64_t number, const Entered &what, bool captured) {
   changed_.notify_all();
 }
 
+void DeviceMonitor::withdraw(uint64_t number) {
+  const std::lock_guard lock(mutex_);
+  if (!outstanding_.empty() && outstanding_.back().number == number) outstanding_.pop_back();
+}
+
 bool DeviceMonitor::quiesce(uint64_t patience_ns) {
   const uint64_t deadline_ns = now_ns() + patience_ns;
   std::unique_lock lock(mutex_);
