@@ -112,8 +112,8 @@ struct Both {
   Ranks host;
 };
 
-constexpr rondo_collective_t collectives[] = {RONDO_ALL_REDUCE, RONDO_REDUCE_SCATTER, RONDO_ALL_GATHER,
-                                              RONDO_BROADCAST, RONDO_REDUCE};
+constexpr rondo_collective_t collectives[] = {RONDO_ALL_REDUCE, RONDO_REDUCE_SCATTER, RONDO_ALL_GATHER, RONDO_BROADCAST,
+                                              RONDO_REDUCE};
 
 bool can(rondo_algorithm_t algorithm, rondo_collective_t collective) {
   if (algorithm == RONDO_ALGORITHM_HALVING_DOUBLING) return collective == RONDO_ALL_REDUCE;

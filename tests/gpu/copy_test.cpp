@@ -23,8 +23,7 @@ rondo_config_t by_copies(uint32_t timeout_ms = 20'000) {
 struct Group : DeviceRanks {
   explicit Group(int rank_count, size_t elements, uint32_t timeout_ms = 20'000)
       : DeviceRanks(rank_count, by_copies(timeout_ms)), count(elements) {
-    for (int rank = 0; rank < rank_count; ++rank)
-      buffers.emplace_back(world, bytes_of(std::vector<float>(count, 1)));
+    for (int rank = 0; rank < rank_count; ++rank) buffers.emplace_back(world, bytes_of(std::vector<float>(count, 1)));
   }
   rondo_status_t sum(int rank, rondo_stream_t stream, size_t elements) const {
     void *const pointer = buffers[static_cast<size_t>(rank)].pointer();
