@@ -60,13 +60,13 @@ class DeviceExecutor {
 
   /// RONDO_ERROR_INVALID_ARGUMENT: `name` is not memory of this device. Null and 0 bytes are fine. Any thread.
   [[nodiscard]] virtual Result<void> check_buffer(const char *name, const void *pointer, size_t bytes) const = 0;
-  /// True: it is being captured. RONDO_ERROR_INVALID_ARGUMENT: not a stream of this device; RONDO_ERROR_UNSUPPORTED: it
-  /// is captured, which cannot be. Asked before a call takes a number, since a launch that fails fails the communicator.
+  /// True: it is being captured. RONDO_ERROR_INVALID_ARGUMENT: not a stream of this device; RONDO_ERROR_UNSUPPORTED:
+  /// it must not be captured. Asked before a call takes a number: a launch that fails is the end of the communicator.
   [[nodiscard]] virtual Result<bool> check_stream(void *stream) const = 0;
 
   [[nodiscard]] virtual Result<std::unique_ptr<DevicePlan>> prepare(const Plan &plan) = 0;
-  /// Enqueues and returns. `stream`: the caller's, null for the default stream. After a failure nothing was enqueued that does not
-  /// end by itself, or by stop().
+  /// Enqueues and returns. `stream`: the caller's, null for the default stream. What a failure leaves behind ends by
+  /// itself, or by stop().
   [[nodiscard]] virtual Result<void> launch(const DeviceCall &call, void *stream) = 0;
   /// A stream of its own, for what has none of the caller's: the barrier of finalize.
   [[nodiscard]] virtual void *own_stream() const = 0;

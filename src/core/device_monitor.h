@@ -35,8 +35,8 @@ class DeviceMonitor {
   DeviceMonitor &operator=(const DeviceMonitor &) = delete;
   ~DeviceMonitor();  ///< after quiesce(): the kernels must have ended
 
-  /// An operation is being enqueued. Numbers come in order. captured: its kernel will run without being told apart, so it
-  /// counts as done when its turn comes.
+  /// An operation will be enqueued now. Numbers come in order. captured: its kernel will run without being told apart,
+  /// so it counts as done when its turn comes.
   void add(uint64_t number, const Entered &what, bool captured);
 
   /// The latest operation could not be enqueued.

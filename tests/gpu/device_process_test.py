@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks that are processes on one device: sums and moves, a rank that is killed, one that does not come. The executor is
+"""Ranks that are processes on one device: sums, moves, a rank that is killed, one that does not come. The executor is
 that of RONDO_DEVICE_EXECUTOR; auto is copies, unless the device says that processes share it by MPS."""
 
 import os
