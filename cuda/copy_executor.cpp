@@ -11,9 +11,10 @@
 //      write consumed = c + 1
 //
 // Failure. stop() ends every wait of this rank, and is called again until the streams have come to their end, since
-// peers may write those words once more. What then moves is of no use to anybody, but harmless: memory that is written
-// belongs to this rank, or to a segment that stays as long as it is mapped here; and nobody takes it for a result,
-// since the communicator had failed before (DeviceReport::ends_when_stopped).
+// peers may write those words once more. What then moves is of no use to anybody, slots are written while they are
+// read, but it is harmless: memory that is written belongs to this rank, or to a segment that stays as long as it is
+// mapped here; and nobody takes it for a result, since the communicator had failed before
+// (DeviceReport::ends_when_stopped).
 #include <algorithm>
 #include <vector>
 
@@ -30,7 +31,8 @@ namespace {
 constexpr uint32_t default_channel_count = 1;  // one copy at a time uses a link of a device up
 constexpr uint32_t default_slot_count = 4;
 constexpr uint64_t slots_bytes_most = 64 << 20;  // of all connections of a rank, where slots may be smaller
-constexpr uint32_t default_slot_bytes_most = 1 << 20, default_slot_bytes_least = 64 << 10;
+constexpr uint32_t default_slot_bytes_most = 4 << 20, default_slot_bytes_least = 64 << 10;
+constexpr uint64_t chunk_bytes_least = 256 << 10;
 constexpr uint32_t combine_threads = 256;
 constexpr uint32_t combine_bytes_per_thread = 64;
 constexpr uint32_t combine_blocks_max = 16;  // few multiprocessors, since others compute meanwhile
@@ -73,7 +75,10 @@ uint32_t default_slot_bytes(uint32_t rank_count, uint32_t channel_count) {
 class CopyExecutor final : public ExecutorBase {
  public:
   [[nodiscard]] rondo_device_executor_t kind() const override { return RONDO_DEVICE_EXECUTOR_COPY; }
-  [[nodiscard]] uint64_t chunk_bytes() const override { return geometry().slot_bytes; }
+  /// Enough of them to overlap, and few enough that a call does not fill the stream's launch queue.
+  [[nodiscard]] uint64_t chunk_bytes(uint64_t bytes) const override {
+    return std::min<uint64_t>(std::max(bytes / 16, chunk_bytes_least), geometry().slot_bytes);
+  }
   [[nodiscard]] Result<bool> check_stream(void *stream) const override;
   [[nodiscard]] Result<std::unique_ptr<DevicePlan>> prepare(const Plan &plan) override;
   [[nodiscard]] Result<void> launch(const DeviceCall &call, void *stream) override;
@@ -124,6 +129,7 @@ Result<void> CopyExecutor::connect(const DeviceRequest &request, Store &store) {
       request.slot_bytes != 0 ? request.slot_bytes : default_slot_bytes(shape.rank_count, shape.channel_count);
   shape.geometry.ll_slot_bytes = 0;              // a copy engine has no protocol but flags behind data
   shape.plan_bytes = shape.geometry.slot_bytes;  // scratch: a sum on its way to several peers
+  shape.cleared = false;                         // flags are elsewhere
   RONDO_TRY_ASSIGN(const int can_wait,
                    device_attribute(*driver_, device_.ordinal, DeviceAttribute::can_use_64_bit_stream_mem_ops));
   if (can_wait == 0)

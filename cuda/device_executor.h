@@ -53,8 +53,8 @@ class DeviceExecutor {
   [[nodiscard]] virtual ConnectionGeometry geometry() const = 0;
   [[nodiscard]] virtual uint32_t channel_count() const = 0;
   [[nodiscard]] virtual rondo_device_executor_t kind() const = 0;
-  /// The chunk size where nobody asks for one; 0: the tuner's.
-  [[nodiscard]] virtual uint64_t chunk_bytes() const { return 0; }
+  /// The chunk size for a vector of that many bytes where nobody asks for one; 0: the tuner's.
+  [[nodiscard]] virtual uint64_t chunk_bytes(uint64_t) const { return 0; }
   /// "CUDA device 0 (NVIDIA H100)"
   [[nodiscard]] virtual std::string describe() const = 0;
 

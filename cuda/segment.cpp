@@ -82,7 +82,7 @@ Result<Segment> Segment::connect(const PrimaryContext &context, CuStream stream,
   RONDO_TRY_ASSIGN(const auto own_memory, allocate_held(context, shape.bytes()));
   segment.address_ = own_memory->memory.get().object;
   segment.held_.push_back(own_memory);
-  RONDO_TRY(clear(context, stream, segment.address(), shape.bytes()));
+  if (shape.cleared) RONDO_TRY(clear(context, stream, segment.address(), shape.bytes()));
   SegmentCard own;
   own.uuid = uuid;
   own.process = own_process();

@@ -30,6 +30,7 @@ struct SegmentShape {
   uint32_t channel_count = 1;
   ConnectionGeometry geometry;
   uint64_t plan_bytes = 0;
+  bool cleared = true;  ///< else what is in fresh memory does not matter
 
   [[nodiscard]] uint64_t connection_bytes() const;  ///< of one, rounded up
   [[nodiscard]] uint64_t connection_offset(uint32_t channel, uint32_t sender) const;
