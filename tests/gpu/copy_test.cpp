@@ -213,14 +213,14 @@ TEST_CASE("copy executor: a call whose stream comes to it when its communicator 
     }
     CHECK(rondo_comm_abort(ranks[0]) == RONDO_OK);
     std::vector<std::thread> threads;
-    for (int rank = 0; rank < 2; ++rank) {
+    for (int rank = 0; rank < caller_count; ++rank) {
       threads.emplace_back([comm = ranks[rank]] { static_cast<void>(rondo_comm_destroy(comm)); });
       ranks.forget(rank);
     }
     for (std::thread &thread : threads) thread.join();
+    gate.open();
+    for (const Stream &stream : streams) CU_OK(world.cu.stream_synchronize(stream.get().object));
   }
-  gate.open();
-  for (const Stream &stream : streams) CU_OK(world.cu.stream_synchronize(stream.get().object));
   // What was left is given back in the end.
   CHECK(conformance::becomes_true([&] { return conformance::live_counts() == before; }));
 }
