@@ -106,6 +106,7 @@ enum class DeviceAttribute : int {
   can_use_64_bit_stream_mem_ops = 122,
   can_use_stream_wait_value_nor = 123,
   ipc_event_supported = 125,
+  mps_enabled = 133,
 };
 
 enum class PointerAttribute : int {

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cuda/executor.h"
-
+// The kernel executor: one kernel a collective, one block a channel. docs/gpu.md.
 #include <algorithm>
 #include <cstring>
 #include <mutex>
 
-#include "cuda/kernel_set.h"
+#include "cuda/executor_base.h"
 #include "cuda/kernels/operation.h"
 #include "cuda/plan_image.h"
-#include "cuda/segment.h"
 #include "src/proto/memory.h"
 
 namespace rondo::cuda {
@@ -48,68 +46,35 @@ class CudaPlan final : public DevicePlan {
   std::mutex &mutex_;
 };
 
-class CudaExecutor final : public DeviceExecutor {
+class KernelExecutor final : public ExecutorBase {
  public:
-  [[nodiscard]] ConnectionGeometry geometry() const override { return segment_.shape().geometry; }
-  [[nodiscard]] uint32_t channel_count() const override { return segment_.shape().channel_count; }
-  [[nodiscard]] std::string describe() const override {
-    return "CUDA device " + std::to_string(device_.ordinal) + " (" + device_.name + ")";
-  }
-  [[nodiscard]] Result<void> check_buffer(const char *name, const void *pointer, size_t bytes) const override;
+  [[nodiscard]] rondo_device_executor_t kind() const override { return RONDO_DEVICE_EXECUTOR_KERNEL; }
   [[nodiscard]] Result<std::unique_ptr<DevicePlan>> prepare(const Plan &plan) override;
-  [[nodiscard]] Result<Launched> launch(const DeviceCall &call, void *stream) override;
-  [[nodiscard]] void *own_stream() const override { return stream_.get().object; }
-  [[nodiscard]] std::byte *barrier_buffer(uint32_t which) const override {
-    return reinterpret_cast<std::byte *>(segment_.address() + segment_.shape().barrier_offset(which));
-  }
+  [[nodiscard]] Result<void> launch(const DeviceCall &call, void *stream) override;
   [[nodiscard]] DeviceReport report() const override;
+  [[nodiscard]] bool drained() const override {
+    const DeviceReport now = report();
+    return now.ended_number >= last_number_ && now.begun_kernels == now.ended_kernels;
+  }
   void stop() override { memory::store_release(words().abort, 1); }  // pairs with A1 in cuda/kernels/run.h
-  [[nodiscard]] Result<void> check_device() const override;
 
   Result<void> connect(const DeviceRequest &request, Store &store);
 
  private:
-  Result<void> find_device(const DeviceRequest &request);
   [[nodiscard]] Result<void> check_residency() const;
   [[nodiscard]] HostWords &words() const { return *static_cast<HostWords *>(words_.get().object); }
   [[nodiscard]] std::byte *host_plans() const { return static_cast<std::byte *>(host_plans_.get().object); }
-  [[nodiscard]] Result<bool> look_at_stream(CuStream stream) const;
-  [[nodiscard]] Result<void> follow_last_stream(CuStream stream, bool captured);
   [[nodiscard]] Result<void> upload(CudaPlan &plan, CuStream stream, bool captured);
   [[nodiscard]] Result<void> run(const CudaPlan &plan, const DeviceCall &call, CuStream stream);
 
-  const CudaDriver *driver_ = nullptr;
-  CudaDevice device_;
-  PrimaryContext context_;
-  std::shared_ptr<const KernelSet> kernels_;
   HostMemory words_, host_plans_;
-  Segment segment_;
   std::mutex arena_mutex_;
   Arena arena_{plan_memory_bytes};
-  Stream stream_;
-  Event launched_;  ///< recorded behind every kernel that was not captured
-  CuStream last_stream_ = nullptr;
-  bool launched_any_ = false;
-  bool recorded_ = true;  ///< launched_, behind the last kernel
+  uint64_t last_number_ = 0;  ///< of the operations that were enqueued and not captured
 };
 
-Result<CudaDevice> device_of(const CudaDriver &driver, int32_t ordinal) {
-  RONDO_TRY_ASSIGN(const auto devices, cuda_devices(driver));
-  if (ordinal >= 0 && static_cast<size_t>(ordinal) < devices.size()) return devices[static_cast<size_t>(ordinal)];
-  return invalid_argument("rondo_config_t.device is " + std::to_string(ordinal) + ", but this process sees " +
-                          std::to_string(devices.size()) + " CUDA devices, numbered from 0 (CUDA_VISIBLE_DEVICES)");
-}
-
-Result<void> CudaExecutor::find_device(const DeviceRequest &request) {
-  RONDO_TRY_ASSIGN(driver_, cuda_driver(request.library));
-  RONDO_TRY_ASSIGN(device_, device_of(*driver_, request.device));
-  RONDO_TRY_ASSIGN(context_, retain_primary_context(*driver_, device_.ordinal));
-  return {};
-}
-
-Result<void> CudaExecutor::connect(const DeviceRequest &request, Store &store) {
-  RONDO_TRY(find_device(request));
-  RONDO_TRY_ASSIGN(kernels_, KernelSet::load(context_));
+Result<void> KernelExecutor::connect(const DeviceRequest &request, Store &store) {
+  RONDO_TRY(open(request));
   SegmentShape shape;
   shape.rank_count = request.rank_count;
   shape.channel_count = request.channel_count != 0 ? request.channel_count : default_channel_count;
@@ -120,15 +85,12 @@ Result<void> CudaExecutor::connect(const DeviceRequest &request, Store &store) {
   RONDO_TRY_ASSIGN(words_, allocate_host_memory(context_, sizeof(HostWords)));
   ::new (words_.get().object) HostWords();
   RONDO_TRY_ASSIGN(host_plans_, allocate_host_memory(context_, plan_memory_bytes));
-  RONDO_TRY_ASSIGN(stream_, make_stream(context_));
-  RONDO_TRY_ASSIGN(launched_, make_event(context_));
-  RONDO_TRY_ASSIGN(segment_, Segment::connect(context_, stream_.get().object, device_.uuid, shape, request.rank,
-                                              request.key_prefix, store, request.deadline_ns));
+  RONDO_TRY(connect_segment(request, shape, store));
   return check_residency();
 }
 
 /// A block that is not resident never runs while the others wait for it.
-Result<void> CudaExecutor::check_residency() const {
+Result<void> KernelExecutor::check_residency() const {
   const uint32_t lanes = 2;  // of a channel, at most: those of a tree
   const uint32_t shared = device::shared_bytes_for(lanes, device::scratch_bytes_for(ll_slot_bytes));
   RONDO_TRY_ASSIGN(const int a_multiprocessor,
@@ -144,26 +106,7 @@ Result<void> CudaExecutor::check_residency() const {
           " can be resident at once; ask for fewer channels (RONDO_CHANNELS) or put fewer ranks on the device"};
 }
 
-Result<void> CudaExecutor::check_buffer(const char *name, const void *pointer, size_t bytes) const {
-  if (bytes == 0) return {};
-  const ContextGuard guard(*driver_, context_.get().context);
-  RONDO_TRY(guard.status());
-  RONDO_TRY_ASSIGN(const PointerInfo info, pointer_info(*driver_, pointer));
-  if (info.type == MemoryType::unknown || info.type == MemoryType::host)
-    return invalid_argument(std::string(name) + " is host memory, but the communicator is on " + describe() +
-                            "; give memory of that device, or make a communicator on RONDO_DEVICE_HOST");
-  if (info.device != device_.ordinal)
-    return invalid_argument(std::string(name) + " is memory of CUDA device " + std::to_string(info.device) +
-                            ", but the communicator is on " + describe());
-  const uint64_t offset = reinterpret_cast<uint64_t>(pointer) - info.range_start;
-  if (info.range_bytes != 0 && (offset > info.range_bytes || bytes > info.range_bytes - offset))
-    return invalid_argument(std::string(name) + " has " + std::to_string(bytes) + " bytes, which is more than the " +
-                            std::to_string(info.range_bytes - std::min<uint64_t>(offset, info.range_bytes)) +
-                            " that are left of its allocation");
-  return {};
-}
-
-Result<std::unique_ptr<DevicePlan>> CudaExecutor::prepare(const Plan &plan) {
+Result<std::unique_ptr<DevicePlan>> KernelExecutor::prepare(const Plan &plan) {
   auto made = std::make_unique<CudaPlan>(arena_, arena_mutex_);
   RONDO_TRY_ASSIGN(made->kernel, kernels_->find(device::kernel_name(plan)));
   const size_t bytes = device::plan_image_bytes(plan);
@@ -189,34 +132,7 @@ Result<std::unique_ptr<DevicePlan>> CudaExecutor::prepare(const Plan &plan) {
   return std::unique_ptr<DevicePlan>(std::move(made));
 }
 
-/// True: it is being captured.
-Result<bool> CudaExecutor::look_at_stream(CuStream stream) const {
-  CaptureStatus capture = CaptureStatus::none;
-  RONDO_TRY(cuda_check(*driver_, driver_->stream_is_capturing(stream, &capture), "cuStreamIsCapturing"));
-  if (stream == nullptr) return capture != CaptureStatus::none;  // the default stream of the context that is current
-  CuContext owner = nullptr;
-  RONDO_TRY(cuda_check(*driver_, driver_->stream_get_ctx(stream, &owner), "cuStreamGetCtx"));
-  if (owner != context_.get().context)
-    return invalid_argument("the stream is not one of " + describe() + ", which the communicator is on");
-  return capture != CaptureStatus::none;
-}
-
-/// Kernels of a communicator come one after the other, whatever streams they are on: they share the ends of its links.
-Result<void> CudaExecutor::follow_last_stream(CuStream stream, bool captured) {
-  if (!launched_any_ || stream == last_stream_) return {};
-  if (!recorded_)
-    return Error{RONDO_ERROR_OUT_OF_RESOURCES,
-                 "no event could be recorded behind the last call, so none on another stream can follow it"};
-  if (!captured)
-    return cuda_check(*driver_, driver_->stream_wait_event(stream, launched_.get().object, 0), "cuStreamWaitEvent");
-  // A captured stream cannot wait for what was not captured with it.
-  if (driver_->event_query(launched_.get().object) == CuStatus::success) return {};
-  return invalid_argument(
-      "a stream is being captured while the communicator's calls on another stream still run; "
-      "synchronize that stream before the capture begins");
-}
-
-Result<void> CudaExecutor::upload(CudaPlan &plan, CuStream stream, bool captured) {
+Result<void> KernelExecutor::upload(CudaPlan &plan, CuStream stream, bool captured) {
   if (plan.uploaded) return {};
   const DevicePointer address = segment_.address() + segment_.shape().plans_offset() + plan.offset;
   RONDO_TRY(cuda_check(*driver_, driver_->memcpy_htod_async(address, host_plans() + plan.offset, plan.bytes, stream),
@@ -225,7 +141,7 @@ Result<void> CudaExecutor::upload(CudaPlan &plan, CuStream stream, bool captured
   return {};
 }
 
-Result<void> CudaExecutor::run(const CudaPlan &plan, const DeviceCall &call, CuStream stream) {
+Result<void> KernelExecutor::run(const CudaPlan &plan, const DeviceCall &call, CuStream stream) {
   const uint32_t scratch = device::scratch_bytes_for(ll_slot_bytes);
   device::DeviceOperation operation;
   operation.channels = reinterpret_cast<const device::DeviceChannel *>(segment_.address() +
@@ -250,24 +166,21 @@ Result<void> CudaExecutor::run(const CudaPlan &plan, const DeviceCall &call, CuS
       "launching a collective");
 }
 
-Result<Launched> CudaExecutor::launch(const DeviceCall &call, void *stream_handle) {
+Result<void> KernelExecutor::launch(const DeviceCall &call, void *stream_handle) {
   auto *const stream = static_cast<CuStream>(stream_handle);
   auto &plan = static_cast<CudaPlan &>(*call.plan);
   const ContextGuard guard(*driver_, context_.get().context);
   RONDO_TRY(guard.status());
-  RONDO_TRY_ASSIGN(const bool captured, look_at_stream(stream));
-  RONDO_TRY(follow_last_stream(stream, captured));
-  RONDO_TRY(upload(plan, stream, captured));
+  RONDO_TRY(follow_last_stream(stream, call.captured));
+  RONDO_TRY(upload(plan, stream, call.captured));
   RONDO_TRY(run(plan, call, stream));
-  if (captured) return Launched{true};
-  // The kernel is on its way; only a call on another stream needs the event.
-  recorded_ = driver_->event_record(launched_.get().object, stream) == CuStatus::success;
-  last_stream_ = stream;
-  launched_any_ = true;
-  return Launched{};
+  if (call.captured) return {};
+  last_number_ = call.number;
+  note_last_stream(stream);
+  return {};
 }
 
-DeviceReport CudaExecutor::report() const {
+DeviceReport KernelExecutor::report() const {
   const device::DeviceResult &result = words().result;
   DeviceReport report;
   report.ended_number = memory::load_acquire(result.number);  // pairs with E3 in cuda/kernels/run.h
@@ -282,24 +195,10 @@ DeviceReport CudaExecutor::report() const {
   return report;
 }
 
-Result<void> CudaExecutor::check_device() const {
-  const ContextGuard guard(*driver_, context_.get().context);
-  RONDO_TRY(guard.status());
-  const CuStatus status = driver_->stream_query(stream_.get().object);
-  if (status == CuStatus::success || status == CuStatus::not_ready) return {};
-  return cuda_error(*driver_, status, describe() + " has failed");
-}
-
 }  // namespace
 
-Result<void> check_device(const std::string &library, int32_t device) {
-  RONDO_TRY_ASSIGN(const CudaDriver *const driver, cuda_driver(library));
-  const auto found = device_of(*driver, device);
-  return found.ok() ? Result<void>() : found.error();
-}
-
-Result<std::unique_ptr<DeviceExecutor>> connect_device(const DeviceRequest &request, Store &store) {
-  auto executor = std::make_unique<CudaExecutor>();
+Result<std::unique_ptr<DeviceExecutor>> connect_kernel_executor(const DeviceRequest &request, Store &store) {
+  auto executor = std::make_unique<KernelExecutor>();
   RONDO_TRY(executor->connect(request, store));
   return std::unique_ptr<DeviceExecutor>(std::move(executor));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs plans on a CUDA device: one kernel a collective, one block a channel. docs/gpu.md.
+// Runs plans on a CUDA device, by kernels (cuda/executor.cpp) or by copies (cuda/copy_executor.cpp). docs/gpu.md.
 #pragma once
 
 #include <cstdint>
@@ -21,13 +21,15 @@ struct DeviceRequest {
   std::string library;         ///< Config::cuda_library
   std::string key_prefix;
   uint64_t deadline_ns = 0;
+  rondo_device_executor_t executor = RONDO_DEVICE_EXECUTOR_AUTO;  ///< what is asked for, the same by all ranks
 };
 
 /// RONDO_ERROR_UNSUPPORTED: no driver. RONDO_ERROR_INVALID_ARGUMENT: no such device.
 [[nodiscard]] Result<void> check_device(const std::string &library, int32_t device);
 
-/// Every rank calls it: finds the driver and the device, loads the kernels, connects the ranks' memories.
-/// RONDO_ERROR_OUT_OF_RESOURCES: the blocks of all ranks of this process on the device cannot be resident at once.
+/// Every rank calls it: finds the driver and the device, chooses the executor, loads the kernels, connects the ranks'
+/// memories. RONDO_ERROR_OUT_OF_RESOURCES: kernels are to run, and the blocks of all ranks of this process on the
+/// device cannot be resident at once.
 [[nodiscard]] Result<std::unique_ptr<DeviceExecutor>> connect_device(const DeviceRequest &request, Store &store);
 
 }  // namespace rondo::cuda

@@ -44,32 +44,38 @@ Result<std::shared_ptr<const KernelSet>> KernelSet::load(const PrimaryContext &c
   set->driver_ = context.get().driver;
   set->context_ = context.get().context;
   set->library_ = std::move(library).value();
-  for (const std::string &name : device::kernel_names()) {
-    RONDO_TRY_ASSIGN(const CuFunction function, find_function(set->library_, name.c_str()));
-    LoadedKernel kernel{function, 0};
-    const ContextGuard guard(*set->driver_, set->context_);
-    RONDO_TRY(guard.status());
-    RONDO_TRY(cuda_check(
-        *set->driver_,
-        set->driver_->func_get_attribute(&kernel.block_threads_max, FunctionAttribute::max_threads_per_block, function),
-        "cuFuncGetAttribute"));
-    set->kernels_.emplace(name, kernel);
-  }
+  RONDO_TRY(set->find_all(device::kernel_names(), set->waiting_));
+  RONDO_TRY(set->find_all(device::combine_kernel_names(), set->combining_));
   loaded().sets[context.get().device] = set;
   return std::shared_ptr<const KernelSet>(set);
 }
 
+Result<void> KernelSet::find_all(const std::vector<std::string> &names, Kernels &kernels) const {
+  for (const std::string &name : names) {
+    RONDO_TRY_ASSIGN(const CuFunction function, find_function(library_, name.c_str()));
+    LoadedKernel kernel{function, 0};
+    const ContextGuard guard(*driver_, context_);
+    RONDO_TRY(guard.status());
+    RONDO_TRY(cuda_check(
+        *driver_,
+        driver_->func_get_attribute(&kernel.block_threads_max, FunctionAttribute::max_threads_per_block, function),
+        "cuFuncGetAttribute"));
+    kernels.emplace(name, kernel);
+  }
+  return {};
+}
+
 Result<LoadedKernel> KernelSet::find(const std::string &name) const {
-  const auto found = kernels_.find(name);
-  if (found == kernels_.end()) return Error{RONDO_ERROR_UNSUPPORTED, "there is no kernel " + name};
-  return found->second;
+  for (const Kernels *kernels : {&waiting_, &combining_})
+    if (const auto found = kernels->find(name); found != kernels->end()) return found->second;
+  return Error{RONDO_ERROR_UNSUPPORTED, "there is no kernel " + name};
 }
 
 Result<int> KernelSet::resident_blocks(int block_threads, size_t shared_bytes) const {
   int least = std::numeric_limits<int>::max();
   const ContextGuard guard(*driver_, context_);
   RONDO_TRY(guard.status());
-  for (const auto &[name, kernel] : kernels_) {
+  for (const auto &[name, kernel] : waiting_) {
     int blocks = 0;
     RONDO_TRY(cuda_check(*driver_,
                          driver_->occupancy_max_blocks(&blocks, kernel.function,

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "cuda/handles.h"
 
@@ -23,14 +24,18 @@ class KernelSet {
   [[nodiscard]] static Result<std::shared_ptr<const KernelSet>> load(const PrimaryContext &context);
 
   [[nodiscard]] Result<LoadedKernel> find(const std::string &name) const;
-  /// Blocks of the largest kernel that a multiprocessor holds at once.
+  /// Of kernels that wait for other ranks: blocks of the largest one that a multiprocessor holds at once.
   [[nodiscard]] Result<int> resident_blocks(int block_threads, size_t shared_bytes) const;
 
  private:
+  using Kernels = std::unordered_map<std::string, LoadedKernel>;
+  [[nodiscard]] Result<void> find_all(const std::vector<std::string> &names, Kernels &kernels) const;
+
   const CudaDriver *driver_ = nullptr;
   CuContext context_ = nullptr;
   Library library_;
-  std::unordered_map<std::string, LoadedKernel> kernels_;
+  Kernels waiting_;    ///< that run plans
+  Kernels combining_;  ///< that end by themselves
 };
 
 }  // namespace rondo::cuda

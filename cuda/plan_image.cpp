@@ -48,6 +48,24 @@ class Writer {
   uint64_t address_;
 };
 
+void add_reducing_names(std::vector<std::string> &names, const std::string &stem) {
+  for (int type = 0; rondo_type_string(static_cast<rondo_type_t>(type)) != nullptr; ++type)
+    for (const rondo_op_t op : {RONDO_SUM, RONDO_PROD, RONDO_MIN, RONDO_MAX})
+      names.push_back(stem + rondo_type_string(static_cast<rondo_type_t>(type)) + "_" + rondo_op_string(op));
+}
+
+bool is_move(const Plan &plan) {
+  const auto collective = static_cast<rondo_collective_t>(plan.key.signature.collective);
+  return collective == RONDO_ALL_GATHER || collective == RONDO_BROADCAST;
+}
+
+/// "float32_sum"; avg is a sum and a divisor.
+std::string reducing_name(const Plan &plan) {
+  const auto op = static_cast<rondo_op_t>(plan.key.signature.op);
+  return std::string(rondo_type_string(static_cast<rondo_type_t>(plan.key.signature.type))) + "_" +
+         rondo_op_string(op == RONDO_AVG ? RONDO_SUM : op);
+}
+
 }  // namespace
 
 size_t plan_image_bytes(const Plan &plan) { return Layout(plan).bytes; }
@@ -95,21 +113,26 @@ std::vector<std::string> kernel_names() {
   for (const char *protocol : {"simple", "ll"}) {
     const std::string stem = std::string("rondo_run_") + protocol + "_";
     names.push_back(stem + "copy");
-    for (int type = 0; rondo_type_string(static_cast<rondo_type_t>(type)) != nullptr; ++type)
-      for (const rondo_op_t op : {RONDO_SUM, RONDO_PROD, RONDO_MIN, RONDO_MAX})
-        names.push_back(stem + rondo_type_string(static_cast<rondo_type_t>(type)) + "_" + rondo_op_string(op));
+    add_reducing_names(names, stem);
   }
   return names;
 }
 
 std::string kernel_name(const Plan &plan) {
-  const auto collective = static_cast<rondo_collective_t>(plan.key.signature.collective);
-  std::string name = "rondo_run_";
-  name += plan.shape.protocol == RONDO_PROTOCOL_LL ? "ll" : "simple";
-  if (collective == RONDO_ALL_GATHER || collective == RONDO_BROADCAST) return name + "_copy";
-  const auto op = static_cast<rondo_op_t>(plan.key.signature.op);
-  name += std::string("_") + rondo_type_string(static_cast<rondo_type_t>(plan.key.signature.type));
-  return name + "_" + rondo_op_string(op == RONDO_AVG ? RONDO_SUM : op);
+  const std::string stem =
+      std::string("rondo_run_") + (plan.shape.protocol == RONDO_PROTOCOL_LL ? "ll" : "simple") + "_";
+  return stem + (is_move(plan) ? "copy" : reducing_name(plan));
+}
+
+std::vector<std::string> combine_kernel_names() {
+  std::vector<std::string> names;
+  add_reducing_names(names, "rondo_combine_");
+  return names;
+}
+
+std::string combine_kernel_name(const Plan &plan) {
+  const bool is_barrier = plan.key.signature.collective == RONDO_BARRIER;
+  return is_barrier || is_move(plan) ? std::string() : "rondo_combine_" + reducing_name(plan);
 }
 
 }  // namespace rondo::device

@@ -30,10 +30,17 @@ struct PlanImage {
 [[nodiscard]] Result<PlanImage> make_plan_image(const Plan &plan, uint64_t address,
                                                 const std::function<uint64_t(uint32_t, uint32_t)> &ends_of);
 
-/// The names of all kernels.
+/// The names of all kernels that run plans.
 [[nodiscard]] std::vector<std::string> kernel_names();
 
 /// "rondo_run_simple_float32_sum": the kernel (cuda/kernels/list.h) that runs the plan.
 [[nodiscard]] std::string kernel_name(const Plan &plan);
+
+/// The names of all kernels that combine.
+[[nodiscard]] std::vector<std::string> combine_kernel_names();
+
+/// "rondo_combine_float32_sum": the kernel that combines the operands of the plan's steps; "" where it only
+/// moves, and for a barrier.
+[[nodiscard]] std::string combine_kernel_name(const Plan &plan);
 
 }  // namespace rondo::device

@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/segment.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <iterator>
+#include <mutex>
 #include <span>
 #include <string>
 
@@ -18,15 +14,39 @@ constexpr uint64_t align_bytes = 256;
 
 constexpr uint64_t aligned(uint64_t bytes) { return (bytes + align_bytes - 1) / align_bytes * align_bytes; }
 
-/// When this process started, in the kernel's ticks since boot: field 22 of /proc/self/stat.
-uint64_t own_start_ticks() {
-  std::ifstream file("/proc/self/stat");
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  const size_t name_end = text.rfind(')');  // the name may hold anything, blanks among it
-  if (name_end == std::string::npos) return 0;
-  size_t at = name_end + 1;
-  for (int field = 3; field < 22 && at != std::string::npos; ++field) at = text.find(' ', at + 1);
-  return at == std::string::npos ? 0 : std::strtoull(text.c_str() + at, nullptr, 10);
+/// Who holds a segment's memory: its rank, and the threads of its process that write into it. A rank that has left does
+/// not take it away from one that still works off what it had enqueued.
+struct HeldMemory {
+  PrimaryContext context;  ///< gone after the memory
+  DeviceMemory memory;
+};
+
+/// Of this process, by address. Never destroyed: a communicator may be left to the process's end.
+struct Held {
+  std::mutex mutex;
+  std::map<DevicePointer, std::weak_ptr<const HeldMemory>> memories;
+};
+
+Held &held() {
+  static Held *const all = new Held;
+  return *all;
+}
+
+Result<std::shared_ptr<const HeldMemory>> allocate_held(const PrimaryContext &context, uint64_t bytes) {
+  auto made = std::make_shared<HeldMemory>();
+  RONDO_TRY_ASSIGN(made->context, retain_primary_context(*context.get().driver, context.get().device));
+  RONDO_TRY_ASSIGN(made->memory, allocate_device_memory(context, bytes));
+  const std::lock_guard lock(held().mutex);
+  held().memories[made->memory.get().object] = made;
+  return std::shared_ptr<const HeldMemory>(std::move(made));
+}
+
+/// Null: its rank has given up meanwhile.
+std::shared_ptr<const HeldMemory> find_held(DevicePointer address) {
+  const std::lock_guard lock(held().mutex);
+  std::erase_if(held().memories, [](const auto &entry) { return entry.second.expired(); });
+  const auto found = held().memories.find(address);
+  return found == held().memories.end() ? nullptr : found->second.lock();
 }
 
 Result<void> clear(const PrimaryContext &context, CuStream stream, DevicePointer address, uint64_t bytes) {
@@ -59,13 +79,14 @@ Result<Segment> Segment::connect(const PrimaryContext &context, CuStream stream,
   Segment segment;
   segment.shape_ = shape;
   const CudaDriver &driver = *context.get().driver;
-  RONDO_TRY_ASSIGN(segment.memory_, allocate_device_memory(context, shape.bytes()));
-  RONDO_TRY(clear(context, stream, segment.address(), shape.bytes()));
+  RONDO_TRY_ASSIGN(const auto own_memory, allocate_held(context, shape.bytes()));
+  segment.address_ = own_memory->memory.get().object;
+  segment.held_.push_back(own_memory);
+  if (shape.cleared) RONDO_TRY(clear(context, stream, segment.address(), shape.bytes()));
   SegmentCard own;
   own.uuid = uuid;
-  own.pid = static_cast<uint32_t>(::getpid());
-  own.device = static_cast<uint32_t>(context.get().device);
-  own.start_ticks = own_start_ticks();
+  own.process = own_process();
+  own.device = static_cast<uint64_t>(context.get().device);
   own.address = segment.address();
   own.bytes = shape.bytes();
   {
@@ -91,17 +112,12 @@ Result<void> Segment::open_peers(const PrimaryContext &context, uint32_t rank, c
   const SegmentCard &own = cards[rank];
   for (uint32_t peer = 0; peer < cards.size(); ++peer) {
     const SegmentCard &card = cards[peer];
-    const bool same_process = card.pid == own.pid && card.start_ticks == own.start_ticks;
+    const bool same_process = card.process == own.process;
     const bool same_device = std::memcmp(&card.uuid, &own.uuid, sizeof own.uuid) == 0;
     if (card.bytes != own.bytes)
       return Error{RONDO_ERROR_MISMATCH, "ranks " + std::to_string(rank) + " and " + std::to_string(peer) +
                                              " have segments of different sizes on their devices"};
-    if (same_device && peer != rank) {
-      if (same_process)
-        ++neighbour_count_;
-      else
-        shared_with_processes_ = true;
-    }
+    if (same_device && same_process && peer != rank) ++neighbour_count_;
     if (same_process && !same_device) {
       RONDO_TRY_ASSIGN(PrimaryContext theirs, retain_primary_context(driver, static_cast<CuDevice>(card.device)));
       const ContextGuard guard(driver, context.get().context);
@@ -114,6 +130,10 @@ Result<void> Segment::open_peers(const PrimaryContext &context, uint32_t rank, c
       peer_contexts_.push_back(std::move(theirs));
     }
     if (same_process) {
+      auto memory = find_held(card.address);
+      if (memory == nullptr)
+        return Error{RONDO_ERROR_REMOTE, "rank " + std::to_string(peer) + " gave up while the ranks connected"};
+      held_.push_back(std::move(memory));
       peers_.push_back(card.address);
       continue;
     }
@@ -124,7 +144,7 @@ Result<void> Segment::open_peers(const PrimaryContext &context, uint32_t rank, c
     if (opened != CuStatus::success)
       return cuda_error(
           driver, opened,
-          "opening the memory of rank " + std::to_string(peer) + " (process " + std::to_string(card.pid) + ")");
+          "opening the memory of rank " + std::to_string(peer) + " (process " + std::to_string(card.process.pid) + ")");
     opened_.push_back(IpcMemory({&driver, context.get().context, mapped}));
     peers_.push_back(mapped);
   }

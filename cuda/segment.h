@@ -12,12 +12,14 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "cuda/handles.h"
 #include "cuda/kernels/operation.h"
+#include "cuda/process_name.h"
 #include "src/bootstrap/store.h"
 #include "src/proto/connection.h"
 
@@ -28,6 +30,7 @@ struct SegmentShape {
   uint32_t channel_count = 1;
   ConnectionGeometry geometry;
   uint64_t plan_bytes = 0;
+  bool cleared = true;  ///< else what is in fresh memory does not matter
 
   [[nodiscard]] uint64_t connection_bytes() const;  ///< of one, rounded up
   [[nodiscard]] uint64_t connection_offset(uint32_t channel, uint32_t sender) const;
@@ -41,9 +44,8 @@ struct SegmentShape {
 /// What a rank tells the others.
 struct SegmentCard {
   DeviceUuid uuid{};
-  uint32_t pid = 0;
-  uint32_t device = 0;
-  uint64_t start_ticks = 0;  ///< of the process: with the pid its name
+  ProcessName process;
+  uint64_t device = 0;
   uint64_t address = 0;
   uint64_t bytes = 0;
   IpcMemoryHandle handle{};
@@ -57,26 +59,26 @@ class Segment {
                                                Store &store, uint64_t deadline_ns);
 
   [[nodiscard]] const SegmentShape &shape() const { return shape_; }
-  [[nodiscard]] DevicePointer address() const { return memory_.get().object; }
+  [[nodiscard]] DevicePointer address() const { return address_; }
+  /// Where this rank sees the segment of `rank`.
+  [[nodiscard]] DevicePointer address_of(uint32_t rank) const { return peers_[rank]; }
   [[nodiscard]] uint64_t ends_address(uint32_t channel, uint32_t peer) const {
     return address() + shape_.ends_offset(channel, peer);
   }
   /// Ranks of this process on the same device, this one among them.
   [[nodiscard]] uint32_t neighbour_count() const { return neighbour_count_; }
-  /// Ranks of other processes share the device.
-  [[nodiscard]] bool shared_with_processes() const { return shared_with_processes_; }
 
  private:
   Result<void> open_peers(const PrimaryContext &context, uint32_t rank, const std::vector<SegmentCard> &cards);
   Result<void> fill_ends(const PrimaryContext &context, CuStream stream, uint32_t rank);
 
   SegmentShape shape_;
-  DeviceMemory memory_;
+  DevicePointer address_ = 0;
+  std::vector<std::shared_ptr<const void>> held_;  ///< its own memory, and that of other threads of the process
   std::vector<IpcMemory> opened_;
   std::vector<PrimaryContext> peer_contexts_;  ///< of other devices that this process uses
   std::vector<DevicePointer> peers_;           ///< where each rank's segment is, for this one
   uint32_t neighbour_count_ = 1;
-  bool shared_with_processes_ = false;
 };
 
 /// Gives out pieces of [0, bytes), aligned to 256. First fit.

@@ -50,6 +50,14 @@ struct DeviceFloat16Element {
   }
 };
 
+/// All threads of a grid, for what needs no barrier.
+struct GridGroup {
+  [[nodiscard]] __device__ uint32_t rank() const { return blockIdx.x * blockDim.x + threadIdx.x; }
+  [[nodiscard]] __device__ uint32_t size() const { return gridDim.x * blockDim.x; }
+  __device__ void sync() const {}
+  [[nodiscard]] __device__ bool any(bool vote) const { return vote; }
+};
+
 template <class Reducer>
 struct OnDevice {
   using Type = Reducer;
@@ -85,3 +93,11 @@ __device__ void run_block(const DeviceOperation &operation) {
     ::rondo::device::run_block<Protocol, __VA_ARGS__>(operation);                  \
   }
 RONDO_KERNELS(RONDO_KERNEL)
+
+#define RONDO_COMBINE_KERNEL(name, ...)                                                                           \
+  extern "C" __global__ void __launch_bounds__(::rondo::device::block_threads_max)                                \
+      name(const __grid_constant__ ::rondo::device::CombineOperation operation) {                                 \
+    ::rondo::device::combine<typename ::rondo::device::OnDevice<__VA_ARGS__>::Type>(::rondo::device::GridGroup{}, \
+                                                                                    operation);                   \
+  }
+RONDO_COMBINE_KERNELS(RONDO_COMBINE_KERNEL)

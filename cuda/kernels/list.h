@@ -2,8 +2,10 @@
 // Every kernel, once: the image for devices and the library for emulated blocks are both made of this list.
 //   rondo_run_PROTOCOL_copy      collectives that move and do not reduce, whatever the type
 //   rondo_run_PROTOCOL_TYPE_OP   the others; TYPE and OP as rondo_type_string() and rondo_op_string() say, avg by sum
+//   rondo_combine_TYPE_OP        one slice of a reduction, for the copy-engine executor
 #pragma once
 
+#include "cuda/kernels/combine.h"
 #include "cuda/kernels/reduce.h"
 #include "cuda/kernels/run.h"
 
@@ -13,22 +15,34 @@
   X(rondo_run_##protocol##_##type##_min, Protocol, ::rondo::device::GroupReducer<__VA_ARGS__, ::rondo::MinOp>)   \
   X(rondo_run_##protocol##_##type##_max, Protocol, ::rondo::device::GroupReducer<__VA_ARGS__, ::rondo::MaxOp>)
 
-#define RONDO_KERNELS_OF_PROTOCOL(X, protocol, Protocol)                                \
-  X(rondo_run_##protocol##_copy, Protocol, ::rondo::device::GroupCopier)                \
-  RONDO_KERNELS_OF_TYPE(X, protocol, Protocol, int8, ::rondo::Element<int8_t>)          \
-  RONDO_KERNELS_OF_TYPE(X, protocol, Protocol, uint8, ::rondo::Element<uint8_t>)        \
-  RONDO_KERNELS_OF_TYPE(X, protocol, Protocol, int32, ::rondo::Element<int32_t>)        \
-  RONDO_KERNELS_OF_TYPE(X, protocol, Protocol, uint32, ::rondo::Element<uint32_t>)      \
-  RONDO_KERNELS_OF_TYPE(X, protocol, Protocol, int64, ::rondo::Element<int64_t>)        \
-  RONDO_KERNELS_OF_TYPE(X, protocol, Protocol, uint64, ::rondo::Element<uint64_t>)      \
-  RONDO_KERNELS_OF_TYPE(X, protocol, Protocol, float16, ::rondo::Float16Element)        \
-  RONDO_KERNELS_OF_TYPE(X, protocol, Protocol, bfloat16, ::rondo::Bfloat16Element)      \
-  RONDO_KERNELS_OF_TYPE(X, protocol, Protocol, float32, ::rondo::Element<float>)        \
-  RONDO_KERNELS_OF_TYPE(X, protocol, Protocol, float64, ::rondo::Element<double>)       \
-  RONDO_KERNELS_OF_TYPE(X, protocol, Protocol, float8_e4m3, ::rondo::Float8E4m3Element) \
-  RONDO_KERNELS_OF_TYPE(X, protocol, Protocol, float8_e5m2, ::rondo::Float8E5m2Element)
+#define RONDO_FOR_TYPES(EACH, X, protocol, Protocol)                   \
+  EACH(X, protocol, Protocol, int8, ::rondo::Element<int8_t>)          \
+  EACH(X, protocol, Protocol, uint8, ::rondo::Element<uint8_t>)        \
+  EACH(X, protocol, Protocol, int32, ::rondo::Element<int32_t>)        \
+  EACH(X, protocol, Protocol, uint32, ::rondo::Element<uint32_t>)      \
+  EACH(X, protocol, Protocol, int64, ::rondo::Element<int64_t>)        \
+  EACH(X, protocol, Protocol, uint64, ::rondo::Element<uint64_t>)      \
+  EACH(X, protocol, Protocol, float16, ::rondo::Float16Element)        \
+  EACH(X, protocol, Protocol, bfloat16, ::rondo::Bfloat16Element)      \
+  EACH(X, protocol, Protocol, float32, ::rondo::Element<float>)        \
+  EACH(X, protocol, Protocol, float64, ::rondo::Element<double>)       \
+  EACH(X, protocol, Protocol, float8_e4m3, ::rondo::Float8E4m3Element) \
+  EACH(X, protocol, Protocol, float8_e5m2, ::rondo::Float8E5m2Element)
+
+#define RONDO_KERNELS_OF_PROTOCOL(X, protocol, Protocol)                 \
+  X(rondo_run_##protocol##_copy, Protocol, ::rondo::device::GroupCopier) \
+  RONDO_FOR_TYPES(RONDO_KERNELS_OF_TYPE, X, protocol, Protocol)
 
 /// X(name, Protocol, Reducer...) for each kernel.
 #define RONDO_KERNELS(X)                                             \
   RONDO_KERNELS_OF_PROTOCOL(X, simple, ::rondo::device::GroupSimple) \
   RONDO_KERNELS_OF_PROTOCOL(X, ll, ::rondo::device::GroupLl)
+
+#define RONDO_COMBINE_OF_TYPE(X, protocol, Protocol, type, ...)                               \
+  X(rondo_combine_##type##_sum, ::rondo::device::GroupReducer<__VA_ARGS__, ::rondo::SumOp>)   \
+  X(rondo_combine_##type##_prod, ::rondo::device::GroupReducer<__VA_ARGS__, ::rondo::ProdOp>) \
+  X(rondo_combine_##type##_min, ::rondo::device::GroupReducer<__VA_ARGS__, ::rondo::MinOp>)   \
+  X(rondo_combine_##type##_max, ::rondo::device::GroupReducer<__VA_ARGS__, ::rondo::MaxOp>)
+
+/// X(name, Reducer...) for each combining kernel.
+#define RONDO_COMBINE_KERNELS(X) RONDO_FOR_TYPES(RONDO_COMBINE_OF_TYPE, X, combine, void)

@@ -82,21 +82,13 @@ typedef enum rondo_type {
 typedef enum rondo_op { RONDO_SUM = 0, RONDO_PROD = 1, RONDO_MIN = 2, RONDO_MAX = 3, RONDO_AVG = 4 } rondo_op_t;
 
 typedef enum rondo_collective {
-  RONDO_ALL_REDUCE = 0,
-  RONDO_REDUCE_SCATTER = 1,
-  RONDO_ALL_GATHER = 2,
-  RONDO_BROADCAST = 3,
-  RONDO_REDUCE = 4,
-  RONDO_BARRIER = 5
+  RONDO_ALL_REDUCE = 0, RONDO_REDUCE_SCATTER = 1, RONDO_ALL_GATHER = 2,
+  RONDO_BROADCAST = 3, RONDO_REDUCE = 4, RONDO_BARRIER = 5
 } rondo_collective_t;
 
 typedef enum rondo_algorithm {
-  RONDO_ALGORITHM_AUTO = 0,
-  RONDO_ALGORITHM_RING = 1,
-  RONDO_ALGORITHM_TREE = 2,
-  RONDO_ALGORITHM_HALVING_DOUBLING = 3,
-  RONDO_ALGORITHM_ONE_SHOT = 4,
-  RONDO_ALGORITHM_TWO_SHOT = 5
+  RONDO_ALGORITHM_AUTO = 0, RONDO_ALGORITHM_RING = 1, RONDO_ALGORITHM_TREE = 2,
+  RONDO_ALGORITHM_HALVING_DOUBLING = 3, RONDO_ALGORITHM_ONE_SHOT = 4, RONDO_ALGORITHM_TWO_SHOT = 5
 } rondo_algorithm_t;
 
 typedef enum rondo_protocol {
@@ -105,6 +97,12 @@ typedef enum rondo_protocol {
   RONDO_PROTOCOL_LL = 2,     /**< a flag beside every four bytes: low latency, half the bandwidth */
   RONDO_PROTOCOL_DIRECT = 3  /**< all ranks of a host read what each has written once: all_reduce, one_ and two_shot */
 } rondo_protocol_t;
+
+/** What runs collectives on a CUDA device (docs/gpu.md): one kernel each, or copies with a kernel only to combine
+ *  operands. AUTO: copies where processes take turns on a device, else kernels. */
+typedef enum rondo_device_executor {
+  RONDO_DEVICE_EXECUTOR_AUTO = 0, RONDO_DEVICE_EXECUTOR_KERNEL = 1, RONDO_DEVICE_EXECUTOR_COPY = 2
+} rondo_device_executor_t;
 
 /** Bytes of one element; 0 for an unknown type. Any thread. */
 RONDO_API size_t rondo_type_size(rondo_type_t type) RONDO_NOEXCEPT;
@@ -116,13 +114,14 @@ RONDO_API const char *rondo_op_string(rondo_op_t op) RONDO_NOEXCEPT;
 RONDO_API const char *rondo_collective_string(rondo_collective_t collective) RONDO_NOEXCEPT;
 RONDO_API const char *rondo_algorithm_string(rondo_algorithm_t algorithm) RONDO_NOEXCEPT;
 RONDO_API const char *rondo_protocol_string(rondo_protocol_t protocol) RONDO_NOEXCEPT;
+RONDO_API const char *rondo_device_executor_string(rondo_device_executor_t executor) RONDO_NOEXCEPT;
 
 /* ---- handles ---- */
 /** A member's hold on a communicator. Opaque; a destroyed one is recognised and refused, never dereferenced. */
 typedef struct rondo_comm *rondo_comm_t;
 
 /** A queue of operations that run in order: of rondo_stream_create(); NULL: the call returns when it is complete. On a
- *  CUDA device: a cudaStream_t, which may be captured (docs/gpu.md); NULL is the default stream, and no call waits. */
+ * CUDA device: a cudaStream_t, which kernels let be captured (docs/gpu.md); NULL: the default stream. No call waits. */
 typedef void *rondo_stream_t;
 
 typedef struct rondo_event *rondo_event_t;                /**< A point in a stream. Opaque. */
@@ -144,12 +143,14 @@ typedef struct rondo_config {
   uint32_t channels;             /**< 1-8; 0: the tuner chooses                         RONDO_CHANNELS */
   uint32_t reserved;             /**< 0 */
   uint64_t chunk_bytes;          /**< 64 B-1 GiB; 0: the tuner chooses                  RONDO_CHUNK_BYTES */
-  const char *network_interface; /**< name or address to use for bootstrap; NULL: any   RONDO_INTERFACE.
-                                      Read during the call only; yours. */
+  const char *network_interface; /**< for bootstrap, read during the call; NULL: any    RONDO_INTERFACE */
+  rondo_device_executor_t device_executor; /**< on a device: AUTO: Rondo chooses       RONDO_DEVICE_EXECUTOR */
+  uint32_t reserved_2;                     /**< 0 */
 } rondo_config_t;
 
-#define RONDO_CONFIG_INIT \
-  { sizeof(rondo_config_t), RONDO_DEVICE_HOST, 0, 0, RONDO_ALGORITHM_AUTO, RONDO_PROTOCOL_AUTO, 0, 0, 0, NULL }
+#define RONDO_CONFIG_INIT                                                                                             \
+  { sizeof(rondo_config_t), RONDO_DEVICE_HOST, 0, 0, RONDO_ALGORITHM_AUTO, RONDO_PROTOCOL_AUTO, 0, 0, 0, NULL,        \
+    RONDO_DEVICE_EXECUTOR_AUTO, 0 }
 
 /** Writes the defaults. @return RONDO_ERROR_INVALID_ARGUMENT when config is NULL. Any thread. */
 RONDO_API rondo_status_t rondo_config_default(rondo_config_t *config) RONDO_NOEXCEPT;
@@ -159,9 +160,7 @@ RONDO_API rondo_status_t rondo_config_default(rondo_config_t *config) RONDO_NOEX
 
 /** Names a communicator that is to be made. It carries the address at which rank 0's process listens and a secret:
  *  hand it only to the group's members, never on a command line. */
-typedef struct rondo_unique_id {
-  char internal[RONDO_UNIQUE_ID_BYTES];
-} rondo_unique_id_t;
+typedef struct rondo_unique_id { char internal[RONDO_UNIQUE_ID_BYTES]; } rondo_unique_id_t;
 
 /** Makes an id and starts to listen for the group in this process, which must stay alive until the communicator is
  *  made. One id makes one communicator.
@@ -173,7 +172,7 @@ RONDO_API rondo_status_t rondo_get_unique_id(rondo_unique_id_t *id, const rondo_
  * Ranks may be processes, threads of one process (each calls this from its own thread), or both.
  * @param comm    receives the handle; unchanged on failure. End it with rondo_comm_destroy().
  * @param rank    0..size-1, each once.
- * @param config  NULL for the defaults. Algorithm, protocol, channels and chunk_bytes must be equal on all ranks.
+ * @param config  NULL for the defaults. All ranks have the same algorithm, protocol, channels, chunk_bytes, executor.
  * @return RONDO_ERROR_TIMEOUT, or RONDO_ERROR_REMOTE when the id's process gave up first: both tell the missing ranks;
  *         RONDO_ERROR_AUTHENTICATION; RONDO_ERROR_MISMATCH when size, versions or configuration differ.
  *         rondo_comm_last_error(NULL, ...) has the detail. Any thread. */
@@ -205,9 +204,12 @@ typedef struct rondo_comm_properties {
   int32_t mapped_buffers;     /**< 1: peers can map buffers of rondo_mem_alloc() and moved registrations */
   int32_t cross_memory;       /**< 1: peers can read registered buffers by cross-memory attach */
   uint64_t shared_bytes;      /**< shared memory of the communicator on this host, all ranks together */
+  rondo_device_executor_t device_executor; /**< what runs collectives on the device; AUTO: host memory */
+  uint32_t reserved;
 } rondo_comm_properties_t;
 
-#define RONDO_COMM_PROPERTIES_INIT { sizeof(rondo_comm_properties_t), 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+#define RONDO_COMM_PROPERTIES_INIT \
+  { sizeof(rondo_comm_properties_t), 0, 0, 0, 0, 0, 0, 0, 0, 0, RONDO_DEVICE_EXECUTOR_AUTO, 0 }
 
 RONDO_API rondo_status_t rondo_comm_get_properties(rondo_comm_t comm, rondo_comm_properties_t *properties)
     RONDO_NOEXCEPT; /**< Any thread. */
@@ -222,8 +224,7 @@ typedef struct rondo_plan_info {
   size_t size;                 /**< bytes of this struct as the caller knows it */
   rondo_algorithm_t algorithm;
   rondo_protocol_t protocol;
-  uint32_t channels;
-  uint32_t reserved;
+  uint32_t channels, reserved;
   uint64_t chunk_bytes;        /**< the schedule's unit */
 } rondo_plan_info_t;
 
@@ -351,8 +352,7 @@ enum {
 RONDO_API rondo_status_t rondo_comm_register(rondo_comm_t comm, void *pointer, size_t bytes, unsigned flags,
                                              rondo_registration_t *handle) RONDO_NOEXCEPT;
 
-/** Ends a registration; no operation may still use the buffer. The memory stays yours and keeps its contents.
- * One at a time. */
+/** Ends a registration; no operation may still use the buffer, which stays yours with its contents. One at a time. */
 RONDO_API rondo_status_t rondo_comm_deregister(rondo_comm_t comm, rondo_registration_t handle) RONDO_NOEXCEPT;
 
 /* ---- host streams and events ---- */
@@ -363,8 +363,7 @@ RONDO_API rondo_status_t rondo_stream_create(rondo_stream_t *stream) RONDO_NOEXC
 /** Waits for what is enqueued, then ends the stream; the handle is invalid from then on. One at a time. */
 RONDO_API rondo_status_t rondo_stream_destroy(rondo_stream_t stream) RONDO_NOEXCEPT;
 
-/** Waits for what is enqueued. @return the first failure among it since the last synchronize, else RONDO_OK. Any
- * thread. */
+/** Waits for what is enqueued. @return its first failure since the last synchronize, else RONDO_OK. Any thread. */
 RONDO_API rondo_status_t rondo_stream_synchronize(rondo_stream_t stream) RONDO_NOEXCEPT;
 
 /** @return RONDO_OK when all is done, RONDO_NOT_READY otherwise. Any thread. */
@@ -389,8 +388,7 @@ RONDO_API rondo_status_t rondo_event_synchronize(rondo_event_t event) RONDO_NOEX
 /** @return RONDO_OK when the latest record is done, RONDO_NOT_READY otherwise. Any thread. */
 RONDO_API rondo_status_t rondo_event_query(rondo_event_t event) RONDO_NOEXCEPT;
 
-/** When the latest record was passed, nanoseconds of CLOCK_MONOTONIC. @return RONDO_NOT_READY before that; nothing is
- * written then. Any thread. */
+/** When the latest record was passed, by CLOCK_MONOTONIC; before that RONDO_NOT_READY, nothing written. Any thread. */
 RONDO_API rondo_status_t rondo_event_timestamp_ns(rondo_event_t event, uint64_t *timestamp_ns) RONDO_NOEXCEPT;
 
 #ifdef __cplusplus

@@ -151,6 +151,13 @@ constexpr std::array variables{
     ConfigVariable{"RONDO_CUDA_LIBRARY", "name or path", "the CUDA driver's library",
                    [](std::string_view text, Config &config) { return set_text(config.cuda_library, text); },
                    [](const Config &config) { return config.cuda_library; }},
+    ConfigVariable{"RONDO_DEVICE_EXECUTOR", "auto, kernel, copy", "what runs collectives on a CUDA device",
+                   [](std::string_view text, Config &config) {
+                     return set_name(config.device_executor, text, rondo_device_executor_string, "executor");
+                   },
+                   [](const Config &config) {
+                     return std::string(rondo_device_executor_string(config.device_executor));
+                   }},
     ConfigVariable{"RONDO_LOG", "debug, info, warning, error", "the least grave messages that are written",
                    [](std::string_view text, Config &config) { return set_log(config.log, text); },
                    [](const Config &config) { return config.log; }},

@@ -50,6 +50,7 @@ struct Config {
   std::string tuning_file;    ///< of `rondo tune`; empty: the built-in tables
   std::string recorder_dir;   ///< where a failed communicator's flight recording is written; empty: nowhere
   std::string cuda_library = "libcuda.so.1";  ///< the CUDA driver
+  rondo_device_executor_t device_executor = RONDO_DEVICE_EXECUTOR_AUTO;
   std::string log = "warning";
   std::vector<std::string> given;  ///< the variables that were set, in the order of the table
 };

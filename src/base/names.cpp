@@ -67,4 +67,9 @@ const char *rondo_protocol_string(rondo_protocol_t protocol) noexcept {
   return name_of(names, protocol);
 }
 
+const char *rondo_device_executor_string(rondo_device_executor_t executor) noexcept {
+  static constexpr std::array names{"auto", "kernel", "copy"};
+  return name_of(names, executor);
+}
+
 }  // extern "C"

@@ -50,6 +50,8 @@ Result<PlanChoice> Communicator::choose(rondo_collective_t collective, uint64_t 
   input.table = tuning_;
   // A barrier and finalize must work whatever was asked for.
   if (collective == RONDO_BARRIER) input.overrides = {};
+  if (device_ != nullptr && input.overrides.chunk_bytes == 0)
+    input.overrides.chunk_bytes = device_->chunk_bytes(input.bytes);
   RONDO_TRY_ASSIGN(auto choice, choose_plan(input));
   choice.channels = std::min(choice.channels, channel_count);
   return choice;

@@ -60,6 +60,10 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   [[nodiscard]] LoanBook &loans() { return loans_; }
 
   [[nodiscard]] bool on_device() const { return device_ != nullptr; }
+  /// AUTO: on host memory.
+  [[nodiscard]] rondo_device_executor_t device_executor() const {
+    return device_ != nullptr ? device_->kind() : RONDO_DEVICE_EXECUTOR_AUTO;
+  }
   /// RONDO_ERROR_INVALID_ARGUMENT: not memory of this communicator's device.
   [[nodiscard]] Result<void> check_buffer(const char *name, const void *pointer, size_t bytes) const;
   /// On a device: gives the operation its number and enqueues it on the caller's stream.

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The communicator of a rank on a device: calls are enqueued on the caller's streams, and run there; the monitor sees
 // them end.
+#include <thread>
+
+#include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/core/communicator.h"
 #include "src/core/recorder.h"
@@ -10,6 +13,17 @@ namespace {
 
 /// Kernels that were told to stop end within milliseconds, once the stream has come to them.
 constexpr uint64_t quiesce_patience_ns = 5'000'000'000;
+constexpr uint64_t abandoned_interval_ns = 5'000'000;
+
+/// A stream that comes to an operation of a communicator which is gone passes it.
+void stop_until_ended(std::unique_ptr<DeviceExecutor> device) {
+  std::thread([device = std::move(device)] {
+    while (!device->drained()) {  // bounded by the process's end
+      device->stop();
+      sleep_for_ns(abandoned_interval_ns);
+    }
+  }).detach();
+}
 
 }  // namespace
 
@@ -40,6 +54,7 @@ Result<void> Communicator::enqueue(const Call &call, void *stream) {
   const std::lock_guard lock(submit_mutex_);
   if (transport_->failed()) return tell_failure();
   if (finalized_) return Error{RONDO_ERROR_INVALID_HANDLE, "the communicator is finalized; only destroy is left"};
+  RONDO_TRY_ASSIGN(const bool captured, device_->check_stream(stream));
   RONDO_TRY_ASSIGN(BoundPlan *const bound, plan_for(call));
   const Plan &plan = *bound->plan;
   const bool is_barrier = call.signature.collective == RONDO_BARRIER;
@@ -49,6 +64,7 @@ Result<void> Communicator::enqueue(const Call &call, void *stream) {
   what.plan = bound->device.get();
   what.number = ++submitted_;
   what.divisor = bound->reducer.divisor;
+  what.captured = captured;
   what.buffers.signature = fingerprint(what.number, plan.identity);
   // A send window is only ever read: the schedule has no step that writes it.
   what.buffers.send = {static_cast<std::byte *>(const_cast<void *>(send)), plan.send.begin, {}};
@@ -56,11 +72,10 @@ Result<void> Communicator::enqueue(const Call &call, void *stream) {
   bound->last_operation = what.number;  // under the mutex that eviction needs too
   const Entered entered{plan.key.signature, plan.shape};
   transport_->enter(what.number, entered);
+  monitor_->add(what.number, entered, captured);  // first: a launch waits where the stream's queue is full
   const auto launched = device_->launch(what, stream);
-  if (launched.ok()) {
-    monitor_->add(what.number, entered, launched.value().captured);
-    return {};
-  }
+  if (launched.ok()) return {};
+  monitor_->withdraw(what.number);
   // Its number is taken: the other ranks wait for an operation that will never come from here.
   Error error = launched.error();
   error.rank = error.peer = static_cast<int32_t>(rank_);
@@ -77,9 +92,9 @@ void Communicator::leave_device() {
   monitor_.reset();
   if (ended) return;
   // What a kernel may still touch must stay: it is behind something in its stream that does not end.
-  log::warning("rank " + std::to_string(rank_) + ": kernels on " + device_->describe() +
-               " have not ended; the memory of their communicator is left to the process's end");
-  static_cast<void>(device_.release());
+  log::warning("rank " + std::to_string(rank_) + ": work on " + device_->describe() +
+               " has not ended; the memory of its communicator is left until it has");
+  stop_until_ended(std::move(device_));
 }
 
 }  // namespace rondo

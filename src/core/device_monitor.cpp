@@ -34,12 +34,16 @@ void DeviceMonitor::add(uint64_t number, const Entered &what, bool captured) {
   changed_.notify_all();
 }
 
+void DeviceMonitor::withdraw(uint64_t number) {
+  const std::lock_guard lock(mutex_);
+  if (!outstanding_.empty() && outstanding_.back().number == number) outstanding_.pop_back();
+}
+
 bool DeviceMonitor::quiesce(uint64_t patience_ns) {
   const uint64_t deadline_ns = now_ns() + patience_ns;
   std::unique_lock lock(mutex_);
   for (;;) {
-    const DeviceReport report = parts_.device->report();
-    if (outstanding_.empty() && report.begun_kernels == report.ended_kernels) return true;
+    if (outstanding_.empty() && parts_.device->drained()) return true;
     if (!parts_.device->check_device().ok()) return true;  // an error that sticks: nothing runs there any more
     if (now_ns() >= deadline_ns) return false;
     changed_.wait_for(lock, busy_interval);
@@ -87,10 +91,9 @@ bool DeviceMonitor::look(std::unique_lock<std::mutex> &lock) {
       parts_.transport->raise(error);
     }
   }
-  if (parts_.transport->failed() && !told_) {
-    told_ = true;
-    parts_.device->stop();
-    parts_.failed();
+  if (parts_.transport->failed()) {
+    parts_.device->stop();  // each time: what ended the waits of a stream may be overwritten
+    if (!std::exchange(told_, true)) parts_.failed();
   }
   lock.lock();
   return busy;
@@ -101,7 +104,7 @@ void DeviceMonitor::carry_over(const DeviceReport &report) {
          (outstanding_.front().captured || outstanding_.front().number <= report.ended_number)) {
     const uint64_t number = outstanding_.front().number;
     outstanding_.pop_front();
-    if (report.failed && number >= report.failed_number) {
+    if ((report.failed && number >= report.failed_number) || (report.ends_when_stopped && parts_.transport->failed())) {
       parts_.transport->fail(number);
     } else {
       parts_.transport->complete(number);

@@ -35,9 +35,12 @@ class DeviceMonitor {
   DeviceMonitor &operator=(const DeviceMonitor &) = delete;
   ~DeviceMonitor();  ///< after quiesce(): the kernels must have ended
 
-  /// An operation was enqueued. Numbers come in order. captured: its kernel will run without being told apart, so it
-  /// counts as done when its turn comes.
+  /// An operation will be enqueued now. Numbers come in order. captured: its kernel will run without being told apart,
+  /// so it counts as done when its turn comes.
   void add(uint64_t number, const Entered &what, bool captured);
+
+  /// The latest operation could not be enqueued.
+  void withdraw(uint64_t number);
 
   /// Fails the communicator if a kernel has seen a fault: who asks after its stream has ended needs not wait for the
   /// monitor's thread to come round.

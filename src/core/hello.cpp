@@ -15,7 +15,7 @@
 namespace rondo {
 namespace {
 
-constexpr uint32_t hello_version = 3;
+constexpr uint32_t hello_version = 4;
 constexpr uint64_t farewell_ns = 2'000'000'000;
 
 struct Hello {
@@ -29,7 +29,7 @@ struct Hello {
   uint32_t slot_count = 0;
   uint32_t wait = 0;
   uint32_t on_device = 0;
-  uint32_t reserved = 0;
+  uint32_t device_executor = 0;
   uint64_t slot_bytes = 0;
   uint64_t tuning_hash = 0;
   std::array<unsigned char, 32> host{};
@@ -48,6 +48,7 @@ Hello hello_of(uint32_t rank_count, const Settings &settings) {
   hello.wait = static_cast<uint32_t>(settings.wait);
   hello.slot_bytes = settings.slot_bytes;
   hello.on_device = settings.device != RONDO_DEVICE_HOST ? 1 : 0;
+  hello.device_executor = settings.device_executor;
   hello.tuning_hash = settings.tuning_hash;
   const std::string host = host_id();
   crypto_generichash(hello.host.data(), hello.host.size(), reinterpret_cast<const unsigned char *>(host.data()),
@@ -80,6 +81,8 @@ constexpr std::array fields{
     Field{"the tuning table (RONDO_TUNING_FILE; 0: none)", [](const Hello &it) { return it.tuning_hash; }},
     Field{"what rondo_config_t.device is (0: host memory, 1: a CUDA device)",
           [](const Hello &it) { return uint64_t{it.on_device}; }},
+    Field{"the executor on devices (config or RONDO_DEVICE_EXECUTOR)",
+          [](const Hello &it) { return uint64_t{it.device_executor}; }},
     Field{"RONDO_WAIT", [](const Hello &it) { return uint64_t{it.wait}; }},
 };
 

@@ -44,6 +44,7 @@ Result<std::unique_ptr<DeviceExecutor>> connect_device(const ConnectArgs &args, 
   request.rank = args.rank;
   request.rank_count = args.rank_count;
   request.device = args.settings.device;
+  request.executor = args.settings.device_executor;
   request.channel_count = args.settings.channels;
   request.slot_count = args.settings.slot_count;
   request.slot_bytes = static_cast<uint32_t>(args.settings.slot_bytes);

@@ -11,7 +11,7 @@
 #define FIELD(type, field, offset) _Static_assert(offsetof(type, field) == (offset), #type "." #field)
 #define VALUE(name, value) _Static_assert((name) == (value), #name)
 
-SIZE(rondo_config_t, 56);
+SIZE(rondo_config_t, 64);
 FIELD(rondo_config_t, size, 0);
 FIELD(rondo_config_t, device, 8);
 FIELD(rondo_config_t, init_timeout_ms, 12);
@@ -22,10 +22,12 @@ FIELD(rondo_config_t, channels, 28);
 FIELD(rondo_config_t, reserved, 32);
 FIELD(rondo_config_t, chunk_bytes, 40);
 FIELD(rondo_config_t, network_interface, 48);
+FIELD(rondo_config_t, device_executor, 56);
+FIELD(rondo_config_t, reserved_2, 60);
 
 SIZE(rondo_unique_id_t, 128);
 
-SIZE(rondo_comm_properties_t, 48);
+SIZE(rondo_comm_properties_t, 56);
 FIELD(rondo_comm_properties_t, size, 0);
 FIELD(rondo_comm_properties_t, rank, 8);
 FIELD(rondo_comm_properties_t, rank_count, 12);
@@ -36,6 +38,8 @@ FIELD(rondo_comm_properties_t, oversubscribed, 28);
 FIELD(rondo_comm_properties_t, mapped_buffers, 32);
 FIELD(rondo_comm_properties_t, cross_memory, 36);
 FIELD(rondo_comm_properties_t, shared_bytes, 40);
+FIELD(rondo_comm_properties_t, device_executor, 48);
+FIELD(rondo_comm_properties_t, reserved, 52);
 
 SIZE(rondo_plan_info_t, 32);
 FIELD(rondo_plan_info_t, size, 0);
@@ -60,6 +64,7 @@ SIZE(rondo_op_t, 4);
 SIZE(rondo_collective_t, 4);
 SIZE(rondo_algorithm_t, 4);
 SIZE(rondo_protocol_t, 4);
+SIZE(rondo_device_executor_t, 4);
 SIZE(rondo_comm_t, 8);
 SIZE(rondo_stream_t, 8);
 
@@ -111,6 +116,9 @@ VALUE(RONDO_PROTOCOL_AUTO, 0);
 VALUE(RONDO_PROTOCOL_SIMPLE, 1);
 VALUE(RONDO_PROTOCOL_LL, 2);
 VALUE(RONDO_PROTOCOL_DIRECT, 3);
+VALUE(RONDO_DEVICE_EXECUTOR_AUTO, 0);
+VALUE(RONDO_DEVICE_EXECUTOR_KERNEL, 1);
+VALUE(RONDO_DEVICE_EXECUTOR_COPY, 2);
 VALUE(RONDO_DEVICE_HOST, -1);
 VALUE(RONDO_REGISTER_MOVE_PAGES, 1);
 
@@ -127,7 +135,8 @@ int main(void) {
       given.init_timeout_ms != expected.init_timeout_ms || given.timeout_ms != expected.timeout_ms ||
       given.algorithm != expected.algorithm || given.protocol != expected.protocol ||
       given.channels != expected.channels || given.reserved != expected.reserved ||
-      given.chunk_bytes != expected.chunk_bytes || given.network_interface != expected.network_interface) {
+      given.chunk_bytes != expected.chunk_bytes || given.network_interface != expected.network_interface ||
+      given.device_executor != expected.device_executor || given.reserved_2 != expected.reserved_2) {
     fprintf(stderr, "rondo_config_default() and RONDO_CONFIG_INIT differ\n");
     return 1;
   }

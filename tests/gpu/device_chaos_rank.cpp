@@ -71,7 +71,7 @@ int live(DeviceProcess &self, const Fate &fate, bool is_victim) {
   report(self, outcome);
   if (striker.joinable()) striker.join();
   if (made) static_cast<void>(rondo_comm_destroy(self.comm));
-  return outcome == wrong_sum ? 3 : 0;
+  return outcome == wrong_value ? 3 : 0;
 }
 
 /// Prints what is alive in the driver in software.

@@ -52,6 +52,7 @@ class Life:
             "RONDO_ALGORITHM": draw.choice(("auto", "ring", "tree", "one_shot", "two_shot", "halving_doubling")),
             "RONDO_PROTOCOL": draw.choice(("auto", "simple", "ll")),
             "RONDO_CHANNELS": draw.choice(("1", "2")),
+            "RONDO_DEVICE_EXECUTOR": draw.choice(("auto", "kernel", "copy")),
             "RONDO_INIT_TIMEOUT": str(INIT_TIMEOUT_S if self.kind in ("early", "calls", "work") else 60),
         }
         faults = f"seed={seed};delay={draw.choice((0, 0.1, 0.3))}:{draw.choice((100, 3000))}"

@@ -22,7 +22,7 @@ struct DeviceProcess {
   int rank = 0, size = 1;
 };
 
-constexpr int wrong_sum = -1, driver_failed = -2;  ///< beside the statuses of Rondo
+constexpr int wrong_value = -1, driver_failed = -2;  ///< beside the statuses of Rondo
 
 inline rondo::Result<void> set_up(DeviceProcess &self, size_t count) {
   RONDO_TRY_ASSIGN(const rondo::Config config, rondo::read_config());
@@ -46,6 +46,18 @@ inline rondo_status_t join(DeviceProcess &self, uint32_t timeout_ms) {
   return RONDO_OK;
 }
 
+/// Copies the buffer to the host when the stream has ended; what the communicator says of it comes first.
+inline int copy_back(const DeviceProcess &self, void *to, size_t bytes) {
+  using rondo::cuda::CuStatus;
+  const rondo::cuda::ContextGuard guard(*self.cu, self.context.get().context);
+  auto *const stream = self.stream.get().object;
+  const CuStatus copied = self.cu->memcpy_dtoh_async(to, self.buffer.get().object, bytes, stream);
+  const CuStatus ended = self.cu->stream_synchronize(stream);
+  rondo_status_t state = RONDO_OK;
+  if (rondo_comm_get_async_error(self.comm, &state) != RONDO_OK || state != RONDO_OK) return state;
+  return copied == CuStatus::success && ended == CuStatus::success ? int{RONDO_OK} : driver_failed;
+}
+
 /// Copies, sums `count` elements and copies back on the stream: a status, or one of the two above.
 inline int sum_once(const DeviceProcess &self, int round, size_t count) {
   using rondo::cuda::CuStatus;
@@ -59,22 +71,22 @@ inline int sum_once(const DeviceProcess &self, int round, size_t count) {
   if (self.cu->memcpy_htod_async(at, values.data(), bytes, stream) != CuStatus::success) return driver_failed;
   const rondo_status_t status = rondo_all_reduce(pointer, pointer, count, RONDO_INT32, RONDO_SUM, self.comm, stream);
   if (status != RONDO_OK) return status;
-  const CuStatus copied = self.cu->memcpy_dtoh_async(values.data(), at, bytes, stream);
-  const CuStatus ended = self.cu->stream_synchronize(stream);
-  rondo_status_t state = RONDO_OK;
-  if (rondo_comm_get_async_error(self.comm, &state) != RONDO_OK || state != RONDO_OK) return state;
-  if (copied != CuStatus::success || ended != CuStatus::success) return driver_failed;
+  if (const int outcome = copy_back(self, values.data(), bytes); outcome != RONDO_OK) return outcome;
   for (size_t i = 0; i < count; ++i)
     if (values[i] != (static_cast<int32_t>(i % 1000) + round) * self.size + self.size * (self.size - 1) / 2)
-      return wrong_sum;
+      return wrong_value;
   return RONDO_OK;
 }
 
 /// One line that tests/proc/job.py reads:  rank R: STATUS peer P operation N: MESSAGE
+/// Where all is well the message is the executor that did it.
 inline void report(const DeviceProcess &self, int status) {
   rondo_error_t error = RONDO_ERROR_INIT;
   if (status > RONDO_OK) static_cast<void>(rondo_comm_last_error(self.comm, &error));
-  const char *const name = status == wrong_sum       ? "WRONG SUM"
+  rondo_comm_properties_t properties = RONDO_COMM_PROPERTIES_INIT;
+  if (status == RONDO_OK && rondo_comm_get_properties(self.comm, &properties) == RONDO_OK)
+    std::snprintf(error.message, sizeof error.message, "%s", rondo_device_executor_string(properties.device_executor));
+  const char *const name = status == wrong_value     ? "WRONG VALUES"
                            : status == driver_failed ? "the driver failed"
                                                      : rondo_status_string(static_cast<rondo_status_t>(status));
   std::printf("rank %d: %s peer %d operation %llu: %s\n", self.rank, name, error.peer,

@@ -15,6 +15,30 @@ namespace {
 constexpr size_t count = 100'003;
 constexpr int round_count = 6, death_round = 3;
 
+/// Gathers a part of each rank, then takes that of rank 1 in place of the first one.
+int move_once(const DeviceProcess &self, int round) {
+  using rondo::cuda::CuStatus;
+  const size_t part = count / static_cast<size_t>(self.size), own = part * static_cast<size_t>(self.rank);
+  std::vector<int32_t> values(count, -1);
+  for (size_t i = 0; i < part; ++i) values[own + i] = static_cast<int32_t>(i) + 1000 * self.rank + round;
+  const rondo::cuda::ContextGuard guard(*self.cu, self.context.get().context);
+  auto *const stream = self.stream.get().object;
+  const rondo::cuda::DevicePointer at = self.buffer.get().object;
+  const size_t bytes = count * sizeof(int32_t);
+  if (self.cu->memcpy_htod_async(at, values.data(), bytes, stream) != CuStatus::success) return driver_failed;
+  auto *const pointer = reinterpret_cast<int32_t *>(at);
+  const rondo_status_t gathered = rondo_all_gather(pointer + own, pointer, part, RONDO_INT32, self.comm, stream);
+  if (gathered != RONDO_OK) return gathered;
+  const rondo_status_t taken = rondo_broadcast(pointer + part, pointer, part, RONDO_INT32, 1, self.comm, stream);
+  if (taken != RONDO_OK) return taken;
+  if (const int outcome = copy_back(self, values.data(), bytes); outcome != RONDO_OK) return outcome;
+  for (size_t i = 0; i < part * static_cast<size_t>(self.size); ++i) {
+    const size_t owner = i < part ? 1 : i / part;
+    if (values[i] != static_cast<int32_t>(i % part) + 1000 * static_cast<int32_t>(owner) + round) return wrong_value;
+  }
+  return RONDO_OK;
+}
+
 }  // namespace
 
 int main(int argument_count, char **arguments) {
@@ -30,7 +54,7 @@ int main(int argument_count, char **arguments) {
     if (round == death_round && self.rank == 1 && scenario == "kill") ::raise(SIGKILL);
     if (round == death_round && self.rank == 1 && scenario == "silent")
       std::this_thread::sleep_for(std::chrono::seconds(3));
-    outcome = sum_once(self, round, count);
+    outcome = scenario == "moves" ? move_once(self, round) : sum_once(self, round, count);
   }
   if (outcome == RONDO_OK) outcome = rondo_comm_finalize(self.comm);
   report(self, outcome);

@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <optional>
+#include <random>
 #include <vector>
 
 #include "tests/gpu/conformance.h"
@@ -58,5 +59,49 @@ std::vector<T> values_of(const std::vector<std::byte> &bytes) {
   if (!values.empty()) std::memcpy(values.data(), bytes.data(), values.size() * sizeof(T));
   return values;
 }
+
+inline std::vector<float> whole_numbers(uint64_t seed, size_t count) {
+  std::mt19937_64 bits(seed);
+  std::vector<float> values(count);
+  for (float &value : values) value = static_cast<float>(bits() % 1000) - 500;
+  return values;
+}
+
+/// What every element of a sum is, with whole numbers: exact in any order.
+inline std::vector<float> sum_over_ranks(uint64_t seed, int rank_count, size_t count) {
+  std::vector<float> sum(count, 0);
+  for (int rank = 0; rank < rank_count; ++rank) {
+    const auto values = whole_numbers(seed + static_cast<uint64_t>(rank), count);
+    for (size_t i = 0; i < count; ++i) sum[i] += values[i];
+  }
+  return sum;
+}
+
+/// RONDO_OK where there is none.
+inline rondo_error_t failure_of(rondo_comm_t comm) {
+  rondo_error_t error = RONDO_ERROR_INIT;
+  rondo_status_t status = RONDO_OK;
+  if (rondo_comm_get_async_error(comm, &status) != RONDO_OK || status == RONDO_OK) return error;
+  static_cast<void>(rondo_comm_last_error(comm, &error));
+  error.status = status;
+  return error;
+}
+
+/// Ranks that are threads on device 0, each with a stream of its own.
+struct DeviceRanks {
+  explicit DeviceRanks(int rank_count, const rondo_config_t &config = on_device()) : ranks(rank_count, config) {
+    if (ranks.status() != RONDO_OK) FAIL(error_message());
+    for (int rank = 0; rank < rank_count; ++rank) streams.push_back(world.another_stream());
+  }
+  ~DeviceRanks() { synchronize(); }
+  [[nodiscard]] rondo_stream_t stream(int rank) const { return streams[static_cast<size_t>(rank)].get().object; }
+  void synchronize() const {
+    for (const rondo::cuda::Stream &stream : streams) CU_OK(world.cu.stream_synchronize(stream.get().object));
+  }
+
+  World world;
+  std::vector<rondo::cuda::Stream> streams;
+  Ranks ranks;  // gone before the streams
+};
 
 }  // namespace rondo_test

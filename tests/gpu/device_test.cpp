@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives on device memory through the public interface, on whatever driver RONDO_CUDA_LIBRARY names.
+// Collectives on device memory by kernels, through the public interface, on whatever driver RONDO_CUDA_LIBRARY names.
 #include <algorithm>
-#include <random>
 
 #include "tests/gpu/device_ranks.h"
 
@@ -11,33 +10,6 @@ using rondo::cuda::conformance::becomes_true;
 
 namespace {
 
-std::vector<float> whole_numbers(uint64_t seed, size_t count) {
-  std::mt19937_64 bits(seed);
-  std::vector<float> values(count);
-  for (float &value : values) value = static_cast<float>(bits() % 1000) - 500;
-  return values;
-}
-
-/// What every element of a sum is, with whole numbers: exact in any order.
-std::vector<float> sum_over_ranks(uint64_t seed, int rank_count, size_t count) {
-  std::vector<float> sum(count, 0);
-  for (int rank = 0; rank < rank_count; ++rank) {
-    const auto values = whole_numbers(seed + static_cast<uint64_t>(rank), count);
-    for (size_t i = 0; i < count; ++i) sum[i] += values[i];
-  }
-  return sum;
-}
-
-/// RONDO_OK where there is none.
-rondo_error_t failure_of(rondo_comm_t comm) {
-  rondo_error_t error = RONDO_ERROR_INIT;
-  rondo_status_t status = RONDO_OK;
-  if (rondo_comm_get_async_error(comm, &status) != RONDO_OK || status == RONDO_OK) return error;
-  static_cast<void>(rondo_comm_last_error(comm, &error));
-  error.status = status;
-  return error;
-}
-
 /// Says what is left out where there is one.
 bool has_two_devices(const char *what) {
   const auto devices = rondo::cuda::cuda_devices(rondo::cuda::conformance::loaded_driver());
@@ -45,23 +17,6 @@ bool has_two_devices(const char *what) {
   std::printf("skipped: %s: there is one device\n", what);
   return false;
 }
-
-/// Ranks that are threads on device 0, each with a stream of its own.
-struct DeviceRanks {
-  explicit DeviceRanks(int rank_count, const rondo_config_t &config = on_device()) : ranks(rank_count, config) {
-    if (ranks.status() != RONDO_OK) FAIL(error_message());
-    for (int rank = 0; rank < rank_count; ++rank) streams.push_back(world.another_stream());
-  }
-  ~DeviceRanks() { synchronize(); }
-  [[nodiscard]] rondo_stream_t stream(int rank) const { return streams[static_cast<size_t>(rank)].get().object; }
-  void synchronize() const {
-    for (const Stream &stream : streams) CU_OK(world.cu.stream_synchronize(stream.get().object));
-  }
-
-  World world;
-  std::vector<Stream> streams;
-  Ranks ranks;  // gone before the streams
-};
 
 }  // namespace
 

@@ -107,6 +107,7 @@ SAME(DeviceAttribute::max_blocks_per_multiprocessor, CU_DEVICE_ATTRIBUTE_MAX_BLO
 SAME(DeviceAttribute::can_use_64_bit_stream_mem_ops, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS);
 SAME(DeviceAttribute::can_use_stream_wait_value_nor, CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR);
 SAME(DeviceAttribute::ipc_event_supported, CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED);
+SAME(DeviceAttribute::mps_enabled, CU_DEVICE_ATTRIBUTE_MPS_ENABLED);
 
 SAME(PointerAttribute::context, CU_POINTER_ATTRIBUTE_CONTEXT);
 SAME(PointerAttribute::memory_type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE);

@@ -30,6 +30,9 @@ def kernel_names():
         for name in TYPES:
             for operation in OPERATIONS:
                 yield f"rondo_run_{protocol}_{name}_{operation}"
+    for name in TYPES:
+        for operation in OPERATIONS:
+            yield f"rondo_combine_{name}_{operation}"
 
 
 def resources(report):

@@ -46,6 +46,8 @@ int attribute_of(const State &driver, const Device &device, DeviceAttribute attr
       return 9;
     case DeviceAttribute::pci_bus_id:
       return device.ordinal + 1;
+    case DeviceAttribute::mps_enabled:
+      return driver.settings.mps ? 1 : 0;
     case DeviceAttribute::concurrent_kernels:
     case DeviceAttribute::unified_addressing:
     case DeviceAttribute::stream_priorities_supported:

@@ -175,4 +175,10 @@ __attribute__((visibility("default"))) void soft_cuda_live(SoftCudaLive *live) {
   live->graph_execs = driver.graph_execs.size();
 }
 
+__attribute__((visibility("default"))) uint64_t soft_cuda_launch_count() {
+  State &driver = state();
+  const std::lock_guard lock(driver.mutex);
+  return driver.launch_count;
+}
+
 }  // extern "C"

@@ -107,6 +107,7 @@ CuStatus launch(State &driver, Lock &lock, const std::shared_ptr<Stream> &stream
   made.shared_bytes = std::max<uint64_t>(config.shared_bytes, shared_bytes_least);
   made.parameters.resize(parameter_bytes);
   if (parameter_bytes != 0) std::memcpy(made.parameters.data(), parameters[0], parameter_bytes);
+  ++driver.launch_count;
   return submit(driver, lock, stream, [made = std::move(made), places = device.blocks.get()] {
     run_blocks(made, *places);
     return CuStatus::success;

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <thread>
 
+#include "cuda/kernels/combine.h"
 #include "cuda/kernels/run.h"
 #include "tests/soft_cuda/soft_kernel.h"
 
@@ -68,6 +69,23 @@ void run_emulated(Block &block, uint32_t thread, void *const *parameters) {
   auto *const barrier = reinterpret_cast<VotingBarrier *>(block.shared + first * lane_control_bytes);
   run_lanes<Protocol, lanes_per_channel_max>(EmulatedGroup{barrier, thread % size, size}, operation, channel, first,
                                              groups, make_reducer<Reducer>(operation, channel), block.shared);
+}
+
+/// The threads of a launch, for kernels without a barrier.
+struct EmulatedGrid {
+  uint32_t thread;
+  uint32_t thread_count;
+
+  [[nodiscard]] uint32_t rank() const { return thread; }
+  [[nodiscard]] uint32_t size() const { return thread_count; }
+  void sync() const {}
+  [[nodiscard]] bool any(bool vote) const { return vote; }
+};
+
+template <class Reducer>
+void combine_emulated(Block &block, uint32_t thread, void *const *parameters) {
+  const EmulatedGrid grid{block.index * block.thread_count + thread, block.grid_size * block.thread_count};
+  rondo::device::combine<Reducer>(grid, *static_cast<const rondo::device::CombineOperation *>(parameters[0]));
 }
 
 }  // namespace soft_cuda

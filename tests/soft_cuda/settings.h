@@ -39,6 +39,7 @@ struct Settings {
   uint64_t memory_bytes = uint64_t{8} << 30;
   bool queue_waits_for_end =
       true;                   ///< what stands behind a piece of work in its queue waits for its end, not its start
+  bool mps = false;           ///< the devices say that processes share them by MPS
   bool synchronising = true;  ///< what may synchronise the device does
   int version = 13'000;
   std::string kernels;  ///< path of a library of kernels

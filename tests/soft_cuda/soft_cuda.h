@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What libsoftcuda.so offers beside the CUDA driver's interface: counts of what is alive, for tests of leaks.
-// Look it up with dlsym(handle, "soft_cuda_live"); a real driver has none. docs/soft-cuda.md tells the rest.
+// What libsoftcuda.so offers beside the CUDA driver's interface: counts of what is alive, for tests of leaks, and of
+// launches. Look it up with dlsym(handle, "soft_cuda_live"); a real driver has none. docs/soft-cuda.md tells the rest.
 #pragma once
 
 #include <cstdint>
@@ -25,3 +25,6 @@ struct SoftCudaLive {
 };
 
 extern "C" void soft_cuda_live(SoftCudaLive *live);
+
+/// Kernels that this process has launched or captured so far.
+extern "C" uint64_t soft_cuda_launch_count();

@@ -7,7 +7,10 @@ namespace {
 
 #define RONDO_SOFT_KERNEL(name, Protocol, ...) \
   {#name, soft_cuda::run_emulated<Protocol, __VA_ARGS__>, sizeof(rondo::device::DeviceOperation)},
-constexpr soft_cuda::KernelEntry entries[] = {RONDO_KERNELS(RONDO_SOFT_KERNEL){nullptr, nullptr, 0}};
+#define RONDO_SOFT_COMBINE(name, ...) \
+  {#name, soft_cuda::combine_emulated<__VA_ARGS__>, sizeof(rondo::device::CombineOperation)},
+constexpr soft_cuda::KernelEntry entries[] = {RONDO_KERNELS(RONDO_SOFT_KERNEL)
+                                                  RONDO_COMBINE_KERNELS(RONDO_SOFT_COMBINE){nullptr, nullptr, 0}};
 
 }  // namespace
 

@@ -25,6 +25,7 @@ struct State {
   Settings settings;
   std::array<uint64_t, static_cast<size_t>(Entry::count)> calls{};
   uint64_t work_number = 0;
+  uint64_t launch_count = 0;  ///< of kernels
 
   std::deque<Device> devices;
   Memory memory;

@@ -63,6 +63,7 @@ TEST_CASE("config: each variable reaches its field") {
                                {"RONDO_TUNING_FILE", "/tmp/tuning.json"},
                                {"RONDO_RECORDER_DIR", "/tmp/recordings"},
                                {"RONDO_CUDA_LIBRARY", "/opt/driver/libcuda.so"},
+                               {"RONDO_DEVICE_EXECUTOR", "copy"},
                                {"RONDO_LOG", "debug"}})
                             .value();
   CHECK(config.algorithm == RONDO_ALGORITHM_RING);
@@ -82,6 +83,7 @@ TEST_CASE("config: each variable reaches its field") {
   CHECK(config.tuning_file == "/tmp/tuning.json");
   CHECK(config.recorder_dir == "/tmp/recordings");
   CHECK(config.cuda_library == "/opt/driver/libcuda.so");
+  CHECK(config.device_executor == RONDO_DEVICE_EXECUTOR_COPY);
   CHECK(config.log == "debug");
   CHECK(config.given.size() == config_variables().size());
   // What is shown reads back as the same settings.
@@ -188,6 +190,9 @@ TEST_CASE("settings: a field out of range is refused by name") {
                  "algorithm is 77, which is none of: auto, ring"));
   CHECK(contains(refused([&](auto &caller) { std::memcpy(&caller.protocol, &unknown, sizeof unknown); }).message,
                  "protocol is 77"));
+  CHECK(contains(refused([&](auto &caller) { std::memcpy(&caller.device_executor, &unknown, sizeof unknown); }).message,
+                 "device_executor is 77, which is none of: auto, kernel, copy"));
+  CHECK(contains(refused([](auto &caller) { caller.reserved_2 = 1; }).message, "reserved_2"));
 }
 
 TEST_CASE("settings: the device is the caller's") {
@@ -195,6 +200,17 @@ TEST_CASE("settings: the device is the caller's") {
   CHECK(merge(&caller, Config{}).value().device == RONDO_DEVICE_HOST);
   caller.device = 3;
   CHECK(merge(&caller, Config{}).value().device == 3);
+}
+
+TEST_CASE("settings: the executor is the caller's, the environment's for a caller who does not know of it") {
+  Config environment;
+  environment.device_executor = RONDO_DEVICE_EXECUTOR_COPY;
+  rondo_config_t caller = RONDO_CONFIG_INIT;
+  CHECK(merge(&caller, environment).value().device_executor == RONDO_DEVICE_EXECUTOR_COPY);
+  caller.device_executor = RONDO_DEVICE_EXECUTOR_KERNEL;
+  CHECK(merge(&caller, environment).value().device_executor == RONDO_DEVICE_EXECUTOR_KERNEL);
+  caller.size = offsetof(rondo_config_t, device_executor);  // the first version's
+  CHECK(merge(&caller, environment).value().device_executor == RONDO_DEVICE_EXECUTOR_COPY);
 }
 
 TEST_CASE("settings: sizes of other versions are accepted unless they ask for what is unknown") {

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which executor a communicator on devices gets: what was asked for, else what suits where its ranks are.
+#pragma once
+
+#include <span>
+
+#include "cuda/driver_api.h"
+#include "cuda/process_name.h"
+#include "rondo/rondo.h"
+
+namespace rondo::cuda {
+
+/// What a rank tells the others.
+struct PlacementCard {
+  DeviceUuid device{};
+  ProcessName process;
+  uint32_t mps = 0;       ///< 1: its contexts are shared by MPS, so processes run beside each other
+  uint32_t can_copy = 0;  ///< 1: its device has what the copy-engine executor needs
+};
+
+/// Two processes have ranks on one device, and at least one of them not through MPS: their contexts take turns.
+[[nodiscard]] bool takes_turns(std::span<const PlacementCard> cards);
+
+/// The same on all ranks. Not asked: the copy-engine executor where contexts take turns and all devices can, else the
+/// kernel executor: a kernel that waits would use up its turns.
+[[nodiscard]] rondo_device_executor_t choose_executor(rondo_device_executor_t wanted,
+                                                      std::span<const PlacementCard> cards);
+
+}  // namespace rondo::cuda

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// The order in which one stream does all lanes of a plan: by tile, channel, lane, step, slice. Every rank goes through
+// its schedules in this order, and a lane of a tile waits for no later lane of that tile (the tree's way up comes
+// before its way down), so what the ranks do is one order that all of them keep: none waits for ever, as long as a
+// chunk leaves a slot of its link free (src/plan/slots.h). tests/gpu/copy_walk_test.cpp tries every algorithm.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "src/plan/plan.h"
+
+namespace rondo::cuda {
+
+/// One slice of one step: what moves through one slot of each link of the step.
+struct CopySlice {
+  uint32_t channel = 0;
+  const Schedule *schedule = nullptr;
+  const LaneProgram *program = nullptr;
+  const Step *step = nullptr;
+  Range range;  ///< elements of the logical vector, at least one
+};
+
+/// Calls visit(slice), which returns a Result<void>, for each slice; ends at the first failure and passes it on.
+template <class Visit>
+[[nodiscard]] Result<void> walk_plan(const Plan &plan, const Visit &visit) {
+  uint64_t tile_count = 0;
+  for (const PlannedLane &lane : plan.lanes) tile_count = std::max(tile_count, lane.program.partition.tile_count);
+  for (uint64_t tile = 0; tile < tile_count; ++tile)
+    for (const PlannedLane &lane : plan.lanes) {
+      const LaneProgram &program = lane.program;
+      for (uint32_t index = 0; tile < program.partition.tile_count && index < program.step_count; ++index) {
+        const Step &step = program.steps[index];
+        Range rest = program.partition.range(tile, step.chunk);
+        while (rest.count != 0) {
+          const uint64_t count = std::min(rest.count, program.slot_elements);
+          RONDO_TRY(
+              visit(CopySlice{lane.channel, &plan.schedules[lane.channel], &program, &step, {rest.begin, count}}));
+          rest = {rest.begin + count, rest.count - count};
+        }
+      }
+    }
+  return {};
+}
+
+}  // namespace rondo::cuda

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the executors of a CUDA device have in common: the device, the rank's segment there, the order of calls on the
+// caller's streams, and what is asked about buffers and errors. A header of cuda/ alone.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "cuda/device_executor.h"
+#include "cuda/executor.h"
+#include "cuda/kernel_set.h"
+#include "cuda/segment.h"
+
+namespace rondo::cuda {
+
+/// The device of that ordinal, or RONDO_ERROR_INVALID_ARGUMENT.
+[[nodiscard]] Result<CudaDevice> device_of(const CudaDriver &driver, int32_t ordinal);
+
+class ExecutorBase : public DeviceExecutor {
+ public:
+  [[nodiscard]] ConnectionGeometry geometry() const override { return segment_.shape().geometry; }
+  [[nodiscard]] uint32_t channel_count() const override { return segment_.shape().channel_count; }
+  [[nodiscard]] std::string describe() const override {
+    return "CUDA device " + std::to_string(device_.ordinal) + " (" + device_.name + ")";
+  }
+  [[nodiscard]] Result<void> check_buffer(const char *name, const void *pointer, size_t bytes) const override;
+  [[nodiscard]] Result<bool> check_stream(void *stream) const override;
+  [[nodiscard]] void *own_stream() const override { return stream_.get().object; }
+  [[nodiscard]] std::byte *barrier_buffer(uint32_t which) const override {
+    return reinterpret_cast<std::byte *>(segment_.address() + segment_.shape().barrier_offset(which));
+  }
+  [[nodiscard]] Result<void> check_device() const override;
+
+ protected:
+  /// Finds the driver and the device, loads the kernels.
+  [[nodiscard]] Result<void> open(const DeviceRequest &request);
+  [[nodiscard]] Result<void> connect_segment(const DeviceRequest &request, const SegmentShape &shape, Store &store);
+
+  /// Calls of a communicator come one after the other, whatever streams they are on: they share the ends of its links.
+  [[nodiscard]] Result<void> follow_last_stream(CuStream stream, bool captured);
+  /// `stream` has the latest call now.
+  void note_last_stream(CuStream stream);
+  [[nodiscard]] bool last_call_has_ended() const;
+
+  const CudaDriver *driver_ = nullptr;
+  CudaDevice device_;
+  PrimaryContext context_;
+  std::shared_ptr<const KernelSet> kernels_;
+  Segment segment_;
+  Stream stream_;
+
+ private:
+  Event launched_;  ///< recorded behind every call that was not captured
+  CuStream last_stream_ = nullptr;
+  bool launched_any_ = false;
+  bool recorded_ = true;  ///< launched_, behind the last call
+};
+
+/// Every rank calls the same one of the two.
+[[nodiscard]] Result<std::unique_ptr<DeviceExecutor>> connect_kernel_executor(const DeviceRequest &request,
+                                                                              Store &store);
+[[nodiscard]] Result<std::unique_ptr<DeviceExecutor>> connect_copy_executor(const DeviceRequest &request, Store &store);
+
+}  // namespace rondo::cuda

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/flags.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <span>
+#include <utility>
+
+#include "cuda/process_name.h"
+#include "src/proto/connection.h"
+#include "src/proto/memory.h"
+
+namespace rondo::cuda {
+namespace {
+
+/// What rank 0 tells the others.
+struct FlagCard {
+  ProcessName process;
+  int64_t descriptor = -1;
+};
+
+struct FlagMemory {
+  PrimaryContext context;  ///< gone after the registration
+  Mapping mapping;
+  HostRegistration registration;
+};
+
+/// The mappings of this process, by device and inode of the memory behind them: all ranks of a process use one, so that
+/// its threads meet at the same addresses. Never destroyed, as Held of cuda/segment.cpp.
+struct Mapped {
+  std::mutex mutex;
+  std::map<std::pair<dev_t, ino_t>, std::weak_ptr<const FlagMemory>> memories;
+};
+
+Mapped &mapped() {
+  static Mapped *const all = new Mapped;
+  return *all;
+}
+
+Result<FileDescriptor> make_file(uint64_t bytes) {
+  FileDescriptor file(::memfd_create("rondo-flags", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!file.valid()) return system_error("memfd_create", errno);
+  if (::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0) return system_error("ftruncate of a memfd", errno);
+  if (::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
+    return system_error("fcntl(F_ADD_SEALS) of a memfd", errno);
+  return file;
+}
+
+Result<FileDescriptor> open_file(const FlagCard &card) {
+  const std::string path = "/proc/" + std::to_string(card.process.pid) + "/fd/" + std::to_string(card.descriptor);
+  FileDescriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  if (!file.valid()) return system_error("opening the flags of rank 0 at " + path, errno);
+  return file;
+}
+
+Result<std::shared_ptr<const FlagMemory>> map_file(const PrimaryContext &context, int file, uint64_t bytes) {
+  struct stat status {};
+  if (::fstat(file, &status) != 0) return system_error("fstat of the flags", errno);
+  if (static_cast<uint64_t>(status.st_size) != bytes)
+    return Error{RONDO_ERROR_INTERNAL,
+                 "the flags have " + std::to_string(status.st_size) + " bytes instead of " + std::to_string(bytes)};
+  const std::lock_guard lock(mapped().mutex);
+  std::erase_if(mapped().memories, [](const auto &entry) { return entry.second.expired(); });
+  auto &known = mapped().memories[{status.st_dev, status.st_ino}];
+  if (auto memory = known.lock(); memory != nullptr) return memory;
+  auto made = std::make_shared<FlagMemory>();
+  const CudaDriver &driver = *context.get().driver;
+  RONDO_TRY_ASSIGN(made->context, retain_primary_context(driver, context.get().device));
+  void *const address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (address == MAP_FAILED) return system_error("mmap of the flags", errno);
+  made->mapping = Mapping({static_cast<std::byte *>(address), bytes});
+  const ContextGuard guard(driver, context.get().context);
+  RONDO_TRY(guard.status());
+  RONDO_TRY(cuda_check(driver,
+                       driver.mem_host_register(address, bytes, host_register_portable | host_register_device_map),
+                       "cuMemHostRegister of the flags"));
+  made->registration = HostRegistration({&driver, context.get().context, address});
+  known = made;
+  return std::shared_ptr<const FlagMemory>(std::move(made));
+}
+
+Result<FlagCard> card_of_rank_0(const std::vector<std::vector<std::byte>> &parts) {
+  FlagCard card;
+  if (parts.empty() || parts[0].size() != sizeof card)
+    return Error{RONDO_ERROR_MISMATCH, "rank 0 runs another version of Rondo"};
+  std::memcpy(&card, parts[0].data(), sizeof card);
+  return card;
+}
+
+}  // namespace
+
+uint64_t FlagShape::place_bytes() const {
+  const uint64_t bytes = (2 + 2 * uint64_t{slot_count}) * sizeof(uint64_t);
+  return (bytes + cache_line_bytes - 1) / cache_line_bytes * cache_line_bytes;
+}
+uint64_t FlagShape::place_offset(uint32_t rank, uint32_t channel, uint32_t peer) const {
+  return ((uint64_t{rank} * channel_count + channel) * rank_count + peer) * place_bytes();
+}
+uint64_t FlagShape::bytes() const {
+  constexpr uint64_t page_bytes = 4096;
+  return (place_offset(rank_count, 0, 0) + page_bytes - 1) / page_bytes * page_bytes;
+}
+
+Result<Flags> Flags::connect(const PrimaryContext &context, const FlagShape &shape, uint32_t rank,
+                             const std::string &key_prefix, Store &store, uint64_t deadline_ns) {
+  Flags flags;
+  flags.shape_ = shape;
+  flags.rank_ = rank;
+  FlagCard card;
+  if (rank == 0) {
+    RONDO_TRY_ASSIGN(flags.file_, make_file(shape.bytes()));
+    card = {own_process(), flags.file_.get()};
+  }
+  RONDO_TRY_ASSIGN(const auto parts, store.gather(key_prefix + "/cuda-flags", rank, shape.rank_count,
+                                                  std::as_bytes(std::span(&card, 1)), deadline_ns));
+  RONDO_TRY_ASSIGN(card, card_of_rank_0(parts));
+  FileDescriptor opened;
+  if (rank != 0) {
+    RONDO_TRY_ASSIGN(opened, open_file(card));
+  }
+  RONDO_TRY_ASSIGN(const auto memory, map_file(context, (rank == 0 ? flags.file_ : opened).get(), shape.bytes()));
+  flags.base_ = memory->mapping.get().address;
+  flags.memory_ = memory;
+  const CudaDriver &driver = *context.get().driver;
+  const ContextGuard guard(driver, context.get().context);
+  RONDO_TRY(guard.status());
+  RONDO_TRY(cuda_check(driver, driver.mem_host_get_device_pointer(&flags.address_, flags.base_, 0),
+                       "cuMemHostGetDevicePointer of the flags"));
+  return flags;
+}
+
+void Flags::release() const {
+  const uint64_t begin = shape_.place_offset(rank_, 0, 0), end = shape_.place_offset(rank_ + 1, 0, 0);
+  for (uint64_t offset = begin; offset < end; offset += sizeof(uint64_t))
+    // release; pairs with the wait of this rank's stream
+    memory::store_release(*reinterpret_cast<uint64_t *>(base_ + offset), flags_released);
+}
+
+}  // namespace rondo::cuda

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// The words that streams of the copy-engine executor wait for: host memory that all ranks of a communicator map, and
+// that their devices see. A rank's streams wait for words of its own part alone, which streams of its peers write. Host
+// memory, so that the host can end every wait by plain stores, whatever the device's queues are blocked by.
+//
+// Layout    a part for each rank, in it a place for each (channel, peer) of
+//             posted         slots that the peer has posted to this rank
+//             consumed       slots of this rank that the peer has consumed
+//             signatures     slot_count * 2: SlotSignature of the operation that a slot begins
+// Values    grow, and are less than `released`: each wait is "greater or equal", so one value ends all of them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "cuda/handles.h"
+#include "src/bootstrap/store.h"
+
+namespace rondo::cuda {
+
+/// Ends every wait, of values in [-released, released].
+inline constexpr uint64_t flags_released = uint64_t{1} << 62;
+
+/// A pair of words that says of which operation a slot is the first. "Greater or equal" of both is equality.
+struct SlotSignature {
+  uint64_t value = 0;     ///< number << 20 | 20 bits of the fingerprint
+  uint64_t opposite = 0;  ///< -value
+
+  [[nodiscard]] static SlotSignature of(uint64_t number, uint32_t fingerprint) {
+    constexpr uint32_t fingerprint_bits = 20;
+    const uint64_t value = number << fingerprint_bits | (fingerprint & ((1u << fingerprint_bits) - 1));
+    return {value, 0 - value};
+  }
+};
+
+struct FlagShape {
+  uint32_t rank_count = 1;
+  uint32_t channel_count = 1;
+  uint32_t slot_count = 2;
+
+  [[nodiscard]] uint64_t place_bytes() const;
+  /// Where the place of `rank` for what it does with `peer` begins.
+  [[nodiscard]] uint64_t place_offset(uint32_t rank, uint32_t channel, uint32_t peer) const;
+  [[nodiscard]] uint64_t bytes() const;
+};
+
+/// Of one rank; the memory is one mapping in each process.
+class Flags {
+ public:
+  /// Every rank calls it: rank 0 makes the memory.
+  [[nodiscard]] static Result<Flags> connect(const PrimaryContext &context, const FlagShape &shape, uint32_t rank,
+                                             const std::string &key_prefix, Store &store, uint64_t deadline_ns);
+
+  // As the device sees them: in the part of `rank`, for its connections with `peer`.
+  [[nodiscard]] DevicePointer posted(uint32_t rank, uint32_t channel, uint32_t peer) const {
+    return address_ + shape_.place_offset(rank, channel, peer);
+  }
+  [[nodiscard]] DevicePointer consumed(uint32_t rank, uint32_t channel, uint32_t peer) const {
+    return posted(rank, channel, peer) + sizeof(uint64_t);
+  }
+  /// Of the first of the pair; that of the opposite follows.
+  [[nodiscard]] DevicePointer signature(uint32_t rank, uint32_t channel, uint32_t peer, uint64_t slot) const {
+    return posted(rank, channel, peer) + (2 + 2 * slot) * sizeof(uint64_t);
+  }
+
+  /// Ends every wait of this rank, until a peer's stream writes such a word again. Any thread.
+  void release() const;
+
+ private:
+  FlagShape shape_;
+  uint32_t rank_ = 0;
+  FileDescriptor file_;                 ///< rank 0's: the others open it by /proc
+  std::shared_ptr<const void> memory_;  ///< registered with the driver; the mapping of this process
+  std::byte *base_ = nullptr;
+  DevicePointer address_ = 0;
+};
+
+}  // namespace rondo::cuda

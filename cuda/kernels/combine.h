@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one thing that copies cannot do: folds the operands of a slice into one result, and ends. It waits for nothing,
+// so its blocks need not be resident at once; what it reads is there, and what it writes is published, by the order of
+// its stream. The copy-engine executor (cuda/copy_executor.cpp) launches it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "cuda/kernels/reduce.h"
+
+namespace rondo::device {
+
+/// The parameter of every combining kernel; its threads share the elements out.
+struct CombineOperation {
+  const std::byte *inputs[inputs_max] = {};
+  std::byte *output = nullptr;  ///< may be an input
+  uint64_t count = 0;           ///< elements; with their size less than 4 GiB
+  uint32_t input_count = 0;
+  uint32_t divisor = 0;  ///< avg: the number of ranks; else 0
+};
+static_assert(std::is_trivially_copyable_v<CombineOperation> && std::is_standard_layout_v<CombineOperation>);
+static_assert(sizeof(CombineOperation) == 56 && offsetof(CombineOperation, output) == 32);
+static_assert(offsetof(CombineOperation, input_count) == 48);
+
+template <class Reducer, Group G>
+RONDO_HD void combine(G group, const CombineOperation &operation) {
+  GroupArgs args{};
+  RONDO_UNROLL
+  for (uint32_t input = 0; input < inputs_max; ++input)
+    if (input < operation.input_count) args.inputs[input] = operation.inputs[input];
+  args.input_count = operation.input_count;
+  args.outputs[0] = operation.output;
+  args.output_count = 1;
+  args.count = operation.count;
+  args.divisor = operation.divisor;
+  Reducer{}(group, args);
+}
+
+}  // namespace rondo::device

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// The copy-engine executor beside host memory: the same calls with the same algorithm and chunks give the same bytes,
+// and tests/unit/matrix_test.cpp holds those against the documented order.
+#include <random>
+
+#include "tests/gpu/device_ranks.h"
+#include "tests/gpu/settings.h"
+
+using namespace rondo_test;
+
+namespace {
+
+struct Case {
+  rondo_collective_t collective = RONDO_ALL_REDUCE;
+  rondo_type_t type = RONDO_FLOAT32;
+  rondo_op_t op = RONDO_SUM;
+  size_t count = 0;
+  int root = 0;
+  bool in_place = false;
+  size_t shift = 0;  ///< elements from the beginning of an allocation
+};
+
+rondo_config_t config_of(rondo_algorithm_t algorithm, int device) {
+  rondo_config_t config = on_device(device);
+  config.device_executor = RONDO_DEVICE_EXECUTOR_COPY;
+  config.algorithm = algorithm;
+  config.protocol = RONDO_PROTOCOL_SIMPLE;
+  config.channels = 2;
+  config.chunk_bytes = 1024;
+  return config;
+}
+
+/// Any bits, but floats are below 2 and finite: what a NaN holds is nobody's promise.
+std::vector<std::byte> random_elements(uint64_t seed, rondo_type_t type, size_t count) {
+  const size_t size = rondo_type_size(type);
+  std::mt19937_64 bits(seed);
+  std::vector<std::byte> bytes(count * size);
+  for (std::byte &byte : bytes) byte = static_cast<std::byte>(bits());
+  if (type >= RONDO_FLOAT16)
+    for (size_t last = size - 1; last < bytes.size(); last += size) bytes[last] &= std::byte{0xBF};
+  return bytes;
+}
+
+bool in_blocks(rondo_collective_t collective) {
+  return collective == RONDO_REDUCE_SCATTER || collective == RONDO_ALL_GATHER;
+}
+
+/// send and recv: the beginnings of two allocations of all ranks' elements.
+rondo_status_t call(const Case &it, int rank, rondo_comm_t comm, void *send_memory, void *recv_memory,
+                    rondo_stream_t stream) {
+  const size_t size = rondo_type_size(it.type);
+  auto *const send = static_cast<std::byte *>(send_memory) + it.shift * size;
+  auto *const recv = static_cast<std::byte *>(it.in_place ? send_memory : recv_memory) + it.shift * size;
+  const size_t own = it.in_place ? static_cast<size_t>(rank) * it.count * size : 0;
+  switch (it.collective) {
+    case RONDO_ALL_REDUCE:
+      return rondo_all_reduce(send, recv, it.count, it.type, it.op, comm, stream);
+    case RONDO_REDUCE_SCATTER:
+      return rondo_reduce_scatter(send, recv + own, it.count, it.type, it.op, comm, stream);
+    case RONDO_ALL_GATHER:
+      return rondo_all_gather(send + own, recv, it.count, it.type, comm, stream);
+    case RONDO_BROADCAST:
+      return rondo_broadcast(send, recv, it.count, it.type, it.root, comm, stream);
+    case RONDO_REDUCE:
+      return rondo_reduce(send, recv, it.count, it.type, it.op, it.root, comm, stream);
+    case RONDO_BARRIER:
+      break;
+  }
+  return rondo_barrier(comm, stream);
+}
+
+/// Host and device, with the same configuration.
+struct Both {
+  Both(int rank_count, rondo_algorithm_t algorithm)
+      : device(rank_count, config_of(algorithm, 0)), host(rank_count, config_of(algorithm, RONDO_DEVICE_HOST)) {
+    REQUIRE(host.status() == RONDO_OK);
+  }
+
+  /// Both buffers of each rank, whole: what must not be touched is compared, too.
+  void compare(const Case &it, uint64_t seed) {
+    const int rank_count = host.size();
+    CAPTURE(rank_count, rondo_collective_string(it.collective), rondo_type_string(it.type), rondo_op_string(it.op),
+            it.count, it.root, it.in_place, it.shift, seed);
+    const size_t elements = it.shift + it.count * (in_blocks(it.collective) ? static_cast<size_t>(rank_count) : 1);
+    std::vector<std::vector<std::byte>> send, recv;
+    std::vector<DeviceBuffer> device_send, device_recv;
+    for (int rank = 0; rank < rank_count; ++rank) {
+      const uint64_t own = seed + 2 * static_cast<uint64_t>(rank);
+      send.push_back(random_elements(own, it.type, elements));
+      recv.push_back(random_elements(own + 1, it.type, elements));
+      device_send.emplace_back(device.world, send.back());
+      device_recv.emplace_back(device.world, recv.back());
+    }
+    for (int rank = 0; rank < rank_count; ++rank) {
+      const auto index = static_cast<size_t>(rank);
+      REQUIRE(call(it, rank, device.ranks[rank], device_send[index].pointer(), device_recv[index].pointer(),
+                   device.stream(rank)) == RONDO_OK);
+    }
+    REQUIRE(all_ok(host.run([&](int rank, rondo_comm_t comm) {
+      const auto index = static_cast<size_t>(rank);
+      return call(it, rank, comm, send[index].data(), recv[index].data(), nullptr);
+    })));
+    device.synchronize();
+    for (size_t rank = 0; rank < send.size(); ++rank) {
+      CAPTURE(rank);
+      CHECK(device_send[rank].read() == send[rank]);
+      CHECK(device_recv[rank].read() == recv[rank]);
+    }
+  }
+
+  DeviceRanks device;
+  Ranks host;
+};
+
+constexpr rondo_collective_t collectives[] = {RONDO_ALL_REDUCE, RONDO_REDUCE_SCATTER, RONDO_ALL_GATHER, RONDO_BROADCAST,
+                                              RONDO_REDUCE};
+
+bool can(rondo_algorithm_t algorithm, rondo_collective_t collective) {
+  if (algorithm == RONDO_ALGORITHM_HALVING_DOUBLING) return collective == RONDO_ALL_REDUCE;
+  const bool blocks = in_blocks(collective);
+  return !blocks || (algorithm != RONDO_ALGORITHM_TREE && algorithm != RONDO_ALGORITHM_TWO_SHOT);
+}
+
+}  // namespace
+
+TEST_CASE("copy executor: every collective and algorithm gives what host memory gets, bit for bit") {
+  const uint64_t seed = rondo::test::seed_from_environment();
+  for (const rondo_algorithm_t algorithm :
+       {RONDO_ALGORITHM_RING, RONDO_ALGORITHM_TREE, RONDO_ALGORITHM_HALVING_DOUBLING, RONDO_ALGORITHM_ONE_SHOT,
+        RONDO_ALGORITHM_TWO_SHOT})
+    for (const int rank_count : {1, 2, 3, 5}) {
+      if (rondo::test::under_thread_sanitizer && rank_count != 3) continue;
+      Both both(rank_count, algorithm);
+      for (const rondo_collective_t collective : collectives) {
+        if (!can(algorithm, collective)) continue;
+        CAPTURE(rondo_algorithm_string(algorithm));
+        for (const size_t count : {size_t{0}, size_t{1}, size_t{4099}})
+          for (const bool in_place : {false, true}) {
+            Case it{collective, RONDO_FLOAT32, RONDO_SUM, count, rank_count - 1, in_place, count % 2};
+            both.compare(it, seed);
+            it.op = RONDO_AVG;
+            if (collective != RONDO_ALL_GATHER && collective != RONDO_BROADCAST) both.compare(it, seed);
+          }
+      }
+    }
+}
+
+TEST_CASE("copy executor: every type and operation gives what host memory gets, bit for bit") {
+  const uint64_t seed = rondo::test::seed_from_environment();
+  Both both(3, RONDO_ALGORITHM_RING);
+  for (int type = 0; rondo_type_string(static_cast<rondo_type_t>(type)) != nullptr; ++type)
+    for (const rondo_op_t op : {RONDO_SUM, RONDO_PROD, RONDO_MIN, RONDO_MAX, RONDO_AVG})
+      both.compare({RONDO_ALL_REDUCE, static_cast<rondo_type_t>(type), op, 3001, 0, op == RONDO_MIN, 1}, seed);
+}
+
+TEST_CASE("copy executor: uneven blocks, empty ones among them") {
+  constexpr int rank_count = 3;
+  const size_t counts[rank_count] = {1001, 0, 7};
+  const size_t places[rank_count] = {7, 0, 0};
+  DeviceRanks group(rank_count, config_of(RONDO_ALGORITHM_RING, 0));
+  std::vector<DeviceBuffer> part, whole;
+  for (int rank = 0; rank < rank_count; ++rank) {
+    part.emplace_back(group.world, bytes_of(whole_numbers(static_cast<uint64_t>(rank), counts[rank])));
+    whole.emplace_back(group.world, bytes_of(std::vector<float>(1008, -1)));
+  }
+  const auto each = [&](auto one) {
+    for (int rank = 0; rank < rank_count; ++rank)
+      REQUIRE(one(static_cast<size_t>(rank), group.ranks[rank], group.stream(rank)) == RONDO_OK);
+    group.synchronize();
+  };
+  each([&](size_t rank, rondo_comm_t comm, rondo_stream_t stream) {
+    return rondo_all_gather_v(part[rank].pointer(), whole[rank].pointer(), counts, places, RONDO_FLOAT32, comm, stream);
+  });
+  std::vector<float> expected = whole_numbers(2, counts[2]);
+  const auto first = whole_numbers(0, counts[0]);
+  expected.insert(expected.end(), first.begin(), first.end());
+  for (const DeviceBuffer &buffer : whole) CHECK(values_of<float>(buffer.read()) == expected);
+  each([&](size_t rank, rondo_comm_t comm, rondo_stream_t stream) {
+    return rondo_reduce_scatter_v(whole[rank].pointer(), part[rank].pointer(), counts, RONDO_FLOAT32, RONDO_SUM, comm,
+                                  stream);
+  });
+  size_t at = 0;
+  for (size_t rank = 0; rank < rank_count; at += counts[rank++]) {
+    std::vector<float> sum(expected.begin() + static_cast<long>(at),
+                           expected.begin() + static_cast<long>(at + counts[rank]));
+    for (float &value : sum) value *= rank_count;
+    CHECK(values_of<float>(part[rank].read()) == sum);
+  }
+}

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the copy-engine executor behaves: what it launches, how it is ordered, and how it ends when something is wrong.
+// Arguments of the program choose by tag: "[queue]" wants SOFT_CUDA_LAUNCH_QUEUE=16.
+#include <array>
+
+#include "tests/gpu/device_ranks.h"
+#include "tests/gpu/settings.h"
+
+using namespace rondo_test;
+using namespace rondo::cuda;
+using rondo::cuda::conformance::a_while;
+using rondo::cuda::conformance::Gate;
+
+namespace {
+
+rondo_config_t by_copies(uint32_t timeout_ms = 20'000) {
+  rondo_config_t config = on_device();
+  config.device_executor = RONDO_DEVICE_EXECUTOR_COPY;
+  config.timeout_ms = timeout_ms;
+  return config;
+}
+
+/// A group with a buffer of `count` ones for each rank.
+struct Group : DeviceRanks {
+  explicit Group(int rank_count, size_t elements, uint32_t timeout_ms = 20'000)
+      : DeviceRanks(rank_count, by_copies(timeout_ms)), count(elements) {
+    for (int rank = 0; rank < rank_count; ++rank) buffers.emplace_back(world, bytes_of(std::vector<float>(count, 1)));
+  }
+  rondo_status_t sum(int rank, rondo_stream_t stream, size_t elements) const {
+    void *const pointer = buffers[static_cast<size_t>(rank)].pointer();
+    return rondo_all_reduce(pointer, pointer, elements, RONDO_FLOAT32, RONDO_SUM, ranks[rank], stream);
+  }
+  rondo_status_t sum(int rank) const { return sum(rank, stream(rank), count); }
+  [[nodiscard]] std::vector<float> values(int rank) const {
+    return values_of<float>(buffers[static_cast<size_t>(rank)].read());
+  }
+
+  size_t count;
+  std::vector<DeviceBuffer> buffers;
+};
+
+/// Ranks that call before a failure. Streams that are released overwrite slots which their peers are reading: nobody
+/// takes what comes of it, but ThreadSanitizer cannot know that.
+constexpr int caller_count = rondo::test::under_thread_sanitizer ? 1 : 2;
+
+/// Kernels launched so far; nothing on a real driver, which does not count.
+std::optional<uint64_t> launch_count() {
+  void *const handle = ::dlopen(conformance::loaded_driver().library.c_str(), RTLD_NOW | RTLD_NOLOAD);
+  const auto ask = reinterpret_cast<uint64_t (*)()>(::dlsym(handle, "soft_cuda_launch_count"));
+  if (ask == nullptr) return std::nullopt;
+  return ask();
+}
+
+}  // namespace
+
+TEST_CASE("copy executor: what only moves launches no kernel, a reduction those that combine") {
+  constexpr int rank_count = 3;
+  constexpr size_t count = 1000;
+  Group group(rank_count, count);
+  std::vector<DeviceBuffer> whole;
+  for (int rank = 0; rank < rank_count; ++rank)
+    whole.emplace_back(group.world, bytes_of(std::vector<float>(count * rank_count, 0)));
+  const auto before = launch_count();
+  for (int rank = 0; rank < rank_count; ++rank) {
+    void *const own = group.buffers[static_cast<size_t>(rank)].pointer();
+    void *const all = whole[static_cast<size_t>(rank)].pointer();
+    rondo_comm_t comm = group.ranks[rank];
+    REQUIRE(rondo_all_gather(own, all, count, RONDO_FLOAT32, comm, group.stream(rank)) == RONDO_OK);
+    REQUIRE(rondo_broadcast(own, own, count, RONDO_FLOAT32, 1, comm, group.stream(rank)) == RONDO_OK);
+    REQUIRE(rondo_barrier(comm, group.stream(rank)) == RONDO_OK);
+  }
+  group.synchronize();
+  for (const DeviceBuffer &buffer : whole)
+    CHECK(values_of<float>(buffer.read()) == std::vector<float>(count * rank_count, 1));
+  CHECK(launch_count() == before);
+  for (int rank = 0; rank < rank_count; ++rank) REQUIRE(group.sum(rank) == RONDO_OK);
+  group.synchronize();
+  if (before.has_value()) CHECK(*launch_count() > *before);
+  for (int rank = 0; rank < rank_count; ++rank) {
+    CHECK(group.values(rank) == std::vector<float>(count, rank_count));
+    rondo_comm_properties_t properties = RONDO_COMM_PROPERTIES_INIT;
+    CHECK(rondo_comm_get_properties(group.ranks[rank], &properties) == RONDO_OK);
+    CHECK(properties.device_executor == RONDO_DEVICE_EXECUTOR_COPY);
+  }
+  CHECK(all_ok(group.ranks.run([](int, rondo_comm_t comm) { return rondo_comm_finalize(comm); })));
+}
+
+TEST_CASE("copy executor: calls come in their order, whatever streams they are on, and after what is before them") {
+  Group group(2, 4096);
+  Gate gate(group.world);
+  const std::array<Stream, 2> others{group.world.another_stream(), group.world.another_stream()};
+  for (int rank = 0; rank < 2; ++rank) gate.close(static_cast<CuStream>(group.stream(rank)));
+  for (int round = 0; round < 3; ++round)
+    for (int rank = 0; rank < 2; ++rank) {
+      REQUIRE(group.sum(rank) == RONDO_OK);
+      REQUIRE(group.sum(rank, others[static_cast<size_t>(rank)].get().object, group.count) == RONDO_OK);
+    }
+  std::this_thread::sleep_for(a_while);
+  CHECK(group.values(0) == std::vector<float>(group.count, 1));
+  gate.open();
+  group.synchronize();
+  for (const Stream &stream : others) CU_OK(group.world.cu.stream_synchronize(stream.get().object));
+  for (int rank = 0; rank < 2; ++rank) CHECK(group.values(rank) == std::vector<float>(group.count, 64));
+}
+
+TEST_CASE("copy executor: communicators in flight together do not wait for each other") {
+  Group first(2, 100'003), second(2, 100'003);
+  for (int round = 0; round < 3; ++round) {
+    // Each rank has its own order.
+    REQUIRE(first.sum(0) == RONDO_OK);
+    REQUIRE(second.sum(0) == RONDO_OK);
+    REQUIRE(second.sum(1) == RONDO_OK);
+    REQUIRE(first.sum(1) == RONDO_OK);
+  }
+  first.synchronize();
+  second.synchronize();
+  for (int rank = 0; rank < 2; ++rank) {
+    CHECK(first.values(rank) == std::vector<float>(first.count, 8));
+    CHECK(second.values(rank) == std::vector<float>(second.count, 8));
+  }
+}
+
+TEST_CASE("copy executor: a stream that is captured is refused, and the communicator goes on") {
+  Group group(1, 64);
+  auto *const stream = static_cast<CuStream>(group.stream(0));
+  CU_OK(group.world.cu.stream_begin_capture(stream, CaptureMode::thread_local_));
+  CHECK(group.sum(0) == RONDO_ERROR_UNSUPPORTED);
+  CHECK(error_message().find("RONDO_DEVICE_EXECUTOR=kernel") != std::string::npos);
+  CuGraph graph = nullptr;
+  CU_OK(group.world.cu.stream_end_capture(stream, &graph));
+  CU_OK(group.world.cu.graph_destroy(graph));
+  CHECK(group.sum(0) == RONDO_OK);
+}
+
+TEST_CASE("copy executor: ll is refused, and ranks must agree on the executor") {
+  rondo_config_t config = by_copies();
+  config.protocol = RONDO_PROTOCOL_LL;
+  {
+    DeviceRanks group(1, config);
+    const DeviceBuffer buffer(group.world, bytes_of(std::vector<float>(16, 1)));
+    CHECK(rondo_all_reduce(buffer.pointer(), buffer.pointer(), 16, RONDO_FLOAT32, RONDO_SUM, group.ranks[0],
+                           group.stream(0)) == RONDO_ERROR_UNSUPPORTED);
+  }
+  std::array<rondo_config_t, 2> configs{by_copies(), on_device()};
+  std::array<rondo_comm_t, 2> comms{};
+  CHECK(rondo_comm_init_all(comms.data(), 2, configs.data()) == RONDO_ERROR_MISMATCH);
+  CHECK(error_message().find("RONDO_DEVICE_EXECUTOR") != std::string::npos);
+}
+
+TEST_CASE("copy executor: an abort ends the waits of everybody") {
+  Group group(3, 300'000);
+  for (int round = 0; round < 4; ++round)
+    for (int rank = 0; rank < caller_count; ++rank) REQUIRE(group.sum(rank) == RONDO_OK);  // rank 2 never calls
+  std::this_thread::sleep_for(a_while);
+  CHECK(rondo_comm_abort(group.ranks[2]) == RONDO_OK);
+  group.synchronize();
+  for (int rank = 0; rank < 3; ++rank) {
+    CHECK(failure_of(group.ranks[rank]).status == RONDO_ERROR_ABORTED);
+    CHECK(group.sum(rank) != RONDO_OK);
+  }
+}
+
+TEST_CASE("copy executor: a rank that does not come is named when the time is up") {
+  Group group(2, 4096, 300);
+  REQUIRE(group.sum(0) == RONDO_OK);
+  group.synchronize();
+  const rondo_error_t error = failure_of(group.ranks[0]);
+  CHECK(error.status == RONDO_ERROR_TIMEOUT);
+  CHECK(error.peer == 1);
+}
+
+TEST_CASE("copy executor: ranks that disagree hear of it, and nothing of the wrong size is taken") {
+  if (caller_count == 1) {
+    std::puts("skipped: ranks that disagree: what released streams move races on purpose");
+    return;
+  }
+  const bool behind_others = GENERATE(false, true);
+  Group group(2, 4096);
+  const auto call = [&](int rank, size_t count) { return group.sum(rank, group.stream(rank), count); };
+  if (behind_others) {
+    // One rank is far ahead of what the ranks remember of each other.
+    for (int rank = 0; rank < 2; ++rank)
+      for (int round = 0; round < 40; ++round) REQUIRE(call(rank, rank == 0 && round == 2 ? 4095 : 4096) == RONDO_OK);
+  } else {
+    REQUIRE(call(0, 4096) == RONDO_OK);
+    REQUIRE(call(1, 4095) == RONDO_OK);
+  }
+  group.synchronize();
+  for (int rank = 0; rank < 2; ++rank) {
+    const rondo_error_t error = failure_of(group.ranks[rank]);
+    CHECK(error.status == RONDO_ERROR_MISMATCH);
+    CHECK(error.operation == (behind_others ? 3u : 1u));
+  }
+}
+
+TEST_CASE("copy executor: a call whose stream comes to it when its communicator is gone does not hang") {
+  World world;
+  Gate gate(world);
+  std::vector<Stream> streams;
+  for (int rank = 0; rank < 2; ++rank) streams.push_back(world.another_stream());
+  std::vector<DeviceBuffer> buffers;  // made while nothing is enqueued, since that may wait for the device
+  for (int rank = 0; rank < 2; ++rank) buffers.emplace_back(world, bytes_of(std::vector<float>(4096, 1)));
+  const auto before = conformance::live_counts();
+  {
+    Ranks ranks(2, by_copies());
+    REQUIRE(ranks.status() == RONDO_OK);
+    for (int rank = 0; rank < caller_count; ++rank) {
+      const auto index = static_cast<size_t>(rank);
+      gate.close(streams[index].get().object);
+      for (int call = 0; call <= 3 * (1 - rank); ++call)  // more from one than from the other
+        REQUIRE(rondo_all_reduce(buffers[index].pointer(), buffers[index].pointer(), 4096, RONDO_FLOAT32, RONDO_SUM,
+                                 ranks[rank], streams[index].get().object) == RONDO_OK);
+    }
+    CHECK(rondo_comm_abort(ranks[0]) == RONDO_OK);
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < caller_count; ++rank) {
+      threads.emplace_back([comm = ranks[rank]] { static_cast<void>(rondo_comm_destroy(comm)); });
+      ranks.forget(rank);
+    }
+    for (std::thread &thread : threads) thread.join();
+    gate.open();
+    for (const Stream &stream : streams) CU_OK(world.cu.stream_synchronize(stream.get().object));
+  }
+  // What was left is given back in the end.
+  CHECK(conformance::becomes_true([&] { return conformance::live_counts() == before; }));
+}
+
+TEST_CASE("copy executor: one thread that fills a queue for several ranks is told by the timeout", "[.][queue]") {
+  Group group(2, 4'000'000, 500);
+  CHECK(group.sum(0) == RONDO_OK);  // waits in the driver for the rank that the same thread would call for next
+  const rondo_error_t error = failure_of(group.ranks[0]);
+  CHECK(error.status == RONDO_ERROR_TIMEOUT);
+  CHECK(error.peer == 1);
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the copy-engine executor decides before it asks the driver for anything: the order in which one stream does a
+// plan, the words that it waits for, and where it is chosen.
+#include <map>
+#include <vector>
+
+#include "cuda/choose.h"
+#include "cuda/copy_walk.h"
+#include "cuda/flags.h"
+#include "src/plan/algorithm.h"
+#include "tests/catch.h"
+
+using namespace rondo;
+using namespace rondo::cuda;
+
+namespace {
+
+/// All ranks of a plan, each with one stream, and slots that are counted.
+class Streams {
+ public:
+  Streams(const OperationKey &key, const PlanChoice &shape, const ConnectionGeometry &geometry, uint32_t rank_count)
+      : slot_count_(geometry.slot_count) {
+    for (uint32_t rank = 0; rank < rank_count; ++rank) {
+      plans_.push_back(std::move(build_plan(key, shape, geometry, rank, rank_count)).value());
+      auto &slices = slices_.emplace_back();
+      REQUIRE(walk_plan(*plans_.back(), [&](const CopySlice &slice) {
+                slices.push_back(slice);
+                return Result<void>();
+              }).ok());
+    }
+    next_.resize(rank_count);
+  }
+
+  /// Each in turn as far as it gets. True: all come to their end, and no slot is left full.
+  bool end() {
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (uint32_t rank = 0; rank < slices_.size(); ++rank)
+        for (; next_[rank] < slices_[rank].size() && advance(rank, slices_[rank][next_[rank]]); ++next_[rank])
+          moved = true;
+    }
+    for (uint32_t rank = 0; rank < slices_.size(); ++rank)
+      if (next_[rank] != slices_[rank].size()) return false;
+    for (const auto &[link, full] : full_)
+      if (full != 0) return false;
+    return true;
+  }
+
+ private:
+  struct Link {
+    uint32_t channel, from, to;
+    auto operator<=>(const Link &) const = default;
+  };
+
+  bool advance(uint32_t rank, const CopySlice &slice) {
+    std::vector<Link> in, out;
+    for (const uint8_t link : slice.step->recv_link)
+      if ((slice.step->flags & step_recv) != 0 && link != no_link)
+        in.push_back({slice.channel, slice.schedule->peers[link], rank});
+    for (const uint8_t link : slice.step->send_link)
+      if ((slice.step->flags & step_send) != 0 && link != no_link)
+        out.push_back({slice.channel, rank, slice.schedule->peers[link]});
+    for (const Link &link : in)
+      if (full_[link] == 0) return false;
+    for (const Link &link : out)
+      if (full_[link] == slot_count_) return false;
+    for (const Link &link : out) ++full_[link];
+    for (const Link &link : in) --full_[link];
+    return true;
+  }
+
+  uint32_t slot_count_;
+  std::vector<std::unique_ptr<Plan>> plans_;
+  std::vector<std::vector<CopySlice>> slices_;
+  std::vector<size_t> next_;
+  std::map<Link, uint32_t> full_;
+};
+
+}  // namespace
+
+TEST_CASE("copy walk: one stream a rank does every algorithm to its end, with as few slots as a chunk allows") {
+  for (const Algorithm &algorithm : algorithms())
+    for (const rondo_collective_t collective :
+         {RONDO_ALL_REDUCE, RONDO_REDUCE_SCATTER, RONDO_ALL_GATHER, RONDO_BROADCAST, RONDO_REDUCE}) {
+      if (!algorithm.supports(collective)) continue;
+      for (uint32_t rank_count = 1; rank_count <= 9; ++rank_count)
+        for (const uint32_t slot_count : {2u, 4u})
+          for (const uint64_t count : {1u, 100u, 3000u}) {
+            const ConnectionGeometry geometry{slot_count, 64, 0};
+            OperationKey key;
+            key.signature = {static_cast<uint32_t>(collective), RONDO_INT32, RONDO_SUM, rank_count - 1, count, 0};
+            if (collective == RONDO_REDUCE_SCATTER || collective == RONDO_ALL_GATHER)
+              for (uint32_t rank = 0; rank < rank_count; ++rank) key.blocks.push_back({rank * count, count});
+            CAPTURE(rondo_algorithm_string(algorithm.id), rondo_collective_string(collective), rank_count, slot_count,
+                    count);
+            const uint64_t chunk_bytes = 64 * (slot_count - 1);
+            Streams streams(key, {algorithm.id, RONDO_PROTOCOL_SIMPLE, 2, chunk_bytes}, geometry, rank_count);
+            CHECK(streams.end());
+          }
+    }
+}
+
+TEST_CASE("copy flags: a signature is met by its equal alone, and every wait by the value that releases it") {
+  const auto passes = [](uint64_t word, uint64_t value) { return static_cast<int64_t>(word - value) >= 0; };
+  const auto meets = [&](SlotSignature written, SlotSignature expected) {
+    return passes(written.value, expected.value) && passes(written.opposite, expected.opposite);
+  };
+  const uint64_t last = (uint64_t{1} << 42) - 1;
+  for (const uint64_t number : {uint64_t{1}, uint64_t{2}, uint64_t{1'000'000'007}, last})
+    for (const uint32_t fingerprint : {0u, 1u, 0x12345u, 0xFFFFFu}) {
+      const auto expected = SlotSignature::of(number, fingerprint);
+      CHECK(meets(expected, expected));
+      CHECK_FALSE(meets(SlotSignature::of(number, fingerprint ^ 1), expected));
+      CHECK_FALSE(meets(SlotSignature::of(number, fingerprint ^ 0x80000), expected));
+      CHECK_FALSE(meets(SlotSignature::of(number - 1, fingerprint), expected));
+      CHECK_FALSE(meets(SlotSignature{}, expected));
+      CHECK(meets({flags_released, flags_released}, expected));
+    }
+  CHECK(passes(flags_released, (uint64_t{1} << 62) - 1));
+}
+
+TEST_CASE("executor: copies are chosen where processes take turns on a device, unless one is asked for") {
+  const auto card = [](unsigned char device, uint64_t process, uint32_t mps = 0) {
+    PlacementCard made;
+    made.device.bytes[0] = device;
+    made.process = {process, 1};
+    made.mps = mps;
+    made.can_copy = 1;
+    return made;
+  };
+  const auto choice = [](const std::vector<PlacementCard> &cards) {
+    return choose_executor(RONDO_DEVICE_EXECUTOR_AUTO, cards);
+  };
+  const std::vector<PlacementCard> shared{card(1, 10), card(1, 11)};
+  CHECK(choice({card(1, 10)}) == RONDO_DEVICE_EXECUTOR_KERNEL);
+  CHECK(choice({card(1, 10), card(1, 10)}) == RONDO_DEVICE_EXECUTOR_KERNEL);  // threads
+  CHECK(choice({card(1, 10), card(2, 11)}) == RONDO_DEVICE_EXECUTOR_KERNEL);  // a device each
+  CHECK(choice(shared) == RONDO_DEVICE_EXECUTOR_COPY);
+  CHECK(choice({card(1, 10), card(2, 11), card(2, 12)}) == RONDO_DEVICE_EXECUTOR_COPY);
+  CHECK(choice({card(1, 10, 1), card(1, 11, 1)}) == RONDO_DEVICE_EXECUTOR_KERNEL);
+  CHECK(choice({card(1, 10, 1), card(1, 11)}) == RONDO_DEVICE_EXECUTOR_COPY);
+  std::vector<PlacementCard> unable = shared;
+  unable[1].can_copy = 0;
+  CHECK(choice(unable) == RONDO_DEVICE_EXECUTOR_KERNEL);
+  CHECK(choose_executor(RONDO_DEVICE_EXECUTOR_KERNEL, shared) == RONDO_DEVICE_EXECUTOR_KERNEL);
+  CHECK(choose_executor(RONDO_DEVICE_EXECUTOR_COPY, unable) == RONDO_DEVICE_EXECUTOR_COPY);
+}
