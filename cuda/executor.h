@@ -16,6 +16,7 @@ struct DeviceRequest {
   uint32_t rank_count = 1;
   int32_t device = 0;          ///< ordinal
   uint32_t channel_count = 0;  ///< 0: chosen here
+  uint32_t channel_count_max = 0;  ///< 0: no limit
   uint32_t slot_count = 0;     ///< 0: chosen here
   uint32_t slot_bytes = 0;     ///< 0: chosen here
   std::string library;         ///< Config::cuda_library

@@ -133,7 +133,7 @@ typedef struct rondo_registration *rondo_registration_t;  /**< A registration of
 
 /** How a communicator is to be. Fill it by RONDO_CONFIG_INIT or rondo_config_default(), then change what you need.
  *  Fields are only ever appended; `size` tells the library which the caller knows. Where a field is at its default
- *  and the environment variable beside it is set, the variable counts (docs/environment.md). */
+ *  and the environment variable beside it is set, the variable counts (docs/environment.md). Read in the call only. */
 typedef struct rondo_config {
   size_t size;                   /**< bytes of this struct as the caller knows it */
   int32_t device;                /**< RONDO_DEVICE_HOST, or a CUDA device ordinal */
@@ -144,12 +144,13 @@ typedef struct rondo_config {
   uint32_t channels;             /**< 1-8; 0: the tuner chooses                         RONDO_CHANNELS */
   uint32_t reserved;             /**< 0 */
   uint64_t chunk_bytes;          /**< 64 B-1 GiB; 0: the tuner chooses                  RONDO_CHUNK_BYTES */
-  const char *network_interface; /**< name or address to use for bootstrap; NULL: any   RONDO_INTERFACE.
-                                      Read during the call only; yours. */
+  const char *network_interface; /**< for bootstrap, name or address; NULL: any         RONDO_INTERFACE */
+  uint32_t reserved_2;           /**< 0 */
+  uint32_t max_ctas;             /**< on a device: most blocks, 1-1024; 0: no limit     RONDO_MAX_CTAS */
 } rondo_config_t;
 
 #define RONDO_CONFIG_INIT \
-  { sizeof(rondo_config_t), RONDO_DEVICE_HOST, 0, 0, RONDO_ALGORITHM_AUTO, RONDO_PROTOCOL_AUTO, 0, 0, 0, NULL }
+  { sizeof(rondo_config_t), RONDO_DEVICE_HOST, 0, 0, RONDO_ALGORITHM_AUTO, RONDO_PROTOCOL_AUTO, 0, 0, 0, NULL, 0, 0 }
 
 /** Writes the defaults. @return RONDO_ERROR_INVALID_ARGUMENT when config is NULL. Any thread. */
 RONDO_API rondo_status_t rondo_config_default(rondo_config_t *config) RONDO_NOEXCEPT;
@@ -173,7 +174,7 @@ RONDO_API rondo_status_t rondo_get_unique_id(rondo_unique_id_t *id, const rondo_
  * Ranks may be processes, threads of one process (each calls this from its own thread), or both.
  * @param comm    receives the handle; unchanged on failure. End it with rondo_comm_destroy().
  * @param rank    0..size-1, each once.
- * @param config  NULL for the defaults. Algorithm, protocol, channels and chunk_bytes must be equal on all ranks.
+ * @param config  NULL for the defaults. Algorithm, protocol, channels, chunk_bytes, max_ctas: equal on all ranks.
  * @return RONDO_ERROR_TIMEOUT, or RONDO_ERROR_REMOTE when the id's process gave up first: both tell the missing ranks;
  *         RONDO_ERROR_AUTHENTICATION; RONDO_ERROR_MISMATCH when size, versions or configuration differ.
  *         rondo_comm_last_error(NULL, ...) has the detail. Any thread. */
@@ -363,8 +364,7 @@ RONDO_API rondo_status_t rondo_stream_create(rondo_stream_t *stream) RONDO_NOEXC
 /** Waits for what is enqueued, then ends the stream; the handle is invalid from then on. One at a time. */
 RONDO_API rondo_status_t rondo_stream_destroy(rondo_stream_t stream) RONDO_NOEXCEPT;
 
-/** Waits for what is enqueued. @return the first failure among it since the last synchronize, else RONDO_OK. Any
- * thread. */
+/** Waits for what is enqueued. @return the first failure in it since the last synchronize, or RONDO_OK. Any thread. */
 RONDO_API rondo_status_t rondo_stream_synchronize(rondo_stream_t stream) RONDO_NOEXCEPT;
 
 /** @return RONDO_OK when all is done, RONDO_NOT_READY otherwise. Any thread. */

@@ -151,6 +151,11 @@ constexpr std::array variables{
     ConfigVariable{"RONDO_CUDA_LIBRARY", "name or path", "the CUDA driver's library",
                    [](std::string_view text, Config &config) { return set_text(config.cuda_library, text); },
                    [](const Config &config) { return config.cuda_library; }},
+    ConfigVariable{"RONDO_MAX_CTAS", "auto, 1-1024", "blocks of a collective on a CUDA device, at most",
+                   [](std::string_view text, Config &config) {
+                     return set_choice(config.max_ctas, text, parse_number(text, 1, max_ctas_max));
+                   },
+                   [](const Config &config) { return show_choice(config.max_ctas, show_number); }},
     ConfigVariable{"RONDO_LOG", "debug, info, warning, error", "the least grave messages that are written",
                    [](std::string_view text, Config &config) { return set_log(config.log, text); },
                    [](const Config &config) { return config.log; }},

@@ -13,12 +13,13 @@ namespace {
 
 constexpr uint64_t ns_per_ms = 1'000'000;
 constexpr size_t size_first_version = offsetof(rondo_config_t, network_interface) + sizeof(char *);
-static_assert(sizeof(rondo_config_t) >= size_first_version);
+constexpr size_t size_second_version = offsetof(rondo_config_t, max_ctas) + sizeof(uint32_t);
+static_assert(sizeof(rondo_config_t) == size_second_version && size_second_version > size_first_version);
 /// No later version is larger; a greater `size` is an uninitialised one, whose tail is better not read.
 constexpr size_t size_max = 4096;
 
 Result<void> check_size(const rondo_config_t &caller) {
-  if (caller.size < size_first_version || caller.size > size_max)
+  if ((caller.size < size_second_version && caller.size != size_first_version) || caller.size > size_max)
     return invalid_argument("rondo_config_t.size is " + std::to_string(caller.size) + ", not " +
                             std::to_string(sizeof(rondo_config_t)) +
                             " or that of another version; start from RONDO_CONFIG_INIT");
@@ -80,6 +81,10 @@ Result<Settings> merge(const rondo_config_t *caller, const Config &environment) 
   if (caller->init_timeout_ms != 0) settings.init_timeout_ns = caller->init_timeout_ms * ns_per_ms;
   if (caller->network_interface != nullptr && *caller->network_interface != '\0')
     settings.network_interface = caller->network_interface;
+  if (caller->size < size_second_version) return settings;
+  if (caller->reserved_2 != 0)
+    return invalid_argument("rondo_config_t.reserved_2 is not 0; start from RONDO_CONFIG_INIT");
+  RONDO_TRY(take_number<uint32_t>(settings.max_ctas, caller->max_ctas, 1, max_ctas_max, "max_ctas"));
   return settings;
 }
 

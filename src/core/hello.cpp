@@ -15,7 +15,7 @@
 namespace rondo {
 namespace {
 
-constexpr uint32_t hello_version = 3;
+constexpr uint32_t hello_version = 4;
 constexpr uint64_t farewell_ns = 2'000'000'000;
 
 struct Hello {
@@ -32,6 +32,7 @@ struct Hello {
   uint32_t reserved = 0;
   uint64_t slot_bytes = 0;
   uint64_t tuning_hash = 0;
+  uint64_t max_ctas = 0;
   std::array<unsigned char, 32> host{};
   std::array<uint64_t, 16> cores{};  ///< processing units of this rank's affinity
 };
@@ -49,6 +50,7 @@ Hello hello_of(uint32_t rank_count, const Settings &settings) {
   hello.slot_bytes = settings.slot_bytes;
   hello.on_device = settings.device != RONDO_DEVICE_HOST ? 1 : 0;
   hello.tuning_hash = settings.tuning_hash;
+  hello.max_ctas = settings.max_ctas;
   const std::string host = host_id();
   crypto_generichash(hello.host.data(), hello.host.size(), reinterpret_cast<const unsigned char *>(host.data()),
                      host.size(), nullptr, 0);
@@ -77,6 +79,7 @@ constexpr std::array fields{
     Field{"the chunk size (config or RONDO_CHUNK_BYTES)", [](const Hello &it) { return it.chunk_bytes; }},
     Field{"RONDO_SLOT_COUNT", [](const Hello &it) { return uint64_t{it.slot_count}; }},
     Field{"RONDO_SLOT_BYTES", [](const Hello &it) { return it.slot_bytes; }},
+    Field{"the limit of blocks (config or RONDO_MAX_CTAS)", [](const Hello &it) { return it.max_ctas; }},
     Field{"the tuning table (RONDO_TUNING_FILE; 0: none)", [](const Hello &it) { return it.tuning_hash; }},
     Field{"what rondo_config_t.device is (0: host memory, 1: a CUDA device)",
           [](const Hello &it) { return uint64_t{it.on_device}; }},

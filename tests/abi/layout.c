@@ -11,7 +11,7 @@
 #define FIELD(type, field, offset) _Static_assert(offsetof(type, field) == (offset), #type "." #field)
 #define VALUE(name, value) _Static_assert((name) == (value), #name)
 
-SIZE(rondo_config_t, 56);
+SIZE(rondo_config_t, 64);
 FIELD(rondo_config_t, size, 0);
 FIELD(rondo_config_t, device, 8);
 FIELD(rondo_config_t, init_timeout_ms, 12);
@@ -22,6 +22,8 @@ FIELD(rondo_config_t, channels, 28);
 FIELD(rondo_config_t, reserved, 32);
 FIELD(rondo_config_t, chunk_bytes, 40);
 FIELD(rondo_config_t, network_interface, 48);
+FIELD(rondo_config_t, reserved_2, 56);
+FIELD(rondo_config_t, max_ctas, 60);
 
 SIZE(rondo_unique_id_t, 128);
 
@@ -127,7 +129,8 @@ int main(void) {
       given.init_timeout_ms != expected.init_timeout_ms || given.timeout_ms != expected.timeout_ms ||
       given.algorithm != expected.algorithm || given.protocol != expected.protocol ||
       given.channels != expected.channels || given.reserved != expected.reserved ||
-      given.chunk_bytes != expected.chunk_bytes || given.network_interface != expected.network_interface) {
+      given.chunk_bytes != expected.chunk_bytes || given.network_interface != expected.network_interface ||
+      given.reserved_2 != expected.reserved_2 || given.max_ctas != expected.max_ctas) {
     fprintf(stderr, "rondo_config_default() and RONDO_CONFIG_INIT differ\n");
     return 1;
   }

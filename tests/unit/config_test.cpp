@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/base/config.h"
 
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -63,11 +64,13 @@ TEST_CASE("config: each variable reaches its field") {
                                {"RONDO_TUNING_FILE", "/tmp/tuning.json"},
                                {"RONDO_RECORDER_DIR", "/tmp/recordings"},
                                {"RONDO_CUDA_LIBRARY", "/opt/driver/libcuda.so"},
+                               {"RONDO_MAX_CTAS", "1024"},
                                {"RONDO_LOG", "debug"}})
                             .value();
   CHECK(config.algorithm == RONDO_ALGORITHM_RING);
   CHECK(config.protocol == RONDO_PROTOCOL_LL);
   CHECK(config.channels == 8);
+  CHECK(config.max_ctas == 1024);
   CHECK(config.chunk_bytes == chunk_bytes_max);
   CHECK(config.timeout_ns == 250'000'000);
   CHECK(config.init_timeout_ns == 7'000'000'000);
@@ -182,6 +185,8 @@ TEST_CASE("settings: a field out of range is refused by name") {
   CHECK(contains(refused([](auto &caller) { caller.chunk_bytes = 63; }).message, "chunk_bytes is 63"));
   CHECK(contains(refused([](auto &caller) { caller.chunk_bytes = chunk_bytes_max + 1; }).message, "chunk_bytes"));
   CHECK(contains(refused([](auto &caller) { caller.reserved = 1; }).message, "reserved"));
+  CHECK(contains(refused([](auto &caller) { caller.reserved_2 = 1; }).message, "reserved_2"));
+  CHECK(contains(refused([](auto &caller) { caller.max_ctas = 1025; }).message, "max_ctas is 1025"));
   CHECK(contains(refused([](auto &caller) { caller.device = -2; }).message, "device is -2"));
   const int unknown = 77;
   CHECK(contains(refused([&](auto &caller) { std::memcpy(&caller.algorithm, &unknown, sizeof unknown); }).message,
@@ -195,6 +200,18 @@ TEST_CASE("settings: the device is the caller's") {
   CHECK(merge(&caller, Config{}).value().device == RONDO_DEVICE_HOST);
   caller.device = 3;
   CHECK(merge(&caller, Config{}).value().device == 3);
+}
+
+TEST_CASE("settings: what a caller of the first version has behind its struct is not read") {
+  rondo_config_t caller = RONDO_CONFIG_INIT;
+  caller.channels = 5;
+  caller.max_ctas = 2;
+  CHECK(merge(&caller, Config{}).value().max_ctas == 2);
+  caller.max_ctas = caller.reserved_2 = UINT32_MAX;
+  caller.size = offsetof(rondo_config_t, reserved_2);
+  const Settings settings = merge(&caller, parse({{"RONDO_MAX_CTAS", "3"}}).value()).value();
+  CHECK(settings.channels == 5);
+  CHECK(settings.max_ctas == 3);
 }
 
 TEST_CASE("settings: sizes of other versions are accepted unless they ask for what is unknown") {
