@@ -7,6 +7,7 @@
 
 #include "cuda/choose.h"
 #include "cuda/executor_base.h"
+#include "cuda/meeting.h"
 
 namespace rondo::cuda {
 namespace {
@@ -25,9 +26,8 @@ Result<std::vector<PlacementCard>> gather_cards(const DeviceRequest &request, St
   own.process = own_process();
   own.mps = has(*driver, device.ordinal, DeviceAttribute::mps_enabled);
   own.can_copy = has(*driver, device.ordinal, DeviceAttribute::can_use_64_bit_stream_mem_ops);
-  RONDO_TRY_ASSIGN(const auto parts,
-                   store.gather(request.key_prefix + "/cuda-placement", request.rank, request.rank_count,
-                                std::as_bytes(std::span(&own, 1)), request.deadline_ns));
+  RONDO_TRY_ASSIGN(const auto parts, gather_outcomes(store, request.key_prefix + placement_key, request.rank,
+                                                     request.rank_count, bytes_of_card(own), request.deadline_ns));
   std::vector<PlacementCard> cards(parts.size());
   for (size_t rank = 0; rank < parts.size(); ++rank) {
     if (parts[rank].size() != sizeof(PlacementCard))
@@ -35,6 +35,15 @@ Result<std::vector<PlacementCard>> gather_cards(const DeviceRequest &request, St
     std::memcpy(&cards[rank], parts[rank].data(), sizeof(PlacementCard));
   }
   return cards;
+}
+
+/// `executor`: what is asked for, then what was chosen.
+Result<std::unique_ptr<DeviceExecutor>> connect_chosen(const DeviceRequest &request, Store &store,
+                                                       rondo_device_executor_t &executor) {
+  RONDO_TRY_ASSIGN(const auto cards, gather_cards(request, store));
+  executor = choose_executor(request.executor, cards);
+  return executor == RONDO_DEVICE_EXECUTOR_COPY ? connect_copy_executor(request, store)
+                                                : connect_kernel_executor(request, store);
 }
 
 }  // namespace
@@ -60,10 +69,19 @@ Result<void> check_device(const std::string &library, int32_t device) {
 }
 
 Result<std::unique_ptr<DeviceExecutor>> connect_device(const DeviceRequest &request, Store &store) {
-  RONDO_TRY_ASSIGN(const auto cards, gather_cards(request, store));
-  if (choose_executor(request.executor, cards) == RONDO_DEVICE_EXECUTOR_COPY)
-    return connect_copy_executor(request, store);
-  return connect_kernel_executor(request, store);
+  rondo_device_executor_t executor = request.executor;
+  auto made = connect_chosen(request, store, executor);
+  for (const char *const key : {placement_key, segment_key, flags_key}) {
+    if (made.ok() || (key == flags_key && executor == RONDO_DEVICE_EXECUTOR_KERNEL)) continue;
+    // A rank that has failed goes on to where the others wait for it. Where it has been already this changes nothing.
+    static_cast<void>(gather_outcomes(store, request.key_prefix + key, request.rank, request.rank_count, made.error(),
+                                      request.deadline_ns));
+  }
+  const auto all =
+      gather_outcomes(store, request.key_prefix + connected_key, request.rank, request.rank_count,
+                      made.ok() ? Result<Bytes>(Bytes()) : Result<Bytes>(made.error()), request.deadline_ns);
+  if (made.ok() && !all.ok()) return all.error();
+  return made;
 }
 
 }  // namespace rondo::cuda

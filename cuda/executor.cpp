@@ -4,6 +4,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "cuda/budget.h"
 #include "cuda/executor_base.h"
 #include "cuda/kernels/operation.h"
 #include "cuda/plan_image.h"
@@ -12,12 +13,9 @@
 namespace rondo::cuda {
 namespace {
 
-constexpr uint32_t default_channel_count = 4;
 constexpr uint32_t default_slot_count = 8;
 constexpr uint32_t default_slot_bytes = 128 << 10;
-constexpr uint32_t ll_slot_bytes = 4 << 10;
 constexpr uint64_t plan_memory_bytes = 4 << 20;  // a plan of 64 ranks takes 4 KiB
-constexpr uint32_t lane_threads = 256;           // of a lane's group
 constexpr uint32_t poll_count = 64;              // looks at a flag in device memory for one at the host's abort word
 
 /// What the host and the kernels share, in pinned memory.
@@ -78,6 +76,7 @@ Result<void> KernelExecutor::connect(const DeviceRequest &request, Store &store)
   SegmentShape shape;
   shape.rank_count = request.rank_count;
   shape.channel_count = request.channel_count != 0 ? request.channel_count : default_channel_count;
+  if (request.channel_count_max != 0) shape.channel_count = std::min(shape.channel_count, request.channel_count_max);
   shape.geometry.slot_count = request.slot_count != 0 ? request.slot_count : default_slot_count;
   shape.geometry.slot_bytes = request.slot_bytes != 0 ? request.slot_bytes : default_slot_bytes;
   shape.geometry.ll_slot_bytes = ll_slot_bytes;
@@ -91,19 +90,16 @@ Result<void> KernelExecutor::connect(const DeviceRequest &request, Store &store)
 
 /// A block that is not resident never runs while the others wait for it.
 Result<void> KernelExecutor::check_residency() const {
-  const uint32_t lanes = 2;  // of a channel, at most: those of a tree
-  const uint32_t shared = device::shared_bytes_for(lanes, device::scratch_bytes_for(ll_slot_bytes));
-  RONDO_TRY_ASSIGN(const int a_multiprocessor,
-                   kernels_->resident_blocks(static_cast<int>(lanes * lane_threads), shared));
-  const uint64_t room = static_cast<uint64_t>(a_multiprocessor) * static_cast<uint64_t>(device_.multiprocessor_count);
+  RONDO_TRY_ASSIGN(const BlockBudget budget, block_budget(*kernels_, device_));
   const uint64_t wanted = uint64_t{segment_.neighbour_count()} * channel_count();
-  if (wanted <= room) return {};
+  if (wanted <= budget.blocks) return {};
   return Error{
       RONDO_ERROR_OUT_OF_RESOURCES,
       std::to_string(segment_.neighbour_count()) + " ranks of this process on " + describe() + " want " +
           std::to_string(wanted) + " blocks with " + std::to_string(channel_count()) + " channels each, but " +
-          std::to_string(room) +
-          " can be resident at once; ask for fewer channels (RONDO_CHANNELS) or put fewer ranks on the device"};
+          std::to_string(budget.blocks) +
+          " can be resident at once; ask for fewer channels (RONDO_MAX_CTAS, RONDO_CHANNELS) or put fewer ranks on the "
+          "device"};
 }
 
 Result<std::unique_ptr<DevicePlan>> KernelExecutor::prepare(const Plan &plan) {

@@ -14,11 +14,12 @@ namespace rondo::cuda {
 struct DeviceRequest {
   uint32_t rank = 0;
   uint32_t rank_count = 1;
-  int32_t device = 0;          ///< ordinal
-  uint32_t channel_count = 0;  ///< 0: chosen here
-  uint32_t slot_count = 0;     ///< 0: chosen here
-  uint32_t slot_bytes = 0;     ///< 0: chosen here
-  std::string library;         ///< Config::cuda_library
+  int32_t device = 0;              ///< ordinal
+  uint32_t channel_count = 0;      ///< 0: chosen here
+  uint32_t channel_count_max = 0;  ///< 0: no limit
+  uint32_t slot_count = 0;         ///< 0: chosen here
+  uint32_t slot_bytes = 0;         ///< 0: chosen here
+  std::string library;             ///< Config::cuda_library
   std::string key_prefix;
   uint64_t deadline_ns = 0;
   rondo_device_executor_t executor = RONDO_DEVICE_EXECUTOR_AUTO;  ///< what is asked for, the same by all ranks

@@ -12,6 +12,7 @@
 #include <span>
 #include <utility>
 
+#include "cuda/meeting.h"
 #include "cuda/process_name.h"
 #include "src/proto/connection.h"
 #include "src/proto/memory.h"
@@ -117,8 +118,8 @@ Result<Flags> Flags::connect(const PrimaryContext &context, const FlagShape &sha
     RONDO_TRY_ASSIGN(flags.file_, make_file(shape.bytes()));
     card = {own_process(), flags.file_.get()};
   }
-  RONDO_TRY_ASSIGN(const auto parts, store.gather(key_prefix + "/cuda-flags", rank, shape.rank_count,
-                                                  std::as_bytes(std::span(&card, 1)), deadline_ns));
+  RONDO_TRY_ASSIGN(const auto parts, gather_outcomes(store, key_prefix + flags_key, rank, shape.rank_count,
+                                                     bytes_of_card(card), deadline_ns));
   RONDO_TRY_ASSIGN(card, card_of_rank_0(parts));
   FileDescriptor opened;
   if (rank != 0) {

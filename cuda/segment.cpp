@@ -7,6 +7,8 @@
 #include <span>
 #include <string>
 
+#include "cuda/meeting.h"
+
 namespace rondo::cuda {
 namespace {
 
@@ -94,8 +96,8 @@ Result<Segment> Segment::connect(const PrimaryContext &context, CuStream stream,
     RONDO_TRY(guard.status());
     RONDO_TRY(cuda_check(driver, driver.ipc_get_mem_handle(&own.handle, own.address), "cuIpcGetMemHandle"));
   }
-  RONDO_TRY_ASSIGN(const auto parts, store.gather(key_prefix + "/cuda", rank, shape.rank_count,
-                                                  std::as_bytes(std::span(&own, 1)), deadline_ns));
+  RONDO_TRY_ASSIGN(const auto parts, gather_outcomes(store, key_prefix + segment_key, rank, shape.rank_count,
+                                                     bytes_of_card(own), deadline_ns));
   std::vector<SegmentCard> cards(parts.size());
   for (size_t i = 0; i < parts.size(); ++i) {
     if (parts[i].size() != sizeof(SegmentCard))

@@ -95,14 +95,36 @@ def output_of(command, environment):
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
+def add_info(machine, text):
+    """What `rondo info` says of the first device, its kernels above all."""
+    cuda = json.loads(text)["cuda"] if text else {"error": "rondo info failed", "devices": []}
+    if not cuda["devices"]:
+        machine["device"] = cuda["error"]
+        return
+    device = cuda["devices"][0]
+    machine["device"] = (f"{len(cuda['devices'])} x {device['name']}, compute capability "
+                         f"{device['compute_capability']}, {device['multiprocessors']} multiprocessors, "
+                         f"{device['memory_bytes'] >> 20} MiB; CUDA {cuda['driver']}")
+    machine["kernel image"] = f"{cuda['image']['bytes']} bytes, {', '.join(cuda['image']['architectures']) or 'none'}"
+    if "error" in device:
+        machine["kernels"] = device["error"]
+        return
+    kernels, budget = device["kernels"], device["budget"]
+    machine["kernels"] = (f"{len(kernels)}, at most {max(each['registers'] for each in kernels)} registers and "
+                          f"{max(each['local_bytes'] for each in kernels)} bytes of local memory; {budget['blocks']} "
+                          f"blocks of {budget['block_threads']} threads fit, {budget['ranks']} ranks of "
+                          f"{budget['blocks_per_rank']}")
+
+
 def machine_of(bundle, environment, soft):
     """What the record says of the place."""
     machine = {"commit": (bundle / "COMMIT").read_text(encoding="utf-8").strip()}
+    add_info(machine, output_of([bundle / "bin/rondo", "info", "--json"], environment))
     if soft:
         machine["device"] = "the CUDA driver in software"
     elif tool := shutil.which("nvidia-smi"):
         lines = output_of([tool, "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"], environment)
-        machine["device"] = "; ".join(lines.splitlines())
+        machine["nvidia-smi"] = "; ".join(lines.splitlines())
     machine["host"] = f"{os.uname().sysname} {os.uname().release}, {os.cpu_count()} processors"
     return machine
 

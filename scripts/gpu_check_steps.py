@@ -115,10 +115,10 @@ class Steps:
         yield self.perf("all_reduce of 2 processes", ["all_reduce", "-b", large, "-e", large, *few],
                         labelled(against_floor(TURNS_BAR), "processes that take turns; the turns are not in the bar"),
                         launcher=[self.bin / "rondo", "run", "-n", 2, "--"])
-        for channels in (1, 2, 4, 8):
-            yield self.perf(f"all_reduce of 4 threads, {channels} blocks",
-                            ["all_reduce", "-r", 4, "-b", medium, "-e", medium, "--channels", channels,
-                             "--in-place-only", *few], labelled(against_floor(None), f"{channels} blocks"))
+        for blocks in (1, 2, 4, 8):
+            yield self.perf(f"all_reduce of 4 threads, {blocks} blocks",
+                            ["all_reduce", "-r", 4, "-b", medium, "-e", medium, "--channels", 8, "--max-ctas", blocks,
+                             "--in-place-only", *few], labelled(against_floor(None), f"at most {blocks} blocks"))
         for collective in ("reduce_scatter", "all_gather", "broadcast", "reduce"):
             yield self.perf(f"{collective} of 8 threads", [collective, "-r", 8, "-b", medium, "-e", medium, *few],
                             against_floor(None))

@@ -82,7 +82,36 @@ Have an administrator run:  apt-get install --no-install-recommends $missing"
   rm -f "$output"
 }
 
-setup_build() { install_packages "${packages_build[@]}"; }
+# NVIDIA's compiler from the Python index, all pinned: of different versions, its parts disagree.
+packages_cuda=(nvidia-cuda-nvcc==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-nvvm==13.0.88 nvidia-cuda-runtime==13.0.96
+  nvidia-cuda-cccl==13.0.85)
+cuda_folder=$root/.cache/cuda  # cuda/meson.build looks there
+cuda_installed=/usr/local/cuda
+
+nvcc_found() {
+  command -v nvcc >/dev/null || [ -x "$cuda_installed/bin/nvcc" ] || [ -x "$cuda_folder/nvidia/cu13/bin/nvcc" ]
+}
+
+# Where no CUDA toolkit is installed, gets one that compiles the kernels (105 MB). Without it, all else is built.
+setup_cuda() {
+  if nvcc_found; then return; fi
+  if ! python3 -m pip --version >/dev/null 2>&1; then (install_packages python3-pip) || true; fi
+  step "getting nvcc, which no CUDA toolkit here brings, from the Python index (105 MB)"
+  rm -rf "$cuda_folder.new"
+  if python3 -m pip install --quiet --retries 1 --timeout 15 --disable-pip-version-check --root-user-action=ignore \
+    --no-deps --only-binary=:all: --target "$cuda_folder.new" "${packages_cuda[@]}"; then
+    rm -rf "$cuda_folder"
+    mv "$cuda_folder.new" "$cuda_folder"
+  else
+    rm -rf "$cuda_folder.new"
+    say "There is no nvcc: the build goes on without the kernels for CUDA devices. To add them, install CUDA 13."
+  fi
+}
+
+setup_build() {
+  install_packages "${packages_build[@]}"
+  setup_cuda
+}
 setup_mpi() { install_packages "${packages_mpi[@]}"; }
 # shellcheck disable=SC2046
 setup_fuzz() { install_packages $(packages_fuzz); }

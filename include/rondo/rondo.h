@@ -132,7 +132,7 @@ typedef struct rondo_registration *rondo_registration_t;  /**< A registration of
 
 /** How a communicator is to be. Fill it by RONDO_CONFIG_INIT or rondo_config_default(), then change what you need.
  *  Fields are only ever appended; `size` tells the library which the caller knows. Where a field is at its default
- *  and the environment variable beside it is set, the variable counts (docs/environment.md). */
+ *  and the environment variable beside it is set, the variable counts (docs/environment.md). Read in the call only. */
 typedef struct rondo_config {
   size_t size;                   /**< bytes of this struct as the caller knows it */
   int32_t device;                /**< RONDO_DEVICE_HOST, or a CUDA device ordinal */
@@ -145,7 +145,7 @@ typedef struct rondo_config {
   uint64_t chunk_bytes;          /**< 64 B-1 GiB; 0: the tuner chooses                  RONDO_CHUNK_BYTES */
   const char *network_interface; /**< for bootstrap, read during the call; NULL: any    RONDO_INTERFACE */
   rondo_device_executor_t device_executor; /**< on a device: AUTO: Rondo chooses       RONDO_DEVICE_EXECUTOR */
-  uint32_t reserved_2;                     /**< 0 */
+  uint32_t max_ctas;             /**< on a device: most blocks, 1-1024; 0: no limit     RONDO_MAX_CTAS */
 } rondo_config_t;
 
 #define RONDO_CONFIG_INIT                                                                                             \
@@ -172,7 +172,7 @@ RONDO_API rondo_status_t rondo_get_unique_id(rondo_unique_id_t *id, const rondo_
  * Ranks may be processes, threads of one process (each calls this from its own thread), or both.
  * @param comm    receives the handle; unchanged on failure. End it with rondo_comm_destroy().
  * @param rank    0..size-1, each once.
- * @param config  NULL for the defaults. All ranks have the same algorithm, protocol, channels, chunk_bytes, executor.
+ * @param config  NULL: defaults. Algorithm, protocol, channels, chunk_bytes, executor, max_ctas: equal on all ranks.
  * @return RONDO_ERROR_TIMEOUT, or RONDO_ERROR_REMOTE when the id's process gave up first: both tell the missing ranks;
  *         RONDO_ERROR_AUTHENTICATION; RONDO_ERROR_MISMATCH when size, versions or configuration differ.
  *         rondo_comm_last_error(NULL, ...) has the detail. Any thread. */

@@ -86,7 +86,8 @@ std::string show_switch(bool on) { return on ? "auto" : "off"; }
 
 constexpr std::array variables{
     ConfigVariable{"RONDO_ALGORITHM", "auto, ring, tree, halving_doubling, one_shot, two_shot",
-                   "the algorithm of every collective", [](std::string_view text, Config &config) {
+                   "the algorithm of every collective",
+                   [](std::string_view text, Config &config) {
                      return set_name(config.algorithm, text, rondo_algorithm_string, "algorithm");
                    },
                    [](const Config &config) { return std::string(rondo_algorithm_string(config.algorithm)); }},
@@ -102,18 +103,16 @@ constexpr std::array variables{
                    [](const Config &config) { return show_choice(config.channels, show_number); }},
     ConfigVariable{"RONDO_CHUNK_BYTES", "auto, 64-1G", "the schedule's unit",
                    [](std::string_view text, Config &config) {
-                     return set_choice(config.chunk_bytes, text,
-                                       parse_bytes(text, chunk_bytes_min, chunk_bytes_max));
+                     return set_choice(config.chunk_bytes, text, parse_bytes(text, chunk_bytes_min, chunk_bytes_max));
                    },
                    [](const Config &config) { return show_choice(config.chunk_bytes, show_bytes); }},
     ConfigVariable{"RONDO_TIMEOUT", "seconds, 0.001-4000000", "for each operation",
                    [](std::string_view text, Config &config) { return set(config.timeout_ns, parse_seconds(text)); },
                    [](const Config &config) { return show_seconds(config.timeout_ns); }},
-    ConfigVariable{"RONDO_INIT_TIMEOUT", "seconds, 0.001-4000000", "for the whole of initialisation",
-                   [](std::string_view text, Config &config) {
-                     return set(config.init_timeout_ns, parse_seconds(text));
-                   },
-                   [](const Config &config) { return show_seconds(config.init_timeout_ns); }},
+    ConfigVariable{
+        "RONDO_INIT_TIMEOUT", "seconds, 0.001-4000000", "for the whole of initialisation",
+        [](std::string_view text, Config &config) { return set(config.init_timeout_ns, parse_seconds(text)); },
+        [](const Config &config) { return show_seconds(config.init_timeout_ns); }},
     ConfigVariable{"RONDO_INTERFACE", "name or address", "the network interface to use for bootstrap",
                    [](std::string_view text, Config &config) { return set_text(config.network_interface, text); },
                    [](const Config &config) { return config.network_interface; }},
@@ -151,13 +150,17 @@ constexpr std::array variables{
     ConfigVariable{"RONDO_CUDA_LIBRARY", "name or path", "the CUDA driver's library",
                    [](std::string_view text, Config &config) { return set_text(config.cuda_library, text); },
                    [](const Config &config) { return config.cuda_library; }},
-    ConfigVariable{"RONDO_DEVICE_EXECUTOR", "auto, kernel, copy", "what runs collectives on a CUDA device",
+    ConfigVariable{
+        "RONDO_DEVICE_EXECUTOR", "auto, kernel, copy", "what runs collectives on a CUDA device",
+        [](std::string_view text, Config &config) {
+          return set_name(config.device_executor, text, rondo_device_executor_string, "executor");
+        },
+        [](const Config &config) { return std::string(rondo_device_executor_string(config.device_executor)); }},
+    ConfigVariable{"RONDO_MAX_CTAS", "auto, 1-1024", "blocks of a collective on a CUDA device, at most",
                    [](std::string_view text, Config &config) {
-                     return set_name(config.device_executor, text, rondo_device_executor_string, "executor");
+                     return set_choice(config.max_ctas, text, parse_number(text, 1, max_ctas_max));
                    },
-                   [](const Config &config) {
-                     return std::string(rondo_device_executor_string(config.device_executor));
-                   }},
+                   [](const Config &config) { return show_choice(config.max_ctas, show_number); }},
     ConfigVariable{"RONDO_LOG", "debug, info, warning, error", "the least grave messages that are written",
                    [](std::string_view text, Config &config) { return set_log(config.log, text); },
                    [](const Config &config) { return config.log; }},

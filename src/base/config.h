@@ -19,6 +19,7 @@
 namespace rondo {
 
 inline constexpr uint32_t channels_max = 8;
+inline constexpr uint32_t max_ctas_max = 1024;
 inline constexpr uint64_t chunk_bytes_min = 64;
 inline constexpr uint64_t chunk_bytes_max = uint64_t{1} << 30;
 
@@ -51,6 +52,7 @@ struct Config {
   std::string recorder_dir;   ///< where a failed communicator's flight recording is written; empty: nowhere
   std::string cuda_library = "libcuda.so.1";  ///< the CUDA driver
   rondo_device_executor_t device_executor = RONDO_DEVICE_EXECUTOR_AUTO;
+  uint32_t max_ctas = 0;  ///< blocks of a collective on a device, at most; 0: no limit
   std::string log = "warning";
   std::vector<std::string> given;  ///< the variables that were set, in the order of the table
 };

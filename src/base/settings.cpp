@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint64_t ns_per_ms = 1'000'000;
 constexpr size_t size_first_version = offsetof(rondo_config_t, network_interface) + sizeof(char *);
-constexpr size_t size_second_version = offsetof(rondo_config_t, reserved_2) + sizeof(uint32_t);
+constexpr size_t size_second_version = offsetof(rondo_config_t, max_ctas) + sizeof(uint32_t);
 static_assert(sizeof(rondo_config_t) == size_second_version && size_second_version > size_first_version);
 /// No later version is larger; a greater `size` is an uninitialised one, whose tail is better not read.
 constexpr size_t size_max = 4096;
@@ -26,8 +26,9 @@ Result<void> check_size(const rondo_config_t &caller) {
   const auto *bytes = reinterpret_cast<const unsigned char *>(&caller);
   if (caller.size > sizeof(rondo_config_t) &&
       std::any_of(bytes + sizeof(rondo_config_t), bytes + caller.size, [](unsigned char byte) { return byte != 0; }))
-    return invalid_argument("rondo_config_t is of a later version and sets a field that this librondo does not know; "
-                            "leave it zero or use the later library");
+    return invalid_argument(
+        "rondo_config_t is of a later version and sets a field that this librondo does not know; "
+        "leave it zero or use the later library");
   return {};
 }
 
@@ -82,10 +83,9 @@ Result<Settings> merge(const rondo_config_t *caller, const Config &environment) 
   if (caller->network_interface != nullptr && *caller->network_interface != '\0')
     settings.network_interface = caller->network_interface;
   if (caller->size < size_second_version) return settings;
-  if (caller->reserved_2 != 0)
-    return invalid_argument("rondo_config_t.reserved_2 is not 0; start from RONDO_CONFIG_INIT");
-  RONDO_TRY(take_name(settings.device_executor, caller->device_executor, rondo_device_executor_string,
-                      "device_executor"));
+  RONDO_TRY(
+      take_name(settings.device_executor, caller->device_executor, rondo_device_executor_string, "device_executor"));
+  RONDO_TRY(take_number<uint32_t>(settings.max_ctas, caller->max_ctas, 1, max_ctas_max, "max_ctas"));
   return settings;
 }
 

@@ -9,6 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "src/cli/info_cuda.h"
 #include "src/cli/tuner_input.h"
 #include "src/engine/combine.h"
 #include "src/topo/host.h"
@@ -129,6 +130,7 @@ Json info_document(const InfoInput &input) {
             {"process_vm_readv", can.peer_memory},
             {"yama_ptrace_scope", can.ptrace_scope < 0 ? Json(nullptr) : Json(can.ptrace_scope)}}},
           {"transports", Json::array({{{"name", "shm"}, {"available", can.memfd}}})},
+          {"cuda", cuda_document(input.config)},
           {"tuning", tuning_json(input)},
           {"plans", plans_json(input)}};
 }

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "src/base/parse.h"
+#include "src/cli/info_cuda.h"
 #include "src/cli/info_report.h"
 
 namespace rondo::cli {
@@ -147,6 +148,7 @@ std::string info_text(const Json &document) {
     if (value.empty()) value = "none";
     add_line(out, entry["variable"], value + " (" + entry["source"].get<std::string>() + ")");
   }
+  out += cuda_text(document["cuda"]);
   add_tuning(out, document["tuning"]);
   add_memory(out, document["plans"]);
   add_plans(out, document["plans"]);

@@ -32,6 +32,7 @@ struct Hello {
   uint32_t device_executor = 0;
   uint64_t slot_bytes = 0;
   uint64_t tuning_hash = 0;
+  uint64_t max_ctas = 0;
   std::array<unsigned char, 32> host{};
   std::array<uint64_t, 16> cores{};  ///< processing units of this rank's affinity
 };
@@ -50,6 +51,7 @@ Hello hello_of(uint32_t rank_count, const Settings &settings) {
   hello.on_device = settings.device != RONDO_DEVICE_HOST ? 1 : 0;
   hello.device_executor = settings.device_executor;
   hello.tuning_hash = settings.tuning_hash;
+  hello.max_ctas = settings.max_ctas;
   const std::string host = host_id();
   crypto_generichash(hello.host.data(), hello.host.size(), reinterpret_cast<const unsigned char *>(host.data()),
                      host.size(), nullptr, 0);
@@ -78,6 +80,7 @@ constexpr std::array fields{
     Field{"the chunk size (config or RONDO_CHUNK_BYTES)", [](const Hello &it) { return it.chunk_bytes; }},
     Field{"RONDO_SLOT_COUNT", [](const Hello &it) { return uint64_t{it.slot_count}; }},
     Field{"RONDO_SLOT_BYTES", [](const Hello &it) { return it.slot_bytes; }},
+    Field{"the limit of blocks (config or RONDO_MAX_CTAS)", [](const Hello &it) { return it.max_ctas; }},
     Field{"the tuning table (RONDO_TUNING_FILE; 0: none)", [](const Hello &it) { return it.tuning_hash; }},
     Field{"what rondo_config_t.device is (0: host memory, 1: a CUDA device)",
           [](const Hello &it) { return uint64_t{it.on_device}; }},

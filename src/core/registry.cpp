@@ -46,6 +46,7 @@ Result<std::unique_ptr<DeviceExecutor>> connect_device(const ConnectArgs &args, 
   request.device = args.settings.device;
   request.executor = args.settings.device_executor;
   request.channel_count = args.settings.channels;
+  request.channel_count_max = args.settings.max_ctas;
   request.slot_count = args.settings.slot_count;
   request.slot_bytes = static_cast<uint32_t>(args.settings.slot_bytes);
   request.library = args.settings.cuda_library;

@@ -23,7 +23,7 @@ FIELD(rondo_config_t, reserved, 32);
 FIELD(rondo_config_t, chunk_bytes, 40);
 FIELD(rondo_config_t, network_interface, 48);
 FIELD(rondo_config_t, device_executor, 56);
-FIELD(rondo_config_t, reserved_2, 60);
+FIELD(rondo_config_t, max_ctas, 60);
 
 SIZE(rondo_unique_id_t, 128);
 
@@ -136,7 +136,7 @@ int main(void) {
       given.algorithm != expected.algorithm || given.protocol != expected.protocol ||
       given.channels != expected.channels || given.reserved != expected.reserved ||
       given.chunk_bytes != expected.chunk_bytes || given.network_interface != expected.network_interface ||
-      given.device_executor != expected.device_executor || given.reserved_2 != expected.reserved_2) {
+      given.device_executor != expected.device_executor || given.max_ctas != expected.max_ctas) {
     fprintf(stderr, "rondo_config_default() and RONDO_CONFIG_INIT differ\n");
     return 1;
   }

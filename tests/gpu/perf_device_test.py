@@ -89,6 +89,15 @@ class DevicePerf(unittest.TestCase):
                               launcher=(RONDO, "run", "-n", 3, "--"), SOFT_CUDA_DEVICES="2")
         self.assertEqual([device["ranks"] for device in report["devices"]], [[0, 2], [1]])
 
+    def test_a_budget_limits_the_blocks_and_lets_ranks_fit(self):
+        for channels, budget, expected in ((4, 2, 2), (1, 4, 1), (0, 1, 1)):
+            report, _ = self.perf("all_reduce", "-r", 2, "--device", "cuda", "-b", "1M", "-e", "1M", *FEW_RUNS,
+                                  "--channels", channels, "--max-ctas", budget)
+            self.assertEqual(report["results"][0]["channels"], expected)
+        self.refuse(3, "8 blocks", "4 can be resident", "RONDO_MAX_CTAS", SOFT_CUDA_RESIDENT_BLOCKS="4")
+        self.perf("all_reduce", "-r", 2, "--device", "cuda", "-b", "64K", "-e", "64K", *FEW_RUNS,
+                  SOFT_CUDA_RESIDENT_BLOCKS="4", RONDO_MAX_CTAS="2")
+
     def test_csv_and_picture_are_written(self):
         table, picture = self.folder / "t.csv", self.folder / "p.svg"
         self.perf("all_reduce", "-r", 2, "--device", "cuda", "-b", 8, "-e", 512, "-f", 64, *FEW_RUNS, "--csv", table,

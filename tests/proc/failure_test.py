@@ -76,7 +76,8 @@ class Failure(unittest.TestCase):
 
     def test_ranks_with_different_settings_are_refused_at_initialisation(self):
         for name, value, text in (("RONDO_ALGORITHM", "tree", "algorithm"), ("RONDO_CHANNELS", "3", "channels"),
-                                  ("RONDO_SLOT_COUNT", "8", "RONDO_SLOT_COUNT"), ("RONDO_WAIT", "yield", "RONDO_WAIT")):
+                                  ("RONDO_SLOT_COUNT", "8", "RONDO_SLOT_COUNT"), ("RONDO_WAIT", "yield", "RONDO_WAIT"),
+                                  ("RONDO_MAX_CTAS", "2", "RONDO_MAX_CTAS")):
             with self.subTest(name=name):
                 ranks = self.job(3, "sum", 1, 1, own_environment={2: {name: value}})
                 self.expect(ranks, "ranks disagree", text=text)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/base/config.h"
 
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -64,11 +65,13 @@ TEST_CASE("config: each variable reaches its field") {
                                {"RONDO_RECORDER_DIR", "/tmp/recordings"},
                                {"RONDO_CUDA_LIBRARY", "/opt/driver/libcuda.so"},
                                {"RONDO_DEVICE_EXECUTOR", "copy"},
+                               {"RONDO_MAX_CTAS", "1024"},
                                {"RONDO_LOG", "debug"}})
                             .value();
   CHECK(config.algorithm == RONDO_ALGORITHM_RING);
   CHECK(config.protocol == RONDO_PROTOCOL_LL);
   CHECK(config.channels == 8);
+  CHECK(config.max_ctas == 1024);
   CHECK(config.chunk_bytes == chunk_bytes_max);
   CHECK(config.timeout_ns == 250'000'000);
   CHECK(config.init_timeout_ns == 7'000'000'000);
@@ -118,8 +121,8 @@ TEST_CASE("config: a bad value is refused with variable, value and what is known
     CHECK((*bad == '\0' || refusal("RONDO_CHANNELS", bad) != "accepted"));
   for (const char *bad : {"K", "64KB", "1.5M", "2G", "17179869185G", "-64"})
     CHECK(refusal("RONDO_CHUNK_BYTES", bad) != "accepted");
-  for (const char *bad : {"0", "0.0", "0.0009", "-1", "nan", "inf", "1e3", "1.", ".5", "1.2.3", "4000001", "1.5s",
-                          "0.0000000001x"})
+  for (const char *bad :
+       {"0", "0.0", "0.0009", "-1", "nan", "inf", "1e3", "1.", ".5", "1.2.3", "4000001", "1.5s", "0.0000000001x"})
     CHECK(refusal("RONDO_TIMEOUT", bad) != "accepted");
 }
 
@@ -184,6 +187,7 @@ TEST_CASE("settings: a field out of range is refused by name") {
   CHECK(contains(refused([](auto &caller) { caller.chunk_bytes = 63; }).message, "chunk_bytes is 63"));
   CHECK(contains(refused([](auto &caller) { caller.chunk_bytes = chunk_bytes_max + 1; }).message, "chunk_bytes"));
   CHECK(contains(refused([](auto &caller) { caller.reserved = 1; }).message, "reserved"));
+  CHECK(contains(refused([](auto &caller) { caller.max_ctas = 1025; }).message, "max_ctas is 1025"));
   CHECK(contains(refused([](auto &caller) { caller.device = -2; }).message, "device is -2"));
   const int unknown = 77;
   CHECK(contains(refused([&](auto &caller) { std::memcpy(&caller.algorithm, &unknown, sizeof unknown); }).message,
@@ -192,7 +196,6 @@ TEST_CASE("settings: a field out of range is refused by name") {
                  "protocol is 77"));
   CHECK(contains(refused([&](auto &caller) { std::memcpy(&caller.device_executor, &unknown, sizeof unknown); }).message,
                  "device_executor is 77, which is none of: auto, kernel, copy"));
-  CHECK(contains(refused([](auto &caller) { caller.reserved_2 = 1; }).message, "reserved_2"));
 }
 
 TEST_CASE("settings: the device is the caller's") {
@@ -211,6 +214,18 @@ TEST_CASE("settings: the executor is the caller's, the environment's for a calle
   CHECK(merge(&caller, environment).value().device_executor == RONDO_DEVICE_EXECUTOR_KERNEL);
   caller.size = offsetof(rondo_config_t, device_executor);  // the first version's
   CHECK(merge(&caller, environment).value().device_executor == RONDO_DEVICE_EXECUTOR_COPY);
+}
+
+TEST_CASE("settings: what a caller of the first version has behind its struct is not read") {
+  rondo_config_t caller = RONDO_CONFIG_INIT;
+  caller.channels = 5;
+  caller.max_ctas = 2;
+  CHECK(merge(&caller, Config{}).value().max_ctas == 2);
+  caller.max_ctas = UINT32_MAX;
+  caller.size = offsetof(rondo_config_t, device_executor);
+  const Settings settings = merge(&caller, parse({{"RONDO_MAX_CTAS", "3"}}).value()).value();
+  CHECK(settings.channels == 5);
+  CHECK(settings.max_ctas == 3);
 }
 
 TEST_CASE("settings: sizes of other versions are accepted unless they ask for what is unknown") {

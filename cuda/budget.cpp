@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/budget.h"
+
+#include "cuda/plan_image.h"
+
+namespace rondo::cuda {
+
+Result<BlockBudget> block_budget(const KernelSet &kernels, const CudaDevice &device) {
+  const uint32_t lanes = 2;  // of a channel, at most: those of a tree
+  BlockBudget budget;
+  budget.block_threads = lanes * lane_threads;
+  budget.shared_bytes = device::shared_bytes_for(lanes, device::scratch_bytes_for(ll_slot_bytes));
+  RONDO_TRY_ASSIGN(const int blocks,
+                   kernels.resident_blocks(static_cast<int>(budget.block_threads), budget.shared_bytes));
+  budget.blocks_per_multiprocessor = static_cast<uint32_t>(blocks);
+  budget.blocks = uint64_t{budget.blocks_per_multiprocessor} * static_cast<uint64_t>(device.multiprocessor_count);
+  return budget;
+}
+
+Result<std::vector<KernelFacts>> kernel_facts(const PrimaryContext &context, const KernelSet &kernels) {
+  const CudaDriver &driver = *context.get().driver;
+  const ContextGuard guard(driver, context.get().context);
+  RONDO_TRY(guard.status());
+  std::vector<KernelFacts> all;
+  for (const std::string &name : device::kernel_names()) {
+    RONDO_TRY_ASSIGN(const LoadedKernel kernel, kernels.find(name));
+    KernelFacts facts;
+    facts.name = name;
+    facts.block_threads_max = kernel.block_threads_max;
+    const auto ask = [&](int &value, FunctionAttribute attribute) {
+      return cuda_check(driver, driver.func_get_attribute(&value, attribute, kernel.function), "cuFuncGetAttribute");
+    };
+    RONDO_TRY(ask(facts.register_count, FunctionAttribute::register_count));
+    RONDO_TRY(ask(facts.shared_bytes, FunctionAttribute::shared_bytes));
+    RONDO_TRY(ask(facts.local_bytes, FunctionAttribute::local_bytes));
+    all.push_back(std::move(facts));
+  }
+  return all;
+}
+
+}  // namespace rondo::cuda

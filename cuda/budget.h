@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// What kernels take of a device, and how many blocks of them it holds at once.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cuda/driver.h"
+#include "cuda/kernel_set.h"
+
+namespace rondo::cuda {
+
+inline constexpr uint32_t default_channel_count = 4;
+inline constexpr uint32_t ll_slot_bytes = 4 << 10;
+inline constexpr uint32_t lane_threads = 256;  ///< of a lane's group
+
+/// Of the largest kernel, with a block's most lanes.
+struct BlockBudget {
+  uint32_t block_threads = 0;
+  uint32_t shared_bytes = 0;  ///< of a block
+  uint32_t blocks_per_multiprocessor = 0;
+  uint64_t blocks = 0;  ///< of the device: those of all ranks of a process must fit
+};
+
+[[nodiscard]] Result<BlockBudget> block_budget(const KernelSet &kernels, const CudaDevice &device);
+
+/// As the driver tells them.
+struct KernelFacts {
+  std::string name;
+  int register_count = 0;
+  int shared_bytes = 0;  ///< that the kernel declares itself
+  int local_bytes = 0;   ///< of a thread: spilled registers and the stack
+  int block_threads_max = 0;
+};
+
+[[nodiscard]] Result<std::vector<KernelFacts>> kernel_facts(const PrimaryContext &context, const KernelSet &kernels);
+
+}  // namespace rondo::cuda

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `rondo info` tells of CUDA, with a driver, without one, and without kernels.
+usage: info_device_test.py RONDO"""
+
+import json
+import os
+import subprocess
+import sys
+import unittest
+
+RONDO = os.path.abspath(sys.argv.pop(1))
+
+
+def info(*options, **variables):
+    done = subprocess.run([RONDO, "info", *options], env=os.environ | variables, capture_output=True, text=True,
+                          timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def cuda(**variables):
+    return json.loads(info("--json", **variables))["cuda"]
+
+
+class InfoDevice(unittest.TestCase):
+    def test_devices_and_kernels_are_told_alike_in_text_and_json(self):
+        told, text = cuda(SOFT_CUDA_DEVICES="2"), info(SOFT_CUDA_DEVICES="2")
+        self.assertIsNone(told["error"])
+        self.assertEqual([device["ordinal"] for device in told["devices"]], [0, 1])
+        self.assertIn(f"CUDA {told['driver']}\n", text)
+        for device in told["devices"]:
+            self.assertRegex(device["uuid"], r"^[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}$")
+            self.assertRegex(device["compute_capability"], r"^\d+\.\d$")
+            self.assertGreater(device["multiprocessors"], 0)
+            for word in (device["name"], device["uuid"], device["pci_bus_id"], device["compute_capability"]):
+                self.assertIn(word, text)
+            kernels = {kernel["name"]: kernel for kernel in device["kernels"]}
+            for name in ("rondo_run_simple_copy", "rondo_run_ll_float32_sum", "rondo_run_simple_bfloat16_max"):
+                self.assertGreater(kernels[name]["registers"], 0)
+                self.assertEqual(kernels[name]["local_bytes"], 0)
+                self.assertGreaterEqual(kernels[name]["block_threads_max"], 512)
+        self.assertIn("rondo_run_simple_copy", text)
+
+    def test_the_image_is_that_of_the_build(self):
+        image = cuda()["image"]
+        self.assertEqual(image["bytes"] > 0, bool(image["architectures"]))
+        self.assertIn(f"{image['bytes']} bytes, for" if image["bytes"] else "none in this build", info())
+
+    def test_the_budget_says_how_many_ranks_fit(self):
+        for variables, per_rank, ranks in (({}, 4, 16), ({"RONDO_MAX_CTAS": "2"}, 2, 32),
+                                           ({"RONDO_CHANNELS": "8"}, 8, 8),
+                                           ({"RONDO_CHANNELS": "8", "RONDO_MAX_CTAS": "1"}, 1, 64)):
+            (device,) = cuda(SOFT_CUDA_RESIDENT_BLOCKS="64", **variables)["devices"]
+            budget = device["budget"]
+            self.assertEqual((budget["blocks"], budget["blocks_per_rank"], budget["ranks"]), (64, per_rank, ranks))
+        self.assertIn("64 blocks of 512 threads", info(SOFT_CUDA_RESIDENT_BLOCKS="64"))
+
+    def test_where_there_is_no_driver_it_says_why(self):
+        told = cuda(RONDO_CUDA_LIBRARY="libno_such.so")
+        self.assertEqual((told["driver"], told["devices"]), (None, []))
+        self.assertIn("libno_such.so", told["error"])
+        self.assertIn("driver                    none\n", info(RONDO_CUDA_LIBRARY="libno_such.so"))
+        self.assertIn("no device", cuda(SOFT_CUDA_DEVICES="0")["error"])
+
+    def test_a_device_without_kernels_says_why(self):
+        (device,) = cuda(SOFT_CUDA_KERNELS="")["devices"]
+        self.assertIn("CUDA_ERROR", device["error"])
+        self.assertNotIn("kernels", device)
+        self.assertIn("CUDA_ERROR", info(SOFT_CUDA_KERNELS=""))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
