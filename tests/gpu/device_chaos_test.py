@@ -48,11 +48,12 @@ class Life:
         self.victim = draw.randrange(self.size)
         self.delay_us = int(10 ** draw.uniform(0, 5))
         self.count = draw.choice((2, 1000, 20_000, 100_000))
+        executor = draw.choice(("auto", "kernel", "kernel", "copy"))  # auto: copy, for processes without MPS
         self.environment = {
             "RONDO_ALGORITHM": draw.choice(("auto", "ring", "tree", "one_shot", "two_shot", "halving_doubling")),
-            "RONDO_PROTOCOL": draw.choice(("auto", "simple", "ll")),
+            "RONDO_PROTOCOL": draw.choice(("auto", "simple", "ll" if executor == "kernel" else "auto")),
             "RONDO_CHANNELS": draw.choice(("1", "2")),
-            "RONDO_DEVICE_EXECUTOR": draw.choice(("auto", "kernel", "copy")),
+            "RONDO_DEVICE_EXECUTOR": executor,
             "RONDO_INIT_TIMEOUT": str(INIT_TIMEOUT_S if self.kind == "early" else 60),
         }
         faults = f"seed={seed};delay={draw.choice((0, 0.1, 0.3))}:{draw.choice((100, 3000))}"

@@ -77,10 +77,11 @@ class DevicePerf(unittest.TestCase):
                 self.assertEqual(report["devices"][0]["ordinal"], 0 if option == "cuda" else 1)
 
     def test_processes_are_right_plain_and_as_a_graph(self):
-        for more in ((), ("--graph",)):
-            with self.subTest(more=more):
+        # By itself the copy-engine executor is chosen, which cannot be captured.
+        for more, executor in (((), "auto"), ((), "kernel"), (("--graph",), "kernel")):
+            with self.subTest(more=more, executor=executor):
                 report, out = self.perf("all_reduce", "--device", "cuda", "-b", 8, "-e", "64K", "-f", 64, *FEW_RUNS,
-                                        *more, launcher=(RONDO, "run", "-n", 2, "--"))
+                                        *more, launcher=(RONDO, "run", "-n", 2, "--"), RONDO_DEVICE_EXECUTOR=executor)
                 self.assertEqual([device["ranks"] for device in report["devices"]], [[0, 1]])
                 self.assertEqual(out.count("# Out of bounds values"), 1, "only rank 0 prints")
 
