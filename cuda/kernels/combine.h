@@ -28,8 +28,7 @@ template <class Reducer, Group G>
 RONDO_HD void combine(G group, const CombineOperation &operation) {
   GroupArgs args{};
   RONDO_UNROLL
-  for (uint32_t input = 0; input < inputs_max; ++input)
-    if (input < operation.input_count) args.inputs[input] = operation.inputs[input];
+  for (uint32_t input = 0; input < inputs_max; ++input) args.inputs[input] = operation.inputs[input];
   args.input_count = operation.input_count;
   args.outputs[0] = operation.output;
   args.output_count = 1;
