@@ -37,6 +37,10 @@ class Device {
   [[nodiscard]] virtual Outcome mark_end() = 0;
   [[nodiscard]] virtual Outcome elapsed_ns(double &time_ns) = 0;
   [[nodiscard]] virtual Outcome wait() = 0;
+  /// Whether all that is on the stream has ended.
+  [[nodiscard]] virtual Outcome ended(bool &yes) = 0;
+  /// The device is this thread's from now on, as libraries find it that know no ordinals.
+  [[nodiscard]] virtual Outcome make_current() = 0;
 
   /// What is enqueued between the two becomes the graph that replay() enqueues, in place of the one before.
   [[nodiscard]] virtual Outcome begin_capture() = 0;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/perf/device_calls.h"
 
+#include <thread>
+
 namespace rondo::perf {
 
 rondo_status_t make_call(const Case &what, const Shape &shape, Pointers at, rondo_comm_t comm, rondo_stream_t stream) {
@@ -22,6 +24,10 @@ rondo_status_t make_call(const Case &what, const Shape &shape, Pointers at, rond
 
 Outcome DeviceCalls::enqueue(uint32_t call_count) {
   for (uint32_t call = 0; call < call_count; ++call) {
+    if (session_.other != nullptr) {
+      if (auto failure = session_.other->call(what_, shape_, at_, session_.device->stream())) return failure;
+      continue;
+    }
     const rondo_status_t status = make_call(what_, shape_, at_, session_.comm, session_.device->stream());
     if (status != RONDO_OK)
       return communication_failure(session_.comm, rondo_collective_string(what_.collective), status);
@@ -29,8 +35,22 @@ Outcome DeviceCalls::enqueue(uint32_t call_count) {
   return std::nullopt;
 }
 
+/// Another library may have no deadlines of its own.
+Outcome DeviceCalls::wait_for_other() {
+  const uint64_t deadline_ns = clock_ns() + timeout_ns(session_.options);
+  for (bool ended = false; !ended;) {
+    if (auto failure = session_.device->ended(ended)) return failure;
+    if (ended) break;
+    if (clock_ns() > deadline_ns)
+      return Failure{Exit::communication, "calls of the other library have not ended in time (--timeout)"};
+    std::this_thread::yield();
+  }
+  return session_.other->check();
+}
+
 /// The stream ends whatever becomes of its kernels; the communicator tells what did.
 Outcome DeviceCalls::wait() {
+  if (session_.other != nullptr) return wait_for_other();
   if (auto failure = session_.device->wait()) return failure;
   rondo_status_t state = RONDO_OK;
   rondo_status_t status = rondo_comm_get_async_error(session_.comm, &state);

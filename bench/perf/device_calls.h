@@ -24,6 +24,7 @@ class DeviceCalls {
  private:
   [[nodiscard]] Outcome enqueue(uint32_t call_count);
   [[nodiscard]] Outcome wait();
+  [[nodiscard]] Outcome wait_for_other();
 
   Session &session_;
   const Case &what_;

@@ -94,6 +94,19 @@ Outcome Group::sum(uint64_t &value) {
   return team_->wait();
 }
 
+Outcome Group::broadcast(std::span<std::byte> bytes) {
+  if (team_ == nullptr) {
+    const rondo_status_t status =
+        rondo_broadcast(bytes.data(), bytes.data(), bytes.size(), RONDO_UINT8, 0, comm_, nullptr);
+    if (status != RONDO_OK) return communication_failure(comm_, "exchange of an id", status);
+    return std::nullopt;
+  }
+  if (rank_ == 0) team_->blob.assign(bytes.begin(), bytes.end());
+  if (auto failure = team_->wait()) return failure;
+  std::copy(team_->blob.begin(), team_->blob.end(), bytes.begin());
+  return team_->wait();
+}
+
 Outcome Group::gather_members(const DeviceName &device, std::vector<Member> &members) {
   Member mine;
   (void)::gethostname(mine.host, sizeof mine.host - 1);

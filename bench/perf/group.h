@@ -6,6 +6,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <span>
@@ -42,6 +43,7 @@ class Team {
   std::vector<std::vector<double>> numbers;  ///< one entry a rank, its own; read by others between two waits
   std::vector<uint64_t> counts;              ///< likewise
   std::vector<Member> members;               ///< likewise
+  std::vector<std::byte> blob;               ///< rank 0's; read by others between two waits
 
  private:
   const int ranks_;
@@ -65,6 +67,8 @@ class Group {
   /// Each value becomes the largest of all ranks.
   [[nodiscard]] Outcome max(std::span<double> values);
   [[nodiscard]] Outcome sum(uint64_t &value);
+  /// Everybody gets rank 0's bytes.
+  [[nodiscard]] Outcome broadcast(std::span<std::byte> bytes);
   [[nodiscard]] Outcome gather_members(const DeviceName &device, std::vector<Member> &members);
 
  private:

@@ -103,6 +103,8 @@ void add_run_options(CLI::App &app, Options &options, Words &words) {
       ->check(CLI::Range(1u, 86'400u));
   app.add_option("--stream", words.stream, "1: enqueue on a host stream and wait for it [0]")
       ->check(CLI::Range(0u, 1u));
+  app.add_option("--against", options.against_path,
+                 "on devices, one rank each: time this library, which has the interface of nccl.h, too");
   app.add_flag("--graph", words.graph, "on a device: capture a run's calls into a graph once, and replay it");
   app.add_option("--seed", options.seed, "of the inputs [1]");
   app.add_flag("--no-rewrite", words.no_rewrite, "do not write fresh inputs between timed runs");
@@ -185,6 +187,8 @@ Outcome take_names(const Words &words, Options &options) {
 Outcome take_device(const CLI::App &app, const Words &words, Options &options) {
   if (words.device == "host" && words.graph)
     return Failure{Exit::usage, "--graph needs a device that has graphs; add --device cuda"};
+  if (words.device == "host" && !options.against_path.empty())
+    return Failure{Exit::usage, "--against needs devices, one for each rank; add --device cuda"};
   if (words.device == "host") return std::nullopt;
   std::string_view rest = words.device;
   if (!rest.starts_with("cuda")) return unknown("device", words.device, "host, cuda, cuda:ORDINAL,...");
@@ -222,6 +226,11 @@ Outcome take_rest(const CLI::App &app, const Words &words, Options &options) {
 }
 
 }  // namespace
+
+uint64_t timeout_ns(const Options &options) {
+  constexpr uint64_t default_ns = 300'000'000'000u;
+  return options.config.timeout_ms != 0 ? options.config.timeout_ms * uint64_t{1'000'000} : default_ns;
+}
 
 std::optional<size_t> parse_size(std::string_view text) {
   size_t value = 0;

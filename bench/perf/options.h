@@ -40,6 +40,7 @@ struct Options {
   uint32_t aggregate_count = 1;                   ///< calls in one timed run
   bool on_device = false;
   std::vector<int> ordinals;                      ///< devices, in turn for the ranks; empty: all that are there
+  std::string against_path;                       ///< on a device: another library; empty: none
   bool graph = false;                             ///< on a device: capture a run's calls once, replay them
   bool rewrite = true;                            ///< fresh inputs before every run
   bool use_stream = false;
@@ -55,6 +56,9 @@ inline constexpr uint32_t device_aggregate_count = 20;
 
 /// The options; or text to print as it is (--help, status Exit::ok); or what is wrong with them.
 [[nodiscard]] std::variant<Options, Failure> parse_options(std::span<const char *const> args);
+
+/// How long an operation may take.
+[[nodiscard]] uint64_t timeout_ns(const Options &options);
 
 /// "8", "64K", "256M", "1G" (powers of 1024) in bytes.
 [[nodiscard]] std::optional<size_t> parse_size(std::string_view text);

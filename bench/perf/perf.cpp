@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <system_error>
 #include <thread>
 #include <variant>
@@ -19,8 +20,6 @@ namespace rondo {
 namespace {
 
 using namespace perf;
-
-constexpr uint64_t default_timeout_ns = 300'000'000'000u;
 
 int tell(const Failure &failure) {
   if (failure.exit == Exit::ok) {
@@ -58,10 +57,18 @@ struct Rank {
   std::unique_ptr<Device> device;
 };
 
+/// Where ranks on devices go, and what they are timed against.
+struct Place {
+  Devices &devices;
+  int device_count = 0;
+  std::optional<OtherLibrary> other = std::nullopt;
+};
+
 /// All of a rank, its communicators' end included.
-Outcome live(const Options &options, Rank &rank, Team *team, std::vector<Series> &all) {
+Outcome live(const Options &options, const Place &place, Rank &rank, Team *team, std::vector<Series> &all) {
   const rondo_comm_t control = rank.control != nullptr ? rank.control : rank.comm;
-  Outcome failure = run_rank({options, rank.comm, control, rank.device.get(), team}, all);
+  Outcome failure =
+      run_rank({options, rank.comm, control, rank.device.get(), place.other ? &*place.other : nullptr, team}, all);
   for (const rondo_comm_t comm : {rank.comm, rank.control}) {
     if (failure || comm == nullptr) continue;
     const rondo_status_t status = rondo_comm_finalize(comm);
@@ -83,26 +90,24 @@ int ordinal_for(const Options &options, int device_count, size_t index) {
 }
 
 /// Ranks that are threads. Every one computes the same results; those of rank 0 are kept.
-Outcome run_threads(const Options &options, Devices &devices, int device_count, std::vector<Series> &all) {
+Outcome run_threads(const Options &options, Place &place, std::vector<Series> &all) {
   const auto count = static_cast<size_t>(options.ranks);
   std::vector<Rank> ranks(count);
   std::vector<rondo_comm_t> comms(count, nullptr);
   std::vector<rondo_config_t> configs(count, options.config);
   for (size_t rank = 0; options.on_device && rank < count; ++rank) {
-    configs[rank].device = ordinal_for(options, device_count, rank);
-    if (auto failure = devices.open(configs[rank].device, ranks[rank].device)) return failure;
+    configs[rank].device = ordinal_for(options, place.device_count, rank);
+    if (auto failure = place.devices.open(configs[rank].device, ranks[rank].device)) return failure;
   }
   const rondo_status_t status = rondo_comm_init_all(comms.data(), options.ranks, configs.data());
   if (status != RONDO_OK) return communication_failure(nullptr, "rondo_comm_init_all", status);
-  const uint64_t timeout_ns = options.config.timeout_ms != 0 ? options.config.timeout_ms * uint64_t{1'000'000}
-                                                             : default_timeout_ns;
-  Team team(options.ranks, timeout_ns);
+  Team team(options.ranks, timeout_ns(options));
   std::vector<std::thread> threads;
   for (size_t rank = 0; rank < count; ++rank) {
     ranks[rank].comm = comms[rank];
     const auto body = [&, rank] {
       std::vector<Series> mine;
-      (void)live(options, ranks[rank], &team, mine);  // the first failure is the team's
+      (void)live(options, place, ranks[rank], &team, mine);  // the first failure is the team's
       if (rank == 0) all = std::move(mine);
     };
     try {
@@ -134,26 +139,26 @@ Outcome local_index(rondo_comm_t control, size_t &index) {
 }
 
 /// A communicator on host memory first: it tells which device this rank takes, and serves between the timed runs.
-Outcome join_on_device(const Options &options, Devices &devices, int device_count, Rank &self) {
+Outcome join_on_device(const Options &options, Place &place, Rank &self) {
   const rondo_config_t plain = RONDO_CONFIG_INIT;
   rondo_status_t status = rondo_comm_init_env(&self.control, &plain);
   if (status != RONDO_OK) return communication_failure(nullptr, "rondo_comm_init_env", status);
   size_t index = 0;
   if (auto failure = local_index(self.control, index)) return failure;
   rondo_config_t config = options.config;
-  config.device = ordinal_for(options, device_count, index);
-  if (auto failure = devices.open(config.device, self.device)) return failure;
+  config.device = ordinal_for(options, place.device_count, index);
+  if (auto failure = place.devices.open(config.device, self.device)) return failure;
   status = rondo_comm_init_env(&self.comm, &config);
   if (status != RONDO_OK) return communication_failure(nullptr, "rondo_comm_init_env", status);
   return std::nullopt;
 }
 
 /// This process is one rank of those that the environment tells of.
-Outcome run_process(const Options &options, Devices &devices, int device_count, std::vector<Series> &all, int &rank) {
+Outcome run_process(const Options &options, Place &place, std::vector<Series> &all, int &rank) {
   Rank self;
   Outcome failure;
   if (options.on_device) {
-    failure = join_on_device(options, devices, device_count, self);
+    failure = join_on_device(options, place, self);
   } else if (const auto status = rondo_comm_init_env(&self.comm, &options.config); status != RONDO_OK) {
     failure = communication_failure(nullptr, "rondo_comm_init_env", status);
   }
@@ -162,7 +167,7 @@ Outcome run_process(const Options &options, Devices &devices, int device_count, 
     return failure;
   }
   (void)rondo_comm_rank(self.comm, &rank);
-  failure = live(options, self, nullptr, all);
+  failure = live(options, place, self, nullptr, all);
   if (failure) failure->message = "rank " + std::to_string(rank) + ": " + failure->message;
   return failure;
 }
@@ -174,15 +179,17 @@ int run_perf(std::span<const char *const> args, Devices &devices) {
   if (const auto *failure = std::get_if<Failure>(&parsed)) return tell(*failure);
   const auto &options = std::get<Options>(parsed);
   std::vector<Series> all;
-  int rank = 0, device_count = 0;
+  int rank = 0;
+  Place place{devices};
   if (options.on_device)
-    if (auto failure = devices.count(device_count)) return tell(*failure);
-  if (auto failure = options.ranks != 0 ? run_threads(options, devices, device_count, all)
-                                        : run_process(options, devices, device_count, all, rank))
+    if (auto failure = devices.count(place.device_count)) return tell(*failure);
+  if (!options.against_path.empty())
+    if (auto failure = place.other.emplace().open(options.against_path)) return tell(*failure);
+  if (auto failure = options.ranks != 0 ? run_threads(options, place, all) : run_process(options, place, all, rank))
     return tell(*failure);
   if (rank == 0)
     if (auto failure = write_files(options, all)) return tell(*failure);
-  return static_cast<int>(count_wrong(all) == 0 ? Exit::ok : Exit::wrong_results);
+  return static_cast<int>(count_wrong(all) + count_other_wrong(all) == 0 ? Exit::ok : Exit::wrong_results);
 }
 
 }  // namespace rondo

@@ -31,6 +31,7 @@ struct Row {
   const char *protocol = "";
   uint32_t channels = 0;
   std::optional<Times> out_of_place, in_place;
+  std::optional<Times> other_out_of_place, other_in_place;  ///< of the library of --against
 };
 
 /// Who ran where.
@@ -45,6 +46,7 @@ struct Series {
   std::vector<Row> rows;
   Machine machine = {};
   bool graph = false;  ///< calls were captured and replayed
+  std::string other_library = {}, other_version = {};  ///< of --against; empty: none
 };
 
 struct Bandwidth {
@@ -54,6 +56,8 @@ struct Bandwidth {
 
 [[nodiscard]] Bandwidth bandwidth(const Case &what, size_t bytes, const Times &times);
 
+/// Wrong elements of the other library.
+[[nodiscard]] uint64_t count_other_wrong(std::span<const Series> all);
 /// All wrong elements; and the mean of all bus bandwidths, as nccl-tests has it.
 [[nodiscard]] uint64_t count_wrong(std::span<const Series> all);
 [[nodiscard]] double mean_bus_bandwidth(std::span<const Series> all);

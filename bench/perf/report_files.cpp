@@ -56,13 +56,17 @@ Json devices_array(const Machine &machine) {
 Json series_object(const Series &series) {
   Json results = Json::array();
   for (const Row &row : series.rows) {
-    results.push_back({{"bytes", row.bytes},
-                       {"count", row.count},
-                       {"algorithm", row.algorithm},
-                       {"protocol", row.protocol},
-                       {"channels", row.channels},
-                       {"out_of_place", times_object(series.what, row, row.out_of_place)},
-                       {"in_place", times_object(series.what, row, row.in_place)}});
+    Json result{{"bytes", row.bytes},
+                {"count", row.count},
+                {"algorithm", row.algorithm},
+                {"protocol", row.protocol},
+                {"channels", row.channels},
+                {"out_of_place", times_object(series.what, row, row.out_of_place)},
+                {"in_place", times_object(series.what, row, row.in_place)}};
+    if (!series.other_library.empty())
+      result["against"] = {{"out_of_place", times_object(series.what, row, row.other_out_of_place)},
+                           {"in_place", times_object(series.what, row, row.other_in_place)}};
+    results.push_back(std::move(result));
   }
   Json object{{"collective", rondo_collective_string(series.what.collective)},
               {"ranks", series.what.ranks},
@@ -73,6 +77,8 @@ Json series_object(const Series &series) {
     object["graph"] = series.graph;
     object["devices"] = devices_array(series.machine);
   }
+  if (!series.other_library.empty())
+    object["against"] = {{"library", series.other_library}, {"version", series.other_version}};
   object["results"] = std::move(results);
   return object;
 }

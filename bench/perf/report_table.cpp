@@ -76,6 +76,15 @@ uint64_t count_wrong(std::span<const Series> all) {
   return wrong;
 }
 
+uint64_t count_other_wrong(std::span<const Series> all) {
+  uint64_t wrong = 0;
+  for (const Series &series : all)
+    for (const Row &row : series.rows)
+      for (const auto *times : {&row.other_out_of_place, &row.other_in_place})
+        if (*times) wrong += (*times)->wrong.value_or(0);
+  return wrong;
+}
+
 double mean_bus_bandwidth(std::span<const Series> all) {
   double sum = 0;
   size_t count = 0;
@@ -131,17 +140,25 @@ std::string table_head(const Options &options, const Machine &machine, const std
 std::string table_row(const Case &what, const Row &row) {
   const auto has_floor = [](const std::optional<Times> &times) { return times && times->floor_us; };
   const bool floors = has_floor(row.out_of_place) || has_floor(row.in_place);
+  std::string other;
+  if (row.other_out_of_place || row.other_in_place)
+    other = format("  %12s %13s %12s %7s %7s", "", "", "", "against", "") +
+            times_columns(what, row.bytes, row.other_out_of_place, floors) +
+            times_columns(what, row.bytes, row.other_in_place, floors) + "\n";
   return format("  %12zu %13zu %12s %7s %7d", row.bytes, row.count, rondo_type_string(what.type), op_name(what),
                 has_root(what.collective) ? what.root : -1) +
          times_columns(what, row.bytes, row.out_of_place, floors) +
-         times_columns(what, row.bytes, row.in_place, floors) + "\n";
+         times_columns(what, row.bytes, row.in_place, floors) + "\n" + other;
 }
 
 std::string table_end(std::span<const Series> all) {
   const uint64_t wrong = count_wrong(all);
+  std::string other;
+  if (!all.empty() && !all.front().other_library.empty())
+    other = format("# Of the other library : %llu\n", static_cast<unsigned long long>(count_other_wrong(all)));
   return format("# Out of bounds values : %llu %s\n", static_cast<unsigned long long>(wrong),
                 wrong == 0 ? "OK" : "FAILED") +
-         format("# Avg bus bandwidth    : %.4f\n#\n", mean_bus_bandwidth(all));
+         other + format("# Avg bus bandwidth    : %.4f\n#\n", mean_bus_bandwidth(all));
 }
 
 }  // namespace rondo::perf

@@ -63,7 +63,7 @@ Outcome plan_of(rondo_comm_t comm, const Case &what, Row &row) {
   return std::nullopt;
 }
 
-Outcome run_case(Session &session, Arenas &arenas, const Voice &voice, Series &series) {
+Outcome run_case(Session &session, OtherComm *other, Arenas &arenas, const Voice &voice, Series &series) {
   const Options &options = session.options;
   const Case &what = series.what;
   const std::vector<size_t> sizes = sizes_of(options);
@@ -83,6 +83,12 @@ Outcome run_case(Session &session, Arenas &arenas, const Voice &voice, Series &s
       if (auto failure = measure(session, what, shape, placement, workspace, times)) return failure;
       if (session.device != nullptr)
         times.floor_us = floor_us(what, shape.bytes, placement, series.machine.members, series.machine.copy_GBps);
+      if (other == nullptr) continue;
+      auto &other_times = (in_place ? row.other_in_place : row.other_out_of_place).emplace();
+      session.other = other;
+      if (auto failure = measure(session, what, shape, placement, workspace, other_times)) return failure;
+      session.other = nullptr;
+      other_times.floor_us = times.floor_us;
     }
     voice.say(table_row(what, row));
     series.rows.push_back(row);
@@ -115,7 +121,22 @@ Outcome measure_copies(Session &session, std::span<const Member> members, std::v
   return std::nullopt;
 }
 
-Outcome run_cases(Session &session, Arenas &arenas, int ranks, std::vector<Series> &all) {
+/// The other library's communicator, if there is one to be.
+Outcome join_other(Session &session, const OtherLibrary *library, std::span<const Member> members,
+                   std::optional<OtherComm> &other) {
+  if (library == nullptr) return std::nullopt;
+  for (size_t rank = 0; rank < members.size(); ++rank)
+    if (first_on_device(members, rank) != rank)
+      return Failure{Exit::usage, "--against needs a device for each rank, but ranks " +
+                                      std::to_string(first_on_device(members, rank)) + " and " + std::to_string(rank) +
+                                      " are on the same one; start fewer ranks"};
+  if (auto failure = session.device->make_current()) return failure;
+  other.emplace(*library);
+  return other->init(session.group);
+}
+
+Outcome run_cases(Session &session, const OtherLibrary *library, std::optional<OtherComm> &other, Arenas &arenas,
+                  int ranks, std::vector<Series> &all) {
   const Options &options = session.options;
   const Voice voice(session.group.rank() == 0);
   std::vector<Member> members;
@@ -124,11 +145,13 @@ Outcome run_cases(Session &session, Arenas &arenas, int ranks, std::vector<Serie
   Machine machine{members, {}};
   if (session.device != nullptr)
     if (auto failure = measure_copies(session, members, machine.copy_GBps)) return failure;
+  if (auto failure = join_other(session, library, members, other)) return failure;
   voice.say(table_head(options, machine, version()));
   for (const rondo_type_t type : options.types) {
     for (const rondo_op_t op : options.ops) {
       all.push_back({{options.collective, type, op, options.root, ranks}, {}, machine, options.graph});
-      if (auto failure = run_case(session, arenas, voice, all.back())) return failure;
+      if (library != nullptr) all.back().other_library = library->path(), all.back().other_version = library->version();
+      if (auto failure = run_case(session, other ? &*other : nullptr, arenas, voice, all.back())) return failure;
     }
   }
   voice.say(table_end(all));
@@ -150,12 +173,15 @@ Outcome run_rank(const RankParts &parts, std::vector<Series> &all) {
   Arenas arenas;  // ends before the communicator, which may know its memory
   Stream stream;
   Session session{options, parts.comm, nullptr, parts.device, Group(parts.control, rank, ranks, parts.team)};
+  std::optional<OtherComm> other;
   Outcome failure = arenas.allocate(options, ranks, parts.comm, parts.device);
   if (!failure && options.use_stream && parts.device == nullptr) failure = stream.create();
   session.stream = stream.get();
-  if (!failure) failure = run_cases(session, arenas, ranks, all);
+  if (!failure) failure = run_cases(session, parts.other, other, arenas, ranks, all);
   // Nothing that a kernel of ours may use is freed while that waits for a rank which has given up.
+  if (failure && parts.team != nullptr) parts.team->fail(*failure);  // what the others meet next follows from it
   if (failure) (void)rondo_comm_abort(parts.comm);
+  if (failure && other) other->abort();
   return failure;
 }
 

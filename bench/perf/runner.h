@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "bench/perf/against.h"
 #include "bench/perf/group.h"
 #include "bench/perf/options.h"
 #include "bench/perf/report.h"
@@ -16,6 +17,7 @@ struct RankParts {
   rondo_comm_t comm;     ///< whose calls are timed
   rondo_comm_t control;  ///< on host memory; the same one, where buffers are
   Device *device;        ///< null: host memory
+  const OtherLibrary *other;  ///< of --against; null: none
   Team *team;            ///< what the ranks share that are threads of this process; null: they are processes
 };
 

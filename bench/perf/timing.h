@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "bench/perf/against.h"
 #include "bench/perf/device.h"
 #include "bench/perf/group.h"
 #include "bench/perf/options.h"
@@ -37,6 +38,7 @@ struct Session {
   rondo_stream_t stream;  ///< of the host; null: the calls block
   Device *device;         ///< null: buffers are host memory
   Group group;
+  OtherComm *other = nullptr;  ///< whose calls are made instead of Rondo's
   uint64_t run_count = 0;  ///< runs so far, equal on all ranks: each has inputs of its own
 };
 

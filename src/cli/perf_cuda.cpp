@@ -40,6 +40,8 @@ class CudaPerfDevice final : public perf::Device {
   [[nodiscard]] Outcome mark_end() override { return outcome(record(end_)); }
   [[nodiscard]] Outcome elapsed_ns(double &time_ns) override;
   [[nodiscard]] Outcome wait() override { return outcome(synchronize()); }
+  [[nodiscard]] Outcome ended(bool &yes) override;
+  [[nodiscard]] Outcome make_current() override;
   [[nodiscard]] Outcome begin_capture() override;
   [[nodiscard]] Outcome end_capture() override { return outcome(make_graph()); }
   [[nodiscard]] Outcome replay() override;
@@ -137,6 +139,18 @@ Outcome CudaPerfDevice::elapsed_ns(double &time_ns) {
   if (!elapsed.ok()) return failed(elapsed.error());
   time_ns = elapsed.value() * 1e6;
   return std::nullopt;
+}
+
+Outcome CudaPerfDevice::ended(bool &yes) {
+  return outcome(with_context("cuStreamQuery", [&](const CudaDriver &cu) {
+    const CuStatus status = cu.stream_query(handle());
+    yes = status != CuStatus::not_ready;
+    return yes ? status : CuStatus::success;
+  }));
+}
+
+Outcome CudaPerfDevice::make_current() {
+  return outcome(cuda_check(*driver_, driver_->ctx_push_current(context_.get().context), "cuCtxPushCurrent"));
 }
 
 Outcome CudaPerfDevice::begin_capture() {

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`rondo perf --device cuda`: ranks as threads and as processes, on one device and on two, plain and as graphs; the
-floor; what goes wrong.   usage: perf_device_test.py RONDO"""
+floor; another library beside it; what goes wrong.   usage: perf_device_test.py RONDO LIBRARY"""
 
 import csv
 import json
@@ -11,7 +11,8 @@ import tempfile
 import unittest
 from pathlib import Path
 
-RONDO = os.path.abspath(sys.argv.pop(1))
+RONDO, OTHER = [os.path.abspath(path) for path in sys.argv[1:3]]
+del sys.argv[1:3]
 COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce")
 FEW_RUNS = ("-n", "2", "-w", "1", "-m", "2")
 
@@ -98,6 +99,43 @@ class DevicePerf(unittest.TestCase):
         self.refuse(3, "8 blocks", "4 can be resident", "RONDO_MAX_CTAS", SOFT_CUDA_RESIDENT_BLOCKS="4")
         self.perf("all_reduce", "-r", 2, "--device", "cuda", "-b", "64K", "-e", "64K", *FEW_RUNS,
                   SOFT_CUDA_RESIDENT_BLOCKS="4", RONDO_MAX_CTAS="2")
+
+    def against(self, *options, status=0, ranks=2, **environment):
+        path = self.folder / "against.json"
+        done, out, err = call(RONDO, "perf", "all_reduce", "-r", ranks, "--device", "cuda", "--against", OTHER,
+                              "-b", 64, "-e", "4K", "-f", 64, *FEW_RUNS, "--json", path, *options,
+                              SOFT_CUDA_DEVICES="2", **environment)
+        self.assertEqual(done, status, out + err)
+        return out + err, json.loads(path.read_text(encoding="utf-8")) if status < 2 else None
+
+    def test_another_library_is_timed_and_verified_beside_rondo(self):
+        for options in ((), ("--graph",), ("-t", "bfloat16", "-o", "max"), ("-t", "int64", "-o", "min")):
+            with self.subTest(options=options):
+                out, report = self.against(*options)
+                self.assertEqual(report["against"], {"library": OTHER, "version": "2.21.5"})
+                self.assertEqual(out.count(" against "), 2)
+                self.assertIn("# Of the other library : 0\n", out)
+                for row in report["results"]:
+                    for placement in ("out_of_place", "in_place"):
+                        self.assertEqual(row["against"][placement]["wrong"], 0)
+                        self.assertGreater(row["against"][placement]["time_us"]["min"], 0)
+
+    def test_another_library_is_timed_among_processes(self):
+        done, out, err = call(RONDO, "run", "-n", 2, "--", RONDO, "perf", "all_gather", "--device", "cuda", "--against",
+                              OTHER, "-b", 64, "-e", 64, *FEW_RUNS, SOFT_CUDA_DEVICES="2")
+        self.assertEqual(done, 0, out + err)
+        self.assertIn("# Of the other library : 0\n", out)
+
+    def test_what_goes_wrong_in_another_library_is_told(self):
+        out, report = self.against(status=1, FAKE_NCCL="wrong")
+        self.assertGreater(report["results"][0]["against"]["out_of_place"]["wrong"], 0)
+        self.assertEqual(report["results"][0]["out_of_place"]["wrong"], 0)
+        self.assertIn("internal error (3)", self.against(status=3, FAKE_NCCL="fails")[0])
+        self.assertIn("in time", self.against("-T", 1, status=3, FAKE_NCCL="hangs")[0])
+        self.assertIn("same one", self.against(status=2, ranks=3)[0])
+        self.refuse(2, "--device cuda", options=("--against", OTHER))
+        self.refuse(2, "libno_such.so", options=("--device", "cuda", "--against", "libno_such.so"))
+        self.refuse(2, "lacks nccl", options=("--device", "cuda", "--against", os.environ["RONDO_CUDA_LIBRARY"]))
 
     def test_csv_and_picture_are_written(self):
         table, picture = self.folder / "t.csv", self.folder / "p.svg"

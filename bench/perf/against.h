@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Another library with the binary interface of nccl.h, timed beside Rondo in the same run, on the same memory and
+// streams. What is declared here is the little of that interface that is called.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "bench/perf/cases.h"
+#include "bench/perf/failure.h"
+#include "bench/perf/group.h"
+#include "bench/perf/verify.h"
+
+namespace rondo::perf {
+
+struct OtherFunctions;
+
+/// The library, open for the life of the process.
+class OtherLibrary {
+ public:
+  OtherLibrary();
+  ~OtherLibrary();
+  /// Exit::usage: it cannot be opened, or lacks a function.
+  [[nodiscard]] Outcome open(const std::string &path);
+  [[nodiscard]] const OtherFunctions &functions() const { return *functions_; }
+  [[nodiscard]] const std::string &path() const { return path_; }
+  [[nodiscard]] std::string version() const;  ///< "2.21.5"
+
+ private:
+  std::string path_;
+  std::unique_ptr<OtherFunctions> functions_;
+};
+
+/// One rank's communicator of that library. Used by the rank's thread, with its device's context current.
+class OtherComm {
+ public:
+  explicit OtherComm(const OtherLibrary &library) : library_(library) {}
+  OtherComm(const OtherComm &) = delete;
+  OtherComm &operator=(const OtherComm &) = delete;
+  ~OtherComm();
+
+  /// Every rank calls it.
+  [[nodiscard]] Outcome init(Group &group);
+  /// Enqueues the call.
+  [[nodiscard]] Outcome call(const Case &what, const Shape &shape, Pointers at, void *stream);
+  /// An error that came after a call, if there is one.
+  [[nodiscard]] Outcome check() const;
+  /// Ends what it has enqueued, and the communicator.
+  void abort();
+
+ private:
+  [[nodiscard]] Outcome failed(const char *what, int result) const;
+
+  const OtherLibrary &library_;
+  void *comm_ = nullptr;
+};
+
+}  // namespace rondo::perf
