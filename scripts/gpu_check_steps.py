@@ -127,7 +127,7 @@ class Steps:
         threads, processes = ("70", "30") if not self.quick else ("3", "3")
         yield Step("faults", f"{threads} seeds: a rank aborts, stays away or disagrees", [self.bin / "device_seeds"],
                    120, {"RONDO_SEED_COUNT": threads})
-        yield Step("faults", f"{processes} seeds of processes: a rank is killed, exits, aborts, falls silent or disagrees",
+        yield Step("faults", f"{processes} seeds of processes: one is killed, exits, aborts, is silent or disagrees",
                    ["python3", "-B", self.tests / "gpu/device_chaos_test.py", self.bin / "device_chaos_rank",
                     "--any-driver", "--seeds", processes], 180)
 

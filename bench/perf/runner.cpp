@@ -182,6 +182,11 @@ Outcome run_rank(const RankParts &parts, std::vector<Series> &all) {
   if (failure && parts.team != nullptr) parts.team->fail(*failure);  // what the others meet next follows from it
   if (failure) (void)rondo_comm_abort(parts.comm);
   if (failure && other) other->abort();
+  if (!failure && other) {
+    // Giving memory back waits for a device, which must not wait for a rank that has not come so far.
+    other.reset();
+    failure = session.group.barrier();
+  }
   return failure;
 }
 

@@ -54,7 +54,7 @@ class Life:
             "RONDO_PROTOCOL": draw.choice(("auto", "simple", "ll" if executor == "kernel" else "auto")),
             "RONDO_CHANNELS": draw.choice(("1", "2")),
             "RONDO_DEVICE_EXECUTOR": executor,
-            "RONDO_INIT_TIMEOUT": str(INIT_TIMEOUT_S if self.kind == "early" else 60),
+            "RONDO_INIT_TIMEOUT": str(INIT_TIMEOUT_S if self.kind in ("early", "calls") else 60),
         }
         faults = f"seed={seed};delay={draw.choice((0, 0.1, 0.3))}:{draw.choice((100, 3000))}"
         self.environment["SOFT_CUDA_FAULTS"] = faults
@@ -97,7 +97,7 @@ class Life:
         names = re.search(rf"\branks? (\d+, )*{self.victim}\b", told.message)
         # Rank 0 runs the store: once it has given up nobody can say who was missing.
         alone = "the process that runs it (rank 0" in told.message
-        assert names or told.peer == self.victim or (self.kind == "early" and alone), (
+        assert names or told.peer == self.victim or (self.kind in ("early", "calls") and alone), (
             f"rank {number} does not name rank {self.victim}")
 
 

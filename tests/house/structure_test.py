@@ -23,10 +23,10 @@ MAY_INCLUDE = {
     "src/engine": {"src/base", "src/proto", "src/topo", "src/plan"},
     "src/bootstrap": {"src/base"},
     "transports": {"src/base", "src/proto", "src/bootstrap/store.h"} | PLAIN_PLAN,
-    "cuda": {"src/base", "src/proto", "src/bootstrap/store.h"} | PLAIN_PLAN,
+    "cuda": {"src/base", "src/proto", "src/bootstrap/store.h", "src/bootstrap/outcomes.h"} | PLAIN_PLAN,
     # Memory that peers can map is core's to offer, whatever transport uses it; a process has one table of segments.
     "src/core": CORE_FLOORS | {"transports/transport.h", "transports/shm/region.h", "transports/shm/segment_table.h",
-                               "cuda/device_executor.h"},
+                               "cuda/device_executor.h", "cuda/pointer_probe.h"},
     # The only one that knows which components were built.
     "src/core/registry.cpp": CORE_FLOORS | {"transports", "cuda"},
     "src/api": {"src/base", "src/proto", "src/topo", "src/plan", "src/engine", "src/bootstrap", "src/core"},
