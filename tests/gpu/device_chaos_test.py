@@ -59,7 +59,7 @@ class Life:
         faults = f"seed={seed};delay={draw.choice((0, 0.1, 0.3))}:{draw.choice((100, 3000))}"
         self.environment["SOFT_CUDA_FAULTS"] = faults
         own = {"calls": f";fail={10 ** draw.uniform(-2.5, -0.5):.4f}:2",
-               "work": f";work={10 ** draw.uniform(-3, -1):.4f}:719"}.get(self.kind, "")
+               "work": f";work={10 ** draw.uniform(-2.3, -1):.4f}:719"}.get(self.kind, "")
         self.own = {self.victim: {"SOFT_CUDA_FAULTS": faults + own}}
 
     def __str__(self):
