@@ -22,7 +22,10 @@ Result<std::vector<KernelFacts>> kernel_facts(const PrimaryContext &context, con
   const ContextGuard guard(driver, context.get().context);
   RONDO_TRY(guard.status());
   std::vector<KernelFacts> all;
-  for (const std::string &name : device::kernel_names()) {
+  std::vector<std::string> names = device::kernel_names();
+  const auto combining = device::combine_kernel_names();
+  names.insert(names.end(), combining.begin(), combining.end());
+  for (const std::string &name : names) {
     RONDO_TRY_ASSIGN(const LoadedKernel kernel, kernels.find(name));
     KernelFacts facts;
     facts.name = name;

@@ -37,13 +37,13 @@ Result<std::vector<PlacementCard>> gather_cards(const DeviceRequest &request, St
   return cards;
 }
 
-/// `executor`: what is asked for, then what was chosen.
-Result<std::unique_ptr<DeviceExecutor>> connect_chosen(const DeviceRequest &request, Store &store,
-                                                       rondo_device_executor_t &executor) {
+/// `kind`: what is asked for, then what was chosen. `executor`: as connect_kernel_executor() says.
+Result<void> connect_chosen(const DeviceRequest &request, Store &store, rondo_device_executor_t &kind,
+                            std::unique_ptr<DeviceExecutor> &executor) {
   RONDO_TRY_ASSIGN(const auto cards, gather_cards(request, store));
-  executor = choose_executor(request.executor, cards);
-  return executor == RONDO_DEVICE_EXECUTOR_COPY ? connect_copy_executor(request, store)
-                                                : connect_kernel_executor(request, store);
+  kind = choose_executor(request.executor, cards);
+  return kind == RONDO_DEVICE_EXECUTOR_COPY ? connect_copy_executor(request, store, executor)
+                                            : connect_kernel_executor(request, store, executor);
 }
 
 }  // namespace
@@ -69,19 +69,19 @@ Result<void> check_device(const std::string &library, int32_t device) {
 }
 
 Result<std::unique_ptr<DeviceExecutor>> connect_device(const DeviceRequest &request, Store &store) {
-  rondo_device_executor_t executor = request.executor;
-  auto made = connect_chosen(request, store, executor);
+  rondo_device_executor_t kind = request.executor;
+  std::unique_ptr<DeviceExecutor> executor;
+  const auto connected = connect_chosen(request, store, kind, executor);
   for (const char *const key : {placement_key, segment_key, flags_key}) {
-    if (made.ok() || (key == flags_key && executor == RONDO_DEVICE_EXECUTOR_KERNEL)) continue;
+    if (connected.ok() || (key == flags_key && kind == RONDO_DEVICE_EXECUTOR_KERNEL)) continue;
     // A rank that has failed goes on to where the others wait for it. Where it has been already this changes nothing.
-    static_cast<void>(gather_outcomes(store, request.key_prefix + key, request.rank, request.rank_count, made.error(),
-                                      request.deadline_ns));
+    static_cast<void>(gather_outcomes(store, request.key_prefix + key, request.rank, request.rank_count,
+                                      connected.error(), request.deadline_ns));
   }
-  const auto all =
-      gather_outcomes(store, request.key_prefix + connected_key, request.rank, request.rank_count,
-                      made.ok() ? Result<Bytes>(Bytes()) : Result<Bytes>(made.error()), request.deadline_ns);
-  if (made.ok() && !all.ok()) return all.error();
-  return made;
+  RONDO_TRY(gather_outcomes(store, request.key_prefix + connected_key, request.rank, request.rank_count,
+                            connected.ok() ? Result<Bytes>(Bytes()) : Result<Bytes>(connected.error()),
+                            request.deadline_ns));
+  return executor;
 }
 
 }  // namespace rondo::cuda

@@ -329,10 +329,12 @@ DeviceReport CopyExecutor::report() const {
 
 }  // namespace
 
-Result<std::unique_ptr<DeviceExecutor>> connect_copy_executor(const DeviceRequest &request, Store &store) {
-  auto executor = std::make_unique<CopyExecutor>();
-  RONDO_TRY(executor->connect(request, store));
-  return std::unique_ptr<DeviceExecutor>(std::move(executor));
+Result<void> connect_copy_executor(const DeviceRequest &request, Store &store,
+                                   std::unique_ptr<DeviceExecutor> &executor) {
+  auto made = std::make_unique<CopyExecutor>();
+  CopyExecutor &connecting = *made;
+  executor = std::move(made);
+  return connecting.connect(request, store);
 }
 
 }  // namespace rondo::cuda

@@ -193,10 +193,12 @@ DeviceReport KernelExecutor::report() const {
 
 }  // namespace
 
-Result<std::unique_ptr<DeviceExecutor>> connect_kernel_executor(const DeviceRequest &request, Store &store) {
-  auto executor = std::make_unique<KernelExecutor>();
-  RONDO_TRY(executor->connect(request, store));
-  return std::unique_ptr<DeviceExecutor>(std::move(executor));
+Result<void> connect_kernel_executor(const DeviceRequest &request, Store &store,
+                                     std::unique_ptr<DeviceExecutor> &executor) {
+  auto made = std::make_unique<KernelExecutor>();
+  KernelExecutor &connecting = *made;
+  executor = std::move(made);
+  return connecting.connect(request, store);
 }
 
 }  // namespace rondo::cuda

@@ -57,9 +57,10 @@ class ExecutorBase : public DeviceExecutor {
   bool recorded_ = true;  ///< launched_, behind the last call
 };
 
-/// Every rank calls the same one of the two.
-[[nodiscard]] Result<std::unique_ptr<DeviceExecutor>> connect_kernel_executor(const DeviceRequest &request,
-                                                                              Store &store);
-[[nodiscard]] Result<std::unique_ptr<DeviceExecutor>> connect_copy_executor(const DeviceRequest &request, Store &store);
+/// Every rank calls the same one of the two. After a failure, too, `executor` holds what others may still open.
+[[nodiscard]] Result<void> connect_kernel_executor(const DeviceRequest &request, Store &store,
+                                                   std::unique_ptr<DeviceExecutor> &executor);
+[[nodiscard]] Result<void> connect_copy_executor(const DeviceRequest &request, Store &store,
+                                                 std::unique_ptr<DeviceExecutor> &executor);
 
 }  // namespace rondo::cuda

@@ -91,6 +91,7 @@ class Steps:
         yield Step("correctness", "driver processes", [self.bin / "driver_process"], 60,
                    test_kernels | plain | {"RONDO_DRIVER_PEER": str(self.bin / "driver_peer")})
         yield Step("correctness", "device, ranks as threads", [self.bin / "gpu_device"], 90)
+        yield Step("correctness", "copy-engine executor, ranks as threads", [self.bin / "gpu_copy"], 120)
         yield Step("correctness", "device, ranks as processes",
                    ["python3", "-B", self.tests / "gpu/device_process_test.py", self.bin / "device_rank"], 90)
         size = "large" if not self.quick else "tiny"
