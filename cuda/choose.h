@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which executor a communicator on devices gets: what was asked for, else what suits where its ranks are.
+// Which executor a communicator on devices gets, and how its ranks share memory: what was asked for, else what suits
+// where they are.
 #pragma once
 
 #include <span>
 
 #include "cuda/driver_api.h"
 #include "cuda/process_name.h"
-#include "rondo/rondo.h"
+#include "src/base/config.h"
 
 namespace rondo::cuda {
 
@@ -16,6 +17,8 @@ struct PlacementCard {
   ProcessName process;
   uint32_t mps = 0;       ///< 1: its contexts are shared by MPS, so processes run beside each other
   uint32_t can_copy = 0;  ///< 1: its device has what the copy-engine executor needs
+  uint32_t can_vmm = 0;   ///< 1: its device has memory with descriptors
+  uint32_t unused = 0;
 };
 
 /// Two processes have ranks on one device, and at least one of them not through MPS: their contexts take turns.
@@ -25,5 +28,8 @@ struct PlacementCard {
 /// kernel executor: a kernel that waits would use up its turns.
 [[nodiscard]] rondo_device_executor_t choose_executor(rondo_device_executor_t wanted,
                                                       std::span<const PlacementCard> cards);
+
+/// The same on all ranks: as DeviceHandles says. RONDO_ERROR_UNSUPPORTED: vmm is asked for, and a device cannot.
+[[nodiscard]] Result<DeviceHandles> choose_handles(DeviceHandles wanted, std::span<const PlacementCard> cards);
 
 }  // namespace rondo::cuda

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // From a request to the executor that serves it.
 #include <algorithm>
-#include <cstring>
 #include <span>
-#include <vector>
 
 #include "cuda/choose.h"
 #include "cuda/executor_base.h"
-#include "cuda/meeting.h"
+#include "cuda/gathering.h"
 
 namespace rondo::cuda {
 namespace {
@@ -18,32 +16,27 @@ uint32_t has(const CudaDriver &driver, CuDevice device, DeviceAttribute attribut
   return value.ok() && value.value() != 0 ? 1 : 0;
 }
 
-Result<std::vector<PlacementCard>> gather_cards(const DeviceRequest &request, Store &store) {
+Result<PlacementCard> own_card(const DeviceRequest &request) {
   RONDO_TRY_ASSIGN(const CudaDriver *const driver, cuda_driver(request.library));
   RONDO_TRY_ASSIGN(const CudaDevice device, device_of(*driver, request.device));
   PlacementCard own;
   own.device = device.uuid;
   own.process = own_process();
   own.mps = has(*driver, device.ordinal, DeviceAttribute::mps_enabled);
+  own.can_vmm = has(*driver, device.ordinal, DeviceAttribute::virtual_memory_management_supported) &
+                has(*driver, device.ordinal, DeviceAttribute::posix_descriptor_handles_supported);
   own.can_copy = has(*driver, device.ordinal, DeviceAttribute::can_use_64_bit_stream_mem_ops);
-  RONDO_TRY_ASSIGN(const auto parts, gather_outcomes(store, request.key_prefix + placement_key, request.rank,
-                                                     request.rank_count, bytes_of_card(own), request.deadline_ns));
-  std::vector<PlacementCard> cards(parts.size());
-  for (size_t rank = 0; rank < parts.size(); ++rank) {
-    if (parts[rank].size() != sizeof(PlacementCard))
-      return Error{RONDO_ERROR_MISMATCH, "rank " + std::to_string(rank) + " runs another version of Rondo"};
-    std::memcpy(&cards[rank], parts[rank].data(), sizeof(PlacementCard));
-  }
-  return cards;
+  return own;
 }
 
-/// `kind`: what is asked for, then what was chosen. `executor`: as connect_kernel_executor() says.
-Result<void> connect_chosen(const DeviceRequest &request, Store &store, rondo_device_executor_t &kind,
-                            std::unique_ptr<DeviceExecutor> &executor) {
-  RONDO_TRY_ASSIGN(const auto cards, gather_cards(request, store));
-  kind = choose_executor(request.executor, cards);
-  return kind == RONDO_DEVICE_EXECUTOR_COPY ? connect_copy_executor(request, store, executor)
-                                            : connect_kernel_executor(request, store, executor);
+/// `request`: what is asked for, then what was chosen. `executor`: as connect_kernel_executor() says.
+Result<void> connect_chosen(DeviceRequest &request, Gathering &gathering, std::unique_ptr<DeviceExecutor> &executor) {
+  RONDO_TRY_ASSIGN(const PlacementCard own, own_card(request));
+  RONDO_TRY_ASSIGN(const auto cards, gathering.cards(placement_key, own));
+  request.executor = choose_executor(request.executor, cards);
+  RONDO_TRY_ASSIGN(request.handles, choose_handles(request.handles, cards));
+  return request.executor == RONDO_DEVICE_EXECUTOR_COPY ? connect_copy_executor(request, gathering, executor)
+                                                        : connect_kernel_executor(request, gathering, executor);
 }
 
 }  // namespace
@@ -62,25 +55,31 @@ rondo_device_executor_t choose_executor(rondo_device_executor_t wanted, std::spa
   return can_copy && takes_turns(cards) ? RONDO_DEVICE_EXECUTOR_COPY : RONDO_DEVICE_EXECUTOR_KERNEL;
 }
 
+Result<DeviceHandles> choose_handles(DeviceHandles wanted, std::span<const PlacementCard> cards) {
+  const auto lacks = std::find_if(cards.begin(), cards.end(), [](const auto &card) { return card.can_vmm == 0; });
+  if (wanted == DeviceHandles::automatic) return lacks == cards.end() ? DeviceHandles::vmm : DeviceHandles::ipc;
+  if (wanted == DeviceHandles::ipc || lacks == cards.end()) return wanted;
+  return Error{RONDO_ERROR_UNSUPPORTED, "the device of rank " + std::to_string(lacks - cards.begin()) +
+                                            " has no memory that is handed over by a descriptor, which "
+                                            "RONDO_DEVICE_HANDLES=vmm asks for; set it to ipc or auto"};
+}
+
 Result<void> check_device(const std::string &library, int32_t device) {
   RONDO_TRY_ASSIGN(const CudaDriver *const driver, cuda_driver(library));
   const auto found = device_of(*driver, device);
   return found.ok() ? Result<void>() : found.error();
 }
 
-Result<std::unique_ptr<DeviceExecutor>> connect_device(const DeviceRequest &request, Store &store) {
-  rondo_device_executor_t kind = request.executor;
+Result<std::unique_ptr<DeviceExecutor>> connect_device(DeviceRequest request, Store &store) {
+  Gathering gathering(store, request.key_prefix, request.rank, request.rank_count, request.deadline_ns);
   std::unique_ptr<DeviceExecutor> executor;
-  const auto connected = connect_chosen(request, store, kind, executor);
+  const auto connected = connect_chosen(request, gathering, executor);
   for (const char *const key : {placement_key, segment_key, flags_key}) {
-    if (connected.ok() || (key == flags_key && kind == RONDO_DEVICE_EXECUTOR_KERNEL)) continue;
+    if (connected.ok() || (key == flags_key && request.executor == RONDO_DEVICE_EXECUTOR_KERNEL)) continue;
     // A rank that has failed goes on to where the others wait for it. Where it has been already this changes nothing.
-    static_cast<void>(gather_outcomes(store, request.key_prefix + key, request.rank, request.rank_count,
-                                      connected.error(), request.deadline_ns));
+    static_cast<void>(gathering.outcome(key, connected));
   }
-  RONDO_TRY(gather_outcomes(store, request.key_prefix + connected_key, request.rank, request.rank_count,
-                            connected.ok() ? Result<Bytes>(Bytes()) : Result<Bytes>(connected.error()),
-                            request.deadline_ns));
+  RONDO_TRY(gathering.outcome(connected_key, connected));
   return executor;
 }
 

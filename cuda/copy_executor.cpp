@@ -86,7 +86,7 @@ class CopyExecutor final : public ExecutorBase {
   [[nodiscard]] bool drained() const override { return report().ended_kernels == launch_count_; }
   void stop() override { flags_.release(); }
 
-  Result<void> connect(const DeviceRequest &request, Store &store);
+  Result<void> connect(const DeviceRequest &request, Gathering &gathering);
 
  private:
   [[nodiscard]] CopyProgress &progress() const { return *static_cast<CopyProgress *>(progress_.get().object); }
@@ -118,7 +118,7 @@ class CopyExecutor final : public ExecutorBase {
   Flags flags_;
 };
 
-Result<void> CopyExecutor::connect(const DeviceRequest &request, Store &store) {
+Result<void> CopyExecutor::connect(const DeviceRequest &request, Gathering &gathering) {
   RONDO_TRY(open(request));
   rank_ = request.rank;
   SegmentShape shape;
@@ -142,10 +142,10 @@ Result<void> CopyExecutor::connect(const DeviceRequest &request, Store &store) {
   if (can_flush != 0) wait_flags_ |= wait_value_flush;
   RONDO_TRY_ASSIGN(progress_, allocate_host_memory(context_, sizeof(CopyProgress)));
   ::new (progress_.get().object) CopyProgress();
-  RONDO_TRY(connect_segment(request, shape, store));
+  RONDO_TRY(connect_segment(request, shape, gathering));
   ends_.resize(size_t{shape.channel_count} * shape.rank_count);
   const FlagShape flags{shape.rank_count, shape.channel_count, shape.geometry.slot_count};
-  RONDO_TRY_ASSIGN(flags_, Flags::connect(context_, flags, rank_, request.key_prefix, store, request.deadline_ns));
+  RONDO_TRY_ASSIGN(flags_, Flags::connect(context_, flags, gathering));
   return {};
 }
 
@@ -329,12 +329,12 @@ DeviceReport CopyExecutor::report() const {
 
 }  // namespace
 
-Result<void> connect_copy_executor(const DeviceRequest &request, Store &store,
+Result<void> connect_copy_executor(const DeviceRequest &request, Gathering &gathering,
                                    std::unique_ptr<DeviceExecutor> &executor) {
   auto made = std::make_unique<CopyExecutor>();
   CopyExecutor &connecting = *made;
   executor = std::move(made);
-  return connecting.connect(request, store);
+  return connecting.connect(request, gathering);
 }
 
 }  // namespace rondo::cuda

@@ -56,7 +56,7 @@ class KernelExecutor final : public ExecutorBase {
   }
   void stop() override { memory::store_release(words().abort, 1); }  // pairs with A1 in cuda/kernels/run.h
 
-  Result<void> connect(const DeviceRequest &request, Store &store);
+  Result<void> connect(const DeviceRequest &request, Gathering &gathering);
 
  private:
   [[nodiscard]] Result<void> check_residency() const;
@@ -71,7 +71,7 @@ class KernelExecutor final : public ExecutorBase {
   uint64_t last_number_ = 0;  ///< of the operations that were enqueued and not captured
 };
 
-Result<void> KernelExecutor::connect(const DeviceRequest &request, Store &store) {
+Result<void> KernelExecutor::connect(const DeviceRequest &request, Gathering &gathering) {
   RONDO_TRY(open(request));
   SegmentShape shape;
   shape.rank_count = request.rank_count;
@@ -84,7 +84,7 @@ Result<void> KernelExecutor::connect(const DeviceRequest &request, Store &store)
   RONDO_TRY_ASSIGN(words_, allocate_host_memory(context_, sizeof(HostWords)));
   ::new (words_.get().object) HostWords();
   RONDO_TRY_ASSIGN(host_plans_, allocate_host_memory(context_, plan_memory_bytes));
-  RONDO_TRY(connect_segment(request, shape, store));
+  RONDO_TRY(connect_segment(request, shape, gathering));
   return check_residency();
 }
 
@@ -193,12 +193,12 @@ DeviceReport KernelExecutor::report() const {
 
 }  // namespace
 
-Result<void> connect_kernel_executor(const DeviceRequest &request, Store &store,
+Result<void> connect_kernel_executor(const DeviceRequest &request, Gathering &gathering,
                                      std::unique_ptr<DeviceExecutor> &executor) {
   auto made = std::make_unique<KernelExecutor>();
   KernelExecutor &connecting = *made;
   executor = std::move(made);
-  return connecting.connect(request, store);
+  return connecting.connect(request, gathering);
 }
 
 }  // namespace rondo::cuda

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "cuda/device_executor.h"
+#include "src/base/config.h"
 #include "src/bootstrap/store.h"
 
 namespace rondo::cuda {
@@ -22,7 +23,9 @@ struct DeviceRequest {
   std::string library;             ///< Config::cuda_library
   std::string key_prefix;
   uint64_t deadline_ns = 0;
-  rondo_device_executor_t executor = RONDO_DEVICE_EXECUTOR_AUTO;  ///< what is asked for, the same by all ranks
+  // What is asked for, the same by all ranks:
+  rondo_device_executor_t executor = RONDO_DEVICE_EXECUTOR_AUTO;
+  DeviceHandles handles = DeviceHandles::automatic;
 };
 
 /// RONDO_ERROR_UNSUPPORTED: no driver. RONDO_ERROR_INVALID_ARGUMENT: no such device.
@@ -31,6 +34,6 @@ struct DeviceRequest {
 /// Every rank calls it: finds the driver and the device, chooses the executor, loads the kernels, connects the ranks'
 /// memories. RONDO_ERROR_OUT_OF_RESOURCES: kernels are to run, and the blocks of all ranks of this process on the
 /// device cannot be resident at once.
-[[nodiscard]] Result<std::unique_ptr<DeviceExecutor>> connect_device(const DeviceRequest &request, Store &store);
+[[nodiscard]] Result<std::unique_ptr<DeviceExecutor>> connect_device(DeviceRequest request, Store &store);
 
 }  // namespace rondo::cuda

@@ -22,9 +22,10 @@ Result<void> ExecutorBase::open(const DeviceRequest &request) {
   return {};
 }
 
-Result<void> ExecutorBase::connect_segment(const DeviceRequest &request, const SegmentShape &shape, Store &store) {
-  RONDO_TRY_ASSIGN(segment_, Segment::connect(context_, stream_.get().object, device_.uuid, shape, request.rank,
-                                              request.key_prefix, store, request.deadline_ns));
+Result<void> ExecutorBase::connect_segment(const DeviceRequest &request, const SegmentShape &shape,
+                                           Gathering &gathering) {
+  RONDO_TRY_ASSIGN(segment_,
+                   Segment::connect(context_, stream_.get().object, device_.uuid, shape, request.handles, gathering));
   return {};
 }
 

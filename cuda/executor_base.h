@@ -35,7 +35,9 @@ class ExecutorBase : public DeviceExecutor {
  protected:
   /// Finds the driver and the device, loads the kernels.
   [[nodiscard]] Result<void> open(const DeviceRequest &request);
-  [[nodiscard]] Result<void> connect_segment(const DeviceRequest &request, const SegmentShape &shape, Store &store);
+  /// `request.handles`: as chosen.
+  [[nodiscard]] Result<void> connect_segment(const DeviceRequest &request, const SegmentShape &shape,
+                                             Gathering &gathering);
 
   /// Calls of a communicator come one after the other, whatever streams they are on: they share the ends of its links.
   [[nodiscard]] Result<void> follow_last_stream(CuStream stream, bool captured);
@@ -58,9 +60,9 @@ class ExecutorBase : public DeviceExecutor {
 };
 
 /// Every rank calls the same one of the two. After a failure, too, `executor` holds what others may still open.
-[[nodiscard]] Result<void> connect_kernel_executor(const DeviceRequest &request, Store &store,
+[[nodiscard]] Result<void> connect_kernel_executor(const DeviceRequest &request, Gathering &gathering,
                                                    std::unique_ptr<DeviceExecutor> &executor);
-[[nodiscard]] Result<void> connect_copy_executor(const DeviceRequest &request, Store &store,
+[[nodiscard]] Result<void> connect_copy_executor(const DeviceRequest &request, Gathering &gathering,
                                                  std::unique_ptr<DeviceExecutor> &executor);
 
 }  // namespace rondo::cuda

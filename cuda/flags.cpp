@@ -9,11 +9,8 @@
 #include <cstring>
 #include <map>
 #include <mutex>
-#include <span>
 #include <utility>
 
-#include "cuda/meeting.h"
-#include "cuda/process_name.h"
 #include "src/proto/connection.h"
 #include "src/proto/memory.h"
 
@@ -22,8 +19,7 @@ namespace {
 
 /// What rank 0 tells the others.
 struct FlagCard {
-  ProcessName process;
-  int64_t descriptor = -1;
+  FdTicket ticket;
 };
 
 struct FlagMemory {
@@ -53,13 +49,6 @@ Result<FileDescriptor> make_file(uint64_t bytes) {
   return file;
 }
 
-Result<FileDescriptor> open_file(const FlagCard &card) {
-  const std::string path = "/proc/" + std::to_string(card.process.pid) + "/fd/" + std::to_string(card.descriptor);
-  FileDescriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
-  if (!file.valid()) return system_error("opening the flags of rank 0 at " + path, errno);
-  return file;
-}
-
 Result<std::shared_ptr<const FlagMemory>> map_file(const PrimaryContext &context, int file, uint64_t bytes) {
   struct stat status {};
   if (::fstat(file, &status) != 0) return system_error("fstat of the flags", errno);
@@ -86,14 +75,6 @@ Result<std::shared_ptr<const FlagMemory>> map_file(const PrimaryContext &context
   return std::shared_ptr<const FlagMemory>(std::move(made));
 }
 
-Result<FlagCard> card_of_rank_0(const std::vector<std::vector<std::byte>> &parts) {
-  FlagCard card;
-  if (parts.empty() || parts[0].size() != sizeof card)
-    return Error{RONDO_ERROR_MISMATCH, "rank 0 runs another version of Rondo"};
-  std::memcpy(&card, parts[0].data(), sizeof card);
-  return card;
-}
-
 }  // namespace
 
 uint64_t FlagShape::place_bytes() const {
@@ -108,24 +89,22 @@ uint64_t FlagShape::bytes() const {
   return (place_offset(rank_count, 0, 0) + page_bytes - 1) / page_bytes * page_bytes;
 }
 
-Result<Flags> Flags::connect(const PrimaryContext &context, const FlagShape &shape, uint32_t rank,
-                             const std::string &key_prefix, Store &store, uint64_t deadline_ns) {
+Result<Flags> Flags::connect(const PrimaryContext &context, const FlagShape &shape, Gathering &gathering) {
   Flags flags;
   flags.shape_ = shape;
-  flags.rank_ = rank;
+  flags.rank_ = gathering.rank();
+  std::shared_ptr<const FlagMemory> memory;
   FlagCard card;
-  if (rank == 0) {
-    RONDO_TRY_ASSIGN(flags.file_, make_file(shape.bytes()));
-    card = {own_process(), flags.file_.get()};
+  if (flags.rank_ == 0) {
+    RONDO_TRY_ASSIGN(auto file, make_file(shape.bytes()));
+    RONDO_TRY_ASSIGN(memory, map_file(context, file.get(), shape.bytes()));
+    RONDO_TRY_ASSIGN(card.ticket, gathering.offer(std::move(file)));
   }
-  RONDO_TRY_ASSIGN(const auto parts, gather_outcomes(store, key_prefix + flags_key, rank, shape.rank_count,
-                                                     bytes_of_card(card), deadline_ns));
-  RONDO_TRY_ASSIGN(card, card_of_rank_0(parts));
-  FileDescriptor opened;
-  if (rank != 0) {
-    RONDO_TRY_ASSIGN(opened, open_file(card));
+  RONDO_TRY_ASSIGN(const auto cards, gathering.cards(flags_key, card));
+  if (flags.rank_ != 0) {
+    RONDO_TRY_ASSIGN(const auto file, gathering.take(cards[0].ticket, 0));
+    RONDO_TRY_ASSIGN(memory, map_file(context, file.get(), shape.bytes()));
   }
-  RONDO_TRY_ASSIGN(const auto memory, map_file(context, (rank == 0 ? flags.file_ : opened).get(), shape.bytes()));
   flags.base_ = memory->mapping.get().address;
   flags.memory_ = memory;
   const CudaDriver &driver = *context.get().driver;

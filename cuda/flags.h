@@ -14,8 +14,8 @@
 #include <memory>
 #include <string>
 
+#include "cuda/gathering.h"
 #include "cuda/handles.h"
-#include "src/bootstrap/store.h"
 
 namespace rondo::cuda {
 
@@ -49,8 +49,8 @@ struct FlagShape {
 class Flags {
  public:
   /// Every rank calls it: rank 0 makes the memory.
-  [[nodiscard]] static Result<Flags> connect(const PrimaryContext &context, const FlagShape &shape, uint32_t rank,
-                                             const std::string &key_prefix, Store &store, uint64_t deadline_ns);
+  [[nodiscard]] static Result<Flags> connect(const PrimaryContext &context, const FlagShape &shape,
+                                             Gathering &gathering);
 
   // As the device sees them: in the part of `rank`, for its connections with `peer`.
   [[nodiscard]] DevicePointer posted(uint32_t rank, uint32_t channel, uint32_t peer) const {
@@ -70,7 +70,6 @@ class Flags {
  private:
   FlagShape shape_;
   uint32_t rank_ = 0;
-  FileDescriptor file_;                 ///< rank 0's: the others open it by /proc
   std::shared_ptr<const void> memory_;  ///< registered with the driver; the mapping of this process
   std::byte *base_ = nullptr;
   DevicePointer address_ = 0;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A rank's memory on its device: the connections on which it receives, its ends of all links, and what plans need.
-// The other ranks write into its connections: threads of this process by the same addresses, other processes through
-// CUDA IPC.
+// The other ranks write into its connections (cuda/shared_memory.h).
 //
 // Layout    connections          channel_count * rank_count, by channel and sender; connection.h
 //           link ends            channel_count * rank_count DeviceLinkEnds
@@ -17,10 +16,9 @@
 #include <string>
 #include <vector>
 
-#include "cuda/handles.h"
 #include "cuda/kernels/operation.h"
 #include "cuda/process_name.h"
-#include "src/bootstrap/store.h"
+#include "cuda/shared_memory.h"
 #include "src/proto/connection.h"
 
 namespace rondo::cuda {
@@ -48,18 +46,18 @@ struct SegmentCard {
   uint64_t device = 0;
   uint64_t address = 0;
   uint64_t bytes = 0;
-  IpcMemoryHandle handle{};
+  IpcMemoryHandle handle{};  ///< ipc
+  FdTicket ticket;           ///< vmm
 };
 
 class Segment {
  public:
   /// Allocates and clears it, tells the others and finds theirs. Every rank calls it. `stream`: to work on.
   [[nodiscard]] static Result<Segment> connect(const PrimaryContext &context, CuStream stream, const DeviceUuid &uuid,
-                                               const SegmentShape &shape, uint32_t rank, const std::string &key_prefix,
-                                               Store &store, uint64_t deadline_ns);
+                                               const SegmentShape &shape, DeviceHandles handles, Gathering &gathering);
 
   [[nodiscard]] const SegmentShape &shape() const { return shape_; }
-  [[nodiscard]] DevicePointer address() const { return address_; }
+  [[nodiscard]] DevicePointer address() const { return own_->address(); }
   /// Where this rank sees the segment of `rank`.
   [[nodiscard]] DevicePointer address_of(uint32_t rank) const { return peers_[rank]; }
   [[nodiscard]] uint64_t ends_address(uint32_t channel, uint32_t peer) const {
@@ -69,13 +67,14 @@ class Segment {
   [[nodiscard]] uint32_t neighbour_count() const { return neighbour_count_; }
 
  private:
-  Result<void> open_peers(const PrimaryContext &context, uint32_t rank, const std::vector<SegmentCard> &cards);
+  Result<void> open_peers(const PrimaryContext &context, const std::vector<SegmentCard> &cards, Gathering &gathering);
+  Result<DevicePointer> open_neighbour(const PrimaryContext &context, const SegmentCard &card, uint32_t peer);
   Result<void> fill_ends(const PrimaryContext &context, CuStream stream, uint32_t rank);
 
   SegmentShape shape_;
-  DevicePointer address_ = 0;
-  std::vector<std::shared_ptr<const void>> held_;  ///< its own memory, and that of other threads of the process
-  std::vector<IpcMemory> opened_;
+  std::shared_ptr<const SharedMemory> own_;
+  std::vector<std::shared_ptr<const SharedMemory>> held_;  ///< of other threads of the process
+  std::vector<OpenedMemory> opened_;
   std::vector<PrimaryContext> peer_contexts_;  ///< of other devices that this process uses
   std::vector<DevicePointer> peers_;           ///< where each rank's segment is, for this one
   uint32_t neighbour_count_ = 1;

@@ -156,6 +156,11 @@ constexpr std::array variables{
           return set_name(config.device_executor, text, rondo_device_executor_string, "executor");
         },
         [](const Config &config) { return std::string(rondo_device_executor_string(config.device_executor)); }},
+    ConfigVariable{"RONDO_DEVICE_HANDLES", "auto, ipc, vmm", "how memory of a CUDA device is handed to other processes",
+                   [](std::string_view text, Config &config) {
+                     return set_name(config.device_handles, text, device_handles_string, "kind of handle");
+                   },
+                   [](const Config &config) { return std::string(device_handles_string(config.device_handles)); }},
     ConfigVariable{"RONDO_MAX_CTAS", "auto, 1-1024", "blocks of a collective on a CUDA device, at most",
                    [](std::string_view text, Config &config) {
                      return set_choice(config.max_ctas, text, parse_number(text, 1, max_ctas_max));
@@ -176,6 +181,11 @@ const char *wait_mode_string(WaitMode mode) {
 const char *simd_target_string(SimdTarget target) {
   static constexpr std::array names{"auto", "plain", "avx2", "avx512"};
   return name_in(names, target);
+}
+
+const char *device_handles_string(DeviceHandles handles) {
+  static constexpr std::array names{"auto", "ipc", "vmm"};
+  return name_in(names, handles);
 }
 
 std::span<const ConfigVariable> config_variables() { return variables; }

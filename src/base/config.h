@@ -32,6 +32,10 @@ enum class WaitMode { automatic, spin, yield, sleep };
 enum class SimdTarget { automatic, plain, avx2, avx512 };
 [[nodiscard]] const char *simd_target_string(SimdTarget target);
 
+/// How memory of a device is handed to other processes. automatic: vmm where the devices of all ranks can, else ipc.
+enum class DeviceHandles { automatic, ipc, vmm };
+[[nodiscard]] const char *device_handles_string(DeviceHandles handles);
+
 /// The environment's wishes; a variable that is not set, or empty, leaves the default here.
 struct Config {
   rondo_algorithm_t algorithm = RONDO_ALGORITHM_AUTO;
@@ -52,6 +56,7 @@ struct Config {
   std::string recorder_dir;   ///< where a failed communicator's flight recording is written; empty: nowhere
   std::string cuda_library = "libcuda.so.1";  ///< the CUDA driver
   rondo_device_executor_t device_executor = RONDO_DEVICE_EXECUTOR_AUTO;
+  DeviceHandles device_handles = DeviceHandles::automatic;
   uint32_t max_ctas = 0;  ///< blocks of a collective on a device, at most; 0: no limit
   std::string log = "warning";
   std::vector<std::string> given;  ///< the variables that were set, in the order of the table

@@ -8,10 +8,10 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <thread>
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
+#include "src/base/start_thread.h"
 #include "src/base/unique_handle.h"
 #include "src/bootstrap/endpoint.h"
 #include "src/bootstrap/store_hub.h"
@@ -76,11 +76,7 @@ class Server final : public StoreServer {
   [[nodiscard]] Result<void> start() {
     RONDO_TRY(watch(EPOLL_CTL_ADD, stop_.get(), EPOLLIN, stop_tag));
     RONDO_TRY(watch(EPOLL_CTL_ADD, listener_.socket.get(), EPOLLIN, listener_tag));
-    try {
-      thread_ = std::thread([this] { run(); });
-    } catch (const std::system_error &error) {
-      return Error{RONDO_ERROR_OUT_OF_RESOURCES, std::string("no thread for the store server: ") + error.what()};
-    }
+    RONDO_TRY_ASSIGN(thread_, start_thread("the store server", [this] { run(); }));
     return {};
   }
 
@@ -143,8 +139,7 @@ class Server final : public StoreServer {
     for (int at = 0; at < accepts_per_round && now_ns() >= accept_again_ns_ && hub_.can_accept(now_ns()); ++at) {
       SocketAddress peer;
       peer.bytes = sizeof peer.storage;
-      FileDescriptor socket(
-          ::accept4(listener_.socket.get(), peer.get(), &peer.bytes, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      FileDescriptor socket(::accept4(listener_.socket.get(), peer.get(), &peer.bytes, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (!socket.valid()) {
         if (errno == EAGAIN || errno == EWOULDBLOCK) return;
         if (errno == EINTR || errno == ECONNABORTED) continue;

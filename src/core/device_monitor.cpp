@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "src/base/clock.h"
+#include "src/base/start_thread.h"
 
 namespace rondo {
 namespace {
@@ -14,7 +15,10 @@ constexpr uint64_t device_check_interval_ns = 20'000'000;
 
 }  // namespace
 
-DeviceMonitor::DeviceMonitor(Parts parts) : parts_(std::move(parts)), thread_([this] { run(); }) {}
+DeviceMonitor::DeviceMonitor(Parts parts) : parts_(std::move(parts)) {
+  const SignalsBlocked blocked;
+  thread_ = std::thread([this] { run(); });
+}
 
 DeviceMonitor::~DeviceMonitor() {
   {
@@ -78,7 +82,7 @@ bool DeviceMonitor::look(std::unique_lock<std::mutex> &lock) {
   lock.unlock();  // what follows takes its time, and calls the communicator
   tell_fault(report);
   if (running && has_operation) {
-    look_at_running(report, now);
+    look_at_running(now);
   } else if (running) {
     look_at_replay(report, now);
   }
@@ -113,7 +117,7 @@ void DeviceMonitor::carry_over(const DeviceReport &report) {
   }
 }
 
-void DeviceMonitor::look_at_running(const DeviceReport &, uint64_t now_ns) {
+void DeviceMonitor::look_at_running(uint64_t now_ns) {
   if (!parts_.transport->failed() && watch_) static_cast<void>(watch_->look(now_ns));
 }
 

@@ -61,7 +61,7 @@ class DeviceMonitor {
   /// True: there is something to look at again soon.
   bool look(std::unique_lock<std::mutex> &lock);
   void carry_over(const DeviceReport &report);
-  void look_at_running(const DeviceReport &report, uint64_t now_ns);
+  void look_at_running(uint64_t now_ns);
   void look_at_replay(const DeviceReport &report, uint64_t now_ns);
   void tell_fault(const DeviceReport &report);
 

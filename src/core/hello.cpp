@@ -15,7 +15,7 @@
 namespace rondo {
 namespace {
 
-constexpr uint32_t hello_version = 4;
+constexpr uint32_t hello_version = 5;
 constexpr uint64_t farewell_ns = 2'000'000'000;
 
 struct Hello {
@@ -30,6 +30,7 @@ struct Hello {
   uint32_t wait = 0;
   uint32_t on_device = 0;
   uint32_t device_executor = 0;
+  uint64_t device_handles = 0;
   uint64_t slot_bytes = 0;
   uint64_t tuning_hash = 0;
   uint64_t max_ctas = 0;
@@ -50,6 +51,7 @@ Hello hello_of(uint32_t rank_count, const Settings &settings) {
   hello.slot_bytes = settings.slot_bytes;
   hello.on_device = settings.device != RONDO_DEVICE_HOST ? 1 : 0;
   hello.device_executor = settings.device_executor;
+  hello.device_handles = static_cast<uint64_t>(settings.device_handles);
   hello.tuning_hash = settings.tuning_hash;
   hello.max_ctas = settings.max_ctas;
   const std::string host = host_id();
@@ -86,6 +88,7 @@ constexpr std::array fields{
           [](const Hello &it) { return uint64_t{it.on_device}; }},
     Field{"the executor on devices (config or RONDO_DEVICE_EXECUTOR)",
           [](const Hello &it) { return uint64_t{it.device_executor}; }},
+    Field{"RONDO_DEVICE_HANDLES", [](const Hello &it) { return it.device_handles; }},
     Field{"RONDO_WAIT", [](const Hello &it) { return uint64_t{it.wait}; }},
 };
 
@@ -131,8 +134,8 @@ Result<Meeting> meet(Store &store, const std::string &key_prefix, uint32_t rank,
   }
   if (auto agreed = compare(all, rank); !agreed.ok()) {
     // Every rank sees the same. The one that runs the store must not leave before all have it.
-    static_cast<void>(store.gather(key_prefix + "/disagreed", rank, rank_count, {},
-                                   std::min(deadline_ns, now_ns() + farewell_ns)));
+    static_cast<void>(
+        store.gather(key_prefix + "/disagreed", rank, rank_count, {}, std::min(deadline_ns, now_ns() + farewell_ns)));
     return agreed.error();
   }
   Meeting meeting;

@@ -2,39 +2,22 @@
 #include "src/core/host_stream.h"
 
 #include <pthread.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <chrono>
 #include <exception>
 #include <new>
 #include <string>
-#include <system_error>
 #include <utility>
 
 #include "src/base/clock.h"
+#include "src/base/start_thread.h"
 
 namespace rondo {
 namespace {
 
 constexpr uint64_t ring_mask = HostStream::queue_tasks_max - 1;
 static_assert((HostStream::queue_tasks_max & ring_mask) == 0);
-
-/// Signals belong to the application's threads: ours are born with all of them blocked.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~SignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsBlocked(const SignalsBlocked &) = delete;
-  SignalsBlocked &operator=(const SignalsBlocked &) = delete;
-
- private:
-  sigset_t before_{};
-};
 
 /// steady_clock is CLOCK_MONOTONIC in libstdc++ and libc++: the clock of now_ns().
 std::chrono::steady_clock::time_point time_of(uint64_t deadline_ns) {
@@ -72,14 +55,7 @@ Result<std::shared_ptr<HostStream>> HostStream::create(uint64_t spin_ns) {
 }
 
 Result<void> HostStream::start() {
-  const SignalsBlocked blocked;
-  try {
-    thread_ = std::thread([this] { run(); });
-  } catch (const std::system_error &error) {
-    return Error{RONDO_ERROR_OUT_OF_RESOURCES,
-                 std::string("a stream's thread could not be started: ") + error.what() +
-                     "; destroy streams that are not needed, or raise the limit on threads (ulimit -u)"};
-  }
+  RONDO_TRY_ASSIGN(thread_, start_thread("a stream (destroy those that are not needed)", [this] { run(); }));
   thread_id_ = thread_.get_id();
   ::pthread_setname_np(thread_.native_handle(), "rondo-stream");
   return {};

@@ -32,8 +32,7 @@ inline const CudaDriver &loaded_driver() {
 
 /// The counts of the driver in software; nothing on a real one.
 inline std::optional<SoftCudaLive> live_counts() {
-  void *const handle = ::dlopen(loaded_driver().library.c_str(), RTLD_NOW | RTLD_NOLOAD);
-  const auto ask = reinterpret_cast<void (*)(SoftCudaLive *)>(::dlsym(handle, "soft_cuda_live"));
+  auto *const ask = soft_cuda_function<void(SoftCudaLive *)>(loaded_driver().library, "soft_cuda_live");
   if (ask == nullptr) return std::nullopt;
   SoftCudaLive live;
   ask(&live);

@@ -45,8 +45,7 @@ constexpr int caller_count = rondo::test::under_thread_sanitizer ? 1 : 2;
 
 /// Kernels launched so far; nothing on a real driver, which does not count.
 std::optional<uint64_t> launch_count() {
-  void *const handle = ::dlopen(conformance::loaded_driver().library.c_str(), RTLD_NOW | RTLD_NOLOAD);
-  const auto ask = reinterpret_cast<uint64_t (*)()>(::dlsym(handle, "soft_cuda_launch_count"));
+  auto *const ask = soft_cuda_function<uint64_t()>(conformance::loaded_driver().library, "soft_cuda_launch_count");
   if (ask == nullptr) return std::nullopt;
   return ask();
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One rank of a life on a device, for device_chaos_test.py: `device_chaos_rank KIND VICTIM DELAY_US COUNT`. Sums until
 // the communicator fails, and gives everything back. Prints what it got, and what of the driver is still alive then.
-#include <dlfcn.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -76,8 +75,7 @@ int live(DeviceProcess &self, const Fate &fate, bool is_victim) {
 
 /// Prints what is alive in the driver in software.
 bool left_nothing(const std::string &library) {
-  void *const handle = ::dlopen(library.c_str(), RTLD_NOW | RTLD_NOLOAD);
-  const auto ask = reinterpret_cast<void (*)(SoftCudaLive *)>(::dlsym(handle, "soft_cuda_live"));
+  auto *const ask = soft_cuda_function<void(SoftCudaLive *)>(library, "soft_cuda_live");
   if (ask == nullptr) return true;
   SoftCudaLive live;
   ask(&live);

@@ -46,10 +46,10 @@ inline rondo_status_t join(DeviceProcess &self, uint32_t timeout_ms) {
   return RONDO_OK;
 }
 
-/// Copies the buffer to the host when the stream has ended; what the communicator says of it comes first.
+/// Copies the buffer to the host when the stream has ended; what the communicator says of it comes first. The context
+/// is current.
 inline int copy_back(const DeviceProcess &self, void *to, size_t bytes) {
   using rondo::cuda::CuStatus;
-  const rondo::cuda::ContextGuard guard(*self.cu, self.context.get().context);
   auto *const stream = self.stream.get().object;
   const CuStatus copied = self.cu->memcpy_dtoh_async(to, self.buffer.get().object, bytes, stream);
   const CuStatus ended = self.cu->stream_synchronize(stream);

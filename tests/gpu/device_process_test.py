@@ -11,6 +11,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "proc"))
 from job import run_job  # noqa: E402
 
 PROGRAM = sys.argv.pop(1)
+IN_SOFTWARE = "softcuda" in os.environ.get("RONDO_CUDA_LIBRARY", "")
+needs_software = unittest.skipUnless(IN_SOFTWARE, "needs what only the driver in software can be told to do")
 EXECUTOR = os.environ.get("RONDO_DEVICE_EXECUTOR", "auto")
 
 
@@ -21,6 +23,7 @@ class DeviceProcesses(unittest.TestCase):
     def test_processes_move_what_they_have_through_such_memory(self):
         self.check("moves", "copy" if EXECUTOR == "auto" else EXECUTOR)
 
+    @needs_software
     def test_kernels_run_where_processes_share_the_device_by_mps(self):
         self.check("sums", "kernel" if EXECUTOR == "auto" else EXECUTOR, {"SOFT_CUDA_MPS": "on"})
 
@@ -30,7 +33,39 @@ class DeviceProcesses(unittest.TestCase):
             for rank in ranks.values():
                 self.assertEqual(rank.process.returncode, 0, rank.output)
                 told = rank.last()
-                self.assertEqual((told.status, told.message), ("ok", executor), rank.output)
+                self.assertEqual((told.status, told.message), ("ok", executor or told.message), rank.output)
+
+    def test_processes_sum_through_either_kind_of_memory(self):
+        for handles in ("ipc", "vmm"):
+            self.check("sums", None, {"RONDO_DEVICE_HANDLES": handles})
+
+    @needs_software
+    def test_memory_is_handed_over_as_asked_for_and_by_descriptors_where_nobody_asks(self):
+        fault = "cuIpcGetMemHandle#1=201;cuIpcOpenMemHandle#1=201"
+        self.check("sums", None, {"RONDO_DEVICE_HANDLES": "vmm", "SOFT_CUDA_FAULTS": fault})
+        self.check("sums", None, {"RONDO_DEVICE_HANDLES": "auto", "SOFT_CUDA_FAULTS": fault})
+        fault = "cuMemCreate#1=2;cuMemImportFromShareableHandle#1=201"
+        self.check("sums", None, {"RONDO_DEVICE_HANDLES": "ipc", "SOFT_CUDA_FAULTS": fault})
+        self.check("sums", None, {"SOFT_CUDA_VMM": "off", "SOFT_CUDA_FAULTS": fault})
+
+    @needs_software
+    def test_descriptors_that_a_device_has_not_are_refused_and_its_rank_named(self):
+        ranks = run_job(PROGRAM, 2, ["sums"], {"RONDO_DEVICE_HANDLES": "vmm"},
+                        own_environment={1: {"SOFT_CUDA_VMM": "off"}})
+        for rank in ranks.values():
+            told = rank.last()
+            self.assertEqual(told.status, "unsupported", rank.output)
+            self.assertIn("the device of rank 1 has no memory", told.message)
+
+    @needs_software
+    def test_a_rank_that_cannot_open_such_memory_is_named(self):
+        ranks = run_job(PROGRAM, 3, ["sums"], {"RONDO_DEVICE_HANDLES": "vmm"},
+                        own_environment={2: {"SOFT_CUDA_FAULTS": "cuMemImportFromShareableHandle#2=304"}})
+        self.assertIn("opening the memory of rank 1", ranks[2].last().message, ranks[2].output)
+        for number in (0, 1):
+            told = ranks[number].last()
+            self.assertEqual(told.peer, 2, ranks[number].output)
+            self.assertIn("rank 2 failed: opening the memory of rank 1", told.message)
 
     def test_a_killed_rank_is_named_and_no_kernel_waits_for_it(self):
         ranks = run_job(PROGRAM, 3, ["kill"])

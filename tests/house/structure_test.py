@@ -22,8 +22,9 @@ MAY_INCLUDE = {
     "src/plan": {"src/base", "src/proto", "src/topo"},
     "src/engine": {"src/base", "src/proto", "src/topo", "src/plan"},
     "src/bootstrap": {"src/base"},
-    "transports": {"src/base", "src/proto", "src/bootstrap/store.h"} | PLAIN_PLAN,
-    "cuda": {"src/base", "src/proto", "src/bootstrap/store.h", "src/bootstrap/outcomes.h"} | PLAIN_PLAN,
+    "transports": {"src/base", "src/proto", "src/bootstrap/fd_channel.h", "src/bootstrap/store.h"} | PLAIN_PLAN,
+    "cuda": {"src/base", "src/proto", "src/bootstrap/fd_channel.h", "src/bootstrap/store.h",
+             "src/bootstrap/outcomes.h"} | PLAIN_PLAN,
     # Memory that peers can map is core's to offer, whatever transport uses it; a process has one table of segments.
     "src/core": CORE_FLOORS | {"transports/transport.h", "transports/shm/region.h", "transports/shm/segment_table.h",
                                "cuda/device_executor.h", "cuda/pointer_probe.h"},

@@ -48,13 +48,14 @@ int attribute_of(const State &driver, const Device &device, DeviceAttribute attr
       return device.ordinal + 1;
     case DeviceAttribute::mps_enabled:
       return driver.settings.mps ? 1 : 0;
+    case DeviceAttribute::virtual_memory_management_supported:
+    case DeviceAttribute::posix_descriptor_handles_supported:
+      return driver.settings.vmm ? 1 : 0;
     case DeviceAttribute::concurrent_kernels:
     case DeviceAttribute::unified_addressing:
     case DeviceAttribute::stream_priorities_supported:
     case DeviceAttribute::cooperative_launch:
     case DeviceAttribute::host_register_supported:
-    case DeviceAttribute::virtual_memory_management_supported:
-    case DeviceAttribute::posix_descriptor_handles_supported:
     case DeviceAttribute::max_blocks_per_multiprocessor:
     case DeviceAttribute::can_use_64_bit_stream_mem_ops:
     case DeviceAttribute::can_use_stream_wait_value_nor:

@@ -112,6 +112,7 @@ bool read_settings(Settings &settings, std::string &why) {
       !read_variable("SOFT_CUDA_VERSION", 0, 99'999, settings.version, why) ||
       !read_choice("SOFT_CUDA_QUEUE_ORDER", "end", "start", settings.queue_waits_for_end, why) ||
       !read_choice("SOFT_CUDA_MPS", "on", "off", settings.mps, why) ||
+      !read_choice("SOFT_CUDA_VMM", "on", "off", settings.vmm, why) ||
       !read_choice("SOFT_CUDA_SYNC", "on", "off", settings.synchronising, why))
     return false;
   if (const char *text = variable("SOFT_CUDA_KERNELS")) settings.kernels = text;

@@ -40,6 +40,7 @@ struct Settings {
   bool queue_waits_for_end =
       true;                   ///< what stands behind a piece of work in its queue waits for its end, not its start
   bool mps = false;           ///< the devices say that processes share them by MPS
+  bool vmm = true;            ///< the devices say that they have memory with descriptors
   bool synchronising = true;  ///< what may synchronise the device does
   int version = 13'000;
   std::string kernels;  ///< path of a library of kernels

@@ -3,7 +3,10 @@
 // launches. Look it up with dlsym(handle, "soft_cuda_live"); a real driver has none. docs/soft-cuda.md tells the rest.
 #pragma once
 
+#include <dlfcn.h>
+
 #include <cstdint>
+#include <string>
 
 /// Of this process.
 struct SoftCudaLive {
@@ -28,3 +31,9 @@ extern "C" void soft_cuda_live(SoftCudaLive *live);
 
 /// Kernels that this process has launched or captured so far.
 extern "C" uint64_t soft_cuda_launch_count();
+
+/// One of the functions above from a library that is loaded; null: it is a real driver.
+template <class Function>
+[[nodiscard]] Function *soft_cuda_function(const std::string &library, const char *name) {
+  return reinterpret_cast<Function *>(::dlsym(::dlopen(library.c_str(), RTLD_NOW | RTLD_NOLOAD), name));
+}

@@ -65,6 +65,7 @@ TEST_CASE("config: each variable reaches its field") {
                                {"RONDO_RECORDER_DIR", "/tmp/recordings"},
                                {"RONDO_CUDA_LIBRARY", "/opt/driver/libcuda.so"},
                                {"RONDO_DEVICE_EXECUTOR", "copy"},
+                               {"RONDO_DEVICE_HANDLES", "vmm"},
                                {"RONDO_MAX_CTAS", "1024"},
                                {"RONDO_LOG", "debug"}})
                             .value();
@@ -87,6 +88,7 @@ TEST_CASE("config: each variable reaches its field") {
   CHECK(config.recorder_dir == "/tmp/recordings");
   CHECK(config.cuda_library == "/opt/driver/libcuda.so");
   CHECK(config.device_executor == RONDO_DEVICE_EXECUTOR_COPY);
+  CHECK(config.device_handles == DeviceHandles::vmm);
   CHECK(config.log == "debug");
   CHECK(config.given.size() == config_variables().size());
   // What is shown reads back as the same settings.

@@ -11,8 +11,8 @@
 
 #include "src/base/clock.h"
 #include "src/base/ticks.h"
+#include "src/bootstrap/fd_channel.h"
 #include "src/proto/memory.h"
-#include "transports/shm/fd_channel.h"
 #include "transports/shm/peers.h"
 #include "transports/shm/recorder.h"
 
@@ -67,8 +67,10 @@ class ShmTransport final : public Transport {
     shm::end(own_, operation, OperationState::failed, read_ticks(tick_source_));
   }
   void set_running(bool running) override {
-    if (running) memory::store_sync(own_.running, 1);  // pairs with load_sync in wait_for_borrowers()
-    else memory::store_release(own_.running, 0);       // the same
+    if (running)
+      memory::store_sync(own_.running, 1);  // pairs with load_sync in wait_for_borrowers()
+    else
+      memory::store_release(own_.running, 0);  // the same
   }
   void wait_for_borrowers() const override {
     // Either a peer sees the failure after it has said that it runs, or this rank sees that it runs. Other processes
@@ -237,8 +239,7 @@ ExchangeGeometry choose_exchange(uint32_t rank_count) {
   const uint64_t fewest = uint64_t{exchange_area_count_min} * (rank_count + 1);  // contributions, and results of 1/n
   exchange.chunk_bytes = area_bytes(area_budget_bytes, fewest, chunk_bytes_max);
   const uint64_t fitting = area_budget_bytes / (rank_count * (exchange.chunk_bytes + exchange.result_bytes()));
-  exchange.area_count =
-      static_cast<uint32_t>(std::clamp<uint64_t>(fitting, exchange_area_count_min, area_count_max));
+  exchange.area_count = static_cast<uint32_t>(std::clamp<uint64_t>(fitting, exchange_area_count_min, area_count_max));
   return exchange;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transports/shm/fd_channel.h"
+#include "src/bootstrap/fd_channel.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -13,8 +13,9 @@
 #include <cstring>
 
 #include "src/base/clock.h"
+#include "src/base/start_thread.h"
 
-namespace rondo::shm {
+namespace rondo {
 namespace {
 
 constexpr uint64_t client_patience_ns = 1'000'000'000;  // a taker sends its token at once
@@ -89,15 +90,18 @@ bool send_descriptor(int client, int descriptor) {
   return ::sendmsg(client, &message.header, MSG_NOSIGNAL) == 1;
 }
 
+Error owner_is_gone() { return {RONDO_ERROR_REMOTE, "the process that owns the shared memory is gone, or gave up"}; }
+
 Result<FileDescriptor> receive_descriptor(int server) {
   DescriptorMessage message;
-  if (::recvmsg(server, &message.header, MSG_CMSG_CLOEXEC) != 1)
-    return system_error("recvmsg of the segment's descriptor", errno);
+  const ssize_t received = ::recvmsg(server, &message.header, MSG_CMSG_CLOEXEC);
+  if (received == 0 || (received < 0 && errno == ECONNRESET)) return owner_is_gone();
+  if (received < 0) return system_error("recvmsg of a descriptor", errno);
   const cmsghdr *const header = CMSG_FIRSTHDR(&message.header);
   if ((message.header.msg_flags & MSG_CTRUNC) != 0)
-    return Error{RONDO_ERROR_OUT_OF_RESOURCES, "no descriptor is free for the shared segment; raise ulimit -n"};
+    return Error{RONDO_ERROR_OUT_OF_RESOURCES, "no descriptor is free for the shared memory; raise ulimit -n"};
   if (header == nullptr || header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS)
-    return Error{RONDO_ERROR_INTERNAL, "the segment's owner sent no descriptor"};
+    return Error{RONDO_ERROR_INTERNAL, "the owner of the shared memory sent no descriptor"};
   int descriptor = -1;
   std::memcpy(&descriptor, CMSG_DATA(header), sizeof descriptor);
   return FileDescriptor(descriptor);
@@ -122,8 +126,9 @@ Result<void> FdServer::serve(int descriptor, uint32_t taker_count, uint64_t dead
   for (uint32_t served = 0; served < taker_count;) {
     if (!wait_for(socket_.get(), POLLIN, deadline_ns))
       return Error{RONDO_ERROR_TIMEOUT, "only " + std::to_string(served) + " of " + std::to_string(taker_count) +
-                                            " processes of this host fetched the shared segment in time"};
+                                            " processes of this host fetched the shared memory in time"};
     const FileDescriptor client(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (!client.valid() && errno == EINVAL) return {};  // stop() was called: the socket listens no more
     if (!client.valid() && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS))
       return Error{RONDO_ERROR_OUT_OF_RESOURCES, system_error("accept of a local process", errno).message};
     if (client.valid() && same_user(client.get()) &&
@@ -132,6 +137,8 @@ Result<void> FdServer::serve(int descriptor, uint32_t taker_count, uint64_t dead
   }
   return {};
 }
+
+void FdServer::stop() const { ::shutdown(socket_.get(), SHUT_RDWR); }
 
 bool FdServer::serve_one(int client, int descriptor, uint64_t deadline_ns) const {
   std::array<char, 32> token{};
@@ -144,6 +151,21 @@ bool FdServer::serve_one(int client, int descriptor, uint64_t deadline_ns) const
   return sodium_memcmp(token.data(), ticket_.token.data(), token.size()) == 0 && send_descriptor(client, descriptor);
 }
 
+Result<std::unique_ptr<FdOffer>> FdOffer::make(FileDescriptor descriptor, uint64_t deadline_ns) {
+  RONDO_TRY_ASSIGN(auto server, FdServer::listen());
+  std::unique_ptr<FdOffer> offer(new FdOffer(std::move(server), std::move(descriptor)));
+  RONDO_TRY_ASSIGN(offer->thread_, start_thread("handing out a descriptor", [&it = *offer, deadline_ns] {
+                     constexpr uint32_t everybody = UINT32_MAX;
+                     static_cast<void>(it.server_.serve(it.descriptor_.get(), everybody, deadline_ns));
+                   }));
+  return offer;
+}
+
+FdOffer::~FdOffer() {
+  server_.stop();
+  if (thread_.joinable()) thread_.join();
+}
+
 Result<FileDescriptor> take_descriptor(const FdTicket &ticket, uint64_t deadline_ns) {
   const FileDescriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!socket.valid()) return system_error("socket(AF_UNIX)", errno);
@@ -154,13 +176,16 @@ Result<FileDescriptor> take_descriptor(const FdTicket &ticket, uint64_t deadline
   ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
   const AbstractAddress address = address_of(ticket);
   if (::connect(socket.get(), reinterpret_cast<const sockaddr *>(&address.address), address.bytes) != 0)
-    return system_error("connect to the process that owns the shared segment (same network namespace needed)", errno);
+    return errno == ECONNREFUSED
+               ? owner_is_gone()
+               : system_error("connect to the process that owns the shared memory (same network namespace needed)",
+                              errno);
   if (::send(socket.get(), ticket.token.data(), ticket.token.size(), MSG_NOSIGNAL) !=
       static_cast<ssize_t>(ticket.token.size()))
-    return system_error("send to the process that owns the shared segment", errno);
+    return errno == EPIPE ? owner_is_gone() : system_error("send to the process that owns the shared memory", errno);
   if (!wait_for(socket.get(), POLLIN, deadline_ns))
-    return Error{RONDO_ERROR_TIMEOUT, "the process that owns the shared segment did not hand it over in time"};
+    return Error{RONDO_ERROR_TIMEOUT, "the process that owns the shared memory did not hand it over in time"};
   return receive_descriptor(socket.get());
 }
 
-}  // namespace rondo::shm
+}  // namespace rondo

@@ -5,12 +5,14 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <thread>
 
 #include "src/base/result.h"
 #include "src/base/unique_handle.h"
 
-namespace rondo::shm {
+namespace rondo {
 
 /// What a taker must know; goes through the store as it is.
 struct FdTicket {
@@ -24,8 +26,10 @@ class FdServer {
   /// Listens under a fresh random name.
   [[nodiscard]] static Result<FdServer> listen();
   [[nodiscard]] const FdTicket &ticket() const { return ticket_; }
-  /// Gives `descriptor` to `taker_count` processes, then returns. Strangers are turned away and do not count.
+  /// Gives `descriptor` to `taker_count` takers, then returns. Strangers are turned away and do not count.
   Result<void> serve(int descriptor, uint32_t taker_count, uint64_t deadline_ns);
+  /// Ends serve(), now or when it is called, as if all had come. Any thread.
+  void stop() const;
 
  private:
   FdServer(FileDescriptor socket, const FdTicket &ticket) : socket_(std::move(socket)), ticket_(ticket) {}
@@ -35,7 +39,25 @@ class FdServer {
   FdTicket ticket_;
 };
 
-/// The taker's side.
+/// Gives a descriptor to everybody who has the ticket, on a thread of its own, until it is destroyed.
+class FdOffer {
+ public:
+  [[nodiscard]] static Result<std::unique_ptr<FdOffer>> make(FileDescriptor descriptor, uint64_t deadline_ns);
+  FdOffer(const FdOffer &) = delete;
+  FdOffer &operator=(const FdOffer &) = delete;
+  ~FdOffer();
+  [[nodiscard]] const FdTicket &ticket() const { return server_.ticket(); }
+
+ private:
+  FdOffer(FdServer server, FileDescriptor descriptor)
+      : server_(std::move(server)), descriptor_(std::move(descriptor)) {}
+
+  FdServer server_;
+  FileDescriptor descriptor_;
+  std::thread thread_;  ///< last: it uses the others
+};
+
+/// The taker's side. RONDO_ERROR_REMOTE: the owner is gone, or no longer gives it.
 [[nodiscard]] Result<FileDescriptor> take_descriptor(const FdTicket &ticket, uint64_t deadline_ns);
 
-}  // namespace rondo::shm
+}  // namespace rondo

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ranks of a communicator on devices while they connect: what they tell each other in the store, and descriptors
+// that they hand to each other. A header of cuda/ alone.
+#pragma once
+
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/bootstrap/fd_channel.h"
+#include "src/bootstrap/outcomes.h"
+
+namespace rondo::cuda {
+
+// In this order.
+inline constexpr char placement_key[] = "/cuda-placement";  ///< PlacementCard
+inline constexpr char segment_key[] = "/cuda";              ///< SegmentCard
+inline constexpr char flags_key[] = "/cuda-flags";          ///< FlagCard, of the copy-engine executor
+inline constexpr char connected_key[] = "/cuda-connected";  ///< nothing but whether all went well
+
+class Gathering {
+ public:
+  Gathering(Store &store, std::string key_prefix, uint32_t rank, uint32_t rank_count, uint64_t deadline_ns)
+      : store_(store), prefix_(std::move(key_prefix)), rank_(rank), count_(rank_count), deadline_ns_(deadline_ns) {}
+
+  [[nodiscard]] uint32_t rank() const { return rank_; }
+  [[nodiscard]] uint32_t rank_count() const { return count_; }
+
+  /// Everybody's card, in rank order; else as gather_outcomes().
+  template <class Card>
+  [[nodiscard]] Result<std::vector<Card>> cards(const char *key, const Card &own) {
+    const auto bytes = std::as_bytes(std::span(&own, 1));
+    RONDO_TRY_ASSIGN(const auto parts, gather(key, Bytes(bytes.begin(), bytes.end())));
+    std::vector<Card> cards(parts.size());
+    for (size_t peer = 0; peer < parts.size(); ++peer) {
+      if (parts[peer].size() != sizeof(Card))
+        return Error{RONDO_ERROR_MISMATCH, "rank " + std::to_string(peer) + " runs another version of Rondo"};
+      std::memcpy(&cards[peer], parts[peer].data(), sizeof(Card));
+    }
+    return cards;
+  }
+  /// Whether all went well everywhere so far; else as gather_outcomes().
+  [[nodiscard]] Result<void> outcome(const char *key, const Result<void> &own) {
+    RONDO_TRY(gather(key, own.ok() ? Result<Bytes>(Bytes()) : Result<Bytes>(own.error())));
+    return {};
+  }
+
+  /// Who has the ticket can take `descriptor`, as long as this object lives.
+  [[nodiscard]] Result<FdTicket> offer(FileDescriptor descriptor) {
+    RONDO_TRY_ASSIGN(auto made, FdOffer::make(std::move(descriptor), deadline_ns_));
+    offers_.push_back(std::move(made));
+    return offers_.back()->ticket();
+  }
+  [[nodiscard]] Result<FileDescriptor> take(const FdTicket &ticket, uint32_t owner) {
+    auto taken = take_descriptor(ticket, deadline_ns_);
+    if (taken.ok()) return taken;
+    return Error{taken.error().status, "taking memory of rank " + std::to_string(owner) + ": " + taken.error().message};
+  }
+
+ private:
+  [[nodiscard]] Result<std::vector<Bytes>> gather(const char *key, const Result<Bytes> &own) {
+    return gather_outcomes(store_, prefix_ + key, rank_, count_, own, deadline_ns_);
+  }
+
+  Store &store_;
+  std::string prefix_;
+  uint32_t rank_, count_;
+  uint64_t deadline_ns_;
+  std::vector<std::unique_ptr<FdOffer>> offers_;
+};
+
+}  // namespace rondo::cuda
