@@ -28,7 +28,7 @@ def main():
     parser.add_argument("rondo")
     parser.add_argument("--max", default="64K")
     sanitized = "RONDO_TEST_SANITIZED" in os.environ  # each of the hundreds of processes takes seconds to begin there
-    parser.add_argument("--ranks", default="2,3" if sanitized else "1,2,3,4,5,7,8")
+    parser.add_argument("--ranks", default="3" if sanitized else "1,2,3,4,5,7,8")
     parser.add_argument("--buffers", default="private", help="private, alloc, registered or moved")
     options = parser.parse_args()
     failed = run_count = 0
