@@ -3,7 +3,48 @@
 
 #include "cuda/plan_image.h"
 
+#include <mutex>
+
 namespace rondo::cuda {
+namespace {
+
+/// Of this process, by device. Never destroyed: a communicator may be left to the process's end.
+struct Claims {
+  std::mutex mutex;
+  std::vector<ClaimedBlocks> devices;
+
+  /// With mutex held.
+  [[nodiscard]] uint64_t &of(const DeviceUuid &device) {
+    for (ClaimedBlocks &it : devices)
+      if (it.device == device) return it.blocks;
+    return devices.emplace_back(ClaimedBlocks{device, 0}).blocks;
+  }
+};
+
+Claims &claims() {
+  static Claims *const all = new Claims;
+  return *all;
+}
+
+}  // namespace
+
+void BlockClaimTraits::close(const Handle &handle) {
+  const std::lock_guard lock(claims().mutex);
+  claims().of(handle.device) -= handle.blocks;
+}
+
+Result<BlockClaim> claim_blocks(const DeviceUuid &device, uint64_t blocks, uint64_t limit) {
+  const std::lock_guard lock(claims().mutex);
+  uint64_t &claimed = claims().of(device);
+  if (claimed > limit || blocks > limit - claimed)
+    return Error{RONDO_ERROR_OUT_OF_RESOURCES, "a rank wants " + std::to_string(blocks) +
+                                                   " blocks, the ranks of this process and its other "
+                                                   "communicators have " +
+                                                   std::to_string(claimed) + " of the " + std::to_string(limit) +
+                                                   " that can be resident at once"};
+  claimed += blocks;
+  return BlockClaim({device, blocks});
+}
 
 Result<BlockBudget> block_budget(const KernelSet &kernels, const CudaDevice &device) {
   const uint32_t lanes = 2;  // of a channel, at most: those of a tree

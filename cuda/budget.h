@@ -25,6 +25,23 @@ struct BlockBudget {
 
 [[nodiscard]] Result<BlockBudget> block_budget(const KernelSet &kernels, const CudaDevice &device);
 
+/// Blocks of a device that one rank of this process may have there.
+struct ClaimedBlocks {
+  DeviceUuid device{};
+  uint64_t blocks = 0;
+
+  bool operator==(const ClaimedBlocks &) const = default;
+};
+struct BlockClaimTraits {
+  using Handle = ClaimedBlocks;
+  static constexpr Handle invalid{};
+  static void close(const Handle &handle);
+};
+/// Whoever holds it may be in flight with all others that do. Any thread.
+using BlockClaim = UniqueHandle<BlockClaimTraits>;
+/// `limit`: of all claims of this process on the device. RONDO_ERROR_OUT_OF_RESOURCES: says what others have.
+[[nodiscard]] Result<BlockClaim> claim_blocks(const DeviceUuid &device, uint64_t blocks, uint64_t limit);
+
 /// As the driver tells them.
 struct KernelFacts {
   std::string name;

@@ -24,6 +24,13 @@ struct PlacementCard {
 /// Two processes have ranks on one device, and at least one of them not through MPS: their contexts take turns.
 [[nodiscard]] bool takes_turns(std::span<const PlacementCard> cards);
 
+/// Ranks whose blocks are on a device at the same time, that of the card among them.
+struct Neighbours {
+  uint32_t in_process = 1;
+  uint32_t in_others = 0;  ///< through MPS; without it processes take turns, and do not share the device
+};
+[[nodiscard]] Neighbours neighbours_of(const PlacementCard &own, std::span<const PlacementCard> cards);
+
 /// The same on all ranks. Not asked: the copy-engine executor where contexts take turns and all devices can, else the
 /// kernel executor: a kernel that waits would use up its turns.
 [[nodiscard]] rondo_device_executor_t choose_executor(rondo_device_executor_t wanted,

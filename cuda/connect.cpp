@@ -34,6 +34,7 @@ Result<void> connect_chosen(DeviceRequest &request, Gathering &gathering, std::u
   RONDO_TRY_ASSIGN(const PlacementCard own, own_card(request));
   RONDO_TRY_ASSIGN(const auto cards, gathering.cards(placement_key, own));
   request.executor = choose_executor(request.executor, cards);
+  request.neighbours = neighbours_of(own, cards);
   RONDO_TRY_ASSIGN(request.handles, choose_handles(request.handles, cards));
   return request.executor == RONDO_DEVICE_EXECUTOR_COPY ? connect_copy_executor(request, gathering, executor)
                                                         : connect_kernel_executor(request, gathering, executor);
@@ -47,6 +48,18 @@ bool takes_turns(std::span<const PlacementCard> cards) {
       if (one.device == other.device && !(one.process == other.process) && (one.mps == 0 || other.mps == 0))
         return true;
   return false;
+}
+
+Neighbours neighbours_of(const PlacementCard &own, std::span<const PlacementCard> cards) {
+  Neighbours found{0, 0};
+  for (const PlacementCard &card : cards) {
+    if (card.device != own.device) continue;
+    if (card.process == own.process)
+      ++found.in_process;
+    else if (card.mps != 0 && own.mps != 0)
+      ++found.in_others;
+  }
+  return found;
 }
 
 rondo_device_executor_t choose_executor(rondo_device_executor_t wanted, std::span<const PlacementCard> cards) {

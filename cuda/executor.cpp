@@ -59,12 +59,13 @@ class KernelExecutor final : public ExecutorBase {
   Result<void> connect(const DeviceRequest &request, Gathering &gathering);
 
  private:
-  [[nodiscard]] Result<void> check_residency() const;
+  [[nodiscard]] Result<void> claim_residency(const Neighbours &neighbours);
   [[nodiscard]] HostWords &words() const { return *static_cast<HostWords *>(words_.get().object); }
   [[nodiscard]] std::byte *host_plans() const { return static_cast<std::byte *>(host_plans_.get().object); }
   [[nodiscard]] Result<void> upload(CudaPlan &plan, CuStream stream, bool captured);
   [[nodiscard]] Result<void> run(const CudaPlan &plan, const DeviceCall &call, CuStream stream);
 
+  BlockClaim blocks_;
   HostMemory words_, host_plans_;
   std::mutex arena_mutex_;
   Arena arena_{plan_memory_bytes};
@@ -85,21 +86,27 @@ Result<void> KernelExecutor::connect(const DeviceRequest &request, Gathering &ga
   ::new (words_.get().object) HostWords();
   RONDO_TRY_ASSIGN(host_plans_, allocate_host_memory(context_, plan_memory_bytes));
   RONDO_TRY(connect_segment(request, shape, gathering));
-  return check_residency();
+  return claim_residency(request.neighbours);
 }
 
-/// A block that is not resident never runs while the others wait for it.
-Result<void> KernelExecutor::check_residency() const {
+/// A block that is not resident never runs while the others wait for it; and calls of several communicators may be in
+/// flight at once.
+Result<void> KernelExecutor::claim_residency(const Neighbours &neighbours) {
+  constexpr char advice[] =
+      "; ask for fewer channels (RONDO_MAX_CTAS, RONDO_CHANNELS), put fewer ranks on the device, destroy communicators "
+      "that are not needed, or use copies (RONDO_DEVICE_EXECUTOR=copy)";
   RONDO_TRY_ASSIGN(const BlockBudget budget, block_budget(*kernels_, device_));
-  const uint64_t wanted = uint64_t{segment_.neighbour_count()} * channel_count();
-  if (wanted <= budget.blocks) return {};
-  return Error{
-      RONDO_ERROR_OUT_OF_RESOURCES,
-      std::to_string(segment_.neighbour_count()) + " ranks of this process on " + describe() + " want " +
-          std::to_string(wanted) + " blocks with " + std::to_string(channel_count()) + " channels each, but " +
-          std::to_string(budget.blocks) +
-          " can be resident at once; ask for fewer channels (RONDO_MAX_CTAS, RONDO_CHANNELS) or put fewer ranks on the "
-          "device"};
+  const uint64_t channels = channel_count();
+  const uint32_t ranks = neighbours.in_process + neighbours.in_others;
+  if (ranks * channels > budget.blocks)
+    return Error{RONDO_ERROR_OUT_OF_RESOURCES, std::to_string(ranks) + " ranks on " + describe() + " want " +
+                                                   std::to_string(ranks * channels) + " blocks with " +
+                                                   std::to_string(channels) + " channels each, but " +
+                                                   std::to_string(budget.blocks) + " can be resident at once" + advice};
+  auto claimed = claim_blocks(device_.uuid, channels, budget.blocks - neighbours.in_others * channels);
+  if (!claimed.ok()) return Error{claimed.error().status, "on " + describe() + " " + claimed.error().message + advice};
+  blocks_ = std::move(claimed).value();
+  return {};
 }
 
 Result<std::unique_ptr<DevicePlan>> KernelExecutor::prepare(const Plan &plan) {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "cuda/choose.h"
 #include "cuda/device_executor.h"
 #include "src/base/config.h"
 #include "src/bootstrap/store.h"
@@ -26,6 +27,7 @@ struct DeviceRequest {
   // What is asked for, the same by all ranks:
   rondo_device_executor_t executor = RONDO_DEVICE_EXECUTOR_AUTO;
   DeviceHandles handles = DeviceHandles::automatic;
+  Neighbours neighbours;  ///< found by connect_device()
 };
 
 /// RONDO_ERROR_UNSUPPORTED: no driver. RONDO_ERROR_INVALID_ARGUMENT: no such device.

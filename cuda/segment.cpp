@@ -91,7 +91,6 @@ Result<void> Segment::open_peers(const PrimaryContext &context, const std::vecto
     if (card.bytes != own.bytes)
       return Error{RONDO_ERROR_MISMATCH, "ranks " + std::to_string(rank) + " and " + std::to_string(peer) +
                                              " have segments of different sizes on their devices"};
-    if (same_device && same_process && peer != rank) ++neighbour_count_;
     if (same_process && (same_device || !own_->is_vmm())) {
       RONDO_TRY_ASSIGN(const DevicePointer address, open_neighbour(context, card, peer));
       peers_.push_back(address);

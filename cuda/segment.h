@@ -63,8 +63,6 @@ class Segment {
   [[nodiscard]] uint64_t ends_address(uint32_t channel, uint32_t peer) const {
     return address() + shape_.ends_offset(channel, peer);
   }
-  /// Ranks of this process on the same device, this one among them.
-  [[nodiscard]] uint32_t neighbour_count() const { return neighbour_count_; }
 
  private:
   Result<void> open_peers(const PrimaryContext &context, const std::vector<SegmentCard> &cards, Gathering &gathering);
@@ -77,7 +75,6 @@ class Segment {
   std::vector<OpenedMemory> opened_;
   std::vector<PrimaryContext> peer_contexts_;  ///< of other devices that this process uses
   std::vector<DevicePointer> peers_;           ///< where each rank's segment is, for this one
-  uint32_t neighbour_count_ = 1;
 };
 
 /// Gives out pieces of [0, bytes), aligned to 256. First fit.

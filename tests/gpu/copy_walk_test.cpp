@@ -119,15 +119,43 @@ TEST_CASE("copy flags: a signature is met by its equal alone, and every wait by 
   CHECK(passes(flags_released, (uint64_t{1} << 62) - 1));
 }
 
-TEST_CASE("executor: copies are chosen where processes take turns on a device, unless one is asked for") {
-  const auto card = [](unsigned char device, uint64_t process, uint32_t mps = 0) {
-    PlacementCard made;
-    made.device.bytes[0] = device;
-    made.process = {process, 1};
-    made.mps = mps;
-    made.can_copy = 1;
-    return made;
+namespace {
+
+PlacementCard card(unsigned char device, uint64_t process, uint32_t mps = 0) {
+  PlacementCard made;
+  made.device.bytes[0] = device;
+  made.process = {process, 1};
+  made.mps = mps;
+  made.can_copy = 1;
+  return made;
+}
+
+}  // namespace
+
+TEST_CASE("residency: blocks of threads count, and those of other processes that come by MPS") {
+  const auto count = [](const std::vector<PlacementCard> &cards) {
+    const Neighbours found = neighbours_of(cards[0], cards);
+    return std::pair(found.in_process, found.in_others);
   };
+  CHECK(count({card(1, 10)}) == std::pair(1u, 0u));
+  CHECK(count({card(1, 10), card(1, 10), card(2, 10)}) == std::pair(2u, 0u));
+  CHECK(count({card(1, 10), card(1, 11), card(2, 12)}) == std::pair(1u, 0u));
+  CHECK(count({card(1, 10, 1), card(1, 11, 1), card(1, 12)}) == std::pair(1u, 1u));
+}
+
+TEST_CASE("memory: descriptors where all devices have them, unless asked for otherwise") {
+  std::vector<PlacementCard> cards{card(1, 10), card(2, 11)};
+  cards[0].can_vmm = 1;
+  CHECK(choose_handles(DeviceHandles::automatic, cards).value() == DeviceHandles::ipc);
+  const auto refused = choose_handles(DeviceHandles::vmm, cards);
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.error().message.find("rank 1") != std::string::npos);
+  cards[1].can_vmm = 1;
+  CHECK(choose_handles(DeviceHandles::automatic, cards).value() == DeviceHandles::vmm);
+  CHECK(choose_handles(DeviceHandles::ipc, cards).value() == DeviceHandles::ipc);
+}
+
+TEST_CASE("executor: copies are chosen where processes take turns on a device, unless one is asked for") {
   const auto choice = [](const std::vector<PlacementCard> &cards) {
     return choose_executor(RONDO_DEVICE_EXECUTOR_AUTO, cards);
   };

@@ -272,6 +272,55 @@ TEST_CASE("device: a captured all-reduce is replayed, each time on what is there
     CHECK(values_of<float>(buffer.read()) == std::vector<float>(count, expected));
 }
 
+TEST_CASE("device: communicators in flight together do not wait for each other") {
+  constexpr size_t count = 4096;
+  constexpr size_t group_count = 3;
+  const World world;
+  std::vector<rondo::cuda::Stream> streams;
+  std::vector<std::unique_ptr<Ranks>> groups;
+  std::vector<DeviceBuffer> buffers;
+  for (size_t group = 0; group < group_count; ++group) {
+    groups.push_back(std::make_unique<Ranks>(2, on_device()));
+    REQUIRE(groups.back()->status() == RONDO_OK);
+    for (int rank = 0; rank < 2; ++rank) {
+      streams.push_back(world.another_stream());
+      buffers.emplace_back(world, bytes_of(std::vector<float>(count, static_cast<float>(group + 1))));
+    }
+  }
+  const auto call = [&](size_t group, size_t rank) {
+    void *const pointer = buffers[2 * group + rank].pointer();
+    return rondo_all_reduce(pointer, pointer, count, RONDO_FLOAT32, RONDO_SUM, (*groups[group])[static_cast<int>(rank)],
+                            streams[2 * group + rank].get().object);
+  };
+  for (size_t group = 0; group < group_count; ++group) REQUIRE(call(group, 0) == RONDO_OK);
+  for (size_t group = group_count; group-- > 0;) REQUIRE(call(group, 1) == RONDO_OK);
+  for (const auto &stream : streams) CU_OK(world.cu.stream_synchronize(stream.get().object));
+  for (size_t i = 0; i < buffers.size(); ++i)
+    CHECK(values_of<float>(buffers[i].read()) == std::vector<float>(count, static_cast<float>(2 * (i / 2 + 1))));
+}
+
+TEST_CASE("device: communicators whose blocks could not all be resident are refused until others are gone") {
+  rondo_config_t config = on_device();
+  config.channels = 8;
+  std::vector<std::unique_ptr<Ranks>> groups;
+  constexpr size_t far_too_many = 1000;
+  while (groups.size() < far_too_many) {
+    auto group = std::make_unique<Ranks>(2, config);
+    if (group->status() != RONDO_OK) {
+      CHECK(group->status() == RONDO_ERROR_OUT_OF_RESOURCES);
+      break;
+    }
+    groups.push_back(std::move(group));
+  }
+  const std::string message = error_message();
+  CAPTURE(groups.size(), message);
+  REQUIRE(groups.size() < far_too_many);
+  CHECK(message.find("can be resident at once") != std::string::npos);
+  CHECK(message.find("RONDO_MAX_CTAS") != std::string::npos);
+  groups.pop_back();
+  CHECK(Ranks(2, config).status() == RONDO_OK);
+}
+
 TEST_CASE("device: an abort ends a kernel that waits, and everybody hears of it") {
   DeviceRanks group(2);
   const DeviceBuffer buffer(group.world, bytes_of(std::vector<float>(4096, 1)));
