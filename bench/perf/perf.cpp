@@ -55,7 +55,17 @@ struct Rank {
   rondo_comm_t comm = nullptr;     ///< whose calls are timed
   rondo_comm_t control = nullptr;  ///< on host memory; null: `comm` is
   std::unique_ptr<Device> device;
+  uint64_t setup_ns = 0;  ///< of comm
 };
+
+/// Runs `make`, which makes `rank.comm`, and times it.
+template <class Make>
+rondo_status_t make_timed(Rank &rank, const Make &make) {
+  const uint64_t begin_ns = clock_ns();
+  const rondo_status_t status = make();
+  rank.setup_ns = clock_ns() - begin_ns;
+  return status;
+}
 
 /// Where ranks on devices go, and what they are timed against.
 struct Place {
@@ -67,8 +77,9 @@ struct Place {
 /// All of a rank, its communicators' end included.
 Outcome live(const Options &options, const Place &place, Rank &rank, Team *team, std::vector<Series> &all) {
   const rondo_comm_t control = rank.control != nullptr ? rank.control : rank.comm;
-  Outcome failure =
-      run_rank({options, rank.comm, control, rank.device.get(), place.other ? &*place.other : nullptr, team}, all);
+  Outcome failure = run_rank(
+      {options, rank.comm, control, rank.device.get(), place.other ? &*place.other : nullptr, rank.setup_ns, team},
+      all);
   for (const rondo_comm_t comm : {rank.comm, rank.control}) {
     if (failure || comm == nullptr) continue;
     const rondo_status_t status = rondo_comm_finalize(comm);
@@ -99,12 +110,14 @@ Outcome run_threads(const Options &options, Place &place, std::vector<Series> &a
     configs[rank].device = ordinal_for(options, place.device_count, rank);
     if (auto failure = place.devices.open(configs[rank].device, ranks[rank].device)) return failure;
   }
-  const rondo_status_t status = rondo_comm_init_all(comms.data(), options.ranks, configs.data());
+  const rondo_status_t status =
+      make_timed(ranks[0], [&] { return rondo_comm_init_all(comms.data(), options.ranks, configs.data()); });
   if (status != RONDO_OK) return communication_failure(nullptr, "rondo_comm_init_all", status);
   Team team(options.ranks, timeout_ns(options));
   std::vector<std::thread> threads;
   for (size_t rank = 0; rank < count; ++rank) {
     ranks[rank].comm = comms[rank];
+    ranks[rank].setup_ns = ranks[0].setup_ns;
     const auto body = [&, rank] {
       std::vector<Series> mine;
       (void)live(options, place, ranks[rank], &team, mine);  // the first failure is the team's
@@ -148,7 +161,7 @@ Outcome join_on_device(const Options &options, Place &place, Rank &self) {
   rondo_config_t config = options.config;
   config.device = ordinal_for(options, place.device_count, index);
   if (auto failure = place.devices.open(config.device, self.device)) return failure;
-  status = rondo_comm_init_env(&self.comm, &config);
+  status = make_timed(self, [&] { return rondo_comm_init_env(&self.comm, &config); });
   if (status != RONDO_OK) return communication_failure(nullptr, "rondo_comm_init_env", status);
   return std::nullopt;
 }
@@ -159,7 +172,8 @@ Outcome run_process(const Options &options, Place &place, std::vector<Series> &a
   Outcome failure;
   if (options.on_device) {
     failure = join_on_device(options, place, self);
-  } else if (const auto status = rondo_comm_init_env(&self.comm, &options.config); status != RONDO_OK) {
+  } else if (const auto status = make_timed(self, [&] { return rondo_comm_init_env(&self.comm, &options.config); });
+             status != RONDO_OK) {
     failure = communication_failure(nullptr, "rondo_comm_init_env", status);
   }
   if (self.comm == nullptr) {

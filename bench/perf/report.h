@@ -17,7 +17,7 @@ namespace rondo::perf {
 /// Times of one call: each is the slowest rank's of a run; median, least and greatest over the runs.
 struct Times {
   double median_us = 0, min_us = 0, max_us = 0;
-  std::optional<uint64_t> wrong;  ///< over all ranks and checked runs; empty: not checked
+  std::optional<uint64_t> wrong;        ///< over all ranks and checked runs; empty: not checked
   std::optional<double> floor_us = {};  ///< on a device: see floor.h
 };
 
@@ -37,7 +37,9 @@ struct Row {
 /// Who ran where.
 struct Machine {
   std::vector<Member> members;
-  std::vector<double> copy_GBps;  ///< by rank, of its device, read and written bytes; empty: ranks on host memory
+  /// That making the communicator took the quickest rank, which waited for no other.
+  std::optional<double> setup_ms = {};
+  std::vector<double> copy_GBps = {};  ///< by rank, of its device, read and written bytes; empty: ranks on host memory
 };
 
 /// The sizes of one collective, type and operation.
@@ -45,7 +47,7 @@ struct Series {
   Case what;
   std::vector<Row> rows;
   Machine machine = {};
-  bool graph = false;  ///< calls were captured and replayed
+  bool graph = false;                                  ///< calls were captured and replayed
   std::string other_library = {}, other_version = {};  ///< of --against; empty: none
 };
 

@@ -73,6 +73,7 @@ Json series_object(const Series &series) {
               {"type", rondo_type_string(series.what.type)},
               {"op", op_name(series.what)},
               {"device", device_kind(series)}};
+  if (series.machine.setup_ms) object["setup_ms"] = *series.machine.setup_ms;
   if (!series.machine.copy_GBps.empty()) {
     object["graph"] = series.graph;
     object["devices"] = devices_array(series.machine);

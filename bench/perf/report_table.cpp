@@ -115,6 +115,7 @@ std::string table_head(const Options &options, const Machine &machine, const std
   for (size_t rank = 0; rank < members.size(); ++rank)
     text += format("#  Rank %2zu Pid %6lld on %s device %s\n", rank, static_cast<long long>(members[rank].process),
                    members[rank].host, device_text(members[rank].device).c_str());
+  if (machine.setup_ms) text += format("# Communicator made in %.1f ms\n", *machine.setup_ms);
   for (size_t rank = 0; rank < machine.copy_GBps.size(); ++rank)
     if (first_on_device(members, rank) == rank)
       text += format("# Copies on device %s: %.1f GB/s, read and written\n", device_text(members[rank].device).c_str(),

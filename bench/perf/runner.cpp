@@ -135,22 +135,32 @@ Outcome join_other(Session &session, const OtherLibrary *library, std::span<cons
   return other->init(session.group);
 }
 
-Outcome run_cases(Session &session, const OtherLibrary *library, std::optional<OtherComm> &other, Arenas &arenas,
-                  int ranks, std::vector<Series> &all) {
+Outcome least_of_all(Group &group, double value, std::optional<double> &least) {
+  double negative = -value;
+  if (auto failure = group.max(std::span(&negative, 1))) return failure;
+  least = -negative;
+  return std::nullopt;
+}
+
+Outcome run_cases(Session &session, const RankParts &parts, std::optional<OtherComm> &other, Arenas &arenas, int ranks,
+                  std::vector<Series> &all) {
   const Options &options = session.options;
   const Voice voice(session.group.rank() == 0);
   std::vector<Member> members;
   const DeviceName device = session.device != nullptr ? session.device->describe() : DeviceName{};
   if (auto failure = session.group.gather_members(device, members)) return failure;
-  Machine machine{members, {}};
+  Machine machine{members};
+  if (auto failure = least_of_all(session.group, static_cast<double>(parts.setup_ns) * 1e-6, machine.setup_ms))
+    return failure;
   if (session.device != nullptr)
     if (auto failure = measure_copies(session, members, machine.copy_GBps)) return failure;
-  if (auto failure = join_other(session, library, members, other)) return failure;
+  if (auto failure = join_other(session, parts.other, members, other)) return failure;
   voice.say(table_head(options, machine, version()));
   for (const rondo_type_t type : options.types) {
     for (const rondo_op_t op : options.ops) {
       all.push_back({{options.collective, type, op, options.root, ranks}, {}, machine, options.graph});
-      if (library != nullptr) all.back().other_library = library->path(), all.back().other_version = library->version();
+      if (parts.other != nullptr)
+        all.back().other_library = parts.other->path(), all.back().other_version = parts.other->version();
       if (auto failure = run_case(session, other ? &*other : nullptr, arenas, voice, all.back())) return failure;
     }
   }
@@ -177,7 +187,7 @@ Outcome run_rank(const RankParts &parts, std::vector<Series> &all) {
   Outcome failure = arenas.allocate(options, ranks, parts.comm, parts.device);
   if (!failure && options.use_stream && parts.device == nullptr) failure = stream.create();
   session.stream = stream.get();
-  if (!failure) failure = run_cases(session, parts.other, other, arenas, ranks, all);
+  if (!failure) failure = run_cases(session, parts, other, arenas, ranks, all);
   // Nothing that a kernel of ours may use is freed while that waits for a rank which has given up.
   if (failure && parts.team != nullptr) parts.team->fail(*failure);  // what the others meet next follows from it
   if (failure) (void)rondo_comm_abort(parts.comm);

@@ -14,11 +14,12 @@ namespace rondo::perf {
 /// What a rank has before it begins.
 struct RankParts {
   const Options &options;
-  rondo_comm_t comm;     ///< whose calls are timed
-  rondo_comm_t control;  ///< on host memory; the same one, where buffers are
-  Device *device;        ///< null: host memory
+  rondo_comm_t comm;          ///< whose calls are timed
+  rondo_comm_t control;       ///< on host memory; the same one, where buffers are
+  Device *device;             ///< null: host memory
   const OtherLibrary *other;  ///< of --against; null: none
-  Team *team;            ///< what the ranks share that are threads of this process; null: they are processes
+  uint64_t setup_ns;          ///< that making `comm` took
+  Team *team;                 ///< what the ranks share that are threads of this process; null: they are processes
 };
 
 /// Runs all cases as one rank. `all` receives the results, equal on every rank. Does not end the communicators; after

@@ -36,6 +36,7 @@ class DevicePerf(unittest.TestCase):
         self.assertIn("# Out of bounds values : 0 OK", out)
         report = json.loads(path.read_text(encoding="utf-8"))
         self.assertEqual(report["device"], "cuda")
+        self.assertGreater(report["setup_ms"], 0)
         self.assertTrue(report["results"])
         for row in report["results"]:
             for placement in ("out_of_place", "in_place"):
