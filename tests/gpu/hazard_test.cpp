@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// What goes wrong on a device only, one thread driving two ranks: rank 0 calls, something happens, rank 1 calls. What
+// makes the host or the device wait in between holds up rank 1 for ever, were there no deadline. Each case shows the
+// hazard (and that the deadline ends it, with the rank that did not come), and that Rondo's own calls keep away from
+// it.
+#include <functional>
+#include <memory>
+
+#include "cuda/kernels_image.h"
+#include "tests/catch.h"
+#include "tests/gpu/device_ranks.h"
+
+using namespace rondo_test;
+using rondo::cuda::CuStatus;
+using rondo::cuda::CuStream;
+using rondo::cuda::DevicePointer;
+
+namespace {
+
+constexpr size_t count = 1000;
+constexpr uint32_t deadline_ms = 400;        // of those that are meant to miss it
+constexpr uint32_t no_deadline_ms = 20'000;  // of the others
+
+/// Two ranks with a buffer each, on streams of this kind.
+class Pair {
+ public:
+  explicit Pair(unsigned stream_flags = rondo::cuda::stream_non_blocking, uint32_t timeout_ms = deadline_ms) {
+    rondo_config_t config = on_device();
+    config.timeout_ms = timeout_ms;
+    config.device_executor = RONDO_DEVICE_EXECUTOR_KERNEL;
+    ranks_.emplace(2, config);
+    if (ranks_->status() != RONDO_OK) FAIL(error_message());
+    for (CuStream &stream : streams_) CU_OK(world.cu.stream_create(&stream, stream_flags, 0));
+    for (int rank = 0; rank < 2; ++rank) memory_.push_back(world.memory(count * sizeof(double)));
+  }
+  ~Pair() {
+    for (CuStream stream : streams_) CU_OK(world.cu.stream_synchronize(stream));
+    ranks_.reset();
+    for (CuStream stream : streams_) CU_OK(world.cu.stream_destroy(stream));
+  }
+  Pair(const Pair &) = delete;
+  Pair &operator=(const Pair &) = delete;
+
+  /// After the other rank has failed it may be refused.
+  rondo_status_t call(int rank, rondo_type_t type = RONDO_FLOAT32, rondo_op_t op = RONDO_SUM) {
+    const auto own = static_cast<size_t>(rank);
+    auto *const pointer = reinterpret_cast<void *>(memory_[own].get().object);
+    return rondo_all_reduce(pointer, pointer, count, type, op, (*ranks_)[rank], streams_[own]);
+  }
+  /// What rank 0 hears when both have come to their end.
+  rondo_error_t verdict() {
+    for (CuStream stream : streams_) CU_OK(world.cu.stream_synchronize(stream));
+    return failure_of((*ranks_)[0]);
+  }
+
+  const World world;
+
+ private:
+  std::optional<Ranks> ranks_;
+  CuStream streams_[2] = {};
+  std::vector<rondo::cuda::DeviceMemory> memory_;
+};
+
+/// Rank 0 calls, `between` happens, rank 1 calls.
+rondo_error_t what_comes_of(Pair &pair, const std::function<void(Pair &)> &between) {
+  REQUIRE(pair.call(0) == RONDO_OK);
+  between(pair);
+  static_cast<void>(pair.call(1));
+  return pair.verdict();
+}
+
+void check_that_it_waits(Pair &pair, const std::function<void(Pair &)> &between) {
+  const rondo_error_t verdict = what_comes_of(pair, between);
+  CHECK(verdict.status == RONDO_ERROR_TIMEOUT);
+  CHECK(std::string(verdict.message).find("rank 1") != std::string::npos);
+}
+
+std::function<void(Pair &)> clear_on_the_default_stream(const Pair &pair) {
+  auto memory = std::make_shared<rondo::cuda::DeviceMemory>(pair.world.memory(64));
+  return [memory](Pair &it) { CU_OK(it.world.cu.memset_d8_async(memory->get().object, 0, 64, nullptr)); };
+}
+
+}  // namespace
+
+TEST_CASE("hazard: memory that is allocated or given back while a collective waits", "[plain]") {
+  SECTION("allocated") {
+    Pair pair;
+    check_that_it_waits(pair, [](Pair &it) { static_cast<void>(it.world.memory(1 << 20)); });
+  }
+  SECTION("given back") {
+    Pair pair;
+    auto memory = pair.world.memory(1 << 20);
+    check_that_it_waits(pair, [&](Pair &) { memory.reset(); });
+  }
+  SECTION("pinned") {
+    Pair pair;
+    check_that_it_waits(pair, [](Pair &it) { static_cast<void>(it.world.pinned(1 << 20)); });
+  }
+}
+
+TEST_CASE("hazard: kernels that are loaded while a collective waits", "[plain]") {
+  Pair pair;
+  static constexpr char any_image[8] = {};
+  const void *const image = rondo::device::kernels_image().data;
+  check_that_it_waits(pair, [&](Pair &it) {
+    const auto library = rondo::cuda::load_library(it.world.context(), image != nullptr ? image : any_image);
+    REQUIRE(library.ok());
+    static_cast<void>(rondo::cuda::find_function(library.value(), "rondo_run_simple_copy"));
+  });
+}
+
+TEST_CASE("hazard: the first call of every type and operation allocates and loads nothing", "[plain]") {
+  Pair pair(rondo::cuda::stream_non_blocking, no_deadline_ms);
+  for (int type = 0; rondo_type_string(static_cast<rondo_type_t>(type)) != nullptr; ++type)
+    for (int op = 0; rondo_op_string(static_cast<rondo_op_t>(op)) != nullptr; ++op)
+      for (int rank = 0; rank < 2; ++rank)
+        REQUIRE(pair.call(rank, static_cast<rondo_type_t>(type), static_cast<rondo_op_t>(op)) == RONDO_OK);
+  CHECK(pair.verdict().status == RONDO_OK);
+}
+
+TEST_CASE("hazard: the legacy default stream between ranks on blocking streams", "[plain]") {
+  SECTION("blocking streams wait for it, and it for them") {
+    Pair pair(0);
+    check_that_it_waits(pair, clear_on_the_default_stream(pair));
+  }
+  SECTION("non-blocking ones do not") {
+    Pair pair(rondo::cuda::stream_non_blocking, no_deadline_ms);
+    CHECK(what_comes_of(pair, clear_on_the_default_stream(pair)).status == RONDO_OK);
+  }
+}
+
+TEST_CASE("hazard: ranks whose streams share a hardware queue", "[queue]") {
+  Pair pair;
+  check_that_it_waits(pair, [](Pair &) {});
+}
+
+TEST_CASE("hazard: more calls of a rank than its stream takes, before the other rank has called", "[launch queue]") {
+  constexpr int more_than_fit = 24;  // each takes a piece of work or more
+  Pair pair;
+  check_that_it_waits(pair, [](Pair &it) {
+    for (int call = 0; call < more_than_fit; ++call)
+      if (it.call(0) != RONDO_OK) return;
+  });
+}
