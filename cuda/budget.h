@@ -25,7 +25,7 @@ struct BlockBudget {
 
 [[nodiscard]] Result<BlockBudget> block_budget(const KernelSet &kernels, const CudaDevice &device);
 
-/// Blocks of a device that one rank of this process may have there.
+/// Blocks of a device that a rank of this process may have there, and what it reckons with of other processes.
 struct ClaimedBlocks {
   DeviceUuid device{};
   uint64_t blocks = 0;

@@ -24,19 +24,21 @@ struct PlacementCard {
 /// Two processes have ranks on one device, and at least one of them not through MPS: their contexts take turns.
 [[nodiscard]] bool takes_turns(std::span<const PlacementCard> cards);
 
-/// Ranks whose blocks are on a device at the same time, that of the card among them.
+/// Ranks whose blocks are on a device at the same time, this one among them.
 struct Neighbours {
   uint32_t in_process = 1;
   uint32_t in_others = 0;  ///< through MPS; without it processes take turns, and do not share the device
+  bool is_first = true;    ///< of the process on the device: it reckons with those of the others
 };
-[[nodiscard]] Neighbours neighbours_of(const PlacementCard &own, std::span<const PlacementCard> cards);
+[[nodiscard]] Neighbours neighbours_of(uint32_t rank, std::span<const PlacementCard> cards);
 
 /// The same on all ranks. Not asked: the copy-engine executor where contexts take turns and all devices can, else the
 /// kernel executor: a kernel that waits would use up its turns.
 [[nodiscard]] rondo_device_executor_t choose_executor(rondo_device_executor_t wanted,
                                                       std::span<const PlacementCard> cards);
 
-/// The same on all ranks: as DeviceHandles says. RONDO_ERROR_UNSUPPORTED: vmm is asked for, and a device cannot.
+/// The same on all ranks: as DeviceHandles says; where nobody asks and all ranks use the same addresses, ipc, which is
+/// plain memory then. RONDO_ERROR_UNSUPPORTED: vmm is asked for, and a device cannot.
 [[nodiscard]] Result<DeviceHandles> choose_handles(DeviceHandles wanted, std::span<const PlacementCard> cards);
 
 }  // namespace rondo::cuda

@@ -34,7 +34,7 @@ Result<void> connect_chosen(DeviceRequest &request, Gathering &gathering, std::u
   RONDO_TRY_ASSIGN(const PlacementCard own, own_card(request));
   RONDO_TRY_ASSIGN(const auto cards, gathering.cards(placement_key, own));
   request.executor = choose_executor(request.executor, cards);
-  request.neighbours = neighbours_of(own, cards);
+  request.neighbours = neighbours_of(request.rank, cards);
   RONDO_TRY_ASSIGN(request.handles, choose_handles(request.handles, cards));
   return request.executor == RONDO_DEVICE_EXECUTOR_COPY ? connect_copy_executor(request, gathering, executor)
                                                         : connect_kernel_executor(request, gathering, executor);
@@ -50,14 +50,18 @@ bool takes_turns(std::span<const PlacementCard> cards) {
   return false;
 }
 
-Neighbours neighbours_of(const PlacementCard &own, std::span<const PlacementCard> cards) {
-  Neighbours found{0, 0};
-  for (const PlacementCard &card : cards) {
+Neighbours neighbours_of(uint32_t rank, std::span<const PlacementCard> cards) {
+  const PlacementCard &own = cards[rank];
+  Neighbours found{0, 0, true};
+  for (uint32_t peer = 0; peer < cards.size(); ++peer) {
+    const PlacementCard &card = cards[peer];
     if (card.device != own.device) continue;
-    if (card.process == own.process)
+    if (card.process == own.process) {
       ++found.in_process;
-    else if (card.mps != 0 && own.mps != 0)
+      found.is_first &= peer >= rank;
+    } else if (card.mps != 0 && own.mps != 0) {
       ++found.in_others;
+    }
   }
   return found;
 }
@@ -70,6 +74,10 @@ rondo_device_executor_t choose_executor(rondo_device_executor_t wanted, std::spa
 
 Result<DeviceHandles> choose_handles(DeviceHandles wanted, std::span<const PlacementCard> cards) {
   const auto lacks = std::find_if(cards.begin(), cards.end(), [](const auto &card) { return card.can_vmm == 0; });
+  const bool all_here = std::all_of(cards.begin(), cards.end(), [&](const PlacementCard &card) {
+    return card.process == cards[0].process && card.device == cards[0].device;
+  });
+  if (wanted == DeviceHandles::automatic && all_here) return DeviceHandles::ipc;
   if (wanted == DeviceHandles::automatic) return lacks == cards.end() ? DeviceHandles::vmm : DeviceHandles::ipc;
   if (wanted == DeviceHandles::ipc || lacks == cards.end()) return wanted;
   return Error{RONDO_ERROR_UNSUPPORTED, "the device of rank " + std::to_string(lacks - cards.begin()) +

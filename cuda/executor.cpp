@@ -103,7 +103,8 @@ Result<void> KernelExecutor::claim_residency(const Neighbours &neighbours) {
                                                    std::to_string(ranks * channels) + " blocks with " +
                                                    std::to_string(channels) + " channels each, but " +
                                                    std::to_string(budget.blocks) + " can be resident at once" + advice};
-  auto claimed = claim_blocks(device_.uuid, channels, budget.blocks - neighbours.in_others * channels);
+  const uint64_t others = neighbours.is_first ? neighbours.in_others * channels : 0;
+  auto claimed = claim_blocks(device_.uuid, channels + others, budget.blocks);
   if (!claimed.ok()) return Error{claimed.error().status, "on " + describe() + " " + claimed.error().message + advice};
   blocks_ = std::move(claimed).value();
   return {};

@@ -34,8 +34,8 @@ struct DeviceRequest {
 [[nodiscard]] Result<void> check_device(const std::string &library, int32_t device);
 
 /// Every rank calls it: finds the driver and the device, chooses the executor, loads the kernels, connects the ranks'
-/// memories. RONDO_ERROR_OUT_OF_RESOURCES: kernels are to run, and the blocks of all ranks of this process on the
-/// device cannot be resident at once.
+/// memories. RONDO_ERROR_OUT_OF_RESOURCES: kernels are to run, and the blocks of all that share the device (ranks of
+/// this process, of all its communicators; through MPS, the communicator's others) cannot be resident at once.
 [[nodiscard]] Result<std::unique_ptr<DeviceExecutor>> connect_device(DeviceRequest request, Store &store);
 
 }  // namespace rondo::cuda

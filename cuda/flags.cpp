@@ -29,7 +29,7 @@ struct FlagMemory {
 };
 
 /// The mappings of this process, by device and inode of the memory behind them: all ranks of a process use one, so that
-/// its threads meet at the same addresses. Never destroyed, as Held of cuda/segment.cpp.
+/// its threads meet at the same addresses. Never destroyed, as Held of cuda/shared_memory.cpp.
 struct Mapped {
   std::mutex mutex;
   std::map<std::pair<dev_t, ino_t>, std::weak_ptr<const FlagMemory>> memories;

@@ -20,6 +20,13 @@ inline constexpr char segment_key[] = "/cuda";              ///< SegmentCard
 inline constexpr char flags_key[] = "/cuda-flags";          ///< FlagCard, of the copy-engine executor
 inline constexpr char connected_key[] = "/cuda-connected";  ///< nothing but whether all went well
 
+/// "taking memory of rank 3: ...", with the rank as the peer.
+[[nodiscard]] inline Error about_rank(uint32_t peer, const std::string &what, const Error &cause) {
+  Error error{cause.status, what + " of rank " + std::to_string(peer) + ": " + cause.message};
+  error.peer = static_cast<int32_t>(peer);
+  return error;
+}
+
 class Gathering {
  public:
   Gathering(Store &store, std::string key_prefix, uint32_t rank, uint32_t rank_count, uint64_t deadline_ns)
@@ -47,6 +54,8 @@ class Gathering {
     return {};
   }
 
+  /// Keeps what others may still open until all know how connecting went.
+  void hold(std::shared_ptr<const void> memory) { held_.push_back(std::move(memory)); }
   /// Who has the ticket can take `descriptor`, as long as this object lives.
   [[nodiscard]] Result<FdTicket> offer(FileDescriptor descriptor) {
     RONDO_TRY_ASSIGN(auto made, FdOffer::make(std::move(descriptor), deadline_ns_));
@@ -56,7 +65,7 @@ class Gathering {
   [[nodiscard]] Result<FileDescriptor> take(const FdTicket &ticket, uint32_t owner) {
     auto taken = take_descriptor(ticket, deadline_ns_);
     if (taken.ok()) return taken;
-    return Error{taken.error().status, "taking memory of rank " + std::to_string(owner) + ": " + taken.error().message};
+    return about_rank(owner, "taking memory", taken.error());
   }
 
  private:
@@ -69,6 +78,7 @@ class Gathering {
   uint32_t rank_, count_;
   uint64_t deadline_ns_;
   std::vector<std::unique_ptr<FdOffer>> offers_;
+  std::vector<std::shared_ptr<const void>> held_;
 };
 
 }  // namespace rondo::cuda

@@ -40,6 +40,7 @@ Result<Segment> Segment::connect(const PrimaryContext &context, CuStream stream,
   Segment segment;
   segment.shape_ = shape;
   RONDO_TRY_ASSIGN(segment.own_, SharedMemory::allocate(context, shape.bytes(), handles));
+  gathering.hold(segment.own_);
   if (shape.cleared) RONDO_TRY(clear(context, stream, segment.address(), shape.bytes()));
   SegmentCard own;
   own.uuid = uuid;
@@ -47,6 +48,7 @@ Result<Segment> Segment::connect(const PrimaryContext &context, CuStream stream,
   own.device = static_cast<uint64_t>(context.get().device);
   own.address = segment.address();
   own.bytes = shape.bytes();
+  own.mapped_bytes = segment.own_->bytes();
   if (handles == DeviceHandles::vmm) {
     RONDO_TRY_ASSIGN(auto descriptor, segment.own_->descriptor());
     RONDO_TRY_ASSIGN(own.ticket, gathering.offer(std::move(descriptor)));
@@ -75,7 +77,7 @@ Result<DevicePointer> Segment::open_neighbour(const PrimaryContext &context, con
   }
   auto memory = SharedMemory::find(card.address);
   if (memory == nullptr)
-    return Error{RONDO_ERROR_REMOTE, "rank " + std::to_string(peer) + " gave up while the ranks connected"};
+    return about_rank(peer, "using the memory", Error{RONDO_ERROR_REMOTE, "it gave up while the ranks connected"});
   held_.push_back(std::move(memory));
   return card.address;
 }
@@ -99,13 +101,11 @@ Result<void> Segment::open_peers(const PrimaryContext &context, const std::vecto
     Result<OpenedMemory> opened = Error{};
     if (own_->is_vmm()) {
       RONDO_TRY_ASSIGN(auto descriptor, gathering.take(card.ticket, peer));
-      opened = open_vmm(context, std::move(descriptor), card.bytes);
+      opened = open_vmm(context, std::move(descriptor), card.mapped_bytes);
     } else {
       opened = open_ipc(context, card.handle);
     }
-    if (!opened.ok())
-      return Error{opened.error().status, "opening the memory of rank " + std::to_string(peer) + " (process " +
-                                              std::to_string(card.process.pid) + "): " + opened.error().message};
+    if (!opened.ok()) return about_rank(peer, "opening the memory", opened.error());
     opened_.push_back(std::move(opened).value());
     peers_.push_back(opened_.back().address);
   }

@@ -46,8 +46,9 @@ struct SegmentCard {
   uint64_t device = 0;
   uint64_t address = 0;
   uint64_t bytes = 0;
-  IpcMemoryHandle handle{};  ///< ipc
-  FdTicket ticket;           ///< vmm
+  uint64_t mapped_bytes = 0;  ///< vmm
+  IpcMemoryHandle handle{};   ///< ipc
+  FdTicket ticket;            ///< vmm
 };
 
 class Segment {

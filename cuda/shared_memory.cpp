@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/shared_memory.h"
 
+#include <fcntl.h>
+
+#include <cerrno>
 #include <map>
 #include <mutex>
 
@@ -102,7 +105,9 @@ Result<FileDescriptor> SharedMemory::descriptor() const {
   int exported = -1;
   RONDO_TRY(cuda_check(*driver, driver->vmm_export(&exported, physical, HandleType::posix_descriptor, 0),
                        "cuMemExportToShareableHandle"));
-  return FileDescriptor(exported);
+  FileDescriptor descriptor(exported);
+  if (::fcntl(exported, F_SETFD, FD_CLOEXEC) != 0) return system_error("fcntl(FD_CLOEXEC) of device memory", errno);
+  return descriptor;
 }
 
 Result<OpenedMemory> open_ipc(const PrimaryContext &context, const IpcMemoryHandle &handle) {
@@ -120,14 +125,13 @@ Result<OpenedMemory> open_vmm(const PrimaryContext &context, FileDescriptor desc
   const auto &[driver, device, object] = context.get();
   const ContextGuard guard(*driver, object);
   RONDO_TRY(guard.status());
-  RONDO_TRY_ASSIGN(const uint64_t all_bytes, vmm_bytes(context, bytes));
   MemoryHandle handle = 0;
   void *const shareable = reinterpret_cast<void *>(static_cast<intptr_t>(descriptor.get()));
   RONDO_TRY(cuda_check(*driver, driver->vmm_import(&handle, shareable, HandleType::posix_descriptor),
                        "cuMemImportFromShareableHandle"));
   const PhysicalMemory physical({driver, object, handle});  // the mapping keeps the memory
   OpenedMemory opened;
-  RONDO_TRY_ASSIGN(opened.vmm, map_physical(context, handle, all_bytes));
+  RONDO_TRY_ASSIGN(opened.vmm, map_physical(context, handle, bytes));
   opened.address = opened.vmm.reserved.get().address;
   return opened;
 }

@@ -5,8 +5,7 @@
 //   ipc  cuMemAlloc, and a handle of CUDA IPC. Threads of the process on another device use the same addresses, after
 //        peer access between the contexts. The owner must not free it while others use it.
 //   vmm  Physical memory and a descriptor of it, which travels by a unix socket. Who opens it maps it for its own
-//        device, and what is mapped stays until the last one unmaps it. Works in containers that share no process
-//        numbers, too, if they share the network namespace.
+//        device, and what is mapped stays until the last one unmaps it.
 #pragma once
 
 #include <cstdint>
@@ -35,6 +34,8 @@ class SharedMemory {
   [[nodiscard]] static std::shared_ptr<const SharedMemory> find(DevicePointer address);
 
   [[nodiscard]] DevicePointer address() const;
+  /// vmm: rounded up to what the device gives out; ipc: 0.
+  [[nodiscard]] uint64_t bytes() const { return mapping_.reserved.get().bytes; }
   [[nodiscard]] bool is_vmm() const { return physical_.valid(); }
   [[nodiscard]] Result<IpcMemoryHandle> ipc_handle() const;
   [[nodiscard]] Result<FileDescriptor> descriptor() const;
@@ -54,7 +55,7 @@ struct OpenedMemory {
 };
 
 [[nodiscard]] Result<OpenedMemory> open_ipc(const PrimaryContext &context, const IpcMemoryHandle &handle);
-/// `bytes`: of the memory, as its owner asked for them.
+/// `bytes`: SharedMemory::bytes() of its owner.
 [[nodiscard]] Result<OpenedMemory> open_vmm(const PrimaryContext &context, FileDescriptor descriptor, uint64_t bytes);
 
 }  // namespace rondo::cuda

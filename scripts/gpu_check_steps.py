@@ -95,7 +95,7 @@ class Steps:
         yield Step("correctness", "device, ranks as processes",
                    ["python3", "-B", self.tests / "gpu/device_process_test.py", self.bin / "device_rank"], 90)
         yield Step("correctness", "first calls load and allocate nothing",
-                   [self.bin / "gpu_hazard", "hazard: the first call*"], 60)
+                   [self.bin / "gpu_hazard", "hazard: the first*"], 60)
         size = "large" if not self.quick else "tiny"
         yield Step("correctness", f"device matrix, bit-equal to the host ({size})", [self.bin / "device_matrix"], 180,
                    {"RONDO_TEST_MATRIX": size})

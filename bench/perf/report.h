@@ -37,7 +37,7 @@ struct Row {
 /// Who ran where.
 struct Machine {
   std::vector<Member> members;
-  /// That making the communicator took the quickest rank, which waited for no other.
+  /// That making the communicator took: the least of the ranks', so that nobody's late start is in it.
   std::optional<double> setup_ms = {};
   std::vector<double> copy_GBps = {};  ///< by rank, of its device, read and written bytes; empty: ranks on host memory
 };

@@ -20,6 +20,7 @@ namespace {
 
 constexpr uint64_t client_patience_ns = 1'000'000'000;  // a taker sends its token at once
 constexpr int listen_backlog = 128;
+constexpr uint64_t retry_ns = 5'000'000;
 
 void random_hex(std::array<char, 32> &text) {
   std::array<unsigned char, 16> bytes{};
@@ -156,12 +157,18 @@ Result<std::unique_ptr<FdOffer>> FdOffer::make(FileDescriptor descriptor, uint64
   std::unique_ptr<FdOffer> offer(new FdOffer(std::move(server), std::move(descriptor)));
   RONDO_TRY_ASSIGN(offer->thread_, start_thread("handing out a descriptor", [&it = *offer, deadline_ns] {
                      constexpr uint32_t everybody = UINT32_MAX;
-                     static_cast<void>(it.server_.serve(it.descriptor_.get(), everybody, deadline_ns));
+                     // For want of descriptors, say, others give theirs back: until the deadline it tries again.
+                     while (!it.ended_.load(std::memory_order_acquire)) {  // pairs with the release in ~FdOffer
+                       const auto served = it.server_.serve(it.descriptor_.get(), everybody, deadline_ns);
+                       if (served.ok() || served.error().status != RONDO_ERROR_OUT_OF_RESOURCES) return;
+                       sleep_for_ns(retry_ns);
+                     }
                    }));
   return offer;
 }
 
 FdOffer::~FdOffer() {
+  ended_.store(true, std::memory_order_release);  // pairs with the acquire of its thread
   server_.stop();
   if (thread_.joinable()) thread_.join();
 }

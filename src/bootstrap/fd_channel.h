@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -54,6 +55,7 @@ class FdOffer {
 
   FdServer server_;
   FileDescriptor descriptor_;
+  std::atomic<bool> ended_{false};
   std::thread thread_;  ///< last: it uses the others
 };
 

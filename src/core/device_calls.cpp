@@ -5,6 +5,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
+#include "src/base/start_thread.h"
 #include "src/core/communicator.h"
 #include "src/core/recorder.h"
 
@@ -17,6 +18,7 @@ constexpr uint64_t abandoned_interval_ns = 5'000'000;
 
 /// A stream that comes to an operation of a communicator which is gone passes it.
 void stop_until_ended(std::unique_ptr<DeviceExecutor> device) {
+  const SignalsBlocked blocked;
   std::thread([device = std::move(device)] {
     while (!device->drained()) {  // bounded by the process's end
       device->stop();

@@ -4,6 +4,7 @@
 #include <map>
 #include <vector>
 
+#include "cuda/budget.h"
 #include "cuda/choose.h"
 #include "cuda/copy_walk.h"
 #include "cuda/flags.h"
@@ -134,17 +135,39 @@ PlacementCard card(unsigned char device, uint64_t process, uint32_t mps = 0) {
 
 TEST_CASE("residency: blocks of threads count, and those of other processes that come by MPS") {
   const auto count = [](const std::vector<PlacementCard> &cards) {
-    const Neighbours found = neighbours_of(cards[0], cards);
+    const Neighbours found = neighbours_of(0, cards);
+    CHECK(found.is_first);
     return std::pair(found.in_process, found.in_others);
   };
   CHECK(count({card(1, 10)}) == std::pair(1u, 0u));
   CHECK(count({card(1, 10), card(1, 10), card(2, 10)}) == std::pair(2u, 0u));
   CHECK(count({card(1, 10), card(1, 11), card(2, 12)}) == std::pair(1u, 0u));
   CHECK(count({card(1, 10, 1), card(1, 11, 1), card(1, 12)}) == std::pair(1u, 1u));
+  CHECK_FALSE(neighbours_of(1, std::vector<PlacementCard>{card(1, 10), card(1, 10)}).is_first);
+}
+
+TEST_CASE("residency: what is claimed on a device is refused to others until it is given back") {
+  DeviceUuid device{}, other{};
+  device.bytes[0] = 77;
+  other.bytes[0] = 78;
+  auto first = claim_blocks(device, 6, 8);
+  REQUIRE(first.ok());
+  const auto refused = claim_blocks(device, 3, 8);
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.error().status == RONDO_ERROR_OUT_OF_RESOURCES);
+  CHECK(refused.error().message.find("have 6 of the 8") != std::string::npos);
+  CHECK(claim_blocks(device, 2, 8).ok());  // given back at once
+  CHECK(claim_blocks(other, 8, 8).ok());
+  first.value().reset();
+  CHECK(claim_blocks(device, 8, 8).ok());
 }
 
 TEST_CASE("memory: descriptors where all devices have them, unless asked for otherwise") {
   std::vector<PlacementCard> cards{card(1, 10), card(2, 11)};
+  std::vector<PlacementCard> threads{card(1, 10), card(1, 10)};
+  for (PlacementCard &it : threads) it.can_vmm = 1;
+  CHECK(choose_handles(DeviceHandles::automatic, threads).value() == DeviceHandles::ipc);
+  CHECK(choose_handles(DeviceHandles::vmm, threads).value() == DeviceHandles::vmm);
   cards[0].can_vmm = 1;
   CHECK(choose_handles(DeviceHandles::automatic, cards).value() == DeviceHandles::ipc);
   const auto refused = choose_handles(DeviceHandles::vmm, cards);

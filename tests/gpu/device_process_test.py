@@ -62,6 +62,7 @@ class DeviceProcesses(unittest.TestCase):
         ranks = run_job(PROGRAM, 3, ["sums"], {"RONDO_DEVICE_HANDLES": "vmm"},
                         own_environment={2: {"SOFT_CUDA_FAULTS": "cuMemImportFromShareableHandle#2=304"}})
         self.assertIn("opening the memory of rank 1", ranks[2].last().message, ranks[2].output)
+        self.assertEqual(ranks[2].last().peer, 1)
         for number in (0, 1):
             told = ranks[number].last()
             self.assertEqual(told.peer, 2, ranks[number].output)
