@@ -68,6 +68,7 @@ struct OnDevice<GroupReducer<Float16Element, Op>> {
 };
 
 constexpr uint32_t warp_threads = 32;
+/// With one block of them at least on a multiprocessor: else ptxas saves registers for more, and spills.
 constexpr uint32_t block_threads_max = 512;
 
 /// A block: each lane of its channel by as many whole warps.
@@ -87,15 +88,15 @@ __device__ void run_block(const DeviceOperation &operation) {
 }  // namespace
 }  // namespace rondo::device
 
-#define RONDO_KERNEL(name, Protocol, ...)                                          \
-  extern "C" __global__ void __launch_bounds__(::rondo::device::block_threads_max) \
-      name(const __grid_constant__ ::rondo::device::DeviceOperation operation) {   \
-    ::rondo::device::run_block<Protocol, __VA_ARGS__>(operation);                  \
+#define RONDO_KERNEL(name, Protocol, ...)                                             \
+  extern "C" __global__ void __launch_bounds__(::rondo::device::block_threads_max, 1) \
+      name(const __grid_constant__ ::rondo::device::DeviceOperation operation) {      \
+    ::rondo::device::run_block<Protocol, __VA_ARGS__>(operation);                     \
   }
 RONDO_KERNELS(RONDO_KERNEL)
 
 #define RONDO_COMBINE_KERNEL(name, ...)                                                                           \
-  extern "C" __global__ void __launch_bounds__(::rondo::device::block_threads_max)                                \
+  extern "C" __global__ void __launch_bounds__(::rondo::device::block_threads_max, 1)                             \
       name(const __grid_constant__ ::rondo::device::CombineOperation operation) {                                 \
     ::rondo::device::combine<typename ::rondo::device::OnDevice<__VA_ARGS__>::Type>(::rondo::device::GridGroup{}, \
                                                                                     operation);                   \

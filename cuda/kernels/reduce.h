@@ -174,8 +174,9 @@ struct GroupReducer {
   /// Divisions of integers are long subroutines: one a loop, not one for each element of a vector.
   static constexpr bool divides_vectors = !std::is_integral_v<Accumulator>;
 
-  /// Vectors of each of two operands that a thread has under way; conversions of small floats need registers, too.
-  static constexpr uint32_t in_flight = sizeof(Storage) == 1 ? 2 : 4;
+  /// Vectors of each of two operands that a thread has under way. Conversions of small floats need registers, too, and
+  /// so do pairs of them for each double.
+  static constexpr uint32_t in_flight = sizeof(Storage) == 1 ? 2 : std::is_same_v<Accumulator, double> ? 3 : 4;
 
   uint32_t divisor = 0;
 

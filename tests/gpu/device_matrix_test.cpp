@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "src/plan/algorithm.h"
+#include "tests/gpu/device_case.h"
 #include "tests/gpu/device_ranks.h"
 #include "tests/gpu/random_elements.h"
 #include "tests/gpu/settings.h"
@@ -34,36 +35,7 @@ Matrix matrix_of_environment() {
   return {{1, 2, 3}, {0, 1, 7, 1021, 5003}, 5003, 1, true};
 }
 
-struct MatrixCase {
-  rondo_collective_t collective = RONDO_ALL_REDUCE;
-  rondo_type_t type = RONDO_FLOAT32;
-  rondo_op_t op = RONDO_SUM;
-  size_t count = 0;
-  int root = 0;
-  bool in_place = false;
-  size_t offset_bytes = 0;  ///< of the data in both buffers, a multiple of the element
-};
-
 constexpr size_t rubbish_bytes = 256;  // before and behind the data, offset included
-
-rondo_status_t call(const MatrixCase &it, int rank, rondo_comm_t comm, rondo_stream_t stream, std::byte *send,
-                    std::byte *recv) {
-  const size_t block = static_cast<size_t>(rank) * it.count * rondo_type_size(it.type);
-  send += it.offset_bytes;
-  recv = it.in_place ? send : recv + it.offset_bytes;
-  switch (it.collective) {
-    case RONDO_ALL_REDUCE:
-      return rondo_all_reduce(send, recv, it.count, it.type, it.op, comm, stream);
-    case RONDO_REDUCE_SCATTER:
-      return rondo_reduce_scatter(send, it.in_place ? recv + block : recv, it.count, it.type, it.op, comm, stream);
-    case RONDO_ALL_GATHER:
-      return rondo_all_gather(it.in_place ? send + block : send, recv, it.count, it.type, comm, stream);
-    case RONDO_BROADCAST:
-      return rondo_broadcast(send, recv, it.count, it.type, it.root, comm, stream);
-    default:
-      return rondo_reduce(send, recv, it.count, it.type, it.op, it.root, comm, stream);
-  }
-}
 
 /// A rank's two buffers, on the host and on the device.
 struct RankBuffers {
@@ -88,7 +60,7 @@ class Pair {
     if (host_.status() != RONDO_OK || device_->status() != RONDO_OK) FAIL(error_message());
   }
 
-  void check(const MatrixCase &it, Random &random) {
+  void check(const DeviceCase &it, Random &random) {
     check_plan(it);
     const size_t element_bytes = rondo_type_size(it.type);
     for (RankBuffers &buffers : buffers_) {
@@ -116,13 +88,13 @@ class Pair {
 
  private:
   [[nodiscard]] CuStream stream(int rank) const { return streams_[static_cast<size_t>(rank)].get().object; }
-  [[nodiscard]] size_t used_bytes(const MatrixCase &it) const {
+  [[nodiscard]] size_t used_bytes(const DeviceCase &it) const {
     const size_t blocks = static_cast<size_t>(host_.size());  // of the collectives that have them
     return std::min(buffers_[0].send.size(),
                     rubbish_bytes + blocks * it.count * rondo_type_size(it.type) + it.offset_bytes);
   }
   /// The two must fold in the same order.
-  void check_plan(const MatrixCase &it) {
+  void check_plan(const DeviceCase &it) {
     rondo_plan_info_t host = RONDO_PLAN_INFO_INIT, device = RONDO_PLAN_INFO_INIT;
     REQUIRE(rondo_comm_query_plan(host_[0], it.collective, it.count, it.type, &host) == RONDO_OK);
     REQUIRE(rondo_comm_query_plan((*device_)[0], it.collective, it.count, it.type, &device) == RONDO_OK);
@@ -140,7 +112,7 @@ class Pair {
     return to;
   }
   /// Elements that differ; NaNs are alike.
-  [[nodiscard]] static size_t count_different(const MatrixCase &it, const std::vector<std::byte> &host,
+  [[nodiscard]] static size_t count_different(const DeviceCase &it, const std::vector<std::byte> &host,
                                               const std::vector<std::byte> &device) {
     if (host == device) return 0;
     const size_t element_bytes = rondo_type_size(it.type);
@@ -161,8 +133,8 @@ class Pair {
   std::optional<Ranks> device_;  ///< gone before the streams
 };
 
-void check(Pair &pair, MatrixCase it, const Matrix &matrix, int rank_count, Random &random) {
-  const bool blocks = it.collective == RONDO_REDUCE_SCATTER || it.collective == RONDO_ALL_GATHER;
+void check(Pair &pair, DeviceCase it, const Matrix &matrix, int rank_count, Random &random) {
+  const bool blocks = in_blocks(it.collective);
   for (size_t draw = 0; draw < matrix.draws; ++draw) {
     it.count = matrix.counts[random() % matrix.counts.size()] / (blocks ? static_cast<size_t>(rank_count) : 1);
     it.root = static_cast<int>(random() % static_cast<uint64_t>(rank_count));
