@@ -67,6 +67,14 @@ def latency(report):
                      f"at most {LATENCY_BAR_US} us", median <= LATENCY_BAR_US)
 
 
+def and_setup(judge):
+    """What making the communicator took, before the rest."""
+    def judged(report):
+        yield Figure(f"a communicator of {report['ranks']} ranks made", f"{report['setup_ms']:.1f} ms")
+        yield from judge(report)
+    return judged
+
+
 def labelled(judge, label):
     def judged(report):
         for figure in judge(report):
@@ -111,12 +119,14 @@ class Steps:
         few = ("-n", "5", "-w", "1")
         for ranks in (2, 4, 8):
             yield self.perf(f"all_reduce of {ranks} threads",
-                            ["all_reduce", "-r", ranks, "-b", large, "-e", large, *few], against_floor(FLOOR_BAR))
+                            ["all_reduce", "-r", ranks, "-b", large, "-e", large, *few],
+                            and_setup(against_floor(FLOOR_BAR)))
         runs = few if self.quick else ("-n", "30", "-w", "5")
         yield self.perf("all_reduce of 8 threads, replayed",
                         ["all_reduce", "-r", 8, "-b", 8, "-e", "32K", "-f", 8, "--graph", *runs], latency)
         yield self.perf("all_reduce of 2 processes", ["all_reduce", "-b", large, "-e", large, *few],
-                        labelled(against_floor(TURNS_BAR), "processes that take turns; the turns are not in the bar"),
+                        labelled(and_setup(against_floor(TURNS_BAR)),
+                                 "processes that take turns; the turns are not in the bar"),
                         launcher=[self.bin / "rondo", "run", "-n", 2, "--"])
         for blocks in (1, 2, 4, 8):
             yield self.perf(f"all_reduce of 4 threads, {blocks} blocks",

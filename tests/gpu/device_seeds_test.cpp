@@ -36,12 +36,9 @@ struct Life {
 
 class LifeOfRanks {
  public:
-  explicit LifeOfRanks(const Life &life) : life_(life), ranks_(life.rank_count, config_of(life)) {
-    if (ranks_.status() != RONDO_OK) FAIL(error_message());
-    for (int rank = 0; rank < life.rank_count; ++rank) {
-      streams_.push_back(world_.another_stream());
-      buffers_.emplace_back(world_, bytes_of(std::vector<float>(life.count, 1)));
-    }
+  explicit LifeOfRanks(const Life &life) : life_(life), group_(life.rank_count, config_of(life)) {
+    for (int rank = 0; rank < life.rank_count; ++rank)
+      buffers_.emplace_back(group_.world, bytes_of(std::vector<float>(life.count, 1)));
   }
 
   /// Returns when every stream has ended; milliseconds since the victim's fault.
@@ -52,16 +49,13 @@ class LifeOfRanks {
       if (rank != life_.victim) call(rank, life_.count);
     std::this_thread::sleep_for(life_.delay);
     const auto begin = Clock::now();
-    if (life_.fate == Fate::aborts) static_cast<void>(rondo_comm_abort(ranks_[life_.victim]));
+    if (life_.fate == Fate::aborts) static_cast<void>(rondo_comm_abort(group_.ranks[life_.victim]));
     if (life_.fate == Fate::disagrees) call(life_.victim, life_.count + 1);
     wait();
     return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
   }
 
-  [[nodiscard]] rondo_status_t told(int rank) const {
-    rondo_status_t status = RONDO_OK;
-    return rondo_comm_get_async_error(ranks_[rank], &status) == RONDO_OK ? status : RONDO_ERROR_INTERNAL;
-  }
+  [[nodiscard]] rondo_status_t told(int rank) const { return failure_of(group_.ranks[rank]).status; }
 
  private:
   static rondo_config_t config_of(const Life &life) {
@@ -71,12 +65,12 @@ class LifeOfRanks {
   }
   void call(int rank, size_t count) {  // may be refused: an earlier rank's fault may be known already
     void *const pointer = buffers_[static_cast<size_t>(rank)].pointer();
-    static_cast<void>(rondo_all_reduce(pointer, pointer, count, RONDO_FLOAT32, RONDO_SUM, ranks_[rank],
-                                       streams_[static_cast<size_t>(rank)].get().object));
+    static_cast<void>(
+        rondo_all_reduce(pointer, pointer, count, RONDO_FLOAT32, RONDO_SUM, group_.ranks[rank], group_.stream(rank)));
   }
   void wait() const {
-    for (const Stream &stream : streams_) {
-      const auto ended = [&] { return world_.cu.stream_query(stream.get().object) != CuStatus::not_ready; };
+    for (const Stream &stream : group_.streams) {
+      const auto ended = [&] { return group_.world.cu.stream_query(stream.get().object) != CuStatus::not_ready; };
       if (rondo::cuda::conformance::becomes_true(ended)) continue;
       std::fprintf(stderr, "RONDO_SEED=%llu: a kernel has not ended\n", static_cast<unsigned long long>(life_.seed));
       std::fflush(nullptr);
@@ -85,10 +79,8 @@ class LifeOfRanks {
   }
 
   const Life &life_;
-  World world_;
-  std::vector<Stream> streams_;
+  DeviceRanks group_;
   std::vector<DeviceBuffer> buffers_;
-  Ranks ranks_;
 };
 
 }  // namespace
