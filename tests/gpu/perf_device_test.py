@@ -5,43 +5,24 @@ floor; another library beside it; what goes wrong.   usage: perf_device_test.py 
 import csv
 import json
 import os
-import subprocess
 import sys
-import tempfile
 import unittest
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "proc"))
+from perf_support import COLLECTIVES, PerfCase, call  # noqa: E402
+
 RONDO, OTHER = [os.path.abspath(path) for path in sys.argv[1:3]]
 del sys.argv[1:3]
-COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce")
 FEW_RUNS = ("-n", "2", "-w", "1", "-m", "2")
 
 
-def call(*command, seconds=200, **environment):
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=seconds,
-                          env=dict(os.environ, **environment), check=False)
-    return done.returncode, done.stdout, done.stderr
+class DevicePerf(PerfCase):
+    rondo = RONDO
 
-
-class DevicePerf(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
-
-    def perf(self, *arguments, launcher=(), **environment):
-        path = self.folder / "report.json"
-        status, out, err = call(*launcher, RONDO, "perf", *arguments, "--json", path, **environment)
-        self.assertEqual(status, 0, out + err)
-        self.assertIn("# Out of bounds values : 0 OK", out)
-        report = json.loads(path.read_text(encoding="utf-8"))
+    def perf(self, *arguments, **more):
+        report, out = super().perf(*arguments, **more)
         self.assertEqual(report["device"], "cuda")
-        self.assertGreater(report["setup_ms"], 0)
-        self.assertTrue(report["results"])
-        for row in report["results"]:
-            for placement in ("out_of_place", "in_place"):
-                self.assertEqual(row[placement]["wrong"], 0, row)
-                self.assertGreater(row[placement]["time_us"]["min"], 0, row)
         return report, out
 
     def test_threads_each_collective_is_right_plain_and_as_a_graph(self):

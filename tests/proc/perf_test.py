@@ -4,50 +4,24 @@ mpirun; every result verified; what goes wrong told by the exit status.
 usage: perf_test.py RONDO WORD_COUNT ALL_REDUCE"""
 
 import csv
-import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import unittest
 from pathlib import Path
 from xml.etree import ElementTree
 
+from perf_support import COLLECTIVES, PerfCase, call
+
 RONDO, WORD_COUNT, ALL_REDUCE = [os.path.abspath(path) for path in sys.argv[1:4]]
 del sys.argv[1:4]
-COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce")
 FEW_RUNS = ("-n", "2", "-w", "1", "-c", "1")
 TEXT = Path("/usr/share/common-licenses/GPL-3")
 
 
-def call(*command, seconds=240, **environment):
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=seconds,
-                          env=dict(os.environ, **environment), check=False)
-    return done.returncode, done.stdout, done.stderr
-
-
-class Perf(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
-
-    def perf(self, *arguments, launcher=()):
-        """The report of a run in which all was right, and its table."""
-        path = self.folder / "report.json"
-        status, out, err = call(*launcher, RONDO, "perf", *arguments, "--json", path)
-        self.assertEqual(status, 0, out + err)
-        self.assertIn("# Out of bounds values : 0 OK", out)
-        report = json.loads(path.read_text(encoding="utf-8"))
-        for series in report if isinstance(report, list) else [report]:
-            self.assertTrue(series["results"])
-            for row in series["results"]:
-                for placement in ("out_of_place", "in_place"):
-                    self.assertEqual(row[placement]["wrong"], 0, row)
-                    times = row[placement]["time_us"]
-                    self.assertTrue(0 < times["min"] <= times["median"] <= times["max"], times)
-        return report, out
+class Perf(PerfCase):
+    rondo = RONDO
 
     def test_threads_each_collective_is_right(self):
         for collective in COLLECTIVES:

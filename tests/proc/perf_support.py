@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of `rondo perf` share."""
+
+import json
+import os
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce")
+
+
+def call(*command, seconds=240, **environment):
+    """(exit status, standard output, standard error)"""
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=seconds,
+                          env=dict(os.environ, **environment), check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+class PerfCase(unittest.TestCase):
+    rondo = None  # the command, which the module sets
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def perf(self, *arguments, launcher=(), **environment):
+        """The report of a run in which all was right, and its table."""
+        path = self.folder / "report.json"
+        status, out, err = call(*launcher, self.rondo, "perf", *arguments, "--json", path, **environment)
+        self.assertEqual(status, 0, out + err)
+        self.assertIn("# Out of bounds values : 0 OK", out)
+        report = json.loads(path.read_text(encoding="utf-8"))
+        for series in report if isinstance(report, list) else [report]:
+            self.assertGreater(series["setup_ms"], 0)
+            self.assertTrue(series["results"])
+            for row in series["results"]:
+                for placement in ("out_of_place", "in_place"):
+                    self.assertEqual(row[placement]["wrong"], 0, row)
+                    times = row[placement]["time_us"]
+                    self.assertTrue(0 < times["min"] <= times["median"] <= times["max"], times)
+        return report, out
