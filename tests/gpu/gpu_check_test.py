@@ -72,7 +72,7 @@ class GpuCheck(unittest.TestCase):
         self.assertIn("at most 1.3 x floor", bars)
         self.assertIn("at most 5.0 us", bars)
         self.assertEqual({figure["verdict"] for figure in results["figures"] if figure["bar"]}, {"not judged"})
-        self.assertIn("a communicator of 8 ranks made", [figure["name"] for figure in results["figures"]])
+        self.assertIn("a communicator of 8 ranks made", [figure["figure"] for figure in results["figures"]])
         self.assertIn("ran to its end", record)
         self.assertIn("says nothing of a GPU", record)
         self.assertIn("commit: ", record)
