@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/budget.h"
 
-#include "cuda/plan_image.h"
-
 #include <mutex>
+
+#include "cuda/plan_image.h"
 
 namespace rondo::cuda {
 namespace {

@@ -29,15 +29,15 @@ Result<PlacementCard> own_card(const DeviceRequest &request) {
   return own;
 }
 
-/// `request`: what is asked for, then what was chosen. `executor`: as connect_kernel_executor() says.
-Result<void> connect_chosen(DeviceRequest &request, Gathering &gathering, std::unique_ptr<DeviceExecutor> &executor) {
+/// `request`: what is asked for, then what was chosen. `executor`: as ExecutorBase::connect() says.
+Result<void> connect_chosen(DeviceRequest &request, Gathering &gathering, std::unique_ptr<ExecutorBase> &executor) {
   RONDO_TRY_ASSIGN(const PlacementCard own, own_card(request));
   RONDO_TRY_ASSIGN(const auto cards, gathering.cards(placement_key, own));
   request.executor = choose_executor(request.executor, cards);
   request.neighbours = neighbours_of(request.rank, cards);
   RONDO_TRY_ASSIGN(request.handles, choose_handles(request.handles, cards));
-  return request.executor == RONDO_DEVICE_EXECUTOR_COPY ? connect_copy_executor(request, gathering, executor)
-                                                        : connect_kernel_executor(request, gathering, executor);
+  executor = request.executor == RONDO_DEVICE_EXECUTOR_COPY ? make_copy_executor() : make_kernel_executor();
+  return executor->connect(request, gathering);
 }
 
 }  // namespace
@@ -93,7 +93,7 @@ Result<void> check_device(const std::string &library, int32_t device) {
 
 Result<std::unique_ptr<DeviceExecutor>> connect_device(DeviceRequest request, Store &store) {
   Gathering gathering(store, request.key_prefix, request.rank, request.rank_count, request.deadline_ns);
-  std::unique_ptr<DeviceExecutor> executor;
+  std::unique_ptr<ExecutorBase> executor;
   const auto connected = connect_chosen(request, gathering, executor);
   for (const char *const key : {placement_key, segment_key, flags_key}) {
     if (connected.ok() || (key == flags_key && request.executor == RONDO_DEVICE_EXECUTOR_KERNEL)) continue;
@@ -101,7 +101,7 @@ Result<std::unique_ptr<DeviceExecutor>> connect_device(DeviceRequest request, St
     static_cast<void>(gathering.outcome(key, connected));
   }
   RONDO_TRY(gathering.outcome(connected_key, connected));
-  return executor;
+  return std::unique_ptr<DeviceExecutor>(std::move(executor));
 }
 
 }  // namespace rondo::cuda

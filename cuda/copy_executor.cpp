@@ -86,7 +86,7 @@ class CopyExecutor final : public ExecutorBase {
   [[nodiscard]] bool drained() const override { return report().ended_kernels == launch_count_; }
   void stop() override { flags_.release(); }
 
-  Result<void> connect(const DeviceRequest &request, Gathering &gathering);
+  [[nodiscard]] Result<void> connect(const DeviceRequest &request, Gathering &gathering) override;
 
  private:
   [[nodiscard]] CopyProgress &progress() const { return *static_cast<CopyProgress *>(progress_.get().object); }
@@ -329,12 +329,6 @@ DeviceReport CopyExecutor::report() const {
 
 }  // namespace
 
-Result<void> connect_copy_executor(const DeviceRequest &request, Gathering &gathering,
-                                   std::unique_ptr<DeviceExecutor> &executor) {
-  auto made = std::make_unique<CopyExecutor>();
-  CopyExecutor &connecting = *made;
-  executor = std::move(made);
-  return connecting.connect(request, gathering);
-}
+std::unique_ptr<ExecutorBase> make_copy_executor() { return std::make_unique<CopyExecutor>(); }
 
 }  // namespace rondo::cuda

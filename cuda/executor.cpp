@@ -56,7 +56,7 @@ class KernelExecutor final : public ExecutorBase {
   }
   void stop() override { memory::store_release(words().abort, 1); }  // pairs with A1 in cuda/kernels/run.h
 
-  Result<void> connect(const DeviceRequest &request, Gathering &gathering);
+  [[nodiscard]] Result<void> connect(const DeviceRequest &request, Gathering &gathering) override;
 
  private:
   [[nodiscard]] Result<void> claim_residency(const Neighbours &neighbours);
@@ -201,12 +201,6 @@ DeviceReport KernelExecutor::report() const {
 
 }  // namespace
 
-Result<void> connect_kernel_executor(const DeviceRequest &request, Gathering &gathering,
-                                     std::unique_ptr<DeviceExecutor> &executor) {
-  auto made = std::make_unique<KernelExecutor>();
-  KernelExecutor &connecting = *made;
-  executor = std::move(made);
-  return connecting.connect(request, gathering);
-}
+std::unique_ptr<ExecutorBase> make_kernel_executor() { return std::make_unique<KernelExecutor>(); }
 
 }  // namespace rondo::cuda

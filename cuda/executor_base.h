@@ -19,6 +19,9 @@ namespace rondo::cuda {
 
 class ExecutorBase : public DeviceExecutor {
  public:
+  /// Every rank calls it, of the same kind, once. After a failure, too, it holds what others may still open.
+  [[nodiscard]] virtual Result<void> connect(const DeviceRequest &request, Gathering &gathering) = 0;
+
   [[nodiscard]] ConnectionGeometry geometry() const override { return segment_.shape().geometry; }
   [[nodiscard]] uint32_t channel_count() const override { return segment_.shape().channel_count; }
   [[nodiscard]] std::string describe() const override {
@@ -59,10 +62,7 @@ class ExecutorBase : public DeviceExecutor {
   bool recorded_ = true;  ///< launched_, behind the last call
 };
 
-/// Every rank calls the same one of the two. After a failure, too, `executor` holds what others may still open.
-[[nodiscard]] Result<void> connect_kernel_executor(const DeviceRequest &request, Gathering &gathering,
-                                                   std::unique_ptr<DeviceExecutor> &executor);
-[[nodiscard]] Result<void> connect_copy_executor(const DeviceRequest &request, Gathering &gathering,
-                                                 std::unique_ptr<DeviceExecutor> &executor);
+[[nodiscard]] std::unique_ptr<ExecutorBase> make_kernel_executor();
+[[nodiscard]] std::unique_ptr<ExecutorBase> make_copy_executor();
 
 }  // namespace rondo::cuda

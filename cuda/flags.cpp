@@ -102,8 +102,9 @@ Result<Flags> Flags::connect(const PrimaryContext &context, const FlagShape &sha
   }
   RONDO_TRY_ASSIGN(const auto cards, gathering.cards(flags_key, card));
   if (flags.rank_ != 0) {
-    RONDO_TRY_ASSIGN(const auto file, gathering.take(cards[0].ticket, 0));
-    RONDO_TRY_ASSIGN(memory, map_file(context, file.get(), shape.bytes()));
+    const auto file = gathering.take(cards[0].ticket);
+    if (!file.ok()) return about_rank(0, "taking the flags", file.error());
+    RONDO_TRY_ASSIGN(memory, map_file(context, file.value().get(), shape.bytes()));
   }
   flags.base_ = memory->mapping.get().address;
   flags.memory_ = memory;

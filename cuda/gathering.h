@@ -20,7 +20,7 @@ inline constexpr char segment_key[] = "/cuda";              ///< SegmentCard
 inline constexpr char flags_key[] = "/cuda-flags";          ///< FlagCard, of the copy-engine executor
 inline constexpr char connected_key[] = "/cuda-connected";  ///< nothing but whether all went well
 
-/// "taking memory of rank 3: ...", with the rank as the peer.
+/// "opening the memory of rank 3: ...", with the rank as the peer.
 [[nodiscard]] inline Error about_rank(uint32_t peer, const std::string &what, const Error &cause) {
   Error error{cause.status, what + " of rank " + std::to_string(peer) + ": " + cause.message};
   error.peer = static_cast<int32_t>(peer);
@@ -62,10 +62,8 @@ class Gathering {
     offers_.push_back(std::move(made));
     return offers_.back()->ticket();
   }
-  [[nodiscard]] Result<FileDescriptor> take(const FdTicket &ticket, uint32_t owner) {
-    auto taken = take_descriptor(ticket, deadline_ns_);
-    if (taken.ok()) return taken;
-    return about_rank(owner, "taking memory", taken.error());
+  [[nodiscard]] Result<FileDescriptor> take(const FdTicket &ticket) const {
+    return take_descriptor(ticket, deadline_ns_);
   }
 
  private:

@@ -19,6 +19,11 @@ Result<void> clear(const PrimaryContext &context, CuStream stream, DevicePointer
   return cuda_check(driver, driver.stream_synchronize(stream), "clearing a segment");
 }
 
+Result<OpenedMemory> take_vmm(const PrimaryContext &context, const SegmentCard &card, const Gathering &gathering) {
+  RONDO_TRY_ASSIGN(auto descriptor, gathering.take(card.ticket));
+  return open_vmm(context, std::move(descriptor), card.mapped_bytes);
+}
+
 }  // namespace
 
 uint64_t SegmentShape::connection_bytes() const { return aligned(geometry.bytes()); }
@@ -70,9 +75,8 @@ Result<DevicePointer> Segment::open_neighbour(const PrimaryContext &context, con
     RONDO_TRY(guard.status());
     const CuStatus enabled = driver.ctx_enable_peer_access(theirs.get().context, 0);
     if (enabled != CuStatus::success && enabled != CuStatus::peer_access_already_enabled)
-      return cuda_error(
-          driver, enabled,
-          "access from device " + std::to_string(context.get().device) + " to device " + std::to_string(card.device));
+      return about_rank(peer, "access from device " + std::to_string(context.get().device) + " to the memory",
+                        cuda_error(driver, enabled, "device " + std::to_string(card.device)));
     peer_contexts_.push_back(std::move(theirs));
   }
   auto memory = SharedMemory::find(card.address);
@@ -98,13 +102,7 @@ Result<void> Segment::open_peers(const PrimaryContext &context, const std::vecto
       peers_.push_back(address);
       continue;
     }
-    Result<OpenedMemory> opened = Error{};
-    if (own_->is_vmm()) {
-      RONDO_TRY_ASSIGN(auto descriptor, gathering.take(card.ticket, peer));
-      opened = open_vmm(context, std::move(descriptor), card.mapped_bytes);
-    } else {
-      opened = open_ipc(context, card.handle);
-    }
+    auto opened = own_->is_vmm() ? take_vmm(context, card, gathering) : open_ipc(context, card.handle);
     if (!opened.ok()) return about_rank(peer, "opening the memory", opened.error());
     opened_.push_back(std::move(opened).value());
     peers_.push_back(opened_.back().address);
