@@ -97,9 +97,10 @@ class OrphanTest(RunTest):
         # A chain: each link starts the next in a session of its own and ends.
         chain = "import os, time\nwhile True:\n  time.sleep(0.002)\n  if os.fork(): os._exit(0)\n  os.setsid()\n"
         for _ in range(3):
-            job = self.start("-n", 2, "--grace", "0.1", "sh", "-c", f"{sys.executable} -c '{chain}' & echo up; wait")
+            job = self.start("-n", 2, "--grace", "0.1", "sh", "-c", f"{sys.executable} -c '{chain}' & echo up; sleep 1000")
             self.assertEqual([job.process.stdout.readline() for _ in range(2)], [b"up\n"] * 2)
-            wait_until(lambda: len(job.members()) >= 4, "the chains run")
+            count = 2 + 2 * 3  # launcher and guard; of each rank sh, sleep and a link
+            wait_until(lambda: len(job.members()) >= count, "the chains run")
             os.kill(job.pid, signal.SIGKILL)
             self.assert_gone(job)
 

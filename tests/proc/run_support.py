@@ -81,15 +81,15 @@ class Job:
 
     def members(self):
         found = []
-        for entry in os.listdir("/proc"):
-            if not entry.isdigit():
-                continue
+        # The newest first: one that soon starts another and ends must be looked at before it does.
+        for pid in sorted((int(entry) for entry in os.listdir("/proc") if entry.isdigit()), reverse=True):
             try:
-                environment = pathlib.Path(f"/proc/{entry}/environ").read_bytes()
+                with open(f"/proc/{pid}/environ", "rb") as file:
+                    environment = file.read()
             except OSError:
                 continue
-            if self.mark.encode() in environment.split(b"\0") and not is_gone(int(entry)):
-                found.append(int(entry))
+            if self.mark.encode() in environment.split(b"\0") and not is_gone(pid):
+                found.append(pid)
         return found
 
     def guard(self):
