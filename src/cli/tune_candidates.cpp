@@ -13,13 +13,16 @@ namespace {
 constexpr uint64_t KiB = 1024;
 constexpr uint64_t ll_bytes_max = 256 * KiB;  // ll moves two bytes for each: far from the best long before
 
-/// Chunk sizes worth a try: pipelining against counters. ll and direct have small areas.
+/// Chunk sizes worth a try: pipelining against counters. ll and direct have small areas; a chunk of a ring is what one
+/// rank sums, of a direct two_shot what all of them do.
 constexpr std::array<uint64_t, 3> simple_chunks{64 * KiB, 128 * KiB, 1024 * KiB};
 constexpr std::array<uint64_t, 2> ll_chunks{4 * KiB, 16 * KiB};
 constexpr std::array<uint64_t, 3> direct_chunks{64 * KiB, 128 * KiB, 256 * KiB};
+constexpr std::array<uint64_t, 3> direct_ring_chunks{16 * KiB, 32 * KiB, 64 * KiB};
 
-std::span<const uint64_t> chunks_of(rondo_protocol_t protocol) {
+std::span<const uint64_t> chunks_of(rondo_algorithm_t algorithm, rondo_protocol_t protocol) {
   if (protocol == RONDO_PROTOCOL_LL) return ll_chunks;
+  if (protocol == RONDO_PROTOCOL_DIRECT && algorithm == RONDO_ALGORITHM_RING) return direct_ring_chunks;
   if (protocol == RONDO_PROTOCOL_DIRECT) return direct_chunks;
   return simple_chunks;
 }
@@ -48,7 +51,7 @@ std::vector<PlanChoice> candidates(TunerInput input) {
   for (const Algorithm &algorithm : algorithms())
     for (const rondo_protocol_t protocol : {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL, RONDO_PROTOCOL_DIRECT})
       for (uint32_t channels = 1; channels <= channels_of(algorithm.id); ++channels)
-        for (const uint64_t chunk_bytes : chunks_of(protocol)) {
+        for (const uint64_t chunk_bytes : chunks_of(algorithm.id, protocol)) {
           if (protocol == RONDO_PROTOCOL_LL && input.bytes > ll_bytes_max) continue;
           input.overrides = {algorithm.id, protocol, channels, chunk_bytes};
           const auto chosen = choose_plan(input);  // refuses what cannot be, and cuts chunks to the slots

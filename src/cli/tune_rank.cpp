@@ -2,7 +2,8 @@
 // One rank of a job of `rondo tune`: a communicator for each candidate, all alive at once, so that at every size the
 // candidates take turns, round by round, and what drifts on the machine meets all of them alike. Only the public
 // interface is called: what is measured is what users get. A run is as in `rondo perf`: fresh inputs, a barrier, one
-// timed call; its time is the slowest rank's.
+// timed call; its time is the slowest rank's. With more ranks than cores it is several calls back to back, since one
+// alone mostly measures when the scheduler gets round to whom.
 #include <sys/resource.h>
 
 #include <nlohmann/json.hpp>
@@ -25,6 +26,8 @@ constexpr uint64_t large_bytes = 1 << 20;  // from here on a run is long enough 
 constexpr uint32_t warm_up_runs = 2, small_warm_up_runs = 6;
 constexpr uint32_t runs_per_batch = 10;
 constexpr double patience = 3;  // where others have the processors, fewer runs are made than would fit
+constexpr uint64_t crowded_run_bytes = 16 << 20;  // with more ranks than cores, as many calls as move so much
+constexpr uint64_t crowded_calls_max = 20;
 constexpr uint32_t rounds_before_dropping = 2;
 constexpr double hopeless_ratio = 2.5;  // a candidate that is so much slower is left out of the later rounds
 constexpr double others_max = 0.10;     // share of the processors that others may take in a round
@@ -103,6 +106,7 @@ class Rank {
   std::vector<uint32_t> processors_;
   std::vector<float> send_, recv_;
   uint64_t bytes_ = 0;
+  uint64_t calls_per_run_ = 1;
 };
 
 Result<void> Rank::connect() {
@@ -179,8 +183,9 @@ Result<double> Rank::run_once(const Entry &entry) {
   std::fill_n(send_.begin(), bytes_ / sizeof(float), input);
   RONDO_TRY(check(rondo_barrier(control_.get(), nullptr), control_.get(), "rondo_barrier"));
   const uint64_t begin_ns = now_ns();
-  RONDO_TRY(check(call(entry.comm), entry.comm, rondo_collective_string(job_.group.collective)));
-  return static_cast<double>(now_ns() - begin_ns) * 1e-3;
+  for (uint64_t number = 0; number < calls_per_run_; ++number)
+    RONDO_TRY(check(call(entry.comm), entry.comm, rondo_collective_string(job_.group.collective)));
+  return static_cast<double>(now_ns() - begin_ns) * 1e-3 / static_cast<double>(calls_per_run_);
 }
 
 Result<std::vector<double>> Rank::run(const Entry &entry, uint32_t run_count) {
@@ -232,6 +237,8 @@ Result<bool> Rank::was_disturbed(const Load &load, uint64_t begin_ns, double own
 
 Result<void> Rank::measure_size(const SizeJob &size, Measured &measured) {
   bytes_ = size.bytes;
+  if (job_.group.oversubscribed)
+    calls_per_run_ = std::clamp<uint64_t>(crowded_run_bytes / size.bytes, 1, crowded_calls_max);
   RONDO_TRY_ASSIGN(std::vector<Entry> all, entries_of(size));
   std::vector<Entry> active = std::move(all), dropped;
   uint32_t repeats_left = job_.round_count;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The protocol direct on host memory: the specialised kernels that all-reduce by one_shot and two_shot has beside the
-// interpreter (src/proto/exchange.h has the layout and the order of accesses). The result is bit for bit that of the
-// schedules of the same names: folded in rank order, one rounding a step.
+// The protocol direct on host memory: the specialised kernels that all-reduce by one_shot, two_shot and ring has beside
+// the interpreter (src/proto/exchange.h has the layout and the order of accesses). The result is bit for bit that of
+// the schedules of the same names: folded in rank order, or in that of the ring, one rounding a step.
 #pragma once
 
 #include <cstdint>
@@ -19,21 +19,36 @@ class ExchangeEnd {
   /// `accepted_kinds[p]`: loans of this rank that p can read. wake: ranks of this communicator may sleep.
   ExchangeEnd(const ExchangeView &view, uint32_t rank, std::vector<uint32_t> accepted_kinds, PeerAccess &peers,
               bool wake)
-      : view_(view), rank_(rank), accepted_kinds_(std::move(accepted_kinds)), peers_(&peers), wake_(wake),
-        operands_(accepted_kinds_.size()), results_(accepted_kinds_.size()) {}
+      : view_(view),
+        rank_(rank),
+        accepted_kinds_(std::move(accepted_kinds)),
+        peers_(&peers),
+        wake_(wake),
+        operands_(accepted_kinds_.size()),
+        results_(accepted_kinds_.size()) {}
 
   /// Runs an all-reduce whose plan has the protocol direct. Allocates nothing.
   [[nodiscard]] RunOutcome run(const Plan &plan, const Buffers &buffers, const HostReducer &reducer, Waiter &waiter);
 
  private:
   struct Job;
+  struct RingState;
 
   [[nodiscard]] RunOutcome run_one_shot(const Job &job);
   [[nodiscard]] RunOutcome run_two_shot(Job &job);
+  [[nodiscard]] RunOutcome run_ring(Job &job);
+  [[nodiscard]] RunOutcome run_lent_ring(const Job &job);
   void fetch_back(uint64_t number, uint64_t bytes) const;
   void contribute(const Job &job, uint64_t chunk);
   [[nodiscard]] RunOutcome reduce(const Job &job, uint64_t chunk);
   [[nodiscard]] RunOutcome gather(const Job &job, uint64_t chunk);
+  [[nodiscard]] RunOutcome finish_gathering(const Job &job);
+  [[nodiscard]] RunOutcome wait_for_gathered(const Job &job, uint64_t chunks) const;
+  [[nodiscard]] bool fold_hop(const Job &job, RingState &state);
+  [[nodiscard]] bool may_begin(uint64_t chunk, RingState &state) const;
+  [[nodiscard]] bool gather_tile(const Job &job, RingState &state);
+  [[nodiscard]] RunOutcome settle_ring(const Job &job);
+  [[nodiscard]] uint64_t lent_chunk_factor() const;
   [[nodiscard]] RunOutcome meet(Job &job);
   void announce(const Job &job);
   [[nodiscard]] bool can_lend(const Window &window, const Job &job) const;
@@ -46,9 +61,10 @@ class ExchangeEnd {
   std::vector<uint32_t> accepted_kinds_;
   PeerAccess *peers_ = nullptr;
   bool wake_ = false;
-  uint64_t posts_ = 0;   ///< number of the latest one_shot
-  uint64_t chunks_ = 0;  ///< of all two_shots before this one
-  bool lends_send_ = false;  ///< in this two_shot
+  uint64_t posts_ = 0;           ///< number of the latest one_shot
+  uint64_t chunks_ = 0;          ///< of all two_shots and rings before this one
+  bool ring_unsettled_ = false;  ///< the last ring's accumulators may still be read
+  bool lends_send_ = false;      ///< in this operation
   bool lends_recv_ = false;
   std::vector<const std::byte *> operands_;  ///< of rank r: its send buffer where it is lent, else null
   std::vector<const std::byte *> results_;   ///< its recv buffer, likewise

@@ -80,16 +80,37 @@ constexpr std::array detail_table{
 };
 
 /// direct: all ranks of a host read what each has written once. With one_shot each rank reads everything; with two_shot
-/// its part, and the results of the others.
+/// its part, and the results of the others; with ring the ranks add to sums that all of them map, whose lines change
+/// hands less often. The last row of an algorithm says which chunks it takes where it is asked for.
 constexpr std::array direct_table{
     //      too few cores  ranks  bytes     algorithm                 chunk
-    DirectRow{false, 2, 64 * KiB, RONDO_ALGORITHM_ONE_SHOT, 64 * KiB},
+    DirectRow{false, 2, 16 * KiB, RONDO_ALGORITHM_ONE_SHOT, 64 * KiB},
     DirectRow{false, any_ranks, 4 * KiB, RONDO_ALGORITHM_ONE_SHOT, 64 * KiB},
+    DirectRow{false, 2, any_bytes, RONDO_ALGORITHM_RING, 32 * KiB},
     DirectRow{false, any_ranks, any_bytes, RONDO_ALGORITHM_TWO_SHOT, 128 * KiB},
     DirectRow{true, 8, 16 * KiB, RONDO_ALGORITHM_ONE_SHOT, 64 * KiB},
     DirectRow{true, any_ranks, 4 * KiB, RONDO_ALGORITHM_ONE_SHOT, 64 * KiB},
-    DirectRow{true, any_ranks, any_bytes, RONDO_ALGORITHM_TWO_SHOT, 128 * KiB},
+    DirectRow{true, any_ranks, 128 * KiB, RONDO_ALGORITHM_TWO_SHOT, 128 * KiB},
+    DirectRow{true, 4, any_bytes, RONDO_ALGORITHM_RING, 32 * KiB},
+    DirectRow{true, any_ranks, any_bytes, RONDO_ALGORITHM_RING, 64 * KiB},
 };
+
+/// The row for an algorithm that was asked for; none where direct does not do it.
+const DirectRow *row_of(rondo_algorithm_t algorithm, bool oversubscribed) {
+  const DirectRow *found = nullptr;
+  for (const DirectRow &row : direct_table)
+    if (row.algorithm == algorithm && row.oversubscribed == oversubscribed) found = &row;
+  return found;
+}
+
+/// The first row that fits; none: the table has one for every size.
+const DirectRow *row_for(const TunerInput &input) {
+  for (const DirectRow &row : direct_table)
+    if (row.oversubscribed == input.oversubscribed && input.rank_count <= row.rank_count_max &&
+        input.bytes <= row.bytes_max && (row.algorithm != RONDO_ALGORITHM_ONE_SHOT || input.bytes <= input.post_bytes))
+      return &row;
+  return nullptr;
+}
 
 bool can(const Algorithm &algorithm, rondo_collective_t collective, uint32_t rank_count) {
   return algorithm.supports(collective) && rank_count <= algorithm.rank_count_max;
@@ -143,21 +164,15 @@ std::optional<PlanChoice> choose_direct(const TunerInput &input, rondo_collectiv
   const bool asked_otherwise =
       (wanted.protocol != RONDO_PROTOCOL_AUTO && wanted.protocol != RONDO_PROTOCOL_DIRECT) || wanted.channels > 1;
   if (asked_otherwise || input.post_bytes == 0 || input.rank_count < 2 || collective != RONDO_ALL_REDUCE) return {};
-  for (const DirectRow &row : direct_table) {
-    if (row.oversubscribed != input.oversubscribed || input.rank_count > row.rank_count_max) continue;
-    PlanChoice choice{row.algorithm, RONDO_PROTOCOL_DIRECT, 1, row.chunk_bytes};
-    const bool free = wanted.algorithm == RONDO_ALGORITHM_AUTO;
-    if (!free) choice.algorithm = wanted.algorithm;
-    const bool one_shot = choice.algorithm == RONDO_ALGORITHM_ONE_SHOT;
-    const bool too_long = one_shot && input.bytes > input.post_bytes;
-    if (free && (too_long || input.bytes > row.bytes_max)) continue;
-    if (too_long || (!one_shot && choice.algorithm != RONDO_ALGORITHM_TWO_SHOT)) return {};
-    if (wanted.chunk_bytes != 0) choice.chunk_bytes = wanted.chunk_bytes;
-    choice.chunk_bytes = std::min(choice.chunk_bytes, input.direct_chunk_bytes) / chunk_align_bytes * chunk_align_bytes;
-    choice.chunk_bytes = std::max(choice.chunk_bytes, chunk_align_bytes);
-    return choice;
-  }
-  return {};
+  const bool free = wanted.algorithm == RONDO_ALGORITHM_AUTO;
+  const DirectRow *const row = free ? row_for(input) : row_of(wanted.algorithm, input.oversubscribed);
+  if (row == nullptr) return {};
+  if (row->algorithm == RONDO_ALGORITHM_ONE_SHOT && input.bytes > input.post_bytes) return {};
+  PlanChoice choice{row->algorithm, RONDO_PROTOCOL_DIRECT, 1, row->chunk_bytes};
+  if (wanted.chunk_bytes != 0) choice.chunk_bytes = wanted.chunk_bytes;
+  choice.chunk_bytes = std::min(choice.chunk_bytes, input.direct_chunk_bytes) / chunk_align_bytes * chunk_align_bytes;
+  choice.chunk_bytes = std::max(choice.chunk_bytes, chunk_align_bytes);
+  return choice;
 }
 
 /// What the measured table says; none where it has no row, or the user wants something else than it.
@@ -206,10 +221,10 @@ Result<PlanChoice> choose_plan(const TunerInput &input, std::span<const Algorith
   if (const auto measured = choose_measured(input, collective, registry)) return *measured;
   if (const auto direct = choose_direct(input, collective)) return *direct;
   if (wanted.protocol == RONDO_PROTOCOL_DIRECT && input.rank_count > 1)
-    return Error{RONDO_ERROR_UNSUPPORTED,
-                 "the protocol 'direct' that was asked for is for all_reduce of at most " +
-                     std::to_string(input.post_bytes) + " bytes by one_shot, or of any size by two_shot, on one channel"
-                     " among at most 64 ranks of one host; use 'auto'"};
+    return Error{RONDO_ERROR_UNSUPPORTED, "the protocol 'direct' that was asked for is for all_reduce of at most " +
+                                              std::to_string(input.post_bytes) +
+                                              " bytes by one_shot, or of any size by two_shot or ring, on one"
+                                              " channel among at most 64 ranks of one host; use 'auto'"};
   RONDO_TRY_ASSIGN(const rondo_algorithm_t algorithm, choose_algorithm(input, collective, registry));
   const auto *detail = std::find_if(detail_table.begin(), detail_table.end(), [&](const DetailRow &row) {
     return row.algorithm == algorithm && input.bytes <= row.bytes_max;

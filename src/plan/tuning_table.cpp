@@ -49,8 +49,9 @@ Result<void> check_row(const TuningRow &row) {
                             " ranks at most, not " + std::to_string(row.rank_count));
   if (choice.protocol == RONDO_PROTOCOL_DIRECT &&
       (row.collective != RONDO_ALL_REDUCE || choice.channels != 1 ||
-       (choice.algorithm != RONDO_ALGORITHM_ONE_SHOT && choice.algorithm != RONDO_ALGORITHM_TWO_SHOT)))
-    return invalid_argument("the protocol 'direct' does all_reduce by one_shot or two_shot on one channel only");
+       (choice.algorithm != RONDO_ALGORITHM_ONE_SHOT && choice.algorithm != RONDO_ALGORITHM_TWO_SHOT &&
+        choice.algorithm != RONDO_ALGORITHM_RING)))
+    return invalid_argument("the protocol 'direct' does all_reduce by one_shot, two_shot or ring on one channel only");
   return {};
 }
 
@@ -106,9 +107,8 @@ std::span<const TuningRow> TuningTable::rows_for(rondo_collective_t collective, 
   first.collective = collective;
   first.oversubscribed = oversubscribed;
   first.rank_count = static_cast<uint32_t>(nearer_below ? below : above);
-  const auto range = std::equal_range(rows_.begin(), rows_.end(), first, [](const TuningRow &a, const TuningRow &b) {
-    return group_of(a) < group_of(b);
-  });
+  const auto range = std::equal_range(rows_.begin(), rows_.end(), first,
+                                      [](const TuningRow &a, const TuningRow &b) { return group_of(a) < group_of(b); });
   return {range.first, range.second};
 }
 

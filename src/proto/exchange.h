@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // direct: no connections. Every rank has one place in the exchange, memory that all ranks of the host map, where it
-// writes what it contributes once and all the others read it. For all-reduce, by one_shot and two_shot.
+// writes what it contributes once and all the others read it. For all-reduce, by one_shot, two_shot and ring.
 //
 // Layout    one ExchangePlace a rank, then its payloads; offsets are multiples of 64, one writer a cache line:
 //             posts[2]       flag and up to 56 bytes of payload in one line; longer payloads are in post areas
 //             contributed, reduced, gathered   counters of chunks, each alone in its line
-//             announcement   of a two_shot: fingerprint, and which buffers are lent instead of copied
+//             folded         counter of hops of a ring, in a line of its own
+//             announcement   of a two_shot or ring: fingerprint, and which buffers are lent instead of copied
 //             post areas     2 * post_bytes
 //             contributions  area_count * chunk_bytes    what others are to reduce, chunk c in area c mod area_count
 //             results        area_count * result_bytes   the part that this rank reduced
+//           An accumulator lies in a contribution's area, and all ranks write it, one after the other.
 // one_shot  P1 write payload, plain            P2 store flag = number << 32 | fingerprint, release
 //           W1 load every rank's flag, sync, until it has the number; W2 read all payloads, plain
 //   Post n and n + 2 share an area. A rank writes n + 2 when it has seen everybody's n + 1, which everybody stored
@@ -21,6 +23,12 @@
 //   Order in a rank: C(c), R(c-1), G(c-2), C(c+1), ... So who sees everybody's reduced of c - 3 (G) may write
 //   contribution c where c - 3 was. Who sees everybody's contributed of c (R) may write result c: they are past G(c-3).
 //   Chunks are counted through the communicator's life; all ranks count the same, since they agree on operations.
+// ring      A1 load the predecessor's folded, sync, until c * ranks + h; add to the accumulator of the h-th part from
+// here
+//           A2 store folded = c * ranks + h + 1, release        G1, G2 as above, for each tile, when all have folded it
+//   Hop 0 of tile c waits until everybody has gathered tile c - 3, whose accumulators it takes. A two_shot behind a
+//   ring waits until everybody has gathered all of it. A ring behind a two_shot finds the contributions used up:
+//   whoever is through with the two_shot has seen everybody's last reduced.
 // Abort     a rank that gave up stores no flag or counter again: its peers meet their own deadline.
 #pragma once
 
@@ -60,28 +68,30 @@ struct ExchangePlace {
   PaddedCounter contributed;
   PaddedCounter reduced;
   PaddedCounter gathered;
+  PaddedCounter folded;
   ExchangeAnnouncement announcement;
 };
-static_assert(sizeof(ExchangePlace) == 7 * cache_line_bytes);
+static_assert(sizeof(ExchangePlace) == 8 * cache_line_bytes);
 
 /// Areas of a kind that chunks take in turn: three are needed; with more, a line has left the peers' caches before it
 /// is written again.
 inline constexpr uint32_t exchange_area_count_min = 3;
+/// Tiles whose accumulators are in use at a time: few, so that they stay in the cache.
+inline constexpr uint32_t exchange_accumulator_count = 3;
+static_assert(exchange_accumulator_count <= exchange_area_count_min);
 /// More ranks of a host have none: their areas would be too small, or the memory too large.
 inline constexpr uint32_t exchange_rank_count_max = 64;
 
 struct ExchangeGeometry {
-  uint32_t rank_count = 0;  ///< 0: there is no exchange
-  uint32_t post_bytes = 0;  ///< most of a one_shot, a multiple of 64
-  uint32_t chunk_bytes = 0; ///< most of a two_shot's chunk, a multiple of 64
+  uint32_t rank_count = 0;   ///< 0: there is no exchange
+  uint32_t post_bytes = 0;   ///< most of a one_shot, a multiple of 64
+  uint32_t chunk_bytes = 0;  ///< most of a two_shot's chunk, a multiple of 64
   uint32_t area_count = exchange_area_count_min;
 
   [[nodiscard]] RONDO_HD size_t result_bytes() const {
     return (size_t{chunk_bytes} / rank_count + cache_line_bytes) / cache_line_bytes * cache_line_bytes;
   }
-  [[nodiscard]] RONDO_HD size_t contributions_offset() const {
-    return sizeof(ExchangePlace) + 2 * size_t{post_bytes};
-  }
+  [[nodiscard]] RONDO_HD size_t contributions_offset() const { return sizeof(ExchangePlace) + 2 * size_t{post_bytes}; }
   [[nodiscard]] RONDO_HD size_t results_offset() const {
     return contributions_offset() + size_t{area_count} * chunk_bytes;
   }
@@ -114,6 +124,11 @@ struct ExchangeView {
   [[nodiscard]] RONDO_HD std::byte *contribution(uint32_t rank, uint64_t chunk) const {
     return base + rank * geometry.stride() + geometry.contributions_offset() +
            chunk % geometry.area_count * geometry.chunk_bytes;
+  }
+  /// Where part `owner` of tile `chunk` of a ring is summed.
+  [[nodiscard]] RONDO_HD std::byte *accumulator(uint32_t owner, uint64_t chunk) const {
+    return base + owner * geometry.stride() + geometry.contributions_offset() +
+           chunk % exchange_accumulator_count * geometry.chunk_bytes;
   }
   [[nodiscard]] RONDO_HD std::byte *result(uint32_t rank, uint64_t chunk) const {
     return base + rank * geometry.stride() + geometry.results_offset() +

@@ -34,7 +34,7 @@ def main():
     failed = run_count = 0
     begin = time.monotonic()
     cases = [(c, a, p) for c in COLLECTIVES for a in ALGORITHMS if can(options.rondo, c, a) for p in PROTOCOLS]
-    cases += [("all_reduce", "two_shot", "direct"), ("all_reduce", "auto", "direct")]  # auto: one_shot while it fits
+    cases += [("all_reduce", algorithm, "direct") for algorithm in ("ring", "two_shot", "auto")]  # auto: one_shot, too
     for ranks in options.ranks.split(","):
         for collective, algorithm, protocol in cases:
             command = [options.rondo, "run", "-n", ranks, "--", options.rondo, "perf", collective, "-b", "4", "-e",

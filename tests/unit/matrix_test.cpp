@@ -242,6 +242,6 @@ TEST_CASE("direct, all types and operations: bit-equal to the documented order o
   const uint64_t seed = combine_test::seed_from_environment();
   CAPTURE(seed);  // RONDO_SEED replays
   std::mt19937_64 random(seed);
-  for (const auto algorithm : {RONDO_ALGORITHM_ONE_SHOT, RONDO_ALGORITHM_TWO_SHOT})
+  for (const auto algorithm : {RONDO_ALGORITHM_ONE_SHOT, RONDO_ALGORITHM_TWO_SHOT, RONDO_ALGORITHM_RING})
     check_algorithm(algorithm, RONDO_PROTOCOL_DIRECT, random);
 }

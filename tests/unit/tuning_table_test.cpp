@@ -166,7 +166,7 @@ TEST_CASE("tuning table: rows that no tuner could have meant are refused by numb
   CHECK(contains(refusal({row(2, 64, {RONDO_ALGORITHM_RING, RONDO_PROTOCOL_SIMPLE, 1, 96})}), "chunk_bytes is 96"));
   CHECK(contains(refusal({row(2, 64, {RONDO_ALGORITHM_AUTO, RONDO_PROTOCOL_SIMPLE, 1, 64})}), "not 'auto'"));
   CHECK(contains(refusal({row(2, 64, {RONDO_ALGORITHM_RING, RONDO_PROTOCOL_AUTO, 1, 64})}), "not 'auto'"));
-  CHECK(contains(refusal({row(2, 64, {RONDO_ALGORITHM_RING, RONDO_PROTOCOL_DIRECT, 1, 64})}), "'direct'"));
+  CHECK(contains(refusal({row(2, 64, {RONDO_ALGORITHM_TREE, RONDO_PROTOCOL_DIRECT, 1, 64})}), "'direct'"));
   CHECK(contains(refusal({row(2, 64, {RONDO_ALGORITHM_ONE_SHOT, RONDO_PROTOCOL_DIRECT, 2, 64})}), "'direct'"));
   CHECK(contains(refusal({{RONDO_BARRIER, 2, false, 64, ring}}), "a barrier has no rows"));
   CHECK(contains(refusal({{RONDO_ALL_GATHER, 2, false, 64, tree}}), "'tree' cannot do all_gather"));

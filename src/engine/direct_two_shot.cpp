@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// two_shot by the protocol direct: who reduces a part reads it where its owners wrote it. Also a ring where all lend
+// both buffers: nothing is left of it then but the order of its folds.
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "src/engine/direct_job.h"
+#include "src/engine/fold.h"
+
+namespace rondo {
+
+using direct::done;
+using direct::stopped;
+using direct::wait_until;
+
+RunOutcome ExchangeEnd::run_two_shot(Job &job) {
+  if (const RunOutcome settled = settle_ring(job); !done(settled)) return settled;
+  announce(job);
+  contribute(job, 0);
+  for (uint64_t step = 1; step < job.chunk_count() + 2; ++step) {
+    if (step == 1 && lends_send_ && lends_recv_) {  // before the next chunk, whose size it may change
+      if (const RunOutcome met = meet(job); !done(met)) return met;
+      if (job.all_lend) job.chunk_elements *= lent_chunk_factor();
+    }
+    if (step < job.chunk_count()) contribute(job, step);
+    if (step == 1 && !(lends_send_ && lends_recv_)) {
+      if (const RunOutcome met = meet(job); !done(met)) return met;
+    }
+    if (step - 1 < job.chunk_count()) {
+      if (const RunOutcome reduced = reduce(job, step - 1); !done(reduced)) return reduced;
+    }
+    if (step >= 2) {
+      if (const RunOutcome gathered = gather(job, step - 2); !done(gathered)) return gathered;
+    }
+  }
+  return finish_gathering(job);
+}
+
+RunOutcome ExchangeEnd::run_lent_ring(const Job &job) {
+  const uint64_t tile_count = job.chunk_count();
+  const uint64_t tile_bytes = job.ring->chunk_elements * job.element_bytes * rank_count();
+  const uint64_t at_once = std::max<uint64_t>(lent_chunk_factor() * view_.geometry.chunk_bytes / tile_bytes, 1);
+  for (uint64_t first = 0; first < tile_count + at_once; first += at_once) {
+    for (uint64_t tile = first; tile < std::min(first + at_once, tile_count); ++tile)
+      if (const RunOutcome reduced = reduce(job, tile); !done(reduced)) return reduced;
+    if (first == 0) continue;
+    for (uint64_t tile = first - at_once; tile < std::min(first, tile_count); ++tile)
+      if (const RunOutcome gathered = gather(job, tile); !done(gathered)) return gathered;
+  }
+  return finish_gathering(job);
+}
+
+/// Nobody returns while another may still read what it has lent.
+RunOutcome ExchangeEnd::finish_gathering(const Job &job) {
+  chunks_ += job.chunk_count();
+  publish(view_.place(rank_).gathered.value, chunks_);  // G2
+  if (!lends_send_ && !lends_recv_) return {};
+  return wait_for_gathered(job, chunks_);
+}
+
+/// C: copies what the others are to reduce of this chunk; nothing where the buffer is lent.
+void ExchangeEnd::contribute(const Job &job, uint64_t chunk) {
+  if (!lends_send_) {
+    const Range all = job.chunk_range(chunk);
+    std::byte *const to = view_.contribution(rank_, chunks_ + chunk);
+    const std::byte *const from = job.buffers.send.data + all.begin * job.element_bytes;
+    const Range own = job.part(chunk, rank_);
+    const uint64_t before = (own.begin - all.begin) * job.element_bytes;
+    const uint64_t after = before + own.count * job.element_bytes;
+    std::memcpy(to, from, before);
+    std::memcpy(to + after, from + after, all.count * job.element_bytes - after);
+  }
+  publish(view_.place(rank_).contributed.value, chunks_ + chunk + 1);  // C2
+}
+
+/// R: folds this rank's part of the chunk.
+RunOutcome ExchangeEnd::reduce(const Job &job, uint64_t chunk) {
+  const Range own = job.part(chunk, rank_);
+  const uint64_t in_buffer = own.begin * job.element_bytes;
+  std::array<const std::byte *, exchange_rank_count_max> operands;
+  for (uint32_t offset = 0; offset < rank_count(); ++offset) {
+    const uint32_t rank = (rank_ + offset) % rank_count();
+    const std::byte *&operand = operands[job.operand_index(rank_, rank)];
+    if (rank == rank_) {
+      operand = job.buffers.send.data + in_buffer;
+      continue;
+    }
+    const uint64_t &contributed = view_.place(rank).contributed.value;
+    // Where nothing is copied on either side the announcement was enough.
+    if (operands_[rank] == nullptr || !lends_recv_)
+      if (!wait_until(job.waiter, [&] { return memory::load_sync(contributed) > chunks_ + chunk; }))  // R1
+        return stopped;
+    operand = operands_[rank] != nullptr ? operands_[rank] + in_buffer
+                                         : view_.contribution(rank, chunks_ + chunk) +
+                                               (in_buffer - job.chunk_range(chunk).begin * job.element_bytes);
+  }
+  if (own.count != 0) {
+    std::byte *const recv = job.buffers.recv.data + in_buffer;
+    std::byte *const outputs[] = {view_.result(rank_, chunks_ + chunk), recv};  // of which some are written, see below
+    const bool streams = job.streams() && !lends_recv_;
+    const std::span<std::byte *const> all_outputs(outputs);
+    fold_in_order(job.reducer, std::span(operands.data(), rank_count()),
+                  lends_recv_ ? all_outputs.last(1)
+                  : streams   ? all_outputs.first(1)
+                              : all_outputs,
+                  own.count, job.element_bytes, job.single_steps);
+    if (streams) stream_copy(recv, outputs[0], own.count * job.element_bytes);
+  }
+  publish(view_.place(rank_).reduced.value, chunks_ + chunk + 1);  // R2
+  return {};
+}
+
+/// G: fetches what the others have reduced of the chunk.
+RunOutcome ExchangeEnd::gather(const Job &job, uint64_t chunk) {
+  for (uint32_t offset = 1; offset < rank_count(); ++offset) {
+    const uint32_t rank = (rank_ + offset) % rank_count();
+    const Range part = job.part(chunk, rank);
+    const uint64_t &reduced = view_.place(rank).reduced.value;
+    if (!wait_until(job.waiter, [&] { return memory::load_sync(reduced) > chunks_ + chunk; })) return stopped;  // G1
+    if (part.count == 0) continue;
+    const uint64_t in_buffer = part.begin * job.element_bytes;
+    const std::byte *const from =
+        results_[rank] != nullptr ? results_[rank] + in_buffer : view_.result(rank, chunks_ + chunk);
+    job.copy_out(job.buffers.recv.data + in_buffer, from, part.count * job.element_bytes);
+  }
+  return {};
+}
+
+}  // namespace rondo
