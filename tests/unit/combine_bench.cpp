@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Not a test: prints the throughput of combine.h by type and implementation, two operands and one result, from the
-// second-level cache and from memory. An argument names a type: only that one. GB/s are bytes of the result, so that
-// types compare per byte of a message.
+// second-level cache and from memory; and two results, as the last step of a reduction has. An argument names a type:
+// only that one. GB/s are bytes of the result, so that types compare per byte of a message.
 #include <time.h>
 
 #include <algorithm>
@@ -25,15 +25,17 @@ uint64_t cpu_time_ns() {
 }
 
 /// GB/s of result bytes. The operands are ordinary numbers in every type: nothing overflows or goes subnormal.
-double throughput(CombineFunction function, rondo_type_t type, size_t bytes, size_t passes_bytes) {
-  std::vector<std::byte> a(bytes), b(bytes), out(bytes);
+double throughput(CombineFunction function, rondo_type_t type, size_t bytes, size_t passes_bytes,
+                  uint32_t output_count = 1) {
+  std::vector<std::byte> a(bytes), b(bytes), out(bytes), second(bytes);
   for (size_t at = 0; at < bytes; ++at) a[at] = b[at] = std::byte(at % 2 == 0 ? 0x38 : 0x3C);
   CombineArgs args{};
   args.inputs[0] = a.data();
   args.inputs[1] = b.data();
   args.outputs[0] = out.data();
+  args.outputs[1] = second.data();
   args.input_count = 2;
-  args.output_count = 1;
+  args.output_count = output_count;
   args.count = bytes / rondo_type_size(type);
   const size_t pass_count = std::max<size_t>(passes_bytes / bytes, 1);
   uint64_t best_ns = UINT64_MAX;
@@ -48,7 +50,7 @@ double throughput(CombineFunction function, rondo_type_t type, size_t bytes, siz
 }  // namespace
 
 int main(int argument_count, char **arguments) {
-  std::printf("%-12s %-5s %-8s %14s %14s\n", "type", "op", "target", "128 KiB GB/s", "32 MiB GB/s");
+  std::printf("%-12s %-5s %-8s %14s %14s %14s\n", "type", "op", "target", "128 KiB GB/s", "to two", "32 MiB GB/s");
   for (int type_index = 0; rondo_type_string(static_cast<rondo_type_t>(type_index)) != nullptr; ++type_index) {
     const auto type = static_cast<rondo_type_t>(type_index);
     if (argument_count > 1 && std::strcmp(arguments[1], rondo_type_string(type)) != 0) continue;
@@ -56,8 +58,9 @@ int main(int argument_count, char **arguments) {
       for (const CombineTarget &target : combine_targets()) {
         if (!target.runs_here()) continue;
         const CombineFunction function = target.find(type, op);
-        std::printf("%-12s %-5s %-8s %14.2f %14.2f\n", rondo_type_string(type), rondo_op_string(op), target.name,
+        std::printf("%-12s %-5s %-8s %14.2f %14.2f %14.2f\n", rondo_type_string(type), rondo_op_string(op), target.name,
                     throughput(function, type, size_t{128} << 10, size_t{8} << 20),
+                    throughput(function, type, size_t{128} << 10, size_t{8} << 20, 2),
                     throughput(function, type, size_t{32} << 20, size_t{32} << 20));
       }
   }
