@@ -49,8 +49,8 @@ def measure(rondo, ranks, size, algorithm):
         path = Path(folder) / "perf.json"
         subprocess.run([rondo, "run", "-n", str(ranks), "--", rondo, "perf", "all_reduce", "-b", size, "-e", size,
                         "-c", "0", "-m", str(calls_in_a_run(ranks, size)), "--out-of-place-only",
-                        "--algorithm", algorithm, "--protocol", "simple", "--json", path], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                       timeout=300, check=True)
+                        "--algorithm", algorithm, "--protocol", "simple", "--json", path], env=environment,
+                       stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, timeout=300, check=True)
         return json.loads(path.read_text())["results"][0]
 
 

@@ -96,8 +96,9 @@ class OrphanTest(RunTest):
     def test_processes_that_multiply_are_caught(self):
         # A chain: each link starts the next in a session of its own and ends.
         chain = "import os, time\nwhile True:\n  time.sleep(0.002)\n  if os.fork(): os._exit(0)\n  os.setsid()\n"
+        rank = f"{sys.executable} -c '{chain}' & echo up; sleep 1000"
         for _ in range(3):
-            job = self.start("-n", 2, "--grace", "0.1", "sh", "-c", f"{sys.executable} -c '{chain}' & echo up; sleep 1000")
+            job = self.start("-n", 2, "--grace", "0.1", "sh", "-c", rank)
             self.assertEqual([job.process.stdout.readline() for _ in range(2)], [b"up\n"] * 2)
             count = 2 + 2 * 3  # launcher and guard; of each rank sh, sleep and a link
             wait_until(lambda: len(job.members()) >= count, "the chains run")
