@@ -2,6 +2,9 @@
 // The protocol direct in plain memory, ranks as threads: long mixed runs of its algorithms one behind the other, since
 // they share areas and counters, with buffers that are lent, copied, or both; bit-equal to the documented fold order.
 #include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <memory>
 #include <random>
@@ -102,17 +105,31 @@ Buffer expected_of(const Call &call, const Plan &plan, uint32_t rank_count) {
   return result;
 }
 
+/// Holds a rank up now and then right behind what it has published, where the others are already let loose.
+class UnevenPeers final : public test::LocalPeers {
+ public:
+  explicit UnevenPeers(uint64_t seed) : next_seed_(seed) {}
+  void wake(uint32_t) override {
+    std::minstd_rand random(static_cast<uint32_t>(next_seed_.fetch_add(1, std::memory_order_relaxed)));
+    random.discard(2);  // the first numbers of neighbouring seeds are neighbours
+    if (random() % 64 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 200));
+  }
+
+ private:
+  std::atomic<uint64_t> next_seed_;
+};
+
 /// Ranks that have an exchange and nothing else.
 class DirectWorld {
  public:
-  explicit DirectWorld(uint32_t rank_count) : rank_count_(rank_count) {
+  DirectWorld(uint32_t rank_count, uint64_t seed) : rank_count_(rank_count), peers_(seed) {
     const ExchangeGeometry geometry{rank_count, post_bytes, chunk_bytes, exchange_area_count_min};
     memory_.resize(geometry.bytes() + cache_line_bytes);
     auto *const base = reinterpret_cast<std::byte *>(
         (reinterpret_cast<uintptr_t>(memory_.data()) + cache_line_bytes - 1) / cache_line_bytes * cache_line_bytes);
     const std::vector<uint32_t> readable(rank_count, kind_bit(PayloadKind::address));
     for (uint32_t rank = 0; rank < rank_count; ++rank)
-      ends_.emplace_back(ExchangeView{base, geometry}, rank, readable, peers_, false);
+      ends_.emplace_back(ExchangeView{base, geometry}, rank, readable, peers_, true);
   }
 
   /// One rank's life. Returns the number of calls that failed or gave another result than `expected`.
@@ -153,7 +170,7 @@ class DirectWorld {
  private:
   uint32_t rank_count_;
   std::vector<std::byte> memory_;
-  test::LocalPeers peers_;
+  UnevenPeers peers_;
   std::vector<ExchangeEnd> ends_;
 };
 
@@ -168,7 +185,7 @@ TEST_CASE("direct: mixed runs of one_shot, two_shot and ring, lent or copied, ar
   for (const uint32_t rank_count : {2u, 3u, 4u, 5u, 8u}) {
     CAPTURE(rank_count);
     std::mt19937_64 random(seed);
-    DirectWorld world(rank_count);
+    DirectWorld world(rank_count, seed);
     std::vector<Call> calls;
     std::vector<Buffer> expected;
     for (size_t number = 0; number < call_count; ++number) {

@@ -15,7 +15,7 @@
 namespace rondo::test {
 
 /// Ranks of one process: a loan is read at its address.
-class LocalPeers final : public PeerAccess {
+class LocalPeers : public PeerAccess {
  public:
   const std::byte *borrow(uint32_t, const SlotHeader &header, std::byte *) override {
     return reinterpret_cast<const std::byte *>(header.address);
