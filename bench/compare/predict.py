@@ -18,6 +18,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from settings import MIB, parse_size
+
 ALGORITHMS = ("ring", "tree", "halving_doubling", "one_shot", "two_shot")
 
 
@@ -32,14 +34,10 @@ def parse_arguments():
     return parser.parse_args()
 
 
-def bytes_of(size):
-    return int(size[:-1]) * {"K": 1 << 10, "M": 1 << 20}[size[-1]]
-
-
 def calls_in_a_run(ranks, size):
     if ranks <= len(os.sched_getaffinity(0)):
         return 1
-    return min(max((16 << 20) // bytes_of(size), 1), 20)
+    return min(max(16 * MIB // parse_size(size), 1), 20)
 
 
 def measure(rondo, ranks, size, algorithm):

@@ -23,8 +23,7 @@
 //   Order in a rank: C(c), R(c-1), G(c-2), C(c+1), ... So who sees everybody's reduced of c - 3 (G) may write
 //   contribution c where c - 3 was. Who sees everybody's contributed of c (R) may write result c: they are past G(c-3).
 //   Chunks are counted through the communicator's life; all ranks count the same, since they agree on operations.
-// ring      A1 load the predecessor's folded, sync, until c * ranks + h; add to the accumulator of the h-th part from
-// here
+// ring      A1 load the predecessor's folded, sync, until c * ranks + h; add to the accumulator of the part of hop h
 //           A2 store folded = c * ranks + h + 1, release        G1, G2 as above, for each tile, when all have folded it
 //   Hop 0 of tile c waits until everybody has gathered tile c - 3, whose accumulators it takes. A two_shot behind a
 //   ring waits until everybody has gathered all of it. A ring behind a two_shot finds the contributions used up:
@@ -85,7 +84,7 @@ inline constexpr uint32_t exchange_rank_count_max = 64;
 struct ExchangeGeometry {
   uint32_t rank_count = 0;   ///< 0: there is no exchange
   uint32_t post_bytes = 0;   ///< most of a one_shot, a multiple of 64
-  uint32_t chunk_bytes = 0;  ///< most of a two_shot's chunk, a multiple of 64
+  uint32_t chunk_bytes = 0;  ///< most of a two_shot's chunk, or of a ring's part, a multiple of 64
   uint32_t area_count = exchange_area_count_min;
 
   [[nodiscard]] RONDO_HD size_t result_bytes() const {
@@ -127,8 +126,7 @@ struct ExchangeView {
   }
   /// Where part `owner` of tile `chunk` of a ring is summed.
   [[nodiscard]] RONDO_HD std::byte *accumulator(uint32_t owner, uint64_t chunk) const {
-    return base + owner * geometry.stride() + geometry.contributions_offset() +
-           chunk % exchange_accumulator_count * geometry.chunk_bytes;
+    return contribution(owner, chunk % exchange_accumulator_count);
   }
   [[nodiscard]] RONDO_HD std::byte *result(uint32_t rank, uint64_t chunk) const {
     return base + rank * geometry.stride() + geometry.results_offset() +
