@@ -180,6 +180,20 @@ class Rounds(unittest.TestCase):
             return runs.Machine("floor", 2, 1, 0, 1, 0.1, start).quietly(["driver"], {})["state"]
         self.assertEqual([state_of(0.9, 1.59), state_of(1.6, 2.4), state_of(0.9, 2.4)], ["near", "far", "mixed"])
 
+    def test_a_run_whose_state_changes_is_repeated_like_a_disturbed_one(self):
+        def kept(*readings, foreign_percents):
+            readings, left = list(readings), list(foreign_percents)
+
+            def start(command, *_):
+                if command[-1] == "state":
+                    return runs.Ended(json.dumps({"read_64K_us": readings.pop(0)}), None, 0.0, 0.0)
+                return runs.Ended('{"median_us": 1.0}', None, left.pop(0), 0.0)
+            outcome = runs.Machine("floor", 2, 3, 0, 1, 0.1, start).quietly(["driver"], {})
+            return outcome["try"], outcome["state"], len(left)
+        self.assertEqual(kept(0.9, 2.4, 2.4, 2.4, foreign_percents=[0, 1, 2]), (2, "far", 1))
+        self.assertEqual(kept(0.9, 2.4, 2.4, 2.4, 2.4, 0.9, foreign_percents=[0, 9, 5]), (2, "far", 0))
+        self.assertEqual(kept(0.9, 2.4, 2.4, 0.9, 0.9, 2.4, foreign_percents=[2, 0, 1]), (2, "mixed", 0))
+
     def test_a_program_that_hangs_is_ended_at_its_deadline_with_all_its_processes(self):
         with tempfile.TemporaryDirectory() as folder:
             note = Path(folder) / "pid"
