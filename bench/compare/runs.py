@@ -100,7 +100,7 @@ def result_of(ended):
 
 def doubt(row):
     """The less, the better the try."""
-    return row["state"] == "mixed", row["foreign_percent"]
+    return row["state"] == "mixed", row["foreign_percent"] + row["steal_percent"]
 
 
 class Machine:
@@ -113,10 +113,10 @@ class Machine:
     def wait_until_quiet(self):
         end = time.monotonic() + self.patience_s
         while time.monotonic() < end:
-            busy, _, total = processor_times()
+            busy, stolen, total = processor_times()
             time.sleep(0.3)
-            busy_after, _, total_after = processor_times()
-            if busy_after - busy <= 2 * FOREIGN_MOST_PERCENT / 100 * (total_after - total):
+            busy_after, stolen_after, total_after = processor_times()
+            if busy_after - busy + stolen_after - stolen <= 2 * FOREIGN_MOST_PERCENT / 100 * (total_after - total):
                 return
             time.sleep(1)
 
@@ -141,7 +141,7 @@ class Machine:
             result, error = result_of(ended)
             row = {"state": before if before == after else "mixed", "probe": [reading_before, reading_after],
                    "foreign_percent": round(ended.foreign_percent, 2), "steal_percent": round(ended.steal_percent, 2),
-                   "quiet": ended.foreign_percent <= FOREIGN_MOST_PERCENT, "try": attempt,
+                   "quiet": ended.foreign_percent + ended.steal_percent <= FOREIGN_MOST_PERCENT, "try": attempt,
                    "time": round(time.time(), 1)}
             row |= {"error": error} if error is not None else result
             if best is None or doubt(row) < doubt(best):

@@ -170,6 +170,12 @@ class Rounds(unittest.TestCase):
         self.assertEqual(measured(10, 5, 6), (2, False, 2, 0))
         self.assertEqual(measured(1, 1, 1, error="it died")[0], 1)  # a failure is no matter of noise
 
+    def test_what_the_hypervisor_takes_disturbs_like_what_others_take(self):
+        left = [(1.0, 30.0), (2.0, 2.0), (0.0, 0.0)]
+        outcome = runs.Machine(None, 2, 3, 0, 1, 0.1,
+                               lambda *_: runs.Ended('{"median_us": 1.0}', None, *left.pop(0))).quietly([], {})
+        self.assertEqual((outcome["try"], outcome["quiet"], outcome["steal_percent"]), (2, True, 2.0))
+
     def test_a_run_whose_state_changes_is_mixed(self):
         def state_of(*readings):
             left = list(readings)
