@@ -94,7 +94,7 @@ def describe_host(results):
 
 
 def left_out(results):
-    told = [f"Runs in which other processes took over {FOREIGN_MOST_PERCENT:g} % of the processors: "
+    told = [f"Runs in which other processes or the hypervisor took over {FOREIGN_MOST_PERCENT:g} % of the processors: "
             f"{results.disturbed_count}, {'shown all the same' if results.with_disturbed else 'left out'}. Runs in "
             f"which the machine's state changed or was not known: {results.mixed_count}, left out. "
             f"Runs of older builds of Rondo: {results.older_count}, left out."]

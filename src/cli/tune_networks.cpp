@@ -84,16 +84,24 @@ CostPointers costs_of(Network &network) {
           &network.copy_GBps, &network.memory_GBps, &network.switch_us};
 }
 
-/// Of each algorithm the fastest plan of the protocol `simple`, which is the one that is simulated as it runs.
-std::vector<Series> representatives(const Measured &measured, uint64_t bytes) {
-  std::map<rondo_algorithm_t, Series> best;
+/// Of each algorithm one plan of the protocol `simple`, which is the one that is simulated as it runs: the plan that
+/// the tuner gives it, since that is what is asked for; the fastest where that one was not measured.
+std::vector<Series> representatives(const Findings &findings, const Measured &measured, uint64_t bytes) {
+  TunerInput input = tuner_input(findings.config, measured.group.rank_count, measured.group.oversubscribed);
+  input.collective = measured.group.collective;
+  input.bytes = bytes;
+  std::map<rondo_algorithm_t, Series> found;
   for (const Series &series : measured.series) {
     if (series.bytes != bytes || series.choice.protocol != RONDO_PROTOCOL_SIMPLE) continue;
-    const auto [known, fresh] = best.try_emplace(series.choice.algorithm, series);
-    if (!fresh && series.median_us < known->second.median_us) known->second = series;
+    input.overrides = {series.choice.algorithm, RONDO_PROTOCOL_SIMPLE, 0, 0};
+    const auto tuned = choose_plan(input);
+    const auto is_tuned = [&](const PlanChoice &choice) { return tuned.ok() && choice == tuned.value(); };
+    const auto [known, fresh] = found.try_emplace(series.choice.algorithm, series);
+    if (fresh || is_tuned(known->second.choice)) continue;
+    if (is_tuned(series.choice) || series.median_us < known->second.median_us) known->second = series;
   }
   std::vector<Series> list;
-  for (const auto &[algorithm, series] : best) list.push_back(series);
+  for (const auto &[algorithm, series] : found) list.push_back(series);
   return list;
 }
 
@@ -159,7 +167,7 @@ Calibration calibrate_size(const Findings &findings, const Measured &measured, u
   const CostPointers costs = costs_of(network);
   for (double *const cost : {costs[0], costs[2], costs[6]}) *cost = std::max(*cost, least_us);
   for (double *const rate : {costs[1], costs[3], costs[4], costs[5]}) *rate = std::max(*rate, least_GBps);
-  const auto series = representatives(measured, bytes);
+  const auto series = representatives(findings, measured, bytes);
   if (!series.empty()) network = fit(network, measured.group, series);
   for (const Series &it : series)
     if (const auto error = log_error(network, measured.group, it))

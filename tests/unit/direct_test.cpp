@@ -14,10 +14,9 @@
 #include "src/engine/direct.h"
 #include "src/plan/plan.h"
 #include "tests/catch.h"
-#include "tests/fold_order.h"
 #include "tests/sanitized.h"
-#include "tests/unit/combine_reference.h"
 #include "tests/unit/executor_world.h"
+#include "tests/unit/fold_reference.h"
 
 using namespace rondo;
 using combine_test::Bits;
@@ -73,32 +72,20 @@ Buffer input_of(const Call &call, uint32_t rank) {
   return buffer;
 }
 
-Bits element_at(const Buffer &buffer, uint64_t index, size_t size) {
-  Bits bits = 0;
-  std::memcpy(&bits, buffer.data() + index * size, size);
-  return bits;
-}
-
 Buffer expected_of(const Call &call, const Plan &plan, uint32_t rank_count) {
   const size_t size = rondo_type_size(call.type);
   std::vector<Buffer> inputs;
   for (uint32_t rank = 0; rank < rank_count; ++rank) inputs.push_back(input_of(call, rank));
   Buffer result(call.count * size);
   const Partition &partition = plan.lanes.front().program.partition;
-  const auto combine = [&](const std::vector<Bits> &values, uint32_t divisor) {
-    return combine_test::combine_reference(call.type, call.op, values, divisor);
-  };
   for (uint64_t tile = 0; tile < partition.tile_count; ++tile)
     for (uint32_t chunk = 0; chunk < partition.chunk_count; ++chunk) {
       const Range range = partition.range(tile, chunk);
       const auto fold = test::fold_order(call.shape.algorithm, RONDO_ALL_REDUCE, rank_count, 0, 0, chunk);
       for (uint64_t i = range.begin; i < range.begin + range.count; ++i) {
-        std::vector<Bits> last;
-        for (const test::Fold &part : fold.operands)
-          last.push_back(test::evaluate(
-              part, [&](uint32_t rank) { return element_at(inputs[rank], i, size); },
-              [&](const std::vector<Bits> &values) { return combine(values, 0); }));
-        const Bits bits = combine(last, call.op == RONDO_AVG ? rank_count : 0);
+        const Bits bits = combine_test::fold_reference(call.type, call.op, rank_count, fold, [&](uint32_t rank) {
+          return combine_test::element_at(inputs[rank].data(), i, size);
+        });
         std::memcpy(result.data() + i * size, &bits, size);
       }
     }

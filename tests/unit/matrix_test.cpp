@@ -8,13 +8,13 @@
 
 #include "src/proto/partition.h"
 #include "tests/catch.h"
-#include "tests/fold_order.h"
 #include "tests/sanitized.h"
-#include "tests/unit/combine_reference.h"
+#include "tests/unit/fold_reference.h"
 #include "tests/unit/ranks.h"
 
 using combine_test::Bits;
-using rondo::test::evaluate;
+using combine_test::element_at;
+using combine_test::fold_reference;
 using rondo::test::Fold;
 using rondo::test::fold_chunk_count;
 using rondo::test::fold_order;
@@ -59,22 +59,6 @@ rondo::Range received(const Case &it, uint32_t rank) {
   return it.collective == RONDO_REDUCE_SCATTER ? blocks_of(it)[rank] : rondo::Range{0, it.count};
 }
 
-/// Folds one element's operands as documented; avg divides in the last step.
-Bits expected(const Case &it, const Fold &fold, const std::vector<Bits> &operand) {
-  const auto step = [&](const std::vector<Bits> &values, uint32_t divisor) {
-    return combine_test::combine_reference(it.type, it.op, values, divisor);
-  };
-  const auto value_of = [&](const Fold &part) {
-    return evaluate(
-        part, [&](uint32_t rank) { return operand[rank]; },
-        [&](const std::vector<Bits> &values) { return step(values, 0); });
-  };
-  std::vector<Bits> last;
-  for (const Fold &part : fold.operands) last.push_back(value_of(part));
-  if (last.empty()) last.push_back(operand[fold.rank]);
-  return step(last, it.op == RONDO_AVG ? it.rank_count : 0);
-}
-
 rondo::Partition partition_of(const Case &it, const rondo_plan_info_t &plan, uint32_t channel,
                               const std::vector<rondo::Range> &blocks) {
   const auto size = static_cast<uint32_t>(rondo_type_size(it.type));
@@ -92,30 +76,21 @@ rondo::Partition partition_of(const Case &it, const rondo_plan_info_t &plan, uin
 
 using Buffer = std::vector<unsigned char>;
 
-Bits element_at(const Buffer &buffer, size_t offset, size_t index, size_t size) {
-  Bits bits = 0;
-  std::memcpy(&bits, buffer.data() + offset + index * size, size);
-  return bits;
-}
-
 /// The result of every element of the logical vector.
 std::vector<Bits> expected_vector(const Case &it, const rondo_plan_info_t &plan, const std::vector<Buffer> &sends,
                                   size_t offset) {
   const size_t size = rondo_type_size(it.type);
   const std::vector<rondo::Range> blocks = blocks_of(it);
   std::vector<Bits> result(vector_count(it));
-  std::vector<Bits> operand(it.rank_count);
   for (uint32_t channel = 0; channel < plan.channels; ++channel) {
     const rondo::Partition partition = partition_of(it, plan, channel, blocks);
     for (uint64_t tile = 0; tile < partition.tile_count; ++tile)
       for (uint32_t chunk = 0; chunk < partition.chunk_count; ++chunk) {
         const rondo::Range range = partition.range(tile, chunk);
         const Fold fold = fold_order(it.algorithm, it.collective, it.rank_count, it.root, channel, chunk);
-        for (uint64_t i = range.begin; i < range.begin + range.count; ++i) {
-          for (uint32_t rank = 0; rank < it.rank_count; ++rank)
-            operand[rank] = element_at(sends[rank], offset, i, size);
-          result[i] = expected(it, fold, operand);
-        }
+        for (uint64_t i = range.begin; i < range.begin + range.count; ++i)
+          result[i] = fold_reference(it.type, it.op, it.rank_count, fold,
+                                     [&](uint32_t rank) { return element_at(sends[rank].data() + offset, i, size); });
       }
   }
   return result;
@@ -188,7 +163,8 @@ int64_t wrong_elements(Ranks &ranks, const Case &it, std::mt19937_64 &random) {
     }
     const rondo::Range mine = received(it, rank);
     for (size_t i = 0; i < mine.count; ++i)
-      if (!combine_test::same_element(it.type, element_at(recvs[rank], offset, i, size), want[mine.begin + i])) ++wrong;
+      if (!combine_test::same_element(it.type, element_at(recvs[rank].data() + offset, i, size), want[mine.begin + i]))
+        ++wrong;
   }
   return wrong;
 }
