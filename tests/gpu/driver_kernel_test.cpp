@@ -131,6 +131,37 @@ TEST_CASE("capture: nothing runs until the graph is launched, and then each time
   CHECK(count.load(std::memory_order_acquire) == 6);
 }
 
+TEST_CASE("capture: waits and writes of memory, and copies, are done with each replay") {
+  World world;
+  const CudaDriver &cu = world.cu;
+  constexpr size_t bytes = 4096;
+  const DeviceMemory from = world.memory(bytes), to = world.memory(bytes);
+  const HostMemory pinned = world.pinned(bytes);
+  Gate gate(world);
+  CU_OK(cu.stream_begin_capture(world.stream(), CaptureMode::thread_local_));
+  gate.close(world.stream());
+  CU_OK(cu.stream_write_value64(world.stream(), reinterpret_cast<DevicePointer>(&gate.word()), 0, write_value_default));
+  CU_OK(cu.memcpy_async(to.get().object, from.get().object, bytes, world.stream()));
+  CU_OK(cu.memcpy_async(reinterpret_cast<DevicePointer>(pinned.get().object), to.get().object, bytes, world.stream()));
+  CuGraph raw = nullptr;
+  CU_OK(cu.stream_end_capture(world.stream(), &raw));
+  const Graph graph({&cu, world.handle(), raw});
+  CuGraphExec raw_exec = nullptr;
+  CU_OK(cu.graph_instantiate(&raw_exec, raw, 0));
+  const GraphExec exec({&cu, world.handle(), raw_exec});
+  for (unsigned char value = 1; value <= 3; ++value) {
+    CU_OK(cu.memset_d8_async(from.get().object, value, bytes, world.stream()));
+    CU_OK(cu.graph_launch(raw_exec, world.stream()));
+    std::this_thread::sleep_for(a_while / 2);
+    CU_FAILS(cu.stream_query(world.stream()), CuStatus::not_ready);
+    gate.open();
+    CU_OK(cu.stream_synchronize(world.stream()));
+    CHECK(gate.word() == 0);
+    CHECK(words_of(world, to, 1)[0] == 0x0101010101010101u * value);
+    CHECK(static_cast<const unsigned char *>(pinned.get().object)[bytes - 1] == value);
+  }
+}
+
 TEST_CASE("capture: other streams join by events, and their branches run beside each other") {
   World world;
   const CudaDriver &cu = world.cu;

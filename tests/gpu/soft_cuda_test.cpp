@@ -161,6 +161,50 @@ TEST_CASE("soft cuda: a context that was destroyed stays unusable, and takes wha
   CHECK((live_counts() == before));
 }
 
+TEST_CASE("soft cuda: a branch of a graph that waits for a word does not hold up the others", "[plain]") {
+  World world;
+  const CudaDriver &cu = world.cu;
+  const Stream other = world.another_stream();
+  const Event fork = world.event(), join = world.event();
+  Gate gate(world), passed(world);
+  CU_OK(cu.stream_begin_capture(world.stream(), CaptureMode::thread_local_));
+  CU_OK(cu.event_record(fork.get().object, world.stream()));
+  CU_OK(cu.stream_wait_event(other.get().object, fork.get().object, 0));
+  gate.close(world.stream());
+  CU_OK(cu.stream_write_value64(other.get().object, reinterpret_cast<DevicePointer>(&passed.word()), 7,
+                                write_value_default));
+  CU_OK(cu.event_record(join.get().object, other.get().object));
+  CU_OK(cu.stream_wait_event(world.stream(), join.get().object, 0));
+  CuGraph raw = nullptr;
+  CU_OK(cu.stream_end_capture(world.stream(), &raw));
+  const Graph graph({&cu, world.handle(), raw});
+  CuGraphExec raw_exec = nullptr;
+  CU_OK(cu.graph_instantiate(&raw_exec, raw, 0));
+  const GraphExec exec({&cu, world.handle(), raw_exec});
+  CU_OK(cu.graph_launch(raw_exec, world.stream()));
+  // acquire; pairs with the release of the graph's write
+  CHECK(becomes_true([&] { return std::atomic_ref(passed.word()).load(std::memory_order_acquire) == 7; }));
+  CU_FAILS(cu.stream_query(world.stream()), CuStatus::not_ready);
+  gate.open();
+  CU_OK(cu.stream_synchronize(world.stream()));
+}
+
+// SOFT_CUDA_CAPTURE_WAITS=off
+TEST_CASE("soft cuda: a driver that captures no stream memory operations ends the capture", "[capture waits]") {
+  const bool waits = GENERATE(false, true);
+  World world;
+  const CudaDriver &cu = world.cu;
+  const DeviceMemory word = world.memory(64);
+  CU_OK(cu.stream_begin_capture(world.stream(), CaptureMode::relaxed));
+  CU_FAILS(waits ? cu.stream_wait_value64(world.stream(), word.get().object, 0, wait_value_geq)
+                 : cu.stream_write_value64(world.stream(), word.get().object, 0, write_value_default),
+           CuStatus::stream_capture_unsupported);
+  CuGraph graph = nullptr;
+  CU_FAILS(cu.stream_end_capture(world.stream(), &graph), CuStatus::stream_capture_invalidated);
+  CU_OK(cu.stream_write_value64(world.stream(), word.get().object, 1, write_value_default));
+  CU_OK(cu.stream_synchronize(world.stream()));
+}
+
 // SOFT_CUDA_FAULTS=seed=3;cuMemAlloc#2=2;work=1:719
 TEST_CASE("soft cuda: injected errors come where they were ordered, stick, and leave nothing behind", "[faults]") {
   for (int round = 0; round < 2; ++round) {  // a context that is made anew has no error

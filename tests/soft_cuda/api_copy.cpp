@@ -6,6 +6,7 @@
 #include <cstring>
 #include <thread>
 
+#include "tests/soft_cuda/capture.h"
 #include "tests/soft_cuda/exports.h"
 #include "tests/soft_cuda/streams.h"
 
@@ -22,6 +23,16 @@ Place place_of(State &driver, uint64_t address, size_t bytes) {
   return is_on_device(range->kind) ? Place::device : Place::pinned;
 }
 
+/// The host may look at pinned memory while a copy writes it: a device writes whole words there.
+void copy_words(uint64_t to, uint64_t from, size_t bytes) {
+  for (size_t at = 0; at < bytes; at += sizeof(uint64_t)) {
+    uint64_t word = 0;
+    std::memcpy(&word, reinterpret_cast<const void *>(from + at), sizeof word);
+    // release; pairs with the acquire of the application's host code
+    std::atomic_ref<uint64_t>(*reinterpret_cast<uint64_t *>(to + at)).store(word, std::memory_order_release);
+  }
+}
+
 /// Of host memory that is not pinned the driver makes no asynchronous copies: the call returns when all is done.
 CuStatus copy(State &driver, Lock &lock, const std::shared_ptr<Stream> &stream, uint64_t to, uint64_t from,
               size_t bytes, bool device_to, bool device_from) {
@@ -31,10 +42,16 @@ CuStatus copy(State &driver, Lock &lock, const std::shared_ptr<Stream> &stream, 
   if (to_place == Place::wrong || from_place == Place::wrong) return CuStatus::invalid_value;
   if ((device_to && to_place == Place::pageable) || (device_from && from_place == Place::pageable))
     return CuStatus::invalid_value;
+  const bool overlap = to < from + bytes && from < to + bytes;
+  const bool words = to_place == Place::pinned && (to | bytes) % sizeof(uint64_t) == 0 && !overlap;
   CompletionRef end;
   const CuStatus status = submit(
       driver, lock, stream,
       [=] {
+        if (words) {
+          copy_words(to, from, bytes);
+          return CuStatus::success;
+        }
         std::memmove(reinterpret_cast<void *>(to), reinterpret_cast<const void *>(from), bytes);
         return CuStatus::success;
       },
@@ -98,6 +115,11 @@ CuStatus write_value(uint64_t address, uint64_t value) {
   return CuStatus::success;
 }
 
+/// A driver before CUDA 11.7, if it is told so: what it cannot capture ends the capture.
+CuStatus check_captured_wait(const State &driver, Stream &stream) {
+  return driver.settings.captures_waits ? CuStatus::success : check_not_capturing(stream);
+}
+
 bool is_word(State &driver, uint64_t address) {
   const Place place = place_of(driver, address, sizeof(uint64_t));
   return address % sizeof(uint64_t) == 0 && (place == Place::device || place == Place::pinned);
@@ -151,6 +173,7 @@ CuStatus cuStreamWaitValue64_v2(CuStream handle, DevicePointer address, uint64_t
     // CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES is 0 here.
     if ((flags & wait_value_flush) != 0) return CuStatus::not_supported;
     if (flags > wait_value_nor || !is_word(driver, address)) return CuStatus::invalid_value;
+    if (const CuStatus status = check_captured_wait(driver, *stream); status != CuStatus::success) return status;
     return submit(driver, lock, stream, [context = stream->context, address, value, flags] {
       return wait_for_value(*context, address, value, flags);
     });
@@ -160,6 +183,7 @@ CuStatus cuStreamWaitValue64_v2(CuStream handle, DevicePointer address, uint64_t
 CuStatus cuStreamWriteValue64_v2(CuStream handle, DevicePointer address, uint64_t value, unsigned flags) {
   return call_on_stream(Entry::stream_write_value64, handle, [&](State &driver, Lock &lock, const auto &stream) {
     if (flags > write_value_no_memory_barrier || !is_word(driver, address)) return CuStatus::invalid_value;
+    if (const CuStatus status = check_captured_wait(driver, *stream); status != CuStatus::success) return status;
     return submit(driver, lock, stream, [=] { return write_value(address, value); });
   });
 }

@@ -153,6 +153,7 @@ CuStatus cuEventQuery(CuEvent handle) {
   return call(Entry::event_query, [&](State &driver, Lock &) {
     const auto event = driver.events.find(handle);
     if (const CuStatus status = check_event(event.get()); status != CuStatus::success) return status;
+    if (const CuStatus status = check_unsafe_call(driver); status != CuStatus::success) return status;
     if (event->context->error != CuStatus::success) return event->context->error;
     return has_ended(*event) ? CuStatus::success : CuStatus::not_ready;
   });

@@ -69,6 +69,7 @@ CuStatus cuStreamDestroy_v2(CuStream handle) {
 CuStatus cuStreamQuery(CuStream handle) {
   return call_on_stream(Entry::stream_query, handle, [&](State &driver, Lock &, const auto &stream) {
     if (const CuStatus status = check_host_may_ask(driver, stream); status != CuStatus::success) return status;
+    if (const CuStatus status = check_unsafe_call(driver); status != CuStatus::success) return status;
     return has_ended(*stream) ? CuStatus::success : CuStatus::not_ready;
   });
 }

@@ -55,7 +55,7 @@ void run_lane(Replay &run, uint32_t lane) {
     for (const size_t before : node.after) run.changed.wait(lock, [&] { return run.done[before]; });
     if (run.status == CuStatus::success) {
       lock.unlock();
-      const CuStatus status = node.run();
+      const CuStatus status = run_action(node.run);
       lock.lock();
       if (run.status == CuStatus::success) run.status = status;
     }

@@ -38,10 +38,11 @@ struct Settings {
   uint32_t launch_queue = 1024;   ///< pieces of work that a stream takes before the host waits
   uint64_t memory_bytes = uint64_t{8} << 30;
   bool queue_waits_for_end =
-      true;                   ///< what stands behind a piece of work in its queue waits for its end, not its start
-  bool mps = false;           ///< the devices say that processes share them by MPS
-  bool vmm = true;            ///< the devices say that they have memory with descriptors
-  bool synchronising = true;  ///< what may synchronise the device does
+      true;                    ///< what stands behind a piece of work in its queue waits for its end, not its start
+  bool mps = false;            ///< the devices say that processes share them by MPS
+  bool vmm = true;             ///< the devices say that they have memory with descriptors
+  bool synchronising = true;   ///< what may synchronise the device does
+  bool captures_waits = true;  ///< stream memory operations can be captured
   int version = 13'000;
   std::string kernels;  ///< path of a library of kernels
   std::string missing;  ///< an entry that this driver is to lack

@@ -32,6 +32,7 @@ Mishap next_mishap(State &driver) {
   const Faults &faults = driver.settings.faults;
   Mishap mishap;
   if (faults.delay_share <= 0 && faults.work_share <= 0) return mishap;
+  const std::lock_guard lock(driver.mutex);
   const uint64_t number = ++driver.work_number;
   if (chance(faults.seed, 1, number) < faults.delay_share)
     mishap.delay_us = static_cast<uint64_t>(chance(faults.seed, 2, number) * static_cast<double>(faults.delay_us));
@@ -40,13 +41,10 @@ Mishap next_mishap(State &driver) {
 }
 
 /// After an error in the context nothing runs any more; what is pending ends at once.
-void run_work(State &driver, Lock &lock, Context &context, Work &work) {
+void run_work(Lock &lock, Context &context, const Work &work) {
   if (context.error != CuStatus::success || work.run == nullptr) return;
-  const Mishap mishap = next_mishap(driver);
-  CuStatus status = mishap.status;
   lock.unlock();
-  if (mishap.delay_us != 0) std::this_thread::sleep_for(std::chrono::microseconds(mishap.delay_us));
-  if (status == CuStatus::success) status = work.run();
+  const CuStatus status = run_action(work.run);
   lock.lock();
   if (context.error == CuStatus::success) context.error = status;
 }
@@ -66,7 +64,7 @@ void serve(void *argument) {
     for (const CompletionRef &before : work.after) wait_for(lock, before);
     const bool holds_queue = driver.settings.queue_waits_for_end;
     if (!holds_queue) leave_queue(queue);
-    run_work(driver, lock, *stream->context, work);
+    run_work(lock, *stream->context, work);
     if (holds_queue) leave_queue(queue);
     finish(*work.completion);
     stream->pending.pop_front();
@@ -93,6 +91,12 @@ void add_legacy_order(const Stream &stream, std::vector<CompletionRef> &after) {
 }
 
 }  // namespace
+
+CuStatus run_action(const Action &run) {
+  const Mishap mishap = next_mishap(state());
+  if (mishap.delay_us != 0) std::this_thread::sleep_for(std::chrono::microseconds(mishap.delay_us));
+  return mishap.status == CuStatus::success ? run() : mishap.status;
+}
 
 uint64_t clock_ns() {
   timespec now{};

@@ -20,6 +20,9 @@ void close_stream(const std::shared_ptr<Stream> &stream);
 CuStatus submit(State &state, Lock &lock, const std::shared_ptr<Stream> &stream, Action run,
                 CompletionRef *completion = nullptr, std::vector<CompletionRef> after = {});
 
+/// Runs a piece of work, or a node of a graph, with the delay and the error that the seed has for it.
+CuStatus run_action(const Action &run);
+
 /// Whether the context has a stream under capture with which the legacy stream would be entangled.
 bool legacy_is_entangled(State &state, const Context &context);
 
