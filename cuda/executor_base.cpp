@@ -79,6 +79,7 @@ Result<void> ExecutorBase::follow_last_stream(CuStream stream, bool captured) {
 bool ExecutorBase::last_call_has_ended() const {
   if (!launched_any_) return true;
   const ContextGuard guard(*driver_, context_.get().context);
+  const CaptureModeGuard capture_goes_on(*driver_);
   return guard.ok() && recorded_ && driver_->event_query(launched_.get().object) == CuStatus::success;
 }
 
@@ -92,6 +93,7 @@ void ExecutorBase::note_last_stream(CuStream stream) {
 Result<void> ExecutorBase::check_device() const {
   const ContextGuard guard(*driver_, context_.get().context);
   RONDO_TRY(guard.status());
+  const CaptureModeGuard capture_goes_on(*driver_);
   const CuStatus status = driver_->stream_query(stream_.get().object);
   if (status == CuStatus::success || status == CuStatus::not_ready) return {};
   return cuda_error(*driver_, status, describe() + " has failed");

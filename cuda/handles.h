@@ -27,6 +27,24 @@ class ContextGuard {
   CuStatus status_;
 };
 
+/// While it lives this thread may ask the driver what is "potentially unsafe" while a stream is captured: by default a
+/// query of any stream or event, from any thread of the process, would end the capture.
+class CaptureModeGuard {
+ public:
+  explicit CaptureModeGuard(const CudaDriver &driver)
+      : driver_(driver), exchanged_(driver.thread_exchange_capture_mode(&mode_) == CuStatus::success) {}
+  CaptureModeGuard(const CaptureModeGuard &) = delete;
+  CaptureModeGuard &operator=(const CaptureModeGuard &) = delete;
+  ~CaptureModeGuard() {
+    if (exchanged_) static_cast<void>(driver_.thread_exchange_capture_mode(&mode_));
+  }
+
+ private:
+  const CudaDriver &driver_;
+  CaptureMode mode_ = CaptureMode::relaxed;  ///< then that of before
+  bool exchanged_;
+};
+
 /// An object of the driver, with what closes it.
 template <class Object>
 struct Owned {

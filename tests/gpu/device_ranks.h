@@ -87,6 +87,21 @@ inline rondo_error_t failure_of(rondo_comm_t comm) {
   return error;
 }
 
+/// What `enqueue()` puts on the stream, as a graph that can be launched.
+template <class Enqueue>
+rondo::cuda::GraphExec captured(const World &world, rondo_stream_t of_rondo, const Enqueue &enqueue) {
+  const rondo::cuda::CudaDriver &cu = world.cu;
+  auto *const stream = static_cast<rondo::cuda::CuStream>(of_rondo);
+  CU_OK(cu.stream_begin_capture(stream, rondo::cuda::CaptureMode::thread_local_));
+  enqueue();
+  rondo::cuda::CuGraph graph = nullptr;
+  CU_OK(cu.stream_end_capture(stream, &graph));
+  const rondo::cuda::Graph captured_once({&cu, world.handle(), graph});
+  rondo::cuda::CuGraphExec exec = nullptr;
+  CU_OK(cu.graph_instantiate(&exec, graph, 0));
+  return rondo::cuda::GraphExec({&cu, world.handle(), exec});
+}
+
 /// Ranks that are threads on device 0, each with a stream of its own.
 struct DeviceRanks {
   explicit DeviceRanks(int rank_count, const rondo_config_t &config = on_device()) : ranks(rank_count, config) {
@@ -95,6 +110,10 @@ struct DeviceRanks {
   }
   ~DeviceRanks() { synchronize(); }
   [[nodiscard]] rondo_stream_t stream(int rank) const { return streams[static_cast<size_t>(rank)].get().object; }
+  /// On the stream of `rank`.
+  void launch(const rondo::cuda::GraphExec &graph, int rank) const {
+    CU_OK(world.cu.graph_launch(graph.get().object, streams[static_cast<size_t>(rank)].get().object));
+  }
   void synchronize() const {
     for (const rondo::cuda::Stream &stream : streams) CU_OK(world.cu.stream_synchronize(stream.get().object));
   }

@@ -224,27 +224,19 @@ TEST_CASE("device: a call is ordered by its stream") {
 TEST_CASE("device: a captured all-reduce is replayed, each time on what is there then") {
   DeviceRanks group(2);
   constexpr size_t count = 10'000;
-  const CudaDriver &cu = group.world.cu;
   std::vector<DeviceBuffer> buffers;
   std::vector<GraphExec> graphs;
   for (int rank = 0; rank < 2; ++rank) {
     buffers.emplace_back(group.world, bytes_of(std::vector<float>(count, 1)));
-    auto *const stream = static_cast<CuStream>(group.stream(rank));
-    CU_OK(cu.stream_begin_capture(stream, CaptureMode::thread_local_));
-    REQUIRE(rondo_all_reduce(buffers.back().pointer(), buffers.back().pointer(), count, RONDO_FLOAT32, RONDO_SUM,
-                             group.ranks[rank], stream) == RONDO_OK);
-    CuGraph graph = nullptr;
-    CU_OK(cu.stream_end_capture(stream, &graph));
-    CuGraphExec exec = nullptr;
-    CU_OK(cu.graph_instantiate(&exec, graph, 0));
-    CU_OK(cu.graph_destroy(graph));
-    graphs.push_back(GraphExec({&cu, group.world.handle(), exec}));
+    graphs.push_back(captured(group.world, group.stream(rank), [&] {
+      REQUIRE(rondo_all_reduce(buffers.back().pointer(), buffers.back().pointer(), count, RONDO_FLOAT32, RONDO_SUM,
+                               group.ranks[rank], group.stream(rank)) == RONDO_OK);
+    }));
   }
   for (const DeviceBuffer &buffer : buffers) CHECK(values_of<float>(buffer.read())[0] == 1);  // nothing ran yet
   float expected = 1;
   for (int replay = 0; replay < 4; ++replay) {
-    for (int rank = 0; rank < 2; ++rank)
-      CU_OK(cu.graph_launch(graphs[static_cast<size_t>(rank)].get().object, static_cast<CuStream>(group.stream(rank))));
+    for (int rank = 0; rank < 2; ++rank) group.launch(graphs[static_cast<size_t>(rank)], rank);
     group.synchronize();
     expected *= 2;
     for (const DeviceBuffer &buffer : buffers)
@@ -257,7 +249,7 @@ TEST_CASE("device: a captured all-reduce is replayed, each time on what is there
       void *const pointer = buffers[index].pointer();
       REQUIRE(rondo_all_reduce(pointer, pointer, count, RONDO_FLOAT32, RONDO_SUM, group.ranks[rank],
                                group.stream(rank)) == RONDO_OK);
-      CU_OK(cu.graph_launch(graphs[index].get().object, static_cast<CuStream>(group.stream(rank))));
+      group.launch(graphs[index], rank);
     }
     expected *= 4;
   }
@@ -270,6 +262,24 @@ TEST_CASE("device: a captured all-reduce is replayed, each time on what is there
   group.synchronize();
   for (const DeviceBuffer &buffer : buffers)
     CHECK(values_of<float>(buffer.read()) == std::vector<float>(count, expected));
+}
+
+TEST_CASE("device: a capture that binds all threads is not ended by the one that looks after calls") {
+  DeviceRanks group(1);
+  const DeviceBuffer buffer(group.world, bytes_of(std::vector<float>(64, 1)));
+  const auto other = group.world.another_stream();
+  const auto sum_on = [&](rondo_stream_t stream) {
+    return rondo_all_reduce(buffer.pointer(), buffer.pointer(), 64, RONDO_FLOAT32, RONDO_SUM, group.ranks[0], stream);
+  };
+  REQUIRE(sum_on(other.get().object) == RONDO_OK);
+  CU_OK(group.world.cu.stream_synchronize(other.get().object));
+  auto *const stream = static_cast<CuStream>(group.stream(0));
+  CU_OK(group.world.cu.stream_begin_capture(stream, CaptureMode::global));
+  REQUIRE(sum_on(stream) == RONDO_OK);  // asks whether the call on the other stream has ended
+  std::this_thread::sleep_for(3 * rondo::cuda::conformance::a_while);  // the thread looks every 20 ms
+  CuGraph graph = nullptr;
+  CU_OK(group.world.cu.stream_end_capture(stream, &graph));
+  CU_OK(group.world.cu.graph_destroy(graph));
 }
 
 TEST_CASE("device: communicators in flight together do not wait for each other") {
