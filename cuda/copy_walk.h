@@ -21,6 +21,29 @@ struct CopySlice {
   Range range;  ///< elements of the logical vector, at least one
 };
 
+/// At most two ranks, in the order of a step's links.
+struct SlicePeers {
+  uint32_t ranks[2] = {};
+  uint32_t count = 0;
+
+  [[nodiscard]] const uint32_t *begin() const { return ranks; }
+  [[nodiscard]] const uint32_t *end() const { return ranks + count; }
+};
+
+[[nodiscard]] inline SlicePeers peers_of(const CopySlice &slice, StepFlag flag, const uint8_t (&links)[2]) {
+  SlicePeers peers;
+  for (const uint8_t link : links)
+    if ((slice.step->flags & flag) != 0 && link != no_link) peers.ranks[peers.count++] = slice.schedule->peers[link];
+  return peers;
+}
+/// Whose slots the slice reads, and into whose it writes.
+[[nodiscard]] inline SlicePeers sources_of(const CopySlice &slice) {
+  return peers_of(slice, step_recv, slice.step->recv_link);
+}
+[[nodiscard]] inline SlicePeers targets_of(const CopySlice &slice) {
+  return peers_of(slice, step_send, slice.step->send_link);
+}
+
 /// Calls visit(slice), which returns a Result<void>, for each slice; ends at the first failure and passes it on.
 template <class Visit>
 [[nodiscard]] Result<void> walk_plan(const Plan &plan, const Visit &visit) {

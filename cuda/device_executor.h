@@ -22,10 +22,11 @@ class DevicePlan {
   virtual ~DevicePlan() = default;
 };
 
-/// What the kernels of one rank have told the host. All counts only grow.
+/// What the calls of one rank have told the host from its device; with the kernel executor each is a kernel. Counts
+/// grow.
 struct DeviceReport {
-  uint64_t begun_kernels = 0;  ///< replays of captured ones among them
-  uint64_t ended_kernels = 0;
+  uint64_t begun_calls = 0;   ///< replays of captured ones among them; one too many for the moment in which one ends
+  uint64_t ended_calls = 0;   ///< the same as begun_calls: none runs
   uint64_t ended_number = 0;  ///< the operation whose kernel ended last, done or not
   bool failed = false;        ///< a kernel stopped, or met a slot that did not fit; those after it do nothing
   uint64_t failed_number = 0;

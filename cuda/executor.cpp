@@ -52,7 +52,7 @@ class KernelExecutor final : public ExecutorBase {
   [[nodiscard]] DeviceReport report() const override;
   [[nodiscard]] bool drained() const override {
     const DeviceReport now = report();
-    return now.ended_number >= last_number_ && now.begun_kernels == now.ended_kernels;
+    return now.ended_number >= last_number_ && now.begun_calls == now.ended_calls;
   }
   void stop() override { memory::store_release(words().abort, 1); }  // pairs with A1 in cuda/kernels/run.h
 
@@ -188,8 +188,8 @@ DeviceReport KernelExecutor::report() const {
   const device::DeviceResult &result = words().result;
   DeviceReport report;
   report.ended_number = memory::load_acquire(result.number);  // pairs with E3 in cuda/kernels/run.h
-  report.ended_kernels = memory::load_relaxed(result.kernels);
-  report.begun_kernels = std::max(memory::load_relaxed(result.begun), report.ended_kernels);
+  report.ended_calls = memory::load_relaxed(result.kernels);
+  report.begun_calls = std::max(memory::load_relaxed(result.begun), report.ended_calls);
   const uint64_t verdict = memory::load_relaxed(result.verdict);  // ordered by E3
   if (verdict == 0) return report;
   report.failed = true;

@@ -78,7 +78,7 @@ Result<std::shared_ptr<const FlagMemory>> map_file(const PrimaryContext &context
 }  // namespace
 
 uint64_t FlagShape::place_bytes() const {
-  const uint64_t bytes = (2 + 2 * uint64_t{slot_count}) * sizeof(uint64_t);
+  const uint64_t bytes = (static_cast<uint64_t>(FlagWord::count) + 2 * uint64_t{slot_count}) * sizeof(uint64_t);
   return (bytes + cache_line_bytes - 1) / cache_line_bytes * cache_line_bytes;
 }
 uint64_t FlagShape::place_offset(uint32_t rank, uint32_t channel, uint32_t peer) const {

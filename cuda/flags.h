@@ -4,10 +4,13 @@
 // memory, so that the host can end every wait by plain stores, whatever the device's queues are blocked by.
 //
 // Layout    a part for each rank, in it a place for each (channel, peer) of
-//             posted         slots that the peer has posted to this rank
-//             consumed       slots of this rank that the peer has consumed
-//             signatures     slot_count * 2: SlotSignature of the operation that a slot begins
-// Values    grow, and are less than `released`: each wait is "greater or equal", so one value ends all of them.
+//             posted, consumed                      slots that the peer has posted to this rank, or of this rank
+//                                                   that the peer has consumed; since the beginning
+//             captured_posted, captured_consumed    the same in a captured call, which counts from 0
+//             arrived                               1: the peer has come to a captured call in which it receives
+//             signatures                            slot_count * 2: SlotSignature of the operation that a slot begins
+// Values    of the first two grow; the next three are 0 between captured calls (cuda/copy_executor.cpp). All are less
+//           than `released`: each wait is "greater or equal", so one value ends all of them.
 #pragma once
 
 #include <cstdint>
@@ -34,6 +37,9 @@ struct SlotSignature {
   }
 };
 
+/// The words of a place before its signatures.
+enum class FlagWord : uint32_t { posted, consumed, captured_posted, captured_consumed, arrived, count };
+
 struct FlagShape {
   uint32_t rank_count = 1;
   uint32_t channel_count = 1;
@@ -52,19 +58,16 @@ class Flags {
   [[nodiscard]] static Result<Flags> connect(const PrimaryContext &context, const FlagShape &shape,
                                              Gathering &gathering);
 
-  // As the device sees them: in the part of `rank`, for its connections with `peer`.
-  [[nodiscard]] DevicePointer posted(uint32_t rank, uint32_t channel, uint32_t peer) const {
-    return address_ + shape_.place_offset(rank, channel, peer);
-  }
-  [[nodiscard]] DevicePointer consumed(uint32_t rank, uint32_t channel, uint32_t peer) const {
-    return posted(rank, channel, peer) + sizeof(uint64_t);
+  /// As the device sees it: in the part of `rank`, for its connections with `peer`.
+  [[nodiscard]] DevicePointer word(FlagWord which, uint32_t rank, uint32_t channel, uint32_t peer) const {
+    return address_ + shape_.place_offset(rank, channel, peer) + static_cast<uint64_t>(which) * sizeof(uint64_t);
   }
   /// Of the first of the pair; that of the opposite follows.
   [[nodiscard]] DevicePointer signature(uint32_t rank, uint32_t channel, uint32_t peer, uint64_t slot) const {
-    return posted(rank, channel, peer) + (2 + 2 * slot) * sizeof(uint64_t);
+    return word(FlagWord::count, rank, channel, peer) + 2 * slot * sizeof(uint64_t);
   }
 
-  /// Ends every wait of this rank, until a peer's stream writes such a word again. Any thread.
+  /// Ends every wait of this rank, until a stream, a peer's or its own, writes such a word again. Any thread.
   void release() const;
 
  private:

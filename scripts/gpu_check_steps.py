@@ -108,10 +108,10 @@ class Steps:
         yield Step("correctness", f"device matrix, bit-equal to the host ({size})", [self.bin / "device_matrix"], 180,
                    {"RONDO_TEST_MATRIX": size})
 
-    def perf(self, name, arguments, judge, seconds=60, launcher=()):
+    def perf(self, name, arguments, judge, seconds=60, launcher=(), environment=None):
         report = self.output / (name.replace(" ", "-").replace(",", "") + ".json")
         command = [*launcher, self.bin / "rondo", "perf", *arguments, "--device", "cuda:0", "--json", report]
-        return Step("bench", name, command, seconds, judge=judge)
+        return Step("bench", name, command, seconds, environment or {}, judge=judge)
 
     def bench(self):
         large = str(256 * MIB) if not self.quick else "64K"
@@ -135,6 +135,12 @@ class Steps:
         for collective in ("reduce_scatter", "all_gather", "broadcast", "reduce"):
             yield self.perf(f"{collective} of 8 threads", [collective, "-r", 8, "-b", medium, "-e", medium, *few],
                             against_floor(None))
+        replayed = (["--graph"], "by copies, replayed")
+        for collective, more, label in (("all_gather", [], "by copies"), ("all_gather", *replayed),
+                                        ("all_reduce", *replayed)):
+            yield self.perf(f"{collective} of 4 threads, {label}",
+                            [collective, "-r", 4, "-b", medium, "-e", medium, "--in-place-only", *more, *few],
+                            labelled(against_floor(None), label), environment={"RONDO_DEVICE_EXECUTOR": "copy"})
 
     def faults(self):
         threads, processes = ("70", "30") if not self.quick else ("3", "3")

@@ -121,7 +121,7 @@ RONDO_API const char *rondo_device_executor_string(rondo_device_executor_t execu
 typedef struct rondo_comm *rondo_comm_t;
 
 /** A queue of operations that run in order: of rondo_stream_create(); NULL: the call returns when it is complete. On a
- * CUDA device: a cudaStream_t, which kernels let be captured (docs/gpu.md); NULL: the default stream. No call waits. */
+ * CUDA device: a cudaStream_t, which may be captured (docs/gpu.md); NULL: the default stream. No call waits. */
 typedef void *rondo_stream_t;
 
 typedef struct rondo_event *rondo_event_t;                /**< A point in a stream. Opaque. */

@@ -70,13 +70,17 @@ void DeviceMonitor::run() {
 bool DeviceMonitor::look(std::unique_lock<std::mutex> &lock) {
   const DeviceReport report = parts_.device->report();
   carry_over(report);
-  const bool running = report.begun_kernels != report.ended_kernels;
+  const bool running = report.begun_calls != report.ended_calls;
   const bool busy = running || !outstanding_.empty();
   const uint64_t now = now_ns();
-  if (running && !outstanding_.empty() && (!watch_ || watched_.number != outstanding_.front().number)) {
-    watched_ = outstanding_.front();
-    watch_.emplace(*parts_.transport, parts_.rank, parts_.rank_count, watched_.number, watched_.what,
-                   parts_.timeout_ns);
+  if (running && !outstanding_.empty()) {
+    if (!watch_ || watched_.number != outstanding_.front().number) {
+      watched_ = outstanding_.front();
+      watch_.emplace(*parts_.transport, parts_.rank, parts_.rank_count, watched_.number, watched_.what,
+                     parts_.timeout_ns);
+    }
+    // What runs may be replays before it, each of which has its own time.
+    if (std::exchange(watched_begun_, report.begun_calls) != report.begun_calls) watch_->restart();
   }
   const bool has_operation = !outstanding_.empty();
   lock.unlock();  // what follows takes its time, and calls the communicator
@@ -123,8 +127,8 @@ void DeviceMonitor::look_at_running(uint64_t now_ns) {
 
 /// A kernel of a replayed graph has no number of its own: deaths and its deadline are all that can be seen.
 void DeviceMonitor::look_at_replay(const DeviceReport &report, uint64_t now_ns) {
-  if (replay_ != report.begun_kernels) {
-    replay_ = report.begun_kernels;
+  if (replay_ != report.begun_calls) {
+    replay_ = report.begun_calls;
     replay_since_ns_ = now_ns;
     return;
   }

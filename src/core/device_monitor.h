@@ -75,7 +75,8 @@ class DeviceMonitor {
   // Of the monitor's thread alone.
   std::optional<OperationWatch> watch_;  ///< of the operation that runs
   Outstanding watched_;
-  uint64_t replay_ = 0;  ///< the kernel, counted, that was seen to run without an operation of its own
+  uint64_t watched_begun_ = 0;  ///< calls that had begun at the last look at it
+  uint64_t replay_ = 0;         ///< the call, counted, that was seen to run without an operation of its own
   uint64_t replay_since_ns_ = 0;
   bool told_ = false;  ///< the device was stopped
   uint64_t next_device_check_ns_ = 0, next_departure_check_ns_ = 0;

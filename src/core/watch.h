@@ -25,6 +25,9 @@ class OperationWatch final : public Watch {
   [[nodiscard]] bool stopped() override { return transport_.failed(); }
   [[nodiscard]] bool look(uint64_t now_ns) override;
 
+  /// Its time begins anew: what was looked at until now was something before it.
+  void restart() { start_ns_ = 0; }
+
   /// A peer's slot did not fit this operation: records why.
   void explain_fault(uint32_t peer, Fault fault);
 

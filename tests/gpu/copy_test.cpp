@@ -3,59 +3,17 @@
 // Arguments of the program choose by tag: "[queue]" wants SOFT_CUDA_LAUNCH_QUEUE=16.
 #include <array>
 
-#include "tests/gpu/device_ranks.h"
-#include "tests/gpu/settings.h"
+#include "tests/gpu/copy_group.h"
 
 using namespace rondo_test;
 using namespace rondo::cuda;
 using rondo::cuda::conformance::a_while;
 using rondo::cuda::conformance::Gate;
 
-namespace {
-
-rondo_config_t by_copies(uint32_t timeout_ms = 20'000) {
-  rondo_config_t config = on_device();
-  config.device_executor = RONDO_DEVICE_EXECUTOR_COPY;
-  config.timeout_ms = timeout_ms;
-  return config;
-}
-
-/// A group with a buffer of `count` ones for each rank.
-struct Group : DeviceRanks {
-  explicit Group(int rank_count, size_t elements, uint32_t timeout_ms = 20'000)
-      : DeviceRanks(rank_count, by_copies(timeout_ms)), count(elements) {
-    for (int rank = 0; rank < rank_count; ++rank) buffers.emplace_back(world, bytes_of(std::vector<float>(count, 1)));
-  }
-  rondo_status_t sum(int rank, rondo_stream_t stream, size_t elements) const {
-    void *const pointer = buffers[static_cast<size_t>(rank)].pointer();
-    return rondo_all_reduce(pointer, pointer, elements, RONDO_FLOAT32, RONDO_SUM, ranks[rank], stream);
-  }
-  rondo_status_t sum(int rank) const { return sum(rank, stream(rank), count); }
-  [[nodiscard]] std::vector<float> values(int rank) const {
-    return values_of<float>(buffers[static_cast<size_t>(rank)].read());
-  }
-
-  size_t count;
-  std::vector<DeviceBuffer> buffers;
-};
-
-/// Ranks that call before a failure. Streams that are released overwrite slots which their peers are reading: nobody
-/// takes what comes of it, but ThreadSanitizer cannot know that.
-constexpr int caller_count = rondo::test::under_thread_sanitizer ? 1 : 2;
-
-/// Kernels launched so far; nothing on a real driver, which does not count.
-std::optional<uint64_t> launch_count() {
-  auto *const ask = soft_cuda_function<uint64_t()>(conformance::loaded_driver().library, "soft_cuda_launch_count");
-  if (ask == nullptr) return std::nullopt;
-  return ask();
-}
-
-}  // namespace
-
 TEST_CASE("copy executor: what only moves launches no kernel, a reduction those that combine") {
   constexpr int rank_count = 3;
   constexpr size_t count = 1000;
-  Group group(rank_count, count);
+  CopyGroup group(rank_count, count);
   std::vector<DeviceBuffer> whole;
   for (int rank = 0; rank < rank_count; ++rank)
     whole.emplace_back(group.world, bytes_of(std::vector<float>(count * rank_count, 0)));
@@ -85,7 +43,7 @@ TEST_CASE("copy executor: what only moves launches no kernel, a reduction those 
 }
 
 TEST_CASE("copy executor: calls come in their order, whatever streams they are on, and after what is before them") {
-  Group group(2, 4096);
+  CopyGroup group(2, 4096);
   Gate gate(group.world);
   const std::array<Stream, 2> others{group.world.another_stream(), group.world.another_stream()};
   for (int rank = 0; rank < 2; ++rank) gate.close(static_cast<CuStream>(group.stream(rank)));
@@ -103,7 +61,7 @@ TEST_CASE("copy executor: calls come in their order, whatever streams they are o
 }
 
 TEST_CASE("copy executor: communicators in flight together do not wait for each other") {
-  Group first(2, 100'003), second(2, 100'003);
+  CopyGroup first(2, 100'003), second(2, 100'003);
   for (int round = 0; round < 3; ++round) {
     // Each rank has its own order.
     REQUIRE(first.sum(0) == RONDO_OK);
@@ -117,18 +75,6 @@ TEST_CASE("copy executor: communicators in flight together do not wait for each 
     CHECK(first.values(rank) == std::vector<float>(first.count, 8));
     CHECK(second.values(rank) == std::vector<float>(second.count, 8));
   }
-}
-
-TEST_CASE("copy executor: a stream that is captured is refused, and the communicator goes on") {
-  Group group(1, 64);
-  auto *const stream = static_cast<CuStream>(group.stream(0));
-  CU_OK(group.world.cu.stream_begin_capture(stream, CaptureMode::thread_local_));
-  CHECK(group.sum(0) == RONDO_ERROR_UNSUPPORTED);
-  CHECK(error_message().find("RONDO_DEVICE_EXECUTOR=kernel") != std::string::npos);
-  CuGraph graph = nullptr;
-  CU_OK(group.world.cu.stream_end_capture(stream, &graph));
-  CU_OK(group.world.cu.graph_destroy(graph));
-  CHECK(group.sum(0) == RONDO_OK);
 }
 
 TEST_CASE("copy executor: ll is refused, and ranks must agree on the executor") {
@@ -147,7 +93,7 @@ TEST_CASE("copy executor: ll is refused, and ranks must agree on the executor") 
 }
 
 TEST_CASE("copy executor: an abort ends the waits of everybody") {
-  Group group(3, 300'000);
+  CopyGroup group(3, 300'000);
   for (int round = 0; round < 4; ++round)
     for (int rank = 0; rank < caller_count; ++rank) REQUIRE(group.sum(rank) == RONDO_OK);  // rank 2 never calls
   std::this_thread::sleep_for(a_while);
@@ -160,7 +106,7 @@ TEST_CASE("copy executor: an abort ends the waits of everybody") {
 }
 
 TEST_CASE("copy executor: a rank that does not come is named when the time is up") {
-  Group group(2, 4096, 300);
+  CopyGroup group(2, 4096, 300);
   REQUIRE(group.sum(0) == RONDO_OK);
   group.synchronize();
   const rondo_error_t error = failure_of(group.ranks[0]);
@@ -174,7 +120,7 @@ TEST_CASE("copy executor: ranks that disagree hear of it, and nothing of the wro
     return;
   }
   const bool behind_others = GENERATE(false, true);
-  Group group(2, 4096);
+  CopyGroup group(2, 4096);
   // Who is late may be told by its own call.
   const auto call = [&](int rank, size_t count) {
     const rondo_status_t status = group.sum(rank, group.stream(rank), count);
@@ -229,7 +175,7 @@ TEST_CASE("copy executor: a call whose stream comes to it when its communicator 
 }
 
 TEST_CASE("copy executor: one thread that fills a queue for several ranks is told by the timeout", "[.][queue]") {
-  Group group(2, 4'000'000, 500);
+  CopyGroup group(2, 4'000'000, 500);
   CHECK(group.sum(0) == RONDO_OK);  // waits in the driver for the rank that the same thread would call for next
   const rondo_error_t error = failure_of(group.ranks[0]);
   CHECK(error.status == RONDO_ERROR_TIMEOUT);

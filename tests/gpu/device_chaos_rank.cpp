@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank of a life on a device, for device_chaos_test.py: `device_chaos_rank KIND VICTIM DELAY_US COUNT`. Sums until
-// the communicator fails, and gives everything back. Prints what it got, and what of the driver is still alive then.
+// One rank of a life on a device, for device_chaos_test.py: `device_chaos_rank KIND VICTIM DELAY_US COUNT MANNER`. Sums
+// until the communicator fails, and gives everything back. Prints what it got, and what of the driver is still alive
+// then. MANNER: calls, or replays, among which every third sum is a call.
 #include <signal.h>
 #include <unistd.h>
 
@@ -23,6 +24,7 @@ struct Fate {
   std::string kind;
   int victim = 0;
   long delay_us = 0;
+  bool replays = false;
 };
 
 /// What strikes this rank on a thread of its own: there a kernel may wait, and the caller for it.
@@ -46,12 +48,14 @@ int wait_silently(const DeviceProcess &self) {
 
 int live_through(const DeviceProcess &self, const Fate &fate, uint64_t struck_ns) {
   const bool victim = self.rank == fate.victim;
-  int outcome = RONDO_OK;
+  rondo::cuda::GraphExec graph;
+  int outcome = fate.replays ? capture_sum(self, self.count, graph) : int{RONDO_OK};
   for (int round = 2; round < rounds_most && outcome == RONDO_OK; ++round) {
     if (fate.kind == "none" && round == calm_rounds) return rondo_comm_finalize(self.comm);
     const bool now = victim && rondo::now_ns() >= struck_ns;
     if (now && fate.kind == "silent") return wait_silently(self);
-    outcome = sum_once(self, round, self.count - (now && fate.kind == "disagree" ? 1 : 0));
+    outcome = sum_once(self, round, self.count - (now && fate.kind == "disagree" ? 1 : 0),
+                       fate.replays && round % 3 != 0 ? &graph : nullptr);
   }
   return outcome;
 }
@@ -91,11 +95,12 @@ bool left_nothing(const std::string &library) {
 }  // namespace
 
 int main(int argument_count, char **arguments) {
-  if (argument_count != 5) {
-    std::fprintf(stderr, "usage: device_chaos_rank KIND VICTIM DELAY_US COUNT\n");
+  if (argument_count != 6) {
+    std::fprintf(stderr, "usage: device_chaos_rank KIND VICTIM DELAY_US COUNT MANNER\n");
     return 2;
   }
-  const Fate fate{arguments[1], std::atoi(arguments[2]), std::atol(arguments[3])};
+  const Fate fate{arguments[1], std::atoi(arguments[2]), std::atol(arguments[3]),
+                  arguments[5] == std::string("replays")};
   const char *const rank = std::getenv("RANK");
   if (rank == nullptr) return 2;
   int status = 0;

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lives of communicators on a device, with real processes and the driver in software: from each seed 2-4 ranks, one of
-which is killed, exits, aborts, falls silent, disagrees, or has a driver that fails. Every other rank must get an error
-that names it, nothing may hang, and nothing of the driver may stay alive in those that live on.
+which is killed, exits, aborts, falls silent, disagrees, or has a driver that fails; some replay graphs. Every other
+rank must get an error that names it, nothing may hang, and nothing of the driver may stay alive in those that live on.
 
 usage: device_chaos_test.py DEVICE_CHAOS_RANK [--seeds N] [--seed N] [--jobs N] [--any-driver]"""
 
@@ -36,6 +36,8 @@ KINDS = {
 }
 
 
+# A rank that leaves, disagrees or stays away without a call is not named by replays, which have no numbers.
+REPLAYED = ("none", "kill", "exit", "abort")
 ONLY_SOFT = ("calls", "work")  # what the driver in software alone does when it is asked to
 
 
@@ -61,18 +63,21 @@ class Life:
         own = {"calls": f";fail={10 ** draw.uniform(-2.5, -0.5):.4f}:2",
                "work": f";work={10 ** draw.uniform(-2.3, -1):.4f}:719"}.get(self.kind, "")
         self.own = {self.victim: {"SOFT_CUDA_FAULTS": faults + own}}
+        self.manner = "replays" if self.kind in REPLAYED and draw.random() < 0.5 else "calls"
 
     def __str__(self):
         settings = " ".join(f"{name}={value}" for name, value in self.environment.items())
-        return (f"{self.kind}: rank {self.victim} of {self.size} after {self.delay_us} us, {self.count} int32; "
+        return (f"{self.kind} of {self.manner}: rank {self.victim} of {self.size} after {self.delay_us} us, "
+                f"{self.count} int32; "
                 f"{settings}; the victim's {self.own[self.victim]}")
 
     def run(self, program):
         """The ranks, and what was broken."""
         ranks = {}
         try:
-            ranks = run_job(program, self.size, [self.kind, str(self.victim), str(self.delay_us), str(self.count)],
-                            self.environment, seconds=HANG_S, own_environment=self.own)
+            words = [self.kind, self.victim, self.delay_us, self.count, self.manner]
+            ranks = run_job(program, self.size, [str(word) for word in words], self.environment, seconds=HANG_S,
+                            own_environment=self.own)
             for number, rank in ranks.items():
                 self.judge(number, rank)
         except AssertionError as broken:

@@ -58,19 +58,46 @@ inline int copy_back(const DeviceProcess &self, void *to, size_t bytes) {
   return copied == CuStatus::success && ended == CuStatus::success ? int{RONDO_OK} : driver_failed;
 }
 
-/// Copies, sums `count` elements and copies back on the stream: a status, or one of the two above.
-inline int sum_once(const DeviceProcess &self, int round, size_t count) {
+inline rondo_status_t call_sum(const DeviceProcess &self, size_t count) {
+  auto *const pointer = reinterpret_cast<void *>(self.buffer.get().object);
+  return rondo_all_reduce(pointer, pointer, count, RONDO_INT32, RONDO_SUM, self.comm, self.stream.get().object);
+}
+
+/// A sum of `count` elements as a graph: a status, or one of the two above.
+inline int capture_sum(const DeviceProcess &self, size_t count, rondo::cuda::GraphExec &exec) {
+  using rondo::cuda::CuStatus;
+  const rondo::cuda::ContextGuard guard(*self.cu, self.context.get().context);
+  auto *const stream = self.stream.get().object;
+  if (self.cu->stream_begin_capture(stream, rondo::cuda::CaptureMode::thread_local_) != CuStatus::success)
+    return driver_failed;
+  const rondo_status_t status = call_sum(self, count);
+  rondo::cuda::CuGraph graph = nullptr;
+  if (self.cu->stream_end_capture(stream, &graph) != CuStatus::success)
+    return status != RONDO_OK ? status : driver_failed;
+  const rondo::cuda::Graph captured_once({self.cu, self.context.get().context, graph});
+  if (status != RONDO_OK) return status;
+  rondo::cuda::CuGraphExec made = nullptr;
+  if (self.cu->graph_instantiate(&made, graph, 0) != CuStatus::success) return driver_failed;
+  exec = rondo::cuda::GraphExec({self.cu, self.context.get().context, made});
+  return RONDO_OK;
+}
+
+/// Copies, sums `count` elements and copies back on the stream: a status, or one of the two above. `graph`: of
+/// capture_sum(), in place of a call.
+inline int sum_once(const DeviceProcess &self, int round, size_t count, const rondo::cuda::GraphExec *graph = nullptr) {
   using rondo::cuda::CuStatus;
   std::vector<int32_t> values(count);
   for (size_t i = 0; i < count; ++i) values[i] = static_cast<int32_t>(i % 1000) + self.rank + round;
   const rondo::cuda::ContextGuard guard(*self.cu, self.context.get().context);
   auto *const stream = self.stream.get().object;
-  const rondo::cuda::DevicePointer at = self.buffer.get().object;
-  auto *const pointer = reinterpret_cast<void *>(at);
   const size_t bytes = count * sizeof(int32_t);
-  if (self.cu->memcpy_htod_async(at, values.data(), bytes, stream) != CuStatus::success) return driver_failed;
-  const rondo_status_t status = rondo_all_reduce(pointer, pointer, count, RONDO_INT32, RONDO_SUM, self.comm, stream);
-  if (status != RONDO_OK) return status;
+  if (self.cu->memcpy_htod_async(self.buffer.get().object, values.data(), bytes, stream) != CuStatus::success)
+    return driver_failed;
+  if (graph == nullptr) {
+    if (const rondo_status_t status = call_sum(self, count); status != RONDO_OK) return status;
+  } else if (self.cu->graph_launch(graph->get().object, stream) != CuStatus::success) {
+    return driver_failed;
+  }
   if (const int outcome = copy_back(self, values.data(), bytes); outcome != RONDO_OK) return outcome;
   for (size_t i = 0; i < count; ++i)
     if (values[i] != (static_cast<int32_t>(i % 1000) + round) * self.size + self.size * (self.size - 1) / 2)

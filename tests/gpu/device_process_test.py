@@ -23,13 +23,16 @@ class DeviceProcesses(unittest.TestCase):
     def test_processes_move_what_they_have_through_such_memory(self):
         self.check("moves", "copy" if EXECUTOR == "auto" else EXECUTOR)
 
+    def test_processes_replay_graphs_between_calls(self):
+        self.check("sums", "copy" if EXECUTOR == "auto" else EXECUTOR, replayed=True)
+
     @needs_software
     def test_kernels_run_where_processes_share_the_device_by_mps(self):
         self.check("sums", "kernel" if EXECUTOR == "auto" else EXECUTOR, {"SOFT_CUDA_MPS": "on"})
 
-    def check(self, scenario, executor, environment=None):
+    def check(self, scenario, executor, environment=None, replayed=False):
         for size in (2, 4):
-            ranks = run_job(PROGRAM, size, [scenario], environment)
+            ranks = run_job(PROGRAM, size, [scenario, "replayed"] if replayed else [scenario], environment)
             for rank in ranks.values():
                 self.assertEqual(rank.process.returncode, 0, rank.output)
                 told = rank.last()
@@ -69,17 +72,23 @@ class DeviceProcesses(unittest.TestCase):
             self.assertIn("rank 2 failed: opening the memory of rank 1", told.message)
 
     def test_a_killed_rank_is_named_and_no_kernel_waits_for_it(self):
-        ranks = run_job(PROGRAM, 3, ["kill"])
-        self.assertEqual(ranks[1].process.returncode, -9)
-        for number in (0, 2):
-            told = ranks[number].last()
-            self.assertEqual((told.status, told.peer), ("remote rank failed", 1), ranks[number].output)
-            self.assertIn("rank 1", told.message)
+        for more in ((), ("replayed",)):
+            ranks = run_job(PROGRAM, 3, ["kill", *more])
+            self.assertEqual(ranks[1].process.returncode, -9)
+            for number in (0, 2):
+                told = ranks[number].last()
+                self.assertEqual((told.status, told.peer), ("remote rank failed", 1), ranks[number].output)
+                self.assertIn("rank 1", told.message)
 
     def test_a_rank_that_does_not_come_is_named_when_the_time_is_up(self):
         ranks = run_job(PROGRAM, 2, ["silent"])
         told = ranks[0].last()
         self.assertEqual((told.status, told.peer), ("timeout", 1), ranks[0].output)
+
+    def test_a_replay_that_waits_for_a_rank_which_does_not_come_ends_when_the_time_is_up(self):
+        told = run_job(PROGRAM, 2, ["silent", "replayed"])[0].last()
+        self.assertEqual(told.status, "timeout", told)
+        self.assertIn("replayed graph", told.message)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank of a job on a device, for device_process_test.py: `device_rank SCENARIO`. Checks every result, and prints
-// one line of what it got.
+// One rank of a job on a device, for device_process_test.py: `device_rank SCENARIO [replayed]`. Checks every result,
+// and prints one line of what it got. replayed: every other sum is that of a graph.
 #include <signal.h>
 
 #include <chrono>
@@ -43,18 +43,22 @@ int move_once(const DeviceProcess &self, int round) {
 
 int main(int argument_count, char **arguments) {
   const std::string scenario = argument_count > 1 ? arguments[1] : "sums";
+  const bool replayed = argument_count > 2;
   DeviceProcess self;
+  rondo::cuda::GraphExec graph;
   if (const auto ready = set_up(self, count); !ready.ok()) {
     std::fprintf(stderr, "%s\n", ready.error().message.c_str());
     return 2;
   }
   int outcome = join(self, scenario == "silent" ? 500 : 20'000);
   const bool made = outcome == RONDO_OK;
+  if (made && replayed) outcome = capture_sum(self, count, graph);
   for (int round = 1; round <= round_count && outcome == RONDO_OK; ++round) {
     if (round == death_round && self.rank == 1 && scenario == "kill") ::raise(SIGKILL);
     if (round == death_round && self.rank == 1 && scenario == "silent")
       std::this_thread::sleep_for(std::chrono::seconds(3));
-    outcome = scenario == "moves" ? move_once(self, round) : sum_once(self, round, count);
+    const bool by_graph = replayed && round % 2 == death_round % 2;
+    outcome = scenario == "moves" ? move_once(self, round) : sum_once(self, round, count, by_graph ? &graph : nullptr);
   }
   if (outcome == RONDO_OK) outcome = rondo_comm_finalize(self.comm);
   report(self, outcome);

@@ -33,6 +33,12 @@ class DevicePerf(PerfCase):
                                           "--root", 1, *FEW_RUNS, *more)
                     self.assertEqual((report["ranks"], report["graph"]), (3, bool(more)))
 
+    def test_threads_each_collective_by_copies_is_right_as_a_graph(self):
+        for collective in COLLECTIVES:
+            with self.subTest(collective=collective):
+                self.perf(collective, "-r", 3, "--device", "cuda", "-b", 8, "-e", "100K", "-f", 50, "--root", 1,
+                          *FEW_RUNS, "--graph", RONDO_DEVICE_EXECUTOR="copy")
+
     def test_threads_types_operations_and_protocols_are_right(self):
         for more in (("-t", "bfloat16", "-o", "avg"), ("-t", "int8", "-o", "max"), ("--protocol", "ll"),
                      ("--protocol", "simple", "--algorithm", "tree", "--channels", 2)):
@@ -60,13 +66,19 @@ class DevicePerf(PerfCase):
                 self.assertEqual(report["devices"][0]["ordinal"], 0 if option == "cuda" else 1)
 
     def test_processes_are_right_plain_and_as_a_graph(self):
-        # By itself the copy-engine executor is chosen, which cannot be captured.
-        for more, executor in (((), "auto"), ((), "kernel"), (("--graph",), "kernel")):
+        # By itself the copy-engine executor is chosen.
+        for more, executor in (((), "auto"), ((), "kernel"), (("--graph",), "auto"), (("--graph",), "kernel")):
             with self.subTest(more=more, executor=executor):
                 report, out = self.perf("all_reduce", "--device", "cuda", "-b", 8, "-e", "64K", "-f", 64, *FEW_RUNS,
                                         *more, launcher=(RONDO, "run", "-n", 2, "--"), RONDO_DEVICE_EXECUTOR=executor)
                 self.assertEqual([device["ranks"] for device in report["devices"]], [[0, 1]])
                 self.assertEqual(out.count("# Out of bounds values"), 1, "only rank 0 prints")
+
+    def test_processes_each_collective_by_copies_is_right_as_a_graph(self):
+        for collective, ranks in zip(COLLECTIVES, (4, 3, 2, 4, 3)):
+            with self.subTest(collective=collective, ranks=ranks):
+                self.perf(collective, "--device", "cuda", "-b", 8, "-e", "100K", "-f", 50, "--root", 1, *FEW_RUNS,
+                          "--graph", launcher=(RONDO, "run", "-n", ranks, "--"))
 
     def test_processes_take_the_devices_in_turn(self):
         report, _ = self.perf("all_gather", "--device", "cuda", "-b", 64, "-e", "4K", "-f", 64, *FEW_RUNS,

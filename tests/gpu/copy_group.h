@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks that are threads, whose collectives are done by the copy-engine executor.
+#pragma once
+
+#include <optional>
+
+#include "tests/gpu/device_ranks.h"
+#include "tests/gpu/settings.h"
+
+namespace rondo_test {
+
+inline rondo_config_t by_copies(uint32_t timeout_ms = 20'000) {
+  rondo_config_t config = on_device();
+  config.device_executor = RONDO_DEVICE_EXECUTOR_COPY;
+  config.timeout_ms = timeout_ms;
+  return config;
+}
+
+/// A group with a buffer of `count` ones for each rank.
+struct CopyGroup : DeviceRanks {
+  explicit CopyGroup(int rank_count, size_t elements, uint32_t timeout_ms = 20'000)
+      : DeviceRanks(rank_count, by_copies(timeout_ms)), count(elements) {
+    for (int rank = 0; rank < rank_count; ++rank) buffers.emplace_back(world, bytes_of(std::vector<float>(count, 1)));
+  }
+  rondo_status_t sum(int rank, rondo_stream_t stream, size_t elements) const {
+    void *const pointer = buffers[static_cast<size_t>(rank)].pointer();
+    return rondo_all_reduce(pointer, pointer, elements, RONDO_FLOAT32, RONDO_SUM, ranks[rank], stream);
+  }
+  rondo_status_t sum(int rank) const { return sum(rank, stream(rank), count); }
+  [[nodiscard]] std::vector<float> values(int rank) const {
+    return values_of<float>(buffers[static_cast<size_t>(rank)].read());
+  }
+
+  size_t count;
+  std::vector<DeviceBuffer> buffers;
+};
+
+/// Ranks that call before a failure. Streams that are released overwrite slots which their peers are reading: nobody
+/// takes what comes of it, but ThreadSanitizer cannot know that.
+inline constexpr int caller_count = rondo::test::under_thread_sanitizer ? 1 : 2;
+
+/// Kernels launched so far; nothing on a real driver, which does not count.
+inline std::optional<uint64_t> launch_count() {
+  const std::string library = rondo::cuda::conformance::loaded_driver().library;
+  auto *const ask = soft_cuda_function<uint64_t()>(library, "soft_cuda_launch_count");
+  if (ask == nullptr) return std::nullopt;
+  return ask();
+}
+
+}  // namespace rondo_test
