@@ -150,6 +150,9 @@ constexpr std::array variables{
     ConfigVariable{"RONDO_CUDA_LIBRARY", "name or path", "the CUDA driver's library",
                    [](std::string_view text, Config &config) { return set_text(config.cuda_library, text); },
                    [](const Config &config) { return config.cuda_library; }},
+    ConfigVariable{"RONDO_NVML_LIBRARY", "name or path", "the library that knows NVLinks (NVML)",
+                   [](std::string_view text, Config &config) { return set_text(config.nvml_library, text); },
+                   [](const Config &config) { return config.nvml_library; }},
     ConfigVariable{
         "RONDO_DEVICE_EXECUTOR", "auto, kernel, copy", "what runs collectives on a CUDA device",
         [](std::string_view text, Config &config) {

@@ -54,7 +54,8 @@ struct Config {
   std::string topology_file;  ///< hwloc XML to use in place of this machine; empty: look at the machine
   std::string tuning_file;    ///< of `rondo tune`; empty: the built-in tables
   std::string recorder_dir;   ///< where a failed communicator's flight recording is written; empty: nowhere
-  std::string cuda_library = "libcuda.so.1";  ///< the CUDA driver
+  std::string cuda_library = "libcuda.so.1";       ///< the CUDA driver
+  std::string nvml_library = "libnvidia-ml.so.1";  ///< what knows NVLinks; missing, they are unknown
   rondo_device_executor_t device_executor = RONDO_DEVICE_EXECUTOR_AUTO;
   DeviceHandles device_handles = DeviceHandles::automatic;
   uint32_t max_ctas = 0;  ///< blocks of a collective on a device, at most; 0: no limit

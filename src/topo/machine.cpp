@@ -66,16 +66,49 @@ class Assembler {
     return true;
   }
 
-  /// One line, printable, not long: it may come from a stranger.
-  void add_processor_name() {
-    constexpr size_t length_max = 128;
-    for (const char character : machine_.processor.substr(0, length_max))
-      topology_.processor += character >= ' ' && character <= '~' ? character : '?';
+  void add_processor_name() { topology_.processor = printable(machine_.processor); }
+
+  /// After the NUMA nodes.
+  [[nodiscard]] bool add_devices() {
+    topology_.bridges = machine_.bridges;
+    for (const DevicePart &part : machine_.devices) {
+      Device device = part.device;
+      device.uuid = printable(device.uuid);
+      device.pus = pus_within(part.cpus);
+      device.numa_node = node_of(device.pus);
+      topology_.devices.push_back(std::move(device));
+    }
+    const auto by_address = [](const Device &a, const Device &b) { return a.address < b.address; };
+    std::sort(topology_.devices.begin(), topology_.devices.end(), by_address);
+    return std::adjacent_find(topology_.devices.begin(), topology_.devices.end(), [](const Device &a, const Device &b) {
+             return a.address == b.address;
+           }) == topology_.devices.end();
   }
 
   [[nodiscard]] Topology take() { return std::move(topology_); }
 
  private:
+  /// One line, not long: it may come from a stranger.
+  [[nodiscard]] static std::string printable(const std::string &text) {
+    constexpr size_t length_max = 128;
+    std::string out;
+    for (const char character : text.substr(0, length_max))
+      out += character >= ' ' && character <= '~' ? character : '?';
+    return out;
+  }
+
+  /// The smallest NUMA node that all of `pus` are in. Of two kinds of memory at the same processors the first counts.
+  [[nodiscard]] uint32_t node_of(const std::vector<uint32_t> &pus) const {
+    uint32_t found = unknown_index;
+    if (pus.empty()) return found;
+    for (uint32_t node = 0; node < topology_.numa_nodes.size(); ++node) {
+      const std::vector<uint32_t> &inside = topology_.numa_nodes[node].pus;  // ascending, as `pus` are
+      if (found != unknown_index && topology_.numa_nodes[found].pus.size() <= inside.size()) continue;
+      if (std::includes(inside.begin(), inside.end(), pus.begin(), pus.end())) found = node;
+    }
+    return found;
+  }
+
   [[nodiscard]] std::vector<uint32_t> pus_within(const CpuSet &cpus) const {
     std::vector<uint32_t> inside;
     for (uint32_t index = 0; index < topology_.pus.size(); ++index)
@@ -102,9 +135,16 @@ class Assembler {
 
 }  // namespace
 
-Result<Topology> assemble(const Machine &machine) {
-  if (machine.parts.size() > part_count_max)
+Result<void> check_counts(const Machine &machine) {
+  if (machine.parts.size() + machine.bridges.size() > part_count_max)
     return invalid_argument("a topology of more than " + std::to_string(part_count_max) + " parts");
+  if (machine.devices.size() > device_count_max)
+    return invalid_argument("a topology of more than " + std::to_string(device_count_max) + " devices");
+  return {};
+}
+
+Result<Topology> assemble(const Machine &machine) {
+  RONDO_TRY(check_counts(machine));
   Assembler assembler(machine);
   if (!assembler.add_pus())
     return invalid_argument("a topology without processing units, or with one twice, or numbered over " +
@@ -113,6 +153,7 @@ Result<Topology> assemble(const Machine &machine) {
   assembler.add_packages();
   assembler.add_caches();
   if (!assembler.add_numa_nodes()) return invalid_argument("a topology with more than 2^64 bytes of memory");
+  if (!assembler.add_devices()) return invalid_argument("a topology with two devices at one PCI address");
   assembler.add_processor_name();
   return assembler.take();
 }

@@ -5,14 +5,15 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "src/topo/topology.h"
 
 namespace rondo {
 
-inline constexpr uint32_t os_index_max = 16'383;   ///< of a processing unit
-inline constexpr size_t part_count_max = 16'384;   ///< the largest machines have some 10,000 in all
+inline constexpr uint32_t os_index_max = 16'383;  ///< of a processing unit
+inline constexpr size_t part_count_max = 16'384;  ///< the largest machines have some 10,000 in all
 inline constexpr size_t xml_bytes_max = size_t{16} << 20;
 
 /// Processing units by the operating system's number; those above os_index_max do not count.
@@ -43,13 +44,29 @@ struct Part {
   CpuSet cpus{};
 };
 
+struct DevicePart {
+  Device device;  ///< without what follows from `cpus`
+  CpuSet cpus;    ///< nearest to it; empty: unknown
+};
+
 struct Machine {
   std::string processor;
   CpuSet allowed;  ///< empty: all
   std::vector<Part> parts;
+  std::vector<PciBridge> bridges;
+  std::vector<DevicePart> devices;
 };
 
-/// RONDO_ERROR_INVALID_ARGUMENT: no processing unit, one twice, or more parts than any machine has.
+// What Rondo adds to hwloc's XML. A device is its PCI object, or a Misc object with the mark and the address for a name
+// where hwloc sees none; its attributes are <info> elements in it, which hwloc keeps when it reads and writes.
+inline constexpr std::string_view device_mark = "RondoDevice ";
+inline constexpr const char *device_uuid_info = "RondoUUID";
+inline constexpr const char *device_nvlinks_info = "RondoNVLinks";  ///< nvlinks_string()
+
+/// RONDO_ERROR_INVALID_ARGUMENT: more of something than any machine has.
+[[nodiscard]] Result<void> check_counts(const Machine &machine);
+
+/// RONDO_ERROR_INVALID_ARGUMENT: no processing unit, one or a device twice, or more parts than any machine has.
 [[nodiscard]] Result<Topology> assemble(const Machine &machine);
 
 }  // namespace rondo

@@ -14,6 +14,7 @@
 #include "src/base/unique_handle.h"
 #include "src/topo/host.h"
 #include "src/topo/machine.h"
+#include "src/topo/nvml.h"
 
 namespace rondo {
 namespace {
@@ -25,14 +26,14 @@ struct HwlocTraits {
 };
 using Hwloc = UniqueHandle<HwlocTraits>;
 
-enum class Detail { processors, everything };
+enum class Detail { processors, with_devices };
 
 /// Loads this machine.
 Result<Hwloc> load(Detail detail) {
   hwloc_topology_t raw = nullptr;
   if (hwloc_topology_init(&raw) != 0) return Error{RONDO_ERROR_OUT_OF_RESOURCES, "hwloc cannot begin"};
   Hwloc hwloc(raw);
-  const auto filter = detail == Detail::everything ? HWLOC_TYPE_FILTER_KEEP_IMPORTANT : HWLOC_TYPE_FILTER_KEEP_NONE;
+  const auto filter = detail == Detail::with_devices ? HWLOC_TYPE_FILTER_KEEP_IMPORTANT : HWLOC_TYPE_FILTER_KEEP_NONE;
   hwloc_topology_set_io_types_filter(raw, filter);
   // Plugins that would load whole runtimes to find devices, which is none of our business and slow.
   for (const char *component : {"opencl", "cuda", "nvml", "rsmi", "levelzero", "gl"})
@@ -67,8 +68,7 @@ void add_parts(hwloc_topology_t hwloc, hwloc_obj_type_t type, Part part, std::ve
       part.bytes = object->attr->cache.size;
       part.line_bytes = object->attr->cache.linesize;
     }
-    if (part.kind == PartKind::numa_node && object->attr != nullptr)
-      part.bytes = object->attr->numanode.local_memory;
+    if (part.kind == PartKind::numa_node && object->attr != nullptr) part.bytes = object->attr->numanode.local_memory;
     parts.push_back(part);
   }
 }
@@ -110,6 +110,72 @@ Result<std::string> read_file(const std::string &path) {
   return text;
 }
 
+/// What import_topology() takes for a device.
+bool is_gpu(hwloc_obj_t object) {
+  constexpr unsigned nvidia = 0x10de;
+  constexpr unsigned display_controller = 0x03;
+  const auto &pci = object->attr->pcidev;
+  return pci.vendor_id == nvidia && pci.class_id >> 8 == display_controller;
+}
+
+/// The PCI object of a device, or one of our own where hwloc sees no GPU at that address; null: no memory.
+hwloc_obj_t object_of(hwloc_topology_t hwloc, const PciAddress &address) {
+  const hwloc_obj_t on_pci =
+      hwloc_get_pcidev_by_busid(hwloc, address.domain, address.bus, address.device, address.function);
+  if (on_pci != nullptr && is_gpu(on_pci)) return on_pci;
+  const std::string name = std::string(device_mark) + pci_address_string(address);
+  hwloc_obj_t known = nullptr;  // where hwloc itself looked at a file that we wrote
+  while ((known = hwloc_get_next_obj_by_type(hwloc, HWLOC_OBJ_MISC, known)) != nullptr)
+    if (known->name != nullptr && name == known->name) return known;
+  return hwloc_topology_insert_misc_object(hwloc, hwloc_get_root_obj(hwloc), name.c_str());
+}
+
+/// Writes what NVML says of a device into hwloc's tree. What is there already, from a file, stays.
+Result<void> annotate(hwloc_topology_t hwloc, const Device &device) {
+  const hwloc_obj_t object = object_of(hwloc, device.address);
+  const auto add = [object](const char *name, const std::string &value) {
+    return hwloc_obj_get_info_by_name(object, name) != nullptr || hwloc_obj_add_info(object, name, value.c_str()) == 0;
+  };
+  if (object != nullptr && (device.uuid.empty() || add(device_uuid_info, device.uuid)) &&
+      (!device.nvlinks_known || add(device_nvlinks_info, nvlinks_string(device.nvlinks))))
+    return {};
+  return Error{RONDO_ERROR_OUT_OF_RESOURCES, "hwloc cannot take what NVML says of a device"};
+}
+
+struct MachineXml {
+  std::string xml;
+  std::string nvml_error;  ///< as of DeviceDiscovery
+  bool is_this_machine = true;
+};
+
+/// This machine with its devices.
+Result<MachineXml> machine_xml(const Config &config) {
+  MachineXml out;
+  RONDO_TRY_ASSIGN(const Hwloc hwloc, load(Detail::with_devices));
+  const auto devices = ask_nvml(config.nvml_library);
+  if (devices.ok()) {
+    for (const Device &device : devices.value()) RONDO_TRY(annotate(hwloc.get(), device));
+  } else {
+    out.nvml_error = devices.error().message;
+  }
+  char *text = nullptr;
+  int bytes = 0;
+  if (hwloc_topology_export_xmlbuffer(hwloc.get(), &text, &bytes, 0) != 0)
+    return system_error("hwloc cannot write the topology as XML", errno);
+  out.xml = text;
+  hwloc_free_xmlbuffer(hwloc.get(), text);
+  out.is_this_machine = hwloc_topology_is_thissystem(hwloc.get()) != 0;
+  return out;
+}
+
+/// What this process adds to what the machine says.
+void add_process_limits(Topology &topology, bool is_this_machine) {
+  topology.injected = !is_this_machine;  // hwloc has variables of its own for that
+  if (!is_this_machine) return;
+  apply_affinity(topology);
+  topology.processor_limit = processor_limit();
+}
+
 /// Says of which file an import's failure is.
 Error of_file(const std::string &path, Error error) {
   error.message = "RONDO_TOPOLOGY_FILE: " + quoted(path) + ": " + error.message;
@@ -127,29 +193,40 @@ Result<Topology> discover_topology(const Config &config) {
   }
   RONDO_TRY_ASSIGN(const Hwloc hwloc, load(Detail::processors));
   RONDO_TRY_ASSIGN(Topology topology, read(hwloc));
-  topology.injected = hwloc_topology_is_thissystem(hwloc.get()) == 0;  // hwloc has variables of its own for that
-  if (!topology.injected) {
-    apply_affinity(topology);
-    topology.processor_limit = processor_limit();
-  }
+  add_process_limits(topology, hwloc_topology_is_thissystem(hwloc.get()) != 0);
   return topology;
 }
 
-Result<std::string> export_topology_xml(const Config &config) {
+Result<DeviceDiscovery> discover_devices(const Config &config) {
+  DeviceDiscovery found;
   if (!config.topology_file.empty()) {
-    RONDO_TRY_ASSIGN(std::string xml, read_file(config.topology_file));
-    if (auto imported = import_topology(xml); !imported.ok())
-      return of_file(config.topology_file, std::move(imported).error());
-    return xml;
+    RONDO_TRY_ASSIGN(found.topology, discover_topology(config));
+    return found;
   }
-  RONDO_TRY_ASSIGN(const Hwloc hwloc, load(Detail::everything));
-  char *text = nullptr;
-  int bytes = 0;
-  if (hwloc_topology_export_xmlbuffer(hwloc.get(), &text, &bytes, 0) != 0)
-    return system_error("hwloc cannot write the topology as XML", errno);
-  std::string out(text);
-  hwloc_free_xmlbuffer(hwloc.get(), text);
-  return out;
+  // By way of XML: so a file says the same of a machine as the machine itself, whatever reads it.
+  RONDO_TRY_ASSIGN(const MachineXml here, machine_xml(config));
+  auto imported = import_topology(here.xml);
+  if (!imported.ok()) {
+    Error error = std::move(imported).error();
+    error.message = "what hwloc says of this machine cannot be read: " + error.message;
+    return error;
+  }
+  found.topology = std::move(imported).value();
+  add_process_limits(found.topology, here.is_this_machine);
+  found.nvml_asked = true;
+  found.nvml_error = here.nvml_error;
+  return found;
+}
+
+Result<std::string> export_topology_xml(const Config &config) {
+  if (config.topology_file.empty()) {
+    RONDO_TRY_ASSIGN(MachineXml here, machine_xml(config));
+    return std::move(here.xml);
+  }
+  RONDO_TRY_ASSIGN(std::string xml, read_file(config.topology_file));
+  if (auto imported = import_topology(xml); !imported.ok())
+    return of_file(config.topology_file, std::move(imported).error());
+  return xml;
 }
 
 uint32_t usable_core_count(const Topology &topology) {

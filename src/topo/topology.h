@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Topology: what this machine is made of, as an immutable value of plain data. hwloc finds it out; nothing outside
-// src/topo/topology.cpp sees hwloc. It can be exported as hwloc XML and injected again (RONDO_TOPOLOGY_FILE), so that
+// Topology: what this machine is made of, as an immutable value of plain data. hwloc and NVML find it out; nothing
+// outside src/topo sees either. It can be exported as hwloc XML and injected again (RONDO_TOPOLOGY_FILE), so that
 // what depends on a machine's shape can be tried on another.
 #pragma once
 
@@ -12,6 +12,7 @@
 
 #include "src/base/config.h"
 #include "src/base/result.h"
+#include "src/topo/device.h"
 
 namespace rondo {
 
@@ -57,19 +58,32 @@ struct Topology {
   std::vector<NumaNode> numa_nodes;
   uint32_t package_count = 1;
   uint64_t memory_bytes = 0;
-  uint32_t processor_limit = 0;  ///< processors' worth of time that the cgroup grants, rounded up; 0: no limit
-  bool injected = false;         ///< from XML; not (necessarily) this machine
+  std::vector<PciBridge> bridges;  ///< a parent comes before its children
+  std::vector<Device> devices;     ///< by address; none where nobody asked for them
+  uint32_t processor_limit = 0;    ///< processors' worth of time that the cgroup grants, rounded up; 0: no limit
+  bool injected = false;           ///< from XML; not (necessarily) this machine
 
   bool operator==(const Topology &) const = default;
 };
 
-/// This machine, or config.topology_file. RONDO_ERROR_INVALID_ARGUMENT: the file is no such XML.
+/// This machine, or config.topology_file. RONDO_ERROR_INVALID_ARGUMENT: the file is no such XML. Of this machine
+/// without its devices, which take longer to find.
 [[nodiscard]] Result<Topology> discover_topology(const Config &config);
+
+struct DeviceDiscovery {
+  Topology topology;
+  bool nvml_asked = false;  ///< no: the file says it all
+  std::string nvml_error;   ///< why NVML could not tell; empty: it could, or was not asked
+};
+
+/// The same with devices: GPUs that hwloc sees on PCI, and those that NVML knows, with their NVLinks. Without NVML it
+/// is not known of devices whether they have any, which is no error.
+[[nodiscard]] Result<DeviceDiscovery> discover_devices(const Config &config);
 
 /// A topology from hwloc XML; the text may be anything. Every PU that the XML allows counts as allowed.
 [[nodiscard]] Result<Topology> import_topology(std::string_view xml);
 
-/// What discover_topology() would look at, in full, as hwloc XML (which `lstopo -i F` shows, too).
+/// What discover_devices() would look at, in full, as hwloc XML (which `lstopo -i F` shows, too).
 [[nodiscard]] Result<std::string> export_topology_xml(const Config &config);
 
 /// How many ranks can run at once without getting into each other's way: the cores with an allowed PU, or fewer where

@@ -1,131 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads hwloc's XML (format 2): as much of it as a Topology needs, and of XML what hwloc writes: elements and
-// attributes between double quotes, the five named entities, comments, a declaration and a document type. Text between
-// elements is passed over. The nesting does not matter, since each object names the processors that it covers; it must
-// only be balanced, so that a cut-off file is refused.
+// Reads hwloc's XML (format 2): as much of it as a Topology needs, and what Rondo adds about devices. The nesting says
+// of a PCI device which bridges and processors are above it; other objects name the processors that they cover. It must
+// be balanced, so that a cut-off file is refused.
 #include <array>
 #include <charconv>
 #include <limits>
 #include <optional>
 #include <string_view>
+#include <vector>
 
+#include "src/base/parse.h"
 #include "src/topo/machine.h"
+#include "src/topo/xml_scanner.h"
 
 namespace rondo {
 namespace {
-
-struct Attribute {
-  std::string_view name;
-  std::string_view value;  ///< entities are still in it
-};
-
-struct Tag {
-  std::string_view name;
-  bool opens = false;
-  bool closes = false;  ///< "<a/>" does both
-  std::vector<Attribute> attributes;
-
-  [[nodiscard]] std::string_view attribute(std::string_view wanted) const {
-    for (const Attribute &it : attributes)
-      if (it.name == wanted) return it.value;
-    return {};
-  }
-};
-
-bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
-bool is_name(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ||
-         c == '.' || c == ':';
-}
-
-/// Goes over the text tag by tag; each call moves on, so the text's length bounds the calls.
-class Scanner {
- public:
-  explicit Scanner(std::string_view text) : rest_(text) {}
-
-  /// The next element's tag; nothing at the end, or where the text is no XML (then failed() is true).
-  [[nodiscard]] std::optional<Tag> next() {
-    while (skip_past("<")) {
-      if (rest_.starts_with("?")) { if (!skip_past("?>")) return fail(); continue; }
-      if (rest_.starts_with("!--")) { if (!skip_past("-->")) return fail(); continue; }
-      if (rest_.starts_with("!")) { if (!skip_past(">")) return fail(); continue; }
-      return tag();
-    }
-    return std::nullopt;
-  }
-  [[nodiscard]] bool failed() const { return failed_; }
-
- private:
-  std::nullopt_t fail() {
-    failed_ = true;
-    rest_ = {};
-    return std::nullopt;
-  }
-
-  bool skip_past(std::string_view mark) {
-    const size_t at = rest_.find(mark);
-    if (at == rest_.npos) return false;
-    rest_.remove_prefix(at + mark.size());
-    return true;
-  }
-
-  bool take(char wanted) {
-    if (rest_.empty() || rest_.front() != wanted) return false;
-    rest_.remove_prefix(1);
-    return true;
-  }
-
-  void skip_space() {
-    while (!rest_.empty() && is_space(rest_.front())) rest_.remove_prefix(1);
-  }
-
-  std::string_view name() {
-    size_t length = 0;
-    while (length < rest_.size() && is_name(rest_[length])) ++length;
-    const std::string_view found = rest_.substr(0, length);
-    rest_.remove_prefix(length);
-    return found;
-  }
-
-  std::optional<Tag> tag() {
-    constexpr size_t attribute_count_max = 64;
-    Tag tag;
-    tag.closes = take('/');
-    tag.opens = !tag.closes;
-    tag.name = name();
-    if (tag.name.empty()) return fail();
-    for (size_t count = 0; count <= attribute_count_max; ++count) {
-      skip_space();
-      if (take('>')) return tag;
-      if (take('/')) {
-        tag.closes = true;
-        if (!take('>')) return fail();
-        return tag;
-      }
-      const auto found = attribute();
-      if (!found) return fail();
-      tag.attributes.push_back(*found);
-    }
-    return fail();
-  }
-
-  std::optional<Attribute> attribute() {
-    Attribute found;
-    found.name = name();
-    skip_space();
-    if (found.name.empty() || !take('=')) return std::nullopt;
-    skip_space();
-    if (!take('"')) return std::nullopt;
-    const size_t end = rest_.find('"');
-    if (end == rest_.npos || rest_.substr(0, end).find('<') != rest_.npos) return std::nullopt;
-    found.value = rest_.substr(0, end);
-    rest_.remove_prefix(end + 1);
-    return found;
-  }
-
-  std::string_view rest_;
-  bool failed_ = false;
-};
 
 std::optional<uint64_t> number(std::string_view text, int base) {
   uint64_t value = 0;
@@ -159,32 +48,16 @@ std::optional<CpuSet> cpu_set(std::string_view text) {
   return set;
 }
 
-std::string without_entities(std::string_view text) {
-  static constexpr std::array<std::pair<std::string_view, char>, 5> entities{
-      {{"&quot;", '"'}, {"&amp;", '&'}, {"&lt;", '<'}, {"&gt;", '>'}, {"&apos;", '\''}}};
-  std::string out;
-  while (!text.empty()) {
-    char character = text.front();
-    size_t length = 1;
-    for (const auto &[name, meaning] : entities)
-      if (text.starts_with(name)) { character = meaning; length = name.size(); }
-    out += character;
-    text.remove_prefix(length);
-  }
-  return out;
-}
-
 struct TypeName {
   std::string_view name;
   PartKind kind;
   uint32_t level;
 };
-constexpr std::array type_names{
-    TypeName{"Package", PartKind::package, 0}, TypeName{"NUMANode", PartKind::numa_node, 0},
-    TypeName{"Core", PartKind::core, 0},       TypeName{"PU", PartKind::pu, 0},
-    TypeName{"L1Cache", PartKind::cache, 1},   TypeName{"L2Cache", PartKind::cache, 2},
-    TypeName{"L3Cache", PartKind::cache, 3},   TypeName{"L4Cache", PartKind::cache, 4},
-    TypeName{"L5Cache", PartKind::cache, 5}};
+constexpr std::array type_names{TypeName{"Package", PartKind::package, 0}, TypeName{"NUMANode", PartKind::numa_node, 0},
+                                TypeName{"Core", PartKind::core, 0},       TypeName{"PU", PartKind::pu, 0},
+                                TypeName{"L1Cache", PartKind::cache, 1},   TypeName{"L2Cache", PartKind::cache, 2},
+                                TypeName{"L3Cache", PartKind::cache, 3},   TypeName{"L4Cache", PartKind::cache, 4},
+                                TypeName{"L5Cache", PartKind::cache, 5}};
 
 /// Sets `target` from an attribute that may be missing; false where it is there and no number that fits.
 template <class Target>
@@ -196,57 +69,147 @@ bool set_number(Target &target, std::string_view text) {
   return true;
 }
 
-/// An <object>: a part of the machine, or one of the many things that a Topology has no use for.
-bool add_object(const Tag &tag, Machine &machine) {
-  const std::string_view type = tag.attribute("type");
-  if (type == "Machine") {
-    const auto allowed = cpu_set(tag.attribute("allowed_cpuset"));
-    if (allowed) machine.allowed = *allowed;
-    return allowed.has_value();
-  }
-  for (const TypeName &known : type_names) {
-    if (type != known.name) continue;
-    Part part{.kind = known.kind, .level = known.level};
-    auto cpus = cpu_set(tag.attribute("cpuset"));
-    if (!cpus) return false;
-    part.cpus = std::move(*cpus);
-    const bool is_cache = known.kind == PartKind::cache;
-    const bool numbers = set_number(part.os_index, tag.attribute("os_index")) &&
-                         set_number(part.line_bytes, tag.attribute("cache_linesize")) &&
-                         set_number(part.bytes, tag.attribute(is_cache ? "cache_size" : "local_memory"));
-    machine.parts.push_back(std::move(part));
-    return numbers && (known.kind != PartKind::pu || !tag.attribute("os_index").empty());
-  }
-  return true;
+/// What an element stands in: of the objects around it, the innermost that says something.
+struct Frame {
+  std::string_view cpus;            ///< of an object that covers processors; empty: none does
+  uint32_t bridge = unknown_index;  ///< in Machine::bridges
+  uint32_t device = unknown_index;  ///< in Machine::devices, if the element itself is one
+};
+
+/// A display controller of NVIDIA's: "0302 [10de:2330] [10de:16c1] a1".
+bool is_gpu(std::string_view pci_type) {
+  return pci_type.size() > 4 && pci_type.starts_with("03") && pci_type.substr(4).starts_with(" [10de:");
 }
 
-Error no_topology() { return invalid_argument("no <topology>, as hwloc writes it"); }
+class MachineReader {
+ public:
+  /// Each tag of the text, in turn.
+  [[nodiscard]] Result<void> take(const XmlTag &tag) {
+    if (!began_) RONDO_TRY(check_root(tag));
+    if (began_ && frames_.empty()) return invalid_argument("something behind </topology>");
+    began_ = true;
+    if (tag.opens) RONDO_TRY(open(tag));
+    if (!tag.closes) return {};
+    if (frames_.empty()) return invalid_argument("an element that ends before it begins");
+    frames_.pop_back();
+    return {};
+  }
+
+  /// Behind the last tag.
+  [[nodiscard]] Result<Machine> finish() {
+    if (!began_) return no_topology();
+    if (!frames_.empty()) return invalid_argument("cut off: an element does not end");
+    return std::move(machine_);
+  }
+
+ private:
+  static Error no_topology() { return invalid_argument("no <topology>, as hwloc writes it"); }
+
+  static Result<void> check_root(const XmlTag &tag) {
+    if (tag.name != "topology" || !tag.opens) return no_topology();
+    if (!tag.attribute("version").starts_with("2.")) return invalid_argument("not of version 2 of hwloc's format");
+    return {};
+  }
+
+  Result<void> open(const XmlTag &tag) {
+    constexpr size_t depth_max = 256;
+    Frame frame = frames_.empty() ? Frame() : frames_.back();
+    if (tag.name == "info") RONDO_TRY(read_info(tag, frame.device));
+    frame.device = unknown_index;
+    if (tag.name == "object") RONDO_TRY(open_object(tag, frame));
+    if (frames_.size() == depth_max) return invalid_argument("elements in elements, too deep");
+    frames_.push_back(frame);
+    return check_counts(machine_);
+  }
+
+  /// A part of the machine, or one of the many things that a Topology has no use for.
+  Result<void> open_object(const XmlTag &tag, Frame &frame) {
+    const std::string_view type = tag.attribute("type");
+    if (type == "Bridge") {
+      machine_.bridges.push_back({frame.bridge, tag.attribute("bridge_type").starts_with("0-")});
+      frame.bridge = static_cast<uint32_t>(machine_.bridges.size() - 1);
+      return {};
+    }
+    if (type == "PCIDev" && is_gpu(tag.attribute("pci_type"))) return add_device(tag.attribute("pci_busid"), frame);
+    const std::string_view name = tag.attribute("name");
+    if (type == "Misc" && name.starts_with(device_mark)) {  // one that hwloc does not see: its position is unknown
+      Frame nowhere;
+      RONDO_TRY(add_device(name.substr(device_mark.size()), nowhere));
+      frame.device = nowhere.device;
+      return {};
+    }
+    if (!tag.attribute("cpuset").empty()) frame.cpus = tag.attribute("cpuset");
+    if (!add_part(tag)) return invalid_argument("an <object> whose number or processors cannot be read");
+    return {};
+  }
+
+  Result<void> add_device(std::string_view address, Frame &frame) {
+    DevicePart part;
+    const auto parsed = parse_pci_address(address);
+    if (!parsed) return invalid_argument("a device at " + quoted(address) + ", which is no PCI address");
+    auto cpus = cpu_set(frame.cpus);
+    if (!cpus) return invalid_argument("an <object> whose number or processors cannot be read");
+    part.device.address = *parsed;
+    part.device.bridge = frame.bridge;
+    part.cpus = std::move(*cpus);
+    machine_.devices.push_back(std::move(part));
+    frame.device = static_cast<uint32_t>(machine_.devices.size() - 1);
+    return {};
+  }
+
+  /// False: a number or a set of processors that cannot be read.
+  [[nodiscard]] bool add_part(const XmlTag &tag) {
+    const std::string_view type = tag.attribute("type");
+    if (type == "Machine") {
+      const auto allowed = cpu_set(tag.attribute("allowed_cpuset"));
+      if (allowed) machine_.allowed = *allowed;
+      return allowed.has_value();
+    }
+    for (const TypeName &known : type_names) {
+      if (type != known.name) continue;
+      Part part{.kind = known.kind, .level = known.level};
+      auto cpus = cpu_set(tag.attribute("cpuset"));
+      if (!cpus) return false;
+      part.cpus = std::move(*cpus);
+      const bool is_cache = known.kind == PartKind::cache;
+      const bool numbers = set_number(part.os_index, tag.attribute("os_index")) &&
+                           set_number(part.line_bytes, tag.attribute("cache_linesize")) &&
+                           set_number(part.bytes, tag.attribute(is_cache ? "cache_size" : "local_memory"));
+      machine_.parts.push_back(std::move(part));
+      return numbers && (known.kind != PartKind::pu || !tag.attribute("os_index").empty());
+    }
+    return true;
+  }
+
+  /// <info name="..." value="..."/> of the object that it stands in; `device`: the object, if it is one.
+  Result<void> read_info(const XmlTag &tag, uint32_t device) {
+    const std::string_view name = tag.attribute("name");
+    const std::string value = without_entities(tag.attribute("value"));
+    if (name == "CPUModel" && machine_.processor.empty()) machine_.processor = value;
+    if (device == unknown_index) return {};
+    Device &target = machine_.devices[device].device;
+    if (name == device_uuid_info) target.uuid = value;
+    if (name != device_nvlinks_info) return {};
+    auto links = parse_nvlinks(value);
+    if (!links)
+      return invalid_argument("device " + pci_address_string(target.address) + ": " + device_nvlinks_info + " is " +
+                              quoted(value) + ", not 'none' or a list like 'device 0000:02:00.0 x4 v6, switch x18 v6'");
+    target.nvlinks = std::move(*links);
+    target.nvlinks_known = true;
+    return {};
+  }
+
+  Machine machine_;
+  std::vector<Frame> frames_;
+  bool began_ = false;
+};
 
 Result<Machine> read_machine(std::string_view xml) {
-  constexpr size_t depth_max = 256;
-  Machine machine;
-  Scanner scanner(xml);
-  size_t depth = 0;
-  bool began = false;
-  while (const auto tag = scanner.next()) {
-    if (!began && (tag->name != "topology" || !tag->opens)) return no_topology();
-    if (!began && !tag->attribute("version").starts_with("2."))
-      return invalid_argument("not of version 2 of hwloc's format");
-    if (began && depth == 0) return invalid_argument("something behind </topology>");
-    began = true;
-    if (tag->opens && tag->name == "object" && !add_object(*tag, machine))
-      return invalid_argument("an <object> whose number or processors cannot be read");
-    if (machine.parts.size() > part_count_max) return machine;  // assemble() refuses it
-    if (tag->opens && tag->name == "info" && tag->attribute("name") == "CPUModel" && machine.processor.empty())
-      machine.processor = without_entities(tag->attribute("value"));
-    if (tag->opens) ++depth;
-    if (tag->closes && depth-- == 0) return invalid_argument("an element that ends before it begins");
-    if (depth > depth_max) return invalid_argument("elements in elements, too deep");
-  }
+  MachineReader reader;
+  XmlScanner scanner(xml);
+  while (const auto tag = scanner.next()) RONDO_TRY(reader.take(*tag));
   if (scanner.failed()) return invalid_argument("not XML, as hwloc writes it");
-  if (!began) return no_topology();
-  if (depth != 0) return invalid_argument("cut off: an element does not end");
-  return machine;
+  return reader.finish();
 }
 
 Result<Topology> read_topology(std::string_view xml) {

@@ -37,6 +37,7 @@ MAY_INCLUDE = {
     "tests": {"src", "bench", "transports", "cuda"},
     # A driver knows nothing of who calls it, but the interface's declarations.
     "tests/soft_cuda": {"cuda/driver_api.h", "cuda/driver_entries.h"},
+    "tests/soft_nvml": {"src/topo/nvml_api.h"},
     # The kernels that it runs are the library's own bodies.
     "tests/soft_cuda/emulated_block.h": {"cuda/kernels", "tests/soft_cuda"},
     "tests/soft_cuda/soft_kernels.cpp": {"cuda/kernels", "tests/soft_cuda"},

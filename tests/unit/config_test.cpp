@@ -64,6 +64,7 @@ TEST_CASE("config: each variable reaches its field") {
                                {"RONDO_TUNING_FILE", "/tmp/tuning.json"},
                                {"RONDO_RECORDER_DIR", "/tmp/recordings"},
                                {"RONDO_CUDA_LIBRARY", "/opt/driver/libcuda.so"},
+                               {"RONDO_NVML_LIBRARY", "/opt/driver/libnvidia-ml.so"},
                                {"RONDO_DEVICE_EXECUTOR", "copy"},
                                {"RONDO_DEVICE_HANDLES", "vmm"},
                                {"RONDO_MAX_CTAS", "1024"},
@@ -87,6 +88,7 @@ TEST_CASE("config: each variable reaches its field") {
   CHECK(config.tuning_file == "/tmp/tuning.json");
   CHECK(config.recorder_dir == "/tmp/recordings");
   CHECK(config.cuda_library == "/opt/driver/libcuda.so");
+  CHECK(config.nvml_library == "/opt/driver/libnvidia-ml.so");
   CHECK(config.device_executor == RONDO_DEVICE_EXECUTOR_COPY);
   CHECK(config.device_handles == DeviceHandles::vmm);
   CHECK(config.log == "debug");

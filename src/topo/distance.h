@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// How far two devices of a host are from each other: pure functions of a Topology, for people (`rondo info`) and for a
+// tuner. Nearer is greater in Proximity. No bandwidth follows from any of this: none was measured.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "src/topo/topology.h"
+
+namespace rondo {
+
+/// What lies between two devices. The way over PCI counts only where there are no NVLinks.
+enum class Proximity : uint8_t {
+  unknown,
+  across_nodes,  ///< different NUMA nodes
+  numa_node,     ///< different root complexes of one NUMA node
+  root_complex,  ///< one root complex, through the processor
+  pcie_switch,   ///< one PCIe switch, or one port
+  nvswitch,      ///< NVLinks of both, through switches; those of a host are one fabric
+  nvlink,        ///< NVLinks from one to the other
+  same,          ///< one device
+};
+
+/// "pcie_switch", as in JSON.
+[[nodiscard]] const char *proximity_string(Proximity proximity);
+
+struct Distance {
+  Proximity proximity = Proximity::unknown;
+  uint32_t link_count = 0;  ///< of nvlink and nvswitch: those that both devices have
+
+  bool operator==(const Distance &) const = default;
+};
+
+/// Between the devices of these indices in Topology::devices; the same in both directions.
+[[nodiscard]] Distance device_distance(const Topology &topology, uint32_t a, uint32_t b);
+
+/// For a table: "NV4", "NVS18", "switch", "root", "node", "across", "same", "?".
+[[nodiscard]] std::string distance_code(const Distance &distance);
+
+/// The topology with a device, of unknown position, for each address at which it has none.
+[[nodiscard]] Topology with_devices(Topology topology, std::span<const PciAddress> addresses);
+
+/// The index of the device at `address`; unknown_index: none is there.
+[[nodiscard]] uint32_t device_at(const Topology &topology, const PciAddress &address);
+
+}  // namespace rondo

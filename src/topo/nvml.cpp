@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/topo/nvml.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "src/base/unique_handle.h"
+#include "src/topo/nvml_api.h"
+
+namespace rondo {
+namespace {
+
+using namespace nvml;
+
+Error unusable(const std::string &library, const std::string &why) {
+  return {RONDO_ERROR_UNSUPPORTED, "NVML (" + library + ") cannot be used: " + why};
+}
+
+struct NvmlTable {
+#define RONDO_NVML_FIELD(field, symbol, needed, parameters) Status(*field) parameters = nullptr;
+  RONDO_NVML_ENTRIES(RONDO_NVML_FIELD)
+#undef RONDO_NVML_FIELD
+  const char *(*error_string)(Status) = nullptr;
+
+  /// "Driver Not Loaded (9)"
+  [[nodiscard]] std::string text(Status status) const {
+    const char *const words = error_string != nullptr ? error_string(status) : nullptr;
+    return std::string(words != nullptr ? words : "status") + " (" + std::to_string(static_cast<int>(status)) + ")";
+  }
+};
+
+/// The library stays loaded.
+Result<NvmlTable> load(const std::string &library) {
+  void *const handle = ::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) {
+    const char *const why = ::dlerror();
+    return unusable(library, std::string(why != nullptr ? why : "dlopen failed") +
+                                 "; it comes with NVIDIA's driver, or name another one in RONDO_NVML_LIBRARY");
+  }
+  NvmlTable nvml;
+  const char *missing = nullptr;
+#define RONDO_NVML_FILL(field, symbol, needed, parameters)                       \
+  nvml.field = reinterpret_cast<decltype(nvml.field)>(::dlsym(handle, #symbol)); \
+  if (needed && nvml.field == nullptr && missing == nullptr) missing = #symbol;
+  RONDO_NVML_ENTRIES(RONDO_NVML_FILL)
+#undef RONDO_NVML_FILL
+  nvml.error_string = reinterpret_cast<decltype(nvml.error_string)>(::dlsym(handle, "nvmlErrorString"));
+  if (missing != nullptr) return unusable(library, std::string("it has no ") + missing);
+  return nvml;
+}
+
+/// From nvmlInit to nvmlShutdown, which NVML counts: other users in this process do not mind.
+struct SessionTraits {
+  using Handle = const NvmlTable *;
+  static constexpr Handle invalid = nullptr;
+  static void close(Handle nvml) { static_cast<void>(nvml->shutdown()); }
+};
+using Session = UniqueHandle<SessionTraits>;
+
+/// Text in an array that need not end.
+template <size_t bytes>
+std::string_view text_in(const char (&array)[bytes]) {
+  return {array, ::strnlen(array, bytes)};
+}
+
+/// An end of a link as NVML tells it. Of an old NVML, which has no types, the address says which are devices.
+struct RemoteEnd {
+  RemoteType type = RemoteType::unknown;
+  std::optional<PciAddress> address;
+};
+
+RemoteEnd remote_end(const NvmlTable &nvml, DeviceHandle device, unsigned link) {
+  RemoteEnd end;
+  if (nvml.nvlink_get_remote_type != nullptr && nvml.nvlink_get_remote_type(device, link, &end.type) != Status::success)
+    end.type = RemoteType::unknown;
+  PciInfo info{};
+  if (nvml.nvlink_get_remote_pci_info(device, link, &info) == Status::success)
+    end.address = parse_pci_address(text_in(info.bus_id));
+  if (end.address == PciAddress{}) end.address.reset();  // a switch that this host does not see
+  return end;
+}
+
+void add_link(const RemoteEnd &end, uint32_t version, std::span<const Device> all, std::vector<NvLinks> &links) {
+  const bool is_device = end.address && std::any_of(all.begin(), all.end(),
+                                                    [&](const Device &other) { return other.address == *end.address; });
+  if (end.type == RemoteType::nvswitch)
+    add_nvlinks(links, {NvLinkEnd::nvswitch, end.address, 1, version});
+  else if (end.address && (end.type == RemoteType::device || (end.type == RemoteType::unknown && is_device)))
+    add_nvlinks(links, {NvLinkEnd::device, end.address, 1, version});
+}
+
+/// The active links of a device; nothing where NVML cannot say.
+std::optional<std::vector<NvLinks>> links_of(const NvmlTable &nvml, DeviceHandle device, std::span<const Device> all) {
+  constexpr unsigned link_count_max = 64;
+  if (nvml.nvlink_get_state == nullptr || nvml.nvlink_get_remote_pci_info == nullptr) return std::nullopt;
+  std::vector<NvLinks> links;
+  for (unsigned link = 0; link < link_count_max; ++link) {
+    EnableState state = EnableState::disabled;
+    const Status status = nvml.nvlink_get_state(device, link, &state);
+    if (status == Status::invalid_argument) break;  // behind the last
+    if (status == Status::not_supported) continue;  // one that this device does not have
+    if (status != Status::success) return std::nullopt;
+    if (state != EnableState::enabled) continue;
+    unsigned version = 0;
+    if (nvml.nvlink_get_version == nullptr || nvml.nvlink_get_version(device, link, &version) != Status::success)
+      version = 0;
+    add_link(remote_end(nvml, device, link), version, all, links);
+  }
+  return links;
+}
+
+/// Without its links.
+std::optional<Device> device_of(const NvmlTable &nvml, DeviceHandle handle) {
+  PciInfo info{};
+  if (nvml.device_get_pci_info(handle, &info) != Status::success) return std::nullopt;
+  const auto address = parse_pci_address(text_in(info.bus_id));
+  if (!address) return std::nullopt;
+  Device device;
+  device.address = *address;
+  char uuid[uuid_bytes] = {};
+  if (nvml.device_get_uuid != nullptr && nvml.device_get_uuid(handle, uuid, uuid_bytes) == Status::success) {
+    constexpr std::string_view prefix = "GPU-";
+    const std::string_view text = text_in(uuid);
+    device.uuid = text.starts_with(prefix) ? text.substr(prefix.size()) : text;
+  }
+  return device;
+}
+
+}  // namespace
+
+Result<std::vector<Device>> ask_nvml(const std::string &library) {
+  RONDO_TRY_ASSIGN(const NvmlTable nvml, load(library));
+  if (const Status status = nvml.init(); status != Status::success)
+    return unusable(library, "nvmlInit_v2: " + nvml.text(status));
+  const Session session(&nvml);
+  unsigned count = 0;
+  if (const Status status = nvml.device_get_count(&count); status != Status::success)
+    return unusable(library, "nvmlDeviceGetCount_v2: " + nvml.text(status));
+  std::vector<DeviceHandle> handles;
+  std::vector<Device> devices;
+  for (unsigned index = 0; index < std::min<unsigned>(count, device_count_max); ++index) {
+    DeviceHandle handle = nullptr;
+    if (nvml.device_get_handle_by_index(index, &handle) != Status::success) continue;
+    auto device = device_of(nvml, handle);
+    if (!device) continue;
+    handles.push_back(handle);
+    devices.push_back(std::move(*device));
+  }
+  for (size_t index = 0; index < devices.size(); ++index) {
+    auto links = links_of(nvml, handles[index], devices);
+    devices[index].nvlinks_known = links.has_value();
+    if (links) devices[index].nvlinks = std::move(*links);
+  }
+  return devices;
+}
+
+}  // namespace rondo

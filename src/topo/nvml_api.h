@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// The part of the NVIDIA Management Library's binary interface that Rondo uses, declared by ourselves, so that the
+// library builds where none is installed. Names are ours; values and layouts are those of the interface's
+// documentation, and tests/gpu/nvml_api_test.cpp compares them with nvml.h where there is one.
+#pragma once
+
+#include <cstddef>
+
+namespace rondo::nvml {
+
+/// nvmlReturn_t. Others than these may come; nvmlErrorString has words for them.
+enum class Status : int {
+  success = 0,
+  uninitialized = 1,
+  invalid_argument = 2,
+  not_supported = 3,
+  no_permission = 4,
+  not_found = 6,
+  insufficient_size = 7,
+  driver_not_loaded = 9,
+  gpu_is_lost = 15,
+  library_mismatch = 18,
+  unknown = 999,
+};
+
+struct DeviceObject;
+using DeviceHandle = DeviceObject *;
+
+struct PciInfo {
+  char bus_id_legacy[16];
+  unsigned domain;
+  unsigned bus;
+  unsigned device;
+  unsigned pci_device_id;
+  unsigned pci_subsystem_id;
+  char bus_id[32];  ///< "00000000:3B:00.0"
+};
+static_assert(sizeof(PciInfo) == 68 && offsetof(PciInfo, domain) == 16 && offsetof(PciInfo, bus_id) == 36);
+
+enum class EnableState : int { disabled = 0, enabled = 1 };
+enum class RemoteType : int { device = 0, processor = 1, nvswitch = 2, unknown = 255 };
+inline constexpr unsigned uuid_bytes = 96;
+
+}  // namespace rondo::nvml
+
+// Every function of it that Rondo calls, once: ENTRY(field, symbol, needed, parameters). Without one that is needed
+// NVML tells nothing; without another, what that one would tell is unknown. The table, its loader and the library in
+// software for tests are made from this list. nvmlErrorString, which returns text, stands beside it.
+// clang-format off
+#define RONDO_NVML_ENTRIES(ENTRY)                                                                                     \
+  ENTRY(init, nvmlInit_v2, true, ())                                                                                  \
+  ENTRY(shutdown, nvmlShutdown, true, ())                                                                             \
+  ENTRY(device_get_count, nvmlDeviceGetCount_v2, true, (unsigned *count))                                             \
+  ENTRY(device_get_handle_by_index, nvmlDeviceGetHandleByIndex_v2, true, (unsigned index, DeviceHandle *device))      \
+  ENTRY(device_get_pci_info, nvmlDeviceGetPciInfo_v3, true, (DeviceHandle device, PciInfo *info))                     \
+  ENTRY(device_get_uuid, nvmlDeviceGetUUID, false, (DeviceHandle device, char *uuid, unsigned bytes))                 \
+  ENTRY(nvlink_get_state, nvmlDeviceGetNvLinkState, false, (DeviceHandle device, unsigned link, EnableState *state))  \
+  ENTRY(nvlink_get_version, nvmlDeviceGetNvLinkVersion, false,                                                        \
+        (DeviceHandle device, unsigned link, unsigned *version))                                                      \
+  ENTRY(nvlink_get_remote_type, nvmlDeviceGetNvLinkRemoteDeviceType, false,                                           \
+        (DeviceHandle device, unsigned link, RemoteType *type))                                                       \
+  ENTRY(nvlink_get_remote_pci_info, nvmlDeviceGetNvLinkRemotePciInfo_v2, false,                                       \
+        (DeviceHandle device, unsigned link, PciInfo *info))
+// clang-format on
