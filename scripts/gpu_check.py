@@ -95,9 +95,19 @@ def output_of(command, environment):
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
+def distances_of(devices):
+    """What NVML said, and the table of distances, in one line."""
+    rows = [f"{device['pci_bus_id']}: {' '.join(each['code'] for each in row)}"
+            for device, row in zip(devices["list"], devices["distances"])]
+    return "; ".join([devices["nvml"]["error"] or f"{devices['nvml']['library']} was asked"] + rows)
+
+
 def add_info(machine, text):
-    """What `rondo info` says of the first device, its kernels above all."""
-    cuda = json.loads(text)["cuda"] if text else {"error": "rondo info failed", "devices": []}
+    """What `rondo info` says of the first device, its kernels above all, and where all are."""
+    document = json.loads(text) if text else {}
+    cuda = document.get("cuda", {"error": "rondo info failed", "devices": []})
+    if "devices" in document:
+        machine["distances"] = distances_of(document["devices"])
     if not cuda["devices"]:
         machine["device"] = cuda["error"]
         return

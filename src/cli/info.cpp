@@ -21,7 +21,7 @@ constexpr uint32_t rank_count_max = 1u << 20;
 
 struct InfoOptions {
   bool json = false;
-  uint32_t rank_count = 0;  ///< 0: as many as there are usable cores
+  uint32_t rank_count = 0;   ///< 0: as many as there are usable cores
   std::string topology_xml;  ///< a file to write, "-" for standard output
 };
 
@@ -36,7 +36,8 @@ Result<Parsed> parse_options(Arguments args) {
       ->check(CLI::Range(1u, rank_count_max))
       ->type_name("N");
   app.add_option("--topology-xml", options.topology_xml,
-                 "Write the topology to F (- for standard output) as hwloc XML, for RONDO_TOPOLOGY_FILE, and no more")
+                 "Write the topology, devices and NVLinks included, to F (- for standard output) as hwloc XML, for "
+                 "RONDO_TOPOLOGY_FILE, and no more")
       ->type_name("F");
   try {
     app.parse(std::vector<std::string>(args.rbegin(), args.rend()));  // CLI11 wants the last argument first
@@ -64,17 +65,16 @@ Result<void> show(const InfoOptions &options) {
   InfoInput input;
   RONDO_TRY_ASSIGN(input.config, read_config());
   if (!options.topology_xml.empty()) return write_topology(options.topology_xml, input.config);
-  RONDO_TRY_ASSIGN(input.topology, discover_topology(input.config));
+  input.capabilities = find_capabilities();  // while there are no threads of other libraries
+  RONDO_TRY_ASSIGN(input.found, discover_devices(input.config));
   if (!input.config.tuning_file.empty()) {
     RONDO_TRY_ASSIGN(input.table, read_tuning_file(input.config.tuning_file));
   }
-  input.capabilities = find_capabilities();
-  input.rank_count = options.rank_count != 0 ? options.rank_count : usable_core_count(input.topology);
+  input.rank_count = options.rank_count != 0 ? options.rank_count : usable_core_count(input.found.topology);
   const auto document = info_document(input);
   // Names come from files and the environment: what is not UTF-8 is replaced, not thrown at us.
-  const std::string text = options.json
-                               ? document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n"
-                               : info_text(document);
+  const std::string text = options.json ? document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n"
+                                        : info_text(document);
   std::fputs(text.c_str(), stdout);
   return {};
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cuda/kernels_image.h"
 #include "src/cli/info_report.h"
+#include "cuda/kernels_image.h"
 
 #include <algorithm>
 #include <array>
@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "src/cli/info_cuda.h"
+#include "src/cli/info_devices.h"
 #include "src/cli/tuner_input.h"
 #include "src/engine/combine.h"
 #include "src/topo/host.h"
@@ -23,13 +24,12 @@ constexpr std::array<uint64_t, 7> shown_bytes{8, 1u << 10, 16u << 10, 128u << 10
 
 Json caches_json(const Topology &topology) {
   std::map<std::tuple<uint32_t, uint64_t, uint32_t, size_t>, uint32_t> kinds;  // alike ones are counted
-  for (const Cache &cache : topology.caches)
-    ++kinds[{cache.level, cache.bytes, cache.line_bytes, cache.pus.size()}];
+  for (const Cache &cache : topology.caches) ++kinds[{cache.level, cache.bytes, cache.line_bytes, cache.pus.size()}];
   Json list = Json::array();
   for (const auto &[kind, count] : kinds) {
     const auto &[level, bytes, line_bytes, pu_count] = kind;
-    list.push_back({{"level", level}, {"bytes", bytes}, {"line_bytes", line_bytes}, {"count", count},
-                    {"shared_by", pu_count}});
+    list.push_back(
+        {{"level", level}, {"bytes", bytes}, {"line_bytes", line_bytes}, {"count", count}, {"shared_by", pu_count}});
   }
   return list;
 }
@@ -58,8 +58,8 @@ Json configuration_json(const Config &config) {
   Json list = Json::array();
   for (const ConfigVariable &variable : config_variables()) {
     const bool given = std::find(config.given.begin(), config.given.end(), variable.name) != config.given.end();
-    list.push_back({{"variable", variable.name}, {"value", variable.show(config)},
-                    {"source", given ? "environment" : "default"}});
+    list.push_back(
+        {{"variable", variable.name}, {"value", variable.show(config)}, {"source", given ? "environment" : "default"}});
   }
   return list;
 }
@@ -68,7 +68,8 @@ Json configuration_json(const Config &config) {
 Json tuning_json(const InfoInput &input) {
   Json covered = Json::array();
   for (const TuningRow &row : input.table.rows()) {
-    Json entry{{"collective", rondo_collective_string(row.collective)}, {"ranks", row.rank_count},
+    Json entry{{"collective", rondo_collective_string(row.collective)},
+               {"ranks", row.rank_count},
                {"oversubscribed", row.oversubscribed}};
     if (covered.empty() || covered.back() != entry) covered.push_back(std::move(entry));
   }
@@ -92,7 +93,7 @@ Json choice_json(TunerInput input) {
 }
 
 Json plans_json(const InfoInput &input) {
-  const bool oversubscribed = input.rank_count > usable_core_count(input.topology);
+  const bool oversubscribed = input.rank_count > usable_core_count(input.found.topology);
   TunerInput tuner = tuner_input(input.config, input.rank_count, oversubscribed);
   tuner.table = &input.table;
   Json choices = Json::array();
@@ -104,10 +105,15 @@ Json plans_json(const InfoInput &input) {
       if (tuner.collective == RONDO_BARRIER) break;  // has no bytes of its own
     }
   }
-  return {{"ranks", tuner.rank_count},     {"oversubscribed", tuner.oversubscribed}, {"slot_count", tuner.slot_count},
-          {"slot_bytes", tuner.slot_bytes}, {"ll_slot_bytes", tuner.ll_slot_bytes},
-          {"post_bytes", tuner.post_bytes}, {"direct_chunk_bytes", tuner.direct_chunk_bytes},
-          {"shared_bytes", shared_bytes(input.config, input.rank_count)}, {"choices", choices}};
+  return {{"ranks", tuner.rank_count},
+          {"oversubscribed", tuner.oversubscribed},
+          {"slot_count", tuner.slot_count},
+          {"slot_bytes", tuner.slot_bytes},
+          {"ll_slot_bytes", tuner.ll_slot_bytes},
+          {"post_bytes", tuner.post_bytes},
+          {"direct_chunk_bytes", tuner.direct_chunk_bytes},
+          {"shared_bytes", shared_bytes(input.config, input.rank_count)},
+          {"choices", choices}};
 }
 
 }  // namespace
@@ -116,11 +122,12 @@ Json info_document(const InfoInput &input) {
   const Capabilities &can = input.capabilities;
   const std::string version = std::to_string(RONDO_VERSION_MAJOR) + "." + std::to_string(RONDO_VERSION_MINOR) + "." +
                               std::to_string(RONDO_VERSION_PATCH);
+  const Json cuda = cuda_document(input.config);
   const bool has_kernels = device::kernels_image().data != nullptr;
   return {{"version", version},
           {"components", {{"host", true}, {"cuda", has_kernels}, {"ucx", false}, {"verbs", false}}},
           {"host", {{"name", host_name()}, {"id", host_id()}}},
-          {"topology", topology_json(input.topology)},
+          {"topology", topology_json(input.found.topology)},
           {"simd", combine_target()},
           {"configuration", configuration_json(input.config)},
           {"capabilities",
@@ -130,7 +137,8 @@ Json info_document(const InfoInput &input) {
             {"process_vm_readv", can.peer_memory},
             {"yama_ptrace_scope", can.ptrace_scope < 0 ? Json(nullptr) : Json(can.ptrace_scope)}}},
           {"transports", Json::array({{{"name", "shm"}, {"available", can.memfd}}})},
-          {"cuda", cuda_document(input.config)},
+          {"cuda", cuda},
+          {"devices", devices_document(input.found, input.config.nvml_library, cuda)},
           {"tuning", tuning_json(input)},
           {"plans", plans_json(input)}};
 }

@@ -16,9 +16,9 @@ namespace rondo::cli {
 
 struct InfoInput {
   Config config;
-  Topology topology;
+  DeviceDiscovery found;  ///< this machine, or a file
   Capabilities capabilities;
-  TuningTable table;  ///< of RONDO_TUNING_FILE
+  TuningTable table;        ///< of RONDO_TUNING_FILE
   uint32_t rank_count = 1;  ///< whose plans are shown
 };
 

@@ -10,6 +10,8 @@
 
 #include "src/base/parse.h"
 #include "src/cli/info_cuda.h"
+#include "src/cli/info_devices.h"
+#include "src/cli/info_lines.h"
 #include "src/cli/info_report.h"
 
 namespace rondo::cli {
@@ -19,28 +21,9 @@ using Json = nlohmann::ordered_json;
 
 constexpr size_t name_width = 26;
 
-void add_line(std::string &out, std::string name, const std::string &value) {
-  name.resize(std::max(name.size() + 1, name_width), ' ');
-  out += "  " + name + value + "\n";
-}
-
 std::string words(std::string name) {
   std::replace(name.begin(), name.end(), '_', ' ');
   return name;
-}
-
-/// "0-3,8,10-11": ascending numbers.
-std::string ranges(const std::vector<uint32_t> &numbers) {
-  std::string out;
-  for (size_t first = 0; first < numbers.size();) {
-    size_t last = first;
-    while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) ++last;
-    if (!out.empty()) out += ",";
-    out += std::to_string(numbers[first]);
-    if (last > first) out += "-" + std::to_string(numbers[last]);
-    first = last + 1;
-  }
-  return out.empty() ? "none" : out;
 }
 
 /// Of the size of a machine's parts: rounded to a tenth.
@@ -85,8 +68,8 @@ void add_tuning(std::string &out, const Json &tuning) {
   if (tuning["rows"] == 0) return;
   add_line(out, "rows", tuning["rows"].dump());
   for (const Json &entry : tuning["measured"])
-    add_line(out, entry["collective"], entry["ranks"].dump() + " ranks" +
-                                           (entry["oversubscribed"].get<bool>() ? ", more than cores" : ""));
+    add_line(out, entry["collective"],
+             entry["ranks"].dump() + " ranks" + (entry["oversubscribed"].get<bool>() ? ", more than cores" : ""));
 }
 
 void add_memory(std::string &out, const Json &plans) {
@@ -94,15 +77,16 @@ void add_memory(std::string &out, const Json &plans) {
   add_line(out, "reserved",
            amount(plans["shared_bytes"].get<uint64_t>()) + "; pages are used only where they are touched");
   if (plans["post_bytes"] != 0)
-    add_line(out, "direct", "posts of " + show_bytes(plans["post_bytes"].get<uint64_t>()) + " bytes, chunks of " +
-                                show_bytes(plans["direct_chunk_bytes"].get<uint64_t>()) + " bytes");
+    add_line(out, "direct",
+             "posts of " + show_bytes(plans["post_bytes"].get<uint64_t>()) + " bytes, chunks of " +
+                 show_bytes(plans["direct_chunk_bytes"].get<uint64_t>()) + " bytes");
 }
 
 void add_plans(std::string &out, const Json &plans) {
   out += "\nPlans for " + plans["ranks"].dump() + " rank(s)" +
          (plans["oversubscribed"].get<bool>() ? ", which are more than there are cores" : "") + "; a connection has " +
-         plans["slot_count"].dump() + " slots of " + show_bytes(plans["slot_bytes"].get<uint64_t>()) + " bytes (ll: " +
-         show_bytes(plans["ll_slot_bytes"].get<uint64_t>()) + ")\n";
+         plans["slot_count"].dump() + " slots of " + show_bytes(plans["slot_bytes"].get<uint64_t>()) +
+         " bytes (ll: " + show_bytes(plans["ll_slot_bytes"].get<uint64_t>()) + ")\n";
   char line[160];
   std::snprintf(line, sizeof line, "  %-15s %8s  %-17s %-9s %8s %8s\n", "collective", "bytes", "algorithm", "protocol",
                 "channels", "chunk");
@@ -127,6 +111,24 @@ void add_plans(std::string &out, const Json &plans) {
 
 }  // namespace
 
+void add_line(std::string &out, std::string name, const std::string &value) {
+  name.resize(std::max(name.size() + 1, name_width), ' ');
+  out += "  " + name + value + "\n";
+}
+
+std::string ranges(const std::vector<uint32_t> &numbers) {
+  std::string out;
+  for (size_t first = 0; first < numbers.size();) {
+    size_t last = first;
+    while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) ++last;
+    if (!out.empty()) out += ",";
+    out += std::to_string(numbers[first]);
+    if (last > first) out += "-" + std::to_string(numbers[last]);
+    first = last + 1;
+  }
+  return out.empty() ? "none" : out;
+}
+
 std::string info_text(const Json &document) {
   std::string out = "rondo " + document["version"].get<std::string>() + "\n\nComponents\n";
   for (const auto &[name, built] : document["components"].items())
@@ -149,6 +151,7 @@ std::string info_text(const Json &document) {
     add_line(out, entry["variable"], value + " (" + entry["source"].get<std::string>() + ")");
   }
   out += cuda_text(document["cuda"]);
+  out += devices_text(document["devices"]);
   add_tuning(out, document["tuning"]);
   add_memory(out, document["plans"]);
   add_plans(out, document["plans"]);

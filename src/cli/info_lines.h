@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// How `rondo info` writes for people.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace rondo::cli {
+
+/// "  name                    value\n"
+void add_line(std::string &out, std::string name, const std::string &value);
+
+/// "0-3,8,10-11": ascending numbers.
+[[nodiscard]] std::string ranges(const std::vector<uint32_t> &numbers);
+
+}  // namespace rondo::cli
