@@ -35,6 +35,7 @@ Result<Hwloc> load(Detail detail) {
   Hwloc hwloc(raw);
   const auto filter = detail == Detail::with_devices ? HWLOC_TYPE_FILTER_KEEP_IMPORTANT : HWLOC_TYPE_FILTER_KEEP_NONE;
   hwloc_topology_set_io_types_filter(raw, filter);
+  if (detail == Detail::with_devices) hwloc_topology_set_type_filter(raw, HWLOC_OBJ_MISC, HWLOC_TYPE_FILTER_KEEP_ALL);
   // Plugins that would load whole runtimes to find devices, which is none of our business and slow.
   for (const char *component : {"opencl", "cuda", "nvml", "rsmi", "levelzero", "gl"})
     static_cast<void>(hwloc_topology_set_components(raw, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, component));
