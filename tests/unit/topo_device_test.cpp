@@ -165,17 +165,18 @@ TEST_CASE("devices: random links, at any devices, give the same distance in both
   const char *const given = std::getenv("RONDO_SEED");
   const auto seed = static_cast<uint32_t>(given != nullptr ? std::strtoul(given, nullptr, 10) : std::random_device{}());
   CAPTURE(seed);
-  std::mt19937 random(seed);
+  std::mt19937 engine(seed);
+  const auto below = [&engine](uint32_t count) { return static_cast<uint32_t>(engine() % count); };
   for (int round = 0; round < 20; ++round) {
     std::string xml = eight_devices();
     for (unsigned bus = 1; bus <= 8; ++bus) {
       std::vector<NvLinks> links;
-      for (uint32_t count = random() % 4; count > 0; --count) {
-        const bool to_device = random() % 2 == 0;
-        add_nvlinks(links, {to_device ? NvLinkEnd::device : NvLinkEnd::nvswitch, at_bus(1 + random() % 9),
-                            static_cast<uint32_t>(1 + random() % 3), 6});
+      for (uint32_t count = below(4); count > 0; --count) {
+        const bool to_device = below(2) == 0;
+        add_nvlinks(links,
+                    {to_device ? NvLinkEnd::device : NvLinkEnd::nvswitch, at_bus(1 + below(9)), 1 + below(3), 6});
       }
-      if (random() % 4 != 0) xml = with_links(xml, bus, nvlinks_string(links));
+      if (below(4) != 0) xml = with_links(xml, bus, nvlinks_string(links));
     }
     check_symmetric(read(xml));
   }
