@@ -50,13 +50,16 @@ inline constexpr Order sequential = std::memory_order_seq_cst;
 /// what it orders are atomic accesses only, so no test on a strongly ordered processor would miss it.)
 enum class Site : uint8_t {
   none,
-  simple_post,      ///< S3
-  simple_release,   ///< R3
-  ll_post,          ///< W2 of unit 0
-  ll_post_barrier,  ///< in a group: every thread's W2 before that of unit 0
-  slice_barrier,    ///< in a group: operands read and results written before the slice is published
-  lane_end,         ///< the lanes of a kernel before the last one of them reports
-  operation_end,    ///< that report
+  simple_post,         ///< S3
+  simple_release,      ///< R3
+  ll_post,             ///< W2 of unit 0
+  ll_post_barrier,     ///< in a group: every thread's W2 before that of unit 0
+  ll128_post,          ///< W2 of a line: what ties its mark to its payload where there is no device
+  ll128_post_barrier,  ///< in a group: every thread has taken the counter before it moves on
+  ll128_release,       ///< R2
+  slice_barrier,       ///< in a group: operands read and results written before the slice is published
+  lane_end,            ///< the lanes of a kernel before the last one of them reports
+  operation_end,       ///< that report
 };
 
 #if defined(RONDO_BREAK_ORDER)
@@ -119,6 +122,92 @@ RONDO_HD inline void store_pair_relaxed(uint64_t *words, Pair pair) {
   store_relaxed(words[0], pair.first);
   store_relaxed(words[1], pair.second);
 #endif
+}
+
+/// A line: 16 words at a multiple of 128. The last one, its mark, says whose the 15 of payload are. line_threads()
+/// threads of a group, side by side, store or load it together, and all make the same calls; `part` is a thread's place
+/// among them.
+///
+/// On a device they are 8 lanes of a warp, with 16 bytes each in one instruction. PTX promises nothing about the 8: to
+/// its memory model a line is 16 relaxed scalars without order. That the mark does not come before its payload is a
+/// fact of some devices and links (docs/protocol-ll128.md), and lines are for those only. `order` is about everything
+/// else: a release publishes what the storing threads did and saw before.
+///
+/// Elsewhere one thread stores the payload, plain, and then the mark with a release, which loads acquire: an order in
+/// the place of the fact, so that ThreadSanitizer sees where it is missing.
+inline constexpr uint32_t line_words = 16;
+
+[[nodiscard]] RONDO_HD constexpr uint32_t line_threads() {
+#if defined(__CUDA_ARCH__)
+  return 8;
+#else
+  return 1;
+#endif
+}
+
+/// The lanes of this thread's warp that have the same line.
+[[nodiscard]] RONDO_HD inline uint32_t line_lanes() {
+#if defined(__CUDA_ARCH__)
+  uint32_t lane;
+  asm("mov.u32 %0, %%laneid;" : "=r"(lane));
+  return 0xFFu << (lane / line_threads() * line_threads());
+#else
+  return 1;
+#endif
+}
+
+/// word(i): word i of the payload. `order`: relaxed or release.
+template <Order order, Site site, class Word>
+RONDO_HD inline void store_line(uint64_t *line, [[maybe_unused]] uint32_t part, const Word &word, uint64_t mark) {
+#if defined(__CUDA_ARCH__)
+  const Pair pair{word(2 * part), part + 1 == line_threads() ? mark : word(2 * part + 1)};
+  const size_t address = __cvta_generic_to_global(line + 2 * part);
+  __syncwarp(line_lanes());  // so that one instruction stores the line
+  if constexpr (order == release)
+    asm volatile("st.release.sys.global.v2.b64 [%0], {%1, %2};"
+                 :
+                 : "l"(address), "l"(pair.first), "l"(pair.second)
+                 : "memory");
+  else
+    asm volatile("st.relaxed.sys.global.v2.b64 [%0], {%1, %2};"
+                 :
+                 : "l"(address), "l"(pair.first), "l"(pair.second)
+                 : "memory");
+#else
+  for (uint32_t index = 0; index + 1 < line_words; ++index) line[index] = word(index);
+  store_release<site>(line[line_words - 1], mark);           // pairs with the acquire in load_line()
+#endif
+}
+
+/// Its mark. If that is the one that is wanted, take(i, word) has had this thread's words of the payload. `order`:
+/// relaxed or acquire.
+template <Order order, class Take>
+[[nodiscard]] RONDO_HD inline uint64_t load_line(const uint64_t *line, [[maybe_unused]] uint32_t part, uint64_t wanted,
+                                                 const Take &take) {
+#if defined(__CUDA_ARCH__)
+  Pair pair;
+  const size_t address = __cvta_generic_to_global(line + 2 * part);
+  __syncwarp(line_lanes());  // so that one instruction loads the line
+  if constexpr (order == acquire)
+    asm volatile("ld.acquire.sys.global.v2.b64 {%0, %1}, [%2];"
+                 : "=l"(pair.first), "=l"(pair.second)
+                 : "l"(address)
+                 : "memory");
+  else
+    asm volatile("ld.relaxed.sys.global.v2.b64 {%0, %1}, [%2];"
+                 : "=l"(pair.first), "=l"(pair.second)
+                 : "l"(address)
+                 : "memory");
+  const uint64_t mark = __shfl_sync(line_lanes(), pair.second, line_threads() - 1, line_threads());
+  if (mark != wanted) return mark;
+  take(2 * part, pair.first);
+  if (part + 1 != line_threads()) take(2 * part + 1, pair.second);
+#else
+  const uint64_t mark = load_acquire(line[line_words - 1]);  // pairs with the release in store_line()
+  if (mark != wanted) return mark;
+  for (uint32_t index = 0; index + 1 < line_words; ++index) take(index, line[index]);
+#endif
+  return mark;
 }
 
 /// 16 bytes that no other thread touches meanwhile, at a multiple of 16: plain, one instruction on a device (of parts

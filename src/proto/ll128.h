@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// ll128: a flag beside every 120 bytes, so that data announces itself; 15 words of 16 are payload. For kernels alone,
+// on devices and links that move a line as one piece (docs/protocol-ll128.md).
+//
+// Layout    line = 15 words of payload, then its mark: the operation's signature in the low 32 bits, the flag in the
+//           high 32 bits. 128 bytes at a multiple of 128, stored and loaded as one piece (memory.h says by whom, and
+//           what makes it one).
+//           slot = as many lines as the payload takes, at least one; the rest of the last one is zeros. slot = counter
+//           & mask; ll128_stride bytes apart.
+// Flag      as ll: flag_of(c), of counters of its own, never 0; once in 2^31 counters the writer clears the marks of
+//           the lines that a slot does not need. So no mark left over from a longer message is the expected one.
+// Ordering  W1 load head, acquire         pairs with R2: the slot's last reader has finished
+//           W2 store line, relaxed        pairs with R1 by value: payload and mark are one piece
+//           R1 load line, relaxed, until its flag is flag_of(c)
+//           R2 store head, release        pairs with W1
+//           W2 of line 0 is a release, R1 of line 0 an acquire: the marks alone order the payload, but a collective
+//           also orders what the callers did before and after it. Among the lines of a slot there is no order.
+// Group     line_threads() threads have a line; the lines of a slot are shared out among the group. A barrier of the
+//           caller's stands before W2, so that what all threads did is before W2 of line 0; a vote stands behind R1.
+//           Nobody sleeps: there is no ll128 on hosts.
+// State     of a slot: stale (reader blocked) --W2--> full --R2, for the whole slot--> stale for the next lap
+// Abort     a lane that gave up does neither W2 nor R2 again: its peers stay blocked and meet their own deadline.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "src/base/host_device.h"
+#include "src/proto/connection.h"
+#include "src/proto/group.h"
+#include "src/proto/ll.h"
+#include "src/proto/memory.h"
+
+namespace rondo {
+
+namespace ll128 {
+
+static_assert(memory::line_words * sizeof(uint64_t) == ll128_line_bytes);
+static_assert((memory::line_words - 1) * sizeof(uint64_t) == ll128_line_payload_bytes);
+
+[[nodiscard]] RONDO_HD constexpr uint64_t mark_of(uint64_t counter, uint32_t signature) {
+  return uint64_t{ll::flag_of(counter)} << 32 | signature;
+}
+[[nodiscard]] RONDO_HD constexpr uint32_t flag_in(uint64_t mark) { return static_cast<uint32_t>(mark >> 32); }
+
+/// Lines that `bytes` of payload, of a slot, take.
+[[nodiscard]] RONDO_HD constexpr uint32_t line_count_of(size_t bytes) {
+  const uint32_t lines = (static_cast<uint32_t>(bytes) + ll128_line_payload_bytes - 1) / ll128_line_payload_bytes;
+  return lines == 0 ? 1 : lines;
+}
+
+/// The 8 payload bytes that begin at `offset`, zero-padded past `bytes`; of a payload that is 8-byte aligned and can be
+/// read in whole words.
+[[nodiscard]] RONDO_HD inline uint64_t word_at(const std::byte *payload, size_t bytes, size_t offset) {
+  if (offset >= bytes) return 0;
+  uint64_t word = 0;
+  std::memcpy(&word, __builtin_assume_aligned(payload + offset, 8), 8);
+  return bytes - offset < 8 ? word & ((uint64_t{1} << (8 * (bytes - offset))) - 1) : word;
+}
+
+/// What a thread of a group has of a slot: every stride-th line from `first` on, and of each the same part.
+struct Share {
+  uint32_t first;
+  uint32_t stride;
+  uint32_t part;
+
+  template <Group G>
+  [[nodiscard]] RONDO_HD static Share of(G group) {
+    constexpr uint32_t threads = memory::line_threads();
+    return {group.rank() / threads, group.size() / threads, group.rank() % threads};
+  }
+};
+
+}  // namespace ll128
+
+class Ll128Sender {
+ public:
+  Ll128Sender() = default;
+  RONDO_HD explicit Ll128Sender(ConnectionView connection, uint64_t first_counter = 0)
+      : connection_(connection), posted_(first_counter), consumed_(first_counter) {}
+
+  [[nodiscard]] RONDO_HD bool can_send() {
+    if (posted_ - consumed_ < connection_.geometry.slot_count) return true;
+    consumed_ = memory::load_acquire(connection_.ll128_head());  // W1, pairs with R2 in Ll128Receiver::release
+    return posted_ - consumed_ < connection_.geometry.slot_count;
+  }
+
+  /// Writes and so publishes a slot, by all threads of a group, right behind a barrier. bytes <= ll128_slot_bytes.
+  /// `payload` is 8-byte aligned and readable in whole words. The caller's next barrier comes before the sender is
+  /// asked again.
+  template <Group G>
+  RONDO_HD void post_by_group(G group, const std::byte *payload, size_t bytes, uint32_t signature) {
+    const uint64_t mark = ll128::mark_of(posted_, signature);
+    uint64_t *const words = connection_.ll128_words(posted_);
+    const uint32_t line_count = ll128::line_count_of(bytes);
+    const ll128::Share share = ll128::Share::of(group);
+    uint32_t next = share.first;
+    if (next == 0) {
+      store<memory::release>(words, 0, share.part, payload, bytes, mark);  // W2, pairs with R1 in receive_by_group
+      next += share.stride;
+    }
+    for (; next < line_count; next += share.stride)
+      store<memory::relaxed>(words, next, share.part, payload, bytes, mark);  // W2, pairs with R1 in receive_by_group
+    if (posted_ % ll::sweep_period < connection_.geometry.slot_count)
+      for (uint32_t line = line_count + group.rank(); line < connection_.geometry.ll128_lines(); line += group.size())
+        memory::store_relaxed(mark_at(words, line), 0);
+    if constexpr (memory::is_kept(memory::Site::ll128_post_barrier)) group.sync();
+    if (group.rank() == 0) ++posted_;  // which the others have read
+  }
+
+ private:
+  [[nodiscard]] RONDO_HD static uint64_t &mark_at(uint64_t *words, uint32_t line) {
+    return words[(line + 1) * memory::line_words - 1];
+  }
+
+  template <memory::Order order>
+  RONDO_HD static void store(uint64_t *words, uint32_t line, uint32_t part, const std::byte *payload, size_t bytes,
+                             uint64_t mark) {
+    const size_t begin = size_t{line} * ll128_line_payload_bytes;
+    memory::store_line<order, memory::Site::ll128_post>(
+        words + size_t{line} * memory::line_words, part,
+        [&](uint32_t word) { return ll128::word_at(payload, bytes, begin + word * sizeof(uint64_t)); }, mark);
+  }
+
+  ConnectionView connection_;
+  uint64_t posted_ = 0;
+  uint64_t consumed_ = 0;
+};
+
+class Ll128Receiver {
+ public:
+  Ll128Receiver() = default;
+  RONDO_HD explicit Ll128Receiver(ConnectionView connection, uint64_t first_counter = 0)
+      : connection_(connection), consumed_(first_counter) {}
+
+  /// By all threads of a group, each of which looks at its lines up to poll_count times; all return the same. full:
+  /// `bytes` of payload were written to `payload`, which is 8-byte aligned and writable in whole lines. stale:
+  /// something is still to come; nothing is consumed. foreign: the slot is another operation's.
+  template <Group G>
+  [[nodiscard]] RONDO_HD LlOutcome receive_by_group(G group, std::byte *payload, size_t bytes, uint32_t signature,
+                                                    uint32_t poll_count) const {
+    const uint64_t wanted = ll128::mark_of(consumed_, signature);
+    const uint64_t *const words = connection_.ll128_words(consumed_);
+    const uint32_t line_count = ll128::line_count_of(bytes);
+    const ll128::Share share = ll128::Share::of(group);
+    bool stale = false;
+    bool foreign = false;
+    for (uint32_t line = share.first; line < line_count && !stale; line += share.stride) {
+      uint64_t mark = load(words, line, share.part, wanted, payload);  // R1, pairs with W2 in post_by_group
+      for (uint32_t look = 1; ll128::flag_in(mark) != ll128::flag_in(wanted) && look < poll_count; ++look)
+        mark = load(words, line, share.part, wanted, payload);
+      stale = mark != wanted;
+      foreign = stale && ll128::flag_in(mark) == ll128::flag_in(wanted);
+    }
+    // Lines of another operation's slot may be fewer: one that is there decides.
+    if (group.any(stale)) return group.any(foreign) ? LlOutcome::foreign : LlOutcome::stale;
+    return LlOutcome::full;
+  }
+
+  RONDO_HD void release() {
+    ++consumed_;
+    // R2, pairs with W1 in Ll128Sender::can_send
+    memory::store_release<memory::Site::ll128_release>(connection_.ll128_head(), consumed_);
+  }
+
+ private:
+  [[nodiscard]] RONDO_HD static uint64_t load(const uint64_t *words, uint32_t line, uint32_t part, uint64_t wanted,
+                                              std::byte *payload) {
+    std::byte *const at = payload + size_t{line} * ll128_line_payload_bytes;
+    const auto take = [&](uint32_t index, uint64_t word) {
+      std::memcpy(__builtin_assume_aligned(at + index * sizeof word, 8), &word, sizeof word);
+    };
+    const uint64_t *const from = words + size_t{line} * memory::line_words;
+    return line == 0 ? memory::load_line<memory::acquire>(from, part, wanted, take)
+                     : memory::load_line<memory::relaxed>(from, part, wanted, take);
+  }
+
+  ConnectionView connection_;
+  uint64_t consumed_ = 0;
+};
+
+}  // namespace rondo
