@@ -26,6 +26,10 @@ Claims &claims() {
   return *all;
 }
 
+// What a block may have without asking for more.
+static_assert(device::shared_bytes_for(2, device::ll128_scratch_bytes_for(ll128_slot_bytes)) <= 48 << 10);
+static_assert(device::ll128_scratch_bytes_for(ll128_slot_bytes) >= device::ll_scratch_bytes_for(ll_slot_bytes));
+
 }  // namespace
 
 void BlockClaimTraits::close(const Handle &handle) {
@@ -46,11 +50,13 @@ Result<BlockClaim> claim_blocks(const DeviceUuid &device, uint64_t blocks, uint6
   return BlockClaim({device, blocks});
 }
 
-Result<BlockBudget> block_budget(const KernelSet &kernels, const CudaDevice &device) {
+Result<BlockBudget> block_budget(const KernelSet &kernels, const CudaDevice &device, bool with_ll128) {
   const uint32_t lanes = 2;  // of a channel, at most: those of a tree
   BlockBudget budget;
   budget.block_threads = lanes * lane_threads;
-  budget.shared_bytes = device::shared_bytes_for(lanes, device::scratch_bytes_for(ll_slot_bytes));
+  const uint32_t scratch =
+      with_ll128 ? device::ll128_scratch_bytes_for(ll128_slot_bytes) : device::ll_scratch_bytes_for(ll_slot_bytes);
+  budget.shared_bytes = device::shared_bytes_for(lanes, scratch);
   RONDO_TRY_ASSIGN(const int blocks,
                    kernels.resident_blocks(static_cast<int>(budget.block_threads), budget.shared_bytes));
   budget.blocks_per_multiprocessor = static_cast<uint32_t>(blocks);
@@ -63,9 +69,10 @@ Result<std::vector<KernelFacts>> kernel_facts(const PrimaryContext &context, con
   const ContextGuard guard(driver, context.get().context);
   RONDO_TRY(guard.status());
   std::vector<KernelFacts> all;
-  std::vector<std::string> names = device::kernel_names();
-  const auto combining = device::combine_kernel_names();
-  names.insert(names.end(), combining.begin(), combining.end());
+  std::vector<std::string> names = device::kernel_names(RONDO_PROTOCOL_SIMPLE);
+  for (const auto &more : {device::kernel_names(RONDO_PROTOCOL_LL), device::kernel_names(RONDO_PROTOCOL_LL128),
+                           device::combine_kernel_names()})
+    names.insert(names.end(), more.begin(), more.end());
   for (const std::string &name : names) {
     RONDO_TRY_ASSIGN(const LoadedKernel kernel, kernels.find(name));
     KernelFacts facts;

@@ -8,12 +8,14 @@
 
 #include "cuda/driver.h"
 #include "cuda/kernel_set.h"
+#include "src/proto/connection.h"
 
 namespace rondo::cuda {
 
 inline constexpr uint32_t default_channel_count = 4;
 inline constexpr uint32_t ll_slot_bytes = 4 << 10;
-inline constexpr uint32_t lane_threads = 256;  ///< of a lane's group
+inline constexpr uint32_t ll128_slot_bytes = 64 * ll128_line_payload_bytes;  ///< three places for it and lane in 48 KiB
+inline constexpr uint32_t lane_threads = 256;                                ///< of a lane's group
 
 /// Of the largest kernel, with a block's most lanes.
 struct BlockBudget {
@@ -23,7 +25,8 @@ struct BlockBudget {
   uint64_t blocks = 0;  ///< of the device: those of all ranks of a process must fit
 };
 
-[[nodiscard]] Result<BlockBudget> block_budget(const KernelSet &kernels, const CudaDevice &device);
+/// `kernels`: loaded with or without those of ll128, as the communicator uses them.
+[[nodiscard]] Result<BlockBudget> block_budget(const KernelSet &kernels, const CudaDevice &device, bool with_ll128);
 
 /// Blocks of a device that a rank of this process may have there, and what it reckons with of other processes.
 struct ClaimedBlocks {
@@ -51,6 +54,7 @@ struct KernelFacts {
   int block_threads_max = 0;
 };
 
+/// `kernels`: loaded with those of ll128.
 [[nodiscard]] Result<std::vector<KernelFacts>> kernel_facts(const PrimaryContext &context, const KernelSet &kernels);
 
 }  // namespace rondo::cuda

@@ -6,6 +6,7 @@
 #include "cuda/choose.h"
 #include "cuda/executor_base.h"
 #include "cuda/gathering.h"
+#include "cuda/lines.h"
 
 namespace rondo::cuda {
 namespace {
@@ -29,6 +30,13 @@ Result<PlacementCard> own_card(const DeviceRequest &request) {
   return own;
 }
 
+Result<void> check_protocol(const DeviceRequest &request, std::span<const PlacementCard> cards) {
+  if (!request.with_ll128()) return {};
+  RONDO_TRY_ASSIGN(const CudaDriver *const driver, cuda_driver(request.library));
+  RONDO_TRY_ASSIGN(const CudaDevice device, device_of(*driver, request.device));
+  return check_lines(*driver, device, cards);
+}
+
 /// `request`: what is asked for, then what was chosen. `executor`: as ExecutorBase::connect() says.
 Result<void> connect_chosen(DeviceRequest &request, Gathering &gathering, std::unique_ptr<ExecutorBase> &executor) {
   RONDO_TRY_ASSIGN(const PlacementCard own, own_card(request));
@@ -36,6 +44,7 @@ Result<void> connect_chosen(DeviceRequest &request, Gathering &gathering, std::u
   request.executor = choose_executor(request.executor, cards);
   request.neighbours = neighbours_of(request.rank, cards);
   RONDO_TRY_ASSIGN(request.handles, choose_handles(request.handles, cards));
+  RONDO_TRY(check_protocol(request, cards));
   executor = request.executor == RONDO_DEVICE_EXECUTOR_COPY ? make_copy_executor() : make_kernel_executor();
   return executor->connect(request, gathering);
 }

@@ -70,6 +70,7 @@ rondo_status_t status_of(CuStatus status) {
       return RONDO_NOT_READY;
     case CuStatus::no_device:
     case CuStatus::no_binary_for_gpu:
+    case CuStatus::not_found:
     case CuStatus::peer_access_unsupported:
     case CuStatus::not_supported:
     case CuStatus::stream_capture_unsupported:

@@ -37,6 +37,7 @@ class CudaPlan final : public DevicePlan {
   LoadedKernel kernel;
   uint64_t offset = 0, bytes = 0;  ///< in the segment's memory for plans, and in the host's copy of it
   uint32_t channel_count = 0, lane_count = 0, lanes_per_channel = 0;
+  uint32_t scratch_bytes = 0;
   bool uploaded = false;
 
  private:
@@ -81,6 +82,7 @@ Result<void> KernelExecutor::connect(const DeviceRequest &request, Gathering &ga
   shape.geometry.slot_count = request.slot_count != 0 ? request.slot_count : default_slot_count;
   shape.geometry.slot_bytes = request.slot_bytes != 0 ? request.slot_bytes : default_slot_bytes;
   shape.geometry.ll_slot_bytes = ll_slot_bytes;
+  if (request.with_ll128()) shape.geometry.ll128_slot_bytes = ll128_slot_bytes;
   shape.plan_bytes = plan_memory_bytes;
   RONDO_TRY_ASSIGN(words_, allocate_host_memory(context_, sizeof(HostWords)));
   ::new (words_.get().object) HostWords();
@@ -95,7 +97,7 @@ Result<void> KernelExecutor::claim_residency(const Neighbours &neighbours) {
   constexpr char advice[] =
       "; ask for fewer channels (RONDO_MAX_CTAS, RONDO_CHANNELS), put fewer ranks on the device, destroy communicators "
       "that are not needed, or use copies (RONDO_DEVICE_EXECUTOR=copy)";
-  RONDO_TRY_ASSIGN(const BlockBudget budget, block_budget(*kernels_, device_));
+  RONDO_TRY_ASSIGN(const BlockBudget budget, block_budget(*kernels_, device_, geometry().ll128_slot_bytes != 0));
   const uint64_t channels = channel_count();
   const uint32_t ranks = neighbours.in_process + neighbours.in_others;
   if (ranks * channels > budget.blocks)
@@ -133,6 +135,7 @@ Result<std::unique_ptr<DevicePlan>> KernelExecutor::prepare(const Plan &plan) {
   made->channel_count = image.channel_count;
   made->lane_count = image.lane_count;
   made->lanes_per_channel = image.lanes_per_channel;
+  made->scratch_bytes = device::scratch_bytes_for(plan.shape.protocol, geometry());
   return std::unique_ptr<DevicePlan>(std::move(made));
 }
 
@@ -146,7 +149,6 @@ Result<void> KernelExecutor::upload(CudaPlan &plan, CuStream stream, bool captur
 }
 
 Result<void> KernelExecutor::run(const CudaPlan &plan, const DeviceCall &call, CuStream stream) {
-  const uint32_t scratch = device::scratch_bytes_for(ll_slot_bytes);
   device::DeviceOperation operation;
   operation.channels = reinterpret_cast<const device::DeviceChannel *>(segment_.address() +
                                                                        segment_.shape().plans_offset() + plan.offset);
@@ -158,16 +160,16 @@ Result<void> KernelExecutor::run(const CudaPlan &plan, const DeviceCall &call, C
   operation.number = call.number;
   operation.divisor = call.divisor;
   operation.lane_count = plan.lane_count;
-  operation.scratch_bytes = scratch;
+  operation.scratch_bytes = plan.scratch_bytes;
   operation.poll_count = poll_count;
   const auto threads =
       std::min<uint32_t>(lane_threads * plan.lanes_per_channel, static_cast<uint32_t>(plan.kernel.block_threads_max));
   void *parameters[] = {&operation};
-  return cuda_check(
-      *driver_,
-      driver_->launch_kernel(plan.kernel.function, plan.channel_count, 1, 1, threads, 1, 1,
-                             device::shared_bytes_for(plan.lanes_per_channel, scratch), stream, parameters, nullptr),
-      "launching a collective");
+  return cuda_check(*driver_,
+                    driver_->launch_kernel(plan.kernel.function, plan.channel_count, 1, 1, threads, 1, 1,
+                                           device::shared_bytes_for(plan.lanes_per_channel, plan.scratch_bytes), stream,
+                                           parameters, nullptr),
+                    "launching a collective");
 }
 
 Result<void> KernelExecutor::launch(const DeviceCall &call, void *stream_handle) {

@@ -26,16 +26,24 @@ struct DeviceRequest {
   uint64_t deadline_ns = 0;
   // What is asked for, the same by all ranks:
   rondo_device_executor_t executor = RONDO_DEVICE_EXECUTOR_AUTO;
+  rondo_protocol_t protocol = RONDO_PROTOCOL_AUTO;
   DeviceHandles handles = DeviceHandles::automatic;
   Neighbours neighbours;  ///< found by connect_device()
+
+  /// `executor`: as chosen.
+  [[nodiscard]] bool with_ll128() const {
+    return protocol == RONDO_PROTOCOL_LL128 && executor == RONDO_DEVICE_EXECUTOR_KERNEL;
+  }
 };
 
 /// RONDO_ERROR_UNSUPPORTED: no driver. RONDO_ERROR_INVALID_ARGUMENT: no such device.
 [[nodiscard]] Result<void> check_device(const std::string &library, int32_t device);
 
 /// Every rank calls it: finds the driver and the device, chooses the executor, loads the kernels, connects the ranks'
-/// memories. RONDO_ERROR_OUT_OF_RESOURCES: kernels are to run, and the blocks of all that share the device (ranks of
-/// this process, of all its communicators; through MPS, the communicator's others) cannot be resident at once.
+/// memories. RONDO_ERROR_UNSUPPORTED: the protocol ll128 is asked for, kernels are to run, and the devices are not
+/// known to move lines as one piece (cuda/lines.h). RONDO_ERROR_OUT_OF_RESOURCES: kernels are to run, and the blocks of
+/// all that share the device (ranks of this process, of all its communicators; through MPS, the communicator's others)
+/// cannot be resident at once.
 [[nodiscard]] Result<std::unique_ptr<DeviceExecutor>> connect_device(DeviceRequest request, Store &store);
 
 }  // namespace rondo::cuda

@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 #include <mutex>
+#include <utility>
 
 #include "cuda/kernels_image.h"
 #include "cuda/plan_image.h"
@@ -12,10 +13,11 @@
 namespace rondo::cuda {
 namespace {
 
-/// What is loaded in this process, by device; like the driver's table it belongs to the process.
+/// What is loaded in this process, by device, without and with the kernels of ll128; like the driver's table it belongs
+/// to the process.
 struct Loaded {
   std::mutex mutex;
-  std::map<CuDevice, std::weak_ptr<const KernelSet>> sets;
+  std::map<std::pair<CuDevice, bool>, std::weak_ptr<const KernelSet>> sets;
 };
 
 Loaded &loaded() {
@@ -23,36 +25,62 @@ Loaded &loaded() {
   return all;
 }
 
-}  // namespace
-
-Result<std::shared_ptr<const KernelSet>> KernelSet::load(const PrimaryContext &context) {
-  const std::lock_guard lock(loaded().mutex);
-  if (auto known = loaded().sets[context.get().device].lock(); known != nullptr) return known;
+Result<Library> load_image(const PrimaryContext &context) {
   const device::KernelsImage image = device::kernels_image();
   static constexpr char no_image[8] = {};  // the driver in software brings kernels of its own
   auto library = load_library(context, image.data != nullptr ? image.data : no_image);
-  if (!library.ok()) {
-    Error error = library.error();
-    if (image.data == nullptr) {
-      error.status = RONDO_ERROR_UNSUPPORTED;
-      error.message =
-          "this build of Rondo has no CUDA kernels, since there was no nvcc; build it with one (" + error.message + ")";
-    }
-    return error;
-  }
+  if (library.ok() || image.data != nullptr) return library;
+  return Error{RONDO_ERROR_UNSUPPORTED,
+               "this build of Rondo has no CUDA kernels, since there was no nvcc; build it with one (" +
+                   library.error().message + ")"};
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const KernelSet>> KernelSet::load(const PrimaryContext &context, bool with_ll128) {
+  const std::lock_guard lock(loaded().mutex);
+  return find_or_load(context, with_ll128);
+}
+
+/// With the mutex held.
+Result<std::shared_ptr<const KernelSet>> KernelSet::find_or_load(const PrimaryContext &context, bool with_ll128) {
+  auto &known = loaded().sets[{context.get().device, with_ll128}];
+  if (auto set = known.lock(); set != nullptr) return set;
   auto set = std::make_shared<KernelSet>();
   set->driver_ = context.get().driver;
   set->context_ = context.get().context;
-  set->library_ = std::move(library).value();
-  RONDO_TRY(set->find_all(device::kernel_names(), set->waiting_));
-  RONDO_TRY(set->find_all(device::combine_kernel_names(), set->combining_));
-  loaded().sets[context.get().device] = set;
+  if (with_ll128) {
+    RONDO_TRY_ASSIGN(set->others_, find_or_load(context, false));
+    RONDO_TRY(set->find_those_of_ll128());
+  } else {
+    RONDO_TRY_ASSIGN(set->library_, load_image(context));
+    RONDO_TRY(set->find_ours());
+  }
+  known = set;
   return std::shared_ptr<const KernelSet>(set);
 }
 
-Result<void> KernelSet::find_all(const std::vector<std::string> &names, Kernels &kernels) const {
+Result<void> KernelSet::find_ours() {
+  for (const auto protocol : {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL})
+    RONDO_TRY(find_all(library_, device::kernel_names(protocol), waiting_));
+  return find_all(library_, device::combine_kernel_names(), combining_);
+}
+
+Result<void> KernelSet::find_those_of_ll128() {
+  const auto found = find_all(others_->library_, device::kernel_names(RONDO_PROTOCOL_LL128), waiting_);
+  if (found.ok()) return {};
+  Error error = found.error();
+  error.message =
+      "the kernels of the protocol 'll128', which was asked for, cannot be loaded; use 'auto', 'simple' or "
+      "'ll' (" +
+      error.message + ")";
+  return error;
+}
+
+Result<void> KernelSet::find_all(const Library &library, const std::vector<std::string> &names,
+                                 Kernels &kernels) const {
   for (const std::string &name : names) {
-    RONDO_TRY_ASSIGN(const CuFunction function, find_function(library_, name.c_str()));
+    RONDO_TRY_ASSIGN(const CuFunction function, find_function(library, name.c_str()));
     LoadedKernel kernel{function, 0};
     const ContextGuard guard(*driver_, context_);
     RONDO_TRY(guard.status());
@@ -68,11 +96,15 @@ Result<void> KernelSet::find_all(const std::vector<std::string> &names, Kernels 
 Result<LoadedKernel> KernelSet::find(const std::string &name) const {
   for (const Kernels *kernels : {&waiting_, &combining_})
     if (const auto found = kernels->find(name); found != kernels->end()) return found->second;
+  if (others_ != nullptr) return others_->find(name);
   return Error{RONDO_ERROR_UNSUPPORTED, "there is no kernel " + name};
 }
 
 Result<int> KernelSet::resident_blocks(int block_threads, size_t shared_bytes) const {
   int least = std::numeric_limits<int>::max();
+  if (others_ != nullptr) {
+    RONDO_TRY_ASSIGN(least, others_->resident_blocks(block_threads, shared_bytes));
+  }
   const ContextGuard guard(*driver_, context_);
   RONDO_TRY(guard.status());
   for (const auto &[name, kernel] : waiting_) {

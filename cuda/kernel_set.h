@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels that a communicator may use, loaded on its device. One set for each device and process: all ranks that
-// are threads share it.
+// The kernels that a communicator may use, loaded on its device. All ranks of a process that are threads share those of
+// a device; the kernels of ll128 are beside the others, for who asks for them.
 #pragma once
 
 #include <memory>
@@ -21,7 +21,7 @@ class KernelSet {
  public:
   /// Loads all kernels: later, while a collective waits on the device, loading one could wait for it. RONDO_ERROR_
   /// UNSUPPORTED: this build has none, or none for this device.
-  [[nodiscard]] static Result<std::shared_ptr<const KernelSet>> load(const PrimaryContext &context);
+  [[nodiscard]] static Result<std::shared_ptr<const KernelSet>> load(const PrimaryContext &context, bool with_ll128);
 
   [[nodiscard]] Result<LoadedKernel> find(const std::string &name) const;
   /// Of kernels that wait for other ranks: blocks of the largest one that a multiprocessor holds at once.
@@ -29,10 +29,16 @@ class KernelSet {
 
  private:
   using Kernels = std::unordered_map<std::string, LoadedKernel>;
-  [[nodiscard]] Result<void> find_all(const std::vector<std::string> &names, Kernels &kernels) const;
+  [[nodiscard]] static Result<std::shared_ptr<const KernelSet>> find_or_load(const PrimaryContext &context,
+                                                                             bool with_ll128);
+  [[nodiscard]] Result<void> find_ours();
+  [[nodiscard]] Result<void> find_those_of_ll128();
+  [[nodiscard]] Result<void> find_all(const Library &library, const std::vector<std::string> &names,
+                                      Kernels &kernels) const;
 
   const CudaDriver *driver_ = nullptr;
   CuContext context_ = nullptr;
+  std::shared_ptr<const KernelSet> others_;  ///< with ll128: all but its kernels, and the library
   Library library_;
   Kernels waiting_;    ///< that run plans
   Kernels combining_;  ///< that end by themselves

@@ -54,6 +54,10 @@ void add_reducing_names(std::vector<std::string> &names, const std::string &stem
       names.push_back(stem + rondo_type_string(static_cast<rondo_type_t>(type)) + "_" + rondo_op_string(op));
 }
 
+std::string stem_of(rondo_protocol_t protocol) {
+  return std::string("rondo_run_") + rondo_protocol_string(protocol) + "_";
+}
+
 bool is_move(const Plan &plan) {
   const auto collective = static_cast<rondo_collective_t>(plan.key.signature.collective);
   return collective == RONDO_ALL_GATHER || collective == RONDO_BROADCAST;
@@ -108,20 +112,14 @@ Result<PlanImage> make_plan_image(const Plan &plan, uint64_t address,
   return image;
 }
 
-std::vector<std::string> kernel_names() {
-  std::vector<std::string> names;
-  for (const char *protocol : {"simple", "ll"}) {
-    const std::string stem = std::string("rondo_run_") + protocol + "_";
-    names.push_back(stem + "copy");
-    add_reducing_names(names, stem);
-  }
+std::vector<std::string> kernel_names(rondo_protocol_t protocol) {
+  std::vector<std::string> names{stem_of(protocol) + "copy"};
+  add_reducing_names(names, stem_of(protocol));
   return names;
 }
 
 std::string kernel_name(const Plan &plan) {
-  const std::string stem =
-      std::string("rondo_run_") + (plan.shape.protocol == RONDO_PROTOCOL_LL ? "ll" : "simple") + "_";
-  return stem + (is_move(plan) ? "copy" : reducing_name(plan));
+  return stem_of(plan.shape.protocol) + (is_move(plan) ? "copy" : reducing_name(plan));
 }
 
 std::vector<std::string> combine_kernel_names() {

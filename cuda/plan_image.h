@@ -30,8 +30,15 @@ struct PlanImage {
 [[nodiscard]] Result<PlanImage> make_plan_image(const Plan &plan, uint64_t address,
                                                 const std::function<uint64_t(uint32_t, uint32_t)> &ends_of);
 
-/// The names of all kernels that run plans.
-[[nodiscard]] std::vector<std::string> kernel_names();
+/// DeviceOperation::scratch_bytes for plans with that protocol.
+[[nodiscard]] constexpr uint32_t scratch_bytes_for(rondo_protocol_t protocol, const ConnectionGeometry &geometry) {
+  if (protocol == RONDO_PROTOCOL_LL) return ll_scratch_bytes_for(geometry.ll_slot_bytes);
+  if (protocol == RONDO_PROTOCOL_LL128) return ll128_scratch_bytes_for(geometry.ll128_slot_bytes);
+  return 0;
+}
+
+/// The names of all kernels that run plans with that protocol.
+[[nodiscard]] std::vector<std::string> kernel_names(rondo_protocol_t protocol);
 
 /// "rondo_run_simple_float32_sum": the kernel (cuda/kernels/list.h) that runs the plan.
 [[nodiscard]] std::string kernel_name(const Plan &plan);

@@ -124,6 +124,8 @@ Result<void> Segment::fill_ends(const PrimaryContext &context, CuStream stream, 
       it.simple_in = SimpleReceiver(view(address(), channel, peer));
       it.ll_out = LlSender(view(peers_[peer], channel, rank));
       it.ll_in = LlReceiver(view(address(), channel, peer));
+      it.ll128_out = Ll128Sender(view(peers_[peer], channel, rank));
+      it.ll128_in = Ll128Receiver(view(address(), channel, peer));
     }
   const CudaDriver &driver = *context.get().driver;
   const ContextGuard guard(driver, context.get().context);

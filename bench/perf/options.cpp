@@ -84,7 +84,7 @@ void add_choice_options(CLI::App &app, Options &options, Words &words) {
                  "host; cuda: all CUDA devices, rank by rank in turn; cuda:0 or cuda:0,2: these [host]");
   app.add_option("--buffers", words.buffers, "private, alloc, registered or moved [private]");
   app.add_option("--algorithm", words.algorithm, "ring, tree, ...; auto lets the tuner choose [auto]");
-  app.add_option("--protocol", words.protocol, "simple, ll, direct; auto lets the tuner choose [auto]");
+  app.add_option("--protocol", words.protocol, "simple, ll, direct, ll128; auto lets the tuner choose [auto]");
   app.add_option("--channels", options.config.channels, "parallel lanes; 0 lets the tuner choose [0]");
   app.add_option("--max-ctas", options.config.max_ctas, "blocks of a collective on a device, at most; 0: no limit [0]");
   app.add_option("--chunk-bytes", words.chunk_bytes, "the schedule's unit; 0 lets the tuner choose [0]");

@@ -87,17 +87,21 @@ struct GroupSimple {
   }
 };
 
-struct GroupLl {
+/// The protocols whose data announces itself: payloads pass through scratch, and are unpacked and packed there. Ends:
+/// which ends of a link.
+template <class Ends>
+struct GroupOfFlaggedData {
   template <Group G>
   RONDO_HD static bool can_send(G group, LaneLinks &links, uint8_t link) {
-    return group.rank() != 0 || poll(links.poll_count, [&] { return links.at(link).ll_out.can_send(false); });
+    return group.rank() != 0 || poll(links.poll_count, [&] { return Ends::can_send(links.at(link)); });
   }
 
   template <Group G>
   RONDO_HD static Progress fetch(G group, LaneLinks &links, uint8_t link, uint32_t which, uint64_t bytes,
                                  uint32_t signature, const std::byte *&operand, Fault &fault) {
     std::byte *const payload = links.operand(which);
-    const LlOutcome outcome = links.at(link).ll_in.receive_by_group(group, payload, bytes, signature, links.poll_count);
+    const LlOutcome outcome =
+        Ends::in(links.at(link)).receive_by_group(group, payload, bytes, signature, links.poll_count);
     if (outcome == LlOutcome::stale) return Progress::blocked;
     operand = payload;
     if (outcome == LlOutcome::full) return Progress::moved;
@@ -112,12 +116,12 @@ struct GroupLl {
   template <Group G>
   RONDO_HD static void post(G group, LaneLinks &links, uint8_t link, uint64_t bytes, uint32_t signature, PayloadKind,
                             const Loan *, const std::byte *) {
-    links.at(link).ll_out.post_by_group(group, links.result(), bytes, signature);
+    Ends::out(links.at(link)).post_by_group(group, links.result(), bytes, signature);
   }
 
   template <Group G>
   RONDO_HD static void release(G group, LaneLinks &links, uint8_t link) {
-    if (group.rank() == 0) links.at(link).ll_in.release(false);
+    if (group.rank() == 0) Ends::release(links.at(link));
   }
 
   template <Group G>
@@ -125,5 +129,21 @@ struct GroupLl {
     return true;
   }
 };
+
+struct LlEnds {
+  [[nodiscard]] RONDO_HD static LlSender &out(DeviceLinkEnds &ends) { return ends.ll_out; }
+  [[nodiscard]] RONDO_HD static LlReceiver &in(DeviceLinkEnds &ends) { return ends.ll_in; }
+  [[nodiscard]] RONDO_HD static bool can_send(DeviceLinkEnds &ends) { return ends.ll_out.can_send(false); }
+  RONDO_HD static void release(DeviceLinkEnds &ends) { ends.ll_in.release(false); }
+};
+using GroupLl = GroupOfFlaggedData<LlEnds>;
+
+struct Ll128Ends {
+  [[nodiscard]] RONDO_HD static Ll128Sender &out(DeviceLinkEnds &ends) { return ends.ll128_out; }
+  [[nodiscard]] RONDO_HD static Ll128Receiver &in(DeviceLinkEnds &ends) { return ends.ll128_in; }
+  [[nodiscard]] RONDO_HD static bool can_send(DeviceLinkEnds &ends) { return ends.ll128_out.can_send(); }
+  RONDO_HD static void release(DeviceLinkEnds &ends) { ends.ll128_in.release(); }
+};
+using GroupLl128 = GroupOfFlaggedData<Ll128Ends>;
 
 }  // namespace rondo::device

@@ -36,7 +36,8 @@
 /// X(name, Protocol, Reducer...) for each kernel.
 #define RONDO_KERNELS(X)                                             \
   RONDO_KERNELS_OF_PROTOCOL(X, simple, ::rondo::device::GroupSimple) \
-  RONDO_KERNELS_OF_PROTOCOL(X, ll, ::rondo::device::GroupLl)
+  RONDO_KERNELS_OF_PROTOCOL(X, ll, ::rondo::device::GroupLl)         \
+  RONDO_KERNELS_OF_PROTOCOL(X, ll128, ::rondo::device::GroupLl128)
 
 #define RONDO_COMBINE_OF_TYPE(X, protocol, Protocol, type, ...)                               \
   X(rondo_combine_##type##_sum, ::rondo::device::GroupReducer<__VA_ARGS__, ::rondo::SumOp>)   \

@@ -15,6 +15,7 @@
 
 #include "src/proto/interpreter.h"
 #include "src/proto/ll.h"
+#include "src/proto/ll128.h"
 #include "src/proto/simple.h"
 
 namespace rondo::device {
@@ -28,11 +29,14 @@ struct DeviceLinkEnds {
   SimpleReceiver simple_in;
   LlSender ll_out;
   LlReceiver ll_in;
+  Ll128Sender ll128_out;
+  Ll128Receiver ll128_in;
 };
 static_assert(std::is_trivially_copyable_v<DeviceLinkEnds> && std::is_standard_layout_v<DeviceLinkEnds>);
-static_assert(sizeof(DeviceLinkEnds) == 160 && offsetof(DeviceLinkEnds, simple_out) == 8);
+static_assert(sizeof(DeviceLinkEnds) == 232 && offsetof(DeviceLinkEnds, simple_out) == 8);
 static_assert(offsetof(DeviceLinkEnds, simple_in) == 56 && offsetof(DeviceLinkEnds, ll_out) == 88);
-static_assert(offsetof(DeviceLinkEnds, ll_in) == 128);
+static_assert(offsetof(DeviceLinkEnds, ll_in) == 128 && offsetof(DeviceLinkEnds, ll128_out) == 160);
+static_assert(offsetof(DeviceLinkEnds, ll128_in) == 200);
 
 /// A channel of a plan: one block runs it.
 struct DeviceChannel {
@@ -98,8 +102,12 @@ inline constexpr uint32_t lane_control_bytes = 64;
 inline constexpr uint32_t scratch_count = 3;  ///< two operands, one result
 
 /// Payloads of `ll` pass through scratch: whole pairs of units, so 8 bytes more, 16-byte aligned.
-[[nodiscard]] constexpr uint32_t scratch_bytes_for(uint32_t ll_slot_bytes) {
+[[nodiscard]] constexpr uint32_t ll_scratch_bytes_for(uint32_t ll_slot_bytes) {
   return (ll_slot_bytes + 8 + 15) / 16 * 16;
+}
+/// So do those of `ll128`: whole lines.
+[[nodiscard]] constexpr uint32_t ll128_scratch_bytes_for(uint32_t ll128_slot_bytes) {
+  return (ll128_slot_bytes + 15) / 16 * 16;
 }
 /// `lane_count`: the most that a channel of the plan has.
 [[nodiscard]] RONDO_HD constexpr uint32_t shared_bytes_for(uint32_t lane_count, uint32_t scratch_bytes) {

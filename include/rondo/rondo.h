@@ -95,7 +95,8 @@ typedef enum rondo_protocol {
   RONDO_PROTOCOL_AUTO = 0,
   RONDO_PROTOCOL_SIMPLE = 1, /**< a counter after the data */
   RONDO_PROTOCOL_LL = 2,     /**< a flag beside every four bytes: low latency, half the bandwidth */
-  RONDO_PROTOCOL_DIRECT = 3  /**< all ranks of a host read what each has written once: all_reduce, one_ and two_shot */
+  RONDO_PROTOCOL_DIRECT = 3, /**< all ranks of a host read what each has written once: all_reduce, one_ and two_shot */
+  RONDO_PROTOCOL_LL128 = 4   /**< a flag beside every 120 bytes: kernels on devices alone, and only if asked for */
 } rondo_protocol_t;
 
 /** What runs collectives on a CUDA device (docs/gpu.md): one kernel each, or copies with a kernel only to combine

@@ -91,7 +91,7 @@ constexpr std::array variables{
                      return set_name(config.algorithm, text, rondo_algorithm_string, "algorithm");
                    },
                    [](const Config &config) { return std::string(rondo_algorithm_string(config.algorithm)); }},
-    ConfigVariable{"RONDO_PROTOCOL", "auto, simple, ll, direct", "how data is handed over",
+    ConfigVariable{"RONDO_PROTOCOL", "auto, simple, ll, direct, ll128", "how data is handed over",
                    [](std::string_view text, Config &config) {
                      return set_name(config.protocol, text, rondo_protocol_string, "protocol");
                    },

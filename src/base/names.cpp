@@ -63,7 +63,7 @@ const char *rondo_algorithm_string(rondo_algorithm_t algorithm) noexcept {
 }
 
 const char *rondo_protocol_string(rondo_protocol_t protocol) noexcept {
-  static constexpr std::array names{"auto", "simple", "ll", "direct"};
+  static constexpr std::array names{"auto", "simple", "ll", "direct", "ll128"};
   return name_of(names, protocol);
 }
 

@@ -36,9 +36,11 @@ uint32_t blocks_of_a_rank(const Config &config) {
 /// What the kernels take of the device.
 Result<void> add_kernels(const CudaDriver &driver, const CudaDevice &device, const Config &config, Json &entry) {
   RONDO_TRY_ASSIGN(const PrimaryContext context, retain_primary_context(driver, device.ordinal));
-  RONDO_TRY_ASSIGN(const auto kernels, KernelSet::load(context));
-  RONDO_TRY_ASSIGN(const BlockBudget budget, block_budget(*kernels, device));
-  RONDO_TRY_ASSIGN(const auto facts, kernel_facts(context, *kernels));
+  const bool with_ll128 = config.protocol == RONDO_PROTOCOL_LL128;
+  RONDO_TRY_ASSIGN(const auto kernels, KernelSet::load(context, with_ll128));
+  RONDO_TRY_ASSIGN(const BlockBudget budget, block_budget(*kernels, device, with_ll128));
+  RONDO_TRY_ASSIGN(const auto all_kernels, KernelSet::load(context, true));
+  RONDO_TRY_ASSIGN(const auto facts, kernel_facts(context, *all_kernels));
   const uint32_t blocks = blocks_of_a_rank(config);
   entry["budget"] = {{"block_threads", budget.block_threads},
                      {"block_shared_bytes", budget.shared_bytes},

@@ -41,6 +41,7 @@ Result<PlanChoice> Communicator::choose(rondo_collective_t collective, uint64_t 
   input.slot_count = geometry.slot_count;
   input.slot_bytes = geometry.slot_bytes;
   input.ll_slot_bytes = geometry.ll_slot_bytes;
+  input.ll128_slot_bytes = geometry.ll128_slot_bytes;
   if (device_ == nullptr) {
     const ExchangeGeometry exchange = transport_->exchange().geometry;
     input.post_bytes = exchange.post_bytes;

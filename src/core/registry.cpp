@@ -45,6 +45,7 @@ Result<std::unique_ptr<DeviceExecutor>> connect_device(const ConnectArgs &args, 
   request.rank_count = args.rank_count;
   request.device = args.settings.device;
   request.executor = args.settings.device_executor;
+  request.protocol = args.settings.protocol;
   request.handles = args.settings.device_handles;
   request.channel_count = args.settings.channels;
   request.channel_count_max = args.settings.max_ctas;

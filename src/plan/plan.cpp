@@ -12,8 +12,10 @@ namespace {
 uint32_t align_elements(uint32_t element_bytes) { return static_cast<uint32_t>(cache_line_bytes) / element_bytes; }
 
 uint64_t slot_elements(const PlanChoice &shape, const ConnectionGeometry &geometry, uint32_t element_bytes) {
-  const uint32_t bytes = shape.protocol == RONDO_PROTOCOL_LL ? geometry.ll_slot_bytes : geometry.slot_bytes;
-  return bytes / element_bytes;
+  uint32_t bytes = geometry.slot_bytes;
+  if (shape.protocol == RONDO_PROTOCOL_LL) bytes = geometry.ll_slot_bytes;
+  if (shape.protocol == RONDO_PROTOCOL_LL128) bytes = geometry.ll128_slot_bytes;
+  return bytes / element_bytes;  // whole: they are multiples of 8
 }
 
 Partition partition_of(const Plan &plan, uint32_t channel, uint32_t element_bytes) {

@@ -56,7 +56,8 @@ constexpr std::array algorithm_table{
 };
 
 /// The rest, by algorithm and size. `ll` saves a hop's second cache line while half the bandwidth does not matter; two
-/// channels are the double tree's two trees; small chunks pipeline a chain, large ones save slots' counters.
+/// channels are the double tree's two trees; small chunks pipeline a chain, large ones save slots' counters. The rows
+/// of `ll128` count where it is asked for, and there alone.
 struct DetailRow {
   rondo_algorithm_t algorithm;
   uint64_t bytes_max;
@@ -77,6 +78,12 @@ constexpr std::array detail_table{
     DetailRow{RONDO_ALGORITHM_HALVING_DOUBLING, any_bytes, RONDO_PROTOCOL_SIMPLE, 1, 128 * KiB},
     DetailRow{RONDO_ALGORITHM_RING, 8 * KiB, RONDO_PROTOCOL_LL, 1, 4 * KiB},
     DetailRow{RONDO_ALGORITHM_RING, any_bytes, RONDO_PROTOCOL_SIMPLE, 1, 1 * MiB},
+    // Nothing was measured. Four whole slots of a device: half of those that there are.
+    DetailRow{RONDO_ALGORITHM_ONE_SHOT, any_bytes, RONDO_PROTOCOL_LL128, 1, 30 * KiB},
+    DetailRow{RONDO_ALGORITHM_TWO_SHOT, any_bytes, RONDO_PROTOCOL_LL128, 1, 30 * KiB},
+    DetailRow{RONDO_ALGORITHM_TREE, any_bytes, RONDO_PROTOCOL_LL128, 2, 30 * KiB},
+    DetailRow{RONDO_ALGORITHM_HALVING_DOUBLING, any_bytes, RONDO_PROTOCOL_LL128, 1, 30 * KiB},
+    DetailRow{RONDO_ALGORITHM_RING, any_bytes, RONDO_PROTOCOL_LL128, 1, 30 * KiB},
 };
 
 /// direct: all ranks of a host read what each has written once. With one_shot each rank reads everything; with two_shot
@@ -197,6 +204,24 @@ std::optional<PlanChoice> choose_measured(const TunerInput &input, rondo_collect
   return {};
 }
 
+/// ll or ll128 were asked for, and there are no slots for them.
+Error no_protocol(const TunerInput &input) {
+  std::string others = "'auto', 'simple'";
+  if (input.ll_slot_bytes != 0) others += ", 'll'";
+  if (input.post_bytes != 0) others += ", 'direct'";
+  if (input.ll128_slot_bytes != 0) others += ", 'll128'";
+  const bool ll128 = input.overrides.protocol == RONDO_PROTOCOL_LL128;
+  return {RONDO_ERROR_UNSUPPORTED, std::string("the protocol ") +
+                                       (ll128 ? "'ll128' that was asked for is for kernels on CUDA devices alone"
+                                              : "'ll' that was asked for is not available here") +
+                                       "; these can be: " + others};
+}
+
+uint64_t slot_bytes_of(const TunerInput &input, rondo_protocol_t protocol) {
+  if (protocol == RONDO_PROTOCOL_LL) return input.ll_slot_bytes;
+  return protocol == RONDO_PROTOCOL_LL128 ? input.ll128_slot_bytes : input.slot_bytes;
+}
+
 /// As large as wanted, and as the slots allow.
 uint64_t limit_chunk(uint64_t wanted_bytes, uint64_t slot_bytes, uint32_t slot_count) {
   const uint64_t most = std::min(wanted_bytes, slot_bytes * slots_per_chunk_max(slot_count));
@@ -212,10 +237,12 @@ std::span<const AlgorithmRow> algorithm_rows() { return algorithm_table; }
 Result<PlanChoice> choose_plan(const TunerInput &input, std::span<const Algorithm> registry) {
   assert(input.rank_count >= 1 && input.slot_count >= 2 && input.slot_bytes >= chunk_align_bytes);
   assert(input.ll_slot_bytes == 0 || input.ll_slot_bytes >= chunk_align_bytes);
+  assert(input.ll128_slot_bytes == 0 || input.ll128_slot_bytes >= chunk_align_bytes);
   assert(input.element_bytes > 0 && chunk_align_bytes % input.element_bytes == 0);
   const PlanChoice &wanted = input.overrides;
-  if (wanted.protocol == RONDO_PROTOCOL_LL && input.ll_slot_bytes == 0)
-    return Error{RONDO_ERROR_UNSUPPORTED, "the protocol 'll' that was asked for is not available here; use 'simple'"};
+  const bool wants_ll128 = wanted.protocol == RONDO_PROTOCOL_LL128;
+  if ((wanted.protocol == RONDO_PROTOCOL_LL || wants_ll128) && slot_bytes_of(input, wanted.protocol) == 0)
+    return no_protocol(input);
 
   const auto collective = input.collective == RONDO_BARRIER ? RONDO_ALL_REDUCE : input.collective;
   if (const auto measured = choose_measured(input, collective, registry)) return *measured;
@@ -227,7 +254,8 @@ Result<PlanChoice> choose_plan(const TunerInput &input, std::span<const Algorith
                                               " channel among at most 64 ranks of one host; use 'auto'"};
   RONDO_TRY_ASSIGN(const rondo_algorithm_t algorithm, choose_algorithm(input, collective, registry));
   const auto *detail = std::find_if(detail_table.begin(), detail_table.end(), [&](const DetailRow &row) {
-    return row.algorithm == algorithm && input.bytes <= row.bytes_max;
+    return row.algorithm == algorithm && input.bytes <= row.bytes_max &&
+           (row.protocol == RONDO_PROTOCOL_LL128) == wants_ll128;
   });
   assert(detail != detail_table.end());  // a test walks over every algorithm and size
 
@@ -237,8 +265,7 @@ Result<PlanChoice> choose_plan(const TunerInput &input, std::span<const Algorith
   if (choice.protocol == RONDO_PROTOCOL_LL && input.ll_slot_bytes == 0) choice.protocol = RONDO_PROTOCOL_SIMPLE;
   if (wanted.channels != 0) choice.channels = wanted.channels;
   if (wanted.chunk_bytes != 0) choice.chunk_bytes = wanted.chunk_bytes;
-  const bool ll = choice.protocol == RONDO_PROTOCOL_LL;
-  choice.chunk_bytes = limit_chunk(choice.chunk_bytes, ll ? input.ll_slot_bytes : input.slot_bytes, input.slot_count);
+  choice.chunk_bytes = limit_chunk(choice.chunk_bytes, slot_bytes_of(input, choice.protocol), input.slot_count);
   return choice;
 }
 

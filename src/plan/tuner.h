@@ -22,6 +22,7 @@ struct TunerInput {
   uint32_t slot_count = 8;      ///< of a connection, at least 2
   uint64_t slot_bytes = 0;      ///< payload of a slot with `simple`, at least 64
   uint64_t ll_slot_bytes = 0;   ///< payload of a slot with `ll`, at least 64; 0: no `ll` here
+  uint64_t ll128_slot_bytes = 0;  ///< payload of a slot with `ll128`, at least 120; 0: no `ll128` here
   uint64_t post_bytes = 0;      ///< `direct`: the most that a one_shot takes; 0: no `direct` here
   uint64_t direct_chunk_bytes = 0;  ///< `direct`: the largest chunk of a two_shot
   PlanChoice overrides;

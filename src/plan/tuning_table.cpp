@@ -41,6 +41,8 @@ Result<void> check_row(const TuningRow &row) {
   const Algorithm *const algorithm = find_algorithm(choice.algorithm);
   if (algorithm == nullptr || choice.protocol == RONDO_PROTOCOL_AUTO)
     return invalid_argument("a row names one algorithm and one protocol, not 'auto'");
+  if (choice.protocol == RONDO_PROTOCOL_LL128)
+    return invalid_argument("a table is of hosts, and the protocol 'll128' is for devices alone");
   const std::string name = rondo_algorithm_string(choice.algorithm);
   if (!algorithm->supports(row.collective))
     return invalid_argument("the algorithm '" + name + "' cannot do " + rondo_collective_string(row.collective));

@@ -22,7 +22,7 @@ using namespace rondo::test;
 
 namespace {
 
-constexpr ConnectionGeometry geometry{2, 256, 256};
+constexpr ConnectionGeometry geometry{2, 256, 256, 360};
 constexpr uint32_t rank_count = 2;
 constexpr uint32_t channel_count = 2;  // whose lanes end apart
 
@@ -89,11 +89,12 @@ struct Child {
   std::string output;
 };
 
-/// This program again, with the hidden test case; ended after a minute.
+/// This program again, with the hidden test case; ended by the first race, which may leave it waiting for ever, or
+/// after a minute.
 Child run_child() {
   std::string self(4096, '\0');
   self.resize(static_cast<size_t>(::readlink("/proc/self/exe", self.data(), self.size())));
-  const std::string command = "timeout 60 '" + self + "' '[child]' 2>&1";
+  const std::string command = "TSAN_OPTIONS=\"$TSAN_OPTIONS halt_on_error=1\" timeout 60 '" + self + "' '[child]' 2>&1";
   Child child{-1, {}};
   std::FILE *const pipe = ::popen(command.c_str(), "r");
   if (pipe == nullptr) return child;
@@ -113,6 +114,11 @@ constexpr soft_cuda::KernelEntry entries[] = {
      sizeof(device::DeviceOperation)},
     {"rondo_run_ll_copy", soft_cuda::run_emulated<device::GroupLl, device::GroupCopier>,
      sizeof(device::DeviceOperation)},
+    {"rondo_run_ll128_int32_sum",
+     soft_cuda::run_emulated<device::GroupLl128, device::GroupReducer<Element<int32_t>, SumOp>>,
+     sizeof(device::DeviceOperation)},
+    {"rondo_run_ll128_copy", soft_cuda::run_emulated<device::GroupLl128, device::GroupCopier>,
+     sizeof(device::DeviceOperation)},
     {nullptr, nullptr, 0}};
 
 }  // namespace
@@ -122,7 +128,7 @@ extern "C" const soft_cuda::KernelEntry *soft_cuda_kernels() { return entries; }
 TEST_CASE("order of the kernels: what the child runs", "[.][child]") {
   bool right = true;
   for (uint32_t round = 0; round < 5; ++round)
-    for (const auto protocol : {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL})
+    for (const auto protocol : {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL, RONDO_PROTOCOL_LL128})
       for (const Traffic &traffic : traffics)
         for (const uint32_t lane_threads : {4u, 1u}) right = is_right(traffic, protocol, lane_threads) && right;
   if (!right) std::puts("a result is wrong");

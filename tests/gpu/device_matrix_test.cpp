@@ -49,9 +49,11 @@ struct RankBuffers {
 
 class Pair {
  public:
-  Pair(int rank_count, size_t data_bytes, const rondo_config_t &host_config) : host_(rank_count, host_config) {
+  Pair(int rank_count, size_t data_bytes, const rondo_config_t &host_config, rondo_protocol_t device_protocol)
+      : host_(rank_count, host_config) {
     rondo_config_t config = host_config;
     config.device = 0;
+    config.protocol = device_protocol;
     for (int rank = 0; rank < rank_count; ++rank) {
       streams_.push_back(world_.another_stream());
       buffers_.emplace_back(world_, data_bytes + 2 * rubbish_bytes);
@@ -98,8 +100,9 @@ class Pair {
     rondo_plan_info_t host = RONDO_PLAN_INFO_INIT, device = RONDO_PLAN_INFO_INIT;
     REQUIRE(rondo_comm_query_plan(host_[0], it.collective, it.count, it.type, &host) == RONDO_OK);
     REQUIRE(rondo_comm_query_plan((*device_)[0], it.collective, it.count, it.type, &device) == RONDO_OK);
-    REQUIRE((host.algorithm == device.algorithm && host.protocol == device.protocol &&
-             host.channels == device.channels && host.chunk_bytes == device.chunk_bytes));
+    REQUIRE((host.algorithm == device.algorithm && host.channels == device.channels &&
+             host.chunk_bytes == device.chunk_bytes));
+    REQUIRE((host.protocol == device.protocol || device.protocol == RONDO_PROTOCOL_LL128));
   }
   void copy(std::byte *to, const std::vector<std::byte> &from) const {
     CU_OK(world_.cu.memcpy_htod_async(reinterpret_cast<DevicePointer>(to), from.data(), from.size(), world_.stream()));
@@ -168,18 +171,20 @@ TEST_CASE("device matrix: every combination is bit-equal to the host executor") 
   const uint64_t seed = rondo::test::seed_from_environment();
   CAPTURE(seed);
   Random random(seed);
+  const bool ll128 = has_ll128("every combination");
   for (const int rank_count : matrix.rank_counts)
     for (const rondo::Algorithm &algorithm : rondo::algorithms())
-      for (const auto protocol : {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL}) {
+      for (const auto protocol : {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL, RONDO_PROTOCOL_LL128}) {
+        if (protocol == RONDO_PROTOCOL_LL128 && !ll128) continue;
         rondo_config_t config = RONDO_CONFIG_INIT;
         config.algorithm = algorithm.id;
-        config.protocol = protocol;
+        config.protocol = protocol == RONDO_PROTOCOL_LL128 ? RONDO_PROTOCOL_SIMPLE : protocol;  // which hosts have
         config.channels = 1 + static_cast<uint32_t>(random() % 3);
         config.chunk_bytes = uint64_t{64} << random() % 6;  // of a size that slots hold on the host and on the device
         config.timeout_ms = 60'000;
         CAPTURE(rank_count, rondo_algorithm_string(algorithm.id), rondo_protocol_string(protocol), config.channels,
                 config.chunk_bytes);
-        Pair pair(rank_count, matrix.count_max * sizeof(double), config);
+        Pair pair(rank_count, matrix.count_max * sizeof(double), config, protocol);
         check_all(pair, algorithm, matrix, rank_count, random);
       }
 }

@@ -38,6 +38,26 @@ class DeviceProcesses(unittest.TestCase):
                 told = rank.last()
                 self.assertEqual((told.status, told.message), ("ok", executor or told.message), rank.output)
 
+    def test_processes_sum_by_lines_that_bring_their_flags(self):
+        by_lines = {"RONDO_DEVICE_EXECUTOR": "kernel", "RONDO_PROTOCOL": "ll128"}
+        for handles in ("ipc", "vmm"):
+            ranks = run_job(PROGRAM, 2, ["sums"], by_lines | {"RONDO_DEVICE_HANDLES": handles})
+            for rank in ranks.values():
+                told = rank.last()
+                if not IN_SOFTWARE and "compute capability" in told.message:
+                    self.skipTest(told.message)
+                self.assertEqual((told.status, told.message), ("ok", "kernel"), rank.output)
+
+    @needs_software
+    def test_a_device_that_may_take_lines_apart_is_refused_and_its_rank_named(self):
+        ranks = run_job(PROGRAM, 2, ["sums"], {"RONDO_DEVICE_EXECUTOR": "kernel", "RONDO_PROTOCOL": "ll128"},
+                        own_environment={1: {"SOFT_CUDA_CAPABILITY": "120"}})
+        for rank in ranks.values():
+            told = rank.last()
+            self.assertEqual(told.status, "unsupported", rank.output)
+            self.assertIn("compute capability 12.0", told.message)
+        self.assertIn("rank 1", ranks[0].last().message)
+
     def test_processes_sum_through_either_kind_of_memory(self):
         for handles in ("ipc", "vmm"):
             self.check("sums", None, {"RONDO_DEVICE_HANDLES": handles})

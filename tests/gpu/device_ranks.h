@@ -2,6 +2,7 @@
 // Ranks that are threads of the test, each with a stream and buffers on a device, through the public interface.
 #pragma once
 
+#include <cstdio>
 #include <cstring>
 #include <optional>
 #include <random>
@@ -100,6 +101,15 @@ rondo::cuda::GraphExec captured(const World &world, rondo_stream_t of_rondo, con
   rondo::cuda::CuGraphExec exec = nullptr;
   CU_OK(cu.graph_instantiate(&exec, graph, 0));
   return rondo::cuda::GraphExec({&cu, world.handle(), exec});
+}
+
+/// Says what is left out where device 0 is none on which ll128 can be had.
+inline bool has_ll128(const char *what) {
+  rondo_config_t config = on_device();
+  config.protocol = RONDO_PROTOCOL_LL128;
+  if (Ranks(1, config).status() == RONDO_OK) return true;
+  std::printf("skipped: %s with ll128: %s\n", what, error_message().c_str());
+  return false;
 }
 
 /// Ranks that are threads on device 0, each with a stream of its own.

@@ -54,12 +54,15 @@ class DeviceWorld {
           device::DeviceLinkEnds &ends = this->ends(rank, channel, peer);
           const ConnectionView out = connection(channel, rank, peer), in = connection(channel, peer, rank);
           out.simple_head() = out.ll_head() = first_counter;
+          if (geometry.ll128_slot_bytes != 0) out.ll128_head() = first_counter;
           ends = {peer,
                   peer == rank ? 0 : kind_bit(PayloadKind::address),
                   SimpleSender(out, first_counter),
                   SimpleReceiver(in, first_counter),
                   LlSender(out, first_counter),
-                  LlReceiver(in, first_counter)};
+                  LlReceiver(in, first_counter),
+                  Ll128Sender(out, first_counter),
+                  Ll128Receiver(in, first_counter)};
         }
   }
 
@@ -80,8 +83,7 @@ class DeviceWorld {
     operation.number = number;
     operation.divisor = plan.key.signature.op == RONDO_AVG ? rank_count_ : 0;
     operation.lane_count = image.value().lane_count;
-    if (plan.shape.protocol == RONDO_PROTOCOL_LL)
-      operation.scratch_bytes = device::scratch_bytes_for(geometry_.ll_slot_bytes);
+    operation.scratch_bytes = device::scratch_bytes_for(plan.shape.protocol, geometry_);
     launch(*find_kernel(device::kernel_name(plan)), operation, image.value(), lane_threads);
   }
 

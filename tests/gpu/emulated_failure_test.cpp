@@ -11,7 +11,7 @@ using namespace rondo::test;
 
 namespace {
 
-constexpr ConnectionGeometry geometry{2, 256, 64};
+constexpr ConnectionGeometry geometry{2, 256, 64, 240};
 
 EmulatedCase tree_case(rondo_protocol_t protocol) {
   EmulatedCase it;
@@ -42,9 +42,12 @@ std::vector<uint64_t> published(DeviceWorld &world, const EmulatedCase &it, uint
       for (uint64_t slot = 0; slot < geometry.slot_count; ++slot) {
         words.push_back(memory::load_acquire(out.header(slot).sequence));
         words.push_back(memory::load_acquire(out.ll_units(slot)[0]));
+        for (uint32_t line = 1; line <= geometry.ll128_lines(); ++line)
+          words.push_back(memory::load_acquire(out.ll128_words(slot)[line * memory::line_words - 1]));
       }
       words.push_back(memory::load_acquire(in.simple_head()));
       words.push_back(memory::load_acquire(in.ll_head()));
+      words.push_back(memory::load_acquire(in.ll128_head()));
     }
   return words;
 }
@@ -52,7 +55,7 @@ std::vector<uint64_t> published(DeviceWorld &world, const EmulatedCase &it, uint
 }  // namespace
 
 TEST_CASE("emulated block: abort ends every lane of a rank whose peer never comes") {
-  for (const auto protocol : {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL})
+  for (const auto protocol : device_protocols)
     for (const uint32_t lane_threads : {0u, 1u, 4u}) {
       const EmulatedCase it = tree_case(protocol);
       std::vector<CaseRank> ranks = make_ranks(it);
@@ -76,7 +79,7 @@ TEST_CASE("emulated block: abort ends every lane of a rank whose peer never come
 }
 
 TEST_CASE("emulated block: a kernel behind one that was stopped publishes nothing") {
-  for (const auto protocol : {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL}) {
+  for (const auto protocol : device_protocols) {
     const EmulatedCase it = tree_case(protocol);
     std::vector<CaseRank> ranks = make_ranks(it);
     DeviceWorld world(it.rank_count, it.channels, geometry);
@@ -99,7 +102,7 @@ TEST_CASE("emulated block: a kernel behind one that was stopped publishes nothin
 }
 
 TEST_CASE("emulated block: a peer's slot of another operation is a fault that names the peer") {
-  for (const auto protocol : {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL})
+  for (const auto protocol : device_protocols)
     for (const uint32_t lane_threads : {1u, 4u}) {
       EmulatedCase it;
       it.protocol = protocol;

@@ -12,7 +12,7 @@ using namespace rondo::test;
 
 namespace {
 
-constexpr ConnectionGeometry geometry{4, 512, 128};
+constexpr ConnectionGeometry geometry{4, 512, 128, 480};
 
 uint32_t between(Random &random, uint32_t low, uint32_t high) {
   return std::uniform_int_distribution<uint32_t>(low, high)(random);
@@ -32,8 +32,8 @@ uint64_t draw_count(Random &random) {
 }
 
 void draw_rest(EmulatedCase &it, Random &random, const ConnectionGeometry &slots) {
-  const uint64_t slot = it.protocol == RONDO_PROTOCOL_LL ? slots.ll_slot_bytes : slots.slot_bytes;
-  it.chunk_bytes = std::min<uint64_t>(64 * between(random, 1, 8), slot * slots_per_chunk_max(slots.slot_count));
+  const uint64_t most = uint64_t{slot_payload_bytes(it.protocol, slots)} * slots_per_chunk_max(slots.slot_count);
+  it.chunk_bytes = std::min<uint64_t>(64 * between(random, 1, 8), most / 64 * 64);
   it.rank_count = between(random, 1, under_thread_sanitizer ? 3 : 5);
   it.root = between(random, 0, it.rank_count - 1);
   it.channels = between(random, 1, 2);
@@ -69,7 +69,7 @@ TEST_CASE("emulated block: every type, operation, algorithm and protocol is bit-
   Random random(seed);
   uint32_t case_count = 0;
   for (const Algorithm &algorithm : algorithms())
-    for (const auto protocol : {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL})
+    for (const auto protocol : device_protocols)
       for (int type = RONDO_INT8; type <= RONDO_FLOAT8_E5M2; ++type)
         for (int op = RONDO_SUM; op <= RONDO_AVG; ++op) {
           EmulatedCase it;
@@ -93,7 +93,7 @@ TEST_CASE("emulated block: every collective of every algorithm is bit-equal to t
   uint32_t case_count = 0;
   for (const Algorithm &algorithm : algorithms())
     for (int collective = 0; collective < RONDO_BARRIER; ++collective)
-      for (const auto protocol : {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL})
+      for (const auto protocol : device_protocols)
         for (uint32_t round = 0; round < 12; ++round) {
           EmulatedCase it;
           it.collective = static_cast<rondo_collective_t>(collective);
@@ -115,33 +115,35 @@ TEST_CASE("emulated block: every collective of every algorithm is bit-equal to t
 TEST_CASE("emulated block: two slots a connection suffice, and slots of large vectors are filled") {
   const uint64_t seed = seed_from_environment();
   Random random(seed);
-  for (const ConnectionGeometry &slots : {ConnectionGeometry{2, 64, 64}, ConnectionGeometry{2, 8192, 2048}})
+  for (const ConnectionGeometry &slots : {ConnectionGeometry{2, 64, 64, 120}, ConnectionGeometry{2, 8192, 2048, 1920}})
     for (const Algorithm &algorithm : algorithms())
-      for (const auto protocol : {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL}) {
+      for (const auto protocol : device_protocols) {
         EmulatedCase it;
         it.algorithm = algorithm.id;
         it.protocol = protocol;
         it.type = RONDO_BFLOAT16;
         draw_rest(it, random, slots);
-        it.chunk_bytes = protocol == RONDO_PROTOCOL_LL ? slots.ll_slot_bytes : slots.slot_bytes;
+        it.chunk_bytes = slot_payload_bytes(protocol, slots) / 64 * 64;
         it.count = slots.slot_bytes == 64 ? 333 : 20'011;
         if (under_thread_sanitizer) it.count /= 10;
         check(it, slots, draw_threads(random), seed);
       }
 }
 
-TEST_CASE("emulated block: counters pass the wrap of the ll flag and of its sweep without a wrong slot") {
+TEST_CASE(
+    "emulated block: counters pass the wrap of the flags of ll and ll128 and of their sweep without a wrong slot") {
   const uint64_t seed = seed_from_environment();
-  for (const uint64_t first : {ll::sweep_period - 8, uint64_t{0xFFFF'FFFF} - 8})
-    for (const uint64_t count : {5, 97, 333}) {
-      EmulatedCase it;
-      it.protocol = RONDO_PROTOCOL_LL;
-      it.type = RONDO_INT32;
-      it.rank_count = 3;
-      it.count = count;
-      it.chunk_bytes = 128;
-      check(it, {4, 256, 64}, {1, 4}, seed, first);
-    }
+  for (const auto protocol : {RONDO_PROTOCOL_LL, RONDO_PROTOCOL_LL128})
+    for (const uint64_t first : {ll::sweep_period - 8, uint64_t{0xFFFF'FFFF} - 8})
+      for (const uint64_t count : {5, 97, 333}) {
+        EmulatedCase it;
+        it.protocol = protocol;
+        it.type = RONDO_INT32;
+        it.rank_count = 3;
+        it.count = count;
+        it.chunk_bytes = 128;
+        check(it, {4, 256, 64, 240}, {1, 4}, seed, first);
+      }
 }
 
 TEST_CASE("emulated block: addresses that are no multiple of an element's size are read and written all the same") {
@@ -162,7 +164,7 @@ TEST_CASE("emulated block: addresses that are no multiple of an element's size a
 TEST_CASE("emulated block: every kernel that a plan can name is in the list") {
   for (int type = RONDO_INT8; type <= RONDO_FLOAT8_E5M2; ++type)
     for (int op = RONDO_SUM; op <= RONDO_AVG; ++op)
-      for (const auto protocol : {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL})
+      for (const auto protocol : device_protocols)
         for (int collective = 0; collective < RONDO_BARRIER; ++collective) {
           OperationKey key;
           key.signature.collective = static_cast<uint32_t>(collective);

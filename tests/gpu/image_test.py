@@ -18,7 +18,8 @@ IMAGE_BYTES_MOST = 20 * 1000 * 1000  # of a release image, and with it of libron
 ENTRY = re.compile(r"Compiling entry function '(\w+)' for '(\w+)'")
 FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 REGISTERS = re.compile(r"Used (\d+) registers")
-PROTOCOLS = ("simple", "ll")
+ENTRY_OF_PTX = re.compile(r"^\s*(?:\.visible )?\.entry (\w+)", re.M)
+PROTOCOLS = ("simple", "ll", "ll128")
 TYPES = ("int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "bfloat16", "float32", "float64",
          "float8_e4m3", "float8_e5m2")
 OPERATIONS = ("sum", "prod", "min", "max")
@@ -88,8 +89,7 @@ class Image(unittest.TestCase):
             local = r"\b(LDL|STL)\b"
         else:
             print("skipped: machine code of the kernels: no cuobjdump here; their PTX was looked at instead")
-            kernels = bodies(Path(self.ptx).read_text(encoding="utf-8"),
-                             re.compile(r"^\s*(?:\.visible )?\.entry (\w+)", re.M))
+            kernels = bodies(Path(self.ptx).read_text(encoding="utf-8"), ENTRY_OF_PTX)
             load = r"\bld(\.global)?\.v(4\.\w32|2\.\w64)"
             store = r"\bst(\.global)?\.v(4\.\w32|2\.\w64)"
             local = r"\.local\b"
@@ -98,6 +98,14 @@ class Image(unittest.TestCase):
             self.assertRegex(body, load, name)
             self.assertRegex(body, store, name)
             self.assertNotRegex(body, local, name)
+
+    def test_lines_are_moved_by_16_bytes_of_each_thread(self):
+        """ll128 lives on it, and on the orders of the first line, which no emulated block can miss."""
+        kernels = bodies(Path(self.ptx).read_text(encoding="utf-8"), ENTRY_OF_PTX)
+        for name, body in kernels.items():
+            for access in ("st.relaxed", "st.release", "ld.relaxed", "ld.acquire"):
+                found = f"{access}.sys.global.v2.b64" in body
+                self.assertEqual(found, name.startswith("rondo_run_ll128_"), f"{access} in {name}")
 
     def test_every_architecture_is_in_the_image(self):
         tool = self.disassembler()

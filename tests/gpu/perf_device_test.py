@@ -41,6 +41,7 @@ class DevicePerf(PerfCase):
 
     def test_threads_types_operations_and_protocols_are_right(self):
         for more in (("-t", "bfloat16", "-o", "avg"), ("-t", "int8", "-o", "max"), ("--protocol", "ll"),
+                     ("--protocol", "ll128"), ("-t", "float64", "--protocol", "ll128", "--algorithm", "tree"),
                      ("--protocol", "simple", "--algorithm", "tree", "--channels", 2)):
             with self.subTest(more=more):
                 self.perf("all_reduce", "-r", 4, "--device", "cuda:0", "-b", 30, "-e", "70K", "-f", 300, *FEW_RUNS,
@@ -155,6 +156,9 @@ class DevicePerf(PerfCase):
         self.refuse(2, "cuda:ORDINAL", options=("--device", "cuda:x"))
         self.refuse(2, "--device cuda", options=("--graph",))
         self.refuse(2, "--buffers", options=("--device", "cuda", "--buffers", "alloc"))
+        self.refuse(3, "'ll128'", "'simple', 'll', 'direct'", options=("--protocol", "ll128"))
+        self.refuse(3, "'ll128'", "NVLink", options=("--device", "cuda", "--protocol", "ll128"), SOFT_CUDA_DEVICES="2",
+                    SOFT_CUDA_NVLINK="off")
 
     def test_memory_that_does_not_suffice_is_told_with_what_to_do(self):
         self.refuse(2, "lower --maxbytes", most="200M", SOFT_CUDA_MEMORY="300000000")

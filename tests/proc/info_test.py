@@ -94,7 +94,7 @@ class Info(unittest.TestCase):
         for options, variables, status, part in [
                 (["--ranks", "0"], {}, 2, "--ranks"), (["--rank"], {}, 2, "--help"),
                 ([], {"RONDO_PROTOCOL": "quick"}, 1,
-                 "'quick' is not a known protocol; known are: auto, simple, ll, direct"),
+                 "'quick' is not a known protocol; known are: auto, simple, ll, direct, ll128"),
                 ([], {"RONDO_TOPOLOGY_FILE": RONDO}, 1, "RONDO_TOPOLOGY_FILE"),
                 (["--topology-xml", "/nonexistent/x.xml"], {}, 1, "/nonexistent/x.xml")]:
             done = info(*options, **variables)

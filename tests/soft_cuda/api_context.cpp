@@ -43,7 +43,9 @@ int attribute_of(const State &driver, const Device &device, DeviceAttribute attr
     case DeviceAttribute::async_engine_count:
       return 2;
     case DeviceAttribute::compute_capability_major:
-      return 9;
+      return driver.settings.capability / 10;
+    case DeviceAttribute::compute_capability_minor:
+      return driver.settings.capability % 10;
     case DeviceAttribute::pci_bus_id:
       return device.ordinal + 1;
     case DeviceAttribute::mps_enabled:
@@ -176,6 +178,7 @@ CuStatus cuDeviceGetP2PAttribute(int *value, PeerAttribute attribute, CuDevice f
     const int number = static_cast<int>(attribute);
     if (value == nullptr || number < 1 || number > 4) return CuStatus::invalid_value;
     *value = attribute == PeerAttribute::performance_rank ? 0 : 1;
+    if (attribute == PeerAttribute::native_atomics_supported && !driver.settings.nvlink) *value = 0;
     return CuStatus::success;
   });
 }

@@ -113,6 +113,8 @@ bool read_settings(Settings &settings, std::string &why) {
       !read_choice("SOFT_CUDA_QUEUE_ORDER", "end", "start", settings.queue_waits_for_end, why) ||
       !read_choice("SOFT_CUDA_MPS", "on", "off", settings.mps, why) ||
       !read_choice("SOFT_CUDA_VMM", "on", "off", settings.vmm, why) ||
+      !read_choice("SOFT_CUDA_NVLINK", "on", "off", settings.nvlink, why) ||
+      !read_variable("SOFT_CUDA_CAPABILITY", 50, 999, settings.capability, why) ||
       !read_choice("SOFT_CUDA_SYNC", "on", "off", settings.synchronising, why) ||
       !read_choice("SOFT_CUDA_CAPTURE_WAITS", "on", "off", settings.captures_waits, why))
     return false;

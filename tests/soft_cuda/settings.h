@@ -41,6 +41,8 @@ struct Settings {
       true;                    ///< what stands behind a piece of work in its queue waits for its end, not its start
   bool mps = false;            ///< the devices say that processes share them by MPS
   bool vmm = true;             ///< the devices say that they have memory with descriptors
+  bool nvlink = true;          ///< the devices say that NVLink is between them
+  int capability = 90;         ///< compute capability, 90 for 9.0
   bool synchronising = true;   ///< what may synchronise the device does
   bool captures_waits = true;  ///< stream memory operations can be captured
   int version = 13'000;

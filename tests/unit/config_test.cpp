@@ -113,7 +113,7 @@ TEST_CASE("config: a bad value is refused with variable, value and what is known
         "RONDO_ALGORITHM: 'star' is not a known algorithm; known are: auto, ring, tree, halving_doubling, one_shot, "
         "two_shot");
   CHECK(refusal("RONDO_PROTOCOL", "LL") ==
-        "RONDO_PROTOCOL: 'LL' is not a known protocol; known are: auto, simple, ll, direct");
+        "RONDO_PROTOCOL: 'LL' is not a known protocol; known are: auto, simple, ll, direct, ll128");
   CHECK(refusal("RONDO_CHANNELS", "9") == "RONDO_CHANNELS: '9' is not a number from 1 to 8");
   CHECK(refusal("RONDO_CHUNK_BYTES", "63") ==
         "RONDO_CHUNK_BYTES: '63' is not a size from 64 to 1G bytes, as in 4096, 64K, 1M or 1G");

@@ -168,6 +168,7 @@ TEST_CASE("tuning table: rows that no tuner could have meant are refused by numb
   CHECK(contains(refusal({row(2, 64, {RONDO_ALGORITHM_RING, RONDO_PROTOCOL_AUTO, 1, 64})}), "not 'auto'"));
   CHECK(contains(refusal({row(2, 64, {RONDO_ALGORITHM_TREE, RONDO_PROTOCOL_DIRECT, 1, 64})}), "'direct'"));
   CHECK(contains(refusal({row(2, 64, {RONDO_ALGORITHM_ONE_SHOT, RONDO_PROTOCOL_DIRECT, 2, 64})}), "'direct'"));
+  CHECK(contains(refusal({row(2, 64, {RONDO_ALGORITHM_RING, RONDO_PROTOCOL_LL128, 1, 64})}), "'ll128' is for devices"));
   CHECK(contains(refusal({{RONDO_BARRIER, 2, false, 64, ring}}), "a barrier has no rows"));
   CHECK(contains(refusal({{RONDO_ALL_GATHER, 2, false, 64, tree}}), "'tree' cannot do all_gather"));
   const Algorithm *one_shot = find_algorithm(RONDO_ALGORITHM_ONE_SHOT);
@@ -221,6 +222,7 @@ TEST_CASE("tuning file: what is not understood is refused with its place") {
   CHECK(contains(parse_refusal(with(good, "\"ring\"", "\"star\"")),
                  "rows[0]: algorithm: 'star' is unknown; known are: auto, ring"));
   CHECK(contains(parse_refusal(with(good, "\"simple\"", "7")), "rows[0]: protocol: wants a name"));
+  CHECK(contains(parse_refusal(with(good, "\"simple\"", "\"ll128\"")), "rows[0]: a table is of hosts"));
   CHECK(contains(parse_refusal(with(good, "\"bytes_max\": 64", "\"bytes_max\": \"all\"")), "rows[0]: bytes_max"));
   CHECK(contains(parse_refusal(with(good, "false", "0")), "rows[0]: oversubscribed: wants true or false"));
   CHECK(contains(parse_refusal(text_with(good_row + "}, {" + good_row)), "rows[1]: out of order"));

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// The protocol ll128 through the public interface: where it can be had, and what is said where it cannot.
+// Arguments of the program choose by tag what the driver in software is told: "[apart]" wants SOFT_CUDA_DEVICES=2 and
+// SOFT_CUDA_NVLINK=off, "[unknown]" SOFT_CUDA_CAPABILITY=86, "[image]" an image that lacks its kernels.
+#include <cstdio>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/gpu/device_ranks.h"
+
+using namespace rondo_test;
+using namespace rondo::cuda;
+
+namespace {
+
+rondo_config_t with_ll128(rondo_config_t config = on_device()) {
+  config.protocol = RONDO_PROTOCOL_LL128;
+  return config;
+}
+
+void check_message(const std::vector<std::string> &words) {
+  const std::string message = error_message();
+  for (const std::string &word : words) {
+    CAPTURE(message, word);
+    CHECK(message.find(word) != std::string::npos);
+  }
+}
+
+/// Says what is left out where a real machine has no second device that NVLink leads to.
+bool has_two_devices() {
+  if (cuda_devices(conformance::loaded_driver()).value().size() < 2) {
+    std::puts("skipped: ll128 between devices: there is one device");
+    return false;
+  }
+  const bool in_software =
+      soft_cuda_function<uint64_t()>(conformance::loaded_driver().library, "soft_cuda_launch_count") != nullptr;
+  if (in_software || Ranks({with_ll128(on_device(0)), with_ll128(on_device(1))}).status() == RONDO_OK) return true;
+  std::printf("skipped: ll128 between devices: %s\n", error_message().c_str());
+  return false;
+}
+
+/// A rank on each of the devices, of which there are at most two different ones: they sum and look at the result.
+void check_sum(const std::vector<int> &devices, size_t count) {
+  const World first(devices.front());
+  std::optional<World> second;
+  if (devices.back() != devices.front()) second.emplace(devices.back());
+  std::vector<const World *> worlds;
+  std::vector<rondo_config_t> configs;
+  for (const int device : devices) {
+    worlds.push_back(device == devices.front() ? &first : &*second);
+    configs.push_back(with_ll128(on_device(device)));
+  }
+  const Ranks ranks(configs);
+  if (ranks.status() != RONDO_OK) FAIL(error_message());
+  std::vector<DeviceBuffer> buffers;
+  std::vector<Stream> streams;
+  for (size_t rank = 0; rank < devices.size(); ++rank) {
+    buffers.emplace_back(*worlds[rank], bytes_of(whole_numbers(rank, count)));
+    streams.push_back(worlds[rank]->another_stream());
+  }
+  for (size_t rank = 0; rank < devices.size(); ++rank)
+    REQUIRE(rondo_all_reduce(buffers[rank].pointer(), buffers[rank].pointer(), count, RONDO_FLOAT32, RONDO_SUM,
+                             ranks[static_cast<int>(rank)], streams[rank].get().object) == RONDO_OK);
+  for (const Stream &stream : streams) CU_OK(first.cu.stream_synchronize(stream.get().object));
+  for (const DeviceBuffer &buffer : buffers)
+    CHECK(values_of<float>(buffer.read()) == sum_over_ranks(0, static_cast<int>(devices.size()), count));
+}
+
+}  // namespace
+
+TEST_CASE("ll128: what is asked for is what plans have, and nobody gets it who does not ask", "[plain]") {
+  if (!has_ll128("plans")) return;
+  DeviceRanks asking(2, with_ll128()), plain(2);
+  for (const size_t count : {1, 30, 31, 100'000, 10'000'000}) {
+    rondo_plan_info_t plan = RONDO_PLAN_INFO_INIT;
+    REQUIRE(rondo_comm_query_plan(asking.ranks[0], RONDO_ALL_REDUCE, count, RONDO_FLOAT32, &plan) == RONDO_OK);
+    CHECK(plan.protocol == RONDO_PROTOCOL_LL128);
+    CHECK(plan.chunk_bytes == 30 << 10);
+    REQUIRE(rondo_comm_query_plan(plain.ranks[0], RONDO_ALL_REDUCE, count, RONDO_FLOAT32, &plan) == RONDO_OK);
+    CHECK(plan.protocol != RONDO_PROTOCOL_LL128);
+  }
+  const auto barrier_and_finalize = [&](int rank, rondo_comm_t comm) {
+    const rondo_status_t status = rondo_barrier(comm, asking.stream(rank));
+    return status == RONDO_OK ? rondo_comm_finalize(comm) : status;
+  };
+  CHECK(all_ok(asking.ranks.run(barrier_and_finalize)));
+}
+
+TEST_CASE("ll128: ranks on one device, and on devices with NVLink between them", "[plain]") {
+  if (!has_ll128("ranks on devices")) return;
+  check_sum({0, 0, 0}, 50'001);
+  if (has_two_devices()) check_sum({0, 1, 1}, 50'001);
+}
+
+TEST_CASE("ll128: a communicator on the host, and one by copies, refuse it and name what can be", "[plain]") {
+  std::vector<float> host(16, 1);
+  rondo_config_t on_host = RONDO_CONFIG_INIT;
+  {
+    Ranks ranks(1, with_ll128(on_host));
+    REQUIRE(ranks.status() == RONDO_OK);
+    CHECK(rondo_all_reduce(host.data(), host.data(), 16, RONDO_FLOAT32, RONDO_SUM, ranks[0], nullptr) ==
+          RONDO_ERROR_UNSUPPORTED);
+    check_message({"'ll128'", "kernels on CUDA devices alone", "these can be: 'auto', 'simple', 'll'"});
+    CHECK(rondo_barrier(ranks[0], nullptr) == RONDO_OK);
+  }
+  rondo_config_t by_copies = on_device();
+  by_copies.device_executor = RONDO_DEVICE_EXECUTOR_COPY;
+  DeviceRanks group(1, with_ll128(by_copies));
+  const DeviceBuffer buffer(group.world, bytes_of(host));
+  CHECK(rondo_all_reduce(buffer.pointer(), buffer.pointer(), 16, RONDO_FLOAT32, RONDO_SUM, group.ranks[0],
+                         group.stream(0)) == RONDO_ERROR_UNSUPPORTED);
+  check_message({"'ll128'", "these can be: 'auto', 'simple'"});
+}
+
+TEST_CASE("ll128: ranks that do not all ask for it are told", "[plain]") {
+  const Ranks ranks({on_device(), with_ll128()});
+  CHECK(ranks.status() == RONDO_ERROR_MISMATCH);
+  check_message({"RONDO_PROTOCOL"});
+}
+
+TEST_CASE("ll128: devices without NVLink between them are refused, ranks on one of them are not", "[.][apart]") {
+  {
+    const Ranks ranks({with_ll128(on_device(0)), with_ll128(on_device(1))});
+    CHECK(ranks.status() == RONDO_ERROR_UNSUPPORTED);
+    check_message({"'ll128'", "no NVLink leads from CUDA device 0 to the device of rank 1", "'simple'"});
+  }
+  check_sum({1, 1}, 5000);
+  CHECK(Ranks({on_device(0), on_device(1)}).status() == RONDO_OK);
+}
+
+TEST_CASE("ll128: a device of which nothing is known is refused", "[.][unknown]") {
+  CHECK(Ranks(1, with_ll128()).status() == RONDO_ERROR_UNSUPPORTED);
+  check_message({"'ll128'", "compute capability 8.6", "8.0, 9.0, 10.0", "'simple'"});
+  CHECK(Ranks(1, on_device()).status() == RONDO_OK);
+}
+
+TEST_CASE("ll128: an image without its kernels is refused, and serves the others", "[.][image]") {
+  CHECK(Ranks(1, with_ll128()).status() == RONDO_ERROR_UNSUPPORTED);
+  check_message({"'ll128'", "cannot be loaded", "rondo_run_ll128_copy", "'simple'"});
+  CHECK(Ranks(1, on_device()).status() == RONDO_OK);
+}
