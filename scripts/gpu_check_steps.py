@@ -100,6 +100,7 @@ class Steps:
                    test_kernels | plain | {"RONDO_DRIVER_PEER": str(self.bin / "driver_peer")})
         yield Step("correctness", "device, ranks as threads", [self.bin / "gpu_device"], 90)
         yield Step("correctness", "copy-engine executor, ranks as threads", [self.bin / "gpu_copy"], 120)
+        yield Step("correctness", "ll128: where it can be had", [self.bin / "gpu_ll128"], 60)
         yield Step("correctness", "device, ranks as processes",
                    ["python3", "-B", self.tests / "gpu/device_process_test.py", self.bin / "device_rank"], 90)
         yield Step("correctness", "first calls load and allocate nothing",
@@ -124,6 +125,12 @@ class Steps:
         runs = few if self.quick else ("-n", "30", "-w", "5")
         yield self.perf("all_reduce of 8 threads, replayed",
                         ["all_reduce", "-r", 8, "-b", 8, "-e", "32K", "-f", 8, "--graph", *runs], latency)
+        sizes = ("-b", "64K", "-e", "64K") if self.quick else ("-b", "8K", "-e", "8M", "-f", 8)
+        for protocol in ("simple", "ll", "ll128"):  # what the tuner would have to know
+            yield self.perf(f"all_reduce of 8 threads by {protocol}, replayed",
+                            ["all_reduce", "-r", 8, *sizes, "--graph", "--protocol", protocol, "--in-place-only",
+                             *runs],
+                            labelled(against_floor(None), f"{protocol}, replayed"))
         yield self.perf("all_reduce of 2 processes", ["all_reduce", "-b", large, "-e", large, *few],
                         labelled(and_setup(against_floor(TURNS_BAR)),
                                  "processes that take turns; the turns are not in the bar"),
