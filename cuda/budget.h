@@ -42,7 +42,9 @@ struct BlockClaimTraits {
 };
 /// Whoever holds it may be in flight with all others that do. Any thread.
 using BlockClaim = UniqueHandle<BlockClaimTraits>;
-/// `limit`: of all claims of this process on the device. RONDO_ERROR_OUT_OF_RESOURCES: says what others have.
+/// `limit`: of all claims of this process on the device. (With ll128 a block has more shared memory and could have a
+/// limit of its own; but its threads' registers are what decides, with or without.) RONDO_ERROR_OUT_OF_RESOURCES: says
+/// what others have.
 [[nodiscard]] Result<BlockClaim> claim_blocks(const DeviceUuid &device, uint64_t blocks, uint64_t limit);
 
 /// As the driver tells them.

@@ -27,10 +27,9 @@
 //   consumed: r writes it after it saw posted, which s writes after the 0 of its call before.
 // - Slots are free when a captured call begins to write them (arrived), and when it ends (consumed): the counts of the
 //   other calls, which it does not touch, stay true.
-// - Nobody waits for ever: each rank says that it has arrived before it waits for anybody, which needs its earlier
-// calls
-//   alone; then slots are free as at a communicator's first call, and what copy_walk.h says holds; and to empty a slot
-//   needs no later call.
+// - Nobody waits for ever: each rank says that it has arrived before it waits for anybody, which needs nothing but its
+//   earlier calls; then slots are free as at a communicator's first call, and what copy_walk.h says holds; and to empty
+//   a slot needs no later call.
 //
 // Failure. stop() ends every wait of this rank, and is called again until the streams have come to their end, since
 // streams may write those words once more: peers' whatever they post, and a captured call its zeros. What then moves is

@@ -23,7 +23,7 @@ class DevicePlan {
 };
 
 /// What the calls of one rank have told the host from its device; with the kernel executor each is a kernel. Counts
-/// grow.
+/// grow, but for begun_calls where it was one too many.
 struct DeviceReport {
   uint64_t begun_calls = 0;   ///< replays of captured ones among them; one too many for the moment in which one ends
   uint64_t ended_calls = 0;   ///< the same as begun_calls: none runs

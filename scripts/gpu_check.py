@@ -59,6 +59,8 @@ class Runner:
             return self.tell(step, "failed", seconds, f"still ran after {seconds:.0f} s and was ended; see {log.name}")
         if status == SKIPPED:
             return self.tell(step, "skipped", seconds, detail)
+        if status != 0 and step.refusal and step.refusal in text:
+            return self.tell(step, "skipped", seconds, text.strip().rpartition("\n")[2])
         if status != 0:
             last = text.strip().splitlines()[-1:] or [""]
             return self.tell(step, "failed", seconds, f"exit status {status}: {detail or last[0]}; see {log.name}")

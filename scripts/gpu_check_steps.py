@@ -11,6 +11,7 @@ MIB = 1 << 20
 FLOOR_BAR = 1.3        # times the floor: 2, 4, 8 ranks as threads, float32 sum, 256 MiB
 LATENCY_BAR_US = 5.0   # 8 B to 32 KiB, 8 ranks, replayed
 TURNS_BAR = 2.0        # times the floor, and the turns that processes take, which are not measured yet
+NO_LL128 = "the protocol 'll128' that was asked for"  # how Rondo refuses it on a device that is not known to bear it
 RESIDENT = {"CUDA_DEVICE_MAX_CONNECTIONS": "32"}  # ranks that are threads on a device need a queue each
 
 
@@ -22,6 +23,7 @@ class Step:
     seconds: int                                    # at most
     environment: dict = field(default_factory=dict)
     missing: str = ""                               # why it cannot run here
+    refusal: str = ""                               # a failure whose log has these words: it cannot run here
     judge: object = None                            # of a `rondo perf` report: judge(report) -> [Figure]
 
 
@@ -109,10 +111,10 @@ class Steps:
         yield Step("correctness", f"device matrix, bit-equal to the host ({size})", [self.bin / "device_matrix"], 180,
                    {"RONDO_TEST_MATRIX": size})
 
-    def perf(self, name, arguments, judge, seconds=60, launcher=(), environment=None):
+    def perf(self, name, arguments, judge, seconds=60, launcher=(), environment=None, refusal=""):
         report = self.output / (name.replace(" ", "-").replace(",", "") + ".json")
         command = [*launcher, self.bin / "rondo", "perf", *arguments, "--device", "cuda:0", "--json", report]
-        return Step("bench", name, command, seconds, environment or {}, judge=judge)
+        return Step("bench", name, command, seconds, environment or {}, refusal=refusal, judge=judge)
 
     def bench(self):
         large = str(256 * MIB) if not self.quick else "64K"
@@ -130,7 +132,8 @@ class Steps:
             yield self.perf(f"all_reduce of 8 threads by {protocol}, replayed",
                             ["all_reduce", "-r", 8, *sizes, "--graph", "--protocol", protocol, "--in-place-only",
                              *runs],
-                            labelled(against_floor(None), f"{protocol}, replayed"))
+                            labelled(against_floor(None), f"{protocol}, replayed"),
+                            refusal=NO_LL128 if protocol == "ll128" else "")
         yield self.perf("all_reduce of 2 processes", ["all_reduce", "-b", large, "-e", large, *few],
                         labelled(and_setup(against_floor(TURNS_BAR)),
                                  "processes that take turns; the turns are not in the bar"),

@@ -10,6 +10,7 @@
 
 #include "cuda/budget.h"
 #include "cuda/kernels_image.h"
+#include "src/cli/info_lines.h"
 
 namespace rondo::cli {
 namespace {
@@ -39,8 +40,6 @@ Result<void> add_kernels(const CudaDriver &driver, const CudaDevice &device, con
   const bool with_ll128 = config.protocol == RONDO_PROTOCOL_LL128;
   RONDO_TRY_ASSIGN(const auto kernels, KernelSet::load(context, with_ll128));
   RONDO_TRY_ASSIGN(const BlockBudget budget, block_budget(*kernels, device, with_ll128));
-  RONDO_TRY_ASSIGN(const auto all_kernels, KernelSet::load(context, true));
-  RONDO_TRY_ASSIGN(const auto facts, kernel_facts(context, *all_kernels));
   const uint32_t blocks = blocks_of_a_rank(config);
   entry["budget"] = {{"block_threads", budget.block_threads},
                      {"block_shared_bytes", budget.shared_bytes},
@@ -48,6 +47,8 @@ Result<void> add_kernels(const CudaDriver &driver, const CudaDevice &device, con
                      {"blocks", budget.blocks},
                      {"blocks_per_rank", blocks},
                      {"ranks", budget.blocks / blocks}};
+  RONDO_TRY_ASSIGN(const auto all_kernels, KernelSet::load(context, true));
+  RONDO_TRY_ASSIGN(const auto facts, kernel_facts(context, *all_kernels));
   Json list = Json::array();
   for (const KernelFacts &kernel : facts)
     list.push_back({{"name", kernel.name},
@@ -94,12 +95,6 @@ Json image_json() {
 
 // ---- for people ----
 
-void add_line(std::string &out, const std::string &name, const std::string &value) {
-  char line[512];
-  std::snprintf(line, sizeof line, "  %-26s%s\n", name.c_str(), value.c_str());
-  out += line;
-}
-
 std::string image_text(const Json &image) {
   if (image["bytes"] == 0) return "none in this build, since there was no nvcc";
   std::string list;
@@ -137,13 +132,14 @@ void add_device_lines(std::string &out, const Json &device) {
                device["compute_capability"].get<std::string>() + ", " + device["multiprocessors"].dump() +
                " multiprocessors, " + std::to_string(device["memory_bytes"].get<uint64_t>() >> 20) + " MiB");
   add_line(out, "", device["uuid"].get<std::string>() + ", PCI " + device["pci_bus_id"].get<std::string>());
-  if (device.contains("error")) return add_line(out, "", device["error"]);
+  if (device.contains("error")) add_line(out, "", device["error"]);
+  if (!device.contains("budget")) return;
   const Json &budget = device["budget"];
   add_line(out, "",
            budget["blocks"].dump() + " blocks of " + budget["block_threads"].dump() + " threads and " +
                budget["block_shared_bytes"].dump() + " bytes of shared memory fit at once: " + budget["ranks"].dump() +
                " ranks of " + budget["blocks_per_rank"].dump());
-  add_kernel_lines(out, device["kernels"]);
+  if (device.contains("kernels")) add_kernel_lines(out, device["kernels"]);
 }
 
 }  // namespace

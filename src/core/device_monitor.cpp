@@ -71,6 +71,8 @@ bool DeviceMonitor::look(std::unique_lock<std::mutex> &lock) {
   const DeviceReport report = parts_.device->report();
   carry_over(report);
   const bool running = report.begun_calls != report.ended_calls;
+  // A look between a replay's last two writes has taken its end for the beginning of the next one.
+  if (!running) replay_ = watched_begun_ = 0;
   const bool busy = running || !outstanding_.empty();
   const uint64_t now = now_ns();
   if (running && !outstanding_.empty()) {

@@ -79,6 +79,8 @@ Topology with_devices(Topology topology, std::span<const PciAddress> addresses) 
     device.address = address;
     topology.devices.push_back(std::move(device));
   }
+  std::sort(topology.devices.begin(), topology.devices.end(),
+            [](const Device &a, const Device &b) { return a.address < b.address; });
   return topology;
 }
 

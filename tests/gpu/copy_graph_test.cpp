@@ -255,6 +255,18 @@ TEST_CASE("copy executor: replays that go on for longer than the timeout are not
   for (int rank = 0; rank < 2; ++rank) CHECK(failure_of(group.ranks[rank]).status == RONDO_OK);
 }
 
+TEST_CASE("copy executor: replays with pauses longer than the timeout between them each have a time of their own") {
+  constexpr std::chrono::milliseconds timeout{600};
+  CopyGroup group(2, 64, static_cast<uint32_t>(timeout.count()));
+  const auto graphs = captured_sums(group);
+  for (int replay = 0; replay < 4; ++replay) {
+    for (int rank = 0; rank < 2; ++rank) group.launch(graphs[static_cast<size_t>(rank)], rank);
+    group.synchronize();
+    std::this_thread::sleep_for(2 * timeout);
+  }
+  for (int rank = 0; rank < 2; ++rank) CHECK(failure_of(group.ranks[rank]).status == RONDO_OK);
+}
+
 TEST_CASE("copy executor: the time of a call behind replays begins when its stream comes to it") {
   constexpr std::chrono::milliseconds timeout{2000}, pause{700};
   CopyGroup group(2, 64, static_cast<uint32_t>(timeout.count()));

@@ -50,7 +50,7 @@ struct RankBuffers {
 class Pair {
  public:
   Pair(int rank_count, size_t data_bytes, const rondo_config_t &host_config, rondo_protocol_t device_protocol)
-      : host_(rank_count, host_config) {
+      : host_(rank_count, host_config), device_protocol_(device_protocol) {
     rondo_config_t config = host_config;
     config.device = 0;
     config.protocol = device_protocol;
@@ -102,7 +102,7 @@ class Pair {
     REQUIRE(rondo_comm_query_plan((*device_)[0], it.collective, it.count, it.type, &device) == RONDO_OK);
     REQUIRE((host.algorithm == device.algorithm && host.channels == device.channels &&
              host.chunk_bytes == device.chunk_bytes));
-    REQUIRE((host.protocol == device.protocol || device.protocol == RONDO_PROTOCOL_LL128));
+    REQUIRE(device.protocol == device_protocol_);
   }
   void copy(std::byte *to, const std::vector<std::byte> &from) const {
     CU_OK(world_.cu.memcpy_htod_async(reinterpret_cast<DevicePointer>(to), from.data(), from.size(), world_.stream()));
@@ -133,6 +133,7 @@ class Pair {
   std::vector<Stream> streams_;
   std::vector<RankBuffers> buffers_;
   Ranks host_;
+  rondo_protocol_t device_protocol_;
   std::optional<Ranks> device_;  ///< gone before the streams
 };
 

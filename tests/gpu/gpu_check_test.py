@@ -77,6 +77,13 @@ class GpuCheck(unittest.TestCase):
         self.assertIn("says nothing of a GPU", record)
         self.assertIn("commit: ", record)
 
+    def test_ll128_is_skipped_where_it_is_refused_and_nothing_else_is(self):
+        says = ("case \"$*\" in *ll128*) echo \"the protocol 'll128' that was asked for cannot be: of old\";; esac\n"
+                "exit 3")
+        results, _ = self.check("--only", "bench", status=1, bundle=self.broken_bundle("rondo", says))
+        self.assertEqual({test["result"] for test in results["tests"] if "ll128" in test["test"]}, {"skipped"})
+        self.assertEqual({test["result"] for test in results["tests"] if "ll128" not in test["test"]}, {"failed"})
+
     def test_a_stage_alone_and_a_program_that_fails(self):
         bundle = self.broken_bundle("device_seeds", "echo it is broken; exit 3")
         results, record = self.check("--only", "faults", status=1, bundle=bundle)

@@ -33,9 +33,7 @@ bool has_two_devices() {
     std::puts("skipped: ll128 between devices: there is one device");
     return false;
   }
-  const bool in_software =
-      soft_cuda_function<uint64_t()>(conformance::loaded_driver().library, "soft_cuda_launch_count") != nullptr;
-  if (in_software || Ranks({with_ll128(on_device(0)), with_ll128(on_device(1))}).status() == RONDO_OK) return true;
+  if (in_software() || Ranks({with_ll128(on_device(0)), with_ll128(on_device(1))}).status() == RONDO_OK) return true;
   std::printf("skipped: ll128 between devices: %s\n", error_message().c_str());
   return false;
 }
