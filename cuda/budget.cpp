@@ -64,17 +64,21 @@ Result<BlockBudget> block_budget(const KernelSet &kernels, const CudaDevice &dev
   return budget;
 }
 
-Result<std::vector<KernelFacts>> kernel_facts(const PrimaryContext &context, const KernelSet &kernels) {
+Result<std::vector<KernelFacts>> kernel_facts(const PrimaryContext &context) {
   const CudaDriver &driver = *context.get().driver;
+  RONDO_TRY_ASSIGN(const auto with_ll128, KernelSet::load(context, RONDO_PROTOCOL_LL128));
+  RONDO_TRY_ASSIGN(const auto with_direct, KernelSet::load(context, RONDO_PROTOCOL_DIRECT));
   const ContextGuard guard(driver, context.get().context);
   RONDO_TRY(guard.status());
   std::vector<KernelFacts> all;
-  std::vector<std::string> names = device::kernel_names(RONDO_PROTOCOL_SIMPLE);
-  for (const auto &more : {device::kernel_names(RONDO_PROTOCOL_LL), device::kernel_names(RONDO_PROTOCOL_LL128),
+  std::vector<std::string> names;
+  for (const auto &more : {device::kernel_names(RONDO_PROTOCOL_SIMPLE), device::kernel_names(RONDO_PROTOCOL_LL),
+                           device::kernel_names(RONDO_PROTOCOL_LL128), device::kernel_names(RONDO_PROTOCOL_DIRECT),
                            device::combine_kernel_names()})
     names.insert(names.end(), more.begin(), more.end());
   for (const std::string &name : names) {
-    RONDO_TRY_ASSIGN(const LoadedKernel kernel, kernels.find(name));
+    const auto found = with_ll128->find(name);
+    RONDO_TRY_ASSIGN(const LoadedKernel kernel, found.ok() ? found : with_direct->find(name));
     KernelFacts facts;
     facts.name = name;
     facts.block_threads_max = kernel.block_threads_max;

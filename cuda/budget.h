@@ -25,7 +25,8 @@ struct BlockBudget {
   uint64_t blocks = 0;  ///< of the device: those of all ranks of a process must fit
 };
 
-/// `kernels`: loaded with or without those of ll128, as the communicator uses them.
+/// `kernels`: as the communicator uses them. (A block of direct has as many threads as those with a channel's most
+/// lanes, and less shared memory.)
 [[nodiscard]] Result<BlockBudget> block_budget(const KernelSet &kernels, const CudaDevice &device, bool with_ll128);
 
 /// Blocks of a device that a rank of this process may have there, and what it reckons with of other processes.
@@ -56,7 +57,7 @@ struct KernelFacts {
   int block_threads_max = 0;
 };
 
-/// `kernels`: loaded with those of ll128.
-[[nodiscard]] Result<std::vector<KernelFacts>> kernel_facts(const PrimaryContext &context, const KernelSet &kernels);
+/// Of all kernels, those apart among them: loads them.
+[[nodiscard]] Result<std::vector<KernelFacts>> kernel_facts(const PrimaryContext &context);
 
 }  // namespace rondo::cuda

@@ -31,7 +31,7 @@ Result<PlacementCard> own_card(const DeviceRequest &request) {
 }
 
 Result<void> check_protocol(const DeviceRequest &request, std::span<const PlacementCard> cards) {
-  if (!request.with_ll128()) return {};
+  if (request.kernel_protocol() != RONDO_PROTOCOL_LL128) return {};
   RONDO_TRY_ASSIGN(const CudaDriver *const driver, cuda_driver(request.library));
   RONDO_TRY_ASSIGN(const CudaDevice device, device_of(*driver, request.device));
   return check_lines(*driver, device, cards);

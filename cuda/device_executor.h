@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 
+#include "cuda/kernels/direct_place.h"
 #include "src/base/result.h"
 #include "src/plan/plan.h"
 #include "src/proto/connection.h"
@@ -52,6 +53,8 @@ class DeviceExecutor {
   virtual ~DeviceExecutor() = default;
 
   [[nodiscard]] virtual ConnectionGeometry geometry() const = 0;
+  /// Of the protocol direct; no ranks: there is none here.
+  [[nodiscard]] virtual device::DirectGeometry direct_geometry() const { return {}; }
   [[nodiscard]] virtual uint32_t channel_count() const = 0;
   [[nodiscard]] virtual rondo_device_executor_t kind() const = 0;
   /// The chunk size for a vector of that many bytes where nobody asks for one; 0: the tuner's.

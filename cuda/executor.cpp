@@ -6,6 +6,7 @@
 
 #include "cuda/budget.h"
 #include "cuda/executor_base.h"
+#include "cuda/kernels/direct.h"
 #include "cuda/kernels/operation.h"
 #include "cuda/plan_image.h"
 #include "src/proto/memory.h"
@@ -17,6 +18,12 @@ constexpr uint32_t default_slot_count = 8;
 constexpr uint32_t default_slot_bytes = 128 << 10;
 constexpr uint64_t plan_memory_bytes = 4 << 20;  // a plan of 64 ranks takes 4 KiB
 constexpr uint32_t poll_count = 64;              // looks at a flag in device memory for one at the host's abort word
+// direct: nothing was measured. Post areas take 256 KiB of a place, areas of chunks those of 8 ranks with 4 channels 36
+// MiB.
+constexpr uint32_t direct_post_bytes = 64 << 10;
+constexpr uint32_t direct_chunk_bytes = 256 << 10;
+constexpr uint32_t direct_threads_max = 2 * lane_threads;  // as block_budget() reckons with
+constexpr uint32_t warp_threads = 32;
 
 /// What the host and the kernels share, in pinned memory.
 struct HostWords {
@@ -35,10 +42,14 @@ class CudaPlan final : public DevicePlan {
   }
 
   LoadedKernel kernel;
-  uint64_t offset = 0, bytes = 0;  ///< in the segment's memory for plans, and in the host's copy of it
+  uint64_t offset = 0, bytes = 0;  ///< in the segment's memory for plans, and in the host's copy of it; direct: nothing
   uint32_t channel_count = 0, lane_count = 0, lanes_per_channel = 0;
   uint32_t scratch_bytes = 0;
   bool uploaded = false;
+  bool direct = false;
+  bool one_shot = false;                   ///< direct
+  uint64_t count = 0, chunk_elements = 0;  ///< direct
+  uint32_t threads = 0;                    ///< direct: of a block
 
  private:
   Arena &arena_;
@@ -48,6 +59,7 @@ class CudaPlan final : public DevicePlan {
 class KernelExecutor final : public ExecutorBase {
  public:
   [[nodiscard]] rondo_device_executor_t kind() const override { return RONDO_DEVICE_EXECUTOR_KERNEL; }
+  [[nodiscard]] device::DirectGeometry direct_geometry() const override { return segment_.shape().direct; }
   [[nodiscard]] Result<std::unique_ptr<DevicePlan>> prepare(const Plan &plan) override;
   [[nodiscard]] Result<void> launch(const DeviceCall &call, void *stream) override;
   [[nodiscard]] DeviceReport report() const override;
@@ -64,17 +76,37 @@ class KernelExecutor final : public ExecutorBase {
   [[nodiscard]] HostWords &words() const { return *static_cast<HostWords *>(words_.get().object); }
   [[nodiscard]] std::byte *host_plans() const { return static_cast<std::byte *>(host_plans_.get().object); }
   [[nodiscard]] Result<void> upload(CudaPlan &plan, CuStream stream, bool captured);
-  [[nodiscard]] Result<void> run(const CudaPlan &plan, const DeviceCall &call, CuStream stream);
+  [[nodiscard]] Result<void> prepare_image(const Plan &plan, CudaPlan &made);
+  [[nodiscard]] device::DeviceOperation operation_of(const CudaPlan &plan, const DeviceCall &call) const;
+  [[nodiscard]] Result<void> run(const CudaPlan &plan, const DeviceCall &call, CuStream stream) const;
+  [[nodiscard]] Result<void> run_direct(const CudaPlan &plan, const DeviceCall &call, CuStream stream) const;
+  [[nodiscard]] Result<void> start(const CudaPlan &plan, uint32_t threads, uint32_t shared_bytes, void *operation,
+                                   CuStream stream) const;
 
   BlockClaim blocks_;
   HostMemory words_, host_plans_;
   std::mutex arena_mutex_;
   Arena arena_{plan_memory_bytes};
+  uint32_t rank_ = 0;
   uint64_t last_number_ = 0;  ///< of the operations that were enqueued and not captured
 };
 
+/// None for a rank that is alone, or for too many.
+device::DirectGeometry choose_direct(uint32_t rank_count, uint32_t channel_count) {
+  if (rank_count < 2 || rank_count > device::direct_rank_count_most) return {};
+  return {rank_count, channel_count, direct_post_bytes, direct_chunk_bytes};
+}
+
+/// Of a one_shot's block: one for each word, in whole warps; a few need no wide barrier.
+uint32_t direct_threads(uint64_t bytes, uint32_t channel_count) {
+  const uint64_t words = (bytes / device::word_bytes + channel_count) / channel_count;
+  const uint64_t threads = (words + warp_threads - 1) / warp_threads * warp_threads;
+  return static_cast<uint32_t>(std::clamp<uint64_t>(threads, warp_threads, direct_threads_max));
+}
+
 Result<void> KernelExecutor::connect(const DeviceRequest &request, Gathering &gathering) {
   RONDO_TRY(open(request));
+  rank_ = request.rank;
   SegmentShape shape;
   shape.rank_count = request.rank_count;
   shape.channel_count = request.channel_count != 0 ? request.channel_count : default_channel_count;
@@ -82,7 +114,9 @@ Result<void> KernelExecutor::connect(const DeviceRequest &request, Gathering &ga
   shape.geometry.slot_count = request.slot_count != 0 ? request.slot_count : default_slot_count;
   shape.geometry.slot_bytes = request.slot_bytes != 0 ? request.slot_bytes : default_slot_bytes;
   shape.geometry.ll_slot_bytes = ll_slot_bytes;
-  if (request.with_ll128()) shape.geometry.ll128_slot_bytes = ll128_slot_bytes;
+  if (request.kernel_protocol() == RONDO_PROTOCOL_LL128) shape.geometry.ll128_slot_bytes = ll128_slot_bytes;
+  if (request.kernel_protocol() == RONDO_PROTOCOL_DIRECT)
+    shape.direct = choose_direct(request.rank_count, shape.channel_count);
   shape.plan_bytes = plan_memory_bytes;
   RONDO_TRY_ASSIGN(words_, allocate_host_memory(context_, sizeof(HostWords)));
   ::new (words_.get().object) HostWords();
@@ -115,6 +149,23 @@ Result<void> KernelExecutor::claim_residency(const Neighbours &neighbours) {
 Result<std::unique_ptr<DevicePlan>> KernelExecutor::prepare(const Plan &plan) {
   auto made = std::make_unique<CudaPlan>(arena_, arena_mutex_);
   RONDO_TRY_ASSIGN(made->kernel, kernels_->find(device::kernel_name(plan)));
+  made->direct = plan.shape.protocol == RONDO_PROTOCOL_DIRECT;
+  if (!made->direct) {
+    RONDO_TRY(prepare_image(plan, *made));
+    return std::unique_ptr<DevicePlan>(std::move(made));
+  }
+  const auto element_bytes = plan.lanes.front().program.element_bytes;
+  made->one_shot = plan.shape.algorithm == RONDO_ALGORITHM_ONE_SHOT;
+  made->count = plan.key.signature.count;
+  made->chunk_elements = plan.shape.chunk_bytes / element_bytes;
+  made->channel_count = made->lane_count = plan.shape.channels;
+  made->threads =
+      made->one_shot ? direct_threads(made->count * element_bytes, plan.shape.channels) : direct_threads_max;
+  made->uploaded = true;  // there is nothing to be
+  return std::unique_ptr<DevicePlan>(std::move(made));
+}
+
+Result<void> KernelExecutor::prepare_image(const Plan &plan, CudaPlan &made) {
   const size_t bytes = device::plan_image_bytes(plan);
   {
     const std::lock_guard lock(arena_mutex_);
@@ -123,20 +174,20 @@ Result<std::unique_ptr<DevicePlan>> KernelExecutor::prepare(const Plan &plan) {
       return Error{RONDO_ERROR_OUT_OF_RESOURCES,
                    "the plans of " + std::to_string(bytes) + " bytes more do not fit into a communicator's " +
                        std::to_string(plan_memory_bytes) + " bytes on its device; use fewer different sizes"};
-    made->offset = *offset;
-    made->bytes = bytes;
+    made.offset = *offset;
+    made.bytes = bytes;
   }
-  const uint64_t address = segment_.address() + segment_.shape().plans_offset() + made->offset;
+  const uint64_t address = segment_.address() + segment_.shape().plans_offset() + made.offset;
   RONDO_TRY_ASSIGN(const device::PlanImage image,
                    device::make_plan_image(plan, address, [&](uint32_t channel, uint32_t peer) {
                      return segment_.ends_address(channel, peer);
                    }));
-  std::memcpy(host_plans() + made->offset, image.bytes.data(), image.bytes.size());
-  made->channel_count = image.channel_count;
-  made->lane_count = image.lane_count;
-  made->lanes_per_channel = image.lanes_per_channel;
-  made->scratch_bytes = device::scratch_bytes_for(plan.shape.protocol, geometry());
-  return std::unique_ptr<DevicePlan>(std::move(made));
+  std::memcpy(host_plans() + made.offset, image.bytes.data(), image.bytes.size());
+  made.channel_count = image.channel_count;
+  made.lane_count = image.lane_count;
+  made.lanes_per_channel = image.lanes_per_channel;
+  made.scratch_bytes = device::scratch_bytes_for(plan.shape.protocol, geometry());
+  return {};
 }
 
 Result<void> KernelExecutor::upload(CudaPlan &plan, CuStream stream, bool captured) {
@@ -148,10 +199,8 @@ Result<void> KernelExecutor::upload(CudaPlan &plan, CuStream stream, bool captur
   return {};
 }
 
-Result<void> KernelExecutor::run(const CudaPlan &plan, const DeviceCall &call, CuStream stream) {
+device::DeviceOperation KernelExecutor::operation_of(const CudaPlan &plan, const DeviceCall &call) const {
   device::DeviceOperation operation;
-  operation.channels = reinterpret_cast<const device::DeviceChannel *>(segment_.address() +
-                                                                       segment_.shape().plans_offset() + plan.offset);
   operation.abort = &words().abort;
   operation.progress =
       reinterpret_cast<device::DeviceProgress *>(segment_.address() + segment_.shape().progress_offset());
@@ -162,13 +211,37 @@ Result<void> KernelExecutor::run(const CudaPlan &plan, const DeviceCall &call, C
   operation.lane_count = plan.lane_count;
   operation.scratch_bytes = plan.scratch_bytes;
   operation.poll_count = poll_count;
-  const auto threads =
-      std::min<uint32_t>(lane_threads * plan.lanes_per_channel, static_cast<uint32_t>(plan.kernel.block_threads_max));
-  void *parameters[] = {&operation};
+  return operation;
+}
+
+Result<void> KernelExecutor::run(const CudaPlan &plan, const DeviceCall &call, CuStream stream) const {
+  device::DeviceOperation operation = operation_of(plan, call);
+  operation.channels = reinterpret_cast<const device::DeviceChannel *>(segment_.address() +
+                                                                       segment_.shape().plans_offset() + plan.offset);
+  return start(plan, lane_threads * plan.lanes_per_channel,
+               device::shared_bytes_for(plan.lanes_per_channel, plan.scratch_bytes), &operation, stream);
+}
+
+Result<void> KernelExecutor::run_direct(const CudaPlan &plan, const DeviceCall &call, CuStream stream) const {
+  device::DirectOperation operation;
+  operation.base = operation_of(plan, call);
+  operation.geometry = segment_.shape().direct;
+  for (uint32_t rank = 0; rank < operation.geometry.rank_count; ++rank)
+    operation.places[rank] = reinterpret_cast<std::byte *>(segment_.address_of(rank) + segment_.shape().place_offset());
+  operation.count = plan.count;
+  operation.chunk_elements = plan.chunk_elements;
+  operation.rank = rank_;
+  operation.one_shot = plan.one_shot ? 1 : 0;
+  return start(plan, plan.threads, device::shared_bytes_for(1, 0), &operation, stream);
+}
+
+Result<void> KernelExecutor::start(const CudaPlan &plan, uint32_t threads, uint32_t shared_bytes, void *operation,
+                                   CuStream stream) const {
+  threads = std::min(threads, static_cast<uint32_t>(plan.kernel.block_threads_max));
+  void *parameters[] = {operation};
   return cuda_check(*driver_,
-                    driver_->launch_kernel(plan.kernel.function, plan.channel_count, 1, 1, threads, 1, 1,
-                                           device::shared_bytes_for(plan.lanes_per_channel, plan.scratch_bytes), stream,
-                                           parameters, nullptr),
+                    driver_->launch_kernel(plan.kernel.function, plan.channel_count, 1, 1, threads, 1, 1, shared_bytes,
+                                           stream, parameters, nullptr),
                     "launching a collective");
 }
 
@@ -179,7 +252,7 @@ Result<void> KernelExecutor::launch(const DeviceCall &call, void *stream_handle)
   RONDO_TRY(guard.status());
   RONDO_TRY(follow_last_stream(stream, call.captured));
   RONDO_TRY(upload(plan, stream, call.captured));
-  RONDO_TRY(run(plan, call, stream));
+  RONDO_TRY(plan.direct ? run_direct(plan, call, stream) : run(plan, call, stream));
   if (call.captured) return {};
   last_number_ = call.number;
   note_last_stream(stream);

@@ -30,9 +30,9 @@ struct DeviceRequest {
   DeviceHandles handles = DeviceHandles::automatic;
   Neighbours neighbours;  ///< found by connect_device()
 
-  /// `executor`: as chosen.
-  [[nodiscard]] bool with_ll128() const {
-    return protocol == RONDO_PROTOCOL_LL128 && executor == RONDO_DEVICE_EXECUTOR_KERNEL;
+  /// The protocol that kernels are asked for; auto where copies run. `executor`: as chosen.
+  [[nodiscard]] rondo_protocol_t kernel_protocol() const {
+    return executor == RONDO_DEVICE_EXECUTOR_KERNEL ? protocol : RONDO_PROTOCOL_AUTO;
   }
 };
 

@@ -13,11 +13,11 @@
 namespace rondo::cuda {
 namespace {
 
-/// What is loaded in this process, by device, without and with the kernels of ll128; like the driver's table it belongs
-/// to the process.
+/// What is loaded in this process, by device and by the protocol whose kernels are apart (auto: none); like the
+/// driver's table it belongs to the process.
 struct Loaded {
   std::mutex mutex;
-  std::map<std::pair<CuDevice, bool>, std::weak_ptr<const KernelSet>> sets;
+  std::map<std::pair<CuDevice, rondo_protocol_t>, std::weak_ptr<const KernelSet>> sets;
 };
 
 Loaded &loaded() {
@@ -37,21 +37,22 @@ Result<Library> load_image(const PrimaryContext &context) {
 
 }  // namespace
 
-Result<std::shared_ptr<const KernelSet>> KernelSet::load(const PrimaryContext &context, bool with_ll128) {
+Result<std::shared_ptr<const KernelSet>> KernelSet::load(const PrimaryContext &context, rondo_protocol_t protocol) {
   const std::lock_guard lock(loaded().mutex);
-  return find_or_load(context, with_ll128);
+  return find_or_load(context, has_kernels_apart(protocol) ? protocol : RONDO_PROTOCOL_AUTO);
 }
 
 /// With the mutex held.
-Result<std::shared_ptr<const KernelSet>> KernelSet::find_or_load(const PrimaryContext &context, bool with_ll128) {
-  auto &known = loaded().sets[{context.get().device, with_ll128}];
+Result<std::shared_ptr<const KernelSet>> KernelSet::find_or_load(const PrimaryContext &context,
+                                                                 rondo_protocol_t apart) {
+  auto &known = loaded().sets[{context.get().device, apart}];
   if (auto set = known.lock(); set != nullptr) return set;
   auto set = std::make_shared<KernelSet>();
   set->driver_ = context.get().driver;
   set->context_ = context.get().context;
-  if (with_ll128) {
-    RONDO_TRY_ASSIGN(set->others_, find_or_load(context, false));
-    RONDO_TRY(set->find_those_of_ll128());
+  if (apart != RONDO_PROTOCOL_AUTO) {
+    RONDO_TRY_ASSIGN(set->others_, find_or_load(context, RONDO_PROTOCOL_AUTO));
+    RONDO_TRY(set->find_those_of(apart));
   } else {
     RONDO_TRY_ASSIGN(set->library_, load_image(context));
     RONDO_TRY(set->find_ours());
@@ -66,14 +67,12 @@ Result<void> KernelSet::find_ours() {
   return find_all(library_, device::combine_kernel_names(), combining_);
 }
 
-Result<void> KernelSet::find_those_of_ll128() {
-  const auto found = find_all(others_->library_, device::kernel_names(RONDO_PROTOCOL_LL128), waiting_);
+Result<void> KernelSet::find_those_of(rondo_protocol_t apart) {
+  const auto found = find_all(others_->library_, device::kernel_names(apart), waiting_);
   if (found.ok()) return {};
   Error error = found.error();
-  error.message =
-      "the kernels of the protocol 'll128', which was asked for, cannot be loaded; use 'auto', 'simple' or "
-      "'ll' (" +
-      error.message + ")";
+  error.message = "the kernels of the protocol '" + std::string(rondo_protocol_string(apart)) +
+                  "', which was asked for, cannot be loaded; use 'auto', 'simple' or 'll' (" + error.message + ")";
   return error;
 }
 

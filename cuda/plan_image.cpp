@@ -113,7 +113,8 @@ Result<PlanImage> make_plan_image(const Plan &plan, uint64_t address,
 }
 
 std::vector<std::string> kernel_names(rondo_protocol_t protocol) {
-  std::vector<std::string> names{stem_of(protocol) + "copy"};
+  std::vector<std::string> names;
+  if (protocol != RONDO_PROTOCOL_DIRECT) names.push_back(stem_of(protocol) + "copy");  // which is for all-reduce alone
   add_reducing_names(names, stem_of(protocol));
   return names;
 }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // A rank's memory on its device: the connections on which it receives, its ends of all links, and what plans need.
-// The other ranks write into its connections (cuda/shared_memory.h).
+// The other ranks write into its connections, and read its place (cuda/shared_memory.h).
 //
 // Layout    connections          channel_count * rank_count, by channel and sender; connection.h
 //           link ends            channel_count * rank_count DeviceLinkEnds
 //           progress             DeviceProgress
 //           barrier              2 lines
+//           place                of the protocol direct; only where it was asked for (cuda/kernels/direct_place.h)
 //           plans                plan_bytes, given out by Arena
 #pragma once
 
@@ -16,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "cuda/kernels/direct_place.h"
 #include "cuda/kernels/operation.h"
 #include "cuda/process_name.h"
 #include "cuda/shared_memory.h"
@@ -27,6 +29,7 @@ struct SegmentShape {
   uint32_t rank_count = 1;
   uint32_t channel_count = 1;
   ConnectionGeometry geometry;
+  device::DirectGeometry direct;
   uint64_t plan_bytes = 0;
   bool cleared = true;  ///< else what is in fresh memory does not matter
 
@@ -35,6 +38,7 @@ struct SegmentShape {
   [[nodiscard]] uint64_t ends_offset(uint32_t channel, uint32_t peer) const;
   [[nodiscard]] uint64_t progress_offset() const;
   [[nodiscard]] uint64_t barrier_offset(uint32_t which) const;
+  [[nodiscard]] uint64_t place_offset() const;
   [[nodiscard]] uint64_t plans_offset() const;
   [[nodiscard]] uint64_t bytes() const;
 };

@@ -103,6 +103,7 @@ class Steps:
         yield Step("correctness", "device, ranks as threads", [self.bin / "gpu_device"], 90)
         yield Step("correctness", "copy-engine executor, ranks as threads", [self.bin / "gpu_copy"], 120)
         yield Step("correctness", "ll128: where it can be had", [self.bin / "gpu_ll128"], 60)
+        yield Step("correctness", "direct: by kernels of its own", [self.bin / "gpu_direct"], 60)
         yield Step("correctness", "device, ranks as processes",
                    ["python3", "-B", self.tests / "gpu/device_process_test.py", self.bin / "device_rank"], 90)
         yield Step("correctness", "first calls load and allocate nothing",
@@ -128,7 +129,13 @@ class Steps:
         yield self.perf("all_reduce of 8 threads, replayed",
                         ["all_reduce", "-r", 8, "-b", 8, "-e", "32K", "-f", 8, "--graph", *runs], latency)
         sizes = ("-b", "64K", "-e", "64K") if self.quick else ("-b", "8K", "-e", "8M", "-f", 8)
-        for protocol in ("simple", "ll", "ll128"):  # what the tuner would have to know
+        yield self.perf("all_reduce of 8 threads by direct, small, replayed",
+                        ["all_reduce", "-r", 8, "-b", 8, "-e", "32K", "-f", 8, "--graph", "--protocol", "direct", *runs],
+                        labelled(latency, "direct"))
+        yield self.perf("all_reduce of 8 threads by direct", ["all_reduce", "-r", 8, "-b", large, "-e", large,
+                                                               "--protocol", "direct", "--in-place-only", *few],
+                        labelled(against_floor(FLOOR_BAR), "direct"))
+        for protocol in ("simple", "ll", "ll128", "direct"):  # what the tuner would have to know
             yield self.perf(f"all_reduce of 8 threads by {protocol}, replayed",
                             ["all_reduce", "-r", 8, *sizes, "--graph", "--protocol", protocol, "--in-place-only",
                              *runs],

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels for devices: a line each around the bodies of run.h, and the group that they run on.
+// The kernels for devices: a line each around the bodies of run.h and direct.h, and the group that they run on.
 #include "cuda/kernels/list.h"
 
 namespace rondo::device {
@@ -66,6 +66,10 @@ template <class Op>
 struct OnDevice<GroupReducer<Float16Element, Op>> {
   using Type = GroupReducer<DeviceFloat16Element, Op>;
 };
+template <class Op>
+struct OnDevice<RankFold<Float16Element, Op>> {
+  using Type = RankFold<DeviceFloat16Element, Op>;
+};
 
 constexpr uint32_t warp_threads = 32;
 /// With one block of them at least on a multiprocessor: else ptxas saves registers for more, and spills.
@@ -94,6 +98,14 @@ __device__ void run_block(const DeviceOperation &operation) {
     ::rondo::device::run_block<Protocol, __VA_ARGS__>(operation);                     \
   }
 RONDO_KERNELS(RONDO_KERNEL)
+
+#define RONDO_DIRECT_KERNEL(name, ...)                                                   \
+  extern "C" __global__ void __launch_bounds__(::rondo::device::block_threads_max, 1)    \
+      name(const __grid_constant__ ::rondo::device::DirectOperation operation) {         \
+    ::rondo::device::run_direct<typename ::rondo::device::OnDevice<__VA_ARGS__>::Type>(  \
+        ::rondo::device::WarpsGroup{threadIdx.x, blockDim.x, 1}, operation, blockIdx.x); \
+  }
+RONDO_DIRECT_KERNELS(RONDO_DIRECT_KERNEL)
 
 #define RONDO_COMBINE_KERNEL(name, ...)                                                                           \
   extern "C" __global__ void __launch_bounds__(::rondo::device::block_threads_max, 1)                             \

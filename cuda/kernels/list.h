@@ -2,10 +2,12 @@
 // Every kernel, once: the image for devices and the library for emulated blocks are both made of this list.
 //   rondo_run_PROTOCOL_copy      collectives that move and do not reduce, whatever the type
 //   rondo_run_PROTOCOL_TYPE_OP   the others; TYPE and OP as rondo_type_string() and rondo_op_string() say, avg by sum
+//   rondo_run_direct_TYPE_OP     an all-reduce by the protocol direct
 //   rondo_combine_TYPE_OP        one slice of a reduction, for the copy-engine executor
 #pragma once
 
 #include "cuda/kernels/combine.h"
+#include "cuda/kernels/direct.h"
 #include "cuda/kernels/reduce.h"
 #include "cuda/kernels/run.h"
 
@@ -38,6 +40,15 @@
   RONDO_KERNELS_OF_PROTOCOL(X, simple, ::rondo::device::GroupSimple) \
   RONDO_KERNELS_OF_PROTOCOL(X, ll, ::rondo::device::GroupLl)         \
   RONDO_KERNELS_OF_PROTOCOL(X, ll128, ::rondo::device::GroupLl128)
+
+#define RONDO_DIRECT_OF_TYPE(X, protocol, Protocol, type, ...)                               \
+  X(rondo_run_direct_##type##_sum, ::rondo::device::RankFold<__VA_ARGS__, ::rondo::SumOp>)   \
+  X(rondo_run_direct_##type##_prod, ::rondo::device::RankFold<__VA_ARGS__, ::rondo::ProdOp>) \
+  X(rondo_run_direct_##type##_min, ::rondo::device::RankFold<__VA_ARGS__, ::rondo::MinOp>)   \
+  X(rondo_run_direct_##type##_max, ::rondo::device::RankFold<__VA_ARGS__, ::rondo::MaxOp>)
+
+/// X(name, Fold...) for each kernel of direct.
+#define RONDO_DIRECT_KERNELS(X) RONDO_FOR_TYPES(RONDO_DIRECT_OF_TYPE, X, direct, void)
 
 #define RONDO_COMBINE_OF_TYPE(X, protocol, Protocol, type, ...)                               \
   X(rondo_combine_##type##_sum, ::rondo::device::GroupReducer<__VA_ARGS__, ::rondo::SumOp>)   \

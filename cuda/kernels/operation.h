@@ -56,6 +56,7 @@ struct alignas(cache_line_bytes) DeviceProgress {
   uint64_t verdict = 0;      ///< 0, or pack_verdict() of the first lane that did not come through; then no lane of this
                              ///< or a later kernel goes on: the counters of the links have lost their place
   uint64_t ended_kernels = 0;
+  uint64_t posts = 0;  ///< one_shots by the protocol direct that have ended
 };
 static_assert(sizeof(DeviceProgress) == cache_line_bytes);
 

@@ -22,8 +22,10 @@ namespace rondo::device {
   return memory::load_acquire(*operation.abort) != 0;                       // A1, pairs with the host's release store
 }
 
-/// By thread 0 of a group, when `lane_count` lanes have come to an end.
-RONDO_HD inline void report(const DeviceOperation &operation, uint32_t lane_count, uint64_t verdict) {
+/// By thread 0 of a group, when `lane_count` lanes have come to an end. `posts`: of the operation, the same in all
+/// lanes.
+RONDO_HD inline void report(const DeviceOperation &operation, uint32_t lane_count, uint64_t verdict,
+                            uint32_t posts = 0) {
   DeviceProgress &progress = *operation.progress;
   if (verdict != 0) (void)memory::exchange_if(progress.verdict, 0, verdict);  // E1; false: another lane was first
   const uint64_t before = memory::add<memory::Site::lane_end>(progress.ended_lanes, lane_count);  // E2, with itself
@@ -35,6 +37,7 @@ RONDO_HD inline void report(const DeviceOperation &operation, uint32_t lane_coun
     memory::store_relaxed(result.verdict, first);
   }
   memory::store_relaxed(result.kernels, ++progress.ended_kernels);
+  progress.posts += posts;
   memory::store_relaxed(progress.ended_lanes, 0);  // the next kernel begins when this one has ended
   // A replay brings back the number of its capture, which must not hide a later one.
   const uint64_t known = memory::load_relaxed(result.number);

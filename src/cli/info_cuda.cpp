@@ -37,8 +37,8 @@ uint32_t blocks_of_a_rank(const Config &config) {
 /// What the kernels take of the device.
 Result<void> add_kernels(const CudaDriver &driver, const CudaDevice &device, const Config &config, Json &entry) {
   RONDO_TRY_ASSIGN(const PrimaryContext context, retain_primary_context(driver, device.ordinal));
+  RONDO_TRY_ASSIGN(const auto kernels, KernelSet::load(context, config.protocol));
   const bool with_ll128 = config.protocol == RONDO_PROTOCOL_LL128;
-  RONDO_TRY_ASSIGN(const auto kernels, KernelSet::load(context, with_ll128));
   RONDO_TRY_ASSIGN(const BlockBudget budget, block_budget(*kernels, device, with_ll128));
   const uint32_t blocks = blocks_of_a_rank(config);
   entry["budget"] = {{"block_threads", budget.block_threads},
@@ -47,8 +47,7 @@ Result<void> add_kernels(const CudaDriver &driver, const CudaDevice &device, con
                      {"blocks", budget.blocks},
                      {"blocks_per_rank", blocks},
                      {"ranks", budget.blocks / blocks}};
-  RONDO_TRY_ASSIGN(const auto all_kernels, KernelSet::load(context, true));
-  RONDO_TRY_ASSIGN(const auto facts, kernel_facts(context, *all_kernels));
+  RONDO_TRY_ASSIGN(const auto facts, kernel_facts(context));
   Json list = Json::array();
   for (const KernelFacts &kernel : facts)
     list.push_back({{"name", kernel.name},

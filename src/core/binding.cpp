@@ -46,6 +46,11 @@ Result<PlanChoice> Communicator::choose(rondo_collective_t collective, uint64_t 
     const ExchangeGeometry exchange = transport_->exchange().geometry;
     input.post_bytes = exchange.post_bytes;
     input.direct_chunk_bytes = exchange.chunk_bytes;
+  } else {
+    const device::DirectGeometry direct = device_->direct_geometry();
+    input.post_bytes = direct.post_bytes;
+    input.direct_chunk_bytes = direct.chunk_bytes;
+    input.direct_channels = direct.channel_count;
   }
   input.overrides = {settings_.algorithm, settings_.protocol, settings_.channels, settings_.chunk_bytes};
   input.table = tuning_;

@@ -19,7 +19,8 @@ constexpr uint64_t KiB = 1024;
 constexpr uint64_t MiB = 1024 * KiB;
 constexpr uint32_t any_ranks = std::numeric_limits<uint32_t>::max();
 constexpr uint64_t any_bytes = std::numeric_limits<uint64_t>::max();
-constexpr uint64_t chunk_align_bytes = 64;  // whole elements of every type, whole cache lines
+constexpr uint64_t chunk_align_bytes = 64;                // whole elements of every type, whole cache lines
+constexpr uint64_t device_one_shot_bytes_max = 32 * KiB;  // where direct is asked for on a device, and no algorithm
 
 // Every byte of one_shot crosses n - 1 links but in one hop; two_shot moves the least bytes in two hops, over links
 // between all pairs; ring moves the least bytes over 2 links a rank in 2n - 2 hops; tree takes 2 log n hops. With too
@@ -165,8 +166,34 @@ Result<rondo_algorithm_t> choose_algorithm(const TunerInput &input, rondo_collec
   return none_can(input, collective, registry);
 }
 
+uint64_t limit_direct_chunk(const TunerInput &input, uint64_t wanted_bytes) {
+  const uint64_t most = std::min(wanted_bytes, input.direct_chunk_bytes) / chunk_align_bytes * chunk_align_bytes;
+  return std::max(most, chunk_align_bytes);
+}
+
+/// `direct` by kernels of a device, for who asks for it: nothing was measured. A post of a few words wants no second
+/// block; chunks are as large as their areas.
+std::optional<PlanChoice> choose_direct_on_device(const TunerInput &input, rondo_collective_t collective) {
+  const PlanChoice &wanted = input.overrides;
+  const bool can = input.post_bytes != 0 && input.rank_count >= 2 && collective == RONDO_ALL_REDUCE;
+  if (wanted.protocol != RONDO_PROTOCOL_DIRECT || !can) return {};
+  PlanChoice choice{wanted.algorithm, RONDO_PROTOCOL_DIRECT, wanted.channels, wanted.chunk_bytes};
+  if (choice.algorithm == RONDO_ALGORITHM_AUTO)
+    choice.algorithm = input.bytes <= std::min(input.post_bytes, device_one_shot_bytes_max) ? RONDO_ALGORITHM_ONE_SHOT
+                                                                                            : RONDO_ALGORITHM_TWO_SHOT;
+  const bool one_shot = choice.algorithm == RONDO_ALGORITHM_ONE_SHOT;
+  if (!one_shot && choice.algorithm != RONDO_ALGORITHM_TWO_SHOT) return {};
+  if (one_shot && input.bytes > input.post_bytes) return {};
+  if (choice.channels == 0) choice.channels = one_shot ? 1 : input.direct_channels;
+  choice.channels = std::min(choice.channels, input.direct_channels);
+  if (choice.chunk_bytes == 0) choice.chunk_bytes = input.direct_chunk_bytes;
+  choice.chunk_bytes = limit_direct_chunk(input, choice.chunk_bytes);
+  return choice;
+}
+
 /// The choice with `direct`; none where it cannot be, or where something else was asked for.
 std::optional<PlanChoice> choose_direct(const TunerInput &input, rondo_collective_t collective) {
+  if (input.direct_channels != 0) return choose_direct_on_device(input, collective);
   const PlanChoice &wanted = input.overrides;
   const bool asked_otherwise =
       (wanted.protocol != RONDO_PROTOCOL_AUTO && wanted.protocol != RONDO_PROTOCOL_DIRECT) || wanted.channels > 1;
@@ -177,8 +204,7 @@ std::optional<PlanChoice> choose_direct(const TunerInput &input, rondo_collectiv
   if (row->algorithm == RONDO_ALGORITHM_ONE_SHOT && input.bytes > input.post_bytes) return {};
   PlanChoice choice{row->algorithm, RONDO_PROTOCOL_DIRECT, 1, row->chunk_bytes};
   if (wanted.chunk_bytes != 0) choice.chunk_bytes = wanted.chunk_bytes;
-  choice.chunk_bytes = std::min(choice.chunk_bytes, input.direct_chunk_bytes) / chunk_align_bytes * chunk_align_bytes;
-  choice.chunk_bytes = std::max(choice.chunk_bytes, chunk_align_bytes);
+  choice.chunk_bytes = limit_direct_chunk(input, choice.chunk_bytes);
   return choice;
 }
 
@@ -190,6 +216,7 @@ std::optional<PlanChoice> choose_measured(const TunerInput &input, rondo_collect
   asked.table = nullptr;
   for (const TuningRow &row : input.table->rows_for(collective, input.rank_count, input.oversubscribed)) {
     if (input.bytes > row.bytes_max) continue;
+    if (row.choice.protocol == RONDO_PROTOCOL_DIRECT && input.direct_channels != 0) continue;  // that was a host's
     const PlanChoice &wanted = input.overrides;
     asked.overrides = row.choice;
     if (wanted.channels != 0) asked.overrides.channels = wanted.channels;
@@ -202,6 +229,22 @@ std::optional<PlanChoice> choose_measured(const TunerInput &input, rondo_collect
     if (chosen.ok()) return chosen.value();  // else it cannot be here: the next row was measured nearest to it
   }
   return {};
+}
+
+/// direct was asked for, and this is not for it.
+Error no_direct(const TunerInput &input) {
+  const std::string begin = "the protocol 'direct' that was asked for is ";
+  if (input.post_bytes == 0)
+    return {RONDO_ERROR_UNSUPPORTED,
+            begin +
+                "for at most 64 ranks of one host, and on devices for kernels alone; these can be: 'auto', 'simple'" +
+                (input.ll_slot_bytes != 0 ? ", 'll'" : "")};
+  const bool on_device = input.direct_channels != 0;
+  return {RONDO_ERROR_UNSUPPORTED,
+          begin + "for all_reduce of at most " + std::to_string(input.post_bytes) +
+              " bytes by one_shot, or of any size by " +
+              (on_device ? "two_shot, on devices; use 'auto'"
+                         : "two_shot or ring, on one channel among at most 64 ranks of one host; use 'auto'")};
 }
 
 /// ll or ll128 were asked for, and there are no slots for them.
@@ -247,11 +290,7 @@ Result<PlanChoice> choose_plan(const TunerInput &input, std::span<const Algorith
   const auto collective = input.collective == RONDO_BARRIER ? RONDO_ALL_REDUCE : input.collective;
   if (const auto measured = choose_measured(input, collective, registry)) return *measured;
   if (const auto direct = choose_direct(input, collective)) return *direct;
-  if (wanted.protocol == RONDO_PROTOCOL_DIRECT && input.rank_count > 1)
-    return Error{RONDO_ERROR_UNSUPPORTED, "the protocol 'direct' that was asked for is for all_reduce of at most " +
-                                              std::to_string(input.post_bytes) +
-                                              " bytes by one_shot, or of any size by two_shot or ring, on one"
-                                              " channel among at most 64 ranks of one host; use 'auto'"};
+  if (wanted.protocol == RONDO_PROTOCOL_DIRECT && input.rank_count > 1) return no_direct(input);
   RONDO_TRY_ASSIGN(const rondo_algorithm_t algorithm, choose_algorithm(input, collective, registry));
   const auto *detail = std::find_if(detail_table.begin(), detail_table.end(), [&](const DetailRow &row) {
     return row.algorithm == algorithm && input.bytes <= row.bytes_max &&

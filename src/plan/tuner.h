@@ -25,6 +25,7 @@ struct TunerInput {
   uint64_t ll128_slot_bytes = 0;  ///< payload of a slot with `ll128`, at least 120; 0: no `ll128` here
   uint64_t post_bytes = 0;      ///< `direct`: the most that a one_shot takes; 0: no `direct` here
   uint64_t direct_chunk_bytes = 0;  ///< `direct`: the largest chunk of a two_shot
+  uint32_t direct_channels = 0;     ///< `direct` by kernels of a device: the most channels; 0: it is by the host
   PlanChoice overrides;
   const TuningTable *table = nullptr;  ///< measured, asked before the built-in ones; null: there is none
 };

@@ -50,16 +50,22 @@ inline constexpr Order sequential = std::memory_order_seq_cst;
 /// what it orders are atomic accesses only, so no test on a strongly ordered processor would miss it.)
 enum class Site : uint8_t {
   none,
-  simple_post,         ///< S3
-  simple_release,      ///< R3
-  ll_post,             ///< W2 of unit 0
-  ll_post_barrier,     ///< in a group: every thread's W2 before that of unit 0
-  ll128_post,          ///< W2 of a line: what ties its mark to its payload where there is no device
-  ll128_post_barrier,  ///< in a group: every thread has taken the counter before it moves on
-  ll128_release,       ///< R2
-  slice_barrier,       ///< in a group: operands read and results written before the slice is published
-  lane_end,            ///< the lanes of a kernel before the last one of them reports
-  operation_end,       ///< that report
+  simple_post,                ///< S3
+  simple_release,             ///< R3
+  ll_post,                    ///< W2 of unit 0
+  ll_post_barrier,            ///< in a group: every thread's W2 before that of unit 0
+  ll128_post,                 ///< W2 of a line: what ties its mark to its payload where there is no device
+  ll128_post_barrier,         ///< in a group: every thread has taken the counter before it moves on
+  ll128_release,              ///< R2
+  slice_barrier,              ///< in a group: operands read and results written before the slice is published
+  lane_end,                   ///< the lanes of a kernel before the last one of them reports
+  operation_end,              ///< that report
+  direct_post,                ///< P2
+  direct_contribute,          ///< C2
+  direct_contribute_barrier,  ///< in a group: every thread's C1 before it
+  direct_reduce,              ///< R2
+  direct_reduce_barrier,      ///< in a group: every thread's part of the result before it
+  direct_end_barrier,         ///< in a group: what was gathered before thread 0 reports
 };
 
 #if defined(RONDO_BREAK_ORDER)

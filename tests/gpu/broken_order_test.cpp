@@ -23,6 +23,7 @@ using namespace rondo::test;
 namespace {
 
 constexpr ConnectionGeometry geometry{2, 256, 256, 360};
+constexpr device::DirectGeometry direct_geometry{0, 0, 6016, 256};
 constexpr uint32_t rank_count = 2;
 constexpr uint32_t channel_count = 2;  // whose lanes end apart
 
@@ -50,16 +51,15 @@ int32_t expected(const Traffic &traffic, uint64_t element) {
 }
 
 /// Runs it and looks at the result as the host does when a kernel ended. False: it is wrong.
-bool is_right(const Traffic &traffic, rondo_protocol_t protocol, uint32_t lane_threads) {
+bool is_right(const Traffic &traffic, rondo_algorithm_t algorithm, rondo_protocol_t protocol, uint32_t lane_threads) {
   OperationKey key;
   key.signature = {static_cast<uint32_t>(traffic.collective), RONDO_INT32, RONDO_SUM, 0, traffic.count, 0};
-  DeviceWorld world(rank_count, channel_count, geometry);
+  DeviceWorld world(rank_count, channel_count, geometry, 0, direct_geometry);
   std::array<std::vector<int32_t>, rank_count> send, recv;
   std::array<std::unique_ptr<Plan>, rank_count> plans;
   for (uint32_t rank = 0; rank < rank_count; ++rank) {
     plans[rank] =
-        std::move(build_plan(key, {RONDO_ALGORITHM_RING, protocol, channel_count, 256}, geometry, rank, rank_count))
-            .value();
+        std::move(build_plan(key, {algorithm, protocol, channel_count, 256}, geometry, rank, rank_count)).value();
     for (uint64_t i = 0; i < traffic.count; ++i) send[rank].push_back(input(rank, i));
     recv[rank].assign(traffic.count, -1);
   }
@@ -119,6 +119,8 @@ constexpr soft_cuda::KernelEntry entries[] = {
      sizeof(device::DeviceOperation)},
     {"rondo_run_ll128_copy", soft_cuda::run_emulated<device::GroupLl128, device::GroupCopier>,
      sizeof(device::DeviceOperation)},
+    {"rondo_run_direct_int32_sum", soft_cuda::run_direct_emulated<device::RankFold<Element<int32_t>, SumOp>>,
+     sizeof(device::DirectOperation)},
     {nullptr, nullptr, 0}};
 
 }  // namespace
@@ -128,9 +130,14 @@ extern "C" const soft_cuda::KernelEntry *soft_cuda_kernels() { return entries; }
 TEST_CASE("order of the kernels: what the child runs", "[.][child]") {
   bool right = true;
   for (uint32_t round = 0; round < 5; ++round)
-    for (const auto protocol : {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL, RONDO_PROTOCOL_LL128})
-      for (const Traffic &traffic : traffics)
-        for (const uint32_t lane_threads : {4u, 1u}) right = is_right(traffic, protocol, lane_threads) && right;
+    for (const Traffic &traffic : traffics)
+      for (const uint32_t lane_threads : {4u, 1u}) {
+        for (const auto protocol : {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL, RONDO_PROTOCOL_LL128})
+          right = is_right(traffic, RONDO_ALGORITHM_RING, protocol, lane_threads) && right;
+        for (const auto algorithm : {RONDO_ALGORITHM_ONE_SHOT, RONDO_ALGORITHM_TWO_SHOT})
+          if (traffic.collective == RONDO_ALL_REDUCE)  // what direct is for
+            right = is_right(traffic, algorithm, RONDO_PROTOCOL_DIRECT, lane_threads) && right;
+      }
   if (!right) std::puts("a result is wrong");
   CHECK(right);
 }

@@ -35,6 +35,11 @@ Matrix matrix_of_environment() {
   return {{1, 2, 3}, {0, 1, 7, 1021, 5003}, 5003, 1, true};
 }
 
+constexpr size_t one_shot_bytes_max = 64 << 10;  // by the protocol direct
+bool is_direct(rondo_algorithm_t algorithm) {
+  return algorithm == RONDO_ALGORITHM_ONE_SHOT || algorithm == RONDO_ALGORITHM_TWO_SHOT;
+}
+
 constexpr size_t rubbish_bytes = 256;  // before and behind the data, offset included
 
 /// A rank's two buffers, on the host and on the device.
@@ -100,9 +105,9 @@ class Pair {
     rondo_plan_info_t host = RONDO_PLAN_INFO_INIT, device = RONDO_PLAN_INFO_INIT;
     REQUIRE(rondo_comm_query_plan(host_[0], it.collective, it.count, it.type, &host) == RONDO_OK);
     REQUIRE(rondo_comm_query_plan((*device_)[0], it.collective, it.count, it.type, &device) == RONDO_OK);
-    REQUIRE((host.algorithm == device.algorithm && host.channels == device.channels &&
-             host.chunk_bytes == device.chunk_bytes));
-    REQUIRE(device.protocol == device_protocol_);
+    REQUIRE((host.algorithm == device.algorithm && device.protocol == device_protocol_));
+    if (device.protocol == RONDO_PROTOCOL_DIRECT) return;  // in rank order, however the vector is shared out
+    REQUIRE((host.channels == device.channels && host.chunk_bytes == device.chunk_bytes));
   }
   void copy(std::byte *to, const std::vector<std::byte> &from) const {
     CU_OK(world_.cu.memcpy_htod_async(reinterpret_cast<DevicePointer>(to), from.data(), from.size(), world_.stream()));
@@ -151,7 +156,8 @@ void check(Pair &pair, DeviceCase it, const Matrix &matrix, int rank_count, Rand
 }
 
 /// Every type and operation of all-reduce, and every other collective that the algorithm has.
-void check_all(Pair &pair, const rondo::Algorithm &algorithm, const Matrix &matrix, int rank_count, Random &random) {
+void check_all(Pair &pair, const rondo::Algorithm &algorithm, rondo_protocol_t protocol, const Matrix &matrix,
+               int rank_count, Random &random) {
   if (algorithm.supports(RONDO_ALL_REDUCE))
     for (int type = RONDO_INT8; type <= RONDO_FLOAT8_E5M2; ++type)
       for (int op = RONDO_SUM; op <= RONDO_AVG; ++op) {
@@ -160,6 +166,7 @@ void check_all(Pair &pair, const rondo::Algorithm &algorithm, const Matrix &matr
         check(pair, {RONDO_ALL_REDUCE, static_cast<rondo_type_t>(type), static_cast<rondo_op_t>(op)}, matrix,
               rank_count, random);
       }
+  if (protocol == RONDO_PROTOCOL_DIRECT) return;
   for (const auto collective : {RONDO_REDUCE_SCATTER, RONDO_ALL_GATHER, RONDO_BROADCAST, RONDO_REDUCE})
     for (const auto type : {RONDO_INT8, RONDO_BFLOAT16, RONDO_FLOAT32, RONDO_FLOAT64})
       if (algorithm.supports(collective)) check(pair, {collective, type, RONDO_SUM}, matrix, rank_count, random);
@@ -175,17 +182,24 @@ TEST_CASE("device matrix: every combination is bit-equal to the host executor") 
   const bool ll128 = has_ll128("every combination");
   for (const int rank_count : matrix.rank_counts)
     for (const rondo::Algorithm &algorithm : rondo::algorithms())
-      for (const auto protocol : {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL, RONDO_PROTOCOL_LL128}) {
+      for (const auto protocol :
+           {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL, RONDO_PROTOCOL_LL128, RONDO_PROTOCOL_DIRECT}) {
         if (protocol == RONDO_PROTOCOL_LL128 && !ll128) continue;
+        if (protocol == RONDO_PROTOCOL_DIRECT && !is_direct(algorithm.id)) continue;
         rondo_config_t config = RONDO_CONFIG_INIT;
         config.algorithm = algorithm.id;
-        config.protocol = protocol == RONDO_PROTOCOL_LL128 ? RONDO_PROTOCOL_SIMPLE : protocol;  // which hosts have
+        config.protocol =
+            protocol == RONDO_PROTOCOL_LL ? protocol : RONDO_PROTOCOL_SIMPLE;  // the schedule, by the host
         config.channels = 1 + static_cast<uint32_t>(random() % 3);
         config.chunk_bytes = uint64_t{64} << random() % 6;  // of a size that slots hold on the host and on the device
+        if (protocol == RONDO_PROTOCOL_DIRECT) config.chunk_bytes *= 16;  // all ranks meet at each
         config.timeout_ms = 60'000;
         CAPTURE(rank_count, rondo_algorithm_string(algorithm.id), rondo_protocol_string(protocol), config.channels,
                 config.chunk_bytes);
         Pair pair(rank_count, matrix.count_max * sizeof(double), config, protocol);
-        check_all(pair, algorithm, matrix, rank_count, random);
+        Matrix drawn = matrix;
+        if (protocol == RONDO_PROTOCOL_DIRECT && algorithm.id == RONDO_ALGORITHM_ONE_SHOT)
+          std::erase_if(drawn.counts, [](size_t count) { return count * sizeof(double) > one_shot_bytes_max; });
+        check_all(pair, algorithm, protocol, drawn, rank_count, random);
       }
 }

@@ -48,6 +48,17 @@ class DeviceProcesses(unittest.TestCase):
                     self.skipTest(told.message)
                 self.assertEqual((told.status, told.message), ("ok", "kernel"), rank.output)
 
+    def test_processes_sum_directly_from_the_places_of_all(self):
+        for algorithm in ("one_shot", "two_shot"):
+            for handles in ("ipc", "vmm"):
+                for more in ((), ("replayed",)):
+                    ranks = run_job(PROGRAM, 3, ["sums", *more], {
+                        "RONDO_DEVICE_EXECUTOR": "kernel", "RONDO_PROTOCOL": "direct", "RONDO_ALGORITHM": algorithm,
+                        "RONDO_DEVICE_HANDLES": handles, "DEVICE_RANK_COUNT": "16001"})
+                    for rank in ranks.values():
+                        told = rank.last()
+                        self.assertEqual((told.status, told.message), ("ok", "kernel"), rank.output)
+
     @needs_software
     def test_a_device_that_may_take_lines_apart_is_refused_and_its_rank_named(self):
         ranks = run_job(PROGRAM, 2, ["sums"], {"RONDO_DEVICE_EXECUTOR": "kernel", "RONDO_PROTOCOL": "ll128"},

@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <thread>
 
 #include "tests/gpu/device_process.h"
@@ -12,12 +13,19 @@ using namespace rondo_test;
 
 namespace {
 
-constexpr size_t count = 100'003;
+constexpr size_t count_default = 100'003;
 constexpr int round_count = 6, death_round = 3;
+
+/// DEVICE_RANK_COUNT: elements.
+size_t count_of_environment() {
+  const char *const text = std::getenv("DEVICE_RANK_COUNT");
+  return text == nullptr ? count_default : std::strtoull(text, nullptr, 10);
+}
 
 /// Gathers a part of each rank, then takes that of rank 1 in place of the first one.
 int move_once(const DeviceProcess &self, int round) {
   using rondo::cuda::CuStatus;
+  const size_t count = self.count;
   const size_t part = count / static_cast<size_t>(self.size), own = part * static_cast<size_t>(self.rank);
   std::vector<int32_t> values(count, -1);
   for (size_t i = 0; i < part; ++i) values[own + i] = static_cast<int32_t>(i) + 1000 * self.rank + round;
@@ -44,6 +52,7 @@ int move_once(const DeviceProcess &self, int round) {
 int main(int argument_count, char **arguments) {
   const std::string scenario = argument_count > 1 ? arguments[1] : "sums";
   const bool replayed = argument_count > 2;
+  const size_t count = count_of_environment();
   DeviceProcess self;
   rondo::cuda::GraphExec graph;
   if (const auto ready = set_up(self, count); !ready.ok()) {

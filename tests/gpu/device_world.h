@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "cuda/kernels/direct.h"
 #include "cuda/plan_image.h"
 #include "src/proto/memory.h"
 #include "tests/soft_cuda/soft_kernel.h"
@@ -38,10 +39,14 @@ class AlignedMemory {
 
 class DeviceWorld {
  public:
+  /// `direct`: of the places, where the protocol direct is used; rank and channel counts are filled in.
   DeviceWorld(uint32_t rank_count, uint32_t channel_count, const ConnectionGeometry &geometry,
-              uint64_t first_counter = 0)
+              uint64_t first_counter = 0, const device::DirectGeometry &direct = {})
       : rank_count_(rank_count),
         geometry_(geometry),
+        direct_{rank_count, channel_count, direct.post_bytes, direct.chunk_bytes},
+        places_stride_((direct_.bytes() + 63) / 64 * 64),
+        places_(direct.post_bytes == 0 ? 0 : places_stride_ * rank_count),
         stride_((geometry.bytes() + 63) / 64 * 64),
         connections_(stride_ * rank_count * rank_count * channel_count),
         ends_(size_t{rank_count} * rank_count * channel_count),
@@ -68,23 +73,33 @@ class DeviceWorld {
 
   /// Runs the plan's kernel on `rank`, `lane_threads` threads a lane (0: one thread for all lanes of a channel).
   void run(uint32_t rank, const Plan &plan, const Buffers &buffers, uint64_t number, uint32_t lane_threads) {
+    if (plan.shape.protocol == RONDO_PROTOCOL_DIRECT) return run_direct(rank, plan, buffers, number, lane_threads);
     AlignedMemory memory(device::plan_image_bytes(plan));
     const auto address = reinterpret_cast<uint64_t>(memory.data());
     const auto image = device::make_plan_image(plan, address, [&](uint32_t channel, uint32_t peer) {
       return reinterpret_cast<uint64_t>(&ends(rank, channel, peer));
     });
     std::memcpy(memory.data(), image.value().bytes.data(), image.value().bytes.size());
-    device::DeviceOperation operation;
+    device::DeviceOperation operation = operation_of(rank, plan, buffers, number);
     operation.channels = reinterpret_cast<const device::DeviceChannel *>(memory.data());
-    operation.abort = &aborts_[rank].value;
-    operation.progress = &progress_[rank];
-    operation.result = &results_[rank];
-    operation.buffers = buffers;
-    operation.number = number;
-    operation.divisor = plan.key.signature.op == RONDO_AVG ? rank_count_ : 0;
     operation.lane_count = image.value().lane_count;
     operation.scratch_bytes = device::scratch_bytes_for(plan.shape.protocol, geometry_);
-    launch(*find_kernel(device::kernel_name(plan)), operation, image.value(), lane_threads);
+    launch(*find_kernel(device::kernel_name(plan)), &operation, image.value().channel_count,
+           std::max(1u, lane_threads * image.value().lanes_per_channel),
+           device::shared_bytes_for(image.value().lanes_per_channel, operation.scratch_bytes));
+  }
+
+  /// The place of a rank, with the protocol direct.
+  [[nodiscard]] device::DirectPlace place(uint32_t rank) { return {places_.data() + rank * places_stride_, direct_}; }
+  /// As if so many posts and chunks had gone before.
+  void begin_at(uint64_t posts, uint32_t chunks) {
+    for (uint32_t rank = 0; rank < rank_count_; ++rank) {
+      progress_[rank].posts = posts;
+      for (uint32_t channel = 0; channel < direct_.channel_count; ++channel) {
+        place(rank).contributed(channel) = device::direct_counter(chunks, 0);
+        place(rank).reduced(channel) = device::direct_counter(chunks, 0);
+      }
+    }
   }
 
   [[nodiscard]] ConnectionView connection(uint32_t channel, uint32_t from, uint32_t to) {
@@ -106,17 +121,41 @@ class DeviceWorld {
   void abort(uint32_t rank) { memory::store_release(aborts_[rank].value, 1); }  // pairs with A1 in device::must_stop
 
  private:
-  static void launch(const soft_cuda::KernelEntry &kernel, const device::DeviceOperation &operation,
-                     const device::PlanImage &image, uint32_t lane_threads) {
-    const uint32_t thread_count = std::max(1u, lane_threads * image.lanes_per_channel);
-    const uint32_t shared_bytes = device::shared_bytes_for(image.lanes_per_channel, operation.scratch_bytes);
+  void run_direct(uint32_t rank, const Plan &plan, const Buffers &buffers, uint64_t number, uint32_t threads) {
+    device::DirectOperation operation;
+    operation.base = operation_of(rank, plan, buffers, number);
+    operation.base.lane_count = plan.shape.channels;
+    operation.geometry = direct_;
+    for (uint32_t peer = 0; peer < rank_count_; ++peer) operation.places[peer] = place(peer).base;
+    operation.count = plan.key.signature.count;
+    operation.chunk_elements = plan.shape.chunk_bytes / plan.lanes.front().program.element_bytes;
+    operation.rank = rank;
+    operation.one_shot = plan.shape.algorithm == RONDO_ALGORITHM_ONE_SHOT ? 1 : 0;
+    launch(*find_kernel(device::kernel_name(plan)), &operation, plan.shape.channels, std::max(1u, threads),
+           device::shared_bytes_for(1, 0));
+  }
+
+  [[nodiscard]] device::DeviceOperation operation_of(uint32_t rank, const Plan &plan, const Buffers &buffers,
+                                                     uint64_t number) {
+    device::DeviceOperation operation;
+    operation.abort = &aborts_[rank].value;
+    operation.progress = &progress_[rank];
+    operation.result = &results_[rank];
+    operation.buffers = buffers;
+    operation.number = number;
+    operation.divisor = plan.key.signature.op == RONDO_AVG ? rank_count_ : 0;
+    return operation;
+  }
+
+  static void launch(const soft_cuda::KernelEntry &kernel, void *operation, uint32_t block_count, uint32_t thread_count,
+                     uint32_t shared_bytes) {
     std::vector<AlignedMemory> shared;
     std::vector<soft_cuda::Block> blocks;
-    for (uint32_t index = 0; index < image.channel_count; ++index) {
+    for (uint32_t index = 0; index < block_count; ++index) {
       shared.emplace_back(shared_bytes);
-      blocks.push_back({image.channel_count, index, thread_count, shared.back().data(), shared_bytes});
+      blocks.push_back({block_count, index, thread_count, shared.back().data(), shared_bytes});
     }
-    void *parameters[] = {const_cast<device::DeviceOperation *>(&operation)};
+    void *parameters[] = {operation};
     std::vector<std::thread> threads;
     for (soft_cuda::Block &block : blocks)
       for (uint32_t thread = 0; thread < thread_count; ++thread)
@@ -126,6 +165,9 @@ class DeviceWorld {
 
   uint32_t rank_count_;
   ConnectionGeometry geometry_;
+  device::DirectGeometry direct_;
+  size_t places_stride_;
+  AlignedMemory places_;
   size_t stride_;
   AlignedMemory connections_;
   std::vector<device::DeviceLinkEnds> ends_;

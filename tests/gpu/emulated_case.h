@@ -114,6 +114,13 @@ struct CaseRank {
   return {};
 }
 
+/// Of places for such a call; the counts are the world's.
+[[nodiscard]] inline device::DirectGeometry direct_geometry_for(const EmulatedCase &it) {
+  if (it.protocol != RONDO_PROTOCOL_DIRECT) return {};
+  const auto bytes = static_cast<uint32_t>(it.count * rondo_type_size(it.type));
+  return {0, 0, (bytes + 64) / 64 * 64, static_cast<uint32_t>(it.chunk_bytes)};
+}
+
 /// One thread a rank.
 template <class Run>
 void run_ranks(uint32_t rank_count, const Run &run) {
@@ -131,15 +138,17 @@ void run_ranks(uint32_t rank_count, const Run &run) {
     Random random(seed * 64 + rank);
     return make_case_rank(of, geometry, rank, random);
   };
-  EmulatedCase on_host = it;  // where there is no ll128; how data is handed over does not matter to the result
-  if (it.protocol == RONDO_PROTOCOL_LL128) on_host.protocol = RONDO_PROTOCOL_SIMPLE;
+  EmulatedCase on_host = it;  // how data is handed over does not matter to the result
+  if (it.protocol == RONDO_PROTOCOL_LL128 || it.protocol == RONDO_PROTOCOL_DIRECT)
+    on_host.protocol = RONDO_PROTOCOL_SIMPLE;
   std::vector<CaseRank> host;
   for (uint32_t rank = 0; rank < it.rank_count; ++rank) host.push_back(make(on_host, rank));
   HostWorld host_world(it.rank_count, it.channels, geometry, first_counter);
   run_ranks(it.rank_count,
             [&](uint32_t rank) { host_world.run(rank, *host[rank].plan, host[rank].buffers(1, it.lends)); });
   if (host_world.failures() != 0) return "the host executor failed";
-  DeviceWorld device_world(it.rank_count, it.channels, geometry, first_counter);
+  DeviceWorld device_world(it.rank_count, it.channels, geometry, first_counter, direct_geometry_for(it));
+  if (it.protocol == RONDO_PROTOCOL_DIRECT) device_world.begin_at(first_counter, static_cast<uint32_t>(first_counter));
   for (uint64_t number = 1; number <= lane_threads.size(); ++number) {
     std::vector<CaseRank> device;
     for (uint32_t rank = 0; rank < it.rank_count; ++rank) device.push_back(make(it, rank));

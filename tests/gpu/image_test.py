@@ -31,9 +31,10 @@ def kernel_names():
         for name in TYPES:
             for operation in OPERATIONS:
                 yield f"rondo_run_{protocol}_{name}_{operation}"
-    for name in TYPES:
-        for operation in OPERATIONS:
-            yield f"rondo_combine_{name}_{operation}"
+    for stem in ("run_direct", "combine"):
+        for name in TYPES:
+            for operation in OPERATIONS:
+                yield f"rondo_{stem}_{name}_{operation}"
 
 
 def resources(report):

@@ -41,6 +41,7 @@ class DevicePerf(PerfCase):
 
     def test_threads_types_operations_and_protocols_are_right(self):
         for more in (("-t", "bfloat16", "-o", "avg"), ("-t", "int8", "-o", "max"), ("--protocol", "ll"),
+                     ("--protocol", "direct"), ("-t", "float16", "--protocol", "direct", "--algorithm", "two_shot"),
                      ("--protocol", "ll128"), ("-t", "float64", "--protocol", "ll128", "--algorithm", "tree"),
                      ("--protocol", "simple", "--algorithm", "tree", "--channels", 2)):
             with self.subTest(more=more):

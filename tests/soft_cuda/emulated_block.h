@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "cuda/kernels/combine.h"
+#include "cuda/kernels/direct.h"
 #include "cuda/kernels/run.h"
 #include "tests/soft_cuda/soft_kernel.h"
 
@@ -69,6 +70,15 @@ void run_emulated(Block &block, uint32_t thread, void *const *parameters) {
   auto *const barrier = reinterpret_cast<VotingBarrier *>(block.shared + first * lane_control_bytes);
   run_lanes<Protocol, lanes_per_channel_max>(EmulatedGroup{barrier, thread % size, size}, operation, channel, first,
                                              groups, make_reducer<Reducer>(operation, channel), block.shared);
+}
+
+/// All threads of a block are one group.
+template <class Fold>
+void run_direct_emulated(Block &block, uint32_t thread, void *const *parameters) {
+  using namespace rondo::device;
+  assert(block.shared_bytes >= lane_control_bytes);
+  const EmulatedGroup group{reinterpret_cast<VotingBarrier *>(block.shared), thread, block.thread_count};
+  run_direct<Fold>(group, *static_cast<const DirectOperation *>(parameters[0]), block.index);
 }
 
 /// The threads of a launch, for kernels without a barrier.

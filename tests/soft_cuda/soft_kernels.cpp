@@ -7,9 +7,11 @@ namespace {
 
 #define RONDO_SOFT_KERNEL(name, Protocol, ...) \
   {#name, soft_cuda::run_emulated<Protocol, __VA_ARGS__>, sizeof(rondo::device::DeviceOperation)},
+#define RONDO_SOFT_DIRECT(name, ...) \
+  {#name, soft_cuda::run_direct_emulated<__VA_ARGS__>, sizeof(rondo::device::DirectOperation)},
 #define RONDO_SOFT_COMBINE(name, ...) \
   {#name, soft_cuda::combine_emulated<__VA_ARGS__>, sizeof(rondo::device::CombineOperation)},
-constexpr soft_cuda::KernelEntry entries[] = {RONDO_KERNELS(RONDO_SOFT_KERNEL)
+constexpr soft_cuda::KernelEntry entries[] = {RONDO_KERNELS(RONDO_SOFT_KERNEL) RONDO_DIRECT_KERNELS(RONDO_SOFT_DIRECT)
                                                   RONDO_COMBINE_KERNELS(RONDO_SOFT_COMBINE){nullptr, nullptr, 0}};
 
 }  // namespace

@@ -181,6 +181,47 @@ TEST_CASE("tuner: ll128 that cannot be is refused with the protocols that can") 
   CHECK(choose_plan(input, registry).error().message.ends_with("these can be: 'auto', 'simple', 'direct'"));
 }
 
+TEST_CASE("tuner: direct by kernels of a device is chosen where it is asked for and nowhere else") {
+  for (const uint32_t rank_count : {1u, 2u, 5u, 64u})
+    for (const uint64_t bytes : sizes) {
+      TunerInput input = with(RONDO_ALL_REDUCE, rank_count, bytes);
+      input.post_bytes = 64 << 10;
+      input.direct_chunk_bytes = 256 << 10;
+      input.direct_channels = 4;
+      CHECK(choose_plan(input).value().protocol != RONDO_PROTOCOL_DIRECT);
+      CHECK(choose_plan(input).value() == choose_plan(with(RONDO_ALL_REDUCE, rank_count, bytes)).value());
+      input.overrides.protocol = RONDO_PROTOCOL_DIRECT;
+      const PlanChoice choice = choose_plan(input).value();
+      CHECK((choice.protocol == RONDO_PROTOCOL_DIRECT) == (rank_count > 1));
+      if (rank_count == 1) continue;
+      const bool small = bytes <= 32 << 10;
+      CHECK(choice == PlanChoice{small ? RONDO_ALGORITHM_ONE_SHOT : RONDO_ALGORITHM_TWO_SHOT, RONDO_PROTOCOL_DIRECT,
+                                 small ? 1u : 4u, 256 << 10});
+      input.overrides = {RONDO_ALGORITHM_TWO_SHOT, RONDO_PROTOCOL_DIRECT, 8, 1000};
+      CHECK(choose_plan(input).value() == PlanChoice{RONDO_ALGORITHM_TWO_SHOT, RONDO_PROTOCOL_DIRECT, 4, 960});
+      input.overrides.algorithm = RONDO_ALGORITHM_RING;
+      CHECK(choose_plan(input).error().status == RONDO_ERROR_UNSUPPORTED);
+      input.overrides.algorithm = RONDO_ALGORITHM_ONE_SHOT;
+      CHECK(choose_plan(input).ok() == (bytes <= input.post_bytes));
+    }
+}
+
+TEST_CASE("tuner: direct that cannot be is refused with what it is for") {
+  TunerInput input = with(RONDO_ALL_GATHER, 4, 8);
+  input.overrides.protocol = RONDO_PROTOCOL_DIRECT;
+  CHECK(choose_plan(input, registry).error().message ==
+        "the protocol 'direct' that was asked for is for at most 64 ranks of one host, and on devices for kernels "
+        "alone; these can be: 'auto', 'simple', 'll'");
+  input.post_bytes = 4096;
+  CHECK(choose_plan(input, registry).error().message ==
+        "the protocol 'direct' that was asked for is for all_reduce of at most 4096 bytes by one_shot, or of any size "
+        "by two_shot or ring, on one channel among at most 64 ranks of one host; use 'auto'");
+  input.direct_channels = 4;
+  CHECK(choose_plan(input, registry).error().message ==
+        "the protocol 'direct' that was asked for is for all_reduce of at most 4096 bytes by one_shot, or of any size "
+        "by two_shot, on devices; use 'auto'");
+}
+
 TEST_CASE("tuner: a chunk is rounded down to whole cache lines and to all slots but one") {
   TunerInput input = with(RONDO_ALL_REDUCE, 4, 1 << 20);
   input.slot_bytes = 4096;

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// direct on devices: no connections. Every rank has one place, memory of its segment that all ranks map, where it
+// writes what it contributes once and all the others read it. For all-reduce, by one_shot and two_shot.
+//
+// Layout    of a place; offsets are multiples of 64, each line is written by the rank alone whose place it is:
+//             headers         2 * channel_count lines: of the even and the odd posts, one a channel
+//             counters        2 * channel_count lines: contributed and reduced of each channel
+//             post areas      2 * 2 * post_bytes: a unit of 8 bytes for each 4 of payload, as with ll
+//             contributions   channel_count * direct_area_count * chunk_bytes   what others are to reduce
+//             results         channel_count * direct_area_count * result_bytes  the part that this rank reduced
+//           A channel has the same share of the vector on all ranks; channels do not wait for each other.
+// one_shot  P1 store the units of the payload, relaxed      P2 store header = (signature, flag), release
+//           W1 load the others' units, relaxed, until they have the flag
+//           W2 load the others' headers, acquire, until they have the flag
+//   Units bring their own flags. A header says whose post it is, and orders what callers did before and after.
+//   Posts n and n + 2 share an area. A rank writes n + 2 in a kernel behind the one that saw a header n + 1 of each
+//   other rank, which those wrote in a kernel behind the one that read all of n: no credit is needed, whatever
+//   operations lie between, and however many channels each has. Posts are counted through the communicator's life.
+//   The flag of n is ll::flag_of(n), so the writer clears what a post leaves of its area once in 2^31 posts.
+// two_shot  C1 write chunk c's contribution, plain          C2 store contributed = (c + 1, signature), release
+//           R1 load everybody's contributed, acquire, until c + 1; read; write the own part's result
+//           R2 store reduced = c + 1, release
+//           G1 load everybody's reduced, acquire, until c + 1; read the results
+//   Order in a rank: C(c), R(c-1), G(c-2), C(c+1), ... So who sees everybody's reduced of c - 3 (G) may write
+//   contribution c where c - 4 was, and who sees everybody's contributed of c (R) may write result c there: they are
+//   past G(c-3). Chunks are counted for each channel through the communicator's life, modulo 2^32: nobody is more than
+//   three chunks ahead of another.
+// Abort     a rank that gave up stores no flag or counter again.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "src/base/host_device.h"
+#include "src/proto/connection.h"
+
+namespace rondo::device {
+
+/// More ranks have no places.
+inline constexpr uint32_t direct_rank_count_most = 64;
+/// Areas that the chunks of a channel take in turn: a power of two, so that counters may wrap; three would do.
+inline constexpr uint32_t direct_area_count = 4;
+
+struct DirectGeometry {
+  uint32_t rank_count = 0;  ///< 0: there are no places
+  uint32_t channel_count = 0;
+  uint32_t post_bytes = 0;   ///< most of a one_shot, a multiple of 64
+  uint32_t chunk_bytes = 0;  ///< most of a channel's chunk of a two_shot, a multiple of 64
+
+  [[nodiscard]] RONDO_HD size_t counters_offset() const { return 2 * size_t{channel_count} * cache_line_bytes; }
+  [[nodiscard]] RONDO_HD size_t units_offset() const { return 2 * counters_offset(); }
+  /// Of one of the two post areas.
+  [[nodiscard]] RONDO_HD size_t area_bytes() const { return 2 * size_t{post_bytes}; }
+  [[nodiscard]] RONDO_HD size_t contributions_offset() const { return units_offset() + 2 * area_bytes(); }
+  [[nodiscard]] RONDO_HD size_t results_offset() const {
+    return contributions_offset() + size_t{channel_count} * direct_area_count * chunk_bytes;
+  }
+  [[nodiscard]] RONDO_HD size_t result_bytes() const {
+    return (size_t{chunk_bytes} / rank_count + cache_line_bytes) / cache_line_bytes * cache_line_bytes;
+  }
+  [[nodiscard]] RONDO_HD size_t bytes() const {
+    if (rank_count == 0) return 0;
+    return results_offset() + size_t{channel_count} * direct_area_count * result_bytes();
+  }
+
+  // Where things are in a place.
+  [[nodiscard]] RONDO_HD size_t units_at(uint64_t number) const { return units_offset() + number % 2 * area_bytes(); }
+  [[nodiscard]] RONDO_HD size_t contribution_at(uint32_t channel, uint32_t chunk) const {
+    return contributions_offset() + (size_t{channel} * direct_area_count + chunk % direct_area_count) * chunk_bytes;
+  }
+  [[nodiscard]] RONDO_HD size_t result_at(uint32_t channel, uint32_t chunk) const {
+    return results_offset() + (size_t{channel} * direct_area_count + chunk % direct_area_count) * result_bytes();
+  }
+
+  bool operator==(const DirectGeometry &) const = default;
+};
+
+/// A rank's place as some rank sees it: the same bytes, mapped anywhere.
+struct DirectPlace {
+  std::byte *base = nullptr;  ///< 64-byte aligned; fresh memory is zero
+  DirectGeometry geometry;
+
+  [[nodiscard]] RONDO_HD uint64_t &header(uint64_t number, uint32_t channel) const {
+    return line(number % 2 * geometry.channel_count + channel);
+  }
+  [[nodiscard]] RONDO_HD uint64_t &contributed(uint32_t channel) const {
+    return line(2 * uint64_t{geometry.channel_count} + channel);
+  }
+  [[nodiscard]] RONDO_HD uint64_t &reduced(uint32_t channel) const {
+    return line(3 * uint64_t{geometry.channel_count} + channel);
+  }
+  [[nodiscard]] RONDO_HD uint64_t *units(uint64_t number) const {
+    return reinterpret_cast<uint64_t *>(base + geometry.units_at(number));
+  }
+
+ private:
+  [[nodiscard]] RONDO_HD uint64_t &line(uint64_t index) const {
+    return reinterpret_cast<PaddedCounter *>(base)[index].value;
+  }
+};
+
+// A counter of chunks: the count in the high half, in the low one the signature of the operation (contributed), or 0.
+[[nodiscard]] RONDO_HD constexpr uint64_t direct_counter(uint32_t count, uint32_t signature) {
+  return uint64_t{count} << 32 | signature;
+}
+[[nodiscard]] RONDO_HD constexpr uint32_t direct_count_in(uint64_t counter) {
+  return static_cast<uint32_t>(counter >> 32);
+}
+[[nodiscard]] RONDO_HD constexpr uint32_t direct_signature_in(uint64_t counter) {
+  return static_cast<uint32_t>(counter);
+}
+/// True: it has come to `count` or past it.
+[[nodiscard]] RONDO_HD constexpr bool direct_has_come(uint64_t counter, uint32_t count) {
+  return static_cast<int32_t>(direct_count_in(counter) - count) >= 0;
+}
+
+}  // namespace rondo::device

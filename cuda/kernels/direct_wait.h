@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a kernel of direct is given, and how its threads wait. Each looks for what it needs itself, poll_count times,
+// and then votes: so a group goes on when all of its threads are through, and stops together when one of them has met
+// another operation, or thread 0 an abort.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "cuda/kernels/direct_place.h"
+#include "cuda/kernels/run.h"
+
+namespace rondo::device {
+
+/// The parameter of every kernel of direct. The grid has one block a channel.
+struct DirectOperation {
+  DeviceOperation base;                            ///< without channels and scratch; lane_count is that of the channels
+  std::byte *places[direct_rank_count_most] = {};  ///< of each rank, as this one maps them
+  DirectGeometry geometry;
+  uint64_t count = 0;           ///< elements
+  uint64_t chunk_elements = 0;  ///< two_shot: of a channel's chunk; a multiple of 64 bytes, at most chunk_bytes
+  uint32_t rank = 0;
+  uint32_t one_shot = 0;  ///< 1: it is one; 0: a two_shot
+
+  [[nodiscard]] RONDO_HD uint32_t rank_count() const { return geometry.rank_count; }
+  [[nodiscard]] RONDO_HD DirectPlace place(uint32_t of) const { return {places[of], geometry}; }
+};
+static_assert(std::is_trivially_copyable_v<DirectOperation> && std::is_standard_layout_v<DirectOperation>);
+static_assert(sizeof(DirectOperation) == 760 && offsetof(DirectOperation, places) == 208);
+static_assert(offsetof(DirectOperation, geometry) == 720 && offsetof(DirectOperation, rank) == 752);
+
+enum class Look : uint8_t { ready, waits, foreign };
+
+/// By the thread that has met another operation of `peer`. The first verdict stays.
+[[nodiscard]] RONDO_HD inline Look tell_foreign(const DirectOperation &operation, uint32_t peer) {
+  const uint64_t verdict = pack_verdict(Outcome::fault, Fault::foreign_slot, peer);
+  (void)memory::exchange_if(operation.base.progress->verdict, 0, verdict);  // E1
+  return Look::foreign;
+}
+
+/// Until attempt() is ready in all threads; what one of them acquired, all see then. False: stop.
+template <Group G, class Attempt>
+[[nodiscard]] RONDO_HD bool repeat_until_ready(G group, const DirectOperation &operation, Attempt &&attempt) {
+  for (;;) {  // bounded by the deadline, at which the host sets the abort word
+    const Look look = attempt();
+    if (!group.any(look != Look::ready)) return true;
+    if (group.any(look == Look::foreign || (group.rank() == 0 && must_stop(operation.base)))) return false;
+    group.relax();
+  }
+}
+
+/// look(peer) by turns, from `peer` on, of the peers that this thread looks at; `peer` moves on to the first that is
+/// not ready.
+template <Group G, class LookAt>
+[[nodiscard]] RONDO_HD Look look_at_peers(G group, const DirectOperation &operation, uint32_t &peer,
+                                          const LookAt &look_at) {
+  for (; peer < operation.rank_count(); peer += group.size()) {
+    if (peer == operation.rank) continue;
+    Look seen = Look::waits;
+    (void)poll(operation.base.poll_count, [&] {
+      seen = look_at(peer);
+      return seen != Look::waits;
+    });
+    if (seen != Look::ready) return seen;
+  }
+  return Look::ready;
+}
+
+}  // namespace rondo::device

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+// The protocol direct on devices through the public interface: sums of ranks that are threads, called and replayed;
+// abort and disagreement; where it can be had, and what is said where it cannot. "[image]" wants a driver in software
+// whose image lacks its kernels.
+#include <string>
+#include <vector>
+
+#include "tests/gpu/device_ranks.h"
+
+using namespace rondo_test;
+using namespace rondo::cuda;
+
+namespace {
+
+constexpr rondo_algorithm_t direct_algorithms[] = {RONDO_ALGORITHM_ONE_SHOT, RONDO_ALGORITHM_TWO_SHOT};
+
+rondo_config_t with_direct(rondo_algorithm_t algorithm = RONDO_ALGORITHM_AUTO, rondo_config_t config = on_device()) {
+  config.protocol = RONDO_PROTOCOL_DIRECT;
+  config.algorithm = algorithm;
+  return config;
+}
+
+void check_message(const std::vector<std::string> &words) {
+  const std::string message = error_message();
+  for (const std::string &word : words) {
+    CAPTURE(message, word);
+    CHECK(message.find(word) != std::string::npos);
+  }
+}
+
+rondo_plan_info_t plan_of(rondo_comm_t comm, size_t count) {
+  rondo_plan_info_t plan = RONDO_PLAN_INFO_INIT;
+  REQUIRE(rondo_comm_query_plan(comm, RONDO_ALL_REDUCE, count, RONDO_FLOAT32, &plan) == RONDO_OK);
+  return plan;
+}
+
+/// A buffer of each rank, in place.
+struct Buffers {
+  Buffers(const DeviceRanks &of, size_t of_count, uint64_t seed = 0) : group(of), count(of_count) {
+    for (int rank = 0; rank < group.ranks.size(); ++rank)
+      each.emplace_back(group.world, bytes_of(whole_numbers(seed + static_cast<uint64_t>(rank), count)));
+  }
+  [[nodiscard]] rondo_status_t call(int rank, size_t elements, rondo_op_t op = RONDO_SUM) const {
+    void *const pointer = each[static_cast<size_t>(rank)].pointer();
+    return rondo_all_reduce(pointer, pointer, elements, RONDO_FLOAT32, op, group.ranks[rank], group.stream(rank));
+  }
+  void call_all(rondo_op_t op = RONDO_SUM) const {  // from one thread: nothing of a call waits for another rank
+    for (int rank = 0; rank < group.ranks.size(); ++rank) REQUIRE(call(rank, count, op) == RONDO_OK);
+  }
+  void check(const std::vector<float> &expected) const {
+    for (const DeviceBuffer &buffer : each) CHECK(values_of<float>(buffer.read()) == expected);
+  }
+
+  const DeviceRanks &group;
+  size_t count;
+  std::vector<DeviceBuffer> each;
+};
+
+}  // namespace
+
+TEST_CASE("direct: what is asked for is what plans have, and nobody gets it who does not ask", "[plain]") {
+  DeviceRanks asking(2, with_direct()), plain(2);
+  for (const size_t count : {0, 1, 8192, 8193, 10'000'000}) {
+    const rondo_plan_info_t plan = plan_of(asking.ranks[0], count);
+    CHECK(plan.protocol == RONDO_PROTOCOL_DIRECT);
+    CHECK(plan.algorithm == (count <= 8192 ? RONDO_ALGORITHM_ONE_SHOT : RONDO_ALGORITHM_TWO_SHOT));
+    CHECK(plan.channels == (count <= 8192 ? 1u : 4u));
+    CHECK(plan_of(plain.ranks[0], count).protocol != RONDO_PROTOCOL_DIRECT);
+  }
+  const auto barrier_and_finalize = [&](int rank, rondo_comm_t comm) {
+    const rondo_status_t status = rondo_barrier(comm, asking.stream(rank));
+    return status == RONDO_OK ? rondo_comm_finalize(comm) : status;
+  };
+  CHECK(all_ok(asking.ranks.run(barrier_and_finalize)));
+}
+
+TEST_CASE("direct: ranks that are threads sum what they have, in and out of place, among barriers", "[plain]") {
+  for (const auto algorithm : direct_algorithms)
+    for (const int rank_count : {1, 2, 5}) {
+      rondo_config_t config = with_direct(algorithm);
+      config.channels = 3;
+      DeviceRanks group(rank_count, config);
+      const size_t most = algorithm == RONDO_ALGORITHM_ONE_SHOT ? 16'384 : 700'001;
+      for (const size_t count : {size_t{0}, size_t{1}, size_t{7}, size_t{1000}, most}) {
+        CAPTURE(rank_count, count, rondo_algorithm_string(algorithm));
+        const Buffers send(group, count, count), recv(group, count, 77);
+        const auto expected = sum_over_ranks(count, rank_count, count);
+        for (int rank = 0; rank < rank_count; ++rank)
+          REQUIRE(rondo_all_reduce(send.each[static_cast<size_t>(rank)].pointer(),
+                                   recv.each[static_cast<size_t>(rank)].pointer(), count, RONDO_FLOAT32, RONDO_SUM,
+                                   group.ranks[rank], group.stream(rank)) == RONDO_OK);
+        for (int rank = 0; rank < rank_count; ++rank)
+          REQUIRE(rondo_barrier(group.ranks[rank], group.stream(rank)) == RONDO_OK);
+        send.call_all();
+        send.call_all(RONDO_MAX);  // of what is equal by now
+        group.synchronize();
+        recv.check(expected);
+        send.check(expected);
+      }
+      for (int rank = 0; rank < rank_count; ++rank) CHECK(failure_of(group.ranks[rank]).status == RONDO_OK);
+    }
+}
+
+TEST_CASE("direct: ranks on two devices read each other's memory", "[plain]") {
+  const auto devices = cuda_devices(conformance::loaded_driver());
+  if (!devices.ok() || devices.value().size() < 2) {
+    std::puts("skipped: direct on two devices: there is one device");
+    return;
+  }
+  const World first(0), second(1);
+  const std::vector<const World *> worlds{&first, &second, &second};
+  for (const auto algorithm : direct_algorithms) {
+    const Ranks ranks({with_direct(algorithm, on_device(0)), with_direct(algorithm, on_device(1)),
+                       with_direct(algorithm, on_device(1))});
+    if (ranks.status() != RONDO_OK) FAIL(error_message());
+    constexpr size_t count = 9001;
+    std::vector<DeviceBuffer> buffers;
+    std::vector<Stream> streams;
+    for (size_t rank = 0; rank < 3; ++rank) {
+      buffers.emplace_back(*worlds[rank], bytes_of(whole_numbers(rank, count)));
+      streams.push_back(worlds[rank]->another_stream());
+    }
+    for (size_t rank = 0; rank < 3; ++rank)
+      REQUIRE(rondo_all_reduce(buffers[rank].pointer(), buffers[rank].pointer(), count, RONDO_FLOAT32, RONDO_SUM,
+                               ranks[static_cast<int>(rank)], streams[rank].get().object) == RONDO_OK);
+    for (const Stream &stream : streams) CU_OK(first.cu.stream_synchronize(stream.get().object));
+    for (const DeviceBuffer &buffer : buffers) CHECK(values_of<float>(buffer.read()) == sum_over_ranks(0, 3, count));
+  }
+}
+
+TEST_CASE("direct: captured calls are replayed, each time on what is there then, among calls of either kind",
+          "[plain]") {
+  for (const auto captured_count : {size_t{1000}, size_t{50'000}}) {  // a one_shot and a two_shot
+    DeviceRanks group(3, with_direct());
+    const Buffers buffers(group, captured_count);
+    const Buffers small(group, 300, 5), large(group, 40'000, 6);
+    std::vector<GraphExec> graphs;
+    for (int rank = 0; rank < 3; ++rank)
+      graphs.push_back(captured(group.world, group.stream(rank), [&] {
+        REQUIRE(buffers.call(rank, captured_count, RONDO_MAX) == RONDO_OK);
+        REQUIRE(buffers.call(rank, captured_count, RONDO_SUM) == RONDO_OK);
+      }));
+    std::mt19937_64 random(captured_count);
+    float expected = 1;
+    for (int round = 0; round < 20; ++round) {
+      const auto what = random() % 4;
+      if (what == 0) small.call_all(RONDO_MAX);
+      if (what == 1) large.call_all(RONDO_MAX);
+      if (round == 0)
+        for (const DeviceBuffer &buffer : buffers.each) buffer.write(bytes_of(std::vector<float>(captured_count, 1)));
+      for (int rank = 0; rank < 3; ++rank) group.launch(graphs[static_cast<size_t>(rank)], rank);
+      expected *= 3;
+      if (round % 7 != 6) continue;
+      group.synchronize();
+      buffers.check(std::vector<float>(captured_count, expected));
+      expected = 1;
+      for (const DeviceBuffer &buffer : buffers.each) buffer.write(bytes_of(std::vector<float>(captured_count, 1)));
+    }
+    group.synchronize();
+    buffers.check(std::vector<float>(captured_count, expected));
+    for (int rank = 0; rank < 3; ++rank) CHECK(failure_of(group.ranks[rank]).status == RONDO_OK);
+  }
+}
+
+TEST_CASE("direct: an abort ends a kernel that waits, and everybody hears of it", "[plain]") {
+  for (const auto algorithm : direct_algorithms) {
+    DeviceRanks group(2, with_direct(algorithm));
+    const Buffers buffers(group, 4096);
+    REQUIRE(buffers.call(0, 4096) == RONDO_OK);  // rank 1 never calls
+    std::this_thread::sleep_for(conformance::a_while);
+    CHECK(rondo_comm_abort(group.ranks[1]) == RONDO_OK);
+    group.synchronize();
+    for (int rank = 0; rank < 2; ++rank) CHECK(failure_of(group.ranks[rank]).status == RONDO_ERROR_ABORTED);
+  }
+}
+
+TEST_CASE("direct: ranks that disagree are told, and one that does not come is named", "[plain]") {
+  for (const auto algorithm : direct_algorithms) {
+    DeviceRanks group(2, with_direct(algorithm));
+    const Buffers buffers(group, 4096);
+    REQUIRE(buffers.call(0, 4096) == RONDO_OK);
+    REQUIRE(buffers.call(1, 4095) == RONDO_OK);
+    group.synchronize();
+    for (int rank = 0; rank < 2; ++rank) CHECK(failure_of(group.ranks[rank]).status == RONDO_ERROR_MISMATCH);
+    rondo_config_t hasty = with_direct(algorithm);
+    hasty.timeout_ms = 300;
+    DeviceRanks late(2, hasty);
+    const Buffers alone(late, 4096);
+    REQUIRE(alone.call(0, 4096) == RONDO_OK);
+    late.synchronize();
+    const rondo_error_t error = failure_of(late.ranks[0]);
+    CHECK(error.status == RONDO_ERROR_TIMEOUT);
+    CHECK(error.peer == 1);
+  }
+}
+
+TEST_CASE("direct: what it is not for is refused with what can be, and takes no number", "[plain]") {
+  DeviceRanks group(2, with_direct());
+  const Buffers buffers(group, 4096);
+  const auto move = [&](int rank) {
+    void *const pointer = buffers.each[static_cast<size_t>(rank)].pointer();
+    return rondo_broadcast(pointer, pointer, 8, RONDO_FLOAT32, 0, group.ranks[rank], group.stream(rank));
+  };
+  CHECK(move(0) == RONDO_ERROR_UNSUPPORTED);
+  check_message(
+      {"'direct'", "all_reduce of at most 65536 bytes by one_shot", "any size by two_shot, on devices", "'auto'"});
+  buffers.call_all();
+  group.synchronize();
+  buffers.check(sum_over_ranks(0, 2, 4096));
+  for (const auto algorithm : {RONDO_ALGORITHM_RING, RONDO_ALGORITHM_TREE}) {
+    DeviceRanks others(2, with_direct(algorithm));
+    CHECK(Buffers(others, 16).call(0, 16) == RONDO_ERROR_UNSUPPORTED);
+  }
+  DeviceRanks one_shot(2, with_direct(RONDO_ALGORITHM_ONE_SHOT));
+  const Buffers posts(one_shot, 16'385);
+  CHECK(posts.call(0, 16'385) == RONDO_ERROR_UNSUPPORTED);
+  for (int rank = 0; rank < 2; ++rank) CHECK(posts.call(rank, 16'384) == RONDO_OK);
+}
+
+TEST_CASE("direct: a communicator by copies refuses it and names what can be", "[plain]") {
+  rondo_config_t by_copies = on_device();
+  by_copies.device_executor = RONDO_DEVICE_EXECUTOR_COPY;
+  DeviceRanks group(2, with_direct(RONDO_ALGORITHM_AUTO, by_copies));
+  const Buffers buffers(group, 16);
+  CHECK(buffers.call(0, 16) == RONDO_ERROR_UNSUPPORTED);
+  check_message({"'direct'", "on devices for kernels alone", "these can be: 'auto', 'simple'"});
+}
+
+TEST_CASE("direct: ranks that do not all ask for it are told", "[plain]") {
+  const Ranks ranks({on_device(), with_direct()});
+  CHECK(ranks.status() == RONDO_ERROR_MISMATCH);
+  check_message({"RONDO_PROTOCOL"});
+}
+
+TEST_CASE("direct: an image without its kernels is refused, and serves the others", "[.][image]") {
+  CHECK(Ranks(1, with_direct()).status() == RONDO_ERROR_UNSUPPORTED);
+  check_message({"'direct'", "cannot be loaded", "rondo_run_direct_int8_sum", "'simple'"});
+  CHECK(Ranks(1, on_device()).status() == RONDO_OK);
+}

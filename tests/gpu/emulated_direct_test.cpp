@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels of the protocol direct on emulated blocks: bit-equal to the host executor, one operation behind the
+// other, past every wrap, and what they do when they cannot end well.
+#include <chrono>
+
+#include "tests/gpu/emulated_draw.h"
+
+using namespace rondo;
+using namespace rondo::test;
+
+namespace {
+
+constexpr rondo_algorithm_t direct_algorithms[] = {RONDO_ALGORITHM_ONE_SHOT, RONDO_ALGORITHM_TWO_SHOT};
+
+EmulatedCase direct_case(rondo_algorithm_t algorithm, uint32_t rank_count = 2, uint64_t count = 100) {
+  EmulatedCase it;
+  it.algorithm = algorithm;
+  it.protocol = RONDO_PROTOCOL_DIRECT;
+  it.rank_count = rank_count;
+  it.count = count;
+  return it;
+}
+
+std::vector<CaseRank> make_ranks(const EmulatedCase &it, uint64_t seed = 0) {
+  std::vector<CaseRank> ranks;
+  for (uint32_t rank = 0; rank < it.rank_count; ++rank) {
+    Random random(seed + rank);
+    ranks.push_back(make_case_rank(it, drawn_geometry, rank, random));
+  }
+  return ranks;
+}
+
+DeviceWorld world_for(const EmulatedCase &it) {
+  return {it.rank_count, it.channels, drawn_geometry, 0, direct_geometry_for(it)};
+}
+
+/// The flags and counters of a rank's place.
+std::vector<uint64_t> published(DeviceWorld &world, const EmulatedCase &it, uint32_t rank) {
+  const device::DirectPlace place = world.place(rank);
+  std::vector<uint64_t> words;
+  for (uint32_t channel = 0; channel < it.channels; ++channel)
+    for (uint64_t *const word :
+         {&place.header(0, channel), &place.header(1, channel), &place.contributed(channel), &place.reduced(channel)})
+      words.push_back(memory::load_acquire(*word));
+  for (uint64_t number = 0; number < 2; ++number)
+    for (size_t unit = 0; unit < place.geometry.area_bytes() / sizeof(uint64_t); ++unit)
+      words.push_back(memory::load_acquire(place.units(number)[unit]));
+  return words;
+}
+
+}  // namespace
+
+TEST_CASE("emulated direct: every type and operation is bit-equal to the host executor") {
+  const uint64_t seed = seed_from_environment();
+  Random random(seed);
+  uint32_t case_count = 0;
+  for (const auto algorithm : direct_algorithms)
+    for (int type = RONDO_INT8; type <= RONDO_FLOAT8_E5M2; ++type)
+      for (int op = RONDO_SUM; op <= RONDO_AVG; ++op)
+        for (uint32_t round = 0; round < 3; ++round) {
+          EmulatedCase it = direct_case(algorithm);
+          it.type = static_cast<rondo_type_t>(type);
+          it.op = static_cast<rondo_op_t>(op);
+          draw_rest(it, random, drawn_geometry);
+          it.rank_count = std::max(it.rank_count, 2u);
+          it.channels = between(random, 1, 3);
+          it.count = draw_count(random);
+          const std::vector<uint32_t> threads = draw_threads(random);
+          if (under_thread_sanitizer && random() % 4 != 0) continue;
+          check(it, drawn_geometry, threads, seed);
+          ++case_count;
+        }
+  CHECK(case_count > 10);
+}
+
+TEST_CASE("emulated direct: every block size, and more ranks than a block has threads or a fold has turns") {
+  const uint64_t seed = seed_from_environment();
+  for (const auto algorithm : direct_algorithms)
+    for (const uint32_t rank_count : {3u, 9u})
+      for (const auto type : {RONDO_INT8, RONDO_FLOAT16, RONDO_FLOAT32}) {
+        if (under_thread_sanitizer && (rank_count > 3) != (type == RONDO_FLOAT16)) continue;
+        EmulatedCase it = direct_case(algorithm, rank_count, 701);
+        it.type = type;
+        it.op = RONDO_AVG;
+        it.chunk_bytes = 512;
+        check(it, drawn_geometry, under_thread_sanitizer ? std::vector<uint32_t>{2} : std::vector<uint32_t>{1, 2, 4, 8},
+              seed);
+      }
+}
+
+TEST_CASE("emulated direct: addresses that are no multiple of an element's size are read and written all the same") {
+  const uint64_t seed = seed_from_environment();
+  for (const auto algorithm : direct_algorithms)
+    for (const auto type : {RONDO_FLOAT64, RONDO_FLOAT32, RONDO_BFLOAT16, RONDO_INT64})
+      for (const uint32_t offset : {1, 3, 4}) {
+        EmulatedCase it = direct_case(algorithm, 3, 301);
+        it.type = type;
+        it.op = RONDO_AVG;
+        it.offset_bytes = offset;
+        it.in_place = offset == 3;
+        it.skew_bytes = offset == 4 ? 4 : 0;
+        check(it, drawn_geometry, {2}, seed);
+      }
+}
+
+TEST_CASE("emulated direct: counts of posts and chunks pass the wraps of flags, of the sweep and of 32 bits") {
+  const uint64_t seed = seed_from_environment();
+  for (const auto algorithm : direct_algorithms)
+    for (const uint64_t first : {ll::sweep_period - 2, uint64_t{0xFFFF'FFFF} - 3, uint64_t{2 * 0xFFFF'FFFFull} - 2})
+      for (const uint64_t count : {5, 97, 333}) {
+        EmulatedCase it = direct_case(algorithm, 3, count);
+        it.type = RONDO_INT32;
+        it.chunk_bytes = 64;
+        check(it, drawn_geometry, {1, 4, 2, 1, 2, 4}, seed, first);
+      }
+}
+
+TEST_CASE("emulated direct: what a longer post has left is cleared before its flag comes again") {
+  EmulatedCase it = direct_case(RONDO_ALGORITHM_ONE_SHOT, 2, 200);
+  it.channels = 3;
+  std::vector<CaseRank> ranks = make_ranks(it);
+  EmulatedCase shorter = it;
+  shorter.count = 3;
+  shorter.channels = 1;
+  std::vector<CaseRank> short_ranks = make_ranks(shorter);
+  for (const bool swept : {false, true}) {
+    DeviceWorld world = world_for(it);
+    const auto run = [&](std::vector<CaseRank> &of, uint64_t number, uint64_t posts) {
+      world.begin_at(posts, 0);
+      run_ranks(2, [&](uint32_t rank) { world.run(rank, *of[rank].plan, of[rank].buffers(number, false), number, 4); });
+    };
+    const uint64_t number = swept ? ll::sweep_period + 1 : 103;
+    run(ranks, 1, 100);
+    run(short_ranks, 2, number - 1);
+    for (uint32_t rank = 0; rank < 2; ++rank) {
+      CHECK(world.result(rank).verdict == 0);
+      const device::DirectPlace place = world.place(rank);
+      CHECK(ll::flag_in(place.units(number)[3]) == ll::flag_of(number));
+      CHECK((place.units(number)[4] == 0) == swept);
+      CHECK((place.units(number)[199] == 0) == swept);
+      CHECK((place.header(number, 2) == 0) == swept);
+    }
+  }
+}
+
+TEST_CASE("emulated direct: operations of all kinds one behind the other, each rank as fast as it can") {
+  const uint64_t seed = seed_from_environment();
+  Random random(seed);
+  CAPTURE(seed);
+  constexpr uint32_t rank_count = 3, operation_count = under_thread_sanitizer ? 15 : 60;
+  struct Operation {
+    EmulatedCase it;
+    std::vector<CaseRank> ranks;
+  };
+  std::vector<Operation> operations(operation_count);
+  for (Operation &operation : operations) {
+    EmulatedCase &it = operation.it;
+    it.type = RONDO_INT32;
+    it.rank_count = rank_count;
+    it.count = draw_count(random) % 700;
+    it.channels = between(random, 1, 3);
+    it.in_place = random() % 2 == 0;
+    it.chunk_bytes = 64 * between(random, 1, 4);
+    it.algorithm = random() % 2 == 0 ? RONDO_ALGORITHM_ONE_SHOT : RONDO_ALGORITHM_TWO_SHOT;
+    it.protocol = random() % 4 == 0 ? RONDO_PROTOCOL_SIMPLE : RONDO_PROTOCOL_DIRECT;
+    operation.ranks = make_ranks(it, random());
+  }
+  std::vector<std::vector<int32_t>> expected;
+  const auto value = [](const CaseRank &of, bool recv, uint64_t index) {
+    int32_t element = 0;
+    const std::byte *const at = recv || of.one_buffer ? of.recv.data() + of.recv_at : of.send.data() + of.send_at;
+    std::memcpy(&element, at + index * sizeof element, sizeof element);
+    return element;
+  };
+  for (const Operation &operation : operations) {
+    std::vector<int32_t> sums;
+    for (uint64_t index = 0; index < operation.it.count; ++index) {
+      uint32_t sum = 0;
+      for (const CaseRank &rank : operation.ranks) sum += static_cast<uint32_t>(value(rank, false, index));
+      sums.push_back(static_cast<int32_t>(sum));
+    }
+    expected.push_back(std::move(sums));
+  }
+  DeviceWorld world(rank_count, 3, drawn_geometry, 0, {0, 0, 64 * 44, 256});
+  run_ranks(rank_count, [&](uint32_t rank) {
+    Random own(seed + rank);
+    for (uint64_t number = 1; number <= operation_count; ++number) {
+      CaseRank &of = operations[number - 1].ranks[rank];
+      if (own() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(own() % 300));
+      world.run(rank, *of.plan, of.buffers(number, false), number, static_cast<uint32_t>(1 + own() % 3));
+    }
+  });
+  for (size_t which = 0; which < operations.size(); ++which)
+    for (const CaseRank &rank : operations[which].ranks) {
+      CAPTURE(which, operations[which].it.text());
+      std::vector<int32_t> got;
+      for (uint64_t index = 0; index < operations[which].it.count; ++index) got.push_back(value(rank, true, index));
+      CHECK(got == expected[which]);
+    }
+}
+
+TEST_CASE(
+    "emulated direct: abort ends every channel of a rank whose peer never comes, and those behind publish nothing") {
+  for (const auto algorithm : direct_algorithms)
+    for (const uint32_t threads : {1u, 4u}) {
+      EmulatedCase it = direct_case(algorithm, 3, 500);
+      it.channels = 2;
+      std::vector<CaseRank> ranks = make_ranks(it);
+      DeviceWorld world = world_for(it);
+      std::thread aborter([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        for (uint32_t rank = 0; rank < it.rank_count; ++rank) world.abort(rank);
+      });
+      run_ranks(2, [&](uint32_t rank) {  // the last one never starts
+        world.run(rank, *ranks[rank].plan, ranks[rank].buffers(1, false), 1, threads);
+      });
+      aborter.join();
+      std::vector<std::vector<uint64_t>> before;
+      for (uint32_t rank = 0; rank < 2; ++rank) {
+        CAPTURE(rank, threads, rondo_algorithm_string(algorithm));
+        const device::DeviceResult result = world.result(rank);
+        CHECK((result.number == 1 && result.failed_number == 1));
+        CHECK(device::outcome_in(result.verdict) == device::Outcome::stopped);
+        before.push_back(published(world, it, rank));
+      }
+      run_ranks(3, [&](uint32_t rank) {  // now all come, and the last one stops for want of the others
+        world.run(rank, *ranks[rank].plan, ranks[rank].buffers(2, false), 2, threads);
+      });
+      for (uint32_t rank = 0; rank < 2; ++rank) {
+        CHECK(published(world, it, rank) == before[rank]);
+        CHECK((world.result(rank).number == 2 && world.result(rank).failed_number == 1));
+      }
+      CHECK(world.result(2).failed_number == 2);
+    }
+}
+
+TEST_CASE("emulated direct: a peer in another operation is a fault that names it") {
+  for (const auto algorithm : direct_algorithms)
+    for (const uint32_t threads : {1u, 4u})
+      for (const uint64_t other_count : {100, 3}) {
+        const EmulatedCase it = direct_case(algorithm, 3);
+        EmulatedCase other = it;
+        other.count = other_count;
+        std::vector<CaseRank> ranks = make_ranks(it);
+        std::vector<CaseRank> others = make_ranks(other);
+        DeviceWorld world = world_for(it);
+        run_ranks(3, [&](uint32_t rank) {
+          CaseRank &of = rank == 2 ? others[rank] : ranks[rank];
+          world.run(rank, *of.plan, of.buffers(rank == 2 ? 7 : 1, false), 1, threads);
+        });
+        for (uint32_t rank = 0; rank < 3; ++rank) {
+          CAPTURE(rank, threads, other_count, rondo_algorithm_string(algorithm));
+          const device::DeviceResult result = world.result(rank);
+          CHECK(device::outcome_in(result.verdict) == device::Outcome::fault);
+          CHECK(device::fault_in(result.verdict) == Fault::foreign_slot);
+          CHECK((rank == 2 ? device::peer_in(result.verdict) < 2 : device::peer_in(result.verdict) == 2));
+        }
+      }
+}
+
+TEST_CASE("emulated direct: every kernel that a plan can name is in the list, and no two chunks share an area") {
+  for (const std::string &name : device::kernel_names(RONDO_PROTOCOL_DIRECT)) {
+    CAPTURE(name);
+    CHECK(find_kernel(name) != nullptr);
+  }
+  const device::DirectGeometry geometry{3, 2, 128, 192};
+  CHECK(geometry.result_bytes() == 128);
+  CHECK(geometry.contribution_at(0, 4) == geometry.contribution_at(0, 0));
+  CHECK(geometry.contribution_at(0, 0xFFFF'FFFF) == geometry.contribution_at(0, 3));
+  CHECK(geometry.contribution_at(1, 0) == geometry.contribution_at(0, 3) + 192);
+  CHECK(geometry.result_at(0, 0) == geometry.contribution_at(1, 3) + 192);
+  CHECK(geometry.bytes() == geometry.result_at(1, 3) + 128);
+  CHECK(geometry.units_at(1) == geometry.units_at(0) + 256);
+  CHECK(device::DirectGeometry{}.bytes() == 0);
+}
