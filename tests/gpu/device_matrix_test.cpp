@@ -185,7 +185,7 @@ TEST_CASE("device matrix: every combination is bit-equal to the host executor") 
       for (const auto protocol :
            {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL, RONDO_PROTOCOL_LL128, RONDO_PROTOCOL_DIRECT}) {
         if (protocol == RONDO_PROTOCOL_LL128 && !ll128) continue;
-        if (protocol == RONDO_PROTOCOL_DIRECT && !is_direct(algorithm.id)) continue;
+        if (protocol == RONDO_PROTOCOL_DIRECT && (rank_count == 1 || !is_direct(algorithm.id))) continue;
         rondo_config_t config = RONDO_CONFIG_INIT;
         config.algorithm = algorithm.id;
         config.protocol =
