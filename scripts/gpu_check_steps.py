@@ -129,11 +129,12 @@ class Steps:
         yield self.perf("all_reduce of 8 threads, replayed",
                         ["all_reduce", "-r", 8, "-b", 8, "-e", "32K", "-f", 8, "--graph", *runs], latency)
         sizes = ("-b", "64K", "-e", "64K") if self.quick else ("-b", "8K", "-e", "8M", "-f", 8)
+        directly = ("--protocol", "direct")
         yield self.perf("all_reduce of 8 threads by direct, small, replayed",
-                        ["all_reduce", "-r", 8, "-b", 8, "-e", "32K", "-f", 8, "--graph", "--protocol", "direct", *runs],
+                        ["all_reduce", "-r", 8, "-b", 8, "-e", "32K", "-f", 8, "--graph", *directly, *runs],
                         labelled(latency, "direct"))
-        yield self.perf("all_reduce of 8 threads by direct", ["all_reduce", "-r", 8, "-b", large, "-e", large,
-                                                               "--protocol", "direct", "--in-place-only", *few],
+        yield self.perf("all_reduce of 8 threads by direct",
+                        ["all_reduce", "-r", 8, "-b", large, "-e", large, "--in-place-only", *directly, *few],
                         labelled(against_floor(FLOOR_BAR), "direct"))
         for protocol in ("simple", "ll", "ll128", "direct"):  # what the tuner would have to know
             yield self.perf(f"all_reduce of 8 threads by {protocol}, replayed",
