@@ -88,24 +88,45 @@ packages_cuda=(nvidia-cuda-nvcc==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-nvvm==1
 cuda_folder=$root/.cache/cuda  # cuda/meson.build looks there
 cuda_installed=/usr/local/cuda
 
+# What reads the kernels' machine code, for a test (5 MB): the oldest there, which knows what that compiler writes.
+packages_cuda_tools=(nvidia-cuda-cuobjdump==13.2.51 nvidia-cuda-nvdisasm==13.2.51)
+cuda_tools_folder=$root/.cache/cuda-tools  # tests/gpu/image_test.py looks there
+
 nvcc_found() {
   command -v nvcc >/dev/null || [ -x "$cuda_installed/bin/nvcc" ] || [ -x "$cuda_folder/nvidia/cu13/bin/nvcc" ]
+}
+
+# get_python_packages FOLDER PACKAGE...: into that folder, all of them or none.
+get_python_packages() {
+  local folder=$1
+  shift
+  if ! python3 -m pip --version >/dev/null 2>&1; then (install_packages python3-pip) || true; fi
+  rm -rf "$folder.new"
+  if python3 -m pip install --quiet --retries 1 --timeout 15 --disable-pip-version-check --root-user-action=ignore \
+    --no-deps --only-binary=:all: --target "$folder.new" "$@"; then
+    rm -rf "$folder"
+    mv "$folder.new" "$folder"
+  else
+    rm -rf "$folder.new"
+    return 1
+  fi
 }
 
 # Where no CUDA toolkit is installed, gets one that compiles the kernels (105 MB). Without it, all else is built.
 setup_cuda() {
   if nvcc_found; then return; fi
-  if ! python3 -m pip --version >/dev/null 2>&1; then (install_packages python3-pip) || true; fi
   step "getting nvcc, which no CUDA toolkit here brings, from the Python index (105 MB)"
-  rm -rf "$cuda_folder.new"
-  if python3 -m pip install --quiet --retries 1 --timeout 15 --disable-pip-version-check --root-user-action=ignore \
-    --no-deps --only-binary=:all: --target "$cuda_folder.new" "${packages_cuda[@]}"; then
-    rm -rf "$cuda_folder"
-    mv "$cuda_folder.new" "$cuda_folder"
-  else
-    rm -rf "$cuda_folder.new"
+  get_python_packages "$cuda_folder" "${packages_cuda[@]}" ||
     say "There is no nvcc: the build goes on without the kernels for CUDA devices. To add them, install CUDA 13."
-  fi
+}
+
+# Without it, the test of the kernels' image looks at their PTX alone.
+setup_cuda_tools() {
+  if command -v cuobjdump >/dev/null || [ -x "$cuda_installed/bin/cuobjdump" ] ||
+    [ -x "$cuda_tools_folder/nvidia/cu13/bin/cuobjdump" ]; then return; fi
+  step "getting cuobjdump, which no CUDA toolkit here brings, from the Python index (5 MB)"
+  get_python_packages "$cuda_tools_folder" "${packages_cuda_tools[@]}" ||
+    say "There is no cuobjdump: the kernels' machine code is not looked at. To change that, install CUDA 13."
 }
 
 setup_build() {

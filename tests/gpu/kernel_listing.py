@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Listings of kernels, as PTX (nvcc) and as machine code (cuobjdump -sass): their kernels, and their inner loops."""
+
+import re
+from dataclasses import dataclass
+
+ENTRY_OF_PTX = re.compile(r"^\s*(?:\.visible )?\.entry (\w+)", re.M)
+LABEL_OF_PTX = re.compile(r"^(\$\w+):")
+BRANCH_OF_PTX = re.compile(r"\bbra(?:\.uni)?\s+(\$\w+);")
+ARCHITECTURE = re.compile(r"^\s*code for sm_(\w+)", re.M)
+FUNCTION = re.compile(r"^\s*Function : (\w+)", re.M)
+INSTRUCTION = re.compile(r"^\s*/\*([0-9a-f]{4,})\*/\s+(.*?);", re.M)
+BRANCH = re.compile(r"\bBRA[.\w]*\s.*?(?:0x([0-9a-f]+)|`\(([.\w]+)\))")
+LABEL = re.compile(r"^\s*(\.L\w+):", re.M)
+
+
+@dataclass
+class Syntax:
+    """How one kind of listing says what the tests look for."""
+    load: re.Pattern   # 16 bytes from memory
+    store: re.Pattern  # 16 bytes to memory
+    local: re.Pattern  # memory that a thread has for itself: stack, spills
+
+
+PTX = Syntax(re.compile(r"\bld\.(?:\w+\.)*?v(?:4\.\w32|2\.\w64)"), re.compile(r"\bst\.(?:\w+\.)*?v(?:4\.\w32|2\.\w64)"),
+             re.compile(r"\.local\b"))
+SASS = Syntax(re.compile(r"\bLDG?\.E\.(?:\w+\.)*?128\b"), re.compile(r"\bSTG?\.E\.(?:\w+\.)*?128\b"),
+              re.compile(r"\b(?:LDL|STL)\b"))
+
+
+def bodies(text, begin):
+    """Name -> text of each kernel, in a listing where `begin` matches its first line."""
+    starts = list(begin.finditer(text))
+    ends = [match.start() for match in starts[1:]] + [len(text)]
+    return {match[1]: text[match.start():end] for match, end in zip(starts, ends)}
+
+
+def ptx_kernels(text):
+    """Name -> its lines and the branches among them: [(place, text)], [(from, to)]."""
+    return {name: ptx_code(body) for name, body in bodies(text, ENTRY_OF_PTX).items()}
+
+
+def ptx_code(body):
+    lines = list(enumerate(body.splitlines()))
+    labels = {match[1]: place for place, line in lines if (match := LABEL_OF_PTX.match(line))}
+    branches = [(place, labels.get(match[1], place)) for place, line in lines
+                if (match := BRANCH_OF_PTX.search(line))]
+    return lines, branches
+
+
+def sass_kernels(text):
+    """(architecture, name) -> likewise. An image may have several parts for an architecture."""
+    found, parts = {}, ARCHITECTURE.split(text)
+    for architecture, part in zip(parts[1::2], parts[2::2]):
+        for name, body in bodies(part, FUNCTION).items():
+            found[architecture, name] = sass_code(body)
+    return found
+
+
+def sass_code(body):
+    lines = [(int(match[1], 16), match[2]) for match in INSTRUCTION.finditer(body)]
+    after = {match[1]: INSTRUCTION.search(body, match.end()) for match in LABEL.finditer(body)}
+    labels = {name: int(match[1], 16) for name, match in after.items() if match}
+    branches = []
+    for place, line in lines:
+        if match := BRANCH.search(line):
+            branches.append((place, int(match[1], 16) if match[1] else labels.get(match[2], place)))
+    return lines, branches
+
+
+def inner_loops(code):
+    """The text of each loop that has no other one in it. A loop is what a branch back jumps over; one to itself, which
+    stands behind the end of a kernel, is none."""
+    lines, branches = code
+    loops = {(target, place) for place, target in branches if target < place}
+    # Several branches back to one place are one loop with ways to go on early.
+    loops = {(begin, max(end for other, end in loops if other == begin)) for begin, _ in loops}
+    inner = [loop for loop in loops
+             if not any(loop != other and loop[0] <= other[0] and other[1] <= loop[1] for other in loops)]
+    return ["\n".join(line for place, line in lines if begin <= place <= end) for begin, end in sorted(inner)]
+
+
+def moves_16_bytes(loop, syntax, loads=1):
+    return len(syntax.load.findall(loop)) >= loads and syntax.store.search(loop) is not None
