@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A device as the benchmark needs it: memory, one stream, a graph, two marks in time. Who knows a driver implements it
-// (src/cli/perf_cuda.cpp); the benchmark itself knows the public header only.
+// A device as the benchmark needs it: memory, a stream, a graph, marks in time; a second stream beside it; a relay
+// among processes. Who knows a driver implements it (src/cli/perf_cuda*.cpp); the benchmark itself knows the public
+// header only.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "bench/perf/failure.h"
 #include "rondo/rondo.h"
@@ -17,6 +19,45 @@ struct DeviceName {
   int32_t ordinal = RONDO_DEVICE_HOST;
   char name[60] = {};
   unsigned char uuid[16] = {};
+};
+
+/// The two streams of a rank that computes beside its calls.
+enum class Lane { calls, side };
+/// Marks in time. Each is set anew in every run, on either lane.
+enum class Mark { origin, calls_begin, calls_end, work_begin, work_end };
+inline constexpr size_t mark_count = 5;
+
+/// A second stream of a device, for work beside the calls on Device::stream(), and marks that order the two.
+class SideStream {
+ public:
+  virtual ~SideStream() = default;
+
+  [[nodiscard]] virtual rondo_stream_t stream() const = 0;
+  [[nodiscard]] virtual Outcome mark(Lane lane, Mark mark) = 0;
+  /// What comes on `lane` from now on waits until the mark, which the other lane has got already, is reached.
+  [[nodiscard]] virtual Outcome follow(Lane lane, Mark mark) = 0;
+  /// Once both have been reached.
+  [[nodiscard]] virtual Outcome between_ns(Mark from, Mark to, double &time_ns) = 0;
+  /// Until all that is on this stream has ended.
+  [[nodiscard]] virtual Outcome wait() = 0;
+};
+
+/// Processes that share a device and hand it over, each to the next, in a ring: a process's stream waits for a word of
+/// memory that all map, lets the device do something small, and sets the word of the next one.
+class Relay {
+ public:
+  virtual ~Relay() = default;
+
+  /// Of the memory, in the first one's process: others of this user open it as /proc/PROCESS/fd/DESCRIPTOR.
+  [[nodiscard]] virtual int descriptor() const = 0;
+  /// All take part. @param hand_over_ns  receives the mean time from one process's turn to the next one's.
+  [[nodiscard]] virtual Outcome run(uint32_t round_count, uint64_t timeout_ns, double &hand_over_ns) = 0;
+};
+
+/// Where a process stands in a relay.
+struct RelayPlace {
+  size_t place = 0, count = 2;
+  std::string path = {};  ///< of the first one's memory; empty: this is the first one
 };
 
 /// One rank's. Used by that rank's thread only.
@@ -49,6 +90,13 @@ class Device {
 
   /// The bandwidth of large copies inside the device, bytes read and bytes written, in 10^9 bytes a second.
   [[nodiscard]] virtual Outcome measure_copy(double &GBps) = 0;
+
+  /// It ends before the Device. Making it may wait for the device, as allocate() may.
+  [[nodiscard]] virtual Outcome open_side(std::unique_ptr<SideStream> &side) = 0;
+  /// False: its streams cannot wait for words of memory.
+  [[nodiscard]] virtual bool can_relay() const = 0;
+  /// As open_side().
+  [[nodiscard]] virtual Outcome open_relay(const RelayPlace &place, std::unique_ptr<Relay> &relay) = 0;
 };
 
 /// The devices that this process sees.

@@ -72,10 +72,12 @@ Outcome DeviceCalls::prepare() {
   return session_.group.barrier();
 }
 
+Outcome DeviceCalls::enqueue_all() { return session_.options.graph ? session_.device->replay() : enqueue(call_count_); }
+
 Outcome DeviceCalls::run(double &call_ns) {
   Device &device = *session_.device;
   if (auto failure = device.mark_begin()) return failure;
-  if (auto failure = session_.options.graph ? device.replay() : enqueue(call_count_)) return failure;
+  if (auto failure = enqueue_all()) return failure;
   if (auto failure = device.mark_end()) return failure;
   if (auto failure = wait()) return failure;
   if (auto failure = device.elapsed_ns(call_ns)) return failure;

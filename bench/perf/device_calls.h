@@ -21,9 +21,13 @@ class DeviceCalls {
   /// Enqueues them and waits. @param call_ns  receives the time on the stream for one call.
   [[nodiscard]] Outcome run(double &call_ns);
 
+  /// Enqueues them, or the graph of them. After prepare().
+  [[nodiscard]] Outcome enqueue_all();
+  /// Until all that was enqueued has ended, well or not.
+  [[nodiscard]] Outcome wait();
+
  private:
   [[nodiscard]] Outcome enqueue(uint32_t call_count);
-  [[nodiscard]] Outcome wait();
   [[nodiscard]] Outcome wait_for_other();
 
   Session &session_;

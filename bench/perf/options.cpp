@@ -7,6 +7,8 @@
 #include <limits>
 #include <utility>
 
+#include "bench/perf/product.h"
+
 namespace rondo::perf {
 namespace {
 
@@ -105,6 +107,11 @@ void add_run_options(CLI::App &app, Options &options, Words &words) {
       ->check(CLI::Range(0u, 1u));
   app.add_option("--against", options.against_path,
                  "on devices, one rank each: time this library, which has the interface of nccl.h, too");
+  app.add_option("--beside-product", options.product_size,
+                 "on devices: what products of N x N matrices on the side cost the collective, and it them")
+      ->check(CLI::Range(product_size_min, product_size_max));
+  app.add_option("--product-library", options.product_library,
+                 "for the products: this library, which has the interface of cuBLAS [libcublas.so.13 or .12]");
   app.add_flag("--graph", words.graph, "on a device: capture a run's calls into a graph once, and replay it");
   app.add_option("--seed", options.seed, "of the inputs [1]");
   app.add_flag("--no-rewrite", words.no_rewrite, "do not write fresh inputs between timed runs");
@@ -189,7 +196,11 @@ Outcome take_device(const CLI::App &app, const Words &words, Options &options) {
     return Failure{Exit::usage, "--graph needs a device that has graphs; add --device cuda"};
   if (words.device == "host" && !options.against_path.empty())
     return Failure{Exit::usage, "--against needs devices, one for each rank; add --device cuda"};
+  if (words.device == "host" && options.product_size != 0)
+    return Failure{Exit::usage, "--beside-product needs devices that compute beside; add --device cuda"};
   if (words.device == "host") return std::nullopt;
+  if (options.product_size != 0 && !options.against_path.empty())
+    return Failure{Exit::usage, "--beside-product and --against exclude each other; give one of them"};
   std::string_view rest = words.device;
   if (!rest.starts_with("cuda")) return unknown("device", words.device, "host, cuda, cuda:ORDINAL,...");
   rest.remove_prefix(std::string_view("cuda").size());
@@ -210,6 +221,8 @@ Outcome take_device(const CLI::App &app, const Words &words, Options &options) {
 }
 
 Outcome take_rest(const CLI::App &app, const Words &words, Options &options) {
+  if (options.product_size == 0 && !options.product_library.empty())
+    return Failure{Exit::usage, "--product-library is for --beside-product; add that"};
   if (auto failure = take_device(app, words, options)) return failure;
   if (words.only_in_place && words.only_out_of_place)
     return Failure{Exit::usage, "--in-place-only and --out-of-place-only exclude each other; give one of them"};
@@ -238,10 +251,14 @@ std::optional<size_t> parse_size(std::string_view text) {
   if (error != std::errc{} || end == text.data()) return std::nullopt;
   const std::string_view unit = text.substr(static_cast<size_t>(end - text.data()));
   unsigned shift = 0;
-  if (unit == "K" || unit == "k") shift = 10;
-  else if (unit == "M" || unit == "m") shift = 20;
-  else if (unit == "G" || unit == "g") shift = 30;
-  else if (!unit.empty()) return std::nullopt;
+  if (unit == "K" || unit == "k")
+    shift = 10;
+  else if (unit == "M" || unit == "m")
+    shift = 20;
+  else if (unit == "G" || unit == "g")
+    shift = 30;
+  else if (!unit.empty())
+    return std::nullopt;
   if (value > (std::numeric_limits<size_t>::max() >> shift)) return std::nullopt;
   return value << shift;
 }

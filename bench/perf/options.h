@@ -33,22 +33,24 @@ struct Options {
   std::vector<rondo_type_t> types{RONDO_FLOAT32};
   std::vector<rondo_op_t> ops{RONDO_SUM};
   int root = 0;
-  int ranks = 0;                                  ///< ranks that are threads; 0: the environment says who we are
-  std::optional<uint32_t> iteration_count;        ///< empty: by size and time, see timing.h
-  std::optional<uint32_t> warmup_count;           ///< empty: by size
-  uint32_t check_count = 1;                       ///< verified runs for each size and placement
-  uint32_t aggregate_count = 1;                   ///< calls in one timed run
+  int ranks = 0;                            ///< ranks that are threads; 0: the environment says who we are
+  std::optional<uint32_t> iteration_count;  ///< empty: by size and time, see timing.h
+  std::optional<uint32_t> warmup_count;     ///< empty: by size
+  uint32_t check_count = 1;                 ///< verified runs for each size and placement
+  uint32_t aggregate_count = 1;             ///< calls in one timed run
   bool on_device = false;
-  std::vector<int> ordinals;                      ///< devices, in turn for the ranks; empty: all that are there
-  std::string against_path;                       ///< on a device: another library; empty: none
-  bool graph = false;                             ///< on a device: capture a run's calls once, replay them
-  bool rewrite = true;                            ///< fresh inputs before every run
+  std::vector<int> ordinals;    ///< devices, in turn for the ranks; empty: all that are there
+  std::string against_path;     ///< on a device: another library; empty: none
+  uint32_t product_size = 0;    ///< on a device: products of so many rows beside; 0: none
+  std::string product_library;  ///< for them; empty: cuBLAS where the linker finds it
+  bool graph = false;           ///< on a device: capture a run's calls once, replay them
+  bool rewrite = true;          ///< fresh inputs before every run
   bool use_stream = false;
   Buffers buffers = Buffers::private_memory;
   bool out_of_place = true, in_place = true;
   uint64_t seed = 1;
-  rondo_config_t config = RONDO_CONFIG_INIT;      ///< algorithm, protocol, channels, chunk size, timeout
-  std::string csv_path, json_path, plot_path;     ///< empty: not wanted
+  rondo_config_t config = RONDO_CONFIG_INIT;   ///< algorithm, protocol, channels, chunk size, timeout
+  std::string csv_path, json_path, plot_path;  ///< empty: not wanted
 };
 
 /// Calls in one timed run on a device: what enqueuing costs the host shows in the first of them only.

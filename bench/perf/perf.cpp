@@ -67,19 +67,20 @@ rondo_status_t make_timed(Rank &rank, const Make &make) {
   return status;
 }
 
-/// Where ranks on devices go, and what they are timed against.
+/// Where ranks on devices go, what they are timed against, and what they compute beside.
 struct Place {
   Devices &devices;
   int device_count = 0;
   std::optional<OtherLibrary> other = std::nullopt;
+  std::optional<ProductLibrary> products = std::nullopt;
 };
 
 /// All of a rank, its communicators' end included.
 Outcome live(const Options &options, const Place &place, Rank &rank, Team *team, std::vector<Series> &all) {
   const rondo_comm_t control = rank.control != nullptr ? rank.control : rank.comm;
-  Outcome failure = run_rank(
-      {options, rank.comm, control, rank.device.get(), place.other ? &*place.other : nullptr, rank.setup_ns, team},
-      all);
+  Outcome failure = run_rank({options, rank.comm, control, rank.device.get(), place.other ? &*place.other : nullptr,
+                              place.products ? &*place.products : nullptr, rank.setup_ns, team},
+                             all);
   for (const rondo_comm_t comm : {rank.comm, rank.control}) {
     if (failure || comm == nullptr) continue;
     const rondo_status_t status = rondo_comm_finalize(comm);
@@ -199,11 +200,14 @@ int run_perf(std::span<const char *const> args, Devices &devices) {
     if (auto failure = devices.count(place.device_count)) return tell(*failure);
   if (!options.against_path.empty())
     if (auto failure = place.other.emplace().open(options.against_path)) return tell(*failure);
+  if (options.product_size != 0)
+    if (auto failure = place.products.emplace().open(options.product_library)) return tell(*failure);
   if (auto failure = options.ranks != 0 ? run_threads(options, place, all) : run_process(options, place, all, rank))
     return tell(*failure);
   if (rank == 0)
     if (auto failure = write_files(options, all)) return tell(*failure);
-  return static_cast<int>(count_wrong(all) + count_other_wrong(all) == 0 ? Exit::ok : Exit::wrong_results);
+  const uint64_t wrong = count_wrong(all) + count_other_wrong(all) + count_product_wrong(all);
+  return static_cast<int>(wrong == 0 ? Exit::ok : Exit::wrong_results);
 }
 
 }  // namespace rondo

@@ -14,15 +14,32 @@
 
 namespace rondo::perf {
 
+struct Spread {
+  double median_us = 0, min_us = 0, max_us = 0;
+};
+
+/// A collective and a matrix product, each alone and beside the other; the times of one of them. See beside.h.
+struct BesideTimes {
+  Spread call_alone, call_beside, product_alone, product_beside;
+  /// The least share of the time of the calls, and of the products, in which the other was under way.
+  double calls_covered = 0, products_covered = 0;
+
+  /// 0.03: 3 % more time beside the other than alone.
+  [[nodiscard]] double call_slowdown() const { return call_beside.median_us / call_alone.median_us - 1; }
+  [[nodiscard]] double product_slowdown() const { return product_beside.median_us / product_alone.median_us - 1; }
+};
+
 /// Times of one call: each is the slowest rank's of a run; median, least and greatest over the runs.
 struct Times {
   double median_us = 0, min_us = 0, max_us = 0;
-  std::optional<uint64_t> wrong;        ///< over all ranks and checked runs; empty: not checked
-  std::optional<double> floor_us = {};  ///< on a device: see floor.h
+  std::optional<uint64_t> wrong;           ///< over all ranks and checked runs; empty: not checked
+  std::optional<double> floor_us = {};     ///< on a device: see floor.h
+  std::optional<BesideTimes> beside = {};  ///< of --beside-product
 };
 
 /// @param run_times_ns  at least one.
 [[nodiscard]] Times summarise(std::span<const double> run_times_ns);
+[[nodiscard]] Spread spread_of(std::span<const double> times_ns);
 
 struct Row {
   size_t bytes = 0;
@@ -30,8 +47,16 @@ struct Row {
   const char *algorithm = "";
   const char *protocol = "";
   uint32_t channels = 0;
+  uint64_t hand_overs = 0;  ///< in a row, where processes share a device: see turns.h
   std::optional<Times> out_of_place, in_place;
   std::optional<Times> other_out_of_place, other_in_place;  ///< of the library of --against
+};
+
+/// The matrix product of --beside-product.
+struct ProductFacts {
+  std::string library = {}, version = {};
+  uint32_t size = 0;
+  uint64_t wrong = 0;  ///< elements, of those that were looked at
 };
 
 /// Who ran where.
@@ -40,6 +65,7 @@ struct Machine {
   /// That making the communicator took: the least of the ranks', so that nobody's late start is in it.
   std::optional<double> setup_ms = {};
   std::vector<double> copy_GBps = {};  ///< by rank, of its device, read and written bytes; empty: ranks on host memory
+  std::vector<double> hand_over_us = {};  ///< by rank, of its device; 0, or empty: no processes share one
 };
 
 /// The sizes of one collective, type and operation.
@@ -49,6 +75,7 @@ struct Series {
   Machine machine = {};
   bool graph = false;                                  ///< calls were captured and replayed
   std::string other_library = {}, other_version = {};  ///< of --against; empty: none
+  std::optional<ProductFacts> product = {};
 };
 
 struct Bandwidth {
@@ -58,6 +85,8 @@ struct Bandwidth {
 
 [[nodiscard]] Bandwidth bandwidth(const Case &what, size_t bytes, const Times &times);
 
+/// Wrong elements of products.
+[[nodiscard]] uint64_t count_product_wrong(std::span<const Series> all);
 /// Wrong elements of the other library.
 [[nodiscard]] uint64_t count_other_wrong(std::span<const Series> all);
 /// All wrong elements; and the mean of all bus bandwidths, as nccl-tests has it.

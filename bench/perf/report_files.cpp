@@ -11,6 +11,18 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+Json spread_object(const Spread &spread) {
+  return {{"median", spread.median_us}, {"min", spread.min_us}, {"max", spread.max_us}};
+}
+
+Json beside_object(const BesideTimes &times) {
+  return {
+      {"call_us", {{"alone", spread_object(times.call_alone)}, {"beside", spread_object(times.call_beside)}}},
+      {"product_us", {{"alone", spread_object(times.product_alone)}, {"beside", spread_object(times.product_beside)}}},
+      {"slowdown", {{"call", times.call_slowdown()}, {"product", times.product_slowdown()}}},
+      {"covered", {{"call", times.calls_covered}, {"product", times.products_covered}}}};
+}
+
 Json times_object(const Case &what, const Row &row, const std::optional<Times> &times) {
   if (!times) return nullptr;  // a placement that was left out
   const Bandwidth rate = bandwidth(what, row.bytes, *times);
@@ -19,6 +31,7 @@ Json times_object(const Case &what, const Row &row, const std::optional<Times> &
               {"busbw_GBps", rate.bus_GBps},
               {"wrong", times->wrong ? Json(*times->wrong) : Json(nullptr)}};
   if (times->floor_us) object["floor_us"] = *times->floor_us;
+  if (times->beside) object["beside"] = beside_object(*times->beside);
   return object;
 }
 
@@ -49,6 +62,8 @@ Json devices_array(const Machine &machine) {
                     {"uuid", uuid_text(member.device)},
                     {"copy_GBps", machine.copy_GBps[first]},
                     {"ranks", ranks}});
+    if (first < machine.hand_over_us.size() && machine.hand_over_us[first] > 0)
+      list.back()["hand_over_us"] = machine.hand_over_us[first];
   }
   return list;
 }
@@ -63,6 +78,7 @@ Json series_object(const Series &series) {
                 {"channels", row.channels},
                 {"out_of_place", times_object(series.what, row, row.out_of_place)},
                 {"in_place", times_object(series.what, row, row.in_place)}};
+    if (!series.machine.hand_over_us.empty()) result["hand_overs"] = row.hand_overs;
     if (!series.other_library.empty())
       result["against"] = {{"out_of_place", times_object(series.what, row, row.other_out_of_place)},
                            {"in_place", times_object(series.what, row, row.other_in_place)}};
@@ -80,6 +96,11 @@ Json series_object(const Series &series) {
   }
   if (!series.other_library.empty())
     object["against"] = {{"library", series.other_library}, {"version", series.other_version}};
+  if (series.product)
+    object["product"] = {{"library", series.product->library},
+                         {"version", series.product->version},
+                         {"size", series.product->size},
+                         {"wrong", series.product->wrong}};
   object["results"] = std::move(results);
   return object;
 }

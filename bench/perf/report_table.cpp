@@ -37,6 +37,22 @@ std::string times_columns(const Case &what, size_t bytes, const std::optional<Ti
          floor + format(" %6s", wrong.c_str());
 }
 
+/// "+1.3 %"
+std::string percent(double share) { return format("%+.1f %%", 100 * share); }
+
+/// What a collective and the product beside it cost each other, as a comment.
+std::string beside_line(const Case &what, const char *placement, const std::optional<Times> &times) {
+  if (!times || !times->beside) return "";
+  const BesideTimes &beside = *times->beside;
+  return format("# beside, %s: product %s us alone, %s beside (%s, %.0f %% covered); ", placement,
+                short_number(beside.product_alone.median_us).c_str(),
+                short_number(beside.product_beside.median_us).c_str(), percent(beside.product_slowdown()).c_str(),
+                100 * beside.products_covered) +
+         format("%s %s us alone, %s beside (%s, %.0f %% covered)\n", rondo_collective_string(what.collective),
+                short_number(beside.call_alone.median_us).c_str(), short_number(beside.call_beside.median_us).c_str(),
+                percent(beside.call_slowdown()).c_str(), 100 * beside.calls_covered);
+}
+
 /// A line of the head, without the spaces at its end.
 std::string head_line(std::string line) {
   line.erase(line.find_last_not_of(' ') + 1);
@@ -54,11 +70,16 @@ std::string count_or_auto(const std::optional<uint32_t> &count) { return count ?
 }  // namespace
 
 Times summarise(std::span<const double> run_times_ns) {
-  std::vector<double> sorted(run_times_ns.begin(), run_times_ns.end());
+  const Spread spread = spread_of(run_times_ns);
+  return {spread.median_us, spread.min_us, spread.max_us, std::nullopt};
+}
+
+Spread spread_of(std::span<const double> times_ns) {
+  std::vector<double> sorted(times_ns.begin(), times_ns.end());
   std::sort(sorted.begin(), sorted.end());
   const size_t middle = sorted.size() / 2;
   const double median = sorted.size() % 2 == 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
-  return {median / 1e3, sorted.front() / 1e3, sorted.back() / 1e3, std::nullopt};
+  return {median / 1e3, sorted.front() / 1e3, sorted.back() / 1e3};
 }
 
 Bandwidth bandwidth(const Case &what, size_t bytes, const Times &times) {
@@ -73,6 +94,12 @@ uint64_t count_wrong(std::span<const Series> all) {
     for (const Row &row : series.rows)
       for (const auto *times : {&row.out_of_place, &row.in_place})
         if (*times) wrong += (*times)->wrong.value_or(0);
+  return wrong;
+}
+
+uint64_t count_product_wrong(std::span<const Series> all) {
+  uint64_t wrong = 0;
+  for (const Series &series : all) wrong += series.product ? series.product->wrong : 0;
   return wrong;
 }
 
@@ -102,9 +129,9 @@ double mean_bus_bandwidth(std::span<const Series> all) {
 
 std::string table_head(const Options &options, const Machine &machine, const std::string &version) {
   const auto &members = machine.members;
-  std::string text = format("# rondo %s  %s  %zu rank%s%s\n", version.c_str(),
-                            rondo_collective_string(options.collective), members.size(), members.size() == 1 ? "" : "s",
-                            options.ranks != 0 ? " (threads)" : "");
+  std::string text =
+      format("# rondo %s  %s  %zu rank%s%s\n", version.c_str(), rondo_collective_string(options.collective),
+             members.size(), members.size() == 1 ? "" : "s", options.ranks != 0 ? " (threads)" : "");
   const std::string step = options.step_bytes != 0 ? std::to_string(options.step_bytes) + "(bytes)"
                                                    : std::to_string(options.step_factor) + "(factor)";
   text += format("# minBytes %zu maxBytes %zu step: %s warmup iters: %s iters: %s agg iters: %u validation: %u%s\n#\n",
@@ -120,6 +147,10 @@ std::string table_head(const Options &options, const Machine &machine, const std
     if (first_on_device(members, rank) == rank)
       text += format("# Copies on device %s: %.1f GB/s, read and written\n", device_text(members[rank].device).c_str(),
                      machine.copy_GBps[rank]);
+  for (size_t rank = 0; rank < machine.hand_over_us.size(); ++rank)
+    if (first_on_device(members, rank) == rank && machine.hand_over_us[rank] > 0)
+      text += format("# Processes hand device %s over in %s us\n", device_text(members[rank].device).c_str(),
+                     short_number(machine.hand_over_us[rank]).c_str());
   text += "#\n";
   const bool floors = !machine.copy_GBps.empty();
   const auto head = [&](const char *time, const char *algorithm, const char *bus, const char *floor,
@@ -149,7 +180,8 @@ std::string table_row(const Case &what, const Row &row) {
   return format("  %12zu %13zu %12s %7s %7d", row.bytes, row.count, rondo_type_string(what.type), op_name(what),
                 has_root(what.collective) ? what.root : -1) +
          times_columns(what, row.bytes, row.out_of_place, floors) +
-         times_columns(what, row.bytes, row.in_place, floors) + "\n" + other;
+         times_columns(what, row.bytes, row.in_place, floors) + "\n" + other +
+         beside_line(what, "out of place", row.out_of_place) + beside_line(what, "in place", row.in_place);
 }
 
 std::string table_end(std::span<const Series> all) {
@@ -157,6 +189,8 @@ std::string table_end(std::span<const Series> all) {
   std::string other;
   if (!all.empty() && !all.front().other_library.empty())
     other = format("# Of the other library : %llu\n", static_cast<unsigned long long>(count_other_wrong(all)));
+  if (!all.empty() && all.front().product)
+    other += format("# Of the products      : %llu\n", static_cast<unsigned long long>(count_product_wrong(all)));
   return format("# Out of bounds values : %llu %s\n", static_cast<unsigned long long>(wrong),
                 wrong == 0 ? "OK" : "FAILED") +
          other + format("# Avg bus bandwidth    : %.4f\n#\n", mean_bus_bandwidth(all));

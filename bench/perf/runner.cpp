@@ -5,8 +5,10 @@
 
 #include <cstdio>
 
+#include "bench/perf/beside.h"
 #include "bench/perf/floor.h"
 #include "bench/perf/timing.h"
+#include "bench/perf/turns.h"
 
 namespace rondo::perf {
 namespace {
@@ -60,10 +62,17 @@ Outcome plan_of(rondo_comm_t comm, const Case &what, Row &row) {
   row.algorithm = rondo_algorithm_string(plan.algorithm);
   row.protocol = rondo_protocol_string(plan.protocol);
   row.channels = plan.channels;
+  row.hand_overs = hand_overs_of(what, row.bytes, plan);
   return std::nullopt;
 }
 
-Outcome run_case(Session &session, OtherComm *other, Arenas &arenas, const Voice &voice, Series &series) {
+/// What a rank has beside its own calls.
+struct Rivals {
+  std::optional<OtherComm> other;  ///< of --against
+  std::optional<Beside> beside;    ///< of --beside-product
+};
+
+Outcome run_case(Session &session, Rivals &rivals, Arenas &arenas, const Voice &voice, Series &series) {
   const Options &options = session.options;
   const Case &what = series.what;
   const std::vector<size_t> sizes = sizes_of(options);
@@ -83,9 +92,13 @@ Outcome run_case(Session &session, OtherComm *other, Arenas &arenas, const Voice
       if (auto failure = measure(session, what, shape, placement, workspace, times)) return failure;
       if (session.device != nullptr)
         times.floor_us = floor_us(what, shape.bytes, placement, series.machine.members, series.machine.copy_GBps);
-      if (other == nullptr) continue;
+      if (rivals.beside)
+        if (auto failure =
+                rivals.beside->measure(what, shape, workspace.pointers(), times.beside.emplace(), *series.product))
+          return failure;
+      if (!rivals.other) continue;
       auto &other_times = (in_place ? row.other_in_place : row.other_out_of_place).emplace();
-      session.other = other;
+      session.other = &*rivals.other;
       if (auto failure = measure(session, what, shape, placement, workspace, other_times)) return failure;
       session.other = nullptr;
       other_times.floor_us = times.floor_us;
@@ -142,7 +155,7 @@ Outcome least_of_all(Group &group, double value, std::optional<double> &least) {
   return std::nullopt;
 }
 
-Outcome run_cases(Session &session, const RankParts &parts, std::optional<OtherComm> &other, Arenas &arenas, int ranks,
+Outcome run_cases(Session &session, const RankParts &parts, Rivals &rivals, Arenas &arenas, int ranks,
                   std::vector<Series> &all) {
   const Options &options = session.options;
   const Voice voice(session.group.rank() == 0);
@@ -152,16 +165,23 @@ Outcome run_cases(Session &session, const RankParts &parts, std::optional<OtherC
   Machine machine{members};
   if (auto failure = least_of_all(session.group, static_cast<double>(parts.setup_ns) * 1e-6, machine.setup_ms))
     return failure;
-  if (session.device != nullptr)
+  if (session.device != nullptr) {
     if (auto failure = measure_copies(session, members, machine.copy_GBps)) return failure;
-  if (auto failure = join_other(session, parts.other, members, other)) return failure;
+    if (auto failure = measure_hand_overs(session.group, *session.device, members, machine.hand_over_us))
+      return failure;
+  }
+  if (auto failure = join_other(session, parts.other, members, rivals.other)) return failure;
+  std::optional<ProductFacts> product;
+  if (parts.products != nullptr)
+    if (auto failure = rivals.beside.emplace(session).open(*parts.products, members, product.emplace())) return failure;
   voice.say(table_head(options, machine, version()));
   for (const rondo_type_t type : options.types) {
     for (const rondo_op_t op : options.ops) {
       all.push_back({{options.collective, type, op, options.root, ranks}, {}, machine, options.graph});
       if (parts.other != nullptr)
         all.back().other_library = parts.other->path(), all.back().other_version = parts.other->version();
-      if (auto failure = run_case(session, other ? &*other : nullptr, arenas, voice, all.back())) return failure;
+      all.back().product = product;
+      if (auto failure = run_case(session, rivals, arenas, voice, all.back())) return failure;
     }
   }
   voice.say(table_end(all));
@@ -183,18 +203,19 @@ Outcome run_rank(const RankParts &parts, std::vector<Series> &all) {
   Arenas arenas;  // ends before the communicator, which may know its memory
   Stream stream;
   Session session{options, parts.comm, nullptr, parts.device, Group(parts.control, rank, ranks, parts.team)};
-  std::optional<OtherComm> other;
+  Rivals rivals;
   Outcome failure = arenas.allocate(options, ranks, parts.comm, parts.device);
   if (!failure && options.use_stream && parts.device == nullptr) failure = stream.create();
   session.stream = stream.get();
-  if (!failure) failure = run_cases(session, parts, other, arenas, ranks, all);
+  if (!failure) failure = run_cases(session, parts, rivals, arenas, ranks, all);
   // Nothing that a kernel of ours may use is freed while that waits for a rank which has given up.
   if (failure && parts.team != nullptr) parts.team->fail(*failure);  // what the others meet next follows from it
   if (failure) (void)rondo_comm_abort(parts.comm);
-  if (failure && other) other->abort();
-  if (!failure && other) {
+  if (failure && rivals.other) rivals.other->abort();
+  if (!failure && (rivals.other || rivals.beside)) {
     // Giving memory back waits for a device, which must not wait for a rank that has not come so far.
-    other.reset();
+    rivals.other.reset();
+    rivals.beside.reset();
     failure = session.group.barrier();
   }
   return failure;

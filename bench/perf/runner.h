@@ -7,6 +7,7 @@
 #include "bench/perf/against.h"
 #include "bench/perf/group.h"
 #include "bench/perf/options.h"
+#include "bench/perf/product.h"
 #include "bench/perf/report.h"
 
 namespace rondo::perf {
@@ -14,12 +15,13 @@ namespace rondo::perf {
 /// What a rank has before it begins.
 struct RankParts {
   const Options &options;
-  rondo_comm_t comm;          ///< whose calls are timed
-  rondo_comm_t control;       ///< on host memory; the same one, where buffers are
-  Device *device;             ///< null: host memory
-  const OtherLibrary *other;  ///< of --against; null: none
-  uint64_t setup_ns;          ///< that making `comm` took
-  Team *team;                 ///< what the ranks share that are threads of this process; null: they are processes
+  rondo_comm_t comm;               ///< whose calls are timed
+  rondo_comm_t control;            ///< on host memory; the same one, where buffers are
+  Device *device;                  ///< null: host memory
+  const OtherLibrary *other;       ///< of --against; null: none
+  const ProductLibrary *products;  ///< of --beside-product; null: none
+  uint64_t setup_ns;               ///< that making `comm` took
+  Team *team;                      ///< what the ranks share that are threads of this process; null: they are processes
 };
 
 /// Runs all cases as one rank. `all` receives the results, equal on every rank. Does not end the communicators; after

@@ -10,6 +10,7 @@
 #include "cuda/handles.h"
 #include "src/base/config.h"
 #include "src/cli/commands.h"
+#include "src/cli/perf_cuda_streams.h"
 
 namespace rondo::cli {
 namespace {
@@ -25,7 +26,14 @@ constexpr uint64_t copy_share = 64;  // at most so small a part of the device's 
 constexpr int copy_rounds = 5, copies_per_round = 8;
 
 Outcome failed(const Error &error) { return Failure{Exit::communication, error.message}; }
-Outcome outcome(const Result<void> &result) { return result.ok() ? std::nullopt : failed(result.error()); }
+Outcome outcome(const Result<void> &result) { return perf_outcome(result); }
+/// The Outcome of what makes a part of a device.
+template <class Part>
+Outcome take(Result<std::unique_ptr<Part>> made, std::unique_ptr<Part> &part) {
+  if (!made.ok()) return failed(made.error());
+  part = std::move(made).value();
+  return std::nullopt;
+}
 
 class CudaPerfDevice final : public perf::Device {
  public:
@@ -46,6 +54,13 @@ class CudaPerfDevice final : public perf::Device {
   [[nodiscard]] Outcome end_capture() override { return outcome(make_graph()); }
   [[nodiscard]] Outcome replay() override;
   [[nodiscard]] Outcome measure_copy(double &GBps) override;
+  [[nodiscard]] Outcome open_side(std::unique_ptr<perf::SideStream> &side) override {
+    return take(make_side_stream({&context_, handle()}), side);
+  }
+  [[nodiscard]] bool can_relay() const override;
+  [[nodiscard]] Outcome open_relay(const perf::RelayPlace &place, std::unique_ptr<perf::Relay> &relay) override {
+    return take(make_relay({&context_, handle()}, place), relay);
+  }
 
  private:
   /// `call(driver)` with the context current.
@@ -232,6 +247,11 @@ Result<double> CudaPerfDevice::copy_bandwidth() const {
   const double median_ms = times_ms[copy_rounds / 2];
   if (median_ms <= 0) return Error{RONDO_ERROR_SYSTEM, "copies on the device took no time"};
   return 2 * static_cast<double>(bytes) / median_ms / 1e6;
+}
+
+bool CudaPerfDevice::can_relay() const {
+  const auto can = device_attribute(*driver_, device_.ordinal, DeviceAttribute::can_use_64_bit_stream_mem_ops);
+  return can.ok() && can.value() != 0;
 }
 
 Outcome CudaPerfDevice::measure_copy(double &GBps) {

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// A large matrix product beside the collectives (--beside-product): the work that they disturb, by a library with the
+// interface of cuBLAS. What is declared here is the little of that interface that is called.
+//
+// C = A B, N x N each, bfloat16 into float32. The inputs are drawn from eight numbers whose products are multiples of
+// 1/4, at most 4, so that every sum is exact in float32, in whatever order it is made; so elements of C are compared
+// with what the host computes, bit for bit.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "bench/perf/device.h"
+#include "bench/perf/failure.h"
+
+namespace rondo::perf {
+
+inline constexpr uint32_t product_size_min = 16;
+inline constexpr uint32_t product_size_max = 32'768;  ///< sums stay exact up to 2^20
+
+struct ProductFunctions;
+
+/// The library, open for the life of the process.
+class ProductLibrary {
+ public:
+  ProductLibrary();
+  ~ProductLibrary();
+  /// @param path  empty: the first cuBLAS that the dynamic linker finds. Exit::usage: there is none, or it lacks a
+  ///              function; the message says what to do.
+  [[nodiscard]] Outcome open(const std::string &path);
+  [[nodiscard]] const ProductFunctions &functions() const { return *functions_; }
+  [[nodiscard]] const std::string &path() const { return path_; }
+  /// "CUBLAS_STATUS_EXECUTION_FAILED (13)"
+  [[nodiscard]] std::string describe(int status) const;
+
+ private:
+  std::string path_;
+  std::unique_ptr<ProductFunctions> functions_;
+};
+
+/// The product on one device, again and again. Used by one rank's thread.
+class Product {
+ public:
+  /// All outlive it.
+  Product(const ProductLibrary &library, Device &device, SideStream &side, uint32_t size)
+      : library_(library), device_(device), side_(side), size_(size) {}
+  Product(const Product &) = delete;
+  Product &operator=(const Product &) = delete;
+  ~Product();
+
+  /// Takes memory, writes the inputs, makes one product, so that none of the later ones loads or allocates anything.
+  /// It waits for the device: not while a collective is in flight.
+  [[nodiscard]] Outcome prepare();
+  [[nodiscard]] Outcome enqueue(uint32_t product_count);
+  /// Spoils the elements that count_wrong() looks at. Both wait.
+  [[nodiscard]] Outcome spoil();
+  [[nodiscard]] Outcome count_wrong(uint64_t &wrong);
+  /// "13.0.2"
+  [[nodiscard]] const std::string &version() const { return version_; }
+
+ private:
+  [[nodiscard]] Outcome check(const char *what, int status) const;
+  [[nodiscard]] Outcome write_inputs(std::byte *to, uint64_t seed);
+  [[nodiscard]] uint64_t sample_place(uint32_t sample) const;
+  [[nodiscard]] float expected(uint64_t place) const;
+
+  const ProductLibrary &library_;
+  Device &device_;
+  SideStream &side_;
+  uint32_t size_;
+  void *handle_ = nullptr;
+  std::string version_;
+  std::byte *a_ = nullptr, *b_ = nullptr, *c_ = nullptr;  ///< the device's; column by column
+};
+
+}  // namespace rondo::perf

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `rondo perf` does with more than one stream of a device: work beside the calls, and a relay among processes.
+#pragma once
+
+#include <memory>
+
+#include "bench/perf/device.h"
+#include "cuda/handles.h"
+
+namespace rondo::cli {
+
+[[nodiscard]] inline perf::Outcome perf_outcome(const Result<void> &result) {
+  if (result.ok()) return std::nullopt;
+  return perf::Failure{perf::Exit::communication, result.error().message};
+}
+
+/// A device's context and the stream of its calls, which outlive what is made of them.
+struct PerfStreams {
+  const cuda::PrimaryContext *context = nullptr;
+  cuda::CuStream calls = nullptr;
+
+  [[nodiscard]] const cuda::CudaDriver &driver() const { return *context->get().driver; }
+  /// `call(driver)` with the context current.
+  template <class Call>
+  Result<void> with_context(const char *what, const Call &call) const {
+    const cuda::ContextGuard guard(driver(), context->get().context);
+    RONDO_TRY(guard.status());
+    return cuda_check(driver(), call(driver()), what);
+  }
+};
+
+[[nodiscard]] Result<std::unique_ptr<perf::SideStream>> make_side_stream(const PerfStreams &streams);
+[[nodiscard]] Result<std::unique_ptr<perf::Relay>> make_relay(const PerfStreams &streams,
+                                                              const perf::RelayPlace &place);
+
+}  // namespace rondo::cli
