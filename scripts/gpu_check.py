@@ -68,6 +68,8 @@ class Runner:
         if step.judge is not None:
             report = json.loads(Path(step.command[-1]).read_text(encoding="utf-8"))
             self.record.machine["copy bandwidth"] = f"{report['devices'][0]['copy_GBps']:.0f} GB/s, read and written"
+            if "product" in report:
+                self.record.machine["products"] = f"{report['product']['library']}, {report['product']['version']}"
             self.record.add_figures(step.judge(report))
 
     def wait(self, step, log):

@@ -3,6 +3,7 @@
 
 import os
 import shutil
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,7 +11,9 @@ STAGES = ("correctness", "bench", "faults", "sanitizer")
 MIB = 1 << 20
 FLOOR_BAR = 1.3        # times the floor: 2, 4, 8 ranks as threads, float32 sum, 256 MiB
 LATENCY_BAR_US = 5.0   # 8 B to 32 KiB, 8 ranks, replayed
-TURNS_BAR = 2.0        # times the floor, and the turns that processes take, which are not measured yet
+TURNS_BAR = 2.0        # times the floor, and the measured hand-overs, of processes that share the device
+BESIDE_BAR = 0.03      # a large matrix product slows by so much beside a copy-engine all-gather
+COVERED_LEAST = 0.9    # of the product's time, for that to say anything
 NO_LL128 = "the protocol 'll128' that was asked for"  # how Rondo refuses it on a device that is not known to bear it
 RESIDENT = {"CUDA_DEVICE_MAX_CONNECTIONS": "32"}  # ranks that are threads on a device need a queue each
 
@@ -69,12 +72,63 @@ def latency(report):
                      f"at most {LATENCY_BAR_US} us", median <= LATENCY_BAR_US)
 
 
+def setup(report):
+    """What making the communicator took."""
+    yield Figure(f"a communicator of {report['ranks']} ranks made", f"{report['setup_ms']:.1f} ms")
+
+
 def and_setup(judge):
-    """What making the communicator took, before the rest."""
     def judged(report):
-        yield Figure(f"a communicator of {report['ranks']} ranks made", f"{report['setup_ms']:.1f} ms")
+        yield from setup(report)
         yield from judge(report)
     return judged
+
+
+def against_floor_and_turns(report):
+    """Processes that share a device: the floor, and the hand-overs that the plan has in a row."""
+    hand_over = max(device.get("hand_over_us", 0) for device in report["devices"])
+    yield Figure(f"the device handed over among {report['ranks']} processes", f"{hand_over:.1f} us")
+    counts = {row["bytes"]: row.get("hand_overs", 0) for row in report["results"]}
+    for size, placement, median, floor in times(report):
+        most = TURNS_BAR * floor + counts[size] * hand_over
+        yield Figure(f"{report['collective']}, {report['ranks']} processes that take turns, {size_name(size)}, "
+                     f"{placement.replace('_', ' ')}",
+                     f"{median:.1f} us; floor {floor:.1f} us, {counts[size]} hand-overs of {hand_over:.1f} us",
+                     f"at most {TURNS_BAR} x floor + hand-overs = {most:.1f} us", median <= most)
+
+
+def beside_product(bar):
+    """Both slow-downs; `bar`, which may be None, is the product's."""
+    def judge(report):
+        product = report["product"]
+        for row in report["results"]:
+            for placement in ("out_of_place", "in_place"):
+                if row[placement] is None:
+                    continue
+                beside = row[placement]["beside"]
+                what = f"{report['collective']}, {report['ranks']} ranks, {size_name(row['bytes'])}"
+                slow, covered = beside["slowdown"]["product"], beside["covered"]["product"]
+                yield Figure(f"a product of {product['size']} rows beside {what}", slowed(beside, "product"),
+                             f"at most {bar:.0%} slower, {COVERED_LEAST:.0%} covered" if bar else "",
+                             slow <= bar and covered >= COVERED_LEAST if bar else None)
+                yield Figure(f"{what}, beside that product", slowed(beside, "call"))
+    return judge
+
+
+def slowed(beside, which):
+    alone, with_other = (beside[f"{which}_us"][when]["median"] for when in ("alone", "beside"))
+    return (f"{alone:.1f} us alone, {with_other:.1f} us beside: {beside['slowdown'][which]:+.1%}, "
+            f"{beside['covered'][which]:.0%} covered")
+
+
+def cublas_library():
+    """cuBLAS of a toolkit, or of the Python packages that PyTorch brings; "": none."""
+    folders = os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) + ["/usr/local/cuda/lib64"]
+    folders += [os.path.join(place, "nvidia", part, "lib") for place in sys.path for part in ("cu13", "cublas")]
+    folders += ["/usr/lib/x86_64-linux-gnu", "/usr/lib64"]
+    found = (os.path.join(folder, name) for name in ("libcublas.so.13", "libcublas.so.12") for folder in folders
+             if folder)
+    return next(filter(os.path.isfile, found), "")
 
 
 def labelled(judge, label):
@@ -112,10 +166,41 @@ class Steps:
         yield Step("correctness", f"device matrix, bit-equal to the host ({size})", [self.bin / "device_matrix"], 180,
                    {"RONDO_TEST_MATRIX": size})
 
-    def perf(self, name, arguments, judge, seconds=60, launcher=(), environment=None, refusal=""):
+    def perf(self, name, arguments, judge, seconds=60, launcher=(), **more):
         report = self.output / (name.replace(" ", "-").replace(",", "") + ".json")
         command = [*launcher, self.bin / "rondo", "perf", *arguments, "--device", "cuda:0", "--json", report]
-        return Step("bench", name, command, seconds, environment or {}, refusal=refusal, judge=judge)
+        return Step("bench", name, command, seconds, judge=judge, **more)
+
+    def launcher(self, ranks):
+        return [self.bin / "rondo", "run", "-n", ranks, "--"]
+
+    def setups(self):
+        """Making a communicator, and one call to see that it works."""
+        one = ("all_reduce", "-b", 8, "-e", 8, "-n", 1, "-w", 0, "-m", 1, "--in-place-only")
+        ranks = 8 if not self.quick else 3
+        for executor in ("kernel", "copy"):
+            environment = {"RONDO_DEVICE_EXECUTOR": executor}
+            yield self.perf(f"set-up of {ranks} threads, {executor}", [*one, "-r", ranks],
+                            labelled(setup, f"threads, {executor}"), environment=environment)
+            yield self.perf(f"set-up of {ranks} processes, {executor}", one,
+                            labelled(setup, f"processes, {executor}"), launcher=self.launcher(ranks),
+                            environment=environment)
+
+    def products(self):
+        """What a large matrix product and a collective cost each other."""
+        library = str(self.kernels / "libfake_cublas.so") if self.soft else cublas_library()
+        missing = "" if library else "there is no cuBLAS: no toolkit, no Python packages with it"
+        rows, size = (8192, str(64 * MIB)) if not self.quick else (64, "32K")
+        beside = ("-r", 4, "-b", size, "-e", size, "-n", 5, "-w", 1, "-m", 5, "--in-place-only",
+                  "--beside-product", rows, "--product-library", library)
+        yield self.perf("all_gather of 4 threads by copies, beside a product", ["all_gather", *beside],
+                        labelled(beside_product(BESIDE_BAR), "by copies"), missing=missing,
+                        environment={"RONDO_DEVICE_EXECUTOR": "copy"})
+        for blocks in (1, 2, 4, 8):
+            yield self.perf(f"all_reduce of 4 threads, {blocks} blocks, beside a product",
+                            ["all_reduce", *beside, "--channels", 8],
+                            labelled(beside_product(None), f"at most {blocks} blocks"), missing=missing,
+                            environment={"RONDO_DEVICE_EXECUTOR": "kernel", "RONDO_MAX_CTAS": str(blocks)})
 
     def bench(self):
         large = str(256 * MIB) if not self.quick else "64K"
@@ -143,9 +228,9 @@ class Steps:
                             labelled(against_floor(None), f"{protocol}, replayed"),
                             refusal=NO_LL128 if protocol == "ll128" else "")
         yield self.perf("all_reduce of 2 processes", ["all_reduce", "-b", large, "-e", large, *few],
-                        labelled(and_setup(against_floor(TURNS_BAR)),
-                                 "processes that take turns; the turns are not in the bar"),
-                        launcher=[self.bin / "rondo", "run", "-n", 2, "--"])
+                        against_floor_and_turns, launcher=self.launcher(2))
+        yield from self.setups()
+        yield from self.products()
         for blocks in (1, 2, 4, 8):
             yield self.perf(f"all_reduce of 4 threads, {blocks} blocks",
                             ["all_reduce", "-r", 4, "-b", medium, "-e", medium, "--channels", 8, "--max-ctas", blocks,

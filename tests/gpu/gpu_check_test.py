@@ -72,9 +72,19 @@ class GpuCheck(unittest.TestCase):
         self.assertIn("at most 1.3 x floor", bars)
         self.assertIn("at most 5.0 us", bars)
         self.assertEqual({figure["verdict"] for figure in results["figures"] if figure["bar"]}, {"not judged"})
-        self.assertIn("a communicator of 8 ranks made", [figure["figure"] for figure in results["figures"]])
+        self.assertIn("at most 3% slower, 90% covered", bars)
+        self.assertTrue(any(bar.startswith("at most 2.0 x floor + hand-overs = ") for bar in bars), bars)
+        names = [figure["figure"] for figure in results["figures"]]
+        for name in ("a communicator of 8 ranks made", "the device handed over among 2 processes",
+                     *(f"a communicator of 3 ranks made ({ranks}, {executor})"
+                       for ranks in ("threads", "processes") for executor in ("kernel", "copy")),
+                     "a product of 64 rows beside all_gather, 4 ranks, 32 KiB (by copies)",
+                     *(f"all_reduce, 4 ranks, 32 KiB, beside that product (at most {blocks} blocks)"
+                       for blocks in (1, 2, 4, 8))):
+            self.assertIn(name, names)
         self.assertIn("ran to its end", record)
         self.assertIn("says nothing of a GPU", record)
+        self.assertIn("libfake_cublas.so, 13.0.2", record)
         self.assertIn("commit: ", record)
 
     def test_ll128_is_skipped_where_it_is_refused_and_nothing_else_is(self):
