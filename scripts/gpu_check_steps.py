@@ -86,7 +86,11 @@ def and_setup(judge):
 
 def against_floor_and_turns(report):
     """Processes that share a device: the floor, and the hand-overs that the plan has in a row."""
-    hand_over = max(device.get("hand_over_us", 0) for device in report["devices"])
+    told = [device["hand_over_us"] for device in report["devices"] if "hand_over_us" in device]
+    if not told:  # the device cannot wait for words
+        yield from against_floor(None)(report)
+        return
+    hand_over = max(told)
     yield Figure(f"the device handed over among {report['ranks']} processes", f"{hand_over:.1f} us")
     counts = {row["bytes"]: row.get("hand_overs", 0) for row in report["results"]}
     for size, placement, median, floor in times(report):

@@ -154,7 +154,9 @@ Outcome local_index(rondo_comm_t control, size_t &index) {
 
 /// A communicator on host memory first: it tells which device this rank takes, and serves between the timed runs.
 Outcome join_on_device(const Options &options, Place &place, Rank &self) {
-  const rondo_config_t plain = RONDO_CONFIG_INIT;
+  rondo_config_t plain = RONDO_CONFIG_INIT;  // what is asked for is about the other one
+  plain.protocol = RONDO_PROTOCOL_SIMPLE;
+  plain.channels = 1;
   rondo_status_t status = rondo_comm_init_env(&self.control, &plain);
   if (status != RONDO_OK) return communication_failure(nullptr, "rondo_comm_init_env", status);
   size_t index = 0;

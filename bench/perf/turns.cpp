@@ -30,9 +30,10 @@ uint64_t hops_of(const Case &what, rondo_algorithm_t algorithm) {
   }
 }
 
-/// Parts that are under way at the same time.
-uint64_t chunks_of(const Case &what, rondo_algorithm_t algorithm) {
-  if (algorithm == RONDO_ALGORITHM_TREE) return 1;
+/// Parts that are under way at the same time. With direct a chunk holds those of all ranks.
+uint64_t chunks_of(const Case &what, const rondo_plan_info_t &plan) {
+  const rondo_algorithm_t algorithm = plan.algorithm;
+  if (algorithm == RONDO_ALGORITHM_TREE || plan.protocol == RONDO_PROTOCOL_DIRECT) return 1;
   const bool shared_out = what.collective == RONDO_REDUCE_SCATTER || what.collective == RONDO_ALL_GATHER ||
                           (what.collective == RONDO_ALL_REDUCE && algorithm != RONDO_ALGORITHM_ONE_SHOT);
   return shared_out ? static_cast<uint64_t>(what.ranks) : 1;
@@ -127,7 +128,7 @@ Outcome measure_hand_overs(Group &group, Device &device, std::span<const Member>
 
 uint64_t hand_overs_of(const Case &what, size_t bytes, const rondo_plan_info_t &plan) {
   if (what.ranks < 2 || bytes == 0 || plan.chunk_bytes == 0 || plan.channels == 0) return 0;
-  const uint64_t tile_bytes = plan.chunk_bytes * plan.channels * chunks_of(what, plan.algorithm);
+  const uint64_t tile_bytes = plan.chunk_bytes * plan.channels * chunks_of(what, plan);
   return divide_up(bytes, tile_bytes) * hops_of(what, plan.algorithm);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a kernel is given: plain data, laid out alike by the host's compiler and the device's. Every kernel takes one
-// DeviceOperation by value; what it points to must stay until the kernel has ended.
+// What a kernel is given: plain data, laid out alike by the host's compiler and the device's. Every kernel that
+// interprets a plan takes one DeviceOperation by value (those of direct a DirectOperation, those that combine a
+// CombineOperation); what it points to must stay until the kernel has ended.
 //
 //   uploaded with the plan      DeviceChannel[], LaneProgram[], Step[], Range[], DeviceLinkEnds *[]   read only
 //   of the communicator         DeviceLinkEnds (counters survive from kernel to kernel), DeviceProgress

@@ -24,8 +24,8 @@ class GpuCheck(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(cls.folder.cleanup)
-        archive = Path(cls.folder.name) / "bundle.tar.gz"
-        subprocess.run([ROOT / "scripts/gpu-bundle", "--build", BUILD, "--output", archive], check=True, timeout=120,
+        archive = Path(cls.folder.name) / "bundle.tar.xz"
+        subprocess.run([ROOT / "scripts/gpu-bundle", "--build", BUILD, "--output", archive], check=True, timeout=300,
                        stdout=subprocess.DEVNULL)
         cls.bytes = archive.stat().st_size
         with tarfile.open(archive) as tar:
