@@ -51,12 +51,11 @@ Result<BlockClaim> claim_blocks(const DeviceUuid &device, uint64_t blocks, uint6
 }
 
 Result<BlockBudget> block_budget(const KernelSet &kernels, const CudaDevice &device, bool with_ll128) {
-  const uint32_t lanes = 2;  // of a channel, at most: those of a tree
   BlockBudget budget;
-  budget.block_threads = lanes * lane_threads;
+  budget.block_threads = channel_lanes_max * lane_threads;
   const uint32_t scratch =
       with_ll128 ? device::ll128_scratch_bytes_for(ll128_slot_bytes) : device::ll_scratch_bytes_for(ll_slot_bytes);
-  budget.shared_bytes = device::shared_bytes_for(lanes, scratch);
+  budget.shared_bytes = device::shared_bytes_for(channel_lanes_max, scratch);
   RONDO_TRY_ASSIGN(const int blocks,
                    kernels.resident_blocks(static_cast<int>(budget.block_threads), budget.shared_bytes));
   budget.blocks_per_multiprocessor = static_cast<uint32_t>(blocks);

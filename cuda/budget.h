@@ -15,6 +15,7 @@ namespace rondo::cuda {
 inline constexpr uint32_t default_channel_count = 4;
 inline constexpr uint32_t ll_slot_bytes = 4 << 10;
 inline constexpr uint32_t ll128_slot_bytes = 64 * ll128_line_payload_bytes;  ///< three places for it and lane in 48 KiB
+inline constexpr uint32_t channel_lanes_max = 2;                             ///< those of a tree
 inline constexpr uint32_t lane_threads = 256;                                ///< of a lane's group
 
 /// Of the largest kernel, with a block's most lanes.

@@ -22,7 +22,7 @@ constexpr uint32_t poll_count = 64;              // looks at a flag in device me
 // MiB.
 constexpr uint32_t direct_post_bytes = 64 << 10;
 constexpr uint32_t direct_chunk_bytes = 256 << 10;
-constexpr uint32_t direct_threads_max = 2 * lane_threads;  // as block_budget() reckons with
+constexpr uint32_t direct_threads_max = channel_lanes_max * lane_threads;  // as block_budget() reckons with
 constexpr uint32_t warp_threads = 32;
 
 /// What the host and the kernels share, in pinned memory.

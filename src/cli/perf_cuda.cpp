@@ -27,13 +27,6 @@ constexpr int copy_rounds = 5, copies_per_round = 8;
 
 Outcome failed(const Error &error) { return Failure{Exit::communication, error.message}; }
 Outcome outcome(const Result<void> &result) { return perf_outcome(result); }
-/// The Outcome of what makes a part of a device.
-template <class Part>
-Outcome take(Result<std::unique_ptr<Part>> made, std::unique_ptr<Part> &part) {
-  if (!made.ok()) return failed(made.error());
-  part = std::move(made).value();
-  return std::nullopt;
-}
 
 class CudaPerfDevice final : public perf::Device {
  public:
@@ -46,34 +39,33 @@ class CudaPerfDevice final : public perf::Device {
   [[nodiscard]] rondo_stream_t stream() const override { return stream_.get().object; }
   [[nodiscard]] Outcome mark_begin() override { return outcome(record(begin_)); }
   [[nodiscard]] Outcome mark_end() override { return outcome(record(end_)); }
-  [[nodiscard]] Outcome elapsed_ns(double &time_ns) override;
+  [[nodiscard]] Outcome elapsed_ns(double &time_ns) override {
+    return perf_take(streams().between_ns(begin_, end_), time_ns);
+  }
   [[nodiscard]] Outcome wait() override { return outcome(synchronize()); }
-  [[nodiscard]] Outcome ended(bool &yes) override;
+  [[nodiscard]] Outcome ended(bool &yes) override { return perf_take(streams().ended(), yes); }
   [[nodiscard]] Outcome make_current() override;
   [[nodiscard]] Outcome begin_capture() override;
   [[nodiscard]] Outcome end_capture() override { return outcome(make_graph()); }
   [[nodiscard]] Outcome replay() override;
   [[nodiscard]] Outcome measure_copy(double &GBps) override;
   [[nodiscard]] Outcome open_side(std::unique_ptr<perf::SideStream> &side) override {
-    return take(make_side_stream({&context_, handle()}), side);
+    return perf_take(make_side_stream(streams()), side);
   }
   [[nodiscard]] bool can_relay() const override;
   [[nodiscard]] Outcome open_relay(const perf::RelayPlace &place, std::unique_ptr<perf::Relay> &relay) override {
-    return take(make_relay({&context_, handle()}, place), relay);
+    return perf_take(make_relay(streams(), place), relay);
   }
 
  private:
-  /// `call(driver)` with the context current.
+  [[nodiscard]] PerfStreams streams() const { return {&context_, handle()}; }
   template <class Call>
   Result<void> with_context(const char *what, const Call &call) const {
-    const ContextGuard guard(*driver_, context_.get().context);
-    RONDO_TRY(guard.status());
-    return cuda_check(*driver_, call(*driver_), what);
+    return streams().with_context(what, call);
   }
   [[nodiscard]] CuStream handle() const { return stream_.get().object; }
   Result<void> record(const Event &event) const;
   Result<void> synchronize() const;
-  Result<double> elapsed_ms() const;
   Result<void> make_graph();
   Result<void> copy(DevicePointer to, DevicePointer from, size_t bytes) const;
   Result<double> time_copies(DevicePointer to, DevicePointer from, size_t bytes) const;
@@ -141,29 +133,6 @@ Result<void> CudaPerfDevice::synchronize() const {
   return with_context("cuStreamSynchronize", [&](const CudaDriver &cu) { return cu.stream_synchronize(handle()); });
 }
 
-Result<double> CudaPerfDevice::elapsed_ms() const {
-  float elapsed = 0;
-  RONDO_TRY(with_context("cuEventElapsedTime", [&](const CudaDriver &cu) {
-    return cu.event_elapsed_time(&elapsed, begin_.get().object, end_.get().object);
-  }));
-  return static_cast<double>(elapsed);
-}
-
-Outcome CudaPerfDevice::elapsed_ns(double &time_ns) {
-  const auto elapsed = elapsed_ms();
-  if (!elapsed.ok()) return failed(elapsed.error());
-  time_ns = elapsed.value() * 1e6;
-  return std::nullopt;
-}
-
-Outcome CudaPerfDevice::ended(bool &yes) {
-  return outcome(with_context("cuStreamQuery", [&](const CudaDriver &cu) {
-    const CuStatus status = cu.stream_query(handle());
-    yes = status != CuStatus::not_ready;
-    return yes ? status : CuStatus::success;
-  }));
-}
-
 Outcome CudaPerfDevice::make_current() {
   return outcome(cuda_check(*driver_, driver_->ctx_push_current(context_.get().context), "cuCtxPushCurrent"));
 }
@@ -218,8 +187,8 @@ Result<double> CudaPerfDevice::time_copies(DevicePointer to, DevicePointer from,
   for (int number = 0; number < copies_per_round; ++number) RONDO_TRY(copy(to, from, bytes));
   RONDO_TRY(record(end_));
   RONDO_TRY(synchronize());
-  RONDO_TRY_ASSIGN(const double elapsed, elapsed_ms());
-  return elapsed / copies_per_round;
+  RONDO_TRY_ASSIGN(const double elapsed_ns, streams().between_ns(begin_, end_));
+  return elapsed_ns / 1e6 / copies_per_round;
 }
 
 Result<double> CudaPerfDevice::copy_bandwidth() const {

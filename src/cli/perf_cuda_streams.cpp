@@ -59,12 +59,7 @@ Outcome CudaSideStream::follow(Lane lane, Mark mark) {
 }
 
 Outcome CudaSideStream::between_ns(Mark from, Mark to, double &time_ns) {
-  float elapsed_ms = 0;
-  const auto asked = streams_.with_context("cuEventElapsedTime", [&](const CudaDriver &cu) {
-    return cu.event_elapsed_time(&elapsed_ms, event(from), event(to));
-  });
-  time_ns = static_cast<double>(elapsed_ms) * 1e6;
-  return perf_outcome(asked);
+  return perf_take(streams_.between_ns(events_[static_cast<size_t>(from)], events_[static_cast<size_t>(to)]), time_ns);
 }
 
 Outcome CudaSideStream::wait() {
@@ -93,7 +88,6 @@ class CudaRelay final : public perf::Relay {
   Result<void> open_file();
   Result<void> enqueue(uint32_t round_count);
   Result<void> take_turn(uint64_t number);
-  Result<bool> ended() const;
   Result<void> wait(uint64_t timeout_ns);
   void release() const;
   [[nodiscard]] DevicePointer word(size_t place) const { return address_ + place * word_bytes; }
@@ -168,16 +162,6 @@ Result<void> CudaRelay::enqueue(uint32_t round_count) {
   return {};
 }
 
-Result<bool> CudaRelay::ended() const {
-  bool yes = false;
-  RONDO_TRY(streams_.with_context("cuStreamQuery", [&](const CudaDriver &cu) {
-    const CuStatus status = cu.stream_query(streams_.calls);
-    yes = status != CuStatus::not_ready;
-    return yes ? status : CuStatus::success;
-  }));
-  return yes;
-}
-
 /// All waits, those of other processes too. Streams may set words back once more: until none is left, again.
 void CudaRelay::release() const {
   for (size_t place = 0; place < place_.count; ++place)
@@ -189,7 +173,7 @@ Result<void> CudaRelay::wait(uint64_t timeout_ns) {
   const uint64_t deadline_ns = now_ns() + timeout_ns;
   bool late = false;
   for (;;) {
-    RONDO_TRY_ASSIGN(const bool done, ended());
+    RONDO_TRY_ASSIGN(const bool done, streams_.ended());
     if (done) break;
     const uint64_t time_ns = now_ns();
     late = late || time_ns > deadline_ns;
@@ -207,15 +191,30 @@ Outcome CudaRelay::run(uint32_t round_count, uint64_t timeout_ns, double &hand_o
   const auto waited = wait(enqueued.ok() ? timeout_ns : 0);
   if (!enqueued.ok()) return perf_outcome(enqueued);
   if (!waited.ok()) return perf_outcome(waited);
-  float elapsed_ms = 0;
-  const auto asked = streams_.with_context("cuEventElapsedTime", [&](const CudaDriver &cu) {
-    return cu.event_elapsed_time(&elapsed_ms, begin_.get().object, end_.get().object);
-  });
-  hand_over_ns = static_cast<double>(elapsed_ms) * 1e6 / (round_count - 1) / static_cast<double>(place_.count);
-  return perf_outcome(asked);
+  const Outcome asked = perf_take(streams_.between_ns(begin_, end_), hand_over_ns);
+  hand_over_ns /= (round_count - 1) * static_cast<double>(place_.count);
+  return asked;
 }
 
 }  // namespace
+
+Result<bool> PerfStreams::ended() const {
+  bool yes = false;
+  RONDO_TRY(with_context("cuStreamQuery", [&](const CudaDriver &cu) {
+    const CuStatus status = cu.stream_query(calls);
+    yes = status != CuStatus::not_ready;
+    return yes ? status : CuStatus::success;
+  }));
+  return yes;
+}
+
+Result<double> PerfStreams::between_ns(const Event &from, const Event &to) const {
+  float elapsed_ms = 0;
+  RONDO_TRY(with_context("cuEventElapsedTime", [&](const CudaDriver &cu) {
+    return cu.event_elapsed_time(&elapsed_ms, from.get().object, to.get().object);
+  }));
+  return static_cast<double>(elapsed_ms) * 1e6;
+}
 
 Result<std::unique_ptr<perf::SideStream>> make_side_stream(const PerfStreams &streams) {
   auto made = std::make_unique<CudaSideStream>(streams);

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <utility>
 
 #include "bench/perf/device.h"
 #include "cuda/handles.h"
@@ -12,6 +14,14 @@ namespace rondo::cli {
 [[nodiscard]] inline perf::Outcome perf_outcome(const Result<void> &result) {
   if (result.ok()) return std::nullopt;
   return perf::Failure{perf::Exit::communication, result.error().message};
+}
+
+/// The Outcome of what gives a value; `value` is left alone where there is none.
+template <class Value>
+[[nodiscard]] perf::Outcome perf_take(Result<Value> made, Value &value) {
+  if (!made.ok()) return perf::Failure{perf::Exit::communication, made.error().message};
+  value = std::move(made).value();
+  return std::nullopt;
 }
 
 /// A device's context and the stream of its calls, which outlive what is made of them.
@@ -27,6 +37,9 @@ struct PerfStreams {
     RONDO_TRY(guard.status());
     return cuda_check(driver(), call(driver()), what);
   }
+  /// Nothing is left on the stream of calls.
+  [[nodiscard]] Result<bool> ended() const;
+  [[nodiscard]] Result<double> between_ns(const cuda::Event &from, const cuda::Event &to) const;
 };
 
 [[nodiscard]] Result<std::unique_ptr<perf::SideStream>> make_side_stream(const PerfStreams &streams);

@@ -64,6 +64,16 @@ class World {
   [[nodiscard]] HostMemory pinned(size_t bytes) const { return allocate_host_memory(context_, bytes).value(); }
   [[nodiscard]] Event event(unsigned flags = event_disable_timing) const { return make_event(context_, flags).value(); }
 
+  /// What was captured on `stream` since its capture began, as a graph that can be launched.
+  [[nodiscard]] GraphExec end_capture(CuStream stream) const {
+    CuGraph captured = nullptr;
+    CU_OK(cu.stream_end_capture(stream, &captured));
+    const Graph captured_once({&cu, handle(), captured});
+    CuGraphExec made = nullptr;
+    CU_OK(cu.graph_instantiate(&made, captured, 0));
+    return GraphExec({&cu, handle(), made});
+  }
+
   const CudaDriver &cu = loaded_driver();
 
  private:

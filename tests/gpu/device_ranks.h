@@ -92,16 +92,19 @@ inline rondo_error_t failure_of(rondo_comm_t comm) {
 /// What `enqueue()` puts on the stream, as a graph that can be launched.
 template <class Enqueue>
 rondo::cuda::GraphExec captured(const World &world, rondo_stream_t of_rondo, const Enqueue &enqueue) {
-  const rondo::cuda::CudaDriver &cu = world.cu;
   auto *const stream = static_cast<rondo::cuda::CuStream>(of_rondo);
-  CU_OK(cu.stream_begin_capture(stream, rondo::cuda::CaptureMode::thread_local_));
+  CU_OK(world.cu.stream_begin_capture(stream, rondo::cuda::CaptureMode::thread_local_));
   enqueue();
-  rondo::cuda::CuGraph graph = nullptr;
-  CU_OK(cu.stream_end_capture(stream, &graph));
-  const rondo::cuda::Graph captured_once({&cu, world.handle(), graph});
-  rondo::cuda::CuGraphExec exec = nullptr;
-  CU_OK(cu.graph_instantiate(&exec, graph, 0));
-  return rondo::cuda::GraphExec({&cu, world.handle(), exec});
+  return world.end_capture(stream);
+}
+
+/// This thread's last error names them all.
+inline void check_message(const std::vector<std::string> &words) {
+  const std::string message = error_message();
+  for (const std::string &word : words) {
+    CAPTURE(message, word);
+    CHECK(message.find(word) != std::string::npos);
+  }
 }
 
 /// True: the driver is the one of tests/soft_cuda.

@@ -20,14 +20,6 @@ rondo_config_t with_direct(rondo_algorithm_t algorithm = RONDO_ALGORITHM_AUTO, r
   return config;
 }
 
-void check_message(const std::vector<std::string> &words) {
-  const std::string message = error_message();
-  for (const std::string &word : words) {
-    CAPTURE(message, word);
-    CHECK(message.find(word) != std::string::npos);
-  }
-}
-
 rondo_plan_info_t plan_of(rondo_comm_t comm, size_t count) {
   rondo_plan_info_t plan = RONDO_PLAN_INFO_INIT;
   REQUIRE(rondo_comm_query_plan(comm, RONDO_ALL_REDUCE, count, RONDO_FLOAT32, &plan) == RONDO_OK);

@@ -143,15 +143,10 @@ TEST_CASE("capture: waits and writes of memory, and copies, are done with each r
   CU_OK(cu.stream_write_value64(world.stream(), reinterpret_cast<DevicePointer>(&gate.word()), 0, write_value_default));
   CU_OK(cu.memcpy_async(to.get().object, from.get().object, bytes, world.stream()));
   CU_OK(cu.memcpy_async(reinterpret_cast<DevicePointer>(pinned.get().object), to.get().object, bytes, world.stream()));
-  CuGraph raw = nullptr;
-  CU_OK(cu.stream_end_capture(world.stream(), &raw));
-  const Graph graph({&cu, world.handle(), raw});
-  CuGraphExec raw_exec = nullptr;
-  CU_OK(cu.graph_instantiate(&raw_exec, raw, 0));
-  const GraphExec exec({&cu, world.handle(), raw_exec});
+  const GraphExec exec = world.end_capture(world.stream());
   for (unsigned char value = 1; value <= 3; ++value) {
     CU_OK(cu.memset_d8_async(from.get().object, value, bytes, world.stream()));
-    CU_OK(cu.graph_launch(raw_exec, world.stream()));
+    CU_OK(cu.graph_launch(exec.get().object, world.stream()));
     std::this_thread::sleep_for(a_while / 2);
     CU_FAILS(cu.stream_query(world.stream()), CuStatus::not_ready);
     gate.open();
@@ -183,13 +178,8 @@ TEST_CASE("capture: other streams join by events, and their branches run beside 
   CU_FAILS(cu.event_query(fork.get().object), CuStatus::captured_event);
   CU_OK(cu.event_record(join.get().object, other.get().object));
   CU_OK(cu.stream_wait_event(world.stream(), join.get().object, 0));
-  CuGraph raw = nullptr;
-  CU_OK(cu.stream_end_capture(world.stream(), &raw));
-  const Graph graph({&cu, world.handle(), raw});
-  CuGraphExec raw_exec = nullptr;
-  CU_OK(cu.graph_instantiate(&raw_exec, raw, 0));
-  const GraphExec exec({&cu, world.handle(), raw_exec});
-  for (int i = 0; i < 20; ++i) CU_OK(cu.graph_launch(raw_exec, world.stream()));
+  const GraphExec exec = world.end_capture(world.stream());
+  for (int i = 0; i < 20; ++i) CU_OK(cu.graph_launch(exec.get().object, world.stream()));
   CU_OK(cu.stream_synchronize(world.stream()));
   CHECK(words_of(world, arrived, 1)[0] == 2);
 }

@@ -19,14 +19,6 @@ rondo_config_t with_ll128(rondo_config_t config = on_device()) {
   return config;
 }
 
-void check_message(const std::vector<std::string> &words) {
-  const std::string message = error_message();
-  for (const std::string &word : words) {
-    CAPTURE(message, word);
-    CHECK(message.find(word) != std::string::npos);
-  }
-}
-
 /// Says what is left out where a real machine has no second device that NVLink leads to.
 bool has_two_devices() {
   if (cuda_devices(conformance::loaded_driver()).value().size() < 2) {

@@ -175,13 +175,8 @@ TEST_CASE("soft cuda: a branch of a graph that waits for a word does not hold up
                                 write_value_default));
   CU_OK(cu.event_record(join.get().object, other.get().object));
   CU_OK(cu.stream_wait_event(world.stream(), join.get().object, 0));
-  CuGraph raw = nullptr;
-  CU_OK(cu.stream_end_capture(world.stream(), &raw));
-  const Graph graph({&cu, world.handle(), raw});
-  CuGraphExec raw_exec = nullptr;
-  CU_OK(cu.graph_instantiate(&raw_exec, raw, 0));
-  const GraphExec exec({&cu, world.handle(), raw_exec});
-  CU_OK(cu.graph_launch(raw_exec, world.stream()));
+  const GraphExec exec = world.end_capture(world.stream());
+  CU_OK(cu.graph_launch(exec.get().object, world.stream()));
   // acquire; pairs with the release of the graph's write
   CHECK(becomes_true([&] { return std::atomic_ref(passed.word()).load(std::memory_order_acquire) == 7; }));
   CU_FAILS(cu.stream_query(world.stream()), CuStatus::not_ready);
