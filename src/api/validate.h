@@ -5,9 +5,14 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "src/base/checked.h"
 #include "src/base/result.h"
 
 namespace rondo {
+
+// What the inline checks below say when they refuse.
+[[nodiscard]] Error refused_buffer(const char *name, const void *buffer, size_t bytes);
+[[nodiscard]] Error refused_overlap();
 
 /// count * size of the type; unknown types and overflow are refused.
 [[nodiscard]] Result<size_t> bytes_of(size_t count, rondo_type_t type);
@@ -16,10 +21,20 @@ namespace rondo {
 [[nodiscard]] Result<void> check_op(rondo_op_t op);
 [[nodiscard]] Result<void> check_root(int root, uint32_t rank_count);
 /// Not null unless `bytes` is 0, and within the address space.
-[[nodiscard]] Result<void> check_buffer(const char *name, const void *buffer, size_t bytes);
+[[nodiscard]] inline Result<void> check_buffer(const char *name, const void *buffer, size_t bytes) {
+  const auto begin = reinterpret_cast<uintptr_t>(buffer);
+  if (bytes == 0 || (buffer != nullptr && checked_add<uintptr_t>(begin, bytes))) return {};
+  return refused_buffer(name, buffer, bytes);
+}
 /// `inner` is `in_place`, or disjoint from `outer`.
-[[nodiscard]] Result<void> check_overlap(const void *outer, size_t outer_bytes, const void *inner, size_t inner_bytes,
-                                         const void *in_place);
+[[nodiscard]] inline Result<void> check_overlap(const void *outer, size_t outer_bytes, const void *inner,
+                                                size_t inner_bytes, const void *in_place) {
+  if (inner == in_place || inner_bytes == 0 || outer_bytes == 0) return {};
+  const auto outer_begin = reinterpret_cast<uintptr_t>(outer);
+  const auto inner_begin = reinterpret_cast<uintptr_t>(inner);
+  if (inner_begin + inner_bytes <= outer_begin || outer_begin + outer_bytes <= inner_begin) return {};
+  return refused_overlap();
+}
 
 /// The blocks of a _v collective.
 struct BlockLayout {

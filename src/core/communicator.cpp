@@ -15,6 +15,8 @@
 namespace rondo {
 namespace {
 
+constexpr auto turn_look_interval = std::chrono::milliseconds(1);
+
 WaitPolicy wait_policy_of(const Settings &settings, const Meeting &meeting) {
   switch (settings.wait) {
     case WaitMode::automatic:
@@ -106,7 +108,9 @@ Result<void> Communicator::execute(const Operation &operation) {
 }
 
 Result<void> Communicator::run(const Operation &operation) {
-  running_.store(true, std::memory_order_relaxed);  // before the sync store of set_running(); see close()
+  // Sync, and before anything else is written that it would have to wait for: either close() sees that this runs, or
+  // this sees the failure.
+  running_.store(true, std::memory_order_seq_cst);
   Result<void> result;
   try {
     result = run_transfers(operation);
@@ -160,12 +164,11 @@ Result<void> Communicator::run_transfers(const Operation &operation) {
 }
 
 Result<void> Communicator::wait_turn(uint64_t number) {
-  const auto my_turn = [&] { return executed_.load(std::memory_order_seq_cst) >= number - 1; };  // see end_turn()
+  const auto my_turn = [&] { return executed_.load(std::memory_order_acquire) >= number - 1; };  // see end_turn()
   // After a failure the turns are in no order any more; it was recorded before the first of them was given up.
   if (my_turn()) return transport_->failed() ? Result<void>(transport_->failure()) : Result<void>();
   std::unique_lock lock(turn_mutex_);
-  // Sync, as the store of executed_ in end_turn(): either that sees this waiter, or this one sees the store.
-  turn_waiter_count_.fetch_add(1, std::memory_order_seq_cst);
+  turn_waiter_count_.fetch_add(1, std::memory_order_relaxed);  // see end_turn()
   // Every operation before this one has a deadline of its own; what has none is a stream that waits for an event.
   uint64_t deadline_ns = now_ns() + settings_.timeout_ns;
   uint64_t seen = executed_.load(std::memory_order_acquire);  // see end_turn()
@@ -175,7 +178,7 @@ Result<void> Communicator::wait_turn(uint64_t number) {
       result = transport_->failure();
       break;
     }
-    turn_.wait_for(lock, std::chrono::milliseconds(20));
+    turn_.wait_for(lock, turn_look_interval);
     const uint64_t executed = executed_.load(std::memory_order_acquire);  // see end_turn()
     if (std::exchange(seen, executed) != executed) deadline_ns = now_ns() + settings_.timeout_ns;
     if (now_ns() >= deadline_ns) transport_->raise(turn_timed_out(number));
@@ -194,8 +197,10 @@ Error Communicator::turn_timed_out(uint64_t number) const {
 }
 
 void Communicator::end_turn(uint64_t number) {
-  executed_.store(number, std::memory_order_seq_cst);  // pairs with wait_turn() and everybody's acquire
-  if (turn_waiter_count_.load(std::memory_order_seq_cst) == 0) return;
+  executed_.store(number, std::memory_order_release);  // pairs with everybody's acquire
+  // Not in order with the store, which every call would have to wait for: a waiter that comes in this very moment may
+  // not be seen. It looks by itself.
+  if (turn_waiter_count_.load(std::memory_order_relaxed) == 0) return;
   const std::lock_guard lock(turn_mutex_);
   turn_.notify_all();
 }
@@ -258,8 +263,8 @@ Result<void> Communicator::finalize() {
 void Communicator::close() {
   if (const auto drained = drain(); !drained.ok()) log::debug("destroy: " + drained.error().message);
   // After a failure drain() does not wait. What has begun ends by itself, and reads the caller's buffers until then;
-  // what begins from now on sees the failure first.
-  while (running_.load(std::memory_order_acquire)) std::this_thread::sleep_for(std::chrono::microseconds(100));
+  // what begins from now on sees the failure first: sync, as the store in run().
+  while (running_.load(std::memory_order_seq_cst)) std::this_thread::sleep_for(std::chrono::microseconds(100));
   leave_device();
   transport_->set_state(RankState::left);
 }

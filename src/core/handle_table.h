@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "src/base/result.h"
+#include "src/base/short_lock.h"
 
 namespace rondo {
 
@@ -117,7 +118,7 @@ class HandleTable {
   };
 
   struct alignas(64) Shard {
-    mutable std::mutex mutex;
+    mutable ShortLock mutex;
     std::vector<Slot> slots;  // grows to slots_per_shard, never shrinks: generations must not be forgotten
     uint32_t first_free = no_slot;
   };

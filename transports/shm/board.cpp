@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "src/base/clock.h"
+#include "src/base/cpu.h"
 #include "src/proto/memory.h"
 
 namespace rondo::shm {
@@ -65,10 +66,11 @@ void enter(RankBoard &board, uint64_t operation, const Entered &what, uint64_t t
 
 void end(RankBoard &board, uint64_t operation, OperationState state, uint64_t ticks) {
   OperationRecord &record = board.records[operation % recorded_operation_count];
-  if (memory::load_relaxed(record.operation) == operation)  // relaxed: this rank's own word
+  if (memory::load_relaxed(record.operation) == operation)                         // relaxed: this rank's own word
     memory::store_release(record.end, ticks << 2 | static_cast<uint64_t>(state));  // pairs with timed_operation()
   if (state == OperationState::completed)
     memory::store_release(board.completed, operation);  // pairs with load_acquire of those who report on this rank
+  prefetch_for_write(&board.records[(operation + 1) % recorded_operation_count]);  // not at hand: it was used long ago
 }
 
 Entered TimedOperation::what() const {
@@ -144,9 +146,7 @@ uint32_t prepare_sleep(RankBoard &board) {
   return ticket;
 }
 
-void sleep(RankBoard &board, uint32_t ticket, uint64_t timeout_ns) {
-  wait_for_word(board.bell, ticket, timeout_ns);
-}
+void sleep(RankBoard &board, uint32_t ticket, uint64_t timeout_ns) { wait_for_word(board.bell, ticket, timeout_ns); }
 
 void cancel_sleep(RankBoard &board) { memory::store_release(board.sleeping, 0); }  // pairs with load_sync in ring()
 

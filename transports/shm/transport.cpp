@@ -67,6 +67,7 @@ class ShmTransport final : public Transport {
     shm::end(own_, operation, OperationState::failed, read_ticks(tick_source_));
   }
   void set_running(bool running) override {
+    if (!has_neighbours_) return;  // nobody reads what others lend by address
     if (running)
       memory::store_sync(own_.running, 1);  // pairs with load_sync in wait_for_borrowers()
     else
@@ -133,7 +134,11 @@ class ShmTransport final : public Transport {
   uint64_t shared_bytes() const override { return segment_->shape().bytes(); }
   Result<uint64_t> used_bytes() const override { return segment_->used_bytes(); }
 
-  void set_accepted_kinds(std::vector<uint32_t> kinds) { accepted_kinds_ = std::move(kinds); }
+  void set_accepted_kinds(std::vector<uint32_t> kinds) {
+    accepted_kinds_ = std::move(kinds);
+    has_neighbours_ = std::any_of(accepted_kinds_.begin(), accepted_kinds_.end(),
+                                  [](uint32_t of_peer) { return (of_peer & kind_bit(PayloadKind::address)) != 0; });
+  }
 
  private:
   void ring_all() {
@@ -148,6 +153,7 @@ class ShmTransport final : public Transport {
   RankBoard &own_;
   SharedFailure &failure_;
   std::vector<uint32_t> accepted_kinds_;
+  bool has_neighbours_ = false;  ///< ranks of this process
 };
 
 /// What the first rank tells the others about the segment.
