@@ -24,11 +24,12 @@ struct PlacementCard {
 /// Two processes have ranks on one device, and at least one of them not through MPS: their contexts take turns.
 [[nodiscard]] bool takes_turns(std::span<const PlacementCard> cards);
 
-/// Ranks whose blocks are on a device at the same time, this one among them.
+/// Ranks whose blocks are on a device at the same time, this one among them. Default: it is alone.
 struct Neighbours {
   uint32_t in_process = 1;
   uint32_t in_others = 0;  ///< through MPS; without it processes take turns, and do not share the device
-  bool is_first = true;    ///< of the process on the device: it reckons with those of the others
+  uint32_t first = 0;      ///< of those in the process: it reckons with those in the others
+  uint32_t position = 0;   ///< among those in the process
 };
 [[nodiscard]] Neighbours neighbours_of(uint32_t rank, std::span<const PlacementCard> cards);
 

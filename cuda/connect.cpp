@@ -61,13 +61,14 @@ bool takes_turns(std::span<const PlacementCard> cards) {
 
 Neighbours neighbours_of(uint32_t rank, std::span<const PlacementCard> cards) {
   const PlacementCard &own = cards[rank];
-  Neighbours found{0, 0, true};
+  Neighbours found{0, 0, rank, 0};
   for (uint32_t peer = 0; peer < cards.size(); ++peer) {
     const PlacementCard &card = cards[peer];
     if (card.device != own.device) continue;
     if (card.process == own.process) {
       ++found.in_process;
-      found.is_first &= peer >= rank;
+      found.first = std::min(found.first, peer);
+      found.position += peer < rank ? 1 : 0;
     } else if (card.mps != 0 && own.mps != 0) {
       ++found.in_others;
     }

@@ -26,7 +26,8 @@ class DevicePlan {
 /// What the calls of one rank have told the host from its device; with the kernel executor each is a kernel. Counts
 /// grow, but for begun_calls where it was one too many.
 struct DeviceReport {
-  uint64_t begun_calls = 0;   ///< replays of captured ones among them; one too many for the moment in which one ends
+  uint64_t begun_calls = 0;   ///< replays of captured ones among them, and a call that waits for ranks which share its
+                              ///< kernel; one too many for the moment in which one ends
   uint64_t ended_calls = 0;   ///< the same as begun_calls: none runs
   uint64_t ended_number = 0;  ///< the operation whose kernel ended last, done or not
   bool failed = false;        ///< a kernel stopped, or met a slot that did not fit; those after it do nothing
@@ -69,8 +70,8 @@ class DeviceExecutor {
   [[nodiscard]] virtual Result<bool> check_stream(void *stream) const = 0;
 
   [[nodiscard]] virtual Result<std::unique_ptr<DevicePlan>> prepare(const Plan &plan) = 0;
-  /// Enqueues and returns. `stream`: the caller's, null for the default stream. What a failure leaves behind ends by
-  /// itself, or by stop().
+  /// Enqueues and returns; where ranks share a kernel, when all of them have come, or by stop(). `stream`: the
+  /// caller's, null for the default stream. What a failure leaves behind ends by itself, or by stop().
   [[nodiscard]] virtual Result<void> launch(const DeviceCall &call, void *stream) = 0;
   /// A stream of its own, for what has none of the caller's: the barrier of finalize.
   [[nodiscard]] virtual void *own_stream() const = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernel executor: one kernel a collective, one block a channel. docs/gpu.md.
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <mutex>
 
@@ -8,6 +9,7 @@
 #include "cuda/executor_base.h"
 #include "cuda/kernels/direct.h"
 #include "cuda/kernels/operation.h"
+#include "cuda/launch_group.h"
 #include "cuda/plan_image.h"
 #include "src/proto/memory.h"
 
@@ -73,22 +75,24 @@ class KernelExecutor final : public ExecutorBase {
 
  private:
   [[nodiscard]] Result<void> claim_residency(const Neighbours &neighbours);
+  [[nodiscard]] Result<void> join_group(const DeviceRequest &request);
   [[nodiscard]] HostWords &words() const { return *static_cast<HostWords *>(words_.get().object); }
   [[nodiscard]] std::byte *host_plans() const { return static_cast<std::byte *>(host_plans_.get().object); }
   [[nodiscard]] Result<void> upload(CudaPlan &plan, CuStream stream, bool captured);
   [[nodiscard]] Result<void> prepare_image(const Plan &plan, CudaPlan &made);
   [[nodiscard]] device::DeviceOperation operation_of(const CudaPlan &plan, const DeviceCall &call) const;
-  [[nodiscard]] Result<void> run(const CudaPlan &plan, const DeviceCall &call, CuStream stream) const;
+  [[nodiscard]] Result<void> run(const CudaPlan &plan, const DeviceCall &call, CuStream stream);
   [[nodiscard]] Result<void> run_direct(const CudaPlan &plan, const DeviceCall &call, CuStream stream) const;
-  [[nodiscard]] Result<void> start(const CudaPlan &plan, uint32_t threads, uint32_t shared_bytes, void *operation,
-                                   CuStream stream) const;
 
   BlockClaim blocks_;
   HostMemory words_, host_plans_;
   std::mutex arena_mutex_;
   Arena arena_{plan_memory_bytes};
   uint32_t rank_ = 0;
-  uint64_t last_number_ = 0;  ///< of the operations that were enqueued and not captured
+  uint64_t last_number_ = 0;             ///< of the operations that were enqueued and not captured
+  std::shared_ptr<LaunchGroup> group_;   ///< null: this rank launches kernels of its own
+  uint32_t place_ = 0;                   ///< in the group
+  std::atomic<bool> gathering_ = false;  ///< a call waits for the others of the group
 };
 
 /// None for a rank that is alone, or for too many.
@@ -122,7 +126,26 @@ Result<void> KernelExecutor::connect(const DeviceRequest &request, Gathering &ga
   ::new (words_.get().object) HostWords();
   RONDO_TRY_ASSIGN(host_plans_, allocate_host_memory(context_, plan_memory_bytes));
   RONDO_TRY(connect_segment(request, shape, gathering));
-  return claim_residency(request.neighbours);
+  RONDO_TRY(claim_residency(request.neighbours));
+  return join_group(request);
+}
+
+/// Ranks of one process on one device, in groups of as many as a kernel takes.
+Result<void> KernelExecutor::join_group(const DeviceRequest &request) {
+  if (!request.shares_launches) return {};
+  const Neighbours &neighbours = request.neighbours;
+  const uint32_t group = neighbours.position / device::ranks_per_kernel_max;
+  const uint32_t before = group * device::ranks_per_kernel_max;
+  const uint32_t count = std::min(neighbours.in_process - before, device::ranks_per_kernel_max);
+  if (count == 1) return {};
+  if (request.kernel_protocol() == RONDO_PROTOCOL_DIRECT)
+    return Error{RONDO_ERROR_UNSUPPORTED,
+                 "kernels of the protocol 'direct' run one rank each, but RONDO_DEVICE_LAUNCH=shared asks for one that "
+                 "runs several; use 'auto', 'simple', 'll' or 'll128', or RONDO_DEVICE_LAUNCH=own"};
+  place_ = neighbours.position - before;
+  // The segment of the first is theirs alone, and stays as long as one of them is there.
+  RONDO_TRY_ASSIGN(group_, LaunchGroup::join(context_, segment_.address_of(neighbours.first) + group, count));
+  return {};
 }
 
 /// A block that is not resident never runs while the others wait for it; and calls of several communicators may be in
@@ -139,7 +162,7 @@ Result<void> KernelExecutor::claim_residency(const Neighbours &neighbours) {
                                                    std::to_string(ranks * channels) + " blocks with " +
                                                    std::to_string(channels) + " channels each, but " +
                                                    std::to_string(budget.blocks) + " can be resident at once" + advice};
-  const uint64_t others = neighbours.is_first ? neighbours.in_others * channels : 0;
+  const uint64_t others = neighbours.position == 0 ? neighbours.in_others * channels : 0;
   auto claimed = claim_blocks(device_.uuid, channels + others, budget.blocks);
   if (!claimed.ok()) return Error{claimed.error().status, "on " + describe() + " " + claimed.error().message + advice};
   blocks_ = std::move(claimed).value();
@@ -214,12 +237,26 @@ device::DeviceOperation KernelExecutor::operation_of(const CudaPlan &plan, const
   return operation;
 }
 
-Result<void> KernelExecutor::run(const CudaPlan &plan, const DeviceCall &call, CuStream stream) const {
-  device::DeviceOperation operation = operation_of(plan, call);
-  operation.channels = reinterpret_cast<const device::DeviceChannel *>(segment_.address() +
-                                                                       segment_.shape().plans_offset() + plan.offset);
-  return start(plan, lane_threads * plan.lanes_per_channel,
-               device::shared_bytes_for(plan.lanes_per_channel, plan.scratch_bytes), &operation, stream);
+Result<void> KernelExecutor::run(const CudaPlan &plan, const DeviceCall &call, CuStream stream) {
+  LaunchPart part;
+  part.kernel = plan.kernel;
+  part.operation = operation_of(plan, call);
+  part.operation.channels = reinterpret_cast<const device::DeviceChannel *>(
+      segment_.address() + segment_.shape().plans_offset() + plan.offset);
+  part.channel_count = plan.channel_count;
+  part.threads = lane_threads * plan.lanes_per_channel;
+  part.shared_bytes = device::shared_bytes_for(plan.lanes_per_channel, plan.scratch_bytes);
+  part.stream = stream;
+  // Each captured stream has a graph of its own, and so a kernel.
+  if (group_ != nullptr && !call.captured) {
+    gathering_.store(true, std::memory_order_relaxed);  // advisory
+    bool launched = false;
+    const auto done = group_->launch(place_, part, words().abort, launched);
+    gathering_.store(false, std::memory_order_relaxed);
+    if (launched) last_number_ = call.number;  // also where an error followed: it will run
+    if (launched || !done.ok()) return done;
+  }
+  return launch_parts(*driver_, {&part, 1}, stream);
 }
 
 Result<void> KernelExecutor::run_direct(const CudaPlan &plan, const DeviceCall &call, CuStream stream) const {
@@ -232,16 +269,11 @@ Result<void> KernelExecutor::run_direct(const CudaPlan &plan, const DeviceCall &
   operation.chunk_elements = plan.chunk_elements;
   operation.rank = rank_;
   operation.one_shot = plan.one_shot ? 1 : 0;
-  return start(plan, plan.threads, device::shared_bytes_for(1, 0), &operation, stream);
-}
-
-Result<void> KernelExecutor::start(const CudaPlan &plan, uint32_t threads, uint32_t shared_bytes, void *operation,
-                                   CuStream stream) const {
-  threads = std::min(threads, static_cast<uint32_t>(plan.kernel.block_threads_max));
-  void *parameters[] = {operation};
+  const uint32_t threads = std::min(plan.threads, static_cast<uint32_t>(plan.kernel.block_threads_max));
+  void *parameters[] = {&operation};
   return cuda_check(*driver_,
-                    driver_->launch_kernel(plan.kernel.function, plan.channel_count, 1, 1, threads, 1, 1, shared_bytes,
-                                           stream, parameters, nullptr),
+                    driver_->launch_kernel(plan.kernel.function, plan.channel_count, 1, 1, threads, 1, 1,
+                                           device::shared_bytes_for(1, 0), stream, parameters, nullptr),
                     "launching a collective");
 }
 
@@ -265,6 +297,8 @@ DeviceReport KernelExecutor::report() const {
   report.ended_number = memory::load_acquire(result.number);  // pairs with E3 in cuda/kernels/run.h
   report.ended_calls = memory::load_relaxed(result.kernels);
   report.begun_calls = std::max(memory::load_relaxed(result.begun), report.ended_calls);
+  // Where nothing else runs the time of a call that waits for others has begun; its kernel counts as the same.
+  if (report.begun_calls == report.ended_calls && gathering_.load(std::memory_order_relaxed)) ++report.begun_calls;
   const uint64_t verdict = memory::load_relaxed(result.verdict);  // ordered by E3
   if (verdict == 0) return report;
   report.failed = true;

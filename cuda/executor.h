@@ -28,6 +28,7 @@ struct DeviceRequest {
   rondo_device_executor_t executor = RONDO_DEVICE_EXECUTOR_AUTO;
   rondo_protocol_t protocol = RONDO_PROTOCOL_AUTO;
   DeviceHandles handles = DeviceHandles::automatic;
+  bool shares_launches = false;  ///< by kernels: ranks of one process on one device launch one for all
   Neighbours neighbours;  ///< found by connect_device()
 
   /// The protocol that kernels are asked for; auto where copies run. `executor`: as chosen.

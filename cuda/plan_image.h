@@ -41,7 +41,7 @@ struct PlanImage {
 [[nodiscard]] std::vector<std::string> kernel_names(rondo_protocol_t protocol);
 
 /// "rondo_run_simple_float32_sum": the kernel (cuda/kernels/list.h) that runs the plan. One of direct is given a
-/// DirectOperation and no image, the others a DeviceOperation.
+/// DirectOperation and no image, the others DeviceOperations.
 [[nodiscard]] std::string kernel_name(const Plan &plan);
 
 /// The names of all kernels that combine.

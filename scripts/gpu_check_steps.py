@@ -15,6 +15,7 @@ TURNS_BAR = 2.0        # times the floor, and the measured hand-overs, of proces
 BESIDE_BAR = 0.03      # a large matrix product slows by so much beside a copy-engine all-gather
 COVERED_LEAST = 0.9    # of the product's time, for that to say anything
 NO_LL128 = "the protocol 'll128' that was asked for"  # how Rondo refuses it on a device that is not known to bear it
+SHARED = {"RONDO_DEVICE_LAUNCH": "shared"}  # one kernel for all ranks that are threads
 RESIDENT = {"CUDA_DEVICE_MAX_CONNECTIONS": "32"}  # ranks that are threads on a device need a queue each
 
 
@@ -162,6 +163,10 @@ class Steps:
         yield Step("correctness", "copy-engine executor, ranks as threads", [self.bin / "gpu_copy"], 120)
         yield Step("correctness", "ll128: where it can be had", [self.bin / "gpu_ll128"], 60)
         yield Step("correctness", "direct: by kernels of its own", [self.bin / "gpu_direct"], 60)
+        yield Step("correctness", "one kernel for all ranks of a process", [self.bin / "gpu_shared", "[plain]"], 60)
+        yield Step("correctness", "one kernel for all ranks of a process, and one hardware queue",
+                   [self.bin / "gpu_shared", "[queue]"], 60,
+                   {"CUDA_DEVICE_MAX_CONNECTIONS": "1", "SOFT_CUDA_QUEUES": "1"})
         yield Step("correctness", "device, ranks as processes",
                    ["python3", "-B", self.tests / "gpu/device_process_test.py", self.bin / "device_rank"], 90)
         yield Step("correctness", "first calls load and allocate nothing",
@@ -239,6 +244,9 @@ class Steps:
             yield self.perf(f"all_reduce of 4 threads, {blocks} blocks",
                             ["all_reduce", "-r", 4, "-b", medium, "-e", medium, "--channels", 8, "--max-ctas", blocks,
                              "--in-place-only", *few], labelled(against_floor(None), f"at most {blocks} blocks"))
+        yield self.perf("all_reduce of 8 threads, one kernel",
+                        ["all_reduce", "-r", 8, "-b", large, "-e", large, "--in-place-only", *few],
+                        labelled(against_floor(FLOOR_BAR), "one kernel"), environment=SHARED)
         for collective in ("reduce_scatter", "all_gather", "broadcast", "reduce"):
             yield self.perf(f"{collective} of 8 threads", [collective, "-r", 8, "-b", medium, "-e", medium, *few],
                             against_floor(None))
@@ -262,10 +270,10 @@ class Steps:
             [os.environ.get("PATH", ""), "/usr/local/cuda/bin", "/usr/local/cuda/compute-sanitizer"]))
         missing = "there is no GPU" if self.soft else "" if tool else "compute-sanitizer is not installed"
         for check in ("memcheck", "racecheck"):
-            # One that makes kernels run one by one lets ranks in kernels of their own wait for ever.
+            # It may make kernels run one by one: ranks in kernels of their own would wait for ever.
             yield Step("sanitizer", check,
                        [tool, "--tool", check, "--error-exitcode", "99", self.bin / "device_matrix"], 120,
-                       {"RONDO_TEST_MATRIX": "tiny"}, missing)
+                       {"RONDO_TEST_MATRIX": "tiny"} | SHARED, missing)
 
     def of(self, stage):
         for step in getattr(self, stage)():

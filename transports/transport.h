@@ -39,8 +39,8 @@ class Transport {
   virtual void complete(uint64_t operation) = 0;
   /// Ends an operation that this rank had entered; for the flight recorder alone.
   virtual void fail(uint64_t operation) = 0;
-  /// Around an executor's run. true is a sync store where wait_for_borrowers() may wait for it: look for a failure after
-  /// it.
+  /// Around an executor's run. true is a sync store where wait_for_borrowers() may wait for it: look for a failure
+  /// after it.
   virtual void set_running(bool running) = 0;
   /// After a failure: waits, for a second at most, until no thread of this process reads what this rank has lent.
   virtual void wait_for_borrowers() const = 0;

@@ -77,10 +77,11 @@ constexpr uint32_t block_threads_max = 512;
 
 /// A block: each lane of its channel by as many whole warps.
 template <class Protocol, class ListedReducer>
-__device__ void run_block(const DeviceOperation &operation) {
+__device__ void run_block(const DeviceOperations &operations) {
   using Reducer = typename OnDevice<ListedReducer>::Type;
   extern __shared__ __align__(16) std::byte shared[];
-  const DeviceChannel &channel = operation.channels[blockIdx.x];
+  const DeviceOperation &operation = operations.of_block(blockIdx.x);
+  const DeviceChannel &channel = operation.channels[operations.channel_of_block(blockIdx.x)];
   if (channel.lane_count == 0) return;
   const uint32_t size = blockDim.x / warp_threads / channel.lane_count * warp_threads;
   const uint32_t lane = threadIdx.x / size;
@@ -94,8 +95,8 @@ __device__ void run_block(const DeviceOperation &operation) {
 
 #define RONDO_KERNEL(name, Protocol, ...)                                             \
   extern "C" __global__ void __launch_bounds__(::rondo::device::block_threads_max, 1) \
-      name(const __grid_constant__ ::rondo::device::DeviceOperation operation) {      \
-    ::rondo::device::run_block<Protocol, __VA_ARGS__>(operation);                     \
+      name(const __grid_constant__ ::rondo::device::DeviceOperations operations) {    \
+    ::rondo::device::run_block<Protocol, __VA_ARGS__>(operations);                    \
   }
 RONDO_KERNELS(RONDO_KERNEL)
 

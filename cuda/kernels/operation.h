@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a kernel is given: plain data, laid out alike by the host's compiler and the device's. Every kernel that
-// interprets a plan takes one DeviceOperation by value (those of direct a DirectOperation, those that combine a
-// CombineOperation); what it points to must stay until the kernel has ended.
+// interprets plans takes DeviceOperations by value, one for each rank that it runs (those of direct take a
+// DirectOperation, those that combine a CombineOperation); what it points to must stay until the kernel has ended.
 //
 //   uploaded with the plan      DeviceChannel[], LaneProgram[], Step[], Range[], DeviceLinkEnds *[]   read only
 //   of the communicator         DeviceLinkEnds (counters survive from kernel to kernel), DeviceProgress
@@ -78,7 +78,7 @@ static_assert(sizeof(DeviceResult) == cache_line_bytes);
 [[nodiscard]] constexpr Fault fault_in(uint64_t verdict) { return static_cast<Fault>(verdict >> 8 & 0xFF); }
 [[nodiscard]] constexpr uint32_t peer_in(uint64_t verdict) { return static_cast<uint32_t>(verdict >> 32); }
 
-/// The parameter of every kernel. The grid has one block a channel.
+/// An operation of one rank. One block runs a channel of it.
 struct DeviceOperation {
   const DeviceChannel *channels = nullptr;
   const uint64_t *abort = nullptr;  ///< not 0: stop. The host's memory
@@ -96,6 +96,24 @@ static_assert(sizeof(Window) == 72 && offsetof(Window, loan) == 16 && sizeof(Buf
 static_assert(sizeof(DeviceOperation) == 208 && alignof(DeviceOperation) == 8);
 static_assert(offsetof(DeviceOperation, buffers) == 32 && offsetof(DeviceOperation, number) == 184);
 static_assert(offsetof(DeviceOperation, divisor) == 192 && offsetof(DeviceOperation, poll_count) == 204);
+
+/// In parameters, of which a kernel may have 4 KiB.
+inline constexpr uint32_t ranks_per_kernel_max = 8;
+
+/// The parameter of a kernel: the operations of ranks that have the same number of channels, one after the other in the
+/// grid.
+struct DeviceOperations {
+  uint32_t channel_count = 1;  ///< of each operation
+  DeviceOperation operations[ranks_per_kernel_max];
+
+  [[nodiscard]] RONDO_HD const DeviceOperation &of_block(uint32_t block) const {
+    return operations[block / channel_count];
+  }
+  [[nodiscard]] RONDO_HD uint32_t channel_of_block(uint32_t block) const { return block % channel_count; }
+};
+static_assert(std::is_trivially_copyable_v<DeviceOperations> && std::is_standard_layout_v<DeviceOperations>);
+static_assert(sizeof(DeviceOperations) == 8 + ranks_per_kernel_max * sizeof(DeviceOperation));
+static_assert(offsetof(DeviceOperations, operations) == 8 && sizeof(DeviceOperations) <= 4096);
 
 // Shared memory of a block: for each lane of its channel a line that is the group's own (an emulated block keeps its
 // barrier there; a device has barriers of its own) and its places of scratch.

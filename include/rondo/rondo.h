@@ -284,7 +284,8 @@ RONDO_API rondo_status_t rondo_comm_abort(rondo_comm_t comm) RONDO_NOEXCEPT;
  *         RONDO_ERROR_TIMEOUT, _REMOTE, _MISMATCH, _ABORTED: failed; each rank is told once. recv is unspecified; send
  *         is unchanged unless it is recv.
  *         RONDO_ERROR_COMM_FAILED: failed earlier, and this rank was told; nothing enqueued.
- * Streams: with a stream the call returns once the operation is enqueued; a full queue (1,024) makes it wait. */
+ * Streams: with a stream the call returns once the operation is enqueued; a full queue (1,024) makes it wait, and on a
+ *          device RONDO_DEVICE_LAUNCH=shared, until the ranks that share its kernel have called. */
 
 /** On every rank, recv[i] = the reduction by `op` of send[i] over all ranks, for i < count.
  * @param send, recv  count elements each; equal (in place) or disjoint. */

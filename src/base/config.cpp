@@ -164,6 +164,11 @@ constexpr std::array variables{
                      return set_name(config.device_handles, text, device_handles_string, "kind of handle");
                    },
                    [](const Config &config) { return std::string(device_handles_string(config.device_handles)); }},
+    ConfigVariable{"RONDO_DEVICE_LAUNCH", "own, shared", "who launches kernels on a CUDA device",
+                   [](std::string_view text, Config &config) {
+                     return set_name(config.device_launch, text, device_launch_string, "way to launch");
+                   },
+                   [](const Config &config) { return std::string(device_launch_string(config.device_launch)); }},
     ConfigVariable{"RONDO_MAX_CTAS", "auto, 1-1024", "blocks of a collective on a CUDA device, at most",
                    [](std::string_view text, Config &config) {
                      return set_choice(config.max_ctas, text, parse_number(text, 1, max_ctas_max));
@@ -189,6 +194,11 @@ const char *simd_target_string(SimdTarget target) {
 const char *device_handles_string(DeviceHandles handles) {
   static constexpr std::array names{"auto", "ipc", "vmm"};
   return name_in(names, handles);
+}
+
+const char *device_launch_string(DeviceLaunch launch) {
+  static constexpr std::array names{"own", "shared"};
+  return name_in(names, launch);
 }
 
 std::span<const ConfigVariable> config_variables() { return variables; }

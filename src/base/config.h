@@ -36,6 +36,11 @@ enum class SimdTarget { automatic, plain, avx2, avx512 };
 enum class DeviceHandles { automatic, ipc, vmm };
 [[nodiscard]] const char *device_handles_string(DeviceHandles handles);
 
+/// Who launches kernels. own: each rank its own. shared: ranks that are threads of one process on one device launch one
+/// kernel for all of them.
+enum class DeviceLaunch { own, shared };
+[[nodiscard]] const char *device_launch_string(DeviceLaunch launch);
+
 /// The environment's wishes; a variable that is not set, or empty, leaves the default here.
 struct Config {
   rondo_algorithm_t algorithm = RONDO_ALGORITHM_AUTO;
@@ -58,6 +63,7 @@ struct Config {
   std::string nvml_library = "libnvidia-ml.so.1";  ///< what knows NVLinks; missing, they are unknown
   rondo_device_executor_t device_executor = RONDO_DEVICE_EXECUTOR_AUTO;
   DeviceHandles device_handles = DeviceHandles::automatic;
+  DeviceLaunch device_launch = DeviceLaunch::own;
   uint32_t max_ctas = 0;  ///< blocks of a collective on a device, at most; 0: no limit
   std::string log = "warning";
   std::vector<std::string> given;  ///< the variables that were set, in the order of the table

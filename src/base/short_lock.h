@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // A lock for a few instructions on the path of every call: it costs one read-modify-write, where a std::mutex costs two
-// and two calls. Who does not get it yields the core, and nobody sleeps: not for what may take long.
+// and two calls. Nobody wakes who does not get it: it yields the core, and naps where that does not help (the holder
+// may have a lower priority). So not for what often takes long.
 #pragma once
 
-#include <sched.h>
-
 #include <atomic>
+#include <cstdint>
 
+#include "src/base/clock.h"
 #include "src/base/cpu.h"
 
 namespace rondo {
@@ -14,15 +15,17 @@ namespace rondo {
 class ShortLock {
  public:
   void lock() {
-    while (held_.exchange(true, std::memory_order_acquire)) {  // pairs with unlock()
+    for (int round = 0; held_.exchange(true, std::memory_order_acquire); ++round) {  // pairs with unlock()
       for (int look = 0; look < looks_before_yield && held_.load(std::memory_order_relaxed); ++look) cpu_pause();
-      if (held_.load(std::memory_order_relaxed)) ::sched_yield();
+      if (held_.load(std::memory_order_relaxed)) round < yields_before_naps ? yield_core() : sleep_for_ns(nap_ns);
     }
   }
   void unlock() { held_.store(false, std::memory_order_release); }  // pairs with lock()
 
  private:
   static constexpr int looks_before_yield = 64;
+  static constexpr int yields_before_naps = 32;
+  static constexpr uint64_t nap_ns = 50'000;
   std::atomic<bool> held_ = false;
 };
 

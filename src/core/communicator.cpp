@@ -122,7 +122,7 @@ Result<void> Communicator::run(const Operation &operation) {
     transport_->wait_for_borrowers();
     result = Error{RONDO_ERROR_OUT_OF_RESOURCES, "out of memory"};
   }
-  running_.store(false, std::memory_order_release);  // pairs with acquire in close()
+  running_.store(false, std::memory_order_release);  // pairs with the load in close()
   return result;
 }
 

@@ -134,7 +134,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   bool finalized_ = false;
 
   std::atomic<uint64_t> executed_ = 0;  ///< operations done; stored in end_turn(), pairs with wait_turn()
-  std::atomic<bool> running_ = false;   ///< an operation reads or writes the caller's buffers
+  std::atomic<bool> running_ = false;   ///< an operation uses the caller's buffers: run(), pairs with close()
   std::atomic<bool> failure_told_ = false;
   std::mutex turn_mutex_;
   std::atomic<uint32_t> turn_waiter_count_ = 0;  ///< threads in the slow part of wait_turn()

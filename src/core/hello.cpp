@@ -30,7 +30,8 @@ struct Hello {
   uint32_t wait = 0;
   uint32_t on_device = 0;
   uint32_t device_executor = 0;
-  uint64_t device_handles = 0;
+  uint32_t device_handles = 0;
+  uint32_t device_launch = 0;
   uint64_t slot_bytes = 0;
   uint64_t tuning_hash = 0;
   uint64_t max_ctas = 0;
@@ -51,7 +52,8 @@ Hello hello_of(uint32_t rank_count, const Settings &settings) {
   hello.slot_bytes = settings.slot_bytes;
   hello.on_device = settings.device != RONDO_DEVICE_HOST ? 1 : 0;
   hello.device_executor = settings.device_executor;
-  hello.device_handles = static_cast<uint64_t>(settings.device_handles);
+  hello.device_handles = static_cast<uint32_t>(settings.device_handles);
+  hello.device_launch = static_cast<uint32_t>(settings.device_launch);
   hello.tuning_hash = settings.tuning_hash;
   hello.max_ctas = settings.max_ctas;
   const std::string host = host_id();
@@ -88,7 +90,8 @@ constexpr std::array fields{
           [](const Hello &it) { return uint64_t{it.on_device}; }},
     Field{"the executor on devices (config or RONDO_DEVICE_EXECUTOR)",
           [](const Hello &it) { return uint64_t{it.device_executor}; }},
-    Field{"RONDO_DEVICE_HANDLES", [](const Hello &it) { return it.device_handles; }},
+    Field{"RONDO_DEVICE_HANDLES", [](const Hello &it) { return uint64_t{it.device_handles}; }},
+    Field{"RONDO_DEVICE_LAUNCH", [](const Hello &it) { return uint64_t{it.device_launch}; }},
     Field{"RONDO_WAIT", [](const Hello &it) { return uint64_t{it.wait}; }},
 };
 

@@ -47,6 +47,7 @@ Result<std::unique_ptr<DeviceExecutor>> connect_device(const ConnectArgs &args, 
   request.executor = args.settings.device_executor;
   request.protocol = args.settings.protocol;
   request.handles = args.settings.device_handles;
+  request.shares_launches = args.settings.device_launch == DeviceLaunch::shared;
   request.channel_count = args.settings.channels;
   request.channel_count_max = args.settings.max_ctas;
   request.slot_count = args.settings.slot_count;

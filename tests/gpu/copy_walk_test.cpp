@@ -136,14 +136,16 @@ PlacementCard card(unsigned char device, uint64_t process, uint32_t mps = 0) {
 TEST_CASE("residency: blocks of threads count, and those of other processes that come by MPS") {
   const auto count = [](const std::vector<PlacementCard> &cards) {
     const Neighbours found = neighbours_of(0, cards);
-    CHECK(found.is_first);
+    CHECK(found.position == 0);
     return std::pair(found.in_process, found.in_others);
   };
   CHECK(count({card(1, 10)}) == std::pair(1u, 0u));
   CHECK(count({card(1, 10), card(1, 10), card(2, 10)}) == std::pair(2u, 0u));
   CHECK(count({card(1, 10), card(1, 11), card(2, 12)}) == std::pair(1u, 0u));
   CHECK(count({card(1, 10, 1), card(1, 11, 1), card(1, 12)}) == std::pair(1u, 1u));
-  CHECK_FALSE(neighbours_of(1, std::vector<PlacementCard>{card(1, 10), card(1, 10)}).is_first);
+  const Neighbours second = neighbours_of(2, std::vector<PlacementCard>{card(2, 10), card(1, 10), card(1, 10)});
+  CHECK(second.first == 1);
+  CHECK(second.position == 1);
 }
 
 TEST_CASE("residency: what is claimed on a device is refused to others until it is given back") {

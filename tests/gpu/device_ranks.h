@@ -113,6 +113,23 @@ inline bool in_software() {
   return soft_cuda_function<uint64_t()>(library, "soft_cuda_launch_count") != nullptr;
 }
 
+/// True: a call waits, on the host, until the ranks that share its kernel have called (RONDO_DEVICE_LAUNCH).
+inline bool calls_wait() {
+  const auto config = rondo::read_config();
+  REQUIRE(config.ok());
+  return config.value().device_launch == rondo::DeviceLaunch::shared;
+}
+
+/// What body(rank, comm) returns for each rank: from one thread, since a call waits for no other rank; where it does,
+/// on a thread each.
+inline std::vector<rondo_status_t> call_each(Ranks &ranks,
+                                             const std::function<rondo_status_t(int, rondo_comm_t)> &body) {
+  if (calls_wait()) return ranks.run(body);
+  std::vector<rondo_status_t> statuses;
+  for (int rank = 0; rank < ranks.size(); ++rank) statuses.push_back(body(rank, ranks[rank]));
+  return statuses;
+}
+
 /// Says what is left out where device 0 is none on which ll128 can be had.
 inline bool has_ll128(const char *what) {
   rondo_config_t config = on_device();

@@ -43,14 +43,15 @@ class LifeOfRanks {
 
   /// Returns when every stream has ended; milliseconds since the victim's fault.
   double run() {
-    for (int round = 0; round < life_.round; ++round)
-      for (int rank = 0; rank < life_.rank_count; ++rank) call(rank, life_.count);
+    std::vector<std::thread> others;  // a call may wait for other ranks (RONDO_DEVICE_LAUNCH)
     for (int rank = 0; rank < life_.rank_count; ++rank)
-      if (rank != life_.victim) call(rank, life_.count);
+      if (rank != life_.victim) others.emplace_back([this, rank] { call_rounds(rank, life_.round + 1); });
+    call_rounds(life_.victim, life_.round);
     std::this_thread::sleep_for(life_.delay);
     const auto begin = Clock::now();
     if (life_.fate == Fate::aborts) static_cast<void>(rondo_comm_abort(group_.ranks[life_.victim]));
     if (life_.fate == Fate::disagrees) call(life_.victim, life_.count + 1);
+    for (std::thread &other : others) other.join();
     wait();
     return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
   }
@@ -62,6 +63,9 @@ class LifeOfRanks {
     rondo_config_t config = on_device();
     if (life.fate == Fate::stays_away) config.timeout_ms = 200;
     return config;
+  }
+  void call_rounds(int rank, int rounds) {
+    for (int round = 0; round < rounds; ++round) call(rank, life_.count);
   }
   void call(int rank, size_t count) {  // may be refused: an earlier rank's fault may be known already
     void *const pointer = buffers_[static_cast<size_t>(rank)].pointer();

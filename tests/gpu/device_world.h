@@ -80,11 +80,14 @@ class DeviceWorld {
       return reinterpret_cast<uint64_t>(&ends(rank, channel, peer));
     });
     std::memcpy(memory.data(), image.value().bytes.data(), image.value().bytes.size());
-    device::DeviceOperation operation = operation_of(rank, plan, buffers, number);
+    device::DeviceOperations operations;
+    operations.channel_count = image.value().channel_count;
+    device::DeviceOperation &operation = operations.operations[0];
+    operation = operation_of(rank, plan, buffers, number);
     operation.channels = reinterpret_cast<const device::DeviceChannel *>(memory.data());
     operation.lane_count = image.value().lane_count;
     operation.scratch_bytes = device::scratch_bytes_for(plan.shape.protocol, geometry_);
-    launch(*find_kernel(device::kernel_name(plan)), &operation, image.value().channel_count,
+    launch(*find_kernel(device::kernel_name(plan)), &operations, image.value().channel_count,
            std::max(1u, lane_threads * image.value().lanes_per_channel),
            device::shared_bytes_for(image.value().lanes_per_channel, operation.scratch_bytes));
   }

@@ -135,6 +135,11 @@ TEST_CASE("hazard: ranks whose streams share a hardware queue", "[queue]") {
   check_that_it_waits(pair, [](Pair &) {});
 }
 
+TEST_CASE("hazard: kernels that run one by one", "[serial]") {
+  Pair pair;
+  check_that_it_waits(pair, [](Pair &) {});
+}
+
 TEST_CASE("hazard: more calls of a rank than its stream takes, before the other rank has called", "[launch queue]") {
   constexpr int more_than_fit = 24;  // each takes a piece of work or more
   Pair pair;

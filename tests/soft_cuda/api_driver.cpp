@@ -105,7 +105,8 @@ CuStatus initialise(State &driver) {
     Device &device = driver.devices[static_cast<size_t>(ordinal)];
     device.ordinal = ordinal;
     device.uuid = uuid_of(ordinal);
-    device.blocks = std::make_unique<ResidentBlocks>(settings.resident_blocks);
+    device.blocks = std::make_unique<Places>(settings.resident_blocks);
+    device.kernels = std::make_unique<Places>(settings.serial ? 1 : UINT32_MAX);
   }
   driver.initialised = true;
   return CuStatus::success;

@@ -108,8 +108,10 @@ CuStatus launch(State &driver, Lock &lock, const std::shared_ptr<Stream> &stream
   made.parameters.resize(parameter_bytes);
   if (parameter_bytes != 0) std::memcpy(made.parameters.data(), parameters[0], parameter_bytes);
   ++driver.launch_count;
-  return submit(driver, lock, stream, [made = std::move(made), places = device.blocks.get()] {
-    run_blocks(made, *places);
+  return submit(driver, lock, stream, [made = std::move(made), &device] {
+    device.kernels->acquire();
+    run_blocks(made, *device.blocks);
+    device.kernels->release();
     return CuStatus::success;
   });
 }

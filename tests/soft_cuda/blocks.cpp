@@ -48,7 +48,7 @@ struct SharedMemoryDeleter {
 /// The blocks of one launch that are in flight, and how many are left.
 struct Run {
   const Launch &launch;
-  ResidentBlocks &places;
+  Places &places;
   std::mutex mutex;
   std::condition_variable ended;
   uint32_t blocks_left;
@@ -100,7 +100,7 @@ BlockRun *make_block(Run &run, uint32_t index) {
 
 }  // namespace
 
-void ResidentBlocks::acquire() {
+void Places::acquire() {
   std::unique_lock lock(mutex_);
   const uint64_t ticket = next_ticket_++;
   changed_.wait(lock, [&] { return serving_ == ticket && free_ != 0; });
@@ -109,7 +109,7 @@ void ResidentBlocks::acquire() {
   if (free_ != 0) changed_.notify_all();
 }
 
-void ResidentBlocks::release() {
+void Places::release() {
   const std::lock_guard lock(mutex_);
   ++free_;
   changed_.notify_all();
@@ -132,7 +132,7 @@ void run_on_pool(void (*task)(void *argument), void *argument) {
   worker->wake.notify_one();
 }
 
-void run_blocks(const Launch &launch, ResidentBlocks &places) {
+void run_blocks(const Launch &launch, Places &places) {
   Run run{launch, places, {}, {}, launch.grid_size};
   for (uint32_t index = 0; index < launch.grid_size; ++index) {
     places.acquire();

@@ -12,10 +12,10 @@
 
 namespace soft_cuda {
 
-/// The places for blocks of one device. Who came first is served first.
-class ResidentBlocks {
+/// The places for blocks, or for kernels, of one device. Who came first is served first.
+class Places {
  public:
-  explicit ResidentBlocks(uint32_t count) : free_(count), count_(count) {}
+  explicit Places(uint32_t count) : free_(count), count_(count) {}
   void acquire();
   void release();
   [[nodiscard]] uint32_t count() const { return count_; }
@@ -38,7 +38,7 @@ struct Launch {
 };
 
 /// Runs all blocks; returns when the last one has ended.
-void run_blocks(const Launch &launch, ResidentBlocks &places);
+void run_blocks(const Launch &launch, Places &places);
 
 /// Runs `task` on a thread of a pool that grows as needed and keeps its threads.
 void run_on_pool(void (*task)(void *argument), void *argument);

@@ -59,8 +59,9 @@ static_assert(rondo::Group<EmulatedGroup>);
 template <class Protocol, class Reducer>
 void run_emulated(Block &block, uint32_t thread, void *const *parameters) {
   using namespace rondo::device;
-  const auto &operation = *static_cast<const DeviceOperation *>(parameters[0]);
-  const DeviceChannel &channel = operation.channels[block.index];
+  const auto &operations = *static_cast<const DeviceOperations *>(parameters[0]);
+  const DeviceOperation &operation = operations.of_block(block.index);
+  const DeviceChannel &channel = operation.channels[operations.channel_of_block(block.index)];
   assert(block.shared_bytes >= shared_bytes_for(channel.lane_count, operation.scratch_bytes));
   if (channel.lane_count == 0) return;
   const uint32_t groups = block.thread_count < channel.lane_count ? block.thread_count : channel.lane_count;

@@ -59,7 +59,8 @@ struct Device {
   DeviceUuid uuid{};
   std::atomic<uint64_t> used_bytes = 0;  ///< relaxed: a count that orders nothing
   std::shared_ptr<Context> primary;      ///< while it is retained
-  std::unique_ptr<ResidentBlocks> blocks;
+  std::unique_ptr<Places> blocks;
+  std::unique_ptr<Places> kernels;
 };
 
 struct Context {

@@ -43,6 +43,7 @@ struct Settings {
   bool vmm = true;             ///< the devices say that they have memory with descriptors
   bool nvlink = true;          ///< the devices say that NVLink is between them
   int capability = 90;         ///< compute capability, 90 for 9.0
+  bool serial = false;         ///< kernels of a device run one by one, as some tools make them
   bool synchronising = true;   ///< what may synchronise the device does
   bool captures_waits = true;  ///< stream memory operations can be captured
   int version = 13'000;

@@ -6,7 +6,7 @@
 namespace {
 
 #define RONDO_SOFT_KERNEL(name, Protocol, ...) \
-  {#name, soft_cuda::run_emulated<Protocol, __VA_ARGS__>, sizeof(rondo::device::DeviceOperation)},
+  {#name, soft_cuda::run_emulated<Protocol, __VA_ARGS__>, sizeof(rondo::device::DeviceOperations)},
 #define RONDO_SOFT_DIRECT(name, ...) \
   {#name, soft_cuda::run_direct_emulated<__VA_ARGS__>, sizeof(rondo::device::DirectOperation)},
 #define RONDO_SOFT_COMBINE(name, ...) \

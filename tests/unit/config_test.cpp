@@ -67,6 +67,7 @@ TEST_CASE("config: each variable reaches its field") {
                                {"RONDO_NVML_LIBRARY", "/opt/driver/libnvidia-ml.so"},
                                {"RONDO_DEVICE_EXECUTOR", "copy"},
                                {"RONDO_DEVICE_HANDLES", "vmm"},
+                               {"RONDO_DEVICE_LAUNCH", "shared"},
                                {"RONDO_MAX_CTAS", "1024"},
                                {"RONDO_LOG", "debug"}})
                             .value();
@@ -91,6 +92,7 @@ TEST_CASE("config: each variable reaches its field") {
   CHECK(config.nvml_library == "/opt/driver/libnvidia-ml.so");
   CHECK(config.device_executor == RONDO_DEVICE_EXECUTOR_COPY);
   CHECK(config.device_handles == DeviceHandles::vmm);
+  CHECK(config.device_launch == DeviceLaunch::shared);
   CHECK(config.log == "debug");
   CHECK(config.given.size() == config_variables().size());
   // What is shown reads back as the same settings.

@@ -67,7 +67,7 @@ class ShmTransport final : public Transport {
     shm::end(own_, operation, OperationState::failed, read_ticks(tick_source_));
   }
   void set_running(bool running) override {
-    if (!has_neighbours_) return;  // nobody reads what others lend by address
+    if (!has_neighbours_) return;  // who reads nobody's loans by address: those whom none of its own is read so
     if (running)
       memory::store_sync(own_.running, 1);  // pairs with load_sync in wait_for_borrowers()
     else

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+// One kernel for all ranks that are threads of a process on one device (RONDO_DEVICE_LAUNCH=shared): what it computes,
+// how many kernels there are, what is ordered by whom, and what becomes of calls that not all make. "[queue]" wants one
+// hardware queue for all streams, "[serial]" kernels that run one by one: ranks with kernels of their own would wait
+// for ever there (hazard_test.cpp shows it).
+#include <atomic>
+#include <cstdlib>
+#include <thread>
+
+#include "cuda/kernels/operation.h"
+#include "tests/gpu/device_ranks.h"
+
+using namespace rondo_test;
+using namespace rondo::cuda;
+using rondo::cuda::conformance::a_while;
+using rondo::cuda::conformance::becomes_true;
+using rondo::cuda::conformance::Gate;
+
+namespace {
+
+constexpr int kernel_ranks = rondo::device::ranks_per_kernel_max;
+
+/// Communicators that are made while it lives share launches, whatever the environment says.
+class Sharing {
+ public:
+  Sharing() {
+    if (const char *const before = std::getenv(name)) before_ = before;
+    ::setenv(name, "shared", 1);
+  }
+  ~Sharing() { before_.empty() ? ::unsetenv(name) : ::setenv(name, before_.c_str(), 1); }
+  Sharing(const Sharing &) = delete;
+  Sharing &operator=(const Sharing &) = delete;
+
+ private:
+  static constexpr char name[] = "RONDO_DEVICE_LAUNCH";
+  std::string before_;
+};
+
+rondo_config_t by_kernels(uint32_t timeout_ms = 20'000) {
+  rondo_config_t config = on_device();
+  config.device_executor = RONDO_DEVICE_EXECUTOR_KERNEL;
+  config.timeout_ms = timeout_ms;
+  return config;
+}
+
+/// Ranks with a buffer each, which are summed in place.
+struct Group {
+  explicit Group(int rank_count, size_t of_count, const rondo_config_t &config = by_kernels())
+      : ranks(rank_count, config), count(of_count) {
+    for (int rank = 0; rank < rank_count; ++rank)
+      buffers.emplace_back(ranks.world, bytes_of(whole_numbers(static_cast<uint64_t>(rank), count)));
+  }
+  [[nodiscard]] void *pointer(int rank) const { return buffers[static_cast<size_t>(rank)].pointer(); }
+  [[nodiscard]] rondo_status_t sum(int rank, size_t elements) const {
+    return rondo_all_reduce(pointer(rank), pointer(rank), elements, RONDO_FLOAT32, RONDO_SUM, ranks.ranks[rank],
+                            ranks.stream(rank));
+  }
+  [[nodiscard]] rondo_status_t sum(int rank) const { return sum(rank, count); }
+  /// Every rank, on a thread of its own.
+  void sum_all() {
+    REQUIRE(all_ok(ranks.ranks.run([&](int rank, rondo_comm_t) { return sum(rank); })));
+  }
+  void check(const std::vector<float> &expected) const {
+    ranks.synchronize();
+    for (const DeviceBuffer &buffer : buffers) CHECK(values_of<float>(buffer.read()) == expected);
+  }
+  void check_sums() const { check(sum_over_ranks(0, ranks.ranks.size(), count)); }
+
+  Sharing sharing;  // before the communicators
+  DeviceRanks ranks;
+  size_t count;
+  std::vector<DeviceBuffer> buffers;
+};
+
+/// Kernels that the driver in software has launched; nothing on a real one.
+std::optional<uint64_t> launch_count() {
+  auto *const ask = soft_cuda_function<uint64_t()>(conformance::loaded_driver().library, "soft_cuda_launch_count");
+  return ask == nullptr ? std::nullopt : std::optional(ask());
+}
+
+/// Calls the ranks but `missing` on threads of their own; join() after something has ended them.
+class Callers {
+ public:
+  Callers(const Group &group, int missing) : statuses_(static_cast<size_t>(group.ranks.ranks.size()), RONDO_OK) {
+    for (int rank = 0; rank < group.ranks.ranks.size(); ++rank)
+      if (rank != missing)
+        threads_.emplace_back([this, &group, rank] {
+          statuses_[static_cast<size_t>(rank)] = group.sum(rank);
+          returned_.fetch_add(1);
+        });
+  }
+  ~Callers() { join(); }
+  Callers(const Callers &) = delete;
+  Callers &operator=(const Callers &) = delete;
+
+  [[nodiscard]] int returned() const { return returned_.load(); }
+  const std::vector<rondo_status_t> &join() {
+    for (std::thread &thread : threads_)
+      if (thread.joinable()) thread.join();
+    return statuses_;
+  }
+
+ private:
+  std::vector<rondo_status_t> statuses_;
+  std::vector<std::thread> threads_;
+  std::atomic<int> returned_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE("shared launch: a call of all ranks is one kernel", "[plain]") {
+  for (const int rank_count : {1, 2, 3, kernel_ranks, kernel_ranks + 1, kernel_ranks + 3}) {
+    CAPTURE(rank_count);
+    Group group(rank_count, 5003);
+    const auto before = launch_count();
+    group.sum_all();
+    group.check_sums();
+    const auto kernel_count = static_cast<uint64_t>((rank_count + kernel_ranks - 1) / kernel_ranks);
+    if (before) CHECK(*launch_count() - *before == kernel_count);
+  }
+}
+
+TEST_CASE("shared launch: every collective, calls among calls, in the order of each rank's stream",
+          "[plain][queue][serial]") {
+  constexpr size_t count = 700;
+  Group group(4, 4 * count);
+  const auto all_of_them = [&](int rank, rondo_comm_t comm) {
+    auto *const data = static_cast<float *>(group.pointer(rank));
+    const rondo_stream_t stream = group.ranks.stream(rank);
+    const auto own = static_cast<size_t>(rank) * count;
+    for (int round = 0; round < 5; ++round) {
+      for (const rondo_status_t status :
+           {rondo_all_reduce(data, data, 4 * count, RONDO_FLOAT32, RONDO_MAX, comm, stream),
+            rondo_broadcast(data, data, count, RONDO_FLOAT32, round % 4, comm, stream),
+            rondo_reduce(data, data, count, RONDO_FLOAT32, RONDO_MIN, round % 4, comm, stream),
+            rondo_all_gather(data + own, data, count, RONDO_FLOAT32, comm, stream),
+            rondo_reduce_scatter(data, data + own, count, RONDO_FLOAT32, RONDO_MAX, comm, stream),
+            rondo_barrier(comm, stream)})
+        if (status != RONDO_OK) return status;
+    }
+    return rondo_all_reduce(data, data, 4 * count, RONDO_FLOAT32, RONDO_SUM, comm, stream);
+  };
+  REQUIRE(all_ok(group.ranks.ranks.run(all_of_them)));
+  // From the first all-reduce on all ranks have the same.
+  std::vector<float> expected = whole_numbers(0, 4 * count);
+  for (uint64_t rank = 1; rank < 4; ++rank) {
+    const auto other = whole_numbers(rank, 4 * count);
+    for (size_t i = 0; i < expected.size(); ++i) expected[i] = std::max(expected[i], other[i]);
+  }
+  for (float &value : expected) value *= 4;
+  group.check(expected);
+  for (int rank = 0; rank < 4; ++rank) CHECK(failure_of(group.ranks.ranks[rank]).status == RONDO_OK);
+}
+
+TEST_CASE("shared launch: the kernel comes behind what is on each rank's stream, and before what follows", "[plain]") {
+  constexpr size_t count = 2000;
+  for (const int closed : {0, 1, 2}) {  // whoever comes last
+    Group group(3, count);
+    const World &world = group.ranks.world;
+    std::vector<DeviceBuffer> results;
+    for (int rank = 0; rank < 3; ++rank) results.emplace_back(world, bytes_of(std::vector<float>(count, -1)));
+    const DeviceBuffer fresh(world, bytes_of(std::vector<float>(count, 7)));
+    Gate gate(world);
+    gate.close(static_cast<CuStream>(group.ranks.stream(closed)));
+    const auto address = [](const DeviceBuffer &buffer) { return reinterpret_cast<DevicePointer>(buffer.pointer()); };
+    const auto fill_and_sum = [&](int rank, rondo_comm_t) {
+      auto *const stream = static_cast<CuStream>(group.ranks.stream(rank));
+      const auto own = static_cast<size_t>(rank);
+      const auto copy = [&](const DeviceBuffer &to, const DeviceBuffer &from) {
+        static_cast<void>(world.cu.memcpy_async(address(to), address(from), count * sizeof(float), stream));
+      };
+      if (rank == closed) copy(group.buffers[own], fresh);  // behind the gate: the sum must not be made before
+      const rondo_status_t status = group.sum(rank);
+      copy(results[own], group.buffers[own]);
+      return status;
+    };
+    REQUIRE(all_ok(group.ranks.ranks.run(fill_and_sum)));  // the calls return: only their streams wait
+    std::this_thread::sleep_for(a_while);
+    for (int rank = 0; rank < 3; ++rank)
+      CU_FAILS(world.cu.stream_query(static_cast<CuStream>(group.ranks.stream(rank))), CuStatus::not_ready);
+    gate.open();
+    group.ranks.synchronize();
+    std::vector<float> expected(count, 7);
+    for (int rank = 0; rank < 3; ++rank) {
+      const auto values = whole_numbers(static_cast<uint64_t>(rank), count);
+      for (size_t i = 0; rank != closed && i < count; ++i) expected[i] += values[i];
+    }
+    for (const DeviceBuffer &result : results) CHECK(values_of<float>(result.read()) == expected);
+  }
+}
+
+TEST_CASE("shared launch: a captured call is each rank's own kernel, replayed among shared ones", "[plain]") {
+  constexpr size_t count = 300;
+  Group group(3, count);
+  std::vector<GraphExec> graphs;
+  for (int rank = 0; rank < 3; ++rank)
+    graphs.push_back(
+        captured(group.ranks.world, group.ranks.stream(rank), [&] { REQUIRE(group.sum(rank) == RONDO_OK); }));
+  std::vector<float> expected = sum_over_ranks(0, 3, count);
+  group.sum_all();
+  for (int round = 0; round < 3; ++round) {
+    for (int rank = 0; rank < 3; ++rank) group.ranks.launch(graphs[static_cast<size_t>(rank)], rank);
+    group.sum_all();
+  }
+  for (float &value : expected) value *= 729;  // 3 ranks, 6 sums more
+  group.check(expected);
+}
+
+TEST_CASE("shared launch: an abort ends the calls that wait for a rank", "[plain]") {
+  Group group(3, 1000);
+  Callers callers(group, 2);
+  std::this_thread::sleep_for(a_while);
+  CHECK(callers.returned() == 0);
+  REQUIRE(rondo_comm_abort(group.ranks.ranks[2]) == RONDO_OK);
+  const auto &statuses = callers.join();
+  CHECK(statuses[0] == RONDO_ERROR_ABORTED);
+  CHECK(statuses[1] == RONDO_ERROR_ABORTED);
+  CHECK(group.sum(2) == RONDO_ERROR_ABORTED);
+}
+
+TEST_CASE("shared launch: a rank that does not come is named when the time is over", "[plain]") {
+  Group group(3, 1000, by_kernels(1'500));
+  group.sum_all();
+  Callers callers(group, 1);
+  const auto &statuses = callers.join();
+  for (const int rank : {0, 2}) {
+    const rondo_error_t error = failure_of(group.ranks.ranks[rank]);
+    CHECK(statuses[static_cast<size_t>(rank)] == RONDO_ERROR_TIMEOUT);
+    CHECK(error.status == RONDO_ERROR_TIMEOUT);
+    CHECK(error.peer == 1);
+    CHECK(error.operation == 2);
+  }
+  CHECK(group.sum(1) != RONDO_OK);
+}
+
+TEST_CASE("shared launch: ranks that disagree launch kernels of their own and are told", "[plain]") {
+  Group group(2, 5000);
+  const auto disagree = [&](int rank, rondo_comm_t comm) {
+    void *const data = group.pointer(rank);
+    const rondo_stream_t stream = group.ranks.stream(rank);
+    return rank == 0 ? rondo_all_reduce(data, data, 100, RONDO_FLOAT32, RONDO_SUM, comm, stream)
+                     : rondo_broadcast(data, data, 100, RONDO_FLOAT32, 0, comm, stream);
+  };
+  static_cast<void>(group.ranks.ranks.run(disagree));
+  for (int rank = 0; rank < 2; ++rank) {
+    const auto told = [&] { return failure_of(group.ranks.ranks[rank]).status != RONDO_OK; };
+    CHECK(becomes_true(told));
+    CHECK(failure_of(group.ranks.ranks[rank]).status == RONDO_ERROR_MISMATCH);
+  }
+}
+
+TEST_CASE("shared launch: calls from several threads, many times, and communicators beside each other", "[plain]") {
+  constexpr int rounds = 60;
+  Group first(3, 900), second(2, 40);
+  std::vector<rondo_status_t> second_statuses;
+  std::thread beside([&] {
+    second_statuses = second.ranks.ranks.run([&](int rank, rondo_comm_t) {
+      for (int round = 0; round < rounds; ++round)
+        if (const rondo_status_t status = second.sum(rank); status != RONDO_OK) return status;
+      return RONDO_OK;
+    });
+  });
+  const auto statuses = first.ranks.ranks.run([&](int rank, rondo_comm_t comm) {
+    void *const data = first.pointer(rank);
+    for (int round = 0; round < rounds; ++round)
+      if (const rondo_status_t status =
+              rondo_all_reduce(data, data, 900, RONDO_FLOAT32, RONDO_MAX, comm, first.ranks.stream(rank));
+          status != RONDO_OK)
+        return status;
+    return rondo_comm_finalize(comm);
+  });
+  beside.join();
+  CHECK(all_ok(statuses));
+  CHECK(all_ok(second_statuses));
+  std::vector<float> expected = sum_over_ranks(0, 2, 40);
+  for (int round = 1; round < rounds; ++round)
+    for (float &value : expected) value += value;
+  second.check(expected);
+}
+
+TEST_CASE("shared launch: direct has no kernel for several ranks", "[plain]") {
+  const Sharing sharing;
+  rondo_config_t config = by_kernels();
+  config.protocol = RONDO_PROTOCOL_DIRECT;
+  const Ranks ranks(2, config);
+  CHECK(ranks.status() == RONDO_ERROR_UNSUPPORTED);
+  check_message({"'direct'", "RONDO_DEVICE_LAUNCH=own", "'simple'"});
+}
+
+// SOFT_CUDA_FAULTS names the call.
+TEST_CASE("shared launch: a call of the driver that fails is an error of all ranks, and nothing is left",
+          "[.][fault]") {
+  Group group(3, 1000, by_kernels(3'000));
+  const auto many_sums = [&](int rank, rondo_comm_t) {
+    for (int round = 0; round < 20; ++round)
+      if (const rondo_status_t status = group.sum(rank); status != RONDO_OK) return status;
+    return RONDO_OK;
+  };
+  for (const rondo_status_t status : group.ranks.ranks.run(many_sums)) CHECK(status != RONDO_OK);
+  for (int rank = 0; rank < 3; ++rank) CHECK(failure_of(group.ranks.ranks[rank]).status != RONDO_OK);
+}
