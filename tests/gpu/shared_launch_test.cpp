@@ -233,6 +233,26 @@ TEST_CASE("shared launch: a rank that does not come is named when the time is ov
   CHECK(group.sum(1) != RONDO_OK);
 }
 
+TEST_CASE("shared launch: calls behind one that is stuck do not put off its end", "[plain]") {
+  constexpr int absent = kernel_ranks;  // has a kernel of its own, and never calls
+  Group group(kernel_ranks + 1, 500, by_kernels(1'000));
+  const auto keep_calling = [&](int rank, rondo_comm_t) {
+    rondo_status_t status = RONDO_OK;
+    for (int round = 0; rank != absent && round < 60 && status == RONDO_OK; ++round) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50 + 2 * rank));  // they wait for each other
+      status = group.sum(rank);
+    }
+    return status;
+  };
+  const auto statuses = group.ranks.ranks.run(keep_calling);
+  for (int rank = 0; rank < kernel_ranks; ++rank) {
+    const rondo_error_t error = failure_of(group.ranks.ranks[rank]);
+    CHECK(statuses[static_cast<size_t>(rank)] == RONDO_ERROR_TIMEOUT);
+    CHECK(error.peer == absent);
+    CHECK(error.operation == 1);
+  }
+}
+
 TEST_CASE("shared launch: ranks that disagree launch kernels of their own and are told", "[plain]") {
   Group group(2, 5000);
   const auto disagree = [&](int rank, rondo_comm_t comm) {
