@@ -39,6 +39,7 @@ class Sharing {
 rondo_config_t by_kernels(uint32_t timeout_ms = 20'000) {
   rondo_config_t config = on_device();
   config.device_executor = RONDO_DEVICE_EXECUTOR_KERNEL;
+  config.max_ctas = 2;  // with 4 channels the slots of 11 ranks take half a GiB
   config.timeout_ms = timeout_ms;
   return config;
 }

@@ -22,6 +22,7 @@ namespace {
 constexpr uint32_t default_slot_count = 4;
 constexpr uint32_t default_ll_slot_bytes = 2048;
 constexpr uint64_t borrower_patience_ns = 1'000'000'000;  // far more than reading a slot's worth takes
+constexpr uint64_t naming_patience_ns = 200'000'000;
 constexpr uint64_t slot_budget_bytes = 8u << 20;  // of all simple slots of a communicator together, while slots are
 constexpr uint32_t slot_bytes_min = 4096;         // not below this
 constexpr uint32_t slot_bytes_max = 128u << 10;   // larger ones leave the L2 cache before the peer has read them
@@ -182,6 +183,23 @@ Result<std::vector<T>> gather_all(Store &store, const ConnectRequest &request, c
   return all;
 }
 
+std::string mapped_key(const ConnectRequest &request, uint64_t process) {
+  return request.key_prefix + "/mapped/" + std::to_string(process);
+}
+
+/// By rank 0, when not all processes have fetched the segment: `error`, with the ranks that are missing.
+Error name_missing(Error error, const ConnectRequest &request, Store &store, const std::vector<uint64_t> &processes) {
+  const uint64_t deadline_ns = now_ns() + naming_patience_ns;  // who has fetched it says so at once
+  std::string missing;
+  for (uint32_t rank = 1; rank < processes.size(); ++rank) {
+    if (processes[rank] == processes[0] || store.get(mapped_key(request, processes[rank]), deadline_ns).ok()) continue;
+    if (missing.empty()) error.peer = static_cast<int32_t>(rank);
+    missing += (missing.empty() ? "" : ", ") + std::to_string(rank);
+  }
+  if (!missing.empty()) error.message += "; missing: ranks " + missing;
+  return error;
+}
+
 /// Rank 0 makes the segment; of each other process one rank fetches it and the others find it in the table.
 Result<std::shared_ptr<Segment>> obtain_segment(const ConnectRequest &request, Store &store, SegmentTable &segments) {
   RONDO_TRY_ASSIGN(const auto processes, gather_all(store, request, "/process", uint64_t(::getpid())));
@@ -199,7 +217,8 @@ Result<std::shared_ptr<Segment>> obtain_segment(const ConnectRequest &request, S
     std::vector<uint64_t> takers = processes;
     std::sort(takers.begin(), takers.end());
     takers.erase(std::unique(takers.begin(), takers.end()), takers.end());
-    RONDO_TRY(server.serve(segment->descriptor(), static_cast<uint32_t>(takers.size() - 1), request.deadline_ns));
+    auto served = server.serve(segment->descriptor(), static_cast<uint32_t>(takers.size() - 1), request.deadline_ns);
+    if (!served.ok()) return name_missing(std::move(served).error(), request, store, processes);
     return segment;
   }
   RONDO_TRY_ASSIGN(const auto bytes, store.get(notice_key, request.deadline_ns));
@@ -211,11 +230,10 @@ Result<std::shared_ptr<Segment>> obtain_segment(const ConnectRequest &request, S
     RONDO_TRY_ASSIGN(auto descriptor, take_descriptor(notice.ticket, request.deadline_ns));
     RONDO_TRY_ASSIGN(auto segment, Segment::attach(std::move(descriptor), notice.id, notice.shape));
     segments.add(notice.id, segment);
-    RONDO_TRY(store.put(request.key_prefix + "/mapped/" + std::to_string(own), bytes_of(own), request.deadline_ns));
+    RONDO_TRY(store.put(mapped_key(request, own), bytes_of(own), request.deadline_ns));
     return segment;
   }
-  if (own != processes[0])
-    RONDO_TRY(store.get(request.key_prefix + "/mapped/" + std::to_string(own), request.deadline_ns));
+  if (own != processes[0]) RONDO_TRY(store.get(mapped_key(request, own), request.deadline_ns));
   auto segment = segments.find(notice.id);
   if (segment == nullptr) return Error{RONDO_ERROR_INTERNAL, "another thread of this process did not map the segment"};
   return segment;
