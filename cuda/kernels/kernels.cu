@@ -75,12 +75,23 @@ constexpr uint32_t warp_threads = 32;
 /// With one block of them at least on a multiprocessor: else ptxas saves registers for more, and spills.
 constexpr uint32_t block_threads_max = 512;
 
+/// The block's operation, in shared memory: there its fields have fixed addresses, where in the parameters each access
+/// takes registers for which rank's it is. By all threads of the block.
+__device__ const DeviceOperation &own_operation(const DeviceOperations &operations) {
+  __shared__ __align__(16) std::byte own[sizeof(DeviceOperation)];
+  const auto *const from = reinterpret_cast<const uint64_t *>(&operations.of_block(blockIdx.x));
+  auto *const to = reinterpret_cast<uint64_t *>(own);
+  for (uint32_t word = threadIdx.x; word < sizeof own / sizeof *to; word += blockDim.x) to[word] = from[word];
+  __syncthreads();
+  return *reinterpret_cast<const DeviceOperation *>(own);
+}
+
 /// A block: each lane of its channel by as many whole warps.
 template <class Protocol, class ListedReducer>
 __device__ void run_block(const DeviceOperations &operations) {
   using Reducer = typename OnDevice<ListedReducer>::Type;
   extern __shared__ __align__(16) std::byte shared[];
-  const DeviceOperation &operation = operations.of_block(blockIdx.x);
+  const DeviceOperation &operation = own_operation(operations);
   const DeviceChannel &channel = operation.channels[operations.channel_of_block(blockIdx.x)];
   if (channel.lane_count == 0) return;
   const uint32_t size = blockDim.x / warp_threads / channel.lane_count * warp_threads;
