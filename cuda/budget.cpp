@@ -28,7 +28,7 @@ Claims &claims() {
 
 // What a block may have without asking for more, its operation included.
 static_assert(sizeof(device::DeviceOperation) +
-                  device::shared_bytes_for(2, device::ll128_scratch_bytes_for(ll128_slot_bytes)) <=
+                  device::shared_bytes_for(channel_lanes_max, device::ll128_scratch_bytes_for(ll128_slot_bytes)) <=
               48 << 10);
 static_assert(device::ll128_scratch_bytes_for(ll128_slot_bytes) >= device::ll_scratch_bytes_for(ll_slot_bytes));
 

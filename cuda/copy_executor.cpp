@@ -342,13 +342,9 @@ Result<void> CopyExecutor::combine(const CopySlice &slice, const DeviceCall &cal
   operation.divisor = (slice.step->flags & step_finish) != 0 ? call.divisor : 0;
   const uint64_t bytes = slice.range.count * slice.program->element_bytes;
   constexpr uint64_t block_bytes = uint64_t{combine_threads} * combine_bytes_per_thread;
-  const auto blocks = static_cast<unsigned>(std::min<uint64_t>((bytes - 1) / block_bytes + 1, combine_blocks_max));
-  const auto threads = std::min(combine_threads, static_cast<uint32_t>(kernel.block_threads_max));
-  void *parameters[] = {&operation};
-  return cuda_check(
-      *driver_,
-      driver_->launch_kernel(kernel.function, blocks, 1, 1, threads, 1, 1, 0, work.stream, parameters, nullptr),
-      "launching a combining kernel");
+  const auto blocks = static_cast<uint32_t>(std::min<uint64_t>((bytes - 1) / block_bytes + 1, combine_blocks_max));
+  return launch_kernel(*driver_, kernel, {blocks, combine_threads, 0}, &operation, work.stream,
+                       "launching a combining kernel");
 }
 
 Result<void> CopyExecutor::tell_links(const CopySlice &slice, const DeviceCall &call, const StreamWork &work) {

@@ -269,12 +269,8 @@ Result<void> KernelExecutor::run_direct(const CudaPlan &plan, const DeviceCall &
   operation.chunk_elements = plan.chunk_elements;
   operation.rank = rank_;
   operation.one_shot = plan.one_shot ? 1 : 0;
-  const uint32_t threads = std::min(plan.threads, static_cast<uint32_t>(plan.kernel.block_threads_max));
-  void *parameters[] = {&operation};
-  return cuda_check(*driver_,
-                    driver_->launch_kernel(plan.kernel.function, plan.channel_count, 1, 1, threads, 1, 1,
-                                           device::shared_bytes_for(1, 0), stream, parameters, nullptr),
-                    "launching a collective");
+  return launch_kernel(*driver_, plan.kernel, {plan.channel_count, plan.threads, device::shared_bytes_for(1, 0)},
+                       &operation, stream, "launching a collective");
 }
 
 Result<void> KernelExecutor::launch(const DeviceCall &call, void *stream_handle) {

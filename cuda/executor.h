@@ -29,7 +29,7 @@ struct DeviceRequest {
   rondo_protocol_t protocol = RONDO_PROTOCOL_AUTO;
   DeviceHandles handles = DeviceHandles::automatic;
   bool shares_launches = false;  ///< by kernels: ranks of one process on one device launch one for all
-  Neighbours neighbours;  ///< found by connect_device()
+  Neighbours neighbours;         ///< found by connect_device()
 
   /// The protocol that kernels are asked for; auto where copies run. `executor`: as chosen.
   [[nodiscard]] rondo_protocol_t kernel_protocol() const {

@@ -7,10 +7,9 @@
 
 #include <cerrno>
 #include <cstring>
-#include <map>
-#include <mutex>
 #include <utility>
 
+#include "cuda/shared_table.h"
 #include "src/proto/connection.h"
 #include "src/proto/memory.h"
 
@@ -28,15 +27,12 @@ struct FlagMemory {
   HostRegistration registration;
 };
 
-/// The mappings of this process, by device and inode of the memory behind them: all ranks of a process use one, so that
-/// its threads meet at the same addresses. Never destroyed, as Held of cuda/shared_memory.cpp.
-struct Mapped {
-  std::mutex mutex;
-  std::map<std::pair<dev_t, ino_t>, std::weak_ptr<const FlagMemory>> memories;
-};
+using MappedFiles = SharedTable<std::pair<dev_t, ino_t>, const FlagMemory>;
 
-Mapped &mapped() {
-  static Mapped *const all = new Mapped;
+/// The mappings of this process, by device and inode of the memory behind them: all ranks of a process use one, so that
+/// its threads meet at the same addresses.
+MappedFiles &mapped() {
+  static auto *const all = new MappedFiles;
   return *all;
 }
 
@@ -55,24 +51,21 @@ Result<std::shared_ptr<const FlagMemory>> map_file(const PrimaryContext &context
   if (static_cast<uint64_t>(status.st_size) != bytes)
     return Error{RONDO_ERROR_INTERNAL,
                  "the flags have " + std::to_string(status.st_size) + " bytes instead of " + std::to_string(bytes)};
-  const std::lock_guard lock(mapped().mutex);
-  std::erase_if(mapped().memories, [](const auto &entry) { return entry.second.expired(); });
-  auto &known = mapped().memories[{status.st_dev, status.st_ino}];
-  if (auto memory = known.lock(); memory != nullptr) return memory;
-  auto made = std::make_shared<FlagMemory>();
-  const CudaDriver &driver = *context.get().driver;
-  RONDO_TRY_ASSIGN(made->context, retain_primary_context(driver, context.get().device));
-  void *const address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-  if (address == MAP_FAILED) return system_error("mmap of the flags", errno);
-  made->mapping = Mapping({static_cast<std::byte *>(address), bytes});
-  const ContextGuard guard(driver, context.get().context);
-  RONDO_TRY(guard.status());
-  RONDO_TRY(cuda_check(driver,
-                       driver.mem_host_register(address, bytes, host_register_portable | host_register_device_map),
-                       "cuMemHostRegister of the flags"));
-  made->registration = HostRegistration({&driver, context.get().context, address});
-  known = made;
-  return std::shared_ptr<const FlagMemory>(std::move(made));
+  return mapped().find_or_make({status.st_dev, status.st_ino}, [&]() -> Result<std::shared_ptr<const FlagMemory>> {
+    auto made = std::make_shared<FlagMemory>();
+    const CudaDriver &driver = *context.get().driver;
+    RONDO_TRY_ASSIGN(made->context, retain_primary_context(driver, context.get().device));
+    void *const address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (address == MAP_FAILED) return system_error("mmap of the flags", errno);
+    made->mapping = Mapping({static_cast<std::byte *>(address), bytes});
+    const ContextGuard guard(driver, context.get().context);
+    RONDO_TRY(guard.status());
+    RONDO_TRY(cuda_check(driver,
+                         driver.mem_host_register(address, bytes, host_register_portable | host_register_device_map),
+                         "cuMemHostRegister of the flags"));
+    made->registration = HostRegistration({&driver, context.get().context, address});
+    return std::shared_ptr<const FlagMemory>(std::move(made));
+  });
 }
 
 }  // namespace

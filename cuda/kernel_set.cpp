@@ -37,6 +37,16 @@ Result<Library> load_image(const PrimaryContext &context) {
 
 }  // namespace
 
+Result<void> launch_kernel(const CudaDriver &driver, const LoadedKernel &kernel, const LaunchSize &size,
+                           void *parameter, CuStream stream, const char *what) {
+  const uint32_t threads = std::min(size.threads, static_cast<uint32_t>(kernel.block_threads_max));
+  void *parameters[] = {parameter};
+  return cuda_check(driver,
+                    driver.launch_kernel(kernel.function, size.blocks, 1, 1, threads, 1, 1, size.shared_bytes, stream,
+                                         parameters, nullptr),
+                    what);
+}
+
 Result<std::shared_ptr<const KernelSet>> KernelSet::load(const PrimaryContext &context, rondo_protocol_t protocol) {
   const std::lock_guard lock(loaded().mutex);
   return find_or_load(context, has_kernels_apart(protocol) ? protocol : RONDO_PROTOCOL_AUTO);

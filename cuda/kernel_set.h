@@ -22,6 +22,15 @@ struct LoadedKernel {
   int block_threads_max = 0;  ///< as its registers allow
 };
 
+struct LaunchSize {
+  uint32_t blocks = 1;
+  uint32_t threads = 0;       ///< of a block; fewer, where its registers allow no more
+  uint32_t shared_bytes = 0;  ///< of a block
+};
+/// `parameter`: what the kernel takes by value. `what`: for an error. The stream's context is current.
+[[nodiscard]] Result<void> launch_kernel(const CudaDriver &driver, const LoadedKernel &kernel, const LaunchSize &size,
+                                         void *parameter, CuStream stream, const char *what);
+
 class KernelSet {
  public:
   /// Loads all kernels: later, while a collective waits on the device, loading one could wait for it. `protocol`: as

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <map>
 #include <utility>
 
+#include "cuda/shared_table.h"
 #include "src/proto/memory.h"
 
 namespace rondo::cuda {
@@ -13,21 +13,14 @@ namespace {
 
 constexpr auto look_interval = std::chrono::milliseconds(1);  // at the abort word, which nobody notifies about
 
-/// Of this process. Never destroyed: a communicator may be left to the process's end.
-struct Groups {
-  std::mutex mutex;
-  std::map<DevicePointer, std::weak_ptr<LaunchGroup>> known;  ///< by name
-};
-
-Groups &groups() {
-  static Groups *const all = new Groups;
+SharedTable<DevicePointer, LaunchGroup> &groups() {
+  static auto *const all = new SharedTable<DevicePointer, LaunchGroup>;
   return *all;
 }
 
 }  // namespace
 
 Result<void> launch_parts(const CudaDriver &driver, std::span<const LaunchPart> parts, CuStream stream) {
-  const LoadedKernel &kernel = parts.front().kernel;
   device::DeviceOperations operations;
   operations.channel_count = parts.front().channel_count;
   uint32_t threads = 0, shared_bytes = 0;
@@ -36,33 +29,25 @@ Result<void> launch_parts(const CudaDriver &driver, std::span<const LaunchPart> 
     threads = std::max(threads, parts[index].threads);
     shared_bytes = std::max(shared_bytes, parts[index].shared_bytes);
   }
-  const auto blocks = static_cast<unsigned>(parts.size() * operations.channel_count);
-  threads = std::min(threads, static_cast<uint32_t>(kernel.block_threads_max));
-  void *parameters[] = {&operations};
-  return cuda_check(
-      driver,
-      driver.launch_kernel(kernel.function, blocks, 1, 1, threads, 1, 1, shared_bytes, stream, parameters, nullptr),
-      "launching a collective");
+  const auto blocks = static_cast<uint32_t>(parts.size() * operations.channel_count);
+  return launch_kernel(driver, parts.front().kernel, {blocks, threads, shared_bytes}, &operations, stream,
+                       "launching a collective");
 }
 
 Result<std::shared_ptr<LaunchGroup>> LaunchGroup::join(const PrimaryContext &context, DevicePointer name,
                                                        uint32_t rank_count) {
-  const auto &[driver, device, object] = context.get();
-  const std::lock_guard lock(groups().mutex);
-  std::erase_if(groups().known, [](const auto &entry) { return entry.second.expired(); });
-  auto &known = groups().known[name];
-  if (auto group = known.lock(); group != nullptr) return group;
-  auto made = std::make_shared<LaunchGroup>();
-  made->driver_ = driver;
-  RONDO_TRY_ASSIGN(made->context_, retain_primary_context(*driver, device));
-  RONDO_TRY_ASSIGN(made->ended_, make_event(context));
-  made->places_.resize(rank_count);
-  made->parts_.resize(rank_count);
-  for (Place &place : made->places_) {
-    RONDO_TRY_ASSIGN(place.ready, make_event(context));
-  }
-  known = made;
-  return made;
+  return groups().find_or_make(name, [&]() -> Result<std::shared_ptr<LaunchGroup>> {
+    auto made = std::make_shared<LaunchGroup>();
+    made->driver_ = context.get().driver;
+    RONDO_TRY_ASSIGN(made->context_, retain_primary_context(*made->driver_, context.get().device));
+    RONDO_TRY_ASSIGN(made->ended_, make_event(context));
+    made->places_.resize(rank_count);
+    made->parts_.resize(rank_count);
+    for (Place &place : made->places_) {
+      RONDO_TRY_ASSIGN(place.ready, make_event(context));
+    }
+    return made;
+  });
 }
 
 Result<void> LaunchGroup::launch(uint32_t place, const LaunchPart &part, const uint64_t &abort, bool &launched) {

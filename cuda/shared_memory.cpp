@@ -4,20 +4,17 @@
 #include <fcntl.h>
 
 #include <cerrno>
-#include <map>
-#include <mutex>
+
+#include "cuda/shared_table.h"
 
 namespace rondo::cuda {
 namespace {
 
-/// Of this process, by address. Never destroyed: a communicator may be left to the process's end.
-struct Held {
-  std::mutex mutex;
-  std::map<DevicePointer, std::weak_ptr<const SharedMemory>> memories;
-};
+using HeldMemories = SharedTable<DevicePointer, const SharedMemory>;
 
-Held &held() {
-  static Held *const all = new Held;
+/// Of this process, by address.
+HeldMemories &held() {
+  static auto *const all = new HeldMemories;
   return *all;
 }
 
@@ -73,17 +70,11 @@ Result<std::shared_ptr<const SharedMemory>> SharedMemory::allocate(const Primary
   } else {
     RONDO_TRY_ASSIGN(made->memory_, allocate_device_memory(context, bytes));
   }
-  const std::lock_guard lock(held().mutex);
-  held().memories[made->address()] = made;
+  held().add(made->address(), made);
   return std::shared_ptr<const SharedMemory>(std::move(made));
 }
 
-std::shared_ptr<const SharedMemory> SharedMemory::find(DevicePointer address) {
-  const std::lock_guard lock(held().mutex);
-  std::erase_if(held().memories, [](const auto &entry) { return entry.second.expired(); });
-  const auto found = held().memories.find(address);
-  return found == held().memories.end() ? nullptr : found->second.lock();
-}
+std::shared_ptr<const SharedMemory> SharedMemory::find(DevicePointer address) { return held().find(address); }
 
 DevicePointer SharedMemory::address() const {
   return is_vmm() ? mapping_.reserved.get().address : memory_.get().object;

@@ -39,12 +39,4 @@ struct CopyGroup : DeviceRanks {
 /// takes what comes of it, but ThreadSanitizer cannot know that.
 inline constexpr int caller_count = rondo::test::under_thread_sanitizer ? 1 : 2;
 
-/// Kernels launched so far; nothing on a real driver, which does not count.
-inline std::optional<uint64_t> launch_count() {
-  const std::string library = rondo::cuda::conformance::loaded_driver().library;
-  auto *const ask = soft_cuda_function<uint64_t()>(library, "soft_cuda_launch_count");
-  if (ask == nullptr) return std::nullopt;
-  return ask();
-}
-
 }  // namespace rondo_test

@@ -107,11 +107,16 @@ inline void check_message(const std::vector<std::string> &words) {
   }
 }
 
-/// True: the driver is the one of tests/soft_cuda.
-inline bool in_software() {
+/// Kernels launched so far; nothing on a real driver, which does not count.
+inline std::optional<uint64_t> launch_count() {
   const std::string library = rondo::cuda::conformance::loaded_driver().library;
-  return soft_cuda_function<uint64_t()>(library, "soft_cuda_launch_count") != nullptr;
+  auto *const ask = soft_cuda_function<uint64_t()>(library, "soft_cuda_launch_count");
+  if (ask == nullptr) return std::nullopt;
+  return ask();
 }
+
+/// True: the driver is the one of tests/soft_cuda.
+inline bool in_software() { return launch_count().has_value(); }
 
 /// True: a call waits, on the host, until the ranks that share its kernel have called (RONDO_DEVICE_LAUNCH).
 inline bool calls_wait() {

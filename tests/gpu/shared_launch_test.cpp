@@ -73,12 +73,6 @@ struct Group {
   std::vector<DeviceBuffer> buffers;
 };
 
-/// Kernels that the driver in software has launched; nothing on a real one.
-std::optional<uint64_t> launch_count() {
-  auto *const ask = soft_cuda_function<uint64_t()>(conformance::loaded_driver().library, "soft_cuda_launch_count");
-  return ask == nullptr ? std::nullopt : std::optional(ask());
-}
-
 /// Calls the ranks but `missing` on threads of their own; join() after something has ended them.
 class Callers {
  public:

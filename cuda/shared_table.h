@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the ranks of a process that are threads have one of together: found by a key as long as one of them holds it. A
+// table of the process is never destroyed, since a communicator may be left to the process's end. A header of cuda/
+// alone.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "src/base/result.h"
+
+namespace rondo::cuda {
+
+/// Any thread.
+template <class Key, class Object>
+class SharedTable {
+ public:
+  void add(const Key &key, const std::shared_ptr<Object> &object) {
+    const std::lock_guard lock(mutex_);
+    forget_the_gone();
+    objects_[key] = object;
+  }
+  /// Null: nobody holds it any more.
+  [[nodiscard]] std::shared_ptr<Object> find(const Key &key) {
+    const std::lock_guard lock(mutex_);
+    forget_the_gone();
+    const auto found = objects_.find(key);
+    return found == objects_.end() ? nullptr : found->second.lock();
+  }
+  /// Where nobody holds it, what make() returns: a Result<std::shared_ptr<Object>>. Others wait meanwhile.
+  template <class Make>
+  [[nodiscard]] Result<std::shared_ptr<Object>> find_or_make(const Key &key, const Make &make) {
+    const std::lock_guard lock(mutex_);
+    forget_the_gone();
+    auto &known = objects_[key];
+    if (auto object = known.lock(); object != nullptr) return object;
+    Result<std::shared_ptr<Object>> made = make();
+    if (made.ok()) known = made.value();
+    return made;
+  }
+
+ private:
+  void forget_the_gone() {
+    std::erase_if(objects_, [](const auto &entry) { return entry.second.expired(); });
+  }
+
+  std::mutex mutex_;
+  std::map<Key, std::weak_ptr<Object>> objects_;
+};
+
+}  // namespace rondo::cuda
