@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""compile_kernels.py NVCC IMAGE REPORT PTX DEPFILE ROOT SOURCE ARCHITECTURES: compiles the kernels into a fat binary.
+"""compile_kernels.py NVCC IMAGE REPORT PTX DEPFILE ROOT SOURCE ARCHITECTURES [-DNAME]...: compiles the kernels into a fat binary.
 
 ARCHITECTURES is a list such as "80,90,120+ptx": machine code for each, and PTX where "+ptx" says so. What ptxas says of
 each kernel (registers, spills) goes into REPORT; PTX gets that of one architecture, to be looked at; DEPFILE names the
@@ -26,18 +26,18 @@ def targets(architectures):
 
 
 def main():
-    nvcc, image, report, ptx, depfile, root, source, architectures = sys.argv[1:]
+    nvcc, image, report, ptx, depfile, root, source, architectures, *defines = sys.argv[1:]
     with tempfile.TemporaryDirectory() as folder:
-        compile_in(folder, nvcc, image, report, depfile, root, source, architectures)
+        compile_in(folder, nvcc, image, report, depfile, root, source, architectures, defines)
         shutil.copyfile(sorted(Path(folder).glob("*.ptx"))[0], ptx)
 
 
-def compile_in(folder, nvcc, image, report, depfile, root, source, architectures):
+def compile_in(folder, nvcc, image, report, depfile, root, source, architectures, defines):
     """Leaves what nvcc makes on the way in `folder`."""
     command = [nvcc, "-fatbin", "-std=c++20", *targets(architectures), "--compress-mode=size", "--split-compile=0",
                "--threads=0",
                "-fmad=false",  # results are bit-equal to the host's
-               "-Xptxas=-v", "-Xcompiler=-Wall,-Wextra", f"-I{root}", "-MD", "-MF", depfile, "-MT", image,
+               "-Xptxas=-v", "-Xcompiler=-Wall,-Wextra", f"-I{root}", *defines, "-MD", "-MF", depfile, "-MT", image,
                "--keep", "--keep-dir", folder, "-o", image, source]
     # nvcc calls its parts by PATH where it is a link from elsewhere.
     environment = dict(os.environ, PATH=os.path.dirname(os.path.realpath(nvcc)) + os.pathsep + os.environ["PATH"])

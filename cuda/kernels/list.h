@@ -17,6 +17,12 @@
   X(rondo_run_##protocol##_##type##_min, Protocol, ::rondo::device::GroupReducer<__VA_ARGS__, ::rondo::MinOp>)   \
   X(rondo_run_##protocol##_##type##_max, Protocol, ::rondo::device::GroupReducer<__VA_ARGS__, ::rondo::MaxOp>)
 
+#ifdef RONDO_SAMPLE_KERNELS
+/// Enough to look at the machine code of every architecture without compiling all of it.
+#define RONDO_FOR_TYPES(EACH, X, protocol, Protocol)              \
+  EACH(X, protocol, Protocol, bfloat16, ::rondo::Bfloat16Element) \
+  EACH(X, protocol, Protocol, float32, ::rondo::Element<float>)
+#else
 #define RONDO_FOR_TYPES(EACH, X, protocol, Protocol)                   \
   EACH(X, protocol, Protocol, int8, ::rondo::Element<int8_t>)          \
   EACH(X, protocol, Protocol, uint8, ::rondo::Element<uint8_t>)        \
@@ -30,6 +36,7 @@
   EACH(X, protocol, Protocol, float64, ::rondo::Element<double>)       \
   EACH(X, protocol, Protocol, float8_e4m3, ::rondo::Float8E4m3Element) \
   EACH(X, protocol, Protocol, float8_e5m2, ::rondo::Float8E5m2Element)
+#endif
 
 #define RONDO_KERNELS_OF_PROTOCOL(X, protocol, Protocol)                 \
   X(rondo_run_##protocol##_copy, Protocol, ::rondo::device::GroupCopier) \

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the compiled kernels are: image_test.py NVCC REPORT IMAGE PTX ARCHITECTURES.
+"""What the compiled kernels are: image_test.py NVCC REPORT IMAGE PTX ARCHITECTURES [TYPES].
 
 No kernel may spill registers or use local memory (the report of ptxas), their inner loops must load and store 16 bytes
 at a time, and every architecture must be in the image. PTX is looked at everywhere, machine code where there is
-cuobjdump: beside nvcc, on PATH, or where scripts/setup puts it.
+cuobjdump: beside nvcc, on PATH, or where scripts/setup puts it. TYPES: those that the image has, all unless named.
 """
 
 import os
@@ -28,14 +28,14 @@ TYPES = ("int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "bflo
 OPERATIONS = ("sum", "prod", "min", "max")
 
 
-def kernel_names():
+def kernel_names(types):
     for protocol in PROTOCOLS:
         yield f"rondo_run_{protocol}_copy"
-        for name in TYPES:
+        for name in types:
             for operation in OPERATIONS:
                 yield f"rondo_run_{protocol}_{name}_{operation}"
     for stem in ("run_direct", "combine"):
-        for name in TYPES:
+        for name in types:
             for operation in OPERATIONS:
                 yield f"rondo_{stem}_{name}_{operation}"
 
@@ -64,10 +64,11 @@ def loads_in_loop(name):
 class Image(unittest.TestCase):
     nvcc = report = image = ptx = None
     architectures = []
+    types = TYPES
 
     def test_no_kernel_spills_or_uses_local_memory(self):
         found = resources(Path(self.report).read_text(encoding="utf-8"))
-        wanted = {(name, f"sm_{each}") for name in kernel_names() for each in self.architectures}
+        wanted = {(name, f"sm_{each}") for name in kernel_names(self.types) for each in self.architectures}
         self.assertEqual(wanted - set(found), set())
         wrong = {key: values for key, values in found.items() if values[:3] != [0, 0, 0]}
         self.assertEqual(wrong, {}, "stack bytes, spill stores, spill loads, registers")
@@ -98,14 +99,14 @@ class Image(unittest.TestCase):
 
     def test_every_kernel_loads_and_stores_16_bytes_at_a_time_in_ptx(self):
         kernels = ptx_kernels(Path(self.ptx).read_text(encoding="utf-8"))
-        self.assertEqual(set(kernel_names()) - set(kernels), set())
+        self.assertEqual(set(kernel_names(self.types)) - set(kernels), set())
         for name, code in kernels.items():
             self.check_accesses(name, code, PTX)
 
     def test_every_kernel_loads_and_stores_16_bytes_at_a_time_in_machine_code(self):
         for architecture in self.architectures:
             kernels = sass_kernels(self.dump("-sass", "-arch", f"sm_{architecture}"))
-            self.assertEqual({(architecture, name) for name in kernel_names()} - set(kernels), set())
+            self.assertEqual({(architecture, name) for name in kernel_names(self.types)} - set(kernels), set())
             for (architecture, name), code in kernels.items():
                 self.check_accesses(f"{name} for sm_{architecture}", code, SASS)
             print(f"sm_{architecture}: the machine code of {len(kernels)} kernels was read")
@@ -156,4 +157,6 @@ class Image(unittest.TestCase):
 if __name__ == "__main__":
     Image.nvcc, Image.report, Image.image, Image.ptx = sys.argv[1:5]
     Image.architectures = [name.partition("+")[0] for name in sys.argv[5].split(",")]
+    if len(sys.argv) > 6:
+        Image.types = sys.argv[6].split(",")
     unittest.main(argv=sys.argv[:1], verbosity=2)
