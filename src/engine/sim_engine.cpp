@@ -19,9 +19,13 @@ double ps_per_byte(double GBps) { return GBps > 0 ? 1e3 / GBps : 0; }
 }  // namespace
 
 Engine::Engine(const SimCase &what, const System &system)
-    : system_(system), use_period_(what.use_period), ordered_(system.pool_sizes.empty()),
-      slot_count_(what.network.slot_count), step_ps_(what.network.step_us * ps_per_us),
-      fold_ps_(ps_per_byte(what.network.fold_GBps)), copy_ps_(ps_per_byte(what.network.copy_GBps)),
+    : system_(system),
+      use_period_(what.use_period),
+      ordered_(system.pool_sizes.empty()),
+      slot_count_(what.network.slot_count),
+      step_ps_(what.network.step_us * ps_per_us),
+      fold_ps_(ps_per_byte(what.network.fold_GBps)),
+      copy_ps_(ps_per_byte(what.network.copy_GBps)),
       memory_ps_(ps_per_byte(what.network.memory_GBps)),
       switch_ps_(to_ps(what.network.switch_us)) {
   const bool ll = system.plan.protocol == RONDO_PROTOCOL_LL;
@@ -42,7 +46,7 @@ Engine::Engine(const SimCase &what, const System &system)
   slots_.resize(system.wires.size() * slot_count_);
   out_free_ps_.resize(system.out_resources.size());
   in_free_ps_.resize(system.in_resources.size());
-  for (const uint32_t core_count : system.pool_sizes) pools_.emplace_back(core_count);
+  fill_pools();
   for (const auto *resources : {&system.out_resources, &system.in_resources})
     for (const Resource &resource : *resources) ordered_ &= resource.ordered;
   full_tile_count_ = UINT64_MAX;
@@ -227,38 +231,26 @@ void Engine::arrive(uint32_t wire, int64_t time_ps) {
   wake(known.receiver);
 }
 
-void Engine::take_core(uint32_t lane, int64_t time_ps) {
-  LaneState &state = lanes_[lane];
-  std::vector<Core> &pool = pools_[state.pool];
-  Core *best = &pool.front();
-  for (Core &core : pool) {  // the first that is free, if possible one on which this rank was
-    const int64_t free_ps = std::max(core.free_ps, time_ps), best_ps = std::max(best->free_ps, time_ps);
-    if (free_ps < best_ps || (free_ps == best_ps && core.rank == state.rank && best->rank != state.rank)) best = &core;
-  }
-  const bool turns = best->rank != no_index && best->rank != state.rank;
-  best->free_ps = std::max(best->free_ps, time_ps) + (turns ? switch_ps_ : 0) +
-                  cost_ps(state, std::min(state.rest_bytes, system_.slot_bytes));
-  best->rank = state.rank;
-  state.waits_for_core = false;
-  complete(lane, best->free_ps);
-  wake(lane);
-}
-
 void Engine::serve(const Request &request) {
   switch (static_cast<Phase>(request.order >> 62)) {
-    case Phase::core: return take_core(request.target, request.time_ps);
-    case Phase::out: return send(request.target, request.time_ps);
-    case Phase::in: return arrive(request.target, request.time_ps);
+    case Phase::core:
+      return want_core(request.target, request.time_ps);
+    case Phase::turn:
+      return take_turn(request.target, static_cast<uint32_t>(request.order >> 32) & core_mask, request.time_ps);
+    case Phase::out:
+      return send(request.target, request.time_ps);
+    case Phase::in:
+      return arrive(request.target, request.time_ps);
   }
 }
 
 Result<void> Engine::check_done() const {
   for (uint32_t lane = 0; lane < lanes_.size(); ++lane)
     if (!done(lanes_[lane]))
-      return Error{RONDO_ERROR_INTERNAL,
-                   "the simulation came to a stop: rank " + std::to_string(lanes_[lane].rank) + ", channel " +
-                       std::to_string(lanes_[lane].channel) + " waits for ever at step " +
-                       std::to_string(lanes_[lane].step) + " of tile " + std::to_string(lanes_[lane].tile)};
+      return Error{RONDO_ERROR_INTERNAL, "the simulation came to a stop: rank " + std::to_string(lanes_[lane].rank) +
+                                             ", channel " + std::to_string(lanes_[lane].channel) +
+                                             " waits for ever at step " + std::to_string(lanes_[lane].step) +
+                                             " of tile " + std::to_string(lanes_[lane].tile)};
   return {};
 }
 

@@ -15,6 +15,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <unordered_map>
 #include <vector>
@@ -29,7 +30,7 @@ struct Outcome {
   uint32_t step_count = 0;  ///< the longest chain of dependent steps of a tile
   uint64_t move_count = 0;  ///< slices of steps that were run, without those that were passed over
   uint64_t skipped_tile_count = 0;
-  bool complete = true;  ///< false: given up, see Engine::run()
+  bool complete = true;                                 ///< false: given up, see Engine::run()
   std::array<uint64_t, link_class_count> link_bytes{};  ///< over all links of all ranks
 };
 
@@ -65,10 +66,18 @@ class Engine {
     uint64_t bytes = 0;
     uint32_t depth = 0;
   };
-  enum class Phase : uint8_t { core, out, in };  ///< the highest bits of a request's order; then the lane
+  /// The two highest bits of a request's order; then the lane, of a turn the core.
+  enum class Phase : uint8_t { core, out, in, turn };
+  static constexpr uint32_t core_mask = UINT32_MAX >> 2;
   struct Core {
-    int64_t free_ps = 0;
     uint32_t rank = no_index;
+    bool idle = true;  ///< no turn of it is in the queue
+  };
+  /// The cores that ranks share.
+  struct Pool {
+    std::vector<Core> cores;
+    std::deque<uint32_t> waiting;  ///< ranks without a core, in the order of their turns
+    std::deque<uint32_t> ready;    ///< lanes that could go on, in the order of their coming
   };
   struct Snapshot {
     std::vector<int64_t> state;
@@ -85,8 +94,14 @@ class Engine {
   void post(uint32_t wire, uint32_t lane, int64_t time_ps);
   void send(uint32_t wire, int64_t time_ps);
   void arrive(uint32_t wire, int64_t time_ps);
-  void take_core(uint32_t lane, int64_t time_ps);
   void serve(const Request &request);
+
+  // sim_cores.cpp
+  void fill_pools();
+  void want_core(uint32_t lane, int64_t time_ps);
+  void plan_turn(uint32_t pool, uint32_t core, int64_t time_ps);
+  void take_turn(uint32_t pool_index, uint32_t core_index, int64_t time_ps);
+  [[nodiscard]] bool others_wait(const Pool &pool) const;
   /// Of a slice of the lane's current step.
   [[nodiscard]] int64_t cost_ps(const LaneState &lane, uint64_t bytes) const;
   [[nodiscard]] Slot &slot(uint32_t wire, uint32_t counter) {
@@ -123,10 +138,10 @@ class Engine {
   std::vector<WireState> wires_;
   std::vector<Slot> slots_;
   std::vector<int64_t> out_free_ps_, in_free_ps_;
-  std::vector<std::vector<Core>> pools_;
+  std::vector<Pool> pools_;
   std::vector<uint32_t> runnable_;
-  RequestQueue requests_;  ///< for a core: of a lane; else of a wire
-  uint32_t guide_ = 0;             ///< the lane whose tiles are counted: the first that has steps
+  RequestQueue requests_;             ///< for a core: of a lane; a turn: of a pool; else of a wire
+  uint32_t guide_ = 0;                ///< the lane whose tiles are counted: the first that has steps
   uint64_t tile_limit_ = UINT64_MAX;  ///< lanes stop before this tile; without a queue only
   uint64_t full_tile_count_ = 0;      ///< of the channel with the fewest
   uint64_t looked_tile_ = 0;

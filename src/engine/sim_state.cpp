@@ -60,8 +60,12 @@ void Engine::visit_state(int64_t now_ps, Visit visit) {
   for (const auto *resources : {&out_free_ps_, &in_free_ps_})
     for (const int64_t free_ps : *resources)
       if (free_ps != 0) visit(since(free_ps, now_ps));
-  for (const std::vector<Core> &pool : pools_)
-    for (const Core &core : pool) visit(since(core.free_ps, now_ps)), visit(core.rank);
+  for (const Pool &pool : pools_) {
+    for (const Core &core : pool.cores) visit(core.idle ? 1 : 0), visit(core.rank);
+    for (const uint32_t rank : pool.waiting) visit(rank);
+    visit(static_cast<int64_t>(pool.ready.size()));
+    for (const uint32_t lane : pool.ready) visit(lane);
+  }
 }
 
 uint64_t Engine::hash_state(int64_t now_ps) {
@@ -131,8 +135,6 @@ void Engine::shift_times(int64_t by_ps) {
   for (Slot &slot : slots_) slot.arrival_ps += by_ps, slot.credit_ps += by_ps;
   for (int64_t &free_ps : out_free_ps_) free_ps += by_ps;
   for (int64_t &free_ps : in_free_ps_) free_ps += by_ps;
-  for (std::vector<Core> &pool : pools_)
-    for (Core &core : pool) core.free_ps += by_ps;
   requests_.shift_times(by_ps);
 }
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The model of docs/simulator.md a second time, as plainly as it can be said: every rank, every slice, an ordered set
-// of events, no symmetry, no period, no running ahead. For tests to compare with; links and ports, no shared cores.
+// of events, no symmetry, no period, no running ahead. For tests to compare with.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <deque>
+#include <list>
 #include <map>
 #include <set>
 #include <string>
@@ -22,13 +23,14 @@ class Reference {
     slot_bytes_ = ll ? what.network.ll_slot_bytes : what.network.slot_bytes;
     for (uint32_t rank = 0; rank < place_.rank_count(); ++rank)
       for (uint32_t channel = 0; channel < plan.channels; ++channel) {
-        auto built = build_schedule(plan.algorithm, {what.collective, rank, place_.rank_count(), what.root, channel,
-                                                     what.in_place});
+        auto built = build_schedule(plan.algorithm,
+                                    {what.collective, rank, place_.rank_count(), what.root, channel, what.in_place});
         schedules_.push_back(std::move(built).value());
         const Schedule &schedule = schedules_.back();
         if (sizes_.empty()) sizes_ = channel_sizes(what, plan, schedule.chunk_count);
         for (const Lane &steps : schedule.lanes) lanes_.push_back({rank, channel, &schedule.peers, steps});
       }
+    share_cores();
   }
 
   /// -1: the lanes came to a stop.
@@ -40,6 +42,7 @@ class Reference {
       if (event.phase == 0) try_lane(event.actor, event.time_ps);
       if (event.phase == 1) leave(event);
       if (event.phase == 2) enter(event);
+      if (event.phase == 3) turn(event.actor, event.order, event.time_ps);
     }
     int64_t end_ps = 0;
     for (const LaneAt &lane : lanes_) {
@@ -57,12 +60,20 @@ class Reference {
     Lane steps;
     uint64_t tile = 0, step = 0, rest = 0, posts = 0;
     int64_t free_ps = 0;
+    bool wants_core = false;
+  };
+  /// Cores that ranks take turns on, those of a node or of one rank.
+  struct Cores {
+    std::vector<uint32_t> running;  ///< core -> rank
+    std::vector<bool> turning;      ///< an event is there
+    std::deque<uint32_t> line;      ///< ranks that run on none
+    std::list<size_t> ready;        ///< lanes
   };
   struct Link {
     std::deque<int64_t> arrivals;
     std::deque<uint64_t> sizes, on_way;  ///< posted; between the two ports
-    std::deque<int64_t> credits;    ///< of slots that came back
-    uint64_t unused = 0;            ///< slots never used so far
+    std::deque<int64_t> credits;         ///< of slots that came back
+    uint64_t unused = 0;                 ///< slots never used so far
     size_t sender = 0, receiver = 0;
     uint32_t receiver_link = 0;
   };
@@ -100,7 +111,8 @@ class Reference {
     switch (cost(key).sharing) {
       case Sharing::pair:
         return in ? "" : side + std::to_string(std::get<1>(key)) + ">" + std::to_string(std::get<2>(key));
-      case Sharing::rank: return side + " rank " + std::to_string(rank) + (in ? " in" : " out");
+      case Sharing::rank:
+        return side + " rank " + std::to_string(rank) + (in ? " in" : " out");
       case Sharing::nic:
         return side + " nic " + std::to_string(place_.node(rank)) + "." + std::to_string(place_.nic(rank)) +
                (in ? " in" : " out");
@@ -111,45 +123,124 @@ class Reference {
     return "";
   }
 
+  void share_cores() {
+    const uint32_t core_count = what_.network.core_count;
+    cores_of_.resize(place_.rank_count());
+    uint32_t rank = 0;
+    for (const SimNode &node : what_.network.nodes) {
+      const bool own = node.rank_count <= core_count;
+      for (uint32_t local = 0; local < node.rank_count && core_count != 0; ++local) {
+        if (own || local == 0) cores_.push_back({});
+        Cores &cores = cores_.back();
+        cores_of_[rank + local] = cores_.size() - 1;
+        if (own || local < core_count)
+          cores.running.push_back(rank + local);
+        else
+          cores.line.push_back(rank + local);
+        cores.turning.resize(cores.running.size());
+      }
+      rank += node.rank_count;
+    }
+  }
+
   void try_lane(size_t index, int64_t now_ps) {
     LaneAt &lane = lanes_[index];
-    while (now_ps >= lane.free_ps && load(lane)) {
-      const Step &step = lane.steps[lane.step];
-      std::vector<Link *> from, to;
-      std::vector<LinkKey> to_keys;
-      for (int i = 0; i < 2; ++i) {
-        if ((step.flags & step_recv) != 0 && step.recv_link[i] != no_link) {
-          from.push_back(&link(lane.channel, (*lane.peers)[step.recv_link[i]], lane.rank));
-          from.back()->receiver = index, from.back()->receiver_link = step.recv_link[i];
-        }
-        if ((step.flags & step_send) != 0 && step.send_link[i] != no_link) {
-          to_keys.push_back({lane.channel, lane.rank, (*lane.peers)[step.send_link[i]]});
-          to.push_back(&link(lane.channel, lane.rank, std::get<2>(to_keys.back())));
-          to.back()->sender = index;
-        }
+    while (!lane.wants_core && now_ps >= lane.free_ps && can_go_on(index, now_ps)) {
+      const int64_t work_ps = work(lane, std::min(lane.rest, slot_bytes_));
+      if (cores_.empty() || work_ps == 0) {
+        go_on(index, now_ps, now_ps + work_ps);
+        continue;
       }
-      for (Link *it : from)
-        if (it->arrivals.empty() || it->arrivals.front() > now_ps) return;
-      for (Link *it : to)
-        if (it->unused == 0 && (it->credits.empty() || it->credits.front() > now_ps)) return;
-      const uint64_t bytes = std::min(lane.rest, slot_bytes_);
-      const int64_t end_ps = now_ps + work(lane, bytes);
-      for (Link *it : from) it->arrivals.pop_front();
-      for (Link *it : from) {
-        const LinkKey key{lane.channel, lanes_[it->sender].rank, lane.rank};
-        it->credits.push_back(end_ps + alpha(key));
-        events_.insert({it->credits.back(), 0, it->sender, 0, {}});
-      }
-      for (size_t i = 0; i < to.size(); ++i) {
-        if (to[i]->unused > 0) --to[i]->unused;
-        else to[i]->credits.pop_front();
-        to[i]->sizes.push_back(bytes);
-        events_.insert({end_ps, 1, index, lane.posts++, to_keys[i]});
-      }
-      lane.free_ps = end_ps;
-      if ((lane.rest -= bytes) == 0) ++lane.step;
-      events_.insert({end_ps, 0, index, 0, {}});
+      lane.wants_core = true;
+      Cores &cores = cores_[cores_of_[lane.rank]];
+      cores.ready.push_back(index);
+      for (size_t core = 0; core < cores.running.size(); ++core)
+        if (!cores.turning[core]) plan_turn(cores_of_[lane.rank], core, now_ps);
     }
+  }
+
+  void plan_turn(size_t where, size_t core, int64_t time_ps) {
+    cores_[where].turning[core] = true;
+    events_.insert({time_ps, 3, where, core, {}});
+  }
+
+  void turn(size_t where, size_t core, int64_t now_ps) {
+    Cores &cores = cores_[where];
+    uint32_t &running = cores.running[core];
+    cores.turning[core] = false;
+    for (auto it = cores.ready.begin(); it != cores.ready.end(); ++it) {
+      const size_t index = *it;
+      if (lanes_[index].rank != running) continue;
+      cores.ready.erase(it);
+      lanes_[index].wants_core = false;
+      const int64_t end_ps = now_ps + work(lanes_[index], std::min(lanes_[index].rest, slot_bytes_));
+      go_on(index, now_ps, end_ps);
+      plan_turn(where, core, end_ps);
+      return;
+    }
+    for (const size_t index : cores.ready)
+      for (const uint32_t rank : cores.line)
+        if (rank == lanes_[index].rank) cores.turning[core] = true;
+    if (!cores.turning[core]) return;
+    cores.line.push_back(running);
+    running = cores.line.front();
+    cores.line.pop_front();
+    plan_turn(where, core, now_ps + std::llround(what_.network.switch_us * 1e6));
+  }
+
+  struct Ends {
+    std::vector<Link *> from, to;
+    std::vector<LinkKey> to_keys;
+  };
+  Ends ends_of(size_t index) {
+    LaneAt &lane = lanes_[index];
+    const Step &step = lane.steps[lane.step];
+    Ends ends;
+    for (int i = 0; i < 2; ++i) {
+      if ((step.flags & step_recv) != 0 && step.recv_link[i] != no_link) {
+        ends.from.push_back(&link(lane.channel, (*lane.peers)[step.recv_link[i]], lane.rank));
+        ends.from.back()->receiver = index, ends.from.back()->receiver_link = step.recv_link[i];
+      }
+      if ((step.flags & step_send) != 0 && step.send_link[i] != no_link) {
+        ends.to_keys.push_back({lane.channel, lane.rank, (*lane.peers)[step.send_link[i]]});
+        ends.to.push_back(&link(lane.channel, lane.rank, std::get<2>(ends.to_keys.back())));
+        ends.to.back()->sender = index;
+      }
+    }
+    return ends;
+  }
+
+  bool can_go_on(size_t index, int64_t now_ps) {
+    if (!load(lanes_[index])) return false;
+    const Ends ends = ends_of(index);
+    for (const Link *it : ends.from)
+      if (it->arrivals.empty() || it->arrivals.front() > now_ps) return false;
+    for (const Link *it : ends.to)
+      if (it->unused == 0 && (it->credits.empty() || it->credits.front() > now_ps)) return false;
+    return true;
+  }
+
+  void go_on(size_t index, int64_t now_ps, int64_t end_ps) {
+    LaneAt &lane = lanes_[index];
+    Ends ends = ends_of(index);
+    const uint64_t bytes = std::min(lane.rest, slot_bytes_);
+    for (Link *it : ends.from) it->arrivals.pop_front();
+    for (Link *it : ends.from) {
+      const LinkKey key{lane.channel, lanes_[it->sender].rank, lane.rank};
+      it->credits.push_back(end_ps + alpha(key));
+      events_.insert({it->credits.back(), 0, it->sender, 0, {}});
+    }
+    for (size_t i = 0; i < ends.to.size(); ++i) {
+      if (ends.to[i]->unused > 0)
+        --ends.to[i]->unused;
+      else
+        ends.to[i]->credits.pop_front();
+      ends.to[i]->sizes.push_back(bytes);
+      events_.insert({end_ps, 1, index, lane.posts++, ends.to_keys[i]});
+    }
+    lane.free_ps = end_ps;
+    if ((lane.rest -= bytes) == 0) ++lane.step;
+    if (end_ps > now_ps) events_.insert({end_ps, 0, index, 0, {}});
   }
 
   bool load(LaneAt &lane) {
@@ -232,6 +323,8 @@ class Reference {
   std::deque<LaneAt> lanes_;
   std::map<LinkKey, Link> links_;
   std::map<std::string, int64_t> ports_;
+  std::vector<Cores> cores_;
+  std::vector<size_t> cores_of_;  ///< rank -> its cores
   std::set<Event> events_;
 };
 

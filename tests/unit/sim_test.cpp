@@ -48,6 +48,8 @@ Network random_network(Random &random) {
   network.copy_GBps = random.between(0, 2) * 30;
   network.memory_GBps = random.between(0, 1) * 8;
   network.step_us = random.between(0, 2) * 0.3;
+  network.core_count = random.between(0, 3);
+  network.switch_us = random.between(0, 2) * 0.4;
   network.slot_count = 1u << random.between(1, 3);
   network.slot_bytes = 4096;
   network.ll_slot_bytes = 1024;
