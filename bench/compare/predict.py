@@ -38,7 +38,7 @@ def parse_arguments():
 def calls_in_a_run(ranks, size):
     if ranks <= len(os.sched_getaffinity(0)):
         return 1
-    return min(max(16 * MIB // parse_size(size), 1), 20)
+    return min(max(16 * MIB // parse_size(size), 4), 20)
 
 
 def clean_environment():

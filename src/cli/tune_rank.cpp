@@ -27,7 +27,7 @@ constexpr uint32_t warm_up_runs = 2, small_warm_up_runs = 6;
 constexpr uint32_t runs_per_batch = 10;
 constexpr double patience = 3;  // where others have the processors, fewer runs are made than would fit
 constexpr uint64_t crowded_run_bytes = 16 << 20;  // with more ranks than cores, as many calls as move so much
-constexpr uint64_t crowded_calls_max = 20;
+constexpr uint64_t crowded_calls_min = 4, crowded_calls_max = 20;
 constexpr uint32_t rounds_before_dropping = 2;
 constexpr double hopeless_ratio = 2.5;  // a candidate that is so much slower is left out of the later rounds
 constexpr double others_max = 0.10;     // share of the processors that others may take in a round
@@ -238,7 +238,7 @@ Result<bool> Rank::was_disturbed(const Load &load, uint64_t begin_ns, double own
 Result<void> Rank::measure_size(const SizeJob &size, Measured &measured) {
   bytes_ = size.bytes;
   if (job_.group.oversubscribed)
-    calls_per_run_ = std::clamp<uint64_t>(crowded_run_bytes / size.bytes, 1, crowded_calls_max);
+    calls_per_run_ = std::clamp<uint64_t>(crowded_run_bytes / size.bytes, crowded_calls_min, crowded_calls_max);
   RONDO_TRY_ASSIGN(std::vector<Entry> all, entries_of(size));
   std::vector<Entry> active = std::move(all), dropped;
   uint32_t repeats_left = job_.round_count;
@@ -281,9 +281,9 @@ Result<Measured> Rank::measure() {
     const size_t before = measured.series.size();
     RONDO_TRY(measure_size(size, measured));
     if (rank_ != 0) continue;
-    const auto best = std::min_element(measured.series.begin() + static_cast<std::ptrdiff_t>(before),
-                                       measured.series.end(),
-                                       [](const Series &a, const Series &b) { return a.median_us < b.median_us; });
+    const auto best =
+        std::min_element(measured.series.begin() + static_cast<std::ptrdiff_t>(before), measured.series.end(),
+                         [](const Series &a, const Series &b) { return a.median_us < b.median_us; });
     std::fprintf(stderr, "  %8s  %zu candidates, best %s: %.1f us\n", show_bytes(size.bytes).c_str(),
                  size.candidates.size(), show(best->choice).c_str(), best->median_us);
   }
