@@ -72,6 +72,7 @@ Result<void> Communicator::enqueue(const Call &call, void *stream) {
   what.buffers.send = {static_cast<std::byte *>(const_cast<void *>(send)), plan.send.begin, {}};
   what.buffers.recv = {static_cast<std::byte *>(recv), plan.recv.begin, {}};
   bound->last_operation = what.number;  // under the mutex that eviction needs too
+  bound->captured |= captured;
   const Entered entered{plan.key.signature, plan.shape};
   transport_->enter(what.number, entered);
   monitor_->add(what.number, entered, captured);  // first: a launch waits where the stream's queue is full

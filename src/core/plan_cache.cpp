@@ -25,7 +25,7 @@ BoundPlan &PlanCache::add(const PlanKey &key, std::unique_ptr<BoundPlan> plan, u
 void PlanCache::evict_one(uint64_t executed) {
   auto oldest = plans_.end();
   for (auto it = plans_.begin(); it != plans_.end(); ++it) {
-    if (it->second->last_operation > executed) continue;
+    if (it->second->captured || it->second->last_operation > executed) continue;
     if (oldest == plans_.end() || it->second->last_operation < oldest->second->last_operation) oldest = it;
   }
   if (oldest != plans_.end()) plans_.erase(oldest);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plans of a communicator, by what was asked for. A plan stays while an operation uses it; of the others the least
-// recently used one makes room.
+// The plans of a communicator, by what was asked for. A plan stays while an operation uses it, or if one was captured;
+// of the others the least recently used one makes room.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +23,7 @@ struct BoundPlan {
   std::unique_ptr<DevicePlan> device;  ///< on a device: in place of links and the reducer's functions
   uint32_t element_bytes = 0;
   uint64_t last_operation = 0;  ///< number of the latest operation that uses it
+  bool captured = false;        ///< a graph may run it at any time, and so it stays
 };
 
 /// What a plan is looked up by. `counts_hash` stands for uneven counts (BLAKE2b, 63 bits).
@@ -43,7 +44,7 @@ class PlanCache {
     return find_in_table(key);
   }
   /// Evicts first where the cache is full: a plan whose last operation is at most `executed`. All may be in use: then
-  /// it grows (queues bound that).
+  /// it grows (queues bound that; captured ones, the memory for plans).
   BoundPlan &add(const PlanKey &key, std::unique_ptr<BoundPlan> plan, uint64_t executed);
 
  private:
