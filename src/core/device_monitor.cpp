@@ -94,12 +94,7 @@ bool DeviceMonitor::look(std::unique_lock<std::mutex> &lock) {
   }
   if (now >= next_device_check_ns_ && !parts_.transport->failed()) {
     next_device_check_ns_ = now + device_check_interval_ns;
-    if (const auto sound = parts_.device->check_device(); !sound.ok()) {
-      Error error = sound.error();
-      error.rank = error.peer = static_cast<int32_t>(parts_.rank);
-      error.operation = report.ended_number + 1;
-      parts_.transport->raise(error);
-    }
+    tell_device_error(report);
   }
   if (parts_.transport->failed()) {
     parts_.device->stop();  // each time: what ended the waits of a stream may be overwritten
@@ -152,7 +147,20 @@ void DeviceMonitor::look_at_replay(const DeviceReport &report, uint64_t now_ns) 
   parts_.transport->raise(error);
 }
 
-void DeviceMonitor::tell_fault() { tell_fault(parts_.device->report()); }
+void DeviceMonitor::tell_fault() {
+  const DeviceReport report = parts_.device->report();
+  tell_fault(report);
+  if (!parts_.transport->failed()) tell_device_error(report);
+}
+
+void DeviceMonitor::tell_device_error(const DeviceReport &report) {
+  const auto sound = parts_.device->check_device();
+  if (sound.ok()) return;
+  Error error = sound.error();
+  error.rank = error.peer = static_cast<int32_t>(parts_.rank);
+  error.operation = report.ended_number + 1;
+  parts_.transport->raise(error);
+}
 
 void DeviceMonitor::tell_fault(const DeviceReport &report) {
   if (!report.failed || report.fault == Fault::none || parts_.transport->failed()) return;

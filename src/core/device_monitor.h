@@ -42,8 +42,8 @@ class DeviceMonitor {
   /// The latest operation could not be enqueued.
   void withdraw(uint64_t number);
 
-  /// Fails the communicator if a kernel has seen a fault: who asks after its stream has ended needs not wait for the
-  /// monitor's thread to come round.
+  /// Fails the communicator if a kernel has seen a fault, or the device has failed: who asks after its stream has ended
+  /// needs not wait for the monitor's thread to come round.
   void tell_fault();
 
   /// Waits until every kernel that was enqueued has ended, `patience_ns` at most. False: some have not; what they use
@@ -64,6 +64,7 @@ class DeviceMonitor {
   void look_at_running(uint64_t now_ns);
   void look_at_replay(const DeviceReport &report, uint64_t now_ns);
   void tell_fault(const DeviceReport &report);
+  void tell_device_error(const DeviceReport &report);
 
   const Parts parts_;
   std::mutex mutex_;  ///< guards what follows

@@ -43,10 +43,12 @@ bool read_status(std::string_view text, CuStatus &status) {
   return true;
 }
 
-/// "NAME#NUMBER" of a call.
-bool read_call_fault(std::string_view name, std::string_view value, Faults &faults) {
+/// "NAME#NUMBER" of a call, or of a piece of work.
+bool read_numbered_fault(std::string_view name, std::string_view value, Faults &faults) {
   CallFault fault;
   fault.name = take(name, '#');
+  if (fault.name == "work")
+    return read_number(name, 1, UINT32_MAX, faults.work_number) && read_status(value, faults.work_status);
   if (!read_number(name, 1, UINT32_MAX, fault.number) || !read_status(value, fault.status)) return false;
   faults.calls.push_back(fault);
   return true;
@@ -56,7 +58,7 @@ bool read_fault(std::string_view piece, Faults &faults) {
   const std::string_view name = take(piece, '=');
   std::string_view value = piece;
   if (name == "seed") return read_number(value, 0, UINT64_MAX, faults.seed);
-  if (name.find('#') != name.npos) return read_call_fault(name, value, faults);
+  if (name.find('#') != name.npos) return read_numbered_fault(name, value, faults);
   const std::string_view share = take(value, ':');
   if (name == "fail") return read_share(share, faults.fail_share) && read_status(value, faults.fail_status);
   if (name == "work") return read_share(share, faults.work_share) && read_status(value, faults.work_status);
@@ -125,7 +127,7 @@ bool read_settings(Settings &settings, std::string &why) {
   if (faults == nullptr || read_faults(faults, settings.faults)) return true;
   why =
       "SOFT_CUDA_FAULTS takes seed=N; NAME#NUMBER[=STATUS]; fail=SHARE[:STATUS]; work=SHARE[:STATUS]; "
-      "delay=SHARE:MICROSECONDS";
+      "work#NUMBER[=STATUS]; delay=SHARE:MICROSECONDS";
   return false;
 }
 

@@ -12,7 +12,8 @@ namespace soft_cuda {
 
 using rondo::cuda::CuStatus;
 
-/// One thing that is to go wrong: SOFT_CUDA_FAULTS="seed=7; cuMemAlloc#3=2; fail=0.01; work=0.001:719; delay=0.1:500".
+/// One thing that is to go wrong: SOFT_CUDA_FAULTS="seed=7; cuMemAlloc#3=2; fail=0.01; work=0.001:719; work#90=719;
+/// delay=0.1:500".
 struct CallFault {
   std::string name;     ///< of the entry, as cuGetProcAddress knows it
   uint64_t number = 0;  ///< the call of that entry that fails, from 1
@@ -24,7 +25,8 @@ struct Faults {
   std::vector<CallFault> calls;
   double fail_share = 0;  ///< of the calls that may fail for want of something
   CuStatus fail_status = CuStatus::out_of_memory;
-  double work_share = 0;  ///< of the pieces of work on streams; the error sticks in the context
+  double work_share = 0;     ///< of the pieces of work on streams; the error sticks in the context
+  uint64_t work_number = 0;  ///< that piece of work, too, from 1; 0: none
   CuStatus work_status = CuStatus::launch_failed;
   double delay_share = 0;  ///< of the pieces of work on streams
   uint64_t delay_us = 0;   ///< at most

@@ -31,12 +31,13 @@ struct Mishap {
 Mishap next_mishap(State &driver) {
   const Faults &faults = driver.settings.faults;
   Mishap mishap;
-  if (faults.delay_share <= 0 && faults.work_share <= 0) return mishap;
+  if (faults.delay_share <= 0 && faults.work_share <= 0 && faults.work_number == 0) return mishap;
   const std::lock_guard lock(driver.mutex);
   const uint64_t number = ++driver.work_number;
   if (chance(faults.seed, 1, number) < faults.delay_share)
     mishap.delay_us = static_cast<uint64_t>(chance(faults.seed, 2, number) * static_cast<double>(faults.delay_us));
-  if (chance(faults.seed, 3, number) < faults.work_share) mishap.status = faults.work_status;
+  if (number == faults.work_number || chance(faults.seed, 3, number) < faults.work_share)
+    mishap.status = faults.work_status;
   return mishap;
 }
 
