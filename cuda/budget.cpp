@@ -67,19 +67,19 @@ Result<BlockBudget> block_budget(const KernelSet &kernels, const CudaDevice &dev
 
 Result<std::vector<KernelFacts>> kernel_facts(const PrimaryContext &context) {
   const CudaDriver &driver = *context.get().driver;
-  RONDO_TRY_ASSIGN(const auto with_ll128, KernelSet::load(context, RONDO_PROTOCOL_LL128));
-  RONDO_TRY_ASSIGN(const auto with_direct, KernelSet::load(context, RONDO_PROTOCOL_DIRECT));
+  constexpr KernelFamily families[] = {KernelFamily::plans, KernelFamily::ll128, KernelFamily::direct,
+                                       KernelFamily::combine};
+  RONDO_TRY_ASSIGN(const KernelSet kernels, KernelSet::load(context, {std::begin(families), std::end(families)}));
   const ContextGuard guard(driver, context.get().context);
   RONDO_TRY(guard.status());
   std::vector<KernelFacts> all;
   std::vector<std::string> names;
-  for (const auto &more : {device::kernel_names(RONDO_PROTOCOL_SIMPLE), device::kernel_names(RONDO_PROTOCOL_LL),
-                           device::kernel_names(RONDO_PROTOCOL_LL128), device::kernel_names(RONDO_PROTOCOL_DIRECT),
-                           device::combine_kernel_names()})
+  for (const KernelFamily family : families) {
+    const auto more = kernel_names(family);
     names.insert(names.end(), more.begin(), more.end());
+  }
   for (const std::string &name : names) {
-    const auto found = with_ll128->find(name);
-    RONDO_TRY_ASSIGN(const LoadedKernel kernel, found.ok() ? found : with_direct->find(name));
+    RONDO_TRY_ASSIGN(const LoadedKernel kernel, kernels.find(name));
     KernelFacts facts;
     facts.name = name;
     facts.block_threads_max = kernel.block_threads_max;

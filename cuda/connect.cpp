@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // From a request to the executor that serves it.
 #include <algorithm>
+#include <cstdlib>
 #include <span>
 
 #include "cuda/choose.h"
 #include "cuda/executor_base.h"
 #include "cuda/gathering.h"
 #include "cuda/lines.h"
+#include "src/base/log.h"
 
 namespace rondo::cuda {
 namespace {
@@ -37,6 +39,22 @@ Result<void> check_protocol(const DeviceRequest &request, std::span<const Placem
   return check_lines(*driver, device, cards);
 }
 
+/// What waits in a hardware queue holds up what is behind it: ranks that are threads want one each, unless one kernel
+/// runs them all.
+void warn_of_shared_queues(const DeviceRequest &request) {
+  constexpr uint32_t queue_count_default = 8;
+  const Neighbours &here = request.neighbours;
+  if (here.position != 0 || (request.shares_launches && request.executor == RONDO_DEVICE_EXECUTOR_KERNEL)) return;
+  const char *const text = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+  const uint64_t queue_count = text == nullptr ? queue_count_default : std::strtoull(text, nullptr, 10);
+  if (here.in_process <= queue_count) return;
+  log::warning(std::to_string(here.in_process) + " ranks of this process share CUDA device " +
+               std::to_string(request.device) + ", but CUDA gives it " + std::to_string(queue_count) +
+               " hardware queues: those whose streams share one wait for each other until the timeout. Set "
+               "CUDA_DEVICE_MAX_CONNECTIONS to the number of ranks or more (up to 32) before the process's first use "
+               "of CUDA, or RONDO_DEVICE_LAUNCH=shared");
+}
+
 /// `request`: what is asked for, then what was chosen. `executor`: as ExecutorBase::connect() says.
 Result<void> connect_chosen(DeviceRequest &request, Gathering &gathering, std::unique_ptr<ExecutorBase> &executor) {
   RONDO_TRY_ASSIGN(const PlacementCard own, own_card(request));
@@ -45,6 +63,7 @@ Result<void> connect_chosen(DeviceRequest &request, Gathering &gathering, std::u
   request.neighbours = neighbours_of(request.rank, cards);
   RONDO_TRY_ASSIGN(request.handles, choose_handles(request.handles, cards));
   RONDO_TRY(check_protocol(request, cards));
+  warn_of_shared_queues(request);
   executor = request.executor == RONDO_DEVICE_EXECUTOR_COPY ? make_copy_executor() : make_kernel_executor();
   return executor->connect(request, gathering);
 }

@@ -205,7 +205,7 @@ Result<std::unique_ptr<DevicePlan>> CopyExecutor::prepare(const Plan &plan) {
   auto made = std::make_unique<CopyPlan>();
   made->plan = &plan;
   if (const std::string name = device::combine_kernel_name(plan); !name.empty()) {
-    RONDO_TRY_ASSIGN(made->combine, kernels_->find(name));
+    RONDO_TRY_ASSIGN(made->combine, kernels_.find(name));
   }
   return std::unique_ptr<DevicePlan>(std::move(made));
 }

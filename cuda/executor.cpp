@@ -154,7 +154,7 @@ Result<void> KernelExecutor::claim_residency(const Neighbours &neighbours) {
   constexpr char advice[] =
       "; ask for fewer channels (RONDO_MAX_CTAS, RONDO_CHANNELS), put fewer ranks on the device, destroy communicators "
       "that are not needed, or use copies (RONDO_DEVICE_EXECUTOR=copy)";
-  RONDO_TRY_ASSIGN(const BlockBudget budget, block_budget(*kernels_, device_, geometry().ll128_slot_bytes != 0));
+  RONDO_TRY_ASSIGN(const BlockBudget budget, block_budget(kernels_, device_, geometry().ll128_slot_bytes != 0));
   const uint64_t channels = channel_count();
   const uint32_t ranks = neighbours.in_process + neighbours.in_others;
   if (ranks * channels > budget.blocks)
@@ -171,7 +171,7 @@ Result<void> KernelExecutor::claim_residency(const Neighbours &neighbours) {
 
 Result<std::unique_ptr<DevicePlan>> KernelExecutor::prepare(const Plan &plan) {
   auto made = std::make_unique<CudaPlan>(arena_, arena_mutex_);
-  RONDO_TRY_ASSIGN(made->kernel, kernels_->find(device::kernel_name(plan)));
+  RONDO_TRY_ASSIGN(made->kernel, kernels_.find(device::kernel_name(plan)));
   made->direct = plan.shape.protocol == RONDO_PROTOCOL_DIRECT;
   if (!made->direct) {
     RONDO_TRY(prepare_image(plan, *made));

@@ -16,7 +16,7 @@ Result<void> ExecutorBase::open(const DeviceRequest &request) {
   RONDO_TRY_ASSIGN(driver_, cuda_driver(request.library));
   RONDO_TRY_ASSIGN(device_, device_of(*driver_, request.device));
   RONDO_TRY_ASSIGN(context_, retain_primary_context(*driver_, device_.ordinal));
-  RONDO_TRY_ASSIGN(kernels_, KernelSet::load(context_, request.kernel_protocol()));
+  RONDO_TRY_ASSIGN(kernels_, KernelSet::load(context_, kernel_families(request.executor, request.kernel_protocol())));
   RONDO_TRY_ASSIGN(stream_, make_stream(context_));
   RONDO_TRY_ASSIGN(launched_, make_event(context_));
   return {};

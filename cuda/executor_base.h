@@ -51,7 +51,7 @@ class ExecutorBase : public DeviceExecutor {
   const CudaDriver *driver_ = nullptr;
   CudaDevice device_;
   PrimaryContext context_;
-  std::shared_ptr<const KernelSet> kernels_;
+  KernelSet kernels_;
   Segment segment_;
   Stream stream_;
 

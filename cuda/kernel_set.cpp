@@ -3,33 +3,21 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
-#include <mutex>
 #include <utility>
 
 #include "cuda/kernels_image.h"
 #include "cuda/plan_image.h"
+#include "cuda/shared_table.h"
 
 namespace rondo::cuda {
 namespace {
 
-/// What is loaded in this process, by device and by the protocol whose kernels are apart (auto: none); like the
-/// driver's table it belongs to the process.
-struct Loaded {
-  std::mutex mutex;
-  std::map<std::pair<CuDevice, rondo_protocol_t>, std::weak_ptr<const KernelSet>> sets;
-};
-
-Loaded &loaded() {
-  static Loaded all;
-  return all;
-}
-
-Result<Library> load_image(const PrimaryContext &context) {
+Result<std::shared_ptr<const Library>> load_image(const PrimaryContext &context) {
   const device::KernelsImage image = device::kernels_image();
   static constexpr char no_image[8] = {};  // the driver in software brings kernels of its own
   auto library = load_library(context, image.data != nullptr ? image.data : no_image);
-  if (library.ok() || image.data != nullptr) return library;
+  if (library.ok()) return std::make_shared<const Library>(std::move(library).value());
+  if (image.data != nullptr) return library.error();
   return Error{RONDO_ERROR_UNSUPPORTED,
                "this build of Rondo has no CUDA kernels, since there was no nvcc; build it with one (" +
                    library.error().message + ")"};
@@ -47,82 +35,93 @@ Result<void> launch_kernel(const CudaDriver &driver, const LoadedKernel &kernel,
                     what);
 }
 
-Result<std::shared_ptr<const KernelSet>> KernelSet::load(const PrimaryContext &context, rondo_protocol_t protocol) {
-  const std::lock_guard lock(loaded().mutex);
-  return find_or_load(context, has_kernels_apart(protocol) ? protocol : RONDO_PROTOCOL_AUTO);
+std::vector<KernelFamily> kernel_families(rondo_device_executor_t executor, rondo_protocol_t protocol) {
+  if (executor == RONDO_DEVICE_EXECUTOR_COPY) return {KernelFamily::combine};
+  if (protocol == RONDO_PROTOCOL_LL128) return {KernelFamily::plans, KernelFamily::ll128};
+  if (protocol == RONDO_PROTOCOL_DIRECT) return {KernelFamily::plans, KernelFamily::direct};
+  return {KernelFamily::plans};
 }
 
-/// With the mutex held.
-Result<std::shared_ptr<const KernelSet>> KernelSet::find_or_load(const PrimaryContext &context,
-                                                                 rondo_protocol_t apart) {
-  auto &known = loaded().sets[{context.get().device, apart}];
-  if (auto set = known.lock(); set != nullptr) return set;
-  auto set = std::make_shared<KernelSet>();
-  set->driver_ = context.get().driver;
-  set->context_ = context.get().context;
-  if (apart != RONDO_PROTOCOL_AUTO) {
-    RONDO_TRY_ASSIGN(set->others_, find_or_load(context, RONDO_PROTOCOL_AUTO));
-    RONDO_TRY(set->find_those_of(apart));
-  } else {
-    RONDO_TRY_ASSIGN(set->library_, load_image(context));
-    RONDO_TRY(set->find_ours());
-  }
-  known = set;
-  return std::shared_ptr<const KernelSet>(set);
-}
-
-Result<void> KernelSet::find_ours() {
-  for (const auto protocol : {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL})
-    RONDO_TRY(find_all(library_, device::kernel_names(protocol), waiting_));
-  return find_all(library_, device::combine_kernel_names(), combining_);
-}
-
-Result<void> KernelSet::find_those_of(rondo_protocol_t apart) {
-  const auto found = find_all(others_->library_, device::kernel_names(apart), waiting_);
-  if (found.ok()) return {};
-  Error error = found.error();
-  error.message = "the kernels of the protocol '" + std::string(rondo_protocol_string(apart)) +
-                  "', which was asked for, cannot be loaded; use 'auto', 'simple' or 'll' (" + error.message + ")";
-  return error;
-}
-
-Result<void> KernelSet::find_all(const Library &library, const std::vector<std::string> &names,
-                                 Kernels &kernels) const {
-  for (const std::string &name : names) {
-    RONDO_TRY_ASSIGN(const CuFunction function, find_function(library, name.c_str()));
-    LoadedKernel kernel{function, 0};
-    const ContextGuard guard(*driver_, context_);
-    RONDO_TRY(guard.status());
-    RONDO_TRY(cuda_check(
-        *driver_,
-        driver_->func_get_attribute(&kernel.block_threads_max, FunctionAttribute::max_threads_per_block, function),
-        "cuFuncGetAttribute"));
-    kernels.emplace(name, kernel);
+std::vector<std::string> kernel_names(KernelFamily family) {
+  switch (family) {
+    case KernelFamily::plans: {
+      auto names = device::kernel_names(RONDO_PROTOCOL_SIMPLE);
+      const auto more = device::kernel_names(RONDO_PROTOCOL_LL);
+      names.insert(names.end(), more.begin(), more.end());
+      return names;
+    }
+    case KernelFamily::ll128:
+      return device::kernel_names(RONDO_PROTOCOL_LL128);
+    case KernelFamily::direct:
+      return device::kernel_names(RONDO_PROTOCOL_DIRECT);
+    case KernelFamily::combine:
+      return device::combine_kernel_names();
   }
   return {};
 }
 
+Result<std::shared_ptr<const KernelSet::Loaded>> KernelSet::load_family(const PrimaryContext &context,
+                                                                        KernelFamily family) {
+  static auto *const images = new SharedTable<CuDevice, const Library>;
+  const CudaDriver &driver = *context.get().driver;
+  auto loaded = std::make_shared<Loaded>();
+  loaded->waits = family != KernelFamily::combine;
+  RONDO_TRY_ASSIGN(loaded->library, images->find_or_make(context.get().device, [&] { return load_image(context); }));
+  for (const std::string &name : kernel_names(family)) {
+    RONDO_TRY_ASSIGN(const CuFunction function, find_function(*loaded->library, name.c_str()));
+    LoadedKernel kernel{function, 0};
+    const ContextGuard guard(driver, context.get().context);
+    RONDO_TRY(guard.status());
+    RONDO_TRY(cuda_check(
+        driver,
+        driver.func_get_attribute(&kernel.block_threads_max, FunctionAttribute::max_threads_per_block, function),
+        "cuFuncGetAttribute"));
+    loaded->kernels.emplace(name, kernel);
+  }
+  return std::shared_ptr<const Loaded>(std::move(loaded));
+}
+
+Result<KernelSet> KernelSet::load(const PrimaryContext &context, const std::vector<KernelFamily> &families) {
+  static auto *const known = new SharedTable<std::pair<CuDevice, KernelFamily>, const Loaded>;
+  KernelSet set;
+  set.driver_ = context.get().driver;
+  set.context_ = context.get().context;
+  for (const KernelFamily family : families) {
+    auto loaded = known->find_or_make({context.get().device, family}, [&] { return load_family(context, family); });
+    if (!loaded.ok() && (family == KernelFamily::ll128 || family == KernelFamily::direct)) {
+      Error error = loaded.error();
+      error.message = std::string("the kernels of the protocol '") +
+                      (family == KernelFamily::ll128 ? "ll128" : "direct") +
+                      "', which was asked for, cannot be loaded; use 'auto', 'simple' or 'll' (" + error.message + ")";
+      return error;
+    }
+    RONDO_TRY(loaded);
+    set.families_.push_back(std::move(loaded).value());
+  }
+  return set;
+}
+
 Result<LoadedKernel> KernelSet::find(const std::string &name) const {
-  for (const Kernels *kernels : {&waiting_, &combining_})
-    if (const auto found = kernels->find(name); found != kernels->end()) return found->second;
-  if (others_ != nullptr) return others_->find(name);
+  for (const auto &family : families_)
+    if (const auto found = family->kernels.find(name); found != family->kernels.end()) return found->second;
   return Error{RONDO_ERROR_UNSUPPORTED, "there is no kernel " + name};
 }
 
 Result<int> KernelSet::resident_blocks(int block_threads, size_t shared_bytes) const {
   int least = std::numeric_limits<int>::max();
-  if (others_ != nullptr) {
-    RONDO_TRY_ASSIGN(least, others_->resident_blocks(block_threads, shared_bytes));
-  }
   const ContextGuard guard(*driver_, context_);
   RONDO_TRY(guard.status());
-  for (const auto &[name, kernel] : waiting_) {
-    int blocks = 0;
-    RONDO_TRY(cuda_check(*driver_,
-                         driver_->occupancy_max_blocks(&blocks, kernel.function,
-                                                       std::min(block_threads, kernel.block_threads_max), shared_bytes),
-                         "cuOccupancyMaxActiveBlocksPerMultiprocessor"));
-    least = std::min(least, blocks);
+  for (const auto &family : families_) {
+    if (!family->waits) continue;
+    for (const auto &[name, kernel] : family->kernels) {
+      int blocks = 0;
+      RONDO_TRY(
+          cuda_check(*driver_,
+                     driver_->occupancy_max_blocks(&blocks, kernel.function,
+                                                   std::min(block_threads, kernel.block_threads_max), shared_bytes),
+                     "cuOccupancyMaxActiveBlocksPerMultiprocessor"));
+      least = std::min(least, blocks);
+    }
   }
   return least;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels that a communicator may use, loaded on its device. All ranks of a process that are threads share those of
-// a device; the kernels of ll128 and those of direct are beside the others, for who asks for them.
+// a device.
 #pragma once
 
 #include <memory>
@@ -12,10 +12,18 @@
 
 namespace rondo::cuda {
 
-/// True: its kernels are loaded for who asks for it alone.
-[[nodiscard]] constexpr bool has_kernels_apart(rondo_protocol_t protocol) {
-  return protocol == RONDO_PROTOCOL_LL128 || protocol == RONDO_PROTOCOL_DIRECT;
-}
+/// Kernels that are loaded together.
+enum class KernelFamily : uint8_t {
+  plans,    ///< that run plans by simple and ll
+  ll128,    ///< that run plans by ll128
+  direct,   ///< that are an all-reduce each
+  combine,  ///< that fold slices for the copy executor, and wait for nobody
+};
+
+/// What a communicator may use whose collectives run like that. `protocol`: as asked for.
+[[nodiscard]] std::vector<KernelFamily> kernel_families(rondo_device_executor_t executor, rondo_protocol_t protocol);
+/// The names of all of them.
+[[nodiscard]] std::vector<std::string> kernel_names(KernelFamily family);
 
 struct LoadedKernel {
   CuFunction function = nullptr;
@@ -33,31 +41,26 @@ struct LaunchSize {
 
 class KernelSet {
  public:
-  /// Loads all kernels: later, while a collective waits on the device, loading one could wait for it. `protocol`: as
-  /// asked for; if its kernels are apart, they are loaded, too. RONDO_ERROR_UNSUPPORTED: this build has none, or none
-  /// for this device.
-  [[nodiscard]] static Result<std::shared_ptr<const KernelSet>> load(const PrimaryContext &context,
-                                                                     rondo_protocol_t protocol = RONDO_PROTOCOL_AUTO);
+  /// Loads all kernels of these: later, while a collective waits on the device, loading one could wait for it.
+  /// RONDO_ERROR_UNSUPPORTED: this build has none, or none for this device.
+  [[nodiscard]] static Result<KernelSet> load(const PrimaryContext &context, const std::vector<KernelFamily> &families);
 
   [[nodiscard]] Result<LoadedKernel> find(const std::string &name) const;
   /// Of kernels that wait for other ranks: blocks of the largest one that a multiprocessor holds at once.
   [[nodiscard]] Result<int> resident_blocks(int block_threads, size_t shared_bytes) const;
 
  private:
-  using Kernels = std::unordered_map<std::string, LoadedKernel>;
-  [[nodiscard]] static Result<std::shared_ptr<const KernelSet>> find_or_load(const PrimaryContext &context,
-                                                                             rondo_protocol_t apart);
-  [[nodiscard]] Result<void> find_ours();
-  [[nodiscard]] Result<void> find_those_of(rondo_protocol_t apart);
-  [[nodiscard]] Result<void> find_all(const Library &library, const std::vector<std::string> &names,
-                                      Kernels &kernels) const;
+  struct Loaded {
+    std::shared_ptr<const Library> library;
+    std::unordered_map<std::string, LoadedKernel> kernels;
+    bool waits = true;  ///< for other ranks
+  };
+  [[nodiscard]] static Result<std::shared_ptr<const Loaded>> load_family(const PrimaryContext &context,
+                                                                         KernelFamily family);
 
   const CudaDriver *driver_ = nullptr;
   CuContext context_ = nullptr;
-  std::shared_ptr<const KernelSet> others_;  ///< of kernels apart: all but those, and the library
-  Library library_;
-  Kernels waiting_;    ///< that run plans
-  Kernels combining_;  ///< that end by themselves
+  std::vector<std::shared_ptr<const Loaded>> families_;
 };
 
 }  // namespace rondo::cuda

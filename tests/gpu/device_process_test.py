@@ -30,6 +30,15 @@ class DeviceProcesses(unittest.TestCase):
     def test_kernels_run_where_processes_share_the_device_by_mps(self):
         self.check("sums", "kernel" if EXECUTOR == "auto" else EXECUTOR, {"SOFT_CUDA_MPS": "on"})
 
+    @needs_software
+    def test_processes_whose_blocks_do_not_all_fit_are_told_what_to_do(self):
+        ranks = run_job(PROGRAM, 3, ["sums"], {"SOFT_CUDA_MPS": "on", "SOFT_CUDA_RESIDENT_BLOCKS": "4",
+                                               "RONDO_DEVICE_EXECUTOR": "kernel", "RONDO_CHANNELS": "2"})
+        for rank in ranks.values():
+            told = rank.last()
+            self.assertEqual(told.status, "out of resources", rank.output)
+            self.assertIn("RONDO_MAX_CTAS", told.message)
+
     def check(self, scenario, executor, environment=None, replayed=False):
         for size in (2, 4):
             ranks = run_job(PROGRAM, size, [scenario, "replayed"] if replayed else [scenario], environment)

@@ -266,6 +266,32 @@ TEST_CASE("device: a captured all-reduce is replayed, each time on what is there
     CHECK(values_of<float>(buffer.read()) == std::vector<float>(count, expected));
 }
 
+TEST_CASE("device: what a graph runs stays, however many other calls come before its replay") {
+  constexpr size_t count = 1000, other_counts = 300;  // more than plans are kept
+  DeviceRanks group(2);
+  std::vector<DeviceBuffer> buffers, others;
+  std::vector<GraphExec> graphs;
+  for (int rank = 0; rank < 2; ++rank) {
+    buffers.emplace_back(group.world, bytes_of(std::vector<float>(count, 1)));
+    others.emplace_back(group.world, bytes_of(std::vector<float>(count + other_counts, 1)));
+    graphs.push_back(captured(group.world, group.stream(rank), [&] {
+      REQUIRE(rondo_all_reduce(buffers.back().pointer(), buffers.back().pointer(), count, RONDO_FLOAT32, RONDO_SUM,
+                               group.ranks[rank], group.stream(rank)) == RONDO_OK);
+    }));
+  }
+  for (size_t more = 1; more <= other_counts; ++more) {
+    for (int rank = 0; rank < 2; ++rank) {
+      void *const pointer = others[static_cast<size_t>(rank)].pointer();
+      REQUIRE(rondo_all_reduce(pointer, pointer, count + more, RONDO_FLOAT32, RONDO_MAX, group.ranks[rank],
+                               group.stream(rank)) == RONDO_OK);
+    }
+    group.synchronize();
+  }
+  for (int rank = 0; rank < 2; ++rank) group.launch(graphs[static_cast<size_t>(rank)], rank);
+  group.synchronize();
+  for (const DeviceBuffer &buffer : buffers) CHECK(values_of<float>(buffer.read()) == std::vector<float>(count, 2));
+}
+
 TEST_CASE("device: a capture that binds all threads is not ended by the one that looks after calls") {
   DeviceRanks group(1);
   const DeviceBuffer buffer(group.world, bytes_of(std::vector<float>(64, 1)));
@@ -370,5 +396,32 @@ TEST_CASE("device: a rank that does not come is named when the time is up, ranks
   group.synchronize();
   for (int rank = 0; rank < 2; ++rank) {
     CHECK(failure_of(group.ranks[rank]).status == RONDO_ERROR_MISMATCH);
+  }
+}
+
+// SOFT_CUDA_FAULTS=work#NUMBER=719, one of the first calls
+TEST_CASE("device: an error of the device is told to who asks behind it, and ends every rank's kernels",
+          "[.][work fault]") {
+  constexpr size_t count = 4096;
+  const World world;
+  std::vector<rondo::cuda::Stream> streams;
+  std::vector<DeviceBuffer> buffers;
+  for (int rank = 0; rank < 2; ++rank) {
+    streams.push_back(world.another_stream());
+    buffers.emplace_back(world, bytes_of(std::vector<float>(count, 1)));
+  }
+  Ranks ranks(2, on_device());
+  REQUIRE(ranks.status() == RONDO_OK);
+  bool refused = false;
+  for (int call = 0; call < 200 && !refused; ++call)
+    for (size_t rank = 0; rank < 2; ++rank)
+      refused |= rondo_all_reduce(buffers[rank].pointer(), buffers[rank].pointer(), count, RONDO_FLOAT32, RONDO_SUM,
+                                  ranks[static_cast<int>(rank)], streams[rank].get().object) != RONDO_OK;
+  for (int rank = 0; rank < 2; ++rank) {
+    CuStream stream = streams[static_cast<size_t>(rank)].get().object;
+    CHECK(world.cu.stream_synchronize(stream) == CuStatus::launch_failed);
+    const rondo_error_t error = failure_of(ranks[rank]);
+    CHECK(std::string(error.message).find("CUDA_ERROR_LAUNCH_FAILED") != std::string::npos);
+    CHECK((error.peer == 0 || error.peer == 1));
   }
 }

@@ -76,16 +76,21 @@ class DevicePerf(PerfCase):
                 self.assertEqual([device["ranks"] for device in report["devices"]], [[0, 1]])
                 self.assertEqual(out.count("# Out of bounds values"), 1, "only rank 0 prints")
 
-    def test_processes_each_collective_by_copies_is_right_as_a_graph(self):
+    def test_processes_each_collective_by_either_executor_is_right_as_a_graph(self):
         for collective, ranks in zip(COLLECTIVES, (4, 3, 2, 4, 3)):
-            with self.subTest(collective=collective, ranks=ranks):
-                self.perf(collective, "--device", "cuda", "-b", 8, "-e", "100K", "-f", 50, "--root", 1, *FEW_RUNS,
-                          "--graph", launcher=(RONDO, "run", "-n", ranks, "--"))
+            for executor in ("copy", "kernel"):
+                with self.subTest(collective=collective, ranks=ranks, executor=executor):
+                    self.perf(collective, "--device", "cuda", "-b", 8, "-e", "100K", "-f", 50, "--root", 1, *FEW_RUNS,
+                              "--graph", launcher=(RONDO, "run", "-n", ranks, "--"), RONDO_DEVICE_EXECUTOR=executor)
 
     def test_processes_take_the_devices_in_turn(self):
-        report, _ = self.perf("all_gather", "--device", "cuda", "-b", 64, "-e", "4K", "-f", 64, *FEW_RUNS,
-                              launcher=(RONDO, "run", "-n", 3, "--"), SOFT_CUDA_DEVICES="2")
-        self.assertEqual([device["ranks"] for device in report["devices"]], [[0, 2], [1]])
+        for executor in ("copy", "kernel"):
+            for handles in ("ipc", "vmm"):
+                with self.subTest(executor=executor, handles=handles):
+                    report, _ = self.perf("all_gather", "--device", "cuda", "-b", 64, "-e", "4K", "-f", 64, *FEW_RUNS,
+                                          launcher=(RONDO, "run", "-n", 3, "--"), SOFT_CUDA_DEVICES="2",
+                                          RONDO_DEVICE_EXECUTOR=executor, RONDO_DEVICE_HANDLES=handles)
+                    self.assertEqual([device["ranks"] for device in report["devices"]], [[0, 2], [1]])
 
     def test_a_budget_limits_the_blocks_and_lets_ranks_fit(self):
         for channels, budget, expected in ((4, 2, 2), (1, 4, 1), (0, 1, 1)):
@@ -95,6 +100,13 @@ class DevicePerf(PerfCase):
         self.refuse(3, "8 blocks", "4 can be resident", "RONDO_MAX_CTAS", SOFT_CUDA_RESIDENT_BLOCKS="4")
         self.perf("all_reduce", "-r", 2, "--device", "cuda", "-b", "64K", "-e", "64K", *FEW_RUNS,
                   SOFT_CUDA_RESIDENT_BLOCKS="4", RONDO_MAX_CTAS="2")
+
+    def test_fewer_hardware_queues_than_ranks_are_warned_of(self):
+        for launch, warned in (("own", 1), ("shared", 0)):
+            done, out, err = call(RONDO, "perf", "all_reduce", "-r", 3, "--device", "cuda", "-b", 8, "-e", 8, *FEW_RUNS,
+                                  CUDA_DEVICE_MAX_CONNECTIONS="2", RONDO_DEVICE_LAUNCH=launch)
+            self.assertEqual(done, 0, out + err)
+            self.assertEqual(err.count("hardware queues"), warned, err)
 
     def against(self, *options, status=0, ranks=2, **environment):
         path = self.folder / "against.json"
