@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""compile_kernels.py NVCC IMAGE REPORT PTX DEPFILE ROOT SOURCE ARCHITECTURES [-DNAME]...: compiles the kernels into a fat binary.
+"""compile_kernels.py NVCC IMAGE REPORT PTX DEPFILE ROOT SOURCE ARCHITECTURES [-DNAME]...: compiles the kernels of a
+file into a fat binary.
 
 ARCHITECTURES is a list such as "80,90,120+ptx": machine code for each, and PTX where "+ptx" says so. What ptxas says of
 each kernel (registers, spills) goes into REPORT; PTX gets that of one architecture, to be looked at; DEPFILE names the

@@ -33,9 +33,9 @@ def stop(_number, _frame):
 
 
 class Runner:
-    def __init__(self, options, record, environment):
+    def __init__(self, options, record, environment, begin):
         self.output, self.record, self.environment = options.output, record, environment
-        self.end = time.monotonic() + options.limit
+        self.end = begin + options.limit
 
     def left(self):
         return self.end - time.monotonic()
@@ -159,6 +159,7 @@ def parse_options():
 
 
 def main():
+    begin = time.monotonic()
     options = parse_options()
     options.output.mkdir(parents=True, exist_ok=True)
     environment = dict(os.environ)
@@ -170,7 +171,7 @@ def main():
         signal.signal(number, stop)
     record = Record(options.output, machine_of(options.bundle, environment, options.soft), options.soft)
     record.write()
-    runner = Runner(options, record, environment)
+    runner = Runner(options, record, environment, begin)
     steps = Steps(options.bundle, options.output, options.soft, options.quick)
     try:
         for stage in STAGES:

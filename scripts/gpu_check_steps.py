@@ -155,6 +155,9 @@ class Steps:
 
     def correctness(self):
         test_kernels = self.soft_kernels("libsoftcuda_test_kernels.so")
+        image = self.kernels / "test_kernels.fatbin"
+        if not self.soft and image.exists():
+            test_kernels = {"RONDO_TEST_KERNELS": str(image)}
         plain = {"SOFT_CUDA_QUEUES": "8"}  # the conformance test looks at queues itself
         yield Step("correctness", "driver conformance", [self.bin / "driver_conformance"], 60, test_kernels | plain)
         yield Step("correctness", "driver processes", [self.bin / "driver_process"], 60,

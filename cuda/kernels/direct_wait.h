@@ -44,7 +44,7 @@ template <Group G, class Attempt>
 [[nodiscard]] RONDO_HD bool repeat_until_ready(G group, const DirectOperation &operation, Attempt &&attempt) {
   for (;;) {  // bounded by the deadline, at which the host sets the abort word
     const Look look = attempt();
-    if (!group.any(look != Look::ready)) return true;
+    if (!any_at<memory::Site::direct_ready_vote>(group, look != Look::ready)) return true;
     if (group.any(look == Look::foreign || (group.rank() == 0 && must_stop(operation.base)))) return false;
     group.relax();
   }

@@ -44,7 +44,7 @@ struct GroupSimple {
                                  const std::byte *&operand, Fault &fault) {
     const SimpleReceiver &in = links.at(link).simple_in;
     const bool full = group.rank() != 0 || poll(links.poll_count, [&] { return in.can_receive(false); });
-    if (group.any(!full)) return Progress::blocked;
+    if (any_at<memory::Site::simple_fetch_vote>(group, !full)) return Progress::blocked;
     const SlotHeader &header = in.header();  // read by all: what thread 0 acquired, the vote passed on
     const auto kind = static_cast<PayloadKind>(header.kind);
     fault = header.signature != signature                                  ? Fault::foreign_slot

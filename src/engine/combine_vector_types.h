@@ -73,9 +73,8 @@ struct Bfloat16Codec {
     const Tag<uint16_t> halves;
     const WordVector upper = hn::BitCast(words, value.upper);
     const WordVector lower = hn::BitCast(words, value.lower);
-    const WordVector low_half = hn::Set(words, 0xFFFFu);
-    const HalfVector kept = hn::BitCast(halves, hn::Or(hn::AndNot(low_half, upper), hn::ShiftRight<16>(lower)));
-    const HalfVector lost = hn::BitCast(halves, hn::Or(hn::ShiftLeft<16>(upper), hn::And(low_half, lower)));
+    const HalfVector kept = hn::OddEven(hn::BitCast(halves, upper), hn::BitCast(halves, hn::ShiftRight<16>(lower)));
+    const HalfVector lost = hn::OddEven(hn::BitCast(halves, hn::ShiftLeft<16>(upper)), hn::BitCast(halves, lower));
     // Up where more than half is lost, or half of an odd one.
     const HalfVector odd = hn::And(kept, hn::Set(halves, uint16_t{1}));
     const auto up = hn::Gt(lost, hn::Sub(hn::Set(halves, uint16_t{0x8000}), odd));

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "src/base/host_device.h"
+#include "src/proto/memory.h"
 
 namespace rondo {
 
@@ -25,5 +26,15 @@ struct SingleThread {
   [[nodiscard]] RONDO_HD bool any(bool vote) const { return vote; }
 };
 static_assert(Group<SingleThread>);
+
+/// A vote whose order matters, by its name.
+template <memory::Site site, Group G>
+[[nodiscard]] RONDO_HD bool any_at(G group, bool vote) {
+  if constexpr (memory::is_kept(site)) {
+    return group.any(vote);
+  } else {
+    return group.any_unordered(vote);  // an emulated block's: a test takes the order out
+  }
+}
 
 }  // namespace rondo

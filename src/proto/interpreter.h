@@ -142,7 +142,7 @@ template <Group G, class Protocol, class Reducer, class Links>
 
   bool full = false;
   for (const uint8_t link : step.send_link) full |= sends && link != no_link && !Protocol::can_send(group, links, link);
-  if (group.any(full)) return Progress::blocked;
+  if (any_at<memory::Site::send_vote>(group, full)) return Progress::blocked;
 
   typename Reducer::Args args{};
   args.count = count;

@@ -175,7 +175,8 @@ class LlReceiver {
       ll::set_aligned_word(payload, 4 * unit, ll::data_of(pair.second));
     }
     // Units of another operation's slot may be fewer: the first one decides.
-    if (group.any(stale)) return group.any(foreign) ? LlOutcome::foreign : LlOutcome::stale;
+    if (any_at<memory::Site::ll_fetch_vote>(group, stale))
+      return group.any(foreign) ? LlOutcome::foreign : LlOutcome::stale;
     return ll::data_of(memory::load_relaxed(units[0])) == signature ? LlOutcome::full : LlOutcome::foreign;
   }
 

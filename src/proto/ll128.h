@@ -154,7 +154,8 @@ class Ll128Receiver {
       foreign = stale && ll128::flag_in(mark) == ll128::flag_in(wanted);
     }
     // Lines of another operation's slot may be fewer: one that is there decides.
-    if (group.any(stale)) return group.any(foreign) ? LlOutcome::foreign : LlOutcome::stale;
+    if (any_at<memory::Site::ll128_fetch_vote>(group, stale))
+      return group.any(foreign) ? LlOutcome::foreign : LlOutcome::stale;
     return LlOutcome::full;
   }
 

@@ -57,6 +57,10 @@ enum class Site : uint8_t {
   ll128_post,                 ///< W2 of a line: what ties its mark to its payload where there is no device
   ll128_post_barrier,         ///< in a group: every thread has taken the counter before it moves on
   ll128_release,              ///< R2
+  send_vote,                  ///< in a group: thread 0 has seen a free slot (W1) before any thread fills it
+  simple_fetch_vote,          ///< in a group: thread 0 has seen a slot (R1) before any thread reads it
+  ll_fetch_vote,              ///< in a group: every thread's words of the operand before any thread reads it
+  ll128_fetch_vote,           ///< in a group: likewise
   slice_barrier,              ///< in a group: operands read and results written before the slice is published
   lane_end,                   ///< the lanes of a kernel before the last one of them reports
   operation_end,              ///< that report
@@ -65,6 +69,7 @@ enum class Site : uint8_t {
   direct_contribute_barrier,  ///< in a group: every thread's C1 before it
   direct_reduce,              ///< R2
   direct_reduce_barrier,      ///< in a group: every thread's part of the result before it
+  direct_ready_vote,          ///< in a group: what each thread has acquired before any reads what that stands for
   direct_end_barrier,         ///< in a group: what was gathered before thread 0 reports
 };
 

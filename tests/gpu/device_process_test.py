@@ -4,6 +4,7 @@ that of RONDO_DEVICE_EXECUTOR; auto is copies, unless the device says that proce
 
 import os
 import sys
+import tempfile
 import unittest
 from pathlib import Path
 
@@ -29,6 +30,19 @@ class DeviceProcesses(unittest.TestCase):
     @needs_software
     def test_kernels_run_where_processes_share_the_device_by_mps(self):
         self.check("sums", "kernel" if EXECUTOR == "auto" else EXECUTOR, {"SOFT_CUDA_MPS": "on"})
+
+    @needs_software
+    def test_kernels_of_processes_that_take_turns_wait_for_whole_turns_and_copies_do_not(self):
+        with tempfile.TemporaryDirectory() as folder:
+            turns = {"SOFT_CUDA_TURNS": f"300:{folder}/turns"}
+            # Each sum takes some turns: too many for 400 ms, and not for 20 s.
+            for executor, timeout_ms, status in (("kernel", 400, "timeout"), ("copy", 400, "ok"),
+                                                 ("kernel", 20000, "ok")):
+                ranks = run_job(PROGRAM, 2, ["sums"], turns | {"RONDO_DEVICE_EXECUTOR": executor,
+                                                               "DEVICE_RANK_TIMEOUT": str(timeout_ms)})
+                for rank in ranks.values():
+                    told = rank.last()
+                    self.assertEqual(told.status, status, f"{executor}, {timeout_ms} ms: {rank.output}")
 
     @needs_software
     def test_processes_whose_blocks_do_not_all_fit_are_told_what_to_do(self):

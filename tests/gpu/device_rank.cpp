@@ -16,10 +16,10 @@ namespace {
 constexpr size_t count_default = 100'003;
 constexpr int round_count = 6, death_round = 3;
 
-/// DEVICE_RANK_COUNT: elements.
-size_t count_of_environment() {
-  const char *const text = std::getenv("DEVICE_RANK_COUNT");
-  return text == nullptr ? count_default : std::strtoull(text, nullptr, 10);
+/// DEVICE_RANK_COUNT: elements. DEVICE_RANK_TIMEOUT: milliseconds.
+size_t number_of_environment(const char *name, size_t otherwise) {
+  const char *const text = std::getenv(name);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
 }
 
 /// Gathers a part of each rank, then takes that of rank 1 in place of the first one.
@@ -52,14 +52,15 @@ int move_once(const DeviceProcess &self, int round) {
 int main(int argument_count, char **arguments) {
   const std::string scenario = argument_count > 1 ? arguments[1] : "sums";
   const bool replayed = argument_count > 2;
-  const size_t count = count_of_environment();
+  const size_t count = number_of_environment("DEVICE_RANK_COUNT", count_default);
+  const size_t timeout_ms = number_of_environment("DEVICE_RANK_TIMEOUT", scenario == "silent" ? 500 : 20'000);
   DeviceProcess self;
   rondo::cuda::GraphExec graph;
   if (const auto ready = set_up(self, count); !ready.ok()) {
     std::fprintf(stderr, "%s\n", ready.error().message.c_str());
     return 2;
   }
-  int outcome = join(self, scenario == "silent" ? 500 : 20'000);
+  int outcome = join(self, static_cast<uint32_t>(timeout_ms));
   const bool made = outcome == RONDO_OK;
   if (made && replayed) outcome = capture_sum(self, count, graph);
   for (int round = 1; round <= round_count && outcome == RONDO_OK; ++round) {

@@ -7,6 +7,7 @@
 #include "tests/gpu/device_ranks.h"
 #include "tests/gpu/random_elements.h"
 #include "tests/gpu/settings.h"
+#include "tests/sanitized.h"
 
 using namespace rondo::cuda;
 using namespace rondo_test;
@@ -14,6 +15,8 @@ using rondo::test::Random;
 using Clock = std::chrono::steady_clock;
 
 namespace {
+
+constexpr uint32_t timeout_ms = 200;
 
 enum class Fate { aborts, stays_away, disagrees };
 
@@ -61,7 +64,7 @@ class LifeOfRanks {
  private:
   static rondo_config_t config_of(const Life &life) {
     rondo_config_t config = on_device();
-    if (life.fate == Fate::stays_away) config.timeout_ms = 200;
+    if (life.fate == Fate::stays_away) config.timeout_ms = timeout_ms;
     return config;
   }
   void call_rounds(int rank, int rounds) {
@@ -100,6 +103,9 @@ TEST_CASE("device seeds: a rank that aborts, stays away or disagrees ends the ke
     LifeOfRanks ranks(life);
     const double ended_ms = ranks.run();
     if (life.fate != Fate::stays_away) longest_ms = std::max(longest_ms, ended_ms);
+    // Within a second of the fault, or of the timeout that notices it; sanitizers take longer.
+    if (!rondo_test::sanitized() && !rondo::test::under_thread_sanitizer)
+      CHECK(ended_ms < (life.fate == Fate::stays_away ? timeout_ms : 0) + 1000);
     for (int rank = 0; rank < life.rank_count; ++rank) {
       if (rank == life.victim && life.fate == Fate::stays_away) continue;  // has nothing that failed
       CHECK(ranks.told(rank) != RONDO_OK);

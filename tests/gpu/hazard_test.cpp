@@ -136,6 +136,11 @@ TEST_CASE("hazard: ranks whose streams share a hardware queue", "[queue]") {
   check_that_it_waits(pair, [](Pair &) {});
 }
 
+TEST_CASE("hazard: blocks that are not resident, on a device that says it could hold them", "[blocks]") {
+  Pair pair;  // SOFT_CUDA_CLAIMED_BLOCKS: what the communicator asks when it is made
+  check_that_it_waits(pair, [](Pair &) {});
+}
+
 TEST_CASE("hazard: kernels that run one by one", "[serial]") {
   Pair pair;
   check_that_it_waits(pair, [](Pair &) {});

@@ -2,8 +2,9 @@
 """What the compiled kernels are: image_test.py NVCC REPORT IMAGE PTX ARCHITECTURES [TYPES].
 
 No kernel may spill registers or use local memory (the report of ptxas), their inner loops must load and store 16 bytes
-at a time, and every architecture must be in the image. PTX is looked at everywhere, machine code where there is
-cuobjdump: beside nvcc, on PATH, or where scripts/setup puts it. TYPES: those that the image has, all unless named.
+at a time, and every architecture must be in the image, PTX where it was asked for. PTX is looked at everywhere,
+machine code where there is cuobjdump: beside nvcc, on PATH, or where scripts/setup puts it. TYPES: those that the image
+has, all unless named.
 """
 
 import os
@@ -14,14 +15,13 @@ import sys
 import unittest
 from pathlib import Path
 
-from kernel_listing import ENTRY_OF_PTX, PTX, SASS, bodies, inner_loops, moves_16_bytes, ptx_kernels, sass_kernels
+from kernel_listing import ENTRY_OF_PTX, PTX, SASS, accesses_in_loops, bodies, ptx_kernels, sass_kernels
 
 ROOT = Path(__file__).resolve().parents[2]
 IMAGE_BYTES_MOST = 20 * 1000 * 1000  # of a release image, and with it of librondo.so
 ENTRY = re.compile(r"Compiling entry function '(\w+)' for '(\w+)'")
 FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 REGISTERS = re.compile(r"Used (\d+) registers")
-LOADS_IN_FLIGHT = 4  # at least so many 16-byte loads in a loop that stores
 PROTOCOLS = ("simple", "ll", "ll128")
 TYPES = ("int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "bfloat16", "float32", "float64",
          "float8_e4m3", "float8_e5m2")
@@ -53,17 +53,38 @@ def resources(report):
     return found
 
 
-def loads_in_loop(name):
-    """How many 16-byte loads one of a kernel's inner loops must have, beside a 16-byte store; 0: none must. Those of
-    ll and ll128 wait in their innermost loops, for packets that bring their own flags."""
+SOME, NONE = range(1, 1000), range(1)
+
+
+def at_least(count):
+    return range(count, 1000)
+
+
+def wanted_loops(name):
+    """(how many, loads, stores) of the inner loops that a kernel must have, at least, by their 16-byte accesses: what
+    copies has four loads in flight, what combines two operands twice as many, where registers allow it; more operands
+    are folded by a loop of its own; ll and ll128 wait for packets in loops that only load, and send in ones that only
+    store; direct reads all ranks' operands in loops that only load."""
+    narrow = "int8" in name or "float8" in name  # each 16-byte access has 16 elements, which take registers
+    if name.startswith("rondo_run_direct_"):
+        return [(2, at_least(2 if narrow else 4), NONE), (2, at_least(4), SOME)]
+    wanted = [(1, at_least(4), SOME)]
+    if not name.endswith("_copy"):
+        wanted = [(3, at_least(4), SOME), (1, at_least(4 if narrow else 6 if "float64" in name else 8), SOME)]
     if name.startswith(("rondo_run_ll_", "rondo_run_ll128_")):
-        return 0
-    return LOADS_IN_FLIGHT
+        wanted += [(2, at_least(2 if "ll128" in name else 1), NONE), (1, NONE, SOME)]
+    return wanted
+
+
+def missing_loops(loops, wanted):
+    """What of `wanted` is not among (loads, stores) of each loop."""
+    return [(count, loads, stores) for count, loads, stores in wanted
+            if sum(found in loads and written in stores for found, written in loops) < count]
 
 
 class Image(unittest.TestCase):
     nvcc = report = image = ptx = None
-    architectures = []
+    architectures, with_ptx = [], []
     types = TYPES
 
     def test_no_kernel_spills_or_uses_local_memory(self):
@@ -86,29 +107,26 @@ class Image(unittest.TestCase):
     def test_the_image_is_small_enough(self):
         self.assertLess(Path(self.image).stat().st_size, IMAGE_BYTES_MOST)
 
-    def check_accesses(self, name, code, syntax):
+    def check_accesses(self, name, code, syntax, where):
         text = "\n".join(line for _, line in code[0])
-        self.assertRegex(text, syntax.load, name)
-        self.assertRegex(text, syntax.store, name)
-        self.assertNotRegex(text, syntax.local, name)
-        loops, loads = inner_loops(code), loads_in_loop(name)
-        self.assertTrue(loops, name)
-        if loads != 0:
-            self.assertTrue(any(moves_16_bytes(loop, syntax, loads) for loop in loops),
-                            f"no inner loop of {name} has {loads} loads and a store of 16 bytes")
+        self.assertRegex(text, syntax.load, where)
+        self.assertRegex(text, syntax.store, where)
+        self.assertNotRegex(text, syntax.local, where)
+        loops = accesses_in_loops(code, syntax)
+        self.assertEqual(missing_loops(loops, wanted_loops(name)), [], f"{where} has loops with {loops}")
 
     def test_every_kernel_loads_and_stores_16_bytes_at_a_time_in_ptx(self):
         kernels = ptx_kernels(Path(self.ptx).read_text(encoding="utf-8"))
         self.assertEqual(set(kernel_names(self.types)) - set(kernels), set())
         for name, code in kernels.items():
-            self.check_accesses(name, code, PTX)
+            self.check_accesses(name, code, PTX, name)
 
     def test_every_kernel_loads_and_stores_16_bytes_at_a_time_in_machine_code(self):
         for architecture in self.architectures:
             kernels = sass_kernels(self.dump("-sass", "-arch", f"sm_{architecture}"))
             self.assertEqual({(architecture, name) for name in kernel_names(self.types)} - set(kernels), set())
             for (architecture, name), code in kernels.items():
-                self.check_accesses(f"{name} for sm_{architecture}", code, SASS)
+                self.check_accesses(name, code, SASS, f"{name} for sm_{architecture}")
             print(f"sm_{architecture}: the machine code of {len(kernels)} kernels was read")
 
     def test_a_loop_of_small_accesses_would_be_seen(self):
@@ -124,10 +142,17 @@ class Image(unittest.TestCase):
             (code,) = [ptx_kernels(".entry a(\n" + ptx.replace("{{ld}}", wide["ptx"] if two else ""))["a"]]
             machine = sass_kernels(" code for sm_90\n" + sass.replace("{{ld}}", wide["sass"] if two else ""))["90", "a"]
             for each, syntax in ((code, PTX), (machine, SASS)):
-                (loop,) = inner_loops(each)
-                self.assertEqual(moves_16_bytes(loop, syntax, 2), two)
-                self.assertTrue(moves_16_bytes(loop, syntax, 1))
+                self.assertEqual(accesses_in_loops(each, syntax), [(2 if two else 1, 1)])
         self.assertRegex("STL.64 [R1+0x8], R2", SASS.local)
+
+    def test_a_reduction_of_small_accesses_beside_a_copy_would_be_seen(self):
+        copies, folds, packets = [(4, 12), (1, 3)], [(8, 12), (4, 3)], [(1, 0), (1, 0), (0, 1)]
+        for name, loops in (("rondo_run_simple_float32_sum", copies + folds), ("rondo_run_simple_copy", copies),
+                            ("rondo_run_ll_float32_sum", copies + folds + packets)):
+            self.assertEqual(missing_loops(loops, wanted_loops(name)), [])
+            for lost in set(loops) - {(1, 3), (1, 0)}:
+                rest = [loop for loop in loops if loop != lost]
+                self.assertNotEqual(missing_loops(rest, wanted_loops(name)), [], f"{name} without {lost}")
 
     def test_lines_are_moved_by_16_bytes_of_each_thread(self):
         """ll128 lives on it, and on the orders of the first line, which no emulated block can miss."""
@@ -137,9 +162,17 @@ class Image(unittest.TestCase):
                 found = f"{access}.sys.global.v2.b64" in body
                 self.assertEqual(found, name.startswith("rondo_run_ll128_"), f"{access} in {name}")
 
+    def test_a_changed_header_rebuilds_the_image(self):
+        known = subprocess.run(["ninja", "-t", "deps", self.image], capture_output=True, text=True, check=True).stdout
+        for header in ("cuda/kernels/list.h", "cuda/kernels/run.h", "src/proto/interpreter.h"):
+            self.assertIn(header, known)
+
     def test_every_architecture_is_in_the_image(self):
         listing = self.dump("--list-elf")
         for each in self.architectures:
+            self.assertIn(f"sm_{each}", listing)
+        listing = self.dump("--list-ptx")
+        for each in self.with_ptx:
             self.assertIn(f"sm_{each}", listing)
 
     def dump(self, *options):
@@ -157,6 +190,7 @@ class Image(unittest.TestCase):
 if __name__ == "__main__":
     Image.nvcc, Image.report, Image.image, Image.ptx = sys.argv[1:5]
     Image.architectures = [name.partition("+")[0] for name in sys.argv[5].split(",")]
+    Image.with_ptx = [name.partition("+")[0] for name in sys.argv[5].split(",") if name.endswith("+ptx")]
     if len(sys.argv) > 6:
         Image.types = sys.argv[6].split(",")
     unittest.main(argv=sys.argv[:1], verbosity=2)

@@ -80,5 +80,7 @@ def inner_loops(code):
     return ["\n".join(line for place, line in lines if begin <= place <= end) for begin, end in sorted(inner)]
 
 
-def moves_16_bytes(loop, syntax, loads=1):
-    return len(syntax.load.findall(loop)) >= loads and syntax.store.search(loop) is not None
+def accesses_in_loops(code, syntax):
+    """(loads, stores) of 16 bytes in each of its inner loops that has one."""
+    counts = [(len(syntax.load.findall(loop)), len(syntax.store.findall(loop))) for loop in inner_loops(code)]
+    return [count for count in counts if count != (0, 0)]

@@ -8,6 +8,8 @@
 #include <thread>
 #include <utility>
 
+#include "tests/soft_cuda/turns.h"
+
 namespace soft_cuda {
 namespace {
 
@@ -73,6 +75,7 @@ void run_thread(void *argument) {
   Run &run = *block->run;
   // Each thread has its own copy of the pointer, as kernels take their parameters by value.
   void *const parameters[] = {const_cast<std::byte *>(run.launch.parameters.data())};
+  await_turn();
   run.launch.function(block->block, self->thread, parameters);
   {
     const std::lock_guard lock(block->mutex);
@@ -94,7 +97,7 @@ BlockRun *make_block(Run &run, uint32_t index) {
   }
   made->run = &run;
   made->threads_left = launch.thread_count;
-  made->block = {launch.grid_size, index, launch.thread_count, made->shared.get(), launch.shared_bytes};
+  made->block = {launch.grid_size, index, launch.thread_count, made->shared.get(), launch.shared_bytes, await_turn};
   return made.release();
 }
 
@@ -133,6 +136,7 @@ void run_on_pool(void (*task)(void *argument), void *argument) {
 }
 
 void run_blocks(const Launch &launch, Places &places) {
+  const KernelInFlight in_flight;
   Run run{launch, places, {}, {}, launch.grid_size};
   for (uint32_t index = 0; index < launch.grid_size; ++index) {
     places.acquire();

@@ -21,19 +21,24 @@ struct VotingBarrier {
   uint32_t generation;
   uint32_t votes[2];  ///< of the even and the odd generations
 
+  /// Unordered: the threads meet, and nothing else is said to be before anything.
+  template <bool ordered = true>
   bool wait(uint32_t thread_count, bool vote) {
+    constexpr auto acquire = ordered ? std::memory_order_acquire : std::memory_order_relaxed;
+    constexpr auto release = ordered ? std::memory_order_release : std::memory_order_relaxed;
+    constexpr auto arrive = ordered ? std::memory_order_acq_rel : std::memory_order_relaxed;
     std::atomic_ref<uint32_t> generation_ref(generation);
-    const uint32_t mine = generation_ref.load(std::memory_order_acquire);  // pairs with the release below
+    const uint32_t mine = generation_ref.load(acquire);  // pairs with the release below
     std::atomic_ref<uint32_t> votes_ref(votes[mine % 2]);
     if (vote) votes_ref.store(1, std::memory_order_relaxed);  // ordered by arrived
     std::atomic_ref<uint32_t> arrived_ref(arrived);
-    if (arrived_ref.fetch_add(1, std::memory_order_acq_rel) + 1 == thread_count) {  // pairs with the others' arrival
-      arrived_ref.store(0, std::memory_order_relaxed);                              // ordered by generation
+    if (arrived_ref.fetch_add(1, arrive) + 1 == thread_count) {  // pairs with the others' arrival
+      arrived_ref.store(0, std::memory_order_relaxed);           // ordered by generation
       // All have read the votes of the generation before this one: they have arrived since.
       std::atomic_ref<uint32_t>(votes[(mine + 1) % 2]).store(0, std::memory_order_relaxed);
-      generation_ref.store(mine + 1, std::memory_order_release);  // pairs with the acquires
+      generation_ref.store(mine + 1, release);  // pairs with the acquires
     }
-    while (generation_ref.load(std::memory_order_acquire) == mine) std::this_thread::yield();
+    while (generation_ref.load(acquire) == mine) std::this_thread::yield();
     return votes_ref.load(std::memory_order_relaxed) != 0;
   }
 };
@@ -43,6 +48,7 @@ struct EmulatedGroup {
   VotingBarrier *barrier;
   uint32_t thread;
   uint32_t thread_count;
+  void (*await_turn)() = nullptr;  ///< of a driver's block
 
   [[nodiscard]] uint32_t rank() const { return thread; }
   [[nodiscard]] uint32_t size() const { return thread_count; }
@@ -50,7 +56,13 @@ struct EmulatedGroup {
     if (thread_count > 1) (void)barrier->wait(thread_count, false);
   }
   [[nodiscard]] bool any(bool vote) const { return thread_count > 1 ? barrier->wait(thread_count, vote) : vote; }
-  void relax() const { std::this_thread::yield(); }
+  [[nodiscard]] bool any_unordered(bool vote) const {
+    return thread_count > 1 ? barrier->wait<false>(thread_count, vote) : vote;
+  }
+  void relax() const {
+    std::this_thread::yield();
+    if (await_turn != nullptr) await_turn();
+  }
 };
 static_assert(rondo::Group<EmulatedGroup>);
 
@@ -69,8 +81,9 @@ void run_emulated(Block &block, uint32_t thread, void *const *parameters) {
   const uint32_t first = thread / size;
   if (first >= groups) return;
   auto *const barrier = reinterpret_cast<VotingBarrier *>(block.shared + first * lane_control_bytes);
-  run_lanes<Protocol, lanes_per_channel_max>(EmulatedGroup{barrier, thread % size, size}, operation, channel, first,
-                                             groups, make_reducer<Reducer>(operation, channel), block.shared);
+  run_lanes<Protocol, lanes_per_channel_max>(EmulatedGroup{barrier, thread % size, size, block.await_turn}, operation,
+                                             channel, first, groups, make_reducer<Reducer>(operation, channel),
+                                             block.shared);
 }
 
 /// All threads of a block are one group.
@@ -78,7 +91,8 @@ template <class Fold>
 void run_direct_emulated(Block &block, uint32_t thread, void *const *parameters) {
   using namespace rondo::device;
   assert(block.shared_bytes >= lane_control_bytes);
-  const EmulatedGroup group{reinterpret_cast<VotingBarrier *>(block.shared), thread, block.thread_count};
+  const EmulatedGroup group{reinterpret_cast<VotingBarrier *>(block.shared), thread, block.thread_count,
+                            block.await_turn};
   run_direct<Fold>(group, *static_cast<const DirectOperation *>(parameters[0]), block.index);
 }
 

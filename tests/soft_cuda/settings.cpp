@@ -75,6 +75,13 @@ bool read_faults(std::string_view text, Faults &faults) {
   return true;
 }
 
+/// "MILLISECONDS:PATH"
+bool read_turns(std::string_view text, Settings &settings) {
+  const std::string_view milliseconds = take(text, ':');
+  settings.turns_path = text;
+  return !text.empty() && read_number(milliseconds, 1, 10'000, settings.turn_ms);
+}
+
 const char *variable(const char *name) {
   const char *const text = std::getenv(name);
   return text != nullptr && *text != '\0' ? text : nullptr;
@@ -107,6 +114,7 @@ bool read_choice(const char *name, std::string_view yes, std::string_view no, bo
 bool read_settings(Settings &settings, std::string &why) {
   if (!read_variable("SOFT_CUDA_DEVICES", 0, 64, settings.device_count, why) ||
       !read_variable("SOFT_CUDA_RESIDENT_BLOCKS", 1, 4096, settings.resident_blocks, why) ||
+      !read_variable("SOFT_CUDA_CLAIMED_BLOCKS", 1, 4096, settings.claimed_blocks, why) ||
       !read_variable("SOFT_CUDA_QUEUES", 1, 32, settings.queue_count, why) ||
       !read_variable("SOFT_CUDA_THREADS", 1, 64, settings.block_threads, why) ||
       !read_variable("SOFT_CUDA_LAUNCH_QUEUE", 1, 1u << 20, settings.launch_queue, why) ||
@@ -123,6 +131,10 @@ bool read_settings(Settings &settings, std::string &why) {
     return false;
   if (const char *text = variable("SOFT_CUDA_KERNELS")) settings.kernels = text;
   if (const char *text = variable("SOFT_CUDA_MISSING")) settings.missing = text;
+  if (const char *text = variable("SOFT_CUDA_TURNS"); text != nullptr && !read_turns(text, settings)) {
+    why = "SOFT_CUDA_TURNS takes MILLISECONDS:PATH, such as 100:/tmp/turns";
+    return false;
+  }
   const char *const faults = variable("SOFT_CUDA_FAULTS");
   if (faults == nullptr || read_faults(faults, settings.faults)) return true;
   why =

@@ -35,6 +35,7 @@ struct Faults {
 struct Settings {
   int device_count = 1;
   uint32_t resident_blocks = 64;  ///< of a device
+  uint32_t claimed_blocks = 0;    ///< that it says it can hold; 0: as many
   uint32_t queue_count = 8;       ///< of a context
   uint32_t block_threads = 2;     ///< host threads that stand for a block's
   uint32_t launch_queue = 1024;   ///< pieces of work that a stream takes before the host waits
@@ -49,8 +50,10 @@ struct Settings {
   bool synchronising = true;   ///< what may synchronise the device does
   bool captures_waits = true;  ///< stream memory operations can be captured
   int version = 13'000;
-  std::string kernels;  ///< path of a library of kernels
-  std::string missing;  ///< an entry that this driver is to lack
+  std::string kernels;     ///< path of a library of kernels
+  std::string missing;     ///< an entry that this driver is to lack
+  std::string turns_path;  ///< of the file by which processes take turns on a device; empty: they do not
+  uint64_t turn_ms = 0;    ///< of a turn
   Faults faults;
 };
 

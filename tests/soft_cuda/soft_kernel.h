@@ -15,6 +15,7 @@ struct Block {
   uint32_t thread_count = 1;  ///< host threads that stand for the block's threads
   std::byte *shared = nullptr;  ///< shared memory of the block, zeroed before it starts
   uint64_t shared_bytes = 0;
+  void (*await_turn)() = nullptr;  ///< called by a thread that waits
 };
 
 /// `parameters` as given to cuLaunchKernel: one pointer for each of the kernel's parameters.

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls by kernels that are captured, and the replays of their graphs.
+#include "tests/gpu/device_ranks.h"
+
+using namespace rondo_test;
+using namespace rondo::cuda;
+
+TEST_CASE("device: a captured all-reduce is replayed, each time on what is there then") {
+  DeviceRanks group(2);
+  constexpr size_t count = 10'000;
+  std::vector<DeviceBuffer> buffers;
+  std::vector<GraphExec> graphs;
+  for (int rank = 0; rank < 2; ++rank) {
+    buffers.emplace_back(group.world, bytes_of(std::vector<float>(count, 1)));
+    graphs.push_back(captured(group.world, group.stream(rank), [&] {
+      REQUIRE(rondo_all_reduce(buffers.back().pointer(), buffers.back().pointer(), count, RONDO_FLOAT32, RONDO_SUM,
+                               group.ranks[rank], group.stream(rank)) == RONDO_OK);
+    }));
+  }
+  for (const DeviceBuffer &buffer : buffers) CHECK(values_of<float>(buffer.read())[0] == 1);  // nothing ran yet
+  float expected = 1;
+  for (int replay = 0; replay < 4; ++replay) {
+    for (int rank = 0; rank < 2; ++rank) group.launch(graphs[static_cast<size_t>(rank)], rank);
+    group.synchronize();
+    expected *= 2;
+    for (const DeviceBuffer &buffer : buffers)
+      CHECK(values_of<float>(buffer.read()) == std::vector<float>(count, expected));
+  }
+  // A replay right behind a call must not hide the end of that call, for which finalize waits.
+  for (int round = 0; round < 20; ++round) {
+    for (int rank = 0; rank < 2; ++rank) {
+      const auto index = static_cast<size_t>(rank);
+      void *const pointer = buffers[index].pointer();
+      REQUIRE(rondo_all_reduce(pointer, pointer, count, RONDO_FLOAT32, RONDO_SUM, group.ranks[rank],
+                               group.stream(rank)) == RONDO_OK);
+      group.launch(graphs[index], rank);
+    }
+    expected *= 4;
+  }
+  group.synchronize();  // replays are not ordered with what comes on other streams, finalize included
+  std::vector<rondo_status_t> ends(2, RONDO_ERROR_INTERNAL);
+  std::thread other([&] { ends[1] = rondo_comm_finalize(group.ranks[1]); });
+  ends[0] = rondo_comm_finalize(group.ranks[0]);
+  other.join();
+  CHECK(ends == std::vector<rondo_status_t>(2, RONDO_OK));
+  group.synchronize();
+  for (const DeviceBuffer &buffer : buffers)
+    CHECK(values_of<float>(buffer.read()) == std::vector<float>(count, expected));
+}
+
+TEST_CASE("device: what a graph runs stays, however many other calls come before its replay") {
+  constexpr size_t count = 1000, other_counts = 300;  // more than plans are kept
+  DeviceRanks group(2);
+  std::vector<DeviceBuffer> buffers, others;
+  std::vector<GraphExec> graphs;
+  for (int rank = 0; rank < 2; ++rank) {
+    buffers.emplace_back(group.world, bytes_of(std::vector<float>(count, 1)));
+    others.emplace_back(group.world, bytes_of(std::vector<float>(count + other_counts, 1)));
+    graphs.push_back(captured(group.world, group.stream(rank), [&] {
+      REQUIRE(rondo_all_reduce(buffers.back().pointer(), buffers.back().pointer(), count, RONDO_FLOAT32, RONDO_SUM,
+                               group.ranks[rank], group.stream(rank)) == RONDO_OK);
+    }));
+  }
+  for (size_t more = 1; more <= other_counts; ++more) {
+    for (int rank = 0; rank < 2; ++rank) {
+      void *const pointer = others[static_cast<size_t>(rank)].pointer();
+      REQUIRE(rondo_all_reduce(pointer, pointer, count + more, RONDO_FLOAT32, RONDO_MAX, group.ranks[rank],
+                               group.stream(rank)) == RONDO_OK);
+    }
+    group.synchronize();
+  }
+  for (int rank = 0; rank < 2; ++rank) group.launch(graphs[static_cast<size_t>(rank)], rank);
+  group.synchronize();
+  for (const DeviceBuffer &buffer : buffers) CHECK(values_of<float>(buffer.read()) == std::vector<float>(count, 2));
+}
+
+TEST_CASE("device: a capture that binds all threads is not ended by the one that looks after calls") {
+  DeviceRanks group(1);
+  const DeviceBuffer buffer(group.world, bytes_of(std::vector<float>(64, 1)));
+  const auto other = group.world.another_stream();
+  const auto sum_on = [&](rondo_stream_t stream) {
+    return rondo_all_reduce(buffer.pointer(), buffer.pointer(), 64, RONDO_FLOAT32, RONDO_SUM, group.ranks[0], stream);
+  };
+  REQUIRE(sum_on(other.get().object) == RONDO_OK);
+  CU_OK(group.world.cu.stream_synchronize(other.get().object));
+  auto *const stream = static_cast<CuStream>(group.stream(0));
+  CU_OK(group.world.cu.stream_begin_capture(stream, CaptureMode::global));
+  REQUIRE(sum_on(stream) == RONDO_OK);  // asks whether the call on the other stream has ended
+  std::this_thread::sleep_for(3 * rondo::cuda::conformance::a_while);  // the thread looks every 20 ms
+  CuGraph graph = nullptr;
+  CU_OK(group.world.cu.stream_end_capture(stream, &graph));
+  CU_OK(group.world.cu.graph_destroy(graph));
+}

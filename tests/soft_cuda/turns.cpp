@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/soft_cuda/turns.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "tests/soft_cuda/state.h"
+
+namespace soft_cuda {
+namespace {
+
+/// The turn is a lock of a file that all processes name, which the system takes from one that dies. Never destroyed.
+struct Turns {
+  std::mutex mutex;
+  std::condition_variable changed;
+  uint32_t kernel_count = 0;      ///< in flight
+  bool keeper = false;            ///< a thread sees to the lock
+  std::atomic<bool> mine{false};  ///< a kernel's thread may go on
+};
+
+Turns &turns() {
+  static Turns *const all = new Turns;
+  return *all;
+}
+
+bool taken() { return !state().settings.turns_path.empty(); }
+
+/// Another process has time to take the lock that was just given up, which the system would not see to.
+constexpr std::chrono::milliseconds between_turns{1};
+
+/// Takes turns as long as kernels are in flight.
+void keep_turns() {
+  const Settings &settings = state().settings;
+  Turns &all = turns();
+  const int file = ::open(settings.turns_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  std::unique_lock lock(all.mutex);
+  while (file >= 0 && all.kernel_count != 0) {
+    lock.unlock();
+    const bool locked = ::flock(file, LOCK_EX) == 0;
+    lock.lock();
+    all.mine.store(locked, std::memory_order_relaxed);  // ordered by the mutex for who sleeps; advisory for the others
+    all.changed.notify_all();
+    all.changed.wait_for(lock, std::chrono::milliseconds(settings.turn_ms), [&] { return all.kernel_count == 0; });
+    all.mine.store(false, std::memory_order_relaxed);
+    lock.unlock();
+    static_cast<void>(::flock(file, LOCK_UN));
+    std::this_thread::sleep_for(between_turns);
+    lock.lock();
+  }
+  if (file >= 0) static_cast<void>(::close(file));
+  all.keeper = false;
+}
+
+}  // namespace
+
+KernelInFlight::KernelInFlight() {
+  if (!taken()) return;
+  Turns &all = turns();
+  const std::lock_guard lock(all.mutex);
+  ++all.kernel_count;
+  if (std::exchange(all.keeper, true)) return;
+  std::thread(keep_turns).detach();
+}
+
+KernelInFlight::~KernelInFlight() {
+  if (!taken()) return;
+  Turns &all = turns();
+  const std::lock_guard lock(all.mutex);
+  if (--all.kernel_count == 0) all.changed.notify_all();
+}
+
+void await_turn() {
+  if (!taken()) return;
+  Turns &all = turns();
+  if (all.mine.load(std::memory_order_relaxed)) return;
+  std::unique_lock lock(all.mutex);
+  all.changed.wait(lock, [&] { return all.mine.load(std::memory_order_relaxed); });
+}
+
+}  // namespace soft_cuda
