@@ -6,7 +6,6 @@
 
 using namespace rondo_test;
 using namespace rondo::cuda;
-using rondo::cuda::conformance::becomes_true;
 
 namespace {
 
