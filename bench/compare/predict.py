@@ -4,9 +4,11 @@
 
 A round goes over all numbers of ranks and all sizes: at each, `rondo tune` makes a table, and right after it
 `rondo perf` measures every algorithm, with the protocol simple and the plan that the tuner gives it; so a simulated
-time is held against one that was measured within the same minute. What counts is the median over the rounds of
-simulated by measured. With more ranks than cores calls go back to back, as many as `rondo tune` makes. Prints a
-Markdown table, and exits with 1 where an error is above --error-max.
+time is held against one that was measured within the same minute. The machine's state (README.md) must be the same
+before and after each of them, and that of the table for what is held against it: what is not is tried again, and left
+out of the round in the end. From 16 MiB on memory decides, and the state is not asked for. What counts is the median
+over the rounds of simulated by measured. With more ranks than cores calls go back to back, as many as `rondo tune`
+makes. Prints a Markdown table, and exits with 1 where an error is above --error-max or nothing was measured.
 """
 
 import argparse
@@ -17,20 +19,25 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
+import peers
+import runs
 from settings import MIB, parse_size
 
+STATE_MATTERS_BELOW = 16 * MIB
 ALGORITHMS = ("ring", "tree", "halving_doubling", "one_shot", "two_shot")
 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rondo", default="build/src/cli/rondo", help="the command (build/src/cli/rondo)")
+    parser.add_argument("--build", default="build", help="a build of Rondo (build)")
     parser.add_argument("--ranks", default="2,4,8", help="numbers of ranks (2,4,8)")
     parser.add_argument("--sizes", default="64K,256K,1M,4M,16M,64M", help="of an all-reduce of float32")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--tune-rounds", type=int, default=3, help="of each table (3)")
+    parser.add_argument("--tries", type=int, default=6, help="until the state is the same (6)")
     parser.add_argument("--error-max", type=float, default=0.25, help="|simulated / measured - 1| (0.25)")
     return parser.parse_args()
 
@@ -71,44 +78,93 @@ def simulate(rondo, table, ranks, result):
     return json.loads(told.stdout)["time_us"]
 
 
-def one_round(args, cases):
-    """For each case and algorithm (simulated, measured), in microseconds."""
-    pairs = {}
+class Job:
+    """One number of ranks and size."""
+
+    def __init__(self, args, machine, folder, ranks, size):
+        self.args, self.machine, self.ranks, self.size = args, machine, ranks, size
+        self.rondo = str(Path(args.build, "src/cli/rondo"))
+        self.table, self.report = folder / f"{ranks}-{size}.json", folder / "perf.json"
+
+    def state(self):
+        return self.machine.state()[0] if parse_size(self.size) < STATE_MATTERS_BELOW else runs.ONE_STATE
+
+    def in_one_state(self, work, wanted=None):
+        """(what work() returns, the state); None if in no try the state was `wanted` and stayed."""
+        for _ in range(self.args.tries):
+            before = self.state()
+            if wanted not in (None, before):
+                time.sleep(1)
+                continue
+            done = work()
+            if self.state() == before:
+                return done, before
+        return None
+
+    def pairs(self):
+        """(algorithm, simulated, measured), in microseconds, of each algorithm that was measured in the table's state."""
+        tuned = self.in_one_state(lambda: tune(self.rondo, self.ranks, self.size, self.args.tune_rounds, self.table))
+        for algorithm in ALGORITHMS if tuned is not None else ():
+            measured = self.in_one_state(lambda: measure(self.rondo, self.ranks, self.size, algorithm, self.report),
+                                         wanted=tuned[1])
+            if measured is not None:
+                result = measured[0]
+                yield (algorithm, simulate(self.rondo, self.table, self.ranks, result),
+                       result["out_of_place"]["time_us"]["median"])
+
+
+def one_round(args, machine, cases):
+    """(ranks, size, algorithm) -> (simulated, measured)."""
+    found = {}
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
         for ranks, size in cases:
-            table = folder / f"{ranks}-{size}.json"
-            tune(args.rondo, ranks, size, args.tune_rounds, table)
-            for algorithm in ALGORITHMS:
-                result = measure(args.rondo, ranks, size, algorithm, folder / "perf.json")
-                pairs[ranks, size, algorithm] = (simulate(args.rondo, table, ranks, result),
-                                                 result["out_of_place"]["time_us"]["median"])
-    return pairs
+            for algorithm, *pair in Job(args, machine, Path(name), ranks, size).pairs():
+                found[ranks, size, algorithm] = pair
+    return found
+
+
+def machine_of(build, folder):
+    """States are told by the harness's measure of the floor, where there is one."""
+    try:
+        workshop = peers.Workshop(folder, build)
+        floor = workshop.floor(workshop.harness())
+    except peers.Missing as missing:
+        print(missing, file=sys.stderr)
+        floor = None
+    return runs.Machine(floor, len(os.sched_getaffinity(0)), tries=1, patience_s=0, deadline_s=60, seconds=0)
 
 
 def main():
     args = parse_arguments()
     cases = [(int(ranks), size) for ranks in args.ranks.split(",") for size in args.sizes.split(",")]
     rounds = []
-    for number in range(args.rounds):
-        rounds.append(one_round(args, cases))
-        print(f"round {number + 1} of {args.rounds}", file=sys.stderr)
+    with tempfile.TemporaryDirectory() as folder:
+        machine = machine_of(args.build, folder)
+        for number in range(args.rounds):
+            rounds.append(one_round(args, machine, cases))
+            print(f"round {number + 1} of {args.rounds}", file=sys.stderr)
     print("| ranks | size | " + " | ".join(ALGORITHMS) + " |\n" + "|---" * (2 + len(ALGORITHMS)) + "|")
     ratios = []
     for ranks, size in cases:
         cells = []
         for algorithm in ALGORITHMS:
-            found = sorted((simulated / measured, simulated, measured)
-                           for simulated, measured in (pairs[ranks, size, algorithm] for pairs in rounds))
+            found = sorted((simulated / measured, simulated, measured) for simulated, measured in (
+                pairs[ranks, size, algorithm] for pairs in rounds if (ranks, size, algorithm) in pairs))
+            if not found:
+                cells.append("not measured")
+                continue
             ratio, simulated, measured = found[len(found) // 2]
             ratios.append(ratio)
-            cells.append(f"{simulated:.0f} / {measured:.0f} = {ratio:.2f} ({found[0][0]:.2f}-{found[-1][0]:.2f})")
+            cells.append(f"{simulated:.0f} / {measured:.0f} = {ratio:.2f} ({found[0][0]:.2f}-{found[-1][0]:.2f}, "
+                         f"{len(found)})")
         print(f"| {ranks} | {size} | " + " | ".join(cells) + " |")
+    if not ratios:
+        raise SystemExit("nothing was measured: in no try the machine's state stayed")
     within = sum(abs(ratio - 1) <= args.error_max for ratio in ratios)
     middle = math.exp(statistics.fmean(map(math.log, ratios)))
     print(f"\n{within} of {len(ratios)} within {args.error_max:.0%}, "
           f"{min(ratios):.2f} to {max(ratios):.2f}, geometric mean {middle:.2f}.")
-    return 0 if within == len(ratios) else 1
+    return 0 if within == len(cases) * len(ALGORITHMS) else 1
 
 
 if __name__ == "__main__":

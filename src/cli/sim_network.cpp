@@ -115,6 +115,7 @@ Result<void> parse_network(const std::string &text, Network *network) {
                          {"slots", [&slots](const Json &value) { return read_object(value, "slots", slots); }},
                          {"step_us", number(&network->step_us)},
                          {"fold_GBps", number(&network->fold_GBps)},
+                         {"fold_send_GBps", number(&network->fold_send_GBps)},
                          {"copy_GBps", number(&network->copy_GBps)},
                          {"memory_GBps", number(&network->memory_GBps)},
                          {"cores", count(&network->core_count, 0)},

@@ -35,6 +35,7 @@ Network mix(const Network &low, const Network &high, double part) {
   }
   network.step_us = mixed(low.step_us, high.step_us, part);
   network.fold_GBps = mixed(low.fold_GBps, high.fold_GBps, part);
+  network.fold_send_GBps = mixed(low.fold_send_GBps, high.fold_send_GBps, part);
   network.copy_GBps = mixed(low.copy_GBps, high.copy_GBps, part);
   network.memory_GBps = mixed(low.memory_GBps, high.memory_GBps, part);
   network.switch_us = mixed(low.switch_us, high.switch_us, part);
@@ -77,6 +78,7 @@ nlohmann::ordered_json network_json(const Network &network) {
       {"slots", {{"count", network.slot_count}, {"bytes", network.slot_bytes}, {"ll_bytes", network.ll_slot_bytes}}},
       {"step_us", rounded(network.step_us)},
       {"fold_GBps", rounded(network.fold_GBps)},
+      {"fold_send_GBps", rounded(network.fold_send_GBps)},
       {"copy_GBps", rounded(network.copy_GBps)},
       {"memory_GBps", rounded(network.memory_GBps)},
       {"cores", network.core_count},

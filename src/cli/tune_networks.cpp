@@ -62,7 +62,7 @@ Network first_guess(const Findings &findings, const Group &group, uint64_t bytes
     network.copy_GBps = rates->copy_GBps;
     for (const auto &[type, rate] : rates->fold_GBps)
       if (type == RONDO_FLOAT32) network.fold_GBps = rate;
-    network.memory_GBps = rates->copy_GBps;
+    network.fold_send_GBps = network.memory_GBps = rates->copy_GBps;
   }
   link.bandwidth_GBps = costs.bandwidth_GBps > 0 ? costs.bandwidth_GBps : std::max(network.copy_GBps, 1.0);
   network.core_count = core_count;
@@ -75,13 +75,13 @@ Network first_guess(const Findings &findings, const Group &group, uint64_t bytes
 }
 
 /// What is searched for.
-constexpr size_t cost_count = 7;
+constexpr size_t cost_count = 8;
 using CostPointers = std::array<double *, cost_count>;
 
 CostPointers costs_of(Network &network) {
   sim::LinkCost &link = network.links[static_cast<size_t>(sim::LinkClass::intra_node)];
-  return {&link.alpha_us,     &link.bandwidth_GBps, &network.step_us,  &network.fold_GBps,
-          &network.copy_GBps, &network.memory_GBps, &network.switch_us};
+  return {&link.alpha_us,          &link.bandwidth_GBps, &network.step_us,     &network.fold_GBps,
+          &network.fold_send_GBps, &network.copy_GBps,   &network.memory_GBps, &network.switch_us};
 }
 
 /// Of each algorithm one plan of the protocol `simple`, which is the one that is simulated as it runs: the plan that
@@ -165,8 +165,8 @@ Calibration calibrate_size(const Findings &findings, const Measured &measured, u
   Calibration calibration{bytes, first_guess(findings, measured.group, bytes), 0};
   Network &network = calibration.network;
   const CostPointers costs = costs_of(network);
-  for (double *const cost : {costs[0], costs[2], costs[6]}) *cost = std::max(*cost, least_us);
-  for (double *const rate : {costs[1], costs[3], costs[4], costs[5]}) *rate = std::max(*rate, least_GBps);
+  for (double *const cost : {costs[0], costs[2], costs[7]}) *cost = std::max(*cost, least_us);
+  for (double *const rate : {costs[1], costs[3], costs[4], costs[5], costs[6]}) *rate = std::max(*rate, least_GBps);
   const auto series = representatives(findings, measured, bytes);
   if (!series.empty()) network = fit(network, measured.group, series);
   for (const Series &it : series)

@@ -25,6 +25,7 @@ Engine::Engine(const SimCase &what, const System &system)
       slot_count_(what.network.slot_count),
       step_ps_(what.network.step_us * ps_per_us),
       fold_ps_(ps_per_byte(what.network.fold_GBps)),
+      fold_send_ps_(ps_per_byte(what.network.fold_send_GBps)),
       copy_ps_(ps_per_byte(what.network.copy_GBps)),
       memory_ps_(ps_per_byte(what.network.memory_GBps)),
       switch_ps_(to_ps(what.network.switch_us)) {
@@ -129,6 +130,7 @@ int64_t Engine::cost_ps(const LaneState &lane, uint64_t bytes) const {
   uint32_t operands = ((step.flags & step_acc) != 0 ? 1 : 0) + ((step.flags & step_src) != 0 ? 1 : 0);
   if ((step.flags & step_recv) != 0) operands += step.recv_link[1] != no_link ? 2 : 1;
   double byte_ps = operands > 1 ? fold_ps_ * (operands - 1) : copy_ps_;
+  if (operands > 1 && (step.flags & step_send) != 0) byte_ps += fold_send_ps_;
   if (!lane.shape->first_touches.empty()) byte_ps += memory_ps_ * lane.shape->first_touches[lane.step];
   return static_cast<int64_t>(step_ps_ + byte_ps * static_cast<double>(bytes) + 0.5);
 }

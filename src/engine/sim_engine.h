@@ -128,7 +128,7 @@ class Engine {
   bool use_period_;
   bool ordered_;  ///< no resource is shared: there is no queue
   uint32_t slot_count_;
-  double step_ps_, fold_ps_, copy_ps_, memory_ps_;  ///< the latter three a byte
+  double step_ps_, fold_ps_, fold_send_ps_, copy_ps_, memory_ps_;  ///< all but the first a byte
   int64_t switch_ps_;
   double wire_bytes_factor_, wire_bytes_extra_;
   std::array<int64_t, link_class_count> alpha_ps_{};

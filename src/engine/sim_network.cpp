@@ -84,6 +84,7 @@ Result<void> check_network(const Network &network) {
   RONDO_TRY(check_value("step_us", network.step_us, 0, time_us_max));
   RONDO_TRY(check_value("switch_us", network.switch_us, 0, time_us_max));
   RONDO_TRY(check_value("fold_GBps", network.fold_GBps, 0, bandwidth_GBps_max));
+  RONDO_TRY(check_value("fold_send_GBps", network.fold_send_GBps, 0, bandwidth_GBps_max));
   RONDO_TRY(check_value("copy_GBps", network.copy_GBps, 0, bandwidth_GBps_max));
   RONDO_TRY(check_value("memory_GBps", network.memory_GBps, 0, bandwidth_GBps_max));
   constexpr uint32_t slot_count_most = 1024, slot_bytes_most = 1u << 30;

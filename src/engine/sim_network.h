@@ -52,6 +52,7 @@ struct Network {
                                                 {7, 6, 50, Sharing::nic}}};
   double step_us = 0;         ///< of every slice of every step
   double fold_GBps = 1000;    ///< bytes of one operand folded into the first; 0: at no cost
+  double fold_send_GBps = 0;  ///< bytes that a folding step also stores into a slot, beside fold_GBps; 0: at no cost
   double copy_GBps = 0;       ///< bytes moved by a step that folds nothing; 0: at no cost
   double memory_GBps = 0;     ///< bytes of the rank's own buffers, where a lane first comes to them; 0: at no cost
   uint32_t core_count = 0;    ///< of a node, which its ranks' lanes share; 0: a core for every lane

@@ -45,6 +45,7 @@ Network random_network(Random &random) {
     link.sharing = sharings[random.between(0, within ? 2 : 3)];
   }
   network.fold_GBps = random.between(0, 2) * 20;
+  network.fold_send_GBps = random.between(0, 2) * 25;
   network.copy_GBps = random.between(0, 2) * 30;
   network.memory_GBps = random.between(0, 1) * 8;
   network.step_us = random.between(0, 2) * 0.3;

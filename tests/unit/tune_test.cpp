@@ -197,6 +197,7 @@ sim::Network true_network(uint32_t rank_count) {
   network.links[1] = {0.4, 0.4, 12, sim::Sharing::pair};
   network.step_us = 0.2;
   network.fold_GBps = 9;
+  network.fold_send_GBps = 20;
   network.copy_GBps = 14;
   network.memory_GBps = 5;
   network.core_count = 2;
