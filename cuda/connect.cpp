@@ -7,6 +7,7 @@
 #include "cuda/choose.h"
 #include "cuda/executor_base.h"
 #include "cuda/gathering.h"
+#include "cuda/kernels/operation.h"
 #include "cuda/lines.h"
 #include "src/base/log.h"
 
@@ -39,20 +40,25 @@ Result<void> check_protocol(const DeviceRequest &request, std::span<const Placem
   return check_lines(*driver, device, cards);
 }
 
-/// What waits in a hardware queue holds up what is behind it: ranks that are threads want one each, unless one kernel
-/// runs them all.
+/// What waits in a hardware queue holds up what is behind it: ranks that are threads want one each, or each kernel that
+/// runs several of them.
 void warn_of_shared_queues(const DeviceRequest &request) {
   constexpr uint32_t queue_count_default = 8;
   const Neighbours &here = request.neighbours;
-  if (here.position != 0 || (request.shares_launches && request.executor == RONDO_DEVICE_EXECUTOR_KERNEL)) return;
+  const bool by_kernels = request.executor == RONDO_DEVICE_EXECUTOR_KERNEL;
+  uint32_t waiter_count = here.in_process;
+  if (request.shares_launches && by_kernels)
+    waiter_count = (waiter_count + device::ranks_per_kernel_max - 1) / device::ranks_per_kernel_max;
   const char *const text = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
   const uint64_t queue_count = text == nullptr ? queue_count_default : std::strtoull(text, nullptr, 10);
-  if (here.in_process <= queue_count) return;
+  if (here.position != 0 || waiter_count <= queue_count || waiter_count == 1) return;
+  const bool can_share = by_kernels && request.kernel_protocol() != RONDO_PROTOCOL_DIRECT;
   log::warning(std::to_string(here.in_process) + " ranks of this process share CUDA device " +
                std::to_string(request.device) + ", but CUDA gives it " + std::to_string(queue_count) +
                " hardware queues: those whose streams share one wait for each other until the timeout. Set "
                "CUDA_DEVICE_MAX_CONNECTIONS to the number of ranks or more (up to 32) before the process's first use "
-               "of CUDA, or RONDO_DEVICE_LAUNCH=shared");
+               "of CUDA" +
+               (can_share && !request.shares_launches ? ", or RONDO_DEVICE_LAUNCH=shared" : ""));
 }
 
 /// `request`: what is asked for, then what was chosen. `executor`: as ExecutorBase::connect() says.

@@ -20,6 +20,7 @@ class ContextGuard {
   ~ContextGuard();
 
   [[nodiscard]] bool ok() const { return status_ == CuStatus::success; }
+  [[nodiscard]] CuStatus code() const { return status_; }
   [[nodiscard]] Result<void> status() const { return cuda_check(driver_, status_, "cuCtxPushCurrent"); }
 
  private:

@@ -8,7 +8,7 @@ time is held against one that was measured within the same minute. The machine's
 before and after each of them, and that of the table for what is held against it: what is not is tried again, and left
 out of the round in the end. From 16 MiB on memory decides, and the state is not asked for. What counts is the median
 over the rounds of simulated by measured. With more ranks than cores calls go back to back, as many as `rondo tune`
-makes. Prints a Markdown table, and exits with 1 where an error is above --error-max or nothing was measured.
+makes. Prints a Markdown table, and exits with 1 where an error is above --error-max or a cell was not measured.
 """
 
 import argparse
@@ -54,6 +54,7 @@ def clean_environment():
 
 def tune(rondo, ranks, size, rounds, table):
     """Its exit status 1 says that the table's choice is not the best, which is not asked here."""
+    table.unlink(missing_ok=True)
     done = subprocess.run([rondo, "tune", "--ranks", str(ranks), "--sizes", size, "--rounds", str(rounds), "-o", table],
                           env=clean_environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True,
                           timeout=900, check=False)
@@ -102,7 +103,7 @@ class Job:
         return None
 
     def pairs(self):
-        """(algorithm, simulated, measured), in microseconds, of each algorithm that was measured in the table's state."""
+        """(algorithm, simulated, measured), in microseconds, of each that was measured in the table's state."""
         tuned = self.in_one_state(lambda: tune(self.rondo, self.ranks, self.size, self.args.tune_rounds, self.table))
         for algorithm in ALGORITHMS if tuned is not None else ():
             measured = self.in_one_state(lambda: measure(self.rondo, self.ranks, self.size, algorithm, self.report),
@@ -162,7 +163,7 @@ def main():
         raise SystemExit("nothing was measured: in no try the machine's state stayed")
     within = sum(abs(ratio - 1) <= args.error_max for ratio in ratios)
     middle = math.exp(statistics.fmean(map(math.log, ratios)))
-    print(f"\n{within} of {len(ratios)} within {args.error_max:.0%}, "
+    print(f"\n{within} of {len(cases) * len(ALGORITHMS)} within {args.error_max:.0%}, "
           f"{min(ratios):.2f} to {max(ratios):.2f}, geometric mean {middle:.2f}.")
     return 0 if within == len(cases) * len(ALGORITHMS) else 1
 

@@ -224,7 +224,10 @@ Error Communicator::tell_failure() {
 }
 
 std::optional<Error> Communicator::failure() {
-  if (monitor_ != nullptr) monitor_->tell_fault();
+  {
+    const std::lock_guard lock(monitor_mutex_);  // a destroy on another thread
+    if (monitor_ != nullptr) monitor_->tell_fault();
+  }
   if (!transport_->failed()) {
     const uint64_t next = executed_.load(std::memory_order_acquire) + 1;  // pairs with release in end_turn()
     if (const auto death = find_departure(*transport_, rank_, rank_count_, next, Departure::death))

@@ -139,6 +139,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::mutex turn_mutex_;
   std::atomic<uint32_t> turn_waiter_count_ = 0;  ///< threads in the slow part of wait_turn()
   std::condition_variable turn_;
+  std::mutex monitor_mutex_;                ///< guards that monitor_ is there, for who only asks
   std::unique_ptr<DeviceMonitor> monitor_;  ///< of device_; last, since its thread calls this object
 };
 

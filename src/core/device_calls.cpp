@@ -92,7 +92,12 @@ Result<void> Communicator::enqueue(const Call &call, void *stream) {
 void Communicator::leave_device() {
   if (monitor_ == nullptr) return;
   const bool ended = monitor_->quiesce(quiesce_patience_ns);
-  monitor_.reset();
+  std::unique_ptr<DeviceMonitor> ending;
+  {
+    const std::lock_guard lock(monitor_mutex_);
+    ending = std::move(monitor_);
+  }
+  ending.reset();
   if (ended) return;
   // What a kernel may still touch must stay: it is behind something in its stream that does not end.
   log::warning("rank " + std::to_string(rank_) + ": work on " + device_->describe() +

@@ -24,11 +24,13 @@ BoundPlan &PlanCache::add(const PlanKey &key, std::unique_ptr<BoundPlan> plan, u
 
 void PlanCache::evict_one(uint64_t executed) {
   auto oldest = plans_.end();
+  size_t kept_for_graphs = 0;
   for (auto it = plans_.begin(); it != plans_.end(); ++it) {
+    kept_for_graphs += it->second->captured;
     if (it->second->captured || it->second->last_operation > executed) continue;
     if (oldest == plans_.end() || it->second->last_operation < oldest->second->last_operation) oldest = it;
   }
-  if (oldest != plans_.end()) plans_.erase(oldest);
+  if (oldest != plans_.end() && plans_.size() - kept_for_graphs >= plan_count_max) plans_.erase(oldest);
 }
 
 }  // namespace rondo

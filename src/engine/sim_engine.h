@@ -7,7 +7,8 @@
 // ahead until it lacks something. Only where several lanes share a resource (a port, cores) does the order of time
 // decide, and what asks for one is held in a queue until no lane can run ahead any more: then nothing that is still to
 // come can be earlier than the head of the queue, since what leaves a resource or a link does so later than it entered.
-// Of requests at the same time, the lane with the lower number comes first.
+// Of requests at the same time, those of an earlier phase come first (turns on cores last), then that of the lane with
+// the lower number.
 //
 // Tiles are alike until the last one. Where the whole state repeats but for a shift of tiles and of time, it goes on
 // repeating; then as many periods as are left are passed over at once (sim_state.cpp), to the picosecond as if each had

@@ -271,6 +271,24 @@ TEST_CASE("device: communicators whose blocks could not all be resident are refu
   CHECK(Ranks(2, config).status() == RONDO_OK);
 }
 
+TEST_CASE("device: a host function of a stream may ask for errors, and hears of none") {
+  DeviceRanks group(1);
+  struct Asked {
+    rondo_comm_t comm;
+    rondo_error_t error = RONDO_ERROR_INIT;
+    rondo_status_t status = RONDO_ERROR_INTERNAL;
+  } asked{group.ranks[0]};
+  const auto ask = [](void *argument) {
+    auto &it = *static_cast<Asked *>(argument);
+    it.status = rondo_comm_last_error(it.comm, &it.error);
+  };
+  CU_OK(group.world.cu.launch_host_func(static_cast<CuStream>(group.stream(0)), ask, &asked));
+  group.synchronize();
+  CHECK(asked.status == RONDO_OK);
+  CHECK(asked.error.status == RONDO_OK);
+  CHECK(failure_of(group.ranks[0]).status == RONDO_OK);
+}
+
 TEST_CASE("device: an abort ends a kernel that waits, and everybody hears of it") {
   DeviceRanks group(2);
   const DeviceBuffer buffer(group.world, bytes_of(std::vector<float>(4096, 1)));

@@ -8,6 +8,8 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -41,8 +43,12 @@ void keep_turns() {
   const Settings &settings = state().settings;
   Turns &all = turns();
   const int file = ::open(settings.turns_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (file < 0) {
+    std::fprintf(stderr, "SOFT_CUDA_TURNS: %s cannot be opened\n", settings.turns_path.c_str());
+    std::abort();  // kernels would wait for ever
+  }
   std::unique_lock lock(all.mutex);
-  while (file >= 0 && all.kernel_count != 0) {
+  while (all.kernel_count != 0) {
     lock.unlock();
     const bool locked = ::flock(file, LOCK_EX) == 0;
     lock.lock();
@@ -55,7 +61,7 @@ void keep_turns() {
     std::this_thread::sleep_for(between_turns);
     lock.lock();
   }
-  if (file >= 0) static_cast<void>(::close(file));
+  static_cast<void>(::close(file));
   all.keeper = false;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The simulator against a plain event simulation of every step, and against closed forms.
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -80,7 +81,7 @@ TEST_CASE("simulator: any network, algorithm and collective takes the time of a 
   const uint64_t seed = seed_from_environment();
   CAPTURE(seed);
   Random random{std::mt19937_64(seed)};
-  uint64_t compared = 0, skipped = 0, shared = 0;
+  uint64_t compared = 0, skipped = 0, shared = 0, skipped_turns = 0;
   const uint64_t round_count = rondo_test::sanitized() ? 100 : 500;
   if (rondo_test::sanitized()) std::puts("skipped: 400 of the networks: take long under a sanitizer; done without one");
   for (uint64_t round = 0; round < round_count; ++round) {
@@ -111,11 +112,29 @@ TEST_CASE("simulator: any network, algorithm and collective takes the time of a 
     CHECK(fast.value().outcome.step_count == every.value().outcome.step_count);
     ++compared;
     skipped += fast.value().outcome.skipped_tile_count > 0;
+    const auto takes_turns = [&](const SimNode &node) { return node.rank_count > what.network.core_count; };
+    skipped_turns += fast.value().outcome.skipped_tile_count > 0 && what.network.core_count != 0 &&
+                     std::any_of(what.network.nodes.begin(), what.network.nodes.end(), takes_turns);
     shared += fast.value().representatives < ranks;
   }
   CHECK(compared > round_count / 5);  // and the short cuts were taken, or this proves nothing
   CHECK(skipped > round_count / 50);
+  CHECK(skipped_turns > 0);
   CHECK(shared > round_count / 150);
+}
+
+TEST_CASE("simulator: ranks on one core take turns, and each turn costs, also one for nothing", "[sim]") {
+  SimCase what = flat_case(3, RONDO_ALGORITHM_RING, 64);  // a broadcast from 0 to 1 to 2, of one slice
+  what.collective = RONDO_BROADCAST;
+  what.network.nodes = {{3, 1, 0}};
+  what.network.links[1] = {0, 0, 64000, Sharing::pair};  // a picosecond, and 0.001 us for 64 bytes
+  what.network.copy_GBps = 0.064;                        // 1 us for 64 bytes
+  what.network.core_count = 1;
+  what.network.switch_us = 10;
+  // 0 sends; the core turns to 1, which copies and sends; it turns to 2, which copies.
+  CHECK(simulated_us(what) == Approx(3 * 1 + 2 * 10).epsilon(0.001));
+  what.root = 2;  // 0 and 1 have nothing to do when it is their turn; 2 sends to 0, 0 to 1
+  CHECK(simulated_us(what) == Approx(2 * 10 + 1 + 10 + 1 + 10 + 1).epsilon(0.001));
 }
 
 TEST_CASE("simulator: a ring takes 2(n-1) hops of its closed form, within 1 %", "[sim]") {
