@@ -67,9 +67,9 @@ Result<BlockBudget> block_budget(const KernelSet &kernels, const CudaDevice &dev
 
 Result<std::vector<KernelFacts>> kernel_facts(const PrimaryContext &context) {
   const CudaDriver &driver = *context.get().driver;
-  constexpr KernelFamily families[] = {KernelFamily::plans, KernelFamily::ll128, KernelFamily::direct,
-                                       KernelFamily::combine};
-  RONDO_TRY_ASSIGN(const KernelSet kernels, KernelSet::load(context, {std::begin(families), std::end(families)}));
+  const std::vector<KernelFamily> families{KernelFamily::plans, KernelFamily::ll128, KernelFamily::direct,
+                                           KernelFamily::combine};
+  RONDO_TRY_ASSIGN(const KernelSet kernels, KernelSet::load(context, families));
   const ContextGuard guard(driver, context.get().context);
   RONDO_TRY(guard.status());
   std::vector<KernelFacts> all;
