@@ -111,9 +111,6 @@ std::vector<uint64_t> make_float_row(Random &random, const TypeFacts &facts, ron
   return row;
 }
 
-/// Which rows the eight elements from 8 * `group` on have, a byte each; or eight random bytes.
-constexpr uint64_t group_bits(uint64_t seed, uint64_t group) { return mix(seed + group * 0x9e3779b97f4a7c15u); }
-
 }  // namespace
 
 std::vector<uint64_t> make_row(rondo_type_t type, rondo_op_t op, int ranks, uint64_t seed) {
@@ -122,16 +119,27 @@ std::vector<uint64_t> make_row(rondo_type_t type, rondo_op_t op, int ranks, uint
   return facts.integer ? make_integer_row(random, facts, op, ranks) : make_float_row(random, facts, op, ranks);
 }
 
+Sequence::Sequence(size_t element_bytes, uint64_t seed) : element_bytes_(element_bytes), seed_(seed) {
+  Random random(seed);
+  Pattern pattern(pattern_elements * element_bytes);
+  for (std::byte &value : pattern) value = static_cast<std::byte>(random.bits() & 0xff);
+  pattern_ = std::make_shared<const Pattern>(std::move(pattern));
+}
+
 Sequence::Sequence(size_t element_bytes, uint64_t seed, const Column &column)
-    : element_bytes_(element_bytes), seed_(seed), column_(row_count * element_bytes) {
-  for (size_t row = 0; row < row_count; ++row)  // the low bytes come first: x86-64 and AArch64 are little-endian
-    std::memcpy(column_.data() + row * element_bytes, &column[row], element_bytes);
+    : element_bytes_(element_bytes), seed_(seed) {
+  Random random(seed);
+  Pattern pattern(pattern_elements * element_bytes);
+  for (auto at = pattern.begin(); at != pattern.end(); at += static_cast<std::ptrdiff_t>(element_bytes))
+    std::memcpy(&*at, &column[random.below(row_count)], element_bytes);  // x86-64, AArch64: the low bytes come first
+  pattern_ = std::make_shared<const Pattern>(std::move(pattern));
 }
 
 Sequence Sequence::inverted() const {
+  Pattern pattern = *pattern_;
+  for (std::byte &value : pattern) value = ~value;
   Sequence other = *this;
-  other.inverted_ = !inverted_;
-  for (std::byte &value : other.column_) value = ~value;
+  other.pattern_ = std::make_shared<const Pattern>(std::move(pattern));
   return other;
 }
 
@@ -141,36 +149,15 @@ Sequence Sequence::with_seed(uint64_t seed) const {
   return other;
 }
 
-template <class Element>
-void Sequence::write_chosen(std::byte *to, Part part) const {
+void Sequence::write(std::byte *to, Part part) const {
   const uint64_t end = part.first + part.count;
   for (uint64_t at = part.first; at < end;) {
-    uint64_t rows = group_bits(seed_, at / 8) >> (at % 8 * 8);
-    const uint64_t group_end = std::min(end, at / 8 * 8 + 8);
-    for (; at < group_end; ++at, rows >>= 8, to += sizeof(Element))
-      std::memcpy(to, column_.data() + (rows & 0xff) * sizeof(Element), sizeof(Element));
-  }
-}
-
-void Sequence::write_random(std::byte *to, Part part) const {
-  const uint64_t flip = inverted_ ? ~uint64_t{0} : 0;
-  const uint64_t end = (part.first + part.count) * element_bytes_;
-  for (uint64_t at = part.first * element_bytes_; at < end;) {
-    const uint64_t bits = (group_bits(seed_, at / 8) ^ flip) >> (at % 8 * 8);
-    const uint64_t bytes = std::min(end - at, 8 - at % 8);
-    std::memcpy(to, &bits, bytes);
-    to += bytes;
-    at += bytes;
-  }
-}
-
-void Sequence::write(std::byte *to, Part part) const {
-  if (column_.empty()) return write_random(to, part);
-  switch (element_bytes_) {
-    case 1: return write_chosen<uint8_t>(to, part);
-    case 2: return write_chosen<uint16_t>(to, part);
-    case 4: return write_chosen<uint32_t>(to, part);
-    default: return write_chosen<uint64_t>(to, part);
+    const uint64_t turn = mix(seed_ + at / pattern_elements * 0x9e3779b97f4a7c15u);
+    const uint64_t from = (at + turn) % pattern_elements;
+    const uint64_t count = std::min(end - at, pattern_elements - std::max<uint64_t>(from, at % pattern_elements));
+    std::memcpy(to, pattern_->data() + from * element_bytes_, count * element_bytes_);
+    to += count * element_bytes_;
+    at += count;
   }
 }
 

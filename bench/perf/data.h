@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // Inputs whose results are exactly known, whatever the order in which they are folded.
 //
-// A hash of (seed, element) chooses one of 256 rows for an element. A row has one input for each rank and the result
-// of reducing them; rows are drawn so that every partial result, over any of the ranks in any order, is exact in the
-// element type: small integers times a power of two for sums, powers of two (and one factor with a full mantissa) for
-// products. So the result is known bit for bit, an element in the wrong place most likely shows, and a rank needs its
-// own column and the results only: 512 elements. What is merely copied has random bits instead, NaN and all.
+// Each element has one of 256 rows, drawn for a pattern of 4096 elements; every 4096 elements of a vector are that
+// pattern, rotated by a hash of (seed, where they stand), so that writing is copying from a cache: inputs that took
+// long to write would be timed with what the machine's other users did to its caches meanwhile. A row has one input for
+// each rank and the result of reducing them; rows are drawn so that every partial result, over any of the ranks in any
+// order, is exact in the element type: small integers times a power of two for sums, powers of two (and one factor with
+// a full mantissa) for products. So the result is known bit for bit, an element in the wrong place most likely shows,
+// and a rank needs its own column and the results only: 512 elements. What is merely copied has random bits instead,
+// NaN and all.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "bench/perf/cases.h"
@@ -18,6 +22,7 @@
 namespace rondo::perf {
 
 inline constexpr size_t row_count = 256;
+inline constexpr size_t pattern_elements = 4096;
 
 /// Bits of 256 elements, one a row.
 using Column = std::array<uint64_t, row_count>;
@@ -29,8 +34,8 @@ using Column = std::array<uint64_t, row_count>;
 class Sequence {
  public:
   /// Random bits.
-  Sequence(size_t element_bytes, uint64_t seed) : element_bytes_(element_bytes), seed_(seed) {}
-  /// A hash of (seed, element) chooses the element from `column`.
+  Sequence(size_t element_bytes, uint64_t seed);
+  /// Elements of `column`, drawn at random.
   Sequence(size_t element_bytes, uint64_t seed, const Column &column);
 
   void write(std::byte *to, Part part) const;
@@ -43,14 +48,11 @@ class Sequence {
   [[nodiscard]] Sequence with_seed(uint64_t seed) const;
 
  private:
-  template <class Element>
-  void write_chosen(std::byte *to, Part part) const;
-  void write_random(std::byte *to, Part part) const;
+  using Pattern = std::vector<std::byte>;
 
   size_t element_bytes_;
   uint64_t seed_;
-  bool inverted_ = false;
-  std::vector<std::byte> column_;  ///< row_count packed elements; empty: random bits
+  std::shared_ptr<const Pattern> pattern_;  ///< pattern_elements packed elements
 };
 
 /// What a rank puts in and what it must get out, for a run of a given seed.

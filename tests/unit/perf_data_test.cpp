@@ -124,9 +124,10 @@ TEST_CASE("perf data: a sequence is a function of position, and its inverse diff
       const Data data = make_data({collective, type, RONDO_SUM, 0, 3}, 1, 5);
       const Sequence sequence = data.output.with_seed(9);
       const size_t size = rondo_type_size(type);
-      std::vector<std::byte> whole(1000 * size);
-      sequence.write(whole.data(), {0, 1000});
-      for (const Part part : {Part{0, 1}, Part{3, 17}, Part{8, 8}, Part{13, 900}, Part{999, 1}, Part{5, 0}}) {
+      std::vector<std::byte> whole(2 * pattern_elements * size);
+      sequence.write(whole.data(), {0, 2 * pattern_elements});
+      for (const Part part : {Part{0, 1}, Part{3, 17}, Part{8, 8}, Part{13, pattern_elements}, Part{5, 0},
+                              Part{pattern_elements - 1, 2}, Part{pattern_elements, pattern_elements}}) {
         std::vector<std::byte> piece(part.count * size + 1);
         sequence.write(piece.data(), part);
         CHECK(std::equal(piece.begin(), piece.end() - 1, whole.begin() + static_cast<long>(part.first * size)));
@@ -141,10 +142,13 @@ TEST_CASE("perf data: a sequence is a function of position, and its inverse diff
 TEST_CASE("perf data: runs differ, and a shifted buffer is mostly wrong") {
   const Data data = make_data({RONDO_ALL_REDUCE, RONDO_FLOAT32, RONDO_SUM, 0, 4}, 0, 1);
   std::vector<float> buffer(4096);
+  REQUIRE(buffer.size() == pattern_elements);
   auto *bytes = reinterpret_cast<std::byte *>(buffer.data());
   data.output.with_seed(1).write(bytes, {0, buffer.size()});
   CHECK(data.output.with_seed(2).count_wrong(bytes, {0, buffer.size()}) > 4000);
   CHECK(data.output.with_seed(1).count_wrong(bytes, {1, buffer.size()}) > 4000);
+  for (const uint64_t patterns : {1, 2, 7, 100})  // what is copied over and over stands differently each time
+    CHECK(data.output.with_seed(1).count_wrong(bytes, {patterns * pattern_elements, buffer.size()}) > 4000);
   buffer[77] += 1;
   buffer[4095] = -buffer[4095] - 1;
   CHECK(data.output.with_seed(1).count_wrong(bytes, {0, buffer.size()}) == 2);
