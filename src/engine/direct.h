@@ -37,7 +37,7 @@ class ExchangeEnd {
   [[nodiscard]] RunOutcome run_one_shot(const Job &job);
   [[nodiscard]] RunOutcome run_two_shot(Job &job);
   [[nodiscard]] RunOutcome run_ring(Job &job);
-  [[nodiscard]] RunOutcome run_lent_ring(const Job &job);
+  [[nodiscard]] RunOutcome run_lent_ring(Job &job);
   void fetch_back(uint64_t number, uint64_t bytes) const;
   void contribute(const Job &job, uint64_t chunk);
   [[nodiscard]] RunOutcome reduce(const Job &job, uint64_t chunk);

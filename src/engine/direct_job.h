@@ -21,9 +21,10 @@ struct ExchangeEnd::Job {
   uint32_t rank_count;
   bool single_steps;
   uint64_t align_elements;
-  uint64_t chunk_elements;          ///< two_shot: of a whole chunk
-  const Partition *ring = nullptr;  ///< ring: the schedule's own tiles, since its order of folding depends on them
-  bool all_lend = false;            ///< every rank, both buffers; known once they have met
+  uint64_t chunk_elements;           ///< two_shot: of a whole chunk
+  const Partition *ring = nullptr;   ///< ring: the schedule's own tiles
+  const Partition *order = nullptr;  ///< a ring without accumulators: its tiles, which say in what order to fold
+  bool all_lend = false;             ///< every rank, both buffers; known once they have met
 
   [[nodiscard]] uint64_t bytes() const { return count * element_bytes; }
   /// In place the lines of recv are in the cache already, since they were just read.
@@ -45,9 +46,19 @@ struct ExchangeEnd::Job {
     const uint64_t begin = std::min(size * rank, all.count);
     return {all.begin + begin, std::min(size, all.count - begin)};
   }
-  /// As which operand the part of `owner` folds what `rank` has: in rank order, or as the ring of that part runs.
-  [[nodiscard]] uint32_t operand_index(uint32_t owner, uint32_t rank) const {
-    return ring != nullptr ? (rank + 2 * rank_count - owner - 1) % rank_count : rank;
+  /// Calls fold(piece, rank) for the pieces of `range` that differ in whose operand is the first: the others follow in
+  /// rank order, behind the last rank the first.
+  template <class Fold>
+  void for_each_order(Range range, Fold fold) const {
+    if (order == nullptr) return fold(range, 0u);
+    const uint64_t end = range.begin + range.count, tile_elements = order->chunk_elements * rank_count;
+    for (uint64_t tile = range.begin / tile_elements; tile * tile_elements < end; ++tile) {
+      for (uint32_t owner = 0; owner < rank_count; ++owner) {
+        const Range all = order->range(tile, owner);
+        const uint64_t begin = std::max(all.begin, range.begin), piece_end = std::min(all.begin + all.count, end);
+        if (begin < piece_end) fold(Range{begin, piece_end - begin}, (owner + 1) % rank_count);
+      }
+    }
   }
   void copy_out(std::byte *to, const std::byte *from, size_t size) const {
     if (streams())

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <utility>
 
 #include "src/engine/direct_job.h"
 #include "src/engine/fold.h"
@@ -37,16 +38,20 @@ RunOutcome ExchangeEnd::run_two_shot(Job &job) {
   return finish_gathering(job);
 }
 
-RunOutcome ExchangeEnd::run_lent_ring(const Job &job) {
-  const uint64_t tile_count = job.chunk_count();
-  const uint64_t tile_bytes = job.ring->chunk_elements * job.element_bytes * rank_count();
-  const uint64_t at_once = std::max<uint64_t>(lent_chunk_factor() * view_.geometry.chunk_bytes / tile_bytes, 1);
-  for (uint64_t first = 0; first < tile_count + at_once; first += at_once) {
-    for (uint64_t tile = first; tile < std::min(first + at_once, tile_count); ++tile)
-      if (const RunOutcome reduced = reduce(job, tile); !done(reduced)) return reduced;
-    if (first == 0) continue;
-    for (uint64_t tile = first - at_once; tile < std::min(first, tile_count); ++tile)
-      if (const RunOutcome gathered = gather(job, tile); !done(gathered)) return gathered;
+/// Each rank reduces as many elements in a row as in a two_shot, which memory likes better than the ring's own parts.
+RunOutcome ExchangeEnd::run_lent_ring(Job &job) {
+  job.order = std::exchange(job.ring, nullptr);
+  const uint64_t tile_elements = job.order->chunk_elements * rank_count();
+  const uint64_t tile_bytes = tile_elements * job.element_bytes;
+  const uint64_t tiles = std::max<uint64_t>(lent_chunk_factor() * view_.geometry.chunk_bytes / tile_bytes, 1);
+  job.chunk_elements = tiles * tile_elements;
+  for (uint64_t step = 0; step < job.chunk_count() + 1; ++step) {
+    if (step < job.chunk_count()) {
+      if (const RunOutcome reduced = reduce(job, step); !done(reduced)) return reduced;
+    }
+    if (step >= 1) {
+      if (const RunOutcome gathered = gather(job, step - 1); !done(gathered)) return gathered;
+    }
   }
   return finish_gathering(job);
 }
@@ -78,34 +83,36 @@ void ExchangeEnd::contribute(const Job &job, uint64_t chunk) {
 RunOutcome ExchangeEnd::reduce(const Job &job, uint64_t chunk) {
   const Range own = job.part(chunk, rank_);
   const uint64_t in_buffer = own.begin * job.element_bytes;
-  std::array<const std::byte *, exchange_rank_count_max> operands;
-  for (uint32_t offset = 0; offset < rank_count(); ++offset) {
+  std::array<const std::byte *, exchange_rank_count_max> parts;  // by rank
+  parts[rank_] = job.buffers.send.data + in_buffer;
+  for (uint32_t offset = 1; offset < rank_count(); ++offset) {
     const uint32_t rank = (rank_ + offset) % rank_count();
-    const std::byte *&operand = operands[job.operand_index(rank_, rank)];
-    if (rank == rank_) {
-      operand = job.buffers.send.data + in_buffer;
-      continue;
-    }
     const uint64_t &contributed = view_.place(rank).contributed.value;
     // Where nothing is copied on either side the announcement was enough.
     if (operands_[rank] == nullptr || !lends_recv_)
       if (!wait_until(job.waiter, [&] { return memory::load_sync(contributed) > chunks_ + chunk; }))  // R1
         return stopped;
-    operand = operands_[rank] != nullptr ? operands_[rank] + in_buffer
-                                         : view_.contribution(rank, chunks_ + chunk) +
-                                               (in_buffer - job.chunk_range(chunk).begin * job.element_bytes);
+    parts[rank] = operands_[rank] != nullptr ? operands_[rank] + in_buffer
+                                             : view_.contribution(rank, chunks_ + chunk) +
+                                                   (in_buffer - job.chunk_range(chunk).begin * job.element_bytes);
   }
   if (own.count != 0) {
-    std::byte *const recv = job.buffers.recv.data + in_buffer;
-    std::byte *const outputs[] = {view_.result(rank_, chunks_ + chunk), recv};  // of which some are written, see below
+    std::byte *const recv = job.buffers.recv.data + in_buffer, *const result = view_.result(rank_, chunks_ + chunk);
     const bool streams = job.streams() && !lends_recv_;
-    const std::span<std::byte *const> all_outputs(outputs);
-    fold_in_order(job.reducer, std::span(operands.data(), rank_count()),
-                  lends_recv_ ? all_outputs.last(1)
-                  : streams   ? all_outputs.first(1)
-                              : all_outputs,
-                  own.count, job.element_bytes, job.single_steps);
-    if (streams) stream_copy(recv, outputs[0], own.count * job.element_bytes);
+    job.for_each_order(own, [&](Range piece, uint32_t first) {
+      const uint64_t in_part = (piece.begin - own.begin) * job.element_bytes;
+      std::array<const std::byte *, exchange_rank_count_max> operands;
+      for (uint32_t index = 0; index < rank_count(); ++index)
+        operands[index] = parts[(first + index) % rank_count()] + in_part;
+      std::byte *const outputs[] = {result + in_part, recv + in_part};  // of which some are written
+      const std::span<std::byte *const> all_outputs(outputs);
+      fold_in_order(job.reducer, std::span(operands.data(), rank_count()),
+                    lends_recv_ ? all_outputs.last(1)
+                    : streams   ? all_outputs.first(1)
+                                : all_outputs,
+                    piece.count, job.element_bytes, job.single_steps);
+    });
+    if (streams) stream_copy(recv, result, own.count * job.element_bytes);
   }
   publish(view_.place(rank_).reduced.value, chunks_ + chunk + 1);  // R2
   return {};
