@@ -116,7 +116,7 @@ constexpr std::array variables{
     ConfigVariable{"RONDO_INTERFACE", "name or address", "the network interface to use for bootstrap",
                    [](std::string_view text, Config &config) { return set_text(config.network_interface, text); },
                    [](const Config &config) { return config.network_interface; }},
-    ConfigVariable{"RONDO_SIMD", "auto, plain, avx2, avx512", "the instructions of the host's reducers",
+    ConfigVariable{"RONDO_SIMD", "auto, plain, avx2, avx512, avx512_bf16", "the instructions of the host's reducers",
                    [](std::string_view text, Config &config) {
                      return set_name(config.simd, text, simd_target_string, "instruction set");
                    },
@@ -187,7 +187,7 @@ const char *wait_mode_string(WaitMode mode) {
 }
 
 const char *simd_target_string(SimdTarget target) {
-  static constexpr std::array names{"auto", "plain", "avx2", "avx512"};
+  static constexpr std::array names{"auto", "plain", "avx2", "avx512", "avx512_bf16"};
   return name_in(names, target);
 }
 

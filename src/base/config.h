@@ -29,7 +29,7 @@ enum class WaitMode { automatic, spin, yield, sleep };
 [[nodiscard]] const char *wait_mode_string(WaitMode mode);
 
 /// Which instructions the host's reducers use. automatic: the best that this processor has.
-enum class SimdTarget { automatic, plain, avx2, avx512 };
+enum class SimdTarget { automatic, plain, avx2, avx512, avx512_bf16 };
 [[nodiscard]] const char *simd_target_string(SimdTarget target);
 
 /// How memory of a device is handed to other processes. automatic: vmm where the devices of all ranks can, else ipc.

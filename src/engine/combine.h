@@ -30,14 +30,15 @@ struct CombineArgs {
 using CombineFunction = void (*)(const CombineArgs &);
 
 /// The fastest one that this processor runs; results are bit-equal whichever it is (a NaN's payload excepted).
-/// `op` avg folds as sum. Null for unknown values only. RONDO_SIMD=plain|avx2|avx512 forces one; it is read at the
-/// first call, and a value that is unknown or that this processor cannot run is logged with the known ones and ignored.
+/// `op` avg folds as sum. Null for unknown values only. RONDO_SIMD=plain|avx2|avx512|avx512_bf16 forces one; it is read
+/// at the first call, and a value that is unknown or that this processor cannot run is logged with the known ones and
+/// ignored.
 [[nodiscard]] CombineFunction combine_function(rondo_type_t type, rondo_op_t op);
 
 /// The plain C++ one, the others' reference.
 [[nodiscard]] CombineFunction combine_function_plain(rondo_type_t type, rondo_op_t op);
 
-/// What combine_function() chose, for people: "avx512", "avx2", "plain".
+/// What combine_function() chose, for people: "avx512_bf16", "avx512", "avx2", "plain".
 [[nodiscard]] const char *combine_target();
 
 }  // namespace rondo

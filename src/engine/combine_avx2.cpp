@@ -9,7 +9,7 @@
 namespace rondo {
 
 CombineFunction combine_function_avx2(rondo_type_t type, rondo_op_t op) {
-  return HWY_NAMESPACE::find_vector_function(type, op);
+  return HWY_NAMESPACE::find_vector_function<HWY_NAMESPACE::Bfloat16Codec>(type, op);
 }
 
 }  // namespace rondo

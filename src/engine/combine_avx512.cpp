@@ -9,7 +9,11 @@
 namespace rondo {
 
 CombineFunction combine_function_avx512(rondo_type_t type, rondo_op_t op) {
-  return HWY_NAMESPACE::find_vector_function(type, op);
+  return HWY_NAMESPACE::find_vector_function<HWY_NAMESPACE::Bfloat16Codec>(type, op);
+}
+
+CombineFunction combine_function_avx512_bf16(rondo_type_t type, rondo_op_t op) {
+  return HWY_NAMESPACE::find_vector_function<HWY_NAMESPACE::Bfloat16ConvertingCodec>(type, op);
 }
 
 }  // namespace rondo

@@ -147,7 +147,8 @@ constexpr VectorRow float_row() {
           combine_floats<Codec, VectorSum, element_bytes>};
 }
 
-inline CombineFunction find_vector_function(rondo_type_t type, rondo_op_t op) {
+template <class Bfloat16>
+CombineFunction find_vector_function(rondo_type_t type, rondo_op_t op) {
   static constexpr std::array<VectorRow, 12> table{  // by rondo_type_t
       integer_row<int8_t>(),
       integer_row<uint8_t>(),
@@ -156,7 +157,7 @@ inline CombineFunction find_vector_function(rondo_type_t type, rondo_op_t op) {
       integer_row<int64_t>(),
       integer_row<uint64_t>(),
       float_row<Float16Codec, 2>(),
-      float_row<Bfloat16Codec, 2>(),
+      float_row<Bfloat16, 2>(),
       float_row<NativeCodec<float>, 4>(),
       float_row<NativeCodec<double>, 8>(),
       float_row<Float8Codec<Float8E4m3Format>, 1>(),
