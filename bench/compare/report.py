@@ -49,17 +49,22 @@ def table(results, setting, state, lines, labels):
     return "\n".join("| " + " | ".join(row) + " |" for row in [head, ["---"] * len(head), *rows])
 
 
-def summary(setting, lines, labels):
-    """Geometric means over the sizes, and how the bars stand."""
-    told = []
+def mean_over(values, wanted_count):
+    """The mean, and how many of the sizes that were asked for are in it."""
+    return f"{number(geometric_mean(values) if values else None)} over {len(values)} of {wanted_count} sizes"
+
+
+def summary(setting, lines, labels, sizes):
+    """Geometric means over the sizes at which runs are enough, and how the bars stand."""
+    told, wanted_count = [], len(setting.sizes(sizes))
     for index, label in enumerate(labels[0]):
-        ratios = [line.ratios[index] for line in lines if line.ratios[index] is not None]
-        if ratios:
-            told.append(f"{label}: geometric mean of the ratios {number(geometric_mean(ratios))}, at {len(ratios)} "
-                        f"of {len(lines)} sizes")
-        to_floor = [line.ours[index].median / line.floor_us for line in lines if line.ours[index] and line.floor_us]
-        if to_floor:
-            told.append(f"{label}: {number(geometric_mean(to_floor))} times the floor")
+        sure = [line for line in lines if line.sure[index]]
+        if labels[1]:
+            ratios = [line.ratios[index] for line in sure]
+            told.append(f"{label}: geometric mean of the ratios {mean_over(ratios, wanted_count)}")
+        if not setting.create:
+            to_floor = [line.ours[index].median / line.floor_us for line in sure if line.floor_us]
+            told.append(f"{label}: times the floor {mean_over(to_floor, wanted_count)}")
         verdicts = Counter(judge(setting, line)[index] for line in lines)
         verdicts.pop("", None)
         if verdicts:
@@ -115,7 +120,7 @@ def markdown(results, settings, peers, sizes, core_count):
     for setting, state, lines, labels in sections(results, settings, peers, sizes, core_count):
         empty = False
         name = setting.title if state == "any" else f"{setting.title} ({state})"
-        parts += [f"## {name}", table(results, setting, state, lines, labels), summary(setting, lines, labels)]
+        parts += [f"## {name}", table(results, setting, state, lines, labels), summary(setting, lines, labels, sizes)]
     if empty:
         parts.append("Nothing that counts was measured yet.")
     return "\n\n".join(part for part in (*parts, left_out(results)) if part) + "\n"

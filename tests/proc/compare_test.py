@@ -127,13 +127,24 @@ class Report(unittest.TestCase):
         found = results.Results(rows, 1)
         text = report.markdown(found, [SETTING], ["fast", "slow"], [64, 256, 1024], 2)
         self.assertIn("| 1K | 0.1 | 1024 (1024-1024) | 4096 (4096-4096) | 8192 (8192-8192) | fast | 0.25 |", text)
-        self.assertIn("geometric mean of the ratios 0.25, at 3 of 3 sizes", text)
+        self.assertIn("geometric mean of the ratios 0.25 over 3 of 3 sizes", text)
         self.assertEqual(text.count("bar 0.5: 3 met"), 2)
         parts = list(report.sections(found, [SETTING], ["fast", "slow"], [64, 256, 1024], 2))
         picture = ElementTree.fromstring(plot.svg(parts))
         lines = [element for element in picture.iter() if element.tag.endswith("polyline")]
         self.assertEqual(len(lines), (3 + 1 + 1) + (3 + 1))  # near has a floor; each state has a ratio
         self.assertTrue(all(len(each.get("points").split()) == 3 for each in lines))
+
+    def test_means_are_over_sizes_with_enough_runs_of_all_that_were_asked_for(self):
+        rows = [row(name, us * factor, size=size) for size, factor, count in ((64, 1, 5), (256, 9, 4), (1024, 1, 5))
+                for name, us in (("rondo", 1.0), ("fast", factor * factor * 4.0)) for _ in range(count)]
+        rows += [floor("near", size, *[part] * 6) for size, part in ((64, 0.5), (256, 0.01), (1024, 0.5))]
+        text = report.markdown(results.Results(rows, 5), [SETTING], ["fast"], [16, 64, 256, 1024], 2)
+        self.assertIn("geometric mean of the ratios 0.25 over 2 of 4 sizes", text)
+        self.assertIn("times the floor 2 over 2 of 4 sizes", text)
+        self.assertIn("bar 0.5: 2 met, 1 too few runs", text)
+        text = report.markdown(results.Results(rows, 6), [SETTING], ["fast"], [64, 256], 2)
+        self.assertIn("geometric mean of the ratios - over 0 of 2 sizes", text)
 
     def test_an_empty_file_and_a_broken_one_are_told_apart(self):
         with tempfile.TemporaryDirectory() as folder:
