@@ -3,6 +3,7 @@
 """Measures Rondo beside Open MPI, MPICH, Gloo and any other MPI; writes a table and a picture. See --help."""
 
 import argparse
+import math
 import os
 import platform
 import signal
@@ -28,6 +29,8 @@ examples:
         a minute: does everything work here?
   bench/compare/compare.py --rounds 5 --mpi intel=/opt/intel/oneapi/mpi/latest --report table.md --plot picture.svg
         the whole comparison; hours. Rounds can be spread: every call adds to the raw file.
+  bench/compare/compare.py --rounds 50 --fill 5
+        what is missing from five runs in each state that comes up
   bench/compare/compare.py --setting private-in-place --sizes 64K,1M --rounds 3
         a part of it
   bench/compare/compare.py --report-only --plot picture.svg
@@ -84,6 +87,9 @@ def parse(arguments):
     add("--plot", metavar="FILE.svg", help="draw time and ratio by size")
     add("--report-only", action="store_true", help="measure nothing: report what the raw file holds")
     add("--rounds", metavar="N", type=positive(int), default=5, help="measure everything N times (5)")
+    add("--fill", metavar="N", type=positive(int),
+        help="skip a size of a setting while each of its contenders has N quiet runs in the state that the machine is "
+             "in just then (of Rondo: of this build)")
     add("--setting", metavar="NAME", action="append", choices=names,
         help="only this one; repeatable: " + ", ".join(names))
     add("--sizes", metavar="LIST", type=size_list, help="such as 8,64K,1M (8 B, then 16 B to 256M by 4)")
@@ -134,16 +140,24 @@ def say(text):
     print(f"compare: {text}", file=sys.stderr, flush=True)
 
 
-def plan(options, contenders):
-    """Runs by size, so that contenders alternate; each once, however many settings show it."""
+def plan(options, contenders, core_count):
+    """Cells by (ranks, size), so that contenders alternate: a cell is the runs that one setting shows at one size."""
     order = [name for name in contenders if not contenders[name].ours]
     by_size = {}
     for setting in options.settings:
-        for series in (each for side in setting.series(order) for each in side):
-            for size in setting.sizes(options.sizes):
-                if series.contender in contenders:
-                    by_size.setdefault((setting.ranks, size), {})[setting.run(series, size)] = None
-    return {key: list(wanted) for key, wanted in by_size.items()}
+        ours, against = setting.series(order)
+        for size in setting.sizes(options.sizes):
+            shown = [(series.contender, setting.run(series, size)) for series in (*ours, *against)]
+            by_size.setdefault((setting.ranks, size), []).append(
+                [run for name, run in shown if name in contenders and contenders[name].takes(run, core_count)])
+    return by_size
+
+
+def wanting(cells, found, state, count):
+    """All runs of those cells in which one has fewer than `count` samples in this state: contenders are measured
+    together or not at all. Each once, however many settings show it."""
+    return list(dict.fromkeys(run for cell in cells if any(found.count(state, run) < count for run in cell)
+                              for run in cell))
 
 
 def host(contenders):
@@ -158,26 +172,34 @@ def host(contenders):
             "versions": {name: each.version for name, each in contenders.items() if each.version and not each.ours}}
 
 
-def measure_rounds(options, machine, contenders, first_round):
-    """True: no run of Rondo failed."""
-    rounds, sound, core_count = plan(options, contenders), True, machine.core_count
+def measure_rounds(options, machine, contenders, found, first_round):
+    """True: no run of Rondo failed. `found` is what the raw file holds, and grows with it."""
+    def keep(row):
+        results.append(options.raw, row)
+        found.file(row)
+
+    planned, sound = plan(options, contenders, machine.core_count), True
     for round_number in range(first_round, first_round + options.rounds):
-        measured_floors = set()
-        for (ranks, size), wanted in rounds.items():
+        measured_floors, full_count = set(), 0
+        for (ranks, size), cells in planned.items():
+            state = machine.state()[0] if options.fill else None
+            wanted = wanting(cells, found, state, options.fill or math.inf)
+            if not wanted:
+                full_count += 1
+                continue
             if machine.floor and size and size not in measured_floors:
                 measured_floors.add(size)
-                results.append(options.raw, results.floor_row(round_number, size, machine.measure_floor(size)))
+                keep(results.floor_row(round_number, size, machine.measure_floor(size)))
             turn = round_number % len(wanted)  # nobody always comes first
             for run in wanted[turn:] + wanted[:turn]:
                 contender = contenders[run.contender]
-                if not contender.takes(run, core_count):
-                    continue
                 outcome = machine.measure(contender, run) | ({"build": contender.version} if contender.ours else {})
-                results.append(options.raw, results.run_row(round_number, run, outcome))
+                keep(results.run_row(round_number, run, outcome))
                 if "error" in outcome:
                     say(f"{run.contender}, {ranks} ranks, {settings.format_size(size)}: {outcome['error']}")
                     sound = sound and not contender.ours
-        say(f"round {round_number} is done")
+        full = f"; {full_count} of {len(planned)} sizes had their runs" if options.fill else ""
+        say(f"round {round_number} is done{full}")
     return sound
 
 
@@ -193,8 +215,10 @@ def measure(options):
     machine = runs.Machine(floor, core_count, options.tries, options.patience, options.deadline, options.seconds)
     rows = results.load(options.raw) if options.raw.exists() else []
     say(f"contenders: {', '.join(contenders)}; runs are kept in {options.raw}")
-    results.append(options.raw, results.session_row(machine_facts))
-    return measure_rounds(options, machine, contenders, results.last_round(rows) + 1)
+    session = results.session_row(machine_facts)
+    results.append(options.raw, session)
+    found = results.Results([*rows, session], options.runs_min)
+    return measure_rounds(options, machine, contenders, found, results.last_round(rows) + 1)
 
 
 def write_report(options):

@@ -124,6 +124,9 @@ class Results:
     def contenders(self):
         return {run.contender for _, run in self.samples}
 
+    def count(self, state, run):
+        return len(self.samples.get((state, run), ()))
+
     def cell(self, state, run, metric):
         rows = self.samples.get((state, run))
         return Cell(tuple(row[metric] for row in rows)) if rows else None

@@ -3,6 +3,8 @@
 short real run of Rondo and the peers that are here.
 usage: compare_test.py BUILD_FOLDER FAULTY_CONTENDER [SANITIZERS]"""
 
+import contextlib
+import io
 import json
 import subprocess
 import sys
@@ -163,10 +165,67 @@ class Rounds(unittest.TestCase):
         options = compare.parse(["--setting", "private-in-place", "--setting", "mapped-in-place", "--sizes", "8,64K"])
         names = ("rondo", "rondo-alloc", "rondo-registered", "fast")
         there = {name: peers.Contender(name, Path(name), ours=name != "fast") for name in names}
-        planned = compare.plan(options, there)
+        planned = compare.plan(options, there, 2)
         self.assertEqual(list(planned), [(2, 8), (2, 1 << 16)])  # by size, all contenders of one before the next
-        for wanted in planned.values():
+        for cells in planned.values():
+            wanted = compare.wanting(cells, results.Results([], 1), "near", 1)
             self.assertEqual(sorted(run.contender for run in wanted), sorted(names))
+
+    def measured(self, arguments, rows, states, names=("rondo", "fast", "slow")):
+        """What a call measures, as '<contender> <bytes>', on a machine that is asked for its state before each size."""
+        states, done = list(states), []
+
+        class Machine:
+            floor, core_count, now = None, 2, "near"
+
+            def state(self):
+                self.now = states.pop(0)
+                return self.now, None
+
+            def measure(self, contender, run):
+                done.append(f"{contender.name} {run.bytes}")
+                return {"state": self.now, "quiet": True, "median_us": 1.0, "back_to_back_us": 1.0}
+
+        there = {name: peers.Contender(name, Path(name), version="new", ours=name[:5] == "rondo") for name in names}
+        with tempfile.TemporaryDirectory() as folder:
+            options = compare.parse(["--raw", f"{folder}/raw", "--setting", "private-in-place", *arguments])
+            found = results.Results([*rows, {"kind": "session", "build": "new"}], 1)
+            with contextlib.redirect_stderr(io.StringIO()):
+                self.assertTrue(compare.measure_rounds(options, Machine(), there, found, 2))
+        self.assertEqual(states, [])
+        return done
+
+    def test_fill_skips_a_size_when_all_contenders_have_their_runs_in_the_state_of_now(self):
+        arguments = ["--sizes", "64", "--rounds", "1", "--fill", "2"]
+        full = [row(name, 1.0) for name in ("rondo", "fast", "slow")] * 2
+        everyone = ["fast 64", "rondo 64", "slow 64"]
+        self.assertEqual(self.measured(arguments, full, ["near"]), [])
+        self.assertEqual(sorted(self.measured(arguments, full, ["far"])), everyone)
+        self.assertEqual(sorted(self.measured(arguments, full, ["unknown"])), everyone)
+        self.assertEqual(sorted(self.measured(arguments, full[1:], ["near"])), everyone)  # together or not at all
+        for useless in ({"quiet": False}, {"state": "mixed"}, {"error": "it died"}):
+            self.assertEqual(sorted(self.measured(arguments, [*full[:5], row("slow", 1.0, **useless)], ["near"])),
+                             everyone)
+
+    def test_fill_counts_runs_of_peers_beside_any_build_and_runs_of_rondo_of_this_one(self):
+        arguments = ["--sizes", "64", "--rounds", "1", "--fill", "1"]
+        older = [{"kind": "session", "build": "old"}, row("rondo", 1.0, build="old"), row("fast", 1.0)]
+        newer = [*older, {"kind": "session", "build": "new"}, row("rondo", 1.0, build="new")]
+        self.assertEqual(sorted(self.measured(arguments, older, ["near"], ("rondo", "fast"))), ["fast 64", "rondo 64"])
+        self.assertEqual(self.measured(arguments, newer, ["near"], ("rondo", "fast")), [])
+
+    def test_fill_counts_the_runs_of_its_own_rounds_and_without_it_all_is_measured(self):
+        done = self.measured(["--sizes", "64,256", "--rounds", "3", "--fill", "2"],
+                             [row(name, 1.0, size=256) for name in ("rondo", "fast")] * 2, ["near"] * 6,
+                             ("rondo", "fast"))
+        self.assertEqual(sorted(done), ["fast 64"] * 2 + ["rondo 64"] * 2)
+        self.assertEqual(len(self.measured(["--sizes", "64", "--rounds", "2"], [row("rondo", 1.0)] * 9, [])), 6)
+
+    def test_fill_leaves_a_setting_out_that_is_full_beside_one_that_is_not(self):
+        names = ("rondo", "rondo-alloc", "rondo-registered", "fast")
+        done = self.measured(["--setting", "mapped-in-place", "--sizes", "64", "--rounds", "1", "--fill", "1"],
+                             [row(name, 1.0) for name in ("rondo", "rondo-alloc", "fast")], ["near"], names)
+        self.assertEqual(sorted(done), ["fast 64", "rondo-alloc 64", "rondo-registered 64"])
 
     def test_a_disturbed_run_is_repeated_and_the_quietest_kept(self):
         def measured(*foreign_percents, error=None):
