@@ -3,7 +3,7 @@
 
 from collections import Counter
 
-from results import geometric_mean, judge, lines_of
+from results import geometric_mean, judge, judge_mean, lines_of, verdict
 from runs import FOREIGN_MOST_PERCENT
 from settings import format_size
 
@@ -43,10 +43,14 @@ def table(results, setting, state, lines, labels):
             row.append(against[line.best] if line.best is not None else "-")
             row += [number(ratio) for ratio in line.ratios]
         if not setting.create:
-            row += [number(cell.median / line.floor_us) if cell and line.floor_us else "-" for cell in line.ours]
-        row += [", ".join(verdict or "-" for verdict in judge(setting, line))] if judged else []
+            row += [number(line.to_floor(index)) for index in range(len(ours))]
+        row += [", ".join(kind or "-" for kind in judge(setting, line))] if judged else []
         rows.append(row)
     return "\n".join("| " + " | ".join(row) + " |" for row in [head, ["---"] * len(head), *rows])
+
+
+def from_size(least):
+    return f" from {format_size(least)} up" if least else ""
 
 
 def mean_over(values, wanted_count):
@@ -54,23 +58,67 @@ def mean_over(values, wanted_count):
     return f"{number(geometric_mean(values) if values else None)} over {len(values)} of {wanted_count} sizes"
 
 
+def tally(verdicts, wanted_count):
+    """A size that was not measured has too few runs."""
+    kinds = Counter(kind for kind in verdicts if kind)
+    kinds["too few runs"] += wanted_count - kinds.total()
+    return ", ".join(f"{kinds[kind]} {kind}" for kind in sorted(kinds) if kinds[kind])
+
+
+class Series:
+    """One of ours in a setting and state: what is told of it beneath the table."""
+
+    def __init__(self, setting, lines, index, sizes):
+        self.setting, self.lines, self.index, self.sizes = setting, lines, index, setting.sizes(sizes)
+        self.sure = [line for line in lines if line.sure[index]]
+
+    def count(self, least):
+        return sum(size >= least for size in self.sizes)
+
+    def ratios(self, least=0):
+        return [line.ratios[self.index] for line in self.sure if line.size >= least]
+
+    def means(self):
+        bar, least = self.setting.bar_mean, self.setting.bar_mean_from
+        plain = f"geometric mean of the ratios {mean_over(self.ratios(), self.count(0))}"
+        if bar is None or least:
+            yield plain
+        if bar is not None and self.count(least):
+            ratios, count = self.ratios(least), self.count(least)
+            yield (f"geometric mean of the ratios{from_size(least)} {mean_over(ratios, count)}: bar {bar:g}, "
+                   f"{judge_mean(ratios, count, bar)}")
+
+    def floors(self):
+        bar, least = self.setting.bar_floor, self.setting.bar_floor_from
+        distances = [line.to_floor(self.index) for line in self.sure if line.floor_us]
+        yield f"times the floor {mean_over(distances, self.count(0))}"
+        if bar is not None and self.count(least):
+            verdicts = [verdict(line.to_floor(self.index), bar, line.sure[self.index]) for line in self.lines
+                        if line.size >= least]
+            yield f"times the floor{from_size(least)}, bar {bar:g}: {tally(verdicts, self.count(least))}"
+
+    def each_size(self):
+        ratio, us = self.setting.bar_ratio, self.setting.bar_us
+        if ratio is not None or us is not None:
+            bar = f"{ratio:g}" if us is None else f"{number(us)} us"
+            verdicts = [judge(self.setting, line)[self.index] for line in self.lines]
+            yield f"each size, bar {bar}: {tally(verdicts, self.count(0))}"
+
+    def noise(self):
+        spreads = [line.ours[self.index].spread for line in self.sure]
+        if spreads:
+            yield f"noise: 90th by 10th percentile of the runs {number(geometric_mean([b / a for a, b in spreads]))}"
+
+
 def summary(setting, lines, labels, sizes):
-    """Geometric means over the sizes at which runs are enough, and how the bars stand."""
-    told, wanted_count = [], len(setting.sizes(sizes))
+    """Geometric means over the sizes at which runs are enough, how the bars stand, and how far runs spread."""
+    told = []
     for index, label in enumerate(labels[0]):
-        sure = [line for line in lines if line.sure[index]]
-        if labels[1]:
-            ratios = [line.ratios[index] for line in sure]
-            told.append(f"{label}: geometric mean of the ratios {mean_over(ratios, wanted_count)}")
-        if not setting.create:
-            to_floor = [line.ours[index].median / line.floor_us for line in sure if line.floor_us]
-            told.append(f"{label}: times the floor {mean_over(to_floor, wanted_count)}")
-        verdicts = Counter(judge(setting, line)[index] for line in lines)
-        verdicts.pop("", None)
-        if verdicts:
-            bar = f"{setting.bar_ratio:g}" if setting.bar_us is None else f"{number(setting.bar_us)} us"
-            told.append(f"{label}: bar {bar}: " + ", ".join(f"{verdicts[kind]} {kind}" for kind in sorted(verdicts)))
-    return "\n".join(f"- {text}" for text in told)
+        series = Series(setting, lines, index, sizes)
+        texts = [*(series.means() if labels[1] else ()), *(() if setting.create else series.floors()),
+                 *series.each_size(), *series.noise()]
+        told += [f"- {label}: {text}" for text in texts]
+    return "\n".join(told)
 
 
 def sections(results, settings, peers, sizes, core_count):

@@ -10,7 +10,7 @@ import math
 import statistics
 from dataclasses import asdict, dataclass
 
-from settings import Run
+from settings import TIE_RATIO, Run
 
 FIELDS = ("contender", "ranks", "in_place", "bytes", "type", "create")
 
@@ -159,6 +159,10 @@ class Line:
     ratios: tuple     # ours / best, or None
     sure: tuple       # whether both have runs enough
 
+    def to_floor(self, index):
+        cell = self.ours[index]
+        return cell.median / self.floor_us if cell and self.floor_us else None
+
 
 def lines_of(results, setting, state, peers, sizes, core_count):
     ours, against = setting.series(peers)
@@ -177,15 +181,25 @@ def lines_of(results, setting, state, peers, sizes, core_count):
                    theirs.index(best_cell) if best_cell else None, ratios, sure)
 
 
+def verdict(value, bar, sure=True):
+    """'met', 'missed', 'too few runs', or '' where there is no bar or nothing to hold against it."""
+    if bar is None or value is None:
+        return ""
+    if not sure:
+        return "too few runs"
+    return "met" if value <= bar else "missed"
+
+
 def judge(setting, line):
-    """For each of ours: 'met', 'missed', 'too few runs', or '' where there is no bar."""
-    verdicts = []
-    for cell, ratio, sure in zip(line.ours, line.ratios, line.sure):
-        value, bar = (ratio, setting.bar_ratio) if setting.bar_us is None else (cell and cell.median, setting.bar_us)
-        if bar is None or value is None:
-            verdicts.append("")
-        elif not sure:
-            verdicts.append("too few runs")
-        else:
-            verdicts.append("met" if value <= bar else "missed")
-    return verdicts
+    """A verdict on each of ours, at this size: one of verdict()'s, or 'tie'."""
+    if setting.bar_us is not None:
+        return [verdict(cell and cell.median, setting.bar_us, sure) for cell, sure in zip(line.ours, line.sure)]
+    verdicts = [verdict(ratio, setting.bar_ratio, sure) for ratio, sure in zip(line.ratios, line.sure)]
+    return ["tie" if kind == "met" and 1 < ratio <= TIE_RATIO else kind for kind, ratio in zip(verdicts, line.ratios)]
+
+
+def judge_mean(values, wanted_count, bar):
+    """A verdict on a geometric mean over as many of the sizes as have runs enough."""
+    if not values:
+        return "too few runs"
+    return verdict(geometric_mean(values), bar) + (" so far" if len(values) < wanted_count else "")

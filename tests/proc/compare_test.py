@@ -88,6 +88,56 @@ class Report(unittest.TestCase):
             made = line([row("rondo", us, setting=create, size=0)], setting=create, size=0)
             self.assertEqual(results.judge(create, made), [verdict])
 
+    def named(self, name):
+        return next(setting for setting in settings.SETTINGS if setting.name == name)
+
+    def test_with_two_ranks_a_tie_is_within_the_bar_and_told_and_with_more_it_is_missed(self):
+        for name, verdicts in (("private-in-place", ["met", "tie", "tie", "missed"]),
+                               ("ranks-4", ["met", "missed", "missed", "missed"]),
+                               ("half", ["met", "missed", "missed", "missed"])):
+            setting = self.named(name)
+            ours, theirs = ("bfloat16", "float32") if name == "half" else ("float32", "float32")
+            found = [results.judge(setting, line(
+                [row("rondo", us, size=1 << 20, setting=setting, type_name=ours),
+                 row("fast" if setting.against_peers else "rondo", 100.0, size=1 << 20, setting=setting,
+                     type_name=theirs)], size=1 << 20, setting=setting))[0] for us in (100.0, 100.1, 110.0, 110.1)]
+            self.assertEqual(found, verdicts, name)
+
+    def told(self, setting, rows, sizes):
+        return report.markdown(results.Results(rows, 1), [setting], ["fast"], sizes, 2)
+
+    def test_a_mean_is_judged_by_its_bar_and_so_far_where_sizes_are_missing(self):
+        setting = self.named("private-in-place")
+        for us, kind in ((3.0, "met"), (3.01, "missed")):
+            rows = [row(name, size * value, size=size) for size in (64, 256) for name, value in (("rondo", us),
+                                                                                              ("fast", 4.0))]
+            mean = f"rondo: geometric mean of the ratios {report.number(us / 4)} over 2 of"
+            self.assertIn(f"{mean} 2 sizes: bar 0.75, {kind}\n", self.told(setting, rows, [64, 256]))
+            self.assertIn(f"{mean} 3 sizes: bar 0.75, {kind} so far\n", self.told(setting, rows, [64, 256, 1024]))
+
+    def test_bars_that_begin_at_a_size_leave_smaller_ones_out(self):
+        setting, sizes = self.named("mapped-out-of-place"), [64, 1 << 18, 1 << 20, 1 << 22]
+        rows = [row(name, us, size=size, setting=setting) for size, ours in zip(sizes, (300.0, 200.0, 150.0, 151.0))
+                for name, us in (("rondo-alloc", ours), ("fast", 400.0))]
+        rows += [floor("near", size, *[100.0] * 6) for size in sizes]
+        text = self.told(setting, rows, sizes)
+        self.assertIn("- rondo alloc: geometric mean of the ratios 0.48 over 4 of 4 sizes\n", text)
+        self.assertIn("- rondo alloc: geometric mean of the ratios from 256K up 0.414 over 3 of 3 sizes: bar 0.5, met",
+                      text)
+        self.assertIn("- rondo alloc: times the floor from 1M up, bar 1.5: 1 met, 1 missed\n", text)
+        text = self.told(setting, rows[:6], sizes)  # of the last size nothing, and of all no floor
+        self.assertIn("over 2 of 3 sizes: bar 0.5, met so far", text)
+        self.assertIn("- rondo alloc: times the floor from 1M up, bar 1.5: 2 too few runs\n", text)
+        self.assertNotIn("from 1M up", self.told(setting, rows, sizes[:2]))
+
+    def test_a_bar_of_the_command_line_takes_the_place_of_the_setting_s(self):
+        options = compare.parse(["--bar", "private-in-place=1", "--bar", "half=1.2", "--bar", "create=50"])
+        bars = {setting.name: (setting.bar_ratio, setting.bar_us) for setting in options.settings}
+        self.assertEqual([bars[name] for name in ("private-in-place", "private-out-of-place", "half", "create")],
+                         [(1.0, None), (settings.TIE_RATIO, None), (1.2, None), (None, 50.0)])
+        slower = line([row("rondo", 4.1), row("fast", 4.0)])
+        self.assertEqual(results.judge(options.settings[0], slower), ["missed"])
+
     def test_a_verdict_needs_enough_runs_of_both(self):
         def verdict(ours, theirs):
             rows = [row("rondo", 1.0)] * ours + [row("fast", 4.0)] * theirs
@@ -144,7 +194,7 @@ class Report(unittest.TestCase):
         text = report.markdown(results.Results(rows, 5), [SETTING], ["fast"], [16, 64, 256, 1024], 2)
         self.assertIn("geometric mean of the ratios 0.25 over 2 of 4 sizes", text)
         self.assertIn("times the floor 2 over 2 of 4 sizes", text)
-        self.assertIn("bar 0.5: 2 met, 1 too few runs", text)
+        self.assertIn("each size, bar 0.5: 2 met, 2 too few runs", text)
         text = report.markdown(results.Results(rows, 6), [SETTING], ["fast"], [64, 256], 2)
         self.assertIn("geometric mean of the ratios - over 0 of 2 sizes", text)
 
