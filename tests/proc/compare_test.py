@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""bench/compare: what the report makes of recorded runs; that the harness notices wrong sums, deaths and hangs; and a
-short real run of Rondo and the peers that are here.
+"""bench/compare: which runs are made and kept; that the harness notices wrong sums, deaths and hangs; and a short real
+run of Rondo and the peers that are here.
 usage: compare_test.py BUILD_FOLDER FAULTY_CONTENDER [SANITIZERS]"""
 
 import contextlib
@@ -11,203 +11,17 @@ import sys
 import tempfile
 import time
 import unittest
-from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
+from compare_support import ROOT, row  # finds the modules below, too
+import compare
+import peers
+import results
+import runs
+
 BUILD, FAULTY = Path(sys.argv.pop(1)), sys.argv.pop(1)
 SANITIZERS = sys.argv.pop(1) if len(sys.argv) > 1 and sys.argv[1][:1] != "-" else "none"
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "bench/compare"))
-import compare  # noqa: E402
-import peers  # noqa: E402
-import plot  # noqa: E402
-import report  # noqa: E402
-import results  # noqa: E402
-import runs  # noqa: E402
-import settings  # noqa: E402
-
-SETTING = replace(settings.SETTINGS[0], bar_ratio=0.5)
-PARTS = ("line_us", "copy_us", "copy_streaming_us", "update_us", "read_us", "yield_us")
-
-
-def row(contender, us, state="near", size=64, setting=SETTING, type_name="float32", **changes):
-    run = setting.run(settings.Series(contender, contender, type_name), size)
-    outcome = {"state": state, "quiet": True, "median_us": us, "back_to_back_us": us}
-    return {**results.run_row(1, run, outcome), **changes}
-
-
-def floor(state, size, *parts, quiet=True):
-    return results.floor_row(1, size, {"state": state, "quiet": quiet, **dict(zip(PARTS, parts))})
-
-
-def line(rows, state="near", size=64, setting=SETTING, known=("fast", "slow"), runs_min=1):
-    found = results.Results(rows, runs_min)
-    lines = list(results.lines_of(found, setting, state, known, [size], 2))
-    return lines[0] if lines else None
-
-
-class Report(unittest.TestCase):
-    def test_ratios_are_taken_within_one_state_only(self):
-        rows = [row("rondo", 2.0), row("rondo", 6.0, "far"), row("fast", 4.0), row("fast", 1.0, "far"),
-                row("slow", 5.0), row("rondo", 9.0, size=256), row("fast", 3.0, "far", size=256)]
-        self.assertEqual(line(rows).ratios, (0.5,))
-        self.assertEqual(line(rows, "far").ratios, (6.0,))
-        self.assertEqual(line(rows, size=256).ratios, (None,))  # here the peer was only seen far
-
-    def test_what_was_mixed_disturbed_or_failed_enters_no_figure_and_is_counted(self):
-        rows = [row("rondo", 2.0), row("rondo", 100.0, "mixed"), row("rondo", 100.0, "unknown"),
-                row("rondo", 100.0, quiet=False), row("rondo", 100.0, error="it died"), row("fast", 4.0)]
-        self.assertEqual(line(rows).ours[0].values, (2.0,))
-        found = results.Results(rows, 1)
-        self.assertEqual((found.mixed_count, found.disturbed_count), (2, 1))
-        self.assertIn("failed 1 times: rondo, 2 ranks, float32, in place, 64: it died", report.left_out(found))
-        shown = results.Results(rows, 1, with_disturbed=True)
-        self.assertEqual(sorted(shown.cell("near", results.run_of(rows[0]), "median_us").values), [2.0, 100.0])
-
-    def test_runs_of_an_older_build_of_rondo_are_left_out_and_those_of_peers_stay(self):
-        rows = [{"kind": "session", "build": "old"}, row("rondo", 9.0, build="old"), row("fast", 4.0),
-                {"kind": "session", "build": "new"}, row("rondo", 2.0, build="new")]
-        self.assertEqual(line(rows).ours[0].values, (2.0,))
-        self.assertEqual(line(rows).against[0].values, (4.0,))
-        self.assertEqual(results.Results(rows, 1).older_count, 1)
-
-    def test_medians_and_spread_are_those_of_the_runs(self):
-        cell = line([row("rondo", us) for us in (5.0, 1.0, 3.0, 2.0, 4.0, 60.0)]).ours[0]
-        self.assertEqual(cell.median, 3.5)
-        self.assertEqual(tuple(round(value, 9) for value in cell.spread), (1.5, 32.5))
-        self.assertAlmostEqual(results.geometric_mean([0.5, 2.0, 8.0]), 2.0)
-
-    def test_a_bar_is_met_at_its_value_and_missed_beyond(self):
-        for us, verdict in ((2.0, "met"), (2.000001, "missed")):
-            self.assertEqual(results.judge(SETTING, line([row("rondo", us), row("fast", 4.0)])), [verdict])
-        self.assertEqual(results.judge(replace(SETTING, bar_ratio=None), line([row("rondo", 2.0), row("fast", 4.0)])),
-                         [""])
-        create = next(setting for setting in settings.SETTINGS if setting.create)
-        for us, verdict in ((100e3, "met"), (100001.0, "missed")):
-            made = line([row("rondo", us, setting=create, size=0)], setting=create, size=0)
-            self.assertEqual(results.judge(create, made), [verdict])
-
-    def named(self, name):
-        return next(setting for setting in settings.SETTINGS if setting.name == name)
-
-    def test_with_two_ranks_a_tie_is_within_the_bar_and_told_and_with_more_it_is_missed(self):
-        for name, verdicts in (("private-in-place", ["met", "tie", "tie", "missed"]),
-                               ("ranks-4", ["met", "missed", "missed", "missed"]),
-                               ("half", ["met", "missed", "missed", "missed"])):
-            setting = self.named(name)
-            ours, theirs = ("bfloat16", "float32") if name == "half" else ("float32", "float32")
-            found = [results.judge(setting, line(
-                [row("rondo", us, size=1 << 20, setting=setting, type_name=ours),
-                 row("fast" if setting.against_peers else "rondo", 100.0, size=1 << 20, setting=setting,
-                     type_name=theirs)], size=1 << 20, setting=setting))[0] for us in (100.0, 100.1, 110.0, 110.1)]
-            self.assertEqual(found, verdicts, name)
-
-    def told(self, setting, rows, sizes):
-        return report.markdown(results.Results(rows, 1), [setting], ["fast"], sizes, 2)
-
-    def test_a_mean_is_judged_by_its_bar_and_so_far_where_sizes_are_missing(self):
-        setting = self.named("private-in-place")
-        for us, kind in ((3.0, "met"), (3.01, "missed")):
-            rows = [row(name, size * value, size=size) for size in (64, 256) for name, value in (("rondo", us),
-                                                                                              ("fast", 4.0))]
-            mean = f"rondo: geometric mean of the ratios {report.number(us / 4)} over 2 of"
-            self.assertIn(f"{mean} 2 sizes: bar 0.75, {kind}\n", self.told(setting, rows, [64, 256]))
-            self.assertIn(f"{mean} 3 sizes: bar 0.75, {kind} so far\n", self.told(setting, rows, [64, 256, 1024]))
-
-    def test_bars_that_begin_at_a_size_leave_smaller_ones_out(self):
-        setting, sizes = self.named("mapped-out-of-place"), [64, 1 << 18, 1 << 20, 1 << 22]
-        rows = [row(name, us, size=size, setting=setting) for size, ours in zip(sizes, (300.0, 200.0, 150.0, 151.0))
-                for name, us in (("rondo-alloc", ours), ("fast", 400.0))]
-        rows += [floor("near", size, *[100.0] * 6) for size in sizes]
-        text = self.told(setting, rows, sizes)
-        self.assertIn("- rondo alloc: geometric mean of the ratios 0.48 over 4 of 4 sizes\n", text)
-        self.assertIn("- rondo alloc: geometric mean of the ratios from 256K up 0.414 over 3 of 3 sizes: bar 0.5, met",
-                      text)
-        self.assertIn("- rondo alloc: times the floor from 1M up, bar 1.5: 1 met, 1 missed\n", text)
-        text = self.told(setting, rows[:6], sizes)  # of the last size nothing, and of all no floor
-        self.assertIn("over 2 of 3 sizes: bar 0.5, met so far", text)
-        self.assertIn("- rondo alloc: times the floor from 1M up, bar 1.5: 2 too few runs\n", text)
-        self.assertNotIn("from 1M up", self.told(setting, rows, sizes[:2]))
-
-    def test_a_bar_of_the_command_line_takes_the_place_of_the_setting_s(self):
-        options = compare.parse(["--bar", "private-in-place=1", "--bar", "half=1.2", "--bar", "create=50"])
-        bars = {setting.name: (setting.bar_ratio, setting.bar_us) for setting in options.settings}
-        self.assertEqual([bars[name] for name in ("private-in-place", "private-out-of-place", "half", "create")],
-                         [(1.0, None), (settings.TIE_RATIO, None), (1.2, None), (None, 50.0)])
-        slower = line([row("rondo", 4.1), row("fast", 4.0)])
-        self.assertEqual(results.judge(options.settings[0], slower), ["missed"])
-
-    def test_a_verdict_needs_enough_runs_of_both(self):
-        def verdict(ours, theirs):
-            rows = [row("rondo", 1.0)] * ours + [row("fast", 4.0)] * theirs
-            return results.judge(SETTING, line(rows, runs_min=5))
-        self.assertEqual([verdict(5, 5), verdict(4, 5), verdict(5, 4)], [["met"], ["too few runs"], ["too few runs"]])
-
-    def test_the_best_peer_is_one_with_enough_runs_where_there_is_one(self):
-        rows = [row("rondo", 3.0)] * 5 + [row("fast", 4.0)] * 4 + [row("slow", 6.0)] * 5
-        self.assertEqual(line(rows, runs_min=5).ratios, (0.5,))
-        self.assertEqual(line(rows, runs_min=4).ratios, (0.75,))
-
-    def test_half_width_types_are_held_against_float32_for_as_many_bytes(self):
-        half = next(setting for setting in settings.SETTINGS if setting.name == "half")
-        rows = [row("rondo", us, size=1 << 16, setting=half, type_name=name)
-                for name, us in (("float32", 10.0), ("bfloat16", 8.0), ("float16", 12.0))]
-        self.assertEqual(line(rows, size=1 << 16, setting=half).ratios, (0.8, 1.2))
-
-    def test_the_floor_is_the_largest_part_that_cannot_be_avoided(self):
-        def of(setting, *parts):
-            found = results.Results([floor("near", 64, *parts), floor("far", 64, *[99] * 6),
-                                     floor("near", 64, *[0] * 6, quiet=False)], 1)
-            return found.floor_us("near", setting.run(SETTING.ours[0], 64), 2)
-        away = replace(SETTING, in_place=False)
-        self.assertEqual(of(SETTING, 9, 1, 1, 1, 1, 1), 9)      # a line must cross
-        self.assertEqual(of(SETTING, 1, 50, 60, 7, 8, 1), 7)    # in place: read and written
-        self.assertEqual(of(away, 1, 5, 6, 70, 8, 1), 5)        # out of place: the better way to copy
-        self.assertEqual(of(away, 1, 6, 5, 70, 8, 1), 5)
-        self.assertEqual(of(SETTING, 1, 2, 3, 4, 40, 1), 20)    # half of the input is fresh in the peer's cache
-        eight = replace(SETTING, ranks=8)
-        self.assertEqual(of(eight, 50, 9, 9, 2, 1, 1), 8)       # four ranks share a core's memory
-        self.assertEqual(of(eight, 50, 9, 9, 0.1, 1, 3), 9)     # and hand it over three times
-
-    def test_the_whole_report_tells_sizes_ratios_and_bars_and_the_picture_draws_them(self):
-        rows = [results.session_row({"cpu": "a processor", "cores": 2, "kernel": "6", "rondo": "0", "build": "b",
-                                     "versions": {}})]
-        rows += [row(name, us * size, state, size) for state in ("near", "far") for size in (64, 256, 1024)
-                 for name, us in (("rondo", 1.0), ("fast", 4.0), ("slow", 8.0))]
-        rows += [floor("near", size, *[0.1] * 6) for size in (64, 256, 1024)]
-        found = results.Results(rows, 1)
-        text = report.markdown(found, [SETTING], ["fast", "slow"], [64, 256, 1024], 2)
-        self.assertIn("| 1K | 0.1 | 1024 (1024-1024) | 4096 (4096-4096) | 8192 (8192-8192) | fast | 0.25 |", text)
-        self.assertIn("geometric mean of the ratios 0.25 over 3 of 3 sizes", text)
-        self.assertEqual(text.count("bar 0.5: 3 met"), 2)
-        parts = list(report.sections(found, [SETTING], ["fast", "slow"], [64, 256, 1024], 2))
-        picture = ElementTree.fromstring(plot.svg(parts))
-        lines = [element for element in picture.iter() if element.tag.endswith("polyline")]
-        self.assertEqual(len(lines), (3 + 1 + 1) + (3 + 1))  # near has a floor; each state has a ratio
-        self.assertTrue(all(len(each.get("points").split()) == 3 for each in lines))
-
-    def test_means_are_over_sizes_with_enough_runs_of_all_that_were_asked_for(self):
-        rows = [row(name, us * factor, size=size) for size, factor, count in ((64, 1, 5), (256, 9, 4), (1024, 1, 5))
-                for name, us in (("rondo", 1.0), ("fast", factor * factor * 4.0)) for _ in range(count)]
-        rows += [floor("near", size, *[part] * 6) for size, part in ((64, 0.5), (256, 0.01), (1024, 0.5))]
-        text = report.markdown(results.Results(rows, 5), [SETTING], ["fast"], [16, 64, 256, 1024], 2)
-        self.assertIn("geometric mean of the ratios 0.25 over 2 of 4 sizes", text)
-        self.assertIn("times the floor 2 over 2 of 4 sizes", text)
-        self.assertIn("each size, bar 0.5: 2 met, 2 too few runs", text)
-        text = report.markdown(results.Results(rows, 6), [SETTING], ["fast"], [64, 256], 2)
-        self.assertIn("geometric mean of the ratios - over 0 of 2 sizes", text)
-
-    def test_an_empty_file_and_a_broken_one_are_told_apart(self):
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "raw.jsonl"
-            path.write_text("", encoding="utf-8")
-            self.assertIn("Nothing", report.markdown(results.Results(results.load(path), 1), [SETTING], [], [64], 2))
-            results.append(path, row("rondo", 1.0))
-            with open(path, "a", encoding="utf-8") as file:
-                file.write('{"kind": "run", "roun')
-            with self.assertRaisesRegex(results.BadFile, "raw.jsonl:2 is no row"):
-                results.load(path)
 
 
 class Rounds(unittest.TestCase):
