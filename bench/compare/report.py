@@ -15,15 +15,15 @@ def number(value):
     return f"{value:.0f}" if value >= 1000 else f"{value:.3g}"
 
 
-def cell_text(results, cell):
+def cell_text(cell):
     if cell is None:
         return "-"
     low, high = cell.spread
-    few = "" if results.enough(cell) else f" [{len(cell.values)}]"
+    few = "" if cell.enough else f" [{len(cell.values)}]"
     return f"{number(cell.median)} ({number(low)}-{number(high)}){few}"
 
 
-def table(results, setting, state, lines, labels):
+def table(setting, lines, labels):
     ours, against = labels
     several = len(ours) > 1
     head = ["bytes", *(f"{label}" for label in ours), *against]
@@ -38,7 +38,7 @@ def table(results, setting, state, lines, labels):
     for line in lines:
         row = ["-" if setting.create else format_size(line.size)]
         row += [] if setting.create else [number(line.floor_us)]
-        row += [cell_text(results, cell) for cell in (*line.ours, *line.against)]
+        row += [cell_text(cell) for cell in (*line.ours, *line.against)]
         if against:
             row.append(against[line.best] if line.best is not None else "-")
             row += [number(ratio) for ratio in line.ratios]
@@ -168,7 +168,7 @@ def markdown(results, settings, peers, sizes, core_count):
     for setting, state, lines, labels in sections(results, settings, peers, sizes, core_count):
         empty = False
         name = setting.title if state == "any" else f"{setting.title} ({state})"
-        parts += [f"## {name}", table(results, setting, state, lines, labels), summary(setting, lines, labels, sizes)]
+        parts += [f"## {name}", table(setting, lines, labels), summary(setting, lines, labels, sizes)]
     if empty:
         parts.append("Nothing that counts was measured yet.")
     return "\n\n".join(part for part in (*parts, left_out(results)) if part) + "\n"

@@ -76,6 +76,7 @@ def geometric_mean(values):
 class Cell:
     """A contender at one size in one state."""
     values: tuple
+    enough: bool  # of them for a verdict
 
     @property
     def median(self):
@@ -129,10 +130,7 @@ class Results:
 
     def cell(self, state, run, metric):
         rows = self.samples.get((state, run))
-        return Cell(tuple(row[metric] for row in rows)) if rows else None
-
-    def enough(self, cell):
-        return cell is not None and len(cell.values) >= self.runs_min
+        return Cell(tuple(row[metric] for row in rows), len(rows) >= self.runs_min) if rows else None
 
     def floor_us(self, state, run, core_count):
         """The least that such an all-reduce can take; None where its parts were not measured in this state."""
@@ -173,10 +171,11 @@ def lines_of(results, setting, state, peers, sizes, core_count):
         if not any(mine) and not any(theirs):
             continue
         # A contender with few runs does not become the best by luck while others have enough.
-        candidates = [cell for cell in theirs if results.enough(cell)] or [cell for cell in theirs if cell]
+        candidates = [cell for cell in theirs if cell and cell.enough] or [cell for cell in theirs if cell]
         best_cell = min(candidates, key=lambda cell: cell.median, default=None)
         ratios = tuple(cell.median / best_cell.median if cell and best_cell else None for cell in mine)
-        sure = tuple(results.enough(cell) and (results.enough(best_cell) or not against) for cell in mine)
+        comparable = best_cell.enough if best_cell else not against
+        sure = tuple(cell is not None and cell.enough and comparable for cell in mine)
         yield Line(size, results.floor_us(state, setting.run(ours[0], size), core_count), mine, theirs,
                    theirs.index(best_cell) if best_cell else None, ratios, sure)
 

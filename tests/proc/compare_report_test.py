@@ -150,11 +150,44 @@ class Report(unittest.TestCase):
         self.assertIn("| 1K | 0.1 | 1024 (1024-1024) | 4096 (4096-4096) | 8192 (8192-8192) | fast | 0.25 |", text)
         self.assertIn("geometric mean of the ratios 0.25 over 3 of 3 sizes", text)
         self.assertEqual(text.count("bar 0.5: 3 met"), 2)
-        parts = list(report.sections(found, [SETTING], ["fast", "slow"], [64, 256, 1024], 2))
-        picture = ElementTree.fromstring(plot.svg(parts))
-        lines = [element for element in picture.iter() if element.tag.endswith("polyline")]
-        self.assertEqual(len(lines), (3 + 1 + 1) + (3 + 1))  # near has a floor; each state has a ratio
+        picture, lines, _ = self.picture(found, [SETTING], ["fast", "slow"], [64, 256, 1024])
+        # The summary and its legend; near has a floor, and each state has a ratio.
+        self.assertEqual(len(lines), 2 + (3 + 1 + 1) + (3 + 1))
         self.assertTrue(all(len(each.get("points").split()) == 3 for each in lines))
+
+    def picture(self, found, chosen, contenders, sizes):
+        """The picture, its curves, and how many of its points are hollow."""
+        parts = list(report.sections(found, chosen, contenders, sizes, 2))
+        picture = ElementTree.fromstring(plot.svg(parts, sizes))
+        circles = [each for each in picture.iter() if each.tag.endswith("circle")]
+        return (picture, [each for each in picture.iter() if each.tag.endswith("polyline")],
+                sum(each.get("fill") == "white" for each in circles))
+
+    def test_the_summary_has_a_line_for_each_setting_in_the_state_with_the_most_ratios_and_of_sure_ones_only(self):
+        chosen = [self.named(name) for name in ("private-in-place", "mapped-in-place", "half", "create")]
+        sizes = [64, 1 << 16, 1 << 18]
+        rows = [row(name, us, "far", size) for size, count in ((64, 2), (1 << 16, 2), (1 << 18, 1))
+                for name, us in (("rondo", 2.0), ("rondo-alloc", 1.0), ("rondo-registered", 3.0), ("fast", 4.0))
+                for _ in range(count)]
+        rows += [row(name, 1.0) for name in ("rondo", "fast") for _ in range(2)]
+        rows += [row("rondo", 1.0, "far", 1 << 16, chosen[2], name) for name in ("bfloat16", "float16")] * 2
+        picture, lines, hollow = self.picture(results.Results(rows, 2), chosen, ["fast"], sizes)
+        summary = next(each for each in picture if each.get("id") == "summary")
+        told = [each.text for each in summary if each.tag.endswith("text")]
+        self.assertIn("Rondo's time by that of the best peer: far", told)
+        for text in ("0.50", "private-in-place, 2 of 3 sizes", "0.75", "mapped-in-place, 2 of 3 sizes"):
+            self.assertIn(text, told)  # of several kinds of buffers the slower
+        self.assertEqual(sum(each.tag.endswith("polyline") for each in summary), 2 * 2)  # and the legend's
+        self.assertFalse(any(each.get("fill") == "white" for each in summary))
+        # At the last size: time of Rondo and of the peer, and a ratio; the same for mapped buffers, of two kinds; time
+        # of float32 for half's.
+        self.assertEqual(hollow, (2 + 1) + (3 + 2) + 1)
+
+    def test_without_a_size_that_has_enough_runs_there_is_no_summary_and_all_points_are_hollow(self):
+        found = results.Results([row("rondo", 1.0), row("fast", 4.0)], 2)
+        picture, _, hollow = self.picture(found, [SETTING], ["fast"], [64])
+        self.assertEqual([each.get("id") for each in picture if each.get("id")], [])
+        self.assertEqual(hollow, 3)
 
     def test_means_are_over_sizes_with_enough_runs_of_all_that_were_asked_for(self):
         rows = [row(name, us * factor, size=size) for size, factor, count in ((64, 1, 5), (256, 9, 4), (1024, 1, 5))
