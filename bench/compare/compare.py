@@ -97,7 +97,7 @@ def parse(arguments):
         help="another MPI, with PREFIX/bin/mpicc and mpirun; repeatable")
     add("--without", metavar="NAME", action="append", default=[], help="leave a contender out; repeatable")
     add("--bar", metavar="SETTING=N", type=bar, action="append", default=[],
-        help="the most that the ratio may be at each size (for `create`: the time in us)")
+        help="the most that the ratio may be at each size (for `create`: the time in us) in place of the setting's")
     add("--runs-min", metavar="N", type=positive(int), default=5, help="runs that a verdict needs (5)")
     add("--seconds", metavar="S", type=positive(float), default=0.12, help="length of a loop of timed calls (0.12)")
     add("--tries", metavar="N", type=positive(int), default=3, help="repeat a disturbed run up to N times in all (3)")
