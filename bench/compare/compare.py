@@ -184,12 +184,13 @@ def measure_rounds(options, machine, contenders, found, first_round):
         for (ranks, size), cells in planned.items():
             state = machine.state()[0] if options.fill else None
             wanted = wanting(cells, found, state, options.fill or math.inf)
+            wants_floor = wanted or (state, size) not in found.floors
+            if machine.floor and size and wants_floor and size not in measured_floors:
+                measured_floors.add(size)
+                keep(results.floor_row(round_number, size, machine.measure_floor(size)))
             if not wanted:
                 full_count += 1
                 continue
-            if machine.floor and size and size not in measured_floors:
-                measured_floors.add(size)
-                keep(results.floor_row(round_number, size, machine.measure_floor(size)))
             turn = round_number % len(wanted)  # nobody always comes first
             for run in wanted[turn:] + wanted[:turn]:
                 contender = contenders[run.contender]

@@ -14,7 +14,7 @@ import unittest
 from pathlib import Path
 from xml.etree import ElementTree
 
-from compare_support import ROOT, row  # finds the modules below, too
+from compare_support import ROOT, floor, row  # finds the modules below, too
 import compare
 import peers
 import results
@@ -35,16 +35,20 @@ class Rounds(unittest.TestCase):
             wanted = compare.wanting(cells, results.Results([], 1), "near", 1)
             self.assertEqual(sorted(run.contender for run in wanted), sorted(names))
 
-    def measured(self, arguments, rows, states, names=("rondo", "fast", "slow")):
+    def measured(self, arguments, rows, states, names=("rondo", "fast", "slow"), floor_here=False):
         """What a call measures, as '<contender> <bytes>', on a machine that is asked for its state before each size."""
         states, done = list(states), []
 
         class Machine:
-            floor, core_count, now = None, 2, "near"
+            floor, core_count, now = floor_here, 2, "near"
 
             def state(self):
                 self.now = states.pop(0)
                 return self.now, None
+
+            def measure_floor(self, size):
+                done.append(f"floor {size}")
+                return {"state": self.now, "quiet": True}
 
             def measure(self, contender, run):
                 done.append(f"{contender.name} {run.bytes}")
@@ -84,6 +88,15 @@ class Rounds(unittest.TestCase):
                              ("rondo", "fast"))
         self.assertEqual(sorted(done), ["fast 64"] * 2 + ["rondo 64"] * 2)
         self.assertEqual(len(self.measured(["--sizes", "64", "--rounds", "2"], [row("rondo", 1.0)] * 9, [])), 6)
+
+    def test_fill_measures_a_floor_that_this_state_lacks_although_all_contenders_have_their_runs(self):
+        arguments, full = ["--sizes", "64", "--rounds", "2", "--fill", "1"], [row("rondo", 1.0), row("fast", 1.0)]
+        names = ("rondo", "fast")
+        self.assertEqual(self.measured(arguments, full, ["near"] * 2, names, floor_here=True), ["floor 64"])
+        full.append(floor("far", 64, *[1.0] * 6))
+        self.assertEqual(self.measured(arguments, full, ["near"] * 2, names, floor_here=True), ["floor 64"])
+        full.append(floor("near", 64, *[1.0] * 6))
+        self.assertEqual(self.measured(arguments, full, ["near"] * 2, names, floor_here=True), [])
 
     def test_fill_leaves_a_setting_out_that_is_full_beside_one_that_is_not(self):
         names = ("rondo", "rondo-alloc", "rondo-registered", "fast")
