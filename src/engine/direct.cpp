@@ -92,7 +92,7 @@ void ExchangeEnd::fetch_back(uint64_t number, uint64_t bytes) const {
 }
 
 bool ExchangeEnd::can_lend(const Window &window, const Job &job) const {
-  if (!window.loan.offered) return false;
+  if (!window.loan.offered || !worth_lending(job)) return false;
   for (uint32_t peer = 0; peer < rank_count(); ++peer) {
     if (peer == rank_) continue;
     const auto accepted = accepted_kinds_[peer] & ~kind_bit(PayloadKind::process);  // staging is faster than that
@@ -131,6 +131,14 @@ const std::byte *ExchangeEnd::open(uint32_t peer, const LentBuffer &buffer, uint
   header.region_bytes = buffer.region_bytes;
   header.descriptor = buffer.descriptor;
   return peers_->borrow(peer, header, nullptr);
+}
+
+/// The lines of a recv buffer have to be taken away from the peers that read the last result there, and the exchange's
+/// few lines do not, or less of them. In place the caller has paid for that, when it wrote its input; and where ranks
+/// share cores they share caches, too.
+bool ExchangeEnd::worth_lending(const Job &job) const {
+  if (wake_ || job.buffers.send.data == job.buffers.recv.data) return true;
+  return job.bytes() >= roomy_chunk_factor * view_.geometry.chunk_bytes;
 }
 
 /// Waits for every rank's announcement, and opens what they lend.

@@ -51,6 +51,7 @@ class ExchangeEnd {
   [[nodiscard]] uint64_t lent_chunk_factor() const;
   [[nodiscard]] RunOutcome meet(Job &job);
   void announce(const Job &job);
+  [[nodiscard]] bool worth_lending(const Job &job) const;
   [[nodiscard]] bool can_lend(const Window &window, const Job &job) const;
   [[nodiscard]] const std::byte *open(uint32_t peer, const LentBuffer &buffer, uint64_t bytes) const;
   void publish(uint64_t &word, uint64_t value) const;
