@@ -20,10 +20,11 @@ spdlog::level::level_enum to_spdlog(Level level) {
   return spdlog::level::err;
 }
 
-/// Ours alone: it is not entered in spdlog's registry, so an application's own use of spdlog is not disturbed.
+/// Ours alone: it is not entered in spdlog's registry, so an application's own use of spdlog is not disturbed. Never
+/// destroyed: our threads may still run while the process exits.
 spdlog::logger &logger() {
-  static const auto instance = [] {
-    auto made = std::make_shared<spdlog::logger>("rondo", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  static spdlog::logger *const instance = [] {
+    auto *const made = new spdlog::logger("rondo", std::make_shared<spdlog::sinks::stderr_sink_mt>());
     made->set_pattern("rondo: %l: %v");
     const char *wanted = std::getenv("RONDO_LOG");
     made->set_level(wanted == nullptr ? spdlog::level::warn : spdlog::level::from_str(wanted));

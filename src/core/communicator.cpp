@@ -9,7 +9,6 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
-#include "src/core/recorder.h"
 #include "src/engine/host_executor.h"
 
 namespace rondo {
@@ -41,6 +40,7 @@ Communicator::Communicator(Parts parts)
       tuning_(parts.tuning),
       wait_policy_(wait_policy_of(settings_, meeting_)),
       transport_(std::move(parts.transport)),
+      dump_(*transport_, settings_.recorder_dir, rank_),
       ends_(size_t{transport_->channel_count()} * rank_count_),
       scratch_(std::max(transport_->geometry().slot_bytes, transport_->geometry().ll_slot_bytes)),
       loans_(*parts.regions),
@@ -214,7 +214,8 @@ Error Communicator::tell_failure() {
   Error error = transport_->failure();
   // Relaxed: whoever comes first tells; no data rides on it.
   if (!failure_told_.exchange(true, std::memory_order_relaxed)) {
-    dump_failure(*transport_, settings_.recorder_dir, rank_);
+    dump_.begin();
+    if (error.status != RONDO_ERROR_ABORTED) dump_.wait_briefly();  // which is to be told at once
     return error;
   }
   error.message =
@@ -234,7 +235,7 @@ std::optional<Error> Communicator::failure() {
       transport_->raise(*death);
   }
   if (!transport_->failed()) return std::nullopt;
-  dump_failure(*transport_, settings_.recorder_dir, rank_);
+  dump_.begin();
   return transport_->failure();
 }
 
@@ -269,6 +270,7 @@ void Communicator::close() {
   // what begins from now on sees the failure first: sync, as the store in run().
   while (running_.load(std::memory_order_seq_cst)) std::this_thread::sleep_for(std::chrono::microseconds(100));
   leave_device();
+  dump_.finish();
   transport_->set_state(RankState::left);
 }
 

@@ -15,6 +15,7 @@
 #include "cuda/pointer_probe.h"
 #include "src/base/config.h"
 #include "src/core/device_monitor.h"
+#include "src/core/failure_dump.h"
 #include "src/core/hello.h"
 #include "src/core/host_stream.h"
 #include "src/core/loans.h"
@@ -120,6 +121,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   const TuningTable *const tuning_;
   const WaitPolicy wait_policy_;
   std::unique_ptr<Transport> transport_;
+  FailureDump dump_;
   std::vector<LinkEnds> ends_;  ///< [channel * rank_count + peer]
   Scratch scratch_;
   ExchangeEnd exchange_;

@@ -7,7 +7,6 @@
 #include "src/base/log.h"
 #include "src/base/start_thread.h"
 #include "src/core/communicator.h"
-#include "src/core/recorder.h"
 
 namespace rondo {
 namespace {
@@ -46,7 +45,7 @@ void Communicator::watch_device() {
   parts.timeout_ns = settings_.timeout_ns;
   parts.completed = [this](uint64_t number) { end_turn(number); };
   parts.failed = [this] {
-    dump_failure(*transport_, settings_.recorder_dir, rank_);
+    dump_.begin();
     give_up_turns();
   };
   monitor_ = std::make_unique<DeviceMonitor>(std::move(parts));

@@ -7,20 +7,15 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <exception>
 #include <memory>
 #include <set>
 
 #include "src/base/clock.h"
-#include "src/base/log.h"
 #include "src/base/unique_handle.h"
 #include "src/topo/host.h"
 
 namespace rondo {
 namespace {
-
-constexpr uint64_t dump_patience_ns = 2'000'000'000;
-constexpr uint64_t dump_look_interval_ns = 1'000'000;
 
 struct FileCloser {
   void operator()(std::FILE *file) const { std::fclose(file); }
@@ -150,16 +145,6 @@ WaitNow wait_in(const std::vector<RankNow> &ranks, uint64_t operation) {
   return wait;
 }
 
-/// False: another rank has written it. One that takes too long for it may have died; then this one does it.
-bool claim_or_wait(Transport &transport, const Recording &recording) {
-  if (transport.claim_dump()) return true;
-  const uint64_t deadline_ns = now_ns() + dump_patience_ns;
-  while (!recording.dumped() && now_ns() < deadline_ns) sleep_for_ns(dump_look_interval_ns);
-  if (recording.dumped()) return false;
-  transport.end_dump(false);
-  return transport.claim_dump();
-}
-
 }  // namespace
 
 std::vector<RankNow> look_at_ranks(const Recording &recording) {
@@ -210,23 +195,6 @@ Result<void> write_recordings(const std::vector<const Recording *> &recordings, 
 
 std::string recording_path(const Recording &recording, const std::string &folder) {
   return folder + "/rondo-" + host_name() + "-" + recording.communicator().substr(0, 16) + ".jsonl";
-}
-
-void dump_failure(Transport &transport, const std::string &folder, uint32_t rank) {
-  if (folder.empty()) return;
-  const std::string told = "rank " + std::to_string(rank) + ": ";
-  try {
-    const auto recording = transport.recording();
-    if (!claim_or_wait(transport, *recording)) return;
-    const std::string path = recording_path(*recording, folder);
-    if (const auto written = write_recordings({recording.get()}, path); !written.ok())
-      log::warning(told + "no flight recording: " + written.error().message + " (RONDO_RECORDER_DIR)");
-    else
-      log::warning(told + "the communicator failed; the flight recording of its ranks is in " + path);
-  } catch (const std::exception &) {
-    log::warning(told + "no flight recording: out of memory");
-  }
-  transport.end_dump(true);  // also where it failed: the next rank would fail alike
 }
 
 }  // namespace rondo

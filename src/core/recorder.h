@@ -51,9 +51,4 @@ Result<void> write_recordings(const std::vector<const Recording *> &recordings, 
 /// Where the recording of a failed communicator goes: rondo-HOST-COMMUNICATOR.jsonl.
 [[nodiscard]] std::string recording_path(const Recording &recording, const std::string &folder);
 
-/// After a failure: one rank of the communicator writes its recording into `folder`, if one is set, and the others wait
-/// until it has, two seconds at most: who returns may exit, and a launcher then ends the rest. What goes wrong there is
-/// logged, and nothing else.
-void dump_failure(Transport &transport, const std::string &folder, uint32_t rank);
-
 }  // namespace rondo

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// After a failure one rank of the communicator writes its recording into a folder, and the others see that it does. All
+// of that is done beside the rank's own calls, on a thread: a failure is told in time however slow the folder is, and
+// whoever has claimed the writing and been stopped.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "transports/transport.h"
+
+namespace rondo {
+
+class FailureDump {
+ public:
+  /// Without a folder nothing is written. `transport` outlives this.
+  FailureDump(Transport &transport, std::string folder, uint32_t rank);
+  ~FailureDump() { finish(); }
+  FailureDump(const FailureDump &) = delete;
+  FailureDump &operator=(const FailureDump &) = delete;
+
+  /// The communicator has failed. Does not wait. From now on the process's exit() waits for the file, for some seconds
+  /// at most. Any thread.
+  void begin();
+  /// Waits a moment for the file, in which a folder that is not slow has it: who is told of the failure may end the
+  /// process in a way that waits for nothing, and a launcher then ends the rest.
+  void wait_briefly() const;
+  /// After begin(), waits until the file is there, or the reason why not is logged.
+  void finish();
+
+ private:
+  void write() const;
+
+  Transport &transport_;
+  const std::string folder_;
+  const uint32_t rank_;
+  std::atomic<bool> done_ = false;  ///< stored by the thread, pairs with wait_briefly()
+  std::mutex mutex_;                ///< guards what follows
+  bool begun_ = false;
+  bool owed_ = false;  ///< no thread could be started: finish() writes
+  std::thread thread_;
+};
+
+}  // namespace rondo
