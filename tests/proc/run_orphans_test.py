@@ -9,6 +9,8 @@ import run_support
 from run_support import RunTest, children, is_gone, wait_until
 
 ROUNDS = 20
+PROMISED_S = 2.0  # by docs/simulation-tests.md, of the launcher's death
+TRIES = 3  # on a machine that may be busy
 
 # A rank with a child, a grandchild in a session of its own whose parent is gone, and one that ignores what it can.
 FAMILY = """
@@ -33,6 +35,14 @@ class OrphanTest(RunTest):
             job = self.start_family(2)
             os.kill(job.pid, signal.SIGKILL)
             self.assert_gone(job)
+
+    def test_kill_of_the_launcher_ends_every_rank_in_time(self):
+        took = []
+        while not took or (took[-1] > PROMISED_S and len(took) < TRIES):
+            job = self.start_family(4)
+            os.kill(job.pid, signal.SIGKILL)
+            took.append(self.assert_gone(job))
+        self.assertLessEqual(took[-1], PROMISED_S, f"late every time: {took}")
 
     def test_kill_of_the_launcher_while_it_starts_leaves_nothing(self):
         for turn in range(ROUNDS):

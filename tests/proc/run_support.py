@@ -133,7 +133,10 @@ class RunTest(unittest.TestCase):
         return result
 
     def assert_gone(self, job):
+        """Seconds until they were."""
+        begin = time.monotonic()
         wait_until(lambda: not job.members(), "all processes of the job are gone")
+        return time.monotonic() - begin
 
 
 def main():
