@@ -165,6 +165,12 @@ int run_abort(const Rank &self, const Arguments &args) {
   return report(self, rondo_barrier(self.comm, nullptr));
 }
 
+/// hasty RANK: as abort, after more operations than are recorded; and the process exits as soon as it is told
+int run_hasty(const Rank &self, const Arguments &args) {
+  const int begun = sums(self, 1100, 10, [](int) {});
+  std::exit(begun != 0 ? begun : run_abort(self, args));
+}
+
 /// buffers KIND COUNT: private, alloc, registered or moved buffers; says what the communicator can do
 int run_buffers(const Rank &self, const Arguments &args) {
   const size_t count = std::stoul(args[1]);
@@ -269,6 +275,7 @@ constexpr Scenario scenarios[] = {
     {"sum", 2, run_sum},         {"signal", 4, run_signal}, {"leave", 2, run_leave},     {"disagree", 2, run_disagree},
     {"missing", 1, run_missing}, {"abort", 1, run_abort},   {"buffers", 2, run_buffers}, {"mixed", 1, run_mixed},
     {"several", 1, run_several}, {"huge", 0, run_huge},     {"lend", 3, run_lend},       {"idle", 1, run_idle},
+    {"hasty", 1, run_hasty},
 };
 
 }  // namespace

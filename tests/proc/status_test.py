@@ -169,6 +169,11 @@ class Failed(unittest.TestCase):
         head, ranks, _ = self.recording(3, "idle", 2)
         self.assertEqual((head["failure"]["peer"], ranks[2]["state"]), (2, "dead"))
 
+    def test_processes_that_exit_as_soon_as_they_are_told_of_an_abort_leave_a_whole_recording(self):
+        head, _, operations = self.recording(8, "hasty", 3)
+        self.assertEqual((head["failure"]["status"], head["failure"]["peer"]), ("aborted", 3))
+        self.assertEqual([len(lines) for lines in operations.values()], [RECORDS_MOST] * 8)
+
     def test_nothing_is_written_without_a_failure(self):
         with tempfile.TemporaryDirectory() as folder:
             run_job(PROGRAM, 3, ["sum", "20", "100"], environment={"RONDO_RECORDER_DIR": folder})
