@@ -8,9 +8,11 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -29,6 +31,7 @@ constexpr int inner_rounds = 200;  // sums over B while A is in trouble
 constexpr int rounds_most = 10'000'000;
 constexpr uint32_t patient_ms = 50'000;
 constexpr int look_ms = 5;
+constexpr int slow_ms = 1500;
 constexpr long long id_patience_ns = 20'000'000'000;
 constexpr long long idle_patience_ns = 30'000'000'000;
 
@@ -121,13 +124,17 @@ void strike(const Options &self, rondo_comm_t comm) {
   if (self.kind == "abort") static_cast<void>(rondo_comm_abort(comm));
 }
 
-/// Calls nothing any more, but asks for failures.
-rondo_status_t idle(rondo_comm_t comm) {
+/// Calls nothing any more, but asks for failures; says how long the longest answer took.
+rondo_status_t idle(const Options &self, rondo_comm_t comm) {
   rondo_status_t status = RONDO_OK;
+  long long longest_ns = 0;
   for (const long long until_ns = now_ns() + idle_patience_ns; now_ns() < until_ns && status == RONDO_OK;) {
+    const long long asked_ns = now_ns();
     if (rondo_comm_get_async_error(comm, &status) != RONDO_OK) break;
+    longest_ns = std::max(longest_ns, now_ns() - asked_ns);
     nap(look_ms);
   }
+  say(self, "answered", std::to_string(longest_ns));
   return status;
 }
 
@@ -139,7 +146,7 @@ bool misbehaves(const Options &self, rondo_comm_t comm, int32_t *values, rondo_s
   }
   if (self.kind == "silent") {
     say(self, "strike", self.kind);
-    status = idle(comm);
+    status = idle(self, comm);
     return true;
   }
   if (self.kind == "disagree") {
@@ -235,6 +242,7 @@ int run(const Options &self) {
     return 1;
   }
   rondo_comm_t a = nullptr;
+  say(self, "joins");
   rondo_status_t status = rondo_comm_init(&a, &id, self.rank, self.size, nullptr);
   if (status != RONDO_OK) {
     report(self, "no_init", nullptr, status);
@@ -286,6 +294,12 @@ int number_of(const char *first, const char *second) {
 }
 
 }  // namespace
+
+/// In the place of the C library's, by which a flight recording gets its name: RONDO_CHAOS_SLOW: in a slow folder.
+extern "C" int linkat(int from_folder, const char *from, int to_folder, const char *to, int flags) noexcept {
+  if (std::getenv("RONDO_CHAOS_SLOW") != nullptr) nap(slow_ms);
+  return static_cast<int>(::syscall(SYS_linkat, from_folder, from, to_folder, to, flags));
+}
 
 int main(int argc, char **argv) {
   if (argc != 7) {
