@@ -10,7 +10,7 @@
 // exchange   r -> r xor d, for every multiple d of the period: exchanges among 2^k ranks
 //
 // (1) and (3) are looked at for all ranks. (2) too, as long as no more than checked_steps_max steps have to be built;
-// beyond that, on ranks spread over the whole (tests/unit/sim_system_test.cpp does it for all ranks of smaller groups).
+// beyond that, on ranks spread over the whole. tests/unit/sim_test.cpp compares times with those of every rank.
 #include <algorithm>
 #include <bit>
 #include <unordered_map>
