@@ -125,21 +125,20 @@ uint32_t ShmPeers::readable_kinds(uint32_t peer, bool try_mapping, bool try_cros
 }
 
 std::vector<uint32_t> ShmPeers::find_dead() const {
-  std::vector<uint32_t> dead;
-  std::vector<pollfd> handles;
-  std::vector<uint32_t> ranks;
-  for (uint32_t peer = 0; peer < peers_.size(); ++peer) {
-    if (peers_[peer].same_process) continue;
-    if (!peers_[peer].process_handle.valid()) {
-      if (::kill(peers_[peer].process, 0) != 0 && errno == ESRCH) dead.push_back(peer);
-      continue;
+  std::vector<uint32_t> dead;  // allocates where there is one: every long wait asks
+  std::array<pollfd, 64> handles;
+  for (size_t first = 0; first < peers_.size(); first += handles.size()) {
+    const size_t count = std::min(handles.size(), peers_.size() - first);
+    for (size_t i = 0; i < count; ++i) {
+      const Peer &peer = peers_[first + i];
+      handles[i] = {peer.same_process ? -1 : peer.process_handle.get(), POLLIN, 0};  // a negative one is passed over
+      if (peer.same_process || peer.process_handle.valid()) continue;
+      if (::kill(peer.process, 0) != 0 && errno == ESRCH) dead.push_back(static_cast<uint32_t>(first + i));
     }
-    handles.push_back({peers_[peer].process_handle.get(), POLLIN, 0});
-    ranks.push_back(peer);
+    if (::poll(handles.data(), count, 0) <= 0) continue;
+    for (size_t i = 0; i < count; ++i)
+      if (handles[i].revents != 0) dead.push_back(static_cast<uint32_t>(first + i));
   }
-  if (::poll(handles.data(), handles.size(), 0) <= 0) return dead;
-  for (size_t i = 0; i < handles.size(); ++i)
-    if (handles[i].revents != 0) dead.push_back(ranks[i]);
   return dead;
 }
 
