@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A million calls of known shape: no allocation, no growth, no system call. The calls are made in a child process whose
-// system calls a seccomp filter hands to a counter.
+// Many calls of known shape: no allocation, no growth, no system call. The calls are made in child processes; where the
+// ranks are threads of one, a seccomp filter hands its system calls to a counter.
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <malloc.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -17,6 +18,7 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <thread>
 #include <vector>
 
@@ -27,14 +29,23 @@
 
 namespace {
 
-constexpr int call_count = 1'000'000;
+constexpr size_t element_count = 65'536;  ///< of every buffer: 256 KiB
+constexpr int warm_up_count = 2'000;      // more than the flight recorder keeps
+
+/// Calls in rounds, whose shapes come back within fewer rounds than the warm-up has.
+struct Load {
+  int call_count;
+  rondo_status_t (*call)(rondo_comm_t comm, int round, float *data);
+};
 
 struct Counts {
   int32_t failures = -1;  ///< of calls; -1: the child did not come so far
   int32_t filter_errno = 0;
+  rondo_plan_info_t plan = RONDO_PLAN_INFO_INIT;  ///< for whole buffers
   uint64_t allocations = 0;
   uint64_t heap_growth_bytes = 0;
   uint64_t peak_growth_kilobytes = 0;  ///< of the process's resident memory
+  uint64_t shared_growth_bytes = 0;    ///< of what the communicator uses of its shared memory
   uint64_t system_calls = 0;
   int32_t first_system_call = -1;
 };
@@ -81,93 +92,192 @@ uint64_t peak_kilobytes() {
   return static_cast<uint64_t>(usage.ru_maxrss);
 }
 
-rondo_status_t call(rondo_comm_t comm, int round, std::array<float, 1'024> &data) {
-  const size_t count = round % 64 == 0 ? data.size() : 2;
-  if (round % 16 == 1) return rondo_broadcast(data.data(), data.data(), 2, RONDO_FLOAT32, 0, comm, nullptr);
-  return rondo_all_reduce(data.data(), data.data(), count, RONDO_FLOAT32, RONDO_MAX, comm, nullptr);
+uint64_t shared_bytes(rondo_comm_t comm) {
+  uint64_t used = 0;
+  return rondo_comm_memory(comm, nullptr, &used) == RONDO_OK ? used : UINT64_MAX;
+}
+
+rondo_status_t call_small(rondo_comm_t comm, int round, float *data) {
+  const size_t count = round % 64 == 0 ? 1'024 : 2;
+  if (round % 16 == 1) return rondo_broadcast(data, data, 2, RONDO_FLOAT32, 0, comm, nullptr);
+  return rondo_all_reduce(data, data, count, RONDO_FLOAT32, RONDO_MAX, comm, nullptr);
+}
+
+rondo_status_t call_large(rondo_comm_t comm, int, float *data) {
+  return rondo_all_reduce(data, data, element_count, RONDO_FLOAT32, RONDO_MAX, comm, nullptr);
+}
+
+void tell_plan(rondo_comm_t comm, Counts *counts) {
+  static_cast<void>(rondo_comm_query_plan(comm, RONDO_ALL_REDUCE, element_count, RONDO_FLOAT32, &counts->plan));
+}
+
+/// What there is before the calls.
+struct Before {
+  uint64_t heap = heap_bytes();
+  uint64_t peak = peak_kilobytes();
+  uint64_t allocations = rondo_test::allocation_count();
+
+  void tell_growth(Counts *counts) const {
+    counts->allocations = rondo_test::allocation_count() - allocations;
+    counts->heap_growth_bytes = heap_bytes() - heap;
+    counts->peak_growth_kilobytes = peak_kilobytes() - peak;
+  }
+};
+
+[[noreturn]] void tell_and_exit(int to, const Counts &counts) {
+  const bool written = ::write(to, &counts, sizeof counts) == sizeof counts;
+  ::_exit(written ? 0 : 1);
 }
 
 /// In the child: the ranks are threads, rank 0 this one. It does not return, for the other thread never ends.
-[[noreturn]] void count_in_ranks(int to) {
-  const auto tell = [&](const Counts &counts) {
-    const bool written = ::write(to, &counts, sizeof counts) == sizeof counts;
-    ::_exit(written ? 0 : 1);
-  };
+[[noreturn]] void count_in_threads(const Load &load, int to) {
   ::setenv("RONDO_WAIT", "spin", 1);
   // Never destroyed: the process ends with them, and destroying needs system calls.
   rondo_test::Ranks &ranks = *new rondo_test::Ranks(2);
   Counts counts;
-  if (ranks.status() != RONDO_OK) tell(counts);
+  if (ranks.status() != RONDO_OK) tell_and_exit(to, counts);
+  tell_plan(ranks[0], &counts);
   std::atomic<bool> arrived = false;
   std::atomic<bool> go = false;
   std::atomic<int> failures = 0;
   std::atomic<bool> finished = false;
-  const auto calls = [&](int rank, int count, std::array<float, 1'024> &data) {
-    for (int round = 0; round < count; ++round) failures += call(ranks[rank], round, data) != RONDO_OK ? 1 : 0;
+  const auto calls = [&](int rank, int count, float *data) {
+    for (int round = 0; round < count; ++round) failures += load.call(ranks[rank], round, data) != RONDO_OK ? 1 : 0;
   };
-  constexpr int warm_up_count = 200;
   std::thread other([&] {
-    std::array<float, 1'024> data{};
-    calls(1, warm_up_count, data);
+    std::vector<float> data(element_count);
+    calls(1, warm_up_count, data.data());
     arrived = true;
     while (!go) continue;
-    calls(1, call_count, data);
+    calls(1, load.call_count, data.data());
     finished = true;
     while (true) continue;  // even the end of a thread is system calls
   });
-  std::array<float, 1'024> data{};
-  calls(0, warm_up_count, data);
+  std::vector<float> data(element_count);
+  calls(0, warm_up_count, data.data());
   while (!arrived) continue;
   counts.filter_errno = trap_system_calls();
-  if (counts.filter_errno != 0) tell(counts);
-  const uint64_t heap_before = heap_bytes();
-  const uint64_t peak_before = peak_kilobytes();
-  const uint64_t allocations_before = rondo_test::allocation_count();
+  if (counts.filter_errno != 0) tell_and_exit(to, counts);
+  const Before before;
   go = true;
-  calls(0, call_count, data);
+  calls(0, load.call_count, data.data());
   while (!finished) continue;
   counts.failures = failures;
-  counts.allocations = rondo_test::allocation_count() - allocations_before;
-  counts.heap_growth_bytes = heap_bytes() - heap_before;
-  counts.peak_growth_kilobytes = peak_kilobytes() - peak_before;
+  before.tell_growth(&counts);
   counts.system_calls = trapped_count;
   counts.first_system_call = first_trapped;
-  tell(counts);
-  std::abort();
+  tell_and_exit(to, counts);
 }
 
-Counts count_in_child() {
+/// In a child: one of two ranks on one core, whose buffers the other maps. Its system calls are not counted, since it
+/// gives the core away while it waits.
+[[noreturn]] void count_in_process(const Load &load, int rank, const int id_ends[2], int to) {
+  cpu_set_t allowed;
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  ::sched_getaffinity(0, sizeof allowed, &allowed);
+  int core = 0;
+  while (!CPU_ISSET(core, &allowed)) ++core;
+  CPU_SET(core, &one);
+  ::sched_setaffinity(0, sizeof one, &one);
   Counts counts;
-  int ends[2];
-  REQUIRE(::pipe(ends) == 0);
-  const pid_t child = ::fork();  // before this process has used Rondo
-  REQUIRE(child >= 0);
-  if (child == 0) count_in_ranks(ends[1]);
-  ::close(ends[1]);
-  const bool whole = ::read(ends[0], &counts, sizeof counts) == sizeof counts;
-  ::close(ends[0]);
-  int status = 0;
-  REQUIRE(::waitpid(child, &status, 0) == child);
-  CHECK(whole);
-  return counts;
+  rondo_unique_id_t id{};
+  if (rank == 0) static_cast<void>(rondo_get_unique_id(&id, nullptr));  // if it fails, so does what follows
+  const ssize_t passed = rank == 0 ? ::write(id_ends[1], &id, sizeof id) : ::read(id_ends[0], &id, sizeof id);
+  if (passed != sizeof id) tell_and_exit(to, counts);
+  rondo_comm_t comm = nullptr;
+  void *buffers[2] = {};
+  int failures = rondo_comm_init(&comm, &id, rank, 2, nullptr) == RONDO_OK ? 0 : 1;
+  for (void *&buffer : buffers) failures += rondo_mem_alloc(&buffer, element_count * sizeof(float)) == RONDO_OK ? 0 : 1;
+  if (failures != 0) tell_and_exit(to, counts);
+  const auto calls = [&](int count) {
+    for (int round = 0; round < count; ++round)
+      failures += load.call(comm, round, static_cast<float *>(buffers[round % 2])) != RONDO_OK ? 1 : 0;
+    failures += rondo_barrier(comm, nullptr) != RONDO_OK ? 1 : 0;
+  };
+  tell_plan(comm, &counts);
+  calls(warm_up_count);
+  const uint64_t shared_before = shared_bytes(comm);
+  const Before before;
+  calls(load.call_count);
+  before.tell_growth(&counts);
+  counts.shared_growth_bytes = shared_bytes(comm) - shared_before;
+  failures += rondo_comm_destroy(comm) != RONDO_OK ? 1 : 0;
+  counts.failures = failures;
+  tell_and_exit(to, counts);
+}
+
+/// What children tell that run `bodies`.
+std::vector<Counts> count_in_children(const std::vector<std::function<void(int to)>> &bodies) {
+  std::vector<Counts> all(bodies.size());
+  std::vector<pid_t> children;
+  std::vector<int> from;
+  for (const auto &body : bodies) {
+    int ends[2];
+    REQUIRE(::pipe(ends) == 0);
+    children.push_back(::fork());  // before this process has used Rondo
+    REQUIRE(children.back() >= 0);
+    if (children.back() == 0) body(ends[1]);
+    ::close(ends[1]);
+    from.push_back(ends[0]);
+  }
+  for (size_t child = 0; child < bodies.size(); ++child) {
+    CHECK(::read(from[child], &all[child], sizeof(Counts)) == sizeof(Counts));
+    ::close(from[child]);
+    int status = 0;
+    REQUIRE(::waitpid(children[child], &status, 0) == children[child]);
+  }
+  return all;
+}
+
+void check_growth(const Counts &counts) {
+  CHECK(counts.failures == 0);
+  CHECK(counts.allocations == 0);
+  CHECK(counts.shared_growth_bytes == 0);
+  if (rondo_test::sanitized()) return;  // its memory is not ours
+  CHECK(counts.heap_growth_bytes == 0);
+  CHECK(counts.peak_growth_kilobytes <= 1'024);  // the first use of stacks and of pages that were mapped before
+}
+
+void check_threads(const Load &load) {
+  if (rondo_test::sanitized() || std::thread::hardware_concurrency() < 2) {
+    std::puts("skipped: calls of threads: needs two cores and no sanitizer, which makes system calls of its own");
+    return;
+  }
+  const Counts counts = count_in_children({[&](int to) { count_in_threads(load, to); }})[0];
+  if (counts.filter_errno != 0) {
+    std::printf("skipped: calls of threads: this system allows no seccomp filter (errno %d)\n", counts.filter_errno);
+    return;
+  }
+  check_growth(counts);
+  CHECK(counts.plan.algorithm == RONDO_ALGORITHM_RING);  // for whole buffers
+  CHECK(counts.plan.protocol == RONDO_PROTOCOL_DIRECT);
+  CAPTURE(counts.first_system_call);
+  CHECK(counts.system_calls == 0);
 }
 
 }  // namespace
 
 TEST_CASE("steady path: a million calls allocate nothing, grow nothing and make no system call") {
-  if (rondo_test::sanitized() || std::thread::hardware_concurrency() < 2) {
-    std::puts("skipped: a million calls: needs two cores and no sanitizer, which makes system calls of its own");
-    return;
+  check_threads({1'000'000, call_small});
+}
+
+TEST_CASE("steady path: ten thousand calls of 256 KiB allocate nothing, grow nothing and make no system call") {
+  check_threads({10'000, call_large});
+}
+
+TEST_CASE("steady path: two processes on one core, whose buffers are mapped, allocate nothing and grow nothing") {
+  int id_ends[2];
+  REQUIRE(::pipe(id_ends) == 0);
+  const Load load{rondo_test::sanitized() ? 500 : 10'000, call_large};
+  if (rondo_test::sanitized()) std::puts("skipped: 9,500 of the calls: take long under a sanitizer; done without one");
+  const auto all = count_in_children({[&](int to) { count_in_process(load, 0, id_ends, to); },
+                                      [&](int to) { count_in_process(load, 1, id_ends, to); }});
+  ::close(id_ends[0]);
+  ::close(id_ends[1]);
+  for (const Counts &counts : all) {
+    check_growth(counts);
+    CHECK(counts.plan.algorithm == RONDO_ALGORITHM_RING);
+    CHECK(counts.plan.protocol == RONDO_PROTOCOL_DIRECT);
   }
-  const Counts counts = count_in_child();
-  if (counts.filter_errno != 0) {
-    std::printf("skipped: a million calls: this system allows no seccomp filter (errno %d)\n", counts.filter_errno);
-    return;
-  }
-  CHECK(counts.failures == 0);
-  CHECK(counts.allocations == 0);
-  CHECK(counts.heap_growth_bytes == 0);
-  CHECK(counts.peak_growth_kilobytes <= 1'024);  // the first use of stacks and of pages that were mapped before
-  CAPTURE(counts.first_system_call);
-  CHECK(counts.system_calls == 0);
 }
