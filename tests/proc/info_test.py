@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""rondo info: text and JSON tell the same, settings and an injected machine show, and bad input is answered."""
+"""rondo info: text and JSON tell the same, and what communicators tell of themselves; settings and an injected machine
+show, and bad input is answered. usage: info_test.py RONDO RANK_PROGRAM"""
 
 import json
 import os
@@ -9,7 +10,10 @@ import tempfile
 import unittest
 from pathlib import Path
 
+from job import run_job
+
 RONDO = sys.argv.pop(1)
+PROGRAM = sys.argv.pop(1)
 TWO_SOCKETS = Path(__file__).resolve().parent.parent / "fuzz" / "corpus" / "topology" / "two_sockets.xml"
 
 
@@ -44,6 +48,18 @@ class Info(unittest.TestCase):
 
     def test_eight_ranks_share_at_most_16_mebibytes(self):
         self.assertLessEqual(document("--ranks", "8")["plans"]["shared_bytes"], 16 << 20)
+
+    def test_communicators_of_eight_processes_and_of_eight_threads_have_reserved_what_it_says(self):
+        expected = document("--ranks", "8")["plans"]["shared_bytes"]
+        for processes, threads in ((8, 1), (1, 8)):
+            with self.subTest(processes=processes, threads=threads):
+                ranks = run_job(PROGRAM, processes, ["memory", str(threads)])
+                told = [line.split()[1:] for rank in ranks.values() for line in rank.output.splitlines()
+                        if line.startswith("memory ")]
+                self.assertEqual([int(reserved) for reserved, _ in told], [expected] * 8)
+                for _, used in told:
+                    self.assertGreater(int(used), 0)
+                    self.assertLessEqual(int(used), expected)
 
     def test_it_counts_the_processors_that_this_process_may_use(self):
         allowed = sorted(os.sched_getaffinity(0))

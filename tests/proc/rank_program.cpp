@@ -265,6 +265,33 @@ int run_huge(const Rank &self, const Arguments &) {
   return report(self, status);
 }
 
+/// memory THREADS: what the communicator tells of its memory after a sum, as `memory RESERVED USED`. With more than one
+/// thread, each of these is a rank of a communicator of this process alone.
+int run_memory(const Rank &self, const Arguments &args) {
+  std::vector<rondo_comm_t> comms(static_cast<size_t>(std::stoi(args[0])), self.comm);
+  const bool threads = comms.size() > 1;
+  if (threads && rondo_comm_init_all(comms.data(), std::stoi(args[0]), nullptr) != RONDO_OK) return 4;
+  std::vector<int> outcomes(comms.size());
+  const auto tell = [&](size_t index) {
+    Rank rank{comms[index]};
+    static_cast<void>(rondo_comm_rank(rank.comm, &rank.rank));
+    static_cast<void>(rondo_comm_size(rank.comm, &rank.size));
+    outcomes[index] = sums(rank, 1, 100'000, [](int) {});
+    uint64_t reserved = 0;
+    uint64_t used = 0;
+    if (rondo_comm_memory(rank.comm, &reserved, &used) != RONDO_OK) outcomes[index] = 4;
+    std::printf("memory %llu %llu\n", static_cast<unsigned long long>(reserved), static_cast<unsigned long long>(used));
+    if (threads) static_cast<void>(rondo_comm_destroy(rank.comm));
+  };
+  std::vector<std::thread> ranks;
+  for (size_t index = 1; index < comms.size(); ++index) ranks.emplace_back(tell, index);
+  tell(0);
+  for (std::thread &rank : ranks) rank.join();
+  for (const int outcome : outcomes)
+    if (outcome != 0) return outcome;
+  return 0;
+}
+
 struct Scenario {
   const char *name;
   size_t argument_count;
@@ -275,7 +302,7 @@ constexpr Scenario scenarios[] = {
     {"sum", 2, run_sum},         {"signal", 4, run_signal}, {"leave", 2, run_leave},     {"disagree", 2, run_disagree},
     {"missing", 1, run_missing}, {"abort", 1, run_abort},   {"buffers", 2, run_buffers}, {"mixed", 1, run_mixed},
     {"several", 1, run_several}, {"huge", 0, run_huge},     {"lend", 3, run_lend},       {"idle", 1, run_idle},
-    {"hasty", 1, run_hasty},
+    {"hasty", 1, run_hasty},     {"memory", 1, run_memory},
 };
 
 }  // namespace

@@ -204,6 +204,38 @@ TEST_CASE("finalize: a finalized communicator takes nothing more, and a barrier 
   for (const rondo_status_t status : statuses) CHECK(status == RONDO_ERROR_MISMATCH);
 }
 
+TEST_CASE("memory: 8 ranks reserve at most 16 MiB, use what they have touched of it, and all tell the same") {
+  Ranks ranks(8);
+  REQUIRE(ranks.status() == RONDO_OK);
+  rondo_comm_properties_t properties = RONDO_COMM_PROPERTIES_INIT;
+  REQUIRE(rondo_comm_get_properties(ranks[0], &properties) == RONDO_OK);
+  uint64_t before = 0;
+  REQUIRE(rondo_comm_memory(ranks[0], nullptr, &before) == RONDO_OK);  // either pointer may be null
+  CHECK(all_ok(ranks.run([](int, rondo_comm_t comm) {
+    std::vector<float> values(100'000);
+    return rondo_all_reduce(values.data(), values.data(), values.size(), RONDO_FLOAT32, RONDO_SUM, comm, nullptr);
+  })));
+  uint64_t first_used = 0;
+  REQUIRE(rondo_comm_memory(ranks[0], nullptr, &first_used) == RONDO_OK);
+  CHECK(first_used > before);
+  for (int rank = 0; rank < ranks.size(); ++rank) {
+    uint64_t reserved = 0, used = 0;
+    CHECK(rondo_comm_memory(ranks[rank], &reserved, &used) == RONDO_OK);
+    CHECK(reserved == properties.shared_bytes);
+    CHECK(reserved <= 16u << 20);
+    CHECK(used == first_used);
+    CHECK(used <= reserved);
+    reserved = 0;
+    CHECK(rondo_comm_memory(ranks[rank], &reserved, nullptr) == RONDO_OK);
+    CHECK(reserved == properties.shared_bytes);
+  }
+  uint64_t untouched = 7;
+  CHECK(rondo_comm_memory(nullptr, &untouched, &untouched) == RONDO_ERROR_INVALID_HANDLE);
+  CHECK_THAT(error_message(), Contains("NULL"));
+  CHECK(untouched == 7);
+  CHECK(rondo_comm_memory(ranks[0], nullptr, nullptr) == RONDO_OK);
+}
+
 TEST_CASE("steady path: calls of known shape allocate nothing") {
   Ranks ranks(2);
   std::atomic<uint64_t> counted = 0;
