@@ -48,6 +48,15 @@ class Failure(unittest.TestCase):
         ranks = self.job(3, "missing", 1, environment={"RONDO_TIMEOUT": "1"})
         self.expect(ranks, "timeout", skip={1}, text="which is at operation 1", peer=1)
 
+    def test_two_missing_ranks_are_named_each_with_its_latest_operation(self):
+        # Along the ring a broadcast of rank 0 passes rank 2 before it comes to rank 3.
+        ranks = self.job(4, "gone", environment={"RONDO_TIMEOUT": "2", "RONDO_ALGORITHM": "ring"})
+        self.expect(ranks, "timeout", peer=2)
+        for rank in ranks.values():
+            self.assertRegex(rank.last().message, r"not arrived: rank 2 \(host [^)]*\) which is at operation 2, "
+                                                  r"rank 3 \(host [^)]*\) which is at operation 1;")
+            self.assertEqual(rank.last().operation, 3)
+
     def test_a_rank_that_never_comes_is_listed_at_initialisation(self):
         ranks = self.job(4, "sum", 1, 1, absent={2}, environment={"RONDO_INIT_TIMEOUT": "1"})
         # Rank 0 runs the store here: the others meet their own deadline, or learn from it that it gave up.

@@ -100,17 +100,22 @@ int run_lend(const Rank &self, const Arguments &args) {
   return finish(self, outcome);
 }
 
-/// idle RANK: that rank dies after one sum; the others call nothing, and ask for asynchronous errors
-int run_idle(const Rank &self, const Arguments &args) {
-  const int begun = sums(self, 1, 100, [](int) {});
-  if (begun != 0) return begun;
-  if (self.rank == std::stoi(args[0])) ::raise(SIGKILL);
+/// Calls nothing, and asks until the communicator has failed.
+int wait_for_failure(const Rank &self) {
   rondo_status_t now = RONDO_OK;
   for (int look = 0; look < 1000 && now == RONDO_OK; ++look) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
     if (rondo_comm_get_async_error(self.comm, &now) != RONDO_OK) return 4;
   }
   return report(self, now);
+}
+
+/// idle RANK: that rank dies after one sum; the others call nothing, and ask for asynchronous errors
+int run_idle(const Rank &self, const Arguments &args) {
+  const int begun = sums(self, 1, 100, [](int) {});
+  if (begun != 0) return begun;
+  if (self.rank == std::stoi(args[0])) ::raise(SIGKILL);
+  return wait_for_failure(self);
 }
 
 /// leave RANK ROUND: that rank exits normally, or destroys its communicator
@@ -153,6 +158,17 @@ int run_missing(const Rank &self, const Arguments &args) {
   const int outcome = sums(self, 1, 100, [](int) {});
   std::this_thread::sleep_for(std::chrono::seconds(8));
   return outcome;
+}
+
+/// gone: after a sum the last rank stops calling; the one before it calls a broadcast of rank 0 first
+int run_gone(const Rank &self, const Arguments &) {
+  const int begun = sums(self, 1, 100, [](int) {});
+  if (begun != 0) return begun;
+  if (self.rank == self.size - 1) return wait_for_failure(self);
+  int32_t value = 0;
+  const rondo_status_t status = rondo_broadcast(&value, &value, 1, RONDO_INT32, 0, self.comm, nullptr);
+  if (status != RONDO_OK) return report(self, status);
+  return self.rank == self.size - 2 ? wait_for_failure(self) : sums(self, 1, 100, [](int) {});
 }
 
 /// abort RANK: that rank aborts from a second thread while all wait for a barrier that it never enters
@@ -302,7 +318,7 @@ constexpr Scenario scenarios[] = {
     {"sum", 2, run_sum},         {"signal", 4, run_signal}, {"leave", 2, run_leave},     {"disagree", 2, run_disagree},
     {"missing", 1, run_missing}, {"abort", 1, run_abort},   {"buffers", 2, run_buffers}, {"mixed", 1, run_mixed},
     {"several", 1, run_several}, {"huge", 0, run_huge},     {"lend", 3, run_lend},       {"idle", 1, run_idle},
-    {"hasty", 1, run_hasty},     {"memory", 1, run_memory},
+    {"hasty", 1, run_hasty},     {"memory", 1, run_memory}, {"gone", 0, run_gone},
 };
 
 }  // namespace
