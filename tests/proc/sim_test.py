@@ -3,6 +3,7 @@
 
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -15,9 +16,9 @@ SANITIZED = "RONDO_TEST_SANITIZED" in os.environ  # what takes seconds takes a m
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def sim(*options):
+def sim(*options, **popen):
     return subprocess.run([RONDO, "sim", *options], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                          timeout=250, check=False)
+                          timeout=250, check=False, **popen)
 
 
 class Sim(unittest.TestCase):
@@ -38,6 +39,30 @@ class Sim(unittest.TestCase):
         least = 2 * (ranks - 1) * (2 + 65536 / 300e3)
         self.assertGreater(told["time_us"], least)
         self.assertTrue(told["exact"])
+
+    @unittest.skipIf(SANITIZED, "its limits are not for a sanitizer; done without one")
+    def test_a_tree_of_16384_ranks_takes_less_than_2_gigabytes_and_10_seconds(self):
+        def limit():
+            resource.setrlimit(resource.RLIMIT_AS, (2 * 10**9, 2 * 10**9))
+            resource.setrlimit(resource.RLIMIT_CPU, (10, 10))
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "tree.json"
+            done = sim("--ranks", "16384", "--algorithm", "tree", "--bytes", "1G", "--nodes", "2048", "--gpus", "8",
+                       "--json", str(path), preexec_fn=limit)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            told = json.loads(path.read_text())
+        self.assertEqual((told["ranks"], told["algorithm"], told["bytes"]), (16384, "tree", 1 << 30))
+        links = told["bytes_per_link"]
+        self.assertEqual(set(links), {"self", "intra_node", "inter_node", "inter_rack"})
+        self.assertEqual(sum(links.values()), 2 * 16383 * (1 << 30))
+        self.assertEqual((told["channels"], told["protocol"]), (2, "simple"))
+        # Up and down 14 levels, 12 of them between nodes; then a tile of both trees whenever the busiest network port is
+        # through: rank 16 is a leaf of one tree, and in the other its parent and both children are in other nodes.
+        self.assertEqual(told["steps"], 2 * 14 + 1)
+        chunk, tiles = told["chunk_bytes"], (1 << 30) // (2 * told["chunk_bytes"])
+        within, between, fold = 2 + chunk / 300e3, 5 + chunk / 50e3, chunk / 1000e3
+        expected = 2 * (2 * within + 12 * between) + (2 * 14 - 1) * fold + (tiles - 1) * 3 * chunk / 50e3
+        self.assertAlmostEqual(told["time_us"], expected, delta=expected / 100)
 
     def test_short_cuts_change_nothing(self):
         for algorithm in ("ring", "tree", "halving_doubling", "one_shot", "two_shot"):
