@@ -98,9 +98,15 @@ class Sim(unittest.TestCase):
             path = Path(folder) / "sweep.svg"
             done = sim("--ranks", "16", "--bytes", "2K", "--sweep", str(path))
             self.assertEqual((done.returncode, done.stderr), (0, ""))
-            words = [it.text for it in ElementTree.parse(path).iter(SVG + "text")]
+            drawing = ElementTree.parse(path)
+            labels = {it.text: it.get("x") for it in drawing.iter(SVG + "text")}
+            lines = [[point.split(",")[0] for point in it.get("points").split()]
+                     for it in drawing.iter(SVG + "polyline")]
             for word in ("ring", "tree", "halving_doubling", "message size", "ranks"):
-                self.assertIn(word, words)
+                self.assertIn(word, labels)
+            # The tree goes from 2 ranks to 131072, twice as many each time; nothing else goes so far.
+            to_the_end = [line for line in lines if line[-1] == labels["131072"]]
+            self.assertEqual([(len(line), line[0]) for line in to_the_end], [(17, labels["2"])])
 
     def test_bad_input_is_answered_and_fails(self):
         for options, part in [
