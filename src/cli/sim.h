@@ -59,7 +59,7 @@ struct Crossing {
                                             const TunedNetworks *tuned);
 /// Over numbers of ranks, in nodes like the first of `what.network`.
 [[nodiscard]] SimComparison compare_by_ranks(const sim::SimCase &what);
-/// Between two sizes that were simulated a crossing is where straight lines through both, on logarithmic scales, meet.
+/// Between two sizes that were simulated a crossing is where straight lines through both meet.
 [[nodiscard]] std::vector<Crossing> find_crossings(const SimComparison &comparison);
 
 [[nodiscard]] std::string sim_text(const sim::SimCase &what, const sim::SimResult &result,

@@ -131,10 +131,10 @@ std::vector<Crossing> find_crossings(const SimComparison &comparison) {
     const SimLine *const now = fastest_at(comparison, at);
     if (before == nullptr) crossings.push_back({at, now->algorithm});
     if (before != nullptr && now != before) {
-      const double left = std::log(time_at(*now, before_bytes) / time_at(*before, before_bytes));
-      const double right = std::log(time_at(*before, at) / time_at(*now, at));
+      const double left = time_at(*now, before_bytes) - time_at(*before, before_bytes);
+      const double right = time_at(*before, at) - time_at(*now, at);
       const double part = std::isfinite(left) && std::isfinite(right) ? left / (left + right) : 0.5;
-      crossings.push_back({before_bytes * std::pow(at / before_bytes, part), now->algorithm});
+      crossings.push_back({before_bytes + (at - before_bytes) * part, now->algorithm});
     }
     before = now;
     before_bytes = at;

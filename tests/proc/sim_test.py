@@ -64,6 +64,20 @@ class Sim(unittest.TestCase):
         expected = 2 * (2 * within + 12 * between) + (2 * 14 - 1) * fold + (tiles - 1) * 3 * chunk / 50e3
         self.assertAlmostEqual(told["time_us"], expected, delta=expected / 100)
 
+    def test_algorithms_cross_where_closed_forms_meet(self):
+        ranks, rate = 8, 10e3  # bytes a microsecond
+        for alpha in (3, 5.5, 8):
+            with self.subTest(alpha=alpha), tempfile.TemporaryDirectory() as folder:
+                path = Path(folder) / "net.json"
+                path.write_text(json.dumps({"nodes": [{"ranks": 1, "count": ranks}], "fold_GBps": 0,
+                                            "links": {"inter_node": {"alpha_us": alpha, "bandwidth_GBps": rate / 1e3,
+                                                                     "sharing": "pair"}}}))
+                fastest = self.told("--topology", str(path), "--bytes", "4K")["fastest"]
+                # alpha + b / rate = 2 (alpha + b / ranks / rate)
+                self.assertEqual([it["algorithm"] for it in fastest], ["one_shot", "two_shot"])
+                crossing = alpha * rate / (1 - 2 / ranks)
+                self.assertAlmostEqual(fastest[1]["from_bytes"], crossing, delta=crossing / 100)
+
     def test_short_cuts_change_nothing(self):
         for algorithm in ("ring", "tree", "halving_doubling", "one_shot", "two_shot"):
             size = "2M" if SANITIZED else "16M"
