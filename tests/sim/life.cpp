@@ -44,7 +44,7 @@ class Life {
     host_.died_ns.resize(plan.rank_count, never_ns);
     if (plan.wired)
       host_.wire = std::make_unique<Wire>(
-          scheduler_, random_.fork(), plan.rank_count, plan.defect == Defect::early_flag,
+          scheduler_, random_.fork(), plan.rank_count, plan.defect,
           Wire::Hooks{[this](uint32_t rank) { return host_.transports[rank] != nullptr; },
                       [this](uint32_t rank) { host_.transports[rank]->peers().wake(rank); }});
     watch_host();

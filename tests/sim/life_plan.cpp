@@ -143,7 +143,7 @@ const char *name_of(FaultKind kind) {
 const char *name_of(Defect defect) {
   static constexpr std::array<const char *, defect_count> names{
       "none", "early_flag", "lost_wake", "deaf_to_death", "frozen_clock", "hidden_disagreement", "early_completion",
-      "lost_failure"};
+      "lost_failure", "early_counter"};
   return names[static_cast<size_t>(defect)];
 }
 

@@ -38,8 +38,9 @@ enum class Defect : uint8_t {
   hidden_disagreement,  ///< what others have entered is not shown
   early_completion,     ///< an operation counts as complete when it begins
   lost_failure,         ///< a failure that one rank records does not reach the others
+  early_counter,        ///< a flag or counter of the exchange is seen before the areas that it speaks of
 };
-inline constexpr size_t defect_count = 8;
+inline constexpr size_t defect_count = 9;
 [[nodiscard]] const char *name_of(Defect defect);
 
 struct Fault {

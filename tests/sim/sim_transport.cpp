@@ -63,13 +63,18 @@ class SimTransport final : public Transport {
     return host_.wire == nullptr || peer == rank_ ? shared : host_.wire->sender_end(channel, rank_, peer, shared);
   }
   ConnectionView incoming(uint32_t channel, uint32_t peer) const override { return real_->incoming(channel, peer); }
-  ExchangeView exchange() const override { return real_->exchange(); }
+  ExchangeView exchange() const override {
+    const ExchangeView shared = real_->exchange();
+    if (host_.wire == nullptr || shared.geometry.rank_count == 0) return shared;
+    return host_.wire->exchange_end(rank_, shared.geometry);
+  }
   uint32_t accepted_kinds(uint32_t) const override { return host_.plan.accepted_kinds; }
   PeerAccess &peers() override { return peers_; }
 
   void enter(uint64_t operation, const Entered &what) override {
     host_.point(rank_, often);
     host_.entered(rank_, operation);
+    if (host_.wire != nullptr) host_.wire->enter(rank_, what);
     real_->enter(operation, what);
     if (host_.plan.defect == Defect::early_completion) real_->complete(operation);
     host_.point(rank_, often);

@@ -9,13 +9,22 @@
 
 namespace rondo::sim {
 
-Wire::Wire(Scheduler &scheduler, Random random, uint32_t rank_count, bool early_flag, Hooks hooks)
+Wire::Wire(Scheduler &scheduler, Random random, uint32_t rank_count, Defect defect, Hooks hooks)
     : scheduler_(scheduler),
       random_(random),
-      early_flag_(early_flag),
+      defect_(defect),
       hooks_(std::move(hooks)),
       outgoing_(rank_count),
-      incoming_(rank_count) {}
+      incoming_(rank_count),
+      exchanges_(rank_count) {}
+
+/// Zeroed, and aligned to cache lines.
+std::byte *Wire::allocate(Memory &memory, size_t bytes) {
+  memory.reset(static_cast<std::byte *>(std::calloc(1, bytes + cache_line_bytes)));
+  if (memory == nullptr) std::abort();
+  const auto address = reinterpret_cast<uintptr_t>(memory.get());
+  return memory.get() + (cache_line_bytes - address % cache_line_bytes) % cache_line_bytes;
+}
 
 ConnectionView Wire::sender_end(uint32_t channel, uint32_t from, uint32_t to, const ConnectionView &target) {
   std::shared_ptr<Line> &line = lines_[{channel, from, to}];
@@ -24,12 +33,7 @@ ConnectionView Wire::sender_end(uint32_t channel, uint32_t from, uint32_t to, co
   line->from = from;
   line->to = to;
   line->far = target;
-  const size_t bytes = target.geometry.bytes() + cache_line_bytes;
-  line->memory.reset(static_cast<std::byte *>(std::calloc(1, bytes)));
-  if (line->memory == nullptr) std::abort();
-  const auto address = reinterpret_cast<uintptr_t>(line->memory.get());
-  const uintptr_t skip = (cache_line_bytes - address % cache_line_bytes) % cache_line_bytes;
-  line->near = {line->memory.get() + skip, target.geometry};
+  line->near = {allocate(line->memory, target.geometry.bytes()), target.geometry};
   outgoing_[from].push_back(line);
   incoming_[to].push_back(line);
   return line->near;
@@ -47,6 +51,7 @@ void Wire::carry(uint32_t rank) {
     carry_ll(*line);
   }
   for (const auto &line : incoming_[rank]) carry_heads(*line);
+  if (exchanges_[rank] != nullptr) carry_exchange(rank);
 }
 
 void Wire::carry_simple(Line &line) {
@@ -67,11 +72,11 @@ void Wire::carry_simple(Line &line) {
       slot = fields;
       memory::store_release(slot.sequence, sequence);
     };
-    if (early_flag_) {
-      deliver(line, store_header);
-      deliver(line, store_payload);
+    if (defect_ == Defect::early_flag) {
+      deliver(line.last_down_ns, line.to, store_header);
+      deliver(line.last_down_ns, line.to, store_payload);
     } else {
-      deliver(line, [store_payload, store_header] {
+      deliver(line.last_down_ns, line.to, [store_payload, store_header] {
         store_payload();
         store_header();
       });
@@ -87,7 +92,7 @@ void Wire::carry_ll(Line &line) {
     std::vector<uint64_t> copy;
     for (size_t unit = 0; unit < unit_count && ll::flag_in(units[unit]) == ll::flag_of(counter); ++unit)
       copy.push_back(units[unit]);
-    deliver(line, [far = line.far, counter, copy = std::move(copy)] {
+    deliver(line.last_down_ns, line.to, [far = line.far, counter, copy = std::move(copy)] {
       // Units may come in any order; the receiver looks at the first one first.
       std::copy(copy.begin(), copy.end(), far.ll_units(counter));
     });
@@ -108,8 +113,8 @@ void Wire::carry_heads(Line &line) {
   });
 }
 
-void Wire::deliver(Line &line, std::function<void()> store) {
-  scheduler_.at(arrival_ns(line.last_down_ns), [this, to = line.to, store = std::move(store)] {
+void Wire::deliver(uint64_t &last_ns, uint32_t to, std::function<void()> store) {
+  scheduler_.at(arrival_ns(last_ns), [this, to, store = std::move(store)] {
     if (!hooks_.reachable(to)) return;
     store();
     hooks_.delivered(to);

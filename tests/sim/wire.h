@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Late stores: the sender of a connection writes to memory of its own, and what it posts reaches the receiver's memory
 // later, in order on one connection and in any order between connections; the receiver's heads go back the same way.
+// So with the exchange: every rank has one of its own, and what a rank stores reaches each other one at a time of its
+// own, in order from one rank to another.
 // Without a wire both ends see the same memory, as with shared memory, and only turns are late.
 #pragma once
 
@@ -12,7 +14,10 @@
 #include <vector>
 
 #include "src/proto/connection.h"
+#include "src/proto/exchange.h"
+#include "tests/sim/life_plan.h"
 #include "tests/sim/scheduler.h"
+#include "transports/recording.h"
 
 namespace rondo::sim {
 
@@ -22,22 +27,28 @@ class Wire {
     std::function<bool(uint32_t rank)> reachable;  ///< its memory is still there
     std::function<void(uint32_t rank)> delivered;  ///< something came for it
   };
-  /// early_flag: a slot's flag arrives before its payload (a defect to be found).
-  Wire(Scheduler &scheduler, Random random, uint32_t rank_count, bool early_flag, Hooks hooks);
+  /// Of the defects, early_flag and early_counter are done here.
+  Wire(Scheduler &scheduler, Random random, uint32_t rank_count, Defect defect, Hooks hooks);
 
   /// The sender's end of a connection whose receiver's end is `target`.
   [[nodiscard]] ConnectionView sender_end(uint32_t channel, uint32_t from, uint32_t to, const ConnectionView &target);
 
-  /// Takes what the rank has posted, and the slots that it has given back.
+  /// The exchange as the rank sees it.
+  [[nodiscard]] ExchangeView exchange_end(uint32_t rank, const ExchangeGeometry &geometry);
+  /// What the rank stores in the exchange from now on.
+  void enter(uint32_t rank, const Entered &what);
+
+  /// Takes what the rank has posted, the slots that it has given back, and what it has stored in the exchange.
   void carry(uint32_t rank);
 
  private:
+  using Memory = std::unique_ptr<std::byte, decltype(&std::free)>;
   struct Line {
     uint32_t from = 0;
     uint32_t to = 0;
     ConnectionView near;  ///< the sender's memory
     ConnectionView far;   ///< the receiver's
-    std::unique_ptr<std::byte, decltype(&std::free)> memory{nullptr, &std::free};
+    Memory memory{nullptr, &std::free};
     uint64_t simple_posted = 0;
     uint64_t ll_posted = 0;
     uint64_t simple_head = 0;
@@ -46,19 +57,38 @@ class Wire {
     uint64_t last_up_ns = 0;
   };
 
+  /// One rank's exchange.
+  struct Own {
+    ExchangeView view;
+    Memory memory{nullptr, &std::free};
+    ExchangePlace sent;             ///< of its own place, the flags and counters that are on their way
+    Entered what;                   ///< the operation that it is in
+    std::vector<uint64_t> last_ns;  ///< by receiver
+  };
+  /// Some of the bytes that a rank has stored.
+  struct Piece {
+    size_t offset = 0;
+    std::vector<std::byte> bytes;
+    uint32_t to = 0;  ///< rank_count: to all
+  };
+
+  [[nodiscard]] static std::byte *allocate(Memory &memory, size_t bytes);
   [[nodiscard]] uint64_t arrival_ns(uint64_t &last_ns);
   void carry_simple(Line &line);
   void carry_ll(Line &line);
   void carry_heads(Line &line);
-  void deliver(Line &line, std::function<void()> store);
+  void carry_exchange(uint32_t rank);
+  [[nodiscard]] static std::vector<Piece> new_pieces(const Own &own, uint32_t rank);
+  void deliver(uint64_t &last_ns, uint32_t to, std::function<void()> store);
 
   Scheduler &scheduler_;
   Random random_;
-  bool early_flag_;
+  Defect defect_;
   Hooks hooks_;
   std::map<std::tuple<uint32_t, uint32_t, uint32_t>, std::shared_ptr<Line>> lines_;  ///< by channel, from, to
   std::vector<std::vector<std::shared_ptr<Line>>> outgoing_;  ///< by sender
   std::vector<std::vector<std::shared_ptr<Line>>> incoming_;  ///< by receiver
+  std::vector<std::unique_ptr<Own>> exchanges_;               ///< by rank; null: there is none
 };
 
 }  // namespace rondo::sim
