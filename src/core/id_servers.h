@@ -34,9 +34,18 @@ class IdServers {
     }
   }
 
+  /// Ends all, each of which first sends the replies that it owes.
+  void remove_all() {
+    Servers ended;  // as above
+    const std::lock_guard lock(mutex_);
+    ended.swap(servers_);
+  }
+
  private:
+  using Servers = std::map<std::string, std::unique_ptr<StoreServer>>;
+
   std::mutex mutex_;
-  std::map<std::string, std::unique_ptr<StoreServer>> servers_;
+  Servers servers_;
 };
 
 }  // namespace rondo

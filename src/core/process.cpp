@@ -3,6 +3,8 @@
 
 #include <pthread.h>
 
+#include <cstdlib>
+
 namespace rondo {
 namespace {
 
@@ -12,9 +14,16 @@ std::atomic<bool> &forked() {
   return flag;
 }
 
+/// At exit(), which would end the threads of servers before all ranks have their replies: those would then hear that
+/// the store is gone, and not of what failed. A child of a fork() has no such threads.
+void end_servers() {
+  if (check_not_forked().ok()) process().id_servers.remove_all();
+}
+
 Process *make_process() {
   static_cast<void>(forked());  // initialised before a child could need it
   ::pthread_atfork(nullptr, nullptr, [] { forked().store(true, std::memory_order_relaxed); });
+  std::atexit(end_servers);
   return new Process;
 }
 

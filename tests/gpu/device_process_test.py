@@ -116,7 +116,14 @@ class DeviceProcesses(unittest.TestCase):
 
     @needs_software
     def test_a_rank_that_cannot_open_such_memory_is_named(self):
-        ranks = run_job(PROGRAM, 3, ["sums"], {"RONDO_DEVICE_HANDLES": "vmm"},
+        self.check_who_cannot_open({})
+
+    @needs_software
+    def test_such_a_rank_is_named_to_those_too_that_the_store_answers_after_its_own_process_is_done(self):
+        self.check_who_cannot_open({"DEVICE_RANK_SLOW_SENDS": "20"})
+
+    def check_who_cannot_open(self, environment):
+        ranks = run_job(PROGRAM, 3, ["sums"], {"RONDO_DEVICE_HANDLES": "vmm"} | environment,
                         own_environment={2: {"SOFT_CUDA_FAULTS": "cuMemImportFromShareableHandle#2=304"}})
         self.assertIn("opening the memory of rank 1", ranks[2].last().message, ranks[2].output)
         self.assertEqual(ranks[2].last().peer, 1)

@@ -2,6 +2,8 @@
 // One rank of a job on a device, for device_process_test.py: `device_rank SCENARIO [replayed]`. Checks every result,
 // and prints one line of what it got. replayed: every other sum is that of a graph.
 #include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdlib>
@@ -16,7 +18,7 @@ namespace {
 constexpr size_t count_default = 100'003;
 constexpr int round_count = 6, death_round = 3;
 
-/// DEVICE_RANK_COUNT: elements. DEVICE_RANK_TIMEOUT: milliseconds.
+/// DEVICE_RANK_COUNT: elements. DEVICE_RANK_TIMEOUT: milliseconds. DEVICE_RANK_SLOW_SENDS: see send().
 size_t number_of_environment(const char *name, size_t otherwise) {
   const char *const text = std::getenv(name);
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
@@ -48,6 +50,15 @@ int move_once(const DeviceProcess &self, int round) {
 }
 
 }  // namespace
+
+/// In place of libc's: waits for DEVICE_RANK_SLOW_SENDS milliseconds first, but not where rank 0 asks its own store.
+extern "C" ssize_t send(int socket, const void *data, size_t bytes, int flags) {
+  static const size_t wait_ms = number_of_environment("DEVICE_RANK_SLOW_SENDS", 0);
+  static const bool serves = number_of_environment("RANK", 0) == 0;
+  if (wait_ms != 0 && !(serves && ::gettid() == ::getpid()))
+    std::this_thread::sleep_for(std::chrono::milliseconds(wait_ms));
+  return ::sendto(socket, data, bytes, flags, nullptr, 0);
+}
 
 int main(int argument_count, char **arguments) {
   const std::string scenario = argument_count > 1 ? arguments[1] : "sums";
