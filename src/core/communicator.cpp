@@ -70,12 +70,12 @@ Communicator::Communicator(Parts parts)
 Result<void> Communicator::submit(const Call &call, HostStream *stream) {
   Operation operation;
   {
-    const std::lock_guard lock(submit_mutex_);
+    const std::lock_guard lock(submit_lock_);
     if (transport_->failed()) return tell_failure();
     if (finalized_) return Error{RONDO_ERROR_INVALID_HANDLE, "the communicator is finalized; only destroy is left"};
     RONDO_TRY_ASSIGN(operation.bound, plan_for(call));
     operation.number = ++submitted_;
-    operation.bound->last_operation = operation.number;  // under the mutex that eviction needs too
+    operation.bound->last_operation = operation.number;  // under the lock that eviction needs too
   }
   operation.send = static_cast<const std::byte *>(call.send);
   operation.recv = static_cast<std::byte *>(call.recv);
@@ -136,11 +136,16 @@ Result<void> Communicator::run_transfers(const Operation &operation) {
   buffers.signature = fingerprint(operation.number, plan.identity);
   // A send window is only ever read: the schedule has no step that writes it.
   const uint32_t element_bytes = bound.element_bytes;
-  buffers.send = {const_cast<std::byte *>(operation.send), plan.send.begin,
-                  loans_.offer(operation.send, plan.send.count * element_bytes)};
-  buffers.recv = {operation.recv, plan.recv.begin, {}};
+  buffers.send.data = const_cast<std::byte *>(operation.send);
+  buffers.send.origin = plan.send.begin;
+  loans_.offer(operation.send, plan.send.count * element_bytes, buffers.send.loan);
+  buffers.recv.data = operation.recv;
+  buffers.recv.origin = plan.recv.begin;
   const bool same_buffer = operation.recv == operation.send && plan.recv == plan.send;
-  buffers.recv.loan = same_buffer ? buffers.send.loan : loans_.offer(operation.recv, plan.recv.count * element_bytes);
+  if (!same_buffer)
+    loans_.offer(operation.recv, plan.recv.count * element_bytes, buffers.recv.loan);
+  else if (buffers.send.loan.offered)
+    buffers.recv.loan = buffers.send.loan;
 
   OperationWatch watch(*transport_, rank_, rank_count_, operation.number, entered, settings_.timeout_ns);
   RunOutcome outcome{RunOutcome::Kind::stopped};
@@ -258,7 +263,7 @@ Result<void> Communicator::finalize() {
     RONDO_TRY(enqueue(barrier, device_->own_stream()));
     if (!drain().ok()) return tell_failure();
   }
-  const std::lock_guard lock(submit_mutex_);
+  const std::lock_guard lock(submit_lock_);
   finalized_ = true;
   transport_->set_state(RankState::finalized);
   return {};
@@ -277,7 +282,7 @@ void Communicator::close() {
 Result<void> Communicator::drain() {
   uint64_t last = 0;
   {
-    const std::lock_guard lock(submit_mutex_);
+    const std::lock_guard lock(submit_lock_);
     last = submitted_;
   }
   RONDO_TRY(wait_turn(last + 1));

@@ -14,6 +14,7 @@
 #include "cuda/device_executor.h"
 #include "cuda/pointer_probe.h"
 #include "src/base/config.h"
+#include "src/base/short_lock.h"
 #include "src/core/device_monitor.h"
 #include "src/core/failure_dump.h"
 #include "src/core/hello.h"
@@ -130,7 +131,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   cuda::PointerProbe probe_;                ///< of a communicator on the host
   alignas(cache_line_bytes) std::byte barrier_buffer_[2] = {};
 
-  std::mutex submit_mutex_;  ///< guards plans_, submitted_, finalized_
+  /// Guards plans_, submitted_, finalized_. A call on a device holds it while its launch waits for a place in a queue,
+  /// or for the other ranks of a shared kernel: who comes meanwhile naps.
+  ShortLock submit_lock_;
   PlanCache plans_;
   uint64_t submitted_ = 0;  ///< number of the latest operation
   bool finalized_ = false;

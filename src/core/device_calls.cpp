@@ -52,7 +52,7 @@ void Communicator::watch_device() {
 }
 
 Result<void> Communicator::enqueue(const Call &call, void *stream) {
-  const std::lock_guard lock(submit_mutex_);
+  const std::lock_guard lock(submit_lock_);
   if (transport_->failed()) return tell_failure();
   if (finalized_) return Error{RONDO_ERROR_INVALID_HANDLE, "the communicator is finalized; only destroy is left"};
   RONDO_TRY_ASSIGN(const bool captured, device_->check_stream(stream));
@@ -70,7 +70,7 @@ Result<void> Communicator::enqueue(const Call &call, void *stream) {
   // A send window is only ever read: the schedule has no step that writes it.
   what.buffers.send = {static_cast<std::byte *>(const_cast<void *>(send)), plan.send.begin, {}};
   what.buffers.recv = {static_cast<std::byte *>(recv), plan.recv.begin, {}};
-  bound->last_operation = what.number;  // under the mutex that eviction needs too
+  bound->last_operation = what.number;  // under the lock that eviction needs too
   bound->captured |= captured;
   const Entered entered{plan.key.signature, plan.shape};
   transport_->enter(what.number, entered);

@@ -37,10 +37,10 @@ class LoanBook {
   /// All of them, which are none of this communicator's any more.
   [[nodiscard]] std::vector<std::shared_ptr<Registration>> clear();
 
-  /// How peers may read [pointer, pointer + bytes).
-  [[nodiscard]] Loan offer(const void *pointer, size_t bytes) const {
-    if (bytes < loan_bytes_min) return {};
-    return find(static_cast<const std::byte *>(pointer), bytes);
+  /// Sets `loan`, which is new, to how peers may read [pointer, pointer + bytes). Not a result: a small message, which
+  /// lends nothing, would wait for fresh fields to be copied.
+  void offer(const void *pointer, size_t bytes, Loan &loan) const {
+    if (bytes >= loan_bytes_min) loan = find(static_cast<const std::byte *>(pointer), bytes);
   }
 
  private:

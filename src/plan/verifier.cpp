@@ -3,6 +3,7 @@
 #include "src/plan/verifier.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "src/plan/algorithm.h"
 #include "src/plan/verify_parts.h"
@@ -60,7 +61,8 @@ std::optional<Violation> check_args(const VerifyArgs &args) {
   const Partition &partition = args.partition;
   if (args.schedules.empty()) return whole("no schedules");
   if (args.slot_count == 0 || args.slot_elements == 0) return whole("slots of no size or number");
-  if (partition.channel >= partition.channel_count || partition.align_elements == 0 || partition.chunk_elements == 0)
+  if (partition.channel >= partition.channel_count || !std::has_single_bit(partition.align_elements) ||
+      partition.chunk_elements == 0)
     return whole("the partition's numbers make no sense");
   if (uses_blocks(args.collective) && args.schedules[0].chunk_count != args.schedules.size())
     return whole("not one chunk a rank, though the collective has one block a rank");

@@ -203,6 +203,8 @@ TEST_CASE("verifier: names rank, lane, step and reason of what is wrong") {
       {[&](Operation &o) { o.schedules[1].lanes[0].pop_back(); }, "does not receive"},
       {[&](Operation &o) { o.schedules[1].peers[0] = 4; }, "rank 1, lane 0, step 0: a link to rank 4: no such rank"},
       {[&](Operation &o) { o.partition.tile_count -= 1; }, "the chunks do not cover the channel's part exactly"},
+      {[&](Operation &o) { o.partition.align_elements = 0; }, "the partition's numbers make no sense"},
+      {[&](Operation &o) { o.partition.align_elements = 3; }, "the partition's numbers make no sense"},
       {[&](Operation &o) { o.slot_count = 1; }, "deadlock"},
   };
   for (const Case &wrong : cases) {
