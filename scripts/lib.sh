@@ -17,7 +17,7 @@ show_help() { sed -n '3,/^[^#]/{s/^# \{0,1\}//p}' "$0"; }
 
 packages_build=(g++ meson ninja-build pkg-config python3 libsodium-dev libhwloc-dev libhwy-dev libspdlog-dev
   libfmt-dev nlohmann-json3-dev libcli11-dev catch2 groff-base)
-packages_peers=(openmpi-bin mpich libgloo-dev)
+packages_peers=(openmpi-bin libopenmpi-dev mpich libmpich-dev libgloo-dev)
 
 # Debian and Ubuntu name clang's run-time library (libFuzzer, AddressSanitizer) after its version.
 packages_fuzz() {
