@@ -11,6 +11,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import keeper
 import peers
 import plot
 import report
@@ -31,6 +32,8 @@ examples:
         the whole comparison; hours. Rounds can be spread: every call adds to the raw file.
   bench/compare/compare.py --rounds 50 --fill 5
         what is missing from five runs in each state that comes up
+  bench/compare/compare.py --rounds 50 --fill 5 --state far
+        what is missing from five runs in that state
   bench/compare/compare.py --setting private-in-place --sizes 64K,1M --rounds 3
         a part of it
   bench/compare/compare.py --report-only --plot picture.svg
@@ -90,6 +93,10 @@ def parse(arguments):
     add("--fill", metavar="N", type=positive(int),
         help="skip a size of a setting while each of its contenders has N quiet runs in the state that the machine is "
              "in just then (of Rondo: of this build)")
+    add("--state", choices=sorted(keeper.READINGS_US),
+        help="bring the machine into this state and keep it there: nap until it has come, then keep both cores busy at "
+             "idle priority")
+    add("--seek", metavar="S", type=positive(float), default=30, help="seconds to wait for that state (30)")
     add("--setting", metavar="NAME", action="append", choices=names,
         help="only this one; repeatable: " + ", ".join(names))
     add("--sizes", metavar="LIST", type=size_list, help="such as 8,64K,1M (8 B, then 16 B to 256M by 4)")
@@ -182,7 +189,7 @@ def measure_rounds(options, machine, contenders, found, first_round):
     for round_number in range(first_round, first_round + options.rounds):
         measured_floors, full_count = set(), 0
         for (ranks, size), cells in planned.items():
-            state = machine.state()[0] if options.fill else None
+            state = machine.settled_state()[0] if options.fill else None
             wanted = wanting(cells, found, state, options.fill or math.inf)
             wants_floor = wanted or (state, size) not in found.floors
             if machine.floor and size and wants_floor and size not in measured_floors:
@@ -213,13 +220,15 @@ def measure(options):
         if contenders.pop(name, None) is None:
             say(f"--without {name}: there is no such contender here; there are: {', '.join(contenders)}")
     core_count = len(os.sched_getaffinity(0))
-    machine = runs.Machine(floor, core_count, options.tries, options.patience, options.deadline, options.seconds)
-    rows = results.load(options.raw) if options.raw.exists() else []
-    say(f"contenders: {', '.join(contenders)}; runs are kept in {options.raw}")
-    session = results.session_row(machine_facts)
-    results.append(options.raw, session)
-    found = results.Results([*rows, session], options.runs_min)
-    return measure_rounds(options, machine, contenders, found, results.last_round(rows) + 1)
+    with keeper.keeping(options.state, floor, options.seek) as kept:
+        machine = runs.Machine(floor, core_count, options.tries, options.patience, options.deadline, options.seconds,
+                               kept=kept)
+        rows = results.load(options.raw) if options.raw.exists() else []
+        say(f"contenders: {', '.join(contenders)}; runs are kept in {options.raw}")
+        session = results.session_row(machine_facts)
+        results.append(options.raw, session)
+        found = results.Results([*rows, session], options.runs_min)
+        return measure_rounds(options, machine, contenders, found, results.last_round(rows) + 1)
 
 
 def write_report(options):

@@ -2,23 +2,28 @@
  * What this machine can do at best: the parts of the floor under an all-reduce of two ranks (docs/performance.md has
  * the formulas), and how near the two cores' caches are at the moment. For x86-64.
  *
- *     floor state      how long reading 64 KiB takes that the other core has just written
- *     floor BYTES      every part at this size
+ *     floor state                how long reading 64 KiB takes that the other core has just written
+ *     floor keep LOW HIGH S      naps until that takes at least LOW and less than HIGH, at most S seconds; then keeps
+ *                                both cores busy at idle priority, so that it stays so, until standard input ends
+ *     floor BYTES                every part at this size
  *
  * One line of JSON; times in microseconds. */
 #include <emmintrin.h>
 #include <errno.h>
+#include <poll.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "bench/compare/harness.h"
 
 /* Few enough that a machine where others compute, and each wait costs a turn of the scheduler, gets through. */
 enum { probe_bytes = 64 << 10, probe_iterations = 201, batches = 10, round_trips = 500, deadline_s = 120 };
+enum { nap_us = 5000, look_ns = 1000000, keep_most_s = 3600 };
 
 /* The widest vector that the processor has; the compiler divides it where it must. */
 typedef uint64_t vector __attribute__((vector_size(64), may_alias));
@@ -128,17 +133,56 @@ static int iterations_for(size_t bytes) {
   return bytes >= 64 << 20 ? 7 : bytes >= 4 << 20 ? 31 : bytes >= 256 << 10 ? 101 : 1001;
 }
 
-static void measure_state(struct floor *floor) {
-  floor->bytes = probe_bytes;
-  const double us = compare_sample(floor->job, probe_iterations, write_shared, read_shared, floor).median_us;
+/* Rank 0's; the others get zero. */
+static double state_us(struct floor *floor) {
+  return compare_sample(floor->job, probe_iterations, write_shared, read_shared, floor).median_us;
+}
+
+static void say_state(struct floor *floor, double us) {
   if (floor->job->rank == 0) printf("{\"read_64K_us\": %.4f}\n", us);
+  fflush(stdout);
+}
+
+/* Naps until reading takes at least low_us and less than high_us: a hypervisor chooses where a virtual processor runs
+ * when that wakes, so each nap throws the dice. Both ranks return the reading. */
+static double seek(struct floor *floor, double low_us, double high_us, double seconds) {
+  const int64_t end_ns = compare_now_ns() + (int64_t)(seconds * 1e9);
+  for (;;) {
+    usleep(nap_us);
+    double us = state_us(floor);
+    bool late = compare_now_ns() >= end_ns;
+    compare_share(floor->job, &us, sizeof us);
+    compare_share(floor->job, &late, sizeof late);
+    if (us >= low_us && us < high_us) return us;
+    if (!late) continue;
+    if (floor->job->rank == 0)
+      compare_fail(floor->job, "the state did not come within %g s; the last reading was %.2f us", seconds, us);
+    pause(); /* rank 0's end is this one's */
+  }
+}
+
+/* A hypervisor seldom moves a virtual processor that is never idle. Rank 0 looks for the end of standard input. */
+static void keep(struct floor *floor, const char *const *words) {
+  struct compare_job *job = floor->job;
+  const double us = seek(floor, atof(words[0]), atof(words[1]), atof(words[2]));
+  const struct sched_param none = {0};
+  if (sched_setscheduler(0, SCHED_IDLE, &none) != 0)
+    compare_fail(job, "cannot take the idle priority: %s", strerror(errno));
+  compare_barrier(job, false);
+  say_state(floor, us);
+  _Atomic uint64_t *over = floor->flags->turn[0];
+  struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
+  for (int64_t look_at_ns = 0; atomic_load_explicit(over, memory_order_relaxed) == 0;) {
+    if (job->rank != 0 || compare_now_ns() < look_at_ns) continue;
+    if (poll(&in, 1, 0) != 0) atomic_store_explicit(over, 1, memory_order_relaxed);
+    look_at_ns = compare_now_ns() + look_ns;
+  }
 }
 
 static void measure_parts(struct floor *floor, size_t bytes) {
   struct compare_job *job = floor->job;
   const int iterations = iterations_for(bytes);
   const double line_us = one_way_us(floor, false);
-  floor->bytes = bytes;
   const double copy_us = compare_sample(job, iterations, NULL, copy, floor).median_us;
   double copy_streaming_us = copy_us;
   if (bytes % 64 == 0) copy_streaming_us = compare_sample(job, iterations, NULL, copy_streaming, floor).median_us;
@@ -159,21 +203,23 @@ static void *shared_memory(struct compare_job *job, size_t bytes) {
 
 int main(int argc, char **argv) {
   static const struct compare_contender contender = {.name = "floor", .busy_threads = 1};
-  struct compare_job job = {.contender = &contender, .rank_count = 2, .pin = true, .deadline_s = deadline_s};
-  const bool state = argc == 2 && strcmp(argv[1], "state") == 0;
+  const bool state = argc == 2 && strcmp(argv[1], "state") == 0, keeps = argc == 5 && strcmp(argv[1], "keep") == 0;
+  struct compare_job job = {.contender = &contender, .rank_count = 2, .pin = true,
+                            .deadline_s = keeps ? keep_most_s : deadline_s};
   char *end = NULL;
-  const size_t bytes = state ? probe_bytes : argc == 2 ? strtoull(argv[1], &end, 10) : 0;
+  const size_t bytes = state || keeps ? probe_bytes : argc == 2 ? strtoull(argv[1], &end, 10) : 0;
   if (bytes < 8 || bytes % 8 != 0 || bytes > (size_t)8 << 30 || (end != NULL && *end != '\0')) {
-    fprintf(stderr, "usage: floor state | BYTES    BYTES: a multiple of 8, at most 8 GiB\n");
+    fprintf(stderr, "usage: floor state | keep LOW HIGH SECONDS | BYTES    BYTES: a multiple of 8, at most 8 GiB\n");
     return 2;
   }
-  struct floor floor = {.job = &job, .flags = shared_memory(&job, sizeof(struct flags)),
+  struct floor floor = {.job = &job, .flags = shared_memory(&job, sizeof(struct flags)), .bytes = bytes,
                         .shared = {shared_memory(&job, bytes), shared_memory(&job, bytes)}};
   compare_fork(&job);
   compare_settle(&job);
   floor.from = compare_private_memory(&job, bytes);
   floor.to = compare_private_memory(&job, bytes);
-  if (state) measure_state(&floor);
+  if (keeps) keep(&floor, (const char *const *)argv + 2);
+  else if (state) say_state(&floor, state_us(&floor));
   else measure_parts(&floor, bytes);
   fflush(stdout);
   compare_barrier(&job, false);

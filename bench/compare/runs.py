@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One run at a time: started when nothing else computes, ended at its deadline, labelled with the machine's state."""
 
+import functools
 import json
 import os
 import resource
@@ -11,11 +12,11 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import keeper
 from peers import KEEP_MEMORY
 
 FOREIGN_MOST_PERCENT = 4.0
 GRACE_S = 5.0
-NEAR_BELOW_US = 1.6  # reading 64 KiB that the other core has just written
 ONE_STATE = "any"    # where states cannot be told
 
 
@@ -54,9 +55,10 @@ def end_group(process):
     return "", ""
 
 
-def run_once(command, environment, deadline_s):
+def run_once(command, environment, deadline_s, keeping_seconds=lambda: 0.0):
+    """`keeping_seconds`: what a keeper of the state has used so far; that disturbs nobody."""
     busy, stolen, total = processor_times()
-    own = own_seconds()
+    own = own_seconds() + keeping_seconds()
     ticks_per_second = os.sysconf("SC_CLK_TCK")
     error = None
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
@@ -74,7 +76,7 @@ def run_once(command, environment, deadline_s):
         raise
     busy_after, stolen_after, total_after = processor_times()
     elapsed = max(1, total_after - total)
-    foreign = busy_after - busy - (own_seconds() - own) * ticks_per_second
+    foreign = busy_after - busy - (own_seconds() + keeping_seconds() - own) * ticks_per_second
     return Ended(output, error, 100 * max(0.0, foreign) / elapsed, 100 * (stolen_after - stolen) / elapsed)
 
 
@@ -104,19 +106,23 @@ def doubt(row):
 
 
 class Machine:
-    """Runs programs on this machine as quietly as it gets."""
+    """Runs programs on this machine as quietly as it gets, and in one state where a keeper brings it about."""
 
-    def __init__(self, floor, core_count, tries, patience_s, deadline_s, seconds, start=run_once):
-        self.floor, self.core_count, self.start = floor, core_count, start
+    def __init__(self, floor, core_count, tries, patience_s, deadline_s, seconds, start=run_once, kept=None):
+        self.floor, self.core_count, self.kept = floor, core_count, kept
+        self.start = start if kept is None else functools.partial(start, keeping_seconds=kept.busy_seconds)
         self.tries, self.patience_s, self.deadline_s, self.seconds = tries, patience_s, deadline_s, seconds
 
     def wait_until_quiet(self):
+        def taken():
+            busy, stolen, total = processor_times()
+            return busy + stolen - (self.kept.busy_seconds() * os.sysconf("SC_CLK_TCK") if self.kept else 0), total
         end = time.monotonic() + self.patience_s
         while time.monotonic() < end:
-            busy, stolen, total = processor_times()
+            before, total = taken()
             time.sleep(0.3)
-            busy_after, stolen_after, total_after = processor_times()
-            if busy_after - busy + stolen_after - stolen <= 2 * FOREIGN_MOST_PERCENT / 100 * (total_after - total):
+            after, total_after = taken()
+            if after - before <= 2 * FOREIGN_MOST_PERCENT / 100 * (total_after - total):
                 return
             time.sleep(1)
 
@@ -127,7 +133,15 @@ class Machine:
         result, error = result_of(self.start([str(self.floor), "state"], {}, self.deadline_s))
         if error is not None:
             return "unknown", error
-        return ("near" if result["read_64K_us"] < NEAR_BELOW_US else "far"), result["read_64K_us"]
+        return keeper.state_of(result["read_64K_us"]), result["read_64K_us"]
+
+    def settled_state(self):
+        """The same, after the state that is wanted was sought, if one is."""
+        told = self.state()
+        if self.kept is None or told[0] == self.kept.state:
+            return told
+        self.kept.seek()
+        return self.state()
 
     def quietly(self, command, environment):
         """The best of a few tries, as a row: the result or the error, the state, how quiet it was. A try in which the
@@ -135,7 +149,7 @@ class Machine:
         best = None
         for attempt in range(1, self.tries + 1):
             self.wait_until_quiet()
-            before, reading_before = self.state()
+            before, reading_before = self.settled_state()
             ended = self.start(command, environment, self.deadline_s)
             after, reading_after = self.state()
             result, error = result_of(ended)
@@ -143,6 +157,7 @@ class Machine:
                    "foreign_percent": round(ended.foreign_percent, 2), "steal_percent": round(ended.steal_percent, 2),
                    "quiet": ended.foreign_percent + ended.steal_percent <= FOREIGN_MOST_PERCENT, "try": attempt,
                    "time": round(time.time(), 1)}
+            row |= {"kept": self.kept.state} if self.kept else {}
             row |= {"error": error} if error is not None else result
             if best is None or doubt(row) < doubt(best):
                 best = row

@@ -6,16 +6,19 @@ usage: compare_test.py BUILD_FOLDER FAULTY_CONTENDER [SANITIZERS]"""
 import contextlib
 import io
 import json
+import os
 import subprocess
 import sys
 import tempfile
 import time
 import unittest
 from pathlib import Path
+from unittest import mock
 from xml.etree import ElementTree
 
 from compare_support import ROOT, floor, row  # finds the modules below, too
 import compare
+import keeper
 import peers
 import results
 import runs
@@ -42,7 +45,7 @@ class Rounds(unittest.TestCase):
         class Machine:
             floor, core_count, now = floor_here, 2, "near"
 
-            def state(self):
+            def settled_state(self):
                 self.now = states.pop(0)
                 return self.now, None
 
@@ -147,6 +150,38 @@ class Rounds(unittest.TestCase):
         self.assertEqual(kept(0.9, 2.4, 2.4, 2.4, 2.4, 0.9, foreign_percents=[0, 9, 5]), (2, "far", 0))
         self.assertEqual(kept(0.9, 2.4, 2.4, 0.9, 0.9, 2.4, foreign_percents=[2, 0, 1]), (2, "mixed", 0))
 
+    def test_a_state_that_is_asked_for_is_sought_before_each_try_that_would_begin_in_another(self):
+        class Kept:
+            state, sought = "far", 0
+
+            def seek(self):
+                self.sought += 1
+
+            def busy_seconds(self):
+                return 0.0
+
+        def measured(*readings):
+            left, kept = list(readings), Kept()
+
+            def start(command, *_, **__):
+                result = {"read_64K_us": left.pop(0)} if command[-1] == "state" else {"median_us": 1.0}
+                return runs.Ended(json.dumps(result), None, 0.0, 0.0)
+            row = runs.Machine("floor", 2, 3, 0, 1, 0.1, start, kept).quietly(["driver"], {})
+            return row["state"], row["kept"], row["try"], kept.sought, left
+        self.assertEqual(measured(2.4, 2.4), ("far", "far", 1, 0, []))
+        self.assertEqual(measured(0.9, 2.4, 2.4), ("far", "far", 1, 1, []))
+        self.assertEqual(measured(2.4, 0.9, 0.9, 2.4, 2.4), ("far", "far", 2, 1, []))
+        self.assertEqual(measured(0.9, 0.9, 0.9), ("near", "far", 1, 1, []))  # it did not come: told as it was
+
+    def test_what_the_keeper_of_a_state_uses_is_not_what_others_take(self):
+        def foreign_percent(*keeping_seconds):
+            ticks, left = os.sysconf("SC_CLK_TCK"), list(keeping_seconds)
+            with mock.patch.object(runs, "processor_times", side_effect=[(0, 0, 0), (ticks, 0, 4 * ticks)]), \
+                    mock.patch.object(runs, "own_seconds", return_value=0.0):
+                return runs.run_once(["true"], {}, 60, lambda: left.pop(0)).foreign_percent
+        self.assertEqual([foreign_percent(3.0, 3.0), foreign_percent(3.0, 3.5), foreign_percent(3.0, 4.0)],
+                         [25.0, 12.5, 0.0])
+
     def test_a_program_that_hangs_is_ended_at_its_deadline_with_all_its_processes(self):
         with tempfile.TemporaryDirectory() as folder:
             note = Path(folder) / "pid"
@@ -195,6 +230,54 @@ class Harness(unittest.TestCase):
         status, out, err = self.driver("hang", "--deadline", "1")
         self.assertEqual((status, out), (1, ""))
         self.assertIn("its deadline has passed", err)
+
+
+class Keeping(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        try:
+            workshop = peers.Workshop(folder.name, BUILD)
+            self.floor = workshop.floor(workshop.harness())
+        except peers.Missing as missing:
+            print(f"skipped: bench/compare: keeping a state: {missing}")
+            self.skipTest(str(missing))
+
+    def keeping(self, low_us, high_us, patience_s, autogroup=None, floor_here=True):
+        stack = contextlib.ExitStack()
+        self.addCleanup(stack.close)
+        setting = Path(self.folder) / "autogroup"
+        if autogroup is not None:
+            setting.write_text(autogroup, encoding="ascii")
+        stack.enter_context(mock.patch.object(keeper, "AUTOGROUP", setting))
+        stack.enter_context(mock.patch.dict(keeper.READINGS_US, far=(low_us, high_us)))
+        return stack.enter_context(keeper.keeping("far", self.floor if floor_here else None, patience_s)), stack.close
+
+    def test_both_cores_are_kept_busy_at_idle_priority_until_the_end(self):
+        kept, end_it = self.keeping(0, 1e9, 60, autogroup="0\n")
+        ranks = keeper.children_of(kept.process.pid)
+        self.assertEqual(len(ranks), 2)
+        self.assertEqual({os.sched_getscheduler(int(rank)) for rank in ranks}, {os.SCHED_IDLE})
+        self.assertEqual(len({tuple(os.sched_getaffinity(int(rank))) for rank in ranks}), 2)
+        used, end = kept.busy_seconds(), time.monotonic() + 60
+        while kept.busy_seconds() < used + 0.2:
+            self.assertLess(time.monotonic(), end, "it does not keep the cores busy")
+            time.sleep(0.01)
+        end_it()
+        self.assertEqual([rank for rank in ranks if Path(f"/proc/{rank}").exists()], [])
+        self.assertEqual(kept.busy_seconds(), 0.0)
+
+    def test_a_state_that_cannot_be_kept_is_refused_with_a_reason(self):
+        for reason, arguments in (("did not come within 0.05 s", {}), ("without the floor", {"floor_here": False}),
+                                  ("sysctl kernel.sched_autogroup_enabled=0", {"autogroup": "1\n"})):
+            with self.assertRaises(peers.Missing) as caught:
+                self.keeping(1e8, 1e9, 0.05, **arguments)
+            self.assertIn(reason, str(caught.exception))
+
+    def test_without_a_state_nothing_is_kept(self):
+        with keeper.keeping(None, self.floor, 1) as kept:
+            self.assertIsNone(kept)
 
 
 class Real(unittest.TestCase):

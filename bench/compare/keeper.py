@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Brings the machine into one of its states, and keeps it there while others are measured."""
+
+import contextlib
+import os
+import subprocess
+from pathlib import Path
+
+import peers
+
+NEAR_BELOW_US = 1.6  # reading 64 KiB that the other core has just written
+READINGS_US = {"near": (0, NEAR_BELOW_US), "far": (NEAR_BELOW_US, 1e9)}
+END_WITHIN_S = 20
+AUTOGROUP = Path("/proc/sys/kernel/sched_autogroup_enabled")
+
+
+def state_of(reading_us):
+    return "near" if reading_us < NEAR_BELOW_US else "far"
+
+
+@contextlib.contextmanager
+def keeping(state, floor, patience_s):
+    """A keeper to which the state has come, until the block ends; None where no state is asked for."""
+    if state is None:
+        yield None
+        return
+    if floor is None:
+        raise peers.Missing(f"--state {state}: states cannot be told without the floor's program")
+    if AUTOGROUP.exists() and AUTOGROUP.read_text(encoding="ascii").strip() != "0":
+        raise peers.Missing(f"--state {state}: this kernel shares the processors among sessions, and idle priority "
+                            "yields only within its own; as root: sysctl kernel.sched_autogroup_enabled=0, and 1 "
+                            "afterwards")
+    keeper = Keeper(floor, state, patience_s)
+    try:
+        if not keeper.seek():
+            raise peers.Missing(f"--state {state}: it did not come within {patience_s:g} s; --seek S waits longer")
+        yield keeper
+    finally:
+        keeper.end()
+
+
+class Keeper:
+    """The program `floor keep`: it naps until the state has come, and then spins on both cores at idle priority, which
+    yields to whoever else runs, so that the hypervisor finds no idle processor to move."""
+
+    def __init__(self, floor, state, patience_s):
+        low_us, high_us = READINGS_US[state]
+        self.command = [str(floor), "keep", f"{low_us:g}", f"{high_us:g}", f"{patience_s:g}"]
+        self.state, self.patience_s = state, patience_s
+        self.process = None
+
+    def seek(self):
+        """Whether the state has come."""
+        self.end()
+        self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=subprocess.DEVNULL, text=True)
+        return self.process.stdout.readline() != ""  # bounded by the program's own patience and alarm
+
+    def busy_seconds(self):
+        """What it has used of the processors so far, unless it has ended: then it is among this process's children."""
+        if self.process is None:
+            return 0.0
+        ticks = 0
+        for rank in children_of(self.process.pid):
+            try:
+                fields = Path(f"/proc/{rank}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2]
+            except OSError:
+                continue
+            ticks += sum(int(word) for word in fields.split()[11:13])
+        return ticks / os.sysconf("SC_CLK_TCK")
+
+    def end(self):
+        if self.process is None:
+            return
+        try:
+            self.process.communicate(timeout=END_WITHIN_S)  # closes its standard input
+        except subprocess.TimeoutExpired:
+            self.process.kill()  # its ranks end with it
+            self.process.communicate()
+        self.process = None
+
+
+def children_of(pid):
+    try:
+        return Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
+    except OSError:
+        return []
