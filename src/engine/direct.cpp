@@ -134,16 +134,17 @@ const std::byte *ExchangeEnd::open(uint32_t peer, const LentBuffer &buffer, uint
 }
 
 /// The lines of a recv buffer have to be taken away from the peers that read the last result there, and the exchange's
-/// few lines do not, or less of them. In place the caller has paid for that, when it wrote its input; and where ranks
-/// share cores they share caches, too.
+/// few lines do not, or less of them. In place the caller has paid for that, when it wrote its input; two ranks of a
+/// ring do not read each other's (fold_all); and where ranks share cores they share caches, too.
 bool ExchangeEnd::worth_lending(const Job &job) const {
-  if (wake_ || job.buffers.send.data == job.buffers.recv.data) return true;
+  if (wake_ || !job.apart() || (job.ring != nullptr && rank_count() == 2)) return true;
   return job.bytes() >= roomy_chunk_factor * view_.geometry.chunk_bytes;
 }
 
 /// Waits for every rank's announcement, and opens what they lend.
 RunOutcome ExchangeEnd::meet(Job &job) {
   job.all_lend = lends_send_ && lends_recv_;
+  job.all_apart = job.apart();
   for (uint32_t peer = 0; peer < rank_count(); ++peer) {
     operands_[peer] = results_[peer] = nullptr;
     if (peer == rank_) continue;
@@ -155,6 +156,7 @@ RunOutcome ExchangeEnd::meet(Job &job) {
     if (theirs.send.lent != 0) operands_[peer] = open(peer, theirs.send, job.bytes());
     if (theirs.recv.lent != 0) results_[peer] = open(peer, theirs.recv, job.bytes());
     job.all_lend &= theirs.send.lent != 0 && theirs.recv.lent != 0;
+    job.all_apart &= theirs.send.address != theirs.recv.address;
     const bool unreadable =
         (theirs.send.lent != 0 && operands_[peer] == nullptr) || (theirs.recv.lent != 0 && results_[peer] == nullptr);
     if (unreadable) return fault(Fault::unreadable, peer);

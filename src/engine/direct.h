@@ -38,9 +38,12 @@ class ExchangeEnd {
   [[nodiscard]] RunOutcome run_two_shot(Job &job);
   [[nodiscard]] RunOutcome run_ring(Job &job);
   [[nodiscard]] RunOutcome run_lent_ring(Job &job);
+  [[nodiscard]] RunOutcome fold_all(Job &job);
   void fetch_back(uint64_t number, uint64_t bytes) const;
   void contribute(const Job &job, uint64_t chunk);
   [[nodiscard]] RunOutcome reduce(const Job &job, uint64_t chunk);
+  [[nodiscard]] const std::byte *operand(const Job &job, uint64_t chunk, uint32_t rank, uint64_t element) const;
+  void fold(const Job &job, uint64_t chunk, Range range);
   [[nodiscard]] RunOutcome gather(const Job &job, uint64_t chunk);
   [[nodiscard]] RunOutcome finish_gathering(const Job &job);
   [[nodiscard]] RunOutcome wait_for_gathered(const Job &job, uint64_t chunks) const;

@@ -25,10 +25,12 @@ struct ExchangeEnd::Job {
   const Partition *ring = nullptr;   ///< ring: the schedule's own tiles
   const Partition *order = nullptr;  ///< a ring without accumulators: its tiles, which say in what order to fold
   bool all_lend = false;             ///< every rank, both buffers; known once they have met
+  bool all_apart = false;            ///< every rank is out of place; likewise
 
   [[nodiscard]] uint64_t bytes() const { return count * element_bytes; }
+  [[nodiscard]] bool apart() const { return buffers.send.data != buffers.recv.data; }
   /// In place the lines of recv are in the cache already, since they were just read.
-  [[nodiscard]] bool streams() const { return buffers.send.data != buffers.recv.data && bytes() >= stream_bytes_min; }
+  [[nodiscard]] bool streams() const { return apart() && bytes() >= stream_bytes_min; }
   [[nodiscard]] uint64_t chunk_count() const {
     return ring != nullptr ? ring->tile_count : (count + chunk_elements - 1) / chunk_elements;
   }

@@ -41,6 +41,7 @@ RunOutcome ExchangeEnd::run_two_shot(Job &job) {
 /// Each rank reduces as many elements in a row as in a two_shot, which memory likes better than the ring's own parts.
 RunOutcome ExchangeEnd::run_lent_ring(Job &job) {
   job.order = std::exchange(job.ring, nullptr);
+  if (rank_count() == 2 && job.all_apart && !job.streams()) return fold_all(job);
   const uint64_t tile_elements = job.order->chunk_elements * rank_count();
   const uint64_t tile_bytes = tile_elements * job.element_bytes;
   const uint64_t tiles = std::max<uint64_t>(lent_chunk_factor() * view_.geometry.chunk_bytes / tile_bytes, 1);
@@ -53,6 +54,15 @@ RunOutcome ExchangeEnd::run_lent_ring(Job &job) {
       if (const RunOutcome gathered = gather(job, step - 1); !done(gathered)) return gathered;
     }
   }
+  return finish_gathering(job);
+}
+
+/// Two ranks, out of place: each reads both operands and keeps the sums to itself. That moves as many bytes between
+/// them as if each fetched half of the sums, and no line of recv has to be taken away from a peer that has read it.
+/// Each begins with the half that the other ends with, so that they do not ask for the same lines at once.
+RunOutcome ExchangeEnd::fold_all(Job &job) {
+  job.chunk_elements = job.count;
+  for (uint32_t offset = 0; offset < rank_count(); ++offset) fold(job, 0, job.part(0, (rank_ + offset) % rank_count()));
   return finish_gathering(job);
 }
 
@@ -81,10 +91,6 @@ void ExchangeEnd::contribute(const Job &job, uint64_t chunk) {
 
 /// R: folds this rank's part of the chunk.
 RunOutcome ExchangeEnd::reduce(const Job &job, uint64_t chunk) {
-  const Range own = job.part(chunk, rank_);
-  const uint64_t in_buffer = own.begin * job.element_bytes;
-  std::array<const std::byte *, exchange_rank_count_max> parts;  // by rank
-  parts[rank_] = job.buffers.send.data + in_buffer;
   for (uint32_t offset = 1; offset < rank_count(); ++offset) {
     const uint32_t rank = (rank_ + offset) % rank_count();
     const uint64_t &contributed = view_.place(rank).contributed.value;
@@ -92,30 +98,39 @@ RunOutcome ExchangeEnd::reduce(const Job &job, uint64_t chunk) {
     if (operands_[rank] == nullptr || !lends_recv_)
       if (!wait_until(job.waiter, [&] { return memory::load_sync(contributed) > chunks_ + chunk; }))  // R1
         return stopped;
-    parts[rank] = operands_[rank] != nullptr ? operands_[rank] + in_buffer
-                                             : view_.contribution(rank, chunks_ + chunk) +
-                                                   (in_buffer - job.chunk_range(chunk).begin * job.element_bytes);
   }
-  if (own.count != 0) {
-    std::byte *const recv = job.buffers.recv.data + in_buffer, *const result = view_.result(rank_, chunks_ + chunk);
-    const bool streams = job.streams() && !lends_recv_;
-    job.for_each_order(own, [&](Range piece, uint32_t first) {
-      const uint64_t in_part = (piece.begin - own.begin) * job.element_bytes;
-      std::array<const std::byte *, exchange_rank_count_max> operands;
-      for (uint32_t index = 0; index < rank_count(); ++index)
-        operands[index] = parts[(first + index) % rank_count()] + in_part;
-      std::byte *const outputs[] = {result + in_part, recv + in_part};  // of which some are written
-      const std::span<std::byte *const> all_outputs(outputs);
-      fold_in_order(job.reducer, std::span(operands.data(), rank_count()),
-                    lends_recv_ ? all_outputs.last(1)
-                    : streams   ? all_outputs.first(1)
-                                : all_outputs,
-                    piece.count, job.element_bytes, job.single_steps);
-    });
-    if (streams) stream_copy(recv, result, own.count * job.element_bytes);
-  }
+  fold(job, chunk, job.part(chunk, rank_));
   publish(view_.place(rank_).reduced.value, chunks_ + chunk + 1);  // R2
   return {};
+}
+
+/// What `rank` contributes, from `element` of the buffer on.
+const std::byte *ExchangeEnd::operand(const Job &job, uint64_t chunk, uint32_t rank, uint64_t element) const {
+  if (rank == rank_) return job.buffers.send.data + element * job.element_bytes;
+  if (operands_[rank] != nullptr) return operands_[rank] + element * job.element_bytes;
+  return view_.contribution(rank, chunks_ + chunk) + (element - job.chunk_range(chunk).begin) * job.element_bytes;
+}
+
+/// Folds `range` of the chunk into recv and, where peers do not read that, into the result's area.
+void ExchangeEnd::fold(const Job &job, uint64_t chunk, Range range) {
+  if (range.count == 0) return;
+  const uint64_t in_buffer = range.begin * job.element_bytes;
+  std::byte *const recv = job.buffers.recv.data + in_buffer, *const result = view_.result(rank_, chunks_ + chunk);
+  const bool streams = job.streams() && !lends_recv_;
+  job.for_each_order(range, [&](Range piece, uint32_t first) {
+    std::array<const std::byte *, exchange_rank_count_max> operands;
+    for (uint32_t index = 0; index < rank_count(); ++index)
+      operands[index] = operand(job, chunk, (first + index) % rank_count(), piece.begin);
+    const uint64_t in_range = (piece.begin - range.begin) * job.element_bytes;
+    std::byte *const outputs[] = {result + in_range, recv + in_range};  // of which some are written
+    const std::span<std::byte *const> all_outputs(outputs);
+    fold_in_order(job.reducer, std::span(operands.data(), rank_count()),
+                  lends_recv_ ? all_outputs.last(1)
+                  : streams   ? all_outputs.first(1)
+                              : all_outputs,
+                  piece.count, job.element_bytes, job.single_steps);
+  });
+  if (streams) stream_copy(recv, result, range.count * job.element_bytes);
 }
 
 /// G: fetches what the others have reduced of the chunk.

@@ -28,6 +28,8 @@
 //   Hop 0 of tile c waits until everybody has gathered tile c - 3, whose accumulators it takes. A two_shot behind a
 //   ring waits until everybody has gathered all of it. A ring behind a two_shot finds the contributions used up:
 //   whoever is through with the two_shot has seen everybody's last reduced.
+//   Where all lend both buffers: two ranks out of place read each other's operands after R1, store no reduced, and
+//   settle by G2 alone; else it goes on like a two_shot whose contributions are the lent buffers.
 // Abort     a rank that gave up stores no flag or counter again: its peers meet their own deadline.
 #pragma once
 

@@ -27,6 +27,7 @@ constexpr uint32_t chunk_bytes = 256;
 constexpr uint32_t post_bytes = 128;
 
 enum class Lending { none, some, all };
+enum class Placement { in_place, apart, mixed };  // mixed: as each rank likes
 
 /// One all-reduce, the same on every rank.
 struct Call {
@@ -35,7 +36,7 @@ struct Call {
   rondo_op_t op = RONDO_SUM;
   uint64_t count = 0;
   Lending lending = Lending::none;
-  bool in_place = false;
+  Placement placement = Placement::apart;
   uint64_t seed = 0;
 };
 
@@ -52,7 +53,7 @@ Call random_call(std::mt19937_64 &random) {
     call.count %= post_bytes / rondo_type_size(call.type) + 1;
   }
   call.lending = static_cast<Lending>(random() % 3);
-  call.in_place = random() % 2 == 0;
+  call.placement = static_cast<Placement>(random() % 3);
   call.seed = random();
   return call;
 }
@@ -125,15 +126,17 @@ class DirectWorld {
     uint32_t wrong = 0;
     for (size_t number = 0; number < calls.size(); ++number) {
       const Call &call = calls[number];
-      const auto plan = plan_of(call, rank);
+      const bool in_place =
+          call.placement == Placement::mixed ? random() % 2 == 0 : call.placement == Placement::in_place;
+      const auto plan = plan_of(call, rank, in_place);
       Buffer send = input_of(call, rank), recv(send.size(), std::byte{0xAB});
-      std::byte *const target = call.in_place ? send.data() : recv.data();
+      std::byte *const target = in_place ? send.data() : recv.data();
       Buffers buffers{{send.data(), 0, {}}, {target, 0, {}}, fingerprint(number, plan->identity)};
       const auto offers = [&] {
         return call.lending == Lending::all || (call.lending == Lending::some && random() % 2 == 0);
       };
       buffers.send.loan.offered = offers();
-      buffers.recv.loan.offered = call.in_place ? buffers.send.loan.offered : offers();
+      buffers.recv.loan.offered = in_place ? buffers.send.loan.offered : offers();
       for (uint64_t turns = random() % 4 == 0 ? random() % 30 : 0; turns > 0; --turns) std::this_thread::yield();
       const HostReducer reducer{combine_function(call.type, call.op), combine_function(call.type, call.op),
                                 call.op == RONDO_AVG ? rank_count_ : 0};
@@ -146,11 +149,11 @@ class DirectWorld {
     return wrong;
   }
 
-  [[nodiscard]] std::unique_ptr<Plan> plan_of(const Call &call, uint32_t rank) const {
+  [[nodiscard]] std::unique_ptr<Plan> plan_of(const Call &call, uint32_t rank, bool in_place) const {
     OperationKey key;
     key.signature = {
         RONDO_ALL_REDUCE, static_cast<uint32_t>(call.type), static_cast<uint32_t>(call.op), 0, call.count, 0};
-    key.in_place = call.in_place;
+    key.in_place = in_place;
     return build_plan(key, call.shape, ConnectionGeometry{4, 64, 64}, rank, rank_count_).value();
   }
 
@@ -177,7 +180,7 @@ TEST_CASE("direct: mixed runs of one_shot, two_shot and ring, lent or copied, ar
     std::vector<Buffer> expected;
     for (size_t number = 0; number < call_count; ++number) {
       calls.push_back(random_call(random));
-      expected.push_back(expected_of(calls.back(), *world.plan_of(calls.back(), 0), rank_count));
+      expected.push_back(expected_of(calls.back(), *world.plan_of(calls.back(), 0, false), rank_count));
     }
     std::vector<uint32_t> wrong(rank_count);
     std::vector<std::thread> threads;
