@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -42,6 +43,7 @@ struct compare_job {
   unsigned deadline_s; /* the kernel ends a rank that lives longer, wherever it hangs */
   double target_s;     /* about how long a loop of timed calls may take */
   const char *control_path;
+  pid_t keeper; /* process group that keeps the machine's state; 0: none */
 };
 
 /* A library. Failures are told by compare_fail(), which does not return. */

@@ -3,6 +3,7 @@
 
 import contextlib
 import os
+import signal
 import subprocess
 from pathlib import Path
 
@@ -53,8 +54,18 @@ class Keeper:
         """Whether the state has come."""
         self.end()
         self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        stderr=subprocess.DEVNULL, text=True)
+                                        stderr=subprocess.DEVNULL, text=True, preexec_fn=os.setpgrp)
         return self.process.stdout.readline() != ""  # bounded by the program's own patience and alarm
+
+    @property
+    def group(self):
+        """The process group that a driver stops while it times calls. Not a session: of a group that is orphaned while
+        it is stopped, the kernel ends the processes."""
+        return self.process.pid
+
+    def resume(self):
+        """A driver that was ended has not done so."""
+        os.killpg(self.group, signal.SIGCONT)
 
     def busy_seconds(self):
         """What it has used of the processors so far, unless it has ended: then it is among this process's children."""
@@ -72,6 +83,7 @@ class Keeper:
     def end(self):
         if self.process is None:
             return
+        self.resume()
         try:
             self.process.communicate(timeout=END_WITHIN_S)  # closes its standard input
         except subprocess.TimeoutExpired:

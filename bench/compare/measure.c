@@ -2,6 +2,8 @@
  * A run: warm-up, timed calls one by one, timed calls back to back, a verified call. */
 #include "bench/compare/control.h"
 
+#include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -165,6 +167,14 @@ static char *buffer_for(struct compare_job *job) {
   return job->contender->allocate(job, job->bytes);
 }
 
+/* A keeper of the machine's state has idle priority, but ranks that share a core and yield it would yield it to that,
+ * too. The cores are busy without it meanwhile. */
+static void signal_keeper(struct compare_job *job, int number) {
+  if (job->rank == 0 && job->keeper != 0 && kill(-job->keeper, number) != 0)
+    compare_fail(job, "cannot signal the keeper %d: %s", (int)job->keeper, strerror(errno));
+  compare_barrier(job, false);
+}
+
 void compare_run(struct compare_job *job) {
   struct run run = {.job = job, .count = job->bytes / type_size(job->type)};
   uint64_t wrong = 0;
@@ -175,12 +185,14 @@ void compare_run(struct compare_job *job) {
     run.recv = buffer_for(job);
     run.send = job->in_place ? run.recv : buffer_for(job);
   }
+  signal_keeper(job, SIGSTOP);
   const int iterations = warm_up(&run);
   const struct compare_summary summary = compare_sample(job, iterations, rewrite, call, &run);
   if (!job->create) {
     together_us = back_to_back_us(&run, iterations);
     wrong = verify(&run);
   }
+  signal_keeper(job, SIGCONT);
   if (job->rank == 0) {
     printf("{\"iterations\": %d, \"median_us\": %.4f, \"p10_us\": %.4f, \"p90_us\": %.4f, \"min_us\": %.4f, "
            "\"back_to_back_us\": %.4f, \"wrong\": %llu}\n",

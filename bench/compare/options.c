@@ -22,7 +22,8 @@ static const char help[] =
     "  --seconds S         about how long a loop of timed calls takes (0.12)\n"
     "  --iterations-min N  timed calls at least (5)\n"
     "  --deadline N        seconds after which a rank is ended (120)\n"
-    "  --control FILE      where ranks that mpirun made share memory\n";
+    "  --control FILE      where ranks that mpirun made share memory\n"
+    "  --keeper PGID       processes of `floor keep`, which are stopped while calls are timed\n";
 
 static void refuse(const struct compare_contender *contender, const char *what, const char *value) {
   fprintf(stderr, "%s: %s: '%s' will not do; --help lists what there is\n", contender->name, what, value);
@@ -57,15 +58,15 @@ static void check(const struct compare_job *job) {
 void compare_parse(struct compare_job *job, const struct compare_contender *contender, int argc, char **argv) {
   static const char *const types[] = {"float32", "bfloat16", "float16", NULL};
   static const char *const buffers[] = {"private", "alloc", "registered", NULL};
-  enum { ranks = 1, bytes, in_place, type, buffer, create, pin, seconds, iterations_min, deadline, control, usage };
+  enum { ranks = 1, bytes, in_place, type, buffer, create, pin, seconds, iterations_min, deadline, control, keeper, usage };
   static const struct option options[] = {
       {"ranks", required_argument, NULL, ranks},       {"bytes", required_argument, NULL, bytes},
       {"in-place", no_argument, NULL, in_place},       {"type", required_argument, NULL, type},
       {"buffers", required_argument, NULL, buffer},    {"create", no_argument, NULL, create},
       {"pin", no_argument, NULL, pin},                 {"seconds", required_argument, NULL, seconds},
       {"deadline", required_argument, NULL, deadline}, {"iterations-min", required_argument, NULL, iterations_min},
-      {"control", required_argument, NULL, control},   {"help", no_argument, NULL, usage},
-      {NULL, 0, NULL, 0}};
+      {"control", required_argument, NULL, control},   {"keeper", required_argument, NULL, keeper},
+      {"help", no_argument, NULL, usage},              {NULL, 0, NULL, 0}};
   *job = (struct compare_job){.contender = contender, .rank_count = 2, .bytes = 8, .iterations_min = 5,
                               .deadline_s = 120, .target_s = 0.12};
   for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
@@ -83,6 +84,7 @@ void compare_parse(struct compare_job *job, const struct compare_contender *cont
         break;
       case deadline: job->deadline_s = (unsigned)number(contender, "--deadline", 1, 86400); break;
       case control: job->control_path = optarg; break;
+      case keeper: job->keeper = (pid_t)number(contender, "--keeper", 2, INT32_MAX); break;
       case usage: printf(help, contender->name); exit(0);
       default: exit(2);
     }

@@ -143,14 +143,17 @@ class Machine:
         self.kept.seek()
         return self.state()
 
-    def quietly(self, command, environment):
+    def quietly(self, command, environment, stops_keeper=False):
         """The best of a few tries, as a row: the result or the error, the state, how quiet it was. A try in which the
-        state changed is as good as none."""
+        state changed is as good as none. `stops_keeper`: the program takes the option --keeper."""
         best = None
         for attempt in range(1, self.tries + 1):
             self.wait_until_quiet()
             before, reading_before = self.settled_state()
-            ended = self.start(command, environment, self.deadline_s)
+            keeper_option = ["--keeper", str(self.kept.group)] if self.kept and stops_keeper else []
+            ended = self.start(command + keeper_option, environment, self.deadline_s)
+            if self.kept:
+                self.kept.resume()
             after, reading_after = self.state()
             result, error = result_of(ended)
             row = {"state": before if before == after else "mixed", "probe": [reading_before, reading_after],
@@ -170,7 +173,7 @@ class Machine:
         control = Path(tempfile.mkdtemp(prefix="rondo-compare-", dir=shared_folder())) / "control"
         try:
             command = contender.command(run, pin, control, self.seconds, self.deadline_s)
-            return self.quietly(command, contender.environment)
+            return self.quietly(command, contender.environment, stops_keeper=True)
         finally:
             control.unlink(missing_ok=True)
             control.parent.rmdir()

@@ -27,6 +27,11 @@ BUILD, FAULTY = Path(sys.argv.pop(1)), sys.argv.pop(1)
 SANITIZERS = sys.argv.pop(1) if len(sys.argv) > 1 and sys.argv[1][:1] != "-" else "none"
 
 
+def state_of(pid):
+    """R, S, T, Z and so on."""
+    return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0]
+
+
 class Rounds(unittest.TestCase):
     def test_a_run_that_several_settings_show_is_measured_once_a_round(self):
         options = compare.parse(["--setting", "private-in-place", "--setting", "mapped-in-place", "--sizes", "8,64K"])
@@ -152,21 +157,27 @@ class Rounds(unittest.TestCase):
 
     def test_a_state_that_is_asked_for_is_sought_before_each_try_that_would_begin_in_another(self):
         class Kept:
-            state, sought = "far", 0
+            state, sought, group, resumed = "far", 0, 7, 0
 
             def seek(self):
                 self.sought += 1
+
+            def resume(self):
+                self.resumed += 1
 
             def busy_seconds(self):
                 return 0.0
 
         def measured(*readings):
-            left, kept = list(readings), Kept()
+            left, kept, commands = list(readings), Kept(), []
 
             def start(command, *_, **__):
+                if command[-1] != "state":
+                    commands.append(command)
                 result = {"read_64K_us": left.pop(0)} if command[-1] == "state" else {"median_us": 1.0}
                 return runs.Ended(json.dumps(result), None, 0.0, 0.0)
-            row = runs.Machine("floor", 2, 3, 0, 1, 0.1, start, kept).quietly(["driver"], {})
+            row = runs.Machine("floor", 2, 3, 0, 1, 0.1, start, kept).quietly(["driver"], {}, stops_keeper=True)
+            self.assertEqual((kept.resumed, commands), (row["try"], [["driver", "--keeper", "7"]] * row["try"]))
             return row["state"], row["kept"], row["try"], kept.sought, left
         self.assertEqual(measured(2.4, 2.4), ("far", "far", 1, 0, []))
         self.assertEqual(measured(0.9, 2.4, 2.4), ("far", "far", 1, 1, []))
@@ -187,9 +198,9 @@ class Rounds(unittest.TestCase):
             note = Path(folder) / "pid"
             ended = runs.run_once(["sh", "-c", f"sleep 300 & echo $! > {note}; wait"], {}, 0.1)
             self.assertIn("not ready within 0.1 s", ended.error)
-            child = Path(f"/proc/{note.read_text(encoding='ascii').strip()}/stat")
+            child = note.read_text(encoding="ascii").strip()
             end = time.monotonic() + 30
-            while child.exists() and child.read_text(encoding="ascii").rpartition(")")[2].split()[0] != "Z":
+            while Path(f"/proc/{child}").exists() and state_of(child) != "Z":
                 self.assertLess(time.monotonic(), end, "a process was left behind")
                 time.sleep(0.01)
 
@@ -254,16 +265,26 @@ class Keeping(unittest.TestCase):
         stack.enter_context(mock.patch.dict(keeper.READINGS_US, far=(low_us, high_us)))
         return stack.enter_context(keeper.keeping("far", self.floor if floor_here else None, patience_s)), stack.close
 
+    def wait_for(self, ready, otherwise):
+        end = time.monotonic() + 60
+        while not ready():
+            self.assertLess(time.monotonic(), end, otherwise)
+            time.sleep(0.01)
+
     def test_both_cores_are_kept_busy_at_idle_priority_until_the_end(self):
         kept, end_it = self.keeping(0, 1e9, 60, autogroup="0\n")
         ranks = keeper.children_of(kept.process.pid)
         self.assertEqual(len(ranks), 2)
         self.assertEqual({os.sched_getscheduler(int(rank)) for rank in ranks}, {os.SCHED_IDLE})
         self.assertEqual(len({tuple(os.sched_getaffinity(int(rank))) for rank in ranks}), 2)
-        used, end = kept.busy_seconds(), time.monotonic() + 60
-        while kept.busy_seconds() < used + 0.2:
-            self.assertLess(time.monotonic(), end, "it does not keep the cores busy")
-            time.sleep(0.01)
+        used = kept.busy_seconds()
+        self.wait_for(lambda: kept.busy_seconds() >= used + 0.2, "it does not keep the cores busy")
+        driver = subprocess.run([FAULTY, "--ranks", "2", "--bytes", "64", "--seconds", "0.005", "--keeper",
+                                 str(kept.group)], env={"FAULT": "death"}, capture_output=True, timeout=120, check=False)
+        self.assertEqual(driver.returncode, 1)
+        self.wait_for(lambda: {state_of(rank) for rank in ranks} == {"T"}, "it is not stopped while calls are timed")
+        kept.resume()
+        self.wait_for(lambda: "T" not in {state_of(rank) for rank in ranks}, "it does not go on")
         end_it()
         self.assertEqual([rank for rank in ranks if Path(f"/proc/{rank}").exists()], [])
         self.assertEqual(kept.busy_seconds(), 0.0)
