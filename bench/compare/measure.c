@@ -167,10 +167,11 @@ static char *buffer_for(struct compare_job *job) {
   return job->contender->allocate(job, job->bytes);
 }
 
-/* A keeper of the machine's state has idle priority, but ranks that share a core and yield it would yield it to that,
- * too. The cores are busy without it meanwhile. */
+/* A keeper of the machine's state has idle priority, but ranks that share cores and yield them would yield to it, too.
+ * Such ranks keep the cores busy by themselves. */
 static void signal_keeper(struct compare_job *job, int number) {
-  if (job->rank == 0 && job->keeper != 0 && kill(-job->keeper, number) != 0)
+  if (job->keeper == 0 || job->pin) return;
+  if (job->rank == 0 && kill(-job->keeper, number) != 0)
     compare_fail(job, "cannot signal the keeper %d: %s", (int)job->keeper, strerror(errno));
   compare_barrier(job, false);
 }

@@ -25,11 +25,9 @@
 //   Chunks are counted through the communicator's life; all ranks count the same, since they agree on operations.
 // ring      A1 load the predecessor's folded, sync, until c * ranks + h; add to the accumulator of the part of hop h
 //           A2 store folded = c * ranks + h + 1, release        G1, G2 as above, for each tile, when all have folded it
-//   Hop 0 of tile c waits until everybody has gathered tile c - 3, whose accumulators it takes. A two_shot behind a
-//   ring waits until everybody has gathered all of it. A ring behind a two_shot finds the contributions used up:
-//   whoever is through with the two_shot has seen everybody's last reduced.
-//   Where all lend both buffers: two ranks out of place read each other's operands after R1, store no reduced, and
-//   settle by G2 alone; else it goes on like a two_shot whose contributions are the lent buffers.
+//   Hop 0 of tile c waits until everybody has gathered tile c - 3. A two_shot behind a ring waits until everybody has
+//   gathered it. A ring behind a two_shot need not: who is through with that has seen everybody's last reduced.
+//   Where all lend it goes on as a two_shot behind R1 does; two ranks out of place fold everything instead, then G2.
 // Abort     a rank that gave up stores no flag or counter again: its peers meet their own deadline.
 #pragma once
 
