@@ -23,7 +23,7 @@ static const char help[] =
     "  --iterations-min N  timed calls at least (5)\n"
     "  --deadline N        seconds after which a rank is ended (120)\n"
     "  --control FILE      where ranks that mpirun made share memory\n"
-    "  --keeper PGID       processes of `floor keep`, stopped while calls are timed without --pin\n";
+    "  --keeper PGID       processes of `floor keep`, stopped without --pin while what counts is timed\n";
 
 static void refuse(const struct compare_contender *contender, const char *what, const char *value) {
   fprintf(stderr, "%s: %s: '%s' will not do; --help lists what there is\n", contender->name, what, value);
