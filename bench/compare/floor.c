@@ -23,7 +23,7 @@
 
 /* Few enough that a machine where others compute, and each wait costs a turn of the scheduler, gets through. */
 enum { probe_bytes = 64 << 10, probe_iterations = 201, batches = 10, round_trips = 500, deadline_s = 120 };
-enum { nap_us = 5000, look_ns = 1000000, keep_most_s = 3600 };
+enum { nap_us = 20000, look_ns = 1000000, keep_most_s = 3600 };
 
 /* The widest vector that the processor has; the compiler divides it where it must. */
 typedef uint64_t vector __attribute__((vector_size(64), may_alias));

@@ -58,7 +58,8 @@ static void check(const struct compare_job *job) {
 void compare_parse(struct compare_job *job, const struct compare_contender *contender, int argc, char **argv) {
   static const char *const types[] = {"float32", "bfloat16", "float16", NULL};
   static const char *const buffers[] = {"private", "alloc", "registered", NULL};
-  enum { ranks = 1, bytes, in_place, type, buffer, create, pin, seconds, iterations_min, deadline, control, keeper, usage };
+  enum { ranks = 1, bytes, in_place, type, buffer, create, pin, seconds, iterations_min, deadline, control, keeper,
+         usage };
   static const struct option options[] = {
       {"ranks", required_argument, NULL, ranks},       {"bytes", required_argument, NULL, bytes},
       {"in-place", no_argument, NULL, in_place},       {"type", required_argument, NULL, type},
