@@ -47,8 +47,7 @@ class Keeper:
     def __init__(self, floor, state, patience_s):
         low_us, high_us = READINGS_US[state]
         self.command = [str(floor), "keep", f"{low_us:g}", f"{high_us:g}", f"{patience_s:g}"]
-        self.state, self.patience_s = state, patience_s
-        self.process = None
+        self.state, self.process = state, None
 
     def seek(self):
         """Whether the state has come."""

@@ -23,6 +23,12 @@ bool rounds_every_step(rondo_type_t type) {
   return type == RONDO_FLOAT16 || type == RONDO_BFLOAT16 || type == RONDO_FLOAT8_E4M3 || type == RONDO_FLOAT8_E5M2;
 }
 
+/// Whether folding takes no longer than memory does: conversions of 8-bit floats and integer divisions do.
+bool folds_cheaply(rondo_type_t type, rondo_op_t op) {
+  if (type == RONDO_FLOAT8_E4M3 || type == RONDO_FLOAT8_E5M2) return false;
+  return op != RONDO_AVG || rounds_every_step(type) || type == RONDO_FLOAT32 || type == RONDO_FLOAT64;
+}
+
 }  // namespace
 
 using direct::stopped;
@@ -38,6 +44,7 @@ RunOutcome ExchangeEnd::run(const Plan &plan, const Buffers &buffers, const Host
           program.element_bytes,
           rank_count(),
           rounds_every_step(type),
+          folds_cheaply(type, static_cast<rondo_op_t>(plan.key.signature.op)),
           program.partition.align_elements,
           program.partition.chunk_elements};
   if (plan.shape.algorithm == RONDO_ALGORITHM_ONE_SHOT) return run_one_shot(job);
@@ -135,9 +142,10 @@ const std::byte *ExchangeEnd::open(uint32_t peer, const LentBuffer &buffer, uint
 
 /// The lines of a recv buffer have to be taken away from the peers that read the last result there, and the exchange's
 /// few lines do not, or less of them. In place the caller has paid for that, when it wrote its input; two ranks of a
-/// ring do not read each other's (fold_all); and where ranks share cores they share caches, too.
+/// ring do not read each other's unless the other one is in place (fold_all); and where ranks share cores they share
+/// caches, too.
 bool ExchangeEnd::worth_lending(const Job &job) const {
-  if (wake_ || !job.apart() || (job.ring != nullptr && rank_count() == 2)) return true;
+  if (wake_ || !job.apart() || (job.ring != nullptr && rank_count() == 2 && job.cheap)) return true;
   return job.bytes() >= roomy_chunk_factor * view_.geometry.chunk_bytes;
 }
 

@@ -20,6 +20,7 @@ struct ExchangeEnd::Job {
   uint32_t element_bytes;
   uint32_t rank_count;
   bool single_steps;
+  bool cheap;  ///< memory takes longer than arithmetic
   uint64_t align_elements;
   uint64_t chunk_elements;           ///< two_shot: of a whole chunk
   const Partition *ring = nullptr;   ///< ring: the schedule's own tiles

@@ -41,7 +41,7 @@ RunOutcome ExchangeEnd::run_two_shot(Job &job) {
 /// Each rank reduces as many elements in a row as in a two_shot, which memory likes better than the ring's own parts.
 RunOutcome ExchangeEnd::run_lent_ring(Job &job) {
   job.order = std::exchange(job.ring, nullptr);
-  if (rank_count() == 2 && job.all_apart && !job.streams()) return fold_all(job);
+  if (rank_count() == 2 && job.all_apart && job.cheap && !wake_ && !job.streams()) return fold_all(job);
   const uint64_t tile_elements = job.order->chunk_elements * rank_count();
   const uint64_t tile_bytes = tile_elements * job.element_bytes;
   const uint64_t tiles = std::max<uint64_t>(lent_chunk_factor() * view_.geometry.chunk_bytes / tile_bytes, 1);
@@ -59,7 +59,8 @@ RunOutcome ExchangeEnd::run_lent_ring(Job &job) {
 
 /// Two ranks, out of place: each reads both operands and keeps the sums to itself. That moves as many bytes between
 /// them as if each fetched half of the sums, and no line of recv has to be taken away from a peer that has read it.
-/// Each begins with the half that the other ends with, so that they do not ask for the same lines at once.
+/// Each begins with the half that the other ends with, so that they do not ask for the same lines at once. Not where
+/// they share a core, and so its caches, nor where arithmetic takes longer than memory.
 RunOutcome ExchangeEnd::fold_all(Job &job) {
   job.chunk_elements = job.count;
   for (uint32_t offset = 0; offset < rank_count(); ++offset) fold(job, 0, job.part(0, (rank_ + offset) % rank_count()));

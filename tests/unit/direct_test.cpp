@@ -7,7 +7,9 @@
 #include <chrono>
 #include <cstdio>
 #include <memory>
+#include <mutex>
 #include <random>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -42,7 +44,7 @@ struct Call {
 
 Call random_call(std::mt19937_64 &random) {
   Call call;
-  call.type = random() % 2 == 0 ? RONDO_FLOAT32 : RONDO_BFLOAT16;
+  call.type = std::array{RONDO_FLOAT32, RONDO_BFLOAT16, RONDO_FLOAT8_E4M3}[random() % 3];
   call.op = std::array{RONDO_SUM, RONDO_AVG, RONDO_MIN}[random() % 3];
   call.count = random() % 4 == 0 ? random() % 20 : random() % 900;
   call.shape = {RONDO_ALGORITHM_RING, RONDO_PROTOCOL_DIRECT, 1, random() % 2 == 0 ? 64u : chunk_bytes};
@@ -97,6 +99,19 @@ Buffer expected_of(const Call &call, const Plan &plan, uint32_t rank_count) {
 class UnevenPeers final : public test::LocalPeers {
  public:
   explicit UnevenPeers(uint64_t seed) : next_seed_(seed) {}
+  /// Whoever borrows this buffer gets something else.
+  void hide(const std::byte *buffer) {
+    const std::scoped_lock lock(mutex_);
+    hidden_.insert(reinterpret_cast<uint64_t>(buffer));
+  }
+  void show(const std::byte *buffer) {
+    const std::scoped_lock lock(mutex_);
+    hidden_.erase(reinterpret_cast<uint64_t>(buffer));
+  }
+  const std::byte *borrow(uint32_t rank, const SlotHeader &header, std::byte *buffer) override {
+    const std::scoped_lock lock(mutex_);
+    return hidden_.contains(header.address) ? poison_.data() : LocalPeers::borrow(rank, header, buffer);
+  }
   void wake(uint32_t) override {
     std::minstd_rand random(static_cast<uint32_t>(next_seed_.fetch_add(1, std::memory_order_relaxed)));
     random.discard(2);  // the first numbers of neighbouring seeds are neighbours
@@ -105,20 +120,26 @@ class UnevenPeers final : public test::LocalPeers {
 
  private:
   std::atomic<uint64_t> next_seed_;
+  std::mutex mutex_;
+  std::set<uint64_t> hidden_;
+  std::vector<std::byte> poison_ = std::vector<std::byte>(16384, std::byte{0x5A});
 };
 
 /// Ranks that have an exchange and nothing else.
 class DirectWorld {
  public:
-  DirectWorld(uint32_t rank_count, uint64_t seed) : rank_count_(rank_count), peers_(seed) {
+  DirectWorld(uint32_t rank_count, uint64_t seed, bool wake) : rank_count_(rank_count), peers_(seed) {
     const ExchangeGeometry geometry{rank_count, post_bytes, chunk_bytes, exchange_area_count_min};
     memory_.resize(geometry.bytes() + cache_line_bytes);
     auto *const base = reinterpret_cast<std::byte *>(
         (reinterpret_cast<uintptr_t>(memory_.data()) + cache_line_bytes - 1) / cache_line_bytes * cache_line_bytes);
     const std::vector<uint32_t> readable(rank_count, kind_bit(PayloadKind::address));
     for (uint32_t rank = 0; rank < rank_count; ++rank)
-      ends_.emplace_back(ExchangeView{base, geometry}, rank, readable, peers_, true);
+      ends_.emplace_back(ExchangeView{base, geometry}, rank, readable, peers_, wake);
   }
+
+  /// From now on no rank can read what is in another's recv buffer.
+  void hide_results() { hides_results_ = true; }
 
   /// One rank's life. Returns the number of calls that failed or gave another result than `expected`.
   uint32_t live(uint32_t rank, const std::vector<Call> &calls, const std::vector<Buffer> &expected, uint64_t seed) {
@@ -142,7 +163,9 @@ class DirectWorld {
                                 call.op == RONDO_AVG ? rank_count_ : 0};
       test::Patience patience;
       Waiter waiter(WaitPolicy{4, 0, UINT32_MAX, false}, peers_, patience);
+      if (hides_results_) peers_.hide(target);
       const RunOutcome outcome = ends_[rank].run(*plan, buffers, reducer, waiter);
+      peers_.show(target);
       if (outcome.kind != RunOutcome::Kind::done) return wrong + 1;  // the others meet their own deadline
       if (call.count != 0 && std::memcmp(target, expected[number].data(), expected[number].size()) != 0) ++wrong;
     }
@@ -159,10 +182,24 @@ class DirectWorld {
 
  private:
   uint32_t rank_count_;
+  bool hides_results_ = false;
   std::vector<std::byte> memory_;
   UnevenPeers peers_;
   std::vector<ExchangeEnd> ends_;
 };
+
+/// All ranks live through all calls. Returns how many were wrong, by rank.
+std::vector<uint32_t> wrong_calls(DirectWorld &world, uint32_t rank_count, const std::vector<Call> &calls,
+                                  uint64_t seed) {
+  std::vector<Buffer> expected;
+  for (const Call &call : calls) expected.push_back(expected_of(call, *world.plan_of(call, 0, false), rank_count));
+  std::vector<uint32_t> wrong(rank_count);
+  std::vector<std::thread> threads;
+  for (uint32_t rank = 0; rank < rank_count; ++rank)
+    threads.emplace_back([&, rank] { wrong[rank] = world.live(rank, calls, expected, seed); });
+  for (std::thread &thread : threads) thread.join();
+  return wrong;
+}
 
 }  // namespace
 
@@ -173,20 +210,32 @@ TEST_CASE("direct: mixed runs of one_shot, two_shot and ring, lent or copied, ar
   if (rondo_test::sanitized())
     std::puts("skipped: 340 of 400 calls: take a minute under a sanitizer; done without one");
   for (const uint32_t rank_count : {2u, 3u, 4u, 5u, 8u}) {
-    CAPTURE(rank_count);
-    std::mt19937_64 random(seed);
-    DirectWorld world(rank_count, seed);
-    std::vector<Call> calls;
-    std::vector<Buffer> expected;
-    for (size_t number = 0; number < call_count; ++number) {
-      calls.push_back(random_call(random));
-      expected.push_back(expected_of(calls.back(), *world.plan_of(calls.back(), 0, false), rank_count));
+    for (const bool wake : {true, false}) {  // whether ranks share cores
+      CAPTURE(rank_count, wake);
+      std::mt19937_64 random(seed);
+      std::vector<Call> calls;
+      while (calls.size() < call_count) calls.push_back(random_call(random));
+      DirectWorld world(rank_count, seed, wake);
+      CHECK(wrong_calls(world, rank_count, calls, seed) == std::vector<uint32_t>(rank_count, 0));
     }
-    std::vector<uint32_t> wrong(rank_count);
-    std::vector<std::thread> threads;
-    for (uint32_t rank = 0; rank < rank_count; ++rank)
-      threads.emplace_back([&, rank] { wrong[rank] = world.live(rank, calls, expected, seed); });
-    for (std::thread &thread : threads) thread.join();
-    CHECK(wrong == std::vector<uint32_t>(rank_count, 0));
   }
+}
+
+TEST_CASE("direct: two ranks that lend out of place fold everything for themselves, where that is cheap") {
+  const auto wrong_with = [](rondo_type_t type, rondo_op_t op, bool wake) {
+    std::vector<Call> calls;
+    for (const uint64_t count : {1u, 63u, 64u, 300u, 2000u}) {
+      Call call{{RONDO_ALGORITHM_RING, RONDO_PROTOCOL_DIRECT, 1, 64}, type, op, count, Lending::all};
+      call.seed = count;
+      calls.push_back(call);
+    }
+    DirectWorld world(2, 1, wake);
+    world.hide_results();
+    const std::vector<uint32_t> wrong = wrong_calls(world, 2, calls, 1);
+    return wrong[0] + wrong[1];
+  };
+  CHECK(wrong_with(RONDO_FLOAT32, RONDO_SUM, false) == 0);
+  CHECK(wrong_with(RONDO_BFLOAT16, RONDO_AVG, false) == 0);
+  CHECK(wrong_with(RONDO_FLOAT8_E4M3, RONDO_SUM, false) > 0);  // here they do read each other's results
+  CHECK(wrong_with(RONDO_FLOAT32, RONDO_SUM, true) > 0);
 }
