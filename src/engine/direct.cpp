@@ -44,13 +44,13 @@ RunOutcome ExchangeEnd::run(const Plan &plan, const Buffers &buffers, const Host
           program.element_bytes,
           rank_count(),
           rounds_every_step(type),
-          folds_cheaply(type, static_cast<rondo_op_t>(plan.key.signature.op)),
           program.partition.align_elements,
           program.partition.chunk_elements};
   if (plan.shape.algorithm == RONDO_ALGORITHM_ONE_SHOT) return run_one_shot(job);
   if (job.count == 0) return {};
   if (plan.shape.algorithm == RONDO_ALGORITHM_TWO_SHOT) return run_two_shot(job);
   job.ring = &program.partition;
+  job.cheap = folds_cheaply(type, static_cast<rondo_op_t>(plan.key.signature.op));
   return run_ring(job);
 }
 

@@ -20,10 +20,10 @@ struct ExchangeEnd::Job {
   uint32_t element_bytes;
   uint32_t rank_count;
   bool single_steps;
-  bool cheap;  ///< memory takes longer than arithmetic
   uint64_t align_elements;
   uint64_t chunk_elements;           ///< two_shot: of a whole chunk
   const Partition *ring = nullptr;   ///< ring: the schedule's own tiles
+  bool cheap = false;                ///< ring: memory takes longer than arithmetic
   const Partition *order = nullptr;  ///< a ring without accumulators: its tiles, which say in what order to fold
   bool all_lend = false;             ///< every rank, both buffers; known once they have met
   bool all_apart = false;            ///< every rank is out of place; likewise
