@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A contender of bench/compare that is wrong or hangs, to show that the harness notices: FAULT=sum|input|hang|death, or
- * none for one that is right. Ranks share their inputs through a page of their own. */
+ * A contender of bench/compare that is wrong or hangs, to show that the harness notices: FAULT=sum|input|hang|death;
+ * one that takes its time: slow; and none for one that is right. Ranks share their inputs through a page of their own. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -8,7 +8,7 @@
 
 #include "bench/compare/harness.h"
 
-enum { elements_max = 1024 };
+enum { elements_max = 1024, slow_us = 50000 };
 
 struct exchange {
   float input[compare_ranks_max][elements_max];
@@ -22,6 +22,7 @@ static void all_reduce(struct compare_job *job, const void *send, void *recv, si
   float *result = recv;
   if (strcmp(fault, "hang") == 0 && job->rank == 1) (void)pause();
   if (strcmp(fault, "death") == 0 && job->rank == 1) abort();
+  if (strcmp(fault, "slow") == 0) (void)usleep(slow_us);
   memcpy(exchange->input[job->rank], send, count * sizeof(float));
   compare_barrier(job, false);
   for (size_t i = 0; i < count; ++i) {
