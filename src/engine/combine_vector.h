@@ -8,6 +8,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include <hwy/cache_control.h>
 #include "src/engine/combine.h"
 #include "src/engine/combine_copy.h"
 #include "src/engine/combine_vector_types.h"
@@ -15,6 +16,12 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace rondo::HWY_NAMESPACE {
+
+template <class Codec>
+HWY_INLINE void store(const typename Codec::Accumulator &folded, std::byte *to) {
+  const auto packed = Codec::pack(folded);
+  store_vector(hn::DFromV<decltype(packed)>(), packed, to);
+}
 
 /// The common cases, with nothing but the operation in their loops. `bytes` is whole steps.
 template <class Codec, class Op, uint32_t input_count, uint32_t output_count>
@@ -26,7 +33,7 @@ void combine_fixed(const CombineArgs &args, size_t bytes) {
   for (size_t at = 0; at < bytes; at += Codec::step_bytes) {
     auto folded = Codec::load(inputs[0] + at);
     for (uint32_t input = 1; input < input_count; ++input) folded = apply<Op>(folded, Codec::load(inputs[input] + at));
-    for (uint32_t output = 0; output < output_count; ++output) Codec::store(folded, outputs[output] + at);
+    for (uint32_t output = 0; output < output_count; ++output) store<Codec>(folded, outputs[output] + at);
   }
 }
 
@@ -54,13 +61,13 @@ void combine_steps(const CombineArgs &shared_args, size_t bytes) {
       folded = apply<Op>(folded, Codec::load(args.inputs[input] + at));
     if constexpr (std::is_floating_point_v<typename Codec::Scalar>)
       if (args.divisor != 0) folded = Codec::divide(folded, args.divisor);
-    for (uint32_t output = 0; output < args.output_count; ++output) Codec::store(folded, args.outputs[output] + at);
+    for (uint32_t output = 0; output < args.output_count; ++output) store<Codec>(folded, args.outputs[output] + at);
   }
 }
 
-/// The last elements, fewer than a step: in padded copies, so that nothing beyond the buffers is touched.
+/// A few elements, fewer than a step: in padded copies, so that nothing beyond the buffers is touched.
 template <class Codec, class Op>
-void combine_tail(const CombineArgs &args, size_t begin, size_t bytes) {
+void combine_few(const CombineArgs &args, size_t begin, size_t bytes) {
   alignas(64) std::byte padded[combine_inputs_max][Codec::step_bytes] = {};
   alignas(64) std::byte result[Codec::step_bytes];
   CombineArgs step{};
@@ -77,11 +84,34 @@ void combine_tail(const CombineArgs &args, size_t begin, size_t bytes) {
     std::memcpy(args.outputs[output] + begin, result, bytes);
 }
 
+/// One result, past the caches: the first elements apart, so that the others are where whole vectors can be streamed to.
+template <class Codec, class Op>
+void combine_past_caches(CombineArgs args, size_t bytes) {
+  constexpr size_t step_bytes = Codec::step_bytes;
+  const size_t misaligned = reinterpret_cast<uintptr_t>(args.outputs[0]) % step_bytes;
+  const size_t head = std::min(bytes, (step_bytes - misaligned) % step_bytes);
+  const size_t end = head + (bytes - head) / step_bytes * step_bytes;
+  if (head != 0) combine_few<Codec, Op>(args, 0, head);
+  for (size_t at = head; at < end; at += step_bytes) {
+    auto folded = Codec::load(args.inputs[0] + at);
+    for (uint32_t input = 1; input < args.input_count; ++input)
+      folded = apply<Op>(folded, Codec::load(args.inputs[input] + at));
+    if constexpr (std::is_floating_point_v<typename Codec::Scalar>)
+      if (args.divisor != 0) folded = Codec::divide(folded, args.divisor);
+    const auto packed = Codec::pack(folded);
+    stream_vector(hn::DFromV<decltype(packed)>(), packed, args.outputs[0] + at);
+  }
+  hwy::FlushStream();
+  if (end < bytes) combine_few<Codec, Op>(args, end, bytes - end);
+}
+
 template <class Codec, class Op>
 void combine_bytes(const CombineArgs &args, size_t bytes) {
+  if constexpr (Codec::step_bytes >= 16)  // a whole vector
+    if (args.past_caches && args.output_count == 1) return combine_past_caches<Codec, Op>(args, bytes);
   const size_t whole_bytes = bytes / Codec::step_bytes * Codec::step_bytes;
   combine_steps<Codec, Op>(args, whole_bytes);
-  if (whole_bytes < bytes) combine_tail<Codec, Op>(args, whole_bytes, bytes - whole_bytes);
+  if (whole_bytes < bytes) combine_few<Codec, Op>(args, whole_bytes, bytes - whole_bytes);
 }
 
 template <class Codec, class Op, size_t element_bytes>

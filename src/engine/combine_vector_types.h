@@ -2,9 +2,10 @@
 // How the vectorised combine loads, computes and stores each element type. Included in combine_avx2.cpp and in
 // combine_avx512.cpp, each of which sets HWY_TARGET first; everything here is in that target's namespace.
 //
-// A codec moves one `step_bytes` block between memory and an accumulator (one or two vectors), and gives bit for bit
-// what Element in src/proto/reducer.h gives, NaN payloads excepted. Highway's own demotions are used only where they
-// round to nearest even in every version and flush nothing: float16, by F16C.
+// A codec loads one `step_bytes` block of memory into an accumulator (one or two vectors), packs that into one vector
+// as long as the block, and gives bit for bit what Element in src/proto/reducer.h gives, NaN payloads excepted.
+// Highway's own demotions are used only where they round to nearest even in every version and flush nothing: float16,
+// by F16C.
 #pragma once
 
 #include <cstddef>
@@ -38,6 +39,13 @@ HWY_INLINE void store_vector(D, hn::Vec<D> value, std::byte *to) {
   hn::StoreU(hn::BitCast(bytes, value), bytes, reinterpret_cast<uint8_t *>(to));
 }
 
+/// Past the caches; `to` is aligned to the vector.
+template <class D>
+HWY_INLINE void stream_vector(D, hn::Vec<D> value, std::byte *to) {
+  const hn::Repartition<uint8_t, D> bytes;
+  hn::Stream(hn::BitCast(bytes, value), bytes, reinterpret_cast<uint8_t *>(to));
+}
+
 /// A type that the processor computes with: integers, float32, float64.
 template <class T>
 struct NativeCodec {
@@ -46,7 +54,7 @@ struct NativeCodec {
   static constexpr size_t step_bytes = HWY_MAX_BYTES;
 
   static HWY_INLINE Accumulator load(const std::byte *from) { return load_vector(Tag<T>(), from); }
-  static HWY_INLINE void store(Accumulator value, std::byte *to) { store_vector(Tag<T>(), value, to); }
+  static HWY_INLINE Accumulator pack(Accumulator value) { return value; }
   static HWY_INLINE Accumulator divide(Accumulator value, uint32_t divisor) {
     return hn::Div(value, hn::Set(Tag<T>(), static_cast<T>(divisor)));
   }
@@ -69,7 +77,7 @@ struct Bfloat16Codec {
             hn::BitCast(Tag<float>(), hn::ShiftLeft<16>(pairs))};
   }
   /// Rounds all elements at once, in lanes of 16 bits: the kept halves in one vector, the lost halves in another.
-  static HWY_INLINE void store(const Accumulator &value, std::byte *to) {
+  static HWY_INLINE HalfVector pack(const Accumulator &value) {
     const Tag<uint32_t> words;
     const Tag<uint16_t> halves;
     const WordVector upper = hn::BitCast(words, value.upper);
@@ -87,7 +95,7 @@ struct Bfloat16Codec {
                               hn::AndNot(hn::Eq(lost, hn::Zero(halves)), hn::Eq(magnitude, infinity)));
       rounded = hn::IfThenElse(nan, hn::Set(halves, uint16_t{0x7FC0}), rounded);
     }
-    store_vector(halves, rounded, to);
+    return rounded;
   }
   static HWY_INLINE Accumulator divide(const Accumulator &value, uint32_t divisor) {
     const FloatVector by = hn::Set(Tag<float>(), static_cast<float>(divisor));
@@ -99,17 +107,17 @@ struct Bfloat16Codec {
 /// Rounds by the processor's own conversion (AVX512_BF16). That flushes subnormals and keeps the payloads of NaN, so
 /// vectors with such elements, which are rare, go the other way. In assembler, since this target does not have it.
 struct Bfloat16ConvertingCodec : Bfloat16Codec {
-  static HWY_INLINE void store(const Accumulator &value, std::byte *to) {
+  static HWY_INLINE HalfVector pack(const Accumulator &value) {
     constexpr int subnormal_or_nan = 0x20 | 0x80 | 0x01;
     const __mmask16 upper_special = _mm512_fpclass_ps_mask(value.upper.raw, subnormal_or_nan);
     const __mmask16 lower_special = _mm512_fpclass_ps_mask(value.lower.raw, subnormal_or_nan);
-    if (HWY_UNLIKELY(_kortestz_mask16_u8(upper_special, lower_special) == 0)) return Bfloat16Codec::store(value, to);
+    if (HWY_UNLIKELY(_kortestz_mask16_u8(upper_special, lower_special) == 0)) return Bfloat16Codec::pack(value);
     __m512i packed;  // the lower ones, then the upper ones
     asm("vcvtne2ps2bf16 %2, %1, %0" : "=v"(packed) : "v"(value.upper.raw), "v"(value.lower.raw));
     alignas(64) static constexpr uint16_t in_turns[] = {0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
                                                         8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
     const Tag<uint16_t> halves;
-    store_vector(halves, HalfVector{_mm512_permutexvar_epi16(hn::Load(halves, in_turns).raw, packed)}, to);
+    return HalfVector{_mm512_permutexvar_epi16(hn::Load(halves, in_turns).raw, packed)};
   }
 };
 #endif
@@ -125,10 +133,10 @@ struct Float16Codec {
     const hn::Rebind<hwy::float16_t, Tag<float>> halves;
     return hn::PromoteTo(Tag<float>(), hn::BitCast(halves, load_vector(codes, from)));
   }
-  static HWY_INLINE void store(Accumulator value, std::byte *to) {
+  static HWY_INLINE auto pack(Accumulator value) {
     const hn::Rebind<uint16_t, Tag<float>> codes;
     const hn::Rebind<hwy::float16_t, Tag<float>> halves;
-    store_vector(codes, hn::BitCast(codes, hn::DemoteTo(halves, value)), to);
+    return hn::BitCast(codes, hn::DemoteTo(halves, value));
   }
   static HWY_INLINE Accumulator divide(Accumulator value, uint32_t divisor) {
     return NativeCodec<float>::divide(value, divisor);
@@ -158,13 +166,12 @@ struct Float8Codec {
     }
   }
 
-  static HWY_INLINE void store(Accumulator value, std::byte *to) {
+  static HWY_INLINE auto pack(Accumulator value) {
     const Tag<uint32_t> words;
     const WordVector bits = hn::BitCast(words, value);
     const WordVector sign = hn::And(hn::ShiftRight<24>(bits), hn::Set(words, 0x80u));
     const WordVector code = hn::Or(sign, rounded(hn::And(bits, hn::Set(words, 0x7FFFFFFFu))));
-    const hn::Rebind<uint8_t, Tag<float>> bytes;
-    hn::StoreU(hn::U8FromU32(code), bytes, reinterpret_cast<uint8_t *>(to));
+    return hn::U8FromU32(code);
   }
   static HWY_INLINE Accumulator divide(Accumulator value, uint32_t divisor) {
     return NativeCodec<float>::divide(value, divisor);

@@ -51,7 +51,7 @@ class ExchangeEnd {
   [[nodiscard]] bool may_begin(uint64_t chunk, RingState &state) const;
   [[nodiscard]] bool gather_tile(const Job &job, RingState &state);
   [[nodiscard]] RunOutcome settle_ring(const Job &job);
-  [[nodiscard]] uint64_t lent_chunk_factor() const;
+  [[nodiscard]] uint64_t lent_chunk_factor(const Job &job) const;
   [[nodiscard]] RunOutcome meet(Job &job);
   void announce(const Job &job);
   [[nodiscard]] bool worth_lending(const Job &job) const;

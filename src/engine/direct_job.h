@@ -30,8 +30,9 @@ struct ExchangeEnd::Job {
 
   [[nodiscard]] uint64_t bytes() const { return count * element_bytes; }
   [[nodiscard]] bool apart() const { return buffers.send.data != buffers.recv.data; }
+  [[nodiscard]] bool outgrows_caches() const { return bytes() >= stream_bytes_min; }
   /// In place the lines of recv are in the cache already, since they were just read.
-  [[nodiscard]] bool streams() const { return apart() && bytes() >= stream_bytes_min; }
+  [[nodiscard]] bool streams() const { return apart() && outgrows_caches(); }
   [[nodiscard]] uint64_t chunk_count() const {
     return ring != nullptr ? ring->tile_count : (count + chunk_elements - 1) / chunk_elements;
   }

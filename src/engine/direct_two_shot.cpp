@@ -22,7 +22,7 @@ RunOutcome ExchangeEnd::run_two_shot(Job &job) {
   for (uint64_t step = 1; step < job.chunk_count() + 2; ++step) {
     if (step == 1 && lends_send_ && lends_recv_) {  // before the next chunk, whose size it may change
       if (const RunOutcome met = meet(job); !done(met)) return met;
-      if (job.all_lend) job.chunk_elements *= lent_chunk_factor();
+      if (job.all_lend) job.chunk_elements *= lent_chunk_factor(job);
     }
     if (step < job.chunk_count()) contribute(job, step);
     if (step == 1 && !(lends_send_ && lends_recv_)) {
@@ -44,7 +44,7 @@ RunOutcome ExchangeEnd::run_lent_ring(Job &job) {
   if (rank_count() == 2 && job.all_apart && job.cheap && !wake_ && !job.streams()) return fold_all(job);
   const uint64_t tile_elements = job.order->chunk_elements * rank_count();
   const uint64_t tile_bytes = tile_elements * job.element_bytes;
-  const uint64_t tiles = std::max<uint64_t>(lent_chunk_factor() * view_.geometry.chunk_bytes / tile_bytes, 1);
+  const uint64_t tiles = std::max<uint64_t>(lent_chunk_factor(job) * view_.geometry.chunk_bytes / tile_bytes, 1);
   job.chunk_elements = tiles * tile_elements;
   for (uint64_t step = 0; step < job.chunk_count() + 1; ++step) {
     if (step < job.chunk_count()) {
@@ -117,7 +117,8 @@ void ExchangeEnd::fold(const Job &job, uint64_t chunk, Range range) {
   if (range.count == 0) return;
   const uint64_t in_buffer = range.begin * job.element_bytes;
   std::byte *const recv = job.buffers.recv.data + in_buffer, *const result = view_.result(rank_, chunks_ + chunk);
-  const bool streams = job.streams() && !lends_recv_;
+  const bool past_caches = job.streams() && lends_recv_ && !wake_;  // ranks that share a core share caches, too
+  const bool copies = job.streams() && !lends_recv_;
   job.for_each_order(range, [&](Range piece, uint32_t first) {
     std::array<const std::byte *, exchange_rank_count_max> operands;
     for (uint32_t index = 0; index < rank_count(); ++index)
@@ -127,11 +128,11 @@ void ExchangeEnd::fold(const Job &job, uint64_t chunk, Range range) {
     const std::span<std::byte *const> all_outputs(outputs);
     fold_in_order(job.reducer, std::span(operands.data(), rank_count()),
                   lends_recv_ ? all_outputs.last(1)
-                  : streams   ? all_outputs.first(1)
+                  : copies    ? all_outputs.first(1)
                               : all_outputs,
-                  piece.count, job.element_bytes, job.single_steps);
+                  piece.count, job.element_bytes, job.single_steps, past_caches);
   });
-  if (streams) stream_copy(recv, result, range.count * job.element_bytes);
+  if (copies) stream_copy(recv, result, range.count * job.element_bytes);
 }
 
 /// G: fetches what the others have reduced of the chunk.

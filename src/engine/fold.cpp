@@ -19,7 +19,8 @@ void add_operands(CombineArgs &args, std::span<const std::byte *const> operands,
 }  // namespace
 
 void fold_in_order(const HostReducer &reducer, std::span<const std::byte *const> operands,
-                   std::span<std::byte *const> outputs, size_t count, uint32_t element_bytes, bool single_steps) {
+                   std::span<std::byte *const> outputs, size_t count, uint32_t element_bytes, bool single_steps,
+                   bool past_caches) {
   assert(operands.size() >= 2 && outputs.size() <= combine_outputs_max);
   const CombineFunction function = count * element_bytes <= small_bytes ? reducer.small_function : reducer.function;
   const size_t at_once = single_steps ? 2 : combine_inputs_max;
@@ -37,6 +38,7 @@ void fold_in_order(const HostReducer &reducer, std::span<const std::byte *const>
       if (next == operands.size()) {
         for (std::byte *const output : outputs) args.outputs[args.output_count++] = output + offset;
         args.divisor = reducer.divisor;
+        args.past_caches = past_caches && reinterpret_cast<uintptr_t>(outputs.front()) % element_bytes == 0;
       } else {
         args.outputs[args.output_count++] = partial;
       }

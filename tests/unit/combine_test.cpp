@@ -92,7 +92,8 @@ struct Case {
   uint32_t output_count = 1;
   size_t count = 0;
   uint32_t divisor = 0;
-  bool in_place = false;  ///< output 0 is input 0
+  bool in_place = false;     ///< output 0 is input 0
+  bool past_caches = false;  ///< outputs are aligned to their elements
 };
 
 std::vector<Buffer> random_inputs(const Case &now, std::mt19937_64 &random) {
@@ -115,10 +116,14 @@ std::vector<Buffer> run(CombineFunction function, const Case &now, const std::ve
   args.output_count = now.output_count;
   args.count = now.count;
   args.divisor = now.divisor;
+  args.past_caches = now.past_caches;
   for (uint32_t input = 0; input < now.input_count; ++input) args.inputs[input] = inputs[input].data();
   std::vector<Buffer> outputs;
   for (uint32_t output = 0; output < now.output_count; ++output) {
-    outputs.emplace_back(inputs[0].bytes(), random() % 64);
+    const size_t misalignment = random() % 64;
+    outputs.emplace_back(inputs[0].bytes(), now.past_caches
+                                                ? misalignment / rondo_type_size(now.type) * rondo_type_size(now.type)
+                                                : misalignment);
     args.outputs[output] = outputs.back().data();
   }
   if (now.in_place) {
@@ -160,9 +165,14 @@ void check_case(const Case &now, std::mt19937_64 &random, bool against_reference
   for (const CombineTarget &target : combine_targets()) {
     if (!target.runs_here()) continue;
     CAPTURE(target.name);
-    const auto outputs = run(target.find(now.type, now.op), now, inputs, random);
-    REQUIRE(outputs.size() == now.output_count);
-    REQUIRE(first_difference(now, outputs, [&](size_t index) { return plain[0].get(index, element_bytes); }) == -1);
+    for (const bool past_caches : {false, true}) {
+      CAPTURE(past_caches);
+      Case with = now;
+      with.past_caches = past_caches;
+      const auto outputs = run(target.find(now.type, now.op), with, inputs, random);
+      REQUIRE(outputs.size() == now.output_count);
+      REQUIRE(first_difference(now, outputs, [&](size_t index) { return plain[0].get(index, element_bytes); }) == -1);
+    }
   }
 }
 
