@@ -20,7 +20,7 @@ struct CombineArgs {
   uint32_t output_count;  ///< 1..combine_outputs_max
   size_t count;           ///< elements
   uint32_t divisor;       ///< avg: divide the folded value by it before rounding; 0: do not
-  bool past_caches;       ///< a hint: leave the caches out, as in stream_copy.h; outputs[0] is aligned to its elements
+  bool past_caches;       ///< a hint, for one large output: as stream_copy() writes
 
   void add_input(const std::byte *input) { inputs[input_count++] = input; }
   void add_output(std::byte *output) { outputs[output_count++] = output; }

@@ -17,10 +17,15 @@
 HWY_BEFORE_NAMESPACE();
 namespace rondo::HWY_NAMESPACE {
 
-template <class Codec>
+inline constexpr size_t line_bytes = 64;
+
+/// past_caches: `to` is aligned to a step.
+template <class Codec, bool past_caches = false>
 HWY_INLINE void store(const typename Codec::Accumulator &folded, std::byte *to) {
   const auto packed = Codec::pack(folded);
-  store_vector(hn::DFromV<decltype(packed)>(), packed, to);
+  const hn::DFromV<decltype(packed)> tag;
+  if constexpr (past_caches) stream_vector(tag, packed, to);
+  else store_vector(tag, packed, to);
 }
 
 /// The common cases, with nothing but the operation in their loops. `bytes` is whole steps.
@@ -51,17 +56,19 @@ bool combine_common(const CombineArgs &args, size_t bytes) {
 }
 
 /// Any case. Every operand of a step is read before any of its results is written: an output may be an input.
-template <class Codec, class Op>
+template <class Codec, class Op, bool past_caches = false>
 void combine_steps(const CombineArgs &shared_args, size_t bytes) {
   const CombineArgs args = shared_args;  // a copy that no store can alias, so that its fields stay in registers
-  if (combine_common<Codec, Op>(args, bytes)) return;
+  if constexpr (!past_caches)  // which waits for memory, whatever else there is in the loop
+    if (combine_common<Codec, Op>(args, bytes)) return;
   for (size_t at = 0; at < bytes; at += Codec::step_bytes) {
     auto folded = Codec::load(args.inputs[0] + at);
     for (uint32_t input = 1; input < args.input_count; ++input)
       folded = apply<Op>(folded, Codec::load(args.inputs[input] + at));
     if constexpr (std::is_floating_point_v<typename Codec::Scalar>)
       if (args.divisor != 0) folded = Codec::divide(folded, args.divisor);
-    for (uint32_t output = 0; output < args.output_count; ++output) store<Codec>(folded, args.outputs[output] + at);
+    for (uint32_t output = 0; output < args.output_count; ++output)
+      store<Codec, past_caches>(folded, args.outputs[output] + at);
   }
 }
 
@@ -84,40 +91,40 @@ void combine_few(const CombineArgs &args, size_t begin, size_t bytes) {
     std::memcpy(args.outputs[output] + begin, result, bytes);
 }
 
-/// One result, past the caches: the first elements apart, so that the others are where whole vectors can be streamed to.
 template <class Codec, class Op>
-void combine_past_caches(CombineArgs args, size_t bytes) {
-  constexpr size_t step_bytes = Codec::step_bytes;
-  const size_t misaligned = reinterpret_cast<uintptr_t>(args.outputs[0]) % step_bytes;
-  const size_t head = std::min(bytes, (step_bytes - misaligned) % step_bytes);
-  const size_t end = head + (bytes - head) / step_bytes * step_bytes;
-  if (head != 0) combine_few<Codec, Op>(args, 0, head);
-  for (size_t at = head; at < end; at += step_bytes) {
-    auto folded = Codec::load(args.inputs[0] + at);
-    for (uint32_t input = 1; input < args.input_count; ++input)
-      folded = apply<Op>(folded, Codec::load(args.inputs[input] + at));
-    if constexpr (std::is_floating_point_v<typename Codec::Scalar>)
-      if (args.divisor != 0) folded = Codec::divide(folded, args.divisor);
-    const auto packed = Codec::pack(folded);
-    stream_vector(hn::DFromV<decltype(packed)>(), packed, args.outputs[0] + at);
-  }
-  hwy::FlushStream();
-  if (end < bytes) combine_few<Codec, Op>(args, end, bytes - end);
-}
-
-template <class Codec, class Op>
-void combine_bytes(const CombineArgs &args, size_t bytes) {
-  if constexpr (Codec::step_bytes >= 16)  // a whole vector
-    if (args.past_caches && args.output_count == 1) return combine_past_caches<Codec, Op>(args, bytes);
+void combine_through_caches(const CombineArgs &args, size_t bytes) {
   const size_t whole_bytes = bytes / Codec::step_bytes * Codec::step_bytes;
   combine_steps<Codec, Op>(args, whole_bytes);
   if (whole_bytes < bytes) combine_few<Codec, Op>(args, whole_bytes, bytes - whole_bytes);
 }
 
+/// One output, past the caches, but for the first `head` bytes, behind which it is aligned to a line.
+template <class Codec, class Op>
+void combine_past_caches(CombineArgs args, size_t head, size_t bytes) {
+  combine_through_caches<Codec, Op>(args, head);
+  for (uint32_t input = 0; input < args.input_count; ++input) args.inputs[input] += head;
+  args.outputs[0] += head;
+  const size_t whole_bytes = (bytes - head) / Codec::step_bytes * Codec::step_bytes;
+  combine_steps<Codec, Op, true>(args, whole_bytes);
+  hwy::FlushStream();  // such stores are not ordered by a release store
+  if (head + whole_bytes < bytes) combine_few<Codec, Op>(args, whole_bytes, bytes - head - whole_bytes);
+}
+
+template <class Codec, class Op, size_t element_bytes>
+void combine_elements(const CombineArgs &args) {
+  const size_t bytes = args.count * element_bytes;
+  if constexpr (Codec::step_bytes >= 16) {  // processors stream whole vectors
+    const size_t head = (line_bytes - reinterpret_cast<uintptr_t>(args.outputs[0]) % line_bytes) % line_bytes;
+    if (args.past_caches && args.output_count == 1 && head % element_bytes == 0 && head <= bytes)
+      return combine_past_caches<Codec, Op>(args, head, bytes);
+  }
+  combine_through_caches<Codec, Op>(args, bytes);
+}
+
 template <class Codec, class Op, size_t element_bytes>
 void combine_floats(const CombineArgs &args) {
   if (is_copy(args)) return copy_to_outputs(args, element_bytes);
-  combine_bytes<Codec, Op>(args, args.count * element_bytes);
+  combine_elements<Codec, Op, element_bytes>(args);
 }
 
 /// Divides in place. Processors have no vector division of integers: up to 32 bits a double's quotient, truncated, is
@@ -145,7 +152,7 @@ void combine_and_divide(const CombineArgs &args) {
     part.output_count = 1;
     part.outputs[0] = block;
     for (uint32_t input = 0; input < args.input_count; ++input) part.inputs[input] = args.inputs[input] + begin;
-    combine_bytes<Codec, Op>(part, block_bytes);
+    combine_through_caches<Codec, Op>(part, block_bytes);
     divide_all<T>(block, block_bytes / sizeof(T), args.divisor);
     for (uint32_t output = 0; output < args.output_count; ++output)
       std::memcpy(args.outputs[output] + begin, block, block_bytes);
@@ -159,7 +166,7 @@ void combine_integers(const CombineArgs &args) {
   using Codec = NativeCodec<std::conditional_t<ordered, T, std::make_unsigned_t<T>>>;
   if (is_copy(args)) return copy_to_outputs(args, sizeof(T));
   if (args.divisor != 0) return combine_and_divide<T, Codec, Op>(args);
-  combine_bytes<Codec, Op>(args, args.count * sizeof(T));
+  combine_elements<Codec, Op, sizeof(T)>(args);
 }
 
 using VectorRow = std::array<CombineFunction, 5>;  // by rondo_op_t; avg folds as sum

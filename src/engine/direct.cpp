@@ -15,7 +15,6 @@ namespace {
 // How many times larger chunks are where all lend.
 constexpr uint64_t roomy_chunk_factor = 4;
 constexpr uint64_t crowded_chunk_factor = 16;
-constexpr uint64_t streamed_chunk_factor = 256;
 constexpr uint64_t fetch_back_bytes_max = 4096;
 
 RunOutcome fault(Fault what, uint32_t peer) { return {RunOutcome::Kind::fault, what, peer}; }
@@ -44,6 +43,7 @@ RunOutcome ExchangeEnd::run(const Plan &plan, const Buffers &buffers, const Host
           plan.key.signature.count,
           program.element_bytes,
           rank_count(),
+          cache_bytes_,
           rounds_every_step(type),
           program.partition.align_elements,
           program.partition.chunk_elements};
@@ -174,12 +174,8 @@ RunOutcome ExchangeEnd::meet(Job &job) {
 }
 
 /// Where all lend both buffers no area of the exchange bounds a chunk, and larger ones save turns of the scheduler: all
-/// see the same announcements, so all come to the same size. Largest where results go past the caches, from which
-/// nobody could fetch them anyway.
-uint64_t ExchangeEnd::lent_chunk_factor(const Job &job) const {
-  if (wake_) return crowded_chunk_factor;
-  return job.all_apart && job.outgrows_caches() ? streamed_chunk_factor : roomy_chunk_factor;
-}
+/// see the same announcements, so all come to the same size.
+uint64_t ExchangeEnd::lent_chunk_factor() const { return wake_ ? crowded_chunk_factor : roomy_chunk_factor; }
 
 /// Until everybody has gathered so many chunks, counted through the communicator's life.
 RunOutcome ExchangeEnd::wait_for_gathered(const Job &job, uint64_t chunks) const {

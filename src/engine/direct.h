@@ -17,13 +17,15 @@ class ExchangeEnd {
  public:
   ExchangeEnd() = default;
   /// `accepted_kinds[p]`: loans of this rank that p can read. wake: ranks of this communicator may sleep.
+  /// cache_bytes: smaller results are left in the caches; the same on all ranks.
   ExchangeEnd(const ExchangeView &view, uint32_t rank, std::vector<uint32_t> accepted_kinds, PeerAccess &peers,
-              bool wake)
+              bool wake, uint64_t cache_bytes = 16u << 20)
       : view_(view),
         rank_(rank),
         accepted_kinds_(std::move(accepted_kinds)),
         peers_(&peers),
         wake_(wake),
+        cache_bytes_(cache_bytes),
         operands_(accepted_kinds_.size()),
         results_(accepted_kinds_.size()) {}
 
@@ -51,7 +53,7 @@ class ExchangeEnd {
   [[nodiscard]] bool may_begin(uint64_t chunk, RingState &state) const;
   [[nodiscard]] bool gather_tile(const Job &job, RingState &state);
   [[nodiscard]] RunOutcome settle_ring(const Job &job);
-  [[nodiscard]] uint64_t lent_chunk_factor(const Job &job) const;
+  [[nodiscard]] uint64_t lent_chunk_factor() const;
   [[nodiscard]] RunOutcome meet(Job &job);
   void announce(const Job &job);
   [[nodiscard]] bool worth_lending(const Job &job) const;
@@ -65,6 +67,7 @@ class ExchangeEnd {
   std::vector<uint32_t> accepted_kinds_;
   PeerAccess *peers_ = nullptr;
   bool wake_ = false;
+  uint64_t cache_bytes_ = 0;
   uint64_t posts_ = 0;           ///< number of the latest one_shot
   uint64_t chunks_ = 0;          ///< of all two_shots and rings before this one
   bool ring_unsettled_ = false;  ///< the last ring's accumulators may still be read

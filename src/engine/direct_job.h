@@ -19,6 +19,7 @@ struct ExchangeEnd::Job {
   uint64_t count;
   uint32_t element_bytes;
   uint32_t rank_count;
+  uint64_t cache_bytes;
   bool single_steps;
   uint64_t align_elements;
   uint64_t chunk_elements;           ///< two_shot: of a whole chunk
@@ -27,10 +28,11 @@ struct ExchangeEnd::Job {
   const Partition *order = nullptr;  ///< a ring without accumulators: its tiles, which say in what order to fold
   bool all_lend = false;             ///< every rank, both buffers; known once they have met
   bool all_apart = false;            ///< every rank is out of place; likewise
+  bool sums_past_caches = false;     ///< those that are folded right into recv
 
   [[nodiscard]] uint64_t bytes() const { return count * element_bytes; }
   [[nodiscard]] bool apart() const { return buffers.send.data != buffers.recv.data; }
-  [[nodiscard]] bool outgrows_caches() const { return bytes() >= stream_bytes_min; }
+  [[nodiscard]] bool outgrows_caches() const { return bytes() >= cache_bytes; }
   /// In place the lines of recv are in the cache already, since they were just read.
   [[nodiscard]] bool streams() const { return apart() && outgrows_caches(); }
   [[nodiscard]] uint64_t chunk_count() const {
@@ -70,9 +72,6 @@ struct ExchangeEnd::Job {
     else
       std::memcpy(to, from, size);
   }
-
- private:
-  static constexpr uint64_t stream_bytes_min = 16u << 20;  // smaller results are better left in the caches
 };
 
 namespace direct {

@@ -22,7 +22,7 @@ RunOutcome ExchangeEnd::run_two_shot(Job &job) {
   for (uint64_t step = 1; step < job.chunk_count() + 2; ++step) {
     if (step == 1 && lends_send_ && lends_recv_) {  // before the next chunk, whose size it may change
       if (const RunOutcome met = meet(job); !done(met)) return met;
-      if (job.all_lend) job.chunk_elements *= lent_chunk_factor(job);
+      if (job.all_lend) job.chunk_elements *= lent_chunk_factor();
     }
     if (step < job.chunk_count()) contribute(job, step);
     if (step == 1 && !(lends_send_ && lends_recv_)) {
@@ -39,13 +39,18 @@ RunOutcome ExchangeEnd::run_two_shot(Job &job) {
 }
 
 /// Each rank reduces as many elements in a row as in a two_shot, which memory likes better than the ring's own parts.
+/// Two ranks out of place write sums that outgrow the caches past them, as all do what they copy; elsewhere that was
+/// not measured.
 RunOutcome ExchangeEnd::run_lent_ring(Job &job) {
   job.order = std::exchange(job.ring, nullptr);
-  if (rank_count() == 2 && job.all_apart && job.cheap && !wake_ && !job.streams()) return fold_all(job);
+  uint64_t chunk_bytes = lent_chunk_factor() * view_.geometry.chunk_bytes;
+  if (rank_count() == 2 && job.all_apart && job.cheap && !wake_) {
+    if (!job.outgrows_caches()) return fold_all(job);
+    job.sums_past_caches = true;
+    chunk_bytes = 2 * cache_bytes_;  // a few milliseconds, and nobody could fetch from the caches what is not there
+  }
   const uint64_t tile_elements = job.order->chunk_elements * rank_count();
-  const uint64_t tile_bytes = tile_elements * job.element_bytes;
-  const uint64_t tiles = std::max<uint64_t>(lent_chunk_factor(job) * view_.geometry.chunk_bytes / tile_bytes, 1);
-  job.chunk_elements = tiles * tile_elements;
+  job.chunk_elements = std::max<uint64_t>(chunk_bytes / (tile_elements * job.element_bytes), 1) * tile_elements;
   for (uint64_t step = 0; step < job.chunk_count() + 1; ++step) {
     if (step < job.chunk_count()) {
       if (const RunOutcome reduced = reduce(job, step); !done(reduced)) return reduced;
@@ -117,8 +122,7 @@ void ExchangeEnd::fold(const Job &job, uint64_t chunk, Range range) {
   if (range.count == 0) return;
   const uint64_t in_buffer = range.begin * job.element_bytes;
   std::byte *const recv = job.buffers.recv.data + in_buffer, *const result = view_.result(rank_, chunks_ + chunk);
-  const bool past_caches = job.streams() && lends_recv_ && !wake_;  // ranks that share a core share caches, too
-  const bool copies = job.streams() && !lends_recv_;
+  const bool streams = job.streams() && !lends_recv_;
   job.for_each_order(range, [&](Range piece, uint32_t first) {
     std::array<const std::byte *, exchange_rank_count_max> operands;
     for (uint32_t index = 0; index < rank_count(); ++index)
@@ -128,11 +132,11 @@ void ExchangeEnd::fold(const Job &job, uint64_t chunk, Range range) {
     const std::span<std::byte *const> all_outputs(outputs);
     fold_in_order(job.reducer, std::span(operands.data(), rank_count()),
                   lends_recv_ ? all_outputs.last(1)
-                  : copies    ? all_outputs.first(1)
+                  : streams   ? all_outputs.first(1)
                               : all_outputs,
-                  piece.count, job.element_bytes, job.single_steps, past_caches);
+                  piece.count, job.element_bytes, job.single_steps, job.sums_past_caches);
   });
-  if (copies) stream_copy(recv, result, range.count * job.element_bytes);
+  if (streams) stream_copy(recv, result, range.count * job.element_bytes);
 }
 
 /// G: fetches what the others have reduced of the chunk.

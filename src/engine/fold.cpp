@@ -38,7 +38,7 @@ void fold_in_order(const HostReducer &reducer, std::span<const std::byte *const>
       if (next == operands.size()) {
         for (std::byte *const output : outputs) args.outputs[args.output_count++] = output + offset;
         args.divisor = reducer.divisor;
-        args.past_caches = past_caches && reinterpret_cast<uintptr_t>(outputs.front()) % element_bytes == 0;
+        args.past_caches = past_caches;
       } else {
         args.outputs[args.output_count++] = partial;
       }

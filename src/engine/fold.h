@@ -11,7 +11,7 @@ namespace rondo {
 
 /// outputs[*] = the fold of all operands, divided where the reducer does. An output may be one of the operands.
 /// single_steps: 8- and 16-bit floats, whose steps round; other types may be folded several operands at a time.
-/// past_caches: a hint, for a single output larger than the caches.
+/// past_caches: a hint, for one large output (combine.h).
 void fold_in_order(const HostReducer &reducer, std::span<const std::byte *const> operands,
                    std::span<std::byte *const> outputs, size_t count, uint32_t element_bytes, bool single_steps,
                    bool past_caches = false);

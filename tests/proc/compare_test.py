@@ -240,8 +240,8 @@ class Harness(unittest.TestCase):
             status, _, err = self.driver("slow", "--ranks", "2", *pin, "--keeper", str(keeping.pid))
             self.assertEqual((status, err), (0, ""))
             # The kernel remembers for its parent that a process was stopped and went on: no sampling, which a busy
-            # machine makes late.
-            pid, how = os.waitpid(keeping.pid, os.WCONTINUED | os.WNOHANG)
+            # machine makes late. Calls are slow, so that the one signal is delivered before the other, which undoes it.
+            pid, how = os.waitpid(keeping.pid, os.WCONTINUED | os.WUNTRACED | os.WNOHANG)
             self.assertEqual((pid, os.WIFCONTINUED(how)), (keeping.pid, True) if stopped else (0, False))
 
     def test_one_wrong_element_on_one_rank_is_found(self):

@@ -21,7 +21,7 @@ namespace {
 
 constexpr uint32_t default_slot_count = 4;
 constexpr uint32_t default_ll_slot_bytes = 2048;
-constexpr uint64_t borrower_patience_ns = 1'000'000'000;  // far more than reading a slot's worth takes
+constexpr uint64_t borrower_patience_ns = 1'000'000'000;  // far more than reading a chunk takes
 constexpr uint64_t naming_patience_ns = 200'000'000;
 constexpr uint64_t slot_budget_bytes = 8u << 20;  // of all simple slots of a communicator together, while slots are
 constexpr uint32_t slot_bytes_min = 4096;         // not below this
