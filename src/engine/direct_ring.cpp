@@ -30,6 +30,7 @@ RunOutcome ExchangeEnd::run_ring(Job &job) {
   if (job.all_lend) return run_lent_ring(job);
   RingState state;
   while (state.gathered < job.chunk_count()) {
+    if (job.waiter.stopped()) return stopped;
     const auto advance = [&] {
       bool moved = false;
       while (fold_hop(job, state)) moved = true;

@@ -20,6 +20,7 @@ RunOutcome ExchangeEnd::run_two_shot(Job &job) {
   announce(job);
   contribute(job, 0);
   for (uint64_t step = 1; step < job.chunk_count() + 2; ++step) {
+    if (job.waiter.stopped()) return stopped;  // who is never late never waits
     if (step == 1 && lends_send_ && lends_recv_) {  // before the next chunk, whose size it may change
       if (const RunOutcome met = meet(job); !done(met)) return met;
       if (job.all_lend) job.chunk_elements *= lent_chunk_factor();
@@ -52,6 +53,7 @@ RunOutcome ExchangeEnd::run_lent_ring(Job &job) {
   const uint64_t tile_elements = job.order->chunk_elements * rank_count();
   job.chunk_elements = std::max<uint64_t>(chunk_bytes / (tile_elements * job.element_bytes), 1) * tile_elements;
   for (uint64_t step = 0; step < job.chunk_count() + 1; ++step) {
+    if (job.waiter.stopped()) return stopped;
     if (step < job.chunk_count()) {
       if (const RunOutcome reduced = reduce(job, step); !done(reduced)) return reduced;
     }

@@ -42,6 +42,9 @@ class Waiter {
   /// A round without progress: waits a little. False: stop.
   [[nodiscard]] bool idle();
 
+  /// For who moves on without waiting: did the communicator fail? A load or two.
+  [[nodiscard]] bool stopped() { return watch_.stopped(); }
+
   /// A round with progress.
   void moved() {
     round_ = 0;

@@ -125,6 +125,13 @@ class UnevenPeers final : public test::LocalPeers {
   std::vector<std::byte> poison_ = std::vector<std::byte>(16384, std::byte{0x5A});
 };
 
+/// Of a communicator that has failed.
+class FailedWatch final : public Watch {
+ public:
+  bool stopped() override { return true; }
+  bool look(uint64_t) override { return true; }
+};
+
 /// Ranks that have an exchange and nothing else.
 class DirectWorld {
  public:
@@ -141,6 +148,9 @@ class DirectWorld {
 
   /// From now on no rank can read what is in another's recv buffer.
   void hide_results() { hides_results_ = true; }
+
+  /// From now on the communicator has failed, and ranks look for what they wait for without end.
+  void fail() { failed_ = true; }
 
   /// One rank's life. Returns the number of calls that failed or gave another result than `expected`.
   uint32_t live(uint32_t rank, const std::vector<Call> &calls, const std::vector<Buffer> &expected, uint64_t seed) {
@@ -164,7 +174,9 @@ class DirectWorld {
       const HostReducer reducer{combine_function(call.type, call.op), combine_function(call.type, call.op),
                                 call.op == RONDO_AVG ? rank_count_ : 0};
       test::Patience patience;
-      Waiter waiter(WaitPolicy{4, 0, UINT32_MAX, false}, peers_, patience);
+      FailedWatch failed;
+      Waiter waiter = failed_ ? Waiter(WaitPolicy{UINT32_MAX, 0, UINT32_MAX, false}, peers_, failed)
+                              : Waiter(WaitPolicy{4, 0, UINT32_MAX, false}, peers_, patience);
       if (hides_results_) peers_.hide(target);
       const RunOutcome outcome = ends_[rank].run(*plan, buffers, reducer, waiter);
       peers_.show(target);
@@ -186,6 +198,7 @@ class DirectWorld {
  private:
   uint32_t rank_count_;
   bool hides_results_ = false;
+  bool failed_ = false;
   std::vector<std::byte> memory_;
   UnevenPeers peers_;
   std::vector<ExchangeEnd> ends_;
@@ -241,4 +254,16 @@ TEST_CASE("direct: two ranks that lend out of place fold everything for themselv
   CHECK(wrong_with(RONDO_BFLOAT16, RONDO_AVG, false) == 0);
   CHECK(wrong_with(RONDO_FLOAT8_E4M3, RONDO_SUM, false) > 0);  // here they do read each other's results
   CHECK(wrong_with(RONDO_FLOAT32, RONDO_SUM, true) > 0);
+}
+
+TEST_CASE("direct: a rank that never has to wait notices that the communicator failed") {
+  for (const rondo_algorithm_t algorithm : {RONDO_ALGORITHM_RING, RONDO_ALGORITHM_TWO_SHOT}) {
+    for (const Lending lending : {Lending::none, Lending::all}) {
+      CAPTURE(rondo_algorithm_string(algorithm), static_cast<int>(lending));
+      Call call{{algorithm, RONDO_PROTOCOL_DIRECT, 1, 64}, RONDO_FLOAT32, RONDO_SUM, 2000, lending};
+      DirectWorld world(2, 1, false, 4096);
+      world.fail();
+      CHECK(wrong_calls(world, 2, {call}, 1) == std::vector<uint32_t>{1, 1});
+    }
+  }
 }
