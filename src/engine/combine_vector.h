@@ -12,12 +12,11 @@
 #include "src/engine/combine.h"
 #include "src/engine/combine_copy.h"
 #include "src/engine/combine_vector_types.h"
+#include "src/engine/stream_copy.h"
 #include "src/proto/reducer.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rondo::HWY_NAMESPACE {
-
-inline constexpr size_t line_bytes = 64;
 
 /// past_caches: `to` is aligned to a step.
 template <class Codec, bool past_caches = false>
@@ -114,7 +113,7 @@ template <class Codec, class Op, size_t element_bytes>
 void combine_elements(const CombineArgs &args) {
   const size_t bytes = args.count * element_bytes;
   if constexpr (Codec::step_bytes >= 16) {  // processors stream whole vectors
-    const size_t head = (line_bytes - reinterpret_cast<uintptr_t>(args.outputs[0]) % line_bytes) % line_bytes;
+    const size_t head = bytes_to_line(args.outputs[0]);
     if (args.past_caches && args.output_count == 1 && head % element_bytes == 0 && head <= bytes)
       return combine_past_caches<Codec, Op>(args, head, bytes);
   }

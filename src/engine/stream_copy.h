@@ -3,8 +3,16 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+
+#include "src/proto/connection.h"
 
 namespace rondo {
+
+/// From `to` to the next cache line's beginning; 0: it is one.
+inline size_t bytes_to_line(const std::byte *to) {
+  return (cache_line_bytes - reinterpret_cast<uintptr_t>(to) % cache_line_bytes) % cache_line_bytes;
+}
 
 /// As memcpy(). All of it is visible to whoever sees a later release store of this thread.
 void stream_copy(std::byte *to, const std::byte *from, size_t bytes);

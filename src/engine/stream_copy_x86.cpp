@@ -2,7 +2,6 @@
 #include <emmintrin.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <cstring>
 
 #include "src/engine/stream_copy.h"
@@ -10,17 +9,16 @@
 namespace rondo {
 namespace {
 
-constexpr size_t line_bytes = 64;
 constexpr size_t vector_bytes = 16;
 
 }  // namespace
 
 void stream_copy(std::byte *to, const std::byte *from, size_t bytes) {
-  const size_t head = std::min(bytes, (line_bytes - reinterpret_cast<uintptr_t>(to) % line_bytes) % line_bytes);
+  const size_t head = std::min(bytes, bytes_to_line(to));
   std::memcpy(to, from, head);
   size_t at = head;
-  for (; at + line_bytes <= bytes; at += line_bytes) {
-    for (size_t part = 0; part < line_bytes; part += vector_bytes) {
+  for (; at + cache_line_bytes <= bytes; at += cache_line_bytes) {
+    for (size_t part = 0; part < cache_line_bytes; part += vector_bytes) {
       const __m128i value = _mm_loadu_si128(reinterpret_cast<const __m128i *>(from + at + part));
       _mm_stream_si128(reinterpret_cast<__m128i *>(to + at + part), value);
     }
