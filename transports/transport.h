@@ -33,6 +33,8 @@ class Transport {
   /// Bits PayloadKind: loans of this rank that `peer` can read.
   [[nodiscard]] virtual uint32_t accepted_kinds(uint32_t peer) const = 0;
   [[nodiscard]] virtual PeerAccess &peers() = 0;
+  /// True: links move only while PeerAccess::progress() is called; who waits calls it.
+  [[nodiscard]] virtual bool needs_progress() const { return false; }
 
   // What the ranks do.
   virtual void enter(uint64_t operation, const Entered &what) = 0;
@@ -56,6 +58,8 @@ class Transport {
   [[nodiscard]] virtual Error failure() const = 0;
   /// The ranks whose processes have ended.
   [[nodiscard]] virtual std::vector<uint32_t> find_dead() const = 0;
+  /// Of a rank that find_dead() names, behind its description: what is known of its end.
+  [[nodiscard]] virtual std::string how_dead(uint32_t) const { return " has ended"; }
   /// For people: "rank 2 (host example, process 4711)".
   [[nodiscard]] virtual std::string describe_rank(uint32_t peer) const = 0;
 

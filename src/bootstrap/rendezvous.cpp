@@ -33,6 +33,7 @@ Rendezvous begin(const Job &job, uint32_t generation) {
 
 Result<Rendezvous> meet_at_store(const Job &job, Rendezvous meeting, uint64_t deadline_ns) {
   RONDO_TRY_ASSIGN(const Endpoint endpoint, resolve(job.endpoint));
+  meeting.secret = job.secret;
   RONDO_TRY_ASSIGN(meeting.store, connect_store(endpoint, job.secret, deadline_ns));
   return complete(std::move(meeting), deadline_ns);
 }
@@ -48,6 +49,7 @@ Result<Rendezvous> meet_at_rank_0(const Job &job, bool serving, Rendezvous meeti
     }
     meeting.server = std::move(server).value();
   }
+  meeting.secret = job.secret;
   RONDO_TRY_ASSIGN(meeting.store, connect_store(endpoint, job.secret, deadline_ns));
   return complete(std::move(meeting), deadline_ns);
 }
@@ -68,6 +70,7 @@ Result<Rendezvous> meet_by_file(const Job &job, uint32_t generation, std::string
     RONDO_TRY_ASSIGN(encoded, file.wait(deadline_ns));
   }
   RONDO_TRY_ASSIGN(const UniqueId id, decode_unique_id(encoded));
+  meeting.secret = id.secret;
   RONDO_TRY_ASSIGN(meeting.store, connect_store(id.endpoint, id.secret, deadline_ns));
   return complete(std::move(meeting), deadline_ns);  // and the file goes
 }
@@ -104,6 +107,7 @@ Result<Rendezvous> join_unique_id(const rondo_unique_id_t &id, uint32_t rank, ui
   meeting.rank = rank;
   meeting.size = size;
   meeting.key_prefix = group_name(decoded) + "/";
+  meeting.secret = decoded.secret;
   RONDO_TRY_ASSIGN(meeting.store, connect_store(decoded.endpoint, decoded.secret, deadline_ns));
   return complete(std::move(meeting), deadline_ns);
 }

@@ -16,7 +16,7 @@ namespace {
 
 constexpr auto turn_look_interval = std::chrono::milliseconds(1);
 
-WaitPolicy wait_policy_of(const Settings &settings, const Meeting &meeting) {
+WaitPolicy base_wait_policy(const Settings &settings, const Meeting &meeting) {
   switch (settings.wait) {
     case WaitMode::automatic:
       break;
@@ -30,6 +30,12 @@ WaitPolicy wait_policy_of(const Settings &settings, const Meeting &meeting) {
   return meeting.oversubscribed ? WaitPolicy::crowded() : WaitPolicy::roomy();
 }
 
+WaitPolicy wait_policy_of(const Settings &settings, const Meeting &meeting, const Transport &transport) {
+  WaitPolicy policy = base_wait_policy(settings, meeting);
+  policy.progresses = transport.needs_progress();
+  return policy;
+}
+
 }  // namespace
 
 Communicator::Communicator(Parts parts)
@@ -38,7 +44,7 @@ Communicator::Communicator(Parts parts)
       settings_(std::move(parts.settings)),
       meeting_(parts.meeting),
       tuning_(parts.tuning),
-      wait_policy_(wait_policy_of(settings_, meeting_)),
+      wait_policy_(wait_policy_of(settings_, meeting_, *parts.transport)),
       transport_(std::move(parts.transport)),
       dump_(*transport_, settings_.recorder_dir, rank_),
       ends_(size_t{transport_->channel_count()} * rank_count_),

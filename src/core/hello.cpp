@@ -111,11 +111,11 @@ Result<void> compare(const std::vector<Hello> &all, uint32_t rank) {
 }
 
 /// Whole cores, not hardware threads: two ranks that share one get into each other's way.
-uint32_t count_cores(const std::vector<Hello> &all, const Topology &topology) {
+uint32_t count_cores(const std::vector<Hello> &all, const Hello &own, const Topology &topology) {
   std::vector<uint32_t> os_indices;
   for (uint32_t core = 0; core < 64 * all[0].cores.size(); ++core)
     for (const Hello &hello : all)
-      if ((hello.cores[core / 64] >> core % 64 & 1) != 0) {
+      if (hello.host == own.host && (hello.cores[core / 64] >> core % 64 & 1) != 0) {
         os_indices.push_back(core);
         break;
       }
@@ -142,9 +142,20 @@ Result<Meeting> meet(Store &store, const std::string &key_prefix, uint32_t rank,
     return agreed.error();
   }
   Meeting meeting;
-  for (const Hello &hello : all) meeting.one_host &= hello.host == own.host;
-  meeting.core_count = count_cores(all, topology);
-  meeting.oversubscribed = rank_count > meeting.core_count;
+  uint32_t own_rank_count = 0;
+  for (const Hello &hello : all) {
+    const auto first = std::find_if(all.begin(), all.end(), [&](const Hello &it) { return it.host == hello.host; });
+    meeting.node_of.push_back(static_cast<uint32_t>(first - all.begin()));
+    own_rank_count += hello.host == own.host ? 1 : 0;
+  }
+  meeting.core_count = count_cores(all, own, topology);
+  meeting.oversubscribed = own_rank_count > meeting.core_count;
+  if (meeting.one_host()) return meeting;
+  // What is chosen by it must be equal on all hosts, each of which knows its own cores only.
+  const std::byte crowded{meeting.oversubscribed};
+  RONDO_TRY_ASSIGN(const auto hosts, store.gather(key_prefix + "/oversubscribed", rank, rank_count,
+                                                  std::span(&crowded, 1), deadline_ns));
+  for (const Bytes &host : hosts) meeting.oversubscribed |= !host.empty() && host[0] != std::byte{0};
   return meeting;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "src/base/config.h"
 #include "src/bootstrap/store.h"
@@ -12,9 +13,15 @@ namespace rondo {
 
 /// What all ranks know after meeting.
 struct Meeting {
-  bool one_host = true;         ///< every rank is on this host
-  uint32_t core_count = 1;      ///< cores that the ranks of this host may use, all together
-  bool oversubscribed = false;  ///< more ranks than that
+  std::vector<uint32_t> node_of;  ///< by rank: the lowest rank of its host
+  uint32_t core_count = 1;        ///< cores that the ranks of this host may use, all together
+  bool oversubscribed = false;    ///< more ranks than that, on some host
+
+  [[nodiscard]] bool one_host() const {
+    for (const uint32_t node : node_of)
+      if (node != 0) return false;
+    return true;
+  }
 };
 
 /// Compares versions, sizes and settings. RONDO_ERROR_MISMATCH names two ranks that differ and in what;

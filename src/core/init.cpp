@@ -30,7 +30,7 @@ Result<std::shared_ptr<Communicator>> assemble(const Rendezvous &group, const Se
   if (!process().topology().ok()) return process().topology().error();
   RONDO_TRY_ASSIGN(const Meeting meeting, meet(*group.store, group.key_prefix, group.rank, group.size, settings,
                                                process().topology().value(), deadline_ns));
-  const ConnectArgs args{group.rank, group.size, settings, meeting, group.key_prefix, deadline_ns};
+  const ConnectArgs args{group.rank, group.size, settings, meeting, group.secret, group.key_prefix, deadline_ns};
   RONDO_TRY_ASSIGN(auto transport, connect_ranks(args, *group.store, process().segments));
   RONDO_TRY_ASSIGN(auto device, connect_device(args, *group.store));
   RONDO_TRY(wait_for_all(*transport, group.size, deadline_ns));

@@ -5,32 +5,56 @@
 
 #include "cuda/executor.h"
 #include "src/topo/host.h"
+#include "transports/net/transport.h"
 #include "transports/shm/transport.h"
+#include "transports/tcp/connect.h"
 
 namespace rondo {
 namespace {
 
 constexpr uint32_t default_channel_count = 2;  // the double tree's two trees
 
+/// By rank: its number among the ranks of this rank's host.
+std::vector<uint32_t> local_indices(const ConnectArgs &args) {
+  std::vector<uint32_t> indices;
+  uint32_t next = 0;
+  for (const uint32_t node : args.meeting.node_of)
+    indices.push_back(node == args.meeting.node_of[args.rank] ? next++ : net::no_local);
+  return indices;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store &store, shm::SegmentTable &segments) {
-  if (!args.meeting.one_host)
+  const std::vector<uint32_t> local_index = local_indices(args);
+  const bool one_host = args.meeting.one_host();
+  if (!one_host && args.settings.device != RONDO_DEVICE_HOST)
     return Error{RONDO_ERROR_UNSUPPORTED,
-                 "the ranks are on several hosts (or in containers that do not share processes and network), and this "
-                 "build has no transport between hosts"};
+                 "the ranks are on several hosts (or in containers that do not share processes and network), where this "
+                 "version moves host memory only; make the communicator with RONDO_DEVICE_HOST"};
   shm::ConnectRequest request;
-  request.rank = args.rank;
-  request.rank_count = args.rank_count;
+  request.rank = local_index[args.rank];
+  request.rank_count = args.rank_count - static_cast<uint32_t>(std::count(local_index.begin(), local_index.end(),
+                                                                          net::no_local));
   request.channel_count = std::max(args.settings.channels, default_channel_count);
-  request.slot_count = args.settings.slot_count;
-  request.slot_bytes = static_cast<uint32_t>(args.settings.slot_bytes);
+  // Plans depend on slots, so that all hosts must have the same, however many ranks they have.
+  const ConnectionGeometry geometry =
+      shm::choose_shape(args.rank_count, request.channel_count, args.settings.slot_count,
+                        static_cast<uint32_t>(args.settings.slot_bytes))
+          .geometry;
+  request.slot_count = geometry.slot_count;
+  request.slot_bytes = geometry.slot_bytes;
   request.mapping = args.settings.mapping;
   request.cross_memory = args.settings.cross_memory;
-  request.key_prefix = args.key_prefix;
+  request.key_prefix = args.key_prefix + (one_host ? "" : "/host" + std::to_string(args.meeting.node_of[args.rank]));
   request.host_name = host_name();
   request.deadline_ns = args.deadline_ns;
-  return shm::connect(request, store, segments);
+  RONDO_TRY_ASSIGN(auto local, shm::connect(request, store, segments));
+  if (one_host) return local;
+  const tcp::GroupRequest group{args.rank,       args.rank_count, local_index,
+                                args.secret,     args.settings.network_interface,
+                                host_name(),     args.key_prefix, args.deadline_ns};
+  return tcp::connect(group, std::move(local), store);
 }
 
 Result<void> check_device(const Settings &settings) {

@@ -21,6 +21,7 @@ struct ConnectArgs {
   uint32_t rank_count = 1;
   const Settings &settings;
   const Meeting &meeting;
+  const Secret &secret;
   std::string key_prefix;
   uint64_t deadline_ns = 0;
 };

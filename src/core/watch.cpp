@@ -33,7 +33,7 @@ std::optional<Error> find_departure(const Transport &transport, uint32_t rank, u
                                     Departure which) {
   // A rank that has completed the operation has sent all that it owes to it: its end is none of this operation's.
   const auto owes = [&](uint32_t peer) { return transport.completed_operation(peer) < operation; };
-  const auto departure = [&](uint32_t peer, const char *how) {
+  const auto departure = [&](uint32_t peer, const std::string &how) {
     Error error{RONDO_ERROR_REMOTE, transport.describe_rank(peer) + how};
     error.rank = static_cast<int32_t>(rank);
     error.peer = static_cast<int32_t>(peer);
@@ -49,7 +49,7 @@ std::optional<Error> find_departure(const Transport &transport, uint32_t rank, u
     if (which == Departure::any && state == RankState::finalized)
       return departure(peer, " has finalized its communicator");
     if (state == RankState::alive && std::find(dead.begin(), dead.end(), peer) != dead.end())
-      return departure(peer, " has ended");
+      return departure(peer, transport.how_dead(peer));
   }
   return std::nullopt;
 }

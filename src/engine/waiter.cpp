@@ -16,6 +16,7 @@ constexpr uint32_t spins_per_look = 4096;  // the clock, and now and then everyt
 }  // namespace
 
 bool Waiter::idle() {
+  if (policy_.progresses && peers_.progress() && !watch_.stopped()) return true;
   ++round_;
   const bool spins = round_ <= policy_.spin_count;
   if (spins) cpu_pause();

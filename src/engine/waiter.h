@@ -24,6 +24,7 @@ struct WaitPolicy {
   uint32_t spin_count = 4096;  ///< rounds with a pause instruction
   uint32_t yield_count = 64;   ///< then rounds with sched_yield
   bool sleeps = false;         ///< then sleep until a peer rings (peers must know); else short naps
+  bool progresses = false;     ///< each round begins with one of PeerAccess::progress()
 
   [[nodiscard]] static WaitPolicy roomy() { return {128, 8192, 256, false}; }
   [[nodiscard]] static WaitPolicy crowded() { return {8, 0, 512, true}; }

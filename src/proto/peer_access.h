@@ -26,6 +26,9 @@ class PeerAccess {
   /// Sleeps until woken since prepare_sleep(), or timeout_ns.
   virtual void sleep(uint32_t ticket, uint64_t timeout_ns) = 0;
   virtual void cancel_sleep() = 0;
+
+  /// A round of what moves links that do not move by themselves: those over a network. True: something moved.
+  virtual bool progress() { return false; }
 };
 
 }  // namespace rondo

@@ -23,6 +23,9 @@ MAY_INCLUDE = {
     "src/engine": {"src/base", "src/proto", "src/topo", "src/plan"},
     "src/bootstrap": {"src/base"},
     "transports": {"src/base", "src/proto", "src/bootstrap/fd_channel.h", "src/bootstrap/store.h"} | PLAIN_PLAN,
+    # Between hosts: where to listen, and the store's handshake on every connection.
+    "transports/tcp": {"src/base", "src/proto", "src/bootstrap", "transports"},
+    "transports/net": {"src/base", "src/proto", "src/bootstrap/bytes.h", "transports"} | PLAIN_PLAN,
     "cuda": {"src/base", "src/proto", "src/bootstrap/fd_channel.h", "src/bootstrap/store.h",
              "src/bootstrap/outcomes.h"} | PLAIN_PLAN,
     # Memory that peers can map is core's to offer, whatever transport uses it; a process has one table of segments.

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a network is to the links between hosts. A link over a network is two near FIFOs, one on each host, of the layout
+// that connections have (src/proto/connection.h); interpreter and protocols do not know. A network moves payloads only:
+// headers, sequences and heads are stored locally, by Progress (transports/net/progress.h), when an event says so.
+//
+// A slot of the sender's FIFO is free again when the receiver's credit for it has come: at most slot_count slots of a
+// link are under way, so the receiver always has room and no second flow control is needed.
+#pragma once
+
+#include <poll.h>
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "src/base/result.h"
+#include "src/proto/connection.h"
+
+namespace rondo::net {
+
+/// The near ends of one link: the pair of directed connections with one peer on one channel.
+struct NearLink {
+  uint32_t peer = 0;
+  uint32_t channel = 0;
+  ConnectionView outgoing;
+  ConnectionView incoming;
+};
+
+/// A slot to be sent. Its payload stays as it is until the credit for it has come.
+struct Message {
+  uint64_t counter = 0;  ///< of the outgoing FIFO: contiguous for each link
+  uint32_t signature = 0;
+  uint32_t bytes = 0;
+  const std::byte *payload = nullptr;
+  uint64_t consumed = 0;  ///< credit for the other direction, which travels along
+};
+
+struct Event {
+  enum class Kind : uint8_t {
+    arrived,  ///< slot `counter` of the incoming FIFO has its payload; header and sequence are still to be stored
+    credit,   ///< the peer has consumed `counter` slots of the outgoing FIFO
+    lost      ///< nothing comes from `peer` any more, on any of its links; told once. Network::why_lost()
+  } kind = Kind::arrived;
+  uint32_t link = 0;  ///< index of the NearLink; lost: any of the peer's
+  uint64_t counter = 0;
+  uint32_t signature = 0;
+  uint32_t bytes = 0;
+};
+
+/// Calls of one thread at a time. Nothing blocks, and nothing allocates after the network was made.
+class Network {
+ public:
+  virtual ~Network() = default;
+  [[nodiscard]] virtual const char *name() const = 0;
+
+  /// False: no room; again after poll().
+  [[nodiscard]] virtual bool put(uint32_t link, const Message &message) = 0;
+  /// `consumed` slots of the incoming FIFO were consumed, counted from the beginning. False: no room.
+  [[nodiscard]] virtual bool credit(uint32_t link, uint64_t consumed) = 0;
+  /// Sends and receives what can be; returns how many of `events` it filled in. An event of an earlier counter of a
+  /// link comes first.
+  [[nodiscard]] virtual uint32_t poll(std::span<Event> events) = 0;
+  /// What was put and credited leaves without further calls.
+  [[nodiscard]] virtual bool flushed() const = 0;
+  /// Appends the descriptors to sleep on; one that is ready means that poll() has something to do.
+  virtual void watch(std::vector<pollfd> &descriptors) const = 0;
+  [[nodiscard]] virtual Error why_lost(uint32_t peer) const = 0;
+};
+
+}  // namespace rondo::net

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transports/net/progress.h"
+
+#include <algorithm>
+#include <array>
+
+#include "src/proto/memory.h"
+
+namespace rondo::net {
+namespace {
+
+constexpr size_t events_per_step = 32;
+constexpr uint64_t consumed_untold_max = 1;  // slots of a link that the sender may lack at rest
+
+}  // namespace
+
+Progress::Progress(const std::vector<NearLink> &links, std::unique_ptr<Network> network)
+    : network_(std::move(network)) {
+  for (const NearLink &ends : links) links_.push_back({ends, 0, 0, 0, SimpleSender(ends.incoming)});
+  lost_.reserve(links_.size());
+}
+
+bool Progress::step() {
+  bool moved = false;
+  for (uint32_t index = 0; index < links_.size(); ++index) {
+    moved |= send_posted(index);
+    moved |= tell_consumed(index);
+  }
+  std::array<Event, events_per_step> events;
+  const uint32_t count = network_->poll(events);
+  for (uint32_t index = 0; index < count; ++index) take(events[index]);
+  return moved || count != 0;
+}
+
+bool Progress::send_posted(uint32_t index) {
+  Link &link = links_[index];
+  bool moved = false;
+  for (;;) {  // bounded by the slots of the FIFO: a slot that was sent is not posted again before its credit comes
+    const SlotHeader &header = link.ends.outgoing.header(link.sent);
+    if (memory::load_sync(header.sequence) != link.sent + 1) return moved;  // P1
+    const uint64_t consumed = memory::load_sync(link.ends.incoming.simple_head());  // P4
+    const Message message{link.sent, header.signature, static_cast<uint32_t>(header.bytes),
+                          link.ends.outgoing.payload(link.sent), consumed};
+    if (!network_->put(index, message)) return moved;
+    link.told = consumed;
+    ++link.sent;
+    moved = true;
+  }
+}
+
+bool Progress::tell_consumed(uint32_t index) {
+  Link &link = links_[index];
+  const uint64_t consumed = memory::load_sync(link.ends.incoming.simple_head());  // P4
+  if (consumed - link.told <= consumed_untold_max || !network_->credit(index, consumed)) return false;
+  link.told = consumed;
+  return true;
+}
+
+void Progress::take(const Event &event) {
+  Link &link = links_[event.link];
+  switch (event.kind) {
+    case Event::Kind::arrived: {
+      SlotHeader fields;
+      fields.signature = event.signature;
+      fields.bytes = event.bytes;
+      link.publisher.post(fields, true);  // P3
+      return;
+    }
+    case Event::Kind::credit:
+      if (event.counter <= link.credited || event.counter > link.sent) return;
+      link.credited = event.counter;
+      memory::store_sync(link.ends.outgoing.simple_head(), link.credited);  // P2
+      return;
+    case Event::Kind::lost:
+      lost_.push_back(link.ends.peer);
+      return;
+  }
+}
+
+bool Progress::flushed() const {
+  const bool all_sent = std::all_of(links_.begin(), links_.end(), [](const Link &link) {
+    if (memory::load_sync(link.ends.outgoing.header(link.sent).sequence) == link.sent + 1) return false;  // P1
+    return memory::load_sync(link.ends.incoming.simple_head()) - link.told <= consumed_untold_max;        // P4
+  });
+  return all_sent && network_->flushed();
+}
+
+}  // namespace rondo::net

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Serves all network links of one rank: hands what the interpreter posted in its near FIFOs to the network, and stores
+// locally what the network's events say.
+//
+// Counters of a link, all from 0:   credited <= sent <= posted (outgoing)     told <= consumed <= arrived (incoming)
+// Ordering  P1 load outgoing sequence, sync   pairs with S3 in SimpleSender::post (simple.h): the payload may be read
+//           P2 store outgoing head, sync      pairs with S1 in SimpleSender::can_send: the slot may be written again
+//           P3 store incoming sequence, sync  pairs with R1 in SimpleReceiver::can_receive; by SimpleSender::post
+//           P4 load incoming head, sync       pairs with R3 in SimpleReceiver::release
+// Credit is told when two slots or more are consumed, so that small messages do not pay for a message of its own; a
+// message in the other direction takes it along. So the sender may lack one slot at rest, which builders allow for
+// (choose_plan() keeps chunks to slot_count - 1 slots).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "src/proto/simple.h"
+#include "transports/net.h"
+
+namespace rondo::net {
+
+class Progress {
+ public:
+  /// `links` in the order that `network` counts them.
+  Progress(const std::vector<NearLink> &links, std::unique_ptr<Network> network);
+
+  /// One round. True: something moved. One thread at a time.
+  bool step();
+  /// Everything that was posted and consumed leaves without further calls.
+  [[nodiscard]] bool flushed() const;
+  /// The descriptors to sleep on; see Network::watch().
+  void watch(std::vector<pollfd> &descriptors) const { network_->watch(descriptors); }
+  /// Peers from which nothing comes any more, in the order in which they were lost.
+  [[nodiscard]] const std::vector<uint32_t> &lost() const { return lost_; }
+  [[nodiscard]] Error why_lost(uint32_t peer) const { return network_->why_lost(peer); }
+  [[nodiscard]] const char *network_name() const { return network_->name(); }
+
+ private:
+  struct Link {
+    NearLink ends;
+    uint64_t sent = 0;
+    uint64_t credited = 0;
+    uint64_t told = 0;
+    SimpleSender publisher;  ///< of the incoming FIFO
+  };
+
+  bool send_posted(uint32_t index);
+  bool tell_consumed(uint32_t index);
+  void take(const Event &event);
+
+  std::vector<Link> links_;
+  std::unique_ptr<Network> network_;
+  std::vector<uint32_t> lost_;
+};
+
+}  // namespace rondo::net

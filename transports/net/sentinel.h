@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// The thread beside a communicator on several hosts. It serves the control plane all the time. It serves the links while
+// it is in charge of them: from when the executing thread is away (no operation runs, or it sleeps) until that is back.
+//
+// The executing thread does not wake it at the end of each operation, which would cost a system call: a sentinel that is
+// not in charge looks every charge_look_ms. The one that goes to sleep does, since nobody else would ring its bell.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "src/base/unique_handle.h"
+#include "transports/net/control.h"
+#include "transports/net/progress.h"
+
+namespace rondo::net {
+
+class Sentinel {
+ public:
+  struct Hooks {
+    std::function<std::optional<Error>()> failure;  ///< of the communicator, if there is one
+    std::function<void()> ring;                     ///< wakes the executing thread, if it sleeps
+  };
+  /// All of them outlive it.
+  [[nodiscard]] static Result<std::unique_ptr<Sentinel>> start(Control &control, Progress &progress, Hooks hooks);
+  Sentinel(const Sentinel &) = delete;
+  Sentinel &operator=(const Sentinel &) = delete;
+  ~Sentinel();
+
+  /// The executing thread takes the links over, or leaves them.
+  void set_away(bool away) { away_.store(away, std::memory_order_release); }  // pairs with the acquire in run()
+  /// Something is to be done at once: the links are left, or there is a failure to tell. Any thread.
+  void kick();
+  /// A round of the links by the executing thread. True: something moved.
+  bool step();
+  /// True: all leaves without further calls. Rounds until then, for at most `patience_ns`.
+  bool flush(uint64_t patience_ns);
+  [[nodiscard]] std::vector<uint32_t> lost_links() const;
+
+ private:
+  Sentinel(Control &control, Progress &progress, Hooks hooks)
+      : control_(control), progress_(progress), hooks_(std::move(hooks)) {}
+  void run();
+  void wait(bool in_charge);
+  void tell_failure_once();
+
+  Control &control_;
+  Progress &progress_;
+  Hooks hooks_;
+  FileDescriptor bell_;
+  std::atomic<bool> away_{true};      ///< pairs with run(): who sees it set finds the links left alone
+  std::atomic<bool> stopped_{false};  ///< relaxed: the bell orders it
+  bool failure_told_ = false;
+  std::vector<pollfd> descriptors_;
+  mutable std::mutex links_mutex_;  ///< guards progress_
+  std::thread thread_;
+};
+
+}  // namespace rondo::net

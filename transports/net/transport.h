@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// The transport of a communicator whose ranks are on several hosts: shared memory among the ranks of this host, and a
+// network to the others. Ranks are counted in the whole group here; the transport of this host counts its own.
+//
+// Who makes progress: the thread that executes an operation, from its waits. A thread of its own, the sentinel, serves
+// the control plane, and the links as well while no operation runs or while the executing thread sleeps.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "transports/net/control.h"
+#include "transports/net/progress.h"
+#include "transports/transport.h"
+
+namespace rondo::net {
+
+struct GroupParts {
+  uint32_t rank = 0;
+  std::vector<uint32_t> local_index;  ///< by rank: its number in `local`; no_local: on another host
+  std::vector<std::string> names;     ///< by rank, for people: "rank 2 (host b, process 17)"
+  std::unique_ptr<Transport> local;   ///< of this host's ranks
+  std::vector<ControlSocket> control;
+};
+
+inline constexpr uint32_t no_local = UINT32_MAX;
+
+/// Near FIFOs for all links to ranks of other hosts.
+class NearMemory {
+ public:
+  [[nodiscard]] static Result<NearMemory> make(const std::vector<uint32_t> &local_index, uint32_t channel_count,
+                                               const ConnectionGeometry &geometry);
+  [[nodiscard]] const std::vector<NearLink> &links() const { return links_; }
+  [[nodiscard]] uint64_t bytes() const { return mapping_.get().bytes; }
+
+ private:
+  Mapping mapping_;
+  std::vector<NearLink> links_;
+};
+
+/// Starts the sentinel. `network` serves memory.links().
+[[nodiscard]] Result<std::unique_ptr<Transport>> make_group_transport(GroupParts parts, NearMemory memory,
+                                                                      std::unique_ptr<Network> network);
+
+}  // namespace rondo::net

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Connects the ranks of a communicator that is on several hosts: shared memory inside of a host, TCP between them.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/bootstrap/store.h"
+#include "transports/transport.h"
+
+namespace rondo::tcp {
+
+struct GroupRequest {
+  uint32_t rank = 0;
+  uint32_t rank_count = 1;
+  std::vector<uint32_t> local_index;  ///< by rank: its number among this host's; net::no_local: on another host
+  Secret secret;                      ///< of the job
+  std::string network_interface;      ///< name or address; empty: the first that reaches other hosts
+  std::string host_name;
+  std::string key_prefix;
+  uint64_t deadline_ns = 0;
+};
+
+/// `local` connects this host's ranks, with the geometry that all hosts have.
+[[nodiscard]] Result<std::unique_ptr<Transport>> connect(const GroupRequest &request, std::unique_ptr<Transport> local,
+                                                         Store &store);
+
+}  // namespace rondo::tcp

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transports/tcp/mesh.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <optional>
+
+#include "src/base/clock.h"
+#include "src/bootstrap/bytes.h"
+#include "src/bootstrap/endpoint.h"
+#include "src/bootstrap/wire.h"
+
+namespace rondo::tcp {
+namespace {
+
+enum class Purpose : uint32_t { data = 0, control = 1 };
+constexpr uint32_t purpose_count = 2;
+
+constexpr std::string_view mesh_magic = "RONDO\x01tm";
+constexpr size_t hello_bytes = wire::magic_bytes + wire::challenge_bytes;
+constexpr size_t answer_bytes = wire::challenge_bytes + wire::proof_bytes;
+constexpr size_t claim_offset = wire::challenge_bytes - 8;  // rank u32 | purpose u32
+constexpr uint64_t stranger_patience_ns = 5'000'000'000;
+constexpr size_t strangers_max = 256;
+constexpr int listen_backlog = 1024;
+constexpr uint64_t retry_ns = 20'000'000;
+
+wire::Challenge challenge_of(uint32_t rank, Purpose purpose) {
+  wire::Challenge challenge = wire::random_challenge();
+  Bytes claim;
+  append_number(claim, rank);
+  append_number(claim, static_cast<uint32_t>(purpose));
+  std::copy(claim.begin(), claim.end(), challenge.begin() + claim_offset);
+  return challenge;
+}
+
+int poll_timeout_ms(uint64_t until_ns) {
+  const uint64_t now = now_ns();
+  return until_ns <= now ? 0 : static_cast<int>(std::min<uint64_t>((until_ns - now) / 1'000'000 + 1, 1'000));
+}
+
+/// Sends or receives all of it before the deadline; the socket does not block.
+template <class Transfer>
+Result<void> transfer_all(int socket, short event, size_t bytes, uint64_t deadline_ns, const Transfer &transfer) {
+  for (size_t done = 0; done < bytes;) {
+    pollfd ready{socket, event, 0};
+    ::poll(&ready, 1, poll_timeout_ms(deadline_ns));
+    const ssize_t moved = transfer(done);
+    if (moved > 0) {
+      done += static_cast<size_t>(moved);
+    } else if (moved == 0) {
+      return Error{RONDO_ERROR_REMOTE, "it closed the connection"};
+    } else if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) {
+      return Error{RONDO_ERROR_REMOTE, std::strerror(errno)};
+    } else if (now_ns() >= deadline_ns) {
+      return Error{RONDO_ERROR_TIMEOUT, "it did not answer in time"};
+    }
+  }
+  return {};
+}
+
+Result<void> send_all(int socket, ByteView bytes, uint64_t deadline_ns) {
+  return transfer_all(socket, POLLOUT, bytes.size(), deadline_ns, [&](size_t done) {
+    return ::send(socket, bytes.data() + done, bytes.size() - done, MSG_NOSIGNAL);
+  });
+}
+
+Result<void> receive_all(int socket, std::span<std::byte> bytes, uint64_t deadline_ns) {
+  return transfer_all(socket, POLLIN, bytes.size(), deadline_ns, [&](size_t done) {
+    return ::recv(socket, bytes.data() + done, bytes.size() - done, 0);
+  });
+}
+
+Result<FileDescriptor> connect_once(const SocketAddress &address, uint64_t deadline_ns) {
+  FileDescriptor socket(::socket(address.get()->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket.valid()) return system_error("socket", errno);
+  if (::connect(socket.get(), address.get(), address.bytes) == 0) return socket;
+  if (errno != EINPROGRESS) return Error{RONDO_ERROR_REMOTE, std::strerror(errno)};
+  pollfd ready{socket.get(), POLLOUT, 0};
+  while (::poll(&ready, 1, poll_timeout_ms(deadline_ns)) <= 0)
+    if (now_ns() >= deadline_ns) return Error{RONDO_ERROR_TIMEOUT, "it did not answer in time"};
+  int error = 0;
+  socklen_t bytes = sizeof error;
+  ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &bytes);
+  if (error != 0) return Error{RONDO_ERROR_REMOTE, std::strerror(error)};
+  return socket;
+}
+
+Result<FileDescriptor> introduce(const MeshRequest &request, const Endpoint &endpoint, Purpose purpose) {
+  RONDO_TRY_ASSIGN(const SocketAddress address, socket_address(endpoint));
+  RONDO_TRY_ASSIGN(FileDescriptor socket, connect_once(address, request.deadline_ns));
+  const wire::Challenge own = challenge_of(request.rank, purpose);
+  Bytes hello;
+  append_bytes(hello, bytes_of(mesh_magic));
+  append_bytes(hello, own);
+  RONDO_TRY(send_all(socket.get(), hello, request.deadline_ns));
+  std::array<std::byte, answer_bytes> answer;
+  RONDO_TRY(receive_all(socket.get(), answer, request.deadline_ns));
+  wire::Challenge theirs;
+  std::copy_n(answer.begin(), theirs.size(), theirs.begin());
+  if (!wire::equal_proof(wire::prove(request.secret, wire::Role::server, own, theirs),
+                         ByteView(answer).subspan(theirs.size())))
+    return Error{RONDO_ERROR_AUTHENTICATION, "what listens there does not know the job's secret"};
+  RONDO_TRY(send_all(socket.get(), wire::prove(request.secret, wire::Role::client, own, theirs), request.deadline_ns));
+  return socket;
+}
+
+/// A connection that has come in and has not proved itself yet.
+struct Visitor {
+  FileDescriptor socket;
+  uint64_t came_ns = 0;
+  Bytes input;
+  wire::Challenge own;
+  wire::Challenge theirs;
+  bool answered = false;
+};
+
+enum class VisitOutcome { pending, stranger, member };
+
+/// Takes what has come; `input` never grows beyond what a handshake has.
+VisitOutcome advance(Visitor &visitor, const MeshRequest &request) {
+  const size_t wanted = visitor.answered ? wire::proof_bytes : hello_bytes;
+  std::array<std::byte, hello_bytes> buffer;
+  const ssize_t got = ::recv(visitor.socket.get(), buffer.data(), wanted - visitor.input.size(), MSG_DONTWAIT);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return VisitOutcome::pending;
+  if (got <= 0) return VisitOutcome::stranger;
+  append_bytes(visitor.input, ByteView(buffer).first(static_cast<size_t>(got)));
+  if (visitor.input.size() < wanted) return VisitOutcome::pending;
+  if (visitor.answered) {
+    const auto proof = wire::prove(request.secret, wire::Role::client, visitor.theirs, visitor.own);
+    return wire::equal_proof(proof, visitor.input) ? VisitOutcome::member : VisitOutcome::stranger;
+  }
+  if (text_of(ByteView(visitor.input).first(wire::magic_bytes)) != mesh_magic) return VisitOutcome::stranger;
+  std::copy_n(visitor.input.begin() + wire::magic_bytes, visitor.theirs.size(), visitor.theirs.begin());
+  visitor.own = wire::random_challenge();
+  Bytes answer;
+  append_bytes(answer, visitor.own);
+  append_bytes(answer, wire::prove(request.secret, wire::Role::server, visitor.theirs, visitor.own));
+  const ssize_t sent = ::send(visitor.socket.get(), answer.data(), answer.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  visitor.answered = true;
+  visitor.input.clear();
+  return sent == static_cast<ssize_t>(answer.size()) ? VisitOutcome::pending : VisitOutcome::stranger;
+}
+
+Result<FileDescriptor> listen_on(const std::string &host, Endpoint &bound) {
+  RONDO_TRY_ASSIGN(SocketAddress address, socket_address({host, 0}));
+  FileDescriptor listener(::socket(address.get()->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!listener.valid()) return system_error("socket", errno);
+  if (::bind(listener.get(), address.get(), address.bytes) != 0 || ::listen(listener.get(), listen_backlog) != 0)
+    return system_error("listening on " + host + " for ranks of other hosts (RONDO_INTERFACE chooses)", errno);
+  address.bytes = sizeof address.storage;
+  if (::getsockname(listener.get(), address.get(), &address.bytes) != 0) return system_error("getsockname", errno);
+  bound = endpoint_of(address);
+  return listener;
+}
+
+class Acceptor {
+ public:
+  Acceptor(const MeshRequest &request, const std::vector<RankAddress> &ranks, FileDescriptor listener)
+      : request_(request), ranks_(ranks), listener_(std::move(listener)) {}
+
+  /// Until every remote rank with a higher number has come for each purpose.
+  Result<void> run(Mesh &mesh) {
+    size_t missing = 0;
+    for (uint32_t peer = request_.rank + 1; peer < request_.rank_count; ++peer)
+      missing += request_.remote[peer] ? purpose_count : 0;
+    came_.resize(size_t{request_.rank_count} * purpose_count);
+    while (missing != 0) {
+      if (now_ns() >= request_.deadline_ns) return name_missing();
+      wait();
+      accept_all();
+      for (Visitor &visitor : visitors_) {
+        const VisitOutcome outcome = now_ns() - visitor.came_ns > stranger_patience_ns ? VisitOutcome::stranger
+                                                                                       : advance(visitor, request_);
+        if (outcome == VisitOutcome::member && admit(visitor, mesh)) --missing;
+        if (outcome != VisitOutcome::pending) visitor.socket.reset();
+      }
+      std::erase_if(visitors_, [](const Visitor &visitor) { return !visitor.socket.valid(); });
+    }
+    return {};
+  }
+
+ private:
+  void wait() {
+    std::vector<pollfd> descriptors{{listener_.get(), POLLIN, 0}};
+    for (const Visitor &visitor : visitors_) descriptors.push_back({visitor.socket.get(), POLLIN, 0});
+    ::poll(descriptors.data(), descriptors.size(), std::min(poll_timeout_ms(request_.deadline_ns), 100));
+  }
+
+  void accept_all() {
+    for (size_t count = 0; count < strangers_max; ++count) {
+      FileDescriptor socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      const bool exhausted = !socket.valid() && (errno == EMFILE || errno == ENFILE);
+      if (!socket.valid() && !exhausted) return;
+      if ((exhausted || visitors_.size() >= strangers_max) && !visitors_.empty()) visitors_.erase(visitors_.begin());
+      if (exhausted) continue;
+      visitors_.emplace_back();
+      visitors_.back().socket = std::move(socket);
+      visitors_.back().came_ns = now_ns();
+    }
+  }
+
+  /// False: a rank that is none, or that has come already.
+  bool admit(Visitor &visitor, Mesh &mesh) {
+    const auto rank = number_at<uint32_t>(visitor.theirs.data() + claim_offset);
+    const auto purpose = number_at<uint32_t>(visitor.theirs.data() + claim_offset + 4);
+    if (rank <= request_.rank || rank >= request_.rank_count || !request_.remote[rank] || purpose >= purpose_count)
+      return false;
+    if (came_[size_t{rank} * purpose_count + purpose]) return false;
+    came_[size_t{rank} * purpose_count + purpose] = true;
+    auto &sockets = static_cast<Purpose>(purpose) == Purpose::data ? mesh.data : mesh.control;
+    sockets.push_back({rank, std::move(visitor.socket), ranks_[rank].describe(rank)});
+    return true;
+  }
+
+  Error name_missing() const {
+    Error error{RONDO_ERROR_TIMEOUT, ""};
+    for (uint32_t peer = request_.rank + 1; peer < request_.rank_count; ++peer) {
+      const auto came = came_.begin() + static_cast<std::ptrdiff_t>(size_t{peer} * purpose_count);
+      if (!request_.remote[peer] || std::find(came, came + purpose_count, false) == came + purpose_count) continue;
+      if (error.peer < 0) error.peer = static_cast<int32_t>(peer);
+      error.message += (error.message.empty() ? "" : ", ") + ranks_[peer].describe(peer);
+    }
+    error.message = "no connection came in time to " + format_endpoint(ranks_[request_.rank].endpoint) + " from " +
+                    error.message +
+                    "; look for a firewall between the hosts, or choose the network with RONDO_INTERFACE";
+    return error;
+  }
+
+  const MeshRequest &request_;
+  const std::vector<RankAddress> &ranks_;
+  FileDescriptor listener_;
+  std::vector<Visitor> visitors_;
+  std::vector<bool> came_;  ///< [rank * purpose_count + purpose]
+};
+
+Result<std::vector<RankAddress>> exchange_addresses(const MeshRequest &request, const Endpoint &own, Store &store) {
+  Bytes bytes;
+  append_number(bytes, own.port);
+  append_number(bytes, static_cast<uint64_t>(::getpid()));
+  append_number(bytes, static_cast<uint16_t>(own.host.size()));
+  append_bytes(bytes, bytes_of(own.host));
+  append_bytes(bytes, bytes_of(request.host_name));
+  RONDO_TRY_ASSIGN(const auto parts, store.gather(request.key_prefix + "/addresses", request.rank, request.rank_count,
+                                                  bytes, request.deadline_ns));
+  std::vector<RankAddress> ranks;
+  for (const Bytes &part : parts) {
+    ByteReader reader(part);
+    RankAddress address;
+    address.endpoint.port = reader.number<uint16_t>();
+    address.process = reader.number<uint64_t>();
+    address.endpoint.host = text_of(reader.bytes(reader.number<uint16_t>()));
+    address.host_name = text_of(reader.rest());
+    if (reader.failed()) return Error{RONDO_ERROR_MISMATCH, "ranks run different versions of Rondo"};
+    ranks.push_back(std::move(address));
+  }
+  return ranks;
+}
+
+Result<FileDescriptor> connect_peer(const MeshRequest &request, const Mesh &mesh, uint32_t peer, Purpose purpose) {
+  const RankAddress &theirs = mesh.ranks[peer];
+  for (;;) {
+    auto socket = introduce(request, theirs.endpoint, purpose);
+    if (socket.ok()) return socket;
+    Error error = std::move(socket).error();
+    // A listener whose queue strangers have filled refuses or cuts: again, while there is time.
+    if (error.status == RONDO_ERROR_REMOTE && now_ns() + retry_ns < request.deadline_ns) {
+      sleep_for_ns(retry_ns);
+      continue;
+    }
+    error.peer = static_cast<int32_t>(peer);
+    error.message = mesh.ranks[request.rank].describe(request.rank) + " at " + request.address +
+                    " cannot connect to " + theirs.describe(peer) + " at " + format_endpoint(theirs.endpoint) + ": " +
+                    error.message +
+                    "; look for a firewall between the hosts, or choose the network with RONDO_INTERFACE";
+    return error;
+  }
+}
+
+}  // namespace
+
+std::string RankAddress::describe(uint32_t rank) const {
+  return "rank " + std::to_string(rank) + " (host " + host_name + ", process " + std::to_string(process) + ")";
+}
+
+Result<Mesh> connect_mesh(const MeshRequest &request, Store &store) {
+  Mesh mesh;
+  Endpoint own;
+  RONDO_TRY_ASSIGN(FileDescriptor listener, listen_on(request.address, own));
+  RONDO_TRY_ASSIGN(mesh.ranks, exchange_addresses(request, own, store));
+  // Who connects waits for lower ranks only, so there is no circle.
+  for (uint32_t peer = 0; peer < request.rank; ++peer) {
+    if (!request.remote[peer]) continue;
+    RONDO_TRY_ASSIGN(FileDescriptor data, connect_peer(request, mesh, peer, Purpose::data));
+    RONDO_TRY_ASSIGN(FileDescriptor control, connect_peer(request, mesh, peer, Purpose::control));
+    mesh.data.push_back({peer, std::move(data), mesh.ranks[peer].describe(peer)});
+    mesh.control.push_back({peer, std::move(control), mesh.ranks[peer].describe(peer)});
+  }
+  RONDO_TRY(Acceptor(request, mesh.ranks, std::move(listener)).run(mesh));
+  return mesh;
+}
+
+}  // namespace rondo::tcp

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sockets between ranks of several hosts: each pair of ranks on different hosts gets one for each purpose. Every
+// connection proves in both directions that its ends know the job's secret, as connections of the store do.
+//
+// Handshake  connector: magic 8 | challenge 32           the challenge ends with its rank and the purpose
+//            acceptor:  challenge 32 | proof 32
+//            connector: proof 32                          proofs: src/bootstrap/wire.h, keyed with the mesh's secret
+// The rank with the higher number connects. A stranger learns a random number; what has not proved itself within the
+// patience, or is one too many, is cut, the oldest first.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "src/bootstrap/store.h"
+#include "transports/tcp/network.h"
+
+namespace rondo::tcp {
+
+struct RankAddress {
+  Endpoint endpoint;
+  std::string host_name;
+  uint64_t process = 0;
+
+  /// "rank 2 (host b, process 17)"
+  [[nodiscard]] std::string describe(uint32_t rank) const;
+};
+
+struct MeshRequest {
+  uint32_t rank = 0;
+  uint32_t rank_count = 1;
+  std::vector<bool> remote;  ///< by rank: on another host
+  Secret secret;             ///< of this communicator alone
+  std::string address;       ///< numeric, of this host, to listen on
+  std::string host_name;
+  std::string key_prefix;
+  uint64_t deadline_ns = 0;
+};
+
+struct Mesh {
+  std::vector<RankAddress> ranks;  ///< all
+  std::vector<PeerSocket> data;    ///< one for each remote rank
+  std::vector<PeerSocket> control;
+};
+
+/// Every rank calls it. RONDO_ERROR_TIMEOUT and RONDO_ERROR_REMOTE name both ends and what to look at.
+[[nodiscard]] Result<Mesh> connect_mesh(const MeshRequest &request, Store &store);
+
+}  // namespace rondo::tcp

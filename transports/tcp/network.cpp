@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transports/tcp/network.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cassert>
+#include <cstring>
+
+#include "src/proto/memory.h"
+#include "src/proto/simple.h"
+
+namespace rondo::tcp {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "frames hold the host's own byte order");
+
+enum class FrameKind : uint16_t { slot = 0x5253, credit = 0x5243 };
+
+struct FrameHeader {
+  uint16_t kind = 0;
+  uint16_t channel = 0;
+  uint32_t signature = 0;
+  uint32_t bytes = 0;  ///< of the payload that follows
+  uint32_t reserved = 0;
+  uint64_t counter = 0;
+  uint64_t consumed = 0;
+};
+static_assert(sizeof(FrameHeader) == 32);
+
+constexpr size_t staging_bytes = 16384;
+constexpr size_t frames_per_send = 16;
+constexpr int receives_per_poll = 8;
+
+/// Frames on their way to one peer: a ring that is allocated once.
+class SendQueue {
+ public:
+  struct Frame {
+    FrameHeader header;
+    const std::byte *payload = nullptr;
+    [[nodiscard]] size_t bytes() const { return sizeof header + header.bytes; }
+  };
+  explicit SendQueue(size_t capacity) : frames_(std::bit_ceil(capacity)) {}
+
+  [[nodiscard]] bool empty() const { return first_ == end_; }
+  [[nodiscard]] bool push(const Frame &frame) {
+    if (end_ - first_ == frames_.size()) return false;
+    at(end_++) = frame;
+    return true;
+  }
+  /// What is to be sent next, up to frames_per_send frames.
+  [[nodiscard]] size_t fill(std::array<iovec, 2 * frames_per_send> &parts) {
+    size_t count = 0;
+    size_t skip = sent_bytes_;
+    const auto add = [&](const void *from, size_t bytes) {
+      const size_t skipped = std::min(skip, bytes);
+      skip -= skipped;
+      if (bytes > skipped)
+        parts[count++] = {const_cast<std::byte *>(static_cast<const std::byte *>(from)) + skipped, bytes - skipped};
+    };
+    for (uint64_t next = first_; next != end_ && next - first_ < frames_per_send; ++next) {
+      add(&at(next).header, sizeof(FrameHeader));
+      add(at(next).payload, at(next).header.bytes);
+    }
+    return count;
+  }
+  void sent(size_t bytes) {
+    sent_bytes_ += bytes;
+    while (first_ != end_ && sent_bytes_ >= at(first_).bytes()) sent_bytes_ -= at(first_++).bytes();
+  }
+  void clear() { first_ = end_; }
+
+ private:
+  [[nodiscard]] Frame &at(uint64_t index) { return frames_[index & (frames_.size() - 1)]; }
+
+  std::vector<Frame> frames_;
+  uint64_t first_ = 0;
+  uint64_t end_ = 0;
+  size_t sent_bytes_ = 0;  ///< of the first frame
+};
+
+struct Peer {
+  explicit Peer(PeerSocket of, size_t queue_frames) : ends(std::move(of)), queue(queue_frames) {}
+
+  PeerSocket ends;
+  std::vector<uint32_t> links;  ///< by channel
+  SendQueue queue;
+  std::array<std::byte, staging_bytes> staging;
+  size_t staged_first = 0;
+  size_t staged_end = 0;
+  FrameHeader frame;             ///< whose payload is under way
+  std::byte *payload = nullptr;  ///< null: a header comes next
+  size_t payload_bytes = 0;      ///< that are still to come
+  bool lost = false;
+  bool told = false;
+  Error why;
+};
+
+class TcpNetwork final : public net::Network {
+ public:
+  TcpNetwork(const std::vector<net::NearLink> &links, std::vector<PeerSocket> sockets);
+
+  const char *name() const override { return "tcp"; }
+  bool put(uint32_t link, const net::Message &message) override;
+  bool credit(uint32_t link, uint64_t consumed) override;
+  uint32_t poll(std::span<net::Event> events) override;
+  bool flushed() const override;
+  void watch(std::vector<pollfd> &descriptors) const override;
+  Error why_lost(uint32_t peer) const override;
+
+ private:
+  struct Link {
+    net::NearLink ends;
+    size_t peer = 0;        ///< index in peers_
+    uint64_t arrived = 0;   ///< counter of the next slot that comes
+    uint64_t consumed = 0;  ///< as the peer said last
+  };
+  class EventList {
+   public:
+    explicit EventList(std::span<net::Event> events) : events_(events) {}
+    /// Room for the two events that a frame may make.
+    [[nodiscard]] bool has_room() const { return count_ + 2 <= events_.size(); }
+    void add(const net::Event &event) { events_[count_++] = event; }
+    [[nodiscard]] uint32_t count() const { return count_; }
+
+   private:
+    std::span<net::Event> events_;
+    uint32_t count_ = 0;
+  };
+
+  void send(Peer &peer);
+  void receive(Peer &peer, EventList &events);
+  /// Takes what is staged. False: `events` is full, or the peer is lost.
+  bool parse(Peer &peer, EventList &events);
+  bool begin_frame(Peer &peer, EventList &events);
+  void end_payload(Peer &peer, EventList &events);
+  void lose(Peer &peer, rondo_status_t status, const std::string &what);
+
+  std::vector<Link> links_;
+  std::vector<std::unique_ptr<Peer>> peers_;
+};
+
+TcpNetwork::TcpNetwork(const std::vector<net::NearLink> &links, std::vector<PeerSocket> sockets) {
+  for (PeerSocket &socket : sockets) {
+    size_t frames = 0;  // each slot of each link, and a credit for each
+    for (const net::NearLink &link : links)
+      if (link.peer == socket.peer) frames += size_t{2} * link.outgoing.geometry.slot_count;
+    peers_.push_back(std::make_unique<Peer>(std::move(socket), frames + 1));
+  }
+  for (const net::NearLink &ends : links) {
+    const auto found =
+        std::find_if(peers_.begin(), peers_.end(), [&](const auto &peer) { return peer->ends.peer == ends.peer; });
+    assert(found != peers_.end());
+    std::vector<uint32_t> &of_peer = (*found)->links;
+    if (of_peer.size() <= ends.channel) of_peer.resize(ends.channel + 1);
+    of_peer[ends.channel] = static_cast<uint32_t>(links_.size());
+    links_.push_back({ends, static_cast<size_t>(found - peers_.begin())});
+  }
+}
+
+bool TcpNetwork::put(uint32_t link, const net::Message &message) {
+  const Link &of = links_[link];
+  const FrameHeader header{static_cast<uint16_t>(FrameKind::slot), static_cast<uint16_t>(of.ends.channel),
+                           message.signature, message.bytes, 0, message.counter, message.consumed};
+  Peer &peer = *peers_[of.peer];
+  return peer.lost || peer.queue.push({header, message.payload});
+}
+
+bool TcpNetwork::credit(uint32_t link, uint64_t consumed) {
+  const Link &of = links_[link];
+  const FrameHeader header{static_cast<uint16_t>(FrameKind::credit), static_cast<uint16_t>(of.ends.channel), 0, 0, 0, 0,
+                           consumed};
+  Peer &peer = *peers_[of.peer];
+  return peer.lost || peer.queue.push({header, nullptr});
+}
+
+uint32_t TcpNetwork::poll(std::span<net::Event> events) {
+  EventList list(events);
+  for (const auto &each : peers_) {
+    Peer &peer = *each;
+    if (!peer.lost) send(peer);
+    if (!peer.lost) receive(peer, list);
+    if (!peer.lost || peer.told || !list.has_room()) continue;
+    peer.told = true;
+    list.add({net::Event::Kind::lost, peer.links.front()});
+  }
+  return list.count();
+}
+
+void TcpNetwork::send(Peer &peer) {
+  while (!peer.queue.empty()) {  // bounded by the queue
+    std::array<iovec, 2 * frames_per_send> parts;
+    msghdr message{};
+    message.msg_iov = parts.data();
+    message.msg_iovlen = peer.queue.fill(parts);
+    const ssize_t sent = ::sendmsg(peer.ends.socket.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent < 0) {
+      if (errno == EINTR) continue;
+      if (errno != EAGAIN && errno != EWOULDBLOCK)
+        lose(peer, RONDO_ERROR_REMOTE, std::string("sending failed: ") + std::strerror(errno));
+      return;
+    }
+    peer.queue.sent(static_cast<size_t>(sent));
+  }
+}
+
+void TcpNetwork::receive(Peer &peer, EventList &events) {
+  for (int attempt = 0; attempt < receives_per_poll; ++attempt) {
+    if (!parse(peer, events)) return;
+    // All that was staged is taken: what is left of a payload comes straight into its slot.
+    std::array<iovec, 2> parts{iovec{peer.payload, peer.payload_bytes},
+                               iovec{peer.staging.data() + peer.staged_end, staging_bytes - peer.staged_end}};
+    msghdr message{};
+    message.msg_iov = peer.payload_bytes != 0 ? &parts[0] : &parts[1];
+    message.msg_iovlen = peer.payload_bytes != 0 ? 2 : 1;
+    const ssize_t got = ::recvmsg(peer.ends.socket.get(), &message, MSG_DONTWAIT);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+    if (got <= 0) {
+      lose(peer, RONDO_ERROR_REMOTE,
+           got == 0 ? std::string("it closed the connection") : std::string("receiving failed: ") + std::strerror(errno));
+      return;
+    }
+    const auto bytes = static_cast<size_t>(got);
+    const size_t direct = std::min(bytes, peer.payload_bytes);
+    peer.payload += direct;
+    peer.payload_bytes -= direct;
+    peer.staged_end += bytes - direct;
+    if (direct != 0 && peer.payload_bytes == 0) end_payload(peer, events);
+  }
+}
+
+bool TcpNetwork::parse(Peer &peer, EventList &events) {
+  while (events.has_room() && !peer.lost) {  // bounded by what is staged
+    const size_t staged = peer.staged_end - peer.staged_first;
+    if (peer.payload_bytes != 0) {
+      const size_t bytes = std::min(staged, peer.payload_bytes);
+      std::memcpy(peer.payload, peer.staging.data() + peer.staged_first, bytes);
+      peer.staged_first += bytes;
+      peer.payload += bytes;
+      peer.payload_bytes -= bytes;
+      if (peer.payload_bytes == 0) {
+        end_payload(peer, events);
+        continue;
+      }
+      peer.staged_first = peer.staged_end = 0;
+      return true;
+    }
+    if (staged < sizeof(FrameHeader)) {
+      std::memmove(peer.staging.data(), peer.staging.data() + peer.staged_first, staged);
+      peer.staged_first = 0;
+      peer.staged_end = staged;
+      return true;
+    }
+    std::memcpy(&peer.frame, peer.staging.data() + peer.staged_first, sizeof(FrameHeader));
+    peer.staged_first += sizeof(FrameHeader);
+    if (!begin_frame(peer, events)) lose(peer, RONDO_ERROR_REMOTE, "it sent what is no frame of this version of Rondo");
+  }
+  return false;
+}
+
+bool TcpNetwork::begin_frame(Peer &peer, EventList &events) {
+  const FrameHeader &frame = peer.frame;
+  if (frame.channel >= peer.links.size()) return false;
+  const uint32_t index = peer.links[frame.channel];
+  Link &link = links_[index];
+  if (frame.consumed < link.consumed) return false;
+  if (frame.consumed != link.consumed) events.add({net::Event::Kind::credit, index, frame.consumed});
+  link.consumed = frame.consumed;
+  if (frame.kind == static_cast<uint16_t>(FrameKind::credit)) return frame.bytes == 0;
+  const ConnectionView &incoming = link.ends.incoming;
+  // Pairs with R3 in SimpleReceiver::release: what the slot held before was read.
+  const uint64_t free_from = memory::load_sync(incoming.simple_head()) + incoming.geometry.slot_count;
+  if (frame.kind != static_cast<uint16_t>(FrameKind::slot) || frame.counter != link.arrived ||
+      frame.counter >= free_from || frame.bytes > incoming.geometry.slot_bytes)
+    return false;
+  peer.payload = incoming.payload(frame.counter);
+  peer.payload_bytes = frame.bytes;
+  if (frame.bytes == 0) end_payload(peer, events);
+  return true;
+}
+
+void TcpNetwork::end_payload(Peer &peer, EventList &events) {
+  const uint32_t index = peer.links[peer.frame.channel];
+  ++links_[index].arrived;
+  peer.payload = nullptr;
+  events.add({net::Event::Kind::arrived, index, peer.frame.counter, peer.frame.signature, peer.frame.bytes});
+}
+
+void TcpNetwork::lose(Peer &peer, rondo_status_t status, const std::string &what) {
+  peer.lost = true;
+  peer.queue.clear();
+  peer.why = {status, peer.ends.name + ": " + what};
+  peer.why.peer = static_cast<int32_t>(peer.ends.peer);
+}
+
+bool TcpNetwork::flushed() const {
+  return std::all_of(peers_.begin(), peers_.end(), [](const auto &peer) { return peer->queue.empty(); });
+}
+
+void TcpNetwork::watch(std::vector<pollfd> &descriptors) const {
+  for (const auto &peer : peers_) {
+    if (peer->lost) continue;
+    const int events = peer->queue.empty() ? POLLIN : POLLIN | POLLOUT;
+    descriptors.push_back({peer->ends.socket.get(), static_cast<short>(events), 0});
+  }
+}
+
+Error TcpNetwork::why_lost(uint32_t peer) const {
+  for (const auto &each : peers_)
+    if (each->ends.peer == peer && each->lost) return each->why;
+  return {RONDO_ERROR_INTERNAL, "the connection is not lost"};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<net::Network>> make_network(const std::vector<net::NearLink> &links,
+                                                   std::vector<PeerSocket> sockets) {
+  for (const PeerSocket &socket : sockets) {
+    const int on = 1;
+    if (::fcntl(socket.socket.get(), F_SETFL, O_NONBLOCK) != 0 ||
+        ::setsockopt(socket.socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) != 0)
+      return system_error("setting up the connection to " + socket.name, errno);
+  }
+  return std::unique_ptr<net::Network>(std::make_unique<TcpNetwork>(links, std::move(sockets)));
+}
+
+}  // namespace rondo::tcp
