@@ -15,12 +15,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <new>
 #include <optional>
 #include <string>
 #include <thread>
 
-#include "tests/proc/disagreement.h"
+#include "tests/disagreement.h"
 #include "tests/sanitized.h"
 
 using namespace rondo_test;
@@ -75,6 +76,25 @@ struct Board {
   std::array<Told, ranks_most> told;
 };
 
+struct Free {
+  void operator()(void *memory) const { std::free(memory); }
+};
+struct FreeMapped {
+  void operator()(void *memory) const { static_cast<void>(rondo_mem_free(memory)); }
+};
+
+Told live_on_host(const Disagreement &drawn, int rank, rondo_comm_t comm) {
+  const size_t bytes = buffer_bytes(drawn);
+  std::unique_ptr<void, Free> own;
+  std::unique_ptr<void, FreeMapped> mapped;
+  void *memory = nullptr;
+  if (drawn.mapped[static_cast<size_t>(rank)] != 0 && rondo_mem_alloc(&memory, 2 * bytes) == RONDO_OK)
+    mapped.reset(memory);
+  if (memory == nullptr) own.reset(memory = std::calloc(2, bytes));
+  auto *const first = static_cast<std::byte *>(memory);
+  return live_disagreement(drawn, {rank, comm, first, first + bytes, nullptr, {}});
+}
+
 Told told_by_init(rondo_status_t status) {
   Told told;
   static_cast<void>(rondo_comm_last_error(nullptr, &told.error));
@@ -94,7 +114,7 @@ void take_part(Board &board, const Disagreement &drawn, int rank) {
   rondo_comm_t comm = nullptr;
   const rondo_status_t made = rondo_comm_init(&comm, &board.id, rank, drawn.rank_count, &drawn.config);
   Told &told = board.told[static_cast<size_t>(rank)];
-  told = made == RONDO_OK ? live_disagreement(drawn, rank, comm) : told_by_init(made);
+  told = made == RONDO_OK ? live_on_host(drawn, rank, comm) : told_by_init(made);
   pthread_barrier_wait(&barrier);  // who is told last must still find the others there
   if (comm != nullptr) static_cast<void>(rondo_comm_destroy(comm));
 }
@@ -112,7 +132,7 @@ std::array<Told, ranks_most> run_threads(const Disagreement &drawn) {
   for (int rank = 0; rank < drawn.rank_count; ++rank)
     threads.emplace_back([&, rank] {
       const auto index = static_cast<size_t>(rank);
-      told[index] = live_disagreement(drawn, rank, comms[index]);
+      told[index] = live_on_host(drawn, rank, comms[index]);
     });
   for (std::thread &thread : threads) thread.join();
   for (int rank = 0; rank < drawn.rank_count; ++rank)

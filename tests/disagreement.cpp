@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/proc/disagreement.h"
+#include "tests/disagreement.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <memory>
 #include <random>
 #include <utility>
 
@@ -89,50 +87,31 @@ void draw_parting(Random &random, Disagreement &drawn) {
   drawn.parting[(first + 1 + random.below(all - 1)) % all] = groups[1];
 }
 
-struct Free {
-  void operator()(void *memory) const { std::free(memory); }
-};
-struct FreeMapped {
-  void operator()(void *memory) const { static_cast<void>(rondo_mem_free(memory)); }
-};
-
-/// Room for every call, twice.
-class Buffers {
- public:
-  Buffers(size_t bytes, bool mapped) : bytes_(bytes) {
-    void *memory = nullptr;
-    if (mapped && rondo_mem_alloc(&memory, 2 * bytes) == RONDO_OK) mapped_.reset(memory);
-    if (memory == nullptr) own_.reset(memory = std::calloc(2, bytes));
-    first_ = static_cast<std::byte *>(memory);
-  }
-  [[nodiscard]] std::byte *send() const { return first_; }
-  [[nodiscard]] std::byte *recv() const { return first_ + bytes_; }
-
- private:
-  size_t bytes_;
-  std::unique_ptr<void, Free> own_;
-  std::unique_ptr<void, FreeMapped> mapped_;
-  std::byte *first_ = nullptr;
-};
-
-rondo_status_t make_call(const DrawnCall &call, const Buffers &buffers, bool in_place, int rank, rondo_comm_t comm) {
-  std::byte *const send = buffers.send();
-  std::byte *const recv = in_place ? send : buffers.recv();
-  const size_t own = in_place ? static_cast<size_t>(rank) * call.count * rondo_type_size(call.type) : 0;
+rondo_status_t make_call(const DrawnCall &call, const RankPart &part, bool in_place) {
+  std::byte *const send = part.send;
+  std::byte *const recv = in_place ? send : part.recv;
+  const size_t own = in_place ? static_cast<size_t>(part.rank) * call.count * rondo_type_size(call.type) : 0;
   switch (call.collective) {
     case RONDO_ALL_REDUCE:
-      return rondo_all_reduce(send, recv, call.count, call.type, call.op, comm, nullptr);
+      return rondo_all_reduce(send, recv, call.count, call.type, call.op, part.comm, part.stream);
     case RONDO_REDUCE_SCATTER:
-      return rondo_reduce_scatter(send, recv + own, call.count, call.type, call.op, comm, nullptr);
+      return rondo_reduce_scatter(send, recv + own, call.count, call.type, call.op, part.comm, part.stream);
     case RONDO_ALL_GATHER:
-      return rondo_all_gather(send + own, recv, call.count, call.type, comm, nullptr);
+      return rondo_all_gather(send + own, recv, call.count, call.type, part.comm, part.stream);
     case RONDO_BROADCAST:
-      return rondo_broadcast(send, recv, call.count, call.type, call.root, comm, nullptr);
+      return rondo_broadcast(send, recv, call.count, call.type, call.root, part.comm, part.stream);
     case RONDO_REDUCE:
-      return rondo_reduce(send, recv, call.count, call.type, call.op, call.root, comm, nullptr);
+      return rondo_reduce(send, recv, call.count, call.type, call.op, call.root, part.comm, part.stream);
     default:
-      return rondo_barrier(comm, nullptr);
+      return rondo_barrier(part.comm, part.stream);
   }
+}
+
+std::vector<DrawnCall> calls_of(const Disagreement &drawn, size_t rank) {
+  std::vector<DrawnCall> calls = drawn.before;
+  calls.push_back(drawn.parting[rank]);
+  calls.insert(calls.end(), drawn.after.begin(), drawn.after.end());
+  return calls;
 }
 
 bool holds(const char *message, const std::string &part) { return std::string(message).find(part) != std::string::npos; }
@@ -191,27 +170,30 @@ Disagreement draw_disagreement(uint64_t seed) {
   return drawn;
 }
 
-Told live_disagreement(const Disagreement &drawn, int rank, rondo_comm_t comm) {
-  const auto index = static_cast<size_t>(rank);
-  std::vector<DrawnCall> calls = drawn.before;
-  calls.push_back(drawn.parting[index]);
-  calls.insert(calls.end(), drawn.after.begin(), drawn.after.end());
+size_t buffer_bytes(const Disagreement &drawn) {
   size_t elements = 1;
-  for (const DrawnCall &call : calls) elements = std::max(elements, call.elements(drawn.rank_count));
-  const Buffers buffers(elements * element_bytes_max, drawn.mapped[index] != 0);
+  for (size_t rank = 0; rank < drawn.parting.size(); ++rank)
+    for (const DrawnCall &call : calls_of(drawn, rank)) elements = std::max(elements, call.elements(drawn.rank_count));
+  return elements * element_bytes_max;
+}
+
+Told live_disagreement(const Disagreement &drawn, const RankPart &part) {
+  const auto rank = static_cast<size_t>(part.rank);
+  const std::vector<DrawnCall> calls = calls_of(drawn, rank);
   Told told;
   rondo_status_t status = RONDO_OK;
   for (size_t number = 0; number < calls.size() && status == RONDO_OK; ++number) {
-    status = make_call(calls[number], buffers, drawn.in_place[index] != 0, rank, comm);
+    status = make_call(calls[number], part, drawn.in_place[rank] != 0);
+    if (status == RONDO_OK && part.settle) status = part.settle();
     const bool parted = number > drawn.before.size();
     if (status == RONDO_OK && parted && calls[number].meets_all()) ++told.silent_meetings;
   }
   if (status == RONDO_OK) {
-    status = rondo_comm_finalize(comm);
+    status = rondo_comm_finalize(part.comm);
     if (status == RONDO_OK) ++told.silent_meetings;
   }
-  if (status != RONDO_OK) static_cast<void>(rondo_comm_last_error(comm, &told.error));
-  if (told.error.status != status) told.error.status = status;  // as it was told, whatever is kept
+  if (status != RONDO_OK) static_cast<void>(rondo_comm_last_error(part.comm, &told.error));
+  told.error.status = status;  // as it was told, whatever is kept
   return told;
 }
 

@@ -3,7 +3,9 @@
 // themselves, and what all call then. No rank may come to the end of it without having been told.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -49,8 +51,20 @@ struct Told {
   uint32_t silent_meetings = 0;  ///< calls at which all meet that it completed although the ranks had parted before
 };
 
-/// Makes the calls as `rank`, to the end or the first failure.
-[[nodiscard]] Told live_disagreement(const Disagreement &drawn, int rank, rondo_comm_t comm);
+/// What a rank calls with: two buffers of buffer_bytes() where its communicator is.
+struct RankPart {
+  int rank = 0;
+  rondo_comm_t comm = nullptr;
+  std::byte *send = nullptr;
+  std::byte *recv = nullptr;
+  rondo_stream_t stream = nullptr;
+  /// What came of the call that has just returned RONDO_OK; empty: that is all.
+  std::function<rondo_status_t()> settle;
+};
+[[nodiscard]] size_t buffer_bytes(const Disagreement &drawn);
+
+/// Makes the calls of a rank, to the end or the first failure.
+[[nodiscard]] Told live_disagreement(const Disagreement &drawn, const RankPart &part);
 
 /// What is wrong with what the ranks were told; empty: nothing.
 [[nodiscard]] std::string judge_disagreement(const Disagreement &drawn, const std::vector<Told> &told);
