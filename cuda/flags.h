@@ -27,12 +27,12 @@ inline constexpr uint64_t flags_released = uint64_t{1} << 62;
 
 /// A pair of words that says of which operation a slot is the first. "Greater or equal" of both is equality.
 struct SlotSignature {
-  uint64_t value = 0;     ///< number << 20 | 20 bits of the fingerprint
+  uint64_t value = 0;     ///< 29 bits of the number, then the fingerprint
   uint64_t opposite = 0;  ///< -value
 
   [[nodiscard]] static SlotSignature of(uint64_t number, uint32_t fingerprint) {
-    constexpr uint32_t fingerprint_bits = 20;
-    const uint64_t value = number << fingerprint_bits | (fingerprint & ((1u << fingerprint_bits) - 1));
+    constexpr uint64_t number_mask = (1u << 29) - 1;  // so that the value is less than flags_released
+    const uint64_t value = (number & number_mask) << 32 | fingerprint;
     return {value, 0 - value};
   }
 };

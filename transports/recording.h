@@ -19,6 +19,7 @@ inline constexpr uint64_t recorded_operation_count = 1024;
 struct Entered {
   Signature signature;
   PlanChoice shape;
+  uint32_t history = 0;  ///< fingerprint(): equal on all ranks, or they disagree on this operation or an earlier one
 
   bool operator==(const Entered &) const = default;
 };

@@ -81,6 +81,8 @@ Result<void> Communicator::submit(const Call &call, HostStream *stream) {
     if (finalized_) return Error{RONDO_ERROR_INVALID_HANDLE, "the communicator is finalized; only destroy is left"};
     RONDO_TRY_ASSIGN(operation.bound, plan_for(call));
     operation.number = ++submitted_;
+    history_ = extend_history(history_, operation.bound->plan->identity);
+    operation.history = fingerprint(history_);
     operation.bound->last_operation = operation.number;  // under the lock that eviction needs too
   }
   operation.send = static_cast<const std::byte *>(call.send);
@@ -135,11 +137,11 @@ Result<void> Communicator::run(const Operation &operation) {
 Result<void> Communicator::run_transfers(const Operation &operation) {
   BoundPlan &bound = *operation.bound;
   const Plan &plan = *bound.plan;
-  const Entered entered{plan.key.signature, plan.shape};
+  const Entered entered{plan.key.signature, plan.shape, operation.history};
   transport_->enter(operation.number, entered);
 
   Buffers buffers;
-  buffers.signature = fingerprint(operation.number, plan.identity);
+  buffers.signature = operation.history;
   // A send window is only ever read: the schedule has no step that writes it.
   const uint32_t element_bytes = bound.element_bytes;
   buffers.send.data = const_cast<std::byte *>(operation.send);

@@ -91,6 +91,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   /// An operation on its way.
   struct Operation {
     uint64_t number = 0;
+    uint32_t history = 0;        ///< fingerprint() of it and all before it
     BoundPlan *bound = nullptr;  ///< stays until the operation is done: see PlanCache
     const std::byte *send = nullptr;
     std::byte *recv = nullptr;
@@ -131,11 +132,12 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   cuda::PointerProbe probe_;                ///< of a communicator on the host
   alignas(cache_line_bytes) std::byte barrier_buffer_[2] = {};
 
-  /// Guards plans_, submitted_, finalized_. A call on a device holds it while its launch waits for a place in a queue,
+  /// Guards plans_, submitted_, history_, finalized_. A call on a device holds it while its launch waits for a place in a queue,
   /// or for the other ranks of a shared kernel: who comes meanwhile naps.
   ShortLock submit_lock_;
   PlanCache plans_;
   uint64_t submitted_ = 0;  ///< number of the latest operation
+  uint64_t history_ = 0;    ///< extend_history() by it
   bool finalized_ = false;
 
   std::atomic<uint64_t> executed_ = 0;  ///< operations done; stored in end_turn(), pairs with wait_turn()

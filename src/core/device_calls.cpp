@@ -66,13 +66,14 @@ Result<void> Communicator::enqueue(const Call &call, void *stream) {
   what.number = ++submitted_;
   what.divisor = bound->reducer.divisor;
   what.captured = captured;
-  what.buffers.signature = fingerprint(what.number, plan.identity);
+  history_ = extend_history(history_, plan.identity);
+  what.buffers.signature = fingerprint(history_);
   // A send window is only ever read: the schedule has no step that writes it.
   what.buffers.send = {static_cast<std::byte *>(const_cast<void *>(send)), plan.send.begin, {}};
   what.buffers.recv = {static_cast<std::byte *>(recv), plan.recv.begin, {}};
   bound->last_operation = what.number;  // under the lock that eviction needs too
   bound->captured |= captured;
-  const Entered entered{plan.key.signature, plan.shape};
+  const Entered entered{plan.key.signature, plan.shape, what.buffers.signature};
   transport_->enter(what.number, entered);
   monitor_->add(what.number, entered, captured);  // first: a launch waits where the stream's queue is full
   const auto launched = device_->launch(what, stream);

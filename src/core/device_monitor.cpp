@@ -164,9 +164,14 @@ void DeviceMonitor::tell_device_error(const DeviceReport &report) {
 
 void DeviceMonitor::tell_fault(const DeviceReport &report) {
   if (!report.failed || report.fault == Fault::none || parts_.transport->failed()) return;
-  const auto what = parts_.transport->entered(parts_.rank, report.failed_number);
+  uint64_t number = report.failed_number;
+  auto what = parts_.transport->entered(parts_.rank, number);
+  if (!what) {  // so many were enqueued since; ranks that disagree on it disagree on the latest one, too
+    number = parts_.transport->latest_operation(parts_.rank);
+    what = parts_.transport->entered(parts_.rank, number);
+  }
   const Entered entered = what ? *what : Entered{};
-  OperationWatch(*parts_.transport, parts_.rank, parts_.rank_count, report.failed_number, entered, parts_.timeout_ns)
+  OperationWatch(*parts_.transport, parts_.rank, parts_.rank_count, number, entered, parts_.timeout_ns)
       .explain_fault(report.peer, report.fault);
 }
 

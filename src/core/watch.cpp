@@ -10,8 +10,10 @@ namespace rondo {
 namespace {
 
 constexpr uint64_t death_check_interval_ns = 50'000'000;
-constexpr uint64_t death_patience_ns = 500'000'000;
-constexpr uint64_t death_look_interval_ns = 5'000'000;
+constexpr uint64_t fault_patience_ns = 500'000'000;
+constexpr uint64_t fault_look_interval_ns = 5'000'000;
+constexpr const char *advice =
+    "; call the same collectives in the same order with equal arguments and configuration";
 constexpr const char *what_now = "; only rondo_comm_abort and rondo_comm_destroy are left for this communicator";
 
 std::string seconds(uint64_t ns) {
@@ -57,37 +59,47 @@ std::optional<Error> find_departure(const Transport &transport, uint32_t rank, u
 bool OperationWatch::look(uint64_t now_ns) {
   if (start_ns_ == 0) start_ns_ = now_ns;
   if (transport_.failed()) return true;
-  if (check_agreement(operation_, entered_) || check_departures(now_ns)) return true;
+  if (check_agreement() || check_departures(now_ns)) return true;
   if (now_ns - start_ns_ < timeout_ns_) return false;
   time_out(now_ns);
   return true;
 }
 
-bool OperationWatch::check_agreement(uint64_t operation, const Entered &own) {
+/// Also of the operations that are over: a rank may complete one before those who disagree on it have called, as the root
+/// of a broadcast does, and so may all of them, as two roots do. Their histories differ from there on.
+bool OperationWatch::check_agreement() {
   for (uint32_t peer = 0; peer < rank_count_; ++peer) {
-    const auto theirs = transport_.entered(peer, operation);
-    if (!theirs || *theirs == own) continue;
-    const bool calls_differ = theirs->signature != own.signature;
-    raise(RONDO_ERROR_MISMATCH, static_cast<int32_t>(peer), operation,
-          "ranks disagree on operation " + std::to_string(operation) + ": rank " + std::to_string(rank_) + " called " +
-              (calls_differ ? describe(own.signature) : describe(own)) + ", " +
-              transport_.describe_rank(peer) + " called " +
-              (calls_differ ? describe(theirs->signature) : describe(*theirs)) +
-              "; call the same collectives in the same order with equal arguments and configuration");
+    if (peer == rank_) continue;
+    const uint64_t common = std::min(operation_, transport_.latest_operation(peer));
+    const auto theirs = transport_.entered(peer, common);
+    const auto own = common == operation_ ? entered_ : transport_.entered(rank_, common);
+    if (!theirs || !own || theirs->history == own->history) continue;
+    tell_disagreement(peer, common, *own, *theirs);
     return true;
   }
   return false;
 }
 
-/// Some ranks complete an operation before those who disagree on it have called, as the root of a broadcast does. They
-/// meet the slots of that operation in a later one.
-bool OperationWatch::check_earlier_agreement() {
-  for (uint64_t earlier = operation_ - 1; earlier != 0; --earlier) {  // bounded by what boards keep
-    const auto own = transport_.entered(rank_, earlier);
-    if (!own) return false;
-    if (check_agreement(earlier, *own)) return true;
+/// Of operation `operation` the two have different histories: goes back to where they parted.
+void OperationWatch::tell_disagreement(uint32_t peer, uint64_t operation, Entered own, Entered theirs) {
+  bool recorded = true;
+  while (operation > 1) {  // bounded by what boards keep
+    const auto own_before = transport_.entered(rank_, operation - 1);
+    const auto theirs_before = transport_.entered(peer, operation - 1);
+    recorded = own_before && theirs_before;
+    if (!recorded || own_before->history == theirs_before->history) break;
+    --operation;
+    own = *own_before;
+    theirs = *theirs_before;
   }
-  return false;
+  const bool calls_differ = theirs.signature != own.signature;
+  const auto name = [&](const Entered &call) { return calls_differ ? describe(call.signature) : describe(call); };
+  const std::string number = std::to_string(operation);
+  const std::string where = recorded ? "operation " + number
+                                     : "an operation before " + number + ", the first that is still recorded of both";
+  raise(RONDO_ERROR_MISMATCH, static_cast<int32_t>(peer), operation,
+        "ranks disagree on " + where + ": rank " + std::to_string(rank_) + " called " + name(own) + ", " +
+            transport_.describe_rank(peer) + " called " + name(theirs) + advice);
 }
 
 bool OperationWatch::check_departures(uint64_t now_ns) {
@@ -122,19 +134,28 @@ void OperationWatch::time_out(uint64_t now_ns) {
 }
 
 void OperationWatch::explain_fault(uint32_t peer, Fault fault) {
-  if (transport_.failed() || check_agreement(operation_, entered_) || check_earlier_agreement()) return;
-  // A buffer may be unreadable because its owner has just died, whose memory goes before its process is seen to end.
-  const uint64_t patience_ns = now_ns() + death_patience_ns;
-  while (fault == Fault::unreadable && now_ns() < patience_ns) {
-    if (transport_.failed() || check_departures(next_death_check_ns_)) return;
-    sleep_for_ns(death_look_interval_ns);
-  }
-  const char *const what = fault == Fault::unreadable   ? " lent a buffer that could not be mapped or read"
-                           : fault == Fault::wrong_size ? " sent a slot of another size"
-                                                        : " sent a slot of another operation";
-  raise(fault == Fault::unreadable ? RONDO_ERROR_SYSTEM : RONDO_ERROR_INTERNAL, static_cast<int32_t>(peer), operation_,
-        transport_.describe_rank(peer) + what + " during " + operation_name() +
-            (fault == Fault::unreadable ? "; set RONDO_MAPPING=off and RONDO_CROSS_MEMORY=off to copy instead" : ""));
+  // What tells why may be seen later than the slot: of a buffer that is unreadable because its owner has just died, the
+  // memory goes before the process is seen to end; and where ranks share no memory a record may come behind a slot.
+  const uint64_t patience_ns = now_ns() + fault_patience_ns;
+  do {
+    if (transport_.failed() || check_agreement()) return;
+    if (fault == Fault::unreadable && check_departures(next_death_check_ns_)) return;
+    sleep_for_ns(fault_look_interval_ns);
+  } while (now_ns() < patience_ns);
+  const std::string name = transport_.describe_rank(peer), during = " during " + operation_name();
+  const auto number = static_cast<int32_t>(peer);
+  if (fault == Fault::unreadable)
+    return raise(RONDO_ERROR_SYSTEM, number, operation_,
+                 name + " lent a buffer that could not be mapped or read" + during +
+                     "; set RONDO_MAPPING=off and RONDO_CROSS_MEMORY=off to copy instead");
+  const bool recorded = transport_.entered(peer, std::min(operation_, transport_.latest_operation(peer))).has_value();
+  if (fault == Fault::foreign_slot && !recorded)
+    return raise(RONDO_ERROR_MISMATCH, number, operation_,
+                 "ranks disagree: " + name + " sent a slot of another operation" + during +
+                     ", and has called so many since that no record of it is left" + advice);
+  raise(RONDO_ERROR_INTERNAL, number, operation_,
+        name + (fault == Fault::wrong_size ? " sent a slot of another size" : " sent a slot of another operation") +
+            during);
 }
 
 void OperationWatch::raise(rondo_status_t status, int32_t peer, uint64_t operation, const std::string &message) {

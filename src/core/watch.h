@@ -32,8 +32,8 @@ class OperationWatch final : public Watch {
   void explain_fault(uint32_t peer, Fault fault);
 
  private:
-  bool check_agreement(uint64_t operation, const Entered &own);
-  bool check_earlier_agreement();
+  bool check_agreement();
+  void tell_disagreement(uint32_t peer, uint64_t operation, Entered own, Entered theirs);
   bool check_departures(uint64_t now_ns);
   void time_out(uint64_t now_ns);
   void raise(rondo_status_t status, int32_t peer, uint64_t operation, const std::string &message);

@@ -106,13 +106,13 @@ TEST_CASE("copy flags: a signature is met by its equal alone, and every wait by 
   const auto meets = [&](SlotSignature written, SlotSignature expected) {
     return passes(written.value, expected.value) && passes(written.opposite, expected.opposite);
   };
-  const uint64_t last = (uint64_t{1} << 42) - 1;
-  for (const uint64_t number : {uint64_t{1}, uint64_t{2}, uint64_t{1'000'000'007}, last})
-    for (const uint32_t fingerprint : {0u, 1u, 0x12345u, 0xFFFFFu}) {
+  const uint64_t last = (uint64_t{1} << 29) - 1;
+  for (const uint64_t number : {uint64_t{1}, uint64_t{2}, uint64_t{1'000'000'007}, last, UINT64_MAX})
+    for (const uint32_t fingerprint : {0u, 1u, 0x12345u, 0xFFFFFFFFu}) {
       const auto expected = SlotSignature::of(number, fingerprint);
       CHECK(meets(expected, expected));
       CHECK_FALSE(meets(SlotSignature::of(number, fingerprint ^ 1), expected));
-      CHECK_FALSE(meets(SlotSignature::of(number, fingerprint ^ 0x80000), expected));
+      CHECK_FALSE(meets(SlotSignature::of(number, fingerprint ^ 0x80000000), expected));
       CHECK_FALSE(meets(SlotSignature::of(number - 1, fingerprint), expected));
       CHECK_FALSE(meets(SlotSignature{}, expected));
       CHECK(meets({flags_released, flags_released}, expected));

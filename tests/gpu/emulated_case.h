@@ -57,7 +57,7 @@ struct CaseRank {
 
   [[nodiscard]] Buffers buffers(uint64_t number, bool lends) {
     Buffers buffers;
-    buffers.signature = fingerprint(number, plan->identity);
+    buffers.signature = fingerprint(extend_history(number, plan->identity));
     buffers.send = {(one_buffer ? recv : send).data() + send_at, plan->send.begin, {}};
     buffers.recv = {recv.data() + recv_at, plan->recv.begin, {}};
     buffers.send.loan.offered = buffers.recv.loan.offered = lends;

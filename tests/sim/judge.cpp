@@ -173,12 +173,26 @@ class Judge {
     if (!call.wrong.empty()) complain(rank, "WRONG RESULT of " + name + ": " + call.wrong);
     if (call.returned_ns == never_ns) return;  // killed, stopped, or a hang: see check_end()
     check_limits(rank, index, name);
-    if (call.ok) return;
+    if (call.ok) return check_agreement(rank, index, name);
     if (!record_.failure) return complain(rank, name + " failed, but nobody recorded why: " + call.error.message);
     const Error &first = record_.failure->error;
     if (call.error.status != first.status || call.error.peer != first.peer ||
         call.error.operation != first.operation || call.error.message != first.message)
       complain(rank, name + ": not the first failure: " + call.error.message);
+  }
+
+  /// Whoever has met all ranks has been told if one of them had called something else, then or before.
+  void check_agreement(uint32_t rank, size_t index, const std::string &name) {
+    const auto &calls = record_.ranks[rank].calls;
+    if (!meets_all(calls[index].signature)) return;
+    for (uint32_t peer = 0; peer < plan_.rank_count; ++peer) {
+      const auto &theirs = record_.ranks[peer].calls;
+      for (size_t before = 0; before <= index && before < theirs.size(); ++before)
+        if (theirs[before].signature != calls[before].signature)
+          return complain(rank, name + " was completed, though rank " + std::to_string(peer) + " had called " +
+                                    describe(theirs[before].signature) + " in place of " +
+                                    describe(calls[before].signature) + " as operation " + std::to_string(before + 1));
+    }
   }
 
   /// The earliest time by which the promises say that the call is over, were no time lost.

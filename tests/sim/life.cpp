@@ -206,7 +206,7 @@ class Life {
       arm(rank, number);
       PlannedCall planned = plan_.calls[number - 1];
       for (const Fault &fault : plan_.faults) {
-        if (fault.rank != rank || fault.call != number) continue;
+        if (!strikes(fault, rank) || fault.call != number) continue;
         if (fault.kind == FaultKind::disagrees) planned = altered(planned, fault.variant, plan_.rank_count);
         if (fault.kind == FaultKind::disagrees || fault.kind == FaultKind::exit ||
             fault.kind == FaultKind::never_calls || fault.kind == FaultKind::leaves ||

@@ -158,10 +158,29 @@ uint64_t vector_count(const PlannedCall &call, uint32_t rank_count) {
   return blocks ? call.signature.count * rank_count : call.signature.count;
 }
 
+bool strikes(const Fault &fault, uint32_t rank) {
+  if (rank == fault.rank) return true;
+  const bool together = fault.kind == FaultKind::disagrees && (fault.variant >> 8 & 3) == 0;
+  return together && (fault.variant >> (10 + rank % 16) & 1) != 0;
+}
+
+bool meets_all(const Signature &signature) {
+  switch (static_cast<rondo_collective_t>(signature.collective)) {
+    case RONDO_BARRIER:
+      return true;
+    case RONDO_ALL_REDUCE:
+    case RONDO_ALL_GATHER:
+      return signature.count != 0;
+    default:
+      return false;
+  }
+}
+
 PlannedCall altered(const PlannedCall &call, uint32_t variant, uint32_t rank_count) {
   PlannedCall other = call;
   Signature &signature = other.signature;
-  if (signature.collective == RONDO_BARRIER || variant % 5 == 0) {
+  const uint32_t how = variant % 7;
+  if (signature.collective == RONDO_BARRIER || how == 0) {
     const bool barrier = signature.collective == RONDO_BARRIER;
     signature = barrier ? Signature{RONDO_ALL_REDUCE, RONDO_INT32, RONDO_SUM, 0, 17, 0}
                         : Signature{RONDO_BARRIER, RONDO_UINT8, RONDO_MAX, 0, 1, 0};
@@ -170,26 +189,20 @@ PlannedCall altered(const PlannedCall &call, uint32_t variant, uint32_t rank_cou
   const bool reduces = signature.collective == RONDO_ALL_REDUCE || signature.collective == RONDO_REDUCE_SCATTER ||
                        signature.collective == RONDO_REDUCE;
   const bool rooted = signature.collective == RONDO_BROADCAST || signature.collective == RONDO_REDUCE;
-  switch (variant % 5) {
-    case 1:
-      if (reduces) {
-        signature.op = signature.op == RONDO_MAX ? RONDO_SUM : RONDO_MAX;
-        return other;
-      }
-      break;
-    case 2:
-      if (rooted) {
-        signature.root = (signature.root + 1) % rank_count;
-        return other;
-      }
-      break;
-    case 3:
-      signature.type = signature.type == RONDO_INT32 ? RONDO_FLOAT32 : RONDO_INT32;
-      return other;
-    default:
-      break;
+  if (how == 1 && reduces) {
+    signature.op = signature.op == RONDO_MAX ? RONDO_SUM : RONDO_MAX;
+  } else if (how == 2 && rooted) {
+    signature.root = (signature.root + 1) % rank_count;
+  } else if (how == 3) {
+    signature.type = signature.type == RONDO_INT32 ? RONDO_FLOAT32 : RONDO_INT32;
+  } else if (how == 4 && rooted) {  // to a root in place of from one, or the other way round
+    signature.collective = signature.collective == RONDO_BROADCAST ? RONDO_REDUCE : RONDO_BROADCAST;
+    signature.root = (variant >> 3) % rank_count;
+  } else if (how == 5 && signature.count != 0) {
+    signature.count = 0;
+  } else {
+    signature.count += 1 + variant % 5;
   }
-  signature.count += 1 + variant % 7;
   return other;
 }
 
@@ -207,6 +220,13 @@ LifePlan draw_life(uint64_t seed, Defect defect) {
   if (random.chance(20)) plan.faults.push_back(draw_fault(random, plan, FaultKind::pause));
   draw_timeouts(random, plan);
   plan.finalizes = random.chance(50);
+  // Two roots: of all disagreements the one that the ranks notice least.
+  for (const Fault &fault : plan.faults) {
+    Signature &signature = plan.calls[fault.call == 0 ? 0 : fault.call - 1].signature;
+    const bool moves = signature.collective == RONDO_ALL_GATHER || signature.collective == RONDO_ALL_REDUCE;
+    if (fault.kind == FaultKind::disagrees && plan.settings.algorithm == RONDO_ALGORITHM_AUTO && moves)
+      signature = {RONDO_BROADCAST, signature.type, RONDO_SUM, fault.variant % plan.rank_count, signature.count, 0};
+  }
   plan.death_notice_ns = random.spread(400 * ms);
   // A thread is not killed or stopped alone: who reads others' memory directly has them in its own process.
   const bool threads = std::all_of(plan.faults.begin(), plan.faults.end(), [](const Fault &fault) {

@@ -19,7 +19,7 @@ enum class FaultKind : uint8_t {
   never_calls,      ///< stays alive and does not call
   leaves,           ///< destroys its communicator early
   finalizes,        ///< calls rondo_comm_finalize while the others call something else
-  disagrees,        ///< one of its calls has another collective, count, type, operation or root
+  disagrees,        ///< one of its calls has another collective, count, type, operation or root; so may other ranks'
   aborts,           ///< rondo_comm_abort on a second thread
   partition,        ///< the network between some ranks and the others is cut during bootstrap
   other_settings,   ///< joins with another algorithm
@@ -75,6 +75,9 @@ struct LifePlan {
   [[nodiscard]] const Fault *fault(FaultKind kind, uint32_t rank) const;
 };
 
+/// Whether `rank` has a part in the fault: it strikes fault.rank, but several ranks may disagree alike.
+[[nodiscard]] bool strikes(const Fault &fault, uint32_t rank);
+
 [[nodiscard]] LifePlan draw_life(uint64_t seed, Defect defect);
 
 /// For people.
@@ -82,6 +85,9 @@ struct LifePlan {
 
 /// `call` as a rank that disagrees makes it.
 [[nodiscard]] PlannedCall altered(const PlannedCall &call, uint32_t variant, uint32_t rank_count);
+
+/// Whether a call is complete on a rank only after every rank has had a part in it.
+[[nodiscard]] bool meets_all(const Signature &signature);
 
 /// What the collective of a call is done with: elements in the whole vector.
 [[nodiscard]] uint64_t vector_count(const PlannedCall &call, uint32_t rank_count);

@@ -164,7 +164,7 @@ class DirectWorld {
       const Buffer input = input_of(call, rank);
       Buffer send = input, recv(send.size(), std::byte{0xAB});
       std::byte *const target = in_place ? send.data() : recv.data();
-      Buffers buffers{{send.data(), 0, {}}, {target, 0, {}}, fingerprint(number, plan->identity)};
+      Buffers buffers{{send.data(), 0, {}}, {target, 0, {}}, fingerprint(extend_history(number, plan->identity))};
       const auto offers = [&] {
         return call.lending == Lending::all || (call.lending == Lending::some && random() % 2 == 0);
       };

@@ -85,7 +85,7 @@ Buffers make_buffers(const Setting &setting, const Plan &plan, RankData &data, u
     }
     if (!uses_blocks(setting.collective)) recv = send;
   }
-  buffers.signature = fingerprint(1, plan.identity);
+  buffers.signature = fingerprint(extend_history(0, plan.identity));
   buffers.send = {send, plan.send.begin, {}};
   buffers.recv = {recv, plan.recv.begin, {}};
   buffers.send.loan.offered = buffers.recv.loan.offered = setting.lend;

@@ -35,15 +35,18 @@ void unpack_call(uint64_t word, Signature &signature) {
   signature.root = high_of(word);
 }
 
-constexpr uint64_t pack_shape(const PlanChoice &shape) {
-  return static_cast<uint64_t>(shape.algorithm) | static_cast<uint64_t>(shape.protocol) << 16 |
-         uint64_t{shape.channels} << 32;
+constexpr uint64_t pack_shape(const Entered &what) {
+  const PlanChoice &shape = what.shape;
+  assert(shape.algorithm < 256 && shape.protocol < 256 && shape.channels < 65536);
+  return static_cast<uint64_t>(shape.algorithm) | static_cast<uint64_t>(shape.protocol) << 8 |
+         uint64_t{shape.channels} << 16 | uint64_t{what.history} << 32;
 }
 
 void unpack_shape(uint64_t word, TimedOperation &timed) {
-  timed.algorithm = static_cast<uint32_t>(word & 0xFFFF);
-  timed.protocol = static_cast<uint32_t>(word >> 16 & 0xFFFF);
-  timed.channels = high_of(word);
+  timed.algorithm = static_cast<uint32_t>(word & 0xFF);
+  timed.protocol = static_cast<uint32_t>(word >> 8 & 0xFF);
+  timed.channels = static_cast<uint32_t>(word >> 16 & 0xFFFF);
+  timed.history = high_of(word);
 }
 
 std::atomic_ref<uint32_t> bell_of(RankBoard &board) { return std::atomic_ref<uint32_t>(board.bell); }
@@ -56,7 +59,7 @@ void enter(RankBoard &board, uint64_t operation, const Entered &what, uint64_t t
   memory::store_release(record.call, pack_call(what.signature));
   memory::store_release(record.count, what.signature.count);
   memory::store_release(record.counts_hash, what.signature.counts_hash);
-  memory::store_release(record.shape, pack_shape(what.shape));
+  memory::store_release(record.shape, pack_shape(what));
   memory::store_release(record.chunk_bytes, what.shape.chunk_bytes);
   memory::store_release(record.entered_ticks, ticks);
   memory::store_release(record.end, 0);
@@ -75,7 +78,8 @@ void end(RankBoard &board, uint64_t operation, OperationState state, uint64_t ti
 
 Entered TimedOperation::what() const {
   return {signature,
-          {static_cast<rondo_algorithm_t>(algorithm), static_cast<rondo_protocol_t>(protocol), channels, chunk_bytes}};
+          {static_cast<rondo_algorithm_t>(algorithm), static_cast<rondo_protocol_t>(protocol), channels, chunk_bytes},
+          history};
 }
 
 std::optional<TimedOperation> timed_operation(const RankBoard &board, uint64_t operation) {

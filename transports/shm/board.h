@@ -23,7 +23,7 @@ struct alignas(cache_line_bytes) OperationRecord {
   uint64_t call = 0;  ///< collective, type, operation, root, see pack_call()
   uint64_t count = 0;
   uint64_t counts_hash = 0;
-  uint64_t shape = 0;  ///< algorithm, protocol, channels, see pack_shape()
+  uint64_t shape = 0;  ///< algorithm, protocol, channels, history, see pack_shape()
   uint64_t chunk_bytes = 0;
   uint64_t entered_ticks = 0;
   uint64_t end = 0;  ///< ticks << 2 | OperationState; 0: running
@@ -75,6 +75,7 @@ struct TimedOperation {
   uint32_t protocol = 0;
   uint32_t channels = 0;
   uint64_t chunk_bytes = 0;
+  uint32_t history = 0;
   uint64_t entered_ticks = 0;
   uint64_t ended_ticks = 0;  ///< 0: running
   OperationState state = OperationState::running;

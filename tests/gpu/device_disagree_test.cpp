@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks on a device that disagree, drawn from seeds, with either executor and every protocol: each is told
+// RONDO_ERROR_MISMATCH with both calls, at the latest when it finalizes. RONDO_DISAGREEMENTS of each kind (25).
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+
+#include "tests/disagreement.h"
+#include "tests/gpu/device_ranks.h"
+#include "tests/gpu/settings.h"
+
+using namespace rondo_test;
+
+namespace {
+
+struct Kind {
+  const char *name;
+  rondo_device_executor_t executor;
+  rondo_protocol_t protocol;
+};
+
+/// All that can be asked of all collectives, and `direct`, which is there for all-reduce alone.
+constexpr Kind kinds[] = {
+    {"kernels, simple", RONDO_DEVICE_EXECUTOR_KERNEL, RONDO_PROTOCOL_SIMPLE},
+    {"kernels, ll", RONDO_DEVICE_EXECUTOR_KERNEL, RONDO_PROTOCOL_LL},
+    {"kernels, ll128", RONDO_DEVICE_EXECUTOR_KERNEL, RONDO_PROTOCOL_LL128},
+    {"kernels, direct", RONDO_DEVICE_EXECUTOR_KERNEL, RONDO_PROTOCOL_DIRECT},
+    {"copies", RONDO_DEVICE_EXECUTOR_COPY, RONDO_PROTOCOL_AUTO},
+};
+
+/// As `seed` draws it, for that kind; none where nothing is left to disagree on.
+std::optional<Disagreement> draw(uint64_t seed, const Kind &kind) {
+  Disagreement drawn = draw_disagreement(seed);
+  drawn.config.device = 0;
+  drawn.config.device_executor = kind.executor;
+  drawn.config.protocol = kind.protocol;
+  drawn.config.algorithm = RONDO_ALGORITHM_AUTO;
+  if (kind.protocol != RONDO_PROTOCOL_DIRECT) return drawn;
+  for (auto *const calls : {&drawn.before, &drawn.parting, &drawn.after})
+    for (DrawnCall &call : *calls)
+      if (call.collective != RONDO_BARRIER) call.collective = RONDO_ALL_REDUCE;
+  for (const DrawnCall &call : drawn.parting)
+    if (!call.same_as(drawn.parting[0])) return drawn;
+  return std::nullopt;
+}
+
+std::string live(const Disagreement &drawn) {
+  DeviceRanks group(drawn.rank_count, drawn.config);
+  std::vector<DeviceBuffer> buffers;
+  const size_t bytes = buffer_bytes(drawn);
+  for (int rank = 0; rank < drawn.rank_count; ++rank)
+    buffers.emplace_back(group.world, std::vector<std::byte>(2 * bytes));
+  const auto told = group.ranks.each<Told>([&](int rank, rondo_comm_t comm) {
+    auto *const first = static_cast<std::byte *>(buffers[static_cast<size_t>(rank)].pointer());
+    const auto settle = [&, rank, comm] {
+      static_cast<void>(group.world.cu.stream_synchronize(static_cast<rondo::cuda::CuStream>(group.stream(rank))));
+      return failure_of(comm).status;
+    };
+    return live_disagreement(drawn, {rank, comm, first, first + bytes, group.stream(rank), settle});
+  });
+  return judge_disagreement(drawn, told);
+}
+
+}  // namespace
+
+TEST_CASE("device disagreements: every rank is told, whatever runs its calls") {
+  const char *const wanted = std::getenv("RONDO_DISAGREEMENTS");
+  const uint64_t count = wanted == nullptr ? 25 : std::strtoull(wanted, nullptr, 10);
+  for (const Kind &kind : kinds) {
+    if (kind.executor == RONDO_DEVICE_EXECUTOR_COPY && rondo::test::under_thread_sanitizer) {
+      std::puts("skipped: device disagreements by copies: what released streams move races on purpose");
+      continue;
+    }
+    if (kind.protocol == RONDO_PROTOCOL_LL128 && !has_ll128("device disagreements")) continue;
+    uint64_t lived = 0;
+    for (uint64_t seed = 1; lived < count; ++seed) {  // most of the seeds have something to disagree on
+      const auto drawn = draw(seed, kind);
+      if (!drawn) continue;
+      ++lived;
+      const std::string wrong = live(*drawn);
+      CAPTURE(kind.name, drawn->text());
+      CHECK(wrong == "");
+    }
+  }
+}
