@@ -40,7 +40,7 @@ Bytes body_of(uint64_t operation, const Entered &what) {
        {uint64_t{what.signature.collective}, uint64_t{what.signature.type}, uint64_t{what.signature.op},
         uint64_t{what.signature.root}, what.signature.count, what.signature.counts_hash,
         static_cast<uint64_t>(what.shape.algorithm), static_cast<uint64_t>(what.shape.protocol),
-        uint64_t{what.shape.channels}, what.shape.chunk_bytes})
+        uint64_t{what.shape.channels}, what.shape.chunk_bytes, uint64_t{what.history}})
     append_number(body, field);
   return body;
 }
@@ -57,6 +57,7 @@ Entered entered_of(ByteReader &body) {
   what.shape.protocol = static_cast<rondo_protocol_t>(body.number<uint64_t>());
   what.shape.channels = static_cast<uint32_t>(body.number<uint64_t>());
   what.shape.chunk_bytes = body.number<uint64_t>();
+  what.history = static_cast<uint32_t>(body.number<uint64_t>());
   return what;
 }
 
@@ -245,7 +246,9 @@ void Control::take(Peer &peer, uint8_t kind, ByteReader body) {
 }
 
 void Control::answer(Peer &peer, uint64_t operation) {
-  if (const auto what = owner_.entered(operation)) send(peer, record_kind, body_of(operation, *what));
+  // With those before it: ranks that disagree go back to where they parted. What was asked for comes last.
+  for (uint64_t each = operation - std::min<uint64_t>(operation, kept_records) + 1; each <= operation; ++each)
+    if (const auto what = owner_.entered(each)) send(peer, record_kind, body_of(each, *what));
 }
 
 void Control::lose(Peer &peer, std::string why) {

@@ -5,7 +5,8 @@
 // Frame    body_bytes u32 | kind u8 | body        at most frame_bytes_max; numbers are little-endian
 //   status   state u64 | entered u64 | completed u64         every heartbeat_ns, and when the state changes
 //   ask      operation u64
-//   record   operation u64 | signature | plan choice         the answer, where the operation was entered and is kept
+//   record   operation u64 | signature | plan choice | history   the answer, for it and the kept_records - 1 before it,
+//            where they were entered and are kept
 //   failure  status u32 | rank u32 | peer u32 | operation u64 | text
 // Life     A connection that ends behind a status `left` is a departure; without one the process has ended. A cut cable
 //          is silent: heartbeats that nobody acknowledges for silence_ms end the connection. A stopped process is late,
