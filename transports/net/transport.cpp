@@ -15,7 +15,6 @@ namespace {
 
 constexpr uint64_t flush_patience_ns = 200'000;             // then the sentinel goes on
 constexpr uint64_t farewell_patience_ns = 2'000'000'000;    // of what is left to be sent when the group is left
-constexpr uint64_t lost_link_patience_ns = 1'000'000'000;   // until the control plane says why
 constexpr size_t page_bytes = 4096;
 
 /// The executing thread's view of the other ranks, wherever they are.
@@ -76,6 +75,8 @@ class GroupTransport final : public Transport {
       return local().failure();
     };
     hooks.ring = [this] { parts_.local->peers().wake(own_); };
+    hooks.gone = [this](uint32_t peer) { return control_->gone(peer); };
+    hooks.raise = [this](const Error &error) { parts_.local->raise(error); };
     RONDO_TRY_ASSIGN(sentinel_, Sentinel::start(*control_, *progress_, std::move(hooks)));
     peers_.set_sentinel(sentinel_.get());
     return {};
