@@ -54,14 +54,14 @@ class Hosts:
         for holder in self.holders:
             holder.kill()
             holder.wait()
-            holder.stdout.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _hold(self, name, unshare):
         """A process that keeps the namespaces open; the process id of the one inside of them is appended to inner."""
         said = os.path.join(self.folder, name)
         script = f'echo ready > "{said}"; exec sleep infinity'
-        holder = subprocess.Popen([*unshare, "sh", "-c", script], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+        holder = subprocess.Popen([*unshare, "sh", "-c", script], stdin=subprocess.DEVNULL,
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.holders.append(holder)
         deadline = time.monotonic() + 30
         while not os.path.exists(said):
