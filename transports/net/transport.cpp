@@ -111,10 +111,7 @@ class GroupTransport final : public Transport {
     // is the sentinel's.
     if (!sentinel_->flush(flush_patience_ns)) leave_links();
   }
-  void fail(uint64_t operation) override {
-    parts_.local->fail(operation);
-    sentinel_->kick();
-  }
+  void fail(uint64_t operation) override { parts_.local->fail(operation); }
   void set_running(bool running) override {
     parts_.local->set_running(running);
     sentinel_->set_away(!running);
@@ -141,7 +138,7 @@ class GroupTransport final : public Transport {
 
   void raise(const Error &error) override {
     parts_.local->raise(error);
-    sentinel_->kick();
+    sentinel_->tell_failure();  // before this rank can leave
   }
   bool failed() const override { return local().failed(); }
   Error failure() const override { return local().failure(); }
