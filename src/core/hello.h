@@ -17,6 +17,12 @@ struct Meeting {
   uint32_t core_count = 1;        ///< cores that the ranks of this host may use, all together
   bool oversubscribed = false;    ///< more ranks than that, on some host
 
+  /// Some host has several ranks.
+  [[nodiscard]] bool shares_hosts() const {
+    for (uint32_t rank = 0; rank < node_of.size(); ++rank)
+      if (node_of[rank] != rank) return true;
+    return false;
+  }
   [[nodiscard]] bool one_host() const {
     for (const uint32_t node : node_of)
       if (node != 0) return false;
