@@ -78,6 +78,15 @@ std::string reason_of(int error) {
   }
 }
 
+/// What was sent has not been acknowledged, and nothing was, for that long. The kernel's own limit (TCP_USER_TIMEOUT)
+/// is looked at only when it retransmits, at growing intervals.
+bool is_silent(int descriptor) {
+  tcp_info info{};
+  socklen_t bytes = sizeof info;
+  if (::getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return false;
+  return info.tcpi_unacked != 0 && info.tcpi_last_ack_recv >= static_cast<uint32_t>(silence_ms);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Control>> Control::make(uint32_t rank_count, std::vector<ControlSocket> sockets, Owner owner) {
@@ -134,6 +143,12 @@ void Control::add_dead(std::vector<uint32_t> &dead) const {
     if (peer.lost && peer.status.state != RankState::left) dead.push_back(peer.rank);
 }
 
+bool Control::gone(uint32_t peer) const {
+  const std::lock_guard lock(mutex_);
+  const Peer *const found = find(peer);
+  return found != nullptr && (found->lost || found->status.state == RankState::left);
+}
+
 std::string Control::why_dead(uint32_t peer) const {
   const std::lock_guard lock(mutex_);
   const Peer *const found = find(peer);
@@ -164,6 +179,7 @@ void Control::step(uint64_t now_ns) {
   if (beats) next_beat_ns_ = now_ns + heartbeat_ns;
   for (Peer &peer : peers_) {
     if (!peer.lost) receive(peer);
+    if (beats && !peer.lost && is_silent(peer.socket.get())) lose(peer, reason_of(ETIMEDOUT));
     if (beats && ++peer.heartbeats_unanswered < heartbeats_unanswered_max) send(peer, status_kind, body_of(own));
     if (!peer.lost) flush(peer);
   }

@@ -60,6 +60,8 @@ class Control {
   [[nodiscard]] std::optional<Entered> entered(uint32_t peer, uint64_t operation);
   /// Appends the ranks whose connection ended while they were alive.
   void add_dead(std::vector<uint32_t> &dead) const;
+  /// Its connection has ended, or it said that it left.
+  [[nodiscard]] bool gone(uint32_t peer) const;
   /// " has ended", " gave no answer for 1.0 s"
   [[nodiscard]] std::string why_dead(uint32_t peer) const;
 

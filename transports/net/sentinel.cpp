@@ -12,6 +12,7 @@ namespace rondo::net {
 namespace {
 
 constexpr int charge_look_ms = 10;
+constexpr uint64_t lost_link_patience_ns = 1'000'000'000;  // in which the control plane has the word
 constexpr int idle_look_ms = static_cast<int>(heartbeat_ns / 1'000'000);
 
 }  // namespace
@@ -50,11 +51,6 @@ bool Sentinel::flush(uint64_t patience_ns) {
   return progress_.flushed();
 }
 
-std::vector<uint32_t> Sentinel::lost_links() const {
-  const std::lock_guard lock(links_mutex_);
-  return progress_.lost();
-}
-
 void Sentinel::run() {
   while (!stopped_.load(std::memory_order_relaxed)) {
     const bool in_charge = away_.load(std::memory_order_acquire);  // pairs with set_away()
@@ -63,6 +59,7 @@ void Sentinel::run() {
       while (progress_.step()) hooks_.ring();  // bounded by the slots of the links
     }
     control_.step(now_ns());
+    look_for_lost_links(now_ns());
     tell_failure_once();
     wait(in_charge);
   }
@@ -79,6 +76,20 @@ void Sentinel::wait(bool in_charge) {
   ::poll(descriptors_.data(), descriptors_.size(), in_charge ? idle_look_ms : charge_look_ms);
   uint64_t rung = 0;
   [[maybe_unused]] const ssize_t read = ::read(bell_.get(), &rung, sizeof rung);
+}
+
+/// Links end with their process, of which the control plane knows more: that it left, or how it ended. Where it knows of
+/// no end, the links alone have broken, and what was under way on them will never come.
+void Sentinel::look_for_lost_links(uint64_t now_ns) {
+  std::optional<Error> error;
+  {
+    const std::lock_guard lock(links_mutex_);
+    for (const uint32_t peer : progress_.lost())
+      if (!error && !hooks_.gone(peer)) error = progress_.why_lost(peer);
+  }
+  if (!error) links_lost_ns_ = 0;
+  if (error && links_lost_ns_ == 0) links_lost_ns_ = now_ns;
+  if (error && now_ns - links_lost_ns_ >= lost_link_patience_ns && !failure_told_) hooks_.raise(*error);
 }
 
 void Sentinel::tell_failure_once() {

@@ -24,6 +24,8 @@ class Sentinel {
   struct Hooks {
     std::function<std::optional<Error>()> failure;  ///< of the communicator, if there is one
     std::function<void()> ring;                     ///< wakes the executing thread, if it sleeps
+    std::function<bool(uint32_t)> gone;             ///< the control plane knows the end of a rank
+    std::function<void(const Error &)> raise;       ///< the communicator has failed
   };
   /// All of them outlive it.
   [[nodiscard]] static Result<std::unique_ptr<Sentinel>> start(Control &control, Progress &progress, Hooks hooks);
@@ -39,7 +41,6 @@ class Sentinel {
   bool step();
   /// True: all leaves without further calls. Rounds until then, for at most `patience_ns`.
   bool flush(uint64_t patience_ns);
-  [[nodiscard]] std::vector<uint32_t> lost_links() const;
 
  private:
   Sentinel(Control &control, Progress &progress, Hooks hooks)
@@ -47,6 +48,7 @@ class Sentinel {
   void run();
   void wait(bool in_charge);
   void tell_failure_once();
+  void look_for_lost_links(uint64_t now_ns);
 
   Control &control_;
   Progress &progress_;
@@ -55,8 +57,9 @@ class Sentinel {
   std::atomic<bool> away_{true};      ///< pairs with run(): who sees it set finds the links left alone
   std::atomic<bool> stopped_{false};  ///< relaxed: the bell orders it
   bool failure_told_ = false;
+  uint64_t links_lost_ns_ = 0;  ///< when the first was seen to be lost; 0: none
   std::vector<pollfd> descriptors_;
-  mutable std::mutex links_mutex_;  ///< guards progress_
+  std::mutex links_mutex_;  ///< guards progress_
   std::thread thread_;
 };
 

@@ -15,7 +15,6 @@ namespace {
 
 constexpr uint64_t flush_patience_ns = 200'000;             // then the sentinel goes on
 constexpr uint64_t farewell_patience_ns = 2'000'000'000;    // of what is left to be sent when the group is left
-constexpr uint64_t lost_link_patience_ns = 1'000'000'000;   // until the control plane says why
 constexpr size_t page_bytes = 4096;
 
 /// What links and ranks of a group share. Ranks are counted in the whole group, those of `local` among this host's.
@@ -206,6 +205,8 @@ class GroupTransport final : public Transport {
       return local.failure();
     };
     hooks.ring = [&peers = group_.local_links.peers(), own] { peers.wake(own); };
+    hooks.gone = [&control = *group_.control](uint32_t peer) { return control.gone(peer); };
+    hooks.raise = [&local](const Error &error) { local.raise(error); };
     RONDO_TRY_ASSIGN(group_.sentinel, Sentinel::start(*group_.control, *group_.progress, std::move(hooks)));
     return {};
   }

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several hosts on one machine: each is a set of namespaces (network, name, IPC, processes, mounts), joined by a bridge
+that lies in a namespace of its own. Needs root. What it made goes with it; nothing outside of it is touched."""
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+PREFIX = "10.201.17."
+
+
+def why_not():
+    """None where hosts can be made here; else what is missing."""
+    if os.geteuid() != 0:
+        return "not root"
+    for program in ("ip", "nsenter", "unshare"):
+        if shutil.which(program) is None:
+            return f"no {program}"
+    probe = subprocess.run(["unshare", "-n", "-u", "-i", "-p", "-m", "-f", "--mount-proc", "ip", "link", "add", "probe0",
+                            "type", "veth", "peer", "name", "probe1"], capture_output=True, text=True, timeout=30)
+    return None if probe.returncode == 0 else "no namespaces with veth here: " + probe.stderr.strip()
+
+
+class Hosts:
+    """`with Hosts(2) as hosts:` then hosts.start(0, [program, ...], env=...)."""
+
+    def __init__(self, count):
+        self.count = count
+        self.holders, self.inner = [], []
+
+    def __enter__(self):
+        self.folder = tempfile.mkdtemp(prefix="rondo-hosts-")
+        try:
+            self._hold("switch", ["unshare", "-n"])
+            self._inside(0, ["ip", "link", "add", "br0", "type", "bridge"])
+            self._inside(0, ["ip", "link", "set", "br0", "up"])
+            for host in range(self.count):
+                self._add_host(host)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        # The first process of a namespace of processes takes all others of it along.
+        for pid in self.inner:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        for holder in self.holders:
+            holder.kill()
+            holder.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _hold(self, name, unshare):
+        """A process that keeps the namespaces open; the process id of the one inside of them is appended to inner."""
+        said = os.path.join(self.folder, name)
+        script = f'echo ready > "{said}"; exec sleep infinity'
+        holder = subprocess.Popen([*unshare, "sh", "-c", script], stdin=subprocess.DEVNULL,
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.holders.append(holder)
+        deadline = time.monotonic() + 30
+        while not os.path.exists(said):
+            if time.monotonic() > deadline or holder.poll() is not None:
+                raise RuntimeError(f"the namespaces of {name} could not be made")
+            time.sleep(0.01)
+        children = subprocess.run(["sh", "-c", f"cat /proc/{holder.pid}/task/{holder.pid}/children"],
+                                  capture_output=True, text=True, check=True).stdout.split()
+        self.inner.append(int(children[0]) if children else holder.pid)
+
+    def _inside(self, which, command):
+        subprocess.run(["nsenter", "-t", str(self.inner[which]), "-n", *command], check=True, capture_output=True,
+                       timeout=30)
+
+    def _add_host(self, host):
+        script = ["unshare", "-n", "-u", "-i", "-p", "-m", "-f", "--mount-proc"]
+        self._hold(f"host{host}", script)
+        pid = self.inner[1 + host]
+        subprocess.run(["nsenter", "-t", str(pid), "-u", "sh", "-c", f"echo h{host} > /proc/sys/kernel/hostname"],
+                       check=True, timeout=30)
+        # Made inside of the switch, then one end is handed to the host.
+        self._inside(0, ["ip", "link", "add", f"p{host}", "type", "veth", "peer", "name", f"q{host}"])
+        self._inside(0, ["ip", "link", "set", f"q{host}", "netns", str(pid)])
+        self._inside(0, ["ip", "link", "set", f"p{host}", "master", "br0", "up"])
+        for command in (["ip", "link", "set", f"q{host}", "name", "eth0"],
+                        ["ip", "addr", "add", f"{self.address(host)}/24", "dev", "eth0"],
+                        ["ip", "link", "set", "eth0", "up"], ["ip", "link", "set", "lo", "up"]):
+            self._inside(1 + host, command)
+
+    @staticmethod
+    def address(host):
+        return f"{PREFIX}{host + 1}"
+
+    def start(self, host, command, **options):
+        """A process on the host; its standard output and error are one pipe."""
+        entry = ["nsenter", "-t", str(self.inner[1 + host]), "-n", "-u", "-i", "-p", "-m", f"--wd={os.getcwd()}", "--"]
+        return subprocess.Popen(entry + command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, text=True, **options)
+
+    def cut(self, host):
+        """Its cable, both ways: silently, as cables are."""
+        self._inside(0, ["ip", "link", "set", f"p{host}", "nomaster"])
+
+    def heal(self, host):
+        self._inside(0, ["ip", "link", "set", f"p{host}", "master", "br0"])
+
+    def cut_one_way(self, host):
+        """Nothing that the host sends arrives; what others send to it does."""
+        # An address of another machine for its neighbours: frames go out, and nobody takes them.
+        for other in range(self.count):
+            if other != host:
+                self._inside(1 + host, ["ip", "neigh", "replace", self.address(other), "lladdr", "02:00:00:00:00:99",
+                                        "dev", "eth0", "nud", "permanent"])
+
+    def kill(self, host):
+        """Every process of the host, at once."""
+        os.kill(self.inner[1 + host], signal.SIGKILL)

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks on several hosts, which are network namespaces: every collective is right; and a rank that is killed, a host
+that goes, a cable that is cut, ranks that disagree give every rank an error that names the other within the promised
+time, while a rank that is only stopped is not taken for dead. usage: several_hosts_test.py RANK_PROGRAM RONDO"""
+
+import os
+import re
+import secrets
+import signal
+import sys
+import time
+import unittest
+
+import hosts as net
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "proc"))
+from job import LINE, Report  # noqa: E402
+
+PROGRAM, RONDO = os.path.abspath(sys.argv.pop(1)), os.path.abspath(sys.argv.pop(1))
+PORTS = iter(range(29_500, 30_500))
+
+
+class Job:
+    """Ranks rank by rank on the hosts of `layout`: [0, 0, 1] puts ranks 0 and 1 on host 0."""
+
+    def __init__(self, hosts, layout, command, environment=None):
+        self.hosts, self.layout = hosts, layout
+        base = dict(os.environ, WORLD_SIZE=str(len(layout)), MASTER_ADDR=hosts.address(layout[0]),
+                    MASTER_PORT=str(next(PORTS)), RONDO_SECRET=secrets.token_hex(32), **(environment or {}))
+        for name in ("RONDO_RANK", "RONDO_SIZE", "RONDO_STORE"):
+            base.pop(name, None)
+        self.processes = [hosts.start(host, command, env=dict(base, RANK=str(rank)))
+                          for rank, host in enumerate(layout)]
+        self.output = [""] * len(layout)
+
+    def line(self, rank, text, seconds=60):
+        """Reads what the rank says until a line holds `text`."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            said = self.processes[rank].stdout.readline()
+            self.output[rank] += said
+            if text in said:
+                return said
+            if said == "":
+                break
+        raise AssertionError(f"rank {rank} did not say {text!r}: {self.output[rank]!r}")
+
+    def finish(self, seconds=60, skip=()):
+        """Waits for all but `skip`. Ranks that outlive `seconds` are killed and fail the test."""
+        deadline = time.monotonic() + seconds
+        late = []
+        for rank, process in enumerate(self.processes):
+            try:
+                process.wait(0.01 if rank in skip else max(0.01, deadline - time.monotonic()))
+            except Exception:  # the time is over
+                process.kill()
+                process.wait()
+                if rank not in skip:
+                    late.append(rank)
+            self.output[rank] += process.stdout.read() if rank not in skip else ""
+            process.stdout.close()
+        if late:
+            raise AssertionError(f"ranks {late} were still running after {seconds} s: {self.output}")
+        return self
+
+    def last(self, rank):
+        found = [Report(match) for match in LINE.finditer(self.output[rank])]
+        assert found, f"no report of rank {rank} in {self.output[rank]!r}"
+        return found[-1]
+
+
+class SeveralHosts(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        why = net.why_not()
+        if why is not None:
+            print(f"skipped: several hosts: {why}")
+            raise unittest.SkipTest(why)
+
+    def expect(self, job, ranks, status, text=None, peer=None):
+        for rank in ranks:
+            with self.subTest(rank=rank):
+                last = job.last(rank)
+                self.assertEqual(last.status, status, last.message)
+                if text is not None:
+                    self.assertRegex(last.message, text)
+                if peer is not None:
+                    self.assertIn(last.peer, peer, last.message)
+
+    def test_every_collective_is_right(self):
+        for layout in ([0, 1], [0, 0, 1, 1], [0, 1, 1, 0, 1]):
+            with net.Hosts(2) as hosts:
+                for collective in ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce"):
+                    command = [RONDO, "perf", collective, "-b", "4", "-e", "1M", "-f", "64", "-n", "2", "-w", "1"]
+                    job = Job(hosts, layout, command).finish(240)
+                    with self.subTest(layout=layout, collective=collective):
+                        self.assertEqual([each.returncode for each in job.processes], [0] * len(layout), job.output)
+                        self.assertIn("# Out of bounds values : 0 OK", job.output[0])
+
+    def test_element_types_and_algorithms(self):
+        with net.Hosts(2) as hosts:
+            for options in (["-d", "bfloat16", "-o", "avg"], ["-d", "float64", "-o", "prod"], ["-d", "uint8", "-o", "max"]):
+                job = Job(hosts, [0, 0, 1], [RONDO, "perf", "all_reduce", "-b", "1K", "-e", "256K", "-f", "16", "-n", "2",
+                                             "-w", "1", *options]).finish(120)
+                self.assertIn("# Out of bounds values : 0 OK", job.output[0], job.output)
+            for algorithm in ("ring", "tree", "halving_doubling", "two_shot"):
+                job = Job(hosts, [0, 1, 1, 0], [PROGRAM, "sum", "20", "30000"], {"RONDO_ALGORITHM": algorithm}).finish(120)
+                self.expect(job, range(4), "ok")
+
+    def test_ranks_that_sleep_while_they_wait(self):
+        with net.Hosts(2) as hosts:
+            job = Job(hosts, [0, 1, 0, 1], [PROGRAM, "sum", "50", "30000"], {"RONDO_WAIT": "sleep"}).finish(120)
+            self.expect(job, range(4), "ok")
+
+    def test_a_killed_rank_is_named_on_every_other(self):
+        with net.Hosts(2) as hosts:
+            for victim in (0, 3):
+                job = Job(hosts, [0, 0, 1, 1],
+                          [PROGRAM, "signal", str(int(signal.SIGKILL)), str(victim), "7", "1000"]).finish(60)
+                self.expect(job, set(range(4)) - {victim}, "remote rank failed", f"rank {victim} \\(host h", {victim})
+
+    def test_a_host_that_goes_is_named(self):
+        with net.Hosts(2) as hosts:
+            job = Job(hosts, [0, 1, 1], [PROGRAM, "sum", "100000000", "1000"])
+            time.sleep(2)
+            hosts.kill(1)
+            began = time.monotonic()
+            job.finish(60, skip={1, 2})
+            self.expect(job, [0], "remote rank failed", r"rank [12] \(host h1", {1, 2})
+            self.assertLess(time.monotonic() - began, 30)  # far from the operation's 300 s
+
+    def test_a_cut_cable_is_told_on_both_sides_as_no_answer(self):
+        for cut in ("cut", "cut_one_way"):
+            with net.Hosts(2) as hosts:
+                job = Job(hosts, [0, 0, 1], [PROGRAM, "sum", "100000000", "1000"])
+                time.sleep(2)
+                getattr(hosts, cut)(1)
+                job.finish(60)
+                with self.subTest(cut=cut):
+                    self.expect(job, [0, 1], "remote rank failed", r"rank 2 \(host h1.*(gave no answer|cannot be reached)",
+                                {2})
+                    self.expect(job, [2], "remote rank failed", r"rank [01] \(host h0.*(gave no answer|cannot be reached)",
+                                {0, 1})
+
+    def test_a_stopped_rank_is_late_not_dead(self):
+        with net.Hosts(2) as hosts:
+            job = Job(hosts, [0, 1], [PROGRAM, "signal", str(int(signal.SIGSTOP)), "1", "5", "1000"],
+                      {"RONDO_TIMEOUT": "4"}).finish(60, skip={1})
+            self.expect(job, [0], "timeout", r"rank 1 \(host h1", {1})
+
+    def test_ranks_that_disagree_are_told_both_calls(self):
+        with net.Hosts(2) as hosts:
+            for layout in ([0, 1], [0, 0, 1]):
+                job = Job(hosts, layout, [PROGRAM, "disagree", "count", str(len(layout) - 1)]).finish(60)
+                self.expect(job, range(len(layout)), "ranks disagree", r"called all_reduce of .* called all_reduce of ")
+
+    def test_strangers_at_the_ports_change_nothing(self):
+        with net.Hosts(2) as hosts:
+            # A stranger on host 1 connects to every port of host 0 that listens, and says nothing or nonsense.
+            stranger = ("import socket, time, sys\n"
+                        "end = time.monotonic() + 4\n"
+                        "held = []\n"
+                        "while time.monotonic() < end:\n"
+                        "    ports = [int(l.split()[1].split(':')[1], 16) for l in open('/proc/net/tcp').readlines()[1:]\n"
+                        "             if l.split()[3] == '0A']\n"
+                        "    for port in ports:\n"
+                        "        s = socket.socket(); s.settimeout(0.2)\n"
+                        "        try:\n"
+                        f"            s.connect(('{hosts.address(0)}', port)); s.send(b'RONDO'); held.append(s)\n"
+                        "        except OSError: pass\n"
+                        "    held = held[-300:]\n")
+            attacker = hosts.start(0, [sys.executable, "-c", stranger])
+            for _ in range(3):
+                job = Job(hosts, [0, 0, 1, 1], [PROGRAM, "sum", "50", "1000"]).finish(60)
+                self.expect(job, range(4), "ok")
+            attacker.wait(30)
+            attacker.stdout.close()
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
