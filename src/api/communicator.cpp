@@ -145,7 +145,7 @@ rondo_status_t rondo_comm_size(rondo_comm_t handle, int *size) noexcept {
 rondo_status_t rondo_comm_get_properties(rondo_comm_t handle, rondo_comm_properties_t *properties) noexcept {
   return at_boundary([&]() -> Result<void> {
     RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
-    const Transport &transport = comm->transport();
+    const Links &links = comm->links();
     rondo_comm_properties_t ours = RONDO_COMM_PROPERTIES_INIT;
     ours.rank = static_cast<int32_t>(comm->rank());
     ours.rank_count = static_cast<int32_t>(comm->rank_count());
@@ -156,12 +156,12 @@ rondo_status_t rondo_comm_get_properties(rondo_comm_t handle, rondo_comm_propert
     uint32_t every = ~0u;
     const uint32_t direct = kind_bit(PayloadKind::address);
     for (uint32_t peer = 0; peer < comm->rank_count(); ++peer) {
-      const uint32_t kinds = peer == comm->rank() ? direct : transport.accepted_kinds(peer);
+      const uint32_t kinds = peer == comm->rank() ? direct : links.accepted_kinds(peer);
       every &= (kinds & direct) != 0 ? ~0u : kinds;  // a thread of this process reads everything
     }
     ours.mapped_buffers = (every & kind_bit(PayloadKind::mapped)) != 0 ? 1 : 0;
     ours.cross_memory = (every & kind_bit(PayloadKind::process)) != 0 ? 1 : 0;
-    ours.shared_bytes = transport.shared_bytes();
+    ours.shared_bytes = links.shared_bytes();
     ours.device_executor = comm->device_executor();
     return write_sized(properties, ours, sizeof(rondo_comm_properties_t), "properties");
   });
@@ -170,8 +170,8 @@ rondo_status_t rondo_comm_get_properties(rondo_comm_t handle, rondo_comm_propert
 rondo_status_t rondo_comm_memory(rondo_comm_t handle, uint64_t *reserved_bytes, uint64_t *used_bytes) noexcept {
   return at_boundary([&]() -> Result<void> {
     RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
-    RONDO_TRY_ASSIGN(const uint64_t used, comm->transport().used_bytes());
-    if (reserved_bytes != nullptr) *reserved_bytes = comm->transport().shared_bytes();
+    RONDO_TRY_ASSIGN(const uint64_t used, comm->links().used_bytes());
+    if (reserved_bytes != nullptr) *reserved_bytes = comm->links().shared_bytes();
     if (used_bytes != nullptr) *used_bytes = used;
     return {};
   });

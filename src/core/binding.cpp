@@ -30,8 +30,8 @@ uint64_t elements_of(const Call &call, uint32_t rank_count) {
 
 Result<PlanChoice> Communicator::choose(rondo_collective_t collective, uint64_t vector_elements,
                                         rondo_type_t type) const {
-  const ConnectionGeometry geometry = device_ != nullptr ? device_->geometry() : transport_->geometry();
-  const uint32_t channel_count = device_ != nullptr ? device_->channel_count() : transport_->channel_count();
+  const ConnectionGeometry geometry = device_ != nullptr ? device_->geometry() : links_.geometry();
+  const uint32_t channel_count = device_ != nullptr ? device_->channel_count() : links_.channel_count();
   TunerInput input;
   input.collective = collective;
   input.rank_count = rank_count_;
@@ -44,7 +44,7 @@ Result<PlanChoice> Communicator::choose(rondo_collective_t collective, uint64_t 
   input.ll_slot_bytes = geometry.ll_slot_bytes;
   input.ll128_slot_bytes = geometry.ll128_slot_bytes;
   if (device_ == nullptr) {
-    const ExchangeGeometry exchange = transport_->exchange().geometry;
+    const ExchangeGeometry exchange = links_.exchange().geometry;
     input.post_bytes = exchange.post_bytes;
     input.direct_chunk_bytes = exchange.chunk_bytes;
   } else {
@@ -70,7 +70,7 @@ Result<BoundPlan *> Communicator::plan_for(const Call &call) {
   RONDO_TRY_ASSIGN(auto bound, bind(call));
   // Counted in order as long as there is no failure (end_turn()); after one, no plan may go: operations may still run.
   const uint64_t executed = executed_.load(std::memory_order_acquire);
-  return &plans_.add(key, std::move(bound), transport_->failed() ? 0 : executed);
+  return &plans_.add(key, std::move(bound), ranks_.failed() ? 0 : executed);
 }
 
 Result<std::unique_ptr<BoundPlan>> Communicator::bind(const Call &call) {
@@ -79,7 +79,7 @@ Result<std::unique_ptr<BoundPlan>> Communicator::bind(const Call &call) {
                    choose(collective, elements_of(call, rank_count_), static_cast<rondo_type_t>(call.signature.type)));
   const OperationKey key{call.signature, call.in_place, blocks_of(call, rank_count_)};
   auto bound = std::make_unique<BoundPlan>();
-  const ConnectionGeometry geometry = device_ != nullptr ? device_->geometry() : transport_->geometry();
+  const ConnectionGeometry geometry = device_ != nullptr ? device_->geometry() : links_.geometry();
   RONDO_TRY_ASSIGN(bound->plan, build_plan(key, choice, geometry, rank_, rank_count_, meeting_.node_of));
   const auto op = static_cast<rondo_op_t>(call.signature.op);
   bound->reducer.divisor = op == RONDO_AVG ? rank_count_ : 0;
@@ -93,8 +93,7 @@ Result<std::unique_ptr<BoundPlan>> Communicator::bind(const Call &call) {
       ends.push_back(&ends_[size_t{channel} * rank_count_ + peer]);
     bound->ends.push_back(std::move(ends));
   }
-  for (const auto &ends : bound->ends)
-    bound->links.push_back({ends, &transport_->peers(), &scratch_, wait_policy_.sleeps});
+  for (const auto &ends : bound->ends) bound->links.push_back({ends, &links_.peers(), &scratch_, wait_policy_.sleeps});
   bound->element_bytes = static_cast<uint32_t>(rondo_type_size(static_cast<rondo_type_t>(call.signature.type)));
   bound->reducer.function = combine_function(static_cast<rondo_type_t>(call.signature.type), op);
   bound->reducer.small_function = combine_function_plain(static_cast<rondo_type_t>(call.signature.type), op);

@@ -30,9 +30,9 @@ WaitPolicy base_wait_policy(const Settings &settings, const Meeting &meeting) {
   return meeting.oversubscribed ? WaitPolicy::crowded() : WaitPolicy::roomy();
 }
 
-WaitPolicy wait_policy_of(const Settings &settings, const Meeting &meeting, const Transport &transport) {
+WaitPolicy wait_policy_of(const Settings &settings, const Meeting &meeting, const Links &links) {
   WaitPolicy policy = base_wait_policy(settings, meeting);
-  policy.progresses = transport.needs_progress();
+  policy.progresses = links.needs_progress();
   return policy;
 }
 
@@ -44,28 +44,29 @@ Communicator::Communicator(Parts parts)
       settings_(std::move(parts.settings)),
       meeting_(parts.meeting),
       tuning_(parts.tuning),
-      wait_policy_(wait_policy_of(settings_, meeting_, *parts.transport)),
+      wait_policy_(wait_policy_of(settings_, meeting_, parts.transport->links())),
       transport_(std::move(parts.transport)),
-      dump_(*transport_, settings_.recorder_dir, rank_),
-      ends_(size_t{transport_->channel_count()} * rank_count_),
-      scratch_(std::max(transport_->geometry().slot_bytes, transport_->geometry().ll_slot_bytes)),
+      links_(transport_->links()),
+      ranks_(transport_->ranks()),
+      dump_(transport_->recorder(), settings_.recorder_dir, rank_),
+      ends_(size_t{links_.channel_count()} * rank_count_),
+      scratch_(std::max(links_.geometry().slot_bytes, links_.geometry().ll_slot_bytes)),
       loans_(*parts.regions),
       device_(std::move(parts.device)) {
-  for (uint32_t channel = 0; channel < transport_->channel_count(); ++channel) {
+  for (uint32_t channel = 0; channel < links_.channel_count(); ++channel) {
     for (uint32_t peer = 0; peer < rank_count_; ++peer) {
       LinkEnds &ends = ends_[size_t{channel} * rank_count_ + peer];
       ends.peer = peer;
-      ends.accepted_kinds = peer == rank_ ? 0 : transport_->accepted_kinds(peer);
-      ends.simple_out = SimpleSender(transport_->outgoing(channel, peer));
-      ends.simple_in = SimpleReceiver(transport_->incoming(channel, peer));
-      ends.ll_out = LlSender(transport_->outgoing(channel, peer));
-      ends.ll_in = LlReceiver(transport_->incoming(channel, peer));
+      ends.accepted_kinds = peer == rank_ ? 0 : links_.accepted_kinds(peer);
+      ends.simple_out = SimpleSender(links_.outgoing(channel, peer));
+      ends.simple_in = SimpleReceiver(links_.incoming(channel, peer));
+      ends.ll_out = LlSender(links_.outgoing(channel, peer));
+      ends.ll_in = LlReceiver(links_.incoming(channel, peer));
     }
   }
   std::vector<uint32_t> kinds;
-  for (uint32_t peer = 0; peer < rank_count_; ++peer)
-    kinds.push_back(peer == rank_ ? 0 : transport_->accepted_kinds(peer));
-  exchange_ = ExchangeEnd(transport_->exchange(), rank_, std::move(kinds), transport_->peers(), wait_policy_.sleeps);
+  for (uint32_t peer = 0; peer < rank_count_; ++peer) kinds.push_back(peer == rank_ ? 0 : links_.accepted_kinds(peer));
+  exchange_ = ExchangeEnd(links_.exchange(), rank_, std::move(kinds), links_.peers(), wait_policy_.sleeps);
   if (device_ != nullptr) {
     watch_device();
   } else {
@@ -77,7 +78,7 @@ Result<void> Communicator::submit(const Call &call, HostStream *stream) {
   Operation operation;
   {
     const std::lock_guard lock(submit_lock_);
-    if (transport_->failed()) return tell_failure();
+    if (ranks_.failed()) return tell_failure();
     if (finalized_) return Error{RONDO_ERROR_INVALID_HANDLE, "the communicator is finalized; only destroy is left"};
     RONDO_TRY_ASSIGN(operation.bound, plan_for(call));
     operation.number = ++submitted_;
@@ -100,7 +101,7 @@ Result<void> Communicator::submit(const Call &call, HostStream *stream) {
   error.rank = error.peer = static_cast<int32_t>(rank_);
   error.operation = operation.number;
   error.message = "operation " + std::to_string(operation.number) + " could not be enqueued: " + error.message;
-  transport_->raise(error);
+  ranks_.raise(error);
   return execute(operation);
 }
 
@@ -123,11 +124,11 @@ Result<void> Communicator::run(const Operation &operation) {
   try {
     result = run_transfers(operation);
   } catch (const std::exception &) {  // memory ran out: the others must not wait for this rank
-    transport_->set_running(false);
-    transport_->raise({RONDO_ERROR_OUT_OF_RESOURCES, "out of memory", static_cast<int32_t>(rank_),
-                       static_cast<int32_t>(rank_), operation.number});
-    transport_->fail(operation.number);
-    transport_->wait_for_borrowers();
+    links_.set_running(false);
+    ranks_.raise({RONDO_ERROR_OUT_OF_RESOURCES, "out of memory", static_cast<int32_t>(rank_),
+                  static_cast<int32_t>(rank_), operation.number});
+    ranks_.fail(operation.number);
+    links_.wait_for_borrowers();
     result = Error{RONDO_ERROR_OUT_OF_RESOURCES, "out of memory"};
   }
   running_.store(false, std::memory_order_release);  // pairs with the load in close()
@@ -138,7 +139,7 @@ Result<void> Communicator::run_transfers(const Operation &operation) {
   BoundPlan &bound = *operation.bound;
   const Plan &plan = *bound.plan;
   const Entered entered{plan.key.signature, plan.shape, operation.history};
-  transport_->enter(operation.number, entered);
+  ranks_.enter(operation.number, entered);
 
   Buffers buffers;
   buffers.signature = operation.history;
@@ -155,25 +156,25 @@ Result<void> Communicator::run_transfers(const Operation &operation) {
   else if (buffers.send.loan.offered)
     buffers.recv.loan = buffers.send.loan;
 
-  OperationWatch watch(*transport_, rank_, rank_count_, operation.number, entered, settings_.timeout_ns);
+  OperationWatch watch(ranks_, rank_, rank_count_, operation.number, entered, settings_.timeout_ns);
   RunOutcome outcome{RunOutcome::Kind::stopped};
-  transport_->set_running(true);
-  if (!transport_->failed()) {
-    Waiter waiter(wait_policy_, transport_->peers(), watch);
+  links_.set_running(true);
+  if (!ranks_.failed()) {
+    Waiter waiter(wait_policy_, links_.peers(), watch);
     if (stay_in_reach(operation.number, waiter))
       outcome = plan.shape.protocol == RONDO_PROTOCOL_DIRECT
                     ? exchange_.run(plan, buffers, bound.reducer, waiter)
                     : run_plan(plan, buffers, bound.reducer, bound.links, waiter);
   }
-  transport_->set_running(false);
+  links_.set_running(false);
   if (outcome.kind == RunOutcome::Kind::fault) watch.explain_fault(outcome.peer, outcome.fault);
   // Also a rank that got all it waited for looks: another one that failed may have taken its loans back too early.
-  if (outcome.kind != RunOutcome::Kind::done || transport_->failed()) {
-    transport_->fail(operation.number);
-    transport_->wait_for_borrowers();  // the caller may free its buffers now
-    return transport_->failure();
+  if (outcome.kind != RunOutcome::Kind::done || ranks_.failed()) {
+    ranks_.fail(operation.number);
+    links_.wait_for_borrowers();  // the caller may free its buffers now
+    return ranks_.failure();
   }
-  transport_->complete(operation.number);
+  ranks_.complete(operation.number);
   return {};
 }
 
@@ -184,7 +185,7 @@ bool Communicator::stay_in_reach(uint64_t number, Waiter &waiter) const {
   constexpr uint64_t interval = recorded_operation_count / 2;  // no lead grows by more before the next look
   if (number % interval != 0) return true;
   for (uint32_t peer = 0; peer < rank_count_; ++peer)
-    while (peer != rank_ && transport_->latest_operation(peer) + interval <= number)
+    while (peer != rank_ && ranks_.latest_operation(peer) + interval <= number)
       if (!waiter.idle()) return false;
   waiter.moved();
   return true;
@@ -193,7 +194,7 @@ bool Communicator::stay_in_reach(uint64_t number, Waiter &waiter) const {
 Result<void> Communicator::wait_turn(uint64_t number) {
   const auto my_turn = [&] { return executed_.load(std::memory_order_acquire) >= number - 1; };  // see end_turn()
   // After a failure the turns are in no order any more; it was recorded before the first of them was given up.
-  if (my_turn()) return transport_->failed() ? Result<void>(transport_->failure()) : Result<void>();
+  if (my_turn()) return ranks_.failed() ? Result<void>(ranks_.failure()) : Result<void>();
   std::unique_lock lock(turn_mutex_);
   turn_waiter_count_.fetch_add(1, std::memory_order_relaxed);  // see end_turn()
   // Every operation before this one has a deadline of its own; what has none is a stream that waits for an event.
@@ -201,14 +202,14 @@ Result<void> Communicator::wait_turn(uint64_t number) {
   uint64_t seen = executed_.load(std::memory_order_acquire);  // see end_turn()
   Result<void> result;
   while (!my_turn() && result.ok()) {
-    if (transport_->failed()) {
-      result = transport_->failure();
+    if (ranks_.failed()) {
+      result = ranks_.failure();
       break;
     }
     turn_.wait_for(lock, turn_look_interval);
     const uint64_t executed = executed_.load(std::memory_order_acquire);  // see end_turn()
     if (std::exchange(seen, executed) != executed) deadline_ns = now_ns() + settings_.timeout_ns;
-    if (now_ns() >= deadline_ns) transport_->raise(turn_timed_out(number));
+    if (now_ns() >= deadline_ns) ranks_.raise(turn_timed_out(number));
   }
   turn_waiter_count_.fetch_sub(1, std::memory_order_relaxed);  // only to save a notification
   return result;
@@ -238,7 +239,7 @@ void Communicator::give_up_turns() {
 }
 
 Error Communicator::tell_failure() {
-  Error error = transport_->failure();
+  Error error = ranks_.failure();
   // Relaxed: whoever comes first tells; no data rides on it.
   if (!failure_told_.exchange(true, std::memory_order_relaxed)) {
     dump_.begin();
@@ -256,14 +257,13 @@ std::optional<Error> Communicator::failure() {
     const std::lock_guard lock(monitor_mutex_);  // a destroy on another thread
     if (monitor_ != nullptr) monitor_->tell_fault();
   }
-  if (!transport_->failed()) {
+  if (!ranks_.failed()) {
     const uint64_t next = executed_.load(std::memory_order_acquire) + 1;  // pairs with release in end_turn()
-    if (const auto death = find_departure(*transport_, rank_, rank_count_, next, Departure::death))
-      transport_->raise(*death);
+    if (const auto death = find_departure(ranks_, rank_, rank_count_, next, Departure::death)) ranks_.raise(*death);
   }
-  if (!transport_->failed()) return std::nullopt;
+  if (!ranks_.failed()) return std::nullopt;
   dump_.begin();
-  return transport_->failure();
+  return ranks_.failure();
 }
 
 void Communicator::abort() {
@@ -272,7 +272,7 @@ void Communicator::abort() {
                   " called rondo_comm_abort; only rondo_comm_destroy is left for this communicator"};
   error.rank = error.peer = static_cast<int32_t>(rank_);
   error.operation = executed_.load(std::memory_order_acquire) + 1;  // pairs with release in end_turn()
-  transport_->raise(error);
+  ranks_.raise(error);
 }
 
 Result<void> Communicator::finalize() {
@@ -287,7 +287,7 @@ Result<void> Communicator::finalize() {
   }
   const std::lock_guard lock(submit_lock_);
   finalized_ = true;
-  transport_->set_state(RankState::finalized);
+  ranks_.set_state(RankState::finalized);
   return {};
 }
 
@@ -298,7 +298,7 @@ void Communicator::close() {
   while (running_.load(std::memory_order_seq_cst)) std::this_thread::sleep_for(std::chrono::microseconds(100));
   leave_device();
   dump_.finish();
-  transport_->set_state(RankState::left);
+  ranks_.set_state(RankState::left);
 }
 
 Result<void> Communicator::drain() {
@@ -308,7 +308,7 @@ Result<void> Communicator::drain() {
     last = submitted_;
   }
   RONDO_TRY(wait_turn(last + 1));
-  if (transport_->failed()) return transport_->failure();
+  if (ranks_.failed()) return ranks_.failure();
   return {};
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A communicator as one rank holds it. It owns everything below: transport, links, plans. The API validates arguments
+// A communicator as one rank holds it. It owns everything below: transport, plans. The API validates arguments
 // and calls submit(); a stream's thread or the caller then executes the operation, strictly in the order of numbers.
 #pragma once
 
@@ -58,7 +58,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   [[nodiscard]] uint32_t rank_count() const { return rank_count_; }
   [[nodiscard]] const Settings &settings() const { return settings_; }
   [[nodiscard]] const Meeting &meeting() const { return meeting_; }
-  [[nodiscard]] const Transport &transport() const { return *transport_; }
+  [[nodiscard]] const Links &links() const { return links_; }
   [[nodiscard]] LoanBook &loans() { return loans_; }
 
   [[nodiscard]] bool on_device() const { return device_ != nullptr; }
@@ -123,7 +123,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   const Meeting meeting_;
   const TuningTable *const tuning_;
   const WaitPolicy wait_policy_;
-  std::unique_ptr<Transport> transport_;
+  const std::unique_ptr<Transport> transport_;
+  Links &links_;  ///< of transport_
+  Ranks &ranks_;  ///< of transport_
   FailureDump dump_;
   std::vector<LinkEnds> ends_;  ///< [channel * rank_count + peer]
   Scratch scratch_;
@@ -133,8 +135,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   cuda::PointerProbe probe_;                ///< of a communicator on the host
   alignas(cache_line_bytes) std::byte barrier_buffer_[2] = {};
 
-  /// Guards plans_, submitted_, history_, finalized_. A call on a device holds it while its launch waits for a place in a queue,
-  /// or for the other ranks of a shared kernel: who comes meanwhile naps.
+  /// Guards plans_, submitted_, history_, finalized_. A launch on a device may block while it holds this lock: its
+  /// queue is full, or the other ranks of a shared kernel have not come. Other callers sleep meanwhile.
   ShortLock submit_lock_;
   PlanCache plans_;
   uint64_t submitted_ = 0;  ///< number of the latest operation

@@ -39,7 +39,7 @@ Result<void> Communicator::check_buffer(const char *name, const void *pointer, s
 void Communicator::watch_device() {
   DeviceMonitor::Parts parts;
   parts.device = device_.get();
-  parts.transport = transport_.get();
+  parts.ranks = &ranks_;
   parts.rank = rank_;
   parts.rank_count = rank_count_;
   parts.timeout_ns = settings_.timeout_ns;
@@ -53,7 +53,7 @@ void Communicator::watch_device() {
 
 Result<void> Communicator::enqueue(const Call &call, void *stream) {
   const std::lock_guard lock(submit_lock_);
-  if (transport_->failed()) return tell_failure();
+  if (ranks_.failed()) return tell_failure();
   if (finalized_) return Error{RONDO_ERROR_INVALID_HANDLE, "the communicator is finalized; only destroy is left"};
   RONDO_TRY_ASSIGN(const bool captured, device_->check_stream(stream));
   RONDO_TRY_ASSIGN(BoundPlan *const bound, plan_for(call));
@@ -74,7 +74,7 @@ Result<void> Communicator::enqueue(const Call &call, void *stream) {
   bound->last_operation = what.number;  // under the lock that eviction needs too
   bound->captured |= captured;
   const Entered entered{plan.key.signature, plan.shape, what.buffers.signature};
-  transport_->enter(what.number, entered);
+  ranks_.enter(what.number, entered);
   monitor_->add(what.number, entered, captured);  // first: a launch waits where the stream's queue is full
   const auto launched = device_->launch(what, stream);
   if (launched.ok()) return {};
@@ -84,8 +84,8 @@ Result<void> Communicator::enqueue(const Call &call, void *stream) {
   error.rank = error.peer = static_cast<int32_t>(rank_);
   error.operation = what.number;
   error.message = "operation " + std::to_string(what.number) + " could not be enqueued: " + error.message;
-  transport_->raise(error);
-  transport_->fail(what.number);
+  ranks_.raise(error);
+  ranks_.fail(what.number);
   return tell_failure();
 }
 

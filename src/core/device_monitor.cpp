@@ -78,8 +78,7 @@ bool DeviceMonitor::look(std::unique_lock<std::mutex> &lock) {
   if (running && !outstanding_.empty()) {
     if (!watch_ || watched_.number != outstanding_.front().number) {
       watched_ = outstanding_.front();
-      watch_.emplace(*parts_.transport, parts_.rank, parts_.rank_count, watched_.number, watched_.what,
-                     parts_.timeout_ns);
+      watch_.emplace(*parts_.ranks, parts_.rank, parts_.rank_count, watched_.number, watched_.what, parts_.timeout_ns);
     }
     // What runs may be replays before it, each of which has its own time.
     if (std::exchange(watched_begun_, report.begun_calls) != report.begun_calls) watch_->restart();
@@ -92,11 +91,11 @@ bool DeviceMonitor::look(std::unique_lock<std::mutex> &lock) {
   } else if (running) {
     look_at_replay(report, now);
   }
-  if (now >= next_device_check_ns_ && !parts_.transport->failed()) {
+  if (now >= next_device_check_ns_ && !parts_.ranks->failed()) {
     next_device_check_ns_ = now + device_check_interval_ns;
     tell_device_error(report);
   }
-  if (parts_.transport->failed()) {
+  if (parts_.ranks->failed()) {
     parts_.device->stop();  // each time: what ended the waits of a stream may be overwritten
     if (!std::exchange(told_, true)) parts_.failed();
   }
@@ -109,17 +108,17 @@ void DeviceMonitor::carry_over(const DeviceReport &report) {
          (outstanding_.front().captured || outstanding_.front().number <= report.ended_number)) {
     const uint64_t number = outstanding_.front().number;
     outstanding_.pop_front();
-    if ((report.failed && number >= report.failed_number) || (report.ends_when_stopped && parts_.transport->failed())) {
-      parts_.transport->fail(number);
+    if ((report.failed && number >= report.failed_number) || (report.ends_when_stopped && parts_.ranks->failed())) {
+      parts_.ranks->fail(number);
     } else {
-      parts_.transport->complete(number);
+      parts_.ranks->complete(number);
       parts_.completed(number);
     }
   }
 }
 
 void DeviceMonitor::look_at_running(uint64_t now_ns) {
-  if (!parts_.transport->failed() && watch_) static_cast<void>(watch_->look(now_ns));
+  if (!parts_.ranks->failed() && watch_) static_cast<void>(watch_->look(now_ns));
 }
 
 /// A kernel of a replayed graph has no number of its own: deaths and its deadline are all that can be seen.
@@ -129,11 +128,10 @@ void DeviceMonitor::look_at_replay(const DeviceReport &report, uint64_t now_ns) 
     replay_since_ns_ = now_ns;
     return;
   }
-  if (parts_.transport->failed() || now_ns < next_departure_check_ns_) return;
+  if (parts_.ranks->failed() || now_ns < next_departure_check_ns_) return;
   next_departure_check_ns_ = now_ns + device_check_interval_ns;
   Error error;
-  if (const auto death =
-          find_departure(*parts_.transport, parts_.rank, parts_.rank_count, UINT64_MAX, Departure::death)) {
+  if (const auto death = find_departure(*parts_.ranks, parts_.rank, parts_.rank_count, UINT64_MAX, Departure::death)) {
     error = *death;
     error.operation = report.ended_number;
   } else if (now_ns - replay_since_ns_ >= parts_.timeout_ns) {
@@ -144,13 +142,13 @@ void DeviceMonitor::look_at_replay(const DeviceReport &report, uint64_t now_ns) 
     return;
   }
   error.rank = static_cast<int32_t>(parts_.rank);
-  parts_.transport->raise(error);
+  parts_.ranks->raise(error);
 }
 
 void DeviceMonitor::tell_fault() {
   const DeviceReport report = parts_.device->report();
   tell_fault(report);
-  if (!parts_.transport->failed()) tell_device_error(report);
+  if (!parts_.ranks->failed()) tell_device_error(report);
 }
 
 void DeviceMonitor::tell_device_error(const DeviceReport &report) {
@@ -159,19 +157,19 @@ void DeviceMonitor::tell_device_error(const DeviceReport &report) {
   Error error = sound.error();
   error.rank = error.peer = static_cast<int32_t>(parts_.rank);
   error.operation = report.ended_number + 1;
-  parts_.transport->raise(error);
+  parts_.ranks->raise(error);
 }
 
 void DeviceMonitor::tell_fault(const DeviceReport &report) {
-  if (!report.failed || report.fault == Fault::none || parts_.transport->failed()) return;
+  if (!report.failed || report.fault == Fault::none || parts_.ranks->failed()) return;
   uint64_t number = report.failed_number;
-  auto what = parts_.transport->entered(parts_.rank, number);
+  auto what = parts_.ranks->entered(parts_.rank, number);
   if (!what) {  // so many were enqueued since; ranks that disagree on it disagree on the latest one, too
-    number = parts_.transport->latest_operation(parts_.rank);
-    what = parts_.transport->entered(parts_.rank, number);
+    number = parts_.ranks->latest_operation(parts_.rank);
+    what = parts_.ranks->entered(parts_.rank, number);
   }
   const Entered entered = what ? *what : Entered{};
-  OperationWatch(*parts_.transport, parts_.rank, parts_.rank_count, number, entered, parts_.timeout_ns)
+  OperationWatch(*parts_.ranks, parts_.rank, parts_.rank_count, number, entered, parts_.timeout_ns)
       .explain_fault(report.peer, report.fault);
 }
 

@@ -14,7 +14,7 @@
 
 #include "cuda/device_executor.h"
 #include "src/core/watch.h"
-#include "transports/transport.h"
+#include "transports/ranks.h"
 
 namespace rondo {
 
@@ -23,7 +23,7 @@ class DeviceMonitor {
   /// What it looks at; all of it outlives the monitor.
   struct Parts {
     DeviceExecutor *device = nullptr;
-    Transport *transport = nullptr;
+    Ranks *ranks = nullptr;
     uint32_t rank = 0;
     uint32_t rank_count = 1;
     uint64_t timeout_ns = 0;

@@ -34,19 +34,19 @@ void wait_for_threads() {
 }
 
 /// False: another rank has written it. One that takes too long for it may have died; then this one does it.
-bool claim_or_wait(Transport &transport, const Recording &recording) {
-  if (transport.claim_dump()) return true;
+bool claim_or_wait(FlightRecorder &recorder, const Recording &recording) {
+  if (recorder.claim_dump()) return true;
   const uint64_t deadline_ns = now_ns() + writer_patience_ns;
   while (!recording.dumped() && now_ns() < deadline_ns) sleep_for_ns(look_interval_ns);
   if (recording.dumped()) return false;
-  transport.end_dump(false);
-  return transport.claim_dump();
+  recorder.end_dump(false);
+  return recorder.claim_dump();
 }
 
 }  // namespace
 
-FailureDump::FailureDump(Transport &transport, std::string folder, uint32_t rank)
-    : transport_(transport), folder_(std::move(folder)), rank_(rank) {}
+FailureDump::FailureDump(FlightRecorder &recorder, std::string folder, uint32_t rank)
+    : recorder_(recorder), folder_(std::move(folder)), rank_(rank) {}
 
 void FailureDump::begin() {
   if (folder_.empty()) return;
@@ -89,8 +89,8 @@ void FailureDump::finish() {
 void FailureDump::write() const {
   const std::string told = "rank " + std::to_string(rank_) + ": ";
   try {
-    const auto recording = transport_.recording();
-    if (!claim_or_wait(transport_, *recording)) return;
+    const auto recording = recorder_.recording();
+    if (!claim_or_wait(recorder_, *recording)) return;
     const std::string path = recording_path(*recording, folder_);
     if (const auto written = write_recordings({recording.get()}, path); !written.ok())
       log::warning(told + "no flight recording: " + written.error().message + " (RONDO_RECORDER_DIR)");
@@ -99,7 +99,7 @@ void FailureDump::write() const {
   } catch (const std::exception &) {
     log::warning(told + "no flight recording: out of memory");
   }
-  transport_.end_dump(true);  // also where it failed: the next rank would fail alike
+  recorder_.end_dump(true);  // also where it failed: the next rank would fail alike
 }
 
 }  // namespace rondo

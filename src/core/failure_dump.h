@@ -10,14 +10,14 @@
 #include <string>
 #include <thread>
 
-#include "transports/transport.h"
+#include "transports/flight_recorder.h"
 
 namespace rondo {
 
 class FailureDump {
  public:
-  /// Without a folder nothing is written. `transport` outlives this.
-  FailureDump(Transport &transport, std::string folder, uint32_t rank);
+  /// Without a folder nothing is written. `recorder` outlives this.
+  FailureDump(FlightRecorder &recorder, std::string folder, uint32_t rank);
   ~FailureDump() { finish(); }
   FailureDump(const FailureDump &) = delete;
   FailureDump &operator=(const FailureDump &) = delete;
@@ -34,7 +34,7 @@ class FailureDump {
  private:
   void write() const;
 
-  Transport &transport_;
+  FlightRecorder &recorder_;
   const std::string folder_;
   const uint32_t rank_;
   std::atomic<bool> done_ = false;  ///< stored by the thread, pairs with wait_briefly()

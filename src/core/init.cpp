@@ -33,7 +33,7 @@ Result<std::shared_ptr<Communicator>> assemble(const Rendezvous &group, const Se
   const ConnectArgs args{group.rank, group.size, settings, meeting, group.secret, group.key_prefix, deadline_ns};
   RONDO_TRY_ASSIGN(auto transport, connect_ranks(args, *group.store, process().segments));
   RONDO_TRY_ASSIGN(auto device, connect_device(args, *group.store));
-  RONDO_TRY(wait_for_all(*transport, group.size, deadline_ns));
+  RONDO_TRY(wait_for_all(transport->ranks(), group.size, deadline_ns));
   return std::make_shared<Communicator>(
       Communicator::Parts{group.rank, group.size, settings, meeting, std::move(transport), &process().regions,
                           &process().tuning().value(), std::move(device)});
@@ -49,11 +49,11 @@ Error at_init(Error error, uint32_t rank, uint32_t rank_count) {
 
 }  // namespace
 
-Result<void> wait_for_all(const Transport &transport, uint32_t rank_count, uint64_t deadline_ns) {
+Result<void> wait_for_all(const Ranks &ranks, uint32_t rank_count, uint64_t deadline_ns) {
   for (uint32_t peer = 0; peer < rank_count; ++peer) {
-    while (transport.state(peer) == RankState::absent) {
+    while (ranks.state(peer) == RankState::absent) {
       if (now_ns() >= deadline_ns)
-        return Error{RONDO_ERROR_TIMEOUT, transport.describe_rank(peer) + " did not finish its initialisation in time"};
+        return Error{RONDO_ERROR_TIMEOUT, ranks.describe_rank(peer) + " did not finish its initialisation in time"};
       sleep_for_ns(state_look_interval_ns);
     }
   }

@@ -18,7 +18,7 @@ namespace rondo {
 [[nodiscard]] Result<std::shared_ptr<Communicator>> init_environment(const rondo_config_t *config);
 
 /// Until every rank of the group has mapped what it needs and needs the store no more: the last act of each init.
-[[nodiscard]] Result<void> wait_for_all(const Transport &transport, uint32_t rank_count, uint64_t deadline_ns);
+[[nodiscard]] Result<void> wait_for_all(const Ranks &ranks, uint32_t rank_count, uint64_t deadline_ns);
 
 /// All ranks in this process; `configs` is null or has `size` entries.
 [[nodiscard]] Result<std::vector<std::shared_ptr<Communicator>>> init_all(int size, const rondo_config_t *configs);

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "src/base/result.h"
-#include "transports/transport.h"
+#include "transports/recording.h"
 
 namespace rondo {
 

@@ -30,8 +30,8 @@ Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store 
   const bool one_host = args.meeting.one_host();
   if (!one_host && args.settings.device != RONDO_DEVICE_HOST)
     return Error{RONDO_ERROR_UNSUPPORTED,
-                 "the ranks are on several hosts (or in containers that do not share processes and network), where this "
-                 "version moves host memory only; make the communicator with RONDO_DEVICE_HOST"};
+                 "the ranks are on several hosts (or in containers that do not share processes and network), where "
+                 "this version moves host memory only; make the communicator with RONDO_DEVICE_HOST"};
   shm::ConnectRequest request;
   request.rank = local_index[args.rank];
   request.rank_count = args.rank_count - static_cast<uint32_t>(std::count(local_index.begin(), local_index.end(),

@@ -31,42 +31,42 @@ std::string describe(const Entered &entered) {
          std::to_string(shape.chunk_bytes) + " bytes";
 }
 
-std::optional<Error> find_departure(const Transport &transport, uint32_t rank, uint32_t rank_count, uint64_t operation,
+std::optional<Error> find_departure(const Ranks &ranks, uint32_t rank, uint32_t rank_count, uint64_t operation,
                                     Departure which) {
   // A rank that has completed the operation has sent all that it owes to it: its end is none of this operation's.
-  const auto owes = [&](uint32_t peer) { return transport.completed_operation(peer) < operation; };
+  const auto owes = [&](uint32_t peer) { return ranks.completed_operation(peer) < operation; };
   const auto departure = [&](uint32_t peer, const std::string &how) {
-    Error error{RONDO_ERROR_REMOTE, transport.describe_rank(peer) + how};
+    Error error{RONDO_ERROR_REMOTE, ranks.describe_rank(peer) + how};
     error.rank = static_cast<int32_t>(rank);
     error.peer = static_cast<int32_t>(peer);
     error.operation = operation;
     return error;
   };
-  const std::vector<uint32_t> dead = transport.find_dead();
+  const std::vector<uint32_t> dead = ranks.find_dead();
   for (uint32_t peer = 0; peer < rank_count; ++peer) {
     if (peer == rank) continue;
-    const RankState state = transport.state(peer);  // before owes(): a rank completes first and leaves then
+    const RankState state = ranks.state(peer);  // before owes(): a rank completes first and leaves then
     if (!owes(peer)) continue;
     if (which == Departure::any && state == RankState::left) return departure(peer, " has destroyed its communicator");
     if (which == Departure::any && state == RankState::finalized)
       return departure(peer, " has finalized its communicator");
     if (state == RankState::alive && std::find(dead.begin(), dead.end(), peer) != dead.end())
-      return departure(peer, transport.how_dead(peer));
+      return departure(peer, ranks.how_dead(peer));
   }
   return std::nullopt;
 }
 
 bool OperationWatch::look(uint64_t now_ns) {
   if (start_ns_ == 0) start_ns_ = now_ns;
-  if (transport_.failed()) return true;
+  if (ranks_.failed()) return true;
   if (check_agreement() || check_departures(now_ns)) return true;
   if (now_ns - start_ns_ < timeout_ns_) return false;
   time_out(now_ns);
   return true;
 }
 
-/// Also of the operations that are over: a rank may complete one before those who disagree on it have called, as the root
-/// of a broadcast does, and so may all of them, as two roots do. Their histories differ from there on.
+/// Also of the operations that are over: a rank may complete one before the ranks that disagree on it have called, as
+/// the root of a broadcast does, and so may all of them, as two roots do. Their histories differ from there on.
 bool OperationWatch::check_agreement() {
   for (uint32_t peer = 0; peer < rank_count_; ++peer) {
     if (peer == rank_) continue;
@@ -79,12 +79,12 @@ bool OperationWatch::check_agreement() {
 }
 
 std::optional<OperationWatch::Common> OperationWatch::latest_in_common(uint32_t peer) const {
-  const uint64_t latest = transport_.latest_operation(peer);
+  const uint64_t latest = ranks_.latest_operation(peer);
   // On a device calls are entered long before they run, and what runs may not be recorded any more.
-  for (const uint64_t own_latest : {operation_, transport_.latest_operation(rank_)}) {
+  for (const uint64_t own_latest : {operation_, ranks_.latest_operation(rank_)}) {
     const uint64_t operation = std::min(own_latest, latest);
-    const auto own = operation == operation_ ? entered_ : transport_.entered(rank_, operation);
-    const auto theirs = transport_.entered(peer, operation);
+    const auto own = operation == operation_ ? entered_ : ranks_.entered(rank_, operation);
+    const auto theirs = ranks_.entered(peer, operation);
     if (own && theirs) return Common{operation, *own, *theirs};
   }
   return std::nullopt;
@@ -95,8 +95,8 @@ void OperationWatch::tell_disagreement(uint32_t peer, const Common &latest) {
   auto [operation, own, theirs] = latest;
   bool recorded = true;
   while (operation > 1) {  // bounded by what boards keep
-    const auto own_before = transport_.entered(rank_, operation - 1);
-    const auto theirs_before = transport_.entered(peer, operation - 1);
+    const auto own_before = ranks_.entered(rank_, operation - 1);
+    const auto theirs_before = ranks_.entered(peer, operation - 1);
     recorded = own_before && theirs_before;
     if (!recorded || own_before->history == theirs_before->history) break;
     --operation;
@@ -110,13 +110,13 @@ void OperationWatch::tell_disagreement(uint32_t peer, const Common &latest) {
                                      : "an operation before " + number + ", the first that is still recorded of both";
   raise(RONDO_ERROR_MISMATCH, static_cast<int32_t>(peer), operation,
         "ranks disagree on " + where + ": rank " + std::to_string(rank_) + " called " + name(own) + ", " +
-            transport_.describe_rank(peer) + " called " + name(theirs) + advice);
+            ranks_.describe_rank(peer) + " called " + name(theirs) + advice);
 }
 
 bool OperationWatch::check_departures(uint64_t now_ns) {
   if (now_ns < next_death_check_ns_) return false;
   next_death_check_ns_ = now_ns + death_check_interval_ns;
-  const auto departure = find_departure(transport_, rank_, rank_count_, operation_, Departure::any);
+  const auto departure = find_departure(ranks_, rank_, rank_count_, operation_, Departure::any);
   if (!departure) return false;
   raise(departure->status, departure->peer, operation_, departure->message + " during " + operation_name());
   return true;
@@ -127,10 +127,10 @@ void OperationWatch::time_out(uint64_t now_ns) {
   std::string present;
   int32_t first = -1;
   for (uint32_t peer = 0; peer < rank_count_; ++peer) {
-    const uint64_t latest = transport_.latest_operation(peer);
-    if (peer == rank_ || transport_.completed_operation(peer) >= operation_) continue;
+    const uint64_t latest = ranks_.latest_operation(peer);
+    if (peer == rank_ || ranks_.completed_operation(peer) >= operation_) continue;
     std::string &list = latest < operation_ ? missing : present;
-    list += (list.empty() ? "" : ", ") + transport_.describe_rank(peer);
+    list += (list.empty() ? "" : ", ") + ranks_.describe_rank(peer);
     if (latest >= operation_) continue;
     list += " which is at operation " + std::to_string(latest);
     if (first < 0) first = static_cast<int32_t>(peer);
@@ -149,11 +149,11 @@ void OperationWatch::explain_fault(uint32_t peer, Fault fault) {
   // memory goes before the process is seen to end; and where ranks share no memory a record may come behind a slot.
   const uint64_t patience_ns = now_ns() + fault_patience_ns;
   do {
-    if (transport_.failed() || check_agreement()) return;
+    if (ranks_.failed() || check_agreement()) return;
     if (fault == Fault::unreadable && check_departures(next_death_check_ns_)) return;
     sleep_for_ns(fault_look_interval_ns);
   } while (now_ns() < patience_ns);
-  const std::string name = transport_.describe_rank(peer), during = " during " + operation_name();
+  const std::string name = ranks_.describe_rank(peer), during = " during " + operation_name();
   const auto number = static_cast<int32_t>(peer);
   if (fault == Fault::unreadable)
     return raise(RONDO_ERROR_SYSTEM, number, operation_,
@@ -173,7 +173,7 @@ void OperationWatch::raise(rondo_status_t status, int32_t peer, uint64_t operati
   error.rank = static_cast<int32_t>(rank_);
   error.peer = peer;
   error.operation = operation;
-  transport_.raise(error);
+  ranks_.raise(error);
 }
 
 std::string OperationWatch::operation_name() const {

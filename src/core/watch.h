@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Looks after one operation while it waits: failure elsewhere, its deadline, ranks that disagree, ranks that died or
-// left. Whoever notices first records it for all (Transport::raise).
+// left. Whoever notices first records it for all (Ranks::raise).
 #pragma once
 
 #include <cstdint>
@@ -8,22 +8,22 @@
 #include <string>
 
 #include "src/engine/waiter.h"
-#include "transports/transport.h"
+#include "transports/ranks.h"
 
 namespace rondo {
 
 class OperationWatch final : public Watch {
  public:
-  OperationWatch(Transport &transport, uint32_t rank, uint32_t rank_count, uint64_t operation, const Entered &entered,
+  OperationWatch(Ranks &ranks, uint32_t rank, uint32_t rank_count, uint64_t operation, const Entered &entered,
                  uint64_t timeout_ns)
-      : transport_(transport),
+      : ranks_(ranks),
         rank_(rank),
         rank_count_(rank_count),
         operation_(operation),
         entered_(entered),
         timeout_ns_(timeout_ns) {}
 
-  [[nodiscard]] bool stopped() override { return transport_.failed(); }
+  [[nodiscard]] bool stopped() override { return ranks_.failed(); }
   [[nodiscard]] bool look(uint64_t now_ns) override;
 
   /// Its time begins anew: what was looked at until now was something before it.
@@ -49,7 +49,7 @@ class OperationWatch final : public Watch {
   void raise(rondo_status_t status, int32_t peer, uint64_t operation, const std::string &message);
   [[nodiscard]] std::string operation_name() const;
 
-  Transport &transport_;
+  Ranks &ranks_;
   uint32_t rank_;
   uint32_t rank_count_;
   uint64_t operation_;
@@ -66,7 +66,7 @@ enum class Departure : uint8_t { death, any };
 
 /// RONDO_ERROR_REMOTE where a rank that has not completed `operation` has died, or (any) has finalized or destroyed
 /// its communicator.
-[[nodiscard]] std::optional<Error> find_departure(const Transport &transport, uint32_t rank, uint32_t rank_count,
+[[nodiscard]] std::optional<Error> find_departure(const Ranks &ranks, uint32_t rank, uint32_t rank_count,
                                                   uint64_t operation, Departure which);
 
 }  // namespace rondo

@@ -15,6 +15,7 @@ COLUMNS_MOST = 120
 # is one file. docs/architecture.md tells why.
 PLAIN_PLAN = {"src/plan/schedule.h", "src/plan/algorithm.h", "src/plan/plan.h"}
 CORE_FLOORS = {"src/base", "src/proto", "src/topo", "src/plan", "src/engine", "src/bootstrap", "src/core"}
+INTERFACES = {"transports/links.h", "transports/ranks.h", "transports/flight_recorder.h", "transports/recording.h"}
 MAY_INCLUDE = {
     "src/base": set(),
     "src/proto": {"src/base"},
@@ -29,8 +30,9 @@ MAY_INCLUDE = {
     "cuda": {"src/base", "src/proto", "src/bootstrap/fd_channel.h", "src/bootstrap/store.h",
              "src/bootstrap/outcomes.h"} | PLAIN_PLAN,
     # Memory that peers can map is core's to offer, whatever transport uses it; a process has one table of segments.
-    "src/core": CORE_FLOORS | {"transports/transport.h", "transports/shm/region.h", "transports/shm/segment_table.h",
-                               "cuda/device_executor.h", "cuda/pointer_probe.h"},
+    "src/core": CORE_FLOORS | INTERFACES | {"transports/transport.h", "transports/shm/region.h",
+                                            "transports/shm/segment_table.h", "cuda/device_executor.h",
+                                            "cuda/pointer_probe.h"},
     # The only one that knows which components were built.
     "src/core/registry.cpp": CORE_FLOORS | {"transports", "cuda"},
     "src/api": {"src/base", "src/proto", "src/topo", "src/plan", "src/engine", "src/bootstrap", "src/core"},
@@ -46,6 +48,10 @@ MAY_INCLUDE = {
     "tests/soft_cuda/soft_kernels.cpp": {"cuda/kernels", "tests/soft_cuda"},
     "include": set(),
 }
+# These take one interface of a transport, not its owner.
+for name, needs in {"watch": {"transports/ranks.h"}, "device_monitor": {"transports/ranks.h", "cuda/device_executor.h"},
+                    "failure_dump": {"transports/flight_recorder.h"}, "recorder": {"transports/recording.h"}}.items():
+    MAY_INCLUDE |= {f"src/core/{name}{suffix}": CORE_FLOORS | needs for suffix in (".h", ".cpp")}
 PUBLIC_HEADER = "rondo/rondo.h"
 
 
@@ -99,6 +105,8 @@ class IncludeDirections(unittest.TestCase):
                                            or "transports/" in target))
         for path, include in [("src/base/log.cpp", '"src/core/communicator.h"'),
                               ("src/core/communicator.cpp", '"transports/shm/segment.h"'),
+                              ("src/core/watch.cpp", '"transports/links.h"'),
+                              ("src/core/failure_dump.h", '"transports/transport.h"'),
                               ("transports/shm/segment.cpp", '"src/core/communicator.h"'),
                               ("transports/shm/segment.cpp", '"src/plan/tuner.h"'),
                               ("bench/perf.cpp", '"src/base/result.h"'),
@@ -111,6 +119,7 @@ class IncludeDirections(unittest.TestCase):
         for path, include in [("src/plan/ring.cpp", '"src/plan/schedule.h"'),
                               ("src/core/registry.cpp", '"transports/shm/segment.h"'),
                               ("src/core/communicator.cpp", '"transports/transport.h"'),
+                              ("src/core/watch.h", '"transports/ranks.h"'),
                               ("bench/perf.cpp", '"rondo/rondo.h"'),
                               ("bench/perf.cpp", "<vector>")]:
             self.assertEqual(planted(path, include), [], (path, include))

@@ -46,7 +46,7 @@ class Life {
       host_.wire = std::make_unique<Wire>(
           scheduler_, random_.fork(), plan.rank_count, plan.defect,
           Wire::Hooks{[this](uint32_t rank) { return host_.transports[rank] != nullptr; },
-                      [this](uint32_t rank) { host_.transports[rank]->peers().wake(rank); }});
+                      [this](uint32_t rank) { host_.transports[rank]->links().peers().wake(rank); }});
     watch_host();
     if (plan.defect == Defect::lost_wake) scheduler_.lose_wakes();
   }
@@ -173,7 +173,7 @@ class Life {
     request.deadline_ns = deadline_ns;
     RONDO_TRY_ASSIGN(auto real, shm::connect(request, *store, segments_));
     auto transport = make_sim_transport(std::move(real), host_, rank);
-    RONDO_TRY(wait_for_all(*transport, plan_.rank_count, deadline_ns));
+    RONDO_TRY(wait_for_all(transport->ranks(), plan_.rank_count, deadline_ns));
     return std::make_shared<Communicator>(
         Communicator::Parts{rank, plan_.rank_count, settings, meeting, std::move(transport), &regions_});
   }

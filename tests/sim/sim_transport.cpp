@@ -44,89 +44,96 @@ class SimPeers final : public PeerAccess {
   uint32_t rank_;
 };
 
-class SimTransport final : public Transport {
+class SimLinks final : public Links {
  public:
-  SimTransport(std::unique_ptr<Transport> real, SimHost &host, uint32_t rank)
-      : real_(std::move(real)), host_(host), rank_(rank), peers_(real_->peers(), host, rank) {
-    host_.transports[rank_] = real_.get();
-  }
-  ~SimTransport() override {
-    host_.transports[rank_] = nullptr;
-    host_.state_changed(rank_, RankState::left);
-  }
+  SimLinks(Links &real, SimHost &host, uint32_t rank)
+      : real_(real), host_(host), rank_(rank), peers_(real.peers(), host, rank) {}
 
-  const char *name() const override { return "simulated shm"; }
-  ConnectionGeometry geometry() const override { return real_->geometry(); }
-  uint32_t channel_count() const override { return real_->channel_count(); }
+  ConnectionGeometry geometry() const override { return real_.geometry(); }
+  uint32_t channel_count() const override { return real_.channel_count(); }
   ConnectionView outgoing(uint32_t channel, uint32_t peer) const override {
-    const ConnectionView shared = real_->outgoing(channel, peer);
+    const ConnectionView shared = real_.outgoing(channel, peer);
     return host_.wire == nullptr || peer == rank_ ? shared : host_.wire->sender_end(channel, rank_, peer, shared);
   }
-  ConnectionView incoming(uint32_t channel, uint32_t peer) const override { return real_->incoming(channel, peer); }
+  ConnectionView incoming(uint32_t channel, uint32_t peer) const override { return real_.incoming(channel, peer); }
   ExchangeView exchange() const override {
-    const ExchangeView shared = real_->exchange();
+    const ExchangeView shared = real_.exchange();
     if (host_.wire == nullptr || shared.geometry.rank_count == 0) return shared;
     return host_.wire->exchange_end(rank_, shared.geometry);
   }
   uint32_t accepted_kinds(uint32_t) const override { return host_.plan.accepted_kinds; }
   PeerAccess &peers() override { return peers_; }
 
+  void set_running(bool running) override {
+    real_.set_running(running);
+    host_.point(rank_, often);
+  }
+  void wait_for_borrowers() const override {
+    if ((host_.plan.accepted_kinds & kind_bit(PayloadKind::address)) != 0) real_.wait_for_borrowers();
+  }
+  uint64_t shared_bytes() const override { return real_.shared_bytes(); }
+  Result<uint64_t> used_bytes() const override { return real_.used_bytes(); }
+
+ private:
+  Links &real_;
+  SimHost &host_;
+  uint32_t rank_;
+  SimPeers peers_;
+};
+
+class SimRanks final : public Ranks {
+ public:
+  SimRanks(Ranks &real, SimHost &host, uint32_t rank) : real_(real), host_(host), rank_(rank) {}
+
   void enter(uint64_t operation, const Entered &what) override {
     host_.point(rank_, often);
     host_.entered(rank_, operation);
     if (host_.wire != nullptr) host_.wire->enter(rank_, what);
-    real_->enter(operation, what);
-    if (host_.plan.defect == Defect::early_completion) real_->complete(operation);
+    real_.enter(operation, what);
+    if (host_.plan.defect == Defect::early_completion) real_.complete(operation);
     host_.point(rank_, often);
   }
   void complete(uint64_t operation) override {
     host_.point(rank_, often);
     host_.completed(rank_, operation);
-    real_->complete(operation);
+    real_.complete(operation);
     host_.point(rank_, often);
   }
-  void fail(uint64_t operation) override { real_->fail(operation); }
-  void set_running(bool running) override {
-    real_->set_running(running);
-    host_.point(rank_, often);
-  }
-  void wait_for_borrowers() const override {
-    if ((host_.plan.accepted_kinds & kind_bit(PayloadKind::address)) != 0) real_->wait_for_borrowers();
-  }
+  void fail(uint64_t operation) override { real_.fail(operation); }
   void set_state(RankState state) override {
     host_.point(rank_, often);
     host_.state_changed(rank_, state);
-    real_->set_state(state);
+    real_.set_state(state);
     host_.point(rank_, often);
   }
   std::optional<Entered> entered(uint32_t peer, uint64_t operation) const override {
     host_.point(rank_, seldom);
     if (host_.plan.defect == Defect::hidden_disagreement) return std::nullopt;
-    return real_->entered(peer, operation);
+    return real_.entered(peer, operation);
   }
-  uint64_t latest_operation(uint32_t peer) const override { return real_->latest_operation(peer); }
+  uint64_t latest_operation(uint32_t peer) const override { return real_.latest_operation(peer); }
   uint64_t completed_operation(uint32_t peer) const override {
     host_.point(rank_, seldom);
-    return real_->completed_operation(peer);
+    return real_.completed_operation(peer);
   }
   RankState state(uint32_t peer) const override {
     host_.point(rank_, seldom);
-    return real_->state(peer);
+    return real_.state(peer);
   }
 
   void raise(const Error &error) override {
     host_.point(rank_, often);
-    if (!real_->failed()) host_.raised(rank_, error);
-    real_->raise(error);
+    if (!real_.failed()) host_.raised(rank_, error);
+    real_.raise(error);
     noticed_ = true;
     host_.point(rank_, often);
   }
   bool failed() const override {
     host_.point(rank_, always);  // a spin loop asks, now and then
     if (host_.plan.defect == Defect::lost_failure && !noticed_) return false;
-    return real_->failed();
+    return real_.failed();
   }
-  Error failure() const override { return real_->failure(); }
+  Error failure() const override { return real_.failure(); }
   std::vector<uint32_t> find_dead() const override {
     host_.point(rank_, seldom);
     std::vector<uint32_t> dead;
@@ -137,19 +144,40 @@ class SimTransport final : public Transport {
         dead.push_back(peer);
     return dead;
   }
-  std::string describe_rank(uint32_t peer) const override { return real_->describe_rank(peer); }
-  std::unique_ptr<Recording> recording() const override { return real_->recording(); }
-  bool claim_dump() override { return real_->claim_dump(); }
-  void end_dump(bool finished) override { real_->end_dump(finished); }
-  uint64_t shared_bytes() const override { return real_->shared_bytes(); }
-  Result<uint64_t> used_bytes() const override { return real_->used_bytes(); }
+  std::string describe_rank(uint32_t peer) const override { return real_.describe_rank(peer); }
+
+ private:
+  Ranks &real_;
+  SimHost &host_;
+  uint32_t rank_;
+  bool noticed_ = false;
+};
+
+class SimTransport final : public Transport {
+ public:
+  SimTransport(std::unique_ptr<Transport> real, SimHost &host, uint32_t rank)
+      : real_(std::move(real)),
+        host_(host),
+        rank_(rank),
+        links_(real_->links(), host, rank),
+        ranks_(real_->ranks(), host, rank) {
+    host_.transports[rank_] = real_.get();
+  }
+  ~SimTransport() override {
+    host_.transports[rank_] = nullptr;
+    host_.state_changed(rank_, RankState::left);
+  }
+
+  Links &links() override { return links_; }
+  Ranks &ranks() override { return ranks_; }
+  FlightRecorder &recorder() override { return real_->recorder(); }
 
  private:
   std::unique_ptr<Transport> real_;
   SimHost &host_;
   uint32_t rank_;
-  SimPeers peers_;
-  bool noticed_ = false;
+  SimLinks links_;
+  SimRanks ranks_;
 };
 
 }  // namespace

@@ -15,174 +15,212 @@ namespace {
 
 constexpr uint64_t flush_patience_ns = 200'000;             // then the sentinel goes on
 constexpr uint64_t farewell_patience_ns = 2'000'000'000;    // of what is left to be sent when the group is left
+constexpr uint64_t status_interval = recorded_operation_count / 4;
 constexpr size_t page_bytes = 4096;
+
+/// What links and ranks of a group share. Ranks are counted in the whole group, those of `local` among this host's.
+struct Group {
+  Group(GroupParts group_parts, NearMemory near)
+      : parts(std::move(group_parts)),
+        memory(std::move(near)),
+        own(parts.local_index[parts.rank]),
+        local_links(parts.local->links()),
+        local_ranks(parts.local->ranks()) {}
+
+  [[nodiscard]] bool is_local(uint32_t peer) const { return parts.local_index[peer] != no_local; }
+  [[nodiscard]] uint32_t index_of(uint32_t peer) const { return parts.local_index[peer]; }
+  [[nodiscard]] uint32_t rank_of(uint32_t index) const {
+    const auto found = std::find(parts.local_index.begin(), parts.local_index.end(), index);
+    return static_cast<uint32_t>(found - parts.local_index.begin());
+  }
+
+  GroupParts parts;
+  NearMemory memory;
+  const uint32_t own;  ///< this rank's number in parts.local
+  Links &local_links;
+  Ranks &local_ranks;
+  std::unique_ptr<Progress> progress;
+  std::unique_ptr<Control> control;
+  std::unique_ptr<Sentinel> sentinel;  ///< last: its thread uses the others
+};
 
 /// The executing thread's view of the other ranks, wherever they are.
 class GroupPeers final : public PeerAccess {
  public:
-  GroupPeers(PeerAccess &local, const std::vector<uint32_t> &local_index) : local_(local), local_index_(local_index) {}
-  void set_sentinel(Sentinel *sentinel) { sentinel_ = sentinel; }
+  explicit GroupPeers(Group &group) : group_(group), local_(group.local_links.peers()) {}
 
   const std::byte *borrow(uint32_t peer, const SlotHeader &header, std::byte *scratch) override {
     // What other hosts send is in the slot: a pointer that one of them named is never followed.
-    return local_index_[peer] == no_local ? nullptr : local_.borrow(local_index_[peer], header, scratch);
+    return group_.is_local(peer) ? local_.borrow(group_.index_of(peer), header, scratch) : nullptr;
   }
   void wake(uint32_t peer) override {
-    if (local_index_[peer] != no_local) local_.wake(local_index_[peer]);
+    if (group_.is_local(peer)) local_.wake(group_.index_of(peer));
   }
   uint32_t prepare_sleep() override {
     const uint32_t ticket = local_.prepare_sleep();
-    sentinel_->set_away(true);
-    sentinel_->kick();
+    group_.sentinel->set_away(true);
+    group_.sentinel->kick();
     return ticket;
   }
   void sleep(uint32_t ticket, uint64_t timeout_ns) override { local_.sleep(ticket, timeout_ns); }
   void cancel_sleep() override {
-    sentinel_->set_away(false);
+    group_.sentinel->set_away(false);
     local_.cancel_sleep();
   }
-  bool progress() override { return sentinel_->step(); }
+  bool progress() override { return group_.sentinel->step(); }
 
  private:
+  Group &group_;
   PeerAccess &local_;
-  const std::vector<uint32_t> &local_index_;
-  Sentinel *sentinel_ = nullptr;
+};
+
+class GroupLinks final : public Links {
+ public:
+  explicit GroupLinks(Group &group) : group_(group), local_(group.local_links), peers_(group) {}
+
+  ConnectionGeometry geometry() const override {
+    ConnectionGeometry geometry = local_.geometry();
+    geometry.ll_slot_bytes = 0;  // a network moves whole slots: lines with flags of their own gain nothing
+    return geometry;
+  }
+  uint32_t channel_count() const override { return local_.channel_count(); }
+  ConnectionView outgoing(uint32_t channel, uint32_t peer) const override {
+    if (group_.is_local(peer)) return local_.outgoing(channel, group_.index_of(peer));
+    return near_link(channel, peer).outgoing;
+  }
+  ConnectionView incoming(uint32_t channel, uint32_t peer) const override {
+    if (group_.is_local(peer)) return local_.incoming(channel, group_.index_of(peer));
+    return near_link(channel, peer).incoming;
+  }
+  ExchangeView exchange() const override { return {}; }  // which all ranks would have to map
+  uint32_t accepted_kinds(uint32_t peer) const override {
+    return group_.is_local(peer) ? local_.accepted_kinds(group_.index_of(peer)) : 0;
+  }
+  PeerAccess &peers() override { return peers_; }
+  bool needs_progress() const override { return true; }
+
+  void set_running(bool running) override {
+    local_.set_running(running);
+    group_.sentinel->set_away(!running);
+  }
+  void wait_for_borrowers() const override { local_.wait_for_borrowers(); }
+  uint64_t shared_bytes() const override { return local_.shared_bytes(); }
+  Result<uint64_t> used_bytes() const override { return local_.used_bytes(); }
+
+ private:
+  [[nodiscard]] const NearLink &near_link(uint32_t channel, uint32_t peer) const {
+    const std::vector<NearLink> &links = group_.memory.links();
+    return *std::find_if(links.begin(), links.end(),
+                         [&](const NearLink &link) { return link.channel == channel && link.peer == peer; });
+  }
+
+  Group &group_;
+  Links &local_;
+  GroupPeers peers_;
+};
+
+class GroupRanks final : public Ranks {
+ public:
+  explicit GroupRanks(Group &group) : group_(group), local_(group.local_ranks) {}
+
+  void enter(uint64_t operation, const Entered &what) override {
+    local_.enter(operation, what);
+    // Ranks wait for those that are too many operations behind (Communicator::stay_in_reach()): a heartbeat is too slow.
+    if (operation % status_interval == 0) group_.control->tell_status();
+  }
+  void complete(uint64_t operation) override {
+    local_.complete(operation);
+    // Done includes flushed: the peers must not need another call of this rank. What the network does not take at once
+    // is the sentinel's.
+    if (group_.sentinel->flush(flush_patience_ns)) return;
+    group_.sentinel->set_away(true);
+    group_.sentinel->kick();
+  }
+  void fail(uint64_t operation) override { local_.fail(operation); }
+  void set_state(RankState state) override {
+    if (state == RankState::left && group_.sentinel != nullptr && !local_.failed())
+      group_.sentinel->flush(farewell_patience_ns);
+    local_.set_state(state);
+    if (group_.control != nullptr) group_.control->tell_status();
+  }
+
+  std::optional<Entered> entered(uint32_t peer, uint64_t operation) const override {
+    if (group_.is_local(peer)) return local_.entered(group_.index_of(peer), operation);
+    return group_.control->entered(peer, operation);
+  }
+  uint64_t latest_operation(uint32_t peer) const override {
+    if (group_.is_local(peer)) return local_.latest_operation(group_.index_of(peer));
+    return group_.control->status(peer).entered;
+  }
+  uint64_t completed_operation(uint32_t peer) const override {
+    if (group_.is_local(peer)) return local_.completed_operation(group_.index_of(peer));
+    return group_.control->status(peer).completed;
+  }
+  RankState state(uint32_t peer) const override {
+    return group_.is_local(peer) ? local_.state(group_.index_of(peer)) : group_.control->status(peer).state;
+  }
+
+  void raise(const Error &error) override {
+    local_.raise(error);
+    group_.sentinel->tell_failure();  // before this rank can leave
+  }
+  bool failed() const override { return local_.failed(); }
+  Error failure() const override { return local_.failure(); }
+
+  std::vector<uint32_t> find_dead() const override {
+    std::vector<uint32_t> dead;
+    for (const uint32_t index : local_.find_dead()) dead.push_back(group_.rank_of(index));
+    group_.control->add_dead(dead);
+    return dead;
+  }
+  std::string how_dead(uint32_t peer) const override {
+    return group_.is_local(peer) ? Ranks::how_dead(peer) : group_.control->why_dead(peer);
+  }
+  std::string describe_rank(uint32_t peer) const override { return group_.parts.names[peer]; }
+
+ private:
+  Group &group_;
+  Ranks &local_;
 };
 
 class GroupTransport final : public Transport {
  public:
   GroupTransport(GroupParts parts, NearMemory memory)
-      : parts_(std::move(parts)),
-        memory_(std::move(memory)),
-        own_(parts_.local_index[parts_.rank]),
-        peers_(parts_.local->peers(), parts_.local_index) {}
-  ~GroupTransport() override { set_state(RankState::left); }
+      : group_(std::move(parts), std::move(memory)), links_(group_), ranks_(group_) {}
+  ~GroupTransport() override { ranks_.set_state(RankState::left); }
 
   Result<void> start(std::unique_ptr<Network> network) {
-    name_ = std::string("shm+") + network->name();
-    progress_ = std::make_unique<Progress>(memory_.links(), std::move(network));
+    group_.progress = std::make_unique<Progress>(group_.memory.links(), std::move(network));
+    Ranks &local = group_.local_ranks;
+    const uint32_t own = group_.own;
     Control::Owner owner;
-    owner.status = [this] {
-      return RankStatus{local().state(own_), local().latest_operation(own_), local().completed_operation(own_)};
+    owner.status = [&local, own] {
+      return RankStatus{local.state(own), local.latest_operation(own), local.completed_operation(own)};
     };
-    owner.entered = [this](uint64_t operation) { return local().entered(own_, operation); };
-    owner.failed = [this](const Error &error) { parts_.local->raise(error); };
-    const auto rank_count = static_cast<uint32_t>(parts_.local_index.size());
-    RONDO_TRY_ASSIGN(control_, Control::make(rank_count, std::move(parts_.control), std::move(owner)));
+    owner.entered = [&local, own](uint64_t operation) { return local.entered(own, operation); };
+    owner.failed = [&local](const Error &error) { local.raise(error); };
+    const auto rank_count = static_cast<uint32_t>(group_.parts.local_index.size());
+    RONDO_TRY_ASSIGN(group_.control, Control::make(rank_count, std::move(group_.parts.control), std::move(owner)));
     Sentinel::Hooks hooks;
-    hooks.failure = [this]() -> std::optional<Error> {
-      if (!local().failed()) return std::nullopt;
-      return local().failure();
+    hooks.failure = [&local]() -> std::optional<Error> {
+      if (!local.failed()) return std::nullopt;
+      return local.failure();
     };
-    hooks.ring = [this] { parts_.local->peers().wake(own_); };
-    hooks.gone = [this](uint32_t peer) { return control_->gone(peer); };
-    hooks.raise = [this](const Error &error) { parts_.local->raise(error); };
-    RONDO_TRY_ASSIGN(sentinel_, Sentinel::start(*control_, *progress_, std::move(hooks)));
-    peers_.set_sentinel(sentinel_.get());
+    hooks.ring = [&peers = group_.local_links.peers(), own] { peers.wake(own); };
+    hooks.gone = [&control = *group_.control](uint32_t peer) { return control.gone(peer); };
+    hooks.raise = [&local](const Error &error) { local.raise(error); };
+    RONDO_TRY_ASSIGN(group_.sentinel, Sentinel::start(*group_.control, *group_.progress, std::move(hooks)));
     return {};
   }
 
-  const char *name() const override { return name_.c_str(); }
-  ConnectionGeometry geometry() const override {
-    ConnectionGeometry geometry = local().geometry();
-    geometry.ll_slot_bytes = 0;  // a network moves whole slots: lines with flags of their own gain nothing
-    return geometry;
-  }
-  uint32_t channel_count() const override { return local().channel_count(); }
-  ConnectionView outgoing(uint32_t channel, uint32_t peer) const override {
-    if (is_local(peer)) return local().outgoing(channel, parts_.local_index[peer]);
-    return link(channel, peer).outgoing;
-  }
-  ConnectionView incoming(uint32_t channel, uint32_t peer) const override {
-    if (is_local(peer)) return local().incoming(channel, parts_.local_index[peer]);
-    return link(channel, peer).incoming;
-  }
-  ExchangeView exchange() const override { return {}; }  // which all ranks would have to map
-  uint32_t accepted_kinds(uint32_t peer) const override {
-    return is_local(peer) ? local().accepted_kinds(parts_.local_index[peer]) : 0;
-  }
-  PeerAccess &peers() override { return peers_; }
-  bool needs_progress() const override { return true; }
-
-  void enter(uint64_t operation, const Entered &what) override { parts_.local->enter(operation, what); }
-  void complete(uint64_t operation) override {
-    parts_.local->complete(operation);
-    // Done includes flushed: the peers must not need another call of this rank. What the network does not take at once
-    // is the sentinel's.
-    if (!sentinel_->flush(flush_patience_ns)) leave_links();
-  }
-  void fail(uint64_t operation) override { parts_.local->fail(operation); }
-  void set_running(bool running) override {
-    parts_.local->set_running(running);
-    sentinel_->set_away(!running);
-  }
-  void wait_for_borrowers() const override { local().wait_for_borrowers(); }
-  void set_state(RankState state) override {
-    if (state == RankState::left && sentinel_ != nullptr && !local().failed()) sentinel_->flush(farewell_patience_ns);
-    parts_.local->set_state(state);
-    if (control_ != nullptr) control_->tell_status();
-  }
-  std::optional<Entered> entered(uint32_t peer, uint64_t operation) const override {
-    if (is_local(peer)) return local().entered(parts_.local_index[peer], operation);
-    return control_->entered(peer, operation);
-  }
-  uint64_t latest_operation(uint32_t peer) const override {
-    return is_local(peer) ? local().latest_operation(parts_.local_index[peer]) : control_->status(peer).entered;
-  }
-  uint64_t completed_operation(uint32_t peer) const override {
-    return is_local(peer) ? local().completed_operation(parts_.local_index[peer]) : control_->status(peer).completed;
-  }
-  RankState state(uint32_t peer) const override {
-    return is_local(peer) ? local().state(parts_.local_index[peer]) : control_->status(peer).state;
-  }
-
-  void raise(const Error &error) override {
-    parts_.local->raise(error);
-    sentinel_->tell_failure();  // before this rank can leave
-  }
-  bool failed() const override { return local().failed(); }
-  Error failure() const override { return local().failure(); }
-  std::vector<uint32_t> find_dead() const override {
-    std::vector<uint32_t> dead;
-    for (const uint32_t index : local().find_dead()) dead.push_back(rank_of(index));
-    control_->add_dead(dead);
-    return dead;
-  }
-  std::string how_dead(uint32_t peer) const override {
-    return is_local(peer) ? Transport::how_dead(peer) : control_->why_dead(peer);
-  }
-  std::string describe_rank(uint32_t peer) const override { return parts_.names[peer]; }
-
-  std::unique_ptr<Recording> recording() const override { return local().recording(); }
-  bool claim_dump() override { return parts_.local->claim_dump(); }
-  void end_dump(bool finished) override { parts_.local->end_dump(finished); }
-  uint64_t shared_bytes() const override { return local().shared_bytes(); }
-  Result<uint64_t> used_bytes() const override { return local().used_bytes(); }
+  Links &links() override { return links_; }
+  Ranks &ranks() override { return ranks_; }
+  FlightRecorder &recorder() override { return group_.parts.local->recorder(); }
 
  private:
-  [[nodiscard]] const Transport &local() const { return *parts_.local; }
-  [[nodiscard]] bool is_local(uint32_t peer) const { return parts_.local_index[peer] != no_local; }
-  [[nodiscard]] uint32_t rank_of(uint32_t index) const {
-    const auto found = std::find(parts_.local_index.begin(), parts_.local_index.end(), index);
-    return static_cast<uint32_t>(found - parts_.local_index.begin());
-  }
-  [[nodiscard]] const NearLink &link(uint32_t channel, uint32_t peer) const {
-    return *std::find_if(memory_.links().begin(), memory_.links().end(),
-                         [&](const NearLink &link) { return link.channel == channel && link.peer == peer; });
-  }
-  void leave_links() {
-    sentinel_->set_away(true);
-    sentinel_->kick();
-  }
-
-  GroupParts parts_;
-  NearMemory memory_;
-  uint32_t own_;  ///< this rank's number in parts_.local
-  std::string name_;
-  GroupPeers peers_;
-  std::unique_ptr<Progress> progress_;
-  std::unique_ptr<Control> control_;
-  std::unique_ptr<Sentinel> sentinel_;  ///< last: its thread uses the others
+  Group group_;
+  GroupLinks links_;
+  GroupRanks ranks_;
 };
 
 }  // namespace
@@ -195,7 +233,8 @@ Result<NearMemory> NearMemory::make(const std::vector<uint32_t> &local_index, ui
   const size_t bytes = 2 * remote_count * channel_count * stride;
   // Pages are used only where they are touched: a link that no schedule has costs nothing.
   void *const address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (address == MAP_FAILED) return system_error("mmap of " + std::to_string(bytes) + " bytes for network links", errno);
+  if (address == MAP_FAILED)
+    return system_error("mmap of " + std::to_string(bytes) + " bytes for network links", errno);
   memory.mapping_.reset({static_cast<std::byte *>(address), bytes});
   std::byte *next = memory.mapping_.get().address;
   for (uint32_t channel = 0; channel < channel_count; ++channel) {

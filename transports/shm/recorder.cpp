@@ -154,6 +154,18 @@ bool SegmentRecording::dumped() const {
   return memory::load_acquire(segment_->header().dump) == static_cast<uint64_t>(DumpState::finished);
 }
 
+std::unique_ptr<Recording> SegmentRecorder::recording() const { return std::make_unique<SegmentRecording>(segment_); }
+
+bool SegmentRecorder::claim_dump() {
+  return memory::exchange_if(segment_->header().dump, static_cast<uint64_t>(DumpState::none),
+                             static_cast<uint64_t>(DumpState::claimed));
+}
+
+void SegmentRecorder::end_dump(bool finished) {
+  const DumpState state = finished ? DumpState::finished : DumpState::none;
+  memory::store_release(segment_->header().dump, static_cast<uint64_t>(state));  // pairs with dumped()
+}
+
 bool SegmentRecording::same_segment(const SegmentRecording &other) const {
   struct stat own {};
   struct stat theirs {};

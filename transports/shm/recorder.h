@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the flight recorder of a segment: that of a communicator of this process, or of a stranger's by /proc.
+// The flight recorder of a segment: that of a communicator of this process, or, to be read only, of a stranger's by
+// /proc.
 #pragma once
 
 #include <memory>
 #include <vector>
 
 #include "src/base/ticks.h"
-#include "transports/recording.h"
+#include "transports/flight_recorder.h"
 #include "transports/shm/segment.h"
 
 namespace rondo::shm {
@@ -33,6 +34,19 @@ class SegmentRecording final : public Recording {
   std::shared_ptr<const Segment> segment_;
   TickSource source_;
   TickMark made_;
+};
+
+/// Of a rank that has mapped the segment for writing.
+class SegmentRecorder final : public FlightRecorder {
+ public:
+  explicit SegmentRecorder(std::shared_ptr<Segment> segment) : segment_(std::move(segment)) {}
+
+  [[nodiscard]] std::unique_ptr<Recording> recording() const override;
+  [[nodiscard]] bool claim_dump() override;
+  void end_dump(bool finished) override;
+
+ private:
+  std::shared_ptr<Segment> segment_;
 };
 
 /// The inode of this process's namespace of process ids; 0 where the system does not tell.

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "src/base/clock.h"
-#include "src/base/ticks.h"
 #include "src/bootstrap/fd_channel.h"
 #include "src/proto/memory.h"
-#include "transports/shm/peers.h"
+#include "transports/shm/links.h"
+#include "transports/shm/ranks.h"
 #include "transports/shm/recorder.h"
 
 namespace rondo::shm {
@@ -21,7 +21,6 @@ namespace {
 
 constexpr uint32_t default_slot_count = 4;
 constexpr uint32_t default_ll_slot_bytes = 2048;
-constexpr uint64_t borrower_patience_ns = 1'000'000'000;  // far more than reading a chunk takes
 constexpr uint64_t naming_patience_ns = 200'000'000;
 constexpr uint64_t slot_budget_bytes = 8u << 20;  // of all simple slots of a communicator together, while slots are
 constexpr uint32_t slot_bytes_min = 4096;         // not below this
@@ -35,126 +34,23 @@ constexpr uint64_t area_count_max = 12;  // twice what the second-level cache ho
 
 class ShmTransport final : public Transport {
  public:
-  ShmTransport(std::shared_ptr<Segment> segment, std::unique_ptr<ShmPeers> peers, uint32_t rank, std::string host_name)
-      : segment_(std::move(segment)),
-        peers_(std::move(peers)),
-        rank_(rank),
-        host_name_(std::move(host_name)),
-        tick_source_(static_cast<TickSource>(segment_->header().tick_source)),
-        own_(segment_->board(rank)),
-        failure_(segment_->failure()) {}
-  ~ShmTransport() override { set_state(RankState::left); }
+  ShmTransport(const std::shared_ptr<Segment> &segment, std::unique_ptr<ShmPeers> peers, const ConnectRequest &request,
+               std::vector<uint32_t> accepted_kinds)
+      : peers_(std::move(peers)),
+        links_(segment, *peers_, request.rank, std::move(accepted_kinds)),
+        ranks_(segment, *peers_, request.rank, request.host_name),
+        recorder_(segment) {}
+  ~ShmTransport() override { ranks_.set_state(RankState::left); }
 
-  const char *name() const override { return "shm"; }
-  ConnectionGeometry geometry() const override { return segment_->shape().geometry; }
-  uint32_t channel_count() const override { return segment_->shape().channel_count; }
-  ConnectionView outgoing(uint32_t channel, uint32_t peer) const override {
-    return segment_->connection(channel, rank_, peer);
-  }
-  ConnectionView incoming(uint32_t channel, uint32_t peer) const override {
-    return segment_->connection(channel, peer, rank_);
-  }
-  ExchangeView exchange() const override { return segment_->exchange(); }
-  uint32_t accepted_kinds(uint32_t peer) const override { return accepted_kinds_[peer]; }
-  PeerAccess &peers() override { return *peers_; }
-
-  void enter(uint64_t operation, const Entered &what) override {
-    shm::enter(own_, operation, what, read_ticks(tick_source_));
-  }
-  void complete(uint64_t operation) override {
-    shm::end(own_, operation, OperationState::completed, read_ticks(tick_source_));
-  }
-  void fail(uint64_t operation) override {
-    shm::end(own_, operation, OperationState::failed, read_ticks(tick_source_));
-  }
-  void set_running(bool running) override {
-    if (!has_neighbours_) return;  // who reads nobody's loans by address: those whom none of its own is read so
-    if (running)
-      memory::store_sync(own_.running, 1);  // pairs with load_sync in wait_for_borrowers()
-    else
-      memory::store_release(own_.running, 0);  // the same
-  }
-  void wait_for_borrowers() const override {
-    // Either a peer sees the failure after it has said that it runs, or this rank sees that it runs. Other processes
-    // read through mappings of their own.
-    const uint64_t deadline_ns = now_ns() + borrower_patience_ns;
-    for (uint32_t peer = 0; peer < segment_->shape().rank_count; ++peer) {
-      if (peer == rank_ || (accepted_kinds_[peer] & kind_bit(PayloadKind::address)) == 0) continue;
-      while (memory::load_sync(segment_->board(peer).running) != 0 && now_ns() < deadline_ns) yield_core();
-    }
-  }
-  void set_state(RankState state) override {
-    memory::store_sync(own_.state, static_cast<uint64_t>(state));  // pairs with load_acquire in state()
-    ring_all();
-  }
-  std::optional<Entered> entered(uint32_t peer, uint64_t operation) const override {
-    return shm::entered(segment_->board(peer), operation);
-  }
-  uint64_t latest_operation(uint32_t peer) const override {
-    return memory::load_acquire(segment_->board(peer).entered);  // pairs with store_release in enter()
-  }
-  uint64_t completed_operation(uint32_t peer) const override {
-    return memory::load_acquire(segment_->board(peer).completed);  // pairs with store_release in end()
-  }
-  RankState state(uint32_t peer) const override {
-    return static_cast<RankState>(memory::load_acquire(segment_->board(peer).state));  // pairs with set_state()
-  }
-
-  void raise(const Error &error) override {
-    raise_failure(failure_, rank_, error);
-    ring_all();
-  }
-  bool failed() const override { return shm::failed(failure_); }
-  Error failure() const override {
-    if (auto known = read_failure(failure_)) return *std::move(known);
-    const uint32_t writer = failure_writer(failure_);
-    Error error{RONDO_ERROR_REMOTE, describe_rank(writer) +
-                                        " died while it reported a failure of the communicator; only "
-                                        "rondo_comm_abort and rondo_comm_destroy are left"};
-    error.rank = static_cast<int32_t>(rank_);
-    error.peer = static_cast<int32_t>(writer);
-    error.operation = latest_operation(writer);
-    return error;
-  }
-  std::vector<uint32_t> find_dead() const override { return peers_->find_dead(); }
-  std::string describe_rank(uint32_t peer) const override {
-    return "rank " + std::to_string(peer) + " (host " + host_name_ + ", process " +
-           std::to_string(memory::load_acquire(segment_->board(peer).process)) + ")";
-  }
-
-  std::unique_ptr<Recording> recording() const override { return std::make_unique<SegmentRecording>(segment_); }
-  bool claim_dump() override {
-    return memory::exchange_if(segment_->header().dump, static_cast<uint64_t>(DumpState::none),
-                               static_cast<uint64_t>(DumpState::claimed));
-  }
-  void end_dump(bool finished) override {
-    const DumpState state = finished ? DumpState::finished : DumpState::none;
-    memory::store_release(segment_->header().dump, static_cast<uint64_t>(state));  // pairs with dumped()
-  }
-
-  uint64_t shared_bytes() const override { return segment_->shape().bytes(); }
-  Result<uint64_t> used_bytes() const override { return segment_->used_bytes(); }
-
-  void set_accepted_kinds(std::vector<uint32_t> kinds) {
-    accepted_kinds_ = std::move(kinds);
-    has_neighbours_ = std::any_of(accepted_kinds_.begin(), accepted_kinds_.end(),
-                                  [](uint32_t of_peer) { return (of_peer & kind_bit(PayloadKind::address)) != 0; });
-  }
+  Links &links() override { return links_; }
+  Ranks &ranks() override { return ranks_; }
+  FlightRecorder &recorder() override { return recorder_; }
 
  private:
-  void ring_all() {
-    for (uint32_t peer = 0; peer < segment_->shape().rank_count; ++peer) ring_always(segment_->board(peer));
-  }
-
-  std::shared_ptr<Segment> segment_;
-  std::unique_ptr<ShmPeers> peers_;
-  uint32_t rank_;
-  std::string host_name_;
-  TickSource tick_source_;
-  RankBoard &own_;
-  SharedFailure &failure_;
-  std::vector<uint32_t> accepted_kinds_;
-  bool has_neighbours_ = false;  ///< ranks of this process
+  const std::unique_ptr<ShmPeers> peers_;
+  ShmLinks links_;
+  ShmRanks ranks_;
+  SegmentRecorder recorder_;
 };
 
 /// What the first rank tells the others about the segment.
@@ -302,9 +198,8 @@ Result<std::unique_ptr<Transport>> connect(const ConnectRequest &request, Store 
       return Error{RONDO_ERROR_MISMATCH, "ranks run different versions of Rondo"};
     accepted[peer] = static_cast<uint32_t>(answers[peer][request.rank]);
   }
-  auto transport = std::make_unique<ShmTransport>(segment, std::move(peers), request.rank, request.host_name);
-  transport->set_accepted_kinds(std::move(accepted));
-  transport->set_state(RankState::alive);
+  auto transport = std::make_unique<ShmTransport>(segment, std::move(peers), request, std::move(accepted));
+  transport->ranks().set_state(RankState::alive);
   return std::unique_ptr<Transport>(std::move(transport));
 }
 

@@ -35,8 +35,8 @@ Result<std::unique_ptr<Transport>> connect(const GroupRequest &request, std::uni
   mesh_request.deadline_ns = request.deadline_ns;
   RONDO_TRY_ASSIGN(Mesh mesh, connect_mesh(mesh_request, store));
 
-  RONDO_TRY_ASSIGN(auto memory,
-                   net::NearMemory::make(request.local_index, local->channel_count(), local->geometry()));
+  RONDO_TRY_ASSIGN(auto memory, net::NearMemory::make(request.local_index, local->links().channel_count(),
+                                                      local->links().geometry()));
   RONDO_TRY_ASSIGN(auto network, make_network(memory.links(), std::move(mesh.data)));
   net::GroupParts parts;
   parts.rank = request.rank;

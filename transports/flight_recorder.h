@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// The flight recorder of a communicator: what the ranks of this host have recorded (transports/recording.h), and which
+// of them writes it to a file after a failure. Any thread.
+#pragma once
+
+#include <memory>
+
+#include "transports/recording.h"
+
+namespace rondo {
+
+class FlightRecorder {
+ public:
+  virtual ~FlightRecorder() = default;
+
+  /// Stays readable when the recorder is gone.
+  [[nodiscard]] virtual std::unique_ptr<Recording> recording() const = 0;
+  /// True for one of the ranks that share the recording: it writes it to a file, and calls end_dump(true).
+  [[nodiscard]] virtual bool claim_dump() = 0;
+  /// false: the claim is open again.
+  virtual void end_dump(bool finished) = 0;
+};
+
+}  // namespace rondo

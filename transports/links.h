@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// The links of one rank: which ranks its executor can reach, and how. A link is a channel and a peer, in one direction;
+// its view points into memory of this process, whether the peer is a thread, a process or on another host.
+//
+// Threads  outgoing(), incoming(), exchange(), accepted_kinds() and what is constant: any thread.
+//          set_running() and what peers() hands out: the executing thread, of which there is one at a time.
+//          wait_for_borrowers(): any thread.
+// Nothing here lags: what a view shows is what executors go by.
+#pragma once
+
+#include <cstdint>
+
+#include "src/base/result.h"
+#include "src/proto/connection.h"
+#include "src/proto/exchange.h"
+#include "src/proto/peer_access.h"
+
+namespace rondo {
+
+class Links {
+ public:
+  virtual ~Links() = default;
+
+  /// Of every link. It and the number of channels stay as they are.
+  [[nodiscard]] virtual ConnectionGeometry geometry() const = 0;
+  [[nodiscard]] virtual uint32_t channel_count() const = 0;
+  /// Views stay valid as long as the links. The peer may be this rank: the loop-back.
+  [[nodiscard]] virtual ConnectionView outgoing(uint32_t channel, uint32_t peer) const = 0;
+  [[nodiscard]] virtual ConnectionView incoming(uint32_t channel, uint32_t peer) const = 0;
+  /// What all ranks map for the protocol direct; rank_count 0: the ranks share no memory.
+  [[nodiscard]] virtual ExchangeView exchange() const = 0;
+
+  /// Bits PayloadKind: which loans of this rank `peer` can read in place.
+  [[nodiscard]] virtual uint32_t accepted_kinds(uint32_t peer) const = 0;
+  /// Reads what peers have lent, wakes them, and lets this rank sleep.
+  [[nodiscard]] virtual PeerAccess &peers() = 0;
+  /// True: links move only while PeerAccess::progress() is called; a thread that waits calls it.
+  [[nodiscard]] virtual bool needs_progress() const { return false; }
+
+  /// Around an executor's run, during which this rank may read loans of its peers. set_running(true) is a sync store
+  /// where wait_for_borrowers() may wait for it: look for a failure after it.
+  virtual void set_running(bool running) = 0;
+  /// After a failure: waits, for a second at most, until no thread of this process reads what this rank has lent.
+  virtual void wait_for_borrowers() const = 0;
+
+  /// Bytes of memory that the ranks of this host share for the communicator, boards and records included: reserved.
+  [[nodiscard]] virtual uint64_t shared_bytes() const = 0;
+  /// Of these, the pages that were touched so far.
+  [[nodiscard]] virtual Result<uint64_t> used_bytes() const = 0;
+};
+
+}  // namespace rondo
