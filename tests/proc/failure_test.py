@@ -7,7 +7,7 @@ import signal
 import sys
 import unittest
 
-from job import run_job
+from job import refuse_pidfd_open, run_job
 
 PROGRAM = sys.argv.pop(1)
 
@@ -39,6 +39,20 @@ class Failure(unittest.TestCase):
             ranks = self.job(rank_count, "signal", int(signal.SIGKILL), victim, 7, count)
             self.expect(ranks, "remote rank failed", skip={victim}, text=f"rank {victim} (host", peer=victim)
             self.assertEqual(ranks[victim].process.returncode, -signal.SIGKILL)
+
+    def test_a_killed_rank_is_named_where_there_are_no_process_handles_and_its_parent_does_not_reap_it(self):
+        for unreaped in ((), {1}):
+            ranks = self.job(3, "signal", int(signal.SIGKILL), 1, 7, 10, preexec_fn=refuse_pidfd_open,
+                             unreaped=unreaped, environment={"RONDO_TIMEOUT": "20"})
+            self.expect(ranks, "remote rank failed", skip={1}, text="rank 1 (host", peer=1)
+
+    def test_a_rank_that_becomes_another_program_is_named(self):
+        for preexec_fn in (None, refuse_pidfd_open):
+            ranks = self.job(3, "exec", 1, 4, environment={"RONDO_TIMEOUT": "20"}, unreaped={1}, preexec_fn=preexec_fn)
+            self.expect(ranks, "remote rank failed", skip={1}, text="rank 1 (host", peer=1)
+
+    def test_a_rank_that_closes_descriptors_which_are_not_its_own_is_not_taken_for_dead(self):
+        self.expect(self.job(3, "close", 1), "ok")
 
     def test_a_stopped_rank_is_named_after_the_timeout(self):
         ranks = self.job(4, "signal", int(signal.SIGSTOP), 2, 5, 1000, environment={"RONDO_TIMEOUT": "1"})

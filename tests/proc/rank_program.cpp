@@ -127,6 +127,25 @@ int run_leave(const Rank &self, const Arguments &args) {
   return outcome;
 }
 
+/// exec RANK ROUND: that rank becomes `sleep` before that round, with neither finalize nor destroy
+int run_exec(const Rank &self, const Arguments &args) {
+  return sums(self, 1'000'000, 5000, [&](int round) {
+    if (self.rank != std::stoi(args[0]) || round != std::stoi(args[1])) return;
+    ::execlp("sleep", "sleep", "60", static_cast<char *>(nullptr));
+    std::exit(5);
+  });
+}
+
+/// close RANK: that rank closes every descriptor above 2 after a sum; the others wait for it in the next one, and it
+/// waits for them in the one behind that
+int run_close(const Rank &self, const Arguments &args) {
+  const bool closes = self.rank == std::stoi(args[0]);
+  return sums(self, 4, 100, [&](int round) {
+    for (int descriptor = 3; closes && round == 2 && descriptor < 1024; ++descriptor) ::close(descriptor);
+    if (round == (closes ? 2 : 3)) std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  });
+}
+
 /// disagree WHAT RANK: after three sums that rank's call differs
 int run_disagree(const Rank &self, const Arguments &args) {
   const int begun = sums(self, 3, 100, [](int) {});
@@ -319,6 +338,7 @@ constexpr Scenario scenarios[] = {
     {"missing", 1, run_missing}, {"abort", 1, run_abort},   {"buffers", 2, run_buffers}, {"mixed", 1, run_mixed},
     {"several", 1, run_several}, {"huge", 0, run_huge},     {"lend", 3, run_lend},       {"idle", 1, run_idle},
     {"hasty", 1, run_hasty},     {"memory", 1, run_memory}, {"gone", 0, run_gone},
+    {"exec", 2, run_exec},       {"close", 1, run_close},
 };
 
 }  // namespace

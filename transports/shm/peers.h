@@ -56,15 +56,18 @@ class ShmPeers final : public PeerAccess {
 
   /// Which kinds of loans of `peer` this rank can read: bits PayloadKind. Tries them.
   [[nodiscard]] uint32_t readable_kinds(uint32_t peer, bool try_mapping, bool try_cross_memory);
-  /// The ranks whose processes have ended. One system call.
+  /// The ranks whose processes have ended, or have become another program by exec(). A few system calls a process.
   [[nodiscard]] std::vector<uint32_t> find_dead() const;
 
  private:
   struct Peer {
     int process = 0;
     bool same_process = false;
-    FileDescriptor process_handle;
+    FileDescriptor process_handle;  ///< none: the kernel has no process handles, or a filter refuses them
+    uint64_t start_ticks = 0;       ///< of the process, where there is no handle; 0: unknown
   };
+  [[nodiscard]] bool has_ended(const Peer &peer) const;
+  [[nodiscard]] bool has_let_go(const Peer &peer, const RankBoard &board) const;
   ShmPeers(std::shared_ptr<Segment> segment, uint32_t rank) : segment_(std::move(segment)), rank_(rank) {}
 
   std::shared_ptr<Segment> segment_;
