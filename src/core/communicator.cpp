@@ -146,6 +146,8 @@ Result<void> Communicator::run_transfers(const Operation &operation) {
     loans_.offer(operation.recv, plan.recv.count * element_bytes, buffers.recv.loan);
   else if (buffers.send.loan.offered)
     buffers.recv.loan = buffers.send.loan;
+  if (buffers.send.loan.replaced || buffers.recv.loan.replaced)
+    transport_->raise(replaced_memory(rank_, operation.number));
 
   OperationWatch watch(*transport_, rank_, rank_count_, operation.number, entered, settings_.timeout_ns);
   RunOutcome outcome{RunOutcome::Kind::stopped};

@@ -129,7 +129,8 @@ void OperationWatch::explain_fault(uint32_t peer, Fault fault) {
     if (transport_.failed() || check_departures(next_death_check_ns_)) return;
     sleep_for_ns(death_look_interval_ns);
   }
-  const char *const what = fault == Fault::unreadable   ? " lent a buffer that could not be mapped or read"
+  const char *const what = fault == Fault::unreadable   ? " lent a buffer that could not be mapped or read, or whose "
+                                                         "descriptor that rank's program has closed or replaced"
                            : fault == Fault::wrong_size ? " sent a slot of another size"
                                                         : " sent a slot of another operation";
   raise(fault == Fault::unreadable ? RONDO_ERROR_SYSTEM : RONDO_ERROR_INTERNAL, static_cast<int32_t>(peer), operation_,

@@ -111,6 +111,14 @@ class Failure(unittest.TestCase):
                 ranks = self.job(3, "lend", kind, 1, round_number)
                 self.expect(ranks, "remote rank failed", skip={1}, text="rank 1 (host", peer=1)
 
+    def test_a_lent_region_that_the_program_replaces_is_an_error_and_no_wrong_sum(self):
+        for what, text in (("descriptor", "closed or replaced"), ("memory", "other memory mapped at its address")):
+            for kind in ("alloc", "moved"):
+                for count, rank in ((1 << 17, 0), (1 << 21, 1)):
+                    with self.subTest(what=what, kind=kind, count=count):
+                        ranks = self.job(3, "replace", what, kind, count, rank)
+                        self.expect(ranks, "system error", text=text)
+
     def test_a_death_is_noticed_with_nothing_in_flight(self):
         self.expect(self.job(3, "idle", 2), "remote rank failed", skip={2}, text="rank 2 (host", peer=2)
 

@@ -2,8 +2,11 @@
 // One rank of a job, for tests of whole processes: `rank_program SCENARIO [ARGUMENTS]`. It uses the public interface
 // only, checks every result, and prints one line of what it got:  rank R: STATUS peer P operation N: MESSAGE
 #include <signal.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -144,6 +147,56 @@ int run_close(const Rank &self, const Arguments &args) {
     for (int descriptor = 3; closes && round == 2 && descriptor < 1024; ++descriptor) ::close(descriptor);
     if (round == (closes ? 2 : 3)) std::this_thread::sleep_for(std::chrono::milliseconds(500));
   });
+}
+
+/// The descriptor of the one region that this process has.
+int region_descriptor() {
+  for (int descriptor = 3; descriptor < 256; ++descriptor) {
+    std::array<char, 64> target{};
+    const std::string path = "/proc/self/fd/" + std::to_string(descriptor);
+    if (::readlink(path.c_str(), target.data(), target.size() - 1) > 0 &&
+        std::strstr(target.data(), "memfd:rondo-region") != nullptr)
+      return descriptor;
+  }
+  return -1;
+}
+
+/// replace WHAT KIND COUNT RANK: that rank, with an alloc or moved buffer, puts a file of its own in the place of the
+/// region's descriptor before the first sum, or other memory at its address behind the second. Its file must stay.
+int run_replace(const Rank &self, const Arguments &args) {
+  const size_t count = std::stoul(args[2]);
+  const size_t bytes = count * sizeof(int32_t);
+  const bool mine = self.rank == std::stoi(args[3]);
+  void *memory = nullptr;
+  rondo_registration_t registration = nullptr;
+  const bool moved = args[1] == "moved";
+  rondo_status_t status = moved ? RONDO_OK : rondo_mem_alloc(&memory, bytes);
+  if (moved) {
+    memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    status = rondo_comm_register(self.comm, memory, bytes, RONDO_REGISTER_MOVE_PAGES, &registration);
+  }
+  if (status != RONDO_OK) return report(self, status);
+  const int file = ::memfd_create("own", 0);
+  const int descriptor = region_descriptor();
+  std::vector<char> content(bytes, 7);
+  if (descriptor < 0 || ::write(file, content.data(), bytes) != static_cast<ssize_t>(bytes)) return 4;
+  const bool descriptor_goes = mine && args[0] == "descriptor";
+  if (descriptor_goes) ::dup2(file, descriptor);
+  int outcome = RONDO_OK;
+  for (int round = 1; round <= 4 && outcome == RONDO_OK; ++round) {
+    if (round == 3 && mine && args[0] == "memory" &&
+        ::mmap(memory, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != memory)
+      return 4;
+    outcome = sum_once(self, memory, count, round);
+  }
+  const int result = finish(self, outcome);
+  if (moved) static_cast<void>(rondo_comm_deregister(self.comm, registration));
+  if (!moved) static_cast<void>(rondo_mem_free(memory));
+  if (descriptor_goes &&
+      (::pread(descriptor, content.data(), bytes, 0) != static_cast<ssize_t>(bytes) ||
+       std::any_of(content.begin(), content.end(), [](char byte) { return byte != 7; })))
+    std::printf("rank %d: WRONG: its own file was changed or closed\n", self.rank);
+  return result;
 }
 
 /// disagree WHAT RANK: after three sums that rank's call differs
@@ -338,7 +391,7 @@ constexpr Scenario scenarios[] = {
     {"missing", 1, run_missing}, {"abort", 1, run_abort},   {"buffers", 2, run_buffers}, {"mixed", 1, run_mixed},
     {"several", 1, run_several}, {"huge", 0, run_huge},     {"lend", 3, run_lend},       {"idle", 1, run_idle},
     {"hasty", 1, run_hasty},     {"memory", 1, run_memory}, {"gone", 0, run_gone},
-    {"exec", 2, run_exec},       {"close", 1, run_close},
+    {"exec", 2, run_exec},       {"close", 1, run_close},     {"replace", 4, run_replace},
 };
 
 }  // namespace

@@ -42,37 +42,31 @@ bool read_foreign(int process, uint64_t address, std::byte *to, uint64_t bytes) 
   return true;
 }
 
-bool is_same(const struct stat &a, const struct stat &b) { return a.st_dev == b.st_dev && a.st_ino == b.st_ino; }
-
-bool same_file(int a, int b) {
-  struct stat first {};
-  struct stat second {};
-  return ::fstat(a, &first) == 0 && ::fstat(b, &second) == 0 && is_same(first, second);
-}
-
 /// Whether `process` has `file` mapped; true where the system does not let us look.
-bool may_map(int process, const struct stat &file) {
+bool may_map(int process, const FileIdentity &file) {
   std::ifstream maps("/proc/" + std::to_string(process) + "/maps");
   bool told = false;
   for (std::string line; std::getline(maps, line);) {  // ends with the process's mappings
     told = true;
     unsigned long long inode = 0;  // "begin-end permissions offset device inode path"
-    if (std::sscanf(line.c_str(), "%*s %*s %*s %*s %llu", &inode) == 1 && inode == file.st_ino) return true;
+    if (std::sscanf(line.c_str(), "%*s %*s %*s %*s %llu", &inode) == 1 && inode == file.inode) return true;
   }
   return !told;
 }
 
 }  // namespace
 
-const std::byte *MappingCache::find(int process, uint64_t region, uint64_t region_bytes, int descriptor) {
-  const Key key{process, region};
+const std::byte *MappingCache::find(int process, const SlotHeader &lent, uint64_t device) {
+  const Key key{process, lent.region, lent.inode};
+  const uint64_t region_bytes = lent.region_bytes;
   if (const auto found = entries_.find(key); found != entries_.end()) {
     found->second.last_use = ++use_;
     return found->second.mapping.get().bytes == region_bytes ? found->second.mapping.get().address : nullptr;
   }
-  const FileDescriptor file = open_foreign(process, descriptor);
+  const FileDescriptor file = open_foreign(process, lent.descriptor);
   struct stat status {};
-  if (!file.valid() || ::fstat(file.get(), &status) != 0 || static_cast<uint64_t>(status.st_size) < region_bytes)
+  if (!file.valid() || ::fstat(file.get(), &status) != 0 || static_cast<uint64_t>(status.st_size) < region_bytes ||
+      FileIdentity{status.st_dev, status.st_ino} != FileIdentity{device, lent.inode})
     return nullptr;
   void *const address = ::mmap(nullptr, region_bytes, PROT_READ, MAP_SHARED, file.get(), 0);
   if (address == MAP_FAILED) return nullptr;
@@ -113,7 +107,7 @@ const std::byte *ShmPeers::borrow(uint32_t peer, const SlotHeader &header, std::
       return from.same_process ? reinterpret_cast<const std::byte *>(header.address) : nullptr;
     case PayloadKind::mapped: {
       if (header.bytes > header.region_bytes || header.address > header.region_bytes - header.bytes) return nullptr;
-      const std::byte *const base = mappings_.find(from.process, header.region, header.region_bytes, header.descriptor);
+      const std::byte *const base = mappings_.find(from.process, header, file_.device);
       return base != nullptr ? base + header.address : nullptr;
     }
     case PayloadKind::process:
@@ -130,7 +124,7 @@ uint32_t ShmPeers::readable_kinds(uint32_t peer, bool try_mapping, bool try_cros
   if (try_mapping) {
     const FileDescriptor file =
         open_foreign(peers_[peer].process, static_cast<int>(memory::load_acquire(board.segment_descriptor)));
-    if (file.valid() && same_file(file.get(), segment_->descriptor())) kinds |= kind_bit(PayloadKind::mapped);
+    if (file.valid() && identify(file.get()) == file_) kinds |= kind_bit(PayloadKind::mapped);
   }
   if (try_cross_memory) {
     uint64_t seen = 0;
@@ -156,12 +150,10 @@ bool ShmPeers::has_let_go(const Peer &peer, const RankBoard &board) const {
   std::array<char, 64> path{};
   const auto descriptor = static_cast<int>(memory::load_acquire(board.segment_descriptor));
   std::snprintf(path.data(), path.size(), "/proc/%d/fd/%d", peer.process, descriptor);
-  struct stat own {};
   struct stat theirs {};
-  if (::fstat(segment_->descriptor(), &own) != 0) return false;
   const bool there = ::stat(path.data(), &theirs) == 0;
-  if (there ? is_same(own, theirs) : errno != ENOENT) return false;
-  return !may_map(peer.process, own);  // a program may close descriptors that are not its own; what it has mapped stays
+  if (there ? FileIdentity{theirs.st_dev, theirs.st_ino} == file_ : errno != ENOENT) return false;
+  return !may_map(peer.process, file_);  // a program may close descriptors that are not its own; what it has mapped stays
 }
 
 std::vector<uint32_t> ShmPeers::find_dead() const {
