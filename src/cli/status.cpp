@@ -69,7 +69,8 @@ Result<shm::Observed> observe(const StatusOptions &options) {
   if (!options.job) return shm::observe_process(options.process);
   shm::Observed all;
   if (options.launcher != 0) RONDO_TRY(shm::observe_process(options.launcher));  // there is such a process
-  for (const pid_t process : options.launcher != 0 ? processes_below(options.launcher) : processes_of_user(options.everybody)) {
+  for (const pid_t process :
+       options.launcher != 0 ? processes_below(options.launcher) : processes_of_user(options.everybody)) {
     auto observed = shm::observe_process(process);
     if (observed.ok()) shm::merge(all, std::move(observed).value());
     // One that has ended meanwhile is no failure; one that may not be looked at is worth telling where it was named.

@@ -258,7 +258,7 @@ void Communicator::abort() {
 Result<void> Communicator::finalize() {
   if (!drain().ok()) return tell_failure();
   Call barrier;
-  barrier.signature = {RONDO_BARRIER, RONDO_UINT8, RONDO_MIN, 0, 1, 0};  // not a barrier's op: they do not match
+  barrier.signature = finalize_signature;
   if (device_ == nullptr) {
     RONDO_TRY(submit(barrier, nullptr));
   } else {

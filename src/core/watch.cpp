@@ -67,6 +67,7 @@ bool OperationWatch::check_agreement(uint64_t operation, const Entered &own) {
   for (uint32_t peer = 0; peer < rank_count_; ++peer) {
     const auto theirs = transport_.entered(peer, operation);
     if (!theirs || *theirs == own) continue;
+    if (tell_finalized(peer, operation, own.signature, theirs->signature)) return true;
     const bool calls_differ = theirs->signature != own.signature;
     raise(RONDO_ERROR_MISMATCH, static_cast<int32_t>(peer), operation,
           "ranks disagree on operation " + std::to_string(operation) + ": rank " + std::to_string(rank_) + " called " +
@@ -88,6 +89,19 @@ bool OperationWatch::check_earlier_agreement() {
     if (check_agreement(earlier, *own)) return true;
   }
   return false;
+}
+
+/// One rank finalizes while the other one still calls: it has gone too early, which is no wrong call.
+bool OperationWatch::tell_finalized(uint32_t peer, uint64_t operation, const Signature &own, const Signature &theirs) {
+  const bool own_end = own == finalize_signature;
+  if (own_end == (theirs == finalize_signature)) return false;
+  const uint32_t gone = own_end ? rank_ : peer;
+  const uint32_t other = own_end ? peer : rank_;
+  raise(RONDO_ERROR_REMOTE, static_cast<int32_t>(gone), operation,
+        transport_.describe_rank(gone) + " has called rondo_comm_finalize as operation " + std::to_string(operation) +
+            ", which is " + describe(own_end ? theirs : own) + " on " + transport_.describe_rank(other) +
+            "; finalize when every rank has made all its calls");
+  return true;
 }
 
 bool OperationWatch::check_departures(uint64_t now_ns) {

@@ -34,6 +34,7 @@ class OperationWatch final : public Watch {
  private:
   bool check_agreement(uint64_t operation, const Entered &own);
   bool check_earlier_agreement();
+  bool tell_finalized(uint32_t peer, uint64_t operation, const Signature &own, const Signature &theirs);
   bool check_departures(uint64_t now_ns);
   void time_out(uint64_t now_ns);
   void raise(rondo_status_t status, int32_t peer, uint64_t operation, const std::string &message);

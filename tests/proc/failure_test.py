@@ -82,6 +82,12 @@ class Failure(unittest.TestCase):
         ranks = self.job(3, "leave", 1, 4)
         self.expect(ranks, "remote rank failed", skip={1}, text="rank 1 (host", peer=1)
 
+    def test_a_rank_that_finalizes_one_call_early_is_named_on_all(self):
+        for count in (10, 100_000):
+            ranks = self.job(3, "early", 2, 4, count, environment={"RONDO_TIMEOUT": "20"})
+            self.expect(ranks, "remote rank failed", text="rank 2 (host", peer=2)
+            self.expect(ranks, "remote rank failed", text="rondo_comm_finalize")
+
     def test_ranks_that_disagree_get_both_calls(self):
         for what, text in (("count", "999"), ("type", "float32"), ("op", "max"), ("collective", "broadcast"),
                            ("order", "barrier"), ("root", "to rank 0"), ("zero", "of 0 int32")):
@@ -118,6 +124,8 @@ class Failure(unittest.TestCase):
                     with self.subTest(what=what, kind=kind, count=count):
                         ranks = self.job(3, "replace", what, kind, count, rank)
                         self.expect(ranks, "system error", text=text)
+        # Without moved pages peers read what is at the address.
+        self.expect(self.job(3, "replace", "memory", "registered", 1 << 17, 1), "ok")
 
     def test_a_death_is_noticed_with_nothing_in_flight(self):
         self.expect(self.job(3, "idle", 2), "remote rank failed", skip={2}, text="rank 2 (host", peer=2)

@@ -142,6 +142,7 @@ class Failed(unittest.TestCase):
                             environment={"RONDO_RECORDER_DIR": folder, **environment})
             names = os.listdir(folder)
             self.assertEqual(len(names), 1, names)
+            self.assertEqual((Path(folder) / names[0]).stat().st_mode & 0o777, 0o600)
             told = [rank.output.count(names[0]) for rank in ranks.values()]
             self.assertGreaterEqual(sum(told), 1, "a rank says where it is")
             return read_recording((Path(folder) / names[0]).read_text())

@@ -153,7 +153,7 @@ bool ShmPeers::has_let_go(const Peer &peer, const RankBoard &board) const {
   struct stat theirs {};
   const bool there = ::stat(path.data(), &theirs) == 0;
   if (there ? FileIdentity{theirs.st_dev, theirs.st_ino} == file_ : errno != ENOENT) return false;
-  return !may_map(peer.process, file_);  // a program may close descriptors that are not its own; what it has mapped stays
+  return !may_map(peer.process, file_);  // a program may have closed what is not its own; what it has mapped stays
 }
 
 std::vector<uint32_t> ShmPeers::find_dead() const {

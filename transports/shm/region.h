@@ -4,7 +4,7 @@
 //
 // A peer maps a region by its descriptor (/proc/PID/fd/N) and keeps the mapping under (process, region id, inode); ids
 // are never used again, so a mapping of a freed region is never taken for another's. The program may close a descriptor
-// that is not its own, and another file may get its number: whoever uses a region's descriptor compares the inode first.
+// that is not its own, and another file may get its number: whoever uses a region's descriptor first compares inodes.
 #pragma once
 
 #include <atomic>

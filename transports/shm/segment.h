@@ -61,8 +61,8 @@ class Segment {
   [[nodiscard]] static Result<std::shared_ptr<Segment>> attach(FileDescriptor descriptor, const SegmentId &id,
                                                                const SegmentShape &shape);
   /// Maps, for reading only, what a stranger's descriptor shows: header, failure and boards, of at most
-  /// observed_rank_count_max ranks. Checks all that reading them relies on; what they hold may still be anything. A look
-  /// at them takes no memory: pages that the file does not have yet show zeros, and go on to do so.
+  /// observed_rank_count_max ranks. Checks all that reading them relies on; what they hold may still be anything.
+  /// A look at them takes no memory: pages that the file does not have yet show zeros, and go on to do so.
   /// RONDO_ERROR_MISMATCH: of another version of Rondo.
   [[nodiscard]] static Result<std::shared_ptr<const Segment>> observe(FileDescriptor descriptor);
 
