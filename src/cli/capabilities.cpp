@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@
 #include <fstream>
 #include <string>
 
+#include "src/base/process_stat.h"
 #include "src/base/unique_handle.h"
 
 namespace rondo::cli {
@@ -58,6 +60,11 @@ Capabilities find_capabilities() {
   }
   const int value = 1;
   found.peer_memory = in_other_process([&] { return can_read(self, value); });
+  // In the order in which the transport tries them (transports/shm/peers.cpp).
+  if (FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, self, 0))).valid())
+    found.death_noticed_by = "pidfd_open";
+  else if (process_stat(self))
+    found.death_noticed_by = "/proc/PID/stat";
   std::ifstream scope("/proc/sys/kernel/yama/ptrace_scope");
   if (!(scope >> found.ptrace_scope)) found.ptrace_scope = -1;
   return found;

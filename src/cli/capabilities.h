@@ -9,6 +9,7 @@ struct Capabilities {
   bool own_descriptor = false;   ///< /proc/self/fd/N can be opened again
   bool peer_descriptor = false;  ///< /proc/PID/fd/N of another process of this user can be opened
   bool peer_memory = false;      ///< another process of this user can be read by process_vm_readv
+  const char *death_noticed_by = "kill";  ///< how a peer's death is noticed: the first of these that works here
   int ptrace_scope = -1;         ///< of the Yama security module; -1: there is none
 };
 

@@ -135,6 +135,7 @@ Json info_document(const InfoInput &input) {
             {"reopen_own_descriptor", can.own_descriptor},
             {"reopen_peer_descriptor", can.peer_descriptor},
             {"process_vm_readv", can.peer_memory},
+            {"death_noticed_by", can.death_noticed_by},
             {"yama_ptrace_scope", can.ptrace_scope < 0 ? Json(nullptr) : Json(can.ptrace_scope)}}},
           {"transports", Json::array({{{"name", "shm"}, {"available", can.memfd}}})},
           {"cuda", cuda},

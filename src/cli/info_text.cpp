@@ -143,7 +143,10 @@ std::string info_text(const Json &document) {
   add_topology(out, document["topology"]);
   out += "\nWhat peers may do here\n";
   for (const auto &[name, value] : document["capabilities"].items())
-    add_line(out, words(name), value.is_boolean() ? yes_or_no(value) : value.is_null() ? "none" : value.dump());
+    add_line(out, words(name), value.is_boolean()  ? yes_or_no(value)
+                               : value.is_null()   ? "none"
+                               : value.is_string() ? value.get<std::string>()
+                                                   : value.dump());
   out += "\nConfiguration\n";
   for (const Json &entry : document["configuration"]) {
     std::string value = entry["value"];

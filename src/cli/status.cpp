@@ -22,6 +22,7 @@ struct StatusOptions {
   pid_t process = 0;  ///< 0: none named
   bool job = false;
   pid_t launcher = 0;  ///< with job; 0: all jobs of this user
+  bool everybody = false;  ///< with job and no launcher: of all users
   bool json = false;
   std::string dump;  ///< a file to write, "-" for standard output
 };
@@ -42,6 +43,8 @@ Result<Parsed> parse_options(Arguments args) {
                         ->check(CLI::Range(0, pid_max))
                         ->type_name("[PID]")
                         ->excludes(process);
+  app.add_flag("--all-users", options.everybody,
+               "With --job and no PID: at the processes of all users, whose memory root reads then");
   auto *const json = app.add_flag("--json", options.json, "Print JSON");
   app.add_option("--dump", options.dump,
                  "Write the flight recording, the last operations of each rank, to F (- for standard output)")
@@ -55,6 +58,8 @@ Result<Parsed> parse_options(Arguments args) {
     return invalid_argument(std::string(error.what()) + "; see rondo status --help");
   }
   options.job = job->count() != 0;
+  if (options.everybody && (!options.job || options.launcher != 0))
+    return invalid_argument("--all-users goes with --job without a PID; see rondo status --help");
   if (options.process == 0 && !options.job)
     return invalid_argument("name a process, or --job for all of this user's jobs; see rondo status --help");
   return Parsed(std::move(options));
@@ -64,7 +69,8 @@ Result<shm::Observed> observe(const StatusOptions &options) {
   if (!options.job) return shm::observe_process(options.process);
   shm::Observed all;
   if (options.launcher != 0) RONDO_TRY(shm::observe_process(options.launcher));  // there is such a process
-  for (const pid_t process : options.launcher != 0 ? processes_below(options.launcher) : processes_of_user()) {
+  for (const pid_t process :
+       options.launcher != 0 ? processes_below(options.launcher) : processes_of_user(options.everybody)) {
     auto observed = shm::observe_process(process);
     if (observed.ok()) shm::merge(all, std::move(observed).value());
     // One that has ended meanwhile is no failure; one that may not be looked at is worth telling where it was named.
@@ -81,7 +87,8 @@ Error nothing_found(const StatusOptions &options) {
                             "launcher: rondo status --job " + std::to_string(options.process));
   if (options.launcher != 0)
     return invalid_argument("no process below " + std::to_string(options.launcher) + " has a communicator");
-  return invalid_argument("no process of this user has a communicator");
+  return invalid_argument(options.everybody ? "no process has a communicator that this user may look at"
+                                            : "no process of this user has a communicator; of all users: --all-users");
 }
 
 Result<void> print(const std::string &text) {

@@ -42,12 +42,12 @@ std::vector<pid_t> processes_below(pid_t root) {
   return found;
 }
 
-std::vector<pid_t> processes_of_user() {
+std::vector<pid_t> processes_of_user(bool everybody) {
   std::vector<pid_t> found;
   for (const pid_t process : all_processes()) {
     struct stat status {};
     const bool exists = ::stat(("/proc/" + std::to_string(process)).c_str(), &status) == 0;
-    if (exists && (::geteuid() == 0 || status.st_uid == ::geteuid())) found.push_back(process);
+    if (exists && (everybody || status.st_uid == ::geteuid())) found.push_back(process);
   }
   return found;
 }

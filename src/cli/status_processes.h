@@ -11,7 +11,7 @@ namespace rondo::cli {
 /// `root` and all processes below it, zombies included. Those that come or go meanwhile may be missed.
 [[nodiscard]] std::vector<pid_t> processes_below(pid_t root);
 
-/// The processes of this user; for root, all.
-[[nodiscard]] std::vector<pid_t> processes_of_user();
+/// The processes of this user; `everybody`: of all users.
+[[nodiscard]] std::vector<pid_t> processes_of_user(bool everybody);
 
 }  // namespace rondo::cli

@@ -155,6 +155,8 @@ Result<void> Communicator::run_transfers(const Operation &operation) {
     loans_.offer(operation.recv, plan.recv.count * element_bytes, buffers.recv.loan);
   else if (buffers.send.loan.offered)
     buffers.recv.loan = buffers.send.loan;
+  if (buffers.send.loan.replaced || buffers.recv.loan.replaced)
+    transport_->raise(replaced_memory(rank_, operation.number));
 
   OperationWatch watch(ranks_, rank_, rank_count_, operation.number, entered, settings_.timeout_ns);
   RunOutcome outcome{RunOutcome::Kind::stopped};
@@ -278,7 +280,7 @@ void Communicator::abort() {
 Result<void> Communicator::finalize() {
   if (!drain().ok()) return tell_failure();
   Call barrier;
-  barrier.signature = {RONDO_BARRIER, RONDO_UINT8, RONDO_MIN, 0, 1, 0};  // not a barrier's op: they do not match
+  barrier.signature = finalize_signature;
   if (device_ == nullptr) {
     RONDO_TRY(submit(barrier, nullptr));
   } else {

@@ -13,6 +13,16 @@ bool overlaps(const Registration &registration, const std::byte *first, size_t b
 
 }  // namespace
 
+Error replaced_memory(uint32_t rank, uint64_t operation) {
+  Error error{RONDO_ERROR_SYSTEM, "rank " + std::to_string(rank) +
+                                      ": a buffer of rondo_mem_alloc(), or one registered with moved pages, has other "
+                                      "memory mapped at its address (mmap with MAP_FIXED, mremap) during operation " +
+                                      std::to_string(operation) + "; deregister or free it before you map it anew"};
+  error.rank = error.peer = static_cast<int32_t>(rank);
+  error.operation = operation;
+  return error;
+}
+
 Result<std::shared_ptr<Registration>> LoanBook::add(void *pointer, size_t bytes, bool move) {
   const auto *const first = static_cast<const std::byte *>(pointer);
   const std::lock_guard lock(mutex_);
@@ -25,7 +35,6 @@ Result<std::shared_ptr<Registration>> LoanBook::add(void *pointer, size_t bytes,
   const bool in_region = regions_.find(pointer, bytes).has_value();
   if (move && !in_region) {
     RONDO_TRY_ASSIGN(auto moved, shm::move_pages(regions_, pointer, bytes));
-    registration->region = *regions_.find(moved.address(), moved.bytes());
     registration->moved.emplace(std::move(moved));
   }
   registrations_.push_back(registration);
@@ -55,7 +64,9 @@ Loan LoanBook::find(const std::byte *first, size_t bytes) const {
     loan.kind = PayloadKind::mapped;
     loan.first = begin;
     loan.bytes = size;
-    loan.region = region.id;
+    loan.region = static_cast<uint32_t>(region.id);
+    loan.inode = region.inode;
+    loan.replaced = region.replaced;
     loan.region_offset = region.offset;
     loan.region_bytes = region.region_bytes;
     loan.descriptor = region.descriptor;
@@ -69,7 +80,9 @@ Loan LoanBook::find(const std::byte *first, size_t bytes) const {
     if (!overlaps(*registration, first, bytes)) continue;
     if (registration->moved) {
       if (registration->moved->region() == 0) break;  // on its way back
-      set_region(registration->region, registration->moved->address(), registration->moved->bytes());
+      const shm::MovedPages &moved = *registration->moved;
+      if (const auto region = regions_.find(moved.address(), moved.bytes()))
+        set_region(*region, moved.address(), moved.bytes());
     } else {
       loan.kind = PayloadKind::process;
       loan.first = registration->first;

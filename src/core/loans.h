@@ -22,9 +22,11 @@ class Registration {
   const std::byte *first = nullptr;
   uint64_t bytes = 0;
   std::optional<shm::MovedPages> moved;  ///< none: read by cross-memory attach
-  shm::RegionRef region;                 ///< moved: of the whole pages
   void *handle = nullptr;                ///< as the user holds it
 };
+
+/// What a collective fails with whose loan says `replaced`.
+[[nodiscard]] Error replaced_memory(uint32_t rank, uint64_t operation);
 
 /// Any thread.
 class LoanBook {

@@ -103,6 +103,7 @@ void OperationWatch::tell_disagreement(uint32_t peer, const Common &latest) {
     own = *own_before;
     theirs = *theirs_before;
   }
+  if (tell_finalized(peer, operation, own.signature, theirs.signature)) return;
   const bool calls_differ = theirs.signature != own.signature;
   const auto name = [&](const Entered &call) { return calls_differ ? describe(call.signature) : describe(call); };
   const std::string number = std::to_string(operation);
@@ -111,6 +112,19 @@ void OperationWatch::tell_disagreement(uint32_t peer, const Common &latest) {
   raise(RONDO_ERROR_MISMATCH, static_cast<int32_t>(peer), operation,
         "ranks disagree on " + where + ": rank " + std::to_string(rank_) + " called " + name(own) + ", " +
             ranks_.describe_rank(peer) + " called " + name(theirs) + advice);
+}
+
+/// One rank finalizes while the other one still calls: it has gone too early, which is no wrong call.
+bool OperationWatch::tell_finalized(uint32_t peer, uint64_t operation, const Signature &own, const Signature &theirs) {
+  const bool own_end = own == finalize_signature;
+  if (own_end == (theirs == finalize_signature)) return false;
+  const uint32_t gone = own_end ? rank_ : peer;
+  const uint32_t other = own_end ? peer : rank_;
+  raise(RONDO_ERROR_REMOTE, static_cast<int32_t>(gone), operation,
+        ranks_.describe_rank(gone) + " has called rondo_comm_finalize as operation " + std::to_string(operation) +
+            ", which is " + describe(own_end ? theirs : own) + " on " + ranks_.describe_rank(other) +
+            "; finalize when every rank has made all its calls");
+  return true;
 }
 
 bool OperationWatch::check_departures(uint64_t now_ns) {
@@ -157,7 +171,8 @@ void OperationWatch::explain_fault(uint32_t peer, Fault fault) {
   const auto number = static_cast<int32_t>(peer);
   if (fault == Fault::unreadable)
     return raise(RONDO_ERROR_SYSTEM, number, operation_,
-                 name + " lent a buffer that could not be mapped or read" + during +
+                 name + " lent a buffer that could not be mapped or read, or whose descriptor that rank's program has closed "
+                        "or replaced" + during +
                      "; set RONDO_MAPPING=off and RONDO_CROSS_MEMORY=off to copy instead");
   if (fault == Fault::foreign_slot && !latest_in_common(peer))
     return raise(RONDO_ERROR_MISMATCH, number, operation_,

@@ -44,6 +44,7 @@ class OperationWatch final : public Watch {
   /// None: there is no such operation, or no record of it.
   [[nodiscard]] std::optional<Common> latest_in_common(uint32_t peer) const;
   void tell_disagreement(uint32_t peer, const Common &latest);
+  bool tell_finalized(uint32_t peer, uint64_t operation, const Signature &own, const Signature &theirs);
   bool check_departures(uint64_t now_ns);
   void time_out(uint64_t now_ns);
   void raise(rondo_status_t status, int32_t peer, uint64_t operation, const std::string &message);

@@ -115,6 +115,7 @@ void ExchangeEnd::announce(const Job &job) {
     buffer.address = reinterpret_cast<uint64_t>(window.data);
     buffer.lent = lent ? 1 : 0;
     if (window.loan.kind != PayloadKind::mapped) return buffer;
+    buffer.inode = window.loan.inode;
     buffer.region = window.loan.region;
     buffer.region_offset = window.loan.region_offset + static_cast<uint64_t>(window.data - window.loan.first);
     buffer.region_bytes = window.loan.region_bytes;
@@ -135,6 +136,7 @@ const std::byte *ExchangeEnd::open(uint32_t peer, const LentBuffer &buffer, uint
   header.kind = static_cast<uint32_t>(same_process ? PayloadKind::address : PayloadKind::mapped);
   header.address = same_process ? buffer.address : buffer.region_offset;
   header.bytes = bytes;
+  header.inode = buffer.inode;
   header.region = buffer.region;
   header.region_bytes = buffer.region_bytes;
   header.descriptor = buffer.descriptor;

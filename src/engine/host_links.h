@@ -82,6 +82,7 @@ struct HostSimple {
     fields.bytes = bytes;
     fields.kind = static_cast<uint32_t>(kind);
     if (kind != PayloadKind::in_slot) {
+      fields.inode = loan->inode;
       fields.region = loan->region;
       fields.address = kind == PayloadKind::mapped ? loan->region_offset + static_cast<uint64_t>(lent - loan->first)
                                                    : reinterpret_cast<uint64_t>(lent);

@@ -27,6 +27,9 @@ struct Signature {
   bool operator==(const Signature &) const = default;
 };
 
+/// What rondo_comm_finalize() calls: a barrier, but for the operation, so that none matches it.
+inline constexpr Signature finalize_signature{RONDO_BARRIER, RONDO_UINT8, RONDO_MIN, 0, 1, 0};
+
 /// "all_reduce of 1000 float32 (sum)", "broadcast of 8 int8 from rank 2"
 [[nodiscard]] std::string describe(const Signature &signature);
 

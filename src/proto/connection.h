@@ -36,11 +36,11 @@ struct alignas(cache_line_bytes) SlotHeader {
   uint32_t signature = 0;  ///< of the operation and all before it: a slot of another one is never taken for ours
   uint32_t kind = 0;       ///< PayloadKind
   uint64_t bytes = 0;      ///< of the payload
-  uint64_t region = 0;     ///< mapped: the sender's region
+  uint64_t inode = 0;      ///< mapped: of the file behind the sender's region
   uint64_t address = 0;    ///< mapped: offset in the region; address, process: the sender's address
   uint64_t region_bytes = 0;
-  int32_t descriptor = -1;  ///< mapped: the region's descriptor in the sender's process
-  uint32_t reserved = 0;
+  int32_t descriptor = -1;  ///< mapped: of that file, in the sender's process, which may have put another one there
+  uint32_t region = 0;      ///< mapped: the low half of the region's number
 };
 static_assert(sizeof(SlotHeader) == cache_line_bytes);
 

@@ -48,11 +48,12 @@ static_assert(sizeof(ExchangePost) == cache_line_bytes);
 /// A buffer that peers may read where it is, as PayloadKind says: by address in the same process, else mapped.
 struct LentBuffer {
   uint64_t address = 0;
-  uint64_t region = 0;
+  uint64_t inode = 0;
   uint64_t region_offset = 0;
   uint64_t region_bytes = 0;
   int32_t descriptor = -1;
-  uint32_t lent = 0;  ///< 0: its contents are copied into the exchange
+  uint32_t region = 0;
+  uint64_t lent = 0;  ///< 0: its contents are copied into the exchange
 };
 
 struct alignas(cache_line_bytes) ExchangeAnnouncement {

@@ -39,13 +39,15 @@ enum class Fault : uint8_t {
 /// How peers can read one of a rank's buffers in place.
 struct Loan {
   bool offered = false;                     ///< false: copy always
+  bool replaced = false;                    ///< mapped: other memory is at its address by now, see RegionRef
   PayloadKind kind = PayloadKind::in_slot;  ///< mapped or process: how other processes read [first, first + bytes)
   const std::byte *first = nullptr;
   uint64_t bytes = 0;
-  uint64_t region = 0;         ///< mapped
+  uint64_t inode = 0;          ///< mapped: of the file behind it
   uint64_t region_offset = 0;  ///< mapped: of `first`
   uint64_t region_bytes = 0;   ///< mapped
   int32_t descriptor = -1;     ///< mapped
+  uint32_t region = 0;         ///< mapped: the low half of its number
 
   /// How a peer that accepts these kinds (bits PayloadKind) gets [at, at + size) of the buffer; in_slot: by copy.
   [[nodiscard]] RONDO_HD PayloadKind choose(uint32_t accepted, const std::byte *at, uint64_t size) const {

@@ -42,6 +42,7 @@ class SimpleSender {
     header.signature = fields.signature;
     header.kind = fields.kind;
     header.bytes = fields.bytes;
+    header.inode = fields.inode;
     header.region = fields.region;
     header.address = fields.address;
     header.region_bytes = fields.region_bytes;

@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -45,6 +46,7 @@ struct Options {
   std::string folder;
   int rank = 0;
   int size = 1;
+  int round = 0;
 };
 
 long long now_ns() {
@@ -150,8 +152,45 @@ rondo_status_t call_otherwise(const Options &self, rondo_comm_t comm, int32_t *v
   return rondo_all_reduce(values, values, count, RONDO_INT32, RONDO_MAX, comm, nullptr);
 }
 
+/// The descriptor of the newest region of this process.
+int newest_region() {
+  int newest = -1;
+  for (int descriptor = 3; descriptor < 1024; ++descriptor) {
+    char target[64] = {};
+    const std::string path = "/proc/self/fd/" + std::to_string(descriptor);
+    if (::readlink(path.c_str(), target, sizeof target - 1) > 0 && std::strstr(target, "memfd:rondo-region") != nullptr)
+      newest = descriptor;
+  }
+  return newest;
+}
+
+/// Sums once in memory whose descriptor another file has taken. Where it is lent the sum must fail; where it is copied
+/// the sum is right, and the victim ends this life by an abort.
+rondo_status_t sum_replaced(const Options &self, rondo_comm_t comm) {
+  void *memory = nullptr;
+  if (rondo_mem_alloc(&memory, self.count * sizeof(int32_t)) != RONDO_OK) return RONDO_ERROR_INTERNAL;
+  const int descriptor = newest_region();
+  const int other = ::memfd_create("other", MFD_CLOEXEC);
+  if (::ftruncate(other, static_cast<off_t>(self.count * sizeof(int32_t) + 4096)) != 0) return RONDO_ERROR_INTERNAL;
+  ::dup3(other, descriptor, O_CLOEXEC);
+  ::close(other);
+  rondo_status_t status = RONDO_OK;
+  if (sum(self, comm, self.rank, self.size, static_cast<int32_t *>(memory), self.count, self.round, status)) {
+    static_cast<void>(rondo_comm_abort(comm));
+    status = rondo_barrier(comm, nullptr);
+  }
+  if (rondo_mem_free(memory) != RONDO_OK) say(self, "wrong", "free");
+  if (::close(descriptor) != 0) say(self, "wrong", "the other file was closed");
+  return status;
+}
+
 /// The victim's own last round, where it is one of its calls that goes wrong.
 bool misbehaves(const Options &self, rondo_comm_t comm, int32_t *values, rondo_status_t &status) {
+  if (self.kind == "replaced") {
+    say(self, "strike", self.kind);
+    status = sum_replaced(self, comm);
+    return true;
+  }
   if (self.kind == "leave") {
     say(self, "strike", self.kind);
     std::exit(0);
@@ -191,11 +230,12 @@ struct Buffer {
 };
 
 /// Sums over A until it fails.
-rondo_status_t sum_until_failure(const Options &self, rondo_comm_t comm, int32_t *values) {
+rondo_status_t sum_until_failure(Options self, rondo_comm_t comm, int32_t *values) {
   const long long strike_ns = now_ns() + self.delay_us * 1000LL;
   rondo_status_t status = RONDO_OK;
   bool struck = false;
   for (int round = 1; round < rounds_most; ++round) {
+    self.round = round;
     if (self.rank == self.victim && now_ns() >= strike_ns && !std::exchange(struck, true) &&
         misbehaves(self, comm, values, status))
       return status;

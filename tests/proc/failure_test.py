@@ -7,7 +7,7 @@ import signal
 import sys
 import unittest
 
-from job import run_job
+from job import refuse_pidfd_open, run_job
 
 PROGRAM = sys.argv.pop(1)
 
@@ -40,6 +40,20 @@ class Failure(unittest.TestCase):
             self.expect(ranks, "remote rank failed", skip={victim}, text=f"rank {victim} (host", peer=victim)
             self.assertEqual(ranks[victim].process.returncode, -signal.SIGKILL)
 
+    def test_a_killed_rank_is_named_where_there_are_no_process_handles_and_its_parent_does_not_reap_it(self):
+        for unreaped in ((), {1}):
+            ranks = self.job(3, "signal", int(signal.SIGKILL), 1, 7, 10, preexec_fn=refuse_pidfd_open,
+                             unreaped=unreaped, environment={"RONDO_TIMEOUT": "20"})
+            self.expect(ranks, "remote rank failed", skip={1}, text="rank 1 (host", peer=1)
+
+    def test_a_rank_that_becomes_another_program_is_named(self):
+        for preexec_fn in (None, refuse_pidfd_open):
+            ranks = self.job(3, "exec", 1, 4, environment={"RONDO_TIMEOUT": "20"}, unreaped={1}, preexec_fn=preexec_fn)
+            self.expect(ranks, "remote rank failed", skip={1}, text="rank 1 (host", peer=1)
+
+    def test_a_rank_that_closes_descriptors_which_are_not_its_own_is_not_taken_for_dead(self):
+        self.expect(self.job(3, "close", 1), "ok")
+
     def test_a_stopped_rank_is_named_after_the_timeout(self):
         ranks = self.job(4, "signal", int(signal.SIGSTOP), 2, 5, 1000, environment={"RONDO_TIMEOUT": "1"})
         self.expect(ranks, "timeout", skip={2}, text="rank 2 (host", peer=2)
@@ -67,6 +81,12 @@ class Failure(unittest.TestCase):
     def test_a_rank_that_leaves_is_named(self):
         ranks = self.job(3, "leave", 1, 4)
         self.expect(ranks, "remote rank failed", skip={1}, text="rank 1 (host", peer=1)
+
+    def test_a_rank_that_finalizes_one_call_early_is_named_on_all(self):
+        for count in (10, 100_000):
+            ranks = self.job(3, "early", 2, 4, count, environment={"RONDO_TIMEOUT": "20"})
+            self.expect(ranks, "remote rank failed", text="rank 2 (host", peer=2)
+            self.expect(ranks, "remote rank failed", text="rondo_comm_finalize")
 
     def test_ranks_that_disagree_get_both_calls(self):
         for what, text in (("count", "999"), ("type", "float32"), ("op", "max"), ("collective", "broadcast"),
@@ -96,6 +116,16 @@ class Failure(unittest.TestCase):
             for round_number in (3, 6):
                 ranks = self.job(3, "lend", kind, 1, round_number)
                 self.expect(ranks, "remote rank failed", skip={1}, text="rank 1 (host", peer=1)
+
+    def test_a_lent_region_that_the_program_replaces_is_an_error_and_no_wrong_sum(self):
+        for what, text in (("descriptor", "closed or replaced"), ("memory", "other memory mapped at its address")):
+            for kind in ("alloc", "moved"):
+                for count, rank in ((1 << 17, 0), (1 << 21, 1)):
+                    with self.subTest(what=what, kind=kind, count=count):
+                        ranks = self.job(3, "replace", what, kind, count, rank)
+                        self.expect(ranks, "system error", text=text)
+        # Without moved pages peers read what is at the address.
+        self.expect(self.job(3, "replace", "memory", "registered", 1 << 17, 1), "ok")
 
     def test_a_death_is_noticed_with_nothing_in_flight(self):
         self.expect(self.job(3, "idle", 2), "remote rank failed", skip={2}, text="rank 2 (host", peer=2)

@@ -10,21 +10,21 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from job import run_job
+from job import refuse_pidfd_open, run_job
 
 RONDO = sys.argv.pop(1)
 PROGRAM = sys.argv.pop(1)
 TWO_SOCKETS = Path(__file__).resolve().parent.parent / "fuzz" / "corpus" / "topology" / "two_sockets.xml"
 
 
-def info(*options, **variables):
+def info(*options, preexec_fn=None, **variables):
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RONDO_")}
     return subprocess.run([RONDO, "info", *options], env=environment | variables, capture_output=True, text=True,
-                          timeout=60, check=False)
+                          timeout=60, check=False, preexec_fn=preexec_fn)
 
 
-def document(*options, **variables):
-    done = info("--json", *options, **variables)
+def document(*options, preexec_fn=None, **variables):
+    done = info("--json", *options, preexec_fn=preexec_fn, **variables)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -45,6 +45,11 @@ class Info(unittest.TestCase):
         self.assertEqual(shown, chosen)
         self.assertGreater(len(chosen), 30)
         self.assertIn("Shared memory of 5 rank(s)\n", text)
+
+    def test_it_tells_by_what_a_death_is_noticed(self):
+        for refuse, expected in ((None, "pidfd_open"), (refuse_pidfd_open, "/proc/PID/stat")):
+            self.assertEqual(document(preexec_fn=refuse)["capabilities"]["death_noticed_by"], expected)
+            self.assertRegex(info(preexec_fn=refuse).stdout, rf"death noticed by +{expected}\n")
 
     def test_eight_ranks_share_at_most_16_mebibytes(self):
         self.assertLessEqual(document("--ranks", "8")["plans"]["shared_bytes"], 16 << 20)

@@ -2,6 +2,7 @@
 """Starts the ranks of a job as plain processes, as torchrun would describe them, so that a test can do to each what it
 likes; and collects what they printed. Ends what is left by process id."""
 
+import ctypes
 import os
 import re
 import secrets
@@ -42,9 +43,25 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def run_job(program, rank_count, arguments, environment=None, absent=(), seconds=60, own_environment=None):
+def refuse_pidfd_open():
+    """For preexec_fn: in this process pidfd_open() fails with ENOSYS, as on a kernel before 5.3 or in a container that
+    filters it."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    program = (ctypes.c_uint64 * 4)(  # struct sock_filter: u16 code, u8 jt, u8 jf, u32 k
+        0x20,                           # load the call's number
+        0x15 | 1 << 24 | 434 << 32,     # if it is not pidfd_open's, which is 434 everywhere, skip one
+        0x06 | (0x50000 | 38) << 32,    # return ERRNO, ENOSYS
+        0x06 | 0x7FFF0000 << 32)        # return ALLOW
+    filters = (ctypes.c_uint64 * 2)(len(program), ctypes.addressof(program))  # struct sock_fprog
+    done = [libc.prctl(38, 1, 0, 0, 0), libc.prctl(22, 2, ctypes.byref(filters), 0, 0)]  # NO_NEW_PRIVS; SECCOMP, FILTER
+    if any(done):
+        raise OSError(ctypes.get_errno(), "seccomp")
+
+
+def run_job(program, rank_count, arguments, environment=None, absent=(), seconds=60, own_environment=None,
+            unreaped=(), preexec_fn=None):
     """Runs all ranks but the absent ones to their end. Those that outlive `seconds` are killed and fail the test. A
-    rank that stopped itself is let be until the others have ended."""
+    rank that stopped itself is let be until the others have ended. The unreaped ones stay zombies as long."""
     base = dict(os.environ, WORLD_SIZE=str(rank_count), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()),
                 RONDO_SECRET=secrets.token_hex(32), **(environment or {}))
     for name in ("RONDO_RANK", "RONDO_SIZE", "RONDO_STORE"):
@@ -55,13 +72,14 @@ def run_job(program, rank_count, arguments, environment=None, absent=(), seconds
         if rank not in absent:
             own = dict(base, RANK=str(rank), **(own_environment or {}).get(rank, {}))
             ranks[rank] = Rank(subprocess.Popen([program, *arguments], env=own,
-                                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
-    stopped = set()
+                                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                                preexec_fn=preexec_fn))
+    stopped = set(unreaped)
     deadline = start + seconds
     try:
         waiting = set(ranks)
         while waiting - stopped and time.monotonic() < deadline:
-            for rank in list(waiting):
+            for rank in list(waiting - set(unreaped)):
                 pid, status = os.waitpid(ranks[rank].process.pid, os.WNOHANG | os.WUNTRACED)
                 if pid == 0:
                     continue

@@ -5,64 +5,13 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <string>
 #include <thread>
-#include <vector>
 
-#include "rondo/rondo.h"
+#include "tests/proc/rank_program.h"
 
 namespace {
-
-using Arguments = std::vector<std::string>;
-
-struct Rank {
-  rondo_comm_t comm = nullptr;
-  int rank = 0;
-  int size = 1;
-};
-
-int report(const Rank &self, rondo_status_t status) {
-  rondo_error_t error = RONDO_ERROR_INIT;
-  if (status != RONDO_OK) static_cast<void>(rondo_comm_last_error(self.comm, &error));
-  std::printf("rank %d: %s peer %d operation %llu: %s\n", self.rank, rondo_status_string(status), error.peer,
-              static_cast<unsigned long long>(error.operation), error.message);
-  std::fflush(stdout);
-  return status == RONDO_OK ? 0 : 1;
-}
-
-/// Sums over all ranks and checks; -1 in place of a status: the sum was wrong.
-int sum_once(const Rank &self, void *memory, size_t count, int round) {
-  auto *values = static_cast<int32_t *>(memory);
-  for (size_t i = 0; i < count; ++i) values[i] = static_cast<int32_t>(i % 1000) + self.rank + round;
-  const rondo_status_t status = rondo_all_reduce(values, values, count, RONDO_INT32, RONDO_SUM, self.comm, nullptr);
-  if (status != RONDO_OK) return status;
-  for (size_t i = 0; i < count; ++i)
-    if (values[i] != (static_cast<int32_t>(i % 1000) + round) * self.size + self.size * (self.size - 1) / 2) return -1;
-  return RONDO_OK;
-}
-
-int finish(const Rank &self, int outcome) {
-  if (outcome == -1) {
-    std::printf("rank %d: WRONG SUM\n", self.rank);
-    return 3;
-  }
-  return report(self, static_cast<rondo_status_t>(outcome));
-}
-
-/// Rounds of sums; `before` is called with each round's number.
-template <class Before>
-int sums(const Rank &self, int rounds, size_t count, Before before) {
-  std::vector<int32_t> values(count);
-  int outcome = RONDO_OK;
-  for (int round = 1; round <= rounds && outcome == RONDO_OK; ++round) {
-    before(round);
-    outcome = sum_once(self, values.data(), count, round);
-  }
-  return finish(self, outcome);
-}
 
 /// sum ROUNDS COUNT
 int run_sum(const Rank &self, const Arguments &args) {
@@ -74,30 +23,6 @@ int run_signal(const Rank &self, const Arguments &args) {
   return sums(self, 1'000'000, std::stoul(args[3]), [&](int round) {
     if (self.rank == std::stoi(args[1]) && round == std::stoi(args[2])) ::raise(std::stoi(args[0]));
   });
-}
-
-/// lend KIND RANK ROUND: sums in alloc or registered buffers; that rank kills itself inside that round
-int run_lend(const Rank &self, const Arguments &args) {
-  constexpr size_t count = 1'000'000;
-  void *memory = nullptr;
-  rondo_registration_t registration = nullptr;
-  rondo_status_t status = RONDO_OK;
-  if (args[0] == "alloc") {
-    status = rondo_mem_alloc(&memory, count * sizeof(int32_t));
-  } else {
-    memory = std::malloc(count * sizeof(int32_t));
-    status = rondo_comm_register(self.comm, memory, count * sizeof(int32_t), 0, &registration);
-  }
-  int outcome = status;
-  for (int round = 1; outcome == RONDO_OK; ++round) {
-    if (self.rank == std::stoi(args[1]) && round == std::stoi(args[2]))
-      std::thread([] {
-        std::this_thread::sleep_for(std::chrono::microseconds(300));
-        ::raise(SIGKILL);
-      }).detach();
-    outcome = sum_once(self, memory, count, round);
-  }
-  return finish(self, outcome);
 }
 
 /// Calls nothing, and asks until the communicator has failed.
@@ -125,6 +50,33 @@ int run_leave(const Rank &self, const Arguments &args) {
   if (self.rank == std::stoi(args[0])) destroyed = rondo_comm_destroy(self.comm) == RONDO_OK;
   if (destroyed) std::this_thread::sleep_for(std::chrono::seconds(1));
   return outcome;
+}
+
+/// exec RANK ROUND: that rank becomes `sleep` before that round, with neither finalize nor destroy
+int run_exec(const Rank &self, const Arguments &args) {
+  return sums(self, 1'000'000, 5000, [&](int round) {
+    if (self.rank != std::stoi(args[0]) || round != std::stoi(args[1])) return;
+    ::execlp("sleep", "sleep", "60", static_cast<char *>(nullptr));
+    std::exit(5);
+  });
+}
+
+/// close RANK: that rank closes every descriptor above 2 after a sum; the others wait for it in the next one, and it
+/// waits for them in the one behind that
+int run_close(const Rank &self, const Arguments &args) {
+  const bool closes = self.rank == std::stoi(args[0]);
+  return sums(self, 4, 100, [&](int round) {
+    for (int descriptor = 3; closes && round == 2 && descriptor < 1024; ++descriptor) ::close(descriptor);
+    if (round == (closes ? 2 : 3)) std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  });
+}
+
+/// early RANK ROUND COUNT: that rank calls rondo_comm_finalize in the place of that round's sum
+int run_early(const Rank &self, const Arguments &args) {
+  const int last = std::stoi(args[1]);
+  const bool early = self.rank == std::stoi(args[0]);
+  const int outcome = sums(self, early ? last - 1 : last, std::stoul(args[2]), [](int) {});
+  return early && outcome == 0 ? report(self, rondo_comm_finalize(self.comm)) : outcome;
 }
 
 /// disagree WHAT RANK: after three sums that rank's call differs
@@ -187,33 +139,6 @@ int run_hasty(const Rank &self, const Arguments &args) {
   std::exit(begun != 0 ? begun : run_abort(self, args));
 }
 
-/// buffers KIND COUNT: private, alloc, registered or moved buffers; says what the communicator can do
-int run_buffers(const Rank &self, const Arguments &args) {
-  const size_t count = std::stoul(args[1]);
-  const size_t bytes = count * sizeof(int32_t);
-  rondo_comm_properties_t properties = RONDO_COMM_PROPERTIES_INIT;
-  static_cast<void>(rondo_comm_get_properties(self.comm, &properties));
-  void *memory = nullptr;
-  rondo_registration_t registration = nullptr;
-  rondo_status_t status = RONDO_OK;
-  if (args[0] == "alloc") {
-    status = rondo_mem_alloc(&memory, bytes);
-  } else {
-    memory = std::malloc(bytes);
-    if (args[0] == "registered") status = rondo_comm_register(self.comm, memory, bytes, 0, &registration);
-    if (args[0] == "moved")
-      status = rondo_comm_register(self.comm, memory, bytes, RONDO_REGISTER_MOVE_PAGES, &registration);
-  }
-  int outcome = status;
-  for (int round = 0; round < 5 && outcome == RONDO_OK; ++round) outcome = sum_once(self, memory, count, round);
-  if (registration != nullptr && rondo_comm_deregister(self.comm, registration) != RONDO_OK) outcome = -1;
-  if (outcome == RONDO_OK) outcome = sum_once(self, memory, count, 77);
-  std::printf("rank %d: mapped %d cross %d\n", self.rank, properties.mapped_buffers, properties.cross_memory);
-  if (args[0] == "alloc" && rondo_mem_free(memory) != RONDO_OK) outcome = -1;
-  if (args[0] != "alloc") std::free(memory);
-  return finish(self, outcome);
-}
-
 /// mixed THREADS: each process brings that many ranks to a second communicator
 int run_mixed(const Rank &self, const Arguments &args) {
   const int threads = std::stoi(args[0]);
@@ -264,23 +189,6 @@ int run_several(const Rank &self, const Arguments &args) {
   return finish(self, outcome);
 }
 
-/// huge: more than 2^32 bytes, one byte an element, in place
-int run_huge(const Rank &self, const Arguments &) {
-  const size_t count = (size_t{1} << 32) + 12'345;
-  void *memory = nullptr;
-  rondo_status_t status = rondo_mem_alloc(&memory, count);
-  if (status != RONDO_OK) return report(self, status);
-  auto *values = static_cast<uint8_t *>(memory);
-  for (size_t i = 0; i < count; ++i) values[i] = static_cast<uint8_t>(i % 251 / 8 + static_cast<size_t>(self.rank));
-  status = rondo_all_reduce(values, values, count, RONDO_UINT8, RONDO_SUM, self.comm, nullptr);
-  if (status != RONDO_OK) return report(self, status);
-  const size_t ranks = static_cast<size_t>(self.size);
-  for (size_t i = 0; i < count; ++i)
-    if (values[i] != static_cast<uint8_t>(i % 251 / 8 * ranks + ranks * (ranks - 1) / 2)) return finish(self, -1);
-  static_cast<void>(rondo_mem_free(memory));
-  return report(self, status);
-}
-
 /// memory THREADS: what the communicator tells of its memory after a sum, as `memory RESERVED USED`. With more than one
 /// thread, each of these is a rank of a communicator of this process alone.
 int run_memory(const Rank &self, const Arguments &args) {
@@ -319,6 +227,8 @@ constexpr Scenario scenarios[] = {
     {"missing", 1, run_missing}, {"abort", 1, run_abort},   {"buffers", 2, run_buffers}, {"mixed", 1, run_mixed},
     {"several", 1, run_several}, {"huge", 0, run_huge},     {"lend", 3, run_lend},       {"idle", 1, run_idle},
     {"hasty", 1, run_hasty},     {"memory", 1, run_memory}, {"gone", 0, run_gone},
+    {"exec", 2, run_exec},       {"close", 1, run_close},     {"replace", 4, run_replace},
+    {"early", 3, run_early},
 };
 
 }  // namespace

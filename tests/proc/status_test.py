@@ -142,6 +142,7 @@ class Failed(unittest.TestCase):
                             environment={"RONDO_RECORDER_DIR": folder, **environment})
             names = os.listdir(folder)
             self.assertEqual(len(names), 1, names)
+            self.assertEqual((Path(folder) / names[0]).stat().st_mode & 0o777, 0o600)
             told = [rank.output.count(names[0]) for rank in ranks.values()]
             self.assertGreaterEqual(sum(told), 1, "a rank says where it is")
             return read_recording((Path(folder) / names[0]).read_text())
@@ -232,6 +233,54 @@ class Refused(unittest.TestCase):
                 descriptor = self.segment(data, seals)
                 self.check(part, os.getpid())
                 os.ftruncate(descriptor, len(data) if seals else 0)
+
+    def sparse_segment(self, rank_count, communicator=1):
+        """One that says it has so many ranks, each of which is in operation 2^60, and that has no records."""
+        boards, board = 1088, 1026 * 64
+        descriptor = self.segment(struct.pack("<QQQQ", 0x726F6E646F000002, 0, communicator, rank_count))
+        os.ftruncate(descriptor, boards + rank_count * board + (1 << 20))
+        for rank in range(0, rank_count, 8):
+            os.pwrite(descriptor, struct.pack("<Q", 1 << 60), boards + rank * board)
+        return descriptor
+
+    def test_a_look_at_a_sparse_segment_takes_no_memory(self):
+        descriptor = self.sparse_segment(4096)
+        before = os.fstat(descriptor).st_blocks
+        for arguments in (["--json"], [], ["--dump", "-"]):
+            done = status(os.getpid(), *arguments)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), arguments)
+            self.assertEqual(os.fstat(descriptor).st_blocks, before, arguments)
+
+    def test_more_ranks_than_any_host_has_are_refused(self):
+        descriptor = self.sparse_segment(4097)
+        before = os.fstat(descriptor).st_blocks
+        self.check("it says 4097 ranks", os.getpid())
+        self.assertEqual(os.fstat(descriptor).st_blocks, before)
+
+    def test_of_many_communicators_not_all_are_shown(self):
+        for number in range(18):
+            self.sparse_segment(4000, number)
+        done = status("--json", os.getpid())
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(len(json.loads(done.stdout)["communicators"]), 16)
+        self.assertIn("not all are shown", done.stderr)
+
+    def test_root_looks_at_other_users_processes_only_where_it_is_asked_to(self):
+        if os.geteuid() != 0:
+            self.skipTest("not root")
+        descriptor = self.sparse_segment(2, 0xABCDEF)
+        sleeper = subprocess.Popen(["sleep", "60"], user=NOBODY, group=NOBODY, pass_fds=[descriptor])
+        try:
+            # This process's own must not be what is seen.
+            os.dup2(os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC), descriptor, inheritable=False)
+            seen = [any(it["communicator"].endswith("abcdef") for it in looks("--job", *more))
+                    for more in ([], ["--all-users"])]
+        finally:
+            sleeper.kill()
+            sleeper.wait()
+        self.assertEqual(seen, [False, True])
+        self.check("see rondo status --help", "--all-users", code=2)
+        self.check("see rondo status --help", "--job", os.getpid(), "--all-users", code=2)
 
     def test_random_bytes_behind_a_right_beginning_are_shown_without_a_crash(self):
         seed = int(os.environ.get("RONDO_SEED", random.randrange(1 << 32)))

@@ -52,6 +52,14 @@ class Judge {
     return std::min({rank.died_ns, rank.left_ns, rank.finalized_ns});
   }
 
+  /// Whether it was in rondo_comm_finalize() where the failure was, in the place of an operation.
+  [[nodiscard]] static bool finalizes(const RankRecord &rank, const FailureRecord &failure) {
+    const uint64_t operation = failure.error.operation;
+    if (operation == 0 || rank.calls.size() < operation) return false;
+    const CallRecord &call = rank.calls[operation - 1];
+    return call.signature == finalize_signature && call.called_ns <= failure.at_ns;
+  }
+
   void check_end() {
     if (record_.outcome != Scheduler::Outcome::over)
       complaints_.push_back(record_.outcome == Scheduler::Outcome::hang ? "somebody waits for ever"
@@ -99,8 +107,11 @@ class Judge {
                          calls[error.operation - 1].called_ns <= failure.at_ns &&
                          calls[error.operation - 1].returned_ns >= failure.at_ns;
     const bool between = record_.ranks[failure.rank].idle_ns <= failure.at_ns && error.operation == calls.size() + 1;
-    // Who disagreed may come to light in a later operation than that on which they did.
-    const bool earlier = error.status == RONDO_ERROR_MISMATCH && error.operation < calls.size();
+    // Who disagreed, or finalized early, may come to light in a later operation than that on which they did.
+    const bool parted = error.status == RONDO_ERROR_MISMATCH ||
+                        (error.status == RONDO_ERROR_REMOTE && error.peer >= 0 &&
+                         finalizes(record_.ranks[static_cast<uint32_t>(error.peer)], failure));
+    const bool earlier = parted && error.operation < calls.size();
     if (!in_call && !between && !earlier && error.status != RONDO_ERROR_ABORTED)
       complain(failure.rank, "names an operation that it is not in" + place);
     switch (error.status) {
@@ -124,7 +135,8 @@ class Judge {
     const auto peer = static_cast<uint32_t>(failure.error.peer);
     if (failure.error.peer < 0 || peer >= plan_.rank_count) return complain(failure.rank, "names no rank" + place);
     const RankRecord &named = record_.ranks[peer];
-    if (departed_ns(named) > failure.at_ns) complain(failure.rank, "names a rank that is there" + place);
+    if (departed_ns(named) > failure.at_ns && !finalizes(named, failure))
+      complain(failure.rank, "names a rank that is there" + place);
     if (named.completed >= failure.error.operation)
       complain(failure.rank, "names a rank that had completed the operation" + place);
     if (failure.error.message.find("rank " + std::to_string(peer) + " (host sim, process ") == std::string::npos)
@@ -160,6 +172,8 @@ class Judge {
     const Signature &mine = own[operation - 1].signature;
     const Signature &other = theirs[operation - 1].signature;
     if (mine == other) complain(failure.rank, "disagrees with a rank that called the same" + place);
+    if ((mine == finalize_signature) != (other == finalize_signature))
+      complain(failure.rank, "takes a rank that finalizes for one that disagrees" + place);
     const std::string &text = failure.error.message;
     for (const std::string &part : {describe(mine), describe(other), "rank " + std::to_string(failure.rank) + " called",
                                     "rank " + std::to_string(peer) + " (host",

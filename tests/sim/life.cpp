@@ -259,9 +259,7 @@ class Life {
   }
 
   void finalize(uint32_t rank, Communicator &comm) {
-    // As src/core/communicator.cpp submits it.
-    static_cast<void>(
-        timed(rank, Signature{RONDO_BARRIER, RONDO_UINT8, RONDO_MIN, 0, 1, 0}, [&] { return comm.finalize(); }));
+    static_cast<void>(timed(rank, finalize_signature, [&] { return comm.finalize(); }));
   }
 
   template <class Body>

@@ -201,7 +201,13 @@ TEST_CASE("finalize: a finalized communicator takes nothing more, and a barrier 
   Ranks others(2);
   const auto statuses = others.run(
       [](int rank, rondo_comm_t comm) { return rank == 0 ? rondo_comm_finalize(comm) : rondo_barrier(comm, nullptr); });
-  for (const rondo_status_t status : statuses) CHECK(status == RONDO_ERROR_MISMATCH);
+  for (int rank = 0; rank < 2; ++rank) {
+    CHECK(statuses[static_cast<size_t>(rank)] == RONDO_ERROR_REMOTE);  // rank 0 has gone while it was needed
+    rondo_error_t error = RONDO_ERROR_INIT;
+    REQUIRE(rondo_comm_last_error(others[rank], &error) == RONDO_OK);
+    CHECK(error.peer == 0);
+    CHECK(std::string(error.message).find("rondo_comm_finalize") != std::string::npos);
+  }
 }
 
 TEST_CASE("disagreement: calls of 0 elements do not carry a rank further than others can tell what it called") {

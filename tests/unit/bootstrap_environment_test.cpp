@@ -235,9 +235,13 @@ TEST_CASE("process stat: names with spaces and parentheses are understood, and n
     CHECK(stat->name == name);
     CHECK(stat->parent == 17);
     CHECK(stat->start_ticks == 4242);
+    CHECK_FALSE(stat->ended());
   }
   for (const char *text : {"", "1 (", ")(", "1 (x)", "1 (x) S", "1 (x) S 1 2 3", "1 (x) S a b c"})
     CHECK_FALSE(parse_process_stat(text));
+  const std::string tail = " 17 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 ";
+  CHECK(parse_process_stat("9 (x) Z" + tail + "1 0 7 0 0")->ended());
+  CHECK_FALSE(parse_process_stat("9 (x) Z" + tail + "2 0 7 0 0")->ended());  // a main thread that ended before others
   CHECK(process_stat(::getpid())->parent == ::getppid());
   CHECK_FALSE(launcher_process().empty());
 }

@@ -250,7 +250,8 @@ TEST_CASE("observe: what is not a segment, or one of another layout, is refused 
 
 TEST_CASE("observe: a segment full of random words, which change meanwhile, is printed without a crash") {
   const auto segment = make_segment(3);
-  const auto seen = observe(segment->descriptor());
+  std::fill_n(reinterpret_cast<std::byte *>(&segment->board(0)), 3 * sizeof(shm::RankBoard), std::byte{1});
+  const auto seen = observe(segment->descriptor());  // what has no pages yet would stay empty to it
   REQUIRE(seen.ok());
   const shm::SegmentRecording recording(seen.value());
   shm::SharedFailure &failure = segment->failure();  // is written once: plain words, but for the state

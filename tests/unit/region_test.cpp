@@ -2,6 +2,7 @@
 // Memory that peers can map: rondo_mem_alloc, rondo_mem_free, and finding the region of a buffer.
 #include <sys/resource.h>
 
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <random>
@@ -167,6 +168,36 @@ TEST_CASE("regions: no peer can cut a region short, and a child of fork does not
   REQUIRE(::waitpid(child, &status, 0) == child);
   CHECK(WIFEXITED(status));
   CHECK(WEXITSTATUS(status) == 0);
+}
+
+TEST_CASE("regions: a file that has got a region's descriptor is neither emptied nor closed") {
+  RegionTable table;
+  std::byte *const pointer = allocate(table, page_bytes());
+  const int descriptor = table.find(pointer, 1)->descriptor;
+  const FileDescriptor other(::memfd_create("other", MFD_CLOEXEC));
+  REQUIRE(::pwrite(other.get(), "content", 7, 0) == 7);
+  REQUIRE(::dup2(other.get(), descriptor) == descriptor);
+  CHECK(table.find(pointer, 1)->inode != shm::identify(descriptor).inode);
+  REQUIRE(table.free(pointer).ok());
+  std::array<char, 7> seen{};
+  CHECK(::pread(descriptor, seen.data(), seen.size(), 0) == 7);
+  CHECK(std::memcmp(seen.data(), "content", 7) == 0);
+  ::close(descriptor);
+}
+
+TEST_CASE("regions: memory that was mapped anew at a region's address is told where the two differ") {
+  RegionTable table;
+  const size_t bytes = 3 * page_bytes();
+  std::byte *const pointer = allocate(table, bytes);
+  std::memset(pointer, 0x11, bytes);
+  CHECK_FALSE(table.find(pointer, bytes)->replaced);
+  REQUIRE(::mmap(pointer + page_bytes(), page_bytes(), PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == pointer + page_bytes());
+  CHECK(table.find(pointer, bytes)->replaced);
+  CHECK(table.find(pointer + page_bytes(), 1)->replaced);
+  CHECK_FALSE(table.find(pointer, page_bytes())->replaced);
+  std::memset(pointer + page_bytes(), 0x11, page_bytes());
+  CHECK_FALSE(table.find(pointer, bytes)->replaced);  // nothing tells them apart
 }
 
 TEST_CASE("regions: eight threads allocate, find and free at once; each finds its own") {

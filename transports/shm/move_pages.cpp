@@ -176,6 +176,7 @@ MovedPages::MovedPages(MovedPages &&other) noexcept
       bytes_(other.bytes_),
       pieces_(std::move(other.pieces_)),
       file_(std::move(other.file_)),
+      identity_(other.identity_),
       region_(std::exchange(other.region_, 0)) {}
 
 MovedPages::~MovedPages() {
@@ -186,6 +187,13 @@ MovedPages::~MovedPages() {
 Result<void> MovedPages::move_back() {
   if (address_ == nullptr) return {};
   if (region_ != 0) regions_->remove(std::exchange(region_, 0));
+  if (identify(file_.get()) != identity_) {
+    const int closed = file_.release();
+    address_ = nullptr;
+    return Error{RONDO_ERROR_SYSTEM, "descriptor " + std::to_string(closed) +
+                                         ", of the buffer's moved pages, was closed by the program, and may be another "
+                                         "file's now; it is left alone, and the pages stay in shared memory"};
+  }
   for (; !pieces_.empty(); pieces_.pop_back()) RONDO_TRY(restore(file_.get(), address_, pieces_.back()));
   address_ = nullptr;
   drop_pages(file_.get(), bytes_);

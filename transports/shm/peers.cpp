@@ -14,7 +14,10 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <fstream>
+#include <string>
 
+#include "src/base/process_stat.h"
 #include "src/proto/memory.h"
 
 namespace rondo::shm {
@@ -39,24 +42,31 @@ bool read_foreign(int process, uint64_t address, std::byte *to, uint64_t bytes) 
   return true;
 }
 
-bool same_file(int a, int b) {
-  struct stat first {};
-  struct stat second {};
-  return ::fstat(a, &first) == 0 && ::fstat(b, &second) == 0 && first.st_dev == second.st_dev &&
-         first.st_ino == second.st_ino;
+/// Whether `process` has `file` mapped; true where the system does not let us look.
+bool may_map(int process, const FileIdentity &file) {
+  std::ifstream maps("/proc/" + std::to_string(process) + "/maps");
+  bool told = false;
+  for (std::string line; std::getline(maps, line);) {  // ends with the process's mappings
+    told = true;
+    unsigned long long inode = 0;  // "begin-end permissions offset device inode path"
+    if (std::sscanf(line.c_str(), "%*s %*s %*s %*s %llu", &inode) == 1 && inode == file.inode) return true;
+  }
+  return !told;
 }
 
 }  // namespace
 
-const std::byte *MappingCache::find(int process, uint64_t region, uint64_t region_bytes, int descriptor) {
-  const Key key{process, region};
+const std::byte *MappingCache::find(int process, const SlotHeader &lent, uint64_t device) {
+  const Key key{process, lent.region, lent.inode};
+  const uint64_t region_bytes = lent.region_bytes;
   if (const auto found = entries_.find(key); found != entries_.end()) {
     found->second.last_use = ++use_;
     return found->second.mapping.get().bytes == region_bytes ? found->second.mapping.get().address : nullptr;
   }
-  const FileDescriptor file = open_foreign(process, descriptor);
+  const FileDescriptor file = open_foreign(process, lent.descriptor);
   struct stat status {};
-  if (!file.valid() || ::fstat(file.get(), &status) != 0 || static_cast<uint64_t>(status.st_size) < region_bytes)
+  if (!file.valid() || ::fstat(file.get(), &status) != 0 || static_cast<uint64_t>(status.st_size) < region_bytes ||
+      FileIdentity{status.st_dev, status.st_ino} != FileIdentity{device, lent.inode})
     return nullptr;
   void *const address = ::mmap(nullptr, region_bytes, PROT_READ, MAP_SHARED, file.get(), 0);
   if (address == MAP_FAILED) return nullptr;
@@ -79,8 +89,10 @@ Result<std::unique_ptr<ShmPeers>> ShmPeers::create(std::shared_ptr<Segment> segm
     Peer entry;
     entry.process = static_cast<int>(memory::load_acquire(peers->segment_->board(peer).process));
     entry.same_process = entry.process == own;
-    // A kernel before 5.3 has no process handles: find_dead() then asks by number.
+    // A kernel before 5.3 has no process handles, and a container may refuse them: has_ended() then asks by number.
     if (!entry.same_process) entry.process_handle.reset(static_cast<int>(::syscall(SYS_pidfd_open, entry.process, 0)));
+    if (const auto stat = entry.process_handle.valid() ? std::nullopt : process_stat(entry.process))
+      entry.start_ticks = stat->start_ticks;
     peers->peers_.push_back(std::move(entry));
   }
   return peers;
@@ -95,7 +107,7 @@ const std::byte *ShmPeers::borrow(uint32_t peer, const SlotHeader &header, std::
       return from.same_process ? reinterpret_cast<const std::byte *>(header.address) : nullptr;
     case PayloadKind::mapped: {
       if (header.bytes > header.region_bytes || header.address > header.region_bytes - header.bytes) return nullptr;
-      const std::byte *const base = mappings_.find(from.process, header.region, header.region_bytes, header.descriptor);
+      const std::byte *const base = mappings_.find(from.process, header, file_.device);
       return base != nullptr ? base + header.address : nullptr;
     }
     case PayloadKind::process:
@@ -112,7 +124,7 @@ uint32_t ShmPeers::readable_kinds(uint32_t peer, bool try_mapping, bool try_cros
   if (try_mapping) {
     const FileDescriptor file =
         open_foreign(peers_[peer].process, static_cast<int>(memory::load_acquire(board.segment_descriptor)));
-    if (file.valid() && same_file(file.get(), segment_->descriptor())) kinds |= kind_bit(PayloadKind::mapped);
+    if (file.valid() && identify(file.get()) == file_) kinds |= kind_bit(PayloadKind::mapped);
   }
   if (try_cross_memory) {
     uint64_t seen = 0;
@@ -124,20 +136,43 @@ uint32_t ShmPeers::readable_kinds(uint32_t peer, bool try_mapping, bool try_cros
   return kinds;
 }
 
+/// By number, without a process handle. A process that its parent does not reap keeps its number; one that was reaped
+/// leaves it to another.
+bool ShmPeers::has_ended(const Peer &peer) const {
+  if (const auto stat = process_stat(peer.process))
+    return stat->ended() || (peer.start_ticks != 0 && stat->start_ticks != peer.start_ticks);
+  return ::kill(peer.process, 0) != 0 && errno == ESRCH;  // without /proc, all that can be asked
+}
+
+/// True of a process that lives, but is another program since exec(): the segment's descriptor is closed there, and its
+/// memory is not mapped. Where the system does not let us look, false.
+bool ShmPeers::has_let_go(const Peer &peer, const RankBoard &board) const {
+  std::array<char, 64> path{};
+  const auto descriptor = static_cast<int>(memory::load_acquire(board.segment_descriptor));
+  std::snprintf(path.data(), path.size(), "/proc/%d/fd/%d", peer.process, descriptor);
+  struct stat theirs {};
+  const bool there = ::stat(path.data(), &theirs) == 0;
+  if (there ? FileIdentity{theirs.st_dev, theirs.st_ino} == file_ : errno != ENOENT) return false;
+  return !may_map(peer.process, file_);  // a program may have closed what is not its own; what it has mapped stays
+}
+
 std::vector<uint32_t> ShmPeers::find_dead() const {
   std::vector<uint32_t> dead;  // allocates where there is one: every long wait asks
   std::array<pollfd, 64> handles;
   for (size_t first = 0; first < peers_.size(); first += handles.size()) {
     const size_t count = std::min(handles.size(), peers_.size() - first);
+    for (size_t i = 0; i < count; ++i)  // a negative one is passed over, and its revents are 0
+      handles[i] = {peers_[first + i].process_handle.get(), POLLIN, 0};
+    static_cast<void>(::poll(handles.data(), count, 0));
     for (size_t i = 0; i < count; ++i) {
       const Peer &peer = peers_[first + i];
-      handles[i] = {peer.same_process ? -1 : peer.process_handle.get(), POLLIN, 0};  // a negative one is passed over
-      if (peer.same_process || peer.process_handle.valid()) continue;
-      if (::kill(peer.process, 0) != 0 && errno == ESRCH) dead.push_back(static_cast<uint32_t>(first + i));
+      const auto rank = static_cast<uint32_t>(first + i);
+      if (peer.same_process) continue;
+      // POLLNVAL: this process closed a descriptor that is not its own.
+      const bool by_number = !peer.process_handle.valid() || (handles[i].revents & POLLNVAL) != 0;
+      const bool ended = by_number ? has_ended(peer) : handles[i].revents != 0;
+      if (ended || has_let_go(peer, segment_->board(rank))) dead.push_back(rank);
     }
-    if (::poll(handles.data(), count, 0) <= 0) continue;
-    for (size_t i = 0; i < count; ++i)
-      if (handles[i].revents != 0) dead.push_back(static_cast<uint32_t>(first + i));
   }
   return dead;
 }

@@ -10,6 +10,7 @@
 #include "src/base/result.h"
 #include "src/base/unique_handle.h"
 #include "src/proto/peer_access.h"
+#include "transports/shm/region.h"
 #include "transports/shm/segment.h"
 
 namespace rondo::shm {
@@ -19,18 +20,20 @@ class MappingCache {
  public:
   static constexpr size_t entry_count_max = 128;
 
-  /// `offset` of region `region` of process `process`, whose descriptor there is `descriptor`; null: cannot be mapped.
-  [[nodiscard]] const std::byte *find(int process, uint64_t region, uint64_t region_bytes, int descriptor);
+  /// Where this process has the region that `lent` of process `process` names; null: it cannot be mapped, or its
+  /// descriptor is another file's by now. `device` is that of all memfds.
+  [[nodiscard]] const std::byte *find(int process, const SlotHeader &lent, uint64_t device);
 
  private:
   struct Key {
     int process;
-    uint64_t region;
+    uint32_t region;
+    uint64_t inode;
     bool operator==(const Key &) const = default;
   };
   struct Hash {
     size_t operator()(const Key &key) const {
-      return key.region * 0x9E37'79B9'7F4A'7C15u ^ static_cast<size_t>(key.process);
+      return (key.inode ^ uint64_t{key.region} << 32) * 0x9E37'79B9'7F4A'7C15u ^ static_cast<size_t>(key.process);
     }
   };
   struct Entry {
@@ -56,19 +59,24 @@ class ShmPeers final : public PeerAccess {
 
   /// Which kinds of loans of `peer` this rank can read: bits PayloadKind. Tries them.
   [[nodiscard]] uint32_t readable_kinds(uint32_t peer, bool try_mapping, bool try_cross_memory);
-  /// The ranks whose processes have ended. One system call.
+  /// The ranks whose processes have ended, or have become another program by exec(). A few system calls a process.
   [[nodiscard]] std::vector<uint32_t> find_dead() const;
 
  private:
   struct Peer {
     int process = 0;
     bool same_process = false;
-    FileDescriptor process_handle;
+    FileDescriptor process_handle;  ///< none: the kernel has no process handles, or a filter refuses them
+    uint64_t start_ticks = 0;       ///< of the process, where there is no handle; 0: unknown
   };
-  ShmPeers(std::shared_ptr<Segment> segment, uint32_t rank) : segment_(std::move(segment)), rank_(rank) {}
+  [[nodiscard]] bool has_ended(const Peer &peer) const;
+  [[nodiscard]] bool has_let_go(const Peer &peer, const RankBoard &board) const;
+  ShmPeers(std::shared_ptr<Segment> segment, uint32_t rank)
+      : segment_(std::move(segment)), rank_(rank), file_(identify(segment_->descriptor())) {}
 
   std::shared_ptr<Segment> segment_;
   uint32_t rank_;
+  FileIdentity file_;  ///< of the segment
   std::vector<Peer> peers_;
   MappingCache mappings_;
 };

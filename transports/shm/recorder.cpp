@@ -174,10 +174,20 @@ bool SegmentRecording::same_segment(const SegmentRecording &other) const {
 }
 
 void merge(Observed &all, Observed more) {
+  uint64_t rank_count = 0;
+  for (const auto &recording : all.recordings) rank_count += recording->rank_count();
   for (auto &recording : more.recordings) {
     const auto same = [&](const auto &known) { return known->same_segment(*recording); };
-    if (std::none_of(all.recordings.begin(), all.recordings.end(), same))
+    if (std::any_of(all.recordings.begin(), all.recordings.end(), same)) continue;
+    rank_count += recording->rank_count();
+    if (rank_count <= observed_ranks_most) {
       all.recordings.push_back(std::move(recording));
+    } else if (!all.cut_off) {
+      all.cut_off = true;
+      all.refused.push_back(invalid_argument("there are communicators of more than " +
+                                             std::to_string(observed_ranks_most) +
+                                             " ranks; not all are shown: name one process"));
+    }
   }
   for (Error &error : more.refused) all.refused.push_back(std::move(error));
 }

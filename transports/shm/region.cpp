@@ -3,11 +3,13 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <limits>
 #include <mutex>
 #include <new>
@@ -15,6 +17,7 @@
 #include <utility>
 
 #include "src/base/checked.h"
+#include "src/base/log.h"
 
 namespace rondo::shm {
 namespace {
@@ -60,6 +63,14 @@ Result<Mapping> map_aligned(int file, size_t bytes, size_t alignment) {
   return Mapping({address, bytes});
 }
 
+/// Whether `there` and `here` differ where one looks: at a line each of the beginning, the middle and the end.
+bool differ(const std::byte *there, const std::byte *here, size_t bytes) {
+  const size_t line = std::min<size_t>(bytes, 64);
+  for (const size_t offset : {size_t{0}, (bytes - line) / 2, bytes - line})
+    if (std::memcmp(there + offset, here + offset, line) != 0) return true;
+  return false;
+}
+
 }  // namespace
 
 Result<FileDescriptor> make_region_file(size_t bytes, const char *name) {
@@ -72,11 +83,18 @@ Result<FileDescriptor> make_region_file(size_t bytes, const char *name) {
   return file;
 }
 
+FileIdentity identify(int descriptor) {
+  struct stat status {};
+  if (::fstat(descriptor, &status) != 0) return {};
+  return {status.st_dev, status.st_ino};
+}
+
 RegionTable::~RegionTable() {
   for (const Region &region : regions_) {
+    drop_view(region);
     if (!region.allocated) continue;
     ::munmap(reinterpret_cast<void *>(region.begin), region.bytes);  // NOLINT: the address that mmap gave
-    ::close(region.descriptor);
+    if (identify(region.descriptor) == region.file) ::close(region.descriptor);
   }
 }
 
@@ -92,7 +110,7 @@ Result<void *> RegionTable::allocate(size_t bytes) {
   void *address = mapping.get().address;
   if (huge) static_cast<void>(::madvise(address, whole, MADV_HUGEPAGE));  // a wish; many systems refuse it for memfds
   if (::madvise(address, whole, MADV_DONTFORK) != 0) return failure("madvise(MADV_DONTFORK)", errno);
-  const auto inserted = insert({reinterpret_cast<uintptr_t>(address), whole, 0, file.get(), true});
+  const auto inserted = insert({reinterpret_cast<uintptr_t>(address), whole, 0, file.get(), true, {}, nullptr});
   if (!inserted.ok()) return inserted.error();
   static_cast<void>(mapping.release());
   static_cast<void>(file.release());
@@ -115,8 +133,14 @@ Result<void> RegionTable::free(void *pointer) {
     return invalid_argument("the pointer is not the start of memory of rondo_mem_alloc(), or was freed before; "
                             "nothing was freed");
   mapping.reset({static_cast<std::byte *>(pointer), found->bytes});
-  file.reset(found->descriptor);
-  drop_pages(file.get(), found->bytes);
+  if (identify(found->descriptor) == found->file) {
+    file.reset(found->descriptor);
+    drop_pages(file.get(), found->bytes);
+  } else {
+    log::warning("descriptor " + std::to_string(found->descriptor) + ", of memory of rondo_mem_alloc(), was closed by "
+                 "the program, and may be another file's now; it is left alone");
+  }
+  drop_view(*found);
   regions_.erase(found);
   count_.store(regions_.size(), std::memory_order_relaxed);
   return {};
@@ -132,11 +156,13 @@ std::optional<RegionRef> RegionTable::find(const void *pointer, size_t bytes) co
   const Region &region = *std::prev(after);
   const size_t offset = begin - region.begin;
   if (offset >= region.bytes || bytes > region.bytes - offset) return std::nullopt;
-  return RegionRef{region.id, offset, region.bytes, region.descriptor};
+  return RegionRef{region.id, offset, region.bytes, region.descriptor, region.file.inode,
+                   region.second_view != nullptr &&
+                       differ(static_cast<const std::byte *>(pointer), region.second_view + offset, bytes)};
 }
 
 Result<uint64_t> RegionTable::add(void *pointer, size_t bytes, int descriptor) {
-  return insert({reinterpret_cast<uintptr_t>(pointer), bytes, 0, descriptor, false});
+  return insert({reinterpret_cast<uintptr_t>(pointer), bytes, 0, descriptor, false, {}, nullptr});
 }
 
 Result<uint64_t> RegionTable::insert(Region region) {
@@ -151,18 +177,30 @@ Result<uint64_t> RegionTable::insert(Region region) {
       after != regions_.begin() && region.begin - std::prev(after)->begin < std::prev(after)->bytes;
   if (overlaps_next || overlaps_before) return invalid_argument("the pages overlap memory that peers can map already");
   region.id = next_id_;
+  region.file = identify(region.descriptor);
+  const void *const view = ::mmap(nullptr, region.bytes, PROT_READ, MAP_SHARED, region.descriptor, 0);
+  if (view != MAP_FAILED) region.second_view = static_cast<const std::byte *>(view);
   try {
     regions_.insert(after, region);
   } catch (const std::bad_alloc &) {
+    drop_view(region);
     return Error{RONDO_ERROR_OUT_OF_RESOURCES, "no memory for an entry in the table of regions"};
   }
   count_.store(regions_.size(), std::memory_order_relaxed);
   return next_id_++;
 }
 
+void RegionTable::drop_view(const Region &region) {
+  if (region.second_view != nullptr) ::munmap(const_cast<std::byte *>(region.second_view), region.bytes);
+}
+
 void RegionTable::remove(uint64_t id) {
   const std::lock_guard lock(mutex_);
-  std::erase_if(regions_, [&](const Region &region) { return region.id == id && !region.allocated; });
+  const auto found = std::find_if(regions_.begin(), regions_.end(),
+                                  [&](const Region &region) { return region.id == id && !region.allocated; });
+  if (found == regions_.end()) return;
+  drop_view(*found);
+  regions_.erase(found);
   count_.store(regions_.size(), std::memory_order_relaxed);
 }
 

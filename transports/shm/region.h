@@ -2,8 +2,9 @@
 // Regions: memory of this process that other processes can map, because a memfd is behind it. They come from
 // rondo_mem_alloc(), and from moving the pages of a buffer of the user's own into a memfd, in place.
 //
-// A peer maps a region by its descriptor (/proc/PID/fd/N) and keeps the mapping under (process, region id); ids are
-// never used again, so a mapping of a freed region is never taken for another's.
+// A peer maps a region by its descriptor (/proc/PID/fd/N) and keeps the mapping under (process, region id, inode); ids
+// are never used again, so a mapping of a freed region is never taken for another's. The program may close a descriptor
+// that is not its own, and another file may get its number: whoever uses a region's descriptor first compares inodes.
 #pragma once
 
 #include <atomic>
@@ -18,12 +19,24 @@
 
 namespace rondo::shm {
 
+/// Which file a descriptor is of. All memfds of a system are on one device.
+struct FileIdentity {
+  uint64_t device = 0;
+  uint64_t inode = 0;
+
+  bool operator==(const FileIdentity &) const = default;
+};
+/// All zero, which no file has, where `descriptor` is not open.
+[[nodiscard]] FileIdentity identify(int descriptor);
+
 /// Where a buffer lies in a region. Valid as long as the region: who frees memory that is in use breaks the contract.
 struct RegionRef {
   uint64_t id = 0;            ///< from 1, never used again in this process
   uint64_t offset = 0;        ///< bytes from the region's start
   uint64_t region_bytes = 0;  ///< whole pages
   int descriptor = -1;        ///< of the memfd, in this process
+  uint64_t inode = 0;         ///< of the memfd
+  bool replaced = false;      ///< the program has mapped other memory there: peers would read what nobody sees
 
   bool operator==(const RegionRef &) const = default;
 };
@@ -47,7 +60,9 @@ class RegionTable {
   Result<void> free(void *pointer);
 
   /// The region that holds all of [pointer, pointer + bytes), if there is one; bytes of 0 are in none. On the path of
-  /// every operation: a shared lock and a binary search.
+  /// every operation: a shared lock, a binary search, and a look at three lines of the buffer and of the memfd. Where
+  /// these differ the memory at that address is not the region's any more; where memory that was mapped anew holds the
+  /// same there, nothing tells.
   [[nodiscard]] std::optional<RegionRef> find(const void *pointer, size_t bytes) const;
 
   /// Enters whole pages that a mapping of `descriptor` from its start on holds; they stay the caller's, who removes
@@ -64,9 +79,12 @@ class RegionTable {
     uint64_t id = 0;
     int descriptor = -1;
     bool allocated = false;  // the table owns pages and descriptor
+    FileIdentity file;
+    const std::byte *second_view = nullptr;  // of the memfd, for reading; null: there was no room for it
   };
 
   Result<uint64_t> insert(Region region);
+  static void drop_view(const Region &region);
 
   mutable std::shared_mutex mutex_;
   std::vector<Region> regions_;      // ascending, disjoint
@@ -98,19 +116,26 @@ class MovedPages {
   [[nodiscard]] uint64_t region() const { return region_; }
 
   /// Makes the pages private anonymous memory again, in place, with what they hold now; no other thread may write to
-  /// them meanwhile. On a failure (memory runs out) they stay as they are: usable, but shared with children of fork().
+  /// them meanwhile. On a failure (memory runs out, or the program has closed the memfd's descriptor) they stay as they
+  /// are: usable, but shared with children of fork().
   Result<void> move_back();
 
  private:
   friend Result<MovedPages> move_pages(RegionTable &regions, void *pointer, size_t bytes);
   MovedPages(RegionTable &regions, std::byte *address, size_t bytes, std::vector<Piece> pieces, FileDescriptor file)
-      : regions_(&regions), address_(address), bytes_(bytes), pieces_(std::move(pieces)), file_(std::move(file)) {}
+      : regions_(&regions),
+        address_(address),
+        bytes_(bytes),
+        pieces_(std::move(pieces)),
+        file_(std::move(file)),
+        identity_(identify(file_.get())) {}
 
   RegionTable *regions_;
   std::byte *address_;  // null: moved back, or from
   size_t bytes_;
   std::vector<Piece> pieces_;  // those that are moved by now
   FileDescriptor file_;
+  FileIdentity identity_;
   uint64_t region_ = 0;  // 0: not entered
 };
 

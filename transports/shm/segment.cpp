@@ -3,8 +3,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <new>
@@ -24,16 +27,23 @@ Error not_a_segment(const std::string &why) {
   return invalid_argument("this is not a communicator's shared segment: " + why);
 }
 
-/// A file that could shrink could kill its reader.
-Result<void> check_seals(int descriptor) {
+/// A file that could shrink could kill its reader; so could one of huge pages, of which there may be none left.
+Result<void> check_file(int descriptor) {
+  struct statfs system {};
+  if (::fstatfs(descriptor, &system) != 0 || system.f_type != TMPFS_MAGIC)
+    return not_a_segment("it is not a memfd of ordinary pages");
   const int seals = ::fcntl(descriptor, F_GET_SEALS);
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) return not_a_segment("its size is not sealed");
   return {};
 }
 
-/// Of memory that a stranger may change meanwhile: what is checked is read once.
-Result<SegmentShape> observed_shape(const SegmentHeader &header, size_t file_bytes) {
-  const uint64_t magic = memory::load_acquire(header.magic);  // pairs with store_release in create()
+/// A stranger may change the file meanwhile: what is checked is read once.
+Result<SegmentShape> observed_shape(int descriptor, size_t file_bytes) {
+  uint64_t magic = 0;
+  SegmentHeader header;  // read behind the magic number, which is written last
+  if (::pread(descriptor, &magic, sizeof magic, 0) != sizeof magic ||
+      ::pread(descriptor, static_cast<void *>(&header), sizeof header, 0) != sizeof header)
+    return not_a_segment("it cannot be read");
   if (magic == 0) return Error{RONDO_NOT_READY, "the communicator is being made; ask again"};
   if ((magic & ~layout_mask) != (segment_magic & ~layout_mask)) return not_a_segment("it begins otherwise");
   if (magic != segment_magic)
@@ -41,13 +51,32 @@ Result<SegmentShape> observed_shape(const SegmentHeader &header, size_t file_byt
                                            " and this version of Rondo reads layout " +
                                            std::to_string(segment_magic & layout_mask) +
                                            "; use the command of the version that the job runs"};
-  const uint64_t rank_count = memory::load_relaxed(header.rank_count);
+  const uint64_t rank_count = header.rank_count;
   SegmentShape shape;
-  shape.rank_count = static_cast<uint32_t>(std::min<uint64_t>(rank_count, UINT32_MAX));
-  if (rank_count == 0 || shape.exchange_offset() > file_bytes)
+  shape.rank_count = static_cast<uint32_t>(std::min<uint64_t>(rank_count, observed_rank_count_max));
+  if (rank_count == 0 || rank_count > observed_rank_count_max || shape.exchange_offset() > file_bytes)
     return not_a_segment("it says " + std::to_string(rank_count) + " ranks and has " + std::to_string(file_bytes) +
                          " bytes");
   return shape;
+}
+
+/// Puts empty memory over the parts of a file that have no pages yet. A look at them would make those pages: a sparse
+/// file of a few bytes could take all memory there is. What comes there later is not seen.
+Result<void> cover_holes(const Mapping &mapping, int descriptor) {
+  const auto [address, bytes] = mapping.get();
+  const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  for (size_t at = 0; at < bytes;) {  // each round goes on by a page at least
+    const off_t data = ::lseek(descriptor, static_cast<off_t>(at), SEEK_DATA);
+    if (data < 0 && errno != ENXIO) return system_error("lseek of a communicator's shared segment", errno);
+    const size_t begin = data < 0 ? bytes : std::min(bytes, static_cast<size_t>(data) / page * page);
+    if (begin > at && ::mmap(address + at, begin - at, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
+                          MAP_FAILED)
+      return system_error("mmap of " + std::to_string(begin - at) + " bytes", errno);
+    if (begin == bytes) break;
+    const off_t hole = ::lseek(descriptor, static_cast<off_t>(begin), SEEK_HOLE);
+    at = std::max(begin + page, hole < 0 ? bytes : round_up(static_cast<size_t>(hole), page));
+  }
+  return {};
 }
 
 }  // namespace
@@ -110,12 +139,13 @@ Result<std::shared_ptr<const Segment>> Segment::observe(FileDescriptor descripto
   if (::fstat(descriptor.get(), &status) != 0) return system_error("fstat of the shared segment", errno);
   const auto file_bytes = static_cast<size_t>(status.st_size);
   if (!S_ISREG(status.st_mode) || file_bytes < sizeof(SegmentHeader)) return not_a_segment("it is too short");
-  RONDO_TRY(check_seals(descriptor.get()));
-  void *const address = ::mmap(nullptr, file_bytes, PROT_READ, MAP_SHARED, descriptor.get(), 0);
-  if (address == MAP_FAILED) return system_error("mmap of " + std::to_string(file_bytes) + " bytes", errno);
-  Mapping mapping({static_cast<std::byte *>(address), file_bytes});
-  const auto &header = *static_cast<const SegmentHeader *>(address);
-  RONDO_TRY_ASSIGN(const SegmentShape shape, observed_shape(header, file_bytes));
+  RONDO_TRY(check_file(descriptor.get()));
+  RONDO_TRY_ASSIGN(const SegmentShape shape, observed_shape(descriptor.get(), file_bytes));
+  const size_t bytes = shape.exchange_offset();  // what follows is none of an observer's
+  void *const address = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, descriptor.get(), 0);
+  if (address == MAP_FAILED) return system_error("mmap of " + std::to_string(bytes) + " bytes", errno);
+  Mapping mapping({static_cast<std::byte *>(address), bytes});
+  RONDO_TRY(cover_holes(mapping, descriptor.get()));
   return std::shared_ptr<const Segment>(new Segment(std::move(descriptor), std::move(mapping), shape));
 }
 

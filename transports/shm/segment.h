@@ -36,6 +36,9 @@ static_assert(sizeof(SegmentHeader) == 2 * cache_line_bytes);
 /// Of the file with the recording of a failed communicator.
 enum class DumpState : uint64_t { none = 0, claimed = 1, finished = 2 };
 
+/// Of a stranger's segment: far more than a host has, and a few hundred megabytes of addresses.
+inline constexpr uint64_t observed_rank_count_max = 4096;
+
 /// The memfd's name, as /proc shows it.
 inline constexpr const char *segment_file_name = "rondo-segment";
 
@@ -57,8 +60,10 @@ class Segment {
   /// Maps a segment that another process made; checks that it is the one that `id` and `shape` say.
   [[nodiscard]] static Result<std::shared_ptr<Segment>> attach(FileDescriptor descriptor, const SegmentId &id,
                                                                const SegmentShape &shape);
-  /// Maps, for reading only, what a stranger's descriptor shows: header, failure and boards. Checks all that reading
-  /// them relies on; what they hold may still be anything. RONDO_ERROR_MISMATCH: of another version of Rondo.
+  /// Maps, for reading only, what a stranger's descriptor shows: header, failure and boards, of at most
+  /// observed_rank_count_max ranks. Checks all that reading them relies on; what they hold may still be anything.
+  /// A look at them takes no memory: pages that the file does not have yet show zeros, and go on to do so.
+  /// RONDO_ERROR_MISMATCH: of another version of Rondo.
   [[nodiscard]] static Result<std::shared_ptr<const Segment>> observe(FileDescriptor descriptor);
 
   [[nodiscard]] const SegmentShape &shape() const { return shape_; }

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// What /proc/PID/stat tells of a process: its name, its parent, when it began, and whether it has ended.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace rondo {
+
+struct ProcessStat {
+  std::string name;  ///< at most 15 characters, as the kernel keeps it
+  pid_t parent = 0;
+  uint64_t start_ticks = 0;   ///< since boot; with the pid, names a process for good until the next boot
+  char state = '\0';          ///< R, S, D, Z, T, t, X, ...
+  uint64_t thread_count = 0;  ///< one of the main thread, which counts although it has ended
+
+  /// All its threads have ended, and its parent has not reaped it yet. A main thread may end before the others do.
+  [[nodiscard]] bool ended() const { return (state == 'Z' || state == 'X' || state == 'x') && thread_count <= 1; }
+};
+
+/// Pure: from the text of /proc/PID/stat.
+[[nodiscard]] std::optional<ProcessStat> parse_process_stat(std::string_view text);
+
+/// Nothing where there is no such process, or no /proc that shows it.
+[[nodiscard]] std::optional<ProcessStat> process_stat(pid_t pid);
+
+}  // namespace rondo

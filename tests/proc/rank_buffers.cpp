@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// The scenarios of rank_program that are about buffers: lent, registered, allocated, replaced, large.
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+#include "tests/proc/rank_program.h"
+
+/// lend KIND RANK ROUND: sums in alloc or registered buffers; that rank kills itself inside that round
+int run_lend(const Rank &self, const Arguments &args) {
+  constexpr size_t count = 1'000'000;
+  void *memory = nullptr;
+  rondo_registration_t registration = nullptr;
+  rondo_status_t status = RONDO_OK;
+  if (args[0] == "alloc") {
+    status = rondo_mem_alloc(&memory, count * sizeof(int32_t));
+  } else {
+    memory = std::malloc(count * sizeof(int32_t));
+    status = rondo_comm_register(self.comm, memory, count * sizeof(int32_t), 0, &registration);
+  }
+  int outcome = status;
+  for (int round = 1; outcome == RONDO_OK; ++round) {
+    if (self.rank == std::stoi(args[1]) && round == std::stoi(args[2]))
+      std::thread([] {
+        std::this_thread::sleep_for(std::chrono::microseconds(300));
+        ::raise(SIGKILL);
+      }).detach();
+    outcome = sum_once(self, memory, count, round);
+  }
+  return finish(self, outcome);
+}
+
+namespace {
+
+/// The descriptor of the one region that this process has.
+int region_descriptor() {
+  for (int descriptor = 3; descriptor < 256; ++descriptor) {
+    std::array<char, 64> target{};
+    const std::string path = "/proc/self/fd/" + std::to_string(descriptor);
+    if (::readlink(path.c_str(), target.data(), target.size() - 1) > 0 &&
+        std::strstr(target.data(), "memfd:rondo-region") != nullptr)
+      return descriptor;
+  }
+  return -1;
+}
+
+}  // namespace
+
+/// replace WHAT KIND COUNT RANK: that rank, with an alloc, moved or registered buffer, puts a file of its own in the
+/// place of the region's descriptor before the first sum, or other memory at its address behind the second. Its file
+/// must stay.
+int run_replace(const Rank &self, const Arguments &args) {
+  const size_t count = std::stoul(args[2]);
+  const size_t bytes = count * sizeof(int32_t);
+  const bool mine = self.rank == std::stoi(args[3]);
+  void *memory = nullptr;
+  rondo_registration_t registration = nullptr;
+  const bool registered = args[1] != "alloc";
+  rondo_status_t status = registered ? RONDO_OK : rondo_mem_alloc(&memory, bytes);
+  if (registered) {
+    memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    status = rondo_comm_register(self.comm, memory, bytes, args[1] == "moved" ? RONDO_REGISTER_MOVE_PAGES : 0,
+                                 &registration);
+  }
+  if (status != RONDO_OK) return report(self, status);
+  const int file = ::memfd_create("own", 0);
+  const int descriptor = region_descriptor();
+  std::vector<char> content(bytes, 7);
+  const bool descriptor_goes = mine && args[0] == "descriptor";
+  if (descriptor_goes && descriptor < 0) return 4;
+  if (::write(file, content.data(), bytes) != static_cast<ssize_t>(bytes)) return 4;
+  if (descriptor_goes) ::dup2(file, descriptor);
+  int outcome = RONDO_OK;
+  for (int round = 1; round <= 4 && outcome == RONDO_OK; ++round) {
+    if (round == 3 && mine && args[0] == "memory" &&
+        ::mmap(memory, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != memory)
+      return 4;
+    outcome = sum_once(self, memory, count, round);
+  }
+  const int result = finish(self, outcome);
+  if (registered) static_cast<void>(rondo_comm_deregister(self.comm, registration));
+  if (!registered) static_cast<void>(rondo_mem_free(memory));
+  if (descriptor_goes &&
+      (::pread(descriptor, content.data(), bytes, 0) != static_cast<ssize_t>(bytes) ||
+       std::any_of(content.begin(), content.end(), [](char byte) { return byte != 7; })))
+    std::printf("rank %d: WRONG: its own file was changed or closed\n", self.rank);
+  return result;
+}
+
+/// buffers KIND COUNT: private, alloc, registered or moved buffers; says what the communicator can do
+int run_buffers(const Rank &self, const Arguments &args) {
+  const size_t count = std::stoul(args[1]);
+  const size_t bytes = count * sizeof(int32_t);
+  rondo_comm_properties_t properties = RONDO_COMM_PROPERTIES_INIT;
+  static_cast<void>(rondo_comm_get_properties(self.comm, &properties));
+  void *memory = nullptr;
+  rondo_registration_t registration = nullptr;
+  rondo_status_t status = RONDO_OK;
+  if (args[0] == "alloc") {
+    status = rondo_mem_alloc(&memory, bytes);
+  } else {
+    memory = std::malloc(bytes);
+    if (args[0] == "registered") status = rondo_comm_register(self.comm, memory, bytes, 0, &registration);
+    if (args[0] == "moved")
+      status = rondo_comm_register(self.comm, memory, bytes, RONDO_REGISTER_MOVE_PAGES, &registration);
+  }
+  int outcome = status;
+  for (int round = 0; round < 5 && outcome == RONDO_OK; ++round) outcome = sum_once(self, memory, count, round);
+  if (registration != nullptr && rondo_comm_deregister(self.comm, registration) != RONDO_OK) outcome = -1;
+  if (outcome == RONDO_OK) outcome = sum_once(self, memory, count, 77);
+  std::printf("rank %d: mapped %d cross %d\n", self.rank, properties.mapped_buffers, properties.cross_memory);
+  if (args[0] == "alloc" && rondo_mem_free(memory) != RONDO_OK) outcome = -1;
+  if (args[0] != "alloc") std::free(memory);
+  return finish(self, outcome);
+}
+
+/// huge: more than 2^32 bytes, one byte an element, in place
+int run_huge(const Rank &self, const Arguments &) {
+  const size_t count = (size_t{1} << 32) + 12'345;
+  void *memory = nullptr;
+  rondo_status_t status = rondo_mem_alloc(&memory, count);
+  if (status != RONDO_OK) return report(self, status);
+  auto *values = static_cast<uint8_t *>(memory);
+  for (size_t i = 0; i < count; ++i) values[i] = static_cast<uint8_t>(i % 251 / 8 + static_cast<size_t>(self.rank));
+  status = rondo_all_reduce(values, values, count, RONDO_UINT8, RONDO_SUM, self.comm, nullptr);
+  if (status != RONDO_OK) return report(self, status);
+  const size_t ranks = static_cast<size_t>(self.size);
+  for (size_t i = 0; i < count; ++i)
+    if (values[i] != static_cast<uint8_t>(i % 251 / 8 * ranks + ranks * (ranks - 1) / 2)) return finish(self, -1);
+  static_cast<void>(rondo_mem_free(memory));
+  return report(self, status);
+}
