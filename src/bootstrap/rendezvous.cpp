@@ -9,12 +9,15 @@
 namespace rondo {
 namespace {
 
-/// Waits for all ranks. Each brings a random number: two processes that both claim a rank are found out.
-Result<Rendezvous> complete(Rendezvous meeting, uint64_t deadline_ns) {
-  const Secret token = random_secret();
-  RONDO_TRY(meeting.store->gather(meeting.key_prefix + "join", meeting.rank, meeting.size,
-                                  ByteView(token.bytes).first(16), deadline_ns));
-  return meeting;
+/// Enters the group at its store, and waits for all ranks.
+Result<Rendezvous> complete(Rendezvous meeting, const Endpoint &endpoint, const Secret &secret, const StoreHost &host,
+                            uint64_t deadline_ns) {
+  const Membership member{meeting.key_prefix, meeting.rank, meeting.size};
+  RONDO_TRY_ASSIGN(meeting.store, connect_store(endpoint, secret, deadline_ns, member, host));
+  const auto met = meeting.store->gather(meeting.key_prefix + "join", meeting.rank, meeting.size, {}, deadline_ns);
+  if (met.ok()) return meeting;
+  meeting.store->leave(met.error());
+  return met.error();
 }
 
 Error in_job(Error error, const Job &job) {
@@ -33,8 +36,7 @@ Rendezvous begin(const Job &job, uint32_t generation) {
 
 Result<Rendezvous> meet_at_store(const Job &job, Rendezvous meeting, uint64_t deadline_ns) {
   RONDO_TRY_ASSIGN(const Endpoint endpoint, resolve(job.endpoint));
-  RONDO_TRY_ASSIGN(meeting.store, connect_store(endpoint, job.secret, deadline_ns));
-  return complete(std::move(meeting), deadline_ns);
+  return complete(std::move(meeting), endpoint, job.secret, {.name = job.launcher, .runs_already = true}, deadline_ns);
 }
 
 Result<Rendezvous> meet_at_rank_0(const Job &job, bool serving, Rendezvous meeting, uint64_t deadline_ns) {
@@ -48,8 +50,7 @@ Result<Rendezvous> meet_at_rank_0(const Job &job, bool serving, Rendezvous meeti
     }
     meeting.server = std::move(server).value();
   }
-  RONDO_TRY_ASSIGN(meeting.store, connect_store(endpoint, job.secret, deadline_ns));
-  return complete(std::move(meeting), deadline_ns);
+  return complete(std::move(meeting), endpoint, job.secret, {.rank = 0, .name = "the process"}, deadline_ns);
 }
 
 Result<Rendezvous> meet_by_file(const Job &job, uint32_t generation, std::string_view network_interface,
@@ -68,8 +69,8 @@ Result<Rendezvous> meet_by_file(const Job &job, uint32_t generation, std::string
     RONDO_TRY_ASSIGN(encoded, file.wait(deadline_ns));
   }
   RONDO_TRY_ASSIGN(const UniqueId id, decode_unique_id(encoded));
-  RONDO_TRY_ASSIGN(meeting.store, connect_store(id.endpoint, id.secret, deadline_ns));
-  return complete(std::move(meeting), deadline_ns);  // and the file goes
+  const StoreHost host{.rank = 0, .name = maker_name(id), .runs_already = true};
+  return complete(std::move(meeting), id.endpoint, id.secret, host, deadline_ns);  // and the file goes
 }
 
 Result<Rendezvous> meet(const Job &job, uint32_t generation, bool serving, std::string_view network_interface,
@@ -104,8 +105,8 @@ Result<Rendezvous> join_unique_id(const rondo_unique_id_t &id, uint32_t rank, ui
   meeting.rank = rank;
   meeting.size = size;
   meeting.key_prefix = group_name(decoded) + "/";
-  RONDO_TRY_ASSIGN(meeting.store, connect_store(decoded.endpoint, decoded.secret, deadline_ns));
-  return complete(std::move(meeting), deadline_ns);
+  const StoreHost host{.name = maker_name(decoded) + ", which made the unique id,", .runs_already = true};
+  return complete(std::move(meeting), decoded.endpoint, decoded.secret, host, deadline_ns);
 }
 
 }  // namespace rondo

@@ -24,6 +24,12 @@ class IdServers {
     return servers_.contains(group);
   }
 
+  /// Its clients learn which rank's process this is.
+  void hosted_by(const std::string &group, uint32_t rank) {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = servers_.find(group); found != servers_.end()) found->second->hosted_by(rank);
+  }
+
   /// Ends the server of `group`, if it is here.
   void remove(const std::string &group) {
     std::unique_ptr<StoreServer> ended;  // goes after the lock: it joins its thread
