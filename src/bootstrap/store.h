@@ -86,6 +86,8 @@ class StoreServer {
   [[nodiscard]] virtual const Endpoint &endpoint() const = 0;
   /// The server runs in the process of this rank: its clients will name it when the server ends. Any thread.
   virtual void hosted_by(uint32_t rank) = 0;
+  /// That rank failed before it could say so as a client: its clients are told. Any thread.
+  virtual void host_failed(const Error &error) = 0;
   /// The process that had this rank in all groups has ended: those that it has not entered fail now. Any thread.
   virtual void rank_ended(uint32_t rank) = 0;
 };

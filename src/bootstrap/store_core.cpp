@@ -103,6 +103,12 @@ void StoreCore::rank_ended(uint32_t rank, std::vector<Delivery> &out) {
   tell_failures(out);
 }
 
+void StoreCore::fail_all(Error error, std::vector<Delivery> &out) {
+  if (error.peer < 0 && host_rank_) error.peer = static_cast<int32_t>(*host_rank_);
+  groups_.fail_all(error);
+  tell_failures(out);
+}
+
 /// A client that waits gets the failure as its reply, every other one as a notice.
 void StoreCore::tell_failures(std::vector<Delivery> &out) {
   for (const uint64_t client : groups_.take_told()) {

@@ -39,8 +39,9 @@ class StoreCore {
   /// The process of `rank` runs this store: its clients are told, so that they can name it when the store ends.
   void hosted_by(uint32_t rank, std::vector<Delivery> &out);
 
-  /// StoreGroups::rank_ended().
+  /// As StoreGroups says.
   void rank_ended(uint32_t rank, std::vector<Delivery> &out);
+  void fail_all(Error error, std::vector<Delivery> &out);
 
   /// The store ends: every request that waits is answered with RONDO_ERROR_REMOTE and what it waited for.
   void end(std::vector<Delivery> &out);

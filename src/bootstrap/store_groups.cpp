@@ -29,6 +29,7 @@ void StoreGroups::fail(Group &group, Error error) {
 /// Status RONDO_OK: the rank may enter.
 Error StoreGroups::why_not(const Group &group, uint32_t rank, uint32_t count) const {
   if (group.failure) return *group.failure;
+  if (failure_of_all_) return *failure_of_all_;
   if (group.count != count)
     return about(RONDO_ERROR_MISMATCH, rank,
                  "says that this communicator has " + std::to_string(count) + " ranks; others say " +
@@ -92,6 +93,11 @@ void StoreGroups::rank_ended(uint32_t rank) {
   ended_.insert(rank);
   for (auto &[name, group] : groups_)
     if (rank < group.count && !group.come[rank]) fail(group, ended(rank));
+}
+
+void StoreGroups::fail_all(const Error &error) {
+  failure_of_all_ = error;
+  for (auto &[name, group] : groups_) fail(group, error);
 }
 
 const Error *StoreGroups::failure_of(uint64_t client) const {

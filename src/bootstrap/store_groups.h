@@ -32,6 +32,9 @@ class StoreGroups {
   /// The process of this rank of every group has ended: what it has not entered it never will.
   void rank_ended(uint32_t rank);
 
+  /// Something about the store itself, for which all groups fail, those that are yet to come too.
+  void fail_all(const Error &error);
+
   /// Of the client's group; null: none so far, or the client is in no group.
   [[nodiscard]] const Error *failure_of(uint64_t client) const;
 
@@ -58,6 +61,7 @@ class StoreGroups {
   std::map<std::string, Group> groups_;
   std::unordered_map<uint64_t, Member> members_;  ///< by client
   std::set<uint32_t> ended_;
+  std::optional<Error> failure_of_all_;
   std::vector<uint64_t> told_;
 };
 

@@ -80,6 +80,12 @@ void StoreHub::rank_ended(uint32_t rank, uint64_t now_ns) {
   deliver(deliveries, now_ns);
 }
 
+void StoreHub::fail_all(const Error &error, uint64_t now_ns) {
+  std::vector<Delivery> deliveries;
+  core_.fail_all(error, deliveries);
+  deliver(deliveries, now_ns);
+}
+
 void StoreHub::settle(uint64_t connection, bool was_authenticated, uint64_t now_ns) {
   const auto found = sessions_.find(connection);
   if (found == sessions_.end() || !found->second->cut()) return;

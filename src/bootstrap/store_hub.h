@@ -42,6 +42,7 @@ class StoreHub {
 
   void hosted_by(uint32_t rank, uint64_t now_ns);   ///< StoreCore::hosted_by()
   void rank_ended(uint32_t rank, uint64_t now_ns);  ///< StoreCore::rank_ended()
+  void fail_all(const Error &error, uint64_t now_ns);  ///< StoreCore::fail_all()
 
   /// The server ends: whoever waits is told so, and what was missing. Send the output that is left, then close.
   void end(uint64_t now_ns);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The thin shell of the store server: sockets, epoll and one thread around a StoreHub, which decides everything.
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
@@ -24,7 +25,8 @@ namespace {
 
 constexpr uint64_t listener_tag = 0;  // connections are numbered from 1
 constexpr uint64_t bell_tag = ~uint64_t{0};
-constexpr uint64_t accept_pause_ns = 100'000'000;  // after descriptors ran out
+constexpr uint64_t accept_pause_ns = 100'000'000;   // after descriptors ran out, with no stranger to give one back
+constexpr uint64_t drought_most_ns = 1'000'000'000;  // of descriptors; then the ranks are told
 constexpr uint64_t farewell_ns = 1'000'000'000;    // for replies that are still to be sent when the server ends
 constexpr size_t read_bytes = 64u << 10;
 constexpr int accepts_per_round = 64;
@@ -93,6 +95,7 @@ class Server final : public StoreServer {
       : listener_(std::move(listener)),
         epoll_(std::move(epoll)),
         bell_(std::move(bell)),
+        spare_(::fcntl(bell_.get(), F_DUPFD_CLOEXEC, 0)),
         descriptor_limit_(descriptor_limit()),
         hub_(secret, limits_for(descriptor_limit_)) {}
   Server(const Server &) = delete;
@@ -113,6 +116,9 @@ class Server final : public StoreServer {
   [[nodiscard]] const Endpoint &endpoint() const override { return listener_.endpoint; }
   void hosted_by(uint32_t rank) override {
     post([this, rank] { hub_.hosted_by(rank, now_ns()); });
+  }
+  void host_failed(const Error &error) override {
+    post([this, error] { hub_.fail_all(error, now_ns()); });
   }
   void rank_ended(uint32_t rank) override {
     post([this, rank] { hub_.rank_ended(rank, now_ns()); });
@@ -202,11 +208,11 @@ class Server final : public StoreServer {
       if (!socket.valid()) {
         if (errno == EAGAIN || errno == EWOULDBLOCK) return;
         const int why = errno;
-        if (why == EINTR || why == ECONNABORTED || (ran_out(why) && make_room())) continue;
-        log::warning("store: cannot take connections for a moment: " + system_error("accept", why).message);
+        if (why == EINTR || why == ECONNABORTED || (ran_out(why) && (make_room() || use_spare(why)))) continue;
         accept_again_ns_ = now_ns() + accept_pause_ns;
         return;
       }
+      if (spare_.valid()) drought_since_ns_ = no_deadline;
       const int reserve = std::clamp(descriptor_limit_ / 4, reserve_least, reserve_most);
       if (socket.get() >= descriptor_limit_ - reserve && hub_.stranger_count() > strangers_least) make_room();
       const uint64_t number = hub_.accept(wire::random_challenge(), now_ns());
@@ -225,6 +231,21 @@ class Server final : public StoreServer {
     const bool made = hub_.make_room(now_ns());
     close_cut();
     return made;
+  }
+
+  /// No descriptor is free, and no stranger has one. Where that lasts, whoever is to come is let in one by one by means
+  /// of a descriptor that was kept back for it, in order to be told. False: not yet.
+  bool use_spare(int why) {
+    const uint64_t now = now_ns();
+    if (drought_since_ns_ == no_deadline) {
+      drought_since_ns_ = now;
+      log::warning("store: cannot take connections for a moment: " + system_error("accept", why).message);
+    }
+    if (!spare_.valid() || now - drought_since_ns_ < drought_most_ns) return false;
+    spare_.reset();
+    Error error = system_error("the process that runs the store cannot take in all ranks: accept", why);
+    hub_.fail_all(error, now);
+    return true;
   }
 
   void serve(uint64_t number) {
@@ -282,6 +303,7 @@ class Server final : public StoreServer {
   Listener listener_;
   FileDescriptor epoll_;
   FileDescriptor bell_;
+  FileDescriptor spare_;
   std::mutex posted_mutex_;
   std::vector<std::function<void()>> posted_;  // under the mutex
   int descriptor_limit_;
@@ -289,6 +311,7 @@ class Server final : public StoreServer {
   std::unordered_map<uint64_t, Connection> connections_;
   std::array<std::byte, read_bytes> buffer_;
   uint64_t accept_again_ns_ = 0;
+  uint64_t drought_since_ns_ = no_deadline;
   uint64_t stop_at_ns_ = no_deadline;
   bool listening_ = true;
   std::thread thread_;

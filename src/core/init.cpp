@@ -54,6 +54,13 @@ Result<rondo_unique_id_t> serve_unique_id(std::string_view network_interface) {
   return served.id;
 }
 
+/// What the others are told of a rank that runs the store and may have failed before it could reach it.
+Error about_host(Error error, uint32_t rank) {
+  error.message = "rank " + std::to_string(rank) + " failed: " + error.message;
+  if (error.peer < 0) error.peer = static_cast<int32_t>(rank);
+  return error;
+}
+
 bool all_have_come(const Transport &transport, uint32_t rank_count) {
   for (uint32_t peer = 0; peer < rank_count; ++peer)
     if (transport.state(peer) == RankState::absent) return false;
@@ -126,6 +133,7 @@ Result<std::shared_ptr<Communicator>> init_unique_id(const rondo_unique_id_t &id
   };
   process().id_servers.hosted_by(group_name(decoded), own);
   auto comm = join();
+  if (!comm.ok()) process().id_servers.host_failed(group_name(decoded), about_host(comm.error(), own));
   process().id_servers.remove(group_name(decoded));  // one id makes one communicator; its server is here or elsewhere
   if (!comm.ok()) return at_init(std::move(comm).error(), own, count);
   return comm;

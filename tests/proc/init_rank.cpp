@@ -4,6 +4,7 @@
 //   RONDO_TEST_STRIKE=K  it kills itself just before the K-th system call of its initialisation that touches a socket,
 //                        a descriptor or shared memory: all such K together are every phase
 //   RONDO_TEST_DESCRIPTORS=N  it may have N descriptors
+//   RONDO_TEST_NAP=MS  it comes that much later, when the others wait for it
 // Its lines: "strike TIME_NS SENT_COUNT", then "init TIME_NS STATUS PEER MESSAGE", and likewise "barrier" after it.
 #include <dlfcn.h>
 #include <poll.h>
@@ -164,6 +165,7 @@ int main(int argc, char **argv) {
   if (how == "id" && !exchange_id(argv[2], rank, id)) return report("id", nullptr, RONDO_ERROR_INTERNAL) ? 0 : 1;
   rondo_comm_t comm = nullptr;
   strike_at = number("RONDO_TEST_STRIKE", 0);
+  std::this_thread::sleep_for(std::chrono::milliseconds(number("RONDO_TEST_NAP", 0)));
   say("joins " + std::to_string(now_ns()) + "\n");
   armed = true;
   const rondo_status_t status = how == "env" ? rondo_comm_init_env(&comm, nullptr)

@@ -185,6 +185,21 @@ TEST_CASE("store group: a rank whose process has ended before it came fails the 
   CHECK(late.failure()->status == RONDO_ERROR_REMOTE);
 }
 
+TEST_CASE("store group: what the process of the store lacks fails every group, and is the host's") {
+  Group group(10);
+  group.ranks.pop_back();
+  group.enter();
+  group.world.hub.hosted_by(2, group.world.now);
+  group.world.hub.fail_all({RONDO_ERROR_OUT_OF_RESOURCES, "no descriptor"}, group.world.now);
+  group.ranks.push_back(std::make_unique<Rank>(group.world, 3));
+  group.carry();
+  for (const auto &rank : group.ranks) {
+    REQUIRE(rank->told);
+    CHECK(rank->told->status == RONDO_ERROR_OUT_OF_RESOURCES);
+    CHECK(rank->told->peer == 2);
+  }
+}
+
 TEST_CASE("store group: clients that were told whose process runs the store name that rank when the store ends") {
   Group group(8);
   group.carry();
