@@ -165,18 +165,25 @@ RONDO_API rondo_status_t rondo_config_default(rondo_config_t *config) RONDO_NOEX
 typedef struct rondo_unique_id { char internal[RONDO_UNIQUE_ID_BYTES]; } rondo_unique_id_t;
 
 /** Makes an id and starts to listen for the group in this process, which must stay alive until the communicator is
- *  made. One id makes one communicator.
+ *  made. One id makes one communicator. An id that is not used is to be freed here: rondo_unique_id_free().
  * @param config  NULL for the defaults; network_interface is used here.
  * Any thread. */
 RONDO_API rondo_status_t rondo_get_unique_id(rondo_unique_id_t *id, const rondo_config_t *config) RONDO_NOEXCEPT;
+
+/** Gives up an id that this process made and that no communicator will be made of: its listener, thread and descriptors
+ *  go, and ranks that wait for the group get RONDO_ERROR_REMOTE. Otherwise they go when rondo_comm_init() with the id
+ *  ends in this process, with success or not; freeing it then, or an id that another process made, does nothing.
+ * @return RONDO_ERROR_INVALID_ARGUMENT: id is NULL, or not what rondo_get_unique_id() wrote. Any thread. */
+RONDO_API rondo_status_t rondo_unique_id_free(const rondo_unique_id_t *id) RONDO_NOEXCEPT;
 
 /** Makes the communicator of `id`: blocks until all `size` ranks have called it, or init_timeout_ms has passed.
  * Ranks may be processes, threads of one process (each calls this from its own thread), or both.
  * @param comm    receives the handle; unchanged on failure. End it with rondo_comm_destroy().
  * @param rank    0..size-1, each once.
  * @param config  NULL: defaults. Algorithm, protocol, channels, chunk_bytes, executor, max_ctas: equal on all ranks.
- * @return RONDO_ERROR_TIMEOUT, or RONDO_ERROR_REMOTE when the id's process gave up first: both tell the missing ranks;
- *         RONDO_ERROR_AUTHENTICATION; RONDO_ERROR_MISMATCH when size, versions or configuration differ.
+ * @return The failure of the first rank that failed, on every rank. RONDO_ERROR_TIMEOUT: ranks are missing, which are
+ *         told; RONDO_ERROR_REMOTE: a rank, or the id's process, ended; RONDO_ERROR_MISMATCH: size, versions or
+ *         configuration differ, or a rank came twice; RONDO_ERROR_OUT_OF_RESOURCES; RONDO_ERROR_AUTHENTICATION.
  *         rondo_comm_last_error(NULL, ...) has the detail. Any thread. */
 RONDO_API rondo_status_t rondo_comm_init(rondo_comm_t *comm, const rondo_unique_id_t *id, int rank, int size,
                                          const rondo_config_t *config) RONDO_NOEXCEPT;

@@ -84,6 +84,13 @@ rondo_status_t rondo_get_unique_id(rondo_unique_id_t *id, const rondo_config_t *
   });
 }
 
+rondo_status_t rondo_unique_id_free(const rondo_unique_id_t *id) noexcept {
+  return at_boundary([&]() -> Result<void> {
+    if (id == nullptr) return invalid_argument("id is NULL");
+    return free_unique_id(*id);
+  });
+}
+
 rondo_status_t rondo_comm_init(rondo_comm_t *comm, const rondo_unique_id_t *id, int rank, int size,
                                const rondo_config_t *config) noexcept {
   return at_boundary([&]() -> Result<void> {

@@ -126,6 +126,10 @@ Result<Job> torchrun_job(const Variables &variables) {
     job.secret = derived_secret(variables);
   }
   if (job.size == 1) job.meeting = Job::Meeting::alone;
+  if (variables.has("LOCAL_WORLD_SIZE")) {
+    RONDO_TRY_ASSIGN(const uint64_t here, variables.number("LOCAL_WORLD_SIZE", 1, job.size));
+    if (here == job.size) job.endpoint.host = "127.0.0.1";  // nobody outside is to come
+  }
   return job;
 }
 

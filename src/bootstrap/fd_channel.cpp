@@ -11,6 +11,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <optional>
+#include <set>
 
 #include "src/base/clock.h"
 #include "src/base/start_thread.h"
@@ -19,8 +21,12 @@ namespace rondo {
 namespace {
 
 constexpr uint64_t client_patience_ns = 1'000'000'000;  // a taker sends its token at once
-constexpr int listen_backlog = 128;
+constexpr uint64_t look_ns = 10'000'000;  // at the check, and at whom a full backlog keeps waiting
+constexpr int listen_backlog = 4096;
+constexpr int accepts_per_round = 64;
+constexpr size_t pending_count_max = 16;  // whoever is let in and has not sent its token: each holds a descriptor
 constexpr uint64_t retry_ns = 5'000'000;
+constexpr int take_attempts_max = 20;
 
 void random_hex(std::array<char, 32> &text) {
   std::array<unsigned char, 16> bytes{};
@@ -58,10 +64,13 @@ bool wait_for(int descriptor, short events, uint64_t deadline_ns) {
   return false;
 }
 
-bool same_user(int client) {
-  ucred credentials{};
-  socklen_t bytes = sizeof credentials;
-  return ::getsockopt(client, SOL_SOCKET, SO_PEERCRED, &credentials, &bytes) == 0 && credentials.uid == ::geteuid();
+/// Waits for `events` in short pieces, between which it asks `check`. RONDO_ERROR_TIMEOUT: without a message.
+Result<void> wait_checked(int descriptor, short events, uint64_t deadline_ns, const WaitCheck &check) {
+  while (!wait_for(descriptor, events, std::min(deadline_ns, now_ns() + look_ns))) {  // ends at the deadline
+    if (check) RONDO_TRY(check());
+    if (now_ns() >= deadline_ns) return Error{RONDO_ERROR_TIMEOUT, ""};
+  }
+  return {};
 }
 
 /// One byte, since a descriptor needs data to ride on, with room for one descriptor. Points into itself.
@@ -114,7 +123,7 @@ Result<FdServer> FdServer::listen() {
   FdTicket ticket;
   random_hex(ticket.name);
   random_hex(ticket.token);
-  FileDescriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  FileDescriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket.valid()) return system_error("socket(AF_UNIX)", errno);
   const AbstractAddress address = address_of(ticket);
   if (::bind(socket.get(), reinterpret_cast<const sockaddr *>(&address.address), address.bytes) != 0)
@@ -123,43 +132,119 @@ Result<FdServer> FdServer::listen() {
   return FdServer(std::move(socket), ticket);
 }
 
-Result<void> FdServer::serve(int descriptor, uint32_t taker_count, uint64_t deadline_ns) {
-  for (uint32_t served = 0; served < taker_count;) {
-    if (!wait_for(socket_.get(), POLLIN, deadline_ns))
-      return Error{RONDO_ERROR_TIMEOUT, "only " + std::to_string(served) + " of " + std::to_string(taker_count) +
-                                            " processes of this host fetched the shared memory in time"};
-    const FileDescriptor client(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (!client.valid() && errno == EINVAL) return {};  // stop() was called: the socket listens no more
-    if (!client.valid() && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS))
-      return Error{RONDO_ERROR_OUT_OF_RESOURCES, system_error("accept of a local process", errno).message};
-    if (client.valid() && same_user(client.get()) &&
-        serve_one(client.get(), descriptor, std::min(deadline_ns, now_ns() + client_patience_ns)))
-      ++served;
+namespace {
+
+/// One round of handing a descriptor out.
+class Handout {
+ public:
+  Handout(int listener, int descriptor, const FdTicket &ticket, const std::vector<uint64_t> &processes)
+      : listener_(listener),
+        descriptor_(descriptor),
+        ticket_(ticket),
+        awaited_(processes.begin(), processes.end()),
+        missing_(awaited_) {}
+
+  /// True: the last of the processes that are awaited has taken it.
+  [[nodiscard]] bool done() const { return !awaited_.empty() && missing_.empty(); }
+  [[nodiscard]] bool stopped() const { return stopped_; }
+  [[nodiscard]] const std::set<uint64_t> &missing() const { return missing_; }
+
+  /// Waits for what comes next, for look_ns at most.
+  Result<void> turn() {
+    std::vector<pollfd> entries{{listener_, POLLIN, 0}};
+    for (const Pending &pending : pending_) entries.push_back({pending.socket.get(), POLLIN, 0});
+    if (::poll(entries.data(), entries.size(), static_cast<int>(look_ns / 1'000'000)) > 0) {
+      for (size_t at = 1; at < entries.size(); ++at)
+        if (entries[at].revents != 0) read_token(pending_[at - 1]);
+      std::erase_if(pending_, [](const Pending &pending) { return !pending.socket.valid(); });
+      if (entries[0].revents != 0) RONDO_TRY(accept_some());
+    }
+    const uint64_t now = now_ns();
+    std::erase_if(pending_, [now](const Pending &pending) { return now >= pending.deadline_ns; });
+    return {};
+  }
+
+ private:
+  struct Pending {
+    FileDescriptor socket;
+    uint64_t process = 0;
+    uint64_t deadline_ns = 0;
+    std::array<char, 32> token{};
+    size_t have = 0;
+  };
+
+  Result<void> accept_some() {
+    for (int at = 0; at < accepts_per_round; ++at) {
+      FileDescriptor client(::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      if (!client.valid()) {
+        stopped_ = errno == EINVAL;  // stop() was called: the socket listens no more
+        if (!ran_out(errno)) return {};
+        if (pending_.empty()) return system_error("accept of a local process", errno);
+        pending_.erase(pending_.begin());
+        continue;
+      }
+      ucred peer{};
+      socklen_t bytes = sizeof peer;
+      if (::getsockopt(client.get(), SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0 || peer.uid != ::geteuid()) continue;
+      const auto process = static_cast<uint64_t>(peer.pid);
+      if (!awaited_.empty() && !awaited_.contains(process)) continue;
+      Pending pending{std::move(client), process, now_ns() + client_patience_ns, {}, 0};
+      read_token(pending);  // a taker sends it as it connects
+      if (!pending.socket.valid()) continue;
+      if (pending_.size() >= pending_count_max) pending_.erase(pending_.begin());
+      pending_.push_back(std::move(pending));
+    }
+    return {};
+  }
+
+  /// Closes the connection when it is served, has a wrong token or has ended.
+  void read_token(Pending &pending) {
+    const int client = pending.socket.get();
+    const ssize_t got =
+        ::recv(client, pending.token.data() + pending.have, pending.token.size() - pending.have, MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (got > 0) pending.have += static_cast<size_t>(got);
+    if (got > 0 && pending.have < pending.token.size()) return;
+    const bool right = pending.have == pending.token.size() &&
+                       sodium_memcmp(pending.token.data(), ticket_.token.data(), pending.have) == 0;
+    if (right && send_descriptor(client, descriptor_)) missing_.erase(pending.process);
+    pending.socket.reset();
+  }
+
+  int listener_;
+  int descriptor_;
+  const FdTicket &ticket_;
+  std::set<uint64_t> awaited_;
+  std::set<uint64_t> missing_;
+  std::vector<Pending> pending_;  ///< the oldest first
+  bool stopped_ = false;
+};
+
+}  // namespace
+
+Result<void> FdServer::serve(int descriptor, const std::vector<uint64_t> &processes, uint64_t deadline_ns,
+                             const WaitCheck &check) {
+  Handout handout(socket_.get(), descriptor, ticket_, processes);
+  while (!handout.done() && !handout.stopped()) {  // ends at the deadline
+    RONDO_TRY(handout.turn());
+    if (check && !handout.done()) RONDO_TRY(check());
+    if (now_ns() < deadline_ns) continue;
+    std::string list;
+    for (const uint64_t process : handout.missing()) list += (list.empty() ? "" : ", ") + std::to_string(process);
+    return Error{RONDO_ERROR_TIMEOUT, "processes of this host did not fetch the shared memory in time: " + list};
   }
   return {};
 }
 
 void FdServer::stop() const { ::shutdown(socket_.get(), SHUT_RDWR); }
 
-bool FdServer::serve_one(int client, int descriptor, uint64_t deadline_ns) const {
-  std::array<char, 32> token{};
-  for (size_t have = 0; have < token.size();) {
-    if (!wait_for(client, POLLIN, deadline_ns)) return false;
-    const ssize_t got = ::recv(client, token.data() + have, token.size() - have, MSG_DONTWAIT);
-    if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) return false;
-    if (got > 0) have += static_cast<size_t>(got);
-  }
-  return sodium_memcmp(token.data(), ticket_.token.data(), token.size()) == 0 && send_descriptor(client, descriptor);
-}
-
 Result<std::unique_ptr<FdOffer>> FdOffer::make(FileDescriptor descriptor, uint64_t deadline_ns) {
   RONDO_TRY_ASSIGN(auto server, FdServer::listen());
   std::unique_ptr<FdOffer> offer(new FdOffer(std::move(server), std::move(descriptor)));
   RONDO_TRY_ASSIGN(offer->thread_, start_thread("handing out a descriptor", [&it = *offer, deadline_ns] {
-                     constexpr uint32_t everybody = UINT32_MAX;
                      // For want of descriptors, say, others give theirs back: until the deadline it tries again.
                      while (!it.ended_.load(std::memory_order_acquire)) {  // pairs with the release in ~FdOffer
-                       const auto served = it.server_.serve(it.descriptor_.get(), everybody, deadline_ns);
+                       const auto served = it.server_.serve(it.descriptor_.get(), {}, deadline_ns);
                        if (served.ok() || served.error().status != RONDO_ERROR_OUT_OF_RESOURCES) return;
                        sleep_for_ns(retry_ns);
                      }
@@ -173,26 +258,54 @@ FdOffer::~FdOffer() {
   if (thread_.joinable()) thread_.join();
 }
 
-Result<FileDescriptor> take_descriptor(const FdTicket &ticket, uint64_t deadline_ns) {
-  const FileDescriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!socket.valid()) return system_error("socket(AF_UNIX)", errno);
-  // A full backlog makes connect() wait.
-  const uint64_t now = now_ns();
-  const uint64_t left_us = deadline_ns > now ? (deadline_ns - now) / 1000 + 1 : 1;
-  const timeval patience{static_cast<time_t>(left_us / 1'000'000), static_cast<suseconds_t>(left_us % 1'000'000)};
-  ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+namespace {
+
+/// RONDO_ERROR_TIMEOUT: at the deadline.
+Result<FileDescriptor> connect_to_owner(const FdTicket &ticket, uint64_t deadline_ns, const WaitCheck &check) {
   const AbstractAddress address = address_of(ticket);
-  if (::connect(socket.get(), reinterpret_cast<const sockaddr *>(&address.address), address.bytes) != 0)
-    return errno == ECONNREFUSED
-               ? owner_is_gone()
-               : system_error("connect to the process that owns the shared memory (same network namespace needed)",
-                              errno);
+  while (true) {  // ends at the deadline
+    FileDescriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (!socket.valid()) return system_error("socket(AF_UNIX)", errno);
+    // A full backlog makes connect() wait, in the order of arrival: looking now and then would not get a place.
+    constexpr timeval patience{0, 10 * look_ns / 1000};
+    ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    if (::connect(socket.get(), reinterpret_cast<const sockaddr *>(&address.address), address.bytes) == 0)
+      return socket;
+    if (errno == ECONNREFUSED) return owner_is_gone();
+    if (errno != EAGAIN && errno != EINTR)
+      return system_error("connect to the process that owns the shared memory (same network namespace needed)", errno);
+    if (check) RONDO_TRY(check());
+    if (now_ns() >= deadline_ns) return Error{RONDO_ERROR_TIMEOUT, ""};
+  }
+}
+
+/// Nothing: the owner closed the connection unanswered: there were too many, or it does not know the token.
+Result<std::optional<FileDescriptor>> take_once(const FdTicket &ticket, uint64_t deadline_ns, const WaitCheck &check) {
+  RONDO_TRY_ASSIGN(const FileDescriptor socket, connect_to_owner(ticket, deadline_ns, check));
   if (::send(socket.get(), ticket.token.data(), ticket.token.size(), MSG_NOSIGNAL) !=
-      static_cast<ssize_t>(ticket.token.size()))
-    return errno == EPIPE ? owner_is_gone() : system_error("send to the process that owns the shared memory", errno);
-  if (!wait_for(socket.get(), POLLIN, deadline_ns))
-    return Error{RONDO_ERROR_TIMEOUT, "the process that owns the shared memory did not hand it over in time"};
-  return receive_descriptor(socket.get());
+      static_cast<ssize_t>(ticket.token.size())) {
+    if (errno == EPIPE || errno == ECONNRESET) return std::optional<FileDescriptor>();
+    return system_error("send to the process that owns the shared memory", errno);
+  }
+  RONDO_TRY(wait_checked(socket.get(), POLLIN, deadline_ns, check));
+  auto received = receive_descriptor(socket.get());
+  if (received.ok()) return std::optional<FileDescriptor>(std::move(received).value());
+  if (received.error().status == RONDO_ERROR_REMOTE) return std::optional<FileDescriptor>();
+  return std::move(received).error();
+}
+
+}  // namespace
+
+Result<FileDescriptor> take_descriptor(const FdTicket &ticket, uint64_t deadline_ns, const WaitCheck &check) {
+  for (int attempt = 0; attempt < take_attempts_max; ++attempt) {
+    auto taken = take_once(ticket, deadline_ns, check);
+    if (!taken.ok() && taken.error().status == RONDO_ERROR_TIMEOUT && taken.error().message.empty())
+      return Error{RONDO_ERROR_TIMEOUT, "the process that owns the shared memory did not hand it over in time"};
+    if (!taken.ok()) return std::move(taken).error();
+    if (taken.value()) return *std::move(taken).value();
+    sleep_for_ns(retry_ns);
+  }
+  return owner_is_gone();
 }
 
 }  // namespace rondo

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Hands a descriptor over between processes: an abstract unix socket (no file, gone with its owner) and SCM_RIGHTS. The
-// socket's name and the token are random and travel through the authenticated store; a peer of another user is refused.
+// socket's name and the token are random and travel through the authenticated store. The name can be read in /proc by
+// all users of the host: so a peer of another user, or of a process that is not awaited, is turned away before anything
+// is read from it, the others are served side by side, and the oldest that says nothing gives way to a new one.
 #pragma once
 
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "src/base/result.h"
 #include "src/base/unique_handle.h"
@@ -22,20 +26,23 @@ struct FdTicket {
 };
 static_assert(sizeof(FdTicket) == 64);
 
+/// Asked every few milliseconds during a wait, whose end its failure is; null: nothing is to be asked.
+using WaitCheck = std::function<Result<void>()>;
+
 class FdServer {
  public:
   /// Listens under a fresh random name.
   [[nodiscard]] static Result<FdServer> listen();
   [[nodiscard]] const FdTicket &ticket() const { return ticket_; }
-  /// Gives `descriptor` to `taker_count` takers, then returns. Strangers are turned away and do not count.
-  Result<void> serve(int descriptor, uint32_t taker_count, uint64_t deadline_ns);
+  /// Gives `descriptor` to each of these processes, then returns; without any, to every process of this user, until
+  /// stop(). RONDO_ERROR_TIMEOUT names the processes that did not come.
+  Result<void> serve(int descriptor, const std::vector<uint64_t> &processes, uint64_t deadline_ns,
+                     const WaitCheck &check = {});
   /// Ends serve(), now or when it is called, as if all had come. Any thread.
   void stop() const;
 
  private:
   FdServer(FileDescriptor socket, const FdTicket &ticket) : socket_(std::move(socket)), ticket_(ticket) {}
-  [[nodiscard]] bool serve_one(int client, int descriptor, uint64_t deadline_ns) const;
-
   FileDescriptor socket_;
   FdTicket ticket_;
 };
@@ -60,6 +67,7 @@ class FdOffer {
 };
 
 /// The taker's side. RONDO_ERROR_REMOTE: the owner is gone, or no longer gives it.
-[[nodiscard]] Result<FileDescriptor> take_descriptor(const FdTicket &ticket, uint64_t deadline_ns);
+[[nodiscard]] Result<FileDescriptor> take_descriptor(const FdTicket &ticket, uint64_t deadline_ns,
+                                                     const WaitCheck &check = {});
 
 }  // namespace rondo

@@ -49,6 +49,13 @@ class LocalStore final : public RequestStore {
     return reply;
   }
 
+  void post(Request request) override {
+    const std::unique_lock lock(shared_->mutex);
+    request.id = ++last_id_;
+    handle(std::move(request));
+    shared_->replies.erase(client_);
+  }
+
   void handle(Request request) {
     std::vector<Delivery> deliveries;
     shared_->core.handle(client_, std::move(request), deliveries);

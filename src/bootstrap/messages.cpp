@@ -15,6 +15,21 @@ bool valid_status(uint32_t status) {
   return status >= RONDO_ERROR_INVALID_ARGUMENT && status <= RONDO_ERROR_INTERNAL;
 }
 
+/// status | peer | message; `may_be_ok`: the status may be RONDO_OK.
+bool decode_error(ByteReader &in, bool may_be_ok, Error &error) {
+  const auto status = in.number<uint32_t>();
+  const auto peer = in.number<uint32_t>();
+  const bool known = valid_status(status) || (may_be_ok && status == RONDO_OK);
+  if (in.failed() || !known || in.rest_bytes() > message_bytes_max) return false;
+  if (peer != no_peer && peer >= gather_count_max) return false;
+  error.status = static_cast<rondo_status_t>(status);
+  error.peer = peer == no_peer ? -1 : static_cast<int32_t>(peer);
+  error.message = text_of(in.rest());
+  for (char &c : error.message)  // what comes over a wire may be printed on a terminal
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  return true;
+}
+
 bool decode_rest(ByteReader &in, Request &request) {
   using Kind = Request::Kind;
   switch (request.kind) {
@@ -40,6 +55,12 @@ bool decode_rest(ByteReader &in, Request &request) {
     }
     case Kind::cancel:
       return request.key.empty();
+    case Kind::enter:
+      request.rank = in.number<uint32_t>();
+      request.count = in.number<uint32_t>();
+      return !in.failed() && request.count <= gather_count_max && request.rank < request.count && !request.key.empty();
+    case Kind::leave:
+      return request.key.empty() && decode_error(in, true, request.error);
   }
   return false;
 }
@@ -60,19 +81,6 @@ bool decode_parts(ByteReader &in, Reply &reply) {
   return true;
 }
 
-bool decode_failure(ByteReader &in, Reply &reply) {
-  const auto status = in.number<uint32_t>();
-  const auto peer = in.number<uint32_t>();
-  if (in.failed() || !valid_status(status) || in.rest_bytes() > message_bytes_max) return false;
-  if (peer != no_peer && peer >= gather_count_max) return false;
-  reply.error.status = static_cast<rondo_status_t>(status);
-  reply.error.peer = peer == no_peer ? -1 : static_cast<int32_t>(peer);
-  reply.error.message = text_of(in.rest());
-  for (char &c : reply.error.message)  // what comes over a wire may be printed on a terminal
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  return true;
-}
-
 bool decode_rest(ByteReader &in, Reply &reply) {
   using Kind = Reply::Kind;
   switch (reply.kind) {
@@ -86,9 +94,17 @@ bool decode_rest(ByteReader &in, Reply &reply) {
     case Kind::parts:
       return decode_parts(in, reply);
     case Kind::failure:
-      return decode_failure(in, reply);
+      return decode_error(in, false, reply.error);
+    case Kind::notice:
+      return reply.id == 0 && decode_error(in, true, reply.error);
   }
   return false;
+}
+
+void append_error(Bytes &out, const Error &error) {
+  append_number(out, static_cast<uint32_t>(error.status));
+  append_number(out, error.peer < 0 ? no_peer : static_cast<uint32_t>(error.peer));
+  append_bytes(out, bytes_of(std::string_view(error.message).substr(0, message_bytes_max)));
 }
 
 }  // namespace
@@ -101,12 +117,13 @@ Bytes encode(const Request &request) {
   append_number(out, request.id);
   append_number(out, static_cast<uint16_t>(request.key.size()));
   append_bytes(out, bytes_of(request.key));
-  if (request.kind == Kind::gather || request.kind == Kind::collect) {
+  if (request.kind == Kind::gather || request.kind == Kind::collect || request.kind == Kind::enter) {
     append_number(out, request.rank);
     append_number(out, request.count);
   }
   if (request.kind == Kind::collect) append_number(out, request.first);
   if (request.kind == Kind::put || request.kind == Kind::gather) append_bytes(out, request.value);
+  if (request.kind == Kind::leave) append_error(out, request.error);
   return out;
 }
 
@@ -125,11 +142,7 @@ Bytes encode(const Reply &reply) {
       append_bytes(out, part);
     }
   }
-  if (reply.kind == Kind::failure) {
-    append_number(out, static_cast<uint32_t>(reply.error.status));
-    append_number(out, reply.error.peer < 0 ? no_peer : static_cast<uint32_t>(reply.error.peer));
-    append_bytes(out, bytes_of(std::string_view(reply.error.message).substr(0, message_bytes_max)));
-  }
+  if (reply.kind == Kind::failure || reply.kind == Kind::notice) append_error(out, reply.error);
   return out;
 }
 
@@ -139,7 +152,7 @@ std::optional<Request> decode_request(ByteView body) {
   const auto kind = in.number<uint8_t>();
   request.id = in.number<uint64_t>();
   const auto key_bytes = in.number<uint16_t>();
-  if (in.failed() || kind < 1 || kind > 5 || key_bytes > key_bytes_max) return std::nullopt;
+  if (in.failed() || kind < 1 || kind > 7 || key_bytes > key_bytes_max) return std::nullopt;
   request.kind = static_cast<Request::Kind>(kind);
   request.key = text_of(in.bytes(key_bytes));
   if (in.failed() || !decode_rest(in, request) || !in.complete()) return std::nullopt;
@@ -151,7 +164,7 @@ std::optional<Reply> decode_reply(ByteView body) {
   Reply reply;
   const auto kind = in.number<uint8_t>();
   reply.id = in.number<uint64_t>();
-  if (in.failed() || kind < 1 || kind > 4) return std::nullopt;
+  if (in.failed() || kind < 1 || kind > 5) return std::nullopt;
   reply.kind = static_cast<Reply::Kind>(kind);
   if (!decode_rest(in, reply) || !in.complete()) return std::nullopt;
   return reply;

@@ -7,11 +7,16 @@
 //            gather   rank u32 | count u32 | value              puts rank's part, then answers as collect with first 0
 //            collect  rank u32 | count u32 | first u32          the next page of a gather's parts
 //            cancel   nothing; the key is empty                 ends request `id` now: it is answered with a timeout
+//            enter    rank u32 | count u32                      the key is a group, of which the client is now `rank`
+//            leave    status u32 | peer u32 | message           the key is empty; status 0: the rank needs the group no
+//                                                               more; else it has failed, and so has the group
 // Reply    kind u8 | id u64 | rest
 //            done     nothing
 //            value    value
 //            parts    first u32 | total u32 | n u32 | n x (bytes u32 | bytes)
 //            failure  status u32 | peer u32 (2^32 - 1: none) | message
+//            notice   as failure, unasked, with id 0: the client's group has failed; or, with status 0, `peer` is the rank
+//                     whose process runs the store
 //
 // A client has one request at a time; only its cancel may follow before the reply. Ids rise by one from 1.
 #pragma once
@@ -26,7 +31,7 @@ inline constexpr size_t message_bytes_max = 1024;
 inline constexpr uint32_t gather_count_max = 65'536;
 
 struct Request {
-  enum class Kind : uint8_t { put = 1, get = 2, gather = 3, collect = 4, cancel = 5 };
+  enum class Kind : uint8_t { put = 1, get = 2, gather = 3, collect = 4, cancel = 5, enter = 6, leave = 7 };
   Kind kind = Kind::get;
   uint64_t id = 0;
   std::string key;
@@ -34,17 +39,18 @@ struct Request {
   uint32_t count = 0;
   uint32_t first = 0;
   Bytes value;
+  Error error;  ///< status, peer and message of a leave
 };
 
 struct Reply {
-  enum class Kind : uint8_t { done = 1, value = 2, parts = 3, failure = 4 };
+  enum class Kind : uint8_t { done = 1, value = 2, parts = 3, failure = 4, notice = 5 };
   Kind kind = Kind::done;
   uint64_t id = 0;
   Bytes value;
   uint32_t first = 0;
   uint32_t total = 0;
   std::vector<Bytes> parts;
-  Error error;  ///< status, peer and message of a failure
+  Error error;  ///< status, peer and message of a failure or a notice
 };
 
 [[nodiscard]] Bytes encode(const Request &request);

@@ -9,12 +9,32 @@
 namespace rondo {
 namespace {
 
-/// Waits for all ranks. Each brings a random number: two processes that both claim a rank are found out.
-Result<Rendezvous> complete(Rendezvous meeting, uint64_t deadline_ns) {
-  const Secret token = random_secret();
-  RONDO_TRY(meeting.store->gather(meeting.key_prefix + "join", meeting.rank, meeting.size,
-                                  ByteView(token.bytes).first(16), deadline_ns));
-  return meeting;
+/// Enters the group at its store, and waits for all ranks.
+Result<Rendezvous> complete(Rendezvous meeting, const Endpoint &endpoint, const Secret &secret, const StoreHost &host,
+                            uint64_t deadline_ns) {
+  meeting.secret = secret;
+  const Membership member{meeting.key_prefix, meeting.rank, meeting.size};
+  RONDO_TRY_ASSIGN(meeting.store, connect_store(endpoint, secret, deadline_ns, member, host));
+  const auto met = meeting.store->gather(meeting.key_prefix + "join", meeting.rank, meeting.size, {}, deadline_ns);
+  if (met.ok()) return meeting;
+  meeting.store->leave(met.error());
+  return met.error();
+}
+
+/// The same by rank 0 where it runs the store for this group alone: what it fails with is told, too.
+Result<Rendezvous> complete_as_host(Rendezvous meeting, std::unique_ptr<StoreServer> server, const Endpoint &endpoint,
+                                    const Secret &secret, const StoreHost &host, uint64_t deadline_ns) {
+  server->hosted_by(meeting.rank);
+  auto met = complete(std::move(meeting), endpoint, secret, host, deadline_ns);
+  if (met.ok()) {
+    met.value().server = std::move(server);
+  } else {
+    Error error = met.error();
+    error.message = "rank 0 failed: " + error.message;
+    if (error.peer < 0) error.peer = 0;
+    server->host_failed(error);
+  }
+  return met;
 }
 
 Error in_job(Error error, const Job &job) {
@@ -33,13 +53,12 @@ Rendezvous begin(const Job &job, uint32_t generation) {
 
 Result<Rendezvous> meet_at_store(const Job &job, Rendezvous meeting, uint64_t deadline_ns) {
   RONDO_TRY_ASSIGN(const Endpoint endpoint, resolve(job.endpoint));
-  meeting.secret = job.secret;
-  RONDO_TRY_ASSIGN(meeting.store, connect_store(endpoint, job.secret, deadline_ns));
-  return complete(std::move(meeting), deadline_ns);
+  return complete(std::move(meeting), endpoint, job.secret, {.name = job.launcher, .runs_already = true}, deadline_ns);
 }
 
 Result<Rendezvous> meet_at_rank_0(const Job &job, bool serving, Rendezvous meeting, uint64_t deadline_ns) {
   RONDO_TRY_ASSIGN(const Endpoint endpoint, resolve(job.endpoint));
+  const StoreHost host{.rank = 0, .name = "the process"};
   if (job.rank == 0 && !serving) {
     auto server = start_store_server(endpoint, job.secret);
     if (!server.ok()) {
@@ -47,11 +66,9 @@ Result<Rendezvous> meet_at_rank_0(const Job &job, bool serving, Rendezvous meeti
       error.message += "; if the port is taken, set RONDO_PORT to a free one on all ranks";
       return error;
     }
-    meeting.server = std::move(server).value();
+    return complete_as_host(std::move(meeting), std::move(server).value(), endpoint, job.secret, host, deadline_ns);
   }
-  meeting.secret = job.secret;
-  RONDO_TRY_ASSIGN(meeting.store, connect_store(endpoint, job.secret, deadline_ns));
-  return complete(std::move(meeting), deadline_ns);
+  return complete(std::move(meeting), endpoint, job.secret, host, deadline_ns);
 }
 
 Result<Rendezvous> meet_by_file(const Job &job, uint32_t generation, std::string_view network_interface,
@@ -59,20 +76,22 @@ Result<Rendezvous> meet_by_file(const Job &job, uint32_t generation, std::string
   RONDO_TRY_ASSIGN(RendezvousFile file,
                    RendezvousFile::open(job.directory, job.name + "-" + std::to_string(generation)));
   rondo_unique_id_t encoded{};
+  std::unique_ptr<StoreServer> server;
   if (job.rank == 0) {
     // Ranks on one host need no network; a chosen interface is kept to.
     const bool loopback = network_interface.empty() && !job.several_hosts;
     RONDO_TRY_ASSIGN(UniqueIdServer made, start_unique_id_server(loopback ? "127.0.0.1" : network_interface));
     RONDO_TRY(file.publish(made.id));
     encoded = made.id;
-    meeting.server = std::move(made.server);
+    server = std::move(made.server);
   } else {
     RONDO_TRY_ASSIGN(encoded, file.wait(deadline_ns));
   }
   RONDO_TRY_ASSIGN(const UniqueId id, decode_unique_id(encoded));
-  meeting.secret = id.secret;
-  RONDO_TRY_ASSIGN(meeting.store, connect_store(id.endpoint, id.secret, deadline_ns));
-  return complete(std::move(meeting), deadline_ns);  // and the file goes
+  const StoreHost host{.rank = 0, .name = maker_name(id), .runs_already = true};
+  if (server != nullptr)
+    return complete_as_host(std::move(meeting), std::move(server), id.endpoint, id.secret, host, deadline_ns);
+  return complete(std::move(meeting), id.endpoint, id.secret, host, deadline_ns);  // and the file goes
 }
 
 Result<Rendezvous> meet(const Job &job, uint32_t generation, bool serving, std::string_view network_interface,
@@ -107,9 +126,8 @@ Result<Rendezvous> join_unique_id(const rondo_unique_id_t &id, uint32_t rank, ui
   meeting.rank = rank;
   meeting.size = size;
   meeting.key_prefix = group_name(decoded) + "/";
-  meeting.secret = decoded.secret;
-  RONDO_TRY_ASSIGN(meeting.store, connect_store(decoded.endpoint, decoded.secret, deadline_ns));
-  return complete(std::move(meeting), deadline_ns);
+  const StoreHost host{.name = maker_name(decoded) + ", which made the unique id,", .runs_already = true};
+  return complete(std::move(meeting), decoded.endpoint, decoded.secret, host, deadline_ns);
 }
 
 }  // namespace rondo

@@ -86,7 +86,7 @@ RendezvousFile::~RendezvousFile() {
 
 Result<std::optional<RendezvousRecord>> RendezvousFile::read() const {
   std::optional<RendezvousRecord> nothing;
-  const FileDescriptor file(
+  FileDescriptor file(
       ::openat(directory_.get(), name_.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (!file.valid()) {
     if (errno == ENOENT) return nothing;
@@ -99,6 +99,7 @@ Result<std::optional<RendezvousRecord>> RendezvousFile::read() const {
   std::array<std::byte, record_bytes + 1> buffer;
   const ssize_t count = ::read(file.get(), buffer.data(), buffer.size());
   if (count < 0) return system_error("rendezvous: read " + path_, errno);
+  file.reset();  // whether the writer lives is read by that descriptor: there may be no other
   auto record = decode_rendezvous(ByteView(buffer).first(static_cast<size_t>(count)));
   if (!record || !writer_lives(*record)) return nothing;
   return record;

@@ -4,7 +4,14 @@
 
 #include <algorithm>
 
+#include "src/base/clock.h"
+
 namespace rondo {
+namespace {
+
+constexpr uint64_t farewell_ns = 1'000'000'000;  // for the news of a failure
+
+}  // namespace
 
 Result<void> RequestStore::put(std::string_view key, std::span<const std::byte> value, uint64_t deadline_ns) {
   Request request;
@@ -43,6 +50,14 @@ Result<std::vector<Bytes>> RequestStore::gather(std::string_view key, uint32_t r
     std::ranges::move(reply.parts, std::back_inserter(parts));
   }
   return parts;
+}
+
+void RequestStore::leave(const Result<void> &outcome) {
+  Request request;
+  request.kind = Request::Kind::leave;
+  request.error = outcome.ok() ? Error{RONDO_OK, ""} : outcome.error();
+  if (outcome.ok()) return post(std::move(request));
+  (void)carry(std::move(request), now_ns() + farewell_ns);  // so that it has arrived before the connection is closed
 }
 
 Result<Reply> RequestStore::exchange(Request request, Reply::Kind wanted, uint64_t deadline_ns) {

@@ -12,8 +12,11 @@ class RequestStore : public Store {
   Result<Bytes> get(std::string_view key, uint64_t deadline_ns) final;
   Result<std::vector<Bytes>> gather(std::string_view key, uint32_t rank, uint32_t count,
                                     std::span<const std::byte> value, uint64_t deadline_ns) final;
+  void leave(const Result<void> &outcome) final;
 
  private:
+  /// Sends a request whose reply nobody waits for; the last one.
+  virtual void post(Request request) = 0;
   /// Carries a request within the bounds to the store and brings its reply, which may be a failure. An error: there is
   /// no reply.
   [[nodiscard]] virtual Result<Reply> carry(Request request, uint64_t deadline_ns) = 0;

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -47,18 +48,48 @@ class Store {
   /// RONDO_ERROR_TIMEOUT lists the ranks that are missing.
   virtual Result<std::vector<Bytes>> gather(std::string_view key, uint32_t rank, uint32_t count,
                                             std::span<const std::byte> value, uint64_t deadline_ns) = 0;
+
+  /// What is known here by now of the client's group: its failure, or that the store is gone. Does not wait.
+  [[nodiscard]] virtual Result<void> check() { return {}; }
+
+  /// The goodbye of a client that entered a group: it needs the group no more, or it has failed. Without a goodbye, the
+  /// end of the client is the death of its rank.
+  virtual void leave(const Result<void> &) {}
 };
 
-/// Connects and authenticates both ways; tries again until the deadline while nobody listens yet.
-/// RONDO_ERROR_AUTHENTICATION when the other side does not know the secret.
+/// Which rank of which group a client is; it says so as soon as it has proved itself.
+struct Membership {
+  std::string group;  ///< a key; ranks of equal groups meet
+  uint32_t rank = 0;
+  uint32_t count = 1;
+};
+
+/// Whose end the end of the store is.
+struct StoreHost {
+  int32_t rank = -1;  ///< the rank whose process runs the store; -1: none, or not known (yet)
+  std::string name = "the process that runs it";
+  bool runs_already = false;  ///< it ran before anybody heard of it: where nobody listens, it has ended
+};
+
+/// Connects and authenticates both ways; tries again until the deadline while nobody listens yet, and while a crowded
+/// store turns it away. Then it enters the group, if one is given; Store::leave() is due in the end.
+/// RONDO_ERROR_AUTHENTICATION: the other side does not know the secret. RONDO_ERROR_REMOTE: the store is gone.
 [[nodiscard]] Result<std::unique_ptr<Store>> connect_store(const Endpoint &endpoint, const Secret &secret,
-                                                           uint64_t deadline_ns);
+                                                           uint64_t deadline_ns,
+                                                           const std::optional<Membership> &member = std::nullopt,
+                                                           const StoreHost &host = {});
 
 /// The server, with a thread of its own. Bad, slow and silent clients are turned away without disturbing the others.
 class StoreServer {
  public:
   virtual ~StoreServer() = default;  ///< closes everything and joins the thread
   [[nodiscard]] virtual const Endpoint &endpoint() const = 0;
+  /// The server runs in the process of this rank: its clients will name it when the server ends. Any thread.
+  virtual void hosted_by(uint32_t rank) = 0;
+  /// That rank failed before it could say so as a client: its clients are told. Any thread.
+  virtual void host_failed(const Error &error) = 0;
+  /// The process that had this rank in all groups has ended: those that it has not entered fail now. Any thread.
+  virtual void rank_ended(uint32_t rank) = 0;
 };
 
 /// Listens on `address` (port 0: any free one).

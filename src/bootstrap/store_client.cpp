@@ -19,6 +19,11 @@ namespace {
 
 constexpr uint64_t retry_first_ns = 5'000'000;
 constexpr uint64_t retry_most_ns = 100'000'000;
+// A crowded listener drops the first packet of a connection, and the kernel sends it again after 1 s, 3 s, 7 s: a new
+// connection has better chances. Longer each time, for networks that are slow.
+constexpr uint64_t attempt_first_ns = 500'000'000;
+constexpr uint64_t attempt_most_ns = 8'000'000'000;
+constexpr uint64_t refusal_patience_ns = 1'000'000'000;  // of a store that was there: nobody listens, so it has ended
 constexpr size_t read_bytes = 64u << 10;
 
 /// Waits for `events`; false: the deadline passed first.
@@ -36,6 +41,7 @@ bool wait_for(int socket, short events, uint64_t deadline_ns) {
 struct Attempt {
   FileDescriptor socket;
   bool again = false;
+  bool refused = false;  ///< nobody listens there
   Error error;
 };
 
@@ -59,6 +65,7 @@ Attempt attempt_connect(const SocketAddress &address, const std::string &name, u
   Attempt attempt;
   const auto refuse = [&attempt, &name](int error_number) {
     attempt.again = worth_another_try(error_number);
+    attempt.refused = error_number == ECONNREFUSED;
     attempt.error = system_error("connect to the store at " + name, error_number);
     attempt.socket.reset();
   };
@@ -92,8 +99,10 @@ Attempt attempt_connect(const SocketAddress &address, const std::string &name, u
 
 class Client final : public RequestStore {
  public:
-  Client(FileDescriptor socket, const Secret &secret, std::string name)
-      : socket_(std::move(socket)), session_(secret, wire::random_challenge(), std::move(name)) {}
+  Client(FileDescriptor socket, const Secret &secret, std::string name, const std::optional<Membership> &member,
+         const StoreHost &host)
+      : socket_(std::move(socket)),
+        session_(secret, wire::random_challenge(), std::move(name), member, host) {}
 
   /// Moves bytes until `done()`, the session's failure, or the deadline (false).
   template <class Done>
@@ -104,15 +113,17 @@ class Client final : public RequestStore {
       session_.on_time(now);
       if (!send_some() || done()) continue;
       const short events = static_cast<short>(session_.output().empty() ? POLLIN : POLLIN | POLLOUT);
-      if (!wait_for(socket_.get(), events, std::min(deadline_ns, session_.deadline_ns()))) continue;
-      const ssize_t count = ::recv(socket_.get(), buffer_.data(), buffer_.size(), 0);
-      if (count > 0) {
-        session_.receive(ByteView(buffer_).first(static_cast<size_t>(count)));
-      } else if (count == 0 || (errno != EAGAIN && errno != EINTR)) {
-        session_.peer_closed();
-      }
+      if (wait_for(socket_.get(), events, std::min(deadline_ns, session_.deadline_ns()))) (void)receive_some();
     }
     return true;
+  }
+
+  [[nodiscard]] Result<void> check() override {
+    while (!session_.failure() && receive_some()) {  // ends: the socket is empty, or closed
+    }
+    if (session_.notice()) return *session_.notice();
+    if (session_.failure()) return *session_.failure();
+    return {};
   }
 
   [[nodiscard]] const StoreClientSession &session() const { return session_; }
@@ -123,6 +134,17 @@ class Client final : public RequestStore {
   }
 
  private:
+  /// False: nothing there, or the connection has ended (the session knows).
+  bool receive_some() {
+    const ssize_t count = ::recv(socket_.get(), buffer_.data(), buffer_.size(), 0);
+    if (count > 0) {
+      session_.receive(ByteView(buffer_).first(static_cast<size_t>(count)));
+    } else if (count == 0 || (errno != EAGAIN && errno != EINTR)) {
+      session_.peer_closed();
+    }
+    return count > 0;
+  }
+
   /// False: the connection broke (the session knows).
   bool send_some() {
     while (!session_.output().empty()) {  // ends: the output shrinks, or the socket is full
@@ -133,6 +155,8 @@ class Client final : public RequestStore {
       } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
         return true;
       } else if (errno != EINTR) {
+        while (!session_.failure() && receive_some()) {  // the last that the other side said tells why
+        }
         session_.peer_closed();
         return false;
       }
@@ -141,51 +165,114 @@ class Client final : public RequestStore {
   }
 
   Result<Reply> carry(Request request, uint64_t deadline_ns) override {
-    if (session_.failure()) return *session_.failure();
+    if (session_.failure()) return broken();
     session_.begin(std::move(request), deadline_ns);
     (void)pump([this] { return !session_.in_flight(); }, no_deadline);  // the session has the deadline
-    if (session_.failure()) return *session_.failure();
+    if (session_.failure()) return broken();
     auto reply = session_.take_reply();
     if (!reply) return Error{RONDO_ERROR_INTERNAL, "the store's session ended without a reply"};
     return std::move(*reply);
   }
+
+  void post(Request request) override {
+    if (!session_.member() || session_.failure() || session_.in_flight()) return;
+    session_.begin(std::move(request), no_deadline);
+    (void)send_some();
+  }
+
+  /// The failure of the group comes before the end of the connection, which follows from it.
+  [[nodiscard]] Error broken() const { return session_.notice() ? *session_.notice() : *session_.failure(); }
 
   FileDescriptor socket_;
   StoreClientSession session_;
   std::array<std::byte, read_bytes> buffer_;
 };
 
-Error connect_timeout(const std::string &name, const std::string &last) {
-  const std::string why = last.empty() ? "" : " (" + last + ")";
-  return {RONDO_ERROR_TIMEOUT, "no store at " + name + " within the deadline" + why +
-                                   "; is rank 0 running, and is the address reachable from here?"};
-}
+/// One store that is being connected to.
+class Connector {
+ public:
+  Connector(std::string name, const Secret &secret, const std::optional<Membership> &member, const StoreHost &host)
+      : name_(std::move(name)), secret_(secret), member_(member), host_(host) {}
+
+  Result<std::unique_ptr<Store>> connect(const SocketAddress &address, uint64_t deadline_ns) {
+    uint64_t attempt_ns = attempt_first_ns;
+    // Ends at the deadline.
+    for (uint64_t pause_ns = retry_first_ns;; pause_ns = std::min(2 * pause_ns, retry_most_ns)) {
+      const uint64_t begun_ns = now_ns();
+      Attempt attempt = attempt_connect(address, name_, std::min(deadline_ns, begun_ns + attempt_ns));
+      note_refusal(attempt, begun_ns);
+      if (attempt.socket.valid()) {
+        auto client = shake_hands(attempt, begun_ns + attempt_ns, deadline_ns);
+        if (client != nullptr) return std::unique_ptr<Store>(std::move(client));
+      }
+      if (!attempt.again) return attempt.error;
+      if (gone_) return store_gone();
+      last_ = attempt.error.message;
+      const uint64_t now = now_ns();
+      if (now + pause_ns >= deadline_ns) return timed_out();
+      if (now >= begun_ns + attempt_ns) attempt_ns = std::min(2 * attempt_ns, attempt_most_ns);
+      sleep_for_ns(pause_ns);
+    }
+  }
+
+ private:
+  /// Null: `attempt` says why, and whether it is worth another one.
+  std::unique_ptr<Client> shake_hands(Attempt &attempt, uint64_t attempt_deadline_ns, uint64_t deadline_ns) {
+    auto client = std::make_unique<Client>(std::move(attempt.socket), secret_, name_, member_, host_);
+    const StoreClientSession &session = client->session();
+    // Once this side has proved itself too, an end of the connection would be taken for the rank's death.
+    bool open = client->pump([&] { return session.proved(); }, std::min(deadline_ns, attempt_deadline_ns));
+    if (open) open = client->pump([&] { return session.open(); }, deadline_ns);
+    was_there_ = was_there_ || session.proved();
+    if (open) client->finish_handshake(deadline_ns);
+    const auto &failure = client->session().failure();
+    if (open && !failure) return client;
+    attempt.error = failure ? *failure : Error{RONDO_ERROR_TIMEOUT, "it takes connections, but does not answer"};
+    // Closed: turned away by a crowded server, or by one that ends. A failure of the group comes with a rank.
+    attempt.again = !failure || (failure->status == RONDO_ERROR_REMOTE && !client->session().refused());
+    return nullptr;
+  }
+
+  void note_refusal(const Attempt &attempt, uint64_t at_ns) {
+    if (!attempt.refused) {
+      refused_since_ns_ = no_deadline;
+      return;
+    }
+    refused_since_ns_ = std::min(refused_since_ns_, at_ns);
+    gone_ = (was_there_ || host_.runs_already) && at_ns - refused_since_ns_ >= refusal_patience_ns;
+  }
+
+  [[nodiscard]] Error store_gone() const {
+    const std::string rank = host_.rank < 0 ? "" : " (rank " + std::to_string(host_.rank) + ")";
+    return {RONDO_ERROR_REMOTE,
+            "nobody listens at " + name_ + ", where the store was: " + host_.name + rank + " has ended, or given up",
+            -1, host_.rank};
+  }
+
+  [[nodiscard]] Error timed_out() const {
+    const std::string why = last_.empty() ? "" : " (" + last_ + ")";
+    return {RONDO_ERROR_TIMEOUT,
+            "no store at " + name_ + " within the deadline" + why + "; does " + host_.name +
+                " run, and is the address reachable from here?",
+            -1, host_.rank};
+  }
+
+  std::string name_;
+  const Secret &secret_;
+  const std::optional<Membership> &member_;
+  const StoreHost &host_;
+  std::string last_;
+  uint64_t refused_since_ns_ = no_deadline;
+  bool was_there_ = false;
+  bool gone_ = false;
+};
 
 }  // namespace
 
-Result<std::unique_ptr<Store>> connect_store(const Endpoint &endpoint, const Secret &secret, uint64_t deadline_ns) {
-  const std::string name = format_endpoint(endpoint);
+Result<std::unique_ptr<Store>> connect_store(const Endpoint &endpoint, const Secret &secret, uint64_t deadline_ns,
+                                             const std::optional<Membership> &member, const StoreHost &host) {
   RONDO_TRY_ASSIGN(const SocketAddress address, socket_address(endpoint));
-  std::string last;
-  // Ends at the deadline.
-  for (uint64_t pause_ns = retry_first_ns;; pause_ns = std::min(2 * pause_ns, retry_most_ns)) {
-    Attempt attempt = attempt_connect(address, name, deadline_ns);
-    if (attempt.socket.valid()) {
-      auto client = std::make_unique<Client>(std::move(attempt.socket), secret, name);
-      if (!client->pump([&] { return client->session().open(); }, deadline_ns))
-        return connect_timeout(name, "it takes connections, but does not answer");
-      client->finish_handshake(deadline_ns);
-      const auto &failure = client->session().failure();
-      if (!failure) return std::unique_ptr<Store>(std::move(client));
-      if (failure->status != RONDO_ERROR_REMOTE) return *failure;
-      attempt.error = *failure;  // turned away by a crowded server, or one that ends: again
-      attempt.again = true;
-    }
-    if (!attempt.again) return attempt.error;
-    last = attempt.error.message;
-    if (now_ns() + pause_ns >= deadline_ns) return connect_timeout(name, last);
-    sleep_for_ns(pause_ns);
-  }
+  return Connector(format_endpoint(endpoint), secret, member, host).connect(address, deadline_ns);
 }
 
 }  // namespace rondo

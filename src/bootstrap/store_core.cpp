@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keys, values, gathers and waiting requests.
+// Keys, values, gathers, groups and waiting requests.
 #include "src/bootstrap/store_core.h"
 
 #include <algorithm>
@@ -18,6 +18,13 @@ Reply failure(uint64_t id, Error error) {
   Reply reply;
   reply.kind = Reply::Kind::failure;
   reply.id = id;
+  reply.error = std::move(error);
+  return reply;
+}
+
+Reply notice(Error error) {
+  Reply reply;
+  reply.kind = Reply::Kind::notice;
   reply.error = std::move(error);
   return reply;
 }
@@ -45,16 +52,79 @@ Error missing_ranks(const std::string &key, uint32_t count, const std::map<uint3
 }  // namespace
 
 void StoreCore::handle(uint64_t client, Request request, std::vector<Delivery> &out) {
+  const bool ends = request.kind == Request::Kind::cancel || request.kind == Request::Kind::leave;
+  if (const Error *const failure = groups_.failure_of(client); failure != nullptr && !ends) {
+    out.push_back({client, rondo::failure(request.id, *failure)});
+    return;
+  }
   switch (request.kind) {
     case Request::Kind::put: return put(client, request, out);
     case Request::Kind::get: return get(client, request, out);
     case Request::Kind::gather: return gather(client, request, out);
     case Request::Kind::collect: return collect(client, request, out);
     case Request::Kind::cancel: return cancel(client, request, out);
+    case Request::Kind::enter: return enter(client, request, out);
+    case Request::Kind::leave: return leave(client, request, out);
   }
 }
 
-void StoreCore::forget(uint64_t client) {
+void StoreCore::forget(uint64_t client, std::vector<Delivery> &out) {
+  stop_waiting(client);
+  groups_.forget(client);
+  tell_failures(out);
+}
+
+void StoreCore::enter(uint64_t client, const Request &request, std::vector<Delivery> &out) {
+  const auto entered = groups_.enter(client, request.key, request.rank, request.count);
+  Reply done;
+  done.id = request.id;
+  out.push_back({client, entered.ok() ? std::move(done) : failure(request.id, entered.error())});
+  if (entered.ok() && host_rank_)
+    out.push_back({client, notice({RONDO_OK, "", -1, static_cast<int32_t>(*host_rank_)})});
+  tell_failures(out);
+}
+
+void StoreCore::leave(uint64_t client, const Request &request, std::vector<Delivery> &out) {
+  groups_.leave(client, request.error);
+  Reply done;
+  done.id = request.id;
+  out.push_back({client, std::move(done)});
+  tell_failures(out);
+}
+
+void StoreCore::hosted_by(uint32_t rank, std::vector<Delivery> &out) {
+  host_rank_ = rank;
+  for (const uint64_t client : groups_.clients())
+    out.push_back({client, notice({RONDO_OK, "", -1, static_cast<int32_t>(rank)})});
+}
+
+void StoreCore::rank_ended(uint32_t rank, std::vector<Delivery> &out) {
+  groups_.rank_ended(rank);
+  tell_failures(out);
+}
+
+void StoreCore::fail_all(Error error, std::vector<Delivery> &out) {
+  if (error.peer < 0 && host_rank_) error.peer = static_cast<int32_t>(*host_rank_);
+  groups_.fail_all(error);
+  tell_failures(out);
+}
+
+/// A client that waits gets the failure as its reply, every other one as a notice.
+void StoreCore::tell_failures(std::vector<Delivery> &out) {
+  for (const uint64_t client : groups_.take_told()) {
+    const Error &error = *groups_.failure_of(client);
+    const auto waiting = waiting_.find(client);
+    if (waiting == waiting_.end()) {
+      out.push_back({client, notice(error)});
+      continue;
+    }
+    const uint64_t id = waiting->second.id;
+    stop_waiting(client);
+    out.push_back({client, failure(id, error)});
+  }
+}
+
+void StoreCore::stop_waiting(uint64_t client) {
   const auto found = waiting_.find(client);
   if (found == waiting_.end()) return;
   const auto clients = waiting_clients_.find(found->second.key);
@@ -195,7 +265,7 @@ void StoreCore::cancel(uint64_t client, const Request &request, std::vector<Deli
   const auto found = waiting_.find(client);
   if (found == waiting_.end() || found->second.id != request.id) return;  // the reply and the cancel crossed
   const Request wanted = found->second;
-  forget(client);
+  stop_waiting(client);
   out.push_back({client, failure(wanted.id, what_is_missing(wanted))});
 }
 

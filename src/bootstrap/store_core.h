@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The store itself: keys, values, gathers and the requests that wait for them. Requests in, replies out; no I/O and no
+// The store itself: keys, values, gathers, groups and the requests that wait. Requests in, replies out; no I/O and no
 // clock: a client whose deadline has passed sends a cancel, and a client that is gone is forgotten.
 //
 // A key is a value or a gather, for good. A gather is open (parts come) -> complete (all parts are there; each rank
@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "src/bootstrap/messages.h"
+#include "src/bootstrap/store_groups.h"
 
 namespace rondo {
 
@@ -32,8 +33,15 @@ class StoreCore {
   /// The caller sees to it that a client has one request at a time.
   void handle(uint64_t client, Request request, std::vector<Delivery> &out);
 
-  /// The client is gone; nothing is delivered to it any more. What it put stays.
-  void forget(uint64_t client);
+  /// The client is gone; nothing is delivered to it any more. What it put stays. The rank that it was is gone too.
+  void forget(uint64_t client, std::vector<Delivery> &out);
+
+  /// The process of `rank` runs this store: its clients are told, so that they can name it when the store ends.
+  void hosted_by(uint32_t rank, std::vector<Delivery> &out);
+
+  /// As StoreGroups says.
+  void rank_ended(uint32_t rank, std::vector<Delivery> &out);
+  void fail_all(Error error, std::vector<Delivery> &out);
 
   /// The store ends: every request that waits is answered with RONDO_ERROR_REMOTE and what it waited for.
   void end(std::vector<Delivery> &out);
@@ -61,6 +69,10 @@ class StoreCore {
   void gather(uint64_t client, Request &request, std::vector<Delivery> &out);
   void collect(uint64_t client, const Request &request, std::vector<Delivery> &out);
   void cancel(uint64_t client, const Request &request, std::vector<Delivery> &out);
+  void enter(uint64_t client, const Request &request, std::vector<Delivery> &out);
+  void leave(uint64_t client, const Request &request, std::vector<Delivery> &out);
+  void tell_failures(std::vector<Delivery> &out);
+  void stop_waiting(uint64_t client);
   [[nodiscard]] Result<Entry *> gather_entry(const Request &request);
   [[nodiscard]] Result<void> add_part(Entry &entry, Request &request);
   [[nodiscard]] Result<void> charge(size_t bytes);
@@ -73,6 +85,8 @@ class StoreCore {
 
   StoreLimits limits_;
   size_t used_bytes_ = 0;
+  StoreGroups groups_;
+  std::optional<uint32_t> host_rank_;
   std::unordered_map<std::string, Entry> entries_;
   std::unordered_map<uint64_t, Request> waiting_;  ///< by client
   std::unordered_map<std::string, std::vector<uint64_t>> waiting_clients_;  ///< by key, in the order of arrival

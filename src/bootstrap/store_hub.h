@@ -2,9 +2,10 @@
 // The whole server but for its sockets: the sessions of all connections over one StoreCore, and who may come in.
 // Bytes, events and the time in; bytes, connections to close and a deadline out; no I/O.
 //
-// Who may come in: at most 64 connections that have not proved themselves, so that strangers cost little. When all 64
-// places are taken, the oldest must have had 250 ms (a handshake over loopback takes one) before it gives way to a
-// newcomer: a burst of members passes 64 at a time, and a flood of silent strangers cannot hold the door for 5 s.
+// Who may come in: everyone, at once, lest those who come queue before the door. Who has not proved itself yet gives way
+// when places run short: first those who are silent, the oldest first, then those who have said hello, the oldest first.
+// A member says hello as it connects, so silent strangers never push one out, however many they are; strangers who say
+// hello do so only if that many come between a member's hello and its proof, and a member who is cut comes again.
 #pragma once
 
 #include <memory>
@@ -16,9 +17,9 @@
 namespace rondo {
 
 struct HubLimits {
-  size_t connection_count = 4'096;
-  size_t stranger_count = 64;
-  uint64_t stranger_grace_ns = 250'000'000;
+  size_t member_count = 4'096;   ///< connections that have proved themselves
+  size_t silent_count = 256;     ///< that have yet to say hello
+  size_t greeted_count = 512;    ///< that have said hello, and have yet to prove themselves
   StoreLimits store;
 };
 
@@ -27,14 +28,21 @@ class StoreHub {
   explicit StoreHub(const Secret &secret, const HubLimits &limits = {})
       : secret_(secret), limits_(limits), core_(limits.store) {}
 
-  /// True: a connection may be taken in now. Otherwise ask again after an event, or at next_deadline_ns().
-  [[nodiscard]] bool can_accept(uint64_t now_ns) const;
+  /// True: a connection may be taken in now. Otherwise ask again after an event.
+  [[nodiscard]] bool can_accept() const { return sessions_.size() - stranger_count() < limits_.member_count; }
 
   /// A connection came; only after can_accept(). Returns its number, never 0 and never used again.
   [[nodiscard]] uint64_t accept(const wire::Challenge &challenge, uint64_t now_ns);
 
   void receive(uint64_t connection, ByteView bytes, uint64_t now_ns);
-  void closed(uint64_t connection);  ///< by the other side, or its socket failed
+  void closed(uint64_t connection, uint64_t now_ns);  ///< by the other side, or its socket failed
+
+  /// Descriptors run short: a stranger is cut, see take_cut(). False: there is none.
+  bool make_room(uint64_t now_ns);
+
+  void hosted_by(uint32_t rank, uint64_t now_ns);   ///< StoreCore::hosted_by()
+  void rank_ended(uint32_t rank, uint64_t now_ns);  ///< StoreCore::rank_ended()
+  void fail_all(const Error &error, uint64_t now_ns);  ///< StoreCore::fail_all()
 
   /// The server ends: whoever waits is told so, and what was missing. Send the output that is left, then close.
   void end(uint64_t now_ns);
@@ -55,20 +63,24 @@ class StoreHub {
   [[nodiscard]] std::vector<uint64_t> take_ready() { return std::exchange(ready_, {}); }
 
   [[nodiscard]] size_t connection_count() const { return sessions_.size(); }
-  [[nodiscard]] size_t stranger_count() const { return strangers_.size(); }
+  [[nodiscard]] size_t stranger_count() const { return silent_.size() + greeted_.size(); }
+  [[nodiscard]] bool is_member(uint64_t connection) const;
   [[nodiscard]] bool has_output() const;
   [[nodiscard]] const StoreCore &core() const { return core_; }
 
  private:
   void deliver(const std::vector<Delivery> &deliveries, uint64_t now_ns);
-  void settle(uint64_t connection, bool was_authenticated);
-  void remove(uint64_t connection);
+  void sort(uint64_t connection, const StoreSession &session, uint64_t now_ns);
+  void settle(uint64_t connection, bool was_authenticated, uint64_t now_ns);
+  void evict(uint64_t stranger, uint64_t now_ns);
+  void remove(uint64_t connection, uint64_t now_ns);
 
   Secret secret_;
   HubLimits limits_;
   StoreCore core_;
   std::unordered_map<uint64_t, std::unique_ptr<StoreSession>> sessions_;
-  std::map<uint64_t, uint64_t> strangers_;  ///< number -> when it came; numbers rise, so the first is the oldest
+  std::set<uint64_t> silent_;   ///< numbers rise, so the first is the oldest
+  std::set<uint64_t> greeted_;
   std::vector<Cut> cut_;
   std::vector<uint64_t> ready_;
   uint64_t last_connection_ = 0;

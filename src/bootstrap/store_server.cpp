@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // The thin shell of the store server: sockets, epoll and one thread around a StoreHub, which decides everything.
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <functional>
+#include <mutex>
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
@@ -20,11 +24,15 @@ namespace rondo {
 namespace {
 
 constexpr uint64_t listener_tag = 0;  // connections are numbered from 1
-constexpr uint64_t stop_tag = ~uint64_t{0};
-constexpr uint64_t accept_pause_ns = 100'000'000;  // after descriptors ran out
+constexpr uint64_t bell_tag = ~uint64_t{0};
+constexpr uint64_t accept_pause_ns = 100'000'000;   // after descriptors ran out, with no stranger to give one back
+constexpr uint64_t drought_most_ns = 1'000'000'000;  // of descriptors; then the ranks are told
 constexpr uint64_t farewell_ns = 1'000'000'000;    // for replies that are still to be sent when the server ends
 constexpr size_t read_bytes = 64u << 10;
 constexpr int accepts_per_round = 64;
+constexpr int reserve_least = 16;  // descriptors that strangers leave to the process, where it has few
+constexpr int reserve_most = 256;
+constexpr size_t strangers_least = 4;  // are let in however few descriptors are free: a member may be among them
 
 struct Listener {
   FileDescriptor socket;
@@ -49,6 +57,28 @@ Result<Listener> listen_on(const Endpoint &endpoint) {
   return Listener{std::move(socket), endpoint_of(bound)};
 }
 
+/// How many descriptors this process may have.
+int descriptor_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 1024;
+  return static_cast<int>(std::min<rlim_t>(limit.rlim_cur, 1 << 20));
+}
+
+/// Strangers may hold a quarter of all descriptors, half of that in silence.
+HubLimits limits_for(int descriptors) {
+  HubLimits limits;
+  const auto share = static_cast<size_t>(std::max(descriptors / 8, 4));
+  limits.silent_count = std::min(limits.silent_count, share);
+  limits.greeted_count = std::min(limits.greeted_count, share);
+  return limits;
+}
+
+/// Closed without the wait that a connection usually ends in: a flood of strangers would leave thousands of them.
+void drop(int socket) {
+  const linger at_once{1, 0};
+  ::setsockopt(socket, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+}
+
 /// A member whose host died without a word is noticed within half a minute.
 void keep_alive(int socket) {
   const int on = 1, idle_s = 10, interval_s = 5, count = 4;
@@ -61,33 +91,68 @@ void keep_alive(int socket) {
 
 class Server final : public StoreServer {
  public:
-  Server(Listener listener, FileDescriptor epoll, FileDescriptor stop, const Secret &secret)
-      : listener_(std::move(listener)), epoll_(std::move(epoll)), stop_(std::move(stop)), hub_(secret) {}
+  Server(Listener listener, FileDescriptor epoll, FileDescriptor bell, const Secret &secret)
+      : listener_(std::move(listener)),
+        epoll_(std::move(epoll)),
+        bell_(std::move(bell)),
+        spare_(::fcntl(bell_.get(), F_DUPFD_CLOEXEC, 0)),
+        descriptor_limit_(descriptor_limit()),
+        hub_(secret, limits_for(descriptor_limit_)) {}
   Server(const Server &) = delete;
   Server &operator=(const Server &) = delete;
 
   ~Server() override {
-    const uint64_t one = 1;
-    while (::write(stop_.get(), &one, sizeof one) < 0 && errno == EINTR) {
-    }
+    post([this] { stop_at_ns_ = now_ns() + farewell_ns; });
     if (thread_.joinable()) thread_.join();
   }
 
   [[nodiscard]] Result<void> start() {
-    RONDO_TRY(watch(EPOLL_CTL_ADD, stop_.get(), EPOLLIN, stop_tag));
+    RONDO_TRY(watch(EPOLL_CTL_ADD, bell_.get(), EPOLLIN, bell_tag));
     RONDO_TRY(watch(EPOLL_CTL_ADD, listener_.socket.get(), EPOLLIN, listener_tag));
     RONDO_TRY_ASSIGN(thread_, start_thread("the store server", [this] { run(); }));
     return {};
   }
 
   [[nodiscard]] const Endpoint &endpoint() const override { return listener_.endpoint; }
+  void hosted_by(uint32_t rank) override {
+    post([this, rank] { hub_.hosted_by(rank, now_ns()); });
+  }
+  void host_failed(const Error &error) override {
+    post([this, error] { hub_.fail_all(error, now_ns()); });
+  }
+  void rank_ended(uint32_t rank) override {
+    post([this, rank] { hub_.rank_ended(rank, now_ns()); });
+  }
 
  private:
   struct Connection {
     FileDescriptor socket;
-    std::string peer;
+    SocketAddress peer;
     bool wants_write = false;
+    bool member = false;
   };
+
+  /// Has the thread do `what` soon.
+  void post(std::function<void()> what) {
+    {
+      const std::lock_guard lock(posted_mutex_);
+      posted_.push_back(std::move(what));
+    }
+    const uint64_t one = 1;
+    while (::write(bell_.get(), &one, sizeof one) < 0 && errno == EINTR) {
+    }
+  }
+
+  void do_posted() {
+    uint64_t rung = 0;
+    static_cast<void>(::read(bell_.get(), &rung, sizeof rung) < 0);  // it does not block
+    std::vector<std::function<void()>> posted;
+    {
+      const std::lock_guard lock(posted_mutex_);
+      posted.swap(posted_);
+    }
+    for (const auto &what : posted) what();
+  }
 
   [[nodiscard]] Result<void> watch(int how, int fd, uint32_t events, uint64_t tag) {
     epoll_event event{};
@@ -99,20 +164,20 @@ class Server final : public StoreServer {
 
   void run() {
     std::array<epoll_event, 64> events;
-    uint64_t stop_at_ns = no_deadline;
-    while (now_ns() < stop_at_ns && (stop_at_ns == no_deadline || hub_.has_output())) {
+    bool stopping = false;
+    while (now_ns() < stop_at_ns_ && (!stopping || hub_.has_output())) {
       const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout_ms());
       for (int at = 0; at < count; ++at) {
         const epoll_event &event = events[static_cast<size_t>(at)];
-        if (event.data.u64 == stop_tag) {
-          (void)watch(EPOLL_CTL_DEL, stop_.get(), 0, stop_tag);
-          stop_at_ns = now_ns() + farewell_ns;
-          hub_.end(now_ns());
-          continue;
+        if (event.data.u64 == bell_tag) {
+          do_posted();
+        } else if (event.data.u64 != listener_tag) {
+          serve(event.data.u64);
         }
-        if (event.data.u64 != listener_tag) serve(event.data.u64);
       }
-      if (stop_at_ns == no_deadline) accept_some();
+      if (!stopping && stop_at_ns_ != no_deadline) hub_.end(now_ns());
+      stopping = stop_at_ns_ != no_deadline;
+      if (!stopping) accept_some();
       hub_.on_time(now_ns());
       flush();
     }
@@ -126,7 +191,7 @@ class Server final : public StoreServer {
     uint64_t next_ns = hub_.next_deadline_ns();
     const bool paused = now < accept_again_ns_;
     if (paused) next_ns = std::min(next_ns, accept_again_ns_);
-    const bool listening = !paused && hub_.can_accept(now);
+    const bool listening = !paused && hub_.can_accept();
     if (listening != listening_) {
       (void)watch(EPOLL_CTL_MOD, listener_.socket.get(), listening ? EPOLLIN : 0u, listener_tag);
       listening_ = listening;
@@ -136,44 +201,84 @@ class Server final : public StoreServer {
   }
 
   void accept_some() {
-    for (int at = 0; at < accepts_per_round && now_ns() >= accept_again_ns_ && hub_.can_accept(now_ns()); ++at) {
+    for (int at = 0; at < accepts_per_round && now_ns() >= accept_again_ns_ && hub_.can_accept(); ++at) {
       SocketAddress peer;
       peer.bytes = sizeof peer.storage;
       FileDescriptor socket(::accept4(listener_.socket.get(), peer.get(), &peer.bytes, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (!socket.valid()) {
         if (errno == EAGAIN || errno == EWOULDBLOCK) return;
-        if (errno == EINTR || errno == ECONNABORTED) continue;
-        log::warning("store: cannot take connections for a moment: " + system_error("accept", errno).message);
+        const int why = errno;
+        if (why == EINTR || why == ECONNABORTED || (ran_out(why) && (make_room() || use_spare(why)))) continue;
         accept_again_ns_ = now_ns() + accept_pause_ns;
         return;
       }
-      keep_alive(socket.get());
+      if (spare_.valid()) drought_since_ns_ = no_deadline;
+      const int reserve = std::clamp(descriptor_limit_ / 4, reserve_least, reserve_most);
+      if (socket.get() >= descriptor_limit_ - reserve && hub_.stranger_count() > strangers_least) make_room();
       const uint64_t number = hub_.accept(wire::random_challenge(), now_ns());
       if (!watch(EPOLL_CTL_ADD, socket.get(), EPOLLIN, number).ok()) {
-        hub_.closed(number);
+        hub_.closed(number, now_ns());
         continue;
       }
-      connections_[number] = Connection{std::move(socket), format_endpoint(endpoint_of(peer))};
+      connections_[number] = Connection{std::move(socket), peer};
+      serve(number);  // a member has said hello already, and is then told from those who are silent
+      close_cut();
     }
+  }
+
+  /// For want of descriptors. False: no stranger holds one.
+  bool make_room() {
+    const bool made = hub_.make_room(now_ns());
+    close_cut();
+    return made;
+  }
+
+  /// No descriptor is free, and no stranger has one. Where that lasts, whoever is to come is let in one by one by means
+  /// of a descriptor that was kept back for it, in order to be told. False: not yet.
+  bool use_spare(int why) {
+    const uint64_t now = now_ns();
+    if (drought_since_ns_ == no_deadline) {
+      drought_since_ns_ = now;
+      log::warning("store: cannot take connections for a moment: " + system_error("accept", why).message);
+    }
+    if (!spare_.valid() || now - drought_since_ns_ < drought_most_ns) return false;
+    spare_.reset();
+    Error error = system_error("the process that runs the store cannot take in all ranks: accept", why);
+    hub_.fail_all(error, now);
+    return true;
   }
 
   void serve(uint64_t number) {
     const auto found = connections_.find(number);
     if (found == connections_.end()) return;
     const ssize_t count = ::recv(found->second.socket.get(), buffer_.data(), buffer_.size(), 0);
-    if (count > 0) return hub_.receive(number, ByteView(buffer_).first(static_cast<size_t>(count)), now_ns());
+    if (count > 0) {
+      hub_.receive(number, ByteView(buffer_).first(static_cast<size_t>(count)), now_ns());
+      if (!found->second.member && hub_.is_member(number)) {
+        found->second.member = true;
+        keep_alive(found->second.socket.get());
+      }
+      return;
+    }
     if (count < 0 && (errno == EAGAIN || errno == EINTR)) return write_some(number);
-    hub_.closed(number);
+    hub_.closed(number, now_ns());
     connections_.erase(found);
   }
 
   void flush() {
     for (const uint64_t number : hub_.take_ready()) write_some(number);
+    close_cut();
+  }
+
+  void close_cut() {
     for (const StoreHub::Cut &cut : hub_.take_cut()) {
       const auto found = connections_.find(cut.connection);
       if (found == connections_.end()) continue;
-      const std::string text = "store: cut the connection from " + found->second.peer + ": " + cut.reason;
-      cut.authenticated ? log::warning(text) : log::info(text);  // strangers must not fill the log
+      // Strangers must not fill the log.
+      if (const auto level = cut.authenticated ? log::Level::warning : log::Level::info; log::enabled(level))
+        log::write(level, "store: cut the connection from " + format_endpoint(endpoint_of(found->second.peer)) + ": " +
+                              cut.reason);
+      if (!cut.authenticated) drop(found->second.socket.get());
       connections_.erase(found);
     }
   }
@@ -197,11 +302,17 @@ class Server final : public StoreServer {
 
   Listener listener_;
   FileDescriptor epoll_;
-  FileDescriptor stop_;
+  FileDescriptor bell_;
+  FileDescriptor spare_;
+  std::mutex posted_mutex_;
+  std::vector<std::function<void()>> posted_;  // under the mutex
+  int descriptor_limit_;
   StoreHub hub_;  // this and all below belong to the thread once it runs
   std::unordered_map<uint64_t, Connection> connections_;
   std::array<std::byte, read_bytes> buffer_;
   uint64_t accept_again_ns_ = 0;
+  uint64_t drought_since_ns_ = no_deadline;
+  uint64_t stop_at_ns_ = no_deadline;
   bool listening_ = true;
   std::thread thread_;
 };
@@ -212,9 +323,9 @@ Result<std::unique_ptr<StoreServer>> start_store_server(const Endpoint &address,
   RONDO_TRY_ASSIGN(Listener listener, listen_on(address));
   FileDescriptor epoll(::epoll_create1(EPOLL_CLOEXEC));
   if (!epoll.valid()) return system_error("epoll_create1 for the store", errno);
-  FileDescriptor stop(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!stop.valid()) return system_error("eventfd for the store", errno);
-  auto server = std::make_unique<Server>(std::move(listener), std::move(epoll), std::move(stop), secret);
+  FileDescriptor bell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!bell.valid()) return system_error("eventfd for the store", errno);
+  auto server = std::make_unique<Server>(std::move(listener), std::move(epoll), std::move(bell), secret);
   RONDO_TRY(server->start());
   return std::unique_ptr<StoreServer>(std::move(server));
 }

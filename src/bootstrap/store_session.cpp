@@ -98,8 +98,11 @@ void StoreSession::take_request(ByteView body, std::vector<Request> &requests) {
 }
 
 void StoreSession::reply(const Reply &reply, uint64_t now_ns) {
-  if (state_ != State::open || !busy_ || reply.id != last_id_) return;
-  busy_ = false;
+  if (state_ != State::open) return;
+  if (reply.kind != Reply::Kind::notice) {
+    if (!busy_ || reply.id != last_id_) return;
+    busy_ = false;
+  }
   Bytes frame;
   sealer_->seal(encode(reply), frame);
   queue_output(frame, now_ns);

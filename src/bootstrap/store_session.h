@@ -23,7 +23,7 @@ class StoreSession {
   /// Takes what the client sent; appends the requests in it to `requests`, each to be answered by reply(), cancels
   /// by nothing or by the reply of the request that they end.
   void receive(ByteView bytes, uint64_t now_ns, std::vector<Request> &requests);
-  void reply(const Reply &reply, uint64_t now_ns);
+  void reply(const Reply &reply, uint64_t now_ns);  ///< or a notice, at any time
 
   /// What is to be sent; sent() takes the first bytes off it.
   [[nodiscard]] ByteView output() const { return ByteView(output_).subspan(sent_bytes_); }
@@ -33,6 +33,7 @@ class StoreSession {
   [[nodiscard]] uint64_t deadline_ns() const;
   void on_time(uint64_t now_ns);
 
+  [[nodiscard]] bool greeted() const { return state_ == State::proof; }  ///< it said hello, and has yet to prove itself
   [[nodiscard]] bool authenticated() const { return state_ == State::open; }
   [[nodiscard]] bool cut() const { return state_ == State::cut; }
   [[nodiscard]] const char *cut_reason() const { return cut_reason_; }  ///< for the log; "" while not cut
@@ -56,7 +57,7 @@ class StoreSession {
   std::optional<wire::FrameOpener> opener_;
   std::optional<wire::FrameSealer> sealer_;
   Bytes input_;   ///< before `open` at most a hello, then at most a frame
-  Bytes output_;  ///< at most a server hello and one reply: the client has one request at a time
+  Bytes output_;  ///< at most a server hello, one reply (the client has one request at a time) and two notices
   size_t sent_bytes_ = 0;
   uint64_t handshake_deadline_ns_;
   uint64_t frame_deadline_ns_ = no_deadline;

@@ -4,6 +4,7 @@
 
 #include <netinet/in.h>
 #include <sodium.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -56,6 +57,7 @@ Result<rondo_unique_id_t> encode_unique_id(const UniqueId &id) {
   append_bytes(out, host);
   append_bytes(out, id.secret.bytes);
   append_bytes(out, id.group);
+  append_number(out, id.process);
   out.resize(checked_bytes);
   append_bytes(out, check_of(out));
   rondo_unique_id_t encoded;
@@ -97,15 +99,19 @@ Result<UniqueId> decode_unique_id(const rondo_unique_id_t &id) {
   decoded.endpoint = endpoint_of(address);
   std::ranges::copy(in.bytes(decoded.secret.bytes.size()), decoded.secret.bytes.begin());
   std::ranges::copy(in.bytes(decoded.group.size()), decoded.group.begin());
+  decoded.process = in.number<uint32_t>();
   return decoded;
 }
 
 std::string group_name(const UniqueId &id) { return hexadecimal(id.group); }
 
+std::string maker_name(const UniqueId &id) { return "process " + std::to_string(id.process); }
+
 Result<UniqueIdServer> start_unique_id_server(std::string_view network_interface) {
   UniqueId id;
   RONDO_TRY_ASSIGN(id.endpoint.host, choose_address(network_interface));
   id.secret = random_secret();
+  id.process = static_cast<uint32_t>(::getpid());
   const Secret name = random_secret();
   std::copy_n(name.bytes.begin(), id.group.size(), id.group.begin());
   UniqueIdServer made;

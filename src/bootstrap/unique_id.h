@@ -9,7 +9,8 @@
 //  12  address 16 (IPv4: the first 4, the rest zero)
 //  28  secret 32
 //  60  group 16: random; its hexadecimal form begins all keys of the group
-//  76  zero 20
+//  76  process number u32 of the maker, for people
+//  80  zero 16
 //  96  check 32: BLAKE2b-256 keyed with the format's name over the 96 bytes before. It finds damage (a cut-off copy, a
 //      wrong buffer), and is no protection: whoever has the id has the secret.
 #pragma once
@@ -22,6 +23,7 @@ struct UniqueId {
   Endpoint endpoint;
   Secret secret;
   std::array<std::byte, 16> group{};
+  uint32_t process = 0;
 
   bool operator==(const UniqueId &) const = default;
 };
@@ -33,6 +35,10 @@ struct UniqueId {
 
 /// 32 hexadecimal digits.
 [[nodiscard]] std::string group_name(const UniqueId &id);
+
+/// "process 4711": whose end is that of the store. On another host, or in another container, another process may have
+/// that number.
+[[nodiscard]] std::string maker_name(const UniqueId &id);
 
 struct UniqueIdServer {
   rondo_unique_id_t id{};

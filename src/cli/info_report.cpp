@@ -122,11 +122,12 @@ Json info_document(const InfoInput &input) {
   const Capabilities &can = input.capabilities;
   const std::string version = std::to_string(RONDO_VERSION_MAJOR) + "." + std::to_string(RONDO_VERSION_MINOR) + "." +
                               std::to_string(RONDO_VERSION_PATCH);
+  const auto host = host_id();
   const Json cuda = cuda_document(input.config);
   const bool has_kernels = device::kernels_image().data != nullptr;
   return {{"version", version},
           {"components", {{"host", true}, {"cuda", has_kernels}, {"ucx", false}, {"verbs", false}}},
-          {"host", {{"name", host_name()}, {"id", host_id()}}},
+          {"host", {{"name", host_name()}, {"id", host.ok() ? host.value() : host.error().message}}},
           {"topology", topology_json(input.found.topology)},
           {"simd", combine_target()},
           {"configuration", configuration_json(input.config)},

@@ -41,11 +41,12 @@ Order end_order(uint64_t grace_ns) {
 
 class Supervisor {
  public:
-  Supervisor(Launched launched, Job::Options options, std::string recorder_folder)
+  Supervisor(Launched launched, Job::Options options, std::string recorder_folder, StoreServer &store)
       : launched_(std::move(launched)),
         streams_(std::move(launched_.streams)),
         job_(std::move(options), now_ns()),
-        recorder_folder_(std::move(recorder_folder)) {}
+        recorder_folder_(std::move(recorder_folder)),
+        store_(store) {}
 
   int run(const Order &start);
 
@@ -65,6 +66,7 @@ class Supervisor {
   Streams streams_;
   Job job_;
   std::string recorder_folder_;  // empty: no recording, or there is one already
+  StoreServer &store_;
   std::vector<pollfd> events_;
   std::deque<Order> orders_;  // not yet sent
   std::optional<int> guard_status_;
@@ -128,10 +130,12 @@ void Supervisor::take_reports() {
       case Received::closed: lose_guard(); return;
       case Received::message: break;
     }
-    if (report.kind == Report::Kind::rank_ended)
+    if (report.kind == Report::Kind::rank_ended) {
+      store_.rank_ended(report.end.rank);  // whoever waits for it to initialise does so in vain
       job_.rank_ended(report.end, now_ns());
-    else
+    } else {
       job_.all_ended(report.left_count);
+    }
   }
 }
 
@@ -215,7 +219,7 @@ int supervise(LaunchPlan plan) {
   if (!launched.ok()) return refuse("the job cannot be started: " + launched.error().message);
   const auto store = start_job_store();  // its thread comes after the fork; a guard without launcher ends itself
   if (!store.ok()) return refuse("the store for the ranks cannot be started: " + store.error().message);
-  Supervisor supervisor(std::move(launched).value(), options, std::move(folder));
+  Supervisor supervisor(std::move(launched).value(), options, std::move(folder), *store.value().server);
   return supervisor.run(store.value().start);
 }
 

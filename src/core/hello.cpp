@@ -40,7 +40,7 @@ struct Hello {
 };
 static_assert(std::is_trivially_copyable_v<Hello>);
 
-Hello hello_of(uint32_t rank_count, const Settings &settings) {
+Result<Hello> hello_of(uint32_t rank_count, const Settings &settings) {
   Hello hello;
   hello.rank_count = rank_count;
   hello.algorithm = settings.algorithm;
@@ -56,7 +56,7 @@ Hello hello_of(uint32_t rank_count, const Settings &settings) {
   hello.device_launch = static_cast<uint32_t>(settings.device_launch);
   hello.tuning_hash = settings.tuning_hash;
   hello.max_ctas = settings.max_ctas;
-  const std::string host = host_id();
+  RONDO_TRY_ASSIGN(const std::string host, host_id());
   crypto_generichash(hello.host.data(), hello.host.size(), reinterpret_cast<const unsigned char *>(host.data()),
                      host.size(), nullptr, 0);
   cpu_set_t cores;
@@ -126,7 +126,7 @@ uint32_t count_cores(const std::vector<Hello> &all, const Hello &own, const Topo
 
 Result<Meeting> meet(Store &store, const std::string &key_prefix, uint32_t rank, uint32_t rank_count,
                      const Settings &settings, const Topology &topology, uint64_t deadline_ns) {
-  const Hello own = hello_of(rank_count, settings);
+  RONDO_TRY_ASSIGN(const Hello own, hello_of(rank_count, settings));
   RONDO_TRY_ASSIGN(const auto parts, store.gather(key_prefix + "/hello", rank, rank_count,
                                                   std::as_bytes(std::span(&own, 1)), deadline_ns));
   std::vector<Hello> all(parts.size());

@@ -14,6 +14,7 @@ namespace rondo {
 namespace {
 
 constexpr uint64_t state_look_interval_ns = 50'000;
+constexpr uint64_t failure_look_interval_ns = 10'000'000;
 constexpr const char *job_server_name = "job";  // no unique id is called so
 
 Result<Settings> settings_of(const rondo_config_t *config) {
@@ -25,18 +26,56 @@ Result<Settings> settings_of(const rondo_config_t *config) {
   return settings;
 }
 
-Result<std::shared_ptr<Communicator>> assemble(const Rendezvous &group, const Settings &settings,
-                                               uint64_t deadline_ns) {
+Result<std::shared_ptr<Communicator>> connect_all(const Rendezvous &group, const Settings &settings,
+                                                  uint64_t deadline_ns) {
   if (!process().topology().ok()) return process().topology().error();
   RONDO_TRY_ASSIGN(const Meeting meeting, meet(*group.store, group.key_prefix, group.rank, group.size, settings,
                                                process().topology().value(), deadline_ns));
   const ConnectArgs args{group.rank, group.size, settings, meeting, group.secret, group.key_prefix, deadline_ns};
   RONDO_TRY_ASSIGN(auto transport, connect_ranks(args, *group.store, process().segments));
   RONDO_TRY_ASSIGN(auto device, connect_device(args, *group.store));
-  RONDO_TRY(wait_for_all(transport->ranks(), group.size, deadline_ns));
+  RONDO_TRY(wait_for_all(transport->ranks(), group.size, *group.store, deadline_ns));
   return std::make_shared<Communicator>(
       Communicator::Parts{group.rank, group.size, settings, meeting, std::move(transport), &process().regions,
                           &process().tuning().value(), std::move(device)});
+}
+
+Result<std::shared_ptr<Communicator>> assemble(const Rendezvous &group, const Settings &settings,
+                                               uint64_t deadline_ns) {
+  auto comm = connect_all(group, settings, deadline_ns);
+  group.store->leave(comm.ok() ? Result<void>() : comm.error());  // so that no other rank waits for this one
+  return comm;
+}
+
+Result<rondo_unique_id_t> serve_unique_id(std::string_view network_interface) {
+  RONDO_TRY_ASSIGN(auto served, start_unique_id_server(network_interface));
+  RONDO_TRY_ASSIGN(const UniqueId id, decode_unique_id(served.id));
+  process().id_servers.add(group_name(id), std::move(served.server));
+  return served.id;
+}
+
+/// What the others are told of a rank that runs the store and may have failed before it could reach it.
+Error about_host(Error error, uint32_t rank) {
+  error.message = "rank " + std::to_string(rank) + " failed: " + error.message;
+  if (error.peer < 0) error.peer = static_cast<int32_t>(rank);
+  return error;
+}
+
+bool all_have_come(const Ranks &ranks, uint32_t rank_count) {
+  for (uint32_t peer = 0; peer < rank_count; ++peer)
+    if (ranks.state(peer) == RankState::absent) return false;
+  return true;
+}
+
+/// What keeps a rank from coming, as far as it is known by now.
+Result<void> look_for_failure(const Ranks &ranks, Store &store) {
+  RONDO_TRY(store.check());
+  for (const uint32_t peer : ranks.find_dead()) {
+    if (ranks.state(peer) != RankState::absent) continue;
+    return Error{RONDO_ERROR_REMOTE, ranks.describe_rank(peer) + " has ended before the communicator was made", -1,
+                 static_cast<int32_t>(peer)};
+  }
+  return {};
 }
 
 /// What a failed initialisation says first: which rank it was.
@@ -49,11 +88,21 @@ Error at_init(Error error, uint32_t rank, uint32_t rank_count) {
 
 }  // namespace
 
-Result<void> wait_for_all(const Ranks &ranks, uint32_t rank_count, uint64_t deadline_ns) {
+Result<void> wait_for_all(const Ranks &ranks, uint32_t rank_count, Store &store, uint64_t deadline_ns) {
+  uint64_t next_look_ns = 0;
   for (uint32_t peer = 0; peer < rank_count; ++peer) {
     while (ranks.state(peer) == RankState::absent) {
-      if (now_ns() >= deadline_ns)
-        return Error{RONDO_ERROR_TIMEOUT, ranks.describe_rank(peer) + " did not finish its initialisation in time"};
+      const uint64_t now = now_ns();
+      if (now >= deadline_ns)
+        return Error{RONDO_ERROR_TIMEOUT, ranks.describe_rank(peer) + " did not finish its initialisation in time",
+                     -1, static_cast<int32_t>(peer)};
+      if (now >= next_look_ns) {
+        auto known = look_for_failure(ranks, store);
+        // A rank ends the store, or dies, only now that all have come: then that is no failure of the initialisation.
+        if (!known.ok() && all_have_come(ranks, rank_count)) return {};
+        if (!known.ok()) return known;
+        next_look_ns = now_ns() + failure_look_interval_ns;
+      }
       sleep_for_ns(state_look_interval_ns);
     }
   }
@@ -62,10 +111,13 @@ Result<void> wait_for_all(const Ranks &ranks, uint32_t rank_count, uint64_t dead
 
 Result<rondo_unique_id_t> make_unique_id(const rondo_config_t *config) {
   RONDO_TRY_ASSIGN(const Settings settings, settings_of(config));
-  RONDO_TRY_ASSIGN(auto served, start_unique_id_server(settings.network_interface));
-  RONDO_TRY_ASSIGN(const UniqueId id, decode_unique_id(served.id));
-  process().id_servers.add(group_name(id), std::move(served.server));
-  return served.id;
+  return serve_unique_id(settings.network_interface);
+}
+
+Result<void> free_unique_id(const rondo_unique_id_t &id) {
+  RONDO_TRY_ASSIGN(const UniqueId decoded, decode_unique_id(id));
+  process().id_servers.remove(group_name(decoded));
+  return {};
 }
 
 Result<std::shared_ptr<Communicator>> init_unique_id(const rondo_unique_id_t &id, int rank, int size,
@@ -79,7 +131,9 @@ Result<std::shared_ptr<Communicator>> init_unique_id(const rondo_unique_id_t &id
     RONDO_TRY_ASSIGN(const auto group, join_unique_id(id, own, count, deadline_ns));
     return assemble(group, settings, deadline_ns);
   };
+  process().id_servers.hosted_by(group_name(decoded), own);
   auto comm = join();
+  if (!comm.ok()) process().id_servers.host_failed(group_name(decoded), about_host(comm.error(), own));
   process().id_servers.remove(group_name(decoded));  // one id makes one communicator; its server is here or elsewhere
   if (!comm.ok()) return at_init(std::move(comm).error(), own, count);
   return comm;
@@ -101,8 +155,9 @@ Result<std::shared_ptr<Communicator>> init_environment(const rondo_config_t *con
     return assemble(group, settings, deadline_ns);
   };
   auto comm = join();
-  if (!comm.ok()) return at_init(std::move(comm).error(), job.rank, job.size);
-  return comm;
+  if (comm.ok()) return comm;
+  process().id_servers.remove(job_server_name);  // the next communicator makes another
+  return at_init(std::move(comm).error(), job.rank, job.size);
 }
 
 Result<std::vector<std::shared_ptr<Communicator>>> init_all(int size, const rondo_config_t *configs) {
@@ -114,7 +169,7 @@ Result<std::vector<std::shared_ptr<Communicator>>> init_all(int size, const rond
                                                     rank * configs->size);
   };
   for (size_t rank = 0; rank < count; ++rank) RONDO_TRY(settings_of(config_of(rank)));
-  RONDO_TRY_ASSIGN(const rondo_unique_id_t id, make_unique_id(configs));
+  RONDO_TRY_ASSIGN(const rondo_unique_id_t id, serve_unique_id("127.0.0.1"));  // nobody outside is to come
   RONDO_TRY_ASSIGN(const UniqueId decoded, decode_unique_id(id));
   std::vector<std::optional<Result<std::shared_ptr<Communicator>>>> made(count);
   const Error exhausted{RONDO_ERROR_OUT_OF_RESOURCES, "out of memory or threads"};

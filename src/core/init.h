@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "src/bootstrap/store.h"
 #include "src/core/communicator.h"
 #include "src/core/process.h"
 
@@ -13,12 +14,17 @@ namespace rondo {
 /// rondo_get_unique_id(): the server that the id names lives in this process until its group is complete.
 [[nodiscard]] Result<rondo_unique_id_t> make_unique_id(const rondo_config_t *config);
 
+/// rondo_unique_id_free(): ends that server.
+[[nodiscard]] Result<void> free_unique_id(const rondo_unique_id_t &id);
+
 [[nodiscard]] Result<std::shared_ptr<Communicator>> init_unique_id(const rondo_unique_id_t &id, int rank, int size,
                                                                    const rondo_config_t *config);
 [[nodiscard]] Result<std::shared_ptr<Communicator>> init_environment(const rondo_config_t *config);
 
 /// Until every rank of the group has mapped what it needs and needs the store no more: the last act of each init.
-[[nodiscard]] Result<void> wait_for_all(const Ranks &ranks, uint32_t rank_count, uint64_t deadline_ns);
+/// RONDO_ERROR_REMOTE where one of those that are missing has died, or what the store says of the group.
+[[nodiscard]] Result<void> wait_for_all(const Ranks &ranks, uint32_t rank_count, Store &store,
+                                        uint64_t deadline_ns);
 
 /// All ranks in this process; `configs` is null or has `size` entries.
 [[nodiscard]] Result<std::vector<std::shared_ptr<Communicator>>> init_all(int size, const rondo_config_t *configs);

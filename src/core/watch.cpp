@@ -171,8 +171,8 @@ void OperationWatch::explain_fault(uint32_t peer, Fault fault) {
   const auto number = static_cast<int32_t>(peer);
   if (fault == Fault::unreadable)
     return raise(RONDO_ERROR_SYSTEM, number, operation_,
-                 name + " lent a buffer that could not be mapped or read, or whose descriptor that rank's program has closed "
-                        "or replaced" + during +
+                 name + " lent a buffer that could not be mapped or read, or whose descriptor that rank's program has "
+                        "closed or replaced" + during +
                      "; set RONDO_MAPPING=off and RONDO_CROSS_MEMORY=off to copy instead");
   if (fault == Fault::foreign_slot && !latest_in_common(peer))
     return raise(RONDO_ERROR_MISMATCH, number, operation_,

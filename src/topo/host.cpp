@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/topo/host.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <charconv>
 #include <fstream>
 #include <limits>
 
 #include "src/base/checked.h"
+#include "src/base/unique_handle.h"
 
 namespace rondo {
 namespace {
@@ -55,8 +58,15 @@ std::string host_name() {
   return name.data();
 }
 
-std::string host_id() {
-  std::string boot = first_line("/proc/sys/kernel/random/boot_id");
+Result<std::string> host_id() {
+  constexpr const char *path = "/proc/sys/kernel/random/boot_id";
+  const FileDescriptor file(::open(path, O_RDONLY | O_CLOEXEC));
+  // Not the name then: two names for one host would make two hosts of it.
+  if (!file.valid() && ran_out(errno)) return system_error(std::string("open ") + path, errno);
+  std::array<char, 64> text{};
+  const ssize_t length = file.valid() ? ::read(file.get(), text.data(), text.size()) : -1;
+  std::string boot(text.data(), length > 0 ? static_cast<size_t>(length) : 0);
+  boot.resize(std::min(boot.size(), boot.find('\n')));
   if (boot.empty()) boot = host_name();
   return boot + "/pid:" + namespace_number("pid") + "/net:" + namespace_number("net") +
          "/user:" + namespace_number("user");

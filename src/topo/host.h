@@ -6,13 +6,16 @@
 #include <string>
 #include <string_view>
 
+#include "src/base/result.h"
+
 namespace rondo {
 
 /// Two processes with equal ids can share memory: one kernel (boot id), and one namespace each of processes (peers find
 /// each other under /proc, and read each other's memory by process number), network (local sockets) and users (the
 /// permission to do either). So two containers of one machine differ unless they share those three; so do network
-/// namespaces that stand for hosts in a test. Without a boot id the name of the host takes its place.
-[[nodiscard]] std::string host_id();
+/// namespaces that stand for hosts in a test. Without a boot id the name of the host takes its place;
+/// RONDO_ERROR_OUT_OF_RESOURCES: there may be one, but no descriptor to read it.
+[[nodiscard]] Result<std::string> host_id();
 
 /// The host's own name, for people.
 [[nodiscard]] std::string host_name();

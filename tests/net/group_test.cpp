@@ -40,7 +40,7 @@ struct World {
     const uint64_t deadline_ns = now_ns() + 60 * second_ns;
     const ConnectArgs args{rank, rank_count(), settings, meeting, secret, "world", deadline_ns};
     RONDO_TRY_ASSIGN(auto transport, connect_ranks(args, *stores[rank], segments));
-    RONDO_TRY(wait_for_all(*transport, rank_count(), deadline_ns));
+    RONDO_TRY(wait_for_all(transport->ranks(), rank_count(), *stores[rank], deadline_ns));
     return std::make_shared<Communicator>(
         Communicator::Parts{rank, rank_count(), settings, meeting, std::move(transport), &regions});
   }

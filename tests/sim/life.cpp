@@ -156,11 +156,19 @@ class Life {
       settings.slot_count = settings.slot_count == 16 ? 32 : 16;
     }
     const uint64_t deadline_ns = now_ns() + settings.init_timeout_ns;
-    RONDO_TRY_ASSIGN(const auto store, network_.connect(rank, deadline_ns));
-    const uint64_t token = rank;
-    RONDO_TRY(store->gather("life/join", rank, plan_.rank_count, std::as_bytes(std::span(&token, 1)), deadline_ns));
+    RONDO_TRY_ASSIGN(const auto store, network_.connect(rank, plan_.rank_count, deadline_ns));
+    record_.ranks[rank].entered_init_ns = now_ns();
+    auto made = assemble(rank, *store, settings, deadline_ns);
+    store->leave(made.ok() ? Result<void>() : made.error());
+    return made;
+  }
+
+  /// As src/core/init.cpp does it, after src/bootstrap/rendezvous.cpp.
+  Result<std::shared_ptr<Communicator>> assemble(uint32_t rank, Store &store, const Settings &settings,
+                                                 uint64_t deadline_ns) {
+    RONDO_TRY(store.gather("life/join", rank, plan_.rank_count, {}, deadline_ns));
     RONDO_TRY_ASSIGN(Meeting meeting,
-                     meet(*store, "life", rank, plan_.rank_count, settings, topology_, deadline_ns));
+                     meet(store, "life", rank, plan_.rank_count, settings, topology_, deadline_ns));
     meeting.oversubscribed = plan_.oversubscribed;
     shm::ConnectRequest request;
     request.rank = rank;
@@ -171,9 +179,9 @@ class Life {
     request.key_prefix = "life";
     request.host_name = "sim";
     request.deadline_ns = deadline_ns;
-    RONDO_TRY_ASSIGN(auto real, shm::connect(request, *store, segments_));
+    RONDO_TRY_ASSIGN(auto real, shm::connect(request, store, segments_));
     auto transport = make_sim_transport(std::move(real), host_, rank);
-    RONDO_TRY(wait_for_all(transport->ranks(), plan_.rank_count, deadline_ns));
+    RONDO_TRY(wait_for_all(transport->ranks(), plan_.rank_count, store, deadline_ns));
     return std::make_shared<Communicator>(
         Communicator::Parts{rank, plan_.rank_count, settings, meeting, std::move(transport), &regions_});
   }

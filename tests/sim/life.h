@@ -25,6 +25,7 @@ struct RankRecord {
   uint64_t init_called_ns = 0;
   uint64_t init_returned_ns = never_ns;
   uint64_t init_lost_ns = 0;
+  uint64_t entered_init_ns = never_ns;  ///< the store knows it
   std::optional<Error> init_error;
   std::vector<CallRecord> calls;     ///< in order: operation i + 1
   std::vector<uint64_t> entered_ns;  ///< when the others could see operation i + 1

@@ -20,8 +20,10 @@ constexpr uint64_t retry_ns = 20 * ms;
 class SimStore final : public RequestStore {
  public:
   SimStore(Network &network, std::shared_ptr<Network::Connection> connection, const Secret &secret,
-           const wire::Challenge &challenge)
-      : network_(network), connection_(std::move(connection)), session_(secret, challenge, "the simulated store") {}
+           const wire::Challenge &challenge, const Membership &member)
+      : network_(network),
+        connection_(std::move(connection)),
+        session_(secret, challenge, "the simulated store", member, StoreHost{.rank = 0}) {}
   ~SimStore() override { network_.close(connection_, true); }
 
   template <class Done>
@@ -33,18 +35,31 @@ class SimStore final : public RequestStore {
       session_.on_time(now);
       flush();
       if (done()) break;
-      bool closed = false;
-      const Bytes bytes = network_.receive(connection_->down, closed);
-      if (!bytes.empty()) session_.receive(bytes);
-      if (bytes.empty() && closed) session_.peer_closed();
-      if (bytes.empty() && !closed) network_.scheduler_.await(connection_->bell, bell, look_ns);
+      if (!receive_some()) network_.scheduler_.await(connection_->bell, bell, look_ns);
     }
     flush();
     return true;
   }
   [[nodiscard]] const StoreClientSession &session() const { return session_; }
 
+  Result<void> check() override {
+    while (!session_.failure() && receive_some()) {  // ends: nothing flies any more, or the end has arrived
+    }
+    if (session_.notice()) return *session_.notice();
+    if (session_.failure()) return *session_.failure();
+    return {};
+  }
+
  private:
+  /// False: nothing has come.
+  bool receive_some() {
+    bool closed = false;
+    const Bytes bytes = network_.receive(connection_->down, closed);
+    if (!bytes.empty()) session_.receive(bytes);
+    if (bytes.empty() && closed) session_.peer_closed();
+    return !bytes.empty() || closed;
+  }
+
   void flush() {
     const ByteView output = session_.output();
     if (output.empty()) return;
@@ -53,14 +68,22 @@ class SimStore final : public RequestStore {
   }
 
   Result<Reply> carry(Request request, uint64_t deadline_ns) override {
-    if (session_.failure()) return *session_.failure();
+    if (session_.failure()) return broken();
     session_.begin(std::move(request), deadline_ns);
     (void)pump([this] { return !session_.in_flight(); }, never_ns);  // the session has the deadline
-    if (session_.failure()) return *session_.failure();
+    if (session_.failure()) return broken();
     auto reply = session_.take_reply();
     if (!reply) return Error{RONDO_ERROR_INTERNAL, "the store's session ended without a reply"};
     return std::move(*reply);
   }
+
+  void post(Request request) override {
+    if (session_.failure() || session_.in_flight()) return;
+    session_.begin(std::move(request), never_ns);
+    flush();
+  }
+
+  [[nodiscard]] Error broken() const { return session_.notice() ? *session_.notice() : *session_.failure(); }
 
   Network &network_;
   std::shared_ptr<Network::Connection> connection_;
@@ -135,14 +158,14 @@ void Network::serve_once(StoreHub &hub) {
   for (const auto &connection : connections_) {
     if (connection->over || connection->arrives_ns > scheduler_.now_ns()) continue;
     if (connection->number == 0) {
-      if (stopping_ || !hub.can_accept(scheduler_.now_ns())) continue;
+      if (stopping_ || !hub.can_accept()) continue;
       connection->number = hub.accept(challenge(), scheduler_.now_ns());
     }
     bool closed = false;
     const Bytes bytes = receive(connection->up, closed);
     if (!bytes.empty()) hub.receive(connection->number, bytes, scheduler_.now_ns());
     if (bytes.empty() && closed) {
-      hub.closed(connection->number);
+      hub.closed(connection->number, scheduler_.now_ns());
       connection->over = true;
     }
   }
@@ -165,7 +188,8 @@ void Network::serve_once(StoreHub &hub) {
 
 void Network::serve() {
   StoreHub hub(secret_);
-  listening_ = true;
+  hub.hosted_by(0, scheduler_.now_ns());
+  listening_ = was_there_ = true;
   while (!stopping_) {  // bounded by the life
     const uint32_t bell = bell_;
     serve_once(hub);
@@ -192,7 +216,7 @@ void Network::server_died() {
   for (const auto &connection : connections_) close(connection, false);
 }
 
-Result<std::unique_ptr<Store>> Network::connect(uint32_t rank, uint64_t deadline_ns) {
+Result<std::unique_ptr<Store>> Network::connect(uint32_t rank, uint32_t rank_count, uint64_t deadline_ns) {
   while (true) {  // ends at the deadline
     const bool severed = cut_.contains(rank) != cut_.contains(0) && scheduler_.now_ns() < cut_until_ns_;
     if (listening_ && !severed) {
@@ -201,13 +225,16 @@ Result<std::unique_ptr<Store>> Network::connect(uint32_t rank, uint64_t deadline
       connection->arrives_ns = scheduler_.now_ns() + latency_ns();
       connections_.push_back(connection);
       ring_at(connection->arrives_ns, connection, true);
-      auto store = std::make_unique<SimStore>(*this, connection, secret_, challenge());
+      auto store = std::make_unique<SimStore>(*this, connection, secret_, challenge(),
+                                              Membership{"life", rank, rank_count});
       if (!store->pump([&] { return store->session().open(); }, deadline_ns))
         return Error{RONDO_ERROR_TIMEOUT, "the simulated store takes connections, but does not answer"};
       const auto &failure = store->session().failure();
       if (!failure) return std::unique_ptr<Store>(std::move(store));
-      if (failure->status != RONDO_ERROR_REMOTE) return *failure;
+      if (failure->status != RONDO_ERROR_REMOTE || store->session().refused()) return *failure;
     }
+    if (was_there_ && !listening_)
+      return Error{RONDO_ERROR_REMOTE, "nobody listens where the simulated store was: rank 0 has ended", -1, 0};
     if (scheduler_.now_ns() + retry_ns >= deadline_ns)
       return Error{RONDO_ERROR_TIMEOUT, "no simulated store within the deadline"};
     scheduler_.pause(retry_ns);

@@ -33,8 +33,8 @@ class Network {
   void server_died();
   [[nodiscard]] bool listening() const { return listening_; }
 
-  /// connect_store() of this network.
-  [[nodiscard]] Result<std::unique_ptr<Store>> connect(uint32_t rank, uint64_t deadline_ns);
+  /// connect_store() of this network, as `rank` of `rank_count`.
+  [[nodiscard]] Result<std::unique_ptr<Store>> connect(uint32_t rank, uint32_t rank_count, uint64_t deadline_ns);
 
  private:
   friend class SimStore;
@@ -75,6 +75,7 @@ class Network {
   uint32_t bell_ = 0;  ///< changes when something comes for the server
   bool listening_ = false;
   bool stopping_ = false;
+  bool was_there_ = false;
 };
 
 }  // namespace rondo::sim

@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Descriptors that are handed over.
+#include <poll.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 
+#include <algorithm>
 #include <array>
+#include <atomic>
+#include <cstddef>
 #include <thread>
 #include <vector>
 
@@ -18,6 +24,18 @@ namespace {
 constexpr uint64_t patience_ns = 20'000'000'000;
 
 FileDescriptor a_file() { return FileDescriptor(::memfd_create("fd-channel-test", MFD_CLOEXEC)); }
+
+/// A connection on which nothing will be said.
+FileDescriptor connect_mute(const FdTicket &ticket) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const std::string name = std::string(1, '\0') + "rondo-" + std::string(ticket.name.data(), ticket.name.size());
+  std::copy(name.begin(), name.end(), address.sun_path);
+  FileDescriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name.size());
+  static_cast<void>(::connect(socket.get(), reinterpret_cast<const sockaddr *>(&address), bytes));
+  return socket;
+}
 
 ino_t inode_of(int descriptor) {
   struct stat status {};
@@ -54,6 +72,59 @@ TEST_CASE("a descriptor on offer: a wrong token gets nothing, and does not distu
   REQUIRE_FALSE(refused.ok());
   CHECK(refused.error().status == RONDO_ERROR_REMOTE);
   CHECK(take_descriptor(offer.value()->ticket(), now_ns() + patience_ns).ok());
+}
+
+TEST_CASE("a descriptor on offer: connections that say nothing, renewed for ever, keep no taker waiting") {
+  const auto offer = FdOffer::make(a_file(), now_ns() + patience_ns);
+  REQUIRE(offer.ok());
+  const FdTicket ticket = offer.value()->ticket();
+  std::atomic<bool> over = false;
+  std::thread flood([&] {
+    std::vector<FileDescriptor> mute(200);
+    for (size_t at = 0; !over; at = (at + 1) % mute.size()) mute[at] = connect_mute(ticket);
+  });
+  for (int round = 0; round < 20; ++round) {
+    const auto taken = take_descriptor(ticket, now_ns() + 5'000'000'000);
+    CHECK(taken.ok());
+    if (!taken.ok()) break;
+  }
+  over = true;
+  flood.join();
+}
+
+TEST_CASE("a descriptor for certain processes: any other one is turned away before it says anything") {
+  auto server = FdServer::listen();
+  REQUIRE(server.ok());
+  const auto file = a_file();
+  std::vector<FileDescriptor> mute;
+  for (int at = 0; at < 100; ++at) mute.push_back(connect_mute(server.value().ticket()));
+  Result<void> served;
+  const std::vector<uint64_t> nobody{1};
+  std::thread serving([&] { served = server.value().serve(file.get(), nobody, now_ns() + 600'000'000); });
+  size_t closed = 0;
+  for (const FileDescriptor &each : mute) {
+    char byte = 0;
+    pollfd entry{each.get(), POLLIN, 0};
+    closed += ::poll(&entry, 1, 500) == 1 && ::recv(each.get(), &byte, 1, 0) == 0;
+  }
+  serving.join();
+  CHECK(closed == mute.size());
+  REQUIRE_FALSE(served.ok());
+  CHECK(served.error().status == RONDO_ERROR_TIMEOUT);
+  CHECK(served.error().message.find("in time: 1") != std::string::npos);
+}
+
+TEST_CASE("a descriptor for certain processes: a wait ends as soon as the check says that it is in vain") {
+  auto server = FdServer::listen();
+  REQUIRE(server.ok());
+  const auto file = a_file();
+  const WaitCheck in_vain = [] { return Result<void>(Error{RONDO_ERROR_REMOTE, "rank 2 ended", -1, 2}); };
+  const auto served = server.value().serve(file.get(), {1}, now_ns() + patience_ns, in_vain);
+  REQUIRE_FALSE(served.ok());
+  CHECK(served.error().peer == 2);
+  const auto taken = take_descriptor(server.value().ticket(), now_ns() + patience_ns, in_vain);  // nobody serves now
+  REQUIRE_FALSE(taken.ok());
+  CHECK(taken.error().peer == 2);
 }
 
 TEST_CASE("a descriptor on offer: when the offer has ended a taker is told at once") {

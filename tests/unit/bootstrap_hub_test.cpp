@@ -78,7 +78,7 @@ Bytes record_a_member(World &world) {
   world.hub.receive(connection, recorded, world.now);
   client.receive(copy_of(world.hub.output(connection)));
   append_bytes(recorded, client.output());
-  world.hub.closed(connection);
+  world.hub.closed(connection, world.now);
   return recorded;
 }
 
@@ -115,7 +115,7 @@ TEST_CASE("store hub: a flood of strangers of every manner does not disturb a gr
     while (backlog.size() < 200) backlog.push_back(nullptr);  // strangers fill the queue before the door
     for (Member &member : members)
       if (!std::exchange(member.knocked, true)) backlog.push_back(&member);
-    for (; !backlog.empty() && world.hub.can_accept(world.now); backlog.pop_front()) {
+    for (; !backlog.empty() && world.hub.can_accept(); backlog.pop_front()) {
       if (backlog.front() != nullptr) {
         backlog.front()->enter(world);
         continue;
@@ -134,7 +134,7 @@ TEST_CASE("store hub: a flood of strangers of every manner does not disturb a gr
       for (Member &member : members)
         if (member.connection == cut.connection) member.turned_away();  // a client tries again
     }
-    REQUIRE(world.hub.stranger_count() <= HubLimits{}.stranger_count);
+    REQUIRE(world.hub.stranger_count() <= HubLimits{}.silent_count + HubLimits{}.greeted_count);
   }
   CHECK(group_done());
   for (const Member &member : members) CHECK(member.right);
@@ -144,41 +144,71 @@ TEST_CASE("store hub: a flood of strangers of every manner does not disturb a gr
   CHECK(world.hub.connection_count() == rank_count);  // all half-open ones have expired
 }
 
-TEST_CASE("store hub: when the places for strangers are taken, the oldest gives way after its grace, not before") {
+TEST_CASE("store hub: who is silent gives way to whoever comes, the oldest first; who has said hello stays") {
   HubLimits limits;
-  limits.stranger_count = 4;
+  limits.silent_count = 4;
   World world(1, limits);
+  StoreClientSession member(world.secret, challenge_of(5), "test");
+  const uint64_t connection = world.connect();
+  world.hub.receive(connection, member.output(), world.now);
+  member.sent(member.output().size());
   for (int at = 0; at < 4; ++at) CHECK(world.connect() != 0);
-  CHECK_FALSE(world.hub.can_accept(world.now));
-  CHECK(world.hub.next_deadline_ns() == world.now + limits.stranger_grace_ns);
-  world.now += limits.stranger_grace_ns - 1;
-  CHECK(world.connect() == 0);
-  world.now += 1;
-  CHECK(world.connect() == 5);
-  const auto cut = world.hub.take_cut();
-  REQUIRE(cut.size() == 1);
-  CHECK(cut[0].connection == 1);
+  CHECK(world.hub.take_cut().empty());
+  for (uint64_t oldest = 2; oldest < 1000; ++oldest) {
+    CHECK(world.connect() == oldest + 4);
+    const auto cut = world.hub.take_cut();
+    REQUIRE(cut.size() == 1);
+    CHECK(cut[0].connection == oldest);
+    CHECK(world.hub.stranger_count() == 5);
+  }
+  for (int turn = 0; turn < 100 && !member.open(); ++turn) world.carry(connection, member);
+  for (int turn = 0; turn < 100 && !member.output().empty(); ++turn) world.carry(connection, member);
+  CHECK(world.hub.is_member(connection));
   CHECK(world.hub.stranger_count() == 4);
 }
 
-TEST_CASE("store hub: no more connections than its limit, and each that ends makes room") {
+TEST_CASE("store hub: for want of descriptors the silent are cut first, then who has said hello, and never a member") {
+  World world(1);
+  const auto say_hello = [&](uint64_t number) {
+    StoreClientSession client(world.secret, challenge_of(number), "test");
+    const uint64_t connection = world.connect();
+    world.hub.receive(connection, client.output(), world.now);
+    return connection;
+  };
+  StoreClientSession member(world.secret, challenge_of(99), "test");
+  const uint64_t proved = world.connect();
+  for (int turn = 0; turn < 1000 && !world.hub.is_member(proved); ++turn) world.carry(proved, member);
+  REQUIRE(world.hub.is_member(proved));
+  const uint64_t first = say_hello(1), second = say_hello(2), silent = world.connect(), third = say_hello(3);
+  std::vector<uint64_t> order;
+  while (world.hub.make_room(world.now))
+    for (const StoreHub::Cut &cut : world.hub.take_cut()) order.push_back(cut.connection);
+  CHECK(order == std::vector<uint64_t>{silent, first, second, third});
+  CHECK(world.hub.is_member(proved));
+}
+
+TEST_CASE("store hub: no more members than its limit, and each that ends makes room") {
   HubLimits limits;
-  limits.connection_count = 3;
+  limits.member_count = 2;
   World world(1, limits);
-  for (int at = 0; at < 3; ++at) CHECK(world.connect() != 0);
-  world.now += handshake_timeout_ns - 1;
-  CHECK_FALSE(world.hub.can_accept(world.now));
-  world.hub.closed(2);
-  CHECK(world.hub.can_accept(world.now));
-  CHECK(world.connect() == 4);
+  std::vector<uint64_t> members;
+  for (uint64_t at = 0; at < 2; ++at) {
+    StoreClientSession client(world.secret, challenge_of(at), "test");
+    members.push_back(world.connect());
+    for (int turn = 0; turn < 1000 && !world.hub.is_member(members[at]); ++turn) world.carry(members[at], client);
+  }
+  CHECK(world.connect() == 0);
+  world.hub.closed(members[0], world.now);
+  CHECK(world.connect() != 0);
 }
 
 TEST_CASE("store core: a key is put once; waiting clients are served when it comes and forgotten when they go") {
   StoreCore core;
   CHECK(handle(core, 1, make_request(Request::Kind::get, "k")).empty());
   CHECK(handle(core, 2, make_request(Request::Kind::get, "k")).empty());
-  core.forget(2);
   std::vector<Delivery> deliveries;
+  core.forget(2, deliveries);
+  CHECK(deliveries.empty());
   core.handle(3, make_request(Request::Kind::put, "k", "v"), deliveries);
   REQUIRE(deliveries.size() == 2);
   CHECK(deliveries[1].client == 1);

@@ -191,11 +191,43 @@ TEST_CASE("rendezvous: ranks of a unique id meet once; who is missing or came tw
   REQUIRE_FALSE(alone.ok());
   CHECK(alone.error().status == RONDO_ERROR_TIMEOUT);
   CHECK(alone.error().message.find("ranks 0, 1 (2 of 3)") != std::string::npos);
-  const auto twice = join_unique_id(second.value().id, 2, 3, soon());
-  REQUIRE_FALSE(twice.ok());
-  CHECK(twice.error().status == RONDO_ERROR_MISMATCH);
-  CHECK(twice.error().peer == 2);
-  CHECK(join_unique_id(second.value().id, 0, 4, soon()).error().status == RONDO_ERROR_MISMATCH);
+  const auto late = join_unique_id(second.value().id, 0, 3, soon());  // the group has failed, and waits for nobody
+  REQUIRE_FALSE(late.ok());
+  CHECK(late.error().status == RONDO_ERROR_TIMEOUT);
+  CHECK(late.error().message.find("rank 2 failed") != std::string::npos);
+}
+
+TEST_CASE("rendezvous: a rank that comes twice, or with another size, ends the wait of all with one status") {
+  for (const bool twice : {true, false}) {
+    CAPTURE(twice);
+    const auto made = start_unique_id_server("lo");
+    REQUIRE(made.ok());
+    std::vector<Error> errors(3);
+    std::vector<std::thread> ranks;  // 0 and 1 of 3 (or 4), and one more that is wrong
+    for (uint32_t at = 0; at < 3; ++at)
+      ranks.emplace_back([&, at] {
+        const bool wrong = at == 2;
+        const auto met = join_unique_id(made.value().id, wrong && twice ? 1 : at, wrong && !twice ? 5 : 4, soon());
+        if (!met.ok()) errors[at] = met.error();
+      });
+    for (std::thread &rank : ranks) rank.join();
+    for (const Error &error : errors) {
+      CHECK(error.status == RONDO_ERROR_MISMATCH);
+      CHECK(error.message.find(twice ? "rank 1 came twice" : "others say") != std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("rendezvous: a store that has ended is not waited for by those who come to it") {
+  auto made = start_unique_id_server("lo");
+  REQUIRE(made.ok());
+  made.value().server.reset();
+  const uint64_t begun_ns = now_ns();
+  const auto late = join_unique_id(made.value().id, 1, 2, begun_ns + 60 * second_ns);
+  REQUIRE_FALSE(late.ok());
+  CHECK(late.error().status == RONDO_ERROR_REMOTE);
+  CHECK(late.error().message.find("process " + std::to_string(::getpid())) != std::string::npos);
+  CHECK(now_ns() - begun_ns < 30 * second_ns);  // of 60
 }
 
 TEST_CASE("local store: ranks of one process gather without a socket, and deadlines hold") {

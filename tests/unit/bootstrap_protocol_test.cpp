@@ -321,9 +321,10 @@ TEST_CASE("store messages: each decodes to itself, and a shortened or lengthened
   std::mt19937_64 random(seed);
   for (int round = 0; round < 200; ++round) {
     Request request = make_gather("key", static_cast<uint32_t>(random() % 8), 8, std::string(random() % 100, 'x'));
-    request.kind = static_cast<Request::Kind>(1 + random() % 5);
+    request.kind = static_cast<Request::Kind>(1 + random() % 7);
     request.id = random();
-    if (request.kind == Request::Kind::cancel) request.key.clear();
+    request.error = {random() % 2 == 0 ? RONDO_OK : RONDO_ERROR_SYSTEM, ""};
+    if (request.kind == Request::Kind::cancel || request.kind == Request::Kind::leave) request.key.clear();
     if (request.kind == Request::Kind::collect) request.first = static_cast<uint32_t>(random() % 8);
     const Bytes body = encode(request);
     const auto decoded = decode_request(body);
@@ -335,8 +336,8 @@ TEST_CASE("store messages: each decodes to itself, and a shortened or lengthened
     for (size_t bytes = 0; bytes < fixed_bytes; ++bytes) CHECK_FALSE(decode_request(ByteView(body).first(bytes)));
 
     Reply reply;
-    reply.kind = static_cast<Reply::Kind>(1 + random() % 4);
-    reply.id = random();
+    reply.kind = static_cast<Reply::Kind>(1 + random() % 5);
+    reply.id = reply.kind == Reply::Kind::notice ? 0 : random();
     reply.total = 9;
     reply.parts.assign(1 + random() % 9, bytes_from(std::string(random() % 9, 'y')));
     reply.error = {RONDO_ERROR_TIMEOUT, "late"};

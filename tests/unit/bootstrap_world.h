@@ -90,7 +90,7 @@ class World {
 
   /// 0: nobody may come in now.
   uint64_t connect() {
-    if (!hub.can_accept(now)) return 0;
+    if (!hub.can_accept()) return 0;
     return hub.accept(challenge_of(random()), now);
   }
 

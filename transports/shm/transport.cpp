@@ -96,6 +96,14 @@ Error name_missing(Error error, const ConnectRequest &request, Store &store, con
   return error;
 }
 
+/// Why rank 0, which made the segment, did not hand it over: the store may know more.
+Error about_owner(Error error, Store &store) {
+  if (error.status != RONDO_ERROR_REMOTE && error.status != RONDO_ERROR_TIMEOUT) return error;
+  if (auto known = store.check(); !known.ok()) return std::move(known).error();
+  if (error.peer < 0) error.peer = 0;
+  return error;
+}
+
 /// Rank 0 makes the segment; of each other process one rank fetches it and the others find it in the table.
 Result<std::shared_ptr<Segment>> obtain_segment(const ConnectRequest &request, Store &store, SegmentTable &segments) {
   RONDO_TRY_ASSIGN(const auto processes, gather_all(store, request, "/process", uint64_t(::getpid())));
@@ -113,9 +121,12 @@ Result<std::shared_ptr<Segment>> obtain_segment(const ConnectRequest &request, S
     std::vector<uint64_t> takers = processes;
     std::sort(takers.begin(), takers.end());
     takers.erase(std::unique(takers.begin(), takers.end()), takers.end());
-    auto served = server.serve(segment->descriptor(), static_cast<uint32_t>(takers.size() - 1), request.deadline_ns);
-    if (!served.ok()) return name_missing(std::move(served).error(), request, store, processes);
-    return segment;
+    std::erase(takers, own);
+    if (takers.empty()) return segment;
+    auto served = server.serve(segment->descriptor(), takers, request.deadline_ns, [&store] { return store.check(); });
+    if (served.ok()) return segment;
+    Error error = std::move(served).error();
+    return error.status == RONDO_ERROR_TIMEOUT ? name_missing(std::move(error), request, store, processes) : error;
   }
   RONDO_TRY_ASSIGN(const auto bytes, store.get(notice_key, request.deadline_ns));
   SegmentNotice notice;
@@ -123,7 +134,9 @@ Result<std::shared_ptr<Segment>> obtain_segment(const ConnectRequest &request, S
   std::memcpy(&notice, bytes.data(), sizeof notice);
   const auto first = static_cast<uint32_t>(std::find(processes.begin(), processes.end(), own) - processes.begin());
   if (first == request.rank) {
-    RONDO_TRY_ASSIGN(auto descriptor, take_descriptor(notice.ticket, request.deadline_ns));
+    auto taken = take_descriptor(notice.ticket, request.deadline_ns, [&store] { return store.check(); });
+    if (!taken.ok()) return about_owner(std::move(taken).error(), store);
+    FileDescriptor descriptor = std::move(taken).value();
     RONDO_TRY_ASSIGN(auto segment, Segment::attach(std::move(descriptor), notice.id, notice.shape));
     segments.add(notice.id, segment);
     RONDO_TRY(store.put(mapped_key(request, own), bytes_of(own), request.deadline_ns));

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// One rank that meets others and can be made to die in the middle of it, for init_test.py:  init_rank id FOLDER | env
+//   RONDO_TEST_RANK, RONDO_TEST_SIZE  which rank it is, with `id`: rank 0 makes the id and hands it over in FOLDER
+//   RONDO_TEST_STRIKE=K  it kills itself just before the K-th system call of its initialisation that touches a socket,
+//                        a descriptor or shared memory: all such K together are every phase
+//   RONDO_TEST_DESCRIPTORS=N  it may have N descriptors
+//   RONDO_TEST_NAP=MS  it comes that much later, when the others wait for it
+// Its lines: "strike TIME_NS SENT_COUNT", then "init TIME_NS STATUS PEER MESSAGE", and likewise "barrier" after it.
+#include <dlfcn.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <string>
+#include <thread>
+
+#include "rondo/rondo.h"
+
+namespace {
+
+constexpr long long id_patience_ns = 20'000'000'000;
+
+std::atomic<bool> armed{false};
+std::atomic<long> call_count{0};
+std::atomic<long> sent_count{0};
+long strike_at = 0;
+
+long long now_ns() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * 1'000'000'000LL + now.tv_nsec;
+}
+
+/// One write, so that a kill does not tear the line.
+void say(const std::string &line) {
+  if (::write(STDOUT_FILENO, line.data(), line.size()) < 0) std::abort();
+}
+
+void count_call() {
+  if (!armed || ++call_count != strike_at) return;
+  say("strike " + std::to_string(now_ns()) + " " + std::to_string(sent_count) + "\n");
+  ::kill(::getpid(), SIGKILL);
+}
+
+template <class Function>
+Function *real(const char *name) {
+  return reinterpret_cast<Function *>(::dlsym(RTLD_NEXT, name));
+}
+
+}  // namespace
+
+// In the place of the C library's, whose own it calls.
+extern "C" {
+
+int socket(int domain, int type, int protocol) noexcept {
+  count_call();
+  return real<int(int, int, int)>("socket")(domain, type, protocol);
+}
+int bind(int fd, const sockaddr *address, socklen_t bytes) noexcept {
+  count_call();
+  return real<int(int, const sockaddr *, socklen_t)>("bind")(fd, address, bytes);
+}
+int connect(int fd, const sockaddr *address, socklen_t bytes) {
+  count_call();
+  return real<int(int, const sockaddr *, socklen_t)>("connect")(fd, address, bytes);
+}
+int accept4(int fd, sockaddr *address, socklen_t *bytes, int flags) {
+  count_call();
+  return real<int(int, sockaddr *, socklen_t *, int)>("accept4")(fd, address, bytes, flags);
+}
+ssize_t send(int fd, const void *data, size_t bytes, int flags) {
+  count_call();
+  const ssize_t sent = real<ssize_t(int, const void *, size_t, int)>("send")(fd, data, bytes, flags);
+  if (armed) ++sent_count;
+  return sent;
+}
+ssize_t recv(int fd, void *data, size_t bytes, int flags) {
+  count_call();
+  return real<ssize_t(int, void *, size_t, int)>("recv")(fd, data, bytes, flags);
+}
+ssize_t sendmsg(int fd, const msghdr *message, int flags) {
+  count_call();
+  return real<ssize_t(int, const msghdr *, int)>("sendmsg")(fd, message, flags);
+}
+ssize_t recvmsg(int fd, msghdr *message, int flags) {
+  count_call();
+  return real<ssize_t(int, msghdr *, int)>("recvmsg")(fd, message, flags);
+}
+int poll(pollfd *entries, nfds_t count, int timeout_ms) {
+  count_call();
+  return real<int(pollfd *, nfds_t, int)>("poll")(entries, count, timeout_ms);
+}
+int memfd_create(const char *name, unsigned flags) noexcept {
+  count_call();
+  return real<int(const char *, unsigned)>("memfd_create")(name, flags);
+}
+void *mmap(void *address, size_t bytes, int access, int flags, int fd, off_t offset) noexcept {
+  if (fd >= 0) count_call();
+  return real<void *(void *, size_t, int, int, int, off_t)>("mmap")(address, bytes, access, flags, fd, offset);
+}
+int munmap(void *address, size_t bytes) noexcept {
+  count_call();
+  return real<int(void *, size_t)>("munmap")(address, bytes);
+}
+
+}  // extern "C"
+
+namespace {
+
+int number(const char *name, int otherwise) {
+  const char *const text = std::getenv(name);
+  return text == nullptr ? otherwise : std::atoi(text);
+}
+
+/// Made by rank 0 and handed over as a file.
+bool exchange_id(const std::string &folder, int rank, rondo_unique_id_t &id) {
+  const std::string path = folder + "/id";
+  if (rank == 0) {
+    if (rondo_get_unique_id(&id, nullptr) != RONDO_OK) return false;
+    std::ofstream(path + ".new", std::ios::binary).write(id.internal, sizeof id.internal);
+    return std::rename((path + ".new").c_str(), path.c_str()) == 0;
+  }
+  for (const long long until_ns = now_ns() + id_patience_ns; now_ns() < until_ns;) {
+    std::ifstream file(path, std::ios::binary);
+    if (file.read(id.internal, sizeof id.internal)) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return false;
+}
+
+bool report(const char *what, rondo_comm_t comm, rondo_status_t status) {
+  rondo_error_t error = RONDO_ERROR_INIT;
+  if (status != RONDO_OK) static_cast<void>(rondo_comm_last_error(comm, &error));
+  say(std::string(what) + " " + std::to_string(now_ns()) + " " + std::to_string(static_cast<int>(status)) + " " +
+      std::to_string(error.peer) + " " + error.message + "\n");
+  return status == RONDO_OK;
+}
+
+}  // namespace
+
+int main(int argc, char **argv) {
+  const std::string how = argc > 1 ? argv[1] : "";
+  if (how != (argc == 3 ? "id" : "env")) {
+    std::fprintf(stderr, "usage: init_rank id FOLDER | init_rank env, see the source\n");
+    return 2;
+  }
+  if (const int most = number("RONDO_TEST_DESCRIPTORS", 0); most != 0) {
+    rlimit limit{};
+    ::getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = static_cast<rlim_t>(most);
+    if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) return 2;
+  }
+  const int rank = number("RONDO_TEST_RANK", 0);
+  rondo_unique_id_t id{};
+  if (how == "id" && !exchange_id(argv[2], rank, id)) return report("id", nullptr, RONDO_ERROR_INTERNAL) ? 0 : 1;
+  rondo_comm_t comm = nullptr;
+  strike_at = number("RONDO_TEST_STRIKE", 0);
+  std::this_thread::sleep_for(std::chrono::milliseconds(number("RONDO_TEST_NAP", 0)));
+  say("joins " + std::to_string(now_ns()) + "\n");
+  armed = true;
+  const rondo_status_t status = how == "env" ? rondo_comm_init_env(&comm, nullptr)
+                                             : rondo_comm_init(&comm, &id, rank, number("RONDO_TEST_SIZE", 1), nullptr);
+  armed = false;
+  if (!report("init", nullptr, status)) return 1;
+  const bool met = report("barrier", comm, rondo_barrier(comm, nullptr));
+  static_cast<void>(rondo_comm_destroy(comm));
+  return met ? 0 : 1;
+}

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks that only initialise, and a process that runs their store: for tests of what may go wrong meanwhile."""
+
+import os
+import re
+import secrets
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+OK, OUT_OF_RESOURCES, TIMEOUT, REMOTE, MISMATCH = 0, 5, 8, 9, 10
+INIT_TIMEOUT_S = 20  # far longer than a death may take to be noticed
+HANG_S = 60
+
+
+class Ranks:
+    """The ranks of one initialisation as processes. `own`: rank -> environment of that rank alone."""
+
+    def __init__(self, program, size, own, environment=None, present=None, timeout_s=INIT_TIMEOUT_S):
+        base = {name: value for name, value in os.environ.items() if not name.startswith("RONDO_")}
+        base.update(environment or {}, RONDO_INIT_TIMEOUT=str(timeout_s), RONDO_TIMEOUT="20")
+        self.folder = tempfile.mkdtemp(prefix="rondo-init-")
+        how = ["env"] if environment else ["id", self.folder]
+        self.processes = {}
+        for rank in range(size) if present is None else present:
+            mine = dict(base, RONDO_TEST_RANK=str(rank), RONDO_TEST_SIZE=str(size), **own.get(rank, {}))
+            if environment:
+                mine.update(RONDO_RANK=str(rank), RONDO_SIZE=str(size))
+            self.processes[rank] = subprocess.Popen([program, *how], env=mine, stdout=subprocess.PIPE,
+                                                    stderr=subprocess.STDOUT, text=True)
+
+    def end(self):
+        """rank -> its lines, each as words; whoever still runs is killed and fails the test."""
+        deadline = time.monotonic() + HANG_S
+        said, hung = {}, []
+        for rank, process in self.processes.items():
+            try:
+                out, _ = process.communicate(timeout=max(deadline - time.monotonic(), 0.1))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                out, _ = process.communicate()
+                hung.append(rank)
+            said[rank] = [line.split(" ", 4) for line in out.splitlines()]
+        for path in Path(self.folder).iterdir():
+            path.unlink()
+        os.rmdir(self.folder)
+        assert not hung, f"ranks {hung} were still running after {HANG_S} s: {said}"
+        return said
+
+
+def outcome(lines):
+    """(seconds, status, peer, message) of the last thing that the rank got."""
+    last = lines[-1]
+    assert last[0] in ("init", "barrier", "id"), lines
+    return int(last[1]) * 1e-9, int(last[2]), int(last[3]), last[4] if len(last) > 4 else ""
+
+
+class StoreHost:
+    """A process that runs a store, with at most that many descriptors (0: as many as there are)."""
+
+    def __init__(self, program, descriptors=0):
+        secret = secrets.token_hex(32)
+        self.process = subprocess.Popen([program, str(descriptors)], env=dict(os.environ, RONDO_SECRET=secret),
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        endpoint = self.process.stdout.readline().strip()
+        assert re.match(r"^127\.0\.0\.1:\d+$", endpoint), endpoint
+        self.port = int(endpoint.rpartition(":")[2])
+        self.environment = {"RONDO_STORE": endpoint, "RONDO_SECRET": secret}
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdin.close()
+        self.process.stdout.close()

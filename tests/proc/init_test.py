@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the other ranks get when one dies, or runs out of descriptors, in the middle of the initialisation: in every
+phase an error that names it, soon. usage: init_test.py INIT_RANK STORE_HOST"""
+
+import concurrent.futures
+import sys
+import time
+import unittest
+
+from init_support import OK, OUT_OF_RESOURCES, REMOTE, TIMEOUT, Ranks, StoreHost, outcome
+
+STORE_HOST = sys.argv.pop()
+PROGRAM = sys.argv.pop()
+NOTICED_S = 2.0  # the promise of docs/simulation-tests.md
+SLACK_S = 8.0  # later than this is wrong however busy the machine is
+
+
+class Death(unittest.TestCase):
+    def sweep(self, victim):
+        """Kills `victim` before each of its system calls in turn, until it lives through all."""
+        late = []
+        with concurrent.futures.ThreadPoolExecutor(3) as pool:
+            struck = True
+            at = 1
+            while struck:
+                lives = [pool.submit(self.live, victim, strike) for strike in range(at, at + 12)]
+                results = [life.result() for life in lives]
+                late += [strike for strike, (_, seconds) in zip(range(at, at + 12), results) if seconds > NOTICED_S]
+                struck = all(happened for happened, _ in results)
+                at += 12
+                self.assertLess(at, 2000)
+        self.assertGreater(at, 24, "hardly any system call was counted: the sweep shows nothing")
+        for strike in late:  # a busy machine may make one late: again, alone
+            seconds = min(self.live(victim, strike)[1] for _ in range(3))
+            self.assertLess(seconds, NOTICED_S, f"strike {strike}")
+
+    def live(self, victim, strike):
+        """(whether it struck, how long the slowest other rank took to notice)."""
+        nap = "100" if victim == 0 else "0"  # where it runs the store, the others are to have come to it
+        ranks = Ranks(PROGRAM, 3, {victim: {"RONDO_TEST_STRIKE": str(strike), "RONDO_TEST_NAP": nap}})
+        said = ranks.end()
+        strikes = [line for line in said[victim] if line[0] == "strike"]
+        if not strikes:
+            for lines in said.values():
+                self.assertEqual(outcome(lines)[1], OK, said)
+            return False, 0.0
+        struck, sent_count = int(strikes[0][1]) * 1e-9, int(strikes[0][2])
+        slowest = 0.0
+        for rank in set(said) - {victim}:
+            seconds, status, peer, message = outcome(said[rank])
+            joined = int(said[rank][0][1]) * 1e-9
+            context = f"strike {strike} after {sent_count} sends, rank {rank}: {message}"
+            if victim != 0 and sent_count < 2:
+                # Nobody knows that it was there: it had not said its rank yet.
+                self.assertIn(status, (TIMEOUT, REMOTE), context)
+                self.assertRegex(message, rf"rank {victim}\b", context)
+                continue
+            self.assertEqual(status, REMOTE, context)
+            # Before rank 0 has joined, its process is known, and not which rank it will be.
+            pid = ranks.processes[victim].pid
+            known = peer == victim or (victim == 0 and peer == -1 and f"process {pid}, which made" in message)
+            self.assertTrue(known, f"{context}: peer {peer}, process {pid}")
+            slowest = max(slowest, seconds - max(struck, joined))
+        self.assertLess(slowest, NOTICED_S + SLACK_S, f"strike {strike}: {said}")
+        return True, slowest
+
+    def test_a_rank_that_dies_in_any_phase_is_named_by_all(self):
+        self.sweep(victim=1)
+
+    def test_the_rank_that_runs_the_store_dies_in_any_phase_and_is_named_by_all(self):
+        self.sweep(victim=0)
+
+
+class Store(unittest.TestCase):
+    def test_the_store_process_dies_and_all_who_wait_for_it_say_so(self):
+        host = StoreHost(STORE_HOST)
+        ranks = Ranks(PROGRAM, 3, {}, environment=host.environment, present=(0, 2))
+        time.sleep(0.5)  # both have come, or are about to
+        killed = time.monotonic()
+        host.kill()
+        for lines in ranks.end().values():
+            seconds, status, peer, message = outcome(lines)
+            self.assertEqual((status, peer), (REMOTE, -1), message)
+            self.assertIn("rondo run", message)
+            self.assertLess(seconds - killed, NOTICED_S + SLACK_S)
+
+    def test_a_rank_that_comes_when_the_store_is_gone_does_not_wait_for_it(self):
+        host = StoreHost(STORE_HOST)
+        host.kill()
+        started = time.monotonic()
+        seconds, status, peer, message = outcome(Ranks(PROGRAM, 2, {}, environment=host.environment, present=(1,)).end()[1])
+        self.assertEqual((status, peer), (REMOTE, -1), message)
+        self.assertLess(seconds - started, NOTICED_S + SLACK_S)
+
+
+class Resources(unittest.TestCase):
+    def test_too_few_descriptors_are_out_of_resources_on_every_rank(self):
+        failed = 0
+        for victim in (0, 1):
+            for most in range(6, 24):
+                with self.subTest(victim=victim, most=most):
+                    ranks = Ranks(PROGRAM, 3, {victim: {"RONDO_TEST_DESCRIPTORS": str(most)}}, timeout_s=10)
+                    said = ranks.end()
+                    if said[victim][-1][0] == "id" or not said[victim]:
+                        continue  # there were none for the id itself
+                    got = {rank: outcome(lines)[1:] for rank, lines in said.items()}
+                    wanted = got[victim][0]
+                    self.assertIn(wanted, (OK, OUT_OF_RESOURCES), got)
+                    failed += wanted == OUT_OF_RESOURCES
+                    for rank in set(got) - {victim}:
+                        status, peer, message = got[rank]
+                        if status == REMOTE and victim == 0 and wanted == OUT_OF_RESOURCES:
+                            # It came when the store was gone.
+                            self.assertIn(f"process {ranks.processes[0].pid}, which made", message)
+                            continue
+                        self.assertEqual(status, wanted, got)
+                        if status != OK:
+                            self.assertEqual(peer, victim, message)
+        self.assertGreater(failed, 4, "descriptors never ran out: the test shows nothing")
+
+
+if __name__ == "__main__":
+    unittest.main()

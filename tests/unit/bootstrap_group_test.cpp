@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+// Groups of ranks at a store, without sockets: who is told of a death, a failure, a wrong size, and when.
+#include <algorithm>
+
+#include "tests/unit/bootstrap_world.h"
+
+using namespace rondo;
+using namespace rondo::test;
+
+namespace {
+
+constexpr uint32_t rank_count = 4;
+
+/// A rank as client, with what it was told.
+struct Rank {
+  uint32_t rank;
+  uint64_t connection;
+  StoreClientSession session;
+  std::optional<Error> told;  ///< by a reply or a notice
+
+  Rank(World &world, uint32_t rank_, uint32_t count = rank_count)
+      : rank(rank_),
+        connection(world.connect()),
+        session(world.secret, challenge_of(world.random()), "test", Membership{"group", rank_, count},
+                StoreHost{.name = "the host"}) {}
+
+  void listen() {
+    if (const auto reply = session.take_reply(); reply && reply->kind == Reply::Kind::failure) told = reply->error;
+    if (!told && session.notice()) told = session.notice();
+    if (!told && session.failure()) told = session.failure();
+  }
+};
+
+struct Group {
+  explicit Group(uint64_t seed) : world(seed) {
+    for (uint32_t rank = 0; rank < rank_count; ++rank) ranks.push_back(std::make_unique<Rank>(world, rank));
+  }
+  void carry(int turns = 400) {
+    for (int turn = 0; turn < turns; ++turn)
+      for (const auto &rank : ranks) {
+        world.carry(rank->connection, rank->session);
+        rank->listen();
+      }
+  }
+  void enter() {
+    carry();
+    for (const auto &rank : ranks) REQUIRE(rank->session.open());
+  }
+  Rank &operator[](uint32_t rank) { return *ranks[rank]; }
+
+  World world;
+  std::vector<std::unique_ptr<Rank>> ranks;
+};
+
+Request make_leave(const Error &outcome) {
+  Request request = make_request(Request::Kind::leave, "");
+  request.error = outcome;
+  return request;
+}
+
+}  // namespace
+
+TEST_CASE("store group: a rank whose connection ends without a goodbye is named to all at once, waiting or not") {
+  const uint64_t seed = seed_from_environment();
+  CAPTURE(seed);
+  Group group(seed);
+  group.enter();
+  group[0].session.begin(make_gather("g", 0, rank_count, "part"), no_deadline);
+  group[1].session.begin(make_request(Request::Kind::get, "k"), no_deadline);
+  group.carry();
+  group.world.hub.closed(group[2].connection, group.world.now);
+  group.carry();
+  for (const uint32_t rank : {0u, 1u, 3u}) {
+    CAPTURE(rank);
+    REQUIRE(group[rank].told);
+    CHECK(group[rank].told->status == RONDO_ERROR_REMOTE);
+    CHECK(group[rank].told->peer == 2);
+    CHECK(group[rank].told->message.find("rank 2 ended") != std::string::npos);
+    CHECK_FALSE(group[rank].session.failure());
+    // And nothing that it asks for from now on is waited for.
+    group[rank].told.reset();
+    group[rank].session.begin(make_request(Request::Kind::get, "other"), no_deadline);
+    group.carry();
+    CHECK(group[rank].told->peer == 2);
+  }
+  CHECK(group.world.hub.core().waiting_count() == 0);
+  CHECK(group.world.hub.take_cut().empty());
+}
+
+TEST_CASE("store group: a rank says its number with its proof, so that its death is known from then on") {
+  World world(1);
+  StoreClientSession client(world.secret, challenge_of(1), "test", Membership{"group", 1, 2});
+  const uint64_t connection = world.connect();
+  world.hub.receive(connection, client.output(), world.now);
+  client.sent(client.output().size());
+  client.receive(copy_of(world.hub.output(connection)));
+  CHECK_FALSE(client.open());  // proof and entry are one piece of output
+  world.hub.receive(connection, client.output(), world.now);
+  world.hub.closed(connection, world.now);
+  StoreClientSession other(world.secret, challenge_of(2), "test", Membership{"group", 0, 2});
+  const uint64_t late = world.connect();
+  for (int turn = 0; turn < 400; ++turn) world.carry(late, other);
+  REQUIRE(other.failure());
+  CHECK(other.failure()->status == RONDO_ERROR_REMOTE);
+  CHECK(other.failure()->peer == 1);
+}
+
+TEST_CASE("store group: a rank that fails tells the others with which status, and the first failure stays") {
+  Group group(2);
+  group.enter();
+  group[1].session.begin(make_leave({RONDO_ERROR_OUT_OF_RESOURCES, "no descriptor is free"}), no_deadline);
+  group.carry();
+  group[3].session.begin(make_leave({RONDO_ERROR_SYSTEM, "something else"}), no_deadline);
+  group.carry();
+  for (const uint32_t rank : {0u, 2u}) {
+    REQUIRE(group[rank].told);
+    CHECK(group[rank].told->status == RONDO_ERROR_OUT_OF_RESOURCES);
+    CHECK(group[rank].told->peer == 1);
+    CHECK(group[rank].told->message.find("rank 1 failed: no descriptor is free") != std::string::npos);
+  }
+  // What a rank says of another one names that one.
+  Group second(3);
+  second.enter();
+  second[0].session.begin(make_leave({RONDO_ERROR_TIMEOUT, "rank 3 is missing", -1, 3}), no_deadline);
+  second.carry();
+  CHECK(second[1].told->peer == 3);
+}
+
+TEST_CASE("store group: goodbyes in good order, then connections that end, are no failure") {
+  Group group(4);
+  group.enter();
+  group[0].session.begin(make_leave({RONDO_OK, ""}), no_deadline);
+  group.carry();
+  group.world.hub.closed(group[0].connection, group.world.now);
+  group.world.hub.closed(group[1].connection, group.world.now);  // killed as soon as all had met
+  group.carry();
+  for (const uint32_t rank : {2u, 3u}) CHECK_FALSE(group[rank].told);
+}
+
+TEST_CASE("store group: a wrong size and a rank that comes twice are told to all, not to the latecomer alone") {
+  for (const bool twice : {false, true}) {
+    CAPTURE(twice);
+    Group group(5);
+    group.enter();
+    group.ranks.push_back(std::make_unique<Rank>(group.world, 2, twice ? rank_count : rank_count + 1));
+    group.carry();
+    for (const auto &rank : group.ranks) {
+      REQUIRE(rank->told);
+      CHECK(rank->told->status == RONDO_ERROR_MISMATCH);
+      CHECK(rank->told->peer == 2);
+      CHECK(rank->told->message.find(twice ? "came twice" : "5 ranks; others say 4") != std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("store group: a communicator that is made does not fail for somebody who comes too late") {
+  Group group(6);
+  group.enter();
+  group[0].session.begin(make_leave({RONDO_OK, ""}), no_deadline);
+  group.carry();
+  group.ranks.push_back(std::make_unique<Rank>(group.world, 2));
+  group.carry();
+  CHECK(group.ranks.back()->told->status == RONDO_ERROR_MISMATCH);
+  for (const uint32_t rank : {1u, 2u, 3u}) CHECK_FALSE(group[rank].told);
+}
+
+TEST_CASE("store group: a rank whose process has ended before it came fails the groups that wait for it, and later ones") {
+  Group group(7);
+  group.ranks.pop_back();
+  group.carry();
+  group.world.hub.rank_ended(1, group.world.now);  // it came: its connection tells
+  group.carry();
+  for (const auto &rank : group.ranks) CHECK_FALSE(rank->told);
+  group.world.hub.rank_ended(3, group.world.now);
+  group.carry();
+  for (const auto &rank : group.ranks) {
+    REQUIRE(rank->told);
+    CHECK(rank->told->status == RONDO_ERROR_REMOTE);
+    CHECK(rank->told->peer == 3);
+  }
+  StoreClientSession late(group.world.secret, challenge_of(9), "test", Membership{"next group", 0, rank_count});
+  const uint64_t connection = group.world.connect();
+  for (int turn = 0; turn < 400; ++turn) group.world.carry(connection, late);
+  REQUIRE(late.failure());
+  CHECK(late.failure()->status == RONDO_ERROR_REMOTE);
+}
+
+TEST_CASE("store group: what the process of the store lacks fails every group, and is the host's") {
+  Group group(10);
+  group.ranks.pop_back();
+  group.enter();
+  group.world.hub.hosted_by(2, group.world.now);
+  group.world.hub.fail_all({RONDO_ERROR_OUT_OF_RESOURCES, "no descriptor"}, group.world.now);
+  group.ranks.push_back(std::make_unique<Rank>(group.world, 3));
+  group.carry();
+  for (const auto &rank : group.ranks) {
+    REQUIRE(rank->told);
+    CHECK(rank->told->status == RONDO_ERROR_OUT_OF_RESOURCES);
+    CHECK(rank->told->peer == 2);
+  }
+}
+
+TEST_CASE("store group: clients that were told whose process runs the store name that rank when the store ends") {
+  Group group(8);
+  group.carry();
+  group.world.hub.hosted_by(3, group.world.now);
+  group.carry();
+  group[1].session.peer_closed();
+  REQUIRE(group[1].session.failure());
+  CHECK(group[1].session.failure()->status == RONDO_ERROR_REMOTE);
+  CHECK(group[1].session.failure()->peer == 3);
+  CHECK(group[1].session.failure()->message.find("the host (rank 3) has ended") != std::string::npos);
+  Group later(9);
+  later.world.hub.hosted_by(2, later.world.now);
+  later.enter();
+  later[0].session.peer_closed();
+  CHECK(later[0].session.failure()->peer == 2);
+}
