@@ -47,7 +47,8 @@ class Sizes:
     device_costs: tuple = ("--quick",)
 
 
-FULL = Sizes(large="256M", medium="64M", protocols=("-b", "8", "-e", "8M", "-f", 8), small=("-b", 8, "-e", "32K", "-f", 8),
+FULL = Sizes(large="256M", medium="64M", protocols=("-b", 8, "-e", "8M", "-f", 8),
+             small=("-b", 8, "-e", "32K", "-f", 8),
              runs=("-n", 5, "-w", 1), replays=("-n", 20, "-w", 3), calls=500, many=8, rows=8192,
              matrix={2: "large", 3: "large", 8: "large"}, thread_seeds=70, process_seeds=30, device_costs=())
 SOFT = Sizes(large="1M", medium="64K", protocols=("-b", "8K", "-e", "8K"), small=("-b", 8, "-e", "32K", "-f", 64),
@@ -163,4 +164,4 @@ class Steps:
 
 def soft_environment(bundle):
     return {"RONDO_CUDA_LIBRARY": str(Path(bundle) / "lib/libsoftcuda.so"), "SOFT_CUDA_QUEUES": "32",
-            "SOFT_CUDA_MEMORY": str(512 * MIB)}
+            "SOFT_CUDA_MEMORY": str(1024 * MIB)}

@@ -86,7 +86,7 @@ Outcome DeviceCalls::enqueue_run() {
   return device.mark_end();
 }
 
-/// Lets all streams go once all ranks have enqueued their run; at once where one has failed, or they would wait for ever.
+/// Lets all streams go once all ranks have enqueued their run; at once where one has failed, or they would wait on.
 Outcome DeviceCalls::start_together(Outcome enqueued) {
   if (!enqueued) enqueued = session_.group.barrier();
   // release; pairs with the wait of the streams. Any later run may begin, too, where this one is the last.

@@ -186,7 +186,8 @@ Outcome run_cases(Session &session, const RankParts &parts, Rivals &rivals, Aren
   voice.say(table_head(options, machine, version()));
   for (const rondo_type_t type : options.types) {
     for (const rondo_op_t op : options.ops) {
-      all.push_back({{options.collective, type, op, options.root, ranks}, {}, machine, options.graph, options.together});
+      all.push_back({{options.collective, type, op, options.root, ranks}, {}, machine});
+      all.back().graph = options.graph, all.back().together = options.together;
       if (parts.other != nullptr)
         all.back().other_library = parts.other->path(), all.back().other_version = parts.other->version();
       all.back().product = product;

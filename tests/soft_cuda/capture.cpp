@@ -252,7 +252,7 @@ CuStatus cuGraphLaunch(CuGraphExec exec, CuStream handle) {
   return call_on_stream(Entry::graph_launch, handle, [&](State &driver, Lock &lock, const auto &stream) {
     const auto found = driver.graph_execs.find(exec);
     if (found == nullptr) return CuStatus::invalid_value;
-    // The first launch of a graph that was not uploaded allocates for it, and may wait for the device as allocation may.
+    // The first launch of a graph that was not uploaded allocates for it, and may wait for the device as that may.
     if (!std::exchange(found->uploaded, true)) synchronise_implicitly(driver, lock, stream->context);
     std::vector<CompletionRef> after;
     if (found->last != nullptr && !found->last->done) after.push_back(found->last);
