@@ -120,7 +120,7 @@ extern "C" __global__ void __launch_bounds__(512) cost_copy(const FoldParameters
   for (; i < given.count; i += stride) target[i] = source[i];
 }
 
-/// All operands of an element are in flight before the first addition.
+/// The loads of all operands come before the first addition.
 extern "C" __global__ void __launch_bounds__(512) cost_fold(const FoldParameters given) {
   constexpr uint32_t ways = FoldParameters::ways;
   const uint64_t stride = uint64_t{gridDim.x} * blockDim.x;
