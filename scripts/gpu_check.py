@@ -1,20 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/gpu-check, which see: runs the steps of gpu_check_steps.py one after the other, each with a deadline and a
-log of its own, and keeps the record."""
+"""scripts/gpu-check, which see: runs the steps of its parts one after the other, each with a deadline and a log of its
+own, and keeps the record."""
 
 import argparse
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
+from gpu_check_machine import Keeper, KernelMessages, clocks, machine_of
 from gpu_check_record import Record
-from gpu_check_steps import STAGES, Steps, soft_environment
+from gpu_check_speed import AllSteps
+from gpu_check_steps import FULL, PARTS, QUICK, SOFT, soft_environment
 
 SKIPPED = 77      # a program's exit status when nothing of it could run
 LEAST_SECONDS = 5  # a step is not begun with less
@@ -33,9 +35,12 @@ def stop(_number, _frame):
 
 
 class Runner:
-    def __init__(self, options, record, environment, begin):
-        self.output, self.record, self.environment = options.output, record, environment
-        self.end = begin + options.limit
+    """Of one part."""
+
+    def __init__(self, work, record, environment, limit):
+        self.work, self.record, self.environment = work, record, environment
+        self.end = time.monotonic() + limit
+        self.messages = KernelMessages()
 
     def left(self):
         return self.end - time.monotonic()
@@ -46,7 +51,7 @@ class Runner:
         if self.left() < LEAST_SECONDS:
             return self.tell(step, "left out", 0, "the time was up")
         begin = time.monotonic()
-        log = self.output / (re.sub(r"[^\w]+", "-", step.name) + ".log")
+        log = self.work / (f"{step.part}-" + re.sub(r"[^\w]+", "-", step.name) + ".log")
         try:
             status = self.wait(step, log)
         except CutOff:
@@ -55,22 +60,39 @@ class Runner:
         seconds = time.monotonic() - begin
         text = log.read_text(encoding="utf-8", errors="replace")
         detail = "; ".join(match[0].strip("= ") for each in TALLIES if (match := each.search(text)))
-        if status is None:
-            return self.tell(step, "failed", seconds, f"still ran after {seconds:.0f} s and was ended; see {log.name}")
         if status == SKIPPED:
             return self.tell(step, "skipped", seconds, detail)
-        if status != 0 and step.refusal and step.refusal in text:
+        if status not in (0, None) and step.refusal and step.refusal in text:
             return self.tell(step, "skipped", seconds, text.strip().rpartition("\n")[2])
         if status != 0:
-            last = text.strip().splitlines()[-1:] or [""]
-            return self.tell(step, "failed", seconds, f"exit status {status}: {detail or last[0]}; see {log.name}")
+            return self.tell(step, "failed", seconds, self.why(step, status, seconds, text, detail, log))
+        if step.report is not None:
+            self.take(step, json.loads(step.report.read_text(encoding="utf-8")))
         self.tell(step, "passed", seconds, detail)
-        if step.judge is not None:
-            report = json.loads(Path(step.command[-1]).read_text(encoding="utf-8"))
-            self.record.machine["copy bandwidth"] = f"{report['devices'][0]['copy_GBps']:.0f} GB/s, read and written"
-            if "product" in report:
-                self.record.machine["products"] = f"{report['product']['library']}, {report['product']['version']}"
-            self.record.add_figures(step.judge(report))
+
+    def why(self, step, status, seconds, text, detail, log):
+        """What failed, and what the kernel and the device say then."""
+        last = text.strip().splitlines()[-1:] or [""]
+        said = f"exit status {status}: {detail or last[0]}" if status is not None else (
+            f"still ran after {seconds:.0f} s and was ended; last: {last[0]}")
+        fresh = self.messages.new()
+        if fresh:
+            (self.work / f"{log.stem}-kernel.log").write_text("\n".join(fresh) + "\n", encoding="utf-8")
+            said += f"; the kernel says: {fresh[-1].strip()}"
+        return f"{said}; see {log.name}"
+
+    def take(self, step, report):
+        """What a step measured."""
+        if "costs" in report:
+            self.record.costs = report["costs"]
+            self.record.machine["attributes"] = ", ".join(f"{name} {value}"
+                                                          for name, value in report["attributes"].items())
+        if step.judge is None:
+            return
+        self.record.machine["copy bandwidth"] = f"{report['devices'][0]['copy_GBps']:.0f} GB/s, read and written"
+        if "product" in report:
+            self.record.machine["products"] = f"{report['product']['library']}, {report['product']['version']}"
+        self.record.add_figures(step.judge(report))
 
     def wait(self, step, log):
         """The exit status, or None: it did not end in time. It has a process group of its own, which ends with it."""
@@ -87,68 +109,16 @@ class Runner:
                 return None
 
     def tell(self, step, result, seconds, detail):
-        print(f"{result:8}  {step.stage}: {step.name}  {seconds:.1f} s  {detail}", flush=True)
+        print(f"{result:8}  {step.part}: {step.name}  {seconds:.1f} s  {detail}", flush=True)
         self.record.add(step, result, seconds, detail)
-
-
-def output_of(command, environment):
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
-
-
-def distances_of(devices):
-    """What NVML said, and the table of distances, in one line."""
-    rows = [f"{device['pci_bus_id']}: {' '.join(each['code'] for each in row)}"
-            for device, row in zip(devices["list"], devices["distances"])]
-    return "; ".join([devices["nvml"]["error"] or f"{devices['nvml']['library']} was asked"] + rows)
-
-
-def add_info(machine, text):
-    """What `rondo info` says of the first device, its kernels above all, and where all are."""
-    document = json.loads(text) if text else {}
-    cuda = document.get("cuda", {"error": "rondo info failed", "devices": []})
-    if "devices" in document:
-        machine["distances"] = distances_of(document["devices"])
-    if not cuda["devices"]:
-        machine["device"] = cuda["error"]
-        return
-    device = cuda["devices"][0]
-    machine["device"] = (f"{len(cuda['devices'])} x {device['name']}, compute capability "
-                         f"{device['compute_capability']}, {device['multiprocessors']} multiprocessors, "
-                         f"{device['memory_bytes'] >> 20} MiB; CUDA {cuda['driver']}")
-    machine["kernel image"] = f"{cuda['image']['bytes']} bytes, {', '.join(cuda['image']['architectures']) or 'none'}"
-    if "error" in device:
-        machine["kernels"] = device["error"]
-        return
-    kernels, budget = device["kernels"], device["budget"]
-    machine["kernels"] = (f"{len(kernels)}, at most {max(each['registers'] for each in kernels)} registers and "
-                          f"{max(each['local_bytes'] for each in kernels)} bytes of local memory; {budget['blocks']} "
-                          f"blocks of {budget['block_threads']} threads fit, {budget['ranks']} ranks of "
-                          f"{budget['blocks_per_rank']}")
-
-
-def machine_of(bundle, environment, soft):
-    """What the record says of the place."""
-    machine = {"commit": (bundle / "COMMIT").read_text(encoding="utf-8").strip()}
-    add_info(machine, output_of([bundle / "bin/rondo", "info", "--json"], environment))
-    if soft:
-        machine["device"] = "the CUDA driver in software"
-    elif tool := shutil.which("nvidia-smi"):
-        lines = output_of([tool, "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"], environment)
-        machine["nvidia-smi"] = "; ".join(lines.splitlines())
-    machine["host"] = f"{os.uname().sysname} {os.uname().release}, {os.cpu_count()} processors"
-    return machine
 
 
 def parse_options():
     parser = argparse.ArgumentParser(prog="scripts/gpu-check", add_help=False)
-    parser.add_argument("--only", action="append", choices=STAGES)
+    parser.add_argument("--part", action="append", choices=PARTS)
     parser.add_argument("--bundle", type=Path, default=Path(__file__).resolve().parent)
     parser.add_argument("--output", type=Path, default=Path("gpu-check-results"))
-    parser.add_argument("--limit", type=float, default=520)
+    parser.add_argument("--limit", type=float, default=460)
     parser.add_argument("--soft", action="store_true")
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
@@ -158,8 +128,23 @@ def parse_options():
     return options
 
 
+def run_parts(options, work, environment, record):
+    record.machine.update(machine_of(options.bundle, work, environment, options.soft))
+    record.write()
+    steps = AllSteps(options.bundle, work, options.soft, QUICK if options.quick else SOFT if options.soft else FULL)
+    with Keeper(environment, work) as keeper:
+        record.machine["kept context"] = keeper.state
+        for part in PARTS if options.part is None else options.part:
+            if now := clocks(options.soft):
+                record.machine[f"clocks before {part}"] = now
+            runner = Runner(work, record, environment, options.limit)
+            for step in steps.of(part):
+                runner.run(step)
+            if now := clocks(options.soft):
+                record.machine[f"clocks after {part}"] = now
+
+
 def main():
-    begin = time.monotonic()
     options = parse_options()
     options.output.mkdir(parents=True, exist_ok=True)
     environment = dict(os.environ)
@@ -169,18 +154,14 @@ def main():
         environment |= soft_environment(options.bundle)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, stop)
-    record = Record(options.output, machine_of(options.bundle, environment, options.soft), options.soft)
-    record.write()
-    runner = Runner(options, record, environment, begin)
-    steps = Steps(options.bundle, options.output, options.soft, options.quick)
-    try:
-        for stage in STAGES:
-            for step in steps.of(stage) if options.only is None or stage in options.only else ():
-                runner.run(step)
-        record.end = "ran to its end"
-    except CutOff:
-        pass
-    record.write()
+    with tempfile.TemporaryDirectory(prefix="rondo-gpu-check-") as folder:
+        record = Record(options.output, Path(folder), options.soft)
+        try:
+            run_parts(options, Path(folder), environment, record)
+            record.end = "ran to its end"
+        except CutOff:
+            pass
+        record.write()
     print("\n" + record.markdown(), flush=True)
     return 1 if record.count("failed") or record.end == "was cut off" else 0
 

@@ -1,290 +1,167 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What scripts/gpu-check runs, as data: the tests, the figures, and the bars that figures are to meet."""
+"""What the parts of scripts/gpu-check run, as data, but for part B, the speed (gpu_check_speed.py)."""
 
 import os
 import shutil
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-STAGES = ("correctness", "bench", "faults", "sanitizer")
-MIB = 1 << 20
-FLOOR_BAR = 1.3        # times the floor: 2, 4, 8 ranks as threads, float32 sum, 256 MiB
-LATENCY_BAR_US = 5.0   # 8 B to 32 KiB, 8 ranks, replayed
-TURNS_BAR = 2.0        # times the floor, and the measured hand-overs, of processes that share the device
-BESIDE_BAR = 0.03      # a large matrix product slows by so much beside a copy-engine all-gather
-COVERED_LEAST = 0.9    # of the product's time, for that to say anything
+from gpu_check_figures import MIB
+
+PARTS = ("A", "B", "C", "D")
 NO_LL128 = "the protocol 'll128' that was asked for"  # how Rondo refuses it on a device that is not known to bear it
 SHARED = {"RONDO_DEVICE_LAUNCH": "shared"}  # one kernel for all ranks that are threads
+COPIES = {"RONDO_DEVICE_EXECUTOR": "copy"}
+KERNELS = {"RONDO_DEVICE_EXECUTOR": "kernel"}
 RESIDENT = {"CUDA_DEVICE_MAX_CONNECTIONS": "32"}  # ranks that are threads on a device need a queue each
 
 
 @dataclass
 class Step:
-    stage: str
+    part: str
     name: str
     command: list
     seconds: int                                    # at most
     environment: dict = field(default_factory=dict)
     missing: str = ""                               # why it cannot run here
     refusal: str = ""                               # a failure whose log has these words: it cannot run here
-    judge: object = None                            # of a `rondo perf` report: judge(report) -> [Figure]
+    report: Path = None                             # the JSON that it writes
+    judge: object = None                            # of that report, by `rondo perf`: judge(report) -> [Figure]
 
 
 @dataclass
-class Figure:
-    name: str
-    value: str
-    bar: str = ""
-    met: object = None  # True, False, or None: there is no bar
+class Sizes:
+    """How much is done: on a GPU, on the driver in software, and there to show that the scripts work."""
+    large: str            # of one rank's vector, where bandwidth is asked for
+    medium: str
+    protocols: tuple      # range of sizes at which protocols are compared
+    small: tuple          # range of sizes at which latency is asked for
+    runs: tuple           # of large vectors
+    replays: tuple        # of graphs
+    calls: int            # in a graph
+    many: int             # ranks
+    rows: int             # of a matrix product
+    matrix: dict          # ranks -> RONDO_TEST_MATRIX
+    thread_seeds: int
+    process_seeds: int
+    device_costs: tuple = ("--quick",)
 
 
-def size_name(size):
-    for unit, name in ((1 << 30, "GiB"), (MIB, "MiB"), (1 << 10, "KiB")):
-        if size >= unit and size % unit == 0:
-            return f"{size // unit} {name}"
-    return f"{size} B"
+FULL = Sizes(large="256M", medium="64M", protocols=("-b", 8, "-e", "8M", "-f", 8),
+             small=("-b", 8, "-e", "32K", "-f", 8),
+             runs=("-n", 5, "-w", 1), replays=("-n", 20, "-w", 3), calls=500, many=8, rows=8192,
+             matrix={2: "large", 3: "large", 8: "large"}, thread_seeds=70, process_seeds=30, device_costs=())
+SOFT = Sizes(large="1M", medium="64K", protocols=("-b", "8K", "-e", "8K"), small=("-b", 8, "-e", "32K", "-f", 64),
+             runs=("-n", 2, "-w", 1, "-m", 1), replays=("-n", 2, "-w", 1), calls=4, many=8, rows=64,
+             matrix={2: "small", 3: "small", 8: "tiny"}, thread_seeds=20, process_seeds=10)
+QUICK = Sizes(large="64K", medium="16K", protocols=("-b", "4K", "-e", "4K"), small=("-b", 8, "-e", 8),
+              runs=("-n", 1, "-w", 0, "-m", 1), replays=("-n", 1, "-w", 0), calls=2, many=3, rows=16,
+              matrix={2: "tiny", 3: "tiny"}, thread_seeds=2, process_seeds=2)
 
 
-def times(report):
-    """(bytes, placement, median us, floor us) of each result."""
-    for row in report["results"]:
-        for placement in ("out_of_place", "in_place"):
-            if row[placement] is not None:
-                yield row["bytes"], placement, row[placement]["time_us"]["median"], row[placement]["floor_us"]
-
-
-def against_floor(bar):
-    """Each result as a multiple of its floor; `bar` may be None."""
-    def judge(report):
-        for size, placement, median, floor in times(report):
-            ratio = median / floor if floor > 0 else float("inf")
-            yield Figure(f"{report['collective']}, {report['ranks']} ranks, {size_name(size)}, "
-                         f"{placement.replace('_', ' ')}",
-                         f"{median:.1f} us = {ratio:.2f} x floor {floor:.1f} us",
-                         f"at most {bar} x floor" if bar else "", ratio <= bar if bar else None)
-    return judge
-
-
-def latency(report):
-    for size, placement, median, _ in times(report):
-        yield Figure(f"{report['collective']}, {report['ranks']} ranks, {size_name(size)}, "
-                     f"{placement.replace('_', ' ')}, replayed", f"{median:.2f} us",
-                     f"at most {LATENCY_BAR_US} us", median <= LATENCY_BAR_US)
-
-
-def setup(report):
-    """What making the communicator took."""
-    yield Figure(f"a communicator of {report['ranks']} ranks made", f"{report['setup_ms']:.1f} ms")
-
-
-def and_setup(judge):
-    def judged(report):
-        yield from setup(report)
-        yield from judge(report)
-    return judged
-
-
-def against_floor_and_turns(report):
-    """Processes that share a device: the floor, and the hand-overs that the plan has in a row."""
-    told = [device["hand_over_us"] for device in report["devices"] if "hand_over_us" in device]
-    if not told:  # the device cannot wait for words
-        yield from against_floor(None)(report)
-        return
-    hand_over = max(told)
-    yield Figure(f"the device handed over among {report['ranks']} processes", f"{hand_over:.1f} us")
-    counts = {row["bytes"]: row.get("hand_overs", 0) for row in report["results"]}
-    for size, placement, median, floor in times(report):
-        most = TURNS_BAR * floor + counts[size] * hand_over
-        yield Figure(f"{report['collective']}, {report['ranks']} processes that take turns, {size_name(size)}, "
-                     f"{placement.replace('_', ' ')}",
-                     f"{median:.1f} us; floor {floor:.1f} us, {counts[size]} hand-overs of {hand_over:.1f} us",
-                     f"at most {TURNS_BAR} x floor + hand-overs = {most:.1f} us", median <= most)
-
-
-def beside_product(bar):
-    """Both slow-downs; `bar`, which may be None, is the product's."""
-    def judge(report):
-        product = report["product"]
-        for row in report["results"]:
-            for placement in ("out_of_place", "in_place"):
-                if row[placement] is None:
-                    continue
-                beside = row[placement]["beside"]
-                what = f"{report['collective']}, {report['ranks']} ranks, {size_name(row['bytes'])}"
-                slow, covered = beside["slowdown"]["product"], beside["covered"]["product"]
-                yield Figure(f"a product of {product['size']} rows beside {what}", slowed(beside, "product"),
-                             f"at most {bar:.0%} slower, {COVERED_LEAST:.0%} covered" if bar else "",
-                             slow <= bar and covered >= COVERED_LEAST if bar else None)
-                yield Figure(f"{what}, beside that product", slowed(beside, "call"))
-    return judge
-
-
-def slowed(beside, which):
-    alone, with_other = (beside[f"{which}_us"][when]["median"] for when in ("alone", "beside"))
-    return (f"{alone:.1f} us alone, {with_other:.1f} us beside: {beside['slowdown'][which]:+.1%}, "
-            f"{beside['covered'][which]:.0%} covered")
-
-
-def cublas_library():
-    """cuBLAS of a toolkit, or of the Python packages that PyTorch brings; "": none."""
-    folders = os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) + ["/usr/local/cuda/lib64"]
-    folders += [os.path.join(place, "nvidia", part, "lib") for place in sys.path for part in ("cu13", "cublas")]
-    folders += ["/usr/lib/x86_64-linux-gnu", "/usr/lib64"]
-    found = (os.path.join(folder, name) for name in ("libcublas.so.13", "libcublas.so.12") for folder in folders
-             if folder)
-    return next(filter(os.path.isfile, found), "")
-
-
-def labelled(judge, label):
-    def judged(report):
-        for figure in judge(report):
-            figure.name += f" ({label})"
-            yield figure
-    return judged
+def compute_sanitizer():
+    return shutil.which("compute-sanitizer", path=os.pathsep.join(
+        [os.environ.get("PATH", ""), "/usr/local/cuda/bin", "/usr/local/cuda/compute-sanitizer"]))
 
 
 class Steps:
-    def __init__(self, bundle, output, soft, quick):
-        self.bin, self.tests, self.output = bundle / "bin", bundle / "tests", output
-        self.soft, self.quick = soft, quick
+    """One part's; `of()` gives them in order, what matters most first."""
+
+    def __init__(self, bundle, work, soft, sizes):
+        self.bin, self.tests, self.work = bundle / "bin", bundle / "tests", work
+        self.soft, self.sizes = soft, sizes
         self.kernels = bundle / "lib"
 
-    def soft_kernels(self, name):
-        return {"SOFT_CUDA_KERNELS": str(self.kernels / name)} if self.soft else {}
-
-    def correctness(self):
-        test_kernels = self.soft_kernels("libsoftcuda_test_kernels.so")
-        image = self.kernels / "test_kernels.fatbin"
-        if not self.soft and image.exists():
-            test_kernels = {"RONDO_TEST_KERNELS": str(image)}
-        plain = {"SOFT_CUDA_QUEUES": "8"}  # the conformance test looks at queues itself
-        yield Step("correctness", "driver conformance", [self.bin / "driver_conformance"], 60, test_kernels | plain)
-        yield Step("correctness", "driver processes", [self.bin / "driver_process"], 60,
-                   test_kernels | plain | {"RONDO_DRIVER_PEER": str(self.bin / "driver_peer")})
-        yield Step("correctness", "device, ranks as threads", [self.bin / "gpu_device"], 90)
-        yield Step("correctness", "copy-engine executor, ranks as threads", [self.bin / "gpu_copy"], 120)
-        yield Step("correctness", "ll128: where it can be had", [self.bin / "gpu_ll128"], 60)
-        yield Step("correctness", "direct: by kernels of its own", [self.bin / "gpu_direct"], 60)
-        yield Step("correctness", "one kernel for all ranks of a process", [self.bin / "gpu_shared", "[plain]"], 60)
-        yield Step("correctness", "one kernel for all ranks of a process, and one hardware queue",
-                   [self.bin / "gpu_shared", "[queue]"], 60,
-                   {"CUDA_DEVICE_MAX_CONNECTIONS": "1", "SOFT_CUDA_QUEUES": "1"})
-        yield Step("correctness", "device, ranks as processes",
-                   ["python3", "-B", self.tests / "gpu/device_process_test.py", self.bin / "device_rank"], 90)
-        yield Step("correctness", "first calls load and allocate nothing",
-                   [self.bin / "gpu_hazard", "hazard: the first*"], 60)
-        size = "large" if not self.quick else "tiny"
-        yield Step("correctness", f"device matrix, bit-equal to the host ({size})", [self.bin / "device_matrix"], 180,
-                   {"RONDO_TEST_MATRIX": size})
-
-    def perf(self, name, arguments, judge, seconds=60, launcher=(), **more):
-        report = self.output / (name.replace(" ", "-").replace(",", "") + ".json")
-        command = [*launcher, self.bin / "rondo", "perf", *arguments, "--device", "cuda:0", "--json", report]
-        return Step("bench", name, command, seconds, judge=judge, **more)
-
-    def launcher(self, ranks):
-        return [self.bin / "rondo", "run", "-n", ranks, "--"]
-
-    def setups(self):
-        """Making a communicator, and one call to see that it works."""
-        one = ("all_reduce", "-b", 8, "-e", 8, "-n", 1, "-w", 0, "-m", 1, "--in-place-only")
-        ranks = 8 if not self.quick else 3
-        for executor in ("kernel", "copy"):
-            environment = {"RONDO_DEVICE_EXECUTOR": executor}
-            yield self.perf(f"set-up of {ranks} threads, {executor}", [*one, "-r", ranks],
-                            labelled(setup, f"threads, {executor}"), environment=environment)
-            yield self.perf(f"set-up of {ranks} processes, {executor}", one,
-                            labelled(setup, f"processes, {executor}"), launcher=self.launcher(ranks),
-                            environment=environment)
-
-    def products(self):
-        """What a large matrix product and a collective cost each other."""
-        library = str(self.kernels / "libfake_cublas.so") if self.soft else cublas_library()
-        missing = "" if library else "there is no cuBLAS: no toolkit, no Python packages with it"
-        rows, size = (8192, str(64 * MIB)) if not self.quick else (64, "32K")
-        beside = ("-r", 4, "-b", size, "-e", size, "-n", 5, "-w", 1, "-m", 5, "--in-place-only",
-                  "--beside-product", rows, "--product-library", library)
-        yield self.perf("all_gather of 4 threads by copies, beside a product", ["all_gather", *beside],
-                        labelled(beside_product(BESIDE_BAR), "by copies"), missing=missing,
-                        environment={"RONDO_DEVICE_EXECUTOR": "copy"})
-        for blocks in (1, 2, 4, 8):
-            yield self.perf(f"all_reduce of 4 threads, {blocks} blocks, beside a product",
-                            ["all_reduce", *beside, "--channels", 8],
-                            labelled(beside_product(None), f"at most {blocks} blocks"), missing=missing,
-                            environment={"RONDO_DEVICE_EXECUTOR": "kernel", "RONDO_MAX_CTAS": str(blocks)})
-
-    def bench(self):
-        large = str(256 * MIB) if not self.quick else "64K"
-        medium = str(64 * MIB) if not self.quick else "32K"
-        few = ("-n", "5", "-w", "1")
-        for ranks in (2, 4, 8):
-            yield self.perf(f"all_reduce of {ranks} threads",
-                            ["all_reduce", "-r", ranks, "-b", large, "-e", large, *few],
-                            and_setup(against_floor(FLOOR_BAR)))
-        runs = few if self.quick else ("-n", "30", "-w", "5")
-        yield self.perf("all_reduce of 8 threads, replayed",
-                        ["all_reduce", "-r", 8, "-b", 8, "-e", "32K", "-f", 8, "--graph", *runs], latency)
-        sizes = ("-b", "64K", "-e", "64K") if self.quick else ("-b", "8K", "-e", "8M", "-f", 8)
-        directly = ("--protocol", "direct")
-        yield self.perf("all_reduce of 8 threads by direct, small, replayed",
-                        ["all_reduce", "-r", 8, "-b", 8, "-e", "32K", "-f", 8, "--graph", *directly, *runs],
-                        labelled(latency, "direct"))
-        yield self.perf("all_reduce of 8 threads by direct",
-                        ["all_reduce", "-r", 8, "-b", large, "-e", large, "--in-place-only", *directly, *few],
-                        labelled(against_floor(FLOOR_BAR), "direct"))
-        for protocol in ("simple", "ll", "ll128", "direct"):  # what the tuner would have to know
-            yield self.perf(f"all_reduce of 8 threads by {protocol}, replayed",
-                            ["all_reduce", "-r", 8, *sizes, "--graph", "--protocol", protocol, "--in-place-only",
-                             *runs],
-                            labelled(against_floor(None), f"{protocol}, replayed"),
-                            refusal=NO_LL128 if protocol == "ll128" else "")
-        yield self.perf("all_reduce of 2 processes", ["all_reduce", "-b", large, "-e", large, *few],
-                        against_floor_and_turns, launcher=self.launcher(2))
-        yield from self.setups()
-        yield from self.products()
-        for blocks in (1, 2, 4, 8):
-            yield self.perf(f"all_reduce of 4 threads, {blocks} blocks",
-                            ["all_reduce", "-r", 4, "-b", medium, "-e", medium, "--channels", 8, "--max-ctas", blocks,
-                             "--in-place-only", *few], labelled(against_floor(None), f"at most {blocks} blocks"))
-        yield self.perf("all_reduce of 8 threads, one kernel",
-                        ["all_reduce", "-r", 8, "-b", large, "-e", large, "--in-place-only", *few],
-                        labelled(against_floor(FLOOR_BAR), "one kernel"), environment=SHARED)
-        for collective in ("reduce_scatter", "all_gather", "broadcast", "reduce"):
-            yield self.perf(f"{collective} of 8 threads", [collective, "-r", 8, "-b", medium, "-e", medium, *few],
-                            against_floor(None))
-        replayed = (["--graph"], "by copies, replayed")
-        for collective, more, label in (("all_gather", [], "by copies"), ("all_gather", *replayed),
-                                        ("all_reduce", *replayed)):
-            yield self.perf(f"{collective} of 4 threads, {label}",
-                            [collective, "-r", 4, "-b", medium, "-e", medium, "--in-place-only", *more, *few],
-                            labelled(against_floor(None), label), environment={"RONDO_DEVICE_EXECUTOR": "copy"})
-
-    def faults(self):
-        threads, processes = ("70", "30") if not self.quick else ("3", "3")
-        yield Step("faults", f"{threads} seeds: a rank aborts, stays away or disagrees", [self.bin / "device_seeds"],
-                   120, {"RONDO_SEED_COUNT": threads})
-        yield Step("faults", f"{processes} seeds of processes: one is killed, exits, aborts, is silent or disagrees",
-                   ["python3", "-B", self.tests / "gpu/device_chaos_test.py", self.bin / "device_chaos_rank",
-                    "--any-driver", "--seeds", processes], 180)
-
-    def sanitizer(self):
-        tool = shutil.which("compute-sanitizer", path=os.pathsep.join(
-            [os.environ.get("PATH", ""), "/usr/local/cuda/bin", "/usr/local/cuda/compute-sanitizer"]))
-        missing = "there is no GPU" if self.soft else "" if tool else "compute-sanitizer is not installed"
-        for check in ("memcheck", "racecheck"):
-            # It may make kernels run one by one: ranks in kernels of their own would wait for ever.
-            yield Step("sanitizer", check,
-                       [tool, "--tool", check, "--error-exitcode", "99", self.bin / "device_matrix"], 120,
-                       {"RONDO_TEST_MATRIX": "tiny"} | SHARED, missing)
-
-    def of(self, stage):
-        for step in getattr(self, stage)():
+    def of(self, part):
+        for step in getattr(self, f"part_{part.lower()}")():
             step.environment = RESIDENT | self.soft_kernels("librondo_soft_kernels.so") | step.environment
             step.command = [str(word) for word in step.command]
             yield step
 
+    def soft_kernels(self, name):
+        return {"SOFT_CUDA_KERNELS": str(self.kernels / name)} if self.soft else {}
+
+    def test_kernels(self):
+        """For the programs that launch kernels of the tests."""
+        image = self.kernels / "test_kernels.fatbin"
+        if self.soft or not image.exists():
+            return self.soft_kernels("libsoftcuda_test_kernels.so")
+        return {"RONDO_TEST_KERNELS": str(image)}
+
+    def launcher(self, ranks):
+        return [self.bin / "rondo", "run", "-n", ranks, "--"]
+
+    def perf(self, part, name, arguments, judge=None, seconds=60, launcher=(), **more):
+        report = self.work / (name.replace(" ", "-").replace(",", "") + ".json")
+        command = [*launcher, self.bin / "rondo", "perf", *arguments, "--device", "cuda:0", "--json", report]
+        return Step(part, name, command, seconds, report=report, judge=judge, **more)
+
+    def part_a(self):
+        """What is there; what its elementary steps cost; whether anything of Rondo works."""
+        costs = self.work / "device-costs.json"
+        yield Step("A", "device costs", [self.bin / "device_costs", *self.sizes.device_costs, costs], 90,
+                   self.test_kernels(), report=costs)
+        yield from self.smoke()
+        plain = {"SOFT_CUDA_QUEUES": "8"}  # the conformance test looks at queues itself
+        yield Step("A", "driver conformance", [self.bin / "driver_conformance"], 60, self.test_kernels() | plain)
+        yield Step("A", "driver processes", [self.bin / "driver_process"], 60,
+                   self.test_kernels() | plain | {"RONDO_DRIVER_PEER": str(self.bin / "driver_peer")})
+
+    def smoke(self):
+        """Each protocol and executor once, with results verified; a call that has not ended in 2 s is aborted."""
+        brief = ("-b", 8, "-e", "128K", "-f", 128, "-n", 1, "-w", 1, "-m", 2, "-T", 2)
+        threads = ("-r", 2, *brief)
+        for protocol in ("simple", "ll", "ll128", "direct"):
+            yield self.perf("A", f"smoke of {protocol}", ["all_reduce", *threads, "--protocol", protocol], seconds=20,
+                            environment=KERNELS, refusal=NO_LL128 if protocol == "ll128" else "")
+        for name, more, environment in (("kernels, replayed", ["--graph"], KERNELS), ("one kernel for all", [], SHARED),
+                                        ("copies", [], COPIES), ("copies, replayed", ["--graph"], COPIES)):
+            yield self.perf("A", f"smoke of {name}", ["all_reduce", *threads, *more], seconds=20,
+                            environment=environment)
+        for collective in ("reduce_scatter", "all_gather", "broadcast", "reduce"):
+            yield self.perf("A", f"smoke of {collective}", [collective, *threads], seconds=20, environment=KERNELS)
+        for handles in ("ipc", "vmm"):
+            for name, environment in (("copies", COPIES), ("kernels", KERNELS)):
+                yield self.perf("A", f"smoke of processes by {name}, {handles}", ["all_reduce", *brief], seconds=20,
+                                launcher=self.launcher(2), environment=environment | {"RONDO_DEVICE_HANDLES": handles})
+
+    def part_c(self):
+        """Correctness."""
+        for ranks, size in self.sizes.matrix.items():
+            yield Step("C", f"device matrix of {ranks} ranks, bit-equal to the host ({size})",
+                       [self.bin / "device_matrix"], 110,
+                       {"RONDO_TEST_MATRIX": size, "RONDO_TEST_MATRIX_RANKS": str(ranks)})
+        yield Step("C", "device, ranks as threads", [self.bin / "gpu_device"], 60)
+        yield Step("C", "ll128: where it can be had", [self.bin / "gpu_ll128"], 60)
+        yield Step("C", "direct: by kernels of its own", [self.bin / "gpu_direct"], 60)
+        yield Step("C", "one kernel for all ranks of a process", [self.bin / "gpu_shared", "[plain]"], 60)
+        yield Step("C", "one kernel for all ranks of a process, and one hardware queue",
+                   [self.bin / "gpu_shared", "[queue]"], 60,
+                   {"CUDA_DEVICE_MAX_CONNECTIONS": "1", "SOFT_CUDA_QUEUES": "1"})
+        yield Step("C", "first calls load and allocate nothing", [self.bin / "gpu_hazard", "hazard: the first*"], 60)
+        if self.sizes is QUICK:  # the tests of both have run by themselves
+            return
+        yield Step("C", "device, ranks as processes",
+                   ["python3", "-B", self.tests / "gpu/device_process_test.py", self.bin / "device_rank"], 90)
+        yield Step("C", "copy-engine executor, ranks as threads", [self.bin / "gpu_copy"], 120)
+
+    def part_d(self):
+        """Faults, one job at a time; then compute-sanitizer."""
+        threads, processes = self.sizes.thread_seeds, self.sizes.process_seeds
+        yield Step("D", f"{threads} seeds: a rank aborts, stays away or disagrees", [self.bin / "device_seeds"], 120,
+                   {"RONDO_SEED_COUNT": str(threads)})
+        # Without MPS a device does the work of one process at a time: jobs side by side would miss their deadlines.
+        yield Step("D", f"{processes} seeds of processes: one is killed, exits, aborts, is silent or disagrees",
+                   ["python3", "-B", self.tests / "gpu/device_chaos_test.py", self.bin / "device_chaos_rank",
+                    "--any-driver", "--jobs", "1", "--seeds", processes], 180)
+        tool = compute_sanitizer()
+        missing = "there is no GPU" if self.soft else "" if tool else "compute-sanitizer is not installed"
+        for check in ("memcheck", "racecheck"):
+            # It may make kernels run one by one: ranks in kernels of their own would wait for ever.
+            yield Step("D", check, [tool, "--tool", check, "--error-exitcode", "99", self.bin / "device_matrix"], 90,
+                       {"RONDO_TEST_MATRIX": "tiny"} | SHARED, missing)
+
 
 def soft_environment(bundle):
     return {"RONDO_CUDA_LIBRARY": str(Path(bundle) / "lib/libsoftcuda.so"), "SOFT_CUDA_QUEUES": "32",
-            "SOFT_CUDA_MEMORY": str(512 * MIB)}
+            "SOFT_CUDA_MEMORY": str(1024 * MIB)}

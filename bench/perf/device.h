@@ -88,6 +88,11 @@ class Device {
   [[nodiscard]] virtual Outcome end_capture() = 0;
   [[nodiscard]] virtual Outcome replay() = 0;
 
+  /// Makes a word, 0, for which the streams of all devices of this process can wait. It stays until the Device ends.
+  [[nodiscard]] virtual Outcome make_start(uint64_t *&word) = 0;
+  /// What comes on the stream from now on waits until the word is `number` or more.
+  [[nodiscard]] virtual Outcome await_start(const uint64_t *word, uint64_t number) = 0;
+
   /// The bandwidth of large copies inside the device, bytes read and bytes written, in 10^9 bytes a second.
   [[nodiscard]] virtual Outcome measure_copy(double &GBps) = 0;
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/perf/device_calls.h"
 
+#include <atomic>
 #include <thread>
+#include <utility>
 
 namespace rondo::perf {
 
@@ -74,11 +76,33 @@ Outcome DeviceCalls::prepare() {
 
 Outcome DeviceCalls::enqueue_all() { return session_.options.graph ? session_.device->replay() : enqueue(call_count_); }
 
-Outcome DeviceCalls::run(double &call_ns) {
+/// Between its marks; with --together, behind the word.
+Outcome DeviceCalls::enqueue_run() {
   Device &device = *session_.device;
+  if (session_.start != nullptr)
+    if (auto failure = device.await_start(session_.start, ++session_.start_count)) return failure;
   if (auto failure = device.mark_begin()) return failure;
   if (auto failure = enqueue_all()) return failure;
-  if (auto failure = device.mark_end()) return failure;
+  return device.mark_end();
+}
+
+/// Lets all streams go once all ranks have enqueued their run; at once where one has failed, or they would wait on.
+Outcome DeviceCalls::start_together(Outcome enqueued) {
+  if (!enqueued) enqueued = session_.group.barrier();
+  // release; pairs with the wait of the streams. Any later run may begin, too, where this one is the last.
+  std::atomic_ref word(*session_.start);
+  if (enqueued)
+    word.store(~uint64_t{0} >> 1, std::memory_order_release);
+  else if (session_.group.rank() == 0)
+    word.store(session_.start_count, std::memory_order_release);
+  return enqueued;
+}
+
+Outcome DeviceCalls::run(double &call_ns) {
+  Device &device = *session_.device;
+  auto enqueued = enqueue_run();
+  if (session_.start != nullptr) enqueued = start_together(std::move(enqueued));
+  if (enqueued) return enqueued;
   if (auto failure = wait()) return failure;
   if (auto failure = device.elapsed_ns(call_ns)) return failure;
   call_ns /= call_count_;

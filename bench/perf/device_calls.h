@@ -28,6 +28,8 @@ class DeviceCalls {
 
  private:
   [[nodiscard]] Outcome enqueue(uint32_t call_count);
+  [[nodiscard]] Outcome enqueue_run();
+  [[nodiscard]] Outcome start_together(Outcome enqueued);
   [[nodiscard]] Outcome wait_for_other();
 
   Session &session_;

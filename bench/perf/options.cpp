@@ -67,7 +67,7 @@ struct Words {
   std::string type = "float32", op = "sum", device = "host", buffers = "private";
   std::string algorithm = "auto", protocol = "auto";
   uint32_t iterations = 0, warmups = 0, timeout_s = 0, stream = 0;
-  bool graph = false, no_rewrite = false, only_out_of_place = false, only_in_place = false;
+  bool graph = false, together = false, no_rewrite = false, only_out_of_place = false, only_in_place = false;
 };
 
 void add_choice_options(CLI::App &app, Options &options, Words &words) {
@@ -113,6 +113,8 @@ void add_run_options(CLI::App &app, Options &options, Words &words) {
   app.add_option("--product-library", options.product_library,
                  "for the products: this library, which has the interface of cuBLAS [libcublas.so.13 or .12]");
   app.add_flag("--graph", words.graph, "on a device: capture a run's calls into a graph once, and replay it");
+  app.add_flag("--together", words.together,
+               "with --graph and -r: no rank's stream begins a run before all have it, so that no launch is measured");
   app.add_option("--seed", options.seed, "of the inputs [1]");
   app.add_flag("--no-rewrite", words.no_rewrite, "do not write fresh inputs between timed runs");
   app.add_flag("--out-of-place-only", words.only_out_of_place, "leave out the in-place runs");
@@ -190,6 +192,14 @@ Outcome take_names(const Words &words, Options &options) {
   return unknown("kind of buffers", words.buffers, "private, alloc, registered, moved");
 }
 
+/// A run must be one entry of the stream, or the host would wait for what it has itself to release.
+Outcome take_together(const Words &words, Options &options) {
+  if (words.together && (!words.graph || options.ranks == 0))
+    return Failure{Exit::usage, "--together is for graphs of ranks that are threads; add --graph and -r"};
+  options.together = words.together;
+  return std::nullopt;
+}
+
 /// "cuda", "cuda:1", "cuda:0,1"
 Outcome take_device(const CLI::App &app, const Words &words, Options &options) {
   if (words.device == "host" && words.graph)
@@ -224,6 +234,7 @@ Outcome take_rest(const CLI::App &app, const Words &words, Options &options) {
   if (options.product_size == 0 && !options.product_library.empty())
     return Failure{Exit::usage, "--product-library is for --beside-product; add that"};
   if (auto failure = take_device(app, words, options)) return failure;
+  if (auto failure = take_together(words, options)) return failure;
   if (words.only_in_place && words.only_out_of_place)
     return Failure{Exit::usage, "--in-place-only and --out-of-place-only exclude each other; give one of them"};
   if (options.root < 0 || (options.ranks != 0 && options.root >= options.ranks))

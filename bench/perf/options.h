@@ -44,6 +44,7 @@ struct Options {
   uint32_t product_size = 0;    ///< on a device: products of so many rows beside; 0: none
   std::string product_library;  ///< for them; empty: cuBLAS where the linker finds it
   bool graph = false;           ///< on a device: capture a run's calls once, replay them
+  bool together = false;        ///< with graphs of ranks that are threads: all streams begin at one word
   bool rewrite = true;          ///< fresh inputs before every run
   bool use_stream = false;
   Buffers buffers = Buffers::private_memory;

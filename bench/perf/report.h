@@ -74,6 +74,7 @@ struct Series {
   std::vector<Row> rows;
   Machine machine = {};
   bool graph = false;                                  ///< calls were captured and replayed
+  bool together = false;                               ///< and all ranks' streams began at once
   std::string other_library = {}, other_version = {};  ///< of --against; empty: none
   std::optional<ProductFacts> product = {};
 };

@@ -92,6 +92,7 @@ Json series_object(const Series &series) {
   if (series.machine.setup_ms) object["setup_ms"] = *series.machine.setup_ms;
   if (!series.machine.copy_GBps.empty()) {
     object["graph"] = series.graph;
+    object["together"] = series.together;
     object["devices"] = devices_array(series.machine);
   }
   if (!series.other_library.empty())

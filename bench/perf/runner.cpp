@@ -148,6 +148,13 @@ Outcome join_other(Session &session, const OtherLibrary *library, std::span<cons
   return other->init(session.group);
 }
 
+/// Rank 0's word is everybody's.
+Outcome open_start(Session &session) {
+  if (session.group.rank() == 0)
+    if (auto failure = session.device->make_start(session.start)) return failure;
+  return session.group.broadcast(std::as_writable_bytes(std::span(&session.start, 1)));
+}
+
 Outcome least_of_all(Group &group, double value, std::optional<double> &least) {
   double negative = -value;
   if (auto failure = group.max(std::span(&negative, 1))) return failure;
@@ -174,10 +181,13 @@ Outcome run_cases(Session &session, const RankParts &parts, Rivals &rivals, Aren
   std::optional<ProductFacts> product;
   if (parts.products != nullptr)
     if (auto failure = rivals.beside.emplace(session).open(*parts.products, members, product.emplace())) return failure;
+  if (options.together)
+    if (auto failure = open_start(session)) return failure;
   voice.say(table_head(options, machine, version()));
   for (const rondo_type_t type : options.types) {
     for (const rondo_op_t op : options.ops) {
-      all.push_back({{options.collective, type, op, options.root, ranks}, {}, machine, options.graph});
+      all.push_back({{options.collective, type, op, options.root, ranks}, {}, machine});
+      all.back().graph = options.graph, all.back().together = options.together;
       if (parts.other != nullptr)
         all.back().other_library = parts.other->path(), all.back().other_version = parts.other->version();
       all.back().product = product;
@@ -211,6 +221,8 @@ Outcome run_rank(const RankParts &parts, std::vector<Series> &all) {
   // Nothing that a kernel of ours may use is freed while that waits for a rank which has given up.
   if (failure && parts.team != nullptr) parts.team->fail(*failure);  // what the others meet next follows from it
   if (failure) (void)rondo_comm_abort(parts.comm);
+  // A replay must have ended before the communicator does, which knows of none; the abort ends it.
+  if (failure && options.graph && parts.device != nullptr) (void)parts.device->wait();
   if (failure && rivals.other) rivals.other->abort();
   if (!failure && (rivals.other || rivals.beside)) {
     // Giving memory back waits for a device, which must not wait for a rank that has not come so far.

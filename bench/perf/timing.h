@@ -39,7 +39,9 @@ struct Session {
   Device *device;         ///< null: buffers are host memory
   Group group;
   OtherComm *other = nullptr;  ///< whose calls are made instead of Rondo's
-  uint64_t run_count = 0;  ///< runs so far, equal on all ranks: each has inputs of its own
+  uint64_t *start = nullptr;    ///< with --together: the word at which all streams begin
+  uint64_t start_count = 0;     ///< runs that it has begun, or is about to; equal on all ranks
+  uint64_t run_count = 0;       ///< runs so far, equal on all ranks: each has inputs of its own
 };
 
 /// Measures `shape` of `what`; `times` is equal on all ranks then.

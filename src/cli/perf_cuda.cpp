@@ -24,6 +24,7 @@ using perf::Outcome;
 constexpr size_t copy_bytes_max = size_t{256} << 20, copy_bytes_min = size_t{1} << 20;
 constexpr uint64_t copy_share = 64;  // at most so small a part of the device's memory is copied
 constexpr int copy_rounds = 5, copies_per_round = 8;
+constexpr size_t page_bytes = 4096;
 
 Outcome failed(const Error &error) { return Failure{Exit::communication, error.message}; }
 Outcome outcome(const Result<void> &result) { return perf_outcome(result); }
@@ -48,6 +49,8 @@ class CudaPerfDevice final : public perf::Device {
   [[nodiscard]] Outcome begin_capture() override;
   [[nodiscard]] Outcome end_capture() override { return outcome(make_graph()); }
   [[nodiscard]] Outcome replay() override;
+  [[nodiscard]] Outcome make_start(uint64_t *&word) override;
+  [[nodiscard]] Outcome await_start(const uint64_t *word, uint64_t number) override;
   [[nodiscard]] Outcome measure_copy(double &GBps) override;
   [[nodiscard]] Outcome open_side(std::unique_ptr<perf::SideStream> &side) override {
     return perf_take(make_side_stream(streams()), side);
@@ -79,6 +82,7 @@ class CudaPerfDevice final : public perf::Device {
   Event begin_, end_;
   GraphExec graph_;
   std::vector<DeviceMemory> memory_;
+  HostMemory start_;
 };
 
 Result<void> CudaPerfDevice::open(const CudaDriver &driver, const CudaDevice &device) {
@@ -161,6 +165,23 @@ Result<void> CudaPerfDevice::make_graph() {
 Outcome CudaPerfDevice::replay() {
   return outcome(with_context("cuGraphLaunch",
                               [&](const CudaDriver &cu) { return cu.graph_launch(graph_.get().object, handle()); }));
+}
+
+Outcome CudaPerfDevice::make_start(uint64_t *&word) {
+  if (!can_relay())
+    return Failure{Exit::usage, "--together needs streams that wait for words of memory, which this device lacks"};
+  auto made = allocate_host_memory(context_, page_bytes);
+  if (!made.ok()) return failed(made.error());
+  start_ = std::move(made).value();
+  word = static_cast<uint64_t *>(start_.get().object);
+  *word = 0;
+  return std::nullopt;
+}
+
+Outcome CudaPerfDevice::await_start(const uint64_t *word, uint64_t number) {
+  return outcome(with_context("cuStreamWaitValue64", [&](const CudaDriver &cu) {
+    return cu.stream_wait_value64(handle(), reinterpret_cast<DevicePointer>(word), number, wait_value_geq);
+  }));
 }
 
 Result<void> CudaPerfDevice::copy(DevicePointer to, DevicePointer from, size_t bytes) const {

@@ -80,14 +80,18 @@ class World {
   [[nodiscard]] HostMemory pinned(size_t bytes) const { return allocate_host_memory(context_, bytes).value(); }
   [[nodiscard]] Event event(unsigned flags = event_disable_timing) const { return make_event(context_, flags).value(); }
 
-  /// What was captured on `stream` since its capture began, as a graph that can be launched.
+  /// What was captured on `stream` since its capture began, as a graph that can be launched. It is uploaded: else its
+  /// first launch might wait for the device, and so for a rank whose graph is launched later.
   [[nodiscard]] GraphExec end_capture(CuStream stream) const {
     CuGraph captured = nullptr;
     CU_OK(cu.stream_end_capture(stream, &captured));
     const Graph captured_once({&cu, handle(), captured});
     CuGraphExec made = nullptr;
     CU_OK(cu.graph_instantiate(&made, captured, 0));
-    return GraphExec({&cu, handle(), made});
+    GraphExec exec({&cu, handle(), made});
+    CU_OK(cu.graph_upload(made, stream));
+    CU_OK(cu.stream_synchronize(stream));
+    return exec;
   }
 
   const CudaDriver &cu = loaded_driver();

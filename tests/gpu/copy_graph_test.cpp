@@ -119,8 +119,11 @@ class Mixture {
       meeting_.arrive_and_wait();
       CuGraphExec made = nullptr;
       const CuStatus instantiated = cu.graph_instantiate(&made, graph, 0);
+      const CuStatus uploaded = cu.graph_upload(made, stream);
+      const CuStatus ready = cu.stream_synchronize(stream);
       meeting_.arrive_and_wait();
       if (status != RONDO_OK || ended != CuStatus::success || instantiated != CuStatus::success) return -3;
+      if (uploaded != CuStatus::success || ready != CuStatus::success) return -4;
       exec = GraphExec({&cu, group_.world.handle(), made});
     }
     return static_cast<int>(cu.graph_launch(exec.get().object, stream));

@@ -79,7 +79,10 @@ inline int capture_sum(const DeviceProcess &self, size_t count, rondo::cuda::Gra
   rondo::cuda::CuGraphExec made = nullptr;
   if (self.cu->graph_instantiate(&made, graph, 0) != CuStatus::success) return driver_failed;
   exec = rondo::cuda::GraphExec({self.cu, self.context.get().context, made});
-  return RONDO_OK;
+  // Else the first launch might wait for the device.
+  const bool uploaded = self.cu->graph_upload(made, stream) == CuStatus::success &&
+                        self.cu->stream_synchronize(stream) == CuStatus::success;
+  return uploaded ? int{RONDO_OK} : driver_failed;
 }
 
 /// Copies, sums `count` elements and copies back on the stream: a status, or one of the two above. `graph`: of

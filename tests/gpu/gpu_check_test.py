@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """scripts/gpu-bundle and scripts/gpu-check, on the CUDA driver in software: a bundle is packed, unpacked elsewhere and
-run; what fails, hangs, or is cut off is in the record.   usage: gpu_check_test.py BUILD_FOLDER"""
+run; what fails, hangs, or is cut off is in the record, and all logs are in its archive.
+usage: gpu_check_test.py BUILD_FOLDER"""
 
+import itertools
 import json
 import os
 import shutil
@@ -19,18 +21,26 @@ BUILD = sys.argv.pop(1)
 BUNDLE_BYTES_MOST = 20_000_000
 
 
+MATRIX = [f"device matrix of {ranks} ranks, bit-equal to the host (tiny)" for ranks in (2, 3)]
+PROGRAMS_C = ("device_matrix", "gpu_device", "gpu_ll128", "gpu_direct", "gpu_shared", "gpu_hazard")
+
+
 class GpuCheck(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(cls.folder.cleanup)
-        archive = Path(cls.folder.name) / "bundle.tar.xz"
+        folder = Path(cls.folder.name)
+        archive = folder / "bundle.tar.xz"
+        # A machine may lack xz: neither end needs it.
+        broken = folder / "broken"
+        cls.write_program(broken / "xz", "exit 1")
         subprocess.run([ROOT / "scripts/gpu-bundle", "--build", BUILD, "--output", archive], check=True, timeout=300,
-                       stdout=subprocess.DEVNULL)
+                       stdout=subprocess.DEVNULL, env=os.environ | {"PATH": f"{broken}:{os.environ['PATH']}"})
         cls.bytes = archive.stat().st_size
         with tarfile.open(archive) as tar:
-            tar.extractall(cls.folder.name)
-        cls.bundle = Path(cls.folder.name) / "rondo-gpu-check"
+            tar.extractall(folder)
+        cls.bundle = folder / "rondo-gpu-check"
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -40,6 +50,12 @@ class GpuCheck(unittest.TestCase):
         self.environment = {name: value for name, value in os.environ.items()
                             if not name.startswith(("RONDO_", "SOFT_CUDA_", "LD_LIBRARY_PATH"))}
 
+    @staticmethod
+    def write_program(path, text):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("#!/bin/sh\n" + text + "\n", encoding="utf-8")
+        path.chmod(0o755)
+
     def command(self, *options, bundle=None):
         return [(bundle or self.bundle) / "gpu-check", "--soft", "--quick", "--output", self.output, *options]
 
@@ -47,75 +63,114 @@ class GpuCheck(unittest.TestCase):
         done = subprocess.run(self.command(*options, bundle=bundle), capture_output=True, text=True, timeout=300,
                               env=self.environment, cwd="/", check=False)
         self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+        self.assertEqual(sorted(path.name for path in self.output.iterdir()),
+                         ["logs.tar.gz", "record.md", "results.json"])
         results = json.loads((self.output / "results.json").read_text(encoding="utf-8"))
         record = (self.output / "record.md").read_text(encoding="utf-8")
         self.assertTrue(done.stdout.endswith(record + "\n"), "it ends with the record")
         return results, record
 
-    def broken_bundle(self, program, text):
-        """A copy in which a program is something else."""
+    def log(self, name):
+        with tarfile.open(self.output / "logs.tar.gz") as archive:
+            return archive.extractfile(f"logs/{name}").read().decode()
+
+    def broken_bundle(self, **programs):
+        """A copy in which these programs are something else."""
         copy = self.output.parent / "bundle"
-        shutil.copytree(self.bundle, copy)
-        (copy / "bin" / program).write_text("#!/bin/sh\n" + text + "\n", encoding="utf-8")
+        shutil.copytree(self.bundle, copy, copy_function=os.link)
+        for program, text in programs.items():
+            (copy / "bin" / program).unlink()
+            self.write_program(copy / "bin" / program, text)
         return copy
+
+    def outcomes(self, results):
+        return [(test["part"], test["result"]) for test in results["tests"]]
 
     def test_the_bundle_is_small(self):
         self.assertLess(self.bytes, BUNDLE_BYTES_MOST)
 
-    def test_all_stages_pass_and_end_with_a_record(self):
+    def test_all_parts_pass_and_end_with_a_record(self):
         results, record = self.check()
-        self.assertEqual({test["stage"] for test in results["tests"]},
-                         {"correctness", "bench", "faults", "sanitizer"})
+        self.assertEqual([part for part, _ in itertools.groupby(self.outcomes(results), lambda each: each[0])],
+                         ["A", "B", "C", "D"])
         for test in results["tests"]:
-            self.assertEqual(test["result"], "skipped" if test["stage"] == "sanitizer" else "passed", test)
-        bars = [figure["bar"] for figure in results["figures"]]
-        self.assertIn("at most 1.3 x floor", bars)
-        self.assertIn("at most 5.0 us", bars)
-        self.assertEqual({figure["verdict"] for figure in results["figures"] if figure["bar"]}, {"not judged"})
-        self.assertIn("at most 3% slower, 90% covered", bars)
-        self.assertTrue(any(bar.startswith("at most 2.0 x floor + hand-overs = ") for bar in bars), bars)
-        names = [figure["figure"] for figure in results["figures"]]
-        for name in ("a communicator of 8 ranks made", "the device handed over among 2 processes",
-                     *(f"a communicator of 3 ranks made ({ranks}, {executor})"
-                       for ranks in ("threads", "processes") for executor in ("kernel", "copy")),
-                     "a product of 64 rows beside all_gather, 4 ranks, 32 KiB (by copies)",
-                     *(f"all_reduce, 4 ranks, 32 KiB, beside that product (at most {blocks} blocks)"
-                       for blocks in (1, 2, 4, 8))):
+            self.assertEqual(test["result"], "skipped" if "check" in test["test"] else "passed", test)
+        names = [test["test"] for test in results["tests"]]
+        for name in (*MATRIX, *(f"smoke of {protocol}" for protocol in ("simple", "ll", "ll128", "direct", "copies")),
+                     *(f"smoke of processes by {executor}, {handles}" for executor in ("copies", "kernels")
+                       for handles in ("ipc", "vmm"))):
             self.assertIn(name, names)
+        self.assertEqual(results["machine"]["kept context"], "ready")
         self.assertIn("ran to its end", record)
         self.assertIn("says nothing of a GPU", record)
         self.assertIn("libfake_cublas.so, 13.0.2", record)
         self.assertIn("commit: ", record)
+        self.check_costs(results, record)
+        self.check_figures(results)
+
+    def check_costs(self, results, record):
+        costs = {cost["cost"]: cost for cost in results["costs"]}
+        for name in ("release to the system, nothing pending", "release to the system, a host store pending",
+                     "load of host memory", "load of device memory, from the L2 cache",
+                     "an empty kernel after another in a graph", "copy by 1 blocks", "copy by 64 blocks",
+                     "fold of 8 into 8 by 64 blocks"):
+            self.assertIn(name, costs)
+            self.assertIn(f"| {name} |", record)
+        self.assertGreater(costs["copy by 64 blocks"]["value"], 0)
+        self.assertIn("multiprocessors 64", record)
+
+    def check_figures(self, results):
+        bars = [figure["bar"] for figure in results["figures"]]
+        self.assertEqual({figure["verdict"] for figure in results["figures"] if figure["bar"]}, {"not judged"})
+        for bar in ("at most 1.2 x floor", "at most 4.0 us", "at most 3% slower, 90% covered"):
+            self.assertIn(bar, bars)
+        self.assertTrue(any(bar.startswith("at most 2.0 x floor + hand-overs = ") for bar in bars), bars)
+        names = [figure["figure"] for figure in results["figures"]]
+        for name in ("a communicator of 3 ranks made", "the device handed over among 2 processes",
+                     "all_reduce, 3 ranks, 8 B, in place, replayed",
+                     *(f"a communicator of 3 ranks made ({ranks}, {executor})"
+                       for ranks in ("threads", "processes") for executor in ("kernel", "copy")),
+                     "a product of 16 rows beside all_gather, 4 ranks, 16 KiB (by copies)",
+                     *(f"all_reduce, 4 ranks, 16 KiB, beside that product (at most {blocks} blocks)"
+                       for blocks in (1, 2, 4, 8))):
+            self.assertIn(name, names)
 
     def test_ll128_is_skipped_where_it_is_refused_and_nothing_else_is(self):
         says = ("case \"$*\" in *ll128*) echo \"the protocol 'll128' that was asked for cannot be: of old\";; esac\n"
                 "exit 3")
-        results, _ = self.check("--only", "bench", status=1, bundle=self.broken_bundle("rondo", says))
+        results, _ = self.check("--part", "B", status=1, bundle=self.broken_bundle(rondo=says))
         self.assertEqual({test["result"] for test in results["tests"] if "ll128" in test["test"]}, {"skipped"})
         self.assertEqual({test["result"] for test in results["tests"] if "ll128" not in test["test"]}, {"failed"})
 
-    def test_a_stage_alone_and_a_program_that_fails(self):
-        bundle = self.broken_bundle("device_seeds", "echo it is broken; exit 3")
-        results, record = self.check("--only", "faults", status=1, bundle=bundle)
-        self.assertEqual([test["result"] for test in results["tests"]], ["failed", "passed"])
-        self.assertIn("exit status 3: it is broken", record)
+    def test_a_program_that_fails_is_told_with_what_it_and_the_kernel_say(self):
+        flag = self.output.parent / "failed"
+        bundle = self.broken_bundle(device_seeds=f"touch {flag}; echo it is broken >&2; exit 3")
+        old, new = "NVRM: loading", "NVRM: Xid (PCI:0000:01:00): 31, MMU fault"
+        self.write_program(self.output.parent / "bin/dmesg",
+                           f"echo '{old}'; echo unrelated; if [ -e {flag} ]; then echo '{new}'; fi")
+        self.environment["PATH"] = f"{self.output.parent}/bin:{self.environment['PATH']}"
+        results, record = self.check("--part", "D", status=1, bundle=bundle)
+        self.assertEqual([result for _, result in self.outcomes(results)], ["failed", "passed", "skipped", "skipped"])
+        self.assertIn(f"exit status 3: it is broken; the kernel says: {new}", record)
+        name = "D-2-seeds-a-rank-aborts-stays-away-or-disagrees"
+        self.assertEqual(self.log(f"{name}.log"), "it is broken\n")
+        self.assertEqual(self.log(f"{name}-kernel.log"), new + "\n")
 
-    def test_what_hangs_is_ended_and_what_is_left_then_is_left_out(self):
-        bundle = self.broken_bundle("device_seeds", "sleep 300")
-        results, record = self.check("--only", "faults", "--limit", "8", status=1, bundle=bundle)
-        self.assertEqual([test["result"] for test in results["tests"]], ["failed", "left out"])
+    def test_what_hangs_costs_its_own_part_time_and_no_other_part(self):
+        bundle = self.broken_bundle(device_seeds="sleep 300", **dict.fromkeys(PROGRAMS_C, "exit 0"))
+        results, record = self.check("--part", "D", "--part", "C", "--limit", "8", status=1, bundle=bundle)
+        self.assertEqual(self.outcomes(results)[:2], [("D", "failed"), ("D", "left out")])
+        self.assertEqual({result for part, result in self.outcomes(results) if part == "C"}, {"passed"})
         self.assertIn("was ended", record)
 
     def test_what_was_cut_off_keeps_what_it_has(self):
-        bundle = self.broken_bundle("gpu_device", "sleep 300")
-        self.output.mkdir()
-        child = subprocess.Popen(self.command("--only", "correctness", bundle=bundle), env=self.environment,
+        flag = self.output.parent / "begun"
+        bundle = self.broken_bundle(device_matrix="echo done", gpu_device=f"touch {flag}; sleep 300")
+        child = subprocess.Popen(self.command("--part", "C", bundle=bundle), env=self.environment,
                                  stdout=subprocess.PIPE, text=True)
         try:
             deadline = time.monotonic() + 120
-            while time.monotonic() < deadline:  # until gpu_device sleeps
-                if (self.output / "device-ranks-as-threads.log").exists():
-                    break
+            while time.monotonic() < deadline and not flag.exists():  # until gpu_device sleeps
                 time.sleep(0.05)
             child.send_signal(signal.SIGTERM)
             out, _ = child.communicate(timeout=60)
@@ -124,8 +179,9 @@ class GpuCheck(unittest.TestCase):
             child.wait()
         self.assertEqual(child.returncode, 1)
         results = json.loads((self.output / "results.json").read_text(encoding="utf-8"))
-        self.assertEqual([test["result"] for test in results["tests"]], ["passed", "passed", "cut off"])
+        self.assertEqual([result for _, result in self.outcomes(results)], ["passed", "passed", "cut off"])
         self.assertIn("the check was cut off: 2 passed", out)
+        self.assertEqual(self.log("C-device-matrix-of-2-ranks-bit-equal-to-the-host-tiny-.log"), "done\n")
 
     def test_without_a_bundle_it_says_how_to_make_one(self):
         done = subprocess.run([ROOT / "scripts/gpu-check"], capture_output=True, text=True, timeout=60, check=False)

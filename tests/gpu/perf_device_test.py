@@ -48,6 +48,24 @@ class DevicePerf(PerfCase):
                 self.perf("all_reduce", "-r", 4, "--device", "cuda:0", "-b", 30, "-e", "70K", "-f", 300, *FEW_RUNS,
                           *more)
 
+    def test_streams_that_begin_together_are_right_and_none_waits_for_a_rank_that_failed(self):
+        for executor in ("kernel", "copy"):
+            with self.subTest(executor=executor):
+                report, _ = self.perf("all_reduce", "-r", 3, "--device", "cuda:0", "-b", 8, "-e", "32K", "-f", 64,
+                                      *FEW_RUNS, "--graph", "--together", RONDO_DEVICE_EXECUTOR=executor)
+                self.assertTrue(report["together"])
+        # A rank that cannot enqueue its run lets the streams of all others go: the run ends, and says why.
+        done, out, err = call(RONDO, "perf", "all_reduce", "-r", 3, "--device", "cuda:0", "-b", 8, "-e", 8, *FEW_RUNS,
+                              "--graph", "--together", "-T", 5, SOFT_CUDA_FAULTS="cuGraphLaunch#4=2")
+        self.assertEqual(done, 3, out + err)
+        self.assertIn("cuGraphLaunch", err)
+
+    def test_what_cannot_begin_together_is_refused(self):
+        for options in (("-r", 2), ("--graph",)):
+            done, out, err = call(RONDO, "perf", "all_reduce", *options, "--device", "cuda:0", "--together", "-b", 8)
+            self.assertEqual(done, 2, out + err)
+            self.assertIn("--together is for graphs", err)
+
     def test_the_floor_is_what_must_move_over_the_bandwidth_of_copies(self):
         report, out = self.perf("all_reduce", "-r", 4, "--device", "cuda", "-b", "64K", "-e", "64K", *FEW_RUNS)
         (device,) = report["devices"]

@@ -184,6 +184,50 @@ TEST_CASE("soft cuda: a branch of a graph that waits for a word does not hold up
   CU_OK(cu.stream_synchronize(world.stream()));
 }
 
+TEST_CASE("soft cuda: the first launch of a graph that was not uploaded waits for what runs", "[plain]") {
+  World world;
+  const CudaDriver &cu = world.cu;
+  const Stream other = world.another_stream();
+  CuGraph raw = nullptr;
+  CU_OK(cu.stream_begin_capture(other.get().object, CaptureMode::thread_local_));
+  CU_OK(cu.launch_host_func(other.get().object, nothing, nullptr));
+  CU_OK(cu.stream_end_capture(other.get().object, &raw));
+  const Graph graph({&cu, world.handle(), raw});
+  for (const bool uploaded : {false, true}) {
+    CAPTURE(uploaded);
+    CuGraphExec made = nullptr;
+    CU_OK(cu.graph_instantiate(&made, raw, 0));
+    const GraphExec exec({&cu, world.handle(), made});
+    if (uploaded) CU_OK(cu.graph_upload(made, other.get().object));
+    Gate gate(world);
+    gate.close(world.stream());
+    const Call first(world, [&] { CU_OK(cu.graph_launch(made, other.get().object)); });
+    if (uploaded) {
+      CHECK(becomes_true([&] { return first.returned(); }));
+    } else {
+      std::this_thread::sleep_for(a_while);
+      CHECK_FALSE(first.returned());
+    }
+    gate.open();
+    CHECK(becomes_true([&] { return first.returned(); }));
+    CU_OK(cu.graph_launch(made, other.get().object));
+    CU_OK(cu.ctx_synchronize());
+  }
+}
+
+TEST_CASE("soft cuda: to ask for an event of a capture ends that capture", "[plain]") {
+  const bool query = GENERATE(true, false);
+  World world;
+  const CudaDriver &cu = world.cu;
+  const Event event = world.event();
+  CU_OK(cu.stream_begin_capture(world.stream(), CaptureMode::relaxed));
+  CU_OK(cu.event_record(event.get().object, world.stream()));
+  CU_FAILS(query ? cu.event_query(event.get().object) : cu.event_synchronize(event.get().object),
+           CuStatus::captured_event);
+  CuGraph graph = nullptr;
+  CU_FAILS(cu.stream_end_capture(world.stream(), &graph), CuStatus::stream_capture_invalidated);
+}
+
 // SOFT_CUDA_CAPTURE_WAITS=off
 TEST_CASE("soft cuda: a driver that captures no stream memory operations ends the capture", "[capture waits]") {
   const bool waits = GENERATE(false, true);

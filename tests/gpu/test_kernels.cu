@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of tests/soft_cuda/test_kernels.cpp on a device, for the conformance test on a real driver.
+// The kernels of tests/soft_cuda/test_kernels.cpp on a device, for the conformance test on a real driver and for
+// device_costs.
 #include <cuda/atomic>
 
 #include "tests/soft_cuda/test_kernels.h"
@@ -9,6 +10,30 @@ using namespace soft_cuda;
 namespace {
 
 using Word = cuda::atomic_ref<uint64_t, cuda::thread_scope_system>;
+
+/// Until the word is `wanted`; false: it never was.
+__device__ bool poll(uint64_t &word, uint64_t wanted, bool ordered) {
+  for (uint64_t polls = 0; polls < pair_polls_most; ++polls)
+    // acquire; pairs with the other block's release
+    if (Word(word).load(ordered ? cuda::std::memory_order_acquire : cuda::std::memory_order_relaxed) == wanted)
+      return true;
+  return false;
+}
+
+__device__ void post(uint64_t &word, uint64_t value, bool ordered) {
+  // release; pairs with poll() in the other block
+  Word(word).store(value, ordered ? cuda::std::memory_order_release : cuda::std::memory_order_relaxed);
+}
+
+__device__ void add(float4 &sum, const float4 &more) {
+  sum.x += more.x;
+  sum.y += more.y;
+  sum.z += more.z;
+  sum.w += more.w;
+}
+
+__device__ const float4 *quads(const Quad *at) { return reinterpret_cast<const float4 *>(at); }
+__device__ float4 *quads(Quad *at) { return reinterpret_cast<float4 *>(at); }
 
 }  // namespace
 
@@ -42,4 +67,70 @@ extern "C" __global__ void test_count_threads(const CountParameters given) {
   atomicAdd(&count, 1u);
   __syncthreads();
   if (threadIdx.x == 0) given.counts[blockIdx.x] = count;
+}
+
+extern "C" __global__ void cost_nothing(const NothingParameters) {}
+
+extern "C" __global__ void cost_store(const StoreParameters given) {
+  if (blockIdx.x != 0 || threadIdx.x != 0) return;
+  using DeviceWord = cuda::atomic_ref<uint64_t, cuda::thread_scope_device>;
+  for (uint64_t round = 1; round <= given.round_count; ++round) {
+    if (given.pending != nullptr) Word(*given.pending).store(round, cuda::std::memory_order_relaxed);
+    // Nobody waits for them: what is wanted is the time that a release takes.
+    if (given.order == StoreOrder::relaxed) Word(*given.word).store(round, cuda::std::memory_order_relaxed);
+    if (given.order == StoreOrder::release_device)
+      DeviceWord(*given.word).store(round, cuda::std::memory_order_release);
+    if (given.order == StoreOrder::release_system) Word(*given.word).store(round, cuda::std::memory_order_release);
+  }
+}
+
+extern "C" __global__ void cost_read(const ReadParameters given) {
+  if (blockIdx.x != 0 || threadIdx.x != 0) return;
+  uint64_t at = 0;
+  // relaxed, at system scope: each goes to where the memory is
+  for (uint64_t round = 0; round < given.round_count; ++round)
+    at = Word(given.words[at]).load(cuda::std::memory_order_relaxed);
+  *given.last = at;
+}
+
+extern "C" __global__ void cost_pair(const PairParameters given) {
+  if (blockIdx.x > 1 || threadIdx.x != 0) return;
+  uint64_t &own = given.words[blockIdx.x * pair_stride], &other = given.words[(1 - blockIdx.x) * pair_stride];
+  const bool ordered = given.ordered != 0;
+  for (uint64_t round = 1; round <= given.round_count; ++round) {
+    if (blockIdx.x == 0) post(other, round, ordered);
+    if (!poll(own, round, ordered)) return;
+    if (blockIdx.x == 1) post(other, round, ordered);
+  }
+}
+
+/// Four loads of a thread are in flight before the first store.
+extern "C" __global__ void __launch_bounds__(512) cost_copy(const FoldParameters given) {
+  const float4 *const source = quads(given.sources[0]);
+  float4 *const target = quads(given.targets[0]);
+  const uint64_t stride = uint64_t{gridDim.x} * blockDim.x;
+  uint64_t i = uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  for (; i + 3 * stride < given.count; i += 4 * stride) {
+    float4 loaded[4];
+#pragma unroll
+    for (uint32_t part = 0; part < 4; ++part) loaded[part] = source[i + part * stride];
+#pragma unroll
+    for (uint32_t part = 0; part < 4; ++part) target[i + part * stride] = loaded[part];
+  }
+  for (; i < given.count; i += stride) target[i] = source[i];
+}
+
+/// The loads of all operands come before the first addition.
+extern "C" __global__ void __launch_bounds__(512) cost_fold(const FoldParameters given) {
+  constexpr uint32_t ways = FoldParameters::ways;
+  const uint64_t stride = uint64_t{gridDim.x} * blockDim.x;
+  for (uint64_t i = uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < given.count; i += stride) {
+    float4 loaded[ways];
+#pragma unroll
+    for (uint32_t way = 0; way < ways; ++way) loaded[way] = quads(given.sources[way])[i];
+#pragma unroll
+    for (uint32_t way = 1; way < ways; ++way) add(loaded[0], loaded[way]);
+#pragma unroll
+    for (uint32_t way = 0; way < ways; ++way) quads(given.targets[way])[i] = loaded[0];
+  }
 }

@@ -45,10 +45,9 @@ CuStatus wait_for_shared(const Page &page, uint64_t number, const Context &conte
   return CuStatus::success;
 }
 
-/// What the host may not ask of an event that a capture holds.
+/// What the host may ask of this event.
 CuStatus check_event(const Event *event) {
-  if (event == nullptr) return CuStatus::invalid_handle;
-  return is_captured(*event) ? CuStatus::captured_event : CuStatus::success;
+  return event == nullptr ? CuStatus::invalid_handle : check_not_captured(*event);
 }
 
 CuStatus record(State &driver, Lock &lock, Event &event, const std::shared_ptr<Stream> &stream) {

@@ -2,6 +2,7 @@
 #include "tests/soft_cuda/capture.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "tests/soft_cuda/exports.h"
 #include "tests/soft_cuda/streams.h"
@@ -119,7 +120,11 @@ CuStatus capture_wait(State &driver, Stream &stream, const Event &event) {
   return CuStatus::success;
 }
 
-bool is_captured(const Event &event) { return event.capture != nullptr; }
+CuStatus check_not_captured(const Event &event) {
+  if (event.capture == nullptr) return CuStatus::success;
+  event.capture->invalidated = true;  // without effect where the capture has ended
+  return CuStatus::captured_event;
+}
 
 void invalidate_captures(State &driver, const Context &context) {
   for (const auto &capture : driver.captures)
@@ -235,8 +240,10 @@ CuStatus cuGraphInstantiateWithFlags(CuGraphExec *exec, CuGraph graph, unsigned 
 
 CuStatus cuGraphUpload(CuGraphExec exec, CuStream handle) {
   return call_on_stream(Entry::graph_upload, handle, [&](State &driver, Lock &lock, const auto &stream) {
-    if (driver.graph_execs.find(exec) == nullptr) return CuStatus::invalid_value;
+    const auto found = driver.graph_execs.find(exec);
+    if (found == nullptr) return CuStatus::invalid_value;
     if (const CuStatus status = check_not_capturing(*stream); status != CuStatus::success) return status;
+    found->uploaded = true;
     return submit(driver, lock, stream, [] { return CuStatus::success; });
   });
 }
@@ -245,6 +252,8 @@ CuStatus cuGraphLaunch(CuGraphExec exec, CuStream handle) {
   return call_on_stream(Entry::graph_launch, handle, [&](State &driver, Lock &lock, const auto &stream) {
     const auto found = driver.graph_execs.find(exec);
     if (found == nullptr) return CuStatus::invalid_value;
+    // The first launch of a graph that was not uploaded allocates for it, and may wait for the device as that may.
+    if (!std::exchange(found->uploaded, true)) synchronise_implicitly(driver, lock, stream->context);
     std::vector<CompletionRef> after;
     if (found->last != nullptr && !found->last->done) after.push_back(found->last);
     CompletionRef end;

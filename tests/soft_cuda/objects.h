@@ -155,6 +155,7 @@ struct Graph {
 struct GraphExec {
   std::shared_ptr<const GraphBody> body;
   CompletionRef last;  ///< launches of one executable graph follow each other
+  bool uploaded = false;  ///< or launched once: the device has what it needs
 };
 
 struct Capture {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels for the tests of the driver in software itself.
+// Kernels for the tests of the driver in software itself, and those of device_costs.
 #include "tests/soft_cuda/test_kernels.h"
 
 #include <chrono>
@@ -45,6 +45,65 @@ void count_threads(Block &block, uint32_t, void *const *parameters) {
   if (before + 1 == block.thread_count) given.counts[block.index] = before + 1;
 }
 
+void nothing(Block &, uint32_t, void *const *) {}
+
+void store(Block &block, uint32_t thread, void *const *parameters) {
+  const auto &given = *static_cast<const StoreParameters *>(parameters[0]);
+  if (block.index != 0 || thread != 0) return;
+  // Nobody waits for them: a device would tell the time that a release takes.
+  const auto order = given.order == StoreOrder::relaxed ? std::memory_order_relaxed : std::memory_order_release;
+  for (uint64_t round = 1; round <= given.round_count; ++round) {
+    if (given.pending != nullptr) std::atomic_ref(*given.pending).store(round, std::memory_order_relaxed);
+    std::atomic_ref(*given.word).store(round, order);
+  }
+}
+
+void read(Block &block, uint32_t thread, void *const *parameters) {
+  const auto &given = *static_cast<const ReadParameters *>(parameters[0]);
+  if (block.index != 0 || thread != 0) return;
+  uint64_t at = 0;
+  for (uint64_t round = 0; round < given.round_count; ++round)
+    at = std::atomic_ref(given.words[at]).load(std::memory_order_relaxed);  // written before the launch
+  *given.last = at;
+}
+
+void pair(Block &block, uint32_t thread, void *const *parameters) {
+  const auto &given = *static_cast<const PairParameters *>(parameters[0]);
+  if (block.index > 1 || thread != 0) return;
+  const bool ordered = given.ordered != 0;
+  // release and acquire pair with each other, in the two blocks
+  const auto release = ordered ? std::memory_order_release : std::memory_order_relaxed;
+  const auto acquire = ordered ? std::memory_order_acquire : std::memory_order_relaxed;
+  const std::atomic_ref own(given.words[block.index * pair_stride]);
+  const std::atomic_ref other(given.words[(1 - block.index) * pair_stride]);
+  for (uint64_t round = 1; round <= given.round_count; ++round) {
+    if (block.index == 0) other.store(round, release);
+    for (uint64_t polls = 0; own.load(acquire) != round; ++polls) {
+      if (polls == pair_polls_most) return;
+      std::this_thread::yield();
+    }
+    if (block.index == 1) other.store(round, release);
+  }
+}
+
+void copy(Block &block, uint32_t thread, void *const *parameters) {
+  const auto &given = *static_cast<const FoldParameters *>(parameters[0]);
+  const uint64_t stride = uint64_t{block.grid_size} * block.thread_count;
+  for (uint64_t i = uint64_t{block.index} * block.thread_count + thread; i < given.count; i += stride)
+    given.targets[0][i] = given.sources[0][i];
+}
+
+void fold(Block &block, uint32_t thread, void *const *parameters) {
+  const auto &given = *static_cast<const FoldParameters *>(parameters[0]);
+  const uint64_t stride = uint64_t{block.grid_size} * block.thread_count;
+  for (uint64_t i = uint64_t{block.index} * block.thread_count + thread; i < given.count; i += stride) {
+    Quad sum = given.sources[0][i];
+    for (uint32_t way = 1; way < FoldParameters::ways; ++way)
+      for (uint32_t part = 0; part < 4; ++part) sum.values[part] += given.sources[way][i].values[part];
+    for (Quad *const target : given.targets) target[i] = sum;
+  }
+}
+
 }  // namespace
 }  // namespace soft_cuda
 
@@ -54,6 +113,12 @@ extern "C" __attribute__((visibility("default"))) const soft_cuda::KernelEntry *
                                             {"test_await", await, sizeof(AwaitParameters)},
                                             {"test_meet", meet, sizeof(MeetParameters)},
                                             {"test_count_threads", count_threads, sizeof(CountParameters)},
+                                            {"cost_nothing", nothing, sizeof(NothingParameters)},
+                                            {"cost_store", store, sizeof(StoreParameters)},
+                                            {"cost_read", read, sizeof(ReadParameters)},
+                                            {"cost_pair", pair, sizeof(PairParameters)},
+                                            {"cost_copy", copy, sizeof(FoldParameters)},
+                                            {"cost_fold", fold, sizeof(FoldParameters)},
                                             {nullptr, nullptr, 0}};
   return entries;
 }

@@ -31,4 +31,51 @@ struct CountParameters {
   uint64_t *counts;
 };
 
+// What the kernels of tests/gpu/device_costs.cpp take: each does something small often, whose time is wanted.
+
+/// How a store is ordered behind the stores before it.
+enum class StoreOrder : uint64_t { relaxed, release_device, release_system };
+
+/// cost_nothing: a launch and no more
+struct NothingParameters {
+  uint64_t unused;
+};
+
+/// cost_store: one thread, `round_count` times: stores to *pending (null: not), then to *word in this order
+struct StoreParameters {
+  uint64_t *word;
+  uint64_t *pending;
+  uint64_t round_count;
+  StoreOrder order;
+};
+
+/// cost_read: one thread follows a chain of `round_count` loads; each word holds the next one's index
+struct ReadParameters {
+  uint64_t *words;
+  uint64_t round_count;
+  uint64_t *last;  ///< receives the index that the chain ended at
+};
+
+/// cost_pair: two blocks hand a number to each other and back, `round_count` times, each polling its own word
+struct PairParameters {
+  uint64_t *words;  ///< of block 0, and pair_stride further of block 1; 0 before
+  uint64_t round_count;
+  uint64_t ordered;  ///< 0: relaxed stores and loads; else releases and acquires
+};
+inline constexpr uint64_t pair_stride = 64;
+inline constexpr uint64_t pair_polls_most = uint64_t{1} << 28;  ///< for one number; then a block gives up
+
+/// 16 bytes, which a thread loads at once.
+struct alignas(16) Quad {
+  float values[4];
+};
+
+/// cost_copy: targets[0][i] = sources[0][i]; cost_fold: every targets[t][i] = the sum of all sources[s][i], in order
+struct FoldParameters {
+  static constexpr uint32_t ways = 8;
+  const Quad *sources[ways];
+  Quad *targets[ways];
+  uint64_t count;  ///< of 16 bytes
+};
+
 }  // namespace soft_cuda

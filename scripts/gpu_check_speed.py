@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Part B of scripts/gpu-check: the speed, beside budgets and floors."""
+
+import os
+import sys
+
+from gpu_check_figures import (BESIDE_BAR, FLOOR_BAR, against_floor, against_floor_and_turns, and_setup, beside_product,
+                               labelled, latency, setup)
+from gpu_check_steps import COPIES, KERNELS, NO_LL128, SHARED, Steps
+
+
+def cublas_library():
+    """cuBLAS of a toolkit, or of the Python packages that PyTorch brings; "": none."""
+    folders = os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) + ["/usr/local/cuda/lib64"]
+    folders += [os.path.join(place, "nvidia", part, "lib") for place in sys.path for part in ("cu13", "cublas")]
+    folders += ["/usr/lib/x86_64-linux-gnu", "/usr/lib64"]
+    found = (os.path.join(folder, name) for name in ("libcublas.so.13", "libcublas.so.12") for folder in folders
+             if folder)
+    return next(filter(os.path.isfile, found), "")
+
+
+class AllSteps(Steps):
+    def part_b(self):
+        """What has a bar first, then what the tuner would have to know, then the rest."""
+        yield from self.bandwidth()
+        yield from self.latencies()
+        yield from self.protocols()
+        yield from self.blocks()
+        yield from self.processes()
+        yield from self.products()
+        yield from self.others()
+
+    def all_reduce(self, name, arguments, judge, **more):
+        return self.perf("B", f"all_reduce of {name}", ["all_reduce", *arguments], judge, **more)
+
+    def bandwidth(self):
+        sizes = self.sizes
+        large = ("-b", sizes.large, "-e", sizes.large, *sizes.runs)
+        for ranks in (2, sizes.many):
+            yield self.all_reduce(f"{ranks} threads", ["-r", ranks, *large], and_setup(against_floor(FLOOR_BAR)))
+        for label, more, environment in (("direct", ("--protocol", "direct"), {}), ("one kernel", (), SHARED)):
+            yield self.all_reduce(f"{sizes.many} threads by {label}",
+                                  ["-r", sizes.many, *large, "--in-place-only", *more],
+                                  labelled(against_floor(FLOOR_BAR), label), environment=environment)
+
+    def replayed(self):
+        """Many calls in a graph, and all streams released by one word: neither launches nor their skew are measured."""
+        return ("--graph", "--together", "-m", self.sizes.calls, *self.sizes.replays)
+
+    def latencies(self):
+        for ranks in (2, self.sizes.many):
+            yield self.all_reduce(f"{ranks} threads, replayed", ["-r", ranks, *self.sizes.small, *self.replayed()],
+                                  latency)
+
+    def protocols(self):
+        for protocol in ("ll", "direct", "simple", "ll128"):
+            yield self.all_reduce(f"{self.sizes.many} threads by {protocol}, replayed",
+                                  ["-r", self.sizes.many, *self.sizes.protocols, "--protocol", protocol,
+                                   "--in-place-only", *self.replayed()],
+                                  labelled(against_floor(None), f"{protocol}, replayed"),
+                                  refusal=NO_LL128 if protocol == "ll128" else "")
+
+    def blocks(self):
+        medium = ("-b", self.sizes.medium, "-e", self.sizes.medium, *self.sizes.runs)
+        for blocks in (1, 2, 4, 8):
+            yield self.all_reduce(f"4 threads, {blocks} blocks",
+                                  ["-r", 4, *medium, "--channels", 8, "--max-ctas", blocks, "--in-place-only"],
+                                  labelled(against_floor(None), f"at most {blocks} blocks"))
+
+    def processes(self):
+        """Those that share the device without MPS; and what making communicators takes."""
+        sizes = self.sizes
+        yield self.all_reduce("2 processes", ["-b", sizes.large, "-e", sizes.large, *sizes.runs],
+                              against_floor_and_turns, launcher=self.launcher(2))
+        one = ("-b", 8, "-e", 8, "-n", 1, "-w", 0, "-m", 1, "--in-place-only")
+        for executor, environment in (("kernel", KERNELS), ("copy", COPIES)):
+            yield self.all_reduce(f"{sizes.many} threads, set-up, {executor}", [*one, "-r", sizes.many],
+                                  labelled(setup, f"threads, {executor}"), environment=environment)
+            yield self.all_reduce(f"{sizes.many} processes, set-up, {executor}", one,
+                                  labelled(setup, f"processes, {executor}"), launcher=self.launcher(sizes.many),
+                                  environment=environment)
+
+    def products(self):
+        """What a large matrix product and a collective cost each other."""
+        library = str(self.kernels / "libfake_cublas.so") if self.soft else cublas_library()
+        missing = "" if library else "there is no cuBLAS: no toolkit, no Python packages with it"
+        size = self.sizes.medium
+        beside = ("-r", 4, "-b", size, "-e", size, "-n", 5, "-w", 1, "-m", 5, "--in-place-only",
+                  "--beside-product", self.sizes.rows, "--product-library", library)
+        yield self.perf("B", "all_gather of 4 threads by copies, beside a product", ["all_gather", *beside],
+                        labelled(beside_product(BESIDE_BAR), "by copies"), missing=missing, environment=COPIES)
+        for blocks in (1, 2, 4, 8):
+            yield self.all_reduce(f"4 threads, {blocks} blocks, beside a product", [*beside, "--channels", 8],
+                                  labelled(beside_product(None), f"at most {blocks} blocks"), missing=missing,
+                                  environment=KERNELS | {"RONDO_MAX_CTAS": str(blocks)})
+
+    def others(self):
+        medium = ("-b", self.sizes.medium, "-e", self.sizes.medium, *self.sizes.runs)
+        for collective in ("reduce_scatter", "all_gather", "broadcast", "reduce"):
+            yield self.perf("B", f"{collective} of {self.sizes.many} threads",
+                            [collective, "-r", self.sizes.many, *medium], against_floor(None))
+        replayed = (["--graph"], "by copies, replayed")
+        for collective, more, label in (("all_gather", [], "by copies"), ("all_gather", *replayed),
+                                        ("all_reduce", *replayed)):
+            yield self.perf("B", f"{collective} of 4 threads, {label}",
+                            [collective, "-r", 4, "--in-place-only", *more, *medium],
+                            labelled(against_floor(None), label), environment=COPIES)
