@@ -63,6 +63,7 @@ void Exchange::tensor_ready(size_t tensor) {
 }
 
 void Exchange::start(Bucket &bucket) {
+  bucket.ready_ns = now_ns();
   void *data = gradients_ + bucket.offset;
   if (narrow_ != nullptr) {
     data = narrow_ + bucket.offset;
@@ -102,7 +103,7 @@ Outcome Exchange::finish_step(uint64_t &waited_ns) {
 uint64_t Exchange::collect(uint64_t step, std::vector<Span> *spans) const {
   uint64_t total_ns = 0;
   for (size_t index = 0; index < buckets_.size(); ++index) {
-    Span span{Part::bucket, static_cast<uint32_t>(index), step, 0, 0};
+    Span span{Part::bucket, static_cast<uint32_t>(index), step, 0, 0, buckets_[index].ready_ns};
     if (rondo_event_timestamp_ns(buckets_[index].began, &span.begin_ns) != RONDO_OK ||
         rondo_event_timestamp_ns(buckets_[index].ended, &span.end_ns) != RONDO_OK)
       continue;

@@ -23,6 +23,7 @@ class Exchange {
   struct Bucket {
     size_t first = 0, end = 0, offset = 0, count = 0;
     rondo_event_t began = nullptr, ended = nullptr;
+    uint64_t ready_ns = 0;  ///< when its all-reduce was enqueued
   };
 
   struct Settings {

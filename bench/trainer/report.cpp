@@ -146,6 +146,7 @@ double samples_per_second(const Options &options, const Run &run) {
 
 json to_json(const Options &options, const Run &run) {
   json steps = json::array(), train = json::array(), validation = json::array();
+  for (const auto &[step, loss] : run.earlier_losses) train.push_back({step, loss});
   for (const StepRecord &record : run.steps) {
     json step{{"step", record.step}, {"loss", record.loss}, {"gradient_norm", record.norm},
               {"learning_rate", record.rate}, {"time_us", times_of(record.times)}};
@@ -187,8 +188,10 @@ std::string to_timeline(const Run &run) {
       const bool bucket = span.part == Part::bucket;
       std::string text = part_name(span.part);
       if (bucket) text += " " + std::to_string(span.index);
+      json about{{"step", span.step}};
+      if (bucket) about["ready"] = us(span.ready_ns);
       events.push_back({{"ph", "X"}, {"pid", rank}, {"tid", bucket ? 1 : 0}, {"name", text}, {"ts", us(span.begin_ns)},
-                        {"dur", us(span.end_ns - span.begin_ns)}, {"args", {{"step", span.step}}}});
+                        {"dur", us(span.end_ns - span.begin_ns)}, {"args", std::move(about)}});
     }
   }
   return json{{"traceEvents", std::move(events)}, {"displayTimeUnit", "ms"}}.dump();

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/trainer/measure.h"
@@ -20,7 +21,8 @@ struct Validation {
 struct Run {
   size_t ranks = 1, parameters = 0, wire_bytes = 0, bucket_count = 0;
   size_t corpus_bytes = 0, corpus_files = 0;
-  std::vector<StepRecord> steps;  ///< with rank 0's times
+  std::vector<std::pair<uint64_t, double>> earlier_losses;  ///< step and loss, from the checkpoint
+  std::vector<StepRecord> steps;                            ///< of this process, with rank 0's times
   std::vector<Validation> validations;
   std::vector<Round> rounds;
   MemoryBytes memory;

@@ -27,6 +27,7 @@ struct Span {
   uint32_t index = 0;  ///< of the bucket
   uint64_t step = 0;
   uint64_t begin_ns = 0, end_ns = 0;
+  uint64_t ready_ns = 0;  ///< of a bucket: when its all-reduce was enqueued
 };
 
 /// How long the parts of one step took.

@@ -9,6 +9,7 @@
 #include <string>
 #include <variant>
 
+#include "bench/trainer/checkpoint.h"
 #include "bench/trainer/measure.h"
 #include "bench/trainer/options.h"
 #include "bench/trainer/report.h"
@@ -82,7 +83,8 @@ void show_progress(const Options &options, const StepRecord &record, double samp
 
 class Session {
  public:
-  Session(const Options &options, Group &group, Trainer &trainer) : options_(options), group_(group), trainer_(trainer) {}
+  Session(const Options &options, Group &group, Trainer &trainer, const Checkpoint &checkpoint)
+      : options_(options), group_(group), trainer_(trainer), checkpoint_(checkpoint) {}
 
   Outcome run(Run &result) {
     while (trainer_.progress().step < options_.steps)
@@ -108,7 +110,10 @@ class Session {
     const auto due = [&](uint64_t every) { return every != 0 && record.step % every == 0; };
     if (due(options_.check_every) || record.step == options_.steps)
       if (auto failure = trainer_.compare_ranks()) return failure;
-    if (due(options_.validate_every)) return validate(result);
+    if (due(options_.validate_every))
+      if (auto failure = validate(result)) return failure;
+    const bool saved = group_.rank() == 0 && !options_.checkpoint.empty();
+    if (saved && (due(options_.checkpoint_every) || record.step == options_.steps)) return checkpoint_.save(result);
     return std::nullopt;
   }
 
@@ -137,6 +142,7 @@ class Session {
   const Options &options_;
   Group &group_;
   Trainer &trainer_;
+  const Checkpoint &checkpoint_;
   std::vector<Span> spans_;
 };
 
@@ -146,16 +152,34 @@ void summarise(const Options &options, const Run &run) {
   if (!options.report.empty()) std::printf("report: %s/report.html\n", options.report.c_str());
 }
 
+/// Rank 0 reads and writes the files. The others hear whether that went well before they wait for its parameters.
+Outcome prepare_files(const Options &options, Group &group, const Checkpoint &checkpoint, Run &run) {
+  Outcome failure;
+  if (group.rank() == 0 && !options.checkpoint.empty()) failure = checkpoint.check_place();
+  if (group.rank() == 0 && !failure && !options.resume.empty()) failure = checkpoint.load(run);
+  char failed = failure ? 1 : 0;
+  if (auto lost = group.broadcast(&failed, 1)) return lost;
+  if (failed != 0 && !failure) return Failure{Exit::usage, "rank 0 cannot begin; its message tells why"};
+  return failure;
+}
+
 Outcome train_ranks(const Options &options, const Corpus &corpus, const Samples &samples, Group &group) {
   if (auto failure = check_samples(options, corpus, samples, group.size())) return failure;
   if (auto failure = check_agreement(options, corpus, group)) return failure;
   const auto compute = make_host_compute();
   Trainer trainer(options, group, *compute, corpus, samples);
   if (auto failure = trainer.allocate()) return failure;
+  Run run;
+  run.ranks = group.size();
+  run.parameters = trainer.layout().count;
+  run.wire_bytes = trainer.exchange().wire_bytes();
+  run.bucket_count = trainer.exchange().buckets().size();
+  run.corpus_bytes = corpus.bytes();
+  run.corpus_files = corpus.file_count();
+  const Checkpoint checkpoint(options, trainer, group.size(), corpus.bytes());
+  if (auto failure = prepare_files(options, group, checkpoint, run)) return failure;
   if (auto failure = trainer.begin()) return failure;
-  Run run{group.size(), trainer.layout().count, trainer.exchange().wire_bytes(), trainer.exchange().buckets().size(),
-          corpus.bytes(), corpus.file_count(), {}, {}, {}, {}, {}};
-  if (auto failure = Session(options, group, trainer).run(run)) return failure;
+  if (auto failure = Session(options, group, trainer, checkpoint).run(run)) return failure;
   if (group.rank() == 0) {
     if (!options.report.empty())
       if (auto failure = write_report(options.report, options, run)) return failure;

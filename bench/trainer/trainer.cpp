@@ -3,7 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
+
+#include "bench/trainer/checksum.h"
 
 namespace rondo::train {
 namespace {
@@ -12,7 +13,7 @@ namespace {
 uint64_t lap(uint64_t begin_ns, Part part, uint64_t step, uint64_t &sum_ns, std::vector<Span> *spans) {
   const uint64_t end_ns = now_ns();
   sum_ns += end_ns - begin_ns;
-  if (spans != nullptr) spans->push_back({part, 0, step, begin_ns, end_ns});
+  if (spans != nullptr) spans->push_back({part, 0, step, begin_ns, end_ns, begin_ns});
   return end_ns;
 }
 
@@ -24,17 +25,6 @@ double mean(const float *values, size_t count) {
 
 Exchange::Settings exchange_settings(const Options &options) {
   return {static_cast<size_t>(options.bucket_mb * 1'048'576.0), options.wire, options.overlap};
-}
-
-/// A hash of the parameters' bits.
-uint64_t checksum(const float *values, size_t count) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (size_t at = 0; at < count; ++at) {
-    uint32_t bits = 0;
-    std::memcpy(&bits, values + at, sizeof bits);
-    hash = (hash ^ bits) * 0x100000001b3u;
-  }
-  return hash;
 }
 
 }  // namespace
@@ -120,8 +110,9 @@ double Trainer::wait_for_gradients(Work work, StepTimes &times) {
   const auto &buckets = exchange_.buckets();
   for (size_t index = 0; index < buckets.size(); ++index) {
     if (work != Work::computation) times.exposed_ns += exchange_.wait(index);
-    if (work != Work::communication)
-      squares += compute_.squared_norm(exchange_.gradients() + buckets[index].offset, buckets[index].count);
+    if (work == Work::communication) continue;
+    for (size_t tensor = buckets[index].first; tensor < buckets[index].end; ++tensor)  // whatever the buckets are
+      squares += compute_.squared_norm(layout().in(exchange_.gradients(), tensor), layout().tensors[tensor].count);
   }
   return squares;
 }
@@ -197,7 +188,9 @@ Outcome Trainer::validate(double &loss) {
 }
 
 Outcome Trainer::compare_ranks() {
-  const uint64_t mine = checksum(parameters_.get(), layout().count);
+  Checksum sum;
+  sum.add(parameters_.get(), layout().count * sizeof(float));
+  const uint64_t mine = sum.value();
   std::vector<uint64_t> all(group_.size());
   if (auto failure = group_.gather(&mine, sizeof mine, all.data())) return failure;
   const auto votes = [&](uint64_t value) { return std::count(all.begin(), all.end(), value); };
