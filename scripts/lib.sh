@@ -52,8 +52,8 @@ require_tools() {
   local tool missing=
   for tool in c++ meson ninja pkg-config python3; do command -v "$tool" >/dev/null || missing="$missing $tool"; done
   [ -z "$missing" ] || fail "this system ($(distribution)) has no apt-get, and these tools are missing:$missing.
-Install them, and the development files of libsodium, hwloc, highway, spdlog, fmt, nlohmann-json, CLI11, Catch2 and oneDNN
-(in Debian: ${packages_build[*]}), then start again."
+Install them, and the development files of libsodium, hwloc, highway, spdlog, fmt, nlohmann-json, CLI11, Catch2 and
+oneDNN (in Debian: ${packages_build[*]}), then start again."
 }
 
 # Installs those of the named packages that are missing. With nothing to do it touches no network.

@@ -107,8 +107,8 @@ Outcome Checkpoint::check_place() const {
   if (::statvfs(folder.c_str(), &about) != 0) return std::nullopt;  // then the first saving tells
   const uint64_t room = uint64_t{about.f_bavail} * about.f_frsize;
   if (room >= needed) return std::nullopt;
-  return save_failure(options_.checkpoint, "it takes " + std::to_string(needed >> 20) + " MiB, and " + folder + " has " +
-                                               std::to_string(room >> 20) + " MiB left");
+  return save_failure(options_.checkpoint, "it takes " + std::to_string(needed >> 20) + " MiB, and " + folder +
+                                               " has " + std::to_string(room >> 20) + " MiB left");
 }
 
 Outcome Checkpoint::save(const Run &run) const {
@@ -153,7 +153,7 @@ Outcome Checkpoint::load(Run &run) const {
   if (stream.file() == nullptr) return load_failure(path, std::strerror(errno));
   std::array<char, magic.size()> begin{};
   if (!stream.read(begin.data(), begin.size()) || begin != magic)
-    return load_failure(path, "it is no checkpoint of this version of rondo train; name the file given to --checkpoint");
+    return load_failure(path, "it is no checkpoint of this version of rondo train; name one that --checkpoint wrote");
   const Failure truncated = load_failure(path, "it is truncated; take an earlier checkpoint");
   const Failure damaged = load_failure(path, "its checksum is wrong, so it is damaged; take an earlier checkpoint");
   uint64_t header_bytes = 0;

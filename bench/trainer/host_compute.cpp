@@ -132,7 +132,8 @@ class HostCompute final : public Compute {
 
   static Head head_at(const Attention &all, size_t index) {
     const size_t sample = index / all.heads, head = index % all.heads, head_width = all.width / all.heads;
-    return {sample * all.context * 3 * all.width + head * head_width, sample * all.context * all.width + head * head_width,
+    const size_t first_row = sample * all.context;
+    return {first_row * 3 * all.width + head * head_width, first_row * all.width + head * head_width,
             all.weights + index * all.context * all.context};
   }
 
@@ -146,8 +147,8 @@ class HostCompute final : public Compute {
     for (size_t first = 0; first < context; first += attention_rows) {
       const size_t rows = std::min(attention_rows, context - first), seen = first + rows;
       float *const weights = head.weights + first * context;
-      multiply({false, true, rows, seen, head_width, queries + first * row_floats, row_floats, keys, row_floats, weights,
-                context});
+      multiply({false, true, rows, seen, head_width, queries + first * row_floats, row_floats, keys, row_floats,
+                weights, context});
       kernels::causal_softmax(weights, first, rows, seen, context, score_scale(all));
       multiply({false, false, rows, head_width, seen, weights, context, values, row_floats,
                 out + head.out + first * width, width});
@@ -163,7 +164,8 @@ class HostCompute final : public Compute {
     float *const key_gradients = query_gradients + width, *const value_gradients = key_gradients + width;
     const size_t blocks = (context + attention_rows - 1) / attention_rows;
     for (size_t block = blocks; block-- > 0;) {
-      const size_t first = block * attention_rows, rows = std::min(attention_rows, context - first), seen = first + rows;
+      const size_t first = block * attention_rows, rows = std::min(attention_rows, context - first);
+      const size_t seen = first + rows;
       const float *const weights = head.weights + first * context;
       const float *const gradients = out_gradients + head.out + first * width;
       const float keep = block + 1 == blocks ? 0.0f : 1.0f;

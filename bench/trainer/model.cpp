@@ -85,8 +85,8 @@ void Model::layer_forward(const float *parameters, size_t layer, float *out) {
   const LayerTensors &tensors = layout_.layers[layer];
   const Activations &kept = layers_[layer];
   const size_t width = shape_.width;
-  compute_.normalize(kept.input, parameter(tensors.norm1_gain), parameter(tensors.norm1_bias), kept.normed1, kept.means1,
-                     kept.scales1, rows_, width);
+  compute_.normalize(kept.input, parameter(tensors.norm1_gain), parameter(tensors.norm1_bias), kept.normed1,
+                     kept.means1, kept.scales1, rows_, width);
   linear(kept.normed1, parameter(tensors.qkv_weight), parameter(tensors.qkv_bias), nullptr, kept.qkv, width, 3 * width);
   compute_.attend(attention_of(kept), kept.attended);
   linear(kept.attended, parameter(tensors.out_weight), parameter(tensors.out_bias), kept.input, kept.middle, width,
@@ -114,8 +114,8 @@ const float *Model::forward(const float *parameters, const uint8_t *inputs, cons
   return losses_;
 }
 
-/// flow_ holds the gradient of the layer's output on entry, of its input on return. Both residual connections pass it on
-/// unchanged, so what the branches find is added to it.
+/// flow_ holds the gradient of the layer's output on entry, of its input on return. Both residual connections pass it
+/// on unchanged, so what the branches find is added to it.
 void Model::layer_backward(const float *parameters, size_t layer, float *gradients, const Ready &ready) {
   const auto parameter = [&](size_t tensor) { return layout_.in(parameters, tensor); };
   const auto gradient = [&](size_t tensor) { return layout_.in(gradients, tensor); };
@@ -153,7 +153,8 @@ void Model::backward(const float *parameters, float loss_scale, float *gradients
   const float *const tokens = layout_.in(parameters, layout_.token);
   float *const token_gradients = layout_.in(gradients, layout_.token);
   compute_.cross_entropy_backward(logits_, targets_, loss_scale, rows_);
-  compute_.multiply({true, false, vocabulary, width, rows_, logits_, vocabulary, normed_, width, token_gradients, width});
+  compute_.multiply({true, false, vocabulary, width, rows_, logits_, vocabulary, normed_, width, token_gradients,
+                     width});
   compute_.multiply({false, false, rows_, width, vocabulary, logits_, vocabulary, tokens, width, narrow_, width});
   compute_.zero(flow_, rows_ * width);
   compute_.normalize_backward(last_, layout_.in(parameters, layout_.norm_gain), means_, scales_, narrow_, flow_,

@@ -123,8 +123,8 @@ Outcome take_rest(const Words &words, Options &options) {
 std::variant<Options, Failure> parse_options(std::span<const char *const> args) {
   Options options;
   Words words;
-  CLI::App app("Trains a small transformer over bytes, data-parallel, and measures how much communication hides behind\n"
-               "computation. Start it under `rondo run`, torchrun, mpirun or srun; alone it is one rank.",
+  CLI::App app("Trains a small transformer over bytes, data-parallel, and measures how much communication hides\n"
+               "behind computation. Start it under `rondo run`, torchrun, mpirun or srun; alone it is one rank.",
                "rondo train");
   add_model_options(app, options, words);
   add_run_options(app, options, words);

@@ -27,7 +27,8 @@ section { background: var(--paper); border: 1px solid var(--line); border-radius
 .tile { background: var(--paper); border: 1px solid var(--line); border-radius: 10px; padding: 12px 14px; }
 .tile b { display: block; font-size: 22px; font-variant-numeric: tabular-nums; } .tile span { color: var(--dim); }
 svg { width: 100%; height: auto; display: block; } svg text { fill: var(--dim); font: 12px system-ui, sans-serif; }
-.grid { stroke: var(--line); } .key { display: flex; flex-wrap: wrap; gap: 4px 16px; margin-top: 8px; color: var(--dim); }
+.grid { stroke: var(--line); }
+.key { display: flex; flex-wrap: wrap; gap: 4px 16px; margin-top: 8px; color: var(--dim); }
 .key i { display: inline-block; width: 11px; height: 11px; border-radius: 3px; margin-right: 6px; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 td, th { text-align: right; padding: 4px 8px; border-bottom: 1px solid var(--line); font-weight: normal; }
@@ -46,18 +47,20 @@ const colours = {'data wait': '#9aa5b1', forward: '#3b82c4', backward: '#7a5cc2'
   optimizer: '#3fa37a', bucket: '#d0524f', exposed: '#e0a23a', other: '#c3ccd6'};
 const byId = name => document.getElementById(name);
 const round = (value, digits) => Number(value).toFixed(digits);
-const ms = us => us >= 100000 ? round(us / 1000, 0) + ' ms' : us >= 1000 ? round(us / 1000, 1) + ' ms' : round(us, 0) + ' µs';
+const ms = us => us >= 1000 ? round(us / 1000, us >= 100000 ? 0 : 1) + ' ms' : round(us, 0) + ' µs';
 const bits = nats => nats / Math.LN2;
 const spread = (x, show) => x ? `${show(x.median)} (${show(x.min)} to ${show(x.max)})` : 'not measured';
 const rect = (x, y, w, h, colour, title) =>
-  `<rect x="${x}" y="${y}" width="${Math.max(w, .6)}" height="${h}" rx="2" fill="${colour}"><title>${title}</title></rect>`;
+  `<rect x="${x}" y="${y}" width="${Math.max(w, .6)}" height="${h}" rx="2" fill="${colour}">
+  <title>${title}</title></rect>`;
 const key = names => '<div class="key">' + names.map(([name, colour]) =>
   `<span><i style="background:${colour}"></i>${name}</span>`).join('') + '</div>';
 
 function drawHead() {
   byId('title').textContent = `${report.model}: ${report.ranks} rank${report.ranks > 1 ? 's' : ''}, ${report.mode}`;
   byId('about').textContent = `${report.parameters.toLocaleString('en')} parameters, ${report.steps.length} steps of ` +
-    `${report.ranks * report.settings.batch * report.settings.accumulate} samples of ${report.settings.context} bytes, ` +
+    `${report.ranks * report.settings.batch * report.settings.accumulate} samples of ` +
+    `${report.settings.context} bytes, ` +
     `${report.buckets} bucket${report.buckets > 1 ? 's' : ''} in ${report.settings.wire}, ` +
     `overlap ${report.settings.overlap ? 'on' : 'off'}`;
   const last = report.loss.validation.at(-1), time = report.time_us;
@@ -68,7 +71,8 @@ function drawHead() {
     [round(100 * hidden, 0) + ' %', 'of communication hidden'],
     [report.overlap_efficiency ? round(report.overlap_efficiency.median, 2) : '–', 'overlap efficiency'],
     [round(report.bytes_on_wire / 1048576, 2) + ' MiB', 'all-reduced a step']];
-  byId('tiles').innerHTML = tiles.map(([big, small]) => `<div class="tile"><b>${big}</b><span>${small}</span></div>`).join('');
+  byId('tiles').innerHTML = tiles.map(([big, small]) =>
+    `<div class="tile"><b>${big}</b><span>${small}</span></div>`).join('');
 }
 
 function drawLoss() {
@@ -85,8 +89,10 @@ function drawLoss() {
       text-anchor="end">${round(value, 2)}</text>`;
     out += `<text x="${x(steps * line / 4)}" y="256" text-anchor="middle">${Math.round(steps * line / 4)}</text>`;
   }
-  out += `<polyline fill="none" stroke="#3b82c4" stroke-width="1.6" points="${train.map(p => x(p[0]) + ',' + y(p[1])).join(' ')}"/>`;
-  out += check.map(p => `<circle cx="${x(p[0])}" cy="${y(p[1])}" r="4" fill="#d0524f"><title>step ${p[0]}: ${round(p[1], 3)}</title></circle>`).join('');
+  const points = train.map(p => x(p[0]) + ',' + y(p[1])).join(' ');
+  out += `<polyline fill="none" stroke="#3b82c4" stroke-width="1.6" points="${points}"/>`;
+  out += check.map(p => `<circle cx="${x(p[0])}" cy="${y(p[1])}" r="4" fill="#d0524f">
+    <title>step ${p[0]}: ${round(p[1], 3)}</title></circle>`).join('');
   byId('loss').innerHTML = `<svg viewBox="0 0 1000 264">${out}</svg>` +
     key([['training, bits a byte by step', '#3b82c4'], ['validation', '#d0524f']]);
 }
@@ -115,21 +121,26 @@ function drawTimeline() {
     for (const bucket of [0, 1]) {
       out += `<text x="0" y="${y + 15}">${rank}: ${bucket ? 'communication' : 'computation'}</text>`;
       for (const [name, step, from, to, isBucket] of mine) if (isBucket === bucket)
-        out += rect(x(from), y, x(to) - x(from), lane - 3, colours[bucket ? 'bucket' : name], `step ${step}, ${name}: ${ms(to - from)}`);
+        out += rect(x(from), y, x(to) - x(from), lane - 3, colours[bucket ? 'bucket' : name],
+          `step ${step}, ${name}: ${ms(to - from)}`);
       y += lane;
     }
     y += 8;
   });
   for (let line = 0; line <= 4; line++)
-    out += `<text x="${110 + 220 * line}" y="${y + 12}" text-anchor="middle">${ms((end - begin) * line / 4)}</text>`;
+    out += `<text x="${110 + 220 * line}" y="${y + 12}" text-anchor="${line < 4 ? 'middle' : 'end'}">
+      ${ms((end - begin) * line / 4)}</text>`;
   byId('timeline').innerHTML = `<svg viewBox="0 0 1000 ${y + 18}">${out}</svg>` +
-    key(['data wait', 'forward', 'backward', 'wait for gradients', 'optimizer', 'bucket'].map(name => [name, colours[name]]));
+    key(['data wait', 'forward', 'backward', 'wait for gradients', 'optimizer', 'bucket'].map(
+      name => [name, colours[name]]));
 }
 
 function drawTables() {
-  const m = report.measurement, rows = [['computation alone', m.computation_us], ['communication alone', m.communication_us],
-    ['step with overlap', m.step_overlap_us], ['step without', m.step_no_overlap_us], ['one rank alone', m.one_rank_alone_us]];
-  const cells = x => x ? [x.median, x.min, x.max].map(v => `<td>${ms(v)}</td>`).join('') : '<td colspan="3">not measured</td>';
+  const m = report.measurement, rows = [['computation alone', m.computation_us],
+    ['communication alone', m.communication_us], ['step with overlap', m.step_overlap_us],
+    ['step without', m.step_no_overlap_us], ['one rank alone', m.one_rank_alone_us]];
+  const cells = x => x ? [x.median, x.min, x.max].map(v => `<td>${ms(v)}</td>`).join('') :
+    '<td colspan="3">not measured</td>';
   byId('overlap').innerHTML = '<table><tr><th></th><th>median</th><th>least</th><th>most</th></tr>' +
     rows.map(([name, x]) => `<tr><td>${name}</td>${cells(x)}</tr>`).join('') + '</table>' +
     `<p style="margin-top:8px">Overlap efficiency ${spread(report.overlap_efficiency, v => round(v, 2))}; forward and

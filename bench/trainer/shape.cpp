@@ -58,8 +58,8 @@ Outcome check_shape(const Shape &shape) {
   if (auto failure = range("--heads", shape.heads, shape.width)) return failure;
   if (auto failure = range("--context", shape.context, context_most)) return failure;
   if (shape.width % vector_floats != 0 || shape.context % vector_floats != 0)
-    return impossible("--width and --context must be multiples of 16, and are " + std::to_string(shape.width) + " and " +
-                      std::to_string(shape.context));
+    return impossible("--width and --context must be multiples of 16, and are " + std::to_string(shape.width) +
+                      " and " + std::to_string(shape.context));
   if (shape.width % shape.heads != 0)
     return impossible("--width " + std::to_string(shape.width) + " cannot be divided among " +
                       std::to_string(shape.heads) + " heads; give a number of --heads that divides the width");

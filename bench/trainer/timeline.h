@@ -10,8 +10,8 @@ namespace rondo::train {
 
 /// CLOCK_MONOTONIC, as rondo_event_timestamp_ns() has it.
 inline uint64_t now_ns() {
-  return static_cast<uint64_t>(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count());
+  const auto since = std::chrono::steady_clock::now().time_since_epoch();
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(since).count());
 }
 
 enum class Part : uint32_t { data_wait, forward, backward, gradient_wait, optimizer, bucket };

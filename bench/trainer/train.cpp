@@ -147,8 +147,9 @@ class Session {
 };
 
 void summarise(const Options &options, const Run &run) {
-  std::printf("%s: %zu parameters, %zu ranks: %.1f samples/s, validation %.3f bits a byte\n", options.shape.name.c_str(),
-              run.parameters, run.ranks, samples_per_second(options, run), bits_per_byte(run.validations.back().loss));
+  std::printf("%s, %zu parameters, ranks: %zu: %.1f samples/s, validation %.3f bits a byte\n",
+              options.shape.name.c_str(), run.parameters, run.ranks, samples_per_second(options, run),
+              bits_per_byte(run.validations.back().loss));
   if (!options.report.empty()) std::printf("report: %s/report.html\n", options.report.c_str());
 }
 

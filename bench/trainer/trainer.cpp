@@ -146,7 +146,8 @@ Outcome Trainer::step(StepRecord &record, std::vector<Span> *spans) {
   record = {};
   record.step = progress_.step + 1;
   record.rate = schedule_.rate(progress_.step);
-  if (options_.flip_bit && options_.flip_step == record.step && static_cast<size_t>(options_.flip_rank) == group_.rank())
+  const bool spoiled = options_.flip_bit && static_cast<size_t>(options_.flip_rank) == group_.rank();
+  if (spoiled && options_.flip_step == record.step)
     parameters_.get()[0] = std::nextafter(parameters_.get()[0], 2.0f);
   if (auto failure = run_step(Work::all, record.rate, record, spans)) return failure;
   double sum = 0;
