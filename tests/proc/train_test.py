@@ -24,6 +24,14 @@ class Ranks(TrainCase):
         for mine, other in zip(self.losses(four)[1], self.losses(one)[1]):
             self.assertLess(abs(mine - other), 0.01 * other)
 
+    def test_the_mean_is_over_all_samples_however_they_are_dealt_out(self):
+        runs = [self.train(ranks, *words, "--steps", 3, "--learning-rate", 1e-9, report=f"run{at}", model=SMALL[:-2])
+                for at, (ranks, words) in enumerate({1: ("--batch", 8), 2: ("--batch", 4), 4: ("--batch", 2)}.items())]
+        for step in range(3):
+            for name in ("loss", "gradient_norm"):
+                one, two, four = (run["steps"][step][name] for run in runs)
+                self.assertLess(abs(one - two) + abs(one - four), 1e-3 * one, name)
+
     def test_overlap_and_bucket_size_change_no_bit(self):
         runs = {name: self.train(2, "--steps", 8, *words, report=name) for name, words in {
             "overlap": ["--bucket-mb", 0.02], "no-overlap": ["--bucket-mb", 0.02, "--no-overlap"],
