@@ -16,7 +16,7 @@ fail() {
 show_help() { sed -n '3,/^[^#]/{s/^# \{0,1\}//p}' "$0"; }
 
 packages_build=(g++ meson ninja-build pkg-config python3 libsodium-dev libhwloc-dev libhwy-dev libspdlog-dev
-  libfmt-dev nlohmann-json3-dev libcli11-dev catch2 groff-base)
+  libfmt-dev nlohmann-json3-dev libcli11-dev catch2 groff-base libdnnl-dev)
 packages_peers=(openmpi-bin libopenmpi-dev mpich libmpich-dev libgloo-dev)
 
 # Debian and Ubuntu name clang's run-time library (libFuzzer, AddressSanitizer) after its version.
@@ -52,8 +52,8 @@ require_tools() {
   local tool missing=
   for tool in c++ meson ninja pkg-config python3; do command -v "$tool" >/dev/null || missing="$missing $tool"; done
   [ -z "$missing" ] || fail "this system ($(distribution)) has no apt-get, and these tools are missing:$missing.
-Install them, and the development files of libsodium, hwloc, highway, spdlog, fmt, nlohmann-json, CLI11 and Catch2
-(in Debian: ${packages_build[*]}), then start again."
+Install them, and the development files of libsodium, hwloc, highway, spdlog, fmt, nlohmann-json, CLI11, Catch2 and
+oneDNN (in Debian: ${packages_build[*]}), then start again."
 }
 
 # Installs those of the named packages that are missing. With nothing to do it touches no network.

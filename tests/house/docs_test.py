@@ -39,6 +39,11 @@ class Documentation(unittest.TestCase):
         code = re.sub(r"\A(?:/\*.*?\*/|//[^\n]*\n|\s)*", "", source, flags=re.S)  # without its head comment
         self.assertIn(code.strip(), [block.strip() for block in blocks])
 
+    def test_the_example_of_overlap_md_is_the_one_that_is_built(self):
+        blocks = re.findall(r"```c\n(.*?)```", tree.read("docs/overlap.md"), re.S)
+        code = re.sub(r"\A/\*.*?\*/", "", tree.read("bench/examples/overlap.c"), flags=re.S)
+        self.assertEqual([block.strip() for block in blocks], [code.strip()])
+
     def test_errors_md_has_every_status(self):
         known = header_names(r"^  (RONDO_(?:OK|NOT_READY|ERROR_\w+)) = \d+")
         self.assertEqual(len(known), 14)

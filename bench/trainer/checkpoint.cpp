@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/trainer/checkpoint.h"
+
+#include <fcntl.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "bench/trainer/checksum.h"
+
+namespace rondo::train {
+namespace {
+
+using nlohmann::json;
+using File = std::unique_ptr<std::FILE, int (*)(std::FILE *)>;
+
+constexpr std::array<char, 8> magic{'R', 'O', 'N', 'D', 'O', 'T', 'R', '1'};
+constexpr uint64_t header_bytes_most = uint64_t{1} << 30;
+
+std::string folder_of(const std::string &path) {
+  const auto folder = std::filesystem::path(path).parent_path();
+  return folder.empty() ? "." : folder.native();
+}
+
+Failure save_failure(const std::string &path, const std::string &why) {
+  return {Exit::usage, "cannot save the checkpoint " + path + ": " + why + "; an earlier one there is as it was"};
+}
+
+Failure load_failure(const std::string &path, const std::string &why) {
+  return {Exit::usage, "cannot resume from " + path + ": " + why};
+}
+
+/// What must be the same in the run that continues. Ranks and passes may differ, their product not.
+json settings_of(const Options &options, size_t ranks, size_t corpus_bytes) {
+  return {{"width", options.shape.width},
+          {"layers", options.shape.layers},
+          {"heads", options.shape.heads},
+          {"context", options.shape.context},
+          {"batch", options.batch},
+          {"ranks x accumulate", ranks * options.accumulate},
+          {"seed", options.seed},
+          {"wire", rondo_type_string(options.wire)},
+          {"learning-rate", options.learning_rate},
+          {"warmup", options.warmup},
+          {"weight-decay", options.weight_decay},
+          {"clip", options.clip},
+          {"bytes of the corpus", corpus_bytes}};
+}
+
+json losses_of(const Run &run) {
+  json losses = json::array();
+  for (const auto &[step, loss] : run.earlier_losses) losses.push_back({step, loss});
+  for (const StepRecord &record : run.steps) losses.push_back({record.step, record.loss});
+  return losses;
+}
+
+/// Reads or writes through a checksum.
+class Stream {
+ public:
+  Stream(const std::string &path, const char *mode) : file_(std::fopen(path.c_str(), mode), [](std::FILE *file) {
+    return file == nullptr ? 0 : std::fclose(file);
+  }) {}
+
+  [[nodiscard]] std::FILE *file() const { return file_.get(); }
+  [[nodiscard]] uint64_t checksum() const { return sum_.value(); }
+
+  bool write(const void *data, size_t bytes) {
+    sum_.add(data, bytes);
+    return file_ != nullptr && std::fwrite(data, 1, bytes, file_.get()) == bytes;
+  }
+  bool read(void *data, size_t bytes) {
+    if (file_ == nullptr || std::fread(data, 1, bytes, file_.get()) != bytes) return false;
+    sum_.add(data, bytes);
+    return true;
+  }
+  /// To the disk, not only to the system.
+  bool finish() { return std::fflush(file_.get()) == 0 && ::fsync(::fileno(file_.get())) == 0; }
+
+ private:
+  File file_;
+  Checksum sum_;
+};
+
+/// So that a rename outlives a crash. A file system that cannot do it has nothing to lose.
+void sync_folder(const std::string &folder) {
+  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) return;
+  (void)::fsync(descriptor);
+  (void)::close(descriptor);
+}
+
+}  // namespace
+
+Outcome Checkpoint::check_place() const {
+  const std::string folder = folder_of(options_.checkpoint);
+  if (::access(folder.c_str(), W_OK | X_OK) != 0)
+    return save_failure(options_.checkpoint, "folder " + folder + ": " + std::strerror(errno));
+  struct statvfs about {};
+  const uint64_t needed = 3 * trainer_.layout().count * sizeof(float) + (uint64_t{1} << 20);
+  if (::statvfs(folder.c_str(), &about) != 0) return std::nullopt;  // then the first saving tells
+  const uint64_t room = uint64_t{about.f_bavail} * about.f_frsize;
+  if (room >= needed) return std::nullopt;
+  return save_failure(options_.checkpoint, "it takes " + std::to_string(needed >> 20) + " MiB, and " + folder +
+                                               " has " + std::to_string(room >> 20) + " MiB left");
+}
+
+Outcome Checkpoint::save(const Run &run) const {
+  const Progress &progress = trainer_.progress();
+  json validations = json::array();
+  for (const Validation &point : run.validations) validations.push_back({point.step, point.loss});
+  const std::string header = json{{"settings", settings_of(options_, ranks_, corpus_bytes_)},
+                                  {"step", progress.step},
+                                  {"updates", progress.updates},
+                                  {"scale", progress.scale.scale},
+                                  {"good_steps", progress.scale.good_steps},
+                                  {"losses", losses_of(run)},
+                                  {"validations", std::move(validations)}}
+                                 .dump();
+  const std::string partial = options_.checkpoint + ".partial";
+  bool written = false;
+  int error = 0;
+  {
+    Stream stream(partial, "wb");
+    const uint64_t header_bytes = header.size();
+    const size_t bytes = trainer_.layout().count * sizeof(float);
+    written = stream.write(magic.data(), magic.size()) && stream.write(&header_bytes, sizeof header_bytes) &&
+              stream.write(header.data(), header.size()) && stream.write(trainer_.parameters(), bytes) &&
+              stream.write(trainer_.optimizer().first_moments(), bytes) &&
+              stream.write(trainer_.optimizer().second_moments(), bytes);
+    const uint64_t sum = stream.checksum();
+    written = written && stream.write(&sum, sizeof sum) && stream.finish();
+    error = errno;
+  }
+  if (written && std::rename(partial.c_str(), options_.checkpoint.c_str()) == 0) {
+    sync_folder(folder_of(options_.checkpoint));
+    return std::nullopt;
+  }
+  if (written) error = errno;
+  (void)::unlink(partial.c_str());
+  return save_failure(options_.checkpoint, std::strerror(error));
+}
+
+Outcome Checkpoint::load(Run &run) const {
+  const std::string &path = options_.resume;
+  Stream stream(path, "rb");
+  if (stream.file() == nullptr) return load_failure(path, std::strerror(errno));
+  std::array<char, magic.size()> begin{};
+  if (!stream.read(begin.data(), begin.size()) || begin != magic)
+    return load_failure(path, "it is no checkpoint of this version of rondo train; name one that --checkpoint wrote");
+  const Failure truncated = load_failure(path, "it is truncated; take an earlier checkpoint");
+  const Failure damaged = load_failure(path, "its checksum is wrong, so it is damaged; take an earlier checkpoint");
+  uint64_t header_bytes = 0;
+  if (!stream.read(&header_bytes, sizeof header_bytes)) return truncated;
+  if (header_bytes > header_bytes_most) return damaged;
+  std::error_code unknown;
+  if (header_bytes > std::filesystem::file_size(path, unknown)) return truncated;
+  std::string text(header_bytes, '\0');
+  if (!stream.read(text.data(), text.size())) return truncated;
+  const json header = json::parse(text, nullptr, false);
+  if (!header.is_object() || !header.contains("settings") || !header["settings"].is_object()) return damaged;
+  const json wanted = settings_of(options_, ranks_, corpus_bytes_), &found = header["settings"];
+  for (const auto &[name, value] : wanted.items())
+    if (!found.contains(name) || found[name] != value)
+      return load_failure(path, "it is of another run: " + name + " is " + found.value(name, json()).dump() +
+                                    " there and " + value.dump() + " here; give the same options");
+  const size_t bytes = trainer_.layout().count * sizeof(float);
+  for (float *const all :
+       {trainer_.parameters(), trainer_.optimizer().first_moments(), trainer_.optimizer().second_moments()})
+    if (!stream.read(all, bytes)) return truncated;
+  const uint64_t sum = stream.checksum();
+  uint64_t kept = 0;
+  if (!stream.read(&kept, sizeof kept)) return truncated;
+  if (kept != sum || std::fgetc(stream.file()) != EOF) return damaged;
+  Progress &progress = trainer_.progress();
+  progress = {header["step"], header["updates"], {header["scale"], header["good_steps"]}};
+  for (const json &point : header["losses"]) run.earlier_losses.emplace_back(point[0], point[1]);
+  for (const json &point : header["validations"]) run.validations.push_back({point[0], point[1]});
+  if (progress.step < options_.steps) return std::nullopt;
+  return load_failure(path, "it is of step " + std::to_string(progress.step) + ", and --steps is " +
+                                std::to_string(options_.steps) + "; give more steps");
+}
+
+}  // namespace rondo::train

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a backend that computes must be able to do. The model and the optimizer are written in these terms alone, so a
+// backend for another device is one more class.
+//
+// Arrays are row-major floats in the backend's own memory; all row lengths are multiples of 16. An operation is
+// complete when its function returns, or, on a backend with a queue, ordered before the operations called after it.
+// The same operations on the same inputs give the same bits.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "rondo/rondo.h"
+
+namespace rondo::train {
+
+/// c = scale * op(a) * op(b) + keep * c, where c has m rows of n, and op(a) has m rows of k. A stride is the distance
+/// of two rows as they lie in memory.
+struct Product {
+  bool transpose_a = false, transpose_b = false;
+  size_t m = 0, n = 0, k = 0;
+  const float *a = nullptr;
+  size_t a_stride = 0;
+  const float *b = nullptr;
+  size_t b_stride = 0;
+  float *c = nullptr;
+  size_t c_stride = 0;
+  float scale = 1.0f, keep = 0.0f;
+};
+
+/// Causal self-attention over `batch` samples of `context` tokens. A row of qkv holds a token's queries, keys and
+/// values, each `width` floats, head after head.
+struct Attention {
+  size_t batch = 0, context = 0, width = 0, heads = 0;
+  const float *qkv = nullptr;
+  float *weights = nullptr;  ///< batch * heads matrices of context rows: what each token takes from those before it
+  float *scratch = nullptr;  ///< context * context floats; used by the backward pass
+};
+
+/// One tensor's update by AdamW. `step` counts from 1.
+struct AdamUpdate {
+  float *parameters = nullptr, *first_moment = nullptr, *second_moment = nullptr;
+  const float *gradients = nullptr;
+  size_t count = 0;
+  float gradient_scale = 1.0f;  ///< of clipping
+  float learning_rate = 0.0f, beta1 = 0.9f, beta2 = 0.95f, epsilon = 1e-8f, decay = 0.0f;
+  uint64_t step = 1;
+};
+
+/// Memory of a backend.
+using Buffer = std::unique_ptr<float, std::function<void(float *)>>;
+
+class Compute {
+ public:
+  virtual ~Compute() = default;
+
+  [[nodiscard]] virtual const char *name() const = 0;
+
+  /// Zeroed; null where there is no memory left.
+  [[nodiscard]] virtual Buffer allocate(size_t count) = 0;
+
+  virtual void multiply(const Product &product) = 0;
+
+  /// out[r] = base[r] + bias for each row; base null: bias alone. base may be out.
+  virtual void add_bias(const float *base, const float *bias, float *out, size_t rows, size_t width) = 0;
+  /// sums[j] = the sum over rows r of x[r][j]: a bias's gradient.
+  virtual void sum_rows(const float *x, float *sums, size_t rows, size_t width) = 0;
+  virtual void add(const float *x, float *to, size_t count) = 0;
+  virtual void zero(float *x, size_t count) = 0;
+
+  /// out[r] = token_table[tokens[r]] + position_table[r % context]
+  virtual void embed(const uint8_t *tokens, const float *token_table, const float *position_table, float *out,
+                     size_t rows, size_t context, size_t width) = 0;
+  /// position_gradients is written, token_gradients added to.
+  virtual void embed_backward(const uint8_t *tokens, const float *gradients, float *token_gradients,
+                              float *position_gradients, size_t rows, size_t context, size_t width) = 0;
+
+  /// Layer normalisation of each row; means and scales (1 / deviation) are kept for the backward pass.
+  virtual void normalize(const float *x, const float *gain, const float *bias, float *out, float *means, float *scales,
+                         size_t rows, size_t width) = 0;
+  /// x_gradients is added to; gain_gradients and bias_gradients are written.
+  virtual void normalize_backward(const float *x, const float *gain, const float *means, const float *scales,
+                                  const float *out_gradients, float *x_gradients, float *gain_gradients,
+                                  float *bias_gradients, size_t rows, size_t width) = 0;
+
+  /// The tanh form of GELU.
+  virtual void gelu(const float *x, float *out, size_t count) = 0;
+  /// gradients: of the output on entry, of the input on return.
+  virtual void gelu_backward(const float *x, float *gradients, size_t count) = 0;
+
+  virtual void attend(const Attention &attention, float *out) = 0;
+  /// Writes qkv_gradients from out_gradients and the weights that attend() left.
+  virtual void attend_backward(const Attention &attention, const float *out_gradients, float *qkv_gradients) = 0;
+
+  /// losses[r] = -log of the probability that softmax(logits[r]) gives targets[r]; logits become probabilities.
+  virtual void cross_entropy(float *logits, const uint8_t *targets, float *losses, size_t rows) = 0;
+  /// Probabilities become scale * the gradients of the losses by the logits.
+  virtual void cross_entropy_backward(float *probabilities, const uint8_t *targets, float scale, size_t rows) = 0;
+
+  /// The sum of squares; not finite where an element is not.
+  [[nodiscard]] virtual double squared_norm(const float *x, size_t count) = 0;
+  virtual void adam(const AdamUpdate &update) = 0;
+
+  /// Converts for the wire: to[i] = scale * from[i], rounded to nearest, in RONDO_BFLOAT16 or RONDO_FLOAT16.
+  virtual void narrow(const float *from, void *to, rondo_type_t type, float scale, size_t count) = 0;
+  /// And back: to[i] = scale * from[i].
+  virtual void widen(const void *from, rondo_type_t type, float *to, float scale, size_t count) = 0;
+};
+
+/// The backend on host memory: matrix products by oneDNN on one thread, the rest vectorised here.
+[[nodiscard]] std::unique_ptr<Compute> make_host_compute();
+
+}  // namespace rondo::train

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/trainer/corpus.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+namespace rondo::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t file_count_most = 1'000'000;
+constexpr size_t runs_of_training = 9;  ///< to each run of validation
+
+Failure corpus_failure(const std::string &why) { return {Exit::usage, "corpus: " + why}; }
+
+Failure path_failure(const std::string &path, const std::string &why) {
+  return corpus_failure("cannot read " + path + ": " + why + "; give a readable file or folder by --corpus");
+}
+
+/// The regular files of a folder in the order of their names: below it too if `deep`, only those that end in `suffix`.
+Outcome list_folder(const fs::path &folder, bool deep, std::string_view suffix, std::vector<std::string> &files) {
+  std::error_code error;
+  const size_t before = files.size();
+  for (fs::recursive_directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    if (!deep) at.disable_recursion_pending();
+    std::error_code unknown;
+    if (at->is_regular_file(unknown) && !at->is_symlink(unknown) && at->path().native().ends_with(suffix))
+      files.push_back(at->path().native());
+    if (files.size() > file_count_most)
+      return corpus_failure("more than 1,000,000 files; name smaller folders by --corpus");
+  }
+  if (error) return path_failure(folder.native(), error.message());
+  std::sort(files.begin() + static_cast<ptrdiff_t>(before), files.end());
+  return std::nullopt;
+}
+
+/// The folders of Python's standard library: /usr/lib/python3.11, say.
+std::vector<fs::path> python_folders() {
+  std::vector<fs::path> folders;
+  std::error_code error;
+  for (fs::directory_iterator at("/usr/lib", error), end; !error && at != end; at.increment(error))
+    if (at->path().filename().native().starts_with("python3.")) folders.push_back(at->path());
+  std::sort(folders.begin(), folders.end());
+  return folders;
+}
+
+Outcome list_default(std::vector<std::string> &files) {
+  const fs::path licences = "/usr/share/common-licenses";
+  std::error_code error;
+  if (fs::is_directory(licences, error))
+    if (auto failure = list_folder(licences, true, "", files)) return failure;
+  for (const fs::path &folder : python_folders())
+    if (auto failure = list_folder(folder, false, ".py", files)) return failure;
+  if (files.empty())
+    return corpus_failure("there is neither " + licences.native() + " nor /usr/lib/python3.*; name a file or folder "
+                          "by --corpus");
+  return std::nullopt;
+}
+
+Outcome list_files(const std::vector<std::string> &paths, std::vector<std::string> &files) {
+  if (paths.empty()) return list_default(files);
+  for (const std::string &path : paths) {
+    std::error_code error;
+    const auto kind = fs::status(path, error).type();
+    if (kind == fs::file_type::directory) {
+      if (auto failure = list_folder(path, true, "", files)) return failure;
+    } else if (kind == fs::file_type::regular) {
+      files.push_back(path);
+    } else {
+      return path_failure(path, error ? error.message() : "neither a file nor a folder");
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Corpus::~Corpus() {
+  for (const File &file : files_) (void)::munmap(const_cast<uint8_t *>(file.data), file.bytes);
+}
+
+Outcome Corpus::open(const std::vector<std::string> &paths) {
+  std::vector<std::string> files;
+  if (auto failure = list_files(paths, files)) return failure;
+  for (const std::string &path : files)
+    if (auto failure = map(path)) return failure;
+  if (bytes_ == 0) return corpus_failure("all its files are empty; give some text by --corpus");
+  return std::nullopt;
+}
+
+Outcome Corpus::map(const std::string &path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) return path_failure(path, std::strerror(errno));
+  struct stat about {};
+  const bool known = ::fstat(descriptor, &about) == 0;
+  const auto size = known ? static_cast<size_t>(about.st_size) : 0;
+  void *const data = size == 0 ? nullptr : ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, descriptor, 0);
+  const int error = errno;
+  (void)::close(descriptor);
+  if (!known || data == MAP_FAILED) return path_failure(path, std::strerror(error));
+  if (size == 0) return std::nullopt;
+  files_.push_back({static_cast<const uint8_t *>(data), bytes_, size});
+  bytes_ += size;
+  return std::nullopt;
+}
+
+void Corpus::read(size_t offset, size_t count, uint8_t *to) const {
+  auto file = std::upper_bound(files_.begin(), files_.end(), offset,
+                               [](size_t at, const File &candidate) { return at < candidate.offset; });
+  for (--file; count > 0; ++file) {
+    const size_t within = offset - file->offset, part = std::min(count, file->bytes - within);
+    std::memcpy(to, file->data + within, part);
+    to += part;
+    offset += part;
+    count -= part;
+  }
+}
+
+Samples::Samples(size_t corpus_bytes, size_t context) : window_bytes_(context + 1) {
+  const size_t windows = corpus_bytes / window_bytes_;
+  constexpr size_t run_most = 32, runs_wanted = 100;
+  run_windows_ = std::clamp<size_t>(windows / runs_wanted, 1, run_most);
+  const size_t group = run_windows_ * (runs_of_training + 1), rest = windows % group;
+  const size_t training_run = run_windows_ * runs_of_training;
+  training_count_ = windows / group * training_run + std::min(rest, training_run);
+  validation_count_ = windows - training_count_;
+}
+
+size_t Samples::training_offset(size_t index) const {
+  const size_t run = run_windows_ * runs_of_training;
+  return (index / run * (run + run_windows_) + index % run) * window_bytes_;
+}
+
+size_t Samples::validation_offset(size_t index) const {
+  const size_t group = run_windows_ * (runs_of_training + 1);
+  return (index / run_windows_ * group + run_windows_ * runs_of_training + index % run_windows_) * window_bytes_;
+}
+
+}  // namespace rondo::train

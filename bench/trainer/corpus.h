@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the model learns from: the bytes of files, mapped, one after another, and their division into samples.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bench/trainer/failure.h"
+
+namespace rondo::train {
+
+class Corpus {
+ public:
+  Corpus() = default;
+  ~Corpus();
+  Corpus(const Corpus &) = delete;
+  Corpus &operator=(const Corpus &) = delete;
+
+  /// Maps the files of `paths`; of a folder, all files below it in the order of their names. No paths: the default
+  /// corpus, which is the licences of base-files and the modules of Python's standard library.
+  [[nodiscard]] Outcome open(const std::vector<std::string> &paths);
+
+  [[nodiscard]] size_t bytes() const { return bytes_; }
+  [[nodiscard]] size_t file_count() const { return files_.size(); }
+
+  /// Copies `count` bytes that begin at `offset`; they may be of several files.
+  void read(size_t offset, size_t count, uint8_t *to) const;
+
+ private:
+  struct File {
+    const uint8_t *data;
+    size_t offset, bytes;
+  };
+
+  [[nodiscard]] Outcome map(const std::string &path);
+
+  std::vector<File> files_;
+  size_t bytes_ = 0;
+};
+
+/// The samples of a corpus: windows of context + 1 bytes, side by side (the last byte of each is a target only).
+/// Windows are dealt to training and validation in runs of neighbours, nine to one.
+class Samples {
+ public:
+  Samples(size_t corpus_bytes, size_t context);
+
+  [[nodiscard]] size_t window_bytes() const { return window_bytes_; }
+  [[nodiscard]] size_t training_count() const { return training_count_; }
+  [[nodiscard]] size_t validation_count() const { return validation_count_; }
+  /// Where a window begins in the corpus.
+  [[nodiscard]] size_t training_offset(size_t index) const;
+  [[nodiscard]] size_t validation_offset(size_t index) const;
+
+ private:
+  size_t window_bytes_, run_windows_ = 1, training_count_ = 0, validation_count_ = 0;
+};
+
+}  // namespace rondo::train

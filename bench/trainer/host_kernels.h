@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// The host backend's own loops, vectorised for the processor that they run on. compute.h tells what each is for.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "bench/trainer/compute.h"
+
+namespace rondo::train::kernels {
+
+void add_bias(const float *base, const float *bias, float *out, size_t rows, size_t width);
+void sum_rows(const float *x, float *sums, size_t rows, size_t width);
+void normalize(const float *x, const float *gain, const float *bias, float *out, float *means, float *scales,
+               size_t rows, size_t width);
+void normalize_backward(const float *x, const float *gain, const float *means, const float *scales,
+                        const float *out_gradients, float *x_gradients, float *gain_gradients, float *bias_gradients,
+                        size_t rows, size_t width);
+void gelu(const float *x, float *out, size_t count);
+void gelu_backward(const float *x, float *gradients, size_t count);
+
+/// `rows` rows of a causal matrix, the first of which is row `first_row`: row i becomes the softmax of its first i + 1
+/// elements times `scale`, and zeros after them up to `columns`.
+void causal_softmax(float *scores, size_t first_row, size_t rows, size_t columns, size_t stride, float scale);
+/// gradients: of the softmax's results on entry, of its inputs on return.
+void softmax_backward(const float *weights, size_t weight_stride, float *gradients, size_t gradient_stride, size_t rows,
+                      size_t columns, float scale);
+
+void cross_entropy(float *logits, const uint8_t *targets, float *losses, size_t rows);
+void scale(float *x, float factor, size_t count);
+double squared_norm(const float *x, size_t count);
+
+/// What is the same for every parameter of an update: of the gradient, of the parameter (decay), of the first moment
+/// (the rate, corrected for the moment's beginning at zero), of the second's root (corrected likewise).
+struct AdamFactors {
+  float gradient, keep, step, root;
+};
+void adam(const AdamUpdate &update);
+void narrow_bfloat16(const float *from, uint16_t *to, float factor, size_t count);
+void widen_bfloat16(const uint16_t *from, float *to, float factor, size_t count);
+void narrow_float16(const float *from, uint16_t *to, float factor, size_t count);
+void widen_float16(const uint16_t *from, float *to, float factor, size_t count);
+
+}  // namespace rondo::train::kernels

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/trainer/loader.h"
+
+#include <chrono>
+#include <cstring>
+#include <numeric>
+#include <system_error>
+#include <utility>
+
+#include "bench/trainer/random.h"
+
+namespace rondo::train {
+namespace {
+
+constexpr size_t queue_batches = 4;
+constexpr auto deadline = std::chrono::minutes(1);
+
+}  // namespace
+
+void fill_row(const Corpus &corpus, size_t offset, size_t context, size_t row, Batch &batch) {
+  uint8_t *const inputs = batch.inputs.data() + row * context, *const targets = batch.targets.data() + row * context;
+  corpus.read(offset + 1, context, targets);
+  corpus.read(offset, 1, inputs);
+  std::memcpy(inputs + 1, targets, context - 1);
+}
+
+size_t Order::at(uint64_t sample) {
+  if (const uint64_t pass = sample / order_.size(); pass != pass_) {
+    pass_ = pass;
+    std::iota(order_.begin(), order_.end(), 0u);
+    Random random(seed_ * 1'000'003u + pass);
+    for (size_t left = order_.size(); left > 1; --left) std::swap(order_[left - 1], order_[random.below(left)]);
+  }
+  return order_[sample % order_.size()];
+}
+
+Loader::Loader(const Corpus &corpus, const Samples &samples, const Sharing &sharing)
+    : corpus_(corpus), samples_(samples), sharing_(sharing) {
+  const std::vector<uint8_t> bytes(sharing.batch * sharing.context);
+  current_ = {bytes, bytes};
+  empty_.assign(queue_batches, current_);
+}
+
+Outcome Loader::start() {
+  try {
+    thread_ = std::thread([this] { produce(); });
+  } catch (const std::system_error &error) {
+    return Failure{Exit::usage, std::string("cannot start the loader's thread: ") + error.what()};
+  }
+  return std::nullopt;
+}
+
+Loader::~Loader() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+const Batch *Loader::next() {
+  std::unique_lock lock(mutex_);
+  if (!changed_.wait_for(lock, deadline, [this] { return !full_.empty(); })) return nullptr;
+  empty_.push_back(std::exchange(current_, std::move(full_.front())));
+  full_.pop_front();
+  lock.unlock();
+  changed_.notify_all();
+  return &current_;
+}
+
+void Loader::produce() {
+  Order order(samples_.training_count(), sharing_.seed);
+  for (uint64_t number = 0;; ++number) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return stop_ || !empty_.empty(); });  // the destructor ends it
+    if (stop_) return;
+    Batch batch = std::move(empty_.front());
+    empty_.pop_front();
+    lock.unlock();
+    fill(number, order, batch);
+    lock.lock();
+    full_.push_back(std::move(batch));
+    lock.unlock();
+    changed_.notify_all();
+  }
+}
+
+/// `number` counts this rank's batches from the run's first step on.
+void Loader::fill(uint64_t number, Order &order, Batch &batch) const {
+  const uint64_t step = sharing_.first_step + number / sharing_.own_batches;
+  const uint64_t of_run = step * sharing_.batches_a_step + sharing_.first_batch + number % sharing_.own_batches;
+  for (size_t row = 0; row < sharing_.batch; ++row)
+    fill_row(corpus_, samples_.training_offset(order.at(of_run * sharing_.batch + row)), sharing_.context, row, batch);
+}
+
+}  // namespace rondo::train

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/trainer/model.h"
+
+namespace rondo::train {
+namespace {
+
+/// Counts floats and, once there is memory, deals it out: the same function does both.
+class Dealer {
+ public:
+  explicit Dealer(float *memory) : memory_(memory) {}
+
+  float *take(size_t count) {
+    constexpr size_t line_floats = 16;
+    float *const taken = memory_ == nullptr ? nullptr : memory_ + used_;
+    used_ += (count + line_floats - 1) / line_floats * line_floats;
+    return taken;
+  }
+  [[nodiscard]] size_t used() const { return used_; }
+
+ private:
+  float *memory_;
+  size_t used_ = 0;
+};
+
+}  // namespace
+
+Model::Model(const Shape &shape, size_t batch, Compute &compute)
+    : shape_(shape), layout_(make_layout(shape)), batch_(batch), rows_(batch * shape.context), compute_(compute) {
+  layers_.resize(shape.layers);
+  place(nullptr);
+  memory_ = compute.allocate(float_count_);
+  if (memory_ != nullptr) place(memory_.get());
+}
+
+void Model::place(float *memory) {
+  Dealer deal(memory);
+  const size_t row_floats = rows_ * shape_.width;
+  for (Activations &layer : layers_) {
+    layer.input = deal.take(row_floats);
+    layer.normed1 = deal.take(row_floats);
+    layer.means1 = deal.take(rows_);
+    layer.scales1 = deal.take(rows_);
+    layer.qkv = deal.take(3 * row_floats);
+    layer.weights = deal.take(batch_ * shape_.heads * shape_.context * shape_.context);
+    layer.attended = deal.take(row_floats);
+    layer.middle = deal.take(row_floats);
+    layer.normed2 = deal.take(row_floats);
+    layer.means2 = deal.take(rows_);
+    layer.scales2 = deal.take(rows_);
+    layer.up = deal.take(4 * row_floats);
+    layer.bent = deal.take(4 * row_floats);
+  }
+  last_ = deal.take(row_floats);
+  normed_ = deal.take(row_floats);
+  means_ = deal.take(rows_);
+  scales_ = deal.take(rows_);
+  logits_ = deal.take(rows_ * vocabulary);
+  losses_ = deal.take(rows_);
+  attention_scratch_ = deal.take(shape_.context * shape_.context);
+  flow_ = deal.take(row_floats);
+  wide_ = deal.take(4 * row_floats);
+  narrow_ = deal.take(row_floats);
+  float_count_ = deal.used();
+}
+
+void Model::linear(const float *x, const float *weight, const float *bias, const float *base, float *out, size_t in,
+                   size_t out_width) {
+  compute_.add_bias(base, bias, out, rows_, out_width);
+  compute_.multiply({false, true, rows_, out_width, in, x, in, weight, in, out, out_width, 1.0f, 1.0f});
+}
+
+void Model::linear_backward(const float *x, const float *weight, const float *out_gradients, float *weight_gradients,
+                            float *bias_gradients, float *x_gradients, size_t in, size_t out_width) {
+  compute_.multiply({true, false, out_width, in, rows_, out_gradients, out_width, x, in, weight_gradients, in});
+  compute_.sum_rows(out_gradients, bias_gradients, rows_, out_width);
+  compute_.multiply({false, false, rows_, in, out_width, out_gradients, out_width, weight, in, x_gradients, in});
+}
+
+Attention Model::attention_of(const Activations &activations) const {
+  return {batch_, shape_.context, shape_.width, shape_.heads, activations.qkv, activations.weights, attention_scratch_};
+}
+
+void Model::layer_forward(const float *parameters, size_t layer, float *out) {
+  const auto parameter = [&](size_t tensor) { return layout_.in(parameters, tensor); };
+  const LayerTensors &tensors = layout_.layers[layer];
+  const Activations &kept = layers_[layer];
+  const size_t width = shape_.width;
+  compute_.normalize(kept.input, parameter(tensors.norm1_gain), parameter(tensors.norm1_bias), kept.normed1,
+                     kept.means1, kept.scales1, rows_, width);
+  linear(kept.normed1, parameter(tensors.qkv_weight), parameter(tensors.qkv_bias), nullptr, kept.qkv, width, 3 * width);
+  compute_.attend(attention_of(kept), kept.attended);
+  linear(kept.attended, parameter(tensors.out_weight), parameter(tensors.out_bias), kept.input, kept.middle, width,
+         width);
+  compute_.normalize(kept.middle, parameter(tensors.norm2_gain), parameter(tensors.norm2_bias), kept.normed2,
+                     kept.means2, kept.scales2, rows_, width);
+  linear(kept.normed2, parameter(tensors.up_weight), parameter(tensors.up_bias), nullptr, kept.up, width, 4 * width);
+  compute_.gelu(kept.up, kept.bent, rows_ * 4 * width);
+  linear(kept.bent, parameter(tensors.down_weight), parameter(tensors.down_bias), kept.middle, out, 4 * width, width);
+}
+
+const float *Model::forward(const float *parameters, const uint8_t *inputs, const uint8_t *targets) {
+  inputs_ = inputs;
+  targets_ = targets;
+  const auto parameter = [&](size_t tensor) { return layout_.in(parameters, tensor); };
+  compute_.embed(inputs, parameter(layout_.token), parameter(layout_.position), layers_[0].input, rows_, shape_.context,
+                 shape_.width);
+  for (size_t layer = 0; layer < shape_.layers; ++layer)
+    layer_forward(parameters, layer, layer + 1 < shape_.layers ? layers_[layer + 1].input : last_);
+  compute_.normalize(last_, parameter(layout_.norm_gain), parameter(layout_.norm_bias), normed_, means_, scales_, rows_,
+                     shape_.width);
+  compute_.multiply({false, true, rows_, vocabulary, shape_.width, normed_, shape_.width, parameter(layout_.token),
+                     shape_.width, logits_, vocabulary});
+  compute_.cross_entropy(logits_, targets, losses_, rows_);
+  return losses_;
+}
+
+/// flow_ holds the gradient of the layer's output on entry, of its input on return. Both residual connections pass it
+/// on unchanged, so what the branches find is added to it.
+void Model::layer_backward(const float *parameters, size_t layer, float *gradients, const Ready &ready) {
+  const auto parameter = [&](size_t tensor) { return layout_.in(parameters, tensor); };
+  const auto gradient = [&](size_t tensor) { return layout_.in(gradients, tensor); };
+  const auto done = [&](size_t first, size_t second) {
+    ready(first);
+    ready(second);
+  };
+  const LayerTensors &tensors = layout_.layers[layer];
+  const Activations &kept = layers_[layer];
+  const size_t width = shape_.width;
+  linear_backward(kept.bent, parameter(tensors.down_weight), flow_, gradient(tensors.down_weight),
+                  gradient(tensors.down_bias), wide_, 4 * width, width);
+  done(tensors.down_weight, tensors.down_bias);
+  compute_.gelu_backward(kept.up, wide_, rows_ * 4 * width);
+  linear_backward(kept.normed2, parameter(tensors.up_weight), wide_, gradient(tensors.up_weight),
+                  gradient(tensors.up_bias), narrow_, width, 4 * width);
+  done(tensors.up_weight, tensors.up_bias);
+  compute_.normalize_backward(kept.middle, parameter(tensors.norm2_gain), kept.means2, kept.scales2, narrow_, flow_,
+                              gradient(tensors.norm2_gain), gradient(tensors.norm2_bias), rows_, width);
+  done(tensors.norm2_gain, tensors.norm2_bias);
+  linear_backward(kept.attended, parameter(tensors.out_weight), flow_, gradient(tensors.out_weight),
+                  gradient(tensors.out_bias), narrow_, width, width);
+  done(tensors.out_weight, tensors.out_bias);
+  compute_.attend_backward(attention_of(kept), narrow_, wide_);
+  linear_backward(kept.normed1, parameter(tensors.qkv_weight), wide_, gradient(tensors.qkv_weight),
+                  gradient(tensors.qkv_bias), narrow_, width, 3 * width);
+  done(tensors.qkv_weight, tensors.qkv_bias);
+  compute_.normalize_backward(kept.input, parameter(tensors.norm1_gain), kept.means1, kept.scales1, narrow_, flow_,
+                              gradient(tensors.norm1_gain), gradient(tensors.norm1_bias), rows_, width);
+  done(tensors.norm1_gain, tensors.norm1_bias);
+}
+
+void Model::backward(const float *parameters, float loss_scale, float *gradients, const Ready &ready) {
+  const size_t width = shape_.width;
+  const float *const tokens = layout_.in(parameters, layout_.token);
+  float *const token_gradients = layout_.in(gradients, layout_.token);
+  compute_.cross_entropy_backward(logits_, targets_, loss_scale, rows_);
+  compute_.multiply({true, false, vocabulary, width, rows_, logits_, vocabulary, normed_, width, token_gradients,
+                     width});
+  compute_.multiply({false, false, rows_, width, vocabulary, logits_, vocabulary, tokens, width, narrow_, width});
+  compute_.zero(flow_, rows_ * width);
+  compute_.normalize_backward(last_, layout_.in(parameters, layout_.norm_gain), means_, scales_, narrow_, flow_,
+                              layout_.in(gradients, layout_.norm_gain), layout_.in(gradients, layout_.norm_bias), rows_,
+                              width);
+  ready(layout_.norm_gain);
+  ready(layout_.norm_bias);
+  for (size_t layer = shape_.layers; layer-- > 0;) layer_backward(parameters, layer, gradients, ready);
+  compute_.embed_backward(inputs_, flow_, token_gradients, layout_.in(gradients, layout_.position), rows_,
+                          shape_.context, width);
+  ready(layout_.position);
+  ready(layout_.token);
+}
+
+}  // namespace rondo::train

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// The model: a decoder-only transformer over bytes. Embeddings, layers of attention and MLP with layer normalisation
+// before each (pre-norm), and an output that shares the token embedding's matrix (tied).
+#pragma once
+
+#include <functional>
+
+#include "bench/trainer/compute.h"
+#include "bench/trainer/shape.h"
+
+namespace rondo::train {
+
+class Model {
+ public:
+  /// Called during the backward pass when tensor `index` of the layout has its gradient.
+  using Ready = std::function<void(size_t index)>;
+
+  /// @param batch  samples of one pass.
+  Model(const Shape &shape, size_t batch, Compute &compute);
+
+  /// False where memory ran out; nothing else may be called then.
+  [[nodiscard]] bool allocated() const { return memory_ != nullptr; }
+  [[nodiscard]] size_t activation_floats() const { return float_count_; }
+  [[nodiscard]] size_t rows() const { return rows_; }
+  [[nodiscard]] const Layout &layout() const { return layout_; }
+
+  /// inputs and targets: batch * context bytes. @return the loss of every token, rows() of them, valid until the next
+  /// call.
+  const float *forward(const float *parameters, const uint8_t *inputs, const uint8_t *targets);
+
+  /// Writes the gradients of loss_scale * (the sum of the last forward()'s losses), tensor after tensor.
+  void backward(const float *parameters, float loss_scale, float *gradients, const Ready &ready);
+
+ private:
+  /// What the backward pass needs of a layer's forward pass.
+  struct Activations {
+    float *input, *normed1, *means1, *scales1, *qkv, *weights, *attended, *middle;
+    float *normed2, *means2, *scales2, *up, *bent;
+  };
+
+  void place(float *memory);
+  /// out = base + bias + x * weight^T; base null: without it.
+  void linear(const float *x, const float *weight, const float *bias, const float *base, float *out, size_t in,
+              size_t out_width);
+  /// Gradients of linear()'s weight and bias; of x into x_gradients.
+  void linear_backward(const float *x, const float *weight, const float *out_gradients, float *weight_gradients,
+                       float *bias_gradients, float *x_gradients, size_t in, size_t out_width);
+  void layer_forward(const float *parameters, size_t layer, float *out);
+  void layer_backward(const float *parameters, size_t layer, float *gradients, const Ready &ready);
+  [[nodiscard]] Attention attention_of(const Activations &activations) const;
+
+  Shape shape_;
+  Layout layout_;
+  size_t batch_, rows_;
+  Compute &compute_;
+  size_t float_count_ = 0;
+  Buffer memory_;
+  std::vector<Activations> layers_;
+  float *last_ = nullptr, *normed_ = nullptr, *means_ = nullptr, *scales_ = nullptr;  ///< after the last layer
+  float *logits_ = nullptr, *losses_ = nullptr, *attention_scratch_ = nullptr;
+  float *flow_ = nullptr, *wide_ = nullptr, *narrow_ = nullptr;  ///< gradients on their way back
+  const uint8_t *inputs_ = nullptr, *targets_ = nullptr;
+};
+
+}  // namespace rondo::train

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/trainer/options.h"
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+
+namespace rondo::train {
+namespace {
+
+constexpr const char *examples =
+    "Examples:\n"
+    "  rondo run -n 2 rondo train --model nano --steps 50 --report run\n"
+    "      two ranks; then look at run/report.html\n"
+    "  rondo run -n 2 rondo train --model tiny --no-overlap --report plain\n"
+    "      the same with all communication after the backward pass, to compare with\n"
+    "  rondo run -n 2 rondo train --corpus ~/texts --steps 1000 --checkpoint run.ckpt --checkpoint-every 100\n"
+    "      your own text; when it was interrupted, add: --resume run.ckpt\n"
+    "docs/trainer.md explains every figure of the report.";
+
+/// Options as they stand on the command line, before their words are understood.
+struct Words {
+  std::string model = "nano", wire = "float32", flip;
+  bool overlap = false, no_overlap = false;
+  uint32_t timeout_s = 0;
+};
+
+void add_model_options(CLI::App &app, Options &options, Words &words) {
+  const auto positive = CLI::Range(uint64_t{1}, uint64_t{1'000'000'000});
+  app.add_option("--model", words.model, "shape of the model: " + known_shapes() + " [nano]");
+  app.add_option("--width", options.shape.width, "floats of a token between layers, a multiple of 16 [of the model]");
+  app.add_option("--layers", options.shape.layers, "layers [of the model]");
+  app.add_option("--heads", options.shape.heads, "attention heads; divides the width [of the model]");
+  app.add_option("--context", options.shape.context, "bytes of a sample, a multiple of 16 [of the model]");
+  app.add_option("--batch", options.batch, "samples of one pass on one rank [8]")->check(CLI::Range(1, 65'536));
+  app.add_option("--accumulate", options.accumulate, "passes on each rank whose gradients make one step [1]")
+      ->check(CLI::Range(1, 65'536));
+  app.add_option("--steps", options.steps, "steps in all [100]")->check(positive);
+  app.add_option("--seed", options.seed, "of the first parameters and of the samples' order [1]");
+  app.add_option("--corpus", options.corpus,
+                 "file or folder to learn from, as bytes; may be given several times\n"
+                 "[the licences in /usr/share/common-licenses and Python's library]");
+  app.add_option("--learning-rate", options.learning_rate, "highest learning rate [0.001]")
+      ->check(CLI::Range(1e-12, 10.0));
+  app.add_option("--warmup", options.warmup, "steps in which the learning rate rises from 0 [10]");
+  app.add_option("--weight-decay", options.weight_decay, "AdamW's, of matrices [0.1]")->check(CLI::Range(0.0, 10.0));
+  app.add_option("--clip", options.clip, "largest norm of the gradients; 0: no limit [1]")->check(CLI::Range(0.0, 1e9));
+}
+
+void add_run_options(CLI::App &app, Options &options, Words &words) {
+  app.add_option("--bucket-mb", options.bucket_mb, "MiB of gradients in one all-reduce [1]")
+      ->check(CLI::Range(0.001, 4096.0));
+  auto *const overlap = app.add_flag("--overlap", words.overlap,
+                                     "start a bucket's all-reduce when its last gradient is there [yes]");
+  app.add_flag("--no-overlap", words.no_overlap, "start all of them after the backward pass")->excludes(overlap);
+  app.add_option("--wire", words.wire, "type of the gradients in the all-reduce: float32, bfloat16, float16 [float32]");
+  app.add_option("--validate-every", options.validate_every, "steps between validations; 0: at the end only [0]");
+  app.add_option("--validation-batches", options.validation_batches, "batches of a validation, over all ranks [8]")
+      ->check(CLI::Range(1, 1'000'000));
+  app.add_option("--check-every", options.check_every,
+                 "steps between comparisons of all ranks' parameters; 0: never [100]");
+  app.add_option("--checkpoint", options.checkpoint, "file to save the run to");
+  app.add_option("--checkpoint-every", options.checkpoint_every, "steps between savings; 0: at the end only [0]");
+  app.add_option("--resume", options.resume, "continue from this checkpoint");
+  app.add_option("--report", options.report, "folder for report.json, report.html and timeline.json");
+  app.add_option("--measure", options.measure_rounds, "rounds in which overlap is measured after the run; 0: none [5]")
+      ->check(CLI::Range(0u, 1000u));
+  app.add_option("--timeout", words.timeout_s, "seconds that one operation may take [300]")
+      ->check(CLI::Range(1u, 86'400u));
+  app.add_option("--flip-bit", words.flip, "for tests: RANK:STEP, spoils a parameter of that rank before that step");
+}
+
+Outcome take_shape(const CLI::App &app, const Words &words, Options &options) {
+  const auto named = find_shape(words.model);
+  if (!named)
+    return Failure{Exit::usage, "unknown model '" + words.model + "'; known are: " + known_shapes() +
+                                    ", and any shape by --width, --layers, --heads and --context"};
+  Shape shape = *named;
+  const auto given = [&](const char *flag, size_t value, size_t &target) {
+    if (app.count(flag) == 0) return;
+    target = value;
+    shape.name = "custom";
+  };
+  given("--width", options.shape.width, shape.width);
+  given("--layers", options.shape.layers, shape.layers);
+  given("--heads", options.shape.heads, shape.heads);
+  given("--context", options.shape.context, shape.context);
+  options.shape = shape;
+  return check_shape(shape);
+}
+
+Outcome take_wire(const Words &words, Options &options) {
+  for (const rondo_type_t type : {RONDO_FLOAT32, RONDO_BFLOAT16, RONDO_FLOAT16}) {
+    if (words.wire != rondo_type_string(type)) continue;
+    options.wire = type;
+    return std::nullopt;
+  }
+  return Failure{Exit::usage, "unknown --wire '" + words.wire + "'; known are: float32, bfloat16, float16"};
+}
+
+Outcome take_flip(const Words &words, Options &options) {
+  if (words.flip.empty()) return std::nullopt;
+  const char *const end = words.flip.data() + words.flip.size();
+  const auto rank = std::from_chars(words.flip.data(), end, options.flip_rank);
+  options.flip_bit = rank.ec == std::errc{} && rank.ptr != end && *rank.ptr == ':';
+  if (options.flip_bit) {
+    const auto step = std::from_chars(rank.ptr + 1, end, options.flip_step);
+    options.flip_bit = step.ec == std::errc{} && step.ptr == end;
+  }
+  if (options.flip_bit) return std::nullopt;
+  return Failure{Exit::usage, "--flip-bit: '" + words.flip + "' is not RANK:STEP; write 1:20"};
+}
+
+Outcome take_rest(const Words &words, Options &options) {
+  options.overlap = !words.no_overlap;
+  options.config.timeout_ms = words.timeout_s * 1'000;
+  if (options.checkpoint_every != 0 && options.checkpoint.empty())
+    return Failure{Exit::usage, "--checkpoint-every needs a file to save to; add --checkpoint FILE"};
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::variant<Options, Failure> parse_options(std::span<const char *const> args) {
+  Options options;
+  Words words;
+  CLI::App app("Trains a small transformer over bytes, data-parallel, and measures how much communication hides\n"
+               "behind computation. Start it under `rondo run`, torchrun, mpirun or srun; alone it is one rank.",
+               "rondo train");
+  add_model_options(app, options, words);
+  add_run_options(app, options, words);
+  app.footer(examples);
+  std::vector<std::string> reversed(args.rbegin(), args.rend());  // the order that CLI11 wants
+  try {
+    app.parse(reversed);
+  } catch (const CLI::CallForHelp &) {
+    return Failure{Exit::ok, app.help()};
+  } catch (const CLI::ParseError &error) {
+    return Failure{Exit::usage, std::string(error.what()) + "; `rondo train --help` lists the options"};
+  }
+  if (auto failure = take_shape(app, words, options)) return *failure;
+  if (auto failure = take_wire(words, options)) return *failure;
+  if (auto failure = take_flip(words, options)) return *failure;
+  if (auto failure = take_rest(words, options)) return *failure;
+  return options;
+}
+
+}  // namespace rondo::train

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// The options of `rondo train`.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "bench/trainer/failure.h"
+#include "bench/trainer/shape.h"
+#include "rondo/rondo.h"
+
+namespace rondo::train {
+
+struct Options {
+  Shape shape;
+  size_t batch = 8;       ///< samples of one forward and backward pass
+  size_t accumulate = 1;  ///< passes of one step on each rank
+  uint64_t steps = 100;
+  uint64_t seed = 1;
+  std::vector<std::string> corpus;  ///< files and folders; empty: the default corpus
+
+  double bucket_mb = 1.0;  ///< MiB of gradients, as floats, in one all-reduce
+  bool overlap = true;
+  rondo_type_t wire = RONDO_FLOAT32;  ///< the gradients' type in the all-reduce
+
+  double learning_rate = 1e-3, weight_decay = 0.1, clip = 1.0;
+  uint64_t warmup = 10;  ///< steps in which the learning rate rises
+
+  uint64_t validate_every = 0;  ///< steps; 0: at the end only
+  size_t validation_batches = 8;
+  uint64_t check_every = 100;  ///< steps between comparisons of all ranks' parameters; 0: never
+  std::string checkpoint;      ///< file; empty: none
+  uint64_t checkpoint_every = 0;
+  std::string resume;  ///< file; empty: a new run
+
+  std::string report;  ///< folder; empty: none
+  uint32_t measure_rounds = 5;
+  bool flip_bit = false;  ///< for tests: on rank flip_rank, before step flip_step
+  int flip_rank = 0;
+  uint64_t flip_step = 0;
+  rondo_config_t config = RONDO_CONFIG_INIT;
+};
+
+/// The options; or text to print as it is (--help, status Exit::ok); or what is wrong with them.
+[[nodiscard]] std::variant<Options, Failure> parse_options(std::span<const char *const> args);
+
+}  // namespace rondo::train

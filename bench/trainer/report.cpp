@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/trainer/report.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <numbers>
+
+namespace rondo::train {
+namespace {
+
+using nlohmann::json;
+
+constexpr size_t warmup_steps = 3;  ///< not part of medians, where there are more steps than twice that
+constexpr double ns_per_us = 1e3;
+
+double us(uint64_t ns) { return static_cast<double>(ns) / ns_per_us; }
+
+json times_of(const StepTimes &times) {
+  return {{"forward", us(times.forward_ns)},
+          {"backward", us(times.backward_ns)},
+          {"optimizer", us(times.optimizer_ns)},
+          {"data_wait", us(times.data_wait_ns)},
+          {"communication", us(times.communication_ns)},
+          {"exposed", us(times.exposed_ns)},
+          {"hidden", us(times.hidden_ns())},
+          {"step", us(times.step_ns)}};
+}
+
+template <class Get>
+double median_of_steps(const Run &run, const Get &get) {
+  const size_t skipped = run.steps.size() > 2 * warmup_steps ? warmup_steps : 0;
+  std::vector<double> values;
+  for (size_t at = skipped; at < run.steps.size(); ++at) values.push_back(get(run.steps[at].times));
+  return median(values);
+}
+
+json median_times(const Run &run) {
+  const auto of = [&](uint64_t StepTimes::*part) {
+    return median_of_steps(run, [&](const StepTimes &times) { return us(times.*part); });
+  };
+  return {{"forward", of(&StepTimes::forward_ns)},
+          {"backward", of(&StepTimes::backward_ns)},
+          {"optimizer", of(&StepTimes::optimizer_ns)},
+          {"data_wait", of(&StepTimes::data_wait_ns)},
+          {"communication", of(&StepTimes::communication_ns)},
+          {"exposed", of(&StepTimes::exposed_ns)},
+          {"hidden", median_of_steps(run, [](const StepTimes &times) { return us(times.hidden_ns()); })},
+          {"step", of(&StepTimes::step_ns)}};
+}
+
+template <class Get>
+std::vector<double> of_rounds(const Run &run, const Get &get) {
+  std::vector<double> values;
+  for (const Round &round : run.rounds) values.push_back(get(round));
+  return values;
+}
+
+json spread(const std::vector<double> &values) {
+  if (values.empty()) return nullptr;  // not measured
+  return {{"median", median(values)},
+          {"min", *std::min_element(values.begin(), values.end())},
+          {"max", *std::max_element(values.begin(), values.end())}};
+}
+
+json measurement(const Run &run) {
+  const auto part = [&](uint64_t Round::*member) {
+    return spread(of_rounds(run, [&](const Round &round) { return us(round.*member); }));
+  };
+  return {{"computation_us", part(&Round::computation_ns)},
+          {"communication_us", part(&Round::communication_ns)},
+          {"step_overlap_us", part(&Round::overlapped_ns)},
+          {"step_no_overlap_us", part(&Round::plain_ns)},
+          {"one_rank_alone_us", part(&Round::alone_ns)}};
+}
+
+/// Peak and present memory of this process, from /proc.
+size_t process_bytes(const char *name) {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with(name)) return std::strtoull(line.c_str() + std::strlen(name), nullptr, 10) * 1024;
+  return 0;
+}
+
+json memory_of(const MemoryBytes &memory) {
+  return {{"parameters", memory.parameters},       {"gradients", memory.gradients},
+          {"optimizer", memory.optimizer},         {"activations", memory.activations},
+          {"communication", memory.communication}, {"process_now", process_bytes("VmRSS:")},
+          {"process_peak", process_bytes("VmHWM:")}};
+}
+
+json settings_of(const Options &options) {
+  return {{"batch", options.batch},
+          {"accumulate", options.accumulate},
+          {"width", options.shape.width},
+          {"layers", options.shape.layers},
+          {"heads", options.shape.heads},
+          {"context", options.shape.context},
+          {"seed", options.seed},
+          {"overlap", options.overlap},
+          {"bucket_mb", options.bucket_mb},
+          {"wire", rondo_type_string(options.wire)},
+          {"learning_rate", options.learning_rate},
+          {"weight_decay", options.weight_decay},
+          {"clip", options.clip},
+          {"warmup", options.warmup}};
+}
+
+/// How many times as fast as one rank alone; null where that was not measured.
+json speedup_of(const Options &options, const Run &run) {
+  if (run.rounds.empty()) return nullptr;
+  const double alone = median(of_rounds(run, [](const Round &round) { return us(round.alone_ns); }));
+  const double step = median(of_rounds(
+      run, [&](const Round &round) { return us(options.overlap ? round.overlapped_ns : round.plain_ns); }));
+  return static_cast<double>(run.ranks) * alone / step;
+}
+
+Outcome write_file(const std::string &path, const std::string &text) {
+  std::FILE *file = std::fopen(path.c_str(), "w");
+  bool written = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  const int error = errno;
+  if (file != nullptr) written = std::fclose(file) == 0 && written;
+  if (written) return std::nullopt;
+  return Failure{Exit::usage, "cannot write " + path + ": " + std::strerror(error) + "; give another --report folder"};
+}
+
+}  // namespace
+
+double bits_per_byte(double loss) { return loss / std::numbers::ln2; }
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  const size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : 0.5 * (values[middle - 1] + values[middle]);
+}
+
+double samples_per_second(const Options &options, const Run &run) {
+  const double step_us = median_of_steps(run, [](const StepTimes &times) { return us(times.step_ns); });
+  return step_us > 0 ? static_cast<double>(run.ranks * options.batch * options.accumulate) / step_us * 1e6 : 0;
+}
+
+json to_json(const Options &options, const Run &run) {
+  json steps = json::array(), train = json::array(), validation = json::array();
+  for (const auto &[step, loss] : run.earlier_losses) train.push_back({step, loss});
+  for (const StepRecord &record : run.steps) {
+    json step{{"step", record.step}, {"loss", record.loss}, {"gradient_norm", record.norm},
+              {"learning_rate", record.rate}, {"time_us", times_of(record.times)}};
+    if (record.skipped) step["skipped"] = true;
+    train.push_back(json::array({record.step, record.loss}));
+    steps.push_back(std::move(step));
+  }
+  for (const Validation &point : run.validations)
+    validation.push_back({{"step", point.step}, {"loss", point.loss}, {"bits_per_byte", bits_per_byte(point.loss)}});
+  return {{"model", options.shape.name},
+          {"parameters", run.parameters},
+          {"ranks", run.ranks},
+          {"mode", "sync"},
+          {"settings", settings_of(options)},
+          {"corpus", {{"bytes", run.corpus_bytes}, {"files", run.corpus_files}}},
+          {"loss", {{"train", std::move(train)}, {"validation", std::move(validation)}}},
+          {"samples_per_second", samples_per_second(options, run)},
+          {"speedup", speedup_of(options, run)},
+          {"time_us", median_times(run)},
+          {"overlap_efficiency", spread(of_rounds(run, [](const Round &round) { return round.efficiency(); }))},
+          {"compute_slowdown", spread(of_rounds(run, [](const Round &round) { return round.slowdown(); }))},
+          {"measurement", measurement(run)},
+          {"bytes_on_wire", run.wire_bytes},
+          {"buckets", run.bucket_count},
+          {"memory_bytes", memory_of(run.memory)},
+          {"steps", std::move(steps)}};
+}
+
+std::string to_timeline(const Run &run) {
+  json events = json::array();
+  for (size_t rank = 0; rank < run.spans.size(); ++rank) {
+    const auto name = [&](int lane, const char *kind, const std::string &text) {
+      events.push_back({{"ph", "M"}, {"pid", rank}, {"tid", lane}, {"name", kind}, {"args", {{"name", text}}}});
+    };
+    name(0, "process_name", "rank " + std::to_string(rank));
+    name(0, "thread_name", "computation");
+    name(1, "thread_name", "communication");
+    for (const Span &span : run.spans[rank]) {
+      const bool bucket = span.part == Part::bucket;
+      std::string text = part_name(span.part);
+      if (bucket) text += " " + std::to_string(span.index);
+      json about{{"step", span.step}};
+      if (bucket) about["ready"] = us(span.ready_ns);
+      events.push_back({{"ph", "X"}, {"pid", rank}, {"tid", bucket ? 1 : 0}, {"name", text}, {"ts", us(span.begin_ns)},
+                        {"dur", us(span.end_ns - span.begin_ns)}, {"args", std::move(about)}});
+    }
+  }
+  return json{{"traceEvents", std::move(events)}, {"displayTimeUnit", "ms"}}.dump();
+}
+
+Outcome make_report_folder(const std::string &folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) return Failure{Exit::usage, "cannot make the folder " + folder + ": " + error.message() +
+                                             "; give another --report folder"};
+  return write_file(folder + "/report.json", "");  // that it can be written is known before the run
+}
+
+Outcome write_report(const std::string &folder, const Options &options, const Run &run) {
+  const json report = to_json(options, run);
+  if (auto failure = write_file(folder + "/report.json", report.dump(1) + "\n")) return failure;
+  if (auto failure = write_file(folder + "/timeline.json", to_timeline(run))) return failure;
+  return write_file(folder + "/report.html", to_page(report, run));
+}
+
+}  // namespace rondo::train

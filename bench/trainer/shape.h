@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// The model's shape, and where each of its parameters lies.
+//
+// All parameters are one array of floats, and so are their gradients, with the same layout: the tensors follow each
+// other in the order in which the backward pass completes their gradients. So a range of the gradients is complete
+// before the range after it, which is what buckets need.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bench/trainer/failure.h"
+
+namespace rondo::train {
+
+inline constexpr size_t vocabulary = 256;  ///< a token is a byte
+
+struct Shape {
+  std::string name = "nano";
+  size_t width = 64;
+  size_t layers = 4;
+  size_t heads = 4;
+  size_t context = 128;  ///< tokens of a sample
+
+  [[nodiscard]] size_t head_width() const { return width / heads; }
+};
+
+/// The shape that `name` stands for: nano, tiny, small, gpt2.
+[[nodiscard]] std::optional<Shape> find_shape(std::string_view name);
+[[nodiscard]] std::string known_shapes();
+
+/// What is wrong with a shape that flags have made.
+[[nodiscard]] Outcome check_shape(const Shape &shape);
+
+/// How a tensor begins.
+enum class Start { zeros, ones, normal };
+
+struct Tensor {
+  std::string name;
+  size_t offset = 0;  ///< floats before it
+  size_t count = 0;   ///< floats
+  Start start = Start::zeros;
+  [[nodiscard]] bool decays() const { return start == Start::normal; }  ///< weight decay is for matrices
+};
+
+/// Indices into Layout::tensors of one layer's tensors.
+struct LayerTensors {
+  size_t down_weight, down_bias, up_weight, up_bias, norm2_gain, norm2_bias;
+  size_t out_weight, out_bias, qkv_weight, qkv_bias, norm1_gain, norm1_bias;
+};
+
+struct Layout {
+  std::vector<Tensor> tensors;      ///< in the order of the backward pass
+  std::vector<LayerTensors> layers; ///< from the model's input to its output
+  size_t norm_gain = 0, norm_bias = 0, position = 0, token = 0;
+  size_t count = 0;                 ///< floats of all
+
+  [[nodiscard]] const float *in(const float *all, size_t tensor) const { return all + tensors[tensor].offset; }
+  [[nodiscard]] float *in(float *all, size_t tensor) const { return all + tensors[tensor].offset; }
+};
+
+[[nodiscard]] Layout make_layout(const Shape &shape);
+
+/// Fills `parameters`, layout.count floats: matrices from a normal distribution of standard deviation 0.02, gains 1,
+/// biases 0. The same seed gives the same numbers everywhere.
+void initialise(const Layout &layout, uint64_t seed, float *parameters);
+
+}  // namespace rondo::train

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a rank did when: the parts of a step on two lanes, computation and communication.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+namespace rondo::train {
+
+/// CLOCK_MONOTONIC, as rondo_event_timestamp_ns() has it.
+inline uint64_t now_ns() {
+  const auto since = std::chrono::steady_clock::now().time_since_epoch();
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(since).count());
+}
+
+enum class Part : uint32_t { data_wait, forward, backward, gradient_wait, optimizer, bucket };
+
+inline const char *part_name(Part part) {
+  constexpr const char *names[] = {"data wait", "forward", "backward", "wait for gradients", "optimizer", "bucket"};
+  return names[static_cast<uint32_t>(part)];
+}
+
+/// Plain data, since ranks exchange it.
+struct Span {
+  Part part = Part::forward;
+  uint32_t index = 0;  ///< of the bucket
+  uint64_t step = 0;
+  uint64_t begin_ns = 0, end_ns = 0;
+  uint64_t ready_ns = 0;  ///< of a bucket: when its all-reduce was enqueued
+};
+
+/// How long the parts of one step took.
+struct StepTimes {
+  uint64_t data_wait_ns = 0, forward_ns = 0, backward_ns = 0, optimizer_ns = 0;
+  uint64_t communication_ns = 0;  ///< the all-reduces of all buckets, each from its begin to its end
+  uint64_t exposed_ns = 0;        ///< in which computation waited for them
+  uint64_t step_ns = 0;
+
+  [[nodiscard]] uint64_t hidden_ns() const {
+    return communication_ns > exposed_ns ? communication_ns - exposed_ns : 0;
+  }
+};
+
+}  // namespace rondo::train

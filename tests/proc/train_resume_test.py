@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`rondo train --checkpoint` and `--resume`: a killed run goes on bit for bit, and what is damaged is refused."""
+
+import os
+import random
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+import unittest
+from pathlib import Path
+
+from train_support import TrainCase
+
+TrainCase.rondo = sys.argv.pop(1)
+SEED = int(os.environ.get("RONDO_SEED", random.SystemRandom().randrange(1 << 30)))
+STEPS = 60
+
+
+def children(pid):
+    """Processes whose parent is `pid`."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            fields = (entry / "stat").read_text().rsplit(")", 1)[1].split() if entry.name.isdigit() else None
+        except OSError:
+            continue
+        if fields and int(fields[1]) == pid:
+            found.append(int(entry.name))
+    return found
+
+
+def ranks_of(launcher):
+    """Process ids of the ranks below a launcher, which may have a process of its own between."""
+    found, level = [], [launcher]
+    for _ in range(3):
+        level = [child for pid in level for child in children(pid)]
+        found += level
+    named = []
+    for pid in found:
+        try:
+            if b"\0train\0" in Path(f"/proc/{pid}/cmdline").read_bytes() and b"\0run\0" not in Path(
+                    f"/proc/{pid}/cmdline").read_bytes():
+                named.append(pid)
+        except OSError:
+            pass
+    return named
+
+
+class Resume(TrainCase):
+    def kill_one_rank(self, arguments, seconds):
+        """Starts two ranks, waits for a checkpoint and `seconds` more, and kills one. @return what they printed."""
+        running = subprocess.Popen(self.command(2, *arguments), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                   text=True)
+        deadline = time.monotonic() + 120
+        while not self.checkpoint.exists() and time.monotonic() < deadline and running.poll() is None:
+            time.sleep(0.005)
+        time.sleep(seconds)
+        if running.poll() is None:
+            for pid in ranks_of(running.pid)[-1:]:
+                os.kill(pid, signal.SIGKILL)
+        out, _ = running.communicate(timeout=120)
+        return running.returncode, out
+
+    def setUp(self):
+        super().setUp()
+        self.checkpoint = self.folder / "run.ckpt"
+
+    def test_a_run_whose_rank_was_killed_goes_on_bit_for_bit(self):
+        draw = random.Random(SEED)
+        print(f"RONDO_SEED={SEED}")
+        whole = self.train(2, "--steps", STEPS, "--validate-every", 20, report="whole")
+        saving = ("--steps", STEPS, "--validate-every", 20, "--checkpoint", self.checkpoint, "--checkpoint-every", 3)
+        killed = 0
+        for at in range(3):
+            self.checkpoint.unlink(missing_ok=True)
+            status, out = self.kill_one_rank(saving, draw.uniform(0, 0.3))
+            if status == 0:
+                continue  # it was faster
+            killed += 1
+            self.assertRegex(out, r"rank \d")
+            resumed = self.train(2, *saving, "--resume", self.checkpoint, report=f"resumed{at}")
+            self.assertLess(len(resumed["steps"]), STEPS)
+            self.assertEqual(self.losses(resumed), self.losses(whole))
+        self.assertGreater(killed, 0)
+
+    def test_one_rank_that_accumulates_continues_what_two_ranks_began(self):
+        whole = self.train(2, "--steps", 60, report="whole")
+        status, _ = self.kill_one_rank(("--steps", 60, "--checkpoint", self.checkpoint, "--checkpoint-every", 2), 0)
+        self.assertTrue(self.checkpoint.exists(), status)
+        if status == 0:
+            self.skipTest("the ranks were done before one could be killed")
+        resumed = self.train(1, "--steps", 60, "--accumulate", 2, "--resume", self.checkpoint, report="resumed")
+        self.assertEqual(self.losses(resumed)[0], self.losses(whole)[0])
+
+    def saved(self):
+        status, out, err = self.call(1, "--steps", 4, "--checkpoint", self.checkpoint)
+        self.assertEqual((status, err), (0, ""), out)
+        return self.checkpoint.read_bytes()
+
+    def test_damaged_truncated_and_foreign_checkpoints_are_refused(self):
+        whole = self.saved()
+        resume = ("--steps", 8, "--resume", self.checkpoint)
+        for size in (0, 5, 12, 100, len(whole) // 2, len(whole) - 1):
+            self.checkpoint.write_bytes(whole[:size])
+            self.refused(("cannot resume from", "truncated" if size > 8 else "no checkpoint"), *resume)
+        for at in (300, len(whole) // 2, len(whole) - 1):
+            damaged = bytearray(whole)
+            damaged[at] ^= 16
+            self.checkpoint.write_bytes(damaged)
+            self.refused(("cannot resume from",), *resume)
+        for content in (whole + b"x", whole[:8] + b"\xff" * 8 + whole[16:]):
+            self.checkpoint.write_bytes(content)
+            self.refused(("damaged", "earlier checkpoint"), *resume)
+        self.checkpoint.write_bytes(self.corpus.read_bytes())
+        self.refused(("no checkpoint of this version",), *resume)
+        self.checkpoint.unlink()
+        self.refused(("No such file",), *resume)
+
+    def test_a_checkpoint_of_another_run_is_refused_and_the_difference_named(self):
+        self.saved()
+        for words, arguments in {("layers is 2 there and 3 here",): ("--layers", 3),
+                                 ("seed is 1 there and 9 here",): ("--seed", 9),
+                                 ("wire is", "bfloat16"): ("--wire", "bfloat16"),
+                                 ("ranks x accumulate is 1 there and 2 here",): ("--accumulate", 2)}.items():
+            self.refused(words, "--steps", 8, "--resume", self.checkpoint, *arguments,
+                         model=("--width", 32, "--heads", 2, "--context", 32, "--batch", 4) +
+                         (() if "--layers" in arguments else ("--layers", 2)))
+        self.refused(("it is of step 4", "give more steps"), "--steps", 4, "--resume", self.checkpoint)
+        self.refused(("rank 0", "cannot resume"), "--steps", 8, "--resume", self.folder / "none", ranks=2)
+
+    def test_a_full_disk_leaves_the_last_good_checkpoint(self):
+        model = ("--width", 128, "--layers", 4, "--heads", 2, "--context", 32, "--batch", 4)
+        self.assertEqual(self.call(1, "--steps", 4, "--checkpoint", self.checkpoint, model=model)[0], 0)
+        good = self.checkpoint.read_bytes()
+
+        def small_files():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # so that writing fails as on a full disk
+            resource.setrlimit(resource.RLIMIT_FSIZE, (len(good) // 2, len(good) // 2))
+        status, out, err = self.call(1, "--steps", 8, "--checkpoint", self.checkpoint, "--checkpoint-every", 2,
+                                     model=model, preexec_fn=small_files)
+        self.assertEqual(status, 2, out + err)
+        self.assertIn("cannot save the checkpoint", err)
+        self.assertIn("an earlier one there is as it was", err)
+        self.assertEqual(self.checkpoint.read_bytes(), good)
+        self.assertEqual([path.name for path in self.folder.iterdir() if re.search("partial", path.name)], [])
+
+    def test_a_place_that_cannot_be_written_is_refused_before_the_run(self):
+        self.refused(("cannot save the checkpoint", "nowhere"), "--steps", 8, "--checkpoint",
+                     self.folder / "nowhere" / "run.ckpt")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// The trainer's samples: no two share a byte, training and validation neither, and ranks together draw what one draws.
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "bench/trainer/checksum.h"
+#include "bench/trainer/corpus.h"
+#include "bench/trainer/exchange.h"
+#include "bench/trainer/loader.h"
+#include "tests/catch.h"
+
+namespace {
+
+using namespace rondo::train;
+
+/// Files that are gone after the test.
+class Files {
+ public:
+  std::string add(const std::string &content) {
+    std::string path = "/tmp/rondo-train-test-XXXXXX";
+    const int descriptor = ::mkstemp(path.data());
+    REQUIRE(descriptor >= 0);
+    (void)::close(descriptor);
+    std::ofstream(path, std::ios::binary) << content;
+    paths_.push_back(path);
+    return path;
+  }
+  ~Files() {
+    for (const std::string &path : paths_) (void)std::remove(path.c_str());
+  }
+
+ private:
+  std::vector<std::string> paths_;
+};
+
+std::string numbers(size_t count, size_t from) {
+  std::string text;
+  for (size_t at = from; at < from + count; ++at) text += static_cast<char>(at * 7 + at / 256);
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("trainer: a corpus of several files is read as one", "[train]") {
+  Files files;
+  const std::vector<std::string> paths{files.add(numbers(100, 0)), files.add(""), files.add(numbers(1, 100)),
+                                       files.add(numbers(200, 101))};
+  Corpus corpus;
+  REQUIRE_FALSE(corpus.open(paths).has_value());
+  REQUIRE(corpus.bytes() == 301);
+  const std::string whole = numbers(301, 0);
+  for (size_t offset = 0; offset < 301; offset += 7) {
+    for (size_t count : {size_t{1}, size_t{50}, 301 - offset}) {
+      if (offset + count > 301) continue;
+      std::string read(count, '\0');
+      corpus.read(offset, count, reinterpret_cast<uint8_t *>(read.data()));
+      CHECK(read == whole.substr(offset, count));
+    }
+  }
+}
+
+TEST_CASE("trainer: no byte belongs to two samples, and one in ten or so is for validation", "[train]") {
+  for (const size_t bytes : {size_t{33} * 10, size_t{33} * 11, size_t{33} * 329, size_t{33} * 995 + 7, size_t{33} * 20'000}) {
+    const Samples samples(bytes, 32);
+    std::set<size_t> starts;
+    for (size_t at = 0; at < samples.training_count(); ++at) starts.insert(samples.training_offset(at));
+    for (size_t at = 0; at < samples.validation_count(); ++at) starts.insert(samples.validation_offset(at));
+    CHECK(starts.size() == bytes / 33);
+    CHECK(*starts.rbegin() + 33 <= bytes);
+    for (const size_t start : starts) REQUIRE(start % 33 == 0);
+    CHECK(samples.validation_count() * 12 >= starts.size());
+    CHECK(samples.validation_count() * 9 <= starts.size());
+  }
+}
+
+TEST_CASE("trainer: each pass draws every sample once, in an order of its own", "[train]") {
+  Order order(1000, 5), again(1000, 5);
+  std::vector<size_t> first, second;
+  for (uint64_t sample = 0; sample < 1000; ++sample) first.push_back(order.at(sample));
+  for (uint64_t sample = 1000; sample < 2000; ++sample) second.push_back(order.at(sample));
+  CHECK(std::set<size_t>(first.begin(), first.end()).size() == 1000);
+  CHECK(std::set<size_t>(second.begin(), second.end()).size() == 1000);
+  CHECK(first != second);
+  CHECK(again.at(1500) == second[500]);  // a run that is resumed begins in the middle
+  CHECK(again.at(3) == first[3]);
+}
+
+TEST_CASE("trainer: two ranks load what one rank loads in two passes, and a resumed run goes on", "[train]") {
+  Files files;
+  Corpus corpus;
+  REQUIRE_FALSE(corpus.open({files.add(numbers(17 * 200, 0))}).has_value());
+  const Samples samples(corpus.bytes(), 16);
+  const auto batches = [&](uint64_t first_batch, uint64_t own, uint64_t first_step, size_t count) {
+    Loader loader(corpus, samples, {16, 3, 9, 2, first_batch, own, first_step});
+    REQUIRE_FALSE(loader.start().has_value());
+    std::vector<std::vector<uint8_t>> all;
+    for (size_t at = 0; at < count; ++at) {
+      const Batch *const batch = loader.next();
+      REQUIRE(batch != nullptr);
+      for (size_t token = 0; token + 1 < 16; ++token) REQUIRE(batch->inputs[token + 1] == batch->targets[token]);
+      all.push_back(batch->inputs);
+    }
+    return all;
+  };
+  const auto one = batches(0, 2, 0, 20), left = batches(0, 1, 0, 10), right = batches(1, 1, 0, 10);
+  for (size_t step = 0; step < 10; ++step) {
+    CHECK(one[2 * step] == left[step]);
+    CHECK(one[2 * step + 1] == right[step]);
+    CHECK(left[step] != right[step]);
+  }
+  const auto resumed = batches(1, 1, 6, 4);
+  for (size_t step = 6; step < 10; ++step) CHECK(resumed[step - 6] == right[step]);
+}
+
+TEST_CASE("trainer: buckets hold all tensors in order, none larger than asked for unless one tensor is", "[train]") {
+  const auto compute = make_host_compute();
+  const Layout layout = make_layout({"test", 64, 4, 4, 128});
+  Group group;
+  for (const size_t bytes : {size_t{1}, size_t{20'000}, size_t{100'000}, size_t{1} << 30}) {
+    const Exchange exchange(layout, {bytes, RONDO_FLOAT32, true}, group, *compute);
+    size_t tensor = 0, offset = 0;
+    for (const Exchange::Bucket &bucket : exchange.buckets()) {
+      CHECK(bucket.first == tensor);
+      CHECK(bucket.offset == offset);
+      CHECK((bucket.count * sizeof(float) <= bytes || bucket.end == bucket.first + 1));
+      tensor = bucket.end;
+      offset += bucket.count;
+    }
+    CHECK(tensor == layout.tensors.size());
+    CHECK(offset == layout.count);
+  }
+}
+
+TEST_CASE("trainer: a checksum notices any flipped bit", "[train]") {
+  std::string data = numbers(101, 0);
+  const auto sum = [&] {
+    Checksum all;
+    all.add(data.data(), data.size());
+    return all.value();
+  };
+  const uint64_t before = sum();
+  for (size_t bit = 0; bit < 8 * data.size(); ++bit) {
+    data[bit / 8] = static_cast<char>(data[bit / 8] ^ (1 << bit % 8));
+    CHECK(sum() != before);
+    data[bit / 8] = static_cast<char>(data[bit / 8] ^ (1 << bit % 8));
+  }
+  CHECK(sum() == before);
+}
