@@ -37,7 +37,7 @@ Result<PlanChoice> Communicator::choose(rondo_collective_t collective, uint64_t 
   input.rank_count = rank_count_;
   input.element_bytes = static_cast<uint32_t>(rondo_type_size(type));
   input.bytes = vector_elements * input.element_bytes;
-  input.oversubscribed = device_ == nullptr && meeting_.oversubscribed;
+  input.oversubscribed = device_ == nullptr && group_.oversubscribed;
   input.slot_count = geometry.slot_count;
   input.slot_bytes = geometry.slot_bytes;
   input.ll_slot_bytes = geometry.ll_slot_bytes;

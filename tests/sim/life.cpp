@@ -2,7 +2,7 @@
 #include "tests/sim/life.h"
 
 #include "src/base/clock.h"
-#include "src/core/hello.h"
+#include "src/core/group_info.h"
 #include "src/core/init.h"
 #include "tests/sim/call_data.h"
 #include "tests/sim/network.h"
@@ -159,9 +159,9 @@ class Life {
     RONDO_TRY_ASSIGN(const auto store, network_.connect(rank, deadline_ns));
     const uint64_t token = rank;
     RONDO_TRY(store->gather("life/join", rank, plan_.rank_count, std::as_bytes(std::span(&token, 1)), deadline_ns));
-    RONDO_TRY_ASSIGN(Meeting meeting,
-                     meet(*store, "life", rank, plan_.rank_count, settings, topology_, deadline_ns));
-    meeting.oversubscribed = plan_.oversubscribed;
+    RONDO_TRY_ASSIGN(GroupInfo group,
+                     exchange_peer_info(*store, "life", rank, plan_.rank_count, settings, topology_, deadline_ns));
+    group.oversubscribed = plan_.oversubscribed;
     shm::ConnectRequest request;
     request.rank = rank;
     request.rank_count = plan_.rank_count;
@@ -175,7 +175,7 @@ class Life {
     auto transport = make_sim_transport(std::move(real), host_, rank);
     RONDO_TRY(wait_for_all(transport->ranks(), plan_.rank_count, deadline_ns));
     return std::make_shared<Communicator>(
-        Communicator::Parts{rank, plan_.rank_count, settings, meeting, std::move(transport), &regions_});
+        Communicator::Parts{rank, plan_.rank_count, settings, group, std::move(transport), &regions_});
   }
 
   void rank_life(uint32_t rank) {

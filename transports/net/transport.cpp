@@ -122,7 +122,7 @@ class GroupRanks final : public Ranks {
  public:
   explicit GroupRanks(Group &group) : group_(group), local_(group.local_ranks) {}
 
-  void enter(uint64_t operation, const Entered &what) override { local_.enter(operation, what); }
+  void enter(uint64_t operation, const OperationInfo &what) override { local_.enter(operation, what); }
   void complete(uint64_t operation) override {
     local_.complete(operation);
     // Done includes flushed: the peers must not need another call of this rank. What the network does not take at once
@@ -142,7 +142,7 @@ class GroupRanks final : public Ranks {
     if (group_.control != nullptr) group_.control->tell_status();
   }
 
-  std::optional<Entered> entered(uint32_t peer, uint64_t operation) const override {
+  std::optional<OperationInfo> entered(uint32_t peer, uint64_t operation) const override {
     if (group_.is_local(peer)) return local_.entered(group_.index_of(peer), operation);
     return group_.control->entered(peer, operation);
   }
