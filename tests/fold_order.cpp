@@ -24,6 +24,13 @@ Fold in_rank_order(uint32_t rank_count) {
   return fold;
 }
 
+/// [[x(c) x(c+1)] x(c+2)] ...
+Fold from_owner(uint32_t rank_count, uint32_t owner) {
+  Fold fold = leaf(owner);
+  for (uint32_t offset = 1; offset < rank_count; ++offset) fold = {0, {fold, leaf((owner + offset) % rank_count)}};
+  return fold;
+}
+
 /// V(r) = x(r), or [x(r) x(m+r)]; then V(r) = [V(r) V(r xor d)] for d = m/2, m/4, ... 1.
 Fold halving(uint32_t rank_count, uint32_t rank) {
   uint32_t core = 1;
@@ -78,6 +85,7 @@ Fold fold_order(rondo_algorithm_t algorithm, rondo_collective_t collective, uint
     case RONDO_ALGORITHM_RING: return ring(rank_count, rooted ? root : chunk);
     case RONDO_ALGORITHM_TREE: return tree(rank_count, root, rooted, channel % 2 == 1);
     case RONDO_ALGORITHM_HALVING_DOUBLING: return halving(rank_count, chunk);
+    case RONDO_ALGORITHM_HIERARCHICAL: return from_owner(rank_count, chunk);
     default: return in_rank_order(rank_count);
   }
 }
@@ -92,6 +100,7 @@ uint32_t fold_chunk_count(rondo_algorithm_t algorithm, rondo_collective_t collec
       return core;
     }
     case RONDO_ALGORITHM_TWO_SHOT: return rank_count;
+    case RONDO_ALGORITHM_HIERARCHICAL: return rank_count;  // on one host
     default: return 1;
   }
 }

@@ -18,7 +18,8 @@ struct Fold {
 };
 
 /// How element i of a chunk is reduced. `root` counts for reduce only, `channel` for the tree (even or odd), `chunk`
-/// for the algorithms that have several: ring (of a reduce-scatter: the block), halving-doubling.
+/// for the algorithms that have several: ring (of a reduce-scatter: the block), halving-doubling, hierarchical (on one
+/// host).
 [[nodiscard]] Fold fold_order(rondo_algorithm_t algorithm, rondo_collective_t collective, uint32_t rank_count,
                               uint32_t root, uint32_t channel, uint32_t chunk);
 

@@ -107,6 +107,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Result<void> execute(const Operation &operation);
   Result<void> run(const Operation &operation);
   Result<void> run_transfers(const Operation &operation);
+  [[nodiscard]] bool stay_in_reach(uint64_t number, Waiter &waiter) const;
   Result<void> wait_turn(uint64_t number);
   [[nodiscard]] Error turn_timed_out(uint64_t number) const;
   /// `number` is done, and every operation before it.

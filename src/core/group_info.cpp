@@ -123,27 +123,30 @@ uint32_t count_cores(const std::vector<PeerInfo> &all, const PeerInfo &own, cons
   return usable_core_count(topology, os_indices);
 }
 
-/// By rank: the node that it is on.
-std::vector<uint32_t> find_nodes(const std::vector<PeerInfo> &all) {
-  std::vector<uint32_t> node_of;
-  std::vector<const PeerInfo *> firsts;  // by node: its lowest rank
+/// By rank: the lowest rank of its host.
+std::vector<uint32_t> first_of_host(const std::vector<PeerInfo> &all) {
+  std::vector<uint32_t> firsts;
   for (const PeerInfo &info : all) {
-    const auto same_host = [&](const PeerInfo *first) { return first->host == info.host; };
-    const auto node = std::find_if(firsts.begin(), firsts.end(), same_host) - firsts.begin();
-    if (static_cast<size_t>(node) == firsts.size()) firsts.push_back(&info);
-    node_of.push_back(static_cast<uint32_t>(node));
+    const auto same_host = [&](const PeerInfo &other) { return other.host == info.host; };
+    firsts.push_back(static_cast<uint32_t>(std::find_if(all.begin(), all.end(), same_host) - all.begin()));
   }
-  return node_of;
+  return firsts;
 }
 
 }  // namespace
 
-GroupInfo::GroupInfo(std::vector<uint32_t> node_of) : node_of_(std::move(node_of)) {
-  for (uint32_t rank = 0; rank < rank_count(); ++rank) {
-    if (node_of_[rank] >= ranks_.size()) ranks_.resize(node_of_[rank] + 1);
-    std::vector<uint32_t> &neighbours = ranks_[node_of_[rank]];
-    index_on_node_.push_back(static_cast<uint32_t>(neighbours.size()));
-    neighbours.push_back(rank);
+GroupInfo::GroupInfo(std::span<const uint32_t> place_of) {
+  std::vector<uint32_t> places;  // by node
+  for (uint32_t rank = 0; rank < place_of.size(); ++rank) {
+    const auto found = std::find(places.begin(), places.end(), place_of[rank]);
+    const auto node = static_cast<uint32_t>(found - places.begin());
+    if (found == places.end()) {
+      places.push_back(place_of[rank]);
+      ranks_.emplace_back();
+    }
+    node_of_.push_back(node);
+    index_on_node_.push_back(static_cast<uint32_t>(ranks_[node].size()));
+    ranks_[node].push_back(rank);
   }
 }
 
@@ -164,7 +167,7 @@ Result<GroupInfo> exchange_peer_info(Store &store, const std::string &key_prefix
         store.gather(key_prefix + "/disagreed", rank, rank_count, {}, std::min(deadline_ns, now_ns() + farewell_ns)));
     return agreed.error();
   }
-  GroupInfo group(find_nodes(all));
+  GroupInfo group(first_of_host(all));
   group.core_count = count_cores(all, own, topology);
   group.oversubscribed = group.ranks_of(group.node_of(rank)).size() > group.core_count;
   if (group.one_node()) return group;

@@ -17,17 +17,20 @@ namespace rondo {
 class GroupInfo {
  public:
   GroupInfo() = default;
-  /// `node_of`: the node of each rank, counted as above.
-  explicit GroupInfo(std::vector<uint32_t> node_of);
+  /// `place_of`: by rank, a number that is equal for ranks of one node.
+  explicit GroupInfo(std::span<const uint32_t> place_of);
 
   [[nodiscard]] uint32_t rank_count() const { return static_cast<uint32_t>(node_of_.size()); }
   [[nodiscard]] uint32_t node_count() const { return static_cast<uint32_t>(ranks_.size()); }
   [[nodiscard]] uint32_t node_of(uint32_t rank) const { return node_of_[rank]; }
+  [[nodiscard]] std::span<const uint32_t> node_of_ranks() const { return node_of_; }
   /// Ascending.
   [[nodiscard]] std::span<const uint32_t> ranks_of(uint32_t node) const { return ranks_[node]; }
   /// Position of `rank` in the ranks of its node.
   [[nodiscard]] uint32_t index_on_node(uint32_t rank) const { return index_on_node_[rank]; }
   [[nodiscard]] bool one_node() const { return node_count() == 1; }
+  /// Some node has several ranks.
+  [[nodiscard]] bool shares_nodes() const { return node_count() < rank_count(); }
 
   uint32_t core_count = 1;      ///< of this rank's node: the cores that its ranks may use, all together
   bool oversubscribed = false;  ///< on some node there are more ranks than such cores; equal on all ranks

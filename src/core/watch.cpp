@@ -69,18 +69,29 @@ bool OperationWatch::look(uint64_t now_ns) {
 bool OperationWatch::check_agreement() {
   for (uint32_t peer = 0; peer < rank_count_; ++peer) {
     if (peer == rank_) continue;
-    const uint64_t common = std::min(operation_, ranks_.latest_operation(peer));
-    const auto theirs = ranks_.entered(peer, common);
-    const auto own = common == operation_ ? entered_ : ranks_.entered(rank_, common);
-    if (!theirs || !own || theirs->history == own->history) continue;
-    tell_disagreement(peer, common, *own, *theirs);
+    const auto common = latest_in_common(peer);
+    if (!common || common->theirs.history == common->own.history) continue;
+    tell_disagreement(peer, *common);
     return true;
   }
   return false;
 }
 
-/// Of operation `operation` the two have different histories: goes back to where they parted.
-void OperationWatch::tell_disagreement(uint32_t peer, uint64_t operation, OperationInfo own, OperationInfo theirs) {
+std::optional<OperationWatch::Common> OperationWatch::latest_in_common(uint32_t peer) const {
+  const uint64_t latest = ranks_.latest_operation(peer);
+  // On a device calls are entered long before they run, and what runs may not be recorded any more.
+  for (const uint64_t own_latest : {operation_, ranks_.latest_operation(rank_)}) {
+    const uint64_t operation = std::min(own_latest, latest);
+    const auto own = operation == operation_ ? entered_ : ranks_.entered(rank_, operation);
+    const auto theirs = ranks_.entered(peer, operation);
+    if (own && theirs) return Common{operation, *own, *theirs};
+  }
+  return std::nullopt;
+}
+
+/// The two have different histories: goes back to where they parted.
+void OperationWatch::tell_disagreement(uint32_t peer, const Common &latest) {
+  auto [operation, own, theirs] = latest;
   bool recorded = true;
   while (operation > 1) {  // bounded by what boards keep
     const auto own_before = ranks_.entered(rank_, operation - 1);
@@ -147,11 +158,10 @@ void OperationWatch::explain_fault(uint32_t peer, Fault fault) {
     return raise(RONDO_ERROR_SYSTEM, number, operation_,
                  name + " lent a buffer that could not be mapped or read" + during +
                      "; set RONDO_MAPPING=off and RONDO_CROSS_MEMORY=off to copy instead");
-  const bool recorded = ranks_.entered(peer, std::min(operation_, ranks_.latest_operation(peer))).has_value();
-  if (fault == Fault::foreign_slot && !recorded)
+  if (fault == Fault::foreign_slot && !latest_in_common(peer))
     return raise(RONDO_ERROR_MISMATCH, number, operation_,
                  "ranks disagree: " + name + " sent a slot of another operation" + during +
-                     ", and has called so many since that no record of it is left" + advice);
+                     ", and no operation is recorded of both any more" + advice);
   raise(RONDO_ERROR_INTERNAL, number, operation_,
         name + (fault == Fault::wrong_size ? " sent a slot of another size" : " sent a slot of another operation") +
             during);

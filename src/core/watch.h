@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "src/engine/waiter.h"
@@ -32,8 +33,17 @@ class OperationWatch final : public Watch {
   void explain_fault(uint32_t peer, Fault fault);
 
  private:
+  /// What two ranks have entered as one operation.
+  struct Common {
+    uint64_t operation = 0;
+    OperationInfo own;
+    OperationInfo theirs;
+  };
+
   bool check_agreement();
-  void tell_disagreement(uint32_t peer, uint64_t operation, OperationInfo own, OperationInfo theirs);
+  /// None: there is no such operation, or no record of it.
+  [[nodiscard]] std::optional<Common> latest_in_common(uint32_t peer) const;
+  void tell_disagreement(uint32_t peer, const Common &latest);
   bool check_ended_ranks(uint64_t now_ns);
   void time_out(uint64_t now_ns);
   void raise(rondo_status_t status, int32_t peer, uint64_t operation, const std::string &message);

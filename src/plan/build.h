@@ -75,5 +75,6 @@ void send_own_operand(ScheduleWriter &writer, const ScheduleArgs &args, uint32_t
 [[nodiscard]] Schedule build_halving_doubling(const ScheduleArgs &args);
 [[nodiscard]] Schedule build_one_shot(const ScheduleArgs &args);
 [[nodiscard]] Schedule build_two_shot(const ScheduleArgs &args);
+[[nodiscard]] Schedule build_hierarchical(const ScheduleArgs &args);
 
 }  // namespace rondo

@@ -64,7 +64,8 @@ std::string describe(const Signature &signature) {
 }
 
 Result<std::unique_ptr<Plan>> build_plan(const OperationKey &key, const PlanChoice &shape,
-                                         const ConnectionGeometry &geometry, uint32_t rank, uint32_t rank_count) {
+                                         const ConnectionGeometry &geometry, uint32_t rank, uint32_t rank_count,
+                                         std::span<const uint32_t> node_of) {
   const auto collective = static_cast<rondo_collective_t>(key.signature.collective);
   std::unique_ptr<Plan> plan(new Plan);
   plan->key = key;
@@ -73,12 +74,12 @@ Result<std::unique_ptr<Plan>> build_plan(const OperationKey &key, const PlanChoi
   const auto element_bytes = static_cast<uint32_t>(rondo_type_size(static_cast<rondo_type_t>(key.signature.type)));
   const Algorithm *const algorithm = find_algorithm(shape.algorithm);
   for (uint32_t channel = 0; channel < shape.channels; ++channel) {
-    const ScheduleArgs args{collective, rank, rank_count, key.signature.root, channel, key.in_place};
+    const ScheduleArgs args{collective, rank, rank_count, key.signature.root, channel, key.in_place, node_of};
     RONDO_TRY_ASSIGN(auto schedule, build_schedule(shape.algorithm, args));
     plan->schedules.push_back(std::move(schedule));
   }
   for (uint32_t channel = 0; channel < shape.channels; ++channel) {
-    const ScheduleArgs args{collective, rank, rank_count, key.signature.root, channel, key.in_place};
+    const ScheduleArgs args{collective, rank, rank_count, key.signature.root, channel, key.in_place, node_of};
     LaneProgram program;
     program.element_bytes = element_bytes;
     program.reference_safe = algorithm->reference_safe(args);

@@ -60,13 +60,13 @@ class Plan {
  private:
   Plan() = default;
   friend Result<std::unique_ptr<Plan>> build_plan(const OperationKey &, const PlanChoice &, const ConnectionGeometry &,
-                                                  uint32_t, uint32_t);
+                                                  uint32_t, uint32_t, std::span<const uint32_t>);
 };
 
-/// Builds the plan of `rank` of `rank_count`. Fails where the algorithm cannot do this (build_schedule()).
+/// Builds the plan of `rank` of `rank_count`. node_of: as in ScheduleArgs. Fails where the algorithm cannot do this (build_schedule()).
 [[nodiscard]] Result<std::unique_ptr<Plan>> build_plan(const OperationKey &key, const PlanChoice &shape,
                                                        const ConnectionGeometry &geometry, uint32_t rank,
-                                                       uint32_t rank_count);
+                                                       uint32_t rank_count, std::span<const uint32_t> node_of = {});
 
 /// A hash of what ranks must agree on.
 [[nodiscard]] uint64_t identity_of(const Signature &signature, const PlanChoice &shape);

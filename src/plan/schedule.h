@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "rondo/rondo.h"
@@ -32,6 +33,7 @@ struct ScheduleArgs {
   uint32_t root = 0;      ///< broadcast and reduce
   uint32_t channel = 0;   ///< builders may differ by channel: the double tree's second tree is on the odd ones
   bool in_place = false;  ///< this rank's send and recv buffers coincide, so dst overwrites src
+  std::span<const uint32_t> node_of{};  ///< by rank: equal for ranks of one host; empty: all are on one
 };
 
 }  // namespace rondo

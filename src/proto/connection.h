@@ -33,7 +33,7 @@ static_assert(sizeof(PaddedCounter) == cache_line_bytes);
 /// Precedes a payload of the protocol `simple`; `sequence` is the flag that says "data is here".
 struct alignas(cache_line_bytes) SlotHeader {
   uint64_t sequence = 0;   ///< counter + 1 once the slot is full
-  uint32_t signature = 0;  ///< of the operation: a slot of another one is never taken for ours
+  uint32_t signature = 0;  ///< of the operation and all before it: a slot of another one is never taken for ours
   uint32_t kind = 0;       ///< PayloadKind
   uint64_t bytes = 0;      ///< of the payload
   uint64_t region = 0;     ///< mapped: the sender's region

@@ -67,7 +67,7 @@ struct Window {
 struct Buffers {
   Window send;  ///< never written through
   Window recv;
-  uint32_t signature = 0;  ///< of the operation; every slot carries it
+  uint32_t signature = 0;  ///< of the operation and all before it (src/plan/plan.h); every slot carries it
 };
 
 /// What a lane runs; plain data that the plan owns.

@@ -256,7 +256,7 @@ class Life:
             if self.kind == "stop":  # it may have arrived, and others may be where it holds them up
                 named = self.victim if f"rank {self.victim} (host" in message else None
             if self.kind == "disagree":
-                check(f"of {self.count} int32 (sum)" in message and f"of {self.count + 1} int32 (max)" in message,
+                check(f"of {self.count} int32 (sum)" in message and f"of {self.count + 1} int32" in message,
                       "rank", rank, "does not see both calls:", message)
                 named = self.victim if f"rank {self.victim} " in message else None
             check(named == self.victim, "rank", rank, "names the wrong rank:", peer, message)

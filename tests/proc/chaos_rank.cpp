@@ -21,6 +21,7 @@
 #include <fstream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "rondo/rondo.h"
@@ -138,6 +139,17 @@ rondo_status_t idle(const Options &self, rondo_comm_t comm) {
   return status;
 }
 
+/// Another operation, or another kind, whose rank may complete it without waiting for the others.
+rondo_status_t call_otherwise(const Options &self, rondo_comm_t comm, int32_t *values) {
+  const size_t count = self.count + 1;
+  const int next = (self.rank + 1) % self.size;
+  rondo_status_t status = RONDO_ERROR_UNSUPPORTED;
+  if (self.delay_us % 3 == 1) status = rondo_broadcast(values, values, count, RONDO_INT32, self.rank, comm, nullptr);
+  if (self.delay_us % 3 == 2) status = rondo_reduce(values, values, count, RONDO_INT32, RONDO_MAX, next, comm, nullptr);
+  if (status != RONDO_ERROR_UNSUPPORTED) return status;  // not by every algorithm
+  return rondo_all_reduce(values, values, count, RONDO_INT32, RONDO_MAX, comm, nullptr);
+}
+
 /// The victim's own last round, where it is one of its calls that goes wrong.
 bool misbehaves(const Options &self, rondo_comm_t comm, int32_t *values, rondo_status_t &status) {
   if (self.kind == "leave") {
@@ -151,8 +163,8 @@ bool misbehaves(const Options &self, rondo_comm_t comm, int32_t *values, rondo_s
   }
   if (self.kind == "disagree") {
     say(self, "strike", self.kind);
-    status = rondo_all_reduce(values, values, self.count + 1, RONDO_INT32, RONDO_MAX, comm, nullptr);
-    return true;
+    status = call_otherwise(self, comm, values);
+    return status != RONDO_OK;  // else it goes on, and is told in its next sum
   }
   return false;
 }
@@ -182,8 +194,11 @@ struct Buffer {
 rondo_status_t sum_until_failure(const Options &self, rondo_comm_t comm, int32_t *values) {
   const long long strike_ns = now_ns() + self.delay_us * 1000LL;
   rondo_status_t status = RONDO_OK;
+  bool struck = false;
   for (int round = 1; round < rounds_most; ++round) {
-    if (self.rank == self.victim && now_ns() >= strike_ns && misbehaves(self, comm, values, status)) return status;
+    if (self.rank == self.victim && now_ns() >= strike_ns && !std::exchange(struck, true) &&
+        misbehaves(self, comm, values, status))
+      return status;
     if (!sum(self, comm, self.rank, self.size, values, self.count, round, status)) return status;
   }
   return status;

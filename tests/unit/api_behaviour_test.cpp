@@ -204,6 +204,33 @@ TEST_CASE("finalize: a finalized communicator takes nothing more, and a barrier 
   for (const rondo_status_t status : statuses) CHECK(status == RONDO_ERROR_MISMATCH);
 }
 
+TEST_CASE("disagreement: calls of 0 elements do not carry a rank further than others can tell what it called") {
+  constexpr int far = 3 * 1024;  // more than are recorded
+  rondo_config_t config = RONDO_CONFIG_INIT;
+  config.timeout_ms = 20'000;
+  // Then each waits for what the other one never sends; and rank 1 finds something of an operation long past.
+  for (const bool meets : {false, true}) {
+    Ranks ranks(2, config);
+    const auto statuses = ranks.run([&](int rank, rondo_comm_t comm) {
+      std::vector<int> values(8);
+      rondo_status_t status = RONDO_OK;
+      for (int call = 0; rank == 0 && call < far && status == RONDO_OK; ++call)
+        status = rondo_broadcast(nullptr, nullptr, 0, RONDO_INT32, 0, comm, nullptr);
+      if (status != RONDO_OK) return status;
+      if (meets) return rondo_all_reduce(values.data(), values.data(), 8, RONDO_INT32, RONDO_SUM, comm, nullptr);
+      return rondo_broadcast(values.data(), values.data(), 8, RONDO_INT32, 1 - rank, comm, nullptr);
+    });
+    for (int rank = 0; rank < 2; ++rank) {
+      rondo_error_t error = RONDO_ERROR_INIT;
+      CHECK(rondo_comm_last_error(ranks[rank], &error) == RONDO_OK);
+      CHECK(statuses[static_cast<size_t>(rank)] == RONDO_ERROR_MISMATCH);
+      CHECK(error.operation == 1);
+      CHECK_THAT(error.message, Contains("broadcast of 0 int32 from rank 0"));
+      CHECK_THAT(error.message, Contains(meets ? "all_reduce of 8 int32 (sum)" : "broadcast of 8 int32 from rank 0"));
+    }
+  }
+}
+
 TEST_CASE("memory: 8 ranks reserve at most 16 MiB, use what they have touched of it, and all tell the same") {
   Ranks ranks(8);
   REQUIRE(ranks.status() == RONDO_OK);

@@ -60,7 +60,7 @@ void Sentinel::run() {
     }
     control_.step(now_ns());
     look_for_lost_links(now_ns());
-    tell_failure_once();
+    tell_failure();
     wait(in_charge);
   }
 }
@@ -89,14 +89,14 @@ void Sentinel::look_for_lost_links(uint64_t now_ns) {
   }
   if (!error) links_lost_ns_ = 0;
   if (error && links_lost_ns_ == 0) links_lost_ns_ = now_ns;
-  if (error && now_ns - links_lost_ns_ >= lost_link_patience_ns && !failure_told_) hooks_.raise(*error);
+  if (error && now_ns - links_lost_ns_ >= lost_link_patience_ns && !failure_told_.load(std::memory_order_relaxed))
+    hooks_.raise(*error);
 }
 
-void Sentinel::tell_failure_once() {
-  if (failure_told_) return;
+void Sentinel::tell_failure() {
+  if (failure_told_.load(std::memory_order_relaxed)) return;
   const auto failure = hooks_.failure();
-  if (!failure) return;
-  failure_told_ = true;
+  if (!failure || failure_told_.exchange(true, std::memory_order_relaxed)) return;
   control_.tell_failure(*failure);
 }
 

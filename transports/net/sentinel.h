@@ -35,8 +35,10 @@ class Sentinel {
 
   /// The executing thread takes the links over, or leaves them.
   void set_away(bool away) { away_.store(away, std::memory_order_release); }  // pairs with the acquire in run()
-  /// Something is to be done at once: the links are left, or there is a failure to tell. Any thread.
+  /// The links are left: to be taken over at once. Any thread.
   void kick();
+  /// If the communicator has failed, the other hosts are told, once. Any thread.
+  void tell_failure();
   /// A round of the links by the executing thread. True: something moved.
   bool step();
   /// True: all leaves without further calls. Rounds until then, for at most `patience_ns`.
@@ -47,7 +49,6 @@ class Sentinel {
       : control_(control), progress_(progress), hooks_(std::move(hooks)) {}
   void run();
   void wait(bool in_charge);
-  void tell_failure_once();
   void look_for_lost_links(uint64_t now_ns);
 
   Control &control_;
@@ -56,7 +57,7 @@ class Sentinel {
   FileDescriptor bell_;
   std::atomic<bool> away_{true};      ///< pairs with run(): who sees it set finds the links left alone
   std::atomic<bool> stopped_{false};  ///< relaxed: the bell orders it
-  bool failure_told_ = false;
+  std::atomic<bool> failure_told_{false};  ///< relaxed: decides who tells, no data rides on it
   uint64_t links_lost_ns_ = 0;  ///< when the first was seen to be lost; 0: none
   std::vector<pollfd> descriptors_;
   std::mutex links_mutex_;  ///< guards progress_

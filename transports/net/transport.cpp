@@ -131,10 +131,7 @@ class GroupRanks final : public Ranks {
     group_.sentinel->set_away(true);
     group_.sentinel->kick();
   }
-  void fail(uint64_t operation) override {
-    local_.fail(operation);
-    group_.sentinel->kick();
-  }
+  void fail(uint64_t operation) override { local_.fail(operation); }
   void set_state(RankState state) override {
     if (state == RankState::left && group_.sentinel != nullptr && !local_.failed())
       group_.sentinel->flush(farewell_patience_ns);
@@ -160,7 +157,7 @@ class GroupRanks final : public Ranks {
 
   void raise(const Error &error) override {
     local_.raise(error);
-    group_.sentinel->kick();
+    group_.sentinel->tell_failure();  // before this rank can leave
   }
   bool failed() const override { return local_.failed(); }
   Error failure() const override { return local_.failure(); }

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// Communicators on several hosts with their ranks as threads of one process, so that ThreadSanitizer sees executing
+// threads, sentinels and networks together. Which ranks share a host is pretended; sockets go over loopback.
+#include <atomic>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "src/base/clock.h"
+#include "src/bootstrap/local_store.h"
+#include "src/core/communicator.h"
+#include "src/core/init.h"
+#include "src/core/registry.h"
+#include "tests/catch.h"
+#include "transports/shm/segment_table.h"
+
+using namespace rondo;
+
+namespace {
+
+constexpr uint64_t second_ns = 1'000'000'000;
+
+struct World {
+  shm::SegmentTable segments;
+  shm::RegionTable regions;
+  std::vector<std::unique_ptr<Store>> stores;
+  Secret secret = random_secret();
+  Settings settings;
+  GroupInfo group;
+
+  explicit World(const std::vector<uint32_t> &node_of)
+      : stores(make_local_stores(static_cast<uint32_t>(node_of.size()))), group(node_of) {
+    group.oversubscribed = true;
+    settings.network_interface = "127.0.0.1";
+    settings.timeout_ns = 60 * second_ns;
+  }
+  [[nodiscard]] uint32_t rank_count() const { return group.rank_count(); }
+
+  Result<std::shared_ptr<Communicator>> init(uint32_t rank) {
+    const uint64_t deadline_ns = now_ns() + 60 * second_ns;
+    const ConnectArgs args{rank, rank_count(), settings, group, secret, "world", deadline_ns};
+    RONDO_TRY_ASSIGN(auto transport, connect_ranks(args, *stores[rank], segments));
+    RONDO_TRY(wait_for_all(transport->ranks(), rank_count(), deadline_ns));
+    return std::make_shared<Communicator>(
+        Communicator::Parts{rank, rank_count(), settings, group, std::move(transport), &regions});
+  }
+};
+
+Result<void> sum(Communicator &comm, std::vector<int32_t> &values) {
+  Call call;
+  call.signature = {RONDO_ALL_REDUCE, RONDO_INT32, RONDO_SUM, 0, values.size(), 0};
+  call.send = values.data();
+  call.recv = values.data();
+  call.in_place = true;
+  return comm.submit(call, nullptr);
+}
+
+/// life(rank, communicator) on a thread for each rank; returns when all have ended. The ranks for which it was false.
+template <class Life>
+std::vector<uint32_t> run_ranks(World &world, const Life &life) {
+  std::vector<std::thread> threads;
+  std::vector<char> right(world.rank_count());
+  for (uint32_t rank = 0; rank < world.rank_count(); ++rank)
+    threads.emplace_back([&, rank] {
+      auto comm = world.init(rank);
+      right[rank] = comm.ok() && life(rank, *comm.value());
+      if (comm.ok()) comm.value()->close();
+    });
+  for (std::thread &thread : threads) thread.join();
+  std::vector<uint32_t> wrong;
+  for (uint32_t rank = 0; rank < right.size(); ++rank)
+    if (!right[rank]) wrong.push_back(rank);
+  return wrong;
+}
+
+}  // namespace
+
+TEST_CASE("several hosts: sums are right whatever the placement of the ranks", "[net]") {
+  for (const std::vector<uint32_t> &node_of : {std::vector<uint32_t>{0, 1}, {0, 0, 2}, {0, 1, 0, 1}, {0, 1, 2}}) {
+    World world(node_of);
+    const auto wrong = run_ranks(world, [&](uint32_t rank, Communicator &comm) {
+      for (const size_t count : {size_t{1}, size_t{1000}, size_t{0}, size_t{70'000}, size_t{3}}) {
+        std::vector<int32_t> values(count);
+        for (size_t at = 0; at < count; ++at) values[at] = static_cast<int32_t>(at + rank);
+        if (!sum(comm, values).ok()) return false;
+        const auto ranks = static_cast<int32_t>(comm.rank_count());
+        for (size_t at = 0; at < count; ++at)
+          if (values[at] != static_cast<int32_t>(at) * ranks + ranks * (ranks - 1) / 2) return false;
+      }
+      return comm.finalize().ok();
+    });
+    CHECK(wrong == std::vector<uint32_t>());
+  }
+}
+
+TEST_CASE("several hosts: a rank that returns from its last call and waits long lets the others finish", "[net]") {
+  World world({0, 1});
+  std::atomic<bool> received = false;
+  const auto wrong = run_ranks(world, [&](uint32_t rank, Communicator &comm) {
+    std::vector<int32_t> values(100'000, 7);
+    Call call;
+    call.signature = {RONDO_BROADCAST, RONDO_INT32, RONDO_SUM, 0, values.size(), 0};
+    call.send = call.recv = values.data();
+    call.in_place = true;
+    if (!comm.submit(call, nullptr).ok()) return false;
+    if (rank == 1) return received = true, values.back() == 7;
+    // Until the other has everything this rank makes no call: with the sentinel alone.
+    const uint64_t deadline_ns = now_ns() + 60 * second_ns;
+    while (!received && now_ns() < deadline_ns) sleep_for_ns(1'000'000);
+    return received.load();
+  });
+  CHECK(wrong == std::vector<uint32_t>());
+}
+
+TEST_CASE("several hosts: an abort is told on the other hosts", "[net]") {
+  World world({0, 0, 2});
+  const auto wrong = run_ranks(world, [&](uint32_t rank, Communicator &comm) {
+    std::vector<int32_t> values(10, 1);
+    auto failed = sum(comm, values);
+    if (rank == 2) return comm.abort(), failed.ok();
+    if (failed.ok()) failed = sum(comm, values);  // else the abort came while this rank had not finished
+    return !failed.ok() && failed.error().status == RONDO_ERROR_ABORTED && failed.error().peer == 2;
+  });
+  CHECK(wrong == std::vector<uint32_t>());
+}
+
+TEST_CASE("several hosts: a rank that leaves while it is needed is named", "[net]") {
+  World world({0, 1});
+  const auto wrong = run_ranks(world, [&](uint32_t rank, Communicator &comm) {
+    std::vector<int32_t> values(10, 1);
+    if (!sum(comm, values).ok()) return false;
+    if (rank == 1) return true;  // and closes
+    const auto failed = sum(comm, values);
+    return !failed.ok() && failed.error().status == RONDO_ERROR_REMOTE && failed.error().peer == 1 &&
+           failed.error().message.find("has destroyed its communicator") != std::string::npos;
+  });
+  CHECK(wrong == std::vector<uint32_t>());
+}
