@@ -21,7 +21,7 @@ class Links {
  public:
   virtual ~Links() = default;
 
-  /// Of every link. It and the number of channels stay as they are.
+  /// What every link has at least. It and the number of channels stay as they are.
   [[nodiscard]] virtual ConnectionGeometry geometry() const = 0;
   [[nodiscard]] virtual uint32_t channel_count() const = 0;
   /// Views stay valid as long as the links. The peer may be this rank: the loop-back.

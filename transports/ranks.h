@@ -24,7 +24,7 @@ class Ranks {
   virtual ~Ranks() = default;
 
   // This rank publishes what it does.
-  virtual void enter(uint64_t operation, const Entered &what) = 0;
+  virtual void enter(uint64_t operation, const OperationInfo &what) = 0;
   /// What this rank owes to the others for it reaches them without another call of this rank.
   virtual void complete(uint64_t operation) = 0;
   /// Ends an operation that this rank had entered; for the flight recorder alone.
@@ -33,7 +33,7 @@ class Ranks {
 
   // What a rank, this one included, has published.
   /// None: it has not entered the operation, its record is overwritten, or the answer is not here yet.
-  [[nodiscard]] virtual std::optional<Entered> entered(uint32_t peer, uint64_t operation) const = 0;
+  [[nodiscard]] virtual std::optional<OperationInfo> entered(uint32_t peer, uint64_t operation) const = 0;
   [[nodiscard]] virtual uint64_t latest_operation(uint32_t peer) const = 0;
   [[nodiscard]] virtual uint64_t completed_operation(uint32_t peer) const = 0;
   [[nodiscard]] virtual RankState state(uint32_t peer) const = 0;

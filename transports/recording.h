@@ -16,12 +16,12 @@ namespace rondo {
 inline constexpr uint64_t recorded_operation_count = 1024;
 
 /// What a rank has entered as one operation: equal on all ranks, or they disagree.
-struct Entered {
+struct OperationInfo {
   Signature signature;
   PlanChoice shape;
   uint32_t history = 0;  ///< fingerprint(): equal on all ranks, or they disagree on this operation or an earlier one
 
-  bool operator==(const Entered &) const = default;
+  bool operator==(const OperationInfo &) const = default;
 };
 
 enum class RankState : uint64_t { absent = 0, alive = 1, finalized = 2, left = 3 };
@@ -30,7 +30,7 @@ enum class OperationState : uint64_t { running = 0, completed = 1, failed = 2 };
 
 struct RecordedOperation {
   uint64_t number = 0;
-  Entered what;
+  OperationInfo what;
   OperationState state = OperationState::running;
   uint64_t entered_ns = 0;  ///< both by now_ns()
   uint64_t ended_ns = 0;    ///< 0: still running

@@ -153,13 +153,14 @@ rondo_status_t rondo_comm_get_properties(rondo_comm_t handle, rondo_comm_propert
   return at_boundary([&]() -> Result<void> {
     RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
     const Links &links = comm->links();
+    const GroupInfo &group = comm->group();
     rondo_comm_properties_t ours = RONDO_COMM_PROPERTIES_INIT;
     ours.rank = static_cast<int32_t>(comm->rank());
     ours.rank_count = static_cast<int32_t>(comm->rank_count());
     ours.device = comm->settings().device;
-    ours.local_rank_count = static_cast<int32_t>(comm->rank_count());
-    ours.core_count = static_cast<int32_t>(comm->meeting().core_count);
-    ours.oversubscribed = comm->meeting().oversubscribed ? 1 : 0;
+    ours.local_rank_count = static_cast<int32_t>(group.ranks_of(group.node_of(comm->rank())).size());
+    ours.core_count = static_cast<int32_t>(group.core_count);
+    ours.oversubscribed = group.oversubscribed ? 1 : 0;
     uint32_t every = ~0u;
     const uint32_t direct = kind_bit(PayloadKind::address);
     for (uint32_t peer = 0; peer < comm->rank_count(); ++peer) {

@@ -26,8 +26,8 @@ constexpr uint64_t large_bytes = 1 << 20;  // from here on a run is long enough 
 constexpr uint32_t warm_up_runs = 2, small_warm_up_runs = 6;
 constexpr uint32_t runs_per_batch = 10;
 constexpr double patience = 3;  // where others have the processors, fewer runs are made than would fit
-constexpr uint64_t crowded_run_bytes = 16 << 20;  // with more ranks than cores, as many calls as move so much
-constexpr uint64_t crowded_calls_min = 4, crowded_calls_max = 20;
+constexpr uint64_t oversubscribed_run_bytes = 16 << 20;  // with more ranks than cores, as many calls as move so much
+constexpr uint64_t oversubscribed_calls_min = 4, oversubscribed_calls_max = 20;
 constexpr uint32_t rounds_before_dropping = 2;
 constexpr double hopeless_ratio = 2.5;  // a candidate that is so much slower is left out of the later rounds
 constexpr double others_max = 0.10;     // share of the processors that others may take in a round
@@ -238,7 +238,8 @@ Result<bool> Rank::was_disturbed(const Load &load, uint64_t begin_ns, double own
 Result<void> Rank::measure_size(const SizeJob &size, Measured &measured) {
   bytes_ = size.bytes;
   if (job_.group.oversubscribed)
-    calls_per_run_ = std::clamp<uint64_t>(crowded_run_bytes / size.bytes, crowded_calls_min, crowded_calls_max);
+    calls_per_run_ =
+        std::clamp<uint64_t>(oversubscribed_run_bytes / size.bytes, oversubscribed_calls_min, oversubscribed_calls_max);
   RONDO_TRY_ASSIGN(std::vector<Entry> all, entries_of(size));
   std::vector<Entry> active = std::move(all), dropped;
   uint32_t repeats_left = job_.round_count;

@@ -37,8 +37,8 @@ Result<PlanChoice> Communicator::choose(rondo_collective_t collective, uint64_t 
   input.rank_count = rank_count_;
   input.element_bytes = static_cast<uint32_t>(rondo_type_size(type));
   input.bytes = vector_elements * input.element_bytes;
-  input.oversubscribed = device_ == nullptr && meeting_.oversubscribed;
-  input.shares_hosts = !meeting_.one_host() && meeting_.shares_hosts();
+  input.oversubscribed = device_ == nullptr && group_.oversubscribed;
+  input.shares_hosts = !group_.one_node() && group_.shares_nodes();
   input.slot_count = geometry.slot_count;
   input.slot_bytes = geometry.slot_bytes;
   input.ll_slot_bytes = geometry.ll_slot_bytes;
@@ -80,7 +80,7 @@ Result<std::unique_ptr<BoundPlan>> Communicator::bind(const Call &call) {
   const OperationKey key{call.signature, call.in_place, blocks_of(call, rank_count_)};
   auto bound = std::make_unique<BoundPlan>();
   const ConnectionGeometry geometry = device_ != nullptr ? device_->geometry() : links_.geometry();
-  RONDO_TRY_ASSIGN(bound->plan, build_plan(key, choice, geometry, rank_, rank_count_, meeting_.node_of));
+  RONDO_TRY_ASSIGN(bound->plan, build_plan(key, choice, geometry, rank_, rank_count_, group_.node_of_ranks()));
   const auto op = static_cast<rondo_op_t>(call.signature.op);
   bound->reducer.divisor = op == RONDO_AVG ? rank_count_ : 0;
   if (device_ != nullptr) {

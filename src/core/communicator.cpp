@@ -16,7 +16,7 @@ namespace {
 
 constexpr auto turn_look_interval = std::chrono::milliseconds(1);
 
-WaitPolicy base_wait_policy(const Settings &settings, const Meeting &meeting) {
+WaitPolicy base_wait_policy(const Settings &settings, const GroupInfo &group) {
   switch (settings.wait) {
     case WaitMode::automatic:
       break;
@@ -27,11 +27,11 @@ WaitPolicy base_wait_policy(const Settings &settings, const Meeting &meeting) {
     case WaitMode::sleep:
       return {0, 0, 0, true};
   }
-  return meeting.oversubscribed ? WaitPolicy::crowded() : WaitPolicy::roomy();
+  return group.oversubscribed ? WaitPolicy::oversubscribed() : WaitPolicy::dedicated();
 }
 
-WaitPolicy wait_policy_of(const Settings &settings, const Meeting &meeting, const Links &links) {
-  WaitPolicy policy = base_wait_policy(settings, meeting);
+WaitPolicy wait_policy_of(const Settings &settings, const GroupInfo &group, const Links &links) {
+  WaitPolicy policy = base_wait_policy(settings, group);
   policy.progresses = links.needs_progress();
   return policy;
 }
@@ -42,9 +42,9 @@ Communicator::Communicator(Parts parts)
     : rank_(parts.rank),
       rank_count_(parts.rank_count),
       settings_(std::move(parts.settings)),
-      meeting_(parts.meeting),
+      group_(std::move(parts.group)),
       tuning_(parts.tuning),
-      wait_policy_(wait_policy_of(settings_, meeting_, parts.transport->links())),
+      wait_policy_(wait_policy_of(settings_, group_, parts.transport->links())),
       transport_(std::move(parts.transport)),
       links_(transport_->links()),
       ranks_(transport_->ranks()),
@@ -138,7 +138,7 @@ Result<void> Communicator::run(const Operation &operation) {
 Result<void> Communicator::run_transfers(const Operation &operation) {
   BoundPlan &bound = *operation.bound;
   const Plan &plan = *bound.plan;
-  const Entered entered{plan.key.signature, plan.shape, operation.history};
+  const OperationInfo entered{plan.key.signature, plan.shape, operation.history};
   ranks_.enter(operation.number, entered);
 
   Buffers buffers;
@@ -180,8 +180,8 @@ Result<void> Communicator::run_transfers(const Operation &operation) {
   return {};
 }
 
-/// What exchanges nothing, such as calls of 0 elements, does not hold a rank back. It waits here now and then, so that no
-/// peer is in an operation of which this rank's record is overwritten already, by which they could tell whether they
+/// What exchanges nothing, such as calls of 0 elements, does not hold a rank back. It waits here now and then, so that
+/// no peer is in an operation of which this rank's record is overwritten already, by which they could tell whether they
 /// agree. False: the waiter says stop.
 bool Communicator::stay_in_reach(uint64_t number, Waiter &waiter) const {
   constexpr uint64_t interval = recorded_operation_count / 2;  // no lead grows by more before the next look
@@ -261,7 +261,7 @@ std::optional<Error> Communicator::failure() {
   }
   if (!ranks_.failed()) {
     const uint64_t next = executed_.load(std::memory_order_acquire) + 1;  // pairs with release in end_turn()
-    if (const auto death = find_departure(ranks_, rank_, rank_count_, next, Departure::death)) ranks_.raise(*death);
+    if (const auto death = find_ended_rank(ranks_, rank_, rank_count_, next, RankEnd::death)) ranks_.raise(*death);
   }
   if (!ranks_.failed()) return std::nullopt;
   dump_.begin();

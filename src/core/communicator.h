@@ -17,7 +17,7 @@
 #include "src/base/short_lock.h"
 #include "src/core/device_monitor.h"
 #include "src/core/failure_dump.h"
-#include "src/core/hello.h"
+#include "src/core/group_info.h"
 #include "src/core/host_stream.h"
 #include "src/core/loans.h"
 #include "src/core/plan_cache.h"
@@ -44,7 +44,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
     uint32_t rank = 0;
     uint32_t rank_count = 1;
     Settings settings;
-    Meeting meeting;
+    GroupInfo group;
     std::unique_ptr<Transport> transport;
     shm::RegionTable *regions = nullptr;
     const TuningTable *tuning = nullptr;  ///< outlives it; null: none
@@ -57,7 +57,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   [[nodiscard]] uint32_t rank() const { return rank_; }
   [[nodiscard]] uint32_t rank_count() const { return rank_count_; }
   [[nodiscard]] const Settings &settings() const { return settings_; }
-  [[nodiscard]] const Meeting &meeting() const { return meeting_; }
+  [[nodiscard]] const GroupInfo &group() const { return group_; }
   [[nodiscard]] const Links &links() const { return links_; }
   [[nodiscard]] LoanBook &loans() { return loans_; }
 
@@ -120,7 +120,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   const uint32_t rank_;
   const uint32_t rank_count_;
   const Settings settings_;
-  const Meeting meeting_;
+  const GroupInfo group_;
   const TuningTable *const tuning_;
   const WaitPolicy wait_policy_;
   const std::unique_ptr<Transport> transport_;

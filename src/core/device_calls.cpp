@@ -73,7 +73,7 @@ Result<void> Communicator::enqueue(const Call &call, void *stream) {
   what.buffers.recv = {static_cast<std::byte *>(recv), plan.recv.begin, {}};
   bound->last_operation = what.number;  // under the lock that eviction needs too
   bound->captured |= captured;
-  const Entered entered{plan.key.signature, plan.shape, what.buffers.signature};
+  const OperationInfo entered{plan.key.signature, plan.shape, what.buffers.signature};
   ranks_.enter(what.number, entered);
   monitor_->add(what.number, entered, captured);  // first: a launch waits where the stream's queue is full
   const auto launched = device_->launch(what, stream);

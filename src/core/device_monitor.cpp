@@ -29,7 +29,7 @@ DeviceMonitor::~DeviceMonitor() {
   thread_.join();
 }
 
-void DeviceMonitor::add(uint64_t number, const Entered &what, bool captured) {
+void DeviceMonitor::add(uint64_t number, const OperationInfo &what, bool captured) {
   {
     const std::lock_guard lock(mutex_);
     outstanding_.push_back({number, what, captured});
@@ -131,7 +131,7 @@ void DeviceMonitor::look_at_replay(const DeviceReport &report, uint64_t now_ns) 
   if (parts_.ranks->failed() || now_ns < next_departure_check_ns_) return;
   next_departure_check_ns_ = now_ns + device_check_interval_ns;
   Error error;
-  if (const auto death = find_departure(*parts_.ranks, parts_.rank, parts_.rank_count, UINT64_MAX, Departure::death)) {
+  if (const auto death = find_ended_rank(*parts_.ranks, parts_.rank, parts_.rank_count, UINT64_MAX, RankEnd::death)) {
     error = *death;
     error.operation = report.ended_number;
   } else if (now_ns - replay_since_ns_ >= parts_.timeout_ns) {
@@ -168,7 +168,7 @@ void DeviceMonitor::tell_fault(const DeviceReport &report) {
     number = parts_.ranks->latest_operation(parts_.rank);
     what = parts_.ranks->entered(parts_.rank, number);
   }
-  const Entered entered = what ? *what : Entered{};
+  const OperationInfo entered = what ? *what : OperationInfo{};
   OperationWatch(*parts_.ranks, parts_.rank, parts_.rank_count, number, entered, parts_.timeout_ns)
       .explain_fault(report.peer, report.fault);
 }

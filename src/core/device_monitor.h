@@ -37,7 +37,7 @@ class DeviceMonitor {
 
   /// An operation will be enqueued now. Numbers come in order. captured: its kernel will run without being told apart,
   /// so it counts as done when its turn comes.
-  void add(uint64_t number, const Entered &what, bool captured);
+  void add(uint64_t number, const OperationInfo &what, bool captured);
 
   /// The latest operation could not be enqueued.
   void withdraw(uint64_t number);
@@ -53,7 +53,7 @@ class DeviceMonitor {
  private:
   struct Outstanding {
     uint64_t number = 0;
-    Entered what;
+    OperationInfo what;
     bool captured = false;
   };
 

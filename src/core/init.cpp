@@ -29,15 +29,15 @@ Result<Settings> settings_of(const rondo_config_t *config) {
 Result<std::shared_ptr<Communicator>> connect_all(const Rendezvous &group, const Settings &settings,
                                                   uint64_t deadline_ns) {
   if (!process().topology().ok()) return process().topology().error();
-  RONDO_TRY_ASSIGN(const Meeting meeting, meet(*group.store, group.key_prefix, group.rank, group.size, settings,
-                                               process().topology().value(), deadline_ns));
-  const ConnectArgs args{group.rank, group.size, settings, meeting, group.secret, group.key_prefix, deadline_ns};
+  RONDO_TRY_ASSIGN(const GroupInfo info, exchange_peer_info(*group.store, group.key_prefix, group.rank, group.size,
+                                                            settings, process().topology().value(), deadline_ns));
+  const ConnectArgs args{group.rank, group.size, settings, info, group.secret, group.key_prefix, deadline_ns};
   RONDO_TRY_ASSIGN(auto transport, connect_ranks(args, *group.store, process().segments));
   RONDO_TRY_ASSIGN(auto device, connect_device(args, *group.store));
   RONDO_TRY(wait_for_all(transport->ranks(), group.size, *group.store, deadline_ns));
-  return std::make_shared<Communicator>(
-      Communicator::Parts{group.rank, group.size, settings, meeting, std::move(transport), &process().regions,
-                          &process().tuning().value(), std::move(device)});
+  return std::make_shared<Communicator>(Communicator::Parts{group.rank, group.size, settings, info,
+                                                            std::move(transport), &process().regions,
+                                                            &process().tuning().value(), std::move(device)});
 }
 
 Result<std::shared_ptr<Communicator>> assemble(const Rendezvous &group, const Settings &settings,

@@ -14,28 +14,25 @@ namespace {
 
 constexpr uint32_t default_channel_count = 2;  // the double tree's two trees
 
-/// By rank: its number among the ranks of this rank's host.
-std::vector<uint32_t> local_indices(const ConnectArgs &args) {
-  std::vector<uint32_t> indices;
-  uint32_t next = 0;
-  for (const uint32_t node : args.meeting.node_of)
-    indices.push_back(node == args.meeting.node_of[args.rank] ? next++ : net::no_local);
+/// By rank: its number among the ranks of this rank's node.
+std::vector<uint32_t> local_indices(const GroupInfo &group, uint32_t own_rank) {
+  std::vector<uint32_t> indices(group.rank_count(), net::no_local);
+  for (const uint32_t rank : group.ranks_of(group.node_of(own_rank))) indices[rank] = group.index_on_node(rank);
   return indices;
 }
 
 }  // namespace
 
 Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store &store, shm::SegmentTable &segments) {
-  const std::vector<uint32_t> local_index = local_indices(args);
-  const bool one_host = args.meeting.one_host();
-  if (!one_host && args.settings.device != RONDO_DEVICE_HOST)
+  const GroupInfo &group = args.group;
+  const uint32_t node = group.node_of(args.rank);
+  if (!group.one_node() && args.settings.device != RONDO_DEVICE_HOST)
     return Error{RONDO_ERROR_UNSUPPORTED,
                  "the ranks are on several hosts (or in containers that do not share processes and network), where "
                  "this version moves host memory only; make the communicator with RONDO_DEVICE_HOST"};
   shm::ConnectRequest request;
-  request.rank = local_index[args.rank];
-  request.rank_count = args.rank_count - static_cast<uint32_t>(std::count(local_index.begin(), local_index.end(),
-                                                                          net::no_local));
+  request.rank = group.index_on_node(args.rank);
+  request.rank_count = static_cast<uint32_t>(group.ranks_of(node).size());
   request.channel_count = std::max(args.settings.channels, default_channel_count);
   // Plans depend on slots, so that all hosts must have the same, however many ranks they have.
   const ConnectionGeometry geometry =
@@ -46,15 +43,20 @@ Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store 
   request.slot_bytes = geometry.slot_bytes;
   request.mapping = args.settings.mapping;
   request.cross_memory = args.settings.cross_memory;
-  request.key_prefix = args.key_prefix + (one_host ? "" : "/host" + std::to_string(args.meeting.node_of[args.rank]));
+  request.key_prefix = args.key_prefix + (group.one_node() ? "" : "/node" + std::to_string(node));
   request.host_name = host_name();
   request.deadline_ns = args.deadline_ns;
   RONDO_TRY_ASSIGN(auto local, shm::connect(request, store, segments));
-  if (one_host) return local;
-  const tcp::GroupRequest group{args.rank,       args.rank_count, local_index,
-                                args.secret,     args.settings.network_interface,
-                                host_name(),     args.key_prefix, args.deadline_ns};
-  return tcp::connect(group, std::move(local), store);
+  if (group.one_node()) return local;
+  const tcp::GroupRequest several{args.rank,
+                                  args.rank_count,
+                                  local_indices(group, args.rank),
+                                  args.secret,
+                                  args.settings.network_interface,
+                                  host_name(),
+                                  args.key_prefix,
+                                  args.deadline_ns};
+  return tcp::connect(several, std::move(local), store);
 }
 
 Result<void> check_device(const Settings &settings) {

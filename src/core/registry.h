@@ -7,7 +7,7 @@
 #include "cuda/device_executor.h"
 #include "src/base/config.h"
 #include "src/bootstrap/store.h"
-#include "src/core/hello.h"
+#include "src/core/group_info.h"
 #include "transports/transport.h"
 
 namespace rondo {
@@ -20,7 +20,7 @@ struct ConnectArgs {
   uint32_t rank = 0;
   uint32_t rank_count = 1;
   const Settings &settings;
-  const Meeting &meeting;
+  const GroupInfo &group;
   const Secret &secret;
   std::string key_prefix;
   uint64_t deadline_ns = 0;

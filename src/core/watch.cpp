@@ -24,18 +24,18 @@ std::string seconds(uint64_t ns) {
 
 }  // namespace
 
-std::string describe(const Entered &entered) {
+std::string describe(const OperationInfo &entered) {
   const PlanChoice &shape = entered.shape;
   return describe(entered.signature) + " by " + rondo_algorithm_string(shape.algorithm) + ", " +
          rondo_protocol_string(shape.protocol) + ", " + std::to_string(shape.channels) + " channels, chunks of " +
          std::to_string(shape.chunk_bytes) + " bytes";
 }
 
-std::optional<Error> find_departure(const Ranks &ranks, uint32_t rank, uint32_t rank_count, uint64_t operation,
-                                    Departure which) {
+std::optional<Error> find_ended_rank(const Ranks &ranks, uint32_t rank, uint32_t rank_count, uint64_t operation,
+                                     RankEnd which) {
   // A rank that has completed the operation has sent all that it owes to it: its end is none of this operation's.
   const auto owes = [&](uint32_t peer) { return ranks.completed_operation(peer) < operation; };
-  const auto departure = [&](uint32_t peer, const std::string &how) {
+  const auto ended = [&](uint32_t peer, const std::string &how) {
     Error error{RONDO_ERROR_REMOTE, ranks.describe_rank(peer) + how};
     error.rank = static_cast<int32_t>(rank);
     error.peer = static_cast<int32_t>(peer);
@@ -47,11 +47,10 @@ std::optional<Error> find_departure(const Ranks &ranks, uint32_t rank, uint32_t 
     if (peer == rank) continue;
     const RankState state = ranks.state(peer);  // before owes(): a rank completes first and leaves then
     if (!owes(peer)) continue;
-    if (which == Departure::any && state == RankState::left) return departure(peer, " has destroyed its communicator");
-    if (which == Departure::any && state == RankState::finalized)
-      return departure(peer, " has finalized its communicator");
+    if (which == RankEnd::any && state == RankState::left) return ended(peer, " has destroyed its communicator");
+    if (which == RankEnd::any && state == RankState::finalized) return ended(peer, " has finalized its communicator");
     if (state == RankState::alive && std::find(dead.begin(), dead.end(), peer) != dead.end())
-      return departure(peer, ranks.how_dead(peer));
+      return ended(peer, ranks.how_dead(peer));
   }
   return std::nullopt;
 }
@@ -59,7 +58,7 @@ std::optional<Error> find_departure(const Ranks &ranks, uint32_t rank, uint32_t 
 bool OperationWatch::look(uint64_t now_ns) {
   if (start_ns_ == 0) start_ns_ = now_ns;
   if (ranks_.failed()) return true;
-  if (check_agreement() || check_departures(now_ns)) return true;
+  if (check_agreement() || check_ended_ranks(now_ns)) return true;
   if (now_ns - start_ns_ < timeout_ns_) return false;
   time_out(now_ns);
   return true;
@@ -105,7 +104,7 @@ void OperationWatch::tell_disagreement(uint32_t peer, const Common &latest) {
   }
   if (tell_finalized(peer, operation, own.signature, theirs.signature)) return;
   const bool calls_differ = theirs.signature != own.signature;
-  const auto name = [&](const Entered &call) { return calls_differ ? describe(call.signature) : describe(call); };
+  const auto name = [&](const OperationInfo &call) { return calls_differ ? describe(call.signature) : describe(call); };
   const std::string number = std::to_string(operation);
   const std::string where = recorded ? "operation " + number
                                      : "an operation before " + number + ", the first that is still recorded of both";
@@ -127,12 +126,12 @@ bool OperationWatch::tell_finalized(uint32_t peer, uint64_t operation, const Sig
   return true;
 }
 
-bool OperationWatch::check_departures(uint64_t now_ns) {
+bool OperationWatch::check_ended_ranks(uint64_t now_ns) {
   if (now_ns < next_death_check_ns_) return false;
   next_death_check_ns_ = now_ns + death_check_interval_ns;
-  const auto departure = find_departure(ranks_, rank_, rank_count_, operation_, Departure::any);
-  if (!departure) return false;
-  raise(departure->status, departure->peer, operation_, departure->message + " during " + operation_name());
+  const auto ended = find_ended_rank(ranks_, rank_, rank_count_, operation_, RankEnd::any);
+  if (!ended) return false;
+  raise(ended->status, ended->peer, operation_, ended->message + " during " + operation_name());
   return true;
 }
 
@@ -164,7 +163,7 @@ void OperationWatch::explain_fault(uint32_t peer, Fault fault) {
   const uint64_t patience_ns = now_ns() + fault_patience_ns;
   do {
     if (ranks_.failed() || check_agreement()) return;
-    if (fault == Fault::unreadable && check_departures(next_death_check_ns_)) return;
+    if (fault == Fault::unreadable && check_ended_ranks(next_death_check_ns_)) return;
     sleep_for_ns(fault_look_interval_ns);
   } while (now_ns() < patience_ns);
   const std::string name = ranks_.describe_rank(peer), during = " during " + operation_name();

@@ -14,7 +14,7 @@ namespace rondo {
 
 class OperationWatch final : public Watch {
  public:
-  OperationWatch(Ranks &ranks, uint32_t rank, uint32_t rank_count, uint64_t operation, const Entered &entered,
+  OperationWatch(Ranks &ranks, uint32_t rank, uint32_t rank_count, uint64_t operation, const OperationInfo &entered,
                  uint64_t timeout_ns)
       : ranks_(ranks),
         rank_(rank),
@@ -36,8 +36,8 @@ class OperationWatch final : public Watch {
   /// What two ranks have entered as one operation.
   struct Common {
     uint64_t operation = 0;
-    Entered own;
-    Entered theirs;
+    OperationInfo own;
+    OperationInfo theirs;
   };
 
   bool check_agreement();
@@ -45,7 +45,7 @@ class OperationWatch final : public Watch {
   [[nodiscard]] std::optional<Common> latest_in_common(uint32_t peer) const;
   void tell_disagreement(uint32_t peer, const Common &latest);
   bool tell_finalized(uint32_t peer, uint64_t operation, const Signature &own, const Signature &theirs);
-  bool check_departures(uint64_t now_ns);
+  bool check_ended_ranks(uint64_t now_ns);
   void time_out(uint64_t now_ns);
   void raise(rondo_status_t status, int32_t peer, uint64_t operation, const std::string &message);
   [[nodiscard]] std::string operation_name() const;
@@ -54,20 +54,20 @@ class OperationWatch final : public Watch {
   uint32_t rank_;
   uint32_t rank_count_;
   uint64_t operation_;
-  const Entered &entered_;
+  const OperationInfo &entered_;
   uint64_t timeout_ns_;
   uint64_t start_ns_ = 0;  ///< the first look: an operation that does not wait reads no clock
   uint64_t next_death_check_ns_ = 0;
 };
 
 /// "all_reduce of 8 float32 (sum) by ring, simple, 1 channels, chunks of 65536 bytes"
-[[nodiscard]] std::string describe(const Entered &entered);
+[[nodiscard]] std::string describe(const OperationInfo &entered);
 
-enum class Departure : uint8_t { death, any };
+enum class RankEnd : uint8_t { death, any };
 
 /// RONDO_ERROR_REMOTE where a rank that has not completed `operation` has died, or (any) has finalized or destroyed
 /// its communicator.
-[[nodiscard]] std::optional<Error> find_departure(const Ranks &ranks, uint32_t rank, uint32_t rank_count,
-                                                  uint64_t operation, Departure which);
+[[nodiscard]] std::optional<Error> find_ended_rank(const Ranks &ranks, uint32_t rank, uint32_t rank_count,
+                                                   uint64_t operation, RankEnd which);
 
 }  // namespace rondo

@@ -13,8 +13,8 @@ namespace rondo {
 namespace {
 
 // How many times larger chunks are where all lend.
-constexpr uint64_t roomy_chunk_factor = 4;
-constexpr uint64_t crowded_chunk_factor = 16;
+constexpr uint64_t dedicated_chunk_factor = 4;
+constexpr uint64_t oversubscribed_chunk_factor = 16;
 constexpr uint64_t fetch_back_bytes_max = 4096;
 
 RunOutcome fault(Fault what, uint32_t peer) { return {RunOutcome::Kind::fault, what, peer}; }
@@ -149,7 +149,7 @@ const std::byte *ExchangeEnd::open(uint32_t peer, const LentBuffer &buffer, uint
 /// caches, too.
 bool ExchangeEnd::worth_lending(const Job &job) const {
   if (wake_ || !job.apart() || (job.ring != nullptr && rank_count() == 2 && job.cheap)) return true;
-  return job.bytes() >= roomy_chunk_factor * view_.geometry.chunk_bytes;
+  return job.bytes() >= dedicated_chunk_factor * view_.geometry.chunk_bytes;
 }
 
 /// Waits for every rank's announcement, and opens what they lend.
@@ -177,7 +177,7 @@ RunOutcome ExchangeEnd::meet(Job &job) {
 
 /// Where all lend both buffers no area of the exchange bounds a chunk, and larger ones save turns of the scheduler: all
 /// see the same announcements, so all come to the same size.
-uint64_t ExchangeEnd::lent_chunk_factor() const { return wake_ ? crowded_chunk_factor : roomy_chunk_factor; }
+uint64_t ExchangeEnd::lent_chunk_factor() const { return wake_ ? oversubscribed_chunk_factor : dedicated_chunk_factor; }
 
 /// Until everybody has gathered so many chunks, counted through the communicator's life.
 RunOutcome ExchangeEnd::wait_for_gathered(const Job &job, uint64_t chunks) const {

@@ -26,8 +26,8 @@ struct WaitPolicy {
   bool sleeps = false;         ///< then sleep until a peer rings (peers must know); else short naps
   bool progresses = false;     ///< each round begins with one of PeerAccess::progress()
 
-  [[nodiscard]] static WaitPolicy roomy() { return {128, 8192, 256, false}; }
-  [[nodiscard]] static WaitPolicy crowded() { return {8, 0, 512, true}; }
+  [[nodiscard]] static WaitPolicy dedicated() { return {128, 8192, 256, false}; }
+  [[nodiscard]] static WaitPolicy oversubscribed() { return {8, 0, 512, true}; }
 };
 
 class Waiter {

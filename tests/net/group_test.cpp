@@ -26,23 +26,23 @@ struct World {
   std::vector<std::unique_ptr<Store>> stores;
   Secret secret = random_secret();
   Settings settings;
-  Meeting meeting;
+  GroupInfo group;
 
-  explicit World(std::vector<uint32_t> node_of) : stores(make_local_stores(static_cast<uint32_t>(node_of.size()))) {
-    meeting.node_of = std::move(node_of);
-    meeting.oversubscribed = true;
+  explicit World(const std::vector<uint32_t> &node_of)
+      : stores(make_local_stores(static_cast<uint32_t>(node_of.size()))), group(node_of) {
+    group.oversubscribed = true;
     settings.network_interface = "127.0.0.1";
     settings.timeout_ns = 60 * second_ns;
   }
-  [[nodiscard]] uint32_t rank_count() const { return static_cast<uint32_t>(meeting.node_of.size()); }
+  [[nodiscard]] uint32_t rank_count() const { return group.rank_count(); }
 
   Result<std::shared_ptr<Communicator>> init(uint32_t rank) {
     const uint64_t deadline_ns = now_ns() + 60 * second_ns;
-    const ConnectArgs args{rank, rank_count(), settings, meeting, secret, "world", deadline_ns};
+    const ConnectArgs args{rank, rank_count(), settings, group, secret, "world", deadline_ns};
     RONDO_TRY_ASSIGN(auto transport, connect_ranks(args, *stores[rank], segments));
     RONDO_TRY(wait_for_all(transport->ranks(), rank_count(), *stores[rank], deadline_ns));
     return std::make_shared<Communicator>(
-        Communicator::Parts{rank, rank_count(), settings, meeting, std::move(transport), &regions});
+        Communicator::Parts{rank, rank_count(), settings, group, std::move(transport), &regions});
   }
 };
 
@@ -76,8 +76,7 @@ std::vector<uint32_t> run_ranks(World &world, const Life &life) {
 }  // namespace
 
 TEST_CASE("several hosts: sums are right whatever the placement of the ranks", "[net]") {
-  for (const std::vector<uint32_t> &node_of :
-       {std::vector<uint32_t>{0, 1}, {0, 0, 2}, {0, 1, 0, 1}, {0, 1, 2}}) {
+  for (const std::vector<uint32_t> &node_of : {std::vector<uint32_t>{0, 1}, {0, 0, 2}, {0, 1, 0, 1}, {0, 1, 2}}) {
     World world(node_of);
     const auto wrong = run_ranks(world, [&](uint32_t rank, Communicator &comm) {
       for (const size_t count : {size_t{1}, size_t{1000}, size_t{0}, size_t{70'000}, size_t{3}}) {

@@ -107,6 +107,14 @@ class SeveralHosts(unittest.TestCase):
                 job = Job(hosts, [0, 1, 1, 0], [PROGRAM, "sum", "20", "30000"], {"RONDO_ALGORITHM": algorithm}).finish(120)
                 self.expect(job, range(4), "ok")
 
+    def test_each_rank_counts_the_ranks_of_its_host(self):
+        with net.Hosts(2) as hosts:
+            layout = [0, 1, 0]
+            job = Job(hosts, layout, [PROGRAM, "buffers", "alloc", "30000"]).finish(120)
+            self.expect(job, range(3), "ok")
+            for rank, host in enumerate(layout):
+                self.assertIn(f"local ranks {layout.count(host)}\n", job.output[rank])
+
     def test_ranks_that_sleep_while_they_wait(self):
         with net.Hosts(2) as hosts:
             job = Job(hosts, [0, 1, 0, 1], [PROGRAM, "sum", "50", "30000"], {"RONDO_WAIT": "sleep"}).finish(120)

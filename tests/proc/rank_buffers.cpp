@@ -115,7 +115,8 @@ int run_buffers(const Rank &self, const Arguments &args) {
   for (int round = 0; round < 5 && outcome == RONDO_OK; ++round) outcome = sum_once(self, memory, count, round);
   if (registration != nullptr && rondo_comm_deregister(self.comm, registration) != RONDO_OK) outcome = -1;
   if (outcome == RONDO_OK) outcome = sum_once(self, memory, count, 77);
-  std::printf("rank %d: mapped %d cross %d\n", self.rank, properties.mapped_buffers, properties.cross_memory);
+  std::printf("rank %d: mapped %d cross %d local ranks %d\n", self.rank, properties.mapped_buffers,
+              properties.cross_memory, properties.local_rank_count);
   if (args[0] == "alloc" && rondo_mem_free(memory) != RONDO_OK) outcome = -1;
   if (args[0] != "alloc") std::free(memory);
   return finish(self, outcome);

@@ -2,7 +2,7 @@
 #include "tests/sim/life.h"
 
 #include "src/base/clock.h"
-#include "src/core/hello.h"
+#include "src/core/group_info.h"
 #include "src/core/init.h"
 #include "tests/sim/call_data.h"
 #include "tests/sim/network.h"
@@ -167,9 +167,9 @@ class Life {
   Result<std::shared_ptr<Communicator>> assemble(uint32_t rank, Store &store, const Settings &settings,
                                                  uint64_t deadline_ns) {
     RONDO_TRY(store.gather("life/join", rank, plan_.rank_count, {}, deadline_ns));
-    RONDO_TRY_ASSIGN(Meeting meeting,
-                     meet(store, "life", rank, plan_.rank_count, settings, topology_, deadline_ns));
-    meeting.oversubscribed = plan_.oversubscribed;
+    RONDO_TRY_ASSIGN(GroupInfo group,
+                     exchange_peer_info(store, "life", rank, plan_.rank_count, settings, topology_, deadline_ns));
+    group.oversubscribed = plan_.oversubscribed;
     shm::ConnectRequest request;
     request.rank = rank;
     request.rank_count = plan_.rank_count;
@@ -183,7 +183,7 @@ class Life {
     auto transport = make_sim_transport(std::move(real), host_, rank);
     RONDO_TRY(wait_for_all(transport->ranks(), plan_.rank_count, store, deadline_ns));
     return std::make_shared<Communicator>(
-        Communicator::Parts{rank, plan_.rank_count, settings, meeting, std::move(transport), &regions_});
+        Communicator::Parts{rank, plan_.rank_count, settings, group, std::move(transport), &regions_});
   }
 
   void rank_life(uint32_t rank) {

@@ -240,14 +240,14 @@ LifePlan draw_life(uint64_t seed, Defect defect) {
 }
 
 std::string describe(const LifePlan &plan) {
-  std::string text = "seed " + std::to_string(plan.seed) + ": " + std::to_string(plan.rank_count) + " ranks, " +
-                     rondo_algorithm_string(plan.settings.algorithm) + ", " +
-                     rondo_protocol_string(plan.settings.protocol) + ", wait " + wait_mode_string(plan.settings.wait) +
-                     (plan.oversubscribed ? ", crowded" : ", roomy") + (plan.wired ? ", late stores" : "") +
-                     ", loans " + std::to_string(plan.accepted_kinds) + ", slots " +
-                     std::to_string(plan.settings.slot_count) + " x " + std::to_string(plan.settings.slot_bytes) +
-                     ", timeout " + std::to_string(plan.settings.timeout_ns / ms) + " ms, init " +
-                     std::to_string(plan.settings.init_timeout_ns / ms) + " ms\n";
+  std::string text =
+      "seed " + std::to_string(plan.seed) + ": " + std::to_string(plan.rank_count) + " ranks, " +
+      rondo_algorithm_string(plan.settings.algorithm) + ", " + rondo_protocol_string(plan.settings.protocol) +
+      ", wait " + wait_mode_string(plan.settings.wait) +
+      (plan.oversubscribed ? ", oversubscribed" : ", dedicated cores") + (plan.wired ? ", late stores" : "") +
+      ", loans " + std::to_string(plan.accepted_kinds) + ", slots " + std::to_string(plan.settings.slot_count) + " x " +
+      std::to_string(plan.settings.slot_bytes) + ", timeout " + std::to_string(plan.settings.timeout_ns / ms) +
+      " ms, init " + std::to_string(plan.settings.init_timeout_ns / ms) + " ms\n";
   for (size_t i = 0; i < plan.calls.size(); ++i)
     text += "  operation " + std::to_string(i + 1) + ": " + describe(plan.calls[i].signature) +
             (plan.calls[i].in_place ? ", in place\n" : "\n");

@@ -85,7 +85,7 @@ class SimRanks final : public Ranks {
  public:
   SimRanks(Ranks &real, SimHost &host, uint32_t rank) : real_(real), host_(host), rank_(rank) {}
 
-  void enter(uint64_t operation, const Entered &what) override {
+  void enter(uint64_t operation, const OperationInfo &what) override {
     host_.point(rank_, often);
     host_.entered(rank_, operation);
     if (host_.wire != nullptr) host_.wire->enter(rank_, what);
@@ -106,7 +106,7 @@ class SimRanks final : public Ranks {
     real_.set_state(state);
     host_.point(rank_, often);
   }
-  std::optional<Entered> entered(uint32_t peer, uint64_t operation) const override {
+  std::optional<OperationInfo> entered(uint32_t peer, uint64_t operation) const override {
     host_.point(rank_, seldom);
     if (host_.plan.defect == Defect::hidden_disagreement) return std::nullopt;
     return real_.entered(peer, operation);

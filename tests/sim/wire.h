@@ -36,7 +36,7 @@ class Wire {
   /// The exchange as the rank sees it.
   [[nodiscard]] ExchangeView exchange_end(uint32_t rank, const ExchangeGeometry &geometry);
   /// What the rank stores in the exchange from now on.
-  void enter(uint32_t rank, const Entered &what);
+  void enter(uint32_t rank, const OperationInfo &what);
 
   /// Takes what the rank has posted, the slots that it has given back, and what it has stored in the exchange.
   void carry(uint32_t rank);
@@ -62,7 +62,7 @@ class Wire {
     ExchangeView view;
     Memory memory{nullptr, &std::free};
     ExchangePlace sent;             ///< of its own place, the flags and counters that are on their way
-    Entered what;                   ///< the operation that it is in
+    OperationInfo what;             ///< the operation that it is in
     std::vector<uint64_t> last_ns;  ///< by receiver
   };
   /// Some of the bytes that a rank has stored.

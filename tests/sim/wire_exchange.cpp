@@ -14,7 +14,7 @@ namespace {
 constexpr PaddedCounter ExchangePlace::*counters[] = {&ExchangePlace::contributed, &ExchangePlace::reduced,
                                                       &ExchangePlace::gathered, &ExchangePlace::folded};
 
-uint64_t bytes_of(const Entered &what) {
+uint64_t bytes_of(const OperationInfo &what) {
   return what.signature.count * rondo_type_size(static_cast<rondo_type_t>(what.signature.type));
 }
 
@@ -30,7 +30,7 @@ ExchangeView Wire::exchange_end(uint32_t rank, const ExchangeGeometry &geometry)
   return exchanges_[rank]->view;
 }
 
-void Wire::enter(uint32_t rank, const Entered &what) {
+void Wire::enter(uint32_t rank, const OperationInfo &what) {
   if (exchanges_[rank] != nullptr) exchanges_[rank]->what = what;
 }
 

@@ -46,7 +46,7 @@ int main() {
     std::fprintf(stderr, "%s\n", segment.error().message.c_str());
     return 1;
   }
-  Entered what;
+  OperationInfo what;
   what.signature = {RONDO_ALL_REDUCE, RONDO_FLOAT32, RONDO_SUM, 0, 2, 0};
   what.shape = {RONDO_ALGORITHM_ONE_SHOT, RONDO_PROTOCOL_DIRECT, 1, 65536};
   const uint64_t identity = identity_of(what.signature, what.shape);

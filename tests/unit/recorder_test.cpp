@@ -33,8 +33,8 @@ std::shared_ptr<shm::Segment> make_segment(uint32_t rank_count) {
   return segment.value();
 }
 
-Entered sum_of(uint64_t count) {
-  Entered what;
+OperationInfo sum_of(uint64_t count) {
+  OperationInfo what;
   what.signature = {RONDO_ALL_REDUCE, RONDO_FLOAT8_E5M2, RONDO_AVG, 0xFFFF'FFFF, count, count * 3};
   what.shape = {RONDO_ALGORITHM_TWO_SHOT, RONDO_PROTOCOL_LL, 8, uint64_t{1} << 30};
   return what;

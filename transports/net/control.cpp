@@ -33,7 +33,7 @@ Bytes body_of(const RankStatus &status) {
   return body;
 }
 
-Bytes body_of(uint64_t operation, const Entered &what) {
+Bytes body_of(uint64_t operation, const OperationInfo &what) {
   Bytes body;
   append_number(body, operation);
   for (const uint64_t field :
@@ -45,8 +45,8 @@ Bytes body_of(uint64_t operation, const Entered &what) {
   return body;
 }
 
-Entered entered_of(ByteReader &body) {
-  Entered what;
+OperationInfo entered_of(ByteReader &body) {
+  OperationInfo what;
   what.signature.collective = static_cast<uint32_t>(body.number<uint64_t>());
   what.signature.type = static_cast<uint32_t>(body.number<uint64_t>());
   what.signature.op = static_cast<uint32_t>(body.number<uint64_t>());
@@ -119,7 +119,7 @@ RankStatus Control::status(uint32_t peer) const {
   return found == nullptr ? RankStatus() : found->status;
 }
 
-std::optional<Entered> Control::entered(uint32_t rank, uint64_t operation) {
+std::optional<OperationInfo> Control::entered(uint32_t rank, uint64_t operation) {
   const std::lock_guard lock(mutex_);
   const Peer *const found = find(rank);
   if (found == nullptr || operation == 0) return std::nullopt;
@@ -242,7 +242,7 @@ void Control::take(Peer &peer, uint8_t kind, ByteReader body) {
       return answer(peer, body.number<uint64_t>());
     case record_kind: {
       const auto operation = body.number<uint64_t>();
-      const Entered what = entered_of(body);
+      const OperationInfo what = entered_of(body);
       if (!body.failed()) peer.records[operation % kept_records] = {operation, what};
       return;
     }

@@ -48,7 +48,7 @@ class Control {
  public:
   struct Owner {
     std::function<RankStatus()> status;                             ///< this rank's own
-    std::function<std::optional<Entered>(uint64_t)> entered;        ///< what this rank entered as an operation
+    std::function<std::optional<OperationInfo>(uint64_t)> entered;  ///< what this rank entered as an operation
     std::function<void(const Error &)> failed;                      ///< another host's ranks have failed
   };
   /// Sets the sockets' options. They are connected, and both ends have proved who they are.
@@ -57,7 +57,7 @@ class Control {
 
   [[nodiscard]] RankStatus status(uint32_t peer) const;
   /// Asks where it is not known yet; ask again later then.
-  [[nodiscard]] std::optional<Entered> entered(uint32_t peer, uint64_t operation);
+  [[nodiscard]] std::optional<OperationInfo> entered(uint32_t peer, uint64_t operation);
   /// Appends the ranks whose connection ended while they were alive.
   void add_dead(std::vector<uint32_t> &dead) const;
   /// Its connection has ended, or it said that it left.
@@ -76,7 +76,7 @@ class Control {
   static constexpr size_t kept_records = 16;
   struct Record {
     uint64_t operation = 0;
-    Entered what;
+    OperationInfo what;
   };
   struct Peer {
     uint32_t rank = 0;

@@ -123,7 +123,7 @@ class GroupRanks final : public Ranks {
  public:
   explicit GroupRanks(Group &group) : group_(group), local_(group.local_ranks) {}
 
-  void enter(uint64_t operation, const Entered &what) override {
+  void enter(uint64_t operation, const OperationInfo &what) override {
     local_.enter(operation, what);
     // Ranks wait for those that are too many operations behind (Communicator::stay_in_reach()): a heartbeat is too slow.
     if (operation % status_interval == 0) group_.control->tell_status();
@@ -144,7 +144,7 @@ class GroupRanks final : public Ranks {
     if (group_.control != nullptr) group_.control->tell_status();
   }
 
-  std::optional<Entered> entered(uint32_t peer, uint64_t operation) const override {
+  std::optional<OperationInfo> entered(uint32_t peer, uint64_t operation) const override {
     if (group_.is_local(peer)) return local_.entered(group_.index_of(peer), operation);
     return group_.control->entered(peer, operation);
   }

@@ -35,7 +35,7 @@ void unpack_call(uint64_t word, Signature &signature) {
   signature.root = high_of(word);
 }
 
-constexpr uint64_t pack_shape(const Entered &what) {
+constexpr uint64_t pack_shape(const OperationInfo &what) {
   const PlanChoice &shape = what.shape;
   assert(shape.algorithm < 256 && shape.protocol < 256 && shape.channels < 65536);
   return static_cast<uint64_t>(shape.algorithm) | static_cast<uint64_t>(shape.protocol) << 8 |
@@ -53,7 +53,7 @@ std::atomic_ref<uint32_t> bell_of(RankBoard &board) { return std::atomic_ref<uin
 
 }  // namespace
 
-void enter(RankBoard &board, uint64_t operation, const Entered &what, uint64_t ticks) {
+void enter(RankBoard &board, uint64_t operation, const OperationInfo &what, uint64_t ticks) {
   OperationRecord &record = board.records[operation % recorded_operation_count];
   memory::store_release(record.operation, 0);  // pairs with the second look in timed_operation()
   memory::store_release(record.call, pack_call(what.signature));
@@ -76,7 +76,7 @@ void end(RankBoard &board, uint64_t operation, OperationState state, uint64_t ti
   prefetch_for_write(&board.records[(operation + 1) % recorded_operation_count]);  // not at hand: it was used long ago
 }
 
-Entered TimedOperation::what() const {
+OperationInfo TimedOperation::what() const {
   return {signature,
           {static_cast<rondo_algorithm_t>(algorithm), static_cast<rondo_protocol_t>(protocol), channels, chunk_bytes},
           history};
@@ -99,7 +99,7 @@ std::optional<TimedOperation> timed_operation(const RankBoard &board, uint64_t o
   return timed;
 }
 
-std::optional<Entered> entered(const RankBoard &board, uint64_t operation) {
+std::optional<OperationInfo> entered(const RankBoard &board, uint64_t operation) {
   const auto timed = timed_operation(board, operation);
   if (!timed) return std::nullopt;
   return timed->what();

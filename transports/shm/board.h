@@ -60,13 +60,13 @@ struct alignas(cache_line_bytes) SharedFailure {
 static_assert(sizeof(SharedFailure) == 15 * cache_line_bytes);
 
 /// Enters `operation` in the rank's own board.
-void enter(RankBoard &board, uint64_t operation, const Entered &entered, uint64_t ticks);
+void enter(RankBoard &board, uint64_t operation, const OperationInfo &entered, uint64_t ticks);
 
 /// Ends it there: completed or failed. Of one that was not entered there is no record to change.
 void end(RankBoard &board, uint64_t operation, OperationState state, uint64_t ticks);
 
 /// What `board`'s rank entered as `operation`; none if it has not yet, or has passed recorded_operation_count further.
-[[nodiscard]] std::optional<Entered> entered(const RankBoard &board, uint64_t operation);
+[[nodiscard]] std::optional<OperationInfo> entered(const RankBoard &board, uint64_t operation);
 
 /// The same with its times in ticks, and as plain numbers: a stranger's record may hold any.
 struct TimedOperation {
@@ -81,7 +81,7 @@ struct TimedOperation {
   OperationState state = OperationState::running;
 
   /// Algorithm and protocol must be known ones.
-  [[nodiscard]] Entered what() const;
+  [[nodiscard]] OperationInfo what() const;
 };
 [[nodiscard]] std::optional<TimedOperation> timed_operation(const RankBoard &board, uint64_t operation);
 

@@ -24,7 +24,7 @@ class ShmRanks final : public Ranks {
         own_(segment_->board(rank)),
         failure_(segment_->failure()) {}
 
-  void enter(uint64_t operation, const Entered &what) override {
+  void enter(uint64_t operation, const OperationInfo &what) override {
     shm::enter(own_, operation, what, read_ticks(tick_source_));
   }
   void complete(uint64_t operation) override {
@@ -35,10 +35,10 @@ class ShmRanks final : public Ranks {
   }
   void set_state(RankState state) override {
     memory::store_sync(own_.state, static_cast<uint64_t>(state));  // pairs with load_acquire in state()
-    ring_all();
+    wake_all();
   }
 
-  std::optional<Entered> entered(uint32_t peer, uint64_t operation) const override {
+  std::optional<OperationInfo> entered(uint32_t peer, uint64_t operation) const override {
     return shm::entered(segment_->board(peer), operation);
   }
   uint64_t latest_operation(uint32_t peer) const override {
@@ -53,7 +53,7 @@ class ShmRanks final : public Ranks {
 
   void raise(const Error &error) override {
     raise_failure(failure_, rank_, error);
-    ring_all();
+    wake_all();
   }
   bool failed() const override { return shm::failed(failure_); }
   Error failure() const override {
@@ -75,7 +75,7 @@ class ShmRanks final : public Ranks {
   }
 
  private:
-  void ring_all() {
+  void wake_all() {
     for (uint32_t peer = 0; peer < segment_->shape().rank_count; ++peer) ring_always(segment_->board(peer));
   }
 

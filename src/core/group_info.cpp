@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/core/group_info.h"
+
+#include <sched.h>
+#include <sodium.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <vector>
+
+#include "src/base/clock.h"
+#include "src/topo/host.h"
+
+namespace rondo {
+namespace {
+
+constexpr uint32_t peer_info_version = 5;
+constexpr uint64_t farewell_ns = 2'000'000'000;
+
+struct PeerInfo {
+  uint32_t version = peer_info_version;
+  uint32_t library_version = RONDO_VERSION_MAJOR << 16 | RONDO_VERSION_MINOR << 8 | RONDO_VERSION_PATCH;
+  uint32_t rank_count = 0;
+  uint32_t algorithm = 0;
+  uint32_t protocol = 0;
+  uint32_t channels = 0;
+  uint64_t chunk_bytes = 0;
+  uint32_t slot_count = 0;
+  uint32_t wait = 0;
+  uint32_t on_device = 0;
+  uint32_t device_executor = 0;
+  uint32_t device_handles = 0;
+  uint32_t device_launch = 0;
+  uint64_t slot_bytes = 0;
+  uint64_t tuning_hash = 0;
+  uint64_t max_ctas = 0;
+  std::array<unsigned char, 32> host{};
+  std::array<uint64_t, 16> cores{};  ///< processing units of this rank's affinity
+};
+static_assert(std::is_trivially_copyable_v<PeerInfo>);
+
+Result<PeerInfo> own_peer_info(uint32_t rank_count, const Settings &settings) {
+  PeerInfo info;
+  info.rank_count = rank_count;
+  info.algorithm = settings.algorithm;
+  info.protocol = settings.protocol;
+  info.channels = settings.channels;
+  info.chunk_bytes = settings.chunk_bytes;
+  info.slot_count = settings.slot_count;
+  info.wait = static_cast<uint32_t>(settings.wait);
+  info.slot_bytes = settings.slot_bytes;
+  info.on_device = settings.device != RONDO_DEVICE_HOST ? 1 : 0;
+  info.device_executor = settings.device_executor;
+  info.device_handles = static_cast<uint32_t>(settings.device_handles);
+  info.device_launch = static_cast<uint32_t>(settings.device_launch);
+  info.tuning_hash = settings.tuning_hash;
+  info.max_ctas = settings.max_ctas;
+  RONDO_TRY_ASSIGN(const std::string host, host_id());
+  crypto_generichash(info.host.data(), info.host.size(), reinterpret_cast<const unsigned char *>(host.data()),
+                     host.size(), nullptr, 0);
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  // It fails where the machine has more than a cpu_set_t holds: then the first of them count.
+  if (::sched_getaffinity(0, sizeof cores, &cores) != 0)
+    for (size_t core = 0; core < info.cores.size() * 64; ++core) CPU_SET(core, &cores);
+  for (size_t core = 0; core < info.cores.size() * 64; ++core)
+    if (CPU_ISSET(core, &cores)) info.cores[core / 64] |= uint64_t{1} << core % 64;
+  return info;
+}
+
+struct Field {
+  const char *what;
+  uint64_t (*of)(const PeerInfo &);
+};
+
+constexpr std::array fields{
+    Field{"the bootstrap version (all must run the same Rondo)",
+          [](const PeerInfo &it) { return uint64_t{it.version}; }},
+    Field{"the library's version", [](const PeerInfo &it) { return uint64_t{it.library_version}; }},
+    Field{"the communicator's size", [](const PeerInfo &it) { return uint64_t{it.rank_count}; }},
+    Field{"the algorithm (config or RONDO_ALGORITHM)", [](const PeerInfo &it) { return uint64_t{it.algorithm}; }},
+    Field{"the protocol (config or RONDO_PROTOCOL)", [](const PeerInfo &it) { return uint64_t{it.protocol}; }},
+    Field{"the channels (config or RONDO_CHANNELS)", [](const PeerInfo &it) { return uint64_t{it.channels}; }},
+    Field{"the chunk size (config or RONDO_CHUNK_BYTES)", [](const PeerInfo &it) { return it.chunk_bytes; }},
+    Field{"RONDO_SLOT_COUNT", [](const PeerInfo &it) { return uint64_t{it.slot_count}; }},
+    Field{"RONDO_SLOT_BYTES", [](const PeerInfo &it) { return it.slot_bytes; }},
+    Field{"the limit of blocks (config or RONDO_MAX_CTAS)", [](const PeerInfo &it) { return it.max_ctas; }},
+    Field{"the tuning table (RONDO_TUNING_FILE; 0: none)", [](const PeerInfo &it) { return it.tuning_hash; }},
+    Field{"what rondo_config_t.device is (0: host memory, 1: a CUDA device)",
+          [](const PeerInfo &it) { return uint64_t{it.on_device}; }},
+    Field{"the executor on devices (config or RONDO_DEVICE_EXECUTOR)",
+          [](const PeerInfo &it) { return uint64_t{it.device_executor}; }},
+    Field{"RONDO_DEVICE_HANDLES", [](const PeerInfo &it) { return uint64_t{it.device_handles}; }},
+    Field{"RONDO_DEVICE_LAUNCH", [](const PeerInfo &it) { return uint64_t{it.device_launch}; }},
+    Field{"RONDO_WAIT", [](const PeerInfo &it) { return uint64_t{it.wait}; }},
+};
+
+Result<void> compare(const std::vector<PeerInfo> &all, uint32_t rank) {
+  for (uint32_t peer = 0; peer < all.size(); ++peer) {
+    for (const Field &field : fields) {
+      if (field.of(all[peer]) == field.of(all[0])) continue;
+      Error error{RONDO_ERROR_MISMATCH, std::string("ranks 0 and ") + std::to_string(peer) + " differ in " +
+                                            field.what + ": " + std::to_string(field.of(all[0])) + " and " +
+                                            std::to_string(field.of(all[peer])) + "; make them equal"};
+      error.rank = static_cast<int32_t>(rank);
+      error.peer = static_cast<int32_t>(peer);
+      return error;
+    }
+  }
+  return {};
+}
+
+/// Whole cores, not hardware threads: two ranks that share one get into each other's way.
+uint32_t count_cores(const std::vector<PeerInfo> &all, const PeerInfo &own, const Topology &topology) {
+  std::vector<uint32_t> os_indices;
+  for (uint32_t core = 0; core < 64 * all[0].cores.size(); ++core)
+    for (const PeerInfo &info : all)
+      if (info.host == own.host && (info.cores[core / 64] >> core % 64 & 1) != 0) {
+        os_indices.push_back(core);
+        break;
+      }
+  return usable_core_count(topology, os_indices);
+}
+
+/// By rank: the lowest rank of its host.
+std::vector<uint32_t> first_of_host(const std::vector<PeerInfo> &all) {
+  std::vector<uint32_t> firsts;
+  for (const PeerInfo &info : all) {
+    const auto same_host = [&](const PeerInfo &other) { return other.host == info.host; };
+    firsts.push_back(static_cast<uint32_t>(std::find_if(all.begin(), all.end(), same_host) - all.begin()));
+  }
+  return firsts;
+}
+
+}  // namespace
+
+GroupInfo::GroupInfo(std::span<const uint32_t> place_of) {
+  std::vector<uint32_t> places;  // by node
+  for (uint32_t rank = 0; rank < place_of.size(); ++rank) {
+    const auto found = std::find(places.begin(), places.end(), place_of[rank]);
+    const auto node = static_cast<uint32_t>(found - places.begin());
+    if (found == places.end()) {
+      places.push_back(place_of[rank]);
+      ranks_.emplace_back();
+    }
+    node_of_.push_back(node);
+    index_on_node_.push_back(static_cast<uint32_t>(ranks_[node].size()));
+    ranks_[node].push_back(rank);
+  }
+}
+
+Result<GroupInfo> exchange_peer_info(Store &store, const std::string &key_prefix, uint32_t rank, uint32_t rank_count,
+                                     const Settings &settings, const Topology &topology, uint64_t deadline_ns) {
+  RONDO_TRY_ASSIGN(const PeerInfo own, own_peer_info(rank_count, settings));
+  RONDO_TRY_ASSIGN(const auto parts, store.gather(key_prefix + "/peer_info", rank, rank_count,
+                                                  std::as_bytes(std::span(&own, 1)), deadline_ns));
+  std::vector<PeerInfo> all(parts.size());
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (parts[i].size() != sizeof(PeerInfo))
+      return Error{RONDO_ERROR_MISMATCH, "rank " + std::to_string(i) + " runs another version of Rondo"};
+    std::memcpy(&all[i], parts[i].data(), sizeof(PeerInfo));
+  }
+  if (auto agreed = compare(all, rank); !agreed.ok()) {
+    // Every rank sees the same. The one that runs the store must not leave before all have it.
+    static_cast<void>(
+        store.gather(key_prefix + "/disagreed", rank, rank_count, {}, std::min(deadline_ns, now_ns() + farewell_ns)));
+    return agreed.error();
+  }
+  GroupInfo group(first_of_host(all));
+  group.core_count = count_cores(all, own, topology);
+  group.oversubscribed = group.ranks_of(group.node_of(rank)).size() > group.core_count;
+  if (group.one_node()) return group;
+  // What is chosen by it must be equal on all nodes, each of which knows its own cores only.
+  const std::byte own_node{group.oversubscribed};
+  RONDO_TRY_ASSIGN(const auto nodes, store.gather(key_prefix + "/oversubscribed", rank, rank_count,
+                                                  std::span(&own_node, 1), deadline_ns));
+  for (const Bytes &node : nodes) group.oversubscribed |= !node.empty() && node[0] != std::byte{0};
+  return group;
+}
+
+}  // namespace rondo

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the ranks of a new communicator tell each other first (peer info), and what every rank then knows of the group.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "src/base/config.h"
+#include "src/bootstrap/store.h"
+#include "src/topo/topology.h"
+
+namespace rondo {
+
+/// Where the ranks are, equal on all of them. A node is a host, or a container that shares neither processes nor
+/// network with others; nodes are counted in the order of their lowest ranks.
+class GroupInfo {
+ public:
+  GroupInfo() = default;
+  /// `place_of`: by rank, a number that is equal for ranks of one node.
+  explicit GroupInfo(std::span<const uint32_t> place_of);
+
+  [[nodiscard]] uint32_t rank_count() const { return static_cast<uint32_t>(node_of_.size()); }
+  [[nodiscard]] uint32_t node_count() const { return static_cast<uint32_t>(ranks_.size()); }
+  [[nodiscard]] uint32_t node_of(uint32_t rank) const { return node_of_[rank]; }
+  [[nodiscard]] std::span<const uint32_t> node_of_ranks() const { return node_of_; }
+  /// Ascending.
+  [[nodiscard]] std::span<const uint32_t> ranks_of(uint32_t node) const { return ranks_[node]; }
+  /// Position of `rank` in the ranks of its node.
+  [[nodiscard]] uint32_t index_on_node(uint32_t rank) const { return index_on_node_[rank]; }
+  [[nodiscard]] bool one_node() const { return node_count() == 1; }
+  /// Some node has several ranks.
+  [[nodiscard]] bool shares_nodes() const { return node_count() < rank_count(); }
+
+  uint32_t core_count = 1;      ///< of this rank's node: the cores that its ranks may use, all together
+  bool oversubscribed = false;  ///< on some node there are more ranks than such cores; equal on all ranks
+
+ private:
+  std::vector<uint32_t> node_of_;
+  std::vector<uint32_t> index_on_node_;
+  std::vector<std::vector<uint32_t>> ranks_;  ///< by node
+};
+
+/// Tells the others what this rank is and has, and compares versions, sizes and settings. RONDO_ERROR_MISMATCH names
+/// two ranks that differ and in what; RONDO_ERROR_TIMEOUT names the ranks that did not come.
+[[nodiscard]] Result<GroupInfo> exchange_peer_info(Store &store, const std::string &key_prefix, uint32_t rank,
+                                                   uint32_t rank_count, const Settings &settings,
+                                                   const Topology &topology, uint64_t deadline_ns);
+
+}  // namespace rondo
