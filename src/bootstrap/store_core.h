@@ -46,6 +46,7 @@ class StoreCore {
   /// The store ends: every request that waits is answered with RONDO_ERROR_REMOTE and what it waited for.
   void end(std::vector<Delivery> &out);
 
+  [[nodiscard]] bool expects_ranks() const { return groups_.expects_ranks(); }  ///< as StoreGroups says
   [[nodiscard]] size_t key_count() const { return entries_.size(); }
   [[nodiscard]] size_t used_bytes() const { return used_bytes_; }
   [[nodiscard]] size_t waiting_count() const { return waiting_.size(); }

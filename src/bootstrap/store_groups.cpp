@@ -53,11 +53,11 @@ Result<void> StoreGroups::enter(uint64_t client, const std::string &name, uint32
     group.come.resize(count);
   }
   Error refused = why_not(group, rank, count);
+  if (group.count == count) group.come[rank] = true;
   if (refused.status != RONDO_OK) {
     fail(group, refused);
     return refused;
   }
-  group.come[rank] = true;
   group.present[rank] = client;
   members_[client] = {&group, rank};
   return {};
@@ -103,6 +103,13 @@ void StoreGroups::fail_all(const Error &error) {
 const Error *StoreGroups::failure_of(uint64_t client) const {
   const auto found = members_.find(client);
   return found == members_.end() || !found->second.group->failure ? nullptr : &*found->second.group->failure;
+}
+
+bool StoreGroups::expects_ranks() const {
+  for (const auto &[name, group] : groups_)
+    for (uint32_t rank = 0; group.failure && rank < group.count; ++rank)
+      if (!group.come[rank] && !ended_.contains(rank)) return true;
+  return false;
 }
 
 std::vector<uint64_t> StoreGroups::clients() const {

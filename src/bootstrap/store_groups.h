@@ -41,6 +41,8 @@ class StoreGroups {
   /// The clients that are to be told that their group has failed, each once.
   [[nodiscard]] std::vector<uint64_t> take_told() { return std::exchange(told_, {}); }
   [[nodiscard]] std::vector<uint64_t> clients() const;
+  /// A group has failed, and ranks of it may still come to hear that.
+  [[nodiscard]] bool expects_ranks() const;
 
  private:
   struct Group {

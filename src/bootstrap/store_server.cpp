@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
@@ -27,7 +28,8 @@ constexpr uint64_t listener_tag = 0;  // connections are numbered from 1
 constexpr uint64_t bell_tag = ~uint64_t{0};
 constexpr uint64_t accept_pause_ns = 100'000'000;   // after descriptors ran out, with no stranger to give one back
 constexpr uint64_t drought_most_ns = 1'000'000'000;  // of descriptors; then the ranks are told
-constexpr uint64_t farewell_ns = 1'000'000'000;    // for replies that are still to be sent when the server ends
+// When the server ends: for replies that are still to be sent, and for ranks that have yet to hear that their group failed.
+constexpr uint64_t farewell_ns = 1'000'000'000;
 constexpr size_t read_bytes = 64u << 10;
 constexpr int accepts_per_round = 64;
 constexpr int reserve_least = 16;  // descriptors that strangers leave to the process, where it has few
@@ -165,7 +167,7 @@ class Server final : public StoreServer {
   void run() {
     std::array<epoll_event, 64> events;
     bool stopping = false;
-    while (now_ns() < stop_at_ns_ && (!stopping || hub_.has_output())) {
+    while (now_ns() < stop_at_ns_ && (!stopping || hub_.has_output() || hub_.core().expects_ranks())) {
       const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout_ms());
       for (int at = 0; at < count; ++at) {
         const epoll_event &event = events[static_cast<size_t>(at)];
@@ -177,7 +179,7 @@ class Server final : public StoreServer {
       }
       if (!stopping && stop_at_ns_ != no_deadline) hub_.end(now_ns());
       stopping = stop_at_ns_ != no_deadline;
-      if (!stopping) accept_some();
+      accept_some();
       hub_.on_time(now_ns());
       flush();
     }
@@ -188,7 +190,7 @@ class Server final : public StoreServer {
   /// Until the next deadline; the listener is watched only while somebody may come in.
   int timeout_ms() {
     const uint64_t now = now_ns();
-    uint64_t next_ns = hub_.next_deadline_ns();
+    uint64_t next_ns = std::min(hub_.next_deadline_ns(), stop_at_ns_);
     const bool paused = now < accept_again_ns_;
     if (paused) next_ns = std::min(next_ns, accept_again_ns_);
     const bool listening = !paused && hub_.can_accept();
@@ -208,7 +210,9 @@ class Server final : public StoreServer {
       if (!socket.valid()) {
         if (errno == EAGAIN || errno == EWOULDBLOCK) return;
         const int why = errno;
-        if (why == EINTR || why == ECONNABORTED || (ran_out(why) && (make_room() || use_spare(why)))) continue;
+        if (why == EINTR || why == ECONNABORTED) continue;
+        if (!somebody_waits()) return;  // for want of a descriptor accept() fails even then
+        if (ran_out(why) && (make_room() || use_spare(why))) continue;
         accept_again_ns_ = now_ns() + accept_pause_ns;
         return;
       }
@@ -224,6 +228,11 @@ class Server final : public StoreServer {
       serve(number);  // a member has said hello already, and is then told from those who are silent
       close_cut();
     }
+  }
+
+  [[nodiscard]] bool somebody_waits() const {
+    pollfd entry{listener_.socket.get(), POLLIN, 0};
+    return ::poll(&entry, 1, 0) > 0;
   }
 
   /// For want of descriptors. False: no stranger holds one.
@@ -263,6 +272,11 @@ class Server final : public StoreServer {
     if (count < 0 && (errno == EAGAIN || errno == EINTR)) return write_some(number);
     hub_.closed(number, now_ns());
     connections_.erase(found);
+    keep_spare();
+  }
+
+  void keep_spare() {
+    if (!spare_.valid()) spare_.reset(::fcntl(bell_.get(), F_DUPFD_CLOEXEC, 0));
   }
 
   void flush() {
@@ -280,6 +294,7 @@ class Server final : public StoreServer {
                               cut.reason);
       if (!cut.authenticated) drop(found->second.socket.get());
       connections_.erase(found);
+      keep_spare();
     }
   }
 

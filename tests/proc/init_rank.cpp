@@ -5,7 +5,8 @@
 //                        a descriptor or shared memory: all such K together are every phase
 //   RONDO_TEST_DESCRIPTORS=N  it may have N descriptors
 //   RONDO_TEST_NAP=MS  it comes that much later, when the others wait for it
-// Its lines: "strike TIME_NS SENT_COUNT", then "init TIME_NS STATUS PEER MESSAGE", and likewise "barrier" after it.
+// Its lines: "joins TIME_NS PROCESS"; then "strike TIME_NS SENT_COUNT", or "init TIME_NS STATUS PEER MESSAGE" and likewise
+// "barrier" after it.
 #include <dlfcn.h>
 #include <poll.h>
 #include <signal.h>
@@ -166,7 +167,7 @@ int main(int argc, char **argv) {
   rondo_comm_t comm = nullptr;
   strike_at = number("RONDO_TEST_STRIKE", 0);
   std::this_thread::sleep_for(std::chrono::milliseconds(number("RONDO_TEST_NAP", 0)));
-  say("joins " + std::to_string(now_ns()) + "\n");
+  say("joins " + std::to_string(now_ns()) + " " + std::to_string(::getpid()) + "\n");
   armed = true;
   const rondo_status_t status = how == "env" ? rondo_comm_init_env(&comm, nullptr)
                                              : rondo_comm_init(&comm, &id, rank, number("RONDO_TEST_SIZE", 1), nullptr);

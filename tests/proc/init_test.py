@@ -57,7 +57,7 @@ class Death(unittest.TestCase):
                 continue
             self.assertEqual(status, REMOTE, context)
             # Before rank 0 has joined, its process is known, and not which rank it will be.
-            pid = ranks.processes[victim].pid
+            pid = said[victim][0][2]
             known = peer == victim or (victim == 0 and peer == -1 and f"process {pid}, which made" in message)
             self.assertTrue(known, f"{context}: peer {peer}, process {pid}")
             slowest = max(slowest, seconds - max(struck, joined))
@@ -111,7 +111,7 @@ class Resources(unittest.TestCase):
                         status, peer, message = got[rank]
                         if status == REMOTE and victim == 0 and wanted == OUT_OF_RESOURCES:
                             # It came when the store was gone.
-                            self.assertIn(f"process {ranks.processes[0].pid}, which made", message)
+                            self.assertIn(f"process {said[0][0][2]}, which made", message)
                             continue
                         self.assertEqual(status, wanted, got)
                         if status != OK:
