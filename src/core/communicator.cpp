@@ -171,8 +171,8 @@ Result<void> Communicator::run_transfers(const Operation &operation) {
   return {};
 }
 
-/// What exchanges nothing, such as calls of 0 elements, does not hold a rank back. It waits here now and then, so that no
-/// peer is in an operation of which this rank's record is overwritten already, by which they could tell whether they
+/// Calls that exchange nothing, such as those of 0 elements, do not hold a rank back. It waits here now and then, so
+/// that no peer is in an operation of which this rank's record is overwritten already: by it they tell whether they
 /// agree. False: the waiter says stop.
 bool Communicator::stay_in_reach(uint64_t number, Waiter &waiter) const {
   constexpr uint64_t interval = recorded_operation_count / 2;  // no lead grows by more before the next look

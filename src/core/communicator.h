@@ -133,8 +133,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   cuda::PointerProbe probe_;                ///< of a communicator on the host
   alignas(cache_line_bytes) std::byte barrier_buffer_[2] = {};
 
-  /// Guards plans_, submitted_, history_, finalized_. A call on a device holds it while its launch waits for a place in a queue,
-  /// or for the other ranks of a shared kernel: who comes meanwhile naps.
+  /// Guards plans_, submitted_, history_, finalized_. A call on a device holds it while its launch waits for a place in
+  /// a queue, or for the other ranks of a shared kernel: who comes meanwhile naps.
   ShortLock submit_lock_;
   PlanCache plans_;
   uint64_t submitted_ = 0;  ///< number of the latest operation

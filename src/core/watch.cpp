@@ -65,8 +65,8 @@ bool OperationWatch::look(uint64_t now_ns) {
   return true;
 }
 
-/// Also of the operations that are over: a rank may complete one before those who disagree on it have called, as the root
-/// of a broadcast does, and so may all of them, as two roots do. Their histories differ from there on.
+/// Also of the operations that are over: a rank may complete one before those who disagree on it have called, as the
+/// root of a broadcast does, and so may all of them, as two roots do. Their histories differ from there on.
 bool OperationWatch::check_agreement() {
   for (uint32_t peer = 0; peer < rank_count_; ++peer) {
     if (peer == rank_) continue;
