@@ -38,8 +38,9 @@ size_t draw_count(Random &random) {
 DrawnCall draw_call(Random &random, int rank_count) {
   DrawnCall call;
   // Most of those that a rank can complete without waiting for another one.
-  call.collective = random.pick({RONDO_BROADCAST, RONDO_BROADCAST, RONDO_BROADCAST, RONDO_REDUCE, RONDO_REDUCE,
-                                 RONDO_REDUCE, RONDO_ALL_REDUCE, RONDO_ALL_GATHER, RONDO_REDUCE_SCATTER, RONDO_BARRIER});
+  call.collective =
+      random.pick({RONDO_BROADCAST, RONDO_BROADCAST, RONDO_BROADCAST, RONDO_REDUCE, RONDO_REDUCE, RONDO_REDUCE,
+                   RONDO_ALL_REDUCE, RONDO_ALL_GATHER, RONDO_REDUCE_SCATTER, RONDO_BARRIER});
   call.type = random.pick({RONDO_INT32, RONDO_FLOAT32, RONDO_INT64, RONDO_UINT8});
   call.op = random.pick({RONDO_SUM, RONDO_MAX, RONDO_MIN});
   call.root = static_cast<int>(random.below(static_cast<uint32_t>(rank_count)));
@@ -114,7 +115,7 @@ std::vector<DrawnCall> calls_of(const Disagreement &drawn, size_t rank) {
   return calls;
 }
 
-bool holds(const char *message, const std::string &part) { return std::string(message).find(part) != std::string::npos; }
+bool holds(const std::string &message, const std::string &part) { return message.find(part) != std::string::npos; }
 
 }  // namespace
 
@@ -130,12 +131,14 @@ std::string DrawnCall::text() const {
   if (collective == RONDO_BARRIER) return text;
   text += " of " + std::to_string(count) + " " + rondo_type_string(type);
   if (reduces(collective)) text += std::string(" (") + rondo_op_string(op) + ")";
-  if (has_root(collective)) text += (collective == RONDO_BROADCAST ? " from rank " : " to rank ") + std::to_string(root);
+  const char *const relation = collective == RONDO_BROADCAST ? " from rank " : " to rank ";
+  if (has_root(collective)) text += relation + std::to_string(root);
   return text;
 }
 
 bool DrawnCall::meets_all() const {
-  return collective == RONDO_BARRIER || (count != 0 && (collective == RONDO_ALL_REDUCE || collective == RONDO_ALL_GATHER));
+  if (collective == RONDO_BARRIER) return true;
+  return count != 0 && (collective == RONDO_ALL_REDUCE || collective == RONDO_ALL_GATHER);
 }
 
 size_t DrawnCall::elements(int rank_count) const { return count * static_cast<size_t>(rank_count); }
@@ -157,7 +160,8 @@ Disagreement draw_disagreement(uint64_t seed) {
   drawn.seed = seed;
   drawn.rank_count = random.chance(50) ? 2 : 3 + static_cast<int>(random.below(2));
   drawn.config.timeout_ms = timeout_ms;
-  drawn.config.protocol = random.pick({RONDO_PROTOCOL_AUTO, RONDO_PROTOCOL_AUTO, RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL});
+  drawn.config.protocol =
+      random.pick({RONDO_PROTOCOL_AUTO, RONDO_PROTOCOL_AUTO, RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL});
   drawn.config.algorithm = random.pick({RONDO_ALGORITHM_AUTO, RONDO_ALGORITHM_AUTO, RONDO_ALGORITHM_RING});
   for (uint32_t left = random.below(3); left != 0; --left) drawn.before.push_back(draw_call(random, drawn.rank_count));
   draw_parting(random, drawn);

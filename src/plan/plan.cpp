@@ -107,7 +107,7 @@ uint64_t identity_of(const Signature &signature, const PlanChoice &shape) {
   return mix(hash, shape.chunk_bytes);
 }
 
-uint64_t extend_history(uint64_t history, uint64_t identity) { return mix(history, identity); }  // one to one in history
+uint64_t extend_history(uint64_t history, uint64_t identity) { return mix(history, identity); }  // one to one
 
 uint32_t fingerprint(uint64_t history) { return static_cast<uint32_t>(history); }  // mix() folds all bits into these
 

@@ -74,12 +74,12 @@ class Plan {
 /// A hash of what ranks must agree on.
 [[nodiscard]] uint64_t identity_of(const Signature &signature, const PlanChoice &shape);
 
-/// A running hash over a communicator's operations, as one rank has called them: `history` of those before (0: there are
-/// none), and the next. From equal ones on, equal operations keep it equal; once it differs they never make it equal.
+/// A running hash over a communicator's operations, as one rank has called them: `history` of those before (0: there
+/// are none), and the next. Equal operations keep equal ones equal, and different ones different.
 [[nodiscard]] uint64_t extend_history(uint64_t history, uint64_t identity);
 
-/// 32 bits of it, which the protocols carry with what they send: so whatever one rank has from another tells whether they
-/// agree on this operation and on all before it.
+/// 32 bits of it, which the protocols carry with what they send: so whatever one rank has from another tells whether
+/// they agree on this operation and on all before it.
 [[nodiscard]] uint32_t fingerprint(uint64_t history);
 
 }  // namespace rondo

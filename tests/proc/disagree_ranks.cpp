@@ -148,10 +148,10 @@ class Tally {
   void add(const Disagreement &drawn, const std::string &wrong) {
     if (options_.seed) std::printf("%s", drawn.text().c_str());
     if (wrong.empty()) return;
+    const auto seed = static_cast<unsigned long long>(drawn.seed);
     if (++wrong_count_ <= shown_most)
-      std::printf("seed %llu: %s\n  again: disagree_ranks %s --seed %llu\n", static_cast<unsigned long long>(drawn.seed),
-                  wrong.c_str(), options_.processes ? "processes" : "threads",
-                  static_cast<unsigned long long>(drawn.seed));
+      std::printf("seed %llu: %s\n  again: disagree_ranks %s --seed %llu\n", seed, wrong.c_str(),
+                  options_.processes ? "processes" : "threads", seed);
     std::fflush(stdout);
   }
   [[nodiscard]] int end() const {
