@@ -15,7 +15,7 @@
 namespace rondo {
 namespace {
 
-constexpr uint32_t hello_version = 5;
+constexpr uint32_t hello_version = 6;
 constexpr uint64_t farewell_ns = 2'000'000'000;
 
 struct Hello {
@@ -32,6 +32,8 @@ struct Hello {
   uint32_t device_executor = 0;
   uint32_t device_handles = 0;
   uint32_t device_launch = 0;
+  uint32_t network = 0;
+  uint32_t reserved = 0;
   uint64_t slot_bytes = 0;
   uint64_t tuning_hash = 0;
   uint64_t max_ctas = 0;
@@ -54,6 +56,7 @@ Hello hello_of(uint32_t rank_count, const Settings &settings) {
   hello.device_executor = settings.device_executor;
   hello.device_handles = static_cast<uint32_t>(settings.device_handles);
   hello.device_launch = static_cast<uint32_t>(settings.device_launch);
+  hello.network = static_cast<uint32_t>(settings.network);
   hello.tuning_hash = settings.tuning_hash;
   hello.max_ctas = settings.max_ctas;
   const std::string host = host_id();
@@ -92,6 +95,7 @@ constexpr std::array fields{
           [](const Hello &it) { return uint64_t{it.device_executor}; }},
     Field{"RONDO_DEVICE_HANDLES", [](const Hello &it) { return uint64_t{it.device_handles}; }},
     Field{"RONDO_DEVICE_LAUNCH", [](const Hello &it) { return uint64_t{it.device_launch}; }},
+    Field{"RONDO_NETWORK", [](const Hello &it) { return uint64_t{it.network}; }},
     Field{"RONDO_WAIT", [](const Hello &it) { return uint64_t{it.wait}; }},
 };
 

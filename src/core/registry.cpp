@@ -53,7 +53,8 @@ Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store 
   if (one_host) return local;
   const tcp::GroupRequest group{args.rank,       args.rank_count, local_index,
                                 args.secret,     args.settings.network_interface,
-                                host_name(),     args.key_prefix, args.deadline_ns};
+                                host_name(),     args.key_prefix, args.deadline_ns,
+                                args.settings.network == NetworkChoice::ucx};
   return tcp::connect(group, std::move(local), store);
 }
 
