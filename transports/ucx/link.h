@@ -41,6 +41,7 @@ struct Link {
   uint64_t arrived = 0;           ///< counter of the next slot that is told
   uint64_t consumed = 0;          ///< as the peer said last
   uint64_t consumed_told = 0;
+  uint64_t sent = 0;              ///< slots
 };
 
 struct Peer {
@@ -57,10 +58,14 @@ struct Peer {
   uint64_t outstanding = 0;  ///< of them, those that have not ended
   uint64_t flushed = 0;      ///< as many have left
   uint64_t flushing = 0;     ///< `flushed`, once the flush has ended
+  uint64_t uncredited_bytes = 0;
   bool lost = false;
   bool told = false;
   Error why;
 };
+
+/// What is counted of a slot that has been sent and not been credited.
+inline uint64_t wire_bytes(const Header &header) { return sizeof header + header.bytes; }
 
 /// The first reason counts.
 inline void lose(Peer &peer, const std::string &what) {

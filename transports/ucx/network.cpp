@@ -17,8 +17,17 @@ namespace {
 
 constexpr int progress_rounds_max = 16;
 constexpr uint64_t close_patience_ns = 1'000'000'000;
+/// What a peer has not credited yet, up to so many bytes, is in the hands of the kernel or of a device: the smallest
+/// buffer of a socket takes it.
+constexpr uint64_t surely_left_bytes = 4096;
 constexpr const char *advice =
     "; look for a firewall between the hosts and at UCX_TLS and UCX_NET_DEVICES, or set RONDO_NETWORK=tcp";
+
+/// All that was sent to the peer leaves without further calls.
+bool has_left(const Peer &peer) {
+  if (peer.lost) return true;
+  return peer.outstanding == 0 && (peer.flushed == peer.sent || peer.uncredited_bytes <= surely_left_bytes);
+}
 
 class UcxNetwork final : public net::Network {
  public:
@@ -193,10 +202,17 @@ bool UcxNetwork::put(uint32_t index, const net::Message &message) {
   if (peer.lost) return true;
   Operation &operation = link.sends[message.counter % link.sends.size()];
   if (operation.busy) return false;  // its credit has overtaken its end
-  send(operation,
-       {peer.known.own_tag, peer.hello.rank, static_cast<uint16_t>(MessageKind::slot),
-        static_cast<uint16_t>(link.ends.channel), message.signature, message.bytes, message.counter, message.consumed},
-       message.payload);
+  const Header header{peer.known.own_tag,
+                      peer.hello.rank,
+                      static_cast<uint16_t>(MessageKind::slot),
+                      static_cast<uint16_t>(link.ends.channel),
+                      message.signature,
+                      message.bytes,
+                      message.counter,
+                      message.consumed};
+  peer.uncredited_bytes += wire_bytes(header);
+  link.sent = message.counter + 1;
+  send(operation, header, message.payload);
   return true;
 }
 
@@ -260,12 +276,13 @@ uint32_t UcxNetwork::tell(std::span<net::Event> events) {
   return count;
 }
 
-/// UCX may hold what it was given in buffers of its own; a flush of an endpoint ends when they have left.
+/// UCX may hold what it was given in buffers of its own. A flush of an endpoint ends when that has left; over TCP, when
+/// the peer has answered.
 void UcxNetwork::start_flushes() {
   flush_wanted_ = false;
   for (const auto &each : peers_) {
     Peer &peer = *each;
-    if (peer.lost || peer.flushed == peer.sent) continue;
+    if (has_left(peer)) continue;
     flush_wanted_ = true;
     if (peer.outstanding != 0) continue;  // a flush counts among them
     peer.flushing = peer.sent;
@@ -278,18 +295,16 @@ void UcxNetwork::start_flushes() {
 }
 
 bool UcxNetwork::flushed() const {
-  const bool all = std::all_of(peers_.begin(), peers_.end(), [](const auto &peer) {
-    return peer->lost || (peer->outstanding == 0 && peer->flushed == peer->sent);
-  });
+  const bool all = std::all_of(peers_.begin(), peers_.end(), [](const auto &peer) { return has_left(*peer); });
   if (!all) flush_wanted_ = true;
   return all;
 }
 
 void UcxNetwork::watch(std::vector<pollfd> &descriptors) const {
-  const bool unflushed = flush_wanted_ && std::any_of(peers_.begin(), peers_.end(), [](const auto &peer) {
-                           return !peer->lost && peer->outstanding == 0 && peer->flushed != peer->sent;
-                         });
-  const bool busy = more_ || unflushed || !worker_->arm();
+  const bool flush_waits = flush_wanted_ && std::any_of(peers_.begin(), peers_.end(), [](const auto &peer) {
+                             return peer->outstanding == 0 && !has_left(*peer);
+                           });
+  const bool busy = more_ || flush_waits || !worker_->arm();
   descriptors.push_back({busy ? ready_.get() : worker_->event_descriptor(), POLLIN, 0});
 }
 

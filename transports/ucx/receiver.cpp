@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transports/ucx/receiver.h"
 
-#include <algorithm>
 #include <cstring>
 
 #include "src/proto/memory.h"
@@ -44,7 +43,9 @@ ucs_status_t Receiver::take(Peer &peer, const Incoming &incoming) {
   if (header.channel >= peer.links.size()) return refuse("there is no such channel");
   if (header.bytes != incoming.bytes) return refuse("it has not the bytes that it says");
   Link &link = *peer.links[header.channel];
-  link.consumed = std::max(link.consumed, header.consumed);  // a message that was overtaken says less
+  if (header.consumed > link.sent) return refuse("it gives credit for what was not sent");
+  for (; link.consumed < header.consumed; ++link.consumed)  // a message that was overtaken says less
+    peer.uncredited_bytes -= wire_bytes(link.sends[link.consumed % link.sends.size()].header);
   if (header.kind == static_cast<uint16_t>(MessageKind::credit)) return UCS_OK;
   if (header.kind != static_cast<uint16_t>(MessageKind::slot)) return refuse("there is no such kind");
   if (const char *const wrong = check_slot(link, header)) return refuse(wrong);
