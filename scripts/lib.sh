@@ -16,7 +16,8 @@ fail() {
 show_help() { sed -n '3,/^[^#]/{s/^# \{0,1\}//p}' "$0"; }
 
 packages_build=(g++ meson ninja-build pkg-config python3 libsodium-dev libhwloc-dev libhwy-dev libspdlog-dev
-  libfmt-dev nlohmann-json3-dev libcli11-dev catch2 groff-base libdnnl-dev)
+  libfmt-dev nlohmann-json3-dev libcli11-dev catch2 groff-base libdnnl-dev
+  libucx-dev)
 packages_peers=(openmpi-bin libopenmpi-dev mpich libmpich-dev libgloo-dev)
 
 # Debian and Ubuntu name clang's run-time library (libFuzzer, AddressSanitizer) after its version.

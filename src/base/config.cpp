@@ -116,6 +116,11 @@ constexpr std::array variables{
     ConfigVariable{"RONDO_INTERFACE", "name or address", "the network interface to use for bootstrap",
                    [](std::string_view text, Config &config) { return set_text(config.network_interface, text); },
                    [](const Config &config) { return config.network_interface; }},
+    ConfigVariable{"RONDO_NETWORK", "auto, tcp, ucx", "what joins ranks of different hosts",
+                   [](std::string_view text, Config &config) {
+                     return set_name(config.network, text, network_choice_string, "network");
+                   },
+                   [](const Config &config) { return std::string(network_choice_string(config.network)); }},
     ConfigVariable{"RONDO_SIMD", "auto, plain, avx2, avx512, avx512_bf16", "the instructions of the host's reducers",
                    [](std::string_view text, Config &config) {
                      return set_name(config.simd, text, simd_target_string, "instruction set");
@@ -194,6 +199,11 @@ const char *simd_target_string(SimdTarget target) {
 const char *device_handles_string(DeviceHandles handles) {
   static constexpr std::array names{"auto", "ipc", "vmm"};
   return name_in(names, handles);
+}
+
+const char *network_choice_string(NetworkChoice choice) {
+  static constexpr std::array names{"auto", "tcp", "ucx"};
+  return name_in(names, choice);
 }
 
 const char *device_launch_string(DeviceLaunch launch) {

@@ -41,6 +41,10 @@ enum class DeviceHandles { automatic, ipc, vmm };
 enum class DeviceLaunch { own, shared };
 [[nodiscard]] const char *device_launch_string(DeviceLaunch launch);
 
+/// What joins ranks of different hosts. automatic: tcp.
+enum class NetworkChoice { automatic, tcp, ucx };
+[[nodiscard]] const char *network_choice_string(NetworkChoice choice);
+
 /// The environment's wishes; a variable that is not set, or empty, leaves the default here.
 struct Config {
   rondo_algorithm_t algorithm = RONDO_ALGORITHM_AUTO;
@@ -50,6 +54,7 @@ struct Config {
   uint64_t timeout_ns = 300'000'000'000;
   uint64_t init_timeout_ns = 60'000'000'000;
   std::string network_interface;  ///< name or address; empty: any
+  NetworkChoice network = NetworkChoice::automatic;
   SimdTarget simd = SimdTarget::automatic;
   WaitMode wait = WaitMode::automatic;
   bool mapping = true;        ///< peers may map buffers of rondo_mem_alloc() and moved registrations

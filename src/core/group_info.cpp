@@ -15,7 +15,7 @@
 namespace rondo {
 namespace {
 
-constexpr uint32_t peer_info_version = 5;
+constexpr uint32_t peer_info_version = 6;
 constexpr uint64_t farewell_ns = 2'000'000'000;
 
 struct PeerInfo {
@@ -32,6 +32,8 @@ struct PeerInfo {
   uint32_t device_executor = 0;
   uint32_t device_handles = 0;
   uint32_t device_launch = 0;
+  uint32_t network = 0;
+  uint32_t reserved = 0;
   uint64_t slot_bytes = 0;
   uint64_t tuning_hash = 0;
   uint64_t max_ctas = 0;
@@ -54,6 +56,7 @@ Result<PeerInfo> own_peer_info(uint32_t rank_count, const Settings &settings) {
   info.device_executor = settings.device_executor;
   info.device_handles = static_cast<uint32_t>(settings.device_handles);
   info.device_launch = static_cast<uint32_t>(settings.device_launch);
+  info.network = static_cast<uint32_t>(settings.network);
   info.tuning_hash = settings.tuning_hash;
   info.max_ctas = settings.max_ctas;
   RONDO_TRY_ASSIGN(const std::string host, host_id());
@@ -93,6 +96,7 @@ constexpr std::array fields{
           [](const PeerInfo &it) { return uint64_t{it.device_executor}; }},
     Field{"RONDO_DEVICE_HANDLES", [](const PeerInfo &it) { return uint64_t{it.device_handles}; }},
     Field{"RONDO_DEVICE_LAUNCH", [](const PeerInfo &it) { return uint64_t{it.device_launch}; }},
+    Field{"RONDO_NETWORK", [](const PeerInfo &it) { return uint64_t{it.network}; }},
     Field{"RONDO_WAIT", [](const PeerInfo &it) { return uint64_t{it.wait}; }},
 };
 

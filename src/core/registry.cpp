@@ -55,7 +55,8 @@ Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store 
                                   args.settings.network_interface,
                                   host_name(),
                                   args.key_prefix,
-                                  args.deadline_ns};
+                                  args.deadline_ns,
+                                  args.settings.network == NetworkChoice::ucx};
   return tcp::connect(several, std::move(local), store);
 }
 

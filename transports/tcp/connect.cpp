@@ -7,17 +7,32 @@
 #include "src/bootstrap/bytes.h"
 #include "transports/net/transport.h"
 #include "transports/tcp/mesh.h"
+#include "transports/ucx/network.h"
 
 namespace rondo::tcp {
 namespace {
 
 /// What the ranks of this communicator alone know, from what all ranks of the job know.
-Secret mesh_secret(const Secret &job, const std::string &key_prefix) {
-  const std::string input = "rondo tcp mesh " + key_prefix;
+Secret secret_of(const char *use, const Secret &job, const std::string &key_prefix) {
+  const std::string input = use + key_prefix;
   Secret secret;
   crypto_generichash(raw(secret.bytes.data()), secret.bytes.size(), raw(bytes_of(input).data()), input.size(),
                      raw(job.bytes.data()), job.bytes.size());
   return secret;
+}
+
+Result<std::unique_ptr<net::Network>> make_ucx_network(const GroupRequest &request,
+                                                      const std::vector<net::NearLink> &links,
+                                                      const std::vector<std::string> &names, Store &store) {
+  ucx::JoinRequest join;
+  join.rank = request.rank;
+  join.rank_count = request.rank_count;
+  for (const uint32_t index : request.local_index) join.remote.push_back(index == net::no_local);
+  join.names = names;
+  join.secret = secret_of("rondo ucx links ", request.secret, request.key_prefix);
+  join.key_prefix = request.key_prefix;
+  join.deadline_ns = request.deadline_ns;
+  return ucx::make_network(links, join, store);
 }
 
 }  // namespace
@@ -28,23 +43,26 @@ Result<std::unique_ptr<Transport>> connect(const GroupRequest &request, std::uni
   mesh_request.rank = request.rank;
   mesh_request.rank_count = request.rank_count;
   for (const uint32_t index : request.local_index) mesh_request.remote.push_back(index == net::no_local);
-  mesh_request.secret = mesh_secret(request.secret, request.key_prefix);
+  mesh_request.secret = secret_of("rondo tcp mesh ", request.secret, request.key_prefix);
   RONDO_TRY_ASSIGN(mesh_request.address, choose_address(request.network_interface));
   mesh_request.host_name = request.host_name;
   mesh_request.key_prefix = request.key_prefix;
   mesh_request.deadline_ns = request.deadline_ns;
+  mesh_request.wants_data = !request.over_ucx;
   RONDO_TRY_ASSIGN(Mesh mesh, connect_mesh(mesh_request, store));
 
   RONDO_TRY_ASSIGN(auto memory, net::NearMemory::make(request.local_index, local->links().channel_count(),
                                                       local->links().geometry()));
-  RONDO_TRY_ASSIGN(auto network, make_network(memory.links(), std::move(mesh.data)));
   net::GroupParts parts;
   parts.rank = request.rank;
   parts.local_index = request.local_index;
   for (uint32_t rank = 0; rank < request.rank_count; ++rank) parts.names.push_back(mesh.ranks[rank].describe(rank));
+  auto network = request.over_ucx ? make_ucx_network(request, memory.links(), parts.names, store)
+                                  : make_network(memory.links(), std::move(mesh.data));
+  if (!network.ok()) return std::move(network).error();
   parts.local = std::move(local);
   for (PeerSocket &each : mesh.control) parts.control.push_back({each.peer, std::move(each.socket)});
-  return net::make_group_transport(std::move(parts), std::move(memory), std::move(network));
+  return net::make_group_transport(std::move(parts), std::move(memory), std::move(network).value());
 }
 
 }  // namespace rondo::tcp

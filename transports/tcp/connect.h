@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Connects the ranks of a communicator that is on several hosts: shared memory inside of a host, TCP between them.
+// Connects the ranks of a communicator that is on several hosts: shared memory inside of a host, TCP or UCX
+// between them. The control plane is over TCP either way.
 #pragma once
 
 #include <memory>
@@ -20,6 +21,7 @@ struct GroupRequest {
   std::string host_name;
   std::string key_prefix;
   uint64_t deadline_ns = 0;
+  bool over_ucx = false;
 };
 
 /// `local` connects this host's ranks, with the geometry that all hosts have.

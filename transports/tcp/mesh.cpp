@@ -23,6 +23,7 @@ namespace {
 
 enum class Purpose : uint32_t { data = 0, control = 1 };
 constexpr uint32_t purpose_count = 2;
+uint32_t first_purpose(bool wants_data) { return static_cast<uint32_t>(wants_data ? Purpose::data : Purpose::control); }
 
 constexpr std::string_view mesh_magic = "RONDO\x01tm";
 constexpr size_t hello_bytes = wire::magic_bytes + wire::challenge_bytes;
@@ -171,7 +172,7 @@ class Acceptor {
   Result<void> run(Mesh &mesh) {
     size_t missing = 0;
     for (uint32_t peer = request_.rank + 1; peer < request_.rank_count; ++peer)
-      missing += request_.remote[peer] ? purpose_count : 0;
+      missing += request_.remote[peer] ? purpose_count - first_purpose(request_.wants_data) : 0;
     came_.resize(size_t{request_.rank_count} * purpose_count);
     while (missing != 0) {
       if (now_ns() >= request_.deadline_ns) return name_missing();
@@ -212,7 +213,8 @@ class Acceptor {
   bool admit(Visitor &visitor, Mesh &mesh) {
     const auto rank = number_at<uint32_t>(visitor.theirs.data() + claim_offset);
     const auto purpose = number_at<uint32_t>(visitor.theirs.data() + claim_offset + 4);
-    if (rank <= request_.rank || rank >= request_.rank_count || !request_.remote[rank] || purpose >= purpose_count)
+    if (rank <= request_.rank || rank >= request_.rank_count || !request_.remote[rank] || purpose >= purpose_count ||
+        purpose < first_purpose(request_.wants_data))
       return false;
     if (came_[size_t{rank} * purpose_count + purpose]) return false;
     came_[size_t{rank} * purpose_count + purpose] = true;
@@ -224,8 +226,9 @@ class Acceptor {
   Error name_missing() const {
     Error error{RONDO_ERROR_TIMEOUT, ""};
     for (uint32_t peer = request_.rank + 1; peer < request_.rank_count; ++peer) {
-      const auto came = came_.begin() + static_cast<std::ptrdiff_t>(size_t{peer} * purpose_count);
-      if (!request_.remote[peer] || std::find(came, came + purpose_count, false) == came + purpose_count) continue;
+      const auto of_peer = came_.begin() + static_cast<std::ptrdiff_t>(size_t{peer} * purpose_count);
+      const auto end = of_peer + purpose_count;
+      if (!request_.remote[peer] || std::find(of_peer + first_purpose(request_.wants_data), end, false) == end) continue;
       if (error.peer < 0) error.peer = static_cast<int32_t>(peer);
       error.message += (error.message.empty() ? "" : ", ") + ranks_[peer].describe(peer);
     }
@@ -299,9 +302,11 @@ Result<Mesh> connect_mesh(const MeshRequest &request, Store &store) {
   // Who connects waits for lower ranks only, so there is no circle.
   for (uint32_t peer = 0; peer < request.rank; ++peer) {
     if (!request.remote[peer]) continue;
-    RONDO_TRY_ASSIGN(FileDescriptor data, connect_peer(request, mesh, peer, Purpose::data));
+    if (request.wants_data) {
+      RONDO_TRY_ASSIGN(FileDescriptor data, connect_peer(request, mesh, peer, Purpose::data));
+      mesh.data.push_back({peer, std::move(data), mesh.ranks[peer].describe(peer)});
+    }
     RONDO_TRY_ASSIGN(FileDescriptor control, connect_peer(request, mesh, peer, Purpose::control));
-    mesh.data.push_back({peer, std::move(data), mesh.ranks[peer].describe(peer)});
     mesh.control.push_back({peer, std::move(control), mesh.ranks[peer].describe(peer)});
   }
   RONDO_TRY(Acceptor(request, mesh.ranks, std::move(listener)).run(mesh));

@@ -36,11 +36,12 @@ struct MeshRequest {
   std::string host_name;
   std::string key_prefix;
   uint64_t deadline_ns = 0;
+  bool wants_data = true;  ///< false: another network carries the data, and there are sockets for control only
 };
 
 struct Mesh {
   std::vector<RankAddress> ranks;  ///< all
-  std::vector<PeerSocket> data;    ///< one for each remote rank
+  std::vector<PeerSocket> data;    ///< one for each remote rank, if data is wanted
   std::vector<PeerSocket> control;
 };
 

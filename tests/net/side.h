@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// One rank of a test of networks: what an interpreter does at its ends of the links, and Progress.
+#pragma once
+
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "transports/net/progress.h"
+
+namespace rondo::net_test {
+
+inline constexpr uint32_t channel_count = 2;
+
+inline ConnectionGeometry small_geometry() {
+  ConnectionGeometry geometry;
+  geometry.slot_count = 4;
+  geometry.slot_bytes = 1024;
+  geometry.ll_slot_bytes = 64;
+  return geometry;
+}
+
+struct Memory {
+  std::unique_ptr<std::byte, decltype(&std::free)> bytes{nullptr, &std::free};
+  std::vector<net::NearLink> links;
+
+  explicit Memory(uint32_t peer) {
+    const ConnectionGeometry geometry = small_geometry();
+    const size_t stride = (geometry.bytes() + 4095) / 4096 * 4096;
+    bytes.reset(static_cast<std::byte *>(std::aligned_alloc(4096, 2 * channel_count * stride)));
+    std::memset(bytes.get(), 0, 2 * channel_count * stride);
+    std::byte *next = bytes.get();
+    for (uint32_t channel = 0; channel < channel_count; ++channel, next += 2 * stride)
+      links.push_back({peer, channel, {next, geometry}, {next + stride, geometry}});
+  }
+};
+
+/// Byte `at` of slot `counter` of a link in a direction.
+inline std::byte content(uint32_t from, uint32_t link, uint64_t counter, size_t at) {
+  return static_cast<std::byte>(from * 101 + link * 53 + counter * 7 + at * 3);
+}
+inline uint32_t bytes_of_slot(uint64_t counter) {
+  return counter % 5 == 4 ? 0 : 1 + static_cast<uint32_t>(counter * 397 % 1024);
+}
+inline uint32_t signature_of(uint32_t from, uint64_t counter) { return from * 1'000'003 + static_cast<uint32_t>(counter); }
+
+struct Side {
+  uint32_t number;
+  Memory memory;
+  std::vector<SimpleSender> senders;
+  std::vector<SimpleReceiver> receivers;
+  std::vector<uint64_t> posted = std::vector<uint64_t>(channel_count);
+  std::vector<uint64_t> received = std::vector<uint64_t>(channel_count);
+  std::unique_ptr<net::Progress> progress;
+  bool wrong = false;
+
+  explicit Side(uint32_t which) : number(which), memory(1 - which) {
+    for (const net::NearLink &link : memory.links) {
+      senders.emplace_back(link.outgoing);
+      receivers.emplace_back(link.incoming);
+    }
+  }
+
+  bool post(uint32_t link, uint64_t limit) {
+    if (posted[link] == limit || !senders[link].can_send()) return false;
+    SlotHeader header;
+    header.signature = signature_of(number, posted[link]);
+    header.bytes = bytes_of_slot(posted[link]);
+    for (size_t at = 0; at < header.bytes; ++at)
+      senders[link].payload()[at] = content(number, link, posted[link], at);
+    senders[link].post(header, true);
+    ++posted[link];
+    return true;
+  }
+
+  bool receive(uint32_t link) {
+    SimpleReceiver &receiver = receivers[link];
+    if (!receiver.can_receive()) return false;
+    const uint64_t counter = received[link]++;
+    const SlotHeader &header = receiver.header();
+    wrong |= header.signature != signature_of(1 - number, counter) || header.bytes != bytes_of_slot(counter) ||
+             static_cast<PayloadKind>(header.kind) != PayloadKind::in_slot;
+    for (size_t at = 0; !wrong && at < header.bytes; ++at)
+      wrong |= receiver.payload()[at] != content(1 - number, link, counter, at);
+    receiver.release(true);
+    return true;
+  }
+};
+
+}  // namespace rondo::net_test

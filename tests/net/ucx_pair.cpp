@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/net/ucx_pair.h"
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+#include <thread>
+
+#include "src/base/clock.h"
+#include "tests/catch.h"
+
+namespace rondo::net_test {
+
+Result<void> MeetingStore::put(std::string_view key, std::span<const std::byte> value, uint64_t deadline_ns) {
+  return gather(key, 0, 1, value, deadline_ns).ok() ? Result<void>() : Error{RONDO_ERROR_TIMEOUT, "late"};
+}
+
+Result<Bytes> MeetingStore::get(std::string_view key, uint64_t) {
+  const std::lock_guard lock(mutex_);
+  return said_[std::string(key)][0];
+}
+
+Result<std::vector<Bytes>> MeetingStore::gather(std::string_view key, uint32_t rank, uint32_t count,
+                                                std::span<const std::byte> value, uint64_t deadline_ns) {
+  std::unique_lock lock(mutex_);
+  auto &parts = said_[std::string(key)];
+  parts[rank].assign(value.begin(), value.end());
+  changed_.notify_all();
+  const auto patience = std::chrono::nanoseconds(deadline_ns > now_ns() ? deadline_ns - now_ns() : 0);
+  if (!changed_.wait_for(lock, patience, [&] { return parts.size() == count; }))
+    return Error{RONDO_ERROR_TIMEOUT, "not all came"};
+  std::vector<Bytes> all;
+  for (const auto &[of, part] : parts) all.push_back(part);
+  return all;
+}
+
+bool ucx_is_there() {
+  static const bool there = [] {
+    ::setenv("UCX_TLS", "tcp,self", 1);  // of this test only: what a network between hosts would use
+    ::setenv("UCX_NET_DEVICES", "lo", 1);
+    const ucx::Report report = ucx::look_for_ucx();
+    if (!report.why_not.empty()) std::printf("skipped: networks over UCX: %s\n", report.why_not.c_str());
+    return report.why_not.empty();
+  }();
+  return there;
+}
+
+ucx::JoinRequest ucx_request(uint32_t rank) {
+  ucx::JoinRequest request;
+  request.rank = rank;
+  request.rank_count = 2;
+  request.remote = {rank != 0, rank != 1};
+  request.names = {"rank 0 (host a, process 1)", "rank 1 (host b, process 1)"};
+  request.secret.bytes.fill(std::byte{7});
+  request.key_prefix = "test";
+  request.deadline_ns = now_ns() + 60'000'000'000;
+  return request;
+}
+
+UcxPair connect_ucx_pair(const std::vector<net::NearLink> &first, const std::vector<net::NearLink> &second,
+                         const char *rendezvous_bytes) {
+  ::setenv("UCX_RNDV_THRESH", rendezvous_bytes, 1);
+  UcxPair pair;
+  std::array<std::optional<Result<std::unique_ptr<net::Network>>>, 2> made;
+  std::thread other([&] { made[1] = ucx::make_network(second, ucx_request(1), *pair.store); });
+  made[0] = ucx::make_network(first, ucx_request(0), *pair.store);
+  other.join();
+  for (size_t rank = 0; rank < 2; ++rank) {
+    INFO((made[rank]->ok() ? "" : made[rank]->error().message));
+    REQUIRE(made[rank]->ok());
+    pair.networks[rank] = std::move(*made[rank]).value();
+  }
+  return pair;
+}
+
+}  // namespace rondo::net_test

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transports/ucx/handshake.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "src/base/clock.h"
+
+namespace rondo::ucx {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "messages hold the host's own byte order");
+
+constexpr uint64_t farewell_ns = 2'000'000'000;
+
+uint64_t tag_of(const wire::Key &key) { return number_at<uint64_t>(key.data()); }
+
+}  // namespace
+
+Introduction introduce(const Secret &secret, uint32_t rank, const wire::Challenge &own, uint32_t peer,
+                       const wire::Challenge &theirs) {
+  const bool client = rank > peer;
+  const wire::Role role = client ? wire::Role::client : wire::Role::server;
+  const wire::Role other = client ? wire::Role::server : wire::Role::client;
+  const wire::Challenge &of_client = client ? own : theirs;
+  const wire::Challenge &of_server = client ? theirs : own;
+  Introduction introduction;
+  introduction.rank = peer;
+  introduction.own_proof = wire::prove(secret, role, of_client, of_server);
+  introduction.proof = wire::prove(secret, other, of_client, of_server);
+  introduction.own_tag = tag_of(wire::frame_key(secret, role, of_client, of_server));
+  introduction.tag = tag_of(wire::frame_key(secret, other, of_client, of_server));
+  return introduction;
+}
+
+Result<std::vector<Introduction>> exchange_addresses(const JoinRequest &request, const Result<Bytes> &address,
+                                                     Store &store) {
+  const wire::Challenge own = wire::random_challenge();
+  Bytes offer{std::byte{!address.ok()}};
+  if (address.ok()) {
+    append_bytes(offer, own);
+    append_bytes(offer, address.value());
+  } else {
+    append_bytes(offer, bytes_of(address.error().message));
+  }
+  const std::string key = request.key_prefix + "/ucx";
+  RONDO_TRY_ASSIGN(const auto offers, store.gather(key, request.rank, request.rank_count, offer, request.deadline_ns));
+  std::vector<Introduction> introductions;
+  for (uint32_t peer = 0; peer < request.rank_count; ++peer) {
+    ByteReader reader(offers[peer]);
+    if (reader.number<uint8_t>() != 0) {
+      Error error{RONDO_ERROR_UNSUPPORTED, request.names[peer] + ": " + text_of(reader.rest())};
+      error.peer = static_cast<int32_t>(peer);
+      // Every rank sees the same. The one that runs the store must not leave before all have it.
+      static_cast<void>(store.gather(key + "/refused", request.rank, request.rank_count, {},
+                                     std::min(request.deadline_ns, now_ns() + farewell_ns)));
+      return error;
+    }
+    if (!request.remote[peer]) continue;
+    wire::Challenge theirs{};
+    const ByteView challenge = reader.bytes(theirs.size());
+    if (reader.failed()) return Error{RONDO_ERROR_MISMATCH, "ranks run different versions of Rondo"};
+    std::copy(challenge.begin(), challenge.end(), theirs.begin());
+    introductions.push_back(introduce(request.secret, request.rank, own, peer, theirs));
+    const ByteView rest = reader.rest();
+    introductions.back().address.assign(rest.begin(), rest.end());
+  }
+  return introductions;
+}
+
+}  // namespace rondo::ucx

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// The state of the links over UCX: what is under way, by slot. All of it is allocated before the first message, and
+// none of it moves, since UCX and the parts themselves point to each other.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "transports/net.h"
+#include "transports/ucx/api.h"
+#include "transports/ucx/handshake.h"
+
+namespace rondo::ucx {
+
+struct Peer;
+
+/// One operation of UCX, with the memory for its request and, since UCX 1.13 does not copy it, for the header.
+struct Operation {
+  Peer *peer = nullptr;
+  void *request = nullptr;  ///< as UCX wants it: the end of its memory
+  bool busy = false;
+  Header header;
+};
+
+/// A slot that comes.
+struct Arrival {
+  enum class State : uint8_t { none, under_way, whole } state = State::none;
+  uint32_t signature = 0;
+  uint32_t bytes = 0;
+  Operation fetch;  ///< of a rendezvous
+};
+
+struct Link {
+  net::NearLink ends;
+  Peer *peer = nullptr;
+  std::vector<Operation> sends;  ///< by slot
+  Operation credit;
+  uint64_t credit_wanted = 0;     ///< consumed, as it is to be told
+  uint64_t credit_sent = 0;
+  std::vector<Arrival> arrivals;  ///< by slot
+  uint64_t arrived = 0;           ///< counter of the next slot that is told
+  uint64_t consumed = 0;          ///< as the peer said last
+  uint64_t consumed_told = 0;
+  uint64_t sent = 0;              ///< slots
+};
+
+struct Peer {
+  Introduction known;
+  std::string name;
+  std::vector<Link *> links;  ///< by channel
+  ucp_ep_h endpoint = nullptr;
+  void *closing = nullptr;  ///< request of the close
+  Hello hello;
+  Operation greeting;
+  Operation flush;
+  bool proved = false;
+  uint64_t sent = 0;         ///< messages that were handed to UCX
+  uint64_t outstanding = 0;  ///< of them, those that have not ended
+  uint64_t flushed = 0;      ///< as many have left
+  uint64_t flushing = 0;     ///< `flushed`, once the flush has ended
+  uint64_t uncredited_bytes = 0;
+  bool lost = false;
+  bool told = false;
+  Error why;
+};
+
+/// What is counted of a slot that has been sent and not been credited.
+inline uint64_t wire_bytes(const Header &header) { return sizeof header + header.bytes; }
+
+/// The first reason counts.
+inline void lose(Peer &peer, const std::string &what) {
+  if (peer.lost) return;
+  peer.lost = true;
+  peer.why = {RONDO_ERROR_REMOTE, peer.name + ": " + what};
+  peer.why.peer = static_cast<int32_t>(peer.known.rank);
+}
+
+/// Of operations that call back.
+inline ucp_request_param_t request_of(const Operation &operation, void *argument) {
+  ucp_request_param_t how{};
+  how.op_attr_mask = UCP_OP_ATTR_FIELD_REQUEST | UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+  how.request = operation.request;
+  how.user_data = argument;
+  return how;
+}
+
+}  // namespace rondo::ucx

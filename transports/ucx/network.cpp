@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transports/ucx/network.h"
+
+#include <errno.h>
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <cassert>
+
+#include "src/base/clock.h"
+#include "src/base/unique_handle.h"
+#include "transports/ucx/receiver.h"
+#include "transports/ucx/worker.h"
+
+namespace rondo::ucx {
+namespace {
+
+constexpr int progress_rounds_max = 16;
+constexpr uint64_t close_patience_ns = 1'000'000'000;
+/// What a peer has not credited yet, up to so many bytes, is in the hands of the kernel or of a device: the smallest
+/// buffer of a socket takes it.
+constexpr uint64_t surely_left_bytes = 4096;
+constexpr const char *advice =
+    "; look for a firewall between the hosts and at UCX_TLS and UCX_NET_DEVICES, or set RONDO_NETWORK=tcp";
+
+/// All that was sent to the peer leaves without further calls.
+bool has_left(const Peer &peer) {
+  if (peer.lost) return true;
+  return peer.outstanding == 0 && (peer.flushed == peer.sent || peer.uncredited_bytes <= surely_left_bytes);
+}
+
+class UcxNetwork final : public net::Network {
+ public:
+  UcxNetwork(std::unique_ptr<Worker> worker, const std::vector<net::NearLink> &links,
+             std::vector<Introduction> introductions, const std::vector<std::string> &names);
+  ~UcxNetwork() override;
+  Result<void> connect(const JoinRequest &request);
+
+  const char *name() const override { return "ucx"; }
+  bool put(uint32_t link, const net::Message &message) override;
+  bool credit(uint32_t link, uint64_t consumed) override;
+  uint32_t poll(std::span<net::Event> events) override;
+  bool flushed() const override;
+  void watch(std::vector<pollfd> &descriptors) const override;
+  Error why_lost(uint32_t peer) const override;
+
+ private:
+  void lend_requests();
+  /// Takes what UCX said to an operation: null (has ended), an error, or a request that calls back.
+  void begun(Operation &operation, ucs_status_ptr_t said, const char *what);
+  void send(Operation &operation, const Header &header, const std::byte *payload);
+  void send_credits();
+  void start_flushes();
+  void close(Peer &peer);
+  uint32_t tell(std::span<net::Event> events);
+
+  static void on_sent(void *, ucs_status_t status, void *operation);
+  static void on_flushed(void *, ucs_status_t status, void *operation);
+  static void on_failure(void *peer, ucp_ep_h, ucs_status_t status);
+
+  struct alignas(64) Block {
+    std::byte bytes[64];
+  };
+  std::unique_ptr<Worker> worker_;
+  const Api &api_;
+  std::vector<Block> requests_;
+  std::vector<std::unique_ptr<Peer>> peers_;
+  std::vector<Link> links_;
+  Receiver receiver_{*worker_, peers_};
+  FileDescriptor ready_;     ///< always is: for a caller that must not sleep
+  bool more_ = false;        ///< poll() had no room for all events
+  mutable bool flush_wanted_ = false;
+};
+
+UcxNetwork::UcxNetwork(std::unique_ptr<Worker> worker, const std::vector<net::NearLink> &links,
+                       std::vector<Introduction> introductions, const std::vector<std::string> &names)
+    : worker_(std::move(worker)), api_(worker_->api()), links_(links.size()), ready_(::eventfd(1, EFD_CLOEXEC)) {
+  for (Introduction &each : introductions) {
+    auto peer = std::make_unique<Peer>();
+    peer->name = names[each.rank];
+    peer->known = std::move(each);
+    peers_.push_back(std::move(peer));
+  }
+  for (size_t index = 0; index < links.size(); ++index) {
+    Link &link = links_[index];
+    link.ends = links[index];
+    const auto found = std::find_if(peers_.begin(), peers_.end(),
+                                    [&](const auto &peer) { return peer->known.rank == link.ends.peer; });
+    assert(found != peers_.end());
+    link.peer = found->get();
+    link.sends.resize(link.ends.outgoing.geometry.slot_count);
+    link.arrivals.resize(link.ends.incoming.geometry.slot_count);
+    std::vector<Link *> &of_peer = link.peer->links;
+    if (of_peer.size() <= link.ends.channel) of_peer.resize(link.ends.channel + 1);
+    of_peer[link.ends.channel] = &link;
+  }
+  lend_requests();
+}
+
+/// UCX would allocate a request for each operation.
+void UcxNetwork::lend_requests() {
+  std::vector<Operation *> operations;
+  const auto add = [&](Operation &operation, Peer &peer) {
+    operation.peer = &peer;
+    operations.push_back(&operation);
+  };
+  for (Link &link : links_) {
+    for (Operation &each : link.sends) add(each, *link.peer);
+    for (Arrival &each : link.arrivals) add(each.fetch, *link.peer);
+    add(link.credit, *link.peer);
+  }
+  for (const auto &peer : peers_) {
+    add(peer->greeting, *peer);
+    add(peer->flush, *peer);
+  }
+  const size_t stride = (worker_->request_bytes() + sizeof(Block) - 1) / sizeof(Block);
+  requests_.resize(stride * operations.size());
+  for (size_t index = 0; index < operations.size(); ++index)
+    operations[index]->request = requests_[index * stride].bytes + worker_->request_bytes();
+}
+
+UcxNetwork::~UcxNetwork() {
+  for (const auto &peer : peers_) close(*peer);
+  const uint64_t deadline_ns = now_ns() + close_patience_ns;
+  for (const auto &peer : peers_) {
+    while (peer->closing != nullptr && api_.ucp_request_check_status(peer->closing) == UCS_INPROGRESS &&
+           now_ns() < deadline_ns)
+      worker_->progress();
+    if (peer->closing != nullptr) api_.ucp_request_free(peer->closing);
+  }
+  worker_.reset();  // may still call back
+}
+
+void UcxNetwork::close(Peer &peer) {
+  if (peer.endpoint == nullptr) return;
+  ucp_request_param_t how{};
+  how.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+  how.flags = UCP_EP_CLOSE_FLAG_FORCE;  // what had to leave was flushed
+  const ucs_status_ptr_t said = api_.ucp_ep_close_nbx(peer.endpoint, &how);
+  peer.endpoint = nullptr;
+  peer.closing = UCS_PTR_IS_PTR(said) ? said : nullptr;
+}
+
+Result<void> UcxNetwork::connect(const JoinRequest &request) {
+  if (!ready_.valid()) return system_error("eventfd", errno);
+  const auto refused = [&](const Peer &peer, rondo_status_t status, const std::string &what) {
+    Error error{status, request.names[request.rank] + " cannot reach " + peer.name + " over UCX: " + what + advice};
+    error.peer = static_cast<int32_t>(peer.known.rank);
+    return error;
+  };
+  RONDO_TRY(receiver_.listen());
+  for (const auto &each : peers_) {
+    Peer &peer = *each;
+    auto endpoint = worker_->connect(peer.known.address, on_failure, &peer);
+    if (!endpoint.ok()) return refused(peer, RONDO_ERROR_REMOTE, endpoint.error().message);
+    peer.endpoint = endpoint.value();
+    peer.hello = {request.rank, peer.known.own_proof};
+    ucp_request_param_t how = request_of(peer.greeting, &peer.greeting);
+    how.cb.send = on_sent;
+    ++peer.sent;
+    begun(peer.greeting,
+          api_.ucp_am_send_nbx(peer.endpoint, hello_id, &peer.hello, sizeof(Hello), nullptr, 0, &how), "a message");
+  }
+  for (;;) {
+    const bool moved = worker_->progress();
+    const Peer *missing = nullptr;
+    for (const auto &peer : peers_) {
+      if (peer->lost) return refused(*peer, RONDO_ERROR_REMOTE, peer->why.message);
+      if (!peer->proved) missing = peer.get();
+    }
+    if (missing == nullptr && flushed()) return {};
+    start_flushes();
+    if (now_ns() >= request.deadline_ns)
+      return refused(missing != nullptr ? *missing : *peers_.front(), RONDO_ERROR_TIMEOUT, "no answer came in time");
+    if (!moved) yield_core();
+  }
+}
+
+void UcxNetwork::begun(Operation &operation, ucs_status_ptr_t said, const char *what) {
+  operation.busy = UCS_PTR_IS_PTR(said);
+  if (operation.busy) ++operation.peer->outstanding;
+  if (UCS_PTR_IS_ERR(said))
+    lose(*operation.peer, std::string("UCX refuses ") + what + ": " + api_.ucs_status_string(UCS_PTR_STATUS(said)));
+}
+
+void UcxNetwork::send(Operation &operation, const Header &header, const std::byte *payload) {
+  operation.header = header;
+  ucp_request_param_t how = request_of(operation, &operation);
+  how.cb.send = on_sent;
+  how.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+  how.memory_type = UCS_MEMORY_TYPE_HOST;
+  Peer &peer = *operation.peer;
+  ++peer.sent;
+  begun(operation,
+        api_.ucp_am_send_nbx(peer.endpoint, slot_id, &operation.header, sizeof(Header), payload, header.bytes, &how),
+        "a message");
+}
+
+bool UcxNetwork::put(uint32_t index, const net::Message &message) {
+  Link &link = links_[index];
+  Peer &peer = *link.peer;
+  if (peer.lost) return true;
+  Operation &operation = link.sends[message.counter % link.sends.size()];
+  if (operation.busy) return false;  // its credit has overtaken its end
+  const Header header{peer.known.own_tag,
+                      peer.hello.rank,
+                      static_cast<uint16_t>(MessageKind::slot),
+                      static_cast<uint16_t>(link.ends.channel),
+                      message.signature,
+                      message.bytes,
+                      message.counter,
+                      message.consumed};
+  peer.uncredited_bytes += wire_bytes(header);
+  link.sent = message.counter + 1;
+  send(operation, header, message.payload);
+  return true;
+}
+
+bool UcxNetwork::credit(uint32_t index, uint64_t consumed) {
+  links_[index].credit_wanted = consumed;
+  send_credits();
+  return true;
+}
+
+/// Of credits that wait for the one before them, the latest counts.
+void UcxNetwork::send_credits() {
+  for (Link &link : links_) {
+    Peer &peer = *link.peer;
+    if (link.credit_wanted == link.credit_sent || link.credit.busy || peer.lost) continue;
+    link.credit_sent = link.credit_wanted;
+    send(link.credit,
+         {peer.known.own_tag, peer.hello.rank, static_cast<uint16_t>(MessageKind::credit),
+          static_cast<uint16_t>(link.ends.channel), 0, 0, 0, link.credit_sent},
+         nullptr);
+  }
+}
+
+uint32_t UcxNetwork::poll(std::span<net::Event> events) {
+  for (int round = 0; round < progress_rounds_max && worker_->progress(); ++round) {
+  }
+  for (const auto &peer : peers_)
+    if (peer->lost) close(*peer);
+  send_credits();
+  if (flush_wanted_) start_flushes();
+  return tell(events);
+}
+
+uint32_t UcxNetwork::tell(std::span<net::Event> events) {
+  uint32_t count = 0;
+  more_ = false;
+  const auto add = [&](const net::Event &event) {
+    more_ = count == events.size();
+    if (!more_) events[count++] = event;
+    return !more_;
+  };
+  for (uint32_t index = 0; index < links_.size(); ++index) {
+    Link &link = links_[index];
+    if (link.consumed != link.consumed_told) {
+      if (!add({net::Event::Kind::credit, index, link.consumed})) return count;
+      link.consumed_told = link.consumed;
+    }
+    for (;;) {  // bounded by the slots of the link
+      Arrival &next = link.arrivals[link.arrived % link.arrivals.size()];
+      if (next.state != Arrival::State::whole) break;
+      if (!add({net::Event::Kind::arrived, index, link.arrived, next.signature, next.bytes})) return count;
+      next.state = Arrival::State::none;
+      ++link.arrived;
+    }
+  }
+  for (const auto &peer : peers_) {
+    if (!peer->lost || peer->told || peer->links.empty()) continue;
+    const auto index = static_cast<uint32_t>(peer->links.front() - links_.data());
+    if (!add({net::Event::Kind::lost, index})) return count;
+    peer->told = true;
+  }
+  return count;
+}
+
+/// UCX may hold what it was given in buffers of its own. A flush of an endpoint ends when that has left; over TCP, when
+/// the peer has answered.
+void UcxNetwork::start_flushes() {
+  flush_wanted_ = false;
+  for (const auto &each : peers_) {
+    Peer &peer = *each;
+    if (has_left(peer)) continue;
+    flush_wanted_ = true;
+    if (peer.outstanding != 0) continue;  // a flush counts among them
+    peer.flushing = peer.sent;
+    ucp_request_param_t how = request_of(peer.flush, &peer.flush);
+    how.cb.send = on_flushed;
+    const ucs_status_ptr_t said = api_.ucp_ep_flush_nbx(peer.endpoint, &how);
+    begun(peer.flush, said, "to flush");
+    if (said == nullptr) peer.flushed = peer.flushing;
+  }
+}
+
+bool UcxNetwork::flushed() const {
+  const bool all = std::all_of(peers_.begin(), peers_.end(), [](const auto &peer) { return has_left(*peer); });
+  if (!all) flush_wanted_ = true;
+  return all;
+}
+
+void UcxNetwork::watch(std::vector<pollfd> &descriptors) const {
+  const bool flush_waits = flush_wanted_ && std::any_of(peers_.begin(), peers_.end(), [](const auto &peer) {
+                             return peer->outstanding == 0 && !has_left(*peer);
+                           });
+  const bool busy = more_ || flush_waits || !worker_->arm();
+  descriptors.push_back({busy ? ready_.get() : worker_->event_descriptor(), POLLIN, 0});
+}
+
+Error UcxNetwork::why_lost(uint32_t rank) const {
+  for (const auto &peer : peers_)
+    if (peer->known.rank == rank && peer->lost) return peer->why;
+  return {RONDO_ERROR_INTERNAL, "the connection is not lost"};
+}
+
+// What UCX calls, from progress() of the thread that polls.
+
+void UcxNetwork::on_sent(void *, ucs_status_t status, void *argument) {
+  auto &operation = *static_cast<Operation *>(argument);
+  operation.busy = false;
+  --operation.peer->outstanding;
+  if (status != UCS_OK) lose(*operation.peer, "sending failed");
+}
+
+void UcxNetwork::on_flushed(void *, ucs_status_t status, void *argument) {
+  auto &operation = *static_cast<Operation *>(argument);
+  on_sent(nullptr, status, argument);
+  if (status == UCS_OK) operation.peer->flushed = operation.peer->flushing;
+}
+
+void UcxNetwork::on_failure(void *argument, ucp_ep_h, ucs_status_t status) {
+  const auto api = load_api();
+  lose(*static_cast<Peer *>(argument), api.ok() ? api.value()->ucs_status_string(status) : "the connection failed");
+}
+
+}  // namespace
+
+Result<std::unique_ptr<net::Network>> make_network(const std::vector<net::NearLink> &links,
+                                                   const JoinRequest &request, Store &store) {
+  auto worker = Worker::open();
+  const Result<Bytes> address = worker.ok() ? worker.value()->address() : Result<Bytes>(worker.error());
+  RONDO_TRY_ASSIGN(auto introductions, exchange_addresses(request, address, store));
+  auto network = std::make_unique<UcxNetwork>(std::move(worker).value(), links, std::move(introductions),
+                                              request.names);
+  RONDO_TRY(network->connect(request));
+  return std::unique_ptr<net::Network>(std::move(network));
+}
+
+}  // namespace rondo::ucx

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transports/ucx/receiver.h"
+
+#include <cstring>
+
+#include "src/proto/memory.h"
+
+namespace rondo::ucx {
+
+Result<void> Receiver::listen() {
+  RONDO_TRY(worker_.handle_messages(hello_id, on_hello, this));
+  return worker_.handle_messages(slot_id, on_message, this);
+}
+
+ucs_status_t Receiver::on_hello(void *self, const void *header, size_t header_bytes, void *, size_t,
+                                const ucp_am_recv_param_t *) {
+  Hello hello;
+  if (header_bytes != sizeof hello) return UCS_OK;
+  std::memcpy(&hello, header, sizeof hello);
+  for (const auto &peer : static_cast<Receiver *>(self)->peers_)
+    if (peer->known.rank == hello.rank && wire::equal_proof(peer->known.proof, hello.proof)) peer->proved = true;
+  return UCS_OK;
+}
+
+ucs_status_t Receiver::on_message(void *self, const void *header, size_t header_bytes, void *data, size_t bytes,
+                                  const ucp_am_recv_param_t *how) {
+  Incoming incoming{{}, data, bytes, (how->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0};
+  if (header_bytes != sizeof incoming.header) return UCS_OK;
+  std::memcpy(&incoming.header, header, sizeof incoming.header);
+  auto &receiver = *static_cast<Receiver *>(self);
+  for (const auto &peer : receiver.peers_)
+    if (peer->known.rank == incoming.header.rank && peer->known.tag == incoming.header.tag)
+      return peer->lost ? UCS_OK : receiver.take(*peer, incoming);
+  return UCS_OK;  // a stranger's: it is dropped, and no peer pays for it
+}
+
+ucs_status_t Receiver::take(Peer &peer, const Incoming &incoming) {
+  const Header &header = incoming.header;
+  const auto refuse = [&](const char *wrong) {
+    lose(peer, std::string("it sent what is no message of this version of Rondo: ") + wrong);
+    return UCS_OK;
+  };
+  if (header.channel >= peer.links.size()) return refuse("there is no such channel");
+  if (header.bytes != incoming.bytes) return refuse("it has not the bytes that it says");
+  Link &link = *peer.links[header.channel];
+  if (header.consumed > link.sent) return refuse("it gives credit for what was not sent");
+  for (; link.consumed < header.consumed; ++link.consumed)  // a message that was overtaken says less
+    peer.uncredited_bytes -= wire_bytes(link.sends[link.consumed % link.sends.size()].header);
+  if (header.kind == static_cast<uint16_t>(MessageKind::credit)) return UCS_OK;
+  if (header.kind != static_cast<uint16_t>(MessageKind::slot)) return refuse("there is no such kind");
+  if (const char *const wrong = check_slot(link, header)) return refuse(wrong);
+  Arrival &arrival = link.arrivals[header.counter % link.arrivals.size()];
+  arrival.signature = header.signature;
+  arrival.bytes = header.bytes;
+  if (incoming.rendezvous) {
+    fetch(link, arrival, incoming);
+    return UCS_INPROGRESS;
+  }
+  if (incoming.bytes != 0) std::memcpy(link.ends.incoming.payload(header.counter), incoming.data, incoming.bytes);
+  arrival.state = Arrival::State::whole;
+  return UCS_OK;
+}
+
+const char *Receiver::check_slot(const Link &link, const Header &header) {
+  const ConnectionView &incoming = link.ends.incoming;
+  if (header.bytes > incoming.geometry.slot_bytes) return "it is longer than a slot";
+  // Pairs with R3 in SimpleReceiver::release: what the slot held before was read.
+  const uint64_t free_from = memory::load_sync(incoming.simple_head()) + incoming.geometry.slot_count;
+  const bool is_free = header.counter >= link.arrived && header.counter < free_from &&
+                       link.arrivals[header.counter % link.arrivals.size()].state == Arrival::State::none;
+  return is_free ? nullptr : "its slot is not free";
+}
+
+void Receiver::fetch(Link &link, Arrival &arrival, const Incoming &incoming) {
+  arrival.state = Arrival::State::under_way;
+  ucp_request_param_t how = request_of(arrival.fetch, &arrival);
+  how.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+  how.memory_type = UCS_MEMORY_TYPE_HOST;
+  how.cb.recv_am = on_fetched;
+  std::byte *const slot = link.ends.incoming.payload(incoming.header.counter);
+  const ucs_status_ptr_t said =
+      worker_.api().ucp_am_recv_data_nbx(worker_.handle(), incoming.data, slot, incoming.bytes, &how);
+  if (said == nullptr) arrival.state = Arrival::State::whole;
+  if (UCS_PTR_IS_ERR(said)) lose(*link.peer, worker_.error("fetching a payload", UCS_PTR_STATUS(said)).message);
+}
+
+void Receiver::on_fetched(void *, ucs_status_t status, size_t, void *argument) {
+  auto &arrival = *static_cast<Arrival *>(argument);
+  if (status == UCS_OK) arrival.state = Arrival::State::whole;
+  if (status != UCS_OK) lose(*arrival.fetch.peer, "fetching a payload failed");
+}
+
+}  // namespace rondo::ucx

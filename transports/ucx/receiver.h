@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Takes the messages that come: checks from whom they are and that they fit their link's state, and brings payloads
+// into their slots. What a peer sends never decides where it is written.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "transports/ucx/link.h"
+#include "transports/ucx/worker.h"
+
+namespace rondo::ucx {
+
+class Receiver {
+ public:
+  /// Both outlive it.
+  Receiver(const Worker &worker, const std::vector<std::unique_ptr<Peer>> &peers) : worker_(worker), peers_(peers) {}
+  /// From now on UCX hands messages over, from Worker::progress().
+  [[nodiscard]] Result<void> listen();
+
+ private:
+  static ucs_status_t on_hello(void *self, const void *header, size_t header_bytes, void *data, size_t bytes,
+                               const ucp_am_recv_param_t *how);
+  static ucs_status_t on_message(void *self, const void *header, size_t header_bytes, void *data, size_t bytes,
+                                 const ucp_am_recv_param_t *how);
+  static void on_fetched(void *, ucs_status_t status, size_t, void *arrival);
+
+  struct Incoming {
+    Header header;
+    void *data = nullptr;  ///< of a rendezvous: UCX's descriptor
+    size_t bytes = 0;
+    bool rendezvous = false;
+  };
+  ucs_status_t take(Peer &peer, const Incoming &incoming);
+  /// Null: the slot may be written. Else what is wrong with the message.
+  static const char *check_slot(const Link &link, const Header &header);
+  void fetch(Link &link, Arrival &arrival, const Incoming &incoming);
+
+  const Worker &worker_;
+  const std::vector<std::unique_ptr<Peer>> &peers_;
+};
+
+}  // namespace rondo::ucx

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// A UCX worker of this process, with a context of its own. One thread at a time.
+#pragma once
+
+#include <memory>
+
+#include "src/bootstrap/bytes.h"
+#include "transports/ucx/api.h"
+
+namespace rondo::ucx {
+
+class Worker {
+ public:
+  [[nodiscard]] static Result<std::unique_ptr<Worker>> open();
+  Worker(const Worker &) = delete;
+  Worker &operator=(const Worker &) = delete;
+  ~Worker();
+
+  [[nodiscard]] const Api &api() const { return api_; }
+  [[nodiscard]] ucp_context_h context() const { return context_; }
+  [[nodiscard]] ucp_worker_h handle() const { return worker_; }
+  /// What a caller's memory for one request must have in front of the pointer that UCX is given.
+  [[nodiscard]] size_t request_bytes() const { return request_bytes_; }
+  /// For connect() of another worker.
+  [[nodiscard]] Result<Bytes> address() const;
+  /// `on_failure` is called from progress(), once, with `argument`.
+  [[nodiscard]] Result<ucp_ep_h> connect(ByteView address, ucp_err_handler_cb_t on_failure, void *argument) const;
+  [[nodiscard]] Result<void> handle_messages(unsigned id, ucp_am_recv_callback_t handler, void *argument) const;
+  /// True: something moved.
+  bool progress() const { return api_.ucp_worker_progress(worker_) != 0; }
+  /// A descriptor that is ready when there is something to do, once arm() said true.
+  [[nodiscard]] int event_descriptor() const { return event_descriptor_; }
+  /// False: there is something to do already.
+  [[nodiscard]] bool arm() const { return api_.ucp_worker_arm(worker_) != UCS_ERR_BUSY; }
+  /// "ucp_ep_create: Destination is unreachable"
+  [[nodiscard]] Error error(const char *what, ucs_status_t status) const;
+
+ private:
+  explicit Worker(const Api &api) : api_(api) {}
+  Result<void> open_context();
+  Result<void> open_worker();
+
+  const Api &api_;
+  ucp_context_h context_ = nullptr;
+  ucp_worker_h worker_ = nullptr;
+  size_t request_bytes_ = 0;
+  int event_descriptor_ = -1;
+};
+
+}  // namespace rondo::ucx
