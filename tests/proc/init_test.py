@@ -12,7 +12,7 @@ from init_support import OK, OUT_OF_RESOURCES, REMOTE, TIMEOUT, Ranks, StoreHost
 STORE_HOST = sys.argv.pop()
 PROGRAM = sys.argv.pop()
 NOTICED_S = 2.0  # the promise of docs/simulation-tests.md
-SLACK_S = 8.0  # later than this is wrong however busy the machine is
+SLACK_S = 4.0  # later than this is wrong however busy the machine is
 
 
 class Death(unittest.TestCase):

@@ -76,6 +76,7 @@ class Judge {
     const uint64_t took_ns = it.init_returned_ns - it.init_called_ns;
     if (took_ns > it.init_lost_ns + plan_.settings.init_timeout_ns + init_slack_ns)
       complain(rank, "initialisation took " + std::to_string(took_ns / ms) + " ms");
+    check_death_in_init(rank);
     if (!it.init_error) return;
     const Error &error = *it.init_error;
     const bool cause = happened(FaultKind::kill) || happened(FaultKind::stop) || happened(FaultKind::absent) ||
@@ -97,6 +98,28 @@ class Judge {
     const RankRecord &named = record_.ranks[peer];
     if (!is_culprit(peer) && !(named.init_error && named.init_returned_ns <= it.init_returned_ns))
       complain(rank, "initialisation blames rank " + std::to_string(peer) + ": " + error.message);
+  }
+
+  /// A rank that the store knew died while this one initialised, and nothing else happened.
+  void check_death_in_init(uint32_t rank) {
+    const RankRecord &it = record_.ranks[rank];
+    const bool only_deaths = std::all_of(record_.happened.begin(), record_.happened.end(), [&](uint32_t index) {
+      return plan_.faults[index].kind == FaultKind::kill;
+    });
+    for (uint32_t peer = 0; peer < plan_.rank_count && only_deaths; ++peer) {
+      const RankRecord &dead = record_.ranks[peer];
+      if (peer == rank || dead.died_ns == never_ns || dead.entered_init_ns >= dead.died_ns) continue;
+      if (it.init_returned_ns <= dead.died_ns) continue;
+      const uint64_t since_ns = std::max(dead.died_ns, it.init_called_ns);
+      if (it.init_returned_ns > since_ns + departure_limit_ns + it.init_lost_ns)
+        complain(rank, "initialisation ended " + std::to_string((it.init_returned_ns - since_ns) / ms) +
+                           " ms after rank " + std::to_string(peer) + " had died");
+      if (!it.init_error) continue;  // all had met
+      const int32_t named = it.init_error->peer;
+      const bool is_dead = named >= 0 && record_.ranks[static_cast<uint32_t>(named)].died_ns != never_ns;
+      if (it.init_error->status != RONDO_ERROR_REMOTE || !is_dead)
+        complain(rank, "rank " + std::to_string(peer) + " died in initialisation, but: " + it.init_error->message);
+    }
   }
 
   void check_failure(const FailureRecord &failure) {

@@ -95,6 +95,7 @@ class Life {
   void die(uint32_t rank) {
     record_.ranks[rank].died_ns = host_.died_ns[rank] = scheduler_.now_ns();
     scheduler_.kill(rank);
+    network_.client_died(rank);
     if (rank == 0) network_.server_died();
   }
 

@@ -216,6 +216,11 @@ void Network::server_died() {
   for (const auto &connection : connections_) close(connection, false);
 }
 
+void Network::client_died(uint32_t rank) {
+  for (const auto &connection : connections_)
+    if (connection->rank == rank) close(connection, true);
+}
+
 Result<std::unique_ptr<Store>> Network::connect(uint32_t rank, uint32_t rank_count, uint64_t deadline_ns) {
   while (true) {  // ends at the deadline
     const bool severed = cut_.contains(rank) != cut_.contains(0) && scheduler_.now_ns() < cut_until_ns_;

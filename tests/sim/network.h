@@ -31,6 +31,8 @@ class Network {
   void stop_server();
   /// Rank 0's process has ended: its clients see their connections close.
   void server_died();
+  /// That rank's process has ended: the server sees its connections close.
+  void client_died(uint32_t rank);
   [[nodiscard]] bool listening() const { return listening_; }
 
   /// connect_store() of this network, as `rank` of `rank_count`.

@@ -2,6 +2,8 @@
 // What the C interface refuses, and that a refusal leaves everything as it was.
 #include <array>
 #include <cstdint>
+#include <filesystem>
+#include <iterator>
 #include <limits>
 #include <vector>
 
@@ -97,6 +99,33 @@ TEST_CASE("handles: a destroyed, null or foreign one is recognised") {
   CHECK(rondo_comm_destroy(comm) == RONDO_ERROR_INVALID_HANDLE);
   CHECK(rondo_barrier(nullptr, nullptr) == RONDO_ERROR_INVALID_HANDLE);
   CHECK(rondo_comm_abort(nullptr) == RONDO_ERROR_INVALID_HANDLE);
+}
+
+TEST_CASE("a unique id that is not used: freeing it gives back its descriptors and its thread, once or twice") {
+  const auto held = [] {
+    size_t count = 0;
+    for (const char *path : {"/proc/self/fd", "/proc/self/task"})
+      count += static_cast<size_t>(std::distance(std::filesystem::directory_iterator(path), {}));
+    return count;
+  };
+  const size_t before = held();
+  rondo_unique_id_t id{};
+  REQUIRE(rondo_get_unique_id(&id, nullptr) == RONDO_OK);
+  CHECK(held() >= before + 4);
+  CHECK(rondo_unique_id_free(&id) == RONDO_OK);
+  CHECK(held() == before);
+  CHECK(rondo_unique_id_free(&id) == RONDO_OK);  // as an id that another process made
+  rondo_comm_t comm = nullptr;
+  CHECK(rondo_comm_init(&comm, &id, 0, 1, nullptr) == RONDO_ERROR_REMOTE);
+  // What fails gives them back as well.
+  REQUIRE(rondo_get_unique_id(&id, nullptr) == RONDO_OK);
+  rondo_config_t hasty = RONDO_CONFIG_INIT;
+  hasty.init_timeout_ms = 20;
+  CHECK(rondo_comm_init(&comm, &id, 0, 2, &hasty) == RONDO_ERROR_TIMEOUT);
+  CHECK(held() == before);
+  id.internal[7] ^= 1;
+  CHECK(rondo_unique_id_free(&id) == refused);
+  CHECK(rondo_unique_id_free(nullptr) == refused);
 }
 
 TEST_CASE("initialisation: bad arguments and configurations are refused with the list of what is known") {

@@ -79,9 +79,13 @@ TEST_CASE("a descriptor on offer: connections that say nothing, renewed for ever
   REQUIRE(offer.ok());
   const FdTicket ticket = offer.value()->ticket();
   std::atomic<bool> over = false;
+  std::vector<FileDescriptor> mute;
+  while (mute.size() < 100) mute.push_back(connect_mute(ticket));
   std::thread flood([&] {
-    std::vector<FileDescriptor> mute(200);
-    for (size_t at = 0; !over; at = (at + 1) % mute.size()) mute[at] = connect_mute(ticket);
+    for (size_t at = 0; !over; at = (at + 1) % mute.size()) {
+      char byte = 0;
+      if (::recv(mute[at].get(), &byte, 1, MSG_DONTWAIT) == 0) mute[at] = connect_mute(ticket);
+    }
   });
   for (int round = 0; round < 20; ++round) {
     const auto taken = take_descriptor(ticket, now_ns() + 5'000'000'000);

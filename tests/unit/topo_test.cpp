@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <sched.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -224,6 +225,19 @@ TEST_CASE("host: the id is stable and names the namespaces that decide") {
   CHECK(id.value() == host_id().value());
   for (const char *part : {"/pid:", "/net:", "/user:"}) CHECK(id.value().find(part) != std::string::npos);
   CHECK_FALSE(host_name().empty());
+}
+
+TEST_CASE("host: without a free descriptor the id is not another one, but an error that says what ran out") {
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+  rlimit none = before;
+  none.rlim_cur = 0;
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &none) == 0);
+  const auto id = host_id();
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
+  REQUIRE_FALSE(id.ok());
+  CHECK(id.error().status == RONDO_ERROR_OUT_OF_RESOURCES);
+  CHECK(id.error().message.find("ulimit -n") != std::string::npos);
 }
 
 TEST_CASE("host: a cgroup's quota is rounded up to processors") {
