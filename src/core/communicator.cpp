@@ -156,7 +156,7 @@ Result<void> Communicator::run_transfers(const Operation &operation) {
   else if (buffers.send.loan.offered)
     buffers.recv.loan = buffers.send.loan;
   if (buffers.send.loan.replaced || buffers.recv.loan.replaced)
-    transport_->raise(replaced_memory(rank_, operation.number));
+    ranks_.raise(replaced_memory(rank_, operation.number));
 
   OperationWatch watch(ranks_, rank_, rank_count_, operation.number, entered, settings_.timeout_ns);
   RunOutcome outcome{RunOutcome::Kind::stopped};
