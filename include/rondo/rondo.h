@@ -338,7 +338,7 @@ RONDO_API rondo_status_t rondo_barrier(rondo_comm_t comm, rondo_stream_t stream)
 
 /* ---- memory ---- */
 /** Allocates host memory that the ranks of this host can map, so that collectives read it in place, without staging.
- * Zeroed; aligned to a page. Nothing of it outlives the processes. Do not use it in a child of fork().
+ * Zeroed; aligned to a page; gone with its process. Neither map other memory over it nor use it in a child of fork().
  * @param bytes  at least 1.   Any thread. */
 RONDO_API rondo_status_t rondo_mem_alloc(void **pointer, size_t bytes) RONDO_NOEXCEPT;
 
@@ -349,7 +349,7 @@ RONDO_API rondo_status_t rondo_mem_free(void *pointer) RONDO_NOEXCEPT;
 /** Flags of rondo_comm_register(). */
 enum {
   /** Move the buffer's whole pages into memory that peers can map, in place: addresses and contents stay. No other
-   *  thread may write to those pages during the call; a child of fork() would share them afterwards. */
+   *  thread may write to them during the call; a child of fork() shares them. While it lasts map nothing over them. */
   RONDO_REGISTER_MOVE_PAGES = 1
 };
 

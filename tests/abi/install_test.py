@@ -3,6 +3,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -43,8 +44,10 @@ class Installed(unittest.TestCase):
         self.assertEqual({path for path in self.root.rglob("*") if not path.is_dir()},
                          {self.tree / name for name in files}, "something outside of the prefix")
         wanted = {"include/rondo/rondo.h", "bin/rondo", "share/man/man1/rondo.1",
+                  "share/bash-completion/completions/rondo", "share/zsh/site-functions/_rondo",
                   *(f"{self.libdir}/{name}" for name in
-                    ("librondo.so", "librondo.so.0", "librondo.so.0.1.0", "pkgconfig/rondo.pc"))}
+                    ("librondo.so", "librondo.so.0", "librondo.so.0.1.0", "pkgconfig/rondo.pc",
+                     "cmake/Rondo/RondoConfig.cmake", "cmake/Rondo/RondoConfigVersion.cmake"))}
         self.assertEqual(files, wanted)
 
     def test_a_c_program_found_through_pkg_config_is_built_and_runs(self):
@@ -54,6 +57,50 @@ class Installed(unittest.TestCase):
         run(*self.compiler, "-std=c11", "-Wall", "-Wextra", "-Werror", str(HERE / "consumer.c"), *flags, "-o", program)
         said = run(program, LD_LIBRARY_PATH=str(self.lib))
         self.assertEqual(said, "11 44\n")
+
+    def cmake(self, name, wanted):
+        """Configures a project that wants this of Rondo; its build folder, and the finished process."""
+        source, build = Path(self.folder.name) / name, Path(self.folder.name) / f"{name}-build"
+        source.mkdir()
+        (source / "CMakeLists.txt").write_text(f"""cmake_minimum_required(VERSION 3.20)
+project(consumer C)
+find_package(Rondo {wanted} REQUIRED)
+add_executable(consumer {HERE / "consumer.c"})
+target_link_libraries(consumer PRIVATE Rondo::rondo)
+""", encoding="utf-8")
+        done = subprocess.run(["cmake", "-G", "Ninja", "-S", source, "-B", build,
+                               f"-DCMAKE_PREFIX_PATH={self.tree}"], text=True,
+                              env={**os.environ, "CC": self.compiler[-1]}, capture_output=True, timeout=300,
+                              check=False)
+        return build, done
+
+    @unittest.skipUnless(shutil.which("cmake"), "no cmake")
+    def test_a_c_program_found_through_cmake_is_built_and_runs(self):
+        build, done = self.cmake("by-cmake", "0.1")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        run("cmake", "--build", str(build))
+        self.assertEqual(run(str(build / "consumer")), "11 44\n")  # CMake's own run path leads to the library
+
+    @unittest.skipUnless(shutil.which("cmake"), "no cmake")
+    def test_cmake_refuses_another_version(self):
+        for wanted in ("0.2", "0.0.9", "1.0"):
+            _, done = self.cmake(f"wants-{wanted}", wanted)
+            self.assertNotEqual(done.returncode, 0, wanted)
+            self.assertIn("RondoConfig.cmake, version: 0.1.0", done.stderr)
+
+    def test_after_an_installation_it_says_what_to_set(self):
+        script = HERE.parents[1] / "packaging" / "after_install.py"
+        environment = {"MESON_INSTALL_PREFIX": str(self.tree), "LD_LIBRARY_PATH": "", "PKG_CONFIG_PATH": "",
+                       "PATH": "/usr/bin:/bin"}
+        # A shell stands for Meson, to whose output it says it.
+        words = ["bash", "-c", '"$@" >/dev/null; exit $?', "sh", sys.executable, str(script), self.libdir, "bin"]
+        said = run(*words, **environment)
+        lines = dict(re.findall(r"^  export (\w+)=(.*?):\$\1$", said, re.M))
+        self.assertEqual(lines, {"LD_LIBRARY_PATH": str(self.lib), "PKG_CONFIG_PATH": str(self.lib / "pkgconfig"),
+                                 "PATH": str(self.tree / "bin")})
+        lines["PATH"] += ":/usr/bin:/bin"
+        self.assertEqual(run(*words, **{**environment, **lines}), "")
+        self.assertIn("/etc/ld.so.conf.d", said)
 
     def test_pkg_config_asks_for_nothing_but_rondo(self):
         self.assertEqual([flag for flag in self.pkg_config("--libs") if flag.startswith("-l")], ["-lrondo"])

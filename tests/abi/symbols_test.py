@@ -48,9 +48,12 @@ class Symbols(unittest.TestCase):
         dynamic = run("readelf", "-d", self.library)
         self.assertRegex(dynamic, r"SONAME.*\[librondo\.so\.0\]")
 
-    def test_a_process_needs_no_library_of_a_command_line_or_test(self):
+    def test_it_needs_no_library_whose_name_changes_with_the_distribution(self):
         needed = re.findall(r"NEEDED.*\[(.*?)\]", run("readelf", "-d", self.library))
-        self.assertFalse([name for name in needed if re.search("catch|cli11|mpi|cuda|ucp|ibverbs", name, re.I)])
+        self.assertIn("libhwloc.so.15", needed)
+        # The C and C++ run time of the compiler, hwloc and libsodium: of these names on Debian 12 and Ubuntu 24.04.
+        allowed = r"lib(c|m|gcc_s|stdc\+\+|hwloc|sodium)\.so\.\d+|ld-linux[\w-]*\.so\.\d+"
+        self.assertEqual([name for name in needed if not re.fullmatch(allowed, name)], [])
 
 
 if __name__ == "__main__":

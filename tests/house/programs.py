@@ -7,9 +7,10 @@ A program whose name is computed, or is a path, is not told: those are the proje
 import ast
 import re
 
-BUILTINS = frozenset(". : [ alias bg break builtin cd command continue declare echo eval exec exit export false "
-                     "fg getopts hash help jobs kill let local mapfile printf pwd read readonly return set shift "
-                     "shopt source test times trap true type typeset ulimit umask unalias unset wait".split())
+BUILTINS = frozenset(". : [ alias bg break builtin cd command compgen complete continue declare echo eval exec "
+                     "exit export false fg getopts hash help jobs kill let local mapfile printf pwd read "
+                     "readonly return set shift shopt source test times trap true type typeset ulimit umask "
+                     "unalias unset wait".split())
 GOES_ON = frozenset("if then elif else do while until ! { } fi done esac time".split())  # a command may follow
 REDIRECTIONS = frozenset(("<", ">", ">>", "<<", "<<-", "<<<", "&>", "&>>", ">&", "<&", "<>", ">|"))
 # What runs another command: how many words of its own, beside options and assignments, come before that command.
@@ -131,8 +132,9 @@ class Shell:
             elif word == "(":
                 self.read_commands(")")
             elif word in ("for", "select"):
-                while self.next() not in (";", "\n", ""):
-                    pass
+                while (word := self.next()) not in (";", "\n", ""):
+                    if word == "(":  # for ((a; b; c))
+                        self.position = closing(self.text, self.position - 1)
             elif word == "case":
                 while self.next() not in ("in", ""):
                     pass

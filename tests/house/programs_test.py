@@ -20,7 +20,7 @@ PACKAGES = {  # package: the programs of it that are used
     "apt": "apt-config apt-get",
     "bash": "bash",
     "coreutils": "basename cat chown chroot cp cut dirname env id install ln ls mkdir mktemp mv paste readlink "
-                 "realpath rm sleep sort stat tail tee touch uname wc",
+                 "realpath rm sleep sort stat tail tee touch tr uname wc",
     "dash": "sh",
     "dpkg": "dpkg-query",
     "grep": "grep",
@@ -33,6 +33,7 @@ PACKAGES = {  # package: the programs of it that are used
     "util-linux": "runuser setarch setsid unshare",
     # Of packages that the scripts install, and of what those depend on.
     "binutils": "nm readelf strip",
+    "cmake": "cmake",
     "debootstrap": "debootstrap",
     "groff-base": "groff",
     "meson": "meson",
@@ -157,12 +158,13 @@ END
 x=3 y=$(f1) g1 'x3;x4' "${z:-$(h1)}" || if ! i1; then j1; fi
 case "$(k1)" in x5 | x6) l1 ;; (x7) m1 <(n1) ; esac
 name() { o1; }
-for x in x8 x9; do name; done; words=(p1 x10); "${words[@]}" x11
+for x in x8 x9; do name; done; for ((x16 = 0; x16 < 2; ++x16)); do name; done
+words=(p1 x10); "${words[@]}" x11
 env -i A=b timeout 3 q1; sh -c 'r1; s1'; trap 't1' EXIT; command -v x12 && "$x13" scripts/x14; (cd x15; u1)"""
         shell = programs.Shell(text)
         names = {name for name, _ in shell.calls} - programs.BUILTINS - shell.functions - {"env", "sh", "timeout"}
         self.assertEqual(sorted(names), [f"{letter}1" for letter in "abcdefghijklmnopqrstu"])
-        self.assertEqual((shell.asked, dict(shell.calls)["u1"]), ({"x12"}, 8))
+        self.assertEqual((shell.asked, dict(shell.calls)["u1"]), ({"x12"}, 9))
 
     def test_a_python_command_is_found_through_the_functions_that_start_it(self):
         text = '''

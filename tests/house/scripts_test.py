@@ -2,6 +2,7 @@
 """The scripts: their shell can read them, and the sums that scripts/test ends with are right."""
 
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -41,6 +42,20 @@ class Scripts(unittest.TestCase):
                 continue
             done = subprocess.run([str(path), "--no-such-option"], capture_output=True, text=True, timeout=60)
             self.assertEqual(done.returncode, 2, path.name)
+
+
+    def test_a_users_build_compiles_no_tests_and_the_scripts_ask_for_them(self):
+        done = subprocess.run(["meson", "introspect", "--buildoptions", tree.ROOT / "meson.build"], capture_output=True,
+                              text=True, timeout=60, check=True)
+        defaults = {option["name"]: option["value"] for option in json.loads(done.stdout)}
+        self.assertIs(defaults["tests"], False)
+        for name in ("demo", "fuzz", "gpu-bundle", "test"):
+            text = tree.read(f"scripts/{name}")
+            asked = re.findall(r"^ *configure (?:.|\\\n)*$", text, re.M)
+            self.assertTrue(asked, name)
+            for call in asked:
+                self.assertTrue("-Dtests=true" in call or '"${sanitized[@]}"' in call, f"{name}: {call}")
+        self.assertRegex(tree.read("scripts/test"), r"(?s)sanitized=\([^)]*-Dtests=true")
 
 
 class Summary(unittest.TestCase):

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Completion by the shells: bash is offered every command and every option that the help has. usage:
+completion_test.py RONDO"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+RONDO = sys.argv.pop(1)
+PACKAGING = Path(__file__).resolve().parents[2] / "packaging"
+
+
+def help_of(*arguments):
+    return subprocess.run([RONDO, *arguments, "--help"], capture_output=True, text=True, timeout=60, check=True).stdout
+
+
+def offered(*words):
+    """What bash offers for the last of these words, behind the command."""
+    script = '. "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _rondo; printf "%s\\n" "${COMPREPLY[@]}"'
+    done = subprocess.run(["bash", "-euc", script, PACKAGING / "rondo.bash", RONDO, *words], capture_output=True,
+                          text=True, timeout=60, check=True)
+    return done.stdout.split()
+
+
+class Bash(unittest.TestCase):
+    commands = re.findall(r"^  (\w+) +\w", help_of(), re.M)
+
+    def test_commands_are_offered(self):
+        self.assertGreater(len(self.commands), 5)
+        self.assertEqual(offered(""), [*self.commands, "help", "--help", "--version"])
+        self.assertEqual(offered("s"), [name for name in self.commands if name.startswith("s")])
+        self.assertEqual(offered("help", ""), self.commands)
+
+    def test_every_option_of_every_command_is_offered(self):
+        for command in self.commands:
+            names = re.findall(r"^ +((?:-\w|--[\w-]+)(?:,-{1,2}[\w-]+)*)", help_of(command), re.M)
+            options = {name for group in names for name in group.split(",")}
+            self.assertIn("--help", options)
+            self.assertEqual(set(offered(command, "-")), options)
+            self.assertEqual(set(offered(command, "--he")), {name for name in options if name.startswith("--he")})
+
+    def test_the_words_of_another_program_are_not_touched(self):
+        self.assertEqual(offered("run", "-n", "2", "--", "ls", "-"), [])
+        self.assertEqual(offered("perf", "all"), [])
+
+
+class Zsh(unittest.TestCase):
+    @unittest.skipUnless(shutil.which("zsh"), "no zsh")
+    def test_it_is_read_without_an_error(self):
+        done = subprocess.run(["zsh", "-n", PACKAGING / "rondo.zsh"], capture_output=True, text=True, timeout=60,
+                              check=False, env={**os.environ, "LC_ALL": "C"})
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
