@@ -14,6 +14,7 @@
 #include "src/cli/tuner_input.h"
 #include "src/engine/combine.h"
 #include "src/topo/host.h"
+#include "transports/ucx/network.h"
 
 namespace rondo::cli {
 namespace {
@@ -116,6 +117,14 @@ Json plans_json(const InfoInput &input) {
           {"choices", choices}};
 }
 
+Json ucx_json(const ucx::Report &report) {
+  return {{"found", report.found},
+          {"version", report.version},
+          {"transports", report.transports},
+          {"takes_cuda_memory", report.takes_cuda_memory},
+          {"why_not", report.why_not}};
+}
+
 }  // namespace
 
 Json info_document(const InfoInput &input) {
@@ -124,9 +133,10 @@ Json info_document(const InfoInput &input) {
                               std::to_string(RONDO_VERSION_PATCH);
   const auto host = host_id();
   const Json cuda = cuda_document(input.config);
+  const ucx::Report ucx = ucx::look_for_ucx();
   const bool has_kernels = device::kernels_image().data != nullptr;
   return {{"version", version},
-          {"components", {{"host", true}, {"cuda", has_kernels}, {"ucx", false}, {"verbs", false}}},
+          {"components", {{"host", true}, {"cuda", has_kernels}, {"ucx", ucx.built}, {"verbs", false}}},
           {"host", {{"name", host_name()}, {"id", host.ok() ? host.value() : host.error().message}}},
           {"topology", topology_json(input.found.topology)},
           {"simd", combine_target()},
@@ -138,7 +148,10 @@ Json info_document(const InfoInput &input) {
             {"process_vm_readv", can.peer_memory},
             {"death_noticed_by", can.death_noticed_by},
             {"yama_ptrace_scope", can.ptrace_scope < 0 ? Json(nullptr) : Json(can.ptrace_scope)}}},
-          {"transports", Json::array({{{"name", "shm"}, {"available", can.memfd}}})},
+          {"transports", Json::array({{{"name", "shm"}, {"available", can.memfd}},
+                                      {{"name", "tcp"}, {"available", true}},
+                                      {{"name", "ucx"}, {"available", ucx.why_not.empty()}}})},
+          {"ucx", ucx_json(ucx)},
           {"cuda", cuda},
           {"devices", devices_document(input.found, input.config.nvml_library, cuda)},
           {"tuning", tuning_json(input)},

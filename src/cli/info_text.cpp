@@ -62,6 +62,20 @@ void add_topology(std::string &out, const Json &topology) {
                  ranges(node["processing_units"].get<std::vector<uint32_t>>()));
 }
 
+void add_ucx(std::string &out, const Json &ucx) {
+  out += "\nUCX\n";
+  add_line(out, "version", ucx["found"].get<bool>() ? ucx["version"].get<std::string>() : "none");
+  if (!ucx["why_not"].get<std::string>().empty()) {
+    add_line(out, "why not", ucx["why_not"]);
+    return;
+  }
+  std::string transports;
+  for (const Json &transport : ucx["transports"])
+    transports += (transports.empty() ? "" : ", ") + transport.get<std::string>();
+  add_line(out, "transports", transports.empty() ? "none" : transports);
+  add_line(out, "takes CUDA memory", yes_or_no(ucx["takes_cuda_memory"]));
+}
+
 void add_tuning(std::string &out, const Json &tuning) {
   out += "\nTuning\n";
   add_line(out, "table", tuning["table"]);
@@ -153,6 +167,7 @@ std::string info_text(const Json &document) {
     if (value.empty()) value = "none";
     add_line(out, entry["variable"], value + " (" + entry["source"].get<std::string>() + ")");
   }
+  add_ucx(out, document["ucx"]);
   out += cuda_text(document["cuda"]);
   out += devices_text(document["devices"]);
   add_tuning(out, document["tuning"]);

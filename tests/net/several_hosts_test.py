@@ -3,10 +3,12 @@
 that goes, a cable that is cut, ranks that disagree give every rank an error that names the other within the promised
 time, while a rank that is only stopped is not taken for dead. usage: several_hosts_test.py RANK_PROGRAM RONDO"""
 
+import json
 import os
 import re
 import secrets
 import signal
+import subprocess
 import sys
 import time
 import unittest
@@ -69,7 +71,13 @@ class Job:
         return found[-1]
 
 
-class SeveralHosts(unittest.TestCase):
+def why_no_ucx():
+    """None where ranks can use UCX; else why not."""
+    said = subprocess.run([RONDO, "info", "--json"], capture_output=True, text=True, timeout=60, check=True).stdout
+    return json.loads(said)["ucx"]["why_not"] or None
+
+
+class HostsTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         why = net.why_not()
@@ -87,6 +95,8 @@ class SeveralHosts(unittest.TestCase):
                 if peer is not None:
                     self.assertIn(last.peer, peer, last.message)
 
+
+class SeveralHosts(HostsTest):
     def test_every_collective_is_right(self):
         for layout in ([0, 1], [0, 0, 1, 1], [0, 1, 1, 0, 1]):
             with net.Hosts(2) as hosts:
@@ -183,6 +193,68 @@ class SeveralHosts(unittest.TestCase):
                 self.expect(job, range(4), "ok")
             attacker.wait(30)
             attacker.stdout.close()
+
+
+class SeveralHostsOverUcx(HostsTest):
+    UCX = {"RONDO_NETWORK": "ucx", "UCX_TLS": "tcp,self"}
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        why = why_no_ucx()
+        if why is not None:
+            print(f"skipped: several hosts over UCX: {why}")
+            raise unittest.SkipTest(why)
+
+    def test_every_collective_is_right(self):
+        # Sizes on both sides of where UCX begins to fetch payloads itself (rendezvous).
+        for layout in ([0, 1], [0, 0, 1, 1]):
+            with net.Hosts(2) as hosts:
+                for collective in ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce"):
+                    command = [RONDO, "perf", collective, "-b", "4", "-e", "1M", "-f", "64", "-n", "2", "-w", "1"]
+                    job = Job(hosts, layout, command, self.UCX).finish(240)
+                    with self.subTest(layout=layout, collective=collective):
+                        self.assertEqual([each.returncode for each in job.processes], [0] * len(layout), job.output)
+                        self.assertIn("# Out of bounds values : 0 OK", job.output[0])
+
+    def test_data_goes_over_ucx(self):
+        with net.Hosts(2) as hosts:
+            # UCX that may use no network at all is refused when the communicator is made, with advice.
+            job = Job(hosts, [0, 1], [PROGRAM, "sum", "5", "1000"], dict(self.UCX, UCX_TLS="self")).finish(60)
+            for output in job.output:
+                self.assertRegex(output, r"over UCX: .*(UCX_TLS|RONDO_NETWORK=tcp)")
+
+    def test_ranks_that_sleep_while_they_wait(self):
+        with net.Hosts(2) as hosts:
+            job = Job(hosts, [0, 1, 0, 1], [PROGRAM, "sum", "50", "30000"], dict(self.UCX, RONDO_WAIT="sleep")).finish(120)
+            self.expect(job, range(4), "ok")
+
+    def test_a_killed_rank_is_named_on_every_other(self):
+        with net.Hosts(2) as hosts:
+            for victim in (0, 3):
+                job = Job(hosts, [0, 0, 1, 1],
+                          [PROGRAM, "signal", str(int(signal.SIGKILL)), str(victim), "7", "1000"], self.UCX).finish(60)
+                self.expect(job, set(range(4)) - {victim}, "remote rank failed", f"rank {victim} \\(host h", {victim})
+
+    def test_a_cut_cable_is_told_on_both_sides_as_no_answer(self):
+        for cut in ("cut", "cut_one_way"):
+            with net.Hosts(2) as hosts:
+                job = Job(hosts, [0, 0, 1], [PROGRAM, "sum", "100000000", "1000"], self.UCX)
+                time.sleep(2)
+                getattr(hosts, cut)(1)
+                job.finish(60)
+                with self.subTest(cut=cut):
+                    self.expect(job, [0, 1], "remote rank failed", r"rank 2 \(host h1.*(gave no answer|cannot be reached)",
+                                {2})
+                    self.expect(job, [2], "remote rank failed", r"rank [01] \(host h0.*(gave no answer|cannot be reached)",
+                                {0, 1})
+
+    def test_ranks_must_agree_on_the_network(self):
+        with net.Hosts(2) as hosts:
+            command = ["sh", "-c", f'if [ $RANK = 1 ]; then export RONDO_NETWORK=tcp; fi; exec "{PROGRAM}" sum 5 1000']
+            job = Job(hosts, [0, 1], command, self.UCX).finish(60)
+            for output in job.output:
+                self.assertIn("differ in RONDO_NETWORK", output)
 
 
 if __name__ == "__main__":
