@@ -41,24 +41,18 @@ typedef enum rondo_status {
   RONDO_NOT_READY = 1, /**< Not finished yet (queries only). Ask again. */
   /** An argument is wrong; nothing was done and every object is as before. Correct the call. */
   RONDO_ERROR_INVALID_ARGUMENT = 2,
-  /** The handle is not (or no longer) one of this process: destroyed, finalized or never made. */
-  RONDO_ERROR_INVALID_HANDLE = 3,
-  /** Known to this version, but not available here (a device, a type for an operation, a disabled component). */
-  RONDO_ERROR_UNSUPPORTED = 4,
+  RONDO_ERROR_INVALID_HANDLE = 3, /**< The handle was destroyed, finalized, or never made in this process. */
+  RONDO_ERROR_UNSUPPORTED = 4, /**< Known to this version, but not available here; the detail says why. */
   RONDO_ERROR_OUT_OF_RESOURCES = 5, /**< Memory, descriptors or threads ran out; nothing was enqueued. */
   RONDO_ERROR_SYSTEM = 6,           /**< A call to the operating system failed; the detail has its name and errno. */
-  /** The other side of a bootstrap connection could not prove that it knows the secret. */
-  RONDO_ERROR_AUTHENTICATION = 7,
+  RONDO_ERROR_AUTHENTICATION = 7, /**< The other end of a bootstrap connection did not prove to know the secret. */
   RONDO_ERROR_TIMEOUT = 8, /**< A deadline passed. The communicator has failed: only abort and destroy are left. */
   RONDO_ERROR_REMOTE = 9,  /**< Another rank died or left; otherwise the same. */
-  /** Ranks disagree on an operation. The communicator has failed: only abort and destroy are left. */
-  RONDO_ERROR_MISMATCH = 10,
-  /** rondo_comm_abort() was called, here or on another rank. Only destroy is left. */
-  RONDO_ERROR_ABORTED = 11,
+  RONDO_ERROR_MISMATCH = 10, /**< Ranks disagree on an operation; otherwise the same. */
+  RONDO_ERROR_ABORTED = 11, /**< rondo_comm_abort() was called, here or on another rank. Only destroy is left. */
   /** The communicator failed in an earlier operation; nothing was enqueued. rondo_comm_last_error() has the first. */
   RONDO_ERROR_COMM_FAILED = 12,
-  /** A defect in Rondo. Please report it with the detail. */
-  RONDO_ERROR_INTERNAL = 13
+  RONDO_ERROR_INTERNAL = 13 /**< A defect in Rondo. Please report it with the detail. */
 } rondo_status_t;
 
 /** A short English name of `status` ("timeout"); static storage; never NULL, also for unknown values. Any thread. */
@@ -170,9 +164,8 @@ typedef struct rondo_unique_id { char internal[RONDO_UNIQUE_ID_BYTES]; } rondo_u
  * Any thread. */
 RONDO_API rondo_status_t rondo_get_unique_id(rondo_unique_id_t *id, const rondo_config_t *config) RONDO_NOEXCEPT;
 
-/** Gives up an id that this process made and that no communicator will be made of: its listener, thread and descriptors
- *  go, and ranks that wait for the group get RONDO_ERROR_REMOTE. Otherwise they go when rondo_comm_init() with the id
- *  ends in this process, with success or not; freeing it then, or an id that another process made, does nothing.
+/** Gives up an id that this process made and did not use: its listener, thread and descriptors go, and ranks that wait
+ *  for the group get RONDO_ERROR_REMOTE. After rondo_comm_init() with the id, or for another process's id: no effect.
  * @return RONDO_ERROR_INVALID_ARGUMENT: id is NULL, or not what rondo_get_unique_id() wrote. Any thread. */
 RONDO_API rondo_status_t rondo_unique_id_free(const rondo_unique_id_t *id) RONDO_NOEXCEPT;
 
@@ -183,8 +176,7 @@ RONDO_API rondo_status_t rondo_unique_id_free(const rondo_unique_id_t *id) RONDO
  * @param config  NULL: defaults. Algorithm, protocol, channels, chunk_bytes, executor, max_ctas: equal on all ranks.
  * @return The failure of the first rank that failed, on every rank. RONDO_ERROR_TIMEOUT: ranks are missing, which are
  *         told; RONDO_ERROR_REMOTE: a rank, or the id's process, ended; RONDO_ERROR_MISMATCH: size, versions or
- *         configuration differ, or a rank came twice; RONDO_ERROR_OUT_OF_RESOURCES; RONDO_ERROR_AUTHENTICATION.
- *         rondo_comm_last_error(NULL, ...) has the detail. Any thread. */
+ *         configuration differ, or a rank came twice; others as above. rondo_comm_last_error(NULL, ...). Any thread. */
 RONDO_API rondo_status_t rondo_comm_init(rondo_comm_t *comm, const rondo_unique_id_t *id, int rank, int size,
                                          const rondo_config_t *config) RONDO_NOEXCEPT;
 

@@ -12,8 +12,8 @@
 //
 // There are as many owners as the smallest host has ranks; further ranks of a host own nothing, so hosts may be uneven.
 // Slots: everything is ordered by j, the same on all ranks of a host, and each link has one chunk on its way at most:
-// slot_count > slots a chunk suffices. The whole of (i, k) is folded by host k last (j = k + 1, k + 2, ..., k), when all
-// hosts have sent their sums of it, which none of them delays: a host's sums depend on its own ranks only.
+// slot_count > slots a chunk suffices. The whole of (i, k) is folded by host k last (j = k + 1, k + 2, ..., k), when
+// all hosts have sent their sums of it, which none of them delays: a host's sums depend on its own ranks only.
 #include <algorithm>
 #include <cassert>
 
@@ -66,14 +66,14 @@ struct Hosts {
 
 /// x(own) and then the operands of `peers`, one a step: the first step reads the own operand, and the result of each
 /// goes to dst; the last one may go to `send` instead, and is marked `finish` if nothing comes after it.
-void fold_from(ScheduleWriter &writer, uint32_t chunk, std::span<const uint32_t> peers, unsigned first_flag, bool finish,
-               Peers send) {
+void fold_from(ScheduleWriter &writer, uint32_t chunk, std::span<const uint32_t> peers, unsigned first_flag,
+               bool finish, Peers send) {
   const auto last_flags = static_cast<unsigned>(flag_if(finish, step_finish) | flag_if(send.count == 0, step_dst));
   if (peers.empty()) return writer.step(chunk, first_flag | last_flags, {}, send);
   for (size_t at = 0; at < peers.size(); ++at) {
     const bool last = at + 1 == peers.size();
-    writer.step(chunk, (at == 0 ? first_flag : unsigned{step_acc}) | (last ? last_flags : unsigned{step_dst}), peers[at],
-                last ? send : Peers());
+    const unsigned operand = at == 0 ? first_flag : unsigned{step_acc};
+    writer.step(chunk, operand | (last ? last_flags : unsigned{step_dst}), peers[at], last ? send : Peers());
   }
 }
 

@@ -66,7 +66,8 @@ class Plan {
                                                   uint32_t, uint32_t, std::span<const uint32_t>);
 };
 
-/// Builds the plan of `rank` of `rank_count`. node_of: as in ScheduleArgs. Fails where the algorithm cannot do this (build_schedule()).
+/// Builds the plan of `rank` of `rank_count`. node_of: as in ScheduleArgs. Fails where the algorithm cannot do this
+/// (build_schedule()).
 [[nodiscard]] Result<std::unique_ptr<Plan>> build_plan(const OperationKey &key, const PlanChoice &shape,
                                                        const ConnectionGeometry &geometry, uint32_t rank,
                                                        uint32_t rank_count, std::span<const uint32_t> node_of = {});

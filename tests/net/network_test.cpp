@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One suite over every network: two ends, each with its links served by Progress and driven through the FIFOs' own ends.
+// One suite over every network: two ends, each with its links served by Progress and driven through the FIFOs' ends.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>

@@ -109,12 +109,13 @@ class SeveralHosts(HostsTest):
 
     def test_element_types_and_algorithms(self):
         with net.Hosts(2) as hosts:
-            for options in (["-d", "bfloat16", "-o", "avg"], ["-d", "float64", "-o", "prod"], ["-d", "uint8", "-o", "max"]):
-                job = Job(hosts, [0, 0, 1], [RONDO, "perf", "all_reduce", "-b", "1K", "-e", "256K", "-f", "16", "-n", "2",
-                                             "-w", "1", *options]).finish(120)
+            perf = [RONDO, "perf", "all_reduce", "-b", "1K", "-e", "256K", "-f", "16", "-n", "2", "-w", "1"]
+            for kind, operation in (("bfloat16", "avg"), ("float64", "prod"), ("uint8", "max")):
+                job = Job(hosts, [0, 0, 1], [*perf, "-d", kind, "-o", operation]).finish(120)
                 self.assertIn("# Out of bounds values : 0 OK", job.output[0], job.output)
             for algorithm in ("ring", "tree", "halving_doubling", "two_shot"):
-                job = Job(hosts, [0, 1, 1, 0], [PROGRAM, "sum", "20", "30000"], {"RONDO_ALGORITHM": algorithm}).finish(120)
+                job = Job(hosts, [0, 1, 1, 0], [PROGRAM, "sum", "20", "30000"], {"RONDO_ALGORITHM": algorithm})
+                job.finish(120)
                 self.expect(job, range(4), "ok")
 
     def test_each_rank_counts_the_ranks_of_its_host(self):
@@ -155,9 +156,11 @@ class SeveralHosts(HostsTest):
                 getattr(hosts, cut)(1)
                 job.finish(60)
                 with self.subTest(cut=cut):
-                    self.expect(job, [0, 1], "remote rank failed", r"rank 2 \(host h1.*(gave no answer|cannot be reached)",
+                    self.expect(job, [0, 1], "remote rank failed",
+                                r"rank 2 \(host h1.*(gave no answer|cannot be reached)",
                                 {2})
-                    self.expect(job, [2], "remote rank failed", r"rank [01] \(host h0.*(gave no answer|cannot be reached)",
+                    self.expect(job, [2], "remote rank failed",
+                                r"rank [01] \(host h0.*(gave no answer|cannot be reached)",
                                 {0, 1})
 
     def test_a_stopped_rank_is_late_not_dead(self):
@@ -179,8 +182,8 @@ class SeveralHosts(HostsTest):
                         "end = time.monotonic() + 4\n"
                         "held = []\n"
                         "while time.monotonic() < end:\n"
-                        "    ports = [int(l.split()[1].split(':')[1], 16) for l in open('/proc/net/tcp').readlines()[1:]\n"
-                        "             if l.split()[3] == '0A']\n"
+                        "    rows = [line.split() for line in open('/proc/net/tcp').readlines()[1:]]\n"
+                        "    ports = [int(row[1].split(':')[1], 16) for row in rows if row[3] == '0A']\n"
                         "    for port in ports:\n"
                         "        s = socket.socket(); s.settimeout(0.2)\n"
                         "        try:\n"
@@ -226,7 +229,8 @@ class SeveralHostsOverUcx(HostsTest):
 
     def test_ranks_that_sleep_while_they_wait(self):
         with net.Hosts(2) as hosts:
-            job = Job(hosts, [0, 1, 0, 1], [PROGRAM, "sum", "50", "30000"], dict(self.UCX, RONDO_WAIT="sleep")).finish(120)
+            job = Job(hosts, [0, 1, 0, 1], [PROGRAM, "sum", "50", "30000"], dict(self.UCX, RONDO_WAIT="sleep"))
+            job.finish(120)
             self.expect(job, range(4), "ok")
 
     def test_a_killed_rank_is_named_on_every_other(self):
@@ -244,9 +248,11 @@ class SeveralHostsOverUcx(HostsTest):
                 getattr(hosts, cut)(1)
                 job.finish(60)
                 with self.subTest(cut=cut):
-                    self.expect(job, [0, 1], "remote rank failed", r"rank 2 \(host h1.*(gave no answer|cannot be reached)",
+                    self.expect(job, [0, 1], "remote rank failed",
+                                r"rank 2 \(host h1.*(gave no answer|cannot be reached)",
                                 {2})
-                    self.expect(job, [2], "remote rank failed", r"rank [01] \(host h0.*(gave no answer|cannot be reached)",
+                    self.expect(job, [2], "remote rank failed",
+                                r"rank [01] \(host h0.*(gave no answer|cannot be reached)",
                                 {0, 1})
 
     def test_ranks_must_agree_on_the_network(self):

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The hierarchical all-reduce among several hosts: proven for even and uneven hosts, and what it sends over the network.
+// The hierarchical all-reduce among several hosts: proven for even and uneven ones, and what crosses the network.
 #include <map>
 #include <numeric>
 #include <vector>

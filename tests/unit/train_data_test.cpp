@@ -65,7 +65,8 @@ TEST_CASE("trainer: a corpus of several files is read as one", "[train]") {
 }
 
 TEST_CASE("trainer: no byte belongs to two samples, and one in ten or so is for validation", "[train]") {
-  for (const size_t bytes : {size_t{33} * 10, size_t{33} * 11, size_t{33} * 329, size_t{33} * 995 + 7, size_t{33} * 20'000}) {
+  for (const size_t bytes : {size_t{33} * 10, size_t{33} * 11,
+                             size_t{33} * 329, size_t{33} * 995 + 7, size_t{33} * 20'000}) {
     const Samples samples(bytes, 32);
     std::set<size_t> starts;
     for (size_t at = 0; at < samples.training_count(); ++at) starts.insert(samples.training_offset(at));

@@ -78,8 +78,8 @@ void Sentinel::wait(bool in_charge) {
   [[maybe_unused]] const ssize_t read = ::read(bell_.get(), &rung, sizeof rung);
 }
 
-/// Links end with their process, of which the control plane knows more: that it left, or how it ended. Where it knows of
-/// no end, the links alone have broken, and what was under way on them will never come.
+/// Links end with their process, of which the control plane knows more: that it left, or how it ended. Where it knows
+/// of no end, the links alone have broken, and what was under way on them will never come.
 void Sentinel::look_for_lost_links(uint64_t now_ns) {
   std::optional<Error> error;
   {

@@ -228,7 +228,8 @@ class Acceptor {
     for (uint32_t peer = request_.rank + 1; peer < request_.rank_count; ++peer) {
       const auto of_peer = came_.begin() + static_cast<std::ptrdiff_t>(size_t{peer} * purpose_count);
       const auto end = of_peer + purpose_count;
-      if (!request_.remote[peer] || std::find(of_peer + first_purpose(request_.wants_data), end, false) == end) continue;
+      const bool came = std::find(of_peer + first_purpose(request_.wants_data), end, false) == end;
+      if (!request_.remote[peer] || came) continue;
       if (error.peer < 0) error.peer = static_cast<int32_t>(peer);
       error.message += (error.message.empty() ? "" : ", ") + ranks_[peer].describe(peer);
     }

@@ -225,7 +225,7 @@ void TcpNetwork::receive(Peer &peer, EventList &events) {
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
     if (got <= 0) {
       lose(peer, RONDO_ERROR_REMOTE,
-           got == 0 ? std::string("it closed the connection") : std::string("receiving failed: ") + std::strerror(errno));
+           got == 0 ? "it closed the connection" : std::string("receiving failed: ") + std::strerror(errno));
       return;
     }
     const auto bytes = static_cast<size_t>(got);
