@@ -43,7 +43,9 @@ inline std::byte content(uint32_t from, uint32_t link, uint64_t counter, size_t 
 inline uint32_t bytes_of_slot(uint64_t counter) {
   return counter % 5 == 4 ? 0 : 1 + static_cast<uint32_t>(counter * 397 % 1024);
 }
-inline uint32_t signature_of(uint32_t from, uint64_t counter) { return from * 1'000'003 + static_cast<uint32_t>(counter); }
+inline uint32_t signature_of(uint32_t from, uint64_t counter) {
+  return from * 1'000'003 + static_cast<uint32_t>(counter);
+}
 
 struct Side {
   uint32_t number;
