@@ -17,8 +17,7 @@ Result<void> MeetingStore::put(std::string_view key, std::span<const std::byte> 
 }
 
 Result<Bytes> MeetingStore::get(std::string_view key, uint64_t) {
-  const std::lock_guard lock(mutex_);
-  return said_[std::string(key)][0];
+  return said(std::string(key), 0);
 }
 
 Result<std::vector<Bytes>> MeetingStore::gather(std::string_view key, uint32_t rank, uint32_t count,
@@ -33,6 +32,11 @@ Result<std::vector<Bytes>> MeetingStore::gather(std::string_view key, uint32_t r
   std::vector<Bytes> all;
   for (const auto &[of, part] : parts) all.push_back(part);
   return all;
+}
+
+Bytes MeetingStore::said(const std::string &key, uint32_t rank) {
+  const std::lock_guard lock(mutex_);
+  return said_[key][rank];
 }
 
 bool ucx_is_there() {

@@ -23,6 +23,8 @@ class MeetingStore final : public Store {
   Result<std::vector<Bytes>> gather(std::string_view key, uint32_t rank, uint32_t count,
                                     std::span<const std::byte> value, uint64_t deadline_ns) override;
 
+  [[nodiscard]] Bytes said(const std::string &key, uint32_t rank);
+
  private:
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -6,7 +6,7 @@ namespace rondo::ucx {
 namespace {
 
 constexpr const char *not_built =
-    "this build of Rondo has no UCX; build it where UCX's headers are (in Debian: libucx-dev), or set RONDO_NETWORK=tcp";
+    "this build of Rondo has no UCX; build it where UCX's headers are (Debian: libucx-dev), or set RONDO_NETWORK=tcp";
 
 }  // namespace
 

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// What UCX may not do to a process, and what strangers and broken peers may not do over UCX.
+#include <dlfcn.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <thread>
+
+#include "src/base/clock.h"
+#include "tests/catch.h"
+#include "tests/net/side.h"
+#include "tests/net/ucx_pair.h"
+#include "transports/ucx/worker.h"
+
+using namespace rondo;
+using namespace rondo::net_test;
+
+extern char **environ;
+
+namespace {
+
+constexpr uint64_t patience_ns = 30'000'000'000;
+constexpr size_t offer_head = 1 + wire::challenge_bytes;
+
+wire::Challenge challenge_in(const Bytes &offer) {
+  wire::Challenge challenge{};
+  std::copy_n(offer.begin() + 1, challenge.size(), challenge.begin());
+  return challenge;
+}
+
+/// Two ranks that have met over UCX, and a third worker that sends to rank 0 what the test likes.
+struct Scene {
+  Side sides[2] = {Side(0), Side(1)};
+  std::unique_ptr<MeetingStore> store;
+  std::unique_ptr<ucx::Worker> worker;
+  ucp_ep_h endpoint = nullptr;
+
+  Scene() {
+    UcxPair pair = connect_ucx_pair(sides[0].memory.links, sides[1].memory.links, "inf");
+    store = std::move(pair.store);
+    for (Side &side : sides)
+      side.progress = std::make_unique<net::Progress>(side.memory.links, std::move(pair.networks[side.number]));
+    auto opened = ucx::Worker::open();
+    REQUIRE(opened.ok());
+    worker = std::move(opened).value();
+    const Bytes of_rank_0 = offer(0);
+    auto connected = worker->connect(
+        ByteView(of_rank_0).subspan(offer_head), [](void *, ucp_ep_h, ucs_status_t) {}, nullptr);
+    REQUIRE(connected.ok());
+    endpoint = connected.value();
+  }
+
+  Bytes offer(uint32_t rank) const { return store->said("test/ucx", rank); }
+
+  /// A header as rank 1 would send it to rank 0.
+  ucx::Header header_of_rank_1() {
+    const ucx::Introduction known =
+        ucx::introduce(ucx_request(1).secret, 1, challenge_in(offer(1)), 0, challenge_in(offer(0)));
+    ucx::Header header;
+    header.tag = known.own_tag;
+    header.rank = 1;
+    header.kind = static_cast<uint16_t>(ucx::MessageKind::slot);
+    header.bytes = 8;
+    return header;
+  }
+
+  /// Sends the header with 8 bytes, and waits until rank 0's host has answered that it was taken from the network.
+  void send(const ucx::Header &header) {
+    ucp_request_param_t how{};
+    finish(worker->api().ucp_am_send_nbx(endpoint, ucx::slot_id, &header, sizeof header, "12345678", 8, &how));
+    finish(worker->api().ucp_ep_flush_nbx(endpoint, &how));
+    for (int round = 0; round < 1'000; ++round) sides[0].progress->step();
+  }
+
+  void finish(ucs_status_ptr_t said) {
+    REQUIRE_FALSE(UCS_PTR_IS_ERR(said));
+    const uint64_t deadline_ns = now_ns() + patience_ns;
+    while (said != nullptr && worker->api().ucp_request_check_status(said) == UCS_INPROGRESS) {
+      worker->progress();
+      sides[0].progress->step();
+      REQUIRE(now_ns() < deadline_ns);
+    }
+    if (said != nullptr) worker->api().ucp_request_free(said);
+  }
+};
+
+std::vector<std::string> environment() {
+  std::vector<std::string> all;
+  for (char **each = environ; *each != nullptr; ++each) all.emplace_back(*each);
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("ucx: loading it leaves the application's signals and environment alone", "[net]") {
+  const int numbers[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGHUP, SIGTERM, SIGUSR1, SIGCHLD};
+  const std::vector<std::string> before = environment();
+  if (!ucx::look_for_ucx().found) {
+    std::printf("skipped: what UCX does to a process: %s\n", ucx::look_for_ucx().why_not.c_str());
+    return;
+  }
+  CHECK(environment() == before);
+  for (const int number : numbers) {
+    struct sigaction action {};
+    REQUIRE(::sigaction(number, nullptr, &action) == 0);
+    INFO("signal " << number);
+    // Catch has handlers of its own while a test runs, but for signals that it does not know.
+    Dl_info owner{};
+    if (::dladdr(reinterpret_cast<const void *>(action.sa_handler), &owner) != 0)
+      CHECK(std::string(owner.dli_fname).find("libucs") == std::string::npos);
+  }
+}
+
+TEST_CASE("ucx: a message whose tag is wrong is dropped, and the ranks go on", "[net]") {
+  if (!ucx_is_there()) return;
+  Scene scene;
+  ucx::Header header = scene.header_of_rank_1();
+  header.tag ^= 1;
+  scene.send(header);
+  CHECK(scene.sides[0].progress->lost().empty());
+  CHECK_FALSE(scene.sides[0].receivers[0].can_receive());
+  REQUIRE(scene.sides[1].post(0, 1));
+  const uint64_t deadline_ns = now_ns() + patience_ns;
+  while (!scene.sides[0].receive(0)) {
+    for (Side &side : scene.sides) side.progress->step();
+    REQUIRE(now_ns() < deadline_ns);
+  }
+  CHECK_FALSE(scene.sides[0].wrong);
+}
+
+TEST_CASE("ucx: a peer's message that does not fit the link's state ends the link and is written nowhere", "[net]") {
+  if (!ucx_is_there()) return;
+  using Change = void (*)(ucx::Header &);
+  const Change changes[] = {[](ucx::Header &it) { it.counter = small_geometry().slot_count; },
+                            [](ucx::Header &it) { it.bytes = 9; },
+                            [](ucx::Header &it) { it.channel = channel_count; },
+                            [](ucx::Header &it) { it.kind = 0x1234; },
+                            [](ucx::Header &it) { it.consumed = 1; }};
+  for (const Change change : changes) {
+    Scene scene;
+    ucx::Header header = scene.header_of_rank_1();
+    change(header);
+    scene.send(header);
+    REQUIRE(scene.sides[0].progress->lost() == std::vector<uint32_t>{1});
+    CHECK(scene.sides[0].progress->why_lost(1).message.find("no message of this version") != std::string::npos);
+    CHECK_FALSE(scene.sides[0].receivers[0].can_receive());
+    for (const net::NearLink &link : scene.sides[0].memory.links)
+      CHECK(std::memcmp(link.incoming.payload(0), "12345678", 8) != 0);
+  }
+}
+
+TEST_CASE("ucx: a well-formed message of a peer is taken, so that the refusals above mean something", "[net]") {
+  if (!ucx_is_there()) return;
+  Scene scene;
+  scene.send(scene.header_of_rank_1());
+  CHECK(scene.sides[0].progress->lost().empty());
+  REQUIRE(scene.sides[0].receivers[0].can_receive());
+  CHECK(std::memcmp(scene.sides[0].receivers[0].payload(), "12345678", 8) == 0);
+}
+
+TEST_CASE("ucx: a rank that does not know the secret is never let in", "[net]") {
+  if (!ucx_is_there()) return;
+  Side sides[2] = {Side(0), Side(1)};
+  MeetingStore store;
+  ucx::JoinRequest honest = ucx_request(0);
+  ucx::JoinRequest stranger = ucx_request(1);
+  stranger.secret.bytes.fill(std::byte{8});
+  honest.deadline_ns = stranger.deadline_ns = now_ns() + 2'000'000'000;
+  std::thread other([&] {
+    const auto refused = ucx::make_network(sides[1].memory.links, stranger, store);
+    static_cast<void>(refused.ok());
+  });
+  const auto made = ucx::make_network(sides[0].memory.links, honest, store);
+  other.join();
+  REQUIRE_FALSE(made.ok());
+  CHECK(made.error().peer == 1);
+  CHECK(made.error().message.find("rank 0 (host a, process 1) cannot reach rank 1") != std::string::npos);
+}
