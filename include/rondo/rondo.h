@@ -5,10 +5,8 @@
  * Shape of the thing: a communicator is a group of `size` ranks; a rank is a process, or a thread of one. Every rank
  * calls the same collectives on a communicator in the same order. Buffers are plain memory of the communicator's
  * device (host memory here). Counts are elements, sizes are bytes; a name says which.
- *
  * Errors: every call that can fail returns a rondo_status_t. What a caller may still do after each is said at the
  * status; rondo_comm_last_error() tells rank, peer, operation number and what to do.
- *
  * Threads: "any thread" below means that calls may run at the same time. "One at a time" means that the caller must
  * not run two such calls on the same object at once; on different objects any number may run.
  */
@@ -47,14 +45,12 @@ typedef enum rondo_status {
   RONDO_ERROR_UNSUPPORTED = 4,
   RONDO_ERROR_OUT_OF_RESOURCES = 5, /**< Memory, descriptors or threads ran out; nothing was enqueued. */
   RONDO_ERROR_SYSTEM = 6,           /**< A call to the operating system failed; the detail has its name and errno. */
-  /** The other side of a bootstrap connection could not prove that it knows the secret. */
-  RONDO_ERROR_AUTHENTICATION = 7,
+  RONDO_ERROR_AUTHENTICATION = 7, /**< The other side of a bootstrap connection does not know the secret. */
   RONDO_ERROR_TIMEOUT = 8, /**< A deadline passed. The communicator has failed: only abort and destroy are left. */
   RONDO_ERROR_REMOTE = 9,  /**< Another rank died or left; otherwise the same. */
   /** Ranks disagree on an operation. The communicator has failed: only abort and destroy are left. */
   RONDO_ERROR_MISMATCH = 10,
-  /** rondo_comm_abort() was called, here or on another rank. Only destroy is left. */
-  RONDO_ERROR_ABORTED = 11,
+  RONDO_ERROR_ABORTED = 11, /**< rondo_comm_abort() was called, here or on another rank. Only destroy is left. */
   /** The communicator failed in an earlier operation; nothing was enqueued. rondo_comm_last_error() has the first. */
   RONDO_ERROR_COMM_FAILED = 12,
   /** A defect in Rondo. Please report it with the detail. */
@@ -169,10 +165,8 @@ typedef struct rondo_unique_id { char internal[RONDO_UNIQUE_ID_BYTES]; } rondo_u
  * Any thread. */
 RONDO_API rondo_status_t rondo_get_unique_id(rondo_unique_id_t *id, const rondo_config_t *config) RONDO_NOEXCEPT;
 
-/** Gives up an id that this process made and that no communicator will be made of: its listener, thread and descriptors
- *  go, and ranks that wait for the group get RONDO_ERROR_REMOTE. Otherwise they go when rondo_comm_init() with the id
- *  ends in this process, with success or not; freeing it then, or an id that another process made, does nothing.
- * @return RONDO_ERROR_INVALID_ARGUMENT: id is NULL, or not what rondo_get_unique_id() wrote. Any thread. */
+/** Gives up an id of which no communicator will be made: its listener, thread and descriptors in this process go. They
+ *  also go when rondo_comm_init() with it ends here; then, or if it was made elsewhere, nothing happens. Any thread. */
 RONDO_API rondo_status_t rondo_unique_id_free(const rondo_unique_id_t *id) RONDO_NOEXCEPT;
 
 /** Makes the communicator of `id`: blocks until all `size` ranks have called it, or init_timeout_ms has passed.
@@ -180,9 +174,8 @@ RONDO_API rondo_status_t rondo_unique_id_free(const rondo_unique_id_t *id) RONDO
  * @param comm    receives the handle; unchanged on failure. End it with rondo_comm_destroy().
  * @param rank    0..size-1, each once.
  * @param config  NULL: defaults. Algorithm, protocol, channels, chunk_bytes, executor, max_ctas: equal on all ranks.
- * @return The failure of the first rank that failed, on every rank. RONDO_ERROR_TIMEOUT: ranks are missing, which are
- *         told; RONDO_ERROR_REMOTE: a rank, or the id's process, ended; RONDO_ERROR_MISMATCH: size, versions or
- *         configuration differ, or a rank came twice; RONDO_ERROR_OUT_OF_RESOURCES; RONDO_ERROR_AUTHENTICATION.
+ * @return The first failure of any rank, on all. RONDO_ERROR_TIMEOUT tells the missing ranks; RONDO_ERROR_REMOTE: a
+ *         rank or the id's process ended; RONDO_ERROR_MISMATCH: in size, versions, configuration, or a rank came twice.
  *         rondo_comm_last_error(NULL, ...) has the detail. Any thread. */
 RONDO_API rondo_status_t rondo_comm_init(rondo_comm_t *comm, const rondo_unique_id_t *id, int rank, int size,
                                          const rondo_config_t *config) RONDO_NOEXCEPT;

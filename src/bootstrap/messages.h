@@ -15,8 +15,8 @@
 //            value    value
 //            parts    first u32 | total u32 | n u32 | n x (bytes u32 | bytes)
 //            failure  status u32 | peer u32 (2^32 - 1: none) | message
-//            notice   as failure, unasked, with id 0: the client's group has failed; or, with status 0, `peer` is the rank
-//                     whose process runs the store
+//            notice   as failure, unasked, with id 0: the client's group has failed; or, with status 0, `peer` is the
+//                     rank whose process runs the store
 //
 // A client has one request at a time; only its cancel may follow before the reply. Ids rise by one from 1.
 #pragma once

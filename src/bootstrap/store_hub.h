@@ -2,10 +2,10 @@
 // The whole server but for its sockets: the sessions of all connections over one StoreCore, and who may come in.
 // Bytes, events and the time in; bytes, connections to close and a deadline out; no I/O.
 //
-// Who may come in: everyone, at once, lest those who come queue before the door. Who has not proved itself yet gives way
-// when places run short: first those who are silent, the oldest first, then those who have said hello, the oldest first.
-// A member says hello as it connects, so silent strangers never push one out, however many they are; strangers who say
-// hello do so only if that many come between a member's hello and its proof, and a member who is cut comes again.
+// Who may come in: every connection, at once: else members would queue behind strangers. When places run short, those
+// that have not proved themselves give way: first the silent, the oldest first, then those that have said hello, the
+// oldest first. A member says hello as it connects, so silent strangers never push one out, however many they are.
+// Strangers that say hello do only if that many come between a member's hello and its proof; it then connects again.
 #pragma once
 
 #include <memory>

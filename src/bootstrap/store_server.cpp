@@ -28,7 +28,8 @@ constexpr uint64_t listener_tag = 0;  // connections are numbered from 1
 constexpr uint64_t bell_tag = ~uint64_t{0};
 constexpr uint64_t accept_pause_ns = 100'000'000;   // after descriptors ran out, with no stranger to give one back
 constexpr uint64_t drought_most_ns = 1'000'000'000;  // of descriptors; then the ranks are told
-// When the server ends: for replies that are still to be sent, and for ranks that have yet to hear that their group failed.
+// When the server ends: for replies that are still to be sent, and for ranks that have yet to hear that their group
+// has failed.
 constexpr uint64_t farewell_ns = 1'000'000'000;
 constexpr size_t read_bytes = 64u << 10;
 constexpr int accepts_per_round = 64;

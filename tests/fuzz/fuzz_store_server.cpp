@@ -63,7 +63,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
   fuzz::Input input(data, bytes);
   Secret secret;
   secret.bytes.fill(std::byte{42});
-  const HubLimits limits{.member_count = 5, .silent_count = 3, .greeted_count = 2, .store = {.key_count = 4, .total_bytes = 1'000}};
+  const HubLimits limits{.member_count = 5, .silent_count = 3, .greeted_count = 2,
+                         .store = {.key_count = 4, .total_bytes = 1'000}};
   StoreHub hub(secret, limits);
   std::vector<Peer> peers;
   uint64_t now_ns = 1;

@@ -5,8 +5,8 @@
 //                        a descriptor or shared memory: all such K together are every phase
 //   RONDO_TEST_DESCRIPTORS=N  it may have N descriptors
 //   RONDO_TEST_NAP=MS  it comes that much later, when the others wait for it
-// Its lines: "joins TIME_NS PROCESS"; then "strike TIME_NS SENT_COUNT", or "init TIME_NS STATUS PEER MESSAGE" and likewise
-// "barrier" after it.
+// Its lines: "joins TIME_NS PROCESS"; then "strike TIME_NS SENT_COUNT", or "init TIME_NS STATUS PEER MESSAGE" and
+// likewise "barrier" after it.
 #include <dlfcn.h>
 #include <poll.h>
 #include <signal.h>

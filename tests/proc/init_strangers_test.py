@@ -93,7 +93,8 @@ class OneHost(unittest.TestCase):
     def test_a_job_of_one_host_listens_on_loopback_only(self):
         # The launcher waits for its ranks meanwhile; they find the store's address in their environment.
         script = "echo $RONDO_STORE; exec sleep 20"
-        launcher = subprocess.Popen([RONDO, "run", "-n", "1", "--", "sh", "-c", script], stdout=subprocess.PIPE, text=True)
+        launcher = subprocess.Popen([RONDO, "run", "-n", "1", "--", "sh", "-c", script], stdout=subprocess.PIPE,
+                                    text=True)
         try:
             endpoint = launcher.stdout.readline()
             self.assertIn("127.0.0.1:", endpoint)

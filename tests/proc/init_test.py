@@ -88,7 +88,8 @@ class Store(unittest.TestCase):
         host = StoreHost(STORE_HOST)
         host.kill()
         started = time.monotonic()
-        seconds, status, peer, message = outcome(Ranks(PROGRAM, 2, {}, environment=host.environment, present=(1,)).end()[1])
+        said = Ranks(PROGRAM, 2, {}, environment=host.environment, present=(1,)).end()
+        seconds, status, peer, message = outcome(said[1])
         self.assertEqual((status, peer), (REMOTE, -1), message)
         self.assertLess(seconds - started, NOTICED_S + SLACK_S)
 

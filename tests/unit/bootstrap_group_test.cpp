@@ -164,7 +164,7 @@ TEST_CASE("store group: a communicator that is made does not fail for somebody w
   for (const uint32_t rank : {1u, 2u, 3u}) CHECK_FALSE(group[rank].told);
 }
 
-TEST_CASE("store group: a rank whose process has ended before it came fails the groups that wait for it, and later ones") {
+TEST_CASE("store group: a rank whose process ended before it came fails the groups that wait for it, and later ones") {
   Group group(7);
   group.ranks.pop_back();
   group.carry();
