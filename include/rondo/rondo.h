@@ -5,10 +5,8 @@
  * Shape of the thing: a communicator is a group of `size` ranks; a rank is a process, or a thread of one. Every rank
  * calls the same collectives on a communicator in the same order. Buffers are plain memory of the communicator's
  * device (host memory here). Counts are elements, sizes are bytes; a name says which.
- *
  * Errors: every call that can fail returns a rondo_status_t. What a caller may still do after each is said at the
  * status; rondo_comm_last_error() tells rank, peer, operation number and what to do.
- *
  * Threads: "any thread" below means that calls may run at the same time. "One at a time" means that the caller must
  * not run two such calls on the same object at once; on different objects any number may run.
  */
