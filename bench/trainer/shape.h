@@ -66,7 +66,8 @@ struct Layout {
 [[nodiscard]] Layout make_layout(const Shape &shape);
 
 /// Fills `parameters`, layout.count floats: matrices from a normal distribution of standard deviation 0.02, gains 1,
-/// biases 0. The same seed gives the same numbers everywhere.
+/// biases 0. The same seed gives the same numbers with the
+/// same mathematical library; ranks are sent rank 0's.
 void initialise(const Layout &layout, uint64_t seed, float *parameters);
 
 }  // namespace rondo::train

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`rondo train --checkpoint` and `--resume`: a killed run goes on bit for bit, and what is damaged is refused."""
 
+import json
 import os
 import random
 import re
@@ -16,7 +17,7 @@ from train_support import TrainCase
 
 TrainCase.rondo = sys.argv.pop(1)
 SEED = int(os.environ.get("RONDO_SEED", random.SystemRandom().randrange(1 << 30)))
-STEPS = 60
+STEPS = 90
 
 
 def children(pid):
@@ -50,14 +51,22 @@ def ranks_of(launcher):
 
 
 class Resume(TrainCase):
-    def kill_one_rank(self, arguments, seconds):
-        """Starts two ranks, waits for a checkpoint and `seconds` more, and kills one. @return what they printed."""
+    def saved_step(self):
+        """The step of the checkpoint that is there; 0: none."""
+        try:
+            content = self.checkpoint.read_bytes()
+        except FileNotFoundError:
+            return 0
+        length = int.from_bytes(content[8:16], "little")
+        return json.loads(content[16:16 + length])["step"]
+
+    def kill_one_rank(self, arguments, step):
+        """Starts two ranks, waits for a checkpoint of that step, and kills one. @return how it ended."""
         running = subprocess.Popen(self.command(2, *arguments), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                    text=True)
         deadline = time.monotonic() + 120
-        while not self.checkpoint.exists() and time.monotonic() < deadline and running.poll() is None:
-            time.sleep(0.005)
-        time.sleep(seconds)
+        while self.saved_step() < step and time.monotonic() < deadline and running.poll() is None:
+            time.sleep(0.001)
         if running.poll() is None:
             for pid in ranks_of(running.pid)[-1:]:
                 os.kill(pid, signal.SIGKILL)
@@ -71,12 +80,12 @@ class Resume(TrainCase):
     def test_a_run_whose_rank_was_killed_goes_on_bit_for_bit(self):
         draw = random.Random(SEED)
         print(f"RONDO_SEED={SEED}")
-        whole = self.train(2, "--steps", STEPS, "--validate-every", 20, report="whole")
-        saving = ("--steps", STEPS, "--validate-every", 20, "--checkpoint", self.checkpoint, "--checkpoint-every", 3)
+        whole = self.train(2, "--steps", STEPS, "--validate-every", 30, report="whole")
+        saving = ("--steps", STEPS, "--validate-every", 30, "--checkpoint", self.checkpoint, "--checkpoint-every", 5)
         killed = 0
-        for at in range(3):
+        for at in range(2):
             self.checkpoint.unlink(missing_ok=True)
-            status, out = self.kill_one_rank(saving, draw.uniform(0, 0.3))
+            status, out = self.kill_one_rank(saving, draw.randrange(3, STEPS // 2))
             if status == 0:
                 continue  # it was faster
             killed += 1
@@ -87,12 +96,12 @@ class Resume(TrainCase):
         self.assertGreater(killed, 0)
 
     def test_one_rank_that_accumulates_continues_what_two_ranks_began(self):
-        whole = self.train(2, "--steps", 60, report="whole")
-        status, _ = self.kill_one_rank(("--steps", 60, "--checkpoint", self.checkpoint, "--checkpoint-every", 2), 0)
+        whole = self.train(2, "--steps", STEPS, report="whole")
+        status, _ = self.kill_one_rank(("--steps", STEPS, "--checkpoint", self.checkpoint, "--checkpoint-every", 2), 4)
         self.assertTrue(self.checkpoint.exists(), status)
         if status == 0:
             self.skipTest("the ranks were done before one could be killed")
-        resumed = self.train(1, "--steps", 60, "--accumulate", 2, "--resume", self.checkpoint, report="resumed")
+        resumed = self.train(1, "--steps", STEPS, "--accumulate", 2, "--resume", self.checkpoint, report="resumed")
         self.assertEqual(self.losses(resumed)[0], self.losses(whole)[0])
 
     def saved(self):

@@ -65,13 +65,13 @@ TEST_CASE("trainer: a corpus of several files is read as one", "[train]") {
 }
 
 TEST_CASE("trainer: no byte belongs to two samples, and one in ten or so is for validation", "[train]") {
-  for (const size_t bytes : {size_t{33} * 10, size_t{33} * 11,
-                             size_t{33} * 329, size_t{33} * 995 + 7, size_t{33} * 20'000}) {
+  for (const size_t windows : {10u, 11u, 329u, 995u, 20'000u}) {
+    const size_t bytes = windows * 33 + 7;
     const Samples samples(bytes, 32);
     std::set<size_t> starts;
     for (size_t at = 0; at < samples.training_count(); ++at) starts.insert(samples.training_offset(at));
     for (size_t at = 0; at < samples.validation_count(); ++at) starts.insert(samples.validation_offset(at));
-    CHECK(starts.size() == bytes / 33);
+    CHECK(starts.size() == windows);
     CHECK(*starts.rbegin() + 33 <= bytes);
     for (const size_t start : starts) REQUIRE(start % 33 == 0);
     CHECK(samples.validation_count() * 12 >= starts.size());
