@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a network is to the links between hosts. A link over a network is two near FIFOs, one on each host, of the
-// layout that connections have (src/proto/connection.h); interpreter and protocols do not know. A network moves payloads
-// only: headers, sequences and heads are stored locally, by Progress (transports/net/progress.h), when an event says so.
+// layout that connections have (src/proto/connection.h); interpreter and protocols do not know. A network moves
+// payloads only: headers, sequences and heads are stored locally, by Progress (transports/net/progress.h), when an
+// event says so.
 //
 // A slot of the sender's FIFO is free again when the receiver's credit for it has come: at most slot_count slots of a
 // link are under way, so the receiver always has room and no second flow control is needed.

@@ -20,7 +20,8 @@ def why_not():
         if shutil.which(program) is None:
             return f"no {program}"
     probe = subprocess.run(["unshare", "-n", "-u", "-i", "-p", "-m", "-f", "--mount-proc",
-                            "ip", "link", "add", "probe0", "type", "veth", "peer", "name", "probe1"], capture_output=True, text=True, timeout=30)
+                            "ip", "link", "add", "probe0", "type", "veth", "peer", "name", "probe1"],
+                           capture_output=True, text=True, timeout=30)
     return None if probe.returncode == 0 else "no namespaces with veth here: " + probe.stderr.strip()
 
 

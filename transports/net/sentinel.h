@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The thread beside a communicator on several hosts. It serves the control plane all the time. It serves the links
-// while it is in charge of them: from when the executing thread is away (no operation runs, or it sleeps) until that is back.
+// while it is in charge of them: from when the executing thread is away (no operation runs, or it sleeps) until that
+// is back.
 //
 // The executing thread does not wake it at the end of each operation, which would cost a system call: a sentinel that
 // is not in charge looks every charge_look_ms. The one that goes to sleep does, since nobody else would ring its bell.

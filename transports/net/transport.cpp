@@ -125,7 +125,8 @@ class GroupRanks final : public Ranks {
 
   void enter(uint64_t operation, const OperationInfo &what) override {
     local_.enter(operation, what);
-    // Ranks wait for those that are too many operations behind (Communicator::stay_in_reach()): heartbeats are too slow.
+    // Ranks wait for those that are too many operations behind (Communicator::stay_in_reach()), and a heartbeat is too
+    // slow for that.
     if (operation % status_interval == 0) group_.control->tell_status();
   }
   void complete(uint64_t operation) override {
@@ -140,7 +141,7 @@ class GroupRanks final : public Ranks {
   void set_state(RankState state) override {
     if (state == RankState::left && group_.sentinel != nullptr && !local_.failed())
       group_.sentinel->flush(farewell_patience_ns);
-    // A failure that another rank of this host raised: the other hosts hear of it before they hear that this rank leaves.
+    // A failure that another rank of this host raised: the other hosts hear of it before this rank leaves.
     if (group_.sentinel != nullptr) group_.sentinel->tell_failure();
     local_.set_state(state);
     if (group_.control != nullptr) group_.control->tell_status();
