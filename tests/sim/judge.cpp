@@ -117,7 +117,9 @@ class Judge {
       if (!it.init_error) continue;  // all had met
       const int32_t named = it.init_error->peer;
       const bool is_dead = named >= 0 && record_.ranks[static_cast<uint32_t>(named)].died_ns != never_ns;
-      if (it.init_error->status != RONDO_ERROR_REMOTE || !is_dead)
+      // Or it came when rank 0, which ran the store, had given up for that reason.
+      const bool too_late = named == 0 && it.entered_init_ns == never_ns && record_.ranks[0].init_error;
+      if (it.init_error->status != RONDO_ERROR_REMOTE || (!is_dead && !too_late))
         complain(rank, "rank " + std::to_string(peer) + " died in initialisation, but: " + it.init_error->message);
     }
   }

@@ -11,7 +11,7 @@ namespace rondo::sim {
 namespace {
 
 constexpr uint64_t look_ns = 20 * ms;  // an end looks at its deadlines at least as often
-constexpr uint64_t farewell_ns = 2 * second;
+constexpr uint64_t farewell_ns = 1 * second;
 constexpr uint64_t retry_ns = 20 * ms;
 
 }  // namespace
@@ -158,7 +158,7 @@ void Network::serve_once(StoreHub &hub) {
   for (const auto &connection : connections_) {
     if (connection->over || connection->arrives_ns > scheduler_.now_ns()) continue;
     if (connection->number == 0) {
-      if (stopping_ || !hub.can_accept()) continue;
+      if (!hub.can_accept()) continue;
       connection->number = hub.accept(challenge(), scheduler_.now_ns());
     }
     bool closed = false;
@@ -197,10 +197,11 @@ void Network::serve() {
   }
   hub.end(scheduler_.now_ns());
   const uint64_t stop_ns = scheduler_.now_ns() + farewell_ns;
-  do {
+  do {  // bounded by the farewell
+    const uint32_t bell = bell_;
     serve_once(hub);
-    scheduler_.pause(us);
-  } while (hub.has_output() && scheduler_.now_ns() < stop_ns);
+    scheduler_.await(bell_, bell, hub.has_output() ? us : ms);
+  } while ((hub.has_output() || hub.core().expects_ranks()) && scheduler_.now_ns() < stop_ns);
   server_died();
 }
 
