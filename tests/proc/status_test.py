@@ -21,6 +21,7 @@ PROGRAM = sys.argv.pop(1)
 NOBODY = 65534
 F_ADD_SEALS, F_SEAL_SHRINK = 1033, 2
 RECORDS_MOST = 1024
+MAGIC = 0x726F6E646F000003  # how a segment of this version begins: segment_magic in transports/shm/segment.cpp
 
 
 def status(*arguments, **popen):
@@ -228,7 +229,7 @@ class Refused(unittest.TestCase):
         for part, data, seals in (("too short", b"x" * 8, F_SEAL_SHRINK), ("not sealed", b"x" * 65536, 0),
                                   ("begins otherwise", b"x" * 65536, F_SEAL_SHRINK),
                                   ("has layout 99", struct.pack("<Q", magic + 99) + b"x" * 65536, F_SEAL_SHRINK),
-                                  ("ranks and has", struct.pack("<Q", magic + 2) + b"x" * 65536, F_SEAL_SHRINK)):
+                                  ("ranks and has", struct.pack("<Q", MAGIC) + b"x" * 65536, F_SEAL_SHRINK)):
             with self.subTest(part=part):
                 descriptor = self.segment(data, seals)
                 self.check(part, os.getpid())
@@ -237,7 +238,7 @@ class Refused(unittest.TestCase):
     def sparse_segment(self, rank_count, communicator=1):
         """One that says it has so many ranks, each of which is in operation 2^60, and that has no records."""
         boards, board = 1088, 1026 * 64
-        descriptor = self.segment(struct.pack("<QQQQ", 0x726F6E646F000002, 0, communicator, rank_count))
+        descriptor = self.segment(struct.pack("<QQQQ", MAGIC, 0, communicator, rank_count))
         os.ftruncate(descriptor, boards + rank_count * board + (1 << 20))
         for rank in range(0, rank_count, 8):
             os.pwrite(descriptor, struct.pack("<Q", 1 << 60), boards + rank * board)
@@ -287,7 +288,7 @@ class Refused(unittest.TestCase):
         print(f"seed {seed}", flush=True)
         generator = random.Random(seed)
         for _ in range(5):
-            head = struct.pack("<QQQQ", 0x726F6E646F000002, 1, 2, 4) + generator.randbytes(96)
+            head = struct.pack("<QQQQ", MAGIC, 1, 2, 4) + generator.randbytes(96)
             self.segment(head + generator.randbytes(4 * 67000))
             for arguments in (["--json"], [], ["--dump", "-"]):
                 done = status(os.getpid(), *arguments)
