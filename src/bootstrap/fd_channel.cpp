@@ -158,6 +158,7 @@ class Handout {
         if (entries[at].revents != 0) read_token(pending_[at - 1]);
       std::erase_if(pending_, [](const Pending &pending) { return !pending.socket.valid(); });
       if (entries[0].revents != 0) RONDO_TRY(accept_some());
+      stopped_ = (entries[0].revents & POLLHUP) != 0;  // stop() was called: the socket listens no more
     }
     const uint64_t now = now_ns();
     std::erase_if(pending_, [now](const Pending &pending) { return now >= pending.deadline_ns; });
@@ -177,7 +178,6 @@ class Handout {
     for (int at = 0; at < accepts_per_round; ++at) {
       FileDescriptor client(::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (!client.valid()) {
-        stopped_ = errno == EINVAL;  // stop() was called: the socket listens no more
         const int why = errno;
         pollfd entry{listener_, POLLIN, 0};
         // For want of a descriptor accept() fails even where nobody waits.

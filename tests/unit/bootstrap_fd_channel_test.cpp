@@ -143,3 +143,12 @@ TEST_CASE("a descriptor on offer: when the offer has ended a taker is told at on
   CHECK(late.error().status == RONDO_ERROR_REMOTE);
   CHECK(late.error().message.find("is gone, or gave up") != std::string::npos);
 }
+
+TEST_CASE("fd channel: an offer that nobody takes ends when it is destroyed, not at its deadline") {
+  constexpr uint64_t hour_ns = 3'600'000'000'000;  // which no test waits for
+  FileDescriptor descriptor(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  auto offer = FdOffer::make(std::move(descriptor), now_ns() + hour_ns);
+  REQUIRE(offer.ok());
+  offer.value().reset();
+  CHECK(offer.value() == nullptr);
+}

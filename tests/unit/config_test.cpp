@@ -67,7 +67,7 @@ TEST_CASE("config: each variable reaches its field") {
                                {"RONDO_NVML_LIBRARY", "/opt/driver/libnvidia-ml.so"},
                                {"RONDO_DEVICE_EXECUTOR", "copy"},
                                {"RONDO_DEVICE_HANDLES", "vmm"},
-                               {"RONDO_DEVICE_LAUNCH", "shared"},
+                               {"RONDO_DEVICE_LAUNCH", "shared"}, {"RONDO_NETWORK", "ucx"},
                                {"RONDO_MAX_CTAS", "1024"},
                                {"RONDO_LOG", "debug"}})
                             .value();
@@ -93,6 +93,7 @@ TEST_CASE("config: each variable reaches its field") {
   CHECK(config.device_executor == RONDO_DEVICE_EXECUTOR_COPY);
   CHECK(config.device_handles == DeviceHandles::vmm);
   CHECK(config.device_launch == DeviceLaunch::shared);
+  CHECK(config.network == NetworkChoice::ucx);
   CHECK(config.log == "debug");
   CHECK(config.given.size() == config_variables().size());
   // What is shown reads back as the same settings.
@@ -113,7 +114,7 @@ TEST_CASE("config: the defaults, as they are shown, read back as themselves") {
 TEST_CASE("config: a bad value is refused with variable, value and what is known") {
   CHECK(refusal("RONDO_ALGORITHM", "star") ==
         "RONDO_ALGORITHM: 'star' is not a known algorithm; known are: auto, ring, tree, halving_doubling, one_shot, "
-        "two_shot");
+        "two_shot, hierarchical");
   CHECK(refusal("RONDO_PROTOCOL", "LL") ==
         "RONDO_PROTOCOL: 'LL' is not a known protocol; known are: auto, simple, ll, direct, ll128");
   CHECK(refusal("RONDO_CHANNELS", "9") == "RONDO_CHANNELS: '9' is not a number from 1 to 8");
