@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Descriptors that are handed over.
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>

@@ -67,7 +67,8 @@ TEST_CASE("config: each variable reaches its field") {
                                {"RONDO_NVML_LIBRARY", "/opt/driver/libnvidia-ml.so"},
                                {"RONDO_DEVICE_EXECUTOR", "copy"},
                                {"RONDO_DEVICE_HANDLES", "vmm"},
-                               {"RONDO_DEVICE_LAUNCH", "shared"}, {"RONDO_NETWORK", "ucx"},
+                               {"RONDO_DEVICE_LAUNCH", "shared"},
+                               {"RONDO_NETWORK", "ucx"},
                                {"RONDO_MAX_CTAS", "1024"},
                                {"RONDO_LOG", "debug"}})
                             .value();
