@@ -87,6 +87,16 @@ bool is_silent(int descriptor) {
   return info.tcpi_unacked != 0 && info.tcpi_last_ack_recv >= static_cast<uint32_t>(silence_ms);
 }
 
+/// What was sent had to be sent again and again. Where only one direction is cut, the other end notices, gives up, and
+/// its end arrives here: the network was cut all the same.
+bool is_unanswered(int descriptor) {
+  constexpr uint8_t retransmissions = 2;
+  tcp_info info{};
+  socklen_t bytes = sizeof info;
+  if (::getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return false;
+  return info.tcpi_unacked != 0 && info.tcpi_retransmits >= retransmissions;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Control>> Control::make(uint32_t rank_count, std::vector<ControlSocket> sockets, Owner owner) {
@@ -216,7 +226,10 @@ void Control::receive(Peer &peer) {
     const ssize_t got = ::recv(peer.socket.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
-    if (got <= 0) return lose(peer, reason_of(got == 0 ? 0 : errno));
+    if (got <= 0) {
+      const int error = got == 0 ? 0 : errno;
+      return lose(peer, reason_of(is_unanswered(peer.socket.get()) ? ETIMEDOUT : error));
+    }
     append_bytes(peer.input, ByteView(buffer).first(static_cast<size_t>(got)));
     while (peer.input.size() >= header_bytes) {
       const size_t body_bytes = number_at<uint32_t>(peer.input.data());
