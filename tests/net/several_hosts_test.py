@@ -96,6 +96,22 @@ class HostsTest(unittest.TestCase):
                     self.assertIn(last.peer, peer, last.message)
 
 
+def expect_cuts_told(case, environment=None):
+    for cut in ("cut", "cut_one_way"):
+        with net.Hosts(2) as hosts:
+            job = Job(hosts, [0, 0, 1], [PROGRAM, "sum", "100000000", "1000"], environment)
+            time.sleep(2)
+            getattr(hosts, cut)(1)
+            job.finish(60)
+            with case.subTest(cut=cut):
+                case.expect(job, [0, 1], "remote rank failed",
+                            r"rank 2 \(host h1.*(gave no answer|cannot be reached)",
+                            {2})
+                case.expect(job, [2], "remote rank failed",
+                            r"rank [01] \(host h0.*(gave no answer|cannot be reached)",
+                            {0, 1})
+
+
 class SeveralHosts(HostsTest):
     def test_every_collective_is_right(self):
         for layout in ([0, 1], [0, 0, 1, 1], [0, 1, 1, 0, 1]):
@@ -149,19 +165,7 @@ class SeveralHosts(HostsTest):
             self.assertLess(time.monotonic() - began, 30)  # far from the operation's 300 s
 
     def test_a_cut_cable_is_told_on_both_sides_as_no_answer(self):
-        for cut in ("cut", "cut_one_way"):
-            with net.Hosts(2) as hosts:
-                job = Job(hosts, [0, 0, 1], [PROGRAM, "sum", "100000000", "1000"])
-                time.sleep(2)
-                getattr(hosts, cut)(1)
-                job.finish(60)
-                with self.subTest(cut=cut):
-                    self.expect(job, [0, 1], "remote rank failed",
-                                r"rank 2 \(host h1.*(gave no answer|cannot be reached)",
-                                {2})
-                    self.expect(job, [2], "remote rank failed",
-                                r"rank [01] \(host h0.*(gave no answer|cannot be reached)",
-                                {0, 1})
+        expect_cuts_told(self)
 
     def test_a_stopped_rank_is_late_not_dead(self):
         with net.Hosts(2) as hosts:
@@ -241,19 +245,7 @@ class SeveralHostsOverUcx(HostsTest):
                 self.expect(job, set(range(4)) - {victim}, "remote rank failed", f"rank {victim} \\(host h", {victim})
 
     def test_a_cut_cable_is_told_on_both_sides_as_no_answer(self):
-        for cut in ("cut", "cut_one_way"):
-            with net.Hosts(2) as hosts:
-                job = Job(hosts, [0, 0, 1], [PROGRAM, "sum", "100000000", "1000"], self.UCX)
-                time.sleep(2)
-                getattr(hosts, cut)(1)
-                job.finish(60)
-                with self.subTest(cut=cut):
-                    self.expect(job, [0, 1], "remote rank failed",
-                                r"rank 2 \(host h1.*(gave no answer|cannot be reached)",
-                                {2})
-                    self.expect(job, [2], "remote rank failed",
-                                r"rank [01] \(host h0.*(gave no answer|cannot be reached)",
-                                {0, 1})
+        expect_cuts_told(self, self.UCX)
 
     def test_ranks_must_agree_on_the_network(self):
         with net.Hosts(2) as hosts:

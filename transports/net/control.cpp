@@ -78,12 +78,18 @@ std::string reason_of(int error) {
   }
 }
 
+/// Zeros where the kernel does not tell.
+tcp_info info_of(int descriptor) {
+  tcp_info info{};
+  socklen_t bytes = sizeof info;
+  if (::getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return {};
+  return info;
+}
+
 /// What was sent has not been acknowledged, and nothing was, for that long. The kernel's own limit (TCP_USER_TIMEOUT)
 /// is looked at only when it retransmits, at growing intervals.
 bool is_silent(int descriptor) {
-  tcp_info info{};
-  socklen_t bytes = sizeof info;
-  if (::getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return false;
+  const tcp_info info = info_of(descriptor);
   return info.tcpi_unacked != 0 && info.tcpi_last_ack_recv >= static_cast<uint32_t>(silence_ms);
 }
 
@@ -91,9 +97,7 @@ bool is_silent(int descriptor) {
 /// its end arrives here: the network was cut all the same.
 bool is_unanswered(int descriptor) {
   constexpr uint8_t retransmissions = 2;
-  tcp_info info{};
-  socklen_t bytes = sizeof info;
-  if (::getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return false;
+  const tcp_info info = info_of(descriptor);
   return info.tcpi_unacked != 0 && info.tcpi_retransmits >= retransmissions;
 }
 
