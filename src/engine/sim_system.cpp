@@ -14,6 +14,14 @@ constexpr uint32_t align_bytes = 64;  // of parts, as plan.cpp has it
 /// A new lane is compared with so many of the last shapes.
 constexpr size_t compared_shape_count = 16;
 
+/// No rank's schedule is so many times longer than another's.
+constexpr uint64_t most_times_longer = 16;
+
+Error too_many_steps() {
+  return {RONDO_ERROR_UNSUPPORTED,
+          "where chunks or nodes differ, too few ranks behave alike to simulate it in a short time"};
+}
+
 bool same_but_shifted(const Lane &steps, const Lane &known, uint32_t chunk_count, uint32_t *shift) {
   if (steps.size() != known.size()) return false;
   *shift = steps.empty() ? 0 : (uint32_t{steps[0].chunk} + chunk_count - known[0].chunk) % chunk_count;
@@ -100,14 +108,19 @@ class Builder {
   Result<void> add_schedule(uint32_t rank, uint32_t channel) {
     const ScheduleArgs args{what_.collective, rank, placement_.rank_count(), what_.root, channel, what_.in_place};
     RONDO_TRY_ASSIGN(Schedule schedule, build_schedule(system_.plan.algorithm, args));
-    if (system_.channels.empty()) system_.channels = channel_sizes(what_, system_.plan, schedule.chunk_count);
+    if (system_.channels.empty()) {
+      system_.channels = channel_sizes(what_, system_.plan, schedule.chunk_count);
+      // Where the first schedule shows that there are far too many, no other one is built only to be counted.
+      uint64_t steps = 0;
+      for (const Lane &lane : schedule.lanes) steps += lane.size();
+      if (steps * system_.symmetry.period / most_times_longer > what_.step_count_max / system_.plan.channels)
+        return too_many_steps();
+    }
     const auto link_base = static_cast<uint32_t>(peers_.size());
     for (Lane &steps : schedule.lanes) {
       SimLane lane{nullptr, 0, rank, channel, link_base, pool_of(rank)};
       step_count_ += steps.size();
-      if (step_count_ > what_.step_count_max)
-        return Error{RONDO_ERROR_UNSUPPORTED,
-                     "where chunks or nodes differ, too few ranks behave alike to simulate it in a short time"};
+      if (step_count_ > what_.step_count_max) return too_many_steps();
       RONDO_TRY(find_shape(std::move(steps), schedule.chunk_count, &lane));
       add_wires(lane, schedule);
       system_.lanes.push_back(lane);

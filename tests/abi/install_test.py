@@ -48,6 +48,8 @@ class Installed(unittest.TestCase):
                   *(f"{self.libdir}/{name}" for name in
                     ("librondo.so", "librondo.so.0", "librondo.so.0.1.0", "pkgconfig/rondo.pc",
                      "cmake/Rondo/RondoConfig.cmake", "cmake/Rondo/RondoConfigVersion.cmake"))}
+        if (Path(BUILD) / "src/cli/rondo-train").exists():
+            wanted.add("bin/rondo-train")
         self.assertEqual(files, wanted)
 
     def test_a_c_program_found_through_pkg_config_is_built_and_runs(self):
@@ -110,6 +112,15 @@ target_link_libraries(consumer PRIVATE Rondo::rondo)
         version = ".".join(re.findall(r"#define RONDO_VERSION_\w+ (\d+)", header))
         self.assertIn(version, run(str(self.tree / "bin/rondo"), "--version", LD_LIBRARY_PATH=str(self.lib)))
         self.assertEqual(self.pkg_config("--modversion"), [version])
+
+    def test_the_command_says_how_to_get_the_trainer_where_there_is_none_and_loads_nothing_for_it(self):
+        command = Path(self.folder.name) / "rondo"
+        shutil.copy(self.tree / "bin/rondo", command)
+        for words, status in (((), 2), (("--steps", "1"), 2), (("--help",), 0)):
+            done = subprocess.run([command, "train", *words], capture_output=True, text=True, timeout=60, check=False)
+            self.assertEqual(done.returncode, status)
+            self.assertIn("install libdnnl-dev", done.stderr if status else done.stdout)
+        self.assertNotIn("dnnl", run("readelf", "-d", str(command)))
 
 
 if __name__ == "__main__":

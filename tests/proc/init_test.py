@@ -3,6 +3,7 @@
 phase an error that names it, soon. usage: init_test.py INIT_RANK STORE_HOST"""
 
 import concurrent.futures
+import os
 import sys
 import time
 import unittest
@@ -95,6 +96,8 @@ class Store(unittest.TestCase):
 
 
 class Resources(unittest.TestCase):
+    @unittest.skipIf("RONDO_TEST_SANITIZED" in os.environ,
+                     "a sanitizer looks at memory through a pipe: without descriptors each object is a bad one to it")
     def test_too_few_descriptors_are_out_of_resources_on_every_rank(self):
         failed = 0
         for victim in (0, 1):
@@ -121,4 +124,4 @@ class Resources(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(verbosity=2)

@@ -40,11 +40,11 @@ class Sim(unittest.TestCase):
         self.assertGreater(told["time_us"], least)
         self.assertTrue(told["exact"])
 
-    @unittest.skipIf(SANITIZED, "its limits are not for a sanitizer; done without one")
-    def test_a_tree_of_16384_ranks_takes_less_than_2_gigabytes_and_10_seconds(self):
+    @unittest.skipIf(SANITIZED, "its limit is not for a sanitizer; done without one")
+    def test_a_tree_of_16384_ranks_takes_less_than_2_gigabytes(self):
+        # Its time is a figure of docs/performance.md: a slow machine has no wrong result.
         def limit():
             resource.setrlimit(resource.RLIMIT_AS, (2 * 10**9, 2 * 10**9))
-            resource.setrlimit(resource.RLIMIT_CPU, (10, 10))
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "tree.json"
             done = sim("--ranks", "16384", "--algorithm", "tree", "--bytes", "1G", "--nodes", "2048", "--gpus", "8",

@@ -81,13 +81,15 @@ class Running(RunTest):
         self.assertEqual(mine.count(found[0]["communicator"]), 1)
 
     def test_a_running_job_is_not_disturbed(self):
-        job = self.start("-n", 3, "--", PROGRAM, "sum", 5000, 100)
-        seen = 0
-        while job.process.poll() is None:
-            seen += len(looks("--job", job.pid))
-        code, out, _ = job.finish()
-        self.assertEqual((code, out.count(": ok peer")), (0, 3), out)
-        self.assertGreater(seen, 0)
+        operations, seen = 5000, 0
+        while not seen:  # a quick machine is through with a few of them before the first look
+            self.assertLess(operations, 10**8, "no look came while a job ran")
+            job = self.start("-n", 3, "--", PROGRAM, "sum", operations, 100)
+            while job.process.poll() is None:
+                seen += len(looks("--job", job.pid))
+            code, out, _ = job.finish()
+            self.assertEqual((code, out.count(": ok peer")), (0, 3), out)
+            operations *= 4
 
     def test_a_recording_on_request_wraps_after_1024_operations(self):
         job, _ = self.stopped_job(3, 1, RECORDS_MOST + 300)

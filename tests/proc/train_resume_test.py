@@ -42,8 +42,7 @@ def ranks_of(launcher):
     named = []
     for pid in found:
         try:
-            if b"\0train\0" in Path(f"/proc/{pid}/cmdline").read_bytes() and b"\0run\0" not in Path(
-                    f"/proc/{pid}/cmdline").read_bytes():
+            if Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0].endswith(b"/rondo-train"):
                 named.append(pid)
         except OSError:
             pass
