@@ -11,6 +11,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import between
 import keeper
 import peers
 import plot
@@ -97,6 +98,8 @@ def parse(arguments):
         help="bring the machine into this state and keep it there: nap until it has come, then keep both cores busy at "
              "idle priority")
     add("--seek", metavar="S", type=positive(float), default=30, help="seconds to wait for that state (30)")
+    add("--hosts", action="store_true",
+        help="measure the settings of several hosts, which are made of network namespaces (root); without it the others")
     add("--setting", metavar="NAME", action="append", choices=names,
         help="only this one; repeatable: " + ", ".join(names))
     add("--sizes", metavar="LIST", type=size_list, help="such as 8,64K,1M (8 B, then 16 B to 256M by 4)")
@@ -136,6 +139,8 @@ def chosen_settings(parser, options):
     for setting in settings.SETTINGS:
         if options.setting and setting.name not in options.setting:
             continue
+        if (setting.hosts > 1) != options.hosts and not (options.report_only or options.setting):
+            continue
         if setting.name in bars:
             field = "bar_us" if setting.create else "bar_ratio"
             setting = replace(setting, **{field: bars[setting.name]})
@@ -149,13 +154,14 @@ def say(text):
 
 def plan(options, contenders, core_count):
     """Cells by (ranks, size), so that contenders alternate: a cell is the runs that one setting shows at one size."""
-    order = [name for name in contenders if not contenders[name].ours]
+    order = [name for name in contenders if not contenders[name].ours and name != settings.RAW]
     by_size = {}
     for setting in options.settings:
         ours, against = setting.series(order)
         for size in setting.sizes(options.sizes):
-            shown = [(series.contender, setting.run(series, size)) for series in (*ours, *against)]
-            by_size.setdefault((setting.ranks, size), []).append(
+            raw = [settings.Series(settings.RAW, settings.RAW)] if setting.hosts == setting.ranks else []
+            shown = [(series.contender, setting.run(series, size)) for series in (*raw, *ours, *against)]
+            by_size.setdefault((setting.hosts, setting.rate, setting.ranks, size), []).append(
                 [run for name, run in shown if name in contenders and contenders[name].takes(run, core_count)])
     return by_size
 
@@ -188,11 +194,11 @@ def measure_rounds(options, machine, contenders, found, first_round):
     planned, sound = plan(options, contenders, machine.core_count), True
     for round_number in range(first_round, first_round + options.rounds):
         measured_floors, full_count = set(), 0
-        for (ranks, size), cells in planned.items():
+        for (hosts, _, ranks, size), cells in planned.items():
             state = machine.settled_state()[0] if options.fill else None
             wanted = wanting(cells, found, state, options.fill or math.inf)
             wants_floor = wanted or (state, size) not in found.floors
-            if machine.floor and size and wants_floor and size not in measured_floors:
+            if machine.floor and size and hosts == 1 and wants_floor and size not in measured_floors:
                 measured_floors.add(size)
                 keep(results.floor_row(round_number, size, machine.measure_floor(size)))
             if not wanted:
@@ -220,9 +226,11 @@ def measure(options):
         if contenders.pop(name, None) is None:
             say(f"--without {name}: there is no such contender here; there are: {', '.join(contenders)}")
     core_count = len(os.sched_getaffinity(0))
-    with keeper.keeping(options.state, floor, options.seek) as kept:
+    if any(setting.hosts > 1 for setting in options.settings) and (why := between.Network.why_not()):
+        raise peers.Missing(f"several hosts cannot be made here: {why}")
+    with keeper.keeping(options.state, floor, options.seek) as kept, between.Network(drivers) as network:
         machine = runs.Machine(floor, core_count, options.tries, options.patience, options.deadline, options.seconds,
-                               kept=kept)
+                               kept=kept, network=network)
         rows = results.load(options.raw) if options.raw.exists() else []
         say(f"contenders: {', '.join(contenders)}; runs are kept in {options.raw}")
         session = results.session_row(machine_facts)
@@ -235,7 +243,7 @@ def write_report(options):
     rows = results.load(options.raw)
     found = results.Results(rows, options.runs_min, options.with_disturbed)
     core_count = next((session["cores"] for session in reversed(found.sessions)), 1)
-    order = [name for name in sorted(found.contenders) if not name.startswith("rondo") and name not in options.without]
+    order = [name for name in sorted(found.contenders) if not name.startswith("rondo") and name not in (settings.RAW, *options.without)]
     text = report.markdown(found, options.settings, order, options.sizes, core_count)
     if options.report:
         Path(options.report).write_text(text, encoding="utf-8")

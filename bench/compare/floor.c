@@ -204,7 +204,7 @@ static void *shared_memory(struct compare_job *job, size_t bytes) {
 int main(int argc, char **argv) {
   static const struct compare_contender contender = {.name = "floor", .busy_threads = 1};
   const bool state = argc == 2 && strcmp(argv[1], "state") == 0, keeps = argc == 5 && strcmp(argv[1], "keep") == 0;
-  struct compare_job job = {.contender = &contender, .rank_count = 2, .pin = true,
+  struct compare_job job = {.contender = &contender, .rank = -1, .rank_count = 2, .pin = true,
                             .deadline_s = keeps ? keep_most_s : deadline_s};
   char *end = NULL;
   const size_t bytes = state || keeps ? probe_bytes : argc == 2 ? strtoull(argv[1], &end, 10) : 0;

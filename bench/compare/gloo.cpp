@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gloo as a contender of bench/compare: its ring over TCP on loopback, the transport that packages have.
+// Gloo as a contender of bench/compare: its ring over TCP, the transport that packages have.
 #include <gloo/allreduce.h>
 #include <gloo/math.h>
 #include <gloo/rendezvous/context.h>
 #include <gloo/rendezvous/store.h>
 #include <gloo/transport/tcp/device.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -92,7 +91,7 @@ void connect(Context &context, const std::shared_ptr<BoardStore> &store, Device 
 void join(compare_job *job) try {
   auto *session = static_cast<Session *>(job->state);
   gloo::transport::tcp::attr attributes;
-  attributes.hostname = "127.0.0.1";
+  attributes.iface = job->interface;
   std::shared_ptr<gloo::transport::Device> device = gloo::transport::tcp::CreateDevice(attributes);
   session->context = std::make_shared<gloo::rendezvous::Context>(job->rank, job->rank_count);
   connect(*session->context, std::make_shared<BoardStore>(*session->board), device);
@@ -127,9 +126,8 @@ int main(int argc, char **argv) {
   contender.leave = leave;
   compare_job job;
   compare_parse(&job, &contender, argc, argv);
-  void *shared = mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (shared == MAP_FAILED) compare_fail(&job, "no memory for the board");
-  Session session{new (shared) Board{}, nullptr};
+  // Zeroed memory is an empty board: ranks that were started one by one must not empty it again.
+  Session session{static_cast<Board *>(compare_shared_memory(&job, sizeof(Board))), nullptr};
   job.state = &session;
   compare_fork(&job);
   compare_settle(&job);

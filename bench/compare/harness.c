@@ -90,21 +90,33 @@ void *compare_private_memory(struct compare_job *job, size_t bytes) {
   return at;
 }
 
-static void set_control(struct compare_job *job, int descriptor) {
+static void *map_shared(struct compare_job *job, size_t bytes, int descriptor) {
   const int flags = MAP_SHARED | (descriptor < 0 ? MAP_ANONYMOUS : 0);
-  void *at = mmap(NULL, sizeof *job->control, PROT_READ | PROT_WRITE, flags, descriptor, 0);
-  if (at == MAP_FAILED) compare_fail(job, "cannot map the control block: %s", strerror(errno));
-  job->control = at;
+  void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, descriptor, 0);
+  if (at == MAP_FAILED) compare_fail(job, "cannot map %zu bytes for all ranks: %s", bytes, strerror(errno));
+  return at;
+}
+
+static void *map_file(struct compare_job *job, size_t bytes, const char *path) {
+  const int descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (descriptor < 0 || ftruncate(descriptor, (off_t)bytes) != 0)
+    compare_fail(job, "cannot make the shared file %s: %s", path, strerror(errno));
+  void *at = map_shared(job, bytes, descriptor);
+  close(descriptor);
+  return at;
+}
+
+void *compare_shared_memory(struct compare_job *job, size_t bytes) {
+  char path[4096];
+  if (job->control_path == NULL) return map_shared(job, bytes, -1);
+  (void)snprintf(path, sizeof path, "%s.more", job->control_path);
+  return map_file(job, bytes, path);
 }
 
 void compare_attach(struct compare_job *job) {
   if (job->rank_count > compare_ranks_max) compare_fail(job, "at most %d ranks", compare_ranks_max);
   if (job->control_path == NULL) compare_fail(job, "needs --control FILE, one that all ranks can map");
-  const int descriptor = open(job->control_path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (descriptor < 0 || ftruncate(descriptor, sizeof *job->control) != 0)
-    compare_fail(job, "cannot make the control block %s: %s", job->control_path, strerror(errno));
-  set_control(job, descriptor);
-  close(descriptor);
+  job->control = map_file(job, sizeof *job->control, job->control_path);
 }
 
 /* The first rank that fails ends the others: they would wait for it. */
@@ -130,7 +142,11 @@ static int wait_for_ranks(const struct compare_job *job, pid_t *ranks) {
 void compare_fork(struct compare_job *job) {
   pid_t ranks[compare_ranks_max];
   const pid_t parent = getpid();
-  set_control(job, -1);
+  if (job->rank >= 0) {
+    compare_attach(job);
+    return;
+  }
+  job->control = map_shared(job, sizeof *job->control, -1);
   for (int rank = 0; rank < job->rank_count; ++rank) {
     ranks[rank] = fork();
     if (ranks[rank] < 0) {

@@ -43,6 +43,7 @@ struct compare_job {
   unsigned deadline_s; /* the kernel ends a rank that lives longer, wherever it hangs */
   double target_s;     /* about how long a loop of timed calls may take */
   const char *control_path;
+  const char *interface; /* for what goes over a network */
   pid_t keeper; /* process group that keeps the machine's state; 0: none */
 };
 
@@ -51,6 +52,7 @@ struct compare_contender {
   const char *name;
   int busy_threads; /* of one rank, that of the caller included */
   bool only_float32;
+  bool only_exchanges; /* makes no sum: out of place, each of two ranks gets what the other has */
   void (*join)(struct compare_job *);
   void (*all_reduce)(struct compare_job *, const void *send, void *recv, size_t count); /* equal: in place */
   void (*leave)(struct compare_job *);
@@ -68,7 +70,7 @@ struct compare_summary {
 void compare_parse(struct compare_job *job, const struct compare_contender *contender, int argc, char **argv);
 
 /* Makes the control block and job->rank_count processes. Returns in each of them, with job->rank set; the process that
- * called waits for them and ends with their status. */
+ * called waits for them and ends with their status. With --rank this process is one of them already. */
 void compare_fork(struct compare_job *job);
 
 /* For ranks that a launcher made: maps the control block at job->control_path. */
@@ -90,6 +92,9 @@ void compare_share(struct compare_job *job, void *bytes, size_t size);
  * The result is rank 0's; the others get zeros. */
 struct compare_summary compare_sample(struct compare_job *job, int iterations, void (*prepare)(void *),
                                       void (*timed)(void *), void *state);
+
+/* Zeroed memory that all ranks share; before compare_fork(), or after compare_attach(). */
+void *compare_shared_memory(struct compare_job *job, size_t bytes);
 
 /* Plain zeroed memory of whole pages that are never huge ones, aligned to 2 MiB. */
 void *compare_private_memory(struct compare_job *job, size_t bytes);

@@ -110,8 +110,9 @@ static double back_to_back_us(struct run *run, int iterations) {
  * at the wrong place shows. */
 static uint32_t input(size_t index, int rank) { return ((uint32_t)index * 2654435761u >> 29) + (uint32_t)rank; }
 
-static uint32_t expected(size_t index, int rank_count) {
-  const uint32_t ranks = (uint32_t)rank_count;
+static uint32_t expected(size_t index, const struct compare_job *job) {
+  const uint32_t ranks = (uint32_t)job->rank_count;
+  if (job->contender->only_exchanges) return input(index, 1 - job->rank);
   return ranks * input(index, 0) + ranks * (ranks - 1) / 2;
 }
 
@@ -148,12 +149,12 @@ static uint64_t verify(struct run *run) {
   compare_barrier(job, false);
   call(run);
   for (size_t i = 0; i < run->count; ++i) {
-    bool right = get(run->recv, i, size) == encode(expected(i, job->rank_count), job->type);
+    bool right = get(run->recv, i, size) == encode(expected(i, job), job->type);
     if (!job->in_place) right = right && get(run->send, i, size) == encode(input(i, job->rank), job->type);
     if (!right && wrong++ == 0)
       fprintf(stderr, "%s: rank %d of %d: element %zu of %zu is wrong: bits 0x%x, not 0x%x\n", job->contender->name,
               job->rank, job->rank_count, i, run->count, get(run->recv, i, size),
-              encode(expected(i, job->rank_count), job->type));
+              encode(expected(i, job), job->type));
   }
   job->control->wrong_count[job->rank] = wrong;
   compare_barrier(job, false);

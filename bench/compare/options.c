@@ -22,7 +22,9 @@ static const char help[] =
     "  --seconds S         about how long a loop of timed calls takes (0.12)\n"
     "  --iterations-min N  timed calls at least (5)\n"
     "  --deadline N        seconds after which a rank is ended (120)\n"
-    "  --control FILE      where ranks that mpirun made share memory\n"
+    "  --rank N            be this rank, whose processes are started one by one (needs --control)\n"
+    "  --control FILE      where ranks that were not made by this program share memory\n"
+    "  --interface NAME    for what goes over a network (lo)\n"
     "  --keeper PGID       processes of `floor keep`, stopped without --pin while what counts is timed\n";
 
 static void refuse(const struct compare_contender *contender, const char *what, const char *value) {
@@ -52,6 +54,9 @@ static void check(const struct compare_job *job) {
   if (job->buffers != compare_private && contender->allocate == NULL)
     refuse(contender, "--buffers", "other than private");
   if (job->create && contender->create == NULL) refuse(contender, "--create", "a communicator");
+  if (job->rank >= job->rank_count) refuse(contender, "--rank", "as high as that");
+  if (contender->only_exchanges && (job->in_place || job->rank_count != 2))
+    refuse(contender, "--in-place or --ranks", "other than 2, out of place");
   if (job->bytes % 4 != 0) refuse(contender, "--bytes", "no multiple of 4");
 }
 
@@ -59,7 +64,7 @@ void compare_parse(struct compare_job *job, const struct compare_contender *cont
   static const char *const types[] = {"float32", "bfloat16", "float16", NULL};
   static const char *const buffers[] = {"private", "alloc", "registered", NULL};
   enum { ranks = 1, bytes, in_place, type, buffer, create, pin, seconds, iterations_min, deadline, control, keeper,
-         usage };
+         rank, interface, usage };
   static const struct option options[] = {
       {"ranks", required_argument, NULL, ranks},       {"bytes", required_argument, NULL, bytes},
       {"in-place", no_argument, NULL, in_place},       {"type", required_argument, NULL, type},
@@ -67,9 +72,10 @@ void compare_parse(struct compare_job *job, const struct compare_contender *cont
       {"pin", no_argument, NULL, pin},                 {"seconds", required_argument, NULL, seconds},
       {"deadline", required_argument, NULL, deadline}, {"iterations-min", required_argument, NULL, iterations_min},
       {"control", required_argument, NULL, control},   {"keeper", required_argument, NULL, keeper},
+      {"rank", required_argument, NULL, rank},         {"interface", required_argument, NULL, interface},
       {"help", no_argument, NULL, usage},              {NULL, 0, NULL, 0}};
-  *job = (struct compare_job){.contender = contender, .rank_count = 2, .bytes = 8, .iterations_min = 5,
-                              .deadline_s = 120, .target_s = 0.12};
+  *job = (struct compare_job){.contender = contender, .rank = -1, .rank_count = 2, .bytes = 8,
+                              .iterations_min = 5, .deadline_s = 120, .target_s = 0.12, .interface = "lo"};
   for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
     switch (option) {
       case ranks: job->rank_count = (int)number(contender, "--ranks", 1, compare_ranks_max); break;
@@ -86,6 +92,8 @@ void compare_parse(struct compare_job *job, const struct compare_contender *cont
       case deadline: job->deadline_s = (unsigned)number(contender, "--deadline", 1, 86400); break;
       case control: job->control_path = optarg; break;
       case keeper: job->keeper = (pid_t)number(contender, "--keeper", 2, INT32_MAX); break;
+      case rank: job->rank = (int)number(contender, "--rank", 0, compare_ranks_max - 1); break;
+      case interface: job->interface = optarg; break;
       case usage: printf(help, contender->name); exit(0);
       default: exit(2);
     }

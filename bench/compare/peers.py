@@ -11,8 +11,11 @@ import subprocess
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import between
+
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path("bench/compare")
+LIMITED_CALLS_MIN = 2  # a call over a slow network takes seconds
 HARNESS = ("harness.c", "measure.c", "options.c")
 FLAGS = ("-O3", "-march=native", "-Wall", "-Wextra", "-D_GNU_SOURCE", f"-I{ROOT}", f"-I{ROOT}/include")
 
@@ -21,6 +24,9 @@ FLAGS = ("-O3", "-march=native", "-Wall", "-Wextra", "-D_GNU_SOURCE", f"-I{ROOT}
 KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": "8589934592", "MALLOC_TRIM_THRESHOLD_": "17179869184"}
 UCX = ("--mca", "pml", "ucx", "--mca", "osc", "ucx", "--mca", "opal_common_ucx_tls", "any", "--mca",
        "opal_common_ucx_devices", "any")
+OPENMPI_OVER_TCP = ("--mca", "pml", "ob1", "--mca", "btl", "tcp,self")
+INTEL_OVER_TCP = ("-genv", "I_MPI_FABRICS", "ofi", "-genv", "I_MPI_OFI_PROVIDER", "tcp", "-genv", "FI_TCP_IFACE",
+                  between.INTERFACE)
 HOW_TO_GET = {
     "Open MPI": "apt-get install openmpi-bin libopenmpi-dev libucx-dev",
     "MPICH": "apt-get install mpich libmpich-dev",
@@ -41,15 +47,23 @@ class Contender:
     oversubscribed_max_bytes: int | None = None  # beyond it a run takes minutes with more ranks than cores
     version: str = ""  # of Rondo: which build, so that runs of different ones are not taken for the same
     ours: bool = False
+    hosts_options: tuple | None = None  # of the launcher, for ranks on several hosts; None: not for these
+    one_host: bool = True               # can be used on one
 
-    def command(self, run, pin, control, seconds, deadline_s):
+    def command(self, run, pin, control, seconds, deadline_s, network=None):
+        """`network`: where the hosts are, if the run has several (between.py)."""
         options = ["--ranks", run.ranks, "--type", run.type, "--seconds", seconds, "--deadline", deadline_s,
                    *self.driver_options]
         options += ["--create"] if run.create else ["--bytes", run.bytes]
         options += ["--in-place"] if run.in_place else []
         options += ["--pin"] if pin else ["--iterations-min", 3]
-        options += ["--control", control] if self.family else []
-        return [str(word) for word in (*self.launch(run.ranks, pin), self.driver, *options)]
+        options += ["--control", control] if self.family or run.hosts > 1 else []
+        if run.hosts > 1:
+            options += ["--interface", between.INTERFACE, "--iterations-min", LIMITED_CALLS_MIN if run.rate else 5]
+            launch = (*network.launch(self, run.ranks), *self.hosts_options)
+        else:
+            launch = self.launch(run.ranks, pin)
+        return [str(word) for word in (*launch, self.driver, *options)]
 
     def launch(self, ranks, pin):
         if self.family is None:
@@ -61,6 +75,8 @@ class Contender:
         return (self.launcher, "-np", ranks, *binding, *self.launcher_options)
 
     def takes(self, run, core_count):
+        if run.hosts > 1 and self.hosts_options is None or run.hosts == 1 and not self.one_host:
+            return False
         return (self.oversubscribed_max_bytes is None or run.ranks <= core_count or
                 run.bytes <= self.oversubscribed_max_bytes)
 
@@ -106,8 +122,15 @@ class Workshop:
                                f"-Wl,-rpath,{self.build}", "-o", output])
         version = hashlib.sha256(self.library.read_bytes()).hexdigest()[:12]
         kinds = {"rondo": "private", "rondo-alloc": "alloc", "rondo-registered": "registered"}
-        return [Contender(name, output, driver_options=("--buffers", buffers), version=version, ours=True)
+        made = [Contender(name, output, driver_options=("--buffers", buffers), version=version, ours=True)
                 for name, buffers in kinds.items()]
+        made[0].hosts_options = ()
+        return [*made, replace(made[0], name="rondo-ring", environment={"RONDO_ALGORITHM": "ring"}, one_host=False)]
+
+    def raw(self, objects):
+        output = self.folder / "raw"
+        self.compile("the raw exchange", [*self.cc, "-std=c11", *FLAGS, HERE / "raw.c", *objects, "-o", output])
+        return [Contender("raw", output, hosts_options=(), one_host=False)]
 
     def floor(self, objects):
         if platform.machine() != "x86_64":
@@ -125,7 +148,8 @@ class Workshop:
                                   "-o", output])
         except Missing as missing:
             raise Missing(f"{missing}; {HOW_TO_GET['Gloo']}") from None
-        return [Contender("gloo", output, oversubscribed_max_bytes=16 << 20, version=package_version("libgloo-dev"))]
+        return [Contender("gloo", output, oversubscribed_max_bytes=16 << 20, version=package_version("libgloo-dev"),
+                          hosts_options=())]
 
     def mpi(self, objects, name, compiler, launcher, prefix=None):
         """The contenders of one MPI: Open MPI is three, by what moves its data."""
@@ -138,6 +162,7 @@ class Workshop:
         output = self.folder / f"mpi-{name}"
         self.compile(name, [compiler, "-std=c11", *FLAGS, HERE / "mpi.c", *objects, "-o", output], environment)
         made = Contender(name, output, family, launcher, environment=environment, version=version[0] if version else "")
+        made.hosts_options = {"openmpi": OPENMPI_OVER_TCP, "mpich": (), "intel": INTEL_OVER_TCP}.get(family)
         if family == "openmpi":
             return [made, *over_ucx(made)]
         if family == "mpich":
@@ -151,8 +176,10 @@ def over_ucx(plain):
     ompi_info = Path(plain.launcher).with_name("ompi_info")
     if "ucx" not in output_of([str(ompi_info), "--parsable", "--param", "pml", "ucx"], plain.environment):
         return []
-    return [replace(plain, name=f"{plain.name}-ucx", launcher_options=UCX, version=""),
+    over_tcp = (*UCX, "-x", "UCX_TLS=tcp,self", "-x", f"UCX_NET_DEVICES={between.INTERFACE}")
+    return [replace(plain, name=f"{plain.name}-ucx", launcher_options=UCX, version="", hosts_options=over_tcp),
             replace(plain, name=f"{plain.name}-ucx-posix", launcher_options=(*UCX, "-x", "UCX_TLS"), version="",
+                    hosts_options=None,
                     environment={**plain.environment, "UCX_TLS": "posix,self"})]
 
 
@@ -208,6 +235,7 @@ def build_all(workshop, more_mpis, say):
             return []
 
     floor = attempt(lambda: workshop.floor(objects)) or None
+    contenders += attempt(lambda: workshop.raw(objects))
     for name, title, compiler, launcher in installed_mpis():
         if compiler is None:
             say(f"missing: {title}: {HOW_TO_GET[title]}")

@@ -89,13 +89,15 @@ class Series:
                    f"{judge_mean(ratios, count, bar)}")
 
     def floors(self):
-        bar, least = self.setting.bar_floor, self.setting.bar_floor_from
+        bar, least, most = self.setting.bar_floor, self.setting.bar_floor_from, self.setting.bar_floor_to
         distances = [line.to_floor(self.index) for line in self.sure if line.floor_us]
         yield f"times the floor {mean_over(distances, self.count(0))}"
         if bar is not None and self.count(least):
             verdicts = [verdict(line.to_floor(self.index), bar, line.sure[self.index]) for line in self.lines
-                        if line.size >= least]
-            yield f"times the floor{from_size(least)}, bar {bar:g}: {tally(verdicts, self.count(least))}"
+                        if line.size >= least and (most is None or line.size <= most)]
+            wanted = sum(least <= size and (most is None or size <= most) for size in self.sizes)
+            to = f" to {format_size(most)}" if most is not None else ""
+            yield f"times the floor{from_size(least)}{to}, bar {bar:.3g}: {tally(verdicts, wanted)}"
 
     def each_size(self):
         ratio, us = self.setting.bar_ratio, self.setting.bar_us
@@ -127,7 +129,8 @@ def sections(results, settings, peers, sizes, core_count):
         for state in results.states:
             shown = [peer for peer in peers
                      if any(run.contender == peer and run.ranks == setting.ranks and
-                            run.in_place == setting.in_place and state == where and not run.create
+                            run.in_place == setting.in_place and state == where and not run.create and
+                            (run.hosts, run.rate) == (setting.hosts, setting.rate)
                             for where, run in results.samples)]
             lines = list(lines_of(results, setting, state, shown, sizes, core_count))
             if any(any(line.ours) for line in lines):

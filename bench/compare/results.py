@@ -8,11 +8,12 @@ which the state changed ("mixed"), runs that others disturbed and runs that fail
 import json
 import math
 import statistics
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
-from settings import TIE_RATIO, Run
+from settings import RAW, TIE_RATIO, Run
 
 FIELDS = ("contender", "ranks", "in_place", "bytes", "type", "create")
+LATER_FIELDS = ("hosts", "rate")  # older files lack them
 
 
 class BadFile(Exception):
@@ -56,7 +57,7 @@ def last_round(rows):
 
 
 def run_of(row):
-    return Run(**{field: row[field] for field in FIELDS})
+    return Run(**{field: row[field] for field in FIELDS}, **{field: row[field] for field in LATER_FIELDS if field in row})
 
 
 def quantile(values, part):
@@ -133,7 +134,11 @@ class Results:
         return Cell(tuple(row[metric] for row in rows), len(rows) >= self.runs_min) if rows else None
 
     def floor_us(self, state, run, core_count):
-        """The least that such an all-reduce can take; None where its parts were not measured in this state."""
+        """The least that such an all-reduce can take; None where its parts were not measured in this state. Between
+        hosts: what a raw exchange takes."""
+        if run.hosts > 1:
+            raw = self.samples.get((state, replace(run, contender=RAW, in_place=False)))
+            return statistics.median(row["median_us"] for row in raw) if raw and run.ranks == run.hosts else None
         rows = self.floors.get((state, run.bytes))
         if not rows or run.create:
             return None

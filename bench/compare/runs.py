@@ -108,8 +108,9 @@ def doubt(row):
 class Machine:
     """Runs programs on this machine as quietly as it gets, and in one state where a keeper brings it about."""
 
-    def __init__(self, floor, core_count, tries, patience_s, deadline_s, seconds, start=run_once, kept=None):
-        self.floor, self.core_count, self.kept = floor, core_count, kept
+    def __init__(self, floor, core_count, tries, patience_s, deadline_s, seconds, start=run_once, kept=None,
+                 network=None):
+        self.floor, self.core_count, self.kept, self.network = floor, core_count, kept, network
         self.start = start if kept is None else functools.partial(start, keeping_seconds=kept.busy_seconds)
         self.tries, self.patience_s, self.deadline_s, self.seconds = tries, patience_s, deadline_s, seconds
 
@@ -172,10 +173,13 @@ class Machine:
         pin = run.ranks <= self.core_count
         control = Path(tempfile.mkdtemp(prefix="rondo-compare-", dir=shared_folder())) / "control"
         try:
-            command = contender.command(run, pin, control, self.seconds, self.deadline_s)
+            if run.hosts > 1:
+                self.network.prepare(run.hosts, run.rate)
+            command = contender.command(run, pin, control, self.seconds, self.deadline_s, self.network)
             return self.quietly(command, contender.environment, stops_keeper=True)
         finally:
-            control.unlink(missing_ok=True)
+            for path in (control, control.with_suffix(".more")):
+                path.unlink(missing_ok=True)
             control.parent.rmdir()
 
     def measure_floor(self, size):

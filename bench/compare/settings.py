@@ -22,6 +22,8 @@ class Run:
     bytes: int
     type: str = "float32"
     create: bool = False
+    hosts: int = 1
+    rate: str | None = None     # what each host may send; None: no limit
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,9 @@ class Setting:
     bar_mean_from: int = 0
     bar_floor: float | None = None  # the most that ours / floor may be, at each size from one up
     bar_floor_from: int = 0
+    bar_floor_to: int | None = None
+    hosts: int = 1
+    rate: str | None = None
 
     def series(self, peers):
         """(ours, those that they are held against)"""
@@ -61,9 +66,11 @@ class Setting:
         return [0] if self.create else [size for size in wanted if self.sizes_min <= size <= self.sizes_max]
 
     def run(self, series, size):
-        return Run(series.contender, self.ranks, self.in_place, size, series.type, self.create)
+        in_place = self.in_place and series.contender != RAW
+        return Run(series.contender, self.ranks, in_place, size, series.type, self.create, self.hosts, self.rate)
 
 
+RAW = "raw"  # an exchange of as many bytes by sockets: the floor between two hosts of a rank each
 PRIVATE = (Series("rondo", "rondo"),)
 MAPPED = (Series("rondo alloc", "rondo-alloc"), Series("rondo registered", "rondo-registered"))
 HALF = (Series("bfloat16", "rondo", "bfloat16"), Series("float16", "rondo", "float16"))
@@ -88,6 +95,13 @@ SETTINGS = (
             sizes_min=64 * KIB, against_peers=False, reference=(Series("float32", "rondo"),), bar_ratio=1.0),
     Setting("create", "a communicator of 8 processes made and destroyed", PRIVATE, ranks=8, create=True,
             against_peers=False, bar_us=100e3),
+    Setting("hosts-2", "2 hosts of a rank each, over TCP, no limit, in place", PRIVATE, hosts=2, sizes_max=64 * MIB,
+            bar_ratio=TIE_RATIO, bar_mean=0.95, bar_floor=1.2, bar_floor_to=64 * KIB),
+    Setting("hosts-2-200mbit", "2 hosts of a rank each, over TCP, 200 Mbit/s, in place", PRIVATE, hosts=2,
+            rate="200mbit", sizes_min=16 * MIB, sizes_max=64 * MIB, bar_ratio=TIE_RATIO, bar_floor=1 / 0.98),
+    Setting("hosts-2x2-200mbit", "2 hosts of two ranks each, over TCP, 200 Mbit/s, in place: by a ring in rank order",
+            PRIVATE, ranks=4, hosts=2, rate="200mbit", metric="back_to_back_us", sizes_min=4 * MIB,
+            sizes_max=16 * MIB, against_peers=False, reference=(Series("ring", "rondo-ring"),), bar_ratio=0.7),
 )
 
 

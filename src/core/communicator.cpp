@@ -16,7 +16,7 @@ namespace {
 
 constexpr auto turn_look_interval = std::chrono::milliseconds(1);
 
-WaitPolicy base_wait_policy(const Settings &settings, const GroupInfo &group) {
+WaitPolicy base_wait_policy(const Settings &settings, const GroupInfo &group, bool progresses) {
   switch (settings.wait) {
     case WaitMode::automatic:
       break;
@@ -27,11 +27,12 @@ WaitPolicy base_wait_policy(const Settings &settings, const GroupInfo &group) {
     case WaitMode::sleep:
       return {0, 0, 0, true};
   }
-  return group.oversubscribed ? WaitPolicy::oversubscribed() : WaitPolicy::dedicated();
+  if (group.oversubscribed) return WaitPolicy::oversubscribed();
+  return progresses ? WaitPolicy::dedicated_to_network() : WaitPolicy::dedicated();
 }
 
 WaitPolicy wait_policy_of(const Settings &settings, const GroupInfo &group, const Links &links) {
-  WaitPolicy policy = base_wait_policy(settings, group);
+  WaitPolicy policy = base_wait_policy(settings, group, links.needs_progress());
   policy.progresses = links.needs_progress();
   return policy;
 }

@@ -90,6 +90,14 @@ constexpr std::array detail_table{
     DetailRow{RONDO_ALGORITHM_HIERARCHICAL, any_bytes, RONDO_PROTOCOL_LL128, 1, 30 * KiB},
 };
 
+/// Where a network is between some of the ranks: in place of the rows above, except for ll128. One chunk on its way
+/// leaves a network idle while its end is looked at, so chunks are of several slots or on two channels; much more on
+/// its way leaves the caches (docs/performance.md, "Between hosts").
+constexpr std::array network_table{
+    DetailRow{RONDO_ALGORITHM_ONE_SHOT, any_bytes, RONDO_PROTOCOL_SIMPLE, 1, 256 * KiB},
+    DetailRow{RONDO_ALGORITHM_HIERARCHICAL, any_bytes, RONDO_PROTOCOL_SIMPLE, 2, 128 * KiB},
+};
+
 /// direct: all ranks of a host read what each has written once. With one_shot each rank reads everything; with two_shot
 /// its part, and the results of the others; with ring the ranks add to sums that all of them map, whose lines change
 /// hands less often. The last row of an algorithm says which chunks it takes where it is asked for.
@@ -105,6 +113,20 @@ constexpr std::array direct_table{
     DirectRow{true, 4, any_bytes, RONDO_ALGORITHM_RING, 32 * KiB},
     DirectRow{true, any_ranks, any_bytes, RONDO_ALGORITHM_RING, 64 * KiB},
 };
+
+/// A row for each algorithm and size: a test walks over them.
+const DetailRow &detail_for(const TunerInput &input, rondo_algorithm_t algorithm) {
+  const bool wants_ll128 = input.overrides.protocol == RONDO_PROTOCOL_LL128;
+  const auto fits = [&](const DetailRow &row) {
+    return row.algorithm == algorithm && input.bytes <= row.bytes_max &&
+           (row.protocol == RONDO_PROTOCOL_LL128) == wants_ll128;
+  };
+  const auto *const of_network = std::find_if(network_table.begin(), network_table.end(), fits);
+  if (input.several_hosts && of_network != network_table.end()) return *of_network;
+  const auto *const found = std::find_if(detail_table.begin(), detail_table.end(), fits);
+  assert(found != detail_table.end());
+  return *found;
+}
 
 /// The row for an algorithm that was asked for; none where direct does not do it.
 const DirectRow *row_of(rondo_algorithm_t algorithm, bool oversubscribed) {
@@ -162,6 +184,10 @@ Result<rondo_algorithm_t> choose_algorithm(const TunerInput &input, rondo_collec
     if (usable(input.overrides.algorithm)) return input.overrides.algorithm;
     return none_can(input, collective, registry);
   }
+  // Among two ranks one hop moves the same bytes as two.
+  if (input.several_hosts && input.rank_count == 2 && collective == RONDO_ALL_REDUCE &&
+      usable(RONDO_ALGORITHM_ONE_SHOT))
+    return RONDO_ALGORITHM_ONE_SHOT;
   // Every hop over the network costs more than one inside of a host: bytes cross it as seldom as can be.
   if (input.shares_hosts && input.bytes > hierarchical_bytes_min && usable(RONDO_ALGORITHM_HIERARCHICAL))
     return RONDO_ALGORITHM_HIERARCHICAL;
@@ -298,13 +324,8 @@ Result<PlanChoice> choose_plan(const TunerInput &input, std::span<const Algorith
   if (const auto direct = choose_direct(input, collective)) return *direct;
   if (wanted.protocol == RONDO_PROTOCOL_DIRECT && input.rank_count > 1) return no_direct(input);
   RONDO_TRY_ASSIGN(const rondo_algorithm_t algorithm, choose_algorithm(input, collective, registry));
-  const auto *detail = std::find_if(detail_table.begin(), detail_table.end(), [&](const DetailRow &row) {
-    return row.algorithm == algorithm && input.bytes <= row.bytes_max &&
-           (row.protocol == RONDO_PROTOCOL_LL128) == wants_ll128;
-  });
-  assert(detail != detail_table.end());  // a test walks over every algorithm and size
-
-  PlanChoice choice{algorithm, detail->protocol, detail->channels, detail->chunk_bytes};
+  const DetailRow &detail = detail_for(input, algorithm);
+  PlanChoice choice{algorithm, detail.protocol, detail.channels, detail.chunk_bytes};
   if (wanted.protocol == RONDO_PROTOCOL_SIMPLE || wanted.protocol == RONDO_PROTOCOL_LL)
     choice.protocol = wanted.protocol;  // a lone rank has nothing to exchange directly
   if (choice.protocol == RONDO_PROTOCOL_LL && input.ll_slot_bytes == 0) choice.protocol = RONDO_PROTOCOL_SIMPLE;

@@ -19,6 +19,7 @@ struct TunerInput {
   uint64_t bytes = 0;          ///< the whole logical vector: for reduce-scatter and all-gather, all blocks
   uint32_t element_bytes = 1;  ///< 1, 2, 4 or 8
   bool oversubscribed = false;  ///< more ranks than cores on some host
+  bool several_hosts = false;   ///< a network is between some of the ranks
   bool shares_hosts = false;    ///< several hosts, one of which at least has several ranks
   uint32_t slot_count = 8;      ///< of a connection, at least 2
   uint64_t slot_bytes = 0;      ///< payload of a slot with `simple`, at least 64

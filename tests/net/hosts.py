@@ -2,6 +2,7 @@
 """Several hosts on one machine: each is a set of namespaces (network, name, IPC, processes, mounts), joined by a bridge
 that lies in a namespace of its own. Needs root. What it made goes with it; nothing outside of it is touched."""
 
+import json
 import os
 import shutil
 import signal
@@ -101,6 +102,19 @@ class Hosts:
         entry = ["nsenter", "-t", str(self.inner[1 + host]), "-n", "-u", "-i", "-p", "-m", f"--wd={os.getcwd()}", "--"]
         return subprocess.Popen(entry + command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                 stderr=subprocess.STDOUT, text=True, **options)
+
+    def limit(self, rate):
+        """What each host may send, such as "200mbit"; None: as much as it can."""
+        for host in range(self.count):
+            self._inside(1 + host, ["tc", "qdisc", "replace", "dev", "eth0", "root",
+                                    *(["noqueue"] if rate is None else
+                                      ["tbf", "rate", rate, "burst", "128kb", "latency", "50ms"])])
+
+    def sent_bytes(self, host):
+        """By its interface to the network, since that was made: frames with all their headers."""
+        done = subprocess.run(["nsenter", "-t", str(self.inner[1 + host]), "-n", "ip", "-s", "-j", "link", "show", "eth0"],
+                              check=True, capture_output=True, text=True, timeout=30)
+        return json.loads(done.stdout)[0]["stats64"]["tx"]["bytes"]
 
     def cut(self, host):
         """Its cable, both ways: silently, as cables are."""

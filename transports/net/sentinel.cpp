@@ -43,8 +43,8 @@ bool Sentinel::step() {
 
 bool Sentinel::flush(uint64_t patience_ns) {
   const std::lock_guard lock(links_mutex_);
+  if (progress_.flushed()) return true;  // mostly: a step would ask the network in vain
   progress_.step();
-  if (progress_.flushed()) return true;
   const uint64_t deadline_ns = now_ns() + patience_ns;
   while (!progress_.flushed() && now_ns() < deadline_ns)
     if (!progress_.step()) yield_core();

@@ -35,8 +35,9 @@ struct FrameHeader {
 };
 static_assert(sizeof(FrameHeader) == 32);
 
-constexpr size_t staging_bytes = 16384;
+constexpr size_t staging_bytes = 16384 + 64;
 constexpr size_t frames_per_send = 16;
+constexpr size_t joined_bytes_max = 4096 + 64;  // up to it, copying is cheaper than a vector of buffers
 constexpr int receives_per_poll = 8;
 
 /// Frames on their way to one peer: a ring that is allocated once.
@@ -70,6 +71,20 @@ class SendQueue {
       add(at(next).payload, at(next).header.bytes);
     }
     return count;
+  }
+  /// All that is left, where that is little enough to be copied together; else 0.
+  [[nodiscard]] size_t join(std::array<std::byte, joined_bytes_max> &joined) {
+    size_t bytes = 0;
+    if (sent_bytes_ != 0) return 0;
+    for (uint64_t next = first_; next != end_; ++next) {
+      const Frame &frame = at(next);
+      if (bytes + frame.bytes() > joined.size()) return 0;
+      std::memcpy(joined.data() + bytes, &frame.header, sizeof frame.header);
+      if (frame.header.bytes != 0)
+        std::memcpy(joined.data() + bytes + sizeof frame.header, frame.payload, frame.header.bytes);
+      bytes += frame.bytes();
+    }
+    return bytes;
   }
   void sent(size_t bytes) {
     sent_bytes_ += bytes;
@@ -194,13 +209,35 @@ uint32_t TcpNetwork::poll(std::span<net::Event> events) {
   return list.count();
 }
 
+/// One system call: what it returned.
+ssize_t send_some(Peer &peer) {
+  std::array<std::byte, joined_bytes_max> joined;
+  const size_t bytes = peer.queue.join(joined);
+  if (bytes != 0) return ::send(peer.ends.socket.get(), joined.data(), bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
+  std::array<iovec, 2 * frames_per_send> parts;
+  msghdr message{};
+  message.msg_iov = parts.data();
+  message.msg_iovlen = peer.queue.fill(parts);
+  return ::sendmsg(peer.ends.socket.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+/// One system call, behind which all that was staged is taken: what is left of a payload comes straight into its slot,
+/// and with it the header of the next frame, so that the payload behind that one goes straight into its slot as well.
+ssize_t receive_some(Peer &peer, size_t &wanted) {
+  std::byte *const staging = peer.staging.data() + peer.staged_end;
+  wanted = staging_bytes - peer.staged_end;
+  if (peer.payload_bytes == 0) return ::recv(peer.ends.socket.get(), staging, wanted, MSG_DONTWAIT);
+  std::array<iovec, 2> parts{iovec{peer.payload, peer.payload_bytes}, iovec{staging, sizeof(FrameHeader)}};
+  wanted = parts[0].iov_len + parts[1].iov_len;
+  msghdr message{};
+  message.msg_iov = parts.data();
+  message.msg_iovlen = parts.size();
+  return ::recvmsg(peer.ends.socket.get(), &message, MSG_DONTWAIT);
+}
+
 void TcpNetwork::send(Peer &peer) {
   while (!peer.queue.empty()) {  // bounded by the queue
-    std::array<iovec, 2 * frames_per_send> parts;
-    msghdr message{};
-    message.msg_iov = parts.data();
-    message.msg_iovlen = peer.queue.fill(parts);
-    const ssize_t sent = ::sendmsg(peer.ends.socket.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    const ssize_t sent = send_some(peer);
     if (sent < 0) {
       if (errno == EINTR) continue;
       if (errno != EAGAIN && errno != EWOULDBLOCK)
@@ -214,13 +251,8 @@ void TcpNetwork::send(Peer &peer) {
 void TcpNetwork::receive(Peer &peer, EventList &events) {
   for (int attempt = 0; attempt < receives_per_poll; ++attempt) {
     if (!parse(peer, events)) return;
-    // All that was staged is taken: what is left of a payload comes straight into its slot.
-    std::array<iovec, 2> parts{iovec{peer.payload, peer.payload_bytes},
-                               iovec{peer.staging.data() + peer.staged_end, staging_bytes - peer.staged_end}};
-    msghdr message{};
-    message.msg_iov = peer.payload_bytes != 0 ? &parts[0] : &parts[1];
-    message.msg_iovlen = peer.payload_bytes != 0 ? 2 : 1;
-    const ssize_t got = ::recvmsg(peer.ends.socket.get(), &message, MSG_DONTWAIT);
+    size_t wanted = 0;
+    const ssize_t got = receive_some(peer, wanted);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
     if (got <= 0) {
@@ -234,6 +266,10 @@ void TcpNetwork::receive(Peer &peer, EventList &events) {
     peer.payload_bytes -= direct;
     peer.staged_end += bytes - direct;
     if (direct != 0 && peer.payload_bytes == 0) end_payload(peer, events);
+    if (bytes < wanted) {  // there is no more just now
+      static_cast<void>(parse(peer, events));
+      return;
+    }
   }
 }
 

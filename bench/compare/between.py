@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks on several hosts, which are network namespaces of this machine (tests/net/hosts.py): how their programs are
+started there. Needs root. Run as a program, it starts one rank on each host: between.py PID... -- DRIVER [OPTION...]"""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "net"))
+import hosts  # noqa: E402
+
+INTERFACE = "eth0"
+INSIDE = ("-n", "-u", "-i", "-p", "-m")
+
+
+class Network:
+    """`with Network(folder) as network:` makes hosts when the first run asks for them."""
+
+    def __init__(self, folder):
+        self.folder, self.made, self.rate = Path(folder), None, None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.made:
+            self.made.__exit__()
+            self.made = None
+
+    @staticmethod
+    def why_not():
+        return hosts.why_not()
+
+    def prepare(self, count, rate):
+        if self.made is None or self.made.count != count:
+            self.__exit__()
+            self.made, self.rate = hosts.Hosts(count).__enter__(), None
+            self._write_agent()
+        if rate != self.rate:
+            self.made.limit(rate)
+            self.rate = rate
+
+    def _pid(self, host):
+        return self.made.inner[1 + host]
+
+    def _write_agent(self):
+        """What a launcher of MPI uses as its ssh: [OPTION...] ADDRESS COMMAND..."""
+        cases = "".join(f"  {self.made.address(host)}) pid={self._pid(host)};;\n" for host in range(self.made.count))
+        text = ('#!/bin/sh\nwhile case "$1" in -*) true;; *) false;; esac; do shift; done\n'
+                f'case "$1" in\n{cases}  *) echo "no host $1" >&2; exit 1;;\nesac\nshift\n'
+                f'exec nsenter -t "$pid" {" ".join(INSIDE)} --wd="$PWD" -- sh -c "$*"\n')
+        self.agent = self.folder / "agent"
+        self.agent.write_text(text, encoding="ascii")
+        self.agent.chmod(0o755)
+
+    def launch(self, contender, ranks):
+        """The words before the driver. Ranks are dealt out host by host: with 2 hosts, ranks 0 and 1 of 4 on the first."""
+        addresses = [self.made.address(host) for host in range(self.made.count)]
+        each = ranks // self.made.count
+        pids = [str(self._pid(rank // each)) for rank in range(ranks)]
+        if contender.family is None:
+            return [sys.executable, "-B", __file__, *pids, "--"]
+        # The launcher itself sees the processes of this machine, and the network of the first host.
+        inside = ["nsenter", "-t", pids[0], "-n", "-u", "--", contender.launcher]
+        if contender.family == "openmpi":
+            where = ",".join(f"{address}:{each}" for address in addresses)
+            return [*inside, "-np", str(ranks), "--host", where, "--mca", "plm_rsh_agent", str(self.agent), "--mca",
+                    "oob_tcp_if_include", INTERFACE, "--mca", "btl_tcp_if_include", INTERFACE, "--bind-to", "none",
+                    # Its ranks stay descendants of the launcher, whose time is counted as this run's own.
+                    "--mca", "orte_leave_session_attached", "1",
+                    "-x", "MALLOC_MMAP_THRESHOLD_", "-x", "MALLOC_TRIM_THRESHOLD_"]
+        binding = ["-genv", "I_MPI_PIN", "0"] if contender.family == "intel" else ["-bind-to", "none"]
+        return [*inside, "-launcher", "ssh", "-launcher-exec", str(self.agent), "-iface", INTERFACE, *binding, "-hosts",
+                ",".join(addresses), "-ppn", str(each), "-np", str(ranks)]
+
+
+def start_ranks(pids, driver):
+    """One rank for each number of a process in whose namespaces it is to be. The first that fails ends the others."""
+    ranks = []
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        for rank, pid in enumerate(pids):
+            ranks.append(subprocess.Popen(["nsenter", "-t", pid, *INSIDE, f"--wd={os.getcwd()}", "--", *driver,
+                                           "--rank", str(rank)]))
+        left = len(ranks)
+        while left:  # bounded by the alarms that the drivers set for themselves
+            ended, status = os.wait()
+            for rank in ranks:
+                if rank.pid == ended:
+                    rank.returncode = os.waitstatus_to_exitcode(status)
+            left -= 1
+            if status != 0:
+                return 1
+        return 0
+    finally:
+        for rank in ranks:
+            if rank.returncode is None:
+                rank.kill()
+                rank.wait()
+
+
+if __name__ == "__main__":
+    split = sys.argv.index("--")
+    sys.exit(start_ranks(sys.argv[1:split], sys.argv[split + 1:]))
