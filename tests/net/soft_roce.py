@@ -24,8 +24,7 @@ KERNEL_PACKAGE = "linux-image-amd64"
 MODULES = ("virtio_pci", "virtio_net", "9pnet_virtio", "9p", "overlay", "crc32_generic", "crc32_pclmul", "ib_uverbs",
            "rdma_rxe", "sch_netem")
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
-NETWORK = "10.202.18."
-BOOT_SECONDS = 60
+NETWORKS = ("10.202.18.", "10.202.19.")  # by interface
 
 INIT = r"""#!/bin/busybox sh
 /bin/busybox mkdir -p /proc /sys /dev /run /lower /upper /host
@@ -225,8 +224,9 @@ class Outcome:
 
 
 def run(image, job, machines=1, seconds=240, processors=2, memory_mib=1024):
-    """Boots `machines` guests, which one cable joins, and runs the shell script `job` in each, with NODE (from 0), DEVICE
-    and the functions of PRELUDE; returns an Outcome for each. A guest that outlives `seconds` is ended, with status None."""
+    """Boots 1 or 2 guests, which two cables join, and runs the shell script `job` in each; returns an Outcome for each. A
+    guest that outlives `seconds` is ended, with status None. The script finds NODE (from 0); the RDMA device rxe0 on eth0;
+    with two guests eth1, for the control plane; `address HOST INTERFACE`; and `tool PROGRAM` for ip, tc and rdma."""
     with tempfile.TemporaryDirectory(prefix="rondo-soft-roce-") as folder:
         share = pathlib.Path(folder)
         (share / "job.sh").write_text(prelude(image) + job)
@@ -261,30 +261,38 @@ def prelude(image):
     return f"""
 export PATH="$PATH:{image.programs()}"
 NODE=$(sed -n 's/.*rondo_node=\\([0-9]*\\).*/\\1/p' /proc/cmdline)
-ADDRESS={NETWORK}$((NODE + 1))
 cd "$(dirname "$0")" || exit 1
 tool() {{ LD_LIBRARY_PATH={libraries} "$@"; }}
+address() {{ case $2 in eth0) echo {NETWORKS[0]}$(($1 + 1)) ;; *) echo {NETWORKS[1]}$(($1 + 1)) ;; esac; }}
 tool ip link set lo up
-tool ip addr add $ADDRESS/24 dev eth0
-tool ip link set eth0 up
+for interface in eth0 eth1; do
+  [ -e /sys/class/net/$interface ] || continue
+  tool ip addr add "$(address $NODE $interface)"/24 dev $interface
+  tool ip link set $interface up
+done
 tool rdma link add rxe0 type rxe netdev eth0 || exit 97
 """
 
 
 def start(image, share, node, machines, processors, memory_mib):
-    cable = "hubport,id=net0,hubid=0"
-    if machines == 2:
-        cable = f"stream,id=net0,server={'on' if node == 0 else 'off'},addr.type=unix,addr.path={share}/cable"
-        deadline = time.monotonic() + BOOT_SECONDS
-        while node == 1 and not (share / "cable").exists() and time.monotonic() < deadline:
-            time.sleep(0.02)
+    cables = []
+    for number in range(machines):  # one machine has one that leads nowhere
+        end = f"hubport,id=net{number},hubid={number}"
+        if machines == 2:
+            path = share / f"cable{number}"
+            end = f"stream,id=net{number},server={'on' if node == 0 else 'off'},addr.type=unix,addr.path={path}"
+            deadline = time.monotonic() + 10
+            while node == 1 and not path.exists() and time.monotonic() < deadline:
+                time.sleep(0.02)
+        cables += ["-netdev", end, "-device",
+                   f"virtio-net-pci,netdev=net{number},mac=52:54:00:00:{number:02}:0{node + 1},romfile="]
     arguments = ["-M", "q35", "-accel", "tcg,thread=multi,tb-size=256", "-cpu", "max,la57=off",
                  "-smp", str(processors), "-m", str(memory_mib), "-nodefaults", "-no-user-config", "-no-reboot",
                  "-display", "none", "-serial", f"file:{share}/console.{node}",
                  "-kernel", str(image.kernel), "-initrd", str(image.files),
                  "-append", "console=ttyS0 quiet panic=-1 tsc=reliable mitigations=off random.trust_cpu=1 "
                             f"net.ifnames=0 rondo_node={node} rondo_share={share}",
-                 "-netdev", cable, "-device", f"virtio-net-pci,netdev=net0,mac=52:54:00:00:18:0{node + 1},romfile=",
+                 *cables,
                  "-virtfs", "local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap",
                  "-virtfs", f"local,path={share},mount_tag=share,security_model=none,multidevs=remap"]
     environment = dict(os.environ)

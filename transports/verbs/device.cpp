@@ -126,6 +126,11 @@ Result<std::unique_ptr<Device>> Device::open(const PortWish &wish) {
   return device;
 }
 
+bool Device::port_is_active() const {
+  const auto attributes = query_port(context(), port_.number);
+  return attributes.ok() && attributes.value().state == IBV_PORT_ACTIVE;
+}
+
 bool Device::next_event(ibv_async_event &event) const {
   if (api_.get_async_event(context(), &event) != 0) return false;
   api_.ack_async_event(&event);

@@ -26,6 +26,8 @@ class Device {
   [[nodiscard]] uint32_t requests_most() const { return static_cast<uint32_t>(limits_.max_qp_wr); }
   /// "rxe0 port 1 (GID 1, RoCE v2, 192.0.2.7)"
   [[nodiscard]] std::string describe() const { return port_.describe() + " (" + gid_.describe() + ")"; }
+  /// Asks the device.
+  [[nodiscard]] bool port_is_active() const;
   /// Readable when next_event() has something to say.
   [[nodiscard]] int event_descriptor() const { return context_.get()->async_fd; }
   /// False: there is none. Copies it, and gives the original back.

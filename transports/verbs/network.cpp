@@ -74,6 +74,7 @@ class VerbsNetwork final : public net::Network {
   static void tell_credit(Link &link, EventList &events);
   void look_at_device();
   void take_device_event(const ibv_async_event &event);
+  [[nodiscard]] std::string describe_port_loss(const std::string &how) const;
   void lose_all(const std::string &what);
   void lose(Peer &peer, const std::string &what);
   void step_alone();
@@ -234,8 +235,10 @@ void VerbsNetwork::take(const ibv_wc &completion, EventList &events) {
 void VerbsNetwork::take_failure(Peer &peer, const ibv_wc &completion) {
   look_at_device();  // whose event says more
   const std::string what = device_->api().wc_status_str(completion.status);
+  // The event of a port can come behind the requests that fail for it.
+  if (port_down_ns_ != 0 || !device_->port_is_active()) return lose(peer, describe_port_loss(what));
   if (completion.status == IBV_WC_RETRY_EXC_ERR)
-    return lose(peer, "its device does not acknowledge any more (" + what + "): is the path or its host down?");
+    return lose(peer, "its device does not acknowledge any more (" + what + "); is the network between the hosts cut?");
   lose(peer, what);
 }
 
@@ -293,9 +296,7 @@ void VerbsNetwork::look_at_device() {
   device_look_due_ = false;
   for (ibv_async_event event; device_->next_event(event);) take_device_event(event);  // bounded by what happened
   if (port_down_ns_ == 0 || now_ns() - port_down_ns_ < port_patience_ns) return;
-  lose_all("port " + std::to_string(device_->port().number) + " of the network device " + device_->port().device +
-           " of this host has gone down and did not come back within 0.5 s; look at its cable, at its switch, and at "
-           "its network interface (ip link)");
+  lose_all(describe_port_loss("it did not come back within 0.5 s"));
 }
 
 void VerbsNetwork::take_device_event(const ibv_async_event &event) {
@@ -322,13 +323,18 @@ void VerbsNetwork::take_device_event(const ibv_async_event &event) {
   }
 }
 
+std::string VerbsNetwork::describe_port_loss(const std::string &how) const {
+  return "port " + std::to_string(device_->port().number) + " of the network device " + device_->port().device +
+         " of this host has gone down (" + how +
+         "); look at its cable, at its switch, and at its network interface (ip link)";
+}
+
 void VerbsNetwork::lose_all(const std::string &what) {
   for (const auto &peer : peers_) lose(*peer, what);
 }
 
 void VerbsNetwork::lose(Peer &peer, const std::string &what) {
-  const std::string down = port_down_ns_ == 0 ? "" : ", whose port is down";
-  peer.lose(what + " [from " + device_->describe() + down + ", to " + peer.their_port() + "]");
+  peer.lose(what + " [from " + device_->describe() + " to " + peer.their_port() + "]");
 }
 
 void VerbsNetwork::watch(std::vector<pollfd> &descriptors) const {

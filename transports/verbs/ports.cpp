@@ -68,8 +68,8 @@ std::string Gid::describe() const {
 Result<PortChoice> choose_port(const std::vector<Port> &ports, const PortWish &wish) {
   const auto refuse = [&](const std::string &what) {
     return Error{RONDO_ERROR_UNSUPPORTED, "RDMA verbs cannot be used: " + what +
-                                              (ports.empty() ? "" : "; there are: " + list(ports)) +
-                                              "; or set RONDO_NETWORK=tcp"};
+                                              (ports.empty() ? "" : "; ports: " + list(ports)) +
+                                              "; set RONDO_NETWORK=tcp to do without"};
   };
   if (ports.empty()) return refuse("this host has no RDMA device");
   const auto wanted = gid_of(wish.address);
