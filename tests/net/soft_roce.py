@@ -259,7 +259,7 @@ def outcome(share, node):
 def prelude(image):
     libraries = image.environment()["LD_LIBRARY_PATH"]
     return f"""
-export PATH="$PATH:{image.programs()}"
+export PATH="/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:{image.programs()}"
 NODE=$(sed -n 's/.*rondo_node=\\([0-9]*\\).*/\\1/p' /proc/cmdline)
 cd "$(dirname "$0")" || exit 1
 tool() {{ LD_LIBRARY_PATH={libraries} "$@"; }}

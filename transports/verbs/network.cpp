@@ -22,6 +22,7 @@ constexpr size_t completions_per_fetch = 16;
 constexpr uint32_t events_per_completion = 2;
 constexpr uint32_t idle_polls_per_look = 1024;            // at the device's events: a system call
 constexpr uint64_t port_patience_ns = 500'000'000;        // in which a port that went down may come back
+constexpr uint64_t port_loss_ns = 2'000'000'000;          // around its end, in which links fail for it
 constexpr uint64_t farewell_patience_ns = 2'000'000'000;  // of what has not reached the peers when the links are closed
 constexpr const char *advice =
     "; look at RONDO_IB_HCA and RONDO_IB_GID_INDEX, at a firewall (RoCE v2 is UDP to port 4791) and at the MTU between "
@@ -74,9 +75,8 @@ class VerbsNetwork final : public net::Network {
   static void tell_credit(Link &link, EventList &events);
   void look_at_device();
   void take_device_event(const ibv_async_event &event);
-  [[nodiscard]] std::string describe_port_loss(const std::string &how) const;
   void lose_all(const std::string &what);
-  void lose(Peer &peer, const std::string &what);
+  [[nodiscard]] bool port_fell_with(const Peer &peer) const;
   void step_alone();
 
   std::unique_ptr<Device> device_;
@@ -92,6 +92,7 @@ class VerbsNetwork final : public net::Network {
   mutable bool device_look_due_ = true;
   uint32_t idle_polls_ = 0;
   uint64_t port_down_ns_ = 0;  ///< since when; 0: it is up
+  uint64_t port_fell_ns_ = 0;  ///< when it went down last; 0: never
 };
 
 Result<void> VerbsNetwork::prepare(const std::vector<net::NearLink> &links, const JoinRequest &request) {
@@ -169,7 +170,7 @@ Result<void> VerbsNetwork::greet(const JoinRequest &request) {
     step_alone();
     const Peer *missing = nullptr;
     for (const auto &peer : peers_) {
-      if (peer->lost()) return refused(*peer, RONDO_ERROR_REMOTE, peer->why().message);
+      if (peer->lost()) return refused(*peer, RONDO_ERROR_REMOTE, peer->why());
       if (!peer->greeted || !peer->all_left()) missing = peer.get();
     }
     if (missing == nullptr) return {};
@@ -235,11 +236,9 @@ void VerbsNetwork::take(const ibv_wc &completion, EventList &events) {
 void VerbsNetwork::take_failure(Peer &peer, const ibv_wc &completion) {
   look_at_device();  // whose event says more
   const std::string what = device_->api().wc_status_str(completion.status);
-  // The event of a port can come behind the requests that fail for it.
-  if (port_down_ns_ != 0 || !device_->port_is_active()) return lose(peer, describe_port_loss(what));
   if (completion.status == IBV_WC_RETRY_EXC_ERR)
-    return lose(peer, "its device does not acknowledge any more (" + what + "); is the network between the hosts cut?");
-  lose(peer, what);
+    peer.lose("its device does not acknowledge any more (" + what + "); is the network between the hosts cut?");
+  peer.lose(what);
 }
 
 void VerbsNetwork::take_word(Peer &peer, const Immediate &word, EventList &events) {
@@ -253,11 +252,11 @@ void VerbsNetwork::take_word(Peer &peer, const Immediate &word, EventList &event
       case MessageKind::hello: peer.greeted = true; break;
       case MessageKind::bye:
         peer.left = true;
-        lose(peer, "it closed the connection");
+        peer.lose("it closed the connection");
         break;
     }
   }
-  if (wrong != nullptr) lose(peer, std::string("it sent what is no message of this version of Rondo: ") + wrong);
+  if (wrong != nullptr) peer.lose(std::string("it sent what is no message of this version of Rondo: ") + wrong);
 }
 
 const char *VerbsNetwork::take_slot(Link &link, const Immediate &word, EventList &events) {
@@ -296,14 +295,14 @@ void VerbsNetwork::look_at_device() {
   device_look_due_ = false;
   for (ibv_async_event event; device_->next_event(event);) take_device_event(event);  // bounded by what happened
   if (port_down_ns_ == 0 || now_ns() - port_down_ns_ < port_patience_ns) return;
-  lose_all(describe_port_loss("it did not come back within 0.5 s"));
+  lose_all("it did not come back within 0.5 s");
 }
 
 void VerbsNetwork::take_device_event(const ibv_async_event &event) {
   const std::string what = device_->api().event_type_str(event.event_type);
   switch (event.event_type) {
     case IBV_EVENT_PORT_ERR:
-      if (static_cast<uint32_t>(event.element.port_num) == device_->port().number) port_down_ns_ = now_ns();
+      if (static_cast<uint32_t>(event.element.port_num) == device_->port().number) port_down_ns_ = port_fell_ns_ = now_ns();
       return;
     case IBV_EVENT_PORT_ACTIVE:
       if (static_cast<uint32_t>(event.element.port_num) == device_->port().number) port_down_ns_ = 0;
@@ -316,25 +315,15 @@ void VerbsNetwork::take_device_event(const ibv_async_event &event) {
     case IBV_EVENT_QP_ACCESS_ERR:
     case IBV_EVENT_PATH_MIG_ERR:
       for (const auto &peer : peers_)
-        if (peer->queue_pair() == event.element.qp) lose(*peer, "the queue pair has failed (" + what + ")");
+        if (peer->queue_pair() == event.element.qp) peer->lose("the queue pair has failed (" + what + ")");
       return;
     default:
       return;  // of other ports, addresses and subnets: where it matters, requests fail
   }
 }
 
-std::string VerbsNetwork::describe_port_loss(const std::string &how) const {
-  return "port " + std::to_string(device_->port().number) + " of the network device " + device_->port().device +
-         " of this host has gone down (" + how +
-         "); look at its cable, at its switch, and at its network interface (ip link)";
-}
-
 void VerbsNetwork::lose_all(const std::string &what) {
-  for (const auto &peer : peers_) lose(*peer, what);
-}
-
-void VerbsNetwork::lose(Peer &peer, const std::string &what) {
-  peer.lose(what + " [from " + device_->describe() + " to " + peer.their_port() + "]");
+  for (const auto &peer : peers_) peer->lose(what);
 }
 
 void VerbsNetwork::watch(std::vector<pollfd> &descriptors) const {
@@ -349,9 +338,26 @@ void VerbsNetwork::watch(std::vector<pollfd> &descriptors) const {
   descriptors.push_back({device_->event_descriptor(), POLLIN, 0});
 }
 
+/// The event of a port can come behind the requests that fail for it.
+bool VerbsNetwork::port_fell_with(const Peer &peer) const {
+  if (port_fell_ns_ == 0) return !device_->port_is_active();
+  return peer.lost_ns() + port_loss_ns > port_fell_ns_ && port_fell_ns_ + port_loss_ns > peer.lost_ns();
+}
+
 Error VerbsNetwork::why_lost(uint32_t rank) const {
-  for (const auto &peer : peers_)
-    if (peer->rank() == rank && peer->lost()) return peer->why();
+  for (const auto &each : peers_) {
+    const Peer &peer = *each;
+    if (peer.rank() != rank || !peer.lost()) continue;
+    std::string what = peer.why();
+    if (port_fell_with(peer))
+      what = "port " + std::to_string(device_->port().number) + " of the network device " + device_->port().device +
+             " of this host has gone down (" + what +
+             "); look at its cable, at its switch, and at its network interface (ip link)";
+    Error error{RONDO_ERROR_REMOTE,
+                peer.name() + ": " + what + " [from " + device_->describe() + " to " + peer.their_port() + "]"};
+    error.peer = static_cast<int32_t>(rank);
+    return error;
+  }
   return {RONDO_ERROR_INTERNAL, "the connection is not lost"};
 }
 

@@ -10,6 +10,8 @@
 #include <cstring>
 #include <random>
 
+#include "src/base/clock.h"
+
 namespace rondo::verbs {
 namespace {
 
@@ -122,7 +124,7 @@ Result<void> Peer::make_queue_pair(const Device &device, ibv_cq *completions) {
   attributes.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
   RONDO_TRY(modify(attributes, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, "set up"));
   for (uint32_t count = 0; count < receives_; ++count) receive_again();
-  if (lost_) return why_;
+  if (lost()) return Error{RONDO_ERROR_SYSTEM, why_};
   return {};
 }
 
@@ -222,7 +224,7 @@ bool Peer::post(ibv_send_wr &first, ibv_send_wr &last, uint32_t count, const Sig
 }
 
 bool Peer::send_slot(Link &link, const net::Message &message) {
-  if (lost_) return true;
+  if (lost()) return true;
   if (!has_room(2)) return false;
   const uint64_t slot = link.ends.outgoing.slot(message.counter);
   Cell &cell = link.staged[slot];
@@ -254,14 +256,14 @@ bool Peer::send_word(MessageKind kind, const Link &link, uint64_t counter, bool 
 }
 
 bool Peer::send_credit(const Link &link, uint64_t consumed) {
-  if (lost_) return true;
+  if (lost()) return true;
   if (!has_room(1)) return false;
   // Requests without a signal end with the next one that has it.
   return send_word(MessageKind::credit, link, consumed, posted_ - signalled_ >= requests_most_ / 4);
 }
 
 bool Peer::send_hello() {
-  if (lost_ || links_.empty()) return true;
+  if (lost() || links_.empty()) return true;
   if (!has_room(2)) return false;
   const Link &link = links_.front();
   const ConnectionView &outgoing = link.ends.outgoing;
@@ -271,7 +273,7 @@ bool Peer::send_hello() {
 }
 
 bool Peer::send_bye() {
-  if (lost_ || links_.empty()) return true;
+  if (lost() || links_.empty()) return true;
   return has_room(1) && send_word(MessageKind::bye, links_.front(), 0, true);
 }
 
@@ -283,11 +285,11 @@ Link *Peer::sent() {
   return signal.slot;
 }
 
+/// The first reason counts.
 void Peer::lose(const std::string &what) {
-  if (lost_) return;
-  lost_ = true;
-  why_ = {RONDO_ERROR_REMOTE, name_ + ": " + what};
-  why_.peer = static_cast<int32_t>(rank_);
+  if (lost()) return;
+  lost_ns_ = now_ns();
+  why_ = what;
 }
 
 }  // namespace rondo::verbs

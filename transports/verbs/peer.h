@@ -66,8 +66,9 @@ class Peer {
   void receive_again();
 
   void lose(const std::string &what);
-  [[nodiscard]] bool lost() const { return lost_; }
-  [[nodiscard]] const Error &why() const { return why_; }
+  [[nodiscard]] bool lost() const { return lost_ns_ != 0; }
+  [[nodiscard]] uint64_t lost_ns() const { return lost_ns_; }
+  [[nodiscard]] const std::string &why() const { return why_; }
 
   bool told = false;    ///< the loss
   bool greeted = false; ///< its hello has come
@@ -109,8 +110,8 @@ class Peer {
   std::vector<Signal> signals_;
   uint64_t signals_first_ = 0;
   uint64_t signals_end_ = 0;
-  bool lost_ = false;
-  Error why_;
+  uint64_t lost_ns_ = 0;  ///< when; 0: it is not lost
+  std::string why_;
 };
 
 }  // namespace rondo::verbs
