@@ -14,6 +14,7 @@ namespace {
 constexpr uint32_t slot_count_max = 64;
 constexpr uint64_t slot_bytes_max = uint64_t{64} << 20;
 constexpr size_t text_bytes_max = 4096;
+constexpr uint64_t gid_index_max = 255;
 
 template <class Enum>
 const char *name_in(std::span<const char *const> names, Enum value) {
@@ -72,6 +73,12 @@ Result<void> set_slot_bytes(uint64_t &target, std::string_view text) {
   return set_choice(target, text, std::move(value));
 }
 
+Result<void> set_gid_index(int32_t &target, std::string_view text) {
+  if (text != "auto") return set(target, parse_number(text, 0, gid_index_max));
+  target = -1;
+  return {};
+}
+
 Result<void> set_log(std::string &target, std::string_view text) {
   static constexpr std::array levels{"debug", "info", "warning", "error"};
   for (const char *level : levels)
@@ -116,11 +123,19 @@ constexpr std::array variables{
     ConfigVariable{"RONDO_INTERFACE", "name or address", "the network interface to use for bootstrap",
                    [](std::string_view text, Config &config) { return set_text(config.network_interface, text); },
                    [](const Config &config) { return config.network_interface; }},
-    ConfigVariable{"RONDO_NETWORK", "auto, tcp, ucx", "what joins ranks of different hosts",
+    ConfigVariable{"RONDO_NETWORK", "auto, tcp, ucx, verbs", "what joins ranks of different hosts",
                    [](std::string_view text, Config &config) {
                      return set_name(config.network, text, network_choice_string, "network");
                    },
                    [](const Config &config) { return std::string(network_choice_string(config.network)); }},
+    ConfigVariable{"RONDO_IB_HCA", "device, or device:port", "the RDMA device of RONDO_NETWORK=verbs",
+                   [](std::string_view text, Config &config) { return set_text(config.ib_device, text); },
+                   [](const Config &config) { return config.ib_device; }},
+    ConfigVariable{"RONDO_IB_GID_INDEX", "auto, 0-255", "the entry of that device's table of addresses",
+                   [](std::string_view text, Config &config) { return set_gid_index(config.ib_gid_index, text); },
+                   [](const Config &config) {
+                     return config.ib_gid_index < 0 ? "auto" : std::to_string(config.ib_gid_index);
+                   }},
     ConfigVariable{"RONDO_SIMD", "auto, plain, avx2, avx512, avx512_bf16", "the instructions of the host's reducers",
                    [](std::string_view text, Config &config) {
                      return set_name(config.simd, text, simd_target_string, "instruction set");
@@ -202,7 +217,7 @@ const char *device_handles_string(DeviceHandles handles) {
 }
 
 const char *network_choice_string(NetworkChoice choice) {
-  static constexpr std::array names{"auto", "tcp", "ucx"};
+  static constexpr std::array names{"auto", "tcp", "ucx", "verbs"};
   return name_in(names, choice);
 }
 

@@ -42,7 +42,7 @@ enum class DeviceLaunch { own, shared };
 [[nodiscard]] const char *device_launch_string(DeviceLaunch launch);
 
 /// What joins ranks of different hosts. automatic: tcp.
-enum class NetworkChoice { automatic, tcp, ucx };
+enum class NetworkChoice { automatic, tcp, ucx, verbs };
 [[nodiscard]] const char *network_choice_string(NetworkChoice choice);
 
 /// The environment's wishes; a variable that is not set, or empty, leaves the default here.
@@ -55,6 +55,8 @@ struct Config {
   uint64_t init_timeout_ns = 60'000'000'000;
   std::string network_interface;  ///< name or address; empty: any
   NetworkChoice network = NetworkChoice::automatic;
+  std::string ib_device;      ///< for verbs: "mlx5_0" or "mlx5_0:1"; empty: any
+  int32_t ib_gid_index = -1;  ///< for verbs; -1: by the host's address
   SimdTarget simd = SimdTarget::automatic;
   WaitMode wait = WaitMode::automatic;
   bool mapping = true;        ///< peers may map buffers of rondo_mem_alloc() and moved registrations

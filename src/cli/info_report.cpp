@@ -15,6 +15,7 @@
 #include "src/engine/combine.h"
 #include "src/topo/host.h"
 #include "transports/ucx/network.h"
+#include "transports/verbs/network.h"
 
 namespace rondo::cli {
 namespace {
@@ -125,6 +126,20 @@ Json ucx_json(const ucx::Report &report) {
           {"why_not", report.why_not}};
 }
 
+Json verbs_json(const verbs::Report &report) {
+  Json ports = Json::array();
+  for (const verbs::Port &port : report.ports) {
+    Json gids = Json::array();
+    for (const verbs::Gid &gid : port.gids) gids.push_back(gid.describe());
+    ports.push_back({{"device", port.device},
+                     {"port", port.number},
+                     {"active", port.active},
+                     {"mtu_bytes", port.mtu_bytes},
+                     {"gids", gids}});
+  }
+  return {{"found", report.found}, {"ports", ports}, {"why_not", report.why_not}};
+}
+
 }  // namespace
 
 Json info_document(const InfoInput &input) {
@@ -134,9 +149,10 @@ Json info_document(const InfoInput &input) {
   const auto host = host_id();
   const Json cuda = cuda_document(input.config);
   const ucx::Report ucx = ucx::look_for_ucx();
+  const verbs::Report verbs = verbs::look_for_verbs();
   const bool has_kernels = device::kernels_image().data != nullptr;
   return {{"version", version},
-          {"components", {{"host", true}, {"cuda", has_kernels}, {"ucx", ucx.built}, {"verbs", false}}},
+          {"components", {{"host", true}, {"cuda", has_kernels}, {"ucx", ucx.built}, {"verbs", verbs.built}}},
           {"host", {{"name", host_name()}, {"id", host.ok() ? host.value() : host.error().message}}},
           {"topology", topology_json(input.found.topology)},
           {"simd", combine_target()},
@@ -150,8 +166,10 @@ Json info_document(const InfoInput &input) {
             {"yama_ptrace_scope", can.ptrace_scope < 0 ? Json(nullptr) : Json(can.ptrace_scope)}}},
           {"transports", Json::array({{{"name", "shm"}, {"available", can.memfd}},
                                       {{"name", "tcp"}, {"available", true}},
-                                      {{"name", "ucx"}, {"available", ucx.why_not.empty()}}})},
+                                      {{"name", "ucx"}, {"available", ucx.why_not.empty()}},
+                                      {{"name", "verbs"}, {"available", verbs.why_not.empty()}}})},
           {"ucx", ucx_json(ucx)},
+          {"verbs", verbs_json(verbs)},
           {"cuda", cuda},
           {"devices", devices_document(input.found, input.config.nvml_library, cuda)},
           {"tuning", tuning_json(input)},

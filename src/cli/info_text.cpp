@@ -76,6 +76,17 @@ void add_ucx(std::string &out, const Json &ucx) {
   add_line(out, "takes CUDA memory", yes_or_no(ucx["takes_cuda_memory"]));
 }
 
+void add_verbs(std::string &out, const Json &verbs) {
+  out += "\nRDMA verbs\n";
+  add_line(out, "library", verbs["found"].get<bool>() ? "libibverbs" : "none");
+  for (const Json &port : verbs["ports"]) {
+    std::string text = port["active"].get<bool>() ? "active, MTU " + port["mtu_bytes"].dump() : "down";
+    for (const Json &gid : port["gids"]) text += "; " + gid.get<std::string>();
+    add_line(out, port["device"].get<std::string>() + " port " + port["port"].dump(), text);
+  }
+  if (!verbs["why_not"].get<std::string>().empty()) add_line(out, "why not", verbs["why_not"]);
+}
+
 void add_tuning(std::string &out, const Json &tuning) {
   out += "\nTuning\n";
   add_line(out, "table", tuning["table"]);
@@ -168,6 +179,7 @@ std::string info_text(const Json &document) {
     add_line(out, entry["variable"], value + " (" + entry["source"].get<std::string>() + ")");
   }
   add_ucx(out, document["ucx"]);
+  add_verbs(out, document["verbs"]);
   out += cuda_text(document["cuda"]);
   out += devices_text(document["devices"]);
   add_tuning(out, document["tuning"]);

@@ -56,7 +56,9 @@ Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store 
                                   host_name(),
                                   args.key_prefix,
                                   args.deadline_ns,
-                                  args.settings.network == NetworkChoice::ucx};
+                                  args.settings.network,
+                                  args.settings.ib_device,
+                                  args.settings.ib_gid_index};
   return tcp::connect(several, std::move(local), store);
 }
 

@@ -27,6 +27,7 @@ MAY_INCLUDE = {
     # Between hosts: where to listen, and the store's handshake on every connection.
     "transports/tcp": {"src/base", "src/proto", "src/bootstrap", "transports"},
     "transports/ucx": {"src/base", "src/proto", "src/bootstrap", "transports"},
+    "transports/verbs": {"src/base", "src/proto", "src/bootstrap", "transports"},
     "transports/net": {"src/base", "src/proto", "src/bootstrap/bytes.h", "transports"} | PLAIN_PLAN,
     "cuda": {"src/base", "src/proto", "src/bootstrap/fd_channel.h", "src/bootstrap/store.h",
              "src/bootstrap/outcomes.h"} | PLAIN_PLAN,

@@ -11,10 +11,12 @@
 #include <random>
 #include <string_view>
 
+#include "src/base/clock.h"
 #include "tests/catch.h"
 #include "tests/net/side.h"
 #include "tests/net/soft_network.h"
 #include "tests/net/ucx_pair.h"
+#include "tests/net/verbs_pair.h"
 #include "transports/tcp/network.h"
 
 using namespace rondo;
@@ -23,6 +25,7 @@ using namespace rondo::net_test;
 namespace {
 
 constexpr uint64_t rounds_max = 200'000;
+constexpr uint64_t device_patience_ns = 20'000'000'000;
 
 uint64_t seed_from_environment() {
   const char *text = std::getenv("RONDO_SEED");
@@ -55,6 +58,7 @@ std::array<FileDescriptor, 2> connected_sockets() {
 struct Pair {
   Side sides[2] = {Side(0), Side(1)};
   std::unique_ptr<Wire> wire;
+  uint64_t patience_ns = 0;  ///< beside the rounds: what a device carries takes time
 
   static void connect_soft(Pair &pair, const WirePlan &plan) {
     pair.wire = std::make_unique<Wire>(plan, std::array{pair.sides[0].memory.links, pair.sides[1].memory.links});
@@ -64,6 +68,13 @@ struct Pair {
 
   static void connect_ucx(Pair &pair, const char *rendezvous_bytes) {
     UcxPair made = connect_ucx_pair(pair.sides[0].memory.links, pair.sides[1].memory.links, rendezvous_bytes);
+    for (Side &side : pair.sides)
+      side.progress = std::make_unique<net::Progress>(side.memory.links, std::move(made.networks[side.number]));
+  }
+
+  static void connect_verbs(Pair &pair) {
+    VerbsPair made = connect_verbs_pair(pair.sides[0].memory.links, pair.sides[1].memory.links);
+    pair.patience_ns = device_patience_ns;
     for (Side &side : pair.sides)
       side.progress = std::make_unique<net::Progress>(side.memory.links, std::move(made.networks[side.number]));
   }
@@ -80,12 +91,23 @@ struct Pair {
   }
 };
 
+/// Bounds a loop.
+class Rounds {
+ public:
+  explicit Rounds(const Pair &pair) : deadline_ns_(now_ns() + pair.patience_ns) {}
+  bool next() { return ++round_ <= rounds_max || now_ns() < deadline_ns_; }
+
+ private:
+  uint64_t round_ = 0;
+  uint64_t deadline_ns_;
+};
+
 enum class Outcome { right, wrong, stuck };
 
 /// Both sides post `slots` slots on each link and receive as many, in an order from the seed.
 Outcome exchange(Pair &pair, uint64_t slots, uint64_t seed) {
   std::mt19937_64 random(seed);
-  for (uint64_t round = 0; round < rounds_max; ++round) {
+  for (Rounds rounds(pair); rounds.next();) {
     bool all = true;
     for (Side &side : pair.sides) {
       for (uint32_t link = 0; link < channel_count; ++link) {
@@ -107,10 +129,11 @@ struct Kind {
   Connect connect;
 };
 
-/// What leaves a sender without its receiver: over TCP the kernel carries on what was handed over. In software nothing
-/// does, and what comes by rendezvous is fetched by the receiver.
+/// What leaves a sender without its receiver: over TCP the kernel carries on what was handed over, over verbs the device.
+/// In software nothing does, and what comes by rendezvous is fetched by the receiver.
 bool leaves_alone(const Kind &kind) {
-  return std::string_view(kind.name) == "tcp" || std::string_view(kind.name) == "ucx";
+  const std::string_view name = kind.name;
+  return name == "tcp" || name == "ucx" || name == "verbs";
 }
 
 const std::vector<Kind> &kinds() {
@@ -119,6 +142,7 @@ const std::vector<Kind> &kinds() {
         {"tcp", [](Pair &pair) { Pair::connect_tcp(pair); }},
         {"software", [](Pair &pair) { Pair::connect_soft(pair, {seed_from_environment()}); }},
     };
+    if (verbs_is_there()) made.push_back({"verbs", [](Pair &pair) { Pair::connect_verbs(pair); }});
     if (!ucx_is_there()) return made;
     made.push_back({"ucx", [](Pair &pair) { Pair::connect_ucx(pair, "inf"); }});
     // Payloads under and over the threshold alternate, so that some overtake others.
@@ -164,12 +188,12 @@ TEST_CASE("network: a rank that has flushed and never calls again does not stran
     const uint64_t slots = small_geometry().slot_count;
     while (sender.post(0, slots)) {
     }
-    for (uint64_t round = 0; round < rounds_max && !sender.progress->flushed(); ++round) {
+    for (Rounds rounds(pair); rounds.next() && !sender.progress->flushed();) {
       sender.progress->step();
       if (!leaves_alone(kind)) receiver.progress->step();
     }
     REQUIRE(sender.progress->flushed());
-    for (uint64_t round = 0; round < rounds_max && receiver.received[0] < slots; ++round) {
+    for (Rounds rounds(pair); rounds.next() && receiver.received[0] < slots;) {
       receiver.progress->step();
       receiver.receive(0);
     }
@@ -187,12 +211,12 @@ TEST_CASE("network: the loss of a peer is told once, and what had come before it
     Side &survivor = pair.sides[1];
     while (pair.sides[0].post(0, 3)) {
     }
-    for (uint64_t round = 0; round < rounds_max && !pair.sides[0].progress->flushed(); ++round) {
+    for (Rounds rounds(pair); rounds.next() && !pair.sides[0].progress->flushed();) {
       pair.sides[0].progress->step();
       if (!leaves_alone(kind)) survivor.progress->step();
     }
     pair.sides[0].progress.reset();
-    for (uint64_t round = 0; round < rounds_max && survivor.progress->lost().empty(); ++round)
+    for (Rounds rounds(pair); rounds.next() && survivor.progress->lost().empty();)
       survivor.progress->step();
     REQUIRE(survivor.progress->lost() == std::vector<uint32_t>{0});
     for (int round = 0; round < 100; ++round) survivor.progress->step();

@@ -68,7 +68,9 @@ TEST_CASE("config: each variable reaches its field") {
                                {"RONDO_DEVICE_EXECUTOR", "copy"},
                                {"RONDO_DEVICE_HANDLES", "vmm"},
                                {"RONDO_DEVICE_LAUNCH", "shared"},
-                               {"RONDO_NETWORK", "ucx"},
+                               {"RONDO_NETWORK", "verbs"},
+                               {"RONDO_IB_HCA", "mlx5_0:1"},
+                               {"RONDO_IB_GID_INDEX", "3"},
                                {"RONDO_MAX_CTAS", "1024"},
                                {"RONDO_LOG", "debug"}})
                             .value();
@@ -94,7 +96,9 @@ TEST_CASE("config: each variable reaches its field") {
   CHECK(config.device_executor == RONDO_DEVICE_EXECUTOR_COPY);
   CHECK(config.device_handles == DeviceHandles::vmm);
   CHECK(config.device_launch == DeviceLaunch::shared);
-  CHECK(config.network == NetworkChoice::ucx);
+  CHECK(config.network == NetworkChoice::verbs);
+  CHECK(config.ib_device == "mlx5_0:1");
+  CHECK(config.ib_gid_index == 3);
   CHECK(config.log == "debug");
   CHECK(config.given.size() == config_variables().size());
   // What is shown reads back as the same settings.

@@ -8,6 +8,7 @@
 #include "transports/net/transport.h"
 #include "transports/tcp/mesh.h"
 #include "transports/ucx/network.h"
+#include "transports/verbs/network.h"
 
 namespace rondo::tcp {
 namespace {
@@ -35,6 +36,20 @@ Result<std::unique_ptr<net::Network>> make_ucx_network(const GroupRequest &reque
   return ucx::make_network(links, join, store);
 }
 
+Result<std::unique_ptr<net::Network>> make_verbs_network(const GroupRequest &request, const std::string &address,
+                                                        const std::vector<net::NearLink> &links,
+                                                        const std::vector<std::string> &names, Store &store) {
+  verbs::JoinRequest join;
+  join.rank = request.rank;
+  join.rank_count = request.rank_count;
+  for (const uint32_t index : request.local_index) join.remote.push_back(index == net::no_local);
+  join.names = names;
+  join.port = {request.ib_device, request.ib_gid_index, address};
+  join.key_prefix = request.key_prefix;
+  join.deadline_ns = request.deadline_ns;
+  return verbs::make_network(links, join, store);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Transport>> connect(const GroupRequest &request, std::unique_ptr<Transport> local,
@@ -48,7 +63,9 @@ Result<std::unique_ptr<Transport>> connect(const GroupRequest &request, std::uni
   mesh_request.host_name = request.host_name;
   mesh_request.key_prefix = request.key_prefix;
   mesh_request.deadline_ns = request.deadline_ns;
-  mesh_request.wants_data = !request.over_ucx;
+  const bool over_ucx = request.network == NetworkChoice::ucx;
+  const bool over_verbs = request.network == NetworkChoice::verbs;
+  mesh_request.wants_data = !over_ucx && !over_verbs;
   RONDO_TRY_ASSIGN(Mesh mesh, connect_mesh(mesh_request, store));
 
   RONDO_TRY_ASSIGN(auto memory, net::NearMemory::make(request.local_index, local->links().channel_count(),
@@ -57,8 +74,10 @@ Result<std::unique_ptr<Transport>> connect(const GroupRequest &request, std::uni
   parts.rank = request.rank;
   parts.local_index = request.local_index;
   for (uint32_t rank = 0; rank < request.rank_count; ++rank) parts.names.push_back(mesh.ranks[rank].describe(rank));
-  auto network = request.over_ucx ? make_ucx_network(request, memory.links(), parts.names, store)
-                                  : make_network(memory.links(), std::move(mesh.data));
+  auto network =
+      over_ucx     ? make_ucx_network(request, memory.links(), parts.names, store)
+      : over_verbs ? make_verbs_network(request, mesh_request.address, memory.links(), parts.names, store)
+                   : make_network(memory.links(), std::move(mesh.data));
   if (!network.ok()) return std::move(network).error();
   parts.local = std::move(local);
   for (PeerSocket &each : mesh.control) parts.control.push_back({each.peer, std::move(each.socket)});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Connects the ranks of a communicator that is on several hosts: shared memory inside of a host, TCP or UCX
+// Connects the ranks of a communicator that is on several hosts: shared memory inside of a host, TCP, UCX or verbs
 // between them. The control plane is over TCP either way.
 #pragma once
 
@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "src/base/config.h"
 #include "src/bootstrap/store.h"
 #include "transports/transport.h"
 
@@ -21,7 +22,9 @@ struct GroupRequest {
   std::string host_name;
   std::string key_prefix;
   uint64_t deadline_ns = 0;
-  bool over_ucx = false;
+  NetworkChoice network = NetworkChoice::automatic;
+  std::string ib_device;      ///< of verbs
+  int32_t ib_gid_index = -1;  ///< of verbs
 };
 
 /// `local` connects this host's ranks, with the geometry that all hosts have.

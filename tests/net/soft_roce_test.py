@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The transport over verbs on a real RDMA device in software, in virtual machines (soft_roce.py): the suite of networks,
+every collective, a port that goes down, a path that dies between two machines. Two ranks of one machine count as ranks of
+two hosts since each is in a namespace of processes of its own.
+usage: soft_roce_test.py FOLDER RANK_PROGRAM RONDO NETWORK_TEST VERBS_TEST"""
+
+import os
+import re
+import secrets
+import sys
+import unittest
+
+import soft_roce
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "proc"))
+from job import LINE, Report  # noqa: E402
+
+FOLDER = sys.argv.pop(1)
+PROGRAM, RONDO, *SUITES = [os.path.abspath(sys.argv.pop(1)) for _ in range(4)]
+OWN_HOST = "unshare -fp --kill-child --mount-proc"
+ENVIRONMENT = "export RONDO_NETWORK=verbs RONDO_INIT_TIMEOUT=30 WORLD_SIZE=2 RONDO_SECRET=" + secrets.token_hex(32) + "\n"
+ONE_MACHINE = ENVIRONMENT + f"""
+export RONDO_INTERFACE=lo MASTER_ADDR=127.0.0.1
+start_ranks() {{
+  port=$((${{port:-29500}} + 1))
+  for rank in 0 1; do
+    RANK=$rank MASTER_PORT=$port timeout 60 {OWN_HOST} "{PROGRAM}" "$@" > /run/rank$rank 2>&1 &
+  done
+}}
+"""
+TWO_MACHINES = ENVIRONMENT + f"""
+export RONDO_INTERFACE=eth1 MASTER_ADDR=$(address 0 eth1) MASTER_PORT=29500 RANK=$NODE
+"""
+
+
+class SoftRoce(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        try:
+            cls.image = soft_roce.Image(FOLDER)
+        except soft_roce.Missing as why:
+            print(f"skipped: verbs on Soft-RoCE: {why}")
+            raise unittest.SkipTest(str(why)) from None
+
+    def run_in_machines(self, job, **options):
+        outcomes = soft_roce.run(self.image, job, **options)
+        for outcome in outcomes:
+            self.assertEqual(outcome.status, 0, outcome)
+        return [outcome.output for outcome in outcomes]
+
+    def expect_loss(self, output, reports, text):
+        last = {int(match[1]): Report(match) for match in LINE.finditer(output)}
+        self.assertEqual(len(last), reports, output)
+        for rank, report in last.items():
+            with self.subTest(rank=rank):
+                self.assertEqual(report.status, "remote rank failed", report.message)
+                self.assertRegex(report.message, text)
+
+    def test_the_suites_of_networks_and_of_verbs(self):
+        for suite in SUITES:
+            with self.subTest(suite=suite):
+                output, = self.run_in_machines(f'RONDO_NETWORK_SEEDS=10 timeout 200 "{suite}" -d yes\n')
+                self.assertIn("All tests passed", output)
+                self.assertNotRegex(output, "skipped: .*verbs")
+
+    def test_every_collective_is_right_and_goes_over_the_device(self):
+        perf = f'"{RONDO}" run -n 2 -- {OWN_HOST} "{RONDO}" perf $collective -b 4 -e 1M -f 64 -n 2 -w 1 -c 1'
+        job = ONE_MACHINE + f"""
+unset WORLD_SIZE MASTER_ADDR RONDO_SECRET
+packets() {{ cat /sys/class/infiniband/rxe0/ports/1/hw_counters/sent_pkts; }}
+before=$(packets)
+for collective in all_reduce reduce_scatter all_gather broadcast reduce; do
+  {perf} || exit 1
+done
+{perf.replace("$collective", "all_reduce -d bfloat16 -o avg")} || exit 1
+RONDO_WAIT=sleep {perf.replace("$collective", "all_reduce")} || exit 1
+echo "sent $(($(packets) - before)) packets"
+"""
+        output, = self.run_in_machines(job)
+        self.assertEqual(output.count("# Out of bounds values : 0 OK"), 7, output)
+        self.assertGreater(int(re.search(r"sent (\d+) packets", output)[1]), 10_000, output)
+
+    def test_a_port_that_goes_down_is_named(self):
+        for scenario, reports in (("sum 100000000 20000", 2), ("idle 9", 2)):
+            with self.subTest(scenario=scenario):
+                job = ONE_MACHINE + f"""
+start_ranks {scenario}
+sleep 4
+tool ip link set eth0 down
+went_down=$(date +%s%3N)
+wait
+echo "told after $(($(date +%s%3N) - went_down)) ms"
+cat /run/rank0 /run/rank1
+"""
+                output, = self.run_in_machines(job)
+                print(re.search("told after .*", output)[0])
+                self.expect_loss(output, reports, r"rank [01] \(host vm0.*port 1 of the network device rxe0 of this host has "
+                                                  r"gone down.*from rxe0 port 1 \(GID 1, RoCE v2, 10\.202\.18\.1\)")
+
+    def test_a_port_that_comes_back_at_once_is_no_loss(self):
+        job = ONE_MACHINE + """
+start_ranks idle 9
+sleep 4
+tool ip link set eth0 down; tool ip link set eth0 up
+sleep 2
+grep -c "remote rank failed" /run/rank0 /run/rank1
+true
+"""
+        output, = self.run_in_machines(job)
+        self.assertIn("/run/rank0:0\n/run/rank1:0\n", output)
+
+    def test_two_machines(self):
+        job = TWO_MACHINES + f"""
+"{RONDO}" perf all_reduce -b 4 -e 256K -f 64 -n 2 -w 1 -c 1 || exit 1
+MASTER_PORT=29501 timeout 60 "{PROGRAM}" sum 100000000 20000 > /run/rank 2>&1 &
+sleep 8
+[ $NODE = 0 ] || tool tc qdisc add dev eth0 root netem loss 100%
+went_dead=$(date +%s%3N)
+wait
+echo "told after $(($(date +%s%3N) - went_dead)) ms"
+cat /run/rank
+"""
+        outputs = self.run_in_machines(job, machines=2, processors=1)
+        self.assertIn("# Out of bounds values : 0 OK", outputs[0])
+        for node, output in enumerate(outputs):
+            print(re.search("told after .*", output)[0])
+            # The rank that had something to send is the first to know, and tells the other.
+            self.expect_loss(output, 1, r"rank [01] \(host vm[01].*does not acknowledge.*transport retry counter exceeded.*"
+                                        r"from rxe0 port 1 .* to rxe0 port 1 ")
+
+    def test_what_cannot_work_is_told_by_every_rank(self):
+        wrong = (("RONDO_IB_HCA=mlx9_0", "RONDO_IB_HCA is mlx9_0, and no port has that name; ports: rxe0 port 1 .active"),
+                 ("RONDO_IB_GID_INDEX=77", "RONDO_IB_GID_INDEX is 77, which no active port has; ports: rxe0 port 1"))
+        job = ONE_MACHINE
+        for setting, _ in wrong:
+            job += f"export {setting}\nstart_ranks sum 1 1\nwait\ncat /run/rank0 /run/rank1\nunset {setting.split('=')[0]}\n"
+        output, = self.run_in_machines(job)
+        for _, message in wrong:
+            self.assertEqual(len(re.findall(r"rank 0 \(host vm0, process 1\): .*" + message, output)), 2, output)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

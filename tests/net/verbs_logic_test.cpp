@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the transport over verbs decides without a device: which port, what an offer says, what an immediate means.
+#include <algorithm>
+
+#include "tests/catch.h"
+#include "transports/verbs/meeting.h"
+#include "transports/verbs/wire.h"
+
+using namespace rondo;
+using namespace rondo::verbs;
+
+namespace {
+
+Gid v4(uint32_t index, uint8_t last, GidKind kind = GidKind::roce_v2) {
+  return {index, kind, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, last}};
+}
+Gid link_local(uint32_t index) { return {index, GidKind::roce_v2, {0xfe, 0x80, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8}}; }
+Gid v6(uint32_t index) { return {index, GidKind::roce_v2, {0x20, 0x01, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}}; }
+
+/// "device:port gid", or the error.
+std::string chosen(const std::vector<Port> &ports, const PortWish &wish = {}) {
+  const auto choice = choose_port(ports, wish);
+  if (!choice.ok()) return choice.error().message;
+  const Port &port = ports[choice.value().port];
+  return port.device + ":" + std::to_string(port.number) + " " + std::to_string(choice.value().gid.index);
+}
+
+HostOffer some_offer() {
+  HostOffer offer{GidKind::roce_v2, 1024, 7, v4(0, 9).bytes, "rxe0 port 1 (GID 1, RoCE v2, 192.0.2.9)", {}};
+  for (const uint32_t rank : {1u, 3u})
+    offer.pairs.push_back({rank, 100 + rank, 0xabcdef, {{0x1000 + rank, 1, 0x2000, 2}, {0x3000, 3, 0x4000, 4}}});
+  return offer;
+}
+
+}  // namespace
+
+TEST_CASE("verbs: the port and address on the route to the other hosts come first, then IPv4, IPv6, RoCE v1", "[net]") {
+  const std::vector<Port> ports{{"a", 1, true, 1024, {link_local(0), v4(1, 1, GidKind::roce_v1), v6(2), v4(3, 1)}},
+                                {"b", 1, true, 4096, {v4(0, 2), v4(1, 3)}},
+                                {"b", 2, false, 4096, {v4(0, 4)}}};
+  CHECK(chosen(ports) == "a:1 3");
+  CHECK(chosen(ports, {"", -1, "192.0.2.3"}) == "b:1 1");
+  CHECK(chosen(ports, {"", -1, "192.0.2.4"}) == "a:1 3");  // its port is down
+  CHECK(chosen(ports, {"", -1, "127.0.0.1"}) == "a:1 3");
+  CHECK(chosen(ports, {"", -1, "2001:db8::1"}) == "a:1 2");
+  CHECK(chosen({{"a", 1, true, 1024, {link_local(0), v4(1, 1, GidKind::roce_v1), v6(2)}}}) == "a:1 2");
+  CHECK(chosen({{"a", 1, true, 1024, {v4(1, 1, GidKind::roce_v1), link_local(0)}}}) == "a:1 0");
+  CHECK(chosen({{"a", 1, true, 1024, {v4(1, 1, GidKind::roce_v1)}}}) == "a:1 1");
+}
+
+TEST_CASE("verbs: what the user asks for is taken or refused, with a list of what there is", "[net]") {
+  const std::vector<Port> ports{{"a", 1, true, 1024, {v4(0, 1), v4(1, 2)}}, {"a", 2, true, 1024, {v4(5, 3)}},
+                                {"b", 1, false, 1024, {}}};
+  CHECK(chosen(ports, {"a:2", -1, "192.0.2.1"}) == "a:2 5");
+  CHECK(chosen(ports, {"a", 1, "192.0.2.1"}) == "a:1 1");
+  CHECK(chosen(ports, {"", 5, ""}) == "a:2 5");
+  CHECK(chosen(ports, {"c", -1, ""}).find("RONDO_IB_HCA is c, and no port has that name; ports: a port 1 (active, GID 0, "
+                                          "RoCE v2, 192.0.2.1") != std::string::npos);
+  CHECK(chosen(ports, {"b", -1, ""}).find("no port is active") != std::string::npos);
+  CHECK(chosen(ports, {"a:1", 5, ""}).find("RONDO_IB_GID_INDEX is 5, which no active port has") != std::string::npos);
+  CHECK(chosen({{"a", 1, true, 1024, {}}}).find("has an address (GID)") != std::string::npos);
+  CHECK(chosen({}).find("no RDMA device") != std::string::npos);
+}
+
+TEST_CASE("verbs: an offer comes over whole, and no part of one is taken", "[net]") {
+  const HostOffer offer = some_offer();
+  const Bytes bytes = encode(offer);
+  const auto decoded = decode(ByteReader(bytes));
+  REQUIRE(decoded.has_value());
+  CHECK(*decoded == offer);
+  for (size_t length = 0; length < bytes.size(); ++length)
+    if (decode(ByteReader(ByteView(bytes).first(length)))) FAIL("taken: the first " << length << " bytes");
+  Bytes longer = bytes;
+  longer.push_back(std::byte{0});
+  CHECK_FALSE(decode(ByteReader(longer)).has_value());
+  Bytes strange = bytes;
+  strange[1] = std::byte{9};  // no kind of GID
+  CHECK_FALSE(decode(ByteReader(strange)).has_value());
+}
+
+TEST_CASE("verbs: an immediate tells its kind, channel and counter, across the wrap of the counter's bits", "[net]") {
+  for (const MessageKind kind : {MessageKind::slot, MessageKind::credit, MessageKind::hello, MessageKind::bye}) {
+    const Immediate word = unpack(pack(kind, channel_count_max - 1, uint64_t{counter_mask} + 5));
+    CHECK(word.kind == kind);
+    CHECK(word.channel == channel_count_max - 1);
+    CHECK(word.counter == 4);
+  }
+  constexpr uint64_t ahead_most = 64;  // slots of a link that are under way
+  for (const uint64_t turns : {uint64_t{0}, uint64_t{1}, uint64_t{1} << 10, uint64_t{1} << 40})
+    for (uint64_t known = turns << counter_bits, end = known + 3; known <= end; ++known)
+      for (uint64_t ahead = 0; ahead <= ahead_most; ++ahead) {
+        const uint64_t from = known - std::min<uint64_t>(known, 2);
+        if (extend(from, unpack(pack(MessageKind::credit, 0, from + ahead)).counter) != from + ahead)
+          FAIL("from " << from << ", " << ahead << " ahead");
+      }
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/net/verbs_pair.h"
+
+#include <cstdio>
+#include <optional>
+#include <thread>
+
+#include "src/base/clock.h"
+#include "tests/catch.h"
+
+namespace rondo::net_test {
+
+bool verbs_is_there() {
+  static const bool there = [] {
+    const verbs::Report report = verbs::look_for_verbs();
+    if (!report.why_not.empty()) std::printf("skipped: networks over verbs: %s\n", report.why_not.c_str());
+    return report.why_not.empty();
+  }();
+  return there;
+}
+
+verbs::JoinRequest verbs_request(uint32_t rank, uint32_t rank_count) {
+  verbs::JoinRequest request;
+  request.rank = rank;
+  request.rank_count = rank_count;
+  for (uint32_t peer = 0; peer < rank_count; ++peer) {
+    request.remote.push_back(peer != rank);
+    request.names.push_back("rank " + std::to_string(peer) + " (host " + std::string(1, static_cast<char>('a' + peer)) +
+                            ", process 1)");
+  }
+  request.key_prefix = "test";
+  request.deadline_ns = now_ns() + 60'000'000'000;
+  return request;
+}
+
+VerbsPair connect_verbs_pair(const std::vector<net::NearLink> &first, const std::vector<net::NearLink> &second) {
+  VerbsPair pair;
+  std::array<std::optional<Result<std::unique_ptr<net::Network>>>, 2> made;
+  std::thread other([&] { made[1] = verbs::make_network(second, verbs_request(1), *pair.store); });
+  made[0] = verbs::make_network(first, verbs_request(0), *pair.store);
+  other.join();
+  for (size_t rank = 0; rank < 2; ++rank) {
+    INFO((made[rank]->ok() ? "" : made[rank]->error().message));
+    REQUIRE(made[rank]->ok());
+    pair.networks[rank] = std::move(*made[rank]).value();
+  }
+  return pair;
+}
+
+}  // namespace rondo::net_test

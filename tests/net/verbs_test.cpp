@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// What broken and hostile peers may not do over verbs. Needs a device: tests/net/soft_roce_test.py has one.
+#include <cstdio>
+#include <cstring>
+#include <optional>
+#include <thread>
+
+#include "src/base/clock.h"
+#include "tests/catch.h"
+#include "tests/net/side.h"
+#include "tests/net/verbs_pair.h"
+#include "transports/verbs/peer.h"
+
+using namespace rondo;
+using namespace rondo::net_test;
+
+namespace {
+
+constexpr uint64_t patience_ns = 30'000'000'000;
+constexpr int completions_most = 256;
+
+/// A rank that keeps to the protocol until all have met, and then sends to rank 0 what the test likes.
+class Hostile {
+ public:
+  Hostile(uint32_t rank, uint32_t rank_count, MeetingStore &store)
+      : store_(store), request_(verbs_request(rank, rank_count)), memory_(0) {
+    // It has no links to ranks other than 0.
+    for (uint32_t peer = 1; peer < rank_count; ++peer) request_.remote[peer] = false;
+  }
+
+  /// On a thread of its own; `why` says what failed.
+  void meet() {
+    if (const auto met = try_to_meet(); !met.ok()) why = met.error().message;
+  }
+
+  verbs::Peer &peer() { return *peer_; }
+  verbs::Link &link() { return peer_->links()[0]; }
+  /// 8 bytes in slot 0, as they are to be.
+  net::Message message() {
+    std::memcpy(memory_.links[0].outgoing.payload(0), "12345678", 8);
+    return {0, 7, 8, memory_.links[0].outgoing.payload(0), 0};
+  }
+
+  std::string why;
+
+ private:
+  Result<void> try_to_meet() {
+    RONDO_TRY_ASSIGN(device_, verbs::Device::open({}));
+    completions_.reset(device_->api().create_cq(device_->context(), completions_most, nullptr, nullptr, 0));
+    if (!completions_.valid()) return Error{RONDO_ERROR_SYSTEM, "ibv_create_cq"};
+    RONDO_TRY_ASSIGN(peer_, verbs::Peer::make(*device_, completions_.get(), 0, 0, "rank 0", memory_.links));
+    verbs::HostOffer offer{device_->gid().kind, device_->port().mtu_bytes, device_->lid(), device_->gid().bytes,
+                           device_->describe(), {peer_->offer()}};
+    RONDO_TRY_ASSIGN(const auto met, verbs::exchange_offers(request_, offer, store_));
+    RONDO_TRY(verbs::agree(request_, "connected", peer_->connect(*device_, met.at(0).offer), store_));
+    if (!peer_->send_hello()) return Error{RONDO_ERROR_INTERNAL, "no room"};
+    return verbs::agree(request_, "greeted", {}, store_);
+  }
+
+  MeetingStore &store_;
+  verbs::JoinRequest request_;
+  Memory memory_;
+  std::unique_ptr<verbs::Device> device_;
+  verbs::CompletionQueue completions_;
+  std::unique_ptr<verbs::Peer> peer_;
+};
+
+/// Rank 0, which is honest, and the others.
+struct Scene {
+  MeetingStore store;
+  std::vector<std::unique_ptr<Memory>> memory;  ///< of rank 0, by the others
+  std::vector<net::NearLink> links;
+  std::vector<std::unique_ptr<Hostile>> others;
+  std::unique_ptr<net::Progress> progress;
+
+  explicit Scene(uint32_t rank_count = 2) {
+    std::vector<std::thread> threads;
+    for (uint32_t rank = 1; rank < rank_count; ++rank) {
+      memory.push_back(std::make_unique<Memory>(rank));
+      links.insert(links.end(), memory.back()->links.begin(), memory.back()->links.end());
+      others.push_back(std::make_unique<Hostile>(rank, rank_count, store));
+      threads.emplace_back([other = others.back().get()] { other->meet(); });
+    }
+    auto network = verbs::make_network(links, verbs_request(0, rank_count), store);
+    for (std::thread &thread : threads) thread.join();
+    for (const auto &other : others) REQUIRE(other->why == "");
+    INFO((network.ok() ? "" : network.error().message));
+    REQUIRE(network.ok());
+    progress = std::make_unique<net::Progress>(links, std::move(network).value());
+  }
+
+  void step_until_lost() {
+    const uint64_t deadline_ns = now_ns() + patience_ns;
+    while (progress->lost().empty() && now_ns() < deadline_ns) progress->step();
+  }
+  [[nodiscard]] bool received(size_t link) const { return SimpleReceiver(links[link].incoming).can_receive(); }
+};
+
+}  // namespace
+
+TEST_CASE("verbs: a well-formed slot of a peer is taken, so that the refusals below mean something", "[net]") {
+  if (!verbs_is_there()) return;
+  Scene scene;
+  REQUIRE(scene.others[0]->peer().send_slot(scene.others[0]->link(), scene.others[0]->message()));
+  const uint64_t deadline_ns = now_ns() + patience_ns;
+  while (!scene.received(0) && now_ns() < deadline_ns) scene.progress->step();
+  REQUIRE(scene.received(0));
+  CHECK(scene.progress->lost().empty());
+  CHECK(std::memcmp(scene.links[0].incoming.payload(0), "12345678", 8) == 0);
+}
+
+TEST_CASE("verbs: a peer's message that does not fit the link's state ends the link and is no slot", "[net]") {
+  if (!verbs_is_there()) return;
+  using Change = void (*)(net::Message &, verbs::Link &);
+  const Change changes[] = {[](net::Message &message, verbs::Link &) { message.counter = 1; },
+                            [](net::Message &message, verbs::Link &) { message.counter = small_geometry().slot_count; },
+                            [](net::Message &message, verbs::Link &) { message.bytes = 1025; },
+                            [](net::Message &message, verbs::Link &) { message.consumed = 1; },
+                            [](net::Message &, verbs::Link &link) { link.ends.channel = channel_count; }};
+  for (const Change change : changes) {
+    Scene scene;
+    net::Message message = scene.others[0]->message();
+    change(message, scene.others[0]->link());
+    REQUIRE(scene.others[0]->peer().send_slot(scene.others[0]->link(), message));
+    scene.step_until_lost();
+    REQUIRE(scene.progress->lost() == std::vector<uint32_t>{1});
+    CHECK(scene.progress->why_lost(1).message.find("no message of this version") != std::string::npos);
+    CHECK_FALSE(scene.received(0));
+  }
+}
+
+TEST_CASE("verbs: a peer can write into the slots of its own links only", "[net]") {
+  if (!verbs_is_there()) return;
+  // Where it writes 256 bytes: over the headers in front of the slots; behind the last slot; into memory that rank 0 has
+  // opened for rank 2, with that key, which stands in the store for all to read.
+  for (const int where : {0, 1, 2}) {
+    Scene scene(3);
+    Hostile &hostile = *scene.others[0];
+    verbs::LinkTarget &target = hostile.link().target;
+    if (where == 0) target.slots_address -= 64;
+    if (where == 1) target.slots_address += uint64_t{4} * 1024 - 128;
+    if (where == 2) {
+      const auto offer = verbs::decode(ByteReader(scene.store.said("test/verbs", 0)));
+      REQUIRE(offer.has_value());
+      REQUIRE(offer->pairs.at(1).rank == 2);
+      target = offer->pairs[1].links[0];
+    }
+    std::vector<std::byte> before;
+    for (const auto &memory : scene.memory)
+      before.insert(before.end(), memory->bytes.get(), memory->links.back().incoming.base);
+    net::Message message = hostile.message();
+    message.bytes = 256;
+    REQUIRE(hostile.peer().send_slot(hostile.link(), message));
+    scene.step_until_lost();
+    INFO("where " << where);
+    REQUIRE(scene.progress->lost() == std::vector<uint32_t>{1});
+    CHECK(scene.progress->why_lost(1).message.find("rank 1 (host b, process 1)") != std::string::npos);
+    std::vector<std::byte> after;
+    for (const auto &memory : scene.memory)
+      after.insert(after.end(), memory->bytes.get(), memory->links.back().incoming.base);
+    CHECK(before == after);
+  }
+}
+
+TEST_CASE("verbs: the first rank that cannot go on is named by all ranks", "[net]") {
+  if (!verbs_is_there()) return;
+  Side sides[2] = {Side(0), Side(1)};
+  MeetingStore store;
+  std::optional<Error> errors[2];
+  std::vector<std::thread> threads;
+  for (uint32_t rank = 0; rank < 2; ++rank)
+    threads.emplace_back([&, rank] {
+      verbs::JoinRequest request = verbs_request(rank);
+      if (rank == 1) request.port.gid_index = 200;
+      const auto made = verbs::make_network(sides[rank].memory.links, request, store);
+      if (!made.ok()) errors[rank] = made.error();
+    });
+  for (std::thread &thread : threads) thread.join();
+  for (const auto &error : errors) {
+    REQUIRE(error.has_value());
+    CHECK(error->status == RONDO_ERROR_UNSUPPORTED);
+    CHECK(error->peer == 1);
+    CHECK(error->message.find("rank 1 (host b, process 1): ") == 0);
+    CHECK(error->message.find("RONDO_IB_GID_INDEX is 200") != std::string::npos);
+  }
+}

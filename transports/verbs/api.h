@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// The functions of libibverbs (rdma-core 33 or newer), looked up at run time: Rondo links no part of it. What moves data
+// (posting and polling) is inline in its header, over functions of the device's provider.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include "src/base/result.h"
+#include "src/base/unique_handle.h"
+
+namespace rondo::verbs {
+
+#define RONDO_VERBS_FUNCTIONS(ENTRY) \
+  ENTRY(get_device_list)             \
+  ENTRY(free_device_list)            \
+  ENTRY(get_device_name)             \
+  ENTRY(open_device)                 \
+  ENTRY(close_device)                \
+  ENTRY(query_device)                \
+  ENTRY(alloc_pd)                    \
+  ENTRY(dealloc_pd)                  \
+  ENTRY(reg_mr)                      \
+  ENTRY(dereg_mr)                    \
+  ENTRY(create_comp_channel)         \
+  ENTRY(destroy_comp_channel)        \
+  ENTRY(create_cq)                   \
+  ENTRY(destroy_cq)                  \
+  ENTRY(get_cq_event)                \
+  ENTRY(ack_cq_events)               \
+  ENTRY(create_qp)                   \
+  ENTRY(modify_qp)                   \
+  ENTRY(destroy_qp)                  \
+  ENTRY(get_async_event)             \
+  ENTRY(ack_async_event)             \
+  ENTRY(wc_status_str)               \
+  ENTRY(event_type_str)
+
+struct Api {
+#define RONDO_VERBS_MEMBER(name) decltype(&::ibv_##name) name = nullptr;
+  RONDO_VERBS_FUNCTIONS(RONDO_VERBS_MEMBER)
+#undef RONDO_VERBS_MEMBER
+  decltype(&::_ibv_query_gid_table) query_gid_table = nullptr;
+};
+
+/// Loads libibverbs at the first call and keeps it for the life of the process. RONDO_ERROR_UNSUPPORTED says why it
+/// cannot be used.
+[[nodiscard]] Result<const Api *> load_api();
+
+/// Of what exists only where load_api() has succeeded.
+template <class Object, int (*Api::*destroy)(Object *)>
+struct ObjectTraits {
+  using Handle = Object *;
+  static constexpr Handle invalid = nullptr;
+  static void close(Handle handle) {
+    if (const auto api = load_api(); api.ok()) (api.value()->*destroy)(handle);
+  }
+};
+
+using Context = UniqueHandle<ObjectTraits<ibv_context, &Api::close_device>>;
+using ProtectionDomain = UniqueHandle<ObjectTraits<ibv_pd, &Api::dealloc_pd>>;
+using MemoryRegion = UniqueHandle<ObjectTraits<ibv_mr, &Api::dereg_mr>>;
+using CompletionChannel = UniqueHandle<ObjectTraits<ibv_comp_channel, &Api::destroy_comp_channel>>;
+using CompletionQueue = UniqueHandle<ObjectTraits<ibv_cq, &Api::destroy_cq>>;
+using QueuePair = UniqueHandle<ObjectTraits<ibv_qp, &Api::destroy_qp>>;
+
+}  // namespace rondo::verbs

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// An RDMA device that is open, with the port and the GID that carry the links, and its events.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "transports/verbs/api.h"
+#include "transports/verbs/ports.h"
+
+namespace rondo::verbs {
+
+/// The ports of all devices of this host. Opens each of them for as long as it looks.
+[[nodiscard]] Result<std::vector<Port>> find_ports();
+
+class Device {
+ public:
+  [[nodiscard]] static Result<std::unique_ptr<Device>> open(const PortWish &wish);
+
+  [[nodiscard]] const Api &api() const { return api_; }
+  [[nodiscard]] ibv_context *context() const { return context_.get(); }
+  [[nodiscard]] const Port &port() const { return port_; }
+  [[nodiscard]] const Gid &gid() const { return gid_; }
+  [[nodiscard]] uint16_t lid() const { return lid_; }
+  [[nodiscard]] uint32_t completions_most() const { return static_cast<uint32_t>(limits_.max_cqe); }
+  [[nodiscard]] uint32_t requests_most() const { return static_cast<uint32_t>(limits_.max_qp_wr); }
+  /// "rxe0 port 1 (GID 1, RoCE v2, 192.0.2.7)"
+  [[nodiscard]] std::string describe() const { return port_.describe() + " (" + gid_.describe() + ")"; }
+  /// Asks the device.
+  [[nodiscard]] bool port_is_active() const;
+  /// Readable when next_event() has something to say.
+  [[nodiscard]] int event_descriptor() const { return context_.get()->async_fd; }
+  /// False: there is none. Copies it, and gives the original back.
+  bool next_event(ibv_async_event &event) const;
+
+ private:
+  explicit Device(const Api &api) : api_(api) {}
+
+  const Api &api_;
+  Context context_;
+  ibv_device_attr limits_{};
+  Port port_;
+  Gid gid_;
+  uint16_t lid_ = 0;
+};
+
+}  // namespace rondo::verbs

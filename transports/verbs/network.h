@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// The links between hosts over RDMA verbs: a queue pair for each peer (reliable connection), one completion queue. What
+// goes over the queue pairs: transports/verbs/wire.h.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "transports/net.h"
+#include "transports/verbs/meeting.h"
+
+namespace rondo::verbs {
+
+/// What `rondo info` tells.
+struct Report {
+  bool built = false;
+  bool found = false;  ///< libibverbs is there
+  std::vector<Port> ports;
+  std::string why_not;
+};
+
+/// Loads libibverbs and asks it.
+[[nodiscard]] Report look_for_verbs();
+
+/// Every rank of the communicator calls it. `links` are counted as they stand, and their memory outlives the network.
+/// When it returns, a whole slot has gone each way between this rank and each peer.
+[[nodiscard]] Result<std::unique_ptr<net::Network>> make_network(const std::vector<net::NearLink> &links,
+                                                                 const JoinRequest &request, Store &store);
+
+}  // namespace rondo::verbs

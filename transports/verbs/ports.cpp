@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transports/verbs/ports.h"
+
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <optional>
+
+namespace rondo::verbs {
+namespace {
+
+constexpr size_t v4_offset = 12;
+
+bool holds_v4(const GidBytes &gid) {
+  return std::all_of(gid.begin(), gid.begin() + 10, [](uint8_t byte) { return byte == 0; }) && gid[10] == 0xff &&
+         gid[11] == 0xff;
+}
+
+/// The GID that RoCE makes of a numeric address.
+std::optional<GidBytes> gid_of(const std::string &address) {
+  GidBytes gid{};
+  if (::inet_pton(AF_INET, address.c_str(), gid.data() + v4_offset) == 1) {
+    gid[10] = gid[11] = 0xff;
+    return gid;
+  }
+  const std::string plain = address.substr(0, address.find('%'));
+  if (::inet_pton(AF_INET6, plain.c_str(), gid.data()) == 1) return gid;
+  return std::nullopt;
+}
+
+/// 0: cannot be used.
+int rank_of(const Gid &gid, const std::optional<GidBytes> &wanted) {
+  if (gid.kind == GidKind::roce_v1) return 1;
+  if (gid.kind == GidKind::infiniband) return 4;
+  if (wanted && gid.bytes == *wanted) return 5;
+  if (holds_v4(gid.bytes)) return 4;
+  const bool link_local = gid.bytes[0] == 0xfe && (gid.bytes[1] & 0xc0) == 0x80;
+  return link_local ? 2 : 3;
+}
+
+bool wishes_for(const PortWish &wish, const Port &port) {
+  return wish.device.empty() || wish.device == port.device ||
+         wish.device == port.device + ":" + std::to_string(port.number);
+}
+
+std::string list(const std::vector<Port> &ports) {
+  std::string text;
+  for (const Port &port : ports) {
+    text += (text.empty() ? "" : "; ") + port.describe() + (port.active ? " (active" : " (down");
+    for (const Gid &gid : port.gids) text += ", " + gid.describe();
+    text += ")";
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string Gid::describe() const {
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  if (holds_v4(bytes))
+    ::inet_ntop(AF_INET, bytes.data() + v4_offset, text.data(), text.size());
+  else
+    ::inet_ntop(AF_INET6, bytes.data(), text.data(), text.size());
+  const char *const name = kind == GidKind::infiniband ? "InfiniBand" : kind == GidKind::roce_v1 ? "RoCE v1" : "RoCE v2";
+  return "GID " + std::to_string(index) + ", " + name + ", " + text.data();
+}
+
+Result<PortChoice> choose_port(const std::vector<Port> &ports, const PortWish &wish) {
+  const auto refuse = [&](const std::string &what) {
+    return Error{RONDO_ERROR_UNSUPPORTED, "RDMA verbs cannot be used: " + what +
+                                              (ports.empty() ? "" : "; ports: " + list(ports)) +
+                                              "; set RONDO_NETWORK=tcp to do without"};
+  };
+  if (ports.empty()) return refuse("this host has no RDMA device");
+  const auto wanted = gid_of(wish.address);
+  std::optional<PortChoice> best;
+  int best_rank = 0;
+  bool device_known = false;
+  bool active = false;
+  for (size_t index = 0; index < ports.size(); ++index) {
+    if (!wishes_for(wish, ports[index])) continue;
+    device_known = true;
+    if (!ports[index].active) continue;
+    active = true;
+    for (const Gid &gid : ports[index].gids) {
+      if (wish.gid_index >= 0 && gid.index != static_cast<uint32_t>(wish.gid_index)) continue;
+      if (rank_of(gid, wanted) <= best_rank) continue;
+      best_rank = rank_of(gid, wanted);
+      best = PortChoice{index, gid};
+    }
+  }
+  if (best) return *best;
+  if (!device_known) return refuse("RONDO_IB_HCA is " + wish.device + ", and no port has that name");
+  if (!active) return refuse("no port is active");
+  if (wish.gid_index >= 0)
+    return refuse("RONDO_IB_GID_INDEX is " + std::to_string(wish.gid_index) + ", which no active port has");
+  return refuse("no active port has an address (GID); does its network interface have one?");
+}
+
+}  // namespace rondo::verbs

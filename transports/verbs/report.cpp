@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which RDMA devices there are, and whether one can be used.
+#include "transports/verbs/device.h"
+#include "transports/verbs/network.h"
+
+namespace rondo::verbs {
+
+Report look_for_verbs() {
+  Report report;
+  report.built = true;
+  if (const auto api = load_api(); !api.ok()) {
+    report.why_not = api.error().message;
+    return report;
+  }
+  report.found = true;
+  auto ports = find_ports();
+  if (!ports.ok()) {
+    report.why_not = ports.error().message;
+    return report;
+  }
+  report.ports = std::move(ports).value();
+  if (const auto choice = choose_port(report.ports, {}); !choice.ok()) report.why_not = choice.error().message;
+  return report;
+}
+
+}  // namespace rondo::verbs

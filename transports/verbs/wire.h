@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// What goes over a queue pair. All that is written remotely goes into the peer's FIFO slots and cells; each message ends
+// with one immediate, whose completion on the other side says that everything before it is there.
+//
+// Slot     payload up to cell_payload_bytes:  write with immediate of a cell { Frame, payload }; the receiver copies the
+//                                             payload into its slot
+//          longer:                            write of the payload into the slot, then write with immediate of a Frame
+// Credit   write with immediate of nothing: the counter is in the immediate
+// Hello    the same, behind a write of a whole slot: the path is good for full packets in this direction
+// Bye      the same: nothing comes any more
+// Cells    one for each slot of a link. A slot is written again only after its credit has come, and so is its cell.
+//
+// Immediate   kind 2 bits | channel 8 bits | counter 22 bits, the lowest ones; at most slot_count_max (64) slots of a
+//             link are under way, so these tell which of them is meant.
+// Numbers are in the byte order of the host, which is little-endian; the immediate is in that of the network.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+namespace rondo::verbs {
+
+static_assert(std::endian::native == std::endian::little, "frames hold the host's own byte order");
+
+enum class MessageKind : uint32_t { slot = 0, credit = 1, hello = 2, bye = 3 };
+
+struct Frame {
+  uint64_t counter = 0;
+  uint64_t consumed = 0;
+  uint32_t signature = 0;
+  uint32_t bytes = 0;
+};
+static_assert(sizeof(Frame) == 24);
+
+inline constexpr uint32_t cell_payload_bytes = 232;
+
+struct alignas(64) Cell {
+  Frame frame;
+  std::byte payload[cell_payload_bytes];
+};
+static_assert(sizeof(Cell) == 256);
+
+inline constexpr uint32_t counter_bits = 22;
+inline constexpr uint32_t channel_bits = 8;
+inline constexpr uint32_t counter_mask = (1u << counter_bits) - 1;
+inline constexpr uint32_t channel_count_max = 1u << channel_bits;
+
+struct Immediate {
+  MessageKind kind = MessageKind::slot;
+  uint32_t channel = 0;
+  uint32_t counter = 0;  ///< its lowest bits
+};
+
+[[nodiscard]] constexpr uint32_t pack(MessageKind kind, uint32_t channel, uint64_t counter) {
+  return static_cast<uint32_t>(kind) << (counter_bits + channel_bits) | channel << counter_bits |
+         (static_cast<uint32_t>(counter) & counter_mask);
+}
+
+[[nodiscard]] constexpr Immediate unpack(uint32_t word) {
+  return {static_cast<MessageKind>(word >> (counter_bits + channel_bits)),
+          (word >> counter_bits) & (channel_count_max - 1), word & counter_mask};
+}
+
+/// The least counter from `known` on that has these lowest bits.
+[[nodiscard]] constexpr uint64_t extend(uint64_t known, uint32_t lowest) {
+  return known + ((lowest - static_cast<uint32_t>(known)) & counter_mask);
+}
+
+}  // namespace rondo::verbs
