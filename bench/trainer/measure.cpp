@@ -43,7 +43,7 @@ double Round::slowdown() const {
   return passes_alone_ns > 0 ? static_cast<double>(passes_beside_ns) / static_cast<double>(passes_alone_ns) : 0.0;
 }
 
-Outcome measure_rounds(Trainer &trainer, Group &group, uint32_t count, std::vector<Round> &rounds) {
+Outcome measure_rounds(Trainer &trainer, Group &group, uint32_t count, bool alone, std::vector<Round> &rounds) {
   for (uint32_t number = 0; number < count; ++number) {
     StepTimes computation, communication, overlapped, plain;
     Round round;
@@ -51,7 +51,8 @@ Outcome measure_rounds(Trainer &trainer, Group &group, uint32_t count, std::vect
     if (auto failure = measure(trainer, group, Work::communication, true, communication)) return failure;
     if (auto failure = measure(trainer, group, Work::all, true, overlapped)) return failure;
     if (auto failure = measure(trainer, group, Work::all, false, plain)) return failure;
-    if (auto failure = measure_alone(trainer, group, round.alone_ns)) return failure;
+    if (alone)
+      if (auto failure = measure_alone(trainer, group, round.alone_ns)) return failure;
     round.computation_ns = computation.step_ns;
     round.communication_ns = communication.step_ns;
     round.overlapped_ns = overlapped.step_ns;

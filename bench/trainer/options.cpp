@@ -2,6 +2,8 @@
 #include "bench/trainer/options.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
 #include <charconv>
 
 namespace rondo::train {
@@ -19,7 +21,8 @@ constexpr const char *examples =
 
 /// Options as they stand on the command line, before their words are understood.
 struct Words {
-  std::string model = "nano", wire = "float32", flip;
+  std::string model = "nano", wire = "float32", compress = "none", flip;
+  uint32_t zero = 0;
   bool overlap = false, no_overlap = false;
   uint32_t timeout_s = 0;
 };
@@ -46,13 +49,28 @@ void add_model_options(CLI::App &app, Options &options, Words &words) {
   app.add_option("--clip", options.clip, "largest norm of the gradients; 0: no limit [1]")->check(CLI::Range(0.0, 1e9));
 }
 
-void add_run_options(CLI::App &app, Options &options, Words &words) {
-  app.add_option("--bucket-mb", options.bucket_mb, "MiB of gradients in one all-reduce [1]")
+/// How the ranks divide the work, and what they tell each other.
+void add_rank_options(CLI::App &app, Options &options, Words &words) {
+  app.add_option("--bucket-mb", options.bucket_mb, "MiB of gradients that travel together [1]")
       ->check(CLI::Range(0.001, 4096.0));
   auto *const overlap = app.add_flag("--overlap", words.overlap,
                                      "start a bucket's all-reduce when its last gradient is there [yes]");
   app.add_flag("--no-overlap", words.no_overlap, "start all of them after the backward pass")->excludes(overlap);
-  app.add_option("--wire", words.wire, "type of the gradients in the all-reduce: float32, bfloat16, float16 [float32]");
+  auto *const wire = app.add_option("--wire", words.wire,
+                                    "type of the gradients in the all-reduce: float32, bfloat16, float16 [float32]");
+  app.add_option("--compress", words.compress, "gradients on the wire: " + known_compressions() + " [none]")
+      ->excludes(wire);
+  app.add_option("--zero", words.zero,
+                 "1: each rank updates a share of the parameters and has that share's moments only (ZeRO-1) [0]")
+      ->check(CLI::Range(0u, 1u));
+  app.add_flag("--recompute", options.recompute,
+               "keep a layer's input only, and compute its activations again in the backward pass");
+  app.add_option("--tensor-parallel", options.slices,
+                 "ranks that share a model: each has some of the heads and of the MLP of every layer [1]")
+      ->check(CLI::Range(1, 1'024));
+}
+
+void add_run_options(CLI::App &app, Options &options, Words &words) {
   app.add_option("--validate-every", options.validate_every, "steps between validations; 0: at the end only [0]");
   app.add_option("--validation-batches", options.validation_batches, "batches of a validation, over all ranks [8]")
       ->check(CLI::Range(1, 1'000'000));
@@ -88,13 +106,24 @@ Outcome take_shape(const CLI::App &app, const Words &words, Options &options) {
   return check_shape(shape);
 }
 
-Outcome take_wire(const Words &words, Options &options) {
-  for (const rondo_type_t type : {RONDO_FLOAT32, RONDO_BFLOAT16, RONDO_FLOAT16}) {
-    if (words.wire != rondo_type_string(type)) continue;
-    options.wire = type;
-    return std::nullopt;
-  }
-  return Failure{Exit::usage, "unknown --wire '" + words.wire + "'; known are: float32, bfloat16, float16"};
+Outcome take_compression(const Words &words, Options &options) {
+  constexpr std::array<std::string_view, 3> types{"float32", "bfloat16", "float16"};
+  if (std::find(types.begin(), types.end(), words.wire) == types.end())
+    return Failure{Exit::usage, "unknown --wire '" + words.wire + "'; known are: float32, bfloat16, float16"};
+  const std::string &word = words.compress == "none" ? words.wire : words.compress;
+  const auto compression = find_compression(word);
+  if (!compression)
+    return Failure{Exit::usage, "unknown --compress '" + word + "'; known are: " + known_compressions()};
+  options.compression = *compression;
+  return std::nullopt;
+}
+
+Outcome take_division(const Words &words, Options &options) {
+  options.sharded = words.zero == 1;
+  if (options.sharded && options.compression.feeds_back())
+    return Failure{Exit::usage, "--zero 1 adds gradients up by reduce-scatter, which takes floats of 32 or 16 bits and "
+                                "not --compress " + name_of(options.compression) + "; leave one of them out"};
+  return check_slices(options.shape, options.slices);
 }
 
 Outcome take_flip(const Words &words, Options &options) {
@@ -127,6 +156,7 @@ std::variant<Options, Failure> parse_options(std::span<const char *const> args) 
                "behind computation. Start it under `rondo run`, torchrun, mpirun or srun; alone it is one rank.",
                "rondo train");
   add_model_options(app, options, words);
+  add_rank_options(app, options, words);
   add_run_options(app, options, words);
   app.footer(examples);
   std::vector<std::string> reversed(args.rbegin(), args.rend());  // the order that CLI11 wants
@@ -138,7 +168,8 @@ std::variant<Options, Failure> parse_options(std::span<const char *const> args) 
     return Failure{Exit::usage, std::string(error.what()) + "; `rondo train --help` lists the options"};
   }
   if (auto failure = take_shape(app, words, options)) return *failure;
-  if (auto failure = take_wire(words, options)) return *failure;
+  if (auto failure = take_compression(words, options)) return *failure;
+  if (auto failure = take_division(words, options)) return *failure;
   if (auto failure = take_flip(words, options)) return *failure;
   if (auto failure = take_rest(words, options)) return *failure;
   return options;

@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "bench/trainer/exchange/compression.h"
 #include "bench/trainer/failure.h"
 #include "bench/trainer/shape.h"
 #include "rondo/rondo.h"
@@ -25,7 +26,10 @@ struct Options {
 
   double bucket_mb = 1.0;  ///< MiB of gradients, as floats, in one all-reduce
   bool overlap = true;
-  rondo_type_t wire = RONDO_FLOAT32;  ///< the gradients' type in the all-reduce
+  Compression compression;  ///< of the gradients on the wire
+  bool sharded = false;     ///< ZeRO, stage 1: each rank updates a share of the parameters
+  bool recompute = false;   ///< activations are computed again in the backward pass
+  size_t slices = 1;        ///< ranks that share a model
 
   double learning_rate = 1e-3, weight_decay = 0.1, clip = 1.0;
   uint64_t warmup = 10;  ///< steps in which the learning rate rises

@@ -28,6 +28,7 @@ json times_of(const StepTimes &times) {
           {"communication", us(times.communication_ns)},
           {"exposed", us(times.exposed_ns)},
           {"hidden", us(times.hidden_ns())},
+          {"joint", us(times.joint_ns)},
           {"step", us(times.step_ns)}};
 }
 
@@ -50,6 +51,7 @@ json median_times(const Run &run) {
           {"communication", of(&StepTimes::communication_ns)},
           {"exposed", of(&StepTimes::exposed_ns)},
           {"hidden", median_of_steps(run, [](const StepTimes &times) { return us(times.hidden_ns()); })},
+          {"joint", of(&StepTimes::joint_ns)},
           {"step", of(&StepTimes::step_ns)}};
 }
 
@@ -78,19 +80,11 @@ json measurement(const Run &run) {
           {"one_rank_alone_us", part(&Round::alone_ns)}};
 }
 
-/// Peak and present memory of this process, from /proc.
-size_t process_bytes(const char *name) {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);)
-    if (line.starts_with(name)) return std::strtoull(line.c_str() + std::strlen(name), nullptr, 10) * 1024;
-  return 0;
-}
-
 json memory_of(const MemoryBytes &memory) {
   return {{"parameters", memory.parameters},       {"gradients", memory.gradients},
           {"optimizer", memory.optimizer},         {"activations", memory.activations},
-          {"communication", memory.communication}, {"process_now", process_bytes("VmRSS:")},
-          {"process_peak", process_bytes("VmHWM:")}};
+          {"communication", memory.communication}, {"computation", memory.computation}, {"accounted", memory.accounted()},
+          {"measured", memory.measured},           {"process_peak", process_status_bytes("VmHWM:")}};
 }
 
 json settings_of(const Options &options) {
@@ -103,7 +97,10 @@ json settings_of(const Options &options) {
           {"seed", options.seed},
           {"overlap", options.overlap},
           {"bucket_mb", options.bucket_mb},
-          {"wire", rondo_type_string(options.wire)},
+          {"compress", name_of(options.compression)},
+          {"zero", options.sharded ? 1 : 0},
+          {"recompute", options.recompute},
+          {"tensor_parallel", options.slices},
           {"learning_rate", options.learning_rate},
           {"weight_decay", options.weight_decay},
           {"clip", options.clip},
@@ -112,7 +109,7 @@ json settings_of(const Options &options) {
 
 /// How many times as fast as one rank alone; null where that was not measured.
 json speedup_of(const Options &options, const Run &run) {
-  if (run.rounds.empty()) return nullptr;
+  if (run.rounds.empty() || options.slices > 1) return nullptr;
   const double alone = median(of_rounds(run, [](const Round &round) { return us(round.alone_ns); }));
   const double step = median(of_rounds(
       run, [&](const Round &round) { return us(options.overlap ? round.overlapped_ns : round.plain_ns); }));
@@ -139,9 +136,13 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[middle] : 0.5 * (values[middle - 1] + values[middle]);
 }
 
+size_t samples_a_step(const Options &options, size_t ranks) {
+  return ranks / options.slices * options.batch * options.accumulate;
+}
+
 double samples_per_second(const Options &options, const Run &run) {
   const double step_us = median_of_steps(run, [](const StepTimes &times) { return us(times.step_ns); });
-  return step_us > 0 ? static_cast<double>(run.ranks * options.batch * options.accumulate) / step_us * 1e6 : 0;
+  return step_us > 0 ? static_cast<double>(samples_a_step(options, run.ranks)) / step_us * 1e6 : 0;
 }
 
 json to_json(const Options &options, const Run &run) {
@@ -170,6 +171,8 @@ json to_json(const Options &options, const Run &run) {
           {"compute_slowdown", spread(of_rounds(run, [](const Round &round) { return round.slowdown(); }))},
           {"measurement", measurement(run)},
           {"bytes_on_wire", run.wire_bytes},
+          {"bytes_received", run.received_bytes},
+          {"bytes_saved", static_cast<int64_t>(run.plain_bytes) - static_cast<int64_t>(run.received_bytes)},
           {"buckets", run.bucket_count},
           {"memory_bytes", memory_of(run.memory)},
           {"steps", std::move(steps)}};
@@ -185,7 +188,7 @@ std::string to_timeline(const Run &run) {
     name(0, "thread_name", "computation");
     name(1, "thread_name", "communication");
     for (const Span &span : run.spans[rank]) {
-      const bool bucket = span.part == Part::bucket;
+      const bool bucket = is_communication(span.part);
       std::string text = part_name(span.part);
       if (bucket) text += " " + std::to_string(span.index);
       json about{{"step", span.step}};

@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <string>
@@ -50,11 +51,12 @@ Outcome check_agreement(const Options &options, const Corpus &corpus, Group &gro
   for (const uint64_t number :
        {uint64_t{shape.width}, uint64_t{shape.layers}, uint64_t{shape.heads}, uint64_t{shape.context},
         uint64_t{options.batch}, uint64_t{options.accumulate}, options.steps, options.seed, uint64_t{corpus.bytes()},
-        static_cast<uint64_t>(options.bucket_mb * 1e6), uint64_t{options.overlap}, static_cast<uint64_t>(options.wire),
+        static_cast<uint64_t>(options.bucket_mb * 1e6), uint64_t{options.overlap}, uint64_t{options.sharded},
+        uint64_t{options.slices},
         options.validate_every, uint64_t{options.validation_batches}, options.check_every,
         uint64_t{options.measure_rounds}, uint64_t{options.report.empty()}, uint64_t{options.resume.empty()}})
     mine += std::to_string(number) + " ";
-  mine += std::to_string(options.learning_rate) + " " + std::to_string(options.clip);
+  mine += std::to_string(options.learning_rate) + " " + std::to_string(options.clip) + name_of(options.compression);
   mine.resize(512);
   std::string all(mine.size() * group.size(), '\0');
   if (auto failure = group.gather(mine.data(), mine.size(), all.data())) return failure;
@@ -83,18 +85,19 @@ void show_progress(const Options &options, const StepRecord &record, double samp
 
 class Session {
  public:
-  Session(const Options &options, Group &group, Trainer &trainer, const Checkpoint &checkpoint)
-      : options_(options), group_(group), trainer_(trainer), checkpoint_(checkpoint) {}
+  Session(const Options &options, Ranks &ranks, Trainer &trainer, const Checkpoint &checkpoint)
+      : options_(options), ranks_(ranks), group_(ranks.all()), trainer_(trainer), checkpoint_(checkpoint) {}
 
   Outcome run(Run &result) {
     while (trainer_.progress().step < options_.steps)
       if (auto failure = step(result)) return failure;
     if (result.validations.empty() || result.validations.back().step != options_.steps)
       if (auto failure = validate(result)) return failure;
-    result.memory = trainer_.memory();
+    if (auto failure = measure_memory(result)) return failure;
     if (!options_.report.empty()) {
       if (auto failure = gather_spans(result)) return failure;
-      if (auto failure = measure_rounds(trainer_, group_, options_.measure_rounds, result.rounds)) return failure;
+      if (auto failure = measure_rounds(trainer_, group_, options_.measure_rounds, ranks_.slices() == 1,
+                                        result.rounds)) return failure;
     }
     return std::nullopt;
   }
@@ -105,14 +108,14 @@ class Session {
     StepRecord record;
     if (auto failure = trainer_.step(record, drawn ? &spans_ : nullptr)) return failure;
     result.steps.push_back(record);
-    const auto samples = static_cast<double>(group_.size() * options_.accumulate * options_.batch);
+    const auto samples = static_cast<double>(samples_a_step(options_, group_.size()));
     if (group_.rank() == 0) show_progress(options_, record, samples);
     const auto due = [&](uint64_t every) { return every != 0 && record.step % every == 0; };
     if (due(options_.check_every) || record.step == options_.steps)
       if (auto failure = trainer_.compare_ranks()) return failure;
     if (due(options_.validate_every))
       if (auto failure = validate(result)) return failure;
-    const bool saved = group_.rank() == 0 && !options_.checkpoint.empty();
+    const bool saved = !options_.checkpoint.empty();
     if (saved && (due(options_.checkpoint_every) || record.step == options_.steps)) return checkpoint_.save(result);
     return std::nullopt;
   }
@@ -128,6 +131,15 @@ class Session {
     return std::nullopt;
   }
 
+  /// While all ranks are there, since they share pages.
+  Outcome measure_memory(Run &result) {
+    if (auto failure = group_.barrier()) return failure;
+    result.memory = trainer_.memory();
+    const size_t now = process_memory_bytes();
+    result.memory.measured = now - std::min(now, result.memory_before);
+    return group_.barrier();
+  }
+
   /// All ranks have as many spans: their steps have the same parts.
   Outcome gather_spans(Run &result) {
     const size_t count = spans_.size();
@@ -140,6 +152,7 @@ class Session {
   }
 
   const Options &options_;
+  Ranks &ranks_;
   Group &group_;
   Trainer &trainer_;
   const Checkpoint &checkpoint_;
@@ -164,29 +177,31 @@ Outcome prepare_files(const Options &options, Group &group, const Checkpoint &ch
   return failure;
 }
 
-Outcome train_ranks(const Options &options, const Corpus &corpus, const Samples &samples, Group &group) {
-  if (auto failure = check_samples(options, corpus, samples, group.size())) return failure;
+Outcome train_ranks(const Options &options, const Corpus &corpus, const Samples &samples, Ranks &ranks, Run &run) {
+  Group &group = ranks.all();
+  if (auto failure = check_samples(options, corpus, samples, ranks.data().size())) return failure;
   if (auto failure = check_agreement(options, corpus, group)) return failure;
   const auto compute = make_host_compute();
-  Trainer trainer(options, group, *compute, corpus, samples);
+  Trainer trainer(options, ranks, *compute, corpus, samples);
   if (auto failure = trainer.allocate()) return failure;
-  Run run;
   run.ranks = group.size();
-  run.parameters = trainer.layout().count;
+  run.parameters = trainer.whole_layout().count;
   run.wire_bytes = trainer.exchange().wire_bytes();
+  run.received_bytes = trainer.exchange().received_bytes();
+  run.plain_bytes = 2 * trainer.layout().count * sizeof(float) * (ranks.data().size() - 1) / ranks.data().size();
   run.bucket_count = trainer.exchange().buckets().size();
   run.corpus_bytes = corpus.bytes();
   run.corpus_files = corpus.file_count();
-  const Checkpoint checkpoint(options, trainer, group.size(), corpus.bytes());
+  const Checkpoint checkpoint(options, trainer, group, corpus.bytes());
   if (auto failure = prepare_files(options, group, checkpoint, run)) return failure;
   if (auto failure = trainer.begin()) return failure;
-  if (auto failure = Session(options, group, trainer, checkpoint).run(run)) return failure;
+  if (auto failure = Session(options, ranks, trainer, checkpoint).run(run)) return failure;
   if (group.rank() == 0) {
     if (!options.report.empty())
       if (auto failure = write_report(options.report, options, run)) return failure;
     summarise(options, run);
   }
-  return group.finish();
+  return ranks.finish();
 }
 
 }  // namespace
@@ -201,10 +216,12 @@ int run_train(std::span<const char *const> args) {
   if (auto failure = check_samples(options, corpus, samples, 1)) return tell(*failure);
   if (!options.report.empty())
     if (auto failure = make_report_folder(options.report)) return tell(*failure);
-  Group group;
-  if (auto failure = group.join(options.config)) return tell(*failure);
-  if (auto failure = train_ranks(options, corpus, samples, group)) {
-    failure->message = "rank " + std::to_string(group.rank()) + ": " + failure->message;
+  Run run;
+  run.memory_before = process_memory_bytes();
+  Ranks ranks;
+  if (auto failure = ranks.join(options.config, options.slices)) return tell(*failure);
+  if (auto failure = train_ranks(options, corpus, samples, ranks, run)) {
+    failure->message = "rank " + std::to_string(ranks.all().rank()) + ": " + failure->message;
     return tell(*failure);
   }
   return static_cast<int>(Exit::ok);
