@@ -2,8 +2,8 @@
 // A run in a file, from which it goes on as if it had not been interrupted, bit for bit.
 //
 // The file: 8 bytes that name the format, the length of a JSON header, the header (settings, progress, losses so far),
-// parameters, first moments, second moments, what compression left out on each rank, and a checksum of all that. It is written beside its place and renamed, so
-// at any time there is a whole one or none.
+// parameters, first moments, second moments, what compression left out on each rank, and a checksum of all that. It is
+// written beside its place and renamed, so at any time there is a whole one or none.
 #pragma once
 
 #include <string>
@@ -24,12 +24,12 @@ class Checkpoint {
   /// Whether there is a folder that can be written to, and room; before the run.
   [[nodiscard]] Outcome check_place() const;
 
-  /// Rank 0 writes options.checkpoint, to which all ranks contribute. An earlier file there stays whole until the new one
-  /// is.
+  /// Rank 0 writes options.checkpoint, to which all ranks contribute. An earlier file there stays whole until the new
+  /// one is.
   [[nodiscard]] Outcome save(const Run &run) const;
 
-  /// On rank 0: reads options.resume into the trainer, and the losses so far into `run`. Refuses what is damaged, or is of a run
-  /// with other settings; the trainer is of no use then.
+  /// On rank 0: reads options.resume into the trainer, and the losses so far into `run`. Refuses what is damaged, or is
+  /// of a run with other settings; the trainer is of no use then.
   [[nodiscard]] Outcome load(Run &run) const;
 
  private:

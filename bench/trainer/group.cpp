@@ -56,6 +56,17 @@ Outcome Group::join_part(Group &all, size_t first, size_t rank, size_t size, con
                                                   &config));
 }
 
+Outcome Group::join_pair(Group &all, size_t one, size_t other, const rondo_config_t &config) {
+  rondo_unique_id_t id{};
+  if (all.rank() == one)
+    if (auto failure = all.check("rondo_get_unique_id", rondo_get_unique_id(&id, &config))) return failure;
+  if (auto failure = all.broadcast(&id, sizeof id, one)) return failure;
+  if (all.rank() != one && all.rank() != other) return std::nullopt;
+  rank_ = all.rank() == one ? 0 : 1;
+  size_ = 2;
+  return check("rondo_comm_init", rondo_comm_init(&comm_, &id, static_cast<int>(rank_), 2, &config));
+}
+
 Outcome Group::broadcast(void *data, size_t bytes, size_t from) {
   return check("rondo_broadcast",
                rondo_broadcast(data, data, bytes, RONDO_UINT8, static_cast<int>(from), comm_, nullptr));
@@ -73,6 +84,11 @@ Outcome Group::sum(double *values, size_t count) {
 Outcome Group::sum(float *values, size_t count) {
   return check("rondo_all_reduce",
                rondo_all_reduce(values, values, count, RONDO_FLOAT32, RONDO_SUM, comm_, nullptr));
+}
+
+Outcome Group::average(float *values, size_t count) {
+  return check("rondo_all_reduce",
+               rondo_all_reduce(values, values, count, RONDO_FLOAT32, RONDO_AVG, comm_, nullptr));
 }
 
 Outcome Group::barrier() { return check("rondo_barrier", rondo_barrier(comm_, nullptr)); }

@@ -28,6 +28,9 @@ class Group {
   [[nodiscard]] Outcome join(const rondo_config_t &config);
   /// Takes over a communicator that was made elsewhere.
   [[nodiscard]] Outcome take(rondo_comm_t comm);
+  /// Makes a communicator of two ranks of `all`, the first of which is its rank 0; every rank of `all` calls this at
+  /// once, and the others get none.
+  [[nodiscard]] Outcome join_pair(Group &all, size_t one, size_t other, const rondo_config_t &config);
   /// Makes a communicator of some ranks of `all`; every rank of `all` calls this at once, each for its own part.
   /// @param first  the rank in `all` that is the part's rank 0; this one is its `rank` of `size`.
   [[nodiscard]] Outcome join_part(Group &all, size_t first, size_t rank, size_t size, const rondo_config_t &config);
@@ -41,6 +44,7 @@ class Group {
   [[nodiscard]] Outcome gather(const void *mine, size_t bytes, void *all);  ///< all's blocks are in the order of ranks
   [[nodiscard]] Outcome sum(double *values, size_t count);
   [[nodiscard]] Outcome sum(float *values, size_t count);
+  [[nodiscard]] Outcome average(float *values, size_t count);
   [[nodiscard]] Outcome barrier();
 
   /// Ends the communicator in agreement with the others.

@@ -24,8 +24,9 @@ struct Round {
   [[nodiscard]] double slowdown() const;
 };
 
-/// @param alone  whether a rank can make a step without the others.
-[[nodiscard]] Outcome measure_rounds(Trainer &trainer, Group &group, uint32_t count, bool alone,
+/// options.measure_rounds of them. Where ranks take no sums in a step, only what one rank alone takes is measured;
+/// where they share a model, all but that.
+[[nodiscard]] Outcome measure_rounds(Trainer &trainer, const Options &options, Ranks &ranks,
                                      std::vector<Round> &rounds);
 
 }  // namespace rondo::train

@@ -21,7 +21,7 @@ constexpr const char *examples =
 
 /// Options as they stand on the command line, before their words are understood.
 struct Words {
-  std::string model = "nano", wire = "float32", compress = "none", flip;
+  std::string model = "nano", wire = "float32", compress = "none", mode = "sync", flip, delay;
   uint32_t zero = 0;
   bool overlap = false, no_overlap = false;
   uint32_t timeout_s = 0;
@@ -58,6 +58,13 @@ void add_rank_options(CLI::App &app, Options &options, Words &words) {
   app.add_flag("--no-overlap", words.no_overlap, "start all of them after the backward pass")->excludes(overlap);
   auto *const wire = app.add_option("--wire", words.wire,
                                     "type of the gradients in the all-reduce: float32, bfloat16, float16 [float32]");
+  app.add_option("--mode", words.mode,
+                 "sync: each step with all ranks' gradients; local-sgd: steps of each rank's own, then the mean;\n"
+                 "async-ps: rank 0 updates by the gradients of the others as they come [sync]");
+  app.add_option("--local-steps", options.local_steps, "of local-sgd: steps between two means [8]")
+      ->check(CLI::Range(1, 1'000'000));
+  app.add_option("--staleness", options.staleness,
+                 "of async-ps: steps that a worker may be ahead of the slowest [4]");
   app.add_option("--compress", words.compress, "gradients on the wire: " + known_compressions() + " [none]")
       ->excludes(wire);
   app.add_option("--zero", words.zero,
@@ -84,6 +91,7 @@ void add_run_options(CLI::App &app, Options &options, Words &words) {
       ->check(CLI::Range(0u, 1000u));
   app.add_option("--timeout", words.timeout_s, "seconds that one operation may take [300]")
       ->check(CLI::Range(1u, 86'400u));
+  app.add_option("--delay", words.delay, "for tests: RANK:MS, a step of that rank takes that much longer");
   app.add_option("--flip-bit", words.flip, "for tests: RANK:STEP, spoils a parameter of that rank before that step");
 }
 
@@ -126,17 +134,42 @@ Outcome take_division(const Words &words, Options &options) {
   return check_slices(options.shape, options.slices);
 }
 
-Outcome take_flip(const Words &words, Options &options) {
-  if (words.flip.empty()) return std::nullopt;
-  const char *const end = words.flip.data() + words.flip.size();
-  const auto rank = std::from_chars(words.flip.data(), end, options.flip_rank);
-  options.flip_bit = rank.ec == std::errc{} && rank.ptr != end && *rank.ptr == ':';
-  if (options.flip_bit) {
-    const auto step = std::from_chars(rank.ptr + 1, end, options.flip_step);
-    options.flip_bit = step.ec == std::errc{} && step.ptr == end;
+/// "1:20"
+bool read_pair(const std::string &text, int &rank, uint64_t &number) {
+  const char *const end = text.data() + text.size();
+  const auto first = std::from_chars(text.data(), end, rank);
+  if (first.ec != std::errc{} || first.ptr == end || *first.ptr != ':') return false;
+  const auto second = std::from_chars(first.ptr + 1, end, number);
+  return second.ec == std::errc{} && second.ptr == end;
+}
+
+Outcome take_tests(const Words &words, Options &options) {
+  options.flip_bit = !words.flip.empty();
+  if (options.flip_bit && !read_pair(words.flip, options.flip_rank, options.flip_step))
+    return Failure{Exit::usage, "--flip-bit: '" + words.flip + "' is not RANK:STEP; write 1:20"};
+  if (!words.delay.empty() && !read_pair(words.delay, options.delay_rank, options.delay_ms))
+    return Failure{Exit::usage, "--delay: '" + words.delay + "' is not RANK:MS; write 1:20"};
+  return std::nullopt;
+}
+
+Outcome take_mode(const Words &words, Options &options) {
+  bool known = false;
+  for (const Mode mode : {Mode::sync, Mode::local_sgd, Mode::async_ps}) {
+    if (words.mode != name_of(mode)) continue;
+    options.mode = mode;
+    known = true;
   }
-  if (options.flip_bit) return std::nullopt;
-  return Failure{Exit::usage, "--flip-bit: '" + words.flip + "' is not RANK:STEP; write 1:20"};
+  if (!known)
+    return Failure{Exit::usage, "unknown --mode '" + words.mode + "'; known are: sync, local-sgd, async-ps"};
+  if (options.mode == Mode::sync) return std::nullopt;
+  if (options.sharded || options.slices > 1 || options.compression.method != Method::none)
+    return Failure{Exit::usage, "--zero, --tensor-parallel, --compress and --wire go with --mode sync only; leave them "
+                                "out with " + words.mode};
+  if (options.mode == Mode::async_ps && (!options.checkpoint.empty() || !options.resume.empty() ||
+                                         options.validate_every != 0))
+    return Failure{Exit::usage, "--mode async-ps has no moment at which all ranks are at the same step, so it takes no "
+                                "--checkpoint, --resume or --validate-every; leave them out"};
+  return std::nullopt;
 }
 
 Outcome take_rest(const Words &words, Options &options) {
@@ -148,6 +181,11 @@ Outcome take_rest(const Words &words, Options &options) {
 }
 
 }  // namespace
+
+const char *name_of(Mode mode) {
+  constexpr const char *names[] = {"sync", "local-sgd", "async-ps"};
+  return names[static_cast<size_t>(mode)];
+}
 
 std::variant<Options, Failure> parse_options(std::span<const char *const> args) {
   Options options;
@@ -170,7 +208,8 @@ std::variant<Options, Failure> parse_options(std::span<const char *const> args) 
   if (auto failure = take_shape(app, words, options)) return *failure;
   if (auto failure = take_compression(words, options)) return *failure;
   if (auto failure = take_division(words, options)) return *failure;
-  if (auto failure = take_flip(words, options)) return *failure;
+  if (auto failure = take_mode(words, options)) return *failure;
+  if (auto failure = take_tests(words, options)) return *failure;
   if (auto failure = take_rest(words, options)) return *failure;
   return options;
 }

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <numbers>
+#include <numeric>
 
 namespace rondo::train {
 namespace {
@@ -33,11 +34,23 @@ json times_of(const StepTimes &times) {
 }
 
 template <class Get>
-double median_of_steps(const Run &run, const Get &get) {
+std::vector<double> of_steps(const Run &run, const Get &get) {
   const size_t skipped = run.steps.size() > 2 * warmup_steps ? warmup_steps : 0;
   std::vector<double> values;
   for (size_t at = skipped; at < run.steps.size(); ++at) values.push_back(get(run.steps[at].times));
-  return median(values);
+  return values;
+}
+
+template <class Get>
+double median_of_steps(const Run &run, const Get &get) {
+  return median(of_steps(run, get));
+}
+
+/// Where steps differ, as only some of them communicate.
+template <class Get>
+double mean_of_steps(const Run &run, const Get &get) {
+  const std::vector<double> values = of_steps(run, get);
+  return values.empty() ? 0 : std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
 json median_times(const Run &run) {
@@ -63,7 +76,7 @@ std::vector<double> of_rounds(const Run &run, const Get &get) {
 }
 
 json spread(const std::vector<double> &values) {
-  if (values.empty()) return nullptr;  // not measured
+  if (values.empty() || *std::max_element(values.begin(), values.end()) == 0) return nullptr;  // not measured
   return {{"median", median(values)},
           {"min", *std::min_element(values.begin(), values.end())},
           {"max", *std::max_element(values.begin(), values.end())}};
@@ -83,11 +96,22 @@ json measurement(const Run &run) {
 json memory_of(const MemoryBytes &memory) {
   return {{"parameters", memory.parameters},       {"gradients", memory.gradients},
           {"optimizer", memory.optimizer},         {"activations", memory.activations},
-          {"communication", memory.communication}, {"computation", memory.computation}, {"accounted", memory.accounted()},
-          {"measured", memory.measured},           {"process_peak", process_status_bytes("VmHWM:")}};
+          {"communication", memory.communication}, {"computation", memory.computation},
+          {"accounted", memory.accounted()},       {"measured", memory.measured},
+          {"process_peak", process_status_bytes("VmHWM:")}};
 }
 
-json settings_of(const Options &options) {
+/// In updates of the parameters between their reading by a worker and the update by its gradients.
+json staleness_of(const Options &options, const Run &run) {
+  if (options.mode != Mode::async_ps) return nullptr;
+  const double updates = static_cast<double>(std::max<uint64_t>(run.staleness.updates, 1));
+  return {{"bound", options.staleness},
+          {"mean", static_cast<double>(run.staleness.sum) / updates},
+          {"most", run.staleness.most},
+          {"most_lead", run.staleness.most_lead}};
+}
+
+json settings_of(const Options &options, size_t ranks) {
   return {{"batch", options.batch},
           {"accumulate", options.accumulate},
           {"width", options.shape.width},
@@ -101,6 +125,8 @@ json settings_of(const Options &options) {
           {"zero", options.sharded ? 1 : 0},
           {"recompute", options.recompute},
           {"tensor_parallel", options.slices},
+          {"local_steps", options.mode == Mode::local_sgd ? options.local_steps : 1},
+          {"samples_a_step", samples_a_step(options, ranks)},
           {"learning_rate", options.learning_rate},
           {"weight_decay", options.weight_decay},
           {"clip", options.clip},
@@ -110,6 +136,10 @@ json settings_of(const Options &options) {
 /// How many times as fast as one rank alone; null where that was not measured.
 json speedup_of(const Options &options, const Run &run) {
   if (run.rounds.empty() || options.slices > 1) return nullptr;
+  if (options.mode != Mode::sync) {
+    const double alone_us = median(of_rounds(run, [](const Round &round) { return us(round.alone_ns); }));
+    return samples_per_second(options, run) * alone_us / 1e6 / static_cast<double>(options.batch * options.accumulate);
+  }
   const double alone = median(of_rounds(run, [](const Round &round) { return us(round.alone_ns); }));
   const double step = median(of_rounds(
       run, [&](const Round &round) { return us(options.overlap ? round.overlapped_ns : round.plain_ns); }));
@@ -137,11 +167,13 @@ double median(std::vector<double> values) {
 }
 
 size_t samples_a_step(const Options &options, size_t ranks) {
-  return ranks / options.slices * options.batch * options.accumulate;
+  const size_t workers = options.mode == Mode::async_ps ? ranks - 1 : ranks / options.slices;
+  return workers * options.batch * options.accumulate;
 }
 
 double samples_per_second(const Options &options, const Run &run) {
-  const double step_us = median_of_steps(run, [](const StepTimes &times) { return us(times.step_ns); });
+  const auto step = [](const StepTimes &times) { return us(times.step_ns); };
+  const double step_us = options.mode == Mode::sync ? median_of_steps(run, step) : mean_of_steps(run, step);
   return step_us > 0 ? static_cast<double>(samples_a_step(options, run.ranks)) / step_us * 1e6 : 0;
 }
 
@@ -160,8 +192,8 @@ json to_json(const Options &options, const Run &run) {
   return {{"model", options.shape.name},
           {"parameters", run.parameters},
           {"ranks", run.ranks},
-          {"mode", "sync"},
-          {"settings", settings_of(options)},
+          {"mode", name_of(options.mode)},
+          {"settings", settings_of(options, run.ranks)},
           {"corpus", {{"bytes", run.corpus_bytes}, {"files", run.corpus_files}}},
           {"loss", {{"train", std::move(train)}, {"validation", std::move(validation)}}},
           {"samples_per_second", samples_per_second(options, run)},
@@ -174,6 +206,7 @@ json to_json(const Options &options, const Run &run) {
           {"bytes_received", run.received_bytes},
           {"bytes_saved", static_cast<int64_t>(run.plain_bytes) - static_cast<int64_t>(run.received_bytes)},
           {"buckets", run.bucket_count},
+          {"staleness", staleness_of(options, run)},
           {"memory_bytes", memory_of(run.memory)},
           {"steps", std::move(steps)}};
 }

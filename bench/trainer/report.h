@@ -18,6 +18,12 @@ struct Validation {
   double loss = 0;
 };
 
+/// Of a parameter server's updates.
+struct Staleness {
+  uint64_t updates = 0, sum = 0, most = 0;
+  uint64_t most_lead = 0;  ///< steps that a worker was ahead of the slowest when it went on
+};
+
 struct Run {
   size_t ranks = 1, parameters = 0, bucket_count = 0;
   size_t wire_bytes = 0, received_bytes = 0, plain_bytes = 0;  ///< of rank 0 in a step; received as floats all-reduced
@@ -26,6 +32,7 @@ struct Run {
   std::vector<StepRecord> steps;                            ///< of this process, with rank 0's times
   std::vector<Validation> validations;
   std::vector<Round> rounds;
+  Staleness staleness;
   MemoryBytes memory;
   size_t memory_before = 0;  ///< what the process had before it joined the others
   std::vector<std::vector<Span>> spans;  ///< of each rank, of the last steps

@@ -59,7 +59,7 @@ const key = names => '<div class="key">' + names.map(([name, colour]) =>
 function drawHead() {
   byId('title').textContent = `${report.model}: ${report.ranks} rank${report.ranks > 1 ? 's' : ''}, ${report.mode}`;
   byId('about').textContent = `${report.parameters.toLocaleString('en')} parameters, ${report.steps.length} steps of ` +
-    `${report.ranks / report.settings.tensor_parallel * report.settings.batch * report.settings.accumulate} samples of ` +
+    `${report.settings.samples_a_step} samples of ` +
     `${report.settings.context} bytes, ` +
     `${report.buckets} bucket${report.buckets > 1 ? 's' : ''} (compress ${report.settings.compress}), ` +
     `overlap ${report.settings.overlap ? 'on' : 'off'}`;

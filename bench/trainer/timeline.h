@@ -14,11 +14,15 @@ inline uint64_t now_ns() {
   return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(since).count());
 }
 
-enum class Part : uint32_t { data_wait, forward, backward, gradient_wait, optimizer, parameter_wait, bucket, shares };
+enum class Part : uint32_t {
+  data_wait, forward, backward, gradient_wait, optimizer, parameter_wait,
+  bucket, shares, mean  // communication
+};
 
 inline const char *part_name(Part part) {
   constexpr const char *names[] = {"data wait", "forward",   "backward",           "wait for gradients",
-                                   "optimizer", "wait for parameters", "bucket", "shares of bucket"};
+                                   "optimizer", "wait for parameters", "bucket", "shares of bucket",
+                                   "mean of ranks"};
   return names[static_cast<uint32_t>(part)];
 }
 

@@ -2,7 +2,10 @@
 #include "bench/trainer/trainer.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <numeric>
+#include <thread>
 #include <utility>
 
 namespace rondo::train {
@@ -31,16 +34,23 @@ Exchange::Settings exchange_settings(const Options &options) {
 
 Trainer::Trainer(const Options &options, Ranks &ranks, Compute &compute, const Corpus &corpus, const Samples &samples)
     : options_(options), ranks_(ranks), data_(ranks.data()), compute_(compute), corpus_(corpus), samples_(samples),
-      model_(options.shape, options.batch, compute, options.recompute, make_joint()), whole_(make_layout(options.shape)),
+      model_(options.shape, options.batch, compute, options.recompute, make_joint()),
+      whole_(make_layout(options.shape)),
       exchange_(layout(), exchange_settings(options), data_, compute),
       optimizer_(pieces_of(layout(), exchange_.buckets(), options.sharded ? data_.rank() : 0,
                            options.sharded ? data_.size() : 1),
                  compute),
       schedule_{options.learning_rate, options.warmup, options.steps},
       parameters_(options.sharded ? Buffer() : compute.allocate(layout().count)),
-      state_(layout(), whole_, ranks, exchange_, optimizer_, parameters_), losses_(data_.size() * options.accumulate) {
+      state_(layout(), whole_, ranks, exchange_, optimizer_, parameters_), losses_(batches_a_step()) {
   if (options.accumulate > 1) pass_gradients_ = compute.allocate(layout().count);
 }
+
+size_t Trainer::worker_count() const {
+  return options_.mode == Mode::async_ps ? data_.size() - 1 : data_.size();
+}
+
+size_t Trainer::worker() const { return options_.mode == Mode::async_ps ? data_.rank() - 1 : data_.rank(); }
 
 /// With one slice for each model, nothing of this is called.
 Joint Trainer::make_joint() {
@@ -77,15 +87,20 @@ Outcome Trainer::begin() {
   if (auto failure = ranks_.all().broadcast(&progress_, sizeof progress_)) return failure;
   if (auto failure = state_.deal_out(progress_.step > 0)) return failure;
   const Sharing sharing{options_.shape.context, options_.batch, options_.seed, batches_a_step(),
-                        data_.rank() * options_.accumulate, options_.accumulate, progress_.step};
+                        worker() * options_.accumulate, options_.accumulate, progress_.step};
+  if (worker() >= worker_count()) return std::nullopt;  // a parameter server
   loader_ = std::make_unique<Loader>(corpus_, samples_, sharing);
   return loader_->start();
 }
 
 MemoryBytes Trainer::memory() const {
   const size_t all = layout().count * sizeof(float);
-  return {all, pass_gradients_ == nullptr ? all : 2 * all, 2 * optimizer_.count() * sizeof(float),
-          model_.activation_floats() * sizeof(float), exchange_.memory_bytes() + ranks_.memory_bytes(), compute_.own_bytes()};
+  return {.parameters = all,
+          .gradients = pass_gradients_ == nullptr ? all : 2 * all,
+          .optimizer = 2 * optimizer_.count() * sizeof(float),
+          .activations = model_.activation_floats() * sizeof(float),
+          .communication = exchange_.memory_bytes() + ranks_.memory_bytes(),
+          .computation = compute_.own_bytes()};
 }
 
 /// With several passes, their gradients are added up in the order of the passes: the sum that as many ranks would make.
@@ -102,10 +117,11 @@ void Trainer::gradient_ready(size_t tensor, size_t pass, Work work) {
 void Trainer::run_pass(const Batch &batch, size_t pass, Work work, StepTimes &times, std::vector<Span> *spans) {
   const uint64_t begin_ns = now_ns(), step = progress_.step + 1;
   const float *const losses = model_.forward(parameters_.get(), batch.inputs.data(), batch.targets.data());
-  losses_[data_.rank() * options_.accumulate + pass] = mean(losses, model_.rows());
+  losses_[worker() * options_.accumulate + pass] = mean(losses, model_.rows());
   times.joint_ns += std::exchange(joint_ns_, 0);
   const uint64_t middle_ns = lap(begin_ns, Part::forward, step, times.forward_ns, spans);
-  const float share = 1.0f / static_cast<float>(model_.rows() * batches_a_step());
+  const size_t batches = options_.mode == Mode::sync ? batches_a_step() : options_.accumulate;
+  const float share = 1.0f / static_cast<float>(model_.rows() * batches);
   model_.backward(parameters_.get(), share, options_.accumulate > 1 ? pass_gradients_.get() : exchange_.gradients(),
                   [&](size_t tensor) { gradient_ready(tensor, pass, work); });
   (void)lap(middle_ns, Part::backward, step, times.backward_ns, spans);
@@ -156,14 +172,14 @@ Outcome Trainer::find_norm(Work work, double &norm) {
 }
 
 /// Where ranks update shares, a bucket's parameters are gathered while the next bucket's are updated.
-void Trainer::update(Work work, const StepRecord &record) {
+void Trainer::update(Work work, double norm, double rate, const float *gradients) {
   AdamUpdate update;
-  update.gradient_scale = static_cast<float>(clip_scale(record.norm, options_.clip));
-  update.learning_rate = static_cast<float>(record.rate);
+  update.gradient_scale = static_cast<float>(clip_scale(norm, options_.clip));
+  update.learning_rate = static_cast<float>(rate);
   update.decay = static_cast<float>(options_.weight_decay);
   update.step = progress_.updates + 1;
   for (size_t part = 0; part < optimizer_.part_count(); ++part) {
-    if (work != Work::communication) optimizer_.update(part, parameters_.get(), exchange_.gradients(), update);
+    if (work != Work::communication) optimizer_.update(part, parameters_.get(), gradients, update);
     if (exchange_.sharded() && work != Work::computation) exchange_.share(part, parameters_.get());
   }
 }
@@ -189,7 +205,7 @@ Outcome Trainer::run_step(Work work, StepRecord &record, std::vector<Span> *span
   if (!std::isfinite(record.norm) && !half)
     return Failure{Exit::diverged, "step " + std::to_string(record.step) +
                                        ": the gradients are not finite any more; choose a smaller --learning-rate"};
-  if (!record.skipped) update(work, record);
+  if (!record.skipped) update(work, record.norm, record.rate, exchange_.gradients());
   uint64_t end_ns = lap(update_ns, Part::optimizer, record.step, times.optimizer_ns, spans);
   if (exchange_.sharded() && work != Work::computation) {
     if (auto failure = exchange_.finish_step(times.exposed_ns)) return failure;
@@ -207,14 +223,56 @@ Outcome Trainer::step(StepRecord &record, std::vector<Span> *spans) {
   const bool spoiled = options_.flip_bit && static_cast<size_t>(options_.flip_rank) == ranks_.all().rank();
   if (spoiled && options_.flip_step == record.step)
     parameters_.get()[0] = std::nextafter(parameters_.get()[0], 2.0f);
-  if (auto failure = run_step(Work::all, record, spans)) return failure;
-  double sum = 0;
-  for (const double loss : losses_) sum += loss;
-  record.loss = sum / static_cast<double>(losses_.size());
+  const bool own = options_.mode != Mode::sync;
+  if (static_cast<size_t>(options_.delay_rank) == ranks_.all().rank())
+    std::this_thread::sleep_for(std::chrono::milliseconds(options_.delay_ms));
+  if (auto failure = run_step(own ? Work::computation : Work::all, record, spans)) return failure;
+  record.loss = std::accumulate(losses_.begin(), losses_.end(), 0.0) /
+                static_cast<double>(own ? options_.accumulate : losses_.size());
+  if (progress_.step % options_.local_steps == 0 || !own) round_losses_.clear();
+  round_losses_.push_back(record.loss);
   ++progress_.step;
   if (!record.skipped) ++progress_.updates;
   if (options_.compression.method == Method::float16) progress_.scale.step_was(!record.skipped);
+  return own && agreed() ? take_mean(record, spans) : std::nullopt;
+}
+
+bool Trainer::agreed() const {
+  return options_.mode == Mode::sync || progress_.step % options_.local_steps == 0 || progress_.step == options_.steps;
+}
+
+Outcome Trainer::take_mean(StepRecord &record, std::vector<Span> *spans) {
+  const uint64_t begin_ns = now_ns();
+  for (float *const array : {parameters_.get(), optimizer_.first_moments(), optimizer_.second_moments()})
+    if (auto failure = data_.average(array, layout().count)) return failure;
+  if (auto failure = data_.sum(round_losses_.data(), round_losses_.size())) return failure;
+  for (double &loss : round_losses_) loss /= static_cast<double>(data_.size());
+  (void)lap(begin_ns, Part::mean, record.step, record.times.communication_ns, spans);
+  record.times.exposed_ns += record.times.communication_ns;
+  record.times.step_ns += record.times.communication_ns;
   return std::nullopt;
+}
+
+Outcome Trainer::find_gradients(StepRecord &record) {
+  record.step = progress_.step + 1;
+  const uint64_t begin_ns = now_ns();
+  if (static_cast<size_t>(options_.delay_rank) == ranks_.all().rank())
+    std::this_thread::sleep_for(std::chrono::milliseconds(options_.delay_ms));
+  auto failure = run_passes(Work::computation, record.times, nullptr);
+  record.loss = std::accumulate(losses_.begin(), losses_.end(), 0.0) / static_cast<double>(options_.accumulate);
+  record.times.step_ns = now_ns() - begin_ns;
+  ++progress_.step;
+  return failure;
+}
+
+bool Trainer::apply(const float *gradients) {
+  double squares = 0;
+  for (const Tensor &tensor : layout().tensors)
+    squares += compute_.squared_norm(gradients + tensor.offset, tensor.count);
+  if (!std::isfinite(squares)) return false;
+  update(Work::computation, std::sqrt(squares), schedule_.rate(progress_.updates / worker_count()), gradients);
+  ++progress_.updates;
+  return true;
 }
 
 Outcome Trainer::rehearse(Work work, bool overlap, StepTimes &times) {

@@ -56,6 +56,19 @@ class Trainer {
   /// Compares the parameters of all ranks, bit by bit. @return the failure names the ranks that differ.
   [[nodiscard]] Outcome compare_ranks();
 
+  /// Of a step of each rank's own: ranks have the same parameters after it (local-sgd: at the end of a round).
+  [[nodiscard]] bool agreed() const;
+  /// The mean losses over all ranks of the steps since ranks last had the same parameters.
+  [[nodiscard]] const std::vector<double> &round_losses() const { return round_losses_; }
+
+  /// Of a worker: gradients of its next samples.
+  [[nodiscard]] Outcome find_gradients(StepRecord &record);
+  /// Of a parameter server: updates by a worker's gradients. @return false: they are not finite, and were left out.
+  [[nodiscard]] bool apply(const float *gradients);
+  /// Gives all ranks rank 0's parameters.
+  [[nodiscard]] Outcome spread_parameters() { return state_.deal_out(false); }
+  [[nodiscard]] float *parameters() const { return parameters_.get(); }
+
   /// A step whose update changes nothing, on samples that are already there, to measure it. Call after the last step().
   [[nodiscard]] Outcome rehearse(Work work, bool overlap, StepTimes &times);
 
@@ -68,7 +81,12 @@ class Trainer {
   [[nodiscard]] MemoryBytes memory() const;
 
  private:
-  [[nodiscard]] size_t batches_a_step() { return data_.size() * options_.accumulate; }
+  /// Ranks that compute gradients, and which of them this one is.
+  [[nodiscard]] size_t worker_count() const;
+  [[nodiscard]] size_t worker() const;
+  [[nodiscard]] size_t batches_a_step() const { return worker_count() * options_.accumulate; }
+  /// The end of a round: all ranks take the mean of their parameters and moments.
+  [[nodiscard]] Outcome take_mean(StepRecord &record, std::vector<Span> *spans);
   [[nodiscard]] Joint make_joint();
   [[nodiscard]] Outcome run_passes(Work work, StepTimes &times, std::vector<Span> *spans);
   void run_pass(const Batch &batch, size_t pass, Work work, StepTimes &times, std::vector<Span> *spans);
@@ -77,7 +95,7 @@ class Trainer {
   void wait_for_gradients(Work work, StepTimes &times);
   /// Of all gradients, whoever has them.
   [[nodiscard]] Outcome find_norm(Work work, double &norm);
-  void update(Work work, const StepRecord &record);
+  void update(Work work, double norm, double rate, const float *gradients);
   [[nodiscard]] Outcome run_step(Work work, StepRecord &record, std::vector<Span> *spans);
 
   const Options &options_;
@@ -102,6 +120,7 @@ class Trainer {
   std::vector<double> losses_;    ///< of the step's batches; a rank fills in its own
   /// Sums of squares of this rank's gradients: of tensors that the ranks of a model share, and of those that all have.
   double split_squares_ = 0, common_squares_ = 0;
+  std::vector<double> round_losses_;
   Progress progress_;
   bool rehearsing_ = false;
 };

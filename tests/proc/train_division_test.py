@@ -20,7 +20,7 @@ class Division(TrainCase):
     def test_ranks_that_update_shares_learn_the_same_and_have_fewer_moments(self):
         for ranks in (2, 3):
             for words in ((), ("--wire", "bfloat16"), ("--wire", "float16")):
-                # Without clipping the norm, a sum in another order, does not matter, and two ranks' sums have one order.
+                # Without clipping, the norm's order of sums does not matter, and two ranks' sums have one order.
                 arguments = ("--steps", 12, "--clip", 0, "--bucket-mb", 0.02, *words)
                 plain = self.train(ranks, *arguments, report="plain")
                 zero = self.train(ranks, *arguments, "--zero", 1, report="zero")
@@ -97,7 +97,7 @@ class Division(TrainCase):
 
     def test_compression_has_the_same_bits_with_and_without_overlap(self):
         for name in ("int8", "topk:0.05", "powersgd:2"):
-            overlap, plain = (self.train(2, "--steps", 8, "--bucket-mb", 0.02, "--compress", name, flag, report=flag[2:])
+            overlap, plain = (self.train(2, "--steps", 8, "--bucket-mb", 0.02, "--compress", name, flag)
                               for flag in ("--overlap", "--no-overlap"))
             self.assertEqual(self.losses(overlap), self.losses(plain))
 

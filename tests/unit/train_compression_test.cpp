@@ -153,8 +153,9 @@ TEST_CASE("trainer: what compression leaves out of a step comes in later ones", 
     double first, later;  ///< distance of the mean from the truth after 1 and 60 steps: at least, at most
     double bytes;         ///< of a float's four
   };
-  for (const Case &about : {Case{"none", 0, 1e-6, 4.01}, Case{"int8", 1e-3, 1e-3, 1.1}, Case{"topk:0.05", 0.5, 0.2, 0.5},
-                            Case{"powersgd:4", 0.5, 0.3, 1.0}, Case{"bfloat16", 1e-4, 5e-3, 2.01}}) {
+  for (const Case &about : {Case{"none", 0, 1e-6, 4.01}, Case{"int8", 1e-3, 1e-3, 1.1},
+                            Case{"topk:0.05", 0.5, 0.2, 0.5}, Case{"powersgd:4", 0.5, 0.3, 1.0},
+                            Case{"bfloat16", 1e-4, 5e-3, 2.01}}) {
     INFO(about.name);
     const auto compression = find_compression(about.name);
     REQUIRE(compression);

@@ -52,7 +52,7 @@ class Carrier {
   [[nodiscard]] virtual std::vector<std::span<float>> state() const { return {}; }
 };
 
-/// Sums by all-reduce, as floats or 16 bits wide. `sharded`: by reduce-scatter, each rank gets its share of each bucket.
+/// Sums by all-reduce, as floats or 16 bits wide. `sharded`: by reduce-scatter, a rank gets its share of each bucket.
 [[nodiscard]] std::unique_ptr<Carrier> make_reduced_carrier(const Road &road, rondo_type_t type, bool sharded);
 /// Every rank's gradients, as int8 or top-k, are gathered on all ranks, each of which adds them up.
 [[nodiscard]] std::unique_ptr<Carrier> make_gathered_carrier(const Road &road, const Compression &compression);

@@ -7,8 +7,8 @@
 //   second round  Q = the sum of M^T * P over ranks          n x r
 //   then          P * Q^T is the sum of M, nearly; M less this rank's part of it is added to its next gradients
 //
-// What is no matrix, or no smaller that way, is all-reduced as it is, beside the P of the first round. All ranks compute
-// the same from the same sums, so P, Q and gradients are the same on all, bit by bit.
+// What is no matrix, or no smaller that way, is all-reduced as it is, beside the P of the first round. All ranks
+// compute the same from the same sums, so P, Q and gradients are the same on all, bit by bit.
 #include <algorithm>
 #include <cmath>
 
@@ -136,7 +136,7 @@ class PowerCarrier final : public Carrier {
     rounds.tensors.push_back(thin);
   }
 
-  /// A column of Q that is 0, as all are at first, would stay so: random numbers, the same on all ranks, take its place.
+  /// A column of Q that is 0, as all are at first, would stay so: random numbers take its place, the same on all ranks.
   void renew(float *q, size_t rows) {
     for (size_t column = 0; column < thin_; ++column) {
       bool zero = true;
