@@ -70,8 +70,8 @@ class Server {
     const bool moved = moved_.wait_for(lock, deadline, [&] { return failure_ || lead() <= options_.staleness; });
     if (failure_) return failure_;
     if (!moved)
-      return Failure{Exit::communication, "rank " + std::to_string(index + 1) + " waited in vain for a worker that is " +
-                                              "--staleness steps behind; look what became of that"};
+      return Failure{Exit::communication, "rank " + std::to_string(index + 1) + " is --staleness steps ahead and has " +
+                                              "waited in vain for the slowest worker; look what became of that"};
     staleness_.most_lead = std::max(staleness_.most_lead, lead());
     std::memcpy(reply, trainer_.parameters(), bytes_);
     read_[index] = trainer_.progress().updates;

@@ -81,7 +81,7 @@ Outcome prepare_files(const Options &options, Group &group, const Checkpoint &ch
 Outcome train_ranks(const Options &options, const Corpus &corpus, const Samples &samples, Ranks &ranks, Run &run) {
   Group &group = ranks.all();
   if (options.mode == Mode::async_ps && group.size() < 2)
-    return Failure{Exit::usage, "--mode async-ps takes a parameter server and at least one worker; start 2 or more ranks"};
+    return Failure{Exit::usage, "--mode async-ps takes a parameter server and at least one worker; start 2 ranks"};
   if (auto failure = check_samples(options, corpus, samples, ranks.data().size())) return failure;
   if (auto failure = check_agreement(options, corpus, group)) return failure;
   const auto compute = make_host_compute();
