@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <string>
 
+#include "bench/failure.h"
 #include "bench/trainer/compute.h"
-#include "bench/trainer/failure.h"
 #include "rondo/rondo.h"
 
 namespace rondo::train {

@@ -9,8 +9,8 @@
 #include <variant>
 #include <vector>
 
+#include "bench/failure.h"
 #include "bench/trainer/exchange/compression.h"
-#include "bench/trainer/failure.h"
 #include "bench/trainer/shape.h"
 #include "rondo/rondo.h"
 

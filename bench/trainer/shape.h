@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "bench/trainer/failure.h"
+#include "bench/failure.h"
 
 namespace rondo::train {
 
