@@ -48,6 +48,7 @@ class Server {
       if (!failure) failure = update(index, gradients.get(), reply.get());
       if (!failure) failure = pairs_[index]->broadcast(reply.get(), bytes_, server);
     }
+    if (!failure) failure = pairs_[index]->finish();
     if (failure) fail(*failure);
   }
 
@@ -113,7 +114,7 @@ Outcome work(const Options &options, size_t ranks, bool shown, Trainer &trainer,
     records.push_back(record);
     if (shown) show_progress(options, record, ranks);
   }
-  return std::nullopt;
+  return pair.finish();
 }
 
 /// The first worker's records, to all ranks, with the mean losses of all workers.
