@@ -7,8 +7,8 @@
 #include <memory>
 #include <string>
 
+#include "bench/failure.h"
 #include "bench/perf/cases.h"
-#include "bench/perf/failure.h"
 #include "bench/perf/group.h"
 #include "bench/perf/verify.h"
 

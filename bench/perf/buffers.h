@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <string>
 
+#include "bench/failure.h"
 #include "bench/perf/cases.h"
 #include "bench/perf/device.h"
-#include "bench/perf/failure.h"
 #include "bench/perf/options.h"
 
 namespace rondo::perf {

@@ -9,7 +9,7 @@
 #include <memory>
 #include <string>
 
-#include "bench/perf/failure.h"
+#include "bench/failure.h"
 #include "rondo/rondo.h"
 
 namespace rondo::perf {

@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "bench/failure.h"
 #include "bench/perf/device.h"
-#include "bench/perf/failure.h"
 #include "rondo/rondo.h"
 
 namespace rondo::perf {

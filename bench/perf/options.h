@@ -11,7 +11,7 @@
 #include <variant>
 #include <vector>
 
-#include "bench/perf/failure.h"
+#include "bench/failure.h"
 #include "rondo/rondo.h"
 
 namespace rondo::perf {

@@ -12,8 +12,8 @@
 #include <memory>
 #include <string>
 
+#include "bench/failure.h"
 #include "bench/perf/device.h"
-#include "bench/perf/failure.h"
 
 namespace rondo::perf {
 

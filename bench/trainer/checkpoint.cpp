@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "bench/trainer/checksum.h"
 
@@ -21,7 +22,7 @@ namespace {
 using nlohmann::json;
 using File = std::unique_ptr<std::FILE, int (*)(std::FILE *)>;
 
-constexpr std::array<char, 8> magic{'R', 'O', 'N', 'D', 'O', 'T', 'R', '1'};
+constexpr std::array<char, 8> magic{'R', 'O', 'N', 'D', 'O', 'T', 'R', '2'};
 constexpr uint64_t header_bytes_most = uint64_t{1} << 30;
 
 std::string folder_of(const std::string &path) {
@@ -37,21 +38,28 @@ Failure load_failure(const std::string &path, const std::string &why) {
   return {Exit::usage, "cannot resume from " + path + ": " + why};
 }
 
-/// What must be the same in the run that continues. Ranks and passes may differ, their product not.
+/// What must be the same in the run that continues. Ranks and passes may differ, their product not; unless compression
+/// has left something out on each rank.
 json settings_of(const Options &options, size_t ranks, size_t corpus_bytes) {
-  return {{"width", options.shape.width},
+  json settings{{"width", options.shape.width},
           {"layers", options.shape.layers},
           {"heads", options.shape.heads},
           {"context", options.shape.context},
           {"batch", options.batch},
-          {"ranks x accumulate", ranks * options.accumulate},
+          {"ranks x accumulate", ranks / options.slices * options.accumulate},
           {"seed", options.seed},
-          {"wire", rondo_type_string(options.wire)},
+          {"compress", name_of(options.compression)},
           {"learning-rate", options.learning_rate},
           {"warmup", options.warmup},
           {"weight-decay", options.weight_decay},
           {"clip", options.clip},
           {"bytes of the corpus", corpus_bytes}};
+  if (options.compression.feeds_back()) {
+    settings["ranks"] = ranks;
+    settings["tensor-parallel"] = options.slices;
+    settings["bucket-mb"] = options.bucket_mb;
+  }
+  return settings;
 }
 
 json losses_of(const Run &run) {
@@ -103,7 +111,7 @@ Outcome Checkpoint::check_place() const {
   if (::access(folder.c_str(), W_OK | X_OK) != 0)
     return save_failure(options_.checkpoint, "folder " + folder + ": " + std::strerror(errno));
   struct statvfs about {};
-  const uint64_t needed = 3 * trainer_.layout().count * sizeof(float) + (uint64_t{1} << 20);
+  const uint64_t needed = trainer_.state().whole_count() * sizeof(float) + (uint64_t{1} << 20);
   if (::statvfs(folder.c_str(), &about) != 0) return std::nullopt;  // then the first saving tells
   const uint64_t room = uint64_t{about.f_bavail} * about.f_frsize;
   if (room >= needed) return std::nullopt;
@@ -111,32 +119,42 @@ Outcome Checkpoint::check_place() const {
                                                " has " + std::to_string(room >> 20) + " MiB left");
 }
 
-Outcome Checkpoint::save(const Run &run) const {
+std::string Checkpoint::header_of(const Run &run) const {
   const Progress &progress = trainer_.progress();
   json validations = json::array();
   for (const Validation &point : run.validations) validations.push_back({point.step, point.loss});
-  const std::string header = json{{"settings", settings_of(options_, ranks_, corpus_bytes_)},
-                                  {"step", progress.step},
-                                  {"updates", progress.updates},
-                                  {"scale", progress.scale.scale},
-                                  {"good_steps", progress.scale.good_steps},
-                                  {"losses", losses_of(run)},
-                                  {"validations", std::move(validations)}}
-                                 .dump();
-  const std::string partial = options_.checkpoint + ".partial";
+  return json{{"settings", settings_of(options_, ranks_, corpus_bytes_)},
+              {"step", progress.step},
+              {"updates", progress.updates},
+              {"scale", progress.scale.scale},
+              {"good_steps", progress.scale.good_steps},
+              {"losses", losses_of(run)},
+              {"validations", std::move(validations)}}
+      .dump();
+}
+
+Outcome Checkpoint::save(const Run &run) const {
+  if (!writes_) return trainer_.state().write([](const float *, size_t) {});
+  const std::string header = header_of(run), partial = options_.checkpoint + ".partial";
   bool written = false;
   int error = 0;
   {
     Stream stream(partial, "wb");
     const uint64_t header_bytes = header.size();
-    const size_t bytes = trainer_.layout().count * sizeof(float);
     written = stream.write(magic.data(), magic.size()) && stream.write(&header_bytes, sizeof header_bytes) &&
-              stream.write(header.data(), header.size()) && stream.write(trainer_.parameters(), bytes) &&
-              stream.write(trainer_.optimizer().first_moments(), bytes) &&
-              stream.write(trainer_.optimizer().second_moments(), bytes);
-    const uint64_t sum = stream.checksum();
-    written = written && stream.write(&sum, sizeof sum) && stream.finish();
+              stream.write(header.data(), header.size());
     error = errno;
+    auto failure = trainer_.state().write([&](const float *values, size_t count) {
+      if (!written) return;  // the other ranks go on, all the same
+      written = stream.write(values, count * sizeof(float));
+      error = errno;
+    });
+    if (failure) return failure;
+    const uint64_t sum = stream.checksum();
+    if (written) {
+      written = stream.write(&sum, sizeof sum) && stream.finish();
+      error = errno;
+    }
   }
   if (written && std::rename(partial.c_str(), options_.checkpoint.c_str()) == 0) {
     sync_folder(folder_of(options_.checkpoint));
@@ -170,16 +188,15 @@ Outcome Checkpoint::load(Run &run) const {
     if (!found.contains(name) || found[name] != value)
       return load_failure(path, "it is of another run: " + name + " is " + found.value(name, json()).dump() +
                                     " there and " + value.dump() + " here; give the same options");
-  const size_t bytes = trainer_.layout().count * sizeof(float);
-  for (float *const all :
-       {trainer_.parameters(), trainer_.optimizer().first_moments(), trainer_.optimizer().second_moments()})
-    if (!stream.read(all, bytes)) return truncated;
+  std::vector<float> state(trainer_.state().whole_count());
+  if (!stream.read(state.data(), state.size() * sizeof(float))) return truncated;
   const uint64_t sum = stream.checksum();
   uint64_t kept = 0;
   if (!stream.read(&kept, sizeof kept)) return truncated;
   if (kept != sum || std::fgetc(stream.file()) != EOF) return damaged;
   Progress &progress = trainer_.progress();
   progress = {header["step"], header["updates"], {header["scale"], header["good_steps"]}};
+  trainer_.state().fill(std::move(state));
   for (const json &point : header["losses"]) run.earlier_losses.emplace_back(point[0], point[1]);
   for (const json &point : header["validations"]) run.validations.push_back({point[0], point[1]});
   if (progress.step < options_.steps) return std::nullopt;

@@ -2,8 +2,8 @@
 // A run in a file, from which it goes on as if it had not been interrupted, bit for bit.
 //
 // The file: 8 bytes that name the format, the length of a JSON header, the header (settings, progress, losses so far),
-// parameters, first moments, second moments, and a checksum of all that. It is written beside its place and renamed, so
-// at any time there is a whole one or none.
+// parameters, first moments, second moments, what compression left out on each rank, and a checksum of all that. It is
+// written beside its place and renamed, so at any time there is a whole one or none.
 #pragma once
 
 #include <string>
@@ -17,23 +17,29 @@ namespace rondo::train {
 
 class Checkpoint {
  public:
-  Checkpoint(const Options &options, Trainer &trainer, size_t ranks, size_t corpus_bytes)
-      : options_(options), trainer_(trainer), ranks_(ranks), corpus_bytes_(corpus_bytes) {}
+  Checkpoint(const Options &options, Trainer &trainer, const Group &all, size_t corpus_bytes)
+      : options_(options), trainer_(trainer), ranks_(all.size()), writes_(all.rank() == 0),
+        corpus_bytes_(corpus_bytes) {}
 
   /// Whether there is a folder that can be written to, and room; before the run.
   [[nodiscard]] Outcome check_place() const;
 
-  /// Writes options.checkpoint. An earlier file there stays whole until the new one is.
+  /// Rank 0 writes options.checkpoint, to which all ranks contribute. An earlier file there stays whole until the new
+  /// one is.
   [[nodiscard]] Outcome save(const Run &run) const;
 
-  /// Reads options.resume into the trainer, and the losses so far into `run`. Refuses what is damaged, or is of a run
-  /// with other settings; the trainer is of no use then.
+  /// On rank 0: reads options.resume into the trainer, and the losses so far into `run`. Refuses what is damaged, or is
+  /// of a run with other settings; the trainer is of no use then.
   [[nodiscard]] Outcome load(Run &run) const;
 
  private:
+  [[nodiscard]] std::string header_of(const Run &run) const;
+
   const Options &options_;
   Trainer &trainer_;
-  size_t ranks_, corpus_bytes_;
+  const size_t ranks_;
+  const bool writes_;
+  const size_t corpus_bytes_;
 };
 
 }  // namespace rondo::train

@@ -57,6 +57,8 @@ class Compute {
   virtual ~Compute() = default;
 
   [[nodiscard]] virtual const char *name() const = 0;
+  /// What the backend took for itself: code that it generated, say.
+  [[nodiscard]] virtual size_t own_bytes() const = 0;
 
   /// Zeroed; null where there is no memory left.
   [[nodiscard]] virtual Buffer allocate(size_t count) = 0;

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/trainer/failure.h"
+#include "bench/failure.h"
 
 namespace rondo::train {
 

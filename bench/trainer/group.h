@@ -5,13 +5,17 @@
 #include <cstddef>
 #include <string>
 
-#include "bench/trainer/failure.h"
+#include "bench/failure.h"
+#include "bench/trainer/compute.h"
 #include "rondo/rondo.h"
 
 namespace rondo::train {
 
 /// What the library says of a call that did not succeed.
 [[nodiscard]] Failure communication_failure(rondo_comm_t comm, const char *call, rondo_status_t status);
+
+/// Memory that the ranks of this host can read in place, by rondo_mem_alloc(); zeroed.
+[[nodiscard]] Outcome allocate_shared(size_t count, Buffer &buffer);
 
 class Group {
  public:
@@ -22,25 +26,58 @@ class Group {
 
   /// Makes a communicator of all ranks that the environment tells of.
   [[nodiscard]] Outcome join(const rondo_config_t &config);
+  /// Takes over a communicator that was made elsewhere.
+  [[nodiscard]] Outcome take(rondo_comm_t comm);
+  /// Makes a communicator of two ranks of `all`, the first of which is its rank 0; every rank of `all` calls this at
+  /// once, and the others get none.
+  [[nodiscard]] Outcome join_pair(Group &all, size_t one, size_t other, const rondo_config_t &config);
+  /// Makes a communicator of some ranks of `all`; every rank of `all` calls this at once, each for its own part.
+  /// @param first  the rank in `all` that is the part's rank 0; this one is its `rank` of `size`.
+  [[nodiscard]] Outcome join_part(Group &all, size_t first, size_t rank, size_t size, const rondo_config_t &config);
 
   [[nodiscard]] rondo_comm_t comm() const { return comm_; }
   [[nodiscard]] size_t rank() const { return rank_; }
   [[nodiscard]] size_t size() const { return size_; }
 
   // These block. Nothing else may be enqueued on the communicator meanwhile.
-  [[nodiscard]] Outcome broadcast(void *data, size_t bytes);  ///< from rank 0
+  [[nodiscard]] Outcome broadcast(void *data, size_t bytes, size_t from = 0);
   [[nodiscard]] Outcome gather(const void *mine, size_t bytes, void *all);  ///< all's blocks are in the order of ranks
   [[nodiscard]] Outcome sum(double *values, size_t count);
+  [[nodiscard]] Outcome sum(float *values, size_t count);
+  [[nodiscard]] Outcome average(float *values, size_t count);
   [[nodiscard]] Outcome barrier();
 
   /// Ends the communicator in agreement with the others.
   [[nodiscard]] Outcome finish();
 
- private:
+  /// The failure of a call on this communicator, where it did not succeed.
   [[nodiscard]] Outcome check(const char *call, rondo_status_t status) const;
 
+ private:
   rondo_comm_t comm_ = nullptr;
   size_t rank_ = 0, size_ = 1;
+};
+
+/// How ranks divide the work. Those that share a model are neighbours; those that have the same slice of it train
+/// data-parallel. With a slice for each model, the latter are all ranks.
+class Ranks {
+ public:
+  /// @param slices  ranks that share a model.
+  [[nodiscard]] Outcome join(const rondo_config_t &config, size_t slices);
+
+  [[nodiscard]] Group &all() { return all_; }
+  [[nodiscard]] Group &data() { return slices_ > 1 ? data_ : all_; }
+  [[nodiscard]] Group &joint() { return joint_; }  ///< of one rank, and not to be used, where each has a whole model
+  [[nodiscard]] size_t slices() const { return slices_; }
+
+  /// Bytes of all communicators' memory that are used, as one rank's part of what is its host's.
+  [[nodiscard]] size_t memory_bytes();
+
+  [[nodiscard]] Outcome finish();
+
+ private:
+  size_t slices_ = 1;
+  Group all_, data_, joint_;
 };
 
 }  // namespace rondo::train

@@ -21,14 +21,14 @@ Outcome measure(Trainer &trainer, Group &group, Work work, bool overlap, StepTim
   return std::nullopt;
 }
 
-/// Rank 0 computes, the others wait for it.
-Outcome measure_alone(Trainer &trainer, Group &group, uint64_t &alone_ns) {
+/// One rank computes, the others wait for it.
+Outcome measure_alone(Trainer &trainer, Group &group, size_t rank, uint64_t &alone_ns) {
   StepTimes times;
   if (auto failure = group.barrier()) return failure;
-  if (group.rank() == 0)
+  if (group.rank() == rank)
     if (auto failure = trainer.rehearse(Work::computation, true, times)) return failure;
   alone_ns = times.step_ns;
-  return group.broadcast(&alone_ns, sizeof alone_ns);
+  return group.broadcast(&alone_ns, sizeof alone_ns, rank);
 }
 
 }  // namespace
@@ -43,15 +43,20 @@ double Round::slowdown() const {
   return passes_alone_ns > 0 ? static_cast<double>(passes_beside_ns) / static_cast<double>(passes_alone_ns) : 0.0;
 }
 
-Outcome measure_rounds(Trainer &trainer, Group &group, uint32_t count, std::vector<Round> &rounds) {
-  for (uint32_t number = 0; number < count; ++number) {
+Outcome measure_rounds(Trainer &trainer, const Options &options, Ranks &ranks, std::vector<Round> &rounds) {
+  Group &group = ranks.all();
+  const size_t first_worker = options.mode == Mode::async_ps ? 1 : 0;
+  for (uint32_t number = 0; number < options.measure_rounds; ++number) {
     StepTimes computation, communication, overlapped, plain;
     Round round;
-    if (auto failure = measure(trainer, group, Work::computation, true, computation)) return failure;
-    if (auto failure = measure(trainer, group, Work::communication, true, communication)) return failure;
-    if (auto failure = measure(trainer, group, Work::all, true, overlapped)) return failure;
-    if (auto failure = measure(trainer, group, Work::all, false, plain)) return failure;
-    if (auto failure = measure_alone(trainer, group, round.alone_ns)) return failure;
+    if (options.mode == Mode::sync) {
+      if (auto failure = measure(trainer, group, Work::computation, true, computation)) return failure;
+      if (auto failure = measure(trainer, group, Work::communication, true, communication)) return failure;
+      if (auto failure = measure(trainer, group, Work::all, true, overlapped)) return failure;
+      if (auto failure = measure(trainer, group, Work::all, false, plain)) return failure;
+    }
+    if (ranks.slices() == 1)
+      if (auto failure = measure_alone(trainer, group, first_worker, round.alone_ns)) return failure;
     round.computation_ns = computation.step_ns;
     round.communication_ns = communication.step_ns;
     round.overlapped_ns = overlapped.step_ns;

@@ -12,7 +12,7 @@ namespace rondo::train {
 /// One round. Each figure is that of the slowest rank.
 struct Round {
   uint64_t computation_ns = 0;    ///< a step without communication
-  uint64_t communication_ns = 0;  ///< all buckets' all-reduces, nothing else
+  uint64_t communication_ns = 0;  ///< all buckets' collectives, nothing else
   uint64_t overlapped_ns = 0;     ///< a step with --overlap
   uint64_t plain_ns = 0;          ///< a step with --no-overlap
   uint64_t alone_ns = 0;          ///< rank 0's step without communication, while the others wait
@@ -24,6 +24,9 @@ struct Round {
   [[nodiscard]] double slowdown() const;
 };
 
-[[nodiscard]] Outcome measure_rounds(Trainer &trainer, Group &group, uint32_t count, std::vector<Round> &rounds);
+/// options.measure_rounds of them. Where ranks take no sums in a step, only what one rank alone takes is measured;
+/// where they share a model, all but that.
+[[nodiscard]] Outcome measure_rounds(Trainer &trainer, const Options &options, Ranks &ranks,
+                                     std::vector<Round> &rounds);
 
 }  // namespace rondo::train

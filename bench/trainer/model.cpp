@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/trainer/model.h"
 
+#include <utility>
+
 namespace rondo::train {
 namespace {
 
@@ -24,31 +26,40 @@ class Dealer {
 
 }  // namespace
 
-Model::Model(const Shape &shape, size_t batch, Compute &compute)
-    : shape_(shape), layout_(make_layout(shape)), batch_(batch), rows_(batch * shape.context), compute_(compute) {
+Model::Model(const Shape &shape, size_t batch, Compute &compute, bool recompute, Joint joint)
+    : shape_(shape), joint_(std::move(joint)), layout_(make_layout(shape, joint_.slice)), batch_(batch),
+      rows_(batch * shape.context), own_width_(shape.width / joint_.slice.count), compute_(compute),
+      recompute_(recompute) {
   layers_.resize(shape.layers);
   place(nullptr);
   memory_ = compute.allocate(float_count_);
-  if (memory_ != nullptr) place(memory_.get());
+  if (memory_ == nullptr) return;
+  place(memory_.get());
+  if (!shared()) return;
+  joint_memory_ = joint_.allocate(rows_ * shape.width);
+  narrow_ = joint_memory_.get();
 }
 
 void Model::place(float *memory) {
   Dealer deal(memory);
-  const size_t row_floats = rows_ * shape_.width;
-  for (Activations &layer : layers_) {
+  const size_t row_floats = rows_ * shape_.width, own_floats = rows_ * own_width_;
+  for (size_t index = 0; index < layers_.size(); ++index) {
+    Activations &layer = layers_[index];
+    if (recompute_ && index > 0) layer = layers_[0];
     layer.input = deal.take(row_floats);
+    if (recompute_ && index > 0) continue;
     layer.normed1 = deal.take(row_floats);
     layer.means1 = deal.take(rows_);
     layer.scales1 = deal.take(rows_);
-    layer.qkv = deal.take(3 * row_floats);
-    layer.weights = deal.take(batch_ * shape_.heads * shape_.context * shape_.context);
-    layer.attended = deal.take(row_floats);
+    layer.qkv = deal.take(3 * own_floats);
+    layer.weights = deal.take(batch_ * shape_.heads / joint_.slice.count * shape_.context * shape_.context);
+    layer.attended = deal.take(own_floats);
     layer.middle = deal.take(row_floats);
     layer.normed2 = deal.take(row_floats);
     layer.means2 = deal.take(rows_);
     layer.scales2 = deal.take(rows_);
-    layer.up = deal.take(4 * row_floats);
-    layer.bent = deal.take(4 * row_floats);
+    layer.up = deal.take(4 * own_floats);
+    layer.bent = deal.take(4 * own_floats);
   }
   last_ = deal.take(row_floats);
   normed_ = deal.take(row_floats);
@@ -58,10 +69,12 @@ void Model::place(float *memory) {
   losses_ = deal.take(rows_);
   attention_scratch_ = deal.take(shape_.context * shape_.context);
   flow_ = deal.take(row_floats);
-  wide_ = deal.take(4 * row_floats);
-  narrow_ = deal.take(row_floats);
+  wide_ = deal.take(4 * own_floats);
+  if (!shared()) narrow_ = deal.take(row_floats);
   float_count_ = deal.used();
 }
+
+size_t Model::activation_floats() const { return float_count_ + (shared() ? rows_ * shape_.width : 0); }
 
 void Model::linear(const float *x, const float *weight, const float *bias, const float *base, float *out, size_t in,
                    size_t out_width) {
@@ -76,26 +89,46 @@ void Model::linear_backward(const float *x, const float *weight, const float *ou
   compute_.multiply({false, false, rows_, in, out_width, out_gradients, out_width, weight, in, x_gradients, in});
 }
 
-Attention Model::attention_of(const Activations &activations) const {
-  return {batch_, shape_.context, shape_.width, shape_.heads, activations.qkv, activations.weights, attention_scratch_};
+void Model::linear_joint(const float *x, const float *weight, const float *bias, const float *base, float *out,
+                         size_t in) {
+  const size_t width = shape_.width;
+  if (!shared()) return linear(x, weight, bias, base, out, in, width);
+  compute_.multiply({false, true, rows_, width, in, x, in, weight, in, narrow_, width});
+  joint_.add_up(narrow_, rows_ * width);
+  compute_.add_bias(base, bias, out, rows_, width);
+  compute_.add(narrow_, out, rows_ * width);
 }
 
-void Model::layer_forward(const float *parameters, size_t layer, float *out) {
+void Model::join_gradients() {
+  if (shared()) joint_.add_up(narrow_, rows_ * shape_.width);
+}
+
+Attention Model::attention_of(const Activations &activations) const {
+  return {batch_, shape_.context, own_width_, shape_.heads / joint_.slice.count, activations.qkv, activations.weights,
+          attention_scratch_};
+}
+
+void Model::layer_forward(const float *parameters, size_t layer) {
   const auto parameter = [&](size_t tensor) { return layout_.in(parameters, tensor); };
   const LayerTensors &tensors = layout_.layers[layer];
   const Activations &kept = layers_[layer];
-  const size_t width = shape_.width;
+  const size_t width = shape_.width, own = own_width_;
   compute_.normalize(kept.input, parameter(tensors.norm1_gain), parameter(tensors.norm1_bias), kept.normed1,
                      kept.means1, kept.scales1, rows_, width);
-  linear(kept.normed1, parameter(tensors.qkv_weight), parameter(tensors.qkv_bias), nullptr, kept.qkv, width, 3 * width);
+  linear(kept.normed1, parameter(tensors.qkv_weight), parameter(tensors.qkv_bias), nullptr, kept.qkv, width, 3 * own);
   compute_.attend(attention_of(kept), kept.attended);
-  linear(kept.attended, parameter(tensors.out_weight), parameter(tensors.out_bias), kept.input, kept.middle, width,
-         width);
+  linear_joint(kept.attended, parameter(tensors.out_weight), parameter(tensors.out_bias), kept.input, kept.middle, own);
   compute_.normalize(kept.middle, parameter(tensors.norm2_gain), parameter(tensors.norm2_bias), kept.normed2,
                      kept.means2, kept.scales2, rows_, width);
-  linear(kept.normed2, parameter(tensors.up_weight), parameter(tensors.up_bias), nullptr, kept.up, width, 4 * width);
-  compute_.gelu(kept.up, kept.bent, rows_ * 4 * width);
-  linear(kept.bent, parameter(tensors.down_weight), parameter(tensors.down_bias), kept.middle, out, 4 * width, width);
+  linear(kept.normed2, parameter(tensors.up_weight), parameter(tensors.up_bias), nullptr, kept.up, width, 4 * own);
+  compute_.gelu(kept.up, kept.bent, rows_ * 4 * own);
+}
+
+void Model::layer_end(const float *parameters, size_t layer, float *out) {
+  const LayerTensors &tensors = layout_.layers[layer];
+  const Activations &kept = layers_[layer];
+  linear_joint(kept.bent, layout_.in(parameters, tensors.down_weight), layout_.in(parameters, tensors.down_bias),
+               kept.middle, out, 4 * own_width_);
 }
 
 const float *Model::forward(const float *parameters, const uint8_t *inputs, const uint8_t *targets) {
@@ -104,8 +137,10 @@ const float *Model::forward(const float *parameters, const uint8_t *inputs, cons
   const auto parameter = [&](size_t tensor) { return layout_.in(parameters, tensor); };
   compute_.embed(inputs, parameter(layout_.token), parameter(layout_.position), layers_[0].input, rows_, shape_.context,
                  shape_.width);
-  for (size_t layer = 0; layer < shape_.layers; ++layer)
-    layer_forward(parameters, layer, layer + 1 < shape_.layers ? layers_[layer + 1].input : last_);
+  for (size_t layer = 0; layer < shape_.layers; ++layer) {
+    layer_forward(parameters, layer);
+    layer_end(parameters, layer, layer + 1 < shape_.layers ? layers_[layer + 1].input : last_);
+  }
   compute_.normalize(last_, parameter(layout_.norm_gain), parameter(layout_.norm_bias), normed_, means_, scales_, rows_,
                      shape_.width);
   compute_.multiply({false, true, rows_, vocabulary, shape_.width, normed_, shape_.width, parameter(layout_.token),
@@ -125,23 +160,25 @@ void Model::layer_backward(const float *parameters, size_t layer, float *gradien
   };
   const LayerTensors &tensors = layout_.layers[layer];
   const Activations &kept = layers_[layer];
-  const size_t width = shape_.width;
+  const size_t width = shape_.width, own = own_width_;
   linear_backward(kept.bent, parameter(tensors.down_weight), flow_, gradient(tensors.down_weight),
-                  gradient(tensors.down_bias), wide_, 4 * width, width);
+                  gradient(tensors.down_bias), wide_, 4 * own, width);
   done(tensors.down_weight, tensors.down_bias);
-  compute_.gelu_backward(kept.up, wide_, rows_ * 4 * width);
+  compute_.gelu_backward(kept.up, wide_, rows_ * 4 * own);
   linear_backward(kept.normed2, parameter(tensors.up_weight), wide_, gradient(tensors.up_weight),
-                  gradient(tensors.up_bias), narrow_, width, 4 * width);
+                  gradient(tensors.up_bias), narrow_, width, 4 * own);
+  join_gradients();
   done(tensors.up_weight, tensors.up_bias);
   compute_.normalize_backward(kept.middle, parameter(tensors.norm2_gain), kept.means2, kept.scales2, narrow_, flow_,
                               gradient(tensors.norm2_gain), gradient(tensors.norm2_bias), rows_, width);
   done(tensors.norm2_gain, tensors.norm2_bias);
   linear_backward(kept.attended, parameter(tensors.out_weight), flow_, gradient(tensors.out_weight),
-                  gradient(tensors.out_bias), narrow_, width, width);
+                  gradient(tensors.out_bias), narrow_, own, width);
   done(tensors.out_weight, tensors.out_bias);
   compute_.attend_backward(attention_of(kept), narrow_, wide_);
   linear_backward(kept.normed1, parameter(tensors.qkv_weight), wide_, gradient(tensors.qkv_weight),
-                  gradient(tensors.qkv_bias), narrow_, width, 3 * width);
+                  gradient(tensors.qkv_bias), narrow_, width, 3 * own);
+  join_gradients();
   done(tensors.qkv_weight, tensors.qkv_bias);
   compute_.normalize_backward(kept.input, parameter(tensors.norm1_gain), kept.means1, kept.scales1, narrow_, flow_,
                               gradient(tensors.norm1_gain), gradient(tensors.norm1_bias), rows_, width);
@@ -162,7 +199,10 @@ void Model::backward(const float *parameters, float loss_scale, float *gradients
                               width);
   ready(layout_.norm_gain);
   ready(layout_.norm_bias);
-  for (size_t layer = shape_.layers; layer-- > 0;) layer_backward(parameters, layer, gradients, ready);
+  for (size_t layer = shape_.layers; layer-- > 0;) {
+    if (recompute_ && layer + 1 < shape_.layers) layer_forward(parameters, layer);  // the last one's are still there
+    layer_backward(parameters, layer, gradients, ready);
+  }
   compute_.embed_backward(inputs_, flow_, token_gradients, layout_.in(gradients, layout_.position), rows_,
                           shape_.context, width);
   ready(layout_.position);

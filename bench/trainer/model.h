@@ -10,17 +10,27 @@
 
 namespace rondo::train {
 
+/// Ranks that share a model: each has a slice of every layer's heads and MLP, and what they compute is a sum over them.
+struct Joint {
+  Slice slice;
+  std::function<Buffer(size_t count)> allocate;              ///< memory for such sums
+  std::function<void(float *values, size_t count)> add_up;  ///< over the ranks that share the model, on all of them
+};
+
 class Model {
  public:
   /// Called during the backward pass when tensor `index` of the layout has its gradient.
   using Ready = std::function<void(size_t index)>;
 
-  /// @param batch  samples of one pass.
-  Model(const Shape &shape, size_t batch, Compute &compute);
+  /// @param batch      samples of one pass.
+  /// @param recompute  of each layer's activations keep the input alone, and compute the others again in the backward
+  ///                   pass: the same bits, with the memory of one layer, for a third more computation.
+  /// @param joint      one slice: the whole model, and nothing is added up.
+  Model(const Shape &shape, size_t batch, Compute &compute, bool recompute = false, Joint joint = {});
 
   /// False where memory ran out; nothing else may be called then.
-  [[nodiscard]] bool allocated() const { return memory_ != nullptr; }
-  [[nodiscard]] size_t activation_floats() const { return float_count_; }
+  [[nodiscard]] bool allocated() const { return narrow_ != nullptr; }
+  [[nodiscard]] size_t activation_floats() const;
   [[nodiscard]] size_t rows() const { return rows_; }
   [[nodiscard]] const Layout &layout() const { return layout_; }
 
@@ -32,33 +42,44 @@ class Model {
   void backward(const float *parameters, float loss_scale, float *gradients, const Ready &ready);
 
  private:
-  /// What the backward pass needs of a layer's forward pass.
+  /// What the backward pass needs of a layer's forward pass. All but `input` may be those of another layer.
   struct Activations {
     float *input, *normed1, *means1, *scales1, *qkv, *weights, *attended, *middle;
     float *normed2, *means2, *scales2, *up, *bent;
   };
 
   void place(float *memory);
+  [[nodiscard]] bool shared() const { return joint_.slice.count > 1; }
   /// out = base + bias + x * weight^T; base null: without it.
   void linear(const float *x, const float *weight, const float *bias, const float *base, float *out, size_t in,
               size_t out_width);
   /// Gradients of linear()'s weight and bias; of x into x_gradients.
   void linear_backward(const float *x, const float *weight, const float *out_gradients, float *weight_gradients,
                        float *bias_gradients, float *x_gradients, size_t in, size_t out_width);
-  void layer_forward(const float *parameters, size_t layer, float *out);
+  /// As linear(), where each of the ranks that share the model has some of x's columns.
+  void linear_joint(const float *x, const float *weight, const float *bias, const float *base, float *out, size_t in);
+  /// The gradient of what all ranks that share the model began with: in narrow_, the sum of what each of them found.
+  void join_gradients();
+  /// All of a layer but its end, which is the last product.
+  void layer_forward(const float *parameters, size_t layer);
+  void layer_end(const float *parameters, size_t layer, float *out);
   void layer_backward(const float *parameters, size_t layer, float *gradients, const Ready &ready);
   [[nodiscard]] Attention attention_of(const Activations &activations) const;
 
   Shape shape_;
+  Joint joint_;
   Layout layout_;
   size_t batch_, rows_;
+  size_t own_width_;  ///< of the heads that this rank has, together
   Compute &compute_;
+  bool recompute_;
   size_t float_count_ = 0;
-  Buffer memory_;
+  Buffer memory_, joint_memory_;
   std::vector<Activations> layers_;
   float *last_ = nullptr, *normed_ = nullptr, *means_ = nullptr, *scales_ = nullptr;  ///< after the last layer
   float *logits_ = nullptr, *losses_ = nullptr, *attention_scratch_ = nullptr;
-  float *flow_ = nullptr, *wide_ = nullptr, *narrow_ = nullptr;  ///< gradients on their way back
+  float *flow_ = nullptr, *wide_ = nullptr;  ///< gradients on their way back
+  float *narrow_ = nullptr;                  ///< likewise, and what ranks that share the model add up
   const uint8_t *inputs_ = nullptr, *targets_ = nullptr;
 };
 

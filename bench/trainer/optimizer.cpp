@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <utility>
 
 namespace rondo::train {
 namespace {
@@ -24,24 +25,28 @@ double Schedule::rate(uint64_t step) const {
 
 double clip_scale(double norm, double most) { return most > 0 && norm > most ? most / norm : 1.0; }
 
-Optimizer::Optimizer(const Layout &layout, Compute &compute)
-    : layout_(layout), compute_(compute), first_(compute.allocate(layout.count)),
-      second_(compute.allocate(layout.count)) {}
+Optimizer::Optimizer(std::vector<std::vector<Piece>> parts, Compute &compute)
+    : parts_(std::move(parts)), compute_(compute) {
+  for (const auto &part : parts_) {
+    begins_.push_back(count_);
+    for (const Piece &piece : part) count_ += piece.count;
+  }
+  first_ = compute.allocate(count_);
+  second_ = compute.allocate(count_);
+}
 
-void Optimizer::update(float *parameters, const float *gradients, double gradient_scale, double rate, double decay,
-                       uint64_t updates) {
-  AdamUpdate update;
-  update.gradient_scale = static_cast<float>(gradient_scale);
-  update.learning_rate = static_cast<float>(rate);
-  update.step = updates + 1;
-  for (const Tensor &tensor : layout_.tensors) {
-    update.parameters = parameters + tensor.offset;
-    update.first_moment = first_.get() + tensor.offset;
-    update.second_moment = second_.get() + tensor.offset;
-    update.gradients = gradients + tensor.offset;
-    update.count = tensor.count;
-    update.decay = tensor.decays() ? static_cast<float>(decay) : 0.0f;
+void Optimizer::update(size_t part, float *parameters, const float *gradients, AdamUpdate update) {
+  const float decay = update.decay;
+  size_t moment = begins_[part];
+  for (const Piece &piece : parts_[part]) {
+    update.parameters = parameters + piece.offset;
+    update.first_moment = first_.get() + moment;
+    update.second_moment = second_.get() + moment;
+    update.gradients = gradients + piece.offset;
+    update.count = piece.count;
+    update.decay = piece.decays ? decay : 0.0f;
     compute_.adam(update);
+    moment += piece.count;
   }
 }
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// AdamW over all parameters, with the learning rate's schedule. Parameters and moments are floats, whatever type the
+// AdamW, with the learning rate's schedule. Parameters and moments are floats, whatever type the
 // gradients had on the wire.
 #pragma once
 
+#include <vector>
+
 #include "bench/trainer/compute.h"
-#include "bench/trainer/shape.h"
 
 namespace rondo::train {
 
@@ -19,20 +20,34 @@ struct Schedule {
 /// What gradients of this norm are multiplied by so that their norm is at most `most`; 0: no limit.
 [[nodiscard]] double clip_scale(double norm, double most);
 
+/// Parameters that are updated alike: floats [offset, offset + count) of all, within one tensor.
+struct Piece {
+  size_t offset = 0, count = 0;
+  bool decays = false;
+};
+
+/// AdamW of some of the parameters: all of them, or those of which this rank is in charge.
 class Optimizer {
  public:
-  Optimizer(const Layout &layout, Compute &compute);
+  /// @param parts  pieces that are updated together, in the order of their offsets.
+  Optimizer(std::vector<std::vector<Piece>> parts, Compute &compute);
 
   [[nodiscard]] bool allocated() const { return first_ != nullptr && second_ != nullptr; }
+  /// The moments of all pieces, one after another.
   [[nodiscard]] float *first_moments() const { return first_.get(); }
   [[nodiscard]] float *second_moments() const { return second_.get(); }
+  [[nodiscard]] size_t count() const { return count_; }  ///< floats in each of them
+  [[nodiscard]] size_t part_count() const { return parts_.size(); }
+  [[nodiscard]] const std::vector<Piece> &part(size_t index) const { return parts_[index]; }
 
-  /// @param updates  how many there were before.
-  void update(float *parameters, const float *gradients, double gradient_scale, double rate, double decay,
-              uint64_t updates);
+  /// Updates one part.
+  /// @param update  the same for all pieces: gradient_scale, learning_rate, step, and decay where there is any.
+  void update(size_t part, float *parameters, const float *gradients, AdamUpdate update);
 
  private:
-  const Layout &layout_;
+  std::vector<std::vector<Piece>> parts_;
+  std::vector<size_t> begins_;  ///< of the parts' moments
+  size_t count_ = 0;
   Compute &compute_;
   Buffer first_, second_;
 };

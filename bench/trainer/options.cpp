@@ -2,6 +2,8 @@
 #include "bench/trainer/options.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
 #include <charconv>
 
 namespace rondo::train {
@@ -19,7 +21,8 @@ constexpr const char *examples =
 
 /// Options as they stand on the command line, before their words are understood.
 struct Words {
-  std::string model = "nano", wire = "float32", flip;
+  std::string model = "nano", wire = "float32", compress = "none", mode = "sync", flip, delay;
+  uint32_t zero = 0;
   bool overlap = false, no_overlap = false;
   uint32_t timeout_s = 0;
 };
@@ -46,13 +49,35 @@ void add_model_options(CLI::App &app, Options &options, Words &words) {
   app.add_option("--clip", options.clip, "largest norm of the gradients; 0: no limit [1]")->check(CLI::Range(0.0, 1e9));
 }
 
-void add_run_options(CLI::App &app, Options &options, Words &words) {
-  app.add_option("--bucket-mb", options.bucket_mb, "MiB of gradients in one all-reduce [1]")
+/// How the ranks divide the work, and what they tell each other.
+void add_rank_options(CLI::App &app, Options &options, Words &words) {
+  app.add_option("--bucket-mb", options.bucket_mb, "MiB of gradients that travel together [1]")
       ->check(CLI::Range(0.001, 4096.0));
   auto *const overlap = app.add_flag("--overlap", words.overlap,
                                      "start a bucket's all-reduce when its last gradient is there [yes]");
   app.add_flag("--no-overlap", words.no_overlap, "start all of them after the backward pass")->excludes(overlap);
-  app.add_option("--wire", words.wire, "type of the gradients in the all-reduce: float32, bfloat16, float16 [float32]");
+  auto *const wire = app.add_option("--wire", words.wire,
+                                    "type of the gradients in the all-reduce: float32, bfloat16, float16 [float32]");
+  app.add_option("--mode", words.mode,
+                 "sync: each step with all ranks' gradients; local-sgd: steps of each rank's own, then the mean;\n"
+                 "async-ps: rank 0 updates by the gradients of the others as they come [sync]");
+  app.add_option("--local-steps", options.local_steps, "of local-sgd: steps between two means [8]")
+      ->check(CLI::Range(1, 1'000'000));
+  app.add_option("--staleness", options.staleness,
+                 "of async-ps: steps that a worker may be ahead of the slowest [4]");
+  app.add_option("--compress", words.compress, "gradients on the wire: " + known_compressions() + " [none]")
+      ->excludes(wire);
+  app.add_option("--zero", words.zero,
+                 "1: each rank updates a share of the parameters and has that share's moments only (ZeRO-1) [0]")
+      ->check(CLI::Range(0u, 1u));
+  app.add_flag("--recompute", options.recompute,
+               "keep a layer's input only, and compute its activations again in the backward pass");
+  app.add_option("--tensor-parallel", options.slices,
+                 "ranks that share a model: each has some of the heads and of the MLP of every layer [1]")
+      ->check(CLI::Range(1, 1'024));
+}
+
+void add_run_options(CLI::App &app, Options &options, Words &words) {
   app.add_option("--validate-every", options.validate_every, "steps between validations; 0: at the end only [0]");
   app.add_option("--validation-batches", options.validation_batches, "batches of a validation, over all ranks [8]")
       ->check(CLI::Range(1, 1'000'000));
@@ -66,6 +91,7 @@ void add_run_options(CLI::App &app, Options &options, Words &words) {
       ->check(CLI::Range(0u, 1000u));
   app.add_option("--timeout", words.timeout_s, "seconds that one operation may take [300]")
       ->check(CLI::Range(1u, 86'400u));
+  app.add_option("--delay", words.delay, "for tests: RANK:MS, a step of that rank takes that much longer");
   app.add_option("--flip-bit", words.flip, "for tests: RANK:STEP, spoils a parameter of that rank before that step");
 }
 
@@ -88,26 +114,62 @@ Outcome take_shape(const CLI::App &app, const Words &words, Options &options) {
   return check_shape(shape);
 }
 
-Outcome take_wire(const Words &words, Options &options) {
-  for (const rondo_type_t type : {RONDO_FLOAT32, RONDO_BFLOAT16, RONDO_FLOAT16}) {
-    if (words.wire != rondo_type_string(type)) continue;
-    options.wire = type;
-    return std::nullopt;
-  }
-  return Failure{Exit::usage, "unknown --wire '" + words.wire + "'; known are: float32, bfloat16, float16"};
+Outcome take_compression(const Words &words, Options &options) {
+  constexpr std::array<std::string_view, 3> types{"float32", "bfloat16", "float16"};
+  if (std::find(types.begin(), types.end(), words.wire) == types.end())
+    return Failure{Exit::usage, "unknown --wire '" + words.wire + "'; known are: float32, bfloat16, float16"};
+  const std::string &word = words.compress == "none" ? words.wire : words.compress;
+  const auto compression = find_compression(word);
+  if (!compression)
+    return Failure{Exit::usage, "unknown --compress '" + word + "'; known are: " + known_compressions()};
+  options.compression = *compression;
+  return std::nullopt;
 }
 
-Outcome take_flip(const Words &words, Options &options) {
-  if (words.flip.empty()) return std::nullopt;
-  const char *const end = words.flip.data() + words.flip.size();
-  const auto rank = std::from_chars(words.flip.data(), end, options.flip_rank);
-  options.flip_bit = rank.ec == std::errc{} && rank.ptr != end && *rank.ptr == ':';
-  if (options.flip_bit) {
-    const auto step = std::from_chars(rank.ptr + 1, end, options.flip_step);
-    options.flip_bit = step.ec == std::errc{} && step.ptr == end;
+Outcome take_division(const Words &words, Options &options) {
+  options.sharded = words.zero == 1;
+  if (options.sharded && options.compression.feeds_back())
+    return Failure{Exit::usage, "--zero 1 adds gradients up by reduce-scatter, which takes floats of 32 or 16 bits and "
+                                "not --compress " + name_of(options.compression) + "; leave one of them out"};
+  return check_slices(options.shape, options.slices);
+}
+
+/// "1:20"
+bool read_pair(const std::string &text, int &rank, uint64_t &number) {
+  const char *const end = text.data() + text.size();
+  const auto first = std::from_chars(text.data(), end, rank);
+  if (first.ec != std::errc{} || first.ptr == end || *first.ptr != ':') return false;
+  const auto second = std::from_chars(first.ptr + 1, end, number);
+  return second.ec == std::errc{} && second.ptr == end;
+}
+
+Outcome take_tests(const Words &words, Options &options) {
+  options.flip_bit = !words.flip.empty();
+  if (options.flip_bit && !read_pair(words.flip, options.flip_rank, options.flip_step))
+    return Failure{Exit::usage, "--flip-bit: '" + words.flip + "' is not RANK:STEP; write 1:20"};
+  if (!words.delay.empty() && !read_pair(words.delay, options.delay_rank, options.delay_ms))
+    return Failure{Exit::usage, "--delay: '" + words.delay + "' is not RANK:MS; write 1:20"};
+  return std::nullopt;
+}
+
+Outcome take_mode(const Words &words, Options &options) {
+  bool known = false;
+  for (const Mode mode : {Mode::sync, Mode::local_sgd, Mode::async_ps}) {
+    if (words.mode != name_of(mode)) continue;
+    options.mode = mode;
+    known = true;
   }
-  if (options.flip_bit) return std::nullopt;
-  return Failure{Exit::usage, "--flip-bit: '" + words.flip + "' is not RANK:STEP; write 1:20"};
+  if (!known)
+    return Failure{Exit::usage, "unknown --mode '" + words.mode + "'; known are: sync, local-sgd, async-ps"};
+  if (options.mode == Mode::sync) return std::nullopt;
+  if (options.sharded || options.slices > 1 || options.compression.method != Method::none)
+    return Failure{Exit::usage, "--zero, --tensor-parallel, --compress and --wire go with --mode sync only; leave them "
+                                "out with " + words.mode};
+  if (options.mode == Mode::async_ps && (!options.checkpoint.empty() || !options.resume.empty() ||
+                                         options.validate_every != 0))
+    return Failure{Exit::usage, "--mode async-ps has no moment at which all ranks are at the same step, so it takes no "
+                                "--checkpoint, --resume or --validate-every; leave them out"};
+  return std::nullopt;
 }
 
 Outcome take_rest(const Words &words, Options &options) {
@@ -120,6 +182,11 @@ Outcome take_rest(const Words &words, Options &options) {
 
 }  // namespace
 
+const char *name_of(Mode mode) {
+  constexpr const char *names[] = {"sync", "local-sgd", "async-ps"};
+  return names[static_cast<size_t>(mode)];
+}
+
 std::variant<Options, Failure> parse_options(std::span<const char *const> args) {
   Options options;
   Words words;
@@ -127,6 +194,7 @@ std::variant<Options, Failure> parse_options(std::span<const char *const> args) 
                "behind computation. Start it under `rondo run`, torchrun, mpirun or srun; alone it is one rank.",
                "rondo train");
   add_model_options(app, options, words);
+  add_rank_options(app, options, words);
   add_run_options(app, options, words);
   app.footer(examples);
   std::vector<std::string> reversed(args.rbegin(), args.rend());  // the order that CLI11 wants
@@ -138,8 +206,10 @@ std::variant<Options, Failure> parse_options(std::span<const char *const> args) 
     return Failure{Exit::usage, std::string(error.what()) + "; `rondo train --help` lists the options"};
   }
   if (auto failure = take_shape(app, words, options)) return *failure;
-  if (auto failure = take_wire(words, options)) return *failure;
-  if (auto failure = take_flip(words, options)) return *failure;
+  if (auto failure = take_compression(words, options)) return *failure;
+  if (auto failure = take_division(words, options)) return *failure;
+  if (auto failure = take_mode(words, options)) return *failure;
+  if (auto failure = take_tests(words, options)) return *failure;
   if (auto failure = take_rest(words, options)) return *failure;
   return options;
 }

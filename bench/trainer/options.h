@@ -9,11 +9,22 @@
 #include <variant>
 #include <vector>
 
-#include "bench/trainer/failure.h"
+#include "bench/failure.h"
+#include "bench/trainer/exchange/compression.h"
 #include "bench/trainer/shape.h"
 #include "rondo/rondo.h"
 
 namespace rondo::train {
+
+/// How ranks come to the same parameters.
+enum class Mode {
+  sync,       ///< every step is made with all ranks' gradients
+  local_sgd,  ///< each rank makes steps of its own; after some of them all take the mean
+  async_ps    ///< rank 0 updates by each worker's gradients as they come, and the workers go on from what it has then
+};
+
+/// "sync", "local-sgd", "async-ps".
+[[nodiscard]] const char *name_of(Mode mode);
 
 struct Options {
   Shape shape;
@@ -25,7 +36,13 @@ struct Options {
 
   double bucket_mb = 1.0;  ///< MiB of gradients, as floats, in one all-reduce
   bool overlap = true;
-  rondo_type_t wire = RONDO_FLOAT32;  ///< the gradients' type in the all-reduce
+  Mode mode = Mode::sync;
+  uint64_t local_steps = 8;  ///< local_sgd: steps between two means
+  uint64_t staleness = 4;    ///< async_ps: steps that a worker may be ahead of the slowest
+  Compression compression;  ///< of the gradients on the wire
+  bool sharded = false;     ///< ZeRO, stage 1: each rank updates a share of the parameters
+  bool recompute = false;   ///< activations are computed again in the backward pass
+  size_t slices = 1;        ///< ranks that share a model
 
   double learning_rate = 1e-3, weight_decay = 0.1, clip = 1.0;
   uint64_t warmup = 10;  ///< steps in which the learning rate rises
@@ -39,6 +56,8 @@ struct Options {
 
   std::string report;  ///< folder; empty: none
   uint32_t measure_rounds = 5;
+  int delay_rank = -1;  ///< for tests: this rank takes delay_ms longer for a step
+  uint64_t delay_ms = 0;
   bool flip_bit = false;  ///< for tests: on rank flip_rank, before step flip_step
   int flip_rank = 0;
   uint64_t flip_step = 0;

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <numbers>
+#include <numeric>
 
 namespace rondo::train {
 namespace {
@@ -28,15 +29,28 @@ json times_of(const StepTimes &times) {
           {"communication", us(times.communication_ns)},
           {"exposed", us(times.exposed_ns)},
           {"hidden", us(times.hidden_ns())},
+          {"joint", us(times.joint_ns)},
           {"step", us(times.step_ns)}};
 }
 
 template <class Get>
-double median_of_steps(const Run &run, const Get &get) {
+std::vector<double> of_steps(const Run &run, const Get &get) {
   const size_t skipped = run.steps.size() > 2 * warmup_steps ? warmup_steps : 0;
   std::vector<double> values;
   for (size_t at = skipped; at < run.steps.size(); ++at) values.push_back(get(run.steps[at].times));
-  return median(values);
+  return values;
+}
+
+template <class Get>
+double median_of_steps(const Run &run, const Get &get) {
+  return median(of_steps(run, get));
+}
+
+/// Where steps differ, as only some of them communicate.
+template <class Get>
+double mean_of_steps(const Run &run, const Get &get) {
+  const std::vector<double> values = of_steps(run, get);
+  return values.empty() ? 0 : std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
 json median_times(const Run &run) {
@@ -50,6 +64,7 @@ json median_times(const Run &run) {
           {"communication", of(&StepTimes::communication_ns)},
           {"exposed", of(&StepTimes::exposed_ns)},
           {"hidden", median_of_steps(run, [](const StepTimes &times) { return us(times.hidden_ns()); })},
+          {"joint", of(&StepTimes::joint_ns)},
           {"step", of(&StepTimes::step_ns)}};
 }
 
@@ -61,7 +76,7 @@ std::vector<double> of_rounds(const Run &run, const Get &get) {
 }
 
 json spread(const std::vector<double> &values) {
-  if (values.empty()) return nullptr;  // not measured
+  if (values.empty() || *std::max_element(values.begin(), values.end()) == 0) return nullptr;  // not measured
   return {{"median", median(values)},
           {"min", *std::min_element(values.begin(), values.end())},
           {"max", *std::max_element(values.begin(), values.end())}};
@@ -78,22 +93,25 @@ json measurement(const Run &run) {
           {"one_rank_alone_us", part(&Round::alone_ns)}};
 }
 
-/// Peak and present memory of this process, from /proc.
-size_t process_bytes(const char *name) {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);)
-    if (line.starts_with(name)) return std::strtoull(line.c_str() + std::strlen(name), nullptr, 10) * 1024;
-  return 0;
-}
-
 json memory_of(const MemoryBytes &memory) {
   return {{"parameters", memory.parameters},       {"gradients", memory.gradients},
           {"optimizer", memory.optimizer},         {"activations", memory.activations},
-          {"communication", memory.communication}, {"process_now", process_bytes("VmRSS:")},
-          {"process_peak", process_bytes("VmHWM:")}};
+          {"communication", memory.communication}, {"computation", memory.computation},
+          {"accounted", memory.accounted()},       {"measured", memory.measured},
+          {"process_peak", process_status_bytes("VmHWM:")}};
 }
 
-json settings_of(const Options &options) {
+/// In updates of the parameters between their reading by a worker and the update by its gradients.
+json staleness_of(const Options &options, const Run &run) {
+  if (options.mode != Mode::async_ps) return nullptr;
+  const double updates = static_cast<double>(std::max<uint64_t>(run.staleness.updates, 1));
+  return {{"bound", options.staleness},
+          {"mean", static_cast<double>(run.staleness.sum) / updates},
+          {"most", run.staleness.most},
+          {"most_lead", run.staleness.most_lead}};
+}
+
+json settings_of(const Options &options, size_t ranks) {
   return {{"batch", options.batch},
           {"accumulate", options.accumulate},
           {"width", options.shape.width},
@@ -103,7 +121,12 @@ json settings_of(const Options &options) {
           {"seed", options.seed},
           {"overlap", options.overlap},
           {"bucket_mb", options.bucket_mb},
-          {"wire", rondo_type_string(options.wire)},
+          {"compress", name_of(options.compression)},
+          {"zero", options.sharded ? 1 : 0},
+          {"recompute", options.recompute},
+          {"tensor_parallel", options.slices},
+          {"local_steps", options.mode == Mode::local_sgd ? options.local_steps : 1},
+          {"samples_a_step", samples_a_step(options, ranks)},
           {"learning_rate", options.learning_rate},
           {"weight_decay", options.weight_decay},
           {"clip", options.clip},
@@ -112,7 +135,11 @@ json settings_of(const Options &options) {
 
 /// How many times as fast as one rank alone; null where that was not measured.
 json speedup_of(const Options &options, const Run &run) {
-  if (run.rounds.empty()) return nullptr;
+  if (run.rounds.empty() || options.slices > 1) return nullptr;
+  if (options.mode != Mode::sync) {
+    const double alone_us = median(of_rounds(run, [](const Round &round) { return us(round.alone_ns); }));
+    return samples_per_second(options, run) * alone_us / 1e6 / static_cast<double>(options.batch * options.accumulate);
+  }
   const double alone = median(of_rounds(run, [](const Round &round) { return us(round.alone_ns); }));
   const double step = median(of_rounds(
       run, [&](const Round &round) { return us(options.overlap ? round.overlapped_ns : round.plain_ns); }));
@@ -139,9 +166,15 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[middle] : 0.5 * (values[middle - 1] + values[middle]);
 }
 
+size_t samples_a_step(const Options &options, size_t ranks) {
+  const size_t workers = options.mode == Mode::async_ps ? ranks - 1 : ranks / options.slices;
+  return workers * options.batch * options.accumulate;
+}
+
 double samples_per_second(const Options &options, const Run &run) {
-  const double step_us = median_of_steps(run, [](const StepTimes &times) { return us(times.step_ns); });
-  return step_us > 0 ? static_cast<double>(run.ranks * options.batch * options.accumulate) / step_us * 1e6 : 0;
+  const auto step = [](const StepTimes &times) { return us(times.step_ns); };
+  const double step_us = options.mode == Mode::sync ? median_of_steps(run, step) : mean_of_steps(run, step);
+  return step_us > 0 ? static_cast<double>(samples_a_step(options, run.ranks)) / step_us * 1e6 : 0;
 }
 
 json to_json(const Options &options, const Run &run) {
@@ -159,8 +192,8 @@ json to_json(const Options &options, const Run &run) {
   return {{"model", options.shape.name},
           {"parameters", run.parameters},
           {"ranks", run.ranks},
-          {"mode", "sync"},
-          {"settings", settings_of(options)},
+          {"mode", name_of(options.mode)},
+          {"settings", settings_of(options, run.ranks)},
           {"corpus", {{"bytes", run.corpus_bytes}, {"files", run.corpus_files}}},
           {"loss", {{"train", std::move(train)}, {"validation", std::move(validation)}}},
           {"samples_per_second", samples_per_second(options, run)},
@@ -170,7 +203,10 @@ json to_json(const Options &options, const Run &run) {
           {"compute_slowdown", spread(of_rounds(run, [](const Round &round) { return round.slowdown(); }))},
           {"measurement", measurement(run)},
           {"bytes_on_wire", run.wire_bytes},
+          {"bytes_received", run.received_bytes},
+          {"bytes_saved", static_cast<int64_t>(run.plain_bytes) - static_cast<int64_t>(run.received_bytes)},
           {"buckets", run.bucket_count},
+          {"staleness", staleness_of(options, run)},
           {"memory_bytes", memory_of(run.memory)},
           {"steps", std::move(steps)}};
 }
@@ -185,7 +221,7 @@ std::string to_timeline(const Run &run) {
     name(0, "thread_name", "computation");
     name(1, "thread_name", "communication");
     for (const Span &span : run.spans[rank]) {
-      const bool bucket = span.part == Part::bucket;
+      const bool bucket = is_communication(span.part);
       std::string text = part_name(span.part);
       if (bucket) text += " " + std::to_string(span.index);
       json about{{"step", span.step}};

@@ -18,14 +18,23 @@ struct Validation {
   double loss = 0;
 };
 
+/// Of a parameter server's updates.
+struct Staleness {
+  uint64_t updates = 0, sum = 0, most = 0;
+  uint64_t most_lead = 0;  ///< steps that a worker was ahead of the slowest when it went on
+};
+
 struct Run {
-  size_t ranks = 1, parameters = 0, wire_bytes = 0, bucket_count = 0;
+  size_t ranks = 1, parameters = 0, bucket_count = 0;
+  size_t wire_bytes = 0, received_bytes = 0, plain_bytes = 0;  ///< of rank 0 in a step; received as floats all-reduced
   size_t corpus_bytes = 0, corpus_files = 0;
   std::vector<std::pair<uint64_t, double>> earlier_losses;  ///< step and loss, from the checkpoint
   std::vector<StepRecord> steps;                            ///< of this process, with rank 0's times
   std::vector<Validation> validations;
   std::vector<Round> rounds;
+  Staleness staleness;
   MemoryBytes memory;
+  size_t memory_before = 0;  ///< what the process had before it joined the others
   std::vector<std::vector<Span>> spans;  ///< of each rank, of the last steps
 };
 
@@ -43,6 +52,8 @@ struct Run {
 
 [[nodiscard]] double bits_per_byte(double loss);
 [[nodiscard]] double median(std::vector<double> values);
+
+[[nodiscard]] size_t samples_a_step(const Options &options, size_t ranks);
 
 /// Samples of all ranks in a second, by the median step without the first ones, which warm up.
 [[nodiscard]] double samples_per_second(const Options &options, const Run &run);

@@ -44,7 +44,7 @@ th { color: var(--dim); } td:first-child, th:first-child { text-align: left; }
 
 constexpr const char *script = R"page(
 const colours = {'data wait': '#9aa5b1', forward: '#3b82c4', backward: '#7a5cc2', 'wait for gradients': '#e0a23a',
-  optimizer: '#3fa37a', bucket: '#d0524f', exposed: '#e0a23a', other: '#c3ccd6'};
+  optimizer: '#3fa37a', 'wait for parameters': '#c98a2b', bucket: '#d0524f', exposed: '#e0a23a', other: '#c3ccd6'};
 const byId = name => document.getElementById(name);
 const round = (value, digits) => Number(value).toFixed(digits);
 const ms = us => us >= 1000 ? round(us / 1000, us >= 100000 ? 0 : 1) + ' ms' : round(us, 0) + ' µs';
@@ -59,9 +59,9 @@ const key = names => '<div class="key">' + names.map(([name, colour]) =>
 function drawHead() {
   byId('title').textContent = `${report.model}: ${report.ranks} rank${report.ranks > 1 ? 's' : ''}, ${report.mode}`;
   byId('about').textContent = `${report.parameters.toLocaleString('en')} parameters, ${report.steps.length} steps of ` +
-    `${report.ranks * report.settings.batch * report.settings.accumulate} samples of ` +
+    `${report.settings.samples_a_step} samples of ` +
     `${report.settings.context} bytes, ` +
-    `${report.buckets} bucket${report.buckets > 1 ? 's' : ''} in ${report.settings.wire}, ` +
+    `${report.buckets} bucket${report.buckets > 1 ? 's' : ''} (compress ${report.settings.compress}), ` +
     `overlap ${report.settings.overlap ? 'on' : 'off'}`;
   const last = report.loss.validation.at(-1), time = report.time_us;
   const hidden = time.communication > 0 ? time.hidden / time.communication : 0;
@@ -70,7 +70,7 @@ function drawHead() {
     [last ? round(last.bits_per_byte, 3) : '–', 'validation, bits a byte'],
     [round(100 * hidden, 0) + ' %', 'of communication hidden'],
     [report.overlap_efficiency ? round(report.overlap_efficiency.median, 2) : '–', 'overlap efficiency'],
-    [round(report.bytes_on_wire / 1048576, 2) + ' MiB', 'all-reduced a step']];
+    [round(report.bytes_on_wire / 1048576, 2) + ' MiB', 'on the wire a step']];
   byId('tiles').innerHTML = tiles.map(([big, small]) =>
     `<div class="tile"><b>${big}</b><span>${small}</span></div>`).join('');
 }
@@ -161,8 +161,8 @@ json shown_spans(const Run &run) {
     json mine = json::array();
     for (const Span &span : of_rank) {
       if (span.step + steps_shown <= last) continue;
-      const bool bucket = span.part == Part::bucket;
-      const std::string name = bucket ? "bucket " + std::to_string(span.index) : part_name(span.part);
+      const bool bucket = is_communication(span.part);
+      const std::string name = part_name(span.part) + (bucket ? " " + std::to_string(span.index) : std::string());
       mine.push_back({name, span.step, static_cast<double>(span.begin_ns) / 1e3, static_cast<double>(span.end_ns) / 1e3,
                       bucket ? 1 : 0});
     }

@@ -2,6 +2,7 @@
 #include "bench/trainer/shape.h"
 
 #include <array>
+#include <utility>
 
 #include "bench/trainer/random.h"
 
@@ -23,15 +24,43 @@ constexpr size_t width_most = 16'384, layers_most = 256, context_most = 8'192;
 
 Failure impossible(const std::string &why) { return {Exit::usage, "impossible shape: " + why}; }
 
+/// How ranks that share a model divide a tensor.
+enum class Cut {
+  none,     ///< each has all of it
+  rows,     ///< each has some of the outputs
+  thirds,   ///< likewise of queries, keys and values, which lie one below the other
+  columns,  ///< each has some of the inputs
+};
+
 class Builder {
  public:
-  size_t add(const std::string &name, size_t count, Start start) {
-    layout.tensors.push_back({name, layout.count, count, start});
-    layout.count += count;
-    return layout.tensors.size() - 1;
+  explicit Builder(const Slice &slice) : slice_(slice) {}
+
+  size_t matrix(const std::string &name, size_t rows, size_t columns, Cut cut) {
+    const size_t own_columns = cut == Cut::columns ? columns / slice_.count : columns;
+    return add({name, 0, rows * columns, own_columns, Start::normal}, cut, rows);
+  }
+  size_t vector(const std::string &name, size_t count, Start start, Cut cut) {
+    return add({name, 0, count, 1, start}, cut, count);
   }
 
   Layout layout;
+
+ private:
+  size_t add(Tensor tensor, Cut cut, size_t rows) {
+    const size_t whole = tensor.count;
+    if (cut == Cut::thirds) tensor.blocks = 3;
+    if (cut == Cut::columns) tensor.blocks = rows;
+    tensor.stride = whole / tensor.blocks;
+    if (cut != Cut::none) tensor.count = whole / slice_.count;
+    tensor.begin = cut == Cut::none ? 0 : slice_.index * tensor.length();
+    tensor.offset = layout.count;
+    layout.count += tensor.count;
+    layout.tensors.push_back(std::move(tensor));
+    return layout.tensors.size() - 1;
+  }
+
+  const Slice slice_;
 };
 
 }  // namespace
@@ -66,30 +95,40 @@ Outcome check_shape(const Shape &shape) {
   return std::nullopt;
 }
 
-Layout make_layout(const Shape &shape) {
+Outcome check_slices(const Shape &shape, size_t count) {
+  if (shape.heads % count != 0)
+    return impossible(std::to_string(shape.heads) + " heads cannot be divided among " + std::to_string(count) +
+                      " ranks; give a --tensor-parallel that divides the heads");
+  if (shape.width % (count * vector_floats) != 0)
+    return impossible("--width " + std::to_string(shape.width) + " over " + std::to_string(count) +
+                      " ranks is no multiple of 16; give a smaller --tensor-parallel or a larger width");
+  return std::nullopt;
+}
+
+Layout make_layout(const Shape &shape, const Slice &slice) {
   const size_t width = shape.width;
-  Builder build;
+  Builder build(slice);
   build.layout.layers.resize(shape.layers);
-  build.layout.norm_gain = build.add("norm.gain", width, Start::ones);
-  build.layout.norm_bias = build.add("norm.bias", width, Start::zeros);
+  build.layout.norm_gain = build.vector("norm.gain", width, Start::ones, Cut::none);
+  build.layout.norm_bias = build.vector("norm.bias", width, Start::zeros, Cut::none);
   for (size_t layer = shape.layers; layer-- > 0;) {
     const std::string prefix = "layer" + std::to_string(layer) + ".";
     LayerTensors &tensors = build.layout.layers[layer];
-    tensors.down_weight = build.add(prefix + "down.weight", 4 * width * width, Start::normal);
-    tensors.down_bias = build.add(prefix + "down.bias", width, Start::zeros);
-    tensors.up_weight = build.add(prefix + "up.weight", 4 * width * width, Start::normal);
-    tensors.up_bias = build.add(prefix + "up.bias", 4 * width, Start::zeros);
-    tensors.norm2_gain = build.add(prefix + "norm2.gain", width, Start::ones);
-    tensors.norm2_bias = build.add(prefix + "norm2.bias", width, Start::zeros);
-    tensors.out_weight = build.add(prefix + "out.weight", width * width, Start::normal);
-    tensors.out_bias = build.add(prefix + "out.bias", width, Start::zeros);
-    tensors.qkv_weight = build.add(prefix + "qkv.weight", 3 * width * width, Start::normal);
-    tensors.qkv_bias = build.add(prefix + "qkv.bias", 3 * width, Start::zeros);
-    tensors.norm1_gain = build.add(prefix + "norm1.gain", width, Start::ones);
-    tensors.norm1_bias = build.add(prefix + "norm1.bias", width, Start::zeros);
+    tensors.down_weight = build.matrix(prefix + "down.weight", width, 4 * width, Cut::columns);
+    tensors.down_bias = build.vector(prefix + "down.bias", width, Start::zeros, Cut::none);
+    tensors.up_weight = build.matrix(prefix + "up.weight", 4 * width, width, Cut::rows);
+    tensors.up_bias = build.vector(prefix + "up.bias", 4 * width, Start::zeros, Cut::rows);
+    tensors.norm2_gain = build.vector(prefix + "norm2.gain", width, Start::ones, Cut::none);
+    tensors.norm2_bias = build.vector(prefix + "norm2.bias", width, Start::zeros, Cut::none);
+    tensors.out_weight = build.matrix(prefix + "out.weight", width, width, Cut::columns);
+    tensors.out_bias = build.vector(prefix + "out.bias", width, Start::zeros, Cut::none);
+    tensors.qkv_weight = build.matrix(prefix + "qkv.weight", 3 * width, width, Cut::thirds);
+    tensors.qkv_bias = build.vector(prefix + "qkv.bias", 3 * width, Start::zeros, Cut::thirds);
+    tensors.norm1_gain = build.vector(prefix + "norm1.gain", width, Start::ones, Cut::none);
+    tensors.norm1_bias = build.vector(prefix + "norm1.bias", width, Start::zeros, Cut::none);
   }
-  build.layout.position = build.add("position", shape.context * width, Start::normal);
-  build.layout.token = build.add("token", vocabulary * width, Start::normal);
+  build.layout.position = build.matrix("position", shape.context, width, Cut::none);
+  build.layout.token = build.matrix("token", vocabulary, width, Cut::none);
   return build.layout;
 }
 
@@ -99,11 +138,12 @@ void initialise(const Layout &layout, uint64_t seed, float *parameters) {
     const Tensor &tensor = layout.tensors[index];
     float *const values = parameters + tensor.offset;
     Random random(seed * 1'000'003u + index);
-    for (size_t at = 0; at < tensor.count; ++at) {
-      if (tensor.start == Start::normal)
-        values[at] = static_cast<float>(deviation * random.normal());
-      else
-        values[at] = tensor.start == Start::ones ? 1.0f : 0.0f;
+    for (size_t at = 0; at < tensor.whole_count(); ++at) {  // a slice draws what others have, too
+      float value = tensor.start == Start::ones ? 1.0f : 0.0f;
+      if (tensor.start == Start::normal) value = static_cast<float>(deviation * random.normal());
+      const size_t within = at % tensor.stride;
+      if (within < tensor.begin || within >= tensor.begin + tensor.length()) continue;
+      values[at / tensor.stride * tensor.length() + within - tensor.begin] = value;
     }
   }
 }

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "bench/trainer/failure.h"
+#include "bench/failure.h"
 
 namespace rondo::train {
 
@@ -36,15 +36,31 @@ struct Shape {
 /// What is wrong with a shape that flags have made.
 [[nodiscard]] Outcome check_shape(const Shape &shape);
 
+/// What one rank has of a model that `count` ranks share: one of as many equal parts of each layer's heads and MLP.
+struct Slice {
+  size_t index = 0, count = 1;
+};
+
+/// What is wrong with sharing a model among `count` ranks.
+[[nodiscard]] Outcome check_slices(const Shape &shape, size_t count);
+
 /// How a tensor begins.
 enum class Start { zeros, ones, normal };
 
+/// A tensor, or a slice of it. The whole tensor is `blocks` blocks of `stride` floats, of each of which this rank has
+/// the floats [begin, begin + length()), one block after the other.
 struct Tensor {
   std::string name;
-  size_t offset = 0;  ///< floats before it
-  size_t count = 0;   ///< floats
+  size_t offset = 0;   ///< floats before it
+  size_t count = 0;    ///< floats
+  size_t columns = 1;  ///< of a matrix; 1: a vector
   Start start = Start::zeros;
+  size_t blocks = 1, stride = 0, begin = 0;
+
   [[nodiscard]] bool decays() const { return start == Start::normal; }  ///< weight decay is for matrices
+  [[nodiscard]] size_t length() const { return count / blocks; }
+  [[nodiscard]] size_t whole_count() const { return blocks * stride; }
+  [[nodiscard]] bool split() const { return count != whole_count(); }
 };
 
 /// Indices into Layout::tensors of one layer's tensors.
@@ -63,11 +79,11 @@ struct Layout {
   [[nodiscard]] float *in(float *all, size_t tensor) const { return all + tensors[tensor].offset; }
 };
 
-[[nodiscard]] Layout make_layout(const Shape &shape);
+[[nodiscard]] Layout make_layout(const Shape &shape, const Slice &slice = {});
 
 /// Fills `parameters`, layout.count floats: matrices from a normal distribution of standard deviation 0.02, gains 1,
-/// biases 0. The same seed gives the same numbers with the
-/// same mathematical library; ranks are sent rank 0's.
+/// biases 0. The same seed gives the same numbers with the same mathematical library, and a slice those of the whole
+/// model; ranks are sent rank 0's.
 void initialise(const Layout &layout, uint64_t seed, float *parameters);
 
 }  // namespace rondo::train

@@ -14,12 +14,20 @@ inline uint64_t now_ns() {
   return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(since).count());
 }
 
-enum class Part : uint32_t { data_wait, forward, backward, gradient_wait, optimizer, bucket };
+enum class Part : uint32_t {
+  data_wait, forward, backward, gradient_wait, optimizer, parameter_wait,
+  bucket, shares, mean  // communication
+};
 
 inline const char *part_name(Part part) {
-  constexpr const char *names[] = {"data wait", "forward", "backward", "wait for gradients", "optimizer", "bucket"};
+  constexpr const char *names[] = {"data wait", "forward",   "backward",           "wait for gradients",
+                                   "optimizer", "wait for parameters", "bucket", "shares of bucket",
+                                   "mean of ranks"};
   return names[static_cast<uint32_t>(part)];
 }
+
+/// The others are computation, or wait for it.
+inline bool is_communication(Part part) { return part >= Part::bucket; }
 
 /// Plain data, since ranks exchange it.
 struct Span {
@@ -33,8 +41,9 @@ struct Span {
 /// How long the parts of one step took.
 struct StepTimes {
   uint64_t data_wait_ns = 0, forward_ns = 0, backward_ns = 0, optimizer_ns = 0;
-  uint64_t communication_ns = 0;  ///< the all-reduces of all buckets, each from its begin to its end
+  uint64_t communication_ns = 0;  ///< the collectives of all buckets, each from its begin to its end
   uint64_t exposed_ns = 0;        ///< in which computation waited for them
+  uint64_t joint_ns = 0;          ///< of forward and backward, in sums over the ranks that share a model
   uint64_t step_ns = 0;
 
   [[nodiscard]] uint64_t hidden_ns() const {

@@ -2,9 +2,11 @@
 #include "bench/trainer/trainer.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
-
-#include "bench/trainer/checksum.h"
+#include <numeric>
+#include <thread>
+#include <utility>
 
 namespace rondo::train {
 namespace {
@@ -24,26 +26,57 @@ double mean(const float *values, size_t count) {
 }
 
 Exchange::Settings exchange_settings(const Options &options) {
-  return {static_cast<size_t>(options.bucket_mb * 1'048'576.0), options.wire, options.overlap};
+  return {static_cast<size_t>(options.bucket_mb * 1'048'576.0), options.compression, options.overlap, options.sharded,
+          options.seed};
 }
 
 }  // namespace
 
-Trainer::Trainer(const Options &options, Group &group, Compute &compute, const Corpus &corpus, const Samples &samples)
-    : options_(options), group_(group), compute_(compute), corpus_(corpus), samples_(samples),
-      model_(options.shape, options.batch, compute),
-      exchange_(model_.layout(), exchange_settings(options), group, compute), optimizer_(model_.layout(), compute),
-      schedule_{options.learning_rate, options.warmup, options.steps}, parameters_(compute.allocate(layout().count)),
-      losses_(group.size() * options.accumulate) {
+Trainer::Trainer(const Options &options, Ranks &ranks, Compute &compute, const Corpus &corpus, const Samples &samples)
+    : options_(options), ranks_(ranks), data_(ranks.data()), compute_(compute), corpus_(corpus), samples_(samples),
+      model_(options.shape, options.batch, compute, options.recompute, make_joint()),
+      whole_(make_layout(options.shape)),
+      exchange_(layout(), exchange_settings(options), data_, compute),
+      optimizer_(pieces_of(layout(), exchange_.buckets(), options.sharded ? data_.rank() : 0,
+                           options.sharded ? data_.size() : 1),
+                 compute),
+      schedule_{options.learning_rate, options.warmup, options.steps},
+      parameters_(options.sharded ? Buffer() : compute.allocate(layout().count)),
+      state_(layout(), whole_, ranks, exchange_, optimizer_, parameters_), losses_(batches_a_step()) {
   if (options.accumulate > 1) pass_gradients_ = compute.allocate(layout().count);
 }
 
+size_t Trainer::worker_count() const {
+  return options_.mode == Mode::async_ps ? data_.size() - 1 : data_.size();
+}
+
+size_t Trainer::worker() const { return options_.mode == Mode::async_ps ? data_.rank() - 1 : data_.rank(); }
+
+/// With one slice for each model, nothing of this is called.
+Joint Trainer::make_joint() {
+  const auto allocate = [this](size_t count) {
+    Buffer sums;
+    if (auto failure = allocate_shared(count, sums)) joint_failure_ = std::move(failure);
+    return sums;
+  };
+  const auto add_up = [this](float *values, size_t count) {
+    const uint64_t begin_ns = now_ns();
+    auto failure = ranks_.joint().sum(values, count);
+    if (failure && !joint_failure_) joint_failure_ = std::move(failure);
+    joint_ns_ += now_ns() - begin_ns;
+  };
+  return {{ranks_.joint().rank(), ranks_.slices()}, allocate, add_up};
+}
+
 Outcome Trainer::allocate() {
+  if (joint_failure_) return joint_failure_;
+  if (options_.sharded)  // the others read it in place
+    if (auto failure = allocate_shared(layout().count, parameters_)) return failure;
   if (!model_.allocated() || !optimizer_.allocated() || parameters_ == nullptr ||
       (options_.accumulate > 1 && pass_gradients_ == nullptr))
     return Failure{Exit::usage, "there is not enough memory for this model and batch (" +
                                     std::to_string((model_.activation_floats() + 4 * layout().count) >> 18) +
-                                    " MiB); choose a smaller --batch, --context or --model"};
+                                    " MiB); choose a smaller --batch, --context or --model, or --recompute"};
   const size_t bytes = options_.batch * options_.shape.context;
   validation_batch_ = {std::vector<uint8_t>(bytes), std::vector<uint8_t>(bytes)};
   initialise(layout(), options_.seed, parameters_.get());
@@ -51,22 +84,23 @@ Outcome Trainer::allocate() {
 }
 
 Outcome Trainer::begin() {
-  const size_t bytes = layout().count * sizeof(float);
-  for (float *const all : {parameters_.get(), optimizer_.first_moments(), optimizer_.second_moments()})
-    if (auto failure = group_.broadcast(all, bytes)) return failure;
-  if (auto failure = group_.broadcast(&progress_, sizeof progress_)) return failure;
+  if (auto failure = ranks_.all().broadcast(&progress_, sizeof progress_)) return failure;
+  if (auto failure = state_.deal_out(progress_.step > 0)) return failure;
   const Sharing sharing{options_.shape.context, options_.batch, options_.seed, batches_a_step(),
-                        group_.rank() * options_.accumulate, options_.accumulate, progress_.step};
+                        worker() * options_.accumulate, options_.accumulate, progress_.step};
+  if (worker() >= worker_count()) return std::nullopt;  // a parameter server
   loader_ = std::make_unique<Loader>(corpus_, samples_, sharing);
   return loader_->start();
 }
 
 MemoryBytes Trainer::memory() const {
   const size_t all = layout().count * sizeof(float);
-  uint64_t reserved = 0, used = 0;
-  (void)rondo_comm_memory(group_.comm(), &reserved, &used);
-  return {all, pass_gradients_ == nullptr ? all : 2 * all, 2 * all, model_.activation_floats() * sizeof(float),
-          exchange_.memory_bytes() + used};
+  return {.parameters = all,
+          .gradients = pass_gradients_ == nullptr ? all : 2 * all,
+          .optimizer = 2 * optimizer_.count() * sizeof(float),
+          .activations = model_.activation_floats() * sizeof(float),
+          .communication = exchange_.memory_bytes() + ranks_.memory_bytes(),
+          .computation = compute_.own_bytes()};
 }
 
 /// With several passes, their gradients are added up in the order of the passes: the sum that as many ranks would make.
@@ -83,12 +117,18 @@ void Trainer::gradient_ready(size_t tensor, size_t pass, Work work) {
 void Trainer::run_pass(const Batch &batch, size_t pass, Work work, StepTimes &times, std::vector<Span> *spans) {
   const uint64_t begin_ns = now_ns(), step = progress_.step + 1;
   const float *const losses = model_.forward(parameters_.get(), batch.inputs.data(), batch.targets.data());
-  losses_[group_.rank() * options_.accumulate + pass] = mean(losses, model_.rows());
+  losses_[worker() * options_.accumulate + pass] = mean(losses, model_.rows());
+  times.joint_ns += std::exchange(joint_ns_, 0);
   const uint64_t middle_ns = lap(begin_ns, Part::forward, step, times.forward_ns, spans);
-  const float share = 1.0f / static_cast<float>(model_.rows() * batches_a_step());
+  const size_t batches = options_.mode == Mode::sync ? batches_a_step() : options_.accumulate;
+  const float share = 1.0f / static_cast<float>(model_.rows() * batches);
   model_.backward(parameters_.get(), share, options_.accumulate > 1 ? pass_gradients_.get() : exchange_.gradients(),
                   [&](size_t tensor) { gradient_ready(tensor, pass, work); });
   (void)lap(middle_ns, Part::backward, step, times.backward_ns, spans);
+  times.joint_ns += std::exchange(joint_ns_, 0);
+  const uint64_t waited_ns = exchange_.take_waited_ns();
+  times.backward_ns -= std::min(waited_ns, times.backward_ns);
+  times.exposed_ns += waited_ns;
 }
 
 Outcome Trainer::run_passes(Work work, StepTimes &times, std::vector<Span> *spans) {
@@ -100,44 +140,78 @@ Outcome Trainer::run_passes(Work work, StepTimes &times, std::vector<Span> *span
       return Failure{Exit::usage, "no samples came within a minute; is the corpus on a disk that does not answer?"};
     (void)lap(begin_ns, Part::data_wait, progress_.step + 1, times.data_wait_ns, spans);
     run_pass(*batch_, pass, work, times, spans);
+    if (joint_failure_) return joint_failure_;
   }
   return std::nullopt;
 }
 
-/// Buckets come in the order in which they were started, and each is looked at while the next is under way.
-double Trainer::wait_for_gradients(Work work, StepTimes &times) {
-  double squares = 0;
-  const auto &buckets = exchange_.buckets();
-  for (size_t index = 0; index < buckets.size(); ++index) {
+/// Buckets come in the order in which they were started, and each is looked at while the next is under way. Sums are of
+/// whole pieces, so that they do not depend on what the buckets are.
+void Trainer::wait_for_gradients(Work work, StepTimes &times) {
+  split_squares_ = common_squares_ = 0;
+  for (size_t index = 0; index < exchange_.buckets().size(); ++index) {
     if (work != Work::computation) times.exposed_ns += exchange_.wait(index);
     if (work == Work::communication) continue;
-    for (size_t tensor = buckets[index].first; tensor < buckets[index].end; ++tensor)  // whatever the buckets are
-      squares += compute_.squared_norm(layout().in(exchange_.gradients(), tensor), layout().tensors[tensor].count);
+    size_t tensor = exchange_.buckets()[index].first;
+    for (const Piece &piece : optimizer_.part(index)) {
+      while (layout().tensors[tensor].offset + layout().tensors[tensor].count <= piece.offset) ++tensor;
+      (layout().tensors[tensor].split() ? split_squares_ : common_squares_) +=
+          compute_.squared_norm(exchange_.gradients() + piece.offset, piece.count);
+    }
   }
-  return squares;
 }
 
-Outcome Trainer::run_step(Work work, double rate, StepRecord &record, std::vector<Span> *spans) {
-  const bool half = options_.wire == RONDO_FLOAT16;
+Outcome Trainer::find_norm(Work work, double &norm) {
+  double squares[] = {split_squares_, common_squares_};
+  if (exchange_.sharded() && work == Work::all)
+    if (auto failure = data_.sum(squares, 2)) return failure;
+  if (ranks_.slices() > 1 && work == Work::all)
+    if (auto failure = ranks_.joint().sum(squares, 1)) return failure;
+  norm = std::sqrt(squares[0] + squares[1]);
+  return std::nullopt;
+}
+
+/// Where ranks update shares, a bucket's parameters are gathered while the next bucket's are updated.
+void Trainer::update(Work work, double norm, double rate, const float *gradients) {
+  AdamUpdate update;
+  update.gradient_scale = static_cast<float>(clip_scale(norm, options_.clip));
+  update.learning_rate = static_cast<float>(rate);
+  update.decay = static_cast<float>(options_.weight_decay);
+  update.step = progress_.updates + 1;
+  for (size_t part = 0; part < optimizer_.part_count(); ++part) {
+    if (work != Work::communication) optimizer_.update(part, parameters_.get(), gradients, update);
+    if (exchange_.sharded() && work != Work::computation) exchange_.share(part, parameters_.get());
+  }
+}
+
+Outcome Trainer::run_step(Work work, StepRecord &record, std::vector<Span> *spans) {
+  const bool half = options_.compression.method == Method::float16;
   StepTimes &times = record.times;
   const uint64_t begin_ns = now_ns();
   exchange_.set_wire_scale(half ? static_cast<float>(progress_.scale.scale) : 1.0f);
   if (auto failure = run_passes(work, times, spans)) return failure;
-  if (work != Work::computation) exchange_.finish_pass(losses_.data(), losses_.size());
   const uint64_t wait_ns = now_ns();
-  record.norm = std::sqrt(wait_for_gradients(work, times));
+  if (work != Work::computation) exchange_.finish_pass(losses_.data(), losses_.size());
+  times.exposed_ns += exchange_.take_waited_ns();
+  wait_for_gradients(work, times);
   if (work != Work::computation)
     if (auto failure = exchange_.finish_step(times.exposed_ns)) return failure;
+  const uint64_t norm_ns = now_ns();
+  if (auto failure = find_norm(work, record.norm)) return failure;
+  if (exchange_.sharded() || ranks_.slices() > 1) times.exposed_ns += now_ns() - norm_ns;
   uint64_t unused_ns = 0;
   const uint64_t update_ns = lap(wait_ns, Part::gradient_wait, record.step, unused_ns, spans);
   record.skipped = half && !std::isfinite(record.norm);
   if (!std::isfinite(record.norm) && !half)
     return Failure{Exit::diverged, "step " + std::to_string(record.step) +
                                        ": the gradients are not finite any more; choose a smaller --learning-rate"};
-  if (work != Work::communication && !record.skipped)
-    optimizer_.update(parameters_.get(), exchange_.gradients(), clip_scale(record.norm, options_.clip), rate,
-                      options_.weight_decay, progress_.updates);
-  times.step_ns = lap(update_ns, Part::optimizer, record.step, times.optimizer_ns, spans) - begin_ns;
+  if (!record.skipped) update(work, record.norm, record.rate, exchange_.gradients());
+  uint64_t end_ns = lap(update_ns, Part::optimizer, record.step, times.optimizer_ns, spans);
+  if (exchange_.sharded() && work != Work::computation) {
+    if (auto failure = exchange_.finish_step(times.exposed_ns)) return failure;
+    end_ns = lap(end_ns, Part::parameter_wait, record.step, unused_ns, spans);
+  }
+  times.step_ns = end_ns - begin_ns;
   if (work != Work::computation) times.communication_ns = exchange_.collect(record.step, spans);
   return std::nullopt;
 }
@@ -146,66 +220,68 @@ Outcome Trainer::step(StepRecord &record, std::vector<Span> *spans) {
   record = {};
   record.step = progress_.step + 1;
   record.rate = schedule_.rate(progress_.step);
-  const bool spoiled = options_.flip_bit && static_cast<size_t>(options_.flip_rank) == group_.rank();
+  const bool spoiled = options_.flip_bit && static_cast<size_t>(options_.flip_rank) == ranks_.all().rank();
   if (spoiled && options_.flip_step == record.step)
     parameters_.get()[0] = std::nextafter(parameters_.get()[0], 2.0f);
-  if (auto failure = run_step(Work::all, record.rate, record, spans)) return failure;
-  double sum = 0;
-  for (const double loss : losses_) sum += loss;
-  record.loss = sum / static_cast<double>(losses_.size());
+  const bool own = options_.mode != Mode::sync;
+  if (static_cast<size_t>(options_.delay_rank) == ranks_.all().rank())
+    std::this_thread::sleep_for(std::chrono::milliseconds(options_.delay_ms));
+  if (auto failure = run_step(own ? Work::computation : Work::all, record, spans)) return failure;
+  record.loss = std::accumulate(losses_.begin(), losses_.end(), 0.0) /
+                static_cast<double>(own ? options_.accumulate : losses_.size());
+  if (progress_.step % options_.local_steps == 0 || !own) round_losses_.clear();
+  round_losses_.push_back(record.loss);
   ++progress_.step;
   if (!record.skipped) ++progress_.updates;
-  if (options_.wire == RONDO_FLOAT16) progress_.scale.step_was(!record.skipped);
+  if (options_.compression.method == Method::float16) progress_.scale.step_was(!record.skipped);
+  return own && agreed() ? take_mean(record, spans) : std::nullopt;
+}
+
+bool Trainer::agreed() const {
+  return options_.mode == Mode::sync || progress_.step % options_.local_steps == 0 || progress_.step == options_.steps;
+}
+
+Outcome Trainer::take_mean(StepRecord &record, std::vector<Span> *spans) {
+  const uint64_t begin_ns = now_ns();
+  for (float *const array : {parameters_.get(), optimizer_.first_moments(), optimizer_.second_moments()})
+    if (auto failure = data_.average(array, layout().count)) return failure;
+  if (auto failure = data_.sum(round_losses_.data(), round_losses_.size())) return failure;
+  for (double &loss : round_losses_) loss /= static_cast<double>(data_.size());
+  (void)lap(begin_ns, Part::mean, record.step, record.times.communication_ns, spans);
+  record.times.exposed_ns += record.times.communication_ns;
+  record.times.step_ns += record.times.communication_ns;
   return std::nullopt;
+}
+
+Outcome Trainer::find_gradients(StepRecord &record) {
+  record.step = progress_.step + 1;
+  const uint64_t begin_ns = now_ns();
+  if (static_cast<size_t>(options_.delay_rank) == ranks_.all().rank())
+    std::this_thread::sleep_for(std::chrono::milliseconds(options_.delay_ms));
+  auto failure = run_passes(Work::computation, record.times, nullptr);
+  record.loss = std::accumulate(losses_.begin(), losses_.end(), 0.0) / static_cast<double>(options_.accumulate);
+  record.times.step_ns = now_ns() - begin_ns;
+  ++progress_.step;
+  return failure;
+}
+
+bool Trainer::apply(const float *gradients) {
+  double squares = 0;
+  for (const Tensor &tensor : layout().tensors)
+    squares += compute_.squared_norm(gradients + tensor.offset, tensor.count);
+  if (!std::isfinite(squares)) return false;
+  update(Work::computation, std::sqrt(squares), schedule_.rate(progress_.updates / worker_count()), gradients);
+  ++progress_.updates;
+  return true;
 }
 
 Outcome Trainer::rehearse(Work work, bool overlap, StepTimes &times) {
   StepRecord record;
   rehearsing_ = true;
   exchange_.set_overlap(overlap);
-  auto failure = run_step(work, 0.0, record, nullptr);
+  auto failure = run_step(work, record, nullptr);
   times = record.times;
   return failure;
-}
-
-Outcome Trainer::validate(double &loss) {
-  const size_t context = options_.shape.context;
-  const size_t wanted = std::min(options_.validation_batches, samples_.validation_count() / options_.batch);
-  const size_t batches = std::max<size_t>(wanted, 1);  // a small corpus repeats its few samples
-  std::vector<double> losses(batches, 0.0);
-  for (size_t batch = group_.rank(); batch < batches; batch += group_.size()) {
-    for (size_t row = 0; row < options_.batch; ++row) {
-      const size_t sample = (batch * options_.batch + row) % samples_.validation_count();
-      fill_row(corpus_, samples_.validation_offset(sample), context, row, validation_batch_);
-    }
-    losses[batch] = mean(model_.forward(parameters_.get(), validation_batch_.inputs.data(),
-                                        validation_batch_.targets.data()),
-                         model_.rows());
-  }
-  if (auto failure = group_.sum(losses.data(), batches)) return failure;
-  loss = 0;
-  for (const double value : losses) loss += value / static_cast<double>(batches);
-  return std::nullopt;
-}
-
-Outcome Trainer::compare_ranks() {
-  Checksum sum;
-  sum.add(parameters_.get(), layout().count * sizeof(float));
-  const uint64_t mine = sum.value();
-  std::vector<uint64_t> all(group_.size());
-  if (auto failure = group_.gather(&mine, sizeof mine, all.data())) return failure;
-  const auto votes = [&](uint64_t value) { return std::count(all.begin(), all.end(), value); };
-  const uint64_t common = *std::max_element(all.begin(), all.end(), [&](uint64_t one, uint64_t other) {
-    return votes(one) < votes(other);  // the first of equals: rank 0's
-  });
-  std::string others;
-  for (size_t rank = 0; rank < all.size(); ++rank)
-    if (all[rank] != common) others += (others.empty() ? "rank " : ", rank ") + std::to_string(rank);
-  if (others.empty()) return std::nullopt;
-  return Failure{Exit::diverged, "after step " + std::to_string(progress_.step) +
-                                     " the parameters are no longer the same on all ranks: " + others +
-                                     " differs from the others. Look for faulty memory there, or start again from the "
-                                     "last checkpoint"};
 }
 
 }  // namespace rondo::train

@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // One rank of data-parallel training: every rank has all parameters, computes gradients on its own samples, adds them
-// up with the others', and makes the same update.
+// up with the others', and makes the same update. Ranks that share a model (--tensor-parallel) have a slice of each
+// layer instead, the same samples, and add up their parts of activations; as ranks of data-parallel training, those
+// count that have the same slice. With --zero 1 each rank updates its share, and gets the others'.
 #pragma once
 
 #include <memory>
 #include <vector>
 
 #include "bench/trainer/compute.h"
-#include "bench/trainer/exchange.h"
+#include "bench/trainer/exchange/exchange.h"
 #include "bench/trainer/loader.h"
+#include "bench/trainer/memory.h"
 #include "bench/trainer/model.h"
 #include "bench/trainer/optimizer.h"
 #include "bench/trainer/options.h"
+#include "bench/trainer/state.h"
 
 namespace rondo::train {
 
@@ -35,17 +39,14 @@ struct Progress {
   LossScale scale;
 };
 
-struct MemoryBytes {
-  size_t parameters = 0, gradients = 0, optimizer = 0, activations = 0, communication = 0;
-};
-
 class Trainer {
  public:
-  Trainer(const Options &options, Group &group, Compute &compute, const Corpus &corpus, const Samples &samples);
+  Trainer(const Options &options, Ranks &ranks, Compute &compute, const Corpus &corpus, const Samples &samples);
 
   /// Allocates everything, and fills the parameters from the seed.
   [[nodiscard]] Outcome allocate();
-  /// Gives all ranks rank 0's parameters, moments and progress, and starts to load samples.
+  /// Gives all ranks rank 0's parameters and progress, and what else state() has of a run that is resumed; starts to
+  /// load samples.
   [[nodiscard]] Outcome begin();
 
   /// The next step of training. Spans of its parts are added to `spans` unless that is null.
@@ -55,40 +56,71 @@ class Trainer {
   /// Compares the parameters of all ranks, bit by bit. @return the failure names the ranks that differ.
   [[nodiscard]] Outcome compare_ranks();
 
+  /// Of a step of each rank's own: ranks have the same parameters after it (local-sgd: at the end of a round).
+  [[nodiscard]] bool agreed() const;
+  /// The mean losses over all ranks of the steps since ranks last had the same parameters.
+  [[nodiscard]] const std::vector<double> &round_losses() const { return round_losses_; }
+
+  /// Of a worker: gradients of its next samples.
+  [[nodiscard]] Outcome find_gradients(StepRecord &record);
+  /// Of a parameter server: updates by a worker's gradients. @return false: they are not finite, and were left out.
+  [[nodiscard]] bool apply(const float *gradients);
+  /// Gives all ranks rank 0's parameters.
+  [[nodiscard]] Outcome spread_parameters() { return state_.deal_out(false); }
+  [[nodiscard]] float *parameters() const { return parameters_.get(); }
+
   /// A step whose update changes nothing, on samples that are already there, to measure it. Call after the last step().
   [[nodiscard]] Outcome rehearse(Work work, bool overlap, StepTimes &times);
 
   [[nodiscard]] const Layout &layout() const { return model_.layout(); }
-  [[nodiscard]] float *parameters() const { return parameters_.get(); }
-  [[nodiscard]] const Optimizer &optimizer() const { return optimizer_; }
+  /// The whole model's, of which layout() may be a slice.
+  [[nodiscard]] const Layout &whole_layout() const { return whole_; }
+  [[nodiscard]] State &state() { return state_; }
   [[nodiscard]] Progress &progress() { return progress_; }
   [[nodiscard]] const Exchange &exchange() const { return exchange_; }
   [[nodiscard]] MemoryBytes memory() const;
 
  private:
-  [[nodiscard]] size_t batches_a_step() const { return group_.size() * options_.accumulate; }
+  /// Ranks that compute gradients, and which of them this one is.
+  [[nodiscard]] size_t worker_count() const;
+  [[nodiscard]] size_t worker() const;
+  [[nodiscard]] size_t batches_a_step() const { return worker_count() * options_.accumulate; }
+  /// The end of a round: all ranks take the mean of their parameters and moments.
+  [[nodiscard]] Outcome take_mean(StepRecord &record, std::vector<Span> *spans);
+  [[nodiscard]] Joint make_joint();
   [[nodiscard]] Outcome run_passes(Work work, StepTimes &times, std::vector<Span> *spans);
   void run_pass(const Batch &batch, size_t pass, Work work, StepTimes &times, std::vector<Span> *spans);
   void gradient_ready(size_t tensor, size_t pass, Work work);
-  /// Waits for the gradients of all ranks. @return the square of their norm.
-  double wait_for_gradients(Work work, StepTimes &times);
-  [[nodiscard]] Outcome run_step(Work work, double rate, StepRecord &record, std::vector<Span> *spans);
+  /// Waits for the gradients of all ranks, and looks at their norm.
+  void wait_for_gradients(Work work, StepTimes &times);
+  /// Of all gradients, whoever has them.
+  [[nodiscard]] Outcome find_norm(Work work, double &norm);
+  void update(Work work, double norm, double rate, const float *gradients);
+  [[nodiscard]] Outcome run_step(Work work, StepRecord &record, std::vector<Span> *spans);
 
   const Options &options_;
-  Group &group_;
+  Ranks &ranks_;
+  Group &data_;
   Compute &compute_;
   const Corpus &corpus_;
   const Samples &samples_;
+  uint64_t joint_ns_ = 0;  ///< in sums over the ranks that share a model
+  Outcome joint_failure_;  ///< the first of these
   Model model_;
+  const Layout whole_;
   Exchange exchange_;
   Optimizer optimizer_;
   Schedule schedule_;
   Buffer parameters_;
   Buffer pass_gradients_;  ///< of one pass, where a step has several
+  State state_;
   std::unique_ptr<Loader> loader_;
   Batch validation_batch_;
   const Batch *batch_ = nullptr;  ///< the last one
   std::vector<double> losses_;    ///< of the step's batches; a rank fills in its own
+  /// Sums of squares of this rank's gradients: of tensors that the ranks of a model share, and of those that all have.
+  double split_squares_ = 0, common_squares_ = 0;
+  std::vector<double> round_losses_;
   Progress progress_;
   bool rehearsing_ = false;
 };

@@ -131,7 +131,7 @@ class Resume(TrainCase):
         self.saved()
         for words, arguments in {("layers is 2 there and 3 here",): ("--layers", 3),
                                  ("seed is 1 there and 9 here",): ("--seed", 9),
-                                 ("wire is", "bfloat16"): ("--wire", "bfloat16"),
+                                 ("compress is", "bfloat16"): ("--wire", "bfloat16"),
                                  ("ranks x accumulate is 1 there and 2 here",): ("--accumulate", 2)}.items():
             self.refused(words, "--steps", 8, "--resume", self.checkpoint, *arguments,
                          model=("--width", 32, "--heads", 2, "--context", 32, "--batch", 4) +

@@ -94,7 +94,7 @@ class Report(TrainCase):
         self.assertEqual(len(report["steps"]), 10)
         self.assertGreater(report["samples_per_second"], 0)
         self.assertGreater(report["speedup"], 0)
-        parts = ("forward", "backward", "optimizer", "data_wait", "communication", "exposed", "hidden", "step")
+        parts = ("forward", "backward", "optimizer", "data_wait", "communication", "exposed", "hidden", "joint", "step")
         for step in report["steps"]:
             time = step["time_us"]
             self.assertEqual(set(time), set(parts))

@@ -10,7 +10,7 @@
 
 #include "bench/trainer/checksum.h"
 #include "bench/trainer/corpus.h"
-#include "bench/trainer/exchange.h"
+#include "bench/trainer/exchange/bucket.h"
 #include "bench/trainer/loader.h"
 #include "tests/catch.h"
 
@@ -119,13 +119,10 @@ TEST_CASE("trainer: two ranks load what one rank loads in two passes, and a resu
 }
 
 TEST_CASE("trainer: buckets hold all tensors in order, none larger than asked for unless one tensor is", "[train]") {
-  const auto compute = make_host_compute();
   const Layout layout = make_layout({"test", 64, 4, 4, 128});
-  Group group;
   for (const size_t bytes : {size_t{1}, size_t{20'000}, size_t{100'000}, size_t{1} << 30}) {
-    const Exchange exchange(layout, {bytes, RONDO_FLOAT32, true}, group, *compute);
     size_t tensor = 0, offset = 0;
-    for (const Exchange::Bucket &bucket : exchange.buckets()) {
+    for (const Bucket &bucket : make_buckets(layout, bytes)) {
       CHECK(bucket.first == tensor);
       CHECK(bucket.offset == offset);
       CHECK((bucket.count * sizeof(float) <= bytes || bucket.end == bucket.first + 1));

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "bench/trainer/compute.h"
+#include "bench/trainer/exchange/bucket.h"
 #include "bench/trainer/optimizer.h"
 #include "bench/trainer/random.h"
 #include "tests/catch.h"
@@ -56,7 +57,7 @@ uint16_t bits_of_float16(float value) {
 TEST_CASE("trainer: the optimizer is AdamW, and decays matrices alone", "[train]") {
   const auto compute = make_host_compute();
   const Layout layout = make_layout({"test", 16, 1, 1, 16});
-  Optimizer optimizer(layout, *compute);
+  Optimizer optimizer(pieces_of(layout, make_buckets(layout, size_t{1} << 30), 0, 1), *compute);
   REQUIRE(optimizer.allocated());
   Floats parameters = random_floats(layout.count, 1);
   std::vector<PlainAdam> plain;
@@ -64,7 +65,12 @@ TEST_CASE("trainer: the optimizer is AdamW, and decays matrices alone", "[train]
   constexpr double rate = 0.01, decay = 0.3, scale = 0.5;
   for (int step = 1; step <= 5; ++step) {
     const Floats gradients = random_floats(layout.count, 10 + static_cast<uint64_t>(step));
-    optimizer.update(parameters.data(), gradients.data(), scale, rate, decay, static_cast<uint64_t>(step - 1));
+    AdamUpdate update;
+    update.gradient_scale = static_cast<float>(scale);
+    update.learning_rate = static_cast<float>(rate);
+    update.decay = static_cast<float>(decay);
+    update.step = static_cast<uint64_t>(step);
+    optimizer.update(0, parameters.data(), gradients.data(), update);
     for (const Tensor &tensor : layout.tensors)
       for (size_t at = tensor.offset; at < tensor.offset + tensor.count; ++at)
         plain[at].update(scale * static_cast<double>(gradients[at]), rate, tensor.decays() ? decay : 0.0, step);
@@ -148,4 +154,31 @@ TEST_CASE("trainer: what goes over the wire comes back, scaled", "[train]") {
     for (size_t at = 0; at < values.size(); ++at)
       CHECK(std::abs(back[at] - values[at]) <= share * std::abs(values[at]));
   }
+}
+
+TEST_CASE("trainer: optimizers of shares together update what one of all does, bit for bit", "[train]") {
+  const auto compute = make_host_compute();
+  const Layout layout = make_layout({"test", 32, 2, 2, 32});
+  const std::vector<Bucket> buckets = make_buckets(layout, 20'000);
+  const Floats begin = random_floats(layout.count, 1), gradients = random_floats(layout.count, 2);
+  AdamUpdate update;
+  update.learning_rate = 0.01f;
+  update.decay = 0.1f;
+  const auto updated_by = [&](size_t ranks) {
+    Floats parameters = begin;
+    size_t moments = 0;
+    for (size_t rank = 0; rank < ranks; ++rank) {
+      Optimizer optimizer(pieces_of(layout, buckets, rank, ranks), *compute);
+      REQUIRE(optimizer.part_count() == buckets.size());
+      CHECK(optimizer.count() <= layout.count / ranks + buckets.size() * 16);
+      moments += optimizer.count();
+      for (size_t part = 0; part < buckets.size(); ++part)
+        optimizer.update(part, parameters.data(), gradients.data(), update);
+    }
+    CHECK(moments == layout.count);
+    return parameters;
+  };
+  const Floats whole = updated_by(1);
+  CHECK(whole != begin);
+  for (const size_t ranks : {2u, 3u, 7u}) CHECK(updated_by(ranks) == whole);
 }

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// How gradients are made smaller for the wire.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace rondo::train {
+
+enum class Method {
+  none,      ///< floats, all-reduced
+  bfloat16,  ///< rounded to 16 bits, all-reduced
+  float16,   ///< likewise, scaled
+  int8,      ///< rounded to 8 bits with a scale for each block; every rank gets every rank's
+  top_k,     ///< the largest ones with their places; every rank gets every rank's
+  power      ///< matrices as products of two thin ones, all-reduced (PowerSGD)
+};
+
+struct Compression {
+  Method method = Method::none;
+  double share = 0;      ///< top_k: of the gradients of a bucket that travel
+  size_t thin_rank = 0;  ///< power: columns of the thin matrices
+
+  /// Whether what is left out of a step is added to the next one's gradients (error feedback).
+  [[nodiscard]] bool feeds_back() const { return method >= Method::int8; }
+};
+
+/// "none", "bfloat16", "float16", "int8", "topk:SHARE", "powersgd:RANK"; also "bf16" and "fp16".
+[[nodiscard]] std::optional<Compression> find_compression(std::string_view text);
+[[nodiscard]] std::string known_compressions();
+/// As find_compression() reads it.
+[[nodiscard]] std::string name_of(const Compression &compression);
+
+}  // namespace rondo::train

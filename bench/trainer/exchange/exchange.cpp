@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/trainer/exchange/exchange.h"
+
+#include <utility>
+
+namespace rondo::train {
+namespace {
+
+std::unique_ptr<Carrier> make_carrier(const Road &road, const Exchange::Settings &settings) {
+  switch (settings.compression.method) {
+    case Method::none: break;
+    case Method::bfloat16: return make_reduced_carrier(road, RONDO_BFLOAT16, settings.sharded);
+    case Method::float16: return make_reduced_carrier(road, RONDO_FLOAT16, settings.sharded);
+    case Method::int8:
+    case Method::top_k: return make_gathered_carrier(road, settings.compression);
+    case Method::power: return make_power_carrier(road, settings.compression.thin_rank, settings.seed);
+  }
+  return make_reduced_carrier(road, RONDO_FLOAT32, settings.sharded);
+}
+
+}  // namespace
+
+Exchange::Exchange(const Layout &layout, const Settings &settings, Group &group, Compute &compute)
+    : layout_(layout), settings_(settings), group_(group), compute_(compute),
+      buckets_(make_buckets(layout, settings.bucket_bytes)), overlap_(settings.overlap),
+      times_(buckets_.size() * round_count) {
+  for (const Bucket &bucket : buckets_) {
+    for (size_t rank = 0; rank < group.size(); ++rank) {
+      counts_.push_back(share_of(bucket, rank, group.size()).count);
+      offsets_.push_back(share_of(bucket, rank, group.size()).offset);
+    }
+  }
+}
+
+Outcome Exchange::open() {
+  if (auto failure = allocate_shared(layout_.count, gradients_)) return failure;
+  note("rondo_stream_create", rondo_stream_create(&stream_));
+  for (Times &times : times_) {
+    note("rondo_event_create", rondo_event_create(&times.began));
+    note("rondo_event_create", rondo_event_create(&times.ended));
+  }
+  if (failure_) return failure_;
+  carrier_ = make_carrier({layout_, buckets_, group_, compute_, stream_, gradients_.get()}, settings_);
+  return carrier_->open();
+}
+
+Exchange::~Exchange() {
+  if (stream_ != nullptr) (void)rondo_stream_destroy(stream_);  // waits for what is under way
+  for (const Times &times : times_) {
+    if (times.began != nullptr) (void)rondo_event_destroy(times.began);
+    if (times.ended != nullptr) (void)rondo_event_destroy(times.ended);
+  }
+}
+
+size_t Exchange::wire_bytes() const {
+  return carrier_->wire_bytes() + (settings_.sharded ? layout_.count * sizeof(float) / group_.size() : 0);
+}
+
+size_t Exchange::received_bytes() const {
+  const size_t others = layout_.count * sizeof(float) * (group_.size() - 1) / group_.size();
+  return carrier_->received_bytes() + (settings_.sharded ? others : 0);
+}
+
+void Exchange::note(Outcome outcome) {
+  if (outcome && !failure_) failure_ = std::move(outcome);
+}
+
+template <class Enqueue>
+void Exchange::start(size_t index, Round round, const Enqueue &enqueue) {
+  Times &times = times_[index * round_count + round];
+  times.ready_ns = now_ns();
+  times.used = true;
+  note("rondo_event_record", rondo_event_record(times.began, stream_));
+  enqueue();
+  note("rondo_event_record", rondo_event_record(times.ended, stream_));
+}
+
+/// A bucket's second round depends on its first, and comes after the first of the next bucket: so computation has had a
+/// bucket's time to go on meanwhile, and all ranks enqueue in the same order.
+void Exchange::start_first(size_t index) {
+  start(index, first, [&] { note(carrier_->send(index)); });
+  if (carrier_->two_rounds() && index > 0) start_second(index - 1);
+}
+
+void Exchange::start_second(size_t index) {
+  waited_ns_ += wait_for(index, first);
+  start(index, second, [&] { note(carrier_->send_again(index)); });
+}
+
+void Exchange::tensor_ready(size_t tensor) {
+  if (overlap_ && filling_ < buckets_.size() && tensor + 1 == buckets_[filling_].end) start_first(filling_++);
+}
+
+void Exchange::finish_pass(double *losses, size_t count) {
+  while (filling_ < buckets_.size()) start_first(filling_++);
+  filling_ = 0;
+  if (carrier_->two_rounds()) start_second(buckets_.size() - 1);
+  note("rondo_all_reduce",
+       rondo_all_reduce(losses, losses, count, RONDO_FLOAT64, RONDO_SUM, group_.comm(), stream_));
+}
+
+uint64_t Exchange::take_waited_ns() { return std::exchange(waited_ns_, 0); }
+
+uint64_t Exchange::wait_for(size_t index, Round round) {
+  const uint64_t begin_ns = now_ns();
+  note("rondo_event_synchronize", rondo_event_synchronize(times_[index * round_count + round].ended));
+  return now_ns() - begin_ns;
+}
+
+uint64_t Exchange::wait(size_t index) {
+  const uint64_t waited_ns = wait_for(index, carrier_->two_rounds() ? second : first);
+  carrier_->receive(index);
+  return waited_ns;
+}
+
+Outcome Exchange::finish_step(uint64_t &waited_ns) {
+  const uint64_t begin_ns = now_ns();
+  note("rondo_all_reduce", rondo_stream_synchronize(stream_));
+  waited_ns += now_ns() - begin_ns;
+  return std::exchange(failure_, std::nullopt);
+}
+
+void Exchange::share(size_t index, float *parameters) {
+  const size_t *const counts = counts_.data() + index * group_.size();
+  const size_t *const offsets = offsets_.data() + index * group_.size();
+  start(index, shares, [&] {
+    note("rondo_all_gather_v", rondo_all_gather_v(parameters + offsets[group_.rank()], parameters, counts, offsets,
+                                                  RONDO_FLOAT32, group_.comm(), stream_));
+  });
+}
+
+Outcome Exchange::gather_shares(float *values) {
+  for (size_t index = 0; index < buckets_.size(); ++index) share(index, values);
+  uint64_t waited_ns = 0;
+  auto failure = finish_step(waited_ns);
+  (void)collect(0, nullptr);
+  return failure;
+}
+
+uint64_t Exchange::collect(uint64_t step, std::vector<Span> *spans) {
+  uint64_t total_ns = 0;
+  for (size_t at = 0; at < times_.size(); ++at) {
+    Times &times = times_[at];
+    const Part part = at % round_count == shares ? Part::shares : Part::bucket;
+    Span span{part, static_cast<uint32_t>(at / round_count), step, 0, 0, times.ready_ns};
+    if (!std::exchange(times.used, false) || rondo_event_timestamp_ns(times.began, &span.begin_ns) != RONDO_OK ||
+        rondo_event_timestamp_ns(times.ended, &span.end_ns) != RONDO_OK)
+      continue;
+    total_ns += span.end_ns - span.begin_ns;
+    if (spans != nullptr) spans->push_back(span);
+  }
+  return total_ns;
+}
+
+}  // namespace rondo::train

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// The gradients and how they are added up over ranks: what makes training data-parallel.
+//
+// All gradients are one array in the order in which the backward pass completes them, cut at tensors into buckets. When
+// the last gradient of a bucket is there, its collective is enqueued on the communication stream, whose thread carries
+// it out while the backward pass goes on with the next bucket. An event before and one after each collective tell when
+// it began and ended; the one after is what the optimizer waits for. A carrier decides which collective that is.
+//
+// Where each rank updates only its share of the parameters (ZeRO, stage 1), it then gets the others' shares from them:
+// a bucket's parameters are gathered while the next bucket's are updated.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bench/trainer/exchange/carrier.h"
+#include "bench/trainer/timeline.h"
+
+namespace rondo::train {
+
+class Exchange {
+ public:
+  struct Settings {
+    size_t bucket_bytes = 1 << 20;  ///< of floats
+    Compression compression;
+    bool overlap = true;
+    bool sharded = false;  ///< ranks update shares
+    uint64_t seed = 1;
+  };
+
+  Exchange(const Layout &layout, const Settings &settings, Group &group, Compute &compute);
+  ~Exchange();
+  Exchange(const Exchange &) = delete;
+  Exchange &operator=(const Exchange &) = delete;
+
+  /// Allocates the gradients; makes stream, events and carrier. Nothing else may be called before.
+  [[nodiscard]] Outcome open();
+
+  [[nodiscard]] float *gradients() const { return gradients_.get(); }
+  [[nodiscard]] const std::vector<Bucket> &buckets() const { return buckets_; }
+  [[nodiscard]] size_t memory_bytes() const { return carrier_->memory_bytes(); }
+  [[nodiscard]] size_t wire_bytes() const;      ///< that one rank hands to collectives in a step
+  [[nodiscard]] size_t received_bytes() const;  ///< that one rank must receive at least for them
+  [[nodiscard]] bool sharded() const { return settings_.sharded; }
+  [[nodiscard]] const Carrier &carrier() const { return *carrier_; }
+
+  void set_overlap(bool overlap) { overlap_ = overlap; }
+  /// Gradients are multiplied by this before they are narrowed, and divided after.
+  void set_wire_scale(float scale) { carrier_->set_scale(scale); }
+
+  /// The gradient of `tensor` is there. Tensors come in the order of the layout.
+  void tensor_ready(size_t tensor);
+  /// All gradients are there: starts what was not started yet. losses: `count` sums over the ranks that come with them.
+  void finish_pass(double *losses, size_t count);
+  /// What computation waited during the pass for the first of two rounds; since the last call.
+  [[nodiscard]] uint64_t take_waited_ns();
+  /// Waits until bucket `index` is added up, and its gradients are floats again. @return the time that waiting took.
+  uint64_t wait(size_t index);
+  /// Waits for all that is under way, losses too. @return what failed in this step.
+  [[nodiscard]] Outcome finish_step(uint64_t &waited_ns);
+
+  /// This rank's share of bucket `index` is updated: gets the others' from them. Buckets come in their order.
+  void share(size_t index, float *parameters);
+
+  /// Gives all ranks all shares of `values`, of which each has its own; outside of a step.
+  [[nodiscard]] Outcome gather_shares(float *values);
+
+  /// When the collectives of the last step began and ended, added to `spans`. @return their durations' sum.
+  uint64_t collect(uint64_t step, std::vector<Span> *spans);
+
+ private:
+  /// Collectives that a bucket may take in a step, in the order of their times.
+  enum Round : size_t { first, second, shares, round_count };
+  struct Times {
+    rondo_event_t began = nullptr, ended = nullptr;
+    uint64_t ready_ns = 0;  ///< when it was enqueued
+    bool used = false;      ///< in this step
+  };
+
+  /// Enqueues by `enqueue`, between the events that take its time.
+  template <class Enqueue>
+  void start(size_t index, Round round, const Enqueue &enqueue);
+  void start_first(size_t index);
+  void start_second(size_t index);
+  uint64_t wait_for(size_t index, Round round);
+  void note(Outcome outcome);
+  void note(const char *call, rondo_status_t status) { note(group_.check(call, status)); }
+
+  const Layout &layout_;
+  const Settings settings_;
+  Group &group_;
+  Compute &compute_;
+  const std::vector<Bucket> buckets_;
+  bool overlap_;
+  Buffer gradients_;
+  rondo_stream_t stream_ = nullptr;
+  std::unique_ptr<Carrier> carrier_;
+  std::vector<Times> times_;              ///< round_count of each bucket
+  std::vector<size_t> counts_, offsets_;  ///< of each bucket, the ranks' shares, offsets as the layout's
+  size_t filling_ = 0;                    ///< the bucket that is not started yet
+  uint64_t waited_ns_ = 0;
+  Outcome failure_;  ///< the first of this step
+};
+
+}  // namespace rondo::train

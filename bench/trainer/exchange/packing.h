@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gradients in fewer bytes, with what that leaves out: int8 with a scale for each block, and the largest ones only.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "bench/trainer/exchange/compression.h"
+
+namespace rondo::train {
+
+class Packing {
+ public:
+  virtual ~Packing() = default;
+
+  /// Bytes that `count` values take; the same on all ranks, and a multiple of 64.
+  [[nodiscard]] virtual size_t packed_bytes(size_t count) const = 0;
+  /// Packs values; what the packed form lacks of them stays in `values`.
+  virtual void pack(float *values, size_t count, std::byte *packed) = 0;
+  /// Adds what is packed to `sums`.
+  virtual void add(const std::byte *packed, size_t count, float *sums) const = 0;
+};
+
+/// For int8 and top_k.
+[[nodiscard]] std::unique_ptr<Packing> make_packing(const Compression &compression);
+
+}  // namespace rondo::train

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// The carrier that lets the collective add up: all-reduce, or reduce-scatter where each rank updates a share only.
+#include "bench/trainer/exchange/carrier.h"
+
+namespace rondo::train {
+namespace {
+
+class ReducedCarrier final : public Carrier {
+ public:
+  ReducedCarrier(const Road &road, rondo_type_t type, bool sharded) : road_(road), type_(type), sharded_(sharded) {
+    for (const Bucket &bucket : road.buckets)
+      for (size_t rank = 0; rank < road.group.size(); ++rank)
+        counts_.push_back(share_of(bucket, rank, road.group.size()).count);
+  }
+
+  Outcome open() override {
+    if (type_ == RONDO_FLOAT32) return std::nullopt;
+    return allocate_shared((road_.layout.count + 1) / 2, narrow_);  // two elements in the place of a float
+  }
+  size_t memory_bytes() const override { return narrow_ == nullptr ? 0 : wire_bytes(); }
+  size_t wire_bytes() const override { return road_.layout.count * rondo_type_size(type_); }
+  size_t received_bytes() const override {
+    const size_t ranks = road_.group.size();
+    return (sharded_ ? 1 : 2) * wire_bytes() * (ranks - 1) / ranks;
+  }
+  void set_scale(float scale) override { scale_ = scale; }
+
+  Outcome send(size_t index) override {
+    const Bucket &bucket = road_.buckets[index];
+    void *data = road_.gradients + bucket.offset;
+    if (narrow_ != nullptr) {
+      data = narrow() + bucket.offset;
+      road_.compute.narrow(road_.gradients + bucket.offset, data, type_, scale_, bucket.count);
+    }
+    const rondo_comm_t comm = road_.group.comm();
+    if (!sharded_)
+      return road_.group.check("rondo_all_reduce",
+                               rondo_all_reduce(data, data, bucket.count, type_, RONDO_SUM, comm, road_.stream));
+    const size_t before = own(index).offset - bucket.offset;
+    void *const mine = static_cast<char *>(data) + before * rondo_type_size(type_);
+    return road_.group.check("rondo_reduce_scatter_v",
+                             rondo_reduce_scatter_v(data, mine, counts_.data() + index * road_.group.size(), type_,
+                                                    RONDO_SUM, comm, road_.stream));
+  }
+
+  void receive(size_t index) override {
+    if (narrow_ == nullptr) return;
+    const Bucket &bucket = road_.buckets[index];
+    const Share share = sharded_ ? own(index) : Share{bucket.offset, bucket.count};
+    road_.compute.widen(narrow() + share.offset, type_, road_.gradients + share.offset, 1.0f / scale_, share.count);
+  }
+
+ private:
+  uint16_t *narrow() const { return reinterpret_cast<uint16_t *>(narrow_.get()); }
+  Share own(size_t index) const { return share_of(road_.buckets[index], road_.group.rank(), road_.group.size()); }
+
+  const Road road_;
+  const rondo_type_t type_;
+  const bool sharded_;
+  float scale_ = 1.0f;
+  std::vector<size_t> counts_;  ///< of each bucket, its shares
+  Buffer narrow_;               ///< the gradients as they are on the wire, where that is not as floats
+};
+
+}  // namespace
+
+std::unique_ptr<Carrier> make_reduced_carrier(const Road &road, rondo_type_t type, bool sharded) {
+  return std::make_unique<ReducedCarrier>(road, type, sharded);
+}
+
+}  // namespace rondo::train

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/trainer/session.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "bench/trainer/async.h"
+
+namespace rondo::train {
+namespace {
+
+constexpr uint64_t timeline_steps = 4;  ///< the last ones of a run
+constexpr uint64_t progress_lines = 10;
+
+}  // namespace
+
+void show_progress(const Options &options, const StepRecord &record, size_t ranks) {
+  const bool live = ::isatty(STDOUT_FILENO) != 0, last = record.step == options.steps;
+  const uint64_t every = std::max<uint64_t>(options.steps / progress_lines, 1);
+  if (!live && !last && record.step != 1 && record.step % every != 0) return;
+  const StepTimes &times = record.times;
+  const auto samples = static_cast<double>(samples_a_step(options, ranks));
+  const auto ms = [](uint64_t ns) { return static_cast<double>(ns) / 1e6; };
+  std::printf("%sstep %llu/%llu: %.3f bits a byte, %.1f samples/s, step %.1f ms, communication %.1f ms, of it exposed "
+              "%.1f ms%s",
+              live ? "\r" : "", static_cast<unsigned long long>(record.step),
+              static_cast<unsigned long long>(options.steps), bits_per_byte(record.loss),
+              samples * 1e9 / static_cast<double>(times.step_ns), ms(times.step_ns), ms(times.communication_ns),
+              ms(times.exposed_ns), live && !last ? "\033[K" : "\n");
+  std::fflush(stdout);
+}
+
+Outcome Session::run(Run &result) {
+  if (options_.mode == Mode::async_ps) {
+    if (auto failure = train_async(options_, ranks_, trainer_, result)) return failure;
+    if (auto failure = trainer_.compare_ranks()) return failure;
+  }
+  while (trainer_.progress().step < options_.steps)
+    if (auto failure = step(result)) return failure;
+  if (result.validations.empty() || result.validations.back().step != options_.steps)
+    if (auto failure = validate(result)) return failure;
+  if (auto failure = measure_memory(result)) return failure;
+  if (options_.report.empty()) return std::nullopt;
+  if (options_.mode != Mode::async_ps)  // there, ranks do different things
+    if (auto failure = gather_spans(result)) return failure;
+  return measure_rounds(trainer_, options_, ranks_, result.rounds);
+}
+
+Outcome Session::step(Run &result) {
+  const bool drawn = trainer_.progress().step + timeline_steps >= options_.steps;
+  StepRecord record;
+  if (auto failure = trainer_.step(record, drawn ? &spans_ : nullptr)) return failure;
+  result.steps.push_back(record);
+  if (trainer_.agreed()) {  // now the losses of all ranks are known
+    const std::vector<double> &losses = trainer_.round_losses();
+    for (size_t at = 0; at < losses.size(); ++at)
+      result.steps[result.steps.size() - losses.size() + at].loss = losses[at];
+  }
+  if (group_.rank() == 0) show_progress(options_, result.steps.back(), group_.size());
+  return trainer_.agreed() ? after_step(record.step, result) : std::nullopt;
+}
+
+/// What is due after a step; where ranks take the mean of several steps, after the first at which they have it.
+Outcome Session::after_step(uint64_t step, Run &result) {
+  const uint64_t round = options_.mode == Mode::local_sgd ? options_.local_steps : 1;
+  const uint64_t before = (step - 1) / round * round;
+  const auto due = [&](uint64_t every) { return every != 0 && step / every != before / every; };
+  const bool last = step == options_.steps;
+  if (due(options_.check_every) || last)
+    if (auto failure = trainer_.compare_ranks()) return failure;
+  if (due(options_.validate_every))
+    if (auto failure = validate(result)) return failure;
+  if (!options_.checkpoint.empty() && (due(options_.checkpoint_every) || last)) return checkpoint_.save(result);
+  return std::nullopt;
+}
+
+Outcome Session::validate(Run &result) {
+  Validation point{trainer_.progress().step, 0};
+  if (auto failure = trainer_.validate(point.loss)) return failure;
+  result.validations.push_back(point);
+  if (group_.rank() != 0) return std::nullopt;
+  std::printf("validation after step %llu: %.3f bits a byte\n", static_cast<unsigned long long>(point.step),
+              bits_per_byte(point.loss));
+  std::fflush(stdout);
+  return std::nullopt;
+}
+
+/// While all ranks are there, since they share pages.
+Outcome Session::measure_memory(Run &result) {
+  if (auto failure = group_.barrier()) return failure;
+  result.memory = trainer_.memory();
+  const size_t now = process_memory_bytes();
+  result.memory.measured = now - std::min(now, result.memory_before);
+  return group_.barrier();
+}
+
+/// All ranks have as many spans: their steps have the same parts.
+Outcome Session::gather_spans(Run &result) {
+  const size_t count = spans_.size();
+  std::vector<Span> all(count * group_.size());
+  if (auto failure = group_.gather(spans_.data(), count * sizeof(Span), all.data())) return failure;
+  for (size_t rank = 0; rank < group_.size(); ++rank)
+    result.spans.emplace_back(all.begin() + static_cast<ptrdiff_t>(rank * count),
+                              all.begin() + static_cast<ptrdiff_t>((rank + 1) * count));
+  return std::nullopt;
+}
+
+}  // namespace rondo::train

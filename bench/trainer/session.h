@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// A run from its first step to its last: what is done between steps, and what is kept of them.
+#pragma once
+
+#include "bench/trainer/checkpoint.h"
+#include "bench/trainer/report.h"
+#include "bench/trainer/trainer.h"
+
+namespace rondo::train {
+
+class Session {
+ public:
+  Session(const Options &options, Ranks &ranks, Trainer &trainer, const Checkpoint &checkpoint)
+      : options_(options), ranks_(ranks), group_(ranks.all()), trainer_(trainer), checkpoint_(checkpoint) {}
+
+  [[nodiscard]] Outcome run(Run &result);
+
+ private:
+  [[nodiscard]] Outcome step(Run &result);
+  [[nodiscard]] Outcome after_step(uint64_t step, Run &result);
+  [[nodiscard]] Outcome validate(Run &result);
+  [[nodiscard]] Outcome measure_memory(Run &result);
+  [[nodiscard]] Outcome gather_spans(Run &result);
+
+  const Options &options_;
+  Ranks &ranks_;
+  Group &group_;
+  Trainer &trainer_;
+  const Checkpoint &checkpoint_;
+  std::vector<Span> spans_;
+};
+
+/// One line for each tenth of the run; on a terminal, one that is written over.
+void show_progress(const Options &options, const StepRecord &record, size_t ranks);
+
+}  // namespace rondo::train

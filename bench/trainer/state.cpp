@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/trainer/state.h"
+
+#include <algorithm>
+
+namespace rondo::train {
+namespace {
+
+/// Which floats of the whole tensor a slice of it holds: one function for both directions.
+template <class Visit>
+void each_run_of(const Tensor &slice, const Visit &visit) {
+  for (size_t block = 0; block < slice.blocks; ++block)
+    visit(block * slice.length(), block * slice.stride + slice.begin, slice.length());
+}
+
+/// The same slice as `mine`, of another rank.
+Tensor slice_of(const Tensor &mine, size_t index) {
+  Tensor other = mine;
+  if (mine.split()) other.begin = index * mine.length();
+  return other;
+}
+
+/// Copies an optimizer's moments to their places among all, or back.
+template <class Copy>
+void each_piece(const Optimizer &optimizer, const Copy &copy) {
+  size_t moment = 0;
+  for (size_t part = 0; part < optimizer.part_count(); ++part) {
+    for (const Piece &piece : optimizer.part(part)) {
+      copy(moment, piece.offset, piece.count);
+      moment += piece.count;
+    }
+  }
+}
+
+}  // namespace
+
+size_t State::own_state_count() const {
+  size_t count = 0;
+  for (const auto &array : exchange_.carrier().state()) count += array.size();
+  return count;
+}
+
+size_t State::whole_count() const { return 3 * whole_.count + ranks_.all().size() * own_state_count(); }
+
+Outcome State::write(const Sink &sink) {
+  if (auto failure = write_array(parameters_.get(), sink)) return failure;
+  if (auto failure = write_moments(optimizer_.first_moments(), sink)) return failure;
+  if (auto failure = write_moments(optimizer_.second_moments(), sink)) return failure;
+  return write_carrier_state(sink);
+}
+
+Outcome State::write_array(const float *values, const Sink &sink) {
+  const bool writes = ranks_.all().rank() == 0;
+  if (ranks_.slices() == 1) {
+    if (writes) sink(values, layout_.count);
+    return std::nullopt;
+  }
+  std::vector<float> slices, whole;
+  for (const Tensor &tensor : layout_.tensors) {
+    slices.resize(tensor.count * ranks_.slices());
+    if (auto failure = ranks_.joint().gather(values + tensor.offset, tensor.count * sizeof(float), slices.data()))
+      return failure;
+    whole.resize(tensor.whole_count());
+    for (size_t index = 0; index < ranks_.slices(); ++index)
+      each_run_of(slice_of(tensor, index), [&](size_t from, size_t to, size_t count) {
+        std::copy_n(slices.data() + index * tensor.count + from, count, whole.data() + to);
+      });
+    if (writes) sink(whole.data(), whole.size());
+  }
+  return std::nullopt;
+}
+
+Outcome State::write_moments(const float *moments, const Sink &sink) {
+  if (!exchange_.sharded()) return write_array(moments, sink);
+  std::vector<float> all(layout_.count);
+  each_piece(optimizer_, [&](size_t from, size_t to, size_t count) {
+    std::copy_n(moments + from, count, all.data() + to);
+  });
+  if (auto failure = exchange_.gather_shares(all.data())) return failure;
+  return write_array(all.data(), sink);
+}
+
+Outcome State::write_carrier_state(const Sink &sink) {
+  Group &all = ranks_.all();
+  std::vector<float> others;
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    for (const auto &array : exchange_.carrier().state()) {
+      others.assign(array.begin(), array.end());
+      if (auto failure = all.broadcast(others.data(), others.size() * sizeof(float), rank)) return failure;
+      if (all.rank() == 0) sink(others.data(), others.size());
+    }
+  }
+  return std::nullopt;
+}
+
+Outcome State::deal_out(bool resumed) {
+  if (!resumed) return deal_first_parameters();
+  if (auto failure = deal_array(0, parameters_.get())) return failure;
+  if (auto failure = deal_moments(1, optimizer_.first_moments())) return failure;
+  if (auto failure = deal_moments(2, optimizer_.second_moments())) return failure;
+  if (auto failure = deal_carrier_state()) return failure;
+  filled_ = {};
+  return std::nullopt;
+}
+
+/// Each rank has drawn them from the seed, but mathematical libraries may differ in a bit.
+Outcome State::deal_first_parameters() {
+  if (auto failure = ranks_.data().broadcast(parameters_.get(), layout_.count * sizeof(float))) return failure;
+  for (const Tensor &tensor : layout_.tensors)
+    if (ranks_.slices() > 1 && !tensor.split())
+      if (auto failure = ranks_.joint().broadcast(parameters_.get() + tensor.offset, tensor.count * sizeof(float)))
+        return failure;
+  return std::nullopt;
+}
+
+Outcome State::deal_array(size_t array, float *values) {
+  std::vector<float> whole;
+  for (size_t index = 0; index < layout_.tensors.size(); ++index) {
+    const Tensor &tensor = layout_.tensors[index];
+    whole.resize(tensor.whole_count());
+    if (!filled_.empty())
+      std::copy_n(filled_.data() + array * whole_.count + whole_.tensors[index].offset, whole.size(), whole.data());
+    if (auto failure = ranks_.all().broadcast(whole.data(), whole.size() * sizeof(float))) return failure;
+    each_run_of(tensor, [&](size_t to, size_t from, size_t count) {
+      std::copy_n(whole.data() + from, count, values + tensor.offset + to);
+    });
+  }
+  return std::nullopt;
+}
+
+Outcome State::deal_moments(size_t array, float *moments) {
+  if (!exchange_.sharded()) return deal_array(array, moments);
+  std::vector<float> all(layout_.count);
+  if (auto failure = deal_array(array, all.data())) return failure;
+  each_piece(optimizer_, [&](size_t to, size_t from, size_t count) {
+    std::copy_n(all.data() + from, count, moments + to);
+  });
+  return std::nullopt;
+}
+
+Outcome State::deal_carrier_state() {
+  Group &all = ranks_.all();
+  size_t from = 3 * whole_.count;
+  std::vector<float> others;
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    for (const auto &array : exchange_.carrier().state()) {
+      others.resize(array.size());
+      if (!filled_.empty()) std::copy_n(filled_.data() + from, others.size(), others.data());
+      from += others.size();
+      if (auto failure = all.broadcast(others.data(), others.size() * sizeof(float))) return failure;
+      if (rank == all.rank()) std::copy(others.begin(), others.end(), array.begin());
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace rondo::train

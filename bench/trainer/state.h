@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run needs to go on, between where the ranks have it and a checkpoint, which has it whole: parameters and
+// moments in the order of the whole model's layout, whatever the ranks share, and what compression left out on each
+// rank. All calls but fill() and whole_count() are for all ranks at once; rank 0 has the checkpoint.
+#pragma once
+
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "bench/trainer/exchange/exchange.h"
+#include "bench/trainer/group.h"
+#include "bench/trainer/optimizer.h"
+
+namespace rondo::train {
+
+class State {
+ public:
+  /// Called on rank 0 with what comes next of the state.
+  using Sink = std::function<void(const float *values, size_t count)>;
+
+  State(const Layout &layout, const Layout &whole, Ranks &ranks, Exchange &exchange, const Optimizer &optimizer,
+        const Buffer &parameters)
+      : layout_(layout), whole_(whole), ranks_(ranks), exchange_(exchange), optimizer_(optimizer),
+        parameters_(parameters) {}
+
+  /// Floats of all that write() hands out.
+  [[nodiscard]] size_t whole_count() const;
+  [[nodiscard]] Outcome write(const Sink &sink);
+
+  /// On rank 0: what write() handed out once; for deal_out(), which forgets it.
+  void fill(std::vector<float> values) { filled_ = std::move(values); }
+  /// Gives the ranks what rank 0 has from a checkpoint; or, in a new run, rank 0's parameters.
+  [[nodiscard]] Outcome deal_out(bool resumed);
+
+ private:
+  [[nodiscard]] size_t own_state_count() const;
+  [[nodiscard]] Outcome write_array(const float *values, const Sink &sink);
+  [[nodiscard]] Outcome write_moments(const float *moments, const Sink &sink);
+  [[nodiscard]] Outcome write_carrier_state(const Sink &sink);
+  [[nodiscard]] Outcome deal_array(size_t array, float *values);
+  [[nodiscard]] Outcome deal_moments(size_t array, float *moments);
+  [[nodiscard]] Outcome deal_carrier_state();
+  [[nodiscard]] Outcome deal_first_parameters();
+
+  const Layout &layout_, &whole_;
+  Ranks &ranks_;
+  Exchange &exchange_;
+  const Optimizer &optimizer_;
+  const Buffer &parameters_;
+  std::vector<float> filled_;
+};
+
+}  // namespace rondo::train

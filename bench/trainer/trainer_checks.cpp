@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a trainer finds out beside its steps: the loss on samples that are not trained with, and whether the ranks still
+// agree.
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "bench/trainer/checksum.h"
+#include "bench/trainer/trainer.h"
+
+namespace rondo::train {
+namespace {
+
+double mean(const float *values, size_t count) {
+  double sum = 0;
+  for (size_t at = 0; at < count; ++at) sum += static_cast<double>(values[at]);
+  return sum / static_cast<double>(count);
+}
+
+/// The ranks whose sum is not the most common one; of sums that are equally common, the first counts.
+std::set<size_t> odd_ones(const std::vector<std::pair<size_t, uint64_t>> &sums) {
+  const auto votes = [&](uint64_t value) {
+    return std::count_if(sums.begin(), sums.end(), [=](const auto &sum) { return sum.second == value; });
+  };
+  const auto common = std::max_element(sums.begin(), sums.end(), [&](const auto &one, const auto &other) {
+    return votes(one.second) < votes(other.second);
+  });
+  std::set<size_t> odd;
+  for (const auto &[rank, sum] : sums)
+    if (sum != common->second) odd.insert(rank);
+  return odd;
+}
+
+}  // namespace
+
+Outcome Trainer::validate(double &loss) {
+  const size_t context = options_.shape.context;
+  const size_t wanted = std::min(options_.validation_batches, samples_.validation_count() / options_.batch);
+  const size_t batches = std::max<size_t>(wanted, 1);  // a small corpus repeats its few samples
+  std::vector<double> losses(batches, 0.0);
+  for (size_t batch = data_.rank(); batch < batches; batch += data_.size()) {
+    for (size_t row = 0; row < options_.batch; ++row) {
+      const size_t sample = (batch * options_.batch + row) % samples_.validation_count();
+      fill_row(corpus_, samples_.validation_offset(sample), context, row, validation_batch_);
+    }
+    losses[batch] = mean(model_.forward(parameters_.get(), validation_batch_.inputs.data(),
+                                        validation_batch_.targets.data()),
+                         model_.rows());
+  }
+  if (joint_failure_) return joint_failure_;
+  joint_ns_ = 0;
+  if (auto failure = data_.sum(losses.data(), batches)) return failure;
+  loss = 0;
+  for (const double value : losses) loss += value / static_cast<double>(batches);
+  return std::nullopt;
+}
+
+/// Ranks that have the same slice must have the same parameters; of tensors that are not split, all ranks.
+Outcome Trainer::compare_ranks() {
+  struct Sums {
+    uint64_t all = 0, common = 0;
+  };
+  Checksum all, common;
+  all.add(parameters_.get(), layout().count * sizeof(float));
+  for (const Tensor &tensor : layout().tensors)
+    if (!tensor.split()) common.add(parameters_.get() + tensor.offset, tensor.count * sizeof(float));
+  const Sums mine{all.value(), common.value()};
+  std::vector<Sums> sums(ranks_.all().size());
+  if (auto failure = ranks_.all().gather(&mine, sizeof mine, sums.data())) return failure;
+  std::set<size_t> odd;
+  for (size_t slice = 0; slice < ranks_.slices(); ++slice) {
+    std::vector<std::pair<size_t, uint64_t>> same;
+    for (size_t rank = slice; rank < sums.size(); rank += ranks_.slices()) same.emplace_back(rank, sums[rank].all);
+    odd.merge(odd_ones(same));
+  }
+  std::vector<std::pair<size_t, uint64_t>> every;
+  for (size_t rank = 0; rank < sums.size(); ++rank) every.emplace_back(rank, sums[rank].common);
+  odd.merge(odd_ones(every));
+  if (odd.empty()) return std::nullopt;
+  std::string names;
+  for (const size_t rank : odd) names += (names.empty() ? "rank " : ", rank ") + std::to_string(rank);
+  return Failure{Exit::diverged, "after step " + std::to_string(progress_.step) +
+                                     " the parameters are no longer the same on all ranks: " + names +
+                                     " differs from the others. Look for faulty memory there, or start again from the "
+                                     "last checkpoint"};
+}
+
+}  // namespace rondo::train

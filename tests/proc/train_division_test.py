@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`rondo train`: how ranks divide the work and the memory, and what they send each other; each option shows."""
+
+import sys
+import unittest
+
+from train_support import SMALL, TrainCase
+
+TrainCase.rondo = sys.argv.pop(1)
+
+# Large enough for its arrays to be most of what the process has.
+LARGE = ("--width", 192, "--layers", 4, "--heads", 4, "--context", 128, "--batch", 8)
+
+
+class Division(TrainCase):
+    def near(self, one, other, share):
+        for mine, its in zip(self.losses(one)[0] + self.losses(one)[1], self.losses(other)[0] + self.losses(other)[1]):
+            self.assertLess(abs(mine - its), share * its)
+
+    def test_ranks_that_update_shares_learn_the_same_and_have_fewer_moments(self):
+        for ranks in (2, 3):
+            for words in ((), ("--wire", "bfloat16"), ("--wire", "float16")):
+                # Without clipping, the norm's order of sums does not matter, and two ranks' sums have one order.
+                arguments = ("--steps", 12, "--clip", 0, "--bucket-mb", 0.02, *words)
+                plain = self.train(ranks, *arguments, report="plain")
+                zero = self.train(ranks, *arguments, "--zero", 1, report="zero")
+                with self.subTest(ranks=ranks, words=words):
+                    if ranks == 2:
+                        self.assertEqual(self.losses(zero), self.losses(plain))
+                    self.near(zero, plain, 0.01)
+                    self.assertLess(zero["memory_bytes"]["optimizer"] * ranks,
+                                    plain["memory_bytes"]["optimizer"] * 1.05)
+                    self.assertEqual(zero["memory_bytes"]["parameters"], plain["memory_bytes"]["parameters"])
+        clipped = [self.train(2, "--steps", 12, "--clip", 0.1, *words, report=f"clip{at}")
+                   for at, words in enumerate(((), ("--zero", 1)))]
+        self.near(*clipped, 1e-4)
+        for one, other in zip(*(run["steps"] for run in clipped)):
+            self.assertAlmostEqual(one["gradient_norm"], other["gradient_norm"], places=4)
+
+    def test_memory_is_what_the_process_has_and_options_make_it_less(self):
+        runs = {}
+        for name, words in {"plain": (), "recompute": ("--recompute",), "zero": ("--zero", 1),
+                            "accumulate": ("--accumulate", 2), "tensor": ("--tensor-parallel", 2),
+                            "int8": ("--compress", "int8")}.items():
+            report = self.train(2, "--steps", 3, "--measure", 0, "--validation-batches", 2, *words, report=name,
+                                model=LARGE)
+            memory = runs[name] = report["memory_bytes"]
+            with self.subTest(name=name, memory=memory):
+                parts = ("parameters", "gradients", "optimizer", "activations", "communication", "computation")
+                self.assertEqual(memory["accounted"], sum(memory[part] for part in parts))
+                self.assertLess(abs(memory["accounted"] - memory["measured"]), 0.05 * memory["measured"])
+        less = {name: runs["plain"]["measured"] - memory["measured"] for name, memory in runs.items()}
+        plain = runs["plain"]
+        self.assertGreater(less["recompute"], 0.5 * plain["activations"])
+        self.assertGreater(less["zero"], 0.4 * plain["optimizer"])
+        self.assertGreater(less["tensor"], 0.3 * plain["activations"])
+        self.assertLess(less["accumulate"], -0.9 * plain["parameters"])  # a second array of gradients
+        self.assertLess(less["int8"], -0.9 * plain["parameters"])  # what was left out
+
+    def test_activations_that_are_computed_again_change_no_bit(self):
+        kept = self.train(2, "--steps", 8, report="kept")
+        again = self.train(2, "--steps", 8, "--recompute", report="again")
+        self.assertEqual(self.losses(kept), self.losses(again))
+        self.assertLess(again["memory_bytes"]["activations"], 0.8 * kept["memory_bytes"]["activations"])
+
+    def test_ranks_that_share_a_model_learn_what_one_rank_does(self):
+        model = (*SMALL[:-4], "--context", 32, "--batch", 4)
+        whole = self.train(1, "--steps", 15, "--validate-every", 5, report="whole", model=model)
+        two = self.train(2, "--steps", 15, "--validate-every", 5, "--tensor-parallel", 2, report="two", model=model)
+        self.near(two, whole, 1e-3)
+        self.assertGreater(min(step["time_us"]["joint"] for step in two["steps"]), 0)
+        self.assertEqual((two["parameters"], two["ranks"]), (whole["parameters"], 2))
+        self.assertLess(two["memory_bytes"]["parameters"], whole["memory_bytes"]["parameters"])
+        four = self.train(4, "--steps", 15, "--validate-every", 5, "--tensor-parallel", 2, "--zero", 1, report="four",
+                          model=model)
+        data = self.train(2, "--steps", 15, "--validate-every", 5, report="data", model=model)
+        self.near(four, data, 1e-3)
+        self.assertNotEqual(self.losses(two), self.losses(data))
+
+    def test_a_rank_that_diverges_is_named_among_those_that_share_models(self):
+        status, out, err = self.call(4, "--steps", 8, "--check-every", 1, "--tensor-parallel", 2, "--flip-bit", "3:4")
+        self.assertEqual(status, 1, out + err)
+        self.assertRegex(err, "after step 4 .*: rank [13]")
+
+    def test_compressed_gradients_are_fewer_bytes_and_still_learn(self):
+        plain = self.train(2, "--steps", 40, "--bucket-mb", 0.02, report="plain")
+        first, last = plain["loss"]["train"][0][1], plain["loss"]["validation"][-1]["loss"]
+        self.assertEqual(plain["bytes_saved"], 0)
+        for name, share in {"bf16": 0.501, "fp16": 0.501, "int8": 0.28, "topk:0.2": 0.42, "powersgd:2": 0.35}.items():
+            narrow = self.train(2, "--steps", 40, "--bucket-mb", 0.02, "--compress", name, report=name)
+            loss = narrow["loss"]["validation"][-1]["loss"]
+            with self.subTest(name=name, loss=loss, plain=last):
+                self.assertLess(narrow["bytes_on_wire"], share * plain["bytes_on_wire"])
+                self.assertEqual(narrow["bytes_saved"], plain["bytes_received"] - narrow["bytes_received"])
+                self.assertNotEqual(loss, last)
+                self.assertLess(loss - last, 0.25 * (first - last))
+
+    def test_compression_has_the_same_bits_with_and_without_overlap(self):
+        for name in ("int8", "topk:0.05", "powersgd:2"):
+            overlap, plain = (self.train(2, "--steps", 8, "--bucket-mb", 0.02, "--compress", name, flag)
+                              for flag in ("--overlap", "--no-overlap"))
+            self.assertEqual(self.losses(overlap), self.losses(plain))
+
+    def test_a_run_goes_on_bit_for_bit_however_it_is_divided(self):
+        for at, (ranks, words) in enumerate(((2, ("--zero", 1)), (2, ("--tensor-parallel", 2)),
+                                             (4, ("--tensor-parallel", 2, "--zero", 1)), (2, ("--compress", "int8")),
+                                             (3, ("--compress", "powersgd:2")), (2, ("--compress", "topk:0.1")))):
+            checkpoint = self.folder / f"run{at}.ckpt"
+            rest = ("--validation-batches", 2, "--measure", 0, *words)
+            whole = self.train(ranks, "--steps", 8, *rest, "--learning-rate", 1e-2, "--warmup", 100, report="whole")
+            begun = self.train(ranks, "--steps", 5, *rest, "--learning-rate", 1e-2, "--warmup", 100, "--checkpoint",
+                               checkpoint, report="begun")
+            self.assertEqual(self.losses(begun)[0], self.losses(whole)[0][:5])
+            resumed = self.train(ranks, "--steps", 8, *rest, "--learning-rate", 1e-2, "--warmup", 100, "--resume",
+                                 checkpoint, report="resumed")
+            self.assertEqual(len(resumed["steps"]), 3)
+            self.assertEqual(self.losses(resumed)[0], self.losses(whole)[0], words)
+
+    def test_a_checkpoint_does_not_depend_on_how_the_ranks_divided_the_model(self):
+        checkpoint = self.folder / "run.ckpt"
+        self.train(4, "--steps", 4, "--tensor-parallel", 2, "--zero", 1, "--checkpoint", checkpoint)
+        one = self.train(2, "--steps", 8, "--resume", checkpoint, report="one")
+        other = self.train(2, "--steps", 8, "--resume", checkpoint, "--zero", 1, report="other")
+        self.near(one, other, 1e-4)
+
+    def test_what_cannot_be_divided_is_refused(self):
+        for words, ranks, arguments in (
+                (("2 heads", "--tensor-parallel"), 1, ("--tensor-parallel", 4)),
+                (("3 ranks", "multiple of --tensor-parallel"), 3, ("--tensor-parallel", 2)),
+                (("--zero 1", "int8", "leave one"), 1, ("--zero", 1, "--compress", "int8")),
+                (("unknown --compress 'int4'", "powersgd:RANK"), 1, ("--compress", "int4")),
+                (("--compress", "--wire"), 1, ("--compress", "int8", "--wire", "float16")),
+                (("--zero",), 1, ("--zero", 3))):
+            with self.subTest(arguments=arguments):
+                self.refused(words, *arguments, ranks=ranks)
+
+    def test_what_was_left_out_is_of_the_ranks_that_left_it_out(self):
+        checkpoint = self.folder / "run.ckpt"
+        self.train(2, "--steps", 2, "--compress", "int8", "--checkpoint", checkpoint)
+        self.refused(("ranks is 2 there and 1 here",), "--steps", 4, "--compress", "int8", "--accumulate", 2,
+                     "--resume", checkpoint)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
