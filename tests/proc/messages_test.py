@@ -54,17 +54,17 @@ class Log(unittest.TestCase):
             self.assertEqual(len(choices), 1, choices)
 
     def test_the_interface_is_told_where_one_is_chosen(self):
-        done = run("perf", *PERF, "-r", "2", RONDO_LOG="bootstrap=debug")
+        done = run("perf", *PERF, "--ranks", "2", RONDO_LOG="bootstrap=debug")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(done.stderr, r"listens on 127\.0\.0\.1, interface lo; there are: ")
 
     def test_a_subsystem_alone(self):
-        done = run("perf", *PERF, "-r", "2", RONDO_LOG="PLAN=Debug")
+        done = run("perf", *PERF, "--ranks", "2", RONDO_LOG="PLAN=Debug")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual({line["subsystem"] for line in lines_of(done.stderr)}, {"plan"})
 
     def test_nothing_is_told_by_default(self):
-        self.assertEqual(run("perf", *PERF, "-r", "2").stderr, "")
+        self.assertEqual(run("perf", *PERF, "--ranks", "2").stderr, "")
 
     def test_a_file_for_each_process(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -93,7 +93,7 @@ class Refusals(unittest.TestCase):
     def test_a_log_that_cannot_be_written_is_refused_before_anything_starts(self):
         with tempfile.TemporaryDirectory() as folder:
             missing = f"{folder}/none/there.log"
-            for command in (["info"], ["perf", *PERF, "-r", "2"], ["run", "-n", "2", "--", "true"]):
+            for command in (["info"], ["perf", *PERF, "--ranks", "2"], ["run", "-n", "2", "--", "true"]):
                 done = run(*command, RONDO_LOG_FILE=missing)
                 self.assertEqual((done.returncode, done.stdout), (2, ""), command)
                 self.assertRegex(done.stderr, rf"RONDO_LOG_FILE: the file '{re.escape(missing)}' cannot be written "
@@ -111,7 +111,7 @@ class Refusals(unittest.TestCase):
 
 class Misspelt(unittest.TestCase):
     def test_a_variable_that_nothing_knows_gives_one_warning_in_a_job(self):
-        for command in (["run", "-n", "3", "--", RONDO, "perf", *PERF], ["perf", *PERF, "-r", "3"],
+        for command in (["run", "-n", "3", "--", RONDO, "perf", *PERF], ["perf", *PERF, "--ranks", "3"],
                         ["run", "-n", "3", "--", PROGRAM, "sum", "2", "100"]):
             done = run(*command, RONDO_TIMOUT="3")
             warnings = [line for line in lines_of(done.stderr) if line["subsystem"] == "config"]
