@@ -53,7 +53,8 @@ void warn_of_shared_queues(const DeviceRequest &request) {
   const uint64_t queue_count = text == nullptr ? queue_count_default : std::strtoull(text, nullptr, 10);
   if (here.position != 0 || waiter_count <= queue_count || waiter_count == 1) return;
   const bool can_share = by_kernels && request.kernel_protocol() != RONDO_PROTOCOL_DIRECT;
-  log::warning(std::to_string(here.in_process) + " ranks of this process share CUDA device " +
+  log::warning({log::Subsystem::device, request.rank},
+               std::to_string(here.in_process) + " ranks of this process share CUDA device " +
                std::to_string(request.device) + ", but CUDA gives it " + std::to_string(queue_count) +
                " hardware queues: those whose streams share one wait for each other until the timeout. Set "
                "CUDA_DEVICE_MAX_CONNECTIONS to the number of ranks or more (up to 32) before the process's first use "

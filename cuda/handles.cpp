@@ -7,8 +7,8 @@ namespace rondo::cuda {
 namespace {
 
 void note_failure(const CudaDriver &driver, CuStatus status, const char *what) {
-  if (status == CuStatus::success || !log::enabled(log::Level::debug)) return;
-  log::debug(cuda_error(driver, status, what).message);
+  if (status == CuStatus::success || !log::enabled(log::Level::debug, log::Subsystem::device)) return;
+  log::debug(log::Subsystem::device, cuda_error(driver, status, what).message);
 }
 
 /// Runs `call` with the context current.

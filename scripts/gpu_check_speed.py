@@ -37,10 +37,10 @@ class AllSteps(Steps):
         sizes = self.sizes
         large = ("-b", sizes.large, "-e", sizes.large, *sizes.runs)
         for ranks in (2, sizes.many):
-            yield self.all_reduce(f"{ranks} threads", ["-r", ranks, *large], and_setup(against_floor(FLOOR_BAR)))
+            yield self.all_reduce(f"{ranks} threads", ["--ranks", ranks, *large], and_setup(against_floor(FLOOR_BAR)))
         for label, more, environment in (("direct", ("--protocol", "direct"), {}), ("one kernel", (), SHARED)):
             yield self.all_reduce(f"{sizes.many} threads by {label}",
-                                  ["-r", sizes.many, *large, "--in-place-only", *more],
+                                  ["--ranks", sizes.many, *large, "--in-place-only", *more],
                                   labelled(against_floor(FLOOR_BAR), label), environment=environment)
 
     def replayed(self):
@@ -49,13 +49,13 @@ class AllSteps(Steps):
 
     def latencies(self):
         for ranks in (2, self.sizes.many):
-            yield self.all_reduce(f"{ranks} threads, replayed", ["-r", ranks, *self.sizes.small, *self.replayed()],
+            yield self.all_reduce(f"{ranks} threads, replayed", ["--ranks", ranks, *self.sizes.small, *self.replayed()],
                                   latency)
 
     def protocols(self):
         for protocol in ("ll", "direct", "simple", "ll128"):
             yield self.all_reduce(f"{self.sizes.many} threads by {protocol}, replayed",
-                                  ["-r", self.sizes.many, *self.sizes.protocols, "--protocol", protocol,
+                                  ["--ranks", self.sizes.many, *self.sizes.protocols, "--protocol", protocol,
                                    "--in-place-only", *self.replayed()],
                                   labelled(against_floor(None), f"{protocol}, replayed"),
                                   refusal=NO_LL128 if protocol == "ll128" else "")
@@ -64,7 +64,7 @@ class AllSteps(Steps):
         medium = ("-b", self.sizes.medium, "-e", self.sizes.medium, *self.sizes.runs)
         for blocks in (1, 2, 4, 8):
             yield self.all_reduce(f"4 threads, {blocks} blocks",
-                                  ["-r", 4, *medium, "--channels", 8, "--max-ctas", blocks, "--in-place-only"],
+                                  ["--ranks", 4, *medium, "--channels", 8, "--max-ctas", blocks, "--in-place-only"],
                                   labelled(against_floor(None), f"at most {blocks} blocks"))
 
     def processes(self):
@@ -74,7 +74,7 @@ class AllSteps(Steps):
                               against_floor_and_turns, launcher=self.launcher(2))
         one = ("-b", 8, "-e", 8, "-n", 1, "-w", 0, "-m", 1, "--in-place-only")
         for executor, environment in (("kernel", KERNELS), ("copy", COPIES)):
-            yield self.all_reduce(f"{sizes.many} threads, set-up, {executor}", [*one, "-r", sizes.many],
+            yield self.all_reduce(f"{sizes.many} threads, set-up, {executor}", [*one, "--ranks", sizes.many],
                                   labelled(setup, f"threads, {executor}"), environment=environment)
             yield self.all_reduce(f"{sizes.many} processes, set-up, {executor}", one,
                                   labelled(setup, f"processes, {executor}"), launcher=self.launcher(sizes.many),
@@ -85,7 +85,7 @@ class AllSteps(Steps):
         library = str(self.kernels / "libfake_cublas.so") if self.soft else cublas_library()
         missing = "" if library else "there is no cuBLAS: no toolkit, no Python packages with it"
         size = self.sizes.medium
-        beside = ("-r", 4, "-b", size, "-e", size, "-n", 5, "-w", 1, "-m", 5, "--in-place-only",
+        beside = ("--ranks", 4, "-b", size, "-e", size, "-n", 5, "-w", 1, "-m", 5, "--in-place-only",
                   "--beside-product", self.sizes.rows, "--product-library", library)
         yield self.perf("B", "all_gather of 4 threads by copies, beside a product", ["all_gather", *beside],
                         labelled(beside_product(BESIDE_BAR), "by copies"), missing=missing, environment=COPIES)
@@ -98,10 +98,10 @@ class AllSteps(Steps):
         medium = ("-b", self.sizes.medium, "-e", self.sizes.medium, *self.sizes.runs)
         for collective in ("reduce_scatter", "all_gather", "broadcast", "reduce"):
             yield self.perf("B", f"{collective} of {self.sizes.many} threads",
-                            [collective, "-r", self.sizes.many, *medium], against_floor(None))
+                            [collective, "--ranks", self.sizes.many, *medium], against_floor(None))
         replayed = (["--graph"], "by copies, replayed")
         for collective, more, label in (("all_gather", [], "by copies"), ("all_gather", *replayed),
                                         ("all_reduce", *replayed)):
             yield self.perf("B", f"{collective} of 4 threads, {label}",
-                            [collective, "-r", 4, "--in-place-only", *more, *medium],
+                            [collective, "--ranks", 4, "--in-place-only", *more, *medium],
                             labelled(against_floor(None), label), environment=COPIES)

@@ -110,7 +110,7 @@ class Steps:
     def smoke(self):
         """Each protocol and executor once, with results verified; a call that has not ended in 2 s is aborted."""
         brief = ("-b", 8, "-e", "128K", "-f", 128, "-n", 1, "-w", 1, "-m", 2, "-T", 2)
-        threads = ("-r", 2, *brief)
+        threads = ("--ranks", 2, *brief)
         for protocol in ("simple", "ll", "ll128", "direct"):
             yield self.perf("A", f"smoke of {protocol}", ["all_reduce", *threads, "--protocol", protocol], seconds=20,
                             environment=KERNELS, refusal=NO_LL128 if protocol == "ll128" else "")

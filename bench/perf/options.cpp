@@ -7,6 +7,7 @@
 #include <limits>
 #include <utility>
 
+#include "bench/perf/nccl_letters.h"
 #include "bench/perf/product.h"
 
 namespace rondo::perf {
@@ -55,7 +56,15 @@ std::optional<rondo_type_t> find_type(std::string_view text) {
   return find_name(text, rondo_type_string);
 }
 
-constexpr const char *floor_help =
+constexpr unsigned channel_count_max = 8, cta_count_max = 1'024;
+constexpr size_t chunk_bytes_min = 64, chunk_bytes_max = size_t{1} << 30;
+
+constexpr const char *examples_and_floor =
+    "Examples:\n"
+    "  rondo perf all_reduce --ranks 4                        4 ranks as threads of this process\n"
+    "  rondo run -n 4 -- rondo perf all_reduce -e 64M --json all_reduce.json --plot all_reduce.svg\n"
+    "  rondo perf broadcast --ranks 4 -r 2 -d int32 -c 10     from rank 2; each size verified ten times\n"
+    "  rondo perf all_reduce --ranks 8 --device cuda --graph  on CUDA devices, calls replayed from a graph\n\n"
     "On a device each result comes with its floor: the bytes that every rank must read (its input) and\n"
     "write (its output), summed over the ranks of a device, over that device's copy bandwidth, which is\n"
     "measured at the start with cuMemcpyDtoDAsync (bytes read and bytes written count). All-reduce of B\n"
@@ -77,19 +86,20 @@ void add_choice_options(CLI::App &app, Options &options, Words &words) {
   app.add_option("-e,--maxbytes", words.max_bytes, "largest size [256M]");
   app.add_option("-f,--stepfactor", options.step_factor, "factor from size to size [4]");
   app.add_option("-i,--stepbytes", words.step_bytes, "fixed step from size to size, in place of the factor");
-  app.add_option("-t,-d,--datatype", words.type, "element type, or all [float32]");
+  app.add_option("-d,--datatype", words.type, "element type, or all [float32]");
   app.add_option("-o,--op", words.op, "sum, prod, min, max, avg, or all [sum]");
-  app.add_option("--root", options.root, "root of broadcast and reduce [0]");
-  app.add_option("-r,--ranks", options.ranks, "run this many ranks as threads of this process")
+  app.add_option("--ranks", options.ranks, "run this many ranks as threads of this process")
       ->check(CLI::Range(1, rank_count_max));
   app.add_option("--device", words.device,
                  "host; cuda: all CUDA devices, rank by rank in turn; cuda:0 or cuda:0,2: these [host]");
   app.add_option("--buffers", words.buffers, "private, alloc, registered or moved [private]");
   app.add_option("--algorithm", words.algorithm, "ring, tree, ...; auto lets the tuner choose [auto]");
   app.add_option("--protocol", words.protocol, "simple, ll, direct, ll128; auto lets the tuner choose [auto]");
-  app.add_option("--channels", options.config.channels, "parallel lanes; 0 lets the tuner choose [0]");
-  app.add_option("--max-ctas", options.config.max_ctas, "blocks of a collective on a device, at most; 0: no limit [0]");
-  app.add_option("--chunk-bytes", words.chunk_bytes, "the schedule's unit; 0 lets the tuner choose [0]");
+  app.add_option("--channels", options.config.channels, "parallel lanes, 1-8; 0 lets the tuner choose [0]")
+      ->check(CLI::Range(0u, channel_count_max));
+  app.add_option("--max-ctas", options.config.max_ctas, "blocks of a collective on a device, at most; 0: no limit [0]")
+      ->check(CLI::Range(0u, cta_count_max));
+  app.add_option("--chunk-bytes", words.chunk_bytes, "the schedule's unit, 64-1G; 0 lets the tuner choose [0]");
 }
 
 void add_run_options(CLI::App &app, Options &options, Words &words) {
@@ -120,8 +130,10 @@ void add_run_options(CLI::App &app, Options &options, Words &words) {
   app.add_flag("--out-of-place-only", words.only_out_of_place, "leave out the in-place runs");
   app.add_flag("--in-place-only", words.only_in_place, "leave out the out-of-place runs");
   app.add_option("--csv", options.csv_path, "write a row for each size to this file");
-  app.add_option("--json", options.json_path, "write the results to this file");
-  app.add_option("--plot", options.plot_path, "draw time and bandwidth into this SVG file");
+  app.add_option("--json", options.json_path,
+                 "write the results to this file; without one, or with -: to standard output, and the table to\n"
+                 "standard error")->expected(0, 1);
+  app.add_option("--plot", options.plot_path, "draw time and bandwidth into this file, FILE.svg");
 }
 
 Outcome take_size(const std::string &text, std::string_view option, size_t &target) {
@@ -141,6 +153,8 @@ Outcome take_sizes(const Words &words, bool factor_given, Options &options) {
   if (auto failure = take_size(words.max_bytes, "--maxbytes", options.max_bytes)) return failure;
   if (auto failure = take_size(words.step_bytes, "--stepbytes", options.step_bytes)) return failure;
   if (auto failure = take_size(words.chunk_bytes, "--chunk-bytes", chunk_bytes)) return failure;
+  if (chunk_bytes != 0 && (chunk_bytes < chunk_bytes_min || chunk_bytes > chunk_bytes_max))
+    return Failure{Exit::usage, "--chunk-bytes: '" + words.chunk_bytes + "' is not 0 or a size from 64 to 1G"};
   options.config.chunk_bytes = chunk_bytes;
   if (options.max_bytes < options.min_bytes)
     return Failure{Exit::usage, "--maxbytes is below --minbytes; give a range that is not empty"};
@@ -195,7 +209,7 @@ Outcome take_names(const Words &words, Options &options) {
 /// A run must be one entry of the stream, or the host would wait for what it has itself to release.
 Outcome take_together(const Words &words, Options &options) {
   if (words.together && (!words.graph || options.ranks == 0))
-    return Failure{Exit::usage, "--together is for graphs of ranks that are threads; add --graph and -r"};
+    return Failure{Exit::usage, "--together is for graphs of ranks that are threads; add --graph and --ranks"};
   options.together = words.together;
   return std::nullopt;
 }
@@ -226,7 +240,8 @@ Outcome take_device(const CLI::App &app, const Words &words, Options &options) {
     return Failure{Exit::usage, "--buffers is about host memory; leave it out with --device " + words.device};
   options.on_device = true;
   options.graph = words.graph;
-  if (app.count("--agg_iters") == 0) options.aggregate_count = device_aggregate_count;
+  if (app.count("--agg_iters") + app.count("--cudagraph") + app.count("--blocking") == 0)
+    options.aggregate_count = device_aggregate_count;
   return std::nullopt;
 }
 
@@ -238,13 +253,21 @@ Outcome take_rest(const CLI::App &app, const Words &words, Options &options) {
   if (words.only_in_place && words.only_out_of_place)
     return Failure{Exit::usage, "--in-place-only and --out-of-place-only exclude each other; give one of them"};
   if (options.root < 0 || (options.ranks != 0 && options.root >= options.ranks))
-    return Failure{Exit::usage, "--root must be a rank: 0 to the number of ranks - 1"};
+    return Failure{Exit::usage, "-r, --root: it must be a rank, 0 to the number of ranks - 1 (ranks as threads are "
+                                "--ranks N)"};
+  if (!options.plot_path.empty() && options.plot_path != "-" && !options.plot_path.ends_with(".svg"))
+    return Failure{Exit::usage, "--plot: '" + options.plot_path + "' does not end in .svg, which is what is drawn"};
+  if (app.count("--json") + app.count("-J") != 0 && options.json_path.empty()) options.json_path = "-";
+  const int to_output = (options.json_path == "-") + (options.csv_path == "-") + (options.plot_path == "-");
+  if (to_output > 1)
+    return Failure{Exit::usage, "--json, --csv and --plot cannot share standard output; give files to all but one"};
+  options.table_to_errors = to_output != 0;
   options.out_of_place = !words.only_in_place;
   options.in_place = !words.only_out_of_place;
   options.rewrite = !words.no_rewrite;
   options.use_stream = words.stream == 1;
   options.config.timeout_ms = words.timeout_s * 1'000;
-  if (app.count("--iters") != 0) options.iteration_count = words.iterations;
+  if (app.count("--iters") != 0 && !options.iteration_count) options.iteration_count = words.iterations;
   if (app.count("--warmup_iters") != 0) options.warmup_count = words.warmups;
   return std::nullopt;
 }
@@ -276,6 +299,7 @@ std::optional<size_t> parse_size(std::string_view text) {
 
 std::vector<size_t> sizes_of(const Options &options) {
   std::vector<size_t> sizes;
+  if (options.max_bytes < options.min_bytes) return sizes;
   for (size_t bytes = options.min_bytes; bytes <= options.max_bytes && sizes.size() < size_count_max;) {
     sizes.push_back(bytes);
     const size_t room = options.max_bytes - bytes;
@@ -287,16 +311,19 @@ std::vector<size_t> sizes_of(const Options &options) {
       bytes = bytes == 0 ? 1 : bytes * options.step_factor;
     }
   }
+  if (sizes.back() != options.max_bytes) sizes.push_back(options.max_bytes);  // where the steps pass it by
   return sizes;
 }
 
 std::variant<Options, Failure> parse_options(std::span<const char *const> args) {
   Options options;
   Words words;
+  NcclWords nccl;
   CLI::App app("Times and verifies a collective over a range of message sizes", "rondo perf");
   add_choice_options(app, options, words);
   add_run_options(app, options, words);
-  app.footer(floor_help);
+  add_nccl_options(app, options, nccl);
+  app.footer(examples_and_floor);
   std::vector<std::string> reversed(args.rbegin(), args.rend());  // the order that CLI11 wants
   try {
     app.parse(reversed);
@@ -305,6 +332,12 @@ std::variant<Options, Failure> parse_options(std::span<const char *const> args) 
   } catch (const CLI::ParseError &error) {
     return Failure{Exit::usage, std::string(error.what()) + "; `rondo perf --help` lists the options"};
   }
+  for (std::string *word : {&words.collective, &words.type, &words.op, &words.device, &words.buffers, &words.algorithm,
+                            &words.protocol})
+    for (char &letter : *word)
+      if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
+  const SharedWords shared{words.device, words.buffers, words.iterations, words.stream, words.graph};
+  if (auto failure = take_nccl_options(app, nccl, shared, options)) return *failure;
   if (auto failure = take_names(words, options)) return *failure;
   if (auto failure = take_sizes(words, app.count("--stepfactor") != 0, options)) return *failure;
   if (auto failure = take_rest(app, words, options)) return *failure;

@@ -33,6 +33,7 @@ struct Options {
   std::vector<rondo_type_t> types{RONDO_FLOAT32};
   std::vector<rondo_op_t> ops{RONDO_SUM};
   int root = 0;
+  bool all_roots = false;                   ///< one after the other; root is 0 then
   int ranks = 0;                            ///< ranks that are threads; 0: the environment says who we are
   std::optional<uint32_t> iteration_count;  ///< empty: by size and time, see timing.h
   std::optional<uint32_t> warmup_count;     ///< empty: by size
@@ -51,7 +52,8 @@ struct Options {
   bool out_of_place = true, in_place = true;
   uint64_t seed = 1;
   rondo_config_t config = RONDO_CONFIG_INIT;   ///< algorithm, protocol, channels, chunk size, timeout
-  std::string csv_path, json_path, plot_path;  ///< empty: not wanted
+  std::string csv_path, json_path, plot_path;  ///< empty: not wanted; "-": standard output
+  bool table_to_errors = false;                ///< one of them is, so that the table goes to standard error
 };
 
 /// Calls in one timed run on a device: what enqueuing costs the host shows in the first of them only.
@@ -66,7 +68,8 @@ inline constexpr uint32_t device_aggregate_count = 20;
 /// "8", "64K", "256M", "1G" (powers of 1024) in bytes.
 [[nodiscard]] std::optional<size_t> parse_size(std::string_view text);
 
-/// The sizes that are tried, in order: min, then times the factor or plus the step, up to max. At most 10,000.
+/// The sizes that are tried, in order: min, then times the factor or plus the step, up to max, which is
+/// always among them. At most 10,001.
 [[nodiscard]] std::vector<size_t> sizes_of(const Options &options);
 
 }  // namespace rondo::perf

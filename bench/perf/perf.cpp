@@ -2,8 +2,11 @@
 // `rondo perf` from its arguments to its exit status: makes the communicator, runs the ranks, writes the files.
 #include "bench/perf/perf.h"
 
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -32,6 +35,10 @@ int tell(const Failure &failure) {
 
 Outcome write_file(const std::string &path, const std::string &text) {
   if (path.empty()) return std::nullopt;
+  if (path == "-") {
+    std::fputs(text.c_str(), stdout);
+    return std::nullopt;
+  }
   std::FILE *file = std::fopen(path.c_str(), "w");
   bool written = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
   const int error = errno;
@@ -40,9 +47,33 @@ Outcome write_file(const std::string &path, const std::string &text) {
   return Failure{Exit::usage, "cannot write " + path + ": " + std::strerror(error)};
 }
 
-Outcome write_files(const Options &options, const std::vector<Series> &all) {
+/// Before anything is measured: whether the results can be written. What is there stays as it is.
+Outcome check_files(const Options &options) {
+  for (const char *name : {"RONDO_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"})
+    if (const char *rank = std::getenv(name); rank != nullptr && std::strcmp(rank, "0") != 0) return std::nullopt;
+  for (const std::string &path : {options.json_path, options.csv_path, options.plot_path}) {
+    if (path.empty() || path == "-") continue;
+    const bool was_there = ::access(path.c_str(), F_OK) == 0;
+    std::FILE *file = std::fopen(path.c_str(), "ae");
+    if (file == nullptr)
+      return Failure{Exit::usage, "cannot write " + path + ": " + std::strerror(errno) +
+                                      "; name a file in a folder that exists and that you may write to"};
+    (void)std::fclose(file);
+    if (!was_there) (void)::unlink(path.c_str());
+  }
+  return std::nullopt;
+}
+
+/// Making a communicator failed: what it was asked for cannot be had, or the ranks did not come together.
+Failure start_failure(const char *what, rondo_status_t status) {
+  Failure failure = communication_failure(nullptr, what, status);
+  if (status == RONDO_ERROR_INVALID_ARGUMENT || status == RONDO_ERROR_UNSUPPORTED) failure.exit = Exit::usage;
+  return failure;
+}
+
+Outcome write_files(const Options &options, const RunFacts &facts, const std::vector<Series> &all) {
   if (!options.json_path.empty())
-    if (auto failure = write_file(options.json_path, to_json(all))) return failure;
+    if (auto failure = write_file(options.json_path, to_json(all, facts, options))) return failure;
   if (!options.csv_path.empty())
     if (auto failure = write_file(options.csv_path, to_csv(all))) return failure;
   if (!options.plot_path.empty())
@@ -113,7 +144,7 @@ Outcome run_threads(const Options &options, Place &place, std::vector<Series> &a
   }
   const rondo_status_t status =
       make_timed(ranks[0], [&] { return rondo_comm_init_all(comms.data(), options.ranks, configs.data()); });
-  if (status != RONDO_OK) return communication_failure(nullptr, "rondo_comm_init_all", status);
+  if (status != RONDO_OK) return start_failure("rondo_comm_init_all", status);
   Team team(options.ranks, timeout_ns(options));
   std::vector<std::thread> threads;
   for (size_t rank = 0; rank < count; ++rank) {
@@ -158,14 +189,14 @@ Outcome join_on_device(const Options &options, Place &place, Rank &self) {
   plain.protocol = RONDO_PROTOCOL_SIMPLE;
   plain.channels = 1;
   rondo_status_t status = rondo_comm_init_env(&self.control, &plain);
-  if (status != RONDO_OK) return communication_failure(nullptr, "rondo_comm_init_env", status);
+  if (status != RONDO_OK) return start_failure("rondo_comm_init_env", status);
   size_t index = 0;
   if (auto failure = local_index(self.control, index)) return failure;
   rondo_config_t config = options.config;
   config.device = ordinal_for(options, place.device_count, index);
   if (auto failure = place.devices.open(config.device, self.device)) return failure;
   status = make_timed(self, [&] { return rondo_comm_init_env(&self.comm, &config); });
-  if (status != RONDO_OK) return communication_failure(nullptr, "rondo_comm_init_env", status);
+  if (status != RONDO_OK) return start_failure("rondo_comm_init_env", status);
   return std::nullopt;
 }
 
@@ -177,7 +208,7 @@ Outcome run_process(const Options &options, Place &place, std::vector<Series> &a
     failure = join_on_device(options, place, self);
   } else if (const auto status = make_timed(self, [&] { return rondo_comm_init_env(&self.comm, &options.config); });
              status != RONDO_OK) {
-    failure = communication_failure(nullptr, "rondo_comm_init_env", status);
+    failure = start_failure("rondo_comm_init_env", status);
   }
   if (self.comm == nullptr) {
     if (self.control != nullptr) (void)rondo_comm_destroy(self.control);
@@ -195,6 +226,8 @@ int run_perf(std::span<const char *const> args, Devices &devices) {
   const auto parsed = parse_options(args);
   if (const auto *failure = std::get_if<Failure>(&parsed)) return tell(*failure);
   const auto &options = std::get<Options>(parsed);
+  const RunFacts facts = collect_facts(args);
+  if (auto failure = check_files(options)) return tell(*failure);
   std::vector<Series> all;
   int rank = 0;
   Place place{devices};
@@ -207,7 +240,7 @@ int run_perf(std::span<const char *const> args, Devices &devices) {
   if (auto failure = options.ranks != 0 ? run_threads(options, place, all) : run_process(options, place, all, rank))
     return tell(*failure);
   if (rank == 0)
-    if (auto failure = write_files(options, all)) return tell(*failure);
+    if (auto failure = write_files(options, facts, all)) return tell(*failure);
   const uint64_t wrong = count_wrong(all) + count_other_wrong(all) + count_product_wrong(all);
   return static_cast<int>(wrong == 0 ? Exit::ok : Exit::wrong_results);
 }

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "bench/perf/cases.h"
+#include "bench/perf/disturbance.h"
+#include "bench/perf/facts.h"
 #include "bench/perf/group.h"
 #include "bench/perf/options.h"
 
@@ -47,6 +49,7 @@ struct Row {
   const char *algorithm = "";
   const char *protocol = "";
   uint32_t channels = 0;
+  Disturbance disturbance = {};
   uint64_t hand_overs = 0;  ///< in a row, where processes share a device: see turns.h
   std::optional<Times> out_of_place, in_place;
   std::optional<Times> other_out_of_place, other_in_place;  ///< of the library of --against
@@ -62,6 +65,7 @@ struct ProductFacts {
 /// Who ran where.
 struct Machine {
   std::vector<Member> members;
+  std::optional<rondo_comm_properties_t> properties = {};  ///< of rank 0's communicator
   /// That making the communicator took: the least of the ranks', so that nobody's late start is in it.
   std::optional<double> setup_ms = {};
   std::vector<double> copy_GBps = {};  ///< by rank, of its device, read and written bytes; empty: ranks on host memory
@@ -100,7 +104,7 @@ struct Bandwidth {
 [[nodiscard]] std::string table_end(std::span<const Series> all);
 
 /// One object; of several series, an array of such objects.
-[[nodiscard]] std::string to_json(std::span<const Series> all);
+[[nodiscard]] std::string to_json(std::span<const Series> all, const RunFacts &facts, const Options &options);
 [[nodiscard]] std::string to_csv(std::span<const Series> all);
 /// A picture of time and bandwidth by size, as SVG.
 [[nodiscard]] std::string to_svg(std::span<const Series> all);

@@ -68,7 +68,59 @@ Json devices_array(const Machine &machine) {
   return list;
 }
 
-Json series_object(const Series &series) {
+/// The hosts, each with its ranks and their processes.
+Json hosts_array(const Machine &machine) {
+  Json list = Json::array();
+  for (size_t rank = 0; rank < machine.members.size(); ++rank) {
+    const Member &member = machine.members[rank];
+    Json *host = nullptr;
+    for (Json &known : list)
+      if (known["name"] == member.host) host = &known;
+    if (host == nullptr)
+      host = &list.emplace_back(Json{{"name", member.host}, {"ranks", Json::array()}, {"processes", Json::array()}});
+    (*host)["ranks"].push_back(rank);
+    (*host)["processes"].push_back(member.process);
+  }
+  return list;
+}
+
+/// What was asked for, and what came of it.
+Json configuration_object(const Series &series, const Options &options) {
+  Json object{{"algorithm", rondo_algorithm_string(options.config.algorithm)},
+              {"protocol", rondo_protocol_string(options.config.protocol)},
+              {"channels", options.config.channels},
+              {"chunk_bytes", options.config.chunk_bytes},
+              {"max_ctas", options.config.max_ctas},
+              {"timeout_ms", options.config.timeout_ms},
+              {"threads", options.ranks != 0},
+              {"stream", options.use_stream},
+              {"rewrite", options.rewrite},
+              {"check_count", options.check_count},
+              {"aggregate_count", options.aggregate_count},
+              {"seed", options.seed}};
+  if (const auto &properties = series.machine.properties; properties) {
+    object["local_ranks"] = properties->local_rank_count;
+    object["cores"] = properties->core_count;
+    object["oversubscribed"] = properties->oversubscribed != 0;
+    object["mapped_buffers"] = properties->mapped_buffers != 0;
+    object["cross_memory"] = properties->cross_memory != 0;
+    object["shared_bytes"] = properties->shared_bytes;
+  }
+  return object;
+}
+
+void add_facts(Json &object, const Series &series, const RunFacts &facts, const Options &options) {
+  object["version"] = facts.version;
+  object["commit"] = facts.commit;
+  object["time"] = facts.time;
+  object["arguments"] = facts.arguments;
+  object["environment"] = Json::object();
+  for (const auto &[name, value] : facts.environment) object["environment"][name] = value;
+  object["hosts"] = hosts_array(series.machine);
+  object["configuration"] = configuration_object(series, options);
+}
+
+Json series_object(const Series &series, const RunFacts &facts, const Options &options) {
   Json results = Json::array();
   for (const Row &row : series.rows) {
     Json result{{"bytes", row.bytes},
@@ -76,6 +128,11 @@ Json series_object(const Series &series) {
                 {"algorithm", row.algorithm},
                 {"protocol", row.protocol},
                 {"channels", row.channels},
+                {"disturbed", row.disturbance.marked},
+                {"load",
+                 {{"waited", row.disturbance.waited},
+                  {"others", row.disturbance.others},
+                  {"stolen", row.disturbance.stolen}}},
                 {"out_of_place", times_object(series.what, row, row.out_of_place)},
                 {"in_place", times_object(series.what, row, row.in_place)}};
     if (!series.machine.hand_over_us.empty()) result["hand_overs"] = row.hand_overs;
@@ -88,7 +145,9 @@ Json series_object(const Series &series) {
               {"ranks", series.what.ranks},
               {"type", rondo_type_string(series.what.type)},
               {"op", op_name(series.what)},
+              {"root", has_root(series.what.collective) ? Json(series.what.root) : Json(nullptr)},
               {"device", device_kind(series)}};
+  add_facts(object, series, facts, options);
   if (series.machine.setup_ms) object["setup_ms"] = *series.machine.setup_ms;
   if (!series.machine.copy_GBps.empty()) {
     object["graph"] = series.graph;
@@ -119,11 +178,13 @@ void add_times(std::ostringstream &out, const Case &what, const Row &row, const 
 
 }  // namespace
 
-std::string to_json(std::span<const Series> all) {
-  if (all.size() == 1) return series_object(all.front()).dump(2) + "\n";
+std::string to_json(std::span<const Series> all, const RunFacts &facts, const Options &options) {
+  // What stands in an argument or a variable may be no UTF-8.
+  const auto text = [](const Json &json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; };
+  if (all.size() == 1) return text(series_object(all.front(), facts, options));
   Json list = Json::array();
-  for (const Series &series : all) list.push_back(series_object(series));
-  return list.dump(2) + "\n";
+  for (const Series &series : all) list.push_back(series_object(series, facts, options));
+  return text(list);
 }
 
 std::string to_csv(std::span<const Series> all) {

@@ -67,6 +67,36 @@ std::string device_text(const DeviceName &device) {
 
 std::string count_or_auto(const std::optional<uint32_t> &count) { return count ? std::to_string(*count) : "auto"; }
 
+bool was_checked(std::span<const Series> all) {
+  for (const Series &series : all)
+    for (const Row &row : series.rows)
+      for (const auto *times : {&row.out_of_place, &row.in_place})
+        if (*times && (*times)->wrong) return true;
+  return all.empty();
+}
+
+/// Of the rows with a mark, and what to do; "" where there are none.
+std::string disturbed_lines(std::span<const Series> all) {
+  size_t rows = 0, marked = 0;
+  Disturbance worst;
+  for (const Series &series : all) {
+    for (const Row &row : series.rows) {
+      ++rows;
+      if (!row.disturbance.marked) continue;
+      ++marked;
+      worst.waited = std::max(worst.waited, row.disturbance.waited);
+      worst.others = std::max(worst.others, row.disturbance.others);
+      worst.stolen = std::max(worst.stolen, row.disturbance.stolen);
+    }
+  }
+  if (marked == 0) return "";
+  return format("# Disturbed rows (!)   : %zu of %zu; a rank waited for a processor up to %.0f %% of the time, other ",
+                marked, rows, 100 * worst.waited) +
+         format("programs used up to %.1f processors, other guests of the machine took up to %.0f %%\n", worst.others,
+                100 * worst.stolen) +
+         "#   These times say little of Rondo. End the other programs, or keep ranks apart: rondo run --bind core\n";
+}
+
 }  // namespace
 
 Times summarise(std::span<const double> run_times_ns) {
@@ -180,7 +210,7 @@ std::string table_row(const Case &what, const Row &row) {
   return format("  %12zu %13zu %12s %7s %7d", row.bytes, row.count, rondo_type_string(what.type), op_name(what),
                 has_root(what.collective) ? what.root : -1) +
          times_columns(what, row.bytes, row.out_of_place, floors) +
-         times_columns(what, row.bytes, row.in_place, floors) + "\n" + other +
+         times_columns(what, row.bytes, row.in_place, floors) + (row.disturbance.marked ? " !" : "") + "\n" + other +
          beside_line(what, "out of place", row.out_of_place) + beside_line(what, "in place", row.in_place);
 }
 
@@ -191,9 +221,11 @@ std::string table_end(std::span<const Series> all) {
     other = format("# Of the other library : %llu\n", static_cast<unsigned long long>(count_other_wrong(all)));
   if (!all.empty() && all.front().product)
     other += format("# Of the products      : %llu\n", static_cast<unsigned long long>(count_product_wrong(all)));
-  return format("# Out of bounds values : %llu %s\n", static_cast<unsigned long long>(wrong),
-                wrong == 0 ? "OK" : "FAILED") +
-         other + format("# Avg bus bandwidth    : %.4f\n#\n", mean_bus_bandwidth(all));
+  const std::string checked = was_checked(all) ? format("%llu %s", static_cast<unsigned long long>(wrong),
+                                                        wrong == 0 ? "OK" : "FAILED")
+                                               : "not checked";
+  return "# Out of bounds values : " + checked + "\n" + other + disturbed_lines(all) +
+           format("# Avg bus bandwidth    : %.4f\n#\n", mean_bus_bandwidth(all));
 }
 
 }  // namespace rondo::perf

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <numeric>
 
 #include "bench/perf/beside.h"
 #include "bench/perf/floor.h"
@@ -36,13 +37,14 @@ class Stream {
 /// Rank 0's voice: rows to standard output as they come; what is going on to standard error if that is a terminal.
 class Voice {
  public:
-  explicit Voice(bool speaks) : speaks_(speaks), shows_progress_(speaks && ::isatty(STDERR_FILENO) == 1) {}
+  Voice(bool speaks, std::FILE *to)
+      : to_(to), speaks_(speaks), shows_progress_(speaks && ::isatty(STDERR_FILENO) == 1) {}
 
   void say(const std::string &text) const {
     if (!speaks_) return;
     if (shows_progress_) std::fputs("\r\033[K", stderr);
-    std::fputs(text.c_str(), stdout);
-    std::fflush(stdout);
+    std::fputs(text.c_str(), to_);
+    std::fflush(to_);
   }
   void show(size_t done, size_t count, size_t bytes, Placement placement) const {
     if (!shows_progress_) return;
@@ -52,6 +54,7 @@ class Voice {
   }
 
  private:
+  std::FILE *to_;
   bool speaks_, shows_progress_;
 };
 
@@ -84,6 +87,7 @@ Outcome run_case(Session &session, Rivals &rivals, Arenas &arenas, const Voice &
     row.bytes = shape.bytes;
     row.count = shape.count;
     if (auto failure = plan_of(session.comm, what, row)) return failure;
+    const LoadReading before = read_load();
     for (const Placement placement : {Placement::out_of_place, Placement::in_place}) {
       const bool in_place = placement == Placement::in_place;
       if (!(in_place ? options.in_place : options.out_of_place)) continue;
@@ -103,16 +107,14 @@ Outcome run_case(Session &session, Rivals &rivals, Arenas &arenas, const Voice &
       session.other = nullptr;
       other_times.floor_us = times.floor_us;
     }
+    const bool oversubscribed = series.machine.properties && series.machine.properties->oversubscribed != 0;
+    if (auto failure =
+            find_disturbance(session.group, series.machine.members, before, oversubscribed, row.disturbance))
+      return failure;
     voice.say(table_row(what, row));
     series.rows.push_back(row);
   }
   return std::nullopt;
-}
-
-std::string version() {
-  int major = 0, minor = 0, patch = 0;
-  rondo_version(&major, &minor, &patch);
-  return std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(patch);
 }
 
 /// The number of ranks whose buffers share this host's memory.
@@ -162,14 +164,42 @@ Outcome least_of_all(Group &group, double value, std::optional<double> &least) {
   return std::nullopt;
 }
 
+/// Every plan can be had, or nothing is begun: an algorithm or a protocol may not do this collective.
+Outcome check_plans(const Session &session, int ranks) {
+  const Options &options = session.options;
+  for (const rondo_type_t type : options.types) {
+    for (const size_t bytes : sizes_of(options)) {
+      const Case what{options.collective, type, options.ops.front(), options.root, ranks};
+      Row row;
+      row.count = shape_of(what, session.group.rank(), bytes).count;
+      if (auto failure = plan_of(session.comm, what, row)) {
+        failure->exit = Exit::usage;
+        return failure;
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+std::vector<int> roots_of(const Options &options, int ranks) {
+  if (!options.all_roots || !has_root(options.collective)) return {options.root};
+  std::vector<int> all(static_cast<size_t>(ranks));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
 Outcome run_cases(Session &session, const RankParts &parts, Rivals &rivals, Arenas &arenas, int ranks,
                   std::vector<Series> &all) {
   const Options &options = session.options;
-  const Voice voice(session.group.rank() == 0);
+  const Voice voice(session.group.rank() == 0, options.table_to_errors ? stderr : stdout);
   std::vector<Member> members;
   const DeviceName device = session.device != nullptr ? session.device->describe() : DeviceName{};
   if (auto failure = session.group.gather_members(device, members)) return failure;
   Machine machine{members};
+  rondo_comm_properties_t &properties = machine.properties.emplace();
+  properties = RONDO_COMM_PROPERTIES_INIT;
+  const rondo_status_t told = rondo_comm_get_properties(session.comm, &properties);
+  if (told != RONDO_OK) return communication_failure(session.comm, "rondo_comm_get_properties", told);
   if (auto failure = least_of_all(session.group, static_cast<double>(parts.setup_ns) * 1e-6, machine.setup_ms))
     return failure;
   if (session.device != nullptr) {
@@ -183,15 +213,19 @@ Outcome run_cases(Session &session, const RankParts &parts, Rivals &rivals, Aren
     if (auto failure = rivals.beside.emplace(session).open(*parts.products, members, product.emplace())) return failure;
   if (options.together)
     if (auto failure = open_start(session)) return failure;
-  voice.say(table_head(options, machine, version()));
+  if (auto failure = check_plans(session, ranks)) return failure;
+  voice.say(table_head(options, machine, version_text()));
+  const std::vector<int> roots = roots_of(options, ranks);
   for (const rondo_type_t type : options.types) {
     for (const rondo_op_t op : options.ops) {
-      all.push_back({{options.collective, type, op, options.root, ranks}, {}, machine});
-      all.back().graph = options.graph, all.back().together = options.together;
-      if (parts.other != nullptr)
-        all.back().other_library = parts.other->path(), all.back().other_version = parts.other->version();
-      all.back().product = product;
-      if (auto failure = run_case(session, rivals, arenas, voice, all.back())) return failure;
+      for (const int root : roots) {
+        all.push_back({{options.collective, type, op, root, ranks}, {}, machine});
+        all.back().graph = options.graph, all.back().together = options.together;
+        if (parts.other != nullptr)
+          all.back().other_library = parts.other->path(), all.back().other_version = parts.other->version();
+        all.back().product = product;
+        if (auto failure = run_case(session, rivals, arenas, voice, all.back())) return failure;
+      }
     }
   }
   voice.say(table_end(all));
@@ -208,7 +242,8 @@ Outcome run_rank(const RankParts &parts, std::vector<Series> &all) {
   if (status != RONDO_OK) return communication_failure(parts.comm, "rondo_comm_rank", status);
   if (options.root >= ranks)
     return Failure{Exit::usage,
-                   "--root " + std::to_string(options.root) + " is not one of the " + std::to_string(ranks) + " ranks"};
+                   "-r " + std::to_string(options.root) + " is not one of the " + std::to_string(ranks) +
+                       " ranks, which is to be the root (ranks as threads are --ranks N)"};
   if (auto failure = check_memory_of_host(options, parts.comm, ranks)) return failure;
   Arenas arenas;  // ends before the communicator, which may know its memory
   Stream stream;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // rondo_mem_alloc and rondo_mem_free: validation and translation.
 #include "src/api/boundary.h"
+#include "src/base/log.h"
+#include "src/base/parse.h"
 #include "src/core/process.h"
 
 using namespace rondo;
@@ -11,6 +13,8 @@ rondo_status_t rondo_mem_alloc(void **pointer, size_t bytes) noexcept {
   return at_boundary([&]() -> Result<void> {
     if (pointer == nullptr) return invalid_argument("rondo_mem_alloc: pointer is NULL");
     RONDO_TRY_ASSIGN(*pointer, process().regions.allocate(bytes));
+    if (log::enabled(log::Level::debug, log::Subsystem::memory))
+      log::debug(log::Subsystem::memory, "allocated " + show_bytes(bytes) + " bytes that peers can map");
     return {};
   });
 }

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstdlib>
 
+#include "src/base/log.h"
 #include "src/base/names.h"
 #include "src/base/parse.h"
 
@@ -33,7 +34,7 @@ Result<void> set(Target &target, Result<Value> value) {
 /// A number that may be left to Rondo: "auto" is 0.
 template <class Target>
 Result<void> set_choice(Target &target, std::string_view text, Result<uint64_t> value) {
-  if (text == "auto") value = uint64_t{0};
+  if (equal_in_any_case(text, "auto")) value = uint64_t{0};
   return set(target, std::move(value));
 }
 
@@ -45,8 +46,9 @@ Result<void> set_name(Enum &target, std::string_view text, const char *(*name)(E
 }
 
 Result<void> set_switch(bool &target, std::string_view text) {
-  if (text != "auto" && text != "off") return invalid_argument(quoted(text) + " is unknown; known are: auto, off");
-  target = text == "auto";
+  target = equal_in_any_case(text, "auto");
+  if (!target && !equal_in_any_case(text, "off"))
+    return invalid_argument(quoted(text) + " is unknown; known are: auto, off");
   return {};
 }
 
@@ -61,7 +63,7 @@ Result<void> set_text(std::string &target, std::string_view text) {
 
 Result<void> set_slot_count(uint32_t &target, std::string_view text) {
   auto value = parse_number(text, 2, slot_count_max);
-  if (text == "auto" || (value.ok() && std::has_single_bit(value.value())))
+  if (equal_in_any_case(text, "auto") || (value.ok() && std::has_single_bit(value.value())))
     return set_choice(target, text, std::move(value));
   return invalid_argument(quoted(text) + " is unknown; known are: auto, 2, 4, 8, 16, 32, 64");
 }
@@ -80,10 +82,13 @@ Result<void> set_gid_index(int32_t &target, std::string_view text) {
 }
 
 Result<void> set_log(std::string &target, std::string_view text) {
-  static constexpr std::array levels{"debug", "info", "warning", "error"};
-  for (const char *level : levels)
-    if (text == level) return set_text(target, text);
-  return invalid_argument(quoted(text) + " is not a known level; known are: debug, info, warning, error");
+  if (auto known = log::parse_filter(text); !known.ok()) return std::move(known).error();
+  return set_text(target, text);
+}
+
+Result<void> set_log_file(std::string &target, std::string_view text) {
+  if (auto path = log::file_path(text, "", 0); !path.ok()) return std::move(path).error();
+  return set_text(target, text);
 }
 
 /// 0 stands for "not chosen here".
@@ -194,9 +199,13 @@ constexpr std::array variables{
                      return set_choice(config.max_ctas, text, parse_number(text, 1, max_ctas_max));
                    },
                    [](const Config &config) { return show_choice(config.max_ctas, show_number); }},
-    ConfigVariable{"RONDO_LOG", "debug, info, warning, error", "the least grave messages that are written",
+    ConfigVariable{"RONDO_LOG", "debug, info, warning, error; of a subsystem: info,plan=debug",
+                   "the least grave messages that are written",
                    [](std::string_view text, Config &config) { return set_log(config.log, text); },
                    [](const Config &config) { return config.log; }},
+    ConfigVariable{"RONDO_LOG_FILE", "path; %h: host, %p: process", "where messages go, in place of standard error",
+                   [](std::string_view text, Config &config) { return set_log_file(config.log_file, text); },
+                   [](const Config &config) { return config.log_file; }},
 };
 
 }  // namespace
@@ -244,7 +253,10 @@ Result<Config> parse_config(const EnvironmentLookup &lookup) {
 }
 
 Result<Config> read_config() {
-  return parse_config([](const char *name) { return std::getenv(name); });
+  RONDO_TRY_ASSIGN(Config config, parse_config([](const char *name) { return std::getenv(name); }));
+  if (auto opened = log::check_file(); !opened.ok())
+    return invalid_argument("RONDO_LOG_FILE: " + opened.error().message);
+  return config;
 }
 
 }  // namespace rondo

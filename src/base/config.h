@@ -73,6 +73,7 @@ struct Config {
   DeviceLaunch device_launch = DeviceLaunch::own;
   uint32_t max_ctas = 0;  ///< blocks of a collective on a device, at most; 0: no limit
   std::string log = "warning";
+  std::string log_file;  ///< empty: standard error
   std::vector<std::string> given;  ///< the variables that were set, in the order of the table
 };
 
@@ -98,8 +99,16 @@ using EnvironmentLookup = std::function<const char *(const char *name)>;
 /// Pure. RONDO_ERROR_INVALID_ARGUMENT names the variable, its value and what it takes.
 [[nodiscard]] Result<Config> parse_config(const EnvironmentLookup &lookup);
 
-/// parse_config() on this process's environment.
+/// parse_config() on this process's environment; the log's file must be open, too.
 [[nodiscard]] Result<Config> read_config();
+
+/// A line for each variable of `entries` ("NAME=VALUE") that begins with RONDO_ and that nothing of ours knows: which
+/// name is meant, perhaps.
+[[nodiscard]] std::vector<std::string> unknown_variables(std::span<const std::string> entries);
+
+/// Logs those of this process's environment as warnings; once, however often it is called. A rank that `rondo run`
+/// started leaves them to rank 0, which has the same environment.
+void warn_of_unknown_variables();
 
 /// The settings of a communicator. A field of `caller` at its default leaves the environment's value. `caller` may be
 /// null (all defaults); its size may be that of an earlier version, or of a later one if the tail that this version

@@ -1,14 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/base/log.h"
 
+#include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <exception>
 #include <memory>
+#include <optional>
+#include <span>
+
+#include "src/base/parse.h"
 
 namespace rondo::log {
 namespace {
+
+constexpr std::array level_names{"debug", "info", "warning", "error"};
+constexpr std::array<const char *, subsystem_count> subsystem_names{
+    "config", "bootstrap", "topology", "transport", "plan", "memory", "device", "failure"};
 
 spdlog::level::level_enum to_spdlog(Level level) {
   switch (level) {
@@ -20,23 +36,141 @@ spdlog::level::level_enum to_spdlog(Level level) {
   return spdlog::level::err;
 }
 
-/// Ours alone: it is not entered in spdlog's registry, so an application's own use of spdlog is not disturbed. Never
-/// destroyed: our threads may still run while the process exits.
-spdlog::logger &logger() {
-  static spdlog::logger *const instance = [] {
-    auto *const made = new spdlog::logger("rondo", std::make_shared<spdlog::sinks::stderr_sink_mt>());
-    made->set_pattern("rondo: %l: %v");
-    const char *wanted = std::getenv("RONDO_LOG");
-    made->set_level(wanted == nullptr ? spdlog::level::warn : spdlog::level::from_str(wanted));
-    return made;
-  }();
-  return *instance;
+std::string host() {
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0 || name[0] == '\0') return "localhost";
+  return name.data();
+}
+
+/// `text` as an index of `names`, in any case.
+std::optional<size_t> find_name(std::span<const char *const> names, std::string_view text) {
+  for (size_t index = 0; index < names.size(); ++index)
+    if (equal_in_any_case(names[index], text)) return index;
+  return std::nullopt;
+}
+
+std::string listed(std::span<const char *const> names) {
+  std::string list;
+  for (const char *name : names) list += (list.empty() ? "" : ", ") + std::string(name);
+  return list;
+}
+
+Result<Level> parse_level(std::string_view text) {
+  if (const auto index = find_name(level_names, text)) return static_cast<Level>(*index);
+  return invalid_argument(quoted(text) + " is not a known level; known are: " + listed(level_names));
+}
+
+std::string_view variable(const char *name) {
+  const char *value = std::getenv(name);
+  return value == nullptr ? std::string_view() : std::string_view(value);
+}
+
+/// spdlog's logger is ours alone: it is not entered in spdlog's registry, so an application's own use of spdlog is not
+/// disturbed.
+struct Log {
+  Filter filter;
+  Result<void> file;
+  std::optional<spdlog::logger> logger;
+  std::atomic<int64_t> process_rank{-1};  // relaxed: a number for people, no data rides on it
+
+  Log() {
+    if (auto wanted = parse_filter(variable("RONDO_LOG")); wanted.ok()) filter = wanted.value();
+    spdlog::sink_ptr sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
+    if (const std::string_view pattern = variable("RONDO_LOG_FILE"); !pattern.empty()) file = open(pattern, sink);
+    logger.emplace("rondo", std::move(sink));
+    // spdlog reads a % in the name of a host as its own.
+    std::string name = host();
+    std::erase(name, '%');
+    logger->set_formatter(std::make_unique<spdlog::pattern_formatter>("%Y-%m-%dT%H:%M:%S.%fZ " + name + ":%P %v",
+                                                                      spdlog::pattern_time_type::utc));
+    logger->set_level(spdlog::level::debug);
+    logger->flush_on(spdlog::level::debug);  // a process that is killed has its last lines in the file
+  }
+
+  static Result<void> open(std::string_view pattern, spdlog::sink_ptr &sink) {
+    RONDO_TRY_ASSIGN(const std::string path, file_path(pattern, host(), ::getpid()));
+    const auto refuse = [&path](const char *why) {
+      return invalid_argument("the file " + quoted(path) + " cannot be written (" + why +
+                              "); name one in a folder that exists and that you may write to");
+    };
+    // spdlog makes the folders of a path, even misspelt ones.
+    std::FILE *const file = std::fopen(path.c_str(), "ae");
+    if (file == nullptr) return refuse(std::strerror(errno));
+    std::fclose(file);
+    try {
+      sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(path);
+    } catch (const std::exception &error) {
+      return refuse(error.what());
+    }
+    return {};
+  }
+};
+
+/// Never destroyed: our threads may still run while the process exits.
+Log &instance() {
+  static Log *const made = new Log;
+  return *made;
 }
 
 }  // namespace
 
-void write(Level level, const std::string &message) { logger().log(to_spdlog(level), message); }
+Result<Filter> parse_filter(std::string_view text) {
+  Filter filter;
+  bool first = true;
+  while (!text.empty()) {  // one entry a turn
+    const size_t comma = std::min(text.find(','), text.size());
+    const std::string_view entry = text.substr(0, comma);
+    text.remove_prefix(std::min(comma + 1, text.size()));
+    const size_t equals = entry.find('=');
+    if (equals == entry.npos) {
+      RONDO_TRY_ASSIGN(const Level level, parse_level(entry));
+      if (!first)
+        return invalid_argument(quoted(entry) + " is a level for all, which comes first, as in info,plan=debug");
+      filter.least.fill(level);
+    } else {
+      const auto subsystem = find_name(subsystem_names, entry.substr(0, equals));
+      if (!subsystem)
+        return invalid_argument(quoted(entry.substr(0, equals)) +
+                                " is not a known subsystem; known are: " + listed(subsystem_names));
+      RONDO_TRY_ASSIGN(filter.least[*subsystem], parse_level(entry.substr(equals + 1)));
+    }
+    first = false;
+  }
+  return filter;
+}
 
-bool enabled(Level level) { return logger().should_log(to_spdlog(level)); }
+Result<std::string> file_path(std::string_view pattern, std::string_view host, int64_t process) {
+  std::string path;
+  for (size_t at = 0; at < pattern.size(); ++at) {
+    if (pattern[at] != '%') {
+      path += pattern[at];
+      continue;
+    }
+    const char letter = at + 1 < pattern.size() ? pattern[at + 1] : '\0';
+    if (letter != 'h' && letter != 'p' && letter != '%')
+      return invalid_argument(quoted(pattern) +
+                              " has a % that is none of: %h (host), %p (process), %% (a percent sign)");
+    path += letter == 'h' ? std::string(host) : letter == 'p' ? std::to_string(process) : "%";
+    ++at;
+  }
+  return path;
+}
+
+Result<void> check_file() { return instance().file; }
+
+void set_process_rank(uint32_t rank) { instance().process_rank.store(rank, std::memory_order_relaxed); }
+
+void write(Level level, Source source, const std::string &message) {
+  if (!enabled(level, source.subsystem)) return;
+  Log &log = instance();
+  const int64_t rank = source.rank >= 0 ? source.rank : log.process_rank.load(std::memory_order_relaxed);
+  log.logger->log(to_spdlog(level), "rank " + (rank >= 0 ? std::to_string(rank) : "-") + " rondo: " +
+                                        level_names[static_cast<size_t>(level)] + ": " +
+                                        subsystem_names[static_cast<size_t>(source.subsystem)] + ": " + message);
+}
+
+bool enabled(Level level, Subsystem subsystem) {
+  return level >= instance().filter.least[static_cast<size_t>(subsystem)];
+}
 
 }  // namespace rondo::log

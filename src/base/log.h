@@ -1,20 +1,66 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages for a person, to standard error: "rondo: warning: rank 3: ...". The function that decides an error logs it,
-// once; callers pass it on. RONDO_LOG=error|warning|info|debug, warning by default.
+// Messages for a person, one line each:
+//
+//   2026-11-23T03:10:06.123456Z node1:4711 rank 3 rondo: warning: transport: ...
+//
+// time (UTC), host:process, the rank that the message is about ("-" where none is known), level, subsystem, message.
+// The function that decides an error logs it, once; callers pass it on. RONDO_LOG says which are written and
+// RONDO_LOG_FILE where to; both are read here, since the log must work before there is a Config (which checks them
+// again).
 #pragma once
 
+#include <array>
+#include <cstddef>
+#include <cstdint>
 #include <string>
+#include <string_view>
+
+#include "src/base/result.h"
 
 namespace rondo::log {
 
 enum class Level { debug, info, warning, error };
 
-void write(Level level, const std::string &message);
-[[nodiscard]] bool enabled(Level level);
+enum class Subsystem { config, bootstrap, topology, transport, plan, memory, device, failure };
+inline constexpr size_t subsystem_count = 8;
 
-inline void debug(const std::string &message) { write(Level::debug, message); }
-inline void info(const std::string &message) { write(Level::info, message); }
-inline void warning(const std::string &message) { write(Level::warning, message); }
-inline void error(const std::string &message) { write(Level::error, message); }
+/// The least grave level of each subsystem that is written.
+struct Filter {
+  std::array<Level, subsystem_count> least = [] {
+    std::array<Level, subsystem_count> all;
+    all.fill(Level::warning);
+    return all;
+  }();
+
+  bool operator==(const Filter &) const = default;
+};
+
+/// "info", "info,bootstrap=debug", "plan=debug": a level for all, and levels of subsystems over it, in any case.
+[[nodiscard]] Result<Filter> parse_filter(std::string_view text);
+
+/// The file that a RONDO_LOG_FILE names: %h is the host, %p the process, %% a percent sign; nothing else begins with %.
+[[nodiscard]] Result<std::string> file_path(std::string_view pattern, std::string_view host, int64_t process);
+
+/// Whether RONDO_LOG_FILE could be opened, where it is set. Messages go to standard error where it could not.
+[[nodiscard]] Result<void> check_file();
+
+/// What a message is about.
+struct Source {
+  Source(Subsystem subsystem_of, int64_t rank_of = -1) : subsystem(subsystem_of), rank(rank_of) {}  // NOLINT: implicit
+
+  Subsystem subsystem;
+  int64_t rank;  ///< -1: that of set_process_rank(), if there is one
+};
+
+/// For messages that name no rank: the one rank that this process is, as its launcher says.
+void set_process_rank(uint32_t rank);
+
+void write(Level level, Source source, const std::string &message);
+[[nodiscard]] bool enabled(Level level, Subsystem subsystem);
+
+inline void debug(Source source, const std::string &message) { write(Level::debug, source, message); }
+inline void info(Source source, const std::string &message) { write(Level::info, source, message); }
+inline void warning(Source source, const std::string &message) { write(Level::warning, source, message); }
+inline void error(Source source, const std::string &message) { write(Level::error, source, message); }
 
 }  // namespace rondo::log

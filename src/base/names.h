@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "src/base/parse.h"
 #include "src/base/result.h"
 
 namespace rondo {
@@ -20,11 +21,11 @@ template <class Enum>
   return list;
 }
 
-/// The enumerator called `text`, or RONDO_ERROR_INVALID_ARGUMENT with the list of those that there are.
+/// The enumerator called `text`, in any case, or RONDO_ERROR_INVALID_ARGUMENT with the list of those that there are.
 template <class Enum>
 [[nodiscard]] Result<Enum> parse_name(std::string_view text, const char *(*name)(Enum), std::string_view what) {
   for (int value = 0; const char *known = name(static_cast<Enum>(value)); ++value)
-    if (text == known) return static_cast<Enum>(value);
+    if (equal_in_any_case(text, known)) return static_cast<Enum>(value);
   return invalid_argument("unknown " + std::string(what) + " '" + std::string(text) + "'; known are: " +
                           known_names(name));
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/base/parse.h"
 
+#include <algorithm>
 #include <charconv>
 #include <optional>
 
@@ -40,6 +41,12 @@ std::string quoted(std::string_view text) {
   }
   if (text.size() > length_max) out += "...";
   return out + "'";
+}
+
+bool equal_in_any_case(std::string_view one, std::string_view other) {
+  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
+  return std::equal(one.begin(), one.end(), other.begin(), other.end(),
+                    [&](char a, char b) { return lower(a) == lower(b); });
 }
 
 Result<uint64_t> parse_number(std::string_view text, uint64_t least, uint64_t most) {

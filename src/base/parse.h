@@ -14,6 +14,9 @@ namespace rondo {
 /// `text` between quotes for a message: one line whatever it holds, cut off when it is long.
 [[nodiscard]] std::string quoted(std::string_view text);
 
+/// Whether two texts are the same but for capital letters (of ASCII), which are none of a value's meaning.
+[[nodiscard]] bool equal_in_any_case(std::string_view one, std::string_view other);
+
 /// A decimal number in [least, most].
 [[nodiscard]] Result<uint64_t> parse_number(std::string_view text, uint64_t least, uint64_t most);
 

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "src/base/log.h"
 #include "src/base/parse.h"
 #include "src/bootstrap/endpoint.h"
 
@@ -89,7 +90,14 @@ Result<std::vector<HostAddress>> host_addresses() {
 
 Result<std::string> choose_address(std::string_view network_interface) {
   RONDO_TRY_ASSIGN(const std::vector<HostAddress> addresses, host_addresses());
-  return pick_address(addresses, network_interface);
+  RONDO_TRY_ASSIGN(std::string chosen, pick_address(addresses, network_interface));
+  if (log::enabled(log::Level::debug, log::Subsystem::bootstrap)) {
+    const auto found = std::ranges::find(addresses, chosen, &HostAddress::address);
+    log::debug(log::Subsystem::bootstrap, "listens on " + chosen +
+                                              (found == addresses.end() ? "" : ", interface " + found->interface) +
+                                              "; there are: " + listed(addresses));
+  }
+  return chosen;
 }
 
 }  // namespace rondo

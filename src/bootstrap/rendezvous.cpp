@@ -2,6 +2,7 @@
 // How the ranks of a job or of a unique id meet.
 #include "src/bootstrap/rendezvous.h"
 
+#include "src/base/log.h"
 #include "src/bootstrap/endpoint.h"
 #include "src/bootstrap/local_store.h"
 #include "src/bootstrap/rendezvous_file.h"
@@ -13,6 +14,7 @@ namespace {
 Result<Rendezvous> complete(Rendezvous meeting, const Endpoint &endpoint, const Secret &secret, const StoreHost &host,
                             uint64_t deadline_ns) {
   meeting.secret = secret;
+  log::debug({log::Subsystem::bootstrap, meeting.rank}, "meets the other ranks at " + format_endpoint(endpoint));
   const Membership member{meeting.key_prefix, meeting.rank, meeting.size};
   RONDO_TRY_ASSIGN(meeting.store, connect_store(endpoint, secret, deadline_ns, member, host));
   const auto met = meeting.store->gather(meeting.key_prefix + "join", meeting.rank, meeting.size, {}, deadline_ns);

@@ -248,7 +248,8 @@ class Server final : public StoreServer {
     const uint64_t now = now_ns();
     if (drought_since_ns_ == no_deadline) {
       drought_since_ns_ = now;
-      log::warning("store: cannot take connections for a moment: " + system_error("accept", why).message);
+      log::warning(log::Subsystem::bootstrap,
+                   "store: cannot take connections for a moment: " + system_error("accept", why).message);
     }
     if (!spare_.valid() || now - drought_since_ns_ < drought_most_ns) return false;
     spare_.reset();
@@ -289,9 +290,11 @@ class Server final : public StoreServer {
       const auto found = connections_.find(cut.connection);
       if (found == connections_.end()) continue;
       // Strangers must not fill the log.
-      if (const auto level = cut.authenticated ? log::Level::warning : log::Level::info; log::enabled(level))
-        log::write(level, "store: cut the connection from " + format_endpoint(endpoint_of(found->second.peer)) + ": " +
-                              cut.reason);
+      if (const auto level = cut.authenticated ? log::Level::warning : log::Level::info;
+          log::enabled(level, log::Subsystem::bootstrap))
+        log::write(level, log::Subsystem::bootstrap,
+                   "store: cut the connection from " + format_endpoint(endpoint_of(found->second.peer)) + ": " +
+                       cut.reason);
       if (!cut.authenticated) drop(found->second.socket.get());
       connections_.erase(found);
       keep_spare();

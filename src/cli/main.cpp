@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "rondo/rondo.h"
+#include "src/base/config.h"
 #include "src/cli/commands.h"
 
 namespace rondo::cli {
@@ -74,7 +75,13 @@ int dispatch(Arguments args) {
     return 0;
   }
   const Command *command = find_command(name);
-  return command == nullptr ? refuse(name) : command->run(args.subspan(1));
+  if (command == nullptr) return refuse(name);
+  if (const auto config = read_config(); !config.ok()) {
+    std::fprintf(stderr, "rondo %s: %s\n", command->name, config.error().message.c_str());
+    return exit_usage;
+  }
+  if (name != "run") warn_of_unknown_variables();  // the ranks do, with what --env gives them
+  return command->run(args.subspan(1));
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ struct Raw {
 
 void add_options(CLI::App *app, RunOptions *options, Raw *raw) {
   app->prefix_command();
-  app->add_option("-n,--ranks", options->rank_count, "Ranks to start")
+  app->add_option("-n,--np,--ranks", options->rank_count, "Ranks to start (-np, too)")
       ->required()
       ->check(CLI::Range(1u, run_rank_count_max))
       ->type_name("N");
@@ -61,11 +61,26 @@ void add_options(CLI::App *app, RunOptions *options, Raw *raw) {
       ->check(CLI::Range(0.0, run_seconds_max))
       ->type_name("S");
   app->add_option("--bind", raw->bind, "core: rank i stays on the i-th allowed core, counted round (default: none)")
-      ->check(CLI::IsMember({"core", "none"}))
+      ->check(CLI::IsMember({"core", "none"}, CLI::ignore_case))
       ->type_name("core|none");
   app->add_option("--env", options->environment, "Set a variable for the ranks; may be given several times")
       ->allow_extra_args(false)
       ->type_name("K=V");
+}
+
+/// mpirun's -np, which would be read as -n with the value p; only among our options, not among the program's.
+std::vector<std::string> with_long_np(std::span<const char *const> args) {
+  static constexpr std::array<std::string_view, 7> with_value{"-n",      "--np",   "--ranks", "--timeout",
+                                                              "--grace", "--bind", "--env"};
+  std::vector<std::string> words(args.begin(), args.end());
+  for (size_t at = 0; at < words.size() && words[at].starts_with('-') && words[at] != "--"; ++at) {
+    if (words[at].starts_with("-np")) {
+      const std::string value = words[at].substr(std::string_view("-np").size());
+      words[at] = value.empty() ? "--np" : "--np=" + value;
+    }
+    if (std::find(with_value.begin(), with_value.end(), words[at]) != with_value.end()) ++at;
+  }
+  return words;
 }
 
 Result<RunOptions> finish(std::vector<std::string> rest, const Raw &raw, RunOptions options) {
@@ -89,7 +104,9 @@ Result<std::variant<RunOptions, HelpText>> parse_run_options(std::span<const cha
                "Starts N ranks of PROGRAM on this machine and looks after them until all have ended.", "rondo run");
   add_options(&app, &options, &raw);
   try {
-    app.parse(std::vector<std::string>(args.rbegin(), args.rend()));  // CLI11 wants the last argument first
+    std::vector<std::string> words = with_long_np(args);
+    std::reverse(words.begin(), words.end());  // CLI11 wants the last argument first
+    app.parse(std::move(words));
   } catch (const CLI::CallForHelp &) {
     return Parsed(HelpText{app.help()});
   } catch (const CLI::Error &error) {

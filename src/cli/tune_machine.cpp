@@ -216,7 +216,7 @@ Costs measure_costs(const Topology &topology, double seconds) {
     const uint32_t others = usable_core_count(topology) - 1;
     for (const size_t bytes : working_sets_bytes) costs.rates.push_back(measure_rates(bytes, others, seconds));
   } catch (const std::system_error &error) {  // no thread can be had: their costs stay 0
-    log::warning(std::string("rondo tune cannot start a thread: ") + error.what());
+    log::warning(log::Subsystem::config, std::string("rondo tune cannot start a thread: ") + error.what());
   }
   if (other != processors.front()) costs.bandwidth_GBps = bandwidth_GBps(processors.front(), other);
   return costs;

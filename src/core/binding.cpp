@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/core/communicator.h"
+#include "src/core/debug_lines.h"
 
 namespace rondo {
 namespace {
@@ -83,6 +84,7 @@ Result<std::unique_ptr<BoundPlan>> Communicator::bind(const Call &call) {
   const ConnectionGeometry geometry = device_ != nullptr ? device_->geometry() : links_.geometry();
   RONDO_TRY_ASSIGN(bound->plan, build_plan(key, choice, geometry, rank_, rank_count_, group_.node_of_ranks()));
   const auto op = static_cast<rondo_op_t>(call.signature.op);
+  debug_lines::plan(rank_, *bound->plan, device_ != nullptr ? device_->describe() : "");
   bound->reducer.divisor = op == RONDO_AVG ? rank_count_ : 0;
   if (device_ != nullptr) {
     RONDO_TRY_ASSIGN(bound->device, device_->prepare(*bound->plan));

@@ -241,8 +241,15 @@ void Communicator::give_up_turns() {
   turn_.notify_all();
 }
 
+void Communicator::note_failure(const Error &error) {
+  if (failure_logged_.exchange(true, std::memory_order_relaxed)) return;
+  log::info({log::Subsystem::failure, rank_},
+            "the communicator failed (" + std::string(rondo_status_string(error.status)) + "): " + error.message);
+}
+
 Error Communicator::tell_failure() {
   Error error = ranks_.failure();
+  note_failure(error);
   // Relaxed: whoever comes first tells; no data rides on it.
   if (!failure_told_.exchange(true, std::memory_order_relaxed)) {
     dump_.begin();
@@ -266,7 +273,9 @@ std::optional<Error> Communicator::failure() {
   }
   if (!ranks_.failed()) return std::nullopt;
   dump_.begin();
-  return ranks_.failure();
+  Error error = ranks_.failure();
+  note_failure(error);
+  return error;
 }
 
 void Communicator::abort() {
@@ -295,7 +304,8 @@ Result<void> Communicator::finalize() {
 }
 
 void Communicator::close() {
-  if (const auto drained = drain(); !drained.ok()) log::debug("destroy: " + drained.error().message);
+  if (const auto drained = drain(); !drained.ok())
+    log::debug({log::Subsystem::failure, rank_}, "destroy: " + drained.error().message);
   // After a failure drain() does not wait. What has begun ends by itself, and reads the caller's buffers until then;
   // what begins from now on sees the failure first: sync, as the store in run().
   while (running_.load(std::memory_order_seq_cst)) std::this_thread::sleep_for(std::chrono::microseconds(100));

@@ -114,6 +114,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   void end_turn(uint64_t number);
   /// An operation failed: those that wait for their turn find the failure.
   void give_up_turns();
+  /// Logs the failure, once.
+  void note_failure(const Error &error);
   /// The failure as it is to whoever asks first, RONDO_ERROR_COMM_FAILED afterwards.
   [[nodiscard]] Error tell_failure();
 
@@ -146,6 +148,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::atomic<uint64_t> executed_ = 0;  ///< operations done; stored in end_turn(), pairs with wait_turn()
   std::atomic<bool> running_ = false;   ///< an operation uses the caller's buffers: run(), pairs with close()
   std::atomic<bool> failure_told_ = false;
+  std::atomic<bool> failure_logged_ = false;  ///< relaxed: whoever comes first logs; no data rides on it
   std::mutex turn_mutex_;
   std::atomic<uint32_t> turn_waiter_count_ = 0;  ///< threads in the slow part of wait_turn()
   std::condition_variable turn_;

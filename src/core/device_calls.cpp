@@ -100,7 +100,7 @@ void Communicator::leave_device() {
   ending.reset();
   if (ended) return;
   // What a kernel may still touch must stay: it is behind something in its stream that does not end.
-  log::warning("rank " + std::to_string(rank_) + ": work on " + device_->describe() +
+  log::warning({log::Subsystem::device, rank_}, "work on " + device_->describe() +
                " has not ended; the memory of its communicator is left until it has");
   stop_until_ended(std::move(device_));
 }

@@ -87,17 +87,17 @@ void FailureDump::finish() {
 }
 
 void FailureDump::write() const {
-  const std::string told = "rank " + std::to_string(rank_) + ": ";
+  const log::Source told(log::Subsystem::failure, rank_);
   try {
     const auto recording = recorder_.recording();
     if (!claim_or_wait(recorder_, *recording)) return;
     const std::string path = recording_path(*recording, folder_);
     if (const auto written = write_recordings({recording.get()}, path); !written.ok())
-      log::warning(told + "no flight recording: " + written.error().message + " (RONDO_RECORDER_DIR)");
+      log::warning(told, "no flight recording: " + written.error().message + " (RONDO_RECORDER_DIR)");
     else
-      log::warning(told + "the communicator failed; the flight recording of its ranks is in " + path);
+      log::warning(told, "the communicator failed; the flight recording of its ranks is in " + path);
   } catch (const std::exception &) {
-    log::warning(told + "no flight recording: out of memory");
+    log::warning(told, "no flight recording: out of memory");
   }
   recorder_.end_dump(true);  // also where it failed: the next rank would fail alike
 }

@@ -7,7 +7,10 @@
 #include <thread>
 
 #include "src/base/clock.h"
+#include "src/base/log.h"
+#include "src/base/parse.h"
 #include "src/bootstrap/rendezvous.h"
+#include "src/core/debug_lines.h"
 #include "src/core/registry.h"
 
 namespace rondo {
@@ -28,13 +31,20 @@ Result<Settings> settings_of(const rondo_config_t *config) {
 
 Result<std::shared_ptr<Communicator>> connect_all(const Rendezvous &group, const Settings &settings,
                                                   uint64_t deadline_ns) {
+  debug_lines::settings(group.rank, settings);
   if (!process().topology().ok()) return process().topology().error();
+  debug_lines::topology(group.rank, process().topology().value());
   RONDO_TRY_ASSIGN(const GroupInfo info, exchange_peer_info(*group.store, group.key_prefix, group.rank, group.size,
                                                             settings, process().topology().value(), deadline_ns));
+  debug_lines::group(group.rank, info);
   const ConnectArgs args{group.rank, group.size, settings, info, group.secret, group.key_prefix, deadline_ns};
   RONDO_TRY_ASSIGN(auto transport, connect_ranks(args, *group.store, process().segments));
+  debug_lines::links(group.rank, settings, info, transport->links());
   RONDO_TRY_ASSIGN(auto device, connect_device(args, *group.store));
+  if (device != nullptr) log::debug({log::Subsystem::device, group.rank}, "runs on " + device->describe());
   RONDO_TRY(wait_for_all(transport->ranks(), group.size, *group.store, deadline_ns));
+  log::debug({log::Subsystem::bootstrap, group.rank},
+             "the communicator of " + std::to_string(group.size) + (group.size == 1 ? " rank" : " ranks") + " is made");
   return std::make_shared<Communicator>(Communicator::Parts{group.rank, group.size, settings, info,
                                                             std::move(transport), &process().regions,
                                                             &process().tuning().value(), std::move(device)});
@@ -78,8 +88,13 @@ Result<void> look_for_failure(const Ranks &ranks, Store &store) {
   return {};
 }
 
-/// What a failed initialisation says first: which rank it was.
-Error at_init(Error error, uint32_t rank, uint32_t rank_count) {
+/// What a failed initialisation says first: which rank it was. Of a timeout, also what to do.
+Error at_init(Error error, uint32_t rank, uint32_t rank_count, uint64_t timeout_ns) {
+  if (error.status == RONDO_ERROR_TIMEOUT)
+    error.message += "; it took longer than the " + show_seconds(timeout_ns) + " s of init_timeout_ms "
+                     "(RONDO_INIT_TIMEOUT). Look whether all " + std::to_string(rank_count) +
+                     " ranks were started and can reach each other (RONDO_LOG=debug tells how far each came), or raise "
+                     "it where they need longer to start";
   error.message = "rank " + std::to_string(rank) + " of " + std::to_string(rank_count) +
                   " could not initialise its communicator: " + error.message;
   if (error.rank < 0) error.rank = static_cast<int32_t>(rank);
@@ -127,6 +142,7 @@ Result<std::shared_ptr<Communicator>> init_unique_id(const rondo_unique_id_t &id
   RONDO_TRY_ASSIGN(const UniqueId decoded, decode_unique_id(id));
   RONDO_TRY_ASSIGN(const Settings settings, settings_of(config));
   const uint64_t deadline_ns = now_ns() + settings.init_timeout_ns;
+  if (own == 0) warn_of_unknown_variables();
   const auto join = [&]() -> Result<std::shared_ptr<Communicator>> {
     RONDO_TRY_ASSIGN(const auto group, join_unique_id(id, own, count, deadline_ns));
     return assemble(group, settings, deadline_ns);
@@ -135,7 +151,7 @@ Result<std::shared_ptr<Communicator>> init_unique_id(const rondo_unique_id_t &id
   auto comm = join();
   if (!comm.ok()) process().id_servers.host_failed(group_name(decoded), about_host(comm.error(), own));
   process().id_servers.remove(group_name(decoded));  // one id makes one communicator; its server is here or elsewhere
-  if (!comm.ok()) return at_init(std::move(comm).error(), own, count);
+  if (!comm.ok()) return at_init(std::move(comm).error(), own, count, settings.init_timeout_ns);
   return comm;
 }
 
@@ -146,6 +162,11 @@ Result<std::shared_ptr<Communicator>> init_environment(const rondo_config_t *con
   RONDO_TRY_ASSIGN(const Settings settings, settings_of(config));
   const uint64_t deadline_ns = now_ns() + settings.init_timeout_ns;
   RONDO_TRY_ASSIGN(const Job job, detect_job(process_environment()));
+  if (job.size > 1) log::set_process_rank(job.rank);
+  if (job.rank == 0) warn_of_unknown_variables();
+  log::debug({log::Subsystem::bootstrap, job.rank},
+             "rank " + std::to_string(job.rank) + " of " + std::to_string(job.size) + " as " +
+                 (job.launcher.empty() ? "no launcher" : job.launcher) + " says");
   const auto join = [&]() -> Result<std::shared_ptr<Communicator>> {
     const bool serving = process().id_servers.contains(job_server_name);
     RONDO_TRY_ASSIGN(auto group, join_job(job, generation, serving, settings.network_interface, deadline_ns));
@@ -157,7 +178,7 @@ Result<std::shared_ptr<Communicator>> init_environment(const rondo_config_t *con
   auto comm = join();
   if (comm.ok()) return comm;
   process().id_servers.remove(job_server_name);  // the next communicator makes another
-  return at_init(std::move(comm).error(), job.rank, job.size);
+  return at_init(std::move(comm).error(), job.rank, job.size, settings.init_timeout_ns);
 }
 
 Result<std::vector<std::shared_ptr<Communicator>>> init_all(int size, const rondo_config_t *configs) {

@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "src/base/log.h"
+#include "src/base/parse.h"
+
 namespace rondo {
 namespace {
 
@@ -38,6 +41,12 @@ Result<std::shared_ptr<Registration>> LoanBook::add(void *pointer, size_t bytes,
     registration->moved.emplace(std::move(moved));
   }
   registrations_.push_back(registration);
+  if (log::enabled(log::Level::debug, log::Subsystem::memory))
+    log::debug(log::Subsystem::memory,
+               "registered a buffer of " + show_bytes(bytes) + " bytes; peers read it " +
+                   (in_region ? "mapped, as memory of rondo_mem_alloc()"
+                    : registration->moved ? "mapped, its pages moved into shared memory"
+                                          : "by process_vm_readv"));
   return registration;
 }
 

@@ -26,7 +26,7 @@ const CombineTarget &chosen_target() {
     const char *wanted = std::getenv("RONDO_SIMD");
     const auto forced = choose_combine_target(wanted == nullptr ? "" : wanted);
     if (forced.ok()) return *forced.value();
-    log::error(forced.error().message);
+    log::error(log::Subsystem::config, forced.error().message);
     return *choose_combine_target("").value();
   }();
   return chosen;

@@ -44,23 +44,23 @@ class BesideProduct(PerfCase):
         for executor in ("kernel", "copy"):
             for more in ((), ("--graph",)):
                 with self.subTest(executor=executor, more=more):
-                    self.beside("all_gather", "-r", 3, "-b", "1K", "-e", "64K", "-f", 64, *more,
+                    self.beside("all_gather", "--ranks", 3, "-b", "1K", "-e", "64K", "-f", 64, *more,
                                 RONDO_DEVICE_EXECUTOR=executor)
 
     def test_a_budget_of_blocks_beside_a_product(self):
         for blocks in (1, 2):
-            report = self.beside("all_reduce", "-r", 2, "-b", "64K", "-e", "64K", "--channels", 2,
+            report = self.beside("all_reduce", "--ranks", 2, "-b", "64K", "-e", "64K", "--channels", 2,
                                  RONDO_MAX_CTAS=str(blocks), RONDO_DEVICE_EXECUTOR="kernel")
             self.assertEqual(report["results"][0]["channels"], blocks)
 
     def test_each_device_has_a_product(self):
-        self.beside("all_reduce", "-r", 3, "-b", "4K", "-e", "4K", SOFT_CUDA_DEVICES="2")
+        self.beside("all_reduce", "--ranks", 3, "-b", "4K", "-e", "4K", SOFT_CUDA_DEVICES="2")
 
     def test_processes_on_a_device_have_one_product_together(self):
         self.beside("all_gather", "-b", "4K", "-e", "4K", launcher=(RONDO, "run", "-n", 2, "--"))
 
     def refuse(self, status, *words, library=LIBRARY, **environment):
-        done, out, err = call(RONDO, "perf", "all_reduce", "-r", 2, "--device", "cuda", "--beside-product", SIZE,
+        done, out, err = call(RONDO, "perf", "all_reduce", "--ranks", 2, "--device", "cuda", "--beside-product", SIZE,
                               "--product-library", library, "-b", 64, "-e", 64, "-T", 20, *FEW_RUNS, **environment)
         self.assertEqual(done, status, out + err)
         for word in words:
@@ -100,7 +100,7 @@ class Turns(PerfCase):
         self.assertIsNone(self.hand_over_us(SOFT_CUDA_DEVICES="2"))
 
     def test_threads_have_a_device_for_themselves(self):
-        report, out = self.perf("all_reduce", "-r", 2, "--device", "cuda", "-b", 64, "-e", 64, *FEW_RUNS)
+        report, out = self.perf("all_reduce", "--ranks", 2, "--device", "cuda", "-b", 64, "-e", 64, *FEW_RUNS)
         self.assertNotIn("hand_over_us", report["devices"][0])
         self.assertNotIn("hand_overs", report["results"][0])
         self.assertNotIn("# Processes hand", out)

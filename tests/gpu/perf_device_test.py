@@ -29,14 +29,14 @@ class DevicePerf(PerfCase):
         for collective in COLLECTIVES:
             for more in ((), ("--graph",), ("--graph", "--no-rewrite")):
                 with self.subTest(collective=collective, more=more):
-                    report, _ = self.perf(collective, "-r", 3, "--device", "cuda", "-b", 8, "-e", "100K", "-f", 50,
+                    report, _ = self.perf(collective, "--ranks", 3, "--device", "cuda", "-b", 8, "-e", "100K", "-f", 50,
                                           "--root", 1, *FEW_RUNS, *more)
                     self.assertEqual((report["ranks"], report["graph"]), (3, bool(more)))
 
     def test_threads_each_collective_by_copies_is_right_as_a_graph(self):
         for collective in COLLECTIVES:
             with self.subTest(collective=collective):
-                self.perf(collective, "-r", 3, "--device", "cuda", "-b", 8, "-e", "100K", "-f", 50, "--root", 1,
+                self.perf(collective, "--ranks", 3, "--device", "cuda", "-b", 8, "-e", "100K", "-f", 50, "--root", 1,
                           *FEW_RUNS, "--graph", RONDO_DEVICE_EXECUTOR="copy")
 
     def test_threads_types_operations_and_protocols_are_right(self):
@@ -45,29 +45,29 @@ class DevicePerf(PerfCase):
                      ("--protocol", "ll128"), ("-t", "float64", "--protocol", "ll128", "--algorithm", "tree"),
                      ("--protocol", "simple", "--algorithm", "tree", "--channels", 2)):
             with self.subTest(more=more):
-                self.perf("all_reduce", "-r", 4, "--device", "cuda:0", "-b", 30, "-e", "70K", "-f", 300, *FEW_RUNS,
+                self.perf("all_reduce", "--ranks", 4, "--device", "cuda:0", "-b", 30, "-e", "70K", "-f", 300, *FEW_RUNS,
                           *more)
 
     def test_streams_that_begin_together_are_right_and_none_waits_for_a_rank_that_failed(self):
         for executor in ("kernel", "copy"):
             with self.subTest(executor=executor):
-                report, _ = self.perf("all_reduce", "-r", 3, "--device", "cuda:0", "-b", 8, "-e", "32K", "-f", 64,
+                report, _ = self.perf("all_reduce", "--ranks", 3, "--device", "cuda:0", "-b", 8, "-e", "32K", "-f", 64,
                                       *FEW_RUNS, "--graph", "--together", RONDO_DEVICE_EXECUTOR=executor)
                 self.assertTrue(report["together"])
         # A rank that cannot enqueue its run lets the streams of all others go: the run ends, and says why.
-        done, out, err = call(RONDO, "perf", "all_reduce", "-r", 3, "--device", "cuda:0", "-b", 8, "-e", 8, *FEW_RUNS,
+        done, out, err = call(RONDO, "perf", "all_reduce", "-t", 3, "--device", "cuda:0", "-b", 8, "-e", 8, *FEW_RUNS,
                               "--graph", "--together", "-T", 5, SOFT_CUDA_FAULTS="cuGraphLaunch#4=2")
         self.assertEqual(done, 3, out + err)
         self.assertIn("cuGraphLaunch", err)
 
     def test_what_cannot_begin_together_is_refused(self):
-        for options in (("-r", 2), ("--graph",)):
+        for options in (("--ranks", 2), ("--graph",)):
             done, out, err = call(RONDO, "perf", "all_reduce", *options, "--device", "cuda:0", "--together", "-b", 8)
             self.assertEqual(done, 2, out + err)
             self.assertIn("--together is for graphs", err)
 
     def test_the_floor_is_what_must_move_over_the_bandwidth_of_copies(self):
-        report, out = self.perf("all_reduce", "-r", 4, "--device", "cuda", "-b", "64K", "-e", "64K", *FEW_RUNS)
+        report, out = self.perf("all_reduce", "--ranks", 4, "--device", "cuda", "-b", "64K", "-e", "64K", *FEW_RUNS)
         (device,) = report["devices"]
         self.assertEqual((device["ordinal"], device["ranks"]), (0, [0, 1, 2, 3]))
         self.assertRegex(device["uuid"], r"^[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}$")
@@ -80,7 +80,7 @@ class DevicePerf(PerfCase):
     def test_ranks_are_spread_over_the_devices(self):
         for option, ranks in (("cuda", [[0, 2], [1, 3]]), ("cuda:1,0", [[0, 2], [1, 3]]), ("cuda:1", [[0, 1, 2, 3]])):
             with self.subTest(option=option):
-                report, _ = self.perf("all_reduce", "-r", 4, "--device", option, "-b", 8, "-e", "32K", "-f", 64,
+                report, _ = self.perf("all_reduce", "--ranks", 4, "--device", option, "-b", 8, "-e", "32K", "-f", 64,
                                       *FEW_RUNS, SOFT_CUDA_DEVICES="2")
                 self.assertEqual([device["ranks"] for device in report["devices"]], ranks)
                 self.assertEqual(report["devices"][0]["ordinal"], 0 if option == "cuda" else 1)
@@ -112,23 +112,23 @@ class DevicePerf(PerfCase):
 
     def test_a_budget_limits_the_blocks_and_lets_ranks_fit(self):
         for channels, budget, expected in ((4, 2, 2), (1, 4, 1), (0, 1, 1)):
-            report, _ = self.perf("all_reduce", "-r", 2, "--device", "cuda", "-b", "1M", "-e", "1M", *FEW_RUNS,
+            report, _ = self.perf("all_reduce", "--ranks", 2, "--device", "cuda", "-b", "1M", "-e", "1M", *FEW_RUNS,
                                   "--channels", channels, "--max-ctas", budget)
             self.assertEqual(report["results"][0]["channels"], expected)
         self.refuse(3, "8 blocks", "4 can be resident", "RONDO_MAX_CTAS", SOFT_CUDA_RESIDENT_BLOCKS="4")
-        self.perf("all_reduce", "-r", 2, "--device", "cuda", "-b", "64K", "-e", "64K", *FEW_RUNS,
+        self.perf("all_reduce", "--ranks", 2, "--device", "cuda", "-b", "64K", "-e", "64K", *FEW_RUNS,
                   SOFT_CUDA_RESIDENT_BLOCKS="4", RONDO_MAX_CTAS="2")
 
     def test_fewer_hardware_queues_than_ranks_are_warned_of(self):
         for launch, warned in (("own", 1), ("shared", 0)):
-            done, out, err = call(RONDO, "perf", "all_reduce", "-r", 3, "--device", "cuda", "-b", 8, "-e", 8, *FEW_RUNS,
+            done, out, err = call(RONDO, "perf", "all_reduce", "-t", 3, "--device", "cuda", "-b", 8, "-e", 8, *FEW_RUNS,
                                   CUDA_DEVICE_MAX_CONNECTIONS="2", RONDO_DEVICE_LAUNCH=launch)
             self.assertEqual(done, 0, out + err)
             self.assertEqual(err.count("hardware queues"), warned, err)
 
     def against(self, *options, status=0, ranks=2, **environment):
         path = self.folder / "against.json"
-        done, out, err = call(RONDO, "perf", "all_reduce", "-r", ranks, "--device", "cuda", "--against", OTHER,
+        done, out, err = call(RONDO, "perf", "all_reduce", "--ranks", ranks, "--device", "cuda", "--against", OTHER,
                               "-b", 64, "-e", "4K", "-f", 64, *FEW_RUNS, "--json", path, *options,
                               SOFT_CUDA_DEVICES="2", **environment)
         self.assertEqual(done, status, out + err)
@@ -165,7 +165,7 @@ class DevicePerf(PerfCase):
 
     def test_csv_and_picture_are_written(self):
         table, picture = self.folder / "t.csv", self.folder / "p.svg"
-        self.perf("all_reduce", "-r", 2, "--device", "cuda", "-b", 8, "-e", 512, "-f", 64, *FEW_RUNS, "--csv", table,
+        self.perf("all_reduce", "-t", 2, "--device", "cuda", "-b", 8, "-e", 512, "-f", 64, *FEW_RUNS, "--csv", table,
                   "--plot", picture)
         with open(table, newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
@@ -174,7 +174,7 @@ class DevicePerf(PerfCase):
         self.assertTrue(picture.stat().st_size > 0)
 
     def refuse(self, status, *words, options=("--device", "cuda"), most=64, **environment):
-        done, out, err = call(RONDO, "perf", "all_reduce", "-r", 2, *options, "-b", 8, "-e", most, "-T", 20,
+        done, out, err = call(RONDO, "perf", "all_reduce", "--ranks", 2, *options, "-b", 8, "-e", most, "-T", 20,
                               **environment)
         self.assertEqual(done, status, out + err)
         for word in words:

@@ -114,7 +114,7 @@ class Info(unittest.TestCase):
     def test_bad_input_is_answered_and_fails(self):
         for options, variables, status, part in [
                 (["--ranks", "0"], {}, 2, "--ranks"), (["--rank"], {}, 2, "--help"),
-                ([], {"RONDO_PROTOCOL": "quick"}, 1,
+                ([], {"RONDO_PROTOCOL": "quick"}, 2,
                  "'quick' is not a known protocol; known are: auto, simple, ll, direct, ll128"),
                 ([], {"RONDO_TOPOLOGY_FILE": RONDO}, 1, "RONDO_TOPOLOGY_FILE"),
                 (["--topology-xml", "/nonexistent/x.xml"], {}, 1, "/nonexistent/x.xml")]:

@@ -4,8 +4,10 @@ mpirun; every result verified; what goes wrong told by the exit status.
 usage: perf_test.py RONDO WORD_COUNT ALL_REDUCE"""
 
 import csv
+import json
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -27,19 +29,19 @@ class Perf(PerfCase):
         for collective in COLLECTIVES:
             for ranks in (1, 3, 4):
                 with self.subTest(collective=collective, ranks=ranks):
-                    report, _ = self.perf(collective, "-r", ranks, "-b", 4, "-e", "256K", "-f", 16, "--root", ranks - 1,
+                    report, _ = self.perf(collective, "-t", ranks, "-b", 4, "-e", "256K", "-f", 16, "--root", ranks - 1,
                                           *FEW_RUNS)
                     self.assertEqual((report["collective"], report["ranks"]), (collective, ranks))
 
     def test_threads_all_types_and_operations_are_right(self):
-        report, _ = self.perf("all_reduce", "-r", 3, "-b", 2056, "-e", 2056, "-t", "all", "-o", "all", "-n", 1, "-w", 0)
+        report, _ = self.perf("all_reduce", "-t", 3, "-b", 2056, "-e", 2056, "-d", "all", "-o", "all", "-n", 1, "-w", 0)
         self.assertEqual(len(report), 12 * 5)
 
     def test_threads_buffers_streams_and_aggregation_are_right(self):
         for options in (("--buffers", "alloc"), ("--buffers", "registered"), ("--buffers", "moved"),
                         ("--stream", 1, "-m", 5), ("--no-rewrite",), ("--algorithm", "tree", "--protocol", "simple")):
             with self.subTest(options=options):
-                self.perf("all_reduce", "-r", 2, "-b", 40, "-e", "200K", "-f", 64, *options, *FEW_RUNS)
+                self.perf("all_reduce", "--ranks", 2, "-b", 40, "-e", "200K", "-f", 64, *options, *FEW_RUNS)
 
     def test_rondo_run_each_collective_is_right(self):
         for collective in COLLECTIVES:
@@ -64,20 +66,64 @@ class Perf(PerfCase):
 
     def test_csv_and_picture_are_written(self):
         table, picture = self.folder / "t.csv", self.folder / "p.svg"
-        self.perf("all_reduce", "-r", 2, "-b", 8, "-e", 512, "-f", 8, "--csv", table, "--plot", picture, *FEW_RUNS)
+        self.perf("all_reduce", "--ranks", 2, "-b", 8, "-e", 512, "-f", 8, "--csv", table, "--plot", picture, *FEW_RUNS)
         with open(table, newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
         self.assertEqual([row["bytes"] for row in rows], ["8", "64", "512"])
         self.assertEqual({row["out_of_place_wrong"] for row in rows}, {"0"})
         self.assertEqual(ElementTree.parse(picture).getroot().tag, "{http://www.w3.org/2000/svg}svg")
 
+    def test_json_tells_which_rondo_ran_where_and_how(self):
+        report, _ = self.perf("all_reduce", "-b", 8, "-e", 100, "-f", 4, *FEW_RUNS,
+                              launcher=(RONDO, "run", "-np", 2, "--"), RONDO_PROTOCOL="Simple", RONDO_CHANNELS="1")
+        self.assertEqual([row["bytes"] for row in report["results"]], [8, 32, 100])
+        self.assertRegex(report["version"], r"^\d+\.\d+\.\d+$")
+        self.assertRegex(report["commit"], r"^([0-9a-f]{7,}|unknown)$")
+        self.assertRegex(report["time"], r"^20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
+        self.assertEqual(report["arguments"][:3], ["all_reduce", "-b", "8"])
+        self.assertEqual(report["environment"]["RONDO_PROTOCOL"], "Simple")
+        self.assertNotIn("RONDO_SECRET", report["environment"])
+        self.assertEqual([(host["name"], host["ranks"]) for host in report["hosts"]], [(os.uname().nodename, [0, 1])])
+        self.assertEqual((report["configuration"]["local_ranks"], report["configuration"]["threads"]), (2, False))
+
+    def test_standard_output_can_be_the_json_and_the_table_goes_elsewhere(self):
+        for option in (("--json",), ("--json", "-"), ("-J", "-")):
+            status, out, err = call(RONDO, "perf", "all_reduce", "-t", 2, "-b", 8, "-e", 8, *FEW_RUNS, *option)
+            self.assertEqual(status, 0, err)
+            self.assertEqual(json.loads(out)["ranks"], 2)
+            self.assertIn("# Out of bounds values : 0 OK", err)
+
+    def test_without_a_check_it_says_so(self):
+        status, out, err = call(RONDO, "perf", "all_reduce", "-t", 2, "-b", 8, "-e", 8, "-n", 2, "-c", 0)
+        self.assertEqual(status, 0, err)
+        self.assertIn("# Out of bounds values : not checked\n", out)
+
+    def test_every_root_in_turn(self):
+        report, _ = self.perf("broadcast", "-t", 3, "-r", "all", "-b", 64, "-e", 64, *FEW_RUNS)
+        self.assertEqual([series["root"] for series in report], [0, 1, 2])
+
+    def test_rows_are_marked_where_other_programs_have_the_processors(self):
+        loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"])
+                 for _ in range(2 * len(os.sched_getaffinity(0)))]
+        try:
+            for launcher, threads in (((RONDO, "run", "-n", 2, "--"), ()), ((), ("-t", 2))):
+                report, out = self.perf("all_reduce", *threads, "-b", "1M", "-e", "1M", "-n", 200, launcher=launcher)
+                self.assertTrue(report["results"][0]["disturbed"], report["results"][0]["load"])
+                self.assertRegex(out, r"1048576 .* !\n")
+                self.assertIn("# Disturbed rows (!)   : 1 of 1;", out)
+                self.assertIn("rondo run --bind core", out)
+        finally:
+            for loop in loops:
+                loop.kill()
+                loop.wait()
+
     def test_exit_status_tells_bad_options_from_failed_communication(self):
-        status, _, err = call(RONDO, "perf", "all_reduce", "-t", "int7")
+        status, _, err = call(RONDO, "perf", "all_reduce", "-d", "int7")
         self.assertEqual(status, 2)
         self.assertIn("known are", err)
         status, _, err = call(RONDO, "perf", "reduce", "--root", "1")
         self.assertEqual(status, 2, err)
-        status, _, err = call(RONDO, "perf", "all_reduce", "-r", 2, "-b", "1G", "-e", "65536G", "-f", 65536)
+        status, _, err = call(RONDO, "perf", "all_reduce", "--ranks", 2, "-b", "1G", "-e", "65536G", "-f", 65536)
         self.assertEqual(status, 2)
         self.assertIn("lower --maxbytes", err)
         status, _, err = call(RONDO, "perf", "all_reduce", RONDO_RANK="0", RONDO_SIZE="2", RONDO_SECRET="0" * 64,

@@ -72,7 +72,8 @@ TEST_CASE("config: each variable reaches its field") {
                                {"RONDO_IB_HCA", "mlx5_0:1"},
                                {"RONDO_IB_GID_INDEX", "3"},
                                {"RONDO_MAX_CTAS", "1024"},
-                               {"RONDO_LOG", "debug"}})
+                               {"RONDO_LOG", "info,plan=debug"},
+                               {"RONDO_LOG_FILE", "/tmp/rondo-%h-%p.log"}})
                             .value();
   CHECK(config.algorithm == RONDO_ALGORITHM_RING);
   CHECK(config.protocol == RONDO_PROTOCOL_LL);
@@ -99,7 +100,8 @@ TEST_CASE("config: each variable reaches its field") {
   CHECK(config.network == NetworkChoice::verbs);
   CHECK(config.ib_device == "mlx5_0:1");
   CHECK(config.ib_gid_index == 3);
-  CHECK(config.log == "debug");
+  CHECK(config.log == "info,plan=debug");
+  CHECK(config.log_file == "/tmp/rondo-%h-%p.log");
   CHECK(config.given.size() == config_variables().size());
   // What is shown reads back as the same settings.
   Variables shown;
@@ -120,8 +122,8 @@ TEST_CASE("config: a bad value is refused with variable, value and what is known
   CHECK(refusal("RONDO_ALGORITHM", "star") ==
         "RONDO_ALGORITHM: 'star' is not a known algorithm; known are: auto, ring, tree, halving_doubling, one_shot, "
         "two_shot, hierarchical");
-  CHECK(refusal("RONDO_PROTOCOL", "LL") ==
-        "RONDO_PROTOCOL: 'LL' is not a known protocol; known are: auto, simple, ll, direct, ll128");
+  CHECK(refusal("RONDO_PROTOCOL", "LL64") ==
+        "RONDO_PROTOCOL: 'LL64' is not a known protocol; known are: auto, simple, ll, direct, ll128");
   CHECK(refusal("RONDO_CHANNELS", "9") == "RONDO_CHANNELS: '9' is not a number from 1 to 8");
   CHECK(refusal("RONDO_CHUNK_BYTES", "63") ==
         "RONDO_CHUNK_BYTES: '63' is not a size from 64 to 1G bytes, as in 4096, 64K, 1M or 1G");
@@ -136,6 +138,37 @@ TEST_CASE("config: a bad value is refused with variable, value and what is known
   for (const char *bad :
        {"0", "0.0", "0.0009", "-1", "nan", "inf", "1e3", "1.", ".5", "1.2.3", "4000001", "1.5s", "0.0000000001x"})
     CHECK(refusal("RONDO_TIMEOUT", bad) != "accepted");
+}
+
+TEST_CASE("config: values are read whatever their case, but for names of files") {
+  const Config config = parse({{"RONDO_ALGORITHM", "Ring"},
+                               {"RONDO_PROTOCOL", "LL128"},
+                               {"RONDO_CHANNELS", "AUTO"},
+                               {"RONDO_SLOT_COUNT", "Auto"},
+                               {"RONDO_SLOT_BYTES", "64K"},
+                               {"RONDO_NETWORK", "UCX"},
+                               {"RONDO_SIMD", "Plain"},
+                               {"RONDO_WAIT", "Sleep"},
+                               {"RONDO_MAPPING", "OFF"},
+                               {"RONDO_CROSS_MEMORY", "Auto"},
+                               {"RONDO_DEVICE_EXECUTOR", "Copy"},
+                               {"RONDO_DEVICE_HANDLES", "VMM"},
+                               {"RONDO_DEVICE_LAUNCH", "SHARED"},
+                               {"RONDO_TUNING_FILE", "/tmp/Tuning.JSON"}})
+                            .value();
+  CHECK(config.algorithm == RONDO_ALGORITHM_RING);
+  CHECK(config.protocol == RONDO_PROTOCOL_LL128);
+  CHECK(config.channels == 0);
+  CHECK(config.slot_count == 0);
+  CHECK(config.network == NetworkChoice::ucx);
+  CHECK(config.simd == SimdTarget::plain);
+  CHECK(config.wait == WaitMode::sleep);
+  CHECK_FALSE(config.mapping);
+  CHECK(config.cross_memory);
+  CHECK(config.device_executor == RONDO_DEVICE_EXECUTOR_COPY);
+  CHECK(config.device_handles == DeviceHandles::vmm);
+  CHECK(config.device_launch == DeviceLaunch::shared);
+  CHECK(config.tuning_file == "/tmp/Tuning.JSON");
 }
 
 TEST_CASE("config: a value from a stranger stays one short line in the message") {

@@ -97,7 +97,7 @@ TEST_CASE("perf beside: slow-downs are told in the table and in JSON") {
   CHECK_THAT(text, !Contains("in place:"));
   CHECK_THAT(table_end({&series, 1}), Contains("# Of the products      : 3\n"));
   CHECK(count_product_wrong({&series, 1}) == 3);
-  const auto json = nlohmann::json::parse(to_json({&series, 1}), nullptr, false);
+  const auto json = nlohmann::json::parse(to_json({&series, 1}, {}, {}), nullptr, false);
   REQUIRE_FALSE(json.is_discarded());
   CHECK(json["product"] ==
         nlohmann::json::parse(R"({"library": "libx.so", "version": "13.0.2", "size": 512, "wrong": 3})"));
@@ -111,11 +111,11 @@ TEST_CASE("perf beside: slow-downs are told in the table and in JSON") {
 
 TEST_CASE("perf turns: the time of a hand-over and their number are told where processes share a device") {
   Series series = series_beside();
-  const auto told = nlohmann::json::parse(to_json({&series, 1}), nullptr, false);
+  const auto told = nlohmann::json::parse(to_json({&series, 1}, {}, {}), nullptr, false);
   CHECK(told["devices"][0]["hand_over_us"] == 12.5);
   CHECK(told["results"][0]["hand_overs"] == 6);
   series.machine.hand_over_us.clear();
-  const auto silent = nlohmann::json::parse(to_json({&series, 1}), nullptr, false);
+  const auto silent = nlohmann::json::parse(to_json({&series, 1}, {}, {}), nullptr, false);
   CHECK_FALSE(silent["devices"][0].contains("hand_over_us"));
   CHECK_FALSE(silent["results"][0].contains("hand_overs"));
 }

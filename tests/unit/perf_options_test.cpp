@@ -30,7 +30,7 @@ std::string refuse(std::initializer_list<const char *> args) {
 }  // namespace
 
 TEST_CASE("perf options: the issue's command line is understood") {
-  const Options options = accept({"all_gather", "-b", "8", "-e", "256M", "-f", "4", "-t", "float32", "-o", "sum", "-n",
+  const Options options = accept({"all_gather", "-b", "8", "-e", "256M", "-f", "4", "-d", "float32", "-o", "sum", "-n",
                                   "20", "-w", "5", "-c", "1", "--json", "out.json"});
   CHECK(options.collective == RONDO_ALL_GATHER);
   CHECK(options.max_bytes == size_t{256} << 20);
@@ -39,7 +39,7 @@ TEST_CASE("perf options: the issue's command line is understood") {
   CHECK(options.check_count == 1);
   CHECK(options.json_path == "out.json");
   CHECK(options.ranks == 0);
-  CHECK(sizes_of(options).size() == 13);
+  CHECK(sizes_of(options).size() == 14);
 }
 
 TEST_CASE("perf options: without any, numbers of runs are left open and inputs are rewritten") {
@@ -49,17 +49,27 @@ TEST_CASE("perf options: without any, numbers of runs are left open and inputs a
   CHECK(options.rewrite);
   CHECK(options.types == std::vector{RONDO_FLOAT32});
   CHECK(sizes_of(options).front() == 8);
-  CHECK(sizes_of(options).back() == size_t{128} << 20);
+  CHECK(sizes_of(options).back() == size_t{256} << 20);
 }
 
 TEST_CASE("perf options: nccl-tests' names of types, and all") {
   CHECK(accept({"all_reduce", "-d", "half"}).types == std::vector{RONDO_FLOAT16});
-  CHECK(accept({"all_reduce", "-t", "double"}).types == std::vector{RONDO_FLOAT64});
-  CHECK(accept({"all_reduce", "-t", "float"}).types == std::vector{RONDO_FLOAT32});
-  CHECK(accept({"all_reduce", "-t", "bfloat16"}).types == std::vector{RONDO_BFLOAT16});
-  CHECK(accept({"all_reduce", "-t", "all"}).types.size() == 12);
+  CHECK(accept({"all_reduce", "-d", "double"}).types == std::vector{RONDO_FLOAT64});
+  CHECK(accept({"all_reduce", "-d", "float"}).types == std::vector{RONDO_FLOAT32});
+  CHECK(accept({"all_reduce", "-d", "bfloat16"}).types == std::vector{RONDO_BFLOAT16});
+  CHECK(accept({"all_reduce", "-d", "all"}).types.size() == 12);
   CHECK(accept({"all_reduce", "-o", "all"}).ops.size() == 5);
   CHECK(accept({"broadcast", "-o", "all"}).ops.size() == 1);
+}
+
+TEST_CASE("perf options: names are read whatever their case") {
+  const Options options = accept({"All_Reduce", "-d", "Float64", "-o", "MAX", "--algorithm", "Ring", "--protocol", "LL",
+                                  "--buffers", "Alloc", "--device", "HOST"});
+  CHECK(options.types == std::vector{RONDO_FLOAT64});
+  CHECK(options.ops == std::vector{RONDO_MAX});
+  CHECK(options.config.algorithm == RONDO_ALGORITHM_RING);
+  CHECK(options.config.protocol == RONDO_PROTOCOL_LL);
+  CHECK(options.buffers == Buffers::alloc);
 }
 
 TEST_CASE("perf options: sizes by step, by factor, and at their ends") {
@@ -67,7 +77,7 @@ TEST_CASE("perf options: sizes by step, by factor, and at their ends") {
   CHECK(sizes_of(accept({"all_reduce", "-b", "0", "-e", "4", "-f", "2"})) == std::vector<size_t>{0, 1, 2, 4});
   CHECK(sizes_of(accept({"all_reduce", "-b", "7", "-e", "7"})) == std::vector<size_t>{7});
   CHECK(sizes_of(accept({"all_reduce", "-b", "1G"})) == std::vector<size_t>{size_t{1} << 30});
-  CHECK(sizes_of(accept({"all_reduce", "-b", "1", "-e", "17179869183G", "-f", "1024"})).size() == 7);
+  CHECK(sizes_of(accept({"all_reduce", "-b", "1", "-e", "17179869183G", "-f", "1024"})).size() == 8);
   CHECK(parse_size("17179869184G") == std::nullopt);
   CHECK(parse_size("12Q") == std::nullopt);
   CHECK(parse_size("") == std::nullopt);
@@ -79,7 +89,7 @@ TEST_CASE("perf options: what is wrong is refused, with what would be right") {
   using Catch::Matchers::Contains;
   CHECK_THAT(refuse({"all_red"}), Contains("all_reduce, reduce_scatter, all_gather, broadcast, reduce"));
   CHECK_THAT(refuse({"barrier"}), Contains("unknown collective 'barrier'"));
-  CHECK_THAT(refuse({"all_reduce", "-t", "int7"}), Contains("bfloat16"));
+  CHECK_THAT(refuse({"all_reduce", "-d", "int7"}), Contains("bfloat16"));
   CHECK_THAT(refuse({"all_reduce", "-o", "mul"}), Contains("sum, prod, min, max, avg, all"));
   CHECK_THAT(refuse({"all_reduce", "--algorithm", "star"}), Contains("auto, ring, tree"));
   CHECK_THAT(refuse({"all_reduce", "--protocol", "x"}), Contains("auto, simple, ll"));
@@ -95,7 +105,10 @@ TEST_CASE("perf options: what is wrong is refused, with what would be right") {
   CHECK_THAT(refuse({"all_reduce", "-i", "0"}), Contains("at least 1"));
   CHECK_THAT(refuse({"all_reduce", "-i", "8", "-f", "2"}), Contains("exclude each other"));
   CHECK_THAT(refuse({"all_reduce", "-i", "1"}), Contains("10,000 sizes"));
-  CHECK_THAT(refuse({"all_reduce", "-r", "2", "--root", "2"}), Contains("--root"));
+  CHECK_THAT(refuse({"all_reduce", "--ranks", "2", "--root", "2"}), Contains("--root"));
+  CHECK_THAT(refuse({"all_reduce", "--channels", "9"}), Contains("0 to 8"));
+  CHECK_THAT(refuse({"all_reduce", "--chunk-bytes", "63"}), Contains("64 to 1G"));
+  CHECK_THAT(refuse({"all_reduce", "--max-ctas", "1025"}), Contains("0 to 1024"));
   CHECK_THAT(refuse({"all_reduce", "-n", "0"}), Contains("--iters"));
   CHECK_THAT(refuse({"all_reduce", "--in-place-only", "--out-of-place-only"}), Contains("exclude each other"));
   CHECK_THAT(refuse({"all_reduce", "--frobnicate"}), Contains("--frobnicate"));

@@ -72,21 +72,38 @@ TEST_CASE("perf report: the table has nccl-tests' columns, and says OK or FAILED
   series.rows.push_back(row_of(8192, 12.5, 3));
   CHECK_THAT(table_end({&series, 1}), Contains("# Out of bounds values : 6 FAILED"));
   CHECK(count_wrong({&series, 1}) == 6);
+  series.rows[0].disturbance = {0.4, 1.2, 0, true};
+  CHECK(table_row(series.what, series.rows[0]).ends_with(" !\n"));
+  CHECK_THAT(table_end({&series, 1}), Contains("# Disturbed rows (!)   : 1 of 2;") && Contains("40 %") &&
+                                          Contains("rondo run --bind core"));
+  const Series silent{series.what, {row_of(8, 1, std::nullopt)}};
+  CHECK_THAT(table_end({&silent, 1}), Contains("# Out of bounds values : not checked") && !Contains("Disturbed"));
   const Row unchecked = row_of(8, 1, std::nullopt);
   CHECK_THAT(table_row({RONDO_ALL_GATHER, RONDO_INT8, RONDO_SUM, 0, 2}, unchecked), Contains("none      -1"));
   CHECK_THAT(table_row(series.what, unchecked), Contains("N/A"));
 }
 
 TEST_CASE("perf report: JSON has exactly the promised form") {
-  const Series series{{RONDO_ALL_REDUCE, RONDO_FLOAT32, RONDO_SUM, 0, 2}, {row_of(8, 10, 0)}};
-  const auto json = nlohmann::json::parse(to_json({&series, 1}), nullptr, false);
+  const Series series{{RONDO_ALL_REDUCE, RONDO_FLOAT32, RONDO_SUM, 0, 2},
+                      {row_of(8, 10, 0)},
+                      {.members = {{"node1", 17, {}}, {"node1", 18, {}}}}};
+  const RunFacts facts{"0.1.0", "0123456789ab", "2026-11-23T03:10:06Z", {"all_reduce"}, {{"RONDO_LOG", "info"}}};
+  const auto json = nlohmann::json::parse(to_json({&series, 1}, facts, {}), nullptr, false);
   REQUIRE_FALSE(json.is_discarded());
   const auto expected = nlohmann::json::parse(R"({
-    "collective": "all_reduce", "ranks": 2, "type": "float32", "op": "sum", "device": "host",
+    "collective": "all_reduce", "ranks": 2, "type": "float32", "op": "sum", "root": null, "device": "host",
+    "version": "0.1.0", "commit": "0123456789ab", "time": "2026-11-23T03:10:06Z", "arguments": ["all_reduce"],
+    "environment": {"RONDO_LOG": "info"}, "hosts": [{"name": "node1", "ranks": [0, 1], "processes": [17, 18]}],
+    "configuration": {"algorithm": "auto", "protocol": "auto", "channels": 0, "chunk_bytes": 0, "max_ctas": 0,
+      "timeout_ms": 0, "threads": false, "stream": false, "rewrite": true, "check_count": 1, "aggregate_count": 1,
+      "seed": 1},
     "results": [{"bytes": 8, "count": 2, "algorithm": "ring", "protocol": "ll", "channels": 2,
+      "disturbed": false, "load": {"waited": 0, "others": 0, "stolen": 0},
       "out_of_place": {"time_us": {"median": 10.0, "min": 8.0, "max": 17.0}, "algbw_GBps": 0.0008,
                        "busbw_GBps": 0.0008, "wrong": 0},
       "in_place": {"time_us": {"median": 9.0, "min": 0, "max": 0}, "algbw_GBps": 0, "busbw_GBps": 0, "wrong": 0}}]})");
+  for (const char *key : {"version", "commit", "time", "arguments", "environment", "hosts", "configuration"})
+    CHECK(json[key] == expected[key]);
   CHECK(json["results"][0]["out_of_place"] == expected["results"][0]["out_of_place"]);
   const nlohmann::json paths = json.flatten(), expected_paths = expected.flatten();
   CHECK(paths.size() == expected_paths.size());
@@ -95,7 +112,7 @@ TEST_CASE("perf report: JSON has exactly the promised form") {
     CHECK(paths.contains(path));
   }
   const std::vector<Series> two{series, series};
-  CHECK(nlohmann::json::parse(to_json(two)).size() == 2);
+  CHECK(nlohmann::json::parse(to_json(two, {}, {})).size() == 2);
 }
 
 TEST_CASE("perf report: CSV has as many fields in each row as in its head") {

@@ -181,7 +181,7 @@ MovedPages::MovedPages(MovedPages &&other) noexcept
 
 MovedPages::~MovedPages() {
   if (auto back = move_back(); !back.ok())
-    log::warning("a registered buffer stays in shared memory: " + back.error().message);
+    log::warning(log::Subsystem::memory, "a registered buffer stays in shared memory: " + back.error().message);
 }
 
 Result<void> MovedPages::move_back() {

@@ -137,7 +137,8 @@ Result<void> RegionTable::free(void *pointer) {
     file.reset(found->descriptor);
     drop_pages(file.get(), found->bytes);
   } else {
-    log::warning("descriptor " + std::to_string(found->descriptor) + ", of memory of rondo_mem_alloc(), was closed by "
+    log::warning(log::Subsystem::memory,
+                 "descriptor " + std::to_string(found->descriptor) + ", of memory of rondo_mem_alloc(), was closed by "
                  "the program, and may be another file's now; it is left alone");
   }
   drop_view(*found);

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/perf/nccl_letters.h"
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <cstdlib>
+
+namespace rondo::perf {
+namespace {
+
+constexpr const char *group = "As in nccl-tests";
+constexpr uint32_t captured_default = 20;  // nccl-tests' iterations, which its -G captures
+
+Failure refuse(const std::string &message) { return {Exit::usage, message}; }
+
+/// Whether a launcher has started other ranks beside this process.
+bool in_a_job() {
+  for (const char *name : {"RONDO_SIZE", "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"})
+    if (const char *size = std::getenv(name); size != nullptr && std::atoi(size) > 1) return true;
+  return false;
+}
+
+/// -t threads of -g ranks each; 1 of 1: this process is the rank that the environment says.
+Outcome take_ranks(const CLI::App &app, const NcclWords &words, const SharedWords &shared, Options &options) {
+  const bool threads_given = app.count("--nthreads") != 0, gpus_given = app.count("--ngpus") != 0;
+  if (gpus_given && app.count("--device") != 0 && shared.device == "host")
+    return refuse("-g counts GPUs, and --device is host; give --ranks N for ranks on host memory");
+  if (gpus_given && shared.device == "host") shared.device = "cuda";
+  if (app.count("--ranks") != 0 && (threads_given || gpus_given))
+    return refuse("--ranks and -t or -g exclude each other; --ranks N is what -t N says");
+  const int ranks = words.threads * words.gpus;
+  if (ranks == 1) return std::nullopt;
+  if (in_a_job())
+    return refuse("-t and -g make several ranks of a process, but a launcher has started this process as one rank of a "
+                  "job; have it start " + std::to_string(ranks) + " times as many, each without -t and -g");
+  options.ranks = ranks;
+  return std::nullopt;
+}
+
+Outcome take_root(const NcclWords &words, Options &options) {
+  if (words.root == "all") {
+    options.all_roots = true;
+    return std::nullopt;
+  }
+  const auto [end, error] =
+      std::from_chars(words.root.data(), words.root.data() + words.root.size(), options.root);
+  if (error == std::errc{} && end == words.root.data() + words.root.size()) return std::nullopt;
+  return refuse("-r: '" + words.root + "' is no root; give a rank, or all (ranks as threads are --ranks N)");
+}
+
+/// -G N: what nccl-tests times as iterations becomes one graph, which is launched N times.
+Outcome take_graph(const CLI::App &app, const NcclWords &words, const SharedWords &shared, Options &options) {
+  if (words.graph_launches == 0) return std::nullopt;
+  const uint32_t captured = app.count("--iters") != 0 ? shared.iterations : captured_default;
+  constexpr uint32_t calls_max = 1'000'000;
+  if (uint64_t{captured} * options.aggregate_count > calls_max)
+    return refuse("-G captures -n times -m calls, which are more than 1,000,000; lower one of them");
+  shared.graph = true;
+  options.aggregate_count *= captured;
+  shared.iterations = words.graph_launches;
+  options.iteration_count = words.graph_launches;
+  return std::nullopt;
+}
+
+/// What has no meaning here, unless it asks for what is done anyway.
+Outcome refuse_rest(const CLI::App &app, const NcclWords &words) {
+  if (words.average != 3)
+    return refuse("-a " + std::to_string(words.average) +
+                  " asks for rank 0's time, the mean or the least of the ranks; rondo perf tells the slowest "
+                  "rank's: leave it out, or give -a 3");
+  if (words.run_cycles != 1) return refuse("-N: rondo perf runs once; start it again, in a loop of the shell");
+  if (words.cpu_time != 0)
+    return refuse("-C: rondo perf does not report the host's time for a call; use --stream 1 and a profiler");
+  if (words.timestamps != 0)
+    return refuse("-S: rows have no time of day; --json has that of the run, and RONDO_LOG=plan=debug tells when a "
+                  "size begins");
+  if (words.local_register > 1)
+    return refuse("-R 2 asks for symmetric windows; memory that all ranks of a host map is --buffers alloc");
+  if (app.count("--device_implementation") != 0)
+    return refuse("-D: there are no collectives to call from kernels of one's own; leave it out");
+  return std::nullopt;
+}
+
+}  // namespace
+
+void add_nccl_options(CLI::App &app, Options &options, NcclWords &words) {
+  const auto add = [&app](const char *names, auto &target, const char *help) {
+    return app.add_option(names, target, help)->group(group);
+  };
+  add("-t,--nthreads", words.threads, "ranks as threads of this process [1: as the environment says]")
+      ->check(CLI::Range(1, 1'024));
+  add("-g,--ngpus", words.gpus, "GPUs for each of them, a rank each; implies --device cuda")
+      ->check(CLI::Range(1, 1'024));
+  add("-r,--root", words.root, "root of broadcast and reduce, or all: one after the other [0]");
+  add("-G,--cudagraph", words.graph_launches, "capture -n times -m calls into a graph and launch it so many times [0]")
+      ->check(CLI::Range(0u, 1'000'000u));
+  add("-z,--blocking", words.blocking, "1: wait after each call; 0: enqueue -m of them, then wait")
+      ->check(CLI::Range(0, 1));
+  add("-R,--local_register", words.local_register, "1: register the buffers, as --buffers registered does [0]")
+      ->check(CLI::Range(0, 2));
+  add("-J", options.json_path, "as --json");
+  add("-F,--output_file", options.csv_path, "as --csv");
+  add("-a,--average", words.average, "3: the slowest rank's time, which is what rondo perf tells")
+      ->check(CLI::Range(0, 3));
+  add("-p,--parallel_init", words.parallel_init, "ranks that are threads always start side by side")
+      ->check(CLI::Range(0, 1));
+  // Refused, unless they ask for nothing: not in the help.
+  const auto hide = [&app](const char *names, auto &target) { app.add_option(names, target)->group(""); };
+  hide("-N,--run_cycles", words.run_cycles);
+  hide("-C,--report_cputime", words.cpu_time);
+  hide("-S,--report_timestamps", words.timestamps);
+  hide("-D,--device_implementation", words.device_implementation);
+}
+
+Outcome take_nccl_options(const CLI::App &app, const NcclWords &words, const SharedWords &shared, Options &options) {
+  if (auto failure = refuse_rest(app, words)) return failure;
+  if (auto failure = take_ranks(app, words, shared, options)) return failure;
+  if (auto failure = take_root(words, options)) return failure;
+  if (auto failure = take_graph(app, words, shared, options)) return failure;
+  if (words.local_register == 1 && app.count("--buffers") == 0) shared.buffers = "registered";
+  if (app.count("--blocking") != 0) {
+    if (app.count("--stream") != 0)
+      return refuse("-z and --stream exclude each other; -z 0 is what --stream 1 says");
+    shared.stream = words.blocking == 0 ? 1 : 0;
+    if (app.count("--agg_iters") == 0) options.aggregate_count = words.blocking == 0 ? device_aggregate_count : 1;
+  }
+  return std::nullopt;
+}
+
+}  // namespace rondo::perf

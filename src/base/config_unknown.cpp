@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Variables that are misspelt: RONDO_* names that nothing of ours reads, and the known name that is nearest.
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+
+#include "src/base/config.h"
+#include "src/base/log.h"
+#include "src/base/parse.h"
+
+namespace rondo {
+namespace {
+
+constexpr std::string_view prefix = "RONDO_";
+
+/// Read by others than config.cpp: what launchers say about a job (src/bootstrap/environment.h).
+constexpr std::array<std::string_view, 7> job_variables{"RONDO_RANK",   "RONDO_SIZE", "RONDO_LOCAL_RANK",
+                                                        "RONDO_STORE",  "RONDO_SECRET", "RONDO_PORT",
+                                                        "RONDO_RENDEZVOUS_DIR"};
+/// Of CMake (where the package is), and of the project's own tests and scripts.
+constexpr std::array<std::string_view, 10> foreign_variables{
+    "RONDO_ROOT",        "RONDO_DIR",          "RONDO_SEED",      "RONDO_SEED_COUNT", "RONDO_NETWORK_SEEDS",
+    "RONDO_SOURCE_ROOT", "RONDO_DISAGREEMENTS", "RONDO_DRIVER_PEER", "RONDO_KERNELS_ARCHITECTURES", "RONDO_JOBS"};
+constexpr std::array<std::string_view, 2> foreign_prefixes{"RONDO_TEST_", "RONDO_CHAOS_"};
+
+std::vector<std::string_view> known_variables() {
+  std::vector<std::string_view> names(job_variables.begin(), job_variables.end());
+  for (const ConfigVariable &variable : config_variables()) names.emplace_back(variable.name);
+  return names;
+}
+
+bool contains(std::span<const std::string_view> names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+/// How many letters must be put in, taken out or changed to make one of the other (Levenshtein).
+size_t edit_distance(std::string_view one, std::string_view other) {
+  std::vector<size_t> row(other.size() + 1);
+  for (size_t column = 0; column < row.size(); ++column) row[column] = column;
+  for (size_t line = 1; line <= one.size(); ++line) {
+    size_t above_left = row[0];
+    row[0] = line;
+    for (size_t column = 1; column < row.size(); ++column) {
+      const size_t above = row[column];
+      const size_t changed = above_left + (one[line - 1] == other[column - 1] ? 0 : 1);
+      row[column] = std::min({above + 1, row[column - 1] + 1, changed});
+      above_left = above;
+    }
+  }
+  return row.back();
+}
+
+/// "" where nothing is near: more than two letters, and a third of those after RONDO_, would have to change.
+std::string_view nearest(std::string_view name, std::span<const std::string_view> known) {
+  std::string_view best;
+  size_t best_distance = std::max<size_t>((name.size() - prefix.size()) / 3, 2) + 1;
+  for (const std::string_view candidate : known) {
+    const size_t distance = edit_distance(name, candidate);
+    if (distance < best_distance) {
+      best = candidate;
+      best_distance = distance;
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
+std::vector<std::string> unknown_variables(std::span<const std::string> entries) {
+  constexpr size_t name_bytes_max = 64;
+  std::vector<std::string> lines;
+  const std::vector<std::string_view> known = known_variables();
+  for (const std::string_view entry : entries) {
+    const std::string_view name = entry.substr(0, entry.find('='));
+    if (!name.starts_with(prefix) || contains(known, name) || contains(foreign_variables, name)) continue;
+    if (std::ranges::any_of(foreign_prefixes, [&](std::string_view each) { return name.starts_with(each); })) continue;
+    const std::string_view meant = name.size() > name_bytes_max ? "" : nearest(name, known);
+    lines.push_back("the environment has " + quoted(name) + ", which Rondo does not know; " +
+                    (meant.empty() ? "rondo info lists the variables that it does"
+                                   : "did you mean " + std::string(meant) + "?"));
+  }
+  return lines;
+}
+
+void warn_of_unknown_variables() {
+  static const bool told = [] {
+    const char *rank = std::getenv("RONDO_RANK");
+    if (rank != nullptr && std::string_view(rank) != "0") return true;
+    std::vector<std::string> entries;
+    for (char **entry = environ; entry != nullptr && *entry != nullptr; ++entry) entries.emplace_back(*entry);
+    for (const std::string &line : unknown_variables(entries)) log::warning(log::Subsystem::config, line);
+    return true;
+  }();
+  static_cast<void>(told);
+}
+
+}  // namespace rondo

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// What RONDO_LOG=debug tells of a communicator: what it was asked for, who its ranks are, what joins them, what was
+// chosen for an operation when it is first called. A function here builds its line only where it will be written.
+#pragma once
+
+#include <cstdint>
+
+#include "src/base/config.h"
+#include "src/core/group_info.h"
+#include "src/plan/plan.h"
+#include "src/topo/topology.h"
+#include "transports/links.h"
+
+namespace rondo::debug_lines {
+
+/// The variables that were set; nothing where there are none.
+void settings(uint32_t rank, const Settings &settings);
+void topology(uint32_t rank, const Topology &topology);
+void group(uint32_t rank, const GroupInfo &group);
+void links(uint32_t rank, const Settings &settings, const GroupInfo &group, const Links &links);
+/// `device`: as its executor describes it, or "" for host memory.
+void plan(uint32_t rank, const Plan &plan, const std::string &device);
+
+}  // namespace rondo::debug_lines

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options and variables that are misspelt, out of range or contradictory, and files that cannot be written: exit 2
+before anything starts, nothing on standard output, and what to do. usage: refusals_test.py RONDO"""
+
+import os
+import subprocess
+import sys
+import unittest
+
+RONDO = os.path.abspath(sys.argv.pop(1))
+NONE = "/no/such/folder"
+AR = ["perf", "all_reduce", "--ranks", "2", "-e", "64"]
+PROGRAM = ["--", "sh", "-c", "echo started"]
+
+# What is given, variables, what the message must have.
+CASES = [
+    # The command itself.
+    ([], {}, "Usage: rondo COMMAND"),
+    (["prf"], {}, "known are: info, perf, run"),
+    (["help", "prf"], {}, "known are: info, perf, run"),
+    # rondo perf: names.
+    (["perf"], {}, "collective"),
+    (["perf", "all_red"], {}, "all_reduce, reduce_scatter, all_gather"),
+    (["perf", "barrier"], {}, "unknown collective 'barrier'"),
+    ([*AR, "-d", "float8"], {}, "float8_e4m3"),
+    ([*AR, "-o", "mul"], {}, "sum, prod, min, max, avg, all"),
+    ([*AR, "--algorithm", "star"], {}, "auto, ring, tree"),
+    ([*AR, "--protocol", "ll64"], {}, "auto, simple, ll"),
+    ([*AR, "--buffers", "mine"], {}, "private, alloc, registered, moved"),
+    ([*AR, "--device", "gpu"], {}, "cuda:ORDINAL"),
+    # Numbers and sizes.
+    ([*AR, "--ranks", "0"], {}, "1 to 1024"),
+    ([*AR, "-n", "0"], {}, "--iters"),
+    ([*AR, "-n", "many"], {}, "--iters"),
+    ([*AR, "-w", "-1"], {}, "--warmup_iters"),
+    ([*AR, "-m", "0"], {}, "--agg_iters"),
+    ([*AR, "-T", "0"], {}, "--timeout"),
+    ([*AR, "--channels", "9"], {}, "0 to 8"),
+    ([*AR, "--max-ctas", "2000"], {}, "0 to 1024"),
+    ([*AR, "--chunk-bytes", "3"], {}, "64 to 1G"),
+    ([*AR, "-b", "8X"], {}, "'8X' is not a size"),
+    ([*AR, "-b", "128"], {}, "below --minbytes"),
+    ([*AR, "-f", "1"], {}, "at least 2"),
+    ([*AR, "-i", "0"], {}, "at least 1"),
+    ([*AR, "-i", "8", "-f", "2"], {}, "exclude each other"),
+    (["perf", "all_reduce", "--ranks", "2", "-i", "1"], {}, "10,000 sizes"),
+    (["perf", "all_reduce", "--ranks", "2", "-b", "1G", "-e", "65536G", "-f", "65536"], {}, "lower --maxbytes"),
+    # Contradictions.
+    ([*AR, "--in-place-only", "--out-of-place-only"], {}, "exclude each other"),
+    ([*AR, "-t", "2"], {}, "exclude each other"),
+    ([*AR, "-r", "2"], {}, "--ranks N"),
+    ([*AR, "-r", "first"], {}, "give a rank, or all"),
+    (["perf", "reduce", "-r", "1"], {}, "is not one of the 1 ranks"),
+    ([*AR, "--graph"], {}, "--device cuda"),
+    ([*AR, "--together"], {}, "add --graph"),
+    ([*AR, "--against", "libnccl.so.2"], {}, "--device cuda"),
+    ([*AR, "--beside-product", "64"], {}, "--device cuda"),
+    ([*AR, "--product-library", "libcublas.so.13"], {}, "--beside-product"),
+    ([*AR, "-a", "1"], {}, "slowest"),
+    ([*AR, "-R", "2"], {}, "--buffers alloc"),
+    ([*AR, "--frobnicate"], {}, "rondo perf --help"),
+    # What an algorithm or a protocol cannot do, before the first row.
+    (["perf", "all_gather", "--ranks", "2", "--algorithm", "two_shot"], {}, "these can: ring, one_shot"),
+    (["perf", "all_gather", "--ranks", "2", "--protocol", "direct"], {}, "use 'auto'"),
+    (["perf", "broadcast", "--ranks", "2"], {"RONDO_ALGORITHM": "halving_doubling"}, "these can:"),
+    # Files.
+    ([*AR, "--json", f"{NONE}/x.json"], {}, "name a file in a folder that exists"),
+    ([*AR, "--csv", f"{NONE}/x.csv"], {}, "name a file in a folder that exists"),
+    ([*AR, "--plot", f"{NONE}/x.svg"], {}, "name a file in a folder that exists"),
+    ([*AR, "--plot", "x.png"], {}, "does not end in .svg"),
+    ([*AR, "--json", "-", "--csv", "-"], {}, "cannot share standard output"),
+    # Variables.
+    (AR, {"RONDO_CHANNELS": "9"}, "RONDO_CHANNELS: '9' is not a number from 1 to 8"),
+    (AR, {"RONDO_TIMEOUT": "soon"}, "RONDO_TIMEOUT: 'soon' is not a time"),
+    (AR, {"RONDO_SLOT_COUNT": "3"}, "known are: auto, 2, 4, 8"),
+    (AR, {"RONDO_LOG": "loud"}, "known are: debug, info, warning, error"),
+    (AR, {"RONDO_LOG": "plan=loud"}, "known are: debug, info, warning, error"),
+    (AR, {"RONDO_LOG_FILE": f"{NONE}/log"}, "RONDO_LOG_FILE: the file"),
+    (["info"], {"RONDO_WAIT": "nap"}, "known are: auto, spin, yield, sleep"),
+    (["run", "-n", "2", *PROGRAM], {"RONDO_NETWORK": "verbs9"}, "RONDO_NETWORK: 'verbs9' is not a known network"),
+    # rondo run.
+    (["run", *PROGRAM], {}, "-n"),
+    (["run", "-n", "0", *PROGRAM], {}, "-n"),
+    (["run", "-np", "none", *PROGRAM], {}, "-n"),
+    (["run", "-n", "2"], {}, "no program given"),
+    (["run", "-n", "2", "--bind", "socket", *PROGRAM], {}, "core"),
+    (["run", "-n", "2", "--timeout", "-1", *PROGRAM], {}, "--timeout"),
+    (["run", "-n", "2", "--env", "RONDO_RANK=3", *PROGRAM], {}, "rondo run sets it"),
+    (["run", "-n", "2", "--env", "NAME", *PROGRAM], {}, "NAME=VALUE"),
+    (["run", "-n", "2", "--hosts", "a,b", *PROGRAM], {}, "unknown option '--hosts'"),
+]
+
+
+class Refusals(unittest.TestCase):
+    def test_each_is_refused_before_anything_starts_with_what_to_do(self):
+        self.assertGreaterEqual(len(CASES), 60)
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("RONDO_")}
+        for arguments, variables, said in CASES:
+            with self.subTest(arguments=arguments, variables=variables):
+                done = subprocess.run([RONDO, *arguments], env=clean | variables, capture_output=True, text=True,
+                                      timeout=60, check=False)
+                self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+                self.assertIn(said, done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
