@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "bench/perf/failure.h"
+#include "bench/failure.h"
 #include "bench/perf/group.h"
 
 namespace rondo::perf {
