@@ -23,7 +23,7 @@ struct GroupRequest {
   std::string key_prefix;
   uint64_t deadline_ns = 0;
   NetworkChoice network = NetworkChoice::automatic;
-  std::string ib_device;      ///< of verbs
+  std::string ib_device{};    ///< of verbs
   int32_t ib_gid_index = -1;  ///< of verbs
 };
 
