@@ -129,8 +129,8 @@ struct Kind {
   Connect connect;
 };
 
-/// What leaves a sender without its receiver: over TCP the kernel carries on what was handed over, over verbs the device.
-/// In software nothing does, and what comes by rendezvous is fetched by the receiver.
+/// What leaves a sender without its receiver: over TCP the kernel carries on what was handed over, over verbs the
+/// device. In software nothing does, and what comes by rendezvous is fetched by the receiver.
 bool leaves_alone(const Kind &kind) {
   const std::string_view name = kind.name;
   return name == "tcp" || name == "ucx" || name == "verbs";

@@ -107,7 +107,7 @@ def kernel_of(compressed):
 
 
 def find_modules(root):
-    """(file name, bytes) of MODULES and what they need, in the order to load them. Those that are missing are built in."""
+    """MODULES and what they need, by file name, in the order to load them. Those that are missing are built in."""
     files = {re.sub(r"\.ko.*", "", path.name).replace("-", "_"): path
              for path in root.glob("**/lib/modules/**/*.ko*") if path.is_file()}
     ordered = {}
@@ -191,9 +191,8 @@ class Image:
     def build(self):
         if platform.machine() != "x86_64":
             raise Missing(f"the image is for x86_64, and this machine is {platform.machine()}")
-        for program in ("apt-get", "apt-cache", "dpkg-deb"):
-            if shutil.which(program) is None:
-                raise Missing(f"no {program}")
+        if None in (shutil.which("apt-get"), shutil.which("apt-cache"), shutil.which("dpkg-deb")):
+            raise Missing("no apt-get, apt-cache or dpkg-deb")
         cache = self.folder / "packages"
         for folder in (self.root, cache):
             folder.mkdir(parents=True, exist_ok=True)
@@ -204,6 +203,8 @@ class Image:
             raise Missing("the kernel's package has no kernel")
         self.kernel.write_bytes(kernel_of(kernels[-1].read_bytes()))
         self.files.write_bytes(initial_files(self.root))
+        for spent in (cache, self.root / "boot", self.root / "lib/modules", self.root / "usr/lib/modules"):
+            shutil.rmtree(spent, ignore_errors=True)  # half a gigabyte
 
     def environment(self):
         """Where programs of unpacked packages find their libraries, for QEMU here and for programs in the guest."""
@@ -224,9 +225,9 @@ class Outcome:
 
 
 def run(image, job, machines=1, seconds=240, processors=2, memory_mib=1024):
-    """Boots 1 or 2 guests, which two cables join, and runs the shell script `job` in each; returns an Outcome for each. A
-    guest that outlives `seconds` is ended, with status None. The script finds NODE (from 0); the RDMA device rxe0 on eth0;
-    with two guests eth1, for the control plane; `address HOST INTERFACE`; and `tool PROGRAM` for ip, tc and rdma."""
+    """Boots 1 or 2 guests, which two cables join, and runs the shell script `job` in each; returns an Outcome for each.
+    A guest that outlives `seconds` is ended, with status None. The script finds NODE (from 0); the RDMA device rxe0 on
+    eth0; with two guests eth1, for the control plane; `address NODE INTERFACE`; and `tool PROGRAM` for ip, tc, rdma."""
     with tempfile.TemporaryDirectory(prefix="rondo-soft-roce-") as folder:
         share = pathlib.Path(folder)
         (share / "job.sh").write_text(prelude(image) + job)

@@ -14,8 +14,12 @@ namespace {
 Gid v4(uint32_t index, uint8_t last, GidKind kind = GidKind::roce_v2) {
   return {index, kind, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, last}};
 }
-Gid link_local(uint32_t index) { return {index, GidKind::roce_v2, {0xfe, 0x80, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8}}; }
-Gid v6(uint32_t index) { return {index, GidKind::roce_v2, {0x20, 0x01, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}}; }
+Gid link_local(uint32_t index) {
+  return {index, GidKind::roce_v2, {0xfe, 0x80, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8}};
+}
+Gid v6(uint32_t index) {
+  return {index, GidKind::roce_v2, {0x20, 0x01, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}};
+}
 
 /// "device:port gid", or the error.
 std::string chosen(const std::vector<Port> &ports, const PortWish &wish = {}) {
@@ -54,8 +58,9 @@ TEST_CASE("verbs: what the user asks for is taken or refused, with a list of wha
   CHECK(chosen(ports, {"a:2", -1, "192.0.2.1"}) == "a:2 5");
   CHECK(chosen(ports, {"a", 1, "192.0.2.1"}) == "a:1 1");
   CHECK(chosen(ports, {"", 5, ""}) == "a:2 5");
-  CHECK(chosen(ports, {"c", -1, ""}).find("RONDO_IB_HCA is c, and no port has that name; ports: a port 1 (active, GID 0, "
-                                          "RoCE v2, 192.0.2.1") != std::string::npos);
+  CHECK(chosen(ports, {"c", -1, ""})
+            .find("RONDO_IB_HCA is c, and no port has that name; ports: a port 1 (active, GID 0, RoCE v2, 192.0.2.1") !=
+        std::string::npos);
   CHECK(chosen(ports, {"b", -1, ""}).find("no port is active") != std::string::npos);
   CHECK(chosen(ports, {"a:1", 5, ""}).find("RONDO_IB_GID_INDEX is 5, which no active port has") != std::string::npos);
   CHECK(chosen({{"a", 1, true, 1024, {}}}).find("has an address (GID)") != std::string::npos);

@@ -131,8 +131,8 @@ TEST_CASE("verbs: a peer's message that does not fit the link's state ends the l
 
 TEST_CASE("verbs: a peer can write into the slots of its own links only", "[net]") {
   if (!verbs_is_there()) return;
-  // Where it writes 256 bytes: over the headers in front of the slots; behind the last slot; into memory that rank 0 has
-  // opened for rank 2, with that key, which stands in the store for all to read.
+  // Where it writes 256 bytes: over the headers in front of the slots; behind the last slot; into memory that rank 0
+  // has opened for rank 2, with that key, which stands in the store for all to read.
   for (const int where : {0, 1, 2}) {
     Scene scene(3);
     Hostile &hostile = *scene.others[0];

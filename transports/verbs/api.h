@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of libibverbs (rdma-core 33 or newer), looked up at run time: Rondo links no part of it. What moves data
-// (posting and polling) is inline in its header, over functions of the device's provider.
+// The functions of libibverbs (rdma-core 33 or newer), looked up at run time: Rondo links no part of it. What moves
+// data (posting and polling) is inline in its header, over functions of the device's provider.
 #pragma once
 
 #include <infiniband/verbs.h>

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 namespace rondo::verbs {
 namespace {
@@ -93,12 +94,15 @@ Result<std::vector<Port>> find_ports() {
   const DeviceList devices(*api);
   RONDO_TRY(devices.check());
   std::vector<Port> ports;
+  std::optional<Error> refused;
   for (size_t index = 0; index < devices.size(); ++index) {
-    RONDO_TRY_ASSIGN(const Context context, open_at(*api, devices, index));
+    const auto context = open_at(*api, devices, index);
     ibv_device_attr limits{};
-    if (api->query_device(context.get(), &limits) != 0) continue;
-    for (Port &port : ports_of(*api, context.get(), limits.phys_port_cnt)) ports.push_back(std::move(port));
+    if (!context.ok()) refused = context.error();
+    if (!context.ok() || api->query_device(context.value().get(), &limits) != 0) continue;
+    for (Port &port : ports_of(*api, context.value().get(), limits.phys_port_cnt)) ports.push_back(std::move(port));
   }
+  if (ports.empty() && refused) return *refused;
   return ports;
 }
 

@@ -10,7 +10,7 @@
 
 namespace rondo::verbs {
 
-/// The ports of all devices of this host. Opens each of them for as long as it looks.
+/// The ports of all devices of this host that can be opened. The error: none can.
 [[nodiscard]] Result<std::vector<Port>> find_ports();
 
 class Device {

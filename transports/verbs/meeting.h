@@ -5,8 +5,8 @@
 //          for each remote rank, ascending: queue pair u32 | first packet number u32 | links u16 |
 //            for each link: slots address u64 | slots key u32 | cells address u64 | cells key u32
 //          or outcome 1 | status u32 | why not
-// Two more meetings follow: each rank's queue pairs receive (what is sent before would be lost), and each rank has heard
-// from every peer (slots that come before would be lost).
+// Two more meetings follow: each rank's queue pairs receive (what is sent before would be lost), and each rank has
+// heard from every peer (slots that come before would be lost).
 #pragma once
 
 #include <vector>

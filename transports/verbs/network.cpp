@@ -133,7 +133,8 @@ Result<void> VerbsNetwork::make_completion_queue(uint32_t entries) {
   const int flags = ::fcntl(channel_.get()->fd, F_GETFL);
   if (flags < 0 || ::fcntl(channel_.get()->fd, F_SETFL, flags | O_NONBLOCK) != 0)
     return system_error("setting up completions of " + device_->port().device, errno);
-  completions_.reset(device_->api().create_cq(device_->context(), static_cast<int>(entries), nullptr, channel_.get(), 0));
+  completions_.reset(
+      device_->api().create_cq(device_->context(), static_cast<int>(entries), nullptr, channel_.get(), 0));
   if (!completions_.valid()) return system_error("ibv_create_cq of " + device_->port().device, errno);
   return {};
 }
@@ -300,12 +301,13 @@ void VerbsNetwork::look_at_device() {
 
 void VerbsNetwork::take_device_event(const ibv_async_event &event) {
   const std::string what = device_->api().event_type_str(event.event_type);
+  const auto is_own_port = [&] { return static_cast<uint32_t>(event.element.port_num) == device_->port().number; };
   switch (event.event_type) {
     case IBV_EVENT_PORT_ERR:
-      if (static_cast<uint32_t>(event.element.port_num) == device_->port().number) port_down_ns_ = port_fell_ns_ = now_ns();
+      if (is_own_port()) port_down_ns_ = port_fell_ns_ = now_ns();
       return;
     case IBV_EVENT_PORT_ACTIVE:
-      if (static_cast<uint32_t>(event.element.port_num) == device_->port().number) port_down_ns_ = 0;
+      if (is_own_port()) port_down_ns_ = 0;
       return;
     case IBV_EVENT_DEVICE_FATAL:
     case IBV_EVENT_CQ_ERR:

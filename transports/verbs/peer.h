@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One peer over verbs: its queue pair, the memory that it may write, and what is under way to it. A protection domain for
-// each peer: the keys that one peer has are of no use to another.
+// One peer over verbs: its queue pair, the memory that it may write, and what is under way to it. A protection domain
+// for each peer: the keys that one peer has are of no use to another.
 #pragma once
 
 #include <memory>

@@ -61,8 +61,8 @@ std::string Gid::describe() const {
     ::inet_ntop(AF_INET, bytes.data() + v4_offset, text.data(), text.size());
   else
     ::inet_ntop(AF_INET6, bytes.data(), text.data(), text.size());
-  const char *const name = kind == GidKind::infiniband ? "InfiniBand" : kind == GidKind::roce_v1 ? "RoCE v1" : "RoCE v2";
-  return "GID " + std::to_string(index) + ", " + name + ", " + text.data();
+  static constexpr std::array<const char *, 3> names{"InfiniBand", "RoCE v1", "RoCE v2"};
+  return "GID " + std::to_string(index) + ", " + names.at(static_cast<size_t>(kind)) + ", " + text.data();
 }
 
 Result<PortChoice> choose_port(const std::vector<Port> &ports, const PortWish &wish) {

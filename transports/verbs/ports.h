@@ -49,8 +49,8 @@ struct PortChoice {
   Gid gid;
 };
 
-/// Of the active ports: the GID of the wish's address before other IPv4 addresses of RoCE v2 and InfiniBand's own, those
-/// before IPv6, RoCE v1 last; of equals the first. The error lists the ports that there are.
+/// Of the active ports: the GID of the wish's address before other IPv4 addresses of RoCE v2 and InfiniBand's own,
+/// those before IPv6, RoCE v1 last; of equals the first. The error lists the ports that there are.
 [[nodiscard]] Result<PortChoice> choose_port(const std::vector<Port> &ports, const PortWish &wish);
 
 }  // namespace rondo::verbs

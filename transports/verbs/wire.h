@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What goes over a queue pair. All that is written remotely goes into the peer's FIFO slots and cells; each message ends
-// with one immediate, whose completion on the other side says that everything before it is there.
+// What goes over a queue pair. All that is written remotely goes into the peer's FIFO slots and cells; each message
+// ends with one immediate, whose completion on the other side says that everything before it is there.
 //
-// Slot     payload up to cell_payload_bytes:  write with immediate of a cell { Frame, payload }; the receiver copies the
-//                                             payload into its slot
+// Slot     payload up to cell_payload_bytes:  write with immediate of a cell { Frame, payload }; the receiver copies
+//                                             the payload into its slot
 //          longer:                            write of the payload into the slot, then write with immediate of a Frame
 // Credit   write with immediate of nothing: the counter is in the immediate
 // Hello    the same, behind a write of a whole slot: the path is good for full packets in this direction
