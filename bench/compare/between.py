@@ -56,7 +56,7 @@ class Network:
         self.agent.chmod(0o755)
 
     def launch(self, contender, ranks):
-        """The words before the driver. Ranks are dealt out host by host: with 2 hosts, ranks 0 and 1 of 4 on the first."""
+        """The words before the driver. Ranks fill one host after the other: of 4 on 2 hosts, 0 and 1 the first."""
         addresses = [self.made.address(host) for host in range(self.made.count)]
         each = ranks // self.made.count
         pids = [str(self._pid(rank // each)) for rank in range(ranks)]

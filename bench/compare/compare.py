@@ -99,7 +99,7 @@ def parse(arguments):
              "idle priority")
     add("--seek", metavar="S", type=positive(float), default=30, help="seconds to wait for that state (30)")
     add("--hosts", action="store_true",
-        help="measure the settings of several hosts, which are made of network namespaces (root); without it the others")
+        help="measure the settings of several hosts, which are network namespaces (root); without it the others")
     add("--setting", metavar="NAME", action="append", choices=names,
         help="only this one; repeatable: " + ", ".join(names))
     add("--sizes", metavar="LIST", type=size_list, help="such as 8,64K,1M (8 B, then 16 B to 256M by 4)")
@@ -243,7 +243,8 @@ def write_report(options):
     rows = results.load(options.raw)
     found = results.Results(rows, options.runs_min, options.with_disturbed)
     core_count = next((session["cores"] for session in reversed(found.sessions)), 1)
-    order = [name for name in sorted(found.contenders) if not name.startswith("rondo") and name not in (settings.RAW, *options.without)]
+    order = [name for name in sorted(found.contenders)
+             if not name.startswith("rondo") and name not in (settings.RAW, *options.without)]
     text = report.markdown(found, options.settings, order, options.sizes, core_count)
     if options.report:
         Path(options.report).write_text(text, encoding="utf-8")

@@ -57,7 +57,8 @@ def last_round(rows):
 
 
 def run_of(row):
-    return Run(**{field: row[field] for field in FIELDS}, **{field: row[field] for field in LATER_FIELDS if field in row})
+    later = {field: row[field] for field in LATER_FIELDS if field in row}
+    return Run(**{field: row[field] for field in FIELDS}, **later)
 
 
 def quantile(values, part):

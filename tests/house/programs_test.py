@@ -30,7 +30,7 @@ PACKAGES = {  # package: the programs of it that are used
     "passwd": "useradd",
     "sed": "sed",
     "tar": "tar",
-    "util-linux": "runuser setarch setsid unshare",
+    "util-linux": "nsenter runuser setarch setsid unshare",
     # Of packages that the scripts install, and of what those depend on.
     "binutils": "nm readelf strip",
     "cmake": "cmake",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Communicators on several hosts with their ranks as threads of one process, so that ThreadSanitizer sees executing
 // threads, sentinels and networks together. Which ranks share a host is pretended; sockets go over loopback.
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <thread>
@@ -12,6 +13,7 @@
 #include "src/core/init.h"
 #include "src/core/registry.h"
 #include "tests/catch.h"
+#include "tests/unit/allocation_count.h"
 #include "transports/shm/segment_table.h"
 
 using namespace rondo;
@@ -91,6 +93,29 @@ TEST_CASE("several hosts: sums are right whatever the placement of the ranks", "
     });
     CHECK(wrong == std::vector<uint32_t>());
   }
+}
+
+TEST_CASE("several hosts: on the steady path nothing is allocated, neither by calls nor by sentinels", "[net]") {
+  World world({0, 1});
+  std::atomic<uint64_t> least = UINT64_MAX;
+  const auto wrong = run_ranks(world, [&](uint32_t rank, Communicator &comm) {
+    std::vector<int32_t> small(2, 1);
+    std::vector<int32_t> large(100'000, 1);
+    const auto sums = [&](uint32_t count) {
+      bool right = true;
+      for (uint32_t each = 0; each < count; ++each) right = sum(comm, each % 50 == 0 ? large : small).ok() && right;
+      return right;
+    };
+    if (!sums(200)) return false;  // plans, and buffers that grow to their size
+    for (uint32_t attempt = 0; attempt < 3; ++attempt) {
+      const uint64_t before = rondo_test::allocation_count();
+      if (!sums(700)) return false;  // more than lie between two statuses that are told
+      if (rank == 0) least = std::min(least.load(), rondo_test::allocation_count() - before);
+    }
+    return comm.finalize().ok();
+  });
+  CHECK(wrong == std::vector<uint32_t>());
+  CHECK(least == 0);
 }
 
 TEST_CASE("several hosts: a rank that returns from its last call and waits long lets the others finish", "[net]") {

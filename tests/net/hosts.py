@@ -112,9 +112,9 @@ class Hosts:
 
     def sent_bytes(self, host):
         """By its interface to the network, since that was made: frames with all their headers."""
-        done = subprocess.run(["nsenter", "-t", str(self.inner[1 + host]), "-n", "ip", "-s", "-j", "link", "show", "eth0"],
-                              check=True, capture_output=True, text=True, timeout=30)
-        return json.loads(done.stdout)[0]["stats64"]["tx"]["bytes"]
+        told = subprocess.run(["nsenter", "-t", str(self.inner[1 + host]), "-n", "ip", "-s", "-j", "link", "show",
+                               "eth0"], check=True, capture_output=True, text=True, timeout=30).stdout
+        return json.loads(told)[0]["stats64"]["tx"]["bytes"]
 
     def cut(self, host):
         """Its cable, both ways: silently, as cables are."""

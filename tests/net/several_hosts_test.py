@@ -147,6 +147,23 @@ class SeveralHosts(HostsTest):
             job = Job(hosts, [0, 1, 0, 1], [PROGRAM, "sum", "50", "30000"], {"RONDO_WAIT": "sleep"}).finish(120)
             self.expect(job, range(4), "ok")
 
+    def sent_for_sums(self, hosts, rounds, count, environment):
+        """By each host, of bytes: everything, its frames' headers and the making of the communicator included."""
+        before = [hosts.sent_bytes(host) for host in range(hosts.count)]
+        job = Job(hosts, [0, 0, 1, 1], [PROGRAM, "sum", str(rounds), str(count)], environment).finish(120)
+        self.expect(job, range(4), "ok")
+        return [hosts.sent_bytes(host) - before[host] for host in range(hosts.count)]
+
+    def test_each_byte_of_an_all_reduce_crosses_the_network_once_in_each_direction(self):
+        rounds, count = 4, 4 << 20
+        whole = rounds * count * 4
+        with net.Hosts(2) as hosts:
+            for algorithm, share in (({}, 1.0), ({"RONDO_ALGORITHM": "ring"}, 1.5)):  # of ring: 2 (n - 1) / n
+                few, many = (self.sent_for_sums(hosts, each, count, algorithm) for each in (1, 1 + rounds))
+                for host in range(2):
+                    with self.subTest(algorithm=algorithm, host=host):
+                        self.assertAlmostEqual((many[host] - few[host]) / whole, share, delta=0.01 * share)
+
     def test_a_killed_rank_is_named_on_every_other(self):
         with net.Hosts(2) as hosts:
             for victim in (0, 3):

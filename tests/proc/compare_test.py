@@ -39,10 +39,27 @@ class Rounds(unittest.TestCase):
         names = ("rondo", "rondo-alloc", "rondo-registered", "fast")
         there = {name: peers.Contender(name, Path(name), ours=name != "fast") for name in names}
         planned = compare.plan(options, there, 2)
-        self.assertEqual(list(planned), [(2, 8), (2, 1 << 16)])  # by size, all contenders of one before the next
+        # By size: all contenders of one before the next.
+        self.assertEqual([key[2:] for key in planned], [(2, 8), (2, 1 << 16)])
         for cells in planned.values():
             wanted = compare.wanting(cells, results.Results([], 1), "near", 1)
             self.assertEqual(sorted(run.contender for run in wanted), sorted(names))
+
+    def test_settings_of_several_hosts_are_measured_where_they_are_asked_for_beside_a_raw_exchange(self):
+        for arguments, hosts in (([], {1}), (["--hosts"], {2})):
+            self.assertEqual({setting.hosts for setting in compare.parse(arguments).settings}, hosts)
+        options = compare.parse(["--setting", "hosts-2", "--setting", "hosts-2x2-200mbit", "--sizes", "4M"])
+        there = {name: peers.Contender(name, Path(name), ours=name[:5] == "rondo", hosts_options=options_there,
+                                       one_host=one_host)
+                 for name, options_there, one_host in (("rondo", (), True), ("rondo-ring", (), False),
+                                                       ("raw", (), False), ("fast", (), True), ("local", None, True))}
+        runs_of = {key[:3]: [(run.contender, run.in_place) for cell in cells for run in cell]
+                   for key, cells in compare.plan(options, there, 2).items()}
+        self.assertEqual(runs_of, {(2, None, 2): [("raw", False), ("rondo", True), ("fast", True)],
+                                   (2, "200mbit", 4): [("rondo", True), ("rondo-ring", True)]})
+        one = compare.parse(["--setting", "private-in-place", "--sizes", "8"])
+        self.assertEqual([run.contender for cells in compare.plan(one, there, 2).values() for run in cells[0]],
+                         ["rondo", "fast", "local"])
 
     def measured(self, arguments, rows, states, names=("rondo", "fast", "slow"), floor_here=False):
         """What a call measures, as '<contender> <bytes>', on a machine that is asked for its state before each size."""
@@ -222,6 +239,16 @@ class Harness(unittest.TestCase):
         done = subprocess.run([FAULTY, "--ranks", "3", "--bytes", "4096", "--seconds", "0.005", *arguments],
                               env={"FAULT": fault}, capture_output=True, text=True, timeout=120, check=False)
         return done.returncode, done.stdout, done.stderr
+
+    def test_ranks_that_are_started_one_by_one_find_each_other(self):
+        with tempfile.TemporaryDirectory() as folder:
+            control = ["--seconds", "0.005", "--control", f"{folder}/control", "--rank"]
+            ranks = [subprocess.Popen([FAULTY, "--ranks", "3", *control, str(rank)], env={"FAULT": "none"},
+                                      stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for rank in range(3)]
+            said = [rank.communicate(timeout=120) for rank in ranks]
+        self.assertEqual([rank.returncode for rank in ranks], [0, 0, 0], said)
+        self.assertEqual(json.loads(said[0][0])["wrong"], 0)
+        self.assertEqual([out for out, _ in said[1:]], ["", ""])
 
     def test_a_contender_that_is_right_passes(self):
         for placement in ([], ["--in-place"]):

@@ -4,7 +4,6 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "bench/compare/harness.h"
@@ -42,8 +41,7 @@ int main(int argc, char **argv) {
   struct compare_job job;
   compare_parse(&job, &contender, argc, argv);
   if (job.bytes > elements_max * sizeof(float)) compare_fail(&job, "at most %d elements", elements_max);
-  job.state = mmap(NULL, sizeof(struct exchange), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (job.state == MAP_FAILED) compare_fail(&job, "no memory to share");
+  job.state = compare_shared_memory(&job, sizeof(struct exchange));
   compare_fork(&job);
   compare_settle(&job);
   compare_run(&job);

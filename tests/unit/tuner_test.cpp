@@ -41,9 +41,11 @@ TEST_CASE("tuner: every collective, rank count and size has a complete choice wi
   for (int number = 0; rondo_collective_string(static_cast<rondo_collective_t>(number)) != nullptr; ++number)
     for (const uint32_t rank_count : rank_counts)
       for (const uint64_t bytes : sizes)
-        for (const bool oversubscribed : {false, true}) {
+        for (const uint32_t kind : {0u, 1u, 2u, 3u, 4u}) {
           TunerInput input = with(static_cast<rondo_collective_t>(number), rank_count, bytes);
-          input.oversubscribed = oversubscribed;
+          input.oversubscribed = kind % 2 == 1;
+          input.several_hosts = kind >= 2;
+          input.shares_hosts = kind == 4;
           INFO(rondo_collective_string(input.collective) << " " << rank_count << " ranks " << bytes << " bytes");
           const auto chosen = choose_plan(input, registry);
           REQUIRE(chosen.ok());
@@ -100,6 +102,27 @@ TEST_CASE("tuner: small messages go straight with ll, large ones with simple") {
   CHECK(middle.protocol == RONDO_PROTOCOL_SIMPLE);
   CHECK(choose_plan(with(RONDO_ALL_REDUCE, 40, 64 << 20), registry).value().algorithm == RONDO_ALGORITHM_RING);
   CHECK(choose_plan(with(RONDO_ALL_REDUCE, 40, 8192), registry).value().channels == 2);  // the double tree
+}
+
+TEST_CASE("tuner: between two ranks on two hosts every size goes in one hop, in chunks of several slots") {
+  for (const uint64_t bytes : sizes) {
+    TunerInput input = with(RONDO_ALL_REDUCE, 2, bytes);
+    input.slot_bytes = 131072;
+    input.several_hosts = true;
+    const PlanChoice choice = choose_plan(input, registry).value();
+    CHECK(choice.algorithm == RONDO_ALGORITHM_ONE_SHOT);
+    CHECK(choice.chunk_bytes > input.slot_bytes);
+    input.several_hosts = false;
+    if (bytes > 32768) CHECK(choose_plan(input, registry).value().algorithm != RONDO_ALGORITHM_ONE_SHOT);
+  }
+}
+
+TEST_CASE("tuner: between hosts of several ranks, large ones go by two channels of hierarchical") {
+  TunerInput input = with(RONDO_ALL_REDUCE, 4, 1 << 20);
+  input.several_hosts = input.shares_hosts = true;
+  const PlanChoice choice = choose_plan(input).value();
+  CHECK(choice.algorithm == RONDO_ALGORITHM_HIERARCHICAL);
+  CHECK(choice.channels == 2);  // one chunk on its way is not enough
 }
 
 TEST_CASE("tuner: a barrier is planned as an all-reduce of as many bytes") {

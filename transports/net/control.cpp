@@ -25,11 +25,12 @@ constexpr uint64_t ask_again_ns = 50'000'000;
 constexpr uint64_t heartbeats_unanswered_max = 300;  // a minute's; a stopped process may be looked at for longer
 constexpr size_t text_bytes_max = 1024;
 
-Bytes body_of(const RankStatus &status) {
-  Bytes body;
-  append_number(body, static_cast<uint64_t>(status.state));
-  append_number(body, status.entered);
-  append_number(body, status.completed);
+/// Told all the time: without an allocation.
+using StatusBody = std::array<std::byte, 3 * sizeof(uint64_t)>;
+StatusBody body_of(const RankStatus &status) {
+  StatusBody body;
+  const std::array<uint64_t, 3> fields{static_cast<uint64_t>(status.state), status.entered, status.completed};
+  std::memcpy(body.data(), fields.data(), body.size());
   return body;
 }
 
@@ -118,6 +119,8 @@ Result<std::unique_ptr<Control>> Control::make(uint32_t rank_count, std::vector<
     Peer peer;
     peer.rank = each.peer;
     peer.socket = std::move(each.socket);
+    peer.input.reserve(2 * frame_bytes_max);
+    peer.output.reserve(frame_bytes_max);
     control->peers_.push_back(std::move(peer));
   }
   return control;
