@@ -39,25 +39,30 @@ Failure load_failure(const std::string &path, const std::string &why) {
 }
 
 /// What must be the same in the run that continues. Ranks and passes may differ, their product not; unless compression
-/// has left something out on each rank.
+/// has left something out on each rank, or ranks make steps of their own.
 json settings_of(const Options &options, size_t ranks, size_t corpus_bytes) {
   json settings{{"width", options.shape.width},
-          {"layers", options.shape.layers},
-          {"heads", options.shape.heads},
-          {"context", options.shape.context},
-          {"batch", options.batch},
-          {"ranks x accumulate", ranks / options.slices * options.accumulate},
-          {"seed", options.seed},
-          {"compress", name_of(options.compression)},
-          {"learning-rate", options.learning_rate},
-          {"warmup", options.warmup},
-          {"weight-decay", options.weight_decay},
-          {"clip", options.clip},
-          {"bytes of the corpus", corpus_bytes}};
+                {"layers", options.shape.layers},
+                {"heads", options.shape.heads},
+                {"context", options.shape.context},
+                {"batch", options.batch},
+                {"ranks x accumulate", ranks / options.slices * options.accumulate},
+                {"seed", options.seed},
+                {"mode", name_of(options.mode)},
+                {"compress", name_of(options.compression)},
+                {"learning-rate", options.learning_rate},
+                {"warmup", options.warmup},
+                {"weight-decay", options.weight_decay},
+                {"clip", options.clip},
+                {"bytes of the corpus", corpus_bytes}};
   if (options.compression.feeds_back()) {
     settings["ranks"] = ranks;
     settings["tensor-parallel"] = options.slices;
     settings["bucket-mb"] = options.bucket_mb;
+  }
+  if (options.mode == Mode::local_sgd) {
+    settings["ranks"] = ranks;
+    settings["local-steps"] = options.local_steps;
   }
   return settings;
 }

@@ -47,6 +47,9 @@ class Modes(TrainCase):
         resumed = self.train(2, "--steps", 12, *arguments, "--resume", checkpoint, report="resumed")
         self.assertEqual(len(resumed["steps"]), 6)
         self.assertEqual(self.losses(resumed)[0], self.losses(whole)[0])
+        rest = ("--steps", 20, "--resume", checkpoint, "--learning-rate", 1e-2, "--warmup", 100)
+        self.refused(('mode is "local-sgd" there and "sync" here',), *rest, ranks=2)
+        self.refused(("local-steps is 3 there and 4 here",), *rest, "--mode", "local-sgd", "--local-steps", 4, ranks=2)
 
     def test_a_parameter_server_learns_and_bounds_how_far_a_worker_may_be_ahead(self):
         sync = self.train(2, "--steps", 40, report="sync")

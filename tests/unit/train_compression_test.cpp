@@ -72,7 +72,7 @@ Floats mean_of_sums(const Layout &layout, const Compression &compression, size_t
   rank_runs(0);
   other.join();
   CHECK_FALSE((failed[0] || failed[1]));
-  CHECK(last[0] == last[1]);  // bit by bit, or ranks drift apart
+  CHECK((last[0] == last[1]));  // bit by bit, or ranks drift apart
   return sums[0];
 }
 
@@ -139,8 +139,8 @@ TEST_CASE("trainer: a gradient that is not finite gets through compression, so t
     }
   }
   const Packed zeros = pack({Method::int8}, Floats(320, 0.0f));
-  CHECK(zeros.back == Floats(320, 0.0f));
-  CHECK(zeros.left == Floats(320, 0.0f));
+  CHECK((zeros.back == Floats(320, 0.0f)));
+  CHECK((zeros.left == Floats(320, 0.0f)));
 }
 
 TEST_CASE("trainer: what compression leaves out of a step comes in later ones", "[train]") {

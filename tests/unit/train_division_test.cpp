@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A model that ranks share computes what the whole model does, and so does one that computes activations again.
+#include <algorithm>
 #include <barrier>
 #include <cmath>
 #include <cstring>
@@ -24,14 +25,20 @@ struct Result {
   Layout layout;
   Floats parameters, losses, gradients;
   size_t activation_floats = 0;
+  std::vector<size_t> order;  ///< in which tensors were ready
+
+  [[nodiscard]] bool ordered() const {
+    return order.size() == layout.tensors.size() && std::is_sorted(order.begin(), order.end()) &&
+           std::adjacent_find(order.begin(), order.end()) == order.end();
+  }
 };
 
 Result run(bool recompute, const Joint &joint) {
   const auto compute = make_host_compute();
   Model model(shape, batch, *compute, recompute, joint);
-  REQUIRE(model.allocated());
   Result result{model.layout(), Floats(model.layout().count), {}, Floats(model.layout().count, 9.0f),
-                model.activation_floats()};
+                model.activation_floats(), {}};
+  if (!model.allocated()) return result;  // threads come here, in which nothing may be checked
   initialise(result.layout, 3, result.parameters.data());
   for (float &value : result.parameters) value *= 5;  // so that layers matter
   Random random(5);
@@ -40,10 +47,8 @@ Result run(bool recompute, const Joint &joint) {
   for (uint8_t &token : targets) token = static_cast<uint8_t>(random.next());
   const float *const losses = model.forward(result.parameters.data(), inputs.data(), targets.data());
   result.losses.assign(losses, losses + model.rows());
-  size_t expected = 0;
   model.backward(result.parameters.data(), 1.0f, result.gradients.data(),
-                 [&](size_t tensor) { CHECK(tensor == expected++); });
-  CHECK(expected == result.layout.tensors.size());
+                 [&](size_t tensor) { result.order.push_back(tensor); });
   return result;
 }
 
@@ -85,8 +90,9 @@ double distance(const Floats &one, const Floats &other) {
 
 TEST_CASE("trainer: activations that are computed again give the same bits in less memory", "[train]") {
   const Result kept = run(false, {}), again = run(true, {});
-  CHECK(kept.losses == again.losses);
-  CHECK(kept.gradients == again.gradients);
+  CHECK((kept.ordered() && again.ordered()));
+  CHECK((kept.losses == again.losses));  // in parentheses, or a failure would print them all
+  CHECK((kept.gradients == again.gradients));
   CHECK(again.activation_floats < kept.activation_floats / 2);
 }
 
@@ -113,7 +119,7 @@ TEST_CASE("trainer: the slices of a model are its parameters, each float once", 
         }
       }
     }
-    CHECK(seen == std::vector<int>(whole.count, 1));
+    CHECK((seen == std::vector<int>(whole.count, 1)));
   }
 }
 
@@ -132,7 +138,8 @@ TEST_CASE("trainer: ranks that share a model find its losses and gradients", "[t
         });
       for (std::thread &thread : threads) thread.join();
       for (const Result &mine : results) {
-        CHECK(mine.losses == results[0].losses);
+        CHECK(mine.ordered());
+        CHECK((mine.losses == results[0].losses));
         CHECK(distance(mine.losses, whole.losses) < 1e-5);
         CHECK(mine.activation_floats < whole.activation_floats);
         for (size_t at = 0; at < mine.layout.tensors.size(); ++at) {

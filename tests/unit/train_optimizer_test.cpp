@@ -179,6 +179,6 @@ TEST_CASE("trainer: optimizers of shares together update what one of all does, b
     return parameters;
   };
   const Floats whole = updated_by(1);
-  CHECK(whole != begin);
-  for (const size_t ranks : {2u, 3u, 7u}) CHECK(updated_by(ranks) == whole);
+  CHECK((whole != begin));
+  for (const size_t ranks : {2u, 3u, 7u}) CHECK((updated_by(ranks) == whole));
 }
