@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rondo: collective communication. This is the whole public interface; it needs C11 or C++11 and nothing else.
+ * Rondo: collective communication. This is the whole public interface, with the enumerations of rondo/types.h; it needs
+ * C11 or C++11 and nothing else.
  *
  * Shape of the thing: a communicator is a group of `size` ranks; a rank is a process, or a thread of one. Every rank
  * calls the same collectives on a communicator in the same order. Buffers are plain memory of the communicator's
@@ -15,6 +16,8 @@
 
 #include <stddef.h>
 #include <stdint.h>
+
+#include "rondo/types.h"
 
 #define RONDO_VERSION_MAJOR 0
 #define RONDO_VERSION_MINOR 1
@@ -33,70 +36,12 @@ extern "C" {
 #define RONDO_NOEXCEPT
 #endif
 
-/* ---- status codes ---- */
-typedef enum rondo_status {
-  RONDO_OK = 0,        /**< Done, or enqueued where a stream was given. */
-  RONDO_NOT_READY = 1, /**< Not finished yet (queries only). Ask again. */
-  /** An argument is wrong; nothing was done and every object is as before. Correct the call. */
-  RONDO_ERROR_INVALID_ARGUMENT = 2,
-  RONDO_ERROR_INVALID_HANDLE = 3, /**< The handle was destroyed, finalized, or never made in this process. */
-  RONDO_ERROR_UNSUPPORTED = 4, /**< Known to this version, but not available here; the detail says why. */
-  RONDO_ERROR_OUT_OF_RESOURCES = 5, /**< Memory, descriptors or threads ran out; nothing was enqueued. */
-  RONDO_ERROR_SYSTEM = 6,           /**< A call to the operating system failed; the detail has its name and errno. */
-  RONDO_ERROR_AUTHENTICATION = 7, /**< The other end of a bootstrap connection did not prove to know the secret. */
-  RONDO_ERROR_TIMEOUT = 8, /**< A deadline passed. The communicator has failed: only abort and destroy are left. */
-  RONDO_ERROR_REMOTE = 9,  /**< Another rank died or left; otherwise the same. */
-  RONDO_ERROR_MISMATCH = 10, /**< Ranks disagree on an operation; otherwise the same. */
-  RONDO_ERROR_ABORTED = 11, /**< rondo_comm_abort() was called, here or on another rank. Only destroy is left. */
-  /** The communicator failed in an earlier operation; nothing was enqueued. rondo_comm_last_error() has the first. */
-  RONDO_ERROR_COMM_FAILED = 12,
-  RONDO_ERROR_INTERNAL = 13 /**< A defect in Rondo. Please report it with the detail. */
-} rondo_status_t;
-
+/* ---- names ---- */
 /** A short English name of `status` ("timeout"); static storage; never NULL, also for unknown values. Any thread. */
 RONDO_API const char *rondo_status_string(rondo_status_t status) RONDO_NOEXCEPT;
 
 /** Writes the version of the loaded library; a pointer may be NULL. Any thread. */
 RONDO_API void rondo_version(int *major, int *minor, int *patch) RONDO_NOEXCEPT;
-
-/* ---- types, operations, choices ---- */
-/** Element types. Integers wrap modulo 2^bits; float16, bfloat16 and the float8 types are added in float32 with one
- *  rounding (to nearest, ties to even) a step; docs/schedules.md gives the order of the steps. */
-typedef enum rondo_type {
-  RONDO_INT8 = 0, RONDO_UINT8 = 1, RONDO_INT32 = 2, RONDO_UINT32 = 3, RONDO_INT64 = 4, RONDO_UINT64 = 5,
-  RONDO_FLOAT16 = 6, RONDO_BFLOAT16 = 7, RONDO_FLOAT32 = 8, RONDO_FLOAT64 = 9,
-  RONDO_FLOAT8_E4M3 = 10, /**< OCP E4M3 (no infinity; overflow gives NaN) */
-  RONDO_FLOAT8_E5M2 = 11  /**< OCP E5M2 (overflow gives infinity) */
-} rondo_type_t;
-
-/** Reductions. min and max give NaN where an operand is NaN, and order -0 below +0. avg is the sum divided by the
- *  number of ranks once, at the end (integers: truncated toward zero). */
-typedef enum rondo_op { RONDO_SUM = 0, RONDO_PROD = 1, RONDO_MIN = 2, RONDO_MAX = 3, RONDO_AVG = 4 } rondo_op_t;
-
-typedef enum rondo_collective {
-  RONDO_ALL_REDUCE = 0, RONDO_REDUCE_SCATTER = 1, RONDO_ALL_GATHER = 2,
-  RONDO_BROADCAST = 3, RONDO_REDUCE = 4, RONDO_BARRIER = 5
-} rondo_collective_t;
-
-typedef enum rondo_algorithm {
-  RONDO_ALGORITHM_AUTO = 0, RONDO_ALGORITHM_RING = 1, RONDO_ALGORITHM_TREE = 2,
-  RONDO_ALGORITHM_HALVING_DOUBLING = 3, RONDO_ALGORITHM_ONE_SHOT = 4, RONDO_ALGORITHM_TWO_SHOT = 5,
-  RONDO_ALGORITHM_HIERARCHICAL = 6
-} rondo_algorithm_t;
-
-typedef enum rondo_protocol {
-  RONDO_PROTOCOL_AUTO = 0,
-  RONDO_PROTOCOL_SIMPLE = 1, /**< a counter after the data */
-  RONDO_PROTOCOL_LL = 2,     /**< a flag beside every four bytes: low latency, half the bandwidth */
-  RONDO_PROTOCOL_DIRECT = 3, /**< all ranks of a host read what each has written once: all_reduce, one_ and two_shot */
-  RONDO_PROTOCOL_LL128 = 4   /**< a flag beside every 120 bytes: kernels on devices alone, and only if asked for */
-} rondo_protocol_t;
-
-/** What runs collectives on a CUDA device (docs/gpu.md): one kernel each, or copies with a kernel only to combine
- *  operands. AUTO: copies where processes take turns on a device, else kernels. */
-typedef enum rondo_device_executor {
-  RONDO_DEVICE_EXECUTOR_AUTO = 0, RONDO_DEVICE_EXECUTOR_KERNEL = 1, RONDO_DEVICE_EXECUTOR_COPY = 2
-} rondo_device_executor_t;
 
 /** Bytes of one element; 0 for an unknown type. Any thread. */
 RONDO_API size_t rondo_type_size(rondo_type_t type) RONDO_NOEXCEPT;
@@ -104,10 +49,15 @@ RONDO_API size_t rondo_type_size(rondo_type_t type) RONDO_NOEXCEPT;
 /** Names as the command line and the environment use them ("float32", "sum", "all_reduce", "ring", "ll"); static
  *  storage; NULL for an unknown value, so a loop from 0 can list what there is. Any thread. */
 RONDO_API const char *rondo_type_string(rondo_type_t type) RONDO_NOEXCEPT;
+/** As rondo_type_string(), of a reduction: "sum". Any thread. */
 RONDO_API const char *rondo_op_string(rondo_op_t op) RONDO_NOEXCEPT;
+/** As rondo_type_string(), of a collective: "all_reduce". Any thread. */
 RONDO_API const char *rondo_collective_string(rondo_collective_t collective) RONDO_NOEXCEPT;
+/** As rondo_type_string(), of an algorithm: "ring". Any thread. */
 RONDO_API const char *rondo_algorithm_string(rondo_algorithm_t algorithm) RONDO_NOEXCEPT;
+/** As rondo_type_string(), of a protocol: "ll". Any thread. */
 RONDO_API const char *rondo_protocol_string(rondo_protocol_t protocol) RONDO_NOEXCEPT;
+/** As rondo_type_string(), of an executor: "kernel". Any thread. */
 RONDO_API const char *rondo_device_executor_string(rondo_device_executor_t executor) RONDO_NOEXCEPT;
 
 /* ---- handles ---- */
@@ -122,8 +72,6 @@ typedef struct rondo_event *rondo_event_t;                /**< A point in a stre
 typedef struct rondo_registration *rondo_registration_t;  /**< A registration of a buffer. Opaque. */
 
 /* ---- configuration ---- */
-#define RONDO_DEVICE_HOST (-1)
-
 /** How a communicator is to be. Fill it by RONDO_CONFIG_INIT or rondo_config_default(), then change what you need.
  *  Fields are only ever appended; `size` tells the library which the caller knows. Where a field is at its default
  *  and the environment variable beside it is set, the variable counts (docs/environment.md). Read in the call only. */
@@ -150,8 +98,6 @@ typedef struct rondo_config {
 RONDO_API rondo_status_t rondo_config_default(rondo_config_t *config) RONDO_NOEXCEPT;
 
 /* ---- communicators ---- */
-#define RONDO_UNIQUE_ID_BYTES 128
-
 /** Names a communicator that is to be made. It carries the address at which rank 0's process listens and a secret:
  *  hand it only to the group's members, never on a command line. */
 typedef struct rondo_unique_id { char internal[RONDO_UNIQUE_ID_BYTES]; } rondo_unique_id_t;
@@ -189,8 +135,10 @@ RONDO_API rondo_status_t rondo_comm_init_env(rondo_comm_t *comm, const rondo_con
 RONDO_API rondo_status_t rondo_comm_init_all(rondo_comm_t *comms, int size, const rondo_config_t *configs)
     RONDO_NOEXCEPT;
 
-RONDO_API rondo_status_t rondo_comm_rank(rondo_comm_t comm, int *rank) RONDO_NOEXCEPT;  /**< Any thread. */
-RONDO_API rondo_status_t rondo_comm_size(rondo_comm_t comm, int *size) RONDO_NOEXCEPT;  /**< Any thread. */
+/** Writes this rank's number. Any thread. */
+RONDO_API rondo_status_t rondo_comm_rank(rondo_comm_t comm, int *rank) RONDO_NOEXCEPT;
+/** Writes the number of ranks. Any thread. */
+RONDO_API rondo_status_t rondo_comm_size(rondo_comm_t comm, int *size) RONDO_NOEXCEPT;
 
 /** What a communicator is. Set `size` (or use the INIT) before the call. */
 typedef struct rondo_comm_properties {
@@ -210,8 +158,14 @@ typedef struct rondo_comm_properties {
 #define RONDO_COMM_PROPERTIES_INIT \
   { sizeof(rondo_comm_properties_t), 0, 0, 0, 0, 0, 0, 0, 0, 0, RONDO_DEVICE_EXECUTOR_AUTO, 0 }
 
+/** Writes the defaults, as the INIT does, for languages that know no macros. @param size  of the caller's struct, which
+ * goes into its `size`. @return RONDO_ERROR_INVALID_ARGUMENT: NULL, or less than any version's. Any thread. */
+RONDO_API rondo_status_t rondo_comm_properties_default(rondo_comm_properties_t *properties, size_t size)
+    RONDO_NOEXCEPT;
+
+/** Tells what the communicator is. Any thread. */
 RONDO_API rondo_status_t rondo_comm_get_properties(rondo_comm_t comm, rondo_comm_properties_t *properties)
-    RONDO_NOEXCEPT; /**< Any thread. */
+    RONDO_NOEXCEPT;
 
 /** Tells the communicator's memory on this host, of all its ranks together. A pointer may be NULL. Any thread.
  * @param reserved_bytes  what is mapped.   @param used_bytes  of it, pages that were touched so far. */
@@ -228,6 +182,9 @@ typedef struct rondo_plan_info {
 } rondo_plan_info_t;
 
 #define RONDO_PLAN_INFO_INIT { sizeof(rondo_plan_info_t), RONDO_ALGORITHM_AUTO, RONDO_PROTOCOL_AUTO, 0, 0, 0 }
+
+/** As rondo_comm_properties_default(). */
+RONDO_API rondo_status_t rondo_plan_info_default(rondo_plan_info_t *info, size_t size) RONDO_NOEXCEPT;
 
 /** Tells the plan of a collective: `count` as that collective takes it. Moves nothing. Any thread. */
 RONDO_API rondo_status_t rondo_comm_query_plan(rondo_comm_t comm, rondo_collective_t collective, size_t count,
@@ -246,10 +203,17 @@ typedef struct rondo_error {
 
 #define RONDO_ERROR_INIT { sizeof(rondo_error_t), RONDO_OK, -1, -1, 0, 0, { 0 } }
 
+/** As rondo_comm_properties_default(). */
+RONDO_API rondo_status_t rondo_error_default(rondo_error_t *error, size_t size) RONDO_NOEXCEPT;
+
 /** The communicator's first failure, which stays; without one, the last refused call of this thread.
  * @param comm  NULL: the last refused or failed call of this thread on any object (a failed init, say).
  * Any thread. */
 RONDO_API rondo_status_t rondo_comm_last_error(rondo_comm_t comm, rondo_error_t *error) RONDO_NOEXCEPT;
+
+/** Its message alone: what rondo_comm_last_error() would write into `message`; "" where nothing failed. Never NULL.
+ * The text belongs to this thread, until it calls this again. @param comm  as there. Any thread. */
+RONDO_API const char *rondo_last_error_message(rondo_comm_t comm) RONDO_NOEXCEPT;
 
 /** The state of everything enqueued so far: *status is RONDO_OK, or the first failure, which stays. Does not wait,
  * but looks: a peer's death is noticed here even when no operation is in flight. Any thread. */
@@ -335,13 +299,6 @@ RONDO_API rondo_status_t rondo_mem_alloc(void **pointer, size_t bytes) RONDO_NOE
 /** Frees memory of rondo_mem_alloc(); no operation may still use it. NULL is allowed. Any thread.
  * @return RONDO_ERROR_INVALID_ARGUMENT: not the start of such memory; nothing was freed. */
 RONDO_API rondo_status_t rondo_mem_free(void *pointer) RONDO_NOEXCEPT;
-
-/** Flags of rondo_comm_register(). */
-enum {
-  /** Move the buffer's whole pages into memory that peers can map, in place: addresses and contents stay. No other
-   *  thread may write to them during the call; a child of fork() shares them. While it lasts map nothing over them. */
-  RONDO_REGISTER_MOVE_PAGES = 1
-};
 
 /** Makes a buffer of your own one that peers read in place. Local; each rank may register or not as it likes.
  * Without flags, peers read it by cross-memory attach where the system allows that, else it is staged as before; with

@@ -70,12 +70,6 @@ void rondo_version(int *major, int *minor, int *patch) noexcept {
   if (patch != nullptr) *patch = RONDO_VERSION_PATCH;
 }
 
-rondo_status_t rondo_config_default(rondo_config_t *config) noexcept {
-  if (config == nullptr) return fail(invalid_argument("config is NULL"));
-  *config = RONDO_CONFIG_INIT;
-  return RONDO_OK;
-}
-
 rondo_status_t rondo_get_unique_id(rondo_unique_id_t *id, const rondo_config_t *config) noexcept {
   return at_boundary([&]() -> Result<void> {
     if (id == nullptr) return invalid_argument("id is NULL");
@@ -210,6 +204,17 @@ rondo_status_t rondo_comm_last_error(rondo_comm_t handle, rondo_error_t *error) 
     }
     return write_sized(error, ours, sizeof(rondo_error_t), "error");
   });
+}
+
+const char *rondo_last_error_message(rondo_comm_t handle) noexcept {
+  const char *message = nullptr;
+  if (handle != nullptr)
+    static_cast<void>(at_boundary([&]() -> Result<void> {  // an invalid handle is this thread's last error then
+      RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
+      if (const auto failure = comm->failure()) message = hold_message(failure->message);
+      return {};
+    }));
+  return message != nullptr ? message : hold_message(last_error().message);
 }
 
 rondo_status_t rondo_comm_get_async_error(rondo_comm_t handle, rondo_status_t *status) noexcept {

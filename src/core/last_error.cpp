@@ -27,6 +27,16 @@ rondo_status_t fail(const Error &error) noexcept {
   return error.status;
 }
 
+const char *hold_message(const std::string &message) noexcept {
+  static thread_local std::string held;
+  try {
+    held = message;
+  } catch (const std::exception &) {
+    return "out of memory";
+  }
+  return held.c_str();
+}
+
 const Error &last_error() noexcept { return slot(); }
 
 }  // namespace rondo

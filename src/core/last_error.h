@@ -13,6 +13,9 @@ namespace rondo {
 /// This thread's last failure; status RONDO_OK when there was none.
 [[nodiscard]] const Error &last_error() noexcept;
 
+/// A copy of `message` that stays until this thread's next call of this; "out of memory" where there is none.
+[[nodiscard]] const char *hold_message(const std::string &message) noexcept;
+
 /// How the C boundary ends: `return to_status(result)`. A success leaves the last error as it is.
 template <class T>
 [[nodiscard]] rondo_status_t to_status(const Result<T> &result) noexcept {

@@ -12,6 +12,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 BUILD = os.getcwd()
+EXAMPLES = [path for path in (HERE.parents[1] / "examples").iterdir() if path.suffix in (".c", ".py")]
 
 
 def run(*command, **environment):
@@ -43,8 +44,10 @@ class Installed(unittest.TestCase):
         files = {str(path.relative_to(self.tree)) for path in self.tree.rglob("*") if not path.is_dir()}
         self.assertEqual({path for path in self.root.rglob("*") if not path.is_dir()},
                          {self.tree / name for name in files}, "something outside of the prefix")
-        wanted = {"include/rondo/rondo.h", "bin/rondo", "share/man/man1/rondo.1",
+        wanted = {"include/rondo/rondo.h", "include/rondo/types.h", "share/rondo/constants.json",
+                  "bin/rondo", "share/man/man1/rondo.1",
                   "share/bash-completion/completions/rondo", "share/zsh/site-functions/_rondo",
+                  *(f"share/doc/rondo/examples/{path.name}" for path in EXAMPLES),
                   *(f"{self.libdir}/{name}" for name in
                     ("librondo.so", "librondo.so.0", "librondo.so.0.1.0", "pkgconfig/rondo.pc",
                      "cmake/Rondo/RondoConfig.cmake", "cmake/Rondo/RondoConfigVersion.cmake"))}
@@ -59,6 +62,22 @@ class Installed(unittest.TestCase):
         run(*self.compiler, "-std=c11", "-Wall", "-Wextra", "-Werror", str(HERE / "consumer.c"), *flags, "-o", program)
         said = run(program, LD_LIBRARY_PATH=str(self.lib))
         self.assertEqual(said, "11 44\n")
+
+    def test_every_installed_example_is_built_with_what_pkg_config_says(self):
+        folder = Path(self.pkg_config("--variable=examples")[0])
+        sources = sorted(folder.glob("*.c"))
+        self.assertGreaterEqual(len(sources), 8)
+        flags = self.pkg_config("--cflags", "--libs")
+        for source in sources:
+            run(*self.compiler, "-std=c11", "-D_DEFAULT_SOURCE", "-Wall", "-Wextra", "-Werror", str(source), *flags,
+                "-lpthread", "-ldl", "-o", str(Path(self.folder.name) / source.stem))
+
+    def test_a_python_program_needs_the_installed_library_and_constants_alone(self):
+        constants = self.pkg_config("--variable=constants")[0]
+        program = Path(self.pkg_config("--variable=examples")[0]) / "all_reduce.py"
+        said = run(str(self.tree / "bin/rondo"), "run", "-n", "3", "--", sys.executable, str(program),
+                   str(self.lib / "librondo.so.0"), constants, LD_LIBRARY_PATH=str(self.lib))
+        self.assertEqual(sorted(said.splitlines()), [f"rank {rank} of 3: the sum is 6.0" for rank in range(3)])
 
     def cmake(self, name, wanted):
         """Configures a project that wants this of Rondo; its build folder, and the finished process."""

@@ -14,7 +14,7 @@ def pages():
 
 
 def header_names(pattern):
-    return set(re.findall(pattern, tree.read("include/rondo/rondo.h"), re.M))
+    return set(re.findall(pattern, tree.read("include/rondo/types.h"), re.M))
 
 
 class Documentation(unittest.TestCase):
@@ -35,14 +35,34 @@ class Documentation(unittest.TestCase):
 
     def test_the_example_of_the_readme_is_the_one_that_is_built(self):
         blocks = re.findall(r"```c\n(.*?)```", tree.read("README.md"), re.S)
-        source = tree.read("bench/examples/all_reduce.c")
+        source = tree.read("examples/all_reduce.c")
         code = re.sub(r"\A(?:/\*.*?\*/|//[^\n]*\n|\s)*", "", source, flags=re.S)  # without its head comment
         self.assertIn(code.strip(), [block.strip() for block in blocks])
 
     def test_the_example_of_overlap_md_is_the_one_that_is_built(self):
         blocks = re.findall(r"```c\n(.*?)```", tree.read("docs/overlap.md"), re.S)
-        code = re.sub(r"\A/\*.*?\*/", "", tree.read("bench/examples/overlap.c"), flags=re.S)
+        code = re.sub(r"\A/\*.*?\*/", "", tree.read("examples/overlap.c"), flags=re.S)
         self.assertEqual([block.strip() for block in blocks], [code.strip()])
+
+    def test_the_guide_has_every_example_as_it_is(self):
+        blocks = {block.strip() for block in re.findall(r"```(?:c|python)\n(.*?)```", tree.read("docs/guide.md"), re.S)}
+        examples = [path for path in tree.all_files()
+                    if path.parent.name == "examples" and path.suffix in (".c", ".py")]
+        for path in examples:
+            if path.name == "word_count.c":
+                continue  # a whole application
+            code = re.sub(r"\A(?:/\*.*?\*/|# SPDX[^\n]*\n)", "", tree.read(str(path)), flags=re.S)
+            self.assertIn(code.strip(), blocks, path)
+        self.assertEqual(len(blocks), len(examples) - 1)
+
+    def test_the_guides_table_names_every_collective_and_no_function_that_is_not_there(self):
+        text = tree.read("docs/guide.md")
+        declared = set(re.findall(r"\b(rondo_\w+)\(", re.sub(r"/\*.*?\*/", "", tree.read("include/rondo/rondo.h"),
+                                                             flags=re.S)))
+        table = text.split("## I know MPI")[1]
+        self.assertEqual(set(re.findall(r"\brondo_\w+", table)) - declared, set())
+        wanted = {name for name in declared if re.search(r"(reduce|gather|scatter|broadcast|barrier)(_v)?$", name)}
+        self.assertEqual(wanted - set(re.findall(r"\brondo_\w+", table)), set())
 
     def test_errors_md_has_every_status(self):
         known = header_names(r"^  (RONDO_(?:OK|NOT_READY|ERROR_\w+)) = \d+")

@@ -164,7 +164,7 @@ class Examples(unittest.TestCase):
         self.assertEqual(sorted(out.splitlines()), [f"rank {rank} of 3: the sum is 6" for rank in range(3)])
         root = Path(__file__).resolve().parents[2]
         code = (root / "README.md").read_text(encoding="utf-8").split("```c\n", 1)[1].split("```", 1)[0]
-        self.assertTrue((root / "bench/examples/all_reduce.c").read_text(encoding="utf-8").endswith(code))
+        self.assertTrue((root / "examples/all_reduce.c").read_text(encoding="utf-8").endswith(code))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The example of docs/overlap.md: gradients are all-reduced while the next ones are computed. */
+ * The example of docs/overlap.md: gradients are all-reduced while the next ones are computed.
+ *
+ *     $ rondo run -n 2 -- overlap
+ *     2 ranks, 8 buckets, 0 wrong sums
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <rondo/rondo.h>

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// The defaults of each struct that has a size, for callers that know no initialiser macros.
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <string>
+
+#include "src/api/boundary.h"
+
+using namespace rondo;
+
+namespace {
+
+/// No later version is larger: a greater size is an uninitialised one.
+constexpr size_t size_max = 4096;
+
+/// `least`: the size of the first version. A caller of a later version gets zeros behind what this one knows.
+template <class Struct>
+Result<void> write_default(Struct *target, size_t size, Struct defaults, size_t least, const char *name) {
+  if (target == nullptr) return invalid_argument(std::string(name) + " is NULL");
+  if (size < least || size > size_max)
+    return invalid_argument("size is " + std::to_string(size) + "; give the bytes of your " + name + ", which are " +
+                            std::to_string(sizeof(Struct)) + " in this version");
+  defaults.size = size;
+  std::memset(static_cast<void *>(target), 0, size);
+  std::memcpy(static_cast<void *>(target), &defaults, std::min(size, sizeof(Struct)));
+  return {};
+}
+
+}  // namespace
+
+extern "C" {
+
+rondo_status_t rondo_config_default(rondo_config_t *config) noexcept {
+  if (config == nullptr) return fail(invalid_argument("config is NULL"));
+  *config = RONDO_CONFIG_INIT;
+  return RONDO_OK;
+}
+
+rondo_status_t rondo_comm_properties_default(rondo_comm_properties_t *properties, size_t size) noexcept {
+  return at_boundary([&] {
+    return write_default<rondo_comm_properties_t>(properties, size, RONDO_COMM_PROPERTIES_INIT,
+                                                  sizeof(rondo_comm_properties_t), "rondo_comm_properties_t");
+  });
+}
+
+rondo_status_t rondo_plan_info_default(rondo_plan_info_t *info, size_t size) noexcept {
+  return at_boundary([&] {
+    return write_default<rondo_plan_info_t>(info, size, RONDO_PLAN_INFO_INIT, sizeof(rondo_plan_info_t),
+                                            "rondo_plan_info_t");
+  });
+}
+
+rondo_status_t rondo_error_default(rondo_error_t *error, size_t size) noexcept {
+  return at_boundary([&] {
+    return write_default<rondo_error_t>(error, size, RONDO_ERROR_INIT, sizeof(rondo_error_t), "rondo_error_t");
+  });
+}
+
+}  // extern "C"

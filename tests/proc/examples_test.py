@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each program of examples/ does what its first comment shows: the command after "$", and its lines in any order.
+usage: examples_test.py RONDO FOLDER_OF_PROGRAMS LIBRARY SOFT_CUDA"""
+
+import os
+import re
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+RONDO, PROGRAMS, LIBRARY, SOFT_CUDA = [os.path.abspath(path) for path in sys.argv[1:5]]
+del sys.argv[1:5]
+CONSTANTS = ROOT / "include/rondo/constants.json"
+OTHER_TESTS = {"word_count.c"}  # perf_test.py
+
+
+def shown(source):
+    """(the command, its lines) of a source's first comment."""
+    head = re.match(r'/\*.*?\*/|# SPDX.*?"""\n(.*?)"""', source.read_text(encoding="utf-8"), re.S).group(0)
+    lines = [re.sub(r"^ \*", "", line) for line in head.splitlines()]
+    begin = next(at for at, line in enumerate(lines) if line.lstrip().startswith("$ "))
+    said = []
+    for line in lines[begin + 1:]:
+        if not line.startswith("    "):
+            break
+        said.append(line.strip())
+    return lines[begin].strip()[2:].split(), said
+
+
+class Examples(unittest.TestCase):
+    def test_each_does_what_its_comment_shows(self):
+        sources = sorted(path for path in (ROOT / "examples").iterdir() if path.suffix in (".c", ".py"))
+        self.assertGreaterEqual(len(sources), 9)
+        for source in sources:
+            if source.name in OTHER_TESTS:
+                continue
+            with self.subTest(source=source.name):
+                command, said = shown(source)
+                self.assertTrue(said)
+                words = [{"rondo": RONDO, "python3": sys.executable}.get(word, word) for word in command]
+                if source.suffix == ".py":
+                    self.assertLessEqual(len(source.read_text(encoding="utf-8").split('"""')[2].splitlines()), 25)
+                    words[words.index(source.name)] = str(source)
+                    words += [LIBRARY, str(CONSTANTS)]
+                else:
+                    words[words.index(source.stem)] = str(Path(PROGRAMS) / source.stem)
+                done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False,
+                                      env=dict(os.environ, RONDO_CUDA_LIBRARY=SOFT_CUDA))  # and its kernels
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual(sorted(done.stdout.splitlines()), sorted(said))
+
+    def test_a_python_program_is_told_what_failed(self):
+        done = subprocess.run([sys.executable, ROOT / "examples/all_reduce.py", LIBRARY, CONSTANTS], text=True,
+                              timeout=60, capture_output=True, check=False, env=dict(os.environ, RONDO_CHANNELS="99"))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("RONDO_CHANNELS: '99' is not a number from 1 to 8", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
