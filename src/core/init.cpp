@@ -33,11 +33,11 @@ Result<std::shared_ptr<Communicator>> connect_all(const Rendezvous &group, const
                                                             settings, process().topology().value(), deadline_ns));
   const ConnectArgs args{group.rank, group.size, settings, info, group.secret, group.key_prefix, deadline_ns};
   RONDO_TRY_ASSIGN(auto transport, connect_ranks(args, *group.store, process().segments));
-  RONDO_TRY_ASSIGN(auto device, connect_device(args, *group.store));
+  RONDO_TRY_ASSIGN(auto executor, connect_executor(args, *group.store, transport->links()));
   RONDO_TRY(wait_for_all(transport->ranks(), group.size, *group.store, deadline_ns));
   return std::make_shared<Communicator>(Communicator::Parts{group.rank, group.size, settings, info,
-                                                            std::move(transport), &process().regions,
-                                                            &process().tuning().value(), std::move(device)});
+                                                            std::move(transport), std::move(executor),
+                                                            &process().regions, &process().tuning().value()});
 }
 
 Result<std::shared_ptr<Communicator>> assemble(const Rendezvous &group, const Settings &settings,
