@@ -54,24 +54,23 @@ Result<void> Communicator::submit_as(std::span<WorkItem> works, std::span<const 
 
 /// With submit_lock_ held. A plan whose operation is not enqueued in the end is only kept for longer.
 Result<void> Communicator::give_numbers(std::span<const Call> calls, std::span<WorkItem> works) {
-  uint64_t number = submitted_, history = history_;
+  OperationSequence collectives = collectives_;
   for (size_t i = 0; i < calls.size(); ++i) {
     const Call &call = calls[i];
     WorkItem &work = works[i];
     RONDO_TRY_ASSIGN(BoundPlan *const bound, plan_for(call));
     const bool is_barrier = call.signature.collective == RONDO_BARRIER;
-    history = extend_history(history, bound->plan->identity);
+    collectives.add(bound->plan->identity);
     work.plan = bound->plan.get();
     work.prepared = bound->prepared.get();
     work.send = is_barrier ? capabilities_.barrier_send : static_cast<const std::byte *>(call.send);
     work.recv = is_barrier ? capabilities_.barrier_recv : static_cast<std::byte *>(call.recv);
-    work.number = ++number;
-    work.history = fingerprint(history);
-    bound->last_operation = number;  // under the lock that eviction needs too
+    work.number = collectives.number;
+    work.history = fingerprint(collectives.history);
+    bound->last_operation = work.number;  // under the lock that eviction needs too
     bound->captured |= work.captured;
   }
-  submitted_ = number;
-  history_ = history;
+  collectives_ = collectives;
   return {};
 }
 
@@ -124,7 +123,7 @@ Result<void> Communicator::drain() {
   uint64_t last = 0;
   {
     const std::lock_guard lock(submit_lock_);
-    last = submitted_;
+    last = collectives_.number;
   }
   if (operations_.wait_turn(last + 1)) return {};
   return ranks_.failure();

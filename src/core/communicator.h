@@ -103,13 +103,12 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   const std::shared_ptr<Executor> executor_;  ///< outlives the plans
   const ExecutorCapabilities capabilities_;   ///< of executor_
 
-  /// Guards plans_, submitted_, history_, finalized_. Work that does not run in the call is enqueued while this lock is
+  /// Guards plans_, collectives_, finalized_. Work that does not run in the call is enqueued while this lock is
   /// held, so that streams have the order of numbers. That may block: a queue is full, or the other ranks of a shared
   /// kernel have not come. Other callers sleep meanwhile.
   ShortLock submit_lock_;
   PlanCache plans_;
-  uint64_t submitted_ = 0;  ///< number of the latest operation
-  uint64_t history_ = 0;    ///< extend_history() by it
+  OperationSequence collectives_;
   bool finalized_ = false;
 };
 
