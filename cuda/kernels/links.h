@@ -40,8 +40,8 @@ struct GroupSimple {
   }
 
   template <Group G>
-  RONDO_HD static Progress fetch(G group, LaneLinks &links, LinkIndex link, uint32_t, uint64_t bytes, uint32_t signature,
-                                 const std::byte *&operand, Fault &fault) {
+  RONDO_HD static Progress fetch(G group, LaneLinks &links, LinkIndex link, uint32_t, uint64_t bytes,
+                                 uint32_t signature, const std::byte *&operand, Fault &fault) {
     const SimpleReceiver &in = links.at(link).simple_in;
     const bool full = group.rank() != 0 || poll(links.poll_count, [&] { return in.can_receive(false); });
     if (any_at<memory::Site::simple_fetch_vote>(group, !full)) return Progress::blocked;

@@ -51,7 +51,7 @@ struct HostLinks {
 };
 
 struct HostSimple {
-  static bool can_send(SingleThread, HostLinks &links, LinkIndex link) { return links.ends[link]->simple_out.can_send(); }
+  static bool can_send(SingleThread, HostLinks &links, LinkIndex to) { return links.ends[to]->simple_out.can_send(); }
 
   static Progress fetch(SingleThread, HostLinks &links, LinkIndex link, uint32_t which, uint64_t bytes,
                         uint32_t signature, const std::byte *&operand, Fault &fault) {

@@ -143,7 +143,7 @@ template <Group G, class Protocol, class Reducer, class Links>
   const bool sends = (step.flags & step_send) != 0;
 
   bool full = false;
-  for (const LinkIndex link : step.send_link) full |= sends && link != no_link && !Protocol::can_send(group, links, link);
+  for (const LinkIndex to : step.send_link) full |= sends && to != no_link && !Protocol::can_send(group, links, to);
   if (any_at<memory::Site::send_vote>(group, full)) return Progress::blocked;
 
   typename Reducer::Args args{};

@@ -94,7 +94,7 @@ struct Rank {
 
 class RankGroup {
  public:
-  explicit RankGroup(Kind kind) : kind_(kind), table_(rank_count), seen_(rank_count), ranks(rank_count), place(kind) {
+  explicit RankGroup(Kind kind) : kind_(kind), table_(rank_count), seen_(rank_count), place(kind), ranks(rank_count) {
     settings_.timeout_ns = 60 * second_ns;
     group_.oversubscribed = true;
     if (kind == Kind::kernel || kind == Kind::copy) settings_.device = 0;
@@ -167,8 +167,8 @@ class RankGroup {
   std::vector<TableExecutor::Seen> seen_;
 
  public:
+  Place place;  // outlives the ranks: it looks whether they gave everything back
   std::vector<Rank> ranks;
-  Place place;
 };
 
 std::vector<int32_t> all(int32_t value) { return std::vector<int32_t>(element_count, value); }
