@@ -60,7 +60,7 @@ constexpr uint32_t combine_threads = 256;
 constexpr uint32_t combine_bytes_per_thread = 64;
 constexpr uint32_t combine_blocks_max = 16;  // few multiprocessors, since others compute meanwhile
 
-class CopyPlan final : public DevicePlan {
+class CopyPlan final : public PreparedPlan {
  public:
   const Plan *plan = nullptr;
   LoadedKernel combine;  ///< null: it only moves, or (a barrier) what it moves does not matter
@@ -91,13 +91,17 @@ uint32_t default_slot_bytes(uint32_t rank_count, uint32_t channel_count) {
 
 class CopyExecutor final : public ExecutorBase {
  public:
-  [[nodiscard]] rondo_device_executor_t kind() const override { return RONDO_DEVICE_EXECUTOR_COPY; }
+  [[nodiscard]] ExecutorCapabilities capabilities() const override {
+    ExecutorCapabilities own = ExecutorBase::capabilities();
+    own.kind = RONDO_DEVICE_EXECUTOR_COPY;
+    return own;
+  }
   /// Enough of them to overlap, and few enough that a call does not fill the stream's launch queue.
   [[nodiscard]] uint64_t chunk_bytes(uint64_t bytes) const override {
     return std::min<uint64_t>(std::max(bytes / 16, chunk_bytes_least), geometry().slot_bytes);
   }
-  [[nodiscard]] Result<bool> check_stream(void *stream) const override;
-  [[nodiscard]] Result<std::unique_ptr<DevicePlan>> prepare(const Plan &plan) override;
+  [[nodiscard]] Result<bool> check_stream(StreamRef stream) const override;
+  [[nodiscard]] Result<std::unique_ptr<PreparedPlan>> prepare(const Plan &plan) override;
   [[nodiscard]] Result<void> launch(const DeviceCall &call, void *stream) override;
   [[nodiscard]] DeviceReport report() const override { return progress_.report(); }
   [[nodiscard]] bool drained() const override { return progress_.drained(); }
@@ -191,7 +195,7 @@ Result<void> CopyExecutor::check_memory_operations() {
   return {};
 }
 
-Result<bool> CopyExecutor::check_stream(void *stream) const {
+Result<bool> CopyExecutor::check_stream(StreamRef stream) const {
   RONDO_TRY_ASSIGN(const bool captured, ExecutorBase::check_stream(stream));
   if (!captured || !no_capture_) return captured;
   return Error{RONDO_ERROR_UNSUPPORTED,
@@ -201,13 +205,13 @@ Result<bool> CopyExecutor::check_stream(void *stream) const {
                    "); make the communicator with RONDO_DEVICE_EXECUTOR=kernel, or call outside of the capture"};
 }
 
-Result<std::unique_ptr<DevicePlan>> CopyExecutor::prepare(const Plan &plan) {
+Result<std::unique_ptr<PreparedPlan>> CopyExecutor::prepare(const Plan &plan) {
   auto made = std::make_unique<CopyPlan>();
   made->plan = &plan;
   if (const std::string name = device::combine_kernel_name(plan); !name.empty()) {
     RONDO_TRY_ASSIGN(made->combine, kernels_.find(name));
   }
-  return std::unique_ptr<DevicePlan>(std::move(made));
+  return std::unique_ptr<PreparedPlan>(std::move(made));
 }
 
 DevicePointer CopyExecutor::slot(uint32_t channel, uint32_t sender, uint32_t receiver, uint64_t counter) const {

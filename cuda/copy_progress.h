@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <mutex>
 
-#include "cuda/device_executor.h"
+#include "src/engine/device_executor.h"
 #include "cuda/stream_work.h"
 
 namespace rondo::cuda {

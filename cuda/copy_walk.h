@@ -30,9 +30,9 @@ struct SlicePeers {
   [[nodiscard]] const uint32_t *end() const { return ranks + count; }
 };
 
-[[nodiscard]] inline SlicePeers peers_of(const CopySlice &slice, StepFlag flag, const uint8_t (&links)[2]) {
+[[nodiscard]] inline SlicePeers peers_of(const CopySlice &slice, StepFlag flag, const LinkIndex (&links)[2]) {
   SlicePeers peers;
-  for (const uint8_t link : links)
+  for (const LinkIndex link : links)
     if ((slice.step->flags & flag) != 0 && link != no_link) peers.ranks[peers.count++] = slice.schedule->peers[link];
   return peers;
 }

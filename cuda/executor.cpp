@@ -33,7 +33,7 @@ struct HostWords {
   device::DeviceResult result;
 };
 
-class CudaPlan final : public DevicePlan {
+class CudaPlan final : public PreparedPlan {
  public:
   CudaPlan(Arena &arena, std::mutex &mutex) : arena_(arena), mutex_(mutex) {}
   CudaPlan(const CudaPlan &) = delete;
@@ -60,9 +60,12 @@ class CudaPlan final : public DevicePlan {
 
 class KernelExecutor final : public ExecutorBase {
  public:
-  [[nodiscard]] rondo_device_executor_t kind() const override { return RONDO_DEVICE_EXECUTOR_KERNEL; }
-  [[nodiscard]] device::DirectGeometry direct_geometry() const override { return segment_.shape().direct; }
-  [[nodiscard]] Result<std::unique_ptr<DevicePlan>> prepare(const Plan &plan) override;
+  [[nodiscard]] ExecutorCapabilities capabilities() const override {
+    ExecutorCapabilities own = ExecutorBase::capabilities();
+    own.kind = RONDO_DEVICE_EXECUTOR_KERNEL;
+    return own;
+  }
+  [[nodiscard]] Result<std::unique_ptr<PreparedPlan>> prepare(const Plan &plan) override;
   [[nodiscard]] Result<void> launch(const DeviceCall &call, void *stream) override;
   [[nodiscard]] DeviceReport report() const override;
   [[nodiscard]] bool drained() const override {
@@ -155,7 +158,7 @@ Result<void> KernelExecutor::claim_residency(const Neighbours &neighbours) {
       "; ask for fewer channels (RONDO_MAX_CTAS, RONDO_CHANNELS), put fewer ranks on the device, destroy communicators "
       "that are not needed, or use copies (RONDO_DEVICE_EXECUTOR=copy)";
   RONDO_TRY_ASSIGN(const BlockBudget budget, block_budget(kernels_, device_, geometry().ll128_slot_bytes != 0));
-  const uint64_t channels = channel_count();
+  const uint64_t channels = segment_.shape().channel_count;
   const uint32_t ranks = neighbours.in_process + neighbours.in_others;
   if (ranks * channels > budget.blocks)
     return Error{RONDO_ERROR_OUT_OF_RESOURCES, std::to_string(ranks) + " ranks on " + describe() + " want " +
@@ -169,13 +172,13 @@ Result<void> KernelExecutor::claim_residency(const Neighbours &neighbours) {
   return {};
 }
 
-Result<std::unique_ptr<DevicePlan>> KernelExecutor::prepare(const Plan &plan) {
+Result<std::unique_ptr<PreparedPlan>> KernelExecutor::prepare(const Plan &plan) {
   auto made = std::make_unique<CudaPlan>(arena_, arena_mutex_);
   RONDO_TRY_ASSIGN(made->kernel, kernels_.find(device::kernel_name(plan)));
   made->direct = plan.shape.protocol == RONDO_PROTOCOL_DIRECT;
   if (!made->direct) {
     RONDO_TRY(prepare_image(plan, *made));
-    return std::unique_ptr<DevicePlan>(std::move(made));
+    return std::unique_ptr<PreparedPlan>(std::move(made));
   }
   const auto element_bytes = plan.lanes.front().program.element_bytes;
   made->one_shot = plan.shape.algorithm == RONDO_ALGORITHM_ONE_SHOT;
@@ -185,7 +188,7 @@ Result<std::unique_ptr<DevicePlan>> KernelExecutor::prepare(const Plan &plan) {
   made->threads =
       made->one_shot ? direct_threads(made->count * element_bytes, plan.shape.channels) : direct_threads_max;
   made->uploaded = true;  // there is nothing to be
-  return std::unique_ptr<DevicePlan>(std::move(made));
+  return std::unique_ptr<PreparedPlan>(std::move(made));
 }
 
 Result<void> KernelExecutor::prepare_image(const Plan &plan, CudaPlan &made) {

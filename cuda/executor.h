@@ -7,7 +7,7 @@
 #include <string>
 
 #include "cuda/choose.h"
-#include "cuda/device_executor.h"
+#include "src/engine/device_executor.h"
 #include "src/base/config.h"
 #include "src/bootstrap/store.h"
 

@@ -29,6 +29,22 @@ Result<void> ExecutorBase::connect_segment(const DeviceRequest &request, const S
   return {};
 }
 
+ExecutorCapabilities ExecutorBase::capabilities() const {
+  const SegmentShape &shape = segment_.shape();
+  const auto barrier_buffer = [&](uint32_t which) {
+    return reinterpret_cast<std::byte *>(segment_.address() + shape.barrier_offset(which));
+  };
+  ExecutorCapabilities own;
+  own.geometry = shape.geometry;
+  own.channel_count = shape.channel_count;
+  own.post_bytes = shape.direct.post_bytes;
+  own.direct_chunk_bytes = shape.direct.chunk_bytes;
+  own.direct_channels = shape.direct.channel_count;
+  own.barrier_send = barrier_buffer(0);
+  own.barrier_recv = barrier_buffer(1);
+  return own;
+}
+
 Result<void> ExecutorBase::check_buffer(const char *name, const void *pointer, size_t bytes) const {
   if (bytes == 0) return {};
   const ContextGuard guard(*driver_, context_.get().context);
@@ -48,8 +64,12 @@ Result<void> ExecutorBase::check_buffer(const char *name, const void *pointer, s
   return {};
 }
 
-Result<bool> ExecutorBase::check_stream(void *stream_handle) const {
-  auto *const stream = static_cast<CuStream>(stream_handle);
+Result<bool> ExecutorBase::check_stream(StreamRef given) const {
+  if (given.host != nullptr)
+    return invalid_argument(
+        "the stream is one of rondo_stream_create, which is for host memory, but the communicator is on a device; "
+        "give a cudaStream_t");
+  auto *const stream = static_cast<CuStream>(given.device);
   const ContextGuard guard(*driver_, context_.get().context);
   RONDO_TRY(guard.status());
   CaptureStatus capture = CaptureStatus::none;

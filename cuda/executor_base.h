@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "cuda/device_executor.h"
+#include "src/engine/device_executor.h"
 #include "cuda/executor.h"
 #include "cuda/kernel_set.h"
 #include "cuda/segment.h"
@@ -22,20 +22,17 @@ class ExecutorBase : public DeviceExecutor {
   /// Every rank calls it, of the same kind, once. After a failure, too, it holds what others may still open.
   [[nodiscard]] virtual Result<void> connect(const DeviceRequest &request, Gathering &gathering) = 0;
 
-  [[nodiscard]] ConnectionGeometry geometry() const override { return segment_.shape().geometry; }
-  [[nodiscard]] uint32_t channel_count() const override { return segment_.shape().channel_count; }
+  [[nodiscard]] ExecutorCapabilities capabilities() const override;
   [[nodiscard]] std::string describe() const override {
     return "CUDA device " + std::to_string(device_.ordinal) + " (" + device_.name + ")";
   }
   [[nodiscard]] Result<void> check_buffer(const char *name, const void *pointer, size_t bytes) const override;
-  [[nodiscard]] Result<bool> check_stream(void *stream) const override;
-  [[nodiscard]] void *own_stream() const override { return stream_.get().object; }
-  [[nodiscard]] std::byte *barrier_buffer(uint32_t which) const override {
-    return reinterpret_cast<std::byte *>(segment_.address() + segment_.shape().barrier_offset(which));
-  }
+  [[nodiscard]] Result<bool> check_stream(StreamRef stream) const override;
+  [[nodiscard]] StreamRef own_stream() const override { return {nullptr, stream_.get().object}; }
   [[nodiscard]] Result<void> check_device() const override;
 
  protected:
+  [[nodiscard]] const ConnectionGeometry &geometry() const { return segment_.shape().geometry; }
   /// Finds the driver and the device, loads the kernels.
   [[nodiscard]] Result<void> open(const DeviceRequest &request);
   /// `request.handles`: as chosen.

@@ -3,7 +3,6 @@
 // that they hand to each other. A header of cuda/ alone.
 #pragma once
 
-#include <cstring>
 #include <memory>
 #include <span>
 #include <string>
@@ -40,13 +39,7 @@ class Gathering {
   [[nodiscard]] Result<std::vector<Card>> cards(const char *key, const Card &own) {
     const auto bytes = std::as_bytes(std::span(&own, 1));
     RONDO_TRY_ASSIGN(const auto parts, gather(key, Bytes(bytes.begin(), bytes.end())));
-    std::vector<Card> cards(parts.size());
-    for (size_t peer = 0; peer < parts.size(); ++peer) {
-      if (parts[peer].size() != sizeof(Card))
-        return Error{RONDO_ERROR_MISMATCH, "rank " + std::to_string(peer) + " runs another version of Rondo"};
-      std::memcpy(&cards[peer], parts[peer].data(), sizeof(Card));
-    }
-    return cards;
+    return structs_of<Card>(parts);
   }
   /// Whether all went well everywhere so far; else as gather_outcomes().
   [[nodiscard]] Result<void> outcome(const char *key, const Result<void> &own) {

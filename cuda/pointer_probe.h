@@ -16,6 +16,8 @@ class PointerProbe {
   /// Asks the driver if this process has loaded it by now, and never does otherwise: nothing is loaded or initialised.
   [[nodiscard]] static PointerProbe find(const std::string &library);
 
+  /// False: is_device_memory() is never true.
+  [[nodiscard]] bool asks() const { return ask_ != nullptr; }
   /// Memory that only a device reaches; managed memory is not. Any thread; no system call.
   [[nodiscard]] bool is_device_memory(const void *pointer) const;
 

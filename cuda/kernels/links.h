@@ -20,7 +20,7 @@ struct LaneLinks {
   uint32_t scratch_bytes = 0;
   uint32_t poll_count = 1;
 
-  [[nodiscard]] RONDO_HD DeviceLinkEnds &at(uint8_t link) const { return *ends[link]; }
+  [[nodiscard]] RONDO_HD DeviceLinkEnds &at(LinkIndex link) const { return *ends[link]; }
   [[nodiscard]] RONDO_HD std::byte *operand(uint32_t which) const { return scratch + which * scratch_bytes; }
   [[nodiscard]] RONDO_HD std::byte *result() const { return scratch + 2 * scratch_bytes; }
 };
@@ -35,13 +35,13 @@ template <class Ready>
 
 struct GroupSimple {
   template <Group G>
-  RONDO_HD static bool can_send(G group, LaneLinks &links, uint8_t link) {
+  RONDO_HD static bool can_send(G group, LaneLinks &links, LinkIndex link) {
     return group.rank() != 0 || poll(links.poll_count, [&] { return links.at(link).simple_out.can_send(false); });
   }
 
   template <Group G>
-  RONDO_HD static Progress fetch(G group, LaneLinks &links, uint8_t link, uint32_t, uint64_t bytes, uint32_t signature,
-                                 const std::byte *&operand, Fault &fault) {
+  RONDO_HD static Progress fetch(G group, LaneLinks &links, LinkIndex link, uint32_t, uint64_t bytes,
+                                 uint32_t signature, const std::byte *&operand, Fault &fault) {
     const SimpleReceiver &in = links.at(link).simple_in;
     const bool full = group.rank() != 0 || poll(links.poll_count, [&] { return in.can_receive(false); });
     if (any_at<memory::Site::simple_fetch_vote>(group, !full)) return Progress::blocked;
@@ -56,11 +56,11 @@ struct GroupSimple {
     return Progress::moved;
   }
 
-  RONDO_HD static std::byte *stage(LaneLinks &links, uint8_t link) { return links.at(link).simple_out.payload(); }
-  RONDO_HD static uint32_t accepted_kinds(LaneLinks &links, uint8_t link) { return links.at(link).accepted_kinds; }
+  RONDO_HD static std::byte *stage(LaneLinks &links, LinkIndex link) { return links.at(link).simple_out.payload(); }
+  RONDO_HD static uint32_t accepted_kinds(LaneLinks &links, LinkIndex link) { return links.at(link).accepted_kinds; }
 
   template <Group G>
-  RONDO_HD static void post(G group, LaneLinks &links, uint8_t link, uint64_t bytes, uint32_t signature,
+  RONDO_HD static void post(G group, LaneLinks &links, LinkIndex link, uint64_t bytes, uint32_t signature,
                             PayloadKind kind, const Loan *, const std::byte *lent) {
     if (group.rank() != 0) return;
     SlotHeader fields;
@@ -72,7 +72,7 @@ struct GroupSimple {
   }
 
   template <Group G>
-  RONDO_HD static void release(G group, LaneLinks &links, uint8_t link) {
+  RONDO_HD static void release(G group, LaneLinks &links, LinkIndex link) {
     if (group.rank() == 0) links.at(link).simple_in.release(false);
   }
 
@@ -81,7 +81,7 @@ struct GroupSimple {
   RONDO_HD static bool drained(G group, LaneLinks &links) {
     bool lent = false;
     for (uint32_t step = 0; group.rank() == 0 && step < links.program->step_count; ++step)
-      for (const uint8_t link : links.program->steps[step].send_link)
+      for (const LinkIndex link : links.program->steps[step].send_link)
         lent |= link != no_link && !links.at(link).simple_out.references_returned(false);
     return !group.any(lent);
   }
@@ -92,12 +92,12 @@ struct GroupSimple {
 template <class Ends>
 struct GroupOfFlaggedData {
   template <Group G>
-  RONDO_HD static bool can_send(G group, LaneLinks &links, uint8_t link) {
+  RONDO_HD static bool can_send(G group, LaneLinks &links, LinkIndex link) {
     return group.rank() != 0 || poll(links.poll_count, [&] { return Ends::can_send(links.at(link)); });
   }
 
   template <Group G>
-  RONDO_HD static Progress fetch(G group, LaneLinks &links, uint8_t link, uint32_t which, uint64_t bytes,
+  RONDO_HD static Progress fetch(G group, LaneLinks &links, LinkIndex link, uint32_t which, uint64_t bytes,
                                  uint32_t signature, const std::byte *&operand, Fault &fault) {
     std::byte *const payload = links.operand(which);
     const LlOutcome outcome =
@@ -110,17 +110,17 @@ struct GroupOfFlaggedData {
   }
 
   /// One place for all links of a step: the result is packed from there into each slot.
-  RONDO_HD static std::byte *stage(LaneLinks &links, uint8_t) { return links.result(); }
-  RONDO_HD static uint32_t accepted_kinds(LaneLinks &, uint8_t) { return 0; }
+  RONDO_HD static std::byte *stage(LaneLinks &links, LinkIndex) { return links.result(); }
+  RONDO_HD static uint32_t accepted_kinds(LaneLinks &, LinkIndex) { return 0; }
 
   template <Group G>
-  RONDO_HD static void post(G group, LaneLinks &links, uint8_t link, uint64_t bytes, uint32_t signature, PayloadKind,
+  RONDO_HD static void post(G group, LaneLinks &links, LinkIndex link, uint64_t bytes, uint32_t signature, PayloadKind,
                             const Loan *, const std::byte *) {
     Ends::out(links.at(link)).post_by_group(group, links.result(), bytes, signature);
   }
 
   template <Group G>
-  RONDO_HD static void release(G group, LaneLinks &links, uint8_t link) {
+  RONDO_HD static void release(G group, LaneLinks &links, LinkIndex link) {
     if (group.rank() == 0) Ends::release(links.at(link));
   }
 

@@ -20,15 +20,9 @@ Result<void> check_buffer(const Communicator &comm, const char *name, const void
 }
 
 Result<void> submit(Communicator &comm, const Call &call, rondo_stream_t stream) {
-  if (comm.on_device()) {
-    if (decode_handle(stream))
-      return invalid_argument(
-          "the stream is one of rondo_stream_create, which is for host memory, but the communicator is on a device; "
-          "give a cudaStream_t");
-    return comm.enqueue(call, stream);
-  }
-  RONDO_TRY_ASSIGN(const auto queue, stream_or_call(stream));
-  return comm.submit(call, queue.get());
+  if (stream == nullptr || !decode_handle(stream)) return comm.submit(call, {nullptr, stream});
+  RONDO_TRY_ASSIGN(const auto queue, stream_of(stream));
+  return comm.submit(call, {queue.get(), nullptr});
 }
 
 }  // namespace

@@ -164,7 +164,7 @@ rondo_status_t rondo_comm_get_properties(rondo_comm_t handle, rondo_comm_propert
     ours.mapped_buffers = (every & kind_bit(PayloadKind::mapped)) != 0 ? 1 : 0;
     ours.cross_memory = (every & kind_bit(PayloadKind::process)) != 0 ? 1 : 0;
     ours.shared_bytes = links.shared_bytes();
-    ours.device_executor = comm->device_executor();
+    ours.device_executor = comm->capabilities().kind;
     return write_sized(properties, ours, sizeof(rondo_comm_properties_t), "properties");
   });
 }

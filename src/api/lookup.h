@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "src/core/communicator.h"
-#include "src/core/host_stream.h"
+#include "src/engine/host_stream.h"
 #include "src/core/process.h"
 
 namespace rondo {

@@ -5,11 +5,13 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "src/base/result.h"
@@ -56,6 +58,21 @@ class Store {
   /// end of the client is the death of its rank.
   virtual void leave(const Result<void> &) {}
 };
+
+/// What a gather() of one T of each rank has brought, in rank order.
+template <class T>
+  requires std::is_trivially_copyable_v<T>
+[[nodiscard]] Result<std::vector<T>> structs_of(const std::vector<Bytes> &parts) {
+  std::vector<T> all(parts.size());
+  for (size_t rank = 0; rank < parts.size(); ++rank) {
+    if (parts[rank].size() != sizeof(T))
+      return Error{RONDO_ERROR_MISMATCH,
+                   "rank " + std::to_string(rank) + " runs another version of Rondo; give all ranks the same", -1,
+                   static_cast<int32_t>(rank)};
+    std::memcpy(&all[rank], parts[rank].data(), sizeof(T));
+  }
+  return all;
+}
 
 /// Which rank of which group a client is; it says so as soon as it has proved itself.
 struct Membership {

@@ -9,7 +9,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/parse.h"
-#include "src/core/watch.h"
+#include "src/engine/watch.h"
 
 namespace rondo::cli {
 namespace {

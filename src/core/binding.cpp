@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans of a communicator: the tuner's choice, the plan, and the links that it runs over.
+// Plans of a communicator: the tuner's choice, the plan, and what the executor prepares for it.
 #include <algorithm>
 
 #include "src/core/communicator.h"
@@ -31,38 +31,29 @@ uint64_t elements_of(const Call &call, uint32_t rank_count) {
 
 Result<PlanChoice> Communicator::choose(rondo_collective_t collective, uint64_t vector_elements,
                                         rondo_type_t type) const {
-  const ConnectionGeometry geometry = device_ != nullptr ? device_->geometry() : links_.geometry();
-  const uint32_t channel_count = device_ != nullptr ? device_->channel_count() : links_.channel_count();
+  const ConnectionGeometry &geometry = capabilities_.geometry;
   TunerInput input;
   input.collective = collective;
   input.rank_count = rank_count_;
   input.element_bytes = static_cast<uint32_t>(rondo_type_size(type));
   input.bytes = vector_elements * input.element_bytes;
-  input.oversubscribed = device_ == nullptr && group_.oversubscribed;
+  input.oversubscribed = capabilities_.oversubscribed;
   input.several_hosts = !group_.one_node();
   input.shares_hosts = !group_.one_node() && group_.shares_nodes();
   input.slot_count = geometry.slot_count;
   input.slot_bytes = geometry.slot_bytes;
   input.ll_slot_bytes = geometry.ll_slot_bytes;
   input.ll128_slot_bytes = geometry.ll128_slot_bytes;
-  if (device_ == nullptr) {
-    const ExchangeGeometry exchange = links_.exchange().geometry;
-    input.post_bytes = exchange.post_bytes;
-    input.direct_chunk_bytes = exchange.chunk_bytes;
-  } else {
-    const device::DirectGeometry direct = device_->direct_geometry();
-    input.post_bytes = direct.post_bytes;
-    input.direct_chunk_bytes = direct.chunk_bytes;
-    input.direct_channels = direct.channel_count;
-  }
+  input.post_bytes = capabilities_.post_bytes;
+  input.direct_chunk_bytes = capabilities_.direct_chunk_bytes;
+  input.direct_channels = capabilities_.direct_channels;
   input.overrides = {settings_.algorithm, settings_.protocol, settings_.channels, settings_.chunk_bytes};
   input.table = tuning_;
   // A barrier and finalize must work whatever was asked for.
   if (collective == RONDO_BARRIER) input.overrides = {};
-  if (device_ != nullptr && input.overrides.chunk_bytes == 0)
-    input.overrides.chunk_bytes = device_->chunk_bytes(input.bytes);
+  if (input.overrides.chunk_bytes == 0) input.overrides.chunk_bytes = executor_->chunk_bytes(input.bytes);
   RONDO_TRY_ASSIGN(auto choice, choose_plan(input));
-  choice.channels = std::min(choice.channels, channel_count);
+  choice.channels = std::min(choice.channels, capabilities_.channel_count);
   return choice;
 }
 
@@ -70,9 +61,8 @@ Result<BoundPlan *> Communicator::plan_for(const Call &call) {
   const PlanKey key{call.signature, call.in_place};
   if (BoundPlan *const known = plans_.find(key); known != nullptr) return known;
   RONDO_TRY_ASSIGN(auto bound, bind(call));
-  // Counted in order as long as there is no failure (end_turn()); after one, no plan may go: operations may still run.
-  const uint64_t executed = executed_.load(std::memory_order_acquire);
-  return &plans_.add(key, std::move(bound), ranks_.failed() ? 0 : executed);
+  // Counted in order as long as there is no failure; after one, no plan may go: operations may still run.
+  return &plans_.add(key, std::move(bound), ranks_.failed() ? 0 : operations_.executed());
 }
 
 Result<std::unique_ptr<BoundPlan>> Communicator::bind(const Call &call) {
@@ -81,25 +71,11 @@ Result<std::unique_ptr<BoundPlan>> Communicator::bind(const Call &call) {
                    choose(collective, elements_of(call, rank_count_), static_cast<rondo_type_t>(call.signature.type)));
   const OperationKey key{call.signature, call.in_place, blocks_of(call, rank_count_)};
   auto bound = std::make_unique<BoundPlan>();
-  const ConnectionGeometry geometry = device_ != nullptr ? device_->geometry() : links_.geometry();
-  RONDO_TRY_ASSIGN(bound->plan, build_plan(key, choice, geometry, rank_, rank_count_, group_.node_of_ranks()));
-  const auto op = static_cast<rondo_op_t>(call.signature.op);
-  debug_lines::plan(rank_, *bound->plan, device_ != nullptr ? device_->describe() : "");
-  bound->reducer.divisor = op == RONDO_AVG ? rank_count_ : 0;
-  if (device_ != nullptr) {
-    RONDO_TRY_ASSIGN(bound->device, device_->prepare(*bound->plan));
-    return bound;
-  }
-  for (uint32_t channel = 0; channel < choice.channels; ++channel) {
-    std::vector<LinkEnds *> ends;
-    for (const uint32_t peer : bound->plan->schedules[channel].peers)
-      ends.push_back(&ends_[size_t{channel} * rank_count_ + peer]);
-    bound->ends.push_back(std::move(ends));
-  }
-  for (const auto &ends : bound->ends) bound->links.push_back({ends, &links_.peers(), &scratch_, wait_policy_.sleeps});
-  bound->element_bytes = static_cast<uint32_t>(rondo_type_size(static_cast<rondo_type_t>(call.signature.type)));
-  bound->reducer.function = combine_function(static_cast<rondo_type_t>(call.signature.type), op);
-  bound->reducer.small_function = combine_function_plain(static_cast<rondo_type_t>(call.signature.type), op);
+  RONDO_TRY_ASSIGN(bound->plan, build_plan(key, choice, capabilities_.geometry, rank_, rank_count_,
+                                           group_.node_of_ranks()));
+  debug_lines::plan(rank_, *bound->plan,
+                    capabilities_.kind == RONDO_DEVICE_EXECUTOR_AUTO ? "" : executor_->describe());
+  RONDO_TRY_ASSIGN(bound->prepared, executor_->prepare(*bound->plan));
   return bound;
 }
 

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <vector>
 
 #include "src/base/clock.h"
@@ -159,12 +158,7 @@ Result<GroupInfo> exchange_peer_info(Store &store, const std::string &key_prefix
   RONDO_TRY_ASSIGN(const PeerInfo own, own_peer_info(rank_count, settings));
   RONDO_TRY_ASSIGN(const auto parts, store.gather(key_prefix + "/peer_info", rank, rank_count,
                                                   std::as_bytes(std::span(&own, 1)), deadline_ns));
-  std::vector<PeerInfo> all(parts.size());
-  for (size_t i = 0; i < parts.size(); ++i) {
-    if (parts[i].size() != sizeof(PeerInfo))
-      return Error{RONDO_ERROR_MISMATCH, "rank " + std::to_string(i) + " runs another version of Rondo"};
-    std::memcpy(&all[i], parts[i].data(), sizeof(PeerInfo));
-  }
+  RONDO_TRY_ASSIGN(const auto all, structs_of<PeerInfo>(parts));
   if (auto agreed = compare(all, rank); !agreed.ok()) {
     // Every rank sees the same. The one that runs the store must not leave before all have it.
     static_cast<void>(

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "src/base/clock.h"
-#include "src/core/host_stream.h"
+#include "src/engine/host_stream.h"
 
 namespace rondo {
 

@@ -40,14 +40,14 @@ Result<std::shared_ptr<Communicator>> connect_all(const Rendezvous &group, const
   const ConnectArgs args{group.rank, group.size, settings, info, group.secret, group.key_prefix, deadline_ns};
   RONDO_TRY_ASSIGN(auto transport, connect_ranks(args, *group.store, process().segments));
   debug_lines::links(group.rank, settings, info, transport->links());
-  RONDO_TRY_ASSIGN(auto device, connect_device(args, *group.store));
-  if (device != nullptr) log::debug({log::Subsystem::device, group.rank}, "runs on " + device->describe());
+  RONDO_TRY_ASSIGN(auto executor, connect_executor(args, *group.store, transport->links()));
+  log::debug({log::Subsystem::device, group.rank}, "runs on " + executor->describe());
   RONDO_TRY(wait_for_all(transport->ranks(), group.size, *group.store, deadline_ns));
   log::debug({log::Subsystem::bootstrap, group.rank},
              "the communicator of " + std::to_string(group.size) + (group.size == 1 ? " rank" : " ranks") + " is made");
   return std::make_shared<Communicator>(Communicator::Parts{group.rank, group.size, settings, info,
-                                                            std::move(transport), &process().regions,
-                                                            &process().tuning().value(), std::move(device)});
+                                                            std::move(transport), std::move(executor),
+                                                            &process().regions, &process().tuning().value()});
 }
 
 Result<std::shared_ptr<Communicator>> assemble(const Rendezvous &group, const Settings &settings,

@@ -16,16 +16,6 @@ bool overlaps(const Registration &registration, const std::byte *first, size_t b
 
 }  // namespace
 
-Error replaced_memory(uint32_t rank, uint64_t operation) {
-  Error error{RONDO_ERROR_SYSTEM, "rank " + std::to_string(rank) +
-                                      ": a buffer of rondo_mem_alloc(), or one registered with moved pages, has other "
-                                      "memory mapped at its address (mmap with MAP_FIXED, mremap) during operation " +
-                                      std::to_string(operation) + "; deregister or free it before you map it anew"};
-  error.rank = error.peer = static_cast<int32_t>(rank);
-  error.operation = operation;
-  return error;
-}
-
 Result<std::shared_ptr<Registration>> LoanBook::add(void *pointer, size_t bytes, bool move) {
   const auto *const first = static_cast<const std::byte *>(pointer);
   const std::lock_guard lock(mutex_);

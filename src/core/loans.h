@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "src/base/result.h"
-#include "src/proto/interpreter.h"
+#include "src/engine/operations.h"
 #include "transports/shm/region.h"
 
 namespace rondo {
@@ -25,11 +25,8 @@ class Registration {
   void *handle = nullptr;                ///< as the user holds it
 };
 
-/// What a collective fails with whose loan says `replaced`.
-[[nodiscard]] Error replaced_memory(uint32_t rank, uint64_t operation);
-
 /// Any thread.
-class LoanBook {
+class LoanBook final : public LoanSource {
  public:
   explicit LoanBook(shm::RegionTable &regions) : regions_(regions) {}
 
@@ -39,18 +36,10 @@ class LoanBook {
   /// All of them, which are none of this communicator's any more.
   [[nodiscard]] std::vector<std::shared_ptr<Registration>> clear();
 
-  /// Sets `loan`, which is new, to how peers may read [pointer, pointer + bytes). Not a result: a small message, which
-  /// lends nothing, would wait for fresh fields to be copied.
-  void offer(const void *pointer, size_t bytes, Loan &loan) const {
-    if (bytes >= loan_bytes_min) loan = find(static_cast<const std::byte *>(pointer), bytes);
-  }
+  /// How peers may read [first, first + bytes).
+  [[nodiscard]] Loan find(const std::byte *first, size_t bytes) const override;
 
  private:
-  /// Below this a copy is cheaper than waiting for the peer to give the buffer back.
-  static constexpr size_t loan_bytes_min = 8192;
-
-  [[nodiscard]] Loan find(const std::byte *first, size_t bytes) const;
-
   shm::RegionTable &regions_;
   mutable std::mutex mutex_;
   std::vector<std::shared_ptr<Registration>> registrations_;

@@ -8,20 +8,15 @@
 #include <unordered_map>
 #include <vector>
 
-#include "cuda/device_executor.h"
-#include "src/engine/host_links.h"
+#include "src/engine/executor.h"
 #include "src/plan/plan.h"
 
 namespace rondo {
 
-/// A plan, and the links of this communicator that it runs over.
+/// A plan, and what the communicator's executor has prepared for it.
 struct BoundPlan {
   std::unique_ptr<const Plan> plan;
-  std::vector<std::vector<LinkEnds *>> ends;  ///< channel -> link -> ends
-  std::vector<HostLinks> links;               ///< one a channel; spans of `ends`
-  HostReducer reducer;
-  std::unique_ptr<DevicePlan> device;  ///< on a device: in place of links and the reducer's functions
-  uint32_t element_bytes = 0;
+  std::unique_ptr<PreparedPlan> prepared;
   uint64_t last_operation = 0;  ///< number of the latest operation that uses it
   bool captured = false;        ///< a graph may run it at any time, and so it stays
 };

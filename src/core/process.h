@@ -13,7 +13,7 @@
 #include "src/base/result.h"
 #include "src/core/handle_table.h"
 #include "src/core/host_event.h"
-#include "src/core/host_stream.h"
+#include "src/engine/host_stream.h"
 #include "src/core/id_servers.h"
 #include "src/plan/tuning_table.h"
 #include "src/topo/topology.h"

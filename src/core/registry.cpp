@@ -4,6 +4,8 @@
 #include <algorithm>
 
 #include "cuda/executor.h"
+#include "cuda/pointer_probe.h"
+#include "src/engine/host_executor.h"
 #include "src/topo/host.h"
 #include "transports/net/transport.h"
 #include "transports/shm/transport.h"
@@ -19,6 +21,27 @@ std::vector<uint32_t> local_indices(const GroupInfo &group, uint32_t own_rank) {
   std::vector<uint32_t> indices(group.rank_count(), net::no_local);
   for (const uint32_t rank : group.ranks_of(group.node_of(own_rank))) indices[rank] = group.index_on_node(rank);
   return indices;
+}
+
+WaitPolicy wait_policy_of(const Settings &settings, const GroupInfo &group, const Links &links) {
+  WaitPolicy policy = group.oversubscribed       ? WaitPolicy::oversubscribed()
+                      : links.needs_progress() ? WaitPolicy::dedicated_to_network()
+                                               : WaitPolicy::dedicated();
+  switch (settings.wait) {
+    case WaitMode::automatic:
+      break;
+    case WaitMode::spin:
+      policy = {128, UINT32_MAX, 0, false};
+      break;
+    case WaitMode::yield:
+      policy = {8, 0, UINT32_MAX, false};
+      break;
+    case WaitMode::sleep:
+      policy = {0, 0, 0, true};
+      break;
+  }
+  policy.progresses = links.needs_progress();
+  return policy;
 }
 
 }  // namespace
@@ -67,8 +90,22 @@ Result<void> check_device(const Settings &settings) {
   return cuda::check_device(settings.cuda_library, settings.device);
 }
 
-Result<std::unique_ptr<DeviceExecutor>> connect_device(const ConnectArgs &args, Store &store) {
-  if (args.settings.device == RONDO_DEVICE_HOST) return std::unique_ptr<DeviceExecutor>();
+std::shared_ptr<Executor> make_host_executor(const Settings &settings, const GroupInfo &group, uint32_t rank,
+                                             Links &links) {
+  HostExecutor::Parts parts;
+  parts.rank = rank;
+  parts.rank_count = group.rank_count();
+  parts.links = &links;
+  parts.wait = wait_policy_of(settings, group, links);
+  parts.oversubscribed = group.oversubscribed;
+  if (const auto probe = cuda::PointerProbe::find(settings.cuda_library); probe.asks())
+    parts.is_device_memory = [probe](const void *pointer) { return probe.is_device_memory(pointer); };
+  return std::make_shared<HostExecutor>(std::move(parts));
+}
+
+Result<std::shared_ptr<Executor>> connect_executor(const ConnectArgs &args, Store &store, Links &links) {
+  if (args.settings.device == RONDO_DEVICE_HOST)
+    return make_host_executor(args.settings, args.group, args.rank, links);
   cuda::DeviceRequest request;
   request.rank = args.rank;
   request.rank_count = args.rank_count;
@@ -84,7 +121,8 @@ Result<std::unique_ptr<DeviceExecutor>> connect_device(const ConnectArgs &args, 
   request.library = args.settings.cuda_library;
   request.key_prefix = args.key_prefix;
   request.deadline_ns = args.deadline_ns;
-  return cuda::connect_device(request, store);
+  RONDO_TRY_ASSIGN(auto device, cuda::connect_device(request, store));
+  return std::shared_ptr<Executor>(std::move(device));
 }
 
 }  // namespace rondo

@@ -4,10 +4,10 @@
 
 #include <memory>
 
-#include "cuda/device_executor.h"
 #include "src/base/config.h"
 #include "src/bootstrap/store.h"
 #include "src/core/group_info.h"
+#include "src/engine/executor.h"
 #include "transports/transport.h"
 
 namespace rondo {
@@ -33,7 +33,11 @@ struct ConnectArgs {
 /// RONDO_ERROR_UNSUPPORTED, RONDO_ERROR_INVALID_ARGUMENT: the settings name a device that this process does not have.
 [[nodiscard]] Result<void> check_device(const Settings &settings);
 
-/// The rank's executor on the CUDA device that the settings name; null for host memory.
-[[nodiscard]] Result<std::unique_ptr<DeviceExecutor>> connect_device(const ConnectArgs &args, Store &store);
+/// The rank's executor on the CUDA device that the settings name, or on host memory, over `links`, which outlive it.
+[[nodiscard]] Result<std::shared_ptr<Executor>> connect_executor(const ConnectArgs &args, Store &store, Links &links);
+
+/// The one on host memory.
+[[nodiscard]] std::shared_ptr<Executor> make_host_executor(const Settings &settings, const GroupInfo &group,
+                                                           uint32_t rank, Links &links);
 
 }  // namespace rondo

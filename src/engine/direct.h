@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "src/engine/host_executor.h"
+#include "src/engine/run_plan.h"
 #include "src/proto/exchange.h"
 
 namespace rondo {

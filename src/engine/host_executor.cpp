@@ -1,65 +1,230 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/engine/host_executor.h"
 
-#include <array>
-#include <cassert>
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <thread>
+#include <utility>
+
+#include "src/base/clock.h"
+#include "src/engine/host_stream.h"
+#include "src/engine/run_plan.h"
+#include "src/engine/watch.h"
 
 namespace rondo {
 namespace {
 
-/// capacity: at least as many as there are lanes; clearing many states would cost more than a small message.
-template <class Protocol, size_t capacity>
-RunOutcome run_lanes(const Plan &plan, const Buffers &buffers, const HostReducer &reducer, std::span<HostLinks> links,
-                     Waiter &waiter) {
-  const auto lane_count = static_cast<uint32_t>(plan.lanes.size());
-  assert(lane_count <= capacity);
-  std::array<LaneState, capacity> states{};
-  uint64_t running = lane_count == 64 ? ~uint64_t{0} : (uint64_t{1} << lane_count) - 1;
-  while (running != 0) {  // bounded by the operation's deadline, which the waiter keeps
-    bool moved = false;
-    for (uint64_t left = running; left != 0; left &= left - 1) {
-      const auto lane = static_cast<uint32_t>(__builtin_ctzll(left));
-      const PlannedLane &planned = plan.lanes[lane];
-      HostLinks &channel = links[planned.channel];
-      Progress progress = Progress::moved;
-      do {
-        progress =
-            advance<SingleThread, Protocol>(SingleThread{}, states[lane], planned.program, buffers, reducer, channel);
-        moved |= progress == Progress::moved;
-      } while (progress == Progress::moved && lane_count == 1);
-      if (progress == Progress::done) {
-        running &= ~(uint64_t{1} << lane);
-        moved = true;
-      }
-      if (progress == Progress::failed)
-        return {RunOutcome::Kind::fault, states[lane].fault, channel.ends[states[lane].fault_link]->peer};
-    }
-    if (moved) {
-      waiter.moved();
-    } else if (!waiter.idle()) {
-      return {RunOutcome::Kind::stopped, Fault::none, 0};
-    }
-  }
-  return {};
-}
+/// Below this a copy is cheaper than waiting for the peer to give the buffer back.
+constexpr size_t loan_bytes_min = 8192;
 
-constexpr size_t few_lanes = 4;
-
-template <size_t capacity>
-RunOutcome run_by_protocol(const Plan &plan, const Buffers &buffers, const HostReducer &reducer,
-                           std::span<HostLinks> links, Waiter &waiter) {
-  assert(plan.shape.protocol != RONDO_PROTOCOL_LL128);  // the tuner never lets it come here
-  return plan.shape.protocol == RONDO_PROTOCOL_LL
-             ? run_lanes<HostLl, capacity>(plan, buffers, reducer, links, waiter)
-             : run_lanes<HostSimple, capacity>(plan, buffers, reducer, links, waiter);
+Error replaced_memory(uint64_t operation, uint32_t rank) {
+  return {RONDO_ERROR_SYSTEM, "rank " + std::to_string(rank) +
+                                  ": a buffer of rondo_mem_alloc(), or one registered with moved pages, has other "
+                                  "memory mapped at its address (mmap with MAP_FIXED, mremap) during operation " +
+                                  std::to_string(operation) + "; deregister or free it before you map it anew"};
 }
 
 }  // namespace
 
-RunOutcome run_plan(const Plan &plan, const Buffers &buffers, const HostReducer &reducer, std::span<HostLinks> links,
-                    Waiter &waiter) {
-  if (plan.lanes.size() <= few_lanes) return run_by_protocol<few_lanes>(plan, buffers, reducer, links, waiter);
-  return run_by_protocol<lane_count_max>(plan, buffers, reducer, links, waiter);
+/// The links of this rank that a plan runs over, and the reducer.
+struct HostExecutor::Bound final : PreparedPlan {
+  std::vector<std::vector<LinkEnds *>> ends;  ///< channel -> link -> ends
+  std::vector<HostLinks> links;               ///< one a channel; spans of `ends`
+  HostReducer reducer;
+  uint64_t send_bytes = 0, recv_bytes = 0;
+  bool lends = false;  ///< one of the buffers is large enough
+};
+
+HostExecutor::HostExecutor(Parts parts)
+    : parts_(std::move(parts)),
+      links_(*parts_.links),
+      ends_(size_t{links_.channel_count()} * parts_.rank_count),
+      scratch_(std::max(links_.geometry().slot_bytes, links_.geometry().ll_slot_bytes)) {
+  std::vector<uint32_t> kinds;
+  for (uint32_t peer = 0; peer < parts_.rank_count; ++peer)
+    kinds.push_back(peer == parts_.rank ? 0 : links_.accepted_kinds(peer));
+  for (uint32_t channel = 0; channel < links_.channel_count(); ++channel) {
+    for (uint32_t peer = 0; peer < parts_.rank_count; ++peer) {
+      LinkEnds &ends = ends_[size_t{channel} * parts_.rank_count + peer];
+      ends.peer = peer;
+      ends.accepted_kinds = kinds[peer];
+      ends.simple_out = SimpleSender(links_.outgoing(channel, peer));
+      ends.simple_in = SimpleReceiver(links_.incoming(channel, peer));
+      ends.ll_out = LlSender(links_.outgoing(channel, peer));
+      ends.ll_in = LlReceiver(links_.incoming(channel, peer));
+    }
+  }
+  exchange_ = ExchangeEnd(links_.exchange(), parts_.rank, std::move(kinds), links_.peers(), parts_.wait.sleeps);
+}
+
+ExecutorCapabilities HostExecutor::capabilities() const {
+  ExecutorCapabilities own;
+  own.geometry = links_.geometry();
+  own.channel_count = links_.channel_count();
+  own.post_bytes = links_.exchange().geometry.post_bytes;
+  own.direct_chunk_bytes = links_.exchange().geometry.chunk_bytes;
+  own.oversubscribed = parts_.oversubscribed;
+  own.runs_in_call = true;
+  own.checks_buffers = parts_.is_device_memory != nullptr;
+  own.barrier_send = const_cast<std::byte *>(&barrier_buffer_[0]);
+  own.barrier_recv = const_cast<std::byte *>(&barrier_buffer_[1]);
+  return own;
+}
+
+Result<void> HostExecutor::check_buffer(const char *name, const void *pointer, size_t bytes) const {
+  if (bytes == 0 || parts_.is_device_memory == nullptr || !parts_.is_device_memory(pointer)) return {};
+  return invalid_argument(std::string(name) +
+                          " is memory of a CUDA device, but the communicator is on the host; set rondo_config_t.device "
+                          "to that device's number when you make one");
+}
+
+Result<bool> HostExecutor::check_stream(StreamRef stream) const {
+  if (stream.device == nullptr) return false;
+  return Error{RONDO_ERROR_INVALID_HANDLE,
+               "the stream is not a handle that Rondo has made, but the communicator is on host memory; pass one of "
+               "rondo_stream_create(), or NULL"};
+}
+
+Result<std::unique_ptr<PreparedPlan>> HostExecutor::prepare(const Plan &plan) {
+  auto bound = std::make_unique<Bound>();
+  for (uint32_t channel = 0; channel < plan.shape.channels; ++channel) {
+    std::vector<LinkEnds *> ends;
+    for (const uint32_t peer : plan.schedules[channel].peers)
+      ends.push_back(&ends_[size_t{channel} * parts_.rank_count + peer]);
+    bound->ends.push_back(std::move(ends));
+  }
+  for (const auto &ends : bound->ends)
+    bound->links.push_back({ends, &links_.peers(), &scratch_, parts_.wait.sleeps});
+  const auto type = static_cast<rondo_type_t>(plan.key.signature.type);
+  const auto op = static_cast<rondo_op_t>(plan.key.signature.op);
+  bound->send_bytes = plan.send.count * rondo_type_size(type);
+  bound->recv_bytes = plan.recv.count * rondo_type_size(type);
+  bound->lends = std::max(bound->send_bytes, bound->recv_bytes) >= loan_bytes_min;
+  bound->reducer.divisor = op == RONDO_AVG ? parts_.rank_count : 0;
+  bound->reducer.function = combine_function(type, op);
+  bound->reducer.small_function = combine_function_plain(type, op);
+  return std::unique_ptr<PreparedPlan>(std::move(bound));
+}
+
+Result<void> HostExecutor::enqueue(std::span<const WorkItem> works, StreamRef stream) {
+  for (const WorkItem &work : works) {
+    const bool done = stream.host == nullptr ? execute(work) : enqueue_on(*stream.host, work);
+    if (!done) return operations_->tell_failure();
+  }
+  return {};
+}
+
+bool HostExecutor::enqueue_on(HostStream &stream, const WorkItem &work) {
+  const auto enqueued = stream.enqueue(
+      [this, work, owner = operations_->keep_communicator()] {
+        return execute(work) ? Result<void>() : operations_->tell_failure();
+      },
+      now_ns() + operations_->timeout_ns());
+  if (enqueued.ok()) return true;
+  operations_->raise_not_enqueued(enqueued.error(), work.number);
+  operations_->give_up_turns();
+  return false;
+}
+
+bool HostExecutor::execute(const WorkItem &work) {
+  if (operations_->wait_turn(work.number) && run(work)) {
+    operations_->end_turn(work.number);
+    return true;
+  }
+  operations_->give_up_turns();
+  return false;
+}
+
+bool HostExecutor::run(const WorkItem &work) {
+  // Sync, and before anything else is written that it would have to wait for: either quiesce() sees that this runs, or
+  // this sees the failure.
+  running_.store(true, std::memory_order_seq_cst);
+  bool done = false;
+  try {
+    done = run_transfers(work);
+  } catch (const std::exception &) {  // memory ran out: the others must not wait for this rank
+    links_.set_running(false);
+    operations_->raise({RONDO_ERROR_OUT_OF_RESOURCES, "out of memory"}, work.number);
+    operations_->ranks().fail(work.number);
+    links_.wait_for_borrowers();
+  }
+  running_.store(false, std::memory_order_release);  // pairs with the load in quiesce()
+  return done;
+}
+
+bool HostExecutor::quiesce() {
+  // After a failure what has begun ends by itself, and reads the caller's buffers until then; what begins from now on
+  // sees the failure first: sync, as the store in run().
+  while (running_.load(std::memory_order_seq_cst)) std::this_thread::sleep_for(std::chrono::microseconds(100));
+  return true;
+}
+
+/// Lends what is worth it, where it can be lent.
+void HostExecutor::lend(const WorkItem &work, const Bound &bound, Buffers &buffers) const {
+  const auto find = [&](const std::byte *first, uint64_t bytes, Loan &loan) {
+    if (bytes >= loan_bytes_min) loan = operations_->loans().find(first, bytes);
+  };
+  find(work.send, bound.send_bytes, buffers.send.loan);
+  const bool same_buffer = work.recv == work.send && work.plan->recv == work.plan->send;
+  if (same_buffer)
+    buffers.recv.loan = buffers.send.loan;
+  else
+    find(work.recv, bound.recv_bytes, buffers.recv.loan);
+  if (buffers.send.loan.replaced || buffers.recv.loan.replaced)
+    operations_->raise(replaced_memory(work.number, parts_.rank), work.number);
+}
+
+bool HostExecutor::run_transfers(const WorkItem &work) {
+  auto &bound = static_cast<Bound &>(*work.prepared);
+  const Plan &plan = *work.plan;
+  Ranks &ranks = operations_->ranks();
+  const OperationInfo entered = Operations::info_of(work);
+  ranks.enter(work.number, entered);
+
+  Buffers buffers;
+  buffers.signature = work.history;
+  // A send window is only ever read: the schedule has no step that writes it.
+  buffers.send.data = const_cast<std::byte *>(work.send);
+  buffers.send.origin = plan.send.begin;
+  buffers.recv.data = work.recv;
+  buffers.recv.origin = plan.recv.begin;
+  if (bound.lends) lend(work, bound, buffers);
+
+  OperationWatch watch(ranks, parts_.rank, parts_.rank_count, work.number, entered, operations_->timeout_ns());
+  RunOutcome outcome{RunOutcome::Kind::stopped};
+  links_.set_running(true);
+  if (!ranks.failed()) {
+    Waiter waiter(parts_.wait, links_.peers(), watch);
+    if (stay_in_reach(work.number, waiter))
+      outcome = plan.shape.protocol == RONDO_PROTOCOL_DIRECT
+                    ? exchange_.run(plan, buffers, bound.reducer, waiter)
+                    : run_plan(plan, buffers, bound.reducer, bound.links, waiter);
+  }
+  links_.set_running(false);
+  if (outcome.kind == RunOutcome::Kind::fault) watch.explain_fault(outcome.peer, outcome.fault);
+  // Also a rank that got all it waited for looks: another one that failed may have taken its loans back too early.
+  if (outcome.kind != RunOutcome::Kind::done || ranks.failed()) {
+    ranks.fail(work.number);
+    links_.wait_for_borrowers();  // the caller may free its buffers now
+    return false;
+  }
+  ranks.complete(work.number);
+  return true;
+}
+
+/// What exchanges nothing, such as calls of 0 elements, does not hold a rank back. It waits here now and then, so that
+/// no peer is in an operation of which this rank's record is overwritten already, by which they could tell whether they
+/// agree. False: the waiter says stop.
+bool HostExecutor::stay_in_reach(uint64_t number, Waiter &waiter) const {
+  constexpr uint64_t interval = recorded_operation_count / 2;  // no lead grows by more before the next look
+  if (number % interval != 0) return true;
+  const Ranks &ranks = operations_->ranks();
+  for (uint32_t peer = 0; peer < parts_.rank_count; ++peer)
+    while (peer != parts_.rank && ranks.latest_operation(peer) + interval <= number)
+      if (!waiter.idle()) return false;
+  waiter.moved();
+  return true;
 }
 
 }  // namespace rondo

@@ -1,28 +1,68 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a plan on host memory: one thread multiplexes the lanes of all channels.
+// The executor on host memory. Work without a stream runs in the call, work on a host stream as a task of its thread;
+// either way the thread that runs an operation also waits, and looks after it while it waits (watch.h).
 #pragma once
 
-#include <cstdint>
-#include <span>
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <vector>
 
+#include "src/engine/direct.h"
+#include "src/engine/executor.h"
 #include "src/engine/host_links.h"
+#include "src/engine/operations.h"
 #include "src/engine/waiter.h"
-#include "src/plan/plan.h"
+#include "transports/links.h"
 
 namespace rondo {
 
-inline constexpr uint32_t lane_count_max = 64;  // of all channels together
+class HostExecutor final : public Executor {
+ public:
+  struct Parts {
+    uint32_t rank = 0;
+    uint32_t rank_count = 1;
+    Links *links = nullptr;  ///< outlives the executor
+    WaitPolicy wait;         ///< Links::needs_progress() included
+    bool oversubscribed = false;
+    std::function<bool(const void *)> is_device_memory;  ///< null: nobody can tell
+  };
+  explicit HostExecutor(Parts parts);
 
-/// How a run ended.
-struct RunOutcome {
-  enum class Kind : uint8_t { done, stopped, fault };
-  Kind kind = Kind::done;
-  Fault fault = Fault::none;  ///< fault: what a peer's slot had
-  uint32_t peer = 0;          ///< fault: whose
+  [[nodiscard]] ExecutorCapabilities capabilities() const override;
+  [[nodiscard]] std::string describe() const override { return "host memory"; }
+  [[nodiscard]] Result<void> check_buffer(const char *name, const void *pointer, size_t bytes) const override;
+  [[nodiscard]] Result<bool> check_stream(StreamRef stream) const override;
+  [[nodiscard]] StreamRef own_stream() const override { return {}; }
+
+  void start(Operations &operations) override { operations_ = &operations; }
+  [[nodiscard]] Result<std::unique_ptr<PreparedPlan>> prepare(const Plan &plan) override;
+  [[nodiscard]] Result<void> enqueue(std::span<const WorkItem> works, StreamRef stream) override;
+
+  void look_for_failure() override {}  // the thread that runs an operation tells what it meets
+  [[nodiscard]] bool quiesce() override;
+  void end() override {}
+  void live_on(std::shared_ptr<Executor>) override {}
+
+ private:
+  struct Bound;
+
+  // False: the communicator has failed.
+  [[nodiscard]] bool enqueue_on(HostStream &stream, const WorkItem &work);
+  [[nodiscard]] bool execute(const WorkItem &work);
+  [[nodiscard]] bool run(const WorkItem &work);
+  [[nodiscard]] bool run_transfers(const WorkItem &work);
+  void lend(const WorkItem &work, const Bound &bound, Buffers &buffers) const;
+  [[nodiscard]] bool stay_in_reach(uint64_t number, Waiter &waiter) const;
+
+  const Parts parts_;
+  Links &links_;                 ///< of parts_
+  std::vector<LinkEnds> ends_;   ///< [channel * rank_count + peer]
+  Scratch scratch_;
+  ExchangeEnd exchange_;
+  Operations *operations_ = nullptr;
+  alignas(cache_line_bytes) std::byte barrier_buffer_[2] = {};
+  std::atomic<bool> running_ = false;  ///< an operation uses the caller's buffers: run(), pairs with quiesce()
 };
-
-/// `links`: one entry a channel. Allocates nothing. After stopped or fault nothing more was published.
-[[nodiscard]] RunOutcome run_plan(const Plan &plan, const Buffers &buffers, const HostReducer &reducer,
-                                  std::span<HostLinks> links, Waiter &waiter);
 
 }  // namespace rondo

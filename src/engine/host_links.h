@@ -51,9 +51,9 @@ struct HostLinks {
 };
 
 struct HostSimple {
-  static bool can_send(SingleThread, HostLinks &links, uint8_t link) { return links.ends[link]->simple_out.can_send(); }
+  static bool can_send(SingleThread, HostLinks &links, LinkIndex to) { return links.ends[to]->simple_out.can_send(); }
 
-  static Progress fetch(SingleThread, HostLinks &links, uint8_t link, uint32_t which, uint64_t bytes,
+  static Progress fetch(SingleThread, HostLinks &links, LinkIndex link, uint32_t which, uint64_t bytes,
                         uint32_t signature, const std::byte *&operand, Fault &fault) {
     const LinkEnds &ends = *links.ends[link];
     if (!ends.simple_in.can_receive()) return Progress::blocked;
@@ -70,12 +70,12 @@ struct HostSimple {
     return Progress::failed;
   }
 
-  static std::byte *stage(HostLinks &links, uint8_t link) { return links.ends[link]->simple_out.payload(); }
+  static std::byte *stage(HostLinks &links, LinkIndex link) { return links.ends[link]->simple_out.payload(); }
 
-  static uint32_t accepted_kinds(HostLinks &links, uint8_t link) { return links.ends[link]->accepted_kinds; }
+  static uint32_t accepted_kinds(HostLinks &links, LinkIndex link) { return links.ends[link]->accepted_kinds; }
 
   /// `kind` is not in_slot: `lent` is lent as `loan` says.
-  static void post(SingleThread, HostLinks &links, uint8_t link, uint64_t bytes, uint32_t signature, PayloadKind kind,
+  static void post(SingleThread, HostLinks &links, LinkIndex link, uint64_t bytes, uint32_t signature, PayloadKind kind,
                    const Loan *loan, const std::byte *lent) {
     SlotHeader fields;
     fields.signature = signature;
@@ -93,7 +93,7 @@ struct HostSimple {
     if (links.wake) links.peers->wake(links.ends[link]->peer);
   }
 
-  static void release(SingleThread, HostLinks &links, uint8_t link) {
+  static void release(SingleThread, HostLinks &links, LinkIndex link) {
     links.ends[link]->simple_in.release(links.wake);
     if (links.wake) links.peers->wake(links.ends[link]->peer);
   }
@@ -106,9 +106,9 @@ struct HostSimple {
 };
 
 struct HostLl {
-  static bool can_send(SingleThread, HostLinks &links, uint8_t link) { return links.ends[link]->ll_out.can_send(); }
+  static bool can_send(SingleThread, HostLinks &links, LinkIndex link) { return links.ends[link]->ll_out.can_send(); }
 
-  static Progress fetch(SingleThread, HostLinks &links, uint8_t link, uint32_t which, uint64_t bytes,
+  static Progress fetch(SingleThread, HostLinks &links, LinkIndex link, uint32_t which, uint64_t bytes,
                         uint32_t signature, const std::byte *&operand, Fault &fault) {
     std::byte *const payload = links.scratch->operand(which);
     const LlOutcome outcome = links.ends[link]->ll_in.receive(payload, bytes, signature);
@@ -120,16 +120,16 @@ struct HostLl {
   }
 
   /// One place for all links of a step: the result is packed from there into each slot.
-  static std::byte *stage(HostLinks &links, uint8_t) { return links.scratch->result(); }
-  static uint32_t accepted_kinds(HostLinks &, uint8_t) { return 0; }
+  static std::byte *stage(HostLinks &links, LinkIndex) { return links.scratch->result(); }
+  static uint32_t accepted_kinds(HostLinks &, LinkIndex) { return 0; }
 
-  static void post(SingleThread, HostLinks &links, uint8_t link, uint64_t bytes, uint32_t signature, PayloadKind,
+  static void post(SingleThread, HostLinks &links, LinkIndex link, uint64_t bytes, uint32_t signature, PayloadKind,
                    const Loan *, const std::byte *) {
     links.ends[link]->ll_out.post(links.scratch->result(), bytes, signature, links.wake);
     if (links.wake) links.peers->wake(links.ends[link]->peer);
   }
 
-  static void release(SingleThread, HostLinks &links, uint8_t link) {
+  static void release(SingleThread, HostLinks &links, LinkIndex link) {
     links.ends[link]->ll_in.release(links.wake);
     if (links.wake) links.peers->wake(links.ends[link]->peer);
   }

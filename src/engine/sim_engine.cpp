@@ -146,7 +146,7 @@ bool Engine::move(uint32_t lane) {
   if (state.waits_for_core || !load(lane)) return false;
   const Step &step = state.shape->steps[state.step];
   int64_t start_ps = state.free_ps;
-  for (const uint8_t link : step.recv_link) {
+  for (const LinkIndex link : step.recv_link) {
     if ((step.flags & step_recv) == 0 || link == no_link) continue;
     const uint32_t wire = system_.in_wire[state.link_base + link];
     if (wires_[wire].delivered == wires_[wire].consumed) return false;
@@ -154,7 +154,7 @@ bool Engine::move(uint32_t lane) {
     start_ps = std::max(start_ps, received.arrival_ps);
     state.step_depth = std::max(state.step_depth, received.depth + 1);
   }
-  for (const uint8_t link : step.send_link) {
+  for (const LinkIndex link : step.send_link) {
     if ((step.flags & step_send) == 0 || link == no_link) continue;
     const uint32_t wire = system_.out_wire[state.link_base + link];
     if (wires_[wire].posted - wires_[wire].consumed >= slot_count_) return false;
@@ -174,14 +174,14 @@ void Engine::complete(uint32_t lane, int64_t end_ps) {
   LaneState &state = lanes_[lane];
   const Step &step = state.shape->steps[state.step];
   const uint64_t bytes = std::min(state.rest_bytes, system_.slot_bytes);
-  for (const uint8_t link : step.recv_link) {
+  for (const LinkIndex link : step.recv_link) {
     if ((step.flags & step_recv) == 0 || link == no_link) continue;
     const uint32_t wire = system_.in_wire[state.link_base + link];
     WireState &known = wires_[wire];
     slot(wire, known.consumed++).credit_ps = end_ps + alpha_ps_[static_cast<size_t>(known.link)];
     if (known.sender != lane) wake(known.sender);
   }
-  for (const uint8_t link : step.send_link) {
+  for (const LinkIndex link : step.send_link) {
     if ((step.flags & step_send) == 0 || link == no_link) continue;
     const uint32_t wire = system_.out_wire[state.link_base + link];
     Slot &filled = slot(wire, wires_[wire].posted++);

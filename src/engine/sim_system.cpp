@@ -48,7 +48,7 @@ std::vector<uint8_t> count_first_touches(const Lane &steps) {
 Shape make_shape(Lane steps, bool memory_costs) {
   Shape shape{std::move(steps), {}, {}, {}};
   if (memory_costs) shape.first_touches = count_first_touches(shape.steps);
-  std::set<uint8_t> send, recv;
+  std::set<LinkIndex> send, recv;
   for (const Step &step : shape.steps) {
     if ((step.flags & step_send) != 0) send.insert(std::begin(step.send_link), std::end(step.send_link));
     if ((step.flags & step_recv) != 0) recv.insert(std::begin(step.recv_link), std::end(step.recv_link));
@@ -153,7 +153,7 @@ class Builder {
   void add_wires(const SimLane &lane, const Schedule &schedule) {
     const auto index = static_cast<uint32_t>(system_.lanes.size());
     system_.out_wire.resize(lane.link_base + schedule.peers.size(), no_index);
-    for (const uint8_t link : lane.shape->send_links) {
+    for (const LinkIndex link : lane.shape->send_links) {
       const uint32_t peer = schedule.peers[link];
       SimWire wire;
       wire.sender = index;
@@ -173,7 +173,7 @@ class Builder {
     const Symmetry &symmetry = system_.symmetry;
     for (uint32_t index = 0; index < system_.lanes.size(); ++index) {
       const SimLane &lane = system_.lanes[index];
-      for (const uint8_t link : lane.shape->recv_links) {
+      for (const LinkIndex link : lane.shape->recv_links) {
         const uint32_t peer = peers_[lane.link_base + link];
         const auto found =
             wire_of_.find(link_key(symmetry.representative(peer), lane.channel, symmetry.seen(lane.rank, peer)));

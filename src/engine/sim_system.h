@@ -51,7 +51,7 @@ struct Symmetry {
 /// The steps of a lane, and the links on which it sends and receives.
 struct Shape {
   Lane steps;
-  std::vector<uint8_t> send_links, recv_links;
+  std::vector<LinkIndex> send_links, recv_links;
   /// Of each step: in how many of the rank's two buffers it is the lane's first to come to its chunk. Empty: of no
   /// matter, because memory is free.
   std::vector<uint8_t> first_touches;
@@ -69,7 +69,7 @@ struct SimLane {
 struct SimWire {
   uint32_t sender = no_index, receiver = no_index;  ///< lanes
   LinkClass link = LinkClass::self;
-  uint8_t receiver_link = 0;
+  LinkIndex receiver_link = 0;
   uint32_t out = no_index, in = no_index;  ///< resources that a message passes; in may be no_index
 };
 

@@ -39,13 +39,13 @@ void ScheduleWriter::send_to_all(uint32_t chunk, unsigned flags, std::span<const
 
 Schedule ScheduleWriter::take() { return std::move(schedule_); }
 
-uint8_t ScheduleWriter::link(uint32_t rank) {
+LinkIndex ScheduleWriter::link(uint32_t rank) {
   auto &peers = schedule_.peers;
-  const auto known = std::find(peers.begin(), peers.end(), rank);  // at most 255
+  const auto known = std::find(peers.begin(), peers.end(), rank);  // at most direct_rank_count_max
   const auto index = static_cast<size_t>(known - peers.begin());
   if (known == peers.end()) peers.push_back(rank);
   assert(index < no_link);
-  return static_cast<uint8_t>(index);
+  return static_cast<LinkIndex>(index);
 }
 
 std::vector<uint32_t> ranks_after(uint32_t rank, uint32_t rank_count) {

@@ -40,7 +40,7 @@ class ScheduleWriter {
   [[nodiscard]] Schedule take();
 
  private:
-  [[nodiscard]] uint8_t link(uint32_t rank);
+  [[nodiscard]] LinkIndex link(uint32_t rank);
 
   Schedule schedule_;
 };
@@ -56,8 +56,9 @@ class ScheduleWriter {
 /// A group of one: a copy where send and recv differ; a reduction is complete at once.
 [[nodiscard]] Schedule lone_schedule(const ScheduleArgs &args);
 
-/// Most ranks of a schedule that has a link to every other rank and to itself: a link is a byte, 0xFF is none.
-inline constexpr uint32_t direct_rank_count_max = 255;
+/// Most ranks of a schedule that has a link to every other rank and to itself, and as many steps.
+inline constexpr uint32_t direct_rank_count_max = 1024;
+static_assert(direct_rank_count_max < no_link);
 /// Most ranks of a schedule that has a chunk a rank: a chunk is 16 bits.
 inline constexpr uint32_t chunked_rank_count_max = 65'536;
 

@@ -25,7 +25,7 @@ const PhaseLook &look_of(const Step &step) { return phase_looks[static_cast<size
 
 namespace {
 
-std::string ends(const Schedule &schedule, const uint8_t (&links)[2]) {
+std::string ends(const Schedule &schedule, const LinkIndex (&links)[2]) {
   std::string text = "(" + std::to_string(schedule.peers[links[0]]);
   if (links[1] != no_link) text += "," + std::to_string(schedule.peers[links[1]]);
   return text + ")";

@@ -10,9 +10,9 @@ namespace {
 
 using nlohmann::ordered_json;
 
-ordered_json peers_of(const Schedule &schedule, const uint8_t (&links)[2]) {
+ordered_json peers_of(const Schedule &schedule, const LinkIndex (&links)[2]) {
   ordered_json ranks = ordered_json::array();
-  for (const uint8_t link : links)
+  for (const LinkIndex link : links)
     if (link != no_link) ranks.push_back(schedule.peers[link]);
   return ranks;
 }

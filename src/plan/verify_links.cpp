@@ -29,7 +29,7 @@ class Resolver {
  private:
   std::optional<Violation> check_peers(uint32_t rank) const {
     const auto &peers = args_.schedules[rank].peers;
-    if (peers.size() > no_link) return Violation{rank, 0, 0, "more than 255 links"};
+    if (peers.size() > no_link) return Violation{rank, 0, 0, "more links than a step can name"};
     std::vector<bool> seen(args_.schedules.size());
     for (const uint32_t peer : peers) {
       if (peer >= seen.size())

@@ -87,7 +87,7 @@ struct LaneState {
   uint32_t step = 0;
   bool loaded = false;  ///< `rest` is what is left of the current chunk
   Fault fault = Fault::none;
-  uint8_t fault_link = no_link;
+  LinkIndex fault_link = no_link;
   Range rest;
 };
 
@@ -143,7 +143,7 @@ template <Group G, class Protocol, class Reducer, class Links>
   const bool sends = (step.flags & step_send) != 0;
 
   bool full = false;
-  for (const uint8_t link : step.send_link) full |= sends && link != no_link && !Protocol::can_send(group, links, link);
+  for (const LinkIndex to : step.send_link) full |= sends && to != no_link && !Protocol::can_send(group, links, to);
   if (any_at<memory::Site::send_vote>(group, full)) return Progress::blocked;
 
   typename Reducer::Args args{};
@@ -169,7 +169,7 @@ template <Group G, class Protocol, class Reducer, class Links>
   PayloadKind kinds[2] = {PayloadKind::in_slot, PayloadKind::in_slot};
   RONDO_UNROLL
   for (uint32_t which = 0; which < 2 && sends; ++which) {
-    const uint8_t link = step.send_link[which];
+    const LinkIndex link = step.send_link[which];
     if (link == no_link) continue;
     if (lending != nullptr) kinds[which] = lending->loan.choose(Protocol::accepted_kinds(links, link), lent, bytes);
     if (kinds[which] != PayloadKind::in_slot) continue;
@@ -187,7 +187,7 @@ template <Group G, class Protocol, class Reducer, class Links>
     if (step.send_link[which] != no_link)
       Protocol::post(group, links, step.send_link[which], bytes, buffers.signature, kinds[which],
                      lending != nullptr ? &lending->loan : nullptr, lent);
-  for (const uint8_t link : step.recv_link)
+  for (const LinkIndex link : step.recv_link)
     if ((step.flags & step_recv) != 0 && link != no_link) Protocol::release(group, links, link);
   finish_slice(state, count);
   return Progress::moved;

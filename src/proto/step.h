@@ -19,18 +19,19 @@ enum StepFlag : uint8_t {
   step_finish = 32,  ///< the reduction of this chunk is complete with this step: avg divides here
 };
 
-/// A link is an index into Schedule::peers; a schedule has at most 255 of them.
-inline constexpr uint8_t no_link = 0xFF;
+/// An index into Schedule::peers.
+using LinkIndex = uint16_t;
+inline constexpr LinkIndex no_link = 0xFFFF;
 
 struct Step {
   uint16_t chunk = 0;
   uint8_t flags = 0;
   uint8_t reserved = 0;
-  uint8_t recv_link[2] = {no_link, no_link};
-  uint8_t send_link[2] = {no_link, no_link};
+  LinkIndex recv_link[2] = {no_link, no_link};
+  LinkIndex send_link[2] = {no_link, no_link};
 
   bool operator==(const Step &) const = default;
 };
-static_assert(sizeof(Step) == 8 && alignof(Step) == 2);
+static_assert(sizeof(Step) == 12 && alignof(Step) == 2);
 
 }  // namespace rondo

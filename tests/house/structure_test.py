@@ -21,7 +21,8 @@ MAY_INCLUDE = {
     "src/proto": {"src/base"},
     "src/topo": {"src/base"},
     "src/plan": {"src/base", "src/proto", "src/topo"},
-    "src/engine": {"src/base", "src/proto", "src/topo", "src/plan"},
+    # Executors run over links and tell ranks what they do, whatever transport these are of.
+    "src/engine": {"src/base", "src/proto", "src/topo", "src/plan", "transports/links.h", "transports/ranks.h"},
     "src/bootstrap": {"src/base"},
     "transports": {"src/base", "src/proto", "src/bootstrap/fd_channel.h", "src/bootstrap/store.h"} | PLAIN_PLAN,
     # Between hosts: where to listen, and the store's handshake on every connection.
@@ -30,11 +31,10 @@ MAY_INCLUDE = {
     "transports/verbs": {"src/base", "src/proto", "src/bootstrap", "transports"},
     "transports/net": {"src/base", "src/proto", "src/bootstrap/bytes.h", "transports"} | PLAIN_PLAN,
     "cuda": {"src/base", "src/proto", "src/bootstrap/fd_channel.h", "src/bootstrap/store.h",
-             "src/bootstrap/outcomes.h"} | PLAIN_PLAN,
+             "src/bootstrap/outcomes.h", "src/engine/executor.h", "src/engine/device_executor.h"} | PLAIN_PLAN,
     # Memory that peers can map is core's to offer, whatever transport uses it; a process has one table of segments.
     "src/core": CORE_FLOORS | INTERFACES | {"transports/transport.h", "transports/shm/region.h",
-                                            "transports/shm/segment_table.h", "cuda/device_executor.h",
-                                            "cuda/pointer_probe.h"},
+                                            "transports/shm/segment_table.h"},
     # The only one that knows which components were built.
     "src/core/registry.cpp": CORE_FLOORS | {"transports", "cuda"},
     "src/api": {"src/base", "src/proto", "src/topo", "src/plan", "src/engine", "src/bootstrap", "src/core"},
@@ -52,9 +52,11 @@ MAY_INCLUDE = {
     "include": set(),
 }
 # These take one interface of a transport, not its owner.
-for name, needs in {"watch": {"transports/ranks.h"}, "device_monitor": {"transports/ranks.h", "cuda/device_executor.h"},
-                    "failure_dump": {"transports/flight_recorder.h"}, "recorder": {"transports/recording.h"}}.items():
+for name, needs in {"failure_dump": {"transports/flight_recorder.h"}, "recorder": {"transports/recording.h"}}.items():
     MAY_INCLUDE |= {f"src/core/{name}{suffix}": CORE_FLOORS | needs for suffix in (".h", ".cpp")}
+for name in ("watch", "operations", "device_executor", "device_monitor"):
+    MAY_INCLUDE |= {f"src/engine/{name}{suffix}": MAY_INCLUDE["src/engine"] - {"transports/links.h"} | {"src/engine"}
+                    for suffix in (".h", ".cpp")}
 PUBLIC_HEADER = "rondo/rondo.h"
 ENUMERATIONS = "rondo/types.h"  # which the public header brings, and nobody else needs to name
 
@@ -109,7 +111,8 @@ class IncludeDirections(unittest.TestCase):
                                            or "transports/" in target))
         for path, include in [("src/base/log.cpp", '"src/core/communicator.h"'),
                               ("src/core/communicator.cpp", '"transports/shm/segment.h"'),
-                              ("src/core/watch.cpp", '"transports/links.h"'),
+                              ("src/engine/watch.cpp", '"transports/links.h"'),
+                              ("src/engine/host_executor.cpp", '"transports/transport.h"'),
                               ("src/core/failure_dump.h", '"transports/transport.h"'),
                               ("transports/shm/segment.cpp", '"src/core/communicator.h"'),
                               ("transports/shm/segment.cpp", '"src/plan/tuner.h"'),
@@ -123,7 +126,8 @@ class IncludeDirections(unittest.TestCase):
         for path, include in [("src/plan/ring.cpp", '"src/plan/schedule.h"'),
                               ("src/core/registry.cpp", '"transports/shm/segment.h"'),
                               ("src/core/communicator.cpp", '"transports/transport.h"'),
-                              ("src/core/watch.h", '"transports/ranks.h"'),
+                              ("src/engine/watch.h", '"transports/ranks.h"'),
+                              ("src/engine/host_executor.h", '"transports/links.h"'),
                               ("bench/perf.cpp", '"rondo/rondo.h"'),
                               ("bench/perf.cpp", "<vector>")]:
             self.assertEqual(planted(path, include), [], (path, include))

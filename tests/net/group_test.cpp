@@ -43,8 +43,9 @@ struct World {
     const ConnectArgs args{rank, rank_count(), settings, group, secret, "world", deadline_ns};
     RONDO_TRY_ASSIGN(auto transport, connect_ranks(args, *stores[rank], segments));
     RONDO_TRY(wait_for_all(transport->ranks(), rank_count(), *stores[rank], deadline_ns));
-    return std::make_shared<Communicator>(
-        Communicator::Parts{rank, rank_count(), settings, group, std::move(transport), &regions});
+    RONDO_TRY_ASSIGN(auto executor, connect_executor(args, *stores[rank], transport->links()));
+    return std::make_shared<Communicator>(Communicator::Parts{rank, rank_count(), settings, group,
+                                                              std::move(transport), std::move(executor), &regions});
   }
 };
 
@@ -54,7 +55,7 @@ Result<void> sum(Communicator &comm, std::vector<int32_t> &values) {
   call.send = values.data();
   call.recv = values.data();
   call.in_place = true;
-  return comm.submit(call, nullptr);
+  return comm.submit(call, {});
 }
 
 /// life(rank, communicator) on a thread for each rank; returns when all have ended. The ranks for which it was false.
@@ -127,7 +128,7 @@ TEST_CASE("several hosts: a rank that returns from its last call and waits long 
     call.signature = {RONDO_BROADCAST, RONDO_INT32, RONDO_SUM, 0, values.size(), 0};
     call.send = call.recv = values.data();
     call.in_place = true;
-    if (!comm.submit(call, nullptr).ok()) return false;
+    if (!comm.submit(call, {}).ok()) return false;
     if (rank == 1) return received = true, values.back() == 7;
     // Until the other has everything this rank makes no call: with the sentinel alone.
     const uint64_t deadline_ns = now_ns() + 60 * second_ns;

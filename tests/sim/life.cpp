@@ -4,6 +4,7 @@
 #include "src/base/clock.h"
 #include "src/core/group_info.h"
 #include "src/core/init.h"
+#include "src/core/registry.h"
 #include "tests/sim/call_data.h"
 #include "tests/sim/network.h"
 #include "tests/sim/sim_transport.h"
@@ -183,8 +184,9 @@ class Life {
     RONDO_TRY_ASSIGN(auto real, shm::connect(request, store, segments_));
     auto transport = make_sim_transport(std::move(real), host_, rank);
     RONDO_TRY(wait_for_all(transport->ranks(), plan_.rank_count, store, deadline_ns));
-    return std::make_shared<Communicator>(
-        Communicator::Parts{rank, plan_.rank_count, settings, group, std::move(transport), &regions_});
+    auto executor = make_host_executor(settings, group, rank, transport->links());
+    return std::make_shared<Communicator>(Communicator::Parts{rank, plan_.rank_count, settings, group,
+                                                              std::move(transport), std::move(executor), &regions_});
   }
 
   void rank_life(uint32_t rank) {
@@ -259,7 +261,7 @@ class Life {
           const auto added = comm.loans().add(buffer->data(), buffer->size(), false);
           if (added.ok()) registrations.push_back(added.value().get());
         }
-    const bool ok = timed(rank, planned.signature, [&] { return comm.submit(data.call(), nullptr); });
+    const bool ok = timed(rank, planned.signature, [&] { return comm.submit(data.call(), {}); });
     CallRecord &record = record_.ranks[rank].calls.back();
     if (ok) record.wrong = data.wrong();
     for (const Registration *const registration : registrations) static_cast<void>(comm.loans().remove(registration));
@@ -291,7 +293,7 @@ class Life {
   /// A communicator that has failed says so at every call, and tells what its first failure was.
   void check_failed(uint32_t rank, Communicator &comm, const CallData &data) {
     std::string &wrong = record_.ranks[rank].after_failure;
-    const auto again = comm.submit(data.call(), nullptr);
+    const auto again = comm.submit(data.call(), {});
     if (again.ok() || again.error().status != RONDO_ERROR_COMM_FAILED) wrong = "a call after the failure was taken";
     const auto failure = comm.failure();
     const Error &first = record_.ranks[rank].calls.back().error;

@@ -56,6 +56,27 @@ TEST_CASE("store: a value that one client puts, another one gets, also when it a
   }
 }
 
+TEST_CASE("store: one struct of each rank is read back in rank order, and one of another size names its rank") {
+  struct Info {
+    uint32_t node;
+    uint16_t port;
+    bool operator==(const Info &) const = default;
+  };
+  const auto bytes_of_info = [](const Info &info) {
+    const auto bytes = std::as_bytes(std::span(&info, 1));
+    return Bytes(bytes.begin(), bytes.end());
+  };
+  std::vector<Bytes> parts{bytes_of_info({7, 1}), bytes_of_info({9, 2})};
+  const auto all = structs_of<Info>(parts);
+  REQUIRE(all.ok());
+  CHECK(all.value() == std::vector<Info>{{7, 1}, {9, 2}});
+  parts[1].push_back(std::byte{0});
+  const auto other = structs_of<Info>(parts);
+  REQUIRE_FALSE(other.ok());
+  CHECK(other.error().status == RONDO_ERROR_MISMATCH);
+  CHECK(other.error().peer == 1);
+}
+
 TEST_CASE("store: 8 ranks gather over sockets, repeatedly, large and empty parts alike") {
   const Secret secret = random_secret();
   const auto server = start_store_server({"127.0.0.1", 0}, secret);

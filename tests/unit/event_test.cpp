@@ -8,7 +8,7 @@
 
 #include "src/base/clock.h"
 #include "src/core/host_event.h"
-#include "src/core/host_stream.h"
+#include "src/engine/host_stream.h"
 #include "src/core/process.h"
 #include "tests/catch.h"
 #include "tests/unit/stream_tools.h"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "src/base/clock.h"
-#include "src/engine/host_executor.h"
+#include "src/engine/run_plan.h"
 
 namespace rondo::test {
 

@@ -48,7 +48,7 @@ std::map<std::pair<uint32_t, uint32_t>, uint32_t> crossings(const Layout &layout
   for (uint32_t rank = 0; rank < layout.size(); ++rank)
     for (const Lane &lane : schedules[rank].lanes)
       for (const Step &step : lane)
-        for (const uint8_t link : step.send_link) {
+        for (const LinkIndex link : step.send_link) {
           if ((step.flags & step_send) == 0 || link == no_link) continue;
           const uint32_t peer = schedules[rank].peers[link];
           if (layout[peer] != layout[rank]) ++counts[{layout[rank], layout[peer]}];

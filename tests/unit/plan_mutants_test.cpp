@@ -34,8 +34,8 @@ Choice random_choice(Random &random) {
   return choice;
 }
 
-uint8_t other_link(const Schedule &schedule, uint8_t link, Random &random) {
-  return static_cast<uint8_t>((link + between(random, 1, std::max<size_t>(schedule.peers.size(), 2))) %
+LinkIndex other_link(const Schedule &schedule, LinkIndex link, Random &random) {
+  return static_cast<LinkIndex>((link + between(random, 1, std::max<size_t>(schedule.peers.size(), 2))) %
                               (schedule.peers.size() + 1));
 }
 

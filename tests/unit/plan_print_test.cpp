@@ -20,7 +20,7 @@ Step read_step(const nlohmann::json &json, const Schedule &schedule) {
                                                  {"finish", step_finish}, {"dst", step_dst}, {"send", step_send}};
   const auto link = [&](uint32_t peer) {
     const auto found = std::find(schedule.peers.begin(), schedule.peers.end(), peer);
-    return static_cast<uint8_t>(found - schedule.peers.begin());
+    return static_cast<LinkIndex>(found - schedule.peers.begin());
   };
   Step step;
   step.chunk = json.at("chunk").get<uint16_t>();

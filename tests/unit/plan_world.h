@@ -141,7 +141,7 @@ class World {
   [[nodiscard]] Buffer &source(uint32_t rank) { return operation_.in_place[rank] ? recv_[rank] : send_[rank]; }
 
   /// The link to or from `index`'s peer; null: no such link.
-  Link *link(const LaneState &lane, uint8_t index, bool send) {
+  Link *link(const LaneState &lane, LinkIndex index, bool send) {
     const auto &peers = operation_.schedules[lane.rank].peers;
     if (index >= peers.size() || peers[index] >= operation_.rank_count) {
       fault_ = "no such link";

@@ -296,7 +296,7 @@ class Reference {
     for (size_t index = 0; index < lanes_.size(); ++index) {
       if (lanes_[index].rank != to || lanes_[index].channel != channel) continue;
       for (const Step &step : lanes_[index].steps)
-        for (const uint8_t in : step.recv_link)
+        for (const LinkIndex in : step.recv_link)
           if ((step.flags & step_recv) != 0 && in != no_link && (*lanes_[index].peers)[in] == from)
             it.receiver = index, it.receiver_link = in;
     }

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "src/base/clock.h"
-#include "src/core/host_stream.h"
+#include "src/engine/host_stream.h"
 #include "src/core/last_error.h"
 #include "tests/catch.h"
 #include "tests/unit/stream_tools.h"

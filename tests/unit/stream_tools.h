@@ -8,7 +8,7 @@
 #include <mutex>
 #include <random>
 
-#include "src/core/host_stream.h"
+#include "src/engine/host_stream.h"
 #include "src/core/process.h"
 #include "tests/catch.h"
 

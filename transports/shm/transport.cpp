@@ -71,12 +71,7 @@ template <class T>
 Result<std::vector<T>> gather_all(Store &store, const ConnectRequest &request, const char *key, const T &own) {
   RONDO_TRY_ASSIGN(const auto parts, store.gather(request.key_prefix + key, request.rank, request.rank_count,
                                                   bytes_of(own), request.deadline_ns));
-  std::vector<T> all(parts.size());
-  for (size_t i = 0; i < parts.size(); ++i) {
-    if (parts[i].size() != sizeof(T)) return Error{RONDO_ERROR_MISMATCH, "ranks run different versions of Rondo"};
-    std::memcpy(&all[i], parts[i].data(), sizeof(T));
-  }
-  return all;
+  return structs_of<T>(parts);
 }
 
 std::string mapped_key(const ConnectRequest &request, uint64_t process) {

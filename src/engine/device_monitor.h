@@ -7,30 +7,20 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <mutex>
 #include <optional>
 #include <thread>
 
-#include "cuda/device_executor.h"
-#include "src/core/watch.h"
-#include "transports/ranks.h"
+#include "src/engine/device_executor.h"
+#include "src/engine/operations.h"
+#include "src/engine/watch.h"
 
 namespace rondo {
 
 class DeviceMonitor {
  public:
-  /// What it looks at; all of it outlives the monitor.
-  struct Parts {
-    DeviceExecutor *device = nullptr;
-    Ranks *ranks = nullptr;
-    uint32_t rank = 0;
-    uint32_t rank_count = 1;
-    uint64_t timeout_ns = 0;
-    std::function<void(uint64_t)> completed;  ///< this operation, and all before it; called by the monitor's thread
-    std::function<void()> failed;             ///< once, after the communicator has failed
-  };
-  explicit DeviceMonitor(Parts parts);
+  /// Both outlive the monitor.
+  DeviceMonitor(DeviceExecutor &device, Operations &operations);
   DeviceMonitor(const DeviceMonitor &) = delete;
   DeviceMonitor &operator=(const DeviceMonitor &) = delete;
   ~DeviceMonitor();  ///< after quiesce(): the kernels must have ended
@@ -66,7 +56,9 @@ class DeviceMonitor {
   void tell_fault(const DeviceReport &report);
   void tell_device_error(const DeviceReport &report);
 
-  const Parts parts_;
+  DeviceExecutor &device_;
+  Operations &operations_;
+  Ranks &ranks_;  ///< of operations_
   std::mutex mutex_;  ///< guards what follows
   std::condition_variable changed_;
   std::deque<Outstanding> outstanding_;

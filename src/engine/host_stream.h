@@ -16,7 +16,7 @@
 #include <thread>
 
 #include "src/base/result.h"
-#include "src/core/task.h"
+#include "src/engine/task.h"
 
 namespace rondo {
 

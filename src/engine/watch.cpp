@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/core/watch.h"
+#include "src/engine/watch.h"
 
 #include <algorithm>
 #include <cstdio>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/core/device_monitor.h"
+#include "src/engine/device_monitor.h"
 
 #include <chrono>
 
@@ -15,7 +15,8 @@ constexpr uint64_t device_check_interval_ns = 20'000'000;
 
 }  // namespace
 
-DeviceMonitor::DeviceMonitor(Parts parts) : parts_(std::move(parts)) {
+DeviceMonitor::DeviceMonitor(DeviceExecutor &device, Operations &operations)
+    : device_(device), operations_(operations), ranks_(operations.ranks()) {
   const SignalsBlocked blocked;
   thread_ = std::thread([this] { run(); });
 }
@@ -47,8 +48,8 @@ bool DeviceMonitor::quiesce(uint64_t patience_ns) {
   const uint64_t deadline_ns = now_ns() + patience_ns;
   std::unique_lock lock(mutex_);
   for (;;) {
-    if (outstanding_.empty() && parts_.device->drained()) return true;
-    if (!parts_.device->check_device().ok()) return true;  // an error that sticks: nothing runs there any more
+    if (outstanding_.empty() && device_.drained()) return true;
+    if (!device_.check_device().ok()) return true;  // an error that sticks: nothing runs there any more
     if (now_ns() >= deadline_ns) return false;
     changed_.wait_for(lock, busy_interval);
   }
@@ -68,7 +69,7 @@ void DeviceMonitor::run() {
 }
 
 bool DeviceMonitor::look(std::unique_lock<std::mutex> &lock) {
-  const DeviceReport report = parts_.device->report();
+  const DeviceReport report = device_.report();
   carry_over(report);
   const bool running = report.begun_calls != report.ended_calls;
   // A look between a replay's last two writes has taken its end for the beginning of the next one.
@@ -78,7 +79,8 @@ bool DeviceMonitor::look(std::unique_lock<std::mutex> &lock) {
   if (running && !outstanding_.empty()) {
     if (!watch_ || watched_.number != outstanding_.front().number) {
       watched_ = outstanding_.front();
-      watch_.emplace(*parts_.ranks, parts_.rank, parts_.rank_count, watched_.number, watched_.what, parts_.timeout_ns);
+      watch_.emplace(ranks_, operations_.rank(), operations_.rank_count(), watched_.number, watched_.what,
+                     operations_.timeout_ns());
     }
     // What runs may be replays before it, each of which has its own time.
     if (std::exchange(watched_begun_, report.begun_calls) != report.begun_calls) watch_->restart();
@@ -91,13 +93,16 @@ bool DeviceMonitor::look(std::unique_lock<std::mutex> &lock) {
   } else if (running) {
     look_at_replay(report, now);
   }
-  if (now >= next_device_check_ns_ && !parts_.ranks->failed()) {
+  if (now >= next_device_check_ns_ && !ranks_.failed()) {
     next_device_check_ns_ = now + device_check_interval_ns;
     tell_device_error(report);
   }
-  if (parts_.ranks->failed()) {
-    parts_.device->stop();  // each time: what ended the waits of a stream may be overwritten
-    if (!std::exchange(told_, true)) parts_.failed();
+  if (ranks_.failed()) {
+    device_.stop();  // each time: what ended the waits of a stream may be overwritten
+    if (!std::exchange(told_, true)) {
+      operations_.announce_failure();
+      operations_.give_up_turns();
+    }
   }
   lock.lock();
   return busy;
@@ -108,17 +113,17 @@ void DeviceMonitor::carry_over(const DeviceReport &report) {
          (outstanding_.front().captured || outstanding_.front().number <= report.ended_number)) {
     const uint64_t number = outstanding_.front().number;
     outstanding_.pop_front();
-    if ((report.failed && number >= report.failed_number) || (report.ends_when_stopped && parts_.ranks->failed())) {
-      parts_.ranks->fail(number);
+    if ((report.failed && number >= report.failed_number) || (report.ends_when_stopped && ranks_.failed())) {
+      ranks_.fail(number);
     } else {
-      parts_.ranks->complete(number);
-      parts_.completed(number);
+      ranks_.complete(number);
+      operations_.end_turn(number);
     }
   }
 }
 
 void DeviceMonitor::look_at_running(uint64_t now_ns) {
-  if (!parts_.ranks->failed() && watch_) static_cast<void>(watch_->look(now_ns));
+  if (!ranks_.failed() && watch_) static_cast<void>(watch_->look(now_ns));
 }
 
 /// A kernel of a replayed graph has no number of its own: deaths and its deadline are all that can be seen.
@@ -128,48 +133,45 @@ void DeviceMonitor::look_at_replay(const DeviceReport &report, uint64_t now_ns) 
     replay_since_ns_ = now_ns;
     return;
   }
-  if (parts_.ranks->failed() || now_ns < next_departure_check_ns_) return;
+  if (ranks_.failed() || now_ns < next_departure_check_ns_) return;
   next_departure_check_ns_ = now_ns + device_check_interval_ns;
   Error error;
-  if (const auto death = find_ended_rank(*parts_.ranks, parts_.rank, parts_.rank_count, UINT64_MAX, RankEnd::death)) {
+  if (const auto death =
+          find_ended_rank(ranks_, operations_.rank(), operations_.rank_count(), UINT64_MAX, RankEnd::death)) {
     error = *death;
     error.operation = report.ended_number;
-  } else if (now_ns - replay_since_ns_ >= parts_.timeout_ns) {
+  } else if (now_ns - replay_since_ns_ >= operations_.timeout_ns()) {
     error = {RONDO_ERROR_TIMEOUT,
-             "a collective of a replayed graph on rank " + std::to_string(parts_.rank) +
+             "a collective of a replayed graph on rank " + std::to_string(operations_.rank()) +
                  " timed out; look whether every rank has launched its graph, or raise timeout_ms (RONDO_TIMEOUT)"};
   } else {
     return;
   }
-  error.rank = static_cast<int32_t>(parts_.rank);
-  parts_.ranks->raise(error);
+  error.rank = static_cast<int32_t>(operations_.rank());
+  ranks_.raise(error);
 }
 
 void DeviceMonitor::tell_fault() {
-  const DeviceReport report = parts_.device->report();
+  const DeviceReport report = device_.report();
   tell_fault(report);
-  if (!parts_.ranks->failed()) tell_device_error(report);
+  if (!ranks_.failed()) tell_device_error(report);
 }
 
 void DeviceMonitor::tell_device_error(const DeviceReport &report) {
-  const auto sound = parts_.device->check_device();
-  if (sound.ok()) return;
-  Error error = sound.error();
-  error.rank = error.peer = static_cast<int32_t>(parts_.rank);
-  error.operation = report.ended_number + 1;
-  parts_.ranks->raise(error);
+  const auto sound = device_.check_device();
+  if (!sound.ok()) operations_.raise(sound.error(), report.ended_number + 1);
 }
 
 void DeviceMonitor::tell_fault(const DeviceReport &report) {
-  if (!report.failed || report.fault == Fault::none || parts_.ranks->failed()) return;
+  if (!report.failed || report.fault == Fault::none || ranks_.failed()) return;
   uint64_t number = report.failed_number;
-  auto what = parts_.ranks->entered(parts_.rank, number);
+  auto what = ranks_.entered(operations_.rank(), number);
   if (!what) {  // so many were enqueued since; ranks that disagree on it disagree on the latest one, too
-    number = parts_.ranks->latest_operation(parts_.rank);
-    what = parts_.ranks->entered(parts_.rank, number);
+    number = ranks_.latest_operation(operations_.rank());
+    what = ranks_.entered(operations_.rank(), number);
   }
   const OperationInfo entered = what ? *what : OperationInfo{};
-  OperationWatch(*parts_.ranks, parts_.rank, parts_.rank_count, number, entered, parts_.timeout_ns)
+  OperationWatch(ranks_, operations_.rank(), operations_.rank_count(), number, entered, operations_.timeout_ns())
       .explain_fault(report.peer, report.fault);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/core/host_stream.h"
+#include "src/engine/host_stream.h"
 
 #include <pthread.h>
 

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the executors of a device have in common (kernels: cuda/executor.cpp, copies: cuda/copy_executor.cpp): calls are
+// enqueued on the caller's streams and return; a monitor of the rank's own carries over what the device tells, looks
+// for failures and deadlines, and stops the device. The device itself only ever stops when it is told to.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+#include "src/engine/executor.h"
+#include "src/proto/interpreter.h"
+
+namespace rondo {
+
+class DeviceMonitor;
+
+/// What the calls of one rank have told the host from its device; with the kernel executor each is a kernel. Counts
+/// grow, but for begun_calls where it was one too many.
+struct DeviceReport {
+  uint64_t begun_calls = 0;   ///< replays of captured ones among them, and a call that waits for ranks which share its
+                              ///< kernel; one too many for the moment in which one ends
+  uint64_t ended_calls = 0;   ///< the same as begun_calls: none runs
+  uint64_t ended_number = 0;  ///< the operation whose kernel ended last, done or not
+  bool failed = false;        ///< a kernel stopped, or met a slot that did not fit; those after it do nothing
+  uint64_t failed_number = 0;
+  Fault fault = Fault::none;  ///< none: it was told to stop
+  uint32_t peer = 0;          ///< fault: whose slot
+  /// An operation that was stopped looks like one that is done: what ended after a failure of the communicator does not
+  /// count as done.
+  bool ends_when_stopped = false;
+};
+
+/// A call as the device gets it.
+struct DeviceCall {
+  PreparedPlan *plan = nullptr;
+  Buffers buffers;        ///< addresses of the device
+  uint64_t number = 0;    ///< of the operation
+  uint32_t divisor = 0;   ///< avg: the number of ranks; else 0
+  bool captured = false;  ///< into a graph, as check_stream() said: it runs when that is launched, as often as it is
+};
+
+class DeviceExecutor : public Executor {
+ public:
+  DeviceExecutor();
+  ~DeviceExecutor() override;
+
+  void start(Operations &operations) final;
+  [[nodiscard]] Result<void> enqueue(std::span<const WorkItem> works, StreamRef stream) final;
+  void look_for_failure() final;
+  [[nodiscard]] bool quiesce() final;
+  void end() final;
+  void live_on(std::shared_ptr<Executor> self) final;
+
+  // For the monitor; any thread.
+  [[nodiscard]] virtual DeviceReport report() const = 0;
+  /// Ends what runs and what will be launched. Again and again as long as something has not ended.
+  virtual void stop() = 0;
+  /// Nothing that was enqueued has still to end. When no calls come any more.
+  [[nodiscard]] virtual bool drained() const = 0;
+  /// An error of the device that came after a launch, if there is one.
+  [[nodiscard]] virtual Result<void> check_device() const = 0;
+
+ protected:
+  /// Enqueues and returns; where ranks share a kernel, when all of them have come, or by stop(). `stream`: the
+  /// caller's, null for the default stream. What a failure leaves behind ends by itself, or by stop().
+  [[nodiscard]] virtual Result<void> launch(const DeviceCall &call, void *stream) = 0;
+
+ private:
+  [[nodiscard]] Result<void> enqueue_one(const WorkItem &work, void *stream);
+
+  Operations *operations_ = nullptr;
+  std::mutex monitor_mutex_;                ///< guards that monitor_ is there, for who only asks
+  std::unique_ptr<DeviceMonitor> monitor_;  ///< from start() to end()
+};
+
+}  // namespace rondo

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// The executor of one rank: runs plans on host memory (host_executor.h), or by kernels or copies of a device
+// (device_executor.h). The communicator gives operations their numbers and plans, and goes by this interface alone.
+//
+// Order    Operations run in the order of their numbers, whatever streams they are on; start() comes before all of
+//          them. A communicator calls prepare() and enqueue() one at a time, but enqueue() for work that runs in the
+//          call: that may come beside anything.
+// Failure  A call that is refused by check_buffer(), check_stream() or prepare() has no effect. Once work has a number,
+//          a failure is the communicator's: the executor raises it (Operations::raise()), and the work ends as soon as
+//          it notices that the communicator has failed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "src/base/result.h"
+#include "src/plan/plan.h"
+#include "src/proto/connection.h"
+
+namespace rondo {
+
+class HostStream;
+class Operations;
+
+/// The stream that a caller gave. Null: the call itself on host memory, the default stream on a device.
+struct StreamRef {
+  HostStream *host = nullptr;  ///< a stream of rondo_stream_create(); the caller holds it during the call
+  void *device = nullptr;      ///< any other: a stream of a device's driver
+
+  [[nodiscard]] bool none() const { return host == nullptr && device == nullptr; }
+};
+
+/// What an executor is and can do; constant.
+struct ExecutorCapabilities {
+  rondo_device_executor_t kind = RONDO_DEVICE_EXECUTOR_AUTO;  ///< AUTO: host memory
+  ConnectionGeometry geometry;                                ///< of its connections
+  uint32_t channel_count = 1;
+  uint64_t post_bytes = 0;          ///< `direct`: the most that a one_shot takes; 0: no `direct` here
+  uint64_t direct_chunk_bytes = 0;  ///< `direct`: the largest chunk of a two_shot
+  uint32_t direct_channels = 0;     ///< `direct`: the most channels; 0: it has none of its own
+  bool oversubscribed = false;      ///< ranks wait for each other's cores
+  bool runs_in_call = false;        ///< without a stream enqueue() returns when the work is done
+  bool checks_buffers = true;       ///< false: check_buffer() accepts everything
+  // Two bytes, a cache line apart on a device, for barriers.
+  std::byte *barrier_send = nullptr;
+  std::byte *barrier_recv = nullptr;
+};
+
+/// What an executor needs of a plan beside the plan: uploaded, bound to connections. Stays, as the plan does, while an
+/// operation that uses it has not ended.
+class PreparedPlan {
+ public:
+  virtual ~PreparedPlan() = default;
+};
+
+/// One operation that has its number.
+struct WorkItem {
+  const Plan *plan = nullptr;
+  PreparedPlan *prepared = nullptr;
+  const std::byte *send = nullptr;
+  std::byte *recv = nullptr;
+  uint64_t number = 0;
+  uint32_t history = 0;   ///< fingerprint() of it and all before it
+  bool captured = false;  ///< into a graph, as check_stream() said: it runs when that is launched
+};
+
+class Executor {
+ public:
+  virtual ~Executor() = default;
+
+  [[nodiscard]] virtual ExecutorCapabilities capabilities() const = 0;
+  /// For people: "host memory", "CUDA device 0 (NVIDIA H100)".
+  [[nodiscard]] virtual std::string describe() const = 0;
+  /// The chunk size for a vector of that many bytes where nobody asks for one; 0: the tuner's.
+  [[nodiscard]] virtual uint64_t chunk_bytes(uint64_t) const { return 0; }
+
+  /// RONDO_ERROR_INVALID_ARGUMENT: `name` is not memory that the executor works on. Null and 0 bytes are fine. Any
+  /// thread.
+  [[nodiscard]] virtual Result<void> check_buffer(const char *name, const void *pointer, size_t bytes) const = 0;
+  /// True: the stream is being captured into a graph. An error: work cannot be enqueued there. Any thread.
+  [[nodiscard]] virtual Result<bool> check_stream(StreamRef stream) const = 0;
+  /// A stream for what has none of the caller's: the barrier of finalize.
+  [[nodiscard]] virtual StreamRef own_stream() const = 0;
+
+  /// Once, before the first work. `operations` stays until end().
+  virtual void start(Operations &operations) = 0;
+  [[nodiscard]] virtual Result<std::unique_ptr<PreparedPlan>> prepare(const Plan &plan) = 0;
+  /// Puts the work, whose numbers follow each other, behind what is on the stream; without a stream, and with
+  /// runs_in_call, runs it. What an operation does and how it ends is told to Operations. May wait, up to the deadline
+  /// of an operation, where a queue is full or ranks come together for a launch.
+  [[nodiscard]] virtual Result<void> enqueue(std::span<const WorkItem> works, StreamRef stream) = 0;
+
+  /// Raises a failure that the executor knows of and has not told yet. Any thread.
+  virtual void look_for_failure() = 0;
+  /// When no work comes any more: waits until none uses the caller's buffers, for some seconds at most. False: some
+  /// still may, and live_on() must be called.
+  [[nodiscard]] virtual bool quiesce() = 0;
+  /// Tells nothing any more: Operations may go. May be called again.
+  virtual void end() = 0;
+  /// After quiesce() was false, and end(): keeps `self`, this executor, until no work uses anything of it.
+  virtual void live_on(std::shared_ptr<Executor> self) = 0;
+};
+
+}  // namespace rondo

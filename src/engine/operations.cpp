@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/engine/operations.h"
+
+#include <chrono>
+#include <string>
+#include <utility>
+
+#include "src/base/clock.h"
+
+namespace rondo {
+namespace {
+
+constexpr auto turn_look_interval = std::chrono::milliseconds(1);
+
+}  // namespace
+
+bool Operations::wait_for_turn(uint64_t number) {
+  std::unique_lock lock(turn_mutex_);
+  turn_waiter_count_.fetch_add(1, std::memory_order_relaxed);  // see end_turn()
+  // Every operation before this one has a deadline of its own; what has none is a stream that waits for an event.
+  uint64_t deadline_ns = now_ns() + timeout_ns();
+  uint64_t seen = executed();
+  while (executed() + 1 < number && !ranks_.failed()) {
+    turn_.wait_for(lock, turn_look_interval);
+    const uint64_t done = executed();
+    if (std::exchange(seen, done) != done) deadline_ns = now_ns() + timeout_ns();
+    if (now_ns() >= deadline_ns) ranks_.raise(turn_timed_out(number));
+  }
+  turn_waiter_count_.fetch_sub(1, std::memory_order_relaxed);  // only to save a notification
+  return executed() + 1 >= number;
+}
+
+Error Operations::turn_timed_out(uint64_t number) const {
+  Error error{RONDO_ERROR_TIMEOUT, "operation " + std::to_string(number) + " waited too long for operation " +
+                                       std::to_string(executed() + 1) +
+                                       ", which was called before it on a stream that does not advance"};
+  error.rank = error.peer = static_cast<int32_t>(rank());
+  error.operation = number;
+  return error;
+}
+
+void Operations::notify_turns() {
+  const std::lock_guard lock(turn_mutex_);
+  turn_.notify_all();
+}
+
+void Operations::raise(Error error, uint64_t number) {
+  error.rank = error.peer = static_cast<int32_t>(rank());
+  error.operation = number;
+  ranks_.raise(error);
+}
+
+void Operations::raise_not_enqueued(Error error, uint64_t number) {
+  error.message = "operation " + std::to_string(number) + " could not be enqueued: " + error.message;
+  raise(std::move(error), number);
+}
+
+Error Operations::tell_failure() {
+  Error error = ranks_.failure();
+  // Relaxed: whoever comes first tells; no data rides on it.
+  if (!failure_told_.exchange(true, std::memory_order_relaxed)) {
+    parts_.on_failure(error.status != RONDO_ERROR_ABORTED);  // which is to be told at once
+    return error;
+  }
+  error.message =
+      "the communicator failed earlier (" + std::string(rondo_status_string(error.status)) + "): " + error.message;
+  error.status = RONDO_ERROR_COMM_FAILED;
+  return error;
+}
+
+}  // namespace rondo

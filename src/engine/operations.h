@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a communicator and its executor share: whose turn it is among the operations of this rank, how far they have
+// come, and the failure that ends them all.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "src/base/result.h"
+#include "src/engine/executor.h"
+#include "src/proto/interpreter.h"
+#include "transports/ranks.h"
+
+namespace rondo {
+
+/// Which of the caller's buffers peers can read in place, and how. Any thread.
+class LoanSource {
+ public:
+  virtual ~LoanSource() = default;
+  [[nodiscard]] virtual Loan find(const std::byte *first, size_t bytes) const = 0;
+};
+
+class Operations {
+ public:
+  /// What it looks at; all of it outlives this object.
+  struct Parts {
+    Ranks *ranks = nullptr;
+    const LoanSource *loans = nullptr;
+    uint32_t rank = 0;
+    uint32_t rank_count = 1;
+    uint64_t timeout_ns = 0;
+    /// As long as the result lives, so does the communicator.
+    std::function<std::shared_ptr<const void>()> keep;
+    /// The communicator has failed, and somebody is to be told. waits: until the failure is on record, for a moment.
+    std::function<void(bool waits)> on_failure;
+  };
+  explicit Operations(Parts parts) : parts_(std::move(parts)), ranks_(*parts_.ranks) {}
+  Operations(const Operations &) = delete;
+  Operations &operator=(const Operations &) = delete;
+
+  [[nodiscard]] Ranks &ranks() const { return ranks_; }
+  [[nodiscard]] const LoanSource &loans() const { return *parts_.loans; }
+  [[nodiscard]] uint32_t rank() const { return parts_.rank; }
+  [[nodiscard]] uint32_t rank_count() const { return parts_.rank_count; }
+  [[nodiscard]] uint64_t timeout_ns() const { return parts_.timeout_ns; }
+
+  /// What the ranks compare of it.
+  [[nodiscard]] static OperationInfo info_of(const WorkItem &work) {
+    return {work.plan->key.signature, work.plan->shape, work.history};
+  }
+
+  /// Of the latest operation that is done, and all before it.
+  [[nodiscard]] uint64_t executed() const { return executed_.load(std::memory_order_acquire); }  // see end_turn()
+  /// Waits until every operation before `number` is done. False: the communicator has failed, perhaps because one of
+  /// them took longer than the timeout.
+  [[nodiscard]] bool wait_turn(uint64_t number) { return executed() + 1 >= number || wait_for_turn(number); }
+  /// `number` is done, and every operation before it.
+  void end_turn(uint64_t number) {
+    executed_.store(number, std::memory_order_release);  // pairs with everybody's acquire
+    // Relaxed: a new waiter may miss this notification; it looks every millisecond.
+    if (turn_waiter_count_.load(std::memory_order_relaxed) != 0) notify_turns();
+  }
+  /// An operation failed: those that wait for their turn find the failure.
+  void give_up_turns() { notify_turns(); }
+
+  /// Makes `error` the communicator's failure, unless there is one: of this rank, at that operation.
+  void raise(Error error, uint64_t number);
+  /// Operation `number` has its number, but cannot be enqueued: the other ranks must not wait for it.
+  void raise_not_enqueued(Error error, uint64_t number);
+  [[nodiscard]] std::shared_ptr<const void> keep_communicator() const { return parts_.keep(); }
+  /// The failure is put on record; nobody waits for that.
+  void announce_failure() { parts_.on_failure(false); }
+  /// The failure as it is to whoever asks first, RONDO_ERROR_COMM_FAILED afterwards.
+  [[nodiscard]] Error tell_failure();
+
+ private:
+  [[nodiscard]] bool wait_for_turn(uint64_t number);
+  [[nodiscard]] Error turn_timed_out(uint64_t number) const;
+  void notify_turns();
+
+  const Parts parts_;
+  Ranks &ranks_;  ///< of parts_
+  /// Operations done; stored in end_turn(), pairs with executed().
+  alignas(cache_line_bytes) std::atomic<uint64_t> executed_ = 0;
+  std::atomic<uint32_t> turn_waiter_count_ = 0;  ///< threads in wait_for_turn()
+  std::atomic<bool> failure_told_ = false;
+  std::mutex turn_mutex_;
+  std::condition_variable turn_;
+};
+
+}  // namespace rondo
