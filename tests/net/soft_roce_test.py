@@ -122,8 +122,6 @@ went_dead=$(date +%s%3N)
 wait
 echo "told after $(($(date +%s%3N) - went_dead)) ms"
 cat /run/rank
-MASTER_PORT=29502 timeout 60 "{PROGRAM}" sum 1 1 > /run/refused 2>&1
-sed 's/^/preflight: /' /run/refused
 """
         outputs = self.run_in_machines(job, machines=2, processors=1)
         self.assertIn("# Out of bounds values : 0 OK", outputs[0])
@@ -132,9 +130,6 @@ sed 's/^/preflight: /' /run/refused
             # The rank that had something to send is the first to know, and tells the other.
             self.expect_loss(output, 1, r"rank [01] \(host vm[01].*does not acknowledge.*retry counter exceeded.*"
                                         r"from rxe0 port 1 .* to rxe0 port 1 ")
-            # The path is still dead when they meet again.
-            self.assertRegex(output, r"preflight: .*rank [01] \(host vm[01].*cannot reach rank [01] \(host vm[01].*"
-                                     r" over verbs, from rxe0 port 1 .* to rxe0 port 1 .*MTU")
 
     def test_what_cannot_work_is_told_by_every_rank(self):
         wrong = (("RONDO_IB_HCA", "mlx9_0", "and no port has that name; ports: rxe0 port 1 .active"),
