@@ -24,6 +24,7 @@ constexpr uint8_t acknowledge_timer = 15;
 constexpr uint32_t first_packet_mask = 0xffffff;
 constexpr uint32_t spare_requests = 8;  // hello, bye and the slot before them
 constexpr uint32_t spare_receives = 4;
+constexpr uint32_t bye_requests = 1;  // kept free, so that a goodbye always has room
 
 uint32_t slots_of(const std::vector<net::NearLink> &links) {
   uint32_t slots = 0;
@@ -225,7 +226,7 @@ bool Peer::post(ibv_send_wr &first, ibv_send_wr &last, uint32_t count, const Sig
 
 bool Peer::send_slot(Link &link, const net::Message &message) {
   if (lost()) return true;
-  if (!has_room(2)) return false;
+  if (!has_room(2 + bye_requests)) return false;
   const uint64_t slot = link.ends.outgoing.slot(message.counter);
   Cell &cell = link.staged[slot];
   cell.frame = {message.counter, message.consumed, message.signature, message.bytes};
@@ -257,7 +258,7 @@ bool Peer::send_word(MessageKind kind, const Link &link, uint64_t counter, bool 
 
 bool Peer::send_credit(const Link &link, uint64_t consumed) {
   if (lost()) return true;
-  if (!has_room(1)) return false;
+  if (!has_room(1 + bye_requests)) return false;
   // Requests without a signal end with the next one that has it.
   return send_word(MessageKind::credit, link, consumed, posted_ - signalled_ >= requests_most_ / 4);
 }
