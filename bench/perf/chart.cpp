@@ -56,7 +56,7 @@ std::string size_label(double bytes) {
   static constexpr std::array units{"B", "KiB", "MiB", "GiB", "TiB"};
   size_t unit = 0;
   while (bytes >= 1024 && unit + 1 < units.size()) bytes /= 1024, ++unit;
-  return number(bytes, "%.3g") + " " + units[unit];
+  return number(bytes, bytes < 999.5 ? "%.3g" : "%.0f") + " " + units[unit];  // 1020 KiB, not 1.02e+03
 }
 
 Axis power_axis(double low, double high, double left, std::string (*label)(double)) {

@@ -39,18 +39,18 @@ typedef enum rondo_type {
 /** Reductions. min and max give NaN where an operand is NaN, and order -0 below +0. avg is the sum divided by the
  *  number of ranks once, at the end (integers: truncated toward zero). */
 typedef enum rondo_op { RONDO_SUM = 0, RONDO_PROD = 1, RONDO_MIN = 2, RONDO_MAX = 3, RONDO_AVG = 4 } rondo_op_t;
-
+/** The collectives, for queries; one of them is the call itself elsewhere. */
 typedef enum rondo_collective {
   RONDO_ALL_REDUCE = 0, RONDO_REDUCE_SCATTER = 1, RONDO_ALL_GATHER = 2,
   RONDO_BROADCAST = 3, RONDO_REDUCE = 4, RONDO_BARRIER = 5
 } rondo_collective_t;
-
+/** How a collective is done (docs/schedules.md). AUTO: the tuner chooses. */
 typedef enum rondo_algorithm {
   RONDO_ALGORITHM_AUTO = 0, RONDO_ALGORITHM_RING = 1, RONDO_ALGORITHM_TREE = 2,
   RONDO_ALGORITHM_HALVING_DOUBLING = 3, RONDO_ALGORITHM_ONE_SHOT = 4, RONDO_ALGORITHM_TWO_SHOT = 5,
   RONDO_ALGORITHM_HIERARCHICAL = 6
 } rondo_algorithm_t;
-
+/** How data is handed over (docs/architecture.md). AUTO: the tuner chooses. */
 typedef enum rondo_protocol {
   RONDO_PROTOCOL_AUTO = 0,
   RONDO_PROTOCOL_SIMPLE = 1, /**< a counter after the data */

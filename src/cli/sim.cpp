@@ -49,7 +49,8 @@ Result<Parsed> parse_options(Arguments args) {
   app.add_flag("--in-place", options.in_place, "Send and receive buffers coincide");
   app.add_option("--protocol", options.protocol, "auto (default), simple or ll");
   app.add_option("--channels", options.channels, "Default: what the tuner chooses")->check(CLI::Range(1u, 64u));
-  app.add_option("--chunk", options.chunk, "Default: what the tuner chooses")->type_name("SIZE");
+  app.add_option("--chunk-bytes,--chunk", options.chunk, "The schedule's unit (default: what the tuner chooses)")
+      ->type_name("SIZE");
   app.add_option("--json", options.json, "Write the result as JSON; - is standard output")->type_name("FILE");
   app.add_option("--sweep", options.sweep, "Draw time by size and by ranks to 131072, as SVG")->type_name("FILE");
   app.add_flag("--alone", options.alone, "Do not compare with the other algorithms");

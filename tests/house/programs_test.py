@@ -19,12 +19,14 @@ PACKAGES = {  # package: the programs of it that are used
     # Of a bare root.
     "apt": "apt-config apt-get",
     "bash": "bash",
-    "coreutils": "basename cat chown chroot cp cut dirname env id install ln ls mkdir mktemp mv paste readlink "
-                 "realpath rm sleep sort stat tail tee touch tr uname wc",
+    "coreutils": "basename cat chmod chown chroot cp cut dirname du env head id install ln ls mkdir mktemp mv paste "
+                 "readlink realpath rm sleep sort stat tail tee touch tr uname wc",
     "dash": "sh",
-    "dpkg": "dpkg-query",
+    "dpkg": "dpkg dpkg-deb dpkg-query",
+    "findutils": "find",
     "grep": "grep",
-    "libc-bin": "getent ldd",
+    "gzip": "gzip",
+    "libc-bin": "getent ldconfig ldd",
     "mawk": "awk",
     "mount": "mount",
     "passwd": "useradd",
@@ -35,6 +37,7 @@ PACKAGES = {  # package: the programs of it that are used
     "binutils": "nm readelf strip",
     "cmake": "cmake",
     "debootstrap": "debootstrap",
+    "gcc": "gcc",
     "groff-base": "groff",
     "meson": "meson",
     "ninja-build": "ninja",

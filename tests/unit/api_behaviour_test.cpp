@@ -127,6 +127,8 @@ TEST_CASE("failure: a failed operation on a stream is the stream's and the commu
   CHECK(error.peer == 1);
   CHECK(error.operation == 1);
   CHECK_THAT(std::string(error.message), Contains("rank 1 (host") && Contains("RONDO_TIMEOUT"));
+  CHECK(std::string(rondo_last_error_message(ranks[1])) == error.message);
+  CHECK_THAT(std::string(rondo_last_error_message(reinterpret_cast<rondo_comm_t>(8))), Contains("handle"));
   CHECK(rondo_stream_destroy(stream) == RONDO_OK);
 }
 

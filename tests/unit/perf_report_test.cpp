@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "bench/perf/chart.h"
 #include "bench/perf/report.h"
 #include "tests/catch.h"
 
@@ -52,6 +53,13 @@ TEST_CASE("perf report: median, least and greatest of the runs") {
   CHECK(even.min_us == Approx(1));
   CHECK(even.max_us == Approx(9));
   CHECK(summarise(std::vector<double>{5e3}).median_us == Approx(5));
+}
+
+TEST_CASE("perf report: a size in a picture is never written with an exponent") {
+  CHECK(size_label(1020 * 1024) == "1020 KiB");
+  CHECK(size_label(1023.9) == "1024 B");
+  CHECK(size_label(999) == "999 B");
+  CHECK(size_label(1536) == "1.5 KiB");
 }
 
 TEST_CASE("perf report: bandwidth counts 10^9 bytes a second") {

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Debian packages of what meson installs: what is in which, what they depend on, and that installed and removed
+again they leave nothing. package_test.py, started in the build folder, as root (else the installation is left out)."""
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = os.getcwd()
+
+
+def run(*command, **environment):
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=300, check=False,
+                          env={**os.environ, **environment})
+    if done.returncode != 0:
+        raise AssertionError(f"{command}: status {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+@unittest.skipUnless(shutil.which("dpkg-deb"), "no dpkg-deb")
+class Packages(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory(prefix="rondo-package-")
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = Path(folder.name)
+        run("meson", "install", "-C", BUILD, "--no-rebuild", "--quiet", "--destdir", cls.folder / "tree")
+        run(ROOT / "scripts/package", "--tree", cls.folder / "tree", cls.folder / "out")
+        cls.packages = {path.name.split("_")[0]: path for path in (cls.folder / "out").iterdir()}
+
+    def files(self, name):
+        lines = run("dpkg-deb", "-c", self.packages[name]).splitlines()
+        return {re.sub(r" (->|link to) .*", "", line).split(None, 5)[5] for line in lines if not line.endswith("/")}
+
+    def test_each_installed_file_is_in_one_package(self):
+        self.assertEqual(sorted(self.packages), ["librondo-dev", "librondo0", "rondo"])
+        tree = self.folder / "tree"
+        installed = sorted(f"./{path.relative_to(tree)}" for path in tree.rglob("*") if not path.is_dir())
+        packed = sorted(re.sub(r"\.1\.gz$", ".1", name) for package in self.packages for name in self.files(package))
+        self.assertEqual(packed, installed)
+        self.assertEqual({Path(name).name for name in self.files("librondo0")}, {"librondo.so.0", "librondo.so.0.1.0"})
+
+    def test_they_depend_on_what_their_files_ask_for(self):
+        depends = run("dpkg-deb", "-f", self.packages["librondo0"], "Depends")
+        self.assertEqual(re.findall(r"([\w.+-]+) \(>= [\w.+:~-]+\)", depends),
+                         ["libc6", "libgcc-s1", "libhwloc15", "libsodium23", "libstdc++6"])
+        self.assertRegex(run("dpkg-deb", "-f", self.packages["librondo-dev"], "Depends"), r"^librondo0 \(= [\d.]+\)\n$")
+
+    @unittest.skipUnless(os.geteuid() == 0, "dpkg installs as root only")
+    def test_installed_and_removed_again_they_leave_nothing(self):
+        place = self.folder / "root"
+        for name in ("updates", "info"):
+            (place / "var/lib/dpkg" / name).mkdir(parents=True)
+        for name in ("status", "available"):
+            (place / "var/lib/dpkg" / name).touch()
+        # An empty root: no library is there that they depend on, and nothing that a trigger could start.
+        dpkg = ("dpkg", f"--root={place}", "--force-depends", "--no-triggers", "--log=/dev/null")
+        run(*dpkg, "--install", *self.packages.values())
+        library = next(place.rglob("librondo.so.0.1.0"))
+        program = next(place.rglob("bin/rondo"))
+        self.assertIn("rondo 0.", run(program, "--version", LD_LIBRARY_PATH=str(library.parent)))
+        run(*dpkg, "--purge", *self.packages)
+        left = [path for path in place.rglob("*") if not path.is_dir() and "var/lib/dpkg" not in str(path)]
+        self.assertEqual(left, [])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
