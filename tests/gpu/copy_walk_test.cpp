@@ -55,10 +55,10 @@ class Streams {
 
   bool advance(uint32_t rank, const CopySlice &slice) {
     std::vector<Link> in, out;
-    for (const uint8_t link : slice.step->recv_link)
+    for (const uint16_t link : slice.step->recv_link)
       if ((slice.step->flags & step_recv) != 0 && link != no_link)
         in.push_back({slice.channel, slice.schedule->peers[link], rank});
-    for (const uint8_t link : slice.step->send_link)
+    for (const uint16_t link : slice.step->send_link)
       if ((slice.step->flags & step_send) != 0 && link != no_link)
         out.push_back({slice.channel, rank, slice.schedule->peers[link]});
     for (const Link &link : in)
