@@ -48,7 +48,7 @@ struct Raw {
 
 void add_options(CLI::App *app, RunOptions *options, Raw *raw) {
   app->prefix_command();
-  app->add_option("-n,--np,--ranks", options->rank_count, "Ranks to start (-np, too)")
+  app->add_option("-n,--ranks,--np", options->rank_count, "Ranks to start (-np, too)")
       ->required()
       ->check(CLI::Range(1u, run_rank_count_max))
       ->type_name("N");

@@ -10,6 +10,8 @@ namespace {
 
 /// Steps of one tile of all ranks that are simulated. A comparison is many simulations, so each has to be short.
 constexpr uint64_t compared_step_count_max = 4'000'000;
+/// An algorithm with a link to every rank has as many steps as there are pairs of ranks, and they all meet in the ports.
+constexpr uint64_t compared_all_links_rank_max = 256;
 constexpr uint64_t least_bytes = 1024, most_bytes = uint64_t{16} << 30;
 
 uint64_t ranks_of(const sim::SimCase &what) { return what.network.rank_count(); }
@@ -25,8 +27,13 @@ std::vector<uint64_t> sizes(const sim::SimCase &what) {
   return list;
 }
 
+uint64_t compared_rank_max(const Algorithm &algorithm) {
+  return algorithm.rank_count_max == UINT32_MAX ? UINT32_MAX : std::min<uint64_t>(algorithm.rank_count_max,
+                                                                                  compared_all_links_rank_max);
+}
+
 std::string too_many(const Algorithm &algorithm) {
-  return "for at most " + std::to_string(algorithm.rank_count_max) + " ranks";
+  return "compared among at most " + std::to_string(compared_rank_max(algorithm)) + " ranks";
 }
 
 /// Adds a point, or the reason why there is none.
@@ -69,9 +76,9 @@ SimComparison compare_by_size(const sim::SimCase &what, sim::Simulator &simulato
     if (!algorithm.supports(what.collective)) continue;
     SimLine line{algorithm.id, {}};
     std::string reason;
-    if (ranks_of(what) > algorithm.rank_count_max) reason = too_many(algorithm);
+    if (ranks_of(what) > compared_rank_max(algorithm)) reason = too_many(algorithm);
     for (const uint64_t bytes : sizes(what)) {
-      if (ranks_of(what) > algorithm.rank_count_max) break;
+      if (ranks_of(what) > compared_rank_max(algorithm)) break;
       sim::SimCase sized = what;
       sized.bytes = bytes;
       if (tuned == nullptr) {
@@ -107,7 +114,7 @@ SimComparison compare_by_ranks(const sim::SimCase &what) {
       for (sim::SimNode &node : sized.network.nodes)
         node.nic_count = std::min(node.nic_count, what.network.nodes.front().nic_count);
       sim::Simulator simulator;
-      if (ranks > algorithm.rank_count_max) {
+      if (ranks > compared_rank_max(algorithm)) {
         reason = too_many(algorithm);
         break;
       }

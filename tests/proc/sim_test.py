@@ -87,10 +87,10 @@ class Sim(unittest.TestCase):
                 self.assertEqual(short[key], every[key], (algorithm, key))
 
     def test_algorithms_are_compared_and_those_left_out_named(self):
-        done = sim("--ranks", "256", "--algorithm", "tree", "--bytes", "1M")
+        done = sim("--ranks", "2048", "--algorithm", "tree", "--bytes", "1M")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertIn("fastest    ", done.stdout)
-        self.assertIn("one_shot: for at most 255 ranks", done.stdout)
+        self.assertIn("one_shot: compared among at most 256 ranks", done.stdout)
 
     def test_a_topology_file_is_used(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -125,7 +125,7 @@ class Sim(unittest.TestCase):
     def test_bad_input_is_answered_and_fails(self):
         for options, part in [
                 (["--algorithm", "rung"], "unknown algorithm 'rung'"), (["--bytes", "1X"], "not a size"),
-                (["--ranks", "0"], "--ranks"), (["--ranks", "300", "--algorithm", "one_shot"], "these can: ring"),
+                (["--ranks", "0"], "--ranks"), (["--ranks", "1025", "--algorithm", "one_shot"], "these can: ring"),
                 (["--ranks", "131072", "--algorithm", "ring"], "these can: tree"),
                 (["--ranks", "9", "--nodes", "1", "--gpus", "8"], "9 ranks do not fit"),
                 (["--topology", "/nowhere/net.json"], "cannot read the topology file"),
