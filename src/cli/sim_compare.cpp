@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "src/cli/sim.h"
+#include "src/plan/build.h"
 
 namespace rondo::cli {
 namespace {
@@ -28,8 +29,8 @@ std::vector<uint64_t> sizes(const sim::SimCase &what) {
 }
 
 uint64_t compared_rank_max(const Algorithm &algorithm) {
-  return algorithm.rank_count_max == UINT32_MAX ? UINT32_MAX : std::min<uint64_t>(algorithm.rank_count_max,
-                                                                                  compared_all_links_rank_max);
+  const bool all_links = algorithm.rank_count_max <= direct_rank_count_max;
+  return all_links ? compared_all_links_rank_max : algorithm.rank_count_max;
 }
 
 std::string too_many(const Algorithm &algorithm) {
