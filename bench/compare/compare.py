@@ -232,7 +232,9 @@ def measure(options):
         machine = runs.Machine(floor, core_count, options.tries, options.patience, options.deadline, options.seconds,
                                kept=kept, network=network)
         rows = results.load(options.raw) if options.raw.exists() else []
-        say(f"contenders: {', '.join(contenders)}; runs are kept in {options.raw}")
+        planned = plan(options, contenders, core_count).values()
+        taking_part = {run.contender for cells in planned for cell in cells for run in cell}
+        say(f"contenders: {', '.join(name for name in contenders if name in taking_part)}; runs are kept in {options.raw}")
         session = results.session_row(machine_facts)
         results.append(options.raw, session)
         found = results.Results([*rows, session], options.runs_min)
