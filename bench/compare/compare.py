@@ -234,7 +234,8 @@ def measure(options):
         rows = results.load(options.raw) if options.raw.exists() else []
         planned = plan(options, contenders, core_count).values()
         taking_part = {run.contender for cells in planned for cell in cells for run in cell}
-        say(f"contenders: {', '.join(name for name in contenders if name in taking_part)}; runs are kept in {options.raw}")
+        named = ", ".join(name for name in contenders if name in taking_part)
+        say(f"contenders: {named}; runs are kept in {options.raw}")
         session = results.session_row(machine_facts)
         results.append(options.raw, session)
         found = results.Results([*rows, session], options.runs_min)

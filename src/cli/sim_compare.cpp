@@ -11,7 +11,7 @@ namespace {
 
 /// Steps of one tile of all ranks that are simulated. A comparison is many simulations, so each has to be short.
 constexpr uint64_t compared_step_count_max = 4'000'000;
-/// An algorithm with a link to every rank has as many steps as there are pairs of ranks, and they all meet in the ports.
+/// An algorithm with a link to every rank has as many steps as there are pairs of ranks, which all meet in the ports.
 constexpr uint64_t compared_all_links_rank_max = 256;
 constexpr uint64_t least_bytes = 1024, most_bytes = uint64_t{16} << 30;
 

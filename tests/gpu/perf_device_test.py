@@ -188,7 +188,7 @@ class DevicePerf(PerfCase):
         self.refuse(2, "--device cuda", options=("--graph",))
         self.refuse(2, "--buffers", options=("--device", "cuda", "--buffers", "alloc"))
         self.refuse(2, "'ll128'", "'simple', 'll', 'direct'", options=("--protocol", "ll128"))
-        self.refuse(3, "'ll128'", "NVLink", options=("--device", "cuda", "--protocol", "ll128"), SOFT_CUDA_DEVICES="2",
+        self.refuse(2, "'ll128'", "NVLink", options=("--device", "cuda", "--protocol", "ll128"), SOFT_CUDA_DEVICES="2",
                     SOFT_CUDA_NVLINK="off")
 
     def test_memory_that_does_not_suffice_is_told_with_what_to_do(self):
