@@ -45,7 +45,7 @@ int main(void) {
   }
   CUDA("cuInit", (unsigned), 0);
   CUDA("cuDevicePrimaryCtxRetain", (void **, int), &context, device);
-  CUDA("cuCtxSetCurrent", (void *), context);
+  CUDA("cuCtxPushCurrent_v2", (void *), context);
   CUDA("cuMemAlloc_v2", (unsigned long long *, size_t), &buffer, sizeof numbers);
 
   rondo_comm_t comm = NULL;

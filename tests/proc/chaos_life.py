@@ -71,7 +71,7 @@ def statuses():
     """The numbers of the statuses, from the public header."""
     names = {"RONDO_ERROR_REMOTE": REMOTE, "RONDO_ERROR_TIMEOUT": TIMEOUT, "RONDO_ERROR_MISMATCH": MISMATCH,
              "RONDO_ERROR_ABORTED": ABORTED, "RONDO_ERROR_SYSTEM": SYSTEM}
-    header = Path(__file__).resolve().parents[2] / "include" / "rondo" / "rondo.h"
+    header = Path(__file__).resolve().parents[2] / "include" / "rondo" / "types.h"
     found = {}
     for line in header.read_text(encoding="utf-8").splitlines():
         words = line.replace(",", " ").split()

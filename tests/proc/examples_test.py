@@ -18,7 +18,7 @@ OTHER_TESTS = {"word_count.c"}  # perf_test.py
 
 def shown(source):
     """(the command, its lines) of a source's first comment."""
-    head = re.match(r'/\*.*?\*/|# SPDX.*?"""\n(.*?)"""', source.read_text(encoding="utf-8"), re.S).group(0)
+    head = re.match(r'/\*.*?\*/|# SPDX.*?""".*?"""', source.read_text(encoding="utf-8"), re.S).group(0)
     lines = [re.sub(r"^ \*", "", line) for line in head.splitlines()]
     begin = next(at for at, line in enumerate(lines) if line.lstrip().startswith("$ "))
     said = []

@@ -145,7 +145,7 @@ class Tune(unittest.TestCase):
                 (["--ranks", "1"], {}, 2, "--ranks"), (["--sizes", "x"], {}, 2, "--sizes"),
                 (["-o", "/nonexistent/t.json"], {}, 1, "/nonexistent/t.json"),
                 ([], {"RONDO_TOPOLOGY_FILE": "/tmp/x.xml"}, 1, "RONDO_TOPOLOGY_FILE"),
-                ([], {"RONDO_WAIT": "never"}, 1, "RONDO_WAIT: 'never'"),
+                ([], {"RONDO_WAIT": "never"}, 2, "RONDO_WAIT: 'never'"),
                 (["--quick", "--ranks", "2", "-o", str(self.folder / "t")], {"TMPDIR": "/nonexistent"}, 1, "TMPDIR")]:
             done = rondo("tune", *words, **variables)
             self.assertEqual(done.returncode, status, done.stderr)
