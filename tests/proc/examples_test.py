@@ -47,7 +47,8 @@ class Examples(unittest.TestCase):
                 else:
                     words[words.index(source.stem)] = str(Path(PROGRAMS) / source.stem)
                 done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False,
-                                      env=dict(os.environ, RONDO_CUDA_LIBRARY=SOFT_CUDA))  # and its kernels
+                                      env=dict(os.environ, RONDO_CUDA_LIBRARY=SOFT_CUDA,  # and its kernels
+                                               PYTHONUNBUFFERED=""))  # or a line is written in two pieces
                 self.assertEqual(done.returncode, 0, done.stderr)
                 self.assertEqual(sorted(done.stdout.splitlines()), sorted(said))
 
