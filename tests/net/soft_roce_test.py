@@ -7,6 +7,7 @@ usage: soft_roce_test.py FOLDER RANK_PROGRAM RONDO NETWORK_TEST VERBS_TEST"""
 import os
 import re
 import secrets
+import shutil
 import sys
 import unittest
 
@@ -39,6 +40,10 @@ class SoftRoce(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         try:
+            if "RONDO_TEST_SANITIZED" in os.environ:
+                raise soft_roce.Missing("an emulated processor is too slow for sanitized programs")
+            if shutil.which(soft_roce.QEMU) is None and "RONDO_TEST_SOFT_ROCE" not in os.environ:
+                raise soft_roce.Missing(f"no {soft_roce.QEMU}; RONDO_TEST_SOFT_ROCE=1 fetches it from the packages")
             cls.image = soft_roce.Image(FOLDER)
         except soft_roce.Missing as why:
             print(f"skipped: verbs on Soft-RoCE: {why}")
