@@ -79,9 +79,9 @@ CASES = [
     (["info"], {"RONDO_WAIT": "nap"}, "known are: auto, spin, yield, sleep"),
     (["run", "-n", "2", *PROGRAM], {"RONDO_NETWORK": "verbs9"}, "RONDO_NETWORK: 'verbs9' is not a known network"),
     # rondo run.
-    (["run", *PROGRAM], {}, "-n"),
-    (["run", "-n", "0", *PROGRAM], {}, "-n"),
-    (["run", "-np", "none", *PROGRAM], {}, "-n"),
+    (["run", *PROGRAM], {}, "--ranks"),
+    (["run", "-n", "0", *PROGRAM], {}, "--ranks"),
+    (["run", "-np", "none", *PROGRAM], {}, "--ranks"),
     (["run", "-n", "2"], {}, "no program given"),
     (["run", "-n", "2", "--bind", "socket", *PROGRAM], {}, "core"),
     (["run", "-n", "2", "--timeout", "-1", *PROGRAM], {}, "--timeout"),
