@@ -67,13 +67,13 @@ struct Pair {
   }
 
   static void connect_ucx(Pair &pair, const char *rendezvous_bytes) {
-    UcxPair made = connect_ucx_pair(pair.sides[0].memory.links, pair.sides[1].memory.links, rendezvous_bytes);
+    NetworkPair made = connect_ucx_pair(pair.sides[0].memory.links, pair.sides[1].memory.links, rendezvous_bytes);
     for (Side &side : pair.sides)
       side.progress = std::make_unique<net::Progress>(side.memory.links, std::move(made.networks[side.number]));
   }
 
   static void connect_verbs(Pair &pair) {
-    VerbsPair made = connect_verbs_pair(pair.sides[0].memory.links, pair.sides[1].memory.links);
+    NetworkPair made = connect_verbs_pair(pair.sides[0].memory.links, pair.sides[1].memory.links);
     pair.patience_ns = device_patience_ns;
     for (Side &side : pair.sides)
       side.progress = std::make_unique<net::Progress>(side.memory.links, std::move(made.networks[side.number]));

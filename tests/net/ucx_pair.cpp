@@ -3,11 +3,8 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <optional>
-#include <thread>
 
 #include "src/base/clock.h"
-#include "tests/catch.h"
 
 namespace rondo::net_test {
 
@@ -34,20 +31,12 @@ ucx::JoinRequest ucx_request(uint32_t rank) {
   return request;
 }
 
-UcxPair connect_ucx_pair(const std::vector<net::NearLink> &first, const std::vector<net::NearLink> &second,
+NetworkPair connect_ucx_pair(const std::vector<net::NearLink> &first, const std::vector<net::NearLink> &second,
                          const char *rendezvous_bytes) {
   ::setenv("UCX_RNDV_THRESH", rendezvous_bytes, 1);
-  UcxPair pair;
-  std::array<std::optional<Result<std::unique_ptr<net::Network>>>, 2> made;
-  std::thread other([&] { made[1] = ucx::make_network(second, ucx_request(1), *pair.store); });
-  made[0] = ucx::make_network(first, ucx_request(0), *pair.store);
-  other.join();
-  for (size_t rank = 0; rank < 2; ++rank) {
-    INFO((made[rank]->ok() ? "" : made[rank]->error().message));
-    REQUIRE(made[rank]->ok());
-    pair.networks[rank] = std::move(*made[rank]).value();
-  }
-  return pair;
+  return connect_pair([&](uint32_t rank, Store &store) {
+    return ucx::make_network(rank == 0 ? first : second, ucx_request(rank), store);
+  });
 }
 
 }  // namespace rondo::net_test

@@ -2,11 +2,8 @@
 #include "tests/net/verbs_pair.h"
 
 #include <cstdio>
-#include <optional>
-#include <thread>
 
 #include "src/base/clock.h"
-#include "tests/catch.h"
 
 namespace rondo::net_test {
 
@@ -33,18 +30,10 @@ verbs::JoinRequest verbs_request(uint32_t rank, uint32_t rank_count) {
   return request;
 }
 
-VerbsPair connect_verbs_pair(const std::vector<net::NearLink> &first, const std::vector<net::NearLink> &second) {
-  VerbsPair pair;
-  std::array<std::optional<Result<std::unique_ptr<net::Network>>>, 2> made;
-  std::thread other([&] { made[1] = verbs::make_network(second, verbs_request(1), *pair.store); });
-  made[0] = verbs::make_network(first, verbs_request(0), *pair.store);
-  other.join();
-  for (size_t rank = 0; rank < 2; ++rank) {
-    INFO((made[rank]->ok() ? "" : made[rank]->error().message));
-    REQUIRE(made[rank]->ok());
-    pair.networks[rank] = std::move(*made[rank]).value();
-  }
-  return pair;
+NetworkPair connect_verbs_pair(const std::vector<net::NearLink> &first, const std::vector<net::NearLink> &second) {
+  return connect_pair([&](uint32_t rank, Store &store) {
+    return verbs::make_network(rank == 0 ? first : second, verbs_request(rank), store);
+  });
 }
 
 }  // namespace rondo::net_test

@@ -2,12 +2,9 @@
 // Two ends of RDMA verbs in one process, over a device of this host.
 #pragma once
 
-#include <array>
-#include <memory>
 #include <vector>
 
-#include "tests/net/meeting_store.h"
-#include "transports/net.h"
+#include "tests/net/network_pair.h"
 #include "transports/verbs/network.h"
 
 namespace rondo::net_test {
@@ -18,12 +15,7 @@ namespace rondo::net_test {
 /// Of one of `rank_count` ranks, each on a host of its own.
 [[nodiscard]] verbs::JoinRequest verbs_request(uint32_t rank, uint32_t rank_count = 2);
 
-struct VerbsPair {
-  std::unique_ptr<MeetingStore> store = std::make_unique<MeetingStore>();
-  std::array<std::unique_ptr<net::Network>, 2> networks;
-};
-
-[[nodiscard]] VerbsPair connect_verbs_pair(const std::vector<net::NearLink> &first,
-                                           const std::vector<net::NearLink> &second);
+[[nodiscard]] NetworkPair connect_verbs_pair(const std::vector<net::NearLink> &first,
+                                             const std::vector<net::NearLink> &second);
 
 }  // namespace rondo::net_test

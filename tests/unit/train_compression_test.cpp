@@ -11,11 +11,12 @@
 #include "bench/trainer/exchange/packing.h"
 #include "bench/trainer/random.h"
 #include "tests/catch.h"
+#include "tests/unit/train_floats.h"
 
 namespace {
 
 using namespace rondo::train;
-using Floats = std::vector<float>;
+using rondo::train_test::distance, rondo::train_test::Floats;
 
 Floats random_floats(size_t count, uint64_t seed) {
   Random random(seed);
@@ -74,15 +75,6 @@ Floats mean_of_sums(const Layout &layout, const Compression &compression, size_t
   CHECK_FALSE((failed[0] || failed[1]));
   CHECK((last[0] == last[1]));  // bit by bit, or ranks drift apart
   return sums[0];
-}
-
-double distance(const Floats &one, const Floats &other) {
-  double sum = 0, size = 0;
-  for (size_t at = 0; at < one.size(); ++at) {
-    sum += std::pow(static_cast<double>(one[at]) - static_cast<double>(other[at]), 2);
-    size += std::pow(static_cast<double>(other[at]), 2);
-  }
-  return std::sqrt(sum / size);
 }
 
 }  // namespace

@@ -11,11 +11,12 @@
 #include "bench/trainer/model.h"
 #include "bench/trainer/random.h"
 #include "tests/catch.h"
+#include "tests/unit/train_floats.h"
 
 namespace {
 
 using namespace rondo::train;
-using Floats = std::vector<float>;
+using rondo::train_test::distance, rondo::train_test::Floats;
 
 const Shape shape{"test", 64, 3, 4, 32};
 constexpr size_t batch = 2;
@@ -75,15 +76,6 @@ class Sums {
 
 Buffer floats(size_t count) {
   return {new float[count](), [](float *end) { delete[] end; }};
-}
-
-double distance(const Floats &one, const Floats &other) {
-  double sum = 0, size = 0;
-  for (size_t at = 0; at < one.size(); ++at) {
-    sum += std::pow(static_cast<double>(one[at]) - static_cast<double>(other[at]), 2);
-    size += std::pow(static_cast<double>(other[at]), 2);
-  }
-  return std::sqrt(sum / size);
 }
 
 }  // namespace
