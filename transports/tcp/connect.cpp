@@ -22,31 +22,39 @@ Secret secret_of(const char *use, const Secret &job, const std::string &key_pref
   return secret;
 }
 
+/// By rank: it is on another host.
+std::vector<bool> remote_ranks(const GroupRequest &request) {
+  std::vector<bool> remote;
+  for (const uint32_t index : request.local_index) remote.push_back(index == net::no_local);
+  return remote;
+}
+
+/// What networks of every kind are asked for.
+template <class Join>
+Join join_request(const GroupRequest &request, const std::vector<std::string> &names) {
+  Join join;
+  join.rank = request.rank;
+  join.rank_count = request.rank_count;
+  join.remote = remote_ranks(request);
+  join.names = names;
+  join.key_prefix = request.key_prefix;
+  join.deadline_ns = request.deadline_ns;
+  return join;
+}
+
 Result<std::unique_ptr<net::Network>> make_ucx_network(const GroupRequest &request,
                                                       const std::vector<net::NearLink> &links,
                                                       const std::vector<std::string> &names, Store &store) {
-  ucx::JoinRequest join;
-  join.rank = request.rank;
-  join.rank_count = request.rank_count;
-  for (const uint32_t index : request.local_index) join.remote.push_back(index == net::no_local);
-  join.names = names;
+  auto join = join_request<ucx::JoinRequest>(request, names);
   join.secret = secret_of("rondo ucx links ", request.secret, request.key_prefix);
-  join.key_prefix = request.key_prefix;
-  join.deadline_ns = request.deadline_ns;
   return ucx::make_network(links, join, store);
 }
 
 Result<std::unique_ptr<net::Network>> make_verbs_network(const GroupRequest &request, const std::string &address,
                                                         const std::vector<net::NearLink> &links,
                                                         const std::vector<std::string> &names, Store &store) {
-  verbs::JoinRequest join;
-  join.rank = request.rank;
-  join.rank_count = request.rank_count;
-  for (const uint32_t index : request.local_index) join.remote.push_back(index == net::no_local);
-  join.names = names;
+  auto join = join_request<verbs::JoinRequest>(request, names);
   join.port = {request.ib_device, request.ib_gid_index, address};
-  join.key_prefix = request.key_prefix;
-  join.deadline_ns = request.deadline_ns;
   return verbs::make_network(links, join, store);
 }
 
@@ -57,7 +65,7 @@ Result<std::unique_ptr<Transport>> connect(const GroupRequest &request, std::uni
   MeshRequest mesh_request;
   mesh_request.rank = request.rank;
   mesh_request.rank_count = request.rank_count;
-  for (const uint32_t index : request.local_index) mesh_request.remote.push_back(index == net::no_local);
+  mesh_request.remote = remote_ranks(request);
   mesh_request.secret = secret_of("rondo tcp mesh ", request.secret, request.key_prefix);
   RONDO_TRY_ASSIGN(mesh_request.address, choose_address(request.network_interface));
   mesh_request.host_name = request.host_name;
