@@ -185,13 +185,13 @@ def host(contenders):
             "versions": {name: each.version for name, each in contenders.items() if each.version and not each.ours}}
 
 
-def measure_rounds(options, machine, contenders, found, first_round):
+def measure_rounds(options, machine, contenders, planned, found, first_round):
     """True: no run of Rondo failed. `found` is what the raw file holds, and grows with it."""
     def keep(row):
         results.append(options.raw, row)
         found.file(row)
 
-    planned, sound = plan(options, contenders, machine.core_count), True
+    sound = True
     for round_number in range(first_round, first_round + options.rounds):
         measured_floors, full_count = set(), 0
         for (hosts, _, ranks, size), cells in planned.items():
@@ -232,14 +232,14 @@ def measure(options):
         machine = runs.Machine(floor, core_count, options.tries, options.patience, options.deadline, options.seconds,
                                kept=kept, network=network)
         rows = results.load(options.raw) if options.raw.exists() else []
-        planned = plan(options, contenders, core_count).values()
-        taking_part = {run.contender for cells in planned for cell in cells for run in cell}
+        planned = plan(options, contenders, core_count)
+        taking_part = {run.contender for cells in planned.values() for cell in cells for run in cell}
         named = ", ".join(name for name in contenders if name in taking_part)
         say(f"contenders: {named}; runs are kept in {options.raw}")
         session = results.session_row(machine_facts)
         results.append(options.raw, session)
         found = results.Results([*rows, session], options.runs_min)
-        return measure_rounds(options, machine, contenders, found, results.last_round(rows) + 1)
+        return measure_rounds(options, machine, contenders, planned, found, results.last_round(rows) + 1)
 
 
 def write_report(options):

@@ -85,7 +85,8 @@ class Rounds(unittest.TestCase):
             options = compare.parse(["--raw", f"{folder}/raw", "--setting", "private-in-place", *arguments])
             found = results.Results([*rows, {"kind": "session", "build": "new"}], 1)
             with contextlib.redirect_stderr(io.StringIO()):
-                self.assertTrue(compare.measure_rounds(options, Machine(), there, found, 2))
+                planned = compare.plan(options, there, Machine.core_count)
+                self.assertTrue(compare.measure_rounds(options, Machine(), there, planned, found, 2))
         self.assertEqual(states, [])
         return done
 
