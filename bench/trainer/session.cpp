@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/trainer/session.h"
 
+#include <malloc.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -91,6 +92,7 @@ Outcome Session::validate(Run &result) {
 Outcome Session::measure_memory(Run &result) {
   if (auto failure = group_.barrier()) return failure;
   result.memory = trainer_.memory();
+  ::malloc_trim(0);  // what is free again is not in use, though the allocator may have kept it
   const size_t now = process_memory_bytes();
   result.memory.measured = now - std::min(now, result.memory_before);
   return group_.barrier();

@@ -50,7 +50,7 @@ class Division(TrainCase):
             with self.subTest(name=name, memory=memory):
                 parts = ("parameters", "gradients", "optimizer", "activations", "communication", "computation")
                 self.assertEqual(memory["accounted"], sum(memory[part] for part in parts))
-                self.assertLess(abs(memory["accounted"] - memory["measured"]), 0.05 * memory["measured"])
+                self.assertLess(abs(memory["accounted"] - memory["measured"]), 0.03 * memory["measured"])
         less = {name: runs["plain"]["measured"] - memory["measured"] for name, memory in runs.items()}
         plain = runs["plain"]
         self.assertGreater(less["recompute"], 0.5 * plain["activations"])
