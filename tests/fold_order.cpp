@@ -85,7 +85,10 @@ Fold fold_order(rondo_algorithm_t algorithm, rondo_collective_t collective, uint
     case RONDO_ALGORITHM_RING: return ring(rank_count, rooted ? root : chunk);
     case RONDO_ALGORITHM_TREE: return tree(rank_count, root, rooted, channel % 2 == 1);
     case RONDO_ALGORITHM_HALVING_DOUBLING: return halving(rank_count, chunk);
-    case RONDO_ALGORITHM_HIERARCHICAL: return from_owner(rank_count, chunk);
+    case RONDO_ALGORITHM_HIERARCHICAL:
+      return collective == RONDO_ALL_REDUCE ? from_owner(rank_count, chunk) : ring(rank_count, chunk);
+    case RONDO_ALGORITHM_HIERARCHICAL_TREE:  // on one host: the first tree, with the leader on top
+      return tree(rank_count, rooted ? root : channel % rank_count, true, false);
     default: return in_rank_order(rank_count);
   }
 }

@@ -48,7 +48,8 @@ typedef enum rondo_collective {
 typedef enum rondo_algorithm {
   RONDO_ALGORITHM_AUTO = 0, RONDO_ALGORITHM_RING = 1, RONDO_ALGORITHM_TREE = 2,
   RONDO_ALGORITHM_HALVING_DOUBLING = 3, RONDO_ALGORITHM_ONE_SHOT = 4, RONDO_ALGORITHM_TWO_SHOT = 5,
-  RONDO_ALGORITHM_HIERARCHICAL = 6
+  RONDO_ALGORITHM_HIERARCHICAL = 6,
+  RONDO_ALGORITHM_HIERARCHICAL_TREE = 7
 } rondo_algorithm_t;
 /** How data is handed over (docs/architecture.md). AUTO: the tuner chooses. */
 typedef enum rondo_protocol {

@@ -97,7 +97,8 @@ std::string show_number(uint64_t value) { return std::to_string(value); }
 std::string show_switch(bool on) { return on ? "auto" : "off"; }
 
 constexpr std::array variables{
-    ConfigVariable{"RONDO_ALGORITHM", "auto, ring, tree, halving_doubling, one_shot, two_shot, hierarchical",
+    ConfigVariable{"RONDO_ALGORITHM",
+                   "auto, ring, tree, halving_doubling, one_shot, two_shot, hierarchical, hierarchical_tree",
                    "the algorithm of every collective",
                    [](std::string_view text, Config &config) {
                      return set_name(config.algorithm, text, rondo_algorithm_string, "algorithm");

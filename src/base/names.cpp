@@ -59,7 +59,7 @@ const char *rondo_collective_string(rondo_collective_t collective) noexcept {
 
 const char *rondo_algorithm_string(rondo_algorithm_t algorithm) noexcept {
   static constexpr std::array names{"auto", "ring", "tree", "halving_doubling", "one_shot", "two_shot",
-                                    "hierarchical"};
+                                    "hierarchical", "hierarchical_tree"};
   return name_of(names, algorithm);
 }
 

@@ -27,7 +27,8 @@ using Parsed = std::variant<ScheduleOptions, std::string>;  // the string is the
 Result<Parsed> parse_options(Arguments args) {
   ScheduleOptions options;
   CLI::App app("Prints what each rank does in a collective: the steps of one channel and tile.", "rondo schedule");
-  app.add_option("--algorithm", options.algorithm, "ring, tree, halving_doubling, one_shot, two_shot or hierarchical")
+  app.add_option("--algorithm", options.algorithm, "ring, tree, halving_doubling, one_shot, two_shot, hierarchical or "
+                 "hierarchical_tree")
       ->required();
   app.add_option("--ranks", options.args.rank_count, "Number of ranks (default 4)")
       ->check(CLI::Range(1u, rank_count_max))

@@ -42,7 +42,8 @@ Result<Parsed> parse_options(Arguments args) {
                  "Take links and costs of this machine from a table that rondo tune has written")
       ->type_name("FILE");
   app.add_option("--algorithm", options.algorithm,
-                 "auto (default), ring, tree, halving_doubling, one_shot, two_shot or hierarchical");
+                 "auto (default), ring, tree, halving_doubling, one_shot, two_shot, hierarchical or "
+                 "hierarchical_tree");
   app.add_option("--bytes", options.bytes, "Size of the whole vector, as in 64K or 1G (default 1G)")->type_name("SIZE");
   app.add_option("--collective", options.collective, "Default all_reduce");
   app.add_option("--root", options.root, "Root of a broadcast or reduce (default 0)")->type_name("RANK");

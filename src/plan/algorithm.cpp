@@ -37,7 +37,8 @@ constexpr std::array registry{
               always_safe},
     Algorithm{RONDO_ALGORITHM_ONE_SHOT, direct_rank_count_max, supports_all, build_one_shot, one_shot_safe},
     Algorithm{RONDO_ALGORITHM_TWO_SHOT, direct_rank_count_max, supports_whole, build_two_shot, always_safe},
-    Algorithm{RONDO_ALGORITHM_HIERARCHICAL, direct_rank_count_max, supports_all_reduce, build_hierarchical,
+    Algorithm{RONDO_ALGORITHM_HIERARCHICAL, chunked_rank_count_max, supports_all, build_hierarchical, always_safe},
+    Algorithm{RONDO_ALGORITHM_HIERARCHICAL_TREE, tree_rank_count_max, supports_whole, build_hierarchical_tree,
               always_safe},
 };
 

@@ -29,12 +29,19 @@ void ScheduleWriter::step(uint32_t chunk, unsigned flags, Peers recv, Peers send
   schedule_.lanes[lane].push_back(step);
 }
 
-void ScheduleWriter::send_to_all(uint32_t chunk, unsigned flags, std::span<const uint32_t> ranks) {
+void ScheduleWriter::send_to_all(uint32_t chunk, unsigned flags, std::span<const uint32_t> ranks, uint32_t lane) {
   for (size_t i = 0; i < ranks.size(); i += 2) {
     Peers send(ranks[i]);
     if (i + 1 < ranks.size()) send.add(ranks[i + 1]);
-    step(chunk, flags, {}, send);
+    step(chunk, flags, {}, send, lane);
   }
+}
+
+void ScheduleWriter::relay(uint32_t chunk, uint32_t from, std::span<const uint32_t> ranks, uint32_t lane) {
+  Peers first;
+  for (const uint32_t rank : ranks.first(std::min<size_t>(2, ranks.size()))) first.add(rank);
+  step(chunk, step_dst, from, first, lane);
+  send_to_all(chunk, step_acc, ranks.subspan(first.count), lane);
 }
 
 Schedule ScheduleWriter::take() { return std::move(schedule_); }

@@ -35,7 +35,10 @@ class ScheduleWriter {
   void step(uint32_t chunk, unsigned flags, Peers recv, Peers send, uint32_t lane = 0);
 
   /// The same payload to all of `ranks`, two a step.
-  void send_to_all(uint32_t chunk, unsigned flags, std::span<const uint32_t> ranks);
+  void send_to_all(uint32_t chunk, unsigned flags, std::span<const uint32_t> ranks, uint32_t lane = 0);
+
+  /// What `from` sends goes to dst and on to all of `ranks`.
+  void relay(uint32_t chunk, uint32_t from, std::span<const uint32_t> ranks, uint32_t lane = 0);
 
   [[nodiscard]] Schedule take();
 
@@ -77,5 +80,6 @@ void send_own_operand(ScheduleWriter &writer, const ScheduleArgs &args, uint32_t
 [[nodiscard]] Schedule build_one_shot(const ScheduleArgs &args);
 [[nodiscard]] Schedule build_two_shot(const ScheduleArgs &args);
 [[nodiscard]] Schedule build_hierarchical(const ScheduleArgs &args);
+[[nodiscard]] Schedule build_hierarchical_tree(const ScheduleArgs &args);
 
 }  // namespace rondo

@@ -9,25 +9,39 @@
 // covers n of them, which is "every operand once"; the hop n - 1 is the last of these on each rank, and finishes.
 // reduce-scatter is the first half and all-gather the second; broadcast and reduce are an open chain with one chunk a
 // tile, which is pipelined over the tiles.
+// Positions are the ranks' numbers, but where the ranks of a host do not follow each other: then they are counted host by
+// host, so that the ring leaves each host once. A chunk has the number of the rank on which it ends.
 // Slots: every link holds a whole chunk while all ranks are at the same hop, and a hop needs one slot more to move on;
 // so a ring needs slot_count > slots a chunk (2 at least, or it deadlocks).
+#include <algorithm>
 #include <cassert>
 
-#include "src/plan/build.h"
+#include "src/plan/hierarchical/layout.h"
 
 namespace rondo {
 namespace {
 
 struct Ring {
   explicit Ring(const ScheduleArgs &args)
-      : rank(args.rank), rank_count(args.rank_count), previous(ring_rank(rank, rank_count - 1, rank_count)),
-        next(ring_rank(rank, 1, rank_count)) {}
+      : rank_count(args.rank_count), order(ring_order(args)),
+        position(order.empty() ? args.rank
+                               : static_cast<uint32_t>(std::find(order.begin(), order.end(), args.rank) -
+                                                       order.begin())),
+        previous(at(rank_count - 1)), next(at(1)) {}
+
+  /// The rank that is `offset` behind this one.
+  [[nodiscard]] uint32_t at(uint32_t offset) const {
+    const uint32_t found = ring_rank(position, offset, rank_count);
+    return order.empty() ? found : order[found];
+  }
 
   void step(ScheduleWriter &writer, uint32_t chunk, unsigned flags, bool recv, bool send) const {
     writer.step(chunk, flags, recv ? Peers(previous) : Peers(), send ? Peers(next) : Peers());
   }
 
-  uint32_t rank, rank_count, previous, next;
+  uint32_t rank_count;
+  std::vector<uint32_t> order;  ///< by position: the rank; empty: its number
+  uint32_t position, previous, next;
 };
 
 /// Hops 0 to last_hop of the full circle that the head of this file draws.
@@ -37,7 +51,7 @@ Schedule reduce_round(const Ring &ring, uint32_t last_hop) {
   for (uint32_t hop = 0; hop <= last_hop; ++hop) {
     const unsigned flags = flag_if(hop <= sum_hop, step_src) | flag_if(hop >= sum_hop, step_dst) |
                            flag_if(hop == sum_hop, step_finish);
-    const uint32_t chunk = ring_rank(ring.rank, 2 * ring.rank_count - 1 - hop, ring.rank_count);
+    const uint32_t chunk = ring.at(2 * ring.rank_count - 1 - hop);
     ring.step(writer, chunk, flags, hop > 0, hop < last_hop);
   }
   return writer.take();
@@ -48,7 +62,7 @@ Schedule all_gather(const Ring &ring, bool in_place) {
   ScheduleWriter writer(ring.rank_count);
   for (uint32_t hop = 0; hop < ring.rank_count; ++hop) {
     const unsigned flags = hop > 0 ? step_dst : step_src | flag_if(!in_place, step_dst);
-    const uint32_t chunk = ring_rank(ring.rank, ring.rank_count - hop, ring.rank_count);
+    const uint32_t chunk = ring.at(ring.rank_count - hop);
     ring.step(writer, chunk, flags, hop > 0, hop + 1 < ring.rank_count);
   }
   return writer.take();
@@ -57,7 +71,7 @@ Schedule all_gather(const Ring &ring, bool in_place) {
 /// root -> root + 1 -> ... -> root - 1
 Schedule broadcast(const Ring &ring, uint32_t root, bool in_place) {
   ScheduleWriter writer(1);
-  const bool is_root = ring.rank == root;
+  const bool is_root = ring.at(0) == root;
   const unsigned flags = is_root ? step_src | flag_if(!in_place, step_dst) : step_dst;
   ring.step(writer, 0, flags, !is_root, ring.next != root);
   return writer.take();
@@ -66,7 +80,7 @@ Schedule broadcast(const Ring &ring, uint32_t root, bool in_place) {
 /// root + 1 -> root + 2 -> ... -> root
 Schedule reduce(const Ring &ring, uint32_t root) {
   ScheduleWriter writer(1);
-  const bool is_root = ring.rank == root;
+  const bool is_root = ring.at(0) == root;
   const unsigned flags = step_src | (is_root ? step_dst | step_finish : 0);
   ring.step(writer, 0, flags, ring.previous != root, !is_root);
   return writer.take();

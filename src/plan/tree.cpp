@@ -16,74 +16,17 @@
 // All-reduce has two lanes, up and down, which run at the same time; the top rank turns the stream round within its up
 // step. In one fused lane the top's send would fill the down links while the ranks below are still sending up, and all
 // would wait for each other; two lanes need no more than one slot a link.
-#include <bit>
 #include <cassert>
 
-#include "src/plan/build.h"
+#include "src/plan/tree_shape.h"
 
 namespace rondo {
 namespace {
 
-constexpr uint32_t lane_up = 0, lane_down = 1;
-
-/// A binary tree over positions 0..count-1.
-struct Tree {
-  uint32_t count;
-
-  [[nodiscard]] uint32_t parent(uint32_t position) const {
-    const uint32_t unit = lowest_bit(position);
-    const uint32_t above = (position - unit) | (2 * unit);
-    return above < count ? above : position - unit;
-  }
-
-  /// The lower child first.
-  [[nodiscard]] Peers children(uint32_t position) const {
-    Peers found;
-    uint32_t half = position == 0 ? std::bit_ceil(count) / 2 : lowest_bit(position) / 2;
-    if (position != 0 && half != 0) found.add(position - half);
-    while (half != 0 && position + half >= count) half /= 2;
-    if (half != 0) found.add(position + half);
-    return found;
-  }
-
- private:
-  [[nodiscard]] static uint32_t lowest_bit(uint32_t position) { return uint32_t{1} << std::countr_zero(position); }
-};
-
-/// Which rank stands where. `placed` is the second tree's: it maps a rank's distance from the root to a position.
-struct Placement {
-  uint32_t root, count;
-  bool second;   ///< the second tree
-  bool rooted;   ///< position 0 is the root's
-
-  [[nodiscard]] uint32_t position(uint32_t rank) const {
-    const uint32_t distance = ring_rank(rank, count - root, count);
-    if (!second) return distance;
-    if (!rooted) return count % 2 == 0 ? count - 1 - distance : ring_rank(distance, 1, count);
-    if (distance == 0) return 0;
-    return count % 2 == 1 ? count - distance : distance % (count - 1) + 1;
-  }
-
-  [[nodiscard]] uint32_t rank(uint32_t position) const { return ring_rank(distance(position), root, count); }
-
-  [[nodiscard]] Peers ranks(Peers positions) const {
-    for (uint32_t i = 0; i < positions.count; ++i) positions.ranks[i] = rank(positions.ranks[i]);
-    return positions;
-  }
-
- private:
-  [[nodiscard]] uint32_t distance(uint32_t position) const {
-    if (!second) return position;
-    if (!rooted) return count % 2 == 0 ? count - 1 - position : ring_rank(position, count - 1, count);
-    if (position == 0) return 0;
-    return count % 2 == 1 ? count - position : (position + count - 3) % (count - 1) + 1;
-  }
-};
-
 /// What a rank sees of its tree.
 struct Place {
   explicit Place(const ScheduleArgs &args, bool rooted) {
-    const Placement placement{rooted ? args.root : 0, args.rank_count, args.channel % 2 == 1, rooted};
+    const TreePlacement placement{rooted ? args.root : 0, args.rank_count, args.channel % 2 == 1, rooted};
     const Tree tree{args.rank_count};
     const uint32_t position = placement.position(args.rank);
     assert(placement.rank(position) == args.rank);

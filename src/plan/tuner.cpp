@@ -21,6 +21,7 @@ constexpr uint32_t any_ranks = std::numeric_limits<uint32_t>::max();
 constexpr uint64_t any_bytes = std::numeric_limits<uint64_t>::max();
 constexpr uint64_t chunk_align_bytes = 64;                // whole elements of every type, whole cache lines
 constexpr uint64_t hierarchical_bytes_min = 8 * KiB;       // below, each hop costs more than the bytes
+constexpr uint32_t straight_rank_count_max = 8;            // as one_shot's rows below
 constexpr uint64_t device_one_shot_bytes_max = 32 * KiB;  // where direct is asked for on a device, and no algorithm
 
 // Every byte of one_shot crosses n - 1 links but in one hop; two_shot moves the least bytes in two hops, over links
@@ -81,6 +82,8 @@ constexpr std::array detail_table{
     DetailRow{RONDO_ALGORITHM_RING, 8 * KiB, RONDO_PROTOCOL_LL, 1, 4 * KiB},
     DetailRow{RONDO_ALGORITHM_RING, any_bytes, RONDO_PROTOCOL_SIMPLE, 1, 1 * MiB},
     DetailRow{RONDO_ALGORITHM_HIERARCHICAL, any_bytes, RONDO_PROTOCOL_SIMPLE, 1, 128 * KiB},
+    DetailRow{RONDO_ALGORITHM_HIERARCHICAL_TREE, 32 * KiB, RONDO_PROTOCOL_LL, 2, 4 * KiB},
+    DetailRow{RONDO_ALGORITHM_HIERARCHICAL_TREE, any_bytes, RONDO_PROTOCOL_SIMPLE, 2, 64 * KiB},
     // Nothing was measured. Four whole slots of a device: half of those that there are.
     DetailRow{RONDO_ALGORITHM_ONE_SHOT, any_bytes, RONDO_PROTOCOL_LL128, 1, 30 * KiB},
     DetailRow{RONDO_ALGORITHM_TWO_SHOT, any_bytes, RONDO_PROTOCOL_LL128, 1, 30 * KiB},
@@ -88,6 +91,7 @@ constexpr std::array detail_table{
     DetailRow{RONDO_ALGORITHM_HALVING_DOUBLING, any_bytes, RONDO_PROTOCOL_LL128, 1, 30 * KiB},
     DetailRow{RONDO_ALGORITHM_RING, any_bytes, RONDO_PROTOCOL_LL128, 1, 30 * KiB},
     DetailRow{RONDO_ALGORITHM_HIERARCHICAL, any_bytes, RONDO_PROTOCOL_LL128, 1, 30 * KiB},
+    DetailRow{RONDO_ALGORITHM_HIERARCHICAL_TREE, any_bytes, RONDO_PROTOCOL_LL128, 2, 30 * KiB},
 };
 
 /// Where a network is between some of the ranks: in place of the rows above, except for ll128. One chunk on its way
@@ -191,6 +195,9 @@ Result<rondo_algorithm_t> choose_algorithm(const TunerInput &input, rondo_collec
   // Every hop over the network costs more than one inside of a host: bytes cross it as seldom as can be.
   if (input.shares_hosts && input.bytes > hierarchical_bytes_min && usable(RONDO_ALGORITHM_HIERARCHICAL))
     return RONDO_ALGORITHM_HIERARCHICAL;
+  // Small ones among few ranks go straight; among more a message a host is fewer than a message a rank.
+  if (input.shares_hosts && input.rank_count > straight_rank_count_max && usable(RONDO_ALGORITHM_HIERARCHICAL_TREE))
+    return RONDO_ALGORITHM_HIERARCHICAL_TREE;
   for (const AlgorithmRow &row : algorithm_table)
     if (fits(row, input, collective) && usable(row.algorithm)) return row.algorithm;
   for (const Algorithm &algorithm : registry)

@@ -81,13 +81,14 @@ class Schedule(unittest.TestCase):
                          f"make it again: rondo schedule {' '.join(RING_5)} --svg > {PICTURE}")
 
     def test_every_algorithm_can_be_drawn(self):
-        for algorithm in ("ring", "tree", "halving_doubling", "one_shot", "two_shot", "hierarchical"):
+        for algorithm in ("ring", "tree", "halving_doubling", "one_shot", "two_shot", "hierarchical",
+                          "hierarchical_tree"):
             ElementTree.fromstring(self.printed("--algorithm", algorithm, "--ranks", "6", "--svg"))
 
     def test_bad_input_is_answered_and_fails(self):
         for options, part in [
                 (["--algorithm", "rung"], "unknown algorithm 'rung'; known are: auto, ring, tree, halving_doubling, "
-                                          "one_shot, two_shot, hierarchical"),
+                                          "one_shot, two_shot, hierarchical, hierarchical_tree"),
                 (["--algorithm", "ring", "--collective", "all"], "unknown collective 'all'; known are: all_reduce"),
                 (["--algorithm", "auto"], "name one"), ([], "--algorithm is required"),
                 (["--algorithm", "ring", "--ranks", "65", "--svg"], "at most 64 ranks, not 65"),

@@ -121,7 +121,7 @@ TEST_CASE("config: the defaults, as they are shown, read back as themselves") {
 TEST_CASE("config: a bad value is refused with variable, value and what is known") {
   CHECK(refusal("RONDO_ALGORITHM", "star") ==
         "RONDO_ALGORITHM: 'star' is not a known algorithm; known are: auto, ring, tree, halving_doubling, one_shot, "
-        "two_shot, hierarchical");
+        "two_shot, hierarchical, hierarchical_tree");
   CHECK(refusal("RONDO_PROTOCOL", "LL64") ==
         "RONDO_PROTOCOL: 'LL64' is not a known protocol; known are: auto, simple, ll, direct, ll128");
   CHECK(refusal("RONDO_CHANNELS", "9") == "RONDO_CHANNELS: '9' is not a number from 1 to 8");

@@ -14,55 +14,15 @@
 // Slots: everything is ordered by j, the same on all ranks of a host, and each link has one chunk on its way at most:
 // slot_count > slots a chunk suffices. The whole of (i, k) is folded by host k last (j = k + 1, k + 2, ..., k), when
 // all hosts have sent their sums of it, which none of them delays: a host's sums depend on its own ranks only.
-#include <algorithm>
 #include <cassert>
 
-#include "src/plan/build.h"
+#include "src/plan/hierarchical/layout.h"
 
 namespace rondo {
 namespace {
 
-struct Hosts {
-  explicit Hosts(const ScheduleArgs &args) {
-    std::vector<uint32_t> first_of;  // by host: what node_of says of its ranks
-    for (uint32_t rank = 0; rank < args.rank_count; ++rank) {
-      const uint32_t node = args.node_of.empty() ? 0 : args.node_of[rank];
-      const auto found = std::find(first_of.begin(), first_of.end(), node);
-      const auto host = static_cast<uint32_t>(found - first_of.begin());
-      if (found == first_of.end()) {
-        first_of.push_back(node);
-        ranks.emplace_back();
-      }
-      if (rank == args.rank) {
-        own_host = host;
-        own_index = static_cast<uint32_t>(ranks[host].size());
-      }
-      ranks[host].push_back(rank);
-    }
-    owner_count = static_cast<uint32_t>(ranks[0].size());
-    for (const auto &of_host : ranks) owner_count = std::min(owner_count, static_cast<uint32_t>(of_host.size()));
-    host_count = static_cast<uint32_t>(ranks.size());
-  }
-
-  [[nodiscard]] uint32_t chunk(uint32_t owner, uint32_t host) const { return owner * host_count + host; }
-  [[nodiscard]] bool owns() const { return own_index < owner_count; }
-  /// The other ranks of this host, beginning behind this one.
-  [[nodiscard]] std::vector<uint32_t> neighbours() const {
-    const auto &all = ranks[own_host];
-    std::vector<uint32_t> others;
-    for (uint32_t offset = 1; offset < all.size(); ++offset) others.push_back(all[(own_index + offset) % all.size()]);
-    return others;
-  }
-  /// Host own_host + offset.
-  [[nodiscard]] uint32_t host_after(uint32_t offset) const { return (own_host + offset) % host_count; }
-  [[nodiscard]] uint32_t counterpart(uint32_t host) const { return ranks[host][own_index]; }
-
-  std::vector<std::vector<uint32_t>> ranks;  ///< by host
-  uint32_t own_host = 0;
-  uint32_t own_index = 0;
-  uint32_t owner_count = 0;
-  uint32_t host_count = 0;
-};
+/// The chunk of an owner and a host.
+uint32_t chunk_of(const HostLayout &hosts, uint32_t owner, uint32_t host) { return owner * hosts.host_count + host; }
 
 /// x(own) and then the operands of `peers`, one a step: the first step reads the own operand, and the result of each
 /// goes to dst; the last one may go to `send` instead, and is marked `finish` if nothing comes after it.
@@ -78,61 +38,72 @@ void fold_from(ScheduleWriter &writer, uint32_t chunk, std::span<const uint32_t>
 }
 
 /// Steps 1 and 2 of the head of this file; the result of the own (i, k) is in dst.
-void reduce_part(ScheduleWriter &writer, const Hosts &hosts) {
+void reduce_part(ScheduleWriter &writer, const HostLayout &hosts) {
   const std::vector<uint32_t> neighbours = hosts.neighbours();
   for (uint32_t offset = 1; offset <= hosts.host_count; ++offset) {
     const uint32_t host = hosts.host_after(offset);
-    const auto &own_ranks = hosts.ranks[hosts.own_host];
+    const auto &own_ranks = hosts.own_ranks();
     for (uint32_t behind = 1; behind < own_ranks.size(); ++behind) {
       const auto owner = static_cast<uint32_t>((hosts.own_index + behind) % own_ranks.size());
-      if (owner < hosts.owner_count) writer.step(hosts.chunk(owner, host), step_src, {}, own_ranks[owner]);
+      if (owner < hosts.owner_count) writer.step(chunk_of(hosts, owner, host), step_src, {}, own_ranks[owner]);
     }
     if (!hosts.owns()) continue;
-    const uint32_t chunk = hosts.chunk(hosts.own_index, host);
+    const uint32_t chunk = chunk_of(hosts, hosts.own_index, host);
     const bool own = host == hosts.own_host;
     fold_from(writer, chunk, neighbours, step_src, own && hosts.host_count == 1,
-              own ? Peers() : Peers(hosts.counterpart(host)));
+              own ? Peers() : Peers(hosts.counterpart(host, hosts.own_index)));
   }
   if (!hosts.owns() || hosts.host_count == 1) return;
   std::vector<uint32_t> counterparts;
   for (uint32_t offset = 1; offset < hosts.host_count; ++offset)
-    counterparts.push_back(hosts.counterpart(hosts.host_after(offset)));
-  fold_from(writer, hosts.chunk(hosts.own_index, hosts.own_host), counterparts, step_acc, true, {});
+    counterparts.push_back(hosts.counterpart(hosts.host_after(offset), hosts.own_index));
+  fold_from(writer, chunk_of(hosts, hosts.own_index, hosts.own_host), counterparts, step_acc, true, {});
 }
 
 /// Step 3, by host: first what this host has folded itself, then what the others send.
-void gather_part(ScheduleWriter &writer, const Hosts &hosts) {
+void gather_part(ScheduleWriter &writer, const HostLayout &hosts) {
   const std::vector<uint32_t> neighbours = hosts.neighbours();
-  const auto &own_ranks = hosts.ranks[hosts.own_host];
+  const auto &own_ranks = hosts.own_ranks();
   for (uint32_t offset = 0; offset < hosts.host_count; ++offset) {
     const uint32_t host = hosts.host_after(offset);
     if (hosts.owns()) {
-      const uint32_t chunk = hosts.chunk(hosts.own_index, host);
+      const uint32_t chunk = chunk_of(hosts, hosts.own_index, host);
       std::vector<uint32_t> takers;
       for (uint32_t other = 1; offset == 0 && other < hosts.host_count; ++other)
-        takers.push_back(hosts.counterpart(hosts.host_after(other)));
+        takers.push_back(hosts.counterpart(hosts.host_after(other), hosts.own_index));
       takers.insert(takers.end(), neighbours.begin(), neighbours.end());
-      if (offset != 0) writer.step(chunk, step_dst, hosts.counterpart(host), {});
+      if (offset != 0) writer.step(chunk, step_dst, hosts.counterpart(host, hosts.own_index), {});
       writer.send_to_all(chunk, step_acc, takers);
     }
     for (uint32_t behind = 1; behind < own_ranks.size(); ++behind) {
       const auto owner = static_cast<uint32_t>((hosts.own_index + own_ranks.size() - behind) % own_ranks.size());
-      if (owner < hosts.owner_count) writer.step(hosts.chunk(owner, host), step_dst, own_ranks[owner], {});
+      if (owner < hosts.owner_count) writer.step(chunk_of(hosts, owner, host), step_dst, own_ranks[owner], {});
     }
   }
+}
+
+Schedule all_reduce(const ScheduleArgs &args) {
+  const HostLayout hosts(args);
+  ScheduleWriter writer(hosts.owner_count * hosts.host_count);
+  reduce_part(writer, hosts);
+  gather_part(writer, hosts);
+  return writer.take();
 }
 
 }  // namespace
 
 Schedule build_hierarchical(const ScheduleArgs &args) {
-  assert(args.rank < args.rank_count && args.rank_count <= direct_rank_count_max);
-  assert(args.node_of.empty() || args.node_of.size() == args.rank_count);
+  assert(args.rank < args.rank_count && args.rank_count <= chunked_rank_count_max);
   if (args.rank_count == 1) return lone_schedule(args);
-  const Hosts hosts(args);
-  ScheduleWriter writer(hosts.owner_count * hosts.host_count);
-  reduce_part(writer, hosts);
-  gather_part(writer, hosts);
-  return writer.take();
+  switch (args.collective) {
+    case RONDO_REDUCE_SCATTER: return build_hierarchical_reduce_scatter(args);
+    case RONDO_ALL_GATHER: return build_hierarchical_all_gather(args);
+    case RONDO_BROADCAST: return build_hierarchical_broadcast(args);
+    case RONDO_REDUCE: return build_hierarchical_reduce(args);
+    case RONDO_ALL_REDUCE:
+    case RONDO_BARRIER: break;
+  }
+  return all_reduce(args);
 }
 
 }  // namespace rondo

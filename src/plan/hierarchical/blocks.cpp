@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Hierarchical reduce-scatter and all-gather: of each block, one sum a host crosses the network, and one copy a host.
+//
+//   2 hosts of 2 ranks; block d is rank d's. On each host rank i works for the blocks of the ranks with index i.
+//   reduce-scatter   host 0, block 2:  rank 1 ---> rank 0 ===> rank 2, which adds its own host's sum, (3 -> 2)
+//   all-gather       host 0, block 2:  rank 2 ===> rank 0 ---> rank 1
+//                    ---> inside of a host   ===> network: S / hosts leaves a host for each other one
+//
+// A rank's recv buffer holds its own block alone, so that sums of other blocks cannot rest there: inside of a host they
+// go round as in a ring, one block for each rank at a time (a wave), and end on the rank that works for the block. The
+// blocks of the own host come last: what the network brings is added to them.
+// Where hosts are uneven, the rank with index (i mod its host's ranks) works for index i.
+// Slots: as in a ring, slot_count > slots a chunk. A wave waits for waves before it only, and every link to another
+// host has one chunk of a tile.
+#include "src/plan/hierarchical/layout.h"
+
+namespace rondo {
+namespace {
+
+/// Sums the blocks of `host` over this host's ranks, and hands each to the rank that it is for.
+void reduce_inside(ScheduleWriter &writer, const HostLayout &hosts, uint32_t host) {
+  const auto &targets = hosts.ranks[host];
+  const uint32_t size = hosts.own_size();
+  for (uint32_t first = 0; first < targets.size(); first += size)
+    for (uint32_t hop = 0; hop < size; ++hop) {
+      const uint32_t index = first + (hosts.own_index + 2 * size - 1 - hop) % size;
+      if (index >= targets.size()) continue;
+      const Peers recv = hop > 0 ? Peers(hosts.rank_after(size - 1)) : Peers();
+      if (hop + 1 < size) {
+        writer.step(targets[index], step_src, recv, hosts.rank_after(1));
+      } else if (host != hosts.own_host) {
+        writer.step(targets[index], step_src, recv, targets[index]);
+      } else {
+        writer.step(targets[index], step_src | step_dst | flag_if(hosts.host_count == 1, step_finish), recv, {});
+      }
+    }
+}
+
+/// From the network or, of the own host's blocks, from the ranks themselves; then to the others of this host.
+void gather_inside(ScheduleWriter &writer, const HostLayout &hosts, uint32_t host) {
+  const auto &sources = hosts.ranks[host];
+  const uint32_t size = hosts.own_size();
+  for (uint32_t first = 0; first < sources.size(); first += size) {
+    const uint32_t own = first + hosts.own_index;
+    if (host != hosts.own_host && own < sources.size())
+      writer.relay(sources[own], sources[own], hosts.neighbours());
+    for (uint32_t behind = 1; behind < size; ++behind) {
+      const uint32_t index = first + (hosts.own_index + size - behind) % size;
+      if (index < sources.size()) writer.step(sources[index], step_dst, hosts.rank_after(size - behind), {});
+    }
+  }
+}
+
+}  // namespace
+
+Schedule build_hierarchical_reduce_scatter(const ScheduleArgs &args) {
+  const HostLayout hosts(args);
+  ScheduleWriter writer(args.rank_count);
+  for (uint32_t offset = 1; offset <= hosts.host_count; ++offset) reduce_inside(writer, hosts, hosts.host_after(offset));
+  for (uint32_t offset = 1; offset < hosts.host_count; ++offset) {
+    const uint32_t host = hosts.host_after(hosts.host_count - offset);
+    writer.step(args.rank, step_acc | step_dst | flag_if(offset + 1 == hosts.host_count, step_finish),
+                hosts.counterpart(host, hosts.own_index), {});
+  }
+  return writer.take();
+}
+
+Schedule build_hierarchical_all_gather(const ScheduleArgs &args) {
+  const HostLayout hosts(args);
+  ScheduleWriter writer(args.rank_count);
+  std::vector<uint32_t> takers;
+  for (uint32_t offset = 1; offset < hosts.host_count; ++offset)
+    takers.push_back(hosts.counterpart(hosts.host_after(offset), hosts.own_index));
+  for (const uint32_t neighbour : hosts.neighbours()) takers.push_back(neighbour);
+  if (!args.in_place) writer.step(args.rank, step_src | step_dst, {}, {});
+  writer.send_to_all(args.rank, step_src, takers);
+  for (uint32_t offset = 0; offset < hosts.host_count; ++offset)
+    gather_inside(writer, hosts, hosts.host_after(hosts.host_count - offset));
+  return writer.take();
+}
+
+}  // namespace rondo

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Hierarchical broadcast and reduce: the vector leaves each host once, in as many parts as a host has owners.
+//
+//   2 hosts of 2 ranks, root 0; chunk i for each owner i (as many as the smallest host has ranks)
+//   broadcast   root ---> owner i of its host ===> owner i of the next host ===> ...; each ---> the ranks of its host
+//   reduce      the same backwards: in each host chunk i goes round to owner i, which adds what the host before sends:
+//               hosts root + 1 ===> root + 2 ===> ... ===> the root's, whose owner i hands the whole to the root
+//               ---> inside of a host   ===> network
+//
+// Hosts form an open chain, which tiles fill; each owner has a connection of its own to the next host, so that hosts with
+// several network ports use them all.
+// Slots: slot_count > slots a chunk. Inside of a host every link has one chunk of a tile (of a reduce's ring: one a hop).
+#include "src/plan/hierarchical/layout.h"
+
+namespace rondo {
+namespace {
+
+/// Where the chain of hosts begins or ends, and this rank's place in it.
+struct Chain {
+  Chain(const HostLayout &hosts, const ScheduleArgs &args)
+      : root_place(place_of(hosts, args.root)), in_root_host(hosts.own_host == root_place.host) {}
+
+  HostPlace root_place;
+  bool in_root_host;
+};
+
+/// Chunks that other owners of this host send.
+void receive_from_owners(ScheduleWriter &writer, const HostLayout &hosts) {
+  for (uint32_t behind = 1; behind < hosts.own_size(); ++behind) {
+    const uint32_t index = (hosts.own_index + hosts.own_size() - behind) % hosts.own_size();
+    if (index < hosts.owner_count) writer.step(index, step_dst, hosts.own_ranks()[index], {});
+  }
+}
+
+/// What the root sends: the chunks of other owners to these, its own, if it has one, as every owner does.
+void send_from_root(ScheduleWriter &writer, const HostLayout &hosts, bool in_place, const std::vector<uint32_t> &takers) {
+  const unsigned flags = step_src | flag_if(!in_place, step_dst);
+  for (uint32_t owner = 0; owner < hosts.owner_count; ++owner)
+    if (owner != hosts.own_index) writer.step(owner, flags, {}, hosts.own_ranks()[owner]);
+  if (!hosts.owns()) return;
+  if (!in_place) writer.step(hosts.own_index, step_src | step_dst, {}, {});
+  writer.send_to_all(hosts.own_index, step_src, takers);
+}
+
+/// The ring inside of a host, of which each owner's last step adds what the host before sends.
+void reduce_inside(ScheduleWriter &writer, const HostLayout &hosts, const Chain &chain, const ScheduleArgs &args) {
+  const uint32_t size = hosts.own_size();
+  const bool first_host = hosts.host_after(hosts.host_count - 1) == chain.root_place.host;
+  for (uint32_t hop = 0; hop < size; ++hop) {
+    const uint32_t chunk = (hosts.own_index + 2 * size - 1 - hop) % size;
+    if (chunk >= hosts.owner_count) continue;
+    Peers recv = hop > 0 ? Peers(hosts.rank_after(size - 1)) : Peers();
+    if (hop + 1 < size) {
+      writer.step(chunk, step_src, recv, hosts.rank_after(1));
+      continue;
+    }
+    if (!first_host) recv.add(hosts.counterpart(hosts.host_after(hosts.host_count - 1), chunk));
+    if (!chain.in_root_host) {
+      writer.step(chunk, step_src, recv, hosts.counterpart(hosts.host_after(1), chunk));
+    } else if (args.rank == args.root) {
+      writer.step(chunk, step_src | step_dst | step_finish, recv, {});
+    } else {
+      writer.step(chunk, step_src | step_finish, recv, args.root);
+    }
+  }
+}
+
+}  // namespace
+
+Schedule build_hierarchical_broadcast(const ScheduleArgs &args) {
+  const HostLayout hosts(args);
+  const Chain chain(hosts, args);
+  ScheduleWriter writer(hosts.owner_count);
+  std::vector<uint32_t> takers;
+  if (hosts.owns() && hosts.host_after(1) != chain.root_place.host)
+    takers.push_back(hosts.counterpart(hosts.host_after(1), hosts.own_index));
+  for (const uint32_t neighbour : hosts.neighbours())
+    if (neighbour != args.root) takers.push_back(neighbour);
+  if (args.rank == args.root) {
+    send_from_root(writer, hosts, args.in_place, takers);
+    return writer.take();
+  }
+  if (hosts.owns()) {
+    const uint32_t before = hosts.host_after(hosts.host_count - 1);
+    writer.relay(hosts.own_index, chain.in_root_host ? args.root : hosts.counterpart(before, hosts.own_index), takers);
+  }
+  receive_from_owners(writer, hosts);
+  return writer.take();
+}
+
+Schedule build_hierarchical_reduce(const ScheduleArgs &args) {
+  const HostLayout hosts(args);
+  const Chain chain(hosts, args);
+  ScheduleWriter writer(hosts.owner_count);
+  reduce_inside(writer, hosts, chain, args);
+  if (args.rank == args.root) receive_from_owners(writer, hosts);
+  return writer.take();
+}
+
+}  // namespace rondo

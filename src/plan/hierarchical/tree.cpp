@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// Hierarchical tree: each host has a leader; the leaders are a tree over the network, each host a tree under its leader.
+//
+//   3 hosts of 3 ranks, leaders 0, 3, 6       0 ============== 6
+//   ---  inside of a host                     |`-- 2           |`-- 8
+//   ===  network                              1     `== 3      7
+//                                                       |`-- 5
+//                                                       4
+//
+// All-reduce, broadcast and reduce take as many network hops as a tree of hosts is deep, and of each host one message goes
+// up and one comes down, however many ranks it has. Odd channels have the next rank for a leader, and the second tree of
+// src/plan/tree.cpp over the hosts. Where there is a root, it leads its host, and this host is on top.
+//
+// A leader has up to three children: one of its host and two other leaders. A step takes two, so that a leader's sum of
+// three rests in its loop-back link meanwhile, since only the root of a reduce may write its recv buffer.
+// Slots: two lanes, as in a tree; for the loop-back link slot_count > slots a chunk.
+#include <cassert>
+
+#include "src/plan/hierarchical/layout.h"
+#include "src/plan/tree_shape.h"
+
+namespace rondo {
+namespace {
+
+/// What a rank sees of the tree.
+struct Place {
+  Place(const ScheduleArgs &args, bool rooted) {
+    const HostLayout hosts(args);
+    const HostPlace root = rooted ? place_of(hosts, args.root) : HostPlace();
+    const auto leader_of = [&](uint32_t host) {
+      return rooted && host == root.host ? root.index
+                                         : args.channel % static_cast<uint32_t>(hosts.ranks[host].size());
+    };
+    const uint32_t own_leader = leader_of(hosts.own_host), size = hosts.own_size();
+    const auto local_rank = [&](uint32_t position) { return hosts.own_ranks()[ring_rank(position, own_leader, size)]; };
+    const uint32_t position = ring_rank(hosts.own_index, size - own_leader, size);
+    const Tree inside{size};
+    add_children(inside.children(position), local_rank);
+    if (position != 0) {
+      parent = local_rank(inside.parent(position));
+      return;
+    }
+    const TreePlacement placement{root.host, hosts.host_count, args.channel % 2 == 1, rooted};
+    const Tree between{hosts.host_count};
+    const uint32_t host_position = placement.position(hosts.own_host);
+    const auto leader_rank = [&](uint32_t at) {
+      const uint32_t host = placement.rank(at);
+      return hosts.ranks[host][leader_of(host)];
+    };
+    add_children(between.children(host_position), leader_rank);
+    is_top = host_position == 0;
+    if (!is_top) parent = leader_rank(between.parent(host_position));
+  }
+
+  bool is_top = false;
+  Peers parent;                    ///< the top has none
+  std::vector<uint32_t> children;  ///< of the own host first: their sums come soonest
+
+ private:
+  template <class RankOf>
+  void add_children(const Peers &positions, const RankOf &rank_of) {
+    for (uint32_t i = 0; i < positions.count; ++i) children.push_back(rank_of(positions.ranks[i]));
+  }
+};
+
+/// Other hosts first: their way is the longest.
+std::vector<uint32_t> takers_of(const Place &place) { return {place.children.rbegin(), place.children.rend()}; }
+
+/// [[x, first, second child], third child]; the result goes to the parent, or on top to dst.
+void sum_up(ScheduleWriter &writer, const Place &place, uint32_t rank) {
+  assert(place.children.size() <= 3);
+  const unsigned last = place.is_top ? step_dst | step_finish : 0;
+  Peers first;
+  for (size_t child = 0; child < place.children.size() && child < 2; ++child) first.add(place.children[child]);
+  if (place.children.size() < 3) return writer.step(0, step_src | last, first, place.parent, lane_up);
+  writer.step(0, step_src, first, rank, lane_up);
+  writer.step(0, last, Peers(rank, place.children[2]), place.parent, lane_up);
+}
+
+Schedule all_reduce(const Place &place, uint32_t rank) {
+  ScheduleWriter writer(1, 2);
+  sum_up(writer, place, rank);
+  if (place.is_top) writer.send_to_all(0, step_acc, takers_of(place), lane_up);
+  else writer.relay(0, place.parent.ranks[0], takers_of(place), lane_down);
+  return writer.take();
+}
+
+Schedule broadcast(const Place &place, bool in_place) {
+  ScheduleWriter writer(1);
+  if (!place.is_top) {
+    writer.relay(0, place.parent.ranks[0], takers_of(place));
+    return writer.take();
+  }
+  if (!in_place) writer.step(0, step_src | step_dst, {}, {});
+  writer.send_to_all(0, step_src, takers_of(place));
+  return writer.take();
+}
+
+Schedule reduce(const Place &place, uint32_t rank) {
+  ScheduleWriter writer(1);
+  sum_up(writer, place, rank);
+  return writer.take();
+}
+
+}  // namespace
+
+Schedule build_hierarchical_tree(const ScheduleArgs &args) {
+  assert(args.rank < args.rank_count);
+  if (args.rank_count == 1) return lone_schedule(args);
+  if (args.collective == RONDO_BROADCAST) return broadcast(Place(args, true), args.in_place);
+  if (args.collective == RONDO_REDUCE) return reduce(Place(args, true), args.rank);
+  return all_reduce(Place(args, false), args.rank);
+}
+
+}  // namespace rondo
