@@ -68,6 +68,8 @@ Result<void> read_link(const Json &json, const std::string &name, sim::LinkCost 
                         {{"alpha_us", number(&to->alpha_us)},
                          {"ll_alpha_us", number(&to->ll_alpha_us)},
                          {"bandwidth_GBps", number(&to->bandwidth_GBps)},
+                         {"burst_bytes", number(&to->burst_bytes)},
+                         {"peak_GBps", number(&to->peak_GBps)},
                          {"sharing", [to](const Json &value) { return read_sharing(value, &to->sharing); }}}));
   if (!json.contains("ll_alpha_us") && json.contains("alpha_us")) to->ll_alpha_us = to->alpha_us;
   return {};

@@ -36,7 +36,10 @@ Engine::Engine(const SimCase &what, const System &system)
     const LinkCost &cost = what.network.links[link];
     // At least 1: what is caused elsewhere is later than its cause.
     alpha_ps_[link] = std::max<int64_t>(1, to_ps(ll ? cost.ll_alpha_us : cost.alpha_us));
-    byte_ps_[link] = ps_per_byte(cost.bandwidth_GBps);
+    byte_ps_[link] = limited_byte_ps_[link] = ps_per_byte(cost.bandwidth_GBps);
+    if (cost.burst_bytes <= 0) continue;
+    byte_ps_[link] = ps_per_byte(cost.peak_GBps);
+    burst_ps_[link] = std::max<int64_t>(1, std::llround(cost.burst_bytes * limited_byte_ps_[link]));
   }
   for (const SimLane &lane : system.lanes) static_cast<SimLane &>(lanes_.emplace_back()) = lane;
   for (const SimWire &wire : system.wires) {
@@ -46,6 +49,7 @@ Engine::Engine(const SimCase &what, const System &system)
   }
   slots_.resize(system.wires.size() * slot_count_);
   out_free_ps_.resize(system.out_resources.size());
+  out_full_ps_.resize(system.out_resources.size());
   in_free_ps_.resize(system.in_resources.size());
   fill_pools();
   for (const auto *resources : {&system.out_resources, &system.in_resources})
@@ -140,6 +144,11 @@ int64_t Engine::occupancy_ps(LinkClass link, uint64_t bytes) const {
   return std::max<int64_t>(1, static_cast<int64_t>(wire_bytes * byte_ps_[static_cast<size_t>(link)] + 0.5));
 }
 
+int64_t Engine::limited_ps(LinkClass link, uint64_t bytes) const {
+  const double wire_bytes = wire_bytes_factor_ * static_cast<double>(bytes) + wire_bytes_extra_;
+  return static_cast<int64_t>(wire_bytes * limited_byte_ps_[static_cast<size_t>(link)] + 0.5);
+}
+
 /// Carries a slice through, or hands it to the queue for a core. False: the lane lacks something.
 bool Engine::move(uint32_t lane) {
   LaneState &state = lanes_[lane];
@@ -210,11 +219,18 @@ void Engine::post(uint32_t wire, uint32_t lane, int64_t time_ps) {
 void Engine::send(uint32_t wire, int64_t time_ps) {
   WireState &known = wires_[wire];
   const auto link = static_cast<size_t>(known.link);
-  const uint64_t bytes = slot(wire, known.sent++).bytes;
+  Slot &leaving = slot(wire, known.sent++);
+  const uint64_t bytes = leaving.bytes;
   outcome_.link_bytes[link] += bytes;
   int64_t &free_ps = out_free_ps_[known.out];
   const int64_t start_ps = std::max(time_ps, free_ps);
   free_ps = start_ps + occupancy_ps(known.link, bytes);
+  if (burst_ps_[link] != 0) {
+    int64_t &full_ps = out_full_ps_[known.out];
+    full_ps = std::max(full_ps, start_ps) + limited_ps(known.link, bytes);
+    free_ps = std::max(free_ps, full_ps - burst_ps_[link]);
+  }
+  leaving.arrival_ps = free_ps + alpha_ps_[link];  // of the last byte, unless the receiver's port is not free
   const int64_t head_ps = start_ps + alpha_ps_[link];
   if (known.in_ordered) {
     arrive(wire, head_ps);
@@ -228,7 +244,7 @@ void Engine::arrive(uint32_t wire, int64_t time_ps) {
   WireState &known = wires_[wire];
   Slot &arriving = slot(wire, known.delivered++);
   const int64_t start_ps = known.in == no_index ? time_ps : std::max(time_ps, in_free_ps_[known.in]);
-  arriving.arrival_ps = start_ps + occupancy_ps(known.link, arriving.bytes);
+  arriving.arrival_ps = std::max(arriving.arrival_ps, start_ps + occupancy_ps(known.link, arriving.bytes));
   if (known.in != no_index) in_free_ps_[known.in] = arriving.arrival_ps;
   wake(known.receiver);
 }

@@ -111,7 +111,9 @@ class Engine {
   [[nodiscard]] uint32_t chunk_of(const SimLane &lane, const Step &step) const;
   [[nodiscard]] bool done(const LaneState &lane) const;
   [[nodiscard]] Result<void> check_done() const;
+  /// How long a message holds a port, and how much of its limiter's rate it uses up.
   [[nodiscard]] int64_t occupancy_ps(LinkClass link, uint64_t bytes) const;
+  [[nodiscard]] int64_t limited_ps(LinkClass link, uint64_t bytes) const;
 
   // sim_state.cpp
   template <class Visit>
@@ -133,12 +135,15 @@ class Engine {
   int64_t switch_ps_;
   double wire_bytes_factor_, wire_bytes_extra_;
   std::array<int64_t, link_class_count> alpha_ps_{};
-  std::array<double, link_class_count> byte_ps_{};
+  std::array<double, link_class_count> byte_ps_{};  ///< of a port
+  std::array<double, link_class_count> limited_byte_ps_{};
+  std::array<int64_t, link_class_count> burst_ps_{};  ///< what a limiter lets pass at once; 0: there is none
 
   std::vector<LaneState> lanes_;
   std::vector<WireState> wires_;
   std::vector<Slot> slots_;
   std::vector<int64_t> out_free_ps_, in_free_ps_;
+  std::vector<int64_t> out_full_ps_;  ///< when the limiter's bucket will be full again
   std::vector<Pool> pools_;
   std::vector<uint32_t> runnable_;
   RequestQueue requests_;             ///< for a core: of a lane; a turn: of a pool; else of a wire

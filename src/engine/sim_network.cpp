@@ -12,6 +12,7 @@ namespace {
 
 constexpr double time_us_max = 1e9;
 constexpr double bandwidth_GBps_max = 1e9;
+constexpr double burst_bytes_max = 1e12;
 
 Result<void> check_value(const std::string &name, double value, double least, double most) {
   if (value >= least && value <= most) return {};  // false for NaN
@@ -26,6 +27,9 @@ Result<void> check_links(const Network &network) {
     RONDO_TRY(check_value(name + ".alpha_us", cost.alpha_us, 0, time_us_max));
     RONDO_TRY(check_value(name + ".ll_alpha_us", cost.ll_alpha_us, 0, time_us_max));
     RONDO_TRY(check_value(name + ".bandwidth_GBps", cost.bandwidth_GBps, 1e-9, bandwidth_GBps_max));
+    RONDO_TRY(check_value(name + ".burst_bytes", cost.burst_bytes, 0, burst_bytes_max));
+    if (cost.burst_bytes > 0)
+      RONDO_TRY(check_value(name + ".peak_GBps", cost.peak_GBps, cost.bandwidth_GBps, bandwidth_GBps_max));
   }
   const LinkCost &within = network.links[static_cast<size_t>(LinkClass::intra_node)];
   if (within.sharing == Sharing::nic)

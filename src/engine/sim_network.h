@@ -34,6 +34,10 @@ struct LinkCost {
   double ll_alpha_us = 0;  ///< with the protocol ll, whose data need no flag behind them
   double bandwidth_GBps = 1;
   Sharing sharing = Sharing::pair;
+  /// A limiter (token bucket) where messages leave: after idle time so many bytes pass at `peak_GBps` before
+  /// bandwidth_GBps holds. 0: none.
+  double burst_bytes = 0;
+  double peak_GBps = 0;
 };
 
 struct SimNode {
@@ -80,6 +84,7 @@ class Placement {
 
   [[nodiscard]] uint32_t rank_count() const { return static_cast<uint32_t>(node_of_.size()); }
   [[nodiscard]] uint32_t node(uint32_t rank) const { return node_of_[rank]; }
+  [[nodiscard]] const std::vector<uint32_t> &node_of_ranks() const { return node_of_; }
   [[nodiscard]] uint32_t local_rank(uint32_t rank) const { return rank - first_[node_of_[rank]]; }
   [[nodiscard]] uint32_t nic(uint32_t rank) const;
   [[nodiscard]] LinkClass link_class(uint32_t from, uint32_t to) const;

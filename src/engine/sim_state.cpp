@@ -37,7 +37,8 @@ void Engine::visit_wire(uint32_t wire, int64_t now_ps, Visit visit) {
     visit(static_cast<int64_t>(filled.bytes));
     visit(filled.depth);
   }
-  for (uint32_t counter = state.consumed; counter != state.delivered; ++counter)
+  // Of what is between the ports, when its last byte comes at the soonest.
+  for (uint32_t counter = state.consumed; counter != state.sent; ++counter)
     visit(since(slot(wire, counter).arrival_ps, now_ps));
   for (uint32_t counter = state.posted; counter != state.consumed + slot_count_; ++counter)
     visit(since(slot(wire, counter).credit_ps, now_ps));
@@ -57,7 +58,7 @@ void Engine::visit_state(int64_t now_ps, Visit visit) {
     visit(since(state.free_ps, now_ps));
   }
   for (uint32_t wire = 0; wire < wires_.size(); ++wire) visit_wire(wire, now_ps, visit);
-  for (const auto *resources : {&out_free_ps_, &in_free_ps_})
+  for (const auto *resources : {&out_free_ps_, &out_full_ps_, &in_free_ps_})
     for (const int64_t free_ps : *resources)
       if (free_ps != 0) visit(since(free_ps, now_ps));
   for (const Pool &pool : pools_) {
@@ -134,6 +135,7 @@ void Engine::shift_times(int64_t by_ps) {
   for (LaneState &lane : lanes_) lane.free_ps += by_ps;
   for (Slot &slot : slots_) slot.arrival_ps += by_ps, slot.credit_ps += by_ps;
   for (int64_t &free_ps : out_free_ps_) free_ps += by_ps;
+  for (int64_t &full_ps : out_full_ps_) full_ps += by_ps;
   for (int64_t &free_ps : in_free_ps_) free_ps += by_ps;
   requests_.shift_times(by_ps);
 }

@@ -77,7 +77,8 @@ class Finder {
  private:
   Result<Schedule> schedule(uint32_t rank, uint32_t channel) const {
     return build_schedule(plan_.algorithm,
-                          {what_.collective, rank, rank_count_, what_.root, channel, what_.in_place});
+                          {what_.collective, rank, rank_count_, what_.root, channel, what_.in_place,
+                           placement_.node_of_ranks()});
   }
 
   /// The least period that keeps the places, or the rank count.

@@ -106,7 +106,8 @@ class Builder {
   }
 
   Result<void> add_schedule(uint32_t rank, uint32_t channel) {
-    const ScheduleArgs args{what_.collective, rank, placement_.rank_count(), what_.root, channel, what_.in_place};
+    const ScheduleArgs args{what_.collective, rank,           placement_.rank_count(),   what_.root,
+                            channel,          what_.in_place, placement_.node_of_ranks()};
     RONDO_TRY_ASSIGN(Schedule schedule, build_schedule(system_.plan.algorithm, args));
     if (system_.channels.empty()) {
       system_.channels = channel_sizes(what_, system_.plan, schedule.chunk_count);
@@ -248,9 +249,13 @@ Result<PlanChoice> plan_of(const SimCase &what) {
   input.bytes = what.bytes;
   for (const SimNode &node : what.network.nodes)
     input.oversubscribed |= what.network.core_count != 0 && node.rank_count > what.network.core_count;
+  // As the library has it: a network moves whole slots, unless what `ll` would do there is asked for.
+  input.several_hosts = what.network.nodes.size() > 1;
+  input.shares_hosts = input.several_hosts && what.network.nodes.size() < input.rank_count;
+  const bool uses_ll = !input.several_hosts || what.overrides.protocol == RONDO_PROTOCOL_LL;
   input.slot_count = what.network.slot_count;
   input.slot_bytes = what.network.slot_bytes;
-  input.ll_slot_bytes = what.network.ll_slot_bytes;
+  input.ll_slot_bytes = uses_ll ? what.network.ll_slot_bytes : 0;
   input.overrides = what.overrides;
   return choose_plan(input);
 }

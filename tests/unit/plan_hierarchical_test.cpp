@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The hierarchical all-reduce among several hosts: proven for even and uneven ones, and what crosses the network.
+// Schedules among several hosts: proven for even and uneven ones, wherever the ranks are, and what crosses the network.
+#include <algorithm>
 #include <map>
-#include <numeric>
 #include <vector>
 
 #include "src/plan/algorithm.h"
-#include "src/plan/verifier.h"
 #include "tests/catch.h"
+#include "tests/unit/plan_world.h"
 
 using namespace rondo;
+using namespace rondo::test;
 
 namespace {
 
@@ -26,76 +27,175 @@ const std::vector<Layout> layouts = {
     {0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3},
 };
 
-std::vector<Schedule> build_all(const Layout &layout, bool in_place) {
-  std::vector<Schedule> schedules;
-  for (uint32_t rank = 0; rank < layout.size(); ++rank) {
-    ScheduleArgs args;
-    args.rank = rank;
-    args.rank_count = static_cast<uint32_t>(layout.size());
-    args.in_place = in_place;
-    args.node_of = layout;
-    auto schedule = build_schedule(RONDO_ALGORITHM_HIERARCHICAL, args);
-    REQUIRE(schedule.ok());
-    schedules.push_back(std::move(schedule).value());
-  }
-  return schedules;
+constexpr rondo_collective_t collectives[] = {RONDO_ALL_REDUCE, RONDO_REDUCE_SCATTER, RONDO_ALL_GATHER,
+                                              RONDO_BROADCAST, RONDO_REDUCE};
+
+Choice choice_of(rondo_algorithm_t algorithm, rondo_collective_t collective, const Layout &layout) {
+  Choice choice;
+  choice.algorithm = algorithm;
+  choice.collective = collective;
+  choice.rank_count = static_cast<uint32_t>(layout.size());
+  choice.node_of = layout;
+  choice.even_blocks = true;
+  choice.element_count = 960 * layout.size();  // even chunks, however many: one counts as much as another
+  choice.chunk_elements = choice.element_count;
+  return choice;
 }
 
-/// Chunks that cross the network, by (from host, to host).
-std::map<std::pair<uint32_t, uint32_t>, uint32_t> crossings(const Layout &layout) {
-  std::map<std::pair<uint32_t, uint32_t>, uint32_t> counts;
-  const auto schedules = build_all(layout, false);
-  for (uint32_t rank = 0; rank < layout.size(); ++rank)
-    for (const Lane &lane : schedules[rank].lanes)
+/// Elements that cross the network, by (from host, to host).
+std::map<std::pair<uint32_t, uint32_t>, uint64_t> crossings(const Choice &choice) {
+  std::map<std::pair<uint32_t, uint32_t>, uint64_t> counts;
+  Operation operation;
+  make_operation(operation, choice);
+  for (uint32_t rank = 0; rank < choice.rank_count; ++rank)
+    for (const Lane &lane : operation.schedules[rank].lanes)
       for (const Step &step : lane)
         for (const LinkIndex link : step.send_link) {
           if ((step.flags & step_send) == 0 || link == no_link) continue;
-          const uint32_t peer = schedules[rank].peers[link];
-          if (layout[peer] != layout[rank]) ++counts[{layout[rank], layout[peer]}];
+          const uint32_t from = choice.node_of[rank], to = choice.node_of[operation.schedules[rank].peers[link]];
+          if (from != to) counts[{from, to}] += operation.partition.range(0, step.chunk).count;
         }
   return counts;
 }
 
-}  // namespace
-
-TEST_CASE("hierarchical: proven for even and uneven hosts, in and out of place, by copy and by reference") {
-  for (const Layout &layout : layouts)
-    for (const bool in_place : {false, true})
-      for (const bool by_reference : {false, true})
-        for (const uint32_t slot_count : {2u, 4u}) {
-          const auto schedules = build_all(layout, in_place);
-          VerifyArgs args;
-          args.schedules = schedules;
-          args.partition.chunk_count = schedules[0].chunk_count;
-          args.partition.chunk_elements = 3 * (slot_count - 1);
-          args.partition.whole = {0, 2 * args.partition.chunk_elements * args.partition.chunk_count + 5};
-          args.partition.tile_count = args.partition.count_tiles();
-          args.slot_count = slot_count;
-          args.slot_elements = 3;
-          args.in_place.assign(layout.size(), in_place);
-          // A network reads no rank's own buffer; inside of a host a peer may.
-          args.by_reference.assign(layout.size(), by_reference);
-          const auto violation = verify(args);
-          CAPTURE(layout, in_place, by_reference, slot_count);
-          REQUIRE((violation ? to_string(*violation) : "") == "");
-        }
+/// Parts of the vector that `host` sends and receives over the network.
+std::pair<double, double> crossed(const Choice &choice, uint32_t host) {
+  std::pair<double, double> parts;
+  for (const auto &[ends, count] : crossings(choice)) {
+    const double part = static_cast<double>(count) / static_cast<double>(choice.element_count);
+    if (ends.first == host) parts.first += part;
+    if (ends.second == host) parts.second += part;
+  }
+  return parts;
 }
 
-TEST_CASE("hierarchical: two hosts send each other the vector once, however many ranks they have") {
+}  // namespace
+
+TEST_CASE("several hosts: rings and hierarchical schedules are proven, even and uneven, every root and channel") {
+  for (const rondo_algorithm_t algorithm :
+       {RONDO_ALGORITHM_HIERARCHICAL, RONDO_ALGORITHM_HIERARCHICAL_TREE, RONDO_ALGORITHM_RING})
+    for (const rondo_collective_t collective : collectives)
+      for (const Layout &layout : layouts)
+        for (uint32_t root = 0; root < layout.size(); ++root)
+          for (const uint32_t kind : {0u, 1u, 2u, 3u, 4u, 5u}) {
+            const bool rooted = collective == RONDO_BROADCAST || collective == RONDO_REDUCE;
+            if (!find_algorithm(algorithm)->supports(collective) || (!rooted && root != 0)) continue;
+            Choice choice = choice_of(algorithm, collective, layout);
+            choice.root = root;
+            choice.in_place = kind % 3;
+            choice.channel = kind % 2;
+            choice.even_blocks = kind >= 3;
+            choice.slot_count = kind < 3 ? 2 : 4;
+            choice.slot_elements = 3;
+            choice.chunk_elements = 3 * (choice.slot_count - 1);
+            choice.element_count = 2 * choice.chunk_elements * layout.size() * layout.size() + 5;
+            Operation operation;
+            make_operation(operation, choice);
+            INFO(to_string(choice));
+            for (const bool by_reference : {false, true}) {
+              const auto references = by_reference ? safe_references(choice, operation) : std::vector<bool>();
+              const auto violation = verify_operation(operation, references);
+              REQUIRE((violation ? to_string(*violation) : "") == "");
+            }
+          }
+}
+
+TEST_CASE("several hosts: executed in random order, hierarchical schedules and rings give the right result") {
+  const uint64_t seed = seed_from_environment();
+  CAPTURE(seed);
+  Random random(seed);
+  for (const rondo_algorithm_t algorithm :
+       {RONDO_ALGORITHM_HIERARCHICAL, RONDO_ALGORITHM_HIERARCHICAL_TREE, RONDO_ALGORITHM_RING})
+    for (const rondo_collective_t collective : collectives)
+      for (int round = 0; round < 40 && find_algorithm(algorithm)->supports(collective); ++round) {
+        Layout layout(between(random, 2, 12));
+        for (uint32_t &host : layout) host = between(random, 0, 3);
+        Choice choice = choice_of(algorithm, collective, layout);
+        choice.root = between(random, 0, choice.rank_count - 1);
+        choice.channel = between(random, 0, 2);
+        choice.in_place = between(random, 0, 2);
+        choice.slot_count = between(random, 2, 4);
+        choice.slot_elements = between(random, 1, 3);
+        choice.chunk_elements = between(random, 1, choice.slot_elements * (choice.slot_count - 1));
+        choice.element_count = between(random, 0, 3 * choice.chunk_elements * choice.rank_count + 1);
+        choice.even_blocks = round % 2 == 0;
+        Operation operation;
+        make_operation(operation, choice);
+        INFO(to_string(choice));
+        REQUIRE(run_numbers(operation, random) == "");
+      }
+}
+
+TEST_CASE("hierarchical: an all-reduce sends 2 (h - 1) / h of the vector from each of h hosts") {
   for (const Layout &layout : {Layout{0, 1}, Layout{0, 0, 1, 1}, Layout{0, 1, 0, 1}, Layout{0, 0, 0, 1, 1},
-                               Layout{0, 0, 0, 0, 1, 1, 1, 1}}) {
-    const uint32_t chunk_count = build_all(layout, false)[0].chunk_count;
-    const auto counts = crossings(layout);
-    CHECK(counts.at({0, 1}) == chunk_count);
-    CHECK(counts.at({1, 0}) == chunk_count);
+                               Layout{0, 0, 0, 0, 1, 1, 1, 1}, Layout{0, 0, 1, 1, 2, 2, 3, 3}}) {
+    const uint32_t host_count = layout.back() + 1;
+    for (uint32_t host = 0; host < host_count; ++host) {
+      const auto parts = crossed(choice_of(RONDO_ALGORITHM_HIERARCHICAL, RONDO_ALL_REDUCE, layout), host);
+      CAPTURE(layout, host);
+      CHECK(parts.first == Approx(2.0 * (host_count - 1) / host_count));
+      CHECK(parts.second == Approx(2.0 * (host_count - 1) / host_count));
+    }
   }
 }
 
-TEST_CASE("hierarchical: among h hosts each sends 2 (h - 1) / h of the vector") {
-  const Layout layout{0, 0, 1, 1, 2, 2, 3, 3};
-  const uint32_t chunk_count = build_all(layout, false)[0].chunk_count;
-  std::map<uint32_t, uint32_t> sent;
-  for (const auto &[hosts, chunks] : crossings(layout)) sent[hosts.first] += chunks;
-  for (const auto &[host, chunks] : sent) CHECK(chunks * 4 == 2 * 3 * chunk_count);
-  CHECK(sent.size() == 4);
+TEST_CASE("hierarchical: of a reduce-scatter and an all-gather each block crosses once for each other host") {
+  for (const Layout &layout : {Layout{0, 0, 1, 1}, Layout{1, 0, 1, 0, 2, 2}, Layout{0, 0, 0, 1, 2, 2}}) {
+    std::map<uint32_t, double> ranks_of;
+    for (const uint32_t host : layout) ++ranks_of[host];
+    for (const auto &[host, ranks] : ranks_of) {
+      const double own = ranks / static_cast<double>(layout.size());
+      const double hosts = static_cast<double>(ranks_of.size());
+      CAPTURE(layout, host);
+      const auto reduced = crossed(choice_of(RONDO_ALGORITHM_HIERARCHICAL, RONDO_REDUCE_SCATTER, layout), host);
+      CHECK(reduced.first == Approx(1 - own));             // a sum for each rank elsewhere
+      CHECK(reduced.second == Approx(own * (hosts - 1)));  // for its own ranks from each other host
+      const auto gathered = crossed(choice_of(RONDO_ALGORITHM_HIERARCHICAL, RONDO_ALL_GATHER, layout), host);
+      CHECK(gathered.first == Approx(own * (hosts - 1)));
+      CHECK(gathered.second == Approx(1 - own));
+    }
+  }
+}
+
+TEST_CASE("hierarchical: a broadcast and a reduce send the vector at most once from each host and to each host") {
+  for (const rondo_algorithm_t algorithm : {RONDO_ALGORITHM_HIERARCHICAL, RONDO_ALGORITHM_RING})
+    for (const rondo_collective_t collective : {RONDO_BROADCAST, RONDO_REDUCE})
+      for (const Layout &layout : layouts)
+        for (uint32_t root = 0; root < layout.size(); ++root) {
+          Choice choice = choice_of(algorithm, collective, layout);
+          choice.root = root;
+          for (const uint32_t host : layout) {
+            INFO(to_string(choice) << " host " << host);
+            CHECK(crossed(choice, host).first <= 1.0001);
+            CHECK(crossed(choice, host).second <= 1.0001);
+          }
+        }
+}
+
+TEST_CASE("hierarchical tree: one message a host and direction, however many ranks it has") {
+  for (const Layout &layout : layouts) {
+    const uint32_t host_count = *std::max_element(layout.begin(), layout.end()) + 1;
+    for (const auto &[collective, messages] :
+         {std::pair(RONDO_ALL_REDUCE, 2u), std::pair(RONDO_BROADCAST, 1u), std::pair(RONDO_REDUCE, 1u)}) {
+      const Choice choice = choice_of(RONDO_ALGORITHM_HIERARCHICAL_TREE, collective, layout);
+      uint64_t elements = 0;
+      for (const auto &[ends, count] : crossings(choice)) elements += count;
+      INFO(to_string(choice));
+      CHECK(elements == messages * (host_count - 1) * choice.element_count);
+    }
+  }
+}
+
+TEST_CASE("ring: hosts follow each other wherever their ranks are, so that each is left once") {
+  for (const Layout &layout : {Layout{0, 1, 0, 1}, Layout{0, 1, 2, 0, 1, 2, 0}, Layout{0, 1, 1, 0}}) {
+    const uint32_t host_count = *std::max_element(layout.begin(), layout.end()) + 1;
+    const double ranks = static_cast<double>(layout.size());
+    for (const rondo_collective_t collective : {RONDO_ALL_REDUCE, RONDO_REDUCE_SCATTER, RONDO_ALL_GATHER})
+      for (uint32_t host = 0; host < host_count; ++host) {
+        const Choice choice = choice_of(RONDO_ALGORITHM_RING, collective, layout);
+        INFO(to_string(choice) << " host " << host);
+        CHECK(crossed(choice, host).first ==
+              Approx((collective == RONDO_ALL_REDUCE ? 2 : 1) * (ranks - 1) / ranks));
+      }
+  }
 }

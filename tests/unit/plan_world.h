@@ -294,6 +294,7 @@ struct Choice {
   rondo_collective_t collective = RONDO_ALL_REDUCE;
   uint32_t rank_count = 1, root = 0;
   uint32_t channel = 0;   ///< for the builder; the partition has one channel
+  std::vector<uint32_t> node_of;  ///< by rank: its host; empty: all are on one
   uint32_t in_place = 0;  ///< 0: none, 1: all, 2: every other rank
   uint64_t element_count = 0;  ///< with blocks about as many
   uint64_t chunk_elements = 1, slot_elements = 1;
@@ -327,7 +328,7 @@ inline void make_operation(Operation &operation, const Choice &choice) {
   for (uint32_t rank = 0; rank < choice.rank_count; ++rank) {
     operation.in_place.push_back(choice.in_place == 1 || (choice.in_place == 2 && rank % 2 == 1));
     const ScheduleArgs args{choice.collective, rank, choice.rank_count, choice.root, choice.channel,
-                            operation.in_place.back()};
+                            operation.in_place.back(), choice.node_of};
     operation.schedules.push_back(build_schedule(choice.algorithm, args).value());
   }
   Partition &partition = operation.partition;
@@ -352,16 +353,19 @@ inline void make_operation(Operation &operation, const Choice &choice) {
   std::vector<bool> safe;
   for (uint32_t rank = 0; rank < choice.rank_count; ++rank)
     safe.push_back(find_algorithm(choice.algorithm)->reference_safe(
-        {choice.collective, rank, choice.rank_count, choice.root, choice.channel, operation.in_place[rank]}));
+        {choice.collective, rank, choice.rank_count, choice.root, choice.channel, operation.in_place[rank],
+         choice.node_of}));
   return safe;
 }
 
 [[nodiscard]] inline std::string to_string(const Choice &choice) {
+  std::string hosts = choice.node_of.empty() ? "" : " hosts";
+  for (const uint32_t node : choice.node_of) hosts += " " + std::to_string(node);
   return std::string(rondo_algorithm_string(choice.algorithm)) + " " + rondo_collective_string(choice.collective) +
          " ranks " + std::to_string(choice.rank_count) + " root " + std::to_string(choice.root) + " channel " +
          std::to_string(choice.channel) + " in place " + std::to_string(choice.in_place) + " elements " +
          std::to_string(choice.element_count) + " chunk " + std::to_string(choice.chunk_elements) + " slot " +
-         std::to_string(choice.slot_elements) + " slots " + std::to_string(choice.slot_count);
+         std::to_string(choice.slot_elements) + " slots " + std::to_string(choice.slot_count) + hosts;
 }
 
 }  // namespace rondo::test

@@ -24,7 +24,8 @@ class Reference {
     for (uint32_t rank = 0; rank < place_.rank_count(); ++rank)
       for (uint32_t channel = 0; channel < plan.channels; ++channel) {
         auto built = build_schedule(plan.algorithm,
-                                    {what.collective, rank, place_.rank_count(), what.root, channel, what.in_place});
+                                    {what.collective, rank, place_.rank_count(), what.root, channel, what.in_place,
+                                     place_.node_of_ranks()});
         schedules_.push_back(std::move(built).value());
         const Schedule &schedule = schedules_.back();
         if (sizes_.empty()) sizes_ = channel_sizes(what, plan, schedule.chunk_count);
@@ -72,6 +73,7 @@ class Reference {
   struct Link {
     std::deque<int64_t> arrivals;
     std::deque<uint64_t> sizes, on_way;  ///< posted; between the two ports
+    std::deque<int64_t> ends;            ///< of those between the ports: when the last byte can be there
     std::deque<int64_t> credits;         ///< of slots that came back
     uint64_t unused = 0;                 ///< slots never used so far
     size_t sender = 0, receiver = 0;
@@ -99,10 +101,15 @@ class Reference {
     const bool ll = plan_.protocol == RONDO_PROTOCOL_LL;
     return std::max<int64_t>(1, std::llround((ll ? cost(key).ll_alpha_us : cost(key).alpha_us) * 1e6));
   }
-  int64_t span(const LinkKey &key, uint64_t bytes) const {
+  int64_t span(const LinkKey &key, uint64_t bytes, double GBps) const {
     const bool ll = plan_.protocol == RONDO_PROTOCOL_LL;
     const double on_wire = ll ? 2.0 * static_cast<double>(bytes) + 8 : static_cast<double>(bytes);
-    return std::max<int64_t>(1, static_cast<int64_t>(on_wire * (1e3 / cost(key).bandwidth_GBps) + 0.5));
+    return static_cast<int64_t>(on_wire * (1e3 / GBps) + 0.5);
+  }
+  /// On a port.
+  int64_t span(const LinkKey &key, uint64_t bytes) const {
+    const bool limited = cost(key).burst_bytes > 0;
+    return std::max<int64_t>(1, span(key, bytes, limited ? cost(key).peak_GBps : cost(key).bandwidth_GBps));
   }
   std::string port(const LinkKey &key, bool in) const {
     const uint32_t rank = in ? std::get<2>(key) : std::get<1>(key);
@@ -286,6 +293,14 @@ class Reference {
     int64_t &free_ps = ports_[port(event.link, false)];
     const int64_t start_ps = std::max(free_ps, event.time_ps);
     free_ps = start_ps + span(event.link, bytes);
+    if (cost(event.link).burst_bytes > 0) {
+      // Each byte takes a token; the bucket of a port is described by when it will be full.
+      int64_t &full_ps = full_[port(event.link, false)];
+      full_ps = std::max(full_ps, start_ps) + span(event.link, bytes, cost(event.link).bandwidth_GBps);
+      const double bucket_ps = cost(event.link).burst_bytes * (1e3 / cost(event.link).bandwidth_GBps);
+      free_ps = std::max(free_ps, full_ps - std::max<int64_t>(1, std::llround(bucket_ps)));
+    }
+    it.ends.push_back(free_ps + alpha(event.link));
     if (it.receiver == 0 && it.receiver_link == 0) find_receiver(event.link, it);
     events_.insert({start_ps + alpha(event.link), 2, it.receiver, it.receiver_link, event.link});
   }
@@ -309,7 +324,8 @@ class Reference {
     int64_t start_ps = event.time_ps;
     const std::string name = port(event.link, true);
     if (!name.empty()) start_ps = std::max(start_ps, ports_[name]);
-    const int64_t arrival_ps = start_ps + span(event.link, bytes);
+    const int64_t arrival_ps = std::max(start_ps + span(event.link, bytes), it.ends.front());
+    it.ends.pop_front();
     if (!name.empty()) ports_[name] = arrival_ps;
     it.arrivals.push_back(arrival_ps);
     events_.insert({arrival_ps, 0, it.receiver, 0, {}});
@@ -323,7 +339,7 @@ class Reference {
   std::vector<ChannelSizes> sizes_;
   std::deque<LaneAt> lanes_;
   std::map<LinkKey, Link> links_;
-  std::map<std::string, int64_t> ports_;
+  std::map<std::string, int64_t> ports_, full_;
   std::vector<Cores> cores_;
   std::vector<size_t> cores_of_;  ///< rank -> its cores
   std::set<Event> events_;

@@ -44,6 +44,10 @@ Network random_network(Random &random) {
     constexpr Sharing sharings[] = {Sharing::pair, Sharing::rank, Sharing::node, Sharing::nic};
     const bool within = &link - network.links.data() < 2;
     link.sharing = sharings[random.between(0, within ? 2 : 3)];
+    if (random.between(0, 2) == 0) {
+      link.burst_bytes = random.between(1, 100) * 1000;
+      link.peak_GBps = link.bandwidth_GBps * random.between(1, 8);
+    }
   }
   network.fold_GBps = random.between(0, 2) * 20;
   network.fold_send_GBps = random.between(0, 2) * 25;
@@ -93,7 +97,7 @@ TEST_CASE("simulator: any network, algorithm and collective takes the time of a 
     what.in_place = random.between(0, 1) == 1;
     what.bytes = random.between(1, 600'000);
     if (random.between(0, 1) == 0) what.bytes = uint64_t{ranks} * 2048 * random.between(1, 99);  // even chunks
-    what.overrides = {static_cast<rondo_algorithm_t>(random.between(1, 5)),
+    what.overrides = {static_cast<rondo_algorithm_t>(random.between(1, 7)),
                       static_cast<rondo_protocol_t>(random.between(0, 2)), random.between(0, 3),
                       uint64_t{64} * random.between(1, 300)};
     if (!find_algorithm(what.overrides.algorithm)->supports(what.collective)) continue;

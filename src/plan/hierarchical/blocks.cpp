@@ -56,7 +56,8 @@ void gather_inside(ScheduleWriter &writer, const HostLayout &hosts, uint32_t hos
 Schedule build_hierarchical_reduce_scatter(const ScheduleArgs &args) {
   const HostLayout hosts(args);
   ScheduleWriter writer(args.rank_count);
-  for (uint32_t offset = 1; offset <= hosts.host_count; ++offset) reduce_inside(writer, hosts, hosts.host_after(offset));
+  for (uint32_t offset = 1; offset <= hosts.host_count; ++offset)
+    reduce_inside(writer, hosts, hosts.host_after(offset));
   for (uint32_t offset = 1; offset < hosts.host_count; ++offset) {
     const uint32_t host = hosts.host_after(hosts.host_count - offset);
     writer.step(args.rank, step_acc | step_dst | flag_if(offset + 1 == hosts.host_count, step_finish),

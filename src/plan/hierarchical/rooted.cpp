@@ -7,9 +7,9 @@
 //               hosts root + 1 ===> root + 2 ===> ... ===> the root's, whose owner i hands the whole to the root
 //               ---> inside of a host   ===> network
 //
-// Hosts form an open chain, which tiles fill; each owner has a connection of its own to the next host, so that hosts with
-// several network ports use them all.
-// Slots: slot_count > slots a chunk. Inside of a host every link has one chunk of a tile (of a reduce's ring: one a hop).
+// Hosts form an open chain, which tiles fill; each owner has a connection of its own to the next host, so that hosts
+// with several network ports use them all.
+// Slots: slot_count > slots a chunk. Inside of a host every link has one chunk of a tile, or in a reduce one a hop.
 #include "src/plan/hierarchical/layout.h"
 
 namespace rondo {
@@ -33,7 +33,8 @@ void receive_from_owners(ScheduleWriter &writer, const HostLayout &hosts) {
 }
 
 /// What the root sends: the chunks of other owners to these, its own, if it has one, as every owner does.
-void send_from_root(ScheduleWriter &writer, const HostLayout &hosts, bool in_place, const std::vector<uint32_t> &takers) {
+void send_from_root(ScheduleWriter &writer, const HostLayout &hosts, bool in_place,
+                    const std::vector<uint32_t> &takers) {
   const unsigned flags = step_src | flag_if(!in_place, step_dst);
   for (uint32_t owner = 0; owner < hosts.owner_count; ++owner)
     if (owner != hosts.own_index) writer.step(owner, flags, {}, hosts.own_ranks()[owner]);

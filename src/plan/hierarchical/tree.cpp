@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hierarchical tree: each host has a leader; the leaders are a tree over the network, each host a tree under its leader.
+// Hierarchical tree: each host has a leader; leaders are a tree over the network, each host is a tree under its leader.
 //
 //   3 hosts of 3 ranks, leaders 0, 3, 6       0 ============== 6
 //   ---  inside of a host                     |`-- 2           |`-- 8
@@ -7,9 +7,9 @@
 //                                                       |`-- 5
 //                                                       4
 //
-// All-reduce, broadcast and reduce take as many network hops as a tree of hosts is deep, and of each host one message goes
-// up and one comes down, however many ranks it has. Odd channels have the next rank for a leader, and the second tree of
-// src/plan/tree.cpp over the hosts. Where there is a root, it leads its host, and this host is on top.
+// All-reduce, broadcast and reduce take as many network hops as a tree of hosts is deep, and of each host one message
+// goes up and one comes down, however many ranks it has. Odd channels have the next rank for a leader, and the second
+// tree of src/plan/tree.cpp over the hosts. Where there is a root, it leads its host, and this host is on top.
 //
 // A leader has up to three children: one of its host and two other leaders. A step takes two, so that a leader's sum of
 // three rests in its loop-back link meanwhile, since only the root of a reduce may write its recv buffer.
