@@ -33,8 +33,15 @@ uint64_t compared_rank_max(const Algorithm &algorithm) {
   return all_links ? compared_all_links_rank_max : algorithm.rank_count_max;
 }
 
-std::string too_many(const Algorithm &algorithm) {
-  return "compared among at most " + std::to_string(compared_rank_max(algorithm)) + " ranks";
+/// Why it is left out among so many ranks; empty: it is not.
+std::string too_many(const Algorithm &algorithm, const sim::SimCase &what) {
+  if (ranks_of(what) > compared_rank_max(algorithm))
+    return "compared among at most " + std::to_string(compared_rank_max(algorithm)) + " ranks";
+  const bool links_inside = algorithm.id == RONDO_ALGORITHM_HIERARCHICAL;
+  for (const sim::SimNode &node : what.network.nodes)
+    if (links_inside && node.rank_count > compared_all_links_rank_max)
+      return "compared where a node has at most " + std::to_string(compared_all_links_rank_max) + " ranks";
+  return {};
 }
 
 /// Adds a point, or the reason why there is none.
@@ -76,10 +83,9 @@ SimComparison compare_by_size(const sim::SimCase &what, sim::Simulator &simulato
   for (const Algorithm &algorithm : algorithms()) {
     if (!algorithm.supports(what.collective)) continue;
     SimLine line{algorithm.id, {}};
-    std::string reason;
-    if (ranks_of(what) > compared_rank_max(algorithm)) reason = too_many(algorithm);
-    for (const uint64_t bytes : sizes(what)) {
-      if (ranks_of(what) > compared_rank_max(algorithm)) break;
+    std::string reason = too_many(algorithm, what);
+    const std::vector<uint64_t> compared = reason.empty() ? sizes(what) : std::vector<uint64_t>();
+    for (const uint64_t bytes : compared) {
       sim::SimCase sized = what;
       sized.bytes = bytes;
       if (tuned == nullptr) {
@@ -115,8 +121,8 @@ SimComparison compare_by_ranks(const sim::SimCase &what) {
       for (sim::SimNode &node : sized.network.nodes)
         node.nic_count = std::min(node.nic_count, what.network.nodes.front().nic_count);
       sim::Simulator simulator;
-      if (ranks > compared_rank_max(algorithm)) {
-        reason = too_many(algorithm);
+      if (auto why = too_many(algorithm, sized); !why.empty()) {
+        reason = std::move(why);
         break;
       }
       add_point(sized, simulator, ranks, &line, &reason);

@@ -47,12 +47,19 @@ void ScheduleWriter::relay(uint32_t chunk, uint32_t from, std::span<const uint32
 Schedule ScheduleWriter::take() { return std::move(schedule_); }
 
 LinkIndex ScheduleWriter::link(uint32_t rank) {
+  constexpr size_t few = 16;
   auto &peers = schedule_.peers;
-  const auto known = std::find(peers.begin(), peers.end(), rank);  // at most direct_rank_count_max
-  const auto index = static_cast<size_t>(known - peers.begin());
-  if (known == peers.end()) peers.push_back(rank);
-  assert(index < no_link);
-  return static_cast<LinkIndex>(index);
+  const auto end = peers.begin() + static_cast<std::ptrdiff_t>(std::min(few, peers.size()));
+  const auto known = std::find(peers.begin(), end, rank);
+  if (known != end) return static_cast<LinkIndex>(known - peers.begin());
+  const auto next = static_cast<LinkIndex>(peers.size());
+  if (next >= few) {
+    const auto [found, fresh] = many_.emplace(rank, next);
+    if (!fresh) return found->second;
+  }
+  assert(peers.size() < no_link);
+  peers.push_back(rank);
+  return next;
 }
 
 std::vector<uint32_t> ranks_after(uint32_t rank, uint32_t rank_count) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "src/plan/schedule.h"
@@ -46,6 +47,7 @@ class ScheduleWriter {
   [[nodiscard]] LinkIndex link(uint32_t rank);
 
   Schedule schedule_;
+  std::unordered_map<uint32_t, LinkIndex> many_;  ///< by rank; links beyond the first few
 };
 
 /// rank + offset, round the ring.

@@ -9,8 +9,8 @@
 // covers n of them, which is "every operand once"; the hop n - 1 is the last of these on each rank, and finishes.
 // reduce-scatter is the first half and all-gather the second; broadcast and reduce are an open chain with one chunk a
 // tile, which is pipelined over the tiles.
-// Positions are the ranks' numbers, but where the ranks of a host do not follow each other: then they are counted host by
-// host, so that the ring leaves each host once. A chunk has the number of the rank on which it ends.
+// Positions are the ranks' numbers, but where the ranks of a host do not follow each other: then they are counted host
+// by host, so that the ring leaves each host once. A chunk has the number of the rank on which it ends.
 // Slots: every link holds a whole chunk while all ranks are at the same hop, and a hop needs one slot more to move on;
 // so a ring needs slot_count > slots a chunk (2 at least, or it deadlocks).
 #include <algorithm>
