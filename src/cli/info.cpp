@@ -22,6 +22,7 @@ constexpr uint32_t rank_count_max = 1u << 20;
 struct InfoOptions {
   bool json = false;
   uint32_t rank_count = 0;   ///< 0: as many as there are usable cores
+  uint32_t host_count = 1;   ///< of those ranks
   std::string topology_xml;  ///< a file to write, "-" for standard output
 };
 
@@ -33,6 +34,9 @@ Result<Parsed> parse_options(Arguments args) {
                "rondo info");
   app.add_flag("--json", options.json, "Print the same as JSON");
   app.add_option("--ranks", options.rank_count, "Show the plans for N ranks (default: one for each usable core)")
+      ->check(CLI::Range(1u, rank_count_max))
+      ->type_name("N");
+  app.add_option("--hosts", options.host_count, "Spread them over N hosts like this one (default 1)")
       ->check(CLI::Range(1u, rank_count_max))
       ->type_name("N");
   app.add_option("--topology-xml", options.topology_xml,
@@ -71,6 +75,11 @@ Result<void> show(const InfoOptions &options) {
     RONDO_TRY_ASSIGN(input.table, read_tuning_file(input.config.tuning_file));
   }
   input.rank_count = options.rank_count != 0 ? options.rank_count : usable_core_count(input.found.topology);
+  input.host_count = options.host_count;
+  if (options.rank_count == 0) input.rank_count *= options.host_count;
+  if (input.rank_count < input.host_count)
+    return invalid_argument(std::to_string(input.rank_count) + " ranks cannot be on " +
+                            std::to_string(input.host_count) + " hosts; give at least one rank for each");
   const auto document = info_document(input);
   // Names come from files and the environment: what is not UTF-8 is replaced, not thrown at us.
   const std::string text = options.json ? document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n"

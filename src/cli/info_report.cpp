@@ -73,6 +73,7 @@ Json tuning_json(const InfoInput &input) {
     Json entry{{"collective", rondo_collective_string(row.collective)},
                {"ranks", row.rank_count},
                {"oversubscribed", row.oversubscribed}};
+    if (row.several_hosts) entry["several_hosts"] = true;
     if (covered.empty() || covered.back() != entry) covered.push_back(std::move(entry));
   }
   return {{"table", input.config.tuning_file.empty() ? "built in" : input.config.tuning_file},
@@ -95,8 +96,9 @@ Json choice_json(TunerInput input) {
 }
 
 Json plans_json(const InfoInput &input) {
-  const bool oversubscribed = input.rank_count > usable_core_count(input.found.topology);
-  TunerInput tuner = tuner_input(input.config, input.rank_count, oversubscribed);
+  const uint32_t ranks_a_host = (input.rank_count + input.host_count - 1) / input.host_count;
+  const bool oversubscribed = ranks_a_host > usable_core_count(input.found.topology);
+  TunerInput tuner = tuner_input(input.config, input.rank_count, oversubscribed, input.host_count);
   tuner.table = &input.table;
   Json choices = Json::array();
   for (int number = 0; rondo_collective_string(static_cast<rondo_collective_t>(number)) != nullptr; ++number) {
@@ -108,6 +110,7 @@ Json plans_json(const InfoInput &input) {
     }
   }
   return {{"ranks", tuner.rank_count},
+          {"hosts", input.host_count},
           {"oversubscribed", tuner.oversubscribed},
           {"slot_count", tuner.slot_count},
           {"slot_bytes", tuner.slot_bytes},

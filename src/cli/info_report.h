@@ -20,6 +20,7 @@ struct InfoInput {
   Capabilities capabilities;
   TuningTable table;        ///< of RONDO_TUNING_FILE
   uint32_t rank_count = 1;  ///< whose plans are shown
+  uint32_t host_count = 1;  ///< on which they are
 };
 
 [[nodiscard]] nlohmann::ordered_json info_document(const InfoInput &input);

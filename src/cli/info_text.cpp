@@ -94,7 +94,8 @@ void add_tuning(std::string &out, const Json &tuning) {
   add_line(out, "rows", tuning["rows"].dump());
   for (const Json &entry : tuning["measured"])
     add_line(out, entry["collective"],
-             entry["ranks"].dump() + " ranks" + (entry["oversubscribed"].get<bool>() ? ", more than cores" : ""));
+             entry["ranks"].dump() + " ranks" + (entry["oversubscribed"].get<bool>() ? ", more than cores" : "") +
+                 (entry.contains("several_hosts") ? ", on several hosts" : ""));
 }
 
 void add_memory(std::string &out, const Json &plans) {
@@ -109,6 +110,7 @@ void add_memory(std::string &out, const Json &plans) {
 
 void add_plans(std::string &out, const Json &plans) {
   out += "\nPlans for " + plans["ranks"].dump() + " rank(s)" +
+         (plans["hosts"] != 1 ? " on " + plans["hosts"].dump() + " hosts" : "") +
          (plans["oversubscribed"].get<bool>() ? ", which are more than there are cores" : "") + "; a connection has " +
          plans["slot_count"].dump() + " slots of " + show_bytes(plans["slot_bytes"].get<uint64_t>()) +
          " bytes (ll: " + show_bytes(plans["ll_slot_bytes"].get<uint64_t>()) + ")\n";

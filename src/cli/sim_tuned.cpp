@@ -31,6 +31,8 @@ Network mix(const Network &low, const Network &high, double part) {
   for (size_t i = 0; i < sim::link_class_count; ++i) {
     network.links[i].alpha_us = mixed(low.links[i].alpha_us, high.links[i].alpha_us, part);
     network.links[i].ll_alpha_us = mixed(low.links[i].ll_alpha_us, high.links[i].ll_alpha_us, part);
+    network.links[i].burst_bytes = mixed(low.links[i].burst_bytes, high.links[i].burst_bytes, part);
+    network.links[i].peak_GBps = mixed(low.links[i].peak_GBps, high.links[i].peak_GBps, part);
     network.links[i].bandwidth_GBps = mixed(low.links[i].bandwidth_GBps, high.links[i].bandwidth_GBps, part);
   }
   network.step_us = mixed(low.step_us, high.step_us, part);
@@ -53,6 +55,18 @@ std::optional<Value> value_of(const nlohmann::json &entry, const char *key) {
   return std::nullopt;
 }
 
+nlohmann::ordered_json link_json(const sim::LinkCost &link) {
+  nlohmann::ordered_json json{{"alpha_us", rounded(link.alpha_us)},
+                              {"ll_alpha_us", rounded(link.ll_alpha_us)},
+                              {"bandwidth_GBps", rounded(link.bandwidth_GBps)},
+                              {"sharing", sim::sharing_string(link.sharing)}};
+  if (link.burst_bytes > 0) {
+    json["burst_bytes"] = rounded(link.burst_bytes);
+    json["peak_GBps"] = rounded(link.peak_GBps);
+  }
+  return json;
+}
+
 }  // namespace
 
 double rounded(double value) {
@@ -66,15 +80,12 @@ nlohmann::ordered_json network_json(const Network &network) {
   using Json = nlohmann::ordered_json;
   Json nodes = Json::array();
   for (const sim::SimNode &node : network.nodes) nodes.push_back({{"ranks", node.rank_count}});
-  const sim::LinkCost &link = network.links[static_cast<size_t>(sim::LinkClass::intra_node)];
+  Json links = {{"intra_node", link_json(network.links[static_cast<size_t>(sim::LinkClass::intra_node)])}};
+  if (network.nodes.size() > 1)
+    links["inter_node"] = link_json(network.links[static_cast<size_t>(sim::LinkClass::inter_node)]);
   return {
       {"nodes", nodes},
-      {"links",
-       {{"intra_node",
-         {{"alpha_us", rounded(link.alpha_us)},
-          {"ll_alpha_us", rounded(link.ll_alpha_us)},
-          {"bandwidth_GBps", rounded(link.bandwidth_GBps)},
-          {"sharing", sim::sharing_string(link.sharing)}}}}},
+      {"links", links},
       {"slots", {{"count", network.slot_count}, {"bytes", network.slot_bytes}, {"ll_bytes", network.ll_slot_bytes}}},
       {"step_us", rounded(network.step_us)},
       {"fold_GBps", rounded(network.fold_GBps)},

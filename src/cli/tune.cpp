@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "src/base/parse.h"
+#include "src/cli/tune_hosts.h"
 
 namespace rondo::cli {
 namespace {
@@ -81,6 +82,11 @@ Result<bool> measure_as_rank(const Options &options) {
   return true;
 }
 
+Result<bool> measure_hosts(const Options &options) {
+  RONDO_TRY(tune_hosts(options));
+  return true;
+}
+
 }  // namespace
 
 int run_tune(Arguments args) {
@@ -95,9 +101,9 @@ int run_tune(Arguments args) {
   }
   const auto &options = std::get<Options>(parsed.value());
   const bool is_rank = !options.job_path.empty();
-  const auto good = is_rank ? measure_as_rank(options) : measure_all(options);
+  const auto good = is_rank ? measure_as_rank(options) : options.hosts ? measure_hosts(options) : measure_all(options);
   if (!good.ok()) {
-    if (!is_rank) std::remove((options.output + ".partial").c_str());
+    if (!is_rank && !options.hosts) std::remove((options.output + ".partial").c_str());
     std::fprintf(stderr, "rondo tune: %s\n", good.error().message.c_str());
     return exit_failed;
   }

@@ -30,6 +30,7 @@ struct Options {
   uint64_t sample_ns = 30'000'000;  ///< of a candidate's runs in a round
   std::string output = "rondo-tuning.json";
   std::string job_path, result_path;  ///< this process is a rank of a job of ours
+  bool hosts = false;                 ///< this process is a rank that a launcher started, on one of several hosts
 };
 
 /// The options, or the help.
@@ -167,6 +168,7 @@ struct Calibration {
 };
 [[nodiscard]] std::vector<Calibration> calibrate(const Findings &findings, const Measured &measured);
 
+[[nodiscard]] nlohmann::ordered_json row_json(const TuningRow &row);
 /// The file: rows, and all that they follow from.
 [[nodiscard]] std::string document_text(const Findings &findings, std::span<const TuningRow> rows);
 

@@ -27,19 +27,6 @@ std::string now_text() {
   return text.data();
 }
 
-Json row_json(const TuningRow &row) {
-  Json json{{"collective", rondo_collective_string(row.collective)},
-            {"ranks", row.rank_count},
-            {"oversubscribed", row.oversubscribed},
-            {"bytes_max", row.bytes_max},
-            {"algorithm", rondo_algorithm_string(row.choice.algorithm)},
-            {"protocol", rondo_protocol_string(row.choice.protocol)},
-            {"channels", row.choice.channels},
-            {"chunk_bytes", row.choice.chunk_bytes}};
-  if (row.bytes_max == TuningRow::any_bytes) json["bytes_max"] = "any";
-  return json;
-}
-
 Json machine_json(const Topology &topology) {
   std::map<std::tuple<uint32_t, uint64_t, size_t>, uint32_t> kinds;  // alike ones are counted
   for (const Cache &cache : topology.caches) ++kinds[{cache.level, cache.bytes, cache.pus.size()}];
@@ -111,6 +98,20 @@ Json networks_json(const Findings &findings) {
 }
 
 }  // namespace
+
+Json row_json(const TuningRow &row) {
+  Json json{{"collective", rondo_collective_string(row.collective)},
+            {"ranks", row.rank_count},
+            {"oversubscribed", row.oversubscribed},
+            {"bytes_max", row.bytes_max},
+            {"algorithm", rondo_algorithm_string(row.choice.algorithm)},
+            {"protocol", rondo_protocol_string(row.choice.protocol)},
+            {"channels", row.choice.channels},
+            {"chunk_bytes", row.choice.chunk_bytes}};
+  if (row.bytes_max == TuningRow::any_bytes) json["bytes_max"] = "any";
+  if (row.several_hosts) json["several_hosts"] = true;
+  return json;
+}
 
 std::string document_text(const Findings &findings, std::span<const TuningRow> rows) {
   Json json{{"format", tuning_format},

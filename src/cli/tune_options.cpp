@@ -104,6 +104,8 @@ Result<std::variant<Options, std::string>> parse_options(Arguments args) {
           ->check(CLI::Range(1u, round_count_max))
           ->type_name("N");
   app.add_option("-o,--output", options.output, "The file to write (default rondo-tuning.json)")->type_name("FILE");
+  app.add_flag("--hosts", options.hosts,
+               "As a rank of a launcher on several hosts: measure links inside and between them, choose by simulation");
   app.add_option("--job", options.job_path)->group("");  // how it starts its own ranks
   app.add_option("--result", options.result_path)->group("");
   try {

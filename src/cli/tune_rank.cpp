@@ -12,11 +12,11 @@
 #include <cmath>
 #include <cstdio>
 #include <limits>
-#include <memory>
 
 #include "src/base/clock.h"
 #include "src/base/parse.h"
 #include "src/cli/tune.h"
+#include "src/cli/tune_comm.h"
 
 namespace rondo::cli::tune {
 namespace {
@@ -31,29 +31,6 @@ constexpr uint64_t oversubscribed_calls_min = 4, oversubscribed_calls_max = 20;
 constexpr uint32_t rounds_before_dropping = 2;
 constexpr double hopeless_ratio = 2.5;  // a candidate that is so much slower is left out of the later rounds
 constexpr double others_max = 0.10;     // share of the processors that others may take in a round
-
-Result<void> check(rondo_status_t status, rondo_comm_t comm, const char *what) {
-  if (status == RONDO_OK) return {};
-  rondo_error_t error = RONDO_ERROR_INIT;
-  static_cast<void>(rondo_comm_last_error(comm, &error));
-  return Error{status, std::string(what) + ": " + error.message};
-}
-
-struct CommCloser {
-  void operator()(rondo_comm *comm) const { static_cast<void>(rondo_comm_destroy(comm)); }
-};
-using Comm = std::unique_ptr<rondo_comm, CommCloser>;
-
-Result<Comm> make_comm(const PlanChoice &choice) {
-  rondo_config_t config = RONDO_CONFIG_INIT;
-  config.algorithm = choice.algorithm;
-  config.protocol = choice.protocol;
-  config.channels = choice.channels;
-  config.chunk_bytes = choice.chunk_bytes;
-  rondo_comm_t comm = nullptr;
-  RONDO_TRY(check(rondo_comm_init_env(&comm, &config), nullptr, "rondo_comm_init_env"));
-  return Comm(comm);
-}
 
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());

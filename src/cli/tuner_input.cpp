@@ -17,7 +17,7 @@ shm::SegmentShape shape_of(const Config &config, uint32_t rank_count) {
 
 }  // namespace
 
-TunerInput tuner_input(const Config &config, uint32_t rank_count, bool oversubscribed) {
+TunerInput tuner_input(const Config &config, uint32_t rank_count, bool oversubscribed, uint32_t host_count) {
   TunerInput tuner;
   tuner.rank_count = rank_count;
   tuner.oversubscribed = oversubscribed;
@@ -29,6 +29,11 @@ TunerInput tuner_input(const Config &config, uint32_t rank_count, bool oversubsc
   tuner.ll_slot_bytes = geometry.ll_slot_bytes;
   tuner.post_bytes = shape.exchange.post_bytes;
   tuner.direct_chunk_bytes = shape.exchange.chunk_bytes;
+  if (host_count > 1) {  // a network moves whole slots, and direct needs memory that all ranks map
+    tuner.several_hosts = true;
+    tuner.shares_hosts = host_count < rank_count;
+    tuner.ll_slot_bytes = tuner.post_bytes = tuner.direct_chunk_bytes = 0;
+  }
   tuner.overrides = {config.algorithm, config.protocol, config.channels, config.chunk_bytes};
   return tuner;
 }

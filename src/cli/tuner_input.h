@@ -9,8 +9,9 @@
 
 namespace rondo::cli {
 
-/// For all_reduce of float32; the configuration's overrides are in it.
-[[nodiscard]] TunerInput tuner_input(const Config &config, uint32_t rank_count, bool oversubscribed);
+/// For all_reduce of float32; the configuration's overrides are in it. `host_count`: ranks spread over so many hosts.
+[[nodiscard]] TunerInput tuner_input(const Config &config, uint32_t rank_count, bool oversubscribed,
+                                     uint32_t host_count = 1);
 
 /// Bytes of memory that so many ranks would share: reserved.
 [[nodiscard]] uint64_t shared_bytes(const Config &config, uint32_t rank_count);

@@ -253,7 +253,8 @@ std::optional<PlanChoice> choose_measured(const TunerInput &input, rondo_collect
   if (input.table == nullptr) return {};
   TunerInput asked = input;
   asked.table = nullptr;
-  for (const TuningRow &row : input.table->rows_for(collective, input.rank_count, input.oversubscribed)) {
+  for (const TuningRow &row :
+       input.table->rows_for(collective, input.rank_count, input.oversubscribed, input.several_hosts)) {
     if (input.bytes > row.bytes_max) continue;
     if (row.choice.protocol == RONDO_PROTOCOL_DIRECT && input.direct_channels != 0) continue;  // that was a host's
     const PlanChoice &wanted = input.overrides;

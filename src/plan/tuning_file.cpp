@@ -22,8 +22,8 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t depth_max = 32;
-constexpr std::array row_keys{"collective", "ranks", "oversubscribed", "bytes_max", "algorithm", "protocol", "channels",
-                              "chunk_bytes"};
+constexpr std::array row_keys{"collective", "ranks",    "oversubscribed", "several_hosts", "bytes_max",
+                              "algorithm",  "protocol", "channels",       "chunk_bytes"};
 /// The others are what `rondo tune` tells beside the rows.
 constexpr std::array file_keys{"format", "version", "rows", "created", "made_by", "machine", "settings", "costs",
                                "fits", "networks", "measurements"};
@@ -113,6 +113,10 @@ Result<TuningRow> row_of(const Json &json) {
   if (oversubscribed == json.end() || !oversubscribed->is_boolean())
     return invalid_argument("oversubscribed: wants true or false");
   row.oversubscribed = oversubscribed->get<bool>();
+  if (const auto several_hosts = json.find("several_hosts"); several_hosts != json.end()) {
+    if (!several_hosts->is_boolean()) return invalid_argument("several_hosts: wants true or false");
+    row.several_hosts = several_hosts->get<bool>();
+  }
   const auto bytes_max = json.find("bytes_max");
   if (bytes_max == json.end() || *bytes_max != "any") {
     RONDO_TRY_ASSIGN(row.bytes_max, number_at(json, "bytes_max", TuningRow::any_bytes));

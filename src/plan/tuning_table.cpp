@@ -13,7 +13,9 @@
 namespace rondo {
 namespace {
 
-auto group_of(const TuningRow &row) { return std::tuple(row.collective, row.oversubscribed, row.rank_count); }
+auto group_of(const TuningRow &row) {
+  return std::tuple(row.collective, row.several_hosts, row.oversubscribed, row.rank_count);
+}
 
 bool is_before(const TuningRow &row, const TuningRow &next) {
   return std::tuple(group_of(row), row.bytes_max) < std::tuple(group_of(next), next.bytes_max);
@@ -61,9 +63,10 @@ uint64_t hash_of(std::span<const TuningRow> rows) {
   if (rows.empty()) return 0;
   std::vector<uint64_t> numbers;  // padding and the order of bytes of a struct must not count
   for (const TuningRow &row : rows)
-    for (const uint64_t number : {uint64_t{row.collective}, uint64_t{row.rank_count}, uint64_t{row.oversubscribed},
-                                  row.bytes_max, uint64_t{row.choice.algorithm}, uint64_t{row.choice.protocol},
-                                  uint64_t{row.choice.channels}, row.choice.chunk_bytes})
+    for (const uint64_t number :
+         {uint64_t{row.collective}, uint64_t{row.rank_count}, uint64_t{row.oversubscribed},
+          uint64_t{row.several_hosts}, row.bytes_max, uint64_t{row.choice.algorithm}, uint64_t{row.choice.protocol},
+          uint64_t{row.choice.channels}, row.choice.chunk_bytes})
       numbers.push_back(number);
   const auto bytes = std::as_bytes(std::span(numbers));
   unsigned char digest[crypto_generichash_BYTES];
@@ -87,7 +90,7 @@ Result<TuningTable> TuningTable::make(std::vector<TuningRow> rows) {
       return invalid_argument(at(index) + checked.error().message);
     if (index > 0 && !is_before(rows[index - 1], rows[index]))
       return invalid_argument(at(index) +
-                              "out of order: rows ascend by collective, oversubscribed, ranks and bytes_max");
+                              "out of order: rows ascend by collective, several_hosts, oversubscribed, ranks and bytes_max");
   }
   TuningTable table;
   table.rows_ = std::move(rows);
@@ -96,10 +99,11 @@ Result<TuningTable> TuningTable::make(std::vector<TuningRow> rows) {
 }
 
 std::span<const TuningRow> TuningTable::rows_for(rondo_collective_t collective, uint32_t rank_count,
-                                                 bool oversubscribed) const {
+                                                 bool oversubscribed, bool several_hosts) const {
   uint64_t below = 0, above = 0;  // the nearest numbers of ranks that were measured
   for (const TuningRow &row : rows_) {
-    if (row.collective != collective || row.oversubscribed != oversubscribed) continue;
+    if (row.collective != collective || row.oversubscribed != oversubscribed || row.several_hosts != several_hosts)
+      continue;
     if (row.rank_count <= rank_count) below = row.rank_count;  // they ascend
     if (row.rank_count >= rank_count && above == 0) above = row.rank_count;
   }
@@ -108,6 +112,7 @@ std::span<const TuningRow> TuningTable::rows_for(rondo_collective_t collective, 
   TuningRow first;
   first.collective = collective;
   first.oversubscribed = oversubscribed;
+  first.several_hosts = several_hosts;
   first.rank_count = static_cast<uint32_t>(nearer_below ? below : above);
   const auto range = std::equal_range(rows_.begin(), rows_.end(), first,
                                       [](const TuningRow &a, const TuningRow &b) { return group_of(a) < group_of(b); });

@@ -22,6 +22,7 @@ struct TuningRow {
   bool oversubscribed = false;  ///< there were more ranks than cores
   uint64_t bytes_max = any_bytes;
   PlanChoice choice;            ///< complete: nothing is AUTO or 0
+  bool several_hosts = false;   ///< a network was between some of the ranks
 
   bool operator==(const TuningRow &) const = default;
 };
@@ -34,7 +35,7 @@ class TuningTable {
   /// No rows: the built-in tables have the word.
   TuningTable() = default;
 
-  /// Rows in ascending order of collective, oversubscribed, ranks and bytes_max, none twice, each of a choice that its
+  /// Rows in ascending order of collective, several_hosts, oversubscribed, ranks and bytes_max, none twice, each of a choice that its
   /// algorithm and protocol can do. RONDO_ERROR_INVALID_ARGUMENT names the row, from 0.
   [[nodiscard]] static Result<TuningTable> make(std::vector<TuningRow> rows);
 
@@ -45,7 +46,7 @@ class TuningTable {
   /// The rows, by ascending bytes_max, for so many ranks: those of that number of ranks; else, between two numbers that
   /// were measured, those of the one whose ratio to it is nearer to 1 (the larger of two equally near). None outside.
   [[nodiscard]] std::span<const TuningRow> rows_for(rondo_collective_t collective, uint32_t rank_count,
-                                                    bool oversubscribed) const;
+                                                    bool oversubscribed, bool several_hosts = false) const;
 
  private:
   std::vector<TuningRow> rows_;

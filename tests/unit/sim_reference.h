@@ -101,7 +101,7 @@ class Reference {
     const bool ll = plan_.protocol == RONDO_PROTOCOL_LL;
     return std::max<int64_t>(1, std::llround((ll ? cost(key).ll_alpha_us : cost(key).alpha_us) * 1e6));
   }
-  int64_t span(const LinkKey &key, uint64_t bytes, double GBps) const {
+  int64_t bytes_span(uint64_t bytes, double GBps) const {
     const bool ll = plan_.protocol == RONDO_PROTOCOL_LL;
     const double on_wire = ll ? 2.0 * static_cast<double>(bytes) + 8 : static_cast<double>(bytes);
     return static_cast<int64_t>(on_wire * (1e3 / GBps) + 0.5);
@@ -109,7 +109,7 @@ class Reference {
   /// On a port.
   int64_t span(const LinkKey &key, uint64_t bytes) const {
     const bool limited = cost(key).burst_bytes > 0;
-    return std::max<int64_t>(1, span(key, bytes, limited ? cost(key).peak_GBps : cost(key).bandwidth_GBps));
+    return std::max<int64_t>(1, bytes_span(bytes, limited ? cost(key).peak_GBps : cost(key).bandwidth_GBps));
   }
   std::string port(const LinkKey &key, bool in) const {
     const uint32_t rank = in ? std::get<2>(key) : std::get<1>(key);
@@ -296,7 +296,7 @@ class Reference {
     if (cost(event.link).burst_bytes > 0) {
       // Each byte takes a token; the bucket of a port is described by when it will be full.
       int64_t &full_ps = full_[port(event.link, false)];
-      full_ps = std::max(full_ps, start_ps) + span(event.link, bytes, cost(event.link).bandwidth_GBps);
+      full_ps = std::max(full_ps, start_ps) + bytes_span(bytes, cost(event.link).bandwidth_GBps);
       const double bucket_ps = cost(event.link).burst_bytes * (1e3 / cost(event.link).bandwidth_GBps);
       free_ps = std::max(free_ps, full_ps - std::max<int64_t>(1, std::llround(bucket_ps)));
     }
