@@ -90,7 +90,8 @@ Result<TuningTable> TuningTable::make(std::vector<TuningRow> rows) {
       return invalid_argument(at(index) + checked.error().message);
     if (index > 0 && !is_before(rows[index - 1], rows[index]))
       return invalid_argument(at(index) +
-                              "out of order: rows ascend by collective, several_hosts, oversubscribed, ranks and bytes_max");
+                              "out of order: rows ascend by collective, several_hosts, oversubscribed, ranks and "
+                              "bytes_max");
   }
   TuningTable table;
   table.rows_ = std::move(rows);

@@ -35,8 +35,8 @@ class TuningTable {
   /// No rows: the built-in tables have the word.
   TuningTable() = default;
 
-  /// Rows in ascending order of collective, several_hosts, oversubscribed, ranks and bytes_max, none twice, each of a choice that its
-  /// algorithm and protocol can do. RONDO_ERROR_INVALID_ARGUMENT names the row, from 0.
+  /// Rows in ascending order of collective, several_hosts, oversubscribed, ranks and bytes_max, none twice, each of a
+  /// choice that its algorithm and protocol can do. RONDO_ERROR_INVALID_ARGUMENT names the row, from 0.
   [[nodiscard]] static Result<TuningTable> make(std::vector<TuningRow> rows);
 
   [[nodiscard]] std::span<const TuningRow> rows() const { return rows_; }

@@ -81,6 +81,38 @@ double simulated_us(const SimCase &what) {
 
 }  // namespace
 
+TEST_CASE("simulator: a limiter lets its bucket pass at the port's rate, and fills it again while nothing is sent") {
+  SimCase what = flat_case(2, RONDO_ALGORITHM_RING, 0);
+  what.collective = RONDO_BROADCAST;
+  what.network.links[2] = {10, 10, 0.025, Sharing::nic, 128'000, 1};
+  what.network.slot_bytes = 1 << 20;
+  what.overrides.chunk_bytes = 1 << 20;
+  const auto message_us = [](double bytes) { return 10 + std::max(bytes / 1e3, (bytes - 128'000) / 25); };
+  for (const uint64_t bytes : {64'000u, 128'000u, 256'000u, 1'000'000u}) {
+    what.bytes = bytes;
+    CHECK(simulated_us(what) == Approx(message_us(static_cast<double>(bytes))).epsilon(1e-6));
+  }
+  // Two hosts of two ranks share their ports: what crosses does so once, however many send it.
+  what.network.nodes = {{2, 1, 0}, {2, 1, 0}};
+  what.collective = RONDO_ALL_REDUCE;
+  what.overrides = {RONDO_ALGORITHM_HIERARCHICAL, RONDO_PROTOCOL_SIMPLE, 2, 128 << 10};
+  what.bytes = 16 << 20;
+  const double hierarchical_us = simulated_us(what);
+  CHECK(hierarchical_us == Approx((16.0 * 1048576 - 128'000) / 25).epsilon(0.05));
+  what.overrides = {RONDO_ALGORITHM_RING, RONDO_PROTOCOL_SIMPLE, 1, 1 << 20};
+  CHECK(hierarchical_us < 0.70 * simulated_us(what));
+}
+
+TEST_CASE("simulator: where ranks are on several hosts, it chooses as the library does there") {
+  SimCase what;
+  what.bytes = 4 << 20;
+  what.network.nodes = {{2, 1, 0}, {2, 1, 0}};
+  CHECK(plan_of(what).value().algorithm == RONDO_ALGORITHM_HIERARCHICAL);
+  CHECK(plan_of(what).value().protocol == RONDO_PROTOCOL_SIMPLE);
+  what.network.nodes = {{4, 1, 0}};
+  CHECK(plan_of(what).value().algorithm != RONDO_ALGORITHM_HIERARCHICAL);
+}
+
 TEST_CASE("simulator: any network, algorithm and collective takes the time of a plain event simulation", "[sim]") {
   const uint64_t seed = seed_from_environment();
   CAPTURE(seed);

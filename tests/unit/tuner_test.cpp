@@ -125,6 +125,33 @@ TEST_CASE("tuner: between hosts of several ranks, large ones go by two channels 
   CHECK(choice.channels == 2);  // one chunk on its way is not enough
 }
 
+TEST_CASE("tuner: between hosts of several ranks, every collective crosses the network as seldom as it can") {
+  for (const rondo_collective_t collective :
+       {RONDO_ALL_REDUCE, RONDO_REDUCE_SCATTER, RONDO_ALL_GATHER, RONDO_BROADCAST, RONDO_REDUCE}) {
+    TunerInput input = with(collective, 16, 1 << 20);
+    input.several_hosts = input.shares_hosts = true;
+    CHECK(choose_plan(input).value().algorithm == RONDO_ALGORITHM_HIERARCHICAL);
+    input.bytes = 1024;
+    const bool blocks = uses_blocks(collective);
+    CHECK((choose_plan(input).value().algorithm == RONDO_ALGORITHM_HIERARCHICAL_TREE) == !blocks);
+    input.shares_hosts = false;  // a rank on each
+    CHECK(choose_plan(input).value().algorithm != RONDO_ALGORITHM_HIERARCHICAL_TREE);
+  }
+}
+
+TEST_CASE("tuner: rows that were measured on one host do not count among several, nor the other way round") {
+  const PlanChoice one{RONDO_ALGORITHM_TREE, RONDO_PROTOCOL_SIMPLE, 1, 4096};
+  const PlanChoice several{RONDO_ALGORITHM_RING, RONDO_PROTOCOL_SIMPLE, 1, 8192};
+  const auto table = TuningTable::make({{RONDO_ALL_REDUCE, 4, false, TuningRow::any_bytes, one},
+                                        {RONDO_ALL_REDUCE, 4, false, TuningRow::any_bytes, several, true}});
+  REQUIRE(table.ok());
+  TunerInput input = with(RONDO_ALL_REDUCE, 4, 1 << 20);
+  input.table = &table.value();
+  CHECK(choose_plan(input).value() == one);
+  input.several_hosts = input.shares_hosts = true;
+  CHECK(choose_plan(input).value() == several);
+}
+
 TEST_CASE("tuner: a barrier is planned as an all-reduce of as many bytes") {
   for (const uint32_t rank_count : rank_counts)
     CHECK(choose_plan(with(RONDO_BARRIER, rank_count, 4), registry).value() ==
