@@ -111,6 +111,9 @@ void add_run_options(CLI::App &app, Options &options, Words &words) {
       ->check(CLI::Range(0u, 1'000'000u));
   app.add_option("-m,--agg_iters", options.aggregate_count, "calls in one timed run [1; on a device 20]")
       ->check(CLI::Range(1u, 1'000'000u));
+  app.add_option("--pause", options.pause_ms, "milliseconds without a call before each timed run [0]")
+      ->check(CLI::Range(0u, 10'000u))
+      ->type_name("MS");
   app.add_option("-T,--timeout", words.timeout_s, "seconds that one operation may take [300]")
       ->check(CLI::Range(1u, 86'400u));
   app.add_option("--stream", words.stream, "1: enqueue on a host stream and wait for it [0]")

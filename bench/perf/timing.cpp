@@ -2,6 +2,8 @@
 #include "bench/perf/timing.h"
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 #include "bench/perf/device_calls.h"
 
@@ -53,6 +55,8 @@ Outcome run_once(const Target &target, double &call_ns) {
     target.workspace.rewrite(session.run_count);
     if (auto failure = target.workspace.upload_inputs()) return failure;
   }
+  // What a limiter of the network owes from the run before, it has paid then.
+  if (session.options.pause_ms != 0) std::this_thread::sleep_for(std::chrono::milliseconds(session.options.pause_ms));
   if (auto failure = session.group.barrier()) return failure;
   return time_calls(target, calls, call_ns);
 }
