@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How near the simulator comes to ranks on several hosts, which are network namespaces with a limited link (needs root).
+"""How near the simulator comes to ranks on several hosts: network namespaces with a limited link (needs root).
 
 `rondo tune --hosts` measures the links among the very ranks, and `rondo sim --table` simulates on what it found; right
 after it `rondo perf` measures each algorithm, size by size, after a pause before each run, so that the limiter's bucket
@@ -66,8 +66,8 @@ class Ranks:
 
 def measure(ranks, rondo, algorithm, size, runs, path):
     """The plan and its median time."""
-    ranks.run([rondo, "perf", "all_reduce", "-b", size, "-e", size, "-n", str(runs), "-w", "1", "-c", "0", "--pause", "50",
-               "--out-of-place-only", "--algorithm", algorithm, "--json", str(path)])
+    ranks.run([rondo, "perf", "all_reduce", "-b", size, "-e", size, "-n", str(runs), "-w", "1", "-c", "0", "--pause",
+               "50", "--out-of-place-only", "--algorithm", algorithm, "--json", str(path)])
     return json.loads(path.read_text())["results"][0]
 
 
@@ -112,7 +112,8 @@ def main():
                            for simulated, measured in found[count, size, algorithm])
             ratio, simulated, measured = pairs[len(pairs) // 2]
             ratios.append(ratio)
-            cells.append(f"{simulated / 1000:.1f} / {measured / 1000:.1f} = {ratio:.2f} ({pairs[0][0]:.2f}-{pairs[-1][0]:.2f})")
+            cells.append(f"{simulated / 1000:.1f} / {measured / 1000:.1f} = {ratio:.2f} "
+                         f"({pairs[0][0]:.2f}-{pairs[-1][0]:.2f})")
         print(f"| {count} | {size} | " + " | ".join(cells) + " |")
     within = sum(abs(ratio - 1) <= args.error_max for ratio in ratios)
     middle = math.exp(statistics.fmean(map(math.log, ratios)))
