@@ -68,9 +68,9 @@ def inside(args, rondo, folder):
             for name in names:
                 total = 0
                 for collective, algorithm in calls_of(name):
-                    subprocess.run([rondo, "run", "-n", str(ranks), "--", *perf(rondo, collective, algorithm, args.bytes,
-                                                                               7, report)],
-                                   stdout=subprocess.DEVNULL, timeout=300, check=True)
+                    command = perf(rondo, collective, algorithm, args.bytes, 7, report)
+                    subprocess.run([rondo, "run", "-n", str(ranks), "--", *command], stdout=subprocess.DEVNULL,
+                                   timeout=300, check=True)
                     total += median_us(report)
                 found.setdefault(name, {}).setdefault(ranks, []).append(total)
     return {name: {ranks: spread(times) for ranks, times in by.items()} for name, by in found.items()}, {}
@@ -157,7 +157,8 @@ def draw(found, caption):
              *panel.frame(*axes, [], (1,), caption)]
     for x in ranks:
         parts.append(plot.text(axes[0].at(x), panel.top + panel.height + 16, f"{x:g}", 'text-anchor="middle"'))
-    parts.append(plot.text(panel.left + panel.width / 2, panel.top + panel.height + 36, "ranks", 'text-anchor="middle"'))
+    below = panel.top + panel.height + 36
+    parts.append(plot.text(panel.left + panel.width / 2, below, "ranks", 'text-anchor="middle"'))
     for index, (name, points) in enumerate(lines.items()):
         colour = (*plot.OURS, *plot.PEERS)[index]
         for x, (_, least, greatest) in points:

@@ -10,6 +10,7 @@ import secrets
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
@@ -187,6 +188,30 @@ class SeveralHosts(HostsTest):
                         with self.subTest(layout=layout, collective=collective, host=host, environment=environment):
                             # Acknowledgements go back beside the data.
                             self.assertAlmostEqual((many[host] - few[host]) / (calls * size), share, delta=0.015)
+
+    def test_links_are_measured_and_the_table_is_what_ranks_and_the_simulator_go_by(self):
+        with net.Hosts(2) as hosts, tempfile.TemporaryDirectory() as folder:
+            hosts.limit("100mbit")
+            path = os.path.join(folder, "hosts.json")
+            job = Job(hosts, [0, 0, 1, 1], [RONDO, "tune", "--hosts", "--sizes", "64K,4M", "-o", path]).finish(240)
+            self.assertEqual([each.returncode for each in job.processes], [0] * 4, job.output)
+            with open(path, encoding="ascii") as file:
+                table = json.load(file)
+            links = table["networks"][0]["network"]["links"]
+            self.assertLess(links["inter_node"]["bandwidth_GBps"], 0.0125)  # as fast as the limiter lets it be
+            self.assertGreater(links["intra_node"]["bandwidth_GBps"], links["inter_node"]["bandwidth_GBps"])
+            large = [row for row in table["rows"] if row["collective"] == "all_reduce"][-1]
+            self.assertTrue(large["several_hosts"])
+            # The file as it is, but for a choice that the built-in tables would not make.
+            large.update(algorithm="halving_doubling", channels=1)
+            with open(path, "w", encoding="ascii") as file:
+                json.dump(table, file)
+            command = [RONDO, "perf", "all_reduce", "-b", "4M", "-e", "4M", "-n", "1", "-w", "0"]
+            job = Job(hosts, [0, 0, 1, 1], command, {"RONDO_TUNING_FILE": path}).finish(120)
+            self.assertIn("halving_doubling", job.output[0])
+            told = subprocess.run([RONDO, "sim", "--table", path, "--ranks", "4", "--bytes", "4M", "--alone"],
+                                  capture_output=True, text=True, timeout=60, check=True).stdout
+            self.assertIn("hierarchical all_reduce, 4 ranks on 2 nodes", told)
 
     def test_every_algorithm_by_its_name(self):
         with net.Hosts(2) as hosts:

@@ -51,6 +51,19 @@ class Info(unittest.TestCase):
             self.assertEqual(document(preexec_fn=refuse)["capabilities"]["death_noticed_by"], expected)
             self.assertRegex(info(preexec_fn=refuse).stdout, rf"death noticed by +{expected}\n")
 
+    def test_plans_for_ranks_on_several_hosts_are_those_between_hosts(self):
+        def plan(collective, size, *options):
+            return next(it for it in document("--ranks", "4", *options)["plans"]["choices"]
+                        if it["collective"] == collective and it["bytes"] == size)
+        for collective in ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce"):
+            self.assertEqual(plan(collective, 1 << 20, "--hosts", "2")["algorithm"], "hierarchical")
+            self.assertNotEqual(plan(collective, 1 << 20)["algorithm"], "hierarchical")
+            self.assertNotIn(plan(collective, 8, "--hosts", "2")["protocol"], ("ll", "direct"))
+        self.assertIn("Plans for 4 rank(s) on 2 hosts", info("--ranks", "4", "--hosts", "2").stdout)
+        refused = subprocess.run([RONDO, "info", "--ranks", "2", "--hosts", "3"], capture_output=True, text=True,
+                                 timeout=60, check=False)
+        self.assertIn("2 ranks cannot be on 3 hosts", refused.stderr)
+
     def test_eight_ranks_share_at_most_16_mebibytes(self):
         self.assertLessEqual(document("--ranks", "8")["plans"]["shared_bytes"], 16 << 20)
 
