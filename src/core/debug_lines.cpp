@@ -86,7 +86,8 @@ void links(uint32_t rank, const Settings &settings, const GroupInfo &group, cons
     if (node != group.node_of(rank))
       log::debug({Subsystem::transport, rank},
                  "to host " + std::to_string(node + 1) + " (ranks " + listed(group.ranks_of(node)) + ") by " +
-                     (settings.network == NetworkChoice::ucx ? "ucx" : "tcp"));
+                     (settings.network == NetworkChoice::automatic ? "tcp"
+                                                                      : network_choice_string(settings.network)));
 }
 
 void plan(uint32_t rank, const Plan &plan, const std::string &device) {

@@ -3,10 +3,8 @@
 status, signals, and what is told where a host cannot take part. usage: run_hosts_test.py RANK_PROGRAM RONDO"""
 
 import os
-import re
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -202,6 +200,7 @@ class RunOnHosts(unittest.TestCase):
         process = self.launch("--", "sh", "-c", f"echo > {self.folder}/up$RONDO_RANK; sleep 615")
         for rank in range(4):
             self.wait_for_file(f"up{rank}")
+        self.assertEqual([len(self.processes(host, "sleep 615")) > 0 for host in range(2)], [True, True])
         self.signal_launcher(process, signal.SIGKILL)
         self.finish(process)
         self.assert_gone("sleep 615")
