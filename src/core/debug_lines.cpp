@@ -67,7 +67,7 @@ void group(uint32_t rank, const GroupInfo &group) {
                    (node == group.node_of(rank)
                         ? "; this host, with " + counted(group.core_count, "core") + " for them" +
                               (group.oversubscribed ? ", so that waiting ranks hand over their cores" : "")
-                        : ""));
+                        : "; it is " + group.apart[node] + ", so a network joins it"));
 }
 
 void links(uint32_t rank, const Settings &settings, const GroupInfo &group, const Links &links) {
