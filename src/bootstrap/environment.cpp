@@ -194,9 +194,9 @@ Result<Job> mpich_job(const Variables &variables, const EnvironmentView &environ
     RONDO_TRY_ASSIGN(const uint64_t descriptor, variables.number("PMI_FD", 0, 0x7fff'ffff));
     const std::string name = environment.launcher_job ? environment.launcher_job(static_cast<int>(descriptor)) : "";
     if (name.empty())
-      return Error{RONDO_ERROR_UNSUPPORTED, "MPICH runs this job on several hosts, and its launcher does not answer over "
-                                            "PMI_FD with a name by which they could meet; use rondo_comm_init() with a "
-                                            "unique id, or rondo run --hosts"};
+      return Error{RONDO_ERROR_UNSUPPORTED,
+                   "MPICH runs this job on several hosts, and its launcher does not answer over PMI_FD with a name by "
+                   "which they could meet; use rondo_comm_init() with a unique id, or rondo run --hosts"};
     return meet_by_file(variables, job, "mpich", name);
   }
   return meet_by_file(variables, job, "mpich", environment.launcher_process());
@@ -209,8 +209,8 @@ bool in_slurm_step(const Variables &variables) {
   return !step.ok() || step.value() < slurm_step_max;  // garbage: an error there
 }
 
-/// srun --mpi=pmi2 describes its step in MPICH's variables, too. A launcher of MPICH's within an allocation does as well,
-/// but its proxies are the step's tasks, not its ranks.
+/// srun --mpi=pmi2 describes its step in MPICH's variables, too. A launcher of MPICH's within an allocation does as
+/// well, but its proxies are the step's tasks, not its ranks.
 bool is_ranks_own_slurm_step(const Variables &variables) {
   return in_slurm_step(variables) &&
          variables.text("PMI_JOBID") == variables.text("SLURM_JOB_ID") + "." + variables.text("SLURM_STEP_ID");

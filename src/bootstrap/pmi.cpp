@@ -38,7 +38,8 @@ std::string pmi_job_name(int descriptor) {
   struct stat status {};
   if (::fstat(descriptor, &status) != 0 || !S_ISSOCK(status.st_mode)) return {};
   constexpr std::string_view request = "cmd=get_my_kvsname\n";
-  if (::send(descriptor, request.data(), request.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(request.size())) return {};
+  const ssize_t sent = ::send(descriptor, request.data(), request.size(), MSG_NOSIGNAL);
+  if (sent != static_cast<ssize_t>(request.size())) return {};
   const std::string answer = receive_line(descriptor);
   constexpr std::string_view expected = "cmd=my_kvsname kvsname=";
   if (!answer.starts_with(expected)) return {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The little that is asked of MPICH's launcher (Hydra) over the socket that it hands to each rank: by which name it knows
-// the job. Its variables hold none that all hosts share.
+// The little that is asked of MPICH's launcher (Hydra) over the socket that it hands to each rank: by which name it
+// knows the job. Its variables hold none that all hosts share.
 #pragma once
 
 #include <string>

@@ -57,7 +57,8 @@ void add_options(CLI::App *app, RunOptions *options, Raw *raw) {
       ->type_name("N");
   app->add_option("--hosts", raw->hosts, "Start the ranks on these hosts, by ssh, in that order: a:2,b:2 (a: one rank)")
       ->type_name("LIST");
-  app->add_option("--ssh", raw->ssh, "With --hosts: what runs a command on a host (default: ssh)")->type_name("COMMAND");
+  app->add_option("--ssh", raw->ssh, "With --hosts: what runs a command on a host (default: ssh)")
+      ->type_name("COMMAND");
   app->add_option("--remote-rondo", options->remote_rondo, "With --hosts: path of rondo there (default: as here)")
       ->type_name("PATH");
   app->add_flag("--agent", options->agent, "")->group("");  // what --hosts starts on the hosts
@@ -126,7 +127,8 @@ Result<void> take_hosts(const Raw &raw, RunOptions *options) {
   if (!options->remote_rondo.empty()) return {};
   std::error_code failure;
   options->remote_rondo = std::filesystem::read_symlink("/proc/self/exe", failure);
-  return failure ? Result<void>(invalid_argument("where this rondo is cannot be told; give --remote-rondo")) : Result<void>();
+  if (failure) return invalid_argument("where this rondo is cannot be told; give --remote-rondo");
+  return {};
 }
 
 Result<RunOptions> finish(std::vector<std::string> rest, const Raw &raw, RunOptions options) {

@@ -17,8 +17,8 @@ def why_not():
     if os.geteuid() != 0:
         return "not root"
     try:
-        probe = subprocess.run(["unshare", "-i", "-p", "-m", "-f", "--mount-proc", "true"], capture_output=True, text=True,
-                               timeout=30)
+        probe = subprocess.run(["unshare", "-i", "-p", "-m", "-f", "--mount-proc", "true"], capture_output=True,
+                               text=True, timeout=30)
     except FileNotFoundError:
         return "no unshare"
     return None if probe.returncode == 0 else "no namespaces here: " + probe.stderr.strip()
@@ -38,8 +38,8 @@ class Containers(unittest.TestCase):
             port = probe.getsockname()[1]
         base = dict(os.environ, WORLD_SIZE=str(len(wrappers)), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
                     RONDO_SECRET=secrets.token_hex(32), RONDO_LOG="debug")
-        self.processes = [subprocess.Popen([*wrapper, *command], env=dict(base, RANK=str(rank)), stdin=subprocess.DEVNULL,
-                                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.processes = [subprocess.Popen([*wrapper, *command], env=dict(base, RANK=str(rank)), text=True,
+                                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
                           for rank, wrapper in enumerate(wrappers)]
         try:
             return [process.communicate(timeout=60)[0] for process in self.processes]
@@ -53,7 +53,8 @@ class Containers(unittest.TestCase):
         for rank, output in enumerate(outputs):
             self.assertIn(f"rank {rank}: ok", output)
         self.assertIn("to rank 1 by shared memory", outputs[0])
-        self.assertRegex(outputs[0], "rank 2; it is this machine, but in a container: other PID namespace, so a network joins it")
+        self.assertRegex(outputs[0], "rank 2; it is this machine, but in a container: other PID namespace, so a "
+                                     "network joins it")
         self.assertRegex(outputs[2], "ranks 0, 1; it is this machine, but in a container: other PID namespace")
         self.assertRegex(outputs[0], r"to host 2 \(ranks 2\) by tcp")
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each launcher for real, over two hosts that are network namespaces: Open MPI and MPICH over ssh, Slurm with and without
-PMI, torchrun. The ranks' sums must be right. usage: launchers_test.py RANK_PROGRAM"""
+"""Each launcher for real, over two hosts that are network namespaces: Open MPI and MPICH over ssh, Slurm with and
+without PMI, torchrun. The ranks' sums must be right. usage: launchers_test.py RANK_PROGRAM"""
 
 import os
 import re
@@ -56,16 +56,16 @@ class Launchers(unittest.TestCase):
         mpirun = find(["mpirun.openmpi", "mpirun"], "Open MPI")
         self.require("Open MPI", ssh_hosts.why_not() or (None if mpirun else "no mpirun of Open MPI"))
         with ssh_hosts.SshHosts(2) as hosts:
-            self.expect_sums(hosts, [mpirun, "--allow-run-as-root", "--host", "h0:2,h1:2", "-np", "4", "--bind-to", "none",
-                                     "--mca", "plm_rsh_agent", hosts.launcher_agent, "--mca", "oob_tcp_if_include", "eth0",
-                                     "-x", "RONDO_RENDEZVOUS_DIR"])
+            self.expect_sums(hosts, [mpirun, "--allow-run-as-root", "--host", "h0:2,h1:2", "-np", "4", "--bind-to",
+                                     "none", "--mca", "plm_rsh_agent", hosts.launcher_agent, "--mca",
+                                     "oob_tcp_if_include", "eth0", "-x", "RONDO_RENDEZVOUS_DIR"])
 
     def test_mpich(self):
         mpiexec = find(["mpiexec.hydra", "mpirun.mpich", "mpiexec"], "HYDRA")
         self.require("MPICH", ssh_hosts.why_not() or (None if mpiexec else "no mpiexec of MPICH"))
         with ssh_hosts.SshHosts(2) as hosts:
-            self.expect_sums(hosts, [mpiexec, "-launcher", "ssh", "-launcher-exec", hosts.launcher_agent, "-iface", "eth0",
-                                     "-hosts", "h0:2,h1:2", "-n", "4"])
+            self.expect_sums(hosts, [mpiexec, "-launcher", "ssh", "-launcher-exec", hosts.launcher_agent, "-iface",
+                                     "eth0", "-hosts", "h0:2,h1:2", "-n", "4"])
 
     def test_slurm(self):
         self.require("Slurm", slurm_hosts.why_not())
@@ -81,12 +81,12 @@ class Launchers(unittest.TestCase):
         torchrun = shutil.which("torchrun")
         works = torchrun is not None and subprocess.run([torchrun, "--help"], capture_output=True,
                                                         timeout=120).returncode == 0
-        self.require("torchrun", ssh_hosts.net.why_not() or (None if works else "no torchrun (the environment that it "
-                                                             "makes is in several_hosts_test.py)"))
+        self.require("torchrun", ssh_hosts.net.why_not() or
+                     (None if works else "no torchrun (the environment that it makes is in several_hosts_test.py)"))
         with ssh_hosts.net.Hosts(2) as hosts:
-            agents = [hosts.start(host, [torchrun, "--nnodes=2", f"--node-rank={host}", "--nproc-per-node=2", "--no-python",
-                                         f"--master-addr={hosts.address(0)}", "--master-port=29400", PROGRAM, "sum", "20",
-                                         "30000"]) for host in range(2)]
+            agents = [hosts.start(host, [torchrun, "--nnodes=2", f"--node-rank={host}", "--nproc-per-node=2",
+                                         f"--master-addr={hosts.address(0)}", "--master-port=29400", "--no-python",
+                                         PROGRAM, "sum", "20", "30000"]) for host in range(2)]
             output = "".join(agent.communicate(timeout=DEADLINE_S)[0] for agent in agents)
             self.assertEqual([agent.returncode for agent in agents], [0, 0], output)
             for rank in range(4):

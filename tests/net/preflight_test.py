@@ -61,8 +61,8 @@ class Preflight(unittest.TestCase):
                 for output in self.ranks():
                     self.assertRegex(output, r"rank 0 \(host h0, process \d+\) at 10\.201\.17\.1")
                     self.assertRegex(output, r"rank 1 \(host h1, process \d+\) at 10\.201\.17\.2")
-                    self.assertRegex(output, r"small packets, but of a slot of \d+ bytes each way .*ip link set dev NAME mtu N"
-                                             r"|the other end has closed the connection|Connection reset")
+                    self.assertRegex(output, r"small packets, but of a slot of \d+ bytes each way .*ip link set dev "
+                                             r"NAME mtu N|the other end has closed the connection|Connection reset")
                 self.on(host, NFT, "delete table ip t")
 
     def test_what_large_packets_do_not_pass_is_told_to_ranks_that_are_not_concerned(self):
@@ -75,16 +75,17 @@ class Preflight(unittest.TestCase):
         self.drop(0, "tcp flags syn")
         outputs = self.ranks()
         self.assertRegex(outputs[1], r"rank 1 \(host h1, process \d+\) at 10\.201\.17\.2 cannot connect to rank 0 "
-                                     r"\(host h0, process \d+\) at 10\.201\.17\.1:\d+: it did not answer in time; look for a "
-                                     r"firewall between the hosts, or choose the network with RONDO_INTERFACE")
+                                     r"\(host h0, process \d+\) at 10\.201\.17\.1:\d+: it did not answer in time; "
+                                     r"look for a firewall between the hosts, or choose the network with "
+                                     r"RONDO_INTERFACE")
         self.assertRegex(outputs[0], r"no connection came in time to 10\.201\.17\.1:\d+ from rank 1 \(host h1|"
                                      r"cannot connect to rank 0")
 
     def test_an_interface_that_the_others_cannot_reach(self):
         self.on(0, "ip", "addr", "add", "10.99.0.2/32", "dev", "lo")
         outputs = self.ranks(own={0: {"RONDO_INTERFACE": "10.99.0.2"}})
-        self.assertRegex(outputs[1], r"rank 1 \(host h1, .* cannot connect to rank 0 \(host h0, .* at 10\.99\.0\.2:\d+: "
-                                     r"Network is unreachable; .*RONDO_INTERFACE")
+        self.assertRegex(outputs[1], r"rank 1 \(host h1, .* cannot connect to rank 0 \(host h0, .* at "
+                                     r"10\.99\.0\.2:\d+: Network is unreachable; .*RONDO_INTERFACE")
 
     def test_over_ucx_the_same(self):
         self.drop(1, "ip length > 1000")

@@ -58,7 +58,8 @@ class RunOnHosts(unittest.TestCase):
 
     def processes(self, host, mark):
         """Of the host, those whose command line holds `mark`."""
-        script = (f"for p in /proc/[0-9]*; do tr '\\0' ' ' < $p/cmdline 2>/dev/null | grep -q '{mark[0]}[{mark[1]}]{mark[2:]}' "
+        pattern = f"{mark[0]}[{mark[1]}]{mark[2:]}"  # which the looking shell's own line does not match
+        script = (f"for p in /proc/[0-9]*; do tr '\\0' ' ' < $p/cmdline 2>/dev/null | grep -q '{pattern}' "
                   "&& echo ${p#/proc/}; done; true")
         probe = self.hosts.start(host, ["sh", "-c", script])
         return probe.communicate(timeout=30)[0].split()
@@ -81,8 +82,8 @@ class RunOnHosts(unittest.TestCase):
                                     hosts="h0:1,h1:2", environment={"RONDO_LOG": "warning"})
         self.assertEqual(status, 0, output)
         place = os.getcwd()
-        self.assertEqual(sorted(output.splitlines()),
-                         [f"[0] 0 0 3 h0 warning {place}", f"[1] 1 0 3 h1 warning {place}", f"[2] 2 1 3 h1 warning {place}"])
+        self.assertEqual(sorted(output.splitlines()), [f"[0] 0 0 3 h0 warning {place}", f"[1] 1 0 3 h1 warning {place}",
+                                                       f"[2] 2 1 3 h1 warning {place}"])
 
     def test_output_comes_whole_in_lines_with_their_rank(self):
         status, output = self.shell("i=0; while [ $i -lt 500 ]; do echo line $i; i=$((i+1)); done; printf end")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real Slurm over the hosts of hosts.py: munged and slurmctld on host 0, slurmd on each. Its files are in the test's own
-folder; nothing outside of the hosts' namespaces is touched."""
+"""A real Slurm over the hosts of hosts.py: munged and slurmctld on host 0, slurmd on each. Its files are in the test's
+own folder; nothing outside of the hosts' namespaces is touched."""
 
 import os
 import shutil
@@ -54,7 +54,8 @@ class SlurmHosts(net.Hosts):
         with open(f"{self.folder}/key", "wb") as file:
             file.write(os.urandom(128))
         os.chmod(f"{self.folder}/key", 0o600)
-        for name in ["state"] + [f"{kind}-h{host}" for kind in ("spool", "tmp") for host in range(self.count)]:
+        of_hosts = [f"{kind}-h{host}" for kind in ("spool", "tmp") for host in range(self.count)]
+        for name in ["state", *of_hosts]:
             os.mkdir(f"{self.folder}/{name}")
         nodes = "".join(f"NodeName=h{host} NodeAddr={self.address(host)} CPUs=4 State=UNKNOWN\n"
                         for host in range(self.count))
@@ -68,7 +69,8 @@ class SlurmHosts(net.Hosts):
                        "JobAcctGatherType=jobacct_gather/none\nAccountingStorageType=accounting_storage/none\n"
                        "ReturnToService=2\nKillWait=1\nSlurmdParameters=config_overrides\n"
                        f"SlurmctldPidFile={self.folder}/slurmctld.pid\nSlurmdPidFile={self.folder}/slurmd-%n.pid\n"
-                       f"TmpFS={self.folder}/tmp-%n\nSlurmdSpoolDir={self.folder}/spool-%n\nStateSaveLocation={self.folder}/state\n"
+                       f"TmpFS={self.folder}/tmp-%n\n"  # PMIx of two nodes must not meet there
+                       f"SlurmdSpoolDir={self.folder}/spool-%n\nStateSaveLocation={self.folder}/state\n"
                        f"{nodes}PartitionName=p Nodes=ALL Default=YES State=UP\n")
         self.environment = dict(os.environ, SLURM_CONF=f"{self.folder}/slurm.conf", PATH=SEARCH)
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts (hosts.py) that can be logged in to: each runs a real sshd, with keys that are made for the test and go with it.
-The hosts are called h0, h1, ... by ssh."""
+"""Hosts (hosts.py) that can be logged in to: each runs a real sshd, with keys that are made for the test and go with
+it. The hosts are called h0, h1, ... by ssh."""
 
 import os
 import shutil
@@ -46,7 +46,8 @@ class SshHosts(net.Hosts):
 
     def _make_keys(self):
         for name in ("user", "host"):
-            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self._path(name)], check=True, timeout=60)
+            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self._path(name)], check=True,
+                           timeout=60)
         shutil.copy(self._path("user.pub"), self._path("authorized"))
         with open(self._path("host.pub")) as file:
             key = " ".join(file.read().split()[:2])

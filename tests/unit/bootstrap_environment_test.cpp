@@ -142,8 +142,8 @@ TEST_CASE("environment: each launcher's variables give rank, size and the place 
       {with(slurm, "SLURM_STEP_ID", "4294967291"), "none", 0, 1, -1, Meeting::alone, ""},  // the batch script itself
       {pmi2, "Slurm", 5, 8, 5, Meeting::file, "slurm-77-1"},
       {with(pmi2, "PMI_JOBID", "77.0"), "MPICH", 5, 8, -1, Meeting::file, "mpich-12-345"},  // mpiexec in an allocation
-      {with(with(with(mpich, "MPI_LOCALNRANKS", "2"), "PMI_FD", "9"), "RONDO_RENDEZVOUS_DIR", "/shared"), "MPICH", 1, 3, 1,
-       Meeting::file, "mpich-kvs_1_0"},
+      {with(with(with(mpich, "MPI_LOCALNRANKS", "2"), "PMI_FD", "9"), "RONDO_RENDEZVOUS_DIR", "/shared"), "MPICH", 1, 3,
+       1, Meeting::file, "mpich-kvs_1_0"},
       {{{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}}, "MPICH", 0, 1, -1, Meeting::alone, "mpich-12-345"},
       {all, "rondo run", 2, 4, 2, Meeting::store, "127.0.0.1:4000"},
   };

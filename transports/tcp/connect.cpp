@@ -63,8 +63,8 @@ Result<std::unique_ptr<net::Network>> make_verbs_network(const GroupRequest &req
 /// A whole slot each way between each pair of ranks. Every rank gets an error that names the pair that failed.
 Result<void> fly_before(const GroupRequest &request, const MeshRequest &mesh_request, const Mesh &mesh,
                         size_t slot_bytes, Store &store) {
-  const PreflightRequest flight{mesh.ranks[request.rank].describe(request.rank) + " at " + mesh_request.address, slot_bytes,
-                                request.deadline_ns};
+  const std::string own_name = mesh.ranks[request.rank].describe(request.rank) + " at " + mesh_request.address;
+  const PreflightRequest flight{own_name, slot_bytes, request.deadline_ns};
   const auto flown = preflight(mesh_request.wants_data ? mesh.data : mesh.control, flight);
   const Result<Bytes> outcome = flown.ok() ? Result<Bytes>(Bytes()) : Result<Bytes>(flown.error());
   RONDO_TRY(gather_outcomes(store, request.key_prefix + "/preflight", request.rank, request.rank_count, outcome,

@@ -33,7 +33,7 @@ constexpr uint64_t stranger_patience_ns = 5'000'000'000;
 constexpr size_t strangers_max = 256;
 constexpr int listen_backlog = 1024;
 constexpr uint64_t retry_ns = 20'000'000;
-constexpr uint64_t connect_patience_ns = 16'000'000'000;  // first packets that are lost come again after 1, 3, 7 and 15 s
+constexpr uint64_t connect_patience_ns = 16'000'000'000;  // lost first packets come again after 1, 3, 7 and 15 s
 
 wire::Challenge challenge_of(uint32_t rank, Purpose purpose) {
   wire::Challenge challenge = wire::random_challenge();

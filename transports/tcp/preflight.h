@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Before a communicator over several hosts is made: a whole slot each way over each connection. A handshake is a few small
-// packets, which pass where large ones are lost; without this, the first large message would hang.
+// Before a communicator over several hosts is made: a whole slot each way over each connection. A handshake is a few
+// small packets, which pass where large ones are lost; without this, the first large message would hang.
 #pragma once
 
 #include <string>

@@ -273,8 +273,8 @@ bool HostsLauncher::finished() {
     const bool signalled = *refused_status_ > 128 && count(HostConnection::Phase::lost) == 0;
     return (decided || signalled || now_ns() >= ready_deadline_ns_) && !streams_.output_pending();
   }
-  if (started_ && !job_.over() && count(HostConnection::Phase::ended) + count(HostConnection::Phase::lost) == hosts_.size())
-    job_.all_ended(left_count_);
+  const size_t done = count(HostConnection::Phase::ended) + count(HostConnection::Phase::lost);
+  if (started_ && !job_.over() && done == hosts_.size()) job_.all_ended(left_count_);
   if (!job_.over()) return false;
   if (!streams_.output_pending() || now_ns() >= leave_at_ns_) return true;
   if (job_.was_cut_short() && leave_at_ns_ == run_no_deadline) leave_at_ns_ = now_ns() + farewell_ns;

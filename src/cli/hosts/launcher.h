@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `rondo run --hosts`: the launcher's loop for ranks on several hosts. Nothing is started before every host has said that
-// it can start its ranks; the first host's agent runs the store at which all ranks meet.
+// `rondo run --hosts`: the launcher's loop for ranks on several hosts. Nothing is started before every host has said
+// that it can start its ranks; the first host's agent runs the store at which all ranks meet.
 #pragma once
 
 #include "src/cli/run_options.h"
