@@ -98,11 +98,11 @@ Error Pair::stalled(const PreflightRequest &request) const {
   Error error{RONDO_ERROR_TIMEOUT,
               request.own_name + " and " + name() + " reach each other with small packets, but of a slot of " +
                   std::to_string(slot_bytes_) + " bytes each way " + std::to_string(arrived) +
-                  " have arrived there and " + std::to_string(received_) + " here, and nothing has moved for 5 s; packets carry up to " +
-                  std::to_string(info.tcpi_snd_mss) +
+                  " have arrived there and " + std::to_string(received_) +
+                  " here, and nothing has moved for 5 s; packets carry up to " + std::to_string(info.tcpi_snd_mss) +
                   " bytes. Give the interfaces of both hosts the MTU that the network between them carries (ip link "
-                  "set dev NAME mtu N), let the firewall pass large packets and ICMP \"fragmentation needed\", or choose "
-                  "another network with RONDO_INTERFACE"};
+                  "set dev NAME mtu N), let the firewall pass large packets and ICMP \"fragmentation needed\", or "
+                  "choose another network with RONDO_INTERFACE"};
   error.peer = static_cast<int32_t>(peer_.peer);
   return error;
 }
