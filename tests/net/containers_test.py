@@ -66,7 +66,8 @@ class Containers(unittest.TestCase):
             self.assertIn(f"to rank {1 - rank} by shared memory", output)
 
     def test_a_rank_of_another_container_that_dies_is_named(self):
-        alone = ["unshare", "-i", "-p", "-m", "-f", "--mount-proc", "--kill-child"]
+        # Not as process 1 of its namespace, which no signal of its own kills.
+        alone = ["unshare", "-i", "-p", "-m", "-f", "--mount-proc", "--kill-child", "sh", "-c", '"$@"; true', "sh"]
         outputs = self.ranks([[], alone], [PROGRAM, "signal", str(int(signal.SIGKILL)), "1", "7", "1000"])
         self.assertRegex(outputs[0], r"rank 0: remote rank failed .*rank 1 \(host .*has ended")
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What goes wrong between hosts, again and again from seeds, on hosts that are network namespaces: killed ranks and
-hosts, cut cables (both ways, one way), stopped ranks, lost packets, cables that come and go. Prints a line for each kind
-with how often it was done, what was wrong, and how late the ranks that live named the one that was lost.
+hosts, cut cables (both ways, one way), stopped ranks, lost packets, cables that come and go. Prints a line for each
+kind with how often it was done, what was wrong, and how late the ranks that live named the one that was lost.
 
 usage: soak.py RANK_PROGRAM [--seeds N] [--first SEED] [--minutes M] [--only KIND,...]
 Exit status: 0 all as promised; 1 something was not (each such run is told with its seed); 77 not root, or no nft."""
@@ -257,8 +257,9 @@ def main():
         return 77
     program, only = os.path.abspath(options.program), options.only.split(",")
     seeds = range(options.first, options.first + options.seeds)
+    kinds = ("killed rank", "killed host", "cut cable", "one-way cut")
     runs = {"deaths": [lambda kind=kind, busy=busy: deaths(program, seeds, kind, busy)
-                       for kind in ("killed rank", "killed host", "cut cable", "one-way cut") for busy in (True, False)],
+                       for kind in kinds for busy in (True, False)],
             "stops": [lambda busy=busy: stops(program, seeds, busy) for busy in (True, False)],
             "losses": [lambda busy=busy: losses(program, seeds, busy) for busy in (True, False)],
             "cuts": [lambda: cuts_and_heals(program, range(options.first, 1 << 30), options.minutes)],
