@@ -243,13 +243,67 @@ def returns(program, seeds):
     return tally
 
 
+# On one host: which ports of it listen, again and again, into a file; on the other: connections to them, silent or with
+# nonsense, of which a thousand stay open.
+LOOK = """import os, time
+while True:
+    rows = [line.split() for line in open('/proc/net/tcp').readlines()[1:]]
+    ports = {int(row[1].split(':')[1], 16) for row in rows if row[3] == '0A'}
+    open('%(file)s.new', 'w').write(' '.join(map(str, ports))); os.rename('%(file)s.new', '%(file)s')
+    time.sleep(0.001)
+"""
+STRANGER = """import random, resource, socket
+resource.setrlimit(resource.RLIMIT_NOFILE, (2000, 2000))
+held, made = [], 0
+while True:
+    try: ports = open('%(file)s').read().split()
+    except OSError: continue
+    for port in ports:
+        s = socket.socket(); s.settimeout(0.2)
+        try: s.connect(('%(address)s', int(port))); made += 1
+        except OSError: continue
+        try: s.send(random.choice([b'', b'RONDO', b'RONDO\\x01tm' + bytes(64), bytes(4000)]))
+        except OSError: pass
+        held.append(s)
+    held = held[-1000:]
+    open('%(file)s.made', 'w').write(str(made))
+"""
+
+
+def strangers(program, seeds):
+    """While jobs are made and run, a thousand connections of strangers from another host hold the ports."""
+    tally = Tally("strangers")
+    made = 0
+    with net.Hosts(3) as hosts:
+        names = {"file": os.path.join(hosts.folder, "ports"), "address": hosts.address(0)}
+        others = [hosts.start(0, [sys.executable, "-c", LOOK % names]),
+                  hosts.start(2, [sys.executable, "-c", STRANGER % names])]
+        for seed in seeds:
+            ranks = Ranks(hosts, command_of(program, True, "0.5"))
+            expect_well(tally, seed, ranks, 60)
+        try:
+            with open(names["file"] + ".made") as file:
+                made = int(file.read() or 0)
+        except OSError:
+            pass
+        for other in others:
+            other.kill()
+    for other in others:
+        other.wait()
+        other.stdout.close()
+    tally.kind += f" ({made} connections)"
+    if made == 0:
+        tally.wrong.append((0, "no stranger came: the test shows nothing"))
+    return tally
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--first", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=0.2)
-    parser.add_argument("--only", default="deaths,stops,losses,cuts,returns")
+    parser.add_argument("--only", default="deaths,stops,losses,cuts,returns,strangers")
     options = parser.parse_args()
     why = net.why_not() or (None if NFT else "no nft (nftables)")
     if why is not None:
@@ -263,7 +317,8 @@ def main():
             "stops": [lambda busy=busy: stops(program, seeds, busy) for busy in (True, False)],
             "losses": [lambda busy=busy: losses(program, seeds, busy) for busy in (True, False)],
             "cuts": [lambda: cuts_and_heals(program, range(options.first, 1 << 30), options.minutes)],
-            "returns": [lambda: returns(program, seeds)]}
+            "returns": [lambda: returns(program, seeds)],
+            "strangers": [lambda: strangers(program, seeds)]}
     wrong = False
     for kind in only:
         for run in runs[kind]:
