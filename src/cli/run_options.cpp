@@ -107,7 +107,7 @@ std::vector<std::string> ssh_words(const std::string &text) {
 
 Result<void> take_hosts(const Raw &raw, RunOptions *options) {
   if (raw.hosts.empty()) {
-    if (options->rank_count == 0) return invalid_argument("-n N is needed, or --hosts");
+    if (options->rank_count == 0) return invalid_argument("--ranks is required (-n N), or --hosts");
     if (!raw.ssh.empty() || !options->remote_rondo.empty())
       return invalid_argument("--ssh and --remote-rondo are for --hosts, which is not given");
     return {};
