@@ -18,7 +18,7 @@ show_help() { sed -n '3,/^[^#]/{s/^# \{0,1\}//p}' "$0"; }
 packages_build=(g++ meson ninja-build pkg-config python3 libsodium-dev libhwloc-dev libhwy-dev libspdlog-dev
   libfmt-dev nlohmann-json3-dev libcli11-dev catch2 groff-base libdnnl-dev
   libucx-dev libibverbs-dev)
-packages_hosts=(iproute2)     # tests make hosts of network namespaces by it
+packages_hosts=(iproute2 nftables openssh-client openssh-server)  # tests make hosts of network namespaces by them
 packages_consumers=(cmake)  # a test finds the installed Rondo by it
 packages_peers=(openmpi-bin libopenmpi-dev mpich libmpich-dev libgloo-dev)
 

@@ -11,6 +11,7 @@
 #include "src/bootstrap/bytes.h"
 #include "src/bootstrap/endpoint.h"
 #include "src/bootstrap/messages.h"
+#include "src/bootstrap/pmi.h"
 #include "src/bootstrap/process_info.h"
 
 namespace rondo {
@@ -189,9 +190,15 @@ Result<Job> mpich_job(const Variables &variables, const EnvironmentView &environ
   RONDO_TRY(read_rank(variables, "PMI_RANK", "PMI_SIZE", job));
   RONDO_TRY(read_local_rank(variables, "MPI_LOCALRANKID", job));
   RONDO_TRY_ASSIGN(job.several_hosts, fewer_here(variables, "MPI_LOCALNRANKS", job));
-  if (job.several_hosts)  // their launcher's processes differ, so there is no common name
-    return Error{RONDO_ERROR_UNSUPPORTED, "MPICH runs this job on several hosts, and gives it no name by which they "
-                                          "could meet; use rondo_comm_init() with a unique id, or another launcher"};
+  if (job.several_hosts) {  // on each a launcher's process of its own
+    RONDO_TRY_ASSIGN(const uint64_t descriptor, variables.number("PMI_FD", 0, 0x7fff'ffff));
+    const std::string name = environment.launcher_job ? environment.launcher_job(static_cast<int>(descriptor)) : "";
+    if (name.empty())
+      return Error{RONDO_ERROR_UNSUPPORTED,
+                   "MPICH runs this job on several hosts, and its launcher does not answer over PMI_FD with a name by "
+                   "which they could meet; use rondo_comm_init() with a unique id, or rondo run --hosts"};
+    return meet_by_file(variables, job, "mpich", name);
+  }
   return meet_by_file(variables, job, "mpich", environment.launcher_process());
 }
 
@@ -200,6 +207,13 @@ bool in_slurm_step(const Variables &variables) {
   if (!variables.has("SLURM_PROCID") || !variables.has("SLURM_STEP_ID")) return false;
   const auto step = parse_number(variables.text("SLURM_STEP_ID"), 0, ~uint64_t{0});
   return !step.ok() || step.value() < slurm_step_max;  // garbage: an error there
+}
+
+/// srun --mpi=pmi2 describes its step in MPICH's variables, too. A launcher of MPICH's within an allocation does as
+/// well, but its proxies are the step's tasks, not its ranks.
+bool is_ranks_own_slurm_step(const Variables &variables) {
+  return in_slurm_step(variables) &&
+         variables.text("PMI_JOBID") == variables.text("SLURM_JOB_ID") + "." + variables.text("SLURM_STEP_ID");
 }
 
 Result<Job> slurm_job(const Variables &variables) {
@@ -226,6 +240,7 @@ Result<Job> detect_job(const EnvironmentView &environment) {
   const bool torch_rank = variables.has("RANK") && variables.has("WORLD_SIZE");
   if (torch_rank && (variables.has("MASTER_ADDR") || variables.has("MASTER_PORT"))) return torchrun_job(variables);
   if (variables.has("OMPI_COMM_WORLD_RANK") || variables.has("OMPI_COMM_WORLD_SIZE")) return open_mpi_job(variables);
+  if (is_ranks_own_slurm_step(variables)) return slurm_job(variables);
   if (variables.has("PMI_RANK") || variables.has("PMI_SIZE")) return mpich_job(variables, environment);
   if (in_slurm_step(variables)) return slurm_job(variables);
   if (torch_rank) return Variables::missing("MASTER_ADDR");
@@ -233,7 +248,7 @@ Result<Job> detect_job(const EnvironmentView &environment) {
 }
 
 EnvironmentView process_environment() {
-  return {[](const char *name) -> const char * { return ::getenv(name); }, launcher_process};
+  return {[](const char *name) -> const char * { return ::getenv(name); }, launcher_process, pmi_job_name};
 }
 
 Result<Secret> parse_secret(std::string_view text) {

@@ -10,7 +10,8 @@
 
 namespace rondo {
 
-/// A digest of the kernel's boot id: two processes with the same one see the same /proc (containers aside).
+/// A digest of the kernel's boot id and the namespace of processes: two processes with the same one number processes
+/// alike. Containers of one machine share the boot id, and each has its own process 17.
 [[nodiscard]] std::array<std::byte, 16> boot_digest();
 
 /// "PID-STARTTICKS" of the launcher's process on this host: the nearest ancestor that is MPICH's proxy (there may be a

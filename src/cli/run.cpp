@@ -6,11 +6,14 @@
 //          |- rank 0 ...        the program, each in a process group of its own
 //          `- rank N-1
 //
-// Whichever of the two is killed, the other ends everything below; docs/launcher.md has the whole story.
+// Whichever of the two is killed, the other ends everything below; docs/launcher.md has the whole story. With --hosts,
+// the launcher (hosts/launcher) has an agent (hosts/agent) on each of them, with a guard below it.
 #include <cstdio>
 #include <cstdlib>
 
 #include "src/cli/commands.h"
+#include "src/cli/hosts/agent.h"
+#include "src/cli/hosts/launcher.h"
 #include "src/cli/run_options.h"
 #include "src/cli/run_program.h"
 #include "src/cli/run_supervisor.h"
@@ -47,7 +50,9 @@ int run_run(Arguments args) {
     std::fputs(help->text.c_str(), stdout);
     return 0;
   }
-  return start(std::get<RunOptions>(std::move(parsed).value()));
+  auto options = std::get<RunOptions>(std::move(parsed).value());
+  if (options.agent) return run_agent();
+  return options.hosts.empty() ? start(std::move(options)) : run_on_hosts(options);
 }
 
 }  // namespace rondo::cli

@@ -83,7 +83,11 @@ void Job::rank_ended(const RankEnd &end, uint64_t now_ns) {
   const int status = exit_status_of(end);
   if (status != 0) {
     std::string who = "rank " + std::to_string(end.rank);
-    if (end.pid > 0 && end.start_failure == StartFailure::none) who += " (pid " + std::to_string(end.pid) + ")";
+    const std::string host = options_.hosts.empty() ? "" : "host " + options_.hosts[end.rank];
+    const bool had_process = end.pid > 0 && end.start_failure == StartFailure::none;
+    const std::string process = had_process ? "pid " + std::to_string(end.pid) : "";
+    const std::string both = host + (host.empty() || process.empty() ? "" : ", ") + process;
+    if (!both.empty()) who += " (" + both + ")";
     fail(status, who + " " + describe(end, options_.program), now_ns);
   }
   if (ended_count_ == options_.rank_count && !ending_)  // the guard ends what the ranks left behind, by itself
@@ -158,7 +162,8 @@ void Job::time_passed(uint64_t now_ns) {
   }
   if (now_ns >= guard_deadline_ns_ && !over_) {
     guard_deadline_ns_ = run_no_deadline;
-    actions_.messages.push_back("the guard process does not answer; killing it and all ranks");
+    actions_.messages.push_back(options_.hosts.empty() ? "the guard process does not answer; killing it and all ranks"
+                                                       : "not all hosts have ended their ranks; leaving them");
     if (!failed_) exit_status_ = 1;
     failed_ = true;
     actions_.take_over = true;

@@ -50,6 +50,7 @@ class Job {
     std::string program;
     uint64_t timeout_ns = 0;  ///< 0: none
     uint64_t grace_ns = 0;
+    std::vector<std::string> hosts{};  ///< by rank; empty: all ranks are on this machine
   };
   Job(Options options, uint64_t now_ns);
 

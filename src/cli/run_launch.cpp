@@ -90,6 +90,12 @@ Result<void> make_streams(LaunchPlan *plan, LauncherStreams *ours) {
 
 }  // namespace
 
+Result<FileDescriptor> prepare_launcher() {
+  sigset_t mask_before;
+  if (!become_subreaper()) return system_error("prctl(PR_SET_CHILD_SUBREAPER)", errno);
+  return take_signals(&mask_before);
+}
+
 Result<Launched> launch_guard(LaunchPlan plan) {
   Launched launched;
   RONDO_TRY_ASSIGN(plan.null_input, open_null());

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <filesystem>
+#include <sstream>
 #include <string_view>
 
 namespace rondo::cli {
@@ -44,14 +46,22 @@ struct Raw {
   double timeout_seconds = 0;
   double grace_seconds = 2;
   std::string bind = "none";
+  std::string hosts;
+  std::string ssh;
 };
 
 void add_options(CLI::App *app, RunOptions *options, Raw *raw) {
   app->prefix_command();
   app->add_option("-n,--ranks,--np", options->rank_count, "Ranks to start (-np, too)")
-      ->required()
       ->check(CLI::Range(1u, run_rank_count_max))
       ->type_name("N");
+  app->add_option("--hosts", raw->hosts, "Start the ranks on these hosts, by ssh, in that order: a:2,b:2 (a: one rank)")
+      ->type_name("LIST");
+  app->add_option("--ssh", raw->ssh, "With --hosts: what runs a command on a host (default: ssh)")
+      ->type_name("COMMAND");
+  app->add_option("--remote-rondo", options->remote_rondo, "With --hosts: path of rondo there (default: as here)")
+      ->type_name("PATH");
+  app->add_flag("--agent", options->agent, "")->group("");  // what --hosts starts on the hosts
   app->add_flag("--tag-output", options->tag_output,
                 "Pass the ranks' output on line by line, each line begun with its rank: [3] text");
   app->add_option("--timeout", raw->timeout_seconds, "End the job after S seconds, with status 124")
@@ -70,8 +80,9 @@ void add_options(CLI::App *app, RunOptions *options, Raw *raw) {
 
 /// mpirun's -np, which would be read as -n with the value p; only among our options, not among the program's.
 std::vector<std::string> with_long_np(std::span<const char *const> args) {
-  static constexpr std::array<std::string_view, 7> with_value{"-n",      "--np",   "--ranks", "--timeout",
-                                                              "--grace", "--bind", "--env"};
+  static constexpr std::array<std::string_view, 10> with_value{"-n",      "--np",   "--ranks", "--timeout",
+                                                              "--grace", "--bind", "--env",   "--hosts",
+                                                              "--ssh",   "--remote-rondo"};
   std::vector<std::string> words(args.begin(), args.end());
   for (size_t at = 0; at < words.size() && words[at].starts_with('-') && words[at] != "--"; ++at) {
     if (words[at].starts_with("-np")) {
@@ -83,10 +94,49 @@ std::vector<std::string> with_long_np(std::span<const char *const> args) {
   return words;
 }
 
+/// A path or name of ssh itself gets what keeps it from asking, and from waiting for long.
+std::vector<std::string> ssh_words(const std::string &text) {
+  std::istringstream stream(text.empty() ? "ssh" : text);
+  std::vector<std::string> words;
+  for (std::string word; stream >> word;) words.push_back(word);
+  const std::string &program = words.empty() ? text : words.front();
+  if (program.substr(program.rfind('/') + 1) == "ssh")
+    words.insert(words.end(), {"-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"});
+  return words;
+}
+
+Result<void> take_hosts(const Raw &raw, RunOptions *options) {
+  if (raw.hosts.empty()) {
+    if (options->rank_count == 0) return invalid_argument("--ranks is required (-n N), or --hosts");
+    if (!raw.ssh.empty() || !options->remote_rondo.empty())
+      return invalid_argument("--ssh and --remote-rondo are for --hosts, which is not given");
+    return {};
+  }
+  RONDO_TRY_ASSIGN(options->hosts, parse_hosts(raw.hosts));
+  uint32_t sum = 0;
+  for (const HostShare &share : options->hosts) sum += share.rank_count;
+  if (options->rank_count != 0 && options->rank_count != sum)
+    return invalid_argument("-n " + std::to_string(options->rank_count) + ", but --hosts has " + std::to_string(sum) +
+                            " ranks together; leave -n out");
+  if (sum > run_rank_count_max)
+    return invalid_argument("--hosts has " + std::to_string(sum) + " ranks together; there may be " +
+                            std::to_string(run_rank_count_max));
+  options->rank_count = sum;
+  options->ssh = ssh_words(raw.ssh);
+  if (options->ssh.empty()) return invalid_argument("--ssh wants a command");
+  if (!options->remote_rondo.empty()) return {};
+  std::error_code failure;
+  options->remote_rondo = std::filesystem::read_symlink("/proc/self/exe", failure);
+  if (failure) return invalid_argument("where this rondo is cannot be told; give --remote-rondo");
+  return {};
+}
+
 Result<RunOptions> finish(std::vector<std::string> rest, const Raw &raw, RunOptions options) {
   if (std::isnan(raw.timeout_seconds) || std::isnan(raw.grace_seconds))  // within CLI::Range, which only compares
     return invalid_argument("--timeout and --grace want a number of seconds");
+  if (options.agent) return options;
   RONDO_TRY(check_environment(options.environment));
+  RONDO_TRY(take_hosts(raw, &options));
   RONDO_TRY(take_command(std::move(rest), &options));
   options.timeout_ns = to_ns(raw.timeout_seconds);
   options.grace_ns = to_ns(raw.grace_seconds);
@@ -96,12 +146,19 @@ Result<RunOptions> finish(std::vector<std::string> rest, const Raw &raw, RunOpti
 
 }  // namespace
 
+bool is_setting_for_ranks(std::string_view entry) {
+  const std::string_view name = entry.substr(0, entry.find('='));
+  return name.starts_with("RONDO_") && name.size() != entry.size() &&
+         std::find(own_variables.begin(), own_variables.end(), name) == own_variables.end();
+}
+
 Result<std::variant<RunOptions, HelpText>> parse_run_options(std::span<const char *const> args) {
   using Parsed = std::variant<RunOptions, HelpText>;
   RunOptions options;
   Raw raw;
-  CLI::App app("rondo run -n N [OPTIONS] [--] PROGRAM [ARGUMENTS]\n"
-               "Starts N ranks of PROGRAM on this machine and looks after them until all have ended.", "rondo run");
+  CLI::App app("rondo run -n N | --hosts LIST [OPTIONS] [--] PROGRAM [ARGUMENTS]\n"
+               "Starts N ranks of PROGRAM on this machine, or ranks on several hosts, and looks after them until all\n"
+               "have ended.", "rondo run");
   add_options(&app, &options, &raw);
   try {
     std::vector<std::string> words = with_long_np(args);

@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
 #include "src/base/result.h"
+#include "src/cli/hosts/host_list.h"
 
 namespace rondo::cli {
 
@@ -25,12 +27,19 @@ struct RunOptions {
   Bind bind = Bind::none;
   std::vector<std::string> environment;  ///< "NAME=value", in the order given
   std::vector<std::string> command;      ///< program and arguments; never empty
+  std::vector<HostShare> hosts;          ///< empty: this machine
+  std::vector<std::string> ssh;          ///< with hosts: program and arguments that start a command on a host
+  std::string remote_rondo;              ///< with hosts: this program's path on them
+  bool agent = false;                    ///< this is the launcher's part on one of several hosts; nothing else counts
 };
 
 /// --help was asked for: its text, for standard output.
 struct HelpText {
   std::string text;
 };
+
+/// "NAME=value": of the launcher's own variables, one that ranks on other hosts are given, too.
+[[nodiscard]] bool is_setting_for_ranks(std::string_view entry);
 
 [[nodiscard]] Result<std::variant<RunOptions, HelpText>> parse_run_options(std::span<const char *const> args);
 

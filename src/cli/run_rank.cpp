@@ -23,9 +23,12 @@ bool set_environment(const LaunchPlan &plan, const Order &start, uint32_t rank) 
     const size_t name_size = entry.find('=');
     if (::setenv(entry.substr(0, name_size).c_str(), entry.c_str() + name_size + 1, 1) != 0) return false;
   }
-  const std::string rank_text = std::to_string(rank);
-  const std::string size_text = std::to_string(plan.options.rank_count);
-  return ::setenv("RONDO_RANK", rank_text.c_str(), 1) == 0 && ::setenv("RONDO_LOCAL_RANK", rank_text.c_str(), 1) == 0 &&
+  const std::string rank_text = std::to_string(plan.first_rank + rank);
+  const std::string local_text = std::to_string(rank);
+  const uint32_t size = plan.job_rank_count != 0 ? plan.job_rank_count : plan.options.rank_count;
+  const std::string size_text = std::to_string(size);
+  return ::setenv("RONDO_RANK", rank_text.c_str(), 1) == 0 &&
+         ::setenv("RONDO_LOCAL_RANK", local_text.c_str(), 1) == 0 &&
          ::setenv("RONDO_SIZE", size_text.c_str(), 1) == 0 && ::setenv("RONDO_STORE", start.store.data(), 1) == 0 &&
          ::setenv("RONDO_SECRET", start.secret.data(), 1) == 0;
 }

@@ -25,6 +25,8 @@ struct RankStreams {
 struct LaunchPlan {
   RunOptions options;
   std::string program_path;
+  uint32_t first_rank = 0;      ///< of this host's, in a job of several hosts
+  uint32_t job_rank_count = 0;  ///< of all hosts; 0: options.rank_count
   std::vector<CoreProcessors> cores;  ///< empty: not bound
   std::vector<RankStreams> streams;   ///< by rank
   FileDescriptor input;               ///< rank 0's standard input; invalid: the launcher's own
@@ -40,7 +42,7 @@ struct StartFailureRecord {
   int32_t error_number = 0;
 };
 
-/// In the new process, all signals still blocked: becomes rank `rank` of the job that `start` describes.
+/// In the new process, all signals still blocked: becomes this host's rank `rank` of the job that `start` describes.
 [[noreturn]] void become_rank(const LaunchPlan &plan, const Order &start, uint32_t rank, pid_t guard, int failures);
 
 }  // namespace rondo::cli

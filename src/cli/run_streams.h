@@ -89,7 +89,12 @@ class Streams {
   explicit Streams(LauncherStreams ends);
 
   void say(std::string_view message);  ///< a line of the launcher's own, to standard error
+  /// What ranks of other hosts have written.
+  void pass_on(std::string_view bytes, bool is_error) { (is_error ? error_sink() : output_).append(bytes); }
+  /// More would only wait here.
+  [[nodiscard]] bool output_full() const { return output_.full() || error_sink().full(); }
   void add_interests(std::vector<pollfd> *events);
+  [[nodiscard]] size_t interest_count() const { return 4 + pipes_.size(); }
   void ready(const pollfd *events);  ///< what add_interests() added, after poll()
   void resume_input() { input_.resume(); }
   [[nodiscard]] bool output_pending() const { return output_.pending() || error_sink().pending(); }

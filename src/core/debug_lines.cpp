@@ -67,7 +67,7 @@ void group(uint32_t rank, const GroupInfo &group) {
                    (node == group.node_of(rank)
                         ? "; this host, with " + counted(group.core_count, "core") + " for them" +
                               (group.oversubscribed ? ", so that waiting ranks hand over their cores" : "")
-                        : ""));
+                        : "; it is " + group.apart[node] + ", so a network joins it"));
 }
 
 void links(uint32_t rank, const Settings &settings, const GroupInfo &group, const Links &links) {
@@ -86,7 +86,8 @@ void links(uint32_t rank, const Settings &settings, const GroupInfo &group, cons
     if (node != group.node_of(rank))
       log::debug({Subsystem::transport, rank},
                  "to host " + std::to_string(node + 1) + " (ranks " + listed(group.ranks_of(node)) + ") by " +
-                     (settings.network == NetworkChoice::ucx ? "ucx" : "tcp"));
+                     (settings.network == NetworkChoice::automatic ? "tcp"
+                                                                      : network_choice_string(settings.network)));
 }
 
 void plan(uint32_t rank, const Plan &plan, const std::string &device) {

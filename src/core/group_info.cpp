@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "src/base/clock.h"
@@ -14,7 +16,7 @@
 namespace rondo {
 namespace {
 
-constexpr uint32_t peer_info_version = 6;
+constexpr uint32_t peer_info_version = 7;
 constexpr uint64_t farewell_ns = 2'000'000'000;
 
 struct PeerInfo {
@@ -37,9 +39,37 @@ struct PeerInfo {
   uint64_t tuning_hash = 0;
   uint64_t max_ctas = 0;
   std::array<unsigned char, 32> host{};
+  std::array<uint64_t, 4> host_parts{};  ///< a digest each of what host_id() is made of
   std::array<uint64_t, 16> cores{};  ///< processing units of this rank's affinity
 };
 static_assert(std::is_trivially_copyable_v<PeerInfo>);
+
+constexpr std::array host_part_names{"kernel", "PID namespace", "network namespace", "user namespace"};
+
+/// Of "BOOT/pid:N/net:N/user:N", what host_part_names names.
+std::array<uint64_t, 4> host_parts_of(std::string_view host) {
+  std::array<uint64_t, 4> parts{};
+  for (uint64_t &part : parts) {
+    const std::string_view text = host.substr(0, host.find('/'));
+    std::array<uint64_t, 2> digest{};
+    crypto_generichash(reinterpret_cast<unsigned char *>(digest.data()), sizeof digest,
+                       reinterpret_cast<const unsigned char *>(text.data()), text.size(), nullptr, 0);
+    part = digest[0];
+    host.remove_prefix(std::min(text.size() + 1, host.size()));
+  }
+  return parts;
+}
+
+/// Why processes of the two share no memory; empty: they do.
+std::string why_apart(const PeerInfo &own, const PeerInfo &theirs) {
+  if (own.host == theirs.host) return {};
+  if (own.host_parts[0] != theirs.host_parts[0]) return "another machine";
+  std::string names;
+  for (size_t part = 1; part < host_part_names.size(); ++part)
+    if (own.host_parts[part] != theirs.host_parts[part])
+      names += std::string(names.empty() ? "" : ", ") + host_part_names[part];
+  return "this machine, but in a container: other " + names;
+}
 
 Result<PeerInfo> own_peer_info(uint32_t rank_count, const Settings &settings) {
   PeerInfo info;
@@ -61,6 +91,7 @@ Result<PeerInfo> own_peer_info(uint32_t rank_count, const Settings &settings) {
   RONDO_TRY_ASSIGN(const std::string host, host_id());
   crypto_generichash(info.host.data(), info.host.size(), reinterpret_cast<const unsigned char *>(host.data()),
                      host.size(), nullptr, 0);
+  info.host_parts = host_parts_of(host);
   cpu_set_t cores;
   CPU_ZERO(&cores);
   // It fails where the machine has more than a cpu_set_t holds: then the first of them count.
@@ -169,6 +200,8 @@ Result<GroupInfo> exchange_peer_info(Store &store, const std::string &key_prefix
   group.core_count = count_cores(all, own, topology);
   group.oversubscribed = group.ranks_of(group.node_of(rank)).size() > group.core_count;
   if (group.one_node()) return group;
+  for (uint32_t node = 0; node < group.node_count(); ++node)
+    group.apart.push_back(why_apart(own, all[group.ranks_of(node).front()]));
   // What is chosen by it must be equal on all nodes, each of which knows its own cores only.
   const std::byte own_node{group.oversubscribed};
   RONDO_TRY_ASSIGN(const auto nodes, store.gather(key_prefix + "/oversubscribed", rank, rank_count,

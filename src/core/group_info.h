@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "src/base/config.h"
@@ -32,6 +33,8 @@ class GroupInfo {
   /// Some node has several ranks.
   [[nodiscard]] bool shares_nodes() const { return node_count() < rank_count(); }
 
+  /// By node, where there are several: why this rank shares no memory with its ranks, for people; empty: it does.
+  std::vector<std::string> apart;
   uint32_t core_count = 1;      ///< of this rank's node: the cores that its ranks may use, all together
   bool oversubscribed = false;  ///< on some node there are more ranks than such cores; equal on all ranks
 

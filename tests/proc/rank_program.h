@@ -63,3 +63,8 @@ int run_lend(const Rank &self, const Arguments &args);
 int run_replace(const Rank &self, const Arguments &args);
 int run_buffers(const Rank &self, const Arguments &args);
 int run_huge(const Rank &self, const Arguments &args);
+
+// rank_soak.cpp
+int run_busy(const Rank &self, const Arguments &args);
+int run_quiet(const Rank &self, const Arguments &args);
+int run_last(const Rank &self, const Arguments &args);

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // What `rondo run` decides without a system call: options, lines, outcome.
+#include <fcntl.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <random>
 
+#include "src/base/unique_handle.h"
+#include "src/cli/hosts/frames.h"
+#include "src/cli/hosts/host_list.h"
 #include "src/cli/run_binding.h"
 #include "src/cli/run_job.h"
 #include "src/cli/run_lines.h"
@@ -71,10 +76,100 @@ TEST_CASE("run options: what is wrong is said") {
   CHECK(refused({"-n", "2", "--env", "RONDO_SECRET=x", "prog"}).find("RONDO_SECRET") != std::string::npos);
   CHECK(refused({"-n", "2", "--timeout", "0", "prog"}).find("--timeout") != std::string::npos);
   CHECK(refused({"-n", "2", "--timeout", "nan", "prog"}).find("--timeout") != std::string::npos);
+  CHECK(refused({"-n", "4", "--hosts", "a:2,b", "prog"}).find("--hosts has 3 ranks") != std::string::npos);
+  CHECK(refused({"--hosts", "a:1000,b:1000", "prog"}).find("2000") != std::string::npos);
+  CHECK(refused({"-n", "1", "--ssh", "x", "prog"}).find("for --hosts") != std::string::npos);
+  CHECK(refused({"--hosts", "a:2", "--ssh", " ", "prog"}).find("--ssh wants") != std::string::npos);
   const std::vector<const char *> help{"--help"};
   const auto asked = parse_run_options(help);
   REQUIRE(asked.ok());
   CHECK(std::get<HelpText>(asked.value()).text.find("--tag-output") != std::string::npos);
+}
+
+TEST_CASE("run options: hosts, and what starts a command on them") {
+  const RunOptions plain = parsed({"--hosts", "a:2,me@b", "prog", "--hosts", "c"});
+  CHECK(plain.rank_count == 3);
+  REQUIRE(plain.hosts.size() == 2);
+  CHECK((plain.hosts[0].host == "a" && plain.hosts[0].rank_count == 2));
+  CHECK((plain.hosts[1].host == "me@b" && plain.hosts[1].rank_count == 1));
+  CHECK(plain.ssh == std::vector<std::string>{"ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"});
+  CHECK(plain.command == std::vector<std::string>{"prog", "--hosts", "c"});
+  const RunOptions own =
+      parsed({"-n", "4", "--hosts", "[2001:db8::1]:4", "--ssh", "my rsh", "--remote-rondo", "/r", "x"});
+  CHECK(own.hosts[0].host == "2001:db8::1");
+  CHECK(own.ssh == std::vector<std::string>{"my", "rsh"});
+  CHECK(own.remote_rondo == "/r");
+  CHECK(is_setting_for_ranks("RONDO_LOG=debug"));
+  for (const char *entry : {"RONDO_RANK=1", "RONDO_SECRET=x", "PATH=/bin", "RONDO_LOG"})
+    CHECK_FALSE(is_setting_for_ranks(entry));
+}
+
+TEST_CASE("run hosts: what is no list of hosts is refused, and never reaches ssh") {
+  for (const char *list : {"", ",", "a,", "a,,b", "a:0", "a:1025", "a:x", "a:", "a:1:2", "-oProxyCommand=x", "a b",
+                           "a;b", "$x", "[::1", "[::1]2", "a:1,a:2"})
+    CHECK_FALSE(parse_hosts(list).ok());
+}
+
+TEST_CASE("run frames: arrive whole however the bytes come, behind whatever a login shell prints") {
+  HostPlan plan{3, 2, 8, true, false, 5, "/a folder", "secret", {"A=1"}, {"prog", "", "x y"}};
+  int ends[2] = {-1, -1};
+  REQUIRE(::pipe2(ends, O_NONBLOCK) == 0);
+  const FileDescriptor read(ends[0]);
+  const FileDescriptor write(ends[1]);
+  FrameWriter writer;
+  writer.greet();
+  writer.add(FrameKind::plan, encode(plan));
+  writer.add(FrameKind::ended, encode(RankEnd{7, 99, 256, StartFailure::bind, 13}));
+  writer.add(FrameKind::alive);
+  const std::string noise = "Welcome!\nrondo\n";
+  REQUIRE(::write(write.get(), noise.data(), noise.size()) == static_cast<ssize_t>(noise.size()));
+  REQUIRE(writer.write_some(write.get()));
+  CHECK_FALSE(writer.pending());
+  std::string all(4096, '\0');
+  all.resize(static_cast<size_t>(::read(read.get(), all.data(), all.size())));
+  for (size_t step_bytes = 1; step_bytes <= all.size(); step_bytes += 7) {
+    FrameReader reader(FrameReader::Start::behind_greeting);
+    std::vector<Frame> frames;
+    for (size_t at = 0; at < all.size(); at += step_bytes) {
+      const std::string piece = all.substr(at, step_bytes);
+      REQUIRE(::write(write.get(), piece.data(), piece.size()) == static_cast<ssize_t>(piece.size()));
+      REQUIRE(reader.read_some(read.get()));
+      while (auto frame = reader.next()) frames.push_back(std::move(*frame));
+    }
+    REQUIRE(frames.size() == 3);
+    const auto decoded = decode_plan(frames[0].body);
+    REQUIRE(decoded);
+    CHECK((decoded->first_rank == 3 && decoded->rank_count == 2 && decoded->job_rank_count == 8));
+    CHECK((decoded->tag_output && !decoded->bind_cores && decoded->folder == "/a folder"));
+    CHECK((decoded->environment == plan.environment && decoded->command == plan.command));
+    const auto end = decode_rank_end(frames[1].body);
+    REQUIRE(end);
+    CHECK((end->rank == 7 && end->pid == 99 && end->wait_status == 256 && end->start_errno == 13));
+    CHECK(frames[2].kind == FrameKind::alive);
+  }
+}
+
+TEST_CASE("run frames: what is no frame ends the connection, and a torn plan is none") {
+  int ends[2] = {-1, -1};
+  REQUIRE(::pipe2(ends, O_NONBLOCK) == 0);
+  const FileDescriptor read(ends[0]);
+  FileDescriptor write(ends[1]);
+  FrameReader reader(FrameReader::Start::at_once);
+  CHECK(reader.read_some(read.get()));  // nothing is there yet
+  REQUIRE(::write(write.get(), "\xff\xff\xff\xff\x01", 5) == 5);
+  CHECK_FALSE(reader.read_some(read.get()));
+  write.reset();
+  CHECK_FALSE(FrameReader(FrameReader::Start::at_once).read_some(read.get()));
+  const Bytes whole = encode(HostPlan{0, 1, 1, false, false, 0, "/", "s", {}, {"p"}});
+  for (size_t bytes = 0; bytes < whole.size(); ++bytes) CHECK_FALSE(decode_plan(ByteView(whole).first(bytes)));
+  CHECK(decode_plan(whole));
+}
+
+TEST_CASE("run job: on several hosts the message names the host") {
+  Job job({.rank_count = 2, .program = "/bin/p", .grace_ns = second_ns, .hosts = {"a", "b"}}, 0);
+  job.rank_ended(rank_end(1, exit_with(3)), 5);
+  CHECK(job.take_actions().messages ==
+        std::vector<std::string>{"rank 1 (host b, pid 101) exited with status 3; ending the other ranks"});
 }
 
 TEST_CASE("run lines: whole lines are tagged however the bytes arrive") {

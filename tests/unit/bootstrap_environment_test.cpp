@@ -27,7 +27,8 @@ Result<Job> detect(const Environment &environment) {
     const auto found = environment.find(name);
     return found == environment.end() ? nullptr : found->second.c_str();
   };
-  return detect_job({lookup, [] { return std::string("12-345"); }});
+  return detect_job({lookup, [] { return std::string("12-345"); },
+                     [](int descriptor) { return descriptor == 9 ? std::string("kvs_1_0") : std::string(); }});
 }
 
 Environment with(Environment environment, const std::string &name, const std::string &value) {
@@ -46,6 +47,12 @@ const Environment open_mpi{{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE
 const Environment mpich{{"PMI_RANK", "1"}, {"PMI_SIZE", "3"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "3"}};
 const Environment slurm{{"SLURM_PROCID", "5"}, {"SLURM_NTASKS", "8"}, {"SLURM_JOB_ID", "77"}, {"SLURM_STEP_ID", "1"},
                         {"SLURM_LOCALID", "5"}};
+
+const Environment pmi2 = [] {
+  Environment step = slurm;
+  step.insert({{"PMI_RANK", "5"}, {"PMI_SIZE", "8"}, {"PMI_JOBID", "77.1"}, {"PMI_FD", "9"}});
+  return step;
+}();
 
 struct Expected {
   Environment environment;
@@ -133,6 +140,10 @@ TEST_CASE("environment: each launcher's variables give rank, size and the place 
       {slurm, "Slurm", 5, 8, 5, Meeting::file, "slurm-77-1"},
       {with(slurm, "SLURM_STEP_NUM_TASKS", "6"), "Slurm", 5, 6, 5, Meeting::file, "slurm-77-1"},
       {with(slurm, "SLURM_STEP_ID", "4294967291"), "none", 0, 1, -1, Meeting::alone, ""},  // the batch script itself
+      {pmi2, "Slurm", 5, 8, 5, Meeting::file, "slurm-77-1"},
+      {with(pmi2, "PMI_JOBID", "77.0"), "MPICH", 5, 8, -1, Meeting::file, "mpich-12-345"},  // mpiexec in an allocation
+      {with(with(with(mpich, "MPI_LOCALNRANKS", "2"), "PMI_FD", "9"), "RONDO_RENDEZVOUS_DIR", "/shared"), "MPICH", 1, 3,
+       1, Meeting::file, "mpich-kvs_1_0"},
       {{{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}}, "MPICH", 0, 1, -1, Meeting::alone, "mpich-12-345"},
       {all, "rondo run", 2, 4, 2, Meeting::store, "127.0.0.1:4000"},
   };
@@ -188,7 +199,9 @@ TEST_CASE("environment: what is missing, garbage or inconsistent is refused by n
       {with(open_mpi, "OMPI_COMM_WORLD_LOCAL_SIZE", "1"), "Open MPI", "RONDO_RENDEZVOUS_DIR"},
       {with(open_mpi, "RONDO_RENDEZVOUS_DIR", "relative"), "RONDO_RENDEZVOUS_DIR", "absolute"},
       {with(mpich, "PMI_RANK", "3"), "PMI_RANK", "PMI_SIZE is 3"},
-      {with(mpich, "MPI_LOCALNRANKS", "2"), "MPICH", "several hosts"},
+      {with(mpich, "MPI_LOCALNRANKS", "2"), "PMI_FD", "not set"},
+      {with(with(mpich, "MPI_LOCALNRANKS", "2"), "PMI_FD", "8"), "MPICH", "several hosts"},
+      {with(with(mpich, "MPI_LOCALNRANKS", "2"), "PMI_FD", "9"), "MPICH", "RONDO_RENDEZVOUS_DIR"},
       {with(slurm, "SLURM_JOB_ID", ""), "SLURM_JOB_ID", "not set"},
       {with(slurm, "SLURM_STEP_ID", "x"), "SLURM_STEP_ID", "'x'"},
       {with(slurm, "SLURM_STEP_NUM_NODES", "2"), "Slurm", "RONDO_RENDEZVOUS_DIR"},

@@ -5,8 +5,10 @@
 
 #include "src/bootstrap/address.h"
 #include "src/bootstrap/bytes.h"
+#include "src/bootstrap/outcomes.h"
 #include "transports/net/transport.h"
 #include "transports/tcp/mesh.h"
+#include "transports/tcp/preflight.h"
 #include "transports/ucx/network.h"
 #include "transports/verbs/network.h"
 
@@ -58,6 +60,18 @@ Result<std::unique_ptr<net::Network>> make_verbs_network(const GroupRequest &req
   return verbs::make_network(links, join, store);
 }
 
+/// A whole slot each way between each pair of ranks. Every rank gets an error that names the pair that failed.
+Result<void> fly_before(const GroupRequest &request, const MeshRequest &mesh_request, const Mesh &mesh,
+                        size_t slot_bytes, Store &store) {
+  const std::string own_name = mesh.ranks[request.rank].describe(request.rank) + " at " + mesh_request.address;
+  const PreflightRequest flight{own_name, slot_bytes, request.deadline_ns};
+  const auto flown = preflight(mesh_request.wants_data ? mesh.data : mesh.control, flight);
+  const Result<Bytes> outcome = flown.ok() ? Result<Bytes>(Bytes()) : Result<Bytes>(flown.error());
+  RONDO_TRY(gather_outcomes(store, request.key_prefix + "/preflight", request.rank, request.rank_count, outcome,
+                            request.deadline_ns));
+  return {};
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Transport>> connect(const GroupRequest &request, std::unique_ptr<Transport> local,
@@ -75,6 +89,8 @@ Result<std::unique_ptr<Transport>> connect(const GroupRequest &request, std::uni
   const bool over_verbs = request.network == NetworkChoice::verbs;
   mesh_request.wants_data = !over_ucx && !over_verbs;
   RONDO_TRY_ASSIGN(Mesh mesh, connect_mesh(mesh_request, store));
+
+  RONDO_TRY(fly_before(request, mesh_request, mesh, local->links().geometry().slot_bytes, store));
 
   RONDO_TRY_ASSIGN(auto memory, net::NearMemory::make(request.local_index, local->links().channel_count(),
                                                       local->links().geometry()));

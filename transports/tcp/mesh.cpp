@@ -33,6 +33,7 @@ constexpr uint64_t stranger_patience_ns = 5'000'000'000;
 constexpr size_t strangers_max = 256;
 constexpr int listen_backlog = 1024;
 constexpr uint64_t retry_ns = 20'000'000;
+constexpr uint64_t connect_patience_ns = 16'000'000'000;  // lost first packets come again after 1, 3, 7 and 15 s
 
 wire::Challenge challenge_of(uint32_t rank, Purpose purpose) {
   wire::Challenge challenge = wire::random_challenge();
@@ -300,17 +301,20 @@ Result<Mesh> connect_mesh(const MeshRequest &request, Store &store) {
   Endpoint own;
   RONDO_TRY_ASSIGN(FileDescriptor listener, listen_on(request.address, own));
   RONDO_TRY_ASSIGN(mesh.ranks, exchange_addresses(request, own, store));
+  // All ranks listen by now: what does not connect soon never does.
+  MeshRequest soon = request;
+  soon.deadline_ns = std::min(request.deadline_ns, now_ns() + connect_patience_ns);
   // Who connects waits for lower ranks only, so there is no circle.
   for (uint32_t peer = 0; peer < request.rank; ++peer) {
     if (!request.remote[peer]) continue;
     if (request.wants_data) {
-      RONDO_TRY_ASSIGN(FileDescriptor data, connect_peer(request, mesh, peer, Purpose::data));
+      RONDO_TRY_ASSIGN(FileDescriptor data, connect_peer(soon, mesh, peer, Purpose::data));
       mesh.data.push_back({peer, std::move(data), mesh.ranks[peer].describe(peer)});
     }
-    RONDO_TRY_ASSIGN(FileDescriptor control, connect_peer(request, mesh, peer, Purpose::control));
+    RONDO_TRY_ASSIGN(FileDescriptor control, connect_peer(soon, mesh, peer, Purpose::control));
     mesh.control.push_back({peer, std::move(control), mesh.ranks[peer].describe(peer)});
   }
-  RONDO_TRY(Acceptor(request, mesh.ranks, std::move(listener)).run(mesh));
+  RONDO_TRY(Acceptor(soon, mesh.ranks, std::move(listener)).run(mesh));
   return mesh;
 }
 

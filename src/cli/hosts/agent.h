@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// The launcher's part on one of several hosts: started there by ssh, it starts this host's ranks, passes their output
+// on, and ends everything when the launcher's end of the connection closes or falls silent.
+#pragma once
+
+namespace rondo::cli {
+
+/// Speaks through standard input and output. Returns the exit status.
+[[nodiscard]] int run_agent();
+
+}  // namespace rondo::cli

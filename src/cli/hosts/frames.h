@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the launcher and its part on another host, the agent, say to each other through the standard input and output of
+// ssh. Both ends are the same version of the program, or the launcher refuses.
+//
+// Frame   body_bytes u32 | kind u8 | body       numbers are little-endian; at most frame_bytes_max
+// Before its first frame the agent sends agent_greeting: what a login shell prints is skipped.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/bootstrap/bytes.h"
+#include "src/cli/run_job.h"
+
+namespace rondo::cli {
+
+inline constexpr std::string_view agent_greeting = "\nrondo agent\n";
+inline constexpr size_t frame_bytes_max = size_t{4} << 20;
+inline constexpr uint64_t alive_interval_ns = 2'000'000'000;
+
+enum class FrameKind : uint8_t {
+  // launcher to agent
+  plan,    ///< HostPlan
+  meet,    ///< run the job's store; the answer is `store`
+  start,   ///< RONDO_STORE as text
+  signal,  ///< number u32
+  end,     ///< grace u64
+  rest,    ///< the launcher is about to be stopped: its silence means nothing
+  // agent to launcher
+  hello,      ///< version as text
+  ready,      ///< the program is there
+  failed,     ///< exit status u32 | text
+  store,      ///< its address and port as text
+  output,     ///< standard output, whole tagged lines where that is wanted
+  error,      ///< standard error, likewise
+  say,        ///< text for the launcher to say
+  all_ended,  ///< processes that could not be killed u32
+  // both
+  ended,  ///< RankEnd: how a rank ended; from the launcher to the agent that runs the store, too
+  alive
+};
+
+struct Frame {
+  FrameKind kind = FrameKind::alive;
+  Bytes body;
+};
+
+/// What a host is to start.
+struct HostPlan {
+  uint32_t first_rank = 0;
+  uint32_t rank_count = 0;
+  uint32_t job_rank_count = 0;
+  bool tag_output = false;
+  bool bind_cores = false;
+  uint64_t grace_ns = 0;
+  std::string folder;  ///< to work in
+  std::string secret;  ///< RONDO_SECRET
+  std::vector<std::string> environment;
+  std::vector<std::string> command;
+};
+
+/// "0.1.0": both ends must have the same.
+[[nodiscard]] std::string own_version();
+
+[[nodiscard]] Bytes encode(const HostPlan &plan);
+[[nodiscard]] std::optional<HostPlan> decode_plan(ByteView body);
+[[nodiscard]] Bytes encode(const RankEnd &end);
+[[nodiscard]] std::optional<RankEnd> decode_rank_end(ByteView body);
+
+/// The body of `failed`.
+[[nodiscard]] Bytes encode_failure(int exit_status, std::string_view message);
+
+/// Frames on their way to a descriptor that does not block.
+class FrameWriter {
+ public:
+  void greet() { append_bytes(bytes_, bytes_of(agent_greeting)); }
+  void add(FrameKind kind, ByteView body = {});
+  void add(FrameKind kind, std::string_view text) { add(kind, bytes_of(text)); }
+  /// False: the other end is gone.
+  [[nodiscard]] bool write_some(int descriptor);
+  [[nodiscard]] bool pending() const { return written_ < bytes_.size(); }
+  [[nodiscard]] bool full() const { return bytes_.size() - written_ >= full_bytes; }
+
+ private:
+  static constexpr size_t full_bytes = 256 * 1024;
+  Bytes bytes_;
+  size_t written_ = 0;
+};
+
+/// Bytes in, frames out.
+class FrameReader {
+ public:
+  enum class Start { at_once, behind_greeting };
+  explicit FrameReader(Start start) : greeted_(start == Start::at_once) {}
+
+  /// One read. False: the other end is gone, or sends what is no frame.
+  [[nodiscard]] bool read_some(int descriptor);
+  [[nodiscard]] std::optional<Frame> next();
+  [[nodiscard]] bool greeted() const { return greeted_; }
+
+ private:
+  static constexpr size_t noise_bytes_max = size_t{1} << 20;
+  bool skip_noise();
+
+  Bytes bytes_;
+  size_t taken_ = 0;
+  bool greeted_;
+};
+
+}  // namespace rondo::cli

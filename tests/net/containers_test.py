@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks of one machine that cannot share memory, because they are in namespaces of their own as containers are, use a
+network among them, and say why. usage: containers_test.py RANK_PROGRAM RONDO"""
+
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import unittest
+
+PROGRAM, RONDO = os.path.abspath(sys.argv.pop(1)), os.path.abspath(sys.argv.pop(1))
+
+
+def why_not():
+    if os.geteuid() != 0:
+        return "not root"
+    try:
+        probe = subprocess.run(["unshare", "-i", "-p", "-m", "-f", "--mount-proc", "true"], capture_output=True,
+                               text=True, timeout=30)
+    except FileNotFoundError:
+        return "no unshare"
+    return None if probe.returncode == 0 else "no namespaces here: " + probe.stderr.strip()
+
+
+class Containers(unittest.TestCase):
+    def setUp(self):
+        why = why_not()
+        if why is not None:
+            print(f"skipped: ranks in containers: {why}")
+            self.skipTest(why)
+
+    def ranks(self, wrappers, command):
+        """Output by rank; each started by the words of its wrapper, all in one network namespace, as in a pod."""
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        base = dict(os.environ, WORLD_SIZE=str(len(wrappers)), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
+                    RONDO_SECRET=secrets.token_hex(32), RONDO_LOG="debug")
+        self.processes = [subprocess.Popen([*wrapper, *command], env=dict(base, RANK=str(rank)), text=True,
+                                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+                          for rank, wrapper in enumerate(wrappers)]
+        try:
+            return [process.communicate(timeout=60)[0] for process in self.processes]
+        finally:
+            for process in self.processes:
+                process.kill()
+
+    def test_ranks_that_see_no_processes_of_each_other_use_a_network_and_say_why(self):
+        alone = ["unshare", "-i", "-p", "-m", "-f", "--mount-proc", "--kill-child"]
+        outputs = self.ranks([[], [], alone], [PROGRAM, "sum", "20", "30000"])
+        for rank, output in enumerate(outputs):
+            self.assertIn(f"rank {rank}: ok", output)
+        self.assertIn("to rank 1 by shared memory", outputs[0])
+        self.assertRegex(outputs[0], "rank 2; it is this machine, but in a container: other PID namespace, so a "
+                                     "network joins it")
+        self.assertRegex(outputs[2], "ranks 0, 1; it is this machine, but in a container: other PID namespace")
+        self.assertRegex(outputs[0], r"to host 2 \(ranks 2\) by tcp")
+
+    def test_namespaces_that_do_no_harm_leave_shared_memory(self):
+        apart = ["unshare", "-i", "-m", "-u"]
+        outputs = self.ranks([apart, apart], [PROGRAM, "sum", "20", "30000"])
+        for rank, output in enumerate(outputs):
+            self.assertIn(f"rank {rank}: ok", output)
+            self.assertIn(f"to rank {1 - rank} by shared memory", output)
+
+    def test_a_rank_of_another_container_that_dies_is_named(self):
+        # Not as process 1 of its namespace, which no signal of its own kills.
+        alone = ["unshare", "-i", "-p", "-m", "-f", "--mount-proc", "--kill-child", "sh", "-c", '"$@"; true', "sh"]
+        outputs = self.ranks([[], alone], [PROGRAM, "signal", str(int(signal.SIGKILL)), "1", "7", "1000"])
+        self.assertRegex(outputs[0], r"rank 0: remote rank failed .*rank 1 \(host .*has ended")
+
+    def test_info_tells_what_makes_a_host(self):
+        said = subprocess.run([RONDO, "info"], capture_output=True, text=True, timeout=60, check=True).stdout
+        self.assertRegex(said, r"shares memory with +.*PID, network and user namespace")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What keeps hosts from talking is told when the communicator is made, with both ends and what to change: a firewall, a
+network that large packets do not pass, an interface that the others cannot reach. Hosts are network namespaces, and nft
+drops packets for real. usage: preflight_test.py RANK_PROGRAM"""
+
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+import unittest
+
+import hosts as net
+
+PROGRAM = os.path.abspath(sys.argv.pop(1))
+PORT = 29_400
+DEADLINE_S = 50  # init_timeout_ms alone is 60 s
+NFT = shutil.which("nft", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+
+
+class Preflight(unittest.TestCase):
+    def setUp(self):
+        why = net.why_not() or (None if NFT else "no nft (nftables)")
+        if why is not None:
+            print(f"skipped: preflight: {why}")
+            self.skipTest(why)
+        self.hosts = net.Hosts(2)
+        self.hosts.__enter__()
+        self.addCleanup(self.hosts.__exit__)
+
+    def on(self, host, *command):
+        process = self.hosts.start(host, list(command))
+        said = process.communicate(timeout=30)[0]
+        self.assertEqual(process.returncode, 0, said)
+
+    def drop(self, host, rule):
+        """Of what comes to the host. The store's port stays open, so that the ranks meet."""
+        self.on(host, NFT, "add table ip t; add chain ip t in { type filter hook input priority 0; }; "
+                           f"add rule ip t in tcp sport != {PORT} tcp dport != {PORT} {rule} drop")
+
+    def ranks(self, own=None, layout=(0, 1), environment=None):
+        """Output by rank; `own`: variables by rank."""
+        base = dict(os.environ, WORLD_SIZE=str(len(layout)), MASTER_ADDR=self.hosts.address(0), MASTER_PORT=str(PORT),
+                    RONDO_SECRET=secrets.token_hex(32), **(environment or {}))
+        processes = [self.hosts.start(host, [PROGRAM, "sum", "3", "300000"],
+                                      env=dict(base, RANK=str(rank), **(own or {}).get(rank, {})))
+                     for rank, host in enumerate(layout)]
+        try:
+            return [process.communicate(timeout=DEADLINE_S)[0] for process in processes]
+        except subprocess.TimeoutExpired:
+            for process in processes:
+                process.kill()
+            raise AssertionError("the ranks hang") from None
+
+    def test_nothing_in_the_way(self):
+        for rank, output in enumerate(self.ranks(layout=(0, 1, 1))):
+            self.assertIn(f"rank {rank}: ok", output)
+
+    def test_a_network_that_large_packets_do_not_pass(self):
+        for host in range(2):
+            with self.subTest(deaf=host):
+                self.drop(host, "ip length > 1000")
+                for output in self.ranks():
+                    self.assertRegex(output, r"rank 0 \(host h0, process \d+\) at 10\.201\.17\.1")
+                    self.assertRegex(output, r"rank 1 \(host h1, process \d+\) at 10\.201\.17\.2")
+                    self.assertRegex(output, r"small packets, but of a slot of \d+ bytes each way .*ip link set dev "
+                                             r"NAME mtu N|the other end has closed the connection|Connection reset")
+                self.on(host, NFT, "delete table ip t")
+
+    def test_what_large_packets_do_not_pass_is_told_to_ranks_that_are_not_concerned(self):
+        self.drop(1, "ip length > 1000")
+        outputs = self.ranks(layout=(0, 0, 1))
+        told = [output for output in outputs if "small packets, but of a slot of" in output]
+        self.assertGreaterEqual(len(told), 2, outputs)
+
+    def test_a_firewall(self):
+        self.drop(0, "tcp flags syn")
+        outputs = self.ranks()
+        self.assertRegex(outputs[1], r"rank 1 \(host h1, process \d+\) at 10\.201\.17\.2 cannot connect to rank 0 "
+                                     r"\(host h0, process \d+\) at 10\.201\.17\.1:\d+: it did not answer in time; "
+                                     r"look for a firewall between the hosts, or choose the network with "
+                                     r"RONDO_INTERFACE")
+        self.assertRegex(outputs[0], r"no connection came in time to 10\.201\.17\.1:\d+ from rank 1 \(host h1|"
+                                     r"cannot connect to rank 0")
+
+    def test_an_interface_that_the_others_cannot_reach(self):
+        self.on(0, "ip", "addr", "add", "10.99.0.2/32", "dev", "lo")
+        outputs = self.ranks(own={0: {"RONDO_INTERFACE": "10.99.0.2"}})
+        self.assertRegex(outputs[1], r"rank 1 \(host h1, .* cannot connect to rank 0 \(host h0, .* at "
+                                     r"10\.99\.0\.2:\d+: Network is unreachable; .*RONDO_INTERFACE")
+
+    def test_over_ucx_the_same(self):
+        self.drop(1, "ip length > 1000")
+        outputs = self.ranks(environment={"RONDO_NETWORK": "ucx", "UCX_TLS": "tcp,self"})
+        if any("UCX" in output and "libucp" in output for output in outputs):
+            print("skipped: preflight over UCX: no UCX")
+            self.skipTest("no UCX")
+        self.assertTrue(any("small packets, but of a slot of" in output for output in outputs), outputs)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`rondo run --hosts` over a real sshd on each of several hosts, which are network namespaces: ranks, output, exit
+status, signals, and what is told where a host cannot take part. usage: run_hosts_test.py RANK_PROGRAM RONDO"""
+
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import unittest
+
+import ssh_hosts
+
+PROGRAM, RONDO = os.path.abspath(sys.argv.pop(1)), os.path.abspath(sys.argv.pop(1))
+DEADLINE_S = 90
+
+
+class RunOnHosts(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        why = ssh_hosts.why_not()
+        if why is not None:
+            print(f"skipped: rondo run on several hosts: {why}")
+            raise unittest.SkipTest(why)
+        cls.hosts = ssh_hosts.SshHosts(2)
+        cls.hosts.__enter__()
+        cls.addClassCleanup(cls.hosts.__exit__)
+
+    def setUp(self):
+        # On each host of its own name and contents: what a test puts here is seen by all hosts.
+        self.folder = tempfile.mkdtemp(prefix="rondo-run-hosts-")
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def launch(self, *arguments, hosts="h0:2,h1:2", on=0, environment=None, ssh=None):
+        command = [RONDO, "run", "--hosts", hosts, "--ssh", ssh or self.hosts.ssh, *arguments]
+        process = self.hosts.start(on, command, env={**os.environ, **(environment or {})})
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(lambda: process.poll() is None and process.kill())
+        return process
+
+    def finish(self, process):
+        output = process.communicate(timeout=DEADLINE_S)[0]
+        return process.returncode, output
+
+    def run_job(self, *arguments, **options):
+        return self.finish(self.launch(*arguments, **options))
+
+    def shell(self, script, **options):
+        return self.run_job("--tag-output", "--", "sh", "-c", script, **options)
+
+    def wait_for_file(self, name):
+        path = os.path.join(self.folder, name)
+        deadline = time.monotonic() + DEADLINE_S
+        while not os.path.exists(path):
+            self.assertLess(time.monotonic(), deadline, f"{name} was not written")
+            time.sleep(0.01)
+
+    def processes(self, host, mark):
+        """Of the host, those whose command line holds `mark`."""
+        pattern = f"{mark[0]}[{mark[1]}]{mark[2:]}"  # which the looking shell's own line does not match
+        script = (f"for p in /proc/[0-9]*; do tr '\\0' ' ' < $p/cmdline 2>/dev/null | grep -q '{pattern}' "
+                  "&& echo ${p#/proc/}; done; true")
+        probe = self.hosts.start(host, ["sh", "-c", script])
+        return probe.communicate(timeout=30)[0].split()
+
+    def assert_gone(self, mark, hosts=(0, 1)):
+        deadline = time.monotonic() + DEADLINE_S
+        for host in hosts:
+            while left := self.processes(host, mark):
+                self.assertLess(time.monotonic(), deadline, f"left behind on host {host}: {left}")
+                time.sleep(0.1)
+
+    def test_ranks_of_all_hosts_are_one_job(self):
+        status, output = self.run_job(PROGRAM, "sum", "20", "30000")
+        self.assertEqual(status, 0, output)
+        for rank in range(4):
+            self.assertIn(f"rank {rank}: ok", output)
+
+    def test_each_rank_finds_its_numbers_its_folder_and_the_settings(self):
+        status, output = self.shell('echo "$RONDO_RANK $RONDO_LOCAL_RANK $RONDO_SIZE $(hostname) $RONDO_LOG $PWD"',
+                                    hosts="h0:1,h1:2", environment={"RONDO_LOG": "warning"})
+        self.assertEqual(status, 0, output)
+        place = os.getcwd()
+        self.assertEqual(sorted(output.splitlines()), [f"[0] 0 0 3 h0 warning {place}", f"[1] 1 0 3 h1 warning {place}",
+                                                       f"[2] 2 1 3 h1 warning {place}"])
+
+    def test_output_comes_whole_in_lines_with_their_rank(self):
+        status, output = self.shell("i=0; while [ $i -lt 500 ]; do echo line $i; i=$((i+1)); done; printf end")
+        self.assertEqual(status, 0)
+        for rank in range(4):
+            own = [line for line in output.splitlines() if line.startswith(f"[{rank}] ")]
+            self.assertEqual(own, [f"[{rank}] line {number}" for number in range(500)] + [f"[{rank}] end"])
+        self.assertEqual(len(output.splitlines()), 4 * 501)
+
+    def test_the_first_failure_is_the_jobs_and_ends_the_others(self):
+        status, output = self.shell("[ $RONDO_RANK = 3 ] && exit 7; sleep 611")
+        self.assertEqual(status, 7, output)
+        self.assertRegex(output, r"rank 3 \(host h1, pid \d+\) exited with status 7; ending the other ranks")
+        self.assert_gone("sleep 611")
+        status, output = self.shell("[ $RONDO_RANK = 2 ] && kill -9 $$; sleep 611")
+        self.assertEqual(status, 137, output)
+        self.assertRegex(output, r"rank 2 \(host h1, pid \d+\) was killed by signal 9")
+        self.assert_gone("sleep 611")
+
+    def test_a_rank_that_ends_before_it_came_is_told_to_those_that_wait_for_it(self):
+        status, output = self.run_job("--grace", "20", "--", "sh", "-c",
+                                      f"[ $RONDO_RANK = 3 ] && exit 5; trap '' TERM; {PROGRAM} sum 1 10; true")
+        self.assertEqual(status, 5, output)
+        self.assertIn("rank 3", output)
+
+    def test_hosts_that_cannot_take_part_are_named_before_anything_starts(self):
+        began = os.path.join(self.folder, "began")
+        touch = ["touch", began]
+        with open(self.hosts.config) as file:
+            config = file.read()
+        other = os.path.join(self.folder, "ssh")
+        with open(other, "w") as file:  # h8: nobody listens; h9: no such machine
+            file.write(f"Host h8\n  HostName {self.hosts.address(1)}\n  Port 2\n"
+                       f"Host h9\n  HostName {self.hosts.address(77)}\n" + config)
+        status, output = self.run_job(*touch, hosts="h0:1,h8:1,h9:1", ssh=f"ssh -F {other}")
+        self.assertEqual(status, 1, output)
+        self.assertRegex(output, r"host h8: ssh cannot reach it: .*Connection refused")
+        self.assertRegex(output, r"host h9: ssh cannot reach it: .*(No route to host|timed out)")
+        status, output = self.run_job("--remote-rondo", "/nowhere/rondo", *touch, hosts="h1")
+        self.assertEqual(status, 1, output)
+        self.assertRegex(output, r"host h1: there is no rondo at /nowhere/rondo.*--remote-rondo")
+        self.assertFalse(os.path.exists(began))
+
+    def test_a_host_that_lacks_the_program_is_named_before_anything_starts(self):
+        began = os.path.join(self.folder, "began")
+        programs = os.path.join(self.folder, "programs")
+        os.mkdir(programs)
+        program = os.path.join(programs, "work")
+        with open(program, "w") as file:
+            file.write(f"#!/bin/sh\necho > {began}\n")
+        os.chmod(program, 0o755)
+        # sshd has its own mounts' namespace only by name: the host's, where the folder is made empty.
+        hide = self.hosts.start(1, ["mount", "-t", "tmpfs", "none", programs])
+        self.assertEqual(hide.communicate(timeout=30)[0], "")
+        try:
+            status, output = self.run_job(program)
+            self.assertEqual(status, 127, output)
+            self.assertIn(f"host h1: program not found: {program}", output)
+            self.assertNotIn("host h0:", output)
+            self.assertFalse(os.path.exists(began))
+        finally:
+            self.hosts.start(1, ["umount", programs]).communicate(timeout=30)
+
+    def test_a_login_that_hangs_ends_with_a_message(self):
+        hanging = os.path.join(self.folder, "hanging")
+        with open(hanging, "w") as file:
+            file.write("#!/bin/sh\nexec sleep 612\n")
+        os.chmod(hanging, 0o755)
+        status, output = self.run_job("--timeout", "2", "true", ssh=hanging)
+        self.assertEqual(status, 124, output)
+        self.assertIn("these hosts were not ready in time: h0, h1; nothing was started", output)
+        self.assert_gone("sleep 612")
+
+    def test_signals_reach_the_ranks_of_all_hosts(self):
+        script = (f"trap 'echo usr1; echo > {self.folder}/got$RONDO_RANK' USR1; trap 'echo term; exit 0' TERM; "
+                  f"echo > {self.folder}/up$RONDO_RANK; while :; do sleep 0.05; done")
+        process = self.launch("--tag-output", "--", "sh", "-c", script)
+        for rank in range(4):
+            self.wait_for_file(f"up{rank}")
+        self.signal_launcher(process, signal.SIGUSR1)
+        for rank in range(4):
+            self.wait_for_file(f"got{rank}")
+        self.signal_launcher(process, signal.SIGTERM)
+        status, output = self.finish(process)
+        self.assertEqual(status, 0, output)
+        for rank in range(4):
+            self.assertIn(f"[{rank}] usr1", output)
+            self.assertIn(f"[{rank}] term", output)
+
+    def signal_launcher(self, process, number):
+        """`process` is the one that entered the host; the launcher is its child there."""
+        with open(f"/proc/{process.pid}/task/{process.pid}/children") as file:
+            children = file.read().split()
+        os.kill(int(children[0]) if children else process.pid, number)
+
+    def test_a_second_signal_ends_ranks_that_do_not_heed_the_first(self):
+        process = self.launch("--grace", "0.2", "--", "sh", "-c",
+                              f"trap '' TERM INT; echo > {self.folder}/up$RONDO_RANK; sleep 613; sleep 613")
+        for rank in range(4):
+            self.wait_for_file(f"up{rank}")
+        self.signal_launcher(process, signal.SIGINT)
+        time.sleep(0.2)
+        self.signal_launcher(process, signal.SIGINT)
+        status, output = self.finish(process)
+        self.assertEqual(status, 130, output)
+        self.assert_gone("sleep 613")
+
+    def test_the_time_limit_ends_the_job_on_all_hosts(self):
+        status, output = self.run_job("--timeout", "3", "--", "sleep", "614")
+        self.assertEqual(status, 124, output)
+        self.assertIn("the job did not end within 3 s", output)
+        self.assert_gone("sleep 614")
+
+    def test_nothing_stays_behind_a_killed_launcher(self):
+        process = self.launch("--", "sh", "-c", f"echo > {self.folder}/up$RONDO_RANK; sleep 615")
+        for rank in range(4):
+            self.wait_for_file(f"up{rank}")
+        self.assertEqual([len(self.processes(host, "sleep 615")) > 0 for host in range(2)], [True, True])
+        self.signal_launcher(process, signal.SIGKILL)
+        self.finish(process)
+        self.assert_gone("sleep 615")
+        self.assert_gone("run --agent")
+
+    def test_a_killed_agent_takes_its_ranks_along_and_is_told(self):
+        process = self.launch("--", "sh", "-c", f"echo > {self.folder}/up$RONDO_RANK; sleep 616")
+        for rank in range(4):
+            self.wait_for_file(f"up{rank}")
+        for pid in self.processes(1, "rondo run --agent"):
+            self.hosts.start(1, ["kill", "-9", pid]).communicate(timeout=30)
+        status, output = self.finish(process)
+        self.assertEqual(status, 1, output)
+        self.assertRegex(output, "host h1: the connection to it has ended")
+        self.assert_gone("sleep 616")
+
+
+class CutHost(unittest.TestCase):
+    def test_a_host_that_is_cut_off_is_told_and_its_ranks_end(self):
+        why = ssh_hosts.why_not()
+        if why is not None:
+            print(f"skipped: rondo run with a host that is cut off: {why}")
+            self.skipTest(why)
+        with ssh_hosts.SshHosts(2) as hosts:
+            process = hosts.start(0, [RONDO, "run", "--hosts", "h0,h1", "--ssh", hosts.ssh, "--", "sleep", "617"])
+            time.sleep(2)
+            hosts.cut(1)
+            output = process.communicate(timeout=DEADLINE_S)[0]
+            self.assertEqual(process.returncode, 1, output)
+            self.assertRegex(output, "host h1: no answer for 15 s")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

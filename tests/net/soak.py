@@ -1,0 +1,334 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What goes wrong between hosts, again and again from seeds, on hosts that are network namespaces: killed ranks and
+hosts, cut cables (both ways, one way), stopped ranks, lost packets, cables that come and go. Prints a line for each
+kind with how often it was done, what was wrong, and how late the ranks that live named the one that was lost.
+
+usage: soak.py RANK_PROGRAM [--seeds N] [--first SEED] [--minutes M] [--only KIND,...]
+Exit status: 0 all as promised; 1 something was not (each such run is told with its seed); 77 not root, or no nft."""
+
+import argparse
+import os
+import random
+import re
+import secrets
+import shutil
+import signal
+import sys
+import threading
+import time
+
+import hosts as net
+
+NFT = shutil.which("nft", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+LAYOUT = [0, 0, 1, 1]
+LATE_S = 2.0
+LOST = re.compile(r"gave no answer|cannot be reached|has ended|network between the hosts")
+
+
+class Ranks:
+    """A job whose output lines are kept with the time at which they came."""
+
+    ports = iter(range(29_500, 60_000))
+
+    def __init__(self, hosts, command, layout=None):
+        self.layout = layout or LAYOUT
+        base = dict(os.environ, WORLD_SIZE=str(len(self.layout)), MASTER_ADDR=hosts.address(self.layout[0]),
+                    MASTER_PORT=str(next(self.ports)), RONDO_SECRET=secrets.token_hex(32))
+        self.processes = [hosts.start(host, command, env=dict(base, RANK=str(rank)))
+                          for rank, host in enumerate(self.layout)]
+        self.lines = [[] for _ in self.layout]
+        self.readers = [threading.Thread(target=self._read, args=(rank,), daemon=True)
+                        for rank in range(len(self.layout))]
+        for reader in self.readers:
+            reader.start()
+
+    def _read(self, rank):
+        for line in self.processes[rank].stdout:
+            self.lines[rank].append((time.monotonic(), line.strip()))
+
+    def wait_for(self, text, seconds=60):
+        """Until each rank has said it."""
+        deadline = time.monotonic() + seconds
+        while not all(any(text in line for _, line in lines) for lines in self.lines):
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"not all ranks said {text!r}: {self.lines}")
+            time.sleep(0.005)
+
+    def inner(self, rank):
+        """The process of the rank itself, below the one that entered its host."""
+        with open(f"/proc/{self.processes[rank].pid}/task/{self.processes[rank].pid}/children") as file:
+            return int(file.read().split()[0])
+
+    def finish(self, seconds):
+        """The ranks that were still running after that long, which are killed."""
+        deadline = time.monotonic() + seconds
+        late = []
+        for rank, process in enumerate(self.processes):
+            while process.poll() is None and time.monotonic() < deadline:
+                time.sleep(0.005)
+            if process.poll() is None:
+                late.append(rank)
+                try:
+                    os.kill(self.inner(rank), signal.SIGKILL)
+                except (IndexError, OSError):
+                    pass
+                process.kill()
+            process.wait()
+        for reader in self.readers:
+            reader.join(10)
+        for process in self.processes:
+            process.stdout.close()
+        return late
+
+    def report(self, rank):
+        """(time, status, peer, message) of the rank's last word; None: it had none."""
+        for came, line in reversed(self.lines[rank]):
+            found = re.match(r"rank \d+: (.*?) peer (-?\d+) operation \d+: (.*)", line)
+            if found or "WRONG SUM" in line:
+                return (came, found[1], int(found[2]), found[3]) if found else (came, "WRONG SUM", -1, line)
+        return None
+
+
+class Tally:
+    def __init__(self, kind):
+        self.kind, self.runs, self.wrong, self.delays = kind, 0, [], []
+
+    def line(self):
+        late = sum(1 for delay in self.delays if delay > LATE_S)
+        text = f"{self.kind:24} runs {self.runs:4}  wrong {len(self.wrong):3}"
+        if self.delays:
+            self.delays.sort()
+            median = self.delays[len(self.delays) // 2]
+            text += (f"  after: median {median:.3f} s, longest {self.delays[-1]:.3f} s, over {LATE_S:.0f} s: {late} of "
+                     f"{len(self.delays)}")
+        return text
+
+
+def expect_lost(tally, seed, ranks, began, survivors, lost_of):
+    """Each survivor names one of the ranks that it lost."""
+    tally.runs += 1
+    for rank in survivors:
+        said = ranks.report(rank)
+        if said is None or said[1] != "remote rank failed" or said[2] not in lost_of(rank) or not LOST.search(said[3]):
+            tally.wrong.append((seed, f"rank {rank}: {said}"))
+        else:
+            tally.delays.append(said[0] - began)
+
+
+def command_of(program, busy, seconds="120"):
+    return [program, "busy", seconds, "3000"] if busy else [program, "quiet", seconds]
+
+
+def deaths(program, seeds, kind, busy):
+    tally = Tally(f"{kind}, {'busy' if busy else 'idle'}")
+    for seed in seeds:
+        rng = random.Random(seed)
+        with net.Hosts(2) as hosts:
+            ranks = Ranks(hosts, command_of(program, busy))
+            ranks.wait_for("begun")
+            time.sleep(rng.uniform(0, 0.5))
+            victim, host = rng.randrange(len(LAYOUT)), rng.randrange(2)
+            there = {rank for rank, place in enumerate(LAYOUT) if place == host}
+            others = set(range(len(LAYOUT))) - there
+            inner = ranks.inner(victim)
+            began = time.monotonic()
+            if kind == "killed rank":
+                os.kill(inner, signal.SIGKILL)
+                ranks.finish(30)
+                expect_lost(tally, seed, ranks, began, set(range(len(LAYOUT))) - {victim}, lambda _: {victim})
+            elif kind == "killed host":
+                hosts.kill(host)
+                ranks.finish(30)
+                expect_lost(tally, seed, ranks, began, others, lambda _: there)
+            else:
+                (hosts.cut if kind == "cut cable" else hosts.cut_one_way)(host)
+                ranks.finish(30)
+                expect_lost(tally, seed, ranks, began, range(len(LAYOUT)),
+                            lambda rank: others if rank in there else there)
+    return tally
+
+
+def stops(program, seeds, busy):
+    """A stopped rank is late, not dead: all end well."""
+    tally = Tally(f"stopped rank, {'busy' if busy else 'idle'}")
+    for seed in seeds:
+        rng = random.Random(seed)
+        with net.Hosts(2) as hosts:
+            ranks = Ranks(hosts, command_of(program, busy, "5"))
+            ranks.wait_for("begun")
+            inner = ranks.inner(rng.randrange(len(LAYOUT)))
+            os.kill(inner, signal.SIGSTOP)
+            time.sleep(rng.uniform(1.5, 4))
+            os.kill(inner, signal.SIGCONT)
+            expect_well(tally, seed, ranks, 60)
+    return tally
+
+
+def expect_well(tally, seed, ranks, seconds):
+    late = ranks.finish(seconds)
+    tally.runs += 1
+    for rank in range(len(LAYOUT)):
+        said = ranks.report(rank)
+        if rank in late or said is None or said[1] != "ok":
+            tally.wrong.append((seed, f"rank {rank}: {said}{' (still running)' if rank in late else ''}"))
+
+
+def losses(program, seeds, busy):
+    """Every fiftieth packet is lost, each way; nobody is taken for dead."""
+    tally = Tally(f"2 % loss, {'busy' if busy else 'idle'}")
+    for seed in seeds:
+        with net.Hosts(2) as hosts:
+            ranks = Ranks(hosts, command_of(program, busy, "4"))
+            ranks.wait_for("begun")
+            for host in range(2):
+                hosts._inside(1 + host, [NFT, "add table ip t; add chain ip t in { type filter hook input priority 0; "
+                                              "}; add rule ip t in numgen random mod 100 < 2 drop"])
+            expect_well(tally, seed, ranks, 90)
+    return tally
+
+
+def cuts_and_heals(program, seeds, minutes):
+    """Cables that come and go around live jobs: a job ends well or with an error, never with a wrong sum, and leaves
+    nothing behind on its hosts."""
+    tally = Tally("cuts and heals")
+    ended_well = 0
+    end = time.monotonic() + 60 * minutes
+    with net.Hosts(2) as hosts:
+        empty = [left_on(hosts, host) for host in range(2)]
+        for seed in seeds:
+            if time.monotonic() > end:
+                break
+            rng = random.Random(seed)
+            ranks = Ranks(hosts, command_of(program, rng.random() < 0.7, "4"))
+            ranks.wait_for("begun")
+            for _ in range(rng.randrange(1, 5)):
+                time.sleep(rng.uniform(0, 1))
+                host = rng.randrange(2)
+                hosts.cut(host)
+                time.sleep(rng.choice([rng.uniform(0.01, 0.3), rng.uniform(0.3, 2)]))
+                hosts.heal(host)
+            late = ranks.finish(60)
+            tally.runs += 1
+            said = [ranks.report(rank) for rank in range(len(LAYOUT))]
+            ended_well += all(each is not None and each[1] == "ok" for each in said)
+            if late or any(each is None or each[1] not in ("ok", "remote rank failed") for each in said):
+                tally.wrong.append((seed, f"{said}, still running: {late}"))
+            left = [left_on(hosts, host) for host in range(2)]
+            if left != empty:
+                tally.wrong.append((seed, f"left behind: {left}, before: {empty}"))
+                break
+    tally.kind += f" ({ended_well} jobs ended well)"
+    return tally
+
+
+def left_on(hosts, host):
+    """Processes of the host beside the looking one, and what is in its shared memory and its folder for rendezvous."""
+    script = ("for p in /proc/[0-9]*; do tr '\\0' ' ' < $p/cmdline; echo; done; ls /dev/shm /tmp/rondo-0 2>/dev/null; "
+              "true")
+    process = hosts.start(host, ["sh", "-c", script])
+    said = process.communicate(timeout=60)[0]
+    return sorted(line for line in said.splitlines() if "rank_program" in line or line.startswith("rondo"))
+
+
+def returns(program, seeds):
+    """A rank that returns from its last call and sleeps: how much later its peers return."""
+    tally = Tally("return and sleep")
+    for seed in seeds:
+        with net.Hosts(2) as hosts:
+            ranks = Ranks(hosts, [program, "last", "3", str(random.Random(seed).choice([1, 1000, 300_000, 3_000_000]))])
+            ranks.wait_for("returned")
+            told = [next(int(line.split()[-1]) for _, line in lines if "returned" in line) for lines in ranks.lines]
+            expect_well(tally, seed, ranks, 60)
+            tally.delays.append((max(told[:-1]) - told[-1]) / 1e6)
+    return tally
+
+
+# On one host: which ports of it listen, again and again, into a file; on the other: connections to them, silent or with
+# nonsense, of which a thousand stay open.
+LOOK = """import os, time
+while True:
+    rows = [line.split() for line in open('/proc/net/tcp').readlines()[1:]]
+    ports = {int(row[1].split(':')[1], 16) for row in rows if row[3] == '0A'}
+    open('%(file)s.new', 'w').write(' '.join(map(str, ports))); os.rename('%(file)s.new', '%(file)s')
+    time.sleep(0.001)
+"""
+STRANGER = """import random, resource, socket
+resource.setrlimit(resource.RLIMIT_NOFILE, (2000, 2000))
+held, made = [], 0
+while True:
+    try: ports = open('%(file)s').read().split()
+    except OSError: continue
+    for port in ports:
+        s = socket.socket(); s.settimeout(0.2)
+        try: s.connect(('%(address)s', int(port))); made += 1
+        except OSError: continue
+        try: s.send(random.choice([b'', b'RONDO', b'RONDO\\x01tm' + bytes(64), bytes(4000)]))
+        except OSError: pass
+        held.append(s)
+    held = held[-1000:]
+    open('%(file)s.made', 'w').write(str(made))
+"""
+
+
+def strangers(program, seeds):
+    """While jobs are made and run, a thousand connections of strangers from another host hold the ports."""
+    tally = Tally("strangers")
+    made = 0
+    with net.Hosts(3) as hosts:
+        names = {"file": os.path.join(hosts.folder, "ports"), "address": hosts.address(0)}
+        others = [hosts.start(0, [sys.executable, "-c", LOOK % names]),
+                  hosts.start(2, [sys.executable, "-c", STRANGER % names])]
+        for seed in seeds:
+            ranks = Ranks(hosts, command_of(program, True, "0.5"))
+            expect_well(tally, seed, ranks, 60)
+        try:
+            with open(names["file"] + ".made") as file:
+                made = int(file.read() or 0)
+        except OSError:
+            pass
+        for other in others:
+            other.kill()
+    for other in others:
+        other.wait()
+        other.stdout.close()
+    tally.kind += f" ({made} connections)"
+    if made == 0:
+        tally.wrong.append((0, "no stranger came: the test shows nothing"))
+    return tally
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program")
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--first", type=int, default=1)
+    parser.add_argument("--minutes", type=float, default=0.2)
+    parser.add_argument("--only", default="deaths,stops,losses,cuts,returns,strangers")
+    options = parser.parse_args()
+    why = net.why_not() or (None if NFT else "no nft (nftables)")
+    if why is not None:
+        print(f"skipped: soak between hosts: {why}")
+        return 77
+    program, only = os.path.abspath(options.program), options.only.split(",")
+    seeds = range(options.first, options.first + options.seeds)
+    kinds = ("killed rank", "killed host", "cut cable", "one-way cut")
+    runs = {"deaths": [lambda kind=kind, busy=busy: deaths(program, seeds, kind, busy)
+                       for kind in kinds for busy in (True, False)],
+            "stops": [lambda busy=busy: stops(program, seeds, busy) for busy in (True, False)],
+            "losses": [lambda busy=busy: losses(program, seeds, busy) for busy in (True, False)],
+            "cuts": [lambda: cuts_and_heals(program, range(options.first, 1 << 30), options.minutes)],
+            "returns": [lambda: returns(program, seeds)],
+            "strangers": [lambda: strangers(program, seeds)]}
+    wrong = False
+    for kind in only:
+        for run in runs[kind]:
+            tally = run()
+            print(tally.line(), flush=True)
+            for seed, what in tally.wrong[:10]:
+                print(f"  seed {seed}: {what}")
+            wrong = wrong or bool(tally.wrong)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

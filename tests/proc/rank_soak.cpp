@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Scenarios of rank_program that last: sums for a while, silence for a while, and a rank that never calls again. Each
+// prints "rank R begun" behind its first sum.
+#include <chrono>
+#include <thread>
+
+#include "tests/proc/rank_program.h"
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+Clock::time_point after(const std::string &seconds) {
+  return Clock::now() + std::chrono::milliseconds(static_cast<int64_t>(std::stod(seconds) * 1000));
+}
+
+int begin(const Rank &self, std::vector<int32_t> &values) {
+  const int outcome = sum_once(self, values.data(), values.size(), 0);
+  std::printf("rank %d begun\n", self.rank);
+  std::fflush(stdout);
+  return outcome;
+}
+
+}  // namespace
+
+/// busy SECONDS COUNT: sums until rank 0 says that the time is over
+int run_busy(const Rank &self, const Arguments &args) {
+  constexpr int rounds_per_look = 16;
+  const auto end = after(args[0]);
+  std::vector<int32_t> values(std::stoul(args[1]));
+  int outcome = begin(self, values);
+  for (int32_t over = 0; over == 0 && outcome == RONDO_OK;) {
+    for (int round = 1; round <= rounds_per_look && outcome == RONDO_OK; ++round)
+      outcome = sum_once(self, values.data(), values.size(), round);
+    over = Clock::now() >= end ? 1 : 0;
+    if (outcome == RONDO_OK) outcome = rondo_broadcast(&over, &over, 1, RONDO_INT32, 0, self.comm, nullptr);
+  }
+  return finish(self, outcome);
+}
+
+/// quiet SECONDS: calls nothing for that long, asks for asynchronous errors, and sums once more
+int run_quiet(const Rank &self, const Arguments &args) {
+  const auto end = after(args[0]);
+  std::vector<int32_t> values(1000);
+  int outcome = begin(self, values);
+  rondo_status_t failed = RONDO_OK;
+  while (outcome == RONDO_OK && failed == RONDO_OK && Clock::now() < end) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    if (rondo_comm_get_async_error(self.comm, &failed) != RONDO_OK) return 4;
+  }
+  if (outcome == RONDO_OK && failed != RONDO_OK) outcome = failed;
+  if (outcome == RONDO_OK) outcome = sum_once(self, values.data(), values.size(), 1);
+  return finish(self, outcome);
+}
+
+/// last SECONDS COUNT: after some sums each rank prints when its last call returned; the last rank then sleeps
+int run_last(const Rank &self, const Arguments &args) {
+  std::vector<int32_t> values(std::stoul(args[1]));
+  int outcome = begin(self, values);
+  for (int round = 1; round <= 20 && outcome == RONDO_OK; ++round)
+    outcome = sum_once(self, values.data(), values.size(), round);
+  const auto now = Clock::now().time_since_epoch();
+  std::printf("rank %d returned %lld\n", self.rank,
+              static_cast<long long>(std::chrono::duration_cast<std::chrono::microseconds>(now).count()));
+  std::fflush(stdout);
+  if (self.rank == self.size - 1) std::this_thread::sleep_until(after(args[0]));
+  return finish(self, outcome);
+}

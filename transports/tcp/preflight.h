@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Before a communicator over several hosts is made: a whole slot each way over each connection. A handshake is a few
+// small packets, which pass where large ones are lost; without this, the first large message would hang.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "transports/tcp/network.h"
+
+namespace rondo::tcp {
+
+struct PreflightRequest {
+  std::string own_name;  ///< "rank 1 (host b, process 17) at 192.0.2.7"
+  size_t slot_bytes = 0;
+  uint64_t deadline_ns = 0;
+};
+
+/// Both ends call it, right after the handshake; nothing more was sent. RONDO_ERROR_TIMEOUT: between this rank and the
+/// peer that the error names nothing has moved for 5 s.
+[[nodiscard]] Result<void> preflight(const std::vector<PeerSocket> &sockets, const PreflightRequest &request);
+
+}  // namespace rondo::tcp
