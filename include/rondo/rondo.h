@@ -176,8 +176,8 @@ RONDO_API rondo_status_t rondo_comm_memory(rondo_comm_t comm, uint64_t *reserved
 typedef struct rondo_operation_statistics {
   uint64_t operations;   /**< that are complete */
   uint64_t bytes;        /**< of their whole vectors, as rondo perf counts: of all blocks of an all_gather; barrier: 0 */
-  uint64_t in_flight_ns; /**< from when this rank began each, in its stream's turn, to its end; other ranks' delay too */
-  uint64_t exposed_ns;   /**< of that, the part in which a caller of this rank waited for it; the rest was hidden */
+  uint64_t in_flight_ns; /**< from this rank's beginning of each to its end; waiting for late ranks counts */
+  uint64_t exposed_ns;   /**< of that, the part in which a caller of this rank waited; the rest was hidden */
 } rondo_operation_statistics_t;
 
 /** What a communicator has done on this rank since it was made. Set `size` (or use the INIT) before the call. */

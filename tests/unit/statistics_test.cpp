@@ -48,10 +48,10 @@ struct Pair {
   std::array<std::array<int32_t, 100>, 2> buffers{};
 };
 
-constexpr uint64_t pause_ns = 40'000'000;
+constexpr uint64_t rest_ns = 40'000'000;
 
-void pause() {
-  const uint64_t until_ns = now_ns() + pause_ns;
+void rest() {
+  const uint64_t until_ns = now_ns() + rest_ns;
   while (now_ns() < until_ns) sleep_for_ns(until_ns - now_ns());
 }
 
@@ -124,7 +124,7 @@ TEST_CASE("statistics: what runs in the call is exposed as a whole") {
   int32_t value = 1;
   std::thread late([&] {
     int32_t other = 1;
-    pause();
+    rest();
     CHECK(rondo_all_reduce(&other, &other, 1, RONDO_INT32, RONDO_SUM, pair.comms[1], nullptr) == RONDO_OK);
   });
   const uint64_t begin_ns = now_ns();
@@ -140,14 +140,14 @@ TEST_CASE("statistics: an operation that ends before anybody waits for it is hid
   Pair pair;
   pair.enqueue(0);
   wait_until_entered(pair.comms[0], 1);
-  pause();  // rank 0's operation is in flight, and nobody waits for it
+  rest();  // rank 0's operation is in flight, and nobody waits for it
   pair.enqueue(1);
   while (rondo_stream_query(pair.streams[0]) == RONDO_NOT_READY) sleep_for_ns(100'000);
   REQUIRE(rondo_stream_synchronize(pair.streams[0]) == RONDO_OK);
   REQUIRE(rondo_stream_synchronize(pair.streams[1]) == RONDO_OK);
   const rondo_statistics_t seen = statistics_of(pair.comms[0]);
   CHECK(seen.total.operations == 1);
-  CHECK(seen.total.in_flight_ns >= pause_ns);
+  CHECK(seen.total.in_flight_ns >= rest_ns);
   CHECK(seen.total.exposed_ns == 0);
 }
 
@@ -159,9 +159,9 @@ TEST_CASE("statistics: of an operation that is waited for halfway, the part behi
     pair.enqueue(0);
     REQUIRE(rondo_event_record(event, pair.streams[0]) == RONDO_OK);
     wait_until_entered(pair.comms[0], 1);
-    pause();  // hidden
+    rest();  // hidden
     std::thread late([&] {
-      pause();  // exposed
+      rest();  // exposed
       pair.enqueue(1);
       CHECK(rondo_stream_synchronize(pair.streams[1]) == RONDO_OK);
     });
@@ -177,7 +177,7 @@ TEST_CASE("statistics: of an operation that is waited for halfway, the part behi
     const rondo_statistics_t seen = statistics_of(pair.comms[0]);
     CHECK(seen.total.exposed_ns > 0);
     CHECK(seen.total.exposed_ns <= waited_ns);
-    CHECK(seen.total.in_flight_ns - seen.total.exposed_ns >= pause_ns);
+    CHECK(seen.total.in_flight_ns - seen.total.exposed_ns >= rest_ns);
     REQUIRE(rondo_event_destroy(event) == RONDO_OK);
   }
 }
@@ -192,13 +192,13 @@ TEST_CASE("statistics: what a stream runs behind the point that is waited for is
   REQUIRE(rondo_event_synchronize(event) == RONDO_OK);
   wait_until_entered(pair.comms[0], 2);
   const uint64_t exposed_ns = statistics_of(pair.comms[0]).total.exposed_ns;
-  pause();
+  rest();
   pair.enqueue(1);
   while (rondo_stream_query(pair.streams[0]) == RONDO_NOT_READY) sleep_for_ns(100'000);
   const rondo_statistics_t seen = statistics_of(pair.comms[0]);
   CHECK(seen.total.operations == 2);
   CHECK(seen.total.exposed_ns == exposed_ns);
-  CHECK(seen.total.in_flight_ns >= pause_ns);
+  CHECK(seen.total.in_flight_ns >= rest_ns);
   REQUIRE(rondo_event_destroy(event) == RONDO_OK);
 }
 
@@ -206,7 +206,7 @@ TEST_CASE("statistics: several who wait at once count once") {
   Pair pair;
   pair.enqueue(0);
   std::thread late([&] {
-    pause();
+    rest();
     pair.enqueue(1);
   });
   const uint64_t begin_ns = now_ns();

@@ -7,8 +7,8 @@
 //   ask      operation u64
 //   record   operation u64 | signature | plan choice | history   the answer, for it and the kept_records - 1 before it,
 //            where they were entered and are kept
-//   clock    asked u64 | received u64 | answered u64     asked of rank 0 every heartbeat, by one rank of each other host:
-//            zeros but for the time of asking; the answer has all three, by the clocks of those who took them
+//   clock    asked u64 | received u64 | answered u64     asked of rank 0 every heartbeat, by one rank of each other
+//            host: zeros but for the time of asking; the answer has all three, by the clocks of those who took them
 //   failure  status u32 | rank u32 | peer u32 | operation u64 | text
 // Life     A connection that ends behind a status `left` is a departure; without one the process has ended. A cut cable
 //          is silent: heartbeats that nobody acknowledges for silence_ms end the connection. A stopped process is late,

@@ -81,6 +81,8 @@ class Exchange {
   /// Enqueues by `enqueue`, between the events that take its time.
   template <class Enqueue>
   void start(size_t index, Round round, const Enqueue &enqueue);
+  template <class Enqueue>
+  void start(Times &times, const Enqueue &enqueue);
   void start_first(size_t index);
   void start_second(size_t index);
   uint64_t wait_for(size_t index, Round round);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A timeline as JSON for Chrome's trace viewer and Perfetto. A process is a lane group, a rank in a communicator a lane;
-// an operation is a slice, and in it lies the time in which it waited for the last rank to come.
+// A timeline as JSON for Chrome's trace viewer and Perfetto. A process is a group of lanes, a rank in a communicator a
+// lane; an operation is a slice, and in it lies the time in which it waited for the last rank to come.
 #include <algorithm>
 #include <array>
 #include <cstdio>

@@ -56,7 +56,8 @@ Result<void> Timeline::add_line(std::string_view line, const std::string &source
     return invalid_argument(source + ": a line has more than " + std::to_string(line_bytes_max) + " bytes");
   const Json parsed = Json::parse(line, nullptr, false);
   if (!parsed.is_object())
-    return invalid_argument(source + " is no flight recording: a line is not a JSON object; rondo status --dump writes one");
+    return invalid_argument(source +
+                            " is no flight recording: a line is not a JSON object; rondo status --dump writes one");
   const Fields fields{parsed, source, std::nullopt};
   const std::string record = fields.text("record");
   Result<void> added;
