@@ -12,7 +12,8 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr uint64_t known_format = 1;
-constexpr uint64_t time_ns_max = uint64_t{1} << 62;  // a century: sums of two fit
+constexpr uint64_t time_ns_max = uint64_t{1} << 58;  // nine years
+constexpr int64_t offset_ns_max = int64_t{1} << 61;  // with a sum of two times, and twice that, it fits into 64 bits
 constexpr size_t names_max = 1u << 20;
 
 std::string printable(std::string text) {
@@ -152,8 +153,9 @@ bool Timeline::connect_clocks() {
     for (const Source &to : sources_) {
       if (to.communicator != from.communicator || !to.offset_ns || offsets_.contains(to.clock)) continue;
       // `to` + its offset = rank 0 = `from` + its offset.
-      const Offset offset{known->second.to_first_ns + *to.offset_ns - *from.offset_ns,
-                          known->second.uncertainty_ns + to.uncertainty_ns + from.uncertainty_ns};
+      const int64_t to_first_ns = known->second.to_first_ns + *to.offset_ns - *from.offset_ns;
+      const Offset offset{std::clamp(to_first_ns, -offset_ns_max, offset_ns_max),
+                          std::min(known->second.uncertainty_ns + to.uncertainty_ns + from.uncertainty_ns, time_ns_max)};
       if (!best || offset.uncertainty_ns < best->second.uncertainty_ns) best = {to.clock, offset};
     }
   }
