@@ -135,7 +135,9 @@ class TableExecutor final : public rondo::Executor {
     if (!operations_->wait_turn(work.number)) return false;
     operations_->ranks().enter(work.number, Operations::info_of(work));
     if (!table_.add_up(*operations_, work)) return operations_->ranks().fail(work.number), false;
-    operations_->ranks().complete(work.number);
+    rondo::OperationCost cost = Operations::cost_of(*work.plan);
+    cost.in_call = true;
+    operations_->ranks().complete(work.number, cost);
     operations_->end_turn(work.number);
     return true;
   }

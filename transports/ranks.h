@@ -26,7 +26,7 @@ class Ranks {
   // This rank publishes what it does.
   virtual void enter(uint64_t operation, const OperationInfo &what) = 0;
   /// What this rank owes to the others for it reaches them without another call of this rank.
-  virtual void complete(uint64_t operation) = 0;
+  virtual void complete(uint64_t operation, const OperationCost &cost) = 0;
   /// Ends an operation that this rank had entered; for the flight recorder alone.
   virtual void fail(uint64_t operation) = 0;
   virtual void set_state(RankState state) = 0;

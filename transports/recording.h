@@ -3,6 +3,7 @@
 // of it and by `rondo status` from outside. Reading disturbs nobody; what is read may be a moment old.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -36,10 +37,59 @@ struct RecordedOperation {
   uint64_t ended_ns = 0;    ///< 0: still running
 };
 
+/// What an operation was, for the statistics of the rank that completes it.
+struct OperationCost {
+  uint32_t collective = 0;
+  bool ran = true;  ///< false: captured into a graph, and does not count
+  /// The caller's own thread ran it: all of its time was waited for.
+  bool in_call = false;
+  /// Entered when it was enqueued on a device, where it began when the one before it had ended. Nobody knows here how
+  /// long a caller waits for a device.
+  bool on_device = false;
+  uint64_t bytes = 0;      ///< of the whole vector
+  uint64_t waited_ns = 0;  ///< on a host stream: in which callers waited for it
+};
+
+/// Completed operations of one collective.
+struct RecordedCounts {
+  uint64_t operations = 0;
+  uint64_t bytes = 0;         ///< of whole vectors
+  uint64_t in_flight_ns = 0;  ///< from entering to the end
+  uint64_t exposed_ns = 0;    ///< of that, in which a caller waited
+
+  void add(const RecordedCounts &more) {
+    operations += more.operations;
+    bytes += more.bytes;
+    in_flight_ns += more.in_flight_ns;
+    exposed_ns += more.exposed_ns;
+  }
+};
+
+/// More than there are collectives, so that the memory keeps its layout when one comes.
+inline constexpr uint32_t counted_collective_count = 16;
+
+struct RecordedStatistics {
+  std::array<RecordedCounts, counted_collective_count> collectives{};  ///< by rondo_collective_t
+  bool waits_seen = true;  ///< false: operations ran on a device, and exposed_ns says nothing
+
+  [[nodiscard]] RecordedCounts total() const {
+    RecordedCounts sum;
+    for (const RecordedCounts &counts : collectives) sum.add(counts);
+    return sum;
+  }
+};
+
+/// What is to be added to now_ns() of this host to get that of the host of rank 0, as measured.
+struct ClockOffset {
+  int64_t offset_ns = 0;
+  uint64_t uncertainty_ns = 0;  ///< the true offset is this far away at most
+};
+
 enum class ProcessState { unknown, running, stopped, gone };
 
 struct RecordedRank {
   RankState state = RankState::absent;
+  uint64_t group_rank = 0;  ///< its number where ranks of other hosts count as well
   uint64_t process = 0;
   ProcessState process_state = ProcessState::unknown;
   uint64_t entered = 0;    ///< number of its latest operation, 0: none
@@ -58,6 +108,10 @@ class Recording {
   [[nodiscard]] virtual RecordedRank rank(uint32_t rank) const = 0;
   /// None where the rank has not entered it, has passed recorded_operation_count further, or is writing it just now.
   [[nodiscard]] virtual std::optional<RecordedOperation> operation(uint32_t rank, uint64_t number) const = 0;
+  /// What the rank has completed since the communicator was made.
+  [[nodiscard]] virtual RecordedStatistics statistics(uint32_t rank) const = 0;
+  /// None: not measured. All ranks on one host need none.
+  [[nodiscard]] virtual std::optional<ClockOffset> clock_offset() const = 0;
   [[nodiscard]] virtual std::optional<Error> failure() const = 0;
   /// A rank has written it to a file after the failure.
   [[nodiscard]] virtual bool dumped() const = 0;

@@ -93,6 +93,12 @@ Outcome Group::average(float *values, size_t count) {
 
 Outcome Group::barrier() { return check("rondo_barrier", rondo_barrier(comm_, nullptr)); }
 
+LibraryCounts Group::counts() const {
+  rondo_statistics_t seen = RONDO_STATISTICS_INIT;
+  if (rondo_comm_statistics(comm_, &seen) != RONDO_OK) return {};
+  return {seen.total.operations, seen.total.bytes, seen.total.in_flight_ns, seen.total.exposed_ns};
+}
+
 Outcome Group::finish() { return check("rondo_comm_finalize", rondo_comm_finalize(comm_)); }
 
 Outcome Ranks::join(const rondo_config_t &config, size_t slices) {

@@ -7,6 +7,7 @@
 
 #include "bench/failure.h"
 #include "bench/trainer/compute.h"
+#include "bench/trainer/timeline.h"
 #include "rondo/rondo.h"
 
 namespace rondo::train {
@@ -46,6 +47,9 @@ class Group {
   [[nodiscard]] Outcome sum(float *values, size_t count);
   [[nodiscard]] Outcome average(float *values, size_t count);
   [[nodiscard]] Outcome barrier();
+
+  /// What the library has counted so far.
+  [[nodiscard]] LibraryCounts counts() const;
 
   /// Ends the communicator in agreement with the others.
   [[nodiscard]] Outcome finish();

@@ -68,6 +68,18 @@ json median_times(const Run &run) {
           {"step", of(&StepTimes::step_ns)}};
 }
 
+/// In a step of mode sync; the other modes communicate in some steps only.
+json library_of(const Options &options, const Run &run) {
+  if (options.mode != Mode::sync) return nullptr;
+  const auto of = [&](uint64_t LibraryCounts::*part) {
+    return median_of_steps(run, [&](const StepTimes &times) { return static_cast<double>(times.library.*part); });
+  };
+  return {{"operations", static_cast<uint64_t>(of(&LibraryCounts::operations))},
+          {"bytes", static_cast<uint64_t>(of(&LibraryCounts::bytes))},
+          {"in_flight_us", of(&LibraryCounts::in_flight_ns) / ns_per_us},
+          {"exposed_us", of(&LibraryCounts::exposed_ns) / ns_per_us}};
+}
+
 template <class Get>
 std::vector<double> of_rounds(const Run &run, const Get &get) {
   std::vector<double> values;
@@ -202,6 +214,7 @@ json to_json(const Options &options, const Run &run) {
           {"overlap_efficiency", spread(of_rounds(run, [](const Round &round) { return round.efficiency(); }))},
           {"compute_slowdown", spread(of_rounds(run, [](const Round &round) { return round.slowdown(); }))},
           {"measurement", measurement(run)},
+          {"library", library_of(options, run)},
           {"bytes_on_wire", run.wire_bytes},
           {"bytes_received", run.received_bytes},
           {"bytes_saved", static_cast<int64_t>(run.plain_bytes) - static_cast<int64_t>(run.received_bytes)},

@@ -38,13 +38,19 @@ struct Span {
   uint64_t ready_ns = 0;  ///< of a bucket: when its all-reduce was enqueued
 };
 
+/// What the library itself counted of a step's collectives (rondo_comm_statistics()).
+struct LibraryCounts {
+  uint64_t operations = 0, bytes = 0, in_flight_ns = 0, exposed_ns = 0;
+};
+
 /// How long the parts of one step took.
 struct StepTimes {
   uint64_t data_wait_ns = 0, forward_ns = 0, backward_ns = 0, optimizer_ns = 0;
-  uint64_t communication_ns = 0;  ///< the collectives of all buckets, each from its begin to its end
+  uint64_t communication_ns = 0;  ///< the collectives of all buckets and of the losses, each from its begin to its end
   uint64_t exposed_ns = 0;        ///< in which computation waited for them
   uint64_t joint_ns = 0;          ///< of forward and backward, in sums over the ranks that share a model
   uint64_t step_ns = 0;
+  LibraryCounts library;
 
   [[nodiscard]] uint64_t hidden_ns() const {
     return communication_ns > exposed_ns ? communication_ns - exposed_ns : 0;

@@ -226,7 +226,11 @@ Outcome Trainer::step(StepRecord &record, std::vector<Span> *spans) {
   const bool own = options_.mode != Mode::sync;
   if (static_cast<size_t>(options_.delay_rank) == ranks_.all().rank())
     std::this_thread::sleep_for(std::chrono::milliseconds(options_.delay_ms));
+  const LibraryCounts before = data_.counts();
   if (auto failure = run_step(own ? Work::computation : Work::all, record, spans)) return failure;
+  const LibraryCounts after = data_.counts();
+  record.times.library = {after.operations - before.operations, after.bytes - before.bytes,
+                          after.in_flight_ns - before.in_flight_ns, after.exposed_ns - before.exposed_ns};
   record.loss = std::accumulate(losses_.begin(), losses_.end(), 0.0) /
                 static_cast<double>(own ? options_.accumulate : losses_.size());
   if (progress_.step % options_.local_steps == 0 || !own) round_losses_.clear();

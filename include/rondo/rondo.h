@@ -172,6 +172,35 @@ RONDO_API rondo_status_t rondo_comm_get_properties(rondo_comm_t comm, rondo_comm
 RONDO_API rondo_status_t rondo_comm_memory(rondo_comm_t comm, uint64_t *reserved_bytes, uint64_t *used_bytes)
     RONDO_NOEXCEPT;
 
+/** What a rank's operations of one kind were, all together. */
+typedef struct rondo_operation_statistics {
+  uint64_t operations;   /**< that are complete */
+  uint64_t bytes;        /**< of their whole vectors, as rondo perf counts: of all blocks of an all_gather; barrier: 0 */
+  uint64_t in_flight_ns; /**< from this rank's beginning of each to its end; waiting for late ranks counts */
+  uint64_t exposed_ns;   /**< of that, the part in which a caller of this rank waited; the rest was hidden */
+} rondo_operation_statistics_t;
+
+/** What a communicator has done on this rank since it was made. Set `size` (or use the INIT) before the call. */
+typedef struct rondo_statistics {
+  size_t size;        /**< bytes of this struct as the caller knows it */
+  int32_t waits_seen; /**< 0: on a device, where Rondo does not see how long callers wait: exposed_ns says nothing */
+  uint32_t reserved;
+  rondo_operation_statistics_t total;
+  rondo_operation_statistics_t collectives[RONDO_STATISTICS_COLLECTIVES]; /**< by rondo_collective_t */
+} rondo_statistics_t;
+
+#define RONDO_STATISTICS_INIT { sizeof(rondo_statistics_t), 0, 0, { 0, 0, 0, 0 }, { { 0, 0, 0, 0 } } }
+
+/** As rondo_comm_properties_default(). */
+RONDO_API rondo_status_t rondo_statistics_default(rondo_statistics_t *statistics, size_t size) RONDO_NOEXCEPT;
+
+/** Tells what this rank's operations have cost so far; it only grows: take the difference of two calls. A caller waits
+ * in a collective without a stream, in rondo_stream_synchronize() and rondo_stream_destroy(), in
+ * rondo_event_synchronize(), in rondo_stream_wait_event() without a stream, and at a full stream. On a device an
+ * operation is in flight from its call, or the end of the one before it, until Rondo has seen its end (a fraction of a
+ * millisecond late); what a graph replays is not counted. Operations that failed are not counted. Any thread. */
+RONDO_API rondo_status_t rondo_comm_statistics(rondo_comm_t comm, rondo_statistics_t *statistics) RONDO_NOEXCEPT;
+
 /** What the tuner would choose for an operation. Set `size` (or use the INIT) before the call. */
 typedef struct rondo_plan_info {
   size_t size;                 /**< bytes of this struct as the caller knows it */

@@ -69,6 +69,8 @@ typedef enum rondo_device_executor {
 /* ---- constants ---- */
 #define RONDO_DEVICE_HOST (-1)
 #define RONDO_UNIQUE_ID_BYTES 128
+/** More than there are collectives: rondo_statistics_t keeps its size when one comes. */
+#define RONDO_STATISTICS_COLLECTIVES 16
 
 /** Flags of rondo_comm_register(). */
 enum {

@@ -49,6 +49,12 @@ rondo_error_t to_public(const Error &error) {
   return out;
 }
 
+static_assert(counted_collective_count == RONDO_STATISTICS_COLLECTIVES);
+
+rondo_operation_statistics_t to_public(const RecordedCounts &counts) {
+  return {counts.operations, counts.bytes, counts.in_flight_ns, counts.exposed_ns};
+}
+
 /// What collectives take as `count` -> elements of the whole logical vector.
 Result<uint64_t> vector_elements(const Communicator &comm, rondo_collective_t collective, size_t count,
                                  rondo_type_t type) {
@@ -176,6 +182,19 @@ rondo_status_t rondo_comm_memory(rondo_comm_t handle, uint64_t *reserved_bytes, 
     if (reserved_bytes != nullptr) *reserved_bytes = comm->links().shared_bytes();
     if (used_bytes != nullptr) *used_bytes = used;
     return {};
+  });
+}
+
+rondo_status_t rondo_comm_statistics(rondo_comm_t handle, rondo_statistics_t *statistics) noexcept {
+  return at_boundary([&]() -> Result<void> {
+    RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
+    const RecordedStatistics seen = comm->statistics();
+    rondo_statistics_t ours = RONDO_STATISTICS_INIT;
+    ours.waits_seen = comm->capabilities().kind == RONDO_DEVICE_EXECUTOR_AUTO ? 1 : 0;
+    ours.total = to_public(seen.total());
+    for (size_t each = 0; each < seen.collectives.size(); ++each)
+      ours.collectives[each] = to_public(seen.collectives[each]);
+    return write_sized(statistics, ours, sizeof(rondo_statistics_t), "statistics");
   });
 }
 

@@ -51,6 +51,13 @@ rondo_status_t rondo_plan_info_default(rondo_plan_info_t *info, size_t size) noe
   });
 }
 
+rondo_status_t rondo_statistics_default(rondo_statistics_t *statistics, size_t size) noexcept {
+  return at_boundary([&] {
+    return write_default<rondo_statistics_t>(statistics, size, RONDO_STATISTICS_INIT, sizeof(rondo_statistics_t),
+                                             "rondo_statistics_t");
+  });
+}
+
 rondo_status_t rondo_error_default(rondo_error_t *error, size_t size) noexcept {
   return at_boundary([&] {
     return write_default<rondo_error_t>(error, size, RONDO_ERROR_INIT, sizeof(rondo_error_t), "rondo_error_t");

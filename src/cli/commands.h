@@ -19,6 +19,7 @@ constexpr int exit_usage = 2;
 [[nodiscard]] int run_schedule(Arguments args);
 [[nodiscard]] int run_sim(Arguments args);
 [[nodiscard]] int run_status(Arguments args);
+[[nodiscard]] int run_trace(Arguments args);
 [[nodiscard]] int run_train(Arguments args);  ///< does not return where the trainer is
 [[nodiscard]] int run_tune(Arguments args);
 

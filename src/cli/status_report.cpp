@@ -68,6 +68,43 @@ void add_row(std::string &out, std::string rank, std::string process, std::strin
   out += "  " + rank + " " + process + " " + state + " " + rest + "\n";
 }
 
+/// "12.3 GB"; a stranger's number may be any.
+std::string bytes_text(uint64_t bytes) {
+  static constexpr std::array units{"B", "kB", "MB", "GB", "TB", "PB", "EB"};
+  auto value = static_cast<double>(bytes);
+  size_t unit = 0;
+  for (; value >= 999.95 && unit + 1 < units.size(); ++unit) value /= 1000;
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), unit == 0 ? "%.0f %s" : "%.1f %s", value, units[unit]);
+  return text.data();
+}
+
+/// "hidden" is what is left of the time in flight.
+void add_statistics(std::string &out, const Look &look) {
+  const auto add = [&](std::string rank, std::string count, std::string bytes, std::string in_flight,
+                       const std::string &exposed) {
+    rank.resize(std::max<size_t>(rank.size(), 5), ' ');
+    count.resize(std::max<size_t>(count.size(), 10), ' ');
+    bytes.resize(std::max<size_t>(bytes.size(), 9), ' ');
+    in_flight.resize(std::max<size_t>(in_flight.size(), 10), ' ');
+    out += "  " + rank + " " + count + " " + bytes + " " + in_flight + " " + exposed + "\n";
+  };
+  add("rank", "completed", "bytes", "in flight", "waited for");
+  for (uint32_t rank = 0; rank < look.ranks.size(); ++rank) {
+    const RecordedStatistics &statistics = look.ranks[rank].statistics;
+    const RecordedCounts total = statistics.total();
+    std::string exposed = "unknown (device)";
+    if (statistics.waits_seen) {
+      const auto whole = static_cast<double>(std::max<uint64_t>(total.in_flight_ns, 1));
+      const auto hidden_percent = static_cast<int>(100 - 100 * static_cast<double>(total.exposed_ns) / whole);
+      exposed = seconds(0, total.exposed_ns);
+      if (total.in_flight_ns != 0) exposed += " (" + std::to_string(hidden_percent) + " % hidden)";
+    }
+    add(std::to_string(rank), std::to_string(total.operations), bytes_text(total.bytes),
+        seconds(0, total.in_flight_ns), exposed);
+  }
+}
+
 void add_communicator(std::string &out, const Look &look) {
   const uint32_t rank_count = look.recording->rank_count();
   out += "communicator " + look.recording->communicator() + ": " + std::to_string(rank_count) +
@@ -84,6 +121,7 @@ void add_communicator(std::string &out, const Look &look) {
     add_row(out, std::to_string(rank), std::to_string(now.rank.process), state_text(now, look.at_ns),
             operation_text(now));
   }
+  add_statistics(out, look);
 }
 
 /// The recorder's own lines, put together: one format for both.

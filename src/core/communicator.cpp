@@ -84,6 +84,10 @@ void Communicator::record_failure(bool waits) {
   if (waits) dump_.wait_briefly();
 }
 
+RecordedStatistics Communicator::statistics() const {
+  return transport_->recorder().recording()->statistics(group_.index_on_node(rank_));
+}
+
 std::optional<Error> Communicator::failure() {
   executor_->look_for_failure();
   if (!ranks_.failed()) {

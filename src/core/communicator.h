@@ -73,6 +73,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   [[nodiscard]] Result<PlanChoice> choose(rondo_collective_t collective, uint64_t vector_elements,
                                           rondo_type_t type) const;
 
+  /// What this rank has completed so far.
+  [[nodiscard]] RecordedStatistics statistics() const;
+
   /// The first failure, if any; looks for peers that have died.
   [[nodiscard]] std::optional<Error> failure();
   void abort();

@@ -12,7 +12,7 @@ Result<void> HostEvent::record(HostStream *stream) {
   uint64_t generation = 0;
   {
     const std::lock_guard lock(mutex_);
-    pending_.push_back(next_);  // the one place where memory can run out, and nothing has changed yet
+    pending_.push_back({next_, stream});  // the one place where memory can run out, and nothing has changed yet
     generation = next_++;
   }
   if (stream == nullptr) {
@@ -35,11 +35,11 @@ Result<void> HostEvent::hold(HostStream *stream) {
     generation = latest_;
   }
   if (stream == nullptr) {
-    wait_for(generation);
+    wait_for(generation, true);
     return {};
   }
   return stream->enqueue([self = shared_from_this(), generation]() -> Result<void> {
-    self->wait_for(generation);
+    self->wait_for(generation, false);
     return {};
   });
 }
@@ -66,7 +66,9 @@ void HostEvent::publish_record(uint64_t generation) {
 void HostEvent::complete_record(uint64_t generation) {
   {
     const std::lock_guard lock(mutex_);
-    std::erase(pending_, generation);
+    const auto done = std::ranges::lower_bound(pending_, generation, {}, &Pending::generation);
+    if (done->waiter_count != 0) done->stream->end_waits(done->waiter_count);  // its thread is this one
+    pending_.erase(done);
     latest_ = std::max(latest_, generation);  // the stream may have been quicker than record()
     if (generation > timed_) {
       timed_ = generation;
@@ -79,18 +81,26 @@ void HostEvent::complete_record(uint64_t generation) {
 /// The stream refused the record; nobody can wait for it yet.
 void HostEvent::withdraw_record(uint64_t generation) {
   const std::lock_guard lock(mutex_);
-  std::erase(pending_, generation);
+  std::erase_if(pending_, [&](const Pending &each) { return each.generation == generation; });
 }
 
 /// Bounded by the stream that records: it runs every task that it has accepted, and a record precedes each wait for it
 /// in the order of the calls, so no circle can come about.
-void HostEvent::wait_for(uint64_t generation) {
+void HostEvent::wait_for(uint64_t generation, bool is_caller) {
   std::unique_lock lock(mutex_);
+  if (is_caller && pending(generation)) {
+    // The stream has still to take mutex_ in complete_record(), so it is alive.
+    Pending &awaited = *std::ranges::lower_bound(pending_, generation, {}, &Pending::generation);
+    if (awaited.stream != nullptr) {
+      awaited.stream->begin_wait();
+      ++awaited.waiter_count;
+    }
+  }
   completed_.wait(lock, [&] { return !pending(generation); });
 }
 
 bool HostEvent::pending(uint64_t generation) const {
-  return std::binary_search(pending_.begin(), pending_.end(), generation);
+  return std::ranges::binary_search(pending_, generation, {}, &Pending::generation);
 }
 
 }  // namespace rondo

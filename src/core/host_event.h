@@ -37,10 +37,17 @@ class HostEvent : public std::enable_shared_from_this<HostEvent> {
   [[nodiscard]] std::optional<uint64_t> timestamp_ns() const;
 
  private:
+  /// A record that is still to come.
+  struct Pending {
+    uint64_t generation = 0;
+    HostStream *stream = nullptr;  // that will come to it, and lives until then; null: this very call
+    uint64_t waiter_count = 0;     // callers, not streams, that wait for it
+  };
+
   void publish_record(uint64_t generation);
   void complete_record(uint64_t generation);
   void withdraw_record(uint64_t generation);
-  void wait_for(uint64_t generation);
+  void wait_for(uint64_t generation, bool is_caller);
   [[nodiscard]] bool pending(uint64_t generation) const;
 
   mutable std::mutex mutex_;  // guards all
@@ -49,7 +56,7 @@ class HostEvent : public std::enable_shared_from_this<HostEvent> {
   uint64_t latest_ = 0;                // generation of what is enqueued; 0: never recorded
   uint64_t timed_ = 0;                 // the highest generation that is done, and
   uint64_t timestamp_ns_ = 0;          // when it was passed
-  std::vector<uint64_t> pending_;      // ascending; at most one for each queued task of the streams
+  std::vector<Pending> pending_;       // ascending; at most one for each queued task of the streams
 };
 
 }  // namespace rondo

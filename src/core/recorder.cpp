@@ -89,6 +89,7 @@ RankNow look_at_rank(const Recording &recording, uint32_t rank) {
   if (now.latest && now.latest->state == OperationState::completed)
     now.rank.completed = std::max(now.rank.completed, now.latest->number);
   now.activity = activity_of(now);
+  now.statistics = recording.statistics(rank);
   return now;
 }
 

@@ -22,6 +22,7 @@ enum class Activity { joining, in_call, failed, between_calls, finalized, left, 
 struct RankNow {
   RecordedRank rank;
   Activity activity = Activity::joining;
+  RecordedStatistics statistics;
   std::optional<RecordedOperation> latest;  ///< none: there is none, or its record cannot be read
 };
 [[nodiscard]] std::vector<RankNow> look_at_ranks(const Recording &recording);

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The recorder's lines: JSON by hand, since it is little and the library needs no more of it.
+#include <sys/stat.h>
+
 #include <array>
 #include <ctime>
+#include <fstream>
 
 #include "src/base/clock.h"
 #include "src/core/recorder.h"
@@ -37,7 +40,7 @@ class JsonObject {
   JsonObject &add(const char *name, std::string_view value) { return raw(name, json_text(value)); }
   JsonObject &add(const char *name, uint64_t value) { return raw(name, std::to_string(value)); }
   JsonObject &add(const char *name, int32_t value) { return raw(name, std::to_string(value)); }
-  [[nodiscard]] std::string end() const { return text_ + "}"; }
+  [[nodiscard]] std::string end() const { return (text_.empty() ? "{" : text_) + "}"; }
 
  private:
   std::string text_;
@@ -82,6 +85,44 @@ const char *operation_state_string(OperationState state) {
   return names[static_cast<size_t>(state)];
 }
 
+JsonObject &add_counts(JsonObject &object, const RecordedCounts &counts, bool waits_seen) {
+  return object.add("operations", counts.operations)
+      .add("bytes", counts.bytes)
+      .add("in_flight_ns", counts.in_flight_ns)
+      .raw("exposed_ns", waits_seen ? std::to_string(counts.exposed_ns) : "null");
+}
+
+/// The total, and those collectives that there were.
+std::string statistics_object(const RecordedStatistics &statistics) {
+  JsonObject collectives;
+  for (uint32_t each = 0; each < counted_collective_count; ++each) {
+    const char *const name = rondo_collective_string(static_cast<rondo_collective_t>(each));
+    const RecordedCounts &counts = statistics.collectives[each];
+    if (name == nullptr || counts.operations == 0) continue;
+    JsonObject object;
+    collectives.raw(name, add_counts(object, counts, statistics.waits_seen).end());
+  }
+  JsonObject object;
+  return add_counts(object, statistics.total(), statistics.waits_seen).raw("collectives", collectives.end()).end();
+}
+
+/// Equal where CLOCK_MONOTONIC is: in one namespace of times, since one start of one kernel.
+std::string clock_id() {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  struct stat status {};
+  const uint64_t name_space = ::stat("/proc/self/ns/time", &status) == 0 ? status.st_ino : 0;
+  return boot + "-" + std::to_string(name_space);
+}
+
+std::string clock_object(const std::optional<ClockOffset> &offset) {
+  return JsonObject()
+      .add("id", clock_id())
+      .raw("offset_ns", offset ? std::to_string(offset->offset_ns) : "null")
+      .raw("uncertainty_ns", offset ? std::to_string(offset->uncertainty_ns) : "null")
+      .end();
+}
+
 uint64_t time_between(uint64_t from_ns, uint64_t to_ns) { return to_ns > from_ns ? to_ns - from_ns : 0; }
 
 /// How long it has been as it is.
@@ -111,6 +152,8 @@ std::string communicator_line(const Recording &recording, const std::vector<Rank
       .add("communicator", recording.communicator())
       .add("host", host_name())
       .add("time", utc_time())
+      .add("made_ns", recording.made_ns())
+      .raw("clock", clock_object(recording.clock_offset()))
       .add("age_ns", time_between(recording.made_ns(), now_ns))
       .add("rank_count", uint64_t{recording.rank_count()})
       .raw("failure", failure_object(recording.failure()))
@@ -122,12 +165,14 @@ std::string rank_line(const RankNow &now, uint32_t rank, uint64_t now_ns) {
   return JsonObject()
       .add("record", "rank")
       .add("rank", uint64_t{rank})
+      .add("group_rank", now.rank.group_rank)
       .add("process", now.rank.process)
       .add("process_state", process_state_string(now.rank.process_state))
       .add("state", activity_string(now.activity))
       .raw("for_ns", duration(now, now_ns))
       .add("entered", now.rank.entered)
       .add("completed", now.rank.completed)
+      .raw("statistics", statistics_object(now.statistics))
       .end();
 }
 

@@ -45,7 +45,8 @@ Result<void> DeviceExecutor::enqueue_one(const WorkItem &work, void *stream) {
   call.buffers.recv = {work.recv, plan.recv.begin, {}};
   const OperationInfo entered = Operations::info_of(work);
   operations_->ranks().enter(work.number, entered);
-  monitor_->add(work.number, entered, work.captured);  // first: a launch waits where the stream's queue is full
+  // First: a launch waits where the stream's queue is full.
+  monitor_->add(work.number, entered, Operations::cost_of(plan), work.captured);
   const auto launched = launch(call, stream);
   if (launched.ok()) return {};
   monitor_->withdraw(work.number);

@@ -30,10 +30,12 @@ DeviceMonitor::~DeviceMonitor() {
   thread_.join();
 }
 
-void DeviceMonitor::add(uint64_t number, const OperationInfo &what, bool captured) {
+void DeviceMonitor::add(uint64_t number, const OperationInfo &what, OperationCost cost, bool captured) {
+  cost.on_device = true;
+  cost.ran = !captured;
   {
     const std::lock_guard lock(mutex_);
-    outstanding_.push_back({number, what, captured});
+    outstanding_.push_back({number, what, cost, captured});
     ++added_count_;
   }
   changed_.notify_all();
@@ -112,11 +114,12 @@ void DeviceMonitor::carry_over(const DeviceReport &report) {
   while (!outstanding_.empty() &&
          (outstanding_.front().captured || outstanding_.front().number <= report.ended_number)) {
     const uint64_t number = outstanding_.front().number;
+    const OperationCost cost = outstanding_.front().cost;
     outstanding_.pop_front();
     if ((report.failed && number >= report.failed_number) || (report.ends_when_stopped && ranks_.failed())) {
       ranks_.fail(number);
     } else {
-      ranks_.complete(number);
+      ranks_.complete(number, cost);
       operations_.end_turn(number);
     }
   }

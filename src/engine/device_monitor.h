@@ -27,7 +27,7 @@ class DeviceMonitor {
 
   /// An operation will be enqueued now. Numbers come in order. captured: its kernel will run without being told apart,
   /// so it counts as done when its turn comes.
-  void add(uint64_t number, const OperationInfo &what, bool captured);
+  void add(uint64_t number, const OperationInfo &what, OperationCost cost, bool captured);
 
   /// The latest operation could not be enqueued.
   void withdraw(uint64_t number);
@@ -44,6 +44,7 @@ class DeviceMonitor {
   struct Outstanding {
     uint64_t number = 0;
     OperationInfo what;
+    OperationCost cost;
     bool captured = false;
   };
 

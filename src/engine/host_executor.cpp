@@ -109,7 +109,7 @@ Result<std::unique_ptr<PreparedPlan>> HostExecutor::prepare(const Plan &plan) {
 
 Result<void> HostExecutor::enqueue(std::span<const WorkItem> works, StreamRef stream) {
   for (const WorkItem &work : works) {
-    const bool done = stream.host == nullptr ? execute(work) : enqueue_on(*stream.host, work);
+    const bool done = stream.host == nullptr ? execute(work, nullptr) : enqueue_on(*stream.host, work);
     if (!done) return operations_->tell_failure();
   }
   return {};
@@ -117,8 +117,8 @@ Result<void> HostExecutor::enqueue(std::span<const WorkItem> works, StreamRef st
 
 bool HostExecutor::enqueue_on(HostStream &stream, const WorkItem &work) {
   const auto enqueued = stream.enqueue(
-      [this, work, owner = operations_->keep_communicator()] {
-        return execute(work) ? Result<void>() : operations_->tell_failure();
+      [this, work, own = &stream, owner = operations_->keep_communicator()] {
+        return execute(work, own) ? Result<void>() : operations_->tell_failure();
       },
       now_ns() + operations_->timeout_ns());
   if (enqueued.ok()) return true;
@@ -127,8 +127,8 @@ bool HostExecutor::enqueue_on(HostStream &stream, const WorkItem &work) {
   return false;
 }
 
-bool HostExecutor::execute(const WorkItem &work) {
-  if (operations_->wait_turn(work.number) && run(work)) {
+bool HostExecutor::execute(const WorkItem &work, const HostStream *stream) {
+  if (operations_->wait_turn(work.number) && run(work, stream)) {
     operations_->end_turn(work.number);
     return true;
   }
@@ -136,13 +136,13 @@ bool HostExecutor::execute(const WorkItem &work) {
   return false;
 }
 
-bool HostExecutor::run(const WorkItem &work) {
+bool HostExecutor::run(const WorkItem &work, const HostStream *stream) {
   // Sync, and before anything else is written that it would have to wait for: either quiesce() sees that this runs, or
   // this sees the failure.
   running_.store(true, std::memory_order_seq_cst);
   bool done = false;
   try {
-    done = run_transfers(work);
+    done = run_transfers(work, stream);
   } catch (const std::exception &) {  // memory ran out: the others must not wait for this rank
     links_.set_running(false);
     operations_->raise({RONDO_ERROR_OUT_OF_RESOURCES, "out of memory"}, work.number);
@@ -175,12 +175,13 @@ void HostExecutor::lend(const WorkItem &work, const Bound &bound, Buffers &buffe
     operations_->raise(replaced_memory(work.number, parts_.rank), work.number);
 }
 
-bool HostExecutor::run_transfers(const WorkItem &work) {
+bool HostExecutor::run_transfers(const WorkItem &work, const HostStream *stream) {
   auto &bound = static_cast<Bound &>(*work.prepared);
   const Plan &plan = *work.plan;
   Ranks &ranks = operations_->ranks();
   const OperationInfo entered = Operations::info_of(work);
   ranks.enter(work.number, entered);
+  const uint64_t waited_before_ns = stream != nullptr ? stream->waited_ns() : 0;
 
   Buffers buffers;
   buffers.signature = work.history;
@@ -209,7 +210,10 @@ bool HostExecutor::run_transfers(const WorkItem &work) {
     links_.wait_for_borrowers();  // the caller may free its buffers now
     return false;
   }
-  ranks.complete(work.number);
+  OperationCost cost = Operations::cost_of(plan);
+  cost.in_call = stream == nullptr;
+  if (stream != nullptr) cost.waited_ns = stream->waited_ns() - waited_before_ns;
+  ranks.complete(work.number, cost);
   return true;
 }
 

@@ -49,9 +49,10 @@ class HostExecutor final : public Executor {
 
   // False: the communicator has failed.
   [[nodiscard]] bool enqueue_on(HostStream &stream, const WorkItem &work);
-  [[nodiscard]] bool execute(const WorkItem &work);
-  [[nodiscard]] bool run(const WorkItem &work);
-  [[nodiscard]] bool run_transfers(const WorkItem &work);
+  // `stream`: whose task this is; null: the call itself.
+  [[nodiscard]] bool execute(const WorkItem &work, const HostStream *stream);
+  [[nodiscard]] bool run(const WorkItem &work, const HostStream *stream);
+  [[nodiscard]] bool run_transfers(const WorkItem &work, const HostStream *stream);
   void lend(const WorkItem &work, const Bound &bound, Buffers &buffers) const;
   [[nodiscard]] bool stay_in_reach(uint64_t number, Waiter &waiter) const;
 

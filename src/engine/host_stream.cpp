@@ -75,10 +75,12 @@ Result<void> HostStream::enqueue(Task task, uint64_t deadline_ns) {
       return Error{RONDO_ERROR_TIMEOUT, "the stream's queue of " + std::to_string(queue_tasks_max) +
                                             " operations was full until the deadline; nothing was enqueued"};
     ++progress_waiter_count_;
+    wait_clock_.begin(now_ns());
     if (deadline_ns == no_deadline)
       progress_.wait(lock);
     else
       progress_.wait_until(lock, time_of(deadline_ns));
+    wait_clock_.end(now_ns());
     --progress_waiter_count_;
   }
   if (closing_) return Error{RONDO_ERROR_INVALID_HANDLE, "the stream is being destroyed; nothing was enqueued"};
@@ -95,10 +97,24 @@ Result<void> HostStream::synchronize() {
   std::unique_lock lock(mutex_);
   if (on_own_thread()) return own_thread_error("a synchronize");
   const uint64_t target = enqueued_.load(std::memory_order_relaxed);  // written under mutex_
-  ++progress_waiter_count_;
-  progress_.wait(lock, [&] { return completed_ >= target; });
-  --progress_waiter_count_;
+  if (completed_ < target) {
+    if (synchronize_target_ == 0) wait_clock_.begin(now_ns());  // ends in complete()
+    synchronize_target_ = std::max(synchronize_target_, target);
+    ++progress_waiter_count_;
+    progress_.wait(lock, [&] { return completed_ >= target; });
+    --progress_waiter_count_;
+  }
   return take_failure();
+}
+
+void HostStream::begin_wait() {
+  const std::lock_guard lock(mutex_);
+  wait_clock_.begin(now_ns());
+}
+
+void HostStream::end_waits(uint64_t waiter_count) {
+  const std::lock_guard lock(mutex_);
+  wait_clock_.end(now_ns(), waiter_count);
 }
 
 bool HostStream::idle() const {
@@ -111,6 +127,7 @@ Result<void> HostStream::close() {
     const std::lock_guard lock(mutex_);
     if (on_own_thread()) return own_thread_error("a destroy");
     closing_ = true;
+    wait_clock_.begin(now_ns());  // to the stream's end
   }
   work_.notify_one();
   progress_.notify_all();  // those who wait for a place are sent away
@@ -167,6 +184,10 @@ void HostStream::complete(uint64_t number, Result<void> result) {
   {
     const std::lock_guard lock(mutex_);
     completed_ = number + 1;
+    if (synchronize_target_ != 0 && completed_ >= synchronize_target_) {
+      synchronize_target_ = 0;
+      wait_clock_.end(now_ns());
+    }
     if (!result.ok() && !failure_) failure_ = std::move(result).error();
     wake = progress_waiter_count_ != 0;
   }

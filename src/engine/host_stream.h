@@ -17,6 +17,7 @@
 
 #include "src/base/result.h"
 #include "src/engine/task.h"
+#include "src/engine/wait_clock.h"
 
 namespace rondo {
 
@@ -52,6 +53,13 @@ class HostStream {
   /// @return as synchronize(); refused, and the stream goes on, when called by a task of this very stream.
   Result<void> close();
 
+  /// A caller waits for a point of the stream from now on. The stream must have come to that point when it calls
+  /// end_waits(), for all that have waited for it: what runs behind it was not waited for.
+  void begin_wait();
+  void end_waits(uint64_t waiter_count);
+  /// In which callers have waited for what the stream runs; its own thread reads it.
+  [[nodiscard]] uint64_t waited_ns() const { return wait_clock_.total_ns(); }
+
   /// True in a task of this stream.
   [[nodiscard]] bool on_own_thread() const { return std::this_thread::get_id() == thread_id_; }
 
@@ -72,6 +80,8 @@ class HostStream {
   bool asleep_ = false;                     // the thread waits on work_
   bool closing_ = false;
   std::optional<Error> failure_;            // the first one since the last synchronize
+  WaitClock wait_clock_;                    // waited_ns() excepted
+  uint64_t synchronize_target_ = 0;         // tasks that those in synchronize() wait for; 0: nobody is there
   uint64_t completed_ = 0;                  // tasks; tasks completed_ .. enqueued_ - 1 are in the ring
   std::atomic<uint64_t> enqueued_ = 0;      // stored under mutex_; release, pairs with acquire in spin_for_task()
 

@@ -54,6 +54,14 @@ class Operations {
     return {work.plan->key.signature, work.plan->shape, work.history};
   }
 
+  /// What it is to the statistics, but for what its executor alone knows.
+  [[nodiscard]] static OperationCost cost_of(const Plan &plan) {
+    OperationCost cost;
+    cost.collective = plan.key.signature.collective;
+    cost.bytes = plan.vector_bytes;
+    return cost;
+  }
+
   /// Of the latest operation that is done, and all before it.
   [[nodiscard]] uint64_t executed() const { return executed_.load(std::memory_order_acquire); }  // see end_turn()
   /// Waits until every operation before `number` is done. False: the communicator has failed, perhaps because one of

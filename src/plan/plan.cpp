@@ -93,6 +93,7 @@ Result<std::unique_ptr<Plan>> build_plan(const OperationKey &key, const PlanChoi
     }
   }
   plan->send = plan->recv = {0, vector_elements(key)};
+  if (collective != RONDO_BARRIER) plan->vector_bytes = vector_elements(key) * element_bytes;
   if (collective == RONDO_REDUCE_SCATTER) plan->recv = key.blocks[rank];
   if (collective == RONDO_ALL_GATHER) plan->send = key.blocks[rank];
   return plan;

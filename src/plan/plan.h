@@ -58,6 +58,7 @@ class Plan {
   std::vector<PlannedLane> lanes;   ///< of all channels
   Range send;                       ///< of the logical vector: what the rank's send buffer holds
   Range recv;                       ///< what its recv buffer holds
+  uint64_t vector_bytes = 0;        ///< of the whole logical vector; a barrier's: 0
   uint64_t identity = 0;            ///< identity_of() its signature and shape
 
  private:

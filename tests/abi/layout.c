@@ -56,6 +56,7 @@ int main(void) {
   if (check_config() != 0) return 1;
   CHECK_DEFAULT(rondo_comm_properties_t, RONDO_COMM_PROPERTIES_INIT, rondo_comm_properties_default);
   CHECK_DEFAULT(rondo_plan_info_t, RONDO_PLAN_INFO_INIT, rondo_plan_info_default);
+  CHECK_DEFAULT(rondo_statistics_t, RONDO_STATISTICS_INIT, rondo_statistics_default);
   CHECK_DEFAULT(rondo_error_t, RONDO_ERROR_INIT, rondo_error_default);
   return 0;
 }

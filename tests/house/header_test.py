@@ -18,7 +18,8 @@ int main(void) {
   rondo_error_t error = RONDO_ERROR_INIT;
   rondo_plan_info_t plan = RONDO_PLAN_INFO_INIT;
   rondo_comm_properties_t properties = RONDO_COMM_PROPERTIES_INIT;
-  return (int)(config.size + error.size + plan.size + properties.size) == 0;
+  rondo_statistics_t statistics = RONDO_STATISTICS_INIT;
+  return (int)(config.size + error.size + plan.size + properties.size + statistics.size) == 0;
 }
 """
 

@@ -91,6 +91,11 @@ class Report(TrainCase):
         report = self.train(2, "--steps", 10, "--bucket-mb", 0.02, "--measure", 3)
         self.assertEqual((report["model"], report["ranks"], report["mode"]), ("custom", 2, "sync"))
         self.assertEqual(report["bytes_on_wire"], 4 * report["parameters"])
+        # The losses of two batches are the one all-reduce that is no bucket's.
+        library = report["library"]
+        self.assertEqual((library["operations"], library["bytes"]),
+                         (report["buckets"] + 1, report["bytes_on_wire"] + 2 * 8))
+        self.assertLessEqual(library["exposed_us"], library["in_flight_us"])
         self.assertEqual(len(report["steps"]), 10)
         self.assertGreater(report["samples_per_second"], 0)
         self.assertGreater(report["speedup"], 0)

@@ -90,13 +90,13 @@ class SimRanks final : public Ranks {
     host_.entered(rank_, operation);
     if (host_.wire != nullptr) host_.wire->enter(rank_, what);
     real_.enter(operation, what);
-    if (host_.plan.defect == Defect::early_completion) real_.complete(operation);
+    if (host_.plan.defect == Defect::early_completion) real_.complete(operation, {});
     host_.point(rank_, often);
   }
-  void complete(uint64_t operation) override {
+  void complete(uint64_t operation, const OperationCost &cost) override {
     host_.point(rank_, often);
     host_.completed(rank_, operation);
-    real_.complete(operation);
+    real_.complete(operation, cost);
     host_.point(rank_, often);
   }
   void fail(uint64_t operation) override { real_.fail(operation); }

@@ -93,7 +93,7 @@ TEST_CASE("recorder: what was entered is read back whole, with its end") {
   CHECK(seen->what == sum_of(77));
   CHECK(seen->state == OperationState::running);
   CHECK(seen->ended_ns == 0);
-  shm::end(board, 1, OperationState::completed, ticks(*segment));
+  shm::complete(board, 1, {}, ticks(*segment));
   seen = recording.operation(1, 1);
   REQUIRE(seen.has_value());
   CHECK(seen->state == OperationState::completed);
@@ -102,7 +102,7 @@ TEST_CASE("recorder: what was entered is read back whole, with its end") {
   CHECK(seen->ended_ns <= now_ns());
   CHECK(recording.rank(1).completed == 1);
   shm::enter(board, 2, sum_of(78), ticks(*segment));
-  shm::end(board, 2, OperationState::failed, ticks(*segment));
+  shm::fail(board, 2, ticks(*segment));
   CHECK(recording.operation(1, 2)->state == OperationState::failed);
   CHECK(recording.rank(1).completed == 1);
   CHECK_FALSE(recording.operation(0, 1).has_value());
@@ -119,7 +119,7 @@ TEST_CASE("recorder: the last 1,024 operations are kept, one more pushes the old
   REQUIRE(recording.operation(0, 2).has_value());
   CHECK(recording.operation(0, 2)->what == sum_of(2));
   // A late end of one that is overwritten changes nothing.
-  shm::end(segment->board(0), 1, OperationState::failed, ticks(*segment));
+  shm::fail(segment->board(0), 1, ticks(*segment));
   CHECK(recording.operation(0, recorded_operation_count + 1)->state == OperationState::running);
 }
 
@@ -135,7 +135,7 @@ TEST_CASE("recorder: a reader beside a writer sees whole records only") {
   std::thread writer([&] {
     for (uint64_t number = 1; number <= last; ++number) {
       shm::enter(segment->board(0), number, sum_of(number), ticks(*segment));
-      shm::end(segment->board(0), number, OperationState::completed, ticks(*segment));
+      shm::complete(segment->board(0), number, {}, ticks(*segment));
     }
     done.store(true);
   });

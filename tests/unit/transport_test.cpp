@@ -185,7 +185,7 @@ TEST_CASE("transports: what a rank enters and completes is seen by all, never be
     }
     for (uint64_t number = 1; number <= 3; ++number) {
       world.ranks(actor).enter(number, operation_info(number));
-      if (number < 3) world.ranks(actor).complete(number);
+      if (number < 3) world.ranks(actor).complete(number, {});
     }
     for (uint32_t rank = 0; rank < world.size(); ++rank) {
       Ranks &ranks = world.ranks(rank);

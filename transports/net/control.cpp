@@ -15,7 +15,7 @@
 namespace rondo::net {
 namespace {
 
-enum Kind : uint8_t { status_kind = 1, ask_kind = 2, record_kind = 3, failure_kind = 4 };
+enum Kind : uint8_t { status_kind = 1, ask_kind = 2, record_kind = 3, failure_kind = 4, clock_kind = 5 };
 
 constexpr size_t header_bytes = 5;
 constexpr size_t frame_bytes_max = 4096;
@@ -33,6 +33,16 @@ StatusBody body_of(const RankStatus &status) {
   std::memcpy(body.data(), fields.data(), body.size());
   return body;
 }
+
+using ClockBody = std::array<std::byte, 3 * sizeof(uint64_t)>;
+ClockBody body_of(const std::array<uint64_t, 3> &times) {
+  ClockBody body;
+  std::memcpy(body.data(), times.data(), body.size());
+  return body;
+}
+
+/// Clocks of two hosts part by that much a second at worst: an old measurement loses to a new one of this uncertainty.
+constexpr uint64_t clock_drift_divisor = 50'000;  // 20 parts in a million
 
 Bytes body_of(uint64_t operation, const OperationInfo &what) {
   Bytes body;
@@ -198,6 +208,10 @@ void Control::step(uint64_t now_ns) {
     if (!peer.lost) receive(peer);
     if (beats && !peer.lost && is_silent(peer.socket.get())) lose(peer, reason_of(ETIMEDOUT));
     if (beats && ++peer.heartbeats_unanswered < heartbeats_unanswered_max) send(peer, status_kind, body_of(own));
+    if (beats && peer.rank == 0 && owner_.clock_measured && !peer.lost) {
+      clock_asked_ns_ = rondo::now_ns();
+      send(peer, clock_kind, body_of(std::array<uint64_t, 3>{clock_asked_ns_, 0, 0}));
+    }
     if (!peer.lost) flush(peer);
   }
 }
@@ -266,6 +280,8 @@ void Control::take(Peer &peer, uint8_t kind, ByteReader body) {
       if (!body.failed()) peer.records[operation % kept_records] = {operation, what};
       return;
     }
+    case clock_kind:
+      return take_clock(peer, body);
     case failure_kind: {
       Error error;
       error.status = static_cast<rondo_status_t>(body.number<uint32_t>());
@@ -285,6 +301,27 @@ void Control::answer(Peer &peer, uint64_t operation) {
   // With those before it: ranks that disagree go back to where they parted. What was asked for comes last.
   for (uint64_t each = operation - std::min<uint64_t>(operation, kept_records) + 1; each <= operation; ++each)
     if (const auto what = owner_.entered(each)) send(peer, record_kind, body_of(each, *what));
+}
+
+/// A question is answered at once. An answer says what rank 0's clock was between the asking and now: the offset is
+/// taken from the middle, and may be wrong by half of what the way there and back took.
+void Control::take_clock(Peer &peer, ByteReader body) {
+  const uint64_t now = now_ns();
+  const auto asked = body.number<uint64_t>();
+  const auto received = body.number<uint64_t>();
+  const auto answered = body.number<uint64_t>();
+  if (body.failed()) return;
+  if (answered == 0) return send(peer, clock_kind, body_of(std::array<uint64_t, 3>{asked, now, now_ns()}));
+  if (peer.rank != 0 || clock_asked_ns_ == 0 || asked != clock_asked_ns_ || answered < received) return;
+  clock_asked_ns_ = 0;
+  const uint64_t way_ns = (now - asked) - std::min(answered - received, now - asked);
+  const uint64_t aged_ns = clock_.uncertainty_ns + (now - clock_measured_ns_) / clock_drift_divisor;
+  if (clock_measured_ns_ != 0 && way_ns / 2 + 1 > aged_ns) return;
+  const auto there = static_cast<int64_t>(received - asked);
+  const auto back = static_cast<int64_t>(answered - now);
+  clock_ = {there / 2 + back / 2, way_ns / 2 + 1};
+  clock_measured_ns_ = now;
+  owner_.clock_measured(clock_);
 }
 
 void Control::lose(Peer &peer, std::string why) {

@@ -7,6 +7,8 @@
 //   ask      operation u64
 //   record   operation u64 | signature | plan choice | history   the answer, for it and the kept_records - 1 before it,
 //            where they were entered and are kept
+//   clock    asked u64 | received u64 | answered u64     asked of rank 0 every heartbeat, by one rank of each other
+//            host: zeros but for the time of asking; the answer has all three, by the clocks of those who took them
 //   failure  status u32 | rank u32 | peer u32 | operation u64 | text
 // Life     A connection that ends behind a status `left` is a departure; without one the process has ended. A cut cable
 //          is silent: heartbeats that nobody acknowledges for silence_ms end the connection. A stopped process is late,
@@ -50,6 +52,8 @@ class Control {
     std::function<RankStatus()> status;                             ///< this rank's own
     std::function<std::optional<OperationInfo>(uint64_t)> entered;  ///< what this rank entered as an operation
     std::function<void(const Error &)> failed;                      ///< another host's ranks have failed
+    /// This rank asks rank 0, which is of another host, for its clock; called when a better measurement is there.
+    std::function<void(const ClockOffset &)> clock_measured;  ///< null: it does not
   };
   /// Sets the sockets' options. They are connected, and both ends have proved who they are.
   [[nodiscard]] static Result<std::unique_ptr<Control>> make(uint32_t rank_count, std::vector<ControlSocket> sockets,
@@ -99,6 +103,7 @@ class Control {
   void receive(Peer &peer);
   void take(Peer &peer, uint8_t kind, ByteReader body);
   void answer(Peer &peer, uint64_t operation);
+  void take_clock(Peer &peer, ByteReader body);
   void lose(Peer &peer, std::string why);
 
   Owner owner_;
@@ -106,6 +111,9 @@ class Control {
   mutable std::mutex mutex_;       ///< guards what follows
   std::vector<Peer> peers_;
   uint64_t next_beat_ns_ = 0;
+  uint64_t clock_asked_ns_ = 0;       ///< 0: no answer is due
+  ClockOffset clock_;                 ///< the best so far
+  uint64_t clock_measured_ns_ = 0;    ///< when; 0: never
 };
 
 }  // namespace rondo::net

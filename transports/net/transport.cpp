@@ -129,8 +129,8 @@ class GroupRanks final : public Ranks {
     // slow for that.
     if (operation % status_interval == 0) group_.control->tell_status();
   }
-  void complete(uint64_t operation) override {
-    local_.complete(operation);
+  void complete(uint64_t operation, const OperationCost &cost) override {
+    local_.complete(operation, cost);
     // Done includes flushed: the peers must not need another call of this rank. What the network does not take at once
     // is the sentinel's.
     if (group_.sentinel->flush(flush_patience_ns)) return;
@@ -202,6 +202,11 @@ class GroupTransport final : public Transport {
     };
     owner.entered = [&local, own](uint64_t operation) { return local.entered(own, operation); };
     owner.failed = [&local](const Error &error) { local.raise(error); };
+    FlightRecorder &recorder = group_.parts.local->recorder();
+    recorder.set_group_rank(own, group_.parts.rank);
+    if (group_.parts.rank == 0) recorder.set_clock_offset({});
+    if (own == 0 && !group_.is_local(0))  // one rank of each other host
+      owner.clock_measured = [&recorder](const ClockOffset &offset) { recorder.set_clock_offset(offset); };
     const auto rank_count = static_cast<uint32_t>(group_.parts.local_index.size());
     RONDO_TRY_ASSIGN(group_.control, Control::make(rank_count, std::move(group_.parts.control), std::move(owner)));
     Sentinel::Hooks hooks;

@@ -49,6 +49,34 @@ void unpack_shape(uint64_t word, TimedOperation &timed) {
   timed.history = high_of(word);
 }
 
+/// Relaxed: the rank is the only writer, and a reader needs no order among counters.
+void add_own(uint64_t &word, uint64_t more) { memory::store_relaxed(word, memory::load_relaxed(word) + more); }
+
+void count(RankCounters &counters, const OperationCost &cost, uint64_t since_ticks, uint64_t ticks) {
+  assert(cost.collective < counted_collective_count);
+  if (!cost.ran) return;
+  if (cost.on_device) {
+    since_ticks = std::max(since_ticks, memory::load_relaxed(counters.last_end_ticks));
+    memory::store_relaxed(counters.last_end_ticks, ticks);
+    memory::store_relaxed(counters.on_device, 1);
+  }
+  const uint64_t in_flight = ticks > since_ticks ? ticks - since_ticks : 0;
+  CollectiveCounters &own = counters.collectives[cost.collective];
+  add_own(own.operations, 1);
+  add_own(own.bytes, cost.bytes);
+  add_own(own.in_flight_ticks, in_flight);
+  if (cost.in_call) add_own(own.in_call_ticks, in_flight);
+  if (cost.waited_ns != 0) add_own(own.waited_ns, cost.waited_ns);
+}
+
+/// When it was entered; `otherwise` where its record is overwritten already.
+uint64_t end_record(RankBoard &board, uint64_t operation, OperationState state, uint64_t ticks, uint64_t otherwise) {
+  OperationRecord &record = board.records[operation % recorded_operation_count];
+  if (memory::load_relaxed(record.operation) != operation) return otherwise;     // relaxed: this rank's own word
+  memory::store_release(record.end, ticks << 2 | static_cast<uint64_t>(state));  // pairs with timed_operation()
+  return memory::load_relaxed(record.entered_ticks);                             // relaxed: this rank's own word
+}
+
 std::atomic_ref<uint32_t> bell_of(RankBoard &board) { return std::atomic_ref<uint32_t>(board.bell); }
 
 }  // namespace
@@ -67,13 +95,17 @@ void enter(RankBoard &board, uint64_t operation, const OperationInfo &what, uint
   memory::store_release(board.entered, operation);     // pairs with load_acquire of those who report on this rank
 }
 
-void end(RankBoard &board, uint64_t operation, OperationState state, uint64_t ticks) {
-  OperationRecord &record = board.records[operation % recorded_operation_count];
-  if (memory::load_relaxed(record.operation) == operation)                         // relaxed: this rank's own word
-    memory::store_release(record.end, ticks << 2 | static_cast<uint64_t>(state));  // pairs with timed_operation()
-  if (state == OperationState::completed)
-    memory::store_release(board.completed, operation);  // pairs with load_acquire of those who report on this rank
+void complete(RankBoard &board, uint64_t operation, const OperationCost &cost, uint64_t ticks) {
+  // An operation on a device may be overwritten; it began at the end of the one before it, at the latest.
+  const uint64_t otherwise = cost.on_device ? memory::load_relaxed(board.counters.last_end_ticks) : ticks;
+  const uint64_t since_ticks = end_record(board, operation, OperationState::completed, ticks, otherwise);
+  memory::store_release(board.completed, operation);  // pairs with load_acquire of those who report on this rank
+  count(board.counters, cost, since_ticks, ticks);
   prefetch_for_write(&board.records[(operation + 1) % recorded_operation_count]);  // not at hand: it was used long ago
+}
+
+void fail(RankBoard &board, uint64_t operation, uint64_t ticks) {
+  static_cast<void>(end_record(board, operation, OperationState::failed, ticks, 0));
 }
 
 OperationInfo TimedOperation::what() const {

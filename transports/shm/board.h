@@ -30,6 +30,23 @@ struct alignas(cache_line_bytes) OperationRecord {
 };
 static_assert(sizeof(OperationRecord) == cache_line_bytes);
 
+/// Of the completed operations of one collective; written by the rank alone.
+struct alignas(cache_line_bytes) CollectiveCounters {
+  uint64_t operations = 0;
+  uint64_t bytes = 0;
+  uint64_t in_flight_ticks = 0;
+  uint64_t in_call_ticks = 0;  ///< of those that ran in the caller's thread
+  uint64_t waited_ns = 0;      ///< in which callers waited for the others
+};
+
+struct alignas(cache_line_bytes) RankCounters {
+  uint64_t on_device = 0;       ///< 1: some ran on a device
+  uint64_t last_end_ticks = 0;  ///< of the latest on a device
+  uint64_t group_rank = 0;      ///< 1 + the rank's number where ranks of other hosts count as well; 0: as here
+  CollectiveCounters collectives[counted_collective_count];
+};
+static_assert(sizeof(RankCounters) == (1 + counted_collective_count) * cache_line_bytes);
+
 struct alignas(cache_line_bytes) RankBoard {
   // Written by the rank.
   uint64_t entered = 0;             ///< number of its latest operation
@@ -45,9 +62,10 @@ struct alignas(cache_line_bytes) RankBoard {
   uint32_t bell = 0;  ///< futex word
   uint32_t unused_bell = 0;
   uint64_t process_namespace = 0;  ///< in which `process` counts; written once by the rank
+  RankCounters counters;
   OperationRecord records[recorded_operation_count];  ///< of operation n at n % recorded_operation_count
 };
-static_assert(sizeof(RankBoard) == (2 + recorded_operation_count) * cache_line_bytes);
+static_assert(sizeof(RankBoard) == (3 + counted_collective_count + recorded_operation_count) * cache_line_bytes);
 
 /// The first failure of the communicator on this host; the first writer wins.
 struct alignas(cache_line_bytes) SharedFailure {
@@ -62,8 +80,10 @@ static_assert(sizeof(SharedFailure) == 15 * cache_line_bytes);
 /// Enters `operation` in the rank's own board.
 void enter(RankBoard &board, uint64_t operation, const OperationInfo &entered, uint64_t ticks);
 
-/// Ends it there: completed or failed. Of one that was not entered there is no record to change.
-void end(RankBoard &board, uint64_t operation, OperationState state, uint64_t ticks);
+/// Completes it there, and counts it. Of one that was not entered there is no record to change.
+void complete(RankBoard &board, uint64_t operation, const OperationCost &cost, uint64_t ticks);
+/// Ends it there as failed.
+void fail(RankBoard &board, uint64_t operation, uint64_t ticks);
 
 /// What `board`'s rank entered as `operation`; none if it has not yet, or has passed recorded_operation_count further.
 [[nodiscard]] std::optional<OperationInfo> entered(const RankBoard &board, uint64_t operation);

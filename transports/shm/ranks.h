@@ -27,12 +27,10 @@ class ShmRanks final : public Ranks {
   void enter(uint64_t operation, const OperationInfo &what) override {
     shm::enter(own_, operation, what, read_ticks(tick_source_));
   }
-  void complete(uint64_t operation) override {
-    shm::end(own_, operation, OperationState::completed, read_ticks(tick_source_));
+  void complete(uint64_t operation, const OperationCost &cost) override {
+    shm::complete(own_, operation, cost, read_ticks(tick_source_));
   }
-  void fail(uint64_t operation) override {
-    shm::end(own_, operation, OperationState::failed, read_ticks(tick_source_));
-  }
+  void fail(uint64_t operation) override { shm::fail(own_, operation, read_ticks(tick_source_)); }
   void set_state(RankState state) override {
     memory::store_sync(own_.state, static_cast<uint64_t>(state));  // pairs with load_acquire in state()
     wake_all();

@@ -122,6 +122,8 @@ RecordedRank SegmentRecording::rank(uint32_t rank) const {
   RecordedRank seen;
   const uint64_t state = memory::load_acquire(board.state);  // pairs with set_state()
   if (state <= static_cast<uint64_t>(RankState::left)) seen.state = static_cast<RankState>(state);
+  const uint64_t group_rank = memory::load_acquire(board.counters.group_rank);  // pairs with set_group_rank()
+  seen.group_rank = group_rank != 0 ? group_rank - 1 : rank;
   seen.process = memory::load_acquire(board.process);
   seen.completed = memory::load_acquire(board.completed);  // pairs with end(); before `entered`, which it follows
   seen.entered = memory::load_acquire(board.entered);      // pairs with enter()
@@ -142,6 +144,37 @@ std::optional<RecordedOperation> SegmentRecording::operation(uint32_t rank, uint
   return seen;
 }
 
+/// A stranger's counters may hold anything: no time is longer than the communicator has lived.
+RecordedStatistics SegmentRecording::statistics(uint32_t rank) const {
+  const RankCounters &counters = segment_->board(rank).counters;
+  const TickMark now = mark_ticks(source_);
+  const uint64_t age_ns = now.at_ns > made_.at_ns ? now.at_ns - made_.at_ns : 0;
+  const uint64_t age_ticks = now.ticks > made_.ticks ? now.ticks - made_.ticks : 0;
+  const auto time_of = [&](const uint64_t &ticks) {
+    const uint64_t span = std::min(memory::load_relaxed(ticks), age_ticks);  // relaxed: each counter stands alone
+    return ticks_to_ns(made_.ticks + span, made_, now) - made_.at_ns;
+  };
+  RecordedStatistics seen;
+  seen.waits_seen = memory::load_relaxed(counters.on_device) == 0;
+  for (uint32_t each = 0; each < counted_collective_count; ++each) {
+    const CollectiveCounters &from = counters.collectives[each];
+    RecordedCounts &to = seen.collectives[each];
+    to.operations = memory::load_relaxed(from.operations);
+    to.bytes = memory::load_relaxed(from.bytes);
+    to.in_flight_ns = time_of(from.in_flight_ticks);
+    const uint64_t waited_ns = std::min(memory::load_relaxed(from.waited_ns), age_ns);
+    to.exposed_ns = std::min(to.in_flight_ns, time_of(from.in_call_ticks) + waited_ns);
+  }
+  return seen;
+}
+
+std::optional<ClockOffset> SegmentRecording::clock_offset() const {
+  const SegmentHeader &header = segment_->header();
+  if (memory::load_acquire(header.clock_measured) != 1) return std::nullopt;  // pairs with set_clock_offset()
+  return ClockOffset{static_cast<int64_t>(memory::load_relaxed(header.clock_offset_ns)),
+                     memory::load_relaxed(header.clock_uncertainty_ns)};
+}
+
 std::optional<Error> SegmentRecording::failure() const {
   if (!failed(segment_->failure())) return std::nullopt;
   if (auto known = read_failure(segment_->failure())) return known;
@@ -155,6 +188,17 @@ bool SegmentRecording::dumped() const {
 }
 
 std::unique_ptr<Recording> SegmentRecorder::recording() const { return std::make_unique<SegmentRecording>(segment_); }
+
+void SegmentRecorder::set_group_rank(uint32_t rank, uint32_t group_rank) {
+  memory::store_release(segment_->board(rank).counters.group_rank, uint64_t{group_rank} + 1);  // pairs with rank()
+}
+
+void SegmentRecorder::set_clock_offset(const ClockOffset &offset) {
+  SegmentHeader &header = segment_->header();
+  memory::store_relaxed(header.clock_offset_ns, static_cast<uint64_t>(offset.offset_ns));
+  memory::store_relaxed(header.clock_uncertainty_ns, offset.uncertainty_ns);
+  memory::store_release(header.clock_measured, 1);  // pairs with clock_offset()
+}
 
 bool SegmentRecorder::claim_dump() {
   return memory::exchange_if(segment_->header().dump, static_cast<uint64_t>(DumpState::none),

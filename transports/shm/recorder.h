@@ -22,6 +22,8 @@ class SegmentRecording final : public Recording {
   [[nodiscard]] uint64_t made_ns() const override { return made_.at_ns; }
   [[nodiscard]] RecordedRank rank(uint32_t rank) const override;
   [[nodiscard]] std::optional<RecordedOperation> operation(uint32_t rank, uint64_t number) const override;
+  [[nodiscard]] RecordedStatistics statistics(uint32_t rank) const override;
+  [[nodiscard]] std::optional<ClockOffset> clock_offset() const override;
   [[nodiscard]] std::optional<Error> failure() const override;
   [[nodiscard]] bool dumped() const override;
 
@@ -42,6 +44,8 @@ class SegmentRecorder final : public FlightRecorder {
   explicit SegmentRecorder(std::shared_ptr<Segment> segment) : segment_(std::move(segment)) {}
 
   [[nodiscard]] std::unique_ptr<Recording> recording() const override;
+  void set_group_rank(uint32_t rank, uint32_t group_rank) override;
+  void set_clock_offset(const ClockOffset &offset) override;
   [[nodiscard]] bool claim_dump() override;
   void end_dump(bool finished) override;
 

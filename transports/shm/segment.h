@@ -29,7 +29,11 @@ struct alignas(cache_line_bytes) SegmentHeader {
   uint32_t channel_count = 0;
   ConnectionGeometry geometry;
   ExchangeGeometry exchange;
-  uint64_t dump = 0;  ///< DumpState; the only word that changes
+  uint64_t dump = 0;  ///< DumpState; it changes, and so does what follows
+  // ClockOffset, of one rank of this host; each measurement is as good as the one before it.
+  uint64_t clock_measured = 0;  ///< 1: what follows is known
+  uint64_t clock_offset_ns = 0;  ///< as int64_t
+  uint64_t clock_uncertainty_ns = 0;
 };
 static_assert(sizeof(SegmentHeader) == 2 * cache_line_bytes);
 

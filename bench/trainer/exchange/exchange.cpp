@@ -23,7 +23,7 @@ std::unique_ptr<Carrier> make_carrier(const Road &road, const Exchange::Settings
 Exchange::Exchange(const Layout &layout, const Settings &settings, Group &group, Compute &compute)
     : layout_(layout), settings_(settings), group_(group), compute_(compute),
       buckets_(make_buckets(layout, settings.bucket_bytes)), overlap_(settings.overlap),
-      times_(buckets_.size() * round_count) {
+      times_(buckets_.size() * round_count + 1) {  // the last: the losses
   for (const Bucket &bucket : buckets_) {
     for (size_t rank = 0; rank < group.size(); ++rank) {
       counts_.push_back(share_of(bucket, rank, group.size()).count);
@@ -67,7 +67,11 @@ void Exchange::note(Outcome outcome) {
 
 template <class Enqueue>
 void Exchange::start(size_t index, Round round, const Enqueue &enqueue) {
-  Times &times = times_[index * round_count + round];
+  start(times_[index * round_count + round], enqueue);
+}
+
+template <class Enqueue>
+void Exchange::start(Times &times, const Enqueue &enqueue) {
   times.ready_ns = now_ns();
   times.used = true;
   note("rondo_event_record", rondo_event_record(times.began, stream_));
@@ -95,8 +99,10 @@ void Exchange::finish_pass(double *losses, size_t count) {
   while (filling_ < buckets_.size()) start_first(filling_++);
   filling_ = 0;
   if (carrier_->two_rounds()) start_second(buckets_.size() - 1);
-  note("rondo_all_reduce",
-       rondo_all_reduce(losses, losses, count, RONDO_FLOAT64, RONDO_SUM, group_.comm(), stream_));
+  start(times_.back(), [&] {
+    note("rondo_all_reduce",
+         rondo_all_reduce(losses, losses, count, RONDO_FLOAT64, RONDO_SUM, group_.comm(), stream_));
+  });
 }
 
 uint64_t Exchange::take_waited_ns() { return std::exchange(waited_ns_, 0); }
@@ -147,7 +153,7 @@ uint64_t Exchange::collect(uint64_t step, std::vector<Span> *spans) {
         rondo_event_timestamp_ns(times.ended, &span.end_ns) != RONDO_OK)
       continue;
     total_ns += span.end_ns - span.begin_ns;
-    if (spans != nullptr) spans->push_back(span);
+    if (spans != nullptr && at + 1 != times_.size()) spans->push_back(span);
   }
   return total_ns;
 }

@@ -81,6 +81,8 @@ class Exchange {
   /// Enqueues by `enqueue`, between the events that take its time.
   template <class Enqueue>
   void start(size_t index, Round round, const Enqueue &enqueue);
+  template <class Enqueue>
+  void start(Times &times, const Enqueue &enqueue);
   void start_first(size_t index);
   void start_second(size_t index);
   uint64_t wait_for(size_t index, Round round);
@@ -96,7 +98,7 @@ class Exchange {
   Buffer gradients_;
   rondo_stream_t stream_ = nullptr;
   std::unique_ptr<Carrier> carrier_;
-  std::vector<Times> times_;              ///< round_count of each bucket
+  std::vector<Times> times_;              ///< round_count of each bucket, and the losses
   std::vector<size_t> counts_, offsets_;  ///< of each bucket, the ranks' shares, offsets as the layout's
   size_t filling_ = 0;                    ///< the bucket that is not started yet
   uint64_t waited_ns_ = 0;

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/cli/trace/timeline.h"
+
+#include <algorithm>
+#include <limits>
+
+#include <nlohmann/json.hpp>
+
+namespace rondo::cli {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr uint64_t known_format = 1;
+constexpr uint64_t time_ns_max = uint64_t{1} << 58;  // nine years
+constexpr int64_t offset_ns_max = int64_t{1} << 61;  // with a sum of two times, and twice that, it fits into 64 bits
+constexpr size_t names_max = 1u << 20;
+
+std::string printable(std::string text) {
+  std::replace_if(text.begin(), text.end(), [](char it) { return it < ' ' || it > '~'; }, '?');
+  return text;
+}
+
+}  // namespace
+
+/// One line, whose members have to be there and of the right kind.
+struct Timeline::Fields {
+  const Json &line;
+  const std::string &source;
+  mutable std::optional<Error> wrong;  ///< the first that was not
+
+  [[nodiscard]] uint64_t number(const char *name) const {
+    const auto found = line.find(name);
+    if (found != line.end() && found->is_number_unsigned()) return found->get<uint64_t>();
+    refuse(name, "a number");
+    return 0;
+  }
+  [[nodiscard]] uint64_t time_ns(const char *name) const {
+    const uint64_t time = number(name);
+    if (time > time_ns_max) refuse(name, "a time");
+    return std::min(time, time_ns_max);
+  }
+  [[nodiscard]] std::string text(const char *name) const {
+    const auto found = line.find(name);
+    if (found != line.end() && found->is_string()) return printable(found->get<std::string>());
+    refuse(name, "a text");
+    return "";
+  }
+  void refuse(const char *name, const char *kind) const {
+    if (!wrong) wrong = invalid_argument(source + ": a line of the recording has no '" + name + "' that is " + kind);
+  }
+};
+
+Result<void> Timeline::add_line(std::string_view line, const std::string &source) {
+  if (line.empty()) return {};
+  if (line.size() > line_bytes_max)
+    return invalid_argument(source + ": a line has more than " + std::to_string(line_bytes_max) + " bytes");
+  const Json parsed = Json::parse(line, nullptr, false);
+  if (!parsed.is_object())
+    return invalid_argument(source +
+                            " is no flight recording: a line is not a JSON object; rondo status --dump writes one");
+  const Fields fields{parsed, source, std::nullopt};
+  const std::string record = fields.text("record");
+  Result<void> added;
+  if (record == "communicator") added = add_communicator(fields);
+  if (record == "rank") added = add_rank(fields);
+  if (record == "operation") added = add_operation(fields);
+  if (fields.wrong) return *fields.wrong;
+  return added;
+}
+
+Result<void> Timeline::add_communicator(const Fields &fields) {
+  if (fields.number("format") != known_format)
+    return invalid_argument(fields.source + " is of another version of Rondo: the format of a recording is " +
+                            std::to_string(known_format) + " here");
+  Source source;
+  source.communicator = fields.text("communicator");
+  source.host = fields.text("host");
+  source.made_ns = fields.time_ns("made_ns");
+  source.looked_ns = source.made_ns + fields.time_ns("age_ns");
+  const auto clock = fields.line.find("clock");
+  if (clock == fields.line.end() || !clock->is_object()) {
+    fields.refuse("clock", "an object");
+    return {};
+  }
+  const Fields of_clock{*clock, fields.source, std::nullopt};
+  source.clock = of_clock.text("id");
+  if (const auto offset = clock->find("offset_ns"); offset != clock->end() && offset->is_number_integer()) {
+    constexpr auto most = static_cast<int64_t>(time_ns_max);
+    source.offset_ns = std::clamp(offset->get<int64_t>(), -most, most);
+    source.uncertainty_ns = of_clock.time_ns("uncertainty_ns");
+  }
+  fields.wrong = of_clock.wrong;
+  for (const Source &known : sources_)
+    if (known.communicator == source.communicator && known.clock == source.clock && known.host == source.host)
+      return invalid_argument(fields.source + ": the recording of communicator " + source.communicator + " on host " +
+                              source.host + " is given twice; name each once");
+  sources_.push_back(std::move(source));
+  return {};
+}
+
+Result<void> Timeline::add_rank(const Fields &fields) {
+  if (sources_.empty()) return invalid_argument(fields.source + ": a rank comes before its communicator");
+  Source &source = sources_.back();
+  TracedLane lane{source.communicator, source.host, source.clock, fields.number("group_rank"),
+                  fields.number("process"), {}};
+  source.has_rank_0 |= lane.rank == 0;
+  source.lane_of[fields.number("rank")] = lanes_.size();
+  lanes_.push_back(std::move(lane));
+  return {};
+}
+
+Result<void> Timeline::add_operation(const Fields &fields) {
+  const uint64_t rank = fields.number("rank");
+  const auto lane = sources_.empty() ? decltype(Source::lane_of)::iterator() : sources_.back().lane_of.find(rank);
+  if (sources_.empty() || lane == sources_.back().lane_of.end())
+    return invalid_argument(fields.source + ": an operation comes before its rank");
+  if (++operation_count_ > operations_max)
+    return invalid_argument("there are more than " + std::to_string(operations_max) +
+                            " operations; give fewer recordings at a time");
+  const Source &source = sources_.back();
+  TracedOperation operation;
+  operation.number = fields.number("operation");
+  operation.entered_ns = source.made_ns + fields.time_ns("entered_ns");
+  const auto ended = fields.line.find("ended_ns");
+  const bool runs = ended == fields.line.end() || ended->is_null();
+  operation.ended_ns = runs ? source.looked_ns : source.made_ns + fields.time_ns("ended_ns");
+  operation.ended_ns = std::max(operation.ended_ns, operation.entered_ns);
+  operation.name = intern(fields.text("collective"));
+  std::string what;
+  for (const char *const name : {"state", "type", "op", "algorithm", "protocol"})
+    what += std::string(",\"") + name + "\":" + Json(fields.text(name)).dump();
+  for (const char *const name : {"count", "root", "channels", "chunk_bytes"})
+    what += std::string(",\"") + name + "\":" + std::to_string(fields.number(name));
+  operation.what = intern(what);
+  if (names_.size() > names_max) return invalid_argument("the operations are of too many kinds; give fewer recordings");
+  lanes_[lane->second].operations.push_back(operation);
+  return {};
+}
+
+uint32_t Timeline::intern(const std::string &text) {
+  const auto [found, fresh] = name_index_.emplace(text, static_cast<uint32_t>(names_.size()));
+  if (fresh) names_.push_back(text);
+  return found->second;
+}
+
+/// Two hosts of one communicator were both measured by the clock of its rank 0. True: one more clock is connected.
+bool Timeline::connect_clocks() {
+  std::optional<std::pair<std::string, Offset>> best;
+  for (const Source &from : sources_) {
+    const auto known = offsets_.find(from.clock);
+    if (known == offsets_.end() || !from.offset_ns) continue;
+    for (const Source &to : sources_) {
+      if (to.communicator != from.communicator || !to.offset_ns || offsets_.contains(to.clock)) continue;
+      // `to` + its offset = rank 0 = `from` + its offset.
+      const int64_t to_first_ns = known->second.to_first_ns + *to.offset_ns - *from.offset_ns;
+      const Offset offset{std::clamp(to_first_ns, -offset_ns_max, offset_ns_max),
+                          std::min(known->second.uncertainty_ns + to.uncertainty_ns + from.uncertainty_ns, time_ns_max)};
+      if (!best || offset.uncertainty_ns < best->second.uncertainty_ns) best = {to.clock, offset};
+    }
+  }
+  if (best) offsets_.insert(*best);
+  return best.has_value();
+}
+
+Result<void> Timeline::align() {
+  if (operation_count_ == 0) return invalid_argument("no operation is recorded there yet");
+  offsets_[sources_.front().clock] = {};
+  while (connect_clocks()) {  // bounded by the clocks
+  }
+  for (const Source &source : sources_)
+    if (!offsets_.contains(source.clock))
+      return invalid_argument("nothing tells how the clock of host " + source.host + " differs from that of host " +
+                              sources_.front().host + ": give recordings, of both hosts, of a communicator that had " +
+                              "ranks on both for a second");
+  auto earliest = std::numeric_limits<int64_t>::max();
+  const auto moved = [&](const TracedLane &lane, uint64_t at_ns) {
+    return static_cast<int64_t>(at_ns) + offsets_.at(lane.clock).to_first_ns;
+  };
+  for (const TracedLane &lane : lanes_)
+    for (const TracedOperation &operation : lane.operations)
+      earliest = std::min(earliest, moved(lane, operation.entered_ns));
+  for (TracedLane &lane : lanes_) {
+    for (TracedOperation &operation : lane.operations) {
+      operation.entered_ns = static_cast<uint64_t>(moved(lane, operation.entered_ns) - earliest);
+      operation.ended_ns = static_cast<uint64_t>(moved(lane, operation.ended_ns) - earliest);
+    }
+  }
+  return {};
+}
+
+uint64_t Timeline::uncertainty_ns() const {
+  uint64_t most = 0;
+  for (const auto &[clock, offset] : offsets_) most = std::max(most, offset.uncertainty_ns);
+  return most;
+}
+
+}  // namespace rondo::cli

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// Flight recordings of any number of ranks, communicators and hosts, put on one clock. A recording comes as the lines
+// of docs/recorder.md, from a file or from a running job; files may hold anything.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/base/result.h"
+
+namespace rondo::cli {
+
+struct TracedOperation {
+  uint64_t number = 0;
+  uint32_t name = 0;        ///< index into Timeline::names(): the collective
+  uint32_t what = 0;        ///< index into Timeline::names(): its arguments as JSON members
+  uint64_t entered_ns = 0;  ///< in the end on the timeline's clock
+  uint64_t ended_ns = 0;    ///< of one that runs: when it was looked at
+};
+
+/// What one rank did in one communicator; its operations are in order.
+struct TracedLane {
+  std::string communicator;
+  std::string host;
+  std::string clock;  ///< equal for lanes whose times can be compared as they are
+  uint64_t rank = 0;  ///< in the communicator
+  uint64_t process = 0;
+  std::vector<TracedOperation> operations;
+};
+
+class Timeline {
+ public:
+  static constexpr uint64_t operations_max = 8u << 20;  ///< some hundred bytes each
+  static constexpr size_t line_bytes_max = 1u << 20;
+
+  /// One line of a recording; `source` is for messages.
+  Result<void> add_line(std::string_view line, const std::string &source);
+
+  /// After the last line: puts all lanes on the clock of the first, so that their earliest moment is 0.
+  /// RONDO_ERROR_INVALID_ARGUMENT: nothing was recorded, or nothing tells how two clocks differ.
+  Result<void> align();
+
+  [[nodiscard]] const std::vector<TracedLane> &lanes() const { return lanes_; }
+  [[nodiscard]] const std::vector<std::string> &names() const { return names_; }
+  [[nodiscard]] uint64_t operation_count() const { return operation_count_; }
+  [[nodiscard]] size_t clock_count() const { return offsets_.size(); }
+  /// How far two clocks may be apart in the timeline, at most.
+  [[nodiscard]] uint64_t uncertainty_ns() const;
+
+ private:
+  /// A recording's first line, and what it has told since.
+  struct Source {
+    std::string communicator, host, clock;
+    uint64_t made_ns = 0;
+    uint64_t looked_ns = 0;
+    bool has_rank_0 = false;  ///< of the communicator: its clock is what the others were measured by
+    std::optional<int64_t> offset_ns;
+    uint64_t uncertainty_ns = 0;
+    std::map<uint64_t, size_t> lane_of;  ///< by the rank's number on its host
+  };
+  struct Offset {
+    int64_t to_first_ns = 0;
+    uint64_t uncertainty_ns = 0;
+  };
+  struct Fields;
+
+  Result<void> add_communicator(const Fields &fields);
+  Result<void> add_rank(const Fields &fields);
+  Result<void> add_operation(const Fields &fields);
+  uint32_t intern(const std::string &text);
+  bool connect_clocks();
+
+  std::vector<Source> sources_;
+  std::vector<TracedLane> lanes_;
+  std::vector<std::string> names_;
+  std::map<std::string, uint32_t> name_index_;
+  std::map<std::string, Offset> offsets_;  ///< by clock, once align() has found them
+  uint64_t operation_count_ = 0;
+};
+
+/// The timeline in the format of Chrome's trace viewer and of Perfetto. `sink` takes the text piece by piece, and
+/// returns false to end it.
+[[nodiscard]] bool print_timeline(const Timeline &timeline, const std::function<bool(std::string_view)> &sink);
+
+}  // namespace rondo::cli

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// `rondo trace`: the flight recordings of all ranks of a job, running or written to files, as one timeline for Perfetto
+// and Chrome's trace viewer.
+#include <CLI/CLI.hpp>
+
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include <sys/stat.h>
+
+#include "src/cli/commands.h"
+#include "src/cli/status_processes.h"
+#include "src/cli/trace/timeline.h"
+#include "src/core/recorder.h"
+#include "transports/shm/recorder.h"
+
+namespace rondo::cli {
+namespace {
+
+struct TraceOptions {
+  std::vector<std::string> sources;
+  std::string output = "-";
+};
+
+using Parsed = std::variant<TraceOptions, std::string>;  // the string is the help
+
+Result<Parsed> parse_options(Arguments args) {
+  TraceOptions options;
+  CLI::App app("Makes one timeline of the latest operations of all ranks, for ui.perfetto.dev or chrome://tracing.",
+               "rondo trace");
+  app.add_option("source", options.sources,
+                 "PID: a running process and all below it, such as a rank or a launcher; FILE: a flight recording "
+                 "(RONDO_RECORDER_DIR, rondo status --dump), one of each host")
+      ->required()
+      ->type_name("PID|FILE");
+  app.add_option("-o,--output", options.output, "Write the timeline to F [standard output]")->type_name("F");
+  app.footer("Example:\n  rondo trace $(pidof rondo-train) -o job.json\n      then open job.json in ui.perfetto.dev");
+  try {
+    app.parse(std::vector<std::string>(args.rbegin(), args.rend()));  // CLI11 wants the last argument first
+  } catch (const CLI::CallForHelp &) {
+    return Parsed(app.help());
+  } catch (const CLI::Error &error) {
+    return invalid_argument(std::string(error.what()) + "; see rondo trace --help");
+  }
+  return Parsed(std::move(options));
+}
+
+/// 0: it is no number of a process, or there is a file of that name.
+pid_t process_of(const std::string &source) {
+  struct stat status {};
+  if (::stat(source.c_str(), &status) == 0) return 0;
+  pid_t process = 0;
+  const auto [rest, wrong] = std::from_chars(source.data(), source.data() + source.size(), process);
+  return wrong == std::errc{} && rest == source.data() + source.size() && process > 0 ? process : 0;
+}
+
+Result<void> observe(pid_t process, shm::Observed &all) {
+  RONDO_TRY(shm::observe_process(process));  // there is such a process, and this user may look at it
+  for (const pid_t each : processes_below(process))
+    if (auto observed = shm::observe_process(each); observed.ok()) shm::merge(all, std::move(observed).value());
+  return {};
+}
+
+Result<void> add_running(const shm::Observed &observed, Timeline &timeline) {
+  for (const auto &recording : observed.recordings) {
+    Result<void> added;
+    static_cast<void>(print_recording(*recording, [&](std::string_view line) {
+      line.remove_suffix(1);  // its end
+      added = timeline.add_line(line, "the job");
+      return added.ok();
+    }));
+    RONDO_TRY(added);
+  }
+  return {};
+}
+
+Result<void> add_file(const std::string &path, Timeline &timeline) {
+  std::ifstream file(path);
+  if (!file) return system_error("cannot open " + path, errno);
+  std::string line;
+  line.resize(Timeline::line_bytes_max + 2);
+  while (file.getline(line.data(), static_cast<std::streamsize>(line.size()))) {  // a longer line ends it
+    const auto length = static_cast<size_t>(file.gcount()) - (file.eof() ? 0 : 1);
+    RONDO_TRY(timeline.add_line(std::string_view(line).substr(0, length), path));
+  }
+  if (!file.eof()) return invalid_argument(path + " is no flight recording: it cannot be read, or a line is too long");
+  return {};
+}
+
+struct FileCloser {
+  void operator()(std::FILE *file) const { std::fclose(file); }
+};
+
+Result<void> write(const Timeline &timeline, const std::string &path) {
+  std::unique_ptr<std::FILE, FileCloser> opened;
+  if (path != "-") {
+    opened.reset(std::fopen(path.c_str(), "we"));
+    if (opened == nullptr) return system_error("cannot write " + path, errno);
+  }
+  std::FILE *const to = opened != nullptr ? opened.get() : stdout;
+  const bool written = print_timeline(timeline, [&](std::string_view text) {
+    return std::fwrite(text.data(), 1, text.size(), to) == text.size();
+  });
+  if (!written || std::fflush(to) != 0) return system_error("cannot write " + path, errno);
+  if (path == "-") return {};
+  std::printf("%s: %llu operations in %zu lanes", path.c_str(),
+              static_cast<unsigned long long>(timeline.operation_count()), timeline.lanes().size());
+  if (timeline.clock_count() > 1)
+    std::printf(", clocks of %zu hosts within %.1f us", timeline.clock_count(),
+                static_cast<double>(timeline.uncertainty_ns()) * 1e-3);
+  std::printf("; open it in ui.perfetto.dev\n");
+  return {};
+}
+
+Result<void> trace(const TraceOptions &options) {
+  Timeline timeline;
+  shm::Observed observed;
+  for (const std::string &source : options.sources) {
+    if (const pid_t process = process_of(source); process != 0) {
+      RONDO_TRY(observe(process, observed));
+    } else {
+      RONDO_TRY(add_file(source, timeline));
+    }
+  }
+  for (const Error &error : observed.refused) std::fprintf(stderr, "rondo trace: %s\n", error.message.c_str());
+  RONDO_TRY(add_running(observed, timeline));
+  RONDO_TRY(timeline.align());
+  return write(timeline, options.output);
+}
+
+}  // namespace
+
+int run_trace(Arguments args) {
+  const auto parsed = parse_options(args);
+  if (!parsed.ok()) {
+    std::fprintf(stderr, "rondo trace: %s\n", parsed.error().message.c_str());
+    return exit_usage;
+  }
+  if (const auto *help = std::get_if<std::string>(&parsed.value())) {
+    std::fputs(help->c_str(), stdout);
+    return 0;
+  }
+  const auto traced = trace(std::get<TraceOptions>(parsed.value()));
+  if (traced.ok()) return 0;
+  std::fprintf(stderr, "rondo trace: %s\n", traced.error().message.c_str());
+  return exit_failed;
+}
+
+}  // namespace rondo::cli

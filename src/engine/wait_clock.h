@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// For how long callers have waited for a host stream, in all. A moment in which several wait counts once. What an
+// operation of the stream sees of it, from its beginning to its end, is the part of it that was waited for.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "src/base/clock.h"
+
+namespace rondo {
+
+class WaitClock {
+ public:
+  /// Any thread. Costs one load while nobody waits.
+  [[nodiscard]] uint64_t total_ns() const {
+    const uint64_t word = word_.load(std::memory_order_acquire);  // pairs with begin() and end()
+    return ((word >> 1) + ((word & 1) != 0 ? now_ns() : 0)) & time_mask;
+  }
+
+  // One thread at a time.
+  void begin(uint64_t now_ns) {
+    if (waiter_count_++ == 0) set(total_ - now_ns, true);
+  }
+  void end(uint64_t now_ns, uint64_t waiter_count = 1) {
+    if ((waiter_count_ -= waiter_count) != 0) return;
+    total_ = ((word_.load(std::memory_order_relaxed) >> 1) + now_ns) & time_mask;  // relaxed: this side writes it
+    set(total_, false);
+  }
+
+ private:
+  static constexpr uint64_t time_mask = UINT64_MAX >> 1;
+
+  void set(uint64_t time_ns, bool waiting) {
+    word_.store(time_ns << 1 | (waiting ? 1 : 0), std::memory_order_release);  // pairs with total_ns()
+  }
+
+  /// Bit 0: somebody waits. Above it the total; while somebody waits, less the time at which that began (modulo 2^63).
+  std::atomic<uint64_t> word_ = 0;
+  uint64_t waiter_count_ = 0;
+  uint64_t total_ = 0;  ///< at the last end
+};
+
+}  // namespace rondo

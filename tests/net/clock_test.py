@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The clocks of two hosts: one host's CLOCK_MONOTONIC is a million seconds ahead, by a namespace of times. The ranks
+measure that, and rondo trace puts what both recorded on one clock. usage: clock_test.py RANK_PROGRAM RONDO"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+from several_hosts_test import HostsTest, Job, PROGRAM, RONDO, net
+
+AHEAD_S = 1_000_000
+
+
+class Clocks(HostsTest):
+    def test_a_difference_is_measured_and_taken_out(self):
+        ahead = ["unshare", "-T", "--monotonic", str(AHEAD_S), "--fork", "--kill-child"]
+        if subprocess.run([*ahead, "true"], capture_output=True, timeout=30, check=False).returncode != 0:
+            print("skipped: clocks: no namespaces of times here")
+            raise unittest.SkipTest("no namespaces of times")
+        with net.Hosts(2) as hosts, tempfile.TemporaryDirectory() as folder:
+            os.chmod(folder, 0o777)
+            start = hosts.start
+            hosts.start = lambda host, command, **more: start(host, (ahead if host == 1 else []) + command, **more)
+            job = Job(hosts, [0, 1], [PROGRAM, "sum", "100000000", "1000"])
+            time.sleep(3)
+            dumps = [Path(folder) / "h0", Path(folder) / "h1"]
+            for host, path in enumerate(dumps):
+                look = start(host, ["nsenter", "-T", "-t", str(self.rank_on(hosts, start, host)), "--", RONDO, "status",
+                                    "--job", "--dump", str(path)])
+                self.assertEqual(look.wait(60), 0, look.stdout.read())
+                look.stdout.close()
+            for process in job.processes:
+                process.kill()
+            job.finish(60, skip=(0, 1))
+            heads = [json.loads(path.read_text().splitlines()[0]) for path in dumps]
+            self.assertEqual(heads[0]["clock"]["offset_ns"], 0)
+            uncertainty = heads[1]["clock"]["uncertainty_ns"]
+            self.assertLess(abs(heads[1]["clock"]["offset_ns"] + AHEAD_S * 10**9), uncertainty + 1)
+            self.assertLess(uncertainty, 10**9)
+            traced = subprocess.run([RONDO, "trace", *map(str, dumps)], capture_output=True, text=True, timeout=60,
+                                    check=False)
+            self.assertEqual(traced.returncode, 0, traced.stderr)
+            begins, ends = {}, {}
+            for event in json.loads(traced.stdout)["traceEvents"]:
+                if event["ph"] == "X" and event["cat"] == "collective" and event["args"]["state"] == "completed":
+                    key = event["args"]["operation"]
+                    begins.setdefault(key, []).append(event["ts"])
+                    ends.setdefault(key, []).append(event["ts"] + event["dur"])
+            both = [key for key in begins if len(begins[key]) == 2]
+            self.assertGreater(len(both), 10)
+            for key in both:  # no rank ends an all-reduce before every rank has begun it
+                self.assertLessEqual(max(begins[key]), min(ends[key]) + 2 * uncertainty / 1000 + 1, key)
+
+    @staticmethod
+    def rank_on(hosts, start, host):
+        """Its number on the host, of whose processes it is the newest."""
+        said = start(host, ["pgrep", "-n", "rank_program"])
+        number = said.communicate(timeout=30)[0].strip()
+        assert number, "no rank runs"
+        return int(number)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""rondo trace: the timeline is what Perfetto and Chrome read; it has a lane for each rank and communicator, operations
+in order, the wait for the last rank inside of its operation; an overlap that was brought about shows; recordings of
+several hosts lie on one clock; and files that hold anything else are refused. usage: trace_test.py RONDO TRACE_RANKS"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+from run_support import RONDO, RunTest, wait_until
+
+PROGRAM = os.path.abspath(sys.argv.pop(1))
+
+
+def trace(*arguments):
+    return subprocess.run([RONDO, "trace", *map(str, arguments)], capture_output=True, text=True, timeout=60,
+                          check=False)
+
+
+class Timeline:
+    """A document, read and checked as every one of them must be."""
+
+    def __init__(self, case, text):
+        document = json.loads(text)
+        self.events = document["traceEvents"]
+        self.lanes = {}   # (pid, tid): name
+        self.groups = {}  # pid: name
+        for event in self.events:
+            if event["ph"] == "M" and event["name"] == "thread_name":
+                self.lanes[event["pid"], event["tid"]] = event["args"]["name"]
+            if event["ph"] == "M" and event["name"] == "process_name":
+                self.groups[event["pid"]] = event["args"]["name"]
+        tids = [tid for _, tid in self.lanes]
+        case.assertEqual(len(tids), len(set(tids)), "a viewer tells lanes by their number alone")
+        case.assertFalse(set(tids) & set(self.groups))
+        case.assertLessEqual({pid for pid, _ in self.lanes}, set(self.groups))
+        slices = [event for event in self.events if event["ph"] == "X"]
+        for event in slices:
+            case.assertIn((event["pid"], event["tid"]), self.lanes)
+            case.assertGreaterEqual(event["ts"], 0)
+            case.assertGreaterEqual(event["dur"], 0)
+        for lane in self.lanes:
+            operations = self.of(lane, "collective")
+            case.assertEqual([event["args"]["operation"] for event in operations],
+                             sorted(event["args"]["operation"] for event in operations))
+            for before, after in zip(operations, operations[1:]):
+                case.assertLessEqual(before["ts"] + before["dur"], after["ts"] + 1, "a rank does one after another")
+            whole = {event["args"]["operation"]: event for event in operations}
+            for wait in self.of(lane, "wait"):
+                case.assertTrue(inside(wait, whole[wait["args"]["operation"]]), wait)
+
+    def of(self, lane, category):
+        return [event for event in self.events if event["ph"] == "X" and event["cat"] == category and
+                (event["pid"], event["tid"]) == lane]
+
+    def lane(self, rank, communicator):
+        found = [lane for lane, name in self.lanes.items()
+                 if name == f"rank {rank}, communicator {communicator[:8]}"]
+        assert len(found) == 1, self.lanes
+        return found[0]
+
+
+def inside(inner, outer):
+    """To a nanosecond, as the document counts."""
+    return (outer["ts"] - 0.0005 <= inner["ts"] and
+            inner["ts"] + inner["dur"] <= outer["ts"] + outer["dur"] + 0.0015)
+
+
+def recording(communicator, host, made_ns, ranks, clock, offset=None, uncertainty=None):
+    """`ranks`: {rank: [(entered, ended), ...]}, counted on the host from 0."""
+    lines = [{"record": "communicator", "format": 1, "communicator": communicator, "host": host, "made_ns": made_ns,
+              "age_ns": 10**9, "rank_count": len(ranks),
+              "clock": {"id": clock, "offset_ns": offset, "uncertainty_ns": uncertainty}}]
+    lines += [{"record": "rank", "rank": index, "group_rank": rank, "process": 100 + index}
+              for index, rank in enumerate(ranks)]
+    for index, operations in enumerate(ranks.values()):
+        lines += [{"record": "operation", "rank": index, "operation": number,
+                   "state": "completed" if ended else "running", "collective": "all_reduce", "type": "float32",
+                   "op": "sum", "root": 0, "count": 8, "algorithm": "ring", "protocol": "simple", "channels": 1,
+                   "chunk_bytes": 4096, "entered_ns": entered, "ended_ns": ended}
+                  for number, (entered, ended) in enumerate(operations, 1)]
+    return "".join(json.dumps(line) + "\n" for line in lines)
+
+
+class Files(RunTest):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def write(self, name, text):
+        path = self.folder / name
+        path.write_text(text)
+        return path
+
+    def refused(self, text, *paths):
+        done = trace(*paths)
+        self.assertEqual((done.returncode, done.stdout), (1, ""), done)
+        self.assertRegex(done.stderr, text)
+
+    def test_times_waits_and_what_still_runs(self):
+        ranks = {0: [(1000, 4000), (6000, None)], 1: [(2500, 4000)]}
+        path = self.write("one", recording("ab" * 16, "h", 5000, ranks, "c"))
+        done = trace(path)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        timeline = Timeline(self, done.stdout)
+        first, running = timeline.of(timeline.lane(0, "ab" * 16), "collective")
+        self.assertEqual((first["name"], first["ts"], first["dur"]), ("all_reduce", 0, 3))
+        self.assertEqual({name: first["args"][name] for name in ("operation", "state", "type", "count", "algorithm")},
+                         {"operation": 1, "state": "completed", "type": "float32", "count": 8, "algorithm": "ring"})
+        self.assertEqual((running["ts"], running["dur"], running["args"]["state"]), (5, 10**6 - 6, "running"))
+        wait, = timeline.of(timeline.lane(0, "ab" * 16), "wait")
+        self.assertEqual((wait["name"], wait["ts"], wait["dur"]), ("rank 1 is awaited", 0, 1.5))
+        late, = timeline.of(timeline.lane(1, "ab" * 16), "collective")
+        self.assertEqual((late["ts"], late["dur"]), (1.5, 1.5))
+        self.assertEqual(timeline.of(timeline.lane(1, "ab" * 16), "wait"), [])
+
+    def test_hosts_lie_on_one_clock(self):
+        # Host b's clock is 7 ms ahead of a's; c has no communicator with a, but one with b, whose rank 0 is on c.
+        files = [self.write("a", recording("1" * 32, "a", 50_000_000, {0: [(0, 3000)]}, "ca", 0, 0)),
+                 self.write("b", recording("1" * 32, "b", 57_000_000, {1: [(1000, 3000)]}, "cb", -7_000_000, 40)),
+                 self.write("bc", recording("2" * 32, "b", 57_000_000, {1: [(5000, 6000)]}, "cb", 900_000_000, 2)),
+                 self.write("c", recording("2" * 32, "c", 957_000_000, {0: [(5500, 6000)]}, "cc", 0, 0))]
+        done = trace(*files, "-o", self.folder / "out")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("4 operations in 4 lanes, clocks of 3 hosts within 0.0 us", done.stdout)
+        timeline = Timeline(self, (self.folder / "out").read_text())
+        begins = {name: timeline.of(lane, "collective")[0]["ts"] for lane, name in timeline.lanes.items()}
+        self.assertEqual(begins, {"rank 0, communicator 11111111": 0, "rank 1, communicator 11111111": 1,
+                                  "rank 1, communicator 22222222": 5, "rank 0, communicator 22222222": 5.5})
+        self.assertEqual(len(timeline.groups), 3)  # host b's process once
+        wait, = timeline.of(timeline.lane(0, "1" * 32), "wait")
+        self.assertEqual((wait["name"], wait["dur"]), ("rank 1 is awaited", 1))
+        self.refused("clock of host c differs from that of host a", files[0], files[3])
+        self.refused("is given twice", files[0], files[0])
+
+    def test_what_is_no_recording_is_refused(self):
+        good = recording("ab" * 16, "h", 5000, {0: [(1000, 4000)]}, "c")
+        self.refused("cannot open .*No such file", self.folder / "nothing")
+        self.refused("no operation is recorded", self.write("empty", ""))
+        self.refused("is no flight recording", self.write("text", "Lorem ipsum\n"))
+        self.refused("is no flight recording", self.folder)
+        self.refused("a line has more than|a line is too long", self.write("long", '"' + "x" * (2 << 20)))
+        self.refused("operation comes before its rank", self.write("late", good.splitlines()[-1]))
+        self.refused("of another version", self.write("format", good.replace('"format": 1', '"format": 2')))
+        for wrong in ("-1", "1e30", '"x"', "null", "18446744073709551615"):
+            spoilt = good.replace('"entered_ns": 1000', f'"entered_ns": {wrong}')
+            self.refused("no 'entered_ns' that is a", self.write("time", spoilt))
+        done = trace("2147483647")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("there is no process 2147483647", done.stderr)
+        self.assertEqual(trace().returncode, 2)
+
+
+class Running(RunTest):
+    def test_an_overlap_that_was_brought_about_shows(self):
+        read, write = os.pipe()
+        self.addCleanup(os.close, write)
+        with tempfile.TemporaryDirectory() as folder:
+            said = Path(folder) / "said"
+            with open(said, "wb") as output:
+                job = self.start("-n", "2", "--", PROGRAM, RONDO, stdin=read, stdout=output)
+            os.close(read)
+            wait_until(lambda: said.read_text().count("is ready") == 2, "both ranks are ready")
+            done = trace(job.pid)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            dump = Path(folder) / "dump"
+            subprocess.run([RONDO, "status", "--job", str(job.pid), "--dump", dump], check=True, timeout=60)
+            of_file = trace(dump)
+            self.assertEqual(of_file.returncode, 0, of_file.stderr)
+        for text in (done.stdout, of_file.stdout):
+            self.check(Timeline(self, text))
+
+    def check(self, timeline):
+        self.assertEqual(len(timeline.lanes), 4)
+        self.assertEqual(len(timeline.groups), 2)
+        by_count = {}
+        for lane, name in timeline.lanes.items():
+            by_count.setdefault((name.split(",")[0], len(timeline.of(lane, "collective"))), lane)
+        outer, = timeline.of(by_count["rank 0", 1], "collective")
+        inner = [event for event in timeline.of(by_count["rank 0", 6], "collective") if event["name"] == "all_reduce"]
+        self.assertEqual(len(inner), 5)
+        self.assertEqual(outer["pid"], inner[0]["pid"])
+        for event in inner:
+            self.assertTrue(inside(event, outer), (event, outer))
+        wait, = timeline.of(by_count["rank 0", 1], "wait")
+        self.assertEqual(wait["name"], "rank 1 is awaited")
+        late, = timeline.of(by_count["rank 1", 1], "collective")
+        self.assertAlmostEqual(wait["ts"] + wait["dur"], late["ts"], delta=0.002)
+        others = timeline.of(by_count["rank 1", 6], "collective")
+        self.assertGreaterEqual(late["ts"], max(event["ts"] + event["dur"] for event in others))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
