@@ -113,7 +113,7 @@ class OnDevice(TrainCase):
         self.refused(["cublasLtMatmul", "EXECUTION_FAILED"], *CUDA, status=3,
                      env=dict(os.environ, FAKE_CUBLAS_LT="fails"))
         self.refused(["CUDA_ERROR_LAUNCH_FAILED"], *CUDA, status=3,
-                     env=dict(os.environ, SOFT_CUDA_FAULTS="work#300=719"))
+                     env=dict(os.environ, SOFT_CUDA_FAULTS="work#100=719"))
 
 
 if __name__ == "__main__":
