@@ -89,7 +89,8 @@ class Runner:
                                                           for name, value in report["attributes"].items())
         if step.judge is None:
             return
-        self.record.machine["copy bandwidth"] = f"{report['devices'][0]['copy_GBps']:.0f} GB/s, read and written"
+        if "devices" in report:
+            self.record.machine["copy bandwidth"] = f"{report['devices'][0]['copy_GBps']:.0f} GB/s, read and written"
         if "product" in report:
             self.record.machine["products"] = f"{report['product']['library']}, {report['product']['version']}"
         self.record.add_figures(step.judge(report))

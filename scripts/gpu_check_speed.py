@@ -1,25 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Part B of scripts/gpu-check: the speed, beside budgets and floors."""
 
-import os
-import sys
-
 from gpu_check_figures import (BESIDE_BAR, FLOOR_BAR, against_floor, against_floor_and_turns, and_setup, beside_product,
                                labelled, latency, setup)
-from gpu_check_steps import COPIES, KERNELS, NO_LL128, SHARED, Steps
+from gpu_check_steps import COPIES, KERNELS, NO_LL128, SHARED, find_library
+from gpu_check_train import TrainSteps
 
 
-def cublas_library():
-    """cuBLAS of a toolkit, or of the Python packages that PyTorch brings; "": none."""
-    folders = os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) + ["/usr/local/cuda/lib64"]
-    folders += [os.path.join(place, "nvidia", part, "lib") for place in sys.path for part in ("cu13", "cublas")]
-    folders += ["/usr/lib/x86_64-linux-gnu", "/usr/lib64"]
-    found = (os.path.join(folder, name) for name in ("libcublas.so.13", "libcublas.so.12") for folder in folders
-             if folder)
-    return next(filter(os.path.isfile, found), "")
-
-
-class AllSteps(Steps):
+class AllSteps(TrainSteps):
     def part_b(self):
         """What has a bar first, then what the tuner would have to know, then the rest."""
         yield from self.bandwidth()
@@ -82,7 +70,7 @@ class AllSteps(Steps):
 
     def products(self):
         """What a large matrix product and a collective cost each other."""
-        library = str(self.kernels / "libfake_cublas.so") if self.soft else cublas_library()
+        library = str(self.kernels / "libfake_cublas.so") if self.soft else find_library("libcublas")
         missing = "" if library else "there is no cuBLAS: no toolkit, no Python packages with it"
         size = self.sizes.medium
         beside = ("--ranks", 4, "-b", size, "-e", size, "-n", 5, "-w", 1, "-m", 5, "--in-place-only",

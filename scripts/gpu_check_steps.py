@@ -3,12 +3,13 @@
 
 import os
 import shutil
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from gpu_check_figures import MIB
 
-PARTS = ("A", "B", "C", "D")
+PARTS = ("A", "B", "C", "D", "E")
 NO_LL128 = "the protocol 'll128' that was asked for"  # how Rondo refuses it on a device that is not known to bear it
 SHARED = {"RONDO_DEVICE_LAUNCH": "shared"}  # one kernel for all ranks that are threads
 COPIES = {"RONDO_DEVICE_EXECUTOR": "copy"}
@@ -45,18 +46,36 @@ class Sizes:
     thread_seeds: int
     process_seeds: int
     device_costs: tuple = ("--quick",)
+    train_steps: int = 4
+    train_rounds: int = 1
+    train_ranks: tuple = (2,)
+    train_blocks: tuple = (2,)
 
 
 FULL = Sizes(large="256M", medium="64M", protocols=("-b", 8, "-e", "8M", "-f", 8),
              small=("-b", 8, "-e", "32K", "-f", 8),
              runs=("-n", 5, "-w", 1), replays=("-n", 20, "-w", 3), calls=500, many=8, rows=8192,
-             matrix={2: "large", 3: "large", 8: "large"}, thread_seeds=70, process_seeds=30, device_costs=())
+             matrix={2: "large", 3: "large", 8: "large"}, thread_seeds=70, process_seeds=30, device_costs=(),
+             train_steps=20, train_rounds=5, train_ranks=(2, 4), train_blocks=(1, 2, 4, 8))
 SOFT = Sizes(large="1M", medium="64K", protocols=("-b", "8K", "-e", "8K"), small=("-b", 8, "-e", "32K", "-f", 64),
              runs=("-n", 2, "-w", 1, "-m", 1), replays=("-n", 2, "-w", 1), calls=4, many=8, rows=64,
              matrix={2: "small", 3: "small", 8: "tiny"}, thread_seeds=20, process_seeds=10)
 QUICK = Sizes(large="64K", medium="16K", protocols=("-b", "4K", "-e", "4K"), small=("-b", 8, "-e", 8),
               runs=("-n", 1, "-w", 0, "-m", 1), replays=("-n", 1, "-w", 0), calls=2, many=3, rows=16,
               matrix={2: "tiny", 3: "tiny"}, thread_seeds=2, process_seeds=2)
+
+
+# The library's kernels and the trainer's.
+SOFT_FOLLOWED = ("librondo_soft_kernels.so", "librondo_soft_train_kernels.so")
+
+
+def find_library(name):
+    """cuBLAS or cuBLASLt of a toolkit, or of the Python packages that PyTorch brings; "": none."""
+    folders = os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) + ["/usr/local/cuda/lib64"]
+    folders += [os.path.join(place, "nvidia", part, "lib") for place in sys.path for part in ("cu13", "cublas")]
+    folders += ["/usr/lib/x86_64-linux-gnu", "/usr/lib64"]
+    found = (os.path.join(folder, f"{name}.so.{version}") for version in (13, 12) for folder in folders if folder)
+    return next(filter(os.path.isfile, found), "")
 
 
 def compute_sanitizer():
@@ -78,8 +97,9 @@ class Steps:
             step.command = [str(word) for word in step.command]
             yield step
 
-    def soft_kernels(self, name):
-        return {"SOFT_CUDA_KERNELS": str(self.kernels / name)} if self.soft else {}
+    def soft_kernels(self, names):
+        names = (names,) if isinstance(names, str) else names
+        return {"SOFT_CUDA_KERNELS": ":".join(str(self.kernels / name) for name in names)} if self.soft else {}
 
     def test_kernels(self):
         """For the programs that launch kernels of the tests."""

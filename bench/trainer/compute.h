@@ -3,18 +3,24 @@
 // backend for another device is one more class.
 //
 // Arrays are row-major floats in the backend's own memory; all row lengths are multiples of 16. An operation is
-// complete when its function returns, or, on a backend with a queue, ordered before the operations called after it.
-// The same operations on the same inputs give the same bits.
+// complete when its function returns, or, on a backend with a queue, ordered before the operations called after it;
+// finish() waits for that queue, and tells what failed there. The same operations on the same inputs give the same
+// bits.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <memory_resource>
 
+#include "bench/failure.h"
 #include "rondo/rondo.h"
 
 namespace rondo::train {
+
+class Group;
+class Lane;
 
 /// c = scale * op(a) * op(b) + keep * c, where c has m rows of n, and op(a) has m rows of k. A stride is the distance
 /// of two rows as they lie in memory.
@@ -36,7 +42,7 @@ struct Attention {
   size_t batch = 0, context = 0, width = 0, heads = 0;
   const float *qkv = nullptr;
   float *weights = nullptr;  ///< batch * heads matrices of context rows: what each token takes from those before it
-  float *scratch = nullptr;  ///< context * context floats; used by the backward pass
+  float *scratch = nullptr;  ///< attention_scratch() floats; used by the backward pass
 };
 
 /// One tensor's update by AdamW. `step` counts from 1.
@@ -48,6 +54,9 @@ struct AdamUpdate {
   float learning_rate = 0.0f, beta1 = 0.9f, beta2 = 0.95f, epsilon = 1e-8f, decay = 0.0f;
   uint64_t step = 1;
 };
+
+/// Tokens that a model has at a time.
+enum class TokenPlace : size_t { inputs, targets };
 
 /// Memory of a backend.
 using Buffer = std::unique_ptr<float, std::function<void(float *)>>;
@@ -62,6 +71,26 @@ class Compute {
 
   /// Zeroed; null where there is no memory left.
   [[nodiscard]] virtual Buffer allocate(size_t count) = 0;
+  /// The same for what collectives read and write.
+  [[nodiscard]] virtual Outcome allocate_shared(size_t count, Buffer &buffer) = 0;
+  /// Floats that Attention::scratch must have.
+  [[nodiscard]] virtual size_t attention_scratch(size_t context, size_t heads) const = 0;
+
+  /// Where collectives run beside these operations. All ranks of the group call it at once.
+  [[nodiscard]] virtual Outcome open_lane(Group &group, std::unique_ptr<Lane> &lane) = 0;
+  /// Waits until all operations are complete. @return the first failure since the last call.
+  [[nodiscard]] virtual Outcome finish() = 0;
+
+  // Between the host's memory and the backend's. host_view.h is a way to use them.
+  [[nodiscard]] virtual bool on_host() const = 0;  ///< the two are the same
+  /// Complete on return; the copy is zeros where an operation failed, which finish() tells.
+  virtual void read(const float *from, float *to, size_t count) = 0;
+  virtual void write(const float *from, float *to, size_t count) = 0;
+  /// Memory of the host for samples, which is quick to take tokens from.
+  [[nodiscard]] virtual std::pmr::memory_resource *sample_memory() = 0;
+  /// Where operations find tokens that the host has: valid until the next call with the same `place`, as the tokens
+  /// must be.
+  [[nodiscard]] virtual const uint8_t *take_tokens(const uint8_t *tokens, size_t count, TokenPlace place) = 0;
 
   virtual void multiply(const Product &product) = 0;
 
@@ -101,8 +130,8 @@ class Compute {
   /// Probabilities become scale * the gradients of the losses by the logits.
   virtual void cross_entropy_backward(float *probabilities, const uint8_t *targets, float scale, size_t rows) = 0;
 
-  /// The sum of squares; not finite where an element is not.
-  [[nodiscard]] virtual double squared_norm(const float *x, size_t count) = 0;
+  /// *sum becomes the sum of squares, not finite where an element is not; at the latest when finish() returns.
+  virtual void squared_norm(const float *x, size_t count, double *sum) = 0;
   virtual void adam(const AdamUpdate &update) = 0;
 
   /// Converts for the wire: to[i] = scale * from[i], rounded to nearest, in RONDO_BFLOAT16 or RONDO_FLOAT16.

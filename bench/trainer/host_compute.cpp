@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "bench/trainer/compute.h"
+#include "bench/trainer/exchange/lane.h"
 #include "bench/trainer/host_kernels.h"
 #include "bench/trainer/memory.h"
 
@@ -44,6 +45,18 @@ class HostCompute final : public Compute {
     if (memory != nullptr) std::memset(memory, 0, bytes);
     return {memory, [](float *end) { std::free(end); }};
   }
+
+  Outcome allocate_shared(size_t count, Buffer &buffer) override { return train::allocate_shared(count, buffer); }
+  size_t attention_scratch(size_t context, size_t) const override { return context * context; }
+
+  Outcome open_lane(Group &group, std::unique_ptr<Lane> &lane) override { return open_host_lane(group, lane); }
+  Outcome finish() override { return std::nullopt; }
+
+  bool on_host() const override { return true; }
+  void read(const float *from, float *to, size_t count) override { std::copy_n(from, count, to); }
+  void write(const float *from, float *to, size_t count) override { std::copy_n(from, count, to); }
+  std::pmr::memory_resource *sample_memory() override { return std::pmr::new_delete_resource(); }
+  const uint8_t *take_tokens(const uint8_t *tokens, size_t, TokenPlace) override { return tokens; }
 
   void multiply(const Product &product) override {
     const auto size = [](size_t value) { return static_cast<dnnl_dim_t>(value); };
@@ -115,7 +128,7 @@ class HostCompute final : public Compute {
     kernels::scale(probabilities, scale, rows * columns);
   }
 
-  double squared_norm(const float *x, size_t count) override { return kernels::squared_norm(x, count); }
+  void squared_norm(const float *x, size_t count, double *sum) override { *sum = kernels::squared_norm(x, count); }
   void adam(const AdamUpdate &update) override { kernels::adam(update); }
 
   void narrow(const float *from, void *to, rondo_type_t type, float scale, size_t count) override {

@@ -34,11 +34,9 @@ size_t Order::at(uint64_t sample) {
   return order_[sample % order_.size()];
 }
 
-Loader::Loader(const Corpus &corpus, const Samples &samples, const Sharing &sharing)
-    : corpus_(corpus), samples_(samples), sharing_(sharing) {
-  const std::vector<uint8_t> bytes(sharing.batch * sharing.context);
-  current_ = {bytes, bytes};
-  empty_.assign(queue_batches, current_);
+Loader::Loader(const Corpus &corpus, const Samples &samples, const Sharing &sharing, std::pmr::memory_resource *memory)
+    : corpus_(corpus), samples_(samples), sharing_(sharing), current_(sharing.batch * sharing.context, memory) {
+  for (size_t at = 0; at < queue_batches; ++at) empty_.emplace_back(sharing.batch * sharing.context, memory);
 }
 
 Outcome Loader::start() {

@@ -8,6 +8,7 @@
 
 #include <condition_variable>
 #include <deque>
+#include <memory_resource>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -18,7 +19,10 @@ namespace rondo::train {
 
 /// The inputs of all samples, then their targets: each input's next byte.
 struct Batch {
-  std::vector<uint8_t> inputs, targets;
+  /// @param memory  Compute::sample_memory(); it outlives the batch.
+  explicit Batch(size_t bytes, std::pmr::memory_resource *memory) : inputs(bytes, memory), targets(bytes, memory) {}
+
+  std::pmr::vector<uint8_t> inputs, targets;
 };
 
 /// Copies the window at `offset` into a batch as its sample `row`.
@@ -47,7 +51,8 @@ struct Sharing {
 
 class Loader {
  public:
-  Loader(const Corpus &corpus, const Samples &samples, const Sharing &sharing);
+  Loader(const Corpus &corpus, const Samples &samples, const Sharing &sharing,
+         std::pmr::memory_resource *memory = std::pmr::new_delete_resource());
   ~Loader();
   Loader(const Loader &) = delete;
   Loader &operator=(const Loader &) = delete;

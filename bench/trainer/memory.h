@@ -9,7 +9,8 @@ namespace rondo::train {
 struct MemoryBytes {
   size_t parameters = 0, gradients = 0, optimizer = 0, activations = 0, communication = 0;
   size_t computation = 0;  ///< of the backend itself
-  size_t measured = 0;     ///< what the process has more than before it joined the others, after what is free went back
+  size_t measured = 0;     ///< what the process has more than before it joined the others, after what is free went
+                           ///< back; 0 where nearly all is a device's
 
   [[nodiscard]] size_t accounted() const {
     return parameters + gradients + optimizer + activations + communication + computation;

@@ -67,7 +67,8 @@ void Model::place(float *memory) {
   scales_ = deal.take(rows_);
   logits_ = deal.take(rows_ * vocabulary);
   losses_ = deal.take(rows_);
-  attention_scratch_ = deal.take(shape_.context * shape_.context);
+  attention_scratch_ =
+      deal.take(compute_.attention_scratch(shape_.context, shape_.heads / joint_.slice.count));
   flow_ = deal.take(row_floats);
   wide_ = deal.take(4 * own_floats);
   if (!shared()) narrow_ = deal.take(row_floats);
@@ -132,11 +133,11 @@ void Model::layer_end(const float *parameters, size_t layer, float *out) {
 }
 
 const float *Model::forward(const float *parameters, const uint8_t *inputs, const uint8_t *targets) {
-  inputs_ = inputs;
-  targets_ = targets;
+  inputs_ = compute_.take_tokens(inputs, rows_, TokenPlace::inputs);
+  targets_ = compute_.take_tokens(targets, rows_, TokenPlace::targets);
   const auto parameter = [&](size_t tensor) { return layout_.in(parameters, tensor); };
-  compute_.embed(inputs, parameter(layout_.token), parameter(layout_.position), layers_[0].input, rows_, shape_.context,
-                 shape_.width);
+  compute_.embed(inputs_, parameter(layout_.token), parameter(layout_.position), layers_[0].input, rows_,
+                 shape_.context, shape_.width);
   for (size_t layer = 0; layer < shape_.layers; ++layer) {
     layer_forward(parameters, layer);
     layer_end(parameters, layer, layer + 1 < shape_.layers ? layers_[layer + 1].input : last_);
@@ -145,7 +146,7 @@ const float *Model::forward(const float *parameters, const uint8_t *inputs, cons
                      shape_.width);
   compute_.multiply({false, true, rows_, vocabulary, shape_.width, normed_, shape_.width, parameter(layout_.token),
                      shape_.width, logits_, vocabulary});
-  compute_.cross_entropy(logits_, targets, losses_, rows_);
+  compute_.cross_entropy(logits_, targets_, losses_, rows_);
   return losses_;
 }
 

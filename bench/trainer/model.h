@@ -34,8 +34,8 @@ class Model {
   [[nodiscard]] size_t rows() const { return rows_; }
   [[nodiscard]] const Layout &layout() const { return layout_; }
 
-  /// inputs and targets: batch * context bytes. @return the loss of every token, rows() of them, valid until the next
-  /// call.
+  /// inputs and targets: batch * context bytes of the host. @return the loss of every token, rows() of them, in the
+  /// backend's memory; valid until the next call.
   const float *forward(const float *parameters, const uint8_t *inputs, const uint8_t *targets);
 
   /// Writes the gradients of loss_scale * (the sum of the last forward()'s losses), tensor after tensor.

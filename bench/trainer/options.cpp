@@ -22,6 +22,7 @@ constexpr const char *examples =
 /// Options as they stand on the command line, before their words are understood.
 struct Words {
   std::string model = "nano", wire = "float32", compress = "none", mode = "sync", flip, delay;
+  std::string device = "host", precision = "float32";
   uint32_t zero = 0;
   bool overlap = false, no_overlap = false;
   uint32_t timeout_s = 0;
@@ -47,6 +48,15 @@ void add_model_options(CLI::App &app, Options &options, Words &words) {
   app.add_option("--warmup", options.warmup, "steps in which the learning rate rises from 0 [10]");
   app.add_option("--weight-decay", options.weight_decay, "AdamW's, of matrices [0.1]")->check(CLI::Range(0.0, 10.0));
   app.add_option("--clip", options.clip, "largest norm of the gradients; 0: no limit [1]")->check(CLI::Range(0.0, 1e9));
+}
+
+/// What a rank computes with.
+void add_device_options(CLI::App &app, Options &options, Words &words) {
+  app.add_option("--device", words.device,
+                 "host; cuda: the ranks of a host take its CUDA devices in turn; cuda:N: all of them take this [host]");
+  app.add_option("--precision", words.precision,
+                 "on a device: how factors of matrix products are rounded: float32, tf32, bfloat16 [float32]");
+  app.add_option("--product-library", options.product_library, "on a device: the file of cuBLASLt [the usual places]");
 }
 
 /// How the ranks divide the work, and what they tell each other.
@@ -172,6 +182,31 @@ Outcome take_mode(const Words &words, Options &options) {
   return std::nullopt;
 }
 
+Outcome take_device(const Words &words, Options &options) {
+  bool known = false;
+  for (const Precision precision : {Precision::float32, Precision::tf32, Precision::bfloat16}) {
+    if (words.precision != name_of(precision)) continue;
+    options.precision = precision;
+    known = true;
+  }
+  if (!known)
+    return Failure{Exit::usage, "unknown --precision '" + words.precision + "'; known are: float32, tf32, bfloat16"};
+  if (words.device == "host") {
+    if (options.precision == Precision::float32 && options.product_library.empty()) return std::nullopt;
+    return Failure{Exit::usage, "--precision and --product-library are about devices; add --device cuda"};
+  }
+  const std::string_view word = words.device;
+  const char *const begin = word.data() + std::min<size_t>(5, word.size()), *const end = word.data() + word.size();
+  const auto number = std::from_chars(begin, end, options.ordinal);
+  if (word != "cuda" && (!word.starts_with("cuda:") || number.ec != std::errc{} || number.ptr != end ||
+                         options.ordinal < 0))
+    return Failure{Exit::usage, "unknown --device '" + words.device + "'; known are: host, cuda, cuda:ORDINAL"};
+  options.on_device = true;
+  if (options.mode == Mode::sync && options.slices == 1 && !options.compression.feeds_back()) return std::nullopt;
+  return Failure{Exit::usage, "--device cuda goes with --mode sync and a --compress of 16 bits, and not with "
+                                "--tensor-parallel; leave out what is different, or train on the host"};
+}
+
 Outcome take_rest(const Words &words, Options &options) {
   options.overlap = !words.no_overlap;
   options.config.timeout_ms = words.timeout_s * 1'000;
@@ -181,6 +216,11 @@ Outcome take_rest(const Words &words, Options &options) {
 }
 
 }  // namespace
+
+const char *name_of(Precision precision) {
+  constexpr const char *names[] = {"float32", "tf32", "bfloat16"};
+  return names[static_cast<size_t>(precision)];
+}
 
 const char *name_of(Mode mode) {
   constexpr const char *names[] = {"sync", "local-sgd", "async-ps"};
@@ -194,6 +234,7 @@ std::variant<Options, Failure> parse_options(std::span<const char *const> args) 
                "behind computation. Start it under `rondo run`, torchrun, mpirun or srun; alone it is one rank.",
                "rondo train");
   add_model_options(app, options, words);
+  add_device_options(app, options, words);
   add_rank_options(app, options, words);
   add_run_options(app, options, words);
   app.footer(examples);
@@ -209,6 +250,7 @@ std::variant<Options, Failure> parse_options(std::span<const char *const> args) 
   if (auto failure = take_compression(words, options)) return *failure;
   if (auto failure = take_division(words, options)) return *failure;
   if (auto failure = take_mode(words, options)) return *failure;
+  if (auto failure = take_device(words, options)) return *failure;
   if (auto failure = take_tests(words, options)) return *failure;
   if (auto failure = take_rest(words, options)) return *failure;
   return options;

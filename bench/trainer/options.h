@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "bench/failure.h"
+#include "bench/trainer/cuda/products.h"
 #include "bench/trainer/exchange/compression.h"
 #include "bench/trainer/shape.h"
 #include "rondo/rondo.h"
@@ -33,6 +34,11 @@ struct Options {
   uint64_t steps = 100;
   uint64_t seed = 1;
   std::vector<std::string> corpus;  ///< files and folders; empty: the default corpus
+
+  bool on_device = false;  ///< CUDA
+  int ordinal = -1;        ///< of the device; -1: the ranks of a host take theirs in turn
+  Precision precision = Precision::float32;
+  std::string product_library;  ///< of matrix products on a device; empty: where it usually is
 
   double bucket_mb = 1.0;  ///< MiB of gradients, as floats, in one all-reduce
   bool overlap = true;
@@ -63,6 +69,9 @@ struct Options {
   uint64_t flip_step = 0;
   rondo_config_t config = RONDO_CONFIG_INIT;
 };
+
+/// "float32", "tf32", "bfloat16".
+[[nodiscard]] const char *name_of(Precision precision);
 
 /// The options; or text to print as it is (--help, status Exit::ok); or what is wrong with them.
 [[nodiscard]] std::variant<Options, Failure> parse_options(std::span<const char *const> args);

@@ -131,6 +131,8 @@ json settings_of(const Options &options, size_t ranks) {
           {"heads", options.shape.heads},
           {"context", options.shape.context},
           {"seed", options.seed},
+          {"device", options.on_device ? "cuda" : "host"},
+          {"precision", name_of(options.precision)},
           {"overlap", options.overlap},
           {"bucket_mb", options.bucket_mb},
           {"compress", name_of(options.compression)},

@@ -94,7 +94,7 @@ Outcome Session::measure_memory(Run &result) {
   result.memory = trainer_.memory();
   ::malloc_trim(0);  // what is free again is not in use, though the allocator may have kept it
   const size_t now = process_memory_bytes();
-  result.memory.measured = now - std::min(now, result.memory_before);
+  if (trainer_.on_host()) result.memory.measured = now - std::min(now, result.memory_before);
   return group_.barrier();
 }
 

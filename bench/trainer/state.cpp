@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "bench/trainer/host_view.h"
+
 namespace rondo::train {
 namespace {
 
@@ -43,9 +45,11 @@ size_t State::own_state_count() const {
 size_t State::whole_count() const { return 3 * whole_.count + ranks_.all().size() * own_state_count(); }
 
 Outcome State::write(const Sink &sink) {
-  if (auto failure = write_array(parameters_.get(), sink)) return failure;
-  if (auto failure = write_moments(optimizer_.first_moments(), sink)) return failure;
-  if (auto failure = write_moments(optimizer_.second_moments(), sink)) return failure;
+  if (auto failure = write_array(HostView(compute_, parameters_.get(), layout_.count).get(), sink)) return failure;
+  for (const float *const moments : {optimizer_.first_moments(), optimizer_.second_moments()}) {
+    HostView view(compute_, moments, optimizer_.count());
+    if (auto failure = write_moments(view.get(), sink)) return failure;
+  }
   return write_carrier_state(sink);
 }
 
@@ -95,22 +99,31 @@ Outcome State::write_carrier_state(const Sink &sink) {
 
 Outcome State::deal_out(bool resumed) {
   if (!resumed) return deal_first_parameters();
-  if (auto failure = deal_array(0, parameters_.get())) return failure;
-  if (auto failure = deal_moments(1, optimizer_.first_moments())) return failure;
-  if (auto failure = deal_moments(2, optimizer_.second_moments())) return failure;
+  HostView parameters = HostView::to_fill(compute_, parameters_.get(), layout_.count);
+  if (auto failure = deal_array(0, parameters.get())) return failure;
+  parameters.write_back();
+  size_t array = 1;
+  for (float *const moments : {optimizer_.first_moments(), optimizer_.second_moments()}) {
+    HostView view = HostView::to_fill(compute_, moments, optimizer_.count());
+    if (auto failure = deal_moments(array++, view.get())) return failure;
+    view.write_back();
+  }
   if (auto failure = deal_carrier_state()) return failure;
   filled_ = {};
-  return std::nullopt;
+  return compute_.finish();
 }
 
 /// Each rank has drawn them from the seed, but mathematical libraries may differ in a bit.
 Outcome State::deal_first_parameters() {
-  if (auto failure = ranks_.data().broadcast(parameters_.get(), layout_.count * sizeof(float))) return failure;
+  HostView view(compute_, parameters_.get(), layout_.count);
+  float *const parameters = view.get();
+  if (auto failure = ranks_.data().broadcast(parameters, layout_.count * sizeof(float))) return failure;
   for (const Tensor &tensor : layout_.tensors)
     if (ranks_.slices() > 1 && !tensor.split())
-      if (auto failure = ranks_.joint().broadcast(parameters_.get() + tensor.offset, tensor.count * sizeof(float)))
+      if (auto failure = ranks_.joint().broadcast(parameters + tensor.offset, tensor.count * sizeof(float)))
         return failure;
-  return std::nullopt;
+  view.write_back();
+  return compute_.finish();
 }
 
 Outcome State::deal_array(size_t array, float *values) {

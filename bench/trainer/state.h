@@ -19,9 +19,9 @@ class State {
   /// Called on rank 0 with what comes next of the state.
   using Sink = std::function<void(const float *values, size_t count)>;
 
-  State(const Layout &layout, const Layout &whole, Ranks &ranks, Exchange &exchange, const Optimizer &optimizer,
-        const Buffer &parameters)
-      : layout_(layout), whole_(whole), ranks_(ranks), exchange_(exchange), optimizer_(optimizer),
+  State(const Layout &layout, const Layout &whole, Ranks &ranks, Compute &compute, Exchange &exchange,
+        const Optimizer &optimizer, const Buffer &parameters)
+      : layout_(layout), whole_(whole), ranks_(ranks), compute_(compute), exchange_(exchange), optimizer_(optimizer),
         parameters_(parameters) {}
 
   /// Floats of all that write() hands out.
@@ -35,6 +35,7 @@ class State {
 
  private:
   [[nodiscard]] size_t own_state_count() const;
+  // values and moments: in the host's memory
   [[nodiscard]] Outcome write_array(const float *values, const Sink &sink);
   [[nodiscard]] Outcome write_moments(const float *moments, const Sink &sink);
   [[nodiscard]] Outcome write_carrier_state(const Sink &sink);
@@ -45,6 +46,7 @@ class State {
 
   const Layout &layout_, &whole_;
   Ranks &ranks_;
+  Compute &compute_;
   Exchange &exchange_;
   const Optimizer &optimizer_;
   const Buffer &parameters_;

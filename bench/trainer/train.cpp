@@ -2,11 +2,16 @@
 // `rondo train` from its arguments to its exit status.
 #include "bench/trainer/train.h"
 
+#include <unistd.h>
+
 #include <cstdio>
+#include <memory>
 #include <string>
+#include <utility>
 #include <variant>
 
 #include "bench/trainer/checkpoint.h"
+#include "bench/trainer/cuda/cuda_compute.h"
 #include "bench/trainer/options.h"
 #include "bench/trainer/report.h"
 #include "bench/trainer/session.h"
@@ -47,6 +52,7 @@ Outcome check_agreement(const Options &options, const Corpus &corpus, Group &gro
         static_cast<uint64_t>(options.bucket_mb * 1e6), uint64_t{options.overlap}, uint64_t{options.sharded},
         uint64_t{options.slices}, static_cast<uint64_t>(options.mode), options.local_steps, options.staleness,
         options.validate_every, uint64_t{options.validation_batches}, options.check_every,
+        uint64_t{options.on_device}, static_cast<uint64_t>(options.precision),
         uint64_t{options.measure_rounds}, uint64_t{options.report.empty()}, uint64_t{options.resume.empty()}})
     mine += std::to_string(number) + " ";
   mine += std::to_string(options.learning_rate) + " " + std::to_string(options.clip) + name_of(options.compression);
@@ -78,13 +84,45 @@ Outcome prepare_files(const Options &options, Group &group, const Checkpoint &ch
   return failure;
 }
 
-Outcome train_ranks(const Options &options, const Corpus &corpus, const Samples &samples, Ranks &ranks, Run &run) {
+/// This rank's place among those of its host.
+Outcome find_place(Group &group, size_t &place) {
+  constexpr size_t name_bytes = 256;
+  std::string mine(name_bytes, '\0'), all(name_bytes * group.size(), '\0');
+  (void)::gethostname(mine.data(), name_bytes - 1);
+  if (auto failure = group.gather(mine.data(), name_bytes, all.data())) return failure;
+  for (size_t other = 0; other < group.rank(); ++other)
+    if (all.compare(other * name_bytes, name_bytes, mine) == 0) ++place;
+  return std::nullopt;
+}
+
+/// Of the devices of a host, its ranks take one each, in turn.
+Outcome make_compute(const Options &options, Devices &devices, Group &group, std::unique_ptr<Compute> &compute) {
+  if (!options.on_device) {
+    compute = make_host_compute();
+    return std::nullopt;
+  }
+  int device_count = 0;
+  if (auto failure = devices.count(device_count)) return failure;
+  size_t place = 0;
+  if (auto failure = find_place(group, place)) return failure;
+  const int ordinal = options.ordinal >= 0 ? options.ordinal : static_cast<int>(place) % device_count;
+  if (ordinal >= device_count)
+    return Failure{Exit::usage, "--device cuda:" + std::to_string(ordinal) + ": this process sees " +
+                                    std::to_string(device_count) + " CUDA devices, numbered from 0"};
+  std::unique_ptr<Device> device;
+  if (auto failure = devices.open(ordinal, device)) return failure;
+  return make_cuda_compute(std::move(device), {options.product_library, options.precision, options.config}, compute);
+}
+
+Outcome train_ranks(const Options &options, const Corpus &corpus, const Samples &samples, Devices &devices,
+                    Ranks &ranks, Run &run) {
   Group &group = ranks.all();
   if (options.mode == Mode::async_ps && group.size() < 2)
     return Failure{Exit::usage, "--mode async-ps takes a parameter server and at least one worker; start 2 ranks"};
   if (auto failure = check_samples(options, corpus, samples, ranks.data().size())) return failure;
   if (auto failure = check_agreement(options, corpus, group)) return failure;
-  const auto compute = make_host_compute();
+  std::unique_ptr<Compute> compute;
+  if (auto failure = make_compute(options, devices, group, compute)) return failure;
   Trainer trainer(options, ranks, *compute, corpus, samples);
   if (auto failure = trainer.allocate()) return failure;
   run.ranks = group.size();
@@ -109,7 +147,7 @@ Outcome train_ranks(const Options &options, const Corpus &corpus, const Samples 
 
 }  // namespace
 
-int run_train(std::span<const char *const> args) {
+int run_train(std::span<const char *const> args, Devices &devices) {
   const auto parsed = parse_options(args);
   if (const auto *failure = std::get_if<Failure>(&parsed)) return tell(*failure);
   const auto &options = std::get<Options>(parsed);
@@ -123,7 +161,7 @@ int run_train(std::span<const char *const> args) {
   run.memory_before = process_memory_bytes();
   Ranks ranks;
   if (auto failure = ranks.join(options.config, options.slices)) return tell(*failure);
-  if (auto failure = train_ranks(options, corpus, samples, ranks, run)) {
+  if (auto failure = train_ranks(options, corpus, samples, devices, ranks, run)) {
     failure->message = "rank " + std::to_string(ranks.all().rank()) + ": " + failure->message;
     return tell(*failure);
   }

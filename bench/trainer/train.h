@@ -4,11 +4,14 @@
 
 #include <span>
 
+#include "bench/trainer/cuda/device.h"
+
 namespace rondo {
 
 /// The whole of the program `rondo-train`.
 /// @param args  what follows "train" on the command line.
+/// @param devices  for --device cuda; not asked for anything without it.
 /// @return the exit status: 0; 1: training diverged; 2: bad options or input; 3: communication failed.
-[[nodiscard]] int run_train(std::span<const char *const> args);
+[[nodiscard]] int run_train(std::span<const char *const> args, train::Devices &devices);
 
 }  // namespace rondo

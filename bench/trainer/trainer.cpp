@@ -8,6 +8,8 @@
 #include <thread>
 #include <utility>
 
+#include "bench/trainer/host_view.h"
+
 namespace rondo::train {
 namespace {
 
@@ -42,7 +44,8 @@ Trainer::Trainer(const Options &options, Ranks &ranks, Compute &compute, const C
                  compute),
       schedule_{options.learning_rate, options.warmup, options.steps},
       parameters_(options.sharded ? Buffer() : compute.allocate(layout().count)),
-      state_(layout(), whole_, ranks, exchange_, optimizer_, parameters_), losses_(batches_a_step()) {
+      state_(layout(), whole_, ranks, compute, exchange_, optimizer_, parameters_),
+      validation_batch_(options.batch * options.shape.context, compute.sample_memory()), losses_(batches_a_step()) {
   if (options.accumulate > 1) pass_gradients_ = compute.allocate(layout().count);
 }
 
@@ -71,16 +74,19 @@ Joint Trainer::make_joint() {
 Outcome Trainer::allocate() {
   if (joint_failure_) return joint_failure_;
   if (options_.sharded)  // the others read it in place
-    if (auto failure = allocate_shared(layout().count, parameters_)) return failure;
+    if (auto failure = compute_.allocate_shared(layout().count, parameters_)) return failure;
   if (!model_.allocated() || !optimizer_.allocated() || parameters_ == nullptr ||
       (options_.accumulate > 1 && pass_gradients_ == nullptr))
     return Failure{Exit::usage, "there is not enough memory for this model and batch (" +
                                     std::to_string((model_.activation_floats() + 4 * layout().count) >> 18) +
                                     " MiB); choose a smaller --batch, --context or --model, or --recompute"};
-  const size_t bytes = options_.batch * options_.shape.context;
-  validation_batch_ = {std::vector<uint8_t>(bytes), std::vector<uint8_t>(bytes)};
-  initialise(layout(), options_.seed, parameters_.get());
-  return exchange_.open();
+  HostView parameters = HostView::to_fill(compute_, parameters_.get(), layout().count);
+  initialise(layout(), options_.seed, parameters.get());
+  parameters.write_back();
+  for (size_t part = 0; part < optimizer_.part_count(); ++part)
+    squares_.resize(squares_.size() + optimizer_.part(part).size());
+  if (auto failure = exchange_.open()) return failure;
+  return compute_.finish();
 }
 
 Outcome Trainer::begin() {
@@ -89,7 +95,7 @@ Outcome Trainer::begin() {
   const Sharing sharing{options_.shape.context, options_.batch, options_.seed, batches_a_step(),
                         worker() * options_.accumulate, options_.accumulate, progress_.step};
   if (worker() >= worker_count()) return std::nullopt;  // a parameter server
-  loader_ = std::make_unique<Loader>(corpus_, samples_, sharing);
+  loader_ = std::make_unique<Loader>(corpus_, samples_, sharing, compute_.sample_memory());
   return loader_->start();
 }
 
@@ -114,21 +120,24 @@ void Trainer::gradient_ready(size_t tensor, size_t pass, Work work) {
   if (work == Work::all && pass + 1 == options_.accumulate) exchange_.tensor_ready(tensor);
 }
 
-void Trainer::run_pass(const Batch &batch, size_t pass, Work work, StepTimes &times, std::vector<Span> *spans) {
+Outcome Trainer::run_pass(const Batch &batch, size_t pass, Work work, StepTimes &times, std::vector<Span> *spans) {
   const uint64_t begin_ns = now_ns(), step = progress_.step + 1;
   const float *const losses = model_.forward(parameters_.get(), batch.inputs.data(), batch.targets.data());
-  losses_[worker() * options_.accumulate + pass] = mean(losses, model_.rows());
+  losses_[worker() * options_.accumulate + pass] =
+      mean(HostView(compute_, losses, model_.rows()).get(), model_.rows());
   times.joint_ns += std::exchange(joint_ns_, 0);
   const uint64_t middle_ns = lap(begin_ns, Part::forward, step, times.forward_ns, spans);
   const size_t batches = options_.mode == Mode::sync ? batches_a_step() : options_.accumulate;
   const float share = 1.0f / static_cast<float>(model_.rows() * batches);
   model_.backward(parameters_.get(), share, options_.accumulate > 1 ? pass_gradients_.get() : exchange_.gradients(),
                   [&](size_t tensor) { gradient_ready(tensor, pass, work); });
+  if (auto failure = compute_.finish()) return failure;
   (void)lap(middle_ns, Part::backward, step, times.backward_ns, spans);
   times.joint_ns += std::exchange(joint_ns_, 0);
   const uint64_t waited_ns = exchange_.take_waited_ns();
   times.backward_ns -= std::min(waited_ns, times.backward_ns);
   times.exposed_ns += waited_ns;
+  return joint_failure_;
 }
 
 Outcome Trainer::run_passes(Work work, StepTimes &times, std::vector<Span> *spans) {
@@ -139,26 +148,32 @@ Outcome Trainer::run_passes(Work work, StepTimes &times, std::vector<Span> *span
     if (batch_ == nullptr)
       return Failure{Exit::usage, "no samples came within a minute; is the corpus on a disk that does not answer?"};
     (void)lap(begin_ns, Part::data_wait, progress_.step + 1, times.data_wait_ns, spans);
-    run_pass(*batch_, pass, work, times, spans);
-    if (joint_failure_) return joint_failure_;
+    if (auto failure = run_pass(*batch_, pass, work, times, spans)) return failure;
   }
   return std::nullopt;
 }
 
 /// Buckets come in the order in which they were started, and each is looked at while the next is under way. Sums are of
 /// whole pieces, so that they do not depend on what the buckets are.
-void Trainer::wait_for_gradients(Work work, StepTimes &times) {
-  split_squares_ = common_squares_ = 0;
+Outcome Trainer::wait_for_gradients(Work work, StepTimes &times) {
+  size_t number = 0;
   for (size_t index = 0; index < exchange_.buckets().size(); ++index) {
     if (work != Work::computation) times.exposed_ns += exchange_.wait(index);
     if (work == Work::communication) continue;
-    size_t tensor = exchange_.buckets()[index].first;
-    for (const Piece &piece : optimizer_.part(index)) {
+    for (const Piece &piece : optimizer_.part(index))
+      compute_.squared_norm(exchange_.gradients() + piece.offset, piece.count, &squares_[number++]);
+  }
+  if (auto failure = compute_.finish()) return failure;
+  split_squares_ = common_squares_ = 0;
+  size_t tensor = 0;
+  number = 0;
+  for (size_t part = 0; part < optimizer_.part_count() && work != Work::communication; ++part) {
+    for (const Piece &piece : optimizer_.part(part)) {
       while (layout().tensors[tensor].offset + layout().tensors[tensor].count <= piece.offset) ++tensor;
-      (layout().tensors[tensor].split() ? split_squares_ : common_squares_) +=
-          compute_.squared_norm(exchange_.gradients() + piece.offset, piece.count);
+      (layout().tensors[tensor].split() ? split_squares_ : common_squares_) += squares_[number++];
     }
   }
+  return std::nullopt;
 }
 
 Outcome Trainer::find_norm(Work work, double &norm) {
@@ -193,7 +208,7 @@ Outcome Trainer::run_step(Work work, StepRecord &record, std::vector<Span> *span
   const uint64_t wait_ns = now_ns();
   if (work != Work::computation) exchange_.finish_pass(losses_.data(), losses_.size());
   times.exposed_ns += exchange_.take_waited_ns();
-  wait_for_gradients(work, times);
+  if (auto failure = wait_for_gradients(work, times)) return failure;
   if (work != Work::computation)
     if (auto failure = exchange_.finish_step(times.exposed_ns)) return failure;
   const uint64_t norm_ns = now_ns();
@@ -206,6 +221,7 @@ Outcome Trainer::run_step(Work work, StepRecord &record, std::vector<Span> *span
     return Failure{Exit::diverged, "step " + std::to_string(record.step) +
                                        ": the gradients are not finite any more; choose a smaller --learning-rate"};
   if (!record.skipped) update(work, record.norm, record.rate, exchange_.gradients());
+  if (auto failure = compute_.finish()) return failure;
   uint64_t end_ns = lap(update_ns, Part::optimizer, record.step, times.optimizer_ns, spans);
   if (exchange_.sharded() && work != Work::computation) {
     if (auto failure = exchange_.finish_step(times.exposed_ns)) return failure;
@@ -221,8 +237,11 @@ Outcome Trainer::step(StepRecord &record, std::vector<Span> *spans) {
   record.step = progress_.step + 1;
   record.rate = schedule_.rate(progress_.step);
   const bool spoiled = options_.flip_bit && static_cast<size_t>(options_.flip_rank) == ranks_.all().rank();
-  if (spoiled && options_.flip_step == record.step)
-    parameters_.get()[0] = std::nextafter(parameters_.get()[0], 2.0f);
+  if (spoiled && options_.flip_step == record.step) {
+    HostView first(compute_, parameters_.get(), 1);
+    *first.get() = std::nextafter(*first.get(), 2.0f);
+    first.write_back();
+  }
   const bool own = options_.mode != Mode::sync;
   if (static_cast<size_t>(options_.delay_rank) == ranks_.all().rank())
     std::this_thread::sleep_for(std::chrono::milliseconds(options_.delay_ms));
@@ -271,8 +290,11 @@ Outcome Trainer::find_gradients(StepRecord &record) {
 
 bool Trainer::apply(const float *gradients) {
   double squares = 0;
-  for (const Tensor &tensor : layout().tensors)
-    squares += compute_.squared_norm(gradients + tensor.offset, tensor.count);
+  for (const Tensor &tensor : layout().tensors) {
+    double square = 0;
+    compute_.squared_norm(gradients + tensor.offset, tensor.count, &square);
+    squares += square;
+  }
   if (!std::isfinite(squares)) return false;
   update(Work::computation, std::sqrt(squares), schedule_.rate(progress_.updates / worker_count()), gradients);
   ++progress_.updates;

@@ -63,7 +63,8 @@ class Trainer {
 
   /// Of a worker: gradients of its next samples.
   [[nodiscard]] Outcome find_gradients(StepRecord &record);
-  /// Of a parameter server: updates by a worker's gradients. @return false: they are not finite, and were left out.
+  /// Of a parameter server, on the host: updates by a worker's gradients. @return false: they are not finite, and were
+  /// left out.
   [[nodiscard]] bool apply(const float *gradients);
   /// Gives all ranks rank 0's parameters.
   [[nodiscard]] Outcome spread_parameters() { return state_.deal_out(false); }
@@ -79,6 +80,7 @@ class Trainer {
   [[nodiscard]] Progress &progress() { return progress_; }
   [[nodiscard]] const Exchange &exchange() const { return exchange_; }
   [[nodiscard]] MemoryBytes memory() const;
+  [[nodiscard]] bool on_host() const { return compute_.on_host(); }
 
  private:
   /// Ranks that compute gradients, and which of them this one is.
@@ -89,10 +91,11 @@ class Trainer {
   [[nodiscard]] Outcome take_mean(StepRecord &record, std::vector<Span> *spans);
   [[nodiscard]] Joint make_joint();
   [[nodiscard]] Outcome run_passes(Work work, StepTimes &times, std::vector<Span> *spans);
-  void run_pass(const Batch &batch, size_t pass, Work work, StepTimes &times, std::vector<Span> *spans);
+  [[nodiscard]] Outcome run_pass(const Batch &batch, size_t pass, Work work, StepTimes &times,
+                                 std::vector<Span> *spans);
   void gradient_ready(size_t tensor, size_t pass, Work work);
   /// Waits for the gradients of all ranks, and looks at their norm.
-  void wait_for_gradients(Work work, StepTimes &times);
+  [[nodiscard]] Outcome wait_for_gradients(Work work, StepTimes &times);
   /// Of all gradients, whoever has them.
   [[nodiscard]] Outcome find_norm(Work work, double &norm);
   void update(Work work, double norm, double rate, const float *gradients);
@@ -116,6 +119,7 @@ class Trainer {
   State state_;
   std::unique_ptr<Loader> loader_;
   Batch validation_batch_;
+  std::vector<double> squares_;  ///< of each piece of the gradients, in their order
   const Batch *batch_ = nullptr;  ///< the last one
   std::vector<double> losses_;    ///< of the step's batches; a rank fills in its own
   /// Sums of squares of this rank's gradients: of tensors that the ranks of a model share, and of those that all have.

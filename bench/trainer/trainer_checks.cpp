@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "bench/trainer/checksum.h"
+#include "bench/trainer/host_view.h"
 #include "bench/trainer/trainer.h"
 
 namespace rondo::train {
@@ -43,10 +44,11 @@ Outcome Trainer::validate(double &loss) {
       const size_t sample = (batch * options_.batch + row) % samples_.validation_count();
       fill_row(corpus_, samples_.validation_offset(sample), context, row, validation_batch_);
     }
-    losses[batch] = mean(model_.forward(parameters_.get(), validation_batch_.inputs.data(),
-                                        validation_batch_.targets.data()),
-                         model_.rows());
+    const float *const found = model_.forward(parameters_.get(), validation_batch_.inputs.data(),
+                                              validation_batch_.targets.data());
+    losses[batch] = mean(HostView(compute_, found, model_.rows()).get(), model_.rows());
   }
+  if (auto failure = compute_.finish()) return failure;
   if (joint_failure_) return joint_failure_;
   joint_ns_ = 0;
   if (auto failure = data_.sum(losses.data(), batches)) return failure;
@@ -61,9 +63,11 @@ Outcome Trainer::compare_ranks() {
     uint64_t all = 0, common = 0;
   };
   Checksum all, common;
-  all.add(parameters_.get(), layout().count * sizeof(float));
+  HostView parameters(compute_, parameters_.get(), layout().count);
+  if (auto failure = compute_.finish()) return failure;
+  all.add(parameters.get(), layout().count * sizeof(float));
   for (const Tensor &tensor : layout().tensors)
-    if (!tensor.split()) common.add(parameters_.get() + tensor.offset, tensor.count * sizeof(float));
+    if (!tensor.split()) common.add(parameters.get() + tensor.offset, tensor.count * sizeof(float));
   const Sums mine{all.value(), common.value()};
   std::vector<Sums> sums(ranks_.all().size());
   if (auto failure = ranks_.all().gather(&mine, sizeof mine, sums.data())) return failure;

@@ -92,7 +92,7 @@ class GpuCheck(unittest.TestCase):
     def test_all_parts_pass_and_end_with_a_record(self):
         results, record = self.check()
         self.assertEqual([part for part, _ in itertools.groupby(self.outcomes(results), lambda each: each[0])],
-                         ["A", "B", "C", "D"])
+                         ["A", "B", "C", "D", "E"])
         for test in results["tests"]:
             self.assertEqual(test["result"], "skipped" if "check" in test["test"] else "passed", test)
         names = [test["test"] for test in results["tests"]]
@@ -132,7 +132,10 @@ class GpuCheck(unittest.TestCase):
                        for ranks in ("threads", "processes") for executor in ("kernel", "copy")),
                      "a product of 16 rows beside all_gather, 4 ranks, 16 KiB (by copies)",
                      *(f"all_reduce, 4 ranks, 16 KiB, beside that product (at most {blocks} blocks)"
-                       for blocks in (1, 2, 4, 8))):
+                       for blocks in (1, 2, 4, 8)),
+                     "losses of 4 steps on the device beside the host's",
+                     *(f"overlap efficiency of custom, 2 ranks ({label})"
+                       for label in ("copies", "kernels, at most 2 blocks"))):
             self.assertIn(name, names)
 
     def test_ll128_is_skipped_where_it_is_refused_and_nothing_else_is(self):

@@ -40,12 +40,13 @@ class TrainCase(unittest.TestCase):
                               timeout=seconds, check=False, **options)
         return done.returncode, done.stdout, done.stderr
 
-    def train(self, ranks, *arguments, report="report", model=SMALL):
+    def train(self, ranks, *arguments, report="report", model=SMALL, **environment):
         """The report of a run that went well."""
         folder = self.folder / report
         if "--measure" not in arguments:
             arguments += ("--measure", 1)
-        status, out, err = self.call(ranks, *arguments, "--report", folder, model=model)
+        status, out, err = self.call(ranks, *arguments, "--report", folder, model=model,
+                                     env=dict(os.environ, **environment))
         self.assertEqual((status, err), (0, ""), out)
         return json.loads((folder / "report.json").read_text(encoding="utf-8"))
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <sstream>
 
 #include "tests/soft_cuda/capture.h"
 #include "tests/soft_cuda/exports.h"
@@ -20,13 +21,20 @@ constexpr uint64_t shared_bytes_least = 16 << 10;
 
 using KernelList = const KernelEntry *(*)();
 
-/// Never closed: blocks may run its code until the process is gone.
-const KernelEntry *open_kernels(const std::string &path) {
-  if (path.empty()) return nullptr;
-  void *const handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (handle == nullptr) std::fprintf(stderr, "soft cuda: %s\n", ::dlerror());
-  const auto list = handle == nullptr ? nullptr : reinterpret_cast<KernelList>(::dlsym(handle, "soft_cuda_kernels"));
-  return list == nullptr ? nullptr : list();
+/// Those of all libraries of a list with colons; none where one of them has none. The libraries are never closed:
+/// blocks may run their code until the process is gone.
+std::vector<KernelEntry> open_kernels(const std::string &paths) {
+  std::vector<KernelEntry> all;
+  std::istringstream list(paths);
+  for (std::string path; std::getline(list, path, ':');) {
+    void *const handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (handle == nullptr) std::fprintf(stderr, "soft cuda: %s\n", ::dlerror());
+    const auto kernels = handle == nullptr ? nullptr
+                                           : reinterpret_cast<KernelList>(::dlsym(handle, "soft_cuda_kernels"));
+    if (kernels == nullptr) return {};
+    for (const KernelEntry *entry = kernels(); entry->name != nullptr; ++entry) all.push_back(*entry);
+  }
+  return all;
 }
 
 /// The kernel's function in the context: always the same one.
@@ -127,15 +135,15 @@ CuStatus cuLibraryLoadData(CuLibrary *handle, const void *image, int *, void **,
   return call(Entry::library_load_data, [&](State &driver, Lock &lock) {
     if (handle == nullptr || image == nullptr) return CuStatus::invalid_value;
     if (const CuStatus status = check_unsafe_call(driver); status != CuStatus::success) return status;
-    const KernelEntry *const entries = open_kernels(driver.settings.kernels);
-    if (entries == nullptr) return CuStatus::no_binary_for_gpu;
+    const std::vector<KernelEntry> entries = open_kernels(driver.settings.kernels);
+    if (entries.empty()) return CuStatus::no_binary_for_gpu;
     // Modules are loaded into every context there is.
     for (const Device &device : driver.devices)
       if (const auto context = device.primary) synchronise_implicitly(driver, lock, context);
     auto library = std::make_shared<soft_cuda::Library>();
-    for (const KernelEntry *entry = entries; entry->name != nullptr; ++entry) {
+    for (const KernelEntry &entry : entries) {
       auto kernel = std::make_shared<Kernel>();
-      kernel->entry = *entry;
+      kernel->entry = entry;
       kernel->handle = driver.kernels.add(kernel);
       library->kernels.push_back(kernel);
     }

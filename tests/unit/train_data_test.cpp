@@ -104,7 +104,7 @@ TEST_CASE("trainer: two ranks load what one rank loads in two passes, and a resu
       const Batch *const batch = loader.next();
       REQUIRE(batch != nullptr);
       for (size_t token = 0; token + 1 < 16; ++token) REQUIRE(batch->inputs[token + 1] == batch->targets[token]);
-      all.push_back(batch->inputs);
+      all.emplace_back(batch->inputs.begin(), batch->inputs.end());
     }
     return all;
   };

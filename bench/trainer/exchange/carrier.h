@@ -10,6 +10,7 @@
 #include "bench/trainer/compute.h"
 #include "bench/trainer/exchange/bucket.h"
 #include "bench/trainer/exchange/compression.h"
+#include "bench/trainer/exchange/lane.h"
 #include "bench/trainer/group.h"
 
 namespace rondo::train {
@@ -20,7 +21,8 @@ struct Road {
   const std::vector<Bucket> &buckets;
   Group &group;
   Compute &compute;
-  rondo_stream_t stream = nullptr;
+  Lane &lane;
+  rondo_stream_t stream = nullptr;  ///< the lane's
   float *gradients = nullptr;
 };
 

@@ -33,23 +33,17 @@ Exchange::Exchange(const Layout &layout, const Settings &settings, Group &group,
 }
 
 Outcome Exchange::open() {
-  if (auto failure = allocate_shared(layout_.count, gradients_)) return failure;
-  note("rondo_stream_create", rondo_stream_create(&stream_));
+  if (auto failure = compute_.allocate_shared(layout_.count, gradients_)) return failure;
+  if (auto failure = compute_.open_lane(group_, lane_)) return failure;
+  if (!compute_.on_host())
+    if (auto failure = open_host_lane(group_, losses_lane_)) return failure;
   for (Times &times : times_) {
-    note("rondo_event_create", rondo_event_create(&times.began));
-    note("rondo_event_create", rondo_event_create(&times.ended));
+    note(lane_->make_event(times.began));
+    note(lane_->make_event(times.ended));
   }
   if (failure_) return failure_;
-  carrier_ = make_carrier({layout_, buckets_, group_, compute_, stream_, gradients_.get()}, settings_);
+  carrier_ = make_carrier({layout_, buckets_, group_, compute_, *lane_, lane_->stream(), gradients_.get()}, settings_);
   return carrier_->open();
-}
-
-Exchange::~Exchange() {
-  if (stream_ != nullptr) (void)rondo_stream_destroy(stream_);  // waits for what is under way
-  for (const Times &times : times_) {
-    if (times.began != nullptr) (void)rondo_event_destroy(times.began);
-    if (times.ended != nullptr) (void)rondo_event_destroy(times.ended);
-  }
 }
 
 size_t Exchange::wire_bytes() const {
@@ -74,9 +68,10 @@ template <class Enqueue>
 void Exchange::start(Times &times, const Enqueue &enqueue) {
   times.ready_ns = now_ns();
   times.used = true;
-  note("rondo_event_record", rondo_event_record(times.began, stream_));
+  note(lane_->follow_computation());
+  note(lane_->record(times.began));
   enqueue();
-  note("rondo_event_record", rondo_event_record(times.ended, stream_));
+  note(lane_->record(times.ended));
 }
 
 /// A bucket's second round depends on its first, and comes after the first of the next bucket: so computation has had a
@@ -99,17 +94,19 @@ void Exchange::finish_pass(double *losses, size_t count) {
   while (filling_ < buckets_.size()) start_first(filling_++);
   filling_ = 0;
   if (carrier_->two_rounds()) start_second(buckets_.size() - 1);
-  start(times_.back(), [&] {
-    note("rondo_all_reduce",
-         rondo_all_reduce(losses, losses, count, RONDO_FLOAT64, RONDO_SUM, group_.comm(), stream_));
-  });
+  const auto sum = [&] {
+    note(group_.check("rondo_all_reduce", rondo_all_reduce(losses, losses, count, RONDO_FLOAT64, RONDO_SUM,
+                                                           group_.comm(), losses_lane().stream())));
+  };
+  if (losses_lane_ == nullptr) return start(times_.back(), sum);
+  sum();
 }
 
 uint64_t Exchange::take_waited_ns() { return std::exchange(waited_ns_, 0); }
 
 uint64_t Exchange::wait_for(size_t index, Round round) {
   const uint64_t begin_ns = now_ns();
-  note("rondo_event_synchronize", rondo_event_synchronize(times_[index * round_count + round].ended));
+  note(lane_->wait(times_[index * round_count + round].ended));
   return now_ns() - begin_ns;
 }
 
@@ -121,7 +118,8 @@ uint64_t Exchange::wait(size_t index) {
 
 Outcome Exchange::finish_step(uint64_t &waited_ns) {
   const uint64_t begin_ns = now_ns();
-  note("rondo_all_reduce", rondo_stream_synchronize(stream_));
+  note(lane_->wait_for_all());
+  if (losses_lane_ != nullptr) note(losses_lane_->wait_for_all());
   waited_ns += now_ns() - begin_ns;
   return std::exchange(failure_, std::nullopt);
 }
@@ -130,17 +128,21 @@ void Exchange::share(size_t index, float *parameters) {
   const size_t *const counts = counts_.data() + index * group_.size();
   const size_t *const offsets = offsets_.data() + index * group_.size();
   start(index, shares, [&] {
-    note("rondo_all_gather_v", rondo_all_gather_v(parameters + offsets[group_.rank()], parameters, counts, offsets,
-                                                  RONDO_FLOAT32, group_.comm(), stream_));
+    note(group_.check("rondo_all_gather_v",
+                      rondo_all_gather_v(parameters + offsets[group_.rank()], parameters, counts, offsets,
+                                         RONDO_FLOAT32, lane_->comm(), lane_->stream())));
   });
 }
 
 Outcome Exchange::gather_shares(float *values) {
-  for (size_t index = 0; index < buckets_.size(); ++index) share(index, values);
-  uint64_t waited_ns = 0;
-  auto failure = finish_step(waited_ns);
-  (void)collect(0, nullptr);
-  return failure;
+  for (size_t index = 0; index < buckets_.size(); ++index) {
+    const size_t *const counts = counts_.data() + index * group_.size();
+    const size_t *const offsets = offsets_.data() + index * group_.size();
+    const rondo_status_t status = rondo_all_gather_v(values + offsets[group_.rank()], values, counts, offsets,
+                                                     RONDO_FLOAT32, group_.comm(), nullptr);
+    if (auto failure = group_.check("rondo_all_gather_v", status)) return failure;
+  }
+  return std::nullopt;
 }
 
 uint64_t Exchange::collect(uint64_t step, std::vector<Span> *spans) {
@@ -149,12 +151,13 @@ uint64_t Exchange::collect(uint64_t step, std::vector<Span> *spans) {
     Times &times = times_[at];
     const Part part = at % round_count == shares ? Part::shares : Part::bucket;
     Span span{part, static_cast<uint32_t>(at / round_count), step, 0, 0, times.ready_ns};
-    if (!std::exchange(times.used, false) || rondo_event_timestamp_ns(times.began, &span.begin_ns) != RONDO_OK ||
-        rondo_event_timestamp_ns(times.ended, &span.end_ns) != RONDO_OK)
+    if (!std::exchange(times.used, false) || !lane_->time_ns(times.began, span.begin_ns) ||
+        !lane_->time_ns(times.ended, span.end_ns))
       continue;
     total_ns += span.end_ns - span.begin_ns;
     if (spans != nullptr && at + 1 != times_.size()) spans->push_back(span);
   }
+  lane_->times_taken();
   return total_ns;
 }
 

@@ -2,9 +2,10 @@
 // The gradients and how they are added up over ranks: what makes training data-parallel.
 //
 // All gradients are one array in the order in which the backward pass completes them, cut at tensors into buckets. When
-// the last gradient of a bucket is there, its collective is enqueued on the communication stream, whose thread carries
-// it out while the backward pass goes on with the next bucket. An event before and one after each collective tell when
-// it began and ended; the one after is what the optimizer waits for. A carrier decides which collective that is.
+// the last gradient of a bucket is there, its collective is enqueued on the communication stream (lane.h), which
+// carries it out while the backward pass goes on with the next bucket. An event before and one after each collective
+// tell when it began and ended; the one after is what the optimizer waits for. A carrier decides which collective that
+// is.
 //
 // Where each rank updates only its share of the parameters (ZeRO, stage 1), it then gets the others' shares from them:
 // a bucket's parameters are gathered while the next bucket's are updated.
@@ -30,11 +31,10 @@ class Exchange {
   };
 
   Exchange(const Layout &layout, const Settings &settings, Group &group, Compute &compute);
-  ~Exchange();
   Exchange(const Exchange &) = delete;
   Exchange &operator=(const Exchange &) = delete;
 
-  /// Allocates the gradients; makes stream, events and carrier. Nothing else may be called before.
+  /// Allocates the gradients; makes lane, events and carrier. All ranks call it at once, before anything else.
   [[nodiscard]] Outcome open();
 
   [[nodiscard]] float *gradients() const { return gradients_.get(); }
@@ -63,7 +63,7 @@ class Exchange {
   /// This rank's share of bucket `index` is updated: gets the others' from them. Buckets come in their order.
   void share(size_t index, float *parameters);
 
-  /// Gives all ranks all shares of `values`, of which each has its own; outside of a step.
+  /// Gives all ranks all shares of `values`, of which each has its own, in the host's memory; outside of a step.
   [[nodiscard]] Outcome gather_shares(float *values);
 
   /// When the collectives of the last step began and ended, added to `spans`. @return their durations' sum.
@@ -73,7 +73,7 @@ class Exchange {
   /// Collectives that a bucket may take in a step, in the order of their times.
   enum Round : size_t { first, second, shares, round_count };
   struct Times {
-    rondo_event_t began = nullptr, ended = nullptr;
+    Lane::Event began = nullptr, ended = nullptr;
     uint64_t ready_ns = 0;  ///< when it was enqueued
     bool used = false;      ///< in this step
   };
@@ -87,7 +87,7 @@ class Exchange {
   void start_second(size_t index);
   uint64_t wait_for(size_t index, Round round);
   void note(Outcome outcome);
-  void note(const char *call, rondo_status_t status) { note(group_.check(call, status)); }
+  [[nodiscard]] Lane &losses_lane() const { return losses_lane_ != nullptr ? *losses_lane_ : *lane_; }
 
   const Layout &layout_;
   const Settings settings_;
@@ -96,7 +96,8 @@ class Exchange {
   const std::vector<Bucket> buckets_;
   bool overlap_;
   Buffer gradients_;
-  rondo_stream_t stream_ = nullptr;
+  std::unique_ptr<Lane> lane_;
+  std::unique_ptr<Lane> losses_lane_;  ///< of the host, where losses are; null: lane_ is
   std::unique_ptr<Carrier> carrier_;
   std::vector<Times> times_;              ///< round_count of each bucket, and the losses
   std::vector<size_t> counts_, offsets_;  ///< of each bucket, the ranks' shares, offsets as the layout's

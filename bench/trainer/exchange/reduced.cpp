@@ -15,7 +15,8 @@ class ReducedCarrier final : public Carrier {
 
   Outcome open() override {
     if (type_ == RONDO_FLOAT32) return std::nullopt;
-    return allocate_shared((road_.layout.count + 1) / 2, narrow_);  // two elements in the place of a float
+    const size_t floats = (road_.layout.count + 1) / 2;  // two elements in the place of each
+    return road_.compute.allocate_shared(floats, narrow_);
   }
   size_t memory_bytes() const override { return narrow_ == nullptr ? 0 : wire_bytes(); }
   size_t wire_bytes() const override { return road_.layout.count * rondo_type_size(type_); }
@@ -31,8 +32,9 @@ class ReducedCarrier final : public Carrier {
     if (narrow_ != nullptr) {
       data = narrow() + bucket.offset;
       road_.compute.narrow(road_.gradients + bucket.offset, data, type_, scale_, bucket.count);
+      if (auto failure = road_.lane.follow_computation()) return failure;
     }
-    const rondo_comm_t comm = road_.group.comm();
+    const rondo_comm_t comm = road_.lane.comm();
     if (!sharded_)
       return road_.group.check("rondo_all_reduce",
                                rondo_all_reduce(data, data, bucket.count, type_, RONDO_SUM, comm, road_.stream));

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // `rondo-train`: a program of its own, since the library of its matrix products is one that nobody else should load.
 #include "bench/trainer/train.h"
+#include "src/cli/train_cuda.h"
 
 int main(int argc, char **argv) {
   const std::span<const char *const> all(argv, static_cast<size_t>(argc));
-  return rondo::run_train(all.empty() ? all : all.subspan(1));
+  const auto devices = rondo::cli::make_train_devices();
+  return rondo::run_train(all.empty() ? all : all.subspan(1), *devices);
 }

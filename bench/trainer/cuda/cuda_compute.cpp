@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/trainer/cuda/cuda_compute.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "bench/trainer/cuda/cuda_lane.h"
+#include "bench/trainer/cuda/pinned.h"
+#include "bench/trainer/shape.h"
+
+#define RONDO_TRAIN_FUNCTION
+#include "bench/trainer/cuda/kernels/list.h"
+
+namespace rondo::train {
+namespace {
+
+using namespace cuda;
+
+template <class Kernel>
+constexpr const char *symbol_of = nullptr;
+#define RONDO_TRAIN_SYMBOL(symbol, ...) \
+  template <>                           \
+  constexpr const char *symbol_of<__VA_ARGS__> = #symbol;
+RONDO_TRAIN_KERNELS(RONDO_TRAIN_SYMBOL)
+
+constexpr uint64_t blocks_a_multiprocessor = 8;
+constexpr uint64_t thread_elements = 4;  ///< of a flat array
+constexpr uint64_t squares_blocks = 256;
+constexpr uint64_t slice_rows = 64, slices_most = 64;
+
+class CudaCompute final : public Compute {
+ public:
+  CudaCompute(std::unique_ptr<Device> device, const rondo_config_t &config)
+      : device_(std::move(device)), config_(config), pinned_(*device_) {}
+  ~CudaCompute() override {
+    (void)device_->wait_for_stream(stream_);
+    for (void *const memory : {partials_.memory, squares_.memory, tokens_[0].memory, tokens_[1].memory})
+      if (memory != nullptr) device_->release(memory);
+  }
+  CudaCompute(const CudaCompute &) = delete;
+  CudaCompute &operator=(const CudaCompute &) = delete;
+
+  Outcome open(const CudaSettings &settings) {
+    if (auto failure = device_->make_stream(stream_)) return failure;
+#define RONDO_TRAIN_FIND(symbol, ...) \
+  if (auto failure = device_->find_kernel(#symbol, kernels_[#symbol])) return failure;
+    RONDO_TRAIN_KERNELS(RONDO_TRAIN_FIND)
+#undef RONDO_TRAIN_FIND
+    return products_.open(settings.product_library, settings.precision, *device_);
+  }
+
+  const char *name() const override { return "cuda"; }
+  size_t own_bytes() const override {
+    return products_.own_bytes() + partials_.bytes + squares_.bytes + tokens_[0].bytes + tokens_[1].bytes;
+  }
+
+  Buffer allocate(size_t count) override {
+    Buffer buffer;
+    if (auto failure = allocate_shared(count, buffer)) buffer = nullptr;
+    return buffer;
+  }
+
+  Outcome allocate_shared(size_t count, Buffer &buffer) override {
+    void *memory = nullptr;
+    const size_t bytes = std::max<size_t>(count, 1) * sizeof(float);
+    if (auto failure = device_->allocate(bytes, memory)) return failure;
+    buffer = {static_cast<float *>(memory), [this](float *end) { device_->release(end); }};
+    return device_->zero(memory, bytes, stream_);
+  }
+
+  size_t attention_scratch(size_t context, size_t heads) const override { return heads * context * context; }
+
+  Outcome open_lane(Group &group, std::unique_ptr<Lane> &lane) override {
+    return open_cuda_lane(*device_, stream_, group, config_, lane);
+  }
+
+  Outcome finish() override {
+    std::vector<double> values(sums_.size());
+    if (!sums_.empty() && !failure_)
+      note(device_->copy(values.data(), totals(), values.size() * sizeof(double), stream_));
+    note(device_->wait_for_stream(stream_));
+    for (size_t at = 0; at < sums_.size(); ++at) *sums_[at] = values[at];
+    sums_.clear();
+    return std::exchange(failure_, std::nullopt);
+  }
+
+  bool on_host() const override { return false; }
+  void read(const float *from, float *to, size_t count) override {
+    std::fill_n(to, count, 0.0f);
+    if (failure_) return;
+    note(device_->copy(to, from, count * sizeof(float), stream_));
+    note(device_->wait_for_stream(stream_));
+  }
+  void write(const float *from, float *to, size_t count) override {
+    note(device_->copy(to, from, count * sizeof(float), stream_));
+    note(device_->wait_for_stream(stream_));
+  }
+  std::pmr::memory_resource *sample_memory() override { return &pinned_; }
+  const uint8_t *take_tokens(const uint8_t *tokens, size_t count, TokenPlace place) override {
+    Scratch &scratch = tokens_[static_cast<size_t>(place)];
+    if (!grow(scratch, count)) return nullptr;
+    note(device_->copy(scratch.memory, tokens, count, stream_));
+    return static_cast<const uint8_t *>(scratch.memory);
+  }
+
+  void multiply(const Product &product) override { multiply(ProductBatch{product}); }
+
+  void add_bias(const float *base, const float *bias, float *out, size_t rows, size_t width) override {
+    launch_flat(AddBias{base, bias, out, rows * width, width}, rows * width);
+  }
+  void sum_rows(const float *x, float *sums, size_t rows, size_t width) override {
+    const uint64_t slices = slices_of(rows);
+    if (slices == 1) return launch_flat(SumColumns{x, sums, rows, width, 1}, thread_elements * width);
+    if (!grow(partials_, slices * width * sizeof(float))) return;
+    launch_flat(SumColumns{x, partials(), rows, width, slices}, thread_elements * slices * width);
+    launch_flat(SumColumns{partials(), sums, slices, width, 1}, thread_elements * width);
+  }
+  void add(const float *x, float *to, size_t count) override { launch_flat(Add{x, to, count}, count); }
+  void zero(float *x, size_t count) override { note(device_->zero(x, count * sizeof(float), stream_)); }
+
+  void embed(const uint8_t *tokens, const float *token_table, const float *position_table, float *out, size_t rows,
+             size_t context, size_t width) override {
+    launch_flat(Embed{tokens, token_table, position_table, out, rows, context, width}, rows * width);
+  }
+  void embed_backward(const uint8_t *tokens, const float *gradients, float *token_gradients, float *position_gradients,
+                      size_t rows, size_t context, size_t width) override {
+    launch_rows(EmbedTokensBackward{tokens, gradients, token_gradients, rows, width, vocabulary}, vocabulary);
+    launch_flat(EmbedPositionsBackward{gradients, position_gradients, rows, context, width},
+                thread_elements * context * width);
+  }
+
+  void normalize(const float *x, const float *gain, const float *bias, float *out, float *means, float *scales,
+                 size_t rows, size_t width) override {
+    launch_rows(Normalize{x, gain, bias, out, means, scales, rows, width}, rows);
+  }
+  void normalize_backward(const float *x, const float *gain, const float *means, const float *scales,
+                          const float *out_gradients, float *x_gradients, float *gain_gradients, float *bias_gradients,
+                          size_t rows, size_t width) override {
+    launch_rows(NormalizeBackward{x, gain, means, scales, out_gradients, x_gradients, rows, width}, rows);
+    const uint64_t slices = slices_of(rows);
+    if (!grow(partials_, 2 * slices * width * sizeof(float))) return;
+    float *const biases = partials() + slices * width;
+    launch_flat(NormalizeColumns{x, means, scales, out_gradients, partials(), biases, rows, width, slices},
+                thread_elements * slices * width);
+    launch_flat(SumColumns{partials(), gain_gradients, slices, width, 1}, thread_elements * width);
+    launch_flat(SumColumns{biases, bias_gradients, slices, width, 1}, thread_elements * width);
+  }
+
+  void gelu(const float *x, float *out, size_t count) override { launch_flat(Gelu{x, out, count}, count); }
+  void gelu_backward(const float *x, float *gradients, size_t count) override {
+    launch_flat(GeluBackward{x, gradients, count}, count);
+  }
+
+  void attend(const Attention &all, float *out) override {
+    for (size_t sample = 0; sample < all.batch; ++sample) {
+      const Heads heads = heads_of(all, sample);
+      multiply(heads.product({false, true, all.context, all.context, heads.width}, heads.queries, heads.keys,
+                             heads.weights));
+      const uint64_t rows = all.heads * all.context;
+      launch_rows(CausalSoftmax{heads.weights, rows, all.context, heads.scale}, rows);
+      multiply(heads.product({false, false, all.context, heads.width, all.context}, {heads.weights, heads.square},
+                             heads.values, {out + sample * all.context * all.width, heads.rows}));
+    }
+  }
+
+  void attend_backward(const Attention &all, const float *out_gradients, float *qkv_gradients) override {
+    for (size_t sample = 0; sample < all.batch; ++sample) {
+      const Heads heads = heads_of(all, sample);
+      const size_t context = all.context, width = heads.width;
+      float *const gradients = qkv_gradients + sample * context * 3 * all.width;
+      const Matrices given{const_cast<float *>(out_gradients) + sample * context * all.width, heads.rows};
+      const Matrices weights{heads.weights, heads.square}, scores{all.scratch, heads.square};
+      const auto gradients_at = [&](size_t part) { return Matrices{gradients + part * all.width, heads.triple}; };
+      multiply(heads.product({true, false, context, width, context}, weights, given, gradients_at(2)));
+      multiply(heads.product({false, true, context, context, width}, given, heads.values, scores));
+      launch_rows(SoftmaxBackward{heads.weights, all.scratch, all.heads * context, context, heads.scale},
+                  all.heads * context);
+      multiply(heads.product({false, false, context, width, context}, scores, heads.keys, gradients_at(0)));
+      multiply(heads.product({true, false, context, width, context}, scores, heads.queries, gradients_at(1)));
+    }
+  }
+
+  void cross_entropy(float *logits, const uint8_t *targets, float *losses, size_t rows) override {
+    launch_rows(CrossEntropy{logits, targets, losses, rows}, rows);
+  }
+  void cross_entropy_backward(float *probabilities, const uint8_t *targets, float scale, size_t rows) override {
+    launch_flat(CrossEntropyBackward{probabilities, targets, rows, scale}, rows * vocabulary);
+  }
+
+  void squared_norm(const float *x, size_t count, double *sum) override {
+    if (sums_.size() == sums_most) note(finish());
+    if (!grow(squares_, (squares_blocks + sums_most) * sizeof(double))) return;
+    auto *const partial = static_cast<double *>(squares_.memory);
+    const uint64_t blocks = std::min(squares_blocks, blocks_for(count, block_threads * thread_elements));
+    launch(Squares{x, partial, count}, blocks);
+    launch(FoldSquares{partial, totals() + sums_.size(), blocks}, 1);
+    sums_.push_back(sum);
+  }
+
+  void adam(const AdamUpdate &update) override {
+    const auto steps = static_cast<double>(update.step), rate = static_cast<double>(update.learning_rate);
+    const double left1 = 1.0 - std::pow(static_cast<double>(update.beta1), steps);
+    const double left2 = 1.0 - std::pow(static_cast<double>(update.beta2), steps);
+    launch_flat(Adam{update.parameters, update.first_moment, update.second_moment, update.gradients, update.count,
+                     update.beta1, update.beta2, update.epsilon, update.gradient_scale,
+                     static_cast<float>(1.0 - rate * static_cast<double>(update.decay)),
+                     static_cast<float>(rate / left1), static_cast<float>(1.0 / std::sqrt(left2))},
+                update.count);
+  }
+
+  void narrow(const float *from, void *to, rondo_type_t type, float scale, size_t count) override {
+    auto *const elements = static_cast<uint16_t *>(to);
+    if (type == RONDO_BFLOAT16) return launch_flat(Narrow<Bfloat16>{from, elements, count, scale}, count);
+    launch_flat(Narrow<Float16>{from, elements, count, scale}, count);
+  }
+  void widen(const void *from, rondo_type_t type, float *to, float scale, size_t count) override {
+    const auto *const elements = static_cast<const uint16_t *>(from);
+    if (type == RONDO_BFLOAT16) return launch_flat(Widen<Bfloat16>{elements, to, count, scale}, count);
+    launch_flat(Widen<Float16>{elements, to, count, scale}, count);
+  }
+
+ private:
+  /// Memory that grows as it is needed: in the first step.
+  struct Scratch {
+    void *memory = nullptr;
+    size_t bytes = 0;
+  };
+  static constexpr size_t sums_most = 1024;
+
+  /// Matrices of the heads of one sample: where the first is, and how they lie.
+  struct Lie {
+    size_t stride = 0, step = 0;
+  };
+  struct Matrices {
+    float *first = nullptr;
+    Lie lie;
+  };
+  struct Heads {
+    size_t count = 0, width = 0;
+    float scale = 1.0f;
+    Lie triple, rows, square;  ///< of queries, keys and values; of the output; of weights
+    Matrices queries, keys, values;
+    float *weights = nullptr;
+
+    [[nodiscard]] ProductBatch product(Product shape, const Matrices &a, const Matrices &b, const Matrices &c) const {
+      shape.a = a.first;
+      shape.a_stride = a.lie.stride;
+      shape.b = b.first;
+      shape.b_stride = b.lie.stride;
+      shape.c = c.first;
+      shape.c_stride = c.lie.stride;
+      return {shape, count, a.lie.step, b.lie.step, c.lie.step};
+    }
+    [[nodiscard]] ProductBatch product(Product shape, const Matrices &a, const Matrices &b, float *c) const {
+      return product(shape, a, b, Matrices{c, square});
+    }
+  };
+
+  static Heads heads_of(const Attention &all, size_t sample) {
+    Heads heads;
+    heads.count = all.heads;
+    heads.width = all.width / all.heads;
+    heads.scale = 1.0f / std::sqrt(static_cast<float>(heads.width));
+    heads.triple = {3 * all.width, heads.width};
+    heads.rows = {all.width, heads.width};
+    heads.square = {all.context, all.context * all.context};
+    float *const first = const_cast<float *>(all.qkv) + sample * all.context * 3 * all.width;
+    heads.queries = {first, heads.triple};
+    heads.keys = {first + all.width, heads.triple};
+    heads.values = {first + 2 * all.width, heads.triple};
+    heads.weights = all.weights + sample * all.heads * all.context * all.context;
+    return heads;
+  }
+
+  void note(Outcome outcome) {
+    if (outcome && !failure_) failure_ = std::move(outcome);
+  }
+  float *partials() const { return static_cast<float *>(partials_.memory); }
+  double *totals() const { return static_cast<double *>(squares_.memory) + squares_blocks; }
+
+  bool grow(Scratch &scratch, size_t bytes) {
+    if (scratch.bytes >= bytes) return true;
+    note(device_->wait_for_stream(stream_));
+    if (scratch.memory != nullptr) device_->release(scratch.memory);
+    scratch = {};
+    if (auto failure = device_->allocate(bytes, scratch.memory)) {
+      note(std::move(failure));
+      return false;
+    }
+    scratch.bytes = bytes;
+    return true;
+  }
+
+  static uint64_t slices_of(uint64_t rows) { return std::clamp<uint64_t>(rows / slice_rows, 1, slices_most); }
+  uint64_t blocks_for(uint64_t tasks, uint64_t tasks_a_block) const {
+    const uint64_t most = device_->facts().multiprocessors * blocks_a_multiprocessor;
+    return std::clamp<uint64_t>((tasks + tasks_a_block - 1) / tasks_a_block, 1, most);
+  }
+
+  template <class Kernel>
+  void launch(const Kernel &kernel, uint64_t blocks) {
+    if (failure_) return;
+    const Grid grid{static_cast<uint32_t>(blocks), block_threads, shared_bytes};
+    note(device_->launch(kernels_[symbol_of<Kernel>], grid, &kernel, stream_));
+  }
+  /// Elements are for any thread.
+  template <class Kernel>
+  void launch_flat(const Kernel &kernel, uint64_t elements) {
+    launch(kernel, blocks_for(elements, block_threads * thread_elements));
+  }
+  /// A row is for a block.
+  template <class Kernel>
+  void launch_rows(const Kernel &kernel, uint64_t rows) {
+    launch(kernel, blocks_for(rows, 1));
+  }
+  void multiply(const ProductBatch &batch) {
+    if (!failure_) note(products_.enqueue(batch, stream_));
+  }
+
+  std::unique_ptr<Device> device_;
+  const rondo_config_t config_;
+  PinnedMemory pinned_;
+  void *stream_ = nullptr;
+  std::unordered_map<std::string_view, void *> kernels_;
+  Products products_;
+  Scratch partials_, squares_, tokens_[2];
+  std::vector<double *> sums_;  ///< where the totals go that are under way
+  Outcome failure_;             ///< the first since finish()
+};
+
+}  // namespace
+
+Outcome make_cuda_compute(std::unique_ptr<Device> device, const CudaSettings &settings,
+                          std::unique_ptr<Compute> &compute) {
+  auto made = std::make_unique<CudaCompute>(std::move(device), settings.config);
+  if (auto failure = made->open(settings)) return failure;
+  compute = std::move(made);
+  return std::nullopt;
+}
+
+}  // namespace rondo::train

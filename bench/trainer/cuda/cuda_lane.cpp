@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Computation and collectives are two streams of the device. What a collective reads was computed before it: an event
+// on the one stream, for which the other waits. What computation reads of it comes after the host has waited for the
+// collective's end; that is the time that a step tells as exposed.
+#include "bench/trainer/cuda/cuda_lane.h"
+
+#include <utility>
+
+#include "bench/trainer/timeline.h"
+
+namespace rondo::train {
+namespace {
+
+class CudaLane final : public Lane {
+ public:
+  CudaLane(Device &device, void *computation) : device_(device), computation_(computation) {}
+  ~CudaLane() override {
+    if (stream_ != nullptr) (void)device_.wait_for_stream(stream_);
+  }
+  CudaLane(const CudaLane &) = delete;
+  CudaLane &operator=(const CudaLane &) = delete;
+
+  Outcome open(Group &group, rondo_config_t config) {
+    config.device = device_.facts().ordinal;
+    if (auto failure = group_.join_part(group, 0, group.rank(), group.size(), config)) return failure;
+    if (auto failure = device_.make_stream(stream_)) return failure;
+    if (auto failure = device_.make_event(computed_)) return failure;
+    if (auto failure = device_.make_event(origin_)) return failure;
+    return set_origin();
+  }
+
+  rondo_comm_t comm() const override { return group_.comm(); }
+  rondo_stream_t stream() const override { return stream_; }
+  Outcome make_event(Event &event) override { return device_.make_event(event); }
+  Outcome record(Event event) override { return device_.record(event, stream_); }
+
+  Outcome follow_computation() override {
+    if (auto failure = device_.record(computed_, computation_)) return failure;
+    return device_.follow(stream_, computed_);
+  }
+  Outcome wait(Event event) override {
+    if (auto failure = device_.wait_for_event(event)) return failure;
+    return check();
+  }
+  Outcome wait_for_all() override {
+    if (auto failure = device_.wait_for_stream(stream_)) return failure;
+    return check();
+  }
+
+  bool time_ns(Event event, uint64_t &time_ns) override {
+    double since_ns = 0;
+    if (device_.between_ns(origin_, event, since_ns)) return false;
+    time_ns = origin_ns_ + static_cast<uint64_t>(since_ns > 0 ? since_ns : 0);
+    return true;
+  }
+  /// Times are told as floats since the origin, which would lose nanoseconds over a long run.
+  void times_taken() override { (void)set_origin(); }
+
+ private:
+  /// While the stream is idle, so that the event is reached at once.
+  Outcome set_origin() {
+    if (auto failure = device_.record(origin_, stream_)) return failure;
+    if (auto failure = device_.wait_for_event(origin_)) return failure;
+    origin_ns_ = now_ns();
+    return std::nullopt;
+  }
+
+  /// The stream goes on whatever becomes of a collective; the communicator tells what did.
+  Outcome check() {
+    rondo_status_t state = RONDO_OK;
+    rondo_status_t status = rondo_comm_get_async_error(group_.comm(), &state);
+    if (status == RONDO_OK) status = state;
+    return group_.check("rondo_all_reduce", status);
+  }
+
+  Device &device_;
+  void *const computation_;
+  void *stream_ = nullptr, *computed_ = nullptr, *origin_ = nullptr;
+  uint64_t origin_ns_ = 0;
+  Group group_;
+};
+
+}  // namespace
+
+Outcome open_cuda_lane(Device &device, void *computation, Group &group, const rondo_config_t &config,
+                       std::unique_ptr<Lane> &lane) {
+  auto made = std::make_unique<CudaLane>(device, computation);
+  if (auto failure = made->open(group, config)) return failure;
+  lane = std::move(made);
+  return std::nullopt;
+}
+
+}  // namespace rondo::train

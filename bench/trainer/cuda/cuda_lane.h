@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collectives on a stream of a device, by a communicator there.
+#pragma once
+
+#include <memory>
+
+#include "bench/trainer/cuda/device.h"
+#include "bench/trainer/exchange/lane.h"
+
+namespace rondo::train {
+
+/// @param group        ranks of the host's communicator, all of which call this at once.
+/// @param computation  the stream of what a lane follows.
+[[nodiscard]] Outcome open_cuda_lane(Device &device, void *computation, Group &group, const rondo_config_t &config,
+                                     std::unique_ptr<Lane> &lane);
+
+}  // namespace rondo::train

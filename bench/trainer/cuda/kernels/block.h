@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the kernels are written for: a block of threads. A block type has thread(), threads(), index() (of the block),
+// count() (of blocks), shared() (memory of the block: 8 bytes a thread) and sync(). On a device it stands for the
+// hardware's block (kernels.cu); in tests for threads of the host.
+//
+// RONDO_TRAIN_FUNCTION is how a function is declared that a block runs; the file that includes a kernel defines it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace rondo::train::cuda {
+
+inline constexpr uint32_t block_threads = 256;
+inline constexpr uint32_t shared_bytes = block_threads * sizeof(double);
+
+/// This thread's number among all of the grid.
+template <class Block>
+RONDO_TRAIN_FUNCTION inline uint64_t first_of(const Block &block) {
+  return uint64_t{block.index()} * block.threads() + block.thread();
+}
+/// All threads of the grid.
+template <class Block>
+RONDO_TRAIN_FUNCTION inline uint64_t step_of(const Block &block) {
+  return uint64_t{block.count()} * block.threads();
+}
+
+struct Sum {
+  template <class Value>
+  RONDO_TRAIN_FUNCTION static Value of(Value one, Value other) {
+    return one + other;
+  }
+};
+struct Greatest {
+  template <class Value>
+  RONDO_TRAIN_FUNCTION static Value of(Value one, Value other) {
+    return one < other ? other : one;
+  }
+};
+
+/// What Fold makes of all threads' values, on all threads; in an order that depends on the number of threads alone.
+template <class Fold, class Block, class Value>
+RONDO_TRAIN_FUNCTION inline Value reduce(const Block &block, Value mine) {
+  static_assert(sizeof(Value) <= sizeof(double));
+  auto *const values = reinterpret_cast<Value *>(block.shared());
+  block.sync();  // the result before this one has been read
+  values[block.thread()] = mine;
+  block.sync();
+  for (uint32_t left = block.threads(); left > 1;) {
+    const uint32_t half = (left + 1) / 2;
+    if (block.thread() + half < left)
+      values[block.thread()] = Fold::of(values[block.thread()], values[block.thread() + half]);
+    block.sync();
+    left = half;
+  }
+  return values[0];
+}
+
+}  // namespace rondo::train::cuda

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every kernel of the trainer, once: the image for devices, the library for emulated blocks and the names that the
+// backend looks up are made of this list. Each kernel takes its struct by value.
+#pragma once
+
+#include "bench/trainer/cuda/kernels/columns.h"
+#include "bench/trainer/cuda/kernels/flat.h"
+#include "bench/trainer/cuda/kernels/rows.h"
+#include "bench/trainer/cuda/kernels/wire.h"
+
+/// X(symbol, Kernel) for each.
+#define RONDO_TRAIN_KERNELS(X)                                                         \
+  X(rondo_train_add_bias, ::rondo::train::cuda::AddBias)                               \
+  X(rondo_train_add, ::rondo::train::cuda::Add)                                        \
+  X(rondo_train_embed, ::rondo::train::cuda::Embed)                                    \
+  X(rondo_train_embed_tokens_backward, ::rondo::train::cuda::EmbedTokensBackward)      \
+  X(rondo_train_embed_positions_backward, ::rondo::train::cuda::EmbedPositionsBackward) \
+  X(rondo_train_gelu, ::rondo::train::cuda::Gelu)                                      \
+  X(rondo_train_gelu_backward, ::rondo::train::cuda::GeluBackward)                     \
+  X(rondo_train_adam, ::rondo::train::cuda::Adam)                                      \
+  X(rondo_train_squares, ::rondo::train::cuda::Squares)                                \
+  X(rondo_train_fold_squares, ::rondo::train::cuda::FoldSquares)                       \
+  X(rondo_train_normalize, ::rondo::train::cuda::Normalize)                            \
+  X(rondo_train_normalize_backward, ::rondo::train::cuda::NormalizeBackward)           \
+  X(rondo_train_normalize_columns, ::rondo::train::cuda::NormalizeColumns)             \
+  X(rondo_train_sum_columns, ::rondo::train::cuda::SumColumns)                         \
+  X(rondo_train_causal_softmax, ::rondo::train::cuda::CausalSoftmax)                   \
+  X(rondo_train_softmax_backward, ::rondo::train::cuda::SoftmaxBackward)               \
+  X(rondo_train_cross_entropy, ::rondo::train::cuda::CrossEntropy)                     \
+  X(rondo_train_cross_entropy_backward, ::rondo::train::cuda::CrossEntropyBackward)    \
+  X(rondo_train_narrow_bfloat16, ::rondo::train::cuda::Narrow<::rondo::train::cuda::Bfloat16>) \
+  X(rondo_train_widen_bfloat16, ::rondo::train::cuda::Widen<::rondo::train::cuda::Bfloat16>)   \
+  X(rondo_train_narrow_float16, ::rondo::train::cuda::Narrow<::rondo::train::cuda::Float16>)   \
+  X(rondo_train_widen_float16, ::rondo::train::cuda::Widen<::rondo::train::cuda::Float16>)

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels that look at a row as a whole: a row a block, whose threads share its elements out.
+#pragma once
+
+#include <cmath>
+
+#include "bench/trainer/cuda/kernels/block.h"
+
+namespace rondo::train::cuda {
+
+struct Normalize {
+  const float *x, *gain, *bias;
+  float *out, *means, *scales;
+  uint64_t rows, width;
+
+  template <class Block>
+  RONDO_TRAIN_FUNCTION void run(const Block &block) const {
+    const float share = 1.0f / static_cast<float>(width);
+    for (uint64_t row = block.index(); row < rows; row += block.count()) {
+      const float *const from = x + row * width;
+      float sum = 0, squares = 0;
+      for (uint64_t at = block.thread(); at < width; at += block.threads()) sum += from[at];
+      const float mean = reduce<Sum>(block, sum) * share;
+      for (uint64_t at = block.thread(); at < width; at += block.threads())
+        squares += (from[at] - mean) * (from[at] - mean);
+      const float scale = 1.0f / sqrtf(reduce<Sum>(block, squares) * share + 1e-5f);
+      for (uint64_t at = block.thread(); at < width; at += block.threads())
+        out[row * width + at] = (from[at] - mean) * scale * gain[at] + bias[at];
+      if (block.thread() == 0) {
+        means[row] = mean;
+        scales[row] = scale;
+      }
+    }
+  }
+};
+
+/// Of the input: added to x_gradients. NormalizeColumns has those of gain and bias.
+struct NormalizeBackward {
+  const float *x, *gain, *means, *scales, *out_gradients;
+  float *x_gradients;
+  uint64_t rows, width;
+
+  template <class Block>
+  RONDO_TRAIN_FUNCTION void run(const Block &block) const {
+    const float share = 1.0f / static_cast<float>(width);
+    for (uint64_t row = block.index(); row < rows; row += block.count()) {
+      const float *const from = x + row * width, *const given = out_gradients + row * width;
+      const float mean = means[row], scale = scales[row];
+      float sum = 0, product_sum = 0;
+      for (uint64_t at = block.thread(); at < width; at += block.threads()) {
+        const float inner = given[at] * gain[at];
+        sum += inner;
+        product_sum += inner * ((from[at] - mean) * scale);
+      }
+      const float mean_inner = reduce<Sum>(block, sum) * share;
+      const float mean_product = reduce<Sum>(block, product_sum) * share;
+      for (uint64_t at = block.thread(); at < width; at += block.threads()) {
+        const float y = (from[at] - mean) * scale;
+        x_gradients[row * width + at] += (given[at] * gain[at] - mean_inner - y * mean_product) * scale;
+      }
+    }
+  }
+};
+
+/// Rows of matrices of `context` rows each, of which row i sees its first i + 1 elements: these become the softmax of
+/// what they are times `scale`, the others 0.
+struct CausalSoftmax {
+  float *scores;
+  uint64_t rows, context;
+  float scale;
+
+  template <class Block>
+  RONDO_TRAIN_FUNCTION void run(const Block &block) const {
+    for (uint64_t row = block.index(); row < rows; row += block.count()) {
+      float *const values = scores + row * context;
+      const uint64_t seen = row % context + 1;
+      float most = -1e30f, sum = 0;
+      for (uint64_t at = block.thread(); at < seen; at += block.threads())
+        most = Greatest::of(most, values[at] * scale);
+      const float top = reduce<Greatest>(block, most);
+      for (uint64_t at = block.thread(); at < seen; at += block.threads()) {
+        values[at] = expf(values[at] * scale - top);
+        sum += values[at];
+      }
+      const float share = 1.0f / reduce<Sum>(block, sum);
+      for (uint64_t at = block.thread(); at < context; at += block.threads())
+        values[at] = at < seen ? values[at] * share : 0.0f;
+    }
+  }
+};
+
+/// gradients: of the softmax's results on entry, of its inputs on return.
+struct SoftmaxBackward {
+  const float *weights;
+  float *gradients;
+  uint64_t rows, columns;
+  float scale;
+
+  template <class Block>
+  RONDO_TRAIN_FUNCTION void run(const Block &block) const {
+    for (uint64_t row = block.index(); row < rows; row += block.count()) {
+      const float *const weight = weights + row * columns;
+      float *const gradient = gradients + row * columns;
+      float sum = 0;
+      for (uint64_t at = block.thread(); at < columns; at += block.threads()) sum += weight[at] * gradient[at];
+      const float mean = reduce<Sum>(block, sum);
+      for (uint64_t at = block.thread(); at < columns; at += block.threads())
+        gradient[at] = weight[at] * (gradient[at] - mean) * scale;
+    }
+  }
+};
+
+inline constexpr uint64_t byte_values = 256;
+
+struct CrossEntropy {
+  float *logits;
+  const uint8_t *targets;
+  float *losses;
+  uint64_t rows;
+
+  template <class Block>
+  RONDO_TRAIN_FUNCTION void run(const Block &block) const {
+    for (uint64_t row = block.index(); row < rows; row += block.count()) {
+      float *const values = logits + row * byte_values;
+      const float target = values[targets[row]];  // before any thread writes there: reduce() has barriers
+      float most = values[0], sum = 0;
+      for (uint64_t at = block.thread(); at < byte_values; at += block.threads()) most = Greatest::of(most, values[at]);
+      const float top = reduce<Greatest>(block, most);
+      for (uint64_t at = block.thread(); at < byte_values; at += block.threads()) {
+        values[at] = expf(values[at] - top);
+        sum += values[at];
+      }
+      const float total = reduce<Sum>(block, sum);
+      for (uint64_t at = block.thread(); at < byte_values; at += block.threads()) values[at] *= 1.0f / total;
+      if (block.thread() == 0) losses[row] = logf(total) - (target - top);
+    }
+  }
+};
+
+struct CrossEntropyBackward {
+  float *probabilities;
+  const uint8_t *targets;
+  uint64_t rows;
+  float scale;
+
+  template <class Block>
+  RONDO_TRAIN_FUNCTION void run(const Block &block) const {
+    for (uint64_t at = first_of(block); at < rows * byte_values; at += step_of(block)) {
+      const bool hit = targets[at / byte_values] == at % byte_values;
+      probabilities[at] = (probabilities[at] - (hit ? 1.0f : 0.0f)) * scale;
+    }
+  }
+};
+
+}  // namespace rondo::train::cuda

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels that convert for the wire, with integers alone: the bits are those of the host's conversions.
+#pragma once
+
+#include <cstring>
+
+#include "bench/trainer/cuda/kernels/block.h"
+
+namespace rondo::train::cuda {
+
+RONDO_TRAIN_FUNCTION inline uint32_t bits_of(float value) {
+  uint32_t bits;
+  memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+RONDO_TRAIN_FUNCTION inline float float_of(uint32_t bits) {
+  float value;
+  memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+/// 1 sign bit, 8 of the exponent, 7 of the mantissa: the upper half of a float.
+struct Bfloat16 {
+  /// To nearest, ties to even; a NaN stays one.
+  RONDO_TRAIN_FUNCTION static uint16_t narrow(float value) {
+    const uint32_t bits = bits_of(value);
+    if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<uint16_t>(bits >> 16 | 0x40u);
+    return static_cast<uint16_t>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+  }
+  RONDO_TRAIN_FUNCTION static float widen(uint16_t element) { return float_of(uint32_t{element} << 16); }
+};
+
+/// 1 sign bit, 5 of the exponent, 10 of the mantissa.
+struct Float16 {
+  static constexpr uint32_t exponent_gap = 112u << 23;  ///< what the exponents' zeros differ by
+  static constexpr uint32_t least_normal = 113u << 23;  ///< 2^-14
+  static constexpr uint32_t overflow = 0x477ff000u;     ///< 65520: from here on infinity is nearest
+
+  /// To nearest, ties to even; beyond the range infinity.
+  RONDO_TRAIN_FUNCTION static uint16_t narrow(float value) {
+    const uint32_t bits = bits_of(value), sign = bits >> 16 & 0x8000u, rest = bits & 0x7fffffffu;
+    uint32_t result = 0;
+    if (rest > 0x7f800000u)
+      result = 0x7e00u | (rest >> 13 & 0x3ffu);
+    else if (rest >= overflow)
+      result = 0x7c00u;
+    else if (rest < least_normal)
+      result = bits_of(float_of(rest) + 0.5f) - bits_of(0.5f);  // the addition rounds to multiples of 2^-24
+    else
+      result = (rest - exponent_gap + 0xfffu + (rest >> 13 & 1u)) >> 13;
+    return static_cast<uint16_t>(sign | result);
+  }
+  RONDO_TRAIN_FUNCTION static float widen(uint16_t element) {
+    const uint32_t sign = uint32_t{element & 0x8000u} << 16, rest = element & 0x7fffu;
+    if (rest >= 0x7c00u) return float_of(sign | 0x7f800000u | (rest & 0x3ffu) << 13);
+    if (rest >= 0x400u) return float_of(sign | ((rest << 13) + exponent_gap));
+    return float_of(sign | bits_of(static_cast<float>(rest) * (1.0f / 16'777'216.0f)));
+  }
+};
+
+template <class Format>
+struct Narrow {
+  const float *from;
+  uint16_t *to;
+  uint64_t count;
+  float scale;
+
+  template <class Block>
+  RONDO_TRAIN_FUNCTION void run(const Block &block) const {
+    for (uint64_t at = first_of(block); at < count; at += step_of(block)) to[at] = Format::narrow(scale * from[at]);
+  }
+};
+
+template <class Format>
+struct Widen {
+  const uint16_t *from;
+  float *to;
+  uint64_t count;
+  float scale;
+
+  template <class Block>
+  RONDO_TRAIN_FUNCTION void run(const Block &block) const {
+    for (uint64_t at = first_of(block); at < count; at += step_of(block)) to[at] = scale * Format::widen(from[at]);
+  }
+};
+
+}  // namespace rondo::train::cuda

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+// The library counts columns first, so it is given the product transposed: c^T = op(b)^T * op(a)^T, where a matrix
+// that lies in memory row after row is its own transpose column after column.
+#include "bench/trainer/cuda/products.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <array>
+#include <type_traits>
+#include <utility>
+
+namespace rondo::train {
+namespace {
+
+// The interface's numbers.
+constexpr int status_success = 0, type_float32 = 0;
+constexpr int compute_float32 = 68, compute_fast_bfloat16 = 75, compute_fast_tf32 = 77;
+constexpr int description_transpose_a = 3, description_transpose_b = 4;
+constexpr int layout_batch_count = 5, layout_batch_step = 6;
+constexpr int preference_workspace_bytes = 1, preference_alignment_a = 5;  // b, c and d follow
+
+constexpr std::array<const char *, 2> usual_names{"libcublasLt.so.13", "libcublasLt.so.12"};
+constexpr size_t workspace_bytes = size_t{32} << 20;  ///< what the library's documentation advises for Hopper
+constexpr uint32_t alignment_most = 256;
+
+int number_of(Precision precision) {
+  if (precision == Precision::tf32) return compute_fast_tf32;
+  return precision == Precision::bfloat16 ? compute_fast_bfloat16 : compute_float32;
+}
+
+/// How the library would make a product: opaque.
+struct Way {
+  uint64_t words[8];
+};
+struct Found {
+  Way way;
+  size_t workspace_bytes;
+  int status;
+  float waves;
+  int reserved[4];
+};
+static_assert(sizeof(Found) == 96 && offsetof(Found, status) == 72);
+
+uint32_t alignment_of(const float *pointer) {
+  const auto address = reinterpret_cast<uintptr_t>(pointer);
+  uint32_t alignment = alignment_most;
+  while (address % alignment != 0) alignment /= 2;
+  return alignment;
+}
+
+/// Of the first of the products and of those that follow.
+uint32_t alignment_of(const float *pointer, size_t step) {
+  return std::min(alignment_of(pointer), alignment_of(pointer + step));
+}
+
+/// Products of which this is the same are made in the same way.
+std::string kind_of(const ProductBatch &batch) {
+  const Product &first = batch.first;
+  std::string kind;
+  for (const size_t number :
+       {size_t{first.transpose_a}, size_t{first.transpose_b}, first.m, first.n, first.k, first.a_stride, first.b_stride,
+        first.c_stride, batch.count, batch.a_step, batch.b_step, batch.c_step,
+        size_t{alignment_of(first.a, batch.a_step)}, size_t{alignment_of(first.b, batch.b_step)},
+        size_t{alignment_of(first.c, batch.c_step)}})
+    kind += std::to_string(number) + " ";
+  return kind;
+}
+
+}  // namespace
+
+struct ProductFunctions {
+  int (*create)(void **handle);
+  int (*destroy)(void *handle);
+  const char *(*status_string)(int status);
+  int (*description_create)(void **description, int compute_type, int scale_type);
+  int (*description_destroy)(void *description);
+  int (*description_set)(void *description, int attribute, const void *value, size_t bytes);
+  int (*layout_create)(void **layout, int type, uint64_t rows, uint64_t columns, int64_t lead);
+  int (*layout_destroy)(void *layout);
+  int (*layout_set)(void *layout, int attribute, const void *value, size_t bytes);
+  int (*preference_create)(void **preference);
+  int (*preference_destroy)(void *preference);
+  int (*preference_set)(void *preference, int attribute, const void *value, size_t bytes);
+  int (*choose)(void *handle, void *description, void *a, void *b, void *c, void *d, void *preference, int wanted,
+                Found *found, int *found_count);
+  int (*multiply)(void *handle, void *description, const void *alpha, const void *a, void *a_layout, const void *b,
+                  void *b_layout, const void *beta, const void *c, void *c_layout, void *d, void *d_layout,
+                  const Way *way, void *workspace, size_t workspace_bytes, void *stream);
+};
+
+struct Products::Plan {
+  void *description = nullptr, *a = nullptr, *b = nullptr, *c = nullptr;
+  Way way{};
+};
+
+void Products::PlanOwner::operator()(Plan *plan) const {
+  for (void *const layout : {plan->a, plan->b, plan->c})
+    if (layout != nullptr) (void)functions->layout_destroy(layout);
+  if (plan->description != nullptr) (void)functions->description_destroy(plan->description);
+  delete plan;
+}
+
+Products::Products() = default;
+
+/// The library is not closed: it may have threads, and work that ends with the process.
+Products::~Products() {
+  plans_.clear();
+  if (handle_ != nullptr) (void)functions_->destroy(handle_);
+  if (workspace_ != nullptr) device_->release(workspace_);
+}
+
+Outcome Products::open(const std::string &library, Precision precision, Device &device) {
+  void *handle = nullptr;
+  std::string why;
+  const auto try_open = [&](const std::string &name) {
+    path_ = name;
+    handle = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (handle != nullptr) return;
+    const char *const text = ::dlerror();
+    why += (why.empty() ? "" : "; ") + std::string(text != nullptr ? text : "dlopen failed");
+  };
+  if (!library.empty()) try_open(library);
+  for (const char *name : usual_names)
+    if (library.empty() && handle == nullptr) try_open(name);
+  if (handle == nullptr)
+    return Failure{Exit::usage, "--device cuda needs cuBLASLt for matrix products, which cannot be opened: " + why +
+                                    "; install it with the CUDA toolkit, or name it with --product-library"};
+  if (auto failure = find_functions(handle)) return failure;
+  precision_ = precision;
+  device_ = &device;
+  if (auto failure = device.allocate(workspace_bytes, workspace_)) return failure;
+  workspace_bytes_ = workspace_bytes;
+  return check("cublasLtCreate", functions_->create(&handle_));
+}
+
+Outcome Products::find_functions(void *library) {
+  functions_ = std::make_unique<ProductFunctions>();
+  std::string missing;
+  const auto find = [&](auto &function, const char *name) {
+    void *const found = ::dlsym(library, name);
+    if (found == nullptr) missing += (missing.empty() ? "" : ", ") + std::string(name);
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(found);
+  };
+  find(functions_->create, "cublasLtCreate");
+  find(functions_->destroy, "cublasLtDestroy");
+  find(functions_->status_string, "cublasLtGetStatusString");
+  find(functions_->description_create, "cublasLtMatmulDescCreate");
+  find(functions_->description_destroy, "cublasLtMatmulDescDestroy");
+  find(functions_->description_set, "cublasLtMatmulDescSetAttribute");
+  find(functions_->layout_create, "cublasLtMatrixLayoutCreate");
+  find(functions_->layout_destroy, "cublasLtMatrixLayoutDestroy");
+  find(functions_->layout_set, "cublasLtMatrixLayoutSetAttribute");
+  find(functions_->preference_create, "cublasLtMatmulPreferenceCreate");
+  find(functions_->preference_destroy, "cublasLtMatmulPreferenceDestroy");
+  find(functions_->preference_set, "cublasLtMatmulPreferenceSetAttribute");
+  find(functions_->choose, "cublasLtMatmulAlgoGetHeuristic");
+  find(functions_->multiply, "cublasLtMatmul");
+  if (missing.empty()) return std::nullopt;
+  return Failure{Exit::usage,
+                 "--product-library: " + path_ + " has not the interface of cuBLASLt; it lacks " + missing};
+}
+
+Outcome Products::check(const char *what, int status) const {
+  if (status == status_success) return std::nullopt;
+  const char *const text = functions_->status_string(status);
+  return Failure{Exit::communication, path_ + ": " + what + ": " + (text != nullptr ? text : "error") + " (" +
+                                          std::to_string(status) + ")"};
+}
+
+Outcome Products::make_plan(const ProductBatch &batch, PlanHandle &plan) {
+  plan = PlanHandle(new Plan, {functions_.get()});
+  const Product &first = batch.first;
+  if (auto failure = check("cublasLtMatmulDescCreate",
+                           functions_->description_create(&plan->description, number_of(precision_), type_float32)))
+    return failure;
+  const int32_t transpose_a = first.transpose_b ? 1 : 0, transpose_b = first.transpose_a ? 1 : 0;
+  for (const auto &[attribute, value] : {std::pair(description_transpose_a, transpose_a),
+                                         std::pair(description_transpose_b, transpose_b)})
+    if (auto failure = check("cublasLtMatmulDescSetAttribute",
+                             functions_->description_set(plan->description, attribute, &value, sizeof value)))
+      return failure;
+  const auto lay_out = [&](void *&layout, size_t rows, size_t columns, size_t lead, size_t step) -> Outcome {
+    const auto count = static_cast<int32_t>(batch.count);
+    const auto apart = static_cast<int64_t>(step);
+    const int status = functions_->layout_create(&layout, type_float32, rows, columns, static_cast<int64_t>(lead));
+    if (auto failure = check("cublasLtMatrixLayoutCreate", status)) return failure;
+    if (auto failure = check("cublasLtMatrixLayoutSetAttribute",
+                             functions_->layout_set(layout, layout_batch_count, &count, sizeof count)))
+      return failure;
+    return check("cublasLtMatrixLayoutSetAttribute",
+                 functions_->layout_set(layout, layout_batch_step, &apart, sizeof apart));
+  };
+  const size_t b_rows = first.transpose_b ? first.k : first.n, b_columns = first.transpose_b ? first.n : first.k;
+  const size_t a_rows = first.transpose_a ? first.m : first.k, a_columns = first.transpose_a ? first.k : first.m;
+  if (auto failure = lay_out(plan->a, b_rows, b_columns, first.b_stride, batch.b_step)) return failure;
+  if (auto failure = lay_out(plan->b, a_rows, a_columns, first.a_stride, batch.a_step)) return failure;
+  if (auto failure = lay_out(plan->c, first.n, first.m, first.c_stride, batch.c_step)) return failure;
+  return choose_way(batch, *plan);
+}
+
+Outcome Products::choose_way(const ProductBatch &batch, Plan &plan) {
+  const Product &first = batch.first;
+  void *made = nullptr;
+  if (auto failure = check("cublasLtMatmulPreferenceCreate", functions_->preference_create(&made))) return failure;
+  const std::unique_ptr<void, int (*)(void *)> preference(made, functions_->preference_destroy);
+  const uint64_t most = workspace_bytes_;
+  if (auto failure = check("cublasLtMatmulPreferenceSetAttribute",
+                           functions_->preference_set(made, preference_workspace_bytes, &most, sizeof most)))
+    return failure;
+  const uint32_t alignments[] = {alignment_of(first.b, batch.b_step), alignment_of(first.a, batch.a_step),
+                                 alignment_of(first.c, batch.c_step), alignment_of(first.c, batch.c_step)};
+  for (int at = 0; at < 4; ++at)
+    if (auto failure = check("cublasLtMatmulPreferenceSetAttribute",
+                             functions_->preference_set(made, preference_alignment_a + at, &alignments[at],
+                                                        sizeof alignments[at])))
+      return failure;
+  Found found{};
+  int found_count = 0;
+  if (auto failure = check("cublasLtMatmulAlgoGetHeuristic",
+                           functions_->choose(handle_, plan.description, plan.a, plan.b, plan.c, plan.c, made, 1,
+                                              &found, &found_count)))
+    return failure;
+  if (found_count < 1) return check("cublasLtMatmulAlgoGetHeuristic found no way", found.status);
+  plan.way = found.way;
+  return std::nullopt;
+}
+
+Outcome Products::enqueue(const ProductBatch &batch, void *stream) {
+  PlanHandle &plan = plans_[kind_of(batch)];
+  if (plan == nullptr)
+    if (auto failure = make_plan(batch, plan)) {
+      plan = nullptr;
+      return failure;
+    }
+  const Product &first = batch.first;
+  const int status = functions_->multiply(handle_, plan->description, &first.scale, first.b, plan->a, first.a, plan->b,
+                                          &first.keep, first.c, plan->c, first.c, plan->c, &plan->way, workspace_,
+                                          workspace_bytes_, stream);
+  return check("cublasLtMatmul", status);
+}
+
+}  // namespace rondo::train

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Matrix products on a CUDA device by cuBLASLt, which is opened at run time: nothing of it is linked. The few
+// declarations of its interface that are used are our own.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "bench/trainer/compute.h"
+#include "bench/trainer/cuda/device.h"
+
+namespace rondo::train {
+
+/// In which precision a product's factors are multiplied; arrays and sums are floats in any case.
+enum class Precision { float32, tf32, bfloat16 };
+
+/// `count` products at a time; their matrices begin so many floats apart.
+struct ProductBatch {
+  Product first;
+  size_t count = 1;
+  size_t a_step = 0, b_step = 0, c_step = 0;
+};
+
+struct ProductFunctions;
+
+class Products {
+ public:
+  Products();
+  ~Products();
+  Products(const Products &) = delete;
+  Products &operator=(const Products &) = delete;
+
+  /// @param library  a path; empty: the usual names.
+  /// @param device   outlives the products.
+  [[nodiscard]] Outcome open(const std::string &library, Precision precision, Device &device);
+
+  [[nodiscard]] size_t own_bytes() const { return workspace_bytes_; }
+  /// In the order of the stream.
+  [[nodiscard]] Outcome enqueue(const ProductBatch &batch, void *stream);
+
+ private:
+  /// What the library needs to know of products of one kind, and how it would make them.
+  struct Plan;
+  struct PlanOwner {
+    const ProductFunctions *functions = nullptr;
+    void operator()(Plan *plan) const;
+  };
+  using PlanHandle = std::unique_ptr<Plan, PlanOwner>;
+
+  [[nodiscard]] Outcome find_functions(void *library);
+  [[nodiscard]] Outcome check(const char *what, int status) const;
+  [[nodiscard]] Outcome make_plan(const ProductBatch &batch, PlanHandle &plan);
+  [[nodiscard]] Outcome choose_way(const ProductBatch &batch, Plan &plan);
+
+  std::string path_;
+  std::unique_ptr<ProductFunctions> functions_;
+  Precision precision_ = Precision::float32;
+  Device *device_ = nullptr;
+  void *handle_ = nullptr;
+  void *workspace_ = nullptr;
+  size_t workspace_bytes_ = 0;
+  std::map<std::string, PlanHandle> plans_;
+};
+
+}  // namespace rondo::train

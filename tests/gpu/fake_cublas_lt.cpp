@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+// A library with the few functions of cuBLASLt's interface that `rondo train --device cuda` calls, for the CUDA driver
+// in software: it makes real products, on the host, in the order of the stream. It refuses what the trainer does not
+// ask for, and alignments that are promised and not kept. FAKE_CUBLAS_LT: "fails" refuses products.
+#include <dlfcn.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+namespace {
+
+constexpr int success = 0, invalid_value = 7, execution_failed = 13, not_supported = 15;
+constexpr int compute_float32 = 68, compute_fast_bfloat16 = 75, compute_fast_tf32 = 77;
+constexpr int transpose_a_attribute = 3, transpose_b_attribute = 4, batch_count_attribute = 5, batch_step_attribute = 6;
+constexpr int workspace_attribute = 1, alignment_attribute = 5;
+
+using LaunchHostFunction = int (*)(void *stream, void (*function)(void *), void *user_data);
+
+struct Handle {
+  LaunchHostFunction launch = nullptr;
+};
+struct Description {
+  int compute_type = 0;
+  int32_t transpose_a = 0, transpose_b = 0;
+};
+struct Layout {
+  int64_t rows = 0, columns = 0, lead = 0;
+  int32_t count = 1;
+  int64_t step = 0;
+};
+struct Preference {
+  uint64_t workspace_bytes = 0;
+  uint32_t alignments[4] = {256, 256, 256, 256};  // of a, b, c, d: the documented defaults
+};
+/// What the library may keep in the opaque words of a way.
+struct Way {
+  uint64_t mark;
+  uint32_t alignments[4];
+  uint64_t rest[5];
+};
+static_assert(sizeof(Way) == 64);
+constexpr uint64_t way_mark = 0x52'4f'4e'44'4f;
+struct Found {
+  Way way;
+  size_t workspace_bytes;
+  int status;
+  float waves;
+  int reserved[4];
+};
+
+struct Work {
+  Description description;
+  Layout a_layout, b_layout, c_layout;
+  const float *a, *b;
+  float *c;
+  float alpha, beta;
+};
+
+/// As the factors are rounded before they are multiplied.
+float rounded(float value, int compute_type) {
+  if (compute_type == compute_float32) return value;
+  const int dropped = compute_type == compute_fast_bfloat16 ? 16 : 13;
+  uint32_t bits = 0;
+  std::memcpy(&bits, &value, sizeof bits);
+  bits += (1u << (dropped - 1)) - 1 + (bits >> dropped & 1u);
+  bits &= ~0u << dropped;
+  std::memcpy(&value, &bits, sizeof bits);
+  return value;
+}
+
+/// op(x), column after column, of `rows` rows.
+std::vector<float> operand(const float *x, const Layout &layout, bool transpose, int compute_type) {
+  const int64_t rows = transpose ? layout.columns : layout.rows, columns = transpose ? layout.rows : layout.columns;
+  std::vector<float> values(static_cast<size_t>(rows * columns));
+  for (int64_t column = 0; column < columns; ++column)
+    for (int64_t row = 0; row < rows; ++row)
+      values[static_cast<size_t>(column * rows + row)] =
+          rounded(transpose ? x[column + row * layout.lead] : x[row + column * layout.lead], compute_type);
+  return values;
+}
+
+void multiply_one(const Work &work, int64_t number) {
+  const bool transpose_a = work.description.transpose_a != 0, transpose_b = work.description.transpose_b != 0;
+  const auto a = operand(work.a + number * work.a_layout.step, work.a_layout, transpose_a,
+                         work.description.compute_type);
+  const auto b = operand(work.b + number * work.b_layout.step, work.b_layout, transpose_b,
+                         work.description.compute_type);
+  const int64_t m = work.c_layout.rows, n = work.c_layout.columns, k = static_cast<int64_t>(a.size()) / m;
+  float *const c = work.c + number * work.c_layout.step;
+  std::vector<float> sums(static_cast<size_t>(m));
+  for (int64_t column = 0; column < n; ++column) {
+    sums.assign(static_cast<size_t>(m), 0.0f);
+    for (int64_t inner = 0; inner < k; ++inner) {
+      const float factor = b[static_cast<size_t>(column * k + inner)];
+      const float *const from = a.data() + inner * m;
+      for (size_t row = 0; row < static_cast<size_t>(m); ++row) sums[row] += factor * from[row];
+    }
+    float *const to = c + column * work.c_layout.lead;
+    for (size_t row = 0; row < static_cast<size_t>(m); ++row)
+      to[row] = work.alpha * sums[row] + (work.beta == 0 ? 0.0f : work.beta * to[row]);
+  }
+}
+
+void multiply(void *user_data) {
+  const Work &work = *static_cast<Work *>(user_data);
+  for (int64_t number = 0; number < work.c_layout.count; ++number) multiply_one(work, number);
+  delete static_cast<Work *>(user_data);
+}
+
+bool aligned(const float *pointer, const Layout &layout, uint32_t alignment) {
+  const auto at = reinterpret_cast<uintptr_t>(pointer);
+  const auto step_bytes = static_cast<uint64_t>(layout.step) * sizeof(float);
+  return at % alignment == 0 && (layout.count == 1 || step_bytes % alignment == 0);
+}
+
+bool fits(const Description &description, const Layout &a, const Layout &b, const Layout &c) {
+  const int64_t m = description.transpose_a != 0 ? a.columns : a.rows;
+  const int64_t k = description.transpose_a != 0 ? a.rows : a.columns;
+  const int64_t n = description.transpose_b != 0 ? b.rows : b.columns;
+  const int64_t other = description.transpose_b != 0 ? b.columns : b.rows;
+  return m == c.rows && n == c.columns && k == other && a.lead >= a.rows && b.lead >= b.rows && c.lead >= c.rows &&
+         a.count == c.count && b.count == c.count;
+}
+
+}  // namespace
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+EXPORT int cublasLtCreate(Handle **handle) {
+  const char *const driver = std::getenv("RONDO_CUDA_LIBRARY");
+  void *const library = driver == nullptr ? nullptr : ::dlopen(driver, RTLD_NOW);
+  void *const launch = library == nullptr ? nullptr : ::dlsym(library, "cuLaunchHostFunc");
+  if (launch == nullptr) return not_supported;
+  *handle = new Handle{reinterpret_cast<LaunchHostFunction>(launch)};
+  return success;
+}
+EXPORT int cublasLtDestroy(Handle *handle) {
+  delete handle;
+  return success;
+}
+EXPORT const char *cublasLtGetStatusString(int status) {
+  return status == success ? "CUBLAS_STATUS_SUCCESS" : "CUBLAS_STATUS_EXECUTION_FAILED";
+}
+EXPORT int cublasLtMatmulDescCreate(Description **description, int compute_type, int scale_type) {
+  const bool known = compute_type == compute_float32 || compute_type == compute_fast_bfloat16 ||
+                     compute_type == compute_fast_tf32;
+  if (!known || scale_type != 0) return not_supported;
+  *description = new Description{compute_type};
+  return success;
+}
+EXPORT int cublasLtMatmulDescDestroy(Description *description) {
+  delete description;
+  return success;
+}
+EXPORT int cublasLtMatmulDescSetAttribute(Description *description, int attribute, const void *value, size_t bytes) {
+  if (bytes != sizeof(int32_t)) return invalid_value;
+  if (attribute != transpose_a_attribute && attribute != transpose_b_attribute) return not_supported;
+  std::memcpy(attribute == transpose_a_attribute ? &description->transpose_a : &description->transpose_b, value, bytes);
+  return success;
+}
+EXPORT int cublasLtMatrixLayoutCreate(Layout **layout, int type, uint64_t rows, uint64_t columns, int64_t lead) {
+  if (type != 0) return not_supported;
+  *layout = new Layout{static_cast<int64_t>(rows), static_cast<int64_t>(columns), lead};
+  return success;
+}
+EXPORT int cublasLtMatrixLayoutDestroy(Layout *layout) {
+  delete layout;
+  return success;
+}
+EXPORT int cublasLtMatrixLayoutSetAttribute(Layout *layout, int attribute, const void *value, size_t bytes) {
+  const bool is_count = attribute == batch_count_attribute;
+  if (!is_count && attribute != batch_step_attribute) return not_supported;
+  if (bytes != (is_count ? sizeof layout->count : sizeof layout->step)) return invalid_value;
+  std::memcpy(is_count ? static_cast<void *>(&layout->count) : &layout->step, value, bytes);
+  return success;
+}
+EXPORT int cublasLtMatmulPreferenceCreate(Preference **preference) {
+  *preference = new Preference;
+  return success;
+}
+EXPORT int cublasLtMatmulPreferenceDestroy(Preference *preference) {
+  delete preference;
+  return success;
+}
+EXPORT int cublasLtMatmulPreferenceSetAttribute(Preference *preference, int attribute, const void *value,
+                                                size_t bytes) {
+  if (attribute == workspace_attribute && bytes == sizeof preference->workspace_bytes) {
+    std::memcpy(&preference->workspace_bytes, value, bytes);
+    return success;
+  }
+  const int place = attribute - alignment_attribute;
+  if (place < 0 || place > 3 || bytes != sizeof preference->alignments[0]) return invalid_value;
+  std::memcpy(&preference->alignments[place], value, bytes);
+  return success;
+}
+EXPORT int cublasLtMatmulAlgoGetHeuristic(Handle *, const Description *description, const Layout *a, const Layout *b,
+                                          const Layout *c, const Layout *, const Preference *preference, int wanted,
+                                          Found *found, int *found_count) {
+  if (!fits(*description, *a, *b, *c) || wanted < 1) return invalid_value;
+  *found = {};
+  found->way.mark = way_mark;
+  std::memcpy(found->way.alignments, preference->alignments, sizeof found->way.alignments);
+  *found_count = 1;
+  return success;
+}
+EXPORT int cublasLtMatmul(Handle *handle, const Description *description, const float *alpha, const float *a,
+                          const Layout *a_layout, const float *b, const Layout *b_layout, const float *beta,
+                          const float *c, const Layout *c_layout, float *d, const Layout *, const Way *way, void *,
+                          size_t, void *stream) {
+  const char *const mode = std::getenv("FAKE_CUBLAS_LT");
+  if (mode != nullptr && std::string(mode) == "fails") return execution_failed;
+  if (way == nullptr || way->mark != way_mark || c != d) return invalid_value;
+  if (!aligned(a, *a_layout, way->alignments[0]) || !aligned(b, *b_layout, way->alignments[1]) ||
+      !aligned(d, *c_layout, way->alignments[2]))
+    return invalid_value;
+  auto *const work = new Work{*description, *a_layout, *b_layout, *c_layout, a, b, d, *alpha, *beta};
+  const int status = handle->launch(stream, multiply, work);
+  if (status != success) delete work;
+  return status == success ? success : execution_failed;
+}
