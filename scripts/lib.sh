@@ -19,6 +19,7 @@ packages_build=(g++ meson ninja-build pkg-config python3 libsodium-dev libhwloc-
   libfmt-dev nlohmann-json3-dev libcli11-dev catch2 groff-base libdnnl-dev
   libucx-dev libibverbs-dev)
 packages_hosts=(iproute2 nftables openssh-client openssh-server)  # tests make hosts of network namespaces by them
+packages_docs=(doxygen)     # the reference of the C API is made by it
 packages_consumers=(cmake)  # a test finds the installed Rondo by it
 packages_peers=(openmpi-bin libopenmpi-dev mpich libmpich-dev libgloo-dev)
 
@@ -136,7 +137,10 @@ setup_build() {
   install_packages "${packages_build[@]}"
   setup_cuda
 }
-setup_peers() { install_packages "${packages_peers[@]}" "${packages_consumers[@]}" "${packages_hosts[@]}"; }
+setup_docs() { install_packages "${packages_docs[@]}"; }
+setup_peers() {
+  install_packages "${packages_peers[@]}" "${packages_consumers[@]}" "${packages_hosts[@]}" "${packages_docs[@]}"
+}
 # shellcheck disable=SC2046
 setup_fuzz() { install_packages $(packages_fuzz); }
 

@@ -44,7 +44,7 @@ static void join(struct compare_job *job) {
   if (session == NULL) compare_fail(job, "no memory");
   job->state = session;
   session->type = types[job->type];
-  require(job, "rondo_config_default", rondo_config_default(&session->config));
+  require(job, "rondo_config_default", rondo_config_default(&session->config, sizeof session->config));
   session->config.network_interface = job->interface;
   session->config.timeout_ms = session->config.init_timeout_ms = job->deadline_s * 1000;
   if (!job->create) make_communicator(job); /* else that is what is timed */

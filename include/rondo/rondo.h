@@ -19,16 +19,18 @@
 
 #include "rondo/types.h"
 
-#define RONDO_VERSION_MAJOR 0
-#define RONDO_VERSION_MINOR 1
-#define RONDO_VERSION_PATCH 0
+#define RONDO_VERSION_MAJOR 0 /**< Of this header; rondo_version() tells that of the loaded library. */
+#define RONDO_VERSION_MINOR 1 /**< Grows with every addition. */
+#define RONDO_VERSION_PATCH 0 /**< Grows with every correction. */
 
+/** Before each function: the library offers it to programs. */
 #if defined(__GNUC__)
 #define RONDO_API __attribute__((visibility("default")))
 #else
 #define RONDO_API
 #endif
 
+/** After each function, for C++: none throws. */
 #ifdef __cplusplus
 #define RONDO_NOEXCEPT noexcept
 extern "C" {
@@ -90,17 +92,21 @@ typedef struct rondo_config {
   uint32_t max_ctas;             /**< on a device: most blocks, 1-1024; 0: no limit     RONDO_MAX_CTAS */
 } rondo_config_t;
 
+/** The defaults of a rondo_config_t. */
 #define RONDO_CONFIG_INIT                                                                                             \
   { sizeof(rondo_config_t), RONDO_DEVICE_HOST, 0, 0, RONDO_ALGORITHM_AUTO, RONDO_PROTOCOL_AUTO, 0, 0, 0, NULL,        \
     RONDO_DEVICE_EXECUTOR_AUTO, 0 }
 
-/** Writes the defaults. @return RONDO_ERROR_INVALID_ARGUMENT when config is NULL. Any thread. */
-RONDO_API rondo_status_t rondo_config_default(rondo_config_t *config) RONDO_NOEXCEPT;
+/** Writes the defaults, as the INIT does, for languages that know no macros. @param size  of the caller's struct, which
+ * goes into its `size`. @return RONDO_ERROR_INVALID_ARGUMENT: NULL, or less than any version's. Any thread. */
+RONDO_API rondo_status_t rondo_config_default(rondo_config_t *config, size_t size) RONDO_NOEXCEPT;
 
 /* ---- communicators ---- */
 /** Names a communicator that is to be made. It carries the address at which rank 0's process listens and a secret:
  *  hand it only to the group's members, never on a command line. */
-typedef struct rondo_unique_id { char internal[RONDO_UNIQUE_ID_BYTES]; } rondo_unique_id_t;
+typedef struct rondo_unique_id {
+  char internal[RONDO_UNIQUE_ID_BYTES]; /**< Not for callers: copy all of it. */
+} rondo_unique_id_t;
 
 /** Makes an id and starts to listen for the group in this process, which must stay alive until the communicator is
  *  made. One id makes one communicator. An id that is not used is to be freed here: rondo_unique_id_free().
@@ -143,7 +149,8 @@ RONDO_API rondo_status_t rondo_comm_size(rondo_comm_t comm, int *size) RONDO_NOE
 /** What a communicator is. Set `size` (or use the INIT) before the call. */
 typedef struct rondo_comm_properties {
   size_t size;                /**< bytes of this struct as the caller knows it */
-  int32_t rank, rank_count;   /**< this rank; all of them */
+  int32_t rank;               /**< this rank's number */
+  int32_t rank_count;         /**< ranks in all */
   int32_t device;             /**< RONDO_DEVICE_HOST or a CUDA ordinal */
   int32_t local_rank_count;   /**< ranks on this host */
   int32_t core_count;         /**< cores that those may use */
@@ -152,14 +159,14 @@ typedef struct rondo_comm_properties {
   int32_t cross_memory;       /**< 1: peers can read registered buffers by cross-memory attach */
   uint64_t shared_bytes;      /**< shared memory of the communicator on this host, all ranks together */
   rondo_device_executor_t device_executor; /**< what runs collectives on the device; AUTO: host memory */
-  uint32_t reserved;
+  uint32_t reserved;          /**< 0 */
 } rondo_comm_properties_t;
 
+/** The defaults of a rondo_comm_properties_t. */
 #define RONDO_COMM_PROPERTIES_INIT \
   { sizeof(rondo_comm_properties_t), 0, 0, 0, 0, 0, 0, 0, 0, 0, RONDO_DEVICE_EXECUTOR_AUTO, 0 }
 
-/** Writes the defaults, as the INIT does, for languages that know no macros. @param size  of the caller's struct, which
- * goes into its `size`. @return RONDO_ERROR_INVALID_ARGUMENT: NULL, or less than any version's. Any thread. */
+/** As rondo_config_default(). */
 RONDO_API rondo_status_t rondo_comm_properties_default(rondo_comm_properties_t *properties, size_t size)
     RONDO_NOEXCEPT;
 
@@ -204,15 +211,17 @@ RONDO_API rondo_status_t rondo_comm_statistics(rondo_comm_t comm, rondo_statisti
 /** What the tuner would choose for an operation. Set `size` (or use the INIT) before the call. */
 typedef struct rondo_plan_info {
   size_t size;                 /**< bytes of this struct as the caller knows it */
-  rondo_algorithm_t algorithm;
-  rondo_protocol_t protocol;
-  uint32_t channels, reserved;
+  rondo_algorithm_t algorithm; /**< how the collective is done */
+  rondo_protocol_t protocol;   /**< how data is handed over */
+  uint32_t channels;           /**< parallel lanes */
+  uint32_t reserved;           /**< 0 */
   uint64_t chunk_bytes;        /**< the schedule's unit */
 } rondo_plan_info_t;
 
+/** The defaults of a rondo_plan_info_t. */
 #define RONDO_PLAN_INFO_INIT { sizeof(rondo_plan_info_t), RONDO_ALGORITHM_AUTO, RONDO_PROTOCOL_AUTO, 0, 0, 0 }
 
-/** As rondo_comm_properties_default(). */
+/** As rondo_config_default(). */
 RONDO_API rondo_status_t rondo_plan_info_default(rondo_plan_info_t *info, size_t size) RONDO_NOEXCEPT;
 
 /** Tells the plan of a collective: `count` as that collective takes it. Moves nothing. Any thread. */
@@ -225,14 +234,15 @@ typedef struct rondo_error {
   rondo_status_t status;  /**< RONDO_OK: nothing did */
   int32_t rank;           /**< the rank that noticed it first, or -1 */
   int32_t peer;           /**< the rank that it is about, or -1 */
-  uint32_t reserved;
+  uint32_t reserved;      /**< 0 */
   uint64_t operation;     /**< number of the operation on its communicator, from 1; 0: none */
   char message[1000];     /**< one line, English: what happened, where, what to do */
 } rondo_error_t;
 
+/** The defaults of a rondo_error_t. */
 #define RONDO_ERROR_INIT { sizeof(rondo_error_t), RONDO_OK, -1, -1, 0, 0, { 0 } }
 
-/** As rondo_comm_properties_default(). */
+/** As rondo_config_default(). */
 RONDO_API rondo_status_t rondo_error_default(rondo_error_t *error, size_t size) RONDO_NOEXCEPT;
 
 /** The communicator's first failure, which stays; without one, the last refused call of this thread.

@@ -31,10 +31,10 @@ Result<void> write_default(Struct *target, size_t size, Struct defaults, size_t 
 
 extern "C" {
 
-rondo_status_t rondo_config_default(rondo_config_t *config) noexcept {
-  if (config == nullptr) return fail(invalid_argument("config is NULL"));
-  *config = RONDO_CONFIG_INIT;
-  return RONDO_OK;
+rondo_status_t rondo_config_default(rondo_config_t *config, size_t size) noexcept {
+  return at_boundary([&] {
+    return write_default<rondo_config_t>(config, size, RONDO_CONFIG_INIT, sizeof(rondo_config_t), "rondo_config_t");
+  });
 }
 
 rondo_status_t rondo_comm_properties_default(rondo_comm_properties_t *properties, size_t size) noexcept {

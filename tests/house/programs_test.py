@@ -34,9 +34,10 @@ PACKAGES = {  # package: the programs of it that are used
     "tar": "tar",
     "util-linux": "nsenter runuser setarch setsid unshare",
     # Of packages that the scripts install, and of what those depend on.
-    "binutils": "nm readelf strip",
+    "binutils": "nm objdump readelf strip",
     "cmake": "cmake",
     "debootstrap": "debootstrap",
+    "doxygen": "doxygen",
     "gcc": "gcc",
     "groff-base": "groff",
     "meson": "meson",

@@ -2,6 +2,7 @@
 """The scripts: their shell can read them, and the sums that scripts/test ends with are right."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -35,6 +36,22 @@ class Scripts(unittest.TestCase):
             done = subprocess.run([str(path), "--help"], capture_output=True, text=True, timeout=60)
             self.assertEqual(done.returncode, 0, path.name)
             self.assertTrue(done.stdout.startswith(f"scripts/{path.name}"), done.stdout)
+
+    def test_the_dockerfile_calls_scripts_that_there_are_and_ends_with_the_demo(self):
+        lines = [line for line in tree.read("packaging/Dockerfile").splitlines() if line and not line.startswith("#")]
+        self.assertEqual(lines[0], "FROM debian:12")
+        self.assertIn("COPY . /rondo", lines)
+        calls = [line.removeprefix("RUN ").split() for line in lines if line.startswith("RUN ")]
+        calls.append(json.loads(lines[-1].removeprefix("CMD ")))
+        self.assertEqual(calls[-1], ["scripts/demo"])
+        self.assertEqual(calls[0][0], "scripts/setup")
+        for script, *options in calls:
+            self.assertTrue(os.access(tree.ROOT / script, os.X_OK), script)
+            for option in options:
+                self.assertIn(option, tree.read(script))
+        # What is left out of the image is what git ignores, and git's own.
+        ignored = set(tree.read("packaging/Dockerfile.dockerignore").split())
+        self.assertEqual(ignored, {"/build*/", "/.cache/", "**/__pycache__/", "/.git/"})
 
     def test_an_unknown_option_is_refused(self):
         for path in (tree.ROOT / "scripts").iterdir():

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The reference: every function, type, field, enumerator and constant of the public headers says what it is, next to
+itself, in the form that scripts/docs reads. No Doxygen is needed; where it is installed, it must agree."""
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import source_tree as tree
+
+HEADERS = ("include/rondo/types.h", "include/rondo/rondo.h")
+GUARDS = {"RONDO_RONDO_H", "RONDO_TYPES_H"}
+
+
+def blank(text):
+    """`text` with every character but line ends made a space, so that places stay what they are."""
+    return re.sub(r"[^\n]", " ", text)
+
+
+class Header:
+    """A header cut into comments and code."""
+
+    def __init__(self, text):
+        self.docs = []  # (begin, end, trailing): of /** and of /**<
+        code = text
+        for comment in re.finditer(r"/\*.*?\*/", text, re.S):
+            if comment[0].startswith("/**") and len(comment[0]) > 5:
+                self.docs.append((comment.start(), comment.end(), comment[0].startswith("/**<")))
+            code = code[:comment.start()] + blank(comment[0]) + code[comment.end():]
+        self.code = code
+
+    def documented(self, begin, end):
+        """Whether what stands at [begin, end) has a comment right before it, or one that trails right behind it."""
+        for doc_begin, doc_end, trailing in self.docs:
+            if not trailing and doc_end <= begin and not self.code[doc_end:begin].strip():
+                return True
+            if trailing and doc_begin >= end and not self.code[end:doc_begin].strip(" ,;\n"):
+                return "\n" not in self.code[end:doc_begin]
+        return False
+
+
+def functions(code):
+    for found in re.finditer(r"^RONDO_API\b[^;(]*?\b(\w+)\s*\([^;]*;", code, re.M):
+        yield found[1], found.start(), found.end()
+
+
+def constants(code):
+    """The first definition of each: #if has two of some."""
+    seen = set()
+    for found in re.finditer(r"^[ ]*#[ ]*define (\w+)((?:[^\n]*\\\n)*[^\n]*)", code, re.M):
+        if found[1] in seen or found[1] in GUARDS:
+            continue
+        seen.add(found[1])
+        begin = found.start()
+        condition = re.compile(r"^#if[^\n]*\n$", re.M)  # a comment may stand before the condition
+        lines = code[:begin].splitlines(keepends=True)
+        if lines and condition.match(lines[-1]):
+            begin -= len(lines[-1])
+        yield found[1], begin, found.start() + len(found[0].rstrip())
+
+
+def types(code):
+    """(name, begin, end, body_begin, body, kind) of each; the end of one with a body is that of its head."""
+    for found in re.finditer(r"^(?:typedef )?(enum|struct)\s*(\w*)\s*\{(.*?)\}\s*(\w*)\s*;", code, re.M | re.S):
+        yield found[4] or found[2] or "flags", found.start(), found.start(3), found.start(3), found[3], found[1]
+    for found in re.finditer(r"^typedef [^{};]*?\*?(\w+);", code, re.M):
+        yield found[1], found.start(), found.end(), 0, "", "handle"
+
+
+def members(kind, body, offset):
+    for part in re.finditer(r"[^,]+" if kind == "enum" else r"[^;]+;", body):
+        names = re.findall(r"(\w+)\s*(?=[,;=\[]|$)", part[0].split("=")[0].strip())
+        if not names:
+            continue
+        begin = offset + part.start() + len(part[0]) - len(part[0].lstrip())
+        for name in names:  # several in one declaration share its comment, which then speaks of neither
+            yield name if len(names) == 1 else f"{name} (one of several in a line)", begin, \
+                offset + part.start() + len(part[0].rstrip()), len(names) == 1
+
+
+def undocumented(text):
+    header = Header(text)
+    bare = [name for name, begin, end in functions(header.code) if not header.documented(begin, begin)]
+    bare += [name for name, begin, end in constants(header.code) if not header.documented(begin, end)]
+    for name, begin, end, body_begin, body, kind in types(header.code):
+        if not header.documented(begin, begin if body else end):
+            bare.append(name)
+        bare += [f"{name}.{member}" for member, at, till, alone in members(kind, body, body_begin)
+                 if not alone or not header.documented(at, till)]
+    return bare
+
+
+class Reference(unittest.TestCase):
+    def test_everything_in_the_public_headers_is_documented(self):
+        self.assertEqual({name: undocumented(tree.read(name)) for name in HEADERS}, {name: [] for name in HEADERS})
+
+    def test_nothing_is_overlooked(self):
+        """What the test sees is what there is: the exported functions, and the names in constants.json."""
+        import json
+        told = json.loads(tree.read("include/rondo/constants.json"))
+        codes = [Header(tree.read(name)).code for name in HEADERS]
+        seen = {name for code in codes for name, *_ in functions(code)}
+        listed = {line for line in tree.read("tests/abi/symbols.txt").splitlines() if line and line[0] != "#"}
+        self.assertEqual(seen, listed)
+        held = {(name, member) for code in codes for name, _, _, at, body, kind in types(code)
+                for member, *_ in members(kind, body, at)}
+        wanted = {(enum, value) for enum, values in told["enums"].items() for value in values if enum.endswith("_t")}
+        wanted |= {(name, field["name"]) for name, struct in told["structs"].items() for field in struct["fields"]}
+        self.assertEqual(wanted - held, set())
+
+    def test_each_comment_that_is_taken_away_is_missed(self):
+        for name in HEADERS:
+            text = tree.read(name)
+            comments = [it for it in re.finditer(r"/\*\*.*?\*/", text, re.S)]
+            self.assertGreater(len(comments), 50)
+            for comment in comments:
+                without = text[:comment.start()] + blank(comment[0]) + text[comment.end():]
+                self.assertNotEqual(undocumented(without), [], comment[0])
+
+    @unittest.skipUnless(shutil.which("doxygen"), "no doxygen: scripts/docs installs it")
+    def test_doxygen_finds_nothing_undocumented_either(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run([str(tree.ROOT / "scripts/docs"), folder], capture_output=True, text=True,
+                                  timeout=100, check=False)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
+            pages = list((tree.ROOT / folder).glob("*.html"))
+            text = "".join(page.read_text(encoding="utf-8") for page in pages)
+            for name in ("rondo_all_reduce", "RONDO_FLOAT8_E5M2", "timeout_ms", "RONDO_CONFIG_INIT"):
+                self.assertIn(name, text)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
