@@ -72,7 +72,7 @@ typedef enum rondo_algorithm {
   RONDO_ALGORITHM_ONE_SHOT = 4,         /**< every rank sends all of its data to every other */
   RONDO_ALGORITHM_TWO_SHOT = 5,         /**< every rank reduces its part of all ranks' data, then sends it to all */
   RONDO_ALGORITHM_HIERARCHICAL = 6,     /**< inside of each host, then between hosts, then inside again */
-  RONDO_ALGORITHM_HIERARCHICAL_TREE = 7 /**< a tree among one rank of each host, and a star inside of each */
+  RONDO_ALGORITHM_HIERARCHICAL_TREE = 7 /**< a tree inside of each host, and one among the hosts */
 } rondo_algorithm_t;
 /** How data is handed over (docs/architecture.md). AUTO: the tuner chooses. */
 typedef enum rondo_protocol {
