@@ -8,7 +8,7 @@ FLOOR_BAR = 1.2        # times the floor: 2 and 8 ranks as threads, float32 sum,
 LATENCY_BAR_US = 4.0   # 8 B to 32 KiB, 8 ranks, replayed
 TURNS_BAR = 2.0        # times the floor, and the measured hand-overs, of processes that share the device
 BESIDE_BAR = 0.03      # a large matrix product slows by so much beside a copy-engine all-gather
-COVERED_LEAST = 0.9    # of the product's time, for that to say anything
+COVERED_MIN = 0.9    # of the product's time, for that to say anything
 
 
 @dataclass
@@ -94,8 +94,8 @@ def beside_product(bar):
                 what = f"{report['collective']}, {report['ranks']} ranks, {size_name(row['bytes'])}"
                 slow, covered = beside["slowdown"]["product"], beside["covered"]["product"]
                 yield Figure(f"a product of {product['size']} rows beside {what}", slowed(beside, "product"),
-                             f"at most {bar:.0%} slower, {COVERED_LEAST:.0%} covered" if bar else "",
-                             slow <= bar and covered >= COVERED_LEAST if bar else None)
+                             f"at most {bar:.0%} slower, {COVERED_MIN:.0%} covered" if bar else "",
+                             slow <= bar and covered >= COVERED_MIN if bar else None)
                 yield Figure(f"{what}, beside that product", slowed(beside, "call"))
     return judge
 

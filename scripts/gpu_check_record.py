@@ -7,7 +7,7 @@ import os
 import tarfile
 from datetime import datetime, timezone
 
-ARCHIVE_BYTES_MOST = 15 << 20  # a machine may give back no larger file
+ARCHIVE_BYTES_MAX = 15 << 20  # a machine may give back no larger file
 
 
 def verdict(met, soft):
@@ -79,7 +79,7 @@ class Record:
 
     def write_archive(self, path):
         """Logs and reports, the small ones first; what would make it too large is left out, and named."""
-        left, names = ARCHIVE_BYTES_MOST, []
+        left, names = ARCHIVE_BYTES_MAX, []
         with tarfile.open(path, "w:gz", compresslevel=3) as archive:
             for file in sorted(self.work.iterdir(), key=lambda each: (each.stat().st_size, each.name)):
                 if file.stat().st_size > left:

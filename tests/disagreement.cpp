@@ -136,7 +136,7 @@ std::string DrawnCall::text() const {
   return text;
 }
 
-bool DrawnCall::meets_all() const {
+bool DrawnCall::waits_for_all() const {
   if (collective == RONDO_BARRIER) return true;
   return count != 0 && (collective == RONDO_ALL_REDUCE || collective == RONDO_ALL_GATHER);
 }
@@ -190,11 +190,11 @@ Told live_disagreement(const Disagreement &drawn, const RankPart &part) {
     status = make_call(calls[number], part, drawn.in_place[rank] != 0);
     if (status == RONDO_OK && part.settle) status = part.settle();
     const bool parted = number > drawn.before.size();
-    if (status == RONDO_OK && parted && calls[number].meets_all()) ++told.silent_meetings;
+    if (status == RONDO_OK && parted && calls[number].waits_for_all()) ++told.silent_exchanges;
   }
   if (status == RONDO_OK) {
     status = rondo_comm_finalize(part.comm);
-    if (status == RONDO_OK) ++told.silent_meetings;
+    if (status == RONDO_OK) ++told.silent_exchanges;
   }
   if (status != RONDO_OK) static_cast<void>(rondo_comm_last_error(part.comm, &told.error));
   told.error.status = status;  // as it was told, whatever is kept
@@ -205,8 +205,8 @@ std::string judge_disagreement(const Disagreement &drawn, const std::vector<Told
   for (size_t rank = 0; rank < told.size(); ++rank) {
     const rondo_error_t &error = told[rank].error;
     const std::string who = "rank " + std::to_string(rank);
-    if (told[rank].silent_meetings != 0)
-      return who + " was told nothing at " + std::to_string(told[rank].silent_meetings) + " meetings of all ranks";
+    if (told[rank].silent_exchanges != 0)
+      return who + " was told nothing at " + std::to_string(told[rank].silent_exchanges) + " exchanges of all ranks";
     if (error.status != RONDO_ERROR_MISMATCH)
       return who + " got '" + rondo_status_string(error.status) + "': " + error.message;
     const size_t finder = static_cast<size_t>(error.rank), other = static_cast<size_t>(error.peer);

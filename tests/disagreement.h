@@ -25,7 +25,7 @@ struct DrawnCall {
   /// As errors name it: "broadcast of 8 int32 from rank 1".
   [[nodiscard]] std::string text() const;
   /// Whether it is complete on a rank only after every rank has had a part in it.
-  [[nodiscard]] bool meets_all() const;
+  [[nodiscard]] bool waits_for_all() const;
   /// Elements of the longest buffer.
   [[nodiscard]] size_t elements(int rank_count) const;
 };
@@ -48,7 +48,7 @@ struct Disagreement {
 /// What a rank got: plain, since it travels from process to process.
 struct Told {
   rondo_error_t error = RONDO_ERROR_INIT;  ///< its first failure; RONDO_OK: none
-  uint32_t silent_meetings = 0;  ///< calls at which all meet that it completed although the ranks had parted before
+  uint32_t silent_exchanges = 0;  ///< calls at which all meet that it completed although the ranks had parted before
 };
 
 /// What a rank calls with: two buffers of buffer_bytes() where its communicator is.

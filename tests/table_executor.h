@@ -112,7 +112,7 @@ class TableExecutor final : public rondo::Executor {
     for (const rondo::WorkItem &work : works) {
       if (execute(work)) continue;
       operations_->give_up_turns();
-      return operations_->tell_failure();
+      return operations_->report_failure();
     }
     return {};
   }
@@ -132,13 +132,13 @@ class TableExecutor final : public rondo::Executor {
       operations_->raise_not_enqueued({RONDO_ERROR_OUT_OF_RESOURCES, "the table is full"}, work.number);
       return false;
     }
-    if (!operations_->wait_turn(work.number)) return false;
+    if (!operations_->wait_for_predecessor(work.number)) return false;
     operations_->ranks().enter(work.number, Operations::info_of(work));
     if (!table_.add_up(*operations_, work)) return operations_->ranks().fail(work.number), false;
     rondo::OperationCost cost = Operations::cost_of(*work.plan);
     cost.in_call = true;
     operations_->ranks().complete(work.number, cost);
-    operations_->end_turn(work.number);
+    operations_->mark_executed(work.number);
     return true;
   }
 

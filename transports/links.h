@@ -2,9 +2,9 @@
 // The links of one rank: which ranks its executor can reach, and how. A link is a channel and a peer, in one direction;
 // its view points into memory of this process, whether the peer is a thread, a process or on another host.
 //
-// Threads  outgoing(), incoming(), exchange(), accepted_kinds() and what is constant: any thread.
+// Threads  outgoing(), incoming(), exchange(), readable_kinds() and what is constant: any thread.
 //          set_running() and what peers() hands out: the executing thread, of which there is one at a time.
-//          wait_for_borrowers(): any thread.
+//          wait_for_readers(): any thread.
 // Nothing here lags: what a view shows is what executors go by.
 #pragma once
 
@@ -30,18 +30,18 @@ class Links {
   /// What all ranks map for the protocol direct; rank_count 0: the ranks share no memory.
   [[nodiscard]] virtual ExchangeView exchange() const = 0;
 
-  /// Bits PayloadKind: which loans of this rank `peer` can read in place.
-  [[nodiscard]] virtual uint32_t accepted_kinds(uint32_t peer) const = 0;
-  /// Reads what peers have lent, wakes them, and lets this rank sleep.
+  /// Bits PayloadKind: which exported buffers of this rank `peer` can read in place.
+  [[nodiscard]] virtual uint32_t readable_kinds(uint32_t peer) const = 0;
+  /// Reads what peers have exported, wakes them, and lets this rank sleep.
   [[nodiscard]] virtual PeerAccess &peers() = 0;
   /// True: links move only while PeerAccess::progress() is called; a thread that waits calls it.
   [[nodiscard]] virtual bool needs_progress() const { return false; }
 
-  /// Around an executor's run, during which this rank may read loans of its peers. set_running(true) is a sync store
-  /// where wait_for_borrowers() may wait for it: look for a failure after it.
+  /// Around an executor's run, during which this rank may read exported buffers of its peers. set_running(true) is a
+  /// sync store where wait_for_readers() may wait for it: look for a failure after it.
   virtual void set_running(bool running) = 0;
-  /// After a failure: waits, for a second at most, until no thread of this process reads what this rank has lent.
-  virtual void wait_for_borrowers() const = 0;
+  /// After a failure: waits, for a second at most, until no thread of this process reads what this rank has exported.
+  virtual void wait_for_readers() const = 0;
 
   /// Bytes of memory that the ranks of this host share for the communicator, boards and records included: reserved.
   [[nodiscard]] virtual uint64_t shared_bytes() const = 0;

@@ -19,7 +19,7 @@ inline constexpr uint64_t recorded_operation_count = 1024;
 /// What a rank has entered as one operation: equal on all ranks, or they disagree.
 struct OperationInfo {
   Signature signature;
-  PlanChoice shape;
+  PlanChoice choice;
   uint32_t history = 0;  ///< fingerprint(): equal on all ranks, or they disagree on this operation or an earlier one
 
   bool operator==(const OperationInfo &) const = default;

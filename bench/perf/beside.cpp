@@ -51,12 +51,12 @@ BesideTimes summarise_rounds(std::span<const Round> rounds) {
 
 BesideRuns plan_runs(double product_ns, double batch_ns) {
   const double window_ns =
-      std::max({window_ns_least, window_products_least * product_ns, window_batches_least * batch_ns});
-  const uint32_t products = count_for(window_ns, product_ns, products_most);
-  const uint32_t batches = count_for(window_ns, batch_ns, batches_most);
+      std::max({window_ns_min, window_products_min * product_ns, window_batches_min * batch_ns});
+  const uint32_t products = count_for(window_ns, product_ns, products_max);
+  const uint32_t batches = count_for(window_ns, batch_ns, batches_max);
   // Of what is counted, which may be less than was wanted.
-  const uint32_t many_batches = count_for(outlasting * products * product_ns, batch_ns, batches_most);
-  const uint32_t many_products = count_for(outlasting * batches * batch_ns, product_ns, products_most);
+  const uint32_t many_batches = count_for(outlasting * products * product_ns, batch_ns, batches_max);
+  const uint32_t many_products = count_for(outlasting * batches * batch_ns, product_ns, products_max);
   return {{0, 0, 1, products}, {1, many_batches, 0, products}, {1, batches, 0, 0}, {0, batches, 1, many_products}};
 }
 

@@ -24,9 +24,9 @@
 
 namespace rondo::perf {
 
-inline constexpr double window_ns_least = 20e6;  ///< what counts lasts as long
-inline constexpr uint32_t window_products_least = 8, window_batches_least = 2;
-inline constexpr uint32_t products_most = 512, batches_most = 256;  ///< in a run
+inline constexpr double window_ns_min = 20e6;  ///< what counts lasts as long
+inline constexpr uint32_t window_products_min = 8, window_batches_min = 2;
+inline constexpr uint32_t products_max = 512, batches_max = 256;  ///< in a run
 inline constexpr double outlasting = 2;  ///< the one that does not count is to last so many times as long
 inline constexpr uint32_t rounds_default = 5;
 

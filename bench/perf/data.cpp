@@ -27,7 +27,7 @@ std::vector<int64_t> draw_summands(Random &random, const TypeFacts &facts, int r
   return values;
 }
 
-uint64_t fold_integers(const std::vector<uint64_t> &inputs, const TypeFacts &facts, rondo_op_t op) {
+uint64_t reduce_integers(const std::vector<uint64_t> &inputs, const TypeFacts &facts, rondo_op_t op) {
   const auto less = [&](uint64_t a, uint64_t b) {
     return facts.negative ? signed_value(a, facts.bits) < signed_value(b, facts.bits) : a < b;
   };
@@ -57,7 +57,7 @@ std::vector<uint64_t> make_integer_row(Random &random, const TypeFacts &facts, r
     for (int rank = 0; rank < ranks; ++rank)
       row.push_back(wrap_bits(random.bits() | (op == RONDO_PROD ? 1 : 0), facts.bits));
   }
-  row.push_back(fold_integers(row, facts, op));
+  row.push_back(reduce_integers(row, facts, op));
   return row;
 }
 
@@ -73,7 +73,7 @@ std::vector<double> draw_factors(Random &random, const TypeFacts &facts, int ran
   return values;
 }
 
-double fold_floats(const std::vector<double> &inputs, const TypeFacts &facts, rondo_op_t op) {
+double reduce_floats(const std::vector<double> &inputs, const TypeFacts &facts, rondo_op_t op) {
   double result = inputs[0];
   for (size_t rank = 1; rank < inputs.size(); ++rank) {
     switch (op) {
@@ -107,7 +107,7 @@ std::vector<uint64_t> make_float_row(Random &random, const TypeFacts &facts, ron
   }
   std::vector<uint64_t> row;
   for (const double value : values) row.push_back(float_bits(facts, value));
-  row.push_back(float_bits(facts, fold_floats(values, facts, op)));
+  row.push_back(float_bits(facts, reduce_floats(values, facts, op)));
   return row;
 }
 

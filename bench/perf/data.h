@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inputs whose results are exactly known, whatever the order in which they are folded.
+// Inputs whose results are exactly known, whatever the order in which they are reduced.
 //
 // Each element has one of 256 rows, drawn for a pattern of 4096 elements; every 4096 elements of a vector are that
 // pattern, rotated by a hash of (seed, where they stand), so that writing is copying from a cache: inputs that took

@@ -72,8 +72,8 @@ Disturbance judge_load(const LoadReading &before, const LoadReading &after, uint
   found.others = std::max(busy_ns - static_cast<double>(job_ns), 0.0) / window_ns;
   const double all_ns = busy_ns + idle_ns + stolen_ns;
   if (all_ns > 0) found.stolen = stolen_ns / all_ns;
-  const bool crowded = idle_ns / window_ns < idle_min;
-  found.marked = found.marked || (crowded && found.others > others_max) || found.stolen > stolen_max;
+  const bool busy = idle_ns / window_ns < idle_min;
+  found.marked = found.marked || (busy && found.others > others_max) || found.stolen > stolen_max;
   return found;
 }
 

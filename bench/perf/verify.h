@@ -3,7 +3,7 @@
 //
 // A run's buffers are a list of regions, each with its contents before and after. Out of place: send keeps the input;
 // recv, poisoned with the inverse of every result, holds the results, or the poison still where the rank is to receive
-// nothing. In place: one buffer, in which the rank's own part goes from input to result; blocks that only lend their
+// nothing. In place: one buffer, in which the rank's own part goes from input to result; blocks that only export their
 // place (all-gather's other blocks before, reduce-scatter's others after) are poisoned or unchanged. Guard bytes lie
 // on both sides. Every element of every region is compared, bit for bit.
 #pragma once

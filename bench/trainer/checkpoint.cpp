@@ -23,7 +23,7 @@ using nlohmann::json;
 using File = std::unique_ptr<std::FILE, int (*)(std::FILE *)>;
 
 constexpr std::array<char, 8> magic{'R', 'O', 'N', 'D', 'O', 'T', 'R', '2'};
-constexpr uint64_t header_bytes_most = uint64_t{1} << 30;
+constexpr uint64_t header_bytes_max = uint64_t{1} << 30;
 
 std::string folder_of(const std::string &path) {
   const auto folder = std::filesystem::path(path).parent_path();
@@ -181,7 +181,7 @@ Outcome Checkpoint::load(Run &run) const {
   const Failure damaged = load_failure(path, "its checksum is wrong, so it is damaged; take an earlier checkpoint");
   uint64_t header_bytes = 0;
   if (!stream.read(&header_bytes, sizeof header_bytes)) return truncated;
-  if (header_bytes > header_bytes_most) return damaged;
+  if (header_bytes > header_bytes_max) return damaged;
   std::error_code unknown;
   if (header_bytes > std::filesystem::file_size(path, unknown)) return truncated;
   std::string text(header_bytes, '\0');

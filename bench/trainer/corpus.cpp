@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t file_count_most = 1'000'000;
+constexpr size_t file_count_max = 1'000'000;
 constexpr size_t runs_of_training = 9;  ///< to each run of validation
 
 Failure corpus_failure(const std::string &why) { return {Exit::usage, "corpus: " + why}; }
@@ -34,7 +34,7 @@ Outcome list_folder(const fs::path &folder, bool deep, std::string_view suffix, 
     std::error_code unknown;
     if (at->is_regular_file(unknown) && !at->is_symlink(unknown) && at->path().native().ends_with(suffix))
       files.push_back(at->path().native());
-    if (files.size() > file_count_most)
+    if (files.size() > file_count_max)
       return corpus_failure("more than 1,000,000 files; name smaller folders by --corpus");
   }
   if (error) return path_failure(folder.native(), error.message());
@@ -126,8 +126,8 @@ void Corpus::read(size_t offset, size_t count, uint8_t *to) const {
 
 Samples::Samples(size_t corpus_bytes, size_t context) : window_bytes_(context + 1) {
   const size_t windows = corpus_bytes / window_bytes_;
-  constexpr size_t run_most = 32, runs_wanted = 100;
-  run_windows_ = std::clamp<size_t>(windows / runs_wanted, 1, run_most);
+  constexpr size_t run_max = 32, runs_wanted = 100;
+  run_windows_ = std::clamp<size_t>(windows / runs_wanted, 1, run_max);
   const size_t group = run_windows_ * (runs_of_training + 1), rest = windows % group;
   const size_t training_run = run_windows_ * runs_of_training;
   training_count_ = windows / group * training_run + std::min(rest, training_run);

@@ -11,7 +11,7 @@ namespace {
 
 constexpr double lowest_share = 0.1;  ///< of the learning rate, at the end
 constexpr uint64_t growth_steps = 200;
-constexpr double scale_least = 1, scale_most = 16'777'216;
+constexpr double scale_min = 1, scale_max = 16'777'216;
 
 }  // namespace
 
@@ -52,10 +52,10 @@ void Optimizer::update(size_t part, float *parameters, const float *gradients, A
 
 void LossScale::step_was(bool finite) {
   if (!finite) {
-    scale = std::max(scale / 2, scale_least);
+    scale = std::max(scale / 2, scale_min);
     good_steps = 0;
   } else if (++good_steps >= growth_steps) {
-    scale = std::min(scale * 2, scale_most);
+    scale = std::min(scale * 2, scale_max);
     good_steps = 0;
   }
 }

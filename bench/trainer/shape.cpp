@@ -20,7 +20,7 @@ const std::array shapes{
 
 /// The kernels work on whole vectors of up to 16 floats and have no code for a rest.
 constexpr size_t vector_floats = 16;
-constexpr size_t width_most = 16'384, layers_most = 256, context_most = 8'192;
+constexpr size_t width_max = 16'384, layers_max = 256, context_max = 8'192;
 
 Failure impossible(const std::string &why) { return {Exit::usage, "impossible shape: " + why}; }
 
@@ -82,10 +82,10 @@ Outcome check_shape(const Shape &shape) {
     if (value >= 1 && value <= most) return std::nullopt;
     return impossible(std::string(what) + " is " + std::to_string(value) + "; give 1 to " + std::to_string(most));
   };
-  if (auto failure = range("--width", shape.width, width_most)) return failure;
-  if (auto failure = range("--layers", shape.layers, layers_most)) return failure;
+  if (auto failure = range("--width", shape.width, width_max)) return failure;
+  if (auto failure = range("--layers", shape.layers, layers_max)) return failure;
   if (auto failure = range("--heads", shape.heads, shape.width)) return failure;
-  if (auto failure = range("--context", shape.context, context_most)) return failure;
+  if (auto failure = range("--context", shape.context, context_max)) return failure;
   if (shape.width % vector_floats != 0 || shape.context % vector_floats != 0)
     return impossible("--width and --context must be multiples of 16, and are " + std::to_string(shape.width) +
                       " and " + std::to_string(shape.context));

@@ -12,7 +12,7 @@
 namespace rondo::device {
 
 /// A block's whole work.
-template <class Fold, Group G>
+template <class Reduction, Group G>
 RONDO_HD void run_direct(G group, const DirectOperation &operation, uint32_t channel) {
   const DeviceOperation &base = operation.base;
   // Nobody else writes what is read here; the vote comes before one thread moves it on.
@@ -23,8 +23,8 @@ RONDO_HD void run_direct(G group, const DirectOperation &operation, uint32_t cha
   // A kernel behind one that failed publishes nothing.
   bool done = !group.any(group.rank() == 0 && memory::load_relaxed(base.progress->verdict) != 0);  // A1
   if (done)
-    done = operation.one_shot != 0 ? run_one_shot<Fold>(group, operation, channel, number)
-                                   : run_two_shot<Fold>(group, operation, channel, chunks);
+    done = operation.one_shot != 0 ? run_one_shot<Reduction>(group, operation, channel, number)
+                                   : run_two_shot<Reduction>(group, operation, channel, chunks);
   if (group.rank() == 0) report(base, 1, done ? 0 : pack_verdict(Outcome::stopped, Fault::none, 0), operation.one_shot);
 }
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// one_shot by the protocol direct: everybody posts all it has, and folds what all have posted. Payloads go by words of
-// 8 bytes, a pair of units each; the last word is padded with zeros. Ordering: direct_place.h.
+// one_shot by the protocol direct: everybody posts all it has, and reduces what all have posted. Payloads go by words
+// of 8 bytes, a pair of units each; the last word is padded with zeros. Ordering: direct_place.h.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-#include "cuda/kernels/direct_fold.h"
+#include "cuda/kernels/direct_reduction.h"
 #include "cuda/kernels/direct_wait.h"
 #include "src/proto/ll.h"
 
@@ -105,9 +105,9 @@ RONDO_HD void write_post(G group, const DirectOperation &operation, const Post &
   return uint64_t{ll::data_of(pair.second)} << 32 | ll::data_of(pair.first);
 }
 
-/// W1 of word `index` of all ranks, whose fold goes to `result`. False: something is still to come.
-template <class Fold>
-[[nodiscard]] RONDO_HD bool fold_word(const DirectOperation &operation, const Post &post, uint32_t index,
+/// W1 of word `index` of all ranks, whose reduction goes to `result`. False: something is still to come.
+template <class Reduction>
+[[nodiscard]] RONDO_HD bool reduce_word(const DirectOperation &operation, const Post &post, uint32_t index,
                                       uint64_t &result) {
   const uint32_t self = operation.rank, last = operation.rank_count() - 1;
   const size_t at = operation.geometry.units_at(post.number) + size_t{index} * sizeof(memory::Pair);
@@ -119,24 +119,24 @@ template <class Fold>
   if (last != self) last_found = look(last);  // under way while the others are looked at
   uint64_t partial = 0;
   RONDO_KEEP_LOOP
-  for (uint32_t first = 0; first < last; first += Fold::at_once) {
-    memory::Pair found[Fold::at_once]{};
+  for (uint32_t first = 0; first < last; first += Reduction::at_once) {
+    memory::Pair found[Reduction::at_once]{};
     const bool all = poll(operation.base.poll_count, [&] {
       bool full = true;
       RONDO_UNROLL
-      for (uint32_t turn = 0; turn < Fold::at_once; ++turn)
+      for (uint32_t turn = 0; turn < Reduction::at_once; ++turn)
         if (first + turn < last && first + turn != self) found[turn] = look(first + turn);
       RONDO_UNROLL
-      for (uint32_t turn = 0; turn < Fold::at_once; ++turn)
+      for (uint32_t turn = 0; turn < Reduction::at_once; ++turn)
         if (first + turn < last && first + turn != self) full &= has_flag(found[turn], post.flag);
       return full;
     });
     if (!all) return false;
     RONDO_UNROLL
-    for (uint32_t turn = 0; turn < Fold::at_once; ++turn) {
+    for (uint32_t turn = 0; turn < Reduction::at_once; ++turn) {
       if (first + turn >= last) continue;
       const uint64_t word = first + turn == self ? own : word_of(found[turn]);
-      partial = first + turn == 0 ? word : Fold::template step<false>(partial, word, 0);
+      partial = first + turn == 0 ? word : Reduction::template step<false>(partial, word, 0);
     }
   }
   const bool full = last == self || has_flag(last_found, post.flag) || poll(operation.base.poll_count, [&] {
@@ -144,20 +144,20 @@ template <class Fold>
                       return has_flag(last_found, post.flag);
                     });
   if (!full) return false;
-  result = Fold::template step<true>(partial, last == self ? own : word_of(last_found), operation.base.divisor);
+  result = Reduction::template step<true>(partial, last == self ? own : word_of(last_found), operation.base.divisor);
   return true;
 }
 
-template <class Fold, Group G>
+template <class Reduction, Group G>
 [[nodiscard]] RONDO_HD bool run_one_shot(G group, const DirectOperation &operation, uint32_t channel, uint64_t number) {
-  const Post post = make_post(operation, number, operation.count * sizeof(typename Fold::Storage), channel);
+  const Post post = make_post(operation, number, operation.count * sizeof(typename Reduction::Storage), channel);
   write_post(group, operation, post, channel);
   uint32_t index = post.begin + group.rank(), peer = group.rank();
   return repeat_until_ready(group, operation, [&] {
     for (; index < post.end; index += group.size()) {
-      uint64_t folded = 0;
-      if (!fold_word<Fold>(operation, post, index, folded)) break;
-      store_word(operation.base.buffers.recv.data, post.bytes, index, folded);
+      uint64_t reduced = 0;
+      if (!reduce_word<Reduction>(operation, post, index, reduced)) break;
+      store_word(operation.base.buffers.recv.data, post.bytes, index, reduced);
     }
     const Look headers = look_at_peers(group, operation, peer, [&](uint32_t of) {
       const uint64_t header = memory::load_acquire(operation.place(of).header(post.number, channel));  // W2, see P2

@@ -37,7 +37,7 @@
 namespace rondo::device {
 
 /// More ranks have no places.
-inline constexpr uint32_t direct_rank_count_most = 64;
+inline constexpr uint32_t direct_rank_count_max = 64;
 /// Areas that the chunks of a channel take in turn: a power of two, so that counters may wrap; three would do.
 inline constexpr uint32_t direct_area_count = 4;
 

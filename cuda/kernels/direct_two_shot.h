@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "cuda/kernels/direct_fold.h"
+#include "cuda/kernels/direct_reduction.h"
 #include "cuda/kernels/direct_wait.h"
 #include "src/proto/partition.h"
 
@@ -46,9 +46,9 @@ template <class Storage>
 }
 
 /// One channel's two_shot. `chunks`: those before this operation.
-template <class Fold, Group G>
+template <class Reduction, Group G>
 struct TwoShot {
-  using Storage = typename Fold::Storage;
+  using Storage = typename Reduction::Storage;
   static constexpr uint32_t element_bytes = sizeof(Storage);
 
   G group;
@@ -82,7 +82,7 @@ struct TwoShot {
           direct_counter(chunks + index + 1, operation.base.buffers.signature));
   }
 
-  /// R: folds this rank's part of the chunk. False: stop.
+  /// R: reduces this rank's part of the chunk. False: stop.
   [[nodiscard]] RONDO_HD bool reduce(uint32_t index) const {
     uint32_t peer = group.rank();
     const bool come = repeat_until_ready(group, operation, [&] {
@@ -107,7 +107,7 @@ struct TwoShot {
         {operation.places[operation.rank] + operation.geometry.result_at(channel, chunks + index),
          operation.base.buffers.recv.data + own.begin * element_bytes},
         operation.base.divisor};
-    fold_part<Fold>(group, operands, send, static_cast<uint32_t>(own.count));
+    reduce_part<Reduction>(group, operands, send, static_cast<uint32_t>(own.count));
     if constexpr (memory::is_kept(memory::Site::direct_reduce_barrier)) group.sync();
     if (group.rank() == 0)
       memory::store_release<memory::Site::direct_reduce>(  // R2, pairs with G1
@@ -136,9 +136,10 @@ struct TwoShot {
   }
 };
 
-template <class Fold, Group G>
+template <class Reduction, Group G>
 [[nodiscard]] RONDO_HD bool run_two_shot(G group, const DirectOperation &operation, uint32_t channel, uint32_t chunks) {
-  const TwoShot<Fold, G> run{group, operation, make_share<typename Fold::Storage>(operation, channel), channel, chunks};
+  const TwoShot<Reduction, G> run{group, operation, make_share<typename Reduction::Storage>(operation, channel),
+                                  channel, chunks};
   const uint32_t count = run.share.chunk_count;
   RONDO_KEEP_LOOP
   for (uint32_t step = 0; count != 0 && step < count + 2; ++step) {

@@ -16,7 +16,7 @@ namespace rondo::device {
 /// The parameter of every kernel of direct. The grid has one block a channel.
 struct DirectOperation {
   DeviceOperation base;                            ///< without channels and scratch; lane_count is that of the channels
-  std::byte *places[direct_rank_count_most] = {};  ///< of each rank, as this one maps them
+  std::byte *places[direct_rank_count_max] = {};  ///< of each rank, as this one maps them
   DirectGeometry geometry;
   uint64_t count = 0;           ///< elements
   uint64_t chunk_elements = 0;  ///< two_shot: of a channel's chunk; a multiple of 64 bytes, at most chunk_bytes

@@ -67,8 +67,8 @@ struct OnDevice<GroupReducer<Float16Element, Op>> {
   using Type = GroupReducer<DeviceFloat16Element, Op>;
 };
 template <class Op>
-struct OnDevice<RankFold<Float16Element, Op>> {
-  using Type = RankFold<DeviceFloat16Element, Op>;
+struct OnDevice<RankReduction<Float16Element, Op>> {
+  using Type = RankReduction<DeviceFloat16Element, Op>;
 };
 
 constexpr uint32_t warp_threads = 32;
@@ -121,8 +121,8 @@ RONDO_DIRECT_KERNELS(RONDO_DIRECT_KERNEL)
 
 #define RONDO_COMBINE_KERNEL(name, ...)                                                                           \
   extern "C" __global__ void __launch_bounds__(::rondo::device::block_threads_max, 1)                             \
-      name(const __grid_constant__ ::rondo::device::CombineOperation operation) {                                 \
-    ::rondo::device::combine<typename ::rondo::device::OnDevice<__VA_ARGS__>::Type>(::rondo::device::GridGroup{}, \
+      name(const __grid_constant__ ::rondo::device::ReductionOperation operation) {                                 \
+    ::rondo::device::reduce<typename ::rondo::device::OnDevice<__VA_ARGS__>::Type>(::rondo::device::GridGroup{}, \
                                                                                     operation);                   \
   }
 RONDO_COMBINE_KERNELS(RONDO_COMBINE_KERNEL)

@@ -57,17 +57,17 @@ struct GroupSimple {
   }
 
   RONDO_HD static std::byte *stage(LaneLinks &links, LinkIndex link) { return links.at(link).simple_out.payload(); }
-  RONDO_HD static uint32_t accepted_kinds(LaneLinks &links, LinkIndex link) { return links.at(link).accepted_kinds; }
+  RONDO_HD static uint32_t readable_kinds(LaneLinks &links, LinkIndex link) { return links.at(link).readable_kinds; }
 
   template <Group G>
   RONDO_HD static void post(G group, LaneLinks &links, LinkIndex link, uint64_t bytes, uint32_t signature,
-                            PayloadKind kind, const Loan *, const std::byte *lent) {
+                            PayloadKind kind, const MemoryHandle *, const std::byte *exported) {
     if (group.rank() != 0) return;
     SlotHeader fields;
     fields.signature = signature;
     fields.bytes = bytes;
     fields.kind = static_cast<uint32_t>(kind);
-    if (kind != PayloadKind::in_slot) fields.address = reinterpret_cast<uint64_t>(lent);
+    if (kind != PayloadKind::in_slot) fields.address = reinterpret_cast<uint64_t>(exported);
     links.at(link).simple_out.post(fields, false);
   }
 
@@ -79,11 +79,11 @@ struct GroupSimple {
   /// A directed link is sent on by one lane only, and so is waited for by that one only.
   template <Group G>
   RONDO_HD static bool drained(G group, LaneLinks &links) {
-    bool lent = false;
+    bool exported = false;
     for (uint32_t step = 0; group.rank() == 0 && step < links.program->step_count; ++step)
       for (const LinkIndex link : links.program->steps[step].send_link)
-        lent |= link != no_link && !links.at(link).simple_out.references_returned(false);
-    return !group.any(lent);
+        exported |= link != no_link && !links.at(link).simple_out.references_returned(false);
+    return !group.any(exported);
   }
 };
 
@@ -111,11 +111,11 @@ struct GroupOfFlaggedData {
 
   /// One place for all links of a step: the result is packed from there into each slot.
   RONDO_HD static std::byte *stage(LaneLinks &links, LinkIndex) { return links.result(); }
-  RONDO_HD static uint32_t accepted_kinds(LaneLinks &, LinkIndex) { return 0; }
+  RONDO_HD static uint32_t readable_kinds(LaneLinks &, LinkIndex) { return 0; }
 
   template <Group G>
   RONDO_HD static void post(G group, LaneLinks &links, LinkIndex link, uint64_t bytes, uint32_t signature, PayloadKind,
-                            const Loan *, const std::byte *) {
+                            const MemoryHandle *, const std::byte *) {
     Ends::out(links.at(link)).post_by_group(group, links.result(), bytes, signature);
   }
 

@@ -3,10 +3,10 @@
 //   rondo_run_PROTOCOL_copy      collectives that move and do not reduce, whatever the type
 //   rondo_run_PROTOCOL_TYPE_OP   the others; TYPE and OP as rondo_type_string() and rondo_op_string() say, avg by sum
 //   rondo_run_direct_TYPE_OP     an all-reduce by the protocol direct
-//   rondo_combine_TYPE_OP        one slice of a reduction, for the copy-engine executor
+//   rondo_reduce_TYPE_OP        one slice of a reduction, for the copy-engine executor
 #pragma once
 
-#include "cuda/kernels/combine.h"
+#include "cuda/kernels/reduction.h"
 #include "cuda/kernels/direct.h"
 #include "cuda/kernels/reduce.h"
 #include "cuda/kernels/run.h"
@@ -49,19 +49,19 @@
   RONDO_KERNELS_OF_PROTOCOL(X, ll128, ::rondo::device::GroupLl128)
 
 #define RONDO_DIRECT_OF_TYPE(X, protocol, Protocol, type, ...)                               \
-  X(rondo_run_direct_##type##_sum, ::rondo::device::RankFold<__VA_ARGS__, ::rondo::SumOp>)   \
-  X(rondo_run_direct_##type##_prod, ::rondo::device::RankFold<__VA_ARGS__, ::rondo::ProdOp>) \
-  X(rondo_run_direct_##type##_min, ::rondo::device::RankFold<__VA_ARGS__, ::rondo::MinOp>)   \
-  X(rondo_run_direct_##type##_max, ::rondo::device::RankFold<__VA_ARGS__, ::rondo::MaxOp>)
+  X(rondo_run_direct_##type##_sum, ::rondo::device::RankReduction<__VA_ARGS__, ::rondo::SumOp>)   \
+  X(rondo_run_direct_##type##_prod, ::rondo::device::RankReduction<__VA_ARGS__, ::rondo::ProdOp>) \
+  X(rondo_run_direct_##type##_min, ::rondo::device::RankReduction<__VA_ARGS__, ::rondo::MinOp>)   \
+  X(rondo_run_direct_##type##_max, ::rondo::device::RankReduction<__VA_ARGS__, ::rondo::MaxOp>)
 
-/// X(name, Fold...) for each kernel of direct.
+/// X(name, Reduction...) for each kernel of direct.
 #define RONDO_DIRECT_KERNELS(X) RONDO_FOR_TYPES(RONDO_DIRECT_OF_TYPE, X, direct, void)
 
 #define RONDO_COMBINE_OF_TYPE(X, protocol, Protocol, type, ...)                               \
-  X(rondo_combine_##type##_sum, ::rondo::device::GroupReducer<__VA_ARGS__, ::rondo::SumOp>)   \
-  X(rondo_combine_##type##_prod, ::rondo::device::GroupReducer<__VA_ARGS__, ::rondo::ProdOp>) \
-  X(rondo_combine_##type##_min, ::rondo::device::GroupReducer<__VA_ARGS__, ::rondo::MinOp>)   \
-  X(rondo_combine_##type##_max, ::rondo::device::GroupReducer<__VA_ARGS__, ::rondo::MaxOp>)
+  X(rondo_reduce_##type##_sum, ::rondo::device::GroupReducer<__VA_ARGS__, ::rondo::SumOp>)   \
+  X(rondo_reduce_##type##_prod, ::rondo::device::GroupReducer<__VA_ARGS__, ::rondo::ProdOp>) \
+  X(rondo_reduce_##type##_min, ::rondo::device::GroupReducer<__VA_ARGS__, ::rondo::MinOp>)   \
+  X(rondo_reduce_##type##_max, ::rondo::device::GroupReducer<__VA_ARGS__, ::rondo::MaxOp>)
 
-/// X(name, Reducer...) for each combining kernel.
-#define RONDO_COMBINE_KERNELS(X) RONDO_FOR_TYPES(RONDO_COMBINE_OF_TYPE, X, combine, void)
+/// X(name, Reducer...) for each reducing kernel.
+#define RONDO_COMBINE_KERNELS(X) RONDO_FOR_TYPES(RONDO_COMBINE_OF_TYPE, X, reduce, void)

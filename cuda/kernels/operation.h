@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a kernel is given: plain data, laid out alike by the host's compiler and the device's. Every kernel that
 // interprets plans takes DeviceOperations by value, one for each rank that it runs (those of direct take a
-// DirectOperation, those that combine a CombineOperation); what it points to must stay until the kernel has ended.
+// DirectOperation, those that reduce a ReductionOperation); what it points to must stay until the kernel has ended.
 //
 //   uploaded with the plan      DeviceChannel[], LaneProgram[], Step[], Range[], DeviceLinkEnds *[]   read only
 //   of the communicator         DeviceLinkEnds (counters survive from kernel to kernel), DeviceProgress
@@ -25,7 +25,8 @@ namespace rondo::device {
 /// connections' bases are device addresses), copies them there and does not touch them any more.
 struct DeviceLinkEnds {
   uint32_t peer = 0;
-  uint32_t accepted_kinds = 0;  ///< kind_bit(address), or none: the peer reads loans at this rank's addresses
+  uint32_t readable_kinds =
+      0;  ///< kind_bit(address), or none: the peer reads exported buffers at this rank's addresses
   SimpleSender simple_out;
   SimpleReceiver simple_in;
   LlSender ll_out;
@@ -84,7 +85,7 @@ struct DeviceOperation {
   const uint64_t *abort = nullptr;  ///< not 0: stop. The host's memory
   DeviceProgress *progress = nullptr;
   DeviceResult *result = nullptr;
-  Buffers buffers;             ///< device addresses; loans are offered to peers in the same address space only
+  Buffers buffers;  ///< device addresses; exported buffers are offered to peers in the same address space only
   uint64_t number = 0;         ///< of the operation, at least 1
   uint32_t divisor = 0;        ///< avg: the number of ranks; else 0
   uint32_t lane_count = 0;     ///< of all channels
@@ -92,7 +93,7 @@ struct DeviceOperation {
   uint32_t poll_count = 1;     ///< looks at a flag before the abort word's turn, at least 1
 };
 static_assert(std::is_trivially_copyable_v<DeviceOperation> && std::is_standard_layout_v<DeviceOperation>);
-static_assert(sizeof(Window) == 72 && offsetof(Window, loan) == 16 && sizeof(Buffers) == 152);
+static_assert(sizeof(Window) == 72 && offsetof(Window, handle) == 16 && sizeof(Buffers) == 152);
 static_assert(sizeof(DeviceOperation) == 208 && alignof(DeviceOperation) == 8);
 static_assert(offsetof(DeviceOperation, buffers) == 32 && offsetof(DeviceOperation, number) == 184);
 static_assert(offsetof(DeviceOperation, divisor) == 192 && offsetof(DeviceOperation, poll_count) == 204);

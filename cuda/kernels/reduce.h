@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reducer of a group of threads: folds the operands of a step and writes the result to all its outputs in one pass.
-// Bit for bit what src/engine/combine.h promises (docs/numerics.md): from the left, small floats in float32, rounded
-// once.
+// The reducer of a group of threads: reduces the operands of a step and writes the result to all its outputs in one
+// pass. Bit for bit what src/engine/reduction/reduction.h promises (docs/numerics.md): from the left, small floats in
+// float32, rounded once.
 //
 // Where all pointers of a step lie alike modulo 16, the threads share its vectors of 16 bytes out, several loads in
 // flight each; what is before the first and behind the last one goes element by element, as everything does otherwise.
@@ -189,29 +189,30 @@ struct GroupReducer {
     const uint64_t difference = args.difference();
     const bool alike = difference % vector_bytes == 0;
     const bool natural = (difference | Args::address(args.inputs[0])) % sizeof(Storage) == 0;
-    if (!natural) return fold_elements<1>(group, args, 0, count);
-    if (!alike || (args.divisor != 0 && !divides_vectors)) return fold_elements<sizeof(Storage)>(group, args, 0, count);
+    if (!natural) return reduce_elements<1>(group, args, 0, count);
+    if (!alike || (args.divisor != 0 && !divides_vectors))
+      return reduce_elements<sizeof(Storage)>(group, args, 0, count);
     const Split split = split_at(args.inputs[0], count, sizeof(Storage));
     uint32_t next = 0;
-    if (args.input_count == 2) next = fold_vectors<2, in_flight>(group, args, split, next);
-    fold_vectors<inputs_max, 1>(group, args, split, next);
-    fold_elements<sizeof(Storage)>(group, args, 0, split.head);
-    fold_elements<sizeof(Storage)>(group, args, split.tail_begin(), count);
+    if (args.input_count == 2) next = reduce_vectors<2, in_flight>(group, args, split, next);
+    reduce_vectors<inputs_max, 1>(group, args, split, next);
+    reduce_elements<sizeof(Storage)>(group, args, 0, split.head);
+    reduce_elements<sizeof(Storage)>(group, args, split.tail_begin(), count);
   }
 
  private:
   template <size_t alignment, Group G>
-  RONDO_HD static void fold_elements(G group, const Args &args, uint32_t begin, uint32_t end) {
+  RONDO_HD static void reduce_elements(G group, const Args &args, uint32_t begin, uint32_t end) {
     RONDO_KEEP_LOOP
     for (uint32_t index = begin + group.rank(); index < end; index += group.size()) {
       const size_t at = index * sizeof(Storage);
-      Accumulator folded = Element::load(load_aligned<Storage, alignment>(args.inputs[0] + at));
+      Accumulator reduced = Element::load(load_aligned<Storage, alignment>(args.inputs[0] + at));
       RONDO_UNROLL
       for (uint32_t input = 1; input < inputs_max; ++input)
         if (input < args.input_count)
-          folded = Op::apply(folded, Element::load(load_aligned<Storage, alignment>(args.inputs[input] + at)));
-      if (args.divisor != 0) folded = divide(folded, args.divisor);
-      const Storage result = Element::store(folded);
+          reduced = Op::apply(reduced, Element::load(load_aligned<Storage, alignment>(args.inputs[input] + at)));
+      if (args.divisor != 0) reduced = divide(reduced, args.divisor);
+      const Storage result = Element::store(reduced);
       RONDO_UNROLL
       for (uint32_t output = 0; output < outputs_max; ++output)
         if (output < args.output_count) store_aligned<alignment>(args.outputs[output] + at, result);
@@ -220,7 +221,7 @@ struct GroupReducer {
 
   /// `inputs`: as many as there are, or inputs_max. As copy_vectors().
   template <uint32_t inputs, uint32_t turns, Group G>
-  RONDO_HD static uint32_t fold_vectors(G group, const Args &args, const Split &split, uint32_t first) {
+  RONDO_HD static uint32_t reduce_vectors(G group, const Args &args, const Split &split, uint32_t first) {
     uint32_t next = first;
     RONDO_KEEP_LOOP
     for (; next + (turns - 1) * group.size() + group.rank() < split.vectors; next += turns * group.size()) {
@@ -236,7 +237,7 @@ struct GroupReducer {
       RONDO_UNROLL
       for (uint32_t turn = 0; turn < turns; ++turn) {
         const uint32_t at = split.vector_at(next + turn * group.size() + group.rank(), sizeof(Storage));
-        const Vector result = fold_vector<inputs>(operands[turn], args);
+        const Vector result = reduce_vector<inputs>(operands[turn], args);
         RONDO_UNROLL
         for (uint32_t output = 0; output < outputs_max; ++output)
           if (output < args.output_count) memory::store_vector(args.outputs[output] + at, result);
@@ -250,25 +251,25 @@ struct GroupReducer {
   };
 
   template <uint32_t inputs>
-  [[nodiscard]] RONDO_HD static Vector fold_vector(const Vector (&operands)[inputs], const Args &args) {
-    Accumulator folded[per_vector];
+  [[nodiscard]] RONDO_HD static Vector reduce_vector(const Vector (&operands)[inputs], const Args &args) {
+    Accumulator reduced[per_vector];
     const auto first = __builtin_bit_cast(Elements, operands[0]);
     RONDO_UNROLL
-    for (uint32_t index = 0; index < per_vector; ++index) folded[index] = Element::load(first.values[index]);
+    for (uint32_t index = 0; index < per_vector; ++index) reduced[index] = Element::load(first.values[index]);
     RONDO_UNROLL
     for (uint32_t input = 1; input < inputs; ++input) {
       if (inputs == inputs_max && input >= args.input_count) continue;
       const auto next = __builtin_bit_cast(Elements, operands[input]);
       RONDO_UNROLL
       for (uint32_t index = 0; index < per_vector; ++index)
-        folded[index] = Op::apply(folded[index], Element::load(next.values[index]));
+        reduced[index] = Op::apply(reduced[index], Element::load(next.values[index]));
     }
     Elements result;
     RONDO_UNROLL
     for (uint32_t index = 0; index < per_vector; ++index) {
       if constexpr (divides_vectors)
-        if (args.divisor != 0) folded[index] = divide(folded[index], args.divisor);
-      result.values[index] = Element::store(folded[index]);
+        if (args.divisor != 0) reduced[index] = divide(reduced[index], args.divisor);
+      result.values[index] = Element::store(reduced[index]);
     }
     return __builtin_bit_cast(Vector, result);
   }

@@ -83,12 +83,12 @@ typedef enum rondo_protocol {
   RONDO_PROTOCOL_LL128 = 4   /**< a flag beside every 120 bytes: kernels on devices alone, and only if asked for */
 } rondo_protocol_t;
 
-/** What runs collectives on a CUDA device (docs/gpu.md): one kernel each, or copies with a kernel only to combine
+/** What runs collectives on a CUDA device (docs/gpu.md): one kernel each, or copies with a kernel only to reduce
  *  operands. AUTO: copies where processes take turns on a device, else kernels. */
 typedef enum rondo_device_executor {
   RONDO_DEVICE_EXECUTOR_AUTO = 0,   /**< Rondo chooses */
   RONDO_DEVICE_EXECUTOR_KERNEL = 1, /**< a kernel for each collective */
-  RONDO_DEVICE_EXECUTOR_COPY = 2    /**< copies, and a kernel to combine operands */
+  RONDO_DEVICE_EXECUTOR_COPY = 2    /**< copies, and a kernel to reduce operands */
 } rondo_device_executor_t;
 
 /* ---- constants ---- */

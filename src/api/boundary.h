@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "src/base/result.h"
-#include "src/core/last_error.h"
+#include "src/core/diagnostics/last_error.h"
 #include "src/core/process.h"
 
 namespace rondo {

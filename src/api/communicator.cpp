@@ -164,7 +164,7 @@ rondo_status_t rondo_comm_get_properties(rondo_comm_t handle, rondo_comm_propert
     uint32_t every = ~0u;
     const uint32_t direct = kind_bit(PayloadKind::address);
     for (uint32_t peer = 0; peer < comm->rank_count(); ++peer) {
-      const uint32_t kinds = peer == comm->rank() ? direct : links.accepted_kinds(peer);
+      const uint32_t kinds = peer == comm->rank() ? direct : links.readable_kinds(peer);
       every &= (kinds & direct) != 0 ? ~0u : kinds;  // a thread of this process reads everything
     }
     ours.mapped_buffers = (every & kind_bit(PayloadKind::mapped)) != 0 ? 1 : 0;
@@ -258,7 +258,7 @@ rondo_status_t rondo_comm_destroy(rondo_comm_t handle) noexcept {
     const auto comm = process().communicators.remove(handle);
     if (comm == nullptr) return invalid_handle(HandleKind::communicator, handle);
     comm->close();
-    for (const auto &registration : comm->loans().clear())
+    for (const auto &registration : comm->registration_cache().clear())
       static_cast<void>(process().registrations.remove(registration->handle));
     return {};
   });
@@ -281,14 +281,15 @@ rondo_status_t rondo_comm_register(rondo_comm_t handle, void *pointer, size_t by
     RONDO_TRY(check_buffer("pointer", pointer, bytes));
     if ((flags & ~unsigned{RONDO_REGISTER_MOVE_PAGES}) != 0)
       return invalid_argument("unknown flags " + std::to_string(flags) + "; known is RONDO_REGISTER_MOVE_PAGES (1)");
-    RONDO_TRY_ASSIGN(const auto made, comm->loans().add(pointer, bytes, (flags & RONDO_REGISTER_MOVE_PAGES) != 0));
+    RONDO_TRY_ASSIGN(const auto made,
+                     comm->registration_cache().add(pointer, bytes, (flags & RONDO_REGISTER_MOVE_PAGES) != 0));
     void *const made_handle = process().registrations.insert(made);
     if (made_handle != nullptr) {
       made->handle = made_handle;
       *registration = static_cast<rondo_registration_t>(made_handle);
       return {};
     }
-    RONDO_TRY(comm->loans().remove(made.get()));
+    RONDO_TRY(comm->registration_cache().remove(made.get()));
     return no_more_handles(HandleKind::registration);
   });
 }
@@ -298,7 +299,7 @@ rondo_status_t rondo_comm_deregister(rondo_comm_t handle, rondo_registration_t r
     RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
     const auto found = process().registrations.find(registration);
     if (found == nullptr) return invalid_handle(HandleKind::registration, registration);
-    RONDO_TRY(comm->loans().remove(found.get()));
+    RONDO_TRY(comm->registration_cache().remove(found.get()));
     static_cast<void>(process().registrations.remove(registration));
     return {};
   });

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "src/bootstrap/store.h"
+#include "src/bootstrap/store/store.h"
 
 namespace rondo {
 

@@ -4,7 +4,7 @@
 
 #include <sys/socket.h>
 
-#include "src/bootstrap/store.h"
+#include "src/bootstrap/store/store.h"
 
 namespace rondo {
 

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "src/bootstrap/store.h"
+#include "src/bootstrap/store/store.h"
 
 namespace rondo {
 

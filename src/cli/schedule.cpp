@@ -9,7 +9,7 @@
 
 #include "src/base/names.h"
 #include "src/cli/commands.h"
-#include "src/plan/print.h"
+#include "src/plan/print/print.h"
 
 namespace rondo::cli {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "bench/trainer/cuda/kernels_image.h"
-#include "cuda/handles.h"
+#include "cuda/transport/handles.h"
 #include "src/base/config.h"
 
 namespace rondo::cli {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "src/core/communicator.h"
-#include "src/core/debug_lines.h"
+#include "src/core/diagnostics/debug_lines.h"
 
 namespace rondo {
 namespace {

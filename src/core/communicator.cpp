@@ -19,9 +19,9 @@ Communicator::Communicator(Parts parts)
       links_(transport_->links()),
       ranks_(transport_->ranks()),
       dump_(transport_->recorder(), settings_.recorder_dir, rank_),
-      loans_(*parts.regions),
-      operations_({&ranks_, &loans_, rank_, rank_count_, settings_.timeout_ns, [this] { return shared_from_this(); },
-                   [this](bool waits) { record_failure(waits); }}),
+      registrations_(*parts.regions),
+      operations_({&ranks_, &registrations_, rank_, rank_count_, settings_.timeout_ns,
+                   [this] { return shared_from_this(); }, [this](bool waits) { record_failure(waits); }}),
       executor_(std::move(parts.executor)),
       capabilities_(executor_->capabilities()) {
   executor_->start(operations_);
@@ -41,7 +41,7 @@ Result<void> Communicator::submit(std::span<const Call> calls, StreamRef stream)
 Result<void> Communicator::submit_as(std::span<WorkItem> works, std::span<const Call> calls, StreamRef stream) {
   const bool runs_here = stream.none() && capabilities_.runs_in_call;
   std::unique_lock lock(submit_lock_);
-  if (ranks_.failed()) return operations_.tell_failure();
+  if (ranks_.failed()) return operations_.report_failure();
   if (finalized_) return Error{RONDO_ERROR_INVALID_HANDLE, "the communicator is finalized; only destroy is left"};
   if (!runs_here) {
     RONDO_TRY_ASSIGN(const bool captured, executor_->check_stream(stream));
@@ -107,11 +107,11 @@ void Communicator::abort() {
 }
 
 Result<void> Communicator::finalize() {
-  if (!drain().ok()) return operations_.tell_failure();
+  if (!drain().ok()) return operations_.report_failure();
   Call barrier;
   barrier.signature = finalize_signature;
   RONDO_TRY(submit(barrier, executor_->own_stream()));
-  if (!drain().ok()) return operations_.tell_failure();
+  if (!drain().ok()) return operations_.report_failure();
   const std::lock_guard lock(submit_lock_);
   finalized_ = true;
   ranks_.set_state(RankState::finalized);
@@ -135,7 +135,7 @@ Result<void> Communicator::drain() {
     const std::lock_guard lock(submit_lock_);
     last = collectives_.number;
   }
-  if (operations_.wait_turn(last + 1)) return {};
+  if (operations_.wait_for_predecessor(last + 1)) return {};
   return ranks_.failure();
 }
 

@@ -13,9 +13,9 @@
 
 #include "src/base/config.h"
 #include "src/base/short_lock.h"
-#include "src/core/failure_dump.h"
+#include "src/core/diagnostics/failure_dump.h"
 #include "src/core/group_info.h"
-#include "src/core/loans.h"
+#include "src/core/registration_cache.h"
 #include "src/core/plan_cache.h"
 #include "src/engine/executor.h"
 #include "src/engine/operations.h"
@@ -57,7 +57,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   [[nodiscard]] const GroupInfo &group() const { return group_; }
   [[nodiscard]] const Links &links() const { return links_; }
   [[nodiscard]] const ExecutorCapabilities &capabilities() const { return capabilities_; }
-  [[nodiscard]] LoanBook &loans() { return loans_; }
+  [[nodiscard]] RegistrationCache &registration_cache() { return registrations_; }
 
   /// RONDO_ERROR_INVALID_ARGUMENT: not memory that the communicator's executor works on.
   [[nodiscard]] Result<void> check_buffer(const char *name, const void *pointer, size_t bytes) const {
@@ -103,7 +103,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Ranks &ranks_;  ///< of transport_
   FailureDump dump_;
   std::atomic<bool> failure_logged_ = false;  ///< relaxed: whoever comes first logs; no data rides on it
-  LoanBook loans_;
+  RegistrationCache registrations_;
   Operations operations_;
   const std::shared_ptr<Executor> executor_;  ///< outlives the plans
   const ExecutorCapabilities capabilities_;   ///< of executor_

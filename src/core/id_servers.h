@@ -8,7 +8,7 @@
 #include <mutex>
 #include <string>
 
-#include "src/bootstrap/store.h"
+#include "src/bootstrap/store/store.h"
 
 namespace rondo {
 

@@ -9,8 +9,8 @@
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/base/parse.h"
-#include "src/bootstrap/rendezvous.h"
-#include "src/core/debug_lines.h"
+#include "src/bootstrap/launch/rendezvous.h"
+#include "src/core/diagnostics/debug_lines.h"
 #include "src/core/registry.h"
 
 namespace rondo {
@@ -171,7 +171,7 @@ Result<std::shared_ptr<Communicator>> init_environment(const rondo_config_t *con
     const bool serving = process().id_servers.contains(job_server_name);
     RONDO_TRY_ASSIGN(auto group, join_job(job, generation, serving, settings.network_interface, deadline_ns));
     // All generations of such a job meet at one port: the server stays for the next.
-    if (job.meeting == Job::Meeting::listen && group.server != nullptr)
+    if (job.rendezvous == Job::RendezvousMethod::listen && group.server != nullptr)
       process().id_servers.add(job_server_name, std::move(group.server));
     return assemble(group, settings, deadline_ns);
   };

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "src/bootstrap/store.h"
+#include "src/bootstrap/store/store.h"
 #include "src/core/communicator.h"
 #include "src/core/process.h"
 

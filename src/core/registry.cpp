@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "cuda/executor.h"
-#include "cuda/pointer_probe.h"
+#include "cuda/executors/executor.h"
+#include "cuda/driver/pointer_probe.h"
 #include "src/engine/host_executor.h"
 #include "src/topo/host.h"
 #include "transports/net/transport.h"
@@ -59,7 +59,7 @@ Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store 
   request.channel_count = std::max(args.settings.channels, default_channel_count);
   // Plans depend on slots, so that all hosts must have the same, however many ranks they have.
   const ConnectionGeometry geometry =
-      shm::choose_shape(args.rank_count, request.channel_count, args.settings.slot_count,
+      shm::choose_segment_shape(args.rank_count, request.channel_count, args.settings.slot_count,
                         static_cast<uint32_t>(args.settings.slot_bytes))
           .geometry;
   request.slot_count = geometry.slot_count;

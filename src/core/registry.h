@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "src/base/config.h"
-#include "src/bootstrap/store.h"
+#include "src/bootstrap/store/store.h"
 #include "src/core/group_info.h"
 #include "src/engine/executor.h"
 #include "transports/transport.h"

@@ -52,12 +52,12 @@ Result<void> DeviceExecutor::enqueue_one(const WorkItem &work, void *stream) {
   monitor_->withdraw(work.number);
   operations_->raise_not_enqueued(launched.error(), work.number);
   operations_->ranks().fail(work.number);
-  return operations_->tell_failure();
+  return operations_->report_failure();
 }
 
 void DeviceExecutor::look_for_failure() {
   const std::lock_guard lock(monitor_mutex_);  // end() on another thread
-  if (monitor_ != nullptr) monitor_->tell_fault();
+  if (monitor_ != nullptr) monitor_->report_fault();
 }
 
 bool DeviceExecutor::quiesce() {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the executors of a device have in common (kernels: cuda/executor.cpp, copies: cuda/copy_executor.cpp): calls are
-// enqueued on the caller's streams and return; a monitor of the rank's own carries over what the device tells, looks
-// for failures and deadlines, and stops the device. The device itself only ever stops when it is told to.
+// What the executors of a device have in common (kernels: cuda/executors/executor.cpp, copies:
+// cuda/executors/copy_executor.cpp): calls are enqueued on the caller's streams and return; a monitor of the rank's own
+// carries over what the device tells, looks for failures and deadlines, and stops the device. The device itself only
+// ever stops when it is told to.
 #pragma once
 
 #include <cstdint>

@@ -89,7 +89,7 @@ bool DeviceMonitor::look(std::unique_lock<std::mutex> &lock) {
   }
   const bool has_operation = !outstanding_.empty();
   lock.unlock();  // what follows takes its time, and calls the communicator
-  tell_fault(report);
+  report_fault(report);
   if (running && has_operation) {
     look_at_running(now);
   } else if (running) {
@@ -120,7 +120,7 @@ void DeviceMonitor::carry_over(const DeviceReport &report) {
       ranks_.fail(number);
     } else {
       ranks_.complete(number, cost);
-      operations_.end_turn(number);
+      operations_.mark_executed(number);
     }
   }
 }
@@ -154,9 +154,9 @@ void DeviceMonitor::look_at_replay(const DeviceReport &report, uint64_t now_ns) 
   ranks_.raise(error);
 }
 
-void DeviceMonitor::tell_fault() {
+void DeviceMonitor::report_fault() {
   const DeviceReport report = device_.report();
-  tell_fault(report);
+  report_fault(report);
   if (!ranks_.failed()) tell_device_error(report);
 }
 
@@ -165,7 +165,7 @@ void DeviceMonitor::tell_device_error(const DeviceReport &report) {
   if (!sound.ok()) operations_.raise(sound.error(), report.ended_number + 1);
 }
 
-void DeviceMonitor::tell_fault(const DeviceReport &report) {
+void DeviceMonitor::report_fault(const DeviceReport &report) {
   if (!report.failed || report.fault == Fault::none || ranks_.failed()) return;
   uint64_t number = report.failed_number;
   auto what = ranks_.entered(operations_.rank(), number);

@@ -34,7 +34,7 @@ class DeviceMonitor {
 
   /// Fails the communicator if a kernel has seen a fault, or the device has failed: who asks after its stream has ended
   /// needs not wait for the monitor's thread to come round.
-  void tell_fault();
+  void report_fault();
 
   /// Waits until every kernel that was enqueued has ended, `patience_ns` at most. False: some have not; what they use
   /// must not be freed.
@@ -54,7 +54,7 @@ class DeviceMonitor {
   void carry_over(const DeviceReport &report);
   void look_at_running(uint64_t now_ns);
   void look_at_replay(const DeviceReport &report, uint64_t now_ns);
-  void tell_fault(const DeviceReport &report);
+  void report_fault(const DeviceReport &report);
   void tell_device_error(const DeviceReport &report);
 
   DeviceExecutor &device_;

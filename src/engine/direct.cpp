@@ -7,12 +7,12 @@
 
 #include "src/base/cpu.h"
 #include "src/engine/direct_job.h"
-#include "src/engine/fold.h"
+#include "src/engine/reduction/rank_order.h"
 
 namespace rondo {
 namespace {
 
-// How many times larger chunks are where all lend.
+// How many times larger chunks are where all export.
 constexpr uint64_t dedicated_chunk_factor = 4;
 constexpr uint64_t oversubscribed_chunk_factor = 16;
 constexpr uint64_t fetch_back_bytes_max = 4096;
@@ -23,8 +23,8 @@ bool rounds_every_step(rondo_type_t type) {
   return type == RONDO_FLOAT16 || type == RONDO_BFLOAT16 || type == RONDO_FLOAT8_E4M3 || type == RONDO_FLOAT8_E5M2;
 }
 
-/// Whether folding takes no longer than memory does: conversions of 8-bit floats and integer divisions do.
-bool folds_cheaply(rondo_type_t type, rondo_op_t op) {
+/// Whether reducing takes no longer than memory does: conversions of 8-bit floats and integer divisions do.
+bool reduces_cheaply(rondo_type_t type, rondo_op_t op) {
   if (type == RONDO_FLOAT8_E4M3 || type == RONDO_FLOAT8_E5M2) return false;
   return op != RONDO_AVG || rounds_every_step(type) || type == RONDO_FLOAT32 || type == RONDO_FLOAT64;
 }
@@ -47,11 +47,11 @@ RunOutcome ExchangeEnd::run(const Plan &plan, const Buffers &buffers, const Host
           rounds_every_step(type),
           program.partition.align_elements,
           program.partition.chunk_elements};
-  if (plan.shape.algorithm == RONDO_ALGORITHM_ONE_SHOT) return run_one_shot(job);
+  if (plan.choice.algorithm == RONDO_ALGORITHM_ONE_SHOT) return run_one_shot(job);
   if (job.count == 0) return {};
-  if (plan.shape.algorithm == RONDO_ALGORITHM_TWO_SHOT) return run_two_shot(job);
+  if (plan.choice.algorithm == RONDO_ALGORITHM_TWO_SHOT) return run_two_shot(job);
   job.ring = &program.partition;
-  job.cheap = folds_cheaply(type, static_cast<rondo_op_t>(plan.key.signature.op));
+  job.cheap = reduces_cheaply(type, static_cast<rondo_op_t>(plan.key.signature.op));
   return run_ring(job);
 }
 
@@ -86,7 +86,8 @@ RunOutcome ExchangeEnd::run_one_shot(const Job &job) {
   }
   fetch_back(number + 1, bytes);
   std::byte *const outputs[] = {job.buffers.recv.data};
-  if (bytes != 0) fold_in_order(job.reducer, operands_, outputs, job.count, job.element_bytes, job.single_steps);  // W2
+  if (bytes != 0)
+    reduce_in_rank_order(job.reducer, operands_, outputs, job.count, job.element_bytes, job.single_steps);  // W2
   return {};
 }
 
@@ -100,26 +101,26 @@ void ExchangeEnd::fetch_back(uint64_t number, uint64_t bytes) const {
 }
 
 bool ExchangeEnd::can_lend(const Window &window, const Job &job) const {
-  if (!window.loan.offered || !worth_lending(job)) return false;
+  if (!window.handle.offered || !worth_lending(job)) return false;
   for (uint32_t peer = 0; peer < rank_count(); ++peer) {
     if (peer == rank_) continue;
-    const auto accepted = accepted_kinds_[peer] & ~kind_bit(PayloadKind::process);  // staging is faster than that
-    if (window.loan.choose(accepted, window.data, job.bytes()) == PayloadKind::in_slot) return false;
+    const auto accepted = readable_kinds_[peer] & ~kind_bit(PayloadKind::process);  // staging is faster than that
+    if (window.handle.choose(accepted, window.data, job.bytes()) == PayloadKind::in_slot) return false;
   }
   return true;
 }
 
 void ExchangeEnd::announce(const Job &job) {
-  const auto describe = [&](const Window &window, bool lent) {
+  const auto describe = [&](const Window &window, bool exported) {
     LentBuffer buffer;
     buffer.address = reinterpret_cast<uint64_t>(window.data);
-    buffer.lent = lent ? 1 : 0;
-    if (window.loan.kind != PayloadKind::mapped) return buffer;
-    buffer.inode = window.loan.inode;
-    buffer.region = window.loan.region;
-    buffer.region_offset = window.loan.region_offset + static_cast<uint64_t>(window.data - window.loan.first);
-    buffer.region_bytes = window.loan.region_bytes;
-    buffer.descriptor = window.loan.descriptor;
+    buffer.exported = exported ? 1 : 0;
+    if (window.handle.kind != PayloadKind::mapped) return buffer;
+    buffer.inode = window.handle.inode;
+    buffer.region = window.handle.region;
+    buffer.region_offset = window.handle.region_offset + static_cast<uint64_t>(window.data - window.handle.first);
+    buffer.region_bytes = window.handle.region_bytes;
+    buffer.descriptor = window.handle.descriptor;
     return buffer;
   };
   lends_send_ = can_lend(job.buffers.send, job);
@@ -132,7 +133,7 @@ void ExchangeEnd::announce(const Job &job) {
 
 const std::byte *ExchangeEnd::open(uint32_t peer, const LentBuffer &buffer, uint64_t bytes) const {
   SlotHeader header;
-  const bool same_process = (accepted_kinds_[peer] & kind_bit(PayloadKind::address)) != 0;
+  const bool same_process = (readable_kinds_[peer] & kind_bit(PayloadKind::address)) != 0;
   header.kind = static_cast<uint32_t>(same_process ? PayloadKind::address : PayloadKind::mapped);
   header.address = same_process ? buffer.address : buffer.region_offset;
   header.bytes = bytes;
@@ -140,19 +141,19 @@ const std::byte *ExchangeEnd::open(uint32_t peer, const LentBuffer &buffer, uint
   header.region = buffer.region;
   header.region_bytes = buffer.region_bytes;
   header.descriptor = buffer.descriptor;
-  return peers_->borrow(peer, header, nullptr);
+  return peers_->import_payload(peer, header, nullptr);
 }
 
 /// The lines of a recv buffer have to be taken away from the peers that read the last result there, and the exchange's
 /// few lines do not, or less of them. In place the caller has paid for that, when it wrote its input; two ranks of a
-/// ring do not read each other's unless the other one is in place (fold_all); and where ranks share cores they share
-/// caches, too.
+/// ring do not read each other's unless the other one is in place (reduce_everything); and where ranks share cores they
+/// share caches, too.
 bool ExchangeEnd::worth_lending(const Job &job) const {
   if (wake_ || !job.apart() || (job.ring != nullptr && rank_count() == 2 && job.cheap)) return true;
   return job.bytes() >= dedicated_chunk_factor * view_.geometry.chunk_bytes;
 }
 
-/// Waits for every rank's announcement, and opens what they lend.
+/// Waits for every rank's announcement, and opens what they export.
 RunOutcome ExchangeEnd::meet(Job &job) {
   job.all_lend = lends_send_ && lends_recv_;
   job.all_apart = job.apart();
@@ -164,19 +165,19 @@ RunOutcome ExchangeEnd::meet(Job &job) {
     if (!wait_until(job.waiter, [&] { return memory::load_sync(contributed) > chunks_; })) return stopped;  // R1
     const ExchangeAnnouncement &theirs = place.announcement;
     if (theirs.fingerprint != job.buffers.signature) return fault(Fault::foreign_slot, peer);
-    if (theirs.send.lent != 0) operands_[peer] = open(peer, theirs.send, job.bytes());
-    if (theirs.recv.lent != 0) results_[peer] = open(peer, theirs.recv, job.bytes());
-    job.all_lend &= theirs.send.lent != 0 && theirs.recv.lent != 0;
+    if (theirs.send.exported != 0) operands_[peer] = open(peer, theirs.send, job.bytes());
+    if (theirs.recv.exported != 0) results_[peer] = open(peer, theirs.recv, job.bytes());
+    job.all_lend &= theirs.send.exported != 0 && theirs.recv.exported != 0;
     job.all_apart &= theirs.send.address != theirs.recv.address;
-    const bool unreadable =
-        (theirs.send.lent != 0 && operands_[peer] == nullptr) || (theirs.recv.lent != 0 && results_[peer] == nullptr);
+    const bool unreadable = (theirs.send.exported != 0 && operands_[peer] == nullptr) ||
+                            (theirs.recv.exported != 0 && results_[peer] == nullptr);
     if (unreadable) return fault(Fault::unreadable, peer);
   }
   return {};
 }
 
-/// Where all lend both buffers no area of the exchange bounds a chunk, and larger ones save turns of the scheduler: all
-/// see the same announcements, so all come to the same size.
+/// Where all export both buffers no area of the exchange bounds a chunk, and larger ones save turns of the scheduler:
+/// all see the same announcements, so all come to the same size.
 uint64_t ExchangeEnd::lent_chunk_factor() const { return wake_ ? oversubscribed_chunk_factor : dedicated_chunk_factor; }
 
 /// Until everybody has gathered so many chunks, counted through the communicator's life.

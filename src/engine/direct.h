@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The protocol direct on host memory: the specialised kernels that all-reduce by one_shot, two_shot and ring has beside
 // the interpreter (src/proto/exchange.h has the layout and the order of accesses). The result is bit for bit that of
-// the schedules of the same names: folded in rank order, or in that of the ring, one rounding a step.
+// the schedules of the same names: reduced in rank order, or in that of the ring, one rounding a step.
 #pragma once
 
 #include <cstdint>
@@ -16,18 +16,18 @@ namespace rondo {
 class ExchangeEnd {
  public:
   ExchangeEnd() = default;
-  /// `accepted_kinds[p]`: loans of this rank that p can read. wake: ranks of this communicator may sleep.
+  /// `readable_kinds[p]`: exported buffers of this rank that p can read. wake: ranks of this communicator may sleep.
   /// cache_bytes: smaller results are left in the caches; the same on all ranks.
-  ExchangeEnd(const ExchangeView &view, uint32_t rank, std::vector<uint32_t> accepted_kinds, PeerAccess &peers,
+  ExchangeEnd(const ExchangeView &view, uint32_t rank, std::vector<uint32_t> readable_kinds, PeerAccess &peers,
               bool wake, uint64_t cache_bytes = 16u << 20)
       : view_(view),
         rank_(rank),
-        accepted_kinds_(std::move(accepted_kinds)),
+        readable_kinds_(std::move(readable_kinds)),
         peers_(&peers),
         wake_(wake),
         cache_bytes_(cache_bytes),
-        operands_(accepted_kinds_.size()),
-        results_(accepted_kinds_.size()) {}
+        operands_(readable_kinds_.size()),
+        results_(readable_kinds_.size()) {}
 
   /// Runs an all-reduce whose plan has the protocol direct. Allocates nothing.
   [[nodiscard]] RunOutcome run(const Plan &plan, const Buffers &buffers, const HostReducer &reducer, Waiter &waiter);
@@ -40,16 +40,16 @@ class ExchangeEnd {
   [[nodiscard]] RunOutcome run_two_shot(Job &job);
   [[nodiscard]] RunOutcome run_ring(Job &job);
   [[nodiscard]] RunOutcome run_lent_ring(Job &job);
-  [[nodiscard]] RunOutcome fold_all(Job &job);
+  [[nodiscard]] RunOutcome reduce_everything(Job &job);
   void fetch_back(uint64_t number, uint64_t bytes) const;
   void contribute(const Job &job, uint64_t chunk);
   [[nodiscard]] RunOutcome reduce(const Job &job, uint64_t chunk);
   [[nodiscard]] const std::byte *operand(const Job &job, uint64_t chunk, uint32_t rank, uint64_t element) const;
-  void fold(const Job &job, uint64_t chunk, Range range);
+  void reduce(const Job &job, uint64_t chunk, Range range);
   [[nodiscard]] RunOutcome gather(const Job &job, uint64_t chunk);
-  [[nodiscard]] RunOutcome finish_gathering(const Job &job);
+  [[nodiscard]] RunOutcome finish_exchange(const Job &job);
   [[nodiscard]] RunOutcome wait_for_gathered(const Job &job, uint64_t chunks) const;
-  [[nodiscard]] bool fold_hop(const Job &job, RingState &state);
+  [[nodiscard]] bool reduce_hop(const Job &job, RingState &state);
   [[nodiscard]] bool may_begin(uint64_t chunk, RingState &state) const;
   [[nodiscard]] bool gather_tile(const Job &job, RingState &state);
   [[nodiscard]] RunOutcome settle_ring(const Job &job);
@@ -64,7 +64,7 @@ class ExchangeEnd {
 
   ExchangeView view_;
   uint32_t rank_ = 0;
-  std::vector<uint32_t> accepted_kinds_;
+  std::vector<uint32_t> readable_kinds_;
   PeerAccess *peers_ = nullptr;
   bool wake_ = false;
   uint64_t cache_bytes_ = 0;
@@ -73,7 +73,7 @@ class ExchangeEnd {
   bool ring_unsettled_ = false;  ///< the last ring's accumulators may still be read
   bool lends_send_ = false;      ///< in this operation
   bool lends_recv_ = false;
-  std::vector<const std::byte *> operands_;  ///< of rank r: its send buffer where it is lent, else null
+  std::vector<const std::byte *> operands_;  ///< of rank r: its send buffer where it is exported, else null
   std::vector<const std::byte *> results_;   ///< its recv buffer, likewise
 };
 

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "src/engine/direct.h"
-#include "src/engine/stream_copy.h"
+#include "src/engine/reduction/stream_copy.h"
 #include "src/proto/memory.h"
 
 namespace rondo {
@@ -25,10 +25,10 @@ struct ExchangeEnd::Job {
   uint64_t chunk_elements;           ///< two_shot: of a whole chunk
   const Partition *ring = nullptr;   ///< ring: the schedule's own tiles
   bool cheap = false;                ///< ring: memory takes longer than arithmetic
-  const Partition *order = nullptr;  ///< a ring without accumulators: its tiles, which say in what order to fold
+  const Partition *order = nullptr;  ///< a ring without accumulators: its tiles, which say in what order to reduce
   bool all_lend = false;             ///< every rank, both buffers; known once they have met
   bool all_apart = false;            ///< every rank is out of place; likewise
-  bool sums_past_caches = false;     ///< those that are folded right into recv
+  bool sums_past_caches = false;     ///< those that are reduced right into recv
 
   [[nodiscard]] uint64_t bytes() const { return count * element_bytes; }
   [[nodiscard]] bool apart() const { return buffers.send.data != buffers.recv.data; }
@@ -52,17 +52,17 @@ struct ExchangeEnd::Job {
     const uint64_t begin = std::min(size * rank, all.count);
     return {all.begin + begin, std::min(size, all.count - begin)};
   }
-  /// Calls fold(piece, rank) for the pieces of `range` that differ in whose operand is the first: the others follow in
-  /// rank order, behind the last rank the first.
-  template <class Fold>
-  void for_each_order(Range range, Fold fold) const {
-    if (order == nullptr) return fold(range, 0u);
+  /// Calls reduce(piece, rank) for the pieces of `range` that differ in whose operand is the first: the others follow
+  /// in rank order, behind the last rank the first.
+  template <class Reduction>
+  void for_each_order(Range range, Reduction reduce) const {
+    if (order == nullptr) return reduce(range, 0u);
     const uint64_t end = range.begin + range.count, tile_elements = order->chunk_elements * rank_count;
     for (uint64_t tile = range.begin / tile_elements; tile * tile_elements < end; ++tile) {
       for (uint32_t owner = 0; owner < rank_count; ++owner) {
         const Range all = order->range(tile, owner);
         const uint64_t begin = std::max(all.begin, range.begin), piece_end = std::min(all.begin + all.count, end);
-        if (begin < piece_end) fold(Range{begin, piece_end - begin}, (owner + 1) % rank_count);
+        if (begin < piece_end) reduce(Range{begin, piece_end - begin}, (owner + 1) % rank_count);
       }
     }
   }

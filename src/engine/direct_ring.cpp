@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "src/engine/direct_job.h"
-#include "src/engine/fold.h"
+#include "src/engine/reduction/rank_order.h"
 
 namespace rondo {
 
@@ -33,7 +33,7 @@ RunOutcome ExchangeEnd::run_ring(Job &job) {
     if (job.waiter.stopped()) return stopped;
     const auto advance = [&] {
       bool moved = false;
-      while (fold_hop(job, state)) moved = true;
+      while (reduce_hop(job, state)) moved = true;
       while (gather_tile(job, state)) moved = true;
       return moved;
     };
@@ -45,12 +45,13 @@ RunOutcome ExchangeEnd::run_ring(Job &job) {
 }
 
 /// Adds this rank's operand to the accumulator whose turn it is. False: it is not this rank's turn yet, or all is done.
-bool ExchangeEnd::fold_hop(const Job &job, RingState &state) {
+bool ExchangeEnd::reduce_hop(const Job &job, RingState &state) {
   if (state.tile == job.chunk_count()) return false;
   const uint64_t chunk = chunks_ + state.tile;
   const uint32_t previous = (rank_ + rank_count() - 1) % rank_count();
   const uint64_t hops = chunk * rank_count() + state.hop;
-  if (state.hop == 0 ? !may_begin(chunk, state) : memory::load_sync(view_.place(previous).folded.value) < hops)  // A1
+  if (state.hop == 0 ? !may_begin(chunk, state)
+                     : memory::load_sync(view_.place(previous).hops_done.value) < hops)  // A1
     return false;
   const uint32_t owner = (rank_ + 2 * rank_count() - 1 - state.hop) % rank_count();
   const bool last = state.hop + 1 == rank_count();
@@ -68,11 +69,12 @@ bool ExchangeEnd::fold_hop(const Job &job, RingState &state) {
     if (state.hop == 0)
       std::memcpy(sum, own, bytes);
     else
-      fold_in_order(reducer, operands, std::span(outputs).first(output_count), part.count, job.element_bytes, true);
+      reduce_in_rank_order(reducer, operands, std::span(outputs).first(output_count), part.count, job.element_bytes,
+                           true);
     if (last && job.streams()) stream_copy(recv, sum, bytes);
   }
   if (++state.hop == rank_count()) state.hop = 0, ++state.tile;
-  publish(view_.place(rank_).folded.value, hops + 1);  // A2
+  publish(view_.place(rank_).hops_done.value, hops + 1);  // A2
   return true;
 }
 
@@ -93,7 +95,7 @@ bool ExchangeEnd::gather_tile(const Job &job, RingState &state) {
   if (state.gathered == state.tile) return false;
   const uint64_t chunk = chunks_ + state.gathered;
   for (uint32_t peer = 0; peer < rank_count(); ++peer)
-    if (memory::load_sync(view_.place(peer).folded.value) < (chunk + 1) * rank_count()) return false;  // A1
+    if (memory::load_sync(view_.place(peer).hops_done.value) < (chunk + 1) * rank_count()) return false;  // A1
   for (uint32_t offset = 1; offset < rank_count(); ++offset) {
     const uint32_t owner = (rank_ + offset) % rank_count();
     const Range part = job.part(state.gathered, owner);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// two_shot by the protocol direct: who reduces a part reads it where its owners wrote it. Also a ring where all lend
-// both buffers: nothing is left of it then but the order of its folds.
+// two_shot by the protocol direct: who reduces a part reads it where its owners wrote it. Also a ring where all export
+// both buffers: nothing is left of it then but the order of its reductions.
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <utility>
 
 #include "src/engine/direct_job.h"
-#include "src/engine/fold.h"
+#include "src/engine/reduction/rank_order.h"
 
 namespace rondo {
 
@@ -36,7 +36,7 @@ RunOutcome ExchangeEnd::run_two_shot(Job &job) {
       if (const RunOutcome gathered = gather(job, step - 2); !done(gathered)) return gathered;
     }
   }
-  return finish_gathering(job);
+  return finish_exchange(job);
 }
 
 /// Each rank reduces as many elements in a row as in a two_shot, which memory likes better than the ring's own parts.
@@ -46,7 +46,7 @@ RunOutcome ExchangeEnd::run_lent_ring(Job &job) {
   job.order = std::exchange(job.ring, nullptr);
   uint64_t chunk_bytes = lent_chunk_factor() * view_.geometry.chunk_bytes;
   if (rank_count() == 2 && job.all_apart && job.cheap && !wake_) {
-    if (!job.outgrows_caches()) return fold_all(job);
+    if (!job.outgrows_caches()) return reduce_everything(job);
     job.sums_past_caches = true;
     chunk_bytes = 2 * cache_bytes_;  // a few milliseconds, and nobody could fetch from the caches what is not there
   }
@@ -61,28 +61,29 @@ RunOutcome ExchangeEnd::run_lent_ring(Job &job) {
       if (const RunOutcome gathered = gather(job, step - 1); !done(gathered)) return gathered;
     }
   }
-  return finish_gathering(job);
+  return finish_exchange(job);
 }
 
 /// Two ranks, out of place: each reads both operands and keeps the sums to itself. That moves as many bytes between
 /// them as if each fetched half of the sums, and no line of recv has to be taken away from a peer that has read it.
 /// Each begins with the half that the other ends with, so that they do not ask for the same lines at once. Not where
 /// they share a core, and so its caches, nor where arithmetic takes longer than memory.
-RunOutcome ExchangeEnd::fold_all(Job &job) {
+RunOutcome ExchangeEnd::reduce_everything(Job &job) {
   job.chunk_elements = job.count;
-  for (uint32_t offset = 0; offset < rank_count(); ++offset) fold(job, 0, job.part(0, (rank_ + offset) % rank_count()));
-  return finish_gathering(job);
+  for (uint32_t offset = 0; offset < rank_count(); ++offset)
+    reduce(job, 0, job.part(0, (rank_ + offset) % rank_count()));
+  return finish_exchange(job);
 }
 
-/// Nobody returns while another may still read what it has lent.
-RunOutcome ExchangeEnd::finish_gathering(const Job &job) {
+/// Nobody returns while another may still read what it has exported.
+RunOutcome ExchangeEnd::finish_exchange(const Job &job) {
   chunks_ += job.chunk_count();
   publish(view_.place(rank_).gathered.value, chunks_);  // G2
   if (!lends_send_ && !lends_recv_) return {};
   return wait_for_gathered(job, chunks_);
 }
 
-/// C: copies what the others are to reduce of this chunk; nothing where the buffer is lent.
+/// C: copies what the others are to reduce of this chunk; nothing where the buffer is exported.
 void ExchangeEnd::contribute(const Job &job, uint64_t chunk) {
   if (!lends_send_) {
     const Range all = job.chunk_range(chunk);
@@ -97,7 +98,7 @@ void ExchangeEnd::contribute(const Job &job, uint64_t chunk) {
   publish(view_.place(rank_).contributed.value, chunks_ + chunk + 1);  // C2
 }
 
-/// R: folds this rank's part of the chunk.
+/// R: reduces this rank's part of the chunk.
 RunOutcome ExchangeEnd::reduce(const Job &job, uint64_t chunk) {
   for (uint32_t offset = 1; offset < rank_count(); ++offset) {
     const uint32_t rank = (rank_ + offset) % rank_count();
@@ -107,7 +108,7 @@ RunOutcome ExchangeEnd::reduce(const Job &job, uint64_t chunk) {
       if (!wait_until(job.waiter, [&] { return memory::load_sync(contributed) > chunks_ + chunk; }))  // R1
         return stopped;
   }
-  fold(job, chunk, job.part(chunk, rank_));
+  reduce(job, chunk, job.part(chunk, rank_));
   publish(view_.place(rank_).reduced.value, chunks_ + chunk + 1);  // R2
   return {};
 }
@@ -119,8 +120,8 @@ const std::byte *ExchangeEnd::operand(const Job &job, uint64_t chunk, uint32_t r
   return view_.contribution(rank, chunks_ + chunk) + (element - job.chunk_range(chunk).begin) * job.element_bytes;
 }
 
-/// Folds `range` of the chunk into recv and, where peers do not read that, into the result's area.
-void ExchangeEnd::fold(const Job &job, uint64_t chunk, Range range) {
+/// Reduces `range` of the chunk into recv and, where peers do not read that, into the result's area.
+void ExchangeEnd::reduce(const Job &job, uint64_t chunk, Range range) {
   if (range.count == 0) return;
   const uint64_t in_buffer = range.begin * job.element_bytes;
   std::byte *const recv = job.buffers.recv.data + in_buffer, *const result = view_.result(rank_, chunks_ + chunk);
@@ -132,7 +133,7 @@ void ExchangeEnd::fold(const Job &job, uint64_t chunk, Range range) {
     const uint64_t in_range = (piece.begin - range.begin) * job.element_bytes;
     std::byte *const outputs[] = {result + in_range, recv + in_range};  // of which some are written
     const std::span<std::byte *const> all_outputs(outputs);
-    fold_in_order(job.reducer, std::span(operands.data(), rank_count()),
+    reduce_in_rank_order(job.reducer, std::span(operands.data(), rank_count()),
                   lends_recv_ ? all_outputs.last(1)
                   : streams   ? all_outputs.first(1)
                               : all_outputs,

@@ -16,7 +16,7 @@ namespace rondo {
 namespace {
 
 /// Below this a copy is cheaper than waiting for the peer to give the buffer back.
-constexpr size_t loan_bytes_min = 8192;
+constexpr size_t export_bytes_min = 8192;
 
 Error replaced_memory(uint64_t operation, uint32_t rank) {
   return {RONDO_ERROR_SYSTEM, "rank " + std::to_string(rank) +
@@ -33,7 +33,7 @@ struct HostExecutor::Bound final : PreparedPlan {
   std::vector<HostLinks> links;               ///< one a channel; spans of `ends`
   HostReducer reducer;
   uint64_t send_bytes = 0, recv_bytes = 0;
-  bool lends = false;  ///< one of the buffers is large enough
+  bool exports = false;  ///< one of the buffers is large enough
 };
 
 HostExecutor::HostExecutor(Parts parts)
@@ -43,12 +43,12 @@ HostExecutor::HostExecutor(Parts parts)
       scratch_(std::max(links_.geometry().slot_bytes, links_.geometry().ll_slot_bytes)) {
   std::vector<uint32_t> kinds;
   for (uint32_t peer = 0; peer < parts_.rank_count; ++peer)
-    kinds.push_back(peer == parts_.rank ? 0 : links_.accepted_kinds(peer));
+    kinds.push_back(peer == parts_.rank ? 0 : links_.readable_kinds(peer));
   for (uint32_t channel = 0; channel < links_.channel_count(); ++channel) {
     for (uint32_t peer = 0; peer < parts_.rank_count; ++peer) {
       LinkEnds &ends = ends_[size_t{channel} * parts_.rank_count + peer];
       ends.peer = peer;
-      ends.accepted_kinds = kinds[peer];
+      ends.readable_kinds = kinds[peer];
       ends.simple_out = SimpleSender(links_.outgoing(channel, peer));
       ends.simple_in = SimpleReceiver(links_.incoming(channel, peer));
       ends.ll_out = LlSender(links_.outgoing(channel, peer));
@@ -88,7 +88,7 @@ Result<bool> HostExecutor::check_stream(StreamRef stream) const {
 
 Result<std::unique_ptr<PreparedPlan>> HostExecutor::prepare(const Plan &plan) {
   auto bound = std::make_unique<Bound>();
-  for (uint32_t channel = 0; channel < plan.shape.channels; ++channel) {
+  for (uint32_t channel = 0; channel < plan.choice.channels; ++channel) {
     std::vector<LinkEnds *> ends;
     for (const uint32_t peer : plan.schedules[channel].peers)
       ends.push_back(&ends_[size_t{channel} * parts_.rank_count + peer]);
@@ -100,17 +100,17 @@ Result<std::unique_ptr<PreparedPlan>> HostExecutor::prepare(const Plan &plan) {
   const auto op = static_cast<rondo_op_t>(plan.key.signature.op);
   bound->send_bytes = plan.send.count * rondo_type_size(type);
   bound->recv_bytes = plan.recv.count * rondo_type_size(type);
-  bound->lends = std::max(bound->send_bytes, bound->recv_bytes) >= loan_bytes_min;
+  bound->exports = std::max(bound->send_bytes, bound->recv_bytes) >= export_bytes_min;
   bound->reducer.divisor = op == RONDO_AVG ? parts_.rank_count : 0;
-  bound->reducer.function = combine_function(type, op);
-  bound->reducer.small_function = combine_function_plain(type, op);
+  bound->reducer.function = reduce_function(type, op);
+  bound->reducer.small_function = reduce_function_plain(type, op);
   return std::unique_ptr<PreparedPlan>(std::move(bound));
 }
 
 Result<void> HostExecutor::enqueue(std::span<const WorkItem> works, StreamRef stream) {
   for (const WorkItem &work : works) {
     const bool done = stream.host == nullptr ? execute(work, nullptr) : enqueue_on(*stream.host, work);
-    if (!done) return operations_->tell_failure();
+    if (!done) return operations_->report_failure();
   }
   return {};
 }
@@ -118,7 +118,7 @@ Result<void> HostExecutor::enqueue(std::span<const WorkItem> works, StreamRef st
 bool HostExecutor::enqueue_on(HostStream &stream, const WorkItem &work) {
   const auto enqueued = stream.enqueue(
       [this, work, own = &stream, owner = operations_->keep_communicator()] {
-        return execute(work, own) ? Result<void>() : operations_->tell_failure();
+        return execute(work, own) ? Result<void>() : operations_->report_failure();
       },
       now_ns() + operations_->timeout_ns());
   if (enqueued.ok()) return true;
@@ -128,8 +128,8 @@ bool HostExecutor::enqueue_on(HostStream &stream, const WorkItem &work) {
 }
 
 bool HostExecutor::execute(const WorkItem &work, const HostStream *stream) {
-  if (operations_->wait_turn(work.number) && run(work, stream)) {
-    operations_->end_turn(work.number);
+  if (operations_->wait_for_predecessor(work.number) && run(work, stream)) {
+    operations_->mark_executed(work.number);
     return true;
   }
   operations_->give_up_turns();
@@ -147,7 +147,7 @@ bool HostExecutor::run(const WorkItem &work, const HostStream *stream) {
     links_.set_running(false);
     operations_->raise({RONDO_ERROR_OUT_OF_RESOURCES, "out of memory"}, work.number);
     operations_->ranks().fail(work.number);
-    links_.wait_for_borrowers();
+    links_.wait_for_readers();
   }
   running_.store(false, std::memory_order_release);  // pairs with the load in quiesce()
   return done;
@@ -160,18 +160,18 @@ bool HostExecutor::quiesce() {
   return true;
 }
 
-/// Lends what is worth it, where it can be lent.
-void HostExecutor::lend(const WorkItem &work, const Bound &bound, Buffers &buffers) const {
-  const auto find = [&](const std::byte *first, uint64_t bytes, Loan &loan) {
-    if (bytes >= loan_bytes_min) loan = operations_->loans().find(first, bytes);
+/// Lends what is worth it, where it can be exported.
+void HostExecutor::export_buffers(const WorkItem &work, const Bound &bound, Buffers &buffers) const {
+  const auto find = [&](const std::byte *first, uint64_t bytes, MemoryHandle &handle) {
+    if (bytes >= export_bytes_min) handle = operations_->registration_cache().find(first, bytes);
   };
-  find(work.send, bound.send_bytes, buffers.send.loan);
+  find(work.send, bound.send_bytes, buffers.send.handle);
   const bool same_buffer = work.recv == work.send && work.plan->recv == work.plan->send;
   if (same_buffer)
-    buffers.recv.loan = buffers.send.loan;
+    buffers.recv.handle = buffers.send.handle;
   else
-    find(work.recv, bound.recv_bytes, buffers.recv.loan);
-  if (buffers.send.loan.replaced || buffers.recv.loan.replaced)
+    find(work.recv, bound.recv_bytes, buffers.recv.handle);
+  if (buffers.send.handle.replaced || buffers.recv.handle.replaced)
     operations_->raise(replaced_memory(work.number, parts_.rank), work.number);
 }
 
@@ -190,7 +190,7 @@ bool HostExecutor::run_transfers(const WorkItem &work, const HostStream *stream)
   buffers.send.origin = plan.send.begin;
   buffers.recv.data = work.recv;
   buffers.recv.origin = plan.recv.begin;
-  if (bound.lends) lend(work, bound, buffers);
+  if (bound.exports) export_buffers(work, bound, buffers);
 
   OperationWatch watch(ranks, parts_.rank, parts_.rank_count, work.number, entered, operations_->timeout_ns());
   RunOutcome outcome{RunOutcome::Kind::stopped};
@@ -198,16 +198,17 @@ bool HostExecutor::run_transfers(const WorkItem &work, const HostStream *stream)
   if (!ranks.failed()) {
     Waiter waiter(parts_.wait, links_.peers(), watch);
     if (stay_in_reach(work.number, waiter))
-      outcome = plan.shape.protocol == RONDO_PROTOCOL_DIRECT
+      outcome = plan.choice.protocol == RONDO_PROTOCOL_DIRECT
                     ? exchange_.run(plan, buffers, bound.reducer, waiter)
                     : run_plan(plan, buffers, bound.reducer, bound.links, waiter);
   }
   links_.set_running(false);
   if (outcome.kind == RunOutcome::Kind::fault) watch.explain_fault(outcome.peer, outcome.fault);
-  // Also a rank that got all it waited for looks: another one that failed may have taken its loans back too early.
+  // Also a rank that got all it waited for looks: another one that failed may have taken its exported buffers back too
+  // early.
   if (outcome.kind != RunOutcome::Kind::done || ranks.failed()) {
     ranks.fail(work.number);
-    links_.wait_for_borrowers();  // the caller may free its buffers now
+    links_.wait_for_readers();  // the caller may free its buffers now
     return false;
   }
   OperationCost cost = Operations::cost_of(plan);

@@ -53,7 +53,7 @@ class HostExecutor final : public Executor {
   [[nodiscard]] bool execute(const WorkItem &work, const HostStream *stream);
   [[nodiscard]] bool run(const WorkItem &work, const HostStream *stream);
   [[nodiscard]] bool run_transfers(const WorkItem &work, const HostStream *stream);
-  void lend(const WorkItem &work, const Bound &bound, Buffers &buffers) const;
+  void export_buffers(const WorkItem &work, const Bound &bound, Buffers &buffers) const;
   [[nodiscard]] bool stay_in_reach(uint64_t number, Waiter &waiter) const;
 
   const Parts parts_;

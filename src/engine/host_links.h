@@ -2,8 +2,8 @@
 // The host's side of links: the ends of connections, and the protocols as the interpreter calls them.
 //
 // A protocol P is asked by every thread of a group, for a link: P::can_send, P::fetch (moved: `operand` can be read;
-// blocked; failed), P::stage (where the result is to be written), P::accepted_kinds (of loans), P::post, P::release;
-// and for all links together P::drained (every loan came back).
+// blocked; failed), P::stage (where the result is to be written), P::readable_kinds (of exported buffers), P::post,
+// P::release; and for all links together P::drained (every handle came back).
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 #include <span>
 #include <vector>
 
-#include "src/engine/combine.h"
+#include "src/engine/reduction/reduction.h"
 #include "src/proto/interpreter.h"
 #include "src/proto/ll.h"
 #include "src/proto/peer_access.h"
@@ -23,7 +23,7 @@ namespace rondo {
 /// This rank's ends of the two connections with one peer on one channel. Lives as long as the communicator.
 struct LinkEnds {
   uint32_t peer = 0;
-  uint32_t accepted_kinds = 0;  ///< bit PayloadKind: the peer can read loans of this kind
+  uint32_t readable_kinds = 0;  ///< bit PayloadKind: the peer can read exported buffers of this kind
   SimpleSender simple_out;
   SimpleReceiver simple_in;
   LlSender ll_out;
@@ -64,7 +64,7 @@ struct HostSimple {
     if (fault != Fault::none) return Progress::failed;
     operand = static_cast<PayloadKind>(header.kind) == PayloadKind::in_slot
                   ? ends.simple_in.payload()
-                  : links.peers->borrow(ends.peer, header, links.scratch->operand(which));
+                  : links.peers->import_payload(ends.peer, header, links.scratch->operand(which));
     if (operand != nullptr) return Progress::moved;
     fault = Fault::unreadable;
     return Progress::failed;
@@ -72,22 +72,23 @@ struct HostSimple {
 
   static std::byte *stage(HostLinks &links, LinkIndex link) { return links.ends[link]->simple_out.payload(); }
 
-  static uint32_t accepted_kinds(HostLinks &links, LinkIndex link) { return links.ends[link]->accepted_kinds; }
+  static uint32_t readable_kinds(HostLinks &links, LinkIndex link) { return links.ends[link]->readable_kinds; }
 
-  /// `kind` is not in_slot: `lent` is lent as `loan` says.
+  /// `kind` is not in_slot: `exported` is exported as `handle` says.
   static void post(SingleThread, HostLinks &links, LinkIndex link, uint64_t bytes, uint32_t signature, PayloadKind kind,
-                   const Loan *loan, const std::byte *lent) {
+                   const MemoryHandle *handle, const std::byte *exported) {
     SlotHeader fields;
     fields.signature = signature;
     fields.bytes = bytes;
     fields.kind = static_cast<uint32_t>(kind);
     if (kind != PayloadKind::in_slot) {
-      fields.inode = loan->inode;
-      fields.region = loan->region;
-      fields.address = kind == PayloadKind::mapped ? loan->region_offset + static_cast<uint64_t>(lent - loan->first)
-                                                   : reinterpret_cast<uint64_t>(lent);
-      fields.region_bytes = loan->region_bytes;
-      fields.descriptor = loan->descriptor;
+      fields.inode = handle->inode;
+      fields.region = handle->region;
+      fields.address = kind == PayloadKind::mapped
+                           ? handle->region_offset + static_cast<uint64_t>(exported - handle->first)
+                           : reinterpret_cast<uint64_t>(exported);
+      fields.region_bytes = handle->region_bytes;
+      fields.descriptor = handle->descriptor;
     }
     links.ends[link]->simple_out.post(fields, links.wake);
     if (links.wake) links.peers->wake(links.ends[link]->peer);
@@ -121,10 +122,10 @@ struct HostLl {
 
   /// One place for all links of a step: the result is packed from there into each slot.
   static std::byte *stage(HostLinks &links, LinkIndex) { return links.scratch->result(); }
-  static uint32_t accepted_kinds(HostLinks &, LinkIndex) { return 0; }
+  static uint32_t readable_kinds(HostLinks &, LinkIndex) { return 0; }
 
   static void post(SingleThread, HostLinks &links, LinkIndex link, uint64_t bytes, uint32_t signature, PayloadKind,
-                   const Loan *, const std::byte *) {
+                   const MemoryHandle *, const std::byte *) {
     links.ends[link]->ll_out.post(links.scratch->result(), bytes, signature, links.wake);
     if (links.wake) links.peers->wake(links.ends[link]->peer);
   }
@@ -139,9 +140,9 @@ struct HostLl {
 
 /// The interpreter's reducer on the host.
 struct HostReducer {
-  using Args = CombineArgs;
-  CombineFunction function = nullptr;
-  CombineFunction small_function = nullptr;  ///< the same result; faster for a few elements
+  using Args = ReductionArgs;
+  ReductionFunction function = nullptr;
+  ReductionFunction small_function = nullptr;  ///< the same result; faster for a few elements
   uint32_t divisor = 0;                      ///< avg: the number of ranks; else 0
 
   void operator()(SingleThread, const Args &args) const { function(args); }

@@ -16,7 +16,7 @@ constexpr auto turn_look_interval = std::chrono::milliseconds(1);
 
 bool Operations::wait_for_turn(uint64_t number) {
   std::unique_lock lock(turn_mutex_);
-  turn_waiter_count_.fetch_add(1, std::memory_order_relaxed);  // see end_turn()
+  turn_waiter_count_.fetch_add(1, std::memory_order_relaxed);  // see mark_executed()
   // Every operation before this one has a deadline of its own; what has none is a stream that waits for an event.
   uint64_t deadline_ns = now_ns() + timeout_ns();
   uint64_t seen = executed();
@@ -55,7 +55,7 @@ void Operations::raise_not_enqueued(Error error, uint64_t number) {
   raise(std::move(error), number);
 }
 
-Error Operations::tell_failure() {
+Error Operations::report_failure() {
   Error error = ranks_.failure();
   // Relaxed: whoever comes first tells; no data rides on it.
   if (!failure_told_.exchange(true, std::memory_order_relaxed)) {

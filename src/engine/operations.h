@@ -19,10 +19,10 @@
 namespace rondo {
 
 /// Which of the caller's buffers peers can read in place, and how. Any thread.
-class LoanSource {
+class MemoryExporter {
  public:
-  virtual ~LoanSource() = default;
-  [[nodiscard]] virtual Loan find(const std::byte *first, size_t bytes) const = 0;
+  virtual ~MemoryExporter() = default;
+  [[nodiscard]] virtual MemoryHandle find(const std::byte *first, size_t bytes) const = 0;
 };
 
 class Operations {
@@ -30,7 +30,7 @@ class Operations {
   /// What it looks at; all of it outlives this object.
   struct Parts {
     Ranks *ranks = nullptr;
-    const LoanSource *loans = nullptr;
+    const MemoryExporter *registration_cache = nullptr;
     uint32_t rank = 0;
     uint32_t rank_count = 1;
     uint64_t timeout_ns = 0;
@@ -44,14 +44,14 @@ class Operations {
   Operations &operator=(const Operations &) = delete;
 
   [[nodiscard]] Ranks &ranks() const { return ranks_; }
-  [[nodiscard]] const LoanSource &loans() const { return *parts_.loans; }
+  [[nodiscard]] const MemoryExporter &registration_cache() const { return *parts_.registration_cache; }
   [[nodiscard]] uint32_t rank() const { return parts_.rank; }
   [[nodiscard]] uint32_t rank_count() const { return parts_.rank_count; }
   [[nodiscard]] uint64_t timeout_ns() const { return parts_.timeout_ns; }
 
   /// What the ranks compare of it.
   [[nodiscard]] static OperationInfo info_of(const WorkItem &work) {
-    return {work.plan->key.signature, work.plan->shape, work.history};
+    return {work.plan->key.signature, work.plan->choice, work.history};
   }
 
   /// What it is to the statistics, but for what its executor alone knows.
@@ -63,12 +63,12 @@ class Operations {
   }
 
   /// Of the latest operation that is done, and all before it.
-  [[nodiscard]] uint64_t executed() const { return executed_.load(std::memory_order_acquire); }  // see end_turn()
+  [[nodiscard]] uint64_t executed() const { return executed_.load(std::memory_order_acquire); }  // see mark_executed()
   /// Waits until every operation before `number` is done. False: the communicator has failed, perhaps because one of
   /// them took longer than the timeout.
-  [[nodiscard]] bool wait_turn(uint64_t number) { return executed() + 1 >= number || wait_for_turn(number); }
+  [[nodiscard]] bool wait_for_predecessor(uint64_t number) { return executed() + 1 >= number || wait_for_turn(number); }
   /// `number` is done, and every operation before it.
-  void end_turn(uint64_t number) {
+  void mark_executed(uint64_t number) {
     executed_.store(number, std::memory_order_release);  // pairs with everybody's acquire
     // Relaxed: a new waiter may miss this notification; it looks every millisecond.
     if (turn_waiter_count_.load(std::memory_order_relaxed) != 0) notify_turns();
@@ -84,7 +84,7 @@ class Operations {
   /// The failure is put on record; nobody waits for that.
   void announce_failure() { parts_.on_failure(false); }
   /// The failure as it is to whoever asks first, RONDO_ERROR_COMM_FAILED afterwards.
-  [[nodiscard]] Error tell_failure();
+  [[nodiscard]] Error report_failure();
 
  private:
   [[nodiscard]] bool wait_for_turn(uint64_t number);
@@ -93,7 +93,7 @@ class Operations {
 
   const Parts parts_;
   Ranks &ranks_;  ///< of parts_
-  /// Operations done; stored in end_turn(), pairs with executed().
+  /// Operations done; stored in mark_executed(), pairs with executed().
   alignas(cache_line_bytes) std::atomic<uint64_t> executed_ = 0;
   std::atomic<uint32_t> turn_waiter_count_ = 0;  ///< threads in wait_for_turn()
   std::atomic<bool> failure_told_ = false;

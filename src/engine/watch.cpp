@@ -25,10 +25,10 @@ std::string seconds(uint64_t ns) {
 }  // namespace
 
 std::string describe(const OperationInfo &entered) {
-  const PlanChoice &shape = entered.shape;
-  return describe(entered.signature) + " by " + rondo_algorithm_string(shape.algorithm) + ", " +
-         rondo_protocol_string(shape.protocol) + ", " + std::to_string(shape.channels) + " channels, chunks of " +
-         std::to_string(shape.chunk_bytes) + " bytes";
+  const PlanChoice &choice = entered.choice;
+  return describe(entered.signature) + " by " + rondo_algorithm_string(choice.algorithm) + ", " +
+         rondo_protocol_string(choice.protocol) + ", " + std::to_string(choice.channels) + " channels, chunks of " +
+         std::to_string(choice.chunk_bytes) + " bytes";
 }
 
 std::optional<Error> find_ended_rank(const Ranks &ranks, uint32_t rank, uint32_t rank_count, uint64_t operation,
@@ -170,9 +170,10 @@ void OperationWatch::explain_fault(uint32_t peer, Fault fault) {
   const auto number = static_cast<int32_t>(peer);
   if (fault == Fault::unreadable)
     return raise(RONDO_ERROR_SYSTEM, number, operation_,
-                 name + " lent a buffer that could not be mapped or read, or whose descriptor that rank's program has "
-                        "closed or replaced" + during +
-                     "; set RONDO_MAPPING=off and RONDO_CROSS_MEMORY=off to copy instead");
+                 name +
+                     " exported a buffer that could not be mapped or read, or whose descriptor that rank's program has "
+                     "closed or replaced" +
+                     during + "; set RONDO_MAPPING=off and RONDO_CROSS_MEMORY=off to copy instead");
   if (fault == Fault::foreign_slot && !latest_in_common(peer))
     return raise(RONDO_ERROR_MISMATCH, number, operation_,
                  "ranks disagree: " + name + " sent a slot of another operation" + during +

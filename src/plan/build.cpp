@@ -84,7 +84,7 @@ void send_own_operand(ScheduleWriter &writer, const ScheduleArgs &args, uint32_t
   if (needs_own_operand_link(args)) writer.step(chunk, step_src, {}, args.rank);
 }
 
-void fold_in_rank_order(ScheduleWriter &writer, const ScheduleArgs &args, uint32_t chunk) {
+void check_rank_order(ScheduleWriter &writer, const ScheduleArgs &args, uint32_t chunk) {
   assert(args.rank_count >= 2);
   const bool own_by_link = needs_own_operand_link(args);
   const auto operand = [&](uint32_t rank, unsigned &flags, Peers &recv) {

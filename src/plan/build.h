@@ -16,7 +16,7 @@ namespace rondo {
   return static_cast<uint8_t>(condition ? int{flag} : 0);
 }
 
-/// At most two ranks: where a step receives from, in fold order, or sends to.
+/// At most two ranks: where a step receives from, in reduction order, or sends to.
 struct Peers {
   Peers() = default;
   Peers(uint32_t first) : count(1), ranks{first, 0} {}  // NOLINT: implicit on purpose
@@ -67,11 +67,11 @@ static_assert(direct_rank_count_max < no_link);
 /// Most ranks of a schedule that has a chunk a rank: a chunk is 16 bits.
 inline constexpr uint32_t chunked_rank_count_max = 65'536;
 
-/// Folds chunk `chunk` of all ranks in rank order, ((x0 x1) x2) ..., one operation and so one rounding a step, into
+/// Reduces chunk `chunk` of all ranks in rank order, ((x0 x1) x2) ..., one operation and so one rounding a step, into
 /// dst, and finishes it; the same order on whichever rank, so that results are bit-equal (operations commute, they do
 /// not associate). The others' operands come from their links. In place the first dst would overwrite this rank's own
 /// operand while it is still to come: then it waits in the loop-back link, where send_own_operand() put it before.
-void fold_in_rank_order(ScheduleWriter &writer, const ScheduleArgs &args, uint32_t chunk);
+void check_rank_order(ScheduleWriter &writer, const ScheduleArgs &args, uint32_t chunk);
 [[nodiscard]] bool needs_own_operand_link(const ScheduleArgs &args);
 void send_own_operand(ScheduleWriter &writer, const ScheduleArgs &args, uint32_t chunk);
 

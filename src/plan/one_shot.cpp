@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // One-shot: everybody sends what the others need straight to them. One message of latency, n - 1 times the bytes.
 //
-//   all-reduce, n = 3      0 --x0--> 1, 2     1 --x1--> 2, 0     2 --x2--> 0, 1     then each folds (x0 x1) x2
+//   all-reduce, n = 3      0 --x0--> 1, 2     1 --x1--> 2, 0     2 --x2--> 0, 1     then each reduces (x0 x1) x2
 //
-// Reductions are folded in rank order on every rank (fold_in_rank_order), so all results are bit-equal. Sends begin
+// Operands are reduced in rank order on every rank (check_rank_order), so all results are bit-equal. Sends begin
 // behind the own rank, moves arrive from the rank before first. All sends of a tile come before its first receive, so
 // each link needs room for one chunk.
 #include <cassert>
@@ -17,7 +17,7 @@ Schedule all_reduce(const ScheduleArgs &args) {
   ScheduleWriter writer(1);
   writer.send_to_all(0, step_src, ranks_after(args.rank, args.rank_count));
   send_own_operand(writer, args, 0);
-  fold_in_rank_order(writer, args, 0);
+  check_rank_order(writer, args, 0);
   return writer.take();
 }
 
@@ -25,7 +25,7 @@ Schedule reduce_scatter(const ScheduleArgs &args) {
   ScheduleWriter writer(args.rank_count);
   for (const uint32_t peer : ranks_after(args.rank, args.rank_count)) writer.step(peer, step_src, {}, peer);
   send_own_operand(writer, args, args.rank);
-  fold_in_rank_order(writer, args, args.rank);
+  check_rank_order(writer, args, args.rank);
   return writer.take();
 }
 
@@ -55,7 +55,7 @@ Schedule reduce(const ScheduleArgs &args) {
   ScheduleWriter writer(1);
   if (args.rank == args.root) {
     send_own_operand(writer, args, 0);
-    fold_in_rank_order(writer, args, 0);
+    check_rank_order(writer, args, 0);
   } else {
     writer.step(0, step_src, {}, args.root);
   }

@@ -11,10 +11,10 @@ namespace {
 /// Parts of a vector begin at multiples of a cache line, counted from the vector's beginning.
 uint32_t align_elements(uint32_t element_bytes) { return static_cast<uint32_t>(cache_line_bytes) / element_bytes; }
 
-uint64_t slot_elements(const PlanChoice &shape, const ConnectionGeometry &geometry, uint32_t element_bytes) {
+uint64_t slot_elements(const PlanChoice &choice, const ConnectionGeometry &geometry, uint32_t element_bytes) {
   uint32_t bytes = geometry.slot_bytes;
-  if (shape.protocol == RONDO_PROTOCOL_LL) bytes = geometry.ll_slot_bytes;
-  if (shape.protocol == RONDO_PROTOCOL_LL128) bytes = geometry.ll128_slot_bytes;
+  if (choice.protocol == RONDO_PROTOCOL_LL) bytes = geometry.ll_slot_bytes;
+  if (choice.protocol == RONDO_PROTOCOL_LL128) bytes = geometry.ll128_slot_bytes;
   return bytes / element_bytes;  // whole: they are multiples of 8
 }
 
@@ -28,10 +28,10 @@ Partition partition_of(const Plan &plan, uint32_t channel, uint32_t element_byte
     partition.chunk_count = static_cast<uint32_t>(plan.key.blocks.size());
   }
   partition.channel = channel;
-  partition.channel_count = plan.shape.channels;
+  partition.channel_count = plan.choice.channels;
   partition.align_elements = align_elements(element_bytes);
   // The tuner keeps a chunk within slot_count - 1 slots, see docs/schedules.md.
-  partition.chunk_elements = plan.shape.chunk_bytes / element_bytes;
+  partition.chunk_elements = plan.choice.chunk_bytes / element_bytes;
   partition.tile_count = partition.count_tiles();
   return partition;
 }
@@ -64,27 +64,27 @@ std::string describe(const Signature &signature) {
   return text;
 }
 
-Result<std::unique_ptr<Plan>> build_plan(const OperationKey &key, const PlanChoice &shape,
+Result<std::unique_ptr<Plan>> build_plan(const OperationKey &key, const PlanChoice &choice,
                                          const ConnectionGeometry &geometry, uint32_t rank, uint32_t rank_count,
                                          std::span<const uint32_t> node_of) {
   const auto collective = static_cast<rondo_collective_t>(key.signature.collective);
   std::unique_ptr<Plan> plan(new Plan);
   plan->key = key;
-  plan->shape = shape;
-  plan->identity = identity_of(key.signature, shape);
+  plan->choice = choice;
+  plan->identity = identity_of(key.signature, choice);
   const auto element_bytes = static_cast<uint32_t>(rondo_type_size(static_cast<rondo_type_t>(key.signature.type)));
-  const Algorithm *const algorithm = find_algorithm(shape.algorithm);
-  for (uint32_t channel = 0; channel < shape.channels; ++channel) {
+  const Algorithm *const algorithm = find_algorithm(choice.algorithm);
+  for (uint32_t channel = 0; channel < choice.channels; ++channel) {
     const ScheduleArgs args{collective, rank, rank_count, key.signature.root, channel, key.in_place, node_of};
-    RONDO_TRY_ASSIGN(auto schedule, build_schedule(shape.algorithm, args));
+    RONDO_TRY_ASSIGN(auto schedule, build_schedule(choice.algorithm, args));
     plan->schedules.push_back(std::move(schedule));
   }
-  for (uint32_t channel = 0; channel < shape.channels; ++channel) {
+  for (uint32_t channel = 0; channel < choice.channels; ++channel) {
     const ScheduleArgs args{collective, rank, rank_count, key.signature.root, channel, key.in_place, node_of};
     LaneProgram program;
     program.element_bytes = element_bytes;
     program.reference_safe = algorithm->reference_safe(args);
-    program.slot_elements = slot_elements(shape, geometry, element_bytes);
+    program.slot_elements = slot_elements(choice, geometry, element_bytes);
     program.partition = partition_of(*plan, channel, element_bytes);
     for (const Lane &lane : plan->schedules[channel].lanes) {
       program.steps = lane.data();
@@ -99,17 +99,17 @@ Result<std::unique_ptr<Plan>> build_plan(const OperationKey &key, const PlanChoi
   return plan;
 }
 
-uint64_t identity_of(const Signature &signature, const PlanChoice &shape) {
+uint64_t identity_of(const Signature &signature, const PlanChoice &choice) {
   uint64_t hash = mix(0, signature.collective | uint64_t{signature.type} << 8 | uint64_t{signature.op} << 16 |
                                      uint64_t{signature.root} << 32);
   hash = mix(mix(hash, signature.count), signature.counts_hash);
-  hash = mix(hash, static_cast<uint64_t>(shape.algorithm) | static_cast<uint64_t>(shape.protocol) << 8 |
-                       uint64_t{shape.channels} << 16);
-  return mix(hash, shape.chunk_bytes);
+  hash = mix(hash, static_cast<uint64_t>(choice.algorithm) | static_cast<uint64_t>(choice.protocol) << 8 |
+                       uint64_t{choice.channels} << 16);
+  return mix(hash, choice.chunk_bytes);
 }
 
 uint64_t extend_history(uint64_t history, uint64_t identity) { return mix(history, identity); }  // one to one
 
-uint32_t fingerprint(uint64_t history) { return static_cast<uint32_t>(history); }  // mix() folds all bits into these
+uint32_t fingerprint(uint64_t history) { return static_cast<uint32_t>(history); }  // mix() reduces all bits into these
 
 }  // namespace rondo

@@ -53,13 +53,13 @@ class Plan {
   Plan &operator=(const Plan &) = delete;
 
   OperationKey key;
-  PlanChoice shape;
+  PlanChoice choice;
   std::vector<Schedule> schedules;  ///< one a channel
   std::vector<PlannedLane> lanes;   ///< of all channels
   Range send;                       ///< of the logical vector: what the rank's send buffer holds
   Range recv;                       ///< what its recv buffer holds
   uint64_t vector_bytes = 0;        ///< of the whole logical vector; a barrier's: 0
-  uint64_t identity = 0;            ///< identity_of() its signature and shape
+  uint64_t identity = 0;            ///< identity_of() its signature and choice
 
  private:
   Plan() = default;
@@ -69,12 +69,12 @@ class Plan {
 
 /// Builds the plan of `rank` of `rank_count`. node_of: as in ScheduleArgs. Fails where the algorithm cannot do this
 /// (build_schedule()).
-[[nodiscard]] Result<std::unique_ptr<Plan>> build_plan(const OperationKey &key, const PlanChoice &shape,
+[[nodiscard]] Result<std::unique_ptr<Plan>> build_plan(const OperationKey &key, const PlanChoice &choice,
                                                        const ConnectionGeometry &geometry, uint32_t rank,
                                                        uint32_t rank_count, std::span<const uint32_t> node_of = {});
 
 /// A hash of what ranks must agree on.
-[[nodiscard]] uint64_t identity_of(const Signature &signature, const PlanChoice &shape);
+[[nodiscard]] uint64_t identity_of(const Signature &signature, const PlanChoice &choice);
 
 /// A running hash over a communicator's operations, as one rank has called them: `history` of those before (0: there
 /// are none), and the next. Equal operations keep equal ones equal, and different ones different.

@@ -5,7 +5,7 @@
 // has one child. Drawn for n = 8 (a position whose parent would lie beyond n hangs one level higher):
 //
 //        0
-//         \------- 4           reduce: partial sums go up; a rank folds (own, lower child's, upper child's)
+//         \------- 4           reduce: partial sums go up; a rank reduces (own, lower child's, upper child's)
 //             2 --' `-- 6      broadcast: the result goes down
 //            1 3       5 7
 //

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Two-shot: two rounds of direct messages; each rank works on one chunk for all. Two messages of latency, ring's bytes.
 //
-//   all-reduce, n = 3    1. chunk c of everybody goes to rank c, which folds (x0 x1) x2     2. rank c sends it to all
+//   all-reduce, n = 3    1. chunk c of everybody goes to rank c, which reduces (x0 x1) x2     2. rank c sends it to all
 //   broadcast            1. the root hands each other rank a chunk of its own               2. that one sends it to all
 //   reduce               1. as all-reduce                                                   2. rank c sends it to root
 //
@@ -14,7 +14,7 @@
 namespace rondo {
 namespace {
 
-/// Everybody's operands to the rank that folds them. This rank's own chunk stays.
+/// Everybody's operands to the rank that reduces them. This rank's own chunk stays.
 void scatter_operands(ScheduleWriter &writer, const ScheduleArgs &args) {
   for (const uint32_t peer : ranks_after(args.rank, args.rank_count)) writer.step(peer, step_src, {}, peer);
 }
@@ -30,7 +30,7 @@ Schedule all_reduce(const ScheduleArgs &args) {
   ScheduleWriter writer(args.rank_count);
   scatter_operands(writer, args);
   send_own_operand(writer, args, args.rank);
-  fold_in_rank_order(writer, args, args.rank);
+  check_rank_order(writer, args, args.rank);
   writer.send_to_all(args.rank, step_acc, ranks_after(args.rank, args.rank_count));
   receive_chunks(writer, args);
   return writer.take();
@@ -59,8 +59,8 @@ Schedule broadcast(const ScheduleArgs &args) {
   return writer.take();
 }
 
-/// fold_in_rank_order() without dst: the partial sum goes round the loop-back link; the last step sends it to root.
-void fold_for_root(ScheduleWriter &writer, const ScheduleArgs &args) {
+/// check_rank_order() without dst: the partial sum goes round the loop-back link; the last step sends it to root.
+void reduce_for_root(ScheduleWriter &writer, const ScheduleArgs &args) {
   for (uint32_t rank = 1; rank < args.rank_count; ++rank) {
     const bool last = rank + 1 == args.rank_count;
     unsigned flags = flag_if(last, step_finish);
@@ -79,10 +79,10 @@ Schedule reduce(const ScheduleArgs &args) {
   scatter_operands(writer, args);
   if (args.rank == args.root) {
     send_own_operand(writer, args, args.rank);
-    fold_in_rank_order(writer, args, args.rank);
+    check_rank_order(writer, args, args.rank);
     receive_chunks(writer, args);
   } else {
-    fold_for_root(writer, args);
+    reduce_for_root(writer, args);
   }
   return writer.take();
 }

@@ -5,8 +5,8 @@
 // Layout    one ExchangePlace a rank, then its payloads; offsets are multiples of 64, one writer a cache line:
 //             posts[2]       flag and up to 56 bytes of payload in one line; longer payloads are in post areas
 //             contributed, reduced, gathered   counters of chunks, each alone in its line
-//             folded         counter of hops of a ring, in a line of its own
-//             announcement   of a two_shot or ring: fingerprint, and which buffers are lent instead of copied
+//             hops_done         counter of hops of a ring, in a line of its own
+//             announcement   of a two_shot or ring: fingerprint, and which buffers are exported instead of copied
 //             post areas     2 * post_bytes
 //             contributions  area_count * chunk_bytes    what others are to reduce, chunk c in area c mod area_count
 //             results        area_count * result_bytes   the part that this rank reduced
@@ -19,15 +19,17 @@
 //           R1 load everybody's contributed, sync, until c + 1; read; write the own part's result
 //           R2 store reduced = c + 1, release
 //           G1 load everybody's reduced, sync, until c + 1; read the results
-//           G2 after the last chunk: store gathered, release; who has lent waits for everybody's
+//           G2 after the last chunk: store gathered, release; who has exported waits for everybody's
 //   Order in a rank: C(c), R(c-1), G(c-2), C(c+1), ... So who sees everybody's reduced of c - 3 (G) may write
 //   contribution c where c - 3 was. Who sees everybody's contributed of c (R) may write result c: they are past G(c-3).
 //   Chunks are counted through the communicator's life; all ranks count the same, since they agree on operations.
-// ring      A1 load the predecessor's folded, sync, until c * ranks + h; add to the accumulator of the part of hop h
-//           A2 store folded = c * ranks + h + 1, release        G1, G2 as above, for each tile, when all have folded it
+// ring      A1 load the predecessor's hops_done, sync, until c * ranks + h; add to the accumulator of the part of hop h
+//           A2 store hops_done = c * ranks + h + 1, release        G1, G2 as above, for each tile, when all have
+//           reduced it
 //   Hop 0 of tile c waits until everybody has gathered tile c - 3. A two_shot behind a ring waits until everybody has
 //   gathered it. A ring behind a two_shot need not: who is through with that has seen everybody's last reduced.
-//   Where all lend it goes on as a two_shot behind R1 does; two ranks out of place fold everything instead, then G2.
+//   Where all export it goes on as a two_shot behind R1 does; two ranks out of place reduce everything instead, then
+//   G2.
 // Abort     a rank that gave up stores no flag or counter again: its peers meet their own deadline.
 #pragma once
 
@@ -53,7 +55,7 @@ struct LentBuffer {
   uint64_t region_bytes = 0;
   int32_t descriptor = -1;
   uint32_t region = 0;
-  uint64_t lent = 0;  ///< 0: its contents are copied into the exchange
+  uint64_t exported = 0;  ///< 0: its contents are copied into the exchange
 };
 
 struct alignas(cache_line_bytes) ExchangeAnnouncement {
@@ -68,7 +70,7 @@ struct ExchangePlace {
   PaddedCounter contributed;
   PaddedCounter reduced;
   PaddedCounter gathered;
-  PaddedCounter folded;
+  PaddedCounter hops_done;
   ExchangeAnnouncement announcement;
 };
 static_assert(sizeof(ExchangePlace) == 8 * cache_line_bytes);

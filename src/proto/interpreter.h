@@ -3,7 +3,7 @@
 // host executor multiplexes many lanes; a simulator may pick the next lane from a seed.
 //
 // advance() either does nothing and says `blocked`, or carries one slice through: waits are looked at first, all of
-// them, then the operands are folded, then the results are posted and the operands given back. So a lane that stops
+// them, then the operands are reduced, then the results are posted and the operands given back. So a lane that stops
 // between two calls has published whole slices only.
 //
 // In a group every thread makes the same calls and takes the same branches: what one thread alone looks at (a flag, a
@@ -11,8 +11,8 @@
 // read the ends of the links; behind that barrier one thread writes them.
 //
 // By reference: a payload that already lies in one of the sender's buffers (its only operand is src or acc, or the step
-// writes dst as well) is lent to the peer instead of copied into the slot, if that buffer can be read by the peer and
-// the algorithm is reference_safe. The lane is done only when every loan has been returned.
+// writes dst as well) is exported to the peer instead of copied into the slot, if that buffer can be read by the peer
+// and the algorithm is reference_safe. The lane is done only when every handle has been returned.
 #pragma once
 
 #include <cstddef>
@@ -37,7 +37,7 @@ enum class Fault : uint8_t {
 };
 
 /// How peers can read one of a rank's buffers in place.
-struct Loan {
+struct MemoryHandle {
   bool offered = false;                     ///< false: copy always
   bool replaced = false;                    ///< mapped: other memory is at its address by now, see RegionRef
   PayloadKind kind = PayloadKind::in_slot;  ///< mapped or process: how other processes read [first, first + bytes)
@@ -62,7 +62,7 @@ struct Loan {
 struct Window {
   std::byte *data = nullptr;
   uint64_t origin = 0;
-  Loan loan;
+  MemoryHandle handle;
 };
 
 /// What changes from call to call.
@@ -162,8 +162,8 @@ template <Group G, class Protocol, class Reducer, class Links>
     args.add_input(operand);
   }
 
-  const Window *const lending = sends ? lender(step, program, buffers) : nullptr;
-  const std::byte *const lent = lending != nullptr ? address_of(*lending, program, state.rest.begin) : nullptr;
+  const Window *const exporting = sends ? lender(step, program, buffers) : nullptr;
+  const std::byte *const exported = exporting != nullptr ? address_of(*exporting, program, state.rest.begin) : nullptr;
   if ((step.flags & step_dst) != 0) args.add_output(address_of(buffers.recv, program, state.rest.begin));
   const std::byte *staged = nullptr;
   PayloadKind kinds[2] = {PayloadKind::in_slot, PayloadKind::in_slot};
@@ -171,7 +171,8 @@ template <Group G, class Protocol, class Reducer, class Links>
   for (uint32_t which = 0; which < 2 && sends; ++which) {
     const LinkIndex link = step.send_link[which];
     if (link == no_link) continue;
-    if (lending != nullptr) kinds[which] = lending->loan.choose(Protocol::accepted_kinds(links, link), lent, bytes);
+    if (exporting != nullptr)
+      kinds[which] = exporting->handle.choose(Protocol::readable_kinds(links, link), exported, bytes);
     if (kinds[which] != PayloadKind::in_slot) continue;
     std::byte *const stage = Protocol::stage(links, link);
     if (stage != staged) args.add_output(stage);
@@ -186,7 +187,7 @@ template <Group G, class Protocol, class Reducer, class Links>
   for (uint32_t which = 0; which < 2 && sends; ++which)
     if (step.send_link[which] != no_link)
       Protocol::post(group, links, step.send_link[which], bytes, buffers.signature, kinds[which],
-                     lending != nullptr ? &lending->loan : nullptr, lent);
+                     exporting != nullptr ? &exporting->handle : nullptr, exported);
   for (const LinkIndex link : step.recv_link)
     if ((step.flags & step_recv) != 0 && link != no_link) Protocol::release(group, links, link);
   finish_slice(state, count);

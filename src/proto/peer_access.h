@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an executor needs of the other ranks besides connections: to read a payload that was lent by reference, to wake
-// a rank that sleeps, and to sleep itself. Implemented by the transport that made the connections.
+// What an executor needs of the other ranks besides connections: to read a payload that was exported by reference, to
+// wake a rank that sleeps, and to sleep itself. Implemented by the transport that made the connections.
 #pragma once
 
 #include <cstddef>
@@ -14,9 +14,10 @@ class PeerAccess {
  public:
   virtual ~PeerAccess() = default;
 
-  /// The payload of `header`, which `peer` lent, where this rank can read it until it releases the slot; or null.
+  /// The payload of `header`, which `peer` exported, where this rank can read it until it releases the slot; or null.
   /// `scratch` has room for header.bytes and is used where the payload must be fetched.
-  [[nodiscard]] virtual const std::byte *borrow(uint32_t peer, const SlotHeader &header, std::byte *scratch) = 0;
+  [[nodiscard]] virtual const std::byte *import_payload(uint32_t peer, const SlotHeader &header,
+                                                        std::byte *scratch) = 0;
 
   /// After a sync store for `peer`: wakes it if it sleeps.
   virtual void wake(uint32_t peer) = 0;

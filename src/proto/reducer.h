@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Element types and operations, one element at a time, for host and device. docs/numerics.md says what they promise.
 //
-// A step loads its operands into the accumulator type, folds them from the left, divides (avg, at the end) and stores,
-// which rounds once:   Element<T>::store(divide(op(op(load(a), load(b)), load(c)), divisor))
+// A step loads its operands into the accumulator type, reduces them from the left, divides (avg, at the end) and
+// stores, which rounds once:   Element<T>::store(divide(op(op(load(a), load(b)), load(c)), divisor))
 #pragma once
 
 #include <cstdint>

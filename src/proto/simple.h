@@ -9,7 +9,7 @@
 //           R2 read header fields and payload, plain
 //           R3 store head, release           pairs with S1
 // State     of a slot: free (sender may write) --S3--> full (receiver may read) --R3--> free
-//           of a reference: the sender's buffer is lent from S3 to R3; the operation does not end before R3
+//           of a reference: the sender's buffer is exported from S3 to R3; the operation does not end before R3
 // Abort     a lane that gave up does neither S3 nor R3 again: its peers stay blocked and meet their own deadline.
 #pragma once
 

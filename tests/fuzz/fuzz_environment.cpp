@@ -3,9 +3,9 @@
 #include <map>
 
 #include "src/bootstrap/endpoint.h"
-#include "src/bootstrap/environment.h"
+#include "src/bootstrap/launch/environment.h"
 #include "src/bootstrap/messages.h"
-#include "src/bootstrap/process_info.h"
+#include "src/bootstrap/launch/process_info.h"
 #include "tests/fuzz/fuzz_input.h"
 
 using namespace rondo;
@@ -30,11 +30,11 @@ void check(const Result<Job> &job) {
   fuzz::require(found.size >= 1 && found.size <= gather_count_max && found.rank < found.size, "rank is within size");
   fuzz::require(found.local_rank < static_cast<int32_t>(found.size), "local rank is within size");
   fuzz::require(found.name.find('/') == std::string::npos && found.name.size() < 200, "the name is a file's");
-  if (found.meeting == Job::Meeting::file) {
+  if (found.rendezvous == Job::RendezvousMethod::file) {
     fuzz::require(!found.name.empty() && found.name.front() != '.', "the name is not empty or hidden");
     fuzz::require(found.directory.starts_with('/'), "the directory is absolute");
   }
-  if (found.meeting == Job::Meeting::store || found.meeting == Job::Meeting::listen)
+  if (found.rendezvous == Job::RendezvousMethod::store || found.rendezvous == Job::RendezvousMethod::listen)
     fuzz::require(found.endpoint.port != 0 && !found.endpoint.host.empty(), "the endpoint is one");
 }
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "bench/perf/options.h"
-#include "src/cli/run_options.h"
+#include "src/cli/run/options.h"
 #include "tests/fuzz/fuzz.h"
 
 using namespace rondo;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fuzzes the store's client: a server says anything, with or without the secret, and any reply with a right tag.
-#include "src/bootstrap/store_client_session.h"
+#include "src/bootstrap/store/client_session.h"
 #include "tests/fuzz/fuzz_input.h"
 
 using namespace rondo;

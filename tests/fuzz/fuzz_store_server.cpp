@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fuzzes the store's server: strangers say anything, and members that know the secret send any message, split anywhere,
 // over time. The bounds must hold, and no stranger may become a member.
-#include "src/bootstrap/store_hub.h"
+#include "src/bootstrap/store/hub.h"
 #include "tests/fuzz/fuzz_input.h"
 
 using namespace rondo;

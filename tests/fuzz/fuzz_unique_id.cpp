@@ -4,8 +4,8 @@
 
 #include <cstring>
 
-#include "src/bootstrap/rendezvous_file.h"
-#include "src/bootstrap/unique_id.h"
+#include "src/bootstrap/launch/rendezvous_file.h"
+#include "src/bootstrap/launch/unique_id.h"
 #include "tests/fuzz/fuzz_input.h"
 
 using namespace rondo;

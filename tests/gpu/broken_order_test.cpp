@@ -119,7 +119,7 @@ constexpr soft_cuda::KernelEntry entries[] = {
      sizeof(device::DeviceOperations)},
     {"rondo_run_ll128_copy", soft_cuda::run_emulated<device::GroupLl128, device::GroupCopier>,
      sizeof(device::DeviceOperations)},
-    {"rondo_run_direct_int32_sum", soft_cuda::run_direct_emulated<device::RankFold<Element<int32_t>, SumOp>>,
+    {"rondo_run_direct_int32_sum", soft_cuda::run_direct_emulated<device::RankReduction<Element<int32_t>, SumOp>>,
      sizeof(device::DirectOperation)},
     {nullptr, nullptr, 0}};
 

@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "cuda/handles.h"
+#include "cuda/transport/handles.h"
 #include "src/base/config.h"
 #include "tests/catch.h"
 #include "tests/soft_cuda/soft_cuda.h"

@@ -30,7 +30,7 @@ enum Work : unsigned { sum = 1, gather = 2, cast = 4 };
 /// a call or a replay, results out.
 class Mixture {
  public:
-  Mixture(int rank_count, uint64_t seed) : group_(rank_count, config()), seed_(seed), meeting_(rank_count) {
+  Mixture(int rank_count, uint64_t seed) : group_(rank_count, config()), seed_(seed), barrier_(rank_count) {
     const auto size = static_cast<size_t>(rank_count);
     recv_count_ = (size + 2) * count;
     std::mt19937_64 bits(seed);
@@ -116,12 +116,12 @@ class Mixture {
       const Graph captured_once({&cu, group_.world.handle(), graph});
       // Making it may wait for the device: no stream may wait for this rank meanwhile.
       const CuStatus ended = cu.stream_synchronize(stream);
-      meeting_.arrive_and_wait();
+      barrier_.arrive_and_wait();
       CuGraphExec made = nullptr;
       const CuStatus instantiated = cu.graph_instantiate(&made, graph, 0);
       const CuStatus uploaded = cu.graph_upload(made, stream);
       const CuStatus ready = cu.stream_synchronize(stream);
-      meeting_.arrive_and_wait();
+      barrier_.arrive_and_wait();
       if (status != RONDO_OK || ended != CuStatus::success || instantiated != CuStatus::success) return -3;
       if (uploaded != CuStatus::success || ready != CuStatus::success) return -4;
       exec = GraphExec({&cu, group_.world.handle(), made});
@@ -147,7 +147,7 @@ class Mixture {
       failed |= static_cast<int>(cu.memcpy_dtoh_async(to, recv, recv_bytes, stream));
     }
     failed |= static_cast<int>(cu.stream_synchronize(stream));
-    meeting_.arrive_and_drop();
+    barrier_.arrive_and_drop();
     return failed != 0 ? failed : rondo_comm_finalize(group_.ranks[rank]);
   }
 
@@ -158,7 +158,7 @@ class Mixture {
   std::vector<DeviceMemory> send_, recv_;
   std::vector<HostMemory> inputs_, results_;
   std::vector<std::array<GraphExec, 8>> graphs_;  ///< by rank and work
-  std::barrier<> meeting_;
+  std::barrier<> barrier_;
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What streams tell the host of the copy-engine executor's calls: of those that are captured each time they run.
-#include "cuda/copy_progress.h"
+#include "cuda/executors/copy_progress.h"
 #include "tests/gpu/copy_group.h"
 
 using namespace rondo;

@@ -10,7 +10,7 @@ using namespace rondo::cuda;
 using rondo::cuda::conformance::a_while;
 using rondo::cuda::conformance::Gate;
 
-TEST_CASE("copy executor: what only moves launches no kernel, a reduction those that combine") {
+TEST_CASE("copy executor: what only moves launches no kernel, a reduction those that reduce") {
   constexpr int rank_count = 3;
   constexpr size_t count = 1000;
   CopyGroup group(rank_count, count);

@@ -4,10 +4,10 @@
 #include <map>
 #include <vector>
 
-#include "cuda/budget.h"
-#include "cuda/choose.h"
-#include "cuda/copy_walk.h"
-#include "cuda/flags.h"
+#include "cuda/driver/budget.h"
+#include "cuda/transport/choose.h"
+#include "cuda/executors/copy_walk.h"
+#include "cuda/transport/flags.h"
 #include "src/plan/algorithm.h"
 #include "tests/catch.h"
 
@@ -122,8 +122,8 @@ TEST_CASE("copy flags: a signature is met by its equal alone, and every wait by 
 
 namespace {
 
-PlacementCard card(unsigned char device, uint64_t process, uint32_t mps = 0) {
-  PlacementCard made;
+PlacementInfo info(unsigned char device, uint64_t process, uint32_t mps = 0) {
+  PlacementInfo made;
   made.device.bytes[0] = device;
   made.process = {process, 1};
   made.mps = mps;
@@ -134,16 +134,16 @@ PlacementCard card(unsigned char device, uint64_t process, uint32_t mps = 0) {
 }  // namespace
 
 TEST_CASE("residency: blocks of threads count, and those of other processes that come by MPS") {
-  const auto count = [](const std::vector<PlacementCard> &cards) {
-    const Neighbours found = neighbours_of(0, cards);
+  const auto count = [](const std::vector<PlacementInfo> &infos) {
+    const Neighbours found = neighbours_of(0, infos);
     CHECK(found.position == 0);
     return std::pair(found.in_process, found.in_others);
   };
-  CHECK(count({card(1, 10)}) == std::pair(1u, 0u));
-  CHECK(count({card(1, 10), card(1, 10), card(2, 10)}) == std::pair(2u, 0u));
-  CHECK(count({card(1, 10), card(1, 11), card(2, 12)}) == std::pair(1u, 0u));
-  CHECK(count({card(1, 10, 1), card(1, 11, 1), card(1, 12)}) == std::pair(1u, 1u));
-  const Neighbours second = neighbours_of(2, std::vector<PlacementCard>{card(2, 10), card(1, 10), card(1, 10)});
+  CHECK(count({info(1, 10)}) == std::pair(1u, 0u));
+  CHECK(count({info(1, 10), info(1, 10), info(2, 10)}) == std::pair(2u, 0u));
+  CHECK(count({info(1, 10), info(1, 11), info(2, 12)}) == std::pair(1u, 0u));
+  CHECK(count({info(1, 10, 1), info(1, 11, 1), info(1, 12)}) == std::pair(1u, 1u));
+  const Neighbours second = neighbours_of(2, std::vector<PlacementInfo>{info(2, 10), info(1, 10), info(1, 10)});
   CHECK(second.first == 1);
   CHECK(second.position == 1);
 }
@@ -165,34 +165,34 @@ TEST_CASE("residency: what is claimed on a device is refused to others until it 
 }
 
 TEST_CASE("memory: descriptors where all devices have them, unless asked for otherwise") {
-  std::vector<PlacementCard> cards{card(1, 10), card(2, 11)};
-  std::vector<PlacementCard> threads{card(1, 10), card(1, 10)};
-  for (PlacementCard &it : threads) it.can_vmm = 1;
+  std::vector<PlacementInfo> infos{info(1, 10), info(2, 11)};
+  std::vector<PlacementInfo> threads{info(1, 10), info(1, 10)};
+  for (PlacementInfo &it : threads) it.can_vmm = 1;
   CHECK(choose_handles(DeviceHandles::automatic, threads).value() == DeviceHandles::ipc);
   CHECK(choose_handles(DeviceHandles::vmm, threads).value() == DeviceHandles::vmm);
-  cards[0].can_vmm = 1;
-  CHECK(choose_handles(DeviceHandles::automatic, cards).value() == DeviceHandles::ipc);
-  const auto refused = choose_handles(DeviceHandles::vmm, cards);
+  infos[0].can_vmm = 1;
+  CHECK(choose_handles(DeviceHandles::automatic, infos).value() == DeviceHandles::ipc);
+  const auto refused = choose_handles(DeviceHandles::vmm, infos);
   REQUIRE_FALSE(refused.ok());
   CHECK(refused.error().message.find("rank 1") != std::string::npos);
-  cards[1].can_vmm = 1;
-  CHECK(choose_handles(DeviceHandles::automatic, cards).value() == DeviceHandles::vmm);
-  CHECK(choose_handles(DeviceHandles::ipc, cards).value() == DeviceHandles::ipc);
+  infos[1].can_vmm = 1;
+  CHECK(choose_handles(DeviceHandles::automatic, infos).value() == DeviceHandles::vmm);
+  CHECK(choose_handles(DeviceHandles::ipc, infos).value() == DeviceHandles::ipc);
 }
 
 TEST_CASE("executor: copies are chosen where processes take turns on a device, unless one is asked for") {
-  const auto choice = [](const std::vector<PlacementCard> &cards) {
-    return choose_executor(RONDO_DEVICE_EXECUTOR_AUTO, cards);
+  const auto choice = [](const std::vector<PlacementInfo> &infos) {
+    return choose_executor(RONDO_DEVICE_EXECUTOR_AUTO, infos);
   };
-  const std::vector<PlacementCard> shared{card(1, 10), card(1, 11)};
-  CHECK(choice({card(1, 10)}) == RONDO_DEVICE_EXECUTOR_KERNEL);
-  CHECK(choice({card(1, 10), card(1, 10)}) == RONDO_DEVICE_EXECUTOR_KERNEL);  // threads
-  CHECK(choice({card(1, 10), card(2, 11)}) == RONDO_DEVICE_EXECUTOR_KERNEL);  // a device each
+  const std::vector<PlacementInfo> shared{info(1, 10), info(1, 11)};
+  CHECK(choice({info(1, 10)}) == RONDO_DEVICE_EXECUTOR_KERNEL);
+  CHECK(choice({info(1, 10), info(1, 10)}) == RONDO_DEVICE_EXECUTOR_KERNEL);  // threads
+  CHECK(choice({info(1, 10), info(2, 11)}) == RONDO_DEVICE_EXECUTOR_KERNEL);  // a device each
   CHECK(choice(shared) == RONDO_DEVICE_EXECUTOR_COPY);
-  CHECK(choice({card(1, 10), card(2, 11), card(2, 12)}) == RONDO_DEVICE_EXECUTOR_COPY);
-  CHECK(choice({card(1, 10, 1), card(1, 11, 1)}) == RONDO_DEVICE_EXECUTOR_KERNEL);
-  CHECK(choice({card(1, 10, 1), card(1, 11)}) == RONDO_DEVICE_EXECUTOR_COPY);
-  std::vector<PlacementCard> unable = shared;
+  CHECK(choice({info(1, 10), info(2, 11), info(2, 12)}) == RONDO_DEVICE_EXECUTOR_COPY);
+  CHECK(choice({info(1, 10, 1), info(1, 11, 1)}) == RONDO_DEVICE_EXECUTOR_KERNEL);
+  CHECK(choice({info(1, 10, 1), info(1, 11)}) == RONDO_DEVICE_EXECUTOR_COPY);
+  std::vector<PlacementInfo> unable = shared;
   unable[1].can_copy = 0;
   CHECK(choice(unable) == RONDO_DEVICE_EXECUTOR_KERNEL);
   CHECK(choose_executor(RONDO_DEVICE_EXECUTOR_KERNEL, shared) == RONDO_DEVICE_EXECUTOR_KERNEL);

@@ -17,7 +17,7 @@ using namespace rondo_test;
 
 namespace {
 
-constexpr int calm_rounds = 20, rounds_most = 1'000'000;
+constexpr int calm_rounds = 20, rounds_max = 1'000'000;
 constexpr uint64_t patience_ns = 30'000'000'000;
 
 struct Fate {
@@ -50,7 +50,7 @@ int live_through(const DeviceProcess &self, const Fate &fate, uint64_t struck_ns
   const bool victim = self.rank == fate.victim;
   rondo::cuda::GraphExec graph;
   int outcome = fate.replays ? capture_sum(self, self.count, graph) : int{RONDO_OK};
-  for (int round = 2; round < rounds_most && outcome == RONDO_OK; ++round) {
+  for (int round = 2; round < rounds_max && outcome == RONDO_OK; ++round) {
     if (fate.kind == "none" && round == calm_rounds) return rondo_comm_finalize(self.comm);
     const bool now = victim && rondo::now_ns() >= struck_ns;
     if (now && fate.kind == "silent") return wait_silently(self);

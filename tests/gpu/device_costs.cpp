@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "cuda/handles.h"
+#include "cuda/transport/handles.h"
 #include "src/base/config.h"
 #include "tests/soft_cuda/soft_cuda.h"
 #include "tests/soft_cuda/test_kernels.h"
@@ -25,7 +25,7 @@ using namespace rondo;
 using namespace rondo::cuda;
 using Json = nlohmann::ordered_json;
 
-constexpr uint32_t block_threads = 512, ways = soft_cuda::FoldParameters::ways;
+constexpr uint32_t block_threads = 512, ways = soft_cuda::ReductionParameters::ways;
 constexpr int run_count = 5;
 constexpr uint64_t chain_words = 1024;  // 8 KiB: a chain of loads stays in the second-level cache
 
@@ -58,7 +58,7 @@ constexpr std::pair<const char *, int> attributes[] = {{"multiprocessors", 16},
 struct Sizes {
   uint64_t rounds = 2000, launches = 200;
   uint64_t copy_bytes = uint64_t{512} << 20;
-  uint64_t fold_bytes = uint64_t{64} << 20;  ///< of each operand
+  uint64_t reduce_bytes = uint64_t{64} << 20;  ///< of each operand
 };
 
 struct Bench {
@@ -97,7 +97,7 @@ Result<void> open(Bench &bench) {
   RONDO_TRY_ASSIGN(bench.begin, make_event(bench.context, event_default));
   RONDO_TRY_ASSIGN(bench.end, make_event(bench.context, event_default));
   RONDO_TRY_ASSIGN(bench.kernels, load_library(bench.context, image.data()));
-  for (const char *const name : {"cost_nothing", "cost_store", "cost_read", "cost_pair", "cost_copy", "cost_fold"}) {
+  for (const char *const name : {"cost_nothing", "cost_store", "cost_read", "cost_pair", "cost_copy", "cost_reduce"}) {
     RONDO_TRY_ASSIGN(bench.functions[name], find_function(bench.kernels, name));
   }
   return bench.check(bench.cu->ctx_push_current(bench.context.get().context), "cuCtxPushCurrent");
@@ -302,9 +302,9 @@ std::vector<uint32_t> block_counts(uint32_t multiprocessors) {
 }
 
 Result<void> measure_bandwidth(Bench &bench, uint32_t multiprocessors, uint32_t way_count) {
-  const size_t bytes = way_count == 1 ? bench.sizes.copy_bytes : bench.sizes.fold_bytes;
+  const size_t bytes = way_count == 1 ? bench.sizes.copy_bytes : bench.sizes.reduce_bytes;
   std::vector<DeviceMemory> memory;
-  soft_cuda::FoldParameters parameters{};
+  soft_cuda::ReductionParameters parameters{};
   parameters.count = bytes / sizeof(soft_cuda::Quad);
   for (uint32_t way = 0; way < 2 * way_count; ++way) {
     RONDO_TRY_ASSIGN(DeviceMemory made, allocate_device_memory(bench.context, bytes));
@@ -324,10 +324,10 @@ Result<void> measure_bandwidth(Bench &bench, uint32_t multiprocessors, uint32_t 
                      }));
     tell(bench, "copy by the driver", moved / copied_us / 1e3, "GB/s");
   }
-  const std::string what = way_count == 1 ? "copy" : "fold of 8 into 8";
+  const std::string what = way_count == 1 ? "copy" : "reduction of 8 into 8";
   for (const uint32_t blocks : block_counts(multiprocessors)) {
     RONDO_TRY_ASSIGN(const double time, time_us(bench, [&] {
-                       return launch(bench, way_count == 1 ? "cost_copy" : "cost_fold", blocks, block_threads,
+                       return launch(bench, way_count == 1 ? "cost_copy" : "cost_reduce", blocks, block_threads,
                                      parameters);
                      }));
     tell(bench, what + " by " + std::to_string(blocks) + " blocks", moved / time / 1e3, "GB/s");

@@ -140,7 +140,7 @@ class Pair {
   [[nodiscard]] size_t looked_at_bytes(const DeviceCase &it) const {
     return std::min(buffers_[0].send.size(), used_bytes(it) + rubbish_bytes);
   }
-  /// The two must fold in the same order.
+  /// The two must reduce in the same order.
   void check_plan(const DeviceCase &it) {
     rondo_plan_info_t host = RONDO_PLAN_INFO_INIT, device = RONDO_PLAN_INFO_INIT;
     REQUIRE(rondo_comm_query_plan(host_[0], it.collective, it.count, it.type, &host) == RONDO_OK);

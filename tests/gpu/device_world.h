@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "cuda/kernels/direct.h"
-#include "cuda/plan_image.h"
+#include "cuda/executors/plan_image.h"
 #include "src/proto/memory.h"
 #include "tests/soft_cuda/soft_kernel.h"
 
@@ -73,7 +73,7 @@ class DeviceWorld {
 
   /// Runs the plan's kernel on `rank`, `lane_threads` threads a lane (0: one thread for all lanes of a channel).
   void run(uint32_t rank, const Plan &plan, const Buffers &buffers, uint64_t number, uint32_t lane_threads) {
-    if (plan.shape.protocol == RONDO_PROTOCOL_DIRECT) return run_direct(rank, plan, buffers, number, lane_threads);
+    if (plan.choice.protocol == RONDO_PROTOCOL_DIRECT) return run_direct(rank, plan, buffers, number, lane_threads);
     AlignedMemory memory(device::plan_image_bytes(plan));
     const auto address = reinterpret_cast<uint64_t>(memory.data());
     const auto image = device::make_plan_image(plan, address, [&](uint32_t channel, uint32_t peer) {
@@ -86,7 +86,7 @@ class DeviceWorld {
     operation = operation_of(rank, plan, buffers, number);
     operation.channels = reinterpret_cast<const device::DeviceChannel *>(memory.data());
     operation.lane_count = image.value().lane_count;
-    operation.scratch_bytes = device::scratch_bytes_for(plan.shape.protocol, geometry_);
+    operation.scratch_bytes = device::scratch_bytes_for(plan.choice.protocol, geometry_);
     launch(*find_kernel(device::kernel_name(plan)), &operations, image.value().channel_count,
            std::max(1u, lane_threads * image.value().lanes_per_channel),
            device::shared_bytes_for(image.value().lanes_per_channel, operation.scratch_bytes));
@@ -127,14 +127,14 @@ class DeviceWorld {
   void run_direct(uint32_t rank, const Plan &plan, const Buffers &buffers, uint64_t number, uint32_t threads) {
     device::DirectOperation operation;
     operation.base = operation_of(rank, plan, buffers, number);
-    operation.base.lane_count = plan.shape.channels;
+    operation.base.lane_count = plan.choice.channels;
     operation.geometry = direct_;
     for (uint32_t peer = 0; peer < rank_count_; ++peer) operation.places[peer] = place(peer).base;
     operation.count = plan.key.signature.count;
-    operation.chunk_elements = plan.shape.chunk_bytes / plan.lanes.front().program.element_bytes;
+    operation.chunk_elements = plan.choice.chunk_bytes / plan.lanes.front().program.element_bytes;
     operation.rank = rank;
-    operation.one_shot = plan.shape.algorithm == RONDO_ALGORITHM_ONE_SHOT ? 1 : 0;
-    launch(*find_kernel(device::kernel_name(plan)), &operation, plan.shape.channels, std::max(1u, threads),
+    operation.one_shot = plan.choice.algorithm == RONDO_ALGORITHM_ONE_SHOT ? 1 : 0;
+    launch(*find_kernel(device::kernel_name(plan)), &operation, plan.choice.channels, std::max(1u, threads),
            device::shared_bytes_for(1, 0));
   }
 

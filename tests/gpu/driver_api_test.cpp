@@ -4,7 +4,7 @@
 
 #include <type_traits>
 
-#include "cuda/driver.h"
+#include "cuda/driver/driver.h"
 
 namespace rondo::cuda {
 namespace {

@@ -79,7 +79,8 @@ TEST_CASE("kernels: blocks of a grid that fits run together, with all their thre
   SKIP_WITHOUT_KERNELS(kernels);
   const DeviceMemory arrived = world.memory(64);
   CU_OK(world.cu.memset_d8_async(arrived.get().object, 0, 64, world.stream()));
-  CU_OK(launch(world, *kernels, "test_meet", 4, world.stream(), soft_cuda::MeetParameters{pointer_to(arrived), 0}));
+  CU_OK(
+      launch(world, *kernels, "test_barrier", 4, world.stream(), soft_cuda::BarrierParameters{pointer_to(arrived), 0}));
   CU_OK(world.cu.stream_synchronize(world.stream()));
   const DeviceMemory counts = world.memory(64);
   CU_OK(
@@ -97,9 +98,9 @@ TEST_CASE("kernels: of different streams run beside each other") {
   const DeviceMemory arrived = world.memory(64);
   CU_OK(world.cu.memset_d8_async(arrived.get().object, 0, 64, world.stream()));
   CU_OK(world.cu.stream_synchronize(world.stream()));
-  const soft_cuda::MeetParameters parameters{pointer_to(arrived), 2};
-  CU_OK(launch(world, *kernels, "test_meet", 2, world.stream(), parameters));
-  CU_OK(launch(world, *kernels, "test_meet", 2, other.get().object, parameters));
+  const soft_cuda::BarrierParameters parameters{pointer_to(arrived), 2};
+  CU_OK(launch(world, *kernels, "test_barrier", 2, world.stream(), parameters));
+  CU_OK(launch(world, *kernels, "test_barrier", 2, other.get().object, parameters));
   CU_OK(world.cu.stream_synchronize(world.stream()));
   CU_OK(world.cu.stream_synchronize(other.get().object));
 }
@@ -166,8 +167,8 @@ TEST_CASE("capture: other streams join by events, and their branches run beside 
   const Event fork = world.event();
   const Event join = world.event();
   const DeviceMemory arrived = world.memory(64);
-  const CuFunction meet = find_function(*kernels, "test_meet").value();
-  soft_cuda::MeetParameters parameters{pointer_to(arrived), 1};
+  const CuFunction meet = find_function(*kernels, "test_barrier").value();
+  soft_cuda::BarrierParameters parameters{pointer_to(arrived), 1};
   void *arguments[] = {&parameters};
   CU_OK(cu.stream_begin_capture(world.stream(), CaptureMode::global));
   CU_OK(cu.memset_d8_async(arrived.get().object, 0, 64, world.stream()));

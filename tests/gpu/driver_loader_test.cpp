@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "cuda/driver.h"
+#include "cuda/driver/driver.h"
 #include "src/base/config.h"
 #include "tests/catch.h"
 

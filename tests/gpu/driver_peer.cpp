@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "cuda/handles.h"
+#include "cuda/transport/handles.h"
 #include "src/base/config.h"
 #include "tests/gpu/driver_peer.h"
 

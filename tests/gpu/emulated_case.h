@@ -34,7 +34,7 @@ struct EmulatedCase {
   uint32_t channels = 1;
   uint64_t chunk_bytes = 256;
   bool in_place = false;
-  bool lends = false;
+  bool exports = false;
   uint32_t offset_bytes = 0;  ///< of the buffers beyond a multiple of 64; send and recv differ in it by `skew_bytes`
   uint32_t skew_bytes = 0;
 
@@ -43,8 +43,8 @@ struct EmulatedCase {
            rondo_protocol_string(protocol) + " " + rondo_type_string(type) + " " + rondo_op_string(op) + " ranks " +
            std::to_string(rank_count) + " root " + std::to_string(root) + " count " + std::to_string(count) +
            " channels " + std::to_string(channels) + " chunk " + std::to_string(chunk_bytes) + " in place " +
-           std::to_string(in_place) + " lends " + std::to_string(lends) + " offset " + std::to_string(offset_bytes) +
-           " skew " + std::to_string(skew_bytes);
+           std::to_string(in_place) + " exports " + std::to_string(exports) + " offset " +
+           std::to_string(offset_bytes) + " skew " + std::to_string(skew_bytes);
   }
 };
 
@@ -55,12 +55,12 @@ struct CaseRank {
   size_t send_at = 0, recv_at = 0;
   bool one_buffer = false;  ///< in place: `recv` holds both
 
-  [[nodiscard]] Buffers buffers(uint64_t number, bool lends) {
+  [[nodiscard]] Buffers buffers(uint64_t number, bool exports) {
     Buffers buffers;
     buffers.signature = fingerprint(extend_history(number, plan->identity));
     buffers.send = {(one_buffer ? recv : send).data() + send_at, plan->send.begin, {}};
     buffers.recv = {recv.data() + recv_at, plan->recv.begin, {}};
-    buffers.send.loan.offered = buffers.recv.loan.offered = lends;
+    buffers.send.handle.offered = buffers.recv.handle.offered = exports;
     return buffers;
   }
 };
@@ -80,7 +80,7 @@ struct CaseRank {
   if (uses_blocks(it.collective))
     for (uint32_t peer = 0; peer < it.rank_count; ++peer) key.blocks.push_back({peer * it.count, it.count});
   CaseRank made;
-  const PlanChoice shape{it.algorithm, it.protocol, it.channels, it.chunk_bytes};
+  const PlanChoice choice{it.algorithm, it.protocol, it.channels, it.chunk_bytes};
   made.plan = std::move(build_plan(key, shape, geometry, rank, it.rank_count)).value();
   made.one_buffer = key.in_place;
   const size_t send_bytes = made.plan->send.count * size, recv_bytes = made.plan->recv.count * size;
@@ -145,7 +145,7 @@ void run_ranks(uint32_t rank_count, const Run &run) {
   for (uint32_t rank = 0; rank < it.rank_count; ++rank) host.push_back(make(on_host, rank));
   HostWorld host_world(it.rank_count, it.channels, geometry, first_counter);
   run_ranks(it.rank_count,
-            [&](uint32_t rank) { host_world.run(rank, *host[rank].plan, host[rank].buffers(1, it.lends)); });
+            [&](uint32_t rank) { host_world.run(rank, *host[rank].plan, host[rank].buffers(1, it.exports)); });
   if (host_world.failures() != 0) return "the host executor failed";
   DeviceWorld device_world(it.rank_count, it.channels, geometry, first_counter, direct_geometry_for(it));
   if (it.protocol == RONDO_PROTOCOL_DIRECT) device_world.begin_at(first_counter, static_cast<uint32_t>(first_counter));
@@ -153,7 +153,7 @@ void run_ranks(uint32_t rank_count, const Run &run) {
     std::vector<CaseRank> device;
     for (uint32_t rank = 0; rank < it.rank_count; ++rank) device.push_back(make(it, rank));
     run_ranks(it.rank_count, [&](uint32_t rank) {
-      device_world.run(rank, *device[rank].plan, device[rank].buffers(number, it.lends), number,
+      device_world.run(rank, *device[rank].plan, device[rank].buffers(number, it.exports), number,
                        lane_threads[number - 1]);
     });
     for (uint32_t rank = 0; rank < it.rank_count; ++rank) {

@@ -73,7 +73,7 @@ TEST_CASE("emulated direct: every type and operation is bit-equal to the host ex
   CHECK(case_count > 10);
 }
 
-TEST_CASE("emulated direct: every block size, and more ranks than a block has threads or a fold has turns") {
+TEST_CASE("emulated direct: every block size, and more ranks than a block has threads or a reduction has turns") {
   const uint64_t seed = seed_from_environment();
   for (const auto algorithm : direct_algorithms)
     for (const uint32_t rank_count : {3u, 9u})

@@ -46,7 +46,7 @@ inline void draw_rest(EmulatedCase &it, Random &random, const ConnectionGeometry
   it.root = between(random, 0, it.rank_count - 1);
   it.channels = between(random, 1, 2);
   it.in_place = random() % 2 == 0;
-  it.lends = random() % 3 == 0;
+  it.exports = random() % 3 == 0;
   const auto size = static_cast<uint32_t>(rondo_type_size(it.type));
   if (random() % 2 == 0) it.offset_bytes = size * between(random, 0, 16);
   if (random() % 2 == 0) it.skew_bytes = size * between(random, 0, 3);

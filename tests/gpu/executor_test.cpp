@@ -7,8 +7,8 @@
 #include <thread>
 #include <vector>
 
-#include "cuda/executor.h"
-#include "src/bootstrap/local_store.h"
+#include "cuda/executors/executor.h"
+#include "src/bootstrap/store/local.h"
 #include "src/core/registry.h"
 #include "src/engine/host_stream.h"
 #include "src/engine/operations.h"
@@ -33,9 +33,9 @@ constexpr uint64_t second_ns = 1'000'000'000;
 constexpr uint32_t rank_count = 3;
 constexpr size_t element_count = 3000;
 
-class NoLoans final : public LoanSource {
+class NoExporter final : public MemoryExporter {
  public:
-  [[nodiscard]] Loan find(const std::byte *, size_t) const override { return {}; }
+  [[nodiscard]] MemoryHandle find(const std::byte *, size_t) const override { return {}; }
 };
 
 /// Buffers and streams where an executor of that kind works.
@@ -153,7 +153,7 @@ class RankGroup {
       RONDO_TRY_ASSIGN(own.executor, connect_executor(args, store, own.transport->links()));
     }
     own.operations = std::make_unique<Operations>(Operations::Parts{
-        &own.transport->ranks(), &loans_, rank, rank_count, settings_.timeout_ns,
+        &own.transport->ranks(), &registrations_, rank, rank_count, settings_.timeout_ns,
         []() -> std::shared_ptr<const void> { return nullptr; }, [](bool) {}});
     own.executor->start(*own.operations);
     return {};
@@ -164,7 +164,7 @@ class RankGroup {
   Secret secret_ = random_secret();
   Settings settings_;
   GroupInfo group_{std::vector<uint32_t>(rank_count)};
-  NoLoans loans_;
+  NoExporter registrations_;
   Table table_;
   std::vector<TableExecutor::Seen> seen_;
 
@@ -217,7 +217,8 @@ TEST_CASE("executors: the work of a span runs in the order of its numbers, and e
     group.each(
         [&](uint32_t rank) { enqueued[rank] = group.ranks[rank].executor->enqueue(works[rank], streams[rank]); });
     group.place.settle();
-    for (const Rank &rank : group.ranks) CHECK(rank.operations->wait_turn(5));  // monitors lag behind streams
+    for (const Rank &rank : group.ranks)
+      CHECK(rank.operations->wait_for_predecessor(5));  // monitors lag behind streams
     for (uint32_t rank = 0; rank < rank_count; ++rank) {
       CHECK(enqueued[rank].ok());
       CHECK(group.ranks[rank].operations->executed() == 4);
@@ -253,7 +254,7 @@ TEST_CASE("executors: work on several streams keeps the order of its numbers") {
     group.place.settle();
     for (uint32_t rank = 0; rank < rank_count; ++rank) {
       CHECK(refused[rank] == 0);
-      CHECK(group.ranks[rank].operations->wait_turn(call_count + 1));
+      CHECK(group.ranks[rank].operations->wait_for_predecessor(call_count + 1));
       CHECK(group.place.get(values[rank]) == all(3 * 3 * 3 * 3 * 3));
     }
   }
@@ -292,7 +293,7 @@ TEST_CASE("executors: work that waits for a rank which never comes ends when the
       CHECK(group.ranks[rank].executor->quiesce());
       CHECK(group.ranks[rank].operations->executed() == 0);
       CHECK(group.ranks[rank].operations->ranks().completed_operation(rank) == 0);
-      const Error told = group.ranks[rank].operations->tell_failure();
+      const Error told = group.ranks[rank].operations->report_failure();
       CHECK(told.message.find("as the test wants") != std::string::npos);
     }
   }

@@ -18,7 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = sys.argv.pop(1)
-BUNDLE_BYTES_MOST = 20_000_000
+BUNDLE_BYTES_MAX = 20_000_000
 
 
 MATRIX = [f"device matrix of {ranks} ranks, bit-equal to the host (tiny)" for ranks in (2, 3)]
@@ -87,7 +87,7 @@ class GpuCheck(unittest.TestCase):
         return [(test["part"], test["result"]) for test in results["tests"]]
 
     def test_the_bundle_is_small(self):
-        self.assertLess(self.bytes, BUNDLE_BYTES_MOST)
+        self.assertLess(self.bytes, BUNDLE_BYTES_MAX)
 
     def test_all_parts_pass_and_end_with_a_record(self):
         results, record = self.check()
@@ -113,7 +113,7 @@ class GpuCheck(unittest.TestCase):
         for name in ("release to the system, nothing pending", "release to the system, a host store pending",
                      "load of host memory", "load of device memory, from the L2 cache",
                      "an empty kernel after another in a graph", "copy by 1 blocks", "copy by 64 blocks",
-                     "fold of 8 into 8 by 64 blocks"):
+                     "reduction of 8 into 8 by 64 blocks"):
             self.assertIn(name, costs)
             self.assertIn(f"| {name} |", record)
         self.assertGreater(costs["copy by 64 blocks"]["value"], 0)

@@ -6,7 +6,7 @@
 #include <functional>
 #include <memory>
 
-#include "cuda/kernels_image.h"
+#include "cuda/driver/kernels_image.h"
 #include "tests/catch.h"
 #include "tests/gpu/device_ranks.h"
 

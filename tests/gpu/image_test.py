@@ -18,7 +18,7 @@ from pathlib import Path
 from kernel_listing import ENTRY_OF_PTX, PTX, SASS, accesses_in_loops, bodies, ptx_kernels, sass_kernels
 
 ROOT = Path(__file__).resolve().parents[2]
-IMAGE_BYTES_MOST = 20 * 1000 * 1000  # of a release image, and with it of librondo.so
+IMAGE_BYTES_MAX = 20 * 1000 * 1000  # of a release image, and with it of librondo.so
 ENTRY = re.compile(r"Compiling entry function '(\w+)' for '(\w+)'")
 FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 REGISTERS = re.compile(r"Used (\d+) registers")
@@ -34,7 +34,7 @@ def kernel_names(types):
         for name in types:
             for operation in OPERATIONS:
                 yield f"rondo_run_{protocol}_{name}_{operation}"
-    for stem in ("run_direct", "combine"):
+    for stem in ("run_direct", "reduce"):
         for name in types:
             for operation in OPERATIONS:
                 yield f"rondo_{stem}_{name}_{operation}"
@@ -62,8 +62,8 @@ def at_least(count):
 
 def wanted_loops(name):
     """(how many, loads, stores) of the inner loops that a kernel must have, at least, by their 16-byte accesses: what
-    copies has four loads in flight, what combines two operands twice as many, where registers allow it; more operands
-    are folded by a loop of its own; ll and ll128 wait for packets in loops that only load, and send in ones that only
+    copies has four loads in flight, what reduces two operands twice as many, where registers allow it; more operands
+    are reduced by a loop of its own; ll and ll128 wait for packets in loops that only load, and send in ones that only
     store; direct reads all ranks' operands in loops that only load."""
     narrow = "int8" in name or "float8" in name  # each 16-byte access has 16 elements, which take registers
     if name.startswith("rondo_run_direct_"):
@@ -105,7 +105,7 @@ class Image(unittest.TestCase):
         self.assertEqual(resources(report), {("a", "sm_90"): [288, 264, 560, 128]})
 
     def test_the_image_is_small_enough(self):
-        self.assertLess(Path(self.image).stat().st_size, IMAGE_BYTES_MOST)
+        self.assertLess(Path(self.image).stat().st_size, IMAGE_BYTES_MAX)
 
     def check_accesses(self, name, code, syntax, where):
         text = "\n".join(line for _, line in code[0])
@@ -146,9 +146,9 @@ class Image(unittest.TestCase):
         self.assertRegex("STL.64 [R1+0x8], R2", SASS.local)
 
     def test_a_reduction_of_small_accesses_beside_a_copy_would_be_seen(self):
-        copies, folds, packets = [(4, 12), (1, 3)], [(8, 12), (4, 3)], [(1, 0), (1, 0), (0, 1)]
-        for name, loops in (("rondo_run_simple_float32_sum", copies + folds), ("rondo_run_simple_copy", copies),
-                            ("rondo_run_ll_float32_sum", copies + folds + packets)):
+        copies, reduces, packets = [(4, 12), (1, 3)], [(8, 12), (4, 3)], [(1, 0), (1, 0), (0, 1)]
+        for name, loops in (("rondo_run_simple_float32_sum", copies + reduces), ("rondo_run_simple_copy", copies),
+                            ("rondo_run_ll_float32_sum", copies + reduces + packets)):
             self.assertEqual(missing_loops(loops, wanted_loops(name)), [])
             for lost in set(loops) - {(1, 3)}:
                 rest = [loop for loop in loops if loop != lost]

@@ -47,12 +47,14 @@ TEST_CASE("soft cuda: blocks beyond the resident ones wait, and none is preempte
   CHECK(device_attribute(world.cu, 0, DeviceAttribute::multiprocessor_count).value() == 4);
   const DeviceMemory arrived = world.memory(64);
   CU_OK(world.cu.memset_d8_async(arrived.get().object, 0, 64, world.stream()));
-  CU_OK(launch(world, *kernels, "test_meet", 4, world.stream(), soft_cuda::MeetParameters{pointer_to(arrived), 0}));
+  CU_OK(
+      launch(world, *kernels, "test_barrier", 4, world.stream(), soft_cuda::BarrierParameters{pointer_to(arrived), 0}));
   CU_OK(world.cu.stream_synchronize(world.stream()));
   // A fifth block never comes while four wait for it.
   CU_OK(world.cu.memset_d8_async(arrived.get().object, 0, 64, world.stream()));
   CU_OK(world.cu.stream_synchronize(world.stream()));  // the host looks at the count below
-  CU_OK(launch(world, *kernels, "test_meet", 5, world.stream(), soft_cuda::MeetParameters{pointer_to(arrived), 0}));
+  CU_OK(
+      launch(world, *kernels, "test_barrier", 5, world.stream(), soft_cuda::BarrierParameters{pointer_to(arrived), 0}));
   std::atomic_ref count(*pointer_to(arrived));
   CHECK(becomes_true([&] { return count.load(std::memory_order_acquire) == 4; }));  // pairs with the kernel's
   std::this_thread::sleep_for(a_while);
@@ -66,9 +68,9 @@ TEST_CASE("soft cuda: blocks beyond the resident ones wait, and none is preempte
   config.stream = world.stream();
   config.attributes = &cooperative;
   config.attribute_count = 1;
-  soft_cuda::MeetParameters parameters{};
+  soft_cuda::BarrierParameters parameters{};
   void *arguments[] = {&parameters};
-  const CuFunction meet = find_function(*kernels, "test_meet").value();
+  const CuFunction meet = find_function(*kernels, "test_barrier").value();
   CHECK(static_cast<int>(world.cu.launch_kernel_ex(&config, meet, arguments, nullptr)) == 720);
 }
 

@@ -13,7 +13,7 @@ using Word = cuda::atomic_ref<uint64_t, cuda::thread_scope_system>;
 
 /// Until the word is `wanted`; false: it never was.
 __device__ bool poll(uint64_t &word, uint64_t wanted, bool ordered) {
-  for (uint64_t polls = 0; polls < pair_polls_most; ++polls)
+  for (uint64_t polls = 0; polls < pair_polls_max; ++polls)
     // acquire; pairs with the other block's release
     if (Word(word).load(ordered ? cuda::std::memory_order_acquire : cuda::std::memory_order_relaxed) == wanted)
       return true;
@@ -52,7 +52,7 @@ extern "C" __global__ void test_await(const AwaitParameters given) {
 }
 
 /// Every block waits for all others of the grid: they must be resident together.
-extern "C" __global__ void test_meet(const MeetParameters given) {
+extern "C" __global__ void test_barrier(const BarrierParameters given) {
   if (threadIdx.x != 0) return;
   const Word arrived(*given.arrived);
   arrived.fetch_add(1, cuda::std::memory_order_acq_rel);  // pairs with the loads below, in the other blocks
@@ -105,7 +105,7 @@ extern "C" __global__ void cost_pair(const PairParameters given) {
 }
 
 /// Four loads of a thread are in flight before the first store.
-extern "C" __global__ void __launch_bounds__(512) cost_copy(const FoldParameters given) {
+extern "C" __global__ void __launch_bounds__(512) cost_copy(const ReductionParameters given) {
   const float4 *const source = quads(given.sources[0]);
   float4 *const target = quads(given.targets[0]);
   const uint64_t stride = uint64_t{gridDim.x} * blockDim.x;
@@ -121,8 +121,8 @@ extern "C" __global__ void __launch_bounds__(512) cost_copy(const FoldParameters
 }
 
 /// The loads of all operands come before the first addition.
-extern "C" __global__ void __launch_bounds__(512) cost_fold(const FoldParameters given) {
-  constexpr uint32_t ways = FoldParameters::ways;
+extern "C" __global__ void __launch_bounds__(512) cost_reduce(const ReductionParameters given) {
+  constexpr uint32_t ways = ReductionParameters::ways;
   const uint64_t stride = uint64_t{gridDim.x} * blockDim.x;
   for (uint64_t i = uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < given.count; i += stride) {
     float4 loaded[ways];

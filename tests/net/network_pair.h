@@ -9,13 +9,13 @@
 #include <utility>
 
 #include "tests/catch.h"
-#include "tests/net/meeting_store.h"
+#include "tests/net/memory_store.h"
 #include "transports/net.h"
 
 namespace rondo::net_test {
 
 struct NetworkPair {
-  std::unique_ptr<MeetingStore> store = std::make_unique<MeetingStore>();
+  std::unique_ptr<MemoryStore> store = std::make_unique<MemoryStore>();
   std::array<std::unique_ptr<net::Network>, 2> networks;
 };
 

@@ -34,7 +34,7 @@ wire::Challenge challenge_in(const Bytes &offer) {
 /// Two ranks that have met over UCX, and a third worker that sends to rank 0 what the test likes.
 struct Scene {
   Side sides[2] = {Side(0), Side(1)};
-  std::unique_ptr<MeetingStore> store;
+  std::unique_ptr<MemoryStore> store;
   std::unique_ptr<ucx::Worker> worker;
   ucp_ep_h endpoint = nullptr;
 
@@ -164,7 +164,7 @@ TEST_CASE("ucx: a well-formed message of a peer is taken, so that the refusals a
 TEST_CASE("ucx: a rank that does not know the secret is never let in", "[net]") {
   if (!ucx_is_there()) return;
   Side sides[2] = {Side(0), Side(1)};
-  MeetingStore store;
+  MemoryStore store;
   ucx::JoinRequest honest = ucx_request(0);
   ucx::JoinRequest stranger = ucx_request(1);
   stranger.secret.bytes.fill(std::byte{8});

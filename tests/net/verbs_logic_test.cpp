@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "tests/catch.h"
-#include "transports/verbs/meeting.h"
+#include "transports/verbs/peer_info.h"
 #include "transports/verbs/wire.h"
 
 using namespace rondo;
@@ -29,8 +29,8 @@ std::string chosen(const std::vector<Port> &ports, const PortWish &wish = {}) {
   return port.device + ":" + std::to_string(port.number) + " " + std::to_string(choice.value().gid.index);
 }
 
-HostOffer some_offer() {
-  HostOffer offer{GidKind::roce_v2, 1024, 7, v4(0, 9).bytes, "rxe0 port 1 (GID 1, RoCE v2, 192.0.2.9)", {}};
+HostInfo some_offer() {
+  HostInfo offer{GidKind::roce_v2, 1024, 7, v4(0, 9).bytes, "rxe0 port 1 (GID 1, RoCE v2, 192.0.2.9)", {}};
   for (const uint32_t rank : {1u, 3u})
     offer.pairs.push_back({rank, 100 + rank, 0xabcdef, {{0x1000 + rank, 1, 0x2000, 2}, {0x3000, 3, 0x4000, 4}}});
   return offer;
@@ -68,7 +68,7 @@ TEST_CASE("verbs: what the user asks for is taken or refused, with a list of wha
 }
 
 TEST_CASE("verbs: an offer comes over whole, and no part of one is taken", "[net]") {
-  const HostOffer offer = some_offer();
+  const HostInfo offer = some_offer();
   const Bytes bytes = encode(offer);
   const auto decoded = decode(ByteReader(bytes));
   REQUIRE(decoded.has_value());
@@ -90,10 +90,10 @@ TEST_CASE("verbs: an immediate tells its kind, channel and counter, across the w
     CHECK(word.channel == channel_count_max - 1);
     CHECK(word.counter == 4);
   }
-  constexpr uint64_t ahead_most = 64;  // slots of a link that are under way
+  constexpr uint64_t ahead_max = 64;  // slots of a link that are under way
   for (const uint64_t turns : {uint64_t{0}, uint64_t{1}, uint64_t{1} << 10, uint64_t{1} << 40})
     for (uint64_t known = turns << counter_bits, end = known + 3; known <= end; ++known)
-      for (uint64_t ahead = 0; ahead <= ahead_most; ++ahead) {
+      for (uint64_t ahead = 0; ahead <= ahead_max; ++ahead) {
         const uint64_t from = known - std::min<uint64_t>(known, 2);
         if (extend(from, unpack(pack(MessageKind::credit, 0, from + ahead)).counter) != from + ahead)
           FAIL("from " << from << ", " << ahead << " ahead");

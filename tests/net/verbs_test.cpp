@@ -17,12 +17,12 @@ using namespace rondo::net_test;
 namespace {
 
 constexpr uint64_t patience_ns = 30'000'000'000;
-constexpr int completions_most = 256;
+constexpr int completions_max = 256;
 
 /// A rank that keeps to the protocol until all have met, and then sends to rank 0 what the test likes.
 class Hostile {
  public:
-  Hostile(uint32_t rank, uint32_t rank_count, MeetingStore &store)
+  Hostile(uint32_t rank, uint32_t rank_count, MemoryStore &store)
       : store_(store), request_(verbs_request(rank, rank_count)), memory_(0) {
     // It has no links to ranks other than 0.
     for (uint32_t peer = 1; peer < rank_count; ++peer) request_.remote[peer] = false;
@@ -30,7 +30,7 @@ class Hostile {
 
   /// On a thread of its own; `why` says what failed.
   void meet() {
-    if (const auto met = try_to_meet(); !met.ok()) why = met.error().message;
+    if (const auto met = try_to_connect(); !met.ok()) why = met.error().message;
   }
 
   verbs::Peer &peer() { return *peer_; }
@@ -44,12 +44,12 @@ class Hostile {
   std::string why;
 
  private:
-  Result<void> try_to_meet() {
+  Result<void> try_to_connect() {
     RONDO_TRY_ASSIGN(device_, verbs::Device::open({}));
-    completions_.reset(device_->api().create_cq(device_->context(), completions_most, nullptr, nullptr, 0));
+    completions_.reset(device_->api().create_cq(device_->context(), completions_max, nullptr, nullptr, 0));
     if (!completions_.valid()) return Error{RONDO_ERROR_SYSTEM, "ibv_create_cq"};
     RONDO_TRY_ASSIGN(peer_, verbs::Peer::make(*device_, completions_.get(), 0, 0, "rank 0", memory_.links));
-    verbs::HostOffer offer{device_->gid().kind, device_->port().mtu_bytes, device_->lid(), device_->gid().bytes,
+    verbs::HostInfo offer{device_->gid().kind, device_->port().mtu_bytes, device_->lid(), device_->gid().bytes,
                            device_->describe(), {peer_->offer()}};
     RONDO_TRY_ASSIGN(const auto met, verbs::exchange_offers(request_, offer, store_));
     RONDO_TRY(verbs::agree(request_, "connected", peer_->connect(*device_, met.at(0).offer), store_));
@@ -57,7 +57,7 @@ class Hostile {
     return verbs::agree(request_, "greeted", {}, store_);
   }
 
-  MeetingStore &store_;
+  MemoryStore &store_;
   verbs::JoinRequest request_;
   Memory memory_;
   std::unique_ptr<verbs::Device> device_;
@@ -67,7 +67,7 @@ class Hostile {
 
 /// Rank 0, which is honest, and the others.
 struct Scene {
-  MeetingStore store;
+  MemoryStore store;
   std::vector<std::unique_ptr<Memory>> memory;  ///< of rank 0, by the others
   std::vector<net::NearLink> links;
   std::vector<std::unique_ptr<Hostile>> others;
@@ -165,7 +165,7 @@ TEST_CASE("verbs: a peer can write into the slots of its own links only", "[net]
 TEST_CASE("verbs: the first rank that cannot go on is named by all ranks", "[net]") {
   if (!verbs_is_there()) return;
   Side sides[2] = {Side(0), Side(1)};
-  MeetingStore store;
+  MemoryStore store;
   std::optional<Error> errors[2];
   std::vector<std::thread> threads;
   for (uint32_t rank = 0; rank < 2; ++rank)

@@ -27,7 +27,7 @@ KINDS = {
     "silent": (8, TIMEOUT, TIMEOUT_S + 1.0),
     "disagree": (8, MISMATCH, 1.0),
     "abort": (10, ABORTED, 0.1),
-    # The descriptor of memory that it lends is another file's. Where it copies instead, it aborts at last.
+    # The descriptor of memory that it exports is another file's. Where it copies instead, it aborts at last.
     "replaced": (6, SYSTEM, 2.0),
     "early": (8, None, INIT_TIMEOUT_S + 3.0),  # killed during initialisation, or soon after
     "launcher": (6, None, 2.0),

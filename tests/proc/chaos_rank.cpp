@@ -30,7 +30,7 @@
 namespace {
 
 constexpr int inner_rounds = 200;  // sums over B while A is in trouble
-constexpr int rounds_most = 10'000'000;
+constexpr int rounds_max = 10'000'000;
 constexpr uint32_t patient_ms = 50'000;
 constexpr int look_ms = 5;
 constexpr int slow_ms = 1500;
@@ -164,8 +164,8 @@ int newest_region() {
   return newest;
 }
 
-/// Sums once in memory whose descriptor another file has taken. Where it is lent the sum must fail; where it is copied
-/// the sum is right, and the victim ends this life by an abort.
+/// Sums once in memory whose descriptor another file has taken. Where it is exported the sum must fail; where it is
+/// copied the sum is right, and the victim ends this life by an abort.
 rondo_status_t sum_replaced(const Options &self, rondo_comm_t comm) {
   void *memory = nullptr;
   if (rondo_mem_alloc(&memory, self.count * sizeof(int32_t)) != RONDO_OK) return RONDO_ERROR_INTERNAL;
@@ -234,7 +234,7 @@ rondo_status_t sum_until_failure(Options self, rondo_comm_t comm, int32_t *value
   const long long strike_ns = now_ns() + self.delay_us * 1000LL;
   rondo_status_t status = RONDO_OK;
   bool struck = false;
-  for (int round = 1; round < rounds_most; ++round) {
+  for (int round = 1; round < rounds_max; ++round) {
     self.round = round;
     if (self.rank == self.victim && now_ns() >= strike_ns && !std::exchange(struck, true) &&
         misbehaves(self, comm, values, status))

@@ -23,7 +23,7 @@ from chaos_life import HANG_S, KINDS, Broken, Life, check, processes_with
 
 SANITIZED = "RONDO_TEST_SANITIZED" in os.environ
 REPEATS = 2  # of a life that was late
-LATE_MOST = 3  # lives that are late every time: enough to know
+LATE_MAX = 3  # lives that are late every time: enough to know
 
 
 def live(seed, options):
@@ -74,7 +74,7 @@ class Tally:
         """Those that were late, alone. A sanitizer's build is slower than what is promised is for."""
         always = 0
         for life in [] if SANITIZED else self.late:
-            if always == LATE_MOST:
+            if always == LATE_MAX:
                 break
             tries = [life.late()]
             while len(tries) <= REPEATS and tries[-1]:

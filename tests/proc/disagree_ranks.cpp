@@ -28,8 +28,8 @@ using namespace rondo_test;
 
 namespace {
 
-constexpr int ranks_most = 4;
-constexpr uint64_t shown_most = 5;
+constexpr int ranks_max = 4;
+constexpr uint64_t shown_max = 5;
 
 struct Options {
   bool processes = true;
@@ -71,9 +71,9 @@ std::optional<Options> parse(int argc, char **argv) {
 
 /// What the processes share: rank 0's id for each communicator, and what each rank was told.
 struct Board {
-  pthread_barrier_t barriers[ranks_most + 1];  ///< by the number of ranks
+  pthread_barrier_t barriers[ranks_max + 1];  ///< by the number of ranks
   rondo_unique_id_t id;
-  std::array<Told, ranks_most> told;
+  std::array<Told, ranks_max> told;
 };
 
 struct Free {
@@ -102,7 +102,7 @@ Told told_by_init(rondo_status_t status) {
   return told;
 }
 
-std::string judge(const Disagreement &drawn, const std::array<Told, ranks_most> &told) {
+std::string judge(const Disagreement &drawn, const std::array<Told, ranks_max> &told) {
   return judge_disagreement(drawn, {told.begin(), told.begin() + drawn.rank_count});
 }
 
@@ -119,9 +119,9 @@ void take_part(Board &board, const Disagreement &drawn, int rank) {
   if (comm != nullptr) static_cast<void>(rondo_comm_destroy(comm));
 }
 
-std::array<Told, ranks_most> run_threads(const Disagreement &drawn) {
-  std::array<Told, ranks_most> told;
-  std::array<rondo_comm_t, ranks_most> comms{};
+std::array<Told, ranks_max> run_threads(const Disagreement &drawn) {
+  std::array<Told, ranks_max> told;
+  std::array<rondo_comm_t, ranks_max> comms{};
   const std::vector<rondo_config_t> configs(static_cast<size_t>(drawn.rank_count), drawn.config);
   const rondo_status_t made = rondo_comm_init_all(comms.data(), drawn.rank_count, configs.data());
   if (made != RONDO_OK) {
@@ -149,7 +149,7 @@ class Tally {
     if (options_.seed) std::printf("%s", drawn.text().c_str());
     if (wrong.empty()) return;
     const auto seed = static_cast<unsigned long long>(drawn.seed);
-    if (++wrong_count_ <= shown_most)
+    if (++wrong_count_ <= shown_max)
       std::printf("seed %llu: %s\n  again: disagree_ranks %s --seed %llu\n", seed, wrong.c_str(),
                   options_.processes ? "processes" : "threads", seed);
     std::fflush(stdout);
@@ -197,14 +197,14 @@ int run_all_in_processes(const Options &options) {
   pthread_barrierattr_t shared;
   pthread_barrierattr_init(&shared);
   pthread_barrierattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);
-  for (unsigned count = 1; count <= ranks_most; ++count) pthread_barrier_init(&board.barriers[count], &shared, count);
-  std::array<pid_t, ranks_most> children{};
-  for (int rank = 0; rank < ranks_most; ++rank) {
+  for (unsigned count = 1; count <= ranks_max; ++count) pthread_barrier_init(&board.barriers[count], &shared, count);
+  std::array<pid_t, ranks_max> children{};
+  for (int rank = 0; rank < ranks_max; ++rank) {
     children[static_cast<size_t>(rank)] = ::fork();
     if (children[static_cast<size_t>(rank)] == 0) std::_Exit(run_process(options, board, rank));
   }
   int outcome = 0;
-  for (int left = ranks_most; left != 0; --left) {
+  for (int left = ranks_max; left != 0; --left) {
     int status = 0;
     const pid_t ended = ::wait(&status);
     if (ended > 0) *std::find(children.begin(), children.end(), ended) = 0;

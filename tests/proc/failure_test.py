@@ -114,7 +114,7 @@ class Failure(unittest.TestCase):
     def test_a_killed_rank_that_lent_its_buffer_is_named(self):
         for kind in ("registered", "alloc"):
             for round_number in (3, 6):
-                ranks = self.job(3, "lend", kind, 1, round_number)
+                ranks = self.job(3, "exports", kind, 1, round_number)
                 self.expect(ranks, "remote rank failed", skip={1}, text="rank 1 (host", peer=1)
 
     def test_a_lent_region_that_the_program_replaces_is_an_error_and_no_wrong_sum(self):

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The scenarios of rank_program that are about buffers: lent, registered, allocated, replaced, large.
+// The scenarios of rank_program that are about buffers: exported, registered, allocated, replaced, large.
 #include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -13,7 +13,7 @@
 
 #include "tests/proc/rank_program.h"
 
-/// lend KIND RANK ROUND: sums in alloc or registered buffers; that rank kills itself inside that round
+/// export KIND RANK ROUND: sums in alloc or registered buffers; that rank kills itself inside that round
 int run_lend(const Rank &self, const Arguments &args) {
   constexpr size_t count = 1'000'000;
   void *memory = nullptr;

@@ -225,7 +225,7 @@ struct Scenario {
 constexpr Scenario scenarios[] = {
     {"sum", 2, run_sum},         {"signal", 4, run_signal}, {"leave", 2, run_leave},     {"disagree", 2, run_disagree},
     {"missing", 1, run_missing}, {"abort", 1, run_abort},   {"buffers", 2, run_buffers}, {"mixed", 1, run_mixed},
-    {"several", 1, run_several}, {"huge", 0, run_huge},     {"lend", 3, run_lend},       {"idle", 1, run_idle},
+    {"several", 1, run_several}, {"huge", 0, run_huge},     {"exports", 3, run_lend},       {"idle", 1, run_idle},
     {"hasty", 1, run_hasty},     {"memory", 1, run_memory}, {"gone", 0, run_gone},
     {"exec", 2, run_exec},       {"close", 1, run_close},     {"replace", 4, run_replace},
     {"early", 3, run_early},     {"busy", 2, run_busy},     {"quiet", 1, run_quiet},     {"last", 2, run_last},

@@ -10,11 +10,11 @@
 #include "src/base/unique_handle.h"
 #include "src/cli/hosts/frames.h"
 #include "src/cli/hosts/host_list.h"
-#include "src/cli/run_binding.h"
-#include "src/cli/run_job.h"
-#include "src/cli/run_lines.h"
-#include "src/cli/run_options.h"
-#include "src/cli/run_program.h"
+#include "src/cli/run/binding.h"
+#include "src/cli/run/job.h"
+#include "src/cli/run/lines.h"
+#include "src/cli/run/options.h"
+#include "src/cli/run/program.h"
 #include "tests/catch.h"
 
 using namespace rondo;

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "src/base/clock.h"
-#include "src/bootstrap/environment.h"
+#include "src/bootstrap/launch/environment.h"
 
 namespace {
 

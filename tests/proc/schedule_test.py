@@ -46,7 +46,7 @@ class Schedule(unittest.TestCase):
             self.assertEqual(len(entry["lanes"]), 1)
             steps[entry["rank"]] = [(it["chunk"], it.get("recv", []), it.get("send", [])) for it in entry["lanes"][0]]
             self.assertEqual([it["phase"] for it in entry["lanes"][0]],
-                             ["send"] + 3 * ["fold"] + ["finish"] + 4 * ["move"])
+                             ["send"] + 3 * ["reduce"] + ["finish"] + 4 * ["move"])
         self.assertEqual(steps, ring_of_5())
 
     def test_text_tells_the_same_steps(self):

@@ -60,8 +60,8 @@ class Sim(unittest.TestCase):
         # is through: rank 16 is a leaf of one tree, and in the other its parent and both children are in other nodes.
         self.assertEqual(told["steps"], 2 * 14 + 1)
         chunk, tiles = told["chunk_bytes"], (1 << 30) // (2 * told["chunk_bytes"])
-        within, between, fold = 2 + chunk / 300e3, 5 + chunk / 50e3, chunk / 1000e3
-        expected = 2 * (2 * within + 12 * between) + (2 * 14 - 1) * fold + (tiles - 1) * 3 * chunk / 50e3
+        within, between, reduce = 2 + chunk / 300e3, 5 + chunk / 50e3, chunk / 1000e3
+        expected = 2 * (2 * within + 12 * between) + (2 * 14 - 1) * reduce + (tiles - 1) * 3 * chunk / 50e3
         self.assertAlmostEqual(told["time_us"], expected, delta=expected / 100)
 
     def test_algorithms_cross_where_closed_forms_meet(self):
@@ -69,7 +69,7 @@ class Sim(unittest.TestCase):
         for alpha in (3, 5.5, 8):
             with self.subTest(alpha=alpha), tempfile.TemporaryDirectory() as folder:
                 path = Path(folder) / "net.json"
-                path.write_text(json.dumps({"nodes": [{"ranks": 1, "count": ranks}], "fold_GBps": 0,
+                path.write_text(json.dumps({"nodes": [{"ranks": 1, "count": ranks}], "reduce_GBps": 0,
                                             "links": {"inter_node": {"alpha_us": alpha, "bandwidth_GBps": rate / 1e3,
                                                                      "sharing": "pair"}}}))
                 fastest = self.told("--topology", str(path), "--bytes", "4K")["fastest"]
@@ -97,7 +97,7 @@ class Sim(unittest.TestCase):
             path = Path(folder) / "net.json"
             path.write_text(json.dumps({"nodes": [{"ranks": 1, "count": 4}],
                                         "links": {"inter_node": {"alpha_us": 10, "bandwidth_GBps": 1}},
-                                        "fold_GBps": 0}))
+                                        "reduce_GBps": 0}))
             told = self.told("--topology", str(path), "--algorithm", "ring", "--protocol", "simple", "--bytes", "4K",
                              "--alone")
             self.assertAlmostEqual(told["time_us"], 6 * (10 + 1.024), places=3)

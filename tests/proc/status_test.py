@@ -20,7 +20,7 @@ from run_support import RONDO, RunTest, wait_until
 PROGRAM = sys.argv.pop(1)
 NOBODY = 65534
 F_ADD_SEALS, F_SEAL_SHRINK = 1033, 2
-RECORDS_MOST = 1024
+RECORDS_MAX = 1024
 MAGIC = 0x726F6E646F000004  # how a segment of this version begins: segment_magic in transports/shm/segment.cpp
 
 
@@ -92,7 +92,7 @@ class Running(RunTest):
             operations *= 4
 
     def test_a_recording_on_request_wraps_after_1024_operations(self):
-        job, _ = self.stopped_job(3, 1, RECORDS_MOST + 300)
+        job, _ = self.stopped_job(3, 1, RECORDS_MAX + 300)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "recording"
             done = status("--job", job.pid, "--dump", path)
@@ -102,10 +102,10 @@ class Running(RunTest):
         self.assertEqual((head["format"], head["rank_count"], head["wait"]["waited_for"]), (1, 3, [1]))
         self.assertEqual(len(ranks), 3)
         for rank, lines in operations.items():
-            latest = RECORDS_MOST + (299 if rank == 1 else 300)
-            self.assertEqual([line["operation"] for line in lines], list(range(latest - RECORDS_MOST + 1, latest + 1)))
+            latest = RECORDS_MAX + (299 if rank == 1 else 300)
+            self.assertEqual([line["operation"] for line in lines], list(range(latest - RECORDS_MAX + 1, latest + 1)))
             for line in lines:
-                running = line["operation"] == RECORDS_MOST + 300
+                running = line["operation"] == RECORDS_MAX + 300
                 self.assertEqual(line["state"], "running" if running else "completed")
                 self.assertEqual(line["arrived_ns"] is None, running or line["operation"] < 301, line)
                 if not running:
@@ -124,7 +124,7 @@ class Running(RunTest):
             _, ranks, operations = read_recording((Path(folder) / names[0]).read_text())
         self.assertEqual((ranks[2]["state"], ranks[2]["process_state"]), ("dead", "gone"))
         self.assertEqual((operations[2][-1]["operation"], operations[2][-1]["state"]), (1299, "completed"))
-        self.assertEqual(len(operations[2]), RECORDS_MOST)
+        self.assertEqual(len(operations[2]), RECORDS_MAX)
 
     def test_a_folder_that_is_not_there_is_told_and_changes_nothing_else(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -160,7 +160,7 @@ class Failed(unittest.TestCase):
         self.assertIn("failed", [operations[rank][-1]["state"] for rank in (0, 2, 3)])
 
     def test_a_rank_killed_inside_of_an_operation_is_recorded_in_it(self):
-        _, ranks, operations = self.recording(3, "lend", "alloc", 1, 3)
+        _, ranks, operations = self.recording(3, "exports", "alloc", 1, 3)
         self.assertEqual(ranks[1]["state"], "dead")
         self.assertIn(operations[1][-1]["state"], ("running", "completed"))
 
@@ -176,7 +176,7 @@ class Failed(unittest.TestCase):
     def test_processes_that_exit_as_soon_as_they_are_told_of_an_abort_leave_a_whole_recording(self):
         head, _, operations = self.recording(8, "hasty", 3)
         self.assertEqual((head["failure"]["status"], head["failure"]["peer"]), ("aborted", 3))
-        self.assertEqual([len(lines) for lines in operations.values()], [RECORDS_MOST] * 8)
+        self.assertEqual([len(lines) for lines in operations.values()], [RECORDS_MAX] * 8)
 
     def test_nothing_is_written_without_a_failure(self):
         with tempfile.TemporaryDirectory() as folder:

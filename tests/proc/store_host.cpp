@@ -8,7 +8,7 @@
 #include <cstdlib>
 
 #include "src/bootstrap/endpoint.h"
-#include "src/bootstrap/environment.h"
+#include "src/bootstrap/launch/environment.h"
 
 int main(int argc, char **argv) {
   const char *const text = std::getenv("RONDO_SECRET");

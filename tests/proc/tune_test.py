@@ -32,7 +32,7 @@ def table(*rows):
 
 def both_ways(**fields):
     """A row for two ranks, whether or not this machine has two cores."""
-    return [{**ROW, **fields, "oversubscribed": crowded} for crowded in (False, True)]
+    return [{**ROW, **fields, "oversubscribed": busy} for busy in (False, True)]
 
 
 class Tune(unittest.TestCase):
@@ -64,7 +64,7 @@ class Tune(unittest.TestCase):
             self.assertTrue(all(0 < it["min_us"] <= it["median_us"] <= it["max_us"] for it in group["series"]))
         self.assertGreater(told["costs"]["handover_us"], 0)
         for rates in told["costs"]["rates"]:
-            self.assertGreater(min(rates["copy_GBps"], *rates["fold_GBps"].values()), 0)
+            self.assertGreater(min(rates["copy_GBps"], *rates["reduce_GBps"].values()), 0)
         self.assertEqual({(it["collective"], it["ranks"], it["bytes"]) for it in told["networks"]},
                          {(name, 2, size) for name in ("all_reduce", "reduce") for size in (64, 8192)})
         simulated = rondo("sim", "--table", path, "--ranks", 2, "--bytes", "2K", "--algorithm", "ring", "--json", "-")
@@ -74,9 +74,9 @@ class Tune(unittest.TestCase):
         info = json.loads(rondo("info", "--json", "--ranks", 2, RONDO_TUNING_FILE=str(path)).stdout)
         self.assertEqual(info["tuning"]["table"], str(path))
         self.assertEqual(info["tuning"]["rows"], len(told["rows"]))
-        crowded = info["plans"]["oversubscribed"]
+        busy = info["plans"]["oversubscribed"]
         small = next(it for it in info["plans"]["choices"] if it["collective"] == "all_reduce")
-        row = next(it for it in told["rows"] if it["collective"] == "all_reduce" and it["oversubscribed"] == crowded)
+        row = next(it for it in told["rows"] if it["collective"] == "all_reduce" and it["oversubscribed"] == busy)
         self.assertEqual([small[key] for key in ("algorithm", "protocol", "channels")],
                          [row[key] for key in ("algorithm", "protocol", "channels")])
         self.assertEqual(rondo("run", "-n", 2, "--", RONDO, "perf", "all_reduce", "-e", "8K",

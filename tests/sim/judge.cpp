@@ -12,7 +12,7 @@ constexpr uint64_t mismatch_limit_ns = 1 * second;
 constexpr uint64_t told_limit_ns = 100 * ms;      // from the moment at which somebody has recorded the failure
 constexpr uint64_t timeout_slack_ns = 1 * second;
 constexpr uint64_t init_slack_ns = 3 * second;  // a store that does not answer has 2 s more to say who is missing
-constexpr uint64_t borrowers_ns = 1 * second;     // threads that still read a buffer are waited for
+constexpr uint64_t readers_ns = 1 * second;     // threads that still read a buffer are waited for
 constexpr uint64_t race_ns = 100 * ms;            // a rank may arrive while another one writes that it has not
 
 class Judge {
@@ -223,7 +223,7 @@ class Judge {
   /// Whoever has met all ranks has been told if one of them had called something else, then or before.
   void check_agreement(uint32_t rank, size_t index, const std::string &name) {
     const auto &calls = record_.ranks[rank].calls;
-    if (!meets_all(calls[index].signature)) return;
+    if (!waits_for_all(calls[index].signature)) return;
     for (uint32_t peer = 0; peer < plan_.rank_count; ++peer) {
       const auto &theirs = record_.ranks[peer].calls;
       for (size_t before = 0; before <= index && before < theirs.size(); ++before)
@@ -245,15 +245,15 @@ class Judge {
                          (call.ok ? "" : ": " + call.error.message));
     };
     within(call.called_ns, plan_.settings.timeout_ns + timeout_slack_ns, "the call");
-    const uint64_t borrowers = (plan_.accepted_kinds & kind_bit(PayloadKind::address)) != 0 ? borrowers_ns : 0;
-    if (record_.failure) within(record_.failure->at_ns, told_limit_ns + borrowers, "the failure was recorded");
+    const uint64_t readers = (plan_.readable_kinds & kind_bit(PayloadKind::address)) != 0 ? readers_ns : 0;
+    if (record_.failure) within(record_.failure->at_ns, told_limit_ns + readers, "the failure was recorded");
     for (uint32_t peer = 0; peer < plan_.rank_count; ++peer) {
       const RankRecord &other = record_.ranks[peer];
       if (peer == rank) continue;
-      if (other.completed <= index) within(departed_ns(other), departure_limit_ns + borrowers, "a rank had gone");
+      if (other.completed <= index) within(departed_ns(other), departure_limit_ns + readers, "a rank had gone");
       const bool both = other.entered_ns.size() > index && other.calls.size() > index;
       if (both && other.calls[index].signature != call.signature)
-        within(other.entered_ns[index], mismatch_limit_ns + borrowers, "a rank had called something else");
+        within(other.entered_ns[index], mismatch_limit_ns + readers, "a rank had called something else");
     }
   }
 

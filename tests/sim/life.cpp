@@ -165,7 +165,7 @@ class Life {
     return made;
   }
 
-  /// As src/core/init.cpp does it, after src/bootstrap/rendezvous.cpp.
+  /// As src/core/init.cpp does it, after src/bootstrap/launch/rendezvous.cpp.
   Result<std::shared_ptr<Communicator>> assemble(uint32_t rank, Store &store, const Settings &settings,
                                                  uint64_t deadline_ns) {
     RONDO_TRY(store.gather("life/join", rank, plan_.rank_count, {}, deadline_ns));
@@ -258,13 +258,14 @@ class Life {
     if (plan_.registers)
       for (auto *const buffer : {&data.first(), &data.second()})
         if (!buffer->empty()) {
-          const auto added = comm.loans().add(buffer->data(), buffer->size(), false);
+          const auto added = comm.registration_cache().add(buffer->data(), buffer->size(), false);
           if (added.ok()) registrations.push_back(added.value().get());
         }
     const bool ok = timed(rank, planned.signature, [&] { return comm.submit(data.call(), {}); });
     CallRecord &record = record_.ranks[rank].calls.back();
     if (ok) record.wrong = data.wrong();
-    for (const Registration *const registration : registrations) static_cast<void>(comm.loans().remove(registration));
+    for (const Registration *const registration : registrations)
+      static_cast<void>(comm.registration_cache().remove(registration));
     if (!ok) check_failed(rank, comm, data);
     return ok;
   }

@@ -118,12 +118,12 @@ void draw_timeouts(Random &random, LifePlan &plan) {
   };
   const bool waits = has({FaultKind::stop, FaultKind::never_calls});
   // A slow machine must not run into it either: time for every byte, one rank after the other.
-  uint64_t bytes_most = 0;
+  uint64_t bytes_max = 0;
   for (const PlannedCall &call : plan.calls) {
     const size_t size = rondo_type_size(static_cast<rondo_type_t>(call.signature.type));
-    bytes_most = std::max(bytes_most, vector_count(call, plan.rank_count) * size);
+    bytes_max = std::max(bytes_max, vector_count(call, plan.rank_count) * size);
   }
-  const uint64_t needed_ns = bytes_most * plan.rank_count * 4 * us;
+  const uint64_t needed_ns = bytes_max * plan.rank_count * 4 * us;
   plan.settings.timeout_ns = waits ? random.between(250 * ms, 600 * ms) + needed_ns : patient_ns;
   const bool init_waits = std::any_of(plan.faults.begin(), plan.faults.end(), [](const Fault &fault) {
     return fault.call == 0 || fault.kind == FaultKind::absent;
@@ -164,7 +164,7 @@ bool strikes(const Fault &fault, uint32_t rank) {
   return together && (fault.variant >> (10 + rank % 16) & 1) != 0;
 }
 
-bool meets_all(const Signature &signature) {
+bool waits_for_all(const Signature &signature) {
   switch (static_cast<rondo_collective_t>(signature.collective)) {
     case RONDO_BARRIER:
       return true;
@@ -234,20 +234,21 @@ LifePlan draw_life(uint64_t seed, Defect defect) {
   });
   const uint32_t kinds = random.below(3);
   plan.registers = kinds == 1;
-  plan.accepted_kinds = kinds == 1 ? kind_bit(PayloadKind::process) : 0;
-  if (kinds == 2 && threads) plan.accepted_kinds = kind_bit(PayloadKind::address);
+  plan.readable_kinds = kinds == 1 ? kind_bit(PayloadKind::process) : 0;
+  if (kinds == 2 && threads) plan.readable_kinds = kind_bit(PayloadKind::address);
   return plan;
 }
 
 std::string describe(const LifePlan &plan) {
-  std::string text =
-      "seed " + std::to_string(plan.seed) + ": " + std::to_string(plan.rank_count) + " ranks, " +
-      rondo_algorithm_string(plan.settings.algorithm) + ", " + rondo_protocol_string(plan.settings.protocol) +
-      ", wait " + wait_mode_string(plan.settings.wait) +
-      (plan.oversubscribed ? ", oversubscribed" : ", dedicated cores") + (plan.wired ? ", late stores" : "") +
-      ", loans " + std::to_string(plan.accepted_kinds) + ", slots " + std::to_string(plan.settings.slot_count) + " x " +
-      std::to_string(plan.settings.slot_bytes) + ", timeout " + std::to_string(plan.settings.timeout_ns / ms) +
-      " ms, init " + std::to_string(plan.settings.init_timeout_ns / ms) + " ms\n";
+  std::string text = "seed " + std::to_string(plan.seed) + ": " + std::to_string(plan.rank_count) + " ranks, " +
+                     rondo_algorithm_string(plan.settings.algorithm) + ", " +
+                     rondo_protocol_string(plan.settings.protocol) + ", wait " + wait_mode_string(plan.settings.wait) +
+                     (plan.oversubscribed ? ", oversubscribed" : ", dedicated cores") +
+                     (plan.wired ? ", late stores" : "") + ", registration_cache " +
+                     std::to_string(plan.readable_kinds) + ", slots " + std::to_string(plan.settings.slot_count) +
+                     " x " + std::to_string(plan.settings.slot_bytes) + ", timeout " +
+                     std::to_string(plan.settings.timeout_ns / ms) + " ms, init " +
+                     std::to_string(plan.settings.init_timeout_ns / ms) + " ms\n";
   for (size_t i = 0; i < plan.calls.size(); ++i)
     text += "  operation " + std::to_string(i + 1) + ": " + describe(plan.calls[i].signature) +
             (plan.calls[i].in_place ? ", in place\n" : "\n");

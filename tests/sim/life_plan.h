@@ -65,7 +65,7 @@ struct LifePlan {
   Settings settings;
   bool oversubscribed = false;
   bool wired = false;                ///< stores are late, see wire.h
-  uint32_t accepted_kinds = 0;       ///< of loans
+  uint32_t readable_kinds = 0;       ///< of exported buffers
   bool registers = false;            ///< the buffers are registered
   uint64_t death_notice_ns = 0;      ///< until a dead process can be seen to have ended
   std::vector<PlannedCall> calls;
@@ -87,7 +87,7 @@ struct LifePlan {
 [[nodiscard]] PlannedCall altered(const PlannedCall &call, uint32_t variant, uint32_t rank_count);
 
 /// Whether a call is complete on a rank only after every rank has had a part in it.
-[[nodiscard]] bool meets_all(const Signature &signature);
+[[nodiscard]] bool waits_for_all(const Signature &signature);
 
 /// What the collective of a call is done with: elements in the whole vector.
 [[nodiscard]] uint64_t vector_count(const PlannedCall &call, uint32_t rank_count);

@@ -251,8 +251,8 @@ bool same_twice(uint64_t seed_count, StackPool &stacks) {
 }
 
 bool finds(Defect defect, StackPool &stacks) {
-  constexpr uint64_t seeds_most = 6'000;
-  for (uint64_t seed = 1; seed <= seeds_most; ++seed) {
+  constexpr uint64_t seeds_max = 6'000;
+  for (uint64_t seed = 1; seed <= seeds_max; ++seed) {
     const LifePlan plan = draw_life(seed, defect);
     const auto complaints = judge(plan, live(plan, stacks));
     if (complaints.empty()) continue;
@@ -260,7 +260,7 @@ bool finds(Defect defect, StackPool &stacks) {
                 complaints.front().c_str());
     return true;
   }
-  std::printf("FAILED: %s was not found in %llu lives\n", name_of(defect), static_cast<unsigned long long>(seeds_most));
+  std::printf("FAILED: %s was not found in %llu lives\n", name_of(defect), static_cast<unsigned long long>(seeds_max));
   return false;
 }
 

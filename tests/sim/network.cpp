@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "src/bootstrap/request_store.h"
-#include "src/bootstrap/store_client_session.h"
-#include "src/bootstrap/store_hub.h"
+#include "src/bootstrap/store/request.h"
+#include "src/bootstrap/store/client_session.h"
+#include "src/bootstrap/store/hub.h"
 
 namespace rondo::sim {
 namespace {
@@ -16,7 +16,7 @@ constexpr uint64_t retry_ns = 20 * ms;
 
 }  // namespace
 
-/// A client: what src/bootstrap/store_client.cpp does around its session, without sockets.
+/// A client: what src/bootstrap/store/client.cpp does around its session, without sockets.
 class SimStore final : public RequestStore {
  public:
   SimStore(Network &network, std::shared_ptr<Network::Connection> connection, const Secret &secret,

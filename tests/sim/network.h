@@ -8,7 +8,7 @@
 #include <memory>
 #include <set>
 
-#include "src/bootstrap/store.h"
+#include "src/bootstrap/store/store.h"
 #include "src/bootstrap/wire.h"
 #include "tests/sim/scheduler.h"
 

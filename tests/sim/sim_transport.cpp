@@ -14,14 +14,14 @@ class SimPeers final : public PeerAccess {
  public:
   SimPeers(PeerAccess &real, SimHost &host, uint32_t rank) : real_(real), host_(host), rank_(rank) {}
 
-  const std::byte *borrow(uint32_t peer, const SlotHeader &header, std::byte *scratch) override {
+  const std::byte *import_payload(uint32_t peer, const SlotHeader &header, std::byte *scratch) override {
     // The memory of a process goes with it, before it is seen to have ended.
     if (host_.scheduler.killed(peer)) return nullptr;
     if (static_cast<PayloadKind>(header.kind) == PayloadKind::process) {  // may be forbidden where this runs
       std::memcpy(scratch, reinterpret_cast<const void *>(header.address), header.bytes);
       return scratch;
     }
-    return real_.borrow(peer, header, scratch);
+    return real_.import_payload(peer, header, scratch);
   }
   void wake(uint32_t peer) override {
     host_.point(rank_, seldom);
@@ -61,15 +61,15 @@ class SimLinks final : public Links {
     if (host_.wire == nullptr || shared.geometry.rank_count == 0) return shared;
     return host_.wire->exchange_end(rank_, shared.geometry);
   }
-  uint32_t accepted_kinds(uint32_t) const override { return host_.plan.accepted_kinds; }
+  uint32_t readable_kinds(uint32_t) const override { return host_.plan.readable_kinds; }
   PeerAccess &peers() override { return peers_; }
 
   void set_running(bool running) override {
     real_.set_running(running);
     host_.point(rank_, often);
   }
-  void wait_for_borrowers() const override {
-    if ((host_.plan.accepted_kinds & kind_bit(PayloadKind::address)) != 0) real_.wait_for_borrowers();
+  void wait_for_readers() const override {
+    if ((host_.plan.readable_kinds & kind_bit(PayloadKind::address)) != 0) real_.wait_for_readers();
   }
   uint64_t shared_bytes() const override { return real_.shared_bytes(); }
   Result<uint64_t> used_bytes() const override { return real_.used_bytes(); }

@@ -12,7 +12,7 @@ namespace rondo::sim {
 namespace {
 
 constexpr PaddedCounter ExchangePlace::*counters[] = {&ExchangePlace::contributed, &ExchangePlace::reduced,
-                                                      &ExchangePlace::gathered, &ExchangePlace::folded};
+                                                      &ExchangePlace::gathered, &ExchangePlace::hops_done};
 
 uint64_t bytes_of(const OperationInfo &what) {
   return what.signature.count * rondo_type_size(static_cast<rondo_type_t>(what.signature.type));
@@ -51,20 +51,20 @@ std::vector<Wire::Piece> Wire::new_pieces(const Own &own, uint32_t rank) {
   const auto oldest = [&](uint64_t sent, uint64_t latest) {
     return std::max(sent, latest - std::min<uint64_t>(latest, view.geometry.area_count));
   };
-  const uint64_t contributed = now.contributed.value, reduced = now.reduced.value, folded = now.folded.value;
+  const uint64_t contributed = now.contributed.value, reduced = now.reduced.value, hops_done = now.hops_done.value;
   if (contributed != own.sent.contributed.value) {
     const auto *const first = reinterpret_cast<const std::byte *>(&now.announcement);
     pieces.push_back({static_cast<size_t>(first - view.base), {first, first + sizeof(ExchangeAnnouncement)}, all});
     // A ring only announces by it.
-    if (own.what.shape.algorithm == RONDO_ALGORITHM_TWO_SHOT)
+    if (own.what.choice.algorithm == RONDO_ALGORITHM_TWO_SHOT)
       for (uint64_t chunk = oldest(own.sent.contributed.value, contributed); chunk < contributed; ++chunk)
         add(view.contribution(rank, chunk), view.geometry.chunk_bytes, all);
   }
   for (uint64_t chunk = oldest(own.sent.reduced.value, reduced); chunk < reduced; ++chunk)
     add(view.result(rank, chunk), view.geometry.result_bytes(), all);
   // An accumulator goes on to the next rank, and a sum to all. Chunks that were no ring's have no hops.
-  if (folded != own.sent.folded.value)
-    for (uint64_t hops = std::max(own.sent.folded.value, (contributed - 1) * all); hops < folded; ++hops) {
+  if (reduced != own.sent.hops_done.value)
+    for (uint64_t hops = std::max(own.sent.hops_done.value, (contributed - 1) * all); hops < reduced; ++hops) {
       const uint64_t chunk = hops / all;
       const auto hop = static_cast<uint32_t>(hops % all);
       const uint32_t owner = (rank + 2 * all - 1 - hop) % all;

@@ -15,9 +15,9 @@ namespace soft_cuda {
 namespace {
 
 constexpr unsigned block_threads_max = 1024;
-constexpr int dynamic_shared_bytes_most = 227 << 10;
+constexpr int dynamic_shared_bytes_limit = 227 << 10;
 /// A kernel's static shared memory has no size here: every block has this much at least.
-constexpr uint64_t shared_bytes_least = 16 << 10;
+constexpr uint64_t shared_bytes_min = 16 << 10;
 
 using KernelList = const KernelEntry *(*)();
 
@@ -112,7 +112,7 @@ CuStatus launch(State &driver, Lock &lock, const std::shared_ptr<Stream> &stream
   made.function = function->entry.function;
   made.grid_size = static_cast<uint32_t>(shape.grid);
   made.thread_count = driver.settings.block_threads;
-  made.shared_bytes = std::max<uint64_t>(config.shared_bytes, shared_bytes_least);
+  made.shared_bytes = std::max<uint64_t>(config.shared_bytes, shared_bytes_min);
   made.parameters.resize(parameter_bytes);
   if (parameter_bytes != 0) std::memcpy(made.parameters.data(), parameters[0], parameter_bytes);
   ++driver.launch_count;
@@ -219,7 +219,7 @@ CuStatus cuFuncGetAttribute(int *value, FunctionAttribute attribute, CuFunction 
 
 CuStatus cuFuncSetAttribute(CuFunction handle, FunctionAttribute attribute, int value) {
   return call_on_function(Entry::func_set_attribute, handle, [&](State &, Function &function) {
-    if (attribute != FunctionAttribute::max_dynamic_shared_bytes || value < 0 || value > dynamic_shared_bytes_most)
+    if (attribute != FunctionAttribute::max_dynamic_shared_bytes || value < 0 || value > dynamic_shared_bytes_limit)
       return CuStatus::invalid_value;
     function.dynamic_shared_bytes_max = value;
     return CuStatus::success;
@@ -232,7 +232,7 @@ CuStatus cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CuFunction han
     if (blocks == nullptr || block_threads <= 0) return CuStatus::invalid_value;
     // A multiprocessor of this device holds one block.
     *blocks = block_threads <= static_cast<int>(block_threads_max) &&
-              dynamic_shared_bytes <= static_cast<size_t>(dynamic_shared_bytes_most);
+              dynamic_shared_bytes <= static_cast<size_t>(dynamic_shared_bytes_limit);
     return CuStatus::success;
   });
 }

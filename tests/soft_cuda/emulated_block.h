@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <thread>
 
-#include "cuda/kernels/combine.h"
+#include "cuda/kernels/reduction.h"
 #include "cuda/kernels/direct.h"
 #include "cuda/kernels/run.h"
 #include "tests/soft_cuda/soft_kernel.h"
@@ -87,13 +87,13 @@ void run_emulated(Block &block, uint32_t thread, void *const *parameters) {
 }
 
 /// All threads of a block are one group.
-template <class Fold>
+template <class Reduction>
 void run_direct_emulated(Block &block, uint32_t thread, void *const *parameters) {
   using namespace rondo::device;
   assert(block.shared_bytes >= lane_control_bytes);
   const EmulatedGroup group{reinterpret_cast<VotingBarrier *>(block.shared), thread, block.thread_count,
                             block.await_turn};
-  run_direct<Fold>(group, *static_cast<const DirectOperation *>(parameters[0]), block.index);
+  run_direct<Reduction>(group, *static_cast<const DirectOperation *>(parameters[0]), block.index);
 }
 
 /// The threads of a launch, for kernels without a barrier.
@@ -108,9 +108,9 @@ struct EmulatedGrid {
 };
 
 template <class Reducer>
-void combine_emulated(Block &block, uint32_t thread, void *const *parameters) {
+void reduce_emulated(Block &block, uint32_t thread, void *const *parameters) {
   const EmulatedGrid grid{block.index * block.thread_count + thread, block.grid_size * block.thread_count};
-  rondo::device::combine<Reducer>(grid, *static_cast<const rondo::device::CombineOperation *>(parameters[0]));
+  rondo::device::reduce<Reducer>(grid, *static_cast<const rondo::device::ReductionOperation *>(parameters[0]));
 }
 
 }  // namespace soft_cuda

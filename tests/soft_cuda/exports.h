@@ -2,7 +2,7 @@
 // Every entry under the name that libcuda.so has for it: a definition with other parameters does not compile.
 #pragma once
 
-#include "cuda/driver_entries.h"
+#include "cuda/driver/driver_entries.h"
 
 extern "C" {
 using namespace rondo::cuda;

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "cuda/driver_api.h"
+#include "cuda/driver/driver_api.h"
 
 namespace soft_cuda {
 

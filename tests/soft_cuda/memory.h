@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "cuda/driver_api.h"
+#include "cuda/driver/driver_api.h"
 
 namespace soft_cuda {
 

@@ -16,7 +16,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "cuda/driver_api.h"
+#include "cuda/driver/driver_api.h"
 #include "tests/soft_cuda/blocks.h"
 #include "tests/soft_cuda/settings.h"
 #include "tests/soft_cuda/soft_kernel.h"

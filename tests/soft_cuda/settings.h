@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "cuda/driver_api.h"
+#include "cuda/driver/driver_api.h"
 
 namespace soft_cuda {
 

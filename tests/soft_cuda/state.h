@@ -5,7 +5,7 @@
 #include <array>
 #include <new>
 
-#include "cuda/driver_entries.h"
+#include "cuda/driver/driver_entries.h"
 #include "tests/soft_cuda/memory.h"
 #include "tests/soft_cuda/objects.h"
 

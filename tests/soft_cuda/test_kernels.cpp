@@ -29,7 +29,7 @@ void await(Block &block, uint32_t thread, void *const *parameters) {
 
 /// Every block waits for all others of the grid: they must be resident together.
 void meet(Block &block, uint32_t thread, void *const *parameters) {
-  const auto &given = *static_cast<const MeetParameters *>(parameters[0]);
+  const auto &given = *static_cast<const BarrierParameters *>(parameters[0]);
   if (thread != 0) return;
   const std::atomic_ref arrived(*given.arrived);
   arrived.fetch_add(1, std::memory_order_acq_rel);  // pairs with the loads below, in the other blocks
@@ -79,7 +79,7 @@ void pair(Block &block, uint32_t thread, void *const *parameters) {
   for (uint64_t round = 1; round <= given.round_count; ++round) {
     if (block.index == 0) other.store(round, release);
     for (uint64_t polls = 0; own.load(acquire) != round; ++polls) {
-      if (polls == pair_polls_most) return;
+      if (polls == pair_polls_max) return;
       std::this_thread::yield();
     }
     if (block.index == 1) other.store(round, release);
@@ -87,18 +87,18 @@ void pair(Block &block, uint32_t thread, void *const *parameters) {
 }
 
 void copy(Block &block, uint32_t thread, void *const *parameters) {
-  const auto &given = *static_cast<const FoldParameters *>(parameters[0]);
+  const auto &given = *static_cast<const ReductionParameters *>(parameters[0]);
   const uint64_t stride = uint64_t{block.grid_size} * block.thread_count;
   for (uint64_t i = uint64_t{block.index} * block.thread_count + thread; i < given.count; i += stride)
     given.targets[0][i] = given.sources[0][i];
 }
 
-void fold(Block &block, uint32_t thread, void *const *parameters) {
-  const auto &given = *static_cast<const FoldParameters *>(parameters[0]);
+void reduce(Block &block, uint32_t thread, void *const *parameters) {
+  const auto &given = *static_cast<const ReductionParameters *>(parameters[0]);
   const uint64_t stride = uint64_t{block.grid_size} * block.thread_count;
   for (uint64_t i = uint64_t{block.index} * block.thread_count + thread; i < given.count; i += stride) {
     Quad sum = given.sources[0][i];
-    for (uint32_t way = 1; way < FoldParameters::ways; ++way)
+    for (uint32_t way = 1; way < ReductionParameters::ways; ++way)
       for (uint32_t part = 0; part < 4; ++part) sum.values[part] += given.sources[way][i].values[part];
     for (Quad *const target : given.targets) target[i] = sum;
   }
@@ -111,14 +111,14 @@ extern "C" __attribute__((visibility("default"))) const soft_cuda::KernelEntry *
   using namespace soft_cuda;
   static constexpr KernelEntry entries[] = {{"test_fill", fill, sizeof(FillParameters)},
                                             {"test_await", await, sizeof(AwaitParameters)},
-                                            {"test_meet", meet, sizeof(MeetParameters)},
+                                            {"test_barrier", meet, sizeof(BarrierParameters)},
                                             {"test_count_threads", count_threads, sizeof(CountParameters)},
                                             {"cost_nothing", nothing, sizeof(NothingParameters)},
                                             {"cost_store", store, sizeof(StoreParameters)},
                                             {"cost_read", read, sizeof(ReadParameters)},
                                             {"cost_pair", pair, sizeof(PairParameters)},
-                                            {"cost_copy", copy, sizeof(FoldParameters)},
-                                            {"cost_fold", fold, sizeof(FoldParameters)},
+                                            {"cost_copy", copy, sizeof(ReductionParameters)},
+                                            {"cost_reduce", reduce, sizeof(ReductionParameters)},
                                             {nullptr, nullptr, 0}};
   return entries;
 }

@@ -20,8 +20,8 @@ struct AwaitParameters {
   uint64_t value;
 };
 
-/// test_meet: ends when `more` beside all blocks of the grid have arrived
-struct MeetParameters {
+/// test_barrier: ends when `more` beside all blocks of the grid have arrived
+struct BarrierParameters {
   uint64_t *arrived;
   uint64_t more;
 };
@@ -63,15 +63,15 @@ struct PairParameters {
   uint64_t ordered;  ///< 0: relaxed stores and loads; else releases and acquires
 };
 inline constexpr uint64_t pair_stride = 64;
-inline constexpr uint64_t pair_polls_most = uint64_t{1} << 28;  ///< for one number; then a block gives up
+inline constexpr uint64_t pair_polls_max = uint64_t{1} << 28;  ///< for one number; then a block gives up
 
 /// 16 bytes, which a thread loads at once.
 struct alignas(16) Quad {
   float values[4];
 };
 
-/// cost_copy: targets[0][i] = sources[0][i]; cost_fold: every targets[t][i] = the sum of all sources[s][i], in order
-struct FoldParameters {
+/// cost_copy: targets[0][i] = sources[0][i]; cost_reduce: every targets[t][i] = the sum of all sources[s][i], in order
+struct ReductionParameters {
   static constexpr uint32_t ways = 8;
   const Quad *sources[ways];
   Quad *targets[ways];

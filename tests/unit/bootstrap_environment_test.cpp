@@ -9,8 +9,8 @@
 #include "src/bootstrap/address.h"
 #include "src/bootstrap/bytes.h"
 #include "src/bootstrap/endpoint.h"
-#include "src/bootstrap/environment.h"
-#include "src/bootstrap/process_info.h"
+#include "src/bootstrap/launch/environment.h"
+#include "src/bootstrap/launch/process_info.h"
 #include "tests/catch.h"
 
 using namespace rondo;
@@ -18,7 +18,7 @@ using namespace rondo;
 namespace {
 
 using Environment = std::map<std::string, std::string>;
-using Meeting = Job::Meeting;
+using RendezvousMethod = Job::RendezvousMethod;
 
 const std::string digits(64, 'a');
 
@@ -59,7 +59,7 @@ struct Expected {
   std::string launcher;
   uint32_t rank, size;
   int32_t local_rank;
-  Meeting meeting;
+  RendezvousMethod rendezvous;
   std::string where;  // endpoint or name
 };
 
@@ -108,7 +108,7 @@ void check_real_launcher(const std::string &program, const std::string &options,
     CHECK(job.value().launcher == launcher);
     CHECK(job.value().size == 2);
     CHECK(job.value().local_rank == static_cast<int32_t>(job.value().rank));
-    CHECK(job.value().meeting == Meeting::file);
+    CHECK(job.value().rendezvous == RendezvousMethod::file);
     ranks |= 1u << job.value().rank;
     names.push_back(job.value().name);
   }
@@ -122,30 +122,32 @@ TEST_CASE("environment: each launcher's variables give rank, size and the place 
   Environment all = rondo_run;
   for (const Environment &each : {torchrun, open_mpi, mpich, slurm}) all.insert(each.begin(), each.end());
   const std::vector<Expected> table{
-      {{}, "none", 0, 1, -1, Meeting::alone, ""},
-      {{{"RONDO_RANK", ""}}, "none", 0, 1, -1, Meeting::alone, ""},
-      {rondo_run, "rondo run", 2, 4, 2, Meeting::store, "127.0.0.1:4000"},
-      {with(rondo_run, "RONDO_STORE", "[::1]:9"), "rondo run", 2, 4, 2, Meeting::store, "[::1]:9"},
-      {torchrun, "torchrun", 1, 2, 1, Meeting::listen, "localhost:29501"},
-      {with(torchrun, "TORCHELASTIC_USE_AGENT_STORE", "False"), "torchrun", 1, 2, 1, Meeting::listen,
+      {{}, "none", 0, 1, -1, RendezvousMethod::alone, ""},
+      {{{"RONDO_RANK", ""}}, "none", 0, 1, -1, RendezvousMethod::alone, ""},
+      {rondo_run, "rondo run", 2, 4, 2, RendezvousMethod::store, "127.0.0.1:4000"},
+      {with(rondo_run, "RONDO_STORE", "[::1]:9"), "rondo run", 2, 4, 2, RendezvousMethod::store, "[::1]:9"},
+      {torchrun, "torchrun", 1, 2, 1, RendezvousMethod::listen, "localhost:29501"},
+      {with(torchrun, "TORCHELASTIC_USE_AGENT_STORE", "False"), "torchrun", 1, 2, 1, RendezvousMethod::listen,
        "localhost:29500"},
-      {with(torchrun, "RONDO_PORT", "7"), "torchrun", 1, 2, 1, Meeting::listen, "localhost:7"},
-      {with(with(torchrun, "MASTER_ADDR", "10.1.2.3"), "LOCAL_WORLD_SIZE", "2"), "torchrun", 1, 2, 1, Meeting::listen,
-       "127.0.0.1:29501"},
-      {with(with(torchrun, "MASTER_ADDR", "10.1.2.3"), "LOCAL_WORLD_SIZE", "1"), "torchrun", 1, 2, 1, Meeting::listen,
-       "10.1.2.3:29501"},
-      {with(torchrun, "MASTER_ADDR", "::1"), "torchrun", 1, 2, 1, Meeting::listen, "[::1]:29501"},
-      {open_mpi, "Open MPI", 0, 2, 0, Meeting::file, "openmpi-1518600193"},
-      {mpich, "MPICH", 1, 3, 1, Meeting::file, "mpich-12-345"},
-      {slurm, "Slurm", 5, 8, 5, Meeting::file, "slurm-77-1"},
-      {with(slurm, "SLURM_STEP_NUM_TASKS", "6"), "Slurm", 5, 6, 5, Meeting::file, "slurm-77-1"},
-      {with(slurm, "SLURM_STEP_ID", "4294967291"), "none", 0, 1, -1, Meeting::alone, ""},  // the batch script itself
-      {pmi2, "Slurm", 5, 8, 5, Meeting::file, "slurm-77-1"},
-      {with(pmi2, "PMI_JOBID", "77.0"), "MPICH", 5, 8, -1, Meeting::file, "mpich-12-345"},  // mpiexec in an allocation
+      {with(torchrun, "RONDO_PORT", "7"), "torchrun", 1, 2, 1, RendezvousMethod::listen, "localhost:7"},
+      {with(with(torchrun, "MASTER_ADDR", "10.1.2.3"), "LOCAL_WORLD_SIZE", "2"), "torchrun", 1, 2, 1,
+       RendezvousMethod::listen, "127.0.0.1:29501"},
+      {with(with(torchrun, "MASTER_ADDR", "10.1.2.3"), "LOCAL_WORLD_SIZE", "1"), "torchrun", 1, 2, 1,
+       RendezvousMethod::listen, "10.1.2.3:29501"},
+      {with(torchrun, "MASTER_ADDR", "::1"), "torchrun", 1, 2, 1, RendezvousMethod::listen, "[::1]:29501"},
+      {open_mpi, "Open MPI", 0, 2, 0, RendezvousMethod::file, "openmpi-1518600193"},
+      {mpich, "MPICH", 1, 3, 1, RendezvousMethod::file, "mpich-12-345"},
+      {slurm, "Slurm", 5, 8, 5, RendezvousMethod::file, "slurm-77-1"},
+      {with(slurm, "SLURM_STEP_NUM_TASKS", "6"), "Slurm", 5, 6, 5, RendezvousMethod::file, "slurm-77-1"},
+      {with(slurm, "SLURM_STEP_ID", "4294967291"), "none", 0, 1, -1, RendezvousMethod::alone,
+       ""},  // the batch script itself
+      {pmi2, "Slurm", 5, 8, 5, RendezvousMethod::file, "slurm-77-1"},
+      {with(pmi2, "PMI_JOBID", "77.0"), "MPICH", 5, 8, -1, RendezvousMethod::file,
+       "mpich-12-345"},  // mpiexec in an allocation
       {with(with(with(mpich, "MPI_LOCALNRANKS", "2"), "PMI_FD", "9"), "RONDO_RENDEZVOUS_DIR", "/shared"), "MPICH", 1, 3,
-       1, Meeting::file, "mpich-kvs_1_0"},
-      {{{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}}, "MPICH", 0, 1, -1, Meeting::alone, "mpich-12-345"},
-      {all, "rondo run", 2, 4, 2, Meeting::store, "127.0.0.1:4000"},
+       1, RendezvousMethod::file, "mpich-kvs_1_0"},
+      {{{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}}, "MPICH", 0, 1, -1, RendezvousMethod::alone, "mpich-12-345"},
+      {all, "rondo run", 2, 4, 2, RendezvousMethod::store, "127.0.0.1:4000"},
   };
   for (const Expected &each : table) {
     CAPTURE(each.launcher, each.where);
@@ -155,7 +157,7 @@ TEST_CASE("environment: each launcher's variables give rank, size and the place 
     CHECK(job.value().rank == each.rank);
     CHECK(job.value().size == each.size);
     CHECK(job.value().local_rank == each.local_rank);
-    CHECK(job.value().meeting == each.meeting);
+    CHECK(job.value().rendezvous == each.rendezvous);
     CHECK((job.value().name.empty() && !each.where.empty() ? format_endpoint(job.value().endpoint)
                                                            : job.value().name) == each.where);
   }

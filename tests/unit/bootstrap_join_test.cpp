@@ -9,10 +9,10 @@
 
 #include "src/base/clock.h"
 #include "src/bootstrap/bytes.h"
-#include "src/bootstrap/local_store.h"
-#include "src/bootstrap/process_info.h"
-#include "src/bootstrap/rendezvous.h"
-#include "src/bootstrap/rendezvous_file.h"
+#include "src/bootstrap/store/local.h"
+#include "src/bootstrap/launch/process_info.h"
+#include "src/bootstrap/launch/rendezvous.h"
+#include "src/bootstrap/launch/rendezvous_file.h"
 #include "tests/catch.h"
 
 using namespace rondo;
@@ -73,7 +73,7 @@ TEST_CASE("rendezvous: ranks of `rondo run` meet at the launcher's store, genera
   const auto server = start_store_server({"127.0.0.1", 0}, secret);
   REQUIRE(server.ok());
   Job job;
-  job.meeting = Job::Meeting::store;
+  job.rendezvous = Job::RendezvousMethod::store;
   job.size = 4;
   job.endpoint = server.value()->endpoint();
   job.secret = secret;
@@ -88,7 +88,7 @@ TEST_CASE("rendezvous: ranks of torchrun meet at a port of rank 0, named by a ho
     port = probe.value()->endpoint().port;
   }
   Job job;
-  job.meeting = Job::Meeting::listen;
+  job.rendezvous = Job::RendezvousMethod::listen;
   job.size = 3;
   job.endpoint = {"localhost", port};
   job.secret = random_secret();
@@ -105,7 +105,7 @@ TEST_CASE("rendezvous: ranks of torchrun meet at a port of rank 0, named by a ho
 TEST_CASE("rendezvous: ranks meet by a file, which is private and gone afterwards") {
   const ScratchDirectory scratch;
   Job job;
-  job.meeting = Job::Meeting::file;
+  job.rendezvous = Job::RendezvousMethod::file;
   job.size = 4;
   job.name = "test-job";
   job.directory = scratch.path();

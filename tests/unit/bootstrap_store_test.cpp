@@ -6,7 +6,7 @@
 #include "src/base/clock.h"
 #include "src/bootstrap/bytes.h"
 #include "src/bootstrap/outcomes.h"
-#include "src/bootstrap/unique_id.h"
+#include "src/bootstrap/launch/unique_id.h"
 #include "tests/catch.h"
 
 using namespace rondo;

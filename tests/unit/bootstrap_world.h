@@ -7,8 +7,8 @@
 #include <map>
 #include <random>
 
-#include "src/bootstrap/store_client_session.h"
-#include "src/bootstrap/store_hub.h"
+#include "src/bootstrap/store/client_session.h"
+#include "src/bootstrap/store/hub.h"
 #include "tests/catch.h"
 
 namespace rondo::test {

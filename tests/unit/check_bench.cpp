@@ -48,8 +48,8 @@ int main() {
   }
   OperationInfo what;
   what.signature = {RONDO_ALL_REDUCE, RONDO_FLOAT32, RONDO_SUM, 0, 2, 0};
-  what.shape = {RONDO_ALGORITHM_ONE_SHOT, RONDO_PROTOCOL_DIRECT, 1, 65536};
-  const uint64_t identity = identity_of(what.signature, what.shape);
+  what.choice = {RONDO_ALGORITHM_ONE_SHOT, RONDO_PROTOCOL_DIRECT, 1, 65536};
+  const uint64_t identity = identity_of(what.signature, what.choice);
   uint32_t sum = 0;
   const double fingerprint_ns = best_ns([&](uint64_t number) {
     sum += fingerprint(extend_history(number, identity));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The protocol direct in plain memory, ranks as threads: long mixed runs of its algorithms one behind the other, since
-// they share areas and counters, with buffers that are lent, copied, or both; bit-equal to the documented fold order.
+// they share areas and counters, with buffers that are exported, copied, or both; bit-equal to the documented order of
+// reduction.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -18,26 +19,26 @@
 #include "tests/catch.h"
 #include "tests/sanitized.h"
 #include "tests/unit/executor_world.h"
-#include "tests/unit/fold_reference.h"
+#include "tests/unit/rank_order_reference.h"
 
 using namespace rondo;
-using combine_test::Bits;
+using reduction_test::Bits;
 
 namespace {
 
 constexpr uint32_t chunk_bytes = 256;
 constexpr uint32_t post_bytes = 128;
 
-enum class Lending { none, some, all };
+enum class Export { none, some, all };
 enum class Placement { in_place, apart, mixed };  // mixed: as each rank likes
 
 /// One all-reduce, the same on every rank.
 struct Call {
-  PlanChoice shape;
+  PlanChoice choice;
   rondo_type_t type = RONDO_FLOAT32;
   rondo_op_t op = RONDO_SUM;
   uint64_t count = 0;
-  Lending lending = Lending::none;
+  Export exporting = Export::none;
   Placement placement = Placement::apart;
   uint64_t seed = 0;
 };
@@ -47,14 +48,14 @@ Call random_call(std::mt19937_64 &random) {
   call.type = std::array{RONDO_FLOAT32, RONDO_BFLOAT16, RONDO_FLOAT8_E4M3}[random() % 3];
   call.op = std::array{RONDO_SUM, RONDO_AVG, RONDO_MIN}[random() % 3];
   call.count = random() % 4 == 0 ? random() % 20 : random() % 900;
-  call.shape = {RONDO_ALGORITHM_RING, RONDO_PROTOCOL_DIRECT, 1, random() % 2 == 0 ? 64u : chunk_bytes};
+  call.choice = {RONDO_ALGORITHM_RING, RONDO_PROTOCOL_DIRECT, 1, random() % 2 == 0 ? 64u : chunk_bytes};
   const uint64_t which = random() % 4;  // half of them rings
-  if (which == 0) call.shape.algorithm = RONDO_ALGORITHM_TWO_SHOT;
+  if (which == 0) call.choice.algorithm = RONDO_ALGORITHM_TWO_SHOT;
   if (which == 1) {
-    call.shape.algorithm = RONDO_ALGORITHM_ONE_SHOT;
+    call.choice.algorithm = RONDO_ALGORITHM_ONE_SHOT;
     call.count %= post_bytes / rondo_type_size(call.type) + 1;
   }
-  call.lending = static_cast<Lending>(random() % 3);
+  call.exporting = static_cast<Export>(random() % 3);
   call.placement = static_cast<Placement>(random() % 3);
   call.seed = random();
   return call;
@@ -65,11 +66,11 @@ using Buffer = std::vector<std::byte>;
 Buffer input_of(const Call &call, uint32_t rank) {
   std::mt19937_64 random(call.seed + rank);
   const size_t size = rondo_type_size(call.type);
-  const combine_test::NumberTable *const table = combine_test::number_table(call.type);
+  const reduction_test::NumberTable *const table = reduction_test::number_table(call.type);
   Buffer buffer(call.count * size);
   for (uint64_t i = 0; i < call.count; ++i) {
     const double value = (static_cast<double>(random() % 2'000'001) - 1e6) / 3e5;
-    const Bits bits = table != nullptr ? table->encode(value) : combine_test::bits(static_cast<float>(value));
+    const Bits bits = table != nullptr ? table->encode(value) : reduction_test::bits(static_cast<float>(value));
     std::memcpy(buffer.data() + i * size, &bits, size);
   }
   return buffer;
@@ -84,11 +85,11 @@ Buffer expected_of(const Call &call, const Plan &plan, uint32_t rank_count) {
   for (uint64_t tile = 0; tile < partition.tile_count; ++tile)
     for (uint32_t chunk = 0; chunk < partition.chunk_count; ++chunk) {
       const Range range = partition.range(tile, chunk);
-      const auto fold = test::fold_order(call.shape.algorithm, RONDO_ALL_REDUCE, rank_count, 0, 0, chunk);
+      const auto reduce = test::reduction_order(call.choice.algorithm, RONDO_ALL_REDUCE, rank_count, 0, 0, chunk);
       for (uint64_t i = range.begin; i < range.begin + range.count; ++i) {
-        const Bits bits = combine_test::fold_reference(call.type, call.op, rank_count, fold, [&](uint32_t rank) {
-          return combine_test::element_at(inputs[rank].data(), i, size);
-        });
+        const Bits bits = reduction_test::rank_order_reference(
+            call.type, call.op, rank_count, reduce,
+            [&](uint32_t rank) { return reduction_test::element_at(inputs[rank].data(), i, size); });
         std::memcpy(result.data() + i * size, &bits, size);
       }
     }
@@ -108,9 +109,9 @@ class UnevenPeers final : public test::LocalPeers {
     const std::scoped_lock lock(mutex_);
     hidden_.erase(reinterpret_cast<uint64_t>(buffer));
   }
-  const std::byte *borrow(uint32_t rank, const SlotHeader &header, std::byte *buffer) override {
+  const std::byte *import_payload(uint32_t rank, const SlotHeader &header, std::byte *buffer) override {
     const std::scoped_lock lock(mutex_);
-    return hidden_.contains(header.address) ? poison_.data() : LocalPeers::borrow(rank, header, buffer);
+    return hidden_.contains(header.address) ? poison_.data() : LocalPeers::import_payload(rank, header, buffer);
   }
   void wake(uint32_t) override {
     std::minstd_rand random(static_cast<uint32_t>(next_seed_.fetch_add(1, std::memory_order_relaxed)));
@@ -166,12 +167,12 @@ class DirectWorld {
       std::byte *const target = in_place ? send.data() : recv.data();
       Buffers buffers{{send.data(), 0, {}}, {target, 0, {}}, fingerprint(extend_history(number, plan->identity))};
       const auto offers = [&] {
-        return call.lending == Lending::all || (call.lending == Lending::some && random() % 2 == 0);
+        return call.exporting == Export::all || (call.exporting == Export::some && random() % 2 == 0);
       };
-      buffers.send.loan.offered = offers();
-      buffers.recv.loan.offered = in_place ? buffers.send.loan.offered : offers();
+      buffers.send.handle.offered = offers();
+      buffers.recv.handle.offered = in_place ? buffers.send.handle.offered : offers();
       for (uint64_t turns = random() % 4 == 0 ? random() % 30 : 0; turns > 0; --turns) std::this_thread::yield();
-      const HostReducer reducer{combine_function(call.type, call.op), combine_function(call.type, call.op),
+      const HostReducer reducer{reduce_function(call.type, call.op), reduce_function(call.type, call.op),
                                 call.op == RONDO_AVG ? rank_count_ : 0};
       test::Patience patience;
       FailedWatch failed;
@@ -192,7 +193,7 @@ class DirectWorld {
     key.signature = {
         RONDO_ALL_REDUCE, static_cast<uint32_t>(call.type), static_cast<uint32_t>(call.op), 0, call.count, 0};
     key.in_place = in_place;
-    return build_plan(key, call.shape, ConnectionGeometry{4, 64, 64}, rank, rank_count_).value();
+    return build_plan(key, call.choice, ConnectionGeometry{4, 64, 64}, rank, rank_count_).value();
   }
 
  private:
@@ -219,8 +220,9 @@ std::vector<uint32_t> wrong_calls(DirectWorld &world, uint32_t rank_count, const
 
 }  // namespace
 
-TEST_CASE("direct: mixed runs of one_shot, two_shot and ring, lent or copied, are bit-equal to the fold order") {
-  const uint64_t seed = combine_test::seed_from_environment();
+TEST_CASE(
+    "direct: mixed runs of one_shot, two_shot and ring, exported or copied, are bit-equal to the reduction order") {
+  const uint64_t seed = reduction_test::seed_from_environment();
   CAPTURE(seed);  // RONDO_SEED replays
   const size_t call_count = rondo_test::sanitized() ? 60 : 400;
   if (rondo_test::sanitized())
@@ -237,11 +239,11 @@ TEST_CASE("direct: mixed runs of one_shot, two_shot and ring, lent or copied, ar
   }
 }
 
-TEST_CASE("direct: two ranks that lend out of place fold everything for themselves, where that is cheap") {
+TEST_CASE("direct: two ranks that exports out of place reduce everything for themselves, where that is cheap") {
   const auto wrong_with = [](rondo_type_t type, rondo_op_t op, bool wake) {
     std::vector<Call> calls;
     for (const uint64_t count : {1u, 63u, 64u, 300u, 2000u}) {
-      Call call{{RONDO_ALGORITHM_RING, RONDO_PROTOCOL_DIRECT, 1, 64}, type, op, count, Lending::all};
+      Call call{{RONDO_ALGORITHM_RING, RONDO_PROTOCOL_DIRECT, 1, 64}, type, op, count, Export::all};
       call.seed = count;
       calls.push_back(call);
     }
@@ -258,9 +260,9 @@ TEST_CASE("direct: two ranks that lend out of place fold everything for themselv
 
 TEST_CASE("direct: a rank that never has to wait notices that the communicator failed") {
   for (const rondo_algorithm_t algorithm : {RONDO_ALGORITHM_RING, RONDO_ALGORITHM_TWO_SHOT}) {
-    for (const Lending lending : {Lending::none, Lending::all}) {
-      CAPTURE(rondo_algorithm_string(algorithm), static_cast<int>(lending));
-      Call call{{algorithm, RONDO_PROTOCOL_DIRECT, 1, 64}, RONDO_FLOAT32, RONDO_SUM, 2000, lending};
+    for (const Export exporting : {Export::none, Export::all}) {
+      CAPTURE(rondo_algorithm_string(algorithm), static_cast<int>(exporting));
+      Call call{{algorithm, RONDO_PROTOCOL_DIRECT, 1, 64}, RONDO_FLOAT32, RONDO_SUM, 2000, exporting};
       DirectWorld world(2, 1, false, 4096);
       world.fail();
       CHECK(wrong_calls(world, 2, {call}, 1) == std::vector<uint32_t>{1, 1});

@@ -17,12 +17,12 @@ namespace {
 
 struct Setting {
   rondo_collective_t collective = RONDO_ALL_REDUCE;
-  PlanChoice shape;
+  PlanChoice choice;
   uint32_t rank_count = 1;
   uint32_t root = 0;
   uint64_t count = 0;
   bool in_place = false;
-  bool lend = false;
+  bool exports = false;
 };
 
 constexpr int32_t poison = -77'777;
@@ -88,7 +88,7 @@ Buffers make_buffers(const Setting &setting, const Plan &plan, RankData &data, u
   buffers.signature = fingerprint(extend_history(0, plan.identity));
   buffers.send = {send, plan.send.begin, {}};
   buffers.recv = {recv, plan.recv.begin, {}};
-  buffers.send.loan.offered = buffers.recv.loan.offered = setting.lend;
+  buffers.send.handle.offered = buffers.recv.handle.offered = setting.exports;
   return buffers;
 }
 
@@ -103,7 +103,7 @@ void check_once(World &world, const Setting &setting, const ConnectionGeometry &
     if (uses_blocks(setting.collective))
       for (uint32_t peer = 0; peer < setting.rank_count; ++peer)
         key.blocks.push_back({peer * setting.count, setting.count});
-    auto plan = build_plan(key, setting.shape, geometry, rank, setting.rank_count);
+    auto plan = build_plan(key, setting.choice, geometry, rank, setting.rank_count);
     REQUIRE(plan.ok());
     plans.push_back(std::move(plan).value());
     data.push_back(make_data(setting, rank));

@@ -14,10 +14,10 @@
 
 namespace rondo::test {
 
-/// Ranks of one process: a loan is read at its address.
+/// Ranks of one process: a handle is read at its address.
 class LocalPeers : public PeerAccess {
  public:
-  const std::byte *borrow(uint32_t, const SlotHeader &header, std::byte *) override {
+  const std::byte *import_payload(uint32_t, const SlotHeader &header, std::byte *) override {
     return reinterpret_cast<const std::byte *>(header.address);
   }
   void wake(uint32_t) override {}
@@ -53,7 +53,7 @@ class HostWorld {
         for (uint32_t peer = 0; peer < rank_count; ++peer) {
           LinkEnds &ends = this->ends(rank, channel, peer);
           ends.peer = peer;
-          ends.accepted_kinds = peer == rank ? 0 : kind_bit(PayloadKind::address);
+          ends.readable_kinds = peer == rank ? 0 : kind_bit(PayloadKind::address);
           const ConnectionView out = connection(channel, rank, peer);
           const ConnectionView in = connection(channel, peer, rank);
           out.simple_head() = out.ll_head() = first_counter;
@@ -69,16 +69,16 @@ class HostWorld {
   }
 
   void run(uint32_t rank, const Plan &plan, const Buffers &buffers) {
-    std::vector<std::vector<LinkEnds *>> ends(plan.shape.channels);
+    std::vector<std::vector<LinkEnds *>> ends(plan.choice.channels);
     std::vector<HostLinks> links;
-    for (uint32_t channel = 0; channel < plan.shape.channels; ++channel) {
+    for (uint32_t channel = 0; channel < plan.choice.channels; ++channel) {
       for (const uint32_t peer : plan.schedules[channel].peers)
         ends[channel].push_back(&this->ends(rank, channel, peer));
       links.push_back({ends[channel], &peers_, &scratch_[rank], false});
     }
     const auto op = static_cast<rondo_op_t>(plan.key.signature.op);
     const auto type = static_cast<rondo_type_t>(plan.key.signature.type);
-    const HostReducer reducer{combine_function(type, op), nullptr, op == RONDO_AVG ? rank_count_ : 0};
+    const HostReducer reducer{reduce_function(type, op), nullptr, op == RONDO_AVG ? rank_count_ : 0};
     Patience patience;
     Waiter waiter(WaitPolicy{0, 64, UINT32_MAX - 64, false}, peers_, patience);
     const RunOutcome outcome = run_plan(plan, buffers, reducer, links, waiter);

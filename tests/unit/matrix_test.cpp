@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every type, operation, reducing collective and algorithm through the C interface, bit-equal to the order of rounding
-// that docs/schedules.md gives (tests/fold_order.h), with the tests' own arithmetic; nothing of the builders is used.
+// that docs/schedules.md gives (tests/reduction_order.h), with the tests' own arithmetic; nothing of the builders is
+// used.
 #include <cstdio>
 #include <cstring>
 #include <random>
@@ -9,15 +10,15 @@
 #include "src/proto/partition.h"
 #include "tests/catch.h"
 #include "tests/sanitized.h"
-#include "tests/unit/fold_reference.h"
+#include "tests/unit/rank_order_reference.h"
 #include "tests/unit/ranks.h"
 
-using combine_test::Bits;
-using combine_test::element_at;
-using combine_test::fold_reference;
-using rondo::test::Fold;
-using rondo::test::fold_chunk_count;
-using rondo::test::fold_order;
+using reduction_test::Bits;
+using reduction_test::element_at;
+using reduction_test::rank_order_reference;
+using rondo::test::Reduction;
+using rondo::test::reduce_chunk_count;
+using rondo::test::reduction_order;
 using rondo_test::Ranks;
 
 namespace {
@@ -65,7 +66,7 @@ rondo::Partition partition_of(const Case &it, const rondo_plan_info_t &plan, uin
   rondo::Partition partition;
   partition.whole = {0, it.count};
   if (it.collective == RONDO_REDUCE_SCATTER) partition.blocks = blocks.data();
-  partition.chunk_count = fold_chunk_count(it.algorithm, it.collective, it.rank_count);
+  partition.chunk_count = reduce_chunk_count(it.algorithm, it.collective, it.rank_count);
   partition.channel = channel;
   partition.channel_count = plan.channels;
   partition.align_elements = 64 / size;
@@ -87,9 +88,9 @@ std::vector<Bits> expected_vector(const Case &it, const rondo_plan_info_t &plan,
     for (uint64_t tile = 0; tile < partition.tile_count; ++tile)
       for (uint32_t chunk = 0; chunk < partition.chunk_count; ++chunk) {
         const rondo::Range range = partition.range(tile, chunk);
-        const Fold fold = fold_order(it.algorithm, it.collective, it.rank_count, it.root, channel, chunk);
+        const Reduction reduce = reduction_order(it.algorithm, it.collective, it.rank_count, it.root, channel, chunk);
         for (uint64_t i = range.begin; i < range.begin + range.count; ++i)
-          result[i] = fold_reference(it.type, it.op, it.rank_count, fold,
+          result[i] = rank_order_reference(it.type, it.op, it.rank_count, reduce,
                                      [&](uint32_t rank) { return element_at(sends[rank].data() + offset, i, size); });
       }
   }
@@ -99,14 +100,14 @@ std::vector<Bits> expected_vector(const Case &it, const rondo_plan_info_t &plan,
 /// Values near each other in size, so that rounding matters, and some special ones.
 void fill(Buffer &buffer, size_t offset, size_t count, rondo_type_t type, std::mt19937_64 &random) {
   const size_t size = rondo_type_size(type);
-  const combine_test::NumberTable *const table = combine_test::number_table(type);
+  const reduction_test::NumberTable *const table = reduction_test::number_table(type);
   for (size_t i = 0; i < count; ++i) {
     Bits bits = random();
     const double value = (static_cast<double>(random() % 2'000'001) - 1e6) / 3e5;
     if (random() % 50 != 0) {
       if (table != nullptr) bits = table->encode(value);
-      if (type == RONDO_FLOAT32) bits = combine_test::bits(static_cast<float>(value));
-      if (type == RONDO_FLOAT64) bits = combine_test::bits(value);
+      if (type == RONDO_FLOAT32) bits = reduction_test::bits(static_cast<float>(value));
+      if (type == RONDO_FLOAT64) bits = reduction_test::bits(value);
     }
     std::memcpy(buffer.data() + offset + i * size, &bits, size);
   }
@@ -163,7 +164,8 @@ int64_t wrong_elements(Ranks &ranks, const Case &it, std::mt19937_64 &random) {
     }
     const rondo::Range mine = received(it, rank);
     for (size_t i = 0; i < mine.count; ++i)
-      if (!combine_test::same_element(it.type, element_at(recvs[rank].data() + offset, i, size), want[mine.begin + i]))
+      if (!reduction_test::same_element(it.type, element_at(recvs[rank].data() + offset, i, size),
+                                        want[mine.begin + i]))
         ++wrong;
   }
   return wrong;
@@ -205,7 +207,7 @@ void check_algorithm(rondo_algorithm_t algorithm, rondo_protocol_t protocol, std
 }  // namespace
 
 TEST_CASE("all types, operations and collectives: bit-equal to the documented order of rounding") {
-  const uint64_t seed = combine_test::seed_from_environment();
+  const uint64_t seed = reduction_test::seed_from_environment();
   CAPTURE(seed);  // RONDO_SEED replays
   if (rondo_test::sanitized()) std::puts("skipped: 4 and 5 ranks: take a minute under a sanitizer; done without one");
   std::mt19937_64 random(seed);
@@ -215,7 +217,7 @@ TEST_CASE("all types, operations and collectives: bit-equal to the documented or
 }
 
 TEST_CASE("direct, all types and operations: bit-equal to the documented order of rounding") {
-  const uint64_t seed = combine_test::seed_from_environment();
+  const uint64_t seed = reduction_test::seed_from_environment();
   CAPTURE(seed);  // RONDO_SEED replays
   std::mt19937_64 random(seed);
   for (const auto algorithm : {RONDO_ALGORITHM_ONE_SHOT, RONDO_ALGORITHM_TWO_SHOT, RONDO_ALGORITHM_RING})

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "tests/catch.h"
-#include "tests/unit/combine_reference.h"
+#include "tests/unit/reduction_reference.h"
 #include "tests/unit/ranks.h"
 
 using rondo_test::Ranks;
@@ -90,7 +90,7 @@ int wrong_broadcasts(Ranks &ranks, rondo_type_t type, size_t count, std::mt19937
 }  // namespace
 
 TEST_CASE("all_gather and broadcast: every type arrives bit for bit by every algorithm, even and uneven") {
-  const uint64_t seed = combine_test::seed_from_environment();
+  const uint64_t seed = reduction_test::seed_from_environment();
   CAPTURE(seed);  // RONDO_SEED replays
   std::mt19937_64 random(seed);
   for (int algorithm = 1; rondo_algorithm_string(static_cast<rondo_algorithm_t>(algorithm)) != nullptr; ++algorithm)

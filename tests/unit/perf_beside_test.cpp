@@ -62,22 +62,22 @@ TEST_CASE("perf beside: what counts is long enough, and the other one lasts long
       CHECK(runs.calls_alone.products == 0);
       for (const BesideRun &run : {runs.products_alone, runs.products_beside, runs.calls_alone, runs.calls_beside}) {
         CHECK((run.lead_batches != 0) != (run.lead_products != 0));
-        CHECK(run.products <= products_most);
-        CHECK(run.batches <= batches_most);
+        CHECK(run.products <= products_max);
+        CHECK(run.batches <= batches_max);
       }
-      if (runs.products_alone.products < products_most)
-        CHECK(runs.products_alone.products * product_ns >= window_ns_least);
-      if (runs.products_beside.batches < batches_most)
+      if (runs.products_alone.products < products_max)
+        CHECK(runs.products_alone.products * product_ns >= window_ns_min);
+      if (runs.products_beside.batches < batches_max)
         CHECK(runs.products_beside.batches * batch_ns >= outlasting * runs.products_beside.products * product_ns);
-      if (runs.calls_beside.products < products_most)
+      if (runs.calls_beside.products < products_max)
         CHECK(runs.calls_beside.products * product_ns >= outlasting * runs.calls_beside.batches * batch_ns);
     }
 }
 
 TEST_CASE("perf beside: times of nothing plan a run that ends") {
   const BesideRuns runs = plan_runs(0, 0);
-  CHECK(runs.products_beside.products == products_most);
-  CHECK(runs.products_beside.batches == batches_most);
+  CHECK(runs.products_beside.products == products_max);
+  CHECK(runs.products_beside.batches == batches_max);
 }
 
 TEST_CASE("perf beside: the covered share is what both windows have in common") {

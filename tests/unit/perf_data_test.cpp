@@ -9,7 +9,7 @@
 #include "bench/perf/cases.h"
 #include "bench/perf/data.h"
 #include "bench/perf/numbers.h"
-#include "src/engine/combine.h"
+#include "src/engine/reduction/reduction.h"
 #include "tests/catch.h"
 
 using namespace rondo::perf;
@@ -28,16 +28,17 @@ std::vector<Enum> all_of(const char *(*name)(Enum)) {
   return all;
 }
 
-/// Folds two random operands at a time, each step rounded to the type, until one is left.
-uint64_t fold_in_random_order(std::vector<uint64_t> values, rondo_type_t type, rondo_op_t op, std::mt19937_64 &random) {
-  const auto combine = rondo::combine_function_plain(type, op);
+/// Reduces two random operands at a time, each step rounded to the type, until one is left.
+uint64_t reduce_in_random_order(std::vector<uint64_t> values, rondo_type_t type, rondo_op_t op,
+                                std::mt19937_64 &random) {
+  const auto reduce = rondo::reduce_function_plain(type, op);
   const auto ranks = static_cast<uint32_t>(values.size());
   for (bool last = false; !last;) {
     std::shuffle(values.begin(), values.end(), random);
     const uint32_t inputs = values.size() > 1 ? 2 : 1;
     last = values.size() <= 2;
     uint64_t result = 0;
-    rondo::CombineArgs args{};
+    rondo::ReductionArgs args{};
     for (uint32_t i = 0; i < inputs; ++i)
       args.inputs[i] = reinterpret_cast<const std::byte *>(&values[values.size() - 1 - i]);
     args.outputs[0] = reinterpret_cast<std::byte *>(&result);
@@ -45,7 +46,7 @@ uint64_t fold_in_random_order(std::vector<uint64_t> values, rondo_type_t type, r
     args.output_count = 1;
     args.count = 1;
     args.divisor = last && op == RONDO_AVG ? ranks : 0;
-    combine(args);
+    reduce(args);
     values.resize(values.size() - inputs);
     values.push_back(result);
   }
@@ -67,7 +68,7 @@ TEST_CASE("perf data: every type and operation has its result bit for bit in any
           const uint64_t expected = row.back();
           row.pop_back();
           CAPTURE(rondo_type_string(type), rondo_op_string(op), ranks);
-          REQUIRE(fold_in_random_order(row, type, op, random) == expected);
+          REQUIRE(reduce_in_random_order(row, type, op, random) == expected);
         }
       }
     }
@@ -88,8 +89,8 @@ TEST_CASE("perf data: a lost or doubled contribution changes many results of eve
         const std::vector<uint64_t> fewer(inputs.begin() + 1, inputs.end());
         std::vector<uint64_t> more = inputs;
         more.push_back(inputs[0]);
-        lost += fold_in_random_order(fewer, type, RONDO_SUM, random) != row.back() ? 1 : 0;
-        doubled += fold_in_random_order(more, type, RONDO_SUM, random) != row.back() ? 1 : 0;
+        lost += reduce_in_random_order(fewer, type, RONDO_SUM, random) != row.back() ? 1 : 0;
+        doubled += reduce_in_random_order(more, type, RONDO_SUM, random) != row.back() ? 1 : 0;
       }
       CAPTURE(rondo_type_string(type), ranks, lost, doubled, results.size());
       CHECK(lost >= 16);

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "src/plan/algorithm.h"
-#include "src/plan/print.h"
+#include "src/plan/print/print.h"
 #include "tests/catch.h"
 
 using namespace rondo;

@@ -6,7 +6,7 @@
 
 #include "src/plan/algorithm.h"
 #include "src/plan/slots.h"
-#include "src/plan/verifier.h"
+#include "src/plan/verify/verifier.h"
 #include "tests/catch.h"
 #include "tests/sanitized.h"
 #include "tests/unit/plan_world.h"
@@ -49,12 +49,12 @@ Choice choice_of(const Algorithm &algorithm, rondo_collective_t collective, uint
 }  // namespace
 
 TEST_CASE("verifier: proves every builder for 1 to 64 ranks, in and out of place, with several tiles") {
-  const uint32_t ranks_most = rondo_test::sanitized() ? 24 : 64;
+  const uint32_t ranks_max = rondo_test::sanitized() ? 24 : 64;
   if (rondo_test::sanitized()) std::puts("skipped: 25 to 64 ranks: take a minute under a sanitizer; done without one");
   uint32_t proven = 0;
   for (const Algorithm &algorithm : algorithms())
     for (const rondo_collective_t collective : collectives_of(algorithm))
-      for (uint32_t rank_count = 1; rank_count <= ranks_most; ++rank_count)
+      for (uint32_t rank_count = 1; rank_count <= ranks_max; ++rank_count)
         for (uint32_t in_place = 0; in_place < 3; ++in_place) {
           const uint32_t slot_count = 2 + in_place % 2;
           Choice choice = choice_of(algorithm, collective, rank_count, slot_count, slots_per_chunk_max(slot_count), 2);
@@ -65,7 +65,7 @@ TEST_CASE("verifier: proves every builder for 1 to 64 ranks, in and out of place
           REQUIRE(verdict(choice) == "");
           ++proven;
         }
-  std::printf("verifier: %u schedules of 1 to %u ranks proven\n", proven, ranks_most);
+  std::printf("verifier: %u schedules of 1 to %u ranks proven\n", proven, ranks_max);
 }
 
 TEST_CASE("verifier: proves every root, both trees and every small size for up to 9 ranks") {

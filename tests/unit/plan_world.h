@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A plain executor of schedules for tests, written from src/proto/step.h and src/plan/schedule.h and independent of the
 // verifier and of the real executors: every rank's buffers and links in one process, one lane picked at random moves
-// one slot at a time. T is what an element is: a number, or an expression that shows the order of the fold.
+// one slot at a time. T is what an element is: a number, or an expression that shows the order of the reduction.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "src/plan/algorithm.h"
-#include "src/plan/verifier.h"
+#include "src/plan/verify/verifier.h"
 #include "src/proto/partition.h"
 #include "src/proto/step.h"
 
@@ -72,7 +72,7 @@ struct Operation {
   return all;
 }
 
-/// What the arithmetic is on: `+` folds, finish() ends a reduction, and a fresh T{} is rubbish that nothing equals.
+/// What the arithmetic is on: `+` reduces, finish() ends a reduction, and a fresh T{} is rubbish that nothing equals.
 template <class T>
 class World {
  public:

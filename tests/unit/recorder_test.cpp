@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The flight recorder: what is written into records and read from them, who is waited for, and that no content of a
 // segment, however wrong, does more than be refused.
-#include "src/core/recorder.h"
+#include "src/core/diagnostics/recorder.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -36,7 +36,7 @@ std::shared_ptr<shm::Segment> make_segment(uint32_t rank_count) {
 OperationInfo sum_of(uint64_t count) {
   OperationInfo what;
   what.signature = {RONDO_ALL_REDUCE, RONDO_FLOAT8_E5M2, RONDO_AVG, 0xFFFF'FFFF, count, count * 3};
-  what.shape = {RONDO_ALGORITHM_TWO_SHOT, RONDO_PROTOCOL_LL, 8, uint64_t{1} << 30};
+  what.choice = {RONDO_ALGORITHM_TWO_SHOT, RONDO_PROTOCOL_LL, 8, uint64_t{1} << 30};
   return what;
 }
 
@@ -124,7 +124,7 @@ TEST_CASE("recorder: the last 1,024 operations are kept, one more pushes the old
 }
 
 TEST_CASE("recorder: a communicator of eight ranks stays within 16 MiB, records and all") {
-  CHECK(shm::choose_shape(8, 2, 0, 0).bytes() <= size_t{16} << 20);
+  CHECK(shm::choose_segment_shape(8, 2, 0, 0).bytes() <= size_t{16} << 20);
 }
 
 TEST_CASE("recorder: a reader beside a writer sees whole records only") {

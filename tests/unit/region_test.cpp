@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "src/core/last_error.h"
+#include "src/core/diagnostics/last_error.h"
 #include "src/core/process.h"
 #include "tests/catch.h"
 #include "tests/unit/region_tools.h"

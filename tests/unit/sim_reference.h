@@ -12,7 +12,7 @@
 #include <string>
 #include <tuple>
 
-#include "src/engine/sim_system.h"
+#include "src/sim/system.h"
 
 namespace rondo::sim {
 
@@ -278,9 +278,11 @@ class Reference {
     int operands = ((step.flags & step_acc) != 0) + ((step.flags & step_src) != 0);
     if ((step.flags & step_recv) != 0) operands += step.recv_link[1] != no_link ? 2 : 1;
     const Network &net = what_.network;
-    const double fold = net.fold_GBps > 0 ? 1e3 / net.fold_GBps : 0, copy = net.copy_GBps > 0 ? 1e3 / net.copy_GBps : 0;
-    double byte_ps = operands > 1 ? fold * (operands - 1) : copy;
-    if (operands > 1 && (step.flags & step_send) != 0 && net.fold_send_GBps > 0) byte_ps += 1e3 / net.fold_send_GBps;
+    const double reduce = net.reduce_GBps > 0 ? 1e3 / net.reduce_GBps : 0,
+                 copy = net.copy_GBps > 0 ? 1e3 / net.copy_GBps : 0;
+    double byte_ps = operands > 1 ? reduce * (operands - 1) : copy;
+    if (operands > 1 && (step.flags & step_send) != 0 && net.reduce_send_GBps > 0)
+      byte_ps += 1e3 / net.reduce_send_GBps;
     if (net.memory_GBps > 0) byte_ps += 1e3 / net.memory_GBps * first_touches(lane);
     return static_cast<int64_t>(net.step_us * 1e6 + byte_ps * static_cast<double>(bytes) + 0.5);
   }

@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <random>
 
-#include "src/cli/sim.h"
-#include "src/engine/simulate.h"
+#include "src/cli/sim/sim.h"
+#include "src/sim/simulate.h"
 #include "tests/catch.h"
 #include "tests/sanitized.h"
 #include "tests/unit/sim_reference.h"
@@ -49,8 +49,8 @@ Network random_network(Random &random) {
       link.peak_GBps = link.bandwidth_GBps * random.between(1, 8);
     }
   }
-  network.fold_GBps = random.between(0, 2) * 20;
-  network.fold_send_GBps = random.between(0, 2) * 25;
+  network.reduce_GBps = random.between(0, 2) * 20;
+  network.reduce_send_GBps = random.between(0, 2) * 25;
   network.copy_GBps = random.between(0, 2) * 30;
   network.memory_GBps = random.between(0, 1) * 8;
   network.step_us = random.between(0, 2) * 0.3;
@@ -69,7 +69,7 @@ SimCase flat_case(uint32_t ranks, rondo_algorithm_t algorithm, uint64_t bytes) {
   what.bytes = bytes;
   what.network.nodes = even_nodes(ranks, 1, 0);
   what.network.links[2] = {5, 5, 50, Sharing::pair};
-  what.network.fold_GBps = 400;
+  what.network.reduce_GBps = 400;
   return what;
 }
 
@@ -179,8 +179,8 @@ TEST_CASE("simulator: a ring takes 2(n-1) hops of its closed form, within 1 %", 
       CAPTURE(ranks, chunk_bytes);
       const SimCase what = flat_case(ranks, RONDO_ALGORITHM_RING, ranks * chunk_bytes);
       const double bytes = static_cast<double>(chunk_bytes), hops = ranks - 1;
-      const double link_us = 5 + bytes / 50e3, fold_us = bytes / 400e3;  // alpha + b beta, b gamma
-      CHECK(simulated_us(what) == Approx(2 * hops * link_us + hops * fold_us).epsilon(0.01));
+      const double link_us = 5 + bytes / 50e3, reduce_us = bytes / 400e3;  // alpha + b beta, b gamma
+      CHECK(simulated_us(what) == Approx(2 * hops * link_us + hops * reduce_us).epsilon(0.01));
     }
 }
 
@@ -190,13 +190,13 @@ TEST_CASE("simulator: a ring whose chunks are many slices is bound by link or cr
       CAPTURE(ranks, slices);
       SimCase what = flat_case(ranks, RONDO_ALGORITHM_RING, uint64_t{ranks} * slices * 131072 * 20);
       what.overrides.chunk_bytes = slices * 131072;
-      const double link_us = 131072 / 50e3, fold_us = 131072 / 400e3, alpha_us = 5;
+      const double link_us = 131072 / 50e3, reduce_us = 131072 / 400e3, alpha_us = 5;
       const auto hop = [&](double work_us) {
         const double slice_us = std::max({link_us, work_us, (alpha_us + work_us) / (8 - slices)});
         return std::max(slices * slice_us, alpha_us + link_us + work_us);
       };
-      const double fold = hop(fold_us), move = hop(0);
-      const double tiles = 20, sum = (ranks - 1) * (fold + move);
+      const double reduce = hop(reduce_us), move = hop(0);
+      const double tiles = 20, sum = (ranks - 1) * (reduce + move);
       CHECK(simulated_us(what) == Approx(tiles * sum).epsilon(ranks >= 128 ? 0.01 : 0.2));
     }
 }
@@ -207,12 +207,12 @@ TEST_CASE("simulator: a tree on links of its own takes depth hops, then a slice 
       CAPTURE(ranks, tiles);
       SimCase what = flat_case(ranks, RONDO_ALGORITHM_TREE, tiles * 65536);
       what.overrides.channels = 1;
-      const double link_us = 5 + 65536 / 50e3, fold_us = 65536 / 400e3, depth = std::log2(ranks);
-      // Position 0 has one child, and so has the lowest that sums: two folds at the levels between.
-      const double up_us = depth * link_us + (2 * depth - (ranks > 2 ? 1 : 0)) * fold_us;
-      // Until a slot can be filled again: there, the parent's folds, the credit back, and the next sum's folds.
-      const double round_us = (2 * 5 + 65536 / 50e3 + (ranks > 4 ? 4 : 3) * fold_us) / 8;
-      const double interval_us = std::max({65536 / 50e3, 2 * fold_us, round_us});
+      const double link_us = 5 + 65536 / 50e3, reduce_us = 65536 / 400e3, depth = std::log2(ranks);
+      // Position 0 has one child, and so has the lowest that sums: two reductions at the levels between.
+      const double up_us = depth * link_us + (2 * depth - (ranks > 2 ? 1 : 0)) * reduce_us;
+      // Until a slot can be filled again: there, the parent's reduction, the credit back, and the next sum's.
+      const double round_us = (2 * 5 + 65536 / 50e3 + (ranks > 4 ? 4 : 3) * reduce_us) / 8;
+      const double interval_us = std::max({65536 / 50e3, 2 * reduce_us, round_us});
       const double total_us = up_us + depth * link_us + static_cast<double>(tiles - 1) * interval_us;
       CHECK(simulated_us(what) == Approx(total_us).epsilon(0.01));
     }
@@ -221,14 +221,14 @@ TEST_CASE("simulator: a tree on links of its own takes depth hops, then a slice 
 TEST_CASE("simulator: halving-doubling, two-shot and one-shot take their closed forms, within 1 %", "[sim]") {
   for (const uint32_t ranks : {4u, 16u, 64u}) {
     CAPTURE(ranks);
-    const double link_us = 5 + 65536 / 50e3, folds_us = (ranks - 1) * (65536 / 400e3);
+    const double link_us = 5 + 65536 / 50e3, reduces_us = (ranks - 1) * (65536 / 400e3);
     const auto time_us = [&](rondo_algorithm_t algorithm, uint64_t bytes) {
       return simulated_us(flat_case(ranks, algorithm, bytes));
     };
     CHECK(time_us(RONDO_ALGORITHM_HALVING_DOUBLING, ranks * 65536) ==
-          Approx(2 * (ranks - 1) * link_us + folds_us).epsilon(0.01));
-    CHECK(time_us(RONDO_ALGORITHM_TWO_SHOT, ranks * 65536) == Approx(2 * link_us + folds_us).epsilon(0.01));
-    CHECK(time_us(RONDO_ALGORITHM_ONE_SHOT, 65536) == Approx(link_us + folds_us).epsilon(0.01));
+          Approx(2 * (ranks - 1) * link_us + reduces_us).epsilon(0.01));
+    CHECK(time_us(RONDO_ALGORITHM_TWO_SHOT, ranks * 65536) == Approx(2 * link_us + reduces_us).epsilon(0.01));
+    CHECK(time_us(RONDO_ALGORITHM_ONE_SHOT, 65536) == Approx(link_us + reduces_us).epsilon(0.01));
   }
 }
 

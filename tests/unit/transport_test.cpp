@@ -97,10 +97,10 @@ bool eventually(const std::function<bool()> &is_so) {
 OperationInfo operation_info(uint64_t number) {
   OperationInfo info;
   info.signature = {RONDO_ALL_REDUCE, RONDO_FLOAT32, RONDO_SUM, 0, 100 + number, 0};
-  info.shape.algorithm = RONDO_ALGORITHM_RING;
-  info.shape.protocol = RONDO_PROTOCOL_SIMPLE;
-  info.shape.channels = 1;
-  info.shape.chunk_bytes = 4096;
+  info.choice.algorithm = RONDO_ALGORITHM_RING;
+  info.choice.protocol = RONDO_PROTOCOL_SIMPLE;
+  info.choice.channels = 1;
+  info.choice.chunk_bytes = 4096;
   info.history = static_cast<uint32_t>(7 * number);
   return info;
 }
@@ -157,7 +157,7 @@ TEST_CASE("transports: every link moves slots in order, and gives them back") {
   }
 }
 
-TEST_CASE("transports: all ranks see the same geometry, and nobody is lent what it cannot read") {
+TEST_CASE("transports: all ranks see the same geometry, and nobody is exported what it cannot read") {
   for (const auto &layout : layouts) {
     World world(layout);
     const bool one_node = std::count(layout.begin(), layout.end(), layout[0]) == std::ptrdiff_t(layout.size());
@@ -169,7 +169,7 @@ TEST_CASE("transports: all ranks see the same geometry, and nobody is lent what 
       CHECK(links.needs_progress() != one_node);
       CHECK(links.used_bytes().value() <= links.shared_bytes());
       for (uint32_t peer = 0; peer < world.size(); ++peer)
-        if (peer != rank) CHECK((links.accepted_kinds(peer) != 0) == (world.node_of(peer) == world.node_of(rank)));
+        if (peer != rank) CHECK((links.readable_kinds(peer) != 0) == (world.node_of(peer) == world.node_of(rank)));
     }
   }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/cli/tune.h"
+#include "src/cli/tune/tune.h"
 
 #include <cmath>
 #include <cstdio>
@@ -9,9 +9,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "src/cli/sim.h"
-#include "src/cli/tune_hosts.h"
-#include "src/cli/tuner_input.h"
+#include "src/cli/sim/sim.h"
+#include "src/cli/tune/hosts.h"
+#include "src/cli/tune/tuner_input.h"
 #include "tests/catch.h"
 
 using namespace rondo;
@@ -171,7 +171,7 @@ TEST_CASE("tune: the document holds rows that read back, and what they follow fr
   CHECK(std::vector<TuningRow>(table.value().rows().begin(), table.value().rows().end()) == rows);
   const auto json = nlohmann::json::parse(text, nullptr, false);
   CHECK(json["costs"]["latency_us"] == 0.1235);
-  CHECK(json["costs"]["rates"][0]["fold_GBps"]["bfloat16"] == 10.0);
+  CHECK(json["costs"]["rates"][0]["reduce_GBps"]["bfloat16"] == 10.0);
   CHECK(json["measurements"][0]["series"].size() == 4);
   REQUIRE(json["networks"].size() == 2);
   CHECK(json["networks"][0]["network"]["nodes"][0]["ranks"] == 2);
@@ -197,8 +197,8 @@ sim::Network true_network(uint32_t rank_count) {
   network.nodes = {{rank_count, 1, 0}};
   network.links[1] = {0.4, 0.4, 12, sim::Sharing::pair};
   network.step_us = 0.2;
-  network.fold_GBps = 9;
-  network.fold_send_GBps = 20;
+  network.reduce_GBps = 9;
+  network.reduce_send_GBps = 20;
   network.copy_GBps = 14;
   network.memory_GBps = 5;
   network.core_count = 2;
@@ -249,7 +249,7 @@ TEST_CASE("tune: networks of the table are found again, mixed between sizes, ref
   const std::string path = "/tmp/rondo-tuned-test-" + std::to_string(reinterpret_cast<uintptr_t>(&path)) + ".json";
   nlohmann::ordered_json json;
   sim::Network low = true_network(4), high = low;
-  high.fold_GBps = 36;
+  high.reduce_GBps = 36;
   high.step_us = 0;
   json["networks"] = nlohmann::ordered_json::array();
   for (const auto &[bytes, network] : {std::pair(1024, &low), std::pair(16384, &high)})
@@ -258,12 +258,12 @@ TEST_CASE("tune: networks of the table are found again, mixed between sizes, ref
   REQUIRE(write_file(path, json.dump()).ok());
   const auto tuned = cli::TunedNetworks::read(path, RONDO_ALL_REDUCE);
   REQUIRE(tuned.ok());
-  const auto fold_at = [&](uint64_t bytes) { return tuned.value().at(4, bytes).value().fold_GBps; };
-  CHECK(fold_at(8) == 9);
-  CHECK(fold_at(1024) == 9);
-  CHECK(fold_at(4096) == Approx(18));
+  const auto reduce_at = [&](uint64_t bytes) { return tuned.value().at(4, bytes).value().reduce_GBps; };
+  CHECK(reduce_at(8) == 9);
+  CHECK(reduce_at(1024) == 9);
+  CHECK(reduce_at(4096) == Approx(18));
   CHECK(tuned.value().at(4, 4096).value().step_us == Approx(0.1));
-  CHECK(fold_at(1 << 30) == 36);
+  CHECK(reduce_at(1 << 30) == 36);
   CHECK(contains(tuned.value().at(3, 64).error().message, "for 3 ranks; it has them for 4"));
   CHECK(contains(cli::TunedNetworks::read(path, RONDO_REDUCE).error().message, "no networks for reduce"));
   json["networks"][0].erase("bytes");

@@ -50,8 +50,8 @@ Bytes body_of(uint64_t operation, const OperationInfo &what) {
   for (const uint64_t field :
        {uint64_t{what.signature.collective}, uint64_t{what.signature.type}, uint64_t{what.signature.op},
         uint64_t{what.signature.root}, what.signature.count, what.signature.counts_hash,
-        static_cast<uint64_t>(what.shape.algorithm), static_cast<uint64_t>(what.shape.protocol),
-        uint64_t{what.shape.channels}, what.shape.chunk_bytes, uint64_t{what.history}})
+        static_cast<uint64_t>(what.choice.algorithm), static_cast<uint64_t>(what.choice.protocol),
+        uint64_t{what.choice.channels}, what.choice.chunk_bytes, uint64_t{what.history}})
     append_number(body, field);
   return body;
 }
@@ -64,10 +64,10 @@ OperationInfo entered_of(ByteReader &body) {
   what.signature.root = static_cast<uint32_t>(body.number<uint64_t>());
   what.signature.count = body.number<uint64_t>();
   what.signature.counts_hash = body.number<uint64_t>();
-  what.shape.algorithm = static_cast<rondo_algorithm_t>(body.number<uint64_t>());
-  what.shape.protocol = static_cast<rondo_protocol_t>(body.number<uint64_t>());
-  what.shape.channels = static_cast<uint32_t>(body.number<uint64_t>());
-  what.shape.chunk_bytes = body.number<uint64_t>();
+  what.choice.algorithm = static_cast<rondo_algorithm_t>(body.number<uint64_t>());
+  what.choice.protocol = static_cast<rondo_protocol_t>(body.number<uint64_t>());
+  what.choice.channels = static_cast<uint32_t>(body.number<uint64_t>());
+  what.choice.chunk_bytes = body.number<uint64_t>();
   what.history = static_cast<uint32_t>(body.number<uint64_t>());
   return what;
 }
@@ -188,7 +188,7 @@ void Control::tell_status() {
   for (Peer &peer : peers_) send(peer, status_kind, body_of(own));
 }
 
-void Control::tell_failure(const Error &error) {
+void Control::report_failure(const Error &error) {
   Bytes body;
   append_number(body, static_cast<uint32_t>(error.status));
   append_number(body, static_cast<uint32_t>(error.rank));

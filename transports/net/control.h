@@ -71,7 +71,7 @@ class Control {
 
   /// Sends this rank's status to all.
   void tell_status();
-  void tell_failure(const Error &error);
+  void report_failure(const Error &error);
   /// Takes what has come, sends what is due.
   void step(uint64_t now_ns);
   void watch(std::vector<pollfd> &descriptors) const;

@@ -60,7 +60,7 @@ void Sentinel::run() {
     }
     control_.step(now_ns());
     look_for_lost_links(now_ns());
-    tell_failure();
+    report_failure();
     wait(in_charge);
   }
 }
@@ -93,11 +93,11 @@ void Sentinel::look_for_lost_links(uint64_t now_ns) {
     hooks_.raise(*error);
 }
 
-void Sentinel::tell_failure() {
+void Sentinel::report_failure() {
   if (failure_told_.load(std::memory_order_relaxed)) return;
   const auto failure = hooks_.failure();
   if (!failure || failure_told_.exchange(true, std::memory_order_relaxed)) return;
-  control_.tell_failure(*failure);
+  control_.report_failure(*failure);
 }
 
 }  // namespace rondo::net

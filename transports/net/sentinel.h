@@ -39,7 +39,7 @@ class Sentinel {
   /// The links are left: to be taken over at once. Any thread.
   void kick();
   /// If the communicator has failed, the other hosts are told, once. Any thread.
-  void tell_failure();
+  void report_failure();
   /// A round of the links by the executing thread. True: something moved.
   bool step();
   /// True: all leaves without further calls. Rounds until then, for at most `patience_ns`.

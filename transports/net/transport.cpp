@@ -49,9 +49,9 @@ class GroupPeers final : public PeerAccess {
  public:
   explicit GroupPeers(Group &group) : group_(group), local_(group.local_links.peers()) {}
 
-  const std::byte *borrow(uint32_t peer, const SlotHeader &header, std::byte *scratch) override {
+  const std::byte *import_payload(uint32_t peer, const SlotHeader &header, std::byte *scratch) override {
     // What other hosts send is in the slot: a pointer that one of them named is never followed.
-    return group_.is_local(peer) ? local_.borrow(group_.index_of(peer), header, scratch) : nullptr;
+    return group_.is_local(peer) ? local_.import_payload(group_.index_of(peer), header, scratch) : nullptr;
   }
   void wake(uint32_t peer) override {
     if (group_.is_local(peer)) local_.wake(group_.index_of(peer));
@@ -93,8 +93,8 @@ class GroupLinks final : public Links {
     return near_link(channel, peer).incoming;
   }
   ExchangeView exchange() const override { return {}; }  // which all ranks would have to map
-  uint32_t accepted_kinds(uint32_t peer) const override {
-    return group_.is_local(peer) ? local_.accepted_kinds(group_.index_of(peer)) : 0;
+  uint32_t readable_kinds(uint32_t peer) const override {
+    return group_.is_local(peer) ? local_.readable_kinds(group_.index_of(peer)) : 0;
   }
   PeerAccess &peers() override { return peers_; }
   bool needs_progress() const override { return true; }
@@ -103,7 +103,7 @@ class GroupLinks final : public Links {
     local_.set_running(running);
     group_.sentinel->set_away(!running);
   }
-  void wait_for_borrowers() const override { local_.wait_for_borrowers(); }
+  void wait_for_readers() const override { local_.wait_for_readers(); }
   uint64_t shared_bytes() const override { return local_.shared_bytes(); }
   Result<uint64_t> used_bytes() const override { return local_.used_bytes(); }
 
@@ -142,7 +142,7 @@ class GroupRanks final : public Ranks {
     if (state == RankState::left && group_.sentinel != nullptr && !local_.failed())
       group_.sentinel->flush(farewell_patience_ns);
     // A failure that another rank of this host raised: the other hosts hear of it before this rank leaves.
-    if (group_.sentinel != nullptr) group_.sentinel->tell_failure();
+    if (group_.sentinel != nullptr) group_.sentinel->report_failure();
     local_.set_state(state);
     if (group_.control != nullptr) group_.control->tell_status();
   }
@@ -165,7 +165,7 @@ class GroupRanks final : public Ranks {
 
   void raise(const Error &error) override {
     local_.raise(error);
-    group_.sentinel->tell_failure();  // before this rank can leave
+    group_.sentinel->report_failure();  // before this rank can leave
   }
   bool failed() const override { return local_.failed(); }
   Error failure() const override { return local_.failure(); }

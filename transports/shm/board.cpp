@@ -14,7 +14,7 @@ namespace rondo::shm {
 namespace {
 
 constexpr uint64_t failure_look_interval_ns = 100'000;
-constexpr int failure_looks_most = 1'000;
+constexpr int failure_looks_max = 1'000;
 constexpr uint32_t failure_being_written = 1;
 constexpr uint32_t failure_complete = 2;
 
@@ -35,14 +35,14 @@ void unpack_call(uint64_t word, Signature &signature) {
   signature.root = high_of(word);
 }
 
-constexpr uint64_t pack_shape(const OperationInfo &what) {
-  const PlanChoice &shape = what.shape;
-  assert(shape.algorithm < 256 && shape.protocol < 256 && shape.channels < 65536);
-  return static_cast<uint64_t>(shape.algorithm) | static_cast<uint64_t>(shape.protocol) << 8 |
-         uint64_t{shape.channels} << 16 | uint64_t{what.history} << 32;
+constexpr uint64_t pack_choice(const OperationInfo &what) {
+  const PlanChoice &choice = what.choice;
+  assert(choice.algorithm < 256 && choice.protocol < 256 && choice.channels < 65536);
+  return static_cast<uint64_t>(choice.algorithm) | static_cast<uint64_t>(choice.protocol) << 8 |
+         uint64_t{choice.channels} << 16 | uint64_t{what.history} << 32;
 }
 
-void unpack_shape(uint64_t word, TimedOperation &timed) {
+void unpack_choice(uint64_t word, TimedOperation &timed) {
   timed.algorithm = static_cast<uint32_t>(word & 0xFF);
   timed.protocol = static_cast<uint32_t>(word >> 8 & 0xFF);
   timed.channels = static_cast<uint32_t>(word >> 16 & 0xFFFF);
@@ -87,8 +87,8 @@ void enter(RankBoard &board, uint64_t operation, const OperationInfo &what, uint
   memory::store_release(record.call, pack_call(what.signature));
   memory::store_release(record.count, what.signature.count);
   memory::store_release(record.counts_hash, what.signature.counts_hash);
-  memory::store_release(record.shape, pack_shape(what));
-  memory::store_release(record.chunk_bytes, what.shape.chunk_bytes);
+  memory::store_release(record.choice, pack_choice(what));
+  memory::store_release(record.chunk_bytes, what.choice.chunk_bytes);
   memory::store_release(record.entered_ticks, ticks);
   memory::store_release(record.end, 0);
   memory::store_release(record.operation, operation);  // pairs with the first look in timed_operation()
@@ -121,7 +121,7 @@ std::optional<TimedOperation> timed_operation(const RankBoard &board, uint64_t o
   unpack_call(memory::load_acquire(record.call), timed.signature);
   timed.signature.count = memory::load_acquire(record.count);
   timed.signature.counts_hash = memory::load_acquire(record.counts_hash);
-  unpack_shape(memory::load_acquire(record.shape), timed);
+  unpack_choice(memory::load_acquire(record.choice), timed);
   timed.chunk_bytes = memory::load_acquire(record.chunk_bytes);
   timed.entered_ticks = memory::load_acquire(record.entered_ticks);
   const uint64_t end = memory::load_acquire(record.end);
@@ -153,7 +153,7 @@ bool failed(const SharedFailure &failure) { return memory::load_sync(failure.sta
 std::optional<Error> read_failure(const SharedFailure &failure) {
   const auto complete = [&] { return low_of(memory::load_acquire(failure.state)) == failure_complete; };
   // Its writer needs microseconds; if it was killed in the middle of them nobody will finish the record.
-  for (int attempt = 0; attempt < failure_looks_most && !complete(); ++attempt) sleep_for_ns(failure_look_interval_ns);
+  for (int attempt = 0; attempt < failure_looks_max && !complete(); ++attempt) sleep_for_ns(failure_look_interval_ns);
   if (!complete()) return std::nullopt;
   Error error;
   // In a stranger's segment it may be any number.

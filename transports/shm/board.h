@@ -23,7 +23,7 @@ struct alignas(cache_line_bytes) OperationRecord {
   uint64_t call = 0;  ///< collective, type, operation, root, see pack_call()
   uint64_t count = 0;
   uint64_t counts_hash = 0;
-  uint64_t shape = 0;  ///< algorithm, protocol, channels, history, see pack_shape()
+  uint64_t choice = 0;  ///< algorithm, protocol, channels, history, see pack_choice()
   uint64_t chunk_bytes = 0;
   uint64_t entered_ticks = 0;
   uint64_t end = 0;  ///< ticks << 2 | OperationState; 0: running
@@ -56,7 +56,7 @@ struct alignas(cache_line_bytes) RankBoard {
   uint64_t segment_descriptor = 0;  ///< the segment's descriptor in that process: can peers open it there?
   uint64_t probe_address = 0;       ///< of a word in that process that holds `probe`: can peers read it there?
   uint64_t probe = 0;
-  uint64_t running = 0;             ///< 1 while an executor may read what peers have lent
+  uint64_t running = 0;             ///< 1 while an executor may read what peers have exported
   // The bell: `sleeping` is written by the rank, `bell` by those who wake it.
   alignas(cache_line_bytes) uint64_t sleeping = 0;
   uint32_t bell = 0;  ///< futex word

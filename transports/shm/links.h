@@ -15,14 +15,14 @@ namespace rondo::shm {
 
 class ShmLinks final : public Links {
  public:
-  /// `accepted_kinds`: by rank, what Links::accepted_kinds() says.
-  ShmLinks(std::shared_ptr<Segment> segment, ShmPeers &peers, uint32_t rank, std::vector<uint32_t> accepted_kinds)
+  /// `readable_kinds`: by rank, what Links::readable_kinds() says.
+  ShmLinks(std::shared_ptr<Segment> segment, ShmPeers &peers, uint32_t rank, std::vector<uint32_t> readable_kinds)
       : segment_(std::move(segment)),
         peers_(peers),
         rank_(rank),
         own_(segment_->board(rank)),
-        accepted_kinds_(std::move(accepted_kinds)),
-        has_neighbours_(std::any_of(accepted_kinds_.begin(), accepted_kinds_.end(), by_address)) {}
+        readable_kinds_(std::move(readable_kinds)),
+        has_neighbours_(std::any_of(readable_kinds_.begin(), readable_kinds_.end(), by_address)) {}
 
   ConnectionGeometry geometry() const override { return segment_->shape().geometry; }
   uint32_t channel_count() const override { return segment_->shape().channel_count; }
@@ -33,22 +33,23 @@ class ShmLinks final : public Links {
     return segment_->connection(channel, peer, rank_);
   }
   ExchangeView exchange() const override { return segment_->exchange(); }
-  uint32_t accepted_kinds(uint32_t peer) const override { return accepted_kinds_[peer]; }
+  uint32_t readable_kinds(uint32_t peer) const override { return readable_kinds_[peer]; }
   PeerAccess &peers() override { return peers_; }
 
   void set_running(bool running) override {
-    if (!has_neighbours_) return;  // who reads nobody's loans by address: those whom none of its own is read so
+    if (!has_neighbours_)
+      return;  // who reads nobody's exported buffers by address: those whom none of its own is read so
     if (running)
-      memory::store_sync(own_.running, 1);  // pairs with load_sync in wait_for_borrowers()
+      memory::store_sync(own_.running, 1);  // pairs with load_sync in wait_for_readers()
     else
       memory::store_release(own_.running, 0);  // the same
   }
-  void wait_for_borrowers() const override {
+  void wait_for_readers() const override {
     // Either a peer sees the failure after it has said that it runs, or this rank sees that it runs. Other processes
     // read through mappings of their own.
-    const uint64_t deadline_ns = now_ns() + borrower_patience_ns;
+    const uint64_t deadline_ns = now_ns() + reader_patience_ns;
     for (uint32_t peer = 0; peer < segment_->shape().rank_count; ++peer) {
-      if (peer == rank_ || !by_address(accepted_kinds_[peer])) continue;
+      if (peer == rank_ || !by_address(readable_kinds_[peer])) continue;
       while (memory::load_sync(segment_->board(peer).running) != 0 && now_ns() < deadline_ns) yield_core();
     }
   }
@@ -57,7 +58,7 @@ class ShmLinks final : public Links {
   Result<uint64_t> used_bytes() const override { return segment_->used_bytes(); }
 
  private:
-  static constexpr uint64_t borrower_patience_ns = 1'000'000'000;  // far more than reading a chunk takes
+  static constexpr uint64_t reader_patience_ns = 1'000'000'000;  // far more than reading a chunk takes
 
   [[nodiscard]] static bool by_address(uint32_t kinds) { return (kinds & kind_bit(PayloadKind::address)) != 0; }
 
@@ -65,7 +66,7 @@ class ShmLinks final : public Links {
   ShmPeers &peers_;
   const uint32_t rank_;
   RankBoard &own_;
-  const std::vector<uint32_t> accepted_kinds_;
+  const std::vector<uint32_t> readable_kinds_;
   const bool has_neighbours_;  ///< ranks of this process
 };
 

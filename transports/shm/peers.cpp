@@ -56,17 +56,17 @@ bool may_map(int process, const FileIdentity &file) {
 
 }  // namespace
 
-const std::byte *MappingCache::find(int process, const SlotHeader &lent, uint64_t device) {
-  const Key key{process, lent.region, lent.inode};
-  const uint64_t region_bytes = lent.region_bytes;
+const std::byte *MappingCache::find(int process, const SlotHeader &exported, uint64_t device) {
+  const Key key{process, exported.region, exported.inode};
+  const uint64_t region_bytes = exported.region_bytes;
   if (const auto found = entries_.find(key); found != entries_.end()) {
     found->second.last_use = ++use_;
     return found->second.mapping.get().bytes == region_bytes ? found->second.mapping.get().address : nullptr;
   }
-  const FileDescriptor file = open_foreign(process, lent.descriptor);
+  const FileDescriptor file = open_foreign(process, exported.descriptor);
   struct stat status {};
   if (!file.valid() || ::fstat(file.get(), &status) != 0 || static_cast<uint64_t>(status.st_size) < region_bytes ||
-      FileIdentity{status.st_dev, status.st_ino} != FileIdentity{device, lent.inode})
+      FileIdentity{status.st_dev, status.st_ino} != FileIdentity{device, exported.inode})
     return nullptr;
   void *const address = ::mmap(nullptr, region_bytes, PROT_READ, MAP_SHARED, file.get(), 0);
   if (address == MAP_FAILED) return nullptr;
@@ -98,7 +98,7 @@ Result<std::unique_ptr<ShmPeers>> ShmPeers::create(std::shared_ptr<Segment> segm
   return peers;
 }
 
-const std::byte *ShmPeers::borrow(uint32_t peer, const SlotHeader &header, std::byte *scratch) {
+const std::byte *ShmPeers::import_payload(uint32_t peer, const SlotHeader &header, std::byte *scratch) {
   const Peer &from = peers_[peer];
   switch (static_cast<PayloadKind>(header.kind)) {
     case PayloadKind::in_slot:

@@ -20,9 +20,9 @@ class MappingCache {
  public:
   static constexpr size_t entry_count_max = 128;
 
-  /// Where this process has the region that `lent` of process `process` names; null: it cannot be mapped, or its
+  /// Where this process has the region that `exported` of process `process` names; null: it cannot be mapped, or its
   /// descriptor is another file's by now. `device` is that of all memfds.
-  [[nodiscard]] const std::byte *find(int process, const SlotHeader &lent, uint64_t device);
+  [[nodiscard]] const std::byte *find(int process, const SlotHeader &exported, uint64_t device);
 
  private:
   struct Key {
@@ -51,13 +51,13 @@ class ShmPeers final : public PeerAccess {
   /// Needs every rank's board filled in. Opens a handle on each other process.
   [[nodiscard]] static Result<std::unique_ptr<ShmPeers>> create(std::shared_ptr<Segment> segment, uint32_t rank);
 
-  [[nodiscard]] const std::byte *borrow(uint32_t peer, const SlotHeader &header, std::byte *scratch) override;
+  [[nodiscard]] const std::byte *import_payload(uint32_t peer, const SlotHeader &header, std::byte *scratch) override;
   void wake(uint32_t peer) override { ring(segment_->board(peer)); }
   [[nodiscard]] uint32_t prepare_sleep() override { return shm::prepare_sleep(segment_->board(rank_)); }
   void sleep(uint32_t ticket, uint64_t timeout_ns) override { shm::sleep(segment_->board(rank_), ticket, timeout_ns); }
   void cancel_sleep() override { shm::cancel_sleep(segment_->board(rank_)); }
 
-  /// Which kinds of loans of `peer` this rank can read: bits PayloadKind. Tries them.
+  /// Which kinds of exported buffers of `peer` this rank can read: bits PayloadKind. Tries them.
   [[nodiscard]] uint32_t readable_kinds(uint32_t peer, bool try_mapping, bool try_cross_memory);
   /// The ranks whose processes have ended, or have become another program by exec(). A few system calls a process.
   [[nodiscard]] std::vector<uint32_t> find_dead() const;

@@ -224,12 +224,12 @@ void merge(Observed &all, Observed more) {
     const auto same = [&](const auto &known) { return known->same_segment(*recording); };
     if (std::any_of(all.recordings.begin(), all.recordings.end(), same)) continue;
     rank_count += recording->rank_count();
-    if (rank_count <= observed_ranks_most) {
+    if (rank_count <= observed_ranks_max) {
       all.recordings.push_back(std::move(recording));
     } else if (!all.cut_off) {
       all.cut_off = true;
       all.refused.push_back(invalid_argument("there are communicators of more than " +
-                                             std::to_string(observed_ranks_most) +
+                                             std::to_string(observed_ranks_max) +
                                              " ranks; not all are shown: name one process"));
     }
   }

@@ -59,14 +59,14 @@ class SegmentRecorder final : public FlightRecorder {
 struct Observed {
   std::vector<std::unique_ptr<SegmentRecording>> recordings;
   std::vector<Error> refused;  ///< segments that could not be read, and why
-  bool cut_off = false;        ///< observed_ranks_most was reached
+  bool cut_off = false;        ///< observed_ranks_max was reached
 };
 
 /// Of all communicators that are looked at together. A stranger could show any number of segments.
-inline constexpr uint64_t observed_ranks_most = 65'536;
+inline constexpr uint64_t observed_ranks_max = 65'536;
 
 /// Adds what `all` does not have yet: the ranks of a communicator show the same segment. What is beyond
-/// observed_ranks_most is refused.
+/// observed_ranks_max is refused.
 void merge(Observed &all, Observed more);
 
 /// The communicators of process `process`. RONDO_ERROR_INVALID_ARGUMENT: there is no such process;

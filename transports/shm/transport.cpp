@@ -35,9 +35,9 @@ constexpr uint64_t area_count_max = 12;  // twice what the second-level cache ho
 class ShmTransport final : public Transport {
  public:
   ShmTransport(const std::shared_ptr<Segment> &segment, std::unique_ptr<ShmPeers> peers, const ConnectRequest &request,
-               std::vector<uint32_t> accepted_kinds)
+               std::vector<uint32_t> readable_kinds)
       : peers_(std::move(peers)),
-        links_(segment, *peers_, request.rank, std::move(accepted_kinds)),
+        links_(segment, *peers_, request.rank, std::move(readable_kinds)),
         ranks_(segment, *peers_, request.rank, request.host_name),
         recorder_(segment) {}
   ~ShmTransport() override { ranks_.set_state(RankState::left); }
@@ -107,7 +107,8 @@ Result<std::shared_ptr<Segment>> obtain_segment(const ConnectRequest &request, S
   if (request.rank == 0) {
     SegmentNotice notice;
     randombytes_buf(&notice.id, sizeof notice.id);
-    notice.shape = choose_shape(request.rank_count, request.channel_count, request.slot_count, request.slot_bytes);
+    notice.shape =
+        choose_segment_shape(request.rank_count, request.channel_count, request.slot_count, request.slot_bytes);
     RONDO_TRY_ASSIGN(auto server, FdServer::listen());
     notice.ticket = server.ticket();
     RONDO_TRY_ASSIGN(auto segment, Segment::create(notice.id, notice.shape));
@@ -173,7 +174,8 @@ ExchangeGeometry choose_exchange(uint32_t rank_count) {
 
 }  // namespace
 
-SegmentShape choose_shape(uint32_t rank_count, uint32_t channel_count, uint32_t slot_count, uint32_t slot_bytes) {
+SegmentShape choose_segment_shape(uint32_t rank_count, uint32_t channel_count, uint32_t slot_count,
+                                  uint32_t slot_bytes) {
   SegmentShape shape;
   shape.rank_count = rank_count;
   shape.channel_count = channel_count;

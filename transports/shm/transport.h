@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "src/bootstrap/store.h"
+#include "src/bootstrap/store/store.h"
 #include "transports/shm/segment.h"
 #include "transports/transport.h"
 
@@ -30,7 +30,7 @@ struct ConnectRequest {
                                                          SegmentTable &segments);
 
 /// The sizes that connect() chooses, so that `rondo info` can tell.
-[[nodiscard]] SegmentShape choose_shape(uint32_t rank_count, uint32_t channel_count, uint32_t slot_count,
+[[nodiscard]] SegmentShape choose_segment_shape(uint32_t rank_count, uint32_t channel_count, uint32_t slot_count,
                                         uint32_t slot_bytes);
 
 }  // namespace rondo::shm

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "src/base/config.h"
-#include "src/bootstrap/store.h"
+#include "src/bootstrap/store/store.h"
 #include "transports/transport.h"
 
 namespace rondo::tcp {

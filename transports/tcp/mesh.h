@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "src/bootstrap/store.h"
+#include "src/bootstrap/store/store.h"
 #include "transports/tcp/network.h"
 
 namespace rondo::tcp {

@@ -2,7 +2,7 @@
 // How the ranks of several hosts meet over UCX, and what their messages look like.
 //
 // Offer    outcome u8 (0: can use UCX) | challenge 32 | worker's address     or 1 | why not; through the job's store
-// Hello    rank u32 | proof 32     the header of the first message to each peer
+// PeerProof    rank u32 | proof 32     the header of the first message to each peer
 // Slot     Header 40 | payload;    a credit is a header alone
 // Of each pair the rank with the higher number is the client; proofs and tags are made as the store's handshake makes
 // them (src/bootstrap/wire.h), from a secret of the communicator and both challenges. UCX does not say from whom a
@@ -23,11 +23,11 @@ inline constexpr unsigned slot_id = 1;
 
 enum class MessageKind : uint16_t { slot = 0x5253, credit = 0x5243 };
 
-struct Hello {
+struct PeerProof {
   uint32_t rank = 0;
   wire::Proof proof{};
 };
-static_assert(sizeof(Hello) == 36);
+static_assert(sizeof(PeerProof) == 36);
 
 struct Header {
   uint64_t tag = 0;

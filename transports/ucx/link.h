@@ -50,7 +50,7 @@ struct Peer {
   std::vector<Link *> links;  ///< by channel
   ucp_ep_h endpoint = nullptr;
   void *closing = nullptr;  ///< request of the close
-  Hello hello;
+  PeerProof hello;
   Operation greeting;
   Operation flush;
   bool proved = false;

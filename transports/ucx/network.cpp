@@ -159,7 +159,7 @@ Result<void> UcxNetwork::connect(const JoinRequest &request) {
     how.cb.send = on_sent;
     ++peer.sent;
     begun(peer.greeting,
-          api_.ucp_am_send_nbx(peer.endpoint, hello_id, &peer.hello, sizeof(Hello), nullptr, 0, &how), "a message");
+          api_.ucp_am_send_nbx(peer.endpoint, hello_id, &peer.hello, sizeof(PeerProof), nullptr, 0, &how), "a message");
   }
   for (;;) {
     const bool moved = worker_->progress();

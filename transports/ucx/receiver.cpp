@@ -14,7 +14,7 @@ Result<void> Receiver::listen() {
 
 ucs_status_t Receiver::on_hello(void *self, const void *header, size_t header_bytes, void *, size_t,
                                 const ucp_am_recv_param_t *) {
-  Hello hello;
+  PeerProof hello;
   if (header_bytes != sizeof hello) return UCS_OK;
   std::memcpy(&hello, header, sizeof hello);
   for (const auto &peer : static_cast<Receiver *>(self)->peers_)

@@ -11,7 +11,7 @@
 namespace rondo::verbs {
 namespace {
 
-constexpr size_t gids_most = 256;  // of a device, more are passed over
+constexpr size_t gids_max = 256;  // of a device, more are passed over
 
 class DeviceList {
  public:
@@ -55,7 +55,7 @@ GidKind kind_of(uint32_t type) {
 
 /// Of one device. Ports that cannot be asked are passed over.
 std::vector<Port> ports_of(const Api &api, ibv_context *context, uint32_t port_count) {
-  std::array<ibv_gid_entry, gids_most> entries;
+  std::array<ibv_gid_entry, gids_max> entries;
   const ssize_t found = api.query_gid_table(context, entries.data(), entries.size(), 0, sizeof entries[0]);
   const auto gid_count = static_cast<size_t>(std::max<ssize_t>(found, 0));
   std::vector<Port> ports;

@@ -22,8 +22,8 @@ class Device {
   [[nodiscard]] const Port &port() const { return port_; }
   [[nodiscard]] const Gid &gid() const { return gid_; }
   [[nodiscard]] uint16_t lid() const { return lid_; }
-  [[nodiscard]] uint32_t completions_most() const { return static_cast<uint32_t>(limits_.max_cqe); }
-  [[nodiscard]] uint32_t requests_most() const { return static_cast<uint32_t>(limits_.max_qp_wr); }
+  [[nodiscard]] uint32_t completions_max() const { return static_cast<uint32_t>(limits_.max_cqe); }
+  [[nodiscard]] uint32_t requests_max() const { return static_cast<uint32_t>(limits_.max_qp_wr); }
   /// "rxe0 port 1 (GID 1, RoCE v2, 192.0.2.7)"
   [[nodiscard]] std::string describe() const { return port_.describe() + " (" + gid_.describe() + ")"; }
   /// Asks the device.

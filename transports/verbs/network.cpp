@@ -45,7 +45,7 @@ class VerbsNetwork final : public net::Network {
   VerbsNetwork() = default;
   ~VerbsNetwork() override;
   Result<void> prepare(const std::vector<net::NearLink> &links, const JoinRequest &request);
-  [[nodiscard]] HostOffer offer() const;
+  [[nodiscard]] HostInfo offer() const;
   Result<void> connect(const std::vector<Introduction> &introductions);
   /// A whole slot each way.
   Result<void> greet(const JoinRequest &request);
@@ -123,9 +123,9 @@ Result<void> VerbsNetwork::prepare(const std::vector<net::NearLink> &links, cons
 }
 
 Result<void> VerbsNetwork::make_completion_queue(uint32_t entries) {
-  if (entries > device_->completions_most())
+  if (entries > device_->completions_max())
     return Error{RONDO_ERROR_UNSUPPORTED, device_->describe() + " takes " +
-                                              std::to_string(device_->completions_most()) +
+                                              std::to_string(device_->completions_max()) +
                                               " completions, and the links need " + std::to_string(entries) +
                                               "; lower RONDO_SLOT_COUNT or RONDO_CHANNELS"};
   channel_.reset(device_->api().create_comp_channel(device_->context()));
@@ -139,8 +139,8 @@ Result<void> VerbsNetwork::make_completion_queue(uint32_t entries) {
   return {};
 }
 
-HostOffer VerbsNetwork::offer() const {
-  HostOffer offer{device_->gid().kind, device_->port().mtu_bytes, device_->lid(), device_->gid().bytes,
+HostInfo VerbsNetwork::offer() const {
+  HostInfo offer{device_->gid().kind, device_->port().mtu_bytes, device_->lid(), device_->gid().bytes,
                   device_->describe(), {}};
   for (const auto &peer : peers_) offer.pairs.push_back(peer->offer());
   return offer;
@@ -369,7 +369,7 @@ Result<std::unique_ptr<net::Network>> make_network(const std::vector<net::NearLi
                                                    const JoinRequest &request, Store &store) {
   auto network = std::make_unique<VerbsNetwork>();
   const Result<void> prepared = network->prepare(links, request);
-  const Result<HostOffer> offer = prepared.ok() ? Result<HostOffer>(network->offer()) : prepared.error();
+  const Result<HostInfo> offer = prepared.ok() ? Result<HostInfo>(network->offer()) : prepared.error();
   RONDO_TRY_ASSIGN(const auto introductions, exchange_offers(request, offer, store));
   RONDO_TRY(agree(request, "connected", network->connect(introductions), store));
   RONDO_TRY(agree(request, "greeted", network->greet(request), store));

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "transports/net.h"
-#include "transports/verbs/meeting.h"
+#include "transports/verbs/peer_info.h"
 
 namespace rondo::verbs {
 

@@ -16,8 +16,8 @@ namespace rondo::verbs {
 namespace {
 
 constexpr uint8_t hop_limit = 64;
-constexpr uint8_t retries_most = 6;             // 7 would be for ever
-constexpr uint8_t receiver_not_ready_most = 6;  // 7 likewise; a peer that keeps to the protocol is always ready
+constexpr uint8_t retries_max = 6;             // 7 would be for ever
+constexpr uint8_t receiver_not_ready_max = 6;  // 7 likewise; a peer that keeps to the protocol is always ready
 constexpr uint8_t receiver_not_ready_timer = 12;  // 0.64 ms
 /// 4.096 us * 2^15 = 134 ms; a device may wait up to 4 times as long: a dead path is known after 0.9 to 3.8 s.
 constexpr uint8_t acknowledge_timer = 15;
@@ -98,8 +98,8 @@ Result<void> Peer::register_memory(const std::vector<net::NearLink> &links) {
 }
 
 Result<void> Peer::make_queue_pair(const Device &device, ibv_cq *completions) {
-  if (std::max(requests_most_, receives_) > device.requests_most())
-    return Error{RONDO_ERROR_UNSUPPORTED, device.describe() + " takes " + std::to_string(device.requests_most()) +
+  if (std::max(requests_most_, receives_) > device.requests_max())
+    return Error{RONDO_ERROR_UNSUPPORTED, device.describe() + " takes " + std::to_string(device.requests_max()) +
                                               " requests, and the links to a rank need " +
                                               std::to_string(std::max(requests_most_, receives_)) +
                                               "; lower RONDO_SLOT_COUNT or RONDO_CHANNELS"};
@@ -137,16 +137,16 @@ Result<void> Peer::modify(ibv_qp_attr &attributes, int mask, const char *what) {
   return failure;
 }
 
-PairOffer Peer::offer() const {
-  PairOffer offer{rank_, queue_pair_.get()->qp_num, first_packet_, {}};
+QueuePairInfo Peer::offer() const {
+  QueuePairInfo offer{rank_, queue_pair_.get()->qp_num, first_packet_, {}};
   for (const Link &link : links_)
     offer.links.push_back({address_of(link.ends.incoming.payload(0)), link.incoming.get()->rkey,
                            address_of(link.landed), landing_.get()->rkey});
   return offer;
 }
 
-Result<void> Peer::connect(const Device &device, const HostOffer &theirs) {
-  const PairOffer &pair = theirs.pairs.front();
+Result<void> Peer::connect(const Device &device, const HostInfo &theirs) {
+  const QueuePairInfo &pair = theirs.pairs.front();
   their_port_ = theirs.description;
   const auto refused = [&](const std::string &what) {
     Error error{RONDO_ERROR_UNSUPPORTED, name_ + " has " + theirs.description + ", this rank " + device.describe() +
@@ -181,8 +181,8 @@ Result<void> Peer::connect(const Device &device, const HostOffer &theirs) {
   attributes.qp_state = IBV_QPS_RTS;
   attributes.sq_psn = first_packet_;
   attributes.timeout = acknowledge_timer;
-  attributes.retry_cnt = retries_most;
-  attributes.rnr_retry = receiver_not_ready_most;
+  attributes.retry_cnt = retries_max;
+  attributes.rnr_retry = receiver_not_ready_max;
   attributes.max_rd_atomic = 1;
   return modify(attributes,
                 IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |

@@ -9,7 +9,7 @@
 
 #include "transports/net.h"
 #include "transports/verbs/device.h"
-#include "transports/verbs/meeting.h"
+#include "transports/verbs/peer_info.h"
 #include "transports/verbs/wire.h"
 
 namespace rondo::verbs {
@@ -41,9 +41,9 @@ class Peer {
   [[nodiscard]] static Result<std::unique_ptr<Peer>> make(const Device &device, ibv_cq *completions, uint32_t index,
                                                           uint32_t rank, std::string name,
                                                           const std::vector<net::NearLink> &links);
-  [[nodiscard]] PairOffer offer() const;
+  [[nodiscard]] QueuePairInfo offer() const;
   /// The queue pair receives from now on, and may send.
-  [[nodiscard]] Result<void> connect(const Device &device, const HostOffer &theirs);
+  [[nodiscard]] Result<void> connect(const Device &device, const HostInfo &theirs);
 
   [[nodiscard]] uint32_t rank() const { return rank_; }
   [[nodiscard]] const std::string &name() const { return name_; }

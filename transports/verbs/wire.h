@@ -6,7 +6,7 @@
 //                                             the payload into its slot
 //          longer:                            write of the payload into the slot, then write with immediate of a Frame
 // Credit   write with immediate of nothing: the counter is in the immediate
-// Hello    the same, behind a write of a whole slot: the path is good for full packets in this direction
+// PeerProof    the same, behind a write of a whole slot: the path is good for full packets in this direction
 // Bye      the same: nothing comes any more
 // Cells    one for each slot of a link. A slot is written again only after its credit has come, and so is its cell.
 //

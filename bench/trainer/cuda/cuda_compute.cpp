@@ -30,7 +30,7 @@ RONDO_TRAIN_KERNELS(RONDO_TRAIN_SYMBOL)
 constexpr uint64_t blocks_a_multiprocessor = 8;
 constexpr uint64_t thread_elements = 4;  ///< of a flat array
 constexpr uint64_t squares_blocks = 256;
-constexpr uint64_t slice_rows = 64, slices_most = 64;
+constexpr uint64_t slice_rows = 64, slices_max = 64;
 
 class CudaCompute final : public Compute {
  public:
@@ -192,12 +192,12 @@ class CudaCompute final : public Compute {
   }
 
   void squared_norm(const float *x, size_t count, double *sum) override {
-    if (sums_.size() == sums_most) note(finish());
-    if (!grow(squares_, (squares_blocks + sums_most) * sizeof(double))) return;
+    if (sums_.size() == sums_max) note(finish());
+    if (!grow(squares_, (squares_blocks + sums_max) * sizeof(double))) return;
     auto *const partial = static_cast<double *>(squares_.memory);
     const uint64_t blocks = std::min(squares_blocks, blocks_for(count, block_threads * thread_elements));
     launch(Squares{x, partial, count}, blocks);
-    launch(FoldSquares{partial, totals() + sums_.size(), blocks}, 1);
+    launch(ReductionSquares{partial, totals() + sums_.size(), blocks}, 1);
     sums_.push_back(sum);
   }
 
@@ -229,7 +229,7 @@ class CudaCompute final : public Compute {
     void *memory = nullptr;
     size_t bytes = 0;
   };
-  static constexpr size_t sums_most = 1024;
+  static constexpr size_t sums_max = 1024;
 
   /// Matrices of the heads of one sample: where the first is, and how they lie.
   struct Lie {
@@ -295,7 +295,7 @@ class CudaCompute final : public Compute {
     return true;
   }
 
-  static uint64_t slices_of(uint64_t rows) { return std::clamp<uint64_t>(rows / slice_rows, 1, slices_most); }
+  static uint64_t slices_of(uint64_t rows) { return std::clamp<uint64_t>(rows / slice_rows, 1, slices_max); }
   uint64_t blocks_for(uint64_t tasks, uint64_t tasks_a_block) const {
     const uint64_t most = device_->facts().multiprocessors * blocks_a_multiprocessor;
     return std::clamp<uint64_t>((tasks + tasks_a_block - 1) / tasks_a_block, 1, most);

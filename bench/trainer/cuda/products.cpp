@@ -22,7 +22,7 @@ constexpr int preference_workspace_bytes = 1, preference_alignment_a = 5;  // b,
 
 constexpr std::array<const char *, 2> usual_names{"libcublasLt.so.13", "libcublasLt.so.12"};
 constexpr size_t workspace_bytes = size_t{32} << 20;  ///< what the library's documentation advises for Hopper
-constexpr uint32_t alignment_most = 256;
+constexpr uint32_t alignment_max = 256;
 
 int number_of(Precision precision) {
   if (precision == Precision::tf32) return compute_fast_tf32;
@@ -44,7 +44,7 @@ static_assert(sizeof(Found) == 96 && offsetof(Found, status) == 72);
 
 uint32_t alignment_of(const float *pointer) {
   const auto address = reinterpret_cast<uintptr_t>(pointer);
-  uint32_t alignment = alignment_most;
+  uint32_t alignment = alignment_max;
   while (address % alignment != 0) alignment /= 2;
   return alignment;
 }

@@ -7,7 +7,7 @@
 namespace rondo::train {
 namespace {
 
-constexpr size_t thin_rank_most = 64;
+constexpr size_t thin_rank_max = 64;
 
 /// The number behind a method's name and its colon, and nothing behind that.
 template <class Number>
@@ -29,14 +29,14 @@ std::optional<Compression> find_compression(std::string_view text) {
   if (text == "int8") return Compression{Method::int8};
   if (const auto share = number_behind<double>(text, "topk:"); share && *share > 0 && *share <= 1)
     return Compression{Method::top_k, *share};
-  if (const auto rank = number_behind<size_t>(text, "powersgd:"); rank && *rank >= 1 && *rank <= thin_rank_most)
+  if (const auto rank = number_behind<size_t>(text, "powersgd:"); rank && *rank >= 1 && *rank <= thin_rank_max)
     return Compression{Method::power, 0, *rank};
   return std::nullopt;
 }
 
 std::string known_compressions() {
   return "none, bfloat16 (bf16), float16 (fp16), int8, topk:SHARE with a share of the gradients over 0 and up to 1, "
-         "powersgd:RANK with 1 to " + std::to_string(thin_rank_most) + " columns";
+         "powersgd:RANK with 1 to " + std::to_string(thin_rank_max) + " columns";
 }
 
 std::string name_of(const Compression &compression) {

@@ -19,12 +19,12 @@
 #include "src/base/clock.h"
 #include "src/cli/commands.h"
 #include "src/cli/hosts/frames.h"
-#include "src/cli/run_children.h"
-#include "src/cli/run_launch.h"
-#include "src/cli/run_lines.h"
-#include "src/cli/run_program.h"
-#include "src/cli/run_recorder.h"
-#include "src/cli/run_store.h"
+#include "src/cli/run/children.h"
+#include "src/cli/run/launch.h"
+#include "src/cli/run/lines.h"
+#include "src/cli/run/program.h"
+#include "src/cli/run/recorder.h"
+#include "src/cli/run/store.h"
 
 namespace rondo::cli {
 namespace {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "src/bootstrap/bytes.h"
-#include "src/cli/run_job.h"
+#include "src/cli/run/job.h"
 
 namespace rondo::cli {
 

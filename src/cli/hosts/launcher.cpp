@@ -14,12 +14,12 @@
 #include <utility>
 
 #include "src/base/clock.h"
-#include "src/bootstrap/environment.h"
+#include "src/bootstrap/launch/environment.h"
 #include "src/cli/commands.h"
 #include "src/cli/hosts/connection.h"
-#include "src/cli/run_children.h"
-#include "src/cli/run_launch.h"
-#include "src/cli/run_streams.h"
+#include "src/cli/run/children.h"
+#include "src/cli/run/launch.h"
+#include "src/cli/run/streams.h"
 
 namespace rondo::cli {
 namespace {

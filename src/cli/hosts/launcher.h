@@ -3,7 +3,7 @@
 // that it can start its ranks; the first host's agent runs the store at which all ranks meet.
 #pragma once
 
-#include "src/cli/run_options.h"
+#include "src/cli/run/options.h"
 
 namespace rondo::cli {
 

@@ -15,9 +15,9 @@
 #include <sys/stat.h>
 
 #include "src/cli/commands.h"
-#include "src/cli/status_processes.h"
+#include "src/cli/status/processes.h"
 #include "src/cli/trace/timeline.h"
-#include "src/core/recorder.h"
+#include "src/core/diagnostics/recorder.h"
 #include "transports/shm/recorder.h"
 
 namespace rondo::cli {

@@ -38,8 +38,9 @@ struct Greatest {
   }
 };
 
-/// What Fold makes of all threads' values, on all threads; in an order that depends on the number of threads alone.
-template <class Fold, class Block, class Value>
+/// What Reduction makes of all threads' values, on all threads; in an order that depends on the number of threads
+/// alone.
+template <class Reduction, class Block, class Value>
 RONDO_TRAIN_FUNCTION inline Value reduce(const Block &block, Value mine) {
   static_assert(sizeof(Value) <= sizeof(double));
   auto *const values = reinterpret_cast<Value *>(block.shared());
@@ -49,7 +50,7 @@ RONDO_TRAIN_FUNCTION inline Value reduce(const Block &block, Value mine) {
   for (uint32_t left = block.threads(); left > 1;) {
     const uint32_t half = (left + 1) / 2;
     if (block.thread() + half < left)
-      values[block.thread()] = Fold::of(values[block.thread()], values[block.thread() + half]);
+      values[block.thread()] = Reduction::of(values[block.thread()], values[block.thread() + half]);
     block.sync();
     left = half;
   }

@@ -104,7 +104,7 @@ struct Adam {
   }
 };
 
-/// A sum of squares for each block, which FoldSquares adds up.
+/// A sum of squares for each block, which ReductionSquares adds up.
 struct Squares {
   const float *x;
   double *sums;
@@ -121,7 +121,7 @@ struct Squares {
 };
 
 /// By one block.
-struct FoldSquares {
+struct ReductionSquares {
   const double *sums;
   double *total;
   uint64_t count;

@@ -19,7 +19,7 @@
   X(rondo_train_gelu_backward, ::rondo::train::cuda::GeluBackward)                     \
   X(rondo_train_adam, ::rondo::train::cuda::Adam)                                      \
   X(rondo_train_squares, ::rondo::train::cuda::Squares)                                \
-  X(rondo_train_fold_squares, ::rondo::train::cuda::FoldSquares)                       \
+  X(rondo_train_reduce_squares, ::rondo::train::cuda::ReductionSquares)                       \
   X(rondo_train_normalize, ::rondo::train::cuda::Normalize)                            \
   X(rondo_train_normalize_backward, ::rondo::train::cuda::NormalizeBackward)           \
   X(rondo_train_normalize_columns, ::rondo::train::cuda::NormalizeColumns)             \

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/driver/budget.h"
+
+#include <mutex>
+
+#include "cuda/executors/plan_image.h"
+
+namespace rondo::cuda {
+namespace {
+
+/// Of this process, by device. Never destroyed: a communicator may be left to the process's end.
+struct Claims {
+  std::mutex mutex;
+  std::vector<ClaimedBlocks> devices;
+
+  /// With mutex held.
+  [[nodiscard]] uint64_t &of(const DeviceUuid &device) {
+    for (ClaimedBlocks &it : devices)
+      if (it.device == device) return it.blocks;
+    return devices.emplace_back(ClaimedBlocks{device, 0}).blocks;
+  }
+};
+
+Claims &claims() {
+  static Claims *const all = new Claims;
+  return *all;
+}
+
+// What a block may have without asking for more, its operation included.
+static_assert(sizeof(device::DeviceOperation) +
+                  device::shared_bytes_for(channel_lanes_max, device::ll128_scratch_bytes_for(ll128_slot_bytes)) <=
+              48 << 10);
+static_assert(device::ll128_scratch_bytes_for(ll128_slot_bytes) >= device::ll_scratch_bytes_for(ll_slot_bytes));
+
+}  // namespace
+
+void BlockClaimTraits::close(const Handle &handle) {
+  const std::lock_guard lock(claims().mutex);
+  claims().of(handle.device) -= handle.blocks;
+}
+
+Result<BlockClaim> claim_blocks(const DeviceUuid &device, uint64_t blocks, uint64_t limit) {
+  const std::lock_guard lock(claims().mutex);
+  uint64_t &claimed = claims().of(device);
+  if (claimed > limit || blocks > limit - claimed)
+    return Error{RONDO_ERROR_OUT_OF_RESOURCES, "a rank wants " + std::to_string(blocks) +
+                                                   " blocks, the ranks of this process and its other "
+                                                   "communicators have " +
+                                                   std::to_string(claimed) + " of the " + std::to_string(limit) +
+                                                   " that can be resident at once"};
+  claimed += blocks;
+  return BlockClaim({device, blocks});
+}
+
+Result<BlockBudget> block_budget(const KernelSet &kernels, const CudaDevice &device, bool with_ll128) {
+  BlockBudget budget;
+  budget.block_threads = channel_lanes_max * lane_threads;
+  const uint32_t scratch =
+      with_ll128 ? device::ll128_scratch_bytes_for(ll128_slot_bytes) : device::ll_scratch_bytes_for(ll_slot_bytes);
+  budget.shared_bytes = device::shared_bytes_for(channel_lanes_max, scratch);
+  RONDO_TRY_ASSIGN(const int blocks,
+                   kernels.resident_blocks(static_cast<int>(budget.block_threads), budget.shared_bytes));
+  budget.blocks_per_multiprocessor = static_cast<uint32_t>(blocks);
+  budget.blocks = uint64_t{budget.blocks_per_multiprocessor} * static_cast<uint64_t>(device.multiprocessor_count);
+  return budget;
+}
+
+Result<std::vector<KernelFacts>> kernel_facts(const PrimaryContext &context) {
+  const CudaDriver &driver = *context.get().driver;
+  const std::vector<KernelFamily> families{KernelFamily::plans, KernelFamily::ll128, KernelFamily::direct,
+                                           KernelFamily::reduce};
+  RONDO_TRY_ASSIGN(const KernelSet kernels, KernelSet::load(context, families));
+  const ContextGuard guard(driver, context.get().context);
+  RONDO_TRY(guard.status());
+  std::vector<KernelFacts> all;
+  std::vector<std::string> names;
+  for (const KernelFamily family : families) {
+    const auto more = kernel_names(family);
+    names.insert(names.end(), more.begin(), more.end());
+  }
+  for (const std::string &name : names) {
+    RONDO_TRY_ASSIGN(const LoadedKernel kernel, kernels.find(name));
+    KernelFacts facts;
+    facts.name = name;
+    facts.block_threads_max = kernel.block_threads_max;
+    const auto ask = [&](int &value, FunctionAttribute attribute) {
+      return cuda_check(driver, driver.func_get_attribute(&value, attribute, kernel.function), "cuFuncGetAttribute");
+    };
+    RONDO_TRY(ask(facts.register_count, FunctionAttribute::register_count));
+    RONDO_TRY(ask(facts.shared_bytes, FunctionAttribute::shared_bytes));
+    RONDO_TRY(ask(facts.local_bytes, FunctionAttribute::local_bytes));
+    all.push_back(std::move(facts));
+  }
+  return all;
+}
+
+}  // namespace rondo::cuda

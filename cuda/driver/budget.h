@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// What kernels take of a device, and how many blocks of them it holds at once.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cuda/driver/driver.h"
+#include "cuda/driver/kernel_set.h"
+#include "src/proto/connection.h"
+
+namespace rondo::cuda {
+
+inline constexpr uint32_t default_channel_count = 4;
+inline constexpr uint32_t ll_slot_bytes = 4 << 10;
+inline constexpr uint32_t ll128_slot_bytes = 64 * ll128_line_payload_bytes;  ///< three places for it and lane in 48 KiB
+inline constexpr uint32_t channel_lanes_max = 2;                             ///< those of a tree
+inline constexpr uint32_t lane_threads = 256;                                ///< of a lane's group
+
+/// Of the largest kernel, with a block's most lanes.
+struct BlockBudget {
+  uint32_t block_threads = 0;
+  uint32_t shared_bytes = 0;  ///< of a block
+  uint32_t blocks_per_multiprocessor = 0;
+  uint64_t blocks = 0;  ///< of the device: those of all ranks of a process must fit
+};
+
+/// `kernels`: as the communicator uses them. (A block of direct has as many threads as those with a channel's most
+/// lanes, and less shared memory.)
+[[nodiscard]] Result<BlockBudget> block_budget(const KernelSet &kernels, const CudaDevice &device, bool with_ll128);
+
+/// Blocks of a device that a rank of this process may have there, and what it reckons with of other processes.
+struct ClaimedBlocks {
+  DeviceUuid device{};
+  uint64_t blocks = 0;
+
+  bool operator==(const ClaimedBlocks &) const = default;
+};
+struct BlockClaimTraits {
+  using Handle = ClaimedBlocks;
+  static constexpr Handle invalid{};
+  static void close(const Handle &handle);
+};
+/// Whoever holds it may be in flight with all others that do. Any thread.
+using BlockClaim = UniqueHandle<BlockClaimTraits>;
+/// `limit`: of all claims of this process on the device. (With ll128 a block has more shared memory and could have a
+/// limit of its own; but its threads' registers are what decides, with or without.) RONDO_ERROR_OUT_OF_RESOURCES: says
+/// what others have.
+[[nodiscard]] Result<BlockClaim> claim_blocks(const DeviceUuid &device, uint64_t blocks, uint64_t limit);
+
+/// As the driver tells them.
+struct KernelFacts {
+  std::string name;
+  int register_count = 0;
+  int shared_bytes = 0;  ///< that the kernel declares itself
+  int local_bytes = 0;   ///< of a thread: spilled registers and the stack
+  int block_threads_max = 0;
+};
+
+/// Of all kernels, those apart among them: loads them.
+[[nodiscard]] Result<std::vector<KernelFacts>> kernel_facts(const PrimaryContext &context);
+
+}  // namespace rondo::cuda

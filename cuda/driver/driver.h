@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CUDA driver as a table of functions that is filled at run time: nothing of CUDA is linked, so the library loads
+// anywhere, and says why where there is no driver. Handles with owners are in cuda/transport/handles.h.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cuda/driver/driver_api.h"
+#include "cuda/driver/driver_entries.h"
+#include "src/base/result.h"
+
+namespace rondo::cuda {
+
+/// Filled whole or not at all; never changed afterwards, and its library is never unloaded.
+struct CudaDriver {
+#define RONDO_CUDA_FIELD(field, name, symbol, entry_version, parameters) CuStatus(*field) parameters = nullptr;
+  RONDO_CUDA_ENTRIES(RONDO_CUDA_FIELD)
+#undef RONDO_CUDA_FIELD
+
+  std::string library;  ///< as it was opened
+  int version = 0;      ///< 1000 * major + 10 * minor
+};
+
+inline constexpr const char *default_cuda_library = "libcuda.so.1";
+inline constexpr int least_driver_version = 12'040;  ///< CUDA 12.4, the first with cuFuncLoad
+
+/// "12.4"
+[[nodiscard]] std::string cuda_version_string(int version);
+
+/// Opens `library` (Config::cuda_library), fills a table and calls cuInit. RONDO_ERROR_UNSUPPORTED: there is no such
+/// library, no device, an entry is missing, or the driver is too old; the message says which and what to do.
+[[nodiscard]] Result<CudaDriver> load_cuda_driver(const std::string &library);
+
+/// The process's table for `library`, loaded by the first call that succeeds and kept for the life of the process, so
+/// that handles may point to it. Any thread.
+[[nodiscard]] Result<const CudaDriver *> cuda_driver(const std::string &library);
+
+/// What `status` means for a caller of Rondo: "WHAT: CUDA_ERROR_OUT_OF_MEMORY (2): out of memory".
+[[nodiscard]] Error cuda_error(const CudaDriver &driver, CuStatus status, const std::string &what);
+
+/// Success, or cuda_error().
+[[nodiscard]] inline Result<void> cuda_check(const CudaDriver &driver, CuStatus status, const char *what) {
+  if (status == CuStatus::success) return {};
+  return cuda_error(driver, status, what);
+}
+
+struct CudaDevice {
+  CuDevice ordinal = 0;
+  std::string name;
+  DeviceUuid uuid{};
+  std::string pci_bus_id;  ///< "0000:3b:00.0"
+  uint64_t memory_bytes = 0;
+  int compute_capability = 0;  ///< 90 for 9.0
+  int multiprocessor_count = 0;
+};
+
+/// The devices that this process sees, by ordinal.
+[[nodiscard]] Result<std::vector<CudaDevice>> cuda_devices(const CudaDriver &driver);
+
+[[nodiscard]] Result<int> device_attribute(const CudaDriver &driver, CuDevice device, DeviceAttribute attribute);
+
+/// Where memory is: all that Rondo asks about a pointer, in one call.
+struct PointerInfo {
+  MemoryType type = MemoryType::unknown;  ///< unknown: ordinary host memory, or no memory at all
+  CuDevice device = -1;
+  DevicePointer range_start = 0;
+  size_t range_bytes = 0;
+  uint64_t buffer_id = 0;           ///< of the allocation, unique in the life of the process
+  bool legacy_ipc_capable = false;  ///< cuIpcGetMemHandle takes it
+};
+
+/// With a context current on this thread.
+[[nodiscard]] Result<PointerInfo> pointer_info(const CudaDriver &driver, const void *pointer);
+
+}  // namespace rondo::cuda

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/driver/kernel_set.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "cuda/driver/kernels_image.h"
+#include "cuda/executors/plan_image.h"
+#include "cuda/transport/shared_table.h"
+
+namespace rondo::cuda {
+namespace {
+
+Result<std::shared_ptr<const Library>> load_image(const PrimaryContext &context) {
+  const device::KernelsImage image = device::kernels_image();
+  static constexpr char no_image[8] = {};  // the driver in software brings kernels of its own
+  auto library = load_library(context, image.data != nullptr ? image.data : no_image);
+  if (library.ok()) return std::make_shared<const Library>(std::move(library).value());
+  if (image.data != nullptr) return library.error();
+  return Error{RONDO_ERROR_UNSUPPORTED,
+               "this build of Rondo has no CUDA kernels, since there was no nvcc; build it with one (" +
+                   library.error().message + ")"};
+}
+
+}  // namespace
+
+Result<void> launch_kernel(const CudaDriver &driver, const LoadedKernel &kernel, const LaunchSize &size,
+                           void *parameter, CuStream stream, const char *what) {
+  const uint32_t threads = std::min(size.threads, static_cast<uint32_t>(kernel.block_threads_max));
+  void *parameters[] = {parameter};
+  return cuda_check(driver,
+                    driver.launch_kernel(kernel.function, size.blocks, 1, 1, threads, 1, 1, size.shared_bytes, stream,
+                                         parameters, nullptr),
+                    what);
+}
+
+std::vector<KernelFamily> kernel_families(rondo_device_executor_t executor, rondo_protocol_t protocol) {
+  if (executor == RONDO_DEVICE_EXECUTOR_COPY) return {KernelFamily::reduce};
+  if (protocol == RONDO_PROTOCOL_LL128) return {KernelFamily::plans, KernelFamily::ll128};
+  if (protocol == RONDO_PROTOCOL_DIRECT) return {KernelFamily::plans, KernelFamily::direct};
+  return {KernelFamily::plans};
+}
+
+std::vector<std::string> kernel_names(KernelFamily family) {
+  switch (family) {
+    case KernelFamily::plans: {
+      auto names = device::kernel_names(RONDO_PROTOCOL_SIMPLE);
+      const auto more = device::kernel_names(RONDO_PROTOCOL_LL);
+      names.insert(names.end(), more.begin(), more.end());
+      return names;
+    }
+    case KernelFamily::ll128:
+      return device::kernel_names(RONDO_PROTOCOL_LL128);
+    case KernelFamily::direct:
+      return device::kernel_names(RONDO_PROTOCOL_DIRECT);
+    case KernelFamily::reduce:
+      return device::reduce_kernel_names();
+  }
+  return {};
+}
+
+Result<std::shared_ptr<const KernelSet::Loaded>> KernelSet::load_family(const PrimaryContext &context,
+                                                                        KernelFamily family) {
+  static auto *const images = new SharedTable<CuDevice, const Library>;
+  const CudaDriver &driver = *context.get().driver;
+  auto loaded = std::make_shared<Loaded>();
+  loaded->waits = family != KernelFamily::reduce;
+  RONDO_TRY_ASSIGN(loaded->library, images->find_or_make(context.get().device, [&] { return load_image(context); }));
+  for (const std::string &name : kernel_names(family)) {
+    RONDO_TRY_ASSIGN(const CuFunction function, find_function(*loaded->library, name.c_str()));
+    LoadedKernel kernel{function, 0};
+    const ContextGuard guard(driver, context.get().context);
+    RONDO_TRY(guard.status());
+    RONDO_TRY(cuda_check(
+        driver,
+        driver.func_get_attribute(&kernel.block_threads_max, FunctionAttribute::max_threads_per_block, function),
+        "cuFuncGetAttribute"));
+    loaded->kernels.emplace(name, kernel);
+  }
+  return std::shared_ptr<const Loaded>(std::move(loaded));
+}
+
+Result<KernelSet> KernelSet::load(const PrimaryContext &context, const std::vector<KernelFamily> &families) {
+  static auto *const known = new SharedTable<std::pair<CuDevice, KernelFamily>, const Loaded>;
+  KernelSet set;
+  set.driver_ = context.get().driver;
+  set.context_ = context.get().context;
+  for (const KernelFamily family : families) {
+    auto loaded = known->find_or_make({context.get().device, family}, [&] { return load_family(context, family); });
+    if (!loaded.ok() && (family == KernelFamily::ll128 || family == KernelFamily::direct)) {
+      Error error = loaded.error();
+      error.message = std::string("the kernels of the protocol '") +
+                      (family == KernelFamily::ll128 ? "ll128" : "direct") +
+                      "', which was asked for, cannot be loaded; use 'auto', 'simple' or 'll' (" + error.message + ")";
+      return error;
+    }
+    RONDO_TRY(loaded);
+    set.families_.push_back(std::move(loaded).value());
+  }
+  return set;
+}
+
+Result<LoadedKernel> KernelSet::find(const std::string &name) const {
+  for (const auto &family : families_)
+    if (const auto found = family->kernels.find(name); found != family->kernels.end()) return found->second;
+  return Error{RONDO_ERROR_UNSUPPORTED, "there is no kernel " + name};
+}
+
+Result<int> KernelSet::resident_blocks(int block_threads, size_t shared_bytes) const {
+  int least = std::numeric_limits<int>::max();
+  const ContextGuard guard(*driver_, context_);
+  RONDO_TRY(guard.status());
+  for (const auto &family : families_) {
+    if (!family->waits) continue;
+    for (const auto &[name, kernel] : family->kernels) {
+      int blocks = 0;
+      RONDO_TRY(
+          cuda_check(*driver_,
+                     driver_->occupancy_max_blocks(&blocks, kernel.function,
+                                                   std::min(block_threads, kernel.block_threads_max), shared_bytes),
+                     "cuOccupancyMaxActiveBlocksPerMultiprocessor"));
+      least = std::min(least, blocks);
+    }
+  }
+  return least;
+}
+
+}  // namespace rondo::cuda

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels that a communicator may use, loaded on its device. All ranks of a process that are threads share those of
+// a device.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "cuda/transport/handles.h"
+
+namespace rondo::cuda {
+
+/// Kernels that are loaded together.
+enum class KernelFamily : uint8_t {
+  plans,    ///< that run plans by simple and ll
+  ll128,    ///< that run plans by ll128
+  direct,   ///< that are an all-reduce each
+  reduce,  ///< that reduce slices for the copy executor, and wait for nobody
+};
+
+/// What a communicator may use whose collectives run like that. `protocol`: as asked for.
+[[nodiscard]] std::vector<KernelFamily> kernel_families(rondo_device_executor_t executor, rondo_protocol_t protocol);
+/// The names of all of them.
+[[nodiscard]] std::vector<std::string> kernel_names(KernelFamily family);
+
+struct LoadedKernel {
+  CuFunction function = nullptr;
+  int block_threads_max = 0;  ///< as its registers allow
+};
+
+struct LaunchSize {
+  uint32_t blocks = 1;
+  uint32_t threads = 0;       ///< of a block; fewer, where its registers allow no more
+  uint32_t shared_bytes = 0;  ///< of a block
+};
+/// `parameter`: what the kernel takes by value. `what`: for an error. The stream's context is current.
+[[nodiscard]] Result<void> launch_kernel(const CudaDriver &driver, const LoadedKernel &kernel, const LaunchSize &size,
+                                         void *parameter, CuStream stream, const char *what);
+
+class KernelSet {
+ public:
+  /// Loads all kernels of these: later, while a collective waits on the device, loading one could wait for it.
+  /// RONDO_ERROR_UNSUPPORTED: this build has none, or none for this device.
+  [[nodiscard]] static Result<KernelSet> load(const PrimaryContext &context, const std::vector<KernelFamily> &families);
+
+  [[nodiscard]] Result<LoadedKernel> find(const std::string &name) const;
+  /// Of kernels that wait for other ranks: blocks of the largest one that a multiprocessor holds at once.
+  [[nodiscard]] Result<int> resident_blocks(int block_threads, size_t shared_bytes) const;
+
+ private:
+  struct Loaded {
+    std::shared_ptr<const Library> library;
+    std::unordered_map<std::string, LoadedKernel> kernels;
+    bool waits = true;  ///< for other ranks
+  };
+  [[nodiscard]] static Result<std::shared_ptr<const Loaded>> load_family(const PrimaryContext &context,
+                                                                         KernelFamily family);
+
+  const CudaDriver *driver_ = nullptr;
+  CuContext context_ = nullptr;
+  std::vector<std::shared_ptr<const Loaded>> families_;
+};
+
+}  // namespace rondo::cuda

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/driver/kernels_image.h"
+
+// Made by cuda/meson.build, the bytes by bin2c, which leaves the length to sizeof.
+#include <cuda/kernels_architectures.h>
+#include <cuda/kernels_image_bytes.h>
+
+namespace rondo::device {
+
+KernelsImage kernels_image() { return {rondo_kernels_image, sizeof rondo_kernels_image, RONDO_KERNELS_ARCHITECTURES}; }
+
+}  // namespace rondo::device

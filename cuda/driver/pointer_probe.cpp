@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/driver/pointer_probe.h"
+
+#include <dlfcn.h>
+
+#include <array>
+
+namespace rondo::cuda {
+
+PointerProbe PointerProbe::find(const std::string &library) {
+  PointerProbe probe;
+  // Never closed: the driver stays loaded for as long as the probe may ask it.
+  void *const handle = ::dlopen(library.c_str(), RTLD_NOW | RTLD_NOLOAD);
+  if (handle != nullptr)
+    probe.ask_ =
+        reinterpret_cast<decltype(CudaDriver::pointer_get_attributes)>(::dlsym(handle, "cuPointerGetAttributes"));
+  return probe;
+}
+
+bool PointerProbe::is_device_memory(const void *pointer) const {
+  if (ask_ == nullptr) return false;
+  unsigned type = 0, managed = 0;
+  std::array attributes{PointerAttribute::memory_type, PointerAttribute::is_managed};
+  std::array<void *, attributes.size()> values{&type, &managed};
+  // A driver that was never initialised has no device memory, and says that it was not.
+  const CuStatus status = ask_(static_cast<unsigned>(attributes.size()), attributes.data(), values.data(),
+                               reinterpret_cast<DevicePointer>(pointer));
+  return status == CuStatus::success && type == static_cast<unsigned>(MemoryType::device) && managed == 0;
+}
+
+}  // namespace rondo::cuda

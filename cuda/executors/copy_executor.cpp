@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: Apache-2.0
+// The copy-engine executor: walks a plan when it is called, and enqueues each step as waits for flags, copies, where
+// operands are combined one small kernel, and writes of flags. Nothing of it occupies a multiprocessor while it waits.
+//
+// Ordering, for slot c of the connection from s to r (the device orders each by the stream it is on):
+//   s  wait consumed >= c + 1 - slot_count     pairs with r's write of consumed: its last reader has finished
+//      copy into the slot
+//      write signature (an operation's first slot), posted = c + 1, each behind a fence: it publishes the copy
+//   r  wait posted >= c + 1, signature equal   pairs with s's writes
+//      copy or reduce out of the slot
+//      write consumed = c + 1
+// The host counts c on for the life of the communicator. A captured call has words of its own and counts from 0 in each
+// of them, so that it is the same work each time; around the above comes, for each connection that it uses:
+//   r  first    write arrived = 1              r's calls before have emptied the slots that s posted in them
+//   s  first    wait arrived >= 1              pairs with it: every slot is free
+//               write arrived = 0
+//   s  last     wait consumed >= all           r has emptied what s posted: every slot is free again
+//               write consumed = 0
+//   r  last     write posted = 0               it has waited for the last of them
+//
+// Replays. What a graph holds are constants, and a captured call leaves the words as it found them: 0. So it does not
+// matter how often it runs, never included, nor what runs before and after, another graph or calls that are not
+// captured, as long as all ranks have the same order:
+// - No word of a captured call is written too early, by a call of one rank while another rank is still in an earlier
+//   one. arrived: s writes 0 before it posts, and r, which uses the connection in this call, ends it after that; so
+//   r's next 1 comes later. posted: s writes it after it saw arrived, which r writes after the 0 of its call before.
+//   consumed: r writes it after it saw posted, which s writes after the 0 of its call before.
+// - Slots are free when a captured call begins to write them (arrived), and when it ends (consumed): the counts of the
+//   other calls, which it does not touch, stay true.
+// - Nobody waits for ever: each rank says that it has arrived before it waits for anybody, which needs nothing but its
+//   earlier calls; then slots are free as at a communicator's first call, and what copy_walk.h says holds; and to empty
+//   a slot needs no later call.
+//
+// Failure. stop() ends every wait of this rank, and is called again until the streams have come to their end, since
+// streams may write those words once more: peers' whatever they post, and a captured call its zeros. What then moves is
+// of no use to anybody, slots are written while they are read, but it is harmless: memory that is written belongs to
+// this rank, or to a segment that stays as long as it is mapped here; and nobody takes it for a result, since the
+// communicator had failed before (DeviceReport::ends_when_stopped).
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "cuda/executors/copy_progress.h"
+#include "cuda/executors/copy_walk.h"
+#include "cuda/executors/executor_base.h"
+#include "cuda/transport/flags.h"
+#include "cuda/kernels/reduction.h"
+#include "cuda/executors/plan_image.h"
+#include "cuda/executors/stream_work.h"
+
+namespace rondo::cuda {
+namespace {
+
+constexpr uint32_t default_channel_count = 1;  // one copy at a time uses a link of a device up
+constexpr uint32_t default_slot_count = 4;
+constexpr uint64_t slots_bytes_max = 64 << 20;  // of all connections of a rank, where slots may be smaller
+constexpr uint32_t default_slot_bytes_max = 4 << 20, default_slot_bytes_min = 64 << 10;
+constexpr uint64_t chunk_bytes_min = 256 << 10;
+constexpr uint32_t reduce_threads = 256;
+constexpr uint32_t reduce_bytes_per_thread = 64;
+constexpr uint32_t reduce_blocks_max = 16;  // few multiprocessors, since others compute meanwhile
+
+class CopyPlan final : public PreparedPlan {
+ public:
+  const Plan *plan = nullptr;
+  LoadedKernel reduce;  ///< null: it only moves, or (a barrier) what it moves does not matter
+};
+
+/// This rank's ends of the two connections with one peer on one channel, as of what was enqueued.
+struct CopyEnds {
+  uint64_t posted = 0, received = 0;                ///< slots; of a captured call: in that call
+  uint64_t posted_number = 0, received_number = 0;  ///< the latest operation that used it
+  bool sends = false, receives = false;             ///< of a captured call: it will
+};
+
+/// What a slice reads and writes.
+struct CopyOperands {
+  DevicePointer inputs[device::inputs_max] = {};
+  DevicePointer outputs[device::outputs_max] = {};
+  uint32_t input_count = 0, output_count = 0;
+
+  void add_input(DevicePointer address) { inputs[input_count++] = address; }
+  void add_output(DevicePointer address) { outputs[output_count++] = address; }
+};
+
+uint32_t default_slot_bytes(uint32_t rank_count, uint32_t channel_count) {
+  const uint64_t share = slots_bytes_max / default_slot_count / rank_count / channel_count;
+  const auto bytes = static_cast<uint32_t>(std::min<uint64_t>(share, default_slot_bytes_max));
+  return std::max(bytes / 4096 * 4096, default_slot_bytes_min);
+}
+
+class CopyExecutor final : public ExecutorBase {
+ public:
+  [[nodiscard]] ExecutorCapabilities capabilities() const override {
+    ExecutorCapabilities own = ExecutorBase::capabilities();
+    own.kind = RONDO_DEVICE_EXECUTOR_COPY;
+    return own;
+  }
+  /// Enough of them to overlap, and few enough that a call does not fill the stream's launch queue.
+  [[nodiscard]] uint64_t chunk_bytes(uint64_t bytes) const override {
+    return std::min<uint64_t>(std::max(bytes / 16, chunk_bytes_min), geometry().slot_bytes);
+  }
+  [[nodiscard]] Result<bool> check_stream(StreamRef stream) const override;
+  [[nodiscard]] Result<std::unique_ptr<PreparedPlan>> prepare(const Plan &plan) override;
+  [[nodiscard]] Result<void> launch(const DeviceCall &call, void *stream) override;
+  [[nodiscard]] DeviceReport report() const override { return progress_.report(); }
+  [[nodiscard]] bool drained() const override { return progress_.drained(); }
+  void stop() override { flags_.release(); }
+
+  [[nodiscard]] Result<void> connect(const DeviceRequest &request, InfoExchange &info_exchange) override;
+
+ private:
+  [[nodiscard]] Result<void> check_memory_operations();
+  [[nodiscard]] StreamWork work_on(CuStream stream) const { return {driver_, stream, wait_flags_}; }
+
+  [[nodiscard]] CopyEnds &ends(const DeviceCall &call, uint32_t channel, uint32_t peer) {
+    return (call.captured ? captured_ends_ : ends_)[size_t{channel} * segment_.shape().rank_count + peer];
+  }
+  /// In the part of `rank`, for its connections with `peer`.
+  [[nodiscard]] DevicePointer posted(const DeviceCall &call, uint32_t rank, uint32_t channel, uint32_t peer) const {
+    return flags_.word(call.captured ? FlagWord::captured_posted : FlagWord::posted, rank, channel, peer);
+  }
+  [[nodiscard]] DevicePointer consumed(const DeviceCall &call, uint32_t rank, uint32_t channel, uint32_t peer) const {
+    return flags_.word(call.captured ? FlagWord::captured_consumed : FlagWord::consumed, rank, channel, peer);
+  }
+  /// Of the connection from `sender` to `receiver`: the slot of that counter.
+  [[nodiscard]] DevicePointer slot(uint32_t channel, uint32_t sender, uint32_t receiver, uint64_t counter) const;
+  [[nodiscard]] uint64_t slot_index(uint64_t counter) const { return counter & (geometry().slot_count - 1); }
+
+  [[nodiscard]] Result<void> open_links(const DeviceCall &call, const StreamWork &work);
+  [[nodiscard]] Result<void> close_links(const DeviceCall &call, const StreamWork &work);
+  template <class Visit>
+  [[nodiscard]] Result<void> each_captured_end(const Visit &visit);
+
+  [[nodiscard]] Result<void> enqueue_all(const DeviceCall &call, const StreamWork &work);
+  [[nodiscard]] Result<void> wait_for_links(const CopySlice &slice, const DeviceCall &call, const StreamWork &work);
+  [[nodiscard]] CopyOperands operands_of(const CopySlice &slice, const DeviceCall &call);
+  [[nodiscard]] Result<void> move(const CopySlice &slice, const DeviceCall &call, const StreamWork &work);
+  [[nodiscard]] Result<void> reduce(const CopySlice &slice, const DeviceCall &call, const CopyOperands &operands,
+                                     DevicePointer output, const StreamWork &work) const;
+  [[nodiscard]] Result<void> tell_links(const CopySlice &slice, const DeviceCall &call, const StreamWork &work);
+
+  uint32_t rank_ = 0;
+  unsigned wait_flags_ = wait_value_geq;
+  std::optional<Error> no_capture_;      ///< why the driver captures no stream memory operations
+  std::vector<CopyEnds> ends_;           ///< by channel and peer
+  std::vector<CopyEnds> captured_ends_;  ///< of the call that is being captured
+  CopyProgress progress_;
+  Flags flags_;
+};
+
+Result<void> CopyExecutor::connect(const DeviceRequest &request, InfoExchange &info_exchange) {
+  RONDO_TRY(open(request));
+  rank_ = request.rank;
+  SegmentShape shape;
+  shape.rank_count = request.rank_count;
+  shape.channel_count = request.channel_count != 0 ? request.channel_count : default_channel_count;
+  shape.geometry.slot_count = request.slot_count != 0 ? request.slot_count : default_slot_count;
+  shape.geometry.slot_bytes =
+      request.slot_bytes != 0 ? request.slot_bytes : default_slot_bytes(shape.rank_count, shape.channel_count);
+  shape.geometry.ll_slot_bytes = 0;  // a copy engine has no protocol but flags behind data
+  // Scratch: a sum on its way to several peers, and what progress_ needs.
+  shape.plan_bytes = uint64_t{shape.geometry.slot_bytes} + CopyProgress::scratch_bytes;
+  shape.cleared = false;  // flags are elsewhere
+  RONDO_TRY(progress_.open(context_));
+  RONDO_TRY(check_memory_operations());
+  RONDO_TRY(connect_segment(request, shape, info_exchange));
+  progress_.use_scratch(segment_.address() + segment_.shape().plans_offset() + shape.geometry.slot_bytes);
+  ends_.resize(size_t{shape.channel_count} * shape.rank_count);
+  captured_ends_.resize(ends_.size());
+  const FlagShape flags{shape.rank_count, shape.channel_count, shape.geometry.slot_count};
+  RONDO_TRY_ASSIGN(flags_, Flags::connect(context_, flags, info_exchange));
+  return {};
+}
+
+/// Now, since a launch that fails is the end of the communicator.
+Result<void> CopyExecutor::check_memory_operations() {
+  RONDO_TRY_ASSIGN(const int can_wait,
+                   device_attribute(*driver_, device_.ordinal, DeviceAttribute::can_use_64_bit_stream_mem_ops));
+  if (can_wait == 0)
+    return Error{RONDO_ERROR_UNSUPPORTED,
+                 describe() +
+                     " has no stream memory operations of 64 bits, which the copy-engine executor needs; set "
+                     "RONDO_DEVICE_EXECUTOR=kernel"};
+  RONDO_TRY_ASSIGN(const int can_flush,
+                   device_attribute(*driver_, device_.ordinal, DeviceAttribute::can_flush_remote_writes));
+  if (can_flush != 0) wait_flags_ |= wait_value_flush;
+  const ContextGuard guard(*driver_, context_.get().context);
+  RONDO_TRY(guard.status());
+  const auto tried = try_capture(work_on(stream_.get().object), context_.get().context, progress_.spare_word());
+  if (!tried.ok()) no_capture_ = tried.error();
+  CaptureStatus left = CaptureStatus::none;
+  RONDO_TRY(cuda_check(*driver_, driver_->stream_is_capturing(stream_.get().object, &left), "cuStreamIsCapturing"));
+  if (left != CaptureStatus::none) return tried;  // it could not be ended
+  return {};
+}
+
+Result<bool> CopyExecutor::check_stream(StreamRef stream) const {
+  RONDO_TRY_ASSIGN(const bool captured, ExecutorBase::check_stream(stream));
+  if (!captured || !no_capture_) return captured;
+  return Error{RONDO_ERROR_UNSUPPORTED,
+               "the stream is being captured, but the driver of " + describe() +
+                   " does not capture stream memory operations, which the copy-engine executor waits by (" +
+                   no_capture_->message +
+                   "); make the communicator with RONDO_DEVICE_EXECUTOR=kernel, or call outside of the capture"};
+}
+
+Result<std::unique_ptr<PreparedPlan>> CopyExecutor::prepare(const Plan &plan) {
+  auto made = std::make_unique<CopyPlan>();
+  made->plan = &plan;
+  if (const std::string name = device::reduce_kernel_name(plan); !name.empty()) {
+    RONDO_TRY_ASSIGN(made->reduce, kernels_.find(name));
+  }
+  return std::unique_ptr<PreparedPlan>(std::move(made));
+}
+
+DevicePointer CopyExecutor::slot(uint32_t channel, uint32_t sender, uint32_t receiver, uint64_t counter) const {
+  return segment_.address_of(receiver) + segment_.shape().connection_offset(channel, sender) +
+         geometry().slots_offset() + slot_index(counter) * geometry().slot_bytes;
+}
+
+Result<void> CopyExecutor::launch(const DeviceCall &call, void *stream_handle) {
+  auto *const stream = static_cast<CuStream>(stream_handle);
+  const StreamWork work = work_on(stream);
+  const ContextGuard guard(*driver_, context_.get().context);
+  RONDO_TRY(guard.status());
+  RONDO_TRY(follow_last_stream(stream, call.captured));
+  RONDO_TRY(progress_.begin(work, call.captured));
+  const auto done = enqueue_all(call, work);
+  const auto ended = progress_.end(work, call, done.ok());
+  if (done.ok() && ended.ok() && !call.captured) note_last_stream(stream);
+  return done.ok() ? ended : done;
+}
+
+Result<void> CopyExecutor::enqueue_all(const DeviceCall &call, const StreamWork &work) {
+  if (call.captured) RONDO_TRY(open_links(call, work));
+  const auto walked = walk_plan(*static_cast<CopyPlan &>(*call.plan).plan, [&](const CopySlice &slice) -> Result<void> {
+    RONDO_TRY(wait_for_links(slice, call, work));
+    RONDO_TRY(move(slice, call, work));
+    return tell_links(slice, call, work);
+  });
+  return walked.ok() && call.captured ? close_links(call, work) : walked;
+}
+
+/// Calls visit(end, channel, peer), which returns a Result<void>, for each end that the captured call uses.
+template <class Visit>
+Result<void> CopyExecutor::each_captured_end(const Visit &visit) {
+  const uint32_t rank_count = segment_.shape().rank_count;
+  for (uint32_t index = 0; index < captured_ends_.size(); ++index) {
+    const CopyEnds &end = captured_ends_[index];
+    if (end.sends || end.receives) RONDO_TRY(visit(end, index / rank_count, index % rank_count));
+  }
+  return {};
+}
+
+Result<void> CopyExecutor::open_links(const DeviceCall &call, const StreamWork &work) {
+  std::fill(captured_ends_.begin(), captured_ends_.end(), CopyEnds());
+  RONDO_TRY(walk_plan(*static_cast<CopyPlan &>(*call.plan).plan, [&](const CopySlice &slice) {
+    for (const uint32_t peer : targets_of(slice)) ends(call, slice.channel, peer).sends = true;
+    for (const uint32_t peer : sources_of(slice)) ends(call, slice.channel, peer).receives = true;
+    return Result<void>();
+  }));
+  RONDO_TRY(each_captured_end([&](const CopyEnds &end, uint32_t channel, uint32_t peer) {
+    return end.receives ? work.write(flags_.word(FlagWord::arrived, peer, channel, rank_), 1) : Result<void>();
+  }));
+  return each_captured_end([&](const CopyEnds &end, uint32_t channel, uint32_t peer) -> Result<void> {
+    if (!end.sends) return {};
+    const DevicePointer arrived = flags_.word(FlagWord::arrived, rank_, channel, peer);
+    RONDO_TRY(work.wait(arrived, 1));
+    return work.write(arrived, 0);
+  });
+}
+
+Result<void> CopyExecutor::close_links(const DeviceCall &call, const StreamWork &work) {
+  return each_captured_end([&](const CopyEnds &end, uint32_t channel, uint32_t peer) -> Result<void> {
+    if (end.sends) {
+      RONDO_TRY(work.wait(consumed(call, rank_, channel, peer), end.posted));
+      RONDO_TRY(work.write(consumed(call, rank_, channel, peer), 0));
+    }
+    return end.receives ? work.write(posted(call, rank_, channel, peer), 0) : Result<void>();
+  });
+}
+
+Result<void> CopyExecutor::wait_for_links(const CopySlice &slice, const DeviceCall &call, const StreamWork &work) {
+  for (const uint32_t peer : targets_of(slice)) {
+    const uint64_t sent = ends(call, slice.channel, peer).posted;
+    if (sent < geometry().slot_count) continue;
+    RONDO_TRY(work.wait(consumed(call, rank_, slice.channel, peer), sent + 1 - geometry().slot_count));
+  }
+  for (const uint32_t peer : sources_of(slice)) {
+    CopyEnds &end = ends(call, slice.channel, peer);
+    RONDO_TRY(work.wait(posted(call, rank_, slice.channel, peer), end.received + 1));
+    if (std::exchange(end.received_number, call.number) == call.number) continue;
+    const auto expected = SlotSignature::of(call.number, call.buffers.signature);
+    const DevicePointer word = flags_.signature(rank_, slice.channel, peer, slot_index(end.received));
+    RONDO_TRY(work.wait(word, expected.value));
+    RONDO_TRY(work.wait(word + sizeof(uint64_t), expected.opposite));
+  }
+  return {};
+}
+
+/// In the order of src/proto/interpreter.h.
+CopyOperands CopyExecutor::operands_of(const CopySlice &slice, const DeviceCall &call) {
+  const Step &step = *slice.step;
+  const auto place = [&](const Window &window) {
+    return reinterpret_cast<DevicePointer>(address_of(window, *slice.program, slice.range.begin));
+  };
+  CopyOperands operands;
+  if ((step.flags & step_acc) != 0) operands.add_input(place(call.buffers.recv));
+  if ((step.flags & step_src) != 0) operands.add_input(place(call.buffers.send));
+  for (const uint32_t peer : sources_of(slice))
+    operands.add_input(slot(slice.channel, peer, rank_, ends(call, slice.channel, peer).received));
+  if ((step.flags & step_dst) != 0) operands.add_output(place(call.buffers.recv));
+  for (const uint32_t peer : targets_of(slice))
+    operands.add_output(slot(slice.channel, rank_, peer, ends(call, slice.channel, peer).posted));
+  return operands;
+}
+
+Result<void> CopyExecutor::move(const CopySlice &slice, const DeviceCall &call, const StreamWork &work) {
+  const CopyOperands operands = operands_of(slice, call);
+  const uint64_t bytes = slice.range.count * slice.program->element_bytes;
+  DevicePointer from = operands.inputs[0];
+  const bool divides = (slice.step->flags & step_finish) != 0 && call.divisor != 0;
+  const bool reduces = static_cast<CopyPlan &>(*call.plan).reduce.function != nullptr;
+  if (reduces && (operands.input_count > 1 || divides)) {
+    // Where this rank keeps the result the kernel writes it; copies take it from there.
+    const bool keeps = (slice.step->flags & step_dst) != 0;
+    from = keeps ? operands.outputs[0] : segment_.address() + segment_.shape().plans_offset();
+    RONDO_TRY(reduce(slice, call, operands, from, work));
+  }
+  for (uint32_t output = 0; output < operands.output_count; ++output)
+    if (operands.outputs[output] != from)
+      RONDO_TRY(work.copy(operands.outputs[output], from, bytes, "cuMemcpyAsync of a slice"));
+  return {};
+}
+
+Result<void> CopyExecutor::reduce(const CopySlice &slice, const DeviceCall &call, const CopyOperands &operands,
+                                   DevicePointer output, const StreamWork &work) const {
+  const LoadedKernel &kernel = static_cast<CopyPlan &>(*call.plan).reduce;
+  device::ReductionOperation operation;
+  for (uint32_t input = 0; input < operands.input_count; ++input)
+    operation.inputs[input] = reinterpret_cast<const std::byte *>(operands.inputs[input]);
+  operation.input_count = operands.input_count;
+  operation.output = reinterpret_cast<std::byte *>(output);
+  operation.count = slice.range.count;
+  operation.divisor = (slice.step->flags & step_finish) != 0 ? call.divisor : 0;
+  const uint64_t bytes = slice.range.count * slice.program->element_bytes;
+  constexpr uint64_t block_bytes = uint64_t{reduce_threads} * reduce_bytes_per_thread;
+  const auto blocks = static_cast<uint32_t>(std::min<uint64_t>((bytes - 1) / block_bytes + 1, reduce_blocks_max));
+  return launch_kernel(*driver_, kernel, {blocks, reduce_threads, 0}, &operation, work.stream,
+                       "launching a reducing kernel");
+}
+
+Result<void> CopyExecutor::tell_links(const CopySlice &slice, const DeviceCall &call, const StreamWork &work) {
+  for (const uint32_t peer : targets_of(slice)) {
+    CopyEnds &end = ends(call, slice.channel, peer);
+    if (std::exchange(end.posted_number, call.number) != call.number) {
+      const auto signature = SlotSignature::of(call.number, call.buffers.signature);
+      const DevicePointer word = flags_.signature(peer, slice.channel, rank_, slot_index(end.posted));
+      RONDO_TRY(work.write(word, signature.value));
+      RONDO_TRY(work.write(word + sizeof(uint64_t), signature.opposite));
+    }
+    RONDO_TRY(work.write(posted(call, peer, slice.channel, rank_), ++end.posted));
+  }
+  for (const uint32_t peer : sources_of(slice))
+    RONDO_TRY(work.write(consumed(call, peer, slice.channel, rank_), ++ends(call, slice.channel, peer).received));
+  return {};
+}
+
+}  // namespace
+
+std::unique_ptr<ExecutorBase> make_copy_executor() { return std::make_unique<CopyExecutor>(); }
+
+}  // namespace rondo::cuda

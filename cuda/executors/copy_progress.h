@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// How far the copy-engine executor's calls have come, told to the host by their streams through pinned memory. A call
+// that is not captured writes its own numbers. A captured one cannot: a replay would write what it wrote the last time.
+//
+//   replaying   1 while a captured call runs
+//   wheel       the numbers 0 to wheel_words - 1 in a circle; a captured call turns it by one at its end, by copies
+//               alone. So its first word counts those that have ended, modulo wheel_words.
+//
+// Nothing that a replay writes is written by other calls, so neither can hide the end of the other.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+
+#include "src/engine/device_executor.h"
+#include "cuda/executors/stream_work.h"
+
+namespace rondo::cuda {
+
+class CopyProgress {
+ public:
+  /// More than the replays that can end between two looks of the monitor; if as many do they are not seen.
+  static constexpr uint32_t wheel_words = 251;
+  static constexpr uint64_t scratch_bytes = wheel_words * sizeof(uint64_t);
+
+  [[nodiscard]] Result<void> open(const PrimaryContext &context);
+  /// Device memory of this rank, `scratch_bytes` of it, through which the wheel is turned.
+  void use_scratch(DevicePointer scratch) { scratch_ = scratch; }
+  /// A word that nobody looks at, to try things with.
+  [[nodiscard]] DevicePointer spare_word() const;
+
+  // The first and the last that a call enqueues.
+  [[nodiscard]] Result<void> begin(const StreamWork &work, bool captured);
+  /// `done`: all of it could be enqueued.
+  [[nodiscard]] Result<void> end(const StreamWork &work, const DeviceCall &call, bool done);
+
+  /// Any thread.
+  [[nodiscard]] DeviceReport report() const;
+  /// Nothing that was enqueued has still to end, and no replay runs. When no calls come any more.
+  [[nodiscard]] bool drained() const;
+
+ private:
+  struct Words;
+  [[nodiscard]] Words &words() const { return *static_cast<Words *>(memory_.get().object); }
+  /// Pinned memory has one address for the host and for the device.
+  [[nodiscard]] static DevicePointer place_of(const uint64_t &word) { return reinterpret_cast<DevicePointer>(&word); }
+  [[nodiscard]] Result<void> turn_wheel(const StreamWork &work) const;
+
+  HostMemory memory_;
+  DevicePointer scratch_ = 0;
+  uint64_t enqueued_count_ = 0;        ///< calls that were not captured
+  mutable std::mutex mutex_;           ///< of report(): its looks at the wheel come in order
+  mutable uint64_t replay_count_ = 0;  ///< that have ended, as far as they were seen
+};
+
+}  // namespace rondo::cuda

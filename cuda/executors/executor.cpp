@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernel executor: one kernel a collective, one block a channel. docs/gpu.md.
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <mutex>
+
+#include "cuda/driver/budget.h"
+#include "cuda/executors/executor_base.h"
+#include "cuda/kernels/direct.h"
+#include "cuda/kernels/operation.h"
+#include "cuda/executors/launch_group.h"
+#include "cuda/executors/plan_image.h"
+#include "src/proto/memory.h"
+
+namespace rondo::cuda {
+namespace {
+
+constexpr uint32_t default_slot_count = 8;
+constexpr uint32_t default_slot_bytes = 128 << 10;
+constexpr uint64_t plan_memory_bytes = 4 << 20;  // a plan of 64 ranks takes 4 KiB
+constexpr uint32_t poll_count = 64;              // looks at a flag in device memory for one at the host's abort word
+// direct: nothing was measured. Post areas take 256 KiB of a place, areas of chunks those of 8 ranks with 4 channels 36
+// MiB.
+constexpr uint32_t direct_post_bytes = 64 << 10;
+constexpr uint32_t direct_chunk_bytes = 256 << 10;
+constexpr uint32_t direct_threads_max = channel_lanes_max * lane_threads;  // as block_budget() reckons with
+constexpr uint32_t warp_threads = 32;
+
+/// What the host and the kernels share, in pinned memory.
+struct HostWords {
+  alignas(cache_line_bytes) uint64_t abort = 0;
+  device::DeviceResult result;
+};
+
+class CudaPlan final : public PreparedPlan {
+ public:
+  CudaPlan(Arena &arena, std::mutex &mutex) : arena_(arena), mutex_(mutex) {}
+  CudaPlan(const CudaPlan &) = delete;
+  CudaPlan &operator=(const CudaPlan &) = delete;
+  ~CudaPlan() override {
+    const std::lock_guard lock(mutex_);
+    if (bytes != 0) arena_.give_back(offset, bytes);
+  }
+
+  LoadedKernel kernel;
+  uint64_t offset = 0, bytes = 0;  ///< in the segment's memory for plans, and in the host's copy of it; direct: nothing
+  uint32_t channel_count = 0, lane_count = 0, lanes_per_channel = 0;
+  uint32_t scratch_bytes = 0;
+  bool uploaded = false;
+  bool direct = false;
+  bool one_shot = false;                   ///< direct
+  uint64_t count = 0, chunk_elements = 0;  ///< direct
+  uint32_t threads = 0;                    ///< direct: of a block
+
+ private:
+  Arena &arena_;
+  std::mutex &mutex_;
+};
+
+class KernelExecutor final : public ExecutorBase {
+ public:
+  [[nodiscard]] ExecutorCapabilities capabilities() const override {
+    ExecutorCapabilities own = ExecutorBase::capabilities();
+    own.kind = RONDO_DEVICE_EXECUTOR_KERNEL;
+    return own;
+  }
+  [[nodiscard]] Result<std::unique_ptr<PreparedPlan>> prepare(const Plan &plan) override;
+  [[nodiscard]] Result<void> launch(const DeviceCall &call, void *stream) override;
+  [[nodiscard]] DeviceReport report() const override;
+  [[nodiscard]] bool drained() const override {
+    const DeviceReport now = report();
+    return now.ended_number >= last_number_ && now.begun_calls == now.ended_calls;
+  }
+  void stop() override { memory::store_release(words().abort, 1); }  // pairs with A1 in cuda/kernels/run.h
+
+  [[nodiscard]] Result<void> connect(const DeviceRequest &request, InfoExchange &info_exchange) override;
+
+ private:
+  [[nodiscard]] Result<void> claim_residency(const Neighbours &neighbours);
+  [[nodiscard]] Result<void> join_group(const DeviceRequest &request);
+  [[nodiscard]] HostWords &words() const { return *static_cast<HostWords *>(words_.get().object); }
+  [[nodiscard]] std::byte *host_plans() const { return static_cast<std::byte *>(host_plans_.get().object); }
+  [[nodiscard]] Result<void> upload(CudaPlan &plan, CuStream stream, bool captured);
+  [[nodiscard]] Result<void> prepare_image(const Plan &plan, CudaPlan &made);
+  [[nodiscard]] device::DeviceOperation operation_of(const CudaPlan &plan, const DeviceCall &call) const;
+  [[nodiscard]] Result<void> run(const CudaPlan &plan, const DeviceCall &call, CuStream stream);
+  [[nodiscard]] Result<void> run_direct(const CudaPlan &plan, const DeviceCall &call, CuStream stream) const;
+
+  BlockClaim blocks_;
+  HostMemory words_, host_plans_;
+  std::mutex arena_mutex_;
+  Arena arena_{plan_memory_bytes};
+  uint32_t rank_ = 0;
+  uint64_t last_number_ = 0;             ///< of the operations that were enqueued and not captured
+  std::shared_ptr<LaunchGroup> group_;   ///< null: this rank launches kernels of its own
+  uint32_t place_ = 0;                   ///< in the group
+  std::atomic<bool> info_exchange_ = false;  ///< a call waits for the others of the group
+};
+
+/// None for a rank that is alone, or for too many.
+device::DirectGeometry choose_direct(uint32_t rank_count, uint32_t channel_count) {
+  if (rank_count < 2 || rank_count > device::direct_rank_count_max) return {};
+  return {rank_count, channel_count, direct_post_bytes, direct_chunk_bytes};
+}
+
+/// Of a one_shot's block: one for each word, in whole warps; a few need no wide barrier.
+uint32_t direct_threads(uint64_t bytes, uint32_t channel_count) {
+  const uint64_t words = (bytes / device::word_bytes + channel_count) / channel_count;
+  const uint64_t threads = (words + warp_threads - 1) / warp_threads * warp_threads;
+  return static_cast<uint32_t>(std::clamp<uint64_t>(threads, warp_threads, direct_threads_max));
+}
+
+Result<void> KernelExecutor::connect(const DeviceRequest &request, InfoExchange &info_exchange) {
+  RONDO_TRY(open(request));
+  rank_ = request.rank;
+  SegmentShape shape;
+  shape.rank_count = request.rank_count;
+  shape.channel_count = request.channel_count != 0 ? request.channel_count : default_channel_count;
+  if (request.channel_count_max != 0) shape.channel_count = std::min(shape.channel_count, request.channel_count_max);
+  shape.geometry.slot_count = request.slot_count != 0 ? request.slot_count : default_slot_count;
+  shape.geometry.slot_bytes = request.slot_bytes != 0 ? request.slot_bytes : default_slot_bytes;
+  shape.geometry.ll_slot_bytes = ll_slot_bytes;
+  if (request.kernel_protocol() == RONDO_PROTOCOL_LL128) shape.geometry.ll128_slot_bytes = ll128_slot_bytes;
+  if (request.kernel_protocol() == RONDO_PROTOCOL_DIRECT)
+    shape.direct = choose_direct(request.rank_count, shape.channel_count);
+  shape.plan_bytes = plan_memory_bytes;
+  RONDO_TRY_ASSIGN(words_, allocate_host_memory(context_, sizeof(HostWords)));
+  ::new (words_.get().object) HostWords();
+  RONDO_TRY_ASSIGN(host_plans_, allocate_host_memory(context_, plan_memory_bytes));
+  RONDO_TRY(connect_segment(request, shape, info_exchange));
+  RONDO_TRY(claim_residency(request.neighbours));
+  return join_group(request);
+}
+
+/// Ranks of one process on one device, in groups of as many as a kernel takes.
+Result<void> KernelExecutor::join_group(const DeviceRequest &request) {
+  if (!request.shares_launches) return {};
+  const Neighbours &neighbours = request.neighbours;
+  const uint32_t group = neighbours.position / device::ranks_per_kernel_max;
+  const uint32_t before = group * device::ranks_per_kernel_max;
+  const uint32_t count = std::min(neighbours.in_process - before, device::ranks_per_kernel_max);
+  if (count == 1) return {};
+  if (request.kernel_protocol() == RONDO_PROTOCOL_DIRECT)
+    return Error{RONDO_ERROR_UNSUPPORTED,
+                 "kernels of the protocol 'direct' run one rank each, but RONDO_DEVICE_LAUNCH=shared asks for one that "
+                 "runs several; use 'auto', 'simple', 'll' or 'll128', or RONDO_DEVICE_LAUNCH=own"};
+  place_ = neighbours.position - before;
+  // The segment of the first is theirs alone, and stays as long as one of them is there.
+  RONDO_TRY_ASSIGN(group_, LaunchGroup::join(context_, segment_.address_of(neighbours.first) + group, count));
+  return {};
+}
+
+/// A block that is not resident never runs while the others wait for it; and calls of several communicators may be in
+/// flight at once.
+Result<void> KernelExecutor::claim_residency(const Neighbours &neighbours) {
+  constexpr char advice[] =
+      "; ask for fewer channels (RONDO_MAX_CTAS, RONDO_CHANNELS), put fewer ranks on the device, destroy communicators "
+      "that are not needed, or use copies (RONDO_DEVICE_EXECUTOR=copy)";
+  RONDO_TRY_ASSIGN(const BlockBudget budget, block_budget(kernels_, device_, geometry().ll128_slot_bytes != 0));
+  const uint64_t channels = segment_.shape().channel_count;
+  const uint32_t ranks = neighbours.in_process + neighbours.in_others;
+  if (ranks * channels > budget.blocks)
+    return Error{RONDO_ERROR_OUT_OF_RESOURCES, std::to_string(ranks) + " ranks on " + describe() + " want " +
+                                                   std::to_string(ranks * channels) + " blocks with " +
+                                                   std::to_string(channels) + " channels each, but " +
+                                                   std::to_string(budget.blocks) + " can be resident at once" + advice};
+  const uint64_t others = neighbours.position == 0 ? neighbours.in_others * channels : 0;
+  auto claimed = claim_blocks(device_.uuid, channels + others, budget.blocks);
+  if (!claimed.ok()) return Error{claimed.error().status, "on " + describe() + " " + claimed.error().message + advice};
+  blocks_ = std::move(claimed).value();
+  return {};
+}
+
+Result<std::unique_ptr<PreparedPlan>> KernelExecutor::prepare(const Plan &plan) {
+  auto made = std::make_unique<CudaPlan>(arena_, arena_mutex_);
+  RONDO_TRY_ASSIGN(made->kernel, kernels_.find(device::kernel_name(plan)));
+  made->direct = plan.choice.protocol == RONDO_PROTOCOL_DIRECT;
+  if (!made->direct) {
+    RONDO_TRY(prepare_image(plan, *made));
+    return std::unique_ptr<PreparedPlan>(std::move(made));
+  }
+  const auto element_bytes = plan.lanes.front().program.element_bytes;
+  made->one_shot = plan.choice.algorithm == RONDO_ALGORITHM_ONE_SHOT;
+  made->count = plan.key.signature.count;
+  made->chunk_elements = plan.choice.chunk_bytes / element_bytes;
+  made->channel_count = made->lane_count = plan.choice.channels;
+  made->threads =
+      made->one_shot ? direct_threads(made->count * element_bytes, plan.choice.channels) : direct_threads_max;
+  made->uploaded = true;  // there is nothing to be
+  return std::unique_ptr<PreparedPlan>(std::move(made));
+}
+
+Result<void> KernelExecutor::prepare_image(const Plan &plan, CudaPlan &made) {
+  const size_t bytes = device::plan_image_bytes(plan);
+  {
+    const std::lock_guard lock(arena_mutex_);
+    const auto offset = arena_.take(bytes);
+    if (!offset)
+      return Error{RONDO_ERROR_OUT_OF_RESOURCES,
+                   "the plans of " + std::to_string(bytes) + " bytes more do not fit into a communicator's " +
+                       std::to_string(plan_memory_bytes) + " bytes on its device; use fewer different sizes"};
+    made.offset = *offset;
+    made.bytes = bytes;
+  }
+  const uint64_t address = segment_.address() + segment_.shape().plans_offset() + made.offset;
+  RONDO_TRY_ASSIGN(const device::PlanImage image,
+                   device::make_plan_image(plan, address, [&](uint32_t channel, uint32_t peer) {
+                     return segment_.ends_address(channel, peer);
+                   }));
+  std::memcpy(host_plans() + made.offset, image.bytes.data(), image.bytes.size());
+  made.channel_count = image.channel_count;
+  made.lane_count = image.lane_count;
+  made.lanes_per_channel = image.lanes_per_channel;
+  made.scratch_bytes = device::scratch_bytes_for(plan.choice.protocol, geometry());
+  return {};
+}
+
+Result<void> KernelExecutor::upload(CudaPlan &plan, CuStream stream, bool captured) {
+  if (plan.uploaded) return {};
+  const DevicePointer address = segment_.address() + segment_.shape().plans_offset() + plan.offset;
+  RONDO_TRY(cuda_check(*driver_, driver_->memcpy_htod_async(address, host_plans() + plan.offset, plan.bytes, stream),
+                       "copying a plan to the device"));
+  plan.uploaded = !captured;  // a captured copy is made when the graph runs, each time
+  return {};
+}
+
+device::DeviceOperation KernelExecutor::operation_of(const CudaPlan &plan, const DeviceCall &call) const {
+  device::DeviceOperation operation;
+  operation.abort = &words().abort;
+  operation.progress =
+      reinterpret_cast<device::DeviceProgress *>(segment_.address() + segment_.shape().progress_offset());
+  operation.result = &words().result;
+  operation.buffers = call.buffers;
+  operation.number = call.number;
+  operation.divisor = call.divisor;
+  operation.lane_count = plan.lane_count;
+  operation.scratch_bytes = plan.scratch_bytes;
+  operation.poll_count = poll_count;
+  return operation;
+}
+
+Result<void> KernelExecutor::run(const CudaPlan &plan, const DeviceCall &call, CuStream stream) {
+  LaunchPart part;
+  part.kernel = plan.kernel;
+  part.operation = operation_of(plan, call);
+  part.operation.channels = reinterpret_cast<const device::DeviceChannel *>(
+      segment_.address() + segment_.shape().plans_offset() + plan.offset);
+  part.channel_count = plan.channel_count;
+  part.threads = lane_threads * plan.lanes_per_channel;
+  part.shared_bytes = device::shared_bytes_for(plan.lanes_per_channel, plan.scratch_bytes);
+  part.stream = stream;
+  // Each captured stream has a graph of its own, and so a kernel.
+  if (group_ != nullptr && !call.captured) {
+    info_exchange_.store(true, std::memory_order_relaxed);  // advisory
+    bool launched = false;
+    const auto done = group_->launch(place_, part, words().abort, launched);
+    info_exchange_.store(false, std::memory_order_relaxed);
+    if (launched) last_number_ = call.number;  // also where an error followed: it will run
+    if (launched || !done.ok()) return done;
+  }
+  return launch_parts(*driver_, {&part, 1}, stream);
+}
+
+Result<void> KernelExecutor::run_direct(const CudaPlan &plan, const DeviceCall &call, CuStream stream) const {
+  device::DirectOperation operation;
+  operation.base = operation_of(plan, call);
+  operation.geometry = segment_.shape().direct;
+  for (uint32_t rank = 0; rank < operation.geometry.rank_count; ++rank)
+    operation.places[rank] = reinterpret_cast<std::byte *>(segment_.address_of(rank) + segment_.shape().place_offset());
+  operation.count = plan.count;
+  operation.chunk_elements = plan.chunk_elements;
+  operation.rank = rank_;
+  operation.one_shot = plan.one_shot ? 1 : 0;
+  return launch_kernel(*driver_, plan.kernel, {plan.channel_count, plan.threads, device::shared_bytes_for(1, 0)},
+                       &operation, stream, "launching a collective");
+}
+
+Result<void> KernelExecutor::launch(const DeviceCall &call, void *stream_handle) {
+  auto *const stream = static_cast<CuStream>(stream_handle);
+  auto &plan = static_cast<CudaPlan &>(*call.plan);
+  const ContextGuard guard(*driver_, context_.get().context);
+  RONDO_TRY(guard.status());
+  RONDO_TRY(follow_last_stream(stream, call.captured));
+  RONDO_TRY(upload(plan, stream, call.captured));
+  RONDO_TRY(plan.direct ? run_direct(plan, call, stream) : run(plan, call, stream));
+  if (call.captured) return {};
+  last_number_ = call.number;
+  note_last_stream(stream);
+  return {};
+}
+
+DeviceReport KernelExecutor::report() const {
+  const device::DeviceResult &result = words().result;
+  DeviceReport report;
+  report.ended_number = memory::load_acquire(result.number);  // pairs with E3 in cuda/kernels/run.h
+  report.ended_calls = memory::load_relaxed(result.kernels);
+  report.begun_calls = std::max(memory::load_relaxed(result.begun), report.ended_calls);
+  // Where nothing else runs the time of a call that waits for others has begun; its kernel counts as the same.
+  if (report.begun_calls == report.ended_calls && info_exchange_.load(std::memory_order_relaxed)) ++report.begun_calls;
+  const uint64_t verdict = memory::load_relaxed(result.verdict);  // ordered by E3
+  if (verdict == 0) return report;
+  report.failed = true;
+  report.failed_number = memory::load_relaxed(result.failed_number);
+  if (device::outcome_in(verdict) == device::Outcome::fault) report.fault = device::fault_in(verdict);
+  report.peer = device::peer_in(verdict);
+  return report;
+}
+
+}  // namespace
+
+std::unique_ptr<ExecutorBase> make_kernel_executor() { return std::make_unique<KernelExecutor>(); }
+
+}  // namespace rondo::cuda

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs plans on a CUDA device, by kernels (cuda/executors/executor.cpp) or by copies
+// (cuda/executors/copy_executor.cpp). docs/gpu.md.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "cuda/transport/choose.h"
+#include "src/engine/device_executor.h"
+#include "src/base/config.h"
+#include "src/bootstrap/store/store.h"
+
+namespace rondo::cuda {
+
+struct DeviceRequest {
+  uint32_t rank = 0;
+  uint32_t rank_count = 1;
+  int32_t device = 0;              ///< ordinal
+  uint32_t channel_count = 0;      ///< 0: chosen here
+  uint32_t channel_count_max = 0;  ///< 0: no limit
+  uint32_t slot_count = 0;         ///< 0: chosen here
+  uint32_t slot_bytes = 0;         ///< 0: chosen here
+  std::string library;             ///< Config::cuda_library
+  std::string key_prefix;
+  uint64_t deadline_ns = 0;
+  // What is asked for, the same by all ranks:
+  rondo_device_executor_t executor = RONDO_DEVICE_EXECUTOR_AUTO;
+  rondo_protocol_t protocol = RONDO_PROTOCOL_AUTO;
+  DeviceHandles handles = DeviceHandles::automatic;
+  bool shares_launches = false;  ///< by kernels: ranks of one process on one device launch one for all
+  Neighbours neighbours;         ///< found by connect_device()
+
+  /// The protocol that kernels are asked for; auto where copies run. `executor`: as chosen.
+  [[nodiscard]] rondo_protocol_t kernel_protocol() const {
+    return executor == RONDO_DEVICE_EXECUTOR_KERNEL ? protocol : RONDO_PROTOCOL_AUTO;
+  }
+};
+
+/// RONDO_ERROR_UNSUPPORTED: no driver. RONDO_ERROR_INVALID_ARGUMENT: no such device.
+[[nodiscard]] Result<void> check_device(const std::string &library, int32_t device);
+
+/// Every rank calls it: finds the driver and the device, chooses the executor, loads the kernels, connects the ranks'
+/// memories. RONDO_ERROR_UNSUPPORTED: the protocol ll128 is asked for, kernels are to run, and the devices are not
+/// known to move lines as one piece (cuda/executors/lines.h). RONDO_ERROR_OUT_OF_RESOURCES: kernels are to run, and the
+/// blocks of all that share the device (ranks of this process, of all its communicators; through MPS, the
+/// communicator's others) cannot be resident at once.
+[[nodiscard]] Result<std::unique_ptr<DeviceExecutor>> connect_device(DeviceRequest request, Store &store);
+
+}  // namespace rondo::cuda

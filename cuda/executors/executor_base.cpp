@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/executors/executor_base.h"
+
+#include <algorithm>
+
+namespace rondo::cuda {
+
+Result<CudaDevice> device_of(const CudaDriver &driver, int32_t ordinal) {
+  RONDO_TRY_ASSIGN(const auto devices, cuda_devices(driver));
+  if (ordinal >= 0 && static_cast<size_t>(ordinal) < devices.size()) return devices[static_cast<size_t>(ordinal)];
+  return invalid_argument("rondo_config_t.device is " + std::to_string(ordinal) + ", but this process sees " +
+                          std::to_string(devices.size()) + " CUDA devices, numbered from 0 (CUDA_VISIBLE_DEVICES)");
+}
+
+Result<void> ExecutorBase::open(const DeviceRequest &request) {
+  RONDO_TRY_ASSIGN(driver_, cuda_driver(request.library));
+  RONDO_TRY_ASSIGN(device_, device_of(*driver_, request.device));
+  RONDO_TRY_ASSIGN(context_, retain_primary_context(*driver_, device_.ordinal));
+  RONDO_TRY_ASSIGN(kernels_, KernelSet::load(context_, kernel_families(request.executor, request.kernel_protocol())));
+  RONDO_TRY_ASSIGN(stream_, make_stream(context_));
+  RONDO_TRY_ASSIGN(launched_, make_event(context_));
+  return {};
+}
+
+Result<void> ExecutorBase::connect_segment(const DeviceRequest &request, const SegmentShape &shape,
+                                           InfoExchange &info_exchange) {
+  RONDO_TRY_ASSIGN(
+      segment_, Segment::connect(context_, stream_.get().object, device_.uuid, shape, request.handles, info_exchange));
+  return {};
+}
+
+ExecutorCapabilities ExecutorBase::capabilities() const {
+  const SegmentShape &shape = segment_.shape();
+  const auto barrier_buffer = [&](uint32_t which) {
+    return reinterpret_cast<std::byte *>(segment_.address() + shape.barrier_offset(which));
+  };
+  ExecutorCapabilities own;
+  own.geometry = shape.geometry;
+  own.channel_count = shape.channel_count;
+  own.post_bytes = shape.direct.post_bytes;
+  own.direct_chunk_bytes = shape.direct.chunk_bytes;
+  own.direct_channels = shape.direct.channel_count;
+  own.barrier_send = barrier_buffer(0);
+  own.barrier_recv = barrier_buffer(1);
+  return own;
+}
+
+Result<void> ExecutorBase::check_buffer(const char *name, const void *pointer, size_t bytes) const {
+  if (bytes == 0) return {};
+  const ContextGuard guard(*driver_, context_.get().context);
+  RONDO_TRY(guard.status());
+  RONDO_TRY_ASSIGN(const PointerInfo info, pointer_info(*driver_, pointer));
+  if (info.type == MemoryType::unknown || info.type == MemoryType::host)
+    return invalid_argument(std::string(name) + " is host memory, but the communicator is on " + describe() +
+                            "; give memory of that device, or make a communicator on RONDO_DEVICE_HOST");
+  if (info.device != device_.ordinal)
+    return invalid_argument(std::string(name) + " is memory of CUDA device " + std::to_string(info.device) +
+                            ", but the communicator is on " + describe());
+  const uint64_t offset = reinterpret_cast<uint64_t>(pointer) - info.range_start;
+  if (info.range_bytes != 0 && (offset > info.range_bytes || bytes > info.range_bytes - offset))
+    return invalid_argument(std::string(name) + " has " + std::to_string(bytes) + " bytes, which is more than the " +
+                            std::to_string(info.range_bytes - std::min<uint64_t>(offset, info.range_bytes)) +
+                            " that are left of its allocation");
+  return {};
+}
+
+Result<bool> ExecutorBase::check_stream(StreamRef given) const {
+  if (given.host != nullptr)
+    return invalid_argument(
+        "the stream is one of rondo_stream_create, which is for host memory, but the communicator is on a device; "
+        "give a cudaStream_t");
+  auto *const stream = static_cast<CuStream>(given.device);
+  const ContextGuard guard(*driver_, context_.get().context);
+  RONDO_TRY(guard.status());
+  CaptureStatus capture = CaptureStatus::none;
+  RONDO_TRY(cuda_check(*driver_, driver_->stream_is_capturing(stream, &capture), "cuStreamIsCapturing"));
+  if (stream == nullptr) return capture != CaptureStatus::none;  // the default stream of the context that is current
+  CuContext owner = nullptr;
+  RONDO_TRY(cuda_check(*driver_, driver_->stream_get_ctx(stream, &owner), "cuStreamGetCtx"));
+  if (owner != context_.get().context)
+    return invalid_argument("the stream is not one of " + describe() + ", which the communicator is on");
+  return capture != CaptureStatus::none;
+}
+
+Result<void> ExecutorBase::follow_last_stream(CuStream stream, bool captured) {
+  if (!launched_any_ || stream == last_stream_) return {};
+  if (!recorded_)
+    return Error{RONDO_ERROR_OUT_OF_RESOURCES,
+                 "no event could be recorded behind the last call, so none on another stream can follow it"};
+  if (!captured)
+    return cuda_check(*driver_, driver_->stream_wait_event(stream, launched_.get().object, 0), "cuStreamWaitEvent");
+  // A captured stream cannot wait for what was not captured with it.
+  if (last_call_has_ended()) return {};
+  return invalid_argument(
+      "a stream is being captured while the communicator's calls on another stream still run; "
+      "synchronize that stream before the capture begins");
+}
+
+bool ExecutorBase::last_call_has_ended() const {
+  if (!launched_any_) return true;
+  const ContextGuard guard(*driver_, context_.get().context);
+  const CaptureModeGuard capture_goes_on(*driver_);
+  return guard.ok() && recorded_ && driver_->event_query(launched_.get().object) == CuStatus::success;
+}
+
+void ExecutorBase::note_last_stream(CuStream stream) {
+  // The call is on its way; only one on another stream needs the event.
+  recorded_ = driver_->event_record(launched_.get().object, stream) == CuStatus::success;
+  last_stream_ = stream;
+  launched_any_ = true;
+}
+
+Result<void> ExecutorBase::check_device() const {
+  const ContextGuard guard(*driver_, context_.get().context);
+  const CaptureModeGuard capture_goes_on(*driver_);
+  const CuStatus status = guard.ok() ? driver_->stream_query(stream_.get().object) : guard.code();
+  if (status == CuStatus::success || status == CuStatus::not_ready) return {};
+  if (status == CuStatus::not_permitted) return {};  // asked by a host function of a stream, which may not ask
+  return cuda_error(*driver_, status, describe() + " has failed");
+}
+
+}  // namespace rondo::cuda

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/executors/lines.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <vector>
+
+namespace rondo::cuda {
+namespace {
+
+/// Compute capabilities of the devices of which it is known; one is added when it has been seen there.
+constexpr std::array known_capabilities{80, 90, 100};
+
+std::string capability_string(int capability) {
+  return std::to_string(capability / 10) + "." + std::to_string(capability % 10);
+}
+
+Error refusal(const std::string &why) {
+  return {RONDO_ERROR_UNSUPPORTED,
+          "the protocol 'll128' that was asked for (config or RONDO_PROTOCOL) cannot be: " + why +
+              ", so data could be taken before it is there; use 'auto', 'simple' or 'll'"};
+}
+
+/// Between two devices atomics are done by the link itself over NVLink, and not over PCIe. (NVML, which knows links by
+/// their names, need not be installed.)
+bool has_nvlink(const CudaDriver &driver, CuDevice from, CuDevice to) {
+  int value = 0;
+  const CuStatus status = driver.device_get_p2p_attribute(&value, PeerAttribute::native_atomics_supported, from, to);
+  return status == CuStatus::success && value != 0;
+}
+
+}  // namespace
+
+Result<void> check_lines(const CudaDriver &driver, const CudaDevice &own, std::span<const PlacementInfo> infos) {
+  const auto &known = known_capabilities;
+  const std::string name = "CUDA device " + std::to_string(own.ordinal);
+  if (std::find(known.begin(), known.end(), own.compute_capability) == known.end()) {
+    std::string list;
+    for (const int each : known) list += (list.empty() ? "" : ", ") + capability_string(each);
+    return refusal(name + " (" + own.name + ") has compute capability " + capability_string(own.compute_capability) +
+                   ", and lines of 128 bytes are known to stay in one piece on " + list + " alone");
+  }
+  RONDO_TRY_ASSIGN(const auto devices, cuda_devices(driver));
+  for (size_t rank = 0; rank < infos.size(); ++rank) {
+    const DeviceUuid &theirs = infos[rank].device;
+    if (theirs == own.uuid) continue;
+    const std::string who = "the device of rank " + std::to_string(rank);
+    const auto found = std::find_if(devices.begin(), devices.end(), [&](const auto &it) { return it.uuid == theirs; });
+    if (found == devices.end())
+      return refusal("this process does not see " + who +
+                     " (CUDA_VISIBLE_DEVICES), so it is not known whether NVLink leads there");
+    if (!has_nvlink(driver, own.ordinal, found->ordinal))
+      return refusal("no NVLink leads from " + name + " to " + who + ", and PCIe may take lines of 128 bytes apart");
+  }
+  return {};
+}
+
+}  // namespace rondo::cuda

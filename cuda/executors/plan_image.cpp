@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/executors/plan_image.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace rondo::device {
+namespace {
+
+constexpr size_t align(size_t bytes) { return (bytes + 15) / 16 * 16; }
+
+/// Where the parts of an image begin.
+struct Layout {
+  explicit Layout(const Plan &plan) {
+    size_t link_count = 0, step_count = 0;
+    for (const Schedule &schedule : plan.schedules) link_count += schedule.peers.size();
+    for (const PlannedLane &lane : plan.lanes) step_count += lane.program.step_count;
+    lanes = align(plan.schedules.size() * sizeof(DeviceChannel));
+    links = lanes + align(plan.lanes.size() * sizeof(LaneProgram));
+    blocks = links + align(link_count * sizeof(DeviceLinkEnds *));
+    steps = blocks + align(plan.key.blocks.size() * sizeof(Range));
+    bytes = steps + align(step_count * sizeof(Step));
+  }
+  size_t lanes, links, blocks, steps, bytes;
+};
+
+/// What a device's address is to code that the host compiles.
+template <class T>
+T *device_pointer(uint64_t address) {
+  return reinterpret_cast<T *>(address);
+}
+
+class Writer {
+ public:
+  Writer(std::vector<std::byte> &bytes, uint64_t address) : bytes_(bytes), address_(address) {}
+
+  /// Puts `value` at *offset, which moves on; returns its address on the device.
+  template <class T>
+  T *put(size_t &offset, const T *values, size_t count) {
+    T *const there = device_pointer<T>(address_ + offset);
+    if (count != 0) std::memcpy(bytes_.data() + offset, values, count * sizeof(T));
+    offset += count * sizeof(T);
+    return there;
+  }
+
+ private:
+  std::vector<std::byte> &bytes_;
+  uint64_t address_;
+};
+
+void add_reducing_names(std::vector<std::string> &names, const std::string &stem) {
+  for (int type = 0; rondo_type_string(static_cast<rondo_type_t>(type)) != nullptr; ++type)
+    for (const rondo_op_t op : {RONDO_SUM, RONDO_PROD, RONDO_MIN, RONDO_MAX})
+      names.push_back(stem + rondo_type_string(static_cast<rondo_type_t>(type)) + "_" + rondo_op_string(op));
+}
+
+std::string stem_of(rondo_protocol_t protocol) {
+  return std::string("rondo_run_") + rondo_protocol_string(protocol) + "_";
+}
+
+bool is_move(const Plan &plan) {
+  const auto collective = static_cast<rondo_collective_t>(plan.key.signature.collective);
+  return collective == RONDO_ALL_GATHER || collective == RONDO_BROADCAST;
+}
+
+/// "float32_sum"; avg is a sum and a divisor.
+std::string reducing_name(const Plan &plan) {
+  const auto op = static_cast<rondo_op_t>(plan.key.signature.op);
+  return std::string(rondo_type_string(static_cast<rondo_type_t>(plan.key.signature.type))) + "_" +
+         rondo_op_string(op == RONDO_AVG ? RONDO_SUM : op);
+}
+
+}  // namespace
+
+size_t plan_image_bytes(const Plan &plan) { return Layout(plan).bytes; }
+
+Result<PlanImage> make_plan_image(const Plan &plan, uint64_t address,
+                                  const std::function<uint64_t(uint32_t, uint32_t)> &ends_of) {
+  const Layout layout(plan);
+  PlanImage image;
+  image.bytes.resize(layout.bytes);
+  image.channel_count = static_cast<uint32_t>(plan.schedules.size());
+  image.lane_count = static_cast<uint32_t>(plan.lanes.size());
+  Writer writer(image.bytes, address);
+  size_t channels = 0, lanes = layout.lanes, links = layout.links, blocks = layout.blocks, steps = layout.steps;
+  const Range *const device_blocks = writer.put(blocks, plan.key.blocks.data(), plan.key.blocks.size());
+  for (uint32_t channel = 0; channel < image.channel_count; ++channel) {
+    const Schedule &schedule = plan.schedules[channel];
+    DeviceChannel entry;
+    entry.link_count = static_cast<uint32_t>(schedule.peers.size());
+    entry.lanes = device_pointer<const LaneProgram>(address + lanes);
+    entry.links = device_pointer<DeviceLinkEnds *const>(address + links);
+    for (const uint32_t peer : schedule.peers) {
+      DeviceLinkEnds *const ends = device_pointer<DeviceLinkEnds>(ends_of(channel, peer));
+      writer.put(links, &ends, 1);
+    }
+    for (const PlannedLane &lane : plan.lanes) {
+      if (lane.channel != channel) continue;
+      LaneProgram program = lane.program;
+      program.steps = writer.put(steps, lane.program.steps, lane.program.step_count);
+      if (program.partition.blocks != nullptr) program.partition.blocks = device_blocks;
+      writer.put(lanes, &program, 1);
+      ++entry.lane_count;
+    }
+    if (entry.lane_count > lanes_per_channel_max)
+      return Error{RONDO_ERROR_UNSUPPORTED, "a channel has " + std::to_string(entry.lane_count) +
+                                                " lanes; a kernel runs at most " +
+                                                std::to_string(lanes_per_channel_max)};
+    image.lanes_per_channel = std::max(image.lanes_per_channel, entry.lane_count);
+    writer.put(channels, &entry, 1);
+  }
+  return image;
+}
+
+std::vector<std::string> kernel_names(rondo_protocol_t protocol) {
+  std::vector<std::string> names;
+  if (protocol != RONDO_PROTOCOL_DIRECT) names.push_back(stem_of(protocol) + "copy");  // which is for all-reduce alone
+  add_reducing_names(names, stem_of(protocol));
+  return names;
+}
+
+std::string kernel_name(const Plan &plan) {
+  return stem_of(plan.choice.protocol) + (is_move(plan) ? "copy" : reducing_name(plan));
+}
+
+std::vector<std::string> reduce_kernel_names() {
+  std::vector<std::string> names;
+  add_reducing_names(names, "rondo_reduce_");
+  return names;
+}
+
+std::string reduce_kernel_name(const Plan &plan) {
+  const bool is_barrier = plan.key.signature.collective == RONDO_BARRIER;
+  return is_barrier || is_move(plan) ? std::string() : "rondo_reduce_" + reducing_name(plan);
+}
+
+}  // namespace rondo::device

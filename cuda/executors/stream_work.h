@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the copy-engine executor enqueues on a stream, one call of the driver each; in a stream that is captured each
+// becomes a node of the graph.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/transport/handles.h"
+
+namespace rondo::cuda {
+
+struct StreamWork {
+  const CudaDriver *driver = nullptr;
+  CuStream stream = nullptr;
+  unsigned wait_flags = wait_value_geq;
+
+  /// Until *word - value >= 0.
+  [[nodiscard]] Result<void> wait(DevicePointer word, uint64_t value) const {
+    return cuda_check(*driver, driver->stream_wait_value64(stream, word, value, wait_flags), "cuStreamWaitValue64");
+  }
+  /// Behind a fence: who sees the value sees what the stream did before.
+  [[nodiscard]] Result<void> write(DevicePointer word, uint64_t value) const {
+    return cuda_check(*driver, driver->stream_write_value64(stream, word, value, write_value_default),
+                      "cuStreamWriteValue64");
+  }
+  [[nodiscard]] Result<void> copy(DevicePointer to, DevicePointer from, uint64_t bytes, const char *what) const {
+    return cuda_check(*driver, driver->memcpy_async(to, from, bytes, stream), what);
+  }
+};
+
+/// Captures a wait and a write of `word` and throws the graph away: an error where the driver takes neither into one.
+/// `work`: of a stream that has nothing to do.
+[[nodiscard]] inline Result<void> try_capture(const StreamWork &work, CuContext context, DevicePointer word) {
+  const CudaDriver &driver = *work.driver;
+  // Relaxed: it forbids nothing to the other threads of the process.
+  RONDO_TRY(cuda_check(driver, driver.stream_begin_capture(work.stream, CaptureMode::relaxed), "cuStreamBeginCapture"));
+  auto taken = work.wait(word, 0);
+  if (taken.ok()) taken = work.write(word, 0);
+  CuGraph captured = nullptr;
+  const CuStatus ended = driver.stream_end_capture(work.stream, &captured);
+  if (ended == CuStatus::success) const Graph thrown_away({&driver, context, captured});
+  if (!taken.ok()) return taken;
+  return cuda_check(driver, ended, "cuStreamEndCapture");
+}
+
+}  // namespace rondo::cuda

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one thing that copies cannot do: reduces the operands of a slice into one result, and ends. It waits for nothing,
+// so its blocks need not be resident at once; what it reads is there, and what it writes is published, by the order of
+// its stream. The copy-engine executor (cuda/executors/copy_executor.cpp) launches it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "cuda/kernels/reduce.h"
+
+namespace rondo::device {
+
+/// The parameter of every reducing kernel; its threads share the elements out.
+struct ReductionOperation {
+  const std::byte *inputs[inputs_max] = {};
+  std::byte *output = nullptr;  ///< may be an input
+  uint64_t count = 0;           ///< elements; with their size less than 4 GiB
+  uint32_t input_count = 0;
+  uint32_t divisor = 0;  ///< avg: the number of ranks; else 0
+};
+static_assert(std::is_trivially_copyable_v<ReductionOperation> && std::is_standard_layout_v<ReductionOperation>);
+static_assert(sizeof(ReductionOperation) == 56 && offsetof(ReductionOperation, output) == 32);
+static_assert(offsetof(ReductionOperation, input_count) == 48);
+
+template <class Reducer, Group G>
+RONDO_HD void reduce(G group, const ReductionOperation &operation) {
+  GroupArgs args{};
+  RONDO_UNROLL
+  for (uint32_t input = 0; input < inputs_max; ++input) args.inputs[input] = operation.inputs[input];
+  args.input_count = operation.input_count;
+  args.outputs[0] = operation.output;
+  args.output_count = 1;
+  args.count = operation.count;
+  args.divisor = operation.divisor;
+  Reducer{}(group, args);
+}
+
+}  // namespace rondo::device

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which executor a communicator on devices gets, and how its ranks share memory: what was asked for, else what suits
+// where they are.
+#pragma once
+
+#include <span>
+
+#include "cuda/driver/driver_api.h"
+#include "cuda/driver/process_name.h"
+#include "src/base/config.h"
+
+namespace rondo::cuda {
+
+/// What a rank tells the others.
+struct PlacementInfo {
+  DeviceUuid device{};
+  ProcessName process;
+  uint32_t mps = 0;       ///< 1: its contexts are shared by MPS, so processes run beside each other
+  uint32_t can_copy = 0;  ///< 1: its device has what the copy-engine executor needs
+  uint32_t can_vmm = 0;   ///< 1: its device has memory with descriptors
+  uint32_t unused = 0;
+};
+
+/// Two processes have ranks on one device, and at least one of them not through MPS: their contexts take turns.
+[[nodiscard]] bool takes_turns(std::span<const PlacementInfo> infos);
+
+/// Ranks whose blocks are on a device at the same time, this one among them. Default: it is alone.
+struct Neighbours {
+  uint32_t in_process = 1;
+  uint32_t in_others = 0;  ///< through MPS; without it processes take turns, and do not share the device
+  uint32_t first = 0;      ///< of those in the process: it reckons with those in the others
+  uint32_t position = 0;   ///< among those in the process
+};
+[[nodiscard]] Neighbours neighbours_of(uint32_t rank, std::span<const PlacementInfo> infos);
+
+/// The same on all ranks. Not asked: the copy-engine executor where contexts take turns and all devices can, else the
+/// kernel executor: a kernel that waits would use up its turns.
+[[nodiscard]] rondo_device_executor_t choose_executor(rondo_device_executor_t wanted,
+                                                      std::span<const PlacementInfo> infos);
+
+/// The same on all ranks: as DeviceHandles says; where nobody asks and all ranks use the same addresses, ipc, which is
+/// plain memory then. RONDO_ERROR_UNSUPPORTED: vmm is asked for, and a device cannot.
+[[nodiscard]] Result<DeviceHandles> choose_handles(DeviceHandles wanted, std::span<const PlacementInfo> infos);
+
+}  // namespace rondo::cuda

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a request to the executor that serves it.
+#include <algorithm>
+#include <cstdlib>
+#include <span>
+
+#include "cuda/transport/choose.h"
+#include "cuda/executors/executor_base.h"
+#include "cuda/transport/info_exchange.h"
+#include "cuda/kernels/operation.h"
+#include "cuda/executors/lines.h"
+#include "src/base/log.h"
+
+namespace rondo::cuda {
+namespace {
+
+/// 0 also where the driver does not know the attribute.
+uint32_t has(const CudaDriver &driver, CuDevice device, DeviceAttribute attribute) {
+  const auto value = device_attribute(driver, device, attribute);
+  return value.ok() && value.value() != 0 ? 1 : 0;
+}
+
+Result<PlacementInfo> own_info(const DeviceRequest &request) {
+  RONDO_TRY_ASSIGN(const CudaDriver *const driver, cuda_driver(request.library));
+  RONDO_TRY_ASSIGN(const CudaDevice device, device_of(*driver, request.device));
+  PlacementInfo own;
+  own.device = device.uuid;
+  own.process = own_process();
+  own.mps = has(*driver, device.ordinal, DeviceAttribute::mps_enabled);
+  own.can_vmm = has(*driver, device.ordinal, DeviceAttribute::virtual_memory_management_supported) &
+                has(*driver, device.ordinal, DeviceAttribute::posix_descriptor_handles_supported);
+  own.can_copy = has(*driver, device.ordinal, DeviceAttribute::can_use_64_bit_stream_mem_ops);
+  return own;
+}
+
+Result<void> check_protocol(const DeviceRequest &request, std::span<const PlacementInfo> infos) {
+  if (request.kernel_protocol() != RONDO_PROTOCOL_LL128) return {};
+  RONDO_TRY_ASSIGN(const CudaDriver *const driver, cuda_driver(request.library));
+  RONDO_TRY_ASSIGN(const CudaDevice device, device_of(*driver, request.device));
+  return check_lines(*driver, device, infos);
+}
+
+/// What waits in a hardware queue holds up what is behind it: ranks that are threads want one each, or each kernel that
+/// runs several of them.
+void warn_of_shared_queues(const DeviceRequest &request) {
+  constexpr uint32_t queue_count_default = 8;
+  const Neighbours &here = request.neighbours;
+  const bool by_kernels = request.executor == RONDO_DEVICE_EXECUTOR_KERNEL;
+  uint32_t waiter_count = here.in_process;
+  if (request.shares_launches && by_kernels)
+    waiter_count = (waiter_count + device::ranks_per_kernel_max - 1) / device::ranks_per_kernel_max;
+  const char *const text = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+  const uint64_t queue_count = text == nullptr ? queue_count_default : std::strtoull(text, nullptr, 10);
+  if (here.position != 0 || waiter_count <= queue_count || waiter_count == 1) return;
+  const bool can_share = by_kernels && request.kernel_protocol() != RONDO_PROTOCOL_DIRECT;
+  log::warning({log::Subsystem::device, request.rank},
+               std::to_string(here.in_process) + " ranks of this process share CUDA device " +
+               std::to_string(request.device) + ", but CUDA gives it " + std::to_string(queue_count) +
+               " hardware queues: those whose streams share one wait for each other until the timeout. Set "
+               "CUDA_DEVICE_MAX_CONNECTIONS to the number of ranks or more (up to 32) before the process's first use "
+               "of CUDA" +
+               (can_share && !request.shares_launches ? ", or RONDO_DEVICE_LAUNCH=shared" : ""));
+}
+
+/// `request`: what is asked for, then what was chosen. `executor`: as ExecutorBase::connect() says.
+Result<void> connect_chosen(DeviceRequest &request, InfoExchange &info_exchange,
+                            std::unique_ptr<ExecutorBase> &executor) {
+  RONDO_TRY_ASSIGN(const PlacementInfo own, own_info(request));
+  RONDO_TRY_ASSIGN(const auto infos, info_exchange.infos(placement_key, own));
+  request.executor = choose_executor(request.executor, infos);
+  request.neighbours = neighbours_of(request.rank, infos);
+  RONDO_TRY_ASSIGN(request.handles, choose_handles(request.handles, infos));
+  RONDO_TRY(check_protocol(request, infos));
+  warn_of_shared_queues(request);
+  executor = request.executor == RONDO_DEVICE_EXECUTOR_COPY ? make_copy_executor() : make_kernel_executor();
+  return executor->connect(request, info_exchange);
+}
+
+}  // namespace
+
+bool takes_turns(std::span<const PlacementInfo> infos) {
+  for (const PlacementInfo &one : infos)
+    for (const PlacementInfo &other : infos)
+      if (one.device == other.device && !(one.process == other.process) && (one.mps == 0 || other.mps == 0))
+        return true;
+  return false;
+}
+
+Neighbours neighbours_of(uint32_t rank, std::span<const PlacementInfo> infos) {
+  const PlacementInfo &own = infos[rank];
+  Neighbours found{0, 0, rank, 0};
+  for (uint32_t peer = 0; peer < infos.size(); ++peer) {
+    const PlacementInfo &info = infos[peer];
+    if (info.device != own.device) continue;
+    if (info.process == own.process) {
+      ++found.in_process;
+      found.first = std::min(found.first, peer);
+      found.position += peer < rank ? 1 : 0;
+    } else if (info.mps != 0 && own.mps != 0) {
+      ++found.in_others;
+    }
+  }
+  return found;
+}
+
+rondo_device_executor_t choose_executor(rondo_device_executor_t wanted, std::span<const PlacementInfo> infos) {
+  if (wanted != RONDO_DEVICE_EXECUTOR_AUTO) return wanted;
+  const bool can_copy = std::all_of(infos.begin(), infos.end(), [](const auto &info) { return info.can_copy != 0; });
+  return can_copy && takes_turns(infos) ? RONDO_DEVICE_EXECUTOR_COPY : RONDO_DEVICE_EXECUTOR_KERNEL;
+}
+
+Result<DeviceHandles> choose_handles(DeviceHandles wanted, std::span<const PlacementInfo> infos) {
+  const auto lacks = std::find_if(infos.begin(), infos.end(), [](const auto &info) { return info.can_vmm == 0; });
+  const bool all_here = std::all_of(infos.begin(), infos.end(), [&](const PlacementInfo &info) {
+    return info.process == infos[0].process && info.device == infos[0].device;
+  });
+  if (wanted == DeviceHandles::automatic && all_here) return DeviceHandles::ipc;
+  if (wanted == DeviceHandles::automatic) return lacks == infos.end() ? DeviceHandles::vmm : DeviceHandles::ipc;
+  if (wanted == DeviceHandles::ipc || lacks == infos.end()) return wanted;
+  return Error{RONDO_ERROR_UNSUPPORTED, "the device of rank " + std::to_string(lacks - infos.begin()) +
+                                            " has no memory that is handed over by a descriptor, which "
+                                            "RONDO_DEVICE_HANDLES=vmm asks for; set it to ipc or auto"};
+}
+
+Result<void> check_device(const std::string &library, int32_t device) {
+  RONDO_TRY_ASSIGN(const CudaDriver *const driver, cuda_driver(library));
+  const auto found = device_of(*driver, device);
+  return found.ok() ? Result<void>() : found.error();
+}
+
+Result<std::unique_ptr<DeviceExecutor>> connect_device(DeviceRequest request, Store &store) {
+  InfoExchange info_exchange(store, request.key_prefix, request.rank, request.rank_count, request.deadline_ns);
+  std::unique_ptr<ExecutorBase> executor;
+  const auto connected = connect_chosen(request, info_exchange, executor);
+  for (const char *const key : {placement_key, segment_key, flags_key}) {
+    if (connected.ok() || (key == flags_key && request.executor == RONDO_DEVICE_EXECUTOR_KERNEL)) continue;
+    // A rank that has failed goes on to where the others wait for it. Where it has been already this changes nothing.
+    static_cast<void>(info_exchange.outcome(key, connected));
+  }
+  RONDO_TRY(info_exchange.outcome(connected_key, connected));
+  return std::unique_ptr<DeviceExecutor>(std::move(executor));
+}
+
+}  // namespace rondo::cuda

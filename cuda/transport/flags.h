@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// The words that streams of the copy-engine executor wait for: host memory that all ranks of a communicator map, and
+// that their devices see. A rank's streams wait for words of its own part alone, which streams of its peers write. Host
+// memory, so that the host can end every wait by plain stores, whatever the device's queues are blocked by.
+//
+// Layout    a part for each rank, in it a place for each (channel, peer) of
+//             posted, consumed                      slots that the peer has posted to this rank, or of this rank
+//                                                   that the peer has consumed; since the beginning
+//             captured_posted, captured_consumed    the same in a captured call, which counts from 0
+//             arrived                               1: the peer has come to a captured call in which it receives
+//             signatures                            slot_count * 2: SlotSignature of the operation that a slot begins
+// Values    of the first two grow; the next three are 0 between captured calls (cuda/executors/copy_executor.cpp). All
+// are less
+//           than `released`: each wait is "greater or equal", so one value ends all of them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "cuda/transport/info_exchange.h"
+#include "cuda/transport/handles.h"
+
+namespace rondo::cuda {
+
+/// Ends every wait, of values in [-released, released].
+inline constexpr uint64_t flags_released = uint64_t{1} << 62;
+
+/// A pair of words that says of which operation a slot is the first. "Greater or equal" of both is equality.
+struct SlotSignature {
+  uint64_t value = 0;     ///< 29 bits of the number, then the fingerprint
+  uint64_t opposite = 0;  ///< -value
+
+  [[nodiscard]] static SlotSignature of(uint64_t number, uint32_t fingerprint) {
+    constexpr uint64_t number_mask = (1u << 29) - 1;  // so that the value is less than flags_released
+    const uint64_t value = (number & number_mask) << 32 | fingerprint;
+    return {value, 0 - value};
+  }
+};
+
+/// The words of a place before its signatures.
+enum class FlagWord : uint32_t { posted, consumed, captured_posted, captured_consumed, arrived, count };
+
+struct FlagShape {
+  uint32_t rank_count = 1;
+  uint32_t channel_count = 1;
+  uint32_t slot_count = 2;
+
+  [[nodiscard]] uint64_t place_bytes() const;
+  /// Where the place of `rank` for what it does with `peer` begins.
+  [[nodiscard]] uint64_t place_offset(uint32_t rank, uint32_t channel, uint32_t peer) const;
+  [[nodiscard]] uint64_t bytes() const;
+};
+
+/// Of one rank; the memory is one mapping in each process.
+class Flags {
+ public:
+  /// Every rank calls it: rank 0 makes the memory.
+  [[nodiscard]] static Result<Flags> connect(const PrimaryContext &context, const FlagShape &shape,
+                                             InfoExchange &info_exchange);
+
+  /// As the device sees it: in the part of `rank`, for its connections with `peer`.
+  [[nodiscard]] DevicePointer word(FlagWord which, uint32_t rank, uint32_t channel, uint32_t peer) const {
+    return address_ + shape_.place_offset(rank, channel, peer) + static_cast<uint64_t>(which) * sizeof(uint64_t);
+  }
+  /// Of the first of the pair; that of the opposite follows.
+  [[nodiscard]] DevicePointer signature(uint32_t rank, uint32_t channel, uint32_t peer, uint64_t slot) const {
+    return word(FlagWord::count, rank, channel, peer) + 2 * slot * sizeof(uint64_t);
+  }
+
+  /// Ends every wait of this rank, until a stream, a peer's or its own, writes such a word again. Any thread.
+  void release() const;
+
+ private:
+  FlagShape shape_;
+  uint32_t rank_ = 0;
+  std::shared_ptr<const void> memory_;  ///< registered with the driver; the mapping of this process
+  std::byte *base_ = nullptr;
+  DevicePointer address_ = 0;
+};
+
+}  // namespace rondo::cuda

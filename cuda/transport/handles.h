@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// Owners of what the CUDA driver hands out. Each carries its driver and, where closing needs one, its context.
+// A close that fails is logged at the level debug: after an asynchronous error every call fails, and the error itself
+// has been told by then.
+#pragma once
+
+#include "cuda/driver/driver.h"
+#include "src/base/unique_handle.h"
+
+namespace rondo::cuda {
+
+/// Makes `context` current on this thread while it lives, whatever the application has current.
+class ContextGuard {
+ public:
+  /// The guard is in force if ok(); its failure is told by status().
+  ContextGuard(const CudaDriver &driver, CuContext context)
+      : driver_(driver), status_(driver.ctx_push_current(context)) {}
+  ContextGuard(const ContextGuard &) = delete;
+  ContextGuard &operator=(const ContextGuard &) = delete;
+  ~ContextGuard();
+
+  [[nodiscard]] bool ok() const { return status_ == CuStatus::success; }
+  [[nodiscard]] CuStatus code() const { return status_; }
+  [[nodiscard]] Result<void> status() const { return cuda_check(driver_, status_, "cuCtxPushCurrent"); }
+
+ private:
+  const CudaDriver &driver_;
+  CuStatus status_;
+};
+
+/// While it lives this thread may ask the driver what is "potentially unsafe" while a stream is captured: by default a
+/// query of any stream or event, from any thread of the process, would end the capture.
+class CaptureModeGuard {
+ public:
+  explicit CaptureModeGuard(const CudaDriver &driver)
+      : driver_(driver), exchanged_(driver.thread_exchange_capture_mode(&mode_) == CuStatus::success) {}
+  CaptureModeGuard(const CaptureModeGuard &) = delete;
+  CaptureModeGuard &operator=(const CaptureModeGuard &) = delete;
+  ~CaptureModeGuard() {
+    if (exchanged_) static_cast<void>(driver_.thread_exchange_capture_mode(&mode_));
+  }
+
+ private:
+  const CudaDriver &driver_;
+  CaptureMode mode_ = CaptureMode::relaxed;  ///< then that of before
+  bool exchanged_;
+};
+
+/// An object of the driver, with what closes it.
+template <class Object>
+struct Owned {
+  const CudaDriver *driver = nullptr;
+  CuContext context = nullptr;
+  Object object{};
+
+  bool operator==(const Owned &) const = default;
+};
+
+/// What the traits below have in common: makes the context current, calls `close(argument)`, logs what fails.
+void close_in_context(const CudaDriver &driver, CuContext context, const char *what, CuStatus (*close)(const void *),
+                      const void *argument);
+
+template <class Object, CuStatus (*CudaDriver::*close_entry)(Object)>
+struct OwnedTraits {
+  using Handle = Owned<Object>;
+  static constexpr Handle invalid{};
+  static void close(Handle handle) {
+    close_in_context(
+        *handle.driver, handle.context, "closing a CUDA object",
+        [](const void *argument) {
+          const auto &owned = *static_cast<const Handle *>(argument);
+          return (owned.driver->*close_entry)(owned.object);
+        },
+        &handle);
+  }
+};
+
+using Stream = UniqueHandle<OwnedTraits<CuStream, &CudaDriver::stream_destroy>>;
+using Event = UniqueHandle<OwnedTraits<CuEvent, &CudaDriver::event_destroy>>;
+using DeviceMemory = UniqueHandle<OwnedTraits<DevicePointer, &CudaDriver::mem_free>>;
+using HostMemory = UniqueHandle<OwnedTraits<void *, &CudaDriver::mem_free_host>>;
+using HostRegistration = UniqueHandle<OwnedTraits<void *, &CudaDriver::mem_host_unregister>>;
+using IpcMemory = UniqueHandle<OwnedTraits<DevicePointer, &CudaDriver::ipc_close_mem_handle>>;
+using PhysicalMemory = UniqueHandle<OwnedTraits<MemoryHandle, &CudaDriver::vmm_release>>;
+using Library = UniqueHandle<OwnedTraits<CuLibrary, &CudaDriver::library_unload>>;
+using Graph = UniqueHandle<OwnedTraits<CuGraph, &CudaDriver::graph_destroy>>;
+using GraphExec = UniqueHandle<OwnedTraits<CuGraphExec, &CudaDriver::graph_exec_destroy>>;
+
+struct RetainedContext {
+  const CudaDriver *driver = nullptr;
+  CuDevice device = -1;
+  CuContext context = nullptr;
+
+  bool operator==(const RetainedContext &) const = default;
+};
+
+struct PrimaryContextTraits {
+  using Handle = RetainedContext;
+  static constexpr Handle invalid{};
+  static void close(Handle handle);
+};
+/// A reference to the primary context of a device, which the application's CUDA runtime shares.
+using PrimaryContext = UniqueHandle<PrimaryContextTraits>;
+
+/// Of addresses that were reserved, or mapped: what cuMemAddressFree and cuMemUnmap want to know.
+struct AddressRange {
+  const CudaDriver *driver = nullptr;
+  CuContext context = nullptr;
+  DevicePointer address = 0;
+  size_t bytes = 0;
+
+  bool operator==(const AddressRange &) const = default;
+};
+
+template <CuStatus (*CudaDriver::*close_entry)(DevicePointer, size_t)>
+struct AddressRangeTraits {
+  using Handle = AddressRange;
+  static constexpr Handle invalid{};
+  static void close(Handle handle) {
+    close_in_context(
+        *handle.driver, handle.context, "closing a range of CUDA addresses",
+        [](const void *argument) {
+          const auto &range = *static_cast<const Handle *>(argument);
+          return (range.driver->*close_entry)(range.address, range.bytes);
+        },
+        &handle);
+  }
+};
+using ReservedAddresses = UniqueHandle<AddressRangeTraits<&CudaDriver::vmm_address_free>>;
+using MappedAddresses = UniqueHandle<AddressRangeTraits<&CudaDriver::vmm_unmap>>;
+
+// The makers make the context current themselves.
+[[nodiscard]] Result<PrimaryContext> retain_primary_context(const CudaDriver &driver, CuDevice device);
+[[nodiscard]] Result<Stream> make_stream(const PrimaryContext &context, int priority = 0);  ///< non-blocking
+[[nodiscard]] Result<Event> make_event(const PrimaryContext &context, unsigned flags = event_disable_timing);
+/// May wait for everything that runs on the device, as cuMemAlloc may: not while a collective is in flight.
+[[nodiscard]] Result<DeviceMemory> allocate_device_memory(const PrimaryContext &context, size_t bytes);
+[[nodiscard]] Result<HostMemory> allocate_host_memory(const PrimaryContext &context, size_t bytes);
+[[nodiscard]] Result<Library> load_library(const PrimaryContext &context, const void *image);
+/// Loads the function, so that its first launch does not. The function lives as long as the library.
+[[nodiscard]] Result<CuFunction> find_function(const Library &library, const char *name);
+
+}  // namespace rondo::cuda

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ranks of a communicator on devices while they connect: what they tell each other in the store, and descriptors
+// that they hand to each other. A header of cuda/ alone.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/bootstrap/fd_channel.h"
+#include "src/bootstrap/outcomes.h"
+
+namespace rondo::cuda {
+
+// In this order.
+inline constexpr char placement_key[] = "/cuda-placement";  ///< PlacementInfo
+inline constexpr char segment_key[] = "/cuda";              ///< SegmentInfo
+inline constexpr char flags_key[] = "/cuda-flags";          ///< FlagsInfo, of the copy-engine executor
+inline constexpr char connected_key[] = "/cuda-connected";  ///< nothing but whether all went well
+
+/// "opening the memory of rank 3: ...", with the rank as the peer.
+[[nodiscard]] inline Error about_rank(uint32_t peer, const std::string &what, const Error &cause) {
+  Error error{cause.status, what + " of rank " + std::to_string(peer) + ": " + cause.message};
+  error.peer = static_cast<int32_t>(peer);
+  return error;
+}
+
+class InfoExchange {
+ public:
+  InfoExchange(Store &store, std::string key_prefix, uint32_t rank, uint32_t rank_count, uint64_t deadline_ns)
+      : store_(store), prefix_(std::move(key_prefix)), rank_(rank), count_(rank_count), deadline_ns_(deadline_ns) {}
+
+  [[nodiscard]] uint32_t rank() const { return rank_; }
+  [[nodiscard]] uint32_t rank_count() const { return count_; }
+
+  /// Everybody's info, in rank order; else as gather_outcomes().
+  template <class Info>
+  [[nodiscard]] Result<std::vector<Info>> infos(const char *key, const Info &own) {
+    const auto bytes = std::as_bytes(std::span(&own, 1));
+    RONDO_TRY_ASSIGN(const auto parts, gather(key, Bytes(bytes.begin(), bytes.end())));
+    return structs_of<Info>(parts);
+  }
+  /// Whether all went well everywhere so far; else as gather_outcomes().
+  [[nodiscard]] Result<void> outcome(const char *key, const Result<void> &own) {
+    RONDO_TRY(gather(key, own.ok() ? Result<Bytes>(Bytes()) : Result<Bytes>(own.error())));
+    return {};
+  }
+
+  /// Keeps what others may still open until all know how connecting went.
+  void hold(std::shared_ptr<const void> memory) { held_.push_back(std::move(memory)); }
+  /// Who has the ticket can take `descriptor`, as long as this object lives.
+  [[nodiscard]] Result<FdTicket> offer(FileDescriptor descriptor) {
+    RONDO_TRY_ASSIGN(auto made, FdOffer::make(std::move(descriptor), deadline_ns_));
+    offers_.push_back(std::move(made));
+    return offers_.back()->ticket();
+  }
+  [[nodiscard]] Result<FileDescriptor> take(const FdTicket &ticket) const {
+    return take_descriptor(ticket, deadline_ns_);
+  }
+
+ private:
+  [[nodiscard]] Result<std::vector<Bytes>> gather(const char *key, const Result<Bytes> &own) {
+    return gather_outcomes(store_, prefix_ + key, rank_, count_, own, deadline_ns_);
+  }
+
+  Store &store_;
+  std::string prefix_;
+  uint32_t rank_, count_;
+  uint64_t deadline_ns_;
+  std::vector<std::unique_ptr<FdOffer>> offers_;
+  std::vector<std::shared_ptr<const void>> held_;
+};
+
+}  // namespace rondo::cuda

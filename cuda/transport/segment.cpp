@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/transport/segment.h"
+
+#include <algorithm>
+#include <string>
+
+namespace rondo::cuda {
+namespace {
+
+constexpr uint64_t align_bytes = 256;
+
+constexpr uint64_t aligned(uint64_t bytes) { return (bytes + align_bytes - 1) / align_bytes * align_bytes; }
+
+Result<void> clear(const PrimaryContext &context, CuStream stream, DevicePointer address, uint64_t bytes) {
+  const CudaDriver &driver = *context.get().driver;
+  const ContextGuard guard(driver, context.get().context);
+  RONDO_TRY(guard.status());
+  RONDO_TRY(cuda_check(driver, driver.memset_d8_async(address, 0, bytes, stream), "cuMemsetD8Async"));
+  return cuda_check(driver, driver.stream_synchronize(stream), "clearing a segment");
+}
+
+Result<OpenedMemory> take_vmm(const PrimaryContext &context, const SegmentInfo &info,
+                              const InfoExchange &info_exchange) {
+  RONDO_TRY_ASSIGN(auto descriptor, info_exchange.take(info.ticket));
+  return open_vmm(context, std::move(descriptor), info.mapped_bytes);
+}
+
+}  // namespace
+
+uint64_t SegmentShape::connection_bytes() const { return aligned(geometry.bytes()); }
+uint64_t SegmentShape::connection_offset(uint32_t channel, uint32_t sender) const {
+  return (uint64_t{channel} * rank_count + sender) * connection_bytes();
+}
+uint64_t SegmentShape::ends_offset(uint32_t channel, uint32_t peer) const {
+  return connection_offset(channel_count, 0) + (uint64_t{channel} * rank_count + peer) * sizeof(device::DeviceLinkEnds);
+}
+uint64_t SegmentShape::progress_offset() const { return aligned(ends_offset(channel_count, 0)); }
+uint64_t SegmentShape::barrier_offset(uint32_t which) const {
+  return progress_offset() + sizeof(device::DeviceProgress) + which * cache_line_bytes;
+}
+uint64_t SegmentShape::place_offset() const { return aligned(barrier_offset(2)); }
+uint64_t SegmentShape::plans_offset() const { return aligned(place_offset() + direct.bytes()); }
+uint64_t SegmentShape::bytes() const { return plans_offset() + plan_bytes; }
+
+Result<Segment> Segment::connect(const PrimaryContext &context, CuStream stream, const DeviceUuid &uuid,
+                                 const SegmentShape &shape, DeviceHandles handles, InfoExchange &info_exchange) {
+  Segment segment;
+  segment.shape_ = shape;
+  RONDO_TRY_ASSIGN(segment.own_, SharedMemory::allocate(context, shape.bytes(), handles));
+  info_exchange.hold(segment.own_);
+  if (shape.cleared) RONDO_TRY(clear(context, stream, segment.address(), shape.bytes()));
+  SegmentInfo own;
+  own.uuid = uuid;
+  own.process = own_process();
+  own.device = static_cast<uint64_t>(context.get().device);
+  own.address = segment.address();
+  own.bytes = shape.bytes();
+  own.mapped_bytes = segment.own_->bytes();
+  if (handles == DeviceHandles::vmm) {
+    RONDO_TRY_ASSIGN(auto descriptor, segment.own_->descriptor());
+    RONDO_TRY_ASSIGN(own.ticket, info_exchange.offer(std::move(descriptor)));
+  } else {
+    RONDO_TRY_ASSIGN(own.handle, segment.own_->ipc_handle());
+  }
+  RONDO_TRY_ASSIGN(const auto infos, info_exchange.infos(segment_key, own));
+  RONDO_TRY(segment.open_peers(context, infos, info_exchange));
+  RONDO_TRY(segment.fill_ends(context, stream, info_exchange.rank()));
+  return segment;
+}
+
+/// Of another thread of this process, whose addresses are used as they are.
+Result<DevicePointer> Segment::open_neighbour(const PrimaryContext &context, const SegmentInfo &info, uint32_t peer) {
+  const CudaDriver &driver = *context.get().driver;
+  if (const auto device = static_cast<CuDevice>(info.device); device != context.get().device) {
+    RONDO_TRY_ASSIGN(PrimaryContext theirs, retain_primary_context(driver, device));
+    const ContextGuard guard(driver, context.get().context);
+    RONDO_TRY(guard.status());
+    const CuStatus enabled = driver.ctx_enable_peer_access(theirs.get().context, 0);
+    if (enabled != CuStatus::success && enabled != CuStatus::peer_access_already_enabled)
+      return about_rank(peer, "access from device " + std::to_string(context.get().device) + " to the memory",
+                        cuda_error(driver, enabled, "device " + std::to_string(info.device)));
+    peer_contexts_.push_back(std::move(theirs));
+  }
+  auto memory = SharedMemory::find(info.address);
+  if (memory == nullptr)
+    return about_rank(peer, "using the memory", Error{RONDO_ERROR_REMOTE, "it gave up while the ranks connected"});
+  held_.push_back(std::move(memory));
+  return info.address;
+}
+
+Result<void> Segment::open_peers(const PrimaryContext &context, const std::vector<SegmentInfo> &infos,
+                                 InfoExchange &info_exchange) {
+  const uint32_t rank = info_exchange.rank();
+  const SegmentInfo &own = infos[rank];
+  for (uint32_t peer = 0; peer < infos.size(); ++peer) {
+    const SegmentInfo &info = infos[peer];
+    const bool same_process = info.process == own.process;
+    const bool same_device = info.uuid == own.uuid;
+    if (info.bytes != own.bytes)
+      return Error{RONDO_ERROR_MISMATCH, "ranks " + std::to_string(rank) + " and " + std::to_string(peer) +
+                                             " have segments of different sizes on their devices"};
+    if (same_process && (same_device || !own_->is_vmm())) {
+      RONDO_TRY_ASSIGN(const DevicePointer address, open_neighbour(context, info, peer));
+      peers_.push_back(address);
+      continue;
+    }
+    auto opened = own_->is_vmm() ? take_vmm(context, info, info_exchange) : open_ipc(context, info.handle);
+    if (!opened.ok()) return about_rank(peer, "opening the memory", opened.error());
+    opened_.push_back(std::move(opened).value());
+    peers_.push_back(opened_.back().address);
+  }
+  return {};
+}
+
+Result<void> Segment::fill_ends(const PrimaryContext &context, CuStream stream, uint32_t rank) {
+  std::vector<device::DeviceLinkEnds> ends(size_t{shape_.channel_count} * shape_.rank_count);
+  const auto view = [&](DevicePointer segment, uint32_t channel, uint32_t sender) {
+    return ConnectionView{reinterpret_cast<std::byte *>(segment + shape_.connection_offset(channel, sender)),
+                          shape_.geometry};
+  };
+  for (uint32_t channel = 0; channel < shape_.channel_count; ++channel)
+    for (uint32_t peer = 0; peer < shape_.rank_count; ++peer) {
+      device::DeviceLinkEnds &it = ends[size_t{channel} * shape_.rank_count + peer];
+      it.peer = peer;
+      it.simple_out = SimpleSender(view(peers_[peer], channel, rank));
+      it.simple_in = SimpleReceiver(view(address(), channel, peer));
+      it.ll_out = LlSender(view(peers_[peer], channel, rank));
+      it.ll_in = LlReceiver(view(address(), channel, peer));
+      it.ll128_out = Ll128Sender(view(peers_[peer], channel, rank));
+      it.ll128_in = Ll128Receiver(view(address(), channel, peer));
+    }
+  const CudaDriver &driver = *context.get().driver;
+  const ContextGuard guard(driver, context.get().context);
+  RONDO_TRY(guard.status());
+  RONDO_TRY(cuda_check(
+      driver,
+      driver.memcpy_htod_async(ends_address(0, 0), ends.data(), ends.size() * sizeof(device::DeviceLinkEnds), stream),
+      "cuMemcpyHtoDAsync"));
+  return cuda_check(driver, driver.stream_synchronize(stream), "copying the ends of links");
+}
+
+std::optional<uint64_t> Arena::take(uint64_t bytes) {
+  bytes = aligned(std::max<uint64_t>(bytes, 1));
+  for (auto it = free_.begin(); it != free_.end(); ++it) {
+    if (it->second < bytes) continue;
+    const auto [offset, all] = *it;
+    free_.erase(it);
+    if (all > bytes) free_.emplace(offset + bytes, all - bytes);
+    return offset;
+  }
+  return std::nullopt;
+}
+
+void Arena::give_back(uint64_t offset, uint64_t bytes) {
+  bytes = aligned(std::max<uint64_t>(bytes, 1));
+  const auto next = free_.lower_bound(offset);
+  if (next != free_.end() && offset + bytes == next->first) {
+    bytes += next->second;
+    free_.erase(next);
+  }
+  const auto after = free_.lower_bound(offset);
+  if (after != free_.begin()) {
+    const auto before = std::prev(after);
+    if (before->first + before->second == offset) {
+      before->second += bytes;
+      return;
+    }
+  }
+  free_.emplace(offset, bytes);
+}
+
+}  // namespace rondo::cuda

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// A rank's memory on its device: the connections on which it receives, its ends of all links, and what plans need.
+// The other ranks write into its connections, and read its place (cuda/transport/shared_memory.h).
+//
+// Layout    connections          channel_count * rank_count, by channel and sender; connection.h
+//           link ends            channel_count * rank_count DeviceLinkEnds
+//           progress             DeviceProgress
+//           barrier              2 lines
+//           place                of the protocol direct; only where it was asked for (cuda/kernels/direct_place.h)
+//           plans                plan_bytes, given out by Arena
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cuda/kernels/direct_place.h"
+#include "cuda/kernels/operation.h"
+#include "cuda/driver/process_name.h"
+#include "cuda/transport/shared_memory.h"
+#include "src/proto/connection.h"
+
+namespace rondo::cuda {
+
+struct SegmentShape {
+  uint32_t rank_count = 1;
+  uint32_t channel_count = 1;
+  ConnectionGeometry geometry;
+  device::DirectGeometry direct;
+  uint64_t plan_bytes = 0;
+  bool cleared = true;  ///< else what is in fresh memory does not matter
+
+  [[nodiscard]] uint64_t connection_bytes() const;  ///< of one, rounded up
+  [[nodiscard]] uint64_t connection_offset(uint32_t channel, uint32_t sender) const;
+  [[nodiscard]] uint64_t ends_offset(uint32_t channel, uint32_t peer) const;
+  [[nodiscard]] uint64_t progress_offset() const;
+  [[nodiscard]] uint64_t barrier_offset(uint32_t which) const;
+  [[nodiscard]] uint64_t place_offset() const;
+  [[nodiscard]] uint64_t plans_offset() const;
+  [[nodiscard]] uint64_t bytes() const;
+};
+
+/// What a rank tells the others.
+struct SegmentInfo {
+  DeviceUuid uuid{};
+  ProcessName process;
+  uint64_t device = 0;
+  uint64_t address = 0;
+  uint64_t bytes = 0;
+  uint64_t mapped_bytes = 0;  ///< vmm
+  IpcMemoryHandle handle{};   ///< ipc
+  FdTicket ticket;            ///< vmm
+};
+
+class Segment {
+ public:
+  /// Allocates and clears it, tells the others and finds theirs. Every rank calls it. `stream`: to work on.
+  [[nodiscard]] static Result<Segment> connect(const PrimaryContext &context, CuStream stream, const DeviceUuid &uuid,
+                                               const SegmentShape &shape, DeviceHandles handles,
+                                               InfoExchange &info_exchange);
+
+  [[nodiscard]] const SegmentShape &shape() const { return shape_; }
+  [[nodiscard]] DevicePointer address() const { return own_->address(); }
+  /// Where this rank sees the segment of `rank`.
+  [[nodiscard]] DevicePointer address_of(uint32_t rank) const { return peers_[rank]; }
+  [[nodiscard]] uint64_t ends_address(uint32_t channel, uint32_t peer) const {
+    return address() + shape_.ends_offset(channel, peer);
+  }
+
+ private:
+  Result<void> open_peers(const PrimaryContext &context, const std::vector<SegmentInfo> &infos,
+                          InfoExchange &info_exchange);
+  Result<DevicePointer> open_neighbour(const PrimaryContext &context, const SegmentInfo &info, uint32_t peer);
+  Result<void> fill_ends(const PrimaryContext &context, CuStream stream, uint32_t rank);
+
+  SegmentShape shape_;
+  std::shared_ptr<const SharedMemory> own_;
+  std::vector<std::shared_ptr<const SharedMemory>> held_;  ///< of other threads of the process
+  std::vector<OpenedMemory> opened_;
+  std::vector<PrimaryContext> peer_contexts_;  ///< of other devices that this process uses
+  std::vector<DevicePointer> peers_;           ///< where each rank's segment is, for this one
+};
+
+/// Gives out pieces of [0, bytes), aligned to 256. First fit.
+class Arena {
+ public:
+  explicit Arena(uint64_t bytes) : free_{{0, bytes}} {}
+  /// Nothing: there is no such piece.
+  [[nodiscard]] std::optional<uint64_t> take(uint64_t bytes);
+  void give_back(uint64_t offset, uint64_t bytes);
+
+ private:
+  std::map<uint64_t, uint64_t> free_;  ///< offset -> bytes
+};
+
+}  // namespace rondo::cuda

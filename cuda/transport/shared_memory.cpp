@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/transport/shared_memory.h"
+
+#include <fcntl.h>
+
+#include <cerrno>
+
+#include "cuda/transport/shared_table.h"
+
+namespace rondo::cuda {
+namespace {
+
+using HeldMemories = SharedTable<DevicePointer, const SharedMemory>;
+
+/// Of this process, by address.
+HeldMemories &held() {
+  static auto *const all = new HeldMemories;
+  return *all;
+}
+
+MemoryProperties properties_for(CuDevice device) {
+  MemoryProperties properties;
+  properties.requested_handle_types = HandleType::posix_descriptor;
+  properties.location = {LocationType::device, device};
+  return properties;
+}
+
+/// What physical memory of so many bytes takes.
+Result<uint64_t> vmm_bytes(const PrimaryContext &context, uint64_t bytes) {
+  const auto &[driver, device, object] = context.get();
+  const MemoryProperties properties = properties_for(device);
+  size_t granularity = 0;
+  RONDO_TRY(cuda_check(*driver, driver->vmm_get_granularity(&granularity, &properties, Granularity::minimum),
+                       "cuMemGetAllocationGranularity"));
+  return (bytes + granularity - 1) / granularity * granularity;
+}
+
+/// For the device of `context`, which is current.
+Result<VmmMapping> map_physical(const PrimaryContext &context, MemoryHandle physical, uint64_t bytes) {
+  const auto &[driver, device, object] = context.get();
+  VmmMapping made;
+  DevicePointer address = 0;
+  RONDO_TRY(cuda_check(*driver, driver->vmm_address_reserve(&address, bytes, 0, 0, 0), "cuMemAddressReserve"));
+  made.reserved = ReservedAddresses({driver, object, address, bytes});
+  RONDO_TRY(cuda_check(*driver, driver->vmm_map(address, bytes, 0, physical, 0), "cuMemMap"));
+  made.mapped = MappedAddresses({driver, object, address, bytes});
+  const MemoryAccess access{{LocationType::device, device}, AccessFlags::read_write};
+  RONDO_TRY(cuda_check(*driver, driver->vmm_set_access(address, bytes, &access, 1), "cuMemSetAccess"));
+  return made;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const SharedMemory>> SharedMemory::allocate(const PrimaryContext &context, uint64_t bytes,
+                                                                   DeviceHandles kind) {
+  const auto &[driver, device, object] = context.get();
+  auto made = std::make_shared<SharedMemory>();
+  RONDO_TRY_ASSIGN(made->context_, retain_primary_context(*driver, device));
+  if (kind == DeviceHandles::vmm) {
+    const ContextGuard guard(*driver, object);
+    RONDO_TRY(guard.status());
+    RONDO_TRY_ASSIGN(const uint64_t all_bytes, vmm_bytes(context, bytes));
+    const MemoryProperties properties = properties_for(device);
+    MemoryHandle physical = 0;
+    const CuStatus created = driver->vmm_create(&physical, all_bytes, &properties, 0);
+    if (created != CuStatus::success)
+      return cuda_error(*driver, created, "cuMemCreate of " + std::to_string(all_bytes) + " bytes");
+    made->physical_ = PhysicalMemory({driver, object, physical});
+    RONDO_TRY_ASSIGN(made->mapping_, map_physical(context, physical, all_bytes));
+  } else {
+    RONDO_TRY_ASSIGN(made->memory_, allocate_device_memory(context, bytes));
+  }
+  held().add(made->address(), made);
+  return std::shared_ptr<const SharedMemory>(std::move(made));
+}
+
+std::shared_ptr<const SharedMemory> SharedMemory::find(DevicePointer address) { return held().find(address); }
+
+DevicePointer SharedMemory::address() const {
+  return is_vmm() ? mapping_.reserved.get().address : memory_.get().object;
+}
+
+Result<IpcMemoryHandle> SharedMemory::ipc_handle() const {
+  const auto &[driver, context, address] = memory_.get();
+  const ContextGuard guard(*driver, context);
+  RONDO_TRY(guard.status());
+  IpcMemoryHandle handle{};
+  RONDO_TRY(cuda_check(*driver, driver->ipc_get_mem_handle(&handle, address), "cuIpcGetMemHandle"));
+  return handle;
+}
+
+Result<FileDescriptor> SharedMemory::descriptor() const {
+  const auto &[driver, context, physical] = physical_.get();
+  const ContextGuard guard(*driver, context);
+  RONDO_TRY(guard.status());
+  int exported = -1;
+  RONDO_TRY(cuda_check(*driver, driver->vmm_export(&exported, physical, HandleType::posix_descriptor, 0),
+                       "cuMemExportToShareableHandle"));
+  FileDescriptor descriptor(exported);
+  if (::fcntl(exported, F_SETFD, FD_CLOEXEC) != 0) return system_error("fcntl(FD_CLOEXEC) of device memory", errno);
+  return descriptor;
+}
+
+Result<OpenedMemory> open_ipc(const PrimaryContext &context, const IpcMemoryHandle &handle) {
+  const auto &[driver, device, object] = context.get();
+  const ContextGuard guard(*driver, object);
+  RONDO_TRY(guard.status());
+  OpenedMemory opened;
+  RONDO_TRY(cuda_check(*driver, driver->ipc_open_mem_handle(&opened.address, handle, ipc_lazy_enable_peer_access),
+                       "cuIpcOpenMemHandle"));
+  opened.ipc = IpcMemory({driver, object, opened.address});
+  return opened;
+}
+
+Result<OpenedMemory> open_vmm(const PrimaryContext &context, FileDescriptor descriptor, uint64_t bytes) {
+  const auto &[driver, device, object] = context.get();
+  const ContextGuard guard(*driver, object);
+  RONDO_TRY(guard.status());
+  MemoryHandle handle = 0;
+  void *const shareable = reinterpret_cast<void *>(static_cast<intptr_t>(descriptor.get()));
+  RONDO_TRY(cuda_check(*driver, driver->vmm_import(&handle, shareable, HandleType::posix_descriptor),
+                       "cuMemImportFromShareableHandle"));
+  const PhysicalMemory physical({driver, object, handle});  // the mapping keeps the memory
+  OpenedMemory opened;
+  RONDO_TRY_ASSIGN(opened.vmm, map_physical(context, handle, bytes));
+  opened.address = opened.vmm.reserved.get().address;
+  return opened;
+}
+
+}  // namespace rondo::cuda

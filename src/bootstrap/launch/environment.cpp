@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+// Launchers, one function each: what the environment says about the job.
+#include "src/bootstrap/launch/environment.h"
+
+#include <sodium.h>
+
+#include <array>
+#include <cstdlib>
+
+#include "src/base/parse.h"
+#include "src/bootstrap/bytes.h"
+#include "src/bootstrap/endpoint.h"
+#include "src/bootstrap/messages.h"
+#include "src/bootstrap/pmi.h"
+#include "src/bootstrap/launch/process_info.h"
+
+namespace rondo {
+namespace {
+
+constexpr size_t name_bytes_max = 96;
+// Slurm numbers special steps from the top: the batch script, the external step, an interactive one, ...
+constexpr uint64_t slurm_step_max = 0xffff'fff0;
+
+class Variables {
+ public:
+  explicit Variables(const EnvironmentView &environment) : environment_(environment) {}
+
+  /// "" where it is not set.
+  [[nodiscard]] std::string text(const char *name) const {
+    const char *value = environment_.lookup(name);
+    return value == nullptr ? std::string() : std::string(value);
+  }
+  [[nodiscard]] bool has(const char *name) const { return !text(name).empty(); }
+
+  [[nodiscard]] Result<uint64_t> number(const char *name, uint64_t least, uint64_t most) const {
+    const std::string value = text(name);
+    if (value.empty()) return missing(name);
+    auto parsed = parse_number(value, least, most);
+    if (!parsed.ok()) return invalid_argument(std::string(name) + ": " + parsed.error().message);
+    return parsed;
+  }
+
+  [[nodiscard]] static Error missing(const char *name) {
+    return invalid_argument(std::string("the environment describes a job, but ") + name + " is not set");
+  }
+
+ private:
+  const EnvironmentView &environment_;
+};
+
+Result<void> read_rank(const Variables &variables, const char *rank_name, const char *size_name, Job &job) {
+  RONDO_TRY_ASSIGN(const uint64_t size, variables.number(size_name, 1, gather_count_max));
+  auto rank = variables.number(rank_name, 0, size - 1);
+  if (!rank.ok())
+    return invalid_argument(rank.error().message + " (" + size_name + " is " + std::to_string(size) + ")");
+  job.size = static_cast<uint32_t>(size);
+  job.rank = static_cast<uint32_t>(rank.value());
+  return {};
+}
+
+Result<void> read_local_rank(const Variables &variables, const char *name, Job &job) {
+  if (!variables.has(name)) return {};
+  RONDO_TRY_ASSIGN(const uint64_t local_rank, variables.number(name, 0, job.size - 1));
+  job.local_rank = static_cast<int32_t>(local_rank);
+  return {};
+}
+
+Result<void> read_secret(const Variables &variables, Job &job) {
+  auto secret = parse_secret(variables.text("RONDO_SECRET"));
+  if (!secret.ok()) return invalid_argument("RONDO_SECRET: " + secret.error().message);
+  job.secret = secret.value();
+  return {};
+}
+
+Result<Job> rondo_job(const Variables &variables) {
+  Job job;
+  job.launcher = "rondo run";
+  job.rendezvous = Job::RendezvousMethod::store;
+  RONDO_TRY(read_rank(variables, "RONDO_RANK", "RONDO_SIZE", job));
+  RONDO_TRY(read_local_rank(variables, "RONDO_LOCAL_RANK", job));
+  for (const char *name : {"RONDO_STORE", "RONDO_SECRET"})
+    if (!variables.has(name)) return Variables::missing(name);
+  auto endpoint = parse_endpoint(variables.text("RONDO_STORE"));
+  if (!endpoint.ok()) return invalid_argument("RONDO_STORE: " + endpoint.error().message);
+  job.endpoint = endpoint.value();
+  RONDO_TRY(read_secret(variables, job));
+  return job;
+}
+
+/// All that the ranks of a torchrun job share and a stranger has to guess: weak, see docs/bootstrap.md.
+Secret derived_secret(const Variables &variables) {
+  std::string input;
+  for (const char *name : {"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "TORCHELASTIC_RUN_ID",
+                           "TORCHELASTIC_RESTART_COUNT"})
+    input += std::string(name) + "=" + variables.text(name) + "\n";
+  constexpr std::string_view key = "rondo secret of a torchrun job";
+  Secret secret;
+  crypto_generichash(raw(secret.bytes.data()), secret.bytes.size(), raw(bytes_of(input).data()), input.size(),
+                     raw(bytes_of(key).data()), key.size());
+  return secret;
+}
+
+Result<Job> torchrun_job(const Variables &variables) {
+  Job job;
+  job.launcher = "torchrun";
+  job.rendezvous = Job::RendezvousMethod::listen;
+  RONDO_TRY(read_rank(variables, "RANK", "WORLD_SIZE", job));
+  RONDO_TRY(read_local_rank(variables, "LOCAL_RANK", job));
+  job.endpoint.host = variables.text("MASTER_ADDR");
+  if (job.endpoint.host.empty()) return Variables::missing("MASTER_ADDR");
+  const auto checked = parse_endpoint("[" + job.endpoint.host + "]:1");
+  if (!checked.ok())
+    return invalid_argument("MASTER_ADDR: " + quoted(job.endpoint.host) + " is not a host name or address");
+  RONDO_TRY_ASSIGN(const uint64_t master_port, variables.number("MASTER_PORT", 1, 65'535));
+  uint64_t port = master_port;
+  const std::string agent = variables.text("TORCHELASTIC_USE_AGENT_STORE");
+  if (agent == "True" || agent == "true" || agent == "1") ++port;  // torchrun itself listens at MASTER_PORT
+  if (variables.has("RONDO_PORT")) {
+    RONDO_TRY_ASSIGN(port, variables.number("RONDO_PORT", 1, 65'535));
+  }
+  if (port > 65'535)
+    return invalid_argument("MASTER_PORT: '65535' is taken by torchrun and leaves no port after it; set RONDO_PORT");
+  job.endpoint.port = static_cast<uint16_t>(port);
+  if (variables.has("RONDO_SECRET")) {
+    RONDO_TRY(read_secret(variables, job));
+  } else {
+    job.secret = derived_secret(variables);
+  }
+  if (job.size == 1) job.rendezvous = Job::RendezvousMethod::alone;
+  if (variables.has("LOCAL_WORLD_SIZE")) {
+    RONDO_TRY_ASSIGN(const uint64_t here, variables.number("LOCAL_WORLD_SIZE", 1, job.size));
+    if (here == job.size) job.endpoint.host = "127.0.0.1";  // nobody outside is to come
+  }
+  return job;
+}
+
+/// A file name for a job: what may not stand in one becomes '_', and then a digest keeps it unique.
+std::string file_name(const std::string &launcher, const std::string &job) {
+  std::string name = launcher + "-";
+  bool changed = job.size() > name_bytes_max;
+  for (const char c : std::string_view(job).substr(0, name_bytes_max)) {
+    const bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' ||
+                       c == '.' || c == '_';
+    name += plain ? c : '_';
+    changed = changed || !plain;
+  }
+  if (!changed) return name;
+  std::array<std::byte, 16> digest;
+  crypto_generichash(raw(digest.data()), digest.size(), raw(bytes_of(job).data()), job.size(), nullptr, 0);
+  return name + "-" + hexadecimal(digest);
+}
+
+Result<Job> rendezvous_by_file(const Variables &variables, Job job, const std::string &prefix,
+                               const std::string &name) {
+  job.rendezvous = job.size == 1 ? Job::RendezvousMethod::alone : Job::RendezvousMethod::file;
+  job.name = file_name(prefix, name);
+  job.directory = variables.text("RONDO_RENDEZVOUS_DIR");
+  if (job.several_hosts && job.directory.empty())
+    return Error{RONDO_ERROR_UNSUPPORTED,
+                 job.launcher + " runs this job on several hosts, which need a place to meet: set RONDO_RENDEZVOUS_DIR "
+                                "to a directory that all of them share"};
+  if (job.directory.empty()) job.directory = "/tmp";
+  if (job.directory.front() != '/' || job.directory.size() > 2'000)
+    return invalid_argument("RONDO_RENDEZVOUS_DIR: " + quoted(job.directory) +
+                            " is not the absolute path of a directory");
+  return job;
+}
+
+/// True: `name` says that fewer than all ranks are on this host.
+Result<bool> fewer_here(const Variables &variables, const char *name, const Job &job) {
+  if (!variables.has(name)) return false;
+  RONDO_TRY_ASSIGN(const uint64_t count, variables.number(name, 1, job.size));
+  return count < job.size;
+}
+
+Result<Job> open_mpi_job(const Variables &variables) {
+  Job job;
+  job.launcher = "Open MPI";
+  RONDO_TRY(read_rank(variables, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", job));
+  RONDO_TRY(read_local_rank(variables, "OMPI_COMM_WORLD_LOCAL_RANK", job));
+  RONDO_TRY_ASSIGN(job.several_hosts, fewer_here(variables, "OMPI_COMM_WORLD_LOCAL_SIZE", job));
+  std::string name = variables.text("PMIX_NAMESPACE");
+  if (name.empty()) name = variables.text("OMPI_MCA_ess_base_jobid");
+  if (name.empty()) return Variables::missing("PMIX_NAMESPACE");
+  return rendezvous_by_file(variables, job, "openmpi", name);
+}
+
+Result<Job> mpich_job(const Variables &variables, const EnvironmentView &environment) {
+  Job job;
+  job.launcher = "MPICH";
+  RONDO_TRY(read_rank(variables, "PMI_RANK", "PMI_SIZE", job));
+  RONDO_TRY(read_local_rank(variables, "MPI_LOCALRANKID", job));
+  RONDO_TRY_ASSIGN(job.several_hosts, fewer_here(variables, "MPI_LOCALNRANKS", job));
+  if (job.several_hosts) {  // on each a launcher's process of its own
+    RONDO_TRY_ASSIGN(const uint64_t descriptor, variables.number("PMI_FD", 0, 0x7fff'ffff));
+    const std::string name = environment.launcher_job ? environment.launcher_job(static_cast<int>(descriptor)) : "";
+    if (name.empty())
+      return Error{RONDO_ERROR_UNSUPPORTED,
+                   "MPICH runs this job on several hosts, and its launcher does not answer over PMI_FD with a name by "
+                   "which they could meet; use rondo_comm_init() with a unique id, or rondo run --hosts"};
+    return rendezvous_by_file(variables, job, "mpich", name);
+  }
+  return rendezvous_by_file(variables, job, "mpich", environment.launcher_process());
+}
+
+/// A step that srun started; a batch script also has a rank and a step, but no others beside it.
+bool in_slurm_step(const Variables &variables) {
+  if (!variables.has("SLURM_PROCID") || !variables.has("SLURM_STEP_ID")) return false;
+  const auto step = parse_number(variables.text("SLURM_STEP_ID"), 0, ~uint64_t{0});
+  return !step.ok() || step.value() < slurm_step_max;  // garbage: an error there
+}
+
+/// srun --mpi=pmi2 describes its step in MPICH's variables, too. A launcher of MPICH's within an allocation does as
+/// well, but its proxies are the step's tasks, not its ranks.
+bool is_ranks_own_slurm_step(const Variables &variables) {
+  return in_slurm_step(variables) &&
+         variables.text("PMI_JOBID") == variables.text("SLURM_JOB_ID") + "." + variables.text("SLURM_STEP_ID");
+}
+
+Result<Job> slurm_job(const Variables &variables) {
+  Job job;
+  job.launcher = "Slurm";
+  const char *size_name = variables.has("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";
+  RONDO_TRY(read_rank(variables, "SLURM_PROCID", size_name, job));
+  RONDO_TRY(read_local_rank(variables, "SLURM_LOCALID", job));
+  RONDO_TRY_ASSIGN(const uint64_t job_id, variables.number("SLURM_JOB_ID", 0, 0xffff'ffff));
+  RONDO_TRY_ASSIGN(const uint64_t step_id, variables.number("SLURM_STEP_ID", 0, 0xffff'ffff));
+  if (variables.has("SLURM_STEP_NUM_NODES")) {
+    RONDO_TRY_ASSIGN(const uint64_t host_count, variables.number("SLURM_STEP_NUM_NODES", 1, gather_count_max));
+    job.several_hosts = host_count > 1;
+  }
+  return rendezvous_by_file(variables, job, "slurm", std::to_string(job_id) + "-" + std::to_string(step_id));
+}
+
+}  // namespace
+
+Result<Job> detect_job(const EnvironmentView &environment) {
+  const Variables variables(environment);
+  if (variables.has("RONDO_RANK") || variables.has("RONDO_SIZE") || variables.has("RONDO_STORE"))
+    return rondo_job(variables);
+  const bool torch_rank = variables.has("RANK") && variables.has("WORLD_SIZE");
+  if (torch_rank && (variables.has("MASTER_ADDR") || variables.has("MASTER_PORT"))) return torchrun_job(variables);
+  if (variables.has("OMPI_COMM_WORLD_RANK") || variables.has("OMPI_COMM_WORLD_SIZE")) return open_mpi_job(variables);
+  if (is_ranks_own_slurm_step(variables)) return slurm_job(variables);
+  if (variables.has("PMI_RANK") || variables.has("PMI_SIZE")) return mpich_job(variables, environment);
+  if (in_slurm_step(variables)) return slurm_job(variables);
+  if (torch_rank) return Variables::missing("MASTER_ADDR");
+  return Job{};
+}
+
+EnvironmentView process_environment() {
+  return {[](const char *name) -> const char * { return ::getenv(name); }, launcher_process, pmi_job_name};
+}
+
+Result<Secret> parse_secret(std::string_view text) {
+  Secret secret;
+  size_t bytes = 0;
+  const int done = text.size() != 2 * secret.bytes.size()
+                       ? -1
+                       : sodium_hex2bin(raw(secret.bytes.data()), secret.bytes.size(), text.data(), text.size(),
+                                        nullptr, &bytes, nullptr);
+  if (done != 0 || bytes != secret.bytes.size())
+    return invalid_argument("a secret is " + std::to_string(2 * secret.bytes.size()) +
+                            " hexadecimal digits; this one (not shown) is " + std::to_string(text.size()) +
+                            " characters that are not all such digits, or too few or too many");
+  return secret;
+}
+
+std::string format_secret(const Secret &secret) { return hexadecimal(secret.bytes); }
+
+}  // namespace rondo

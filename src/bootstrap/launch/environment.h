@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which job this process is part of, from how its launcher describes it in the environment. Pure: what it looks at is
+// passed in.
+//
+// First of these that is there counts:
+//   rondo run  RONDO_RANK, RONDO_SIZE, RONDO_STORE, RONDO_SECRET [RONDO_LOCAL_RANK]
+//   torchrun   RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT [LOCAL_RANK, LOCAL_WORLD_SIZE, TORCHELASTIC_USE_AGENT_STORE,
+//              RONDO_PORT, RONDO_SECRET, TORCHELASTIC_RUN_ID, TORCHELASTIC_RESTART_COUNT]
+//   Open MPI   OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE and PMIX_NAMESPACE or OMPI_MCA_ess_base_jobid
+//              [OMPI_COMM_WORLD_LOCAL_RANK, OMPI_COMM_WORLD_LOCAL_SIZE]
+//   MPICH      PMI_RANK, PMI_SIZE [MPI_LOCALRANKID, MPI_LOCALNRANKS, PMI_FD]; the job's name is its launcher's process,
+//              on several hosts what the launcher says over PMI_FD
+//   Slurm      SLURM_PROCID, SLURM_JOB_ID, SLURM_STEP_ID and SLURM_STEP_NUM_TASKS or SLURM_NTASKS
+//              [SLURM_LOCALID, SLURM_STEP_NUM_NODES]; a batch script itself (outside srun) is no job
+//              before MPICH where PMI_JOBID is that step: srun --mpi=pmi2 sets MPICH's variables, too
+//   none       a group of one rank
+// A variable that is set but empty counts as not set, as in src/base/config.h.
+#pragma once
+
+#include "src/base/config.h"
+#include "src/bootstrap/store/store.h"
+
+namespace rondo {
+
+struct Job {
+  enum class RendezvousMethod {
+    alone,  ///< one rank, nobody to meet
+    store,  ///< a store that runs already, at `endpoint`
+    listen, ///< rank 0 runs the store at `endpoint`, whose host may be a name
+    file    ///< rank 0 runs the store anywhere and tells where in a file of `directory` called after `name`
+  };
+  std::string launcher = "none";
+  uint32_t rank = 0;
+  uint32_t size = 1;
+  int32_t local_rank = -1;  ///< -1: unknown
+  RendezvousMethod rendezvous = RendezvousMethod::alone;
+  Endpoint endpoint;      ///< store, listen
+  Secret secret;          ///< store, listen
+  std::string name;       ///< file: unique among the jobs of this user; letters, digits, '-', '_' and '.'
+  std::string directory;  ///< file: where the rendezvous directory is made
+  bool several_hosts = false;
+};
+
+struct EnvironmentView {
+  EnvironmentLookup lookup;
+  /// Names the process that started the ranks, for launchers that give a job no name: "PID-STARTTIME".
+  std::function<std::string()> launcher_process;
+  /// The launcher's own name for the job behind the socket of that number (PMI_FD); empty: it tells none.
+  std::function<std::string(int)> launcher_job{};
+};
+
+/// RONDO_ERROR_INVALID_ARGUMENT names the variable, its value and what is allowed.
+[[nodiscard]] Result<Job> detect_job(const EnvironmentView &environment);
+
+/// This process's own environment.
+[[nodiscard]] EnvironmentView process_environment();
+
+/// 64 hexadecimal digits. The error does not repeat the text.
+[[nodiscard]] Result<Secret> parse_secret(std::string_view text);
+[[nodiscard]] std::string format_secret(const Secret &secret);
+
+}  // namespace rondo

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the ranks of a job or of a unique id meet.
+#include "src/bootstrap/launch/rendezvous.h"
+
+#include "src/base/log.h"
+#include "src/bootstrap/endpoint.h"
+#include "src/bootstrap/store/local.h"
+#include "src/bootstrap/launch/rendezvous_file.h"
+
+namespace rondo {
+namespace {
+
+/// Enters the group at its store, and waits for all ranks.
+Result<Rendezvous> complete(Rendezvous rendezvous, const Endpoint &endpoint, const Secret &secret,
+                            const StoreHost &host, uint64_t deadline_ns) {
+  rendezvous.secret = secret;
+  log::debug({log::Subsystem::bootstrap, rendezvous.rank}, "meets the other ranks at " + format_endpoint(endpoint));
+  const Membership member{rendezvous.key_prefix, rendezvous.rank, rendezvous.size};
+  RONDO_TRY_ASSIGN(rendezvous.store, connect_store(endpoint, secret, deadline_ns, member, host));
+  const auto met =
+      rendezvous.store->gather(rendezvous.key_prefix + "join", rendezvous.rank, rendezvous.size, {}, deadline_ns);
+  if (met.ok()) return rendezvous;
+  rendezvous.store->leave(met.error());
+  return met.error();
+}
+
+/// The same by rank 0 where it runs the store for this group alone: what it fails with is told, too.
+Result<Rendezvous> complete_as_host(Rendezvous rendezvous, std::unique_ptr<StoreServer> server,
+                                    const Endpoint &endpoint, const Secret &secret, const StoreHost &host,
+                                    uint64_t deadline_ns) {
+  server->hosted_by(rendezvous.rank);
+  auto met = complete(std::move(rendezvous), endpoint, secret, host, deadline_ns);
+  if (met.ok()) {
+    met.value().server = std::move(server);
+  } else {
+    Error error = met.error();
+    error.message = "rank 0 failed: " + error.message;
+    if (error.peer < 0) error.peer = 0;
+    server->host_failed(error);
+  }
+  return met;
+}
+
+Error in_job(Error error, const Job &job) {
+  error.message = "rank " + std::to_string(job.rank) + " of " + std::to_string(job.size) + " (" + job.launcher +
+                  "): " + error.message;
+  return error;
+}
+
+Rendezvous begin(const Job &job, uint32_t generation) {
+  Rendezvous rendezvous;
+  rendezvous.rank = job.rank;
+  rendezvous.size = job.size;
+  rendezvous.key_prefix = "g" + std::to_string(generation) + "/";
+  return rendezvous;
+}
+
+Result<Rendezvous> rendezvous_at_store(const Job &job, Rendezvous rendezvous, uint64_t deadline_ns) {
+  RONDO_TRY_ASSIGN(const Endpoint endpoint, resolve(job.endpoint));
+  return complete(std::move(rendezvous), endpoint, job.secret, {.name = job.launcher, .runs_already = true},
+                  deadline_ns);
+}
+
+Result<Rendezvous> rendezvous_at_rank_0(const Job &job, bool serving, Rendezvous rendezvous, uint64_t deadline_ns) {
+  RONDO_TRY_ASSIGN(const Endpoint endpoint, resolve(job.endpoint));
+  const StoreHost host{.rank = 0, .name = "the process"};
+  if (job.rank == 0 && !serving) {
+    auto server = start_store_server(endpoint, job.secret);
+    if (!server.ok()) {
+      Error error = std::move(server).error();
+      error.message += "; if the port is taken, set RONDO_PORT to a free one on all ranks";
+      return error;
+    }
+    return complete_as_host(std::move(rendezvous), std::move(server).value(), endpoint, job.secret, host, deadline_ns);
+  }
+  return complete(std::move(rendezvous), endpoint, job.secret, host, deadline_ns);
+}
+
+Result<Rendezvous> rendezvous_by_file(const Job &job, uint32_t generation, std::string_view network_interface,
+                                Rendezvous rendezvous, uint64_t deadline_ns) {
+  RONDO_TRY_ASSIGN(RendezvousFile file,
+                   RendezvousFile::open(job.directory, job.name + "-" + std::to_string(generation)));
+  rondo_unique_id_t encoded{};
+  std::unique_ptr<StoreServer> server;
+  if (job.rank == 0) {
+    // Ranks on one host need no network; a chosen interface is kept to.
+    const bool loopback = network_interface.empty() && !job.several_hosts;
+    RONDO_TRY_ASSIGN(UniqueIdServer made, start_unique_id_server(loopback ? "127.0.0.1" : network_interface));
+    RONDO_TRY(file.publish(made.id));
+    encoded = made.id;
+    server = std::move(made.server);
+  } else {
+    RONDO_TRY_ASSIGN(encoded, file.wait(deadline_ns));
+  }
+  RONDO_TRY_ASSIGN(const UniqueId id, decode_unique_id(encoded));
+  const StoreHost host{.rank = 0, .name = maker_name(id), .runs_already = true};
+  if (server != nullptr)
+    return complete_as_host(std::move(rendezvous), std::move(server), id.endpoint, id.secret, host, deadline_ns);
+  return complete(std::move(rendezvous), id.endpoint, id.secret, host, deadline_ns);  // and the file goes
+}
+
+Result<Rendezvous> meet(const Job &job, uint32_t generation, bool serving, std::string_view network_interface,
+                        uint64_t deadline_ns) {
+  Rendezvous rendezvous = begin(job, generation);
+  switch (job.rendezvous) {
+    case Job::RendezvousMethod::alone:
+      rendezvous.store = std::move(make_local_stores(1).front());
+      return rendezvous;
+    case Job::RendezvousMethod::store:
+      return rendezvous_at_store(job, std::move(rendezvous), deadline_ns);
+    case Job::RendezvousMethod::listen:
+      return rendezvous_at_rank_0(job, serving, std::move(rendezvous), deadline_ns);
+    case Job::RendezvousMethod::file:
+      return rendezvous_by_file(job, generation, network_interface, std::move(rendezvous), deadline_ns);
+  }
+  return Error{RONDO_ERROR_INTERNAL, "unknown kind of rendezvous"};
+}
+
+}  // namespace
+
+Result<Rendezvous> join_job(const Job &job, uint32_t generation, bool serving, std::string_view network_interface,
+                            uint64_t deadline_ns) {
+  auto met = meet(job, generation, serving, network_interface, deadline_ns);
+  if (!met.ok()) return in_job(std::move(met).error(), job);
+  return met;
+}
+
+Result<Rendezvous> join_unique_id(const rondo_unique_id_t &id, uint32_t rank, uint32_t size, uint64_t deadline_ns) {
+  RONDO_TRY_ASSIGN(const UniqueId decoded, decode_unique_id(id));
+  Rendezvous rendezvous;
+  rendezvous.rank = rank;
+  rendezvous.size = size;
+  rendezvous.key_prefix = group_name(decoded) + "/";
+  const StoreHost host{.name = maker_name(decoded) + ", which made the unique id,", .runs_already = true};
+  return complete(std::move(rendezvous), decoded.endpoint, decoded.secret, host, deadline_ns);
+}
+
+}  // namespace rondo

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the ranks of a job or of a unique id meet: the one entry point of the bootstrap for the communicator.
+#pragma once
+
+#include "src/bootstrap/launch/environment.h"
+#include "src/bootstrap/launch/unique_id.h"
+
+namespace rondo {
+
+/// The group is complete: every rank has come, once.
+struct Rendezvous {
+  uint32_t rank = 0;
+  uint32_t size = 1;
+  Secret secret;                        ///< that the group's ranks know, and nobody else; alone: none
+  std::string key_prefix;               ///< begins the group's keys: "g0/"; no other group uses it in this store
+  std::unique_ptr<StoreServer> server;  ///< where this rank runs the store, else null. Declared before `store`, so that
+  std::unique_ptr<Store> store;         ///< the client goes first. Keep the server while any rank may use the store.
+};
+
+/// Meets the other ranks of `job`. `generation` counts the communicators that were made from the environment before,
+/// on every rank alike. `serving`: this process keeps the server of an earlier one (Job::RendezvousMethod::listen: all
+/// generations meet at one port). RONDO_ERROR_TIMEOUT lists the ranks that did not come.
+[[nodiscard]] Result<Rendezvous> join_job(const Job &job, uint32_t generation, bool serving,
+                                          std::string_view network_interface, uint64_t deadline_ns);
+
+/// Meets the other ranks at the server of `id`, which start_unique_id_server() runs in one of their processes.
+[[nodiscard]] Result<Rendezvous> join_unique_id(const rondo_unique_id_t &id, uint32_t rank, uint32_t size,
+                                                uint64_t deadline_ns);
+
+}  // namespace rondo

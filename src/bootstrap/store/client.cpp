@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+// The thin shell of the store's client: a socket and poll around a StoreClientSession, which decides everything.
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include "src/base/clock.h"
+#include "src/base/unique_handle.h"
+#include "src/bootstrap/endpoint.h"
+#include "src/bootstrap/store/request.h"
+#include "src/bootstrap/store/client_session.h"
+
+namespace rondo {
+namespace {
+
+constexpr uint64_t retry_first_ns = 5'000'000;
+constexpr uint64_t retry_most_ns = 100'000'000;
+// A busy listener drops the first packet of a connection, and the kernel sends it again after 1 s, 3 s, 7 s: a new
+// connection has better chances. Longer each time, for networks that are slow.
+constexpr uint64_t attempt_first_ns = 500'000'000;
+constexpr uint64_t attempt_most_ns = 8'000'000'000;
+constexpr uint64_t refusal_patience_ns = 1'000'000'000;  // of a store that was there: nobody listens, so it has ended
+constexpr size_t read_bytes = 64u << 10;
+
+/// Waits for `events`; false: the deadline passed first.
+bool wait_for(int socket, short events, uint64_t deadline_ns) {
+  pollfd entry{socket, events, 0};
+  while (true) {  // ends at the deadline
+    const uint64_t now = now_ns();
+    if (now >= deadline_ns) return false;
+    const uint64_t left_ms = std::min<uint64_t>((deadline_ns - now) / 1'000'000 + 1, 10'000);
+    if (::poll(&entry, 1, static_cast<int>(left_ms)) > 0) return true;
+  }
+}
+
+/// What a failed attempt means: try again later, or give up.
+struct Attempt {
+  FileDescriptor socket;
+  bool again = false;
+  bool refused = false;  ///< nobody listens there
+  Error error;
+};
+
+bool worth_another_try(int error_number) {
+  for (const int known : {ECONNREFUSED, ECONNRESET, ECONNABORTED, ETIMEDOUT, EHOSTUNREACH, ENETUNREACH, EAGAIN, EINTR,
+                          EADDRNOTAVAIL})
+    if (error_number == known) return true;
+  return false;
+}
+
+/// A connect to a free port of the ephemeral range can meet itself.
+bool connected_to_itself(int socket) {
+  SocketAddress here, there;
+  here.bytes = there.bytes = sizeof here.storage;
+  if (::getsockname(socket, here.get(), &here.bytes) != 0) return false;
+  if (::getpeername(socket, there.get(), &there.bytes) != 0) return false;
+  return endpoint_of(here) == endpoint_of(there);
+}
+
+Attempt attempt_connect(const SocketAddress &address, const std::string &name, uint64_t deadline_ns) {
+  Attempt attempt;
+  const auto refuse = [&attempt, &name](int error_number) {
+    attempt.again = worth_another_try(error_number);
+    attempt.refused = error_number == ECONNREFUSED;
+    attempt.error = system_error("connect to the store at " + name, error_number);
+    attempt.socket.reset();
+  };
+  attempt.socket.reset(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!attempt.socket.valid()) {
+    refuse(errno);
+    return attempt;
+  }
+  const int fd = attempt.socket.get();
+  if (::connect(fd, address.get(), address.bytes) != 0) {
+    int error_number = errno;
+    if (error_number == EINPROGRESS) {
+      error_number = ETIMEDOUT;
+      socklen_t bytes = sizeof error_number;
+      if (wait_for(fd, POLLOUT, deadline_ns)) ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error_number, &bytes);
+    }
+    if (error_number != 0) {
+      refuse(error_number);
+      return attempt;
+    }
+  }
+  if (connected_to_itself(fd)) {
+    refuse(ECONNREFUSED);
+    return attempt;
+  }
+  const int on = 1;
+  ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  ::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+  return attempt;
+}
+
+class Client final : public RequestStore {
+ public:
+  Client(FileDescriptor socket, const Secret &secret, std::string name, const std::optional<Membership> &member,
+         const StoreHost &host)
+      : socket_(std::move(socket)),
+        session_(secret, wire::random_challenge(), std::move(name), member, host) {}
+
+  /// Moves bytes until `done()`, the session's failure, or the deadline (false).
+  template <class Done>
+  bool pump(const Done &done, uint64_t deadline_ns) {
+    while (!done() && !session_.failure()) {  // ends at the deadline
+      const uint64_t now = now_ns();
+      if (now >= deadline_ns) return false;
+      session_.on_time(now);
+      if (!send_some() || done()) continue;
+      const short events = static_cast<short>(session_.output().empty() ? POLLIN : POLLIN | POLLOUT);
+      if (wait_for(socket_.get(), events, std::min(deadline_ns, session_.deadline_ns()))) (void)receive_some();
+    }
+    return true;
+  }
+
+  [[nodiscard]] Result<void> check() override {
+    while (!session_.failure() && receive_some()) {  // ends: the socket is empty, or closed
+    }
+    if (session_.notice()) return *session_.notice();
+    if (session_.failure()) return *session_.failure();
+    return {};
+  }
+
+  [[nodiscard]] const StoreClientSession &session() const { return session_; }
+
+  /// Sends what is left of the handshake.
+  void finish_handshake(uint64_t deadline_ns) {
+    (void)pump([this] { return session_.output().empty(); }, deadline_ns);
+  }
+
+ private:
+  /// False: nothing there, or the connection has ended (the session knows).
+  bool receive_some() {
+    const ssize_t count = ::recv(socket_.get(), buffer_.data(), buffer_.size(), 0);
+    if (count > 0) {
+      session_.receive(ByteView(buffer_).first(static_cast<size_t>(count)));
+    } else if (count == 0 || (errno != EAGAIN && errno != EINTR)) {
+      session_.peer_closed();
+    }
+    return count > 0;
+  }
+
+  /// False: the connection broke (the session knows).
+  bool send_some() {
+    while (!session_.output().empty()) {  // ends: the output shrinks, or the socket is full
+      const ByteView output = session_.output();
+      const ssize_t count = ::send(socket_.get(), output.data(), output.size(), MSG_NOSIGNAL);
+      if (count >= 0) {
+        session_.sent(static_cast<size_t>(count));
+      } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+        return true;
+      } else if (errno != EINTR) {
+        while (!session_.failure() && receive_some()) {  // the last that the other side said tells why
+        }
+        session_.peer_closed();
+        return false;
+      }
+    }
+    return true;
+  }
+
+  Result<Reply> carry(Request request, uint64_t deadline_ns) override {
+    if (session_.failure()) return broken();
+    session_.begin(std::move(request), deadline_ns);
+    (void)pump([this] { return !session_.in_flight(); }, no_deadline);  // the session has the deadline
+    if (session_.failure()) return broken();
+    auto reply = session_.take_reply();
+    if (!reply) return Error{RONDO_ERROR_INTERNAL, "the store's session ended without a reply"};
+    return std::move(*reply);
+  }
+
+  void post(Request request) override {
+    if (!session_.member() || session_.failure() || session_.in_flight()) return;
+    session_.begin(std::move(request), no_deadline);
+    (void)send_some();
+  }
+
+  /// The failure of the group comes before the end of the connection, which follows from it.
+  [[nodiscard]] Error broken() const { return session_.notice() ? *session_.notice() : *session_.failure(); }
+
+  FileDescriptor socket_;
+  StoreClientSession session_;
+  std::array<std::byte, read_bytes> buffer_;
+};
+
+/// One store that is being connected to.
+class Connector {
+ public:
+  Connector(std::string name, const Secret &secret, const std::optional<Membership> &member, const StoreHost &host)
+      : name_(std::move(name)), secret_(secret), member_(member), host_(host) {}
+
+  Result<std::unique_ptr<Store>> connect(const SocketAddress &address, uint64_t deadline_ns) {
+    uint64_t attempt_ns = attempt_first_ns;
+    // Ends at the deadline.
+    for (uint64_t pause_ns = retry_first_ns;; pause_ns = std::min(2 * pause_ns, retry_most_ns)) {
+      const uint64_t begun_ns = now_ns();
+      Attempt attempt = attempt_connect(address, name_, std::min(deadline_ns, begun_ns + attempt_ns));
+      note_refusal(attempt, begun_ns);
+      if (attempt.socket.valid()) {
+        auto client = shake_hands(attempt, begun_ns + attempt_ns, deadline_ns);
+        if (client != nullptr) return std::unique_ptr<Store>(std::move(client));
+      }
+      if (!attempt.again) return attempt.error;
+      if (gone_) return store_gone();
+      last_ = attempt.error.message;
+      const uint64_t now = now_ns();
+      if (now + pause_ns >= deadline_ns) return timed_out();
+      if (now >= begun_ns + attempt_ns) attempt_ns = std::min(2 * attempt_ns, attempt_most_ns);
+      sleep_for_ns(pause_ns);
+    }
+  }
+
+ private:
+  /// Null: `attempt` says why, and whether it is worth another one.
+  std::unique_ptr<Client> shake_hands(Attempt &attempt, uint64_t attempt_deadline_ns, uint64_t deadline_ns) {
+    auto client = std::make_unique<Client>(std::move(attempt.socket), secret_, name_, member_, host_);
+    const StoreClientSession &session = client->session();
+    // Once this side has proved itself too, an end of the connection would be taken for the rank's death.
+    bool open = client->pump([&] { return session.proved(); }, std::min(deadline_ns, attempt_deadline_ns));
+    if (open) open = client->pump([&] { return session.open(); }, deadline_ns);
+    was_there_ = was_there_ || session.proved();
+    if (open) client->finish_handshake(deadline_ns);
+    const auto &failure = client->session().failure();
+    if (open && !failure) return client;
+    attempt.error = failure ? *failure : Error{RONDO_ERROR_TIMEOUT, "it takes connections, but does not answer"};
+    // Closed: turned away by a busy server, or by one that ends. A failure of the group comes with a rank.
+    attempt.again = !failure || (failure->status == RONDO_ERROR_REMOTE && !client->session().refused());
+    return nullptr;
+  }
+
+  void note_refusal(const Attempt &attempt, uint64_t at_ns) {
+    if (!attempt.refused) {
+      refused_since_ns_ = no_deadline;
+      return;
+    }
+    refused_since_ns_ = std::min(refused_since_ns_, at_ns);
+    gone_ = (was_there_ || host_.runs_already) && at_ns - refused_since_ns_ >= refusal_patience_ns;
+  }
+
+  [[nodiscard]] Error store_gone() const {
+    const std::string rank = host_.rank < 0 ? "" : " (rank " + std::to_string(host_.rank) + ")";
+    return {RONDO_ERROR_REMOTE,
+            "nobody listens at " + name_ + ", where the store was: " + host_.name + rank + " has ended, or given up",
+            -1, host_.rank};
+  }
+
+  [[nodiscard]] Error timed_out() const {
+    const std::string why = last_.empty() ? "" : " (" + last_ + ")";
+    return {RONDO_ERROR_TIMEOUT,
+            "no store at " + name_ + " within the deadline" + why + "; does " + host_.name +
+                " run, and is the address reachable from here?",
+            -1, host_.rank};
+  }
+
+  std::string name_;
+  const Secret &secret_;
+  const std::optional<Membership> &member_;
+  const StoreHost &host_;
+  std::string last_;
+  uint64_t refused_since_ns_ = no_deadline;
+  bool was_there_ = false;
+  bool gone_ = false;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Store>> connect_store(const Endpoint &endpoint, const Secret &secret, uint64_t deadline_ns,
+                                             const std::optional<Membership> &member, const StoreHost &host) {
+  RONDO_TRY_ASSIGN(const SocketAddress address, socket_address(endpoint));
+  return Connector(format_endpoint(endpoint), secret, member, host).connect(address, deadline_ns);
+}
+
+}  // namespace rondo

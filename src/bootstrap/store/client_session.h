@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// The client's side of a store connection. Bytes and the time in; bytes, replies and a deadline out; no I/O.
+//
+// State     hello sent --server proved itself / proof and enter sent--> entering --reply--> open
+//           any of them --> failed, for good. Without a group to enter, open follows the hello at once.
+// Request   begin --reply--> answered
+//           begin --deadline / cancel sent--> the server answers at once, with what it knows about who is missing
+//                 --2 s later still no reply--> failed
+// Notice    the group has failed: kept beside the requests, each of which the server then answers with that failure
+#pragma once
+
+#include "src/bootstrap/messages.h"
+#include "src/bootstrap/store/session.h"
+
+namespace rondo {
+
+inline constexpr uint64_t cancel_grace_ns = 2'000'000'000;
+
+class StoreClientSession {
+ public:
+  /// `challenge` is fresh and random; `name` says in errors where the store is.
+  StoreClientSession(const Secret &secret, const wire::Challenge &challenge, std::string name,
+                     std::optional<Membership> member = std::nullopt, StoreHost host = {});
+
+  void receive(ByteView bytes);
+  void peer_closed();
+
+  [[nodiscard]] ByteView output() const { return ByteView(output_).subspan(sent_bytes_); }
+  void sent(size_t bytes);
+
+  /// The handshake is done, and the group entered.
+  [[nodiscard]] bool open() const { return state_ == State::open; }
+  [[nodiscard]] const std::optional<Error> &failure() const { return failure_; }
+  /// Of the group.
+  [[nodiscard]] const std::optional<Error> &notice() const { return notice_; }
+  [[nodiscard]] bool member() const { return member_.has_value(); }
+  [[nodiscard]] bool refused() const { return refused_; }  ///< failure() is the group's: it could not be entered
+  /// The other side has proved that it is the store.
+  [[nodiscard]] bool proved() const { return sealer_.has_value(); }
+
+  /// Sends a request (its id is filled in); only when open() and no other is in flight.
+  void begin(Request request, uint64_t deadline_ns);
+  [[nodiscard]] bool in_flight() const { return in_flight_; }
+  [[nodiscard]] std::optional<Reply> take_reply() { return std::exchange(reply_, std::nullopt); }
+
+  [[nodiscard]] uint64_t deadline_ns() const { return in_flight_ ? deadline_ns_ : no_deadline; }
+  void on_time(uint64_t now_ns);
+
+ private:
+  enum class State { hello, entering, open, failed };
+
+  void fail(rondo_status_t status, const std::string &what, int32_t peer = -1);
+  void take_hello();
+  void take_frames();
+  void take_notice(Error error);
+  void take_answer(Reply reply);
+  void send(Request request);
+
+  Secret secret_;
+  wire::Challenge challenge_;
+  std::string name_;
+  std::optional<Membership> member_;
+  StoreHost host_;
+  State state_ = State::hello;
+  std::optional<Error> failure_;
+  std::optional<Error> notice_;
+  std::optional<wire::FrameOpener> opener_;
+  std::optional<wire::FrameSealer> sealer_;
+  Bytes input_;
+  Bytes output_;
+  size_t sent_bytes_ = 0;
+  std::optional<Reply> reply_;
+  std::string key_;  ///< of the request in flight
+  uint64_t last_id_ = 0;
+  uint64_t deadline_ns_ = no_deadline;
+  bool in_flight_ = false;
+  bool refused_ = false;
+  bool cancelled_ = false;
+};
+
+}  // namespace rondo

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// The store itself: keys, values, gathers, groups and the requests that wait. Requests in, replies out; no I/O and no
+// clock: a client whose deadline has passed sends a cancel, and a client that is gone is forgotten.
+//
+// A key is a value or a gather, for good. A gather is open (parts come) -> complete (all parts are there; each rank
+// is given them in pages) -> over (each rank was given the last page: the parts are freed, the key stays taken).
+#pragma once
+
+#include <map>
+#include <unordered_map>
+
+#include "src/bootstrap/messages.h"
+#include "src/bootstrap/store/groups.h"
+
+namespace rondo {
+
+struct StoreLimits {
+  size_t key_count = 65'536;
+  size_t total_bytes = 64u << 20;  ///< values, and a fixed price for each part of a gather
+};
+
+/// A reply for a client; clients are numbered by the caller.
+struct Delivery {
+  uint64_t client = 0;
+  Reply reply;
+};
+
+class StoreCore {
+ public:
+  explicit StoreCore(const StoreLimits &limits = {}) : limits_(limits) {}
+
+  /// Appends the replies that follow to `out`: none yet, that of this client, or those of all who waited.
+  /// The caller sees to it that a client has one request at a time.
+  void handle(uint64_t client, Request request, std::vector<Delivery> &out);
+
+  /// The client is gone; nothing is delivered to it any more. What it put stays. The rank that it was is gone too.
+  void forget(uint64_t client, std::vector<Delivery> &out);
+
+  /// The process of `rank` runs this store: its clients are told, so that they can name it when the store ends.
+  void hosted_by(uint32_t rank, std::vector<Delivery> &out);
+
+  /// As StoreGroups says.
+  void rank_ended(uint32_t rank, std::vector<Delivery> &out);
+  void fail_all(Error error, std::vector<Delivery> &out);
+
+  /// The store ends: every request that waits is answered with RONDO_ERROR_REMOTE and what it waited for.
+  void end(std::vector<Delivery> &out);
+
+  [[nodiscard]] bool expects_ranks() const { return groups_.expects_ranks(); }  ///< as StoreGroups says
+  [[nodiscard]] size_t key_count() const { return entries_.size(); }
+  [[nodiscard]] size_t used_bytes() const { return used_bytes_; }
+  [[nodiscard]] size_t waiting_count() const { return waiting_.size(); }
+
+ private:
+  struct Gather {
+    uint32_t count = 0;
+    std::map<uint32_t, Bytes> parts;
+    std::vector<bool> served;  ///< by rank, once the last page was given
+    uint32_t served_count = 0;
+    bool over = false;
+  };
+  struct Entry {
+    bool is_gather = false;
+    Bytes value;
+    Gather gather;
+  };
+
+  void put(uint64_t client, Request &request, std::vector<Delivery> &out);
+  void get(uint64_t client, Request &request, std::vector<Delivery> &out);
+  void gather(uint64_t client, Request &request, std::vector<Delivery> &out);
+  void collect(uint64_t client, const Request &request, std::vector<Delivery> &out);
+  void cancel(uint64_t client, const Request &request, std::vector<Delivery> &out);
+  void enter(uint64_t client, const Request &request, std::vector<Delivery> &out);
+  void leave(uint64_t client, const Request &request, std::vector<Delivery> &out);
+  void report_failures(std::vector<Delivery> &out);
+  void stop_waiting(uint64_t client);
+  [[nodiscard]] Result<Entry *> gather_entry(const Request &request);
+  [[nodiscard]] Result<void> add_part(Entry &entry, Request &request);
+  [[nodiscard]] Result<void> charge(size_t bytes);
+  [[nodiscard]] Result<Entry *> add_entry(const std::string &key, size_t bytes);
+  [[nodiscard]] Error what_is_missing(const Request &request) const;
+  void wait(uint64_t client, Request &&request);
+  [[nodiscard]] std::vector<uint64_t> take_waiting(const std::string &key);
+  [[nodiscard]] Reply page(Entry &entry, uint64_t id, uint32_t rank, uint32_t first);
+  void mark_served(Entry &entry, uint32_t rank);
+
+  StoreLimits limits_;
+  size_t used_bytes_ = 0;
+  StoreGroups groups_;
+  std::optional<uint32_t> host_rank_;
+  std::unordered_map<std::string, Entry> entries_;
+  std::unordered_map<uint64_t, Request> waiting_;  ///< by client
+  std::unordered_map<std::string, std::vector<uint64_t>> waiting_clients_;  ///< by key, in the order of arrival
+};
+
+}  // namespace rondo

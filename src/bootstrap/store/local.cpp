@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// A StoreCore behind a mutex.
+#include "src/bootstrap/store/local.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+
+#include "src/base/clock.h"
+#include "src/bootstrap/store/request.h"
+#include "src/bootstrap/store/core.h"
+
+namespace rondo {
+namespace {
+
+constexpr uint64_t wait_most_ns = 3'600'000'000'000;  // looked at again then; keeps far deadlines in range
+
+struct Shared {
+  std::mutex mutex;
+  std::condition_variable changed;
+  StoreCore core;                                 // this and below: under the mutex
+  std::unordered_map<uint64_t, Reply> replies;  // by client, until fetched
+};
+
+class LocalStore final : public RequestStore {
+ public:
+  LocalStore(std::shared_ptr<Shared> shared, uint64_t client) : shared_(std::move(shared)), client_(client) {}
+
+ private:
+  Result<Reply> carry(Request request, uint64_t deadline_ns) override {
+    request.id = ++last_id_;
+    Request cancel;
+    cancel.kind = Request::Kind::cancel;
+    cancel.id = request.id;
+    std::unique_lock lock(shared_->mutex);
+    handle(std::move(request));
+    while (!shared_->replies.contains(client_)) {  // ends: a cancel is answered at once
+      const uint64_t now = now_ns();
+      if (now >= deadline_ns) {
+        handle(cancel);
+        continue;
+      }
+      shared_->changed.wait_for(lock, std::chrono::nanoseconds(std::min(deadline_ns - now, wait_most_ns)));
+    }
+    const auto found = shared_->replies.find(client_);
+    Reply reply = std::move(found->second);
+    shared_->replies.erase(found);
+    return reply;
+  }
+
+  void post(Request request) override {
+    const std::unique_lock lock(shared_->mutex);
+    request.id = ++last_id_;
+    handle(std::move(request));
+    shared_->replies.erase(client_);
+  }
+
+  void handle(Request request) {
+    std::vector<Delivery> deliveries;
+    shared_->core.handle(client_, std::move(request), deliveries);
+    for (Delivery &delivery : deliveries) shared_->replies[delivery.client] = std::move(delivery.reply);
+    if (!deliveries.empty()) shared_->changed.notify_all();
+  }
+
+  std::shared_ptr<Shared> shared_;
+  uint64_t client_;
+  uint64_t last_id_ = 0;
+};
+
+}  // namespace
+
+std::vector<std::unique_ptr<Store>> make_local_stores(uint32_t count) {
+  const auto shared = std::make_shared<Shared>();
+  std::vector<std::unique_ptr<Store>> stores;
+  for (uint32_t at = 0; at < count; ++at) stores.push_back(std::make_unique<LocalStore>(shared, at));
+  return stores;
+}
+
+}  // namespace rondo

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Store's calls as requests and replies.
+#include "src/bootstrap/store/request.h"
+
+#include <algorithm>
+
+#include "src/base/clock.h"
+
+namespace rondo {
+namespace {
+
+constexpr uint64_t farewell_ns = 1'000'000'000;  // for the news of a failure
+
+}  // namespace
+
+Result<void> RequestStore::put(std::string_view key, std::span<const std::byte> value, uint64_t deadline_ns) {
+  Request request;
+  request.kind = Request::Kind::put;
+  request.key = key;
+  request.value.assign(value.begin(), value.end());
+  RONDO_TRY(exchange(std::move(request), Reply::Kind::done, deadline_ns));
+  return {};
+}
+
+Result<Bytes> RequestStore::get(std::string_view key, uint64_t deadline_ns) {
+  Request request;
+  request.kind = Request::Kind::get;
+  request.key = key;
+  RONDO_TRY_ASSIGN(Reply reply, exchange(std::move(request), Reply::Kind::value, deadline_ns));
+  return std::move(reply.value);
+}
+
+Result<std::vector<Bytes>> RequestStore::gather(std::string_view key, uint32_t rank, uint32_t count,
+                                                std::span<const std::byte> value, uint64_t deadline_ns) {
+  if (count > gather_count_max || rank >= count)
+    return invalid_argument("gather: rank " + std::to_string(rank) + " of " + std::to_string(count) +
+                            "; allowed are 0 to count - 1 of at most " + std::to_string(gather_count_max));
+  std::vector<Bytes> parts;
+  while (parts.size() < count) {  // ends: a page that brings nothing is an error
+    Request request;
+    request.kind = parts.empty() ? Request::Kind::gather : Request::Kind::collect;
+    request.key = key;
+    request.rank = rank;
+    request.count = count;
+    request.first = static_cast<uint32_t>(parts.size());
+    if (parts.empty()) request.value.assign(value.begin(), value.end());
+    RONDO_TRY_ASSIGN(Reply reply, exchange(std::move(request), Reply::Kind::parts, deadline_ns));
+    if (reply.first != parts.size() || reply.total != count || reply.parts.empty())
+      return Error{RONDO_ERROR_INTERNAL, "the store's page of gather '" + std::string(key) + "' does not fit"};
+    std::ranges::move(reply.parts, std::back_inserter(parts));
+  }
+  return parts;
+}
+
+void RequestStore::leave(const Result<void> &outcome) {
+  Request request;
+  request.kind = Request::Kind::leave;
+  request.error = outcome.ok() ? Error{RONDO_OK, ""} : outcome.error();
+  if (outcome.ok()) return post(std::move(request));
+  (void)carry(std::move(request), now_ns() + farewell_ns);  // so that it has arrived before the connection is closed
+}
+
+Result<Reply> RequestStore::exchange(Request request, Reply::Kind wanted, uint64_t deadline_ns) {
+  if (request.key.empty() || request.key.size() > key_bytes_max)
+    return invalid_argument("a store key has 1-" + std::to_string(key_bytes_max) + " bytes, not " +
+                            std::to_string(request.key.size()));
+  if (request.value.size() > value_bytes_max)
+    return invalid_argument("value of store key '" + request.key + "': " + std::to_string(request.value.size()) +
+                            " bytes; at most " + std::to_string(value_bytes_max) + " are allowed");
+  RONDO_TRY_ASSIGN(Reply reply, carry(std::move(request), deadline_ns));
+  if (reply.kind == Reply::Kind::failure) return std::move(reply.error);
+  if (reply.kind != wanted) return Error{RONDO_ERROR_INTERNAL, "the store sent another kind of reply"};
+  return reply;
+}
+
+}  // namespace rondo

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// A store: how ranks find each other before there is a communicator. Keys and values are bytes; a value is put once.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "src/base/result.h"
+
+namespace rondo {
+
+using Bytes = std::vector<std::byte>;
+
+/// A numeric address ("127.0.0.1", "::1", "fe80::1%eth0") and a TCP port.
+struct Endpoint {
+  std::string host;
+  uint16_t port = 0;
+
+  bool operator==(const Endpoint &) const = default;
+};
+
+/// What both ends of every store connection must know. Never logged, never on a command line.
+struct Secret {
+  std::array<std::byte, 32> bytes{};
+
+  bool operator==(const Secret &) const = default;
+};
+
+/// A client's connection. One call at a time. Deadlines are CLOCK_MONOTONIC nanoseconds (now_ns()).
+class Store {
+ public:
+  virtual ~Store() = default;
+
+  /// Puts `value` under `key`. Putting an equal value again is allowed, another one is RONDO_ERROR_MISMATCH.
+  virtual Result<void> put(std::string_view key, std::span<const std::byte> value, uint64_t deadline_ns) = 0;
+
+  /// Waits until `key` was put and returns its value. RONDO_ERROR_TIMEOUT names the key.
+  virtual Result<Bytes> get(std::string_view key, uint64_t deadline_ns) = 0;
+
+  /// All-gather: puts `value` as rank's part of `key`, waits for all `count` parts and returns them in rank order.
+  /// RONDO_ERROR_TIMEOUT lists the ranks that are missing.
+  virtual Result<std::vector<Bytes>> gather(std::string_view key, uint32_t rank, uint32_t count,
+                                            std::span<const std::byte> value, uint64_t deadline_ns) = 0;
+
+  /// What is known here by now of the client's group: its failure, or that the store is gone. Does not wait.
+  [[nodiscard]] virtual Result<void> check() { return {}; }
+
+  /// The goodbye of a client that entered a group: it needs the group no more, or it has failed. Without a goodbye, the
+  /// end of the client is the death of its rank.
+  virtual void leave(const Result<void> &) {}
+};
+
+/// What a gather() of one T of each rank has brought, in rank order.
+template <class T>
+  requires std::is_trivially_copyable_v<T>
+[[nodiscard]] Result<std::vector<T>> structs_of(const std::vector<Bytes> &parts) {
+  std::vector<T> all(parts.size());
+  for (size_t rank = 0; rank < parts.size(); ++rank) {
+    if (parts[rank].size() != sizeof(T))
+      return Error{RONDO_ERROR_MISMATCH,
+                   "rank " + std::to_string(rank) + " runs another version of Rondo; give all ranks the same", -1,
+                   static_cast<int32_t>(rank)};
+    std::memcpy(&all[rank], parts[rank].data(), sizeof(T));
+  }
+  return all;
+}
+
+/// Which rank of which group a client is; it says so as soon as it has proved itself.
+struct Membership {
+  std::string group;  ///< a key; ranks of equal groups meet
+  uint32_t rank = 0;
+  uint32_t count = 1;
+};
+
+/// Whose end the end of the store is.
+struct StoreHost {
+  int32_t rank = -1;  ///< the rank whose process runs the store; -1: none, or not known (yet)
+  std::string name = "the process that runs it";
+  bool runs_already = false;  ///< it ran before anybody heard of it: where nobody listens, it has ended
+};
+
+/// Connects and authenticates both ways; tries again until the deadline while nobody listens yet, and while a busy
+/// store turns it away. Then it enters the group, if one is given; Store::leave() is due in the end.
+/// RONDO_ERROR_AUTHENTICATION: the other side does not know the secret. RONDO_ERROR_REMOTE: the store is gone.
+[[nodiscard]] Result<std::unique_ptr<Store>> connect_store(const Endpoint &endpoint, const Secret &secret,
+                                                           uint64_t deadline_ns,
+                                                           const std::optional<Membership> &member = std::nullopt,
+                                                           const StoreHost &host = {});
+
+/// The server, with a thread of its own. Bad, slow and silent clients are turned away without disturbing the others.
+class StoreServer {
+ public:
+  virtual ~StoreServer() = default;  ///< closes everything and joins the thread
+  [[nodiscard]] virtual const Endpoint &endpoint() const = 0;
+  /// The server runs in the process of this rank: its clients will name it when the server ends. Any thread.
+  virtual void hosted_by(uint32_t rank) = 0;
+  /// That rank failed before it could say so as a client: its clients are told. Any thread.
+  virtual void host_failed(const Error &error) = 0;
+  /// The process that had this rank in all groups has ended: those that it has not entered fail now. Any thread.
+  virtual void rank_ended(uint32_t rank) = 0;
+};
+
+/// Listens on `address` (port 0: any free one).
+[[nodiscard]] Result<std::unique_ptr<StoreServer>> start_store_server(const Endpoint &address, const Secret &secret);
+
+/// 32 bytes from the system's random source.
+[[nodiscard]] Secret random_secret();
+
+}  // namespace rondo

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/cli/info/cuda.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "cuda/driver/budget.h"
+#include "cuda/driver/kernels_image.h"
+#include "src/cli/info/lines.h"
+
+namespace rondo::cli {
+namespace {
+
+using namespace cuda;
+using Json = nlohmann::ordered_json;
+
+std::string uuid_text(const DeviceUuid &uuid) {
+  std::string text;
+  for (size_t at = 0; at < sizeof uuid.bytes; ++at) {
+    char digits[4];
+    std::snprintf(digits, sizeof digits, "%02x", unsigned{uuid.bytes[at]});
+    text += (at == 4 || at == 6 || at == 8 || at == 10 ? "-" : "") + std::string(digits);
+  }
+  return text;
+}
+
+/// Channels of a rank on a device, each of which is a block, as RONDO_CHANNELS and RONDO_MAX_CTAS leave them.
+uint32_t blocks_of_a_rank(const Config &config) {
+  const uint32_t channels = config.channels != 0 ? config.channels : default_channel_count;
+  return config.max_ctas != 0 ? std::min(channels, config.max_ctas) : channels;
+}
+
+/// What the kernels take of the device.
+Result<void> add_kernels(const CudaDriver &driver, const CudaDevice &device, const Config &config, Json &entry) {
+  RONDO_TRY_ASSIGN(const PrimaryContext context, retain_primary_context(driver, device.ordinal));
+  RONDO_TRY_ASSIGN(const KernelSet kernels,
+                   KernelSet::load(context, kernel_families(RONDO_DEVICE_EXECUTOR_KERNEL, config.protocol)));
+  const bool with_ll128 = config.protocol == RONDO_PROTOCOL_LL128;
+  RONDO_TRY_ASSIGN(const BlockBudget budget, block_budget(kernels, device, with_ll128));
+  const uint32_t blocks = blocks_of_a_rank(config);
+  entry["budget"] = {{"block_threads", budget.block_threads},
+                     {"block_shared_bytes", budget.shared_bytes},
+                     {"blocks_per_multiprocessor", budget.blocks_per_multiprocessor},
+                     {"blocks", budget.blocks},
+                     {"blocks_per_rank", blocks},
+                     {"ranks", budget.blocks / blocks}};
+  RONDO_TRY_ASSIGN(const auto facts, kernel_facts(context));
+  Json list = Json::array();
+  for (const KernelFacts &kernel : facts)
+    list.push_back({{"name", kernel.name},
+                    {"registers", kernel.register_count},
+                    {"shared_bytes", kernel.shared_bytes},
+                    {"local_bytes", kernel.local_bytes},
+                    {"block_threads_max", kernel.block_threads_max}});
+  entry["kernels"] = std::move(list);
+  return {};
+}
+
+Json device_json(const CudaDriver &driver, const CudaDevice &device, const Config &config) {
+  Json entry{{"ordinal", device.ordinal},
+             {"name", device.name},
+             {"uuid", uuid_text(device.uuid)},
+             {"pci_bus_id", device.pci_bus_id},
+             {"compute_capability",
+              std::to_string(device.compute_capability / 10) + "." + std::to_string(device.compute_capability % 10)},
+             {"multiprocessors", device.multiprocessor_count},
+             {"memory_bytes", device.memory_bytes}};
+  if (const auto added = add_kernels(driver, device, config, entry); !added.ok())
+    entry["error"] = added.error().message;
+  return entry;
+}
+
+Result<void> add_devices(const Config &config, Json &cuda) {
+  RONDO_TRY_ASSIGN(const CudaDriver *const driver, cuda_driver(config.cuda_library));
+  cuda["driver"] = cuda_version_string(driver->version);
+  RONDO_TRY_ASSIGN(const auto devices, cuda_devices(*driver));
+  for (const CudaDevice &device : devices) cuda["devices"].push_back(device_json(*driver, device, config));
+  return {};
+}
+
+Json image_json() {
+  const device::KernelsImage image = device::kernels_image();
+  Json architectures = Json::array();
+  for (std::string rest = image.architectures; !rest.empty();) {
+    const size_t end = std::min(rest.find(','), rest.size());
+    architectures.push_back(rest.substr(0, end));
+    rest.erase(0, end + 1);
+  }
+  return {{"bytes", image.bytes}, {"architectures", std::move(architectures)}};
+}
+
+// ---- for people ----
+
+std::string image_text(const Json &image) {
+  if (image["bytes"] == 0) return "none in this build, since there was no nvcc";
+  std::string list;
+  for (const Json &each : image["architectures"]) list += (list.empty() ? "" : ", ") + each.get<std::string>();
+  return image["bytes"].dump() + " bytes, for architectures " + list;
+}
+
+bool takes_the_same(const Json &a, const Json &b) {
+  for (const char *what : {"registers", "shared_bytes", "local_bytes", "block_threads_max"})
+    if (a[what] != b[what]) return false;
+  return true;
+}
+
+void add_kernel_lines(std::string &out, const Json &kernels) {
+  char line[200];
+  std::snprintf(line, sizeof line, "    %-40s %9s %7s %7s %8s\n", "kernel", "registers", "shared", "local", "threads");
+  out += line;
+  for (size_t first = 0; first < kernels.size();) {
+    size_t end = first + 1;
+    while (end < kernels.size() && takes_the_same(kernels[first], kernels[end])) ++end;
+    const Json &kernel = kernels[first];
+    std::string name = kernel["name"];
+    if (end - first > 1) name += " and " + std::to_string(end - first - 1) + " more";
+    std::snprintf(line, sizeof line, "    %-40s %9s %7s %7s %8s\n", name.c_str(), kernel["registers"].dump().c_str(),
+                  kernel["shared_bytes"].dump().c_str(), kernel["local_bytes"].dump().c_str(),
+                  kernel["block_threads_max"].dump().c_str());
+    out += line;
+    first = end;
+  }
+}
+
+void add_device_lines(std::string &out, const Json &device) {
+  add_line(out, "device " + device["ordinal"].dump(),
+           device["name"].get<std::string>() + ", compute capability " +
+               device["compute_capability"].get<std::string>() + ", " + device["multiprocessors"].dump() +
+               " multiprocessors, " + std::to_string(device["memory_bytes"].get<uint64_t>() >> 20) + " MiB");
+  add_line(out, "", device["uuid"].get<std::string>() + ", PCI " + device["pci_bus_id"].get<std::string>());
+  if (device.contains("error")) add_line(out, "", device["error"]);
+  if (!device.contains("budget")) return;
+  const Json &budget = device["budget"];
+  add_line(out, "",
+           budget["blocks"].dump() + " blocks of " + budget["block_threads"].dump() + " threads and " +
+               budget["block_shared_bytes"].dump() + " bytes of shared memory fit at once: " + budget["ranks"].dump() +
+               " ranks of " + budget["blocks_per_rank"].dump());
+  if (device.contains("kernels")) add_kernel_lines(out, device["kernels"]);
+}
+
+}  // namespace
+
+Json cuda_document(const Config &config) {
+  Json cuda{{"library", config.cuda_library},
+            {"driver", nullptr},
+            {"error", nullptr},
+            {"image", image_json()},
+            {"devices", Json::array()}};
+  if (const auto added = add_devices(config, cuda); !added.ok()) cuda["error"] = added.error().message;
+  return cuda;
+}
+
+std::string cuda_text(const Json &cuda) {
+  std::string out = "\nCUDA\n";
+  add_line(out, "driver",
+           cuda["driver"].is_null()
+               ? "none"
+               : cuda["library"].get<std::string>() + ", CUDA " + cuda["driver"].get<std::string>());
+  if (!cuda["error"].is_null()) out += "    " + cuda["error"].get<std::string>() + "\n";
+  add_line(out, "kernels", image_text(cuda["image"]));
+  for (const Json &device : cuda["devices"]) add_device_lines(out, device);
+  return out;
+}
+
+}  // namespace rondo::cli

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/cli/run/options.h"
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <filesystem>
+#include <sstream>
+#include <string_view>
+
+namespace rondo::cli {
+namespace {
+
+/// What the launcher sets itself: a second value from --env would be lost or would break the job.
+constexpr std::array own_variables{"RONDO_RANK", "RONDO_SIZE", "RONDO_LOCAL_RANK", "RONDO_STORE", "RONDO_SECRET"};
+
+uint64_t to_ns(double seconds) { return static_cast<uint64_t>(seconds * 1e9); }
+
+Result<void> check_environment(const std::vector<std::string> &environment) {
+  for (const std::string &entry : environment) {
+    const size_t name_size = std::min(entry.find('='), entry.size());
+    if (name_size == 0 || name_size == entry.size())
+      return invalid_argument("--env wants NAME=VALUE, not '" + entry + "'");
+    const std::string_view name(entry.data(), name_size);
+    if (std::find(own_variables.begin(), own_variables.end(), name) != own_variables.end())
+      return invalid_argument("--env cannot set " + std::string(name) + ": rondo run sets it for each rank");
+  }
+  return {};
+}
+
+/// What is left after our options: the program and its arguments, after an optional "--".
+Result<void> take_command(std::vector<std::string> rest, RunOptions *options) {
+  if (!rest.empty() && rest.front() == "--")
+    rest.erase(rest.begin());
+  else if (!rest.empty() && rest.front().starts_with('-'))
+    return invalid_argument("unknown option '" + rest.front() + "'; a program of that name goes after --");
+  if (rest.empty()) return invalid_argument("no program given: rondo run -n N [OPTIONS] [--] PROGRAM [ARGUMENTS]");
+  options->command = std::move(rest);
+  return {};
+}
+
+/// What CLI11 fills in and `finish` turns into RunOptions.
+struct Raw {
+  double timeout_seconds = 0;
+  double grace_seconds = 2;
+  std::string bind = "none";
+  std::string hosts;
+  std::string ssh;
+};
+
+void add_options(CLI::App *app, RunOptions *options, Raw *raw) {
+  app->prefix_command();
+  app->add_option("-n,--ranks,--np", options->rank_count, "Ranks to start (-np, too)")
+      ->check(CLI::Range(1u, run_rank_count_max))
+      ->type_name("N");
+  app->add_option("--hosts", raw->hosts, "Start the ranks on these hosts, by ssh, in that order: a:2,b:2 (a: one rank)")
+      ->type_name("LIST");
+  app->add_option("--ssh", raw->ssh, "With --hosts: what runs a command on a host (default: ssh)")
+      ->type_name("COMMAND");
+  app->add_option("--remote-rondo", options->remote_rondo, "With --hosts: path of rondo there (default: as here)")
+      ->type_name("PATH");
+  app->add_flag("--agent", options->agent, "")->group("");  // what --hosts starts on the hosts
+  app->add_flag("--tag-output", options->tag_output,
+                "Pass the ranks' output on line by line, each line begun with its rank: [3] text");
+  app->add_option("--timeout", raw->timeout_seconds, "End the job after S seconds, with status 124")
+      ->check(CLI::Range(0.001, run_seconds_max))
+      ->type_name("S");
+  app->add_option("--grace", raw->grace_seconds, "Seconds from SIGTERM to SIGKILL where a job is ended (default: 2)")
+      ->check(CLI::Range(0.0, run_seconds_max))
+      ->type_name("S");
+  app->add_option("--bind", raw->bind, "core: rank i stays on the i-th allowed core, counted round (default: none)")
+      ->check(CLI::IsMember({"core", "none"}, CLI::ignore_case))
+      ->type_name("core|none");
+  app->add_option("--env", options->environment, "Set a variable for the ranks; may be given several times")
+      ->allow_extra_args(false)
+      ->type_name("K=V");
+}
+
+/// mpirun's -np, which would be read as -n with the value p; only among our options, not among the program's.
+std::vector<std::string> with_long_np(std::span<const char *const> args) {
+  static constexpr std::array<std::string_view, 10> with_value{"-n",      "--np",   "--ranks", "--timeout",
+                                                              "--grace", "--bind", "--env",   "--hosts",
+                                                              "--ssh",   "--remote-rondo"};
+  std::vector<std::string> words(args.begin(), args.end());
+  for (size_t at = 0; at < words.size() && words[at].starts_with('-') && words[at] != "--"; ++at) {
+    if (words[at].starts_with("-np")) {
+      const std::string value = words[at].substr(std::string_view("-np").size());
+      words[at] = value.empty() ? "--np" : "--np=" + value;
+    }
+    if (std::find(with_value.begin(), with_value.end(), words[at]) != with_value.end()) ++at;
+  }
+  return words;
+}
+
+/// A path or name of ssh itself gets what keeps it from asking, and from waiting for long.
+std::vector<std::string> ssh_words(const std::string &text) {
+  std::istringstream stream(text.empty() ? "ssh" : text);
+  std::vector<std::string> words;
+  for (std::string word; stream >> word;) words.push_back(word);
+  const std::string &program = words.empty() ? text : words.front();
+  if (program.substr(program.rfind('/') + 1) == "ssh")
+    words.insert(words.end(), {"-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"});
+  return words;
+}
+
+Result<void> take_hosts(const Raw &raw, RunOptions *options) {
+  if (raw.hosts.empty()) {
+    if (options->rank_count == 0) return invalid_argument("--ranks is required (-n N), or --hosts");
+    if (!raw.ssh.empty() || !options->remote_rondo.empty())
+      return invalid_argument("--ssh and --remote-rondo are for --hosts, which is not given");
+    return {};
+  }
+  RONDO_TRY_ASSIGN(options->hosts, parse_hosts(raw.hosts));
+  uint32_t sum = 0;
+  for (const HostShare &share : options->hosts) sum += share.rank_count;
+  if (options->rank_count != 0 && options->rank_count != sum)
+    return invalid_argument("-n " + std::to_string(options->rank_count) + ", but --hosts has " + std::to_string(sum) +
+                            " ranks together; leave -n out");
+  if (sum > run_rank_count_max)
+    return invalid_argument("--hosts has " + std::to_string(sum) + " ranks together; there may be " +
+                            std::to_string(run_rank_count_max));
+  options->rank_count = sum;
+  options->ssh = ssh_words(raw.ssh);
+  if (options->ssh.empty()) return invalid_argument("--ssh wants a command");
+  if (!options->remote_rondo.empty()) return {};
+  std::error_code failure;
+  options->remote_rondo = std::filesystem::read_symlink("/proc/self/exe", failure);
+  if (failure) return invalid_argument("where this rondo is cannot be told; give --remote-rondo");
+  return {};
+}
+
+Result<RunOptions> finish(std::vector<std::string> rest, const Raw &raw, RunOptions options) {
+  if (std::isnan(raw.timeout_seconds) || std::isnan(raw.grace_seconds))  // within CLI::Range, which only compares
+    return invalid_argument("--timeout and --grace want a number of seconds");
+  if (options.agent) return options;
+  RONDO_TRY(check_environment(options.environment));
+  RONDO_TRY(take_hosts(raw, &options));
+  RONDO_TRY(take_command(std::move(rest), &options));
+  options.timeout_ns = to_ns(raw.timeout_seconds);
+  options.grace_ns = to_ns(raw.grace_seconds);
+  options.bind = raw.bind == "core" ? Bind::core : Bind::none;
+  return options;
+}
+
+}  // namespace
+
+bool is_setting_for_ranks(std::string_view entry) {
+  const std::string_view name = entry.substr(0, entry.find('='));
+  return name.starts_with("RONDO_") && name.size() != entry.size() &&
+         std::find(own_variables.begin(), own_variables.end(), name) == own_variables.end();
+}
+
+Result<std::variant<RunOptions, HelpText>> parse_run_options(std::span<const char *const> args) {
+  using Parsed = std::variant<RunOptions, HelpText>;
+  RunOptions options;
+  Raw raw;
+  CLI::App app("rondo run -n N | --hosts LIST [OPTIONS] [--] PROGRAM [ARGUMENTS]\n"
+               "Starts N ranks of PROGRAM on this machine, or ranks on several hosts, and looks after them until all\n"
+               "have ended.", "rondo run");
+  add_options(&app, &options, &raw);
+  try {
+    std::vector<std::string> words = with_long_np(args);
+    std::reverse(words.begin(), words.end());  // CLI11 wants the last argument first
+    app.parse(std::move(words));
+  } catch (const CLI::CallForHelp &) {
+    return Parsed(HelpText{app.help()});
+  } catch (const CLI::Error &error) {
+    return invalid_argument(error.what());
+  }
+  RONDO_TRY_ASSIGN(options, finish(app.remaining(), raw, std::move(options)));
+  return Parsed(std::move(options));
+}
+
+}  // namespace rondo::cli

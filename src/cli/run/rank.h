@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a rank is started with, and the new process's way from fork to exec.
+#pragma once
+
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <string>
+#include <vector>
+
+#include "src/base/unique_handle.h"
+#include "src/cli/run/binding.h"
+#include "src/cli/run/control.h"
+#include "src/cli/run/options.h"
+
+namespace rondo::cli {
+
+/// A rank's ends of the pipes to the launcher. Invalid: it inherits the launcher's own descriptor.
+struct RankStreams {
+  FileDescriptor output;
+  FileDescriptor error;
+};
+
+/// Made by the launcher before it forks the guard, which inherits it.
+struct LaunchPlan {
+  RunOptions options;
+  std::string program_path;
+  uint32_t first_rank = 0;      ///< of this host's, in a job of several hosts
+  uint32_t job_rank_count = 0;  ///< of all hosts; 0: options.rank_count
+  std::vector<CoreProcessors> cores;  ///< empty: not bound
+  std::vector<RankStreams> streams;   ///< by rank
+  FileDescriptor input;               ///< rank 0's standard input; invalid: the launcher's own
+  FileDescriptor null_input;          ///< /dev/null, for the other ranks
+  sigset_t signal_mask{};             ///< as it was before the launcher blocked signals
+  rlimit descriptor_limit{};          ///< as it was before the launcher raised it
+};
+
+/// Sent through a pipe by a rank that could not become the program; whole, as it is shorter than PIPE_BUF.
+struct StartFailureRecord {
+  uint32_t rank = 0;
+  StartFailure failure = StartFailure::none;
+  int32_t error_number = 0;
+};
+
+/// In the new process, all signals still blocked: becomes this host's rank `rank` of the job that `start` describes.
+[[noreturn]] void become_rank(const LaunchPlan &plan, const Order &start, uint32_t rank, pid_t guard, int failures);
+
+}  // namespace rondo::cli

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// `rondo run`: options, program and cores are looked at first, so that a mistake is told before anything is started.
+//
+//   launcher (run_supervisor)   store, terminal, output, signals, decisions (run_job); subreaper
+//     `- guard (run_guard)      starts the ranks, reports, ends what is left; subreaper
+//          |- rank 0 ...        the program, each in a process group of its own
+//          `- rank N-1
+//
+// Whichever of the two is killed, the other ends everything below; docs/launcher.md has the whole story. With --hosts,
+// the launcher (hosts/launcher) has an agent (hosts/agent) on each of them, with a guard below it.
+#include <cstdio>
+#include <cstdlib>
+
+#include "src/cli/commands.h"
+#include "src/cli/hosts/agent.h"
+#include "src/cli/hosts/launcher.h"
+#include "src/cli/run/options.h"
+#include "src/cli/run/program.h"
+#include "src/cli/run/supervisor.h"
+
+namespace rondo::cli {
+namespace {
+
+int refuse(const std::string &message, int status) {
+  std::fprintf(stderr, "rondo run: %s\n", message.c_str());
+  return status;
+}
+
+int start(RunOptions options) {
+  const char *search_path = std::getenv("PATH");
+  ProgramLookup program = find_program(options.command.front(), search_path != nullptr ? search_path : "/bin:/usr/bin");
+  if (program.path.empty()) return refuse(program.message, program.exit_status);
+  LaunchPlan plan;
+  if (options.bind == Bind::core) {
+    auto cores = allowed_cores();
+    if (!cores.ok()) return refuse(cores.error().message, exit_failed);
+    plan.cores = std::move(cores).value();
+  }
+  plan.options = std::move(options);
+  plan.program_path = std::move(program.path);
+  return supervise(std::move(plan));
+}
+
+}  // namespace
+
+int run_run(Arguments args) {
+  auto parsed = parse_run_options(args);
+  if (!parsed.ok()) return refuse(parsed.error().message + " (see rondo run --help)", exit_usage);
+  if (const auto *help = std::get_if<HelpText>(&parsed.value())) {
+    std::fputs(help->text.c_str(), stdout);
+    return 0;
+  }
+  auto options = std::get<RunOptions>(std::move(parsed).value());
+  if (options.agent) return run_agent();
+  return options.hosts.empty() ? start(std::move(options)) : run_on_hosts(options);
+}
+
+}  // namespace rondo::cli

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// The store of a job: hosted by the launcher on loopback, or on the first of several hosts. The ranks learn its address
+// and the job's secret by environment.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "src/bootstrap/store/store.h"
+#include "src/cli/run/control.h"
+
+namespace rondo::cli {
+
+struct JobStore {
+  std::unique_ptr<StoreServer> server;
+  Order start;  ///< the order to start the ranks, with RONDO_STORE and RONDO_SECRET filled in
+};
+
+/// The order to start ranks that meet at `store` with `secret`, both as text.
+[[nodiscard]] Order start_order(const std::string &store, const std::string &secret);
+
+/// With a fresh secret. Starts the server's thread: fork nothing after this.
+[[nodiscard]] Result<JobStore> start_job_store();
+
+/// For ranks of several hosts: on the address that RONDO_INTERFACE chooses. Starts a thread, too.
+[[nodiscard]] Result<JobStore> start_job_store_for_hosts(const std::string &secret);
+
+}  // namespace rondo::cli

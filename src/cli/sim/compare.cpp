@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// Algorithms against each other, over sizes and over numbers of ranks.
+#include <algorithm>
+#include <cmath>
+
+#include "src/cli/sim/sim.h"
+#include "src/plan/build.h"
+
+namespace rondo::cli {
+namespace {
+
+/// Steps of one tile of all ranks that are simulated. A comparison is many simulations, so each has to be short.
+constexpr uint64_t compared_step_count_max = 4'000'000;
+/// An algorithm with a link to every rank has as many steps as there are pairs of ranks, which all meet in the ports.
+constexpr uint64_t compared_all_links_rank_max = 256;
+constexpr uint64_t least_bytes = 1024, most_bytes = uint64_t{16} << 30;
+
+uint64_t ranks_of(const sim::SimCase &what) { return what.network.rank_count(); }
+
+/// Sizes four times apart. With a chunk a rank, from the size on at which each has one of 64 bytes, so that chunks are
+/// even, ranks behave alike, and one stands for many.
+std::vector<uint64_t> sizes(const sim::SimCase &what) {
+  std::vector<uint64_t> list;
+  const uint64_t unit = 64 * ranks_of(what);
+  uint64_t bytes = unit;
+  while (bytes / 4 >= least_bytes) bytes /= 4;
+  for (; bytes <= most_bytes; bytes *= 4) list.push_back(bytes);
+  return list;
+}
+
+uint64_t compared_rank_max(const Algorithm &algorithm) {
+  const bool all_links = algorithm.rank_count_max <= direct_rank_count_max;
+  return all_links ? compared_all_links_rank_max : algorithm.rank_count_max;
+}
+
+/// Why it is left out among so many ranks; empty: it is not.
+std::string too_many(const Algorithm &algorithm, const sim::SimCase &what) {
+  if (ranks_of(what) > compared_rank_max(algorithm))
+    return "compared among at most " + std::to_string(compared_rank_max(algorithm)) + " ranks";
+  const bool links_inside = algorithm.id == RONDO_ALGORITHM_HIERARCHICAL;
+  for (const sim::SimNode &node : what.network.nodes)
+    if (links_inside && node.rank_count > compared_all_links_rank_max)
+      return "compared where a node has at most " + std::to_string(compared_all_links_rank_max) + " ranks";
+  return {};
+}
+
+/// Adds a point, or the reason why there is none.
+void add_point(sim::SimCase what, sim::Simulator &simulator, double x, SimLine *line, std::string *reason) {
+  what.overrides.algorithm = line->algorithm;
+  what.step_count_max = compared_step_count_max;
+  const auto result = simulator.simulate(what);
+  if (!result.ok()) {
+    *reason = result.error().message;
+    return;
+  }
+  line->points.push_back({x, static_cast<double>(result.value().outcome.time_ps) / sim::ps_per_us});
+}
+
+void add_line(SimComparison *comparison, SimLine line, const std::string &reason) {
+  const std::string name = rondo_algorithm_string(line.algorithm);
+  if (!reason.empty()) comparison->left_out.push_back(name + (line.points.empty() ? ": " : ", in part: ") + reason);
+  if (!line.points.empty()) comparison->lines.push_back(std::move(line));
+}
+
+double time_at(const SimLine &line, double bytes) {
+  for (const SimPoint &point : line.points)
+    if (point.x == bytes) return point.time_us;
+  return INFINITY;
+}
+
+const SimLine *fastest_at(const SimComparison &comparison, double bytes) {
+  const SimLine *best = nullptr;
+  for (const SimLine &line : comparison.lines)
+    if (std::isfinite(time_at(line, bytes)) && (best == nullptr || time_at(line, bytes) < time_at(*best, bytes)))
+      best = &line;
+  return best;
+}
+
+}  // namespace
+
+SimComparison compare_by_size(const sim::SimCase &what, sim::Simulator &simulator, const TunedNetworks *tuned) {
+  SimComparison comparison;
+  for (const Algorithm &algorithm : algorithms()) {
+    if (!algorithm.supports(what.collective)) continue;
+    SimLine line{algorithm.id, {}};
+    std::string reason = too_many(algorithm, what);
+    const std::vector<uint64_t> compared = reason.empty() ? sizes(what) : std::vector<uint64_t>();
+    for (const uint64_t bytes : compared) {
+      sim::SimCase sized = what;
+      sized.bytes = bytes;
+      if (tuned == nullptr) {
+        add_point(sized, simulator, static_cast<double>(bytes), &line, &reason);
+      } else if (auto network = tuned->at(ranks_of(what), bytes); network.ok()) {
+        sized.network = network.value();
+        sim::Simulator own;  // one is for one network
+        add_point(sized, own, static_cast<double>(bytes), &line, &reason);
+      }
+    }
+    add_line(&comparison, std::move(line), reason);
+  }
+  return comparison;
+}
+
+SimComparison compare_by_ranks(const sim::SimCase &what) {
+  constexpr uint32_t rank_count_limit = 131'072;
+  SimComparison comparison;
+  const uint32_t node_rank_count = what.network.nodes.front().rank_count;
+  uint32_t rack_node_count = 0;
+  while (rack_node_count < what.network.nodes.size() &&
+         what.network.nodes[rack_node_count].rack == what.network.nodes.front().rack)
+    ++rack_node_count;
+  if (rack_node_count == what.network.nodes.size()) rack_node_count = 0;
+  for (const Algorithm &algorithm : algorithms()) {
+    if (!algorithm.supports(what.collective)) continue;
+    SimLine line{algorithm.id, {}};
+    std::string reason;
+    for (uint32_t ranks = 2; ranks <= rank_count_limit; ranks *= 2) {
+      sim::SimCase sized = what;
+      sized.root = 0;
+      sized.network.nodes = sim::even_nodes(ranks, node_rank_count, rack_node_count);
+      for (sim::SimNode &node : sized.network.nodes)
+        node.nic_count = std::min(node.nic_count, what.network.nodes.front().nic_count);
+      sim::Simulator simulator;
+      if (auto why = too_many(algorithm, sized); !why.empty()) {
+        reason = std::move(why);
+        break;
+      }
+      add_point(sized, simulator, ranks, &line, &reason);
+    }
+    add_line(&comparison, std::move(line), reason);
+  }
+  return comparison;
+}
+
+std::vector<Crossing> find_crossings(const SimComparison &comparison) {
+  std::vector<double> bytes;
+  for (const SimLine &line : comparison.lines)
+    for (const SimPoint &point : line.points) bytes.push_back(point.x);
+  std::sort(bytes.begin(), bytes.end());
+  bytes.erase(std::unique(bytes.begin(), bytes.end()), bytes.end());
+  std::vector<Crossing> crossings;
+  const SimLine *before = nullptr;
+  double before_bytes = 0;
+  for (const double at : bytes) {
+    const SimLine *const now = fastest_at(comparison, at);
+    if (before == nullptr) crossings.push_back({at, now->algorithm});
+    if (before != nullptr && now != before) {
+      const double left = time_at(*now, before_bytes) - time_at(*before, before_bytes);
+      const double right = time_at(*before, at) - time_at(*now, at);
+      const double part = std::isfinite(left) && std::isfinite(right) ? left / (left + right) : 0.5;
+      crossings.push_back({before_bytes + (at - before_bytes) * part, now->algorithm});
+    }
+    before = now;
+    before_bytes = at;
+  }
+  return crossings;
+}
+
+}  // namespace rondo::cli

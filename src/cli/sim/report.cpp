@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `rondo sim` tells, as text, JSON and a picture.
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "bench/perf/chart.h"
+#include "src/base/parse.h"
+#include "src/cli/sim/sim.h"
+
+namespace rondo::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+double time_us(const sim::SimResult &result) {
+  return static_cast<double>(result.outcome.time_ps) / sim::ps_per_us;
+}
+
+std::string digits(double value) { return perf::number(value, "%.3f"); }
+
+/// 64 KiB, 2.5 MiB
+std::string near(double bytes) { return perf::size_label(bytes); }
+
+std::string who(const sim::SimCase &what) {
+  const uint64_t ranks = what.network.rank_count(), nodes = what.network.nodes.size();
+  return std::to_string(ranks) + (ranks == 1 ? " rank on " : " ranks on ") + std::to_string(nodes) +
+         (nodes == 1 ? " node" : " nodes");
+}
+
+std::string how(const sim::SimCase &what, const sim::SimResult &result) {
+  const uint64_t ranks = what.network.rank_count();
+  std::string text = result.representatives == ranks
+                         ? "every rank"
+                         : std::to_string(result.representatives) + " ranks, as which the others behave";
+  text += ", " + std::to_string(result.outcome.move_count) + " slices of steps";
+  const uint64_t skipped = result.outcome.skipped_tile_count;
+  if (skipped != 0) text += ", without " + std::to_string(skipped) + " tiles that ";
+  if (skipped != 0) text += result.exact ? "repeat" : "were reckoned at the pace of those before (an estimate)";
+  return text;
+}
+
+std::string crossings_text(const SimComparison &comparison) {
+  std::string text;
+  const std::vector<Crossing> crossings = find_crossings(comparison);
+  for (size_t index = 0; index < crossings.size(); ++index) {
+    const std::string name = rondo_algorithm_string(crossings[index].algorithm);
+    const bool last = index + 1 == crossings.size();
+    text += index == 0 ? "fastest    " : "           ";
+    text += name + (last ? (index == 0 ? " at every size" : " beyond")
+                         : " up to about " + near(crossings[index + 1].from_bytes)) + "\n";
+  }
+  for (size_t index = 0; index < comparison.left_out.size(); ++index)
+    text += std::string(index == 0 ? "left out   " : "           ") + comparison.left_out[index] + "\n";
+  return text;
+}
+
+Json lines_json(const SimComparison &comparison, const char *x) {
+  Json lines = Json::object();
+  for (const SimLine &line : comparison.lines) {
+    Json points = Json::array();
+    for (const SimPoint &point : line.points)
+      points.push_back({{x, static_cast<uint64_t>(point.x)}, {"time_us", point.time_us}});
+    lines[rondo_algorithm_string(line.algorithm)] = points;
+  }
+  return lines;
+}
+
+std::string rank_label(double ranks) { return perf::number(ranks, "%.0f"); }
+
+std::string draw_panel(const SimComparison &comparison, const perf::Axis &x, const perf::Axis &y,
+                       const std::vector<rondo_algorithm_t> &order) {
+  std::string svg;
+  for (const SimLine &line : comparison.lines) {
+    std::vector<perf::ChartPoint> points;
+    for (const SimPoint &point : line.points) points.push_back({point.x, point.time_us});
+    const auto index = std::find(order.begin(), order.end(), line.algorithm) - order.begin();
+    svg += perf::draw_points(points, static_cast<size_t>(index), x, y);
+  }
+  return svg;
+}
+
+}  // namespace
+
+std::string sim_text(const sim::SimCase &what, const sim::SimResult &result, const SimComparison &comparison) {
+  const PlanChoice &plan = result.plan;
+  const double bandwidth = static_cast<double>(what.bytes) / std::max(time_us(result), 1e-6) / 1e3;
+  const bool ll = plan.protocol == RONDO_PROTOCOL_LL;
+  std::string text = std::string(rondo_algorithm_string(plan.algorithm)) + " " +
+                     rondo_collective_string(what.collective) + ", " + who(what) + ", " + show_bytes(what.bytes) +
+                     " bytes\n";
+  text += "plan       " + std::string(rondo_protocol_string(plan.protocol)) + ", " + std::to_string(plan.channels) +
+          (plan.channels == 1 ? " channel" : " channels") + ", chunks of " + show_bytes(plan.chunk_bytes) + ", " +
+          std::to_string(what.network.slot_count) + " slots of " +
+          show_bytes(ll ? what.network.ll_slot_bytes : what.network.slot_bytes) + "\n";
+  text += "time       " + digits(time_us(result)) + " us, algbw " + digits(bandwidth) + " GB/s\n";
+  text += "steps      " + std::to_string(result.outcome.step_count) + " in the longest chain of a tile\n";
+  for (size_t link = 0; link < sim::link_class_count; ++link) {
+    const uint64_t bytes = result.outcome.link_bytes[link];
+    if (bytes == 0) continue;
+    std::string name = sim::link_class_string(static_cast<sim::LinkClass>(link));
+    name.resize(11, ' ');
+    text += name + std::to_string(bytes) + " bytes over links, " +
+            near(static_cast<double>(bytes) / static_cast<double>(what.network.rank_count())) + " a rank\n";
+  }
+  return text + "simulated  " + how(what, result) + "\n" + crossings_text(comparison);
+}
+
+std::string sim_json(const sim::SimCase &what, const sim::SimResult &result, const SimComparison &comparison) {
+  Json bytes = Json::object();
+  for (size_t link = 0; link < sim::link_class_count; ++link)
+    bytes[sim::link_class_string(static_cast<sim::LinkClass>(link))] = result.outcome.link_bytes[link];
+  Json crossings = Json::array();
+  for (const Crossing &crossing : find_crossings(comparison))
+    crossings.push_back({{"from_bytes", static_cast<uint64_t>(crossing.from_bytes)},
+                         {"algorithm", rondo_algorithm_string(crossing.algorithm)}});
+  const Json document{{"ranks", what.network.rank_count()},
+                      {"algorithm", rondo_algorithm_string(result.plan.algorithm)},
+                      {"bytes", what.bytes},
+                      {"time_us", time_us(result)},
+                      {"steps", result.outcome.step_count},
+                      {"bytes_per_link", bytes},
+                      {"collective", rondo_collective_string(what.collective)},
+                      {"protocol", rondo_protocol_string(result.plan.protocol)},
+                      {"channels", result.plan.channels},
+                      {"chunk_bytes", result.plan.chunk_bytes},
+                      {"exact", result.exact},
+                      {"simulated_ranks", result.representatives},
+                      {"fastest", crossings},
+                      {"by_size", lines_json(comparison, "bytes")},
+                      {"left_out", comparison.left_out}};
+  return document.dump(2) + "\n";
+}
+
+std::string sim_svg(const sim::SimCase &what, const SimComparison &by_size, const SimComparison &by_ranks) {
+  std::vector<rondo_algorithm_t> order;
+  std::vector<std::string> names;
+  double low_us = INFINITY, high_us = 0, low_bytes = INFINITY, high_bytes = 0, high_ranks = 4;
+  for (const SimComparison *comparison : {&by_size, &by_ranks})
+    for (const SimLine &line : comparison->lines) {
+      if (std::find(order.begin(), order.end(), line.algorithm) == order.end()) {
+        order.push_back(line.algorithm);
+        names.emplace_back(rondo_algorithm_string(line.algorithm));
+      }
+      for (const SimPoint &point : line.points) {
+        low_us = std::min(low_us, point.time_us), high_us = std::max(high_us, point.time_us);
+        if (comparison == &by_ranks) high_ranks = std::max(high_ranks, point.x);
+        if (comparison == &by_size) low_bytes = std::min(low_bytes, point.x);
+        if (comparison == &by_size) high_bytes = std::max(high_bytes, point.x);
+      }
+    }
+  std::string svg = perf::open_chart(names.size());
+  svg += perf::text_at(perf::first_panel_left, 40, "class=\"title\"",
+                       std::string(rondo_collective_string(what.collective)) + ", simulated");
+  const bool empty = by_size.lines.empty() || by_ranks.lines.empty();
+  if (empty) return svg + perf::text_at(perf::first_panel_left, 80, "", "nothing could be simulated") + "</svg>\n";
+  const perf::Axis time = perf::time_axis(low_us, high_us);
+  const perf::Axis left = perf::power_axis(low_bytes, high_bytes, perf::first_panel_left);
+  const perf::Axis right = perf::power_axis(2, high_ranks, perf::second_panel_left, rank_label);
+  svg += perf::draw_frame(left, time, "time, " + who(what), "message size");
+  svg += perf::draw_frame(right, time, "time, " + near(static_cast<double>(what.bytes)), "ranks");
+  svg += draw_panel(by_size, left, time, order) + draw_panel(by_ranks, right, time, order);
+  return svg + perf::draw_legend(names) + "</svg>\n";
+}
+
+}  // namespace rondo::cli

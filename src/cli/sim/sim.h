@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parts of `rondo sim`.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "src/sim/simulate.h"
+
+namespace rondo::cli {
+
+/// Reads a network from JSON (docs/simulator.md); what it does not name stays as `network` has it.
+[[nodiscard]] Result<void> parse_network(const std::string &text, sim::Network *network);
+[[nodiscard]] Result<void> read_network(const std::string &path, sim::Network *network);
+
+/// In the same words; what has its default in every case is left out.
+[[nodiscard]] nlohmann::ordered_json network_json(const sim::Network &network);
+/// Four digits: more is noise. 0 for what is no number.
+[[nodiscard]] double rounded(double value);
+
+/// The networks that `rondo tune` found for a machine, by ranks and bytes.
+class TunedNetworks {
+ public:
+  /// Of `collective`. Refused where the file is no such table, or has none of them.
+  [[nodiscard]] static Result<TunedNetworks> read(const std::string &path, rondo_collective_t collective);
+  /// Between two sizes their costs are mixed, as ratios go; beyond the last the last counts.
+  [[nodiscard]] Result<sim::Network> at(uint64_t rank_count, uint64_t bytes) const;
+
+ private:
+  std::string path_;
+  std::map<uint64_t, std::map<uint64_t, sim::Network>> networks_;  ///< by ranks, by bytes
+};
+
+/// A size at which an algorithm was simulated.
+struct SimPoint {
+  double x = 0;  ///< bytes or ranks
+  double time_us = 0;
+};
+struct SimLine {
+  rondo_algorithm_t algorithm = RONDO_ALGORITHM_RING;
+  std::vector<SimPoint> points;
+};
+struct SimComparison {
+  std::vector<SimLine> lines;
+  std::vector<std::string> left_out;  ///< algorithms, with the reason
+};
+
+/// From `from_bytes` on `algorithm` is the fastest, until the next.
+struct Crossing {
+  double from_bytes = 0;
+  rondo_algorithm_t algorithm = RONDO_ALGORITHM_RING;
+};
+
+/// Each algorithm that can do it, over sizes; on `what.network`, or on that of `tuned` for each size if there is one.
+[[nodiscard]] SimComparison compare_by_size(const sim::SimCase &what, sim::Simulator &simulator,
+                                            const TunedNetworks *tuned);
+/// Over numbers of ranks, in nodes like the first of `what.network`.
+[[nodiscard]] SimComparison compare_by_ranks(const sim::SimCase &what);
+/// Between two sizes that were simulated a crossing is where straight lines through both meet.
+[[nodiscard]] std::vector<Crossing> find_crossings(const SimComparison &comparison);
+
+[[nodiscard]] std::string sim_text(const sim::SimCase &what, const sim::SimResult &result,
+                                   const SimComparison &comparison);
+[[nodiscard]] std::string sim_json(const sim::SimCase &what, const sim::SimResult &result,
+                                   const SimComparison &comparison);
+[[nodiscard]] std::string sim_svg(const sim::SimCase &what, const SimComparison &by_size,
+                                  const SimComparison &by_ranks);
+
+}  // namespace rondo::cli

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// `rondo status`: what the ranks of running jobs on this host do, read from the memory that they share. It maps that
+// memory for reading only and stops nobody; the job does not notice.
+#include <CLI/CLI.hpp>
+
+#include <cerrno>
+#include <cstdio>
+#include <limits>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "src/cli/commands.h"
+#include "src/cli/status/processes.h"
+#include "src/cli/status/report.h"
+#include "transports/shm/recorder.h"
+
+namespace rondo::cli {
+namespace {
+
+struct StatusOptions {
+  pid_t process = 0;  ///< 0: none named
+  bool job = false;
+  pid_t launcher = 0;  ///< with job; 0: all jobs of this user
+  bool everybody = false;  ///< with job and no launcher: of all users
+  bool json = false;
+  std::string dump;  ///< a file to write, "-" for standard output
+};
+
+using Parsed = std::variant<StatusOptions, std::string>;  // the string is the help
+
+Result<Parsed> parse_options(Arguments args) {
+  constexpr pid_t pid_max = std::numeric_limits<pid_t>::max();
+  StatusOptions options;
+  CLI::App app("Tells what the ranks of running jobs do, how long already, and who is waited for.", "rondo status");
+  auto *const process = app.add_option("process", options.process, "Look at the communicators of process PID")
+                            ->check(CLI::Range(1, pid_max))
+                            ->type_name("PID");
+  auto *const job = app.add_option("--job", options.launcher,
+                                   "Look at the processes below PID, a launcher such as rondo run; without PID, at "
+                                   "all processes of this user")
+                        ->expected(0, 1)
+                        ->check(CLI::Range(0, pid_max))
+                        ->type_name("[PID]")
+                        ->excludes(process);
+  app.add_flag("--all-users", options.everybody,
+               "With --job and no PID: at the processes of all users, whose memory root reads then");
+  auto *const json = app.add_flag("--json", options.json, "Print JSON");
+  app.add_option("--dump", options.dump,
+                 "Write the flight recording, the last operations of each rank, to F (- for standard output)")
+      ->type_name("F")
+      ->excludes(json);
+  try {
+    app.parse(std::vector<std::string>(args.rbegin(), args.rend()));  // CLI11 wants the last argument first
+  } catch (const CLI::CallForHelp &) {
+    return Parsed(app.help());
+  } catch (const CLI::Error &error) {
+    return invalid_argument(std::string(error.what()) + "; see rondo status --help");
+  }
+  options.job = job->count() != 0;
+  if (options.everybody && (!options.job || options.launcher != 0))
+    return invalid_argument("--all-users goes with --job without a PID; see rondo status --help");
+  if (options.process == 0 && !options.job)
+    return invalid_argument("name a process, or --job for all of this user's jobs; see rondo status --help");
+  return Parsed(std::move(options));
+}
+
+Result<shm::Observed> observe(const StatusOptions &options) {
+  if (!options.job) return shm::observe_process(options.process);
+  shm::Observed all;
+  if (options.launcher != 0) RONDO_TRY(shm::observe_process(options.launcher));  // there is such a process
+  for (const pid_t process :
+       options.launcher != 0 ? processes_below(options.launcher) : processes_of_user(options.everybody)) {
+    auto observed = shm::observe_process(process);
+    if (observed.ok()) shm::merge(all, std::move(observed).value());
+    // One that has ended meanwhile is no failure; one that may not be looked at is worth telling where it was named.
+    if (!observed.ok() && options.launcher != 0 && observed.error().status == RONDO_ERROR_SYSTEM)
+      all.refused.push_back(observed.error());
+  }
+  return all;
+}
+
+Error nothing_found(const StatusOptions &options) {
+  if (!options.job)
+    return invalid_argument("process " + std::to_string(options.process) +
+                            " has no communicator: it has not made one yet, or has destroyed it. The ranks below a "
+                            "launcher: rondo status --job " + std::to_string(options.process));
+  if (options.launcher != 0)
+    return invalid_argument("no process below " + std::to_string(options.launcher) + " has a communicator");
+  return invalid_argument(options.everybody ? "no process has a communicator that this user may look at"
+                                            : "no process of this user has a communicator; of all users: --all-users");
+}
+
+Result<void> print(const std::string &text) {
+  if (std::fputs(text.c_str(), stdout) < 0 || std::fflush(stdout) != 0) return system_error("standard output", errno);
+  return {};
+}
+
+Result<void> dump(const shm::Observed &observed, const std::string &path) {
+  std::vector<const Recording *> recordings;
+  for (const auto &recording : observed.recordings) recordings.push_back(recording.get());
+  if (path != "-") return write_recordings(recordings, path);
+  for (const Recording *recording : recordings) {
+    const bool written = print_recording(*recording, [](std::string_view line) {
+      return std::fwrite(line.data(), 1, line.size(), stdout) == line.size();
+    });
+    if (!written || std::fflush(stdout) != 0) return system_error("standard output", errno);
+  }
+  return {};
+}
+
+Result<void> show(const StatusOptions &options) {
+  RONDO_TRY_ASSIGN(const auto observed, observe(options));
+  for (const Error &error : observed.refused) std::fprintf(stderr, "rondo status: %s\n", error.message.c_str());
+  if (observed.recordings.empty()) {
+    if (!observed.refused.empty()) return Error{RONDO_ERROR_SYSTEM, "no communicator could be read"};
+    return nothing_found(options);
+  }
+  if (!options.dump.empty()) return dump(observed, options.dump);
+  std::vector<Look> looks;
+  for (const auto &recording : observed.recordings) looks.push_back(look_at(*recording));
+  return print(options.json ? status_json(looks, observed.refused) : status_text(looks));
+}
+
+}  // namespace
+
+int run_status(Arguments args) {
+  const auto parsed = parse_options(args);
+  if (!parsed.ok()) {
+    std::fprintf(stderr, "rondo status: %s\n", parsed.error().message.c_str());
+    return exit_usage;
+  }
+  if (const auto *help = std::get_if<std::string>(&parsed.value())) {
+    std::fputs(help->c_str(), stdout);
+    return 0;
+  }
+  const auto shown = show(std::get<StatusOptions>(parsed.value()));
+  if (shown.ok()) return 0;
+  std::fprintf(stderr, "rondo status: %s\n", shown.error().message.c_str());
+  return exit_failed;
+}
+
+}  // namespace rondo::cli

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is tried: pure.
+#include <algorithm>
+#include <array>
+
+#include "src/base/parse.h"
+#include "src/cli/tune/tune.h"
+#include "src/cli/tune/tuner_input.h"
+
+namespace rondo::cli::tune {
+namespace {
+
+constexpr uint64_t KiB = 1024;
+constexpr uint64_t ll_bytes_max = 256 * KiB;  // ll moves two bytes for each: far from the best long before
+
+/// Chunk sizes worth a try: pipelining against counters. ll and direct have small areas; a chunk of a ring is what one
+/// rank sums, of a direct two_shot what all of them do.
+constexpr std::array<uint64_t, 3> simple_chunks{64 * KiB, 128 * KiB, 1024 * KiB};
+constexpr std::array<uint64_t, 2> ll_chunks{4 * KiB, 16 * KiB};
+constexpr std::array<uint64_t, 3> direct_chunks{64 * KiB, 128 * KiB, 256 * KiB};
+constexpr std::array<uint64_t, 3> direct_ring_chunks{16 * KiB, 32 * KiB, 64 * KiB};
+
+std::span<const uint64_t> chunks_of(rondo_algorithm_t algorithm, rondo_protocol_t protocol) {
+  if (protocol == RONDO_PROTOCOL_LL) return ll_chunks;
+  if (protocol == RONDO_PROTOCOL_DIRECT && algorithm == RONDO_ALGORITHM_RING) return direct_ring_chunks;
+  if (protocol == RONDO_PROTOCOL_DIRECT) return direct_chunks;
+  return simple_chunks;
+}
+
+/// Two channels are the two trees of a double tree, and two directions' worth of links of a ring.
+uint32_t channels_of(rondo_algorithm_t algorithm) {
+  return algorithm == RONDO_ALGORITHM_TREE || algorithm == RONDO_ALGORITHM_RING ? 2 : 1;
+}
+
+/// A chunk that is not filled is like any other that is not.
+void add(std::vector<PlanChoice> &list, const PlanChoice &choice, uint64_t bytes) {
+  const auto alike = [&](const PlanChoice &other) {
+    PlanChoice same = other;
+    if (other.chunk_bytes >= bytes && choice.chunk_bytes >= bytes) same.chunk_bytes = choice.chunk_bytes;
+    return same == choice;
+  };
+  if (std::none_of(list.begin(), list.end(), alike)) list.push_back(choice);
+}
+
+}  // namespace
+
+std::vector<PlanChoice> candidates(TunerInput input) {
+  std::vector<PlanChoice> list;
+  input.overrides = {};
+  if (const auto built_in = choose_plan(input); built_in.ok()) list.push_back(built_in.value());
+  for (const Algorithm &algorithm : algorithms())
+    for (const rondo_protocol_t protocol : {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL, RONDO_PROTOCOL_DIRECT})
+      for (uint32_t channels = 1; channels <= channels_of(algorithm.id); ++channels)
+        for (const uint64_t chunk_bytes : chunks_of(algorithm.id, protocol)) {
+          if (protocol == RONDO_PROTOCOL_LL && input.bytes > ll_bytes_max) continue;
+          input.overrides = {algorithm.id, protocol, channels, chunk_bytes};
+          const auto chosen = choose_plan(input);  // refuses what cannot be, and cuts chunks to the slots
+          if (chosen.ok()) add(list, chosen.value(), input.bytes);
+        }
+  return list;
+}
+
+uint64_t rounded_bytes(const Group &group, uint64_t bytes) {
+  constexpr uint64_t element_bytes = sizeof(float);
+  const uint64_t unit = element_bytes * (uses_blocks(group.collective) ? group.rank_count : 1);
+  return std::max<uint64_t>(bytes / unit, 1) * unit;
+}
+
+std::vector<Job> plan_jobs(const Options &options, const Config &config, uint32_t core_count) {
+  std::vector<Job> jobs;
+  for (const uint32_t rank_count : options.rank_counts)
+    for (const rondo_collective_t collective : options.collectives) {
+      Job job{{collective, rank_count, rank_count > core_count}, options.round_count, options.sample_ns, {}};
+      TunerInput input = tuner_input(config, rank_count, job.group.oversubscribed);
+      input.collective = collective;
+      for (const uint64_t bytes : options.sizes) {
+        input.bytes = rounded_bytes(job.group, bytes);
+        if (!job.sizes.empty() && job.sizes.back().bytes == input.bytes) continue;
+        job.sizes.push_back({input.bytes, candidates(input)});
+      }
+      jobs.push_back(std::move(job));
+    }
+  return jobs;
+}
+
+double estimate_seconds(const Job &job) {
+  constexpr double start_seconds = 0.05;  // of a communicator
+  constexpr double move_seconds = 4e-10;  // a byte of one rank, with the writing of its input
+  constexpr double least_runs = 3;
+  // After two rounds about half of the candidates are left (tune_rank.cpp); the first has warm-up runs.
+  const double round_count = job.round_count <= 2 ? job.round_count : 2 + 0.5 * (job.round_count - 2);
+  const double sharing = job.group.oversubscribed ? 2.0 : 1.0;
+  double seconds = 1;
+  size_t most = 0;
+  for (const SizeJob &size : job.sizes) {
+    const double run = move_seconds * sharing * static_cast<double>(size.bytes) * job.group.rank_count;
+    const double sample = std::max(static_cast<double>(job.sample_ns) * 1e-9, least_runs * run);
+    seconds += static_cast<double>(size.candidates.size()) * (round_count + 1) * (sample + run);
+    most = std::max(most, size.candidates.size());
+  }
+  return seconds + start_seconds * sharing * static_cast<double>(most);
+}
+
+std::string show(const PlanChoice &choice) {
+  return std::string(rondo_algorithm_string(choice.algorithm)) + "/" + rondo_protocol_string(choice.protocol) + " " +
+         std::to_string(choice.channels) + "x" + show_bytes(choice.chunk_bytes);
+}
+
+}  // namespace rondo::cli::tune

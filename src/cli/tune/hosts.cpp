@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// `rondo tune --hosts`: ranks that a launcher has started on several hosts measure a link inside of a host and one
+// between hosts, and the simulator chooses by what they found.
+//
+// Two ranks make a communicator of their own and send each other blocks of growing sizes, each after a pause, so that a
+// limiter's bucket is full as it is when a program calls now and then; all other ranks wait.
+#include "src/cli/tune/hosts.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <map>
+#include <thread>
+
+#include "src/base/clock.h"
+#include "src/cli/tune/comm.h"
+#include "src/cli/tune/tuner_input.h"
+#include "src/topo/host.h"
+
+namespace rondo::cli::tune {
+namespace {
+
+constexpr uint64_t sizes[] = {8, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20};
+constexpr size_t least_size_count = 4;
+constexpr double long_us = 500'000;  // a link on which an exchange takes so long is not asked for a larger one
+constexpr uint32_t small_round_count = 201, round_count = 7;
+constexpr auto pause = std::chrono::milliseconds(30);
+
+uint64_t number_of(const std::string &text) {
+  uint64_t hash = 0xCBF2'9CE4'8422'2325u;  // FNV-1a
+  for (const char character : text) hash = (hash ^ static_cast<unsigned char>(character)) * 0x0000'0100'0000'01B3u;
+  return hash;
+}
+
+class HostsRank {
+ public:
+  Result<HostFindings> measure(const Options &options) {
+    RONDO_TRY(connect());
+    uint32_t first_inside = no_rank, inside = no_rank;  // the first two ranks that share a host
+    uint32_t between = no_rank;                         // the first one that rank 0 does not share its host with
+    for (uint32_t rank = 1; rank < node_of_.size(); ++rank) {
+      if (node_of_[rank] != node_of_[0]) between = std::min(between, rank);
+      for (uint32_t other = 0; other < rank && inside == no_rank; ++other)
+        if (node_of_[other] == node_of_[rank]) first_inside = other, inside = rank;
+    }
+    if (between == no_rank)
+      return invalid_argument("all " + std::to_string(node_of_.size()) +
+                              " ranks are on one host; start ranks on several with torchrun, mpirun or srun, or leave "
+                              "--hosts out");
+    HostFindings findings;
+    RONDO_TRY_ASSIGN(findings.between, exchange(0, between));
+    if (inside != no_rank) {
+      RONDO_TRY_ASSIGN(findings.inside, exchange(first_inside, inside));
+    }
+    RONDO_TRY(conclude(options, findings));
+    RONDO_TRY(check(rondo_comm_finalize(world_.get()), world_.get(), "rondo_comm_finalize"));
+    return findings;
+  }
+  [[nodiscard]] uint32_t rank() const { return rank_; }
+
+ private:
+  static constexpr uint32_t no_rank = UINT32_MAX;
+
+  Result<void> connect() {
+    RONDO_TRY_ASSIGN(world_, make_comm({}));
+    int rank = 0, rank_count = 0;
+    RONDO_TRY(check(rondo_comm_rank(world_.get(), &rank), world_.get(), "rondo_comm_rank"));
+    RONDO_TRY(check(rondo_comm_size(world_.get(), &rank_count), world_.get(), "rondo_comm_size"));
+    rank_ = static_cast<uint32_t>(rank);
+    RONDO_TRY_ASSIGN(const std::string host, host_id());
+    const uint64_t own = number_of(host);
+    std::vector<uint64_t> hosts(static_cast<size_t>(rank_count));
+    RONDO_TRY(check(rondo_all_gather(&own, hosts.data(), 1, RONDO_UINT64, world_.get(), nullptr), world_.get(),
+                    "rondo_all_gather"));
+    std::map<uint64_t, uint32_t> known;
+    for (const uint64_t it : hosts) node_of_.push_back(known.emplace(it, known.size()).first->second);
+    return {};
+  }
+
+  /// Every rank calls it and gets what `first` measures.
+  Result<std::vector<Exchange>> exchange(uint32_t first, uint32_t second) {
+    rondo_unique_id_t id{};
+    if (rank_ == first) RONDO_TRY(check(rondo_get_unique_id(&id, nullptr), nullptr, "rondo_get_unique_id"));
+    RONDO_TRY(share(&id, sizeof id, first));
+    std::vector<double> numbers(4 * std::size(sizes));
+    if (rank_ == first || rank_ == second) {
+      const rondo_config_t config = config_for({RONDO_ALGORITHM_ONE_SHOT, RONDO_PROTOCOL_SIMPLE, 1, 0});
+      rondo_comm_t made = nullptr;
+      RONDO_TRY(check(rondo_comm_init(&made, &id, rank_ == first ? 0 : 1, 2, &config), nullptr, "rondo_comm_init"));
+      const Comm pair(made);
+      RONDO_TRY(measure_pair(pair.get(), numbers));
+      RONDO_TRY(check(rondo_comm_finalize(pair.get()), pair.get(), "rondo_comm_finalize"));
+    }
+    RONDO_TRY(share(numbers.data(), numbers.size() * sizeof(double), first));
+    std::vector<Exchange> exchanges;
+    for (size_t at = 0; at < numbers.size() && numbers[at] > 0; at += 4)
+      exchanges.push_back({static_cast<uint64_t>(numbers[at]), numbers[at + 1], numbers[at + 2], numbers[at + 3]});
+    return exchanges;
+  }
+
+  Result<void> share(void *bytes, size_t byte_count, uint32_t from) {
+    return check(rondo_broadcast(bytes, bytes, byte_count, RONDO_UINT8, static_cast<int>(from), world_.get(), nullptr),
+                 world_.get(), "rondo_broadcast");
+  }
+
+  /// The slower rank's time counts. Both stop at the same size, since both know both times.
+  static Result<void> measure_pair(rondo_comm_t pair, std::vector<double> &numbers) {
+    size_t at = 0;
+    for (const uint64_t bytes : sizes) {
+      std::vector<std::byte> send(bytes, std::byte{1}), recv(2 * bytes);
+      std::vector<double> times_us;
+      const uint32_t rounds = bytes <= 8 ? small_round_count : round_count;
+      for (uint32_t round = 0; round <= rounds; ++round) {  // the first one touches the memory
+        if (bytes > 8) std::this_thread::sleep_for(pause);
+        RONDO_TRY(check(rondo_barrier(pair, nullptr), pair, "rondo_barrier"));
+        const uint64_t begin_ns = now_ns();
+        RONDO_TRY(check(rondo_all_gather(send.data(), recv.data(), bytes, RONDO_UINT8, pair, nullptr), pair,
+                        "rondo_all_gather"));
+        double time_us = static_cast<double>(now_ns() - begin_ns) * 1e-3;
+        RONDO_TRY(check(rondo_all_reduce(&time_us, &time_us, 1, RONDO_FLOAT64, RONDO_MAX, pair, nullptr), pair,
+                        "rondo_all_reduce"));
+        if (round > 0) times_us.push_back(time_us);
+        if (round > 2 && time_us > long_us) break;
+      }
+      std::sort(times_us.begin(), times_us.end());
+      for (const double number : {static_cast<double>(bytes), times_us[times_us.size() / 2], times_us.front(),
+                                  times_us.back()})
+        numbers[at++] = number;
+      if (times_us[times_us.size() / 2] > long_us && at >= 4 * least_size_count) break;
+    }
+    return {};
+  }
+
+  Result<void> conclude(const Options &options, HostFindings &findings) {
+    RONDO_TRY_ASSIGN(const Config config, read_config());
+    RONDO_TRY_ASSIGN(const Topology topology, discover_topology(config));
+    uint32_t own = 0;
+    for (const uint32_t node : node_of_) own += node == node_of_[rank_] ? 1 : 0;
+    // As the library has it: true on all ranks where it is on one.
+    uint8_t busy = own > usable_core_count(topology) ? 1 : 0;
+    RONDO_TRY(check(rondo_all_reduce(&busy, &busy, 1, RONDO_UINT8, RONDO_MAX, world_.get(), nullptr),
+                    world_.get(), "rondo_all_reduce"));
+    findings.oversubscribed = busy != 0;
+    if (rank_ != 0) return {};
+    const auto host_count = *std::max_element(node_of_.begin(), node_of_.end()) + 1;
+    TunerInput input = tuner_input(config, static_cast<uint32_t>(node_of_.size()), findings.oversubscribed, host_count);
+    input.overrides = {};
+    const sim::LinkCost between = fit_link(findings.between);
+    const sim::LinkCost inside = findings.inside.empty() ? between : fit_link(findings.inside);
+    findings.network = network_of(node_of_, inside, between, input);
+    RONDO_TRY_ASSIGN(findings.rows, simulate_rows(options, findings.network, input));
+    return {};
+  }
+
+  Comm world_;
+  uint32_t rank_ = 0;
+  std::vector<uint32_t> node_of_;
+};
+
+}  // namespace
+
+Result<void> tune_hosts(const Options &options) {
+  HostsRank rank;
+  RONDO_TRY_ASSIGN(const HostFindings findings, rank.measure(options));
+  if (rank.rank() != 0) return {};
+  RONDO_TRY(write_file(options.output, hosts_document(findings, options.collectives)));
+  // What is told is what the library will read.
+  if (auto table = read_tuning_file(options.output); !table.ok())
+    return Error{RONDO_ERROR_INTERNAL, "its own table is refused: " + table.error().message};
+  const char *const path = options.output.c_str();
+  std::printf("%s%s: %zu rows; use it with RONDO_TUNING_FILE=%s on every host, and with rondo sim --table %s --ranks "
+              "%llu\n",
+              hosts_text(findings).c_str(), path, findings.rows.size(), path, path,
+              static_cast<unsigned long long>(findings.network.rank_count()));
+  return {};
+}
+
+}  // namespace rondo::cli::tune

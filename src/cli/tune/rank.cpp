@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+// One rank of a job of `rondo tune`: a communicator for each candidate, all alive at once, so that at every size the
+// candidates take turns, round by round, and what drifts on the machine meets all of them alike. Only the public
+// interface is called: what is measured is what users get. A run is as in `rondo perf`: fresh inputs, a barrier, one
+// timed call; its time is the slowest rank's. With more ranks than cores it is several calls back to back, since one
+// alone mostly measures when the scheduler gets round to whom.
+#include <sys/resource.h>
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+
+#include "src/base/clock.h"
+#include "src/base/parse.h"
+#include "src/cli/tune/tune.h"
+#include "src/cli/tune/comm.h"
+
+namespace rondo::cli::tune {
+namespace {
+
+constexpr uint32_t runs_min = 3, runs_max = 200;
+constexpr uint64_t large_bytes = 1 << 20;  // from here on a run is long enough to warm up by itself
+constexpr uint32_t warm_up_runs = 2, small_warm_up_runs = 6;
+constexpr uint32_t runs_per_batch = 10;
+constexpr double patience = 3;  // where others have the processors, fewer runs are made than would fit
+constexpr uint64_t oversubscribed_run_bytes = 16 << 20;  // with more ranks than cores, as many calls as move so much
+constexpr uint64_t oversubscribed_calls_min = 4, oversubscribed_calls_max = 20;
+constexpr uint32_t rounds_before_dropping = 2;
+constexpr double hopeless_ratio = 2.5;  // a candidate that is so much slower is left out of the later rounds
+constexpr double others_max = 0.10;     // share of the processors that others may take in a round
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+double own_cpu_seconds() {
+  rusage used{};
+  ::getrusage(RUSAGE_SELF, &used);
+  const auto seconds = [](const timeval &time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
+  return seconds(used.ru_utime) + seconds(used.ru_stime);
+}
+
+class Rank {
+ public:
+  explicit Rank(const Job &job) : job_(job), cores_(static_cast<double>(job.group.rank_count)) {}
+
+  Result<Measured> measure();
+  [[nodiscard]] int rank() const { return rank_; }
+
+ private:
+  /// A candidate at the current size.
+  struct Entry {
+    PlanChoice choice;
+    rondo_comm_t comm = nullptr;
+    uint32_t run_count = 0;
+    double least_ns = 0;  ///< of a whole run, its inputs and its barrier included; 0: unknown
+    std::vector<double> rounds_us;
+  };
+
+  Result<void> connect();
+  Result<rondo_comm_t> comm_of(const PlanChoice &choice);
+  Result<std::vector<Entry>> entries_of(const SizeJob &size);
+  Result<void> measure_size(const SizeJob &size, Measured &measured);
+  Result<double> run_once(const Entry &entry);
+  Result<std::vector<double>> run(const Entry &entry, uint32_t run_count);
+  Result<void> run_round(std::vector<Entry> &entries);
+  Result<bool> was_disturbed(const Load &load, uint64_t begin_ns, double own_begin_seconds);
+  [[nodiscard]] Result<void> reduce(std::vector<double> &values, rondo_op_t op);
+  [[nodiscard]] rondo_status_t call(rondo_comm_t comm);
+
+  const Job &job_;
+  double cores_;
+  int rank_ = 0;
+  Comm control_;
+  std::vector<std::pair<PlanChoice, Comm>> comms_;
+  std::vector<uint32_t> processors_;
+  std::vector<float> send_, recv_;
+  uint64_t bytes_ = 0;
+  uint64_t calls_per_run_ = 1;
+};
+
+Result<void> Rank::connect() {
+  RONDO_TRY_ASSIGN(control_, make_comm({}));
+  int rank_count = 0;
+  RONDO_TRY(check(rondo_comm_rank(control_.get(), &rank_), control_.get(), "rondo_comm_rank"));
+  RONDO_TRY(check(rondo_comm_size(control_.get(), &rank_count), control_.get(), "rondo_comm_size"));
+  if (static_cast<uint32_t>(rank_count) != job_.group.rank_count)
+    return Error{RONDO_ERROR_INTERNAL, "the job has " + std::to_string(rank_count) + " ranks, not as many as it says"};
+  uint64_t most_bytes = 0;
+  for (const SizeJob &size : job_.sizes) most_bytes = std::max(most_bytes, size.bytes);
+  send_.resize(most_bytes / sizeof(float));
+  recv_.resize(most_bytes / sizeof(float));
+  RONDO_TRY_ASSIGN(const Config config, read_config());
+  RONDO_TRY_ASSIGN(const Topology topology, discover_topology(config));
+  processors_ = allowed_os_indices(topology);
+  cores_ = static_cast<double>(processors_.size());
+  return {};
+}
+
+Result<rondo_comm_t> Rank::comm_of(const PlanChoice &choice) {
+  for (const auto &[known, comm] : comms_)
+    if (known == choice) return comm.get();
+  RONDO_TRY_ASSIGN(Comm comm, make_comm(choice));
+  comms_.emplace_back(choice, std::move(comm));
+  return comms_.back().second.get();
+}
+
+/// With their plans as the library sees them: another one than was asked for would be measured under a wrong name.
+Result<std::vector<Rank::Entry>> Rank::entries_of(const SizeJob &size) {
+  std::vector<Entry> entries;
+  const size_t elements = size.bytes / sizeof(float);
+  const bool blocks = uses_blocks(job_.group.collective);
+  for (const PlanChoice &choice : size.candidates) {
+    RONDO_TRY_ASSIGN(rondo_comm_t comm, comm_of(choice));
+    rondo_plan_info_t plan = RONDO_PLAN_INFO_INIT;
+    RONDO_TRY(check(rondo_comm_query_plan(comm, job_.group.collective,
+                                          blocks ? elements / job_.group.rank_count : elements, RONDO_FLOAT32, &plan),
+                    comm, "rondo_comm_query_plan"));
+    const PlanChoice real{plan.algorithm, plan.protocol, plan.channels, plan.chunk_bytes};
+    if (real != choice)
+      return Error{RONDO_ERROR_INTERNAL, "asked for " + show(choice) + ", the ranks would use " + show(real)};
+    entries.push_back({choice, comm, 0, 0, {}});
+  }
+  return entries;
+}
+
+rondo_status_t Rank::call(rondo_comm_t comm) {
+  const size_t elements = bytes_ / sizeof(float), block = elements / job_.group.rank_count;
+  switch (job_.group.collective) {
+    case RONDO_ALL_REDUCE:
+      return rondo_all_reduce(send_.data(), recv_.data(), elements, RONDO_FLOAT32, RONDO_SUM, comm, nullptr);
+    case RONDO_REDUCE_SCATTER:
+      return rondo_reduce_scatter(send_.data(), recv_.data(), block, RONDO_FLOAT32, RONDO_SUM, comm, nullptr);
+    case RONDO_ALL_GATHER:
+      return rondo_all_gather(send_.data(), recv_.data(), block, RONDO_FLOAT32, comm, nullptr);
+    case RONDO_BROADCAST:
+      return rondo_broadcast(send_.data(), recv_.data(), elements, RONDO_FLOAT32, 0, comm, nullptr);
+    case RONDO_REDUCE:
+      return rondo_reduce(send_.data(), recv_.data(), elements, RONDO_FLOAT32, RONDO_SUM, 0, comm, nullptr);
+    default:
+      return RONDO_ERROR_UNSUPPORTED;
+  }
+}
+
+Result<void> Rank::reduce(std::vector<double> &values, rondo_op_t op) {
+  return check(
+      rondo_all_reduce(values.data(), values.data(), values.size(), RONDO_FLOAT64, op, control_.get(), nullptr),
+      control_.get(), "rondo_all_reduce");
+}
+
+Result<double> Rank::run_once(const Entry &entry) {
+  const auto input = static_cast<float>(rank_ + 1);
+  std::fill_n(send_.begin(), bytes_ / sizeof(float), input);
+  RONDO_TRY(check(rondo_barrier(control_.get(), nullptr), control_.get(), "rondo_barrier"));
+  const uint64_t begin_ns = now_ns();
+  for (uint64_t number = 0; number < calls_per_run_; ++number)
+    RONDO_TRY(check(call(entry.comm), entry.comm, rondo_collective_string(job_.group.collective)));
+  return static_cast<double>(now_ns() - begin_ns) * 1e-3 / static_cast<double>(calls_per_run_);
+}
+
+Result<std::vector<double>> Rank::run(const Entry &entry, uint32_t run_count) {
+  std::vector<double> times_us;
+  double passed_ns = 0;
+  while (times_us.size() < run_count && passed_ns < patience * static_cast<double>(job_.sample_ns)) {
+    std::vector<double> batch;
+    const uint64_t begin_ns = now_ns();
+    for (size_t i = std::min<size_t>(run_count - times_us.size(), runs_per_batch); i > 0; --i) {
+      RONDO_TRY_ASSIGN(const double time_us, run_once(entry));
+      batch.push_back(time_us);
+    }
+    batch.push_back(static_cast<double>(now_ns() - begin_ns));
+    RONDO_TRY(reduce(batch, RONDO_MAX));  // the time that has passed, too: all ranks stop at the same run
+    passed_ns += batch.back();
+    times_us.insert(times_us.end(), batch.begin(), batch.end() - 1);
+  }
+  return times_us;
+}
+
+Result<void> Rank::run_round(std::vector<Entry> &entries) {
+  for (Entry &entry : entries) {
+    std::vector<double> least_ns(1, std::numeric_limits<double>::max());
+    for (uint32_t i = 0; i < (bytes_ < large_bytes ? small_warm_up_runs : warm_up_runs); ++i) {
+      const uint64_t begin_ns = now_ns();
+      RONDO_TRY(run_once(entry));
+      least_ns[0] = std::min(least_ns[0], static_cast<double>(now_ns() - begin_ns));
+    }
+    RONDO_TRY(reduce(least_ns, RONDO_MAX));  // every rank is to make as many runs
+    if (entry.least_ns == 0 || least_ns[0] < entry.least_ns) entry.least_ns = least_ns[0];
+    entry.run_count = static_cast<uint32_t>(
+        std::clamp(static_cast<double>(job_.sample_ns) / entry.least_ns, double{runs_min}, double{runs_max}));
+    RONDO_TRY_ASSIGN(auto times_us, run(entry, entry.run_count));
+    entry.rounds_us.push_back(median(std::move(times_us)));
+  }
+  return {};
+}
+
+/// Equal on all ranks.
+Result<bool> Rank::was_disturbed(const Load &load, uint64_t begin_ns, double own_begin_seconds) {
+  const auto busy = load.busy_seconds();
+  // Rank 0 speaks for the machine; what the ranks used themselves is summed up.
+  std::vector<double> sums{own_cpu_seconds() - own_begin_seconds, rank_ == 0 ? busy.value_or(0) : 0,
+                           rank_ == 0 ? static_cast<double>(now_ns() - begin_ns) * 1e-9 : 0};
+  RONDO_TRY(reduce(sums, RONDO_SUM));
+  const double others = sums[1] - sums[0];
+  return others > others_max * cores_ * sums[2] + cores_ * Load::resolution_seconds;
+}
+
+Result<void> Rank::measure_size(const SizeJob &size, Measured &measured) {
+  bytes_ = size.bytes;
+  if (job_.group.oversubscribed)
+    calls_per_run_ =
+        std::clamp<uint64_t>(oversubscribed_run_bytes / size.bytes, oversubscribed_calls_min, oversubscribed_calls_max);
+  RONDO_TRY_ASSIGN(std::vector<Entry> all, entries_of(size));
+  std::vector<Entry> active = std::move(all), dropped;
+  uint32_t repeats_left = job_.round_count;
+  for (uint32_t round = 0; round < job_.round_count;) {
+    const Load load(processors_);
+    const uint64_t begin_ns = now_ns();
+    const double own_begin_seconds = own_cpu_seconds();
+    RONDO_TRY(run_round(active));
+    RONDO_TRY_ASSIGN(const bool disturbed, was_disturbed(load, begin_ns, own_begin_seconds));
+    if (disturbed && repeats_left > 0) {
+      --repeats_left;
+      ++measured.repeated_count;
+      for (Entry &entry : active) entry.rounds_us.pop_back();
+      continue;
+    }
+    if (disturbed) ++measured.disturbed_count;
+    if (++round != rounds_before_dropping || round == job_.round_count) continue;
+    double best_us = median(active[0].rounds_us);
+    for (const Entry &entry : active) best_us = std::min(best_us, median(entry.rounds_us));
+    const auto kept = std::stable_partition(active.begin(), active.end(), [&](const Entry &entry) {
+      return median(entry.rounds_us) <= hopeless_ratio * best_us;
+    });
+    dropped.assign(std::make_move_iterator(kept), std::make_move_iterator(active.end()));
+    active.erase(kept, active.end());
+  }
+  active.insert(active.end(), dropped.begin(), dropped.end());
+  for (const Entry &entry : active) {
+    const auto [least, most] = std::minmax_element(entry.rounds_us.begin(), entry.rounds_us.end());
+    measured.series.push_back({size.bytes, entry.choice, median(entry.rounds_us), *least, *most,
+                               static_cast<uint32_t>(entry.rounds_us.size()), entry.run_count});
+  }
+  return {};
+}
+
+Result<Measured> Rank::measure() {
+  RONDO_TRY(connect());
+  Measured measured;
+  measured.group = job_.group;
+  for (const SizeJob &size : job_.sizes) {
+    const size_t before = measured.series.size();
+    RONDO_TRY(measure_size(size, measured));
+    if (rank_ != 0) continue;
+    const auto best =
+        std::min_element(measured.series.begin() + static_cast<std::ptrdiff_t>(before), measured.series.end(),
+                         [](const Series &a, const Series &b) { return a.median_us < b.median_us; });
+    std::fprintf(stderr, "  %8s  %zu candidates, best %s: %.1f us\n", show_bytes(size.bytes).c_str(),
+                 size.candidates.size(), show(best->choice).c_str(), best->median_us);
+  }
+  for (const auto &[choice, comm] : comms_)
+    RONDO_TRY(check(rondo_comm_finalize(comm.get()), comm.get(), "rondo_comm_finalize"));
+  RONDO_TRY(check(rondo_comm_finalize(control_.get()), control_.get(), "rondo_comm_finalize"));
+  return measured;
+}
+
+}  // namespace
+
+Result<void> run_rank(const Job &job, const std::string &result_path) {
+  Rank rank(job);
+  RONDO_TRY_ASSIGN(const Measured measured, rank.measure());
+  if (rank.rank() != 0) return {};  // all have the same
+  return write_file(result_path, measured_json(measured).dump());
+}
+
+}  // namespace rondo::cli::tune

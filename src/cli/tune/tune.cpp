@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// `rondo tune`: measures this machine, writes the table that RONDO_TUNING_FILE loads, and shows what it chooses.
+#include "src/cli/tune/tune.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+
+#include "src/base/parse.h"
+#include "src/cli/tune/hosts.h"
+
+namespace rondo::cli {
+namespace {
+
+using namespace tune;
+
+constexpr double cost_seconds = 0.1, quick_cost_seconds = 0.02;  // of each rate
+constexpr uint64_t quick_sample_ns = 5'000'000;
+
+/// The environment's algorithm and table are what is to be found out; slots, waiting and the like are as they will be.
+Result<Config> configuration() {
+  for (const char *name : {"RONDO_ALGORITHM", "RONDO_PROTOCOL", "RONDO_CHANNELS", "RONDO_CHUNK_BYTES",
+                           "RONDO_TUNING_FILE"}) {
+    if (const char *value = std::getenv(name); value != nullptr && *value != '\0')
+      std::fprintf(stderr, "rondo tune: leaves %s out of account\n", name);
+    ::unsetenv(name);
+  }
+  RONDO_TRY_ASSIGN(const Config config, read_config());
+  if (!config.topology_file.empty())
+    return invalid_argument("RONDO_TOPOLOGY_FILE describes another machine, but this one is measured; unset it");
+  return config;
+}
+
+void announce(const std::vector<Job> &jobs) {
+  double seconds = 0;
+  for (const Job &job : jobs) seconds += estimate_seconds(job);
+  std::fprintf(stderr, "rondo tune: about %.0f s if nothing else runs here; at most about twice as long otherwise\n",
+               seconds);
+}
+
+void tell_disturbed(const Measured &measured) {
+  if (measured.repeated_count == 0 && measured.disturbed_count == 0) return;
+  std::fprintf(stderr, "  %u rounds were repeated because others used the processors, %u had to do all the same\n",
+               measured.repeated_count, measured.disturbed_count);
+}
+
+/// Writes the table and shows it; false: a choice is too slow.
+Result<bool> conclude(const Findings &findings, const std::string &path) {
+  const std::string partial = path + ".partial";
+  RONDO_TRY(write_file(partial, document_text(findings, build_rows(findings.all))));
+  // What is judged is what the library will read.
+  auto table = read_tuning_file(partial);
+  if (!table.ok()) return Error{RONDO_ERROR_INTERNAL, "its own table is refused: " + table.error().message};
+  if (std::rename(partial.c_str(), path.c_str()) != 0) return system_error("cannot rename " + partial, errno);
+  const auto comparisons = compare(findings.all, table.value(), findings.config);
+  std::printf("%s%s%s: %zu rows; use it with RONDO_TUNING_FILE=%s\n", costs_text(findings.costs).c_str(),
+              comparison_text(comparisons).c_str(), path.c_str(), table.value().rows().size(), path.c_str());
+  return worst_ratio(comparisons) <= ratio_max;
+}
+
+Result<bool> measure_all(const Options &options) {
+  Findings findings;
+  RONDO_TRY_ASSIGN(findings.config, configuration());
+  RONDO_TRY_ASSIGN(findings.topology, discover_topology(findings.config));
+  RONDO_TRY(write_file(options.output + ".partial", ""));  // better refused now than after the measurements
+  const auto jobs = plan_jobs(options, findings.config, usable_core_count(findings.topology));
+  announce(jobs);
+  for (const Job &job : jobs) {
+    std::fprintf(stderr, "%s, %u ranks\n", rondo_collective_string(job.group.collective), job.group.rank_count);
+    RONDO_TRY_ASSIGN(Measured measured, run_job(job));
+    tell_disturbed(measured);
+    findings.all.push_back(std::move(measured));
+  }
+  findings.costs = measure_costs(findings.topology,
+                                 options.sample_ns <= quick_sample_ns ? quick_cost_seconds : cost_seconds);
+  return conclude(findings, options.output);
+}
+
+Result<bool> measure_as_rank(const Options &options) {
+  RONDO_TRY_ASSIGN(const Job job, read_job(options.job_path));
+  RONDO_TRY(run_rank(job, options.result_path));
+  return true;
+}
+
+Result<bool> measure_hosts(const Options &options) {
+  RONDO_TRY(tune_hosts(options));
+  return true;
+}
+
+}  // namespace
+
+int run_tune(Arguments args) {
+  const auto parsed = parse_options(args);
+  if (!parsed.ok()) {
+    std::fprintf(stderr, "rondo tune: %s; see rondo tune --help\n", parsed.error().message.c_str());
+    return exit_usage;
+  }
+  if (const auto *help = std::get_if<std::string>(&parsed.value())) {
+    std::fputs(help->c_str(), stdout);
+    return 0;
+  }
+  const auto &options = std::get<Options>(parsed.value());
+  const bool is_rank = !options.job_path.empty();
+  const auto good = is_rank ? measure_as_rank(options) : options.hosts ? measure_hosts(options) : measure_all(options);
+  if (!good.ok()) {
+    if (!is_rank && !options.hosts) std::remove((options.output + ".partial").c_str());
+    std::fprintf(stderr, "rondo tune: %s\n", good.error().message.c_str());
+    return exit_failed;
+  }
+  return good.value() ? 0 : exit_failed;
+}
+
+}  // namespace rondo::cli

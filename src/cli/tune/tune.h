@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parts of `rondo tune`: what is measured, by real ranks under `rondo run`, and what follows from it. Only
+// tune_rank.cpp, tune_load.cpp and tune_machine.cpp measure; the rest is pure. docs/tuning.md tells how and why.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "src/cli/commands.h"
+#include "src/sim/network.h"
+#include "src/plan/tuner.h"
+#include "src/topo/topology.h"
+
+namespace rondo::cli::tune {
+
+/// A choice may be this much slower than the best that was measured beside it.
+inline constexpr double ratio_max = 1.10;
+
+struct Options {
+  std::vector<uint32_t> rank_counts;  ///< ascending, as are the others
+  std::vector<rondo_collective_t> collectives{RONDO_ALL_REDUCE};
+  std::vector<uint64_t> sizes;  ///< bytes
+  uint32_t round_count = 5;
+  uint64_t sample_ns = 30'000'000;  ///< of a candidate's runs in a round
+  std::string output = "rondo-tuning.json";
+  std::string job_path, result_path;  ///< this process is a rank of a job of ours
+  bool hosts = false;                 ///< this process is a rank that a launcher started, on one of several hosts
+};
+
+/// The options, or the help.
+[[nodiscard]] Result<std::variant<Options, std::string>> parse_options(Arguments args);
+
+/// What the rows of a table are for.
+struct Group {
+  rondo_collective_t collective = RONDO_ALL_REDUCE;
+  uint32_t rank_count = 2;
+  bool oversubscribed = false;
+};
+
+struct SizeJob {
+  uint64_t bytes = 0;  ///< of the whole logical vector of float32
+  std::vector<PlanChoice> candidates;
+};
+
+/// What one job of ranks measures.
+struct Job {
+  Group group;
+  uint32_t round_count = 1;
+  uint64_t sample_ns = 0;
+  std::vector<SizeJob> sizes;
+};
+
+/// A candidate at a size. A run is one call; its time is the slowest rank's.
+struct Series {
+  uint64_t bytes = 0;
+  PlanChoice choice;
+  double median_us = 0;  ///< over rounds, of the median over the runs of a round
+  double min_us = 0, max_us = 0;  ///< of the rounds' medians
+  uint32_t round_count = 0, run_count = 0;
+};
+
+struct Measured {
+  Group group;
+  std::vector<Series> series;      ///< by ascending bytes
+  uint32_t disturbed_count = 0;    ///< rounds that other processes took part in and that had to do
+  uint32_t repeated_count = 0;     ///< rounds that were thrown away and measured again
+};
+
+/// Every algorithm and protocol that can do it, with a few chunk sizes and channels; what the tuner chooses without a
+/// table is always among them. `input` has group, bytes and what slots hold.
+[[nodiscard]] std::vector<PlanChoice> candidates(TunerInput input);
+/// The size of the call nearest to `bytes`: whole elements, and as many in each block.
+[[nodiscard]] uint64_t rounded_bytes(const Group &group, uint64_t bytes);
+[[nodiscard]] std::vector<Job> plan_jobs(const Options &options, const Config &config, uint32_t core_count);
+[[nodiscard]] double estimate_seconds(const Job &job);
+
+[[nodiscard]] std::string job_text(const Job &job);
+[[nodiscard]] Result<Job> read_job(const std::string &path);
+[[nodiscard]] nlohmann::ordered_json measured_json(const Measured &measured);
+[[nodiscard]] Result<Measured> read_measured(const std::string &path);
+[[nodiscard]] Result<void> write_file(const std::string &path, const std::string &text);
+
+/// Runs the job as `rondo run` of this program; with a deadline.
+[[nodiscard]] Result<Measured> run_job(const Job &job);
+/// One rank of it.
+[[nodiscard]] Result<void> run_rank(const Job &job, const std::string &result_path);
+
+/// Processors' time that somebody else used: other processes, and the hypervisor.
+class Load {
+ public:
+  explicit Load(std::vector<uint32_t> os_indices) : os_indices_(std::move(os_indices)), begin_(read()) {}
+  /// Seconds of busy processors since it was made. Nothing where the system does not say.
+  [[nodiscard]] std::optional<double> busy_seconds() const;
+  static constexpr double resolution_seconds = 0.02;
+
+ private:
+  [[nodiscard]] std::optional<double> read() const;
+  std::vector<uint32_t> os_indices_;
+  std::optional<double> begin_;
+};
+/// Pure, from the text of /proc/stat; processors by the system's number.
+[[nodiscard]] std::optional<double> busy_seconds_of(std::string_view stat, std::span<const uint32_t> os_indices,
+                                                    double ticks_per_second);
+
+/// What a core does while all others do the same, with operands that together take so much memory.
+struct Rates {
+  uint64_t working_set_bytes = 0;
+  double copy_GBps = 0;
+  std::vector<std::pair<rondo_type_t, double>> reduce_GBps;  ///< bytes of one operand reduced into another
+};
+
+/// Costs of the machine itself; 0: could not be measured here (one core only).
+struct Costs {
+  double latency_us = 0;       ///< a word written on one core is seen on another
+  double bandwidth_GBps = 0;   ///< reading what another core has just written
+  double handover_us = 0;      ///< one core goes from a thread to another that waits by yielding
+  double wake_us = 0;          ///< the same where it sleeps on a futex
+  std::vector<Rates> rates;    ///< by ascending working set
+};
+[[nodiscard]] Costs measure_costs(const Topology &topology, double seconds);
+
+/// time = alpha_us + bytes / bandwidth, for an algorithm and protocol at its best chunk and channels.
+struct Fit {
+  Group group;
+  rondo_algorithm_t algorithm = RONDO_ALGORITHM_AUTO;
+  rondo_protocol_t protocol = RONDO_PROTOCOL_AUTO;
+  double alpha_us = 0, bandwidth_GBps = 0;
+  double error_max = 0;  ///< the largest |predicted - measured| / measured
+};
+[[nodiscard]] std::vector<Fit> fit_all(std::span<const Measured> all);
+
+/// Rows whose choices are within ratio_max of the best at every size, as few as pay.
+[[nodiscard]] std::vector<TuningRow> build_rows(std::span<const Measured> all);
+
+/// The chosen and the best at one size; a choice that was not measured there has no time.
+struct Comparison {
+  Group group;
+  uint64_t bytes = 0;
+  Series best;
+  PlanChoice chosen, built_in;
+  std::optional<double> chosen_us, built_in_us;
+};
+[[nodiscard]] std::vector<Comparison> compare(std::span<const Measured> all, const TuningTable &table,
+                                              const Config &config);
+/// Over all sizes; infinite where a choice was not measured.
+[[nodiscard]] double worst_ratio(std::span<const Comparison> comparisons);
+[[nodiscard]] std::string comparison_text(std::span<const Comparison> comparisons);
+[[nodiscard]] std::string costs_text(const Costs &costs);
+
+struct Findings {
+  Config config;
+  Topology topology;
+  Costs costs;
+  std::vector<Measured> all;
+};
+
+/// The simulator's network for a size of a group: what comes nearest to the times that were measured with `simple`.
+struct Calibration {
+  uint64_t bytes = 0;
+  sim::Network network;
+  double error_max = 0;  ///< the largest |simulated - measured| / measured of an algorithm
+};
+[[nodiscard]] std::vector<Calibration> calibrate(const Findings &findings, const Measured &measured);
+
+[[nodiscard]] nlohmann::ordered_json row_json(const TuningRow &row);
+/// The file: rows, and all that they follow from.
+[[nodiscard]] std::string document_text(const Findings &findings, std::span<const TuningRow> rows);
+
+/// "two_shot/direct 1 x 128K"
+[[nodiscard]] std::string show(const PlanChoice &choice);
+
+}  // namespace rondo::cli::tune

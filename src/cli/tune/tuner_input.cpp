@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/cli/tune/tuner_input.h"
+
+#include <algorithm>
+
+#include "transports/shm/transport.h"
+
+namespace rondo::cli {
+namespace {
+
+constexpr uint32_t channel_count_default = 2;  // what src/core/registry.cpp connects at least
+
+shm::SegmentShape shape_of(const Config &config, uint32_t rank_count) {
+  const auto slot_bytes = static_cast<uint32_t>(config.slot_bytes);  // 64 MiB at most
+  return shm::choose_segment_shape(rank_count, std::max(config.channels, channel_count_default), config.slot_count,
+                                   slot_bytes);
+}
+
+}  // namespace
+
+TunerInput tuner_input(const Config &config, uint32_t rank_count, bool oversubscribed, uint32_t host_count) {
+  TunerInput tuner;
+  tuner.rank_count = rank_count;
+  tuner.oversubscribed = oversubscribed;
+  tuner.element_bytes = 4;
+  const shm::SegmentShape shape = shape_of(config, rank_count);
+  const ConnectionGeometry &geometry = shape.geometry;
+  tuner.slot_count = geometry.slot_count;
+  tuner.slot_bytes = geometry.slot_bytes;
+  tuner.ll_slot_bytes = geometry.ll_slot_bytes;
+  tuner.post_bytes = shape.exchange.post_bytes;
+  tuner.direct_chunk_bytes = shape.exchange.chunk_bytes;
+  if (host_count > 1) {  // a network moves whole slots, and direct needs memory that all ranks map
+    tuner.several_hosts = true;
+    tuner.shares_hosts = host_count < rank_count;
+    tuner.ll_slot_bytes = tuner.post_bytes = tuner.direct_chunk_bytes = 0;
+  }
+  tuner.overrides = {config.algorithm, config.protocol, config.channels, config.chunk_bytes};
+  return tuner;
+}
+
+uint64_t shared_bytes(const Config &config, uint32_t rank_count) { return shape_of(config, rank_count).bytes(); }
+
+}  // namespace rondo::cli

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/core/registration_cache.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "src/base/log.h"
+#include "src/base/parse.h"
+
+namespace rondo {
+namespace {
+
+bool overlaps(const Registration &registration, const std::byte *first, size_t bytes) {
+  return registration.first < first + bytes && first < registration.first + registration.bytes;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Registration>> RegistrationCache::add(void *pointer, size_t bytes, bool move) {
+  const auto *const first = static_cast<const std::byte *>(pointer);
+  const std::lock_guard lock(mutex_);
+  for (const auto &known : registrations_)
+    if (overlaps(*known, first, bytes))
+      return invalid_argument("the buffer overlaps one that is registered already; deregister that first");
+  auto registration = std::make_shared<Registration>();
+  registration->first = first;
+  registration->bytes = bytes;
+  const bool in_region = regions_.find(pointer, bytes).has_value();
+  if (move && !in_region) {
+    RONDO_TRY_ASSIGN(auto moved, shm::move_pages(regions_, pointer, bytes));
+    registration->moved.emplace(std::move(moved));
+  }
+  registrations_.push_back(registration);
+  if (log::enabled(log::Level::debug, log::Subsystem::memory))
+    log::debug(log::Subsystem::memory,
+               "registered a buffer of " + show_bytes(bytes) + " bytes; peers read it " +
+                   (in_region ? "mapped, as memory of rondo_mem_alloc()"
+                    : registration->moved ? "mapped, its pages moved into shared memory"
+                                          : "by process_vm_readv"));
+  return registration;
+}
+
+Result<void> RegistrationCache::remove(const Registration *registration) {
+  const std::lock_guard lock(mutex_);
+  const auto found = std::find_if(registrations_.begin(), registrations_.end(),
+                                  [&](const auto &known) { return known.get() == registration; });
+  if (found == registrations_.end())
+    return invalid_argument("the registration belongs to another communicator, or has ended");
+  if ((*found)->moved) RONDO_TRY((*found)->moved->move_back());
+  registrations_.erase(found);
+  return {};
+}
+
+std::vector<std::shared_ptr<Registration>> RegistrationCache::clear() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(registrations_, {});
+}
+
+MemoryHandle RegistrationCache::find(const std::byte *first, size_t bytes) const {
+  MemoryHandle handle;
+  handle.offered = true;
+  const auto set_region = [&](const shm::RegionRef &region, const std::byte *begin, size_t size) {
+    handle.kind = PayloadKind::mapped;
+    handle.first = begin;
+    handle.bytes = size;
+    handle.region = static_cast<uint32_t>(region.id);
+    handle.inode = region.inode;
+    handle.replaced = region.replaced;
+    handle.region_offset = region.offset;
+    handle.region_bytes = region.region_bytes;
+    handle.descriptor = region.descriptor;
+  };
+  if (const auto region = regions_.find(first, bytes)) {
+    set_region(*region, first, bytes);
+    return handle;
+  }
+  const std::lock_guard lock(mutex_);
+  for (const auto &registration : registrations_) {
+    if (!overlaps(*registration, first, bytes)) continue;
+    if (registration->moved) {
+      if (registration->moved->region() == 0) break;  // on its way back
+      const shm::MovedPages &moved = *registration->moved;
+      if (const auto region = regions_.find(moved.address(), moved.bytes()))
+        set_region(*region, moved.address(), moved.bytes());
+    } else {
+      handle.kind = PayloadKind::process;
+      handle.first = registration->first;
+      handle.bytes = registration->bytes;
+    }
+    break;
+  }
+  return handle;
+}
+
+}  // namespace rondo

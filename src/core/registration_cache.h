@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which of the caller's buffers peers can read in place, and how: the allocations of rondo_mem_alloc(), and what was
+// registered with the communicator.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "src/base/result.h"
+#include "src/engine/operations.h"
+#include "transports/shm/region.h"
+
+namespace rondo {
+
+/// A buffer registered with a communicator. Its handle is this object's.
+class Registration {
+ public:
+  const std::byte *first = nullptr;
+  uint64_t bytes = 0;
+  std::optional<shm::MovedPages> moved;  ///< none: read by cross-memory attach
+  void *handle = nullptr;                ///< as the user holds it
+};
+
+/// Any thread.
+class RegistrationCache final : public MemoryExporter {
+ public:
+  explicit RegistrationCache(shm::RegionTable &regions) : regions_(regions) {}
+
+  Result<std::shared_ptr<Registration>> add(void *pointer, size_t bytes, bool move);
+  /// RONDO_ERROR_INVALID_ARGUMENT: not a registration of this communicator.
+  Result<void> remove(const Registration *registration);
+  /// All of them, which are none of this communicator's any more.
+  [[nodiscard]] std::vector<std::shared_ptr<Registration>> clear();
+
+  /// How peers may read [first, first + bytes).
+  [[nodiscard]] MemoryHandle find(const std::byte *first, size_t bytes) const override;
+
+ private:
+  shm::RegionTable &regions_;
+  mutable std::mutex mutex_;
+  std::vector<std::shared_ptr<Registration>> registrations_;
+};
+
+}  // namespace rondo

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// The vectorised reduction, compiled for AVX2. Highway sets the compiler's target around its own code and ours, so
+// nothing else in this file, and no inline function of the standard library, is compiled for that processor.
+#include <hwy/detect_targets.h>
+#undef HWY_TARGET
+#define HWY_TARGET HWY_AVX2
+#include "src/engine/reduction/vector.h"
+
+namespace rondo {
+
+ReductionFunction reduce_function_avx2(rondo_type_t type, rondo_op_t op) {
+  return HWY_NAMESPACE::find_vector_function<HWY_NAMESPACE::Bfloat16Codec>(type, op);
+}
+
+}  // namespace rondo

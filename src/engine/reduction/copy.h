@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// The case of reduction.h in which nothing is computed: one operand, no division. All types and processors share it.
+#pragma once
+
+#include <cstring>
+
+#include "src/engine/reduction/reduction.h"
+
+namespace rondo {
+
+[[nodiscard]] inline bool is_copy(const ReductionArgs &args) { return args.input_count == 1 && args.divisor == 0; }
+
+inline void copy_to_outputs(const ReductionArgs &args, size_t element_bytes) {
+  if (args.count == 0) return;  // pointers may be null then
+  for (uint32_t output = 0; output < args.output_count; ++output)
+    if (args.outputs[output] != args.inputs[0])
+      std::memcpy(args.outputs[output], args.inputs[0], args.count * element_bytes);
+}
+
+}  // namespace rondo

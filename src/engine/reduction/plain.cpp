@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// reduction.h in plain C++, an element at a time: the reference of the vectorised ones, and what runs elsewhere.
+#include <array>
+#include <cstring>
+
+#include "src/engine/reduction/reduction.h"
+#include "src/engine/reduction/copy.h"
+#include "src/proto/reducer.h"
+
+namespace rondo {
+namespace {
+
+/// Pointers need no alignment, hence memcpy, which compiles to a plain load or store.
+template <class T>
+T load_at(const std::byte *from, size_t index) {
+  T value;
+  std::memcpy(&value, from + index * sizeof(T), sizeof(T));
+  return value;
+}
+
+/// Every operand of an element is read before any of its results is written: an output may be an input.
+template <class Element, class Op>
+void reduce_plain(const ReductionArgs &args) {
+  using Storage = typename Element::Storage;
+  if (is_copy(args)) return copy_to_outputs(args, sizeof(Storage));
+  for (size_t index = 0; index < args.count; ++index) {
+    auto reduced = Element::load(load_at<Storage>(args.inputs[0], index));
+    for (uint32_t input = 1; input < args.input_count; ++input)
+      reduced = Op::apply(reduced, Element::load(load_at<Storage>(args.inputs[input], index)));
+    if (args.divisor != 0) reduced = divide(reduced, args.divisor);
+    const Storage result = Element::store(reduced);
+    for (uint32_t output = 0; output < args.output_count; ++output)
+      std::memcpy(args.outputs[output] + index * sizeof(Storage), &result, sizeof(Storage));
+  }
+}
+
+using Row = std::array<ReductionFunction, 5>;  // by rondo_op_t; avg reduces as sum
+
+template <class Element>
+constexpr Row row() {
+  return {reduce_plain<Element, SumOp>, reduce_plain<Element, ProdOp>, reduce_plain<Element, MinOp>,
+          reduce_plain<Element, MaxOp>, reduce_plain<Element, SumOp>};
+}
+
+}  // namespace
+
+ReductionFunction reduce_function_plain(rondo_type_t type, rondo_op_t op) {
+  static constexpr std::array<Row, 12> table{  // by rondo_type_t
+      row<Element<int8_t>>(),   row<Element<uint8_t>>(), row<Element<int32_t>>(),  row<Element<uint32_t>>(),
+      row<Element<int64_t>>(),  row<Element<uint64_t>>(), row<Float16Element>(),   row<Bfloat16Element>(),
+      row<Element<float>>(),    row<Element<double>>(),  row<Float8E4m3Element>(), row<Float8E5m2Element>()};
+  const auto type_index = static_cast<size_t>(type);
+  const auto op_index = static_cast<size_t>(op);
+  if (type_index >= table.size() || op_index >= Row{}.size()) return nullptr;
+  return table[type_index][op_index];
+}
+
+}  // namespace rondo

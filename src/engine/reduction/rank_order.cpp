@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/engine/reduction/rank_order.h"
+
+#include <algorithm>
+#include <cassert>
+
+namespace rondo {
+namespace {
+
+constexpr size_t small_bytes = 16;    // less than a vector: setting up for its tail takes longer than a plain loop
+constexpr size_t block_bytes = 4096;  // with the operands' blocks it stays in the first-level cache
+
+/// operands[first, last) behind `args.input_count` inputs that are there already.
+void add_operands(ReductionArgs &args, std::span<const std::byte *const> operands, size_t first, size_t last,
+                  size_t offset) {
+  for (size_t index = first; index < last; ++index) args.inputs[args.input_count++] = operands[index] + offset;
+}
+
+}  // namespace
+
+void reduce_in_rank_order(const HostReducer &reducer, std::span<const std::byte *const> operands,
+                   std::span<std::byte *const> outputs, size_t count, uint32_t element_bytes, bool single_steps,
+                   bool past_caches) {
+  assert(operands.size() >= 2 && outputs.size() <= reduce_outputs_max);
+  const ReductionFunction function = count * element_bytes <= small_bytes ? reducer.small_function : reducer.function;
+  const size_t at_once = single_steps ? 2 : reduce_inputs_max;
+  alignas(cache_line_bytes) std::byte partial[block_bytes];
+  const size_t whole = operands.size() <= at_once ? count : block_bytes / element_bytes;
+  for (size_t begin = 0; begin < count; begin += whole) {
+    const size_t offset = begin * element_bytes;
+    for (size_t next = 0; next < operands.size();) {  // the partial result waits in `partial` for the next operands
+      ReductionArgs args{};
+      args.count = std::min(whole, count - begin);
+      if (next != 0) args.inputs[args.input_count++] = partial;
+      const size_t last = std::min(operands.size(), next + at_once - args.input_count);
+      add_operands(args, operands, next, last, offset);
+      next = last;
+      if (next == operands.size()) {
+        for (std::byte *const output : outputs) args.outputs[args.output_count++] = output + offset;
+        args.divisor = reducer.divisor;
+        args.past_caches = past_caches;
+      } else {
+        args.outputs[args.output_count++] = partial;
+      }
+      function(args);
+    }
+  }
+}
+
+}  // namespace rondo

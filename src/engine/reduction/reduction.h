@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// The host's reducer: reduces the operands of a step and writes the result to all its outputs in one pass.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "rondo/rondo.h"
+
+namespace rondo {
+
+inline constexpr uint32_t reduce_inputs_max = 4;   // acc, src, recv[0], recv[1]
+inline constexpr uint32_t reduce_outputs_max = 3;  // dst, send[0], send[1]
+
+/// Pointers need no alignment. An output may be equal to an input (acc and dst); else they do not overlap.
+struct ReductionArgs {
+  const std::byte *inputs[reduce_inputs_max];
+  std::byte *outputs[reduce_outputs_max];
+  uint32_t input_count;   ///< 1..reduce_inputs_max
+  uint32_t output_count;  ///< 1..reduce_outputs_max
+  size_t count;           ///< elements
+  uint32_t divisor;       ///< avg: divide the reduced value by it before rounding; 0: do not
+  bool past_caches;       ///< a hint, for one large output: as stream_copy() writes
+
+  void add_input(const std::byte *input) { inputs[input_count++] = input; }
+  void add_output(std::byte *output) { outputs[output_count++] = output; }
+};
+
+/// outputs[*][i] = round((inputs[0][i] op inputs[1][i]) op inputs[2][i] ... / divisor), reduced from the left. 8- and
+/// 16-bit floats are reduced and divided in fp32 and rounded once, to nearest even; other types work in themselves.
+using ReductionFunction = void (*)(const ReductionArgs &);
+
+/// The fastest one that this processor runs; results are bit-equal whichever it is (a NaN's payload excepted).
+/// `op` avg reduces as sum. Null for unknown values only. RONDO_SIMD=plain|avx2|avx512|avx512_bf16 forces one; it is
+/// read at the first call, and a value that is unknown or that this processor cannot run is logged with the known ones
+/// and ignored.
+[[nodiscard]] ReductionFunction reduce_function(rondo_type_t type, rondo_op_t op);
+
+/// The plain C++ one, the others' reference.
+[[nodiscard]] ReductionFunction reduce_function_plain(rondo_type_t type, rondo_op_t op);
+
+/// What reduce_function() chose, for people: "avx512_bf16", "avx512", "avx2", "plain".
+[[nodiscard]] const char *reduce_target();
+
+}  // namespace rondo

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// The vectorised reduce: loops over blocks of one vector, tails, integer division, the table by type and operation.
+// Included once in avx2.cpp and once in avx512.cpp, each of which sets HWY_TARGET first.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <type_traits>
+
+#include <hwy/cache_control.h>
+#include "src/engine/reduction/reduction.h"
+#include "src/engine/reduction/copy.h"
+#include "src/engine/reduction/vector_types.h"
+#include "src/engine/reduction/stream_copy.h"
+#include "src/proto/reducer.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace rondo::HWY_NAMESPACE {
+
+/// past_caches: `to` is aligned to a step.
+template <class Codec, bool past_caches = false>
+HWY_INLINE void store(const typename Codec::Accumulator &reduced, std::byte *to) {
+  const auto packed = Codec::pack(reduced);
+  const hn::DFromV<decltype(packed)> tag;
+  if constexpr (past_caches) stream_vector(tag, packed, to);
+  else store_vector(tag, packed, to);
+}
+
+/// The common cases, with nothing but the operation in their loops. `bytes` is whole steps.
+template <class Codec, class Op, uint32_t input_count, uint32_t output_count>
+void reduce_fixed(const ReductionArgs &args, size_t bytes) {
+  const std::byte *inputs[input_count];
+  std::byte *outputs[output_count];
+  for (uint32_t input = 0; input < input_count; ++input) inputs[input] = args.inputs[input];
+  for (uint32_t output = 0; output < output_count; ++output) outputs[output] = args.outputs[output];
+  for (size_t at = 0; at < bytes; at += Codec::step_bytes) {
+    auto reduced = Codec::load(inputs[0] + at);
+    for (uint32_t input = 1; input < input_count; ++input)
+      reduced = apply<Op>(reduced, Codec::load(inputs[input] + at));
+    for (uint32_t output = 0; output < output_count; ++output) store<Codec>(reduced, outputs[output] + at);
+  }
+}
+
+/// True: it was one of them.
+template <class Codec, class Op>
+bool reduce_common(const ReductionArgs &args, size_t bytes) {
+  if (args.divisor != 0 || args.output_count > 2) return false;
+  const bool one = args.output_count == 1;
+  switch (args.input_count) {
+    case 2: (one ? reduce_fixed<Codec, Op, 2, 1> : reduce_fixed<Codec, Op, 2, 2>)(args, bytes); return true;
+    case 3: (one ? reduce_fixed<Codec, Op, 3, 1> : reduce_fixed<Codec, Op, 3, 2>)(args, bytes); return true;
+    case 4: (one ? reduce_fixed<Codec, Op, 4, 1> : reduce_fixed<Codec, Op, 4, 2>)(args, bytes); return true;
+    default: return false;
+  }
+}
+
+/// Any case. Every operand of a step is read before any of its results is written: an output may be an input.
+template <class Codec, class Op, bool past_caches = false>
+void reduce_steps(const ReductionArgs &shared_args, size_t bytes) {
+  const ReductionArgs args = shared_args;  // a copy that no store can alias, so that its fields stay in registers
+  if constexpr (!past_caches)  // which waits for memory, whatever else there is in the loop
+    if (reduce_common<Codec, Op>(args, bytes)) return;
+  for (size_t at = 0; at < bytes; at += Codec::step_bytes) {
+    auto reduced = Codec::load(args.inputs[0] + at);
+    for (uint32_t input = 1; input < args.input_count; ++input)
+      reduced = apply<Op>(reduced, Codec::load(args.inputs[input] + at));
+    if constexpr (std::is_floating_point_v<typename Codec::Scalar>)
+      if (args.divisor != 0) reduced = Codec::divide(reduced, args.divisor);
+    for (uint32_t output = 0; output < args.output_count; ++output)
+      store<Codec, past_caches>(reduced, args.outputs[output] + at);
+  }
+}
+
+/// A few elements, fewer than a step: in padded copies, so that nothing beyond the buffers is touched.
+template <class Codec, class Op>
+void reduce_few(const ReductionArgs &args, size_t begin, size_t bytes) {
+  alignas(64) std::byte padded[reduce_inputs_max][Codec::step_bytes] = {};
+  alignas(64) std::byte result[Codec::step_bytes];
+  ReductionArgs step{};
+  step.input_count = args.input_count;
+  step.output_count = 1;
+  step.outputs[0] = result;
+  step.divisor = args.divisor;
+  for (uint32_t input = 0; input < args.input_count; ++input) {
+    std::memcpy(padded[input], args.inputs[input] + begin, bytes);
+    step.inputs[input] = padded[input];
+  }
+  reduce_steps<Codec, Op>(step, Codec::step_bytes);
+  for (uint32_t output = 0; output < args.output_count; ++output)
+    std::memcpy(args.outputs[output] + begin, result, bytes);
+}
+
+template <class Codec, class Op>
+void reduce_through_caches(const ReductionArgs &args, size_t bytes) {
+  const size_t whole_bytes = bytes / Codec::step_bytes * Codec::step_bytes;
+  reduce_steps<Codec, Op>(args, whole_bytes);
+  if (whole_bytes < bytes) reduce_few<Codec, Op>(args, whole_bytes, bytes - whole_bytes);
+}
+
+/// One output, past the caches, but for the first `head` bytes, behind which it is aligned to a line.
+template <class Codec, class Op>
+void reduce_past_caches(ReductionArgs args, size_t head, size_t bytes) {
+  reduce_through_caches<Codec, Op>(args, head);
+  for (uint32_t input = 0; input < args.input_count; ++input) args.inputs[input] += head;
+  args.outputs[0] += head;
+  const size_t whole_bytes = (bytes - head) / Codec::step_bytes * Codec::step_bytes;
+  reduce_steps<Codec, Op, true>(args, whole_bytes);
+  hwy::FlushStream();  // such stores are not ordered by a release store
+  if (head + whole_bytes < bytes) reduce_few<Codec, Op>(args, whole_bytes, bytes - head - whole_bytes);
+}
+
+template <class Codec, class Op, size_t element_bytes>
+void reduce_elements(const ReductionArgs &args) {
+  const size_t bytes = args.count * element_bytes;
+  if constexpr (Codec::step_bytes >= 16) {  // processors stream whole vectors
+    const size_t head = bytes_to_line(args.outputs[0]);
+    if (args.past_caches && args.output_count == 1 && head % element_bytes == 0 && head <= bytes)
+      return reduce_past_caches<Codec, Op>(args, head, bytes);
+  }
+  reduce_through_caches<Codec, Op>(args, bytes);
+}
+
+template <class Codec, class Op, size_t element_bytes>
+void reduce_floats(const ReductionArgs &args) {
+  if (is_copy(args)) return copy_to_outputs(args, element_bytes);
+  reduce_elements<Codec, Op, element_bytes>(args);
+}
+
+/// Divides in place. Processors have no vector division of integers: up to 32 bits a double's quotient, truncated, is
+/// exact (it cannot round up to a whole number that the true quotient does not reach), and the compiler vectorises it.
+template <class T>
+void divide_all(std::byte *values, size_t count, uint32_t divisor) {
+  for (size_t index = 0; index < count; ++index) {
+    T value;
+    std::memcpy(&value, values + index * sizeof(T), sizeof(T));
+    if constexpr (sizeof(T) <= 4) value = static_cast<T>(static_cast<double>(value) / static_cast<double>(divisor));
+    else value = divide(value, divisor);
+    std::memcpy(values + index * sizeof(T), &value, sizeof(T));
+  }
+}
+
+/// avg of integers: reduced and divided block by block in the first-level cache.
+template <class T, class Codec, class Op>
+void reduce_and_divide(const ReductionArgs &args) {
+  alignas(64) std::byte block[4096];
+  const size_t bytes = args.count * sizeof(T);
+  for (size_t begin = 0; begin < bytes; begin += sizeof block) {
+    const size_t block_bytes = std::min(bytes - begin, sizeof block);
+    ReductionArgs part{};
+    part.input_count = args.input_count;
+    part.output_count = 1;
+    part.outputs[0] = block;
+    for (uint32_t input = 0; input < args.input_count; ++input) part.inputs[input] = args.inputs[input] + begin;
+    reduce_through_caches<Codec, Op>(part, block_bytes);
+    divide_all<T>(block, block_bytes / sizeof(T), args.divisor);
+    for (uint32_t output = 0; output < args.output_count; ++output)
+      std::memcpy(args.outputs[output] + begin, block, block_bytes);
+  }
+}
+
+/// Sums and products of signed and unsigned integers are the same bits, so they share their code.
+template <class T, class Op>
+void reduce_integers(const ReductionArgs &args) {
+  constexpr bool ordered = std::is_same_v<Op, VectorMin> || std::is_same_v<Op, VectorMax>;
+  using Codec = NativeCodec<std::conditional_t<ordered, T, std::make_unsigned_t<T>>>;
+  if (is_copy(args)) return copy_to_outputs(args, sizeof(T));
+  if (args.divisor != 0) return reduce_and_divide<T, Codec, Op>(args);
+  reduce_elements<Codec, Op, sizeof(T)>(args);
+}
+
+using VectorRow = std::array<ReductionFunction, 5>;  // by rondo_op_t; avg reduces as sum
+
+template <class T>
+constexpr VectorRow integer_row() {
+  return {reduce_integers<T, VectorSum>, reduce_integers<T, VectorProd>, reduce_integers<T, VectorMin>,
+          reduce_integers<T, VectorMax>, reduce_integers<T, VectorSum>};
+}
+
+template <class Codec, size_t element_bytes>
+constexpr VectorRow float_row() {
+  return {reduce_floats<Codec, VectorSum, element_bytes>, reduce_floats<Codec, VectorProd, element_bytes>,
+          reduce_floats<Codec, VectorMin, element_bytes>, reduce_floats<Codec, VectorMax, element_bytes>,
+          reduce_floats<Codec, VectorSum, element_bytes>};
+}
+
+template <class Bfloat16>
+ReductionFunction find_vector_function(rondo_type_t type, rondo_op_t op) {
+  static constexpr std::array<VectorRow, 12> table{  // by rondo_type_t
+      integer_row<int8_t>(),
+      integer_row<uint8_t>(),
+      integer_row<int32_t>(),
+      integer_row<uint32_t>(),
+      integer_row<int64_t>(),
+      integer_row<uint64_t>(),
+      float_row<Float16Codec, 2>(),
+      float_row<Bfloat16, 2>(),
+      float_row<NativeCodec<float>, 4>(),
+      float_row<NativeCodec<double>, 8>(),
+      float_row<Float8Codec<Float8E4m3Format>, 1>(),
+      float_row<Float8Codec<Float8E5m2Format>, 1>()};
+  const auto type_index = static_cast<size_t>(type);
+  const auto op_index = static_cast<size_t>(op);
+  if (type_index >= table.size() || op_index >= VectorRow{}.size()) return nullptr;
+  return table[type_index][op_index];
+}
+
+}  // namespace rondo::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pictures of schedules for people: a table, JSON, Graphviz and a space-time drawing.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "src/base/result.h"
+#include "src/plan/schedule.h"
+
+namespace rondo {
+
+/// The schedules of all ranks, and what they were built for.
+struct ScheduleSet {
+  rondo_algorithm_t algorithm = RONDO_ALGORITHM_RING;
+  ScheduleArgs args;  ///< rank is not used
+  std::vector<Schedule> schedules;
+};
+
+/// Most ranks of a drawing.
+inline constexpr uint32_t drawing_rank_count_max = 64;
+
+/// All ranks' schedules; args.rank is ignored.
+[[nodiscard]] Result<ScheduleSet> build_schedules(rondo_algorithm_t algorithm, ScheduleArgs args);
+
+/// A line a step: "  2  chunk 1  recv(3) src send(0)   reduce".
+[[nodiscard]] std::string schedule_text(const ScheduleSet &set);
+[[nodiscard]] std::string schedule_json(const ScheduleSet &set);
+/// Refused above drawing_rank_count_max.
+[[nodiscard]] Result<std::string> schedule_dot(const ScheduleSet &set);
+[[nodiscard]] Result<std::string> schedule_svg(const ScheduleSet &set);
+
+}  // namespace rondo

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+// The verifier's rules on data, chunk by chunk.
+//
+// The steps on one chunk and the messages between them form a graph. Its steps are evaluated in topological order with
+// sets of ranks in place of elements: a source operand of rank r is {r}, a reduction is a union, which must be
+// disjoint.
+//
+// Order between accesses to the same memory is taken from that graph alone: a step is behind the earlier steps of its
+// lane and behind the sender of what it receives. Each step has a vector clock: how many steps of each lane are known
+// to be behind it. (Credit, and messages about other chunks, order more; a schedule that needed them to be safe is
+// refused: none of ours does, and it would break with the slot count.) An access is safe if it is ordered against
+// every conflicting one: a write after the write and the reads before it, a read after the write. A payload that is
+// read by reference is a read of the sender's memory by the receiving step.
+#include <algorithm>
+#include <bit>
+#include <string>
+
+#include "src/plan/algorithm.h"
+#include "src/plan/verify/parts.h"
+
+namespace rondo::verify_parts {
+namespace {
+
+/// A rank's chunk in one of its buffers; in place, one cell serves both.
+struct Cell {
+  uint32_t writer = none;         ///< local step that wrote it last; none: untouched
+  std::vector<uint32_t> readers;  ///< local steps that read it since
+};
+
+class DataCheck {
+ public:
+  DataCheck(const VerifyArgs &args, Graph &graph)
+      : args_(args), graph_(graph), rank_count_(static_cast<uint32_t>(args.schedules.size())),
+        words_((rank_count_ + 63) / 64), lane_count_(static_cast<uint32_t>(graph.lanes.size())),
+        moves_(args.collective == RONDO_ALL_GATHER || args.collective == RONDO_BROADCAST), send_(rank_count_),
+        recv_(rank_count_) {}
+
+  std::optional<Violation> run() {
+    std::vector<std::vector<uint32_t>> by_chunk(args_.partition.chunk_count);
+    for (uint32_t id = 0; id < graph_.nodes.size(); ++id) by_chunk[graph_.nodes[id].chunk].push_back(id);
+    for (uint32_t chunk = 0; chunk < by_chunk.size(); ++chunk)
+      if (auto violation = check_chunk(chunk, by_chunk[chunk])) return violation;
+    return {};
+  }
+
+ private:
+  std::optional<Violation> check_chunk(uint32_t chunk, const std::vector<uint32_t> &steps) {
+    steps_ = &steps;
+    reset(steps.size());
+    waiting_.assign(steps.size(), 0);
+    ready_.clear();
+    for (uint32_t local = 0; local < steps.size(); ++local) {
+      for (const uint32_t source : node(local).source) waiting_[local] += source != none ? 1 : 0;
+      if (previous(local) != none) ++waiting_[local];
+      if (waiting_[local] == 0) ready_.push_back(local);
+    }
+    for (size_t next = 0; next < ready_.size(); ++next) {  // each step once
+      const uint32_t local = ready_[next];
+      if (auto violation = evaluate(local)) return violation;
+      for (const uint32_t sink : node(local).sink)
+        if (sink != none) release(graph_.nodes[sink].local);
+      if (local + 1 < steps.size() && previous(local + 1) == local) release(local + 1);
+    }
+    if (ready_.size() < steps.size()) {
+      const auto stuck = std::find_if(waiting_.begin(), waiting_.end(), [](uint32_t count) { return count > 0; });
+      return at(graph_, node(static_cast<uint32_t>(stuck - waiting_.begin())),
+                "deadlock: waits for a step that waits for it");
+    }
+    return check_result(chunk);
+  }
+
+  void reset(size_t step_count) {
+    for (uint32_t local = 0; local < step_count; ++local) graph_.nodes[(*steps_)[local]].local = local;
+    sets_.assign(step_count * words_, 0);
+    clocks_.resize(step_count * lane_count_);
+    ordinal_.resize(step_count);
+    finished_.assign(step_count, false);
+    payload_version_.assign(step_count, none);
+    for (uint32_t rank = 0; rank < rank_count_; ++rank) {
+      for (Cell *cell : {&send_[rank], &recv_[rank]}) cell->writer = none, cell->readers.clear();
+    }
+  }
+
+  [[nodiscard]] const Node &node(uint32_t local) const { return graph_.nodes[(*steps_)[local]]; }
+
+  /// The step before it in its lane (on this chunk), or none.
+  [[nodiscard]] uint32_t previous(uint32_t local) const {
+    return local > 0 && node(local - 1).lane == node(local).lane ? local - 1 : none;
+  }
+
+  void release(uint32_t local) {
+    if (--waiting_[local] == 0) ready_.push_back(local);
+  }
+
+  // Clocks.
+
+  [[nodiscard]] uint16_t *clock(uint32_t local) { return clocks_.data() + size_t{local} * lane_count_; }
+
+  void set_clock(uint32_t local) {
+    uint16_t *const own = clock(local);
+    bool empty = true;
+    const auto join = [&](uint32_t from) {
+      const uint16_t *const other = clock(from);
+      if (empty) std::copy(other, other + lane_count_, own);
+      else for (uint32_t i = 0; i < lane_count_; ++i) own[i] = std::max(own[i], other[i]);
+      empty = false;
+    };
+    const uint32_t before = previous(local);
+    if (before != none) join(before);
+    for (const uint32_t source : node(local).source)
+      if (source != none) join(graph_.nodes[source].local);
+    if (empty) std::fill(own, own + lane_count_, uint16_t{0});
+    ordinal_[local] = static_cast<uint16_t>(before == none ? 1 : ordinal_[before] + 1);
+    own[node(local).lane] = ordinal_[local];
+  }
+
+  [[nodiscard]] bool is_behind(uint32_t later, uint32_t earlier) {
+    return clock(later)[node(earlier).lane] >= ordinal_[earlier];
+  }
+
+  // Memory.
+
+  [[nodiscard]] Cell &source_cell(uint32_t rank) { return is_set(args_.in_place, rank) ? recv_[rank] : send_[rank]; }
+
+  /// The ranks whose send (recv) buffer has this chunk.
+  [[nodiscard]] bool holds(uint32_t rank, uint32_t chunk, bool recv) const {
+    switch (args_.collective) {
+      case RONDO_REDUCE_SCATTER: return !recv || chunk == rank;
+      case RONDO_ALL_GATHER: return recv || chunk == rank;
+      case RONDO_BROADCAST: return recv || rank == args_.root;
+      case RONDO_REDUCE: return !recv || rank == args_.root;
+      case RONDO_ALL_REDUCE:
+      case RONDO_BARRIER: break;
+    }
+    return true;
+  }
+
+  std::optional<Violation> write(uint32_t local) {
+    const Node &self = node(local);
+    if (!holds(self.rank, self.chunk, true)) return at(graph_, self, "writes dst, which this rank does not have");
+    Cell &cell = recv_[self.rank];
+    if (cell.writer != none && !is_behind(local, cell.writer))
+      return at(graph_, self, "writes dst beside a write by another lane");
+    for (const uint32_t reader : cell.readers)
+      if (!is_behind(local, reader))
+        return at(graph_, self, "overwrites data that rank " + std::to_string(node(reader).rank) + " still needs");
+    cell.writer = local;
+    cell.readers.clear();
+    return {};
+  }
+
+  std::optional<Violation> read_operands(uint32_t local) {
+    const Node &self = node(local);
+    if (self.has(step_acc)) {
+      Cell &cell = recv_[self.rank];
+      if (cell.writer == none || node(cell.writer).lane != self.lane)
+        return at(graph_, self, "reads acc, which no earlier step of its lane wrote");
+      if (auto violation = reduce(local, cell.writer)) return violation;
+      cell.readers.push_back(local);
+    }
+    if (self.has(step_src)) {
+      if (!holds(self.rank, self.chunk, false)) return at(graph_, self, "reads src, which this rank does not have");
+      Cell &cell = source_cell(self.rank);
+      if (cell.writer != none) return at(graph_, self, "reads src, which dst has overwritten in place");
+      if (auto violation = reduce_own(local)) return violation;
+      cell.readers.push_back(local);
+    }
+    for (const uint32_t source : self.source) {
+      if (source == none) continue;
+      const uint32_t sender = graph_.nodes[source].local;
+      if (auto violation = reduce(local, sender)) return violation;
+      if (auto violation = read_reference(local, sender)) return violation;
+    }
+    return {};
+  }
+
+  /// The cell in the sender's memory where the payload stays, or null: it is copied into the slot.
+  Cell *payload_cell(uint32_t sender) {
+    const Node &step = node(sender);
+    if (!is_set(args_.by_reference, step.rank)) return nullptr;
+    if (step.has(step_dst)) return &recv_[step.rank];
+    if (step.has(step_recv) || step.has(step_finish) || step.has(step_src) == step.has(step_acc)) return nullptr;
+    return step.has(step_acc) ? &recv_[step.rank] : &source_cell(step.rank);
+  }
+
+  std::optional<Violation> read_reference(uint32_t local, uint32_t sender) {
+    if (node(sender).rank == node(local).rank) return {};  // loop-back is always copied
+    Cell *const cell = payload_cell(sender);
+    if (cell == nullptr) return {};
+    if (cell->writer != payload_version_[sender])
+      return at(graph_, node(cell->writer),
+                "overwrites a payload that rank " + std::to_string(node(local).rank) + " still reads in place");
+    cell->readers.push_back(local);
+    return {};
+  }
+
+  // Sets of operands.
+
+  [[nodiscard]] uint64_t *set(uint32_t local) { return sets_.data() + size_t{local} * words_; }
+
+  [[nodiscard]] bool is_full(uint32_t local) {
+    uint32_t count = 0;
+    for (uint32_t word = 0; word < words_; ++word) count += static_cast<uint32_t>(std::popcount(set(local)[word]));
+    return count == rank_count_;
+  }
+
+  std::optional<Violation> reduce(uint32_t local, uint32_t operand) {
+    for (uint32_t word = 0; word < words_; ++word) {
+      if ((set(local)[word] & set(operand)[word]) != 0) return at(graph_, node(local), "reduces an operand twice");
+      set(local)[word] |= set(operand)[word];
+    }
+    if (finished_[operand]) finished_[local] = true;
+    return {};
+  }
+
+  std::optional<Violation> reduce_own(uint32_t local) {
+    const uint32_t rank = node(local).rank;
+    uint64_t &word = set(local)[rank / 64];
+    const uint64_t bit = uint64_t{1} << (rank % 64);
+    if ((word & bit) != 0) return at(graph_, node(local), "reduces its own operand twice");
+    word |= bit;
+    return {};
+  }
+
+  std::optional<Violation> evaluate(uint32_t local) {
+    set_clock(local);
+    if (ordinal_[local] == UINT16_MAX) return at(graph_, node(local), "has too many steps of one chunk before it");
+    if (auto violation = read_operands(local)) return violation;
+    const Node &self = node(local);
+    if (self.has(step_finish)) {
+      if (moves_) return at(graph_, self, "finishes, but nothing is reduced");
+      if (finished_[local]) return at(graph_, self, "finishes twice");
+      if (!is_full(local)) return at(graph_, self, "finishes an incomplete reduction");
+      finished_[local] = true;
+    }
+    if (self.has(step_dst))
+      if (auto violation = write(local)) return violation;
+    if (const Cell *cell = payload_cell(local); cell != nullptr) payload_version_[local] = cell->writer;
+    return {};
+  }
+
+  std::optional<Violation> check_result(uint32_t chunk) {
+    for (uint32_t rank = 0; rank < rank_count_; ++rank) {
+      if (!holds(rank, chunk, true)) continue;
+      const uint32_t writer = recv_[rank].writer;
+      if (writer == none) {  // in place, a move's origin has its data where it belongs
+        if (moves_ && is_set(args_.in_place, rank) && holds(rank, chunk, false)) continue;
+        return Violation{rank, 0, 0, "chunk " + std::to_string(chunk) + " is never written"};
+      }
+      const uint32_t origin = args_.collective == RONDO_ALL_GATHER ? chunk : args_.root;
+      const bool right = moves_ ? is_just(writer, origin) : is_full(writer) && finished_[writer];
+      if (!right)
+        return at(graph_, node(writer), "leaves chunk " + std::to_string(chunk) +
+                                            (moves_ ? " with another rank's data" : " incomplete or unfinished"));
+    }
+    return {};
+  }
+
+  [[nodiscard]] bool is_just(uint32_t local, uint32_t rank) {
+    for (uint32_t word = 0; word < words_; ++word)
+      if (set(local)[word] != (word == rank / 64 ? uint64_t{1} << (rank % 64) : 0)) return false;
+    return true;
+  }
+
+  const VerifyArgs &args_;
+  Graph &graph_;
+  const uint32_t rank_count_, words_, lane_count_;
+  const bool moves_;  ///< nothing is reduced
+  std::vector<Cell> send_, recv_;  ///< by rank, of the present chunk
+
+  // By local step of the present chunk.
+  const std::vector<uint32_t> *steps_ = nullptr;
+  std::vector<uint64_t> sets_;
+  std::vector<uint16_t> clocks_;  ///< lane_count_ each
+  std::vector<uint16_t> ordinal_; ///< from 1, in its lane
+  std::vector<bool> finished_;
+  std::vector<uint32_t> payload_version_;  ///< who had written the payload's cell when it was posted
+  std::vector<uint32_t> waiting_, ready_;
+};
+
+}  // namespace
+
+std::optional<Violation> check_data(const VerifyArgs &args, Graph &graph) { return DataCheck(args, graph).run(); }
+
+}  // namespace rondo::verify_parts

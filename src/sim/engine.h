@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// The engine of the simulator: runs the lanes of a System slice by slice, with times in place of data.
+//
+// A slice of a step starts when its lane is free, when a slot of each receive link has arrived, and when the credit for
+// a slot of each send link has come back; its end follows from what the step costs. All of these are maxima and sums of
+// times that are known once the slices before are done, so lanes need not be taken in the order of time: each runs
+// ahead until it lacks something. Only where several lanes share a resource (a port, cores) does the order of time
+// decide, and what asks for one is held in a queue until no lane can run ahead any more: then nothing that is still to
+// come can be earlier than the head of the queue, since what leaves a resource or a link does so later than it entered.
+// Of requests at the same time, those of an earlier phase come first (turns on cores last), then that of the lane with
+// the lower number.
+//
+// Tiles are alike until the last one. Where the whole state repeats but for a shift of tiles and of time, it goes on
+// repeating; then as many periods as are left are passed over at once (sim_state.cpp), to the picosecond as if each had
+// been run.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "src/sim/queue.h"
+#include "src/sim/system.h"
+
+namespace rondo::sim {
+
+struct Outcome {
+  int64_t time_ps = 0;      ///< until the last lane is done
+  uint32_t step_count = 0;  ///< the longest chain of dependent steps of a tile
+  uint64_t move_count = 0;  ///< slices of steps that were run, without those that were passed over
+  uint64_t skipped_tile_count = 0;
+  bool complete = true;                                 ///< false: given up, see Engine::run()
+  std::array<uint64_t, link_class_count> link_bytes{};  ///< over all links of all ranks
+};
+
+class Engine {
+ public:
+  Engine(const SimCase &what, const System &system);
+
+  /// Fails if the lanes come to a stop (RONDO_ERROR_INTERNAL): schedule and slots do not fit together.
+  /// After `move_count_max` moves without a period it gives up, and says so.
+  [[nodiscard]] Result<Outcome> run(uint64_t move_count_max = UINT64_MAX);
+
+ private:
+  // What belongs together lies together: large systems wait for memory more than for anything else.
+  struct LaneState : SimLane {
+    int64_t free_ps = 0;
+    uint64_t tile = 0, rest_bytes = 0;
+    uint32_t step = 0;
+    uint32_t depth = 0;       ///< of the last step in the tile's chains
+    uint32_t step_depth = 0;  ///< of the current one
+    uint32_t posts = 0;
+    bool queued = false, waits_for_core = false;
+  };
+  /// A wire's slots are a ring; counters are compared by difference only.
+  struct alignas(64) WireState : SimWire {
+    uint32_t posted = 0;     ///< by the sender's lane
+    uint32_t sent = 0;       ///< out of the first resource
+    uint32_t delivered = 0;  ///< arrival is known
+    uint32_t consumed = 0;
+    bool out_ordered = true, in_ordered = true;
+  };
+  struct Slot {
+    int64_t arrival_ps = 0, credit_ps = 0;
+    uint64_t bytes = 0;
+    uint32_t depth = 0;
+  };
+  /// The two highest bits of a request's order; then the lane, of a turn the core.
+  enum class Phase : uint8_t { core, out, in, turn };
+  static constexpr uint32_t core_mask = UINT32_MAX >> 2;
+  struct Core {
+    uint32_t rank = no_index;
+    bool idle = true;  ///< no turn of it is in the queue
+  };
+  /// The cores that ranks share.
+  struct Pool {
+    std::vector<Core> cores;
+    std::deque<uint32_t> waiting;  ///< ranks without a core, in the order of their turns
+    std::deque<uint32_t> ready;    ///< lanes that could go on, in the order of their coming
+  };
+  struct Snapshot {
+    std::vector<int64_t> state;
+    uint64_t tile = 0;
+    int64_t time_ps = 0;
+    std::array<uint64_t, link_class_count> link_bytes{};
+  };
+
+  void wake(uint32_t lane);
+  void drain();
+  bool load(uint32_t lane);
+  bool move(uint32_t lane);
+  void complete(uint32_t lane, int64_t end_ps);
+  void post(uint32_t wire, uint32_t lane, int64_t time_ps);
+  void send(uint32_t wire, int64_t time_ps);
+  void arrive(uint32_t wire, int64_t time_ps);
+  void serve(const Request &request);
+
+  // sim_cores.cpp
+  void fill_pools();
+  void want_core(uint32_t lane, int64_t time_ps);
+  void plan_turn(uint32_t pool, uint32_t core, int64_t time_ps);
+  void take_turn(uint32_t pool_index, uint32_t core_index, int64_t time_ps);
+  [[nodiscard]] bool others_wait(const Pool &pool) const;
+  /// Of a slice of the lane's current step.
+  [[nodiscard]] int64_t cost_ps(const LaneState &lane, uint64_t bytes) const;
+  [[nodiscard]] Slot &slot(uint32_t wire, uint32_t counter) {
+    return slots_[size_t{wire} * slot_count_ + (counter & (slot_count_ - 1))];
+  }
+  [[nodiscard]] uint32_t chunk_of(const SimLane &lane, const Step &step) const;
+  [[nodiscard]] bool done(const LaneState &lane) const;
+  [[nodiscard]] Result<void> check_done() const;
+  /// How long a message holds a port, and how much of its limiter's rate it uses up.
+  [[nodiscard]] int64_t occupancy_ps(LinkClass link, uint64_t bytes) const;
+  [[nodiscard]] int64_t limited_ps(LinkClass link, uint64_t bytes) const;
+
+  // sim_state.cpp
+  template <class Visit>
+  void visit_state(int64_t now_ps, Visit visit);
+  template <class Visit>
+  void visit_wire(uint32_t wire, int64_t now_ps, Visit visit);
+  [[nodiscard]] int64_t since(int64_t time_ps, int64_t now_ps) const;
+  [[nodiscard]] uint64_t hash_state(int64_t now_ps);
+  [[nodiscard]] Snapshot take_snapshot(int64_t now_ps);
+  void look_for_period(int64_t now_ps);
+  void skip(const Snapshot &before, const Snapshot &now);
+  void shift_times(int64_t by_ps);
+
+  const System &system_;
+  bool use_period_;
+  bool ordered_;  ///< no resource is shared: there is no queue
+  uint32_t slot_count_;
+  double step_ps_, reduce_ps_, reduce_send_ps_, copy_ps_, memory_ps_;  ///< all but the first a byte
+  int64_t switch_ps_;
+  double wire_bytes_factor_, wire_bytes_extra_;
+  std::array<int64_t, link_class_count> alpha_ps_{};
+  std::array<double, link_class_count> byte_ps_{};  ///< of a port
+  std::array<double, link_class_count> limited_byte_ps_{};
+  std::array<int64_t, link_class_count> burst_ps_{};  ///< what a limiter lets pass at once; 0: there is none
+
+  std::vector<LaneState> lanes_;
+  std::vector<WireState> wires_;
+  std::vector<Slot> slots_;
+  std::vector<int64_t> out_free_ps_, in_free_ps_;
+  std::vector<int64_t> out_full_ps_;  ///< when the limiter's bucket will be full again
+  std::vector<Pool> pools_;
+  std::vector<uint32_t> runnable_;
+  RequestQueue requests_;             ///< for a core: of a lane; a turn: of a pool; else of a wire
+  uint32_t guide_ = 0;                ///< the lane whose tiles are counted: the first that has steps
+  uint64_t tile_limit_ = UINT64_MAX;  ///< lanes stop before this tile; without a queue only
+  uint64_t full_tile_count_ = 0;      ///< of the channel with the fewest
+  uint64_t looked_tile_ = 0;
+  std::unordered_map<uint64_t, uint64_t> seen_;  ///< hash of a state -> tile
+  std::optional<Snapshot> snapshot_;
+  uint64_t confirm_tile_ = 0;
+  bool skipped_ = false;
+  Outcome outcome_;
+};
+
+}  // namespace rondo::sim

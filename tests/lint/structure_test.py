@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The shape of the house: who may include whom, sizes, first lines, and nothing of the machine it was written on."""
+
+import re
+import unittest
+from pathlib import Path
+
+import source_tree as tree
+
+FILE_LINES_MAX = 400
+FUNCTION_LINES_MAX = 80
+COLUMNS_MAX = 120
+
+# Folder -> the folders and files whose headers it may include, beside its own and rondo/rondo.h. A path with a suffix
+# is one file. docs/architecture.md tells why.
+PLAIN_PLAN = {"src/plan/schedule.h", "src/plan/algorithm.h", "src/plan/plan.h"}
+CORE_FLOORS = {"src/base", "src/proto", "src/topo", "src/plan", "src/engine", "src/bootstrap", "src/core"}
+INTERFACES = {"transports/links.h", "transports/ranks.h", "transports/flight_recorder.h", "transports/recording.h"}
+MAY_INCLUDE = {
+    "src/base": set(),
+    "src/proto": {"src/base"},
+    "src/topo": {"src/base"},
+    "src/plan": {"src/base", "src/proto", "src/topo"},
+    # Executors run over links and tell ranks what they do, whatever transport these are of.
+    "src/engine": {"src/base", "src/proto", "src/topo", "src/plan", "transports/links.h", "transports/ranks.h"},
+    "src/sim": {"src/base", "src/proto", "src/topo", "src/plan"},
+    "src/bootstrap": {"src/base"},
+    "transports": {"src/base", "src/proto", "src/bootstrap/fd_channel.h", "src/bootstrap/store/store.h"} | PLAIN_PLAN,
+    # Between hosts: where to listen, and the store's handshake on every connection.
+    "transports/tcp": {"src/base", "src/proto", "src/bootstrap", "transports"},
+    "transports/ucx": {"src/base", "src/proto", "src/bootstrap", "transports"},
+    "transports/verbs": {"src/base", "src/proto", "src/bootstrap", "transports"},
+    "transports/net": {"src/base", "src/proto", "src/bootstrap/bytes.h", "transports"} | PLAIN_PLAN,
+    "cuda": {"src/base", "src/proto", "src/bootstrap/fd_channel.h", "src/bootstrap/store/store.h",
+             "src/bootstrap/outcomes.h", "src/engine/executor.h", "src/engine/device_executor.h"} | PLAIN_PLAN,
+    # Memory that peers can map is core's to offer, whatever transport uses it; a process has one table of segments.
+    "src/core": CORE_FLOORS | INTERFACES | {"transports/transport.h", "transports/shm/region.h",
+                                            "transports/shm/segment_table.h"},
+    # The only one that knows which components were built.
+    "src/core/registry.cpp": CORE_FLOORS | {"transports", "cuda"},
+    "src/api": {"src/base", "src/proto", "src/topo", "src/plan", "src/engine", "src/bootstrap", "src/core"},
+    "src/compat": {"src/base"},
+    "src/cli": {"src", "bench", "transports", "cuda"},
+    "bench": set(),
+    "examples": set(),
+    "tests": {"src", "bench", "transports", "cuda"},
+    # A driver knows nothing of who calls it, but the interface's declarations.
+    "tests/soft_cuda": {"cuda/driver/driver_api.h", "cuda/driver/driver_entries.h"},
+    "tests/soft_nvml": {"src/topo/nvml_api.h"},
+    # The kernels that it runs are the library's own bodies.
+    "tests/soft_cuda/emulated_block.h": {"cuda/kernels", "tests/soft_cuda"},
+    "tests/soft_cuda/soft_kernels.cpp": {"cuda/kernels", "tests/soft_cuda"},
+    "include": set(),
+}
+# These take one interface of a transport, not its owner.
+for name, needs in {"failure_dump": {"transports/flight_recorder.h"}, "recorder": {"transports/recording.h"}}.items():
+    MAY_INCLUDE |= {f"src/core/diagnostics/{name}{suffix}": CORE_FLOORS | needs for suffix in (".h", ".cpp")}
+for name in ("watch", "operations", "device_executor", "device_monitor"):
+    MAY_INCLUDE |= {f"src/engine/{name}{suffix}": MAY_INCLUDE["src/engine"] - {"transports/links.h"} | {"src/engine"}
+                    for suffix in (".h", ".cpp")}
+PUBLIC_HEADER = "rondo/rondo.h"
+ENUMERATIONS = "rondo/types.h"  # which the public header brings, and nobody else needs to name
+
+
+def inside(path, place):
+    return path == place or path.startswith(place + "/")
+
+
+def rule_for(path):
+    """The longest key of MAY_INCLUDE that holds `path`, or None."""
+    keys = [key for key in MAY_INCLUDE if inside(path, key)]
+    return max(keys, key=len) if keys else None
+
+
+def include_violations(path, text, exists):
+    """Messages for the #includes of file `path` (a string) that break the rule; exists(path) asks for a file."""
+    rule = rule_for(path)
+    if rule is None:
+        yield f"{path}: no rule says what code in this folder may include; add it to MAY_INCLUDE"
+        return
+    for line, style, target in tree.includes(text):
+        if target == PUBLIC_HEADER or (target == ENUMERATIONS and str(path) == f"include/{PUBLIC_HEADER}"):
+            continue
+        if style == "angle":
+            if exists(target):
+                yield f"{path}:{line}: <{target}> is ours: write it with quotes"
+        elif not exists(target):
+            yield f'{path}:{line}: "{target}" is no path from the root of the checkout'
+        elif not inside(target, rule) and not any(inside(target, place) for place in MAY_INCLUDE[rule]):
+            yield f'{path}:{line}: {rule} may not include "{target}"'
+
+
+def first_line_ok(text):
+    lines = text.splitlines()[:2]
+    if lines and lines[0].startswith("#!"):
+        lines = lines[1:]
+    return bool(lines) and "SPDX-License-Identifier: Apache-2.0" in lines[0]
+
+
+class IncludeDirections(unittest.TestCase):
+    maxDiff = None
+
+    def test_every_include_keeps_the_direction(self):
+        wrong = []
+        for path in filter(tree.is_c, tree.all_files()):
+            wrong += include_violations(str(path), tree.read(path), lambda target: (tree.ROOT / target).is_file())
+        self.assertEqual(wrong, [])
+
+    def test_a_planted_violation_is_found(self):
+        def planted(path, include):
+            return list(include_violations(path, f"#pragma once\n#include {include}\n", lambda target: "src/" in target
+                                           or "transports/" in target))
+        for path, include in [("src/base/log.cpp", '"src/core/communicator.h"'),
+                              ("src/core/communicator.cpp", '"transports/shm/segment.h"'),
+                              ("src/engine/watch.cpp", '"transports/links.h"'),
+                              ("src/engine/host_executor.cpp", '"transports/transport.h"'),
+                              ("src/core/diagnostics/failure_dump.h", '"transports/transport.h"'),
+                              ("transports/shm/segment.cpp", '"src/core/communicator.h"'),
+                              ("transports/shm/segment.cpp", '"src/plan/tuner.h"'),
+                              ("bench/perf.cpp", '"src/base/result.h"'),
+                              ("src/plan/ring.cpp", '"src/engine/executor.h"'),
+                              ("src/plan/ring.cpp", '"schedule.h"'),
+                              ("src/plan/ring.cpp", "<src/plan/schedule.h>"),
+                              ("tests/soft_cuda/memory.cpp", '"src/base/result.h"'),
+                              ("src/new_folder/x.cpp", '"src/base/result.h"')]:
+            self.assertEqual(len(planted(path, include)), 1, (path, include))
+        for path, include in [("src/plan/ring.cpp", '"src/plan/schedule.h"'),
+                              ("src/core/registry.cpp", '"transports/shm/segment.h"'),
+                              ("src/core/communicator.cpp", '"transports/transport.h"'),
+                              ("src/engine/watch.h", '"transports/ranks.h"'),
+                              ("src/engine/host_executor.h", '"transports/links.h"'),
+                              ("bench/perf.cpp", '"rondo/rondo.h"'),
+                              ("bench/perf.cpp", "<vector>")]:
+            self.assertEqual(planted(path, include), [], (path, include))
+
+
+class Sizes(unittest.TestCase):
+    maxDiff = None
+
+    def test_no_file_of_code_is_too_long(self):
+        long_files = {str(path): lines for path in filter(tree.is_code, tree.all_files())
+                      if (lines := tree.read(path).count("\n")) > FILE_LINES_MAX}
+        self.assertEqual(long_files, {}, f"over {FILE_LINES_MAX} lines: divide by what changes together")
+
+    def test_no_function_is_too_long(self):
+        long_functions = [f"{path}:{line}: {name} has {lines} lines"
+                          for path in filter(tree.is_code, tree.all_files())
+                          for name, line, lines in tree.functions(path) if lines > FUNCTION_LINES_MAX]
+        self.assertEqual(long_functions, [], f"over {FUNCTION_LINES_MAX} lines: give parts of them names")
+
+    def test_a_planted_long_function_is_found(self):
+        body = "\n".join("  if (x == 1'000) { y('}', \"{\", R\"(}})\"); }  // {" for _ in range(90))
+        for head in ["static int f(int x) {", "auto f(int x) -> std::vector<int> {", "int A::f() const noexcept {",
+                     "A::A(int x) : B(x), b_{x}, c_({1}) {", "template <Group G> requires (X<G>)\nvoid f(G g) {",
+                     'TEST_CASE("ring: { a brace", "[plan]") {', "bool operator==(const A &a) const {"]:
+            text = f"namespace rondo {{\n#define M(x) {{\nstruct A final : B {{\n int x{{3}};\n {head}\n{body}\n}}\n}};"
+            lengths = [lines for _, _, lines in tree.c_functions(text)]
+            self.assertEqual(len(lengths), 1, (head, lengths))
+            self.assertIn(lengths[0], (92, 93), head)
+        self.assertEqual([lines for *_, lines in tree.python_functions("def f():\n" + "  x = 1\n" * 90)], [91])
+        self.assertEqual([lines for *_, lines in tree.shell_functions("f() {\n" + "  true\n" * 90 + "}\n")], [92])
+
+    def test_short_functions_beside_each_other_are_not_one(self):
+        text = "class A {\n public:\n" + "  int f() const { return 1; }\n" * 100 + " private:\n  int x_ = 0;\n};\n"
+        self.assertEqual([lines for *_, lines in tree.c_functions(text)], [1] * 100)
+
+
+class Lines(unittest.TestCase):
+    maxDiff = None
+
+    def test_every_source_begins_with_its_licence(self):
+        missing = [str(path) for path in tree.all_files() if tree.is_code(path) and not first_line_ok(tree.read(path))]
+        self.assertEqual(missing, [])
+
+    def test_lines_fit_and_have_no_tabs_or_spaces_at_their_end(self):
+        wrong = []
+        for path in filter(tree.is_code, tree.all_files()):
+            for number, line in enumerate(tree.read(path).splitlines(), 1):
+                if len(line) > COLUMNS_MAX:
+                    wrong.append(f"{path}:{number}: {len(line)} columns")
+                if "\t" in line or line != line.rstrip():
+                    wrong.append(f"{path}:{number}: a tab, or a space at the end")
+        self.assertEqual(wrong, [])
+
+    def test_no_file_names_a_place_of_one_machine(self):
+        place = re.compile(r"(?<![\w./~-])/(?:work|root|home/\w+)(?=/|\b(?!\w))(?![\w-])")
+        self.assertTrue(place.search("see /" + "work/x") and place.search('"/' + 'root/x"'))
+        self.assertFalse(place.search("src/work/x.h") or place.search("$folder/root/x"))
+        wrong = []
+        for path in tree.all_files():
+            if not (tree.is_code(path) or path.suffix in (".md", ".build", ".map", ".txt", ".1", ".json", ".yml", "")):
+                continue
+            try:
+                lines = tree.read(path).splitlines()
+            except UnicodeDecodeError:
+                continue
+            wrong += [f"{path}:{number}" for number, line in enumerate(lines, 1) if place.search(line)]
+        self.assertEqual(wrong, [])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

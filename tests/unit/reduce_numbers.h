@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tests' own idea of the element types, made in another way than src/proto/convert.h: a format is the sorted list
+// of its values as doubles, and rounding is a search in it.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "rondo/rondo.h"
+
+namespace reduction_test {
+
+/// RONDO_SEED replays; without it a fresh one.
+inline uint64_t seed_from_environment() {
+  const char *text = std::getenv("RONDO_SEED");
+  return text != nullptr ? std::strtoull(text, nullptr, 0) : std::random_device{}();
+}
+
+struct NumberFormat {
+  int exponent_bits;
+  int mantissa_bits;
+  bool has_infinity;
+
+  int bits() const { return 1 + exponent_bits + mantissa_bits; }
+  uint32_t sign_bit() const { return 1u << (bits() - 1); }
+  /// Code of the largest finite magnitude.
+  uint32_t largest() const { return has_infinity ? infinity() - 1 : sign_bit() - 2; }
+  uint32_t infinity() const { return ((1u << exponent_bits) - 1) << mantissa_bits; }
+  bool is_nan(uint32_t code) const {
+    const uint32_t magnitude = code & (sign_bit() - 1);
+    return magnitude > (has_infinity ? infinity() : largest());
+  }
+};
+
+inline constexpr NumberFormat float16_format{5, 10, true};
+inline constexpr NumberFormat bfloat16_format{8, 7, true};
+inline constexpr NumberFormat e4m3_format{4, 3, false};
+inline constexpr NumberFormat e5m2_format{5, 2, true};
+
+/// The value of a finite magnitude's code by the formula of the standard. With `code` one above the largest this is
+/// the value that would follow if exponents went on, which is what rounding near the end needs.
+inline double magnitude_value(const NumberFormat &format, uint32_t code) {
+  const int bias = (1 << (format.exponent_bits - 1)) - 1;
+  const int exponent = static_cast<int>(code >> format.mantissa_bits);
+  const double fraction = std::ldexp(code & ((1u << format.mantissa_bits) - 1), -format.mantissa_bits);
+  return exponent == 0 ? std::ldexp(fraction, 1 - bias) : std::ldexp(1 + fraction, exponent - bias);
+}
+
+class NumberTable {
+ public:
+  explicit NumberTable(const NumberFormat &format) : format_(format) {
+    for (uint32_t code = 0; code <= format.largest() + 1; ++code) values_.push_back(magnitude_value(format, code));
+  }
+
+  const NumberFormat &format() const { return format_; }
+  /// Magnitudes by code, and the one that would follow the largest.
+  const std::vector<double> &values() const { return values_; }
+
+  double decode(uint32_t code) const {
+    const uint32_t magnitude = code & (format_.sign_bit() - 1);
+    const bool negative = (code & format_.sign_bit()) != 0;
+    if (format_.is_nan(code)) return std::numeric_limits<double>::quiet_NaN();
+    const double value =
+        magnitude > format_.largest() ? std::numeric_limits<double>::infinity() : values_[magnitude];
+    return negative ? -value : value;
+  }
+
+  /// Nearest, ties to even; NaN gives some NaN of the format.
+  uint32_t encode(double value) const {
+    if (std::isnan(value)) return format_.sign_bit() - 1;
+    const uint32_t sign = std::signbit(value) ? format_.sign_bit() : 0;
+    const double magnitude = std::fabs(value);
+    const uint32_t too_large = format_.largest() + 1;  // infinity's code, or the NaN where there is none
+    if (magnitude >= values_.back()) return sign | too_large;
+    const auto above = std::upper_bound(values_.begin(), values_.end(), magnitude);
+    const auto low = static_cast<uint32_t>(above - values_.begin() - 1);
+    const double below_by = magnitude - values_[low];  // exact, as are the values
+    const double above_by = values_[low + 1] - magnitude;
+    const bool up = above_by < below_by || (above_by == below_by && low % 2 == 1);
+    return sign | (up ? low + 1 : low);
+  }
+
+ private:
+  NumberFormat format_;
+  std::vector<double> values_;
+};
+
+/// The table of a small float type; null for the others.
+inline const NumberTable *number_table(rondo_type_t type) {
+  static const NumberTable float16(float16_format), bfloat16(bfloat16_format), e4m3(e4m3_format), e5m2(e5m2_format);
+  switch (type) {
+    case RONDO_FLOAT16: return &float16;
+    case RONDO_BFLOAT16: return &bfloat16;
+    case RONDO_FLOAT8_E4M3: return &e4m3;
+    case RONDO_FLOAT8_E5M2: return &e5m2;
+    default: return nullptr;
+  }
+}
+
+}  // namespace reduction_test

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a reduction must give, computed by other means: 128-bit integers, and doubles rounded to float after each
+// operation (for + * / that is the correctly rounded float result: 53 >= 2 * 24 + 2 bits).
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+#include <span>
+#include <type_traits>
+
+#include "tests/unit/reduce_numbers.h"
+
+namespace reduction_test {
+
+/// An element in the low bytes.
+using Bits = uint64_t;
+
+template <class T>
+T element(Bits bits) {
+  T value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+template <class T>
+Bits bits(T value) {
+  Bits out = 0;
+  std::memcpy(&out, &value, sizeof value);
+  return out;
+}
+
+template <class Float>
+Float extreme(Float a, Float b, bool largest) {
+  if (std::isnan(a) || std::isnan(b)) return std::numeric_limits<Float>::quiet_NaN();
+  const bool a_first = a < b || (a == b && std::signbit(a) && !std::signbit(b));
+  return a_first != largest ? a : b;
+}
+
+template <class Float>
+Float reduce(Float a, Float b, rondo_op_t op) {
+  switch (op) {
+    case RONDO_SUM:
+    case RONDO_AVG: return a + b;
+    case RONDO_PROD: return a * b;
+    default: return extreme(a, b, op == RONDO_MAX);
+  }
+}
+
+/// Reduces in float, each operation computed in double.
+inline float reduce_floats(std::span<const double> operands, rondo_op_t op, uint32_t divisor) {
+  double reduced = operands[0];
+  for (const double operand : operands.subspan(1)) reduced = static_cast<float>(reduce<double>(reduced, operand, op));
+  if (divisor != 0) reduced = static_cast<float>(reduced / static_cast<double>(static_cast<float>(divisor)));
+  return static_cast<float>(reduced);
+}
+
+template <class T>
+Bits reduce_integers(std::span<const Bits> operands, rondo_op_t op, uint32_t divisor) {
+  using Wide = __int128;
+  T reduced = element<T>(operands[0]);
+  for (const Bits operand : operands.subspan(1)) {
+    const T other = element<T>(operand);
+    Wide wide = 0;
+    if (op == RONDO_SUM || op == RONDO_AVG) wide = Wide{reduced} + other;
+    else if (op == RONDO_MIN) wide = std::min(reduced, other);
+    else if (op == RONDO_MAX) wide = std::max(reduced, other);
+    else if constexpr (sizeof(T) < 8) wide = Wide{reduced} * other;
+    else wide = static_cast<Wide>(static_cast<unsigned __int128>(reduced) * static_cast<unsigned __int128>(other));
+    const Bits low = static_cast<Bits>(static_cast<unsigned __int128>(wide));
+    reduced = element<T>(low);
+  }
+  if (divisor != 0) reduced = static_cast<T>(Wide{reduced} / Wide{divisor});
+  return bits(reduced);
+}
+
+/// The element that a reduction must write.
+inline Bits reduction_reference(rondo_type_t type, rondo_op_t op, std::span<const Bits> operands, uint32_t divisor) {
+  switch (type) {
+    case RONDO_INT8: return reduce_integers<int8_t>(operands, op, divisor);
+    case RONDO_UINT8: return reduce_integers<uint8_t>(operands, op, divisor);
+    case RONDO_INT32: return reduce_integers<int32_t>(operands, op, divisor);
+    case RONDO_UINT32: return reduce_integers<uint32_t>(operands, op, divisor);
+    case RONDO_INT64: return reduce_integers<int64_t>(operands, op, divisor);
+    case RONDO_UINT64: return reduce_integers<uint64_t>(operands, op, divisor);
+    default: break;
+  }
+  if (type == RONDO_FLOAT64) {
+    double reduced = element<double>(operands[0]);
+    for (const Bits operand : operands.subspan(1)) reduced = reduce(reduced, element<double>(operand), op);
+    return bits(divisor != 0 ? reduced / divisor : reduced);
+  }
+  const NumberTable *table = number_table(type);  // null: float32
+  std::vector<double> values;
+  for (const Bits operand : operands) {
+    const auto code = static_cast<uint32_t>(operand);
+    values.push_back(table != nullptr ? table->decode(code) : element<float>(operand));
+  }
+  const float reduced = reduce_floats(values, op, divisor);
+  return table != nullptr ? table->encode(reduced) : bits(reduced);
+}
+
+inline bool is_nan(rondo_type_t type, Bits value) {
+  if (type == RONDO_FLOAT32) return std::isnan(element<float>(value));
+  if (type == RONDO_FLOAT64) return std::isnan(element<double>(value));
+  const NumberTable *table = number_table(type);
+  return table != nullptr && table->format().is_nan(static_cast<uint32_t>(value));
+}
+
+/// Equal bit by bit, except that all NaNs are one.
+inline bool same_element(rondo_type_t type, Bits a, Bits b) {
+  return a == b || (is_nan(type, a) && is_nan(type, b));
+}
+
+}  // namespace reduction_test

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the ranks of several hosts meet for verbs: what each tells the others through the job's authenticated store.
+//
+// Offer    outcome u8 (0: can use verbs) | GID kind u8 | MTU in bytes u32 | LID u16 | GID 16 | device's description |
+//          for each remote rank, ascending: queue pair u32 | first packet number u32 | links u16 |
+//            for each link: slots address u64 | slots key u32 | cells address u64 | cells key u32
+//          or outcome 1 | status u32 | why not
+// Two more exchanges follow: each rank's queue pairs receive (what is sent before would be lost), and each rank has
+// heard from every peer (slots that come before would be lost).
+#pragma once
+
+#include <vector>
+
+#include "src/bootstrap/bytes.h"
+#include "transports/verbs/ports.h"
+
+namespace rondo::verbs {
+
+struct JoinRequest {
+  uint32_t rank = 0;
+  uint32_t rank_count = 1;
+  std::vector<bool> remote;        ///< by rank: on another host
+  std::vector<std::string> names;  ///< by rank, for people: "rank 2 (host b, process 17)"
+  PortWish port;
+  std::string key_prefix;
+  uint64_t deadline_ns = 0;
+};
+
+/// Where a peer may write for one link.
+struct LinkTarget {
+  uint64_t slots_address = 0;
+  uint32_t slots_key = 0;
+  uint64_t cells_address = 0;
+  uint32_t cells_key = 0;
+
+  bool operator==(const LinkTarget &) const = default;
+};
+
+/// The end of a queue pair, for the one rank that it is connected to.
+struct QueuePairInfo {
+  uint32_t rank = 0;
+  uint32_t queue_pair = 0;
+  uint32_t first_packet = 0;
+  std::vector<LinkTarget> links;  ///< by channel
+
+  bool operator==(const QueuePairInfo &) const = default;
+};
+
+/// Where a rank's queue pairs are.
+struct HostInfo {
+  GidKind kind = GidKind::infiniband;
+  uint32_t mtu_bytes = 0;
+  uint16_t lid = 0;
+  GidBytes gid{};
+  std::string description;  ///< "rxe0 port 1 (GID 1, RoCE v2, 192.0.2.7)"
+  std::vector<QueuePairInfo> pairs;
+
+  bool operator==(const HostInfo &) const = default;
+};
+
+[[nodiscard]] Bytes encode(const HostInfo &offer);
+/// Nothing: it is no offer of this version.
+[[nodiscard]] std::optional<HostInfo> decode(ByteReader reader);
+
+/// What a remote rank said, with `pairs` reduced to the one for this rank.
+struct Introduction {
+  uint32_t rank = 0;
+  HostInfo offer;
+};
+
+/// Every rank calls it, those as well that cannot use verbs: `offer` is then the reason. The error of the first rank
+/// that cannot is every rank's.
+[[nodiscard]] Result<std::vector<Introduction>> exchange_offers(const JoinRequest &request,
+                                                                const Result<HostInfo> &offer, Store &store);
+
+/// Every rank calls it with the outcome of its preparations; the first failure is every rank's.
+[[nodiscard]] Result<void> agree(const JoinRequest &request, const char *step, const Result<void> &outcome,
+                                 Store &store);
+
+}  // namespace rondo::verbs
