@@ -18,6 +18,7 @@ namespace {
 
 constexpr uint64_t state_look_interval_ns = 50'000;
 constexpr uint64_t failure_look_interval_ns = 10'000'000;
+constexpr uint64_t ranks_lag_ns = 1'000'000'000;  // five heartbeats between hosts
 constexpr const char *job_server_name = "job";  // no unique id is called so
 
 Result<Settings> settings_of(const rondo_config_t *config) {
@@ -42,7 +43,9 @@ Result<std::shared_ptr<Communicator>> connect_all(const Rendezvous &group, const
   debug_lines::links(group.rank, settings, info, transport->links());
   RONDO_TRY_ASSIGN(auto executor, connect_executor(args, *group.store, transport->links()));
   log::debug({log::Subsystem::device, group.rank}, "runs on " + executor->describe());
-  RONDO_TRY(wait_for_all(transport->ranks(), group.size, *group.store, deadline_ns));
+  // On several hosts, a rank that has heard of all may end the store before this one has.
+  const uint64_t lag_ns = info.one_node() ? 0 : ranks_lag_ns;
+  RONDO_TRY(wait_for_all(transport->ranks(), group.size, *group.store, deadline_ns, lag_ns));
   log::debug({log::Subsystem::bootstrap, group.rank},
              "the communicator of " + std::to_string(group.size) + (group.size == 1 ? " rank" : " ranks") + " is made");
   return std::make_shared<Communicator>(Communicator::Parts{group.rank, group.size, settings, info,
@@ -103,8 +106,10 @@ Error at_init(Error error, uint32_t rank, uint32_t rank_count, uint64_t timeout_
 
 }  // namespace
 
-Result<void> wait_for_all(const Ranks &ranks, uint32_t rank_count, Store &store, uint64_t deadline_ns) {
+Result<void> wait_for_all(const Ranks &ranks, uint32_t rank_count, Store &store, uint64_t deadline_ns,
+                          uint64_t lag_ns) {
   uint64_t next_look_ns = 0;
+  uint64_t failed_since_ns = 0;  // 0: no failure is known
   for (uint32_t peer = 0; peer < rank_count; ++peer) {
     while (ranks.state(peer) == RankState::absent) {
       const uint64_t now = now_ns();
@@ -115,7 +120,8 @@ Result<void> wait_for_all(const Ranks &ranks, uint32_t rank_count, Store &store,
         auto known = look_for_failure(ranks, store);
         // A rank ends the store, or dies, only now that all have come: then that is no failure of the initialisation.
         if (!known.ok() && all_have_come(ranks, rank_count)) return {};
-        if (!known.ok()) return known;
+        if (!known.ok() && failed_since_ns == 0) failed_since_ns = now;
+        if (!known.ok() && now - failed_since_ns >= lag_ns) return known;
         next_look_ns = now_ns() + failure_look_interval_ns;
       }
       sleep_for_ns(state_look_interval_ns);

@@ -22,9 +22,10 @@ namespace rondo {
 [[nodiscard]] Result<std::shared_ptr<Communicator>> init_environment(const rondo_config_t *config);
 
 /// Until every rank of the group has mapped what it needs and needs the store no more: the last act of each init.
-/// RONDO_ERROR_REMOTE where one of those that are missing has died, or what the store says of the group.
-[[nodiscard]] Result<void> wait_for_all(const Ranks &ranks, uint32_t rank_count, Store &store,
-                                        uint64_t deadline_ns);
+/// RONDO_ERROR_REMOTE where one of those that are missing has died, or what the store says of the group. A view of
+/// ranks that lags (Ranks of several hosts) may be behind the store: a failure counts when it has stood for `lag_ns`.
+[[nodiscard]] Result<void> wait_for_all(const Ranks &ranks, uint32_t rank_count, Store &store, uint64_t deadline_ns,
+                                        uint64_t lag_ns = 0);
 
 /// All ranks in this process; `configs` is null or has `size` entries.
 [[nodiscard]] Result<std::vector<std::shared_ptr<Communicator>>> init_all(int size, const rondo_config_t *configs);

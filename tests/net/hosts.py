@@ -11,6 +11,7 @@ import tempfile
 import time
 
 PREFIX = "10.201.17."
+NFT = shutil.which("nft", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")  # where there is one
 
 
 def why_not():
@@ -130,6 +131,13 @@ class Hosts:
             if other != host:
                 self._inside(1 + host, ["ip", "neigh", "replace", self.address(other), "lladdr", "02:00:00:00:00:99",
                                         "dev", "eth0", "nud", "permanent"])
+
+    def lose(self, percent):
+        """Of the packets that each host receives, at random."""
+        rules = ("add table ip lost; add chain ip lost in { type filter hook input priority 0; }; "
+                 f"add rule ip lost in numgen random mod 100 < {percent} drop")
+        for host in range(self.count):
+            self._inside(1 + host, [NFT, rules])
 
     def kill(self, host):
         """Every process of the host, at once."""

@@ -5,7 +5,6 @@ drops packets for real. usage: preflight_test.py RANK_PROGRAM"""
 
 import os
 import secrets
-import shutil
 import subprocess
 import sys
 import unittest
@@ -15,12 +14,11 @@ import hosts as net
 PROGRAM = os.path.abspath(sys.argv.pop(1))
 PORT = 29_400
 DEADLINE_S = 50  # init_timeout_ms alone is 60 s
-NFT = shutil.which("nft", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
 
 
 class Preflight(unittest.TestCase):
     def setUp(self):
-        why = net.why_not() or (None if NFT else "no nft (nftables)")
+        why = net.why_not() or (None if net.NFT else "no nft (nftables)")
         if why is not None:
             print(f"skipped: preflight: {why}")
             self.skipTest(why)
@@ -35,8 +33,10 @@ class Preflight(unittest.TestCase):
 
     def drop(self, host, rule):
         """Of what comes to the host. The store's port stays open, so that the ranks meet."""
-        self.on(host, NFT, "add table ip t; add chain ip t in { type filter hook input priority 0; }; "
-                           f"add rule ip t in tcp sport != {PORT} tcp dport != {PORT} {rule} drop")
+        # Two rules of their own: nft joins "sport != A dport != B" into one comparison, which is another condition.
+        self.on(host, net.NFT, "add table ip t; add chain ip t in { type filter hook input priority 0; }; "
+                               f"add rule ip t in tcp sport {PORT} accept; add rule ip t in tcp dport {PORT} accept; "
+                               f"add rule ip t in {rule} drop")
 
     def ranks(self, own=None, layout=(0, 1), environment=None):
         """Output by rank; `own`: variables by rank."""
@@ -65,7 +65,7 @@ class Preflight(unittest.TestCase):
                     self.assertRegex(output, r"rank 1 \(host h1, process \d+\) at 10\.201\.17\.2")
                     self.assertRegex(output, r"small packets, but of a slot of \d+ bytes each way .*ip link set dev "
                                              r"NAME mtu N|the other end has closed the connection|Connection reset")
-                self.on(host, NFT, "delete table ip t")
+                self.on(host, net.NFT, "delete table ip t")
 
     def test_what_large_packets_do_not_pass_is_told_to_ranks_that_are_not_concerned(self):
         self.drop(1, "ip length > 1000")
