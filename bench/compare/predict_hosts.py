@@ -13,6 +13,7 @@ import json
 import math
 import os
 import secrets
+import signal
 import statistics
 import subprocess
 import sys
@@ -92,6 +93,7 @@ def one_round(args, made, rondo, folder, found):
 
 def main():
     args = parse_arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # hosts that were made go in any case
     why = hosts.why_not()
     if why is not None:
         raise SystemExit(f"no hosts here: {why}")

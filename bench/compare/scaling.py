@@ -14,6 +14,7 @@ Each prints a Markdown table; --svg FILE draws it.
 import argparse
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -171,6 +172,7 @@ def draw(found, caption):
 
 def main():
     args = parse_arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # hosts that were made go in any case
     rondo = os.path.abspath(Path(args.build, "src/cli/rondo"))
     if args.what == "between" and hosts.why_not() is not None:
         raise SystemExit(f"no hosts here: {hosts.why_not()}")

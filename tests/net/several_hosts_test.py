@@ -206,9 +206,12 @@ class SeveralHosts(HostsTest):
             large.update(algorithm="halving_doubling", channels=1)
             with open(path, "w", encoding="ascii") as file:
                 json.dump(table, file)
-            command = [RONDO, "perf", "all_reduce", "-b", "4M", "-e", "4M", "-n", "1", "-w", "0"]
+            report = os.path.join(folder, "perf.json")
+            command = [RONDO, "perf", "all_reduce", "-b", "4M", "-e", "4M", "-n", "1", "-w", "0", "--json", report]
             job = Job(hosts, [0, 0, 1, 1], command, {"RONDO_TUNING_FILE": path}).finish(120)
-            self.assertIn("halving_doubling", job.output[0])
+            self.assertEqual([each.returncode for each in job.processes], [0] * 4, job.output)
+            with open(report, encoding="ascii") as file:
+                self.assertEqual(json.load(file)["results"][0]["algorithm"], "halving_doubling")
             told = subprocess.run([RONDO, "sim", "--table", path, "--ranks", "4", "--bytes", "4M", "--alone"],
                                   capture_output=True, text=True, timeout=60, check=True).stdout
             self.assertIn("hierarchical all_reduce, 4 ranks on 2 nodes", told)

@@ -146,7 +146,8 @@ class HostsRank {
     TunerInput input = tuner_input(config, static_cast<uint32_t>(node_of_.size()), findings.oversubscribed, host_count);
     input.overrides = {};
     const sim::LinkCost between = fit_link(findings.between);
-    const sim::LinkCost inside = findings.inside.empty() ? between : fit_link(findings.inside);
+    sim::LinkCost inside = findings.inside.empty() ? between : fit_link(findings.inside);
+    inside.burst_bytes = inside.peak_GBps = 0;  // no limiter is there: what looks like one is memory beyond the caches
     findings.network = network_of(node_of_, inside, between, input);
     RONDO_TRY_ASSIGN(findings.rows, simulate_rows(options, findings.network, input));
     return {};

@@ -10,9 +10,12 @@ namespace rondo {
 HostLayout::HostLayout(const ScheduleArgs &args) {
   assert(args.node_of.empty() || args.node_of.size() == args.rank_count);
   std::unordered_map<uint32_t, uint32_t> hosts;  // what node_of says -> host
+  uint32_t host = 0;
   for (uint32_t rank = 0; rank < args.rank_count; ++rank) {
     const uint32_t node = args.node_of.empty() ? 0 : args.node_of[rank];
-    const uint32_t host = hosts.emplace(node, static_cast<uint32_t>(hosts.size())).first->second;
+    // Most ranks are on the host of the one before them.
+    const bool same_host = rank > 0 && (args.node_of.empty() || node == args.node_of[rank - 1]);
+    if (!same_host) host = hosts.emplace(node, static_cast<uint32_t>(hosts.size())).first->second;
     if (host == ranks.size()) ranks.emplace_back();
     if (rank == args.rank) {
       own_host = host;
