@@ -212,7 +212,8 @@ TEST_CASE("cuda trainer: cross entropy and its gradients are the host's", "[trai
 }
 
 TEST_CASE("cuda trainer: many norms at a time are the host's, and tell what is not finite", "[train]") {
-  constexpr size_t count = 1'600, norms = 1'030;  // more than are delivered at a time
+  constexpr size_t count = 16 * 512;  // more blocks than a block has threads
+  constexpr size_t norms = 1'030;     // more than are delivered at a time
   std::vector<std::vector<double>> found;
   for (const bool on_device : {false, true}) {
     const auto compute = on_device ? make_cuda() : make_host_compute();
@@ -221,7 +222,8 @@ TEST_CASE("cuda trainer: many norms at a time are the host's, and tell what is n
     values[777] = std::numeric_limits<float>::infinity();
     const Array infinite(*compute, values);
     std::vector<double> &sums = found.emplace_back(norms);
-    for (size_t at = 0; at + 1 < norms; ++at) compute->squared_norm(x, at < 8 ? 16 + at * 16 : 16, &sums[at]);
+    for (size_t at = 0; at + 1 < norms; ++at)
+      compute->squared_norm(x, at < 8 ? count - at * 16 : 16 + at % 2 * 16, &sums[at]);
     compute->squared_norm(infinite, count, &sums[norms - 1]);
     REQUIRE_FALSE(compute->finish().has_value());
   }
