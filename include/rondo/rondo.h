@@ -182,8 +182,8 @@ RONDO_API rondo_status_t rondo_comm_memory(rondo_comm_t comm, uint64_t *reserved
 /** What a rank's operations of one kind were, all together. */
 typedef struct rondo_operation_statistics {
   uint64_t operations;   /**< that are complete */
-  uint64_t bytes; /**< of their whole vectors, as rondo perf counts: of all blocks of an all_gather; barrier: 0 */
-  uint64_t in_flight_ns; /**< from this rank's beginning of each to its end; waiting for late ranks counts */
+  uint64_t bytes;        /**< of their whole vectors, as rondo perf counts: of all_gather all blocks; barrier: 0 */
+  uint64_t in_flight_ns; /**< from this rank's beginning of each to its end; a wait for late ranks counts */
   uint64_t exposed_ns;   /**< of that, the part in which a caller of this rank waited; the rest was hidden */
 } rondo_operation_statistics_t;
 

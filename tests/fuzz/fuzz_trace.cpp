@@ -34,8 +34,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   }
   if (refused(timeline.align())) return 0;
   for (const cli::TracedLane &lane : timeline.lanes())
-    for (const cli::TracedOperation &operation : lane.operations)
-      FUZZ_CHECK(operation.entered_ns <= operation.ended_ns);
+    for (const cli::TracedOperation &each : lane.operations) FUZZ_CHECK(each.entered_ns <= each.ended_ns);
   std::string text;
   FUZZ_CHECK(cli::print_timeline(timeline, [&](std::string_view piece) {
     text += piece;

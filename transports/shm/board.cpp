@@ -100,8 +100,8 @@ void complete(RankBoard &board, uint64_t operation, const OperationCost &cost, u
   const uint64_t otherwise = cost.on_device ? memory::load_relaxed(board.counters.last_end_ticks) : ticks;
   const uint64_t since_ticks = end_record(board, operation, OperationState::completed, ticks, otherwise);
   memory::store_release(board.completed, operation);  // pairs with load_acquire of those who report on this rank
-  count(board.counters, cost, since_ticks, ticks);
   prefetch_for_write(&board.records[(operation + 1) % recorded_operation_count]);  // not at hand: it was used long ago
+  count(board.counters, cost, since_ticks, ticks);
 }
 
 void fail(RankBoard &board, uint64_t operation, uint64_t ticks) {

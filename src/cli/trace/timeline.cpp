@@ -154,9 +154,9 @@ bool Timeline::connect_clocks() {
       if (to.communicator != from.communicator || !to.offset_ns || offsets_.contains(to.clock)) continue;
       // `to` + its offset = rank 0 = `from` + its offset.
       const int64_t to_first_ns = known->second.to_first_ns + *to.offset_ns - *from.offset_ns;
-      const Offset offset{
-          std::clamp(to_first_ns, -offset_ns_max, offset_ns_max),
-          std::min(known->second.uncertainty_ns + to.uncertainty_ns + from.uncertainty_ns, time_ns_max)};
+      const uint64_t uncertainty_ns = known->second.uncertainty_ns + to.uncertainty_ns + from.uncertainty_ns;
+      const Offset offset{std::clamp(to_first_ns, -offset_ns_max, offset_ns_max),
+                          std::min(uncertainty_ns, time_ns_max)};
       if (!best || offset.uncertainty_ns < best->second.uncertainty_ns) best = {to.clock, offset};
     }
   }
