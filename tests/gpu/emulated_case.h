@@ -81,7 +81,7 @@ struct CaseRank {
     for (uint32_t peer = 0; peer < it.rank_count; ++peer) key.blocks.push_back({peer * it.count, it.count});
   CaseRank made;
   const PlanChoice choice{it.algorithm, it.protocol, it.channels, it.chunk_bytes};
-  made.plan = std::move(build_plan(key, shape, geometry, rank, it.rank_count)).value();
+  made.plan = std::move(build_plan(key, choice, geometry, rank, it.rank_count)).value();
   made.one_buffer = key.in_place;
   const size_t send_bytes = made.plan->send.count * size, recv_bytes = made.plan->recv.count * size;
   made.send_at = 64 + it.offset_bytes;

@@ -63,8 +63,8 @@ std::vector<Wire::Piece> Wire::new_pieces(const Own &own, uint32_t rank) {
   for (uint64_t chunk = oldest(own.sent.reduced.value, reduced); chunk < reduced; ++chunk)
     add(view.result(rank, chunk), view.geometry.result_bytes(), all);
   // An accumulator goes on to the next rank, and a sum to all. Chunks that were no ring's have no hops.
-  if (reduced != own.sent.hops_done.value)
-    for (uint64_t hops = std::max(own.sent.hops_done.value, (contributed - 1) * all); hops < reduced; ++hops) {
+  if (hops_done != own.sent.hops_done.value)
+    for (uint64_t hops = std::max(own.sent.hops_done.value, (contributed - 1) * all); hops < hops_done; ++hops) {
       const uint64_t chunk = hops / all;
       const auto hop = static_cast<uint32_t>(hops % all);
       const uint32_t owner = (rank + 2 * all - 1 - hop) % all;
