@@ -87,7 +87,9 @@ CASES = [
     (["run", "-n", "2", "--timeout", "-1", *PROGRAM], {}, "--timeout"),
     (["run", "-n", "2", "--env", "RONDO_RANK=3", *PROGRAM], {}, "rondo run sets it"),
     (["run", "-n", "2", "--env", "NAME", *PROGRAM], {}, "NAME=VALUE"),
-    (["run", "-n", "2", "--hosts", "a,b", *PROGRAM], {}, "unknown option '--hosts'"),
+    (["run", "--hosts", "a:none,b", *PROGRAM], {}, "HOST or HOST:RANKS"),
+    (["run", "-n", "3", "--hosts", "a,b", *PROGRAM], {}, "-n 3, but --hosts has 2"),
+    (["run", "-n", "2", "--ssh", "ssh -4", *PROGRAM], {}, "for --hosts, which is not given"),
 ]
 
 

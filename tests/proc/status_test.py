@@ -239,7 +239,7 @@ class Refused(unittest.TestCase):
 
     def sparse_segment(self, rank_count, communicator=1):
         """One that says it has so many ranks, each of which is in operation 2^60, and that has no records."""
-        boards, board = 1088, 1026 * 64
+        boards, board = 1088, (3 + 16 + 1024) * 64  # its words, the counters of 16 collectives, the records
         descriptor = self.segment(struct.pack("<QQQQ", MAGIC, 0, communicator, rank_count))
         os.ftruncate(descriptor, boards + rank_count * board + (1 << 20))
         for rank in range(0, rank_count, 8):
@@ -291,7 +291,7 @@ class Refused(unittest.TestCase):
         generator = random.Random(seed)
         for _ in range(5):
             head = struct.pack("<QQQQ", MAGIC, 1, 2, 4) + generator.randbytes(96)
-            self.segment(head + generator.randbytes(4 * 67000))
+            self.segment(head + generator.randbytes(4 * 68000))
             for arguments in (["--json"], [], ["--dump", "-"]):
                 done = status(os.getpid(), *arguments)
                 self.assertEqual((done.returncode, done.stderr), (0, ""), arguments)
