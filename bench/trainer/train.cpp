@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include <array>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -73,14 +74,16 @@ void summarise(const Options &options, const Run &run) {
   if (!options.report.empty()) std::printf("report: %s/report.html\n", options.report.c_str());
 }
 
-/// Rank 0 reads and writes the files. The others hear whether that went well before they wait for its parameters.
+/// Rank 0 reads and writes the files. The others hear what failed before they wait for its parameters; all tell it,
+/// since a launcher ends those that have not said anything yet as soon as one has ended.
 Outcome prepare_files(const Options &options, Group &group, const Checkpoint &checkpoint, Run &run) {
   Outcome failure;
   if (group.rank() == 0 && !options.checkpoint.empty()) failure = checkpoint.check_place();
   if (group.rank() == 0 && !failure && !options.resume.empty()) failure = checkpoint.load(run);
-  char failed = failure ? 1 : 0;
-  if (auto lost = group.broadcast(&failed, 1)) return lost;
-  if (failed != 0 && !failure) return Failure{Exit::usage, "rank 0 cannot begin; its message tells why"};
+  std::array<char, 512> why{};  // as much of it as fits; empty: nothing failed
+  if (failure) failure->message.copy(why.data(), why.size() - 1);
+  if (auto lost = group.broadcast(why.data(), why.size())) return lost;
+  if (why[0] != '\0' && !failure) return Failure{Exit::usage, std::string("rank 0 cannot begin: ") + why.data()};
   return failure;
 }
 
