@@ -3,6 +3,7 @@
 // of them writes it to a file after a failure. Any thread.
 #pragma once
 
+#include <array>
 #include <memory>
 
 #include "transports/recording.h"
@@ -15,6 +16,9 @@ class FlightRecorder {
 
   /// Stays readable when the recorder is gone.
   [[nodiscard]] virtual std::unique_ptr<Recording> recording() const = 0;
+  /// Where ranks of other hosts count as well: what Recording::communicator() says is the same on all hosts then. Of
+  /// any rank, once.
+  virtual void set_communicator(const std::array<uint64_t, 2> &id) = 0;
   /// The number of this host's rank `rank` where ranks of other hosts count as well.
   virtual void set_group_rank(uint32_t rank, uint32_t group_rank) = 0;
   /// Of this host's clock; the latest measurement stays.

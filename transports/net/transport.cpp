@@ -203,6 +203,7 @@ class GroupTransport final : public Transport {
     owner.entered = [&local, own](uint64_t operation) { return local.entered(own, operation); };
     owner.failed = [&local](const Error &error) { local.raise(error); };
     FlightRecorder &recorder = group_.parts.local->recorder();
+    if (own == 0) recorder.set_communicator(group_.parts.communicator);
     recorder.set_group_rank(own, group_.parts.rank);
     if (group_.parts.rank == 0) recorder.set_clock_offset({});
     if (own == 0 && !group_.is_local(0))  // one rank of each other host

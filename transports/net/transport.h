@@ -6,6 +6,7 @@
 // the control plane, and the links as well while no operation runs or while the executing thread sleeps.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,6 +19,7 @@ namespace rondo::net {
 
 struct GroupParts {
   uint32_t rank = 0;
+  std::array<uint64_t, 2> communicator{};  ///< the same number on all ranks, and another for each communicator
   std::vector<uint32_t> local_index;  ///< by rank: its number in `local`; no_local: on another host
   std::vector<std::string> names;     ///< by rank, for people: "rank 2 (host b, process 17)"
   std::unique_ptr<Transport> local;   ///< of this host's ranks

@@ -189,6 +189,13 @@ bool SegmentRecording::dumped() const {
 
 std::unique_ptr<Recording> SegmentRecorder::recording() const { return std::make_unique<SegmentRecording>(segment_); }
 
+/// All ranks of this host have mapped the segment by its own id: from now on only readers ask for it.
+void SegmentRecorder::set_communicator(const std::array<uint64_t, 2> &id) {
+  SegmentId &shown = segment_->header().id;
+  memory::store_relaxed(shown.high, id[0]);
+  memory::store_relaxed(shown.low, id[1]);
+}
+
 void SegmentRecorder::set_group_rank(uint32_t rank, uint32_t group_rank) {
   memory::store_release(segment_->board(rank).counters.group_rank, uint64_t{group_rank} + 1);  // pairs with rank()
 }

@@ -44,6 +44,7 @@ class SegmentRecorder final : public FlightRecorder {
   explicit SegmentRecorder(std::shared_ptr<Segment> segment) : segment_(std::move(segment)) {}
 
   [[nodiscard]] std::unique_ptr<Recording> recording() const override;
+  void set_communicator(const std::array<uint64_t, 2> &id) override;
   void set_group_rank(uint32_t rank, uint32_t group_rank) override;
   void set_clock_offset(const ClockOffset &offset) override;
   [[nodiscard]] bool claim_dump() override;

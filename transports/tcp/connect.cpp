@@ -3,6 +3,9 @@
 
 #include <sodium.h>
 
+#include <array>
+#include <cstring>
+
 #include "src/bootstrap/address.h"
 #include "src/bootstrap/bytes.h"
 #include "src/bootstrap/outcomes.h"
@@ -96,6 +99,9 @@ Result<std::unique_ptr<Transport>> connect(const GroupRequest &request, std::uni
                                                       local->links().geometry()));
   net::GroupParts parts;
   parts.rank = request.rank;
+  const Secret id = secret_of("rondo communicator ", request.secret, request.key_prefix);
+  static_assert(sizeof parts.communicator <= sizeof id.bytes);
+  std::memcpy(parts.communicator.data(), id.bytes.data(), sizeof parts.communicator);
   parts.local_index = request.local_index;
   for (uint32_t rank = 0; rank < request.rank_count; ++rank) parts.names.push_back(mesh.ranks[rank].describe(rank));
   auto network =
