@@ -191,8 +191,8 @@ typedef struct rondo_operation_statistics {
 typedef struct rondo_statistics {
   size_t size;        /**< bytes of this struct as the caller knows it */
   int32_t waits_seen; /**< 0: on a device, where Rondo does not see how long callers wait: exposed_ns says nothing */
-  uint32_t reserved;
-  rondo_operation_statistics_t total;
+  uint32_t reserved;  /**< 0 */
+  rondo_operation_statistics_t total; /**< of all collectives */
   rondo_operation_statistics_t collectives[RONDO_STATISTICS_COLLECTIVES]; /**< by rondo_collective_t */
 } rondo_statistics_t;
 

@@ -34,7 +34,7 @@ PACKAGES = {  # package: the programs of it that are used
     "tar": "tar",
     "util-linux": "nsenter runuser setarch setsid unshare",
     # Of packages that the scripts install, and of what those depend on.
-    "binutils": "nm objdump readelf strip",
+    "binutils": "nm readelf strip",
     "cmake": "cmake",
     "debootstrap": "debootstrap",
     "doxygen": "doxygen",
