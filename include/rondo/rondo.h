@@ -191,11 +191,11 @@ typedef struct rondo_operation_statistics {
 typedef struct rondo_statistics {
   size_t size;        /**< bytes of this struct as the caller knows it */
   int32_t waits_seen; /**< 0: on a device, where Rondo does not see how long callers wait: exposed_ns says nothing */
-  uint32_t reserved;  /**< 0 */
+  uint32_t reserved;  /**< always 0 */
   rondo_operation_statistics_t total; /**< of all collectives */
   rondo_operation_statistics_t collectives[RONDO_STATISTICS_COLLECTIVES]; /**< by rondo_collective_t */
 } rondo_statistics_t;
-
+/** A rondo_statistics_t that rondo_comm_statistics() can fill. */
 #define RONDO_STATISTICS_INIT { sizeof(rondo_statistics_t), 0, 0, { 0, 0, 0, 0 }, { { 0, 0, 0, 0 } } }
 
 /** As rondo_comm_properties_default(). */
