@@ -7,7 +7,11 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
+#include <mutex>
 #include <string>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -104,10 +108,25 @@ void multiply_one(const Work &work, int64_t number) {
   }
 }
 
+/// What streams have yet to do. What a failed one never does stays here.
+struct Pending {
+  std::mutex mutex;
+  std::unordered_map<void *, std::unique_ptr<Work>> works;
+
+  std::unique_ptr<Work> take(void *work) {
+    const std::lock_guard lock(mutex);
+    return std::move(works.extract(work).mapped());
+  }
+};
+
+Pending &pending() {
+  static Pending *const all = new Pending;  // never destroyed: streams may outlive static objects
+  return *all;
+}
+
 void multiply(void *user_data) {
-  const Work &work = *static_cast<Work *>(user_data);
-  for (int64_t number = 0; number < work.c_layout.count; ++number) multiply_one(work, number);
-  delete static_cast<Work *>(user_data);
+  const std::unique_ptr<Work> work = pending().take(user_data);
+  for (int64_t number = 0; number < work->c_layout.count; ++number) multiply_one(*work, number);
 }
 
 bool aligned(const float *pointer, const Layout &layout, uint32_t alignment) {
@@ -216,8 +235,13 @@ EXPORT int cublasLtMatmul(Handle *handle, const Description *description, const 
   if (!aligned(a, *a_layout, way->alignments[0]) || !aligned(b, *b_layout, way->alignments[1]) ||
       !aligned(d, *c_layout, way->alignments[2]))
     return invalid_value;
-  auto *const work = new Work{*description, *a_layout, *b_layout, *c_layout, a, b, d, *alpha, *beta};
+  auto made = std::make_unique<Work>(Work{*description, *a_layout, *b_layout, *c_layout, a, b, d, *alpha, *beta});
+  Work *const work = made.get();
+  {
+    const std::lock_guard lock(pending().mutex);
+    pending().works.emplace(work, std::move(made));
+  }
   const int status = handle->launch(stream, multiply, work);
-  if (status != success) delete work;
+  if (status != success) pending().take(work);
   return status == success ? success : execution_failed;
 }
