@@ -14,7 +14,7 @@ constexpr uint64_t compared_step_count_max = 4'000'000;
 /// An algorithm with a link to every rank has as many steps as there are pairs of ranks, which all meet in the ports.
 constexpr uint64_t compared_all_links_rank_max = 256;
 /// Each rank's schedule looks at where all ranks are, and no two of a tree behave alike.
-constexpr uint64_t compared_host_tree_rank_max = 4096;
+constexpr uint64_t compared_hierarchy_rank_max = 4096;
 constexpr uint64_t least_bytes = 1024, most_bytes = uint64_t{16} << 30;
 
 uint64_t ranks_of(const sim::SimCase &what) { return what.network.rank_count(); }
@@ -32,7 +32,8 @@ std::vector<uint64_t> sizes(const sim::SimCase &what) {
 
 uint64_t compared_rank_max(const Algorithm &algorithm) {
   const bool all_links = algorithm.rank_count_max <= direct_rank_count_max;
-  if (algorithm.id == RONDO_ALGORITHM_HIERARCHICAL_TREE) return compared_host_tree_rank_max;
+  if (algorithm.id == RONDO_ALGORITHM_HIERARCHICAL || algorithm.id == RONDO_ALGORITHM_HIERARCHICAL_TREE)
+    return compared_hierarchy_rank_max;
   return all_links ? compared_all_links_rank_max : algorithm.rank_count_max;
 }
 
