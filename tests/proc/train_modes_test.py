@@ -55,8 +55,11 @@ class Modes(TrainCase):
         sync = self.train(2, "--steps", 40, report="sync")
         first, last = sync["loss"]["train"][0][1], sync["loss"]["validation"][-1]["loss"]
         for bound in (0, 5):
-            run = self.train(3, "--steps", 40, "--mode", "async-ps", "--staleness", bound, "--delay", "1:20",
-                             report=str(bound))
+            for attempt in range(4):  # on a machine with other work all workers may be as slow as the delayed one
+                run = self.train(3, "--steps", 40, "--mode", "async-ps", "--staleness", bound, "--delay", "1:20",
+                                 report=f"{bound}-{attempt}")
+                if bound == 0 or run["staleness"]["most"] > 2:
+                    break
             with self.subTest(bound=bound, staleness=run["staleness"]):
                 self.assertEqual(run["staleness"]["most_lead"], bound)  # the worker that is not delayed comes to it
                 self.assertEqual(run["settings"]["samples_a_step"], 8)
