@@ -26,7 +26,8 @@ class Clocks(HostsTest):
             os.chmod(folder, 0o777)
             start = hosts.start
             hosts.start = lambda host, command, **more: start(host, (ahead if host == 1 else []) + command, **more)
-            job = Job(hosts, [0, 1], [PROGRAM, "sum", "100000000", "1000"])
+            # Of so many elements that the last 1,024 operations, which a recording has, are those of some seconds.
+            job = Job(hosts, [0, 1], [PROGRAM, "sum", "100000000", "1000000"])
             time.sleep(3)
             dumps = [Path(folder) / "h0", Path(folder) / "h1"]
             for host, path in enumerate(dumps):
