@@ -119,10 +119,10 @@ RONDO_KERNELS(RONDO_KERNEL)
   }
 RONDO_DIRECT_KERNELS(RONDO_DIRECT_KERNEL)
 
-#define RONDO_COMBINE_KERNEL(name, ...)                                                                           \
+#define RONDO_REDUCE_KERNEL(name, ...)                                                                           \
   extern "C" __global__ void __launch_bounds__(::rondo::device::block_threads_max, 1)                             \
       name(const __grid_constant__ ::rondo::device::ReductionOperation operation) {                                 \
     ::rondo::device::reduce<typename ::rondo::device::OnDevice<__VA_ARGS__>::Type>(::rondo::device::GridGroup{}, \
                                                                                     operation);                   \
   }
-RONDO_COMBINE_KERNELS(RONDO_COMBINE_KERNEL)
+RONDO_REDUCE_KERNELS(RONDO_REDUCE_KERNEL)

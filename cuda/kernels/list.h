@@ -57,11 +57,11 @@
 /// X(name, Reduction...) for each kernel of direct.
 #define RONDO_DIRECT_KERNELS(X) RONDO_FOR_TYPES(RONDO_DIRECT_OF_TYPE, X, direct, void)
 
-#define RONDO_COMBINE_OF_TYPE(X, protocol, Protocol, type, ...)                               \
+#define RONDO_REDUCE_OF_TYPE(X, protocol, Protocol, type, ...)                               \
   X(rondo_reduce_##type##_sum, ::rondo::device::GroupReducer<__VA_ARGS__, ::rondo::SumOp>)   \
   X(rondo_reduce_##type##_prod, ::rondo::device::GroupReducer<__VA_ARGS__, ::rondo::ProdOp>) \
   X(rondo_reduce_##type##_min, ::rondo::device::GroupReducer<__VA_ARGS__, ::rondo::MinOp>)   \
   X(rondo_reduce_##type##_max, ::rondo::device::GroupReducer<__VA_ARGS__, ::rondo::MaxOp>)
 
 /// X(name, Reducer...) for each reducing kernel.
-#define RONDO_COMBINE_KERNELS(X) RONDO_FOR_TYPES(RONDO_COMBINE_OF_TYPE, X, reduce, void)
+#define RONDO_REDUCE_KERNELS(X) RONDO_FOR_TYPES(RONDO_REDUCE_OF_TYPE, X, reduce, void)

@@ -25,8 +25,7 @@ namespace rondo::device {
 /// connections' bases are device addresses), copies them there and does not touch them any more.
 struct DeviceLinkEnds {
   uint32_t peer = 0;
-  uint32_t readable_kinds =
-      0;  ///< kind_bit(address), or none: the peer reads exported buffers at this rank's addresses
+  uint32_t readable_kinds = 0;  ///< kind_bit(address), or none: the peer reads this rank's buffers at their addresses
   SimpleSender simple_out;
   SimpleReceiver simple_in;
   LlSender ll_out;

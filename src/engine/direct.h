@@ -47,7 +47,7 @@ class ExchangeEnd {
   [[nodiscard]] const std::byte *operand(const Job &job, uint64_t chunk, uint32_t rank, uint64_t element) const;
   void reduce(const Job &job, uint64_t chunk, Range range);
   [[nodiscard]] RunOutcome gather(const Job &job, uint64_t chunk);
-  [[nodiscard]] RunOutcome finish_exchange(const Job &job);
+  [[nodiscard]] RunOutcome finish_gathering(const Job &job);
   [[nodiscard]] RunOutcome wait_for_gathered(const Job &job, uint64_t chunks) const;
   [[nodiscard]] bool reduce_hop(const Job &job, RingState &state);
   [[nodiscard]] bool may_begin(uint64_t chunk, RingState &state) const;

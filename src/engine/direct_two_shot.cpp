@@ -36,7 +36,7 @@ RunOutcome ExchangeEnd::run_two_shot(Job &job) {
       if (const RunOutcome gathered = gather(job, step - 2); !done(gathered)) return gathered;
     }
   }
-  return finish_exchange(job);
+  return finish_gathering(job);
 }
 
 /// Each rank reduces as many elements in a row as in a two_shot, which memory likes better than the ring's own parts.
@@ -61,7 +61,7 @@ RunOutcome ExchangeEnd::run_lent_ring(Job &job) {
       if (const RunOutcome gathered = gather(job, step - 1); !done(gathered)) return gathered;
     }
   }
-  return finish_exchange(job);
+  return finish_gathering(job);
 }
 
 /// Two ranks, out of place: each reads both operands and keeps the sums to itself. That moves as many bytes between
@@ -72,11 +72,11 @@ RunOutcome ExchangeEnd::reduce_everything(Job &job) {
   job.chunk_elements = job.count;
   for (uint32_t offset = 0; offset < rank_count(); ++offset)
     reduce(job, 0, job.part(0, (rank_ + offset) % rank_count()));
-  return finish_exchange(job);
+  return finish_gathering(job);
 }
 
 /// Nobody returns while another may still read what it has exported.
-RunOutcome ExchangeEnd::finish_exchange(const Job &job) {
+RunOutcome ExchangeEnd::finish_gathering(const Job &job) {
   chunks_ += job.chunk_count();
   publish(view_.place(rank_).gathered.value, chunks_);  // G2
   if (!lends_send_ && !lends_recv_) return {};

@@ -160,7 +160,7 @@ bool HostExecutor::quiesce() {
   return true;
 }
 
-/// Lends what is worth it, where it can be exported.
+/// Exports what is worth it, where peers can read it.
 void HostExecutor::export_buffers(const WorkItem &work, const Bound &bound, Buffers &buffers) const {
   const auto find = [&](const std::byte *first, uint64_t bytes, MemoryHandle &handle) {
     if (bytes >= export_bytes_min) handle = operations_->registration_cache().find(first, bytes);

@@ -110,6 +110,6 @@ uint64_t identity_of(const Signature &signature, const PlanChoice &choice) {
 
 uint64_t extend_history(uint64_t history, uint64_t identity) { return mix(history, identity); }  // one to one
 
-uint32_t fingerprint(uint64_t history) { return static_cast<uint32_t>(history); }  // mix() reduces all bits into these
+uint32_t fingerprint(uint64_t history) { return static_cast<uint32_t>(history); }  // mix() spreads all bits over these
 
 }  // namespace rondo

@@ -5,7 +5,7 @@
 // Layout    one ExchangePlace a rank, then its payloads; offsets are multiples of 64, one writer a cache line:
 //             posts[2]       flag and up to 56 bytes of payload in one line; longer payloads are in post areas
 //             contributed, reduced, gathered   counters of chunks, each alone in its line
-//             hops_done         counter of hops of a ring, in a line of its own
+//             hops_done      counter of hops of a ring, in a line of its own
 //             announcement   of a two_shot or ring: fingerprint, and which buffers are exported instead of copied
 //             post areas     2 * post_bytes
 //             contributions  area_count * chunk_bytes    what others are to reduce, chunk c in area c mod area_count
@@ -19,17 +19,15 @@
 //           R1 load everybody's contributed, sync, until c + 1; read; write the own part's result
 //           R2 store reduced = c + 1, release
 //           G1 load everybody's reduced, sync, until c + 1; read the results
-//           G2 after the last chunk: store gathered, release; who has exported waits for everybody's
+//           G2 after the last chunk: store gathered, release; a rank that exported waits for everybody's
 //   Order in a rank: C(c), R(c-1), G(c-2), C(c+1), ... So who sees everybody's reduced of c - 3 (G) may write
 //   contribution c where c - 3 was. Who sees everybody's contributed of c (R) may write result c: they are past G(c-3).
 //   Chunks are counted through the communicator's life; all ranks count the same, since they agree on operations.
 // ring      A1 load the predecessor's hops_done, sync, until c * ranks + h; add to the accumulator of the part of hop h
-//           A2 store hops_done = c * ranks + h + 1, release        G1, G2 as above, for each tile, when all have
-//           reduced it
+//           A2 store hops_done = c * ranks + h + 1, release        G1, G2 as above, for each tile, once all have passed it
 //   Hop 0 of tile c waits until everybody has gathered tile c - 3. A two_shot behind a ring waits until everybody has
 //   gathered it. A ring behind a two_shot need not: who is through with that has seen everybody's last reduced.
-//   Where all export it goes on as a two_shot behind R1 does; two ranks out of place reduce everything instead, then
-//   G2.
+//   Where all export: as a two_shot behind R1; two ranks out of place reduce everything instead, then G2.
 // Abort     a rank that gave up stores no flag or counter again: its peers meet their own deadline.
 #pragma once
 

@@ -55,9 +55,8 @@ struct Network {
                                                 {5, 4, 50, Sharing::nic},
                                                 {7, 6, 50, Sharing::nic}}};
   double step_us = 0;         ///< of every slice of every step
-  double reduce_GBps = 1000;    ///< bytes of one operand reduced into the first; 0: at no cost
-  double reduce_send_GBps =
-      0;                      ///< bytes that a reducing step also stores into a slot, beside reduce_GBps; 0: at no cost
+  double reduce_GBps = 1000;  ///< bytes of one operand reduced into the first; 0: at no cost
+  double reduce_send_GBps = 0;  ///< besides, bytes that a reducing step stores into a slot; 0: at no cost
   double copy_GBps = 0;       ///< bytes moved by a step that reduces nothing; 0: at no cost
   double memory_GBps = 0;     ///< bytes of the rank's own buffers, where a lane first comes to them; 0: at no cost
   uint32_t core_count = 0;    ///< of a node, which its ranks' lanes share; 0: a core for every lane

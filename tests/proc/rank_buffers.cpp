@@ -13,7 +13,7 @@
 
 #include "tests/proc/rank_program.h"
 
-/// export KIND RANK ROUND: sums in alloc or registered buffers; that rank kills itself inside that round
+/// exports KIND RANK ROUND: sums in alloc or registered buffers; that rank kills itself inside that round
 int run_lend(const Rank &self, const Arguments &args) {
   constexpr size_t count = 1'000'000;
   void *memory = nullptr;

@@ -32,7 +32,7 @@ def table(*rows):
 
 def both_ways(**fields):
     """A row for two ranks, whether or not this machine has two cores."""
-    return [{**ROW, **fields, "oversubscribed": busy} for busy in (False, True)]
+    return [{**ROW, **fields, "oversubscribed": oversubscribed} for oversubscribed in (False, True)]
 
 
 class Tune(unittest.TestCase):
@@ -74,9 +74,10 @@ class Tune(unittest.TestCase):
         info = json.loads(rondo("info", "--json", "--ranks", 2, RONDO_TUNING_FILE=str(path)).stdout)
         self.assertEqual(info["tuning"]["table"], str(path))
         self.assertEqual(info["tuning"]["rows"], len(told["rows"]))
-        busy = info["plans"]["oversubscribed"]
+        oversubscribed = info["plans"]["oversubscribed"]
         small = next(it for it in info["plans"]["choices"] if it["collective"] == "all_reduce")
-        row = next(it for it in told["rows"] if it["collective"] == "all_reduce" and it["oversubscribed"] == busy)
+        row = next(it for it in told["rows"]
+                   if it["collective"] == "all_reduce" and it["oversubscribed"] == oversubscribed)
         self.assertEqual([small[key] for key in ("algorithm", "protocol", "channels")],
                          [row[key] for key in ("algorithm", "protocol", "channels")])
         self.assertEqual(rondo("run", "-n", 2, "--", RONDO, "perf", "all_reduce", "-e", "8K",

@@ -244,7 +244,7 @@ std::string describe(const LifePlan &plan) {
                      rondo_algorithm_string(plan.settings.algorithm) + ", " +
                      rondo_protocol_string(plan.settings.protocol) + ", wait " + wait_mode_string(plan.settings.wait) +
                      (plan.oversubscribed ? ", oversubscribed" : ", dedicated cores") +
-                     (plan.wired ? ", late stores" : "") + ", registration_cache " +
+                     (plan.wired ? ", late stores" : "") + ", readable kinds " +
                      std::to_string(plan.readable_kinds) + ", slots " + std::to_string(plan.settings.slot_count) +
                      " x " + std::to_string(plan.settings.slot_bytes) + ", timeout " +
                      std::to_string(plan.settings.timeout_ns / ms) + " ms, init " +

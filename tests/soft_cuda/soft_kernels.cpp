@@ -9,10 +9,10 @@ namespace {
   {#name, soft_cuda::run_emulated<Protocol, __VA_ARGS__>, sizeof(rondo::device::DeviceOperations)},
 #define RONDO_SOFT_DIRECT(name, ...) \
   {#name, soft_cuda::run_direct_emulated<__VA_ARGS__>, sizeof(rondo::device::DirectOperation)},
-#define RONDO_SOFT_COMBINE(name, ...) \
+#define RONDO_SOFT_REDUCE(name, ...) \
   {#name, soft_cuda::reduce_emulated<__VA_ARGS__>, sizeof(rondo::device::ReductionOperation)},
 constexpr soft_cuda::KernelEntry entries[] = {RONDO_KERNELS(RONDO_SOFT_KERNEL) RONDO_DIRECT_KERNELS(RONDO_SOFT_DIRECT)
-                                                  RONDO_COMBINE_KERNELS(RONDO_SOFT_COMBINE){nullptr, nullptr, 0}};
+                                                  RONDO_REDUCE_KERNELS(RONDO_SOFT_REDUCE){nullptr, nullptr, 0}};
 
 }  // namespace
 

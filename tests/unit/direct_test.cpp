@@ -100,7 +100,7 @@ Buffer expected_of(const Call &call, const Plan &plan, uint32_t rank_count) {
 class UnevenPeers final : public test::LocalPeers {
  public:
   explicit UnevenPeers(uint64_t seed) : next_seed_(seed) {}
-  /// Whoever borrows this buffer gets something else.
+  /// A rank that imports this buffer gets something else.
   void hide(const std::byte *buffer) {
     const std::scoped_lock lock(mutex_);
     hidden_.insert(reinterpret_cast<uint64_t>(buffer));

@@ -88,11 +88,11 @@ TEST_CASE("tuning table: its row is chosen for its ranks and sizes, the built-in
   for (const auto &[rank_count, bytes] :
        std::vector<std::pair<uint32_t, uint64_t>>{{4, 1001}, {3, 100}, {5, 100}, {2, 8}})
     CHECK(choose(input_for(&table, rank_count, bytes)) == choose(input_for(nullptr, rank_count, bytes)));
-  TunerInput busy = input_for(&table, 4, 100);
-  busy.oversubscribed = true;
-  const PlanChoice measured = choose(busy);
-  busy.table = nullptr;
-  CHECK(measured == choose(busy));
+  TunerInput oversubscribed = input_for(&table, 4, 100);
+  oversubscribed.oversubscribed = true;
+  const PlanChoice measured = choose(oversubscribed);
+  oversubscribed.table = nullptr;
+  CHECK(measured == choose(oversubscribed));
   TunerInput broadcast = input_for(&table, 4, 100);
   broadcast.collective = RONDO_BROADCAST;
   CHECK(choose(broadcast) != tree);

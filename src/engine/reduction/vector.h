@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The vectorised reduce: loops over blocks of one vector, tails, integer division, the table by type and operation.
+// The vectorised reduction: loops over blocks of one vector, tails, integer division, the table by type and operation.
 // Included once in avx2.cpp and once in avx512.cpp, each of which sets HWY_TARGET first.
 #pragma once
 
