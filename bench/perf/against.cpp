@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/perf/against.h"
 
-#include <dlfcn.h>
-
 #include <array>
 #include <span>
 
@@ -39,36 +37,26 @@ struct OtherFunctions {
 };
 
 OtherLibrary::OtherLibrary() = default;
-OtherLibrary::~OtherLibrary() = default;  // not closed: its threads may run until the process ends
+OtherLibrary::~OtherLibrary() = default;
 
 Outcome OtherLibrary::open(const std::string &path) {
-  path_ = path;
-  void *const handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (handle == nullptr) {
-    const char *const why = ::dlerror();
-    return Failure{Exit::usage, "--against: " + std::string(why != nullptr ? why : "dlopen failed")};
-  }
+  if (!library_.open(path, {})) return Failure{Exit::usage, "--against: " + library_.why()};
   functions_ = std::make_unique<OtherFunctions>();
-  std::string missing;
-  const auto find = [&](auto &function, const char *name) {
-    void *const found = ::dlsym(handle, name);
-    if (found == nullptr) missing += (missing.empty() ? "" : ", ") + std::string(name);
-    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(found);
-  };
-  find(functions_->get_version, "ncclGetVersion");
-  find(functions_->error_string, "ncclGetErrorString");
-  find(functions_->get_id, "ncclGetUniqueId");
-  find(functions_->init_rank, "ncclCommInitRank");
-  find(functions_->destroy, "ncclCommDestroy");
-  find(functions_->abort, "ncclCommAbort");
-  find(functions_->async_error, "ncclCommGetAsyncError");
-  find(functions_->all_reduce, "ncclAllReduce");
-  find(functions_->reduce_scatter, "ncclReduceScatter");
-  find(functions_->all_gather, "ncclAllGather");
-  find(functions_->broadcast, "ncclBroadcast");
-  find(functions_->reduce, "ncclReduce");
-  if (missing.empty()) return std::nullopt;
-  return Failure{Exit::usage, "--against: " + path + " has not the interface of nccl.h; it lacks " + missing};
+  library_.find(functions_->get_version, "ncclGetVersion");
+  library_.find(functions_->error_string, "ncclGetErrorString");
+  library_.find(functions_->get_id, "ncclGetUniqueId");
+  library_.find(functions_->init_rank, "ncclCommInitRank");
+  library_.find(functions_->destroy, "ncclCommDestroy");
+  library_.find(functions_->abort, "ncclCommAbort");
+  library_.find(functions_->async_error, "ncclCommGetAsyncError");
+  library_.find(functions_->all_reduce, "ncclAllReduce");
+  library_.find(functions_->reduce_scatter, "ncclReduceScatter");
+  library_.find(functions_->all_gather, "ncclAllGather");
+  library_.find(functions_->broadcast, "ncclBroadcast");
+  library_.find(functions_->reduce, "ncclReduce");
+  if (library_.missing().empty()) return std::nullopt;
+  return Failure{Exit::usage,
+                 "--against: " + path + " has not the interface of nccl.h; it lacks " + library_.missing()};
 }
 
 std::string OtherLibrary::version() const {

@@ -11,6 +11,7 @@
 #include "bench/perf/cases.h"
 #include "bench/perf/group.h"
 #include "bench/perf/verify.h"
+#include "bench/runtime_library.h"
 
 namespace rondo::perf {
 
@@ -24,11 +25,11 @@ class OtherLibrary {
   /// Exit::usage: it cannot be opened, or lacks a function.
   [[nodiscard]] Outcome open(const std::string &path);
   [[nodiscard]] const OtherFunctions &functions() const { return *functions_; }
-  [[nodiscard]] const std::string &path() const { return path_; }
+  [[nodiscard]] const std::string &path() const { return library_.path(); }
   [[nodiscard]] std::string version() const;  ///< "2.21.5"
 
  private:
-  std::string path_;
+  bench::RuntimeLibrary library_;
   std::unique_ptr<OtherFunctions> functions_;
 };
 

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/perf/product.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <array>
 #include <limits>
-#include <type_traits>
 #include <vector>
 
 namespace rondo::perf {
@@ -51,39 +48,22 @@ struct ProductFunctions {
 };
 
 ProductLibrary::ProductLibrary() = default;
-ProductLibrary::~ProductLibrary() = default;  // not closed: it may have threads, and work that ends with the process
+ProductLibrary::~ProductLibrary() = default;
 
 Outcome ProductLibrary::open(const std::string &path) {
-  void *handle = nullptr;
-  std::string why;
-  const auto try_open = [&](const std::string &name) {
-    path_ = name;
-    handle = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (handle != nullptr) return;
-    const char *const text = ::dlerror();
-    why += (why.empty() ? "" : "; ") + std::string(text != nullptr ? text : "dlopen failed");
-  };
-  if (!path.empty()) try_open(path);
-  for (const char *name : usual_names)
-    if (path.empty() && handle == nullptr) try_open(name);
-  if (handle == nullptr)
-    return Failure{Exit::usage, "--beside-product needs cuBLAS, which cannot be opened: " + why +
+  if (!library_.open(path, usual_names))
+    return Failure{Exit::usage, "--beside-product needs cuBLAS, which cannot be opened: " + library_.why() +
                                     "; name one with --product-library"};
   functions_ = std::make_unique<ProductFunctions>();
-  std::string missing;
-  const auto find = [&](auto &function, const char *name) {
-    void *const found = ::dlsym(handle, name);
-    if (found == nullptr) missing += (missing.empty() ? "" : ", ") + std::string(name);
-    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(found);
-  };
-  find(functions_->create, "cublasCreate_v2");
-  find(functions_->destroy, "cublasDestroy_v2");
-  find(functions_->get_version, "cublasGetVersion_v2");
-  find(functions_->set_stream, "cublasSetStream_v2");
-  find(functions_->status_string, "cublasGetStatusString");
-  find(functions_->gemm, "cublasGemmEx");
-  if (missing.empty()) return std::nullopt;
-  return Failure{Exit::usage, "--product-library: " + path_ + " has not the interface of cuBLAS; it lacks " + missing};
+  library_.find(functions_->create, "cublasCreate_v2");
+  library_.find(functions_->destroy, "cublasDestroy_v2");
+  library_.find(functions_->get_version, "cublasGetVersion_v2");
+  library_.find(functions_->set_stream, "cublasSetStream_v2");
+  library_.find(functions_->status_string, "cublasGetStatusString");
+  library_.find(functions_->gemm, "cublasGemmEx");
+  if (library_.missing().empty()) return std::nullopt;
+  return Failure{Exit::usage, "--product-library: " + library_.path() + " has not the interface of cuBLAS; it lacks " +
+                                  library_.missing()};
 }
 
 std::string ProductLibrary::describe(int status) const {

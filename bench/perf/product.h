@@ -14,6 +14,7 @@
 
 #include "bench/failure.h"
 #include "bench/perf/device.h"
+#include "bench/runtime_library.h"
 
 namespace rondo::perf {
 
@@ -31,12 +32,12 @@ class ProductLibrary {
   ///              function; the message says what to do.
   [[nodiscard]] Outcome open(const std::string &path);
   [[nodiscard]] const ProductFunctions &functions() const { return *functions_; }
-  [[nodiscard]] const std::string &path() const { return path_; }
+  [[nodiscard]] const std::string &path() const { return library_.path(); }
   /// "CUBLAS_STATUS_EXECUTION_FAILED (13)"
   [[nodiscard]] std::string describe(int status) const;
 
  private:
-  std::string path_;
+  bench::RuntimeLibrary library_;
   std::unique_ptr<ProductFunctions> functions_;
 };
 

@@ -95,7 +95,7 @@ class KernelExecutor final : public ExecutorBase {
   uint64_t last_number_ = 0;             ///< of the operations that were enqueued and not captured
   std::shared_ptr<LaunchGroup> group_;   ///< null: this rank launches kernels of its own
   uint32_t place_ = 0;                   ///< in the group
-  std::atomic<bool> waits_for_group_ = false;  ///< a call waits for the others of the group
+  std::atomic<bool> gathers_ = false;  ///< a call waits for the others of the group
 };
 
 /// None for a rank that is alone, or for too many.
@@ -252,10 +252,10 @@ Result<void> KernelExecutor::run(const CudaPlan &plan, const DeviceCall &call, C
   part.stream = stream;
   // Each captured stream has a graph of its own, and so a kernel.
   if (group_ != nullptr && !call.captured) {
-    waits_for_group_.store(true, std::memory_order_relaxed);  // advisory
+    gathers_.store(true, std::memory_order_relaxed);  // advisory
     bool launched = false;
     const auto done = group_->launch(place_, part, words().abort, launched);
-    waits_for_group_.store(false, std::memory_order_relaxed);
+    gathers_.store(false, std::memory_order_relaxed);
     if (launched) last_number_ = call.number;  // also where an error followed: it will run
     if (launched || !done.ok()) return done;
   }
@@ -297,7 +297,7 @@ DeviceReport KernelExecutor::report() const {
   report.ended_calls = memory::load_relaxed(result.kernels);
   report.begun_calls = std::max(memory::load_relaxed(result.begun), report.ended_calls);
   // Where nothing else runs the time of a call that waits for others has begun; its kernel counts as the same.
-  if (report.begun_calls == report.ended_calls && waits_for_group_.load(std::memory_order_relaxed)) ++report.begun_calls;
+  if (report.begun_calls == report.ended_calls && gathers_.load(std::memory_order_relaxed)) ++report.begun_calls;
   const uint64_t verdict = memory::load_relaxed(result.verdict);  // ordered by E3
   if (verdict == 0) return report;
   report.failed = true;

@@ -74,3 +74,12 @@ const char *rondo_device_executor_string(rondo_device_executor_t executor) noexc
 }
 
 }  // extern "C"
+
+namespace rondo {
+
+std::string version_text() {
+  return std::to_string(RONDO_VERSION_MAJOR) + "." + std::to_string(RONDO_VERSION_MINOR) + "." +
+         std::to_string(RONDO_VERSION_PATCH);
+}
+
+}  // namespace rondo

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names of types, operations, collectives, algorithms and protocols, and the parsing of them.
+// Names of types, operations, collectives, algorithms and protocols, and the parsing of them; that of the version.
 #pragma once
 
 #include <string>
@@ -9,6 +9,9 @@
 #include "src/base/result.h"
 
 namespace rondo {
+
+/// Of the library, such as "0.1.0".
+[[nodiscard]] std::string version_text();
 
 /// "int8, uint8, ...": every name of an enumeration, in order; `name` is one of the rondo_*_string functions.
 template <class Enum>

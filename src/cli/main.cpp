@@ -8,6 +8,7 @@
 
 #include "rondo/rondo.h"
 #include "src/base/config.h"
+#include "src/base/names.h"
 #include "src/cli/commands.h"
 
 namespace rondo::cli {
@@ -72,7 +73,7 @@ int dispatch(Arguments args) {
   const std::string_view name = args[0];
   if (name == "--help" || name == "-h" || name == "help") return help(args.subspan(1));
   if (name == "--version" || name == "-V") {
-    std::printf("rondo %d.%d.%d\n", RONDO_VERSION_MAJOR, RONDO_VERSION_MINOR, RONDO_VERSION_PATCH);
+    std::printf("rondo %s\n", version_text().c_str());
     return 0;
   }
   const Command *command = find_command(name);

@@ -6,7 +6,7 @@
 
 #include "bench/trainer/cuda/kernels_image.h"
 #include "cuda/transport/handles.h"
-#include "src/base/config.h"
+#include "src/cli/visible_devices.h"
 
 namespace rondo::cli {
 namespace {
@@ -139,31 +139,23 @@ class TrainDevice final : public train::Device {
 class TrainDevices final : public train::Devices {
  public:
   Outcome count(int &device_count) override {
-    const auto found = find();
+    auto found = find_visible_devices();
     if (!found.ok()) return Failure{Exit::usage, "--device cuda: " + found.error().message};
-    device_count = static_cast<int>(devices_.size());
+    visible_ = std::move(found).value();
+    device_count = static_cast<int>(visible_.devices.size());
     return std::nullopt;
   }
 
   Outcome open(int ordinal, std::unique_ptr<train::Device> &device) override {
     auto made = std::make_unique<TrainDevice>();
-    if (const auto opened = made->open(*driver_, devices_[static_cast<size_t>(ordinal)]); !opened.ok())
+    if (const auto opened = made->open(*visible_.driver, visible_.devices[static_cast<size_t>(ordinal)]); !opened.ok())
       return Failure{Exit::usage, "--device cuda: " + opened.error().message};
     device = std::move(made);
     return std::nullopt;
   }
 
  private:
-  Result<void> find() {
-    RONDO_TRY_ASSIGN(const Config config, read_config());
-    RONDO_TRY_ASSIGN(driver_, cuda_driver(config.cuda_library));
-    RONDO_TRY_ASSIGN(devices_, cuda_devices(*driver_));
-    if (!devices_.empty()) return {};
-    return Error{RONDO_ERROR_UNSUPPORTED, "there is a CUDA driver, but it shows no device (CUDA_VISIBLE_DEVICES)"};
-  }
-
-  const CudaDriver *driver_ = nullptr;
-  std::vector<CudaDevice> devices_;
+  VisibleDevices visible_;
 };
 
 }  // namespace

@@ -24,7 +24,7 @@
 //   contribution c where c - 3 was. Who sees everybody's contributed of c (R) may write result c: they are past G(c-3).
 //   Chunks are counted through the communicator's life; all ranks count the same, since they agree on operations.
 // ring      A1 load the predecessor's hops_done, sync, until c * ranks + h; add to the accumulator of the part of hop h
-//           A2 store hops_done = c * ranks + h + 1, release        G1, G2 as above, for each tile, once all have passed it
+//           A2 store hops_done = c * ranks + h + 1, release        G1, G2 as above, for each tile that all have done
 //   Hop 0 of tile c waits until everybody has gathered tile c - 3. A two_shot behind a ring waits until everybody has
 //   gathered it. A ring behind a two_shot need not: who is through with that has seen everybody's last reduced.
 //   Where all export: as a two_shot behind R1; two ranks out of place reduce everything instead, then G2.

@@ -31,8 +31,8 @@ class Clocks(HostsTest):
             time.sleep(3)
             dumps = [Path(folder) / "h0", Path(folder) / "h1"]
             for host, path in enumerate(dumps):
-                look = start(host, ["nsenter", "-T", "-t", str(self.rank_on(hosts, start, host)), "--", RONDO, "status",
-                                    "--job", "--dump", str(path)])
+                look = start(host, ["nsenter", "-T", "-t", str(self.number_on_host(job.processes[host])), "--", RONDO,
+                                    "status", "--job", "--dump", str(path)])
                 self.assertEqual(look.wait(60), 0, look.stdout.read())
                 look.stdout.close()
             for process in job.processes:
@@ -58,12 +58,10 @@ class Clocks(HostsTest):
                 self.assertLessEqual(max(begins[key]), min(ends[key]) + 2 * uncertainty / 1000 + 1, key)
 
     @staticmethod
-    def rank_on(hosts, start, host):
-        """Its number on the host, of whose processes it is the newest."""
-        said = start(host, ["pgrep", "-n", "rank_program"])
-        number = said.communicate(timeout=30)[0].strip()
-        assert number, "no rank runs"
-        return int(number)
+    def number_on_host(process):
+        """Of the rank, where processes are counted anew."""
+        with open(f"/proc/{net.innermost(process.pid)}/status") as file:
+            return int(next(line for line in file if line.startswith("NSpid:")).split()[-1])
 
 
 if __name__ == "__main__":

@@ -27,6 +27,16 @@ def why_not():
     return None if probe.returncode == 0 else "no namespaces with veth here: " + probe.stderr.strip()
 
 
+def innermost(pid):
+    """The process itself that hosts.start() or a program like unshare has begun, below those that only lead to it."""
+    while True:
+        with open(f"/proc/{pid}/task/{pid}/children") as file:
+            children = file.read().split()
+        if not children:
+            return pid
+        pid = int(children[0])
+
+
 class Hosts:
     """`with Hosts(2) as hosts:` then hosts.start(0, [program, ...], env=...)."""
 

@@ -321,45 +321,6 @@ class SeveralHostsOverUcx(HostsTest):
             job.finish(120)
             self.expect(job, range(4), "ok")
 
-    def sent_by_calls(self, hosts, layout, collective, size, calls, environment):
-        before = [hosts.sent_bytes(host) for host in range(hosts.count)]
-        command = [RONDO, "perf", collective, "-b", str(size), "-e", str(size), "-n", str(calls), "-w", "0", "-c", "0",
-                   "--out-of-place-only"]
-        job = Job(hosts, layout, command, environment).finish(120)
-        self.assertEqual([each.returncode for each in job.processes], [0] * len(layout), job.output)
-        return [hosts.sent_bytes(host) - before[host] for host in range(hosts.count)]
-
-    def test_bytes_cross_the_network_as_seldom_as_they_can_in_every_collective(self):
-        calls, size = 4, 8 << 20
-        # Of the vector, what host 0 and host 1 send. The choice of the tuner, and a ring, which follows the hosts.
-        chosen = {"reduce_scatter": (0.5, 0.5), "all_gather": (0.5, 0.5), "broadcast": (1, 0), "reduce": (0, 1)}
-        ring = {"all_reduce": (1.5, 1.5), "reduce_scatter": (0.75, 0.75), "all_gather": (0.75, 0.75)}
-        with net.Hosts(2) as hosts:
-            for layout, expected, environment in (([0, 0, 1, 1], chosen, {}), ([0, 1, 1, 0], chosen, {}),
-                                                  ([0, 1, 0, 1], ring, {"RONDO_ALGORITHM": "ring"})):
-                for collective, shares in expected.items():
-                    few, many = (self.sent_by_calls(hosts, layout, collective, size, each, environment)
-                                 for each in (1, 1 + calls))
-                    for host, share in enumerate(shares):
-                        with self.subTest(layout=layout, collective=collective, host=host, environment=environment):
-                            # Acknowledgements go back beside the data.
-                            self.assertAlmostEqual((many[host] - few[host]) / (calls * size), share, delta=0.015)
-
-    def test_every_algorithm_by_its_name(self):
-        with net.Hosts(2) as hosts:
-            for algorithm in ("hierarchical", "hierarchical_tree", "ring"):
-                for collective in ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce"):
-                    if algorithm == "hierarchical_tree" and collective in ("reduce_scatter", "all_gather"):
-                        continue
-                    command = [RONDO, "perf", collective, "-b", "4", "-e", "1M", "-f", "64", "-n", "2", "-w", "1"]
-                    if collective in ("broadcast", "reduce"):
-                        command += ["-r", "3"]
-                    layout = [0, 1, 0, 0, 1]
-                    job = Job(hosts, layout, command, {"RONDO_ALGORITHM": algorithm}).finish(240)
-                    with self.subTest(algorithm=algorithm, collective=collective):
-                        self.assertEqual([each.returncode for each in job.processes], [0] * len(layout), job.output)
-                        self.assertIn("# Out of bounds values : 0 OK", job.output[0])
-
     def test_a_killed_rank_is_named_on_every_other(self):
         with net.Hosts(2) as hosts:
             for victim in (0, 3):

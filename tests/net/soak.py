@@ -54,8 +54,7 @@ class Ranks:
 
     def inner(self, rank):
         """The process of the rank itself, below the one that entered its host."""
-        with open(f"/proc/{self.processes[rank].pid}/task/{self.processes[rank].pid}/children") as file:
-            return int(file.read().split()[0])
+        return net.innermost(self.processes[rank].pid)
 
     def finish(self, seconds):
         """The ranks that were still running after that long, which are killed."""
@@ -68,7 +67,7 @@ class Ranks:
                 late.append(rank)
                 try:
                     os.kill(self.inner(rank), signal.SIGKILL)
-                except (IndexError, OSError):
+                except OSError:
                     pass
                 process.kill()
             process.wait()

@@ -64,8 +64,7 @@ void count(RankCounters &counters, const OperationCost &cost, uint64_t since_tic
   CollectiveCounters &own = counters.collectives[cost.collective];
   add_own(own.operations, 1);
   add_own(own.bytes, cost.bytes);
-  add_own(own.in_flight_ticks, in_flight);
-  if (cost.in_call) add_own(own.in_call_ticks, in_flight);
+  add_own(cost.in_call ? own.in_call_ticks : own.behind_ticks, in_flight);
   if (cost.waited_ns != 0) add_own(own.waited_ns, cost.waited_ns);
 }
 

@@ -34,8 +34,8 @@ static_assert(sizeof(OperationRecord) == cache_line_bytes);
 struct alignas(cache_line_bytes) CollectiveCounters {
   uint64_t operations = 0;
   uint64_t bytes = 0;
-  uint64_t in_flight_ticks = 0;
-  uint64_t in_call_ticks = 0;  ///< of those that ran in the caller's thread
+  uint64_t in_call_ticks = 0;  ///< in flight, in the caller's thread
+  uint64_t behind_ticks = 0;   ///< in flight, elsewhere: on a stream or a device
   uint64_t waited_ns = 0;      ///< in which callers waited for the others
 };
 

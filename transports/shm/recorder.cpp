@@ -161,9 +161,10 @@ RecordedStatistics SegmentRecording::statistics(uint32_t rank) const {
     RecordedCounts &to = seen.collectives[each];
     to.operations = memory::load_relaxed(from.operations);
     to.bytes = memory::load_relaxed(from.bytes);
-    to.in_flight_ns = time_of(from.in_flight_ticks);
+    const uint64_t in_call_ns = time_of(from.in_call_ticks);
+    to.in_flight_ns = std::min(in_call_ns + time_of(from.behind_ticks), age_ns);
     const uint64_t waited_ns = std::min(memory::load_relaxed(from.waited_ns), age_ns);
-    to.exposed_ns = std::min(to.in_flight_ns, time_of(from.in_call_ticks) + waited_ns);
+    to.exposed_ns = std::min(to.in_flight_ns, in_call_ns + waited_ns);
   }
   return seen;
 }

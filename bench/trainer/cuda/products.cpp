@@ -3,11 +3,8 @@
 // that lies in memory row after row is its own transpose column after column.
 #include "bench/trainer/cuda/products.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <array>
-#include <type_traits>
 #include <utility>
 
 namespace rondo::train {
@@ -103,7 +100,6 @@ void Products::PlanOwner::operator()(Plan *plan) const {
 
 Products::Products() = default;
 
-/// The library is not closed: it may have threads, and work that ends with the process.
 Products::~Products() {
   plans_.clear();
   if (handle_ != nullptr) (void)functions_->destroy(handle_);
@@ -111,22 +107,11 @@ Products::~Products() {
 }
 
 Outcome Products::open(const std::string &library, Precision precision, Device &device) {
-  void *handle = nullptr;
-  std::string why;
-  const auto try_open = [&](const std::string &name) {
-    path_ = name;
-    handle = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (handle != nullptr) return;
-    const char *const text = ::dlerror();
-    why += (why.empty() ? "" : "; ") + std::string(text != nullptr ? text : "dlopen failed");
-  };
-  if (!library.empty()) try_open(library);
-  for (const char *name : usual_names)
-    if (library.empty() && handle == nullptr) try_open(name);
-  if (handle == nullptr)
-    return Failure{Exit::usage, "--device cuda needs cuBLASLt for matrix products, which cannot be opened: " + why +
+  if (!library_.open(library, usual_names))
+    return Failure{Exit::usage, "--device cuda needs cuBLASLt for matrix products, which cannot be opened: " +
+                                    library_.why() +
                                     "; install it with the CUDA toolkit, or name it with --product-library"};
-  if (auto failure = find_functions(handle)) return failure;
+  if (auto failure = find_functions()) return failure;
   precision_ = precision;
   device_ = &device;
   if (auto failure = device.allocate(workspace_bytes, workspace_)) return failure;
@@ -134,37 +119,31 @@ Outcome Products::open(const std::string &library, Precision precision, Device &
   return check("cublasLtCreate", functions_->create(&handle_));
 }
 
-Outcome Products::find_functions(void *library) {
+Outcome Products::find_functions() {
   functions_ = std::make_unique<ProductFunctions>();
-  std::string missing;
-  const auto find = [&](auto &function, const char *name) {
-    void *const found = ::dlsym(library, name);
-    if (found == nullptr) missing += (missing.empty() ? "" : ", ") + std::string(name);
-    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(found);
-  };
-  find(functions_->create, "cublasLtCreate");
-  find(functions_->destroy, "cublasLtDestroy");
-  find(functions_->status_string, "cublasLtGetStatusString");
-  find(functions_->description_create, "cublasLtMatmulDescCreate");
-  find(functions_->description_destroy, "cublasLtMatmulDescDestroy");
-  find(functions_->description_set, "cublasLtMatmulDescSetAttribute");
-  find(functions_->layout_create, "cublasLtMatrixLayoutCreate");
-  find(functions_->layout_destroy, "cublasLtMatrixLayoutDestroy");
-  find(functions_->layout_set, "cublasLtMatrixLayoutSetAttribute");
-  find(functions_->preference_create, "cublasLtMatmulPreferenceCreate");
-  find(functions_->preference_destroy, "cublasLtMatmulPreferenceDestroy");
-  find(functions_->preference_set, "cublasLtMatmulPreferenceSetAttribute");
-  find(functions_->choose, "cublasLtMatmulAlgoGetHeuristic");
-  find(functions_->multiply, "cublasLtMatmul");
-  if (missing.empty()) return std::nullopt;
-  return Failure{Exit::usage,
-                 "--product-library: " + path_ + " has not the interface of cuBLASLt; it lacks " + missing};
+  library_.find(functions_->create, "cublasLtCreate");
+  library_.find(functions_->destroy, "cublasLtDestroy");
+  library_.find(functions_->status_string, "cublasLtGetStatusString");
+  library_.find(functions_->description_create, "cublasLtMatmulDescCreate");
+  library_.find(functions_->description_destroy, "cublasLtMatmulDescDestroy");
+  library_.find(functions_->description_set, "cublasLtMatmulDescSetAttribute");
+  library_.find(functions_->layout_create, "cublasLtMatrixLayoutCreate");
+  library_.find(functions_->layout_destroy, "cublasLtMatrixLayoutDestroy");
+  library_.find(functions_->layout_set, "cublasLtMatrixLayoutSetAttribute");
+  library_.find(functions_->preference_create, "cublasLtMatmulPreferenceCreate");
+  library_.find(functions_->preference_destroy, "cublasLtMatmulPreferenceDestroy");
+  library_.find(functions_->preference_set, "cublasLtMatmulPreferenceSetAttribute");
+  library_.find(functions_->choose, "cublasLtMatmulAlgoGetHeuristic");
+  library_.find(functions_->multiply, "cublasLtMatmul");
+  if (library_.missing().empty()) return std::nullopt;
+  return Failure{Exit::usage, "--product-library: " + library_.path() +
+                                  " has not the interface of cuBLASLt; it lacks " + library_.missing()};
 }
 
 Outcome Products::check(const char *what, int status) const {
   if (status == status_success) return std::nullopt;
   const char *const text = functions_->status_string(status);
-  return Failure{Exit::communication, path_ + ": " + what + ": " + (text != nullptr ? text : "error") + " (" +
+  return Failure{Exit::communication, library_.path() + ": " + what + ": " + (text != nullptr ? text : "error") + " (" +
                                           std::to_string(status) + ")"};
 }
 

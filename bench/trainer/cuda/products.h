@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 
+#include "bench/runtime_library.h"
 #include "bench/trainer/compute.h"
 #include "bench/trainer/cuda/device.h"
 
@@ -49,12 +50,12 @@ class Products {
   };
   using PlanHandle = std::unique_ptr<Plan, PlanOwner>;
 
-  [[nodiscard]] Outcome find_functions(void *library);
+  [[nodiscard]] Outcome find_functions();
   [[nodiscard]] Outcome check(const char *what, int status) const;
   [[nodiscard]] Outcome make_plan(const ProductBatch &batch, PlanHandle &plan);
   [[nodiscard]] Outcome choose_way(const ProductBatch &batch, Plan &plan);
 
-  std::string path_;
+  bench::RuntimeLibrary library_;
   std::unique_ptr<ProductFunctions> functions_;
   Precision precision_ = Precision::float32;
   Device *device_ = nullptr;

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "src/base/clock.h"
+#include "src/base/names.h"
 #include "src/cli/commands.h"
 #include "src/cli/hosts/frames.h"
 #include "src/cli/run/children.h"
@@ -282,7 +283,7 @@ void Agent::kill_all() {
 
 int Agent::run() {
   writer_.greet();
-  writer_.add(FrameKind::hello, own_version());
+  writer_.add(FrameKind::hello, version_text());
   while (!over_) {  // bounded by the launcher's life, or its silence
     wait_for_events();
     read_launcher();

@@ -13,23 +13,13 @@
 #include <cstring>
 
 #include "src/base/clock.h"
+#include "src/cli/run/launch.h"
 
 namespace rondo::cli {
 namespace {
 
 constexpr size_t complaint_bytes_max = 1024;
 constexpr uint64_t ssh_end_patience_ns = 500'000'000;
-
-struct Pipe {
-  FileDescriptor read;
-  FileDescriptor write;
-};
-
-Result<Pipe> make_pipe() {
-  int ends[2] = {-1, -1};
-  if (::pipe2(ends, O_CLOEXEC) != 0) return system_error("pipe2", errno);
-  return Pipe{FileDescriptor(ends[0]), FileDescriptor(ends[1])};
-}
 
 /// A word for the shell that ssh starts on the host.
 std::string shell_word(const std::string &text) {

@@ -40,11 +40,6 @@ bool may_come_back(int error_number) {
 
 }  // namespace
 
-std::string own_version() {
-  return std::to_string(RONDO_VERSION_MAJOR) + "." + std::to_string(RONDO_VERSION_MINOR) + "." +
-         std::to_string(RONDO_VERSION_PATCH);
-}
-
 Bytes encode(const HostPlan &plan) {
   Bytes out;
   for (const uint32_t number : {plan.first_rank, plan.rank_count, plan.job_rank_count, uint32_t{plan.tag_output},

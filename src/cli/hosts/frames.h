@@ -61,9 +61,6 @@ struct HostPlan {
   std::vector<std::string> command;
 };
 
-/// "0.1.0": both ends must have the same.
-[[nodiscard]] std::string own_version();
-
 [[nodiscard]] Bytes encode(const HostPlan &plan);
 [[nodiscard]] std::optional<HostPlan> decode_plan(ByteView body);
 [[nodiscard]] Bytes encode(const RankEnd &end);

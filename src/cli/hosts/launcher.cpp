@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "src/base/clock.h"
+#include "src/base/names.h"
 #include "src/bootstrap/launch/environment.h"
 #include "src/cli/commands.h"
 #include "src/cli/hosts/connection.h"
@@ -130,8 +131,8 @@ void HostsLauncher::host_lost(HostConnection &host, const std::string &why) {
 }
 
 void HostsLauncher::send_plan(HostConnection &host, const std::string &version) {
-  if (version != own_version())
-    return host_lost(host, "the rondo there has version " + version + ", this one " + own_version());
+  if (version != version_text())
+    return host_lost(host, "the rondo there has version " + version + ", this one " + version_text());
   HostPlan plan;
   plan.first_rank = host.first_rank;
   plan.rank_count = host.share.rank_count;

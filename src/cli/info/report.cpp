@@ -9,6 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "src/base/names.h"
 #include "src/cli/info/cuda.h"
 #include "src/cli/info/devices.h"
 #include "src/cli/tune/tuner_input.h"
@@ -147,14 +148,12 @@ Json verbs_json(const verbs::Report &report) {
 
 Json info_document(const InfoInput &input) {
   const Capabilities &can = input.capabilities;
-  const std::string version = std::to_string(RONDO_VERSION_MAJOR) + "." + std::to_string(RONDO_VERSION_MINOR) + "." +
-                              std::to_string(RONDO_VERSION_PATCH);
   const auto host = host_id();
   const Json cuda = cuda_document(input.config);
   const ucx::Report ucx = ucx::look_for_ucx();
   const verbs::Report verbs = verbs::look_for_verbs();
   const bool has_kernels = device::kernels_image().data != nullptr;
-  return {{"version", version},
+  return {{"version", version_text()},
           {"components", {{"host", true}, {"cuda", has_kernels}, {"ucx", ucx.built}, {"verbs", verbs.built}}},
           {"host", {{"name", host_name()}, {"id", host.ok() ? host.value() : host.error().message}}},
           {"topology", topology_json(input.found.topology)},

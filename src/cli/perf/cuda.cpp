@@ -11,6 +11,7 @@
 #include "src/base/config.h"
 #include "src/cli/commands.h"
 #include "src/cli/perf/cuda_streams.h"
+#include "src/cli/visible_devices.h"
 
 namespace rondo::cli {
 namespace {
@@ -256,34 +257,26 @@ class CudaPerfDevices final : public perf::Devices {
   [[nodiscard]] Outcome count(int &device_count) override {
     // Ranks that are threads on one device need a hardware queue each; CUDA reads this when a context is made.
     static_cast<void>(::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0));
-    const auto found = find();
+    auto found = find_visible_devices();
     if (!found.ok()) return Failure{Exit::usage, "--device cuda: " + found.error().message};
-    device_count = static_cast<int>(devices_.size());
+    visible_ = std::move(found).value();
+    device_count = static_cast<int>(visible_.devices.size());
     return std::nullopt;
   }
 
   [[nodiscard]] Outcome open(int ordinal, std::unique_ptr<perf::Device> &device) override {
-    if (static_cast<size_t>(ordinal) >= devices_.size())
+    if (static_cast<size_t>(ordinal) >= visible_.devices.size())
       return Failure{Exit::usage, "--device cuda:" + std::to_string(ordinal) + ": this process sees " +
-                                      std::to_string(devices_.size()) + " CUDA devices, numbered from 0"};
+                                      std::to_string(visible_.devices.size()) + " CUDA devices, numbered from 0"};
     auto made = std::make_unique<CudaPerfDevice>();
-    if (const auto opened = made->open(*driver_, devices_[static_cast<size_t>(ordinal)]); !opened.ok())
+    if (const auto opened = made->open(*visible_.driver, visible_.devices[static_cast<size_t>(ordinal)]); !opened.ok())
       return failed(opened.error());
     device = std::move(made);
     return std::nullopt;
   }
 
  private:
-  Result<void> find() {
-    RONDO_TRY_ASSIGN(const Config config, read_config());
-    RONDO_TRY_ASSIGN(driver_, cuda_driver(config.cuda_library));
-    RONDO_TRY_ASSIGN(devices_, cuda_devices(*driver_));
-    if (!devices_.empty()) return {};
-    return Error{RONDO_ERROR_UNSUPPORTED, "there is a CUDA driver, but it shows no device (CUDA_VISIBLE_DEVICES)"};
-  }
-
-  const CudaDriver *driver_ = nullptr;
-  std::vector<CudaDevice> devices_;
+  VisibleDevices visible_;
 };
 
 }  // namespace

@@ -18,17 +18,6 @@ constexpr std::array forwarded{SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR
 // Not read: with SIGPIPE blocked a write says EPIPE, with the other two a terminal's refusal is an error, not a stop.
 constexpr std::array only_blocked{SIGPIPE, SIGTTIN, SIGTTOU};
 
-struct Pipe {
-  FileDescriptor read;
-  FileDescriptor write;
-};
-
-Result<Pipe> make_pipe() {
-  int ends[2] = {-1, -1};
-  if (::pipe2(ends, O_CLOEXEC) != 0) return system_error("pipe2", errno);
-  return Pipe{FileDescriptor(ends[0]), FileDescriptor(ends[1])};
-}
-
 /// Opens /dev/null; where one of the descriptors 0-2 was closed, that one gets it too, so that no pipe becomes it.
 Result<FileDescriptor> open_null() {
   for (int attempt = 0; attempt < 4; ++attempt) {
@@ -89,6 +78,12 @@ Result<void> make_streams(LaunchPlan *plan, LauncherStreams *ours) {
 }
 
 }  // namespace
+
+Result<Pipe> make_pipe() {
+  int ends[2] = {-1, -1};
+  if (::pipe2(ends, O_CLOEXEC) != 0) return system_error("pipe2", errno);
+  return Pipe{FileDescriptor(ends[0]), FileDescriptor(ends[1])};
+}
 
 Result<FileDescriptor> prepare_launcher() {
   sigset_t mask_before;

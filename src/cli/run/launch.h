@@ -7,6 +7,13 @@
 
 namespace rondo::cli {
 
+struct Pipe {
+  FileDescriptor read;
+  FileDescriptor write;
+};
+
+[[nodiscard]] Result<Pipe> make_pipe();
+
 struct Launched {
   FileDescriptor control;  ///< to the guard
   FileDescriptor signals;  ///< a signalfd

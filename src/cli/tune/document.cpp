@@ -9,6 +9,7 @@
 #include <map>
 #include <tuple>
 
+#include "src/base/names.h"
 #include "src/cli/sim/sim.h"
 #include "src/cli/tune/tune.h"
 #include "src/engine/reduction/reduction.h"
@@ -117,8 +118,7 @@ std::string document_text(const Findings &findings, std::span<const TuningRow> r
   Json json{{"format", tuning_format},
             {"version", tuning_version},
             {"created", now_text()},
-            {"made_by", "rondo " + std::to_string(RONDO_VERSION_MAJOR) + "." + std::to_string(RONDO_VERSION_MINOR) +
-                            "." + std::to_string(RONDO_VERSION_PATCH)},
+            {"made_by", "rondo " + version_text()},
             {"machine", machine_json(findings.topology)},
             {"settings", settings_json(findings.config)},
             {"rows", Json::array()},

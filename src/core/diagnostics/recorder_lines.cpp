@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "src/base/clock.h"
+#include "src/base/names.h"
 #include "src/core/diagnostics/recorder.h"
 #include "src/topo/host.h"
 
@@ -143,12 +144,10 @@ const char *activity_string(Activity activity) {
 }
 
 std::string communicator_line(const Recording &recording, const std::vector<RankNow> &ranks, uint64_t now_ns) {
-  const std::string version = std::to_string(RONDO_VERSION_MAJOR) + "." + std::to_string(RONDO_VERSION_MINOR) + "." +
-                              std::to_string(RONDO_VERSION_PATCH);
   return JsonObject()
       .add("record", "communicator")
       .add("format", recording_format)
-      .add("written_by", "rondo " + version)
+      .add("written_by", "rondo " + version_text())
       .add("communicator", recording.communicator())
       .add("host", host_name())
       .add("time", utc_time())
