@@ -180,7 +180,7 @@ def lines_of(results, setting, state, peers, sizes, core_count):
         candidates = [cell for cell in theirs if cell and cell.enough] or [cell for cell in theirs if cell]
         best_cell = min(candidates, key=lambda cell: cell.median, default=None)
         ratios = tuple(cell.median / best_cell.median if cell and best_cell else None for cell in mine)
-        comparable = best_cell.enough if best_cell else not against
+        comparable = best_cell.enough if best_cell else not (setting.against_peers or setting.reference)
         sure = tuple(cell is not None and cell.enough and comparable for cell in mine)
         yield Line(size, results.floor_us(state, setting.run(ours[0], size), core_count), mine, theirs,
                    theirs.index(best_cell) if best_cell else None, ratios, sure)

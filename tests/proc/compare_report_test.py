@@ -189,6 +189,17 @@ class Report(unittest.TestCase):
         self.assertEqual([each.get("id") for each in picture if each.get("id")], [])
         self.assertEqual(hollow, 3)
 
+    def test_a_state_in_which_no_peer_was_measured_has_no_ratio_and_no_verdict(self):
+        mapped = self.named("mapped-in-place")
+        rows = [row(name, 1.0, "far", setting=mapped) for name in ("rondo-alloc", "rondo-registered")]
+        rows += [row("fast", 1.0, "near", setting=mapped)]
+        found = results.Results(rows, 1)
+        alone = line(rows, "far", setting=mapped, known=())
+        self.assertEqual((alone.ratios, alone.sure), ((None, None), (False, False)))
+        self.assertIn("1 too few runs", report.markdown(found, [mapped], ["fast"], [64], 2))
+        picture, *_ = self.picture(found, [mapped], ["fast"], [64])
+        self.assertEqual([each.get("id") for each in picture if each.get("id")], [])
+
     def test_means_are_over_sizes_with_enough_runs_of_all_that_were_asked_for(self):
         rows = [row(name, us * factor, size=size) for size, factor, count in ((64, 1, 5), (256, 9, 4), (1024, 1, 5))
                 for name, us in (("rondo", 1.0), ("fast", factor * factor * 4.0)) for _ in range(count)]

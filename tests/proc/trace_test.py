@@ -182,7 +182,7 @@ class Running(RunTest):
         for lane, name in timeline.lanes.items():
             by_count.setdefault((name.split(",")[0], len(timeline.of(lane, "collective"))), lane)
         outer, = timeline.of(by_count["rank 0", 1], "collective")
-        inner = [event for event in timeline.of(by_count["rank 0", 6], "collective") if event["name"] == "all_reduce"]
+        inner = [event for event in timeline.of(by_count["rank 0", 7], "collective") if event["name"] == "all_reduce"]
         self.assertEqual(len(inner), 5)
         self.assertEqual(outer["pid"], inner[0]["pid"])
         for event in inner:
@@ -191,7 +191,7 @@ class Running(RunTest):
         self.assertEqual(wait["name"], "rank 1 is awaited")
         late, = timeline.of(by_count["rank 1", 1], "collective")
         self.assertAlmostEqual(wait["ts"] + wait["dur"], late["ts"], delta=0.002)
-        others = timeline.of(by_count["rank 1", 6], "collective")
+        others = timeline.of(by_count["rank 1", 7], "collective")
         self.assertGreaterEqual(late["ts"], max(event["ts"] + event["dur"] for event in others))
 
 
