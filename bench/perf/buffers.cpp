@@ -8,6 +8,8 @@
 #include <limits>
 #include <sstream>
 
+#include "src/base/size.h"
+
 namespace rondo::perf {
 namespace {
 
@@ -32,7 +34,7 @@ uint64_t read_number(const char *path, uint64_t otherwise) {
   return file >> value ? value : otherwise;
 }
 
-std::string in_mebibytes(uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
+std::string near_bytes(uint64_t bytes) { return show_bytes_near(static_cast<double>(bytes)) + " bytes"; }
 
 }  // namespace
 
@@ -66,7 +68,7 @@ Outcome Arena::allocate(size_t bytes, Buffers kind, rondo_comm_t comm, Device *d
   }
   base_ = static_cast<std::byte *>(std::aligned_alloc(guard_bytes, all_bytes));
   if (base_ == nullptr)
-    return Failure{Exit::usage, "no memory for a buffer of " + in_mebibytes(all_bytes) + "; lower --maxbytes"};
+    return Failure{Exit::usage, "no memory for a buffer of " + near_bytes(all_bytes) + "; lower --maxbytes"};
   std::memset(base_, 0, all_bytes);
   if (device != nullptr) {
     device_ = device;
@@ -116,7 +118,7 @@ Outcome check_memory(const ArenaSizes &sizes, int local_ranks, uint64_t availabl
   const auto ranks = static_cast<uint64_t>(local_ranks);
   if (rank_bytes <= available_bytes / ranks) return std::nullopt;
   return Failure{Exit::usage, "the buffers of " + std::to_string(local_ranks) + " ranks need " +
-                                  in_mebibytes(rank_bytes) + " each, but only " + in_mebibytes(available_bytes) +
+                                  near_bytes(rank_bytes) + " each, but only " + near_bytes(available_bytes) +
                                   " of memory are available; lower --maxbytes or the number of ranks"};
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/perf/options.h"
 
-#include <CLI/CLI.hpp>
 #include <array>
 #include <charconv>
 #include <limits>
@@ -9,6 +8,8 @@
 
 #include "bench/perf/nccl_letters.h"
 #include "bench/perf/product.h"
+#include "src/console/command_line.h"
+#include "src/console/output.h"
 
 namespace rondo::perf {
 namespace {
@@ -59,16 +60,23 @@ std::optional<rondo_type_t> find_type(std::string_view text) {
 constexpr unsigned channel_count_max = 8, cta_count_max = 1'024;
 constexpr size_t chunk_bytes_min = 64, chunk_bytes_max = size_t{1} << 30;
 
-constexpr const char *examples_and_floor =
-    "Examples:\n"
+constexpr console::Manual manual{
+    "rondo perf",
+    "Times and verifies a collective over a range of message sizes. It runs under rondo run, torchrun, Open MPI,\n"
+    "MPICH or Slurm, also on several hosts; or with --ranks as threads of this process. On a device each result comes\n"
+    "with its floor, what moving the bytes alone takes (docs/benchmark.md).",
+    "rondo perf COLLECTIVE [OPTIONS]",
     "  rondo perf all_reduce --ranks 4                        4 ranks as threads of this process\n"
     "  rondo run -n 4 -- rondo perf all_reduce -e 64M --json all_reduce.json --plot all_reduce.svg\n"
     "  rondo perf broadcast --ranks 4 -r 2 -d int32 -c 10     from rank 2; each size verified ten times\n"
-    "  rondo perf all_reduce --ranks 8 --device cuda --graph  on CUDA devices, calls replayed from a graph\n\n"
-    "On a device each result comes with its floor: the bytes that every rank must read (its input) and\n"
-    "write (its output), summed over the ranks of a device, over that device's copy bandwidth, which is\n"
-    "measured at the start with cuMemcpyDtoDAsync (bytes read and bytes written count). All-reduce of B\n"
-    "bytes among n ranks on one device: 2 n B / bandwidth.";
+    "  rondo perf all_reduce --ranks 8 --device cuda --graph  on CUDA devices, calls replayed from a graph\n"};
+
+/// A word behind --json that is the collective and not the file.
+bool is_collective(std::string_view word) {
+  for (int value = 0; const char *known = rondo_collective_string(static_cast<rondo_collective_t>(value)); ++value)
+    if (console::lower_case(word) == known) return true;
+  return false;
+}
 
 /// Options as they stand on the command line, before their words are understood.
 struct Words {
@@ -79,64 +87,98 @@ struct Words {
   bool graph = false, together = false, no_rewrite = false, only_out_of_place = false, only_in_place = false;
 };
 
-void add_choice_options(CLI::App &app, Options &options, Words &words) {
+void add_choice_options(console::CommandLine &app, Options &options, Words &words) {
   app.add_option("collective", words.collective, "all_reduce, all_gather, reduce_scatter, broadcast or reduce")
-      ->required();
-  app.add_option("-b,--minbytes", words.min_bytes, "smallest size (K, M, G allowed) [8]");
-  app.add_option("-e,--maxbytes", words.max_bytes, "largest size [256M]");
-  app.add_option("-f,--stepfactor", options.step_factor, "factor from size to size [4]");
-  app.add_option("-i,--stepbytes", words.step_bytes, "fixed step from size to size, in place of the factor");
-  app.add_option("-d,--datatype", words.type, "element type, or all [float32]");
-  app.add_option("-o,--op", words.op, "sum, prod, min, max, avg, or all [sum]");
-  app.add_option("--ranks", options.ranks, "run this many ranks as threads of this process")
-      ->check(CLI::Range(1, rank_count_max));
+      ->required()
+      ->type_name("COLLECTIVE");
+  app.begin_group("Sizes and elements");
+  app.add_option("-b,--minbytes", words.min_bytes, "smallest size [8]")->type_name("SIZE");
+  app.add_option("-e,--maxbytes", words.max_bytes, "largest size, always among them [256M]")->type_name("SIZE");
+  app.add_option("-f,--stepfactor", options.step_factor, "factor from size to size, from 2 [4]")->type_name("N");
+  app.add_option("-i,--stepbytes", words.step_bytes, "fixed step from size to size, in place of the factor")
+      ->type_name("SIZE");
+  app.add_option("-d,--datatype", words.type, "element type, or all [float32]")->type_name("TYPE");
+  app.add_option("-o,--op", words.op, "sum, prod, min, max, avg, or all [sum]")->type_name("OP");
+  app.begin_group("Ranks and buffers");
+  app.add_option("--ranks", options.ranks, "run so many ranks as threads of this process, 1 to 1024")
+      ->check(CLI::Range(1, rank_count_max))
+      ->type_name("N");
   app.add_option("--device", words.device,
-                 "host; cuda: all CUDA devices, rank by rank in turn; cuda:0 or cuda:0,2: these [host]");
-  app.add_option("--buffers", words.buffers, "private, alloc, registered or moved [private]");
-  app.add_option("--algorithm", words.algorithm, "ring, tree, ...; auto lets the tuner choose [auto]");
-  app.add_option("--protocol", words.protocol, "simple, ll, direct, ll128; auto lets the tuner choose [auto]");
-  app.add_option("--channels", options.config.channels, "parallel lanes, 1-8; 0 lets the tuner choose [0]")
-      ->check(CLI::Range(0u, channel_count_max));
-  app.add_option("--max-ctas", options.config.max_ctas, "blocks of a collective on a device, at most; 0: no limit [0]")
-      ->check(CLI::Range(0u, cta_count_max));
-  app.add_option("--chunk-bytes", words.chunk_bytes, "the schedule's unit, 64-1G; 0 lets the tuner choose [0]");
+                 "host; cuda, which is all CUDA devices, rank by rank in turn; or one or some of them, as cuda:0 or "
+                 "cuda:0,2 [host]")
+      ->type_name("NAME");
+  app.add_option("--buffers", words.buffers, "private, alloc, registered or moved [private]")->type_name("KIND");
+  app.begin_group("The plan");
+  app.add_option("--algorithm", words.algorithm,
+                 "auto, ring, tree, halving_doubling, one_shot, two_shot, hierarchical or hierarchical_tree; auto is "
+                 "the tuner's choice [auto]")
+      ->type_name("NAME");
+  app.add_option("--protocol", words.protocol, "auto, simple, ll, direct or ll128 [auto]")->type_name("NAME");
+  app.add_option("--channels", options.config.channels, "parallel lanes, 1 to 8; 0: the tuner's choice [0]")
+      ->check(CLI::Range(0u, channel_count_max))
+      ->type_name("N");
+  app.add_option("--max-ctas", options.config.max_ctas,
+                 "blocks of a collective on a device, at most, 1 to 1024; 0: no limit [0]")
+      ->check(CLI::Range(0u, cta_count_max))
+      ->type_name("N");
+  app.add_option("--chunk-bytes", words.chunk_bytes, "the schedule's unit, 64 to 1G; 0: the tuner's choice [0]")
+      ->type_name("SIZE");
 }
 
-void add_run_options(CLI::App &app, Options &options, Words &words) {
-  app.add_option("-n,--iters", words.iterations, "timed runs for each size [by size and time]")
-      ->check(CLI::Range(1u, 1'000'000u));
-  app.add_option("-w,--warmup_iters", words.warmups, "untimed runs before them [by size]")
-      ->check(CLI::Range(0u, 1'000'000u));
-  app.add_option("-c,--check", options.check_count, "verified runs for each size; 0: none [1]")
-      ->check(CLI::Range(0u, 1'000'000u));
-  app.add_option("-m,--agg_iters", options.aggregate_count, "calls in one timed run [1; on a device 20]")
-      ->check(CLI::Range(1u, 1'000'000u));
-  app.add_option("--pause", options.pause_ms, "milliseconds without a call before each timed run [0]")
+void add_run_options(console::CommandLine &app, Options &options, Words &words) {
+  app.begin_group("Runs");
+  app.add_option("-n,--iters", words.iterations, "timed runs for each size, 1 to 1000000 [by size and time]")
+      ->check(CLI::Range(1u, 1'000'000u))
+      ->type_name("N");
+  app.add_option("-w,--warmup_iters", words.warmups, "untimed runs before them, 0 to 1000000 [by size]")
+      ->check(CLI::Range(0u, 1'000'000u))
+      ->type_name("N");
+  app.add_option("-c,--check", options.check_count, "verified runs for each size, 0 to 1000000; 0: none [1]")
+      ->check(CLI::Range(0u, 1'000'000u))
+      ->type_name("N");
+  app.add_option("-m,--agg_iters", options.aggregate_count, "calls in one timed run, 1 to 1000000 [1; on a device 20]")
+      ->check(CLI::Range(1u, 1'000'000u))
+      ->type_name("N");
+  app.add_option("--pause", options.pause_ms, "milliseconds without a call before each timed run, 0 to 10000 [0]")
       ->check(CLI::Range(0u, 10'000u))
       ->type_name("MS");
-  app.add_option("-T,--timeout", words.timeout_s, "seconds that one operation may take [300]")
-      ->check(CLI::Range(1u, 86'400u));
+  app.add_option("-T,--timeout", words.timeout_s, "seconds that one operation may take, 1 to 86400 [300]")
+      ->check(CLI::Range(1u, 86'400u))
+      ->type_name("S");
   app.add_option("--stream", words.stream, "1: enqueue on a host stream and wait for it [0]")
-      ->check(CLI::Range(0u, 1u));
-  app.add_option("--against", options.against_path,
-                 "on devices, one rank each: time this library, which has the interface of nccl.h, too");
-  app.add_option("--beside-product", options.product_size,
-                 "on devices: what products of N x N matrices on the side cost the collective, and it them")
-      ->check(CLI::Range(product_size_min, product_size_max));
-  app.add_option("--product-library", options.product_library,
-                 "for the products: this library, which has the interface of cuBLAS [libcublas.so.13 or .12]");
-  app.add_flag("--graph", words.graph, "on a device: capture a run's calls into a graph once, and replay it");
-  app.add_flag("--together", words.together,
-               "with --graph and -r: no rank's stream begins a run before all have it, so that no launch is measured");
-  app.add_option("--seed", options.seed, "of the inputs [1]");
+      ->check(CLI::Range(0u, 1u))
+      ->type_name("0|1");
+  app.add_option("--seed", options.seed, "of the inputs [1]")->type_name("N");
   app.add_flag("--no-rewrite", words.no_rewrite, "do not write fresh inputs between timed runs");
   app.add_flag("--out-of-place-only", words.only_out_of_place, "leave out the in-place runs");
   app.add_flag("--in-place-only", words.only_in_place, "leave out the out-of-place runs");
-  app.add_option("--csv", options.csv_path, "write a row for each size to this file");
-  app.add_option("--json", options.json_path,
-                 "write the results to this file; without one, or with -: to standard output, and the table to\n"
-                 "standard error")->expected(0, 1);
-  app.add_option("--plot", options.plot_path, "draw time and bandwidth into this file, FILE.svg");
+}
+
+void add_device_options(console::CommandLine &app, Options &options, Words &words) {
+  app.begin_group("On devices");
+  app.add_flag("--graph", words.graph, "capture a run's calls into a graph once, and replay it");
+  app.add_flag("--together", words.together,
+               "with --graph and --ranks: no rank's stream begins a run before all have it, so that no launch is "
+               "measured");
+  app.add_option("--against", options.against_path,
+                 "one rank each: time this library, which has the interface of nccl.h, too")
+      ->type_name("LIBRARY");
+  app.add_option("--beside-product", options.product_size,
+                 "what products of N x N matrices on the side, N from 16 to 32768, cost the collective, and it them")
+      ->check(CLI::Range(product_size_min, product_size_max))
+      ->type_name("N");
+  app.add_option("--product-library", options.product_library,
+                 "for the products: this library, which has the interface of cuBLAS [libcublas.so.13 or .12]")
+      ->type_name("LIBRARY");
+}
+
+void add_output_options(console::CommandLine &app, Options &options) {
+  app.begin_group("Output");
+  app.add_json(options.json_path, "write the results", is_collective);
+  app.add_option("--csv", options.csv_path, "write a row for each size to FILE; - is standard output")
+      ->type_name("FILE");
+  app.add_option("--plot", options.plot_path, "draw time and bandwidth into FILE.svg; - is standard output")
+      ->type_name("FILE");
 }
 
 Outcome take_size(const std::string &text, std::string_view option, size_t &target) {
@@ -248,6 +290,15 @@ Outcome take_device(const CLI::App &app, const Words &words, Options &options) {
   return std::nullopt;
 }
 
+Outcome take_files(Options &options) {
+  const std::array outputs{console::Output{"--json", options.json_path}, console::Output{"--csv", options.csv_path},
+                           console::Output{"--plot", options.plot_path}};
+  if (auto complaint = console::check_shared(outputs)) return Failure{Exit::usage, *complaint};
+  options.table_to_errors = options.json_path == "-" || options.csv_path == "-" || options.plot_path == "-";
+  if (auto complaint = console::check_plot(options.plot_path)) return Failure{Exit::usage, *complaint};
+  return std::nullopt;
+}
+
 Outcome take_rest(const CLI::App &app, const Words &words, Options &options) {
   if (options.product_size == 0 && !options.product_library.empty())
     return Failure{Exit::usage, "--product-library is for --beside-product; add that"};
@@ -258,13 +309,7 @@ Outcome take_rest(const CLI::App &app, const Words &words, Options &options) {
   if (options.root < 0 || (options.ranks != 0 && options.root >= options.ranks))
     return Failure{Exit::usage, "-r, --root: it must be a rank, 0 to the number of ranks - 1 (ranks as threads are "
                                 "--ranks N)"};
-  if (!options.plot_path.empty() && options.plot_path != "-" && !options.plot_path.ends_with(".svg"))
-    return Failure{Exit::usage, "--plot: '" + options.plot_path + "' does not end in .svg, which is what is drawn"};
-  if (app.count("--json") + app.count("-J") != 0 && options.json_path.empty()) options.json_path = "-";
-  const int to_output = (options.json_path == "-") + (options.csv_path == "-") + (options.plot_path == "-");
-  if (to_output > 1)
-    return Failure{Exit::usage, "--json, --csv and --plot cannot share standard output; give files to all but one"};
-  options.table_to_errors = to_output != 0;
+  if (auto failure = take_files(options)) return failure;
   options.out_of_place = !words.only_in_place;
   options.in_place = !words.only_out_of_place;
   options.rewrite = !words.no_rewrite;
@@ -322,23 +367,17 @@ std::variant<Options, Failure> parse_options(std::span<const char *const> args) 
   Options options;
   Words words;
   NcclWords nccl;
-  CLI::App app("Times and verifies a collective over a range of message sizes", "rondo perf");
+  console::CommandLine app(manual);
   add_choice_options(app, options, words);
   add_run_options(app, options, words);
+  add_device_options(app, options, words);
+  add_output_options(app, options);
   add_nccl_options(app, options, nccl);
-  app.footer(examples_and_floor);
-  std::vector<std::string> reversed(args.rbegin(), args.rend());  // the order that CLI11 wants
-  try {
-    app.parse(reversed);
-  } catch (const CLI::CallForHelp &) {
-    return Failure{Exit::ok, app.help()};
-  } catch (const CLI::ParseError &error) {
-    return Failure{Exit::usage, std::string(error.what()) + "; `rondo perf --help` lists the options"};
-  }
+  if (auto answer = app.read(args))
+    return Failure{answer->is_help ? Exit::ok : Exit::usage, std::move(answer->text)};
   for (std::string *word : {&words.collective, &words.type, &words.op, &words.device, &words.buffers, &words.algorithm,
                             &words.protocol})
-    for (char &letter : *word)
-      if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
+    *word = console::lower_case(*word);
   const SharedWords shared{words.device, words.buffers, words.iterations, words.stream, words.graph};
   if (auto failure = take_nccl_options(app, nccl, shared, options)) return *failure;
   if (auto failure = take_names(words, options)) return *failure;

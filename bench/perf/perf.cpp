@@ -2,9 +2,6 @@
 // `rondo perf` from its arguments to its exit status: makes the communicator, runs the ranks, writes the files.
 #include "bench/perf/perf.h"
 
-#include <unistd.h>
-
-#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -18,6 +15,7 @@
 #include "bench/perf/options.h"
 #include "bench/perf/report.h"
 #include "bench/perf/runner.h"
+#include "src/console/output.h"
 
 namespace rondo {
 namespace {
@@ -34,33 +32,16 @@ int tell(const Failure &failure) {
 }
 
 Outcome write_file(const std::string &path, const std::string &text) {
-  if (path.empty()) return std::nullopt;
-  if (path == "-") {
-    std::fputs(text.c_str(), stdout);
-    return std::nullopt;
-  }
-  std::FILE *file = std::fopen(path.c_str(), "w");
-  bool written = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  const int error = errno;
-  if (file != nullptr) written = std::fclose(file) == 0 && written;
-  if (written) return std::nullopt;
-  return Failure{Exit::usage, "cannot write " + path + ": " + std::strerror(error)};
+  if (auto complaint = console::write_output(path, text)) return Failure{Exit::usage, std::move(*complaint)};
+  return std::nullopt;
 }
 
-/// Before anything is measured: whether the results can be written. What is there stays as it is.
+/// Before anything is measured: whether rank 0, which writes the results, can. What is there stays as it is.
 Outcome check_files(const Options &options) {
   for (const char *name : {"RONDO_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"})
     if (const char *rank = std::getenv(name); rank != nullptr && std::strcmp(rank, "0") != 0) return std::nullopt;
-  for (const std::string &path : {options.json_path, options.csv_path, options.plot_path}) {
-    if (path.empty() || path == "-") continue;
-    const bool was_there = ::access(path.c_str(), F_OK) == 0;
-    std::FILE *file = std::fopen(path.c_str(), "ae");
-    if (file == nullptr)
-      return Failure{Exit::usage, "cannot write " + path + ": " + std::strerror(errno) +
-                                      "; name a file in a folder that exists and that you may write to"};
-    (void)std::fclose(file);
-    if (!was_there) (void)::unlink(path.c_str());
-  }
+  for (const std::string &path : {options.json_path, options.csv_path, options.plot_path})
+    if (auto complaint = console::check_output(path)) return Failure{Exit::usage, std::move(*complaint)};
   return std::nullopt;
 }
 

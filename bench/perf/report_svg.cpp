@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The picture: time by size (both logarithmic, with the span from the fastest to the slowest run) beside bandwidth by
-// size. One series has a line for each placement; several have a line each.
+// size. One series has a line for each placement; several have a line each, and where they are many, a small panel for
+// each type.
 #include <algorithm>
 #include <cmath>
 #include <functional>
 
-#include "bench/perf/chart.h"
 #include "bench/perf/report.h"
+#include "src/console/chart.h"
+#include "src/console/svg.h"
 
 namespace rondo::perf {
 namespace {
@@ -16,43 +18,35 @@ struct Point {
 };
 
 struct Line {
-  std::string name;
+  std::string name, type, op;
   std::vector<Point> points;
 };
 
-Axis bandwidth_axis(double high) {
-  constexpr int ticks_about = 5;
-  if (high <= 0) high = 1;
-  const double rough = high / ticks_about, decade = std::pow(10, std::floor(std::log10(rough)));
-  const double lead = rough / decade;
-  const double step = decade * (lead <= 1 ? 1 : lead <= 2 ? 2 : lead <= 5 ? 5 : 10);
-  const int count = static_cast<int>(std::ceil(high / step));
-  Axis axis{.low = 0, .high = step * count, .from = panel_top + panel_height, .to = panel_top, .ticks = {}};
-  for (int tick = 0; tick <= count; ++tick) axis.ticks.push_back({step * tick, number(step * tick, "%.4g")});
-  return axis;
-}
-
 using Value = std::function<double(const Point &)>;
 
-std::string draw_line(const Line &line, size_t index, const Axis &x, const Axis &y, const Value &value) {
-  std::vector<ChartPoint> points;
+std::vector<chart::Point> points_of(const Line &line, const Value &value) {
+  std::vector<chart::Point> points;
   for (const Point &point : line.points) points.push_back({point.bytes, value(point)});
-  return draw_points(points, index, x, y);
+  return points;
+}
+
+std::string draw_line(const Line &line, size_t index, const chart::Axis &x, const chart::Axis &y, const Value &value) {
+  return chart::draw_points(points_of(line, value), index, x, y);
 }
 
 /// The span from the fastest to the slowest run.
-std::string draw_band(const Line &line, size_t index, const Axis &x, const Axis &y) {
+std::string draw_band(const Line &line, size_t index, const chart::Axis &x, const chart::Axis &y) {
   std::string up, down;
   for (const Point &point : line.points) {
-    const std::string at_x = number(x.place(point.bytes));
-    up += at_x + "," + number(y.place(point.max_us)) + " ";
-    down = at_x + "," + number(y.place(point.min_us)) + " " + down;
+    const std::string at_x = svg::number(x.place(point.bytes));
+    up += at_x + "," + svg::number(y.place(point.max_us)) + " ";
+    down = at_x + "," + svg::number(y.place(point.min_us)) + " " + down;
   }
-  return "<polygon points=\"" + up + down + "\" fill=\"" + colour(index) + "\" fill-opacity=\"0.13\"/>\n";
+  return svg::polygon(up + down, "fill=\"" + std::string(chart::colour(index)) + "\" fill-opacity=\"0.13\"");
 }
 
 Line line_of(const Series &series, std::string name, bool in_place, bool bus) {
-  Line line{std::move(name), {}};
+  Line line{std::move(name), rondo_type_string(series.what.type), op_name(series.what), {}};
   for (const Row &row : series.rows) {
     const auto &times = in_place ? row.in_place : row.out_of_place;
     if (!times || row.bytes == 0 || times->min_us <= 0) continue;  // a logarithm has no place for them
@@ -92,19 +86,13 @@ std::string title_of(std::span<const Series> all) {
   return title;
 }
 
-}  // namespace
+/// The axes that all lines fit.
+struct Axes {
+  chart::Axis time, rate;
+  double low_bytes = 0, high_bytes = 0;
+};
 
-std::string to_svg(std::span<const Series> all) {
-  const bool bus = all.empty() || bus_factor(all.front().what.collective, all.front().what.ranks) > 0;
-  const std::vector<Line> lines = lines_of(all, bus);
-  std::vector<std::string> names;
-  for (const Line &line : lines) names.push_back(line.name);
-  std::string svg = open_chart(names.size());
-  if (!all.empty()) svg += text_at(first_panel_left, 40, "class=\"title\"", title_of(all));
-  if (lines.empty()) return svg + text_at(first_panel_left, 80, "", "no size above 0 bytes was measured") + "</svg>\n";
-  const char *const note = all.size() == 1 ? "median of the runs; the shade spans the fastest and the slowest"
-                                           : "median of the runs";
-  svg += text_at(first_panel_left, 62, "class=\"note\"", note);
+Axes axes_of(const std::vector<Line> &lines) {
   Point low = lines.front().points.front(), high = low;
   for (const Line &line : lines) {
     for (const Point &point : line.points) {
@@ -113,19 +101,70 @@ std::string to_svg(std::span<const Series> all) {
               std::max(high.GBps, point.GBps)};
     }
   }
-  const Axis time = time_axis(low.min_us, high.max_us), rate = bandwidth_axis(high.GBps);
-  const Axis left = power_axis(low.bytes, high.bytes, first_panel_left);
-  const Axis right = power_axis(low.bytes, high.bytes, second_panel_left);
-  svg += draw_frame(left, time, "time", "message size");
-  svg += draw_frame(right, rate, bus ? "bus bandwidth (GB/s)" : "algorithm bandwidth (GB/s)",
-                    "message size");
-  for (size_t index = 0; index < lines.size() && all.size() == 1; ++index)
-    svg += draw_band(lines[index], index, left, time);
+  return {chart::time_axis(low.min_us, high.max_us), chart::linear_axis(high.GBps), low.bytes, high.bytes};
+}
+
+double time_of(const Point &point) { return point.time_us; }
+double rate_of(const Point &point) { return point.GBps; }
+
+std::string large_panels(const std::vector<Line> &lines, const Axes &axes, const char *rate_title, bool shaded) {
+  const chart::Axis left = chart::size_axis(axes.low_bytes, axes.high_bytes, chart::first_panel_left);
+  const chart::Axis right = chart::size_axis(axes.low_bytes, axes.high_bytes, chart::second_panel_left);
+  std::string svg = chart::draw_frame(left, axes.time, "time", "message size");
+  svg += chart::draw_frame(right, axes.rate, rate_title, "message size");
+  for (size_t index = 0; index < lines.size() && shaded; ++index)
+    svg += draw_band(lines[index], index, left, axes.time);
   for (size_t index = 0; index < lines.size(); ++index) {
-    svg += draw_line(lines[index], index, left, time, [](const Point &point) { return point.time_us; });
-    svg += draw_line(lines[index], index, right, rate, [](const Point &point) { return point.GBps; });
+    svg += draw_line(lines[index], index, left, axes.time, time_of);
+    svg += draw_line(lines[index], index, right, axes.rate, rate_of);
   }
-  return svg + draw_legend(names) + "</svg>\n";
+  return svg;
+}
+
+/// The place of `name` in the list, where it is put if it is new.
+size_t place_in(std::vector<std::string> &list, const std::string &name) {
+  const auto found = std::find(list.begin(), list.end(), name);
+  if (found != list.end()) return static_cast<size_t>(found - list.begin());
+  list.push_back(name);
+  return list.size() - 1;
+}
+
+/// A panel for each type, a colour for each operation.
+std::string small_panels(const std::vector<Line> &lines, const Axes &axes, const char *rate_title,
+                         const std::string &title) {
+  const chart::Axis size = chart::size_axis(axes.low_bytes, axes.high_bytes, 0);
+  std::vector<chart::Section> sections{{"time", "message size", size, axes.time, {}},
+                                       {rate_title, "message size", size, axes.rate, {}}};
+  std::vector<std::string> types, ops;
+  for (const Line &line : lines) {
+    const size_t type = place_in(types, line.type), op = place_in(ops, line.op);
+    for (chart::Section &section : sections)
+      if (type == section.panels.size()) section.panels.push_back({line.type, {}});
+    sections[0].panels[type].curves.push_back({op, points_of(line, time_of)});
+    sections[1].panels[type].curves.push_back({op, points_of(line, rate_of)});
+  }
+  return chart::draw_small(title, "median of the runs; grey: the other types", sections, ops);
+}
+
+}  // namespace
+
+std::string to_svg(std::span<const Series> all) {
+  const bool bus = all.empty() || bus_factor(all.front().what.collective, all.front().what.ranks) > 0;
+  const char *const rate_title = bus ? "bus bandwidth (GB/s)" : "algorithm bandwidth (GB/s)";
+  const std::vector<Line> lines = lines_of(all, bus);
+  const std::string title = all.empty() ? "" : title_of(all);
+  if (lines.empty())
+    return chart::open_chart(0) + chart::draw_title(title, "no size above 0 bytes was measured") +
+           std::string(svg::end);
+  const Axes axes = axes_of(lines);
+  if (lines.size() > chart::shared_line_count_max) return small_panels(lines, axes, rate_title, title);
+  std::vector<std::string> names;
+  for (const Line &line : lines) names.push_back(line.name);
+  const bool one = all.size() == 1;
+  return chart::open_chart(names.size()) +
+         chart::draw_title(title, one ? "median of the runs; the shade spans the fastest and the slowest"
+                                      : "median of the runs") +
+         large_panels(lines, axes, rate_title, one) + chart::draw_legend(names) + std::string(svg::end);
 }
 
 }  // namespace rondo::perf

@@ -10,6 +10,8 @@
 #include "bench/perf/floor.h"
 #include "bench/perf/timing.h"
 #include "bench/perf/turns.h"
+#include "src/base/size.h"
+#include "src/console/progress.h"
 
 namespace rondo::perf {
 namespace {
@@ -46,17 +48,29 @@ class Voice {
     std::fputs(text.c_str(), to_);
     std::fflush(to_);
   }
-  void show(size_t done, size_t count, size_t bytes, Placement placement) const {
+  /// @param part  of all that is measured, 0 to 1: done
+  void show(size_t bytes, Placement placement, double part) const {
     if (!shows_progress_) return;
-    std::fprintf(stderr, "\r\033[K%zu of %zu: %zu bytes, %s ...", done + 1, count, bytes,
-                 placement == Placement::in_place ? "in place" : "out of place");
+    const double elapsed_s = static_cast<double>(clock_ns() - begin_ns_) * 1e-9;
+    std::fprintf(stderr, "\r\033[K%s, %s: %s", show_bytes(bytes).c_str(),
+                 placement == Placement::in_place ? "in place" : "out of place",
+                 console::progress_text(part, elapsed_s).c_str());
     std::fflush(stderr);
   }
 
  private:
   std::FILE *to_;
   bool speaks_, shows_progress_;
+  uint64_t begin_ns_ = clock_ns();
 };
+
+/// Of all that is measured, what a case is.
+struct Part {
+  double begin = 0, share = 1;
+};
+
+/// About how long a size takes beside others: what is small takes as long as a MiB, since it is called more often.
+double weight_of(size_t bytes) { return static_cast<double>(bytes + (size_t{1} << 20)); }
 
 Outcome plan_of(rondo_comm_t comm, const Case &what, Row &row) {
   rondo_plan_info_t plan = RONDO_PLAN_INFO_INIT;
@@ -75,10 +89,13 @@ struct Rivals {
   std::optional<Beside> beside;    ///< of --beside-product
 };
 
-Outcome run_case(Session &session, Rivals &rivals, Arenas &arenas, const Voice &voice, Series &series) {
+Outcome run_case(Session &session, Rivals &rivals, Arenas &arenas, const Voice &voice, const Part &part,
+                 Series &series) {
   const Options &options = session.options;
   const Case &what = series.what;
   const std::vector<size_t> sizes = sizes_of(options);
+  double weight = 0, weight_done = 0;
+  for (const size_t bytes : sizes) weight += weight_of(bytes);
   Workspace workspace(what, session.group.rank(), options.seed, arenas);
   for (size_t done = 0; done < sizes.size(); ++done) {
     const Shape shape = shape_of(what, session.group.rank(), sizes[done]);
@@ -91,7 +108,7 @@ Outcome run_case(Session &session, Rivals &rivals, Arenas &arenas, const Voice &
     for (const Placement placement : {Placement::out_of_place, Placement::in_place}) {
       const bool in_place = placement == Placement::in_place;
       if (!(in_place ? options.in_place : options.out_of_place)) continue;
-      voice.show(done, sizes.size(), shape.bytes, placement);
+      voice.show(shape.bytes, placement, part.begin + part.share * weight_done / weight);
       auto &times = (in_place ? row.in_place : row.out_of_place).emplace();
       if (auto failure = measure(session, what, shape, placement, workspace, times)) return failure;
       if (session.device != nullptr)
@@ -113,6 +130,7 @@ Outcome run_case(Session &session, Rivals &rivals, Arenas &arenas, const Voice &
       return failure;
     voice.say(table_row(what, row));
     series.rows.push_back(row);
+    weight_done += weight_of(sizes[done]);
   }
   return std::nullopt;
 }
@@ -216,6 +234,7 @@ Outcome run_cases(Session &session, const RankParts &parts, Rivals &rivals, Aren
   if (auto failure = check_plans(session, ranks)) return failure;
   voice.say(table_head(options, machine, version_text()));
   const std::vector<int> roots = roots_of(options, ranks);
+  const double share = 1.0 / static_cast<double>(options.types.size() * options.ops.size() * roots.size());
   for (const rondo_type_t type : options.types) {
     for (const rondo_op_t op : options.ops) {
       for (const int root : roots) {
@@ -224,7 +243,8 @@ Outcome run_cases(Session &session, const RankParts &parts, Rivals &rivals, Aren
         if (parts.other != nullptr)
           all.back().other_library = parts.other->path(), all.back().other_version = parts.other->version();
         all.back().product = product;
-        if (auto failure = run_case(session, rivals, arenas, voice, all.back())) return failure;
+        const Part part{share * static_cast<double>(all.size() - 1), share};
+        if (auto failure = run_case(session, rivals, arenas, voice, part, all.back())) return failure;
       }
     }
   }

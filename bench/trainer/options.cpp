@@ -1,23 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/trainer/options.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <charconv>
 
+#include "src/console/command_line.h"
+#include "src/console/output.h"
+
 namespace rondo::train {
 namespace {
 
-constexpr const char *examples =
-    "Examples:\n"
+constexpr console::Manual manual{
+    "rondo train",
+    "Trains a small transformer over bytes, data-parallel, and measures how much communication hides behind\n"
+    "computation. It runs under rondo run, torchrun, mpirun or srun; alone it is one rank. docs/trainer.md explains\n"
+    "every figure of the report.",
+    "rondo train [OPTIONS]",
     "  rondo run -n 2 rondo train --model nano --steps 50 --report run\n"
     "      two ranks; then look at run/report.html\n"
     "  rondo run -n 2 rondo train --model tiny --no-overlap --report plain\n"
     "      the same with all communication after the backward pass, to compare with\n"
     "  rondo run -n 2 rondo train --corpus ~/texts --steps 1000 --checkpoint run.ckpt --checkpoint-every 100\n"
-    "      your own text; when it was interrupted, add: --resume run.ckpt\n"
-    "docs/trainer.md explains every figure of the report.";
+    "      your own text; when it was interrupted, add: --resume run.ckpt\n"};
 
 /// Options as they stand on the command line, before their words are understood.
 struct Words {
@@ -28,81 +33,126 @@ struct Words {
   uint32_t timeout_s = 0;
 };
 
-void add_model_options(CLI::App &app, Options &options, Words &words) {
+void add_model_options(console::CommandLine &app, Options &options, Words &words) {
+  app.begin_group("The model");
+  app.add_option("--model", words.model, "shape of the model: " + known_shapes() + " [nano]")->type_name("NAME");
+  app.add_option("--width", options.shape.width, "floats of a token between layers, a multiple of 16 [of the model]")
+      ->type_name("N");
+  app.add_option("--layers", options.shape.layers, "layers [of the model]")->type_name("N");
+  app.add_option("--heads", options.shape.heads, "attention heads; divides the width [of the model]")->type_name("N");
+  app.add_option("--context", options.shape.context, "bytes of a sample, a multiple of 16 [of the model]")
+      ->type_name("N");
+}
+
+void add_learning_options(console::CommandLine &app, Options &options) {
   const auto positive = CLI::Range(uint64_t{1}, uint64_t{1'000'000'000});
-  app.add_option("--model", words.model, "shape of the model: " + known_shapes() + " [nano]");
-  app.add_option("--width", options.shape.width, "floats of a token between layers, a multiple of 16 [of the model]");
-  app.add_option("--layers", options.shape.layers, "layers [of the model]");
-  app.add_option("--heads", options.shape.heads, "attention heads; divides the width [of the model]");
-  app.add_option("--context", options.shape.context, "bytes of a sample, a multiple of 16 [of the model]");
-  app.add_option("--batch", options.batch, "samples of one pass on one rank [8]")->check(CLI::Range(1, 65'536));
-  app.add_option("--accumulate", options.accumulate, "passes on each rank whose gradients make one step [1]")
-      ->check(CLI::Range(1, 65'536));
-  app.add_option("--steps", options.steps, "steps in all [100]")->check(positive);
-  app.add_option("--seed", options.seed, "of the first parameters and of the samples' order [1]");
+  app.begin_group("Learning");
+  app.add_option("--steps", options.steps, "steps in all [100]")->check(positive)->type_name("N");
+  app.add_option("--batch", options.batch, "samples of one pass on one rank, 1 to 65536 [8]")
+      ->check(CLI::Range(1, 65'536))
+      ->type_name("N");
+  app.add_option("--accumulate", options.accumulate,
+                 "passes on each rank whose gradients make one step, 1 to 65536 [1]")
+      ->check(CLI::Range(1, 65'536))
+      ->type_name("N");
+  app.add_option("--seed", options.seed, "of the first parameters and of the samples' order [1]")->type_name("N");
   app.add_option("--corpus", options.corpus,
-                 "file or folder to learn from, as bytes; may be given several times\n"
-                 "[the licences in /usr/share/common-licenses and Python's library]");
+                 "file or folder to learn from, as bytes; may be given several times [the licences in "
+                 "/usr/share/common-licenses and Python's library]")
+      ->type_name("PATH");
   app.add_option("--learning-rate", options.learning_rate, "highest learning rate [0.001]")
-      ->check(CLI::Range(1e-12, 10.0));
-  app.add_option("--warmup", options.warmup, "steps in which the learning rate rises from 0 [10]");
-  app.add_option("--weight-decay", options.weight_decay, "AdamW's, of matrices [0.1]")->check(CLI::Range(0.0, 10.0));
-  app.add_option("--clip", options.clip, "largest norm of the gradients; 0: no limit [1]")->check(CLI::Range(0.0, 1e9));
+      ->check(CLI::Range(1e-12, 10.0))
+      ->type_name("X");
+  app.add_option("--warmup", options.warmup, "steps in which the learning rate rises from 0 [10]")->type_name("N");
+  app.add_option("--weight-decay", options.weight_decay, "AdamW's, of matrices [0.1]")
+      ->check(CLI::Range(0.0, 10.0))
+      ->type_name("X");
+  app.add_option("--clip", options.clip, "largest norm of the gradients; 0: no limit [1]")
+      ->check(CLI::Range(0.0, 1e9))
+      ->type_name("X");
 }
 
 /// What a rank computes with.
-void add_device_options(CLI::App &app, Options &options, Words &words) {
+void add_device_options(console::CommandLine &app, Options &options, Words &words) {
+  app.begin_group("The device");
   app.add_option("--device", words.device,
-                 "host; cuda: the ranks of a host take its CUDA devices in turn; cuda:N: all of them take this [host]");
+                 "host; cuda: the ranks of a host take its CUDA devices in turn; cuda:0: all of them take this one "
+                 "[host]")
+      ->type_name("NAME");
   app.add_option("--precision", words.precision,
-                 "on a device: how factors of matrix products are rounded: float32, tf32, bfloat16 [float32]");
-  app.add_option("--product-library", options.product_library, "on a device: the file of cuBLASLt [the usual places]");
+                 "on a device: how factors of matrix products are rounded: float32, tf32, bfloat16 [float32]")
+      ->type_name("TYPE");
+  app.add_option("--product-library", options.product_library,
+                 "on a device: the file of cuBLASLt [the usual places]")
+      ->type_name("FILE");
 }
 
 /// How the ranks divide the work, and what they tell each other.
-void add_rank_options(CLI::App &app, Options &options, Words &words) {
+void add_rank_options(console::CommandLine &app, Options &options, Words &words) {
+  app.begin_group("Communication");
   app.add_option("--bucket-mb", options.bucket_mb, "MiB of gradients that travel together [1]")
-      ->check(CLI::Range(0.001, 4096.0));
+      ->check(CLI::Range(0.001, 4096.0))
+      ->type_name("X");
   auto *const overlap = app.add_flag("--overlap", words.overlap,
                                      "start a bucket's all-reduce when its last gradient is there [yes]");
   app.add_flag("--no-overlap", words.no_overlap, "start all of them after the backward pass")->excludes(overlap);
   auto *const wire = app.add_option("--wire", words.wire,
-                                    "type of the gradients in the all-reduce: float32, bfloat16, float16 [float32]");
-  app.add_option("--mode", words.mode,
-                 "sync: each step with all ranks' gradients; local-sgd: steps of each rank's own, then the mean;\n"
-                 "async-ps: rank 0 updates by the gradients of the others as they come [sync]");
-  app.add_option("--local-steps", options.local_steps, "of local-sgd: steps between two means [8]")
-      ->check(CLI::Range(1, 1'000'000));
-  app.add_option("--staleness", options.staleness,
-                 "of async-ps: steps that a worker may be ahead of the slowest [4]");
+                                    "type of the gradients in the all-reduce: float32, bfloat16, float16 [float32]")
+                         ->type_name("TYPE");
   app.add_option("--compress", words.compress, "gradients on the wire: " + known_compressions() + " [none]")
-      ->excludes(wire);
+      ->excludes(wire)
+      ->type_name("HOW");
+  app.add_option("--mode", words.mode,
+                 "sync: each step with all ranks' gradients; local-sgd: steps of each rank's own, then the mean; "
+                 "async-ps: rank 0 updates by the gradients of the others as they come [sync]")
+      ->type_name("MODE");
+  app.add_option("--local-steps", options.local_steps, "of local-sgd: steps between two means [8]")
+      ->check(CLI::Range(1, 1'000'000))
+      ->type_name("N");
+  app.add_option("--staleness", options.staleness,
+                 "of async-ps: steps that a worker may be ahead of the slowest [4]")
+      ->type_name("N");
   app.add_option("--zero", words.zero,
                  "1: each rank updates a share of the parameters and has that share's moments only (ZeRO-1) [0]")
-      ->check(CLI::Range(0u, 1u));
-  app.add_flag("--recompute", options.recompute,
-               "keep a layer's input only, and compute its activations again in the backward pass");
+      ->check(CLI::Range(0u, 1u))
+      ->type_name("0|1");
   app.add_option("--tensor-parallel", options.slices,
                  "ranks that share a model: each has some of the heads and of the MLP of every layer [1]")
-      ->check(CLI::Range(1, 1'024));
+      ->check(CLI::Range(1, 1'024))
+      ->type_name("N");
+  app.add_flag("--recompute", options.recompute,
+               "keep a layer's input only, and compute its activations again in the backward pass");
+  app.add_option("--timeout", words.timeout_s, "seconds that one operation may take, 1 to 86400 [300]")
+      ->check(CLI::Range(1u, 86'400u))
+      ->type_name("S");
 }
 
-void add_run_options(CLI::App &app, Options &options, Words &words) {
-  app.add_option("--validate-every", options.validate_every, "steps between validations; 0: at the end only [0]");
+void add_run_options(console::CommandLine &app, Options &options, Words &words) {
+  app.begin_group("The run");
+  app.add_option("--validate-every", options.validate_every, "steps between validations; 0: at the end only [0]")
+      ->type_name("N");
   app.add_option("--validation-batches", options.validation_batches, "batches of a validation, over all ranks [8]")
-      ->check(CLI::Range(1, 1'000'000));
+      ->check(CLI::Range(1, 1'000'000))
+      ->type_name("N");
   app.add_option("--check-every", options.check_every,
-                 "steps between comparisons of all ranks' parameters; 0: never [100]");
-  app.add_option("--checkpoint", options.checkpoint, "file to save the run to");
-  app.add_option("--checkpoint-every", options.checkpoint_every, "steps between savings; 0: at the end only [0]");
-  app.add_option("--resume", options.resume, "continue from this checkpoint");
-  app.add_option("--report", options.report, "folder for report.json, report.html and timeline.json");
-  app.add_option("--measure", options.measure_rounds, "rounds in which overlap is measured after the run; 0: none [5]")
-      ->check(CLI::Range(0u, 1000u));
-  app.add_option("--timeout", words.timeout_s, "seconds that one operation may take [300]")
-      ->check(CLI::Range(1u, 86'400u));
-  app.add_option("--delay", words.delay, "for tests: RANK:MS, a step of that rank takes that much longer");
-  app.add_option("--flip-bit", words.flip, "for tests: RANK:STEP, spoils a parameter of that rank before that step");
+                 "steps between comparisons of all ranks' parameters; 0: never [100]")
+      ->type_name("N");
+  app.add_option("--checkpoint", options.checkpoint, "file to save the run to")->type_name("FILE");
+  app.add_option("--checkpoint-every", options.checkpoint_every, "steps between savings; 0: at the end only [0]")
+      ->type_name("N");
+  app.add_option("--resume", options.resume, "continue from this checkpoint")->type_name("FILE");
+  app.add_option("--measure", options.measure_rounds,
+                 "rounds in which overlap is measured after the run; 0: none [5]")
+      ->check(CLI::Range(0u, 1000u))
+      ->type_name("N");
+  app.begin_group("Output");
+  app.add_json(options.json, "write the report");
+  app.add_option("--report", options.report, "folder for report.json, report.html and timeline.json")
+      ->type_name("FOLDER");
+  app.begin_group("For tests");
+  app.add_option("--delay", words.delay, "as 1:20: a step of rank 1 takes 20 ms longer")->type_name("PLACE");
+  app.add_option("--flip-bit", words.flip, "as 1:20: spoils a parameter of rank 1 before step 20")
+      ->type_name("PLACE");
 }
 
 Outcome take_shape(const CLI::App &app, const Words &words, Options &options) {
@@ -208,6 +258,7 @@ Outcome take_device(const Words &words, Options &options) {
 }
 
 Outcome take_rest(const Words &words, Options &options) {
+  if (auto complaint = console::check_output(options.json)) return Failure{Exit::usage, std::move(*complaint)};
   options.overlap = !words.no_overlap;
   options.config.timeout_ms = words.timeout_s * 1'000;
   if (options.checkpoint_every != 0 && options.checkpoint.empty())
@@ -230,22 +281,16 @@ const char *name_of(Mode mode) {
 std::variant<Options, Failure> parse_options(std::span<const char *const> args) {
   Options options;
   Words words;
-  CLI::App app("Trains a small transformer over bytes, data-parallel, and measures how much communication hides\n"
-               "behind computation. Start it under `rondo run`, torchrun, mpirun or srun; alone it is one rank.",
-               "rondo train");
+  console::CommandLine app(manual);
   add_model_options(app, options, words);
+  add_learning_options(app, options);
   add_device_options(app, options, words);
   add_rank_options(app, options, words);
   add_run_options(app, options, words);
-  app.footer(examples);
-  std::vector<std::string> reversed(args.rbegin(), args.rend());  // the order that CLI11 wants
-  try {
-    app.parse(reversed);
-  } catch (const CLI::CallForHelp &) {
-    return Failure{Exit::ok, app.help()};
-  } catch (const CLI::ParseError &error) {
-    return Failure{Exit::usage, std::string(error.what()) + "; `rondo train --help` lists the options"};
-  }
+  if (auto answer = app.read(args))
+    return Failure{answer->is_help ? Exit::ok : Exit::usage, std::move(answer->text)};
+  for (std::string *word : {&words.model, &words.wire, &words.compress, &words.mode, &words.device, &words.precision})
+    *word = console::lower_case(*word);
   if (auto failure = take_shape(app, words, options)) return *failure;
   if (auto failure = take_compression(words, options)) return *failure;
   if (auto failure = take_division(words, options)) return *failure;

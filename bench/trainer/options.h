@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <span>
 #include <string>
 #include <variant>
@@ -61,6 +62,10 @@ struct Options {
   std::string resume;  ///< file; empty: a new run
 
   std::string report;  ///< folder; empty: none
+  std::string json;    ///< file for the report alone, "-" for standard output; empty: none
+  [[nodiscard]] bool reports() const { return !report.empty() || !json.empty(); }
+  /// Where lines for people go.
+  [[nodiscard]] std::FILE *lines() const { return json == "-" ? stderr : stdout; }
   uint32_t measure_rounds = 5;
   int delay_rank = -1;  ///< for tests: this rank takes delay_ms longer for a step
   uint64_t delay_ms = 0;

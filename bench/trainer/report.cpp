@@ -2,14 +2,13 @@
 #include "bench/trainer/report.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <numbers>
 #include <numeric>
+
+#include "src/console/output.h"
 
 namespace rondo::train {
 namespace {
@@ -161,12 +160,8 @@ json speedup_of(const Options &options, const Run &run) {
 }
 
 Outcome write_file(const std::string &path, const std::string &text) {
-  std::FILE *file = std::fopen(path.c_str(), "w");
-  bool written = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  const int error = errno;
-  if (file != nullptr) written = std::fclose(file) == 0 && written;
-  if (written) return std::nullopt;
-  return Failure{Exit::usage, "cannot write " + path + ": " + std::strerror(error) + "; give another --report folder"};
+  if (auto complaint = console::write_output(path, text)) return Failure{Exit::usage, std::move(*complaint)};
+  return std::nullopt;
 }
 
 }  // namespace
@@ -261,6 +256,10 @@ Outcome write_report(const std::string &folder, const Options &options, const Ru
   if (auto failure = write_file(folder + "/report.json", report.dump(1) + "\n")) return failure;
   if (auto failure = write_file(folder + "/timeline.json", to_timeline(run))) return failure;
   return write_file(folder + "/report.html", to_page(report, run));
+}
+
+Outcome write_json(const std::string &path, const Options &options, const Run &run) {
+  return write_file(path, to_json(options, run).dump(1) + "\n");
 }
 
 }  // namespace rondo::train

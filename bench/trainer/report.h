@@ -50,6 +50,9 @@ struct Run {
 [[nodiscard]] Outcome make_report_folder(const std::string &folder);
 [[nodiscard]] Outcome write_report(const std::string &folder, const Options &options, const Run &run);
 
+/// The report alone, to a file or standard output ("-").
+[[nodiscard]] Outcome write_json(const std::string &path, const Options &options, const Run &run);
+
 [[nodiscard]] double bits_per_byte(double loss);
 [[nodiscard]] double median(std::vector<double> values);
 

@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "bench/trainer/async.h"
+#include "src/console/progress.h"
 
 namespace rondo::train {
 namespace {
@@ -18,19 +19,22 @@ constexpr uint64_t progress_lines = 10;
 }  // namespace
 
 void show_progress(const Options &options, const StepRecord &record, size_t ranks) {
-  const bool live = ::isatty(STDOUT_FILENO) != 0, last = record.step == options.steps;
+  const bool live = ::isatty(::fileno(options.lines())) != 0, last = record.step == options.steps;
   const uint64_t every = std::max<uint64_t>(options.steps / progress_lines, 1);
   if (!live && !last && record.step != 1 && record.step % every != 0) return;
   const StepTimes &times = record.times;
   const auto samples = static_cast<double>(samples_a_step(options, ranks));
   const auto ms = [](uint64_t ns) { return static_cast<double>(ns) / 1e6; };
-  std::printf("%sstep %llu/%llu: %.3f bits a byte, %.1f samples/s, step %.1f ms, communication %.1f ms, of it exposed "
-              "%.1f ms%s",
-              live ? "\r" : "", static_cast<unsigned long long>(record.step),
-              static_cast<unsigned long long>(options.steps), bits_per_byte(record.loss),
-              samples * 1e9 / static_cast<double>(times.step_ns), ms(times.step_ns), ms(times.communication_ns),
-              ms(times.exposed_ns), live && !last ? "\033[K" : "\n");
-  std::fflush(stdout);
+  const double left_s = static_cast<double>((options.steps - record.step) * times.step_ns) * 1e-9;
+  const std::string left = live && !last ? ", " + console::left_text(left_s) : "";
+  std::fprintf(options.lines(),
+               "%sstep %llu/%llu: %.3f bits a byte, %.1f samples/s, step %.1f ms, communication %.1f ms, of it "
+               "exposed %.1f ms%s%s",
+               live ? "\r" : "", static_cast<unsigned long long>(record.step),
+               static_cast<unsigned long long>(options.steps), bits_per_byte(record.loss),
+               samples * 1e9 / static_cast<double>(times.step_ns), ms(times.step_ns), ms(times.communication_ns),
+               ms(times.exposed_ns), left.c_str(), live && !last ? "\033[K" : "\n");
+  std::fflush(options.lines());
 }
 
 Outcome Session::run(Run &result) {
@@ -43,7 +47,7 @@ Outcome Session::run(Run &result) {
   if (result.validations.empty() || result.validations.back().step != options_.steps)
     if (auto failure = validate(result)) return failure;
   if (auto failure = measure_memory(result)) return failure;
-  if (options_.report.empty()) return std::nullopt;
+  if (!options_.reports()) return std::nullopt;
   if (options_.mode != Mode::async_ps)  // there, ranks do different things
     if (auto failure = gather_spans(result)) return failure;
   return measure_rounds(trainer_, options_, ranks_, result.rounds);
@@ -82,9 +86,9 @@ Outcome Session::validate(Run &result) {
   if (auto failure = trainer_.validate(point.loss)) return failure;
   result.validations.push_back(point);
   if (group_.rank() != 0) return std::nullopt;
-  std::printf("validation after step %llu: %.3f bits a byte\n", static_cast<unsigned long long>(point.step),
-              bits_per_byte(point.loss));
-  std::fflush(stdout);
+  std::fprintf(options_.lines(), "validation after step %llu: %.3f bits a byte\n",
+               static_cast<unsigned long long>(point.step), bits_per_byte(point.loss));
+  std::fflush(options_.lines());
   return std::nullopt;
 }
 

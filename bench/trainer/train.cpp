@@ -54,7 +54,7 @@ Outcome check_agreement(const Options &options, const Corpus &corpus, Group &gro
         uint64_t{options.slices}, static_cast<uint64_t>(options.mode), options.local_steps, options.staleness,
         options.validate_every, uint64_t{options.validation_batches}, options.check_every,
         uint64_t{options.on_device}, static_cast<uint64_t>(options.precision),
-        uint64_t{options.measure_rounds}, uint64_t{options.report.empty()}, uint64_t{options.resume.empty()}})
+        uint64_t{options.measure_rounds}, uint64_t{options.reports()}, uint64_t{options.resume.empty()}})
     mine += std::to_string(number) + " ";
   mine += std::to_string(options.learning_rate) + " " + std::to_string(options.clip) + name_of(options.compression);
   mine.resize(512);
@@ -68,10 +68,10 @@ Outcome check_agreement(const Options &options, const Corpus &corpus, Group &gro
 }
 
 void summarise(const Options &options, const Run &run) {
-  std::printf("%s, %zu parameters, ranks: %zu: %.1f samples/s, validation %.3f bits a byte\n",
-              options.shape.name.c_str(), run.parameters, run.ranks, samples_per_second(options, run),
-              bits_per_byte(run.validations.back().loss));
-  if (!options.report.empty()) std::printf("report: %s/report.html\n", options.report.c_str());
+  std::fprintf(options.lines(), "%s, %zu parameters, ranks: %zu: %.1f samples/s, validation %.3f bits a byte\n",
+               options.shape.name.c_str(), run.parameters, run.ranks, samples_per_second(options, run),
+               bits_per_byte(run.validations.back().loss));
+  if (!options.report.empty()) std::fprintf(options.lines(), "report: %s/report.html\n", options.report.c_str());
 }
 
 /// Rank 0 reads and writes the files. The others hear what failed before they wait for its parameters; all tell it,
@@ -143,6 +143,8 @@ Outcome train_ranks(const Options &options, const Corpus &corpus, const Samples 
   if (group.rank() == 0) {
     if (!options.report.empty())
       if (auto failure = write_report(options.report, options, run)) return failure;
+    if (!options.json.empty())
+      if (auto failure = write_json(options.json, options, run)) return failure;
     summarise(options, run);
   }
   return ranks.finish();

@@ -82,13 +82,6 @@ Result<uint64_t> parse_seconds(std::string_view text) {
                           " seconds, as in 30 or 0.5");
 }
 
-std::string show_bytes(uint64_t bytes) {
-  for (const char letter : {'G', 'M', 'K'})
-    if (const uint64_t unit = unit_of(letter); bytes >= unit && bytes % unit == 0)
-      return std::to_string(bytes / unit) + letter;
-  return std::to_string(bytes);
-}
-
 std::string show_seconds(uint64_t duration_ns) {
   std::string fraction = std::to_string(duration_ns % ns_per_second);
   fraction.insert(0, 9 - fraction.size(), '0');

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "src/base/result.h"
+#include "src/base/size.h"
 
 namespace rondo {
 
@@ -26,9 +27,6 @@ namespace rondo {
 /// Seconds, decimal fractions allowed, in [0.001, seconds_max]; the result is in nanoseconds.
 [[nodiscard]] Result<uint64_t> parse_seconds(std::string_view text);
 inline constexpr uint64_t seconds_max = 4'000'000;  // 46 days; fits rondo_config_t's milliseconds
-
-/// "64", "4K", "1M", "1G": the shortest form that parse_bytes() reads back as `bytes`.
-[[nodiscard]] std::string show_bytes(uint64_t bytes);
 
 /// "300", "0.25": seconds, as parse_seconds() reads them.
 [[nodiscard]] std::string show_seconds(uint64_t duration_ns);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `rondo schedule`: prints the schedule of an algorithm, so that a person can look at it.
-#include <CLI/CLI.hpp>
-
+#include <array>
 #include <cstdio>
 #include <string>
 #include <variant>
@@ -9,6 +8,8 @@
 
 #include "src/base/names.h"
 #include "src/cli/commands.h"
+#include "src/console/command_line.h"
+#include "src/console/output.h"
 #include "src/plan/print/print.h"
 
 namespace rondo::cli {
@@ -19,45 +20,81 @@ constexpr uint32_t rank_count_max = 4096;  // a ring of more is hundreds of mega
 struct ScheduleOptions {
   std::string algorithm = "ring", collective = "all_reduce";
   ScheduleArgs args{.rank_count = 4};
-  bool json = false, dot = false, svg = false;
+  std::string json, plot;  ///< files, "-" for standard output; empty: not asked for
+  bool dot = false;
 };
 
 using Parsed = std::variant<ScheduleOptions, std::string>;  // the string is the help
 
+constexpr console::Manual manual{
+    "rondo schedule",
+    "Prints what each rank does in a collective: the steps of one channel and tile.",
+    "rondo schedule --algorithm NAME [OPTIONS]",
+    "  rondo schedule --algorithm tree --ranks 8                          as text\n"
+    "  rondo schedule --algorithm ring --ranks 5 --plot ring.svg          a drawing: ranks across, time downwards\n"
+    "  rondo schedule --algorithm two_shot --ranks 4 --dot | dot -Tpdf    by Graphviz\n"};
+
 Result<Parsed> parse_options(Arguments args) {
   ScheduleOptions options;
-  CLI::App app("Prints what each rank does in a collective: the steps of one channel and tile.", "rondo schedule");
-  app.add_option("--algorithm", options.algorithm, "ring, tree, halving_doubling, one_shot, two_shot, hierarchical or "
-                 "hierarchical_tree")
-      ->required();
-  app.add_option("--ranks", options.args.rank_count, "Number of ranks (default 4)")
+  bool svg = false;
+  console::CommandLine app(manual);
+  app.begin_group("The schedule");
+  app.add_option("--algorithm", options.algorithm,
+                 "ring, tree, halving_doubling, one_shot, two_shot, hierarchical or hierarchical_tree; must be given")
+      ->required()
+      ->type_name("NAME");
+  app.add_option("--ranks", options.args.rank_count, "number of ranks, 1 to 4096; drawings have at most 64 [4]")
       ->check(CLI::Range(1u, rank_count_max))
       ->type_name("N");
-  app.add_option("--collective", options.collective, "Default all_reduce");
-  app.add_option("--root", options.args.root, "Root of a broadcast or reduce (default 0)")->type_name("RANK");
-  app.add_option("--channel", options.args.channel, "Odd channels have the tree's second form (default 0)");
-  app.add_flag("--in-place", options.args.in_place, "Send and receive buffers coincide");
-  auto *const json = app.add_flag("--json", options.json, "Print JSON");
-  auto *const dot = app.add_flag("--dot", options.dot, "Print a Graphviz graph")->excludes(json);
-  app.add_flag("--svg", options.svg, "Print a drawing: ranks across, time downwards")->excludes(json)->excludes(dot);
-  try {
-    app.parse(std::vector<std::string>(args.rbegin(), args.rend()));  // CLI11 wants the last argument first
-  } catch (const CLI::CallForHelp &) {
-    return Parsed(app.help());
-  } catch (const CLI::Error &error) {
-    return invalid_argument(std::string(error.what()) + "; see rondo schedule --help");
+  app.add_option("--collective", options.collective,
+                 "all_reduce, reduce_scatter, all_gather, broadcast, reduce or barrier [all_reduce]")
+      ->type_name("NAME");
+  app.add_option("--root", options.args.root, "root of a broadcast or reduce [0]")->type_name("RANK");
+  app.add_option("--channel", options.args.channel, "odd channels have the tree's second form [0]")->type_name("N");
+  app.add_flag("--in-place", options.args.in_place, "send and receive buffers coincide");
+  app.begin_group("Output");
+  app.add_json(options.json, "write it");
+  app.add_option("--plot", options.plot, "draw it into FILE.svg; - is standard output")->type_name("FILE");
+  auto *const drawn = app.add_flag("--svg", svg, "as --plot -");
+  app.add_flag("--dot", options.dot, "print a Graphviz graph in place of text");
+  if (auto answer = app.read(args)) {
+    if (answer->is_help) return Parsed(std::move(answer->text));
+    return invalid_argument(std::move(answer->text));
   }
+  if (drawn->count() != 0 && !options.plot.empty())
+    return invalid_argument("--svg and --plot exclude each other; --svg is --plot -");
+  if (svg) options.plot = "-";
+  const std::array outputs{console::Output{"--json", options.json}, console::Output{"--plot or --svg", options.plot},
+                           console::Output{"--dot", options.dot ? "-" : ""}};
+  for (const console::Complaint &complaint :
+       {console::check_shared(outputs), console::check_plot(options.plot), console::check_output(options.json),
+        console::check_output(options.plot)})
+    if (complaint) return invalid_argument(*complaint);
   return Parsed(std::move(options));
 }
 
-Result<std::string> print(ScheduleOptions options) {
+struct Text {
+  std::string path, text;
+};
+
+/// What goes where: text to standard output, unless something else does.
+Result<std::vector<Text>> print(ScheduleOptions options) {
   RONDO_TRY_ASSIGN(const auto algorithm, parse_name(options.algorithm, rondo_algorithm_string, "algorithm"));
   RONDO_TRY_ASSIGN(options.args.collective, parse_name(options.collective, rondo_collective_string, "collective"));
   if (algorithm == RONDO_ALGORITHM_AUTO) return invalid_argument("auto is no algorithm to print; name one");
   RONDO_TRY_ASSIGN(const ScheduleSet set, build_schedules(algorithm, options.args));
-  if (options.dot) return schedule_dot(set);
-  if (options.svg) return schedule_svg(set);
-  return options.json ? schedule_json(set) : schedule_text(set);
+  std::vector<Text> texts;
+  if (options.json != "-" && options.plot != "-" && !options.dot) texts.push_back({"-", schedule_text(set)});
+  if (!options.json.empty()) texts.push_back({options.json, schedule_json(set)});
+  if (options.dot) {
+    RONDO_TRY_ASSIGN(std::string graph, schedule_dot(set));
+    texts.push_back({"-", std::move(graph)});
+  }
+  if (!options.plot.empty()) {
+    RONDO_TRY_ASSIGN(std::string drawing, schedule_svg(set));
+    texts.push_back({options.plot, std::move(drawing)});
+  }
+  return texts;
 }
 
 }  // namespace
@@ -68,14 +105,18 @@ int run_schedule(Arguments args) {
     std::fputs(std::get<std::string>(parsed.value()).c_str(), stdout);
     return 0;
   }
-  const auto text =
-      parsed.ok() ? print(std::get<ScheduleOptions>(parsed.value())) : Result<std::string>(parsed.error());
-  if (!text.ok()) {
-    std::fprintf(stderr, "rondo schedule: %s\n", text.error().message.c_str());
+  const auto texts =
+      parsed.ok() ? print(std::get<ScheduleOptions>(parsed.value())) : Result<std::vector<Text>>(parsed.error());
+  if (!texts.ok()) {
+    std::fprintf(stderr, "rondo schedule: %s\n", texts.error().message.c_str());
     return exit_usage;
   }
-  const bool written = std::fputs(text.value().c_str(), stdout) >= 0 && std::fflush(stdout) == 0;
-  return written ? 0 : exit_failed;
+  for (const Text &text : texts.value())
+    if (const auto complaint = console::write_output(text.path, text.text)) {
+      std::fprintf(stderr, "rondo schedule: %s\n", complaint->c_str());
+      return exit_failed;
+    }
+  return 0;
 }
 
 }  // namespace rondo::cli

@@ -59,7 +59,9 @@ Engine::Engine(const SimCase &what, const System &system)
     full_tile_count_ = std::min(full_tile_count_, sizes.full_tile_count);
 }
 
-Result<Outcome> Engine::run(uint64_t move_count_max) {
+Result<Outcome> Engine::run(uint64_t move_count_max, const Moved &moved) {
+  constexpr uint64_t told_every = 1u << 16;
+  uint64_t served_count = 0;
   const auto gives_up = [&] { return !skipped_ && outcome_.move_count > move_count_max; };
   use_period_ = use_period_ && full_tile_count_ >= tiles_to_look_for;
   while (guide_ + 1 < lanes_.size() && lanes_[guide_].shape->steps.empty()) ++guide_;
@@ -71,6 +73,7 @@ Result<Outcome> Engine::run(uint64_t move_count_max) {
       const Request request = requests_.pop();
       serve(request);
       drain();
+      if (++served_count % told_every == 0 && moved) moved(outcome_.move_count);
       look_for_period(request.time_ps);
     }
     if (tile_limit_ == UINT64_MAX || gives_up()) break;

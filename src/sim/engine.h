@@ -17,6 +17,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <optional>
 #include <unordered_map>
 #include <vector>
@@ -39,9 +40,12 @@ class Engine {
  public:
   Engine(const SimCase &what, const System &system);
 
+  /// Told now and then how many moves were made.
+  using Moved = std::function<void(uint64_t)>;
+
   /// Fails if the lanes come to a stop (RONDO_ERROR_INTERNAL): schedule and slots do not fit together.
   /// After `move_count_max` moves without a period it gives up, and says so.
-  [[nodiscard]] Result<Outcome> run(uint64_t move_count_max = UINT64_MAX);
+  [[nodiscard]] Result<Outcome> run(uint64_t move_count_max = UINT64_MAX, const Moved &moved = {});
 
  private:
   // What belongs together lies together: large systems wait for memory more than for anything else.

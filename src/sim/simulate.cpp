@@ -40,6 +40,8 @@ Result<SimResult> Simulator::simulate(const SimCase &what) {
   RONDO_TRY_ASSIGN(const System system, build_system(what));
   const uint64_t moves = tile_moves(system), tiles = tile_count_of(system);
   const bool many = what.use_period && tiles > many_tiles && moves * tiles > many_moves;
+  moves_expected_ = std::max<uint64_t>(moves * (many ? short_tiles + long_tiles : tiles), 1);
+  moves_made_ = 0;
   auto result = run(what, system, many ? many_moves / 4 : UINT64_MAX);
   if (result.ok() && !result.value().exact) result = extrapolate(what, system);
   if (result.ok()) found_.emplace(key_of(what, plan), result.value());
@@ -53,7 +55,12 @@ Result<SimResult> Simulator::run(const SimCase &what, const System &system, uint
     result.exact = false;
     return result;
   }
-  RONDO_TRY_ASSIGN(result.outcome, Engine(what, system).run(move_count_max));
+  const auto moved = [this](uint64_t move_count) {
+    const double part = static_cast<double>(moves_made_ + move_count) / static_cast<double>(moves_expected_);
+    if (watcher_) watcher_(std::min(part, 1.0));
+  };
+  RONDO_TRY_ASSIGN(result.outcome, Engine(what, system).run(move_count_max, moved));
+  moves_made_ += result.outcome.move_count;
   result.exact = result.outcome.complete;
   for (uint64_t &bytes : result.outcome.link_bytes) bytes *= system.copies();
   return result;

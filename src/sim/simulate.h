@@ -2,6 +2,7 @@
 // The simulator: how long a collective would take on a network, by running its very schedules with times for data.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <utility>
 
@@ -22,6 +23,10 @@ class Simulator {
   /// Refused where the network makes no sense or the algorithm cannot do it.
   [[nodiscard]] Result<SimResult> simulate(const SimCase &what);
 
+  /// Told now and then which part of a long simulation, 0 to 1, is done; an estimate, since states may repeat.
+  using Watcher = std::function<void(double)>;
+  void watch(Watcher watcher) { watcher_ = std::move(watcher); }
+
  private:
   [[nodiscard]] Result<SimResult> run(const SimCase &what, const System &system, uint64_t move_count_max);
   [[nodiscard]] Result<SimResult> extrapolate(const SimCase &what, const System &system);
@@ -30,6 +35,8 @@ class Simulator {
   using Key = std::pair<std::array<uint64_t, 7>, bool>;
   [[nodiscard]] static Key key_of(const SimCase &what, const PlanChoice &plan);
   std::map<Key, SimResult> found_;
+  Watcher watcher_;
+  uint64_t moves_expected_ = 1, moves_made_ = 0;  ///< of the case at hand
 };
 
 }  // namespace rondo::sim

@@ -6,6 +6,8 @@
 #include <set>
 #include <unordered_map>
 
+#include "src/base/size.h"
+
 namespace rondo::sim {
 namespace {
 
@@ -143,8 +145,8 @@ class Builder {
     step_bytes_ += steps.size() * sizeof(Step);
     if (step_bytes_ > step_bytes_max)
       return invalid_argument(
-          "the steps of these ranks need more than " + std::to_string(step_bytes_max >> 20) +
-          " MiB, because no two of them behave alike; take bytes that divide evenly among the ranks, equal nodes and "
+          "the steps of these ranks need more than " + show_bytes(step_bytes_max) +
+          " bytes, because no two of them behave alike; take bytes that divide evenly among the ranks, equal nodes and "
           "a number of ranks that is a power of two, or fewer ranks");
     lane->shape = &system_.shapes.emplace_back(make_shape(std::move(steps), what_.network.memory_GBps > 0));
     return {};

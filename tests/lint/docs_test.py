@@ -17,7 +17,36 @@ def header_names(pattern):
     return set(re.findall(pattern, tree.read("include/rondo/types.h"), re.M))
 
 
+def anchors(page):
+    """What headings of a page are called in links: as GitHub makes it of them."""
+    text = re.sub(r"^```.*?^```", "", tree.read(page), flags=re.M | re.S)
+    names = []
+    for heading in re.findall(r"^#+ +(.*)$", text, re.M):
+        name = re.sub(r"[^\w\- ]", "", re.sub(r"\]\([^)]*\)", "]", heading).lower()).strip().replace(" ", "-")
+        names.append(f"{name}-{names.count(name)}" if name in names else name)
+    return set(names)
+
+
 class Documentation(unittest.TestCase):
+    def test_every_link_to_a_heading_leads_to_one(self):
+        broken, count = [], 0
+        for page in pages():
+            for target, anchor in re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", tree.read(page)):
+                if "://" in target:
+                    continue
+                place = (tree.ROOT / page.parent / target).resolve() if target else tree.ROOT / page
+                count += 1
+                if place.suffix == ".md" and anchor not in anchors(place.relative_to(tree.ROOT)):
+                    broken.append(f"{page}: {target}#{anchor}")
+        self.assertEqual(broken, [])
+        self.assertGreater(count, 10)
+
+    def test_every_page_that_a_source_or_a_message_names_is_there(self):
+        named = [(path, name) for path in tree.all_files() if path.suffix != ".md" and str(path.parent) != "docs/images"
+                 for name in re.findall(r"\bdocs/[\w-]+\.(?:md|1)\b", tree.read(path))]
+        self.assertGreater(len(named), 20)
+        self.assertEqual([it for it in named if not (tree.ROOT / it[1]).is_file()], [])
+
     def test_every_link_within_the_checkout_leads_to_a_file(self):
         broken = []
         for page in pages():

@@ -130,7 +130,7 @@ class Info(unittest.TestCase):
                 ([], {"RONDO_PROTOCOL": "quick"}, 2,
                  "'quick' is not a known protocol; known are: auto, simple, ll, direct, ll128"),
                 ([], {"RONDO_TOPOLOGY_FILE": RONDO}, 1, "RONDO_TOPOLOGY_FILE"),
-                (["--topology-xml", "/nonexistent/x.xml"], {}, 1, "/nonexistent/x.xml")]:
+                (["--topology-xml", "/nonexistent/x.xml"], {}, 2, "/nonexistent/x.xml")]:
             done = info(*options, **variables)
             self.assertEqual(done.returncode, status, done.stderr)
             self.assertIn(part, done.stderr)

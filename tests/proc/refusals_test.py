@@ -5,6 +5,7 @@ before anything starts, nothing on standard output, and what to do. usage: refus
 import os
 import subprocess
 import sys
+import tempfile
 import unittest
 
 RONDO = os.path.abspath(sys.argv.pop(1))
@@ -35,6 +36,7 @@ CASES = [
     ([*AR, "-w", "-1"], {}, "--warmup_iters"),
     ([*AR, "-m", "0"], {}, "--agg_iters"),
     ([*AR, "-T", "0"], {}, "--timeout"),
+    ([*AR, "--pause", "10001"], {}, "--pause"),
     ([*AR, "--channels", "9"], {}, "0 to 8"),
     ([*AR, "--max-ctas", "2000"], {}, "0 to 1024"),
     ([*AR, "--chunk-bytes", "3"], {}, "64 to 1G"),
@@ -69,6 +71,20 @@ CASES = [
     ([*AR, "--plot", f"{NONE}/x.svg"], {}, "name a file in a folder that exists"),
     ([*AR, "--plot", "x.png"], {}, "does not end in .svg"),
     ([*AR, "--json", "-", "--csv", "-"], {}, "cannot share standard output"),
+    (["sim", "--json", f"{NONE}/x.json"], {}, "name a file in a folder that exists"),
+    (["sim", "--plot", f"{NONE}/x.svg"], {}, "name a file in a folder that exists"),
+    (["sim", "--plot", "x.png"], {}, "does not end in .svg"),
+    (["sim", "--json", "--plot", "-"], {}, "cannot share standard output"),
+    (["info", "--json", f"{NONE}/x.json"], {}, "name a file in a folder that exists"),
+    (["info", "--topology-xml", f"{NONE}/x.xml"], {}, "name a file in a folder that exists"),
+    (["schedule", "--algorithm", "ring", "--json", f"{NONE}/x.json"], {}, "name a file in a folder that exists"),
+    (["schedule", "--algorithm", "ring", "--plot", f"{NONE}/x.svg"], {}, "name a file in a folder that exists"),
+    (["schedule", "--algorithm", "ring", "--plot", "x.pdf"], {}, "does not end in .svg"),
+    (["status", "--job", "--json", f"{NONE}/x.json"], {}, "name a file in a folder that exists"),
+    (["status", "--job", "--dump", f"{NONE}/x"], {}, "name a file in a folder that exists"),
+    (["trace", str(os.getpid()), "-o", f"{NONE}/x.json"], {}, "name a file in a folder that exists"),
+    (["tune", "--quick", "-o", f"{NONE}/x.json"], {}, "name a file in a folder that exists"),
+    (["tune", "--quick", "--json", f"{NONE}/x.json"], {}, "name a file in a folder that exists"),
     # Variables.
     (AR, {"RONDO_CHANNELS": "9"}, "RONDO_CHANNELS: '9' is not a number from 1 to 8"),
     (AR, {"RONDO_TIMEOUT": "soon"}, "RONDO_TIMEOUT: 'soon' is not a time"),
@@ -76,6 +92,8 @@ CASES = [
     (AR, {"RONDO_LOG": "loud"}, "known are: debug, info, warning, error"),
     (AR, {"RONDO_LOG": "plan=loud"}, "known are: debug, info, warning, error"),
     (AR, {"RONDO_LOG_FILE": f"{NONE}/log"}, "RONDO_LOG_FILE: the file"),
+    (["info", "--hosts", "0"], {}, "--hosts"),
+    (["trace"], {}, "rondo trace --help"),
     (["info"], {"RONDO_WAIT": "nap"}, "known are: auto, spin, yield, sleep"),
     (["run", "-n", "2", *PROGRAM], {"RONDO_NETWORK": "verbs9"}, "RONDO_NETWORK: 'verbs9' is not a known network"),
     # rondo run.
@@ -96,13 +114,16 @@ CASES = [
 class Refusals(unittest.TestCase):
     def test_each_is_refused_before_anything_starts_with_what_to_do(self):
         self.assertGreaterEqual(len(CASES), 60)
+        place = tempfile.TemporaryDirectory(prefix="rondo-refusals-")
+        self.addCleanup(place.cleanup)
         clean = {name: value for name, value in os.environ.items() if not name.startswith("RONDO_")}
         for arguments, variables, said in CASES:
             with self.subTest(arguments=arguments, variables=variables):
                 done = subprocess.run([RONDO, *arguments], env=clean | variables, capture_output=True, text=True,
-                                      timeout=60, check=False)
+                                      timeout=60, check=False, cwd=place.name)
                 self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
                 self.assertIn(said, done.stderr)
+        self.assertEqual(os.listdir(place.name), [])  # no file was made for a result that never came
 
 
 if __name__ == "__main__":

@@ -40,6 +40,31 @@ class CommandTest(unittest.TestCase):
             self.assertEqual((status, err), (0, ""), command)
             self.assertEqual(rondo(command, "--help"), (0, out, ""))
 
+    def test_every_help_has_groups_of_options_examples_and_no_words_of_the_parser(self):
+        for command in commands():
+            out = rondo("help", command)[1]
+            if command == "train" and "not in this build" in out:
+                continue
+            self.assertNotRegex(out, r"\b(UINT|INT|FLOAT|TEXT)\b|REQUIRED|Excludes:|Positionals| in \[|:\{", command)
+            self.assertIn(f"\nUsage: rondo {command} ", out)
+            self.assertRegex(out, rf"\nExamples:\n(.*\n)*  .*\brondo {command} ")
+            for name, text in re.findall(r"^  ((?:-\w,)?--[\w-]+)[^\n]*?(?:  +|\n +)(\S[^\n]*)", out, re.M):
+                self.assertTrue(text, f"{command} {name}")
+            options = len(re.findall(r"^  -", out, re.M))
+            self.assertTrue(options < 7 or len(re.findall(r"^[A-Z][\w ]+:$", out, re.M)) > 3, command)
+            self.assertLessEqual(max(map(len, out.splitlines())), 120, command)
+
+    def test_output_for_scripts_and_pictures_is_asked_for_in_one_manner(self):
+        with_json = [command for command in commands() if "--json" in rondo("help", command)[1]]
+        self.assertEqual([name for name in with_json if name != "train"],
+                         ["info", "perf", "schedule", "sim", "status", "tune"])
+        for command in with_json:
+            self.assertRegex(rondo("help", command)[1], r"\n  --json \[FILE\] +\S", command)
+        for command in ("perf", "schedule", "sim"):
+            self.assertRegex(rondo("help", command)[1], r"\n  --plot(,--sweep)? FILE +[^\n]*into", command)
+        for command in ("perf", "sim"):
+            self.assertRegex(rondo("help", command)[1], r"\n  --chunk-bytes SIZE ")
+
     def test_version(self):
         status, out, err = rondo("--version")
         self.assertEqual((status, err), (0, ""))
@@ -74,6 +99,23 @@ class ManualTest(unittest.TestCase):
             missing += [f"{command} {name}" for names in options for name in names.split(",")
                         if name not in ("-h", "--help") and not re.search(rf"(?<![\w-]){name}(?![\w-])", text)]
         self.assertEqual(missing, [])
+
+    def test_the_page_has_no_option_and_no_variable_that_is_not_there(self):
+        text = PAGE.read_text()
+        stale = []
+        for command in commands():
+            section = text.partition(f"\n.SH RONDO {command.upper()}\n")[2].partition("\n.SH ")[0]
+            heads = "\n".join(re.findall(r"^\.TP\n(.*)$", section, re.M))
+            heads = re.sub(r"\\f[BIRP]|\"", "", heads.replace("\\-", "-"))
+            out = rondo("help", command)[1]
+            if "not in this build" in out:
+                continue
+            stale += [f"{command} {name}" for name in re.findall(r"(?<![\w-])--?[a-zA-Z][\w-]*", heads)
+                      if not re.search(rf"(?<![\w-]){name}(?![\w-])", out)]
+        self.assertEqual(stale, [])
+        told = (DOCS / "environment.md").read_text() + (DOCS / "launcher.md").read_text()
+        named = set(re.findall(r"\bRONDO_[A-Z_]+\b", page_text()))
+        self.assertEqual({name for name in named if name not in told}, set())
 
     def test_the_page_has_every_variable(self):
         settings = re.findall(r"^\| `(RONDO_\w+)` \|", (DOCS / "environment.md").read_text(), re.M)

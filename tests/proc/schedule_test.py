@@ -92,7 +92,10 @@ class Schedule(unittest.TestCase):
                 (["--algorithm", "ring", "--collective", "all"], "unknown collective 'all'; known are: all_reduce"),
                 (["--algorithm", "auto"], "name one"), ([], "--algorithm is required"),
                 (["--algorithm", "ring", "--ranks", "65", "--svg"], "at most 64 ranks, not 65"),
-                (["--algorithm", "ring", "--ranks", "0"], "--ranks"), ([*RING_5, "--svg", "--json"], "excludes"),
+                (["--algorithm", "ring", "--ranks", "0"], "--ranks"),
+                ([*RING_5, "--svg", "--json"], "cannot share standard output"),
+                ([*RING_5, "--plot", "x.png"], "does not end in .svg"),
+                ([*RING_5, "--plot", "x.svg", "--svg"], "exclude each other"),
                 (["--algorithm", "tree", "--collective", "all_gather"], "tree has no all_gather"),
                 ([*RING_5, "--collective", "broadcast", "--root", "5"], "root 5 is not one of 5")]:
             with self.subTest(options=options):

@@ -130,8 +130,18 @@ class Report(TrainCase):
         self.assertIn("const report = {", page)
         self.assertTrue(page.endswith("</html>\n"))
 
+    def test_the_report_alone_goes_to_standard_output_or_a_file_and_lines_for_people_elsewhere(self):
+        status, out, err = self.call(1, "--steps", 2, "--measure", 0, "--json")
+        self.assertEqual(status, 0, err)
+        self.assertEqual((json.loads(out)["ranks"], len(json.loads(out)["steps"])), (1, 2))
+        self.assertIn("step 2/2", err)
+        status, out, err = self.call(1, "--steps", 2, "--measure", 0, "--json", self.folder / "r.json")
+        self.assertEqual((status, err), (0, ""))
+        self.assertIn("step 2/2", out)
+        self.assertEqual(json.loads((self.folder / "r.json").read_text(encoding="utf-8"))["ranks"], 1)
+
     def test_the_named_models_have_their_sizes_and_the_default_corpus_is_there(self):
-        report = self.train(1, "--model", "nano", "--steps", 1, "--batch", 2, "--validation-batches", 1, "--measure", 0,
+        report = self.train(1, "--model", "Nano", "--steps", 1, "--batch", 2, "--validation-batches", 1, "--measure", 0,
                             "--corpus", self.corpus, model=())
         self.assertEqual((report["model"], report["parameters"]), ("nano", 224_640))
         status, out, err = self.call(1, "--steps", 1, "--report", self.folder / "default", "--corpus",
@@ -152,6 +162,7 @@ class Refusals(TrainCase):
             ("--batch",): ("--batch", -1),
             ("--nonsense", "--help"): ("--nonsense",),
             ("RANK:STEP",): ("--flip-bit", "3"),
+            ("cannot write", "name a file in a folder that exists"): ("--json", self.folder / "none" / "r.json"),
         }.items():
             with self.subTest(arguments=arguments):
                 rest = [pair for pair in zip(SMALL[::2], SMALL[1::2]) if pair[0] not in arguments]

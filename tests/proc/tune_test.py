@@ -4,6 +4,7 @@ refused by every rank, by name. Nothing here judges a time."""
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -54,6 +55,9 @@ class Tune(unittest.TestCase):
         self.assertEqual(os.listdir(self.folder), ["tuning.json"])  # nothing else is left
         self.assertIn("The worst choice takes", done.stdout)
         self.assertIn("s if nothing else runs here", done.stderr)
+        parts = [int(part) for part in re.findall(r" us \((\d+) %, about \d+ (?:s|min) left\)", done.stderr)]
+        self.assertEqual(len(parts), 4)  # each size of each collective
+        self.assertEqual((parts, parts[-1]), (sorted(parts), 100))
         told = json.loads(path.read_text())
         self.assertEqual({row["collective"] for row in told["rows"]}, {"all_reduce", "reduce"})
         for group in told["measurements"]:
@@ -144,13 +148,22 @@ class Tune(unittest.TestCase):
     def test_what_cannot_be_measured_is_answered_before_anything_is(self):
         for words, variables, status, part in [
                 (["--ranks", "1"], {}, 2, "--ranks"), (["--sizes", "x"], {}, 2, "--sizes"),
-                (["-o", "/nonexistent/t.json"], {}, 1, "/nonexistent/t.json"),
+                (["-o", "/nonexistent/t.json"], {}, 2, "/nonexistent/t.json"),
+                (["--json", "/nonexistent/t.json"], {}, 2, "/nonexistent/t.json"),
+                (["--json", "-o", "t.json"], {}, 2, "name the same file"),
                 ([], {"RONDO_TOPOLOGY_FILE": "/tmp/x.xml"}, 1, "RONDO_TOPOLOGY_FILE"),
                 ([], {"RONDO_WAIT": "never"}, 2, "RONDO_WAIT: 'never'"),
                 (["--quick", "--ranks", "2", "-o", str(self.folder / "t")], {"TMPDIR": "/nonexistent"}, 1, "TMPDIR")]:
             done = rondo("tune", *words, **variables)
             self.assertEqual(done.returncode, status, done.stderr)
             self.assertIn(part, done.stderr)
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_the_table_goes_to_standard_output_and_what_is_for_people_elsewhere(self):
+        done = rondo("tune", "--quick", "--ranks", 2, "--sizes", 64, "--json", TMPDIR=str(self.folder))
+        self.assertIn(done.returncode, (0, 1), done.stderr)  # 1: a choice was not the best on a busy machine
+        self.assertEqual({row["collective"] for row in json.loads(done.stdout)["rows"]}, {"all_reduce"})
+        self.assertIn("The worst choice takes", done.stderr)
         self.assertEqual(os.listdir(self.folder), [])
 
     def test_ranks_that_fail_fail_the_measurement(self):

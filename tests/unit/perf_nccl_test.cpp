@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // nccl-tests' command lines: each means here what it means there, or is refused with what to use; and which rows count
 // as disturbed.
+#include <array>
 #include <sstream>
 
 #include "bench/perf/disturbance.h"
@@ -130,6 +131,12 @@ TEST_CASE("perf, nccl-tests' lines: what there is not is refused by name, with w
 
 TEST_CASE("perf: standard output is for one of the files, and then not for the table") {
   CHECK(accept("--json").json_path == "-");
+  for (const char *before : {"all_reduce", "All_Reduce"}) {
+    const std::array args{"--json", before, "-e", "64"};
+    const auto parsed = parse_options(args);
+    REQUIRE(std::holds_alternative<Options>(parsed));
+    CHECK(std::get<Options>(parsed).json_path == "-");
+  }
   CHECK(accept("--json -").table_to_errors);
   CHECK_FALSE(accept("--json out.json").table_to_errors);
   CHECK_THAT(refuse("--json - --csv -"), Contains("cannot share"));

@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "bench/perf/chart.h"
 #include "bench/perf/report.h"
 #include "tests/catch.h"
 
@@ -53,13 +52,6 @@ TEST_CASE("perf report: median, least and greatest of the runs") {
   CHECK(even.min_us == Approx(1));
   CHECK(even.max_us == Approx(9));
   CHECK(summarise(std::vector<double>{5e3}).median_us == Approx(5));
-}
-
-TEST_CASE("perf report: a size in a picture is never written with an exponent") {
-  CHECK(size_label(1020 * 1024) == "1020 KiB");
-  CHECK(size_label(1023.9) == "1024 B");
-  CHECK(size_label(999) == "999 B");
-  CHECK(size_label(1536) == "1.5 KiB");
 }
 
 TEST_CASE("perf report: bandwidth counts 10^9 bytes a second") {
@@ -143,7 +135,7 @@ TEST_CASE("perf report: the picture has two panels, a line for each placement an
   CHECK(count_of(svg, "<circle") == 4 * series.rows.size());
   CHECK(count_of(svg, "nan") == 0);
   CHECK(count_of(svg, "inf") == 0);
-  CHECK_THAT(svg, Contains("128 MiB") && Contains("10 µs") && Contains("bus bandwidth") && Contains("out of place"));
+  CHECK_THAT(svg, Contains(">128M<") && Contains("10 µs") && Contains("bus bandwidth") && Contains("out of place"));
 }
 
 TEST_CASE("perf report: the picture of one size, of none, of one rank and of many series") {
@@ -154,6 +146,23 @@ TEST_CASE("perf report: the picture of one size, of none, of one rank and of man
   std::vector<Series> many;
   for (int type = 0; type < 12; ++type) many.push_back(series_of(static_cast<rondo_type_t>(type), RONDO_MAX));
   if (const char *path = std::getenv("RONDO_TEST_SVG_MANY")) std::ofstream(path) << to_svg(many);
-  CHECK(count_of(to_svg(many), "<polyline") == 24);
-  CHECK_THAT(to_svg(many), Contains("float8_e4m3 max"));
+  // In a panel of its own each type's line, and those of the eleven others in grey; time and bandwidth.
+  CHECK(count_of(to_svg(many), "<polyline") == 2 * 12 * 12);
+  CHECK(count_of(to_svg(many), "stroke=\"#ddd\"") == 2 * 12 * 11);
+  CHECK(count_of(to_svg(many), ">float8_e4m3</text>") == 2);
+  many.resize(8);
+  CHECK(count_of(to_svg(many), "<polyline") == 2 * 8);
+  CHECK_THAT(to_svg(many), Contains(">bfloat16 max</text>") && !Contains("#ddd"));
+}
+
+TEST_CASE("perf report: a picture of all types and operations has a panel a type, with a line for each operation") {
+  std::vector<Series> all;
+  for (int type = 0; type < 12; ++type)
+    for (int op = 0; op < 5; ++op)
+      all.push_back(series_of(static_cast<rondo_type_t>(type), static_cast<rondo_op_t>(op)));
+  const std::string svg = to_svg(all);
+  CHECK(count_of(svg, "class=\"panel\"") == 2 * 12);
+  CHECK(count_of(svg, "stroke-width=\"2\"") == 2 * 12 * 5);
+  for (const char *op : {"sum", "prod", "min", "max", "avg"}) CHECK(count_of(svg, std::string(">") + op + "<") == 1);
+  CHECK(count_of(svg, "nan") + count_of(svg, "inf") == 0);
 }

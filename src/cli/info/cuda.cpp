@@ -10,6 +10,7 @@
 
 #include "cuda/driver/budget.h"
 #include "cuda/driver/kernels_image.h"
+#include "src/base/size.h"
 #include "src/cli/info/lines.h"
 
 namespace rondo::cli {
@@ -130,7 +131,7 @@ void add_device_lines(std::string &out, const Json &device) {
   add_line(out, "device " + device["ordinal"].dump(),
            device["name"].get<std::string>() + ", compute capability " +
                device["compute_capability"].get<std::string>() + ", " + device["multiprocessors"].dump() +
-               " multiprocessors, " + std::to_string(device["memory_bytes"].get<uint64_t>() >> 20) + " MiB");
+               " multiprocessors, " + show_bytes_near(device["memory_bytes"].get<double>()) + " bytes");
   add_line(out, "", device["uuid"].get<std::string>() + ", PCI " + device["pci_bus_id"].get<std::string>());
   if (device.contains("error")) add_line(out, "", device["error"]);
   if (!device.contains("budget")) return;

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `rondo info`: what Rondo finds on this machine and would do there.
-#include <CLI/CLI.hpp>
-
-#include <cerrno>
+#include <array>
 #include <cstdio>
-#include <fstream>
 #include <string>
 #include <variant>
 #include <vector>
@@ -13,6 +10,8 @@
 
 #include "src/cli/commands.h"
 #include "src/cli/info/report.h"
+#include "src/console/command_line.h"
+#include "src/console/output.h"
 
 namespace rondo::cli {
 namespace {
@@ -20,7 +19,7 @@ namespace {
 constexpr uint32_t rank_count_max = 1u << 20;
 
 struct InfoOptions {
-  bool json = false;
+  std::string json;          ///< a file to write, "-" for standard output
   uint32_t rank_count = 0;   ///< 0: as many as there are usable cores
   uint32_t host_count = 1;   ///< of those ranks
   std::string topology_xml;  ///< a file to write, "-" for standard output
@@ -28,47 +27,54 @@ struct InfoOptions {
 
 using Parsed = std::variant<InfoOptions, std::string>;  // the string is the help
 
+constexpr console::Manual manual{
+    "rondo info",
+    "Tells what Rondo finds on this machine, what is configured, and which plans it would choose here. Ranks of\n"
+    "several hosts are told by RONDO_LOG=debug, when they have met.",
+    "rondo info [OPTIONS]",
+    "  rondo info --ranks 4\n"
+    "  rondo info --ranks 16 --hosts 2                     plans for a job of two hosts like this one\n"
+    "  RONDO_ALGORITHM=tree rondo info --json info.json    with what a variable changes; the file is for scripts\n"
+    "  rondo info --topology-xml here.xml                  for RONDO_TOPOLOGY_FILE on another machine\n"};
+
 Result<Parsed> parse_options(Arguments args) {
   InfoOptions options;
-  CLI::App app("Tells what Rondo finds on this machine, what is configured, and which plans it would choose.",
-               "rondo info");
-  app.add_flag("--json", options.json, "Print the same as JSON");
-  app.add_option("--ranks", options.rank_count, "Show the plans for N ranks (default: one for each usable core)")
+  console::CommandLine app(manual);
+  app.add_option("--ranks", options.rank_count, "show the plans for N ranks, 1 to 1048576 [one for each usable core]")
       ->check(CLI::Range(1u, rank_count_max))
       ->type_name("N");
-  app.add_option("--hosts", options.host_count, "Spread them over N hosts like this one (default 1)")
+  app.add_option("--hosts", options.host_count, "spread them over N hosts like this one, 1 to 1048576 [1]")
       ->check(CLI::Range(1u, rank_count_max))
       ->type_name("N");
+  app.add_json(options.json, "write the same");
   app.add_option("--topology-xml", options.topology_xml,
-                 "Write the topology, devices and NVLinks included, to F (- for standard output) as hwloc XML, for "
+                 "write the topology, devices and NVLinks included, as hwloc XML to FILE (- is standard output), for "
                  "RONDO_TOPOLOGY_FILE, and no more")
-      ->type_name("F");
-  try {
-    app.parse(std::vector<std::string>(args.rbegin(), args.rend()));  // CLI11 wants the last argument first
-  } catch (const CLI::CallForHelp &) {
-    return Parsed(app.help());
-  } catch (const CLI::Error &error) {
-    return invalid_argument(std::string(error.what()) + "; see rondo info --help");
+      ->type_name("FILE");
+  if (auto answer = app.read(args)) {
+    if (answer->is_help) return Parsed(std::move(answer->text));
+    return invalid_argument(std::move(answer->text));
   }
+  const std::array outputs{console::Output{"--json", options.json},
+                           console::Output{"--topology-xml", options.topology_xml}};
+  for (const console::Complaint &complaint : {console::check_shared(outputs), console::check_output(options.json),
+                                              console::check_output(options.topology_xml)})
+    if (complaint) return invalid_argument(*complaint);
   return Parsed(std::move(options));
 }
 
-Result<void> write_topology(const std::string &path, const Config &config) {
-  RONDO_TRY_ASSIGN(const std::string xml, export_topology_xml(config));
-  if (path == "-") {
-    if (std::fwrite(xml.data(), 1, xml.size(), stdout) != xml.size()) return system_error("standard output", errno);
-    return {};
-  }
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << xml << std::flush;
-  if (!file) return system_error("cannot write " + path, errno);
+Result<void> write(const std::string &path, const std::string &text) {
+  if (auto complaint = console::write_output(path, text)) return Error{RONDO_ERROR_SYSTEM, std::move(*complaint)};
   return {};
 }
 
 Result<void> show(const InfoOptions &options) {
   InfoInput input;
   RONDO_TRY_ASSIGN(input.config, read_config());
-  if (!options.topology_xml.empty()) return write_topology(options.topology_xml, input.config);
+  if (!options.topology_xml.empty()) {
+    RONDO_TRY_ASSIGN(const std::string xml, export_topology_xml(input.config));
+    return write(options.topology_xml, xml);
+  }
   input.capabilities = find_capabilities();  // while there are no threads of other libraries
   RONDO_TRY_ASSIGN(input.found, discover_devices(input.config));
   if (!input.config.tuning_file.empty()) {
@@ -81,11 +87,10 @@ Result<void> show(const InfoOptions &options) {
     return invalid_argument(std::to_string(input.rank_count) + " ranks cannot be on " +
                             std::to_string(input.host_count) + " hosts; give at least one rank for each");
   const auto document = info_document(input);
+  if (options.json != "-") RONDO_TRY(write("-", info_text(document)));
+  if (options.json.empty()) return {};
   // Names come from files and the environment: what is not UTF-8 is replaced, not thrown at us.
-  const std::string text = options.json ? document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n"
-                                        : info_text(document);
-  std::fputs(text.c_str(), stdout);
-  return {};
+  return write(options.json, document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
 }  // namespace

@@ -26,16 +26,8 @@ std::string words(std::string name) {
   return name;
 }
 
-/// Of the size of a machine's parts: rounded to a tenth.
-std::string amount(uint64_t bytes) {
-  constexpr std::string_view units = " KMGTPE";
-  auto value = static_cast<double>(bytes);
-  size_t unit = 0;
-  for (; value >= 1024 && unit + 1 < units.size(); ++unit) value /= 1024;
-  char text[32];
-  std::snprintf(text, sizeof text, value == static_cast<double>(static_cast<uint64_t>(value)) ? "%.0f" : "%.1f", value);
-  return unit == 0 ? std::string(text) + " bytes" : std::string(text) + " " + units[unit] + "iB";
-}
+/// "15.6G bytes"
+std::string near_bytes(const Json &bytes) { return show_bytes_near(bytes.get<double>()) + " bytes"; }
 
 std::string yes_or_no(const Json &value) { return value.get<bool>() ? "yes" : "no"; }
 
@@ -50,15 +42,15 @@ void add_topology(std::string &out, const Json &topology) {
   const auto limit = topology["processor_limit"].get<uint32_t>();
   add_line(out, "processor limit", limit == 0 ? "none" : std::to_string(limit));
   add_line(out, "usable cores", topology["usable_cores"].dump());
-  add_line(out, "memory", amount(topology["memory_bytes"].get<uint64_t>()));
+  add_line(out, "memory", near_bytes(topology["memory_bytes"]));
   for (const Json &cache : topology["caches"])
     add_line(out, "L" + cache["level"].dump() + " cache",
-             cache["count"].dump() + " x " + amount(cache["bytes"].get<uint64_t>()) + ", lines of " +
+             cache["count"].dump() + " x " + near_bytes(cache["bytes"]) + ", lines of " +
                  cache["line_bytes"].dump() + " bytes, each shared by " + cache["shared_by"].dump() +
                  " processing unit(s)");
   for (const Json &node : topology["numa_nodes"])
     add_line(out, "NUMA node " + node["index"].dump(),
-             amount(node["memory_bytes"].get<uint64_t>()) + ", processing units " +
+             near_bytes(node["memory_bytes"]) + ", processing units " +
                  ranges(node["processing_units"].get<std::vector<uint32_t>>()));
 }
 
@@ -101,7 +93,7 @@ void add_tuning(std::string &out, const Json &tuning) {
 void add_memory(std::string &out, const Json &plans) {
   out += "\nShared memory of " + plans["ranks"].dump() + " rank(s)\n";
   add_line(out, "reserved",
-           amount(plans["shared_bytes"].get<uint64_t>()) + "; pages are used only where they are touched");
+           near_bytes(plans["shared_bytes"]) + "; pages are used only where they are touched");
   if (plans["post_bytes"] != 0)
     add_line(out, "direct",
              "posts of " + show_bytes(plans["post_bytes"].get<uint64_t>()) + " bytes, chunks of " +

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/cli/run/options.h"
 
-#include <CLI/CLI.hpp>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <filesystem>
 #include <sstream>
 #include <string_view>
+
+#include "src/console/command_line.h"
 
 namespace rondo::cli {
 namespace {
@@ -50,32 +50,44 @@ struct Raw {
   std::string ssh;
 };
 
-void add_options(CLI::App *app, RunOptions *options, Raw *raw) {
-  app->prefix_command();
-  app->add_option("-n,--ranks,--np", options->rank_count, "Ranks to start (-np, too)")
+constexpr console::Manual manual{
+    "rondo run",
+    "Starts N ranks of PROGRAM on this machine, or ranks on several hosts, and looks after them until all have ended:\n"
+    "when one fails, the others are ended. Options end at the first word that is none, or at --.",
+    "rondo run -n N | --hosts LIST [OPTIONS] [--] PROGRAM [ARGUMENTS]",
+    "  rondo run -n 4 ./train --epochs 3\n"
+    "  rondo run -n 4 --tag-output --timeout 600 --bind core -- rondo perf all_reduce\n"
+    "  rondo run -n 2 --env RONDO_LOG=debug ./train    what goes on inside\n"
+    "  rondo run --hosts a:2,b:2 ./train               two ranks on each of two hosts\n"};
+
+void add_options(console::CommandLine &app, RunOptions *options, Raw *raw) {
+  app.prefix_command();
+  app.begin_group("The job");
+  app.add_option("-n,--ranks,--np", options->rank_count,
+                 "ranks to start, 1 to 1024 (-np, too); this or --hosts must be given")
       ->check(CLI::Range(1u, run_rank_count_max))
       ->type_name("N");
-  app->add_option("--hosts", raw->hosts, "Start the ranks on these hosts, by ssh, in that order: a:2,b:2 (a: one rank)")
-      ->type_name("LIST");
-  app->add_option("--ssh", raw->ssh, "With --hosts: what runs a command on a host (default: ssh)")
-      ->type_name("COMMAND");
-  app->add_option("--remote-rondo", options->remote_rondo, "With --hosts: path of rondo there (default: as here)")
-      ->type_name("PATH");
-  app->add_flag("--agent", options->agent, "")->group("");  // what --hosts starts on the hosts
-  app->add_flag("--tag-output", options->tag_output,
-                "Pass the ranks' output on line by line, each line begun with its rank: [3] text");
-  app->add_option("--timeout", raw->timeout_seconds, "End the job after S seconds, with status 124")
-      ->check(CLI::Range(0.001, run_seconds_max))
-      ->type_name("S");
-  app->add_option("--grace", raw->grace_seconds, "Seconds from SIGTERM to SIGKILL where a job is ended (default: 2)")
-      ->check(CLI::Range(0.0, run_seconds_max))
-      ->type_name("S");
-  app->add_option("--bind", raw->bind, "core: rank i stays on the i-th allowed core, counted round (default: none)")
+  app.add_option("--bind", raw->bind, "core: rank i stays on the i-th allowed core, counted round [none]")
       ->check(CLI::IsMember({"core", "none"}, CLI::ignore_case))
       ->type_name("core|none");
-  app->add_option("--env", options->environment, "Set a variable for the ranks; may be given several times")
+  app.add_option("--env", options->environment, "set a variable for the ranks; may be given several times")
       ->allow_extra_args(false)
-      ->type_name("K=V");
+      ->type_name("NAME=VALUE");
+  app.add_flag("--tag-output", options->tag_output,
+               "pass the ranks' output on line by line, each line begun with its rank: [3] text");
+  app.begin_group("Several hosts");
+  app.add_option("--hosts", raw->hosts, "start the ranks on these hosts, by ssh, in that order: a:2,b:2 (a: one rank)")
+      ->type_name("LIST");
+  app.add_option("--ssh", raw->ssh, "what runs a command on a host [ssh]")->type_name("COMMAND");
+  app.add_option("--remote-rondo", options->remote_rondo, "path of rondo on the hosts [as here]")->type_name("PATH");
+  app.add_flag("--agent", options->agent, "")->group("");  // what --hosts starts on the hosts
+  app.begin_group("Its end");
+  app.add_option("--timeout", raw->timeout_seconds, "end the job after S seconds, with status 124 [never]")
+      ->check(CLI::Range(0.001, run_seconds_max))
+      ->type_name("S");
+  app.add_option("--grace", raw->grace_seconds, "seconds from SIGTERM to SIGKILL where a job is ended [2]")
+      ->check(CLI::Range(0.0, run_seconds_max))
+      ->type_name("S");
 }
 
 /// mpirun's -np, which would be read as -n with the value p; only among our options, not among the program's.
@@ -156,18 +168,14 @@ Result<std::variant<RunOptions, HelpText>> parse_run_options(std::span<const cha
   using Parsed = std::variant<RunOptions, HelpText>;
   RunOptions options;
   Raw raw;
-  CLI::App app("rondo run -n N | --hosts LIST [OPTIONS] [--] PROGRAM [ARGUMENTS]\n"
-               "Starts N ranks of PROGRAM on this machine, or ranks on several hosts, and looks after them until all\n"
-               "have ended.", "rondo run");
-  add_options(&app, &options, &raw);
-  try {
-    std::vector<std::string> words = with_long_np(args);
-    std::reverse(words.begin(), words.end());  // CLI11 wants the last argument first
-    app.parse(std::move(words));
-  } catch (const CLI::CallForHelp &) {
-    return Parsed(HelpText{app.help()});
-  } catch (const CLI::Error &error) {
-    return invalid_argument(error.what());
+  console::CommandLine app(manual);
+  add_options(app, &options, &raw);
+  const std::vector<std::string> words = with_long_np(args);
+  std::vector<const char *> pointers;
+  for (const std::string &word : words) pointers.push_back(word.c_str());
+  if (auto answer = app.read(pointers)) {
+    if (answer->is_help) return Parsed(HelpText{std::move(answer->text)});
+    return invalid_argument(std::move(answer->text));
   }
   RONDO_TRY_ASSIGN(options, finish(app.remaining(), raw, std::move(options)));
   return Parsed(std::move(options));

@@ -45,7 +45,11 @@ int start(RunOptions options) {
 
 int run_run(Arguments args) {
   auto parsed = parse_run_options(args);
-  if (!parsed.ok()) return refuse(parsed.error().message + " (see rondo run --help)", exit_usage);
+  if (!parsed.ok()) {
+    const std::string &message = parsed.error().message;
+    const bool has_hint = message.find("--help") != std::string::npos;
+    return refuse(message + (has_hint ? "" : "; see rondo run --help"), exit_usage);
+  }
   if (const auto *help = std::get_if<HelpText>(&parsed.value())) {
     std::fputs(help->text.c_str(), stdout);
     return 0;

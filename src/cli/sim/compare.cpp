@@ -60,6 +60,8 @@ void add_point(sim::SimCase what, sim::Simulator &simulator, double x, SimLine *
   line->points.push_back({x, static_cast<double>(result.value().outcome.time_ps) / sim::ps_per_us});
 }
 
+constexpr uint32_t rank_count_min = 2, rank_count_limit = 131'072;
+
 void add_line(SimComparison *comparison, SimLine line, const std::string &reason) {
   const std::string name = rondo_algorithm_string(line.algorithm);
   if (!reason.empty()) comparison->left_out.push_back(name + (line.points.empty() ? ": " : ", in part: ") + reason);
@@ -82,7 +84,35 @@ const SimLine *fastest_at(const SimComparison &comparison, double bytes) {
 
 }  // namespace
 
-SimComparison compare_by_size(const sim::SimCase &what, sim::Simulator &simulator, const TunedNetworks *tuned) {
+void Effort::begin(sim::Simulator &simulator, double weight) {
+  simulator.watch([this, weight](double part) { reached_((done_ + weight * part) / total_); });
+}
+
+void Effort::end(double weight) {
+  done_ += weight;
+  reached_(done_ / total_);
+}
+
+double effort_by_size(const sim::SimCase &what) {
+  double effort = 0;
+  for (const Algorithm &algorithm : algorithms())
+    if (algorithm.supports(what.collective) && ranks_of(what) <= compared_rank_max(algorithm))
+      effort += static_cast<double>(sizes(what).size() * ranks_of(what));
+  return effort;
+}
+
+double effort_by_ranks(const sim::SimCase &what) {
+  double effort = 0;
+  for (const Algorithm &algorithm : algorithms())
+    for (uint64_t ranks = rank_count_min; ranks <= rank_count_limit; ranks *= 2)
+      if (algorithm.supports(what.collective) && ranks <= compared_rank_max(algorithm))
+        effort += static_cast<double>(ranks);
+  return effort;
+}
+
+SimComparison compare_by_size(const sim::SimCase &what, sim::Simulator &simulator, const TunedNetworks *tuned,
+                              Effort &effort) {
+  const auto weight = static_cast<double>(ranks_of(what));
   SimComparison comparison;
   for (const Algorithm &algorithm : algorithms()) {
     if (!algorithm.supports(what.collective)) continue;
@@ -93,20 +123,21 @@ SimComparison compare_by_size(const sim::SimCase &what, sim::Simulator &simulato
       sim::SimCase sized = what;
       sized.bytes = bytes;
       if (tuned == nullptr) {
+        effort.begin(simulator, weight);
         add_point(sized, simulator, static_cast<double>(bytes), &line, &reason);
       } else if (auto network = tuned->at(ranks_of(what), bytes); network.ok()) {
         sized.network = network.value();
         sim::Simulator own;  // one is for one network
         add_point(sized, own, static_cast<double>(bytes), &line, &reason);
       }
+      effort.end(weight);
     }
     add_line(&comparison, std::move(line), reason);
   }
   return comparison;
 }
 
-SimComparison compare_by_ranks(const sim::SimCase &what) {
-  constexpr uint32_t rank_count_limit = 131'072;
+SimComparison compare_by_ranks(const sim::SimCase &what, Effort &effort) {
   SimComparison comparison;
   const uint32_t node_rank_count = what.network.nodes.front().rank_count;
   uint32_t rack_node_count = 0;
@@ -118,7 +149,7 @@ SimComparison compare_by_ranks(const sim::SimCase &what) {
     if (!algorithm.supports(what.collective)) continue;
     SimLine line{algorithm.id, {}};
     std::string reason;
-    for (uint32_t ranks = 2; ranks <= rank_count_limit; ranks *= 2) {
+    for (uint32_t ranks = rank_count_min; ranks <= rank_count_limit; ranks *= 2) {
       sim::SimCase sized = what;
       sized.root = 0;
       sized.network.nodes = sim::even_nodes(ranks, node_rank_count, rack_node_count);
@@ -129,7 +160,9 @@ SimComparison compare_by_ranks(const sim::SimCase &what) {
         reason = std::move(why);
         break;
       }
+      effort.begin(simulator, ranks);
       add_point(sized, simulator, ranks, &line, &reason);
+      effort.end(ranks);
     }
     add_line(&comparison, std::move(line), reason);
   }

@@ -3,12 +3,14 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
 
-#include "bench/perf/chart.h"
-#include "src/base/parse.h"
+#include "src/base/size.h"
 #include "src/cli/sim/sim.h"
+#include "src/console/chart.h"
+#include "src/console/svg.h"
 
 namespace rondo::cli {
 namespace {
@@ -19,10 +21,11 @@ double time_us(const sim::SimResult &result) {
   return static_cast<double>(result.outcome.time_ps) / sim::ps_per_us;
 }
 
-std::string digits(double value) { return perf::number(value, "%.3f"); }
-
-/// 64 KiB, 2.5 MiB
-std::string near(double bytes) { return perf::size_label(bytes); }
+std::string digits(double value) {
+  std::array<char, 64> text{};
+  std::snprintf(text.data(), text.size(), "%.3f", value);
+  return text.data();
+}
 
 std::string who(const sim::SimCase &what) {
   const uint64_t ranks = what.network.rank_count(), nodes = what.network.nodes.size();
@@ -34,7 +37,7 @@ std::string how(const sim::SimCase &what, const sim::SimResult &result) {
   const uint64_t ranks = what.network.rank_count();
   std::string text = result.representatives == ranks
                          ? "every rank"
-                         : std::to_string(result.representatives) + " ranks, as which the others behave";
+                         : std::to_string(result.representatives) + " ranks, and the others behave as they do";
   text += ", " + std::to_string(result.outcome.move_count) + " slices of steps";
   const uint64_t skipped = result.outcome.skipped_tile_count;
   if (skipped != 0) text += ", without " + std::to_string(skipped) + " tiles that ";
@@ -50,7 +53,7 @@ std::string crossings_text(const SimComparison &comparison) {
     const bool last = index + 1 == crossings.size();
     text += index == 0 ? "fastest    " : "           ";
     text += name + (last ? (index == 0 ? " at every size" : " beyond")
-                         : " up to about " + near(crossings[index + 1].from_bytes)) + "\n";
+                         : " up to about " + show_bytes_near(crossings[index + 1].from_bytes)) + "\n";
   }
   for (size_t index = 0; index < comparison.left_out.size(); ++index)
     text += std::string(index == 0 ? "left out   " : "           ") + comparison.left_out[index] + "\n";
@@ -68,16 +71,16 @@ Json lines_json(const SimComparison &comparison, const char *x) {
   return lines;
 }
 
-std::string rank_label(double ranks) { return perf::number(ranks, "%.0f"); }
+std::string rank_label(double ranks) { return svg::number(ranks); }
 
-std::string draw_panel(const SimComparison &comparison, const perf::Axis &x, const perf::Axis &y,
+std::string draw_panel(const SimComparison &comparison, const chart::Axis &x, const chart::Axis &y,
                        const std::vector<rondo_algorithm_t> &order) {
   std::string svg;
   for (const SimLine &line : comparison.lines) {
-    std::vector<perf::ChartPoint> points;
+    std::vector<chart::Point> points;
     for (const SimPoint &point : line.points) points.push_back({point.x, point.time_us});
     const auto index = std::find(order.begin(), order.end(), line.algorithm) - order.begin();
-    svg += perf::draw_points(points, static_cast<size_t>(index), x, y);
+    svg += chart::draw_points(points, static_cast<size_t>(index), x, y);
   }
   return svg;
 }
@@ -103,7 +106,7 @@ std::string sim_text(const sim::SimCase &what, const sim::SimResult &result, con
     std::string name = sim::link_class_string(static_cast<sim::LinkClass>(link));
     name.resize(11, ' ');
     text += name + std::to_string(bytes) + " bytes over links, " +
-            near(static_cast<double>(bytes) / static_cast<double>(what.network.rank_count())) + " a rank\n";
+            show_bytes_near(static_cast<double>(bytes) / static_cast<double>(what.network.rank_count())) + " a rank\n";
   }
   return text + "simulated  " + how(what, result) + "\n" + crossings_text(comparison);
 }
@@ -151,18 +154,18 @@ std::string sim_svg(const sim::SimCase &what, const SimComparison &by_size, cons
         if (comparison == &by_size) high_bytes = std::max(high_bytes, point.x);
       }
     }
-  std::string svg = perf::open_chart(names.size());
-  svg += perf::text_at(perf::first_panel_left, 40, "class=\"title\"",
-                       std::string(rondo_collective_string(what.collective)) + ", simulated");
   const bool empty = by_size.lines.empty() || by_ranks.lines.empty();
-  if (empty) return svg + perf::text_at(perf::first_panel_left, 80, "", "nothing could be simulated") + "</svg>\n";
-  const perf::Axis time = perf::time_axis(low_us, high_us);
-  const perf::Axis left = perf::power_axis(low_bytes, high_bytes, perf::first_panel_left);
-  const perf::Axis right = perf::power_axis(2, high_ranks, perf::second_panel_left, rank_label);
-  svg += perf::draw_frame(left, time, "time, " + who(what), "message size");
-  svg += perf::draw_frame(right, time, "time, " + near(static_cast<double>(what.bytes)), "ranks");
+  std::string svg = chart::open_chart(names.size());
+  svg += chart::draw_title(std::string(rondo_collective_string(what.collective)) + ", simulated",
+                           empty ? "nothing could be simulated" : "");
+  if (empty) return svg + std::string(svg::end);
+  const chart::Axis time = chart::time_axis(low_us, high_us);
+  const chart::Axis left = chart::size_axis(low_bytes, high_bytes, chart::first_panel_left);
+  const chart::Axis right = chart::power_axis(2, high_ranks, chart::second_panel_left, rank_label);
+  svg += chart::draw_frame(left, time, "time, " + who(what), "message size");
+  svg += chart::draw_frame(right, time, "time, " + show_bytes(what.bytes), "ranks");
   svg += draw_panel(by_size, left, time, order) + draw_panel(by_ranks, right, time, order);
-  return svg + perf::draw_legend(names) + "</svg>\n";
+  return svg + chart::draw_legend(names) + std::string(svg::end);
 }
 
 }  // namespace rondo::cli

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // `rondo sim`: how long a collective would take among so many ranks, on a network that is described, not there.
-#include <CLI/CLI.hpp>
-
 #include <algorithm>
+#include <array>
 #include <cstdio>
-#include <fstream>
 #include <optional>
 #include <string>
 #include <variant>
@@ -14,55 +12,90 @@
 #include "src/base/parse.h"
 #include "src/cli/commands.h"
 #include "src/cli/sim/sim.h"
+#include "src/console/command_line.h"
+#include "src/console/output.h"
+#include "src/console/progress.h"
 
 namespace rondo::cli {
 namespace {
 
 struct SimOptions {
   std::string algorithm = "auto", collective = "all_reduce", protocol = "auto", bytes = "1G", chunk;
-  std::string topology, table, json, sweep;
+  std::string topology, table, json, plot;
   uint32_t ranks = 0, nodes = 0, gpus = 0, rack_nodes = 0, root = 0, channels = 0;
   bool in_place = false, every = false, alone = false;
 };
 
 using Parsed = std::variant<SimOptions, std::string>;  // the string is the help
 
-Result<Parsed> parse_options(Arguments args) {
-  SimOptions options;
-  CLI::App app("Simulates a collective: the very schedules, on a model of links and ports, with times for data.",
-               "rondo sim");
-  app.add_option("--ranks", options.ranks, "Number of ranks (default: all of the nodes)")
+constexpr console::Manual manual{
+    "rondo sim",
+    "Simulates a collective among ranks that are not there: the very schedules, on a model of links and ports,\n"
+    "with times for data. docs/simulator.md has the model.",
+    "rondo sim [OPTIONS]",
+    "  rondo sim --ranks 16384 --algorithm ring --bytes 1G    how long a ring among 16,384 ranks takes\n"
+    "  rondo sim --nodes 16 --gpus 8 --plot sim.svg           draw all algorithms by size and by ranks\n"
+    "  rondo sim --table here.json --ranks 4 --json           this machine, as rondo tune has measured it\n"};
+
+void add_place_options(console::CommandLine &app, SimOptions &options) {
+  app.begin_group("The network");
+  app.add_option("--ranks", options.ranks, "number of ranks, 1 to 1048576 [all of the nodes, or 16]")
       ->check(CLI::Range(1u, sim::sim_rank_count_max))
       ->type_name("N");
-  app.add_option("--nodes", options.nodes, "Number of nodes")->check(CLI::Range(1u, sim::sim_rank_count_max));
-  app.add_option("--gpus", options.gpus, "Ranks of a node (default 8)")->check(CLI::Range(1u, 4096u));
-  app.add_option("--rack", options.rack_nodes, "Nodes of a rack (default: all are in one)")->type_name("NODES");
-  app.add_option("--topology", options.topology, "Read nodes, links and costs from a JSON file")->type_name("FILE");
-  app.add_option("--table", options.table,
-                 "Take links and costs of this machine from a table that rondo tune has written")
+  app.add_option("--nodes", options.nodes, "number of nodes, 1 to 1048576")
+      ->check(CLI::Range(1u, sim::sim_rank_count_max))
+      ->type_name("N");
+  app.add_option("--gpus", options.gpus, "ranks of a node, 1 to 4096 [8]")
+      ->check(CLI::Range(1u, 4096u))
+      ->type_name("N");
+  app.add_option("--rack", options.rack_nodes, "nodes of a rack [all are in one]")->type_name("N");
+  app.add_option("--topology", options.topology, "read nodes, links and costs from a JSON file")->type_name("FILE");
+  app.add_option("--table", options.table, "links and costs of this machine, from a table that rondo tune has written")
       ->type_name("FILE");
+}
+
+void add_case_options(console::CommandLine &app, SimOptions &options) {
+  app.begin_group("The collective");
+  app.add_option("--collective", options.collective,
+                 "all_reduce, reduce_scatter, all_gather, broadcast, reduce or barrier [all_reduce]")
+      ->type_name("NAME");
+  app.add_option("--bytes", options.bytes, "size of the whole vector [1G]")->type_name("SIZE");
+  app.add_option("--root", options.root, "root of a broadcast or reduce [0]")->type_name("RANK");
+  app.add_flag("--in-place", options.in_place, "send and receive buffers coincide");
+  app.begin_group("The plan");
   app.add_option("--algorithm", options.algorithm,
-                 "auto (default), ring, tree, halving_doubling, one_shot, two_shot, hierarchical or "
-                 "hierarchical_tree");
-  app.add_option("--bytes", options.bytes, "Size of the whole vector, as in 64K or 1G (default 1G)")->type_name("SIZE");
-  app.add_option("--collective", options.collective, "Default all_reduce");
-  app.add_option("--root", options.root, "Root of a broadcast or reduce (default 0)")->type_name("RANK");
-  app.add_flag("--in-place", options.in_place, "Send and receive buffers coincide");
-  app.add_option("--protocol", options.protocol, "auto (default), simple or ll");
-  app.add_option("--channels", options.channels, "Default: what the tuner chooses")->check(CLI::Range(1u, 64u));
-  app.add_option("--chunk-bytes,--chunk", options.chunk, "The schedule's unit (default: what the tuner chooses)")
+                 "auto, ring, tree, halving_doubling, one_shot, two_shot, hierarchical or hierarchical_tree; auto is "
+                 "the tuner's choice [auto]")
+      ->type_name("NAME");
+  app.add_option("--protocol", options.protocol, "auto, simple or ll [auto]")->type_name("NAME");
+  app.add_option("--channels", options.channels, "parallel lanes, 1 to 64 [the tuner's choice]")
+      ->check(CLI::Range(1u, 64u))
+      ->type_name("N");
+  app.add_option("--chunk-bytes", options.chunk, "the schedule's unit, from 64 [the tuner's choice]")
       ->type_name("SIZE");
-  app.add_option("--json", options.json, "Write the result as JSON; - is standard output")->type_name("FILE");
-  app.add_option("--sweep", options.sweep, "Draw time by size and by ranks to 131072, as SVG")->type_name("FILE");
-  app.add_flag("--alone", options.alone, "Do not compare with the other algorithms");
-  app.add_flag("--every", options.every, "Simulate every rank and tile, though they repeat: slow, the same result");
-  try {
-    app.parse(std::vector<std::string>(args.rbegin(), args.rend()));  // CLI11 wants the last argument first
-  } catch (const CLI::CallForHelp &) {
-    return Parsed(app.help());
-  } catch (const CLI::Error &error) {
-    return invalid_argument(std::string(error.what()) + "; see rondo sim --help");
+}
+
+Result<Parsed> parse_options(Arguments args) {
+  SimOptions options;
+  console::CommandLine app(manual);
+  add_place_options(app, options);
+  add_case_options(app, options);
+  app.begin_group("Output");
+  app.add_json(options.json, "write the result");
+  app.add_option("--plot,--sweep", options.plot,
+                 "draw time by size, and by ranks to 131072, into FILE.svg; - is standard output")
+      ->type_name("FILE");
+  app.add_flag("--alone", options.alone, "do not compare with the other algorithms");
+  app.add_flag("--every", options.every, "simulate every rank and tile, though they repeat: slow, the same result");
+  if (auto answer = app.read(args)) {
+    if (answer->is_help) return Parsed(std::move(answer->text));
+    return invalid_argument(std::move(answer->text));
   }
+  const std::array outputs{console::Output{"--json", options.json}, console::Output{"--plot", options.plot}};
+  for (const console::Complaint &complaint :
+       {console::check_shared(outputs), console::check_plot(options.plot), console::check_output(options.json),
+        console::check_output(options.plot)})
+    if (complaint) return invalid_argument(*complaint);
   return Parsed(std::move(options));
 }
 
@@ -102,8 +135,8 @@ struct Question {
 Result<void> choose_tuned(const SimOptions &options, Question *question) {
   if (!options.topology.empty() || options.nodes != 0 || options.gpus != 0 || options.rack_nodes != 0)
     return invalid_argument("--table says what the machine is: leave --topology, --nodes, --gpus and --rack out");
-  if (!options.sweep.empty())
-    return invalid_argument("--sweep draws numbers of ranks that the table of one machine has no costs for; "
+  if (!options.plot.empty())
+    return invalid_argument("--plot draws numbers of ranks that the table of one machine has no costs for; "
                             "leave it out, or give a --topology");
   sim::SimCase &what = question->what;
   RONDO_TRY_ASSIGN(question->tuned, TunedNetworks::read(options.table, what.collective));
@@ -135,31 +168,32 @@ Result<Question> make_question(const SimOptions &options) {
   return question;
 }
 
-Result<void> write_file(const std::string &path, const std::string &text) {
-  if (path == "-") {
-    if (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0) return {};
-  } else {
-    std::ofstream file(path);
-    if (file << text << std::flush) return {};
-  }
-  return Error{RONDO_ERROR_SYSTEM,
-               "cannot write " + rondo::quoted(path) + "; give a file in a folder that can be written to"};
+Result<void> write(const std::string &path, const std::string &text) {
+  if (auto complaint = console::write_output(path, text)) return Error{RONDO_ERROR_SYSTEM, std::move(*complaint)};
+  return {};
 }
 
 Result<void> report(const SimOptions &options, const Question &question) {
   const sim::SimCase &what = question.what;
-  sim::Simulator simulator;
-  RONDO_TRY_ASSIGN(const sim::SimResult result, simulator.simulate(what));
-  SimComparison by_size;
   sim::SimCase compared = what;
   compared.use_symmetry = compared.use_period = true;
   compared.overrides = {};
-  if (!options.alone || !options.sweep.empty())
-    by_size = compare_by_size(compared, simulator, question.tuned ? &*question.tuned : nullptr);
-  if (options.json != "-") RONDO_TRY(write_file("-", sim_text(what, result, by_size)));
-  if (!options.json.empty()) RONDO_TRY(write_file(options.json, sim_json(what, result, by_size)));
-  if (!options.sweep.empty())
-    RONDO_TRY(write_file(options.sweep, sim_svg(compared, by_size, compare_by_ranks(compared))));
+  const bool by_ranks = !options.plot.empty(), by_size = !options.alone || by_ranks;
+  const auto ranks = static_cast<double>(what.network.rank_count());
+  console::Progress progress("rondo sim");
+  Effort effort(ranks + (by_size ? effort_by_size(compared) : 0) + (by_ranks ? effort_by_ranks(compared) : 0),
+                [&progress](double part) { progress.reach(part); });
+  sim::Simulator simulator;
+  effort.begin(simulator, ranks);
+  RONDO_TRY_ASSIGN(const sim::SimResult result, simulator.simulate(what));
+  effort.end(ranks);
+  SimComparison sizes;
+  if (by_size) sizes = compare_by_size(compared, simulator, question.tuned ? &*question.tuned : nullptr, effort);
+  const std::string drawing = by_ranks ? sim_svg(compared, sizes, compare_by_ranks(compared, effort)) : "";
+  progress.wipe();
+  if (options.json != "-" && options.plot != "-") RONDO_TRY(write("-", sim_text(what, result, sizes)));
+  if (!options.json.empty()) RONDO_TRY(write(options.json, sim_json(what, result, sizes)));
+  if (by_ranks) RONDO_TRY(write(options.plot, drawing));
   return {};
 }
 

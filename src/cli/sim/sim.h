@@ -2,6 +2,7 @@
 // The parts of `rondo sim`.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -54,11 +55,27 @@ struct Crossing {
   rondo_algorithm_t algorithm = RONDO_ALGORITHM_RING;
 };
 
+/// How far several simulations are. Each has a weight, the number of its ranks: about as long it takes.
+class Effort {
+ public:
+  /// @param reached  told the part of `total` that is done, 0 to 1
+  Effort(double total, std::function<void(double)> reached) : total_(total), reached_(std::move(reached)) {}
+  /// The simulator's next case has this weight.
+  void begin(sim::Simulator &simulator, double weight);
+  void end(double weight);
+
+ private:
+  double total_, done_ = 0;
+  std::function<void(double)> reached_;
+};
+[[nodiscard]] double effort_by_size(const sim::SimCase &what);
+[[nodiscard]] double effort_by_ranks(const sim::SimCase &what);
+
 /// Each algorithm that can do it, over sizes; on `what.network`, or on that of `tuned` for each size if there is one.
 [[nodiscard]] SimComparison compare_by_size(const sim::SimCase &what, sim::Simulator &simulator,
-                                            const TunedNetworks *tuned);
+                                            const TunedNetworks *tuned, Effort &effort);
 /// Over numbers of ranks, in nodes like the first of `what.network`.
-[[nodiscard]] SimComparison compare_by_ranks(const sim::SimCase &what);
+[[nodiscard]] SimComparison compare_by_ranks(const sim::SimCase &what, Effort &effort);
 /// Between two sizes that were simulated a crossing is where straight lines through both meet.
 [[nodiscard]] std::vector<Crossing> find_crossings(const SimComparison &comparison);
 

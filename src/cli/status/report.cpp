@@ -68,17 +68,6 @@ void add_row(std::string &out, std::string rank, std::string process, std::strin
   out += "  " + rank + " " + process + " " + state + " " + rest + "\n";
 }
 
-/// "12.3 GB"; a stranger's number may be any.
-std::string bytes_text(uint64_t bytes) {
-  static constexpr std::array units{"B", "kB", "MB", "GB", "TB", "PB", "EB"};
-  auto value = static_cast<double>(bytes);
-  size_t unit = 0;
-  for (; value >= 999.95 && unit + 1 < units.size(); ++unit) value /= 1000;
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), unit == 0 ? "%.0f %s" : "%.1f %s", value, units[unit]);
-  return text.data();
-}
-
 /// "hidden" is what is left of the time in flight.
 void add_statistics(std::string &out, const Look &look) {
   const auto add = [&](std::string rank, std::string count, std::string bytes, std::string in_flight,
@@ -100,7 +89,7 @@ void add_statistics(std::string &out, const Look &look) {
       exposed = seconds(0, total.exposed_ns);
       if (total.in_flight_ns != 0) exposed += " (" + std::to_string(hidden_percent) + " % hidden)";
     }
-    add(std::to_string(rank), std::to_string(total.operations), bytes_text(total.bytes),
+    add(std::to_string(rank), std::to_string(total.operations), show_bytes_near(static_cast<double>(total.bytes)),
         seconds(0, total.in_flight_ns), exposed);
   }
 }

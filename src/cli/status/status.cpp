@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // `rondo status`: what the ranks of running jobs on this host do, read from the memory that they share. It maps that
 // memory for reading only and stops nobody; the job does not notice.
-#include <CLI/CLI.hpp>
-
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <limits>
@@ -13,6 +13,8 @@
 #include "src/cli/commands.h"
 #include "src/cli/status/processes.h"
 #include "src/cli/status/report.h"
+#include "src/console/command_line.h"
+#include "src/console/output.h"
 #include "transports/shm/recorder.h"
 
 namespace rondo::cli {
@@ -23,40 +25,57 @@ struct StatusOptions {
   bool job = false;
   pid_t launcher = 0;  ///< with job; 0: all jobs of this user
   bool everybody = false;  ///< with job and no launcher: of all users
-  bool json = false;
+  std::string json;  ///< a file to write, "-" for standard output
   std::string dump;  ///< a file to write, "-" for standard output
 };
 
 using Parsed = std::variant<StatusOptions, std::string>;  // the string is the help
 
+constexpr console::Manual manual{
+    "rondo status",
+    "Tells what the ranks of running jobs on this host do, how long already, and who is waited for. It only reads the\n"
+    "memory that the ranks share; on each host of a job it tells of the ranks there.",
+    "rondo status PID [OPTIONS]\n       rondo status --job [PID] [OPTIONS]",
+    "  rondo status --job                       all jobs of this user on this host: who is waited for?\n"
+    "  rondo status 4711 --json status.json     the communicators of one process, for scripts\n"
+    "  rondo status --job 4711 --dump ops.jsonl the last operations of each rank below a launcher\n"};
+
+/// A word behind --json that is the process and not the file.
+bool is_number(std::string_view word) {
+  const auto is_digit = [](char letter) { return letter >= '0' && letter <= '9'; };
+  return !word.empty() && std::all_of(word.begin(), word.end(), is_digit);
+}
+
 Result<Parsed> parse_options(Arguments args) {
   constexpr pid_t pid_max = std::numeric_limits<pid_t>::max();
   StatusOptions options;
-  CLI::App app("Tells what the ranks of running jobs do, how long already, and who is waited for.", "rondo status");
-  auto *const process = app.add_option("process", options.process, "Look at the communicators of process PID")
+  console::CommandLine app(manual);
+  auto *const process = app.add_option("process", options.process, "look at the communicators of this process")
                             ->check(CLI::Range(1, pid_max))
                             ->type_name("PID");
   auto *const job = app.add_option("--job", options.launcher,
-                                   "Look at the processes below PID, a launcher such as rondo run; without PID, at "
+                                   "look at the processes below PID, a launcher such as rondo run; without PID, at "
                                    "all processes of this user")
                         ->expected(0, 1)
                         ->check(CLI::Range(0, pid_max))
                         ->type_name("[PID]")
                         ->excludes(process);
   app.add_flag("--all-users", options.everybody,
-               "With --job and no PID: at the processes of all users, whose memory root reads then");
-  auto *const json = app.add_flag("--json", options.json, "Print JSON");
+               "with --job and no PID: at the processes of all users, whose memory root reads then");
+  app.add_json(options.json, "write it", is_number);
   app.add_option("--dump", options.dump,
-                 "Write the flight recording, the last operations of each rank, to F (- for standard output)")
-      ->type_name("F")
-      ->excludes(json);
-  try {
-    app.parse(std::vector<std::string>(args.rbegin(), args.rend()));  // CLI11 wants the last argument first
-  } catch (const CLI::CallForHelp &) {
-    return Parsed(app.help());
-  } catch (const CLI::Error &error) {
-    return invalid_argument(std::string(error.what()) + "; see rondo status --help");
+                 "write the flight recording, the last operations of each rank, to FILE (- is standard output), and "
+                 "nothing else")
+      ->type_name("FILE");
+  if (auto answer = app.read(args)) {
+    if (answer->is_help) return Parsed(std::move(answer->text));
+    return invalid_argument(std::move(answer->text));
   }
+  if (!options.json.empty() && !options.dump.empty())
+    return invalid_argument("--json and --dump exclude each other: --dump is all it writes; see rondo status --help");
+  for (const console::Complaint &complaint :
+       {console::check_output(options.json), console::check_output(options.dump)})
+    if (complaint) return invalid_argument(*complaint);
   options.job = job->count() != 0;
   if (options.everybody && (!options.job || options.launcher != 0))
     return invalid_argument("--all-users goes with --job without a PID; see rondo status --help");
@@ -91,8 +110,8 @@ Error nothing_found(const StatusOptions &options) {
                                             : "no process of this user has a communicator; of all users: --all-users");
 }
 
-Result<void> print(const std::string &text) {
-  if (std::fputs(text.c_str(), stdout) < 0 || std::fflush(stdout) != 0) return system_error("standard output", errno);
+Result<void> write(const std::string &path, const std::string &text) {
+  if (auto complaint = console::write_output(path, text)) return Error{RONDO_ERROR_SYSTEM, std::move(*complaint)};
   return {};
 }
 
@@ -119,7 +138,8 @@ Result<void> show(const StatusOptions &options) {
   if (!options.dump.empty()) return dump(observed, options.dump);
   std::vector<Look> looks;
   for (const auto &recording : observed.recordings) looks.push_back(look_at(*recording));
-  return print(options.json ? status_json(looks, observed.refused) : status_text(looks));
+  if (options.json != "-") RONDO_TRY(write("-", status_text(looks)));
+  return options.json.empty() ? Result<void>() : write(options.json, status_json(looks, observed.refused));
 }
 
 }  // namespace

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `rondo trace`: the flight recordings of all ranks of a job, running or written to files, as one timeline for Perfetto
 // and Chrome's trace viewer.
-#include <CLI/CLI.hpp>
-
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
@@ -17,6 +15,8 @@
 #include "src/cli/commands.h"
 #include "src/cli/status/processes.h"
 #include "src/cli/trace/timeline.h"
+#include "src/console/command_line.h"
+#include "src/console/output.h"
 #include "src/core/diagnostics/recorder.h"
 #include "transports/shm/recorder.h"
 
@@ -30,24 +30,29 @@ struct TraceOptions {
 
 using Parsed = std::variant<TraceOptions, std::string>;  // the string is the help
 
+constexpr console::Manual manual{
+    "rondo trace",
+    "Makes one timeline of the latest operations of all ranks, for ui.perfetto.dev or chrome://tracing.",
+    "rondo trace PID|FILE... [OPTIONS]",
+    "  rondo trace $(pidof rondo-train) -o job.json    then open job.json in ui.perfetto.dev\n"
+    "  rondo trace host-a.jsonl host-b.jsonl > job.json\n"
+    "                                                  recordings of two hosts, by rondo status --job --dump\n"};
+
 Result<Parsed> parse_options(Arguments args) {
   TraceOptions options;
-  CLI::App app("Makes one timeline of the latest operations of all ranks, for ui.perfetto.dev or chrome://tracing.",
-               "rondo trace");
+  console::CommandLine app(manual);
   app.add_option("source", options.sources,
                  "PID: a running process and all below it, such as a rank or a launcher; FILE: a flight recording "
                  "(RONDO_RECORDER_DIR, rondo status --dump), one of each host")
       ->required()
       ->type_name("PID|FILE");
-  app.add_option("-o,--output", options.output, "Write the timeline to F [standard output]")->type_name("F");
-  app.footer("Example:\n  rondo trace $(pidof rondo-train) -o job.json\n      then open job.json in ui.perfetto.dev");
-  try {
-    app.parse(std::vector<std::string>(args.rbegin(), args.rend()));  // CLI11 wants the last argument first
-  } catch (const CLI::CallForHelp &) {
-    return Parsed(app.help());
-  } catch (const CLI::Error &error) {
-    return invalid_argument(std::string(error.what()) + "; see rondo trace --help");
+  app.add_option("-o,--output", options.output, "write the timeline to FILE; - is standard output [-]")
+      ->type_name("FILE");
+  if (auto answer = app.read(args)) {
+    if (answer->is_help) return Parsed(std::move(answer->text));
+    return invalid_argument(std::move(answer->text));
   }
+  if (auto complaint = console::check_output(options.output)) return invalid_argument(std::move(*complaint));
   return Parsed(std::move(options));
 }
 

@@ -6,6 +6,7 @@
 #include "src/base/parse.h"
 #include "src/cli/tune/tune.h"
 #include "src/cli/tune/tuner_input.h"
+#include "src/console/progress.h"
 
 namespace rondo::cli::tune {
 namespace {
@@ -66,6 +67,21 @@ uint64_t rounded_bytes(const Group &group, uint64_t bytes) {
   return std::max<uint64_t>(bytes / unit, 1) * unit;
 }
 
+namespace {
+
+/// The parts of the whole that the jobs are.
+void divide(std::vector<Job> &jobs) {
+  double all = 0, done = 0;
+  for (const Job &job : jobs) all += estimate_seconds(job);
+  for (Job &job : jobs) {
+    job.part_begin = done / all;
+    done += estimate_seconds(job);
+    job.part_end = done / all;
+  }
+}
+
+}  // namespace
+
 std::vector<Job> plan_jobs(const Options &options, const Config &config, uint32_t core_count) {
   std::vector<Job> jobs;
   for (const uint32_t rank_count : options.rank_counts)
@@ -80,25 +96,42 @@ std::vector<Job> plan_jobs(const Options &options, const Config &config, uint32_
       }
       jobs.push_back(std::move(job));
     }
+  divide(jobs);
   return jobs;
 }
 
-double estimate_seconds(const Job &job) {
-  constexpr double start_seconds = 0.05;  // of a communicator
+double estimate_seconds(const Job &job, const SizeJob &size) {
   constexpr double move_seconds = 4e-10;  // a byte of one rank, with the writing of its input
   constexpr double least_runs = 3;
   // After two rounds about half of the candidates are left (tune_rank.cpp); the first has warm-up runs.
   const double round_count = job.round_count <= 2 ? job.round_count : 2 + 0.5 * (job.round_count - 2);
   const double sharing = job.group.oversubscribed ? 2.0 : 1.0;
+  const double run = move_seconds * sharing * static_cast<double>(size.bytes) * job.group.rank_count;
+  const double sample = std::max(static_cast<double>(job.sample_ns) * 1e-9, least_runs * run);
+  return static_cast<double>(size.candidates.size()) * (round_count + 1) * (sample + run);
+}
+
+double estimate_seconds(const Job &job) {
+  constexpr double start_seconds = 0.05;  // of a communicator
   double seconds = 1;
   size_t most = 0;
   for (const SizeJob &size : job.sizes) {
-    const double run = move_seconds * sharing * static_cast<double>(size.bytes) * job.group.rank_count;
-    const double sample = std::max(static_cast<double>(job.sample_ns) * 1e-9, least_runs * run);
-    seconds += static_cast<double>(size.candidates.size()) * (round_count + 1) * (sample + run);
+    seconds += estimate_seconds(job, size);
     most = std::max(most, size.candidates.size());
   }
-  return seconds + start_seconds * sharing * static_cast<double>(most);
+  return seconds + start_seconds * (job.group.oversubscribed ? 2.0 : 1.0) * static_cast<double>(most);
+}
+
+std::string progress_of(const Job &job, size_t done_count, double elapsed_s) {
+  double all = 0, done = 0;
+  for (size_t index = 0; index < job.sizes.size(); ++index) {
+    all += estimate_seconds(job, job.sizes[index]);
+    if (index < done_count) done += estimate_seconds(job, job.sizes[index]);
+  }
+  const double own_part = (job.part_end - job.part_begin) * (all > 0 ? done / all : 1);
+  const double part = job.part_begin + own_part;
+  const double elapsed_in_all_s = own_part > 0 ? elapsed_s / own_part * part : elapsed_s;  // at the same pace
+  return console::progress_text(part, elapsed_in_all_s);
 }
 
 std::string show(const PlanChoice &choice) {

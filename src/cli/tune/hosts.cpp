@@ -15,6 +15,7 @@
 #include "src/base/clock.h"
 #include "src/cli/tune/comm.h"
 #include "src/cli/tune/tuner_input.h"
+#include "src/console/output.h"
 #include "src/topo/host.h"
 
 namespace rondo::cli::tune {
@@ -36,6 +37,8 @@ class HostsRank {
  public:
   Result<HostFindings> measure(const Options &options) {
     RONDO_TRY(connect());
+    if (rank_ == 0)
+      if (auto complaint = console::check_output(options.output)) return invalid_argument(std::move(*complaint));
     uint32_t first_inside = no_rank, inside = no_rank;  // the first two ranks that share a host
     uint32_t between = no_rank;                         // the first one that rank 0 does not share its host with
     for (uint32_t rank = 1; rank < node_of_.size(); ++rank) {
@@ -164,15 +167,19 @@ Result<void> tune_hosts(const Options &options) {
   HostsRank rank;
   RONDO_TRY_ASSIGN(const HostFindings findings, rank.measure(options));
   if (rank.rank() != 0) return {};
-  RONDO_TRY(write_file(options.output, hosts_document(findings, options.collectives)));
+  const std::string document = hosts_document(findings, options.collectives);
   // What is told is what the library will read.
-  if (auto table = read_tuning_file(options.output); !table.ok())
+  if (auto table = parse_tuning(document); !table.ok())
     return Error{RONDO_ERROR_INTERNAL, "its own table is refused: " + table.error().message};
-  const char *const path = options.output.c_str();
-  std::printf("%s%s: %zu rows; use it with RONDO_TUNING_FILE=%s on every host, and with rondo sim --table %s --ranks "
-              "%llu\n",
-              hosts_text(findings).c_str(), path, findings.rows.size(), path, path,
-              static_cast<unsigned long long>(findings.network.rank_count()));
+  if (auto complaint = console::write_output(options.output, document))
+    return Error{RONDO_ERROR_SYSTEM, std::move(*complaint)};
+  const bool to_output = options.output == "-";
+  const char *const name = to_output ? "FILE" : options.output.c_str();
+  std::fprintf(to_output ? stderr : stdout,
+               "%s%s: %zu rows; use it with RONDO_TUNING_FILE=%s on every host, and with rondo sim --table %s --ranks "
+               "%llu\n",
+               hosts_text(findings).c_str(), to_output ? "standard output" : name, findings.rows.size(), name, name,
+               static_cast<unsigned long long>(findings.network.rank_count()));
   return {};
 }
 

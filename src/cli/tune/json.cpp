@@ -97,6 +97,8 @@ std::string job_text(const Job &job) {
   Json json = group_json(job.group);
   json["rounds"] = job.round_count;
   json["sample_ns"] = job.sample_ns;
+  json["part_begin"] = job.part_begin;
+  json["part_end"] = job.part_end;
   json["sizes"] = Json::array();
   for (const SizeJob &size : job.sizes) {
     Json list = Json::array();
@@ -112,6 +114,8 @@ Result<Job> read_job(const std::string &path) {
   job.group = take_group(reader);
   reader.take(reader.json(), "rounds", job.round_count);
   reader.take(reader.json(), "sample_ns", job.sample_ns);
+  reader.take(reader.json(), "part_begin", job.part_begin);
+  reader.take(reader.json(), "part_end", job.part_end);
   for (const Json &entry : reader.list(reader.json(), "sizes")) {
     SizeJob size;
     reader.take(entry, "bytes", size.bytes);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <CLI/CLI.hpp>
-
 #include <algorithm>
 #include <set>
 
 #include "src/base/names.h"
 #include "src/base/parse.h"
 #include "src/cli/tune/tune.h"
+#include "src/console/command_line.h"
+#include "src/console/output.h"
 
 namespace rondo::cli::tune {
 namespace {
@@ -17,7 +17,7 @@ constexpr uint64_t bytes_max = uint64_t{1} << 30;
 constexpr size_t size_count_max = 64;
 
 struct Raw {
-  std::string ranks = "2,4,8", collectives = "all_reduce", sizes;
+  std::string ranks = "2,4,8", collectives = "all_reduce", sizes, json;
   bool quick = false;
 };
 
@@ -85,41 +85,61 @@ Result<Options> finish(const Raw &raw, Options options) {
   return options;
 }
 
+constexpr console::Manual manual{
+    "rondo tune",
+    "Measures the algorithms on this machine, by ranks of its own, and writes the table that RONDO_TUNING_FILE loads.\n"
+    "With --hosts, as a rank of a job on several hosts, it measures the links inside of and between them. Its status:\n"
+    "0; 1 if a choice is over 10 % slower than the best, or measuring failed; 2: used wrongly.",
+    "rondo tune [OPTIONS]",
+    "  rondo tune -o here.json                     2, 4 and 8 ranks, all_reduce, 8 to 64M: some minutes\n"
+    "  rondo tune --quick --ranks 2 -o here.json   a first impression: seconds\n"
+    "  RONDO_TUNING_FILE=here.json rondo run -n 4 ./train\n"
+    "  rondo run --hosts a:4,b:4 rondo tune --hosts -o hosts.json\n"
+    "                                              jobs on these hosts: choices by simulation, from measured links\n"};
+
+void add_options(console::CommandLine &app, Options &options, Raw &raw) {
+  app.begin_group("What is measured");
+  app.add_option("--ranks", raw.ranks, "numbers of ranks, 2 to 64 [2,4,8]")->type_name("N,...");
+  app.add_option("--collectives", raw.collectives,
+                 "all_reduce, reduce_scatter, all_gather, broadcast, reduce [all_reduce]")
+      ->type_name("NAME,...");
+  app.add_option("--sizes", raw.sizes, "a list, or FROM-TO/FACTOR, both ends included [8-64M/4]")->type_name("SIZES");
+  app.add_flag("--quick", raw.quick, "fewer sizes (8-1M/32), two rounds, short samples: a first impression");
+  app.add_option("--rounds", options.round_count, "times that every candidate's turn comes at a size, 1 to 1000 [5]")
+      ->check(CLI::Range(1u, round_count_max))
+      ->type_name("N");
+  app.add_flag("--hosts", options.hosts,
+               "as a rank of a launcher on several hosts: measure links inside and between them, choose by simulation");
+  app.begin_group("Output");
+  app.add_option("-o,--output", options.output, "the table, which is JSON; - is standard output [rondo-tuning.json]")
+      ->type_name("FILE");
+  app.add_json(raw.json, "as --output: write the table");
+  app.add_option("--job", options.job_path)->group("");  // how it starts its own ranks
+  app.add_option("--result", options.result_path)->group("");
+}
+
 }  // namespace
 
 Result<std::variant<Options, std::string>> parse_options(Arguments args) {
   using Parsed = std::variant<Options, std::string>;
   Options options;
   Raw raw;
-  CLI::App app("Measures the algorithms on this machine and writes the table that RONDO_TUNING_FILE loads.\n"
-               "Exit status: 0; 1 if a choice is over 10 % slower than the best, or measuring failed; 2: used wrongly.",
-               "rondo tune");
-  app.add_option("--ranks", raw.ranks, "Numbers of ranks, 2 to 64 (default 2,4,8)")->type_name("N,...");
-  app.add_option("--collectives", raw.collectives, "Default all_reduce")->type_name("NAME,...");
-  app.add_option("--sizes", raw.sizes, "A list of bytes, or FROM-TO/FACTOR, both ends included (default 8-64M/4)")
-      ->type_name("SIZES");
-  app.add_flag("--quick", raw.quick, "Fewer sizes (8-1M/32), two rounds, short samples: a first impression");
-  auto *const rounds =
-      app.add_option("--rounds", options.round_count, "Times that every candidate's turn comes at a size (default 5)")
-          ->check(CLI::Range(1u, round_count_max))
-          ->type_name("N");
-  app.add_option("-o,--output", options.output, "The file to write (default rondo-tuning.json)")->type_name("FILE");
-  app.add_flag("--hosts", options.hosts,
-               "As a rank of a launcher on several hosts: measure links inside and between them, choose by simulation");
-  app.add_option("--job", options.job_path)->group("");  // how it starts its own ranks
-  app.add_option("--result", options.result_path)->group("");
-  try {
-    app.parse(std::vector<std::string>(args.rbegin(), args.rend()));  // CLI11 wants the last argument first
-  } catch (const CLI::CallForHelp &) {
-    return Parsed(app.help());
-  } catch (const CLI::Error &error) {
-    return invalid_argument(error.what());
+  console::CommandLine app(manual);
+  add_options(app, options, raw);
+  if (auto answer = app.read(args)) {
+    if (answer->is_help) return Parsed(std::move(answer->text));
+    return invalid_argument(std::move(answer->text));
   }
+  if (!raw.json.empty() && app.count("--output") != 0)
+    return invalid_argument("--json and --output name the same file; give one of them");
+  if (!raw.json.empty()) options.output = raw.json;
   if (raw.quick) {
-    if (rounds->count() == 0) options.round_count = 2;
+    if (app.count("--rounds") == 0) options.round_count = 2;
     options.sample_ns = 3'000'000;
   }
   RONDO_TRY_ASSIGN(options, finish(raw, std::move(options)));
+  if (options.job_path.empty() && !options.hosts)  // of hosts, only rank 0 writes
+    if (auto complaint = console::check_output(options.output)) return invalid_argument(std::move(*complaint));
   return Parsed(std::move(options));
 }
 

@@ -255,6 +255,8 @@ Result<Measured> Rank::measure() {
   RONDO_TRY(connect());
   Measured measured;
   measured.group = job_.group;
+  const uint64_t begin_ns = now_ns();
+  size_t done_count = 0;
   for (const SizeJob &size : job_.sizes) {
     const size_t before = measured.series.size();
     RONDO_TRY(measure_size(size, measured));
@@ -262,8 +264,9 @@ Result<Measured> Rank::measure() {
     const auto best =
         std::min_element(measured.series.begin() + static_cast<std::ptrdiff_t>(before), measured.series.end(),
                          [](const Series &a, const Series &b) { return a.median_us < b.median_us; });
-    std::fprintf(stderr, "  %8s  %zu candidates, best %s: %.1f us\n", show_bytes(size.bytes).c_str(),
-                 size.candidates.size(), show(best->choice).c_str(), best->median_us);
+    const std::string progress = progress_of(job_, ++done_count, static_cast<double>(now_ns() - begin_ns) * 1e-9);
+    std::fprintf(stderr, "  %8s  %zu candidates, best %s: %.1f us (%s)\n", show_bytes(size.bytes).c_str(),
+                 size.candidates.size(), show(best->choice).c_str(), best->median_us, progress.c_str());
   }
   for (const auto &[choice, comm] : comms_)
     RONDO_TRY(check(rondo_comm_finalize(comm.get()), comm.get(), "rondo_comm_finalize"));

@@ -2,12 +2,15 @@
 // `rondo tune`: measures this machine, writes the table that RONDO_TUNING_FILE loads, and shows what it chooses.
 #include "src/cli/tune/tune.h"
 
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 
 #include "src/base/parse.h"
 #include "src/cli/tune/hosts.h"
+#include "src/console/output.h"
 
 namespace rondo::cli {
 namespace {
@@ -44,17 +47,43 @@ void tell_disturbed(const Measured &measured) {
                measured.repeated_count, measured.disturbed_count);
 }
 
+/// Where the table is until it is known to be good: beside its file, or, for standard output, a temporary file.
+class Partial {
+ public:
+  explicit Partial(const std::string &output) : path_(output + ".partial") {
+    if (output != "-") return;
+    const char *base = std::getenv("TMPDIR");
+    path_ = (base != nullptr && *base != '\0' ? std::string(base) : "/tmp") + "/rondo-tuning-XXXXXX";
+    if (const int file = ::mkstemp(path_.data()); file >= 0) (void)::close(file);
+  }
+  Partial(const Partial &) = delete;
+  Partial &operator=(const Partial &) = delete;
+  ~Partial() { (void)std::remove(path_.c_str()); }
+  [[nodiscard]] const std::string &path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
 /// Writes the table and shows it; false: a choice is too slow.
-Result<bool> conclude(const Findings &findings, const std::string &path) {
-  const std::string partial = path + ".partial";
-  RONDO_TRY(write_file(partial, document_text(findings, build_rows(findings.all))));
+Result<bool> conclude(const Findings &findings, const std::string &partial, const std::string &output) {
+  const std::string document = document_text(findings, build_rows(findings.all));
+  RONDO_TRY(write_file(partial, document));
   // What is judged is what the library will read.
   auto table = read_tuning_file(partial);
   if (!table.ok()) return Error{RONDO_ERROR_INTERNAL, "its own table is refused: " + table.error().message};
-  if (std::rename(partial.c_str(), path.c_str()) != 0) return system_error("cannot rename " + partial, errno);
+  const bool to_output = output == "-";
+  if (to_output) {
+    if (auto complaint = console::write_output(output, document))
+      return Error{RONDO_ERROR_SYSTEM, std::move(*complaint)};
+  } else if (std::rename(partial.c_str(), output.c_str()) != 0) {
+    return system_error("cannot rename " + partial, errno);
+  }
   const auto comparisons = compare(findings.all, table.value(), findings.config);
-  std::printf("%s%s%s: %zu rows; use it with RONDO_TUNING_FILE=%s\n", costs_text(findings.costs).c_str(),
-              comparison_text(comparisons).c_str(), path.c_str(), table.value().rows().size(), path.c_str());
+  const char *const name = to_output ? "FILE" : output.c_str();
+  std::fprintf(to_output ? stderr : stdout, "%s%s%s: %zu rows; use it with RONDO_TUNING_FILE=%s\n",
+               costs_text(findings.costs).c_str(), comparison_text(comparisons).c_str(),
+               to_output ? "standard output" : name, table.value().rows().size(), name);
   return worst_ratio(comparisons) <= ratio_max;
 }
 
@@ -62,7 +91,8 @@ Result<bool> measure_all(const Options &options) {
   Findings findings;
   RONDO_TRY_ASSIGN(findings.config, configuration());
   RONDO_TRY_ASSIGN(findings.topology, discover_topology(findings.config));
-  RONDO_TRY(write_file(options.output + ".partial", ""));  // better refused now than after the measurements
+  const Partial partial(options.output);
+  RONDO_TRY(write_file(partial.path(), ""));  // better refused now than after the measurements
   const auto jobs = plan_jobs(options, findings.config, usable_core_count(findings.topology));
   announce(jobs);
   for (const Job &job : jobs) {
@@ -73,7 +103,7 @@ Result<bool> measure_all(const Options &options) {
   }
   findings.costs = measure_costs(findings.topology,
                                  options.sample_ns <= quick_sample_ns ? quick_cost_seconds : cost_seconds);
-  return conclude(findings, options.output);
+  return conclude(findings, partial.path(), options.output);
 }
 
 Result<bool> measure_as_rank(const Options &options) {
@@ -92,7 +122,7 @@ Result<bool> measure_hosts(const Options &options) {
 int run_tune(Arguments args) {
   const auto parsed = parse_options(args);
   if (!parsed.ok()) {
-    std::fprintf(stderr, "rondo tune: %s; see rondo tune --help\n", parsed.error().message.c_str());
+    std::fprintf(stderr, "rondo tune: %s\n", parsed.error().message.c_str());
     return exit_usage;
   }
   if (const auto *help = std::get_if<std::string>(&parsed.value())) {
@@ -103,7 +133,6 @@ int run_tune(Arguments args) {
   const bool is_rank = !options.job_path.empty();
   const auto good = is_rank ? measure_as_rank(options) : options.hosts ? measure_hosts(options) : measure_all(options);
   if (!good.ok()) {
-    if (!is_rank && !options.hosts) std::remove((options.output + ".partial").c_str());
     std::fprintf(stderr, "rondo tune: %s\n", good.error().message.c_str());
     return exit_failed;
   }

@@ -54,6 +54,7 @@ struct Job {
   uint32_t round_count = 1;
   uint64_t sample_ns = 0;
   std::vector<SizeJob> sizes;
+  double part_begin = 0, part_end = 1;  ///< of all that is measured, by estimated time: how far it is
 };
 
 /// A candidate at a size. A run is one call; its time is the slowest rank's.
@@ -79,6 +80,9 @@ struct Measured {
 [[nodiscard]] uint64_t rounded_bytes(const Group &group, uint64_t bytes);
 [[nodiscard]] std::vector<Job> plan_jobs(const Options &options, const Config &config, uint32_t core_count);
 [[nodiscard]] double estimate_seconds(const Job &job);
+[[nodiscard]] double estimate_seconds(const Job &job, const SizeJob &size);
+/// "12 %, about 40 s left", where the job's first `done_count` sizes took so long.
+[[nodiscard]] std::string progress_of(const Job &job, size_t done_count, double elapsed_s);
 
 [[nodiscard]] std::string job_text(const Job &job);
 [[nodiscard]] Result<Job> read_job(const std::string &path);

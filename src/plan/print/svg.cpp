@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "src/console/svg.h"
 #include "src/plan/print/print.h"
 #include "src/plan/print/parts.h"
 
@@ -36,7 +37,7 @@ class Drawing {
     add_columns(height);
     for (const Mark &mark : marks_) add_messages(mark);
     for (const Mark &mark : marks_) add_box(mark);
-    return text_ + "</svg>\n";
+    return text_ + std::string(svg::end);
   }
 
  private:
@@ -47,20 +48,14 @@ class Drawing {
   [[nodiscard]] const Step &step_of(const Mark &mark) const {
     return set_.schedules[mark.rank].lanes[mark.lane][mark.step];
   }
-  [[nodiscard]] static std::string number(const char *name, int value) {
-    return std::string(" ") + name + "=\"" + std::to_string(value) + "\"";
-  }
-
   void add_text(int x, int y, const std::string &content, const char *style) {
-    text_ += "<text" + number("x", x) + number("y", y) + " " + style + ">" + content + "</text>\n";
+    text_ += svg::text(x, y, content, style);
   }
 
   void open(int height) {
-    text_ = "<svg xmlns=\"http://www.w3.org/2000/svg\"" + number("width", width_) + number("height", height) +
-            " font-family=\"sans-serif\" font-size=\"11\">\n"
+    text_ = svg::begin(width_, height, "font-family=\"sans-serif\" font-size=\"11\"") +
             "<defs><marker id=\"tip\" viewBox=\"0 0 8 8\" refX=\"8\" refY=\"4\" markerWidth=\"7\" markerHeight=\"7\" "
-            "orient=\"auto\"><path d=\"M0 0L8 4L0 8z\" fill=\"#444\"/></marker></defs>\n"
-            "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n";
+            "orient=\"auto\"><path d=\"M0 0L8 4L0 8z\" fill=\"#444\"/></marker></defs>\n";
     add_text(20, 28, print_parts::title(set_), "font-size=\"16\" font-weight=\"bold\"");
   }
 
@@ -68,8 +63,7 @@ class Drawing {
     for (int i = 0; i < static_cast<int>(print_parts::phase_looks.size()); ++i) {
       const auto &look = print_parts::phase_looks[static_cast<size_t>(i)];
       const int x = 20 + i % legend_columns_ * legend_width, y = legend_y + i / legend_columns_ * 22;
-      text_ += "<rect" + number("x", x) + number("y", y) + " width=\"16\" height=\"14\" stroke=\"#555\" fill=\"" +
-               look.fill + "\"/>\n";
+      text_ += svg::rectangle(x, y, 16, 14, "stroke=\"#555\" fill=\"" + std::string(look.fill) + "\"");
       add_text(x + 22, y + 11, look.meaning, "");
     }
     add_text(20, legend_y + legend_rows_ * 22 + 12,
@@ -84,8 +78,7 @@ class Drawing {
         std::string name = "rank " + std::to_string(rank);
         if (set_.schedules[rank].lanes.size() > 1) name += lane == 0 ? " up" : " down";
         add_text(x, y_of(0) - 14, name, "text-anchor=\"middle\" font-weight=\"bold\"");
-        text_ += "<path d=\"M" + std::to_string(x) + " " + std::to_string(y_of(0) - 8) + "V" +
-                 std::to_string(height - 8) + "\" stroke=\"#ccc\"/>\n";
+        text_ += svg::line(x, y_of(0) - 8, x, height - 8, "stroke=\"#ccc\"");
       }
     for (int row = 0; row < row_count_; ++row)
       add_text(14, y_of(row) + box_height / 2 + 4, std::to_string(row), "fill=\"#888\"");
@@ -97,14 +90,15 @@ class Drawing {
       const int x = x_of(mark.rank, mark.lane), y = y_of(static_cast<int>(mark.time)) + box_height;
       const int to_x = x_of(to.rank, to.lane), to_y = y_of(static_cast<int>(to.time));
       const bool loop_back = to.rank == mark.rank;
-      text_ += "<path d=\"M" + std::to_string(x) + " " + std::to_string(y);
+      const auto place = [](int at_x, int at_y) { return std::to_string(at_x) + " " + std::to_string(at_y); };
+      std::string way = "M" + place(x, y);
       if (loop_back)  // beside the column
-        text_ += "C" + std::to_string(x + 62) + " " + std::to_string(y) + " " + std::to_string(x + 62) + " " +
-                 std::to_string(to_y) + " " + std::to_string(to_x) + " " + std::to_string(to_y);
+        way += "C" + place(x + 62, y) + " " + place(x + 62, to_y) + " " + place(to_x, to_y);
       else
-        text_ += "L" + std::to_string(to_x) + " " + std::to_string(to_y);
-      text_ += std::string("\" fill=\"none\" stroke=\"#444\" stroke-opacity=\"0.75\" marker-end=\"url(#tip)\"") +
-               (loop_back ? " stroke-dasharray=\"4 3\"" : "") + "/>\n";
+        way += "L" + place(to_x, to_y);
+      text_ += svg::path(way, std::string("fill=\"none\" stroke=\"#444\" stroke-opacity=\"0.75\" "
+                                          "marker-end=\"url(#tip)\"") +
+                                  (loop_back ? " stroke-dasharray=\"4 3\"" : ""));
     }
   }
 
@@ -112,9 +106,9 @@ class Drawing {
     const Step &step = step_of(mark);
     const int x = x_of(mark.rank, mark.lane), y = y_of(static_cast<int>(mark.time));
     text_ += "<g><title>rank " + std::to_string(mark.rank) + ", step " + std::to_string(mark.step) + ": " +
-             print_parts::words(set_.schedules[mark.rank], step) + "</title><rect" + number("x", x - box_width / 2) +
-             number("y", y) + number("width", box_width) + number("height", box_height) +
-             " rx=\"4\" stroke=\"#555\" fill=\"" + print_parts::look_of(step).fill + "\"/>\n";
+             print_parts::words(set_.schedules[mark.rank], step) + "</title>" +
+             svg::rectangle(x - box_width / 2, y, box_width, box_height,
+                            "rx=\"4\" stroke=\"#555\" fill=\"" + std::string(print_parts::look_of(step).fill) + "\"");
     add_text(x, y + 12, "chunk " + std::to_string(step.chunk), "text-anchor=\"middle\"");
     add_text(x, y + 25, flag_words(step), "text-anchor=\"middle\" font-size=\"9\" fill=\"#333\"");
     text_ += "</g>\n";

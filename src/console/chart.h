@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Charts with axes, lines and a legend, as SVG: of `rondo perf` and `rondo sim`. A few lines share two large panels;
+// more than eight would hide each other, so they have a small panel for each kind of theirs, all on the same axes.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace rondo::chart {
+
+inline constexpr double panel_width = 400, panel_height = 280;
+inline constexpr double panel_top = 104, first_panel_left = 84, second_panel_left = 600;
+inline constexpr size_t shared_line_count_max = 8;
+
+struct Point {
+  double x, y;
+};
+
+struct Tick {
+  double value;
+  std::string label;
+};
+
+/// Values to places on the page, with ticks.
+struct Axis {
+  bool logarithmic = false;
+  double low = 0, high = 1;    ///< values at the ends
+  double from = 0, to = 1;     ///< places of the ends
+  std::vector<Tick> ticks;
+
+  [[nodiscard]] double place(double value) const {
+    const double part = logarithmic ? std::log(value / low) / std::log(high / low) : (value - low) / (high - low);
+    return from + std::clamp(part, 0.0, 1.0) * (to - from);
+  }
+};
+
+[[nodiscard]] const char *colour(size_t line);
+
+/// Powers of two. `label` is what a tick is called; sizes are 8, 64K, 256M.
+[[nodiscard]] Axis power_axis(double low, double high, double left, std::string (*label)(double));
+/// The same, for sizes in bytes.
+[[nodiscard]] Axis size_axis(double low, double high, double left);
+/// 1 µs, 100 µs, 10 ms, 1 s
+[[nodiscard]] Axis time_axis(double low_us, double high_us);
+/// From 0, in steps of 1, 2 or 5 times a power of ten.
+[[nodiscard]] Axis linear_axis(double high);
+
+[[nodiscard]] std::string draw_title(const std::string &title, const std::string &note);
+[[nodiscard]] std::string draw_frame(const Axis &x, const Axis &y, const std::string &title,
+                                     const std::string &below);
+[[nodiscard]] std::string draw_points(std::span<const Point> points, size_t line, const Axis &x, const Axis &y);
+/// The head of the picture, which is as high as so many lines' legend needs; close it with svg::end.
+[[nodiscard]] std::string open_chart(size_t line_count);
+[[nodiscard]] std::string draw_legend(std::span<const std::string> names);
+
+/// A line of a small panel; lines of the same number have the same colour in all panels.
+struct Curve {
+  size_t number = 0;
+  std::vector<Point> points;
+};
+struct SmallPanel {
+  std::string title;
+  std::vector<Curve> curves;
+};
+/// What all of them show against the same two axes, whose places do not count.
+struct Section {
+  std::string title, below;
+  Axis x, y;
+  std::vector<SmallPanel> panels;
+};
+
+/// The whole picture. In each panel the curves of the others are grey. `names` are of curves, by number.
+[[nodiscard]] std::string draw_small(const std::string &title, const std::string &note,
+                                     std::span<const Section> sections, std::span<const std::string> names);
+
+}  // namespace rondo::chart

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/console/command_line.h"
+
+#include <algorithm>
+#include <memory>
+#include <sstream>
+#include <vector>
+
+namespace rondo::console {
+namespace {
+
+constexpr size_t name_columns = 30, line_columns = 100;
+
+/// "-n,--ranks N"; CLI11 would add the ranges that it checks, and words such as UINT.
+std::string name_of(const CLI::Option &option) {
+  std::string name;
+  const auto add = [&name](const std::string &part) { name += (name.empty() ? "" : ",") + part; };
+  for (const std::string &letter : option.get_snames()) add("-" + letter);
+  for (const std::string &word : option.get_lnames()) add("--" + word);
+  const std::string full = option.get_type_name();
+  const std::string type = full.substr(0, full.find(':'));
+  if (option.get_positional()) return type;
+  if (option.get_type_size() == 0 || type.empty()) return name;
+  return name + " " + type;
+}
+
+/// Words of `text`, where one that begins with a dash stays behind the one before: no line begins with an option but
+/// that of the option itself, by which shells complete.
+std::vector<std::string> words_of_text(const std::string &text) {
+  std::vector<std::string> words;
+  std::istringstream stream(text);
+  for (std::string word; stream >> word;) {
+    if (word.front() == '-' && !words.empty()) words.back() += " " + word;
+    else words.push_back(word);
+  }
+  return words;
+}
+
+std::string entry(const CLI::Option &option) {
+  std::string text = "  " + name_of(option);
+  size_t column = text.size();
+  if (column + 2 > name_columns) text += "\n", column = 0;
+  text += std::string(name_columns - column, ' ');
+  column = name_columns;
+  bool first = true;
+  for (const std::string &word : words_of_text(option.get_description())) {
+    if (!first && column + 1 + word.size() > line_columns) {
+      text += "\n" + std::string(name_columns, ' ');
+      column = name_columns;
+    } else if (!first) {
+      text += " ";
+      ++column;
+    }
+    text += word;
+    column += word.size();
+    first = false;
+  }
+  return text + "\n";
+}
+
+class Formatter : public CLI::FormatterBase {
+ public:
+  explicit Formatter(const Manual &manual) : manual_(manual) {}
+
+  [[nodiscard]] std::string make_help(const CLI::App *app, std::string /*name*/,
+                                      CLI::AppFormatMode /*mode*/) const override {
+    std::string text = std::string(manual_.summary) + "\n\nUsage: " + manual_.usage + "\n";
+    std::vector<std::string> groups = app->get_groups();
+    std::rotate(groups.begin(), groups.begin() + 1, groups.end());  // CLI11's own, with --help, comes last
+    add_group(*app, "Arguments", [](const CLI::Option &option) { return option.get_positional(); }, &text);
+    for (const std::string &group : groups) {
+      if (group.empty()) continue;  // hidden
+      const bool last = group == groups.back();
+      add_group(*app, last && groups.size() > 1 ? "Other options" : group, [&](const CLI::Option &option) {
+        return !option.get_positional() && option.get_group() == group;
+      }, &text);
+    }
+    return text + "\nDefaults stand in brackets. Sizes are bytes; K, M and G are powers of 1024.\n\nExamples:\n" +
+           manual_.examples;
+  }
+
+ private:
+  template <class Which>
+  static void add_group(const CLI::App &app, const std::string &heading, const Which &which, std::string *text) {
+    std::string entries;
+    for (const CLI::Option *option : app.get_options())
+      if (which(*option)) entries += entry(*option);
+    if (!entries.empty()) *text += "\n" + heading + ":\n" + entries;
+  }
+
+  Manual manual_;
+};
+
+}  // namespace
+
+std::string lower_case(std::string_view word) {
+  std::string lower(word);
+  for (char &letter : lower)
+    if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
+  return lower;
+}
+
+CommandLine::CommandLine(const Manual &manual) : CLI::App(manual.summary, manual.name), name_(manual.name) {
+  formatter(std::make_shared<Formatter>(manual));
+  get_help_ptr()->description("print this help");
+}
+
+void CommandLine::add_json(std::string &path, const char *what, bool (*is_argument)(std::string_view)) {
+  json_path_ = &path;
+  is_argument_ = is_argument;
+  add_option("--json", path, std::string(what) + " as JSON to FILE; without one, or with -: to standard output")
+      ->expected(0, 1)
+      ->type_name("[FILE]");
+}
+
+/// CLI11 would take whatever stands behind --json for its file.
+std::vector<std::string> CommandLine::words_of(std::span<const char *const> args) const {
+  std::vector<std::string> words(args.begin(), args.end());
+  for (size_t at = 0; at < words.size() && words[at] != "--"; ++at) {
+    if (words[at] != "--json") continue;
+    const bool alone = at + 1 == words.size() || (words[at + 1].starts_with('-') && words[at + 1] != "-");
+    if (alone || (is_argument_ != nullptr && is_argument_(words[at + 1]))) words[at] = "--json=-";
+  }
+  return words;
+}
+
+std::optional<Answer> CommandLine::read(std::span<const char *const> args) {
+  std::vector<std::string> words = json_path_ != nullptr ? words_of(args)
+                                                         : std::vector<std::string>(args.begin(), args.end());
+  std::reverse(words.begin(), words.end());  // CLI11 wants the last argument first
+  try {
+    parse(std::move(words));
+  } catch (const CLI::CallForHelp &) {
+    return Answer{true, help()};
+  } catch (const CLI::Error &error) {
+    return Answer{false, std::string(error.what()) + "; see " + name_ + " --help"};
+  }
+  return std::nullopt;
+}
+
+}  // namespace rondo::console

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every line of README.md and docs/ that begins with a command is run as it stands, on the installed tree: in one
+folder, with the programs that the pages speak of. What takes minutes, a GPU or another's machine is in SKIPPED, with
+the reason, and told; what would take long is shortened by SHORTER, and told. usage: commands_test.py BUILD"""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+BUILD = Path(sys.argv.pop(1)).resolve()
+ROOT = Path(__file__).resolve().parents[2]
+OTHER_LANGUAGES = ("c", "cpp", "python", "json")
+# First words that are commands here, whether they are installed or not.
+COMMANDS = re.compile(r"(rondo|cc|mpirun|srun|torchrun|jq|sysctl|meson|ninja|python3|cp|for|sudo|apt-get|docker|cmake|"
+                      r"(\./|scripts/|tests/|bench/|build[\w-]*/|/tmp/rondo)[\w./-]*)$")
+
+SKIPPED = [  # (what the line has, why it is not run)
+    (r"^scripts/(demo|test|setup)\b", "installs packages and takes minutes; scripts/check-fresh runs it"),
+    (r"^(meson|ninja) ", "builds and installs; scripts/check-fresh --only install runs it in a bare root"),
+    (r"^(scripts/gpu-bundle|cp build-gpu/|/tmp/rondo-gpu-check/)|rondo-gpu-check\.tar", "is for a machine with a GPU"),
+    (r"^rondo run --hosts ", "needs other hosts; tests/net runs such lines between network namespaces"),
+    (r"--device cuda", "needs a GPU; the tests of tests/gpu run such lines on the driver in software"),
+    (r"^bench/compare/", "takes a minute to hours; the test 'compare' runs it at small sizes"),
+    (r"^build-test/tests/|^(python3 )?tests/", "is a test, which meson test runs with limits of its own"),
+    (r"^sysctl ", "changes the machine"),
+    (r"^docker ", "needs a network and an image of Debian"),
+]
+SHORTER = [  # (what is replaced, by what)
+    (r"^((?:RONDO_\w+=\S+ )*rondo (?:run .*rondo )?perf \w+(?!.*-e )|^mpirun .*rondo perf \w+)", r"\1 -e 64K -n 3"),
+    (r"(perf .*)-e (64M|256M)", r"\1-e 64K -n 3"),
+    (r"^rondo sim --ranks 16384", "rondo sim --alone --ranks 16384"),
+    (r"^rondo tune( --quick --ranks 2)? -o", "rondo tune --quick --ranks 2 --sizes 64,4K -o"),
+    (r"--model tiny", "--width 32 --layers 1 --heads 2 --context 32"),
+    (r"--steps \d+", "--steps 3"),
+    (r"--measure \d+", "--measure 1"),
+]
+NOT_COMMANDS = {"time"}  # a word of outputs, which is also a program
+# `rondo tune` ends with 1 where a choice was not the best: that says something of a busy machine, nothing of the line.
+ALLOWED = {"rondo tune": {0, 1}}
+LIMIT_SECONDS = 100  # of one line: on a busy machine, too
+
+
+def lines_of(page):
+    """(number, command) of a page: indented lines and fences of no other language; a loop is one command."""
+    fence, loop, depth = None, [], 0
+    for number, line in enumerate((ROOT / page).read_text(encoding="utf-8").splitlines(), 1):
+        if line.startswith("```"):
+            fence = None if fence is not None else line[3:].strip()
+            continue
+        if fence in OTHER_LANGUAGES or (fence is None and not line.startswith("    ")):
+            continue
+        text = line.strip().removeprefix("$ ")
+        if loop:
+            loop[1].append(text)
+            depth += text.startswith("for ") - (text == "done")
+            if depth == 0:
+                yield loop[0], "\n".join(loop[1])
+                loop = []
+            continue
+        words = [word for word in text.split() if not re.match(r"[A-Z_]+=", word)]
+        if not words or words[0] in NOT_COMMANDS:
+            continue
+        installed = re.fullmatch(r"[\w.+-]+", words[0]) and shutil.which(words[0])
+        if not COMMANDS.match(words[0]) and not installed:
+            continue
+        if words[0] == "for":
+            loop, depth = [number, [text]], 1
+        else:
+            yield number, text
+
+
+def all_lines():
+    pages = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))]
+    return [(f"{page}:{number}", text) for page in pages for number, text in lines_of(page)]
+
+
+class Commands(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory(prefix="rondo-commands-")
+        cls.addClassCleanup(folder.cleanup)
+        cls.place = Path(folder.name) / "place"
+        root = Path(folder.name) / "root"
+        cls.place.mkdir()
+        subprocess.run(["meson", "install", "-C", BUILD, "--no-rebuild", "--quiet", "--destdir", root], check=True,
+                       timeout=120)
+        package = next(root.rglob("rondo.pc"))
+        cls.rondo = next(root.rglob("bin/rondo"))
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("RONDO_")}
+        cls.environment = clean | {
+            "PATH": f"{cls.rondo.parent}:{clean['PATH']}", "LD_LIBRARY_PATH": str(package.parents[1]),
+            "PKG_CONFIG_PATH": str(package.parent), "PKG_CONFIG_SYSROOT_DIR": str(root),
+            # Open MPI: as many ranks as the line says, root or not.
+            "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+            "OMPI_MCA_rmaps_base_oversubscribe": "1"}
+        for name in ("scripts", "tests", "bench"):
+            (cls.place / name).symlink_to(ROOT / name)
+        (cls.place / "build").symlink_to(BUILD)
+        readme = (ROOT / "README.md").read_text(encoding="utf-8")
+        (cls.place / "all_reduce.c").write_text(re.search(r"```c\n(.*?)```", readme, re.S)[1], encoding="utf-8")
+        # ./train is any program of the reader's: here it is the README's.
+        cls.run_line("cc all_reduce.c -o train $(pkg-config --cflags --libs rondo)")
+        cls.start_job()
+
+    @classmethod
+    def run_line(cls, line):
+        # A session of its own, so that nothing of a line that hangs stays behind.
+        with subprocess.Popen(["bash", "-euc", line], cwd=cls.place, env=cls.environment, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              start_new_session=True) as running:
+            try:
+                said, _ = running.communicate(timeout=LIMIT_SECONDS)
+            except subprocess.TimeoutExpired:
+                os.killpg(running.pid, signal.SIGKILL)
+                raise
+        if running.returncode not in ALLOWED.get(" ".join(line.split()[:2]), {0}):
+            raise AssertionError(f"{line}: status {running.returncode}\n{said}")
+        return said
+
+    @classmethod
+    def start_job(cls):
+        """A job that runs meanwhile, which `rondo status` looks at; its numbers and its recording stand for the pages'.
+        """
+        cls.job = subprocess.Popen([cls.rondo, "run", "-n", "2", "--", cls.rondo, "perf", "all_reduce", "-b", "1M",
+                                    "-e", "1M", "-n", "1000000"], env=cls.environment, stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        cls.addClassCleanup(cls.end_job)
+        told = cls.place / "status.json"
+        for _ in range(200):
+            done = subprocess.run([cls.rondo, "status", "--job", str(cls.job.pid), "--json", told], env=cls.environment,
+                                  capture_output=True, text=True, timeout=60, check=False)
+            if done.returncode == 0:
+                break
+            time.sleep(0.1)
+        else:
+            raise AssertionError(done.stderr)
+        ranks = json.loads(told.read_text(encoding="utf-8"))["communicators"][0]["ranks"]
+        cls.process = ranks[0]["process"]
+        cls.run_line(f"rondo status --job {cls.job.pid} --dump FILE")
+        shutil.copy(cls.place / "FILE", cls.place / "rondo-HOST-1.jsonl")
+
+    @classmethod
+    def end_job(cls):
+        cls.job.terminate()
+        cls.job.wait(timeout=60)
+
+    def prepared(self, line):
+        """The line that is run: the job's numbers in the place of PID, and less work."""
+        for pattern, replacement in SHORTER:
+            line = re.sub(pattern, replacement, line)
+        process = self.job.pid if "--job PID" in line else self.process
+        return re.sub(r"\bPID\b", str(process), line)
+
+    def reason_to_skip(self, line):
+        for pattern, reason in SKIPPED:
+            if re.search(pattern, line):
+                return reason
+        if "rondo train" in line and not (self.rondo.parent / "rondo-train").exists():
+            return "this build has no trainer"
+        first = next(word for word in line.split() if not re.match(r"[A-Z_]+=", word))
+        missing = first in ("jq", "mpirun") and not shutil.which(first)
+        return f"there is no {first} here" if missing else None
+
+    def test_each_runs_as_it_stands(self):
+        ran = 0
+        for place, line in all_lines():
+            reason = self.reason_to_skip(line)
+            if reason:
+                print(f"skipped: {place}: {line.splitlines()[0]}: {reason}", flush=True)
+                continue
+            prepared = self.prepared(line)
+            print(f"{place}: {line}" + ("" if prepared == line else f"\n    shortened: {prepared}"), flush=True)
+            with self.subTest(place=place):
+                self.run_line(prepared)
+            ran += 1
+        self.assertGreaterEqual(ran, 15)
+
+    def test_each_line_of_the_tables_is_of_use(self):
+        lines = [line for _, line in all_lines()]
+        for pattern, _ in SKIPPED + SHORTER:
+            self.assertTrue(any(re.search(pattern, line) for line in lines), pattern)
+
+    def test_a_line_that_is_wrong_is_noticed(self):
+        with self.assertRaises(AssertionError):
+            self.run_line("rondo perf all_reduce --ranks 2 -e 64 --no-such-option")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
