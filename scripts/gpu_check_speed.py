@@ -3,7 +3,7 @@
 
 from gpu_check_figures import (BESIDE_BAR, FLOOR_BAR, against_floor, against_floor_and_turns, and_setup, beside_product,
                                labelled, latency, setup)
-from gpu_check_steps import COPIES, KERNELS, NO_LL128, SHARED, find_library
+from gpu_check_steps import COPIES, KERNELS, NO_LL128, SHARED, find_library, options_of
 from gpu_check_train import TrainSteps
 
 
@@ -26,7 +26,7 @@ class AllSteps(TrainSteps):
         large = ("-b", sizes.large, "-e", sizes.large, *sizes.runs)
         for ranks in (2, sizes.many):
             yield self.all_reduce(f"{ranks} threads", ["--ranks", ranks, *large], and_setup(against_floor(FLOOR_BAR)))
-        for label, more, environment in (("direct", ("--protocol", "direct"), {}), ("one kernel", (), SHARED)):
+        for label, more, environment in (("load_store", ("--kernel", "load_store"), {}), ("one kernel", (), SHARED)):
             yield self.all_reduce(f"{sizes.many} threads by {label}",
                                   ["--ranks", sizes.many, *large, "--in-place-only", *more],
                                   labelled(against_floor(FLOOR_BAR), label), environment=environment)
@@ -41,12 +41,12 @@ class AllSteps(TrainSteps):
                                   latency)
 
     def protocols(self):
-        for protocol in ("ll", "direct", "simple", "ll128"):
-            yield self.all_reduce(f"{self.sizes.many} threads by {protocol}, replayed",
-                                  ["--ranks", self.sizes.many, *self.sizes.protocols, "--protocol", protocol,
+        for way in ("ll", "load_store", "simple", "ll128"):
+            yield self.all_reduce(f"{self.sizes.many} threads by {way}, replayed",
+                                  ["--ranks", self.sizes.many, *self.sizes.protocols, *options_of(way),
                                    "--in-place-only", *self.replayed()],
-                                  labelled(against_floor(None), f"{protocol}, replayed"),
-                                  refusal=NO_LL128 if protocol == "ll128" else "")
+                                  labelled(against_floor(None), f"{way}, replayed"),
+                                  refusal=NO_LL128 if way == "ll128" else "")
 
     def blocks(self):
         medium = ("-b", self.sizes.medium, "-e", self.sizes.medium, *self.sizes.runs)

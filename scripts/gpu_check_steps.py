@@ -17,6 +17,11 @@ KERNELS = {"RONDO_DEVICE_EXECUTOR": "kernel"}
 RESIDENT = {"CUDA_DEVICE_MAX_CONNECTIONS": "32"}  # ranks that are threads on a device need a queue each
 
 
+def options_of(way):
+    """Of `rondo perf`: what runs plans, a kernel of its own or the interpreter by a protocol."""
+    return ("--kernel" if way == "load_store" else "--protocol", way)
+
+
 @dataclass
 class Step:
     part: str
@@ -128,12 +133,12 @@ class Steps:
                    self.test_kernels() | plain | {"RONDO_DRIVER_PEER": str(self.bin / "driver_peer")})
 
     def smoke(self):
-        """Each protocol and executor once, with results verified; a call that has not ended in 2 s is aborted."""
+        """Each protocol, kernel and executor once, with results verified; a call that takes over 2 s is aborted."""
         brief = ("-b", 8, "-e", "128K", "-f", 128, "-n", 1, "-w", 1, "-m", 2, "-T", 2)
         threads = ("--ranks", 2, *brief)
-        for protocol in ("simple", "ll", "ll128", "direct"):
-            yield self.perf("A", f"smoke of {protocol}", ["all_reduce", *threads, "--protocol", protocol], seconds=20,
-                            environment=KERNELS, refusal=NO_LL128 if protocol == "ll128" else "")
+        for way in ("simple", "ll", "ll128", "load_store"):
+            yield self.perf("A", f"smoke of {way}", ["all_reduce", *threads, *options_of(way)], seconds=20,
+                            environment=KERNELS, refusal=NO_LL128 if way == "ll128" else "")
         for name, more, environment in (("kernels, replayed", ["--graph"], KERNELS), ("one kernel for all", [], SHARED),
                                         ("copies", [], COPIES), ("copies, replayed", ["--graph"], COPIES)):
             yield self.perf("A", f"smoke of {name}", ["all_reduce", *threads, *more], seconds=20,

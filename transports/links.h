@@ -27,7 +27,7 @@ class Links {
   /// Views stay valid as long as the links. The peer may be this rank: the loop-back.
   [[nodiscard]] virtual ConnectionView outgoing(uint32_t channel, uint32_t peer) const = 0;
   [[nodiscard]] virtual ConnectionView incoming(uint32_t channel, uint32_t peer) const = 0;
-  /// What all ranks map for the protocol direct; rank_count 0: the ranks share no memory.
+  /// What all ranks map for the kernel load_store; rank_count 0: the ranks share no memory.
   [[nodiscard]] virtual ExchangeView exchange() const = 0;
 
   /// Bits PayloadKind: which exported buffers of this rank `peer` can read in place.

@@ -82,7 +82,7 @@ bool is_collective(std::string_view word) {
 struct Words {
   std::string collective, min_bytes, max_bytes, step_bytes, chunk_bytes;
   std::string type = "float32", op = "sum", device = "host", buffers = "private";
-  std::string algorithm = "auto", protocol = "auto";
+  std::string algorithm = "auto", protocol = "auto", kernel = "auto";
   uint32_t iterations = 0, warmups = 0, timeout_s = 0, stream = 0;
   bool graph = false, together = false, no_rewrite = false, only_out_of_place = false, only_in_place = false;
 };
@@ -113,7 +113,9 @@ void add_choice_options(console::CommandLine &app, Options &options, Words &word
                  "auto, ring, tree, halving_doubling, one_shot, two_shot, hierarchical or hierarchical_tree; auto is "
                  "the tuner's choice [auto]")
       ->type_name("NAME");
-  app.add_option("--protocol", words.protocol, "auto, simple, ll, direct or ll128 [auto]")->type_name("NAME");
+  app.add_option("--protocol", words.protocol, "auto, simple, ll or ll128 [auto]")->type_name("NAME");
+  app.add_option("--kernel", words.kernel, "what runs the plan: auto, interpreter or load_store [auto]")
+      ->type_name("NAME");
   app.add_option("--channels", options.config.channels, "parallel lanes, 1 to 8; 0: the tuner's choice [0]")
       ->check(CLI::Range(0u, channel_count_max))
       ->type_name("N");
@@ -239,6 +241,9 @@ Outcome take_names(const Words &words, Options &options) {
   const auto protocol = find_name(words.protocol, rondo_protocol_string);
   if (!protocol) return unknown("protocol", words.protocol, names_of(rondo_protocol_string));
   options.config.protocol = *protocol;
+  const auto kernel = find_name(words.kernel, rondo_kernel_string);
+  if (!kernel) return unknown("kernel", words.kernel, names_of(rondo_kernel_string));
+  options.config.kernel = *kernel;
   constexpr std::array<std::pair<std::string_view, Buffers>, 4> kinds{{{"private", Buffers::private_memory},
                                                                        {"alloc", Buffers::alloc},
                                                                        {"registered", Buffers::registered},
@@ -376,7 +381,7 @@ std::variant<Options, Failure> parse_options(std::span<const char *const> args) 
   if (auto answer = app.read(args))
     return Failure{answer->is_help ? Exit::ok : Exit::usage, std::move(answer->text)};
   for (std::string *word : {&words.collective, &words.type, &words.op, &words.device, &words.buffers, &words.algorithm,
-                            &words.protocol})
+                            &words.protocol, &words.kernel})
     *word = console::lower_case(*word);
   const SharedWords shared{words.device, words.buffers, words.iterations, words.stream, words.graph};
   if (auto failure = take_nccl_options(app, nccl, shared, options)) return *failure;

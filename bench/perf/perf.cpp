@@ -167,6 +167,7 @@ Outcome local_index(rondo_comm_t control, size_t &index) {
 /// A communicator on host memory first: it tells which device this rank takes, and serves between the timed runs.
 Outcome join_on_device(const Options &options, Place &place, Rank &self) {
   rondo_config_t plain = RONDO_CONFIG_INIT;  // what is asked for is about the other one
+  plain.kernel = RONDO_KERNEL_INTERPRETER;
   plain.protocol = RONDO_PROTOCOL_SIMPLE;
   plain.channels = 1;
   rondo_status_t status = rondo_comm_init_env(&self.control, &plain);

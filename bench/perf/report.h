@@ -48,6 +48,7 @@ struct Row {
   size_t count = 0;
   const char *algorithm = "";
   const char *protocol = "";
+  const char *kernel = "";
   uint32_t channels = 0;
   Disturbance disturbance = {};
   uint64_t hand_overs = 0;  ///< in a row, where processes share a device: see turns.h

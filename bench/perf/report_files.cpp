@@ -88,6 +88,7 @@ Json hosts_array(const Machine &machine) {
 Json configuration_object(const Series &series, const Options &options) {
   Json object{{"algorithm", rondo_algorithm_string(options.config.algorithm)},
               {"protocol", rondo_protocol_string(options.config.protocol)},
+              {"kernel", rondo_kernel_string(options.config.kernel)},
               {"channels", options.config.channels},
               {"chunk_bytes", options.config.chunk_bytes},
               {"max_ctas", options.config.max_ctas},
@@ -127,6 +128,7 @@ Json series_object(const Series &series, const RunFacts &facts, const Options &o
                 {"count", row.count},
                 {"algorithm", row.algorithm},
                 {"protocol", row.protocol},
+                {"kernel", row.kernel},
                 {"channels", row.channels},
                 {"disturbed", row.disturbance.marked},
                 {"load",
@@ -189,7 +191,7 @@ std::string to_json(std::span<const Series> all, const RunFacts &facts, const Op
 
 std::string to_csv(std::span<const Series> all) {
   std::ostringstream out;
-  out << "collective,ranks,type,op,root,device,bytes,count,algorithm,protocol,channels";
+  out << "collective,ranks,type,op,root,device,bytes,count,algorithm,protocol,kernel,channels";
   for (const char *placement : {"out_of_place", "in_place"})
     for (const char *column : {"time_us_median", "time_us_min", "time_us_max", "algbw_GBps", "busbw_GBps", "wrong"})
       out << ',' << placement << '_' << column;
@@ -200,7 +202,8 @@ std::string to_csv(std::span<const Series> all) {
     for (const Row &row : series.rows) {
       out << rondo_collective_string(what.collective) << ',' << what.ranks << ',' << rondo_type_string(what.type) << ','
           << op_name(what) << ',' << (has_root(what.collective) ? what.root : -1) << ',' << device_kind(series) << ','
-          << row.bytes << ',' << row.count << ',' << row.algorithm << ',' << row.protocol << ',' << row.channels;
+          << row.bytes << ',' << row.count << ',' << row.algorithm << ',' << row.protocol << ',' << row.kernel << ','
+          << row.channels;
       add_times(out, what, row, row.out_of_place);
       add_times(out, what, row, row.in_place);
       for (const auto *times : {&row.out_of_place, &row.in_place}) {

@@ -78,6 +78,7 @@ Outcome plan_of(rondo_comm_t comm, const Case &what, Row &row) {
   if (status != RONDO_OK) return communication_failure(comm, "rondo_comm_query_plan", status);
   row.algorithm = rondo_algorithm_string(plan.algorithm);
   row.protocol = rondo_protocol_string(plan.protocol);
+  row.kernel = rondo_kernel_string(plan.kernel);
   row.channels = plan.channels;
   row.hand_overs = hand_overs_of(what, row.bytes, plan);
   return std::nullopt;

@@ -30,10 +30,10 @@ uint64_t hops_of(const Case &what, rondo_algorithm_t algorithm) {
   }
 }
 
-/// Parts that are under way at the same time. With direct a chunk holds those of all ranks.
+/// Parts that are under way at the same time. By load_store a chunk holds those of all ranks.
 uint64_t chunks_of(const Case &what, const rondo_plan_info_t &plan) {
   const rondo_algorithm_t algorithm = plan.algorithm;
-  if (algorithm == RONDO_ALGORITHM_TREE || plan.protocol == RONDO_PROTOCOL_DIRECT) return 1;
+  if (algorithm == RONDO_ALGORITHM_TREE || plan.kernel == RONDO_KERNEL_LOAD_STORE) return 1;
   const bool shared_out = what.collective == RONDO_REDUCE_SCATTER || what.collective == RONDO_ALL_GATHER ||
                           (what.collective == RONDO_ALL_REDUCE && algorithm != RONDO_ALGORITHM_ONE_SHOT);
   return shared_out ? static_cast<uint64_t>(what.ranks) : 1;

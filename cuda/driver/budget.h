@@ -26,7 +26,7 @@ struct BlockBudget {
   uint64_t blocks = 0;  ///< of the device: those of all ranks of a process must fit
 };
 
-/// `kernels`: as the communicator uses them. (A block of direct has as many threads as those with a channel's most
+/// `kernels`: as the communicator uses them. (A block of load_store has as many threads as those with a channel's most
 /// lanes, and less shared memory.)
 [[nodiscard]] Result<BlockBudget> block_budget(const KernelSet &kernels, const CudaDevice &device, bool with_ll128);
 

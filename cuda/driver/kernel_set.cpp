@@ -35,10 +35,11 @@ Result<void> launch_kernel(const CudaDriver &driver, const LoadedKernel &kernel,
                     what);
 }
 
-std::vector<KernelFamily> kernel_families(rondo_device_executor_t executor, rondo_protocol_t protocol) {
+std::vector<KernelFamily> kernel_families(rondo_device_executor_t executor, rondo_protocol_t protocol,
+                                          rondo_kernel_t kernel) {
   if (executor == RONDO_DEVICE_EXECUTOR_COPY) return {KernelFamily::reduce};
   if (protocol == RONDO_PROTOCOL_LL128) return {KernelFamily::plans, KernelFamily::ll128};
-  if (protocol == RONDO_PROTOCOL_DIRECT) return {KernelFamily::plans, KernelFamily::direct};
+  if (kernel == RONDO_KERNEL_LOAD_STORE) return {KernelFamily::plans, KernelFamily::direct};
   return {KernelFamily::plans};
 }
 
@@ -53,7 +54,7 @@ std::vector<std::string> kernel_names(KernelFamily family) {
     case KernelFamily::ll128:
       return device::kernel_names(RONDO_PROTOCOL_LL128);
     case KernelFamily::direct:
-      return device::kernel_names(RONDO_PROTOCOL_DIRECT);
+      return device::load_store_kernel_names();
     case KernelFamily::reduce:
       return device::reduce_kernel_names();
   }
@@ -90,9 +91,12 @@ Result<KernelSet> KernelSet::load(const PrimaryContext &context, const std::vect
     auto loaded = known->find_or_make({context.get().device, family}, [&] { return load_family(context, family); });
     if (!loaded.ok() && (family == KernelFamily::ll128 || family == KernelFamily::direct)) {
       Error error = loaded.error();
-      error.message = std::string("the kernels of the protocol '") +
-                      (family == KernelFamily::ll128 ? "ll128" : "direct") +
-                      "', which was asked for, cannot be loaded; use 'auto', 'simple' or 'll' (" + error.message + ")";
+      error.message = std::string(family == KernelFamily::ll128
+                                      ? "the kernels of the protocol 'll128', which was asked for, cannot be loaded; "
+                                        "use 'auto', 'simple' or 'll' ("
+                                      : "the kernels 'load_store', which were asked for, cannot be loaded; use "
+                                        "RONDO_KERNEL=interpreter (") +
+                      error.message + ")";
       return error;
     }
     RONDO_TRY(loaded);

@@ -20,8 +20,9 @@ enum class KernelFamily : uint8_t {
   reduce,  ///< that reduce slices for the copy executor, and wait for nobody
 };
 
-/// What a communicator may use whose collectives run like that. `protocol`: as asked for.
-[[nodiscard]] std::vector<KernelFamily> kernel_families(rondo_device_executor_t executor, rondo_protocol_t protocol);
+/// What a communicator may use whose collectives run like that. `protocol`, `kernel`: as asked for.
+[[nodiscard]] std::vector<KernelFamily> kernel_families(rondo_device_executor_t executor, rondo_protocol_t protocol,
+                                                        rondo_kernel_t kernel);
 /// The names of all of them.
 [[nodiscard]] std::vector<std::string> kernel_names(KernelFamily family);
 

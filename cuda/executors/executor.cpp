@@ -122,7 +122,7 @@ Result<void> KernelExecutor::connect(const DeviceRequest &request, InfoExchange 
   shape.geometry.slot_bytes = request.slot_bytes != 0 ? request.slot_bytes : default_slot_bytes;
   shape.geometry.ll_slot_bytes = ll_slot_bytes;
   if (request.kernel_protocol() == RONDO_PROTOCOL_LL128) shape.geometry.ll128_slot_bytes = ll128_slot_bytes;
-  if (request.kernel_protocol() == RONDO_PROTOCOL_DIRECT)
+  if (request.load_store())
     shape.direct = choose_direct(request.rank_count, shape.channel_count);
   shape.plan_bytes = plan_memory_bytes;
   RONDO_TRY_ASSIGN(words_, allocate_host_memory(context_, sizeof(HostWords)));
@@ -141,10 +141,10 @@ Result<void> KernelExecutor::join_group(const DeviceRequest &request) {
   const uint32_t before = group * device::ranks_per_kernel_max;
   const uint32_t count = std::min(neighbours.in_process - before, device::ranks_per_kernel_max);
   if (count == 1) return {};
-  if (request.kernel_protocol() == RONDO_PROTOCOL_DIRECT)
+  if (request.load_store())
     return Error{RONDO_ERROR_UNSUPPORTED,
-                 "kernels of the protocol 'direct' run one rank each, but RONDO_DEVICE_LAUNCH=shared asks for one that "
-                 "runs several; use 'auto', 'simple', 'll' or 'll128', or RONDO_DEVICE_LAUNCH=own"};
+                 "the kernels 'load_store' run one rank each, but RONDO_DEVICE_LAUNCH=shared asks for one that runs "
+                 "several; use RONDO_KERNEL=interpreter, or RONDO_DEVICE_LAUNCH=own"};
   place_ = neighbours.position - before;
   // The segment of the first is theirs alone, and stays as long as one of them is there.
   RONDO_TRY_ASSIGN(group_, LaunchGroup::join(context_, segment_.address_of(neighbours.first) + group, count));
@@ -175,7 +175,7 @@ Result<void> KernelExecutor::claim_residency(const Neighbours &neighbours) {
 Result<std::unique_ptr<PreparedPlan>> KernelExecutor::prepare(const Plan &plan) {
   auto made = std::make_unique<CudaPlan>(arena_, arena_mutex_);
   RONDO_TRY_ASSIGN(made->kernel, kernels_.find(device::kernel_name(plan)));
-  made->direct = plan.choice.protocol == RONDO_PROTOCOL_DIRECT;
+  made->direct = plan.choice.kernel == RONDO_KERNEL_LOAD_STORE;
   if (!made->direct) {
     RONDO_TRY(prepare_image(plan, *made));
     return std::unique_ptr<PreparedPlan>(std::move(made));

@@ -28,6 +28,7 @@ struct DeviceRequest {
   // What is asked for, the same by all ranks:
   rondo_device_executor_t executor = RONDO_DEVICE_EXECUTOR_AUTO;
   rondo_protocol_t protocol = RONDO_PROTOCOL_AUTO;
+  rondo_kernel_t kernel = RONDO_KERNEL_AUTO;
   DeviceHandles handles = DeviceHandles::automatic;
   bool shares_launches = false;  ///< by kernels: ranks of one process on one device launch one for all
   Neighbours neighbours;         ///< found by connect_device()
@@ -35,6 +36,10 @@ struct DeviceRequest {
   /// The protocol that kernels are asked for; auto where copies run. `executor`: as chosen.
   [[nodiscard]] rondo_protocol_t kernel_protocol() const {
     return executor == RONDO_DEVICE_EXECUTOR_KERNEL ? protocol : RONDO_PROTOCOL_AUTO;
+  }
+  /// Kernels of load_store are asked for. `executor`: as chosen.
+  [[nodiscard]] bool load_store() const {
+    return executor == RONDO_DEVICE_EXECUTOR_KERNEL && kernel == RONDO_KERNEL_LOAD_STORE;
   }
 };
 

@@ -16,7 +16,8 @@ Result<void> ExecutorBase::open(const DeviceRequest &request) {
   RONDO_TRY_ASSIGN(driver_, cuda_driver(request.library));
   RONDO_TRY_ASSIGN(device_, device_of(*driver_, request.device));
   RONDO_TRY_ASSIGN(context_, retain_primary_context(*driver_, device_.ordinal));
-  RONDO_TRY_ASSIGN(kernels_, KernelSet::load(context_, kernel_families(request.executor, request.kernel_protocol())));
+  RONDO_TRY_ASSIGN(kernels_, KernelSet::load(context_, kernel_families(request.executor, request.kernel_protocol(),
+                                                                       request.kernel)));
   RONDO_TRY_ASSIGN(stream_, make_stream(context_));
   RONDO_TRY_ASSIGN(launched_, make_event(context_));
   return {};
@@ -38,8 +39,8 @@ ExecutorCapabilities ExecutorBase::capabilities() const {
   own.geometry = shape.geometry;
   own.channel_count = shape.channel_count;
   own.post_bytes = shape.direct.post_bytes;
-  own.direct_chunk_bytes = shape.direct.chunk_bytes;
-  own.direct_channels = shape.direct.channel_count;
+  own.exchange_chunk_bytes = shape.direct.chunk_bytes;
+  own.exchange_channels = shape.direct.channel_count;
   own.barrier_send = barrier_buffer(0);
   own.barrier_recv = barrier_buffer(1);
   return own;

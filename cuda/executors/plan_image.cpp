@@ -58,6 +58,8 @@ std::string stem_of(rondo_protocol_t protocol) {
   return std::string("rondo_run_") + rondo_protocol_string(protocol) + "_";
 }
 
+const std::string load_store_stem = "rondo_run_direct_";
+
 bool is_move(const Plan &plan) {
   const auto collective = static_cast<rondo_collective_t>(plan.key.signature.collective);
   return collective == RONDO_ALL_GATHER || collective == RONDO_BROADCAST;
@@ -114,12 +116,19 @@ Result<PlanImage> make_plan_image(const Plan &plan, uint64_t address,
 
 std::vector<std::string> kernel_names(rondo_protocol_t protocol) {
   std::vector<std::string> names;
-  if (protocol != RONDO_PROTOCOL_DIRECT) names.push_back(stem_of(protocol) + "copy");  // which is for all-reduce alone
+  names.push_back(stem_of(protocol) + "copy");
   add_reducing_names(names, stem_of(protocol));
   return names;
 }
 
+std::vector<std::string> load_store_kernel_names() {
+  std::vector<std::string> names;
+  add_reducing_names(names, load_store_stem);
+  return names;
+}
+
 std::string kernel_name(const Plan &plan) {
+  if (plan.choice.kernel == RONDO_KERNEL_LOAD_STORE) return load_store_stem + reducing_name(plan);
   return stem_of(plan.choice.protocol) + (is_move(plan) ? "copy" : reducing_name(plan));
 }
 

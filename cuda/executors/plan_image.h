@@ -39,8 +39,10 @@ struct PlanImage {
 
 /// The names of all kernels that run plans with that protocol.
 [[nodiscard]] std::vector<std::string> kernel_names(rondo_protocol_t protocol);
+/// Of the kernels 'load_store', which are for all-reduce alone.
+[[nodiscard]] std::vector<std::string> load_store_kernel_names();
 
-/// "rondo_run_simple_float32_sum": the kernel (cuda/kernels/list.h) that runs the plan. One of direct is given a
+/// "rondo_run_simple_float32_sum": the kernel (cuda/kernels/list.h) that runs the plan. One of load_store is given a
 /// DirectOperation and no image, the others DeviceOperations.
 [[nodiscard]] std::string kernel_name(const Plan &plan);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of the protocol direct: an all-reduce without steps or links, by one_shot or two_shot over the places of
+// The kernels of load_store: an all-reduce without steps or links, by one_shot or two_shot over the places of
 // all ranks (direct_place.h has the layout and the order of accesses). A block has one channel, and all of its threads
 // are one group. The result is bit for bit that of the schedules of the same names.
 #pragma once

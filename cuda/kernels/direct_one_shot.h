@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// one_shot by the protocol direct: everybody posts all it has, and reduces what all have posted. Payloads go by words
+// one_shot by load_store: everybody posts all it has, and reduces what all have posted. Payloads go by words
 // of 8 bytes, a pair of units each; the last word is padded with zeros. Ordering: direct_place.h.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// direct on devices: no connections. Every rank has one place, memory of its segment that all ranks map, where it
+// load_store on devices: no connections. Every rank has one place, memory of its segment that all ranks map, where it
 // writes what it contributes once and all the others read it. For all-reduce, by one_shot and two_shot.
 //
 // Layout    of a place; offsets are multiples of 64, each line is written by the rank alone whose place it is:

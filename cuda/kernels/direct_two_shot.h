@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// two_shot by the protocol direct: a channel's share of the vector is passed over in chunks, of each of which rank r
+// two_shot by load_store: a channel's share of the vector is passed over in chunks, of each of which rank r
 // reduces the r-th part for all. Ordering: direct_place.h.
 #pragma once
 
@@ -21,16 +21,10 @@ struct Share {
   uint32_t chunk_count;
 
   [[nodiscard]] RONDO_HD Range chunk(uint32_t index) const {
-    const uint64_t skip = index * chunk_elements, left = all.count - skip;
-    return {all.begin + skip, left < chunk_elements ? left : chunk_elements};
+    return slice_of(all, index * chunk_elements, chunk_elements);
   }
   [[nodiscard]] RONDO_HD Range part(uint32_t index, uint32_t rank) const {
-    const Range whole = chunk(index);
-    const auto count = static_cast<uint32_t>(whole.count);
-    const uint32_t even = (count + rank_count - 1) / rank_count;
-    const uint32_t size = (even + align_elements - 1) / align_elements * align_elements;
-    const uint32_t begin = size * rank < count ? size * rank : count;
-    return {whole.begin + begin, size < count - begin ? size : count - begin};
+    return even_part<uint32_t>(chunk(index), rank, rank_count, align_elements);
   }
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a kernel of direct is given, and how its threads wait. Each looks for what it needs itself, poll_count times,
-// and then votes: so a group goes on when all of its threads are through, and stops together when one of them has met
-// another operation, or thread 0 an abort.
+// What a kernel of load_store is given, and how its threads wait. Each looks for what it needs itself, poll_count
+// times, and then votes: so a group goes on when all of its threads are through, and stops together when one of them
+// has met another operation, or thread 0 an abort.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace rondo::device {
 
-/// The parameter of every kernel of direct. The grid has one block a channel.
+/// The parameter of every kernel of load_store. The grid has one block a channel.
 struct DirectOperation {
   DeviceOperation base;                            ///< without channels and scratch; lane_count is that of the channels
   std::byte *places[direct_rank_count_max] = {};  ///< of each rank, as this one maps them

@@ -2,7 +2,7 @@
 // Every kernel, once: the image for devices and the library for emulated blocks are both made of this list.
 //   rondo_run_PROTOCOL_copy      collectives that move and do not reduce, whatever the type
 //   rondo_run_PROTOCOL_TYPE_OP   the others; TYPE and OP as rondo_type_string() and rondo_op_string() say, avg by sum
-//   rondo_run_direct_TYPE_OP     an all-reduce by the protocol direct
+//   rondo_run_direct_TYPE_OP     an all-reduce by load_store
 //   rondo_reduce_TYPE_OP        one slice of a reduction, for the copy-engine executor
 #pragma once
 
@@ -54,7 +54,7 @@
   X(rondo_run_direct_##type##_min, ::rondo::device::RankReduction<__VA_ARGS__, ::rondo::MinOp>)   \
   X(rondo_run_direct_##type##_max, ::rondo::device::RankReduction<__VA_ARGS__, ::rondo::MaxOp>)
 
-/// X(name, Reduction...) for each kernel of direct.
+/// X(name, Reduction...) for each kernel of load_store.
 #define RONDO_DIRECT_KERNELS(X) RONDO_FOR_TYPES(RONDO_DIRECT_OF_TYPE, X, direct, void)
 
 #define RONDO_REDUCE_OF_TYPE(X, protocol, Protocol, type, ...)                               \

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a kernel is given: plain data, laid out alike by the host's compiler and the device's. Every kernel that
-// interprets plans takes DeviceOperations by value, one for each rank that it runs (those of direct take a
+// interprets plans takes DeviceOperations by value, one for each rank that it runs (those of load_store take a
 // DirectOperation, those that reduce a ReductionOperation); what it points to must stay until the kernel has ended.
 //
 //   uploaded with the plan      DeviceChannel[], LaneProgram[], Step[], Range[], DeviceLinkEnds *[]   read only
@@ -57,7 +57,7 @@ struct alignas(cache_line_bytes) DeviceProgress {
   uint64_t verdict = 0;      ///< 0, or pack_verdict() of the first lane that did not come through; then no lane of this
                              ///< or a later kernel goes on: the counters of the links have lost their place
   uint64_t ended_kernels = 0;
-  uint64_t posts = 0;  ///< one_shots by the protocol direct that have ended
+  uint64_t posts = 0;  ///< one_shots by load_store that have ended
 };
 static_assert(sizeof(DeviceProgress) == cache_line_bytes);
 

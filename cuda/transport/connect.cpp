@@ -52,7 +52,7 @@ void warn_of_shared_queues(const DeviceRequest &request) {
   const char *const text = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
   const uint64_t queue_count = text == nullptr ? queue_count_default : std::strtoull(text, nullptr, 10);
   if (here.position != 0 || waiter_count <= queue_count || waiter_count == 1) return;
-  const bool can_share = by_kernels && request.kernel_protocol() != RONDO_PROTOCOL_DIRECT;
+  const bool can_share = by_kernels && !request.load_store();
   log::warning({log::Subsystem::device, request.rank},
                std::to_string(here.in_process) + " ranks of this process share CUDA device " +
                std::to_string(request.device) + ", but CUDA gives it " + std::to_string(queue_count) +

@@ -59,6 +59,8 @@ RONDO_API const char *rondo_collective_string(rondo_collective_t collective) RON
 RONDO_API const char *rondo_algorithm_string(rondo_algorithm_t algorithm) RONDO_NOEXCEPT;
 /** As rondo_type_string(), of a protocol: "ll". Any thread. */
 RONDO_API const char *rondo_protocol_string(rondo_protocol_t protocol) RONDO_NOEXCEPT;
+/** As rondo_type_string(), of what runs a plan: "interpreter". Any thread. */
+RONDO_API const char *rondo_kernel_string(rondo_kernel_t kernel) RONDO_NOEXCEPT;
 /** As rondo_type_string(), of an executor: "kernel". Any thread. */
 RONDO_API const char *rondo_device_executor_string(rondo_device_executor_t executor) RONDO_NOEXCEPT;
 
@@ -85,7 +87,7 @@ typedef struct rondo_config {
   rondo_algorithm_t algorithm;   /**< AUTO: the tuner chooses                           RONDO_ALGORITHM */
   rondo_protocol_t protocol;     /**< AUTO: the tuner chooses                           RONDO_PROTOCOL */
   uint32_t channels;             /**< 1-8; 0: the tuner chooses                         RONDO_CHANNELS */
-  uint32_t reserved;             /**< 0 */
+  rondo_kernel_t kernel;         /**< AUTO: the tuner chooses                           RONDO_KERNEL */
   uint64_t chunk_bytes;          /**< 64 B-1 GiB; 0: the tuner chooses                  RONDO_CHUNK_BYTES */
   const char *network_interface; /**< for bootstrap, read during the call; NULL: any    RONDO_INTERFACE */
   rondo_device_executor_t device_executor; /**< on a device: AUTO: Rondo chooses       RONDO_DEVICE_EXECUTOR */
@@ -94,8 +96,8 @@ typedef struct rondo_config {
 
 /** The defaults of a rondo_config_t. */
 #define RONDO_CONFIG_INIT                                                                                             \
-  { sizeof(rondo_config_t), RONDO_DEVICE_HOST, 0, 0, RONDO_ALGORITHM_AUTO, RONDO_PROTOCOL_AUTO, 0, 0, 0, NULL,        \
-    RONDO_DEVICE_EXECUTOR_AUTO, 0 }
+  { sizeof(rondo_config_t), RONDO_DEVICE_HOST, 0, 0, RONDO_ALGORITHM_AUTO, RONDO_PROTOCOL_AUTO, 0,                   \
+    RONDO_KERNEL_AUTO, 0, NULL, RONDO_DEVICE_EXECUTOR_AUTO, 0 }
 
 /** Writes the defaults, as the INIT does, for languages that know no macros. @param size  of the caller's struct, which
  * goes into its `size`. @return RONDO_ERROR_INVALID_ARGUMENT: NULL, or less than any version's. Any thread. */
@@ -123,7 +125,8 @@ RONDO_API rondo_status_t rondo_unique_id_free(const rondo_unique_id_t *id) RONDO
  * Ranks may be processes, threads of one process (each calls this from its own thread), or both.
  * @param comm    receives the handle; unchanged on failure. End it with rondo_comm_destroy().
  * @param rank    0..size-1, each once.
- * @param config  NULL: defaults. Algorithm, protocol, channels, chunk_bytes, executor, max_ctas: equal on all ranks.
+ * @param config  NULL: defaults. Algorithm, protocol, kernel, channels, chunk_bytes, executor, max_ctas: equal on all
+ *                ranks.
  * @return The failure of the first rank that failed, on every rank. RONDO_ERROR_TIMEOUT: ranks are missing, which are
  *         told; RONDO_ERROR_REMOTE: a rank, or the id's process, ended; RONDO_ERROR_MISMATCH: size, versions or
  *         configuration differ, or a rank came twice; others as above. rondo_comm_last_error(NULL, ...). Any thread. */
@@ -212,14 +215,15 @@ RONDO_API rondo_status_t rondo_comm_statistics(rondo_comm_t comm, rondo_statisti
 typedef struct rondo_plan_info {
   size_t size;                 /**< bytes of this struct as the caller knows it */
   rondo_algorithm_t algorithm; /**< how the collective is done */
-  rondo_protocol_t protocol;   /**< how data is handed over */
+  rondo_protocol_t protocol;   /**< of the interpreter; AUTO with another kernel, which needs none */
   uint32_t channels;           /**< parallel lanes */
-  uint32_t reserved;           /**< 0 */
+  rondo_kernel_t kernel;       /**< what runs the plan */
   uint64_t chunk_bytes;        /**< the schedule's unit */
 } rondo_plan_info_t;
 
 /** The defaults of a rondo_plan_info_t. */
-#define RONDO_PLAN_INFO_INIT { sizeof(rondo_plan_info_t), RONDO_ALGORITHM_AUTO, RONDO_PROTOCOL_AUTO, 0, 0, 0 }
+#define RONDO_PLAN_INFO_INIT \
+  { sizeof(rondo_plan_info_t), RONDO_ALGORITHM_AUTO, RONDO_PROTOCOL_AUTO, 0, RONDO_KERNEL_AUTO, 0 }
 
 /** As rondo_config_default(). */
 RONDO_API rondo_status_t rondo_plan_info_default(rondo_plan_info_t *info, size_t size) RONDO_NOEXCEPT;

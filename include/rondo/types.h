@@ -74,14 +74,20 @@ typedef enum rondo_algorithm {
   RONDO_ALGORITHM_HIERARCHICAL = 6,     /**< inside of each host, then between hosts, then inside again */
   RONDO_ALGORITHM_HIERARCHICAL_TREE = 7 /**< a tree inside of each host, and one among the hosts */
 } rondo_algorithm_t;
-/** How data is handed over (docs/architecture.md). AUTO: the tuner chooses. */
+/** How the interpreter hands data over (docs/architecture.md). AUTO: the tuner chooses; of a plan: it has none. */
 typedef enum rondo_protocol {
   RONDO_PROTOCOL_AUTO = 0,   /**< the tuner chooses */
   RONDO_PROTOCOL_SIMPLE = 1, /**< a counter after the data */
   RONDO_PROTOCOL_LL = 2,     /**< a flag beside every four bytes: low latency, half the bandwidth */
-  RONDO_PROTOCOL_DIRECT = 3, /**< all ranks of a host read what each has written once: all_reduce, one_ and two_shot */
-  RONDO_PROTOCOL_LL128 = 4   /**< a flag beside every 120 bytes: kernels on devices alone, and only if asked for */
+  RONDO_PROTOCOL_LL128 = 3   /**< a flag beside every 120 bytes: kernels on devices alone, and only if asked for */
 } rondo_protocol_t;
+/** What runs a plan (docs/load-store.md). AUTO: the tuner chooses. */
+typedef enum rondo_kernel {
+  RONDO_KERNEL_AUTO = 0,        /**< the tuner chooses */
+  RONDO_KERNEL_INTERPRETER = 1, /**< steps through the schedule of any algorithm, over connections, by a protocol */
+  RONDO_KERNEL_LOAD_STORE = 2   /**< ranks load what the others stored in memory that all map: all_reduce on one host,
+                                     by one_shot, two_shot and, on host memory, ring */
+} rondo_kernel_t;
 
 /** What runs collectives on a CUDA device (docs/gpu.md): one kernel each, or copies with a kernel only to reduce
  *  operands. AUTO: copies where processes take turns on a device, else kernels. */

@@ -207,6 +207,7 @@ rondo_status_t rondo_comm_query_plan(rondo_comm_t handle, rondo_collective_t col
     rondo_plan_info_t ours = RONDO_PLAN_INFO_INIT;
     ours.algorithm = choice.algorithm;
     ours.protocol = choice.protocol;
+    ours.kernel = choice.kernel;
     ours.channels = choice.channels;
     ours.chunk_bytes = choice.chunk_bytes;
     return write_sized(info, ours, sizeof(rondo_plan_info_t), "info");

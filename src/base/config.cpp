@@ -81,6 +81,12 @@ Result<void> set_gid_index(int32_t &target, std::string_view text) {
   return {};
 }
 
+Result<void> set_protocol(std::string_view text, Config &config) {
+  if (equal_in_any_case(text, "direct"))
+    return invalid_argument("'direct' is no protocol; use RONDO_KERNEL=load_store, and leave RONDO_PROTOCOL unset");
+  return set_name(config.protocol, text, rondo_protocol_string, "protocol");
+}
+
 Result<void> set_log(std::string &target, std::string_view text) {
   if (auto known = log::parse_filter(text); !known.ok()) return std::move(known).error();
   return set_text(target, text);
@@ -104,11 +110,14 @@ constexpr std::array variables{
                      return set_name(config.algorithm, text, rondo_algorithm_string, "algorithm");
                    },
                    [](const Config &config) { return std::string(rondo_algorithm_string(config.algorithm)); }},
-    ConfigVariable{"RONDO_PROTOCOL", "auto, simple, ll, direct, ll128", "how data is handed over",
-                   [](std::string_view text, Config &config) {
-                     return set_name(config.protocol, text, rondo_protocol_string, "protocol");
-                   },
+    ConfigVariable{"RONDO_PROTOCOL", "auto, simple, ll, ll128", "how the interpreter hands data over",
+                   set_protocol,
                    [](const Config &config) { return std::string(rondo_protocol_string(config.protocol)); }},
+    ConfigVariable{"RONDO_KERNEL", "auto, interpreter, load_store", "what runs the plan of a collective",
+                   [](std::string_view text, Config &config) {
+                     return set_name(config.kernel, text, rondo_kernel_string, "kernel");
+                   },
+                   [](const Config &config) { return std::string(rondo_kernel_string(config.kernel)); }},
     ConfigVariable{"RONDO_CHANNELS", "auto, 1-8", "parallel lanes of a collective",
                    [](std::string_view text, Config &config) {
                      return set_choice(config.channels, text, parse_number(text, 1, channels_max));

@@ -49,6 +49,7 @@ enum class NetworkChoice { automatic, tcp, ucx, verbs };
 struct Config {
   rondo_algorithm_t algorithm = RONDO_ALGORITHM_AUTO;
   rondo_protocol_t protocol = RONDO_PROTOCOL_AUTO;
+  rondo_kernel_t kernel = RONDO_KERNEL_AUTO;
   uint32_t channels = 0;     ///< 0: the tuner chooses
   uint64_t chunk_bytes = 0;  ///< 0: the tuner chooses
   uint64_t timeout_ns = 300'000'000'000;

@@ -64,8 +64,13 @@ const char *rondo_algorithm_string(rondo_algorithm_t algorithm) noexcept {
 }
 
 const char *rondo_protocol_string(rondo_protocol_t protocol) noexcept {
-  static constexpr std::array names{"auto", "simple", "ll", "direct", "ll128"};
+  static constexpr std::array names{"auto", "simple", "ll", "ll128"};
   return name_of(names, protocol);
+}
+
+const char *rondo_kernel_string(rondo_kernel_t kernel) noexcept {
+  static constexpr std::array names{"auto", "interpreter", "load_store"};
+  return name_of(names, kernel);
 }
 
 const char *rondo_device_executor_string(rondo_device_executor_t executor) noexcept {

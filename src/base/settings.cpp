@@ -72,9 +72,9 @@ Result<Settings> merge(const rondo_config_t *caller, const Config &environment) 
   RONDO_TRY(check_size(*caller));
   RONDO_TRY(check_device(caller->device));
   settings.device = caller->device;
-  if (caller->reserved != 0) return invalid_argument("rondo_config_t.reserved is not 0; start from RONDO_CONFIG_INIT");
   RONDO_TRY(take_name(settings.algorithm, caller->algorithm, rondo_algorithm_string, "algorithm"));
   RONDO_TRY(take_name(settings.protocol, caller->protocol, rondo_protocol_string, "protocol"));
+  RONDO_TRY(take_name(settings.kernel, caller->kernel, rondo_kernel_string, "kernel"));
   RONDO_TRY(take_number<uint32_t>(settings.channels, caller->channels, 1, channels_max, "channels"));
   RONDO_TRY(take_number<uint64_t>(settings.chunk_bytes, caller->chunk_bytes, chunk_bytes_min, chunk_bytes_max,
                                   "chunk_bytes"));

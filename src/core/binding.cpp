@@ -45,9 +45,10 @@ Result<PlanChoice> Communicator::choose(rondo_collective_t collective, uint64_t 
   input.ll_slot_bytes = geometry.ll_slot_bytes;
   input.ll128_slot_bytes = geometry.ll128_slot_bytes;
   input.post_bytes = capabilities_.post_bytes;
-  input.direct_chunk_bytes = capabilities_.direct_chunk_bytes;
-  input.direct_channels = capabilities_.direct_channels;
-  input.overrides = {settings_.algorithm, settings_.protocol, settings_.channels, settings_.chunk_bytes};
+  input.exchange_chunk_bytes = capabilities_.exchange_chunk_bytes;
+  input.exchange_channels = capabilities_.exchange_channels;
+  input.overrides = {settings_.algorithm, settings_.protocol, settings_.channels, settings_.chunk_bytes,
+                     settings_.kernel};
   input.table = tuning_;
   // A barrier and finalize must work whatever was asked for.
   if (collective == RONDO_BARRIER) input.overrides = {};

@@ -34,7 +34,7 @@ struct PeerInfo {
   uint32_t device_handles = 0;
   uint32_t device_launch = 0;
   uint32_t network = 0;
-  uint32_t reserved = 0;
+  uint32_t kernel = 0;
   uint64_t slot_bytes = 0;
   uint64_t tuning_hash = 0;
   uint64_t max_ctas = 0;
@@ -76,6 +76,7 @@ Result<PeerInfo> own_peer_info(uint32_t rank_count, const Settings &settings) {
   info.rank_count = rank_count;
   info.algorithm = settings.algorithm;
   info.protocol = settings.protocol;
+  info.kernel = settings.kernel;
   info.channels = settings.channels;
   info.chunk_bytes = settings.chunk_bytes;
   info.slot_count = settings.slot_count;
@@ -114,6 +115,7 @@ constexpr std::array fields{
     Field{"the communicator's size", [](const PeerInfo &it) { return uint64_t{it.rank_count}; }},
     Field{"the algorithm (config or RONDO_ALGORITHM)", [](const PeerInfo &it) { return uint64_t{it.algorithm}; }},
     Field{"the protocol (config or RONDO_PROTOCOL)", [](const PeerInfo &it) { return uint64_t{it.protocol}; }},
+    Field{"the kernel (config or RONDO_KERNEL)", [](const PeerInfo &it) { return uint64_t{it.kernel}; }},
     Field{"the channels (config or RONDO_CHANNELS)", [](const PeerInfo &it) { return uint64_t{it.channels}; }},
     Field{"the chunk size (config or RONDO_CHUNK_BYTES)", [](const PeerInfo &it) { return it.chunk_bytes; }},
     Field{"RONDO_SLOT_COUNT", [](const PeerInfo &it) { return uint64_t{it.slot_count}; }},

@@ -112,6 +112,7 @@ Result<std::shared_ptr<Executor>> connect_executor(const ConnectArgs &args, Stor
   request.device = args.settings.device;
   request.executor = args.settings.device_executor;
   request.protocol = args.settings.protocol;
+  request.kernel = args.settings.kernel;
   request.handles = args.settings.device_handles;
   request.shares_launches = args.settings.device_launch == DeviceLaunch::shared;
   request.channel_count = args.settings.channels;

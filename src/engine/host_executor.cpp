@@ -63,7 +63,7 @@ ExecutorCapabilities HostExecutor::capabilities() const {
   own.geometry = links_.geometry();
   own.channel_count = links_.channel_count();
   own.post_bytes = links_.exchange().geometry.post_bytes;
-  own.direct_chunk_bytes = links_.exchange().geometry.chunk_bytes;
+  own.exchange_chunk_bytes = links_.exchange().geometry.chunk_bytes;
   own.oversubscribed = parts_.oversubscribed;
   own.runs_in_call = true;
   own.checks_buffers = parts_.is_device_memory != nullptr;
@@ -198,7 +198,7 @@ bool HostExecutor::run_transfers(const WorkItem &work, const HostStream *stream)
   if (!ranks.failed()) {
     Waiter waiter(parts_.wait, links_.peers(), watch);
     if (stay_in_reach(work.number, waiter))
-      outcome = plan.choice.protocol == RONDO_PROTOCOL_DIRECT
+      outcome = plan.choice.kernel == RONDO_KERNEL_LOAD_STORE
                     ? exchange_.run(plan, buffers, bound.reducer, waiter)
                     : run_plan(plan, buffers, bound.reducer, bound.links, waiter);
   }

@@ -8,9 +8,9 @@
 #include <memory>
 #include <vector>
 
-#include "src/engine/direct.h"
 #include "src/engine/executor.h"
 #include "src/engine/host_links.h"
+#include "src/engine/load_store.h"
 #include "src/engine/operations.h"
 #include "src/engine/waiter.h"
 #include "transports/links.h"

@@ -27,7 +27,7 @@ std::string seconds(uint64_t ns) {
 std::string describe(const OperationInfo &entered) {
   const PlanChoice &choice = entered.choice;
   return describe(entered.signature) + " by " + rondo_algorithm_string(choice.algorithm) + ", " +
-         rondo_protocol_string(choice.protocol) + ", " + std::to_string(choice.channels) + " channels, chunks of " +
+         choice.way() + ", " + std::to_string(choice.channels) + " channels, chunks of " +
          std::to_string(choice.chunk_bytes) + " bytes";
 }
 

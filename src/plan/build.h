@@ -62,8 +62,8 @@ class ScheduleWriter {
 [[nodiscard]] Schedule lone_schedule(const ScheduleArgs &args);
 
 /// Most ranks of a schedule that has a link to every other rank and to itself, and as many steps.
-inline constexpr uint32_t direct_rank_count_max = 1024;
-static_assert(direct_rank_count_max < no_link);
+inline constexpr uint32_t all_links_rank_count_max = 1024;
+static_assert(all_links_rank_count_max < no_link);
 /// Most ranks of a schedule that has a chunk a rank: a chunk is 16 bits.
 inline constexpr uint32_t chunked_rank_count_max = 65'536;
 

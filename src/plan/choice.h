@@ -11,11 +11,16 @@ namespace rondo {
 /// What was chosen. As overrides: what the user wants, AUTO and 0 where the tuner is free.
 struct PlanChoice {
   rondo_algorithm_t algorithm = RONDO_ALGORITHM_AUTO;
-  rondo_protocol_t protocol = RONDO_PROTOCOL_AUTO;
+  rondo_protocol_t protocol = RONDO_PROTOCOL_AUTO;  ///< of the interpreter; chosen AUTO: the kernel has none
   uint32_t channels = 0;
   uint64_t chunk_bytes = 0;
+  rondo_kernel_t kernel = RONDO_KERNEL_AUTO;
 
   bool operator==(const PlanChoice &) const = default;
+  /// For people: the protocol of the interpreter, else the kernel.
+  [[nodiscard]] const char *way() const {
+    return kernel == RONDO_KERNEL_LOAD_STORE ? rondo_kernel_string(kernel) : rondo_protocol_string(protocol);
+  }
 };
 
 }  // namespace rondo

@@ -65,7 +65,7 @@ Schedule reduce(const ScheduleArgs &args) {
 }  // namespace
 
 Schedule build_one_shot(const ScheduleArgs &args) {
-  assert(args.rank < args.rank_count && args.rank_count <= direct_rank_count_max);
+  assert(args.rank < args.rank_count && args.rank_count <= all_links_rank_count_max);
   if (args.rank_count == 1) return lone_schedule(args);
   switch (args.collective) {
     case RONDO_REDUCE_SCATTER: return reduce_scatter(args);

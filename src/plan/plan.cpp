@@ -104,7 +104,7 @@ uint64_t identity_of(const Signature &signature, const PlanChoice &choice) {
                                      uint64_t{signature.root} << 32);
   hash = mix(mix(hash, signature.count), signature.counts_hash);
   hash = mix(hash, static_cast<uint64_t>(choice.algorithm) | static_cast<uint64_t>(choice.protocol) << 8 |
-                       uint64_t{choice.channels} << 16);
+                       static_cast<uint64_t>(choice.kernel) << 12 | uint64_t{choice.channels} << 16);
   return mix(hash, choice.chunk_bytes);
 }
 

@@ -22,7 +22,7 @@ constexpr uint64_t any_bytes = std::numeric_limits<uint64_t>::max();
 constexpr uint64_t chunk_align_bytes = 64;                // whole elements of every type, whole cache lines
 constexpr uint64_t hierarchical_bytes_min = 8 * KiB;       // below, each hop costs more than the bytes
 constexpr uint32_t straight_rank_count_max = 8;            // as one_shot's rows below
-constexpr uint64_t device_one_shot_bytes_max = 32 * KiB;  // where direct is asked for on a device, and no algorithm
+constexpr uint64_t device_one_shot_bytes_max = 32 * KiB;  // where load_store is asked for on a device, and no algorithm
 
 // Every byte of one_shot crosses n - 1 links but in one hop; two_shot moves the least bytes in two hops, over links
 // between all pairs; ring moves the least bytes over 2 links a rank in 2n - 2 hops; tree takes 2 log n hops. With too
@@ -102,20 +102,20 @@ constexpr std::array network_table{
     DetailRow{RONDO_ALGORITHM_HIERARCHICAL, any_bytes, RONDO_PROTOCOL_SIMPLE, 2, 128 * KiB},
 };
 
-/// direct: all ranks of a host read what each has written once. With one_shot each rank reads everything; with two_shot
+/// load_store: ranks of a host read what each has written once. With one_shot each rank reads everything; with two_shot
 /// its part, and the results of the others; with ring the ranks add to sums that all of them map, whose lines change
 /// hands less often. The last row of an algorithm says which chunks it takes where it is asked for.
-constexpr std::array direct_table{
+constexpr std::array load_store_table{
     //      too few cores  ranks  bytes     algorithm                 chunk
-    DirectRow{false, 2, 16 * KiB, RONDO_ALGORITHM_ONE_SHOT, 64 * KiB},
-    DirectRow{false, any_ranks, 4 * KiB, RONDO_ALGORITHM_ONE_SHOT, 64 * KiB},
-    DirectRow{false, 2, any_bytes, RONDO_ALGORITHM_RING, 32 * KiB},
-    DirectRow{false, any_ranks, any_bytes, RONDO_ALGORITHM_TWO_SHOT, 128 * KiB},
-    DirectRow{true, 8, 16 * KiB, RONDO_ALGORITHM_ONE_SHOT, 64 * KiB},
-    DirectRow{true, any_ranks, 4 * KiB, RONDO_ALGORITHM_ONE_SHOT, 64 * KiB},
-    DirectRow{true, any_ranks, 128 * KiB, RONDO_ALGORITHM_TWO_SHOT, 128 * KiB},
-    DirectRow{true, 4, any_bytes, RONDO_ALGORITHM_RING, 32 * KiB},
-    DirectRow{true, any_ranks, any_bytes, RONDO_ALGORITHM_RING, 64 * KiB},
+    LoadStoreRow{false, 2, 16 * KiB, RONDO_ALGORITHM_ONE_SHOT, 64 * KiB},
+    LoadStoreRow{false, any_ranks, 4 * KiB, RONDO_ALGORITHM_ONE_SHOT, 64 * KiB},
+    LoadStoreRow{false, 2, any_bytes, RONDO_ALGORITHM_RING, 32 * KiB},
+    LoadStoreRow{false, any_ranks, any_bytes, RONDO_ALGORITHM_TWO_SHOT, 128 * KiB},
+    LoadStoreRow{true, 8, 16 * KiB, RONDO_ALGORITHM_ONE_SHOT, 64 * KiB},
+    LoadStoreRow{true, any_ranks, 4 * KiB, RONDO_ALGORITHM_ONE_SHOT, 64 * KiB},
+    LoadStoreRow{true, any_ranks, 128 * KiB, RONDO_ALGORITHM_TWO_SHOT, 128 * KiB},
+    LoadStoreRow{true, 4, any_bytes, RONDO_ALGORITHM_RING, 32 * KiB},
+    LoadStoreRow{true, any_ranks, any_bytes, RONDO_ALGORITHM_RING, 64 * KiB},
 };
 
 /// A row for each algorithm and size: a test walks over them.
@@ -132,17 +132,17 @@ const DetailRow &detail_for(const TunerInput &input, rondo_algorithm_t algorithm
   return *found;
 }
 
-/// The row for an algorithm that was asked for; none where direct does not do it.
-const DirectRow *row_of(rondo_algorithm_t algorithm, bool oversubscribed) {
-  const DirectRow *found = nullptr;
-  for (const DirectRow &row : direct_table)
+/// The row for an algorithm that was asked for; none where load_store does not do it.
+const LoadStoreRow *row_of(rondo_algorithm_t algorithm, bool oversubscribed) {
+  const LoadStoreRow *found = nullptr;
+  for (const LoadStoreRow &row : load_store_table)
     if (row.algorithm == algorithm && row.oversubscribed == oversubscribed) found = &row;
   return found;
 }
 
 /// The first row that fits; none: the table has one for every size.
-const DirectRow *row_for(const TunerInput &input) {
-  for (const DirectRow &row : direct_table)
+const LoadStoreRow *row_for(const TunerInput &input) {
+  for (const LoadStoreRow &row : load_store_table)
     if (row.oversubscribed == input.oversubscribed && input.rank_count <= row.rank_count_max &&
         input.bytes <= row.bytes_max && (row.algorithm != RONDO_ALGORITHM_ONE_SHOT || input.bytes <= input.post_bytes))
       return &row;
@@ -205,45 +205,46 @@ Result<rondo_algorithm_t> choose_algorithm(const TunerInput &input, rondo_collec
   return none_can(input, collective, registry);
 }
 
-uint64_t limit_direct_chunk(const TunerInput &input, uint64_t wanted_bytes) {
-  const uint64_t most = std::min(wanted_bytes, input.direct_chunk_bytes) / chunk_align_bytes * chunk_align_bytes;
+uint64_t limit_exchange_chunk(const TunerInput &input, uint64_t wanted_bytes) {
+  const uint64_t most = std::min(wanted_bytes, input.exchange_chunk_bytes) / chunk_align_bytes * chunk_align_bytes;
   return std::max(most, chunk_align_bytes);
 }
 
-/// `direct` by kernels of a device, for who asks for it: nothing was measured. A post of a few words wants no second
+/// load_store by kernels of a device, for who asks for it: nothing was measured. A post of a few words wants no second
 /// block; chunks are as large as their areas.
-std::optional<PlanChoice> choose_direct_on_device(const TunerInput &input, rondo_collective_t collective) {
+std::optional<PlanChoice> choose_load_store_on_device(const TunerInput &input, rondo_collective_t collective) {
   const PlanChoice &wanted = input.overrides;
   const bool can = input.post_bytes != 0 && input.rank_count >= 2 && collective == RONDO_ALL_REDUCE;
-  if (wanted.protocol != RONDO_PROTOCOL_DIRECT || !can) return {};
-  PlanChoice choice{wanted.algorithm, RONDO_PROTOCOL_DIRECT, wanted.channels, wanted.chunk_bytes};
+  if (wanted.kernel != RONDO_KERNEL_LOAD_STORE || !can) return {};
+  PlanChoice choice{wanted.algorithm, RONDO_PROTOCOL_AUTO, wanted.channels, wanted.chunk_bytes,
+                    RONDO_KERNEL_LOAD_STORE};
   if (choice.algorithm == RONDO_ALGORITHM_AUTO)
     choice.algorithm = input.bytes <= std::min(input.post_bytes, device_one_shot_bytes_max) ? RONDO_ALGORITHM_ONE_SHOT
                                                                                             : RONDO_ALGORITHM_TWO_SHOT;
   const bool one_shot = choice.algorithm == RONDO_ALGORITHM_ONE_SHOT;
   if (!one_shot && choice.algorithm != RONDO_ALGORITHM_TWO_SHOT) return {};
   if (one_shot && input.bytes > input.post_bytes) return {};
-  if (choice.channels == 0) choice.channels = one_shot ? 1 : input.direct_channels;
-  choice.channels = std::min(choice.channels, input.direct_channels);
-  if (choice.chunk_bytes == 0) choice.chunk_bytes = input.direct_chunk_bytes;
-  choice.chunk_bytes = limit_direct_chunk(input, choice.chunk_bytes);
+  if (choice.channels == 0) choice.channels = one_shot ? 1 : input.exchange_channels;
+  choice.channels = std::min(choice.channels, input.exchange_channels);
+  if (choice.chunk_bytes == 0) choice.chunk_bytes = input.exchange_chunk_bytes;
+  choice.chunk_bytes = limit_exchange_chunk(input, choice.chunk_bytes);
   return choice;
 }
 
-/// The choice with `direct`; none where it cannot be, or where something else was asked for.
-std::optional<PlanChoice> choose_direct(const TunerInput &input, rondo_collective_t collective) {
-  if (input.direct_channels != 0) return choose_direct_on_device(input, collective);
+/// The choice with load_store; none where it cannot be, or where something else was asked for.
+std::optional<PlanChoice> choose_load_store(const TunerInput &input, rondo_collective_t collective) {
+  if (input.exchange_channels != 0) return choose_load_store_on_device(input, collective);
   const PlanChoice &wanted = input.overrides;
   const bool asked_otherwise =
-      (wanted.protocol != RONDO_PROTOCOL_AUTO && wanted.protocol != RONDO_PROTOCOL_DIRECT) || wanted.channels > 1;
+      wanted.protocol != RONDO_PROTOCOL_AUTO || wanted.kernel == RONDO_KERNEL_INTERPRETER || wanted.channels > 1;
   if (asked_otherwise || input.post_bytes == 0 || input.rank_count < 2 || collective != RONDO_ALL_REDUCE) return {};
   const bool free = wanted.algorithm == RONDO_ALGORITHM_AUTO;
-  const DirectRow *const row = free ? row_for(input) : row_of(wanted.algorithm, input.oversubscribed);
+  const LoadStoreRow *const row = free ? row_for(input) : row_of(wanted.algorithm, input.oversubscribed);
   if (row == nullptr) return {};
   if (row->algorithm == RONDO_ALGORITHM_ONE_SHOT && input.bytes > input.post_bytes) return {};
-  PlanChoice choice{row->algorithm, RONDO_PROTOCOL_DIRECT, 1, row->chunk_bytes};
+  PlanChoice choice{row->algorithm, RONDO_PROTOCOL_AUTO, 1, row->chunk_bytes, RONDO_KERNEL_LOAD_STORE};
   if (wanted.chunk_bytes != 0) choice.chunk_bytes = wanted.chunk_bytes;
-  choice.chunk_bytes = limit_direct_chunk(input, choice.chunk_bytes);
+  choice.chunk_bytes = limit_exchange_chunk(input, choice.chunk_bytes);
   return choice;
 }
 
@@ -256,14 +257,15 @@ std::optional<PlanChoice> choose_measured(const TunerInput &input, rondo_collect
   for (const TuningRow &row :
        input.table->rows_for(collective, input.rank_count, input.oversubscribed, input.several_hosts)) {
     if (input.bytes > row.bytes_max) continue;
-    if (row.choice.protocol == RONDO_PROTOCOL_DIRECT && input.direct_channels != 0) continue;  // that was a host's
+    if (row.choice.kernel == RONDO_KERNEL_LOAD_STORE && input.exchange_channels != 0) continue;  // that was a host's
     const PlanChoice &wanted = input.overrides;
     asked.overrides = row.choice;
     if (wanted.channels != 0) asked.overrides.channels = wanted.channels;
     if (wanted.chunk_bytes != 0) asked.overrides.chunk_bytes = wanted.chunk_bytes;
     if ((wanted.algorithm != RONDO_ALGORITHM_AUTO && wanted.algorithm != row.choice.algorithm) ||
         (wanted.protocol != RONDO_PROTOCOL_AUTO && wanted.protocol != row.choice.protocol) ||
-        (wanted.channels > 1 && row.choice.protocol == RONDO_PROTOCOL_DIRECT))
+        (wanted.kernel != RONDO_KERNEL_AUTO && wanted.kernel != row.choice.kernel) ||
+        (wanted.channels > 1 && row.choice.kernel == RONDO_KERNEL_LOAD_STORE))
       return {};  // a row for larger messages would not be for this one
     const auto chosen = choose_plan(asked, registry);
     if (chosen.ok()) return chosen.value();  // else it cannot be here: the next row was measured nearest to it
@@ -271,15 +273,19 @@ std::optional<PlanChoice> choose_measured(const TunerInput &input, rondo_collect
   return {};
 }
 
-/// direct was asked for, and this is not for it.
-Error no_direct(const TunerInput &input) {
-  const std::string begin = "the protocol 'direct' that was asked for is ";
+/// load_store was asked for, and this is not for it.
+Error no_load_store(const TunerInput &input) {
+  if (input.overrides.protocol != RONDO_PROTOCOL_AUTO)
+    return {RONDO_ERROR_UNSUPPORTED, std::string("the kernel 'load_store' that was asked for has no protocol, but '") +
+                                         rondo_protocol_string(input.overrides.protocol) +
+                                         "' was asked for, too; ask for one of the two"};
+  const std::string begin = "the kernel 'load_store' that was asked for is ";
   if (input.post_bytes == 0)
     return {RONDO_ERROR_UNSUPPORTED,
             begin +
-                "for at most 64 ranks of one host, and on devices for kernels alone; these can be: 'auto', 'simple'" +
-                (input.ll_slot_bytes != 0 ? ", 'll'" : "")};
-  const bool on_device = input.direct_channels != 0;
+                "for at most 64 ranks of one host, and on devices for the executor 'kernel' alone; these can be: "
+                "'auto', 'interpreter'"};
+  const bool on_device = input.exchange_channels != 0;
   return {RONDO_ERROR_UNSUPPORTED,
           begin + "for all_reduce of at most " + std::to_string(input.post_bytes) +
               " bytes by one_shot, or of any size by " +
@@ -291,7 +297,6 @@ Error no_direct(const TunerInput &input) {
 Error no_protocol(const TunerInput &input) {
   std::string others = "'auto', 'simple'";
   if (input.ll_slot_bytes != 0) others += ", 'll'";
-  if (input.post_bytes != 0) others += ", 'direct'";
   if (input.ll128_slot_bytes != 0) others += ", 'll128'";
   const bool ll128 = input.overrides.protocol == RONDO_PROTOCOL_LL128;
   return {RONDO_ERROR_UNSUPPORTED, std::string("the protocol ") +
@@ -313,7 +318,7 @@ uint64_t limit_chunk(uint64_t wanted_bytes, uint64_t slot_bytes, uint32_t slot_c
 
 }  // namespace
 
-std::span<const DirectRow> direct_rows() { return direct_table; }
+std::span<const LoadStoreRow> load_store_rows() { return load_store_table; }
 
 std::span<const AlgorithmRow> algorithm_rows() { return algorithm_table; }
 
@@ -329,13 +334,13 @@ Result<PlanChoice> choose_plan(const TunerInput &input, std::span<const Algorith
 
   const auto collective = input.collective == RONDO_BARRIER ? RONDO_ALL_REDUCE : input.collective;
   if (const auto measured = choose_measured(input, collective, registry)) return *measured;
-  if (const auto direct = choose_direct(input, collective)) return *direct;
-  if (wanted.protocol == RONDO_PROTOCOL_DIRECT && input.rank_count > 1) return no_direct(input);
+  if (const auto load_store = choose_load_store(input, collective)) return *load_store;
+  if (wanted.kernel == RONDO_KERNEL_LOAD_STORE && input.rank_count > 1) return no_load_store(input);
   RONDO_TRY_ASSIGN(const rondo_algorithm_t algorithm, choose_algorithm(input, collective, registry));
   const DetailRow &detail = detail_for(input, algorithm);
-  PlanChoice choice{algorithm, detail.protocol, detail.channels, detail.chunk_bytes};
+  PlanChoice choice{algorithm, detail.protocol, detail.channels, detail.chunk_bytes, RONDO_KERNEL_INTERPRETER};
   if (wanted.protocol == RONDO_PROTOCOL_SIMPLE || wanted.protocol == RONDO_PROTOCOL_LL)
-    choice.protocol = wanted.protocol;  // a lone rank has nothing to exchange directly
+    choice.protocol = wanted.protocol;
   if (choice.protocol == RONDO_PROTOCOL_LL && input.ll_slot_bytes == 0) choice.protocol = RONDO_PROTOCOL_SIMPLE;
   if (wanted.channels != 0) choice.channels = wanted.channels;
   if (wanted.chunk_bytes != 0) choice.chunk_bytes = wanted.chunk_bytes;

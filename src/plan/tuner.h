@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tuner: which algorithm, protocol, channels and chunk size an operation gets. Pure: a measured table if there is
+// The tuner: algorithm, kernel, protocol, channels and chunk size of an operation. Pure: a measured table if there is
 // one, three built-in ones (tuner.cpp; their reasons are in docs/tuning.md) and the limits of the connections' slots.
 // Every rank gets the same answer from the same input, which is why the input must be equal on all ranks.
 #pragma once
@@ -25,9 +25,9 @@ struct TunerInput {
   uint64_t slot_bytes = 0;      ///< payload of a slot with `simple`, at least 64
   uint64_t ll_slot_bytes = 0;   ///< payload of a slot with `ll`, at least 64; 0: no `ll` here
   uint64_t ll128_slot_bytes = 0;  ///< payload of a slot with `ll128`, at least 120; 0: no `ll128` here
-  uint64_t post_bytes = 0;      ///< `direct`: the most that a one_shot takes; 0: no `direct` here
-  uint64_t direct_chunk_bytes = 0;  ///< `direct`: the largest chunk of a two_shot
-  uint32_t direct_channels = 0;     ///< `direct` by kernels of a device: the most channels; 0: it is by the host
+  uint64_t post_bytes = 0;      ///< load_store: the most that a one_shot takes; 0: no load_store here
+  uint64_t exchange_chunk_bytes = 0;  ///< load_store: the largest chunk of a two_shot
+  uint32_t exchange_channels = 0;     ///< load_store by kernels of a device: the most channels; 0: it is by the host
   PlanChoice overrides;
   const TuningTable *table = nullptr;  ///< measured, asked before the built-in ones; null: there is none
 };
@@ -45,15 +45,15 @@ struct TunerInput {
   return choose_plan(input, algorithms());
 }
 
-/// What `direct` does for an all-reduce among so many ranks; the first row that fits counts.
-struct DirectRow {
+/// What the kernel load_store does for an all-reduce among so many ranks; the first row that fits counts.
+struct LoadStoreRow {
   bool oversubscribed;
   uint32_t rank_count_max;
   uint64_t bytes_max;
   rondo_algorithm_t algorithm;  ///< one_shot or two_shot
   uint64_t chunk_bytes;
 };
-[[nodiscard]] std::span<const DirectRow> direct_rows();
+[[nodiscard]] std::span<const LoadStoreRow> load_store_rows();
 
 /// One line of the table that picks the algorithm; the first that fits counts.
 struct AlgorithmRow {

@@ -23,7 +23,7 @@ using Json = nlohmann::json;
 
 constexpr size_t depth_max = 32;
 constexpr std::array row_keys{"collective", "ranks",    "oversubscribed", "several_hosts", "bytes_max",
-                              "algorithm",  "protocol", "channels",       "chunk_bytes"};
+                              "algorithm",  "protocol", "channels",       "chunk_bytes",   "kernel"};
 /// The others are what `rondo tune` tells beside the rows.
 constexpr std::array file_keys{"format", "version", "rows", "created", "made_by", "machine", "settings", "costs",
                                "fits", "networks", "measurements"};
@@ -122,7 +122,13 @@ Result<TuningRow> row_of(const Json &json) {
     RONDO_TRY_ASSIGN(row.bytes_max, number_at(json, "bytes_max", TuningRow::any_bytes));
   }
   RONDO_TRY_ASSIGN(row.choice.algorithm, name_at(json, "algorithm", rondo_algorithm_string));
-  RONDO_TRY_ASSIGN(row.choice.protocol, name_at(json, "protocol", rondo_protocol_string));
+  row.choice.kernel = RONDO_KERNEL_INTERPRETER;
+  if (json.contains("kernel")) {
+    RONDO_TRY_ASSIGN(row.choice.kernel, name_at(json, "kernel", rondo_kernel_string));
+  }
+  if (row.choice.kernel == RONDO_KERNEL_INTERPRETER || json.contains("protocol")) {
+    RONDO_TRY_ASSIGN(row.choice.protocol, name_at(json, "protocol", rondo_protocol_string));
+  }
   RONDO_TRY_ASSIGN(const uint64_t channels, number_at(json, "channels", UINT32_MAX));
   row.choice.channels = static_cast<uint32_t>(channels);
   RONDO_TRY_ASSIGN(row.choice.chunk_bytes, number_at(json, "chunk_bytes", UINT64_MAX));

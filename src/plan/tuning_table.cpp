@@ -41,8 +41,12 @@ Result<void> check_row(const TuningRow &row) {
   const PlanChoice &choice = row.choice;
   if (row.collective == RONDO_BARRIER) return invalid_argument("a barrier has no rows: it is planned as an all_reduce");
   const Algorithm *const algorithm = find_algorithm(choice.algorithm);
-  if (algorithm == nullptr || choice.protocol == RONDO_PROTOCOL_AUTO)
-    return invalid_argument("a row names one algorithm and one protocol, not 'auto'");
+  const bool interpreted = choice.kernel == RONDO_KERNEL_INTERPRETER;
+  if (algorithm == nullptr || choice.kernel == RONDO_KERNEL_AUTO ||
+      (interpreted && choice.protocol == RONDO_PROTOCOL_AUTO))
+    return invalid_argument("a row names one algorithm, one kernel and a protocol of the interpreter, not 'auto'");
+  if (!interpreted && choice.protocol != RONDO_PROTOCOL_AUTO)
+    return invalid_argument("the kernel 'load_store' has no protocol; leave it 'auto'");
   if (choice.protocol == RONDO_PROTOCOL_LL128)
     return invalid_argument("a table is of hosts, and the protocol 'll128' is for devices alone");
   const std::string name = rondo_algorithm_string(choice.algorithm);
@@ -51,11 +55,11 @@ Result<void> check_row(const TuningRow &row) {
   if (row.rank_count > algorithm->rank_count_max)
     return invalid_argument("the algorithm '" + name + "' can do " + std::to_string(algorithm->rank_count_max) +
                             " ranks at most, not " + std::to_string(row.rank_count));
-  if (choice.protocol == RONDO_PROTOCOL_DIRECT &&
+  if (choice.kernel == RONDO_KERNEL_LOAD_STORE &&
       (row.collective != RONDO_ALL_REDUCE || choice.channels != 1 ||
        (choice.algorithm != RONDO_ALGORITHM_ONE_SHOT && choice.algorithm != RONDO_ALGORITHM_TWO_SHOT &&
         choice.algorithm != RONDO_ALGORITHM_RING)))
-    return invalid_argument("the protocol 'direct' does all_reduce by one_shot, two_shot or ring on one channel only");
+    return invalid_argument("the kernel 'load_store' does all_reduce by one_shot, two_shot or ring, on one channel");
   return {};
 }
 
@@ -66,7 +70,7 @@ uint64_t hash_of(std::span<const TuningRow> rows) {
     for (const uint64_t number :
          {uint64_t{row.collective}, uint64_t{row.rank_count}, uint64_t{row.oversubscribed},
           uint64_t{row.several_hosts}, row.bytes_max, uint64_t{row.choice.algorithm}, uint64_t{row.choice.protocol},
-          uint64_t{row.choice.channels}, row.choice.chunk_bytes})
+          uint64_t{row.choice.channels}, row.choice.chunk_bytes, uint64_t{row.choice.kernel}})
       numbers.push_back(number);
   const auto bytes = std::as_bytes(std::span(numbers));
   unsigned char digest[crypto_generichash_BYTES];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// direct: no connections. Every rank has one place in the exchange, memory that all ranks of the host map, where it
+// load_store: no connections. Every rank has one place in the exchange, memory that all ranks of the host map, where it
 // writes what it contributes once and all the others read it. For all-reduce, by one_shot, two_shot and ring.
 //
 // Layout    one ExchangePlace a rank, then its payloads; offsets are multiples of 64, one writer a cache line:

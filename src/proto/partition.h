@@ -26,6 +26,23 @@ struct Range {
   bool operator==(const Range &) const = default;
 };
 
+/// [first, first + size) of `all`, cut off at its end.
+[[nodiscard]] RONDO_HD constexpr Range slice_of(Range all, uint64_t first, uint64_t size) {
+  const uint64_t skip = first < all.count ? first : all.count, left = all.count - skip;
+  return {all.begin + skip, size < left ? size : left};
+}
+
+/// Part `index` of the `part_count` even ones of `all`: whole multiples of `align`, a power of two; the last ones may
+/// be shorter, or empty. Number: what the elements of `all` can be counted in.
+template <class Number = uint64_t>
+[[nodiscard]] RONDO_HD constexpr Range even_part(Range all, uint32_t index, uint32_t part_count, uint32_t align) {
+  const auto count = static_cast<Number>(all.count);
+  // Small messages have one part: a call of 8 bytes would spend a tenth of its time on divisions.
+  const Number even = part_count == 1 ? count : count / part_count + (count % part_count != 0 ? 1 : 0);
+  const Number size = (even + align - 1) & ~Number{align - 1};
+  return slice_of(all, uint64_t{size} * index, size);
+}
+
 struct Partition {
   const Range *blocks = nullptr;  ///< null: whole; else chunk_count blocks, disjoint, owned by the plan
   Range whole;                    ///< the logical vector, when blocks is null
@@ -38,17 +55,14 @@ struct Partition {
 
   /// This channel's part of `all`.
   [[nodiscard]] RONDO_HD Range channel_part(Range all) const {
-    const uint64_t part = round_up(ceil_div(all.count, channel_count));
-    const uint64_t first = min(part * channel, all.count);
-    return {all.begin + first, min(part, all.count - first)};
+    return even_part(all, channel, channel_count, align_elements);
   }
 
   [[nodiscard]] RONDO_HD Range range(uint64_t tile, uint32_t chunk) const {
-    if (blocks != nullptr) return piece(channel_part(blocks[chunk]), tile * chunk_elements, chunk_elements);
+    if (blocks != nullptr) return slice_of(channel_part(blocks[chunk]), tile * chunk_elements, chunk_elements);
     const uint64_t tile_elements = chunk_elements * chunk_count;
-    const Range in_tile = piece(channel_part(whole), tile * tile_elements, tile_elements);
-    const uint64_t size = round_up(ceil_div(in_tile.count, chunk_count));
-    return piece(in_tile, size * chunk, size);
+    const Range in_tile = slice_of(channel_part(whole), tile * tile_elements, tile_elements);
+    return even_part(in_tile, chunk, chunk_count, align_elements);
   }
 
   /// How many tiles cover the channel's part: the most that any block needs. Loops over the blocks: at plan build only.
@@ -63,19 +77,7 @@ struct Partition {
   }
 
  private:
-  [[nodiscard]] RONDO_HD static uint64_t min(uint64_t a, uint64_t b) { return a < b ? a : b; }
-  /// Small messages have one channel and one chunk: a call of 8 bytes would spend a tenth of its time on divisions.
-  [[nodiscard]] RONDO_HD static uint64_t ceil_div(uint64_t a, uint64_t b) {
-    return b == 1 ? a : a / b + (a % b != 0 ? 1 : 0);
-  }
-  [[nodiscard]] RONDO_HD uint64_t round_up(uint64_t value) const {
-    return (value + align_elements - 1) & ~uint64_t{align_elements - 1};
-  }
-  /// [first, first + size) of `all`, cut off at its end.
-  [[nodiscard]] RONDO_HD static Range piece(Range all, uint64_t first, uint64_t size) {
-    const uint64_t skip = min(first, all.count);
-    return {all.begin + skip, min(size, all.count - skip)};
-  }
+  [[nodiscard]] static uint64_t ceil_div(uint64_t a, uint64_t b) { return b == 1 ? a : a / b + (a % b != 0 ? 1 : 0); }
 };
 
 }  // namespace rondo

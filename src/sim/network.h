@@ -64,6 +64,8 @@ struct Network {
   uint32_t slot_count = 8;
   uint32_t slot_bytes = 128 * 1024;
   uint32_t ll_slot_bytes = 4096;
+  uint32_t post_bytes = 0;            ///< of the exchange: the most of a one_shot; 0: there is none
+  uint32_t exchange_chunk_bytes = 0;  ///< the most of a chunk
 
   [[nodiscard]] uint64_t rank_count() const;
 };

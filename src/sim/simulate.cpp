@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/sim/simulate.h"
 
+#include "src/sim/load_store.h"
+
 namespace rondo::sim {
 namespace {
 
@@ -27,7 +29,9 @@ uint64_t tile_count_of(const System &system) {
 
 Simulator::Key Simulator::key_of(const SimCase &what, const PlanChoice &plan) {
   return {{static_cast<uint64_t>(what.collective) << 32 | what.root, what.bytes,
-           static_cast<uint64_t>(plan.algorithm) << 32 | static_cast<uint64_t>(plan.protocol), plan.channels,
+           static_cast<uint64_t>(plan.algorithm) << 32 | static_cast<uint64_t>(plan.kernel) << 16 |
+               static_cast<uint64_t>(plan.protocol),
+           plan.channels,
            plan.chunk_bytes, what.use_symmetry, what.use_period},
           what.in_place};
 }
@@ -37,6 +41,12 @@ Result<SimResult> Simulator::simulate(const SimCase &what) {
   RONDO_TRY_ASSIGN(const PlanChoice plan, plan_of(what));
   const auto known = found_.find(key_of(what, plan));
   if (known != found_.end()) return known->second;
+  if (plan.kernel == RONDO_KERNEL_LOAD_STORE) {
+    SimResult result{plan, {}, static_cast<uint32_t>(what.network.rank_count()), true};
+    RONDO_TRY_ASSIGN(result.outcome, simulate_load_store(what, plan));
+    found_.emplace(key_of(what, plan), result);
+    return result;
+  }
   RONDO_TRY_ASSIGN(const System system, build_system(what));
   const uint64_t moves = tile_moves(system), tiles = tile_count_of(system);
   const bool many = what.use_period && tiles > many_tiles && moves * tiles > many_moves;

@@ -259,6 +259,10 @@ Result<PlanChoice> plan_of(const SimCase &what) {
   input.slot_bytes = what.network.slot_bytes;
   input.ll_slot_bytes = uses_ll ? what.network.ll_slot_bytes : 0;
   input.overrides = what.overrides;
+  if (what.overrides.kernel == RONDO_KERNEL_LOAD_STORE && what.network.nodes.size() == 1) {
+    input.post_bytes = what.network.post_bytes;
+    input.exchange_chunk_bytes = what.network.exchange_chunk_bytes;
+  }
   return choose_plan(input);
 }
 

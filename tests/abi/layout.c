@@ -25,7 +25,7 @@ static int check_config(void) {
   CHECK(given.size == expected.size && given.device == expected.device);
   CHECK(given.init_timeout_ms == expected.init_timeout_ms && given.timeout_ms == expected.timeout_ms);
   CHECK(given.algorithm == expected.algorithm && given.protocol == expected.protocol);
-  CHECK(given.channels == expected.channels && given.reserved == expected.reserved);
+  CHECK(given.channels == expected.channels && given.kernel == expected.kernel);
   CHECK(given.chunk_bytes == expected.chunk_bytes && given.network_interface == expected.network_interface);
   CHECK(given.device_executor == expected.device_executor && given.max_ctas == expected.max_ctas);
   return 0;

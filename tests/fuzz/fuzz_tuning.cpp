@@ -21,7 +21,7 @@ void check_choice(const TuningTable &table, const TuningRow &row, bool with_dire
   input.slot_bytes = 4096;
   input.ll_slot_bytes = 2048;
   input.ll128_slot_bytes = 7680;
-  if (with_direct) input.post_bytes = input.direct_chunk_bytes = 65536;
+  if (with_direct) input.post_bytes = input.exchange_chunk_bytes = 65536;
   input.table = &table;
   const auto chosen = choose_plan(input);
   FUZZ_CHECK(chosen.ok());
@@ -30,7 +30,7 @@ void check_choice(const TuningTable &table, const TuningRow &row, bool with_dire
   FUZZ_CHECK(row.rank_count <= algorithm->rank_count_max);
   FUZZ_CHECK(chosen.value().channels >= 1 && chosen.value().channels <= 8);
   FUZZ_CHECK(chosen.value().chunk_bytes >= 64 && chosen.value().chunk_bytes % 64 == 0);
-  FUZZ_CHECK(with_direct || chosen.value().protocol != RONDO_PROTOCOL_DIRECT);
+  FUZZ_CHECK(with_direct || chosen.value().kernel != RONDO_KERNEL_LOAD_STORE);
   FUZZ_CHECK(chosen.value().protocol != RONDO_PROTOCOL_LL128);
 }
 

@@ -51,7 +51,8 @@ int32_t expected(const Traffic &traffic, uint64_t element) {
 }
 
 /// Runs it and looks at the result as the host does when a kernel ended. False: it is wrong.
-bool is_right(const Traffic &traffic, rondo_algorithm_t algorithm, rondo_protocol_t protocol, uint32_t lane_threads) {
+bool is_right(const Traffic &traffic, rondo_algorithm_t algorithm, rondo_protocol_t protocol, uint32_t lane_threads,
+              rondo_kernel_t runs = RONDO_KERNEL_INTERPRETER) {
   OperationKey key;
   key.signature = {static_cast<uint32_t>(traffic.collective), RONDO_INT32, RONDO_SUM, 0, traffic.count, 0};
   DeviceWorld world(rank_count, channel_count, geometry, 0, direct_geometry);
@@ -59,7 +60,7 @@ bool is_right(const Traffic &traffic, rondo_algorithm_t algorithm, rondo_protoco
   std::array<std::unique_ptr<Plan>, rank_count> plans;
   for (uint32_t rank = 0; rank < rank_count; ++rank) {
     plans[rank] =
-        std::move(build_plan(key, {algorithm, protocol, channel_count, 256}, geometry, rank, rank_count)).value();
+        std::move(build_plan(key, {algorithm, protocol, channel_count, 256, runs}, geometry, rank, rank_count)).value();
     for (uint64_t i = 0; i < traffic.count; ++i) send[rank].push_back(input(rank, i));
     recv[rank].assign(traffic.count, -1);
   }
@@ -135,8 +136,8 @@ TEST_CASE("order of the kernels: what the child runs", "[.][child]") {
         for (const auto protocol : {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL, RONDO_PROTOCOL_LL128})
           right = is_right(traffic, RONDO_ALGORITHM_RING, protocol, lane_threads) && right;
         for (const auto algorithm : {RONDO_ALGORITHM_ONE_SHOT, RONDO_ALGORITHM_TWO_SHOT})
-          if (traffic.collective == RONDO_ALL_REDUCE)  // what direct is for
-            right = is_right(traffic, algorithm, RONDO_PROTOCOL_DIRECT, lane_threads) && right;
+          if (traffic.collective == RONDO_ALL_REDUCE)  // what load_store is for
+            right = is_right(traffic, algorithm, RONDO_PROTOCOL_AUTO, lane_threads, RONDO_KERNEL_LOAD_STORE) && right;
       }
   if (!right) std::puts("a result is wrong");
   CHECK(right);

@@ -52,14 +52,16 @@ class Life:
         self.count = draw.choice((2, 1000, 20_000, 100_000))
         executor = draw.choice(("auto", "kernel", "kernel", "copy"))  # auto: copy, for processes without MPS
         # Of any device it is not known whether it can do ll128.
-        protocols = ("auto", "simple", "ll", "direct") + (("ll128",) if ONLY_SOFT[0] in kinds else ())
+        protocols = ("auto", "simple", "ll", "load_store") + (("ll128",) if ONLY_SOFT[0] in kinds else ())
         protocol = draw.choice(protocols if executor == "kernel" else ("auto", "simple"))
         algorithms = ("auto", "ring", "tree", "one_shot", "two_shot", "halving_doubling")
-        if protocol == "direct":  # which takes 64 KiB by one_shot
+        kernel = "load_store" if protocol == "load_store" else "auto"
+        if kernel == "load_store":  # which has no protocol, and takes 64 KiB by one_shot
             algorithms = ("auto", "two_shot", "one_shot" if self.count < 16_000 else "two_shot")
         self.environment = {
             "RONDO_ALGORITHM": draw.choice(algorithms),
-            "RONDO_PROTOCOL": protocol,
+            "RONDO_PROTOCOL": "auto" if kernel == "load_store" else protocol,
+            "RONDO_KERNEL": kernel,
             "RONDO_CHANNELS": draw.choice(("1", "2")),
             "RONDO_DEVICE_EXECUTOR": executor,
             "RONDO_INIT_TIMEOUT": str(INIT_TIMEOUT_S if self.kind in ("early", "calls") else 60),

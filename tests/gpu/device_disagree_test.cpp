@@ -17,14 +17,15 @@ struct Kind {
   const char *name;
   rondo_device_executor_t executor;
   rondo_protocol_t protocol;
+  rondo_kernel_t kernel = RONDO_KERNEL_AUTO;
 };
 
-/// All that can be asked of all collectives, and `direct`, which is there for all-reduce alone.
+/// All that can be asked of all collectives, and `load_store`, which is there for all-reduce alone.
 constexpr Kind kinds[] = {
     {"kernels, simple", RONDO_DEVICE_EXECUTOR_KERNEL, RONDO_PROTOCOL_SIMPLE},
     {"kernels, ll", RONDO_DEVICE_EXECUTOR_KERNEL, RONDO_PROTOCOL_LL},
     {"kernels, ll128", RONDO_DEVICE_EXECUTOR_KERNEL, RONDO_PROTOCOL_LL128},
-    {"kernels, direct", RONDO_DEVICE_EXECUTOR_KERNEL, RONDO_PROTOCOL_DIRECT},
+    {"kernels, load_store", RONDO_DEVICE_EXECUTOR_KERNEL, RONDO_PROTOCOL_AUTO, RONDO_KERNEL_LOAD_STORE},
     {"copies", RONDO_DEVICE_EXECUTOR_COPY, RONDO_PROTOCOL_AUTO},
 };
 
@@ -34,8 +35,9 @@ std::optional<Disagreement> draw(uint64_t seed, const Kind &kind) {
   drawn.config.device = 0;
   drawn.config.device_executor = kind.executor;
   drawn.config.protocol = kind.protocol;
+  drawn.config.kernel = kind.kernel;
   drawn.config.algorithm = RONDO_ALGORITHM_AUTO;
-  if (kind.protocol != RONDO_PROTOCOL_DIRECT) return drawn;
+  if (kind.kernel != RONDO_KERNEL_LOAD_STORE) return drawn;
   for (auto *const calls : {&drawn.before, &drawn.parting, &drawn.after})
     for (DrawnCall &call : *calls)
       if (call.collective != RONDO_BARRIER) call.collective = RONDO_ALL_REDUCE;

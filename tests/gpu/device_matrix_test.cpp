@@ -64,7 +64,7 @@ class Progress {
   uint64_t begin_ns_;
 };
 
-constexpr size_t one_shot_bytes_max = 64 << 10;  // by the protocol direct
+constexpr size_t one_shot_bytes_max = 64 << 10;  // by load_store
 bool is_direct(rondo_algorithm_t algorithm) {
   return algorithm == RONDO_ALGORITHM_ONE_SHOT || algorithm == RONDO_ALGORITHM_TWO_SHOT;
 }
@@ -81,14 +81,26 @@ struct RankBuffers {
   DeviceMemory memory;
 };
 
+/// What runs the plans of the device's ranks.
+struct Way {
+  rondo_protocol_t protocol;
+  rondo_kernel_t kernel = RONDO_KERNEL_INTERPRETER;
+
+  [[nodiscard]] bool load_store() const { return kernel == RONDO_KERNEL_LOAD_STORE; }
+  [[nodiscard]] const char *name() const {
+    return load_store() ? rondo_kernel_string(kernel) : rondo_protocol_string(protocol);
+  }
+};
+
 class Pair {
  public:
   Pair(const World &world, int rank_count, size_t data_bytes, const rondo_config_t &host_config,
-       rondo_protocol_t device_protocol)
-      : world_(world), host_(rank_count, host_config), device_protocol_(device_protocol) {
+       const Way &device_way)
+      : world_(world), host_(rank_count, host_config), device_way_(device_way) {
     rondo_config_t config = host_config;
     config.device = 0;
-    config.protocol = device_protocol;
+    config.protocol = device_way.protocol;
+    config.kernel = device_way.kernel;
     for (int rank = 0; rank < rank_count; ++rank) {
       streams_.push_back(world_.another_stream());
       buffers_.emplace_back(world_, data_bytes + 2 * rubbish_bytes);
@@ -145,8 +157,8 @@ class Pair {
     rondo_plan_info_t host = RONDO_PLAN_INFO_INIT, device = RONDO_PLAN_INFO_INIT;
     REQUIRE(rondo_comm_query_plan(host_[0], it.collective, it.count, it.type, &host) == RONDO_OK);
     REQUIRE(rondo_comm_query_plan((*device_)[0], it.collective, it.count, it.type, &device) == RONDO_OK);
-    REQUIRE((host.algorithm == device.algorithm && device.protocol == device_protocol_));
-    if (device.protocol == RONDO_PROTOCOL_DIRECT) return;  // in rank order, however the vector is shared out
+    REQUIRE((host.algorithm == device.algorithm && device.protocol == device_way_.protocol));
+    if (device.kernel == RONDO_KERNEL_LOAD_STORE) return;  // in rank order, however the vector is shared out
     REQUIRE((host.channels == device.channels && host.chunk_bytes == device.chunk_bytes));
   }
   void copy(std::byte *to, const std::vector<std::byte> &from, size_t bytes) const {
@@ -178,7 +190,7 @@ class Pair {
   std::vector<Stream> streams_;
   std::vector<RankBuffers> buffers_;
   Ranks host_;
-  rondo_protocol_t device_protocol_;
+  Way device_way_;
   std::optional<Ranks> device_;  ///< gone before the streams
 };
 
@@ -196,7 +208,7 @@ void check(Pair &pair, DeviceCase it, const Matrix &matrix, int rank_count, Rand
 }
 
 /// Every type and operation of all-reduce, and every other collective that the algorithm has.
-void check_all(Pair &pair, const rondo::Algorithm &algorithm, rondo_protocol_t protocol, const Matrix &matrix,
+void check_all(Pair &pair, const rondo::Algorithm &algorithm, const Way &way, const Matrix &matrix,
                int rank_count, Random &random) {
   if (algorithm.supports(RONDO_ALL_REDUCE))
     for (int type = RONDO_INT8; type <= RONDO_FLOAT8_E5M2; ++type)
@@ -206,31 +218,31 @@ void check_all(Pair &pair, const rondo::Algorithm &algorithm, rondo_protocol_t p
         check(pair, {RONDO_ALL_REDUCE, static_cast<rondo_type_t>(type), static_cast<rondo_op_t>(op)}, matrix,
               rank_count, random);
       }
-  if (protocol == RONDO_PROTOCOL_DIRECT) return;
+  if (way.load_store()) return;
   for (const auto collective : {RONDO_REDUCE_SCATTER, RONDO_ALL_GATHER, RONDO_BROADCAST, RONDO_REDUCE})
     for (const auto type : {RONDO_INT8, RONDO_BFLOAT16, RONDO_FLOAT32, RONDO_FLOAT64})
       if (algorithm.supports(collective)) check(pair, {collective, type, RONDO_SUM}, matrix, rank_count, random);
 }
 
-void check_protocol(const World &world, const rondo::Algorithm &algorithm, rondo_protocol_t protocol,
-                    const Matrix &matrix, int rank_count, Random &random) {
+void check_way(const World &world, const rondo::Algorithm &algorithm, const Way &way,
+               const Matrix &matrix, int rank_count, Random &random) {
   rondo_config_t config = RONDO_CONFIG_INIT;
   config.algorithm = algorithm.id;
-  config.protocol = protocol == RONDO_PROTOCOL_LL ? protocol : RONDO_PROTOCOL_SIMPLE;  // the schedule, by the host
+  config.protocol = way.protocol == RONDO_PROTOCOL_LL ? way.protocol : RONDO_PROTOCOL_SIMPLE;  // by the host
   config.channels = 1 + static_cast<uint32_t>(random() % 3);
   config.chunk_bytes = uint64_t{64} << random() % 6;  // of a size that slots hold on the host and on the device
-  if (protocol == RONDO_PROTOCOL_DIRECT) config.chunk_bytes *= 16;  // all ranks meet at each
+  if (way.load_store()) config.chunk_bytes *= 16;  // all ranks meet at each
   config.timeout_ms = 60'000;
-  CAPTURE(rank_count, rondo_algorithm_string(algorithm.id), rondo_protocol_string(protocol), config.channels,
+  CAPTURE(rank_count, rondo_algorithm_string(algorithm.id), way.name(), config.channels,
           config.chunk_bytes);
-  Pair pair(world, rank_count, matrix.count_max * sizeof(double), config, protocol);
+  Pair pair(world, rank_count, matrix.count_max * sizeof(double), config, way);
   Matrix drawn = matrix;
-  if (protocol == RONDO_PROTOCOL_DIRECT && algorithm.id == RONDO_ALGORITHM_ONE_SHOT)
+  if (way.load_store() && algorithm.id == RONDO_ALGORITHM_ONE_SHOT)
     std::erase_if(drawn.counts, [](size_t count) { return count * sizeof(double) > one_shot_bytes_max; });
-  const Progress progress(std::string(rondo_algorithm_string(algorithm.id)) + " by " + rondo_protocol_string(protocol) +
+  const Progress progress(std::string(rondo_algorithm_string(algorithm.id)) + " by " + way.name() +
                               ", " + std::to_string(rank_count) + " ranks",
                           pair.call_count);
-  check_all(pair, algorithm, protocol, drawn, rank_count, random);
+  check_all(pair, algorithm, way, drawn, rank_count, random);
 }
 
 }  // namespace
@@ -242,13 +254,13 @@ TEST_CASE("device matrix: every combination is bit-equal to the host executor") 
   Random random(seed);
   const World world;  // one context for all: making one takes a device longer than all calls of a combination
   const bool ll128 = has_ll128("every combination");
-  const bool shared = calls_wait();  // by kernels that direct does not have
+  const bool shared = calls_wait();  // by kernels that load_store does not have
   for (const int rank_count : matrix.rank_counts)
     for (const rondo::Algorithm &algorithm : rondo::algorithms())
-      for (const auto protocol :
-           {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL, RONDO_PROTOCOL_LL128, RONDO_PROTOCOL_DIRECT}) {
-        if (protocol == RONDO_PROTOCOL_LL128 && !ll128) continue;
-        if (protocol == RONDO_PROTOCOL_DIRECT && (rank_count == 1 || !is_direct(algorithm.id) || shared)) continue;
-        check_protocol(world, algorithm, protocol, matrix, rank_count, random);
+      for (const Way &way : {Way{RONDO_PROTOCOL_SIMPLE}, Way{RONDO_PROTOCOL_LL}, Way{RONDO_PROTOCOL_LL128},
+                             Way{RONDO_PROTOCOL_AUTO, RONDO_KERNEL_LOAD_STORE}}) {
+        if (way.protocol == RONDO_PROTOCOL_LL128 && !ll128) continue;
+        if (way.load_store() && (rank_count == 1 || !is_direct(algorithm.id) || shared)) continue;
+        check_way(world, algorithm, way, matrix, rank_count, random);
       }
 }

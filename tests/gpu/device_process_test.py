@@ -76,7 +76,7 @@ class DeviceProcesses(unittest.TestCase):
             for handles in ("ipc", "vmm"):
                 for more in ((), ("replayed",)):
                     ranks = run_job(PROGRAM, 3, ["sums", *more], {
-                        "RONDO_DEVICE_EXECUTOR": "kernel", "RONDO_PROTOCOL": "direct", "RONDO_ALGORITHM": algorithm,
+                        "RONDO_DEVICE_EXECUTOR": "kernel", "RONDO_KERNEL": "load_store", "RONDO_ALGORITHM": algorithm,
                         "RONDO_DEVICE_HANDLES": handles, "DEVICE_RANK_COUNT": "16001"})
                     for rank in ranks.values():
                         told = rank.last()

@@ -39,7 +39,7 @@ class AlignedMemory {
 
 class DeviceWorld {
  public:
-  /// `direct`: of the places, where the protocol direct is used; rank and channel counts are filled in.
+  /// `direct`: of the places, where load_store is used; rank and channel counts are filled in.
   DeviceWorld(uint32_t rank_count, uint32_t channel_count, const ConnectionGeometry &geometry,
               uint64_t first_counter = 0, const device::DirectGeometry &direct = {})
       : rank_count_(rank_count),
@@ -73,7 +73,7 @@ class DeviceWorld {
 
   /// Runs the plan's kernel on `rank`, `lane_threads` threads a lane (0: one thread for all lanes of a channel).
   void run(uint32_t rank, const Plan &plan, const Buffers &buffers, uint64_t number, uint32_t lane_threads) {
-    if (plan.choice.protocol == RONDO_PROTOCOL_DIRECT) return run_direct(rank, plan, buffers, number, lane_threads);
+    if (plan.choice.kernel == RONDO_KERNEL_LOAD_STORE) return run_direct(rank, plan, buffers, number, lane_threads);
     AlignedMemory memory(device::plan_image_bytes(plan));
     const auto address = reinterpret_cast<uint64_t>(memory.data());
     const auto image = device::make_plan_image(plan, address, [&](uint32_t channel, uint32_t peer) {
@@ -92,7 +92,7 @@ class DeviceWorld {
            device::shared_bytes_for(image.value().lanes_per_channel, operation.scratch_bytes));
   }
 
-  /// The place of a rank, with the protocol direct.
+  /// The place of a rank, by load_store.
   [[nodiscard]] device::DirectPlace place(uint32_t rank) { return {places_.data() + rank * places_stride_, direct_}; }
   /// As if so many posts and chunks had gone before.
   void begin_at(uint64_t posts, uint32_t chunks) {

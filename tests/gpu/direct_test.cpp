@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The protocol direct on devices through the public interface: sums of ranks that are threads, called and replayed;
+// The kernel load_store on devices through the public interface: sums of ranks that are threads, called and replayed;
 // abort and disagreement; where it can be had, and what is said where it cannot. "[image]" wants a driver in software
 // whose image lacks its kernels.
 #include <string>
@@ -15,7 +15,7 @@ namespace {
 constexpr rondo_algorithm_t direct_algorithms[] = {RONDO_ALGORITHM_ONE_SHOT, RONDO_ALGORITHM_TWO_SHOT};
 
 rondo_config_t with_direct(rondo_algorithm_t algorithm = RONDO_ALGORITHM_AUTO, rondo_config_t config = on_device()) {
-  config.protocol = RONDO_PROTOCOL_DIRECT;
+  config.kernel = RONDO_KERNEL_LOAD_STORE;
   config.algorithm = algorithm;
   return config;
 }
@@ -50,14 +50,14 @@ struct Buffers {
 
 }  // namespace
 
-TEST_CASE("direct: what is asked for is what plans have, and nobody gets it who does not ask", "[plain]") {
+TEST_CASE("load_store: what is asked for is what plans have, and nobody gets it who does not ask", "[plain]") {
   DeviceRanks asking(2, with_direct()), plain(2);
   for (const size_t count : {0, 1, 8192, 8193, 10'000'000}) {
     const rondo_plan_info_t plan = plan_of(asking.ranks[0], count);
-    CHECK(plan.protocol == RONDO_PROTOCOL_DIRECT);
+    CHECK(plan.kernel == RONDO_KERNEL_LOAD_STORE);
     CHECK(plan.algorithm == (count <= 8192 ? RONDO_ALGORITHM_ONE_SHOT : RONDO_ALGORITHM_TWO_SHOT));
     CHECK(plan.channels == (count <= 8192 ? 1u : 4u));
-    CHECK(plan_of(plain.ranks[0], count).protocol != RONDO_PROTOCOL_DIRECT);
+    CHECK(plan_of(plain.ranks[0], count).kernel != RONDO_KERNEL_LOAD_STORE);
   }
   const auto barrier_and_finalize = [&](int rank, rondo_comm_t comm) {
     const rondo_status_t status = rondo_barrier(comm, asking.stream(rank));
@@ -66,7 +66,7 @@ TEST_CASE("direct: what is asked for is what plans have, and nobody gets it who 
   CHECK(all_ok(asking.ranks.run(barrier_and_finalize)));
 }
 
-TEST_CASE("direct: ranks that are threads sum what they have, in and out of place, among barriers", "[plain]") {
+TEST_CASE("load_store: ranks that are threads sum what they have, in and out of place, among barriers", "[plain]") {
   for (const auto algorithm : direct_algorithms)
     for (const int rank_count : {1, 2, 5}) {
       rondo_config_t config = with_direct(algorithm);
@@ -93,10 +93,10 @@ TEST_CASE("direct: ranks that are threads sum what they have, in and out of plac
     }
 }
 
-TEST_CASE("direct: ranks on two devices read each other's memory", "[plain]") {
+TEST_CASE("load_store: ranks on two devices read each other's memory", "[plain]") {
   const auto devices = cuda_devices(conformance::loaded_driver());
   if (!devices.ok() || devices.value().size() < 2) {
-    std::puts("skipped: direct on two devices: there is one device");
+    std::puts("skipped: load_store on two devices: there is one device");
     return;
   }
   const World first(0), second(1);
@@ -120,7 +120,7 @@ TEST_CASE("direct: ranks on two devices read each other's memory", "[plain]") {
   }
 }
 
-TEST_CASE("direct: captured calls are replayed, each time on what is there then, among calls of either kind",
+TEST_CASE("load_store: captured calls are replayed, each time on what is there then, among calls of either kind",
           "[plain]") {
   for (const auto captured_count : {size_t{1000}, size_t{50'000}}) {  // a one_shot and a two_shot
     DeviceRanks group(3, with_direct());
@@ -154,7 +154,7 @@ TEST_CASE("direct: captured calls are replayed, each time on what is there then,
   }
 }
 
-TEST_CASE("direct: an abort ends a kernel that waits, and everybody hears of it", "[plain]") {
+TEST_CASE("load_store: an abort ends a kernel that waits, and everybody hears of it", "[plain]") {
   for (const auto algorithm : direct_algorithms) {
     DeviceRanks group(2, with_direct(algorithm));
     const Buffers buffers(group, 4096);
@@ -166,7 +166,7 @@ TEST_CASE("direct: an abort ends a kernel that waits, and everybody hears of it"
   }
 }
 
-TEST_CASE("direct: ranks that disagree are told, and one that does not come is named", "[plain]") {
+TEST_CASE("load_store: ranks that disagree are told, and one that does not come is named", "[plain]") {
   for (const auto algorithm : direct_algorithms) {
     DeviceRanks group(2, with_direct(algorithm));
     const Buffers buffers(group, 4096);
@@ -186,7 +186,7 @@ TEST_CASE("direct: ranks that disagree are told, and one that does not come is n
   }
 }
 
-TEST_CASE("direct: what it is not for is refused with what can be, and takes no number", "[plain]") {
+TEST_CASE("load_store: what it is not for is refused with what can be, and takes no number", "[plain]") {
   DeviceRanks group(2, with_direct());
   const Buffers buffers(group, 4096);
   const auto move = [&](int rank) {
@@ -195,7 +195,7 @@ TEST_CASE("direct: what it is not for is refused with what can be, and takes no 
   };
   CHECK(move(0) == RONDO_ERROR_UNSUPPORTED);
   check_message(
-      {"'direct'", "all_reduce of at most 65536 bytes by one_shot", "any size by two_shot, on devices", "'auto'"});
+      {"'load_store'", "all_reduce of at most 65536 bytes by one_shot", "any size by two_shot, on devices", "'auto'"});
   buffers.call_all();
   group.synchronize();
   buffers.check(sum_over_ranks(0, 2, 4096));
@@ -209,23 +209,23 @@ TEST_CASE("direct: what it is not for is refused with what can be, and takes no 
   for (int rank = 0; rank < 2; ++rank) CHECK(posts.call(rank, 16'384) == RONDO_OK);
 }
 
-TEST_CASE("direct: a communicator by copies refuses it and names what can be", "[plain]") {
+TEST_CASE("load_store: a communicator by copies refuses it and names what can be", "[plain]") {
   rondo_config_t by_copies = on_device();
   by_copies.device_executor = RONDO_DEVICE_EXECUTOR_COPY;
   DeviceRanks group(2, with_direct(RONDO_ALGORITHM_AUTO, by_copies));
   const Buffers buffers(group, 16);
   CHECK(buffers.call(0, 16) == RONDO_ERROR_UNSUPPORTED);
-  check_message({"'direct'", "on devices for kernels alone", "these can be: 'auto', 'simple'"});
+  check_message({"'load_store'", "on devices for the executor 'kernel' alone", "these can be: 'auto', 'interpreter'"});
 }
 
-TEST_CASE("direct: ranks that do not all ask for it are told", "[plain]") {
+TEST_CASE("load_store: ranks that do not all ask for it are told", "[plain]") {
   const Ranks ranks({on_device(), with_direct()});
   CHECK(ranks.status() == RONDO_ERROR_MISMATCH);
-  check_message({"RONDO_PROTOCOL"});
+  check_message({"RONDO_KERNEL"});
 }
 
-TEST_CASE("direct: an image without its kernels is refused, and serves the others", "[.][image]") {
+TEST_CASE("load_store: an image without its kernels is refused, and serves the others", "[.][image]") {
   CHECK(Ranks(1, with_direct()).status() == RONDO_ERROR_UNSUPPORTED);
-  check_message({"'direct'", "cannot be loaded", "rondo_run_direct_int8_sum", "'simple'"});
+  check_message({"'load_store'", "cannot be loaded", "rondo_run_direct_int8_sum", "RONDO_KERNEL=interpreter"});
   CHECK(Ranks(1, on_device()).status() == RONDO_OK);
 }

@@ -26,6 +26,7 @@ struct EmulatedCase {
   rondo_collective_t collective = RONDO_ALL_REDUCE;
   rondo_algorithm_t algorithm = RONDO_ALGORITHM_RING;
   rondo_protocol_t protocol = RONDO_PROTOCOL_SIMPLE;
+  rondo_kernel_t kernel = RONDO_KERNEL_INTERPRETER;
   rondo_type_t type = RONDO_FLOAT32;
   rondo_op_t op = RONDO_SUM;
   uint32_t rank_count = 2;
@@ -40,10 +41,10 @@ struct EmulatedCase {
 
   [[nodiscard]] std::string text() const {
     return std::string(rondo_collective_string(collective)) + " " + rondo_algorithm_string(algorithm) + " " +
-           rondo_protocol_string(protocol) + " " + rondo_type_string(type) + " " + rondo_op_string(op) + " ranks " +
-           std::to_string(rank_count) + " root " + std::to_string(root) + " count " + std::to_string(count) +
-           " channels " + std::to_string(channels) + " chunk " + std::to_string(chunk_bytes) + " in place " +
-           std::to_string(in_place) + " exports " + std::to_string(exports) + " offset " +
+           rondo_kernel_string(kernel) + " " + rondo_protocol_string(protocol) + " " + rondo_type_string(type) + " " +
+           rondo_op_string(op) + " ranks " + std::to_string(rank_count) + " root " + std::to_string(root) + " count " +
+           std::to_string(count) + " channels " + std::to_string(channels) + " chunk " + std::to_string(chunk_bytes) +
+           " in place " + std::to_string(in_place) + " exports " + std::to_string(exports) + " offset " +
            std::to_string(offset_bytes) + " skew " + std::to_string(skew_bytes);
   }
 };
@@ -80,7 +81,7 @@ struct CaseRank {
   if (uses_blocks(it.collective))
     for (uint32_t peer = 0; peer < it.rank_count; ++peer) key.blocks.push_back({peer * it.count, it.count});
   CaseRank made;
-  const PlanChoice choice{it.algorithm, it.protocol, it.channels, it.chunk_bytes};
+  const PlanChoice choice{it.algorithm, it.protocol, it.channels, it.chunk_bytes, it.kernel};
   made.plan = std::move(build_plan(key, choice, geometry, rank, it.rank_count)).value();
   made.one_buffer = key.in_place;
   const size_t send_bytes = made.plan->send.count * size, recv_bytes = made.plan->recv.count * size;
@@ -116,7 +117,7 @@ struct CaseRank {
 
 /// Of places for such a call; the counts are the world's.
 [[nodiscard]] inline device::DirectGeometry direct_geometry_for(const EmulatedCase &it) {
-  if (it.protocol != RONDO_PROTOCOL_DIRECT) return {};
+  if (it.kernel != RONDO_KERNEL_LOAD_STORE) return {};
   const auto bytes = static_cast<uint32_t>(it.count * rondo_type_size(it.type));
   return {0, 0, (bytes + 64) / 64 * 64, static_cast<uint32_t>(it.chunk_bytes)};
 }
@@ -139,7 +140,7 @@ void run_ranks(uint32_t rank_count, const Run &run) {
     return make_case_rank(of, geometry, rank, random);
   };
   EmulatedCase on_host = it;  // how data is handed over does not matter to the result
-  if (it.protocol == RONDO_PROTOCOL_LL128 || it.protocol == RONDO_PROTOCOL_DIRECT)
+  if (it.protocol == RONDO_PROTOCOL_LL128 || it.kernel == RONDO_KERNEL_LOAD_STORE)
     on_host.protocol = RONDO_PROTOCOL_SIMPLE;
   std::vector<CaseRank> host;
   for (uint32_t rank = 0; rank < it.rank_count; ++rank) host.push_back(make(on_host, rank));
@@ -148,7 +149,7 @@ void run_ranks(uint32_t rank_count, const Run &run) {
             [&](uint32_t rank) { host_world.run(rank, *host[rank].plan, host[rank].buffers(1, it.exports)); });
   if (host_world.failures() != 0) return "the host executor failed";
   DeviceWorld device_world(it.rank_count, it.channels, geometry, first_counter, direct_geometry_for(it));
-  if (it.protocol == RONDO_PROTOCOL_DIRECT) device_world.begin_at(first_counter, static_cast<uint32_t>(first_counter));
+  if (it.kernel == RONDO_KERNEL_LOAD_STORE) device_world.begin_at(first_counter, static_cast<uint32_t>(first_counter));
   for (uint64_t number = 1; number <= lane_threads.size(); ++number) {
     std::vector<CaseRank> device;
     for (uint32_t rank = 0; rank < it.rank_count; ++rank) device.push_back(make(it, rank));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of the protocol direct on emulated blocks: bit-equal to the host executor, one operation behind the
+// The kernels of load_store on emulated blocks: bit-equal to the host executor, one operation behind the
 // other, past every wrap, and what they do when they cannot end well.
 #include <chrono>
 
@@ -15,7 +15,7 @@ constexpr rondo_algorithm_t direct_algorithms[] = {RONDO_ALGORITHM_ONE_SHOT, RON
 EmulatedCase direct_case(rondo_algorithm_t algorithm, uint32_t rank_count = 2, uint64_t count = 100) {
   EmulatedCase it;
   it.algorithm = algorithm;
-  it.protocol = RONDO_PROTOCOL_DIRECT;
+  it.kernel = RONDO_KERNEL_LOAD_STORE;
   it.rank_count = rank_count;
   it.count = count;
   return it;
@@ -162,7 +162,7 @@ TEST_CASE("emulated direct: operations of all kinds one behind the other, each r
     it.in_place = random() % 2 == 0;
     it.chunk_bytes = 64 * between(random, 1, 4);
     it.algorithm = random() % 2 == 0 ? RONDO_ALGORITHM_ONE_SHOT : RONDO_ALGORITHM_TWO_SHOT;
-    it.protocol = random() % 4 == 0 ? RONDO_PROTOCOL_SIMPLE : RONDO_PROTOCOL_DIRECT;
+    it.kernel = random() % 4 == 0 ? RONDO_KERNEL_INTERPRETER : RONDO_KERNEL_LOAD_STORE;
     operation.ranks = make_ranks(it, random());
   }
   std::vector<std::vector<int32_t>> expected;
@@ -259,7 +259,7 @@ TEST_CASE("emulated direct: a peer in another operation is a fault that names it
 }
 
 TEST_CASE("emulated direct: every kernel that a plan can name is in the list, and no two chunks share an area") {
-  for (const std::string &name : device::kernel_names(RONDO_PROTOCOL_DIRECT)) {
+  for (const std::string &name : device::load_store_kernel_names()) {
     CAPTURE(name);
     CHECK(find_kernel(name) != nullptr);
   }

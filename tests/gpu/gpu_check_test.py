@@ -96,7 +96,7 @@ class GpuCheck(unittest.TestCase):
         for test in results["tests"]:
             self.assertEqual(test["result"], "skipped" if "check" in test["test"] else "passed", test)
         names = [test["test"] for test in results["tests"]]
-        for name in (*MATRIX, *(f"smoke of {protocol}" for protocol in ("simple", "ll", "ll128", "direct", "copies")),
+        for name in (*MATRIX, *(f"smoke of {way}" for way in ("simple", "ll", "ll128", "load_store", "copies")),
                      *(f"smoke of processes by {executor}, {handles}" for executor in ("copies", "kernels")
                        for handles in ("ipc", "vmm"))):
             self.assertIn(name, names)

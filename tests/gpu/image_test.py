@@ -64,7 +64,7 @@ def wanted_loops(name):
     """(how many, loads, stores) of the inner loops that a kernel must have, at least, by their 16-byte accesses: what
     copies has four loads in flight, what reduces two operands twice as many, where registers allow it; more operands
     are reduced by a loop of its own; ll and ll128 wait for packets in loops that only load, and send in ones that only
-    store; direct reads all ranks' operands in loops that only load."""
+    store; load_store reads all ranks' operands in loops that only load."""
     narrow = "int8" in name or "float8" in name  # each 16-byte access has 16 elements, which take registers
     if name.startswith("rondo_run_direct_"):
         return [(2, at_least(2 if narrow else 4), NONE), (2, at_least(4), SOME)]

@@ -41,7 +41,7 @@ class DevicePerf(PerfCase):
 
     def test_threads_types_operations_and_protocols_are_right(self):
         for more in (("-d", "bfloat16", "-o", "avg"), ("-d", "int8", "-o", "max"), ("--protocol", "ll"),
-                     ("--protocol", "direct"), ("-d", "float16", "--protocol", "direct", "--algorithm", "two_shot"),
+                     ("--kernel", "load_store"), ("-d", "float16", "--kernel", "load_store", "--algorithm", "two_shot"),
                      ("--protocol", "ll128"), ("-d", "float64", "--protocol", "ll128", "--algorithm", "tree"),
                      ("--protocol", "simple", "--algorithm", "tree", "--channels", 2)):
             with self.subTest(more=more):
@@ -187,7 +187,7 @@ class DevicePerf(PerfCase):
         self.refuse(2, "cuda:ORDINAL", options=("--device", "cuda:x"))
         self.refuse(2, "--device cuda", options=("--graph",))
         self.refuse(2, "--buffers", options=("--device", "cuda", "--buffers", "alloc"))
-        self.refuse(2, "'ll128'", "'simple', 'll', 'direct'", options=("--protocol", "ll128"))
+        self.refuse(2, "'ll128'", "'simple', 'll'", options=("--protocol", "ll128"))
         self.refuse(2, "'ll128'", "NVLink", options=("--device", "cuda", "--protocol", "ll128"), SOFT_CUDA_DEVICES="2",
                     SOFT_CUDA_NVLINK="off")
 

@@ -293,13 +293,13 @@ TEST_CASE("shared launch: calls from several threads, many times, and communicat
   second.check(expected);
 }
 
-TEST_CASE("shared launch: direct has no kernel for several ranks", "[plain]") {
+TEST_CASE("shared launch: load_store has no kernel for several ranks", "[plain]") {
   const Sharing sharing;
   rondo_config_t config = by_kernels();
-  config.protocol = RONDO_PROTOCOL_DIRECT;
+  config.kernel = RONDO_KERNEL_LOAD_STORE;
   const Ranks ranks(2, config);
   CHECK(ranks.status() == RONDO_ERROR_UNSUPPORTED);
-  check_message({"'direct'", "RONDO_DEVICE_LAUNCH=own", "'simple'"});
+  check_message({"'load_store'", "RONDO_DEVICE_LAUNCH=own", "RONDO_KERNEL=interpreter"});
 }
 
 // SOFT_CUDA_FAULTS names the call.

@@ -40,7 +40,8 @@ class Info(unittest.TestCase):
             self.assertEqual(row, [[entry["variable"], f"{entry['value'] or 'none'} ({entry['source']})"]])
         rows = [line.split() for line in text.split("Plans for 5 rank")[1].splitlines()[2:]]
         shown = [[row[0], row[2], row[3], row[4]] for row in rows]
-        chosen = [[it["collective"], it["algorithm"], it["protocol"], str(it["channels"])]
+        chosen = [[it["collective"], it["algorithm"], it["protocol"] if it["kernel"] == "interpreter" else it["kernel"],
+                   str(it["channels"])]
                   for it in told["plans"]["choices"]]
         self.assertEqual(shown, chosen)
         self.assertGreater(len(chosen), 30)
@@ -58,7 +59,8 @@ class Info(unittest.TestCase):
         for collective in ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce"):
             self.assertEqual(plan(collective, 1 << 20, "--hosts", "2")["algorithm"], "hierarchical")
             self.assertNotEqual(plan(collective, 1 << 20)["algorithm"], "hierarchical")
-            self.assertNotIn(plan(collective, 8, "--hosts", "2")["protocol"], ("ll", "direct"))
+            small = plan(collective, 8, "--hosts", "2")
+            self.assertEqual((small["kernel"], small["protocol"]), ("interpreter", "simple"))
         self.assertIn("Plans for 4 rank(s) on 2 hosts", info("--ranks", "4", "--hosts", "2").stdout)
         refused = subprocess.run([RONDO, "info", "--ranks", "2", "--hosts", "3"], capture_output=True, text=True,
                                  timeout=60, check=False)
@@ -96,6 +98,7 @@ class Info(unittest.TestCase):
         entries = {it["variable"]: (it["value"], it["source"]) for it in told["configuration"]}
         self.assertEqual(entries["RONDO_ALGORITHM"], ("ring", "environment"))
         self.assertEqual(entries["RONDO_PROTOCOL"], ("auto", "default"))
+        self.assertEqual(entries["RONDO_KERNEL"], ("auto", "default"))
         self.assertEqual(entries["RONDO_TIMEOUT"], ("300", "default"))
         for choice in told["plans"]["choices"]:
             self.assertEqual((choice["algorithm"], choice["channels"]), ("ring", 3))
@@ -128,7 +131,8 @@ class Info(unittest.TestCase):
         for options, variables, status, part in [
                 (["--ranks", "0"], {}, 2, "--ranks"), (["--rank"], {}, 2, "--help"),
                 ([], {"RONDO_PROTOCOL": "quick"}, 2,
-                 "'quick' is not a known protocol; known are: auto, simple, ll, direct, ll128"),
+                 "'quick' is not a known protocol; known are: auto, simple, ll, ll128"),
+                ([], {"RONDO_PROTOCOL": "direct"}, 2, "use RONDO_KERNEL=load_store"),
                 ([], {"RONDO_TOPOLOGY_FILE": RONDO}, 1, "RONDO_TOPOLOGY_FILE"),
                 (["--topology-xml", "/nonexistent/x.xml"], {}, 2, "/nonexistent/x.xml")]:
             done = info(*options, **variables)

@@ -34,11 +34,13 @@ def main():
     failed = run_count = 0
     begin = time.monotonic()
     cases = [(c, a, p) for c in COLLECTIVES for a in ALGORITHMS if can(options.rondo, c, a) for p in PROTOCOLS]
-    cases += [("all_reduce", algorithm, "direct") for algorithm in ("ring", "two_shot", "auto")]  # auto: one_shot, too
+    # auto: one_shot, too
+    cases += [("all_reduce", algorithm, "load_store") for algorithm in ("ring", "two_shot", "auto")]
     for ranks in options.ranks.split(","):
         for collective, algorithm, protocol in cases:
             command = [options.rondo, "run", "-n", ranks, "--", options.rondo, "perf", collective, "-b", "4", "-e",
-                       options.max, "-c", "1", "-n", "1", "-w", "0", "--algorithm", algorithm, "--protocol", protocol,
+                       options.max, "-c", "1", "-n", "1", "-w", "0", "--algorithm", algorithm,
+                       "--kernel" if protocol == "load_store" else "--protocol", protocol,
                        "--root", str(int(ranks) // 2), "--buffers", options.buffers]
             done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
             run_count += 1

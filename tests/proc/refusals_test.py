@@ -27,6 +27,7 @@ CASES = [
     ([*AR, "-o", "mul"], {}, "sum, prod, min, max, avg, all"),
     ([*AR, "--algorithm", "star"], {}, "auto, ring, tree"),
     ([*AR, "--protocol", "ll64"], {}, "auto, simple, ll"),
+    ([*AR, "--kernel", "direct"], {}, "auto, interpreter, load_store"),
     ([*AR, "--buffers", "mine"], {}, "private, alloc, registered, moved"),
     ([*AR, "--device", "gpu"], {}, "cuda:ORDINAL"),
     # Numbers and sizes.
@@ -63,7 +64,7 @@ CASES = [
     ([*AR, "--frobnicate"], {}, "rondo perf --help"),
     # What an algorithm or a protocol cannot do, before the first row.
     (["perf", "all_gather", "--ranks", "2", "--algorithm", "two_shot"], {}, "these can: ring, one_shot"),
-    (["perf", "all_gather", "--ranks", "2", "--protocol", "direct"], {}, "use 'auto'"),
+    (["perf", "all_gather", "--ranks", "2", "--kernel", "load_store"], {}, "use 'auto'"),
     (["perf", "broadcast", "--ranks", "2"], {"RONDO_ALGORITHM": "halving_doubling"}, "these can:"),
     # Files.
     ([*AR, "--json", f"{NONE}/x.json"], {}, "name a file in a folder that exists"),

@@ -80,8 +80,9 @@ def recording(communicator, host, made_ns, ranks, clock, offset=None, uncertaint
     for index, operations in enumerate(ranks.values()):
         lines += [{"record": "operation", "rank": index, "operation": number,
                    "state": "completed" if ended else "running", "collective": "all_reduce", "type": "float32",
-                   "op": "sum", "root": 0, "count": 8, "algorithm": "ring", "protocol": "simple", "channels": 1,
-                   "chunk_bytes": 4096, "entered_ns": entered, "ended_ns": ended}
+                   "op": "sum", "root": 0, "count": 8, "algorithm": "ring", "protocol": "simple",
+                   "kernel": "interpreter", "channels": 1, "chunk_bytes": 4096, "entered_ns": entered,
+                   "ended_ns": ended}
                   for number, (entered, ended) in enumerate(operations, 1)]
     return "".join(json.dumps(line) + "\n" for line in lines)
 

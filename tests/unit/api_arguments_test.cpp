@@ -138,9 +138,9 @@ TEST_CASE("initialisation: bad arguments and configurations are refused with the
   CHECK(rondo_comm_init(&comm, &id, 1, 1, nullptr) == refused);
   CHECK(rondo_comm_init(&comm, &id, 0, 0, nullptr) == refused);
   rondo_config_t config = RONDO_CONFIG_INIT;
-  config.protocol = static_cast<rondo_protocol_t>(7);
+  config.kernel = static_cast<rondo_kernel_t>(3);
   CHECK(rondo_comm_init(&comm, &id, 0, 1, &config) == refused);
-  CHECK_THAT(error_message(), Contains("simple, ll"));
+  CHECK_THAT(error_message(), Contains("interpreter, load_store"));
   config = RONDO_CONFIG_INIT;
   config.channels = 9;
   CHECK(rondo_comm_init(&comm, &id, 0, 1, &config) == refused);

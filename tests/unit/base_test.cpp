@@ -16,7 +16,7 @@ TEST_CASE("names: each name parses back to its value, and an unknown one is answ
   }
   const auto refused = parse_name("quick", rondo_protocol_string, "protocol");
   REQUIRE_FALSE(refused.ok());
-  CHECK(refused.error().message == "unknown protocol 'quick'; known are: auto, simple, ll, direct, ll128");
+  CHECK(refused.error().message == "unknown protocol 'quick'; known are: auto, simple, ll, ll128");
 }
 
 TEST_CASE("checked arithmetic: says when a result does not fit") {

@@ -48,7 +48,7 @@ int main() {
   }
   OperationInfo what;
   what.signature = {RONDO_ALL_REDUCE, RONDO_FLOAT32, RONDO_SUM, 0, 2, 0};
-  what.choice = {RONDO_ALGORITHM_ONE_SHOT, RONDO_PROTOCOL_DIRECT, 1, 65536};
+  what.choice = {RONDO_ALGORITHM_ONE_SHOT, RONDO_PROTOCOL_AUTO, 1, 65536, RONDO_KERNEL_LOAD_STORE};
   const uint64_t identity = identity_of(what.signature, what.choice);
   uint32_t sum = 0;
   const double fingerprint_ns = best_ns([&](uint64_t number) {

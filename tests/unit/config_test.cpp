@@ -123,7 +123,7 @@ TEST_CASE("config: a bad value is refused with variable, value and what is known
         "RONDO_ALGORITHM: 'star' is not a known algorithm; known are: auto, ring, tree, halving_doubling, one_shot, "
         "two_shot, hierarchical, hierarchical_tree");
   CHECK(refusal("RONDO_PROTOCOL", "LL64") ==
-        "RONDO_PROTOCOL: 'LL64' is not a known protocol; known are: auto, simple, ll, direct, ll128");
+        "RONDO_PROTOCOL: 'LL64' is not a known protocol; known are: auto, simple, ll, ll128");
   CHECK(refusal("RONDO_CHANNELS", "9") == "RONDO_CHANNELS: '9' is not a number from 1 to 8");
   CHECK(refusal("RONDO_CHUNK_BYTES", "63") ==
         "RONDO_CHUNK_BYTES: '63' is not a size from 64 to 1G bytes, as in 4096, 64K, 1M or 1G");
@@ -231,7 +231,7 @@ TEST_CASE("settings: a field out of range is refused by name") {
   CHECK(contains(refused([](auto &caller) { caller.channels = 9; }).message, "channels is 9"));
   CHECK(contains(refused([](auto &caller) { caller.chunk_bytes = 63; }).message, "chunk_bytes is 63"));
   CHECK(contains(refused([](auto &caller) { caller.chunk_bytes = chunk_bytes_max + 1; }).message, "chunk_bytes"));
-  CHECK(contains(refused([](auto &caller) { caller.reserved = 1; }).message, "reserved"));
+  CHECK(contains(refused([](auto &caller) { caller.kernel = static_cast<rondo_kernel_t>(3); }).message, "kernel"));
   CHECK(contains(refused([](auto &caller) { caller.max_ctas = 1025; }).message, "max_ctas is 1025"));
   CHECK(contains(refused([](auto &caller) { caller.device = -2; }).message, "device is -2"));
   const int unknown = 77;

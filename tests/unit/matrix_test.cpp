@@ -171,14 +171,16 @@ int64_t wrong_elements(Ranks &ranks, const Case &it, std::mt19937_64 &random) {
   return wrong;
 }
 
-void check_algorithm(rondo_algorithm_t algorithm, rondo_protocol_t protocol, std::mt19937_64 &random) {
+void check_algorithm(rondo_algorithm_t algorithm, rondo_protocol_t protocol, rondo_kernel_t kernel,
+                     std::mt19937_64 &random) {
   constexpr size_t counts[] = {0, 1, 7, 61, 262};
   constexpr size_t large_count = 2'003;  // a prime; with the sum only, whose order of rounding shows most
   for (uint32_t rank_count = 1; rank_count <= (rondo_test::sanitized() ? 3 : 5); ++rank_count) {
     rondo_config_t config = RONDO_CONFIG_INIT;
     config.algorithm = algorithm;
     config.protocol = protocol;
-    config.channels = protocol == RONDO_PROTOCOL_DIRECT ? 1 : 1 + static_cast<uint32_t>(random() % 2);
+    config.kernel = kernel;
+    config.channels = kernel == RONDO_KERNEL_LOAD_STORE ? 1 : 1 + static_cast<uint32_t>(random() % 2);
     config.chunk_bytes = 128;
     Ranks ranks(static_cast<int>(rank_count), config);
     REQUIRE(ranks.status() == RONDO_OK);
@@ -213,13 +215,14 @@ TEST_CASE("all types, operations and collectives: bit-equal to the documented or
   std::mt19937_64 random(seed);
   for (int algorithm = 1; rondo_algorithm_string(static_cast<rondo_algorithm_t>(algorithm)) != nullptr; ++algorithm)
     check_algorithm(static_cast<rondo_algorithm_t>(algorithm),
-                    random() % 2 == 0 ? RONDO_PROTOCOL_SIMPLE : RONDO_PROTOCOL_LL, random);
+                    random() % 2 == 0 ? RONDO_PROTOCOL_SIMPLE : RONDO_PROTOCOL_LL,
+                    RONDO_KERNEL_INTERPRETER, random);
 }
 
-TEST_CASE("direct, all types and operations: bit-equal to the documented order of rounding") {
+TEST_CASE("load_store, all types and operations: bit-equal to the documented order of rounding") {
   const uint64_t seed = reduction_test::seed_from_environment();
   CAPTURE(seed);  // RONDO_SEED replays
   std::mt19937_64 random(seed);
   for (const auto algorithm : {RONDO_ALGORITHM_ONE_SHOT, RONDO_ALGORITHM_TWO_SHOT, RONDO_ALGORITHM_RING})
-    check_algorithm(algorithm, RONDO_PROTOCOL_DIRECT, random);
+    check_algorithm(algorithm, RONDO_PROTOCOL_AUTO, RONDO_KERNEL_LOAD_STORE, random);
 }

@@ -147,7 +147,7 @@ TEST_CASE("perf turns: a call takes the hops of its algorithm in each tile") {
   CHECK(count(case_of(RONDO_ALL_REDUCE, 1), plan(RONDO_ALGORITHM_RING, 1, 4 * mebibyte)) == 0);
   CHECK(hand_overs_of(pair, 8, plan(RONDO_ALGORITHM_RING, 1, 4 * mebibyte)) == 2);
   rondo_plan_info_t direct = plan(RONDO_ALGORITHM_TWO_SHOT, 4, mebibyte);  // a chunk holds the parts of both ranks
-  direct.protocol = RONDO_PROTOCOL_DIRECT;
+  direct.kernel = RONDO_KERNEL_LOAD_STORE;
   CHECK(hand_overs_of(pair, 256 * mebibyte, direct) == 2 * 64);
 }
 

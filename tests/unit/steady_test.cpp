@@ -251,7 +251,7 @@ void check_threads(const Load &load) {
   }
   check_growth(counts);
   CHECK(counts.plan.algorithm == RONDO_ALGORITHM_RING);  // for whole buffers
-  CHECK(counts.plan.protocol == RONDO_PROTOCOL_DIRECT);
+  CHECK(counts.plan.kernel == RONDO_KERNEL_LOAD_STORE);
   CAPTURE(counts.first_system_call);
   CHECK(counts.system_calls == 0);
 }
@@ -278,6 +278,6 @@ TEST_CASE("steady path: two processes on one core, whose buffers are mapped, all
   for (const Counts &counts : all) {
     check_growth(counts);
     CHECK(counts.plan.algorithm == RONDO_ALGORITHM_RING);
-    CHECK(counts.plan.protocol == RONDO_PROTOCOL_DIRECT);
+    CHECK(counts.plan.kernel == RONDO_KERNEL_LOAD_STORE);
   }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/cli/tune/tune.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <limits>
@@ -10,7 +11,6 @@
 #include <nlohmann/json.hpp>
 
 #include "src/cli/sim/sim.h"
-#include "src/cli/tune/hosts.h"
 #include "src/cli/tune/tuner_input.h"
 #include "tests/catch.h"
 
@@ -19,9 +19,9 @@ using namespace rondo::cli::tune;
 
 namespace {
 
-constexpr PlanChoice ring{RONDO_ALGORITHM_RING, RONDO_PROTOCOL_SIMPLE, 2, 65536};
-constexpr PlanChoice ring_fine{RONDO_ALGORITHM_RING, RONDO_PROTOCOL_SIMPLE, 2, 4096};
-constexpr PlanChoice tree{RONDO_ALGORITHM_TREE, RONDO_PROTOCOL_LL, 1, 2048};
+constexpr PlanChoice ring{RONDO_ALGORITHM_RING, RONDO_PROTOCOL_SIMPLE, 2, 65536, RONDO_KERNEL_INTERPRETER};
+constexpr PlanChoice ring_fine{RONDO_ALGORITHM_RING, RONDO_PROTOCOL_SIMPLE, 2, 4096, RONDO_KERNEL_INTERPRETER};
+constexpr PlanChoice tree{RONDO_ALGORITHM_TREE, RONDO_PROTOCOL_LL, 1, 2048, RONDO_KERNEL_INTERPRETER};
 
 /// Times in microseconds of the choices at each size.
 struct Times {
@@ -118,7 +118,7 @@ TEST_CASE("tune: a choice that is too slow, or was not measured, shows") {
   };
   CHECK(judge(tree) == 1);
   CHECK(judge(ring) == 1.5);
-  CHECK(judge({RONDO_ALGORITHM_HALVING_DOUBLING, RONDO_PROTOCOL_LL, 1, 1024}) ==
+  CHECK(judge({RONDO_ALGORITHM_HALVING_DOUBLING, RONDO_PROTOCOL_LL, 1, 1024, RONDO_KERNEL_INTERPRETER}) ==
         std::numeric_limits<double>::infinity());
   CHECK(contains(comparison_text(compare(all, TuningTable(), Config{})), "tree/ll 1x2K"));
 }
@@ -206,6 +206,8 @@ sim::Network true_network(uint32_t rank_count) {
   const TunerInput slots = cli::tuner_input(Config{}, rank_count, rank_count > 2);
   network.slot_count = slots.slot_count;
   network.slot_bytes = static_cast<uint32_t>(slots.slot_bytes);
+  network.post_bytes = static_cast<uint32_t>(slots.post_bytes);
+  network.exchange_chunk_bytes = static_cast<uint32_t>(slots.exchange_chunk_bytes);
   return network;
 }
 
@@ -224,20 +226,33 @@ TEST_CASE("tune: the simulator on a calibrated network tells the times that were
     for (const uint64_t bytes : {uint64_t{64} << 10, uint64_t{4} << 20})
       for (const rondo_algorithm_t algorithm :
            {RONDO_ALGORITHM_RING, RONDO_ALGORITHM_TREE, RONDO_ALGORITHM_ONE_SHOT, RONDO_ALGORITHM_TWO_SHOT}) {
-        const PlanChoice choice{algorithm, RONDO_PROTOCOL_SIMPLE, 1, 32 << 10};
+        const PlanChoice choice{algorithm, RONDO_PROTOCOL_SIMPLE, 1, 32 << 10, RONDO_KERNEL_INTERPRETER};
         const double time_us = simulated_us(true_network(rank_count), bytes, choice);
         measured.series.push_back({bytes, choice, time_us, time_us, time_us, 5, 9});
         // A slower plan and another protocol are not what is simulated.
-        measured.series.push_back({bytes, {algorithm, RONDO_PROTOCOL_SIMPLE, 1, 64}, 9e9, 9e9, 9e9, 5, 9});
-        measured.series.push_back({bytes, {algorithm, RONDO_PROTOCOL_LL, 1, 4096}, 1e-3, 1e-3, 1e-3, 5, 9});
+        const PlanChoice slower{algorithm, RONDO_PROTOCOL_SIMPLE, 1, 64, RONDO_KERNEL_INTERPRETER};
+        const PlanChoice by_ll{algorithm, RONDO_PROTOCOL_LL, 1, 4096, RONDO_KERNEL_INTERPRETER};
+        measured.series.push_back({bytes, slower, 9e9, 9e9, 9e9, 5, 9});
+        measured.series.push_back({bytes, by_ll, 1e-3, 1e-3, 1e-3, 5, 9});
       }
+    for (const uint64_t bytes : {uint64_t{64} << 10, uint64_t{4} << 20})
+      for (const rondo_algorithm_t algorithm : {RONDO_ALGORITHM_RING, RONDO_ALGORITHM_TWO_SHOT}) {
+        const PlanChoice choice{algorithm, RONDO_PROTOCOL_AUTO, 1, 32 << 10, RONDO_KERNEL_LOAD_STORE};
+        sim::Network other = true_network(rank_count);  // the kernels need not have the same costs
+        other.reduce_GBps = 4;
+        const double time_us = simulated_us(other, bytes, choice);
+        measured.series.push_back({bytes, choice, time_us, time_us, time_us, 5, 9});
+      }
+    std::stable_sort(measured.series.begin(), measured.series.end(),
+                     [](const Series &one, const Series &two) { return one.bytes < two.bytes; });
     const auto calibrations = calibrate(findings, measured);
-    REQUIRE(calibrations.size() == 2);
+    REQUIRE(calibrations.size() == 4);
     for (const Calibration &calibration : calibrations) {
-      CAPTURE(rank_count, calibration.bytes);
+      CAPTURE(rank_count, calibration.bytes, rondo_kernel_string(calibration.kernel));
       CHECK(calibration.error_max < 0.1);
       for (const Series &series : measured.series) {
         if (series.bytes != calibration.bytes || series.min_us > 1e9 || series.min_us <= 1e-3) continue;
+        if (series.choice.kernel != calibration.kernel) continue;
         CHECK(simulated_us(calibration.network, series.bytes, series.choice) ==
               Approx(series.median_us).epsilon(calibration.error_max + 1e-3));
       }
@@ -266,6 +281,14 @@ TEST_CASE("tune: networks of the table are found again, mixed between sizes, ref
   CHECK(reduce_at(1 << 30) == 36);
   CHECK(contains(tuned.value().at(3, 64).error().message, "for 3 ranks; it has them for 4"));
   CHECK(contains(cli::TunedNetworks::read(path, RONDO_REDUCE).error().message, "no networks for reduce"));
+  CHECK(contains(cli::TunedNetworks::read(path, RONDO_ALL_REDUCE, RONDO_KERNEL_LOAD_STORE).error().message,
+                 "no networks for all_reduce by load_store"));
+  json["networks"][1]["kernel"] = "load_store";
+  REQUIRE(write_file(path, json.dump()).ok());
+  CHECK(cli::TunedNetworks::read(path, RONDO_ALL_REDUCE).value().at(4, 16384).value().reduce_GBps == 9);
+  CHECK(
+      cli::TunedNetworks::read(path, RONDO_ALL_REDUCE, RONDO_KERNEL_LOAD_STORE).value().at(4, 8).value().reduce_GBps ==
+      36);
   json["networks"][0].erase("bytes");
   REQUIRE(write_file(path, json.dump()).ok());
   CHECK(contains(cli::TunedNetworks::read(path, RONDO_ALL_REDUCE).error().message, "make it again"));
@@ -334,61 +357,4 @@ TEST_CASE("tune: the sizes of collectives of blocks are whole blocks, none twice
   CHECK(jobs[0].sizes[0].bytes == 12);
   CHECK(jobs[0].sizes[1].bytes == 60);
   CHECK(estimate_seconds(jobs[0]) > 1);
-}
-
-namespace {
-
-/// What two ranks would measure on a link: the time at which the last byte is there.
-std::vector<Exchange> exchanges_on(const rondo::sim::LinkCost &link) {
-  std::vector<Exchange> all;
-  for (const uint64_t bytes : {8u, 16u << 10, 64u << 10, 256u << 10, 1u << 20, 4u << 20, 16u << 20}) {
-    const auto size = static_cast<double>(bytes);
-    double us = size / link.bandwidth_GBps * 1e-3;
-    if (link.burst_bytes > 0)
-      us = std::max(size / link.peak_GBps, (size - link.burst_bytes) / link.bandwidth_GBps) * 1e-3;
-    all.push_back({bytes, link.alpha_us + us, link.alpha_us + us, link.alpha_us + us});
-  }
-  return all;
-}
-
-}  // namespace
-
-TEST_CASE("tune --hosts: latency, rate and a limiter's burst are found in the times that they make") {
-  using rondo::sim::LinkCost;
-  using rondo::sim::Sharing;
-  const LinkCost free = fit_link(exchanges_on({12, 12, 1.5, Sharing::pair}));
-  CHECK(free.alpha_us == Approx(12).epsilon(0.01));
-  CHECK(free.bandwidth_GBps == Approx(1.5).epsilon(0.01));
-  CHECK(free.burst_bytes == 0);
-  const LinkCost limited = fit_link(exchanges_on({12, 12, 0.0239, Sharing::pair, 131'072, 1.5}));
-  CHECK(limited.bandwidth_GBps == Approx(0.0239).epsilon(0.01));
-  CHECK(limited.burst_bytes == Approx(131'072).epsilon(0.03));
-  CHECK(limited.peak_GBps == Approx(1.5).epsilon(0.01));
-}
-
-TEST_CASE("tune --hosts: between hosts that share a slow port, what crosses it least is chosen, and the file is read") {
-  const rondo::sim::LinkCost inside{2, 2, 5, rondo::sim::Sharing::rank}, between{20, 20, 0.0239, {}, 131'072, 1.5};
-  rondo::TunerInput input = rondo::cli::tuner_input(rondo::Config(), 4, false, 2);
-  const std::vector<uint32_t> node_of{0, 0, 1, 1};
-  HostFindings findings;
-  findings.network = network_of(node_of, inside, between, input);
-  REQUIRE(findings.network.nodes.size() == 2);
-  CHECK(findings.network.rank_count() == 4);
-  Options options;
-  options.collectives = {RONDO_ALL_REDUCE, RONDO_ALL_GATHER};
-  options.sizes = {1 << 20, 16 << 20};
-  auto rows = simulate_rows(options, findings.network, input);
-  REQUIRE(rows.ok());
-  findings.rows = rows.value();
-  for (const rondo::TuningRow &row : findings.rows) {
-    CHECK(row.several_hosts);
-    CHECK(row.choice.algorithm == RONDO_ALGORITHM_HIERARCHICAL);
-  }
-  const auto table = rondo::parse_tuning(hosts_document(findings, options.collectives));
-  REQUIRE(table.ok());
-  CHECK(std::equal(table.value().rows().begin(), table.value().rows().end(), findings.rows.begin(),
-                   findings.rows.end()));
-  input.bytes = 4 << 20;
-  input.table = &table.value();
-  CHECK(choose_plan(input).value() == findings.rows.front().choice);
 }

@@ -174,7 +174,7 @@ TEST_CASE("tuner: overrides win, each for itself") {
   input.overrides.channels = 5;
   input.overrides.chunk_bytes = 4096;
   CHECK(choose_plan(input, registry).value() ==
-        PlanChoice{RONDO_ALGORITHM_RING, RONDO_PROTOCOL_SIMPLE, 5, 4096});
+        PlanChoice{RONDO_ALGORITHM_RING, RONDO_PROTOCOL_SIMPLE, 5, 4096, RONDO_KERNEL_INTERPRETER});
 }
 
 TEST_CASE("tuner: an override that cannot be is refused with those that can") {
@@ -228,27 +228,28 @@ TEST_CASE("tuner: ll128 that cannot be is refused with the protocols that can") 
         "'ll'");
   input.post_bytes = 64;
   input.ll_slot_bytes = 0;
-  CHECK(choose_plan(input, registry).error().message.ends_with("these can be: 'auto', 'simple', 'direct'"));
+  CHECK(choose_plan(input, registry).error().message.ends_with("these can be: 'auto', 'simple'"));
 }
 
-TEST_CASE("tuner: direct by kernels of a device is chosen where it is asked for and nowhere else") {
+TEST_CASE("tuner: load_store by kernels of a device is chosen where it is asked for and nowhere else") {
   for (const uint32_t rank_count : {1u, 2u, 5u, 64u})
     for (const uint64_t bytes : sizes) {
       TunerInput input = with(RONDO_ALL_REDUCE, rank_count, bytes);
       input.post_bytes = 64 << 10;
-      input.direct_chunk_bytes = 256 << 10;
-      input.direct_channels = 4;
-      CHECK(choose_plan(input).value().protocol != RONDO_PROTOCOL_DIRECT);
+      input.exchange_chunk_bytes = 256 << 10;
+      input.exchange_channels = 4;
+      CHECK(choose_plan(input).value().kernel != RONDO_KERNEL_LOAD_STORE);
       CHECK(choose_plan(input).value() == choose_plan(with(RONDO_ALL_REDUCE, rank_count, bytes)).value());
-      input.overrides.protocol = RONDO_PROTOCOL_DIRECT;
+      input.overrides.kernel = RONDO_KERNEL_LOAD_STORE;
       const PlanChoice choice = choose_plan(input).value();
-      CHECK((choice.protocol == RONDO_PROTOCOL_DIRECT) == (rank_count > 1));
+      CHECK((choice.kernel == RONDO_KERNEL_LOAD_STORE) == (rank_count > 1));
       if (rank_count == 1) continue;
       const bool small = bytes <= 32 << 10;
-      CHECK(choice == PlanChoice{small ? RONDO_ALGORITHM_ONE_SHOT : RONDO_ALGORITHM_TWO_SHOT, RONDO_PROTOCOL_DIRECT,
-                                 small ? 1u : 4u, 256 << 10});
-      input.overrides = {RONDO_ALGORITHM_TWO_SHOT, RONDO_PROTOCOL_DIRECT, 8, 1000};
-      CHECK(choose_plan(input).value() == PlanChoice{RONDO_ALGORITHM_TWO_SHOT, RONDO_PROTOCOL_DIRECT, 4, 960});
+      CHECK(choice == PlanChoice{small ? RONDO_ALGORITHM_ONE_SHOT : RONDO_ALGORITHM_TWO_SHOT, RONDO_PROTOCOL_AUTO,
+                                 small ? 1u : 4u, 256 << 10, RONDO_KERNEL_LOAD_STORE});
+      input.overrides = {RONDO_ALGORITHM_TWO_SHOT, RONDO_PROTOCOL_AUTO, 8, 1000, RONDO_KERNEL_LOAD_STORE};
+      CHECK(choose_plan(input).value() ==
+            PlanChoice{RONDO_ALGORITHM_TWO_SHOT, RONDO_PROTOCOL_AUTO, 4, 960, RONDO_KERNEL_LOAD_STORE});
       input.overrides.algorithm = RONDO_ALGORITHM_RING;
       CHECK(choose_plan(input).error().status == RONDO_ERROR_UNSUPPORTED);
       input.overrides.algorithm = RONDO_ALGORITHM_ONE_SHOT;
@@ -256,20 +257,38 @@ TEST_CASE("tuner: direct by kernels of a device is chosen where it is asked for 
     }
 }
 
-TEST_CASE("tuner: direct that cannot be is refused with what it is for") {
+TEST_CASE("tuner: load_store that cannot be is refused with what it is for") {
   TunerInput input = with(RONDO_ALL_GATHER, 4, 8);
-  input.overrides.protocol = RONDO_PROTOCOL_DIRECT;
+  input.overrides.kernel = RONDO_KERNEL_LOAD_STORE;
   CHECK(choose_plan(input, registry).error().message ==
-        "the protocol 'direct' that was asked for is for at most 64 ranks of one host, and on devices for kernels "
-        "alone; these can be: 'auto', 'simple', 'll'");
+        "the kernel 'load_store' that was asked for is for at most 64 ranks of one host, and on devices for the "
+        "executor 'kernel' alone; these can be: 'auto', 'interpreter'");
   input.post_bytes = 4096;
   CHECK(choose_plan(input, registry).error().message ==
-        "the protocol 'direct' that was asked for is for all_reduce of at most 4096 bytes by one_shot, or of any size "
-        "by two_shot or ring, on one channel among at most 64 ranks of one host; use 'auto'");
-  input.direct_channels = 4;
+        "the kernel 'load_store' that was asked for is for all_reduce of at most 4096 bytes by one_shot, or of any "
+        "size by two_shot or ring, on one channel among at most 64 ranks of one host; use 'auto'");
+  input.exchange_channels = 4;
   CHECK(choose_plan(input, registry).error().message ==
-        "the protocol 'direct' that was asked for is for all_reduce of at most 4096 bytes by one_shot, or of any size "
-        "by two_shot, on devices; use 'auto'");
+        "the kernel 'load_store' that was asked for is for all_reduce of at most 4096 bytes by one_shot, or of any "
+        "size by two_shot, on devices; use 'auto'");
+  input.overrides.protocol = RONDO_PROTOCOL_LL;
+  CHECK(choose_plan(input, registry).error().message ==
+        "the kernel 'load_store' that was asked for has no protocol, but 'll' was asked for, too; ask for one of the "
+        "two");
+}
+
+TEST_CASE("tuner: a protocol, or the interpreter, that is asked for is not passed over for load_store") {
+  TunerInput input = with(RONDO_ALL_REDUCE, 4, 4096);
+  input.post_bytes = input.exchange_chunk_bytes = 65536;
+  CHECK(choose_plan(input).value().kernel == RONDO_KERNEL_LOAD_STORE);
+  CHECK(choose_plan(input).value().protocol == RONDO_PROTOCOL_AUTO);
+  input.overrides.kernel = RONDO_KERNEL_INTERPRETER;
+  CHECK(choose_plan(input).value().kernel == RONDO_KERNEL_INTERPRETER);
+  CHECK(choose_plan(input).value().protocol != RONDO_PROTOCOL_AUTO);
+  input.overrides = {};
+  input.overrides.protocol = RONDO_PROTOCOL_SIMPLE;
+  CHECK(choose_plan(input).value().kernel == RONDO_KERNEL_INTERPRETER);
+  CHECK(choose_plan(input).value().protocol == RONDO_PROTOCOL_SIMPLE);
 }
 
 TEST_CASE("tuner: a chunk is rounded down to whole cache lines and to all slots but one") {

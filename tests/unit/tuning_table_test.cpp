@@ -15,9 +15,15 @@ using namespace rondo;
 
 namespace {
 
-constexpr PlanChoice ring{RONDO_ALGORITHM_RING, RONDO_PROTOCOL_SIMPLE, 2, 4096};
-constexpr PlanChoice tree{RONDO_ALGORITHM_TREE, RONDO_PROTOCOL_LL, 1, 1024};
-constexpr PlanChoice direct{RONDO_ALGORITHM_ONE_SHOT, RONDO_PROTOCOL_DIRECT, 1, 8192};
+/// By the interpreter.
+constexpr PlanChoice by(rondo_algorithm_t algorithm, rondo_protocol_t protocol, uint32_t channels,
+                        uint64_t chunk_bytes) {
+  return {algorithm, protocol, channels, chunk_bytes, RONDO_KERNEL_INTERPRETER};
+}
+
+constexpr PlanChoice ring{RONDO_ALGORITHM_RING, RONDO_PROTOCOL_SIMPLE, 2, 4096, RONDO_KERNEL_INTERPRETER};
+constexpr PlanChoice tree{RONDO_ALGORITHM_TREE, RONDO_PROTOCOL_LL, 1, 1024, RONDO_KERNEL_INTERPRETER};
+constexpr PlanChoice load_store{RONDO_ALGORITHM_ONE_SHOT, RONDO_PROTOCOL_AUTO, 1, 8192, RONDO_KERNEL_LOAD_STORE};
 
 TuningRow row(uint32_t rank_count, uint64_t bytes_max, const PlanChoice &choice, bool oversubscribed = false) {
   return {RONDO_ALL_REDUCE, rank_count, oversubscribed, bytes_max, choice};
@@ -42,7 +48,7 @@ TunerInput input_for(const TuningTable *table, uint32_t rank_count, uint64_t byt
   input.slot_bytes = 65536;
   input.ll_slot_bytes = 2048;
   input.post_bytes = 65536;
-  input.direct_chunk_bytes = 65536;
+  input.exchange_chunk_bytes = 65536;
   input.table = table;
   return input;
 }
@@ -103,7 +109,7 @@ TEST_CASE("tuning table: its row is chosen for its ranks and sizes, the built-in
 
 TEST_CASE(
     "tuning table: between two measured numbers of ranks the one whose ratio is nearer counts, the larger of equals") {
-  const TuningTable table = table_of({row(2, 100, tree), row(8, 100, ring), row(4, 100, direct, true)});
+  const TuningTable table = table_of({row(2, 100, tree), row(8, 100, ring), row(4, 100, load_store, true)});
   CHECK(choose(input_for(&table, 3, 8)) == tree);
   CHECK(choose(input_for(&table, 4, 8)) == ring);  // 4 is twice 2 and half of 8
   CHECK(choose(input_for(&table, 5, 8)) == ring);
@@ -111,7 +117,7 @@ TEST_CASE(
 }
 
 TEST_CASE("tuning table: what the user asks for is not overridden; the rest of a row that agrees with it stands") {
-  const TuningTable table = table_of({row(4, 100, direct), row(4, 1000, ring)});
+  const TuningTable table = table_of({row(4, 100, load_store), row(4, 1000, ring)});
   TunerInput input = input_for(&table, 4, 500);
   input.overrides.algorithm = RONDO_ALGORITHM_RING;
   CHECK(choose(input) == ring);
@@ -132,17 +138,17 @@ TEST_CASE("tuning table: what the user asks for is not overridden; the rest of a
     CHECK((wanted.algorithm == RONDO_ALGORITHM_AUTO || got.algorithm == wanted.algorithm));
     CHECK((wanted.protocol == RONDO_PROTOCOL_AUTO || got.protocol == wanted.protocol));
     CHECK((wanted.channels == 0 || got.channels == wanted.channels));
-    CHECK(got.protocol != RONDO_PROTOCOL_DIRECT);
+    CHECK(got.kernel != RONDO_KERNEL_LOAD_STORE);
   }
 }
 
 TEST_CASE("tuning table: a row that cannot be here gives way to the next, and chunks are cut to the slots") {
   const TuningTable table =
-      table_of({row(4, 100, direct), row(4, 1000, {RONDO_ALGORITHM_RING, RONDO_PROTOCOL_LL, 1, 1 << 20})});
+      table_of({row(4, 100, load_store), row(4, 1000, by(RONDO_ALGORITHM_RING, RONDO_PROTOCOL_LL, 1, 1 << 20))});
   TunerInput input = input_for(&table, 4, 50);
-  CHECK(choose(input) == direct);
+  CHECK(choose(input) == load_store);
   input.post_bytes = 0;  // no exchange here
-  CHECK(choose(input) == PlanChoice{RONDO_ALGORITHM_RING, RONDO_PROTOCOL_LL, 1, 7 * 2048});
+  CHECK(choose(input) == by(RONDO_ALGORITHM_RING, RONDO_PROTOCOL_LL, 1, 7 * 2048));
   input.ll_slot_bytes = 0;
   const PlanChoice chosen = choose(input);
   input.table = nullptr;
@@ -162,18 +168,22 @@ TEST_CASE("tuning table: rows that no tuner could have meant are refused by numb
   CHECK(contains(refusal({row(2, 64, ring, true), row(4, 64, ring)}), "rows[1]: out of order"));
   CHECK(contains(refusal({row(1, 64, ring)}), "rows[0]: ranks is 1"));
   CHECK(contains(refusal({row(2, 0, ring)}), "bytes_max is 0"));
-  CHECK(contains(refusal({row(2, 64, {RONDO_ALGORITHM_RING, RONDO_PROTOCOL_SIMPLE, 9, 64})}), "channels is 9"));
-  CHECK(contains(refusal({row(2, 64, {RONDO_ALGORITHM_RING, RONDO_PROTOCOL_SIMPLE, 1, 96})}), "chunk_bytes is 96"));
-  CHECK(contains(refusal({row(2, 64, {RONDO_ALGORITHM_AUTO, RONDO_PROTOCOL_SIMPLE, 1, 64})}), "not 'auto'"));
-  CHECK(contains(refusal({row(2, 64, {RONDO_ALGORITHM_RING, RONDO_PROTOCOL_AUTO, 1, 64})}), "not 'auto'"));
-  CHECK(contains(refusal({row(2, 64, {RONDO_ALGORITHM_TREE, RONDO_PROTOCOL_DIRECT, 1, 64})}), "'direct'"));
-  CHECK(contains(refusal({row(2, 64, {RONDO_ALGORITHM_ONE_SHOT, RONDO_PROTOCOL_DIRECT, 2, 64})}), "'direct'"));
-  CHECK(contains(refusal({row(2, 64, {RONDO_ALGORITHM_RING, RONDO_PROTOCOL_LL128, 1, 64})}), "'ll128' is for devices"));
+  CHECK(contains(refusal({row(2, 64, by(RONDO_ALGORITHM_RING, RONDO_PROTOCOL_SIMPLE, 9, 64))}), "channels is 9"));
+  CHECK(contains(refusal({row(2, 64, by(RONDO_ALGORITHM_RING, RONDO_PROTOCOL_SIMPLE, 1, 96))}), "chunk_bytes is 96"));
+  CHECK(contains(refusal({row(2, 64, by(RONDO_ALGORITHM_AUTO, RONDO_PROTOCOL_SIMPLE, 1, 64))}), "not 'auto'"));
+  CHECK(contains(refusal({row(2, 64, by(RONDO_ALGORITHM_RING, RONDO_PROTOCOL_AUTO, 1, 64))}), "not 'auto'"));
+  CHECK(contains(refusal({row(2, 64, {RONDO_ALGORITHM_TREE, RONDO_PROTOCOL_AUTO, 1, 64, RONDO_KERNEL_LOAD_STORE})}),
+                 "'load_store'"));
+  CHECK(contains(refusal({row(2, 64, {RONDO_ALGORITHM_ONE_SHOT, RONDO_PROTOCOL_AUTO, 2, 64, RONDO_KERNEL_LOAD_STORE})}),
+                 "'load_store'"));
+  CHECK(
+      contains(refusal({row(2, 64, by(RONDO_ALGORITHM_RING, RONDO_PROTOCOL_LL128, 1, 64))}), "'ll128' is for devices"));
   CHECK(contains(refusal({{RONDO_BARRIER, 2, false, 64, ring}}), "a barrier has no rows"));
   CHECK(contains(refusal({{RONDO_ALL_GATHER, 2, false, 64, tree}}), "'tree' cannot do all_gather"));
   const Algorithm *one_shot = find_algorithm(RONDO_ALGORITHM_ONE_SHOT);
-  CHECK(contains(refusal({row(one_shot->rank_count_max + 1, 64, {RONDO_ALGORITHM_ONE_SHOT, RONDO_PROTOCOL_LL, 1, 64})}),
-                 "ranks at most"));
+  CHECK(
+      contains(refusal({row(one_shot->rank_count_max + 1, 64, by(RONDO_ALGORITHM_ONE_SHOT, RONDO_PROTOCOL_LL, 1, 64))}),
+               "ranks at most"));
   CHECK(contains(refusal(std::vector<TuningRow>(TuningTable::row_count_max + 1, row(2, 64, ring))), "more than 4096"));
 }
 
@@ -183,8 +193,8 @@ TEST_CASE("tuning table: the hash tells tables apart by every field, and is 0 fo
   CHECK(table.hash() != 0);
   CHECK(table.hash() == table_of({row(2, 64, ring)}).hash());
   for (const TuningRow &other : {row(3, 64, ring), row(2, 65, ring), row(2, 64, ring, true), row(2, 64, tree),
-                                 row(2, 64, {ring.algorithm, ring.protocol, 1, ring.chunk_bytes}),
-                                 row(2, 64, {ring.algorithm, ring.protocol, 2, 64}),
+                                 row(2, 64, {ring.algorithm, ring.protocol, 1, ring.chunk_bytes, ring.kernel}),
+                                 row(2, 64, {ring.algorithm, ring.protocol, 2, 64, ring.kernel}),
                                  TuningRow{RONDO_BROADCAST, 2, false, 64, ring}})
     CHECK(table.hash() != table_of({other}).hash());
 }

@@ -51,7 +51,8 @@ Bytes body_of(uint64_t operation, const OperationInfo &what) {
        {uint64_t{what.signature.collective}, uint64_t{what.signature.type}, uint64_t{what.signature.op},
         uint64_t{what.signature.root}, what.signature.count, what.signature.counts_hash,
         static_cast<uint64_t>(what.choice.algorithm), static_cast<uint64_t>(what.choice.protocol),
-        uint64_t{what.choice.channels}, what.choice.chunk_bytes, uint64_t{what.history}})
+        uint64_t{what.choice.channels}, what.choice.chunk_bytes, static_cast<uint64_t>(what.choice.kernel),
+        uint64_t{what.history}})
     append_number(body, field);
   return body;
 }
@@ -68,6 +69,7 @@ OperationInfo entered_of(ByteReader &body) {
   what.choice.protocol = static_cast<rondo_protocol_t>(body.number<uint64_t>());
   what.choice.channels = static_cast<uint32_t>(body.number<uint64_t>());
   what.choice.chunk_bytes = body.number<uint64_t>();
+  what.choice.kernel = static_cast<rondo_kernel_t>(body.number<uint64_t>());
   what.history = static_cast<uint32_t>(body.number<uint64_t>());
   return what;
 }

@@ -37,14 +37,15 @@ void unpack_call(uint64_t word, Signature &signature) {
 
 constexpr uint64_t pack_choice(const OperationInfo &what) {
   const PlanChoice &choice = what.choice;
-  assert(choice.algorithm < 256 && choice.protocol < 256 && choice.channels < 65536);
+  assert(choice.algorithm < 256 && choice.protocol < 16 && choice.kernel < 16 && choice.channels < 65536);
   return static_cast<uint64_t>(choice.algorithm) | static_cast<uint64_t>(choice.protocol) << 8 |
-         uint64_t{choice.channels} << 16 | uint64_t{what.history} << 32;
+         static_cast<uint64_t>(choice.kernel) << 12 | uint64_t{choice.channels} << 16 | uint64_t{what.history} << 32;
 }
 
 void unpack_choice(uint64_t word, TimedOperation &timed) {
   timed.algorithm = static_cast<uint32_t>(word & 0xFF);
-  timed.protocol = static_cast<uint32_t>(word >> 8 & 0xFF);
+  timed.protocol = static_cast<uint32_t>(word >> 8 & 0xF);
+  timed.kernel = static_cast<uint32_t>(word >> 12 & 0xF);
   timed.channels = static_cast<uint32_t>(word >> 16 & 0xFFFF);
   timed.history = high_of(word);
 }
@@ -109,7 +110,8 @@ void fail(RankBoard &board, uint64_t operation, uint64_t ticks) {
 
 OperationInfo TimedOperation::what() const {
   return {signature,
-          {static_cast<rondo_algorithm_t>(algorithm), static_cast<rondo_protocol_t>(protocol), channels, chunk_bytes},
+          {static_cast<rondo_algorithm_t>(algorithm), static_cast<rondo_protocol_t>(protocol), channels, chunk_bytes,
+           static_cast<rondo_kernel_t>(kernel)},
           history};
 }
 

@@ -93,6 +93,7 @@ struct TimedOperation {
   Signature signature;
   uint32_t algorithm = 0;
   uint32_t protocol = 0;
+  uint32_t kernel = 0;
   uint32_t channels = 0;
   uint64_t chunk_bytes = 0;
   uint32_t history = 0;
@@ -100,7 +101,7 @@ struct TimedOperation {
   uint64_t ended_ticks = 0;  ///< 0: running
   OperationState state = OperationState::running;
 
-  /// Algorithm and protocol must be known ones.
+  /// Algorithm, protocol and kernel must be known ones.
   [[nodiscard]] OperationInfo what() const;
 };
 [[nodiscard]] std::optional<TimedOperation> timed_operation(const RankBoard &board, uint64_t operation);

@@ -45,6 +45,7 @@ bool is_known(const TimedOperation &timed) {
   return is_known(timed.signature.collective, rondo_collective_string) &&
          is_known(timed.signature.type, rondo_type_string) && is_known(timed.signature.op, rondo_op_string) &&
          is_known(timed.algorithm, rondo_algorithm_string) && is_known(timed.protocol, rondo_protocol_string) &&
+         is_known(timed.kernel, rondo_kernel_string) &&
          timed.state <= OperationState::failed;
 }
 

@@ -38,8 +38,8 @@ uint32_t blocks_of_a_rank(const Config &config) {
 /// What the kernels take of the device.
 Result<void> add_kernels(const CudaDriver &driver, const CudaDevice &device, const Config &config, Json &entry) {
   RONDO_TRY_ASSIGN(const PrimaryContext context, retain_primary_context(driver, device.ordinal));
-  RONDO_TRY_ASSIGN(const KernelSet kernels,
-                   KernelSet::load(context, kernel_families(RONDO_DEVICE_EXECUTOR_KERNEL, config.protocol)));
+  RONDO_TRY_ASSIGN(const KernelSet kernels, KernelSet::load(context, kernel_families(RONDO_DEVICE_EXECUTOR_KERNEL,
+                                                                                     config.protocol, config.kernel)));
   const bool with_ll128 = config.protocol == RONDO_PROTOCOL_LL128;
   RONDO_TRY_ASSIGN(const BlockBudget budget, block_budget(kernels, device, with_ll128));
   const uint32_t blocks = blocks_of_a_rank(config);

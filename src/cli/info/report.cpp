@@ -90,6 +90,7 @@ Json choice_json(TunerInput input) {
     return choice;
   }
   choice["algorithm"] = rondo_algorithm_string(chosen.value().algorithm);
+  choice["kernel"] = rondo_kernel_string(chosen.value().kernel);
   choice["protocol"] = rondo_protocol_string(chosen.value().protocol);
   choice["channels"] = chosen.value().channels;
   choice["chunk_bytes"] = chosen.value().chunk_bytes;
@@ -117,7 +118,7 @@ Json plans_json(const InfoInput &input) {
           {"slot_bytes", tuner.slot_bytes},
           {"ll_slot_bytes", tuner.ll_slot_bytes},
           {"post_bytes", tuner.post_bytes},
-          {"direct_chunk_bytes", tuner.direct_chunk_bytes},
+          {"exchange_chunk_bytes", tuner.exchange_chunk_bytes},
           {"shared_bytes", shared_bytes(input.config, input.rank_count)},
           {"choices", choices}};
 }

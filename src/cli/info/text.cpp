@@ -95,9 +95,9 @@ void add_memory(std::string &out, const Json &plans) {
   add_line(out, "reserved",
            near_bytes(plans["shared_bytes"]) + "; pages are used only where they are touched");
   if (plans["post_bytes"] != 0)
-    add_line(out, "direct",
+    add_line(out, "load_store",
              "posts of " + show_bytes(plans["post_bytes"].get<uint64_t>()) + " bytes, chunks of " +
-                 show_bytes(plans["direct_chunk_bytes"].get<uint64_t>()) + " bytes");
+                 show_bytes(plans["exchange_chunk_bytes"].get<uint64_t>()) + " bytes");
 }
 
 void add_plans(std::string &out, const Json &plans) {
@@ -107,7 +107,7 @@ void add_plans(std::string &out, const Json &plans) {
          plans["slot_count"].dump() + " slots of " + show_bytes(plans["slot_bytes"].get<uint64_t>()) +
          " bytes (ll: " + show_bytes(plans["ll_slot_bytes"].get<uint64_t>()) + ")\n";
   char line[160];
-  std::snprintf(line, sizeof line, "  %-15s %8s  %-17s %-9s %8s %8s\n", "collective", "bytes", "algorithm", "protocol",
+  std::snprintf(line, sizeof line, "  %-15s %8s  %-17s %-10s %8s %8s\n", "collective", "bytes", "algorithm", "protocol",
                 "channels", "chunk");
   out += line;
   for (const Json &choice : plans["choices"]) {
@@ -120,9 +120,10 @@ void add_plans(std::string &out, const Json &plans) {
       continue;
     }
     const std::string algorithm = choice["algorithm"];
-    const std::string protocol = choice["protocol"];
+    const std::string kernel = choice["kernel"];  // a specialised one stands where the interpreter has its protocol
+    const std::string protocol = choice[kernel == "interpreter" ? "protocol" : "kernel"];
     const std::string chunk = show_bytes(choice["chunk_bytes"].get<uint64_t>());
-    std::snprintf(line, sizeof line, "%-17s %-9s %8s %8s\n", algorithm.c_str(), protocol.c_str(),
+    std::snprintf(line, sizeof line, "%-17s %-10s %8s %8s\n", algorithm.c_str(), protocol.c_str(),
                   choice["channels"].dump().c_str(), chunk.c_str());
     out += line;
   }

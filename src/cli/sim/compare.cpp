@@ -31,7 +31,7 @@ std::vector<uint64_t> sizes(const sim::SimCase &what) {
 }
 
 uint64_t compared_rank_max(const Algorithm &algorithm) {
-  const bool all_links = algorithm.rank_count_max <= direct_rank_count_max;
+  const bool all_links = algorithm.rank_count_max <= all_links_rank_count_max;
   if (algorithm.id == RONDO_ALGORITHM_HIERARCHICAL || algorithm.id == RONDO_ALGORITHM_HIERARCHICAL_TREE)
     return compared_hierarchy_rank_max;
   return all_links ? compared_all_links_rank_max : algorithm.rank_count_max;

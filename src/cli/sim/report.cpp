@@ -94,12 +94,16 @@ std::string sim_text(const sim::SimCase &what, const sim::SimResult &result, con
   std::string text = std::string(rondo_algorithm_string(plan.algorithm)) + " " +
                      rondo_collective_string(what.collective) + ", " + who(what) + ", " + show_bytes(what.bytes) +
                      " bytes\n";
-  text += "plan       " + std::string(rondo_protocol_string(plan.protocol)) + ", " + std::to_string(plan.channels) +
-          (plan.channels == 1 ? " channel" : " channels") + ", chunks of " + show_bytes(plan.chunk_bytes) + ", " +
-          std::to_string(what.network.slot_count) + " slots of " +
-          show_bytes(ll ? what.network.ll_slot_bytes : what.network.slot_bytes) + "\n";
+  const bool by_slots = plan.kernel != RONDO_KERNEL_LOAD_STORE;
+  text += "plan       " + std::string(plan.way()) + ", " + std::to_string(plan.channels) +
+          (plan.channels == 1 ? " channel" : " channels") + ", chunks of " + show_bytes(plan.chunk_bytes);
+  if (by_slots)
+    text += ", " + std::to_string(what.network.slot_count) + " slots of " +
+            show_bytes(ll ? what.network.ll_slot_bytes : what.network.slot_bytes);
+  text += "\n";
   text += "time       " + digits(time_us(result)) + " us, algbw " + digits(bandwidth) + " GB/s\n";
-  text += "steps      " + std::to_string(result.outcome.step_count) + " in the longest chain of a tile\n";
+  text += "steps      " + std::to_string(result.outcome.step_count) +
+          (by_slots ? " in the longest chain of a tile\n" : " of a rank\n");
   for (size_t link = 0; link < sim::link_class_count; ++link) {
     const uint64_t bytes = result.outcome.link_bytes[link];
     if (bytes == 0) continue;
@@ -127,6 +131,7 @@ std::string sim_json(const sim::SimCase &what, const sim::SimResult &result, con
                       {"bytes_per_link", bytes},
                       {"collective", rondo_collective_string(what.collective)},
                       {"protocol", rondo_protocol_string(result.plan.protocol)},
+                      {"kernel", rondo_kernel_string(result.plan.kernel)},
                       {"channels", result.plan.channels},
                       {"chunk_bytes", result.plan.chunk_bytes},
                       {"exact", result.exact},

@@ -12,15 +12,18 @@
 #include "src/base/parse.h"
 #include "src/cli/commands.h"
 #include "src/cli/sim/sim.h"
+#include "src/cli/tune/tuner_input.h"
 #include "src/console/command_line.h"
 #include "src/console/output.h"
 #include "src/console/progress.h"
+#include "src/proto/exchange.h"
 
 namespace rondo::cli {
 namespace {
 
 struct SimOptions {
-  std::string algorithm = "auto", collective = "all_reduce", protocol = "auto", bytes = "1G", chunk;
+  std::string algorithm = "auto", collective = "all_reduce", protocol = "auto", kernel = "interpreter", bytes = "1G",
+              chunk;
   std::string topology, table, json, plot;
   uint32_t ranks = 0, nodes = 0, gpus = 0, rack_nodes = 0, root = 0, channels = 0;
   bool in_place = false, every = false, alone = false;
@@ -68,6 +71,9 @@ void add_case_options(console::CommandLine &app, SimOptions &options) {
                  "the tuner's choice [auto]")
       ->type_name("NAME");
   app.add_option("--protocol", options.protocol, "auto, simple or ll [auto]")->type_name("NAME");
+  app.add_option("--kernel", options.kernel,
+                 "interpreter; or load_store, for an all_reduce among 2 to 64 ranks of one node [interpreter]")
+      ->type_name("NAME");
   app.add_option("--channels", options.channels, "parallel lanes, 1 to 64 [the tuner's choice]")
       ->check(CLI::Range(1u, 64u))
       ->type_name("N");
@@ -139,7 +145,7 @@ Result<void> choose_tuned(const SimOptions &options, Question *question) {
     return invalid_argument("--plot draws numbers of ranks that the table of one machine has no costs for; "
                             "leave it out, or give a --topology");
   sim::SimCase &what = question->what;
-  RONDO_TRY_ASSIGN(question->tuned, TunedNetworks::read(options.table, what.collective));
+  RONDO_TRY_ASSIGN(question->tuned, TunedNetworks::read(options.table, what.collective, what.overrides.kernel));
   RONDO_TRY_ASSIGN(what.network, question->tuned->at(options.ranks, what.bytes));
   return {};
 }
@@ -149,6 +155,7 @@ Result<Question> make_question(const SimOptions &options) {
   sim::SimCase &what = question.what;
   RONDO_TRY_ASSIGN(what.overrides.algorithm, parse_name(options.algorithm, rondo_algorithm_string, "algorithm"));
   RONDO_TRY_ASSIGN(what.overrides.protocol, parse_name(options.protocol, rondo_protocol_string, "protocol"));
+  RONDO_TRY_ASSIGN(what.overrides.kernel, parse_name(options.kernel, rondo_kernel_string, "kernel"));
   RONDO_TRY_ASSIGN(what.collective, parse_name(options.collective, rondo_collective_string, "collective"));
   RONDO_TRY_ASSIGN(what.bytes, parse_bytes(options.bytes, 1, uint64_t{1} << 50));
   if (!options.chunk.empty()) {
@@ -165,6 +172,11 @@ Result<Question> make_question(const SimOptions &options) {
     RONDO_TRY(choose_nodes(options, &what.network));
   }
   RONDO_TRY(sim::check_network(what.network));
+  if (what.network.rank_count() <= exchange_rank_count_max) {  // as the ranks of a host would have it
+    const TunerInput own = tuner_input({}, static_cast<uint32_t>(what.network.rank_count()), false);
+    what.network.post_bytes = static_cast<uint32_t>(own.post_bytes);
+    what.network.exchange_chunk_bytes = static_cast<uint32_t>(own.exchange_chunk_bytes);
+  }
   return question;
 }
 

@@ -25,8 +25,10 @@ namespace rondo::cli {
 /// The networks that `rondo tune` found for a machine, by ranks and bytes.
 class TunedNetworks {
  public:
-  /// Of `collective`. Refused where the file is no such table, or has none of them.
-  [[nodiscard]] static Result<TunedNetworks> read(const std::string &path, rondo_collective_t collective);
+  /// Of `collective`, for what `kernel` runs (AUTO: the interpreter). Refused where the file is no such table, or has
+  /// none of them.
+  [[nodiscard]] static Result<TunedNetworks> read(const std::string &path, rondo_collective_t collective,
+                                                  rondo_kernel_t kernel = RONDO_KERNEL_AUTO);
   /// Between two sizes their costs are mixed, as ratios go; beyond the last the last counts.
   [[nodiscard]] Result<sim::Network> at(uint64_t rank_count, uint64_t bytes) const;
 

@@ -96,7 +96,9 @@ nlohmann::ordered_json network_json(const Network &network) {
       {"switch_us", rounded(network.switch_us)}};
 }
 
-Result<TunedNetworks> TunedNetworks::read(const std::string &path, rondo_collective_t collective) {
+Result<TunedNetworks> TunedNetworks::read(const std::string &path, rondo_collective_t collective,
+                                          rondo_kernel_t kernel) {
+  const std::string wanted = rondo_kernel_string(kernel == RONDO_KERNEL_AUTO ? RONDO_KERNEL_INTERPRETER : kernel);
   std::ifstream file(path);
   std::ostringstream text;
   if (!(text << file.rdbuf()))
@@ -115,6 +117,7 @@ Result<TunedNetworks> TunedNetworks::read(const std::string &path, rondo_collect
                               ": an entry of networks wants collective, ranks, bytes and network; "
                               "the table was made by another version, make it again with `rondo tune`");
     if (*name != rondo_collective_string(collective)) continue;
+    if (value_of<std::string>(entry, "kernel").value_or("interpreter") != wanted) continue;
     Network network;
     auto parsed = parse_network(entry["network"].dump(), &network);
     if (!parsed.ok()) return invalid_argument(path + ": " + parsed.error().message);
@@ -125,6 +128,7 @@ Result<TunedNetworks> TunedNetworks::read(const std::string &path, rondo_collect
   }
   if (tuned.networks_.empty())
     return invalid_argument(path + " has no networks for " + rondo_collective_string(collective) +
+                            (kernel == RONDO_KERNEL_LOAD_STORE ? " by load_store" : "") +
                             "; measure them with `rondo tune --collectives " + rondo_collective_string(collective) +
                             "`");
   return tuned;

@@ -128,7 +128,7 @@ Result<void> Timeline::add_operation(const Fields &fields) {
   operation.ended_ns = std::max(operation.ended_ns, operation.entered_ns);
   operation.name = intern(fields.text("collective"));
   std::string what;
-  for (const char *const name : {"state", "type", "op", "algorithm", "protocol"})
+  for (const char *const name : {"state", "type", "op", "algorithm", "protocol", "kernel"})
     what += std::string(",\"") + name + "\":" + Json(fields.text(name)).dump();
   for (const char *const name : {"count", "root", "channels", "chunk_bytes"})
     what += std::string(",\"") + name + "\":" + std::to_string(fields.number(name));

@@ -14,18 +14,26 @@ namespace {
 constexpr uint64_t KiB = 1024;
 constexpr uint64_t ll_bytes_max = 256 * KiB;  // ll moves two bytes for each: far from the best long before
 
-/// Chunk sizes worth a try: pipelining against counters. ll and direct have small areas; a chunk of a ring is what one
-/// rank sums, of a direct two_shot what all of them do.
+/// Chunk sizes worth a try: pipelining against counters. ll and load_store have small areas; by load_store a chunk of a
+/// ring is what one rank sums, of a two_shot what all of them do.
 constexpr std::array<uint64_t, 3> simple_chunks{64 * KiB, 128 * KiB, 1024 * KiB};
 constexpr std::array<uint64_t, 2> ll_chunks{4 * KiB, 16 * KiB};
-constexpr std::array<uint64_t, 3> direct_chunks{64 * KiB, 128 * KiB, 256 * KiB};
-constexpr std::array<uint64_t, 3> direct_ring_chunks{16 * KiB, 32 * KiB, 64 * KiB};
+constexpr std::array<uint64_t, 3> load_store_chunks{64 * KiB, 128 * KiB, 256 * KiB};
+constexpr std::array<uint64_t, 3> load_store_ring_chunks{16 * KiB, 32 * KiB, 64 * KiB};
 
-std::span<const uint64_t> chunks_of(rondo_algorithm_t algorithm, rondo_protocol_t protocol) {
-  if (protocol == RONDO_PROTOCOL_LL) return ll_chunks;
-  if (protocol == RONDO_PROTOCOL_DIRECT && algorithm == RONDO_ALGORITHM_RING) return direct_ring_chunks;
-  if (protocol == RONDO_PROTOCOL_DIRECT) return direct_chunks;
-  return simple_chunks;
+/// What can hand data over: the interpreter by a protocol, or a kernel of its own.
+struct Way {
+  rondo_kernel_t kernel;
+  rondo_protocol_t protocol;
+};
+constexpr std::array ways{Way{RONDO_KERNEL_INTERPRETER, RONDO_PROTOCOL_SIMPLE},
+                          Way{RONDO_KERNEL_INTERPRETER, RONDO_PROTOCOL_LL},
+                          Way{RONDO_KERNEL_LOAD_STORE, RONDO_PROTOCOL_AUTO}};
+
+std::span<const uint64_t> chunks_of(rondo_algorithm_t algorithm, const Way &way) {
+  if (way.kernel == RONDO_KERNEL_LOAD_STORE && algorithm == RONDO_ALGORITHM_RING) return load_store_ring_chunks;
+  if (way.kernel == RONDO_KERNEL_LOAD_STORE) return load_store_chunks;
+  return way.protocol == RONDO_PROTOCOL_LL ? std::span<const uint64_t>(ll_chunks) : simple_chunks;
 }
 
 /// Two channels are the two trees of a double tree, and two directions' worth of links of a ring.
@@ -50,11 +58,11 @@ std::vector<PlanChoice> candidates(TunerInput input) {
   input.overrides = {};
   if (const auto built_in = choose_plan(input); built_in.ok()) list.push_back(built_in.value());
   for (const Algorithm &algorithm : algorithms())
-    for (const rondo_protocol_t protocol : {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL, RONDO_PROTOCOL_DIRECT})
+    for (const Way &way : ways)
       for (uint32_t channels = 1; channels <= channels_of(algorithm.id); ++channels)
-        for (const uint64_t chunk_bytes : chunks_of(algorithm.id, protocol)) {
-          if (protocol == RONDO_PROTOCOL_LL && input.bytes > ll_bytes_max) continue;
-          input.overrides = {algorithm.id, protocol, channels, chunk_bytes};
+        for (const uint64_t chunk_bytes : chunks_of(algorithm.id, way)) {
+          if (way.protocol == RONDO_PROTOCOL_LL && input.bytes > ll_bytes_max) continue;
+          input.overrides = {algorithm.id, way.protocol, channels, chunk_bytes, way.kernel};
           const auto chosen = choose_plan(input);  // refuses what cannot be, and cuts chunks to the slots
           if (chosen.ok()) add(list, chosen.value(), input.bytes);
         }
@@ -135,7 +143,7 @@ std::string progress_of(const Job &job, size_t done_count, double elapsed_s) {
 }
 
 std::string show(const PlanChoice &choice) {
-  return std::string(rondo_algorithm_string(choice.algorithm)) + "/" + rondo_protocol_string(choice.protocol) + " " +
+  return std::string(rondo_algorithm_string(choice.algorithm)) + "/" + choice.way() + " " +
          std::to_string(choice.channels) + "x" + show_bytes(choice.chunk_bytes);
 }
 

@@ -27,6 +27,7 @@ using Comm = std::unique_ptr<rondo_comm, CommCloser>;
   rondo_config_t config = RONDO_CONFIG_INIT;
   config.algorithm = choice.algorithm;
   config.protocol = choice.protocol;
+  config.kernel = choice.kernel;
   config.channels = choice.channels;
   config.chunk_bytes = choice.chunk_bytes;
   return config;

@@ -79,6 +79,7 @@ Json fits_json(std::span<const Measured> all) {
                     {"oversubscribed", fit.group.oversubscribed},
                     {"algorithm", rondo_algorithm_string(fit.algorithm)},
                     {"protocol", rondo_protocol_string(fit.protocol)},
+                    {"kernel", rondo_kernel_string(fit.kernel)},
                     {"alpha_us", rounded(fit.alpha_us)},
                     {"bandwidth_GBps", rounded(fit.bandwidth_GBps)},
                     {"error_max", rounded(fit.error_max)}});
@@ -93,6 +94,7 @@ Json networks_json(const Findings &findings) {
       list.push_back({{"collective", rondo_collective_string(measured.group.collective)},
                       {"ranks", measured.group.rank_count},
                       {"bytes", calibration.bytes},
+                      {"kernel", rondo_kernel_string(calibration.kernel)},
                       {"error_max", rounded(calibration.error_max)},
                       {"network", network_json(calibration.network)}});
   return list;
@@ -108,7 +110,8 @@ Json row_json(const TuningRow &row) {
             {"algorithm", rondo_algorithm_string(row.choice.algorithm)},
             {"protocol", rondo_protocol_string(row.choice.protocol)},
             {"channels", row.choice.channels},
-            {"chunk_bytes", row.choice.chunk_bytes}};
+            {"chunk_bytes", row.choice.chunk_bytes},
+            {"kernel", rondo_kernel_string(row.choice.kernel)}};
   if (row.bytes_max == TuningRow::any_bytes) json["bytes_max"] = "any";
   if (row.several_hosts) json["several_hosts"] = true;
   return json;

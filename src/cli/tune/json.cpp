@@ -18,7 +18,8 @@ Json choice_json(const PlanChoice &choice) {
   return {{"algorithm", rondo_algorithm_string(choice.algorithm)},
           {"protocol", rondo_protocol_string(choice.protocol)},
           {"channels", choice.channels},
-          {"chunk_bytes", choice.chunk_bytes}};
+          {"chunk_bytes", choice.chunk_bytes},
+          {"kernel", rondo_kernel_string(choice.kernel)}};
 }
 
 Json group_json(const Group &group) {
@@ -80,6 +81,7 @@ PlanChoice take_choice(Reader &reader, const Json &object) {
   reader.take_name(object, "protocol", rondo_protocol_string, choice.protocol);
   reader.take(object, "channels", choice.channels);
   reader.take(object, "chunk_bytes", choice.chunk_bytes);
+  reader.take_name(object, "kernel", rondo_kernel_string, choice.kernel);
   return choice;
 }
 

@@ -71,6 +71,8 @@ Network first_guess(const Findings &findings, const Group &group, uint64_t bytes
   network.slot_count = slots.slot_count;
   network.slot_bytes = static_cast<uint32_t>(slots.slot_bytes);
   network.ll_slot_bytes = static_cast<uint32_t>(slots.ll_slot_bytes);
+  network.post_bytes = static_cast<uint32_t>(slots.post_bytes);
+  network.exchange_chunk_bytes = static_cast<uint32_t>(slots.exchange_chunk_bytes);
   return network;
 }
 
@@ -84,16 +86,18 @@ CostPointers costs_of(Network &network) {
           &network.reduce_send_GBps, &network.copy_GBps,   &network.memory_GBps, &network.switch_us};
 }
 
-/// Of each algorithm one plan of the protocol `simple`, which is the one that is simulated as it runs: the plan that
-/// the tuner gives it, since that is what is asked for; the fastest where that one was not measured.
-std::vector<Series> representatives(const Findings &findings, const Measured &measured, uint64_t bytes) {
+/// Of each algorithm one plan of the kernel (of the interpreter: by `simple`, which is simulated as it runs): the plan
+/// that the tuner gives it, since that is what is asked for; the fastest where that one was not measured.
+std::vector<Series> representatives(const Findings &findings, const Measured &measured, uint64_t bytes,
+                                    rondo_kernel_t kernel) {
   TunerInput input = tuner_input(findings.config, measured.group.rank_count, measured.group.oversubscribed);
   input.collective = measured.group.collective;
   input.bytes = bytes;
+  const auto protocol = kernel == RONDO_KERNEL_INTERPRETER ? RONDO_PROTOCOL_SIMPLE : RONDO_PROTOCOL_AUTO;
   std::map<rondo_algorithm_t, Series> found;
   for (const Series &series : measured.series) {
-    if (series.bytes != bytes || series.choice.protocol != RONDO_PROTOCOL_SIMPLE) continue;
-    input.overrides = {series.choice.algorithm, RONDO_PROTOCOL_SIMPLE, 0, 0};
+    if (series.bytes != bytes || series.choice.kernel != kernel || series.choice.protocol != protocol) continue;
+    input.overrides = {series.choice.algorithm, protocol, 0, 0, kernel};
     const auto tuned = choose_plan(input);
     const auto is_tuned = [&](const PlanChoice &choice) { return tuned.ok() && choice == tuned.value(); };
     const auto [known, fresh] = found.try_emplace(series.choice.algorithm, series);
@@ -160,14 +164,16 @@ Network fit(const Network &guess, const Group &group, std::span<const Series> me
   return best;
 }
 
-Calibration calibrate_size(const Findings &findings, const Measured &measured, uint64_t bytes) {
+std::optional<Calibration> calibrate_size(const Findings &findings, const Measured &measured, uint64_t bytes,
+                                          rondo_kernel_t kernel) {
   constexpr double least_us = 1e-3, least_GBps = 0.1;  // what was not measured has to begin somewhere
-  Calibration calibration{bytes, first_guess(findings, measured.group, bytes), 0};
+  const auto series = representatives(findings, measured, bytes, kernel);
+  if (series.empty() && kernel != RONDO_KERNEL_INTERPRETER) return std::nullopt;
+  Calibration calibration{bytes, kernel, first_guess(findings, measured.group, bytes), 0};
   Network &network = calibration.network;
   const CostPointers costs = costs_of(network);
   for (double *const cost : {costs[0], costs[2], costs[7]}) *cost = std::max(*cost, least_us);
   for (double *const rate : {costs[1], costs[3], costs[4], costs[5], costs[6]}) *rate = std::max(*rate, least_GBps);
-  const auto series = representatives(findings, measured, bytes);
   if (!series.empty()) network = fit(network, measured.group, series);
   for (const Series &it : series)
     if (const auto error = log_error(network, measured.group, it))
@@ -179,9 +185,12 @@ Calibration calibrate_size(const Findings &findings, const Measured &measured, u
 
 std::vector<Calibration> calibrate(const Findings &findings, const Measured &measured) {
   std::vector<Calibration> list;
-  for (const Series &series : measured.series)
-    if (list.empty() || list.back().bytes != series.bytes)
-      list.push_back(calibrate_size(findings, measured, series.bytes));
+  for (const Series &series : measured.series) {
+    if (!list.empty() && list.back().bytes == series.bytes) continue;
+    for (const rondo_kernel_t kernel : {RONDO_KERNEL_INTERPRETER, RONDO_KERNEL_LOAD_STORE})
+      if (auto calibration = calibrate_size(findings, measured, series.bytes, kernel))
+        list.push_back(std::move(*calibration));
+  }
   return list;
 }
 

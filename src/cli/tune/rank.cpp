@@ -123,7 +123,7 @@ Result<std::vector<Rank::Entry>> Rank::entries_of(const SizeJob &size) {
     RONDO_TRY(check(rondo_comm_query_plan(comm, job_.group.collective,
                                           blocks ? elements / job_.group.rank_count : elements, RONDO_FLOAT32, &plan),
                     comm, "rondo_comm_query_plan"));
-    const PlanChoice real{plan.algorithm, plan.protocol, plan.channels, plan.chunk_bytes};
+    const PlanChoice real{plan.algorithm, plan.protocol, plan.channels, plan.chunk_bytes, plan.kernel};
     if (real != choice)
       return Error{RONDO_ERROR_INTERNAL, "asked for " + show(choice) + ", the ranks would use " + show(real)};
     entries.push_back({choice, comm, 0, 0, {}});

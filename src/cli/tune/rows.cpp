@@ -158,15 +158,15 @@ double worst_ratio(std::span<const Comparison> comparisons) {
 std::vector<Fit> fit_all(std::span<const Measured> all) {
   std::vector<Fit> fits;
   for (const Measured &measured : all) {
-    std::map<std::pair<rondo_algorithm_t, rondo_protocol_t>, std::map<uint64_t, double>> kinds;
+    std::map<std::tuple<rondo_algorithm_t, rondo_protocol_t, rondo_kernel_t>, std::map<uint64_t, double>> kinds;
     for (const Series &series : measured.series) {
-      auto &times = kinds[{series.choice.algorithm, series.choice.protocol}];
+      auto &times = kinds[{series.choice.algorithm, series.choice.protocol, series.choice.kernel}];
       const auto [it, fresh] = times.try_emplace(series.bytes, series.median_us);
       if (!fresh) it->second = std::min(it->second, series.median_us);
     }
     for (const auto &[kind, times] : kinds) {
       if (times.size() < 2) continue;
-      Fit fit{measured.group, kind.first, kind.second};
+      Fit fit{measured.group, std::get<0>(kind), std::get<1>(kind), std::get<2>(kind)};
       std::vector<std::pair<double, double>> points;
       for (const auto &[bytes, time_us] : times) points.emplace_back(static_cast<double>(bytes), time_us);
       solve(points, fit);

@@ -22,7 +22,7 @@ constexpr uint64_t quick_sample_ns = 5'000'000;
 
 /// The environment's algorithm and table are what is to be found out; slots, waiting and the like are as they will be.
 Result<Config> configuration() {
-  for (const char *name : {"RONDO_ALGORITHM", "RONDO_PROTOCOL", "RONDO_CHANNELS", "RONDO_CHUNK_BYTES",
+  for (const char *name : {"RONDO_ALGORITHM", "RONDO_PROTOCOL", "RONDO_KERNEL", "RONDO_CHANNELS", "RONDO_CHUNK_BYTES",
                            "RONDO_TUNING_FILE"}) {
     if (const char *value = std::getenv(name); value != nullptr && *value != '\0')
       std::fprintf(stderr, "rondo tune: leaves %s out of account\n", name);

@@ -134,6 +134,7 @@ struct Fit {
   Group group;
   rondo_algorithm_t algorithm = RONDO_ALGORITHM_AUTO;
   rondo_protocol_t protocol = RONDO_PROTOCOL_AUTO;
+  rondo_kernel_t kernel = RONDO_KERNEL_AUTO;
   double alpha_us = 0, bandwidth_GBps = 0;
   double error_max = 0;  ///< the largest |predicted - measured| / measured
 };
@@ -167,6 +168,7 @@ struct Findings {
 /// The simulator's network for a size of a group: what comes nearest to the times that were measured with `simple`.
 struct Calibration {
   uint64_t bytes = 0;
+  rondo_kernel_t kernel = RONDO_KERNEL_INTERPRETER;  ///< whose plans were looked at
   sim::Network network;
   double error_max = 0;  ///< the largest |simulated - measured| / measured of an algorithm
 };
@@ -176,7 +178,7 @@ struct Calibration {
 /// The file: rows, and all that they follow from.
 [[nodiscard]] std::string document_text(const Findings &findings, std::span<const TuningRow> rows);
 
-/// "two_shot/direct 1 x 128K"
+/// "two_shot/load_store 1x128K"
 [[nodiscard]] std::string show(const PlanChoice &choice);
 
 }  // namespace rondo::cli::tune

@@ -29,13 +29,13 @@ TunerInput tuner_input(const Config &config, uint32_t rank_count, bool oversubsc
   tuner.slot_bytes = geometry.slot_bytes;
   tuner.ll_slot_bytes = geometry.ll_slot_bytes;
   tuner.post_bytes = shape.exchange.post_bytes;
-  tuner.direct_chunk_bytes = shape.exchange.chunk_bytes;
-  if (host_count > 1) {  // a network moves whole slots, and direct needs memory that all ranks map
+  tuner.exchange_chunk_bytes = shape.exchange.chunk_bytes;
+  if (host_count > 1) {  // a network moves whole slots, and load_store needs memory that all ranks map
     tuner.several_hosts = true;
     tuner.shares_hosts = host_count < rank_count;
-    tuner.ll_slot_bytes = tuner.post_bytes = tuner.direct_chunk_bytes = 0;
+    tuner.ll_slot_bytes = tuner.post_bytes = tuner.exchange_chunk_bytes = 0;
   }
-  tuner.overrides = {config.algorithm, config.protocol, config.channels, config.chunk_bytes};
+  tuner.overrides = {config.algorithm, config.protocol, config.channels, config.chunk_bytes, config.kernel};
   return tuner;
 }
 

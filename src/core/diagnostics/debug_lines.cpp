@@ -92,11 +92,11 @@ void links(uint32_t rank, const Settings &settings, const GroupInfo &group, cons
 
 void plan(uint32_t rank, const Plan &plan, const std::string &device) {
   if (!wanted(Subsystem::plan)) return;
-  log::debug({Subsystem::plan, rank},
-             describe(plan.key.signature) + (plan.key.in_place ? ", in place" : "") + ": " +
-                 rondo_algorithm_string(plan.choice.algorithm) + ", " + rondo_protocol_string(plan.choice.protocol) +
-                 ", " + counted(plan.choice.channels, "channel") + ", chunks of " +
-                 show_bytes(plan.choice.chunk_bytes) + (device.empty() ? "" : ", on " + device));
+  log::debug({Subsystem::plan, rank}, describe(plan.key.signature) + (plan.key.in_place ? ", in place" : "") + ": " +
+                                          rondo_algorithm_string(plan.choice.algorithm) + ", " + plan.choice.way() +
+                                          ", " + counted(plan.choice.channels, "channel") + ", chunks of " +
+                                          show_bytes(plan.choice.chunk_bytes) +
+                                          (device.empty() ? "" : ", on " + device));
 }
 
 }  // namespace rondo::debug_lines

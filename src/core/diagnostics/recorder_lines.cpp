@@ -194,6 +194,7 @@ std::string operation_line(const RecordedOperation &operation, uint32_t rank, ui
       .raw("uneven_blocks", signature.counts_hash != 0 ? "true" : "false")
       .add("algorithm", rondo_algorithm_string(choice.algorithm))
       .add("protocol", rondo_protocol_string(choice.protocol))
+      .add("kernel", rondo_kernel_string(choice.kernel))
       .add("channels", uint64_t{choice.channels})
       .add("chunk_bytes", choice.chunk_bytes)
       .raw("entered_ns", since_made(operation.entered_ns))

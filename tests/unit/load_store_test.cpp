@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The protocol direct in plain memory, ranks as threads: long mixed runs of its algorithms one behind the other, since
-// they share areas and counters, with buffers that are exported, copied, or both; bit-equal to the documented order of
-// reduction.
+// The kernel load_store in plain memory, ranks as threads: long mixed runs of its algorithms one behind the other,
+// since they share areas and counters, with buffers that are exported, copied, or both; bit-equal to the documented
+// order of reduction.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "src/engine/direct.h"
+#include "src/engine/load_store.h"
 #include "src/plan/plan.h"
 #include "tests/catch.h"
 #include "tests/sanitized.h"
@@ -48,7 +48,8 @@ Call random_call(std::mt19937_64 &random) {
   call.type = std::array{RONDO_FLOAT32, RONDO_BFLOAT16, RONDO_FLOAT8_E4M3}[random() % 3];
   call.op = std::array{RONDO_SUM, RONDO_AVG, RONDO_MIN}[random() % 3];
   call.count = random() % 4 == 0 ? random() % 20 : random() % 900;
-  call.choice = {RONDO_ALGORITHM_RING, RONDO_PROTOCOL_DIRECT, 1, random() % 2 == 0 ? 64u : chunk_bytes};
+  call.choice = {RONDO_ALGORITHM_RING, RONDO_PROTOCOL_AUTO, 1, random() % 2 == 0 ? 64u : chunk_bytes,
+                RONDO_KERNEL_LOAD_STORE};
   const uint64_t which = random() % 4;  // half of them rings
   if (which == 0) call.choice.algorithm = RONDO_ALGORITHM_TWO_SHOT;
   if (which == 1) {
@@ -134,9 +135,9 @@ class FailedWatch final : public Watch {
 };
 
 /// Ranks that have an exchange and nothing else.
-class DirectWorld {
+class ExchangeWorld {
  public:
-  DirectWorld(uint32_t rank_count, uint64_t seed, bool wake, uint64_t cache_bytes)
+  ExchangeWorld(uint32_t rank_count, uint64_t seed, bool wake, uint64_t cache_bytes)
       : rank_count_(rank_count), peers_(seed) {
     const ExchangeGeometry geometry{rank_count, post_bytes, chunk_bytes, exchange_area_count_min};
     memory_.resize(geometry.bytes() + cache_line_bytes);
@@ -206,7 +207,7 @@ class DirectWorld {
 };
 
 /// All ranks live through all calls. Returns how many were wrong, by rank.
-std::vector<uint32_t> wrong_calls(DirectWorld &world, uint32_t rank_count, const std::vector<Call> &calls,
+std::vector<uint32_t> wrong_calls(ExchangeWorld &world, uint32_t rank_count, const std::vector<Call> &calls,
                                   uint64_t seed) {
   std::vector<Buffer> expected;
   for (const Call &call : calls) expected.push_back(expected_of(call, *world.plan_of(call, 0, false), rank_count));
@@ -221,7 +222,7 @@ std::vector<uint32_t> wrong_calls(DirectWorld &world, uint32_t rank_count, const
 }  // namespace
 
 TEST_CASE(
-    "direct: mixed runs of one_shot, two_shot and ring, exported or copied, are bit-equal to the reduction order") {
+    "load_store: mixed runs of one_shot, two_shot and ring, exported or copied, are bit-equal to the reduction order") {
   const uint64_t seed = reduction_test::seed_from_environment();
   CAPTURE(seed);  // RONDO_SEED replays
   const size_t call_count = rondo_test::sanitized() ? 60 : 400;
@@ -233,21 +234,22 @@ TEST_CASE(
       std::mt19937_64 random(seed);
       std::vector<Call> calls;
       while (calls.size() < call_count) calls.push_back(random_call(random));
-      DirectWorld world(rank_count, seed, wake, chunk_bytes * 2);  // most results go past them
+      ExchangeWorld world(rank_count, seed, wake, chunk_bytes * 2);  // most results go past them
       CHECK(wrong_calls(world, rank_count, calls, seed) == std::vector<uint32_t>(rank_count, 0));
     }
   }
 }
 
-TEST_CASE("direct: two ranks that exports out of place reduce everything for themselves, where that is cheap") {
+TEST_CASE("load_store: two ranks that export out of place reduce everything for themselves, where that is cheap") {
   const auto wrong_with = [](rondo_type_t type, rondo_op_t op, bool wake) {
     std::vector<Call> calls;
     for (const uint64_t count : {1u, 63u, 64u, 300u, 2000u}) {
-      Call call{{RONDO_ALGORITHM_RING, RONDO_PROTOCOL_DIRECT, 1, 64}, type, op, count, Export::all};
+      Call call{
+          {RONDO_ALGORITHM_RING, RONDO_PROTOCOL_AUTO, 1, 64, RONDO_KERNEL_LOAD_STORE}, type, op, count, Export::all};
       call.seed = count;
       calls.push_back(call);
     }
-    DirectWorld world(2, 1, wake, UINT64_MAX);
+    ExchangeWorld world(2, 1, wake, UINT64_MAX);
     world.hide_results();
     const std::vector<uint32_t> wrong = wrong_calls(world, 2, calls, 1);
     return wrong[0] + wrong[1];
@@ -258,12 +260,13 @@ TEST_CASE("direct: two ranks that exports out of place reduce everything for the
   CHECK(wrong_with(RONDO_FLOAT32, RONDO_SUM, true) > 0);
 }
 
-TEST_CASE("direct: a rank that never has to wait notices that the communicator failed") {
+TEST_CASE("load_store: a rank that never has to wait notices that the communicator failed") {
   for (const rondo_algorithm_t algorithm : {RONDO_ALGORITHM_RING, RONDO_ALGORITHM_TWO_SHOT}) {
     for (const Export exporting : {Export::none, Export::all}) {
       CAPTURE(rondo_algorithm_string(algorithm), static_cast<int>(exporting));
-      Call call{{algorithm, RONDO_PROTOCOL_DIRECT, 1, 64}, RONDO_FLOAT32, RONDO_SUM, 2000, exporting};
-      DirectWorld world(2, 1, false, 4096);
+      Call call{
+          {algorithm, RONDO_PROTOCOL_AUTO, 1, 64, RONDO_KERNEL_LOAD_STORE}, RONDO_FLOAT32, RONDO_SUM, 2000, exporting};
+      ExchangeWorld world(2, 1, false, 4096);
       world.fail();
       CHECK(wrong_calls(world, 2, {call}, 1) == std::vector<uint32_t>{1, 1});
     }

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernel load_store on host memory: what runs an all-reduce by one_shot, two_shot or ring in place of the
+// interpreter, where a plan names it. Ranks load what the others have stored in memory that all map; there are no
+// connections (src/proto/exchange.h has the layout and the order of accesses). The result is bit for bit that of the
+// schedules of the same names: reduced in rank order, or in that of the ring, one rounding a step.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "src/engine/run_plan.h"
+#include "src/proto/exchange.h"
+
+namespace rondo {
+
+/// What a test sees of a kernel's accesses, in the order in which the rank makes them.
+class ExchangeTrace {
+ public:
+  virtual ~ExchangeTrace() = default;
+  /// A peer's word was seen to be at least `value`; the flag of a post, to be `value`.
+  virtual void waited(const uint64_t &word, uint64_t value) = 0;
+  virtual void published(const uint64_t &word, uint64_t value) = 0;
+  virtual void copied(const std::byte *to, const std::byte *from, size_t bytes) = 0;
+  /// Of each operand and output `bytes` bytes; operands in the order in which they are reduced.
+  virtual void reduced(std::span<const std::byte *const> operands, std::span<std::byte *const> outputs,
+                      size_t bytes) = 0;
+};
+
+/// This rank's end of the exchange. Lives as long as the communicator; counters survive from operation to operation.
+class ExchangeEnd {
+ public:
+  ExchangeEnd() = default;
+  /// `readable_kinds[p]`: exported buffers of this rank that p can read. wake: ranks of this communicator may sleep.
+  /// cache_bytes: smaller results are left in the caches; the same on all ranks.
+  ExchangeEnd(const ExchangeView &view, uint32_t rank, std::vector<uint32_t> readable_kinds, PeerAccess &peers,
+              bool wake, uint64_t cache_bytes = 16u << 20)
+      : view_(view),
+        rank_(rank),
+        readable_kinds_(std::move(readable_kinds)),
+        peers_(&peers),
+        wake_(wake),
+        cache_bytes_(cache_bytes) {}
+
+  /// Runs an all-reduce whose plan names the kernel load_store. Allocates nothing.
+  [[nodiscard]] RunOutcome run(const Plan &plan, const Buffers &buffers, const HostReducer &reducer, Waiter &waiter);
+
+  /// Outlives all calls to come. For tests.
+  void trace_to(ExchangeTrace &trace) { trace_ = &trace; }
+
+ private:
+  friend class LoadStoreCall;
+
+  ExchangeView view_;
+  uint32_t rank_ = 0;
+  std::vector<uint32_t> readable_kinds_;
+  PeerAccess *peers_ = nullptr;
+  bool wake_ = false;
+  uint64_t cache_bytes_ = 0;
+  uint64_t posts_ = 0;           ///< number of the latest one_shot
+  uint64_t chunks_ = 0;          ///< of all two_shots and rings before the present one
+  bool ring_unsettled_ = false;  ///< the last ring's accumulators may still be read
+  ExchangeTrace *trace_ = nullptr;
+};
+
+}  // namespace rondo

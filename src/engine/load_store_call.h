@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// One all-reduce by load_store: what its forms share. Each form is a function that ends the call; which one runs is
+// decided in load_store.cpp, for a ring once all ranks have seen what the others export.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "src/engine/reduction/rank_order.h"
+#include "src/engine/load_store.h"
+#include "src/engine/reduction/stream_copy.h"
+#include "src/proto/memory.h"
+
+namespace rondo {
+
+/// Chunks are what is passed over at a time; rank r reduces the r-th part of each. Made for one call, on its stack.
+class LoadStoreCall {
+ public:
+  LoadStoreCall(ExchangeEnd &end, const Plan &plan, const Buffers &buffers, const HostReducer &reducer,
+                Waiter &waiter);
+
+  [[nodiscard]] RunOutcome run(rondo_algorithm_t algorithm);
+
+ private:
+  /// How a ring is done.
+  enum class RingForm : uint8_t {
+    accumulators,  ///< some rank does not export: all add to sums in the exchange
+    exported_parts,    ///< all export both buffers: each rank reduces a part, and all fetch the others' results
+    exported_whole,    ///< two ranks that export out of place: each reduces everything, and nothing is fetched
+  };
+  /// How far this rank has come in a ring of accumulators.
+  struct RingProgress {
+    uint64_t tile = 0;  ///< of the next hop
+    uint32_t hop = 0;
+    uint64_t gathered = 0;         ///< tiles
+    uint64_t gathered_by_all = 0;  ///< as last seen: chunks of the communicator's life
+  };
+
+  // load_store.cpp
+  [[nodiscard]] RunOutcome run_one_shot();
+  [[nodiscard]] RunOutcome run_ring();
+  [[nodiscard]] RingForm choose_ring_form() const;
+  void fetch_back(uint64_t number, uint64_t bytes) const;
+  void announce();
+  [[nodiscard]] bool worth_exporting() const;
+  [[nodiscard]] bool can_export(const Window &window) const;
+  [[nodiscard]] RunOutcome meet();
+  [[nodiscard]] const std::byte *open(uint32_t peer, const LentBuffer &buffer) const;
+  void publish(uint64_t &word, uint64_t value) const;
+
+  // load_store_two_shot.cpp
+  [[nodiscard]] RunOutcome run_two_shot();
+  [[nodiscard]] RunOutcome run_exported_parts();
+  [[nodiscard]] RunOutcome run_exported_whole();
+  [[nodiscard]] uint64_t exported_chunk_factor() const;
+  void contribute(uint64_t chunk) const;
+  [[nodiscard]] RunOutcome reduce(uint64_t chunk);
+  [[nodiscard]] const std::byte *operand(uint64_t chunk, uint32_t rank, uint64_t element) const;
+  void reduce_range(uint64_t chunk, Range range) const;
+  [[nodiscard]] RunOutcome gather(uint64_t chunk) const;
+  [[nodiscard]] RunOutcome finish_gathering() const;
+
+  // load_store_ring.cpp
+  [[nodiscard]] RunOutcome run_accumulators();
+  [[nodiscard]] bool reduce_hop(RingProgress &progress) const;
+  [[nodiscard]] bool may_begin(uint64_t chunk, RingProgress &progress) const;
+  [[nodiscard]] bool gather_tile(RingProgress &progress) const;
+  [[nodiscard]] RunOutcome settle_ring() const;
+  [[nodiscard]] RunOutcome wait_for_gathered(uint64_t chunks) const;
+
+  [[nodiscard]] uint32_t rank_count() const { return end_.view_.geometry.rank_count; }
+  [[nodiscard]] ExchangePlace &place(uint32_t rank) const { return end_.view_.place(rank); }
+  [[nodiscard]] ExchangePlace &own_place() const { return place(end_.rank_); }
+  /// The `offset`-th rank behind this one, round the ring.
+  [[nodiscard]] uint32_t rank_after(uint32_t offset) const { return (end_.rank_ + offset) % rank_count(); }
+
+  [[nodiscard]] uint64_t bytes() const { return count_ * element_bytes_; }
+  [[nodiscard]] bool apart() const { return buffers_.send.data != buffers_.recv.data; }
+  [[nodiscard]] bool outgrows_caches() const { return bytes() >= end_.cache_bytes_; }
+  /// In place the lines of recv are in the cache already, since they were just read.
+  [[nodiscard]] bool streams() const { return apart() && outgrows_caches(); }
+  [[nodiscard]] uint64_t chunk_count() const { return (count_ + chunk_elements_ - 1) / chunk_elements_; }
+  [[nodiscard]] Range chunk_range(uint64_t chunk) const {
+    return slice_of({0, count_}, chunk * chunk_elements_, chunk_elements_);
+  }
+  /// The part of `chunk` that `rank` reduces.
+  [[nodiscard]] Range part(uint64_t chunk, uint32_t rank) const {
+    return even_part(chunk_range(chunk), rank, rank_count(), tiles_.align_elements);
+  }
+  /// Calls reduce(piece, rank) for the pieces of `range` that differ in whose operand is the first: the others follow
+  /// in rank order, behind the last rank the first.
+  template <class Reduction>
+  void for_each_order(Range range, Reduction reduce) const {
+    if (!in_ring_order_) return reduce(range, 0u);
+    const uint64_t end = range.begin + range.count, tile_elements = tiles_.chunk_elements * rank_count();
+    for (uint64_t tile = range.begin / tile_elements; tile * tile_elements < end; ++tile) {
+      for (uint32_t owner = 0; owner < rank_count(); ++owner) {
+        const Range all = tiles_.range(tile, owner);
+        const uint64_t begin = std::max(all.begin, range.begin), piece_end = std::min(all.begin + all.count, end);
+        if (begin < piece_end) reduce(Range{begin, piece_end - begin}, (owner + 1) % rank_count());
+      }
+    }
+  }
+
+  /// Copies; past_caches: by streaming stores.
+  void copy(std::byte *to, const std::byte *from, size_t size, bool past_caches = false) const {
+    if (size == 0) return;
+    if (end_.trace_ != nullptr) end_.trace_->copied(to, from, size);
+    if (past_caches)
+      stream_copy(to, from, size);
+    else
+      std::memcpy(to, from, size);
+  }
+  void reduce(const HostReducer &reducer, std::span<const std::byte *const> operands,
+            std::span<std::byte *const> outputs, uint64_t count, bool single_steps, bool past_caches = false) const {
+    if (end_.trace_ != nullptr) end_.trace_->reduced(operands, outputs, count * element_bytes_);
+    reduce_in_rank_order(reducer, operands, outputs, count, element_bytes_, single_steps, past_caches);
+  }
+  void note_waited(const uint64_t &word, uint64_t value) const {
+    if (end_.trace_ != nullptr) end_.trace_->waited(word, value);
+  }
+  /// False: the waiter says stop.
+  template <class Ready>
+  [[nodiscard]] bool wait_until(const Ready &ready) const {
+    for (uint32_t poll = 0; poll < waiter_.poll_count(); ++poll)
+      if (ready()) return true;
+    while (!ready())
+      if (!waiter_.idle()) return false;
+    waiter_.moved();
+    return true;
+  }
+  /// Until a peer's counter has come to `value`. False: the waiter says stop.
+  [[nodiscard]] bool wait_for(const PaddedCounter &counter, uint64_t value) const {
+    if (!wait_until([&] { return memory::load_sync(counter.value) >= value; })) return false;
+    note_waited(counter.value, value);
+    return true;
+  }
+
+  static constexpr RunOutcome stopped{RunOutcome::Kind::stopped, Fault::none, 0};
+  [[nodiscard]] static bool done(const RunOutcome &outcome) { return outcome.kind == RunOutcome::Kind::done; }
+
+  ExchangeEnd &end_;
+  const Buffers &buffers_;
+  const HostReducer &reducer_;
+  Waiter &waiter_;
+  const Partition &tiles_;  ///< of the schedule: a ring's order of reductions follows from them
+  const uint64_t count_;
+  const uint32_t element_bytes_;
+  const bool single_steps_;     ///< each step rounds
+  const bool cheap_;            ///< memory takes longer than arithmetic
+  uint64_t chunk_elements_;     ///< of a whole chunk; in a ring of accumulators a chunk is a tile
+  bool is_ring_ = false;
+  bool in_ring_order_ = false;       ///< a ring without accumulators
+  bool exports_send_ = false, exports_recv_ = false;
+  bool all_export_ = false;            ///< every rank, both buffers; known once they have met
+  bool all_apart_ = false;           ///< every rank is out of place; likewise
+  bool sums_past_caches_ = false;    ///< those that are reduced right into recv
+  // Of each rank, from meet() on: its send and its recv buffer where they are exported, else null. Not set before: a
+  // one_shot of a few bytes would notice.
+  std::array<const std::byte *, exchange_rank_count_max> operands_;
+  std::array<const std::byte *, exchange_rank_count_max> results_;
+};
+
+}  // namespace rondo

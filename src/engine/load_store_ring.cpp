@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// ring by load_store where some rank does not export: each part of a tile is summed in one place that all ranks map,
+// the accumulator, to which they add what they have in the order of the ring; then all copy the sums out. As many bytes
+// as two_shot moves, but in a footprint of one tile instead of one for each rank: with more ranks than cores it stays
+// in the cache that ranks of a core share. A rank does whatever can be done before it waits, so a turn of the scheduler
+// carries it over many hops.
+#include "src/engine/load_store_call.h"
+
+namespace rondo {
+
+/// A tile of the schedule is a chunk of the exchange.
+RunOutcome LoadStoreCall::run_accumulators() {
+  RingProgress progress;
+  while (progress.gathered < tiles_.tile_count) {
+    if (waiter_.stopped()) return stopped;
+    const auto advance = [&] {
+      bool moved = false;
+      while (reduce_hop(progress)) moved = true;
+      while (gather_tile(progress)) moved = true;
+      return moved;
+    };
+    if (!wait_until(advance)) return stopped;
+  }
+  end_.chunks_ += tiles_.tile_count;
+  end_.ring_unsettled_ = true;
+  return {};
+}
+
+/// Adds this rank's operand to the accumulator whose turn it is. False: it is not this rank's turn yet, or all is done.
+bool LoadStoreCall::reduce_hop(RingProgress &progress) const {
+  if (progress.tile == tiles_.tile_count) return false;
+  const uint64_t chunk = end_.chunks_ + progress.tile;
+  const uint64_t hops = chunk * rank_count() + progress.hop;
+  const uint64_t &before = place(rank_after(rank_count() - 1)).hops_done.value;
+  const bool first = progress.hop == 0, last = progress.hop + 1 == rank_count();
+  if (first ? !may_begin(chunk, progress) : memory::load_sync(before) < hops) return false;  // A1
+  if (!first) note_waited(before, hops);
+  const uint32_t owner = rank_after(2 * rank_count() - 1 - progress.hop);
+  const Range part = tiles_.range(progress.tile, owner);
+  if (part.count != 0) {
+    const uint64_t in_buffer = part.begin * element_bytes_, part_bytes = part.count * element_bytes_;
+    const std::byte *const own = buffers_.send.data + in_buffer;
+    std::byte *const recv = buffers_.recv.data + in_buffer;
+    std::byte *const sum = end_.view_.accumulator(owner, chunk);
+    const std::array<const std::byte *, 2> operands{own, sum};
+    const std::array<std::byte *, 2> outputs{sum, recv};
+    HostReducer reducer = reducer_;
+    if (!last) reducer.divisor = 0;
+    if (first)
+      copy(sum, own, part_bytes);
+    else
+      reduce(reducer, operands, std::span(outputs).first(last && !streams() ? 2 : 1), part.count, true);
+    if (last && streams()) copy(recv, sum, part_bytes, true);
+  }
+  if (++progress.hop == rank_count()) progress.hop = 0, ++progress.tile;
+  publish(own_place().hops_done.value, hops + 1);  // A2
+  return true;
+}
+
+/// Whether everybody has read what was in the accumulators that tile `chunk` takes.
+bool LoadStoreCall::may_begin(uint64_t chunk, RingProgress &progress) const {
+  if (chunk < exchange_accumulator_count) return true;
+  const uint64_t needed = chunk - exchange_accumulator_count + 1;
+  if (progress.gathered_by_all < needed) {
+    uint64_t least = UINT64_MAX;
+    for (uint32_t peer = 0; peer < rank_count(); ++peer)
+      least = std::min(least, memory::load_sync(place(peer).gathered.value));  // pairs with G2
+    progress.gathered_by_all = least;
+    if (least < needed) return false;
+  }
+  for (uint32_t offset = 1; offset < rank_count() && end_.trace_ != nullptr; ++offset)
+    note_waited(place(rank_after(offset)).gathered.value, needed);
+  return true;
+}
+
+/// Copies the sums of the next tile out. False: they are not all there yet.
+bool LoadStoreCall::gather_tile(RingProgress &progress) const {
+  if (progress.gathered == progress.tile) return false;
+  const uint64_t chunk = end_.chunks_ + progress.gathered, hops = (chunk + 1) * rank_count();
+  for (uint32_t peer = 0; peer < rank_count(); ++peer)
+    if (memory::load_sync(place(peer).hops_done.value) < hops) return false;  // A1
+  for (uint32_t offset = 1; offset < rank_count() && end_.trace_ != nullptr; ++offset)
+    note_waited(place(rank_after(offset)).hops_done.value, hops);
+  for (uint32_t offset = 1; offset < rank_count(); ++offset) {
+    const uint32_t owner = rank_after(offset);
+    const Range part = tiles_.range(progress.gathered, owner);
+    copy(buffers_.recv.data + part.begin * element_bytes_, end_.view_.accumulator(owner, chunk),
+         part.count * element_bytes_, streams());
+  }
+  ++progress.gathered;
+  publish(own_place().gathered.value, chunk + 1);  // G2
+  return true;
+}
+
+/// Before a two_shot writes its contributions where the accumulators of a ring were: everybody has read those.
+RunOutcome LoadStoreCall::settle_ring() const {
+  if (!end_.ring_unsettled_) return {};
+  end_.ring_unsettled_ = false;
+  return wait_for_gathered(end_.chunks_);
+}
+
+/// Until everybody has gathered so many chunks, counted through the communicator's life.
+RunOutcome LoadStoreCall::wait_for_gathered(uint64_t chunks) const {
+  for (uint32_t offset = 1; offset < rank_count(); ++offset)
+    if (!wait_for(place(rank_after(offset)).gathered, chunks)) return stopped;  // see G2
+  return {};
+}
+
+}  // namespace rondo

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// two_shot by load_store: who reduces a part reads it where its owners wrote it. Also a ring where all export both
+// buffers: nothing is left of it then but the order of its reductions.
+#include "src/engine/load_store_call.h"
+
+namespace rondo {
+namespace {
+
+// How many times larger chunks are where all export.
+constexpr uint64_t dedicated_chunk_factor = 4;
+constexpr uint64_t oversubscribed_chunk_factor = 16;
+
+}  // namespace
+
+RunOutcome LoadStoreCall::run_two_shot() {
+  if (const RunOutcome settled = settle_ring(); !done(settled)) return settled;
+  announce();
+  contribute(0);
+  for (uint64_t step = 1; step < chunk_count() + 2; ++step) {
+    if (waiter_.stopped()) return stopped;  // who is never late never waits
+    if (step == 1 && exports_send_ && exports_recv_) {  // before the next chunk, whose size it may change
+      if (const RunOutcome met = meet(); !done(met)) return met;
+      if (all_export_) chunk_elements_ *= exported_chunk_factor();
+    }
+    if (step < chunk_count()) contribute(step);
+    if (step == 1 && !(exports_send_ && exports_recv_)) {
+      if (const RunOutcome met = meet(); !done(met)) return met;
+    }
+    if (step - 1 < chunk_count()) {
+      if (const RunOutcome reduced = reduce(step - 1); !done(reduced)) return reduced;
+    }
+    if (step >= 2) {
+      if (const RunOutcome gathered = gather(step - 2); !done(gathered)) return gathered;
+    }
+  }
+  return finish_gathering();
+}
+
+/// Where all export both buffers no area of the exchange bounds a chunk, and larger ones save turns of the scheduler:
+/// all see the same announcements, so all come to the same size.
+uint64_t LoadStoreCall::exported_chunk_factor() const {
+  return end_.wake_ ? oversubscribed_chunk_factor : dedicated_chunk_factor;
+}
+
+/// Each rank reduces as many elements in a row as in a two_shot, which memory likes better than the ring's own parts.
+/// Two ranks out of place write sums that outgrow the caches past them, as all do what they copy; elsewhere that was
+/// not measured.
+RunOutcome LoadStoreCall::run_exported_parts() {
+  in_ring_order_ = true;
+  uint64_t chunk_bytes = exported_chunk_factor() * end_.view_.geometry.chunk_bytes;
+  if (rank_count() == 2 && all_apart_ && cheap_ && !end_.wake_) {
+    sums_past_caches_ = true;
+    chunk_bytes = 2 * end_.cache_bytes_;  // a few milliseconds; nobody could fetch from the caches what is not there
+  }
+  const uint64_t tile_elements = tiles_.chunk_elements * rank_count();
+  chunk_elements_ = std::max<uint64_t>(chunk_bytes / (tile_elements * element_bytes_), 1) * tile_elements;
+  for (uint64_t step = 0; step < chunk_count() + 1; ++step) {
+    if (waiter_.stopped()) return stopped;
+    if (step < chunk_count()) {
+      if (const RunOutcome reduced = reduce(step); !done(reduced)) return reduced;
+    }
+    if (step >= 1) {
+      if (const RunOutcome gathered = gather(step - 1); !done(gathered)) return gathered;
+    }
+  }
+  return finish_gathering();
+}
+
+/// Two ranks, out of place: each reads both operands and keeps the sums to itself. That moves as many bytes between
+/// them as if each fetched half of the sums, and no line of recv has to be taken away from a peer that has read it.
+/// Each begins with the half that the other ends with, so that they do not ask for the same lines at once. Not where
+/// they share a core, and so its caches, nor where arithmetic takes longer than memory.
+RunOutcome LoadStoreCall::run_exported_whole() {
+  in_ring_order_ = true;
+  chunk_elements_ = count_;
+  for (uint32_t offset = 0; offset < rank_count(); ++offset) reduce_range(0, part(0, rank_after(offset)));
+  return finish_gathering();
+}
+
+/// Nobody returns while another may still read what it has exported.
+RunOutcome LoadStoreCall::finish_gathering() const {
+  end_.chunks_ += chunk_count();
+  publish(own_place().gathered.value, end_.chunks_);  // G2
+  if (!exports_send_ && !exports_recv_) return {};
+  return wait_for_gathered(end_.chunks_);
+}
+
+/// C: copies what the others are to reduce of this chunk; nothing where the buffer is exported.
+void LoadStoreCall::contribute(uint64_t chunk) const {
+  if (!exports_send_) {
+    const Range all = chunk_range(chunk), own = part(chunk, end_.rank_);
+    std::byte *const to = end_.view_.contribution(end_.rank_, end_.chunks_ + chunk);
+    const std::byte *const from = buffers_.send.data + all.begin * element_bytes_;
+    const uint64_t before = (own.begin - all.begin) * element_bytes_;
+    const uint64_t after = before + own.count * element_bytes_;
+    copy(to, from, before);
+    copy(to + after, from + after, all.count * element_bytes_ - after);
+  }
+  publish(own_place().contributed.value, end_.chunks_ + chunk + 1);  // C2
+}
+
+/// R: reduces this rank's part of the chunk.
+RunOutcome LoadStoreCall::reduce(uint64_t chunk) {
+  for (uint32_t offset = 1; offset < rank_count(); ++offset) {
+    const uint32_t rank = rank_after(offset);
+    // Where nothing is copied on either side the announcement was enough.
+    if (operands_[rank] == nullptr || !exports_recv_)
+      if (!wait_for(place(rank).contributed, end_.chunks_ + chunk + 1)) return stopped;  // R1
+  }
+  reduce_range(chunk, part(chunk, end_.rank_));
+  publish(own_place().reduced.value, end_.chunks_ + chunk + 1);  // R2
+  return {};
+}
+
+/// What `rank` contributes, from `element` of the buffer on.
+const std::byte *LoadStoreCall::operand(uint64_t chunk, uint32_t rank, uint64_t element) const {
+  if (rank == end_.rank_) return buffers_.send.data + element * element_bytes_;
+  if (operands_[rank] != nullptr) return operands_[rank] + element * element_bytes_;
+  return end_.view_.contribution(rank, end_.chunks_ + chunk) + (element - chunk_range(chunk).begin) * element_bytes_;
+}
+
+/// Reduces `range` of the chunk into recv and, where peers do not read that, into the result's area.
+void LoadStoreCall::reduce_range(uint64_t chunk, Range range) const {
+  if (range.count == 0) return;
+  const uint64_t in_buffer = range.begin * element_bytes_;
+  std::byte *const recv = buffers_.recv.data + in_buffer;
+  std::byte *const result = end_.view_.result(end_.rank_, end_.chunks_ + chunk);
+  const bool apart_from_caches = streams() && !exports_recv_;
+  for_each_order(range, [&](Range piece, uint32_t first) {
+    std::array<const std::byte *, exchange_rank_count_max> operands;
+    for (uint32_t index = 0; index < rank_count(); ++index)
+      operands[index] = operand(chunk, (first + index) % rank_count(), piece.begin);
+    const uint64_t in_range = (piece.begin - range.begin) * element_bytes_;
+    std::byte *const outputs[] = {result + in_range, recv + in_range};  // of which some are written
+    const std::span<std::byte *const> all_outputs(outputs);
+    reduce(reducer_, std::span(operands).first(rank_count()),
+         exports_recv_         ? all_outputs.last(1)
+         : apart_from_caches ? all_outputs.first(1)
+                             : all_outputs,
+         piece.count, single_steps_, sums_past_caches_);
+  });
+  if (apart_from_caches) copy(recv, result, range.count * element_bytes_, true);
+}
+
+/// G: fetches what the others have reduced of the chunk.
+RunOutcome LoadStoreCall::gather(uint64_t chunk) const {
+  for (uint32_t offset = 1; offset < rank_count(); ++offset) {
+    const uint32_t rank = rank_after(offset);
+    const Range range = part(chunk, rank);
+    if (!wait_for(place(rank).reduced, end_.chunks_ + chunk + 1)) return stopped;  // G1
+    const uint64_t in_buffer = range.begin * element_bytes_;
+    const std::byte *const from =
+        results_[rank] != nullptr ? results_[rank] + in_buffer : end_.view_.result(rank, end_.chunks_ + chunk);
+    copy(buffers_.recv.data + in_buffer, from, range.count * element_bytes_, streams());
+  }
+  return {};
+}
+
+}  // namespace rondo
