@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "bench/failure.h"
 #include "rondo/rondo.h"
@@ -19,6 +20,16 @@ struct DeviceName {
   int32_t ordinal = RONDO_DEVICE_HOST;
   char name[60] = {};
   unsigned char uuid[16] = {};
+};
+
+/// What the kernels of one rank did to memory, until they had their result (src/proto/access_counts.h). Of memory: of
+/// the rank's device, of other devices, of the host.
+struct Accesses {
+  uint64_t blocks = 0;
+  uint64_t read_bytes[3] = {}, written_bytes[3] = {};
+  uint64_t host_loads = 0, host_stores = 0;
+  uint64_t releases = 0, acquires = 0, read_modify_writes = 0, barriers = 0;
+  uint64_t chain_to_result = 0, chain = 0;  ///< accesses each of which needs the one before it
 };
 
 /// The two streams of a rank that computes beside its calls.
@@ -95,6 +106,11 @@ class Device {
 
   /// The bandwidth of large copies inside the device, bytes read and bytes written, in 10^9 bytes a second.
   [[nodiscard]] virtual Outcome measure_copy(double &GBps) = 0;
+
+  /// Counts what the kernels of all ranks of this process do from now on; fails where they cannot be counted.
+  [[nodiscard]] virtual Outcome begin_count() = 0;
+  /// No more. @param counts  receives an entry for each rank that ran, in no order.
+  [[nodiscard]] virtual Outcome end_count(std::vector<Accesses> &counts) = 0;
 
   /// It ends before the Device. Making it may wait for the device, as allocate() may.
   [[nodiscard]] virtual Outcome open_side(std::unique_ptr<SideStream> &side) = 0;

@@ -84,7 +84,8 @@ struct Words {
   std::string type = "float32", op = "sum", device = "host", buffers = "private";
   std::string algorithm = "auto", protocol = "auto", kernel = "auto";
   uint32_t iterations = 0, warmups = 0, timeout_s = 0, stream = 0;
-  bool graph = false, together = false, no_rewrite = false, only_out_of_place = false, only_in_place = false;
+  bool graph = false, together = false, count = false;
+  bool no_rewrite = false, only_out_of_place = false, only_in_place = false;
 };
 
 void add_choice_options(console::CommandLine &app, Options &options, Words &words) {
@@ -162,6 +163,8 @@ void add_device_options(console::CommandLine &app, Options &options, Words &word
   app.add_flag("--together", words.together,
                "with --graph and --ranks: no rank's stream begins a run before all have it, so that no launch is "
                "measured");
+  app.add_flag("--count", words.count,
+               "with --ranks, on the CUDA driver in software: what a call's kernels do to memory");
   app.add_option("--against", options.against_path,
                  "one rank each: time this library, which has the interface of nccl.h, too")
       ->type_name("LIBRARY");
@@ -256,11 +259,14 @@ Outcome take_names(const Words &words, Options &options) {
   return unknown("kind of buffers", words.buffers, "private, alloc, registered, moved");
 }
 
-/// A run must be one entry of the stream, or the host would wait for what it has itself to release.
-Outcome take_together(const Words &words, Options &options) {
+/// --together: a run must be one entry of the stream, or the host would wait for what it has itself to release.
+Outcome take_threads(const Words &words, Options &options) {
   if (words.together && (!words.graph || options.ranks == 0))
     return Failure{Exit::usage, "--together is for graphs of ranks that are threads; add --graph and --ranks"};
+  if (words.count && (!options.on_device || options.ranks == 0))
+    return Failure{Exit::usage, "--count is for ranks that are threads on devices; add --device cuda and --ranks"};
   options.together = words.together;
+  options.count = words.count;
   return std::nullopt;
 }
 
@@ -308,7 +314,7 @@ Outcome take_rest(const CLI::App &app, const Words &words, Options &options) {
   if (options.product_size == 0 && !options.product_library.empty())
     return Failure{Exit::usage, "--product-library is for --beside-product; add that"};
   if (auto failure = take_device(app, words, options)) return failure;
-  if (auto failure = take_together(words, options)) return failure;
+  if (auto failure = take_threads(words, options)) return failure;
   if (words.only_in_place && words.only_out_of_place)
     return Failure{Exit::usage, "--in-place-only and --out-of-place-only exclude each other; give one of them"};
   if (options.root < 0 || (options.ranks != 0 && options.root >= options.ranks))

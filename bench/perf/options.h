@@ -47,6 +47,7 @@ struct Options {
   std::string product_library;  ///< for them; empty: cuBLAS where the linker finds it
   bool graph = false;           ///< on a device: capture a run's calls once, replay them
   bool together = false;        ///< with graphs of ranks that are threads: all streams begin at one word
+  bool count = false;           ///< on a device: count what a call's kernels do to memory
   bool rewrite = true;          ///< fresh inputs before every run
   bool use_stream = false;
   Buffers buffers = Buffers::private_memory;

@@ -54,6 +54,7 @@ struct Row {
   uint64_t hand_overs = 0;  ///< in a row, where processes share a device: see turns.h
   std::optional<Times> out_of_place, in_place;
   std::optional<Times> other_out_of_place, other_in_place;  ///< of the library of --against
+  std::vector<Accesses> counts = {};  ///< of --count: of one call, by rank in no order; on rank 0 alone
 };
 
 /// The matrix product of --beside-product.

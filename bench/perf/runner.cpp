@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "bench/perf/beside.h"
+#include "bench/perf/counting.h"
 #include "bench/perf/floor.h"
 #include "bench/perf/timing.h"
 #include "bench/perf/turns.h"
@@ -129,7 +130,9 @@ Outcome run_case(Session &session, Rivals &rivals, Arenas &arenas, const Voice &
     if (auto failure =
             find_disturbance(session.group, series.machine.members, before, oversubscribed, row.disturbance))
       return failure;
-    voice.say(table_row(what, row));
+    if (options.count)
+      if (auto failure = count_call(session, what, shape, workspace, row.counts)) return failure;
+    voice.say(table_row(what, row) + (options.count ? count_line(shape, row.counts) : ""));
     series.rows.push_back(row);
     weight_done += weight_of(sizes[done]);
   }

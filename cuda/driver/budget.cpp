@@ -3,6 +3,7 @@
 
 #include <mutex>
 
+#include "cuda/kernels/direct.h"
 #include "cuda/executors/plan_image.h"
 
 namespace rondo::cuda {
@@ -52,6 +53,11 @@ Result<BlockClaim> claim_blocks(const DeviceUuid &device, uint64_t blocks, uint6
   return BlockClaim({device, blocks});
 }
 
+uint64_t claimed_blocks(const DeviceUuid &device) {
+  const std::lock_guard lock(claims().mutex);
+  return claims().of(device);
+}
+
 Result<BlockBudget> block_budget(const KernelSet &kernels, const CudaDevice &device, bool with_ll128) {
   BlockBudget budget;
   budget.block_threads = channel_lanes_max * lane_threads;
@@ -61,7 +67,11 @@ Result<BlockBudget> block_budget(const KernelSet &kernels, const CudaDevice &dev
   RONDO_TRY_ASSIGN(const int blocks,
                    kernels.resident_blocks(static_cast<int>(budget.block_threads), budget.shared_bytes));
   budget.blocks_per_multiprocessor = static_cast<uint32_t>(blocks);
-  budget.blocks = uint64_t{budget.blocks_per_multiprocessor} * static_cast<uint64_t>(device.multiprocessor_count);
+  budget.multiprocessors = static_cast<uint64_t>(device.multiprocessor_count);
+  budget.blocks = budget.blocks_per_multiprocessor * budget.multiprocessors;
+  const uint32_t narrow_shared = device::direct_shared_bytes(device::direct_rank_count_max);
+  RONDO_TRY_ASSIGN(const int narrow, kernels.resident_blocks(static_cast<int>(lane_threads), narrow_shared));
+  budget.narrow_blocks = static_cast<uint64_t>(narrow) * budget.multiprocessors;
   return budget;
 }
 

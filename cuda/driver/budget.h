@@ -18,12 +18,25 @@ inline constexpr uint32_t ll128_slot_bytes = 64 * ll128_line_payload_bytes;  ///
 inline constexpr uint32_t channel_lanes_max = 2;                             ///< those of a tree
 inline constexpr uint32_t lane_threads = 256;                                ///< of a lane's group
 
+/// What the slots of `simple` of one rank take of its device, at most: slots shrink as ranks and channels grow.
+inline constexpr uint64_t slot_memory_bytes = 64 << 20;
+inline constexpr uint32_t slot_bytes_max = 128 << 10, slot_bytes_min = 4 << 10;
+/// Of a slot where nobody asks for a size: a power of two.
+[[nodiscard]] constexpr uint32_t slot_bytes_for(uint32_t rank_count, uint32_t channel_count, uint32_t slot_count) {
+  const uint64_t slots = uint64_t{rank_count} * channel_count * slot_count;
+  uint32_t bytes = slot_bytes_max;
+  while (bytes > slot_bytes_min && bytes * slots > slot_memory_bytes) bytes /= 2;
+  return bytes;
+}
+
 /// Of the largest kernel, with a block's most lanes.
 struct BlockBudget {
   uint32_t block_threads = 0;
   uint32_t shared_bytes = 0;  ///< of a block
   uint32_t blocks_per_multiprocessor = 0;
   uint64_t blocks = 0;  ///< of the device: those of all ranks of a process must fit
+  uint64_t narrow_blocks = 0;  ///< as many would fit if blocks had the threads of one lane
+  uint64_t multiprocessors = 0;
 };
 
 /// `kernels`: as the communicator uses them. (A block of load_store has as many threads as those with a channel's most
@@ -42,6 +55,8 @@ struct BlockClaimTraits {
   static constexpr Handle invalid{};
   static void close(const Handle &handle);
 };
+/// Blocks that are claimed at the moment.
+[[nodiscard]] uint64_t claimed_blocks(const DeviceUuid &device);
 /// Whoever holds it may be in flight with all others that do. Any thread.
 using BlockClaim = UniqueHandle<BlockClaimTraits>;
 /// `limit`: of all claims of this process on the device. (With ll128 a block has more shared memory and could have a

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <utility>
 
 #include "cuda/driver/kernels_image.h"
@@ -14,6 +15,8 @@ namespace {
 
 Result<std::shared_ptr<const Library>> load_image(const PrimaryContext &context) {
   const device::KernelsImage image = device::kernels_image();
+  if (const int version = context.get().driver->version; version < device::driver_needed_by(image.compiler_version))
+    return image_needs_driver(image.compiler_version, version);
   static constexpr char no_image[8] = {};  // the driver in software brings kernels of its own
   auto library = load_library(context, image.data != nullptr ? image.data : no_image);
   if (library.ok()) return std::make_shared<const Library>(std::move(library).value());
@@ -24,6 +27,18 @@ Result<std::shared_ptr<const Library>> load_image(const PrimaryContext &context)
 }
 
 }  // namespace
+
+Error image_needs_driver(int compiler_version, int driver_version) {
+  const int needed = device::driver_needed_by(compiler_version);
+  const int release = device::driver_release_of(needed);
+  return {RONDO_ERROR_UNSUPPORTED,
+          "the kernels of this build were compiled by nvcc of CUDA " + cuda_version_string(compiler_version) +
+              " and need a driver for CUDA " + cuda_version_string(needed) + " or newer" +
+              (release != 0 ? " (release " + std::to_string(release) + ")" : std::string()) +
+              "; this one is for CUDA " + cuda_version_string(driver_version) +
+              ": update it, or build Rondo with nvcc of CUDA " +
+              std::to_string(driver_version / 1000) + ".x"};
+}
 
 Result<void> launch_kernel(const CudaDriver &driver, const LoadedKernel &kernel, const LaunchSize &size,
                            void *parameter, CuStream stream, const char *what) {
@@ -64,12 +79,19 @@ std::vector<std::string> kernel_names(KernelFamily family) {
 Result<std::shared_ptr<const KernelSet::Loaded>> KernelSet::load_family(const PrimaryContext &context,
                                                                         KernelFamily family) {
   static auto *const images = new SharedTable<CuDevice, const Library>;
+  // What an image lacks it lacks for all ranks of the process: those of a communicator must all find the same.
+  static auto *const lacking = new std::map<std::pair<CuDevice, KernelFamily>, Error>;  // with load()'s table locked
+  const std::pair name_of_family{context.get().device, family};
+  if (const auto known = lacking->find(name_of_family); known != lacking->end()) return known->second;
   const CudaDriver &driver = *context.get().driver;
   auto loaded = std::make_shared<Loaded>();
   loaded->waits = family != KernelFamily::reduce;
   RONDO_TRY_ASSIGN(loaded->library, images->find_or_make(context.get().device, [&] { return load_image(context); }));
   for (const std::string &name : kernel_names(family)) {
-    RONDO_TRY_ASSIGN(const CuFunction function, find_function(*loaded->library, name.c_str()));
+    const auto found = find_function(*loaded->library, name.c_str());
+    if (!found.ok() && found.error().status == RONDO_ERROR_UNSUPPORTED)
+      lacking->emplace(name_of_family, found.error());
+    RONDO_TRY_ASSIGN(const CuFunction function, found);
     LoadedKernel kernel{function, 0};
     const ContextGuard guard(driver, context.get().context);
     RONDO_TRY(guard.status());

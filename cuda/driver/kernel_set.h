@@ -20,11 +20,15 @@ enum class KernelFamily : uint8_t {
   reduce,  ///< that reduce slices for the copy executor, and wait for nobody
 };
 
-/// What a communicator may use whose collectives run like that. `protocol`, `kernel`: as asked for.
+/// What a communicator may use whose collectives run like that. `protocol`, `kernel`: as asked for;
+/// load_store, too, where it has it without asking.
 [[nodiscard]] std::vector<KernelFamily> kernel_families(rondo_device_executor_t executor, rondo_protocol_t protocol,
                                                         rondo_kernel_t kernel);
 /// The names of all of them.
 [[nodiscard]] std::vector<std::string> kernel_names(KernelFamily family);
+
+/// What is said of a driver that is too old for the image.
+[[nodiscard]] Error image_needs_driver(int compiler_version, int driver_version);
 
 struct LoadedKernel {
   CuFunction function = nullptr;

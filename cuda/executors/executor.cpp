@@ -6,26 +6,23 @@
 #include <mutex>
 
 #include "cuda/driver/budget.h"
+#include "cuda/executors/direct_shape.h"
 #include "cuda/executors/executor_base.h"
 #include "cuda/kernels/direct.h"
 #include "cuda/kernels/operation.h"
 #include "cuda/executors/launch_group.h"
 #include "cuda/executors/plan_image.h"
+#include "src/base/clock.h"
 #include "src/proto/memory.h"
 
 namespace rondo::cuda {
 namespace {
 
 constexpr uint32_t default_slot_count = 8;
-constexpr uint32_t default_slot_bytes = 128 << 10;
 constexpr uint64_t plan_memory_bytes = 4 << 20;  // a plan of 64 ranks takes 4 KiB
 constexpr uint32_t poll_count = 64;              // looks at a flag in device memory for one at the host's abort word
-// direct: nothing was measured. Post areas take 256 KiB of a place, areas of chunks those of 8 ranks with 4 channels 36
-// MiB.
-constexpr uint32_t direct_post_bytes = 64 << 10;
-constexpr uint32_t direct_chunk_bytes = 256 << 10;
-constexpr uint32_t direct_threads_max = channel_lanes_max * lane_threads;  // as block_budget() reckons with
-constexpr uint32_t warp_threads = 32;
+constexpr uint64_t upload_patience_ns = 10'000'000'000;
+constexpr uint64_t upload_look_ns = 5'000;
 
 /// What the host and the kernels share, in pinned memory.
 struct HostWords {
@@ -47,9 +44,8 @@ class CudaPlan final : public PreparedPlan {
   uint64_t offset = 0, bytes = 0;  ///< in the segment's memory for plans, and in the host's copy of it; direct: nothing
   uint32_t channel_count = 0, lane_count = 0, lanes_per_channel = 0;
   uint32_t scratch_bytes = 0;
-  bool uploaded = false;
   bool direct = false;
-  bool one_shot = false;                   ///< direct
+  device::DirectMode mode = device::DirectMode::two_shot;  ///< direct
   uint64_t count = 0, chunk_elements = 0;  ///< direct
   uint32_t threads = 0;                    ///< direct: of a block
 
@@ -77,11 +73,13 @@ class KernelExecutor final : public ExecutorBase {
   [[nodiscard]] Result<void> connect(const DeviceRequest &request, InfoExchange &info_exchange) override;
 
  private:
-  [[nodiscard]] Result<void> claim_residency(const Neighbours &neighbours);
+  [[nodiscard]] Result<void> load_direct(const DeviceRequest &request);
+  [[nodiscard]] Result<void> claim_residency(const Neighbours &neighbours, const BlockBudget &budget);
   [[nodiscard]] Result<void> join_group(const DeviceRequest &request);
   [[nodiscard]] HostWords &words() const { return *static_cast<HostWords *>(words_.get().object); }
   [[nodiscard]] std::byte *host_plans() const { return static_cast<std::byte *>(host_plans_.get().object); }
-  [[nodiscard]] Result<void> upload(CudaPlan &plan, CuStream stream, bool captured);
+  [[nodiscard]] Result<void> upload(const CudaPlan &plan);
+  void prepare_direct(const Plan &plan, CudaPlan &made) const;
   [[nodiscard]] Result<void> prepare_image(const Plan &plan, CudaPlan &made);
   [[nodiscard]] device::DeviceOperation operation_of(const CudaPlan &plan, const DeviceCall &call) const;
   [[nodiscard]] Result<void> run(const CudaPlan &plan, const DeviceCall &call, CuStream stream);
@@ -92,44 +90,58 @@ class KernelExecutor final : public ExecutorBase {
   std::mutex arena_mutex_;
   Arena arena_{plan_memory_bytes};
   uint32_t rank_ = 0;
+  bool has_direct_ = false;              ///< its kernels are loaded
   uint64_t last_number_ = 0;             ///< of the operations that were enqueued and not captured
+  mutable std::atomic<uint64_t> ended_number_ = 0, ended_calls_ = 0;  ///< as last seen: they tell more than `ended` has
   std::shared_ptr<LaunchGroup> group_;   ///< null: this rank launches kernels of its own
   uint32_t place_ = 0;                   ///< in the group
   std::atomic<bool> gathers_ = false;  ///< a call waits for the others of the group
 };
 
-/// None for a rank that is alone, or for too many.
-device::DirectGeometry choose_direct(uint32_t rank_count, uint32_t channel_count) {
-  if (rank_count < 2 || rank_count > device::direct_rank_count_max) return {};
-  return {rank_count, channel_count, direct_post_bytes, direct_chunk_bytes};
+/// The count whose low half is `low`; what was `seen` grows with it. Two threads may look at once.
+uint64_t follow(std::atomic<uint64_t> &seen, uint32_t low) {
+  uint64_t known = seen.load(std::memory_order_relaxed);
+  const uint64_t now = device::extended(known, low);
+  while (known < now && !seen.compare_exchange_weak(known, now, std::memory_order_relaxed)) {
+  }
+  return std::max(known, now);
 }
 
-/// Of a one_shot's block: one for each word, in whole warps; a few need no wide barrier.
-uint32_t direct_threads(uint64_t bytes, uint32_t channel_count) {
-  const uint64_t words = (bytes / device::word_bytes + channel_count) / channel_count;
-  const uint64_t threads = (words + warp_threads - 1) / warp_threads * warp_threads;
-  return static_cast<uint32_t>(std::clamp<uint64_t>(threads, warp_threads, direct_threads_max));
+/// Ranks that share buffers have load_store without asking; where the image lacks it they do without.
+Result<void> KernelExecutor::load_direct(const DeviceRequest &request) {
+  if (!wants_direct(request) || request.load_store()) return {};
+  auto more = KernelSet::load(context_,
+                              kernel_families(request.executor, RONDO_PROTOCOL_AUTO, RONDO_KERNEL_LOAD_STORE));
+  if (!more.ok() && more.error().status != RONDO_ERROR_UNSUPPORTED) return more.error();
+  has_direct_ = more.ok();
+  if (has_direct_) kernels_ = std::move(more).value();
+  return {};
 }
 
 Result<void> KernelExecutor::connect(const DeviceRequest &request, InfoExchange &info_exchange) {
   RONDO_TRY(open(request));
   rank_ = request.rank;
+  has_direct_ = request.load_store();
   SegmentShape shape;
   shape.rank_count = request.rank_count;
   shape.channel_count = request.channel_count != 0 ? request.channel_count : default_channel_count;
   if (request.channel_count_max != 0) shape.channel_count = std::min(shape.channel_count, request.channel_count_max);
   shape.geometry.slot_count = request.slot_count != 0 ? request.slot_count : default_slot_count;
-  shape.geometry.slot_bytes = request.slot_bytes != 0 ? request.slot_bytes : default_slot_bytes;
+  shape.geometry.slot_bytes =
+      request.slot_bytes != 0 ? request.slot_bytes
+                              : slot_bytes_for(shape.rank_count, shape.channel_count, shape.geometry.slot_count);
   shape.geometry.ll_slot_bytes = ll_slot_bytes;
   if (request.kernel_protocol() == RONDO_PROTOCOL_LL128) shape.geometry.ll128_slot_bytes = ll128_slot_bytes;
-  if (request.load_store())
-    shape.direct = choose_direct(request.rank_count, shape.channel_count);
+  RONDO_TRY(load_direct(request));
+  RONDO_TRY_ASSIGN(const BlockBudget budget, block_budget(kernels_, device_, shape.geometry.ll128_slot_bytes != 0));
+  if (has_direct_) shape.direct = choose_direct(request, budget, shape.channel_count);
+  shape.shares_buffers = shape.direct.rank_count != 0 && shares_buffers(request);
   shape.plan_bytes = plan_memory_bytes;
   RONDO_TRY_ASSIGN(words_, allocate_host_memory(context_, sizeof(HostWords)));
   ::new (words_.get().object) HostWords();
   RONDO_TRY_ASSIGN(host_plans_, allocate_host_memory(context_, plan_memory_bytes));
   RONDO_TRY(connect_segment(request, shape, info_exchange));
-  RONDO_TRY(claim_residency(request.neighbours));
+  RONDO_TRY(claim_residency(request.neighbours, budget));
   return join_group(request);
 }
 
@@ -153,12 +165,12 @@ Result<void> KernelExecutor::join_group(const DeviceRequest &request) {
 
 /// A block that is not resident never runs while the others wait for it; and calls of several communicators may be in
 /// flight at once.
-Result<void> KernelExecutor::claim_residency(const Neighbours &neighbours) {
+Result<void> KernelExecutor::claim_residency(const Neighbours &neighbours, const BlockBudget &budget) {
   constexpr char advice[] =
       "; ask for fewer channels (RONDO_MAX_CTAS, RONDO_CHANNELS), put fewer ranks on the device, destroy communicators "
       "that are not needed, or use copies (RONDO_DEVICE_EXECUTOR=copy)";
-  RONDO_TRY_ASSIGN(const BlockBudget budget, block_budget(kernels_, device_, geometry().ll128_slot_bytes != 0));
-  const uint64_t channels = segment_.shape().channel_count;
+  const SegmentShape &shape = segment_.shape();
+  const uint64_t channels = blocks_of_a_rank(budget, shape.channel_count, shape.direct, shape.shares_buffers);
   const uint32_t ranks = neighbours.in_process + neighbours.in_others;
   if (ranks * channels > budget.blocks)
     return Error{RONDO_ERROR_OUT_OF_RESOURCES, std::to_string(ranks) + " ranks on " + describe() + " want " +
@@ -180,15 +192,21 @@ Result<std::unique_ptr<PreparedPlan>> KernelExecutor::prepare(const Plan &plan) 
     RONDO_TRY(prepare_image(plan, *made));
     return std::unique_ptr<PreparedPlan>(std::move(made));
   }
-  const auto element_bytes = plan.lanes.front().program.element_bytes;
-  made->one_shot = plan.choice.algorithm == RONDO_ALGORITHM_ONE_SHOT;
-  made->count = plan.key.signature.count;
-  made->chunk_elements = plan.choice.chunk_bytes / element_bytes;
-  made->channel_count = made->lane_count = plan.choice.channels;
-  made->threads =
-      made->one_shot ? direct_threads(made->count * element_bytes, plan.choice.channels) : direct_threads_max;
-  made->uploaded = true;  // there is nothing to be
+  prepare_direct(plan, *made);
   return std::unique_ptr<PreparedPlan>(std::move(made));
+}
+
+void KernelExecutor::prepare_direct(const Plan &plan, CudaPlan &made) const {
+  const bool shares = segment_.shape().shares_buffers;
+  const auto element_bytes = plan.lanes.front().program.element_bytes;
+  const bool one_shot = plan.choice.algorithm == RONDO_ALGORITHM_ONE_SHOT;
+  made.mode = one_shot ? device::DirectMode::one_shot
+              : shares ? device::DirectMode::shared
+                       : device::DirectMode::two_shot;
+  made.count = plan.key.signature.count;
+  made.chunk_elements = shares ? shared_chunk_elements(element_bytes) : plan.choice.chunk_bytes / element_bytes;
+  made.channel_count = made.lane_count = plan.choice.channels;
+  made.threads = direct_threads(one_shot, shares, made.count * element_bytes, plan.choice.channels);
 }
 
 Result<void> KernelExecutor::prepare_image(const Plan &plan, CudaPlan &made) {
@@ -213,15 +231,32 @@ Result<void> KernelExecutor::prepare_image(const Plan &plan, CudaPlan &made) {
   made.lane_count = image.lane_count;
   made.lanes_per_channel = image.lanes_per_channel;
   made.scratch_bytes = device::scratch_bytes_for(plan.choice.protocol, geometry());
-  return {};
+  return upload(made);
 }
 
-Result<void> KernelExecutor::upload(CudaPlan &plan, CuStream stream, bool captured) {
-  if (plan.uploaded) return {};
+/// On a stream of its own, and waited for: on the caller's, the copy would come behind whatever waits there, and a
+/// captured call would make it again each time.
+Result<void> KernelExecutor::upload(const CudaPlan &plan) {
   const DevicePointer address = segment_.address() + segment_.shape().plans_offset() + plan.offset;
+  auto *const stream = stream_.get().object;
+  const ContextGuard guard(*driver_, context_.get().context);
+  RONDO_TRY(guard.status());
+  const CaptureModeGuard capture_goes_on(*driver_);
   RONDO_TRY(cuda_check(*driver_, driver_->memcpy_htod_async(address, host_plans() + plan.offset, plan.bytes, stream),
                        "copying a plan to the device"));
-  plan.uploaded = !captured;  // a captured copy is made when the graph runs, each time
+  const uint64_t deadline_ns = now_ns() + upload_patience_ns;
+  for (CuStatus status = CuStatus::not_ready; status != CuStatus::success;) {
+    status = driver_->stream_query(stream);
+    if (status != CuStatus::success && status != CuStatus::not_ready)
+      return cuda_error(*driver_, status, "copying a plan to the device");
+    if (status == CuStatus::success) break;
+    if (now_ns() >= deadline_ns)
+      return Error{RONDO_ERROR_TIMEOUT,
+                   "a plan of " + std::to_string(plan.bytes) + " bytes was not copied to " + describe() +
+                       " within 10 s, since what waits there holds the copy up; set CUDA_DEVICE_MAX_CONNECTIONS=32 "
+                       "before the process's first use of CUDA, or drive each rank by a thread of its own"};
+    sleep_for_ns(upload_look_ns);
+  }
   return {};
 }
 
@@ -271,18 +306,17 @@ Result<void> KernelExecutor::run_direct(const CudaPlan &plan, const DeviceCall &
   operation.count = plan.count;
   operation.chunk_elements = plan.chunk_elements;
   operation.rank = rank_;
-  operation.one_shot = plan.one_shot ? 1 : 0;
-  return launch_kernel(*driver_, plan.kernel, {plan.channel_count, plan.threads, device::shared_bytes_for(1, 0)},
-                       &operation, stream, "launching a collective");
+  operation.mode = plan.mode;
+  const LaunchSize size{plan.channel_count, plan.threads, device::direct_shared_bytes(operation.rank_count())};
+  return launch_kernel(*driver_, plan.kernel, size, &operation, stream, "launching a collective");
 }
 
 Result<void> KernelExecutor::launch(const DeviceCall &call, void *stream_handle) {
   auto *const stream = static_cast<CuStream>(stream_handle);
-  auto &plan = static_cast<CudaPlan &>(*call.plan);
+  const auto &plan = static_cast<const CudaPlan &>(*call.plan);
   const ContextGuard guard(*driver_, context_.get().context);
   RONDO_TRY(guard.status());
   RONDO_TRY(follow_last_stream(stream, call.captured));
-  RONDO_TRY(upload(plan, stream, call.captured));
   RONDO_TRY(plan.direct ? run_direct(plan, call, stream) : run(plan, call, stream));
   if (call.captured) return {};
   last_number_ = call.number;
@@ -293,9 +327,11 @@ Result<void> KernelExecutor::launch(const DeviceCall &call, void *stream_handle)
 DeviceReport KernelExecutor::report() const {
   const device::DeviceResult &result = words().result;
   DeviceReport report;
-  report.ended_number = memory::load_acquire(result.number);  // pairs with E3 in cuda/kernels/run.h
-  report.ended_calls = memory::load_relaxed(result.kernels);
-  report.begun_calls = std::max(memory::load_relaxed(result.begun), report.ended_calls);
+  const uint64_t ended = memory::load_acquire(result.ended);  // pairs with E3 in cuda/kernels/run.h
+  report.ended_number = follow(ended_number_, device::number_in(ended));
+  report.ended_calls = follow(ended_calls_, device::kernels_in(ended));
+  // A kernel tells that it runs when it has to wait: before, there is nothing that a deadline could be for.
+  report.begun_calls = std::max(memory::load_relaxed(result.waiting), report.ended_calls);
   // Where nothing else runs the time of a call that waits for others has begun; its kernel counts as the same.
   if (report.begun_calls == report.ended_calls && gathers_.load(std::memory_order_relaxed)) ++report.begun_calls;
   const uint64_t verdict = memory::load_relaxed(result.verdict);  // ordered by E3

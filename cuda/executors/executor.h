@@ -32,6 +32,7 @@ struct DeviceRequest {
   DeviceHandles handles = DeviceHandles::automatic;
   bool shares_launches = false;  ///< by kernels: ranks of one process on one device launch one for all
   Neighbours neighbours;         ///< found by connect_device()
+  uint64_t claimed_blocks = 0;   ///< the most that any rank's process had claimed of its device; likewise
 
   /// The protocol that kernels are asked for; auto where copies run. `executor`: as chosen.
   [[nodiscard]] rondo_protocol_t kernel_protocol() const {

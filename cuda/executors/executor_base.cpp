@@ -41,6 +41,7 @@ ExecutorCapabilities ExecutorBase::capabilities() const {
   own.post_bytes = shape.direct.post_bytes;
   own.exchange_chunk_bytes = shape.direct.chunk_bytes;
   own.exchange_channels = shape.direct.channel_count;
+  own.shares_buffers = shape.shares_buffers;
   own.barrier_send = barrier_buffer(0);
   own.barrier_recv = barrier_buffer(1);
   return own;

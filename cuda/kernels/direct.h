@@ -7,25 +7,41 @@
 #include <cstdint>
 
 #include "cuda/kernels/direct_one_shot.h"
+#include "cuda/kernels/direct_shared.h"
 #include "cuda/kernels/direct_two_shot.h"
 
 namespace rondo::device {
 
-/// A block's whole work.
+/// Shared memory of a block: what its group has for itself, and what it knows of each rank.
+[[nodiscard]] RONDO_HD constexpr uint32_t direct_shared_bytes(uint32_t rank_count) {
+  return shared_bytes_for(1, 0) + rank_count * static_cast<uint32_t>(sizeof(SharedBuffers));
+}
+
+/// A block's whole work. `shared`: direct_shared_bytes().
 template <class Reduction, Group G>
-RONDO_HD void run_direct(G group, const DirectOperation &operation, uint32_t channel) {
+RONDO_HD void run_direct(G group, const DirectOperation &operation, uint32_t channel, std::byte *shared) {
   const DeviceOperation &base = operation.base;
   // Nobody else writes what is read here; the vote comes before one thread moves it on.
   const uint64_t number = base.progress->posts + 1;
-  const uint32_t chunks = direct_count_in(memory::load_relaxed(operation.place(operation.rank).contributed(channel)));
-  if (channel == 0 && group.rank() == 0)  // before E2 of all channels, which orders it
-    memory::store_relaxed(base.result->begun, base.progress->ended_kernels + 1);
+  const bool one_shot = operation.mode == DirectMode::one_shot;
   // A kernel behind one that failed publishes nothing.
   bool done = !group.any(group.rank() == 0 && memory::load_relaxed(base.progress->verdict) != 0);  // A1
-  if (done)
-    done = operation.one_shot != 0 ? run_one_shot<Reduction>(group, operation, channel, number)
-                                   : run_two_shot<Reduction>(group, operation, channel, chunks);
-  if (group.rank() == 0) report(base, 1, done ? 0 : pack_verdict(Outcome::stopped, Fault::none, 0), operation.one_shot);
+  if (done) {
+    switch (operation.mode) {
+      case DirectMode::one_shot:
+        done = run_one_shot<Reduction>(group, operation, channel, number);
+        break;
+      case DirectMode::two_shot:
+        done = run_two_shot<Reduction>(group, operation, channel);
+        break;
+      case DirectMode::shared:
+        done = run_shared<Reduction>(group, operation, channel,
+                                reinterpret_cast<SharedBuffers *>(shared + shared_bytes_for(1, 0)));
+        break;
+    }
+  }
+  if (group.rank() == 0)
+    report(base, 1, done ? 0 : pack_verdict(Outcome::stopped, Fault::none, 0), one_shot ? 1 : 0);
 }
 
 }  // namespace rondo::device

@@ -81,11 +81,14 @@ RONDO_HD void sweep(G group, const DirectOperation &operation, const Post &post,
     memory::store_relaxed(own.header(post.number, unused), 0);
 }
 
-/// P: data announces itself, so the header waits for nobody.
+/// P: data announces itself, so the header comes first and nobody waits for it behind the data.
 template <Group G>
 RONDO_HD void write_post(G group, const DirectOperation &operation, const Post &post, uint32_t channel) {
   const DirectPlace own = operation.place(operation.rank);
   uint64_t *const units = own.units(post.number);
+  if (group.rank() + 1 == group.size())  // before all units, which it does not wait for; by a thread that has few
+    memory::store_release<memory::Site::direct_post>(  // P2, pairs with W2
+        own.header(post.number, channel), ll::pack(operation.base.buffers.signature, post.flag));
   for (uint32_t index = post.begin + group.rank(); index < post.end; index += group.size()) {
     const uint64_t word = load_word(operation.base.buffers.send.data, post.bytes, index);
     memory::store_pair_relaxed(
@@ -93,9 +96,6 @@ RONDO_HD void write_post(G group, const DirectOperation &operation, const Post &
         {ll::pack(static_cast<uint32_t>(word), post.flag), ll::pack(static_cast<uint32_t>(word >> 32), post.flag)});
   }
   if (post.number > 1 && post.number % ll::sweep_period < 2) sweep(group, operation, post, channel);
-  if (group.rank() == 0)
-    memory::store_release<memory::Site::direct_post>(  // P2, pairs with W2
-        own.header(post.number, channel), ll::pack(operation.base.buffers.signature, post.flag));
 }
 
 [[nodiscard]] RONDO_HD inline bool has_flag(const memory::Pair &pair, uint32_t flag) {
@@ -116,7 +116,11 @@ template <class Reduction>
   };
   const uint64_t own = load_word(operation.base.buffers.send.data, post.bytes, index);
   memory::Pair last_found{};
-  if (last != self) last_found = look(last);  // under way while the others are looked at
+  {
+    memory::Attempt attempt;
+    if (last != self) last_found = look(last);  // under way while the others are looked at
+    if (has_flag(last_found, post.flag)) attempt.keep();
+  }
   uint64_t partial = 0;
   RONDO_KEEP_LOOP
   for (uint32_t first = 0; first < last; first += Reduction::at_once) {
@@ -156,7 +160,10 @@ template <class Reduction, Group G>
   return repeat_until_ready(group, operation, [&] {
     for (; index < post.end; index += group.size()) {
       uint64_t reduced = 0;
+      const memory::Turn turn;
+      memory::Attempt attempt;
       if (!reduce_word<Reduction>(operation, post, index, reduced)) break;
+      attempt.keep();
       store_word(operation.base.buffers.recv.data, post.bytes, index, reduced);
     }
     const Look headers = look_at_peers(group, operation, peer, [&](uint32_t of) {

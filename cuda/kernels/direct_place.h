@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // load_store on devices: no connections. Every rank has one place, memory of its segment that all ranks map, where it
-// writes what it contributes once and all the others read it. For all-reduce, by one_shot and two_shot.
+// writes what it contributes once and all the others read it. For all-reduce, by one_shot and two_shot; ranks that can
+// read and write each other's buffers need no copy of what they contribute: that is `shared`.
 //
-// Layout    of a place; offsets are multiples of 64, each line is written by the rank alone whose place it is:
+// Layout    of a place; offsets are multiples of 64, each line is written by the rank alone whose place it is, but for
+//           gates, of which those of rank 0 are everybody's:
 //             headers         2 * channel_count lines: of the even and the odd posts, one a channel
 //             counters        2 * channel_count lines: contributed and reduced of each channel
+//             windows         channel_count lines: where the rank's buffers are, and its operation's signature
+//             gates           2 * channel_count lines: arrived and left of each channel
 //             post areas      2 * 2 * post_bytes: a unit of 8 bytes for each 4 of payload, as with ll
 //             contributions   channel_count * direct_area_count * chunk_bytes   what others are to reduce
 //             results         channel_count * direct_area_count * result_bytes  the part that this rank reduced
 //           A channel has the same share of the vector on all ranks; channels do not wait for each other.
-// one_shot  P1 store the units of the payload, relaxed      P2 store header = (signature, flag), release
+// one_shot  P2 store header = (signature, flag), release    P1 store the units of the payload, relaxed
 //           W1 load the others' units, relaxed, until they have the flag
 //           W2 load the others' headers, acquire, until they have the flag
-//   Units bring their own flags. A header says whose post it is, and orders what callers did before and after.
+//   Units bring their own flags, so the header waits for none of them: it is stored first, says whose post it is, and
+//   orders what callers did before and after.
 //   Posts n and n + 2 share an area. A rank writes n + 2 in a kernel behind the one that saw a header n + 1 of each
 //   other rank, which those wrote in a kernel behind the one that read all of n: no credit is needed, whatever
 //   operations lie between, and however many channels each has. Posts are counted through the communicator's life.
@@ -25,6 +30,16 @@
 //   contribution c where c - 4 was, and who sees everybody's contributed of c (R) may write result c there: they are
 //   past G(c-3). Chunks are counted for each channel through the communicator's life, modulo 2^32: nobody is more than
 //   three chunks ahead of another.
+// shared    B1 store the window, relaxed; add 1 to arrived, acquire and release
+//           B2 load arrived, acquire, until all have come; read everybody's window
+//           B3 reduce the own part of all sends into all recvs, plain
+//           B4 a barrier; add 1 to left, acquire and release
+//           B5 load left, acquire, until all have
+//   Nobody touches a peer's buffer before all have arrived, nor after all have left. Who gives up before all have
+//   arrived takes its arrival back and closes the gate, in one exchange: then nobody gets through it, ever. Who is
+//   through it waits for nothing but B5, which comes, since all others are through it, too: so it does not give up,
+//   and no buffer is touched any more when the kernel of its owner has ended.
+//   Both counts grow by rank_count with each operation, so they tell by themselves where the next one stands.
 // Abort     a rank that gave up stores no flag or counter again.
 #pragma once
 
@@ -48,7 +63,7 @@ struct DirectGeometry {
   uint32_t chunk_bytes = 0;  ///< most of a channel's chunk of a two_shot, a multiple of 64
 
   [[nodiscard]] RONDO_HD size_t counters_offset() const { return 2 * size_t{channel_count} * cache_line_bytes; }
-  [[nodiscard]] RONDO_HD size_t units_offset() const { return 2 * counters_offset(); }
+  [[nodiscard]] RONDO_HD size_t units_offset() const { return (2 + 2 + 3) * size_t{channel_count} * cache_line_bytes; }
   /// Of one of the two post areas.
   [[nodiscard]] RONDO_HD size_t area_bytes() const { return 2 * size_t{post_bytes}; }
   [[nodiscard]] RONDO_HD size_t contributions_offset() const { return units_offset() + 2 * area_bytes(); }
@@ -75,6 +90,17 @@ struct DirectGeometry {
   bool operator==(const DirectGeometry &) const = default;
 };
 
+/// Where a rank has its buffers in an operation.
+struct alignas(cache_line_bytes) DirectWindow {
+  uint64_t send = 0;
+  uint64_t recv = 0;
+  uint64_t signature = 0;
+};
+static_assert(sizeof(DirectWindow) == cache_line_bytes);
+
+/// A gate's word: how many have come, and above that how many have closed it.
+inline constexpr uint64_t gate_closed = uint64_t{1} << 56;
+
 /// A rank's place as some rank sees it: the same bytes, mapped anywhere.
 struct DirectPlace {
   std::byte *base = nullptr;  ///< 64-byte aligned; fresh memory is zero
@@ -88,6 +114,16 @@ struct DirectPlace {
   }
   [[nodiscard]] RONDO_HD uint64_t &reduced(uint32_t channel) const {
     return line(3 * uint64_t{geometry.channel_count} + channel);
+  }
+  [[nodiscard]] RONDO_HD DirectWindow &window(uint32_t channel) const {
+    return reinterpret_cast<DirectWindow *>(base)[4 * uint64_t{geometry.channel_count} + channel];
+  }
+  /// Of rank 0's place.
+  [[nodiscard]] RONDO_HD uint64_t &arrived(uint32_t channel) const {
+    return line(5 * uint64_t{geometry.channel_count} + channel);
+  }
+  [[nodiscard]] RONDO_HD uint64_t &left(uint32_t channel) const {
+    return line(6 * uint64_t{geometry.channel_count} + channel);
   }
   [[nodiscard]] RONDO_HD uint64_t *units(uint64_t number) const {
     return reinterpret_cast<uint64_t *>(base + geometry.units_at(number));

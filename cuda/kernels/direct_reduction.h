@@ -23,8 +23,9 @@ struct RankReduction {
   using Accumulator = typename Element::Accumulator;
   /// Divisions of integers are long subroutines: one a loop, not one for each element of a piece.
   static constexpr bool divides_pieces = !std::is_integral_v<Accumulator>;
-  /// Operands that are under way at once. Small elements take a lot of code each.
+  /// Operands of one piece that are under way at once. Small elements take a lot of code each.
   static constexpr uint32_t at_once = sizeof(Storage) == 1 ? 2 : 4;
+  static constexpr bool is_narrow = sizeof(Storage) <= 2;
 
   /// The partial result and the operand of the next rank. `last`: divides by `divisor`, unless that is 0.
   template <bool last, class Piece>
@@ -84,57 +85,117 @@ struct ElementPiece {
   RONDO_HD static void store(std::byte *at, const Piece &piece) { store_aligned<alignment>(at, piece); }
 };
 
-/// A part of the vector of all ranks, and where the result goes. operand(rank): where that rank's part begins.
-template <class Operand>
+/// A part of the vector of all ranks, and where the result goes. operand(rank): where that rank's part begins;
+/// output(which): where a copy of the result does.
+template <class Operand, class Output>
 struct RankOperands {
   const Operand &operand;
+  const Output &output;
   uint32_t rank_count;  ///< at least 2
-  std::byte *outputs[2];
+  uint32_t output_count;
   uint32_t divisor;
 };
 
-/// Pieces [begin, end) of the part, by a group. An output may be an operand: a thread reads all operands of a piece
-/// before it writes it, and no other touches it.
-template <class Reduction, class Access, Group G, class Operand>
-RONDO_HD void reduce_pieces(G group, const RankOperands<Operand> &of, uint32_t begin, uint32_t end) {
-  using Piece = typename Access::Piece;
-  const uint32_t last = of.rank_count - 1;
-  RONDO_KEEP_LOOP
-  for (uint32_t index = begin + group.rank(); index < end; index += group.size()) {
-    const size_t at = index * sizeof(Piece);
-    const Piece last_operand = Access::load(of.operand(last) + at);
-    Piece partial{};
+/// The first of `values` comes last.
+template <uint32_t count, class Piece>
+RONDO_HD void rotate(Piece (&values)[count]) {
+  const Piece first = values[0];
+  RONDO_UNROLL
+  for (uint32_t index = 0; index + 1 < count; ++index) values[index] = values[index + 1];
+  values[count - 1] = first;
+}
+
+/// use(turn) for each of `turns` pieces. Where an operand's code is long it is there once, for piece 0, behind which
+/// bring() puts the next one there: registers cannot be chosen by a variable.
+template <uint32_t turns, bool rotates, class Use, class Bring>
+RONDO_HD void for_each_turn(const Use &use, const Bring &bring) {
+  if constexpr (rotates) {
     RONDO_KEEP_LOOP
-    for (uint32_t first = 0; first < last; first += Reduction::at_once) {
-      Piece next[Reduction::at_once]{};
-      RONDO_UNROLL
-      for (uint32_t turn = 0; turn < Reduction::at_once; ++turn)
-        if (first + turn < last) next[turn] = Access::load(of.operand(first + turn) + at);
-      RONDO_UNROLL
-      for (uint32_t turn = 0; turn < Reduction::at_once; ++turn)
-        if (first + turn < last)
-          partial = first + turn == 0 ? next[turn] : Reduction::template step<false>(partial, next[turn], 0);
+    for (uint32_t turn = 0; turn < turns; ++turn) {
+      use(0);
+      bring();
     }
-    const Piece result = Reduction::template step<true>(partial, last_operand, of.divisor);
-    Access::store(of.outputs[0] + at, result);
-    Access::store(of.outputs[1] + at, result);
+  } else {
+    RONDO_UNROLL
+    for (uint32_t turn = 0; turn < turns; ++turn) use(turn);
   }
 }
 
-/// `count` elements of a part. `own`: this rank's operand, wherever the caller has it; outputs[1] likewise. Everything
-/// else is at multiples of 16.
-template <class Reduction, Group G, class Operand>
-RONDO_HD void reduce_part(G group, const RankOperands<Operand> &of, const std::byte *own, uint32_t count) {
+/// Pieces [0, end) by a group, `turns` of each thread at a time. The loads of all these pieces of at_once ranks and of
+/// the last one come before the first use. An output may be an operand: a thread reads all operands of a piece before
+/// it writes it, and no other touches it.
+template <class Reduction, class Access, uint32_t at_once, uint32_t turns, Group G, class Operands>
+RONDO_HD void reduce_pieces(G group, const Operands &of, uint32_t begin, uint32_t end) {
+  using Piece = typename Access::Piece;
+  constexpr bool rotates = Reduction::is_narrow && turns > 1;
+  const uint32_t last = of.rank_count - 1;
+  RONDO_KEEP_LOOP
+  for (uint32_t first = begin + group.rank(); first < end; first += turns * group.size()) {
+    const auto has = [&](uint32_t turn) { return turn == 0 || first + turn * group.size() < end; };
+    const auto at = [&](uint32_t turn) { return (first + turn * group.size()) * size_t{sizeof(Piece)}; };
+    const auto load = [&](const std::byte *from, Piece(&to)[turns]) {
+      RONDO_UNROLL
+      for (uint32_t turn = 0; turn < turns; ++turn)
+        if (has(turn)) to[turn] = Access::load(from + at(turn));
+    };
+    Piece last_operands[turns]{}, partial[turns]{};
+    load(of.operand(last), last_operands);
+    RONDO_KEEP_LOOP
+    for (uint32_t rank = 0; rank < last; rank += at_once) {
+      Piece operands[at_once][turns]{};
+      RONDO_UNROLL
+      for (uint32_t each = 0; each < at_once; ++each)
+        if (rank + each < last) load(of.operand(rank + each), operands[each]);
+      const auto reduce = [&](uint32_t turn) {
+        RONDO_UNROLL
+        for (uint32_t each = 0; each < at_once; ++each)
+          if (rank + each < last)
+            partial[turn] = rank + each == 0 ? operands[each][turn]
+                                             : Reduction::template step<false>(partial[turn], operands[each][turn], 0);
+      };
+      for_each_turn<turns, rotates>(reduce, [&] {
+        rotate(partial);
+        RONDO_UNROLL
+        for (uint32_t each = 0; each < at_once; ++each) rotate(operands[each]);
+      });
+    }
+    const auto finish = [&](uint32_t turn) {
+      partial[turn] = Reduction::template step<true>(partial[turn], last_operands[turn], of.divisor);
+    };
+    for_each_turn<turns, rotates>(finish, [&] {
+      rotate(partial);
+      rotate(last_operands);
+    });
+    RONDO_KEEP_LOOP
+    for (uint32_t which = 0; which < of.output_count; ++which) {
+      std::byte *const to = of.output(which);
+      RONDO_UNROLL
+      for (uint32_t turn = 0; turn < turns; ++turn)
+        if (has(turn)) Access::store(to + at(turn), partial[turn]);
+    }
+  }
+}
+
+/// `count` elements of a part, whose operands and outputs are all at multiples of 16 but for those in `addresses`: an
+/// or of them.
+template <class Reduction, Group G, class Operands>
+RONDO_HD void reduce_part(G group, const Operands &of, uint64_t addresses, uint32_t count) {
   using Storage = typename Reduction::Storage;
-  const uint64_t past = GroupArgs::address(own) | GroupArgs::address(of.outputs[1]);
-  if (past % sizeof(Storage) != 0) return reduce_pieces<Reduction, ElementPiece<Storage, 1>>(group, of, 0, count);
+  if (addresses % sizeof(Storage) != 0)
+    return reduce_pieces<Reduction, ElementPiece<Storage, 1>, Reduction::at_once, 1>(group, of, 0, count);
   uint32_t in_vectors = 0;
-  if (past % vector_bytes == 0 && (Reduction::divides_pieces || of.divisor == 0)) {
+  if (addresses % vector_bytes == 0 && (Reduction::divides_pieces || of.divisor == 0)) {
     const uint32_t vectors = count * static_cast<uint32_t>(sizeof(Storage)) / vector_bytes;
     in_vectors = vectors * (vector_bytes / static_cast<uint32_t>(sizeof(Storage)));
-    reduce_pieces<Reduction, VectorPiece>(group, of, 0, vectors);
+    // At least 8 vectors of a thread are under way, with 256 threads 32 KiB of a block: few ranks want more pieces.
+    constexpr uint32_t few = sizeof(Storage) == 1 ? 1 : 2;
+    if (Reduction::is_narrow || of.rank_count < 4) {
+      reduce_pieces<Reduction, VectorPiece, few, 4>(group, of, 0, vectors);
+    } else if constexpr (!Reduction::is_narrow) {
+      reduce_pieces<Reduction, VectorPiece, 4, 2>(group, of, 0, vectors);
+    }
   }
-  reduce_pieces<Reduction, ElementPiece<Storage, sizeof(Storage)>>(group, of, in_vectors, count);
+  reduce_pieces<Reduction, ElementPiece<Storage, sizeof(Storage)>, Reduction::at_once, 1>(group, of, in_vectors, count);
 }
 
 }  // namespace rondo::device

@@ -95,13 +95,14 @@ struct TwoShot {
     const auto operand = [&](uint32_t rank) -> const std::byte * {
       return rank == operation.rank ? send : operation.places[rank] + at;
     };
-    const RankOperands<decltype(operand)> operands{
-        operand,
-        operation.rank_count(),
-        {operation.places[operation.rank] + operation.geometry.result_at(channel, chunks + index),
-         operation.base.buffers.recv.data + own.begin * element_bytes},
-        operation.base.divisor};
-    reduce_part<Reduction>(group, operands, send, static_cast<uint32_t>(own.count));
+    std::byte *const result =
+        operation.places[operation.rank] + operation.geometry.result_at(channel, chunks + index);
+    std::byte *const recv = operation.base.buffers.recv.data + own.begin * element_bytes;
+    const auto output = [&](uint32_t which) { return which == 0 ? result : recv; };
+    const RankOperands<decltype(operand), decltype(output)> operands{operand, output, operation.rank_count(), 2,
+                                                                     operation.base.divisor};
+    reduce_part<Reduction>(group, operands, GroupArgs::address(send) | GroupArgs::address(recv),
+                    static_cast<uint32_t>(own.count));
     if constexpr (memory::is_kept(memory::Site::direct_reduce_barrier)) group.sync();
     if (group.rank() == 0)
       memory::store_release<memory::Site::direct_reduce>(  // R2, pairs with G1
@@ -131,7 +132,10 @@ struct TwoShot {
 };
 
 template <class Reduction, Group G>
-[[nodiscard]] RONDO_HD bool run_two_shot(G group, const DirectOperation &operation, uint32_t channel, uint32_t chunks) {
+[[nodiscard]] RONDO_HD bool run_two_shot(G group, const DirectOperation &operation, uint32_t channel) {
+  // Nobody else writes it; the first vote comes before one thread moves it on.
+  const uint32_t chunks =
+      direct_count_in(memory::load_relaxed(operation.place(operation.rank).contributed(channel)));
   const TwoShot<Reduction, G> run{group, operation, make_share<typename Reduction::Storage>(operation, channel),
                                   channel, chunks};
   const uint32_t count = run.share.chunk_count;

@@ -13,6 +13,12 @@
 
 namespace rondo::device {
 
+enum class DirectMode : uint32_t {
+  two_shot,
+  one_shot,
+  shared,  ///< a two_shot of ranks that read and write each other's buffers
+};
+
 /// The parameter of every kernel of load_store. The grid has one block a channel.
 struct DirectOperation {
   DeviceOperation base;                            ///< without channels and scratch; lane_count is that of the channels
@@ -21,7 +27,7 @@ struct DirectOperation {
   uint64_t count = 0;           ///< elements
   uint64_t chunk_elements = 0;  ///< two_shot: of a channel's chunk; a multiple of 64 bytes, at most chunk_bytes
   uint32_t rank = 0;
-  uint32_t one_shot = 0;  ///< 1: it is one; 0: a two_shot
+  DirectMode mode = DirectMode::two_shot;
 
   [[nodiscard]] RONDO_HD uint32_t rank_count() const { return geometry.rank_count; }
   [[nodiscard]] RONDO_HD DirectPlace place(uint32_t of) const { return {places[of], geometry}; }
@@ -44,7 +50,11 @@ template <Group G, class Attempt>
 [[nodiscard]] RONDO_HD bool repeat_until_ready(G group, const DirectOperation &operation, Attempt &&attempt) {
   for (;;) {  // bounded by the deadline, at which the host sets the abort word
     const Look look = attempt();
-    if (!any_at<memory::Site::direct_ready_vote>(group, look != Look::ready)) return true;
+    memory::Attempt waiting;
+    if (!any_at<memory::Site::direct_ready_vote>(group, look != Look::ready)) {
+      waiting.keep();
+      return true;
+    }
     if (group.any(look == Look::foreign || (group.rank() == 0 && must_stop(operation.base)))) return false;
     group.relax();
   }

@@ -114,8 +114,10 @@ RONDO_KERNELS(RONDO_KERNEL)
 #define RONDO_DIRECT_KERNEL(name, ...)                                                   \
   extern "C" __global__ void __launch_bounds__(::rondo::device::block_threads_max, 1)    \
       name(const __grid_constant__ ::rondo::device::DirectOperation operation) {         \
+    extern __shared__ __align__(16) std::byte shared[];                                  \
     ::rondo::device::run_direct<typename ::rondo::device::OnDevice<__VA_ARGS__>::Type>(  \
-        ::rondo::device::WarpsGroup{threadIdx.x, blockDim.x, 1}, operation, blockIdx.x); \
+        ::rondo::device::WarpsGroup{threadIdx.x, blockDim.x, 1}, operation, blockIdx.x,  \
+        shared);                                                                         \
   }
 RONDO_DIRECT_KERNELS(RONDO_DIRECT_KERNEL)
 

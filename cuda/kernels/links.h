@@ -28,8 +28,12 @@ struct LaneLinks {
 /// By one thread: true as soon as ready() is, looking poll_count times.
 template <class Ready>
 [[nodiscard]] RONDO_HD bool poll(uint32_t poll_count, const Ready &ready) {
-  for (uint32_t look = 0; look < poll_count; ++look)
-    if (ready()) return true;
+  for (uint32_t look = 0; look < poll_count; ++look) {
+    memory::Attempt attempt;
+    if (!ready()) continue;
+    attempt.keep();
+    return true;
+  }
   return false;
 }
 
@@ -46,6 +50,7 @@ struct GroupSimple {
     const bool full = group.rank() != 0 || poll(links.poll_count, [&] { return in.can_receive(false); });
     if (any_at<memory::Site::simple_fetch_vote>(group, !full)) return Progress::blocked;
     const SlotHeader &header = in.header();  // read by all: what thread 0 acquired, the vote passed on
+    if (group.rank() == 0) memory::note(memory::Access::load, &header, sizeof header - sizeof header.sequence);
     const auto kind = static_cast<PayloadKind>(header.kind);
     fault = header.signature != signature                                  ? Fault::foreign_slot
             : header.bytes != bytes                                        ? Fault::wrong_size

@@ -57,19 +57,33 @@ struct alignas(cache_line_bytes) DeviceProgress {
   uint64_t verdict = 0;      ///< 0, or pack_verdict() of the first lane that did not come through; then no lane of this
                              ///< or a later kernel goes on: the counters of the links have lost their place
   uint64_t ended_kernels = 0;
-  uint64_t posts = 0;  ///< one_shots by load_store that have ended
+  uint64_t posts = 0;          ///< one_shots by load_store that have ended
+  uint64_t ended_number = 0;   ///< the greatest of the operations that ended
+  uint64_t told_verdict = 0;   ///< 1: the host has been told `verdict`
 };
 static_assert(sizeof(DeviceProgress) == cache_line_bytes);
 
-/// How kernels ended: memory that the host reads while they run (load_acquire of `number`), zero at first.
+/// How kernels ended: memory of the host, which reads it while they run, zero at first. A kernel never reads it, and
+/// writes one word where all goes well and nobody has to wait.
 struct alignas(cache_line_bytes) DeviceResult {
-  uint64_t number = 0;         ///< of the last operation that ended; stored last
-  uint64_t kernels = 0;        ///< that have ended: tells replays of a captured kernel apart
+  uint64_t ended = 0;          ///< pack_ended(); stored last
   uint64_t verdict = 0;        ///< DeviceProgress::verdict: for outcome_in(), fault_in(), peer_in()
   uint64_t failed_number = 0;  ///< of the first operation that did not come through
-  uint64_t begun = 0;          ///< kernels that have begun: one more than `kernels` while one runs
+  uint64_t waiting = 0;        ///< one more than the kernels that had ended when one began to wait
 };
 static_assert(sizeof(DeviceResult) == cache_line_bytes);
+
+/// The last operation that ended, and how many kernels have (which tells replays of a captured one apart): the low
+/// halves of both. Who has seen them before knows the rest: extended().
+[[nodiscard]] RONDO_HD constexpr uint64_t pack_ended(uint64_t number, uint64_t kernels) {
+  return (kernels & 0xFFFF'FFFFu) << 32 | (number & 0xFFFF'FFFFu);
+}
+[[nodiscard]] constexpr uint32_t number_in(uint64_t ended) { return static_cast<uint32_t>(ended); }
+[[nodiscard]] constexpr uint32_t kernels_in(uint64_t ended) { return static_cast<uint32_t>(ended >> 32); }
+/// The count whose low half is `low` and which is nearest to one that was seen before.
+[[nodiscard]] constexpr uint64_t extended(uint64_t seen, uint32_t low) {
+  return seen + static_cast<uint64_t>(static_cast<int64_t>(static_cast<int32_t>(low - static_cast<uint32_t>(seen))));
+}
 
 [[nodiscard]] RONDO_HD constexpr uint64_t pack_verdict(Outcome outcome, Fault fault, uint32_t peer) {
   return uint64_t{peer} << 32 | static_cast<uint64_t>(fault) << 8 | static_cast<uint64_t>(outcome);

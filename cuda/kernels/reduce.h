@@ -67,11 +67,13 @@ using memory::Vector;
 template <class T, size_t alignment>
 [[nodiscard]] RONDO_HD inline T load_aligned(const std::byte *at) {
   T value;
+  memory::note(memory::Access::load, at, sizeof value);
   std::memcpy(&value, __builtin_assume_aligned(at, alignment), sizeof value);
   return value;
 }
 template <size_t alignment, class T>
 RONDO_HD inline void store_aligned(std::byte *at, const T &value) {
+  memory::note(memory::Access::store, at, sizeof value);
   std::memcpy(__builtin_assume_aligned(at, alignment), &value, sizeof value);
 }
 

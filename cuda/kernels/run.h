@@ -4,8 +4,9 @@
 //
 // Ordering  A1 load verdict, relaxed; load the abort word, acquire      whether another lane or the host gave up
 //           E1 compare and exchange verdict from 0                      the first lane that did not come through
-//           E2 add to ended_lanes, acquire and release                  whoever is last sees every lane's E1
-//           E3 the last one: results, relaxed; store result.number, release, for the host (which acquires it)
+//           E2 add to ended_lanes, acquire and release                  whoever is last sees every lane's E1; where
+//                                                                       there is one lane, it is
+//           E3 the last one: verdict, relaxed; store result.ended, release, for the host (which acquires it)
 // A lane that stops publishes nothing more: advance() has published whole slices or nothing.
 #pragma once
 
@@ -16,8 +17,10 @@
 
 namespace rondo::device {
 
-/// By thread 0 of a group.
+/// By thread 0 of a group that has looked for something in vain.
 [[nodiscard]] RONDO_HD inline bool must_stop(const DeviceOperation &operation) {
+  // It waits, so the host shall know that its time runs. Nobody else writes ended_kernels before this lane's E2.
+  memory::store_relaxed(operation.result->waiting, operation.progress->ended_kernels + 1);
   if (memory::load_relaxed(operation.progress->verdict) != 0) return true;  // A1; pairs by value with E1
   return memory::load_acquire(*operation.abort) != 0;                       // A1, pairs with the host's release store
 }
@@ -26,23 +29,26 @@ namespace rondo::device {
 /// lanes.
 RONDO_HD inline void report(const DeviceOperation &operation, uint32_t lane_count, uint64_t verdict,
                             uint32_t posts = 0) {
+  memory::note_result();
   DeviceProgress &progress = *operation.progress;
   if (verdict != 0) (void)memory::exchange_if(progress.verdict, 0, verdict);  // E1; false: another lane was first
-  const uint64_t before = memory::add<memory::Site::lane_end>(progress.ended_lanes, lane_count);  // E2, with itself
-  if (before + lane_count != operation.lane_count) return;
+  if (operation.lane_count > 1) {
+    const uint64_t before = memory::add<memory::Site::lane_end>(progress.ended_lanes, lane_count);  // E2, with itself
+    if (before + lane_count != operation.lane_count) return;
+    memory::store_relaxed(progress.ended_lanes, 0);  // the next kernel begins when this one has ended
+  }
   DeviceResult &result = *operation.result;
   const uint64_t first = memory::load_relaxed(progress.verdict);  // ordered by E2
-  if (first != 0 && memory::load_relaxed(result.verdict) == 0) {
+  if (first != 0 && progress.told_verdict == 0) {
+    progress.told_verdict = 1;
     memory::store_relaxed(result.failed_number, operation.number);
     memory::store_relaxed(result.verdict, first);
   }
-  memory::store_relaxed(result.kernels, ++progress.ended_kernels);
   progress.posts += posts;
-  memory::store_relaxed(progress.ended_lanes, 0);  // the next kernel begins when this one has ended
   // A replay brings back the number of its capture, which must not hide a later one.
-  const uint64_t known = memory::load_relaxed(result.number);
+  if (progress.ended_number < operation.number) progress.ended_number = operation.number;
   memory::store_release<memory::Site::operation_end>(  // E3, pairs with the host
-      result.number, known < operation.number ? operation.number : known);
+      result.ended, pack_ended(progress.ended_number, ++progress.ended_kernels));
 }
 
 /// Runs lanes first, first + stride, ... of a channel, at most lanes_max. `shared`: the block's, shared_bytes_for().
@@ -56,8 +62,6 @@ RONDO_HD void run_lanes(G group, const DeviceOperation &operation, const DeviceC
   for (uint32_t lane = first; lane < channel.lane_count && lane_count < lanes_max; lane += stride)
     running |= 1u << lane_count++;
   uint64_t verdict = 0;
-  if (first == 0 && &channel == operation.channels && group.rank() == 0)  // before E2 of all lanes, which orders it
-    memory::store_relaxed(operation.result->begun, operation.progress->ended_kernels + 1);
   // A kernel behind one that failed must not touch the links. (The abort word is looked at by who has to wait.)
   if (group.any(group.rank() == 0 && memory::load_relaxed(operation.progress->verdict) != 0))  // A1
     verdict = pack_verdict(Outcome::stopped, Fault::none, 0);
@@ -69,14 +73,17 @@ RONDO_HD void run_lanes(G group, const DeviceOperation &operation, const DeviceC
       const uint32_t lane = first + index * stride;
       LaneLinks links{channel.links, channel.lanes + lane, scratch + lane * scratch_count * operation.scratch_bytes,
                       operation.scratch_bytes, operation.poll_count};
+      memory::Attempt attempt;
       const Progress progress =
           advance<G, Protocol>(group, states[index], channel.lanes[lane], operation.buffers, reducer, links);
+      if (progress != Progress::blocked) attempt.keep();
       moved |= progress == Progress::moved || progress == Progress::done;
       if (progress == Progress::done) running &= ~(1u << index);
       if (progress == Progress::failed)
         verdict = pack_verdict(Outcome::fault, states[index].fault, links.at(states[index].fault_link).peer);
     }
     if (moved || verdict != 0) continue;
+    const memory::Attempt waiting;
     group.relax();
     if (group.any(group.rank() == 0 && must_stop(operation))) verdict = pack_verdict(Outcome::stopped, Fault::none, 0);
   }

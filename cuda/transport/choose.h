@@ -18,7 +18,7 @@ struct PlacementInfo {
   uint32_t mps = 0;       ///< 1: its contexts are shared by MPS, so processes run beside each other
   uint32_t can_copy = 0;  ///< 1: its device has what the copy-engine executor needs
   uint32_t can_vmm = 0;   ///< 1: its device has memory with descriptors
-  uint32_t unused = 0;
+  uint32_t claimed_blocks = 0;  ///< of its device, by the communicators that its process has already
 };
 
 /// Two processes have ranks on one device, and at least one of them not through MPS: their contexts take turns.

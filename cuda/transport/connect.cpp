@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <span>
 
+#include "cuda/driver/budget.h"
 #include "cuda/transport/choose.h"
 #include "cuda/executors/executor_base.h"
 #include "cuda/transport/info_exchange.h"
@@ -29,6 +30,7 @@ Result<PlacementInfo> own_info(const DeviceRequest &request) {
   own.mps = has(*driver, device.ordinal, DeviceAttribute::mps_enabled);
   own.can_vmm = has(*driver, device.ordinal, DeviceAttribute::virtual_memory_management_supported) &
                 has(*driver, device.ordinal, DeviceAttribute::posix_descriptor_handles_supported);
+  own.claimed_blocks = static_cast<uint32_t>(claimed_blocks(device.uuid));
   own.can_copy = has(*driver, device.ordinal, DeviceAttribute::can_use_64_bit_stream_mem_ops);
   return own;
 }
@@ -41,9 +43,9 @@ Result<void> check_protocol(const DeviceRequest &request, std::span<const Placem
 }
 
 /// What waits in a hardware queue holds up what is behind it: ranks that are threads want one each, or each kernel that
-/// runs several of them.
+/// runs several of them; and the application's own streams have queues, too, so that all there can be are wanted.
 void warn_of_shared_queues(const DeviceRequest &request) {
-  constexpr uint32_t queue_count_default = 8;
+  constexpr uint32_t queue_count_default = 8, queue_count_max = 32;
   const Neighbours &here = request.neighbours;
   const bool by_kernels = request.executor == RONDO_DEVICE_EXECUTOR_KERNEL;
   uint32_t waiter_count = here.in_process;
@@ -51,14 +53,14 @@ void warn_of_shared_queues(const DeviceRequest &request) {
     waiter_count = (waiter_count + device::ranks_per_kernel_max - 1) / device::ranks_per_kernel_max;
   const char *const text = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
   const uint64_t queue_count = text == nullptr ? queue_count_default : std::strtoull(text, nullptr, 10);
-  if (here.position != 0 || waiter_count <= queue_count || waiter_count == 1) return;
+  if (here.position != 0 || queue_count >= queue_count_max || waiter_count == 1) return;
   const bool can_share = by_kernels && !request.load_store();
   log::warning({log::Subsystem::device, request.rank},
                std::to_string(here.in_process) + " ranks of this process share CUDA device " +
                std::to_string(request.device) + ", but CUDA gives it " + std::to_string(queue_count) +
-               " hardware queues: those whose streams share one wait for each other until the timeout. Set "
-               "CUDA_DEVICE_MAX_CONNECTIONS to the number of ranks or more (up to 32) before the process's first use "
-               "of CUDA" +
+               " hardware queues, which the application's streams use as well: ranks whose streams share one wait for "
+               "each other until the timeout. Set CUDA_DEVICE_MAX_CONNECTIONS=32 before the process's first use of "
+               "CUDA" +
                (can_share && !request.shares_launches ? ", or RONDO_DEVICE_LAUNCH=shared" : ""));
 }
 
@@ -69,6 +71,8 @@ Result<void> connect_chosen(DeviceRequest &request, InfoExchange &info_exchange,
   RONDO_TRY_ASSIGN(const auto infos, info_exchange.infos(placement_key, own));
   request.executor = choose_executor(request.executor, infos);
   request.neighbours = neighbours_of(request.rank, infos);
+  for (const PlacementInfo &info : infos)
+    request.claimed_blocks = std::max<uint64_t>(request.claimed_blocks, info.claimed_blocks);
   RONDO_TRY_ASSIGN(request.handles, choose_handles(request.handles, infos));
   RONDO_TRY(check_protocol(request, infos));
   warn_of_shared_queues(request);

@@ -30,6 +30,7 @@ struct SegmentShape {
   uint32_t channel_count = 1;
   ConnectionGeometry geometry;
   device::DirectGeometry direct;
+  bool shares_buffers = false;  ///< two_shots of direct are `shared` (cuda/kernels/direct_place.h)
   uint64_t plan_bytes = 0;
   bool cleared = true;  ///< else what is in fresh memory does not matter
 

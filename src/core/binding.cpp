@@ -47,6 +47,7 @@ Result<PlanChoice> Communicator::choose(rondo_collective_t collective, uint64_t 
   input.post_bytes = capabilities_.post_bytes;
   input.exchange_chunk_bytes = capabilities_.exchange_chunk_bytes;
   input.exchange_channels = capabilities_.exchange_channels;
+  input.shares_buffers = capabilities_.shares_buffers;
   input.overrides = {settings_.algorithm, settings_.protocol, settings_.channels, settings_.chunk_bytes,
                      settings_.kernel};
   input.table = tuning_;
@@ -54,7 +55,9 @@ Result<PlanChoice> Communicator::choose(rondo_collective_t collective, uint64_t 
   if (collective == RONDO_BARRIER) input.overrides = {};
   if (input.overrides.chunk_bytes == 0) input.overrides.chunk_bytes = executor_->chunk_bytes(input.bytes);
   RONDO_TRY_ASSIGN(auto choice, choose_plan(input));
-  choice.channels = std::min(choice.channels, capabilities_.channel_count);
+  const bool has_own_channels = choice.kernel == RONDO_KERNEL_LOAD_STORE && capabilities_.exchange_channels != 0;
+  choice.channels = std::min(
+      choice.channels, has_own_channels ? capabilities_.exchange_channels : capabilities_.channel_count);
   return choice;
 }
 

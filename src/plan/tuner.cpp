@@ -210,12 +210,28 @@ uint64_t limit_exchange_chunk(const TunerInput &input, uint64_t wanted_bytes) {
   return std::max(most, chunk_align_bytes);
 }
 
-/// load_store by kernels of a device, for who asks for it: nothing was measured. A post of a few words wants no second
-/// block; chunks are as large as their areas.
+/// A two_shot in shared buffers: no more blocks than have so much to read each, and above that size all of them.
+constexpr uint64_t shared_block_bytes = 64 * KiB;
+constexpr uint64_t shared_all_blocks_bytes = 4 * MiB;
+/// A one_shot: a block for as much as its threads have a word each of.
+constexpr uint64_t post_block_bytes = 2 * KiB;
+
+uint32_t exchange_channels_for(const TunerInput &input, bool one_shot) {
+  if (!input.shares_buffers) return one_shot ? 1 : input.exchange_channels;
+  if (!one_shot && input.bytes > shared_all_blocks_bytes) return input.exchange_channels;
+  const uint64_t block_bytes = one_shot ? post_block_bytes : shared_block_bytes;
+  const uint64_t wanted = (input.bytes + block_bytes - 1) / block_bytes;
+  return static_cast<uint32_t>(std::clamp<uint64_t>(wanted, 1, input.exchange_channels));
+}
+
+/// load_store by kernels of a device: where all ranks share their buffers, by what is counted (docs/gpu.md, "Budgets");
+/// elsewhere for who asks for it, as nothing was measured. Chunks are as large as their areas.
 std::optional<PlanChoice> choose_load_store_on_device(const TunerInput &input, rondo_collective_t collective) {
   const PlanChoice &wanted = input.overrides;
   const bool can = input.post_bytes != 0 && input.rank_count >= 2 && collective == RONDO_ALL_REDUCE;
-  if (wanted.kernel != RONDO_KERNEL_LOAD_STORE || !can) return {};
+  const bool by_itself = input.shares_buffers && wanted.kernel == RONDO_KERNEL_AUTO;
+  if ((wanted.kernel != RONDO_KERNEL_LOAD_STORE && !by_itself) || wanted.protocol != RONDO_PROTOCOL_AUTO || !can)
+    return {};
   PlanChoice choice{wanted.algorithm, RONDO_PROTOCOL_AUTO, wanted.channels, wanted.chunk_bytes,
                     RONDO_KERNEL_LOAD_STORE};
   if (choice.algorithm == RONDO_ALGORITHM_AUTO)
@@ -224,7 +240,7 @@ std::optional<PlanChoice> choose_load_store_on_device(const TunerInput &input, r
   const bool one_shot = choice.algorithm == RONDO_ALGORITHM_ONE_SHOT;
   if (!one_shot && choice.algorithm != RONDO_ALGORITHM_TWO_SHOT) return {};
   if (one_shot && input.bytes > input.post_bytes) return {};
-  if (choice.channels == 0) choice.channels = one_shot ? 1 : input.exchange_channels;
+  if (choice.channels == 0) choice.channels = exchange_channels_for(input, one_shot);
   choice.channels = std::min(choice.channels, input.exchange_channels);
   if (choice.chunk_bytes == 0) choice.chunk_bytes = input.exchange_chunk_bytes;
   choice.chunk_bytes = limit_exchange_chunk(input, choice.chunk_bytes);

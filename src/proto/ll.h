@@ -167,10 +167,14 @@ class LlReceiver {
     if (group.rank() == 0) stale = !await_first(units, flag, signature, bytes, payload, poll_count, foreign);
     for (size_t unit = 2 + 2 * size_t{group.rank()}; unit < unit_count && !stale; unit += 2 * size_t{group.size()}) {
       const bool both = unit + 1 < unit_count;
-      memory::Pair pair = memory::load_pair_relaxed(units + unit);  // R1, pairs by value with W2 in post_by_group
-      for (uint32_t look = 1; !is_full(pair, flag, both) && look < poll_count; ++look)
-        pair = memory::load_pair_relaxed(units + unit);
-      stale = !is_full(pair, flag, both);
+      memory::Pair pair{};
+      stale = true;
+      for (uint32_t look = 0; stale && look < poll_count; ++look) {
+        memory::Attempt attempt;
+        pair = memory::load_pair_relaxed(units + unit);  // R1, pairs by value with W2 in post_by_group
+        stale = !is_full(pair, flag, both);
+        if (!stale) attempt.keep();
+      }
       ll::set_aligned_word(payload, 4 * unit - 4, ll::data_of(pair.first));
       ll::set_aligned_word(payload, 4 * unit, ll::data_of(pair.second));
     }
@@ -198,10 +202,15 @@ class LlReceiver {
   /// Units 0 and 1, by one thread. False: something is still to come, or the slot is another operation's.
   [[nodiscard]] RONDO_HD static bool await_first(const uint64_t *units, uint32_t flag, uint32_t signature, size_t bytes,
                                                  std::byte *payload, uint32_t poll_count, bool &foreign) {
-    uint64_t first = memory::load_acquire(units[0]);  // R1, pairs with W2 in LlSender::post_by_group
-    for (uint32_t look = 1; ll::flag_in(first) != flag && look < poll_count; ++look)
-      first = memory::load_acquire(units[0]);  // R1, the same
-    if (ll::flag_in(first) != flag) return false;
+    uint64_t first = 0;
+    bool stale = true;
+    for (uint32_t look = 0; stale && look < poll_count; ++look) {
+      memory::Attempt attempt;
+      first = memory::load_acquire(units[0]);  // R1, pairs with W2 in LlSender::post_by_group
+      stale = ll::flag_in(first) != flag;
+      if (!stale) attempt.keep();
+    }
+    if (stale) return false;
     foreign = ll::data_of(first) != signature;
     if (foreign || bytes == 0) return !foreign;
     const uint64_t second = memory::load_relaxed(units[1]);  // R1; written before unit 0

@@ -71,6 +71,9 @@ enum class Site : uint8_t {
   direct_reduce_barrier,      ///< in a group: every thread's part of the result before it
   direct_ready_vote,          ///< in a group: what each thread has acquired before any reads what that stands for
   direct_end_barrier,         ///< in a group: what was gathered before thread 0 reports
+  direct_arrive,              ///< B1
+  direct_leave,               ///< B4
+  direct_leave_barrier,       ///< in a group: every thread's part of the result before it
 };
 
 #if defined(RONDO_BREAK_ORDER)
@@ -80,10 +83,74 @@ inline constexpr Site missing_site = Site::none;
 #endif
 [[nodiscard]] RONDO_HD constexpr bool is_kept(Site site) { return site == Site::none || site != missing_site; }
 
+/// What an access is to those who count accesses: flags are the words that other threads look at.
+enum class Access : uint8_t { load, flag_load, flag_acquire, store, flag_store, flag_release, read_modify_write };
+
+#if defined(RONDO_COUNT_ACCESSES)
+// Kernels on emulated blocks are built so, and are counted where a thread has a counter (tests/soft_cuda/counting.h).
+class Counter;
+extern constinit thread_local Counter *counter;
+void count_access(Access access, const void *at, size_t bytes);
+inline void note(Access access, const void *at, size_t bytes) {
+  if (counter != nullptr) count_access(access, at, bytes);
+}
+/// The group has all that it waited for. What comes now tells how the operation ended.
+void note_result();
+/// How far a group's threads had come, by generation of its barrier. Threads that arrive join it, then take it over.
+struct Joined {
+  uint32_t depth[2];
+  uint32_t store_depth[2];
+};
+void join_barrier(Joined &joined, uint32_t generation, bool first_thread);
+void leave_barrier(const Joined &joined, uint32_t generation);
+void reset_barrier(Joined &joined, uint32_t generation);
+/// What is counted in its life counts as waiting, unless it is kept: how often somebody looks depends on time.
+class Attempt {
+ public:
+  Attempt();
+  Attempt(const Attempt &) = delete;
+  Attempt &operator=(const Attempt &) = delete;
+  ~Attempt();
+  void keep() { kept_ = true; }
+
+ private:
+  bool counts_;
+  bool kept_ = false;
+};
+/// A turn of a loop over elements, for each of which a device's block has a thread: turns do not wait for each other.
+class Turn {
+ public:
+  Turn();
+  Turn(const Turn &) = delete;
+  Turn &operator=(const Turn &) = delete;
+  ~Turn();
+
+ private:
+  uint32_t known_ = 0;
+};
+#else
+RONDO_HD inline void note(Access /*access*/, const void * /*at*/, size_t /*bytes*/) {}
+RONDO_HD inline void note_result() {}
+struct Joined {};
+RONDO_HD inline void join_barrier(Joined & /*joined*/, uint32_t /*generation*/, bool /*first_thread*/) {}
+RONDO_HD inline void leave_barrier(const Joined & /*joined*/, uint32_t /*generation*/) {}
+RONDO_HD inline void reset_barrier(Joined & /*joined*/, uint32_t /*generation*/) {}
+class Attempt {
+ public:
+  RONDO_HD Attempt() {}
+  RONDO_HD void keep() const {}
+};
+struct Turn {
+  RONDO_HD Turn() {}
+};
+#endif
+
 [[nodiscard]] RONDO_HD inline uint64_t load_acquire(const uint64_t &word) {
+  note(Access::flag_acquire, &word, sizeof word);
   return Reference<uint64_t>(const_cast<uint64_t &>(word)).load(acquire);
 }
 [[nodiscard]] RONDO_HD inline uint64_t load_relaxed(const uint64_t &word) {
+  note(Access::flag_load, &word, sizeof word);
   return Reference<uint64_t>(const_cast<uint64_t &>(word)).load(relaxed);
 }
 [[nodiscard]] RONDO_HD inline uint64_t load_sync(const uint64_t &word) {
@@ -93,21 +160,27 @@ inline constexpr Site missing_site = Site::none;
 [[nodiscard]] RONDO_HD inline uint64_t load_flag(const uint64_t &word, bool wake) {
   return wake ? load_sync(word) : load_acquire(word);
 }
-RONDO_HD inline void store_relaxed(uint64_t &word, uint64_t value) { Reference<uint64_t>(word).store(value, relaxed); }
+RONDO_HD inline void store_relaxed(uint64_t &word, uint64_t value) {
+  note(Access::flag_store, &word, sizeof word);
+  Reference<uint64_t>(word).store(value, relaxed);
+}
 template <Site site = Site::none>
 RONDO_HD inline void store_release(uint64_t &word, uint64_t value) {
+  note(Access::flag_release, &word, sizeof word);
   Reference<uint64_t>(word).store(value, is_kept(site) ? release : relaxed);
 }
 RONDO_HD inline void store_sync(uint64_t &word, uint64_t value) { Reference<uint64_t>(word).store(value, sequential); }
 
 /// Stores `value` if the word is `expected`, sync. True: it was, and everything before is published.
 [[nodiscard]] RONDO_HD inline bool exchange_if(uint64_t &word, uint64_t expected, uint64_t value) {
+  note(Access::read_modify_write, &word, sizeof word);
   return Reference<uint64_t>(word).compare_exchange_strong(expected, value, sequential);
 }
 
 /// Adds; returns what was there. Acquire and release: who adds last sees what all before it did.
 template <Site site = Site::none>
 [[nodiscard]] RONDO_HD inline uint64_t add(uint64_t &word, uint64_t value) {
+  note(Access::read_modify_write, &word, sizeof word);
   return Reference<uint64_t>(word).fetch_add(value, is_kept(site) ? acquire_release : relaxed);
 }
 
@@ -123,15 +196,18 @@ struct Pair {
   asm volatile("ld.relaxed.sys.v2.b64 {%0, %1}, [%2];" : "=l"(pair.first), "=l"(pair.second) : "l"(words) : "memory");
   return pair;
 #else
-  return {load_relaxed(words[0]), load_relaxed(words[1])};
+  note(Access::flag_load, words, sizeof(Pair));
+  return {Reference<uint64_t>(const_cast<uint64_t &>(words[0])).load(relaxed),
+          Reference<uint64_t>(const_cast<uint64_t &>(words[1])).load(relaxed)};
 #endif
 }
 RONDO_HD inline void store_pair_relaxed(uint64_t *words, Pair pair) {
 #if defined(__CUDA_ARCH__)
   asm volatile("st.relaxed.sys.v2.b64 [%0], {%1, %2};" : : "l"(words), "l"(pair.first), "l"(pair.second) : "memory");
 #else
-  store_relaxed(words[0], pair.first);
-  store_relaxed(words[1], pair.second);
+  note(Access::flag_store, words, sizeof(Pair));
+  Reference<uint64_t>(words[0]).store(pair.first, relaxed);
+  Reference<uint64_t>(words[1]).store(pair.second, relaxed);
 #endif
 }
 
@@ -185,6 +261,7 @@ RONDO_HD inline void store_line(uint64_t *line, [[maybe_unused]] uint32_t part, 
                  : "l"(address), "l"(pair.first), "l"(pair.second)
                  : "memory");
 #else
+  note(Access::store, line, (line_words - 1) * sizeof *line);
   for (uint32_t index = 0; index + 1 < line_words; ++index) line[index] = word(index);
   store_release<site>(line[line_words - 1], mark);           // pairs with the acquire in load_line()
 #endif
@@ -216,6 +293,7 @@ template <Order order, class Take>
 #else
   const uint64_t mark = load_acquire(line[line_words - 1]);  // pairs with the release in store_line()
   if (mark != wanted) return mark;
+  note(Access::load, line, (line_words - 1) * sizeof *line);
   for (uint32_t index = 0; index + 1 < line_words; ++index) take(index, line[index]);
 #endif
   return mark;
@@ -234,6 +312,7 @@ struct alignas(16) Vector {
                : "l"(at)
                : "memory");
 #else
+  note(Access::load, at, sizeof vector);
   std::memcpy(&vector, __builtin_assume_aligned(at, alignof(Vector)), sizeof vector);
 #endif
   return vector;
@@ -245,6 +324,7 @@ RONDO_HD inline void store_vector(std::byte *at, const Vector &vector) {
                : "l"(at), "r"(vector.words[0]), "r"(vector.words[1]), "r"(vector.words[2]), "r"(vector.words[3])
                : "memory");
 #else
+  note(Access::store, at, sizeof vector);
   std::memcpy(__builtin_assume_aligned(at, alignof(Vector)), &vector, sizeof vector);
 #endif
 }

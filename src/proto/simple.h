@@ -39,6 +39,7 @@ class SimpleSender {
   /// Publishes the slot. `fields.sequence` is set here. wake: the receiver may sleep, see memory.h.
   RONDO_HD void post(const SlotHeader &fields, bool wake) {
     SlotHeader &header = connection_.header(posted_);
+    memory::note(memory::Access::store, &header, sizeof header - sizeof header.sequence);
     header.signature = fields.signature;
     header.kind = fields.kind;
     header.bytes = fields.bytes;

@@ -52,10 +52,11 @@ int32_t expected(const Traffic &traffic, uint64_t element) {
 
 /// Runs it and looks at the result as the host does when a kernel ended. False: it is wrong.
 bool is_right(const Traffic &traffic, rondo_algorithm_t algorithm, rondo_protocol_t protocol, uint32_t lane_threads,
-              rondo_kernel_t runs = RONDO_KERNEL_INTERPRETER) {
+              rondo_kernel_t runs = RONDO_KERNEL_INTERPRETER, bool shares_buffers = false) {
   OperationKey key;
   key.signature = {static_cast<uint32_t>(traffic.collective), RONDO_INT32, RONDO_SUM, 0, traffic.count, 0};
   DeviceWorld world(rank_count, channel_count, geometry, 0, direct_geometry);
+  if (shares_buffers) world.share_buffers();
   std::array<std::vector<int32_t>, rank_count> send, recv;
   std::array<std::unique_ptr<Plan>, rank_count> plans;
   for (uint32_t rank = 0; rank < rank_count; ++rank) {
@@ -73,7 +74,7 @@ bool is_right(const Traffic &traffic, rondo_algorithm_t algorithm, rondo_protoco
     buffers.recv.data = reinterpret_cast<std::byte *>(recv[rank].data());
     buffers.signature = 5;
     std::thread kernel([&] { world.run(rank, *plans[rank], buffers, 1, lane_threads); });
-    // The host reads results while the kernel's threads may still be there: order comes from `number` alone.
+    // The host reads results while the kernel's threads may still be there: order comes from `ended` alone.
     while (world.result(rank).number != 1) std::this_thread::yield();
     right[rank] = traffic.collective != RONDO_ALL_REDUCE || note[1 - rank] == 1;
     for (uint64_t i = 0; i < traffic.count; ++i) right[rank] = right[rank] && recv[rank][i] == expected(traffic, i);
@@ -138,6 +139,9 @@ TEST_CASE("order of the kernels: what the child runs", "[.][child]") {
         for (const auto algorithm : {RONDO_ALGORITHM_ONE_SHOT, RONDO_ALGORITHM_TWO_SHOT})
           if (traffic.collective == RONDO_ALL_REDUCE)  // what load_store is for
             right = is_right(traffic, algorithm, RONDO_PROTOCOL_AUTO, lane_threads, RONDO_KERNEL_LOAD_STORE) && right;
+        if (traffic.collective == RONDO_ALL_REDUCE)
+          right = is_right(traffic, RONDO_ALGORITHM_TWO_SHOT, RONDO_PROTOCOL_AUTO, lane_threads,
+                           RONDO_KERNEL_LOAD_STORE, true) && right;
       }
   if (!right) std::puts("a result is wrong");
   CHECK(right);

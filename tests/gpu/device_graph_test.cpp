@@ -48,6 +48,42 @@ TEST_CASE("device: a captured all-reduce is replayed, each time on what is there
     CHECK(values_of<float>(buffer.read()) == std::vector<float>(count, expected));
 }
 
+TEST_CASE("device: a captured call is one node, of a plan that is new, too: its kernel") {
+  auto *const nodes =
+      soft_cuda_function<uint64_t()>(conformance::loaded_driver().library, "soft_cuda_captured_count");
+  if (nodes == nullptr) {
+    std::puts("skipped: nodes of captured calls: only the driver in software counts them");
+    return;
+  }
+  struct Way {
+    rondo_protocol_t protocol;
+    rondo_kernel_t kernel;
+  };
+  for (const Way &way : {Way{RONDO_PROTOCOL_SIMPLE, RONDO_KERNEL_AUTO}, Way{RONDO_PROTOCOL_LL, RONDO_KERNEL_AUTO},
+                         Way{RONDO_PROTOCOL_AUTO, RONDO_KERNEL_LOAD_STORE}}) {
+    if (way.kernel == RONDO_KERNEL_LOAD_STORE && calls_wait()) continue;
+    rondo_config_t config = on_device();
+    config.protocol = way.protocol;
+    config.kernel = way.kernel;
+    DeviceRanks group(2, config);
+    std::vector<DeviceBuffer> buffers;
+    std::vector<GraphExec> graphs;
+    for (int rank = 0; rank < 2; ++rank) {
+      buffers.emplace_back(group.world, bytes_of(std::vector<float>(100, 1)));
+      const uint64_t before = nodes();
+      graphs.push_back(captured(group.world, group.stream(rank), [&] {
+        REQUIRE(rondo_all_reduce(buffers.back().pointer(), buffers.back().pointer(), 100, RONDO_FLOAT32, RONDO_SUM,
+                                 group.ranks[rank], group.stream(rank)) == RONDO_OK);
+      }));
+      CAPTURE(way.protocol, way.kernel, rank);
+      CHECK(nodes() - before == 1);
+    }
+    for (int rank = 0; rank < 2; ++rank) group.launch(graphs[static_cast<size_t>(rank)], rank);
+    group.synchronize();
+    for (const DeviceBuffer &buffer : buffers) CHECK(values_of<float>(buffer.read()) == std::vector<float>(100, 2));
+  }
+}
+
 TEST_CASE("device: what a graph runs stays, however many other calls come before its replay") {
   constexpr size_t count = 1000, other_counts = 300;  // more than plans are kept
   DeviceRanks group(2);

@@ -39,7 +39,7 @@ class AlignedMemory {
 
 class DeviceWorld {
  public:
-  /// `direct`: of the places, where load_store is used; rank and channel counts are filled in.
+  /// `direct`: the geometry of the places, where load_store is used; rank and channel counts are filled in.
   DeviceWorld(uint32_t rank_count, uint32_t channel_count, const ConnectionGeometry &geometry,
               uint64_t first_counter = 0, const device::DirectGeometry &direct = {})
       : rank_count_(rank_count),
@@ -113,14 +113,23 @@ class DeviceWorld {
     return ends_[(size_t{channel} * rank_count_ + rank) * rank_count_ + peer];
   }
   /// What the host sees of a rank's last operation; all fields belong to it when `number` does.
-  [[nodiscard]] device::DeviceResult result(uint32_t rank) const {
-    device::DeviceResult seen;
-    seen.number = memory::load_acquire(results_[rank].number);  // pairs with E3 in device::report
-    seen.kernels = memory::load_relaxed(results_[rank].kernels);
+  struct Ended {
+    uint64_t number = 0;
+    uint64_t kernels = 0;
+    uint64_t verdict = 0;
+    uint64_t failed_number = 0;
+  };
+  [[nodiscard]] Ended result(uint32_t rank) const {
+    Ended seen;
+    const uint64_t ended = memory::load_acquire(results_[rank].ended);  // pairs with E3 in device::report
+    seen.number = device::number_in(ended);
+    seen.kernels = device::kernels_in(ended);
     seen.verdict = memory::load_relaxed(results_[rank].verdict);
     seen.failed_number = memory::load_relaxed(results_[rank].failed_number);
     return seen;
   }
+  /// Two_shots of direct read and write the callers' buffers, as ranks of one process do.
+  void share_buffers() { shares_buffers_ = true; }
   void abort(uint32_t rank) { memory::store_release(aborts_[rank].value, 1); }  // pairs with A1 in device::must_stop
 
  private:
@@ -133,9 +142,11 @@ class DeviceWorld {
     operation.count = plan.key.signature.count;
     operation.chunk_elements = plan.choice.chunk_bytes / plan.lanes.front().program.element_bytes;
     operation.rank = rank;
-    operation.one_shot = plan.choice.algorithm == RONDO_ALGORITHM_ONE_SHOT ? 1 : 0;
+    operation.mode = plan.choice.algorithm == RONDO_ALGORITHM_ONE_SHOT ? device::DirectMode::one_shot
+                     : shares_buffers_                               ? device::DirectMode::shared
+                                                                     : device::DirectMode::two_shot;
     launch(*find_kernel(device::kernel_name(plan)), &operation, plan.choice.channels, std::max(1u, threads),
-           device::shared_bytes_for(1, 0));
+           device::direct_shared_bytes(rank_count_));
   }
 
   [[nodiscard]] device::DeviceOperation operation_of(uint32_t rank, const Plan &plan, const Buffers &buffers,
@@ -167,6 +178,7 @@ class DeviceWorld {
   }
 
   uint32_t rank_count_;
+  bool shares_buffers_ = false;
   ConnectionGeometry geometry_;
   device::DirectGeometry direct_;
   size_t places_stride_;

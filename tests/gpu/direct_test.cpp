@@ -50,14 +50,19 @@ struct Buffers {
 
 }  // namespace
 
-TEST_CASE("load_store: what is asked for is what plans have, and nobody gets it who does not ask", "[plain]") {
-  DeviceRanks asking(2, with_direct()), plain(2);
+TEST_CASE("load_store: ranks that share buffers have it, asked or not, but who asks for something else", "[plain]") {
+  rondo_config_t simple = on_device();
+  simple.protocol = RONDO_PROTOCOL_SIMPLE;
+  DeviceRanks asking(2, with_direct()), plain(2), other(2, simple);
   for (const size_t count : {0, 1, 8192, 8193, 10'000'000}) {
-    const rondo_plan_info_t plan = plan_of(asking.ranks[0], count);
-    CHECK(plan.kernel == RONDO_KERNEL_LOAD_STORE);
-    CHECK(plan.algorithm == (count <= 8192 ? RONDO_ALGORITHM_ONE_SHOT : RONDO_ALGORITHM_TWO_SHOT));
-    CHECK(plan.channels == (count <= 8192 ? 1u : 4u));
-    CHECK(plan_of(plain.ranks[0], count).kernel != RONDO_KERNEL_LOAD_STORE);
+    for (const DeviceRanks *const group : {&asking, &plain}) {
+      const rondo_plan_info_t plan = plan_of(group->ranks[0], count);
+      CHECK(plan.kernel == RONDO_KERNEL_LOAD_STORE);
+      CHECK(plan.algorithm == (count <= 8192 ? RONDO_ALGORITHM_ONE_SHOT : RONDO_ALGORITHM_TWO_SHOT));
+      if (count <= 1) CHECK(plan.channels == 1);
+      if (count == 10'000'000 && in_software()) CHECK(plan.channels == (group == &asking ? 16u : 8u));  // of 64 blocks
+    }
+    CHECK(plan_of(other.ranks[0], count).protocol == RONDO_PROTOCOL_SIMPLE);
   }
   const auto barrier_and_finalize = [&](int rank, rondo_comm_t comm) {
     const rondo_status_t status = rondo_barrier(comm, asking.stream(rank));
@@ -90,6 +95,33 @@ TEST_CASE("load_store: ranks that are threads sum what they have, in and out of 
         send.check(expected);
       }
       for (int rank = 0; rank < rank_count; ++rank) CHECK(failure_of(group.ranks[rank]).status == RONDO_OK);
+    }
+}
+
+TEST_CASE("load_store: ranks that share buffers with unlike alignment, and elements that no block has", "[plain]") {
+  DeviceRanks group(3);
+  for (const size_t count : {size_t{8193}, size_t{100'003}})
+    for (const size_t skew : {size_t{0}, size_t{1}, size_t{3}}) {  // of rank 1's buffers, in elements
+      const Buffers send(group, count + skew), recv(group, count + skew);
+      for (int rank = 0; rank < 3; ++rank) {
+        const size_t off = rank == 1 ? skew * sizeof(float) : 0;
+        auto *const from = static_cast<std::byte *>(send.each[static_cast<size_t>(rank)].pointer()) + off;
+        auto *const to = static_cast<std::byte *>(recv.each[static_cast<size_t>(rank)].pointer()) + off;
+        REQUIRE(rondo_all_reduce(from, to, count, RONDO_FLOAT32, RONDO_SUM, group.ranks[rank], group.stream(rank)) ==
+                RONDO_OK);
+      }
+      group.synchronize();
+      std::vector<float> expected(count, 0);
+      for (int rank = 0; rank < 3; ++rank) {
+        const auto values = whole_numbers(static_cast<uint64_t>(rank), count + skew);
+        for (size_t i = 0; i < count; ++i) expected[i] += values[i + (rank == 1 ? skew : 0)];
+      }
+      for (int rank = 0; rank < 3; ++rank) {
+        auto got = values_of<float>(recv.each[static_cast<size_t>(rank)].read());
+        if (rank == 1) got.erase(got.begin(), got.begin() + static_cast<std::ptrdiff_t>(skew));
+        got.resize(count);
+        CHECK(got == expected);
+      }
     }
 }
 

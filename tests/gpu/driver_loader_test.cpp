@@ -4,6 +4,8 @@
 #include <string>
 
 #include "cuda/driver/driver.h"
+#include "cuda/driver/kernel_set.h"
+#include "cuda/driver/kernels_image.h"
 #include "src/base/config.h"
 #include "tests/catch.h"
 
@@ -71,4 +73,26 @@ TEST_CASE("driver: a missing entry and an old version are named") {
     CHECK(contains(refusal(library()).message, "it is for CUDA 11.8; Rondo needs 12.4 or newer"));
   }
   CHECK(load_cuda_driver(library()).ok());
+}
+
+TEST_CASE("driver: an image wants a driver of its compiler's major version, and says which release that is") {
+  CHECK(device::driver_needed_by(13'000) == 13'000);
+  CHECK(device::driver_needed_by(13'020) == 13'000);
+  CHECK(device::driver_needed_by(12'080) == 12'000);
+  CHECK(device::driver_needed_by(0) == 0);  // a build without kernels
+  const Error error = image_needs_driver(13'000, 12'040);
+  CHECK(error.status == RONDO_ERROR_UNSUPPORTED);
+  CHECK(contains(error.message, "nvcc of CUDA 13.0 and need a driver for CUDA 13.0 or newer (release 580)"));
+  CHECK(contains(error.message, "this one is for CUDA 12.4: update it, or build Rondo with nvcc of CUDA 12.x"));
+}
+
+// Only a build with kernels has an image to refuse.
+TEST_CASE("driver: the image of this build is refused by an older driver") {
+  const device::KernelsImage image = device::kernels_image();
+  if (image.data == nullptr) {
+    CHECK(image.compiler_version == 0);
+    return;
+  }
+  CHECK(image.compiler_version >= 12'040);
+  CHECK(device::driver_needed_by(image.compiler_version) <= load_cuda_driver(library()).value().version);
 }

@@ -36,6 +36,7 @@ struct EmulatedCase {
   uint64_t chunk_bytes = 256;
   bool in_place = false;
   bool exports = false;
+  bool shares_buffers = false;  ///< of direct
   uint32_t offset_bytes = 0;  ///< of the buffers beyond a multiple of 64; send and recv differ in it by `skew_bytes`
   uint32_t skew_bytes = 0;
 
@@ -44,8 +45,9 @@ struct EmulatedCase {
            rondo_kernel_string(kernel) + " " + rondo_protocol_string(protocol) + " " + rondo_type_string(type) + " " +
            rondo_op_string(op) + " ranks " + std::to_string(rank_count) + " root " + std::to_string(root) + " count " +
            std::to_string(count) + " channels " + std::to_string(channels) + " chunk " + std::to_string(chunk_bytes) +
-           " in place " + std::to_string(in_place) + " exports " + std::to_string(exports) + " offset " +
-           std::to_string(offset_bytes) + " skew " + std::to_string(skew_bytes);
+           " in place " + std::to_string(in_place) + " exports " + std::to_string(exports) + " shares " +
+           std::to_string(shares_buffers) + " offset " + std::to_string(offset_bytes) + " skew " +
+           std::to_string(skew_bytes);
   }
 };
 
@@ -149,6 +151,7 @@ void run_ranks(uint32_t rank_count, const Run &run) {
             [&](uint32_t rank) { host_world.run(rank, *host[rank].plan, host[rank].buffers(1, it.exports)); });
   if (host_world.failures() != 0) return "the host executor failed";
   DeviceWorld device_world(it.rank_count, it.channels, geometry, first_counter, direct_geometry_for(it));
+  if (it.shares_buffers) device_world.share_buffers();
   if (it.kernel == RONDO_KERNEL_LOAD_STORE) device_world.begin_at(first_counter, static_cast<uint32_t>(first_counter));
   for (uint64_t number = 1; number <= lane_threads.size(); ++number) {
     std::vector<CaseRank> device;
@@ -158,7 +161,7 @@ void run_ranks(uint32_t rank_count, const Run &run) {
                        lane_threads[number - 1]);
     });
     for (uint32_t rank = 0; rank < it.rank_count; ++rank) {
-      const device::DeviceResult result = device_world.result(rank);
+      const DeviceWorld::Ended result = device_world.result(rank);
       const std::string who =
           std::to_string(lane_threads[number - 1]) + " threads, rank " + std::to_string(rank) + ": ";
       if (result.number != number || result.kernels != number || result.verdict != 0) return who + "did not end well";

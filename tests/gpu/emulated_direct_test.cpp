@@ -10,11 +10,21 @@ using namespace rondo::test;
 
 namespace {
 
-constexpr rondo_algorithm_t direct_algorithms[] = {RONDO_ALGORITHM_ONE_SHOT, RONDO_ALGORITHM_TWO_SHOT};
+struct DirectKind {
+  rondo_algorithm_t algorithm;
+  bool shares_buffers;
 
-EmulatedCase direct_case(rondo_algorithm_t algorithm, uint32_t rank_count = 2, uint64_t count = 100) {
+  [[nodiscard]] std::string text() const {
+    return std::string(rondo_algorithm_string(algorithm)) + (shares_buffers ? " in shared buffers" : "");
+  }
+};
+constexpr DirectKind direct_kinds[] = {
+    {RONDO_ALGORITHM_ONE_SHOT, false}, {RONDO_ALGORITHM_TWO_SHOT, false}, {RONDO_ALGORITHM_TWO_SHOT, true}};
+
+EmulatedCase direct_case(const DirectKind &kind, uint32_t rank_count = 2, uint64_t count = 100) {
   EmulatedCase it;
-  it.algorithm = algorithm;
+  it.algorithm = kind.algorithm;
+  it.shares_buffers = kind.shares_buffers;
   it.kernel = RONDO_KERNEL_LOAD_STORE;
   it.rank_count = rank_count;
   it.count = count;
@@ -31,7 +41,9 @@ std::vector<CaseRank> make_ranks(const EmulatedCase &it, uint64_t seed = 0) {
 }
 
 DeviceWorld world_for(const EmulatedCase &it) {
-  return {it.rank_count, it.channels, drawn_geometry, 0, direct_geometry_for(it)};
+  DeviceWorld world(it.rank_count, it.channels, drawn_geometry, 0, direct_geometry_for(it));
+  if (it.shares_buffers) world.share_buffers();
+  return world;
 }
 
 /// The flags and counters of a rank's place.
@@ -54,11 +66,11 @@ TEST_CASE("emulated direct: every type and operation is bit-equal to the host ex
   const uint64_t seed = seed_from_environment();
   Random random(seed);
   uint32_t case_count = 0;
-  for (const auto algorithm : direct_algorithms)
+  for (const DirectKind &kind : direct_kinds)
     for (int type = RONDO_INT8; type <= RONDO_FLOAT8_E5M2; ++type)
       for (int op = RONDO_SUM; op <= RONDO_AVG; ++op)
         for (uint32_t round = 0; round < 3; ++round) {
-          EmulatedCase it = direct_case(algorithm);
+          EmulatedCase it = direct_case(kind);
           it.type = static_cast<rondo_type_t>(type);
           it.op = static_cast<rondo_op_t>(op);
           draw_rest(it, random, drawn_geometry);
@@ -75,11 +87,11 @@ TEST_CASE("emulated direct: every type and operation is bit-equal to the host ex
 
 TEST_CASE("emulated direct: every block size, and more ranks than a block has threads or a reduction has turns") {
   const uint64_t seed = seed_from_environment();
-  for (const auto algorithm : direct_algorithms)
+  for (const DirectKind &kind : direct_kinds)
     for (const uint32_t rank_count : {3u, 9u})
       for (const auto type : {RONDO_INT8, RONDO_FLOAT16, RONDO_FLOAT32}) {
         if (under_thread_sanitizer && (rank_count > 3) != (type == RONDO_FLOAT16)) continue;
-        EmulatedCase it = direct_case(algorithm, rank_count, 701);
+        EmulatedCase it = direct_case(kind, rank_count, 701);
         it.type = type;
         it.op = RONDO_AVG;
         it.chunk_bytes = 512;
@@ -90,10 +102,10 @@ TEST_CASE("emulated direct: every block size, and more ranks than a block has th
 
 TEST_CASE("emulated direct: addresses that are no multiple of an element's size are read and written all the same") {
   const uint64_t seed = seed_from_environment();
-  for (const auto algorithm : direct_algorithms)
+  for (const DirectKind &kind : direct_kinds)
     for (const auto type : {RONDO_FLOAT64, RONDO_FLOAT32, RONDO_BFLOAT16, RONDO_INT64})
       for (const uint32_t offset : {1, 3, 4}) {
-        EmulatedCase it = direct_case(algorithm, 3, 301);
+        EmulatedCase it = direct_case(kind, 3, 301);
         it.type = type;
         it.op = RONDO_AVG;
         it.offset_bytes = offset;
@@ -105,10 +117,10 @@ TEST_CASE("emulated direct: addresses that are no multiple of an element's size 
 
 TEST_CASE("emulated direct: counts of posts and chunks pass the wraps of flags, of the sweep and of 32 bits") {
   const uint64_t seed = seed_from_environment();
-  for (const auto algorithm : direct_algorithms)
+  for (const DirectKind &kind : direct_kinds)
     for (const uint64_t first : {ll::sweep_period - 2, uint64_t{0xFFFF'FFFF} - 3, uint64_t{2 * 0xFFFF'FFFFull} - 2})
       for (const uint64_t count : {5, 97, 333}) {
-        EmulatedCase it = direct_case(algorithm, 3, count);
+        EmulatedCase it = direct_case(kind, 3, count);
         it.type = RONDO_INT32;
         it.chunk_bytes = 64;
         check(it, drawn_geometry, {1, 4, 2, 1, 2, 4}, seed, first);
@@ -116,7 +128,7 @@ TEST_CASE("emulated direct: counts of posts and chunks pass the wraps of flags, 
 }
 
 TEST_CASE("emulated direct: what a longer post has left is cleared before its flag comes again") {
-  EmulatedCase it = direct_case(RONDO_ALGORITHM_ONE_SHOT, 2, 200);
+  EmulatedCase it = direct_case(direct_kinds[0], 2, 200);
   it.channels = 3;
   std::vector<CaseRank> ranks = make_ranks(it);
   EmulatedCase shorter = it;
@@ -146,7 +158,8 @@ TEST_CASE("emulated direct: what a longer post has left is cleared before its fl
 TEST_CASE("emulated direct: operations of all kinds one behind the other, each rank as fast as it can") {
   const uint64_t seed = seed_from_environment();
   Random random(seed);
-  CAPTURE(seed);
+  const bool shares_buffers = random() % 2 == 0;
+  CAPTURE(seed, shares_buffers);
   constexpr uint32_t rank_count = 3, operation_count = under_thread_sanitizer ? 15 : 60;
   struct Operation {
     EmulatedCase it;
@@ -182,6 +195,7 @@ TEST_CASE("emulated direct: operations of all kinds one behind the other, each r
     expected.push_back(std::move(sums));
   }
   DeviceWorld world(rank_count, 3, drawn_geometry, 0, {0, 0, 64 * 44, 256});
+  if (shares_buffers) world.share_buffers();
   run_ranks(rank_count, [&](uint32_t rank) {
     Random own(seed + rank);
     for (uint64_t number = 1; number <= operation_count; ++number) {
@@ -201,9 +215,9 @@ TEST_CASE("emulated direct: operations of all kinds one behind the other, each r
 
 TEST_CASE(
     "emulated direct: abort ends every channel of a rank whose peer never comes, and those behind publish nothing") {
-  for (const auto algorithm : direct_algorithms)
+  for (const DirectKind &kind : direct_kinds)
     for (const uint32_t threads : {1u, 4u}) {
-      EmulatedCase it = direct_case(algorithm, 3, 500);
+      EmulatedCase it = direct_case(kind, 3, 500);
       it.channels = 2;
       std::vector<CaseRank> ranks = make_ranks(it);
       DeviceWorld world = world_for(it);
@@ -217,8 +231,8 @@ TEST_CASE(
       aborter.join();
       std::vector<std::vector<uint64_t>> before;
       for (uint32_t rank = 0; rank < 2; ++rank) {
-        CAPTURE(rank, threads, rondo_algorithm_string(algorithm));
-        const device::DeviceResult result = world.result(rank);
+        CAPTURE(rank, threads, kind.text());
+        const DeviceWorld::Ended result = world.result(rank);
         CHECK((result.number == 1 && result.failed_number == 1));
         CHECK(device::outcome_in(result.verdict) == device::Outcome::stopped);
         before.push_back(published(world, it, rank));
@@ -234,11 +248,63 @@ TEST_CASE(
     }
 }
 
+TEST_CASE("emulated direct: in shared buffers, who comes when a peer has given up touches nothing and ends") {
+  for (const uint32_t threads : {1u, 4u}) {
+    const EmulatedCase it = direct_case(direct_kinds[2]);
+    std::vector<CaseRank> ranks = make_ranks(it);
+    DeviceWorld world = world_for(it);
+    world.abort(0);
+    world.run(0, *ranks[0].plan, ranks[0].buffers(1, false), 1, threads);
+    CHECK(device::outcome_in(world.result(0).verdict) == device::Outcome::stopped);
+    const std::vector<std::byte> given_back = ranks[0].recv;
+    world.run(1, *ranks[1].plan, ranks[1].buffers(1, false), 1, threads);  // nobody tells it to stop
+    CHECK(device::outcome_in(world.result(1).verdict) == device::Outcome::stopped);
+    CHECK(ranks[0].recv == given_back);
+  }
+}
+
+TEST_CASE("emulated direct: shared buffers are not touched any more when their owner's kernel has ended") {
+  const uint64_t seed = seed_from_environment();
+  Random random(seed);
+  CAPTURE(seed);
+  uint32_t done_count = 0, stopped_count = 0;
+  for (uint32_t round = 0; round < (under_thread_sanitizer ? 30 : 200); ++round) {
+    EmulatedCase it = direct_case(direct_kinds[2], 3, 2000);
+    it.channels = between(random, 1, 3);
+    it.chunk_bytes = 1024;
+    std::vector<CaseRank> ranks = make_ranks(it, random());
+    DeviceWorld world = world_for(it);
+    const uint64_t abort_us = random() % 400;
+    const auto aborted = static_cast<uint32_t>(random() % 4);  // 3: nobody
+    const uint64_t late_us = random() % 300;
+    std::thread aborter([&] {
+      std::this_thread::sleep_for(std::chrono::microseconds(abort_us));
+      for (uint32_t rank = 0; rank < 3 && aborted < 3; ++rank) world.abort((aborted + rank) % 3);
+    });
+    run_ranks(3, [&](uint32_t rank) {
+      if (rank == 2) std::this_thread::sleep_for(std::chrono::microseconds(late_us));
+      world.run(rank, *ranks[rank].plan, ranks[rank].buffers(1, false), 1, 2);
+      for (std::vector<std::byte> *const memory : {&ranks[rank].send, &ranks[rank].recv})
+        std::fill(memory->begin(), memory->end(), static_cast<std::byte>(0xA0 + rank));
+    });
+    aborter.join();
+    for (uint32_t rank = 0; rank < 3; ++rank) {
+      CAPTURE(round, rank, aborted, abort_us, late_us);
+      ++(world.result(rank).verdict == 0 ? done_count : stopped_count);
+      for (const std::vector<std::byte> *const memory : {&ranks[rank].send, &ranks[rank].recv})
+        CHECK(std::all_of(memory->begin(), memory->end(),
+                          [&](std::byte byte) { return byte == static_cast<std::byte>(0xA0 + rank); }));
+    }
+  }
+  CHECK(done_count + stopped_count > 0);
+  CHECK(done_count > 0);  // that some were stopped depends on the machine
+}
+
 TEST_CASE("emulated direct: a peer in another operation is a fault that names it") {
-  for (const auto algorithm : direct_algorithms)
+  for (const DirectKind &kind : direct_kinds)
     for (const uint32_t threads : {1u, 4u})
       for (const uint64_t other_count : {100, 3}) {
-        const EmulatedCase it = direct_case(algorithm, 3);
+        const EmulatedCase it = direct_case(kind, 3);
         EmulatedCase other = it;
         other.count = other_count;
         std::vector<CaseRank> ranks = make_ranks(it);
@@ -249,8 +315,8 @@ TEST_CASE("emulated direct: a peer in another operation is a fault that names it
           world.run(rank, *of.plan, of.buffers(rank == 2 ? 7 : 1, false), 1, threads);
         });
         for (uint32_t rank = 0; rank < 3; ++rank) {
-          CAPTURE(rank, threads, other_count, rondo_algorithm_string(algorithm));
-          const device::DeviceResult result = world.result(rank);
+          CAPTURE(rank, threads, other_count, kind.text());
+          const DeviceWorld::Ended result = world.result(rank);
           CHECK(device::outcome_in(result.verdict) == device::Outcome::fault);
           CHECK(device::fault_in(result.verdict) == Fault::foreign_slot);
           CHECK((rank == 2 ? device::peer_in(result.verdict) < 2 : device::peer_in(result.verdict) == 2));
@@ -271,5 +337,12 @@ TEST_CASE("emulated direct: every kernel that a plan can name is in the list, an
   CHECK(geometry.result_at(0, 0) == geometry.contribution_at(1, 3) + 192);
   CHECK(geometry.bytes() == geometry.result_at(1, 3) + 128);
   CHECK(geometry.units_at(1) == geometry.units_at(0) + 256);
+  // Windows and gates lie behind the counters and before the units.
+  const device::DirectPlace place{nullptr, geometry};
+  const auto offset = [](const auto &at) { return reinterpret_cast<uint64_t>(&at); };
+  CHECK(offset(place.window(0)) == offset(place.reduced(1)) + 64);
+  CHECK(offset(place.arrived(0)) == offset(place.window(1)) + 64);
+  CHECK(offset(place.left(0)) == offset(place.arrived(1)) + 64);
+  CHECK(offset(place.left(1)) + 64 == geometry.units_offset());
   CHECK(device::DirectGeometry{}.bytes() == 0);
 }

@@ -70,7 +70,7 @@ TEST_CASE("emulated block: abort ends every lane of a rank whose peer never come
       aborter.join();
       for (uint32_t rank = 0; rank + 1 < it.rank_count; ++rank) {
         CAPTURE(rank, lane_threads, rondo_protocol_string(protocol));
-        const device::DeviceResult result = world.result(rank);
+        const DeviceWorld::Ended result = world.result(rank);
         CHECK(result.number == 1);
         CHECK(result.failed_number == 1);
         CHECK(device::outcome_in(result.verdict) == device::Outcome::stopped);
@@ -115,7 +115,7 @@ TEST_CASE("emulated block: a peer's slot of another operation is a fault that na
         world.run(rank, *ranks[rank].plan, ranks[rank].buffers(1 + rank, false), 1, lane_threads);
       });
       for (uint32_t rank = 0; rank < it.rank_count; ++rank) {
-        const device::DeviceResult result = world.result(rank);
+        const DeviceWorld::Ended result = world.result(rank);
         CHECK(device::outcome_in(result.verdict) == device::Outcome::fault);
         CHECK(device::fault_in(result.verdict) == Fault::foreign_slot);
         CHECK(device::peer_in(result.verdict) == 1 - rank);

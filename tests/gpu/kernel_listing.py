@@ -80,6 +80,26 @@ def inner_loops(code):
     return ["\n".join(line for place, line in lines if begin <= place <= end) for begin, end in sorted(inner)]
 
 
+def loads_under_way(code):
+    """The most loads of 16 bytes in machine code that come one behind the other before a register of one of them is
+    used, and before a branch back or a barrier."""
+    most, pending = 0, []
+    for line in code.splitlines():
+        used = {int(number) for number in re.findall(r"\bR(\d+)\b", line)}
+        load = SASS.load.search(line)
+        if load:
+            target = int(re.search(r"\bR(\d+)\b", line[load.end():])[1])
+            used.discard(target)
+        if re.search(r"\b(?:BRA|BAR|EXIT|CALL|RET)\b", line) and not line.startswith("@"):
+            pending = []
+        if any(register in used for first in pending for register in range(first, first + 4)):
+            pending = []
+        if load:
+            pending.append(target)
+        most = max(most, len(pending))
+    return most
+
+
 def accesses_in_loops(code, syntax):
     """(loads, stores) of 16 bytes in each of its inner loops that has one."""
     counts = [(len(syntax.load.findall(loop)), len(syntax.store.findall(loop))) for loop in inner_loops(code)]

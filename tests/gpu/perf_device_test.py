@@ -119,10 +119,25 @@ class DevicePerf(PerfCase):
         self.perf("all_reduce", "--ranks", 2, "--device", "cuda", "-b", "64K", "-e", "64K", *FEW_RUNS,
                   SOFT_CUDA_RESIDENT_BLOCKS="4", RONDO_MAX_CTAS="2")
 
+    def test_what_kernels_do_to_memory_is_counted(self):
+        report, out = self.perf("all_reduce", "--ranks", 2, "--device", "cuda:0", "-b", 8, "-e", "1M", "-f", 131072,
+                                *FEW_RUNS, "--count")
+        self.assertEqual(out.count("#   counted: "), 2)
+        small, large = (row["counts"] for row in report["results"])
+        self.assertEqual([rank["host_loads"] for rank in small], [0, 0])
+        self.assertEqual([rank["chain_to_result"] for rank in small], [3, 3])
+        moved = sum(sum(rank[way].values()) for rank in large for way in ("read_bytes", "written_bytes"))
+        self.assertTrue(4 << 20 <= moved < 4.2 * (1 << 20), moved)
+        for options in (["--device", "host", "--ranks", 2], ["--device", "cuda"]):
+            done, out, err = call(RONDO, "perf", "all_reduce", *options, "--count")
+            self.assertEqual(done, 2, out + err)
+            self.assertIn("--count is for ranks that are threads on devices", err)
+
     def test_fewer_hardware_queues_than_ranks_are_warned_of(self):
-        for launch, warned in (("own", 1), ("shared", 0)):
+        # The application's streams want queues, too: anything less than all there can be is too few.
+        for launch, queues, warned in (("own", 2, 1), ("own", 31, 1), ("own", 32, 0), ("shared", 2, 0)):
             done, out, err = call(RONDO, "perf", "all_reduce", "-t", 3, "--device", "cuda", "-b", 8, "-e", 8, *FEW_RUNS,
-                                  CUDA_DEVICE_MAX_CONNECTIONS="2", RONDO_DEVICE_LAUNCH=launch)
+                                  CUDA_DEVICE_MAX_CONNECTIONS=str(queues), RONDO_DEVICE_LAUNCH=launch)
             self.assertEqual(done, 0, out + err)
             self.assertEqual(err.count("hardware queues"), warned, err)
 

@@ -129,6 +129,9 @@ class StartTest(RunTest):
         self.assertEqual((status, out), (0, "--tag-output|a b||"))
 
     def test_variables_are_passed_on(self):
+        status, out, _ = self.run_job("-n", 1, "sh", "-c", 'echo "$CUDA_DEVICE_MAX_CONNECTIONS"',
+                                      environment={"CUDA_DEVICE_MAX_CONNECTIONS": "5"})
+        self.assertEqual((status, out), (0, "5\n"))
         status, out, _ = self.run_job("-n", 2, "--env", "A=1=2", "--env", "B=", "sh", "-c", 'echo "$A,${B-unset}"')
         self.assertEqual((status, out), (0, "1=2,\n" * 2))
 

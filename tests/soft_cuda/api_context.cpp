@@ -39,8 +39,9 @@ int attribute_of(const State &driver, const Device &device, DeviceAttribute attr
     case DeviceAttribute::clock_rate:
       return 1'000'000;
     case DeviceAttribute::multiprocessor_count:
-      return static_cast<int>(driver.settings.claimed_blocks != 0 ? driver.settings.claimed_blocks
-                                                                  : driver.settings.resident_blocks);
+      return static_cast<int>((driver.settings.claimed_blocks != 0 ? driver.settings.claimed_blocks
+                                                                   : driver.settings.resident_blocks) /
+                              driver.settings.blocks_per_multiprocessor);
     case DeviceAttribute::async_engine_count:
       return 2;
     case DeviceAttribute::compute_capability_major:

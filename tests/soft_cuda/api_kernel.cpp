@@ -9,17 +9,47 @@
 
 #include "tests/soft_cuda/capture.h"
 #include "tests/soft_cuda/exports.h"
+#include "tests/soft_cuda/soft_cuda.h"
 #include "tests/soft_cuda/streams.h"
 
 namespace soft_cuda {
 namespace {
 
 constexpr unsigned block_threads_max = 1024;
+constexpr int small_block_threads = 256;  // of which a multiprocessor may hold several
 constexpr int dynamic_shared_bytes_limit = 227 << 10;
 /// A kernel's static shared memory has no size here: every block has this much at least.
 constexpr uint64_t shared_bytes_min = 16 << 10;
 
 using KernelList = const KernelEntry *(*)();
+
+/// Where an address is, for who counts accesses.
+void find_memory(uintptr_t address, MemoryExtent &extent) {
+  State &driver = state();
+  const Lock lock(driver.mutex);
+  const auto after = driver.memory.ranges.upper_bound(address);
+  extent = {0, after == driver.memory.ranges.end() ? UINTPTR_MAX : after->first, MemoryExtent::none};
+  if (after == driver.memory.ranges.begin()) return;
+  const Range &range = std::prev(after)->second;
+  extent.begin = range.base + range.bytes;
+  if (address >= extent.begin) return;
+  extent = {range.base, range.base + range.bytes,
+            !is_on_device(range.kind)   ? MemoryExtent::host
+            : range.physical != nullptr ? range.physical->device
+                                        : range.device};
+}
+
+/// A function of the first library of kernels that has it, or null.
+template <class Function>
+Function *kernels_function(const char *name) {
+  std::istringstream list(state().settings.kernels);
+  for (std::string path; std::getline(list, path, ':');) {
+    void *const handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_NOLOAD);
+    if (handle == nullptr) continue;
+    if (void *const found = ::dlsym(handle, name)) return reinterpret_cast<Function *>(found);
+  }
+  return nullptr;
+}
 
 /// Those of all libraries of a list with colons; none where one of them has none. The libraries are never closed:
 /// blocks may run their code until the process is gone.
@@ -113,6 +143,8 @@ CuStatus launch(State &driver, Lock &lock, const std::shared_ptr<Stream> &stream
   made.grid_size = static_cast<uint32_t>(shape.grid);
   made.thread_count = driver.settings.block_threads;
   made.shared_bytes = std::max<uint64_t>(config.shared_bytes, shared_bytes_min);
+  made.device = device.ordinal;
+  made.find_memory = find_memory;
   made.parameters.resize(parameter_bytes);
   if (parameter_bytes != 0) std::memcpy(made.parameters.data(), parameters[0], parameter_bytes);
   ++driver.launch_count;
@@ -228,11 +260,13 @@ CuStatus cuFuncSetAttribute(CuFunction handle, FunctionAttribute attribute, int 
 
 CuStatus cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CuFunction handle, int block_threads,
                                                      size_t dynamic_shared_bytes) {
-  return call_on_function(Entry::occupancy_max_blocks, handle, [&](State &, Function &) {
+  return call_on_function(Entry::occupancy_max_blocks, handle, [&](State &driver, Function &) {
     if (blocks == nullptr || block_threads <= 0) return CuStatus::invalid_value;
-    // A multiprocessor of this device holds one block.
-    *blocks = block_threads <= static_cast<int>(block_threads_max) &&
-              dynamic_shared_bytes <= static_cast<size_t>(dynamic_shared_bytes_limit);
+    // A multiprocessor of this device holds one block, and several only of small ones.
+    const bool fits = block_threads <= static_cast<int>(block_threads_max) &&
+                      dynamic_shared_bytes <= static_cast<size_t>(dynamic_shared_bytes_limit);
+    const auto most = static_cast<int>(driver.settings.blocks_per_multiprocessor);
+    *blocks = !fits ? 0 : block_threads <= small_block_threads ? most : 1;
     return CuStatus::success;
   });
 }
@@ -259,6 +293,15 @@ CuStatus cuLaunchKernelEx(const LaunchConfig *config, CuFunction function, void 
   return call_on_stream(Entry::launch_kernel_ex, config->stream, [&](State &driver, Lock &lock, const auto &stream) {
     return launch(driver, lock, stream, *config, function, parameters, extra);
   });
+}
+
+__attribute__((visibility("default"))) void soft_cuda_count_accesses(uint32_t on) {
+  if (auto *const call_it = kernels_function<void(uint32_t)>("rondo_count_accesses")) call_it(on);
+}
+
+__attribute__((visibility("default"))) uint32_t soft_cuda_access_counts(rondo::AccessCounts *counts, uint32_t room) {
+  auto *const call_it = kernels_function<uint32_t(rondo::AccessCounts *, uint32_t)>("rondo_access_counts");
+  return call_it == nullptr ? 0 : call_it(counts, room);
 }
 
 }  // extern "C"

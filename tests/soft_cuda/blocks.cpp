@@ -97,7 +97,8 @@ BlockRun *make_block(Run &run, uint32_t index) {
   }
   made->run = &run;
   made->threads_left = launch.thread_count;
-  made->block = {launch.grid_size, index, launch.thread_count, made->shared.get(), launch.shared_bytes, await_turn};
+  made->block = {launch.grid_size, index, launch.thread_count, made->shared.get(), launch.shared_bytes, await_turn,
+                 launch.device, launch.find_memory};
   return made.release();
 }
 

@@ -35,6 +35,8 @@ struct Launch {
   uint32_t grid_size = 1;
   uint32_t thread_count = 1;
   uint64_t shared_bytes = 0;
+  int device = 0;
+  void (*find_memory)(uintptr_t address, MemoryExtent &extent) = nullptr;
 };
 
 /// Runs all blocks; returns when the last one has ended.

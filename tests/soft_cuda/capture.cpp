@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "tests/soft_cuda/exports.h"
+#include "tests/soft_cuda/state.h"
 #include "tests/soft_cuda/streams.h"
 
 namespace soft_cuda {
@@ -83,6 +84,7 @@ void run_lane_task(void *argument) {
 CuStatus capture_node(Stream &stream, Action run) {
   Capture &capture = *stream.capture;
   if (capture.invalidated) return CuStatus::stream_capture_invalidated;
+  ++state().captured_count;
   capture.body.nodes.push_back({std::move(run), stream.lane, stream.capture_tips});
   stream.capture_tips = {capture.body.nodes.size() - 1};
   return CuStatus::success;

@@ -20,15 +20,17 @@ struct VotingBarrier {
   uint32_t arrived;
   uint32_t generation;
   uint32_t votes[2];  ///< of the even and the odd generations
+  rondo::memory::Joined joined;
 
   /// Unordered: the threads meet, and nothing else is said to be before anything.
   template <bool ordered = true>
-  bool wait(uint32_t thread_count, bool vote) {
+  bool wait(uint32_t thread_count, bool vote, bool first_thread) {
     constexpr auto acquire = ordered ? std::memory_order_acquire : std::memory_order_relaxed;
     constexpr auto release = ordered ? std::memory_order_release : std::memory_order_relaxed;
     constexpr auto arrive = ordered ? std::memory_order_acq_rel : std::memory_order_relaxed;
     std::atomic_ref<uint32_t> generation_ref(generation);
     const uint32_t mine = generation_ref.load(acquire);  // pairs with the release below
+    rondo::memory::join_barrier(joined, mine, first_thread);
     std::atomic_ref<uint32_t> votes_ref(votes[mine % 2]);
     if (vote) votes_ref.store(1, std::memory_order_relaxed);  // ordered by arrived
     std::atomic_ref<uint32_t> arrived_ref(arrived);
@@ -36,9 +38,11 @@ struct VotingBarrier {
       arrived_ref.store(0, std::memory_order_relaxed);           // ordered by generation
       // All have read the votes of the generation before this one: they have arrived since.
       std::atomic_ref<uint32_t>(votes[(mine + 1) % 2]).store(0, std::memory_order_relaxed);
+      rondo::memory::reset_barrier(joined, mine + 1);
       generation_ref.store(mine + 1, release);  // pairs with the acquires
     }
     while (generation_ref.load(acquire) == mine) std::this_thread::yield();
+    rondo::memory::leave_barrier(joined, mine);
     return votes_ref.load(std::memory_order_relaxed) != 0;
   }
 };
@@ -52,16 +56,22 @@ struct EmulatedGroup {
 
   [[nodiscard]] uint32_t rank() const { return thread; }
   [[nodiscard]] uint32_t size() const { return thread_count; }
-  void sync() const {
-    if (thread_count > 1) (void)barrier->wait(thread_count, false);
-  }
-  [[nodiscard]] bool any(bool vote) const { return thread_count > 1 ? barrier->wait(thread_count, vote) : vote; }
-  [[nodiscard]] bool any_unordered(bool vote) const {
-    return thread_count > 1 ? barrier->wait<false>(thread_count, vote) : vote;
-  }
+  void sync() const { (void)any(false); }
+  [[nodiscard]] bool any(bool vote) const { return meet<true>(vote); }
+  [[nodiscard]] bool any_unordered(bool vote) const { return meet<false>(vote); }
   void relax() const {
     std::this_thread::yield();
     if (await_turn != nullptr) await_turn();
+  }
+
+ private:
+  template <bool ordered>
+  [[nodiscard]] bool meet(bool vote) const {
+    if (thread_count > 1) return barrier->wait<ordered>(thread_count, vote, thread == 0);
+    rondo::memory::Joined alone{};  // one thread meets itself: a barrier all the same, to who counts
+    rondo::memory::join_barrier(alone, 0, true);
+    rondo::memory::leave_barrier(alone, 0);
+    return vote;
   }
 };
 static_assert(rondo::Group<EmulatedGroup>);
@@ -90,10 +100,11 @@ void run_emulated(Block &block, uint32_t thread, void *const *parameters) {
 template <class Reduction>
 void run_direct_emulated(Block &block, uint32_t thread, void *const *parameters) {
   using namespace rondo::device;
-  assert(block.shared_bytes >= lane_control_bytes);
+  assert(block.shared_bytes >=
+         direct_shared_bytes(static_cast<const DirectOperation *>(parameters[0])->rank_count()));
   const EmulatedGroup group{reinterpret_cast<VotingBarrier *>(block.shared), thread, block.thread_count,
                             block.await_turn};
-  run_direct<Reduction>(group, *static_cast<const DirectOperation *>(parameters[0]), block.index);
+  run_direct<Reduction>(group, *static_cast<const DirectOperation *>(parameters[0]), block.index, block.shared);
 }
 
 /// The threads of a launch, for kernels without a barrier.

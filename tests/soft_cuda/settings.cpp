@@ -114,6 +114,7 @@ bool read_choice(const char *name, std::string_view yes, std::string_view no, bo
 bool read_settings(Settings &settings, std::string &why) {
   if (!read_variable("SOFT_CUDA_DEVICES", 0, 64, settings.device_count, why) ||
       !read_variable("SOFT_CUDA_RESIDENT_BLOCKS", 1, 4096, settings.resident_blocks, why) ||
+      !read_variable("SOFT_CUDA_BLOCKS_PER_MULTIPROCESSOR", 1, 8, settings.blocks_per_multiprocessor, why) ||
       !read_variable("SOFT_CUDA_CLAIMED_BLOCKS", 1, 4096, settings.claimed_blocks, why) ||
       !read_variable("SOFT_CUDA_QUEUES", 1, 32, settings.queue_count, why) ||
       !read_variable("SOFT_CUDA_THREADS", 1, 64, settings.block_threads, why) ||

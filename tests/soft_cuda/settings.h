@@ -35,6 +35,7 @@ struct Faults {
 struct Settings {
   int device_count = 1;
   uint32_t resident_blocks = 64;  ///< of a device
+  uint32_t blocks_per_multiprocessor = 1;  ///< small ones
   uint32_t claimed_blocks = 0;    ///< that it says it can hold; 0: as many
   uint32_t queue_count = 8;       ///< of a context
   uint32_t block_threads = 2;     ///< host threads that stand for a block's

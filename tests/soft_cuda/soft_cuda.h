@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <string>
 
+#include "src/proto/access_counts.h"
+
 /// Of this process.
 struct SoftCudaLive {
   uint64_t contexts = 0;
@@ -31,6 +33,13 @@ extern "C" void soft_cuda_live(SoftCudaLive *live);
 
 /// Kernels that this process has launched or captured so far.
 extern "C" uint64_t soft_cuda_launch_count();
+/// Nodes of graphs that this process has captured so far, kernels among them.
+extern "C" uint64_t soft_cuda_captured_count();
+
+/// Counts what kernels do to memory from now on, from nothing; 0: stops. Where nothing runs.
+extern "C" void soft_cuda_count_accesses(uint32_t on);
+/// Of each rank whose kernels ran since, in any order; returns how many there are.
+extern "C" uint32_t soft_cuda_access_counts(rondo::AccessCounts *counts, uint32_t room);
 
 /// One of the functions above from a library that is loaded; null: it is a real driver.
 template <class Function>

@@ -3,10 +3,18 @@
 // `thread_count` host threads; each calls the kernel's function once.
 #pragma once
 
-#include <barrier>
+#include <cstddef>
 #include <cstdint>
 
 namespace soft_cuda {
+
+/// A piece of memory, or of what lies between two.
+struct MemoryExtent {
+  static constexpr int none = -2, host = -1;
+  uintptr_t begin = 0;
+  uintptr_t end = 0;
+  int place = none;  ///< none, host, or a device's ordinal
+};
 
 /// One block in flight: shared by its host threads.
 struct Block {
@@ -16,6 +24,8 @@ struct Block {
   std::byte *shared = nullptr;  ///< shared memory of the block, zeroed before it starts
   uint64_t shared_bytes = 0;
   void (*await_turn)() = nullptr;  ///< called by a thread that waits
+  int device = 0;                  ///< that it runs on
+  void (*find_memory)(uintptr_t address, MemoryExtent &extent) = nullptr;  ///< null: all memory is shared memory
 };
 
 /// `parameters` as given to cuLaunchKernel: one pointer for each of the kernel's parameters.

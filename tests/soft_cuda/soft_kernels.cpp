@@ -1,19 +1,54 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every kernel for emulated blocks: what librondo's image is to a device, this library is to the driver in software.
+// The kernels of one family for emulated blocks: what librondo's image is to a device, these are to the driver in
+// software. Compiled once for each family (RONDO_SOFT_FAMILY), side by side; soft_kernel_list.cpp joins them.
 #include "cuda/kernels/list.h"
+#include "tests/soft_cuda/counting.h"
 #include "tests/soft_cuda/emulated_block.h"
 
 namespace {
 
+using namespace rondo::device;
+
+/// The operation of a block's rank, and whether it is that rank's first block. (A channel of a plan that has nothing to
+/// do has a block, too.)
+[[maybe_unused]] const DeviceOperation &operation_of(const DeviceOperations &operations, uint32_t block,
+                                                     bool &is_first) {
+  is_first = operations.channel_of_block(block) == 0;
+  return operations.of_block(block);
+}
+[[maybe_unused]] const DeviceOperation &operation_of(const DirectOperation &operation, uint32_t block,
+                                                     bool &is_first) {
+  is_first = block == 0;
+  return operation.base;
+}
+
+/// A kernel whose accesses are counted.
+template <class Operation, soft_cuda::KernelFunction function>
+void counted(soft_cuda::Block &block, uint32_t thread, void *const *parameters) {
+  bool is_first = false;
+  const DeviceOperation &base = operation_of(*static_cast<const Operation *>(parameters[0]), block.index, is_first);
+  const soft_cuda::CountedThread counts(block, thread, base.progress, is_first);
+  function(block, thread, parameters);
+}
+
 #define RONDO_SOFT_KERNEL(name, Protocol, ...) \
-  {#name, soft_cuda::run_emulated<Protocol, __VA_ARGS__>, sizeof(rondo::device::DeviceOperations)},
+  {#name, counted<DeviceOperations, soft_cuda::run_emulated<Protocol, __VA_ARGS__>>, sizeof(DeviceOperations)},
 #define RONDO_SOFT_DIRECT(name, ...) \
-  {#name, soft_cuda::run_direct_emulated<__VA_ARGS__>, sizeof(rondo::device::DirectOperation)},
+  {#name, counted<DirectOperation, soft_cuda::run_direct_emulated<__VA_ARGS__>>, sizeof(DirectOperation)},
 #define RONDO_SOFT_REDUCE(name, ...) \
-  {#name, soft_cuda::reduce_emulated<__VA_ARGS__>, sizeof(rondo::device::ReductionOperation)},
-constexpr soft_cuda::KernelEntry entries[] = {RONDO_KERNELS(RONDO_SOFT_KERNEL) RONDO_DIRECT_KERNELS(RONDO_SOFT_DIRECT)
-                                                  RONDO_REDUCE_KERNELS(RONDO_SOFT_REDUCE){nullptr, nullptr, 0}};
+  {#name, soft_cuda::reduce_emulated<__VA_ARGS__>, sizeof(ReductionOperation)},
+
+#define RONDO_SOFT_LIST_simple RONDO_KERNELS_OF_PROTOCOL(RONDO_SOFT_KERNEL, simple, GroupSimple)
+#define RONDO_SOFT_LIST_ll RONDO_KERNELS_OF_PROTOCOL(RONDO_SOFT_KERNEL, ll, GroupLl)
+#define RONDO_SOFT_LIST_ll128 RONDO_KERNELS_OF_PROTOCOL(RONDO_SOFT_KERNEL, ll128, GroupLl128)
+#define RONDO_SOFT_LIST_direct RONDO_DIRECT_KERNELS(RONDO_SOFT_DIRECT)
+#define RONDO_SOFT_LIST_reduce RONDO_REDUCE_KERNELS(RONDO_SOFT_REDUCE)
+#define RONDO_SOFT_JOIN_2(first, second) first##second
+#define RONDO_SOFT_JOIN(first, second) RONDO_SOFT_JOIN_2(first, second)
+
+constexpr soft_cuda::KernelEntry entries[] = {
+    RONDO_SOFT_JOIN(RONDO_SOFT_LIST_, RONDO_SOFT_FAMILY){nullptr, nullptr, 0}};
 
 }  // namespace
 
-extern "C" __attribute__((visibility("default"))) const soft_cuda::KernelEntry *soft_cuda_kernels() { return entries; }
+const soft_cuda::KernelEntry *RONDO_SOFT_JOIN(soft_kernels_of_, RONDO_SOFT_FAMILY)() { return entries; }

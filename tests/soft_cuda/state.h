@@ -25,7 +25,8 @@ struct State {
   Settings settings;
   std::array<uint64_t, static_cast<size_t>(Entry::count)> calls{};
   uint64_t work_number = 0;
-  uint64_t launch_count = 0;  ///< of kernels
+  uint64_t launch_count = 0;    ///< of kernels
+  uint64_t captured_count = 0;  ///< of nodes of graphs
 
   std::deque<Device> devices;
   Memory memory;

@@ -257,6 +257,41 @@ TEST_CASE("tuner: load_store by kernels of a device is chosen where it is asked 
     }
 }
 
+TEST_CASE("tuner: ranks of a device that share buffers have load_store, with as many blocks as help") {
+  constexpr uint64_t KiB = 1024, MiB = 1024 * KiB;
+  struct Expected {
+    uint64_t bytes;
+    rondo_algorithm_t algorithm;
+    uint32_t channels;
+  };
+  TunerInput input = with(RONDO_ALL_REDUCE, 8, 0);
+  input.post_bytes = 64 * KiB;
+  input.exchange_chunk_bytes = 64;
+  input.exchange_channels = 100;
+  input.shares_buffers = true;
+  for (const Expected &it : {Expected{8, RONDO_ALGORITHM_ONE_SHOT, 1}, {2 * KiB, RONDO_ALGORITHM_ONE_SHOT, 1},
+                             {2 * KiB + 1, RONDO_ALGORITHM_ONE_SHOT, 2}, {32 * KiB, RONDO_ALGORITHM_ONE_SHOT, 16},
+                             {32 * KiB + 1, RONDO_ALGORITHM_TWO_SHOT, 1}, {MiB, RONDO_ALGORITHM_TWO_SHOT, 16},
+                             {4 * MiB, RONDO_ALGORITHM_TWO_SHOT, 64}, {4 * MiB + 1, RONDO_ALGORITHM_TWO_SHOT, 100}}) {
+    CAPTURE(it.bytes);
+    input.bytes = it.bytes;
+    CHECK(choose_plan(input).value() == PlanChoice{it.algorithm, RONDO_PROTOCOL_AUTO, it.channels, 64,
+                                                    RONDO_KERNEL_LOAD_STORE});
+  }
+  input.exchange_channels = 3;
+  CHECK(choose_plan(input).value().channels == 3);
+  input.collective = RONDO_ALL_GATHER;
+  CHECK(choose_plan(input).value().protocol == RONDO_PROTOCOL_SIMPLE);
+  input.collective = RONDO_ALL_REDUCE;
+  for (const PlanChoice &asked : {PlanChoice{RONDO_ALGORITHM_AUTO, RONDO_PROTOCOL_SIMPLE, 0, 0},
+                                  PlanChoice{RONDO_ALGORITHM_RING, RONDO_PROTOCOL_AUTO, 0, 0},
+                                  PlanChoice{RONDO_ALGORITHM_AUTO, RONDO_PROTOCOL_AUTO, 0, 0,
+                                             RONDO_KERNEL_INTERPRETER}}) {
+    input.overrides = asked;
+    CHECK(choose_plan(input).value().protocol == RONDO_PROTOCOL_SIMPLE);
+  }
+}
+
 TEST_CASE("tuner: load_store that cannot be is refused with what it is for") {
   TunerInput input = with(RONDO_ALL_GATHER, 4, 8);
   input.overrides.kernel = RONDO_KERNEL_LOAD_STORE;

@@ -48,7 +48,8 @@ Result<void> add_kernels(const CudaDriver &driver, const CudaDevice &device, con
                      {"blocks_per_multiprocessor", budget.blocks_per_multiprocessor},
                      {"blocks", budget.blocks},
                      {"blocks_per_rank", blocks},
-                     {"ranks", budget.blocks / blocks}};
+                     {"ranks", budget.blocks / blocks},
+                     {"slot_memory_bytes", slot_memory_bytes}};
   RONDO_TRY_ASSIGN(const auto facts, kernel_facts(context));
   Json list = Json::array();
   for (const KernelFacts &kernel : facts)
@@ -140,6 +141,8 @@ void add_device_lines(std::string &out, const Json &device) {
            budget["blocks"].dump() + " blocks of " + budget["block_threads"].dump() + " threads and " +
                budget["block_shared_bytes"].dump() + " bytes of shared memory fit at once: " + budget["ranks"].dump() +
                " ranks of " + budget["blocks_per_rank"].dump());
+  add_line(out, "", "slots of a rank take at most " +
+                        show_bytes(budget["slot_memory_bytes"].get<uint64_t>()) + " bytes of its memory");
   if (device.contains("kernels")) add_kernel_lines(out, device["kernels"]);
 }
 

@@ -19,6 +19,9 @@ bool place_streams(const LaunchPlan &plan, uint32_t rank) {
 }
 
 bool set_environment(const LaunchPlan &plan, const Order &start, uint32_t rank) {
+  // CUDA reads it when a context is made. Ranks that are threads of one process want a hardware queue each, and so do
+  // the application's streams; 32 is the most.
+  if (::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0) != 0) return false;
   for (const std::string &entry : plan.options.environment) {
     const size_t name_size = entry.find('=');
     if (::setenv(entry.substr(0, name_size).c_str(), entry.c_str() + name_size + 1, 1) != 0) return false;

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/executors/direct_shape.h"
+
+#include <algorithm>
+
+namespace rondo::cuda {
+namespace {
+
+constexpr uint32_t warp_threads = 32;
+// Nothing was measured. Post areas take 256 KiB of a place, areas of chunks those of 8 ranks with 4 channels 36 MiB.
+constexpr uint32_t direct_post_bytes = 64 << 10;
+constexpr uint32_t direct_chunk_bytes = 256 << 10;
+constexpr uint32_t no_chunk_bytes = cache_line_bytes;  // ranks that share buffers pass no chunks on
+constexpr uint32_t shared_channels_max = 128;
+
+}  // namespace
+
+bool shares_buffers(const DeviceRequest &request) {
+  return request.executor == RONDO_DEVICE_EXECUTOR_KERNEL && !request.shares_launches &&
+         request.neighbours.in_process == request.rank_count;
+}
+
+bool wants_direct(const DeviceRequest &request) {
+  if (request.executor != RONDO_DEVICE_EXECUTOR_KERNEL || request.rank_count < 2 ||
+      request.rank_count > device::direct_rank_count_max)
+    return false;
+  return request.load_store() || (request.kernel == RONDO_KERNEL_AUTO && request.protocol == RONDO_PROTOCOL_AUTO &&
+                                  shares_buffers(request));
+}
+
+uint64_t blocks_of_a_rank(const BlockBudget &budget, uint32_t channel_count, const device::DirectGeometry &direct,
+                          bool shares) {
+  if (!shares || direct.rank_count == 0) return channel_count;
+  const uint64_t narrow = std::max<uint64_t>(budget.narrow_blocks, 1);
+  return std::max<uint64_t>(channel_count, (direct.channel_count * budget.blocks + narrow - 1) / narrow);
+}
+
+device::DirectGeometry choose_direct(const DeviceRequest &request, const BlockBudget &budget, uint32_t channel_count) {
+  if (!wants_direct(request)) return {};
+  const uint32_t ranks = request.rank_count;
+  if (!shares_buffers(request)) return {ranks, channel_count, direct_post_bytes, direct_chunk_bytes};
+  device::DirectGeometry shape{ranks, channel_count, direct_post_bytes, no_chunk_bytes};
+  if (request.channel_count != 0) return shape;  // so many are asked for
+  const uint64_t free_blocks = budget.blocks - std::min(budget.blocks, request.claimed_blocks);
+  const uint64_t most = free_blocks / 2 * budget.narrow_blocks / std::max<uint64_t>(budget.blocks, 1) / ranks;
+  uint64_t wanted = std::min<uint64_t>({budget.multiprocessors / ranks, most, shared_channels_max});
+  wanted = std::max<uint64_t>(wanted, channel_count);
+  if (request.channel_count_max != 0) wanted = std::min<uint64_t>(wanted, request.channel_count_max);
+  shape.channel_count = static_cast<uint32_t>(wanted);
+  return shape;
+}
+
+uint32_t direct_threads(bool one_shot, bool shares, uint64_t bytes, uint32_t channel_count) {
+  const uint32_t most = shares ? lane_threads : channel_lanes_max * lane_threads;
+  if (!one_shot) return most;
+  const uint64_t words = (bytes / device::word_bytes + channel_count) / channel_count;  // a few need no wide barrier
+  const uint64_t threads = (words + warp_threads - 1) / warp_threads * warp_threads;
+  return static_cast<uint32_t>(std::clamp<uint64_t>(threads, warp_threads, most));
+}
+
+}  // namespace rondo::cuda

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// What load_store has of a device: whether ranks share their buffers, how many blocks a rank's kernels have
+// there, and how large its places are.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/driver/budget.h"
+#include "cuda/executors/executor.h"
+#include "cuda/kernels/direct.h"
+
+namespace rondo::cuda {
+
+/// All ranks are threads of one process on one device, and launch kernels of their own: each can read and write all
+/// buffers. The same on all ranks.
+[[nodiscard]] bool shares_buffers(const DeviceRequest &request);
+
+/// A communicator has the kernels of load_store and places for them: it asks for them, or has them because its ranks
+/// share buffers and it asks for nothing else.
+[[nodiscard]] bool wants_direct(const DeviceRequest &request);
+
+/// The same on all ranks; none where they do not want it or cannot have it. `channel_count`: of connections. Ranks that
+/// share buffers have as many channels as the device has multiprocessors for each of them, if those take no more than
+/// half of the blocks that are free: other communicators want some, too.
+[[nodiscard]] device::DirectGeometry choose_direct(const DeviceRequest &request, const BlockBudget &budget,
+                                                   uint32_t channel_count);
+
+/// Blocks of the budget that one rank of the communicator takes. Its kernels follow each other.
+[[nodiscard]] uint64_t blocks_of_a_rank(const BlockBudget &budget, uint32_t channel_count,
+                                        const device::DirectGeometry &direct, bool shares);
+
+/// Of a block.
+[[nodiscard]] uint32_t direct_threads(bool one_shot, bool shares, uint64_t bytes, uint32_t channel_count);
+
+/// Elements of a channel's chunk where ranks share buffers: chunks are there so that their sizes fit into 32 bits.
+[[nodiscard]] constexpr uint64_t shared_chunk_elements(uint32_t element_bytes) {
+  return (uint64_t{1} << 30) / element_bytes;
+}
+
+}  // namespace rondo::cuda

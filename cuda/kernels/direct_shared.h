@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// two_shot by load_store, where all ranks read and write each other's buffers: each input is read once and
+// each output written once, and nothing is copied. Rank r reduces the r-th part of each channel's share for all.
+// Ordering, and why no buffer is touched after its owner's kernel: direct_place.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cuda/kernels/direct_reduction.h"
+#include "cuda/kernels/direct_two_shot.h"
+#include "cuda/kernels/direct_wait.h"
+
+namespace rondo::device {
+
+/// A rank's buffers, in shared memory of a block: pointers that every piece needs.
+struct SharedBuffers {
+  const std::byte *send;
+  std::byte *recv;
+};
+
+enum class Gate : uint8_t { waits, open, closed };
+
+/// By thread 0. `target`: what `word` has come to when all have.
+[[nodiscard]] RONDO_HD inline Gate look_at_gate(uint64_t word, uint64_t target) {
+  if (word % gate_closed >= target) return Gate::open;
+  return word >= gate_closed ? Gate::closed : Gate::waits;
+}
+
+/// By thread 0 of a rank that gives up: takes its arrival back, unless all have come meanwhile.
+[[nodiscard]] RONDO_HD inline Gate close_gate(uint64_t &gate, uint64_t target) {
+  for (;;) {  // bounded by the arrivals of the others, and their leave: each fails an exchange once
+    const uint64_t word = memory::load_acquire(gate);  // B2
+    const Gate seen = look_at_gate(word, target);
+    if (seen == Gate::open) return seen;
+    if (memory::exchange_if(gate, word, word - 1 + gate_closed)) return Gate::closed;
+  }
+}
+
+/// Every thread gets the same. `word`: of rank 0's place. `gives_up`: thread 0 looks whether it must stop.
+template <memory::Site arrival, Group G>
+[[nodiscard]] RONDO_HD bool pass_gate(G group, const DirectOperation &operation, uint64_t &word, bool gives_up) {
+  uint64_t target = 0;
+  if (group.rank() == 0) {
+    const uint64_t before = memory::add<arrival>(word, 1) % gate_closed;  // B1, B4, pairs with B2, B5
+    target = (before / operation.rank_count() + 1) * operation.rank_count();
+  }
+  for (;;) {  // bounded: by the deadline, at which the host sets the abort word; or all come, see direct_place.h
+    Gate seen = Gate::open;
+    if (group.rank() == 0)
+      (void)poll(operation.base.poll_count, [&] {
+        seen = look_at_gate(memory::load_acquire(word), target);  // B2, B5, pairs with B1, B4
+        return seen != Gate::waits;
+      });
+    memory::Attempt waiting;
+    if (!any_at<memory::Site::direct_ready_vote>(group, seen != Gate::open)) {
+      waiting.keep();
+      return true;
+    }
+    if (gives_up && group.rank() == 0 && seen == Gate::waits && must_stop(operation.base))
+      seen = close_gate(word, target);
+    if (group.any(seen == Gate::closed)) return false;
+    group.relax();
+  }
+}
+
+template <class Reduction, Group G>
+[[nodiscard]] RONDO_HD bool run_shared(G group, const DirectOperation &operation, uint32_t channel,
+                                       SharedBuffers *buffers) {
+  using Storage = typename Reduction::Storage;
+  const Share share = make_share<Storage>(operation, channel);
+  const Buffers &own = operation.base.buffers;
+  if (group.rank() == 0) {
+    DirectWindow &window = operation.place(operation.rank).window(channel);
+    memory::store_relaxed(window.send, GroupArgs::address(own.send.data));  // B1 orders them
+    memory::store_relaxed(window.recv, GroupArgs::address(own.recv.data));
+    memory::store_relaxed(window.signature, own.signature);
+  }
+  const DirectPlace gates = operation.place(0);
+  if (!pass_gate<memory::Site::direct_arrive>(group, operation, gates.arrived(channel), true)) return false;
+  bool foreign = false;
+  RONDO_KEEP_LOOP
+  for (uint32_t rank = group.rank(); rank < operation.rank_count(); rank += group.size()) {
+    const DirectWindow &window = operation.place(rank).window(channel);
+    foreign |= memory::load_relaxed(window.signature) != own.signature;  // ordered by B2
+    buffers[rank] = {reinterpret_cast<const std::byte *>(memory::load_relaxed(window.send)),
+                     reinterpret_cast<std::byte *>(memory::load_relaxed(window.recv))};
+    if (foreign) (void)tell_foreign(operation, rank);
+  }
+  // Where one differs from another, each has one that differs from its own: either all go on or none does.
+  if (group.any(foreign)) return false;
+  uint64_t addresses = 0;
+  RONDO_KEEP_LOOP
+  for (uint32_t rank = 0; rank < operation.rank_count(); ++rank)
+    addresses |= GroupArgs::address(buffers[rank].send) | GroupArgs::address(buffers[rank].recv);
+  RONDO_KEEP_LOOP
+  for (uint32_t index = 0; index < share.chunk_count; ++index) {
+    const Range part = share.part(index, operation.rank);
+    const size_t at = part.begin * sizeof(Storage);
+    const auto operand = [&](uint32_t rank) { return buffers[rank].send + at; };
+    const auto output = [&](uint32_t rank) { return buffers[rank].recv + at; };
+    const RankOperands<decltype(operand), decltype(output)> operands{
+        operand, output, operation.rank_count(), operation.rank_count(), operation.base.divisor};
+    reduce_part<Reduction>(group, operands, addresses, static_cast<uint32_t>(part.count));
+  }
+  if constexpr (memory::is_kept(memory::Site::direct_leave_barrier)) group.sync();
+  return pass_gate<memory::Site::direct_leave>(group, operation, gates.left(channel), false);
+}
+
+}  // namespace rondo::device

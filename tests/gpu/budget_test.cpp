@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an all-reduce costs on a device, counted and not measured: the table of budgets. The kernels run as emulated
+// blocks, which count their accesses (src/proto/access_counts.h); so this wants the driver in software. Ranks are
+// threads that share a device, and what runs is what is chosen where nobody asks for anything.
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "cuda/executors/direct_shape.h"
+#include "tests/gpu/device_ranks.h"
+
+using namespace rondo_test;
+using namespace rondo::cuda;
+using rondo::AccessCounts;
+
+namespace {
+
+constexpr size_t KiB = 1024, MiB = 1024 * KiB;
+
+/// One call of every rank, behind some that nobody counts.
+struct Counted {
+  int rank_count = 0;
+  size_t bytes = 0;
+  std::vector<AccessCounts> ranks;
+
+  [[nodiscard]] double most(double (*of)(const AccessCounts &)) const {
+    double found = 0;
+    for (const AccessCounts &rank : ranks) found = std::max(found, of(rank));
+    return found;
+  }
+  /// Bytes read and written by all ranks, of each that they give.
+  [[nodiscard]] double moved() const {
+    uint64_t all = 0;
+    for (const AccessCounts &rank : ranks)
+      for (uint32_t kind = 0; kind < rondo::memory_kind_count; ++kind)
+        all += rank.work.read_bytes[kind] + rank.work.written_bytes[kind];
+    return static_cast<double>(all) / (static_cast<double>(rank_count) * static_cast<double>(bytes));
+  }
+};
+
+Counted count_all_reduce(int rank_count, size_t bytes, const rondo_config_t &config = on_device()) {
+  const std::string library = conformance::loaded_driver().library;
+  auto *const count = soft_cuda_function<void(uint32_t)>(library, "soft_cuda_count_accesses");
+  auto *const read = soft_cuda_function<uint32_t(AccessCounts *, uint32_t)>(library, "soft_cuda_access_counts");
+  REQUIRE((count != nullptr && read != nullptr));
+  const DeviceRanks group(rank_count, config);
+  const size_t elements = bytes / sizeof(float);
+  std::vector<DeviceBuffer> send, recv;
+  for (int rank = 0; rank < rank_count; ++rank) {
+    send.emplace_back(group.world, bytes_of(whole_numbers(static_cast<uint64_t>(rank), elements)));
+    recv.emplace_back(group.world, std::vector<std::byte>(bytes));
+  }
+  const auto call_all = [&] {
+    for (int rank = 0; rank < rank_count; ++rank)
+      REQUIRE(rondo_all_reduce(send[static_cast<size_t>(rank)].pointer(), recv[static_cast<size_t>(rank)].pointer(),
+                               elements, RONDO_FLOAT32, RONDO_SUM, group.ranks[rank], group.stream(rank)) == RONDO_OK);
+    group.synchronize();
+  };
+  call_all();
+  call_all();
+  count(1);
+  call_all();
+  Counted counted{rank_count, bytes, std::vector<AccessCounts>(static_cast<size_t>(rank_count))};
+  CHECK(read(counted.ranks.data(), static_cast<uint32_t>(rank_count)) == static_cast<uint32_t>(rank_count));
+  count(0);
+  for (const AccessCounts &rank : counted.ranks) CHECK(rank.operations == 1);
+  for (const DeviceBuffer &buffer : recv)
+    CHECK(values_of<float>(buffer.read()) == sum_over_ranks(0, rank_count, elements));
+  return counted;
+}
+
+/// A line of the table. `present`: what it is as long as the budget does not hold; it must not get worse.
+struct Budget {
+  int rank_count;
+  size_t bytes;
+  const char *what;
+  double (*value)(const Counted &);
+  double most;
+  double present = 0;
+};
+
+double moved(const Counted &of) { return of.moved(); }
+double host_loads(const Counted &of) {
+  return of.most([](const AccessCounts &rank) { return static_cast<double>(rank.work.host_loads); });
+}
+double early_host_stores(const Counted &of) {
+  return of.most([](const AccessCounts &rank) { return static_cast<double>(rank.work.host_stores); });
+}
+double block_releases(const Counted &of) {
+  return of.most([](const AccessCounts &rank) {
+    return static_cast<double>(rank.work.releases) / static_cast<double>(rank.blocks);
+  });
+}
+double chain(const Counted &of) {
+  return of.most([](const AccessCounts &rank) { return static_cast<double>(rank.chain_to_result); });
+}
+/// One over the blocks of a rank: what is most is least then.
+double block_share(const Counted &of) {
+  return of.most([](const AccessCounts &rank) { return 1 / static_cast<double>(rank.blocks); });
+}
+
+// The device has 32 multiprocessors.
+const Budget budgets[] = {
+    {2, 1 * MiB, "bytes moved", moved, 2.1},
+    {8, 1 * MiB, "bytes moved", moved, 2.1},
+    {2, 8 * MiB, "bytes moved", moved, 2.1},
+    {8, 8 * MiB, "bytes moved", moved, 2.1},
+    {2, 8 * MiB, "share of a block", block_share, 1.0 / 16},
+    {8, 8 * MiB, "share of a block", block_share, 1.0 / 4},
+    {2, 8, "loads from the host", host_loads, 0},
+    {8, 8, "loads from the host", host_loads, 0},
+    {8, 32 * KiB, "loads from the host", host_loads, 0},
+    {2, 8, "stores to the host before the last post", early_host_stores, 0},
+    {8, 8, "stores to the host before the last post", early_host_stores, 0},
+    {8, 32 * KiB, "stores to the host before the last post", early_host_stores, 0},
+    {2, 8, "releases of a block", block_releases, 1},
+    {8, 8, "releases of a block", block_releases, 1},
+    {8, 32 * KiB, "releases of a block", block_releases, 1},
+    {8, 8, "accesses one after the other", chain, 3},
+    {8, 32 * KiB, "accesses one after the other", chain, 4},
+    {8, 32 * KiB, "share of a block", block_share, 1.0 / 4},
+};
+
+}  // namespace
+
+TEST_CASE("budgets: an all-reduce costs no more than the table says", "[budget]") {
+  std::vector<Counted> known;
+  for (const Budget &line : budgets) {
+    const Counted *counted = nullptr;
+    for (const Counted &it : known)
+      if (it.rank_count == line.rank_count && it.bytes == line.bytes) counted = &it;
+    if (counted == nullptr) {
+      known.push_back(count_all_reduce(line.rank_count, line.bytes));
+      counted = &known.back();
+    }
+    const double value = line.value(*counted);
+    CAPTURE(line.rank_count, line.bytes, line.what, value, line.most, line.present);
+    std::printf("%d ranks, %8zu bytes: %-40s %8.3f (budget %.3f)\n", line.rank_count, line.bytes, line.what, value,
+                line.most);
+    CHECK(value <= std::max(line.most, line.present));
+    // A budget that holds by now needs no other figure: take it out of the table.
+    if (line.present != 0) CHECK(value > line.most);
+  }
+}
+
+TEST_CASE("budgets: slots shrink as ranks and channels grow, and stay under what a rank may have", "[budget]") {
+  CHECK(slot_bytes_for(8, 4, 8) == 128 << 10);
+  CHECK(slot_bytes_for(16, 4, 8) == 128 << 10);
+  CHECK(slot_bytes_for(17, 4, 8) == 64 << 10);
+  CHECK(slot_bytes_for(8, 64, 8) == 16 << 10);
+  for (const uint32_t ranks : {2u, 3u, 8u, 33u, 64u})
+    for (const uint32_t channels : {1u, 4u, 8u, 64u})
+      CHECK((uint64_t{slot_bytes_for(ranks, channels, 8)} * ranks * channels * 8 <= slot_memory_bytes ||
+             slot_bytes_for(ranks, channels, 8) == slot_bytes_min));
+}
+
+TEST_CASE("budgets: blocks of ranks that share buffers are a device's, and leave half of what is free", "[budget]") {
+  DeviceRequest request;
+  request.executor = RONDO_DEVICE_EXECUTOR_KERNEL;
+  BlockBudget budget;  // of an H100: a block of 512 threads on a multiprocessor, or two of 256
+  budget.multiprocessors = budget.blocks = 132;
+  budget.narrow_blocks = 264;
+  const auto channels_of = [&](uint32_t ranks, uint64_t claimed, uint32_t most = 0) {
+    request.rank_count = request.neighbours.in_process = ranks;
+    request.claimed_blocks = claimed;
+    request.channel_count_max = most;
+    const auto direct = choose_direct(request, budget, most == 0 ? 4 : std::min(most, 4u));
+    // What a rank then takes: the next communicator finds all ranks' claimed.
+    CHECK(blocks_of_a_rank(budget, 4, direct, true) == std::max(4u, (direct.channel_count + 1) / 2));
+    return direct.channel_count;
+  };
+  CHECK(channels_of(8, 0) == 16);
+  CHECK(channels_of(2, 0) == 66);
+  CHECK(channels_of(64, 0) == 4);
+  CHECK(channels_of(8, 64) == 8);   // a second communicator takes half of what the first has left,
+  CHECK(channels_of(8, 96) == 4);   // and a third what its connections want
+  CHECK(channels_of(2, 0, 5) == 5);
+  CHECK(channels_of(2, 0, 1) == 1);
+  request.channel_count = 7;  // asked for
+  CHECK(choose_direct(request, budget, 7).channel_count == 7);
+  request.neighbours.in_process = 1;  // some are elsewhere
+  CHECK(choose_direct(request, budget, 4).rank_count == 0);
+  request.kernel = RONDO_KERNEL_LOAD_STORE;
+  CHECK(choose_direct(request, budget, 4).channel_count == 4);
+  CHECK(choose_direct(request, budget, 4).chunk_bytes == 256 << 10);
+  CHECK(direct_threads(false, true, 1, 1) == 256);
+  CHECK(direct_threads(true, true, 8, 1) == 32);
+  CHECK(direct_threads(true, true, 32 << 10, 16) == 256);  // a word for each
+}

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// The library of all kernels for emulated blocks, of the families that soft_kernels.cpp is compiled for.
+#include <vector>
+
+#include "tests/soft_cuda/soft_kernel.h"
+
+using soft_cuda::KernelEntry;
+
+const KernelEntry *soft_kernels_of_simple();
+const KernelEntry *soft_kernels_of_ll();
+const KernelEntry *soft_kernels_of_ll128();
+const KernelEntry *soft_kernels_of_direct();
+const KernelEntry *soft_kernels_of_reduce();
+
+extern "C" __attribute__((visibility("default"))) const KernelEntry *soft_cuda_kernels() {
+  static const std::vector<KernelEntry> *const all = [] {
+    auto *const joined = new std::vector<KernelEntry>;  // kernels may run until the process is gone
+    for (const KernelEntry *entry : {soft_kernels_of_simple(), soft_kernels_of_ll(), soft_kernels_of_ll128(),
+                                     soft_kernels_of_direct(), soft_kernels_of_reduce()})
+      for (; entry->name != nullptr; ++entry) joined->push_back(*entry);
+    joined->push_back({nullptr, nullptr, 0});
+    return joined;
+  }();
+  return all->data();
+}
