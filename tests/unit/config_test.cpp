@@ -49,6 +49,7 @@ TEST_CASE("config: an empty environment leaves every default") {
 TEST_CASE("config: each variable reaches its field") {
   const Config config = parse({{"RONDO_ALGORITHM", "ring"},
                                {"RONDO_PROTOCOL", "ll"},
+                               {"RONDO_KERNEL", "interpreter"},
                                {"RONDO_CHANNELS", "8"},
                                {"RONDO_CHUNK_BYTES", "1G"},
                                {"RONDO_TIMEOUT", "0.25"},
@@ -77,6 +78,7 @@ TEST_CASE("config: each variable reaches its field") {
                             .value();
   CHECK(config.algorithm == RONDO_ALGORITHM_RING);
   CHECK(config.protocol == RONDO_PROTOCOL_LL);
+  CHECK(config.kernel == RONDO_KERNEL_INTERPRETER);
   CHECK(config.channels == 8);
   CHECK(config.max_ctas == 1024);
   CHECK(config.chunk_bytes == chunk_bytes_max);

@@ -94,10 +94,11 @@ TEST_CASE("perf report: JSON has exactly the promised form") {
     "collective": "all_reduce", "ranks": 2, "type": "float32", "op": "sum", "root": null, "device": "host",
     "version": "0.1.0", "commit": "0123456789ab", "time": "2026-11-23T03:10:06Z", "arguments": ["all_reduce"],
     "environment": {"RONDO_LOG": "info"}, "hosts": [{"name": "node1", "ranks": [0, 1], "processes": [17, 18]}],
-    "configuration": {"algorithm": "auto", "protocol": "auto", "channels": 0, "chunk_bytes": 0, "max_ctas": 0,
+    "configuration": {"algorithm": "auto", "protocol": "auto", "kernel": "auto", "channels": 0, "chunk_bytes": 0,
+      "max_ctas": 0,
       "timeout_ms": 0, "threads": false, "stream": false, "rewrite": true, "check_count": 1, "aggregate_count": 1,
       "seed": 1},
-    "results": [{"bytes": 8, "count": 2, "algorithm": "ring", "protocol": "ll", "channels": 2,
+    "results": [{"bytes": 8, "count": 2, "algorithm": "ring", "protocol": "ll", "kernel": "interpreter", "channels": 2,
       "disturbed": false, "load": {"waited": 0, "others": 0, "stolen": 0},
       "out_of_place": {"time_us": {"median": 10.0, "min": 8.0, "max": 17.0}, "algbw_GBps": 0.0008,
                        "busbw_GBps": 0.0008, "wrong": 0},
@@ -122,7 +123,7 @@ TEST_CASE("perf report: CSV has as many fields in each row as in its head") {
   std::istringstream text(to_csv({&series, 1}));
   std::string line;
   size_t lines = 0;
-  for (; std::getline(text, line); ++lines) CHECK(std::count(line.begin(), line.end(), ',') == 24);
+  for (; std::getline(text, line); ++lines) CHECK(std::count(line.begin(), line.end(), ',') == 25);
   CHECK(lines == series.rows.size() + 1);
 }
 

@@ -140,8 +140,8 @@ TEST_CASE("tuner: between hosts of several ranks, every collective crosses the n
 }
 
 TEST_CASE("tuner: rows that were measured on one host do not count among several, nor the other way round") {
-  const PlanChoice one{RONDO_ALGORITHM_TREE, RONDO_PROTOCOL_SIMPLE, 1, 4096};
-  const PlanChoice several{RONDO_ALGORITHM_RING, RONDO_PROTOCOL_SIMPLE, 1, 8192};
+  const PlanChoice one{RONDO_ALGORITHM_TREE, RONDO_PROTOCOL_SIMPLE, 1, 4096, RONDO_KERNEL_INTERPRETER};
+  const PlanChoice several{RONDO_ALGORITHM_RING, RONDO_PROTOCOL_SIMPLE, 1, 8192, RONDO_KERNEL_INTERPRETER};
   const auto table = TuningTable::make({{RONDO_ALL_REDUCE, 4, false, TuningRow::any_bytes, one},
                                         {RONDO_ALL_REDUCE, 4, false, TuningRow::any_bytes, several, true}});
   REQUIRE(table.ok());
