@@ -24,8 +24,7 @@ RONDO_HD void run_direct(G group, const DirectOperation &operation, uint32_t cha
   // Nobody else writes what is read here; the vote comes before one thread moves it on.
   const uint64_t number = base.progress->posts + 1;
   const bool one_shot = operation.mode == DirectMode::one_shot;
-  // A kernel behind one that failed publishes nothing.
-  bool done = !group.any(group.rank() == 0 && memory::load_relaxed(base.progress->verdict) != 0);  // A1
+  bool done = one_shot || may_begin(group, operation);
   if (done) {
     switch (operation.mode) {
       case DirectMode::one_shot:

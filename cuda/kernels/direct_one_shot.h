@@ -82,15 +82,19 @@ RONDO_HD void sweep(G group, const DirectOperation &operation, const Post &post,
 }
 
 /// P: data announces itself, so the header comes first and nobody waits for it behind the data.
+/// `first`: the thread's first word.
 template <Group G>
-RONDO_HD void write_post(G group, const DirectOperation &operation, const Post &post, uint32_t channel) {
+RONDO_HD void write_post(G group, const DirectOperation &operation, const Post &post, uint32_t channel,
+                         uint64_t first) {
   const DirectPlace own = operation.place(operation.rank);
   uint64_t *const units = own.units(post.number);
   if (group.rank() + 1 == group.size())  // before all units, which it does not wait for; by a thread that has few
     memory::store_release<memory::Site::direct_post>(  // P2, pairs with W2
         own.header(post.number, channel), ll::pack(operation.base.buffers.signature, post.flag));
   for (uint32_t index = post.begin + group.rank(); index < post.end; index += group.size()) {
-    const uint64_t word = load_word(operation.base.buffers.send.data, post.bytes, index);
+    const uint64_t word = index == post.begin + group.rank()
+                              ? first
+                              : load_word(operation.base.buffers.send.data, post.bytes, index);
     memory::store_pair_relaxed(
         units + 2 * size_t{index},  // P1, pairs by value with W1
         {ll::pack(static_cast<uint32_t>(word), post.flag), ll::pack(static_cast<uint32_t>(word >> 32), post.flag)});
@@ -105,58 +109,55 @@ RONDO_HD void write_post(G group, const DirectOperation &operation, const Post &
   return uint64_t{ll::data_of(pair.second)} << 32 | ll::data_of(pair.first);
 }
 
-/// W1 of word `index` of all ranks, whose reduction goes to `result`. False: something is still to come.
+/// W1 of word `index` of all ranks, whose reduction goes to `result`. False: something is still to come. The looks of a
+/// turn are under way together, the last rank's with those of the last turn.
 template <class Reduction>
 [[nodiscard]] RONDO_HD bool reduce_word(const DirectOperation &operation, const Post &post, uint32_t index,
                                       uint64_t &result) {
+  constexpr uint32_t looks = Reduction::looks_at_once;
   const uint32_t self = operation.rank, last = operation.rank_count() - 1;
   const size_t at = operation.geometry.units_at(post.number) + size_t{index} * sizeof(memory::Pair);
   const auto look = [&](uint32_t rank) {  // pairs by value with P1
     return memory::load_pair_relaxed(reinterpret_cast<const uint64_t *>(operation.places[rank] + at));
   };
   const uint64_t own = load_word(operation.base.buffers.send.data, post.bytes, index);
-  memory::Pair last_found{};
-  {
-    memory::Attempt attempt;
-    if (last != self) last_found = look(last);  // under way while the others are looked at
-    if (has_flag(last_found, post.flag)) attempt.keep();
-  }
   uint64_t partial = 0;
   RONDO_KEEP_LOOP
-  for (uint32_t first = 0; first < last; first += Reduction::at_once) {
-    memory::Pair found[Reduction::at_once]{};
+  for (uint32_t first = 0; first < last; first += looks) {
+    memory::Pair found[looks]{}, found_last{};
+    const bool needs_last = first + looks >= last && last != self;
     const bool all = poll(operation.base.poll_count, [&] {
-      bool full = true;
       RONDO_UNROLL
-      for (uint32_t turn = 0; turn < Reduction::at_once; ++turn)
+      for (uint32_t turn = 0; turn < looks; ++turn)
         if (first + turn < last && first + turn != self) found[turn] = look(first + turn);
+      if (needs_last) found_last = look(last);
+      bool full = !needs_last || has_flag(found_last, post.flag);
       RONDO_UNROLL
-      for (uint32_t turn = 0; turn < Reduction::at_once; ++turn)
+      for (uint32_t turn = 0; turn < looks; ++turn)
         if (first + turn < last && first + turn != self) full &= has_flag(found[turn], post.flag);
       return full;
     });
     if (!all) return false;
     RONDO_UNROLL
-    for (uint32_t turn = 0; turn < Reduction::at_once; ++turn) {
+    for (uint32_t turn = 0; turn < looks; ++turn) {
       if (first + turn >= last) continue;
       const uint64_t word = first + turn == self ? own : word_of(found[turn]);
       partial = first + turn == 0 ? word : Reduction::template step<false>(partial, word, 0);
     }
+    result = word_of(found_last);
   }
-  const bool full = last == self || has_flag(last_found, post.flag) || poll(operation.base.poll_count, [&] {
-                      last_found = look(last);
-                      return has_flag(last_found, post.flag);
-                    });
-  if (!full) return false;
-  result = Reduction::template step<true>(partial, last == self ? own : word_of(last_found), operation.base.divisor);
+  result = Reduction::template step<true>(partial, last == self ? own : result, operation.base.divisor);
   return true;
 }
 
 template <class Reduction, Group G>
 [[nodiscard]] RONDO_HD bool run_one_shot(G group, const DirectOperation &operation, uint32_t channel, uint64_t number) {
   const Post post = make_post(operation, number, operation.count * sizeof(typename Reduction::Storage), channel);
-  write_post(group, operation, post, channel);
   uint32_t index = post.begin + group.rank(), peer = group.rank();
+  // Under way while the verdict is: a short post has no other word.
+  const uint64_t first = index < post.end ? load_word(operation.base.buffers.send.data, post.bytes, index) : 0;
+  if (!may_begin(group, operation)) return false;
+  write_post(group, operation, post, channel, first);
   return repeat_until_ready(group, operation, [&] {
     for (; index < post.end; index += group.size()) {
       uint64_t reduced = 0;
@@ -166,6 +167,7 @@ template <class Reduction, Group G>
       attempt.keep();
       store_word(operation.base.buffers.recv.data, post.bytes, index, reduced);
     }
+    const memory::Turn turn;
     const Look headers = look_at_peers(group, operation, peer, [&](uint32_t of) {
       const uint64_t header = memory::load_acquire(operation.place(of).header(post.number, channel));  // W2, see P2
       if (ll::flag_in(header) != post.flag) return Look::waits;

@@ -25,6 +25,7 @@ struct RankReduction {
   static constexpr bool divides_pieces = !std::is_integral_v<Accumulator>;
   /// Operands of one piece that are under way at once. Small elements take a lot of code each.
   static constexpr uint32_t at_once = sizeof(Storage) == 1 ? 2 : 4;
+  static constexpr uint32_t looks_at_once = sizeof(Storage) == 1 ? 2 : 7;  ///< in one_shot: with the last, eight ranks
   static constexpr bool is_narrow = sizeof(Storage) <= 2;
 
   /// The partial result and the operand of the next rank. `last`: divides by `divisor`, unless that is 0.

@@ -45,6 +45,12 @@ enum class Look : uint8_t { ready, waits, foreign };
   return Look::foreign;
 }
 
+/// False behind a kernel that failed: this one publishes nothing.
+template <Group G>
+[[nodiscard]] RONDO_HD bool may_begin(G group, const DirectOperation &operation) {
+  return !group.any(group.rank() == 0 && memory::load_relaxed(operation.base.progress->verdict) != 0);  // A1
+}
+
 /// Until attempt() is ready in all threads; what one of them acquired, all see then. False: stop.
 template <Group G, class Attempt>
 [[nodiscard]] RONDO_HD bool repeat_until_ready(G group, const DirectOperation &operation, Attempt &&attempt) {

@@ -127,6 +127,7 @@ class Turn {
 
  private:
   uint32_t known_ = 0;
+  uint32_t loaded_ = 0;
 };
 #else
 RONDO_HD inline void note(Access /*access*/, const void * /*at*/, size_t /*bytes*/) {}

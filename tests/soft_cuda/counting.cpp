@@ -19,6 +19,9 @@ struct Depths {
   uint32_t known = 0;   ///< what the thread has waited for
   uint32_t loaded = 0;  ///< the deepest of what it has loaded
   uint32_t stored = 0;  ///< the deepest of what it has stored
+  uint32_t turns = 0;   ///< the deepest of what turns that have ended loaded
+
+  [[nodiscard]] uint32_t deepest() const { return std::max({known, loaded, turns}); }
 };
 
 class Counter {
@@ -159,11 +162,11 @@ void Counter::follow(Access access, const void *at, size_t bytes, bool host) {
       stamps.set(at, bytes, round, depths.loaded + 1);
       return;
     case Access::flag_release:
-      depths.stored = std::max(depths.stored, depths.loaded) + 1;
+      depths.stored = std::max(depths.stored, depths.deepest()) + 1;
       stamps.set(at, bytes, round, depths.stored);
       return;
     case Access::read_modify_write:
-      depths.loaded = std::max({depths.loaded, depths.stored, stamps.get(at, bytes, round)}) + 1;
+      depths.loaded = std::max({depths.deepest(), depths.stored, stamps.get(at, bytes, round)}) + 1;
       depths.known = depths.stored = depths.loaded;
       stamps.set(at, bytes, round, depths.loaded);
       return;
@@ -193,14 +196,14 @@ void count_access(Access access, const void *at, size_t bytes) { counter->count(
 void note_result() {
   if (counter == nullptr) return;
   counter->reporting = true;
-  counter->counts.chain = std::max<uint64_t>(counter->counts.chain, counter->depths.loaded);
+  counter->counts.chain = std::max<uint64_t>(counter->counts.chain, counter->depths.deepest());
 }
 
 void join_barrier(Joined &joined, uint32_t generation, bool first_thread) {
   if (counter == nullptr) return;
   if (first_thread) ++counter->phase().barriers;
   const Depths &mine = counter->depths;
-  raise_to(std::atomic_ref(joined.depth[generation % 2]), std::max(mine.known, mine.loaded));
+  raise_to(std::atomic_ref(joined.depth[generation % 2]), mine.deepest());
   raise_to(std::atomic_ref(joined.store_depth[generation % 2]), mine.stored);
 }
 
@@ -233,9 +236,17 @@ Attempt::~Attempt() {
   counter->attempts.pop_back();
 }
 
-Turn::Turn() : known_(counter != nullptr ? counter->depths.known : 0) {}
+Turn::Turn() {
+  if (counter == nullptr) return;
+  known_ = counter->depths.known;
+  loaded_ = counter->depths.loaded;
+}
 Turn::~Turn() {
-  if (counter != nullptr) counter->depths.known = known_;
+  if (counter == nullptr) return;
+  Depths &mine = counter->depths;
+  mine.turns = std::max(mine.turns, mine.loaded);
+  mine.known = known_;
+  mine.loaded = loaded_;
 }
 
 }  // namespace rondo::memory
