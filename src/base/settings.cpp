@@ -47,6 +47,16 @@ Result<void> take_name(Enum &target, const Enum &field, const char *(*name)(Enum
                           ", which is none of: " + known_names(name));
 }
 
+/// The kernel load_store has no protocol. Where the caller asks for one of the two, what the environment says of the
+/// other does not count.
+void drop_what_contradicts(const rondo_config_t &caller, Settings &settings) {
+  if (settings.kernel != RONDO_KERNEL_LOAD_STORE) return;
+  if (caller.kernel == RONDO_KERNEL_LOAD_STORE && caller.protocol == RONDO_PROTOCOL_AUTO)
+    settings.protocol = RONDO_PROTOCOL_AUTO;
+  if (caller.kernel == RONDO_KERNEL_AUTO && caller.protocol != RONDO_PROTOCOL_AUTO)
+    settings.kernel = RONDO_KERNEL_AUTO;
+}
+
 /// 0 leaves `target`.
 template <class Target>
 Result<void> take_number(Target &target, Target value, Target least, Target most, const char *what) {
@@ -75,6 +85,7 @@ Result<Settings> merge(const rondo_config_t *caller, const Config &environment) 
   RONDO_TRY(take_name(settings.algorithm, caller->algorithm, rondo_algorithm_string, "algorithm"));
   RONDO_TRY(take_name(settings.protocol, caller->protocol, rondo_protocol_string, "protocol"));
   RONDO_TRY(take_name(settings.kernel, caller->kernel, rondo_kernel_string, "kernel"));
+  drop_what_contradicts(*caller, settings);
   RONDO_TRY(take_number<uint32_t>(settings.channels, caller->channels, 1, channels_max, "channels"));
   RONDO_TRY(take_number<uint64_t>(settings.chunk_bytes, caller->chunk_bytes, chunk_bytes_min, chunk_bytes_max,
                                   "chunk_bytes"));

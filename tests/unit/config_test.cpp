@@ -222,6 +222,26 @@ TEST_CASE("settings: a caller's field wins over the environment, and a default l
   CHECK(settings.network_interface == "eth7");
 }
 
+TEST_CASE("settings: of kernel and protocol, what the caller asks for drops what the environment has against it") {
+  const Config with_protocol = parse({{"RONDO_PROTOCOL", "ll"}}).value();
+  const Config with_kernel = parse({{"RONDO_KERNEL", "load_store"}}).value();
+  rondo_config_t caller = RONDO_CONFIG_INIT;
+  CHECK(merge(&caller, with_protocol).value().protocol == RONDO_PROTOCOL_LL);
+  CHECK(merge(&caller, with_kernel).value().kernel == RONDO_KERNEL_LOAD_STORE);
+  caller.kernel = RONDO_KERNEL_LOAD_STORE;
+  CHECK(merge(&caller, with_protocol).value().kernel == RONDO_KERNEL_LOAD_STORE);
+  CHECK(merge(&caller, with_protocol).value().protocol == RONDO_PROTOCOL_AUTO);
+  caller.protocol = RONDO_PROTOCOL_SIMPLE;  // both are the caller's: the call is refused, by who plans it
+  CHECK(merge(&caller, with_protocol).value().protocol == RONDO_PROTOCOL_SIMPLE);
+  CHECK(merge(&caller, with_protocol).value().kernel == RONDO_KERNEL_LOAD_STORE);
+  caller.kernel = RONDO_KERNEL_AUTO;
+  CHECK(merge(&caller, with_kernel).value().kernel == RONDO_KERNEL_AUTO);
+  CHECK(merge(&caller, with_kernel).value().protocol == RONDO_PROTOCOL_SIMPLE);
+  caller.kernel = RONDO_KERNEL_INTERPRETER;
+  caller.protocol = RONDO_PROTOCOL_AUTO;
+  CHECK(merge(&caller, with_protocol).value().protocol == RONDO_PROTOCOL_LL);
+}
+
 TEST_CASE("settings: a field out of range is refused by name") {
   const auto refused = [](auto change) {
     rondo_config_t caller = RONDO_CONFIG_INIT;
