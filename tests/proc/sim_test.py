@@ -143,7 +143,27 @@ class Sim(unittest.TestCase):
             to_the_end = [line for line in lines if line[-1] == labels["131072"]]
             self.assertEqual([(len(line), line[0]) for line in to_the_end], [(17, labels["2"])])
 
+    def test_with_load_store_the_comparison_is_of_load_store(self):
+        options = ("--kernel", "load_store", "--nodes", "1", "--gpus", "4", "--bytes", "1M")
+        told = self.told(*options)
+        self.assertEqual(told["kernel"], "load_store")
+        self.assertEqual(set(told["by_size"]), {"ring", "one_shot", "two_shot"})
+        self.assertLessEqual({it["algorithm"] for it in told["fastest"]}, {"ring", "one_shot", "two_shot"})
+        left_out = " ".join(told["left_out"])
+        for algorithm in ("tree", "halving_doubling"):
+            self.assertIn(f"{algorithm}: the kernel 'load_store' that was asked for is for all_reduce", left_out)
+        size = {it["bytes"]: it["time_us"] for it in told["by_size"][told["algorithm"]]}
+        self.assertEqual(size[1 << 20], told["time_us"])
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "sweep.svg"
+            done = sim(*options, "--plot", str(path))
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            labels = {it.text for it in ElementTree.parse(path).iter(SVG + "text")}
+        self.assertLessEqual({"ring", "one_shot", "two_shot"}, labels)
+        self.assertFalse({"tree", "halving_doubling", "hierarchical"} & labels)
+
     def test_bad_input_is_answered_and_fails(self):
+        load_store = ("--kernel", "load_store", "--nodes", "1", "--gpus", "4")
         for options, part in [
                 (["--algorithm", "rung"], "unknown algorithm 'rung'"), (["--bytes", "1X"], "not a size"),
                 (["--ranks", "0"], "--ranks"), (["--ranks", "1025", "--algorithm", "one_shot"], "these can: ring"),
@@ -152,7 +172,14 @@ class Sim(unittest.TestCase):
                 (["--topology", "/nowhere/net.json"], "cannot read the topology file"),
                 (["--table", "/nowhere/tuning.json"], "cannot read the table '/nowhere/tuning.json'"),
                 (["--table", "t.json", "--nodes", "2"], "leave --topology, --nodes"),
-                (["--collective", "broadcast", "--root", "99"], "root 99 is not one of 16")]:
+                (["--collective", "broadcast", "--root", "99"], "root 99 is not one of 16"),
+                ([*load_store, "--protocol", "ll"], "has no protocol, but 'll' was asked for, too"),
+                ([*load_store, "--channels", "2"], "on one channel"),
+                ([*load_store, "--collective", "all_gather"], "is for all_reduce of"),
+                ([*load_store, "--bytes", "1024G"], "more than 4000000 steps"),
+                (["--kernel", "load_store", "--ranks", "64"], "name `--nodes 1 --gpus 64`"),
+                (["--kernel", "load_store", "--nodes", "1", "--gpus", "65"],
+                 "is for 2 to 64 ranks that are all on one host")]:
             with self.subTest(options=options):
                 done = sim(*options)
                 self.assertEqual((done.returncode, done.stdout), (2, ""))

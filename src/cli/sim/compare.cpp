@@ -4,7 +4,9 @@
 #include <cmath>
 
 #include "src/cli/sim/sim.h"
+#include "src/cli/tune/tuner_input.h"
 #include "src/plan/build.h"
+#include "src/proto/exchange.h"
 
 namespace rondo::cli {
 namespace {
@@ -84,6 +86,14 @@ const SimLine *fastest_at(const SimComparison &comparison, double bytes) {
 
 }  // namespace
 
+void set_exchange(sim::Network *network) {
+  network->post_bytes = network->exchange_chunk_bytes = 0;
+  if (network->rank_count() > exchange_rank_count_max) return;
+  const TunerInput own = tuner_input({}, static_cast<uint32_t>(network->rank_count()), false);
+  network->post_bytes = static_cast<uint32_t>(own.post_bytes);
+  network->exchange_chunk_bytes = static_cast<uint32_t>(own.exchange_chunk_bytes);
+}
+
 void Effort::begin(sim::Simulator &simulator, double weight) {
   simulator.watch([this, weight](double part) { reached_((done_ + weight * part) / total_); });
 }
@@ -155,6 +165,7 @@ SimComparison compare_by_ranks(const sim::SimCase &what, Effort &effort) {
       sized.network.nodes = sim::even_nodes(ranks, node_rank_count, rack_node_count);
       for (sim::SimNode &node : sized.network.nodes)
         node.nic_count = std::min(node.nic_count, what.network.nodes.front().nic_count);
+      set_exchange(&sized.network);
       sim::Simulator simulator;
       if (auto why = too_many(algorithm, sized); !why.empty()) {
         reason = std::move(why);

@@ -12,7 +12,6 @@
 #include "src/base/parse.h"
 #include "src/cli/commands.h"
 #include "src/cli/sim/sim.h"
-#include "src/cli/tune/tuner_input.h"
 #include "src/console/command_line.h"
 #include "src/console/output.h"
 #include "src/console/progress.h"
@@ -150,6 +149,16 @@ Result<void> choose_tuned(const SimOptions &options, Question *question) {
   return {};
 }
 
+/// load_store among ranks that are not all on one host is refused here, where it can be said how to put them there.
+Result<void> check_kernel(const sim::SimCase &what) {
+  const uint64_t ranks = what.network.rank_count();
+  const bool fit = ranks >= 2 && ranks <= exchange_rank_count_max;
+  if (what.overrides.kernel != RONDO_KERNEL_LOAD_STORE || (fit && what.network.nodes.size() == 1)) return {};
+  return invalid_argument("the kernel 'load_store' is for 2 to " + std::to_string(exchange_rank_count_max) +
+                          " ranks that are all on one host" +
+                          (fit ? "; name `--nodes 1 --gpus " + std::to_string(ranks) + "`" : ""));
+}
+
 Result<Question> make_question(const SimOptions &options) {
   Question question;
   sim::SimCase &what = question.what;
@@ -172,11 +181,8 @@ Result<Question> make_question(const SimOptions &options) {
     RONDO_TRY(choose_nodes(options, &what.network));
   }
   RONDO_TRY(sim::check_network(what.network));
-  if (what.network.rank_count() <= exchange_rank_count_max) {  // as the ranks of a host would have it
-    const TunerInput own = tuner_input({}, static_cast<uint32_t>(what.network.rank_count()), false);
-    what.network.post_bytes = static_cast<uint32_t>(own.post_bytes);
-    what.network.exchange_chunk_bytes = static_cast<uint32_t>(own.exchange_chunk_bytes);
-  }
+  set_exchange(&what.network);
+  RONDO_TRY(check_kernel(what));
   return question;
 }
 
@@ -190,6 +196,7 @@ Result<void> report(const SimOptions &options, const Question &question) {
   sim::SimCase compared = what;
   compared.use_symmetry = compared.use_period = true;
   compared.overrides = {};
+  compared.overrides.kernel = what.overrides.kernel;
   const bool by_ranks = !options.plot.empty(), by_size = !options.alone || by_ranks;
   const auto ranks = static_cast<double>(what.network.rank_count());
   console::Progress progress("rondo sim");

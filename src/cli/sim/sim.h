@@ -57,6 +57,9 @@ struct Crossing {
   rondo_algorithm_t algorithm = RONDO_ALGORITHM_RING;
 };
 
+/// The sizes of load_store's exchange, as that many ranks of a host would have them; 0 among more ranks.
+void set_exchange(sim::Network *network);
+
 /// How far several simulations are. Each has a weight, the number of its ranks: about as long it takes.
 class Effort {
  public:
