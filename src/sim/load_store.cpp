@@ -19,7 +19,7 @@ using load_store::Memory;
 using load_store::ProgramStep;
 
 constexpr uint32_t align_bytes = 64;
-constexpr uint64_t step_count_max = 20'000'000;  ///< of all ranks: about 4 GB of steps would be too many
+constexpr uint64_t step_count_max = 4'000'000;  ///< of all ranks: under 2 GB
 constexpr int64_t never = std::numeric_limits<int64_t>::max();
 
 double ps_per_byte(double GBps) { return GBps > 0 ? 1e3 / GBps : 0; }

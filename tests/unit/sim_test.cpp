@@ -256,6 +256,76 @@ TEST_CASE("simulator: a rank comes to each byte of its two buffers once, as far 
   CHECK(simulated_us(what) == Approx(before_us + (4 + 4) * 4.096));
 }
 
+namespace {
+
+/// Ranks of one node, each with a core.
+SimCase load_store_case(uint32_t ranks, rondo_algorithm_t algorithm, uint64_t bytes) {
+  SimCase what;
+  what.overrides.algorithm = algorithm;
+  what.overrides.kernel = RONDO_KERNEL_LOAD_STORE;
+  what.bytes = bytes;
+  what.network.nodes = {{ranks, 1, 0}};
+  what.network.post_bytes = 65536;
+  what.network.exchange_chunk_bytes = 131072;
+  what.network.links[1] = {2, 2, 10, Sharing::pair};
+  what.network.step_us = 0.5;
+  what.network.reduce_GBps = 8;
+  what.network.reduce_send_GBps = 16;
+  what.network.copy_GBps = 20;
+  what.network.memory_GBps = 5;
+  return what;
+}
+
+}  // namespace
+
+TEST_CASE("simulator: load_store, one_shot of two ranks takes its closed form", "[sim]") {
+  const double step = 0.5, alpha = 2, bytes = 4096;
+  const double gamma = 1 / 8e3, store = 1 / 16e3, copy = 1 / 20e3, memory = 1 / 5e3, link = 1 / 10e3;
+  SimCase what = load_store_case(2, RONDO_ALGORITHM_ONE_SHOT, 4096);
+  // The post is read from the send buffer and stored where the peer has read. What is reduced is the rank's own buffer
+  // and the peer's post, and goes into the recv buffer.
+  const double post_us = step + bytes * (copy + memory + store);
+  const double reduce_us = step + bytes * (gamma + memory + link + memory);
+  CHECK(simulated_us(what) == Approx(post_us + alpha + reduce_us).epsilon(1e-6));
+  // On one core: rank 0 posts; the core turns to rank 1, which posts and, an alpha behind rank 0's post, reduces; the
+  // core turns back, and rank 0 reduces.
+  what.network.core_count = 1;
+  what.network.switch_us = 10;
+  CHECK(simulated_us(what) == Approx(post_us + 10 + post_us + reduce_us + 10 + reduce_us).epsilon(1e-6));
+}
+
+TEST_CASE("simulator: load_store, bytes over links and steps are those of the programs", "[sim]") {
+  for (const uint32_t ranks : {2u, 3u, 8u}) {
+    CAPTURE(ranks);
+    const uint64_t bytes = uint64_t{ranks} * 32768 * 3;  // three tiles
+    const auto ring = Simulator().simulate(load_store_case(ranks, RONDO_ALGORITHM_RING, bytes));
+    REQUIRE(ring.ok());
+    // Each rank adds to n - 1 accumulators of a tile and fetches n - 1 sums of it.
+    CHECK(ring.value().outcome.link_bytes[1] == 2 * (ranks - 1) * bytes);
+    // An announcement, n - 1 looks at others, and of each tile n hops and a fetch.
+    const uint64_t ring_steps = 1 + (ranks - 1) + 3 * (ranks + 1);
+    CHECK(ring.value().outcome.step_count == ring_steps);
+    CHECK(ring.value().outcome.move_count == ranks * ring_steps);
+    SimCase what = load_store_case(ranks, RONDO_ALGORITHM_TWO_SHOT, bytes);
+    const auto two_shot = Simulator().simulate(what);
+    REQUIRE(two_shot.ok());
+    // n - 1 operands of the own part from the others, and their n - 1 parts of the result.
+    CHECK(two_shot.value().outcome.link_bytes[1] == 2 * (ranks - 1) * bytes);
+    const uint64_t chunk = two_shot.value().plan.chunk_bytes;
+    const uint64_t chunks = (bytes + chunk - 1) / chunk;
+    // n - 1 looks; of each chunk a contribution, a reduction and n - 1 fetches; the end.
+    CHECK(two_shot.value().outcome.step_count == (ranks - 1) + chunks * (2 + ranks - 1) + 1);
+  }
+}
+
+TEST_CASE("simulator: load_store, more steps than its limit are refused", "[sim]") {
+  for (const auto algorithm : {RONDO_ALGORITHM_RING, RONDO_ALGORITHM_TWO_SHOT}) {
+    const auto refused = Simulator().simulate(load_store_case(64, algorithm, uint64_t{1} << 40));
+    REQUIRE_FALSE(refused.ok());
+    CHECK(refused.error().message.find("more than 4000000 steps") != std::string::npos);
+  }
+}
+
 TEST_CASE("topology file: what is wrong is named", "[sim]") {
   const std::pair<const char *, const char *> wrong[] = {
       {"{", "not JSON"},
