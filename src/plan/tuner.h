@@ -28,7 +28,7 @@ struct TunerInput {
   uint64_t post_bytes = 0;      ///< load_store: the most that a one_shot takes; 0: no load_store here
   uint64_t exchange_chunk_bytes = 0;  ///< load_store: the largest chunk of a two_shot
   uint32_t exchange_channels = 0;     ///< load_store by kernels of a device: the most channels; 0: it is by the host
-  bool shares_buffers = false;        ///< load_store on a device: all ranks read and write each other\'s buffers
+  bool shares_buffers = false;        ///< load_store on a device: all ranks read and write each other's buffers
   PlanChoice overrides;
   const TuningTable *table = nullptr;  ///< measured, asked before the built-in ones; null: there is none
 };
@@ -51,7 +51,7 @@ struct LoadStoreRow {
   bool oversubscribed;
   uint32_t rank_count_max;
   uint64_t bytes_max;
-  rondo_algorithm_t algorithm;  ///< one_shot or two_shot
+  rondo_algorithm_t algorithm;  ///< one_shot, two_shot or ring
   uint64_t chunk_bytes;
 };
 [[nodiscard]] std::span<const LoadStoreRow> load_store_rows();
