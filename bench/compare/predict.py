@@ -31,7 +31,7 @@ STATE_MATTERS_BELOW = 16 * MIB
 SCHEDULES = ("ring", "tree", "halving_doubling", "one_shot", "two_shot")
 LOAD_STORE = ("ring by load_store", "one_shot by load_store", "two_shot by load_store")
 ALGORITHMS = SCHEDULES + LOAD_STORE
-ONE_SHOT_BYTES_MAX = 16 * 1024  # by load_store, among 8 ranks
+ONE_SHOT_BYTES_MAX = 64 * 1024  # by load_store: a post among at most 16 ranks
 
 
 def parse_arguments():

@@ -53,7 +53,7 @@ struct Options {
   Buffers buffers = Buffers::private_memory;
   bool out_of_place = true, in_place = true;
   uint64_t seed = 1;
-  rondo_config_t config = RONDO_CONFIG_INIT;   ///< algorithm, protocol, channels, chunk size, timeout
+  rondo_config_t config = RONDO_CONFIG_INIT;   ///< algorithm, kernel, protocol, channels, chunk size, timeout
   std::string csv_path, json_path, plot_path;  ///< empty: not wanted; "-": standard output
   bool table_to_errors = false;                ///< one of them is, so that the table goes to standard error
 };

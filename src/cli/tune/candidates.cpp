@@ -21,7 +21,7 @@ constexpr std::array<uint64_t, 2> ll_chunks{4 * KiB, 16 * KiB};
 constexpr std::array<uint64_t, 3> load_store_chunks{64 * KiB, 128 * KiB, 256 * KiB};
 constexpr std::array<uint64_t, 3> load_store_ring_chunks{16 * KiB, 32 * KiB, 64 * KiB};
 
-/// What can hand data over: the interpreter by a protocol, or a kernel of its own.
+/// What can run a schedule: the interpreter by a protocol, or a kernel, which has none.
 struct Way {
   rondo_kernel_t kernel;
   rondo_protocol_t protocol;

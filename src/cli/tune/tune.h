@@ -165,7 +165,8 @@ struct Findings {
   std::vector<Measured> all;
 };
 
-/// The simulator's network for a size of a group: what comes nearest to the times that were measured with `simple`.
+/// The simulator's network for a size of a group: what comes nearest to the times that were
+/// measured with `simple`, or by load_store.
 struct Calibration {
   uint64_t bytes = 0;
   rondo_kernel_t kernel = RONDO_KERNEL_INTERPRETER;  ///< whose plans were looked at
