@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "cuda/driver/budget.h"
+#include "cuda/executors/cuda_plan.h"
 #include "cuda/executors/direct_shape.h"
 #include "cuda/executors/executor_base.h"
 #include "cuda/kernels/direct.h"
@@ -19,39 +20,14 @@ namespace rondo::cuda {
 namespace {
 
 constexpr uint32_t default_slot_count = 8;
-constexpr uint64_t plan_memory_bytes = 4 << 20;  // a plan of 64 ranks takes 4 KiB
 constexpr uint32_t poll_count = 64;              // looks at a flag in device memory for one at the host's abort word
-constexpr uint64_t upload_patience_ns = 10'000'000'000;
+constexpr uint64_t upload_patience_ns = 20'000'000;
 constexpr uint64_t upload_look_ns = 5'000;
 
 /// What the host and the kernels share, in pinned memory.
 struct HostWords {
   alignas(cache_line_bytes) uint64_t abort = 0;
   device::DeviceResult result;
-};
-
-class CudaPlan final : public PreparedPlan {
- public:
-  CudaPlan(Arena &arena, std::mutex &mutex) : arena_(arena), mutex_(mutex) {}
-  CudaPlan(const CudaPlan &) = delete;
-  CudaPlan &operator=(const CudaPlan &) = delete;
-  ~CudaPlan() override {
-    const std::lock_guard lock(mutex_);
-    if (bytes != 0) arena_.give_back(offset, bytes);
-  }
-
-  LoadedKernel kernel;
-  uint64_t offset = 0, bytes = 0;  ///< in the segment's memory for plans, and in the host's copy of it; direct: nothing
-  uint32_t channel_count = 0, lane_count = 0, lanes_per_channel = 0;
-  uint32_t scratch_bytes = 0;
-  bool direct = false;
-  device::DirectMode mode = device::DirectMode::two_shot;  ///< direct
-  uint64_t count = 0, chunk_elements = 0;  ///< direct
-  uint32_t threads = 0;                    ///< direct: of a block
-
- private:
-  Arena &arena_;
-  std::mutex &mutex_;
 };
 
 class KernelExecutor final : public ExecutorBase {
@@ -78,17 +54,21 @@ class KernelExecutor final : public ExecutorBase {
   [[nodiscard]] Result<void> join_group(const DeviceRequest &request);
   [[nodiscard]] HostWords &words() const { return *static_cast<HostWords *>(words_.get().object); }
   [[nodiscard]] std::byte *host_plans() const { return static_cast<std::byte *>(host_plans_.get().object); }
-  [[nodiscard]] Result<void> upload(const CudaPlan &plan);
+  [[nodiscard]] Result<void> upload(CudaPlan &plan);
+  [[nodiscard]] Result<bool> uploads_ended() const;
+  [[nodiscard]] Result<void> ensure_uploaded(CudaPlan &plan, const DeviceCall &call, CuStream stream) const;
+  [[nodiscard]] DevicePointer device_address_of(const CudaPlan &plan) const {
+    return segment_.address() + segment_.shape().plans_offset() + plan.offset;
+  }
   void prepare_direct(const Plan &plan, CudaPlan &made) const;
   [[nodiscard]] Result<void> prepare_image(const Plan &plan, CudaPlan &made);
   [[nodiscard]] device::DeviceOperation operation_of(const CudaPlan &plan, const DeviceCall &call) const;
-  [[nodiscard]] Result<void> run(const CudaPlan &plan, const DeviceCall &call, CuStream stream);
+  [[nodiscard]] Result<void> run(CudaPlan &plan, const DeviceCall &call, CuStream stream);
   [[nodiscard]] Result<void> run_direct(const CudaPlan &plan, const DeviceCall &call, CuStream stream) const;
 
   BlockClaim blocks_;
   HostMemory words_, host_plans_;
-  std::mutex arena_mutex_;
-  Arena arena_{plan_memory_bytes};
+  PlanMemory plan_memory_;
   uint32_t rank_ = 0;
   bool has_direct_ = false;              ///< its kernels are loaded
   uint64_t last_number_ = 0;             ///< of the operations that were enqueued and not captured
@@ -185,7 +165,7 @@ Result<void> KernelExecutor::claim_residency(const Neighbours &neighbours, const
 }
 
 Result<std::unique_ptr<PreparedPlan>> KernelExecutor::prepare(const Plan &plan) {
-  auto made = std::make_unique<CudaPlan>(arena_, arena_mutex_);
+  auto made = std::make_unique<CudaPlan>(plan_memory_);
   RONDO_TRY_ASSIGN(made->kernel, kernels_.find(device::kernel_name(plan)));
   made->direct = plan.choice.kernel == RONDO_KERNEL_LOAD_STORE;
   if (!made->direct) {
@@ -212,8 +192,12 @@ void KernelExecutor::prepare_direct(const Plan &plan, CudaPlan &made) const {
 Result<void> KernelExecutor::prepare_image(const Plan &plan, CudaPlan &made) {
   const size_t bytes = device::plan_image_bytes(plan);
   {
-    const std::lock_guard lock(arena_mutex_);
-    const auto offset = arena_.take(bytes);
+    const std::lock_guard lock(plan_memory_.mutex);
+    if (!plan_memory_.late.empty()) {
+      RONDO_TRY_ASSIGN(const bool ended, uploads_ended());
+      if (ended) plan_memory_.give_back_late();
+    }
+    const auto offset = plan_memory_.arena.take(bytes);
     if (!offset)
       return Error{RONDO_ERROR_OUT_OF_RESOURCES,
                    "the plans of " + std::to_string(bytes) + " bytes more do not fit into a communicator's " +
@@ -221,9 +205,8 @@ Result<void> KernelExecutor::prepare_image(const Plan &plan, CudaPlan &made) {
     made.offset = *offset;
     made.bytes = bytes;
   }
-  const uint64_t address = segment_.address() + segment_.shape().plans_offset() + made.offset;
   RONDO_TRY_ASSIGN(const device::PlanImage image,
-                   device::make_plan_image(plan, address, [&](uint32_t channel, uint32_t peer) {
+                   device::make_plan_image(plan, device_address_of(made), [&](uint32_t channel, uint32_t peer) {
                      return segment_.ends_address(channel, peer);
                    }));
   std::memcpy(host_plans() + made.offset, image.bytes.data(), image.bytes.size());
@@ -234,30 +217,51 @@ Result<void> KernelExecutor::prepare_image(const Plan &plan, CudaPlan &made) {
   return upload(made);
 }
 
-/// On a stream of its own, and waited for: on the caller's, the copy would come behind whatever waits there, and a
-/// captured call would make it again each time.
-Result<void> KernelExecutor::upload(const CudaPlan &plan) {
-  const DevicePointer address = segment_.address() + segment_.shape().plans_offset() + plan.offset;
-  auto *const stream = stream_.get().object;
+/// On the executor's own stream, so that a captured call does not repeat the copy with each replay. If that stream
+/// shares a hardware queue with a kernel that waits for this rank, the copy ends only after this rank's call: so the
+/// wait here is short, and ensure_uploaded() copies the same bytes again on the caller's stream.
+Result<void> KernelExecutor::upload(CudaPlan &plan) {
   const ContextGuard guard(*driver_, context_.get().context);
   RONDO_TRY(guard.status());
   const CaptureModeGuard capture_goes_on(*driver_);
-  RONDO_TRY(cuda_check(*driver_, driver_->memcpy_htod_async(address, host_plans() + plan.offset, plan.bytes, stream),
+  plan.uploaded = false;
+  RONDO_TRY(cuda_check(*driver_,
+                       driver_->memcpy_htod_async(device_address_of(plan), host_plans() + plan.offset, plan.bytes,
+                                                  stream_.get().object),
                        "copying a plan to the device"));
   const uint64_t deadline_ns = now_ns() + upload_patience_ns;
-  for (CuStatus status = CuStatus::not_ready; status != CuStatus::success;) {
-    status = driver_->stream_query(stream);
-    if (status != CuStatus::success && status != CuStatus::not_ready)
-      return cuda_error(*driver_, status, "copying a plan to the device");
-    if (status == CuStatus::success) break;
-    if (now_ns() >= deadline_ns)
-      return Error{RONDO_ERROR_TIMEOUT,
-                   "a plan of " + std::to_string(plan.bytes) + " bytes was not copied to " + describe() +
-                       " within 10 s, since what waits there holds the copy up; set CUDA_DEVICE_MAX_CONNECTIONS=32 "
-                       "before the process's first use of CUDA, or drive each rank by a thread of its own"};
+  for (;;) {
+    RONDO_TRY_ASSIGN(plan.uploaded, uploads_ended());
+    if (plan.uploaded || now_ns() >= deadline_ns || memory::load_acquire(words().abort) != 0) return {};
     sleep_for_ns(upload_look_ns);
   }
-  return {};
+}
+
+/// False: copies on the executor's own stream still wait or run.
+Result<bool> KernelExecutor::uploads_ended() const {
+  const ContextGuard guard(*driver_, context_.get().context);
+  RONDO_TRY(guard.status());
+  const CaptureModeGuard capture_goes_on(*driver_);
+  const CuStatus status = driver_->stream_query(stream_.get().object);
+  if (status == CuStatus::success) return true;
+  if (status == CuStatus::not_ready) return false;
+  return cuda_error(*driver_, status, "copying a plan to the device");
+}
+
+/// Before the call's kernel. The copy of upload() may come later still: it writes the same bytes.
+Result<void> KernelExecutor::ensure_uploaded(CudaPlan &plan, const DeviceCall &call, CuStream stream) const {
+  if (plan.uploaded) return {};
+  RONDO_TRY_ASSIGN(plan.uploaded, uploads_ended());
+  if (plan.uploaded) return {};
+  if (call.captured)
+    return Error{RONDO_ERROR_TIMEOUT,
+                 "a plan of " + std::to_string(plan.bytes) + " bytes was not copied to " + describe() +
+                     " before the capture of its call, since other work on the device holds the copy up; capture while "
+                     "no collective waits, or set CUDA_DEVICE_MAX_CONNECTIONS=32 before the process's first use of "
+                     "CUDA"};
+  return cuda_check(*driver_,
+                    driver_->memcpy_htod_async(device_address_of(plan), host_plans() + plan.offset, plan.bytes, stream),
+                    "copying a plan to the device");
 }
 
 device::DeviceOperation KernelExecutor::operation_of(const CudaPlan &plan, const DeviceCall &call) const {
@@ -275,12 +279,12 @@ device::DeviceOperation KernelExecutor::operation_of(const CudaPlan &plan, const
   return operation;
 }
 
-Result<void> KernelExecutor::run(const CudaPlan &plan, const DeviceCall &call, CuStream stream) {
+Result<void> KernelExecutor::run(CudaPlan &plan, const DeviceCall &call, CuStream stream) {
+  RONDO_TRY(ensure_uploaded(plan, call, stream));
   LaunchPart part;
   part.kernel = plan.kernel;
   part.operation = operation_of(plan, call);
-  part.operation.channels = reinterpret_cast<const device::DeviceChannel *>(
-      segment_.address() + segment_.shape().plans_offset() + plan.offset);
+  part.operation.channels = reinterpret_cast<const device::DeviceChannel *>(device_address_of(plan));
   part.channel_count = plan.channel_count;
   part.threads = lane_threads * plan.lanes_per_channel;
   part.shared_bytes = device::shared_bytes_for(plan.lanes_per_channel, plan.scratch_bytes);
@@ -313,7 +317,7 @@ Result<void> KernelExecutor::run_direct(const CudaPlan &plan, const DeviceCall &
 
 Result<void> KernelExecutor::launch(const DeviceCall &call, void *stream_handle) {
   auto *const stream = static_cast<CuStream>(stream_handle);
-  const auto &plan = static_cast<const CudaPlan &>(*call.plan);
+  auto &plan = static_cast<CudaPlan &>(*call.plan);
   const ContextGuard guard(*driver_, context_.get().context);
   RONDO_TRY(guard.status());
   RONDO_TRY(follow_last_stream(stream, call.captured));

@@ -154,3 +154,39 @@ TEST_CASE("hazard: more calls of a rank than its stream takes, before the other 
       if (it.call(0) != RONDO_OK) return;
   });
 }
+
+// Each rank's plan goes to the device on a stream of the rank's own: with 8 ranks more streams than hardware queues.
+TEST_CASE("hazard: plans that are copied while other ranks' kernels wait in the same hardware queue", "[eight queues]") {
+  constexpr int rank_count = 8;
+  rondo_config_t config = on_device();
+  config.device_executor = RONDO_DEVICE_EXECUTOR_KERNEL;
+  config.kernel = RONDO_KERNEL_INTERPRETER;
+  config.max_ctas = 2;
+  DeviceRanks group(rank_count, config);
+  std::vector<DeviceBuffer> buffers;
+  for (int rank = 0; rank < rank_count; ++rank)
+    buffers.emplace_back(group.world, bytes_of(whole_numbers(static_cast<uint64_t>(rank), count)));
+  std::vector<float> expected = sum_over_ranks(0, rank_count, count);
+  const auto call = [&](int rank, size_t elements, bool sums) {
+    void *const pointer = buffers[static_cast<size_t>(rank)].pointer();
+    const rondo_stream_t stream = group.stream(rank);
+    return sums ? rondo_all_reduce(pointer, pointer, elements, RONDO_FLOAT32, RONDO_SUM, group.ranks[rank], stream)
+                : rondo_broadcast(pointer, pointer, elements, RONDO_FLOAT32, 0, group.ranks[rank], stream);
+  };
+  for (const bool from_one_thread : {false, true})
+    for (const size_t elements : {count, count - 1, count - 2})  // a plan each
+      for (const bool sums : {true, false}) {
+        if (from_one_thread) {
+          for (int rank = 0; rank < rank_count; ++rank) REQUIRE(call(rank, elements, sums) == RONDO_OK);
+        } else {
+          REQUIRE(all_ok(group.ranks.run([&](int rank, rondo_comm_t) { return call(rank, elements, sums); })));
+        }
+        group.synchronize();
+        CAPTURE(from_one_thread, elements, sums);
+        for (int rank = 0; rank < rank_count; ++rank) CHECK(failure_of(group.ranks[rank]).status == RONDO_OK);
+        for (size_t index = 0; sums && index < elements; ++index) {
+          if (elements != count || from_one_thread) expected[index] *= rank_count;
+        }
+        for (const DeviceBuffer &buffer : buffers) CHECK(values_of<float>(buffer.read()) == expected);
+      }
+}

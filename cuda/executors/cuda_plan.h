@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// A plan as kernels run it, and the memory for such plans on a device.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "cuda/driver/kernel_set.h"
+#include "cuda/kernels/direct.h"
+#include "cuda/transport/segment.h"
+#include "src/engine/executor.h"
+
+namespace rondo::cuda {
+
+inline constexpr uint64_t plan_memory_bytes = 4 << 20;  // a plan of 64 ranks takes 4 KiB
+
+struct PlanRange {
+  uint64_t offset = 0, bytes = 0;
+};
+
+/// The memory for plans: in the segment, and in the host's copy of it.
+struct PlanMemory {
+  std::mutex mutex;  ///< guards what follows
+  Arena arena{plan_memory_bytes};
+  std::vector<PlanRange> late;  ///< of plans that are gone, whose copies may not have ended: not given back yet
+
+  /// With mutex held, when all copies have ended.
+  void give_back_late() {
+    for (const PlanRange &range : late) arena.give_back(range.offset, range.bytes);
+    late.clear();
+  }
+};
+
+class CudaPlan final : public PreparedPlan {
+ public:
+  explicit CudaPlan(PlanMemory &memory) : memory_(memory) {}
+  CudaPlan(const CudaPlan &) = delete;
+  CudaPlan &operator=(const CudaPlan &) = delete;
+  ~CudaPlan() override {
+    const std::lock_guard lock(memory_.mutex);
+    if (bytes == 0) return;
+    if (uploaded) {
+      memory_.arena.give_back(offset, bytes);
+    } else {
+      memory_.late.push_back({offset, bytes});
+    }
+  }
+
+  LoadedKernel kernel;
+  uint64_t offset = 0, bytes = 0;  ///< in PlanMemory; direct: nothing
+  bool uploaded = true;            ///< false: its copy on the executor's own stream may not have ended
+  uint32_t channel_count = 0, lane_count = 0, lanes_per_channel = 0;
+  uint32_t scratch_bytes = 0;
+  bool direct = false;
+  device::DirectMode mode = device::DirectMode::two_shot;  ///< direct
+  uint64_t count = 0, chunk_elements = 0;  ///< direct
+  uint32_t threads = 0;                    ///< direct: of a block
+
+ private:
+  PlanMemory &memory_;
+};
+
+}  // namespace rondo::cuda
