@@ -32,6 +32,8 @@ static_assert(sizeof(device::DeviceOperation) +
                   device::shared_bytes_for(channel_lanes_max, device::ll128_scratch_bytes_for(ll128_slot_bytes)) <=
               48 << 10);
 static_assert(device::ll128_scratch_bytes_for(ll128_slot_bytes) >= device::ll_scratch_bytes_for(ll_slot_bytes));
+static_assert(device::direct_shared_bytes(device::direct_rank_count_max) <=
+              device::shared_bytes_for(channel_lanes_max, device::ll_scratch_bytes_for(ll_slot_bytes)));
 
 }  // namespace
 
@@ -60,7 +62,7 @@ uint64_t claimed_blocks(const DeviceUuid &device) {
 
 Result<BlockBudget> block_budget(const KernelSet &kernels, const CudaDevice &device, bool with_ll128) {
   BlockBudget budget;
-  budget.block_threads = channel_lanes_max * lane_threads;
+  budget.block_threads = block_threads_max;
   const uint32_t scratch =
       with_ll128 ? device::ll128_scratch_bytes_for(ll128_slot_bytes) : device::ll_scratch_bytes_for(ll_slot_bytes);
   budget.shared_bytes = device::shared_bytes_for(channel_lanes_max, scratch);
@@ -69,9 +71,6 @@ Result<BlockBudget> block_budget(const KernelSet &kernels, const CudaDevice &dev
   budget.blocks_per_multiprocessor = static_cast<uint32_t>(blocks);
   budget.multiprocessors = static_cast<uint64_t>(device.multiprocessor_count);
   budget.blocks = budget.blocks_per_multiprocessor * budget.multiprocessors;
-  const uint32_t narrow_shared = device::direct_shared_bytes(device::direct_rank_count_max);
-  RONDO_TRY_ASSIGN(const int narrow, kernels.resident_blocks(static_cast<int>(lane_threads), narrow_shared));
-  budget.narrow_blocks = static_cast<uint64_t>(narrow) * budget.multiprocessors;
   return budget;
 }
 

@@ -16,7 +16,9 @@ inline constexpr uint32_t default_channel_count = 4;
 inline constexpr uint32_t ll_slot_bytes = 4 << 10;
 inline constexpr uint32_t ll128_slot_bytes = 64 * ll128_line_payload_bytes;  ///< three places for it and lane in 48 KiB
 inline constexpr uint32_t channel_lanes_max = 2;                             ///< those of a tree
-inline constexpr uint32_t lane_threads = 256;                                ///< of a lane's group
+/// Of a block of any kernel that waits; the lanes of a channel share them. One size for all: a block that sits alone on a
+/// multiprocessor keeps larger ones out, so counts of blocks of several sizes would not say what can be resident.
+inline constexpr uint32_t block_threads_max = 256;
 
 /// What the slots of `simple` of one rank take of its device, at most: slots shrink as ranks and channels grow.
 inline constexpr uint64_t slot_memory_bytes = 64 << 20;
@@ -29,18 +31,17 @@ inline constexpr uint32_t slot_bytes_max = 128 << 10, slot_bytes_min = 4 << 10;
   return bytes;
 }
 
-/// Of the largest kernel, with a block's most lanes.
+/// Of the kernel that takes most, with a block's most lanes. Every block counts as one of it.
 struct BlockBudget {
   uint32_t block_threads = 0;
   uint32_t shared_bytes = 0;  ///< of a block
   uint32_t blocks_per_multiprocessor = 0;
   uint64_t blocks = 0;  ///< of the device: those of all ranks of a process must fit
-  uint64_t narrow_blocks = 0;  ///< as many would fit if blocks had the threads of one lane
   uint64_t multiprocessors = 0;
 };
 
-/// `kernels`: as the communicator uses them. (A block of load_store has as many threads as those with a channel's most
-/// lanes, and less shared memory.)
+/// `kernels`: as the communicator uses them. (A block of load_store has no more threads, and less
+/// shared memory.)
 [[nodiscard]] Result<BlockBudget> block_budget(const KernelSet &kernels, const CudaDevice &device, bool with_ll128);
 
 /// Blocks of a device that a rank of this process may have there, and what it reckons with of other processes.

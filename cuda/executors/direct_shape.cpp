@@ -28,11 +28,8 @@ bool wants_direct(const DeviceRequest &request) {
                                   shares_buffers(request));
 }
 
-uint64_t blocks_of_a_rank(const BlockBudget &budget, uint32_t channel_count, const device::DirectGeometry &direct,
-                          bool shares) {
-  if (!shares || direct.rank_count == 0) return channel_count;
-  const uint64_t narrow = std::max<uint64_t>(budget.narrow_blocks, 1);
-  return std::max<uint64_t>(channel_count, (direct.channel_count * budget.blocks + narrow - 1) / narrow);
+uint64_t blocks_of_a_rank(uint32_t channel_count, const device::DirectGeometry &direct) {
+  return std::max(channel_count, direct.channel_count);
 }
 
 device::DirectGeometry choose_direct(const DeviceRequest &request, const BlockBudget &budget, uint32_t channel_count) {
@@ -42,7 +39,7 @@ device::DirectGeometry choose_direct(const DeviceRequest &request, const BlockBu
   device::DirectGeometry shape{ranks, channel_count, direct_post_bytes, no_chunk_bytes};
   if (request.channel_count != 0) return shape;  // so many are asked for
   const uint64_t free_blocks = budget.blocks - std::min(budget.blocks, request.claimed_blocks);
-  const uint64_t most = free_blocks / 2 * budget.narrow_blocks / std::max<uint64_t>(budget.blocks, 1) / ranks;
+  const uint64_t most = free_blocks / 2 / ranks;
   uint64_t wanted = std::min<uint64_t>({budget.multiprocessors / ranks, most, shared_channels_max});
   wanted = std::max<uint64_t>(wanted, channel_count);
   if (request.channel_count_max != 0) wanted = std::min<uint64_t>(wanted, request.channel_count_max);
@@ -50,12 +47,11 @@ device::DirectGeometry choose_direct(const DeviceRequest &request, const BlockBu
   return shape;
 }
 
-uint32_t direct_threads(bool one_shot, bool shares, uint64_t bytes, uint32_t channel_count) {
-  const uint32_t most = shares ? lane_threads : channel_lanes_max * lane_threads;
-  if (!one_shot) return most;
+uint32_t direct_threads(bool one_shot, uint64_t bytes, uint32_t channel_count) {
+  if (!one_shot) return block_threads_max;
   const uint64_t words = (bytes / device::word_bytes + channel_count) / channel_count;  // a few need no wide barrier
   const uint64_t threads = (words + warp_threads - 1) / warp_threads * warp_threads;
-  return static_cast<uint32_t>(std::clamp<uint64_t>(threads, warp_threads, most));
+  return static_cast<uint32_t>(std::clamp<uint64_t>(threads, warp_threads, block_threads_max));
 }
 
 }  // namespace rondo::cuda

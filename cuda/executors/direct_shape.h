@@ -26,11 +26,10 @@ namespace rondo::cuda {
                                                    uint32_t channel_count);
 
 /// Blocks of the budget that one rank of the communicator takes. Its kernels follow each other.
-[[nodiscard]] uint64_t blocks_of_a_rank(const BlockBudget &budget, uint32_t channel_count,
-                                        const device::DirectGeometry &direct, bool shares);
+[[nodiscard]] uint64_t blocks_of_a_rank(uint32_t channel_count, const device::DirectGeometry &direct);
 
 /// Of a block.
-[[nodiscard]] uint32_t direct_threads(bool one_shot, bool shares, uint64_t bytes, uint32_t channel_count);
+[[nodiscard]] uint32_t direct_threads(bool one_shot, uint64_t bytes, uint32_t channel_count);
 
 /// Elements of a channel's chunk where ranks share buffers: chunks are there so that their sizes fit into 32 bits.
 [[nodiscard]] constexpr uint64_t shared_chunk_elements(uint32_t element_bytes) {

@@ -150,7 +150,7 @@ Result<void> KernelExecutor::claim_residency(const Neighbours &neighbours, const
       "; ask for fewer channels (RONDO_MAX_CTAS, RONDO_CHANNELS), put fewer ranks on the device, destroy communicators "
       "that are not needed, or use copies (RONDO_DEVICE_EXECUTOR=copy)";
   const SegmentShape &shape = segment_.shape();
-  const uint64_t channels = blocks_of_a_rank(budget, shape.channel_count, shape.direct, shape.shares_buffers);
+  const uint64_t channels = blocks_of_a_rank(shape.channel_count, shape.direct);
   const uint32_t ranks = neighbours.in_process + neighbours.in_others;
   if (ranks * channels > budget.blocks)
     return Error{RONDO_ERROR_OUT_OF_RESOURCES, std::to_string(ranks) + " ranks on " + describe() + " want " +
@@ -186,7 +186,7 @@ void KernelExecutor::prepare_direct(const Plan &plan, CudaPlan &made) const {
   made.count = plan.key.signature.count;
   made.chunk_elements = shares ? shared_chunk_elements(element_bytes) : plan.choice.chunk_bytes / element_bytes;
   made.channel_count = made.lane_count = plan.choice.channels;
-  made.threads = direct_threads(one_shot, shares, made.count * element_bytes, plan.choice.channels);
+  made.threads = direct_threads(one_shot, made.count * element_bytes, plan.choice.channels);
 }
 
 Result<void> KernelExecutor::prepare_image(const Plan &plan, CudaPlan &made) {
@@ -286,7 +286,7 @@ Result<void> KernelExecutor::run(CudaPlan &plan, const DeviceCall &call, CuStrea
   part.operation = operation_of(plan, call);
   part.operation.channels = reinterpret_cast<const device::DeviceChannel *>(device_address_of(plan));
   part.channel_count = plan.channel_count;
-  part.threads = lane_threads * plan.lanes_per_channel;
+  part.threads = block_threads_max;
   part.shared_bytes = device::shared_bytes_for(plan.lanes_per_channel, plan.scratch_bytes);
   part.stream = stream;
   // Each captured stream has a graph of its own, and so a kernel.

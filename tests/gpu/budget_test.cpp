@@ -143,6 +143,30 @@ TEST_CASE("budgets: an all-reduce costs no more than the table says", "[budget]"
   }
 }
 
+TEST_CASE("budgets: no kernel has larger blocks than are reckoned with, whatever it runs", "[budget]") {
+  auto *const largest =
+      soft_cuda_function<uint64_t()>(conformance::loaded_driver().library, "soft_cuda_block_threads");
+  REQUIRE(largest != nullptr);
+  for (const auto kernel : {RONDO_KERNEL_AUTO, RONDO_KERNEL_LOAD_STORE, RONDO_KERNEL_INTERPRETER})
+    for (const auto algorithm : {RONDO_ALGORITHM_AUTO, RONDO_ALGORITHM_TWO_SHOT, RONDO_ALGORITHM_TREE}) {
+      if (algorithm == RONDO_ALGORITHM_TREE && kernel != RONDO_KERNEL_INTERPRETER) continue;
+      rondo_config_t config = on_device();
+      config.kernel = kernel;
+      config.algorithm = algorithm;
+      static_cast<void>(count_all_reduce(3, 1 * MiB, config));
+    }
+  CHECK(largest() == block_threads_max);
+}
+
+TEST_CASE("budgets: communicators of a process fit beside each other, whatever runs on them", "[budget]") {
+  DeviceRanks first(8), second(8);
+  for (const DeviceRanks *const group : {&first, &second}) {
+    rondo_plan_info_t plan = RONDO_PLAN_INFO_INIT;
+    REQUIRE(rondo_comm_query_plan(group->ranks[0], RONDO_ALL_REDUCE, 8 * MiB, RONDO_FLOAT32, &plan) == RONDO_OK);
+    CHECK(plan.channels == 4);
+  }
+}
+
 TEST_CASE("budgets: slots shrink as ranks and channels grow, and stay under what a rank may have", "[budget]") {
   CHECK(slot_bytes_for(8, 4, 8) == 128 << 10);
   CHECK(slot_bytes_for(16, 4, 8) == 128 << 10);
@@ -157,23 +181,23 @@ TEST_CASE("budgets: slots shrink as ranks and channels grow, and stay under what
 TEST_CASE("budgets: blocks of ranks that share buffers are a device's, and leave half of what is free", "[budget]") {
   DeviceRequest request;
   request.executor = RONDO_DEVICE_EXECUTOR_KERNEL;
-  BlockBudget budget;  // of an H100: a block of 512 threads on a multiprocessor, or two of 256
-  budget.multiprocessors = budget.blocks = 132;
-  budget.narrow_blocks = 264;
+  BlockBudget budget;  // of an H100, where a multiprocessor holds two blocks
+  budget.multiprocessors = 132;
+  budget.blocks = 264;
   const auto channels_of = [&](uint32_t ranks, uint64_t claimed, uint32_t most = 0) {
     request.rank_count = request.neighbours.in_process = ranks;
     request.claimed_blocks = claimed;
     request.channel_count_max = most;
     const auto direct = choose_direct(request, budget, most == 0 ? 4 : std::min(most, 4u));
     // What a rank then takes: the next communicator finds all ranks' claimed.
-    CHECK(blocks_of_a_rank(budget, 4, direct, true) == std::max(4u, (direct.channel_count + 1) / 2));
+    CHECK(blocks_of_a_rank(4, direct) == std::max(4u, direct.channel_count));
     return direct.channel_count;
   };
   CHECK(channels_of(8, 0) == 16);
   CHECK(channels_of(2, 0) == 66);
   CHECK(channels_of(64, 0) == 4);
-  CHECK(channels_of(8, 64) == 8);   // a second communicator takes half of what the first has left,
-  CHECK(channels_of(8, 96) == 4);   // and a third what its connections want
+  CHECK(channels_of(8, 128) == 8);  // a second communicator takes half of what the first has left,
+  CHECK(channels_of(8, 192) == 4);   // and a third what its connections want
   CHECK(channels_of(2, 0, 5) == 5);
   CHECK(channels_of(2, 0, 1) == 1);
   request.channel_count = 7;  // asked for
@@ -183,7 +207,7 @@ TEST_CASE("budgets: blocks of ranks that share buffers are a device's, and leave
   request.kernel = RONDO_KERNEL_LOAD_STORE;
   CHECK(choose_direct(request, budget, 4).channel_count == 4);
   CHECK(choose_direct(request, budget, 4).chunk_bytes == 256 << 10);
-  CHECK(direct_threads(false, true, 1, 1) == 256);
-  CHECK(direct_threads(true, true, 8, 1) == 32);
-  CHECK(direct_threads(true, true, 32 << 10, 16) == 256);  // a word for each
+  CHECK(direct_threads(false, 1, 1) == 256);
+  CHECK(direct_threads(true, 8, 1) == 32);
+  CHECK(direct_threads(true, 32 << 10, 16) == 256);  // a word for each
 }

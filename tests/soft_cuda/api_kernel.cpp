@@ -148,6 +148,7 @@ CuStatus launch(State &driver, Lock &lock, const std::shared_ptr<Stream> &stream
   made.parameters.resize(parameter_bytes);
   if (parameter_bytes != 0) std::memcpy(made.parameters.data(), parameters[0], parameter_bytes);
   ++driver.launch_count;
+  driver.block_threads = std::max(driver.block_threads, shape.block);
   return submit(driver, lock, stream, [made = std::move(made), &device] {
     device.kernels->acquire();
     run_blocks(made, *device.blocks);
