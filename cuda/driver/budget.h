@@ -16,8 +16,8 @@ inline constexpr uint32_t default_channel_count = 4;
 inline constexpr uint32_t ll_slot_bytes = 4 << 10;
 inline constexpr uint32_t ll128_slot_bytes = 64 * ll128_line_payload_bytes;  ///< three places for it and lane in 48 KiB
 inline constexpr uint32_t channel_lanes_max = 2;                             ///< those of a tree
-/// Of a block of any kernel that waits; the lanes of a channel share them. One size for all: a block that sits alone on a
-/// multiprocessor keeps larger ones out, so counts of blocks of several sizes would not say what can be resident.
+/// Of a block of any kernel that waits; the lanes of a channel share them. One size for all: a block that sits alone on
+/// a multiprocessor keeps larger ones out, so counts of blocks of several sizes would not say what can be resident.
 inline constexpr uint32_t block_threads_max = 256;
 
 /// What the slots of `simple` of one rank take of its device, at most: slots shrink as ranks and channels grow.

@@ -12,6 +12,7 @@ namespace {
 constexpr auto busy_interval = std::chrono::microseconds(200);
 constexpr auto idle_interval = std::chrono::milliseconds(10);  // replays of graphs come without a call
 constexpr uint64_t device_check_interval_ns = 20'000'000;
+constexpr uint64_t others_patience_ns = 100'000'000, others_look_ns = 50'000;
 
 }  // namespace
 
@@ -166,7 +167,8 @@ void DeviceMonitor::tell_device_error(const DeviceReport &report) {
 }
 
 void DeviceMonitor::report_fault(const DeviceReport &report) {
-  if (!report.failed || report.fault == Fault::none || ranks_.failed()) return;
+  if (!report.failed || ranks_.failed()) return;
+  if (report.fault == Fault::none) return await_reason(report);
   uint64_t number = report.failed_number;
   auto what = ranks_.entered(operations_.rank(), number);
   if (!what) {  // so many were enqueued since; ranks that disagree on it disagree on the latest one, too
@@ -176,6 +178,17 @@ void DeviceMonitor::report_fault(const DeviceReport &report) {
   const OperationInfo entered = what ? *what : OperationInfo{};
   OperationWatch(ranks_, operations_.rank(), operations_.rank_count(), number, entered, operations_.timeout_ns())
       .explain_fault(report.peer, report.fault);
+}
+
+/// The kernel stopped, but not because of this rank, which is stopped only after the communicator's failure is on
+/// record. So another rank's kernel gave up first, and that rank's monitor is about to say why.
+void DeviceMonitor::await_reason(const DeviceReport &report) {
+  const uint64_t deadline_ns = now_ns() + others_patience_ns;
+  while (now_ns() < deadline_ns) {
+    if (ranks_.failed()) return;
+    sleep_for_ns(others_look_ns);
+  }
+  operations_.raise({RONDO_ERROR_REMOTE, "another rank gave up this operation"}, report.failed_number);
 }
 
 }  // namespace rondo

@@ -55,6 +55,7 @@ class DeviceMonitor {
   void look_at_running(uint64_t now_ns);
   void look_at_replay(const DeviceReport &report, uint64_t now_ns);
   void report_fault(const DeviceReport &report);
+  void await_reason(const DeviceReport &report);
   void tell_device_error(const DeviceReport &report);
 
   DeviceExecutor &device_;

@@ -218,6 +218,24 @@ TEST_CASE("load_store: ranks that disagree are told, and one that does not come 
   }
 }
 
+// A rank that has met the foreign operation on its first channel closes the second one, where that operation never
+// comes: its peer may see that first.
+TEST_CASE("load_store: ranks of several channels all hear of one whose operation has fewer", "[plain]") {
+  constexpr size_t count = 64 << 10, other_count = 12 << 10;
+  for (int round = 0; round < 5; ++round) {
+    DeviceRanks group(3);
+    REQUIRE(plan_of(group.ranks[0], count).channels > plan_of(group.ranks[0], other_count).channels);
+    const Buffers buffers(group, count);
+    for (int rank = 0; rank < 3; ++rank) REQUIRE(buffers.call(rank, rank == 2 ? other_count : count) == RONDO_OK);
+    const auto hear = [&](int rank, rondo_comm_t comm) {
+      CU_OK(group.world.cu.stream_synchronize(static_cast<CuStream>(group.stream(rank))));
+      return failure_of(comm).status;
+    };
+    CAPTURE(round);
+    CHECK(group.ranks.run(hear) == std::vector<rondo_status_t>(3, RONDO_ERROR_MISMATCH));
+  }
+}
+
 TEST_CASE("load_store: what it is not for is refused with what can be, and takes no number", "[plain]") {
   DeviceRanks group(2, with_direct());
   const Buffers buffers(group, 4096);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One suite over every executor: on host memory, by kernels and by copies of a device, and the tests' own. What
 // src/engine/executor.h promises holds for each, with the ranks as threads and without a communicator.
+#include <atomic>
 #include <cstdio>
 #include <functional>
 #include <memory>
@@ -10,6 +11,7 @@
 #include "cuda/executors/executor.h"
 #include "src/bootstrap/store/local.h"
 #include "src/core/registry.h"
+#include "src/engine/device_executor.h"
 #include "src/engine/host_stream.h"
 #include "src/engine/operations.h"
 #include "tests/catch.h"
@@ -173,6 +175,31 @@ class RankGroup {
   std::vector<Rank> ranks;
 };
 
+/// A device whose kernel stopped because another rank's did.
+class StoppedDevice final : public DeviceExecutor {
+ public:
+  [[nodiscard]] ExecutorCapabilities capabilities() const override { return {}; }
+  [[nodiscard]] std::string describe() const override { return "a device that stopped"; }
+  [[nodiscard]] Result<void> check_buffer(const char *, const void *, size_t) const override { return {}; }
+  [[nodiscard]] Result<bool> check_stream(StreamRef) const override { return false; }
+  [[nodiscard]] StreamRef own_stream() const override { return {}; }
+  [[nodiscard]] Result<std::unique_ptr<PreparedPlan>> prepare(const Plan &) override { return {nullptr}; }
+  [[nodiscard]] DeviceReport report() const override {
+    DeviceReport report;
+    report.failed = ended.load();
+    report.begun_calls = report.ended_calls = report.ended_number = report.failed_number = report.failed ? 1 : 0;
+    return report;
+  }
+  void stop() override {}
+  [[nodiscard]] bool drained() const override { return true; }
+  [[nodiscard]] Result<void> check_device() const override { return {}; }
+
+  std::atomic<bool> ended = false;
+
+ protected:
+  [[nodiscard]] Result<void> launch(const DeviceCall &, void *) override { return {}; }
+};
+
 std::vector<int32_t> all(int32_t value) { return std::vector<int32_t>(element_count, value); }
 
 }  // namespace
@@ -296,6 +323,27 @@ TEST_CASE("executors: work that waits for a rank which never comes ends when the
       const Error told = group.ranks[rank].operations->report_failure();
       CHECK(told.message.find("as the test wants") != std::string::npos);
     }
+  }
+}
+
+TEST_CASE("executors: a device that stopped because of another rank tells that rank's reason, or that it has none") {
+  for (const bool has_reason : {true, false}) {
+    CAPTURE(has_reason);
+    RankGroup group(Kind::table);
+    StoppedDevice device;
+    device.start(*group.ranks[1].operations);
+    device.ended = true;
+    std::thread other([&] {
+      sleep_for_ns(20'000'000);
+      if (has_reason) group.ranks[0].operations->raise({RONDO_ERROR_MISMATCH, "as the test wants"}, 1);
+    });
+    device.look_for_failure();
+    CHECK(group.ranks[1].operations->ranks().failed());
+    const Error told = group.ranks[1].operations->report_failure();
+    CHECK(told.status == (has_reason ? RONDO_ERROR_MISMATCH : RONDO_ERROR_REMOTE));
+    CHECK(told.operation == 1);
+    other.join();
+    device.end();
   }
 }
 

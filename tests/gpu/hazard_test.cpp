@@ -156,7 +156,7 @@ TEST_CASE("hazard: more calls of a rank than its stream takes, before the other 
 }
 
 // Each rank's plan goes to the device on a stream of the rank's own: with 8 ranks more streams than hardware queues.
-TEST_CASE("hazard: plans that are copied while other ranks' kernels wait in the same hardware queue", "[eight queues]") {
+TEST_CASE("hazard: plans that are copied while kernels of other ranks wait in the same queue", "[eight queues]") {
   constexpr int rank_count = 8;
   rondo_config_t config = on_device();
   config.device_executor = RONDO_DEVICE_EXECUTOR_KERNEL;
