@@ -61,7 +61,9 @@ void warn_of_shared_queues(const DeviceRequest &request) {
                " hardware queues, which the application's streams use as well: ranks whose streams share one wait for "
                "each other until the timeout. Set CUDA_DEVICE_MAX_CONNECTIONS=32 before the process's first use of "
                "CUDA" +
-               (can_share && !request.shares_launches ? ", or RONDO_DEVICE_LAUNCH=shared" : ""));
+               (can_share && !request.shares_launches
+                    ? ", or RONDO_DEVICE_LAUNCH=shared (which costs zero-copy all-reduce)"
+                    : ""));
 }
 
 /// `request`: what is asked for, then what was chosen. `executor`: as ExecutorBase::connect() says.

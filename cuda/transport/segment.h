@@ -6,7 +6,7 @@
 //           link ends            channel_count * rank_count DeviceLinkEnds
 //           progress             DeviceProgress
 //           barrier              2 lines
-//           place                of load_store; only where it was asked for (cuda/kernels/direct_place.h)
+//           place                of load_store; only where it may run (cuda/kernels/direct_place.h)
 //           plans                plan_bytes, given out by Arena
 #pragma once
 

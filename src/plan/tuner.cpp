@@ -22,7 +22,7 @@ constexpr uint64_t any_bytes = std::numeric_limits<uint64_t>::max();
 constexpr uint64_t chunk_align_bytes = 64;                // whole elements of every type, whole cache lines
 constexpr uint64_t hierarchical_bytes_min = 8 * KiB;       // below, each hop costs more than the bytes
 constexpr uint32_t straight_rank_count_max = 8;            // as one_shot's rows below
-constexpr uint64_t device_one_shot_bytes_max = 32 * KiB;  // where load_store is asked for on a device, and no algorithm
+constexpr uint64_t device_one_shot_bytes_max = 32 * KiB;  // of load_store on a device, where no algorithm is asked for
 
 // Every byte of one_shot crosses n - 1 links but in one hop; two_shot moves the least bytes in two hops, over links
 // between all pairs; ring moves the least bytes over 2 links a rank in 2n - 2 hops; tree takes 2 log n hops. With too
@@ -224,7 +224,7 @@ uint32_t exchange_channels_for(const TunerInput &input, bool one_shot) {
   return static_cast<uint32_t>(std::clamp<uint64_t>(wanted, 1, input.exchange_channels));
 }
 
-/// load_store by kernels of a device: where all ranks share their buffers, by what is counted (docs/gpu.md, "Budgets");
+/// load_store by kernels of a device: where all ranks share their buffers, by what is counted (docs/gpu-executors.md);
 /// elsewhere for who asks for it, as nothing was measured. Chunks are as large as their areas.
 std::optional<PlanChoice> choose_load_store_on_device(const TunerInput &input, rondo_collective_t collective) {
   const PlanChoice &wanted = input.overrides;

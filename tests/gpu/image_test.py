@@ -207,7 +207,8 @@ if __name__ == "__main__":
     Image.nvcc, Image.report, Image.image, Image.ptx = sys.argv[1:5]
     Image.architectures = [name.partition("+")[0] for name in sys.argv[5].split(",")]
     Image.with_ptx = [name.partition("+")[0] for name in sys.argv[5].split(",") if name.endswith("+ptx")]
-    Image.with_ptx.append(min(Image.architectures, key=int))  # which every later device can compile
+    # Which every later device can compile.
+    Image.with_ptx.append(min(Image.architectures, key=lambda name: int(re.match(r"\d*", name)[0] or 0)))
     if len(sys.argv) > 6:
         Image.types = sys.argv[6].split(",")
     unittest.main(argv=sys.argv[:1], verbosity=2)
