@@ -42,7 +42,7 @@ class KernelExecutor final : public ExecutorBase {
   [[nodiscard]] DeviceReport report() const override;
   [[nodiscard]] bool drained() const override {
     const DeviceReport now = report();
-    return now.ended_number >= last_number_ && now.begun_calls == now.ended_calls;
+    return now.ended_number >= last_number_ && now.begun_calls == now.ended_calls && late_uploads_ended();
   }
   void stop() override { memory::store_release(words().abort, 1); }  // pairs with A1 in cuda/kernels/run.h
 
@@ -56,6 +56,7 @@ class KernelExecutor final : public ExecutorBase {
   [[nodiscard]] std::byte *host_plans() const { return static_cast<std::byte *>(host_plans_.get().object); }
   [[nodiscard]] Result<void> upload(CudaPlan &plan);
   [[nodiscard]] Result<bool> uploads_ended() const;
+  [[nodiscard]] bool late_uploads_ended() const;
   [[nodiscard]] Result<void> ensure_uploaded(CudaPlan &plan, const DeviceCall &call, CuStream stream) const;
   [[nodiscard]] DevicePointer device_address_of(const CudaPlan &plan) const {
     return segment_.address() + segment_.shape().plans_offset() + plan.offset;
@@ -75,6 +76,7 @@ class KernelExecutor final : public ExecutorBase {
   mutable std::atomic<uint64_t> ended_number_ = 0, ended_calls_ = 0;  ///< as last seen: they tell more than `ended` has
   std::shared_ptr<LaunchGroup> group_;   ///< null: this rank launches kernels of its own
   uint32_t place_ = 0;                   ///< in the group
+  std::atomic<bool> upload_was_late_ = false;
   std::atomic<bool> gathers_ = false;  ///< a call waits for the others of the group
 };
 
@@ -232,9 +234,19 @@ Result<void> KernelExecutor::upload(CudaPlan &plan) {
   const uint64_t deadline_ns = now_ns() + upload_patience_ns;
   for (;;) {
     RONDO_TRY_ASSIGN(plan.uploaded, uploads_ended());
-    if (plan.uploaded || now_ns() >= deadline_ns || memory::load_acquire(words().abort) != 0) return {};
+    if (plan.uploaded) return {};
+    if (now_ns() >= deadline_ns || memory::load_acquire(words().abort) != 0) break;
     sleep_for_ns(upload_look_ns);
   }
+  upload_was_late_.store(true, std::memory_order_relaxed);  // for destroy, which comes behind this call
+  return {};
+}
+
+/// Or the device has failed, so that nothing runs there any more.
+bool KernelExecutor::late_uploads_ended() const {
+  if (!upload_was_late_.load(std::memory_order_relaxed)) return true;
+  const auto ended = uploads_ended();
+  return !ended.ok() || ended.value();
 }
 
 /// False: copies on the executor's own stream still wait or run.
@@ -276,6 +288,7 @@ device::DeviceOperation KernelExecutor::operation_of(const CudaPlan &plan, const
   operation.lane_count = plan.lane_count;
   operation.scratch_bytes = plan.scratch_bytes;
   operation.poll_count = poll_count;
+  operation.captured = call.captured ? 1 : 0;
   return operation;
 }
 
@@ -334,8 +347,8 @@ DeviceReport KernelExecutor::report() const {
   const uint64_t ended = memory::load_acquire(result.ended);  // pairs with E3 in cuda/kernels/run.h
   report.ended_number = follow(ended_number_, device::number_in(ended));
   report.ended_calls = follow(ended_calls_, device::kernels_in(ended));
-  // A kernel tells that it runs when it has to wait: before, there is nothing that a deadline could be for.
-  report.begun_calls = std::max(memory::load_relaxed(result.waiting), report.ended_calls);
+  // A call's kernel tells that it runs when it has to wait: before, there is nothing that a deadline could be for.
+  report.begun_calls = std::max(memory::load_relaxed(result.running), report.ended_calls);
   // Where nothing else runs the time of a call that waits for others has begun; its kernel counts as the same.
   if (report.begun_calls == report.ended_calls && gathers_.load(std::memory_order_relaxed)) ++report.begun_calls;
   const uint64_t verdict = memory::load_relaxed(result.verdict);  // ordered by E3

@@ -21,6 +21,7 @@ namespace rondo::device {
 template <class Reduction, Group G>
 RONDO_HD void run_direct(G group, const DirectOperation &operation, uint32_t channel, std::byte *shared) {
   const DeviceOperation &base = operation.base;
+  if (group.rank() == 0) begin_operation(base);
   // Nobody else writes what is read here; the vote comes before one thread moves it on.
   const uint64_t number = base.progress->posts + 1;
   const bool one_shot = operation.mode == DirectMode::one_shot;

@@ -33,8 +33,8 @@ struct DirectOperation {
   [[nodiscard]] RONDO_HD DirectPlace place(uint32_t of) const { return {places[of], geometry}; }
 };
 static_assert(std::is_trivially_copyable_v<DirectOperation> && std::is_standard_layout_v<DirectOperation>);
-static_assert(sizeof(DirectOperation) == 760 && offsetof(DirectOperation, places) == 208);
-static_assert(offsetof(DirectOperation, geometry) == 720 && offsetof(DirectOperation, rank) == 752);
+static_assert(sizeof(DirectOperation) == 768 && offsetof(DirectOperation, places) == 216);
+static_assert(offsetof(DirectOperation, geometry) == 728 && offsetof(DirectOperation, rank) == 760);
 
 enum class Look : uint8_t { ready, waits, foreign };
 

@@ -64,12 +64,12 @@ struct alignas(cache_line_bytes) DeviceProgress {
 static_assert(sizeof(DeviceProgress) == cache_line_bytes);
 
 /// How kernels ended: memory of the host, which reads it while they run, zero at first. A kernel never reads it, and
-/// writes one word where all goes well and nobody has to wait.
+/// writes one word where all goes well and nobody has to wait; a replay two.
 struct alignas(cache_line_bytes) DeviceResult {
   uint64_t ended = 0;          ///< pack_ended(); stored last
   uint64_t verdict = 0;        ///< DeviceProgress::verdict: for outcome_in(), fault_in(), peer_in()
   uint64_t failed_number = 0;  ///< of the first operation that did not come through
-  uint64_t waiting = 0;        ///< one more than the kernels that had ended when one began to wait
+  uint64_t running = 0;        ///< one more than the kernels that had ended when one began to wait, or a replay began
 };
 static_assert(sizeof(DeviceResult) == cache_line_bytes);
 
@@ -104,12 +104,14 @@ struct DeviceOperation {
   uint32_t lane_count = 0;     ///< of all channels
   uint32_t scratch_bytes = 0;  ///< of one of the scratch_count places of a lane; 0 with `simple`
   uint32_t poll_count = 1;     ///< looks at a flag before the abort word's turn, at least 1
+  uint64_t captured = 0;       ///< 1: the host does not know when it is launched, so it says when it begins
 };
 static_assert(std::is_trivially_copyable_v<DeviceOperation> && std::is_standard_layout_v<DeviceOperation>);
 static_assert(sizeof(Window) == 72 && offsetof(Window, handle) == 16 && sizeof(Buffers) == 152);
-static_assert(sizeof(DeviceOperation) == 208 && alignof(DeviceOperation) == 8);
+static_assert(sizeof(DeviceOperation) == 216 && alignof(DeviceOperation) == 8);
 static_assert(offsetof(DeviceOperation, buffers) == 32 && offsetof(DeviceOperation, number) == 184);
 static_assert(offsetof(DeviceOperation, divisor) == 192 && offsetof(DeviceOperation, poll_count) == 204);
+static_assert(offsetof(DeviceOperation, captured) == 208);
 
 /// In parameters, of which a kernel may have 4 KiB.
 inline constexpr uint32_t ranks_per_kernel_max = 8;

@@ -17,10 +17,19 @@
 
 namespace rondo::device {
 
+/// By thread 0 of a group. Nobody else writes ended_kernels before this lane's E2.
+RONDO_HD inline void tell_running(const DeviceOperation &operation) {
+  memory::store_relaxed(operation.result->running, operation.progress->ended_kernels + 1);
+}
+
+/// By thread 0 of a group, at its beginning. The host knows of no replay: it must not free what one still uses.
+RONDO_HD inline void begin_operation(const DeviceOperation &operation) {
+  if (operation.captured != 0) tell_running(operation);
+}
+
 /// By thread 0 of a group that has looked for something in vain.
 [[nodiscard]] RONDO_HD inline bool must_stop(const DeviceOperation &operation) {
-  // It waits, so the host shall know that its time runs. Nobody else writes ended_kernels before this lane's E2.
-  memory::store_relaxed(operation.result->waiting, operation.progress->ended_kernels + 1);
+  tell_running(operation);  // it waits, so the host shall know that its time runs
   if (memory::load_relaxed(operation.progress->verdict) != 0) return true;  // A1; pairs by value with E1
   return memory::load_acquire(*operation.abort) != 0;                       // A1, pairs with the host's release store
 }
@@ -62,6 +71,7 @@ RONDO_HD void run_lanes(G group, const DeviceOperation &operation, const DeviceC
   for (uint32_t lane = first; lane < channel.lane_count && lane_count < lanes_max; lane += stride)
     running |= 1u << lane_count++;
   uint64_t verdict = 0;
+  if (group.rank() == 0) begin_operation(operation);
   // A kernel behind one that failed must not touch the links. (The abort word is looked at by who has to wait.)
   if (group.any(group.rank() == 0 && memory::load_relaxed(operation.progress->verdict) != 0))  // A1
     verdict = pack_verdict(Outcome::stopped, Fault::none, 0);

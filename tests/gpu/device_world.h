@@ -118,6 +118,7 @@ class DeviceWorld {
     uint64_t kernels = 0;
     uint64_t verdict = 0;
     uint64_t failed_number = 0;
+    uint64_t running = 0;
   };
   [[nodiscard]] Ended result(uint32_t rank) const {
     Ended seen;
@@ -126,10 +127,13 @@ class DeviceWorld {
     seen.kernels = device::kernels_in(ended);
     seen.verdict = memory::load_relaxed(results_[rank].verdict);
     seen.failed_number = memory::load_relaxed(results_[rank].failed_number);
+    seen.running = memory::load_relaxed(results_[rank].running);
     return seen;
   }
   /// Two_shots of direct read and write the callers' buffers, as ranks of one process do.
   void share_buffers() { shares_buffers_ = true; }
+  /// Kernels are those of captured calls from now on.
+  void capture() { captured_ = true; }
   void abort(uint32_t rank) { memory::store_release(aborts_[rank].value, 1); }  // pairs with A1 in device::must_stop
 
  private:
@@ -157,6 +161,7 @@ class DeviceWorld {
     operation.result = &results_[rank];
     operation.buffers = buffers;
     operation.number = number;
+    operation.captured = captured_ ? 1 : 0;
     operation.divisor = plan.key.signature.op == RONDO_AVG ? rank_count_ : 0;
     return operation;
   }
@@ -179,6 +184,7 @@ class DeviceWorld {
 
   uint32_t rank_count_;
   bool shares_buffers_ = false;
+  bool captured_ = false;
   ConnectionGeometry geometry_;
   device::DirectGeometry direct_;
   size_t places_stride_;

@@ -158,3 +158,25 @@ TEST_CASE("emulated block: a fault in one lane ends the others of the rank, on e
   CHECK(device::outcome_in(world.result(1).verdict) == device::Outcome::fault);
   CHECK(device::peer_in(world.result(1).verdict) == 0);
 }
+
+TEST_CASE("emulated block: the kernel of a captured call tells the host that it runs, another one only if it waits") {
+  for (const auto kernel : {RONDO_KERNEL_INTERPRETER, RONDO_KERNEL_LOAD_STORE})
+    for (const bool captured : {false, true}) {
+      CAPTURE(kernel, captured);
+      EmulatedCase it;
+      it.rank_count = 1;  // which waits for nobody
+      it.algorithm = kernel == RONDO_KERNEL_LOAD_STORE ? RONDO_ALGORITHM_ONE_SHOT : RONDO_ALGORITHM_RING;
+      it.kernel = kernel;
+      it.count = 100;
+      std::vector<CaseRank> ranks = make_ranks(it);
+      DeviceWorld world(1, it.channels, geometry, 0, {0, 0, 1024, 256});
+      if (captured) world.capture();
+      for (uint64_t number = 1; number <= 2; ++number) {
+        world.run(0, *ranks[0].plan, ranks[0].buffers(number, false), number, 2);
+        const DeviceWorld::Ended result = world.result(0);
+        CHECK(result.verdict == 0);
+        CHECK(result.running == (captured ? number : 0));
+        CHECK(result.kernels == number);
+      }
+    }
+}
