@@ -158,7 +158,7 @@ class Steps:
                        {"RONDO_TEST_MATRIX": size, "RONDO_TEST_MATRIX_RANKS": str(ranks)})
         yield Step("C", "device, ranks as threads", [self.bin / "gpu_device"], 60)
         yield Step("C", "ll128: where it can be had", [self.bin / "gpu_ll128"], 60)
-        yield Step("C", "direct: by kernels of its own", [self.bin / "gpu_direct"], 60)
+        yield Step("C", "load_store: by kernels of its own", [self.bin / "gpu_load_store"], 60)
         yield Step("C", "one kernel for all ranks of a process", [self.bin / "gpu_shared", "[plain]"], 60)
         yield Step("C", "one kernel for all ranks of a process, and one hardware queue",
                    [self.bin / "gpu_shared", "[queue]"], 60,

@@ -3,7 +3,7 @@
 
 #include <mutex>
 
-#include "cuda/kernels/direct.h"
+#include "cuda/kernels/load_store.h"
 #include "cuda/executors/plan_image.h"
 
 namespace rondo::cuda {
@@ -32,7 +32,7 @@ static_assert(sizeof(device::DeviceOperation) +
                   device::shared_bytes_for(channel_lanes_max, device::ll128_scratch_bytes_for(ll128_slot_bytes)) <=
               48 << 10);
 static_assert(device::ll128_scratch_bytes_for(ll128_slot_bytes) >= device::ll_scratch_bytes_for(ll_slot_bytes));
-static_assert(device::direct_shared_bytes(device::direct_rank_count_max) <=
+static_assert(device::load_store_shared_bytes(device::load_store_rank_count_max) <=
               device::shared_bytes_for(channel_lanes_max, device::ll_scratch_bytes_for(ll_slot_bytes)));
 
 }  // namespace
@@ -76,7 +76,7 @@ Result<BlockBudget> block_budget(const KernelSet &kernels, const CudaDevice &dev
 
 Result<std::vector<KernelFacts>> kernel_facts(const PrimaryContext &context) {
   const CudaDriver &driver = *context.get().driver;
-  const std::vector<KernelFamily> families{KernelFamily::plans, KernelFamily::ll128, KernelFamily::direct,
+  const std::vector<KernelFamily> families{KernelFamily::plans, KernelFamily::ll128, KernelFamily::load_store,
                                            KernelFamily::reduce};
   RONDO_TRY_ASSIGN(const KernelSet kernels, KernelSet::load(context, families));
   const ContextGuard guard(driver, context.get().context);

@@ -54,7 +54,7 @@ std::vector<KernelFamily> kernel_families(rondo_device_executor_t executor, rond
                                           rondo_kernel_t kernel) {
   if (executor == RONDO_DEVICE_EXECUTOR_COPY) return {KernelFamily::reduce};
   if (protocol == RONDO_PROTOCOL_LL128) return {KernelFamily::plans, KernelFamily::ll128};
-  if (kernel == RONDO_KERNEL_LOAD_STORE) return {KernelFamily::plans, KernelFamily::direct};
+  if (kernel == RONDO_KERNEL_LOAD_STORE) return {KernelFamily::plans, KernelFamily::load_store};
   return {KernelFamily::plans};
 }
 
@@ -68,7 +68,7 @@ std::vector<std::string> kernel_names(KernelFamily family) {
     }
     case KernelFamily::ll128:
       return device::kernel_names(RONDO_PROTOCOL_LL128);
-    case KernelFamily::direct:
+    case KernelFamily::load_store:
       return device::load_store_kernel_names();
     case KernelFamily::reduce:
       return device::reduce_kernel_names();
@@ -111,7 +111,7 @@ Result<KernelSet> KernelSet::load(const PrimaryContext &context, const std::vect
   set.context_ = context.get().context;
   for (const KernelFamily family : families) {
     auto loaded = known->find_or_make({context.get().device, family}, [&] { return load_family(context, family); });
-    if (!loaded.ok() && (family == KernelFamily::ll128 || family == KernelFamily::direct)) {
+    if (!loaded.ok() && (family == KernelFamily::ll128 || family == KernelFamily::load_store)) {
       Error error = loaded.error();
       error.message = std::string(family == KernelFamily::ll128
                                       ? "the kernels of the protocol 'll128', which was asked for, cannot be loaded; "

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cuda/driver/kernel_set.h"
-#include "cuda/kernels/direct.h"
+#include "cuda/kernels/load_store.h"
 #include "cuda/transport/segment.h"
 #include "src/engine/executor.h"
 
@@ -48,14 +48,14 @@ class CudaPlan final : public PreparedPlan {
   }
 
   LoadedKernel kernel;
-  uint64_t offset = 0, bytes = 0;  ///< in PlanMemory; direct: nothing
+  uint64_t offset = 0, bytes = 0;  ///< in PlanMemory; load_store: nothing
   bool uploaded = true;            ///< false: its copy on the executor's own stream may not have ended
   uint32_t channel_count = 0, lane_count = 0, lanes_per_channel = 0;
   uint32_t scratch_bytes = 0;
-  bool direct = false;
-  device::DirectMode mode = device::DirectMode::two_shot;  ///< direct
-  uint64_t count = 0, chunk_elements = 0;  ///< direct
-  uint32_t threads = 0;                    ///< direct: of a block
+  bool load_store = false;
+  device::LoadStoreMode mode = device::LoadStoreMode::two_shot;  ///< load_store
+  uint64_t count = 0, chunk_elements = 0;  ///< load_store
+  uint32_t threads = 0;                    ///< load_store: of a block
 
  private:
   PlanMemory &memory_;

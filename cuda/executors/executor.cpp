@@ -7,9 +7,9 @@
 
 #include "cuda/driver/budget.h"
 #include "cuda/executors/cuda_plan.h"
-#include "cuda/executors/direct_shape.h"
+#include "cuda/executors/load_store_shape.h"
 #include "cuda/executors/executor_base.h"
-#include "cuda/kernels/direct.h"
+#include "cuda/kernels/load_store.h"
 #include "cuda/kernels/operation.h"
 #include "cuda/executors/launch_group.h"
 #include "cuda/executors/plan_image.h"
@@ -49,7 +49,7 @@ class KernelExecutor final : public ExecutorBase {
   [[nodiscard]] Result<void> connect(const DeviceRequest &request, InfoExchange &info_exchange) override;
 
  private:
-  [[nodiscard]] Result<void> load_direct(const DeviceRequest &request);
+  [[nodiscard]] Result<void> load_load_store(const DeviceRequest &request);
   [[nodiscard]] Result<void> claim_residency(const Neighbours &neighbours, const BlockBudget &budget);
   [[nodiscard]] Result<void> join_group(const DeviceRequest &request);
   [[nodiscard]] HostWords &words() const { return *static_cast<HostWords *>(words_.get().object); }
@@ -61,17 +61,17 @@ class KernelExecutor final : public ExecutorBase {
   [[nodiscard]] DevicePointer device_address_of(const CudaPlan &plan) const {
     return segment_.address() + segment_.shape().plans_offset() + plan.offset;
   }
-  void prepare_direct(const Plan &plan, CudaPlan &made) const;
+  void prepare_load_store(const Plan &plan, CudaPlan &made) const;
   [[nodiscard]] Result<void> prepare_image(const Plan &plan, CudaPlan &made);
   [[nodiscard]] device::DeviceOperation operation_of(const CudaPlan &plan, const DeviceCall &call) const;
   [[nodiscard]] Result<void> run(CudaPlan &plan, const DeviceCall &call, CuStream stream);
-  [[nodiscard]] Result<void> run_direct(const CudaPlan &plan, const DeviceCall &call, CuStream stream) const;
+  [[nodiscard]] Result<void> run_load_store(const CudaPlan &plan, const DeviceCall &call, CuStream stream) const;
 
   BlockClaim blocks_;
   HostMemory words_, host_plans_;
   PlanMemory plan_memory_;
   uint32_t rank_ = 0;
-  bool has_direct_ = false;              ///< its kernels are loaded
+  bool has_load_store_ = false;              ///< its kernels are loaded
   uint64_t last_number_ = 0;             ///< of the operations that were enqueued and not captured
   mutable std::atomic<uint64_t> ended_number_ = 0, ended_calls_ = 0;  ///< as last seen: they tell more than `ended` has
   std::shared_ptr<LaunchGroup> group_;   ///< null: this rank launches kernels of its own
@@ -90,20 +90,20 @@ uint64_t follow(std::atomic<uint64_t> &seen, uint32_t low) {
 }
 
 /// Ranks that share buffers have load_store without asking; where the image lacks it they do without.
-Result<void> KernelExecutor::load_direct(const DeviceRequest &request) {
-  if (!wants_direct(request) || request.load_store()) return {};
+Result<void> KernelExecutor::load_load_store(const DeviceRequest &request) {
+  if (!wants_load_store(request) || request.load_store()) return {};
   auto more = KernelSet::load(context_,
                               kernel_families(request.executor, RONDO_PROTOCOL_AUTO, RONDO_KERNEL_LOAD_STORE));
   if (!more.ok() && more.error().status != RONDO_ERROR_UNSUPPORTED) return more.error();
-  has_direct_ = more.ok();
-  if (has_direct_) kernels_ = std::move(more).value();
+  has_load_store_ = more.ok();
+  if (has_load_store_) kernels_ = std::move(more).value();
   return {};
 }
 
 Result<void> KernelExecutor::connect(const DeviceRequest &request, InfoExchange &info_exchange) {
   RONDO_TRY(open(request));
   rank_ = request.rank;
-  has_direct_ = request.load_store();
+  has_load_store_ = request.load_store();
   SegmentShape shape;
   shape.rank_count = request.rank_count;
   shape.channel_count = request.channel_count != 0 ? request.channel_count : default_channel_count;
@@ -114,10 +114,10 @@ Result<void> KernelExecutor::connect(const DeviceRequest &request, InfoExchange 
                               : slot_bytes_for(shape.rank_count, shape.channel_count, shape.geometry.slot_count);
   shape.geometry.ll_slot_bytes = ll_slot_bytes;
   if (request.kernel_protocol() == RONDO_PROTOCOL_LL128) shape.geometry.ll128_slot_bytes = ll128_slot_bytes;
-  RONDO_TRY(load_direct(request));
+  RONDO_TRY(load_load_store(request));
   RONDO_TRY_ASSIGN(const BlockBudget budget, block_budget(kernels_, device_, shape.geometry.ll128_slot_bytes != 0));
-  if (has_direct_) shape.direct = choose_direct(request, budget, shape.channel_count);
-  shape.shares_buffers = shape.direct.rank_count != 0 && shares_buffers(request);
+  if (has_load_store_) shape.load_store = choose_load_store(request, budget, shape.channel_count);
+  shape.shares_buffers = shape.load_store.rank_count != 0 && shares_buffers(request);
   shape.plan_bytes = plan_memory_bytes;
   RONDO_TRY_ASSIGN(words_, allocate_host_memory(context_, sizeof(HostWords)));
   ::new (words_.get().object) HostWords();
@@ -152,7 +152,7 @@ Result<void> KernelExecutor::claim_residency(const Neighbours &neighbours, const
       "; ask for fewer channels (RONDO_MAX_CTAS, RONDO_CHANNELS), put fewer ranks on the device, destroy communicators "
       "that are not needed, or use copies (RONDO_DEVICE_EXECUTOR=copy)";
   const SegmentShape &shape = segment_.shape();
-  const uint64_t channels = blocks_of_a_rank(shape.channel_count, shape.direct);
+  const uint64_t channels = blocks_of_a_rank(shape.channel_count, shape.load_store);
   const uint32_t ranks = neighbours.in_process + neighbours.in_others;
   if (ranks * channels > budget.blocks)
     return Error{RONDO_ERROR_OUT_OF_RESOURCES, std::to_string(ranks) + " ranks on " + describe() + " want " +
@@ -169,26 +169,26 @@ Result<void> KernelExecutor::claim_residency(const Neighbours &neighbours, const
 Result<std::unique_ptr<PreparedPlan>> KernelExecutor::prepare(const Plan &plan) {
   auto made = std::make_unique<CudaPlan>(plan_memory_);
   RONDO_TRY_ASSIGN(made->kernel, kernels_.find(device::kernel_name(plan)));
-  made->direct = plan.choice.kernel == RONDO_KERNEL_LOAD_STORE;
-  if (!made->direct) {
+  made->load_store = plan.choice.kernel == RONDO_KERNEL_LOAD_STORE;
+  if (!made->load_store) {
     RONDO_TRY(prepare_image(plan, *made));
     return std::unique_ptr<PreparedPlan>(std::move(made));
   }
-  prepare_direct(plan, *made);
+  prepare_load_store(plan, *made);
   return std::unique_ptr<PreparedPlan>(std::move(made));
 }
 
-void KernelExecutor::prepare_direct(const Plan &plan, CudaPlan &made) const {
+void KernelExecutor::prepare_load_store(const Plan &plan, CudaPlan &made) const {
   const bool shares = segment_.shape().shares_buffers;
   const auto element_bytes = plan.lanes.front().program.element_bytes;
   const bool one_shot = plan.choice.algorithm == RONDO_ALGORITHM_ONE_SHOT;
-  made.mode = one_shot ? device::DirectMode::one_shot
-              : shares ? device::DirectMode::shared
-                       : device::DirectMode::two_shot;
+  made.mode = one_shot ? device::LoadStoreMode::one_shot
+              : shares ? device::LoadStoreMode::shared
+                       : device::LoadStoreMode::two_shot;
   made.count = plan.key.signature.count;
   made.chunk_elements = shares ? shared_chunk_elements(element_bytes) : plan.choice.chunk_bytes / element_bytes;
   made.channel_count = made.lane_count = plan.choice.channels;
-  made.threads = direct_threads(one_shot, made.count * element_bytes, plan.choice.channels);
+  made.threads = load_store_threads(one_shot, made.count * element_bytes, plan.choice.channels);
 }
 
 Result<void> KernelExecutor::prepare_image(const Plan &plan, CudaPlan &made) {
@@ -314,17 +314,17 @@ Result<void> KernelExecutor::run(CudaPlan &plan, const DeviceCall &call, CuStrea
   return launch_parts(*driver_, {&part, 1}, stream);
 }
 
-Result<void> KernelExecutor::run_direct(const CudaPlan &plan, const DeviceCall &call, CuStream stream) const {
-  device::DirectOperation operation;
+Result<void> KernelExecutor::run_load_store(const CudaPlan &plan, const DeviceCall &call, CuStream stream) const {
+  device::LoadStoreOperation operation;
   operation.base = operation_of(plan, call);
-  operation.geometry = segment_.shape().direct;
+  operation.geometry = segment_.shape().load_store;
   for (uint32_t rank = 0; rank < operation.geometry.rank_count; ++rank)
     operation.places[rank] = reinterpret_cast<std::byte *>(segment_.address_of(rank) + segment_.shape().place_offset());
   operation.count = plan.count;
   operation.chunk_elements = plan.chunk_elements;
   operation.rank = rank_;
   operation.mode = plan.mode;
-  const LaunchSize size{plan.channel_count, plan.threads, device::direct_shared_bytes(operation.rank_count())};
+  const LaunchSize size{plan.channel_count, plan.threads, device::load_store_shared_bytes(operation.rank_count())};
   return launch_kernel(*driver_, plan.kernel, size, &operation, stream, "launching a collective");
 }
 
@@ -334,7 +334,7 @@ Result<void> KernelExecutor::launch(const DeviceCall &call, void *stream_handle)
   const ContextGuard guard(*driver_, context_.get().context);
   RONDO_TRY(guard.status());
   RONDO_TRY(follow_last_stream(stream, call.captured));
-  RONDO_TRY(plan.direct ? run_direct(plan, call, stream) : run(plan, call, stream));
+  RONDO_TRY(plan.load_store ? run_load_store(plan, call, stream) : run(plan, call, stream));
   if (call.captured) return {};
   last_number_ = call.number;
   note_last_stream(stream);

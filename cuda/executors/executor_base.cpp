@@ -38,9 +38,9 @@ ExecutorCapabilities ExecutorBase::capabilities() const {
   ExecutorCapabilities own;
   own.geometry = shape.geometry;
   own.channel_count = shape.channel_count;
-  own.post_bytes = shape.direct.post_bytes;
-  own.exchange_chunk_bytes = shape.direct.chunk_bytes;
-  own.exchange_channels = shape.direct.channel_count;
+  own.post_bytes = shape.load_store.post_bytes;
+  own.exchange_chunk_bytes = shape.load_store.chunk_bytes;
+  own.exchange_channels = shape.load_store.channel_count;
   own.shares_buffers = shape.shares_buffers;
   own.barrier_send = barrier_buffer(0);
   own.barrier_recv = barrier_buffer(1);

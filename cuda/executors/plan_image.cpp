@@ -58,7 +58,7 @@ std::string stem_of(rondo_protocol_t protocol) {
   return std::string("rondo_run_") + rondo_protocol_string(protocol) + "_";
 }
 
-const std::string load_store_stem = "rondo_run_direct_";
+const std::string load_store_stem = "rondo_run_load_store_";
 
 bool is_move(const Plan &plan) {
   const auto collective = static_cast<rondo_collective_t>(plan.key.signature.collective);

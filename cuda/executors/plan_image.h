@@ -43,7 +43,7 @@ struct PlanImage {
 [[nodiscard]] std::vector<std::string> load_store_kernel_names();
 
 /// "rondo_run_simple_float32_sum": the kernel (cuda/kernels/list.h) that runs the plan. One of load_store is given a
-/// DirectOperation and no image, the others DeviceOperations.
+/// LoadStoreOperation and no image, the others DeviceOperations.
 [[nodiscard]] std::string kernel_name(const Plan &plan);
 
 /// The names of all kernels that reduce.

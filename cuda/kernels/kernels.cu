@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels for devices: a line each around the bodies of run.h and direct.h, and the group that they run on.
+// The kernels for devices: a line each around the bodies of run.h and load_store.h, and the group that they run on.
 #include "cuda/kernels/list.h"
 
 namespace rondo::device {
@@ -111,15 +111,15 @@ __device__ void run_block(const DeviceOperations &operations) {
   }
 RONDO_KERNELS(RONDO_KERNEL)
 
-#define RONDO_DIRECT_KERNEL(name, ...)                                                   \
+#define RONDO_LOAD_STORE_KERNEL(name, ...)                                                   \
   extern "C" __global__ void __launch_bounds__(::rondo::device::block_threads_max, 1)    \
-      name(const __grid_constant__ ::rondo::device::DirectOperation operation) {         \
+      name(const __grid_constant__ ::rondo::device::LoadStoreOperation operation) {         \
     extern __shared__ __align__(16) std::byte shared[];                                  \
-    ::rondo::device::run_direct<typename ::rondo::device::OnDevice<__VA_ARGS__>::Type>(  \
+    ::rondo::device::run_load_store<typename ::rondo::device::OnDevice<__VA_ARGS__>::Type>(  \
         ::rondo::device::WarpsGroup{threadIdx.x, blockDim.x, 1}, operation, blockIdx.x,  \
         shared);                                                                         \
   }
-RONDO_DIRECT_KERNELS(RONDO_DIRECT_KERNEL)
+RONDO_LOAD_STORE_KERNELS(RONDO_LOAD_STORE_KERNEL)
 
 #define RONDO_REDUCE_KERNEL(name, ...)                                                                           \
   extern "C" __global__ void __launch_bounds__(::rondo::device::block_threads_max, 1)                             \

@@ -2,12 +2,12 @@
 // Every kernel, once: the image for devices and the library for emulated blocks are both made of this list.
 //   rondo_run_PROTOCOL_copy      collectives that move and do not reduce, whatever the type
 //   rondo_run_PROTOCOL_TYPE_OP   the others; TYPE and OP as rondo_type_string() and rondo_op_string() say, avg by sum
-//   rondo_run_direct_TYPE_OP     an all-reduce by load_store
+//   rondo_run_load_store_TYPE_OP     an all-reduce by load_store
 //   rondo_reduce_TYPE_OP        one slice of a reduction, for the copy-engine executor
 #pragma once
 
 #include "cuda/kernels/reduction.h"
-#include "cuda/kernels/direct.h"
+#include "cuda/kernels/load_store.h"
 #include "cuda/kernels/reduce.h"
 #include "cuda/kernels/run.h"
 
@@ -48,14 +48,14 @@
   RONDO_KERNELS_OF_PROTOCOL(X, ll, ::rondo::device::GroupLl)         \
   RONDO_KERNELS_OF_PROTOCOL(X, ll128, ::rondo::device::GroupLl128)
 
-#define RONDO_DIRECT_OF_TYPE(X, protocol, Protocol, type, ...)                               \
-  X(rondo_run_direct_##type##_sum, ::rondo::device::RankReduction<__VA_ARGS__, ::rondo::SumOp>)   \
-  X(rondo_run_direct_##type##_prod, ::rondo::device::RankReduction<__VA_ARGS__, ::rondo::ProdOp>) \
-  X(rondo_run_direct_##type##_min, ::rondo::device::RankReduction<__VA_ARGS__, ::rondo::MinOp>)   \
-  X(rondo_run_direct_##type##_max, ::rondo::device::RankReduction<__VA_ARGS__, ::rondo::MaxOp>)
+#define RONDO_LOAD_STORE_OF_TYPE(X, protocol, Protocol, type, ...)                               \
+  X(rondo_run_load_store_##type##_sum, ::rondo::device::RankReduction<__VA_ARGS__, ::rondo::SumOp>)   \
+  X(rondo_run_load_store_##type##_prod, ::rondo::device::RankReduction<__VA_ARGS__, ::rondo::ProdOp>) \
+  X(rondo_run_load_store_##type##_min, ::rondo::device::RankReduction<__VA_ARGS__, ::rondo::MinOp>)   \
+  X(rondo_run_load_store_##type##_max, ::rondo::device::RankReduction<__VA_ARGS__, ::rondo::MaxOp>)
 
 /// X(name, Reduction...) for each kernel of load_store.
-#define RONDO_DIRECT_KERNELS(X) RONDO_FOR_TYPES(RONDO_DIRECT_OF_TYPE, X, direct, void)
+#define RONDO_LOAD_STORE_KERNELS(X) RONDO_FOR_TYPES(RONDO_LOAD_STORE_OF_TYPE, X, load_store, void)
 
 #define RONDO_REDUCE_OF_TYPE(X, protocol, Protocol, type, ...)                               \
   X(rondo_reduce_##type##_sum, ::rondo::device::GroupReducer<__VA_ARGS__, ::rondo::SumOp>)   \

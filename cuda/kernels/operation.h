@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a kernel is given: plain data, laid out alike by the host's compiler and the device's. Every kernel that
 // interprets plans takes DeviceOperations by value, one for each rank that it runs (those of load_store take a
-// DirectOperation, those that reduce a ReductionOperation); what it points to must stay until the kernel has ended.
+// LoadStoreOperation, those that reduce a ReductionOperation); what it points to must stay until the kernel has ended.
 //
 //   uploaded with the plan      DeviceChannel[], LaneProgram[], Step[], Range[], DeviceLinkEnds *[]   read only
 //   of the communicator         DeviceLinkEnds (counters survive from kernel to kernel), DeviceProgress

@@ -6,7 +6,7 @@
 //           link ends            channel_count * rank_count DeviceLinkEnds
 //           progress             DeviceProgress
 //           barrier              2 lines
-//           place                of load_store; only where it may run (cuda/kernels/direct_place.h)
+//           place                of load_store; only where it may run (cuda/kernels/load_store_place.h)
 //           plans                plan_bytes, given out by Arena
 #pragma once
 
@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "cuda/kernels/direct_place.h"
+#include "cuda/kernels/load_store_place.h"
 #include "cuda/kernels/operation.h"
 #include "cuda/driver/process_name.h"
 #include "cuda/transport/shared_memory.h"
@@ -29,8 +29,8 @@ struct SegmentShape {
   uint32_t rank_count = 1;
   uint32_t channel_count = 1;
   ConnectionGeometry geometry;
-  device::DirectGeometry direct;
-  bool shares_buffers = false;  ///< two_shots of direct are `shared` (cuda/kernels/direct_place.h)
+  device::LoadStoreGeometry load_store;
+  bool shares_buffers = false;  ///< two_shots of load_store are `shared` (cuda/kernels/load_store_place.h)
   uint64_t plan_bytes = 0;
   bool cleared = true;  ///< else what is in fresh memory does not matter
 

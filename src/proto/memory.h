@@ -64,16 +64,16 @@ enum class Site : uint8_t {
   slice_barrier,              ///< in a group: operands read and results written before the slice is published
   lane_end,                   ///< the lanes of a kernel before the last one of them reports
   operation_end,              ///< that report
-  direct_post,                ///< P2
-  direct_contribute,          ///< C2
-  direct_contribute_barrier,  ///< in a group: every thread's C1 before it
-  direct_reduce,              ///< R2
-  direct_reduce_barrier,      ///< in a group: every thread's part of the result before it
-  direct_ready_vote,          ///< in a group: what each thread has acquired before any reads what that stands for
-  direct_end_barrier,         ///< in a group: what was gathered before thread 0 reports
-  direct_arrive,              ///< B1
-  direct_leave,               ///< B4
-  direct_leave_barrier,       ///< in a group: every thread's part of the result before it
+  load_store_post,                ///< P2
+  load_store_contribute,          ///< C2
+  load_store_contribute_barrier,  ///< in a group: every thread's C1 before it
+  load_store_reduce,              ///< R2
+  load_store_reduce_barrier,      ///< in a group: every thread's part of the result before it
+  load_store_ready_vote,          ///< in a group: what each thread has acquired before any reads what that stands for
+  load_store_end_barrier,         ///< in a group: what was gathered before thread 0 reports
+  load_store_arrive,              ///< B1
+  load_store_leave,               ///< B4
+  load_store_leave_barrier,       ///< in a group: every thread's part of the result before it
 };
 
 #if defined(RONDO_BREAK_ORDER)

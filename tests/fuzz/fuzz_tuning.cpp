@@ -11,7 +11,7 @@ using namespace rondo;
 
 namespace {
 
-void check_choice(const TuningTable &table, const TuningRow &row, bool with_direct) {
+void check_choice(const TuningTable &table, const TuningRow &row, bool with_load_store) {
   TunerInput input;
   input.collective = row.collective;
   input.rank_count = row.rank_count;
@@ -21,7 +21,7 @@ void check_choice(const TuningTable &table, const TuningRow &row, bool with_dire
   input.slot_bytes = 4096;
   input.ll_slot_bytes = 2048;
   input.ll128_slot_bytes = 7680;
-  if (with_direct) input.post_bytes = input.exchange_chunk_bytes = 65536;
+  if (with_load_store) input.post_bytes = input.exchange_chunk_bytes = 65536;
   input.table = &table;
   const auto chosen = choose_plan(input);
   FUZZ_CHECK(chosen.ok());
@@ -30,7 +30,7 @@ void check_choice(const TuningTable &table, const TuningRow &row, bool with_dire
   FUZZ_CHECK(row.rank_count <= algorithm->rank_count_max);
   FUZZ_CHECK(chosen.value().channels >= 1 && chosen.value().channels <= 8);
   FUZZ_CHECK(chosen.value().chunk_bytes >= 64 && chosen.value().chunk_bytes % 64 == 0);
-  FUZZ_CHECK(with_direct || chosen.value().kernel != RONDO_KERNEL_LOAD_STORE);
+  FUZZ_CHECK(with_load_store || chosen.value().kernel != RONDO_KERNEL_LOAD_STORE);
   FUZZ_CHECK(chosen.value().protocol != RONDO_PROTOCOL_LL128);
 }
 
@@ -46,6 +46,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   const TuningTable &table = parsed.value();
   FUZZ_CHECK(!table.rows().empty() && table.hash() != 0);
   for (const TuningRow &row : table.rows())
-    for (const bool with_direct : {false, true}) check_choice(table, row, with_direct);
+    for (const bool with_load_store : {false, true}) check_choice(table, row, with_load_store);
   return 0;
 }

@@ -23,7 +23,7 @@ using namespace rondo::test;
 namespace {
 
 constexpr ConnectionGeometry geometry{2, 256, 256, 360};
-constexpr device::DirectGeometry direct_geometry{0, 0, 6016, 256};
+constexpr device::LoadStoreGeometry load_store_geometry{0, 0, 6016, 256};
 constexpr uint32_t rank_count = 2;
 constexpr uint32_t channel_count = 2;  // whose lanes end apart
 
@@ -55,7 +55,7 @@ bool is_right(const Traffic &traffic, rondo_algorithm_t algorithm, rondo_protoco
               rondo_kernel_t runs = RONDO_KERNEL_INTERPRETER, bool shares_buffers = false) {
   OperationKey key;
   key.signature = {static_cast<uint32_t>(traffic.collective), RONDO_INT32, RONDO_SUM, 0, traffic.count, 0};
-  DeviceWorld world(rank_count, channel_count, geometry, 0, direct_geometry);
+  DeviceWorld world(rank_count, channel_count, geometry, 0, load_store_geometry);
   if (shares_buffers) world.share_buffers();
   std::array<std::vector<int32_t>, rank_count> send, recv;
   std::array<std::unique_ptr<Plan>, rank_count> plans;
@@ -121,8 +121,9 @@ constexpr soft_cuda::KernelEntry entries[] = {
      sizeof(device::DeviceOperations)},
     {"rondo_run_ll128_copy", soft_cuda::run_emulated<device::GroupLl128, device::GroupCopier>,
      sizeof(device::DeviceOperations)},
-    {"rondo_run_direct_int32_sum", soft_cuda::run_direct_emulated<device::RankReduction<Element<int32_t>, SumOp>>,
-     sizeof(device::DirectOperation)},
+    {"rondo_run_load_store_int32_sum",
+     soft_cuda::run_load_store_emulated<device::RankReduction<Element<int32_t>, SumOp>>,
+     sizeof(device::LoadStoreOperation)},
     {nullptr, nullptr, 0}};
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "cuda/executors/direct_shape.h"
+#include "cuda/executors/load_store_shape.h"
 #include "tests/gpu/device_ranks.h"
 
 using namespace rondo_test;
@@ -188,10 +188,10 @@ TEST_CASE("budgets: blocks of ranks that share buffers are a device's, and leave
     request.rank_count = request.neighbours.in_process = ranks;
     request.claimed_blocks = claimed;
     request.channel_count_max = most;
-    const auto direct = choose_direct(request, budget, most == 0 ? 4 : std::min(most, 4u));
+    const auto load_store = choose_load_store(request, budget, most == 0 ? 4 : std::min(most, 4u));
     // What a rank then takes: the next communicator finds all ranks' claimed.
-    CHECK(blocks_of_a_rank(4, direct) == std::max(4u, direct.channel_count));
-    return direct.channel_count;
+    CHECK(blocks_of_a_rank(4, load_store) == std::max(4u, load_store.channel_count));
+    return load_store.channel_count;
   };
   CHECK(channels_of(8, 0) == 16);
   CHECK(channels_of(2, 0) == 66);
@@ -201,13 +201,13 @@ TEST_CASE("budgets: blocks of ranks that share buffers are a device's, and leave
   CHECK(channels_of(2, 0, 5) == 5);
   CHECK(channels_of(2, 0, 1) == 1);
   request.channel_count = 7;  // asked for
-  CHECK(choose_direct(request, budget, 7).channel_count == 7);
+  CHECK(choose_load_store(request, budget, 7).channel_count == 7);
   request.neighbours.in_process = 1;  // some are elsewhere
-  CHECK(choose_direct(request, budget, 4).rank_count == 0);
+  CHECK(choose_load_store(request, budget, 4).rank_count == 0);
   request.kernel = RONDO_KERNEL_LOAD_STORE;
-  CHECK(choose_direct(request, budget, 4).channel_count == 4);
-  CHECK(choose_direct(request, budget, 4).chunk_bytes == 256 << 10);
-  CHECK(direct_threads(false, 1, 1) == 256);
-  CHECK(direct_threads(true, 8, 1) == 32);
-  CHECK(direct_threads(true, 32 << 10, 16) == 256);  // a word for each
+  CHECK(choose_load_store(request, budget, 4).channel_count == 4);
+  CHECK(choose_load_store(request, budget, 4).chunk_bytes == 256 << 10);
+  CHECK(load_store_threads(false, 1, 1) == 256);
+  CHECK(load_store_threads(true, 8, 1) == 32);
+  CHECK(load_store_threads(true, 32 << 10, 16) == 256);  // a word for each
 }

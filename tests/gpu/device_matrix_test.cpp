@@ -65,7 +65,7 @@ class Progress {
 };
 
 constexpr size_t one_shot_bytes_max = 64 << 10;  // by load_store
-bool is_direct(rondo_algorithm_t algorithm) {
+bool is_load_store(rondo_algorithm_t algorithm) {
   return algorithm == RONDO_ALGORITHM_ONE_SHOT || algorithm == RONDO_ALGORITHM_TWO_SHOT;
 }
 
@@ -260,7 +260,7 @@ TEST_CASE("device matrix: every combination is bit-equal to the host executor") 
       for (const Way &way : {Way{RONDO_PROTOCOL_SIMPLE}, Way{RONDO_PROTOCOL_LL}, Way{RONDO_PROTOCOL_LL128},
                              Way{RONDO_PROTOCOL_AUTO, RONDO_KERNEL_LOAD_STORE}}) {
         if (way.protocol == RONDO_PROTOCOL_LL128 && !ll128) continue;
-        if (way.load_store() && (rank_count == 1 || !is_direct(algorithm.id) || shared)) continue;
+        if (way.load_store() && (rank_count == 1 || !is_load_store(algorithm.id) || shared)) continue;
         check_way(world, algorithm, way, matrix, rank_count, random);
       }
 }

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "cuda/kernels/direct.h"
+#include "cuda/kernels/load_store.h"
 #include "cuda/executors/plan_image.h"
 #include "src/proto/memory.h"
 #include "tests/soft_cuda/soft_kernel.h"
@@ -39,14 +39,14 @@ class AlignedMemory {
 
 class DeviceWorld {
  public:
-  /// `direct`: the geometry of the places, where load_store is used; rank and channel counts are filled in.
+  /// `load_store`: the geometry of the places, where load_store is used; rank and channel counts are filled in.
   DeviceWorld(uint32_t rank_count, uint32_t channel_count, const ConnectionGeometry &geometry,
-              uint64_t first_counter = 0, const device::DirectGeometry &direct = {})
+              uint64_t first_counter = 0, const device::LoadStoreGeometry &load_store = {})
       : rank_count_(rank_count),
         geometry_(geometry),
-        direct_{rank_count, channel_count, direct.post_bytes, direct.chunk_bytes},
-        places_stride_((direct_.bytes() + 63) / 64 * 64),
-        places_(direct.post_bytes == 0 ? 0 : places_stride_ * rank_count),
+        load_store_{rank_count, channel_count, load_store.post_bytes, load_store.chunk_bytes},
+        places_stride_((load_store_.bytes() + 63) / 64 * 64),
+        places_(load_store.post_bytes == 0 ? 0 : places_stride_ * rank_count),
         stride_((geometry.bytes() + 63) / 64 * 64),
         connections_(stride_ * rank_count * rank_count * channel_count),
         ends_(size_t{rank_count} * rank_count * channel_count),
@@ -73,7 +73,7 @@ class DeviceWorld {
 
   /// Runs the plan's kernel on `rank`, `lane_threads` threads a lane (0: one thread for all lanes of a channel).
   void run(uint32_t rank, const Plan &plan, const Buffers &buffers, uint64_t number, uint32_t lane_threads) {
-    if (plan.choice.kernel == RONDO_KERNEL_LOAD_STORE) return run_direct(rank, plan, buffers, number, lane_threads);
+    if (plan.choice.kernel == RONDO_KERNEL_LOAD_STORE) return run_load_store(rank, plan, buffers, number, lane_threads);
     AlignedMemory memory(device::plan_image_bytes(plan));
     const auto address = reinterpret_cast<uint64_t>(memory.data());
     const auto image = device::make_plan_image(plan, address, [&](uint32_t channel, uint32_t peer) {
@@ -93,14 +93,16 @@ class DeviceWorld {
   }
 
   /// The place of a rank, by load_store.
-  [[nodiscard]] device::DirectPlace place(uint32_t rank) { return {places_.data() + rank * places_stride_, direct_}; }
+  [[nodiscard]] device::LoadStorePlace place(uint32_t rank) {
+    return {places_.data() + rank * places_stride_, load_store_};
+  }
   /// As if so many posts and chunks had gone before.
   void begin_at(uint64_t posts, uint32_t chunks) {
     for (uint32_t rank = 0; rank < rank_count_; ++rank) {
       progress_[rank].posts = posts;
-      for (uint32_t channel = 0; channel < direct_.channel_count; ++channel) {
-        place(rank).contributed(channel) = device::direct_counter(chunks, 0);
-        place(rank).reduced(channel) = device::direct_counter(chunks, 0);
+      for (uint32_t channel = 0; channel < load_store_.channel_count; ++channel) {
+        place(rank).contributed(channel) = device::load_store_counter(chunks, 0);
+        place(rank).reduced(channel) = device::load_store_counter(chunks, 0);
       }
     }
   }
@@ -130,27 +132,27 @@ class DeviceWorld {
     seen.running = memory::load_relaxed(results_[rank].running);
     return seen;
   }
-  /// Two_shots of direct read and write the callers' buffers, as ranks of one process do.
+  /// Two_shots of load_store read and write the callers' buffers, as ranks of one process do.
   void share_buffers() { shares_buffers_ = true; }
   /// Kernels are those of captured calls from now on.
   void capture() { captured_ = true; }
   void abort(uint32_t rank) { memory::store_release(aborts_[rank].value, 1); }  // pairs with A1 in device::must_stop
 
  private:
-  void run_direct(uint32_t rank, const Plan &plan, const Buffers &buffers, uint64_t number, uint32_t threads) {
-    device::DirectOperation operation;
+  void run_load_store(uint32_t rank, const Plan &plan, const Buffers &buffers, uint64_t number, uint32_t threads) {
+    device::LoadStoreOperation operation;
     operation.base = operation_of(rank, plan, buffers, number);
     operation.base.lane_count = plan.choice.channels;
-    operation.geometry = direct_;
+    operation.geometry = load_store_;
     for (uint32_t peer = 0; peer < rank_count_; ++peer) operation.places[peer] = place(peer).base;
     operation.count = plan.key.signature.count;
     operation.chunk_elements = plan.choice.chunk_bytes / plan.lanes.front().program.element_bytes;
     operation.rank = rank;
-    operation.mode = plan.choice.algorithm == RONDO_ALGORITHM_ONE_SHOT ? device::DirectMode::one_shot
-                     : shares_buffers_                               ? device::DirectMode::shared
-                                                                     : device::DirectMode::two_shot;
+    operation.mode = plan.choice.algorithm == RONDO_ALGORITHM_ONE_SHOT ? device::LoadStoreMode::one_shot
+                     : shares_buffers_                               ? device::LoadStoreMode::shared
+                                                                     : device::LoadStoreMode::two_shot;
     launch(*find_kernel(device::kernel_name(plan)), &operation, plan.choice.channels, std::max(1u, threads),
-           device::direct_shared_bytes(rank_count_));
+           device::load_store_shared_bytes(rank_count_));
   }
 
   [[nodiscard]] device::DeviceOperation operation_of(uint32_t rank, const Plan &plan, const Buffers &buffers,
@@ -186,7 +188,7 @@ class DeviceWorld {
   bool shares_buffers_ = false;
   bool captured_ = false;
   ConnectionGeometry geometry_;
-  device::DirectGeometry direct_;
+  device::LoadStoreGeometry load_store_;
   size_t places_stride_;
   AlignedMemory places_;
   size_t stride_;

@@ -36,7 +36,7 @@ struct EmulatedCase {
   uint64_t chunk_bytes = 256;
   bool in_place = false;
   bool exports = false;
-  bool shares_buffers = false;  ///< of direct
+  bool shares_buffers = false;  ///< of load_store
   uint32_t offset_bytes = 0;  ///< of the buffers beyond a multiple of 64; send and recv differ in it by `skew_bytes`
   uint32_t skew_bytes = 0;
 
@@ -118,7 +118,7 @@ struct CaseRank {
 }
 
 /// Of places for such a call; the counts are the world's.
-[[nodiscard]] inline device::DirectGeometry direct_geometry_for(const EmulatedCase &it) {
+[[nodiscard]] inline device::LoadStoreGeometry load_store_geometry_for(const EmulatedCase &it) {
   if (it.kernel != RONDO_KERNEL_LOAD_STORE) return {};
   const auto bytes = static_cast<uint32_t>(it.count * rondo_type_size(it.type));
   return {0, 0, (bytes + 64) / 64 * 64, static_cast<uint32_t>(it.chunk_bytes)};
@@ -150,7 +150,7 @@ void run_ranks(uint32_t rank_count, const Run &run) {
   run_ranks(it.rank_count,
             [&](uint32_t rank) { host_world.run(rank, *host[rank].plan, host[rank].buffers(1, it.exports)); });
   if (host_world.failures() != 0) return "the host executor failed";
-  DeviceWorld device_world(it.rank_count, it.channels, geometry, first_counter, direct_geometry_for(it));
+  DeviceWorld device_world(it.rank_count, it.channels, geometry, first_counter, load_store_geometry_for(it));
   if (it.shares_buffers) device_world.share_buffers();
   if (it.kernel == RONDO_KERNEL_LOAD_STORE) device_world.begin_at(first_counter, static_cast<uint32_t>(first_counter));
   for (uint64_t number = 1; number <= lane_threads.size(); ++number) {

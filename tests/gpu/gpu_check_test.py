@@ -22,7 +22,7 @@ BUNDLE_BYTES_MAX = 20_000_000
 
 
 MATRIX = [f"device matrix of {ranks} ranks, bit-equal to the host (tiny)" for ranks in (2, 3)]
-PROGRAMS_C = ("device_matrix", "gpu_device", "gpu_ll128", "gpu_direct", "gpu_shared", "gpu_hazard")
+PROGRAMS_C = ("device_matrix", "gpu_device", "gpu_ll128", "gpu_load_store", "gpu_shared", "gpu_hazard")
 
 
 class GpuCheck(unittest.TestCase):

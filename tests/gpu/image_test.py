@@ -35,7 +35,7 @@ def kernel_names(types):
         for name in types:
             for operation in OPERATIONS:
                 yield f"rondo_run_{protocol}_{name}_{operation}"
-    for stem in ("run_direct", "reduce"):
+    for stem in ("run_load_store", "reduce"):
         for name in types:
             for operation in OPERATIONS:
                 yield f"rondo_{stem}_{name}_{operation}"
@@ -69,7 +69,7 @@ def wanted_loops(name):
     are reduced by a loop of its own; ll and ll128 wait for packets in loops that only load, and send in ones that only
     store; load_store reads all ranks' operands in loops that only load, several pieces of several ranks at a time."""
     narrow = "int8" in name or "float8" in name  # each 16-byte access has 16 elements, which take registers
-    if name.startswith("rondo_run_direct_"):
+    if name.startswith("rondo_run_load_store_"):
         polled = [(1, at_least(2 if narrow else 4), NONE), (2, at_least(4), SOME)]
         # Small elements are reduced by a loop inside of the one that loads.
         return polled + ([] if narrow or "float16" in name else [(2, at_least(8), NONE)])
@@ -132,7 +132,7 @@ class Image(unittest.TestCase):
             self.assertEqual({(architecture, name) for name in kernel_names(self.types)} - set(kernels), set())
             for (architecture, name), code in kernels.items():
                 self.check_accesses(name, code, SASS, f"{name} for sm_{architecture}")
-                if name.startswith("rondo_run_direct_"):
+                if name.startswith("rondo_run_load_store_"):
                     most = loads_under_way("\n".join(line for _, line in code[0]))
                     self.assertGreaterEqual(most, LOADS_UNDER_WAY, f"{name} for sm_{architecture}")
             print(f"sm_{architecture}: the machine code of {len(kernels)} kernels was read")

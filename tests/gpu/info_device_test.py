@@ -36,7 +36,7 @@ class InfoDevice(unittest.TestCase):
                 self.assertIn(word, text)
             kernels = {kernel["name"]: kernel for kernel in device["kernels"]}
             for name in ("rondo_run_simple_copy", "rondo_run_ll_float32_sum", "rondo_run_simple_bfloat16_max",
-                         "rondo_run_ll128_int8_prod", "rondo_run_direct_float16_sum", "rondo_reduce_float64_sum"):
+                         "rondo_run_ll128_int8_prod", "rondo_run_load_store_float16_sum", "rondo_reduce_float64_sum"):
                 self.assertGreater(kernels[name]["registers"], 0)
                 self.assertEqual(kernels[name]["local_bytes"], 0)
                 self.assertGreaterEqual(kernels[name]["block_threads_max"], 512)

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "cuda/kernels/reduction.h"
-#include "cuda/kernels/direct.h"
+#include "cuda/kernels/load_store.h"
 #include "cuda/kernels/run.h"
 #include "tests/soft_cuda/soft_kernel.h"
 
@@ -98,13 +98,13 @@ void run_emulated(Block &block, uint32_t thread, void *const *parameters) {
 
 /// All threads of a block are one group.
 template <class Reduction>
-void run_direct_emulated(Block &block, uint32_t thread, void *const *parameters) {
+void run_load_store_emulated(Block &block, uint32_t thread, void *const *parameters) {
   using namespace rondo::device;
   assert(block.shared_bytes >=
-         direct_shared_bytes(static_cast<const DirectOperation *>(parameters[0])->rank_count()));
+         load_store_shared_bytes(static_cast<const LoadStoreOperation *>(parameters[0])->rank_count()));
   const EmulatedGroup group{reinterpret_cast<VotingBarrier *>(block.shared), thread, block.thread_count,
                             block.await_turn};
-  run_direct<Reduction>(group, *static_cast<const DirectOperation *>(parameters[0]), block.index, block.shared);
+  run_load_store<Reduction>(group, *static_cast<const LoadStoreOperation *>(parameters[0]), block.index, block.shared);
 }
 
 /// The threads of a launch, for kernels without a barrier.

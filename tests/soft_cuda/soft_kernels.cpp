@@ -16,7 +16,7 @@ using namespace rondo::device;
   is_first = operations.channel_of_block(block) == 0;
   return operations.of_block(block);
 }
-[[maybe_unused]] const DeviceOperation &operation_of(const DirectOperation &operation, uint32_t block,
+[[maybe_unused]] const DeviceOperation &operation_of(const LoadStoreOperation &operation, uint32_t block,
                                                      bool &is_first) {
   is_first = block == 0;
   return operation.base;
@@ -33,15 +33,15 @@ void counted(soft_cuda::Block &block, uint32_t thread, void *const *parameters) 
 
 #define RONDO_SOFT_KERNEL(name, Protocol, ...) \
   {#name, counted<DeviceOperations, soft_cuda::run_emulated<Protocol, __VA_ARGS__>>, sizeof(DeviceOperations)},
-#define RONDO_SOFT_DIRECT(name, ...) \
-  {#name, counted<DirectOperation, soft_cuda::run_direct_emulated<__VA_ARGS__>>, sizeof(DirectOperation)},
+#define RONDO_SOFT_LOAD_STORE(name, ...) \
+  {#name, counted<LoadStoreOperation, soft_cuda::run_load_store_emulated<__VA_ARGS__>>, sizeof(LoadStoreOperation)},
 #define RONDO_SOFT_REDUCE(name, ...) \
   {#name, soft_cuda::reduce_emulated<__VA_ARGS__>, sizeof(ReductionOperation)},
 
 #define RONDO_SOFT_LIST_simple RONDO_KERNELS_OF_PROTOCOL(RONDO_SOFT_KERNEL, simple, GroupSimple)
 #define RONDO_SOFT_LIST_ll RONDO_KERNELS_OF_PROTOCOL(RONDO_SOFT_KERNEL, ll, GroupLl)
 #define RONDO_SOFT_LIST_ll128 RONDO_KERNELS_OF_PROTOCOL(RONDO_SOFT_KERNEL, ll128, GroupLl128)
-#define RONDO_SOFT_LIST_direct RONDO_DIRECT_KERNELS(RONDO_SOFT_DIRECT)
+#define RONDO_SOFT_LIST_load_store RONDO_LOAD_STORE_KERNELS(RONDO_SOFT_LOAD_STORE)
 #define RONDO_SOFT_LIST_reduce RONDO_REDUCE_KERNELS(RONDO_SOFT_REDUCE)
 #define RONDO_SOFT_JOIN_2(first, second) first##second
 #define RONDO_SOFT_JOIN(first, second) RONDO_SOFT_JOIN_2(first, second)

@@ -10,7 +10,7 @@ using namespace rondo::test;
 
 namespace {
 
-struct DirectKind {
+struct LoadStoreKind {
   rondo_algorithm_t algorithm;
   bool shares_buffers;
 
@@ -18,10 +18,10 @@ struct DirectKind {
     return std::string(rondo_algorithm_string(algorithm)) + (shares_buffers ? " in shared buffers" : "");
   }
 };
-constexpr DirectKind direct_kinds[] = {
+constexpr LoadStoreKind load_store_kinds[] = {
     {RONDO_ALGORITHM_ONE_SHOT, false}, {RONDO_ALGORITHM_TWO_SHOT, false}, {RONDO_ALGORITHM_TWO_SHOT, true}};
 
-EmulatedCase direct_case(const DirectKind &kind, uint32_t rank_count = 2, uint64_t count = 100) {
+EmulatedCase load_store_case(const LoadStoreKind &kind, uint32_t rank_count = 2, uint64_t count = 100) {
   EmulatedCase it;
   it.algorithm = kind.algorithm;
   it.shares_buffers = kind.shares_buffers;
@@ -41,14 +41,14 @@ std::vector<CaseRank> make_ranks(const EmulatedCase &it, uint64_t seed = 0) {
 }
 
 DeviceWorld world_for(const EmulatedCase &it) {
-  DeviceWorld world(it.rank_count, it.channels, drawn_geometry, 0, direct_geometry_for(it));
+  DeviceWorld world(it.rank_count, it.channels, drawn_geometry, 0, load_store_geometry_for(it));
   if (it.shares_buffers) world.share_buffers();
   return world;
 }
 
 /// The flags and counters of a rank's place.
 std::vector<uint64_t> published(DeviceWorld &world, const EmulatedCase &it, uint32_t rank) {
-  const device::DirectPlace place = world.place(rank);
+  const device::LoadStorePlace place = world.place(rank);
   std::vector<uint64_t> words;
   for (uint32_t channel = 0; channel < it.channels; ++channel)
     for (uint64_t *const word :
@@ -62,15 +62,15 @@ std::vector<uint64_t> published(DeviceWorld &world, const EmulatedCase &it, uint
 
 }  // namespace
 
-TEST_CASE("emulated direct: every type and operation is bit-equal to the host executor") {
+TEST_CASE("emulated load_store: every type and operation is bit-equal to the host executor") {
   const uint64_t seed = seed_from_environment();
   Random random(seed);
   uint32_t case_count = 0;
-  for (const DirectKind &kind : direct_kinds)
+  for (const LoadStoreKind &kind : load_store_kinds)
     for (int type = RONDO_INT8; type <= RONDO_FLOAT8_E5M2; ++type)
       for (int op = RONDO_SUM; op <= RONDO_AVG; ++op)
         for (uint32_t round = 0; round < 3; ++round) {
-          EmulatedCase it = direct_case(kind);
+          EmulatedCase it = load_store_case(kind);
           it.type = static_cast<rondo_type_t>(type);
           it.op = static_cast<rondo_op_t>(op);
           draw_rest(it, random, drawn_geometry);
@@ -85,13 +85,13 @@ TEST_CASE("emulated direct: every type and operation is bit-equal to the host ex
   CHECK(case_count > 10);
 }
 
-TEST_CASE("emulated direct: every block size, and more ranks than a block has threads or a reduction has turns") {
+TEST_CASE("emulated load_store: every block size, and more ranks than a block has threads or a reduction has turns") {
   const uint64_t seed = seed_from_environment();
-  for (const DirectKind &kind : direct_kinds)
+  for (const LoadStoreKind &kind : load_store_kinds)
     for (const uint32_t rank_count : {3u, 9u})
       for (const auto type : {RONDO_INT8, RONDO_FLOAT16, RONDO_FLOAT32}) {
         if (under_thread_sanitizer && (rank_count > 3) != (type == RONDO_FLOAT16)) continue;
-        EmulatedCase it = direct_case(kind, rank_count, 701);
+        EmulatedCase it = load_store_case(kind, rank_count, 701);
         it.type = type;
         it.op = RONDO_AVG;
         it.chunk_bytes = 512;
@@ -100,12 +100,12 @@ TEST_CASE("emulated direct: every block size, and more ranks than a block has th
       }
 }
 
-TEST_CASE("emulated direct: addresses that are no multiple of an element's size are read and written all the same") {
+TEST_CASE("emulated load_store: addresses that are no multiple of an element's size are read and written too") {
   const uint64_t seed = seed_from_environment();
-  for (const DirectKind &kind : direct_kinds)
+  for (const LoadStoreKind &kind : load_store_kinds)
     for (const auto type : {RONDO_FLOAT64, RONDO_FLOAT32, RONDO_BFLOAT16, RONDO_INT64})
       for (const uint32_t offset : {1, 3, 4}) {
-        EmulatedCase it = direct_case(kind, 3, 301);
+        EmulatedCase it = load_store_case(kind, 3, 301);
         it.type = type;
         it.op = RONDO_AVG;
         it.offset_bytes = offset;
@@ -115,20 +115,20 @@ TEST_CASE("emulated direct: addresses that are no multiple of an element's size 
       }
 }
 
-TEST_CASE("emulated direct: counts of posts and chunks pass the wraps of flags, of the sweep and of 32 bits") {
+TEST_CASE("emulated load_store: counts of posts and chunks pass the wraps of flags, of the sweep and of 32 bits") {
   const uint64_t seed = seed_from_environment();
-  for (const DirectKind &kind : direct_kinds)
+  for (const LoadStoreKind &kind : load_store_kinds)
     for (const uint64_t first : {ll::sweep_period - 2, uint64_t{0xFFFF'FFFF} - 3, uint64_t{2 * 0xFFFF'FFFFull} - 2})
       for (const uint64_t count : {5, 97, 333}) {
-        EmulatedCase it = direct_case(kind, 3, count);
+        EmulatedCase it = load_store_case(kind, 3, count);
         it.type = RONDO_INT32;
         it.chunk_bytes = 64;
         check(it, drawn_geometry, {1, 4, 2, 1, 2, 4}, seed, first);
       }
 }
 
-TEST_CASE("emulated direct: what a longer post has left is cleared before its flag comes again") {
-  EmulatedCase it = direct_case(direct_kinds[0], 2, 200);
+TEST_CASE("emulated load_store: what a longer post has left is cleared before its flag comes again") {
+  EmulatedCase it = load_store_case(load_store_kinds[0], 2, 200);
   it.channels = 3;
   std::vector<CaseRank> ranks = make_ranks(it);
   EmulatedCase shorter = it;
@@ -146,7 +146,7 @@ TEST_CASE("emulated direct: what a longer post has left is cleared before its fl
     run(short_ranks, 2, number - 1);
     for (uint32_t rank = 0; rank < 2; ++rank) {
       CHECK(world.result(rank).verdict == 0);
-      const device::DirectPlace place = world.place(rank);
+      const device::LoadStorePlace place = world.place(rank);
       CHECK(ll::flag_in(place.units(number)[3]) == ll::flag_of(number));
       CHECK((place.units(number)[4] == 0) == swept);
       CHECK((place.units(number)[199] == 0) == swept);
@@ -155,7 +155,7 @@ TEST_CASE("emulated direct: what a longer post has left is cleared before its fl
   }
 }
 
-TEST_CASE("emulated direct: operations of all kinds one behind the other, each rank as fast as it can") {
+TEST_CASE("emulated load_store: operations of all kinds one behind the other, each rank as fast as it can") {
   const uint64_t seed = seed_from_environment();
   Random random(seed);
   const bool shares_buffers = random() % 2 == 0;
@@ -214,10 +214,10 @@ TEST_CASE("emulated direct: operations of all kinds one behind the other, each r
 }
 
 TEST_CASE(
-    "emulated direct: abort ends every channel of a rank whose peer never comes, and those behind publish nothing") {
-  for (const DirectKind &kind : direct_kinds)
+    "emulated load_store: abort ends every channel of a rank whose peer never comes; those behind publish nothing") {
+  for (const LoadStoreKind &kind : load_store_kinds)
     for (const uint32_t threads : {1u, 4u}) {
-      EmulatedCase it = direct_case(kind, 3, 500);
+      EmulatedCase it = load_store_case(kind, 3, 500);
       it.channels = 2;
       std::vector<CaseRank> ranks = make_ranks(it);
       DeviceWorld world = world_for(it);
@@ -248,9 +248,9 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("emulated direct: in shared buffers, who comes when a peer has given up touches nothing and ends") {
+TEST_CASE("emulated load_store: in shared buffers, who comes when a peer has given up touches nothing and ends") {
   for (const uint32_t threads : {1u, 4u}) {
-    const EmulatedCase it = direct_case(direct_kinds[2]);
+    const EmulatedCase it = load_store_case(load_store_kinds[2]);
     std::vector<CaseRank> ranks = make_ranks(it);
     DeviceWorld world = world_for(it);
     world.abort(0);
@@ -263,13 +263,13 @@ TEST_CASE("emulated direct: in shared buffers, who comes when a peer has given u
   }
 }
 
-TEST_CASE("emulated direct: shared buffers are not touched any more when their owner's kernel has ended") {
+TEST_CASE("emulated load_store: shared buffers are not touched any more when their owner's kernel has ended") {
   const uint64_t seed = seed_from_environment();
   Random random(seed);
   CAPTURE(seed);
   uint32_t done_count = 0, stopped_count = 0;
   for (uint32_t round = 0; round < (under_thread_sanitizer ? 30 : 200); ++round) {
-    EmulatedCase it = direct_case(direct_kinds[2], 3, 2000);
+    EmulatedCase it = load_store_case(load_store_kinds[2], 3, 2000);
     it.channels = between(random, 1, 3);
     it.chunk_bytes = 1024;
     std::vector<CaseRank> ranks = make_ranks(it, random());
@@ -300,11 +300,11 @@ TEST_CASE("emulated direct: shared buffers are not touched any more when their o
   CHECK(done_count > 0);  // that some were stopped depends on the machine
 }
 
-TEST_CASE("emulated direct: a peer in another operation is a fault that names it") {
-  for (const DirectKind &kind : direct_kinds)
+TEST_CASE("emulated load_store: a peer in another operation is a fault that names it") {
+  for (const LoadStoreKind &kind : load_store_kinds)
     for (const uint32_t threads : {1u, 4u})
       for (const uint64_t other_count : {100, 3}) {
-        const EmulatedCase it = direct_case(kind, 3);
+        const EmulatedCase it = load_store_case(kind, 3);
         EmulatedCase other = it;
         other.count = other_count;
         std::vector<CaseRank> ranks = make_ranks(it);
@@ -324,12 +324,12 @@ TEST_CASE("emulated direct: a peer in another operation is a fault that names it
       }
 }
 
-TEST_CASE("emulated direct: every kernel that a plan can name is in the list, and no two chunks share an area") {
+TEST_CASE("emulated load_store: every kernel that a plan can name is in the list, and no two chunks share an area") {
   for (const std::string &name : device::load_store_kernel_names()) {
     CAPTURE(name);
     CHECK(find_kernel(name) != nullptr);
   }
-  const device::DirectGeometry geometry{3, 2, 128, 192};
+  const device::LoadStoreGeometry geometry{3, 2, 128, 192};
   CHECK(geometry.result_bytes() == 128);
   CHECK(geometry.contribution_at(0, 4) == geometry.contribution_at(0, 0));
   CHECK(geometry.contribution_at(0, 0xFFFF'FFFF) == geometry.contribution_at(0, 3));
@@ -338,11 +338,11 @@ TEST_CASE("emulated direct: every kernel that a plan can name is in the list, an
   CHECK(geometry.bytes() == geometry.result_at(1, 3) + 128);
   CHECK(geometry.units_at(1) == geometry.units_at(0) + 256);
   // Windows and gates lie behind the counters and before the units.
-  const device::DirectPlace place{nullptr, geometry};
+  const device::LoadStorePlace place{nullptr, geometry};
   const auto offset = [](const auto &at) { return reinterpret_cast<uint64_t>(&at); };
   CHECK(offset(place.window(0)) == offset(place.reduced(1)) + 64);
   CHECK(offset(place.arrived(0)) == offset(place.window(1)) + 64);
   CHECK(offset(place.left(0)) == offset(place.arrived(1)) + 64);
   CHECK(offset(place.left(1)) + 64 == geometry.units_offset());
-  CHECK(device::DirectGeometry{}.bytes() == 0);
+  CHECK(device::LoadStoreGeometry{}.bytes() == 0);
 }

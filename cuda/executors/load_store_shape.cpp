@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cuda/executors/direct_shape.h"
+#include "cuda/executors/load_store_shape.h"
 
 #include <algorithm>
 
@@ -8,8 +8,8 @@ namespace {
 
 constexpr uint32_t warp_threads = 32;
 // Nothing was measured. Post areas take 256 KiB of a place, areas of chunks those of 8 ranks with 4 channels 36 MiB.
-constexpr uint32_t direct_post_bytes = 64 << 10;
-constexpr uint32_t direct_chunk_bytes = 256 << 10;
+constexpr uint32_t load_store_post_bytes = 64 << 10;
+constexpr uint32_t load_store_chunk_bytes = 256 << 10;
 constexpr uint32_t no_chunk_bytes = cache_line_bytes;  // ranks that share buffers pass no chunks on
 constexpr uint32_t shared_channels_max = 128;
 
@@ -20,23 +20,24 @@ bool shares_buffers(const DeviceRequest &request) {
          request.neighbours.in_process == request.rank_count;
 }
 
-bool wants_direct(const DeviceRequest &request) {
+bool wants_load_store(const DeviceRequest &request) {
   if (request.executor != RONDO_DEVICE_EXECUTOR_KERNEL || request.rank_count < 2 ||
-      request.rank_count > device::direct_rank_count_max)
+      request.rank_count > device::load_store_rank_count_max)
     return false;
   return request.load_store() || (request.kernel == RONDO_KERNEL_AUTO && request.protocol == RONDO_PROTOCOL_AUTO &&
                                   shares_buffers(request));
 }
 
-uint64_t blocks_of_a_rank(uint32_t channel_count, const device::DirectGeometry &direct) {
-  return std::max(channel_count, direct.channel_count);
+uint64_t blocks_of_a_rank(uint32_t channel_count, const device::LoadStoreGeometry &load_store) {
+  return std::max(channel_count, load_store.channel_count);
 }
 
-device::DirectGeometry choose_direct(const DeviceRequest &request, const BlockBudget &budget, uint32_t channel_count) {
-  if (!wants_direct(request)) return {};
+device::LoadStoreGeometry choose_load_store(const DeviceRequest &request, const BlockBudget &budget,
+                                            uint32_t channel_count) {
+  if (!wants_load_store(request)) return {};
   const uint32_t ranks = request.rank_count;
-  if (!shares_buffers(request)) return {ranks, channel_count, direct_post_bytes, direct_chunk_bytes};
-  device::DirectGeometry shape{ranks, channel_count, direct_post_bytes, no_chunk_bytes};
+  if (!shares_buffers(request)) return {ranks, channel_count, load_store_post_bytes, load_store_chunk_bytes};
+  device::LoadStoreGeometry shape{ranks, channel_count, load_store_post_bytes, no_chunk_bytes};
   if (request.channel_count != 0) return shape;  // so many are asked for
   const uint64_t free_blocks = budget.blocks - std::min(budget.blocks, request.claimed_blocks);
   const uint64_t most = free_blocks / 2 / ranks;
@@ -47,7 +48,7 @@ device::DirectGeometry choose_direct(const DeviceRequest &request, const BlockBu
   return shape;
 }
 
-uint32_t direct_threads(bool one_shot, uint64_t bytes, uint32_t channel_count) {
+uint32_t load_store_threads(bool one_shot, uint64_t bytes, uint32_t channel_count) {
   if (!one_shot) return block_threads_max;
   const uint64_t words = (bytes / device::word_bytes + channel_count) / channel_count;  // a few need no wide barrier
   const uint64_t threads = (words + warp_threads - 1) / warp_threads * warp_threads;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // one_shot by load_store: everybody posts all it has, and reduces what all have posted. Payloads go by words
-// of 8 bytes, a pair of units each; the last word is padded with zeros. Ordering: direct_place.h.
+// of 8 bytes, a pair of units each; the last word is padded with zeros. Ordering: load_store_place.h.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-#include "cuda/kernels/direct_reduction.h"
-#include "cuda/kernels/direct_wait.h"
+#include "cuda/kernels/load_store_reduction.h"
+#include "cuda/kernels/load_store_wait.h"
 #include "src/proto/ll.h"
 
 namespace rondo::device {
@@ -56,7 +56,7 @@ struct Post {
   uint32_t end;
 };
 
-[[nodiscard]] RONDO_HD inline Post make_post(const DirectOperation &operation, uint64_t number, uint64_t bytes,
+[[nodiscard]] RONDO_HD inline Post make_post(const LoadStoreOperation &operation, uint64_t number, uint64_t bytes,
                                              uint32_t channel) {
   const auto word_count = static_cast<uint32_t>((bytes + word_bytes - 1) / word_bytes);
   const uint32_t channels = operation.base.lane_count;
@@ -68,8 +68,8 @@ struct Post {
 
 /// Clears what the post leaves of its area, so that no unit of a longer one can have a flag that comes again.
 template <Group G>
-RONDO_HD void sweep(G group, const DirectOperation &operation, const Post &post, uint32_t channel) {
-  const DirectPlace own = operation.place(operation.rank);
+RONDO_HD void sweep(G group, const LoadStoreOperation &operation, const Post &post, uint32_t channel) {
+  const LoadStorePlace own = operation.place(operation.rank);
   const uint32_t channels = operation.base.lane_count;
   uint64_t *const units = own.units(post.number);
   const size_t all = operation.geometry.area_bytes() / sizeof(uint64_t);
@@ -84,12 +84,12 @@ RONDO_HD void sweep(G group, const DirectOperation &operation, const Post &post,
 /// P: data announces itself, so the header comes first and nobody waits for it behind the data.
 /// `first`: the thread's first word.
 template <Group G>
-RONDO_HD void write_post(G group, const DirectOperation &operation, const Post &post, uint32_t channel,
+RONDO_HD void write_post(G group, const LoadStoreOperation &operation, const Post &post, uint32_t channel,
                          uint64_t first) {
-  const DirectPlace own = operation.place(operation.rank);
+  const LoadStorePlace own = operation.place(operation.rank);
   uint64_t *const units = own.units(post.number);
   if (group.rank() + 1 == group.size())  // before all units, which it does not wait for; by a thread that has few
-    memory::store_release<memory::Site::direct_post>(  // P2, pairs with W2
+    memory::store_release<memory::Site::load_store_post>(  // P2, pairs with W2
         own.header(post.number, channel), ll::pack(operation.base.buffers.signature, post.flag));
   for (uint32_t index = post.begin + group.rank(); index < post.end; index += group.size()) {
     const uint64_t word = index == post.begin + group.rank()
@@ -112,7 +112,7 @@ RONDO_HD void write_post(G group, const DirectOperation &operation, const Post &
 /// W1 of word `index` of all ranks, whose reduction goes to `result`. False: something is still to come. The looks of a
 /// turn are under way together, the last rank's with those of the last turn.
 template <class Reduction>
-[[nodiscard]] RONDO_HD bool reduce_word(const DirectOperation &operation, const Post &post, uint32_t index,
+[[nodiscard]] RONDO_HD bool reduce_word(const LoadStoreOperation &operation, const Post &post, uint32_t index,
                                       uint64_t &result) {
   constexpr uint32_t looks = Reduction::looks_at_once;
   const uint32_t self = operation.rank, last = operation.rank_count() - 1;
@@ -151,7 +151,8 @@ template <class Reduction>
 }
 
 template <class Reduction, Group G>
-[[nodiscard]] RONDO_HD bool run_one_shot(G group, const DirectOperation &operation, uint32_t channel, uint64_t number) {
+[[nodiscard]] RONDO_HD bool run_one_shot(G group, const LoadStoreOperation &operation, uint32_t channel,
+                                         uint64_t number) {
   const Post post = make_post(operation, number, operation.count * sizeof(typename Reduction::Storage), channel);
   uint32_t index = post.begin + group.rank(), peer = group.rank();
   // Under way while the verdict is: a short post has no other word.

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // two_shot by load_store, where all ranks read and write each other's buffers: each input is read once and
 // each output written once, and nothing is copied. Rank r reduces the r-th part of each channel's share for all.
-// Ordering, and why no buffer is touched after its owner's kernel: direct_place.h.
+// Ordering, and why no buffer is touched after its owner's kernel: load_store_place.h.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-#include "cuda/kernels/direct_reduction.h"
-#include "cuda/kernels/direct_two_shot.h"
-#include "cuda/kernels/direct_wait.h"
+#include "cuda/kernels/load_store_reduction.h"
+#include "cuda/kernels/load_store_two_shot.h"
+#include "cuda/kernels/load_store_wait.h"
 
 namespace rondo::device {
 
@@ -39,13 +39,13 @@ enum class Gate : uint8_t { waits, open, closed };
 
 /// Every thread gets the same. `word`: of rank 0's place. `gives_up`: thread 0 looks whether it must stop.
 template <memory::Site arrival, Group G>
-[[nodiscard]] RONDO_HD bool pass_gate(G group, const DirectOperation &operation, uint64_t &word, bool gives_up) {
+[[nodiscard]] RONDO_HD bool pass_gate(G group, const LoadStoreOperation &operation, uint64_t &word, bool gives_up) {
   uint64_t target = 0;
   if (group.rank() == 0) {
     const uint64_t before = memory::add<arrival>(word, 1) % gate_closed;  // B1, B4, pairs with B2, B5
     target = (before / operation.rank_count() + 1) * operation.rank_count();
   }
-  for (;;) {  // bounded: by the deadline, at which the host sets the abort word; or all come, see direct_place.h
+  for (;;) {  // bounded: by the deadline, at which the host sets the abort word; or all come, see load_store_place.h
     Gate seen = Gate::open;
     if (group.rank() == 0)
       (void)poll(operation.base.poll_count, [&] {
@@ -53,7 +53,7 @@ template <memory::Site arrival, Group G>
         return seen != Gate::waits;
       });
     memory::Attempt waiting;
-    if (!any_at<memory::Site::direct_ready_vote>(group, seen != Gate::open)) {
+    if (!any_at<memory::Site::load_store_ready_vote>(group, seen != Gate::open)) {
       waiting.keep();
       return true;
     }
@@ -65,23 +65,23 @@ template <memory::Site arrival, Group G>
 }
 
 template <class Reduction, Group G>
-[[nodiscard]] RONDO_HD bool run_shared(G group, const DirectOperation &operation, uint32_t channel,
+[[nodiscard]] RONDO_HD bool run_shared(G group, const LoadStoreOperation &operation, uint32_t channel,
                                        SharedBuffers *buffers) {
   using Storage = typename Reduction::Storage;
   const Share share = make_share<Storage>(operation, channel);
   const Buffers &own = operation.base.buffers;
   if (group.rank() == 0) {
-    DirectWindow &window = operation.place(operation.rank).window(channel);
+    LoadStoreWindow &window = operation.place(operation.rank).window(channel);
     memory::store_relaxed(window.send, GroupArgs::address(own.send.data));  // B1 orders them
     memory::store_relaxed(window.recv, GroupArgs::address(own.recv.data));
     memory::store_relaxed(window.signature, own.signature);
   }
-  const DirectPlace gates = operation.place(0);
-  if (!pass_gate<memory::Site::direct_arrive>(group, operation, gates.arrived(channel), true)) return false;
+  const LoadStorePlace gates = operation.place(0);
+  if (!pass_gate<memory::Site::load_store_arrive>(group, operation, gates.arrived(channel), true)) return false;
   bool foreign = false;
   RONDO_KEEP_LOOP
   for (uint32_t rank = group.rank(); rank < operation.rank_count(); rank += group.size()) {
-    const DirectWindow &window = operation.place(rank).window(channel);
+    const LoadStoreWindow &window = operation.place(rank).window(channel);
     foreign |= memory::load_relaxed(window.signature) != own.signature;  // ordered by B2
     buffers[rank] = {reinterpret_cast<const std::byte *>(memory::load_relaxed(window.send)),
                      reinterpret_cast<std::byte *>(memory::load_relaxed(window.recv))};
@@ -103,8 +103,8 @@ template <class Reduction, Group G>
         operand, output, operation.rank_count(), operation.rank_count(), operation.base.divisor};
     reduce_part<Reduction>(group, operands, addresses, static_cast<uint32_t>(part.count));
   }
-  if constexpr (memory::is_kept(memory::Site::direct_leave_barrier)) group.sync();
-  return pass_gate<memory::Site::direct_leave>(group, operation, gates.left(channel), false);
+  if constexpr (memory::is_kept(memory::Site::load_store_leave_barrier)) group.sync();
+  return pass_gate<memory::Site::load_store_leave>(group, operation, gates.left(channel), false);
 }
 
 }  // namespace rondo::device

@@ -8,38 +8,38 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "cuda/kernels/direct_place.h"
+#include "cuda/kernels/load_store_place.h"
 #include "cuda/kernels/run.h"
 
 namespace rondo::device {
 
-enum class DirectMode : uint32_t {
+enum class LoadStoreMode : uint32_t {
   two_shot,
   one_shot,
   shared,  ///< a two_shot of ranks that read and write each other's buffers
 };
 
 /// The parameter of every kernel of load_store. The grid has one block a channel.
-struct DirectOperation {
+struct LoadStoreOperation {
   DeviceOperation base;                            ///< without channels and scratch; lane_count is that of the channels
-  std::byte *places[direct_rank_count_max] = {};  ///< of each rank, as this one maps them
-  DirectGeometry geometry;
+  std::byte *places[load_store_rank_count_max] = {};  ///< of each rank, as this one maps them
+  LoadStoreGeometry geometry;
   uint64_t count = 0;           ///< elements
   uint64_t chunk_elements = 0;  ///< two_shot: of a channel's chunk; a multiple of 64 bytes, at most chunk_bytes
   uint32_t rank = 0;
-  DirectMode mode = DirectMode::two_shot;
+  LoadStoreMode mode = LoadStoreMode::two_shot;
 
   [[nodiscard]] RONDO_HD uint32_t rank_count() const { return geometry.rank_count; }
-  [[nodiscard]] RONDO_HD DirectPlace place(uint32_t of) const { return {places[of], geometry}; }
+  [[nodiscard]] RONDO_HD LoadStorePlace place(uint32_t of) const { return {places[of], geometry}; }
 };
-static_assert(std::is_trivially_copyable_v<DirectOperation> && std::is_standard_layout_v<DirectOperation>);
-static_assert(sizeof(DirectOperation) == 768 && offsetof(DirectOperation, places) == 216);
-static_assert(offsetof(DirectOperation, geometry) == 728 && offsetof(DirectOperation, rank) == 760);
+static_assert(std::is_trivially_copyable_v<LoadStoreOperation> && std::is_standard_layout_v<LoadStoreOperation>);
+static_assert(sizeof(LoadStoreOperation) == 768 && offsetof(LoadStoreOperation, places) == 216);
+static_assert(offsetof(LoadStoreOperation, geometry) == 728 && offsetof(LoadStoreOperation, rank) == 760);
 
 enum class Look : uint8_t { ready, waits, foreign };
 
 /// By the thread that has met another operation of `peer`. The first verdict stays.
-[[nodiscard]] RONDO_HD inline Look tell_foreign(const DirectOperation &operation, uint32_t peer) {
+[[nodiscard]] RONDO_HD inline Look tell_foreign(const LoadStoreOperation &operation, uint32_t peer) {
   const uint64_t verdict = pack_verdict(Outcome::fault, Fault::foreign_slot, peer);
   (void)memory::exchange_if(operation.base.progress->verdict, 0, verdict);  // E1
   return Look::foreign;
@@ -47,17 +47,17 @@ enum class Look : uint8_t { ready, waits, foreign };
 
 /// False behind a kernel that failed: this one publishes nothing.
 template <Group G>
-[[nodiscard]] RONDO_HD bool may_begin(G group, const DirectOperation &operation) {
+[[nodiscard]] RONDO_HD bool may_begin(G group, const LoadStoreOperation &operation) {
   return !group.any(group.rank() == 0 && memory::load_relaxed(operation.base.progress->verdict) != 0);  // A1
 }
 
 /// Until attempt() is ready in all threads; what one of them acquired, all see then. False: stop.
 template <Group G, class Attempt>
-[[nodiscard]] RONDO_HD bool repeat_until_ready(G group, const DirectOperation &operation, Attempt &&attempt) {
+[[nodiscard]] RONDO_HD bool repeat_until_ready(G group, const LoadStoreOperation &operation, Attempt &&attempt) {
   for (;;) {  // bounded by the deadline, at which the host sets the abort word
     const Look look = attempt();
     memory::Attempt waiting;
-    if (!any_at<memory::Site::direct_ready_vote>(group, look != Look::ready)) {
+    if (!any_at<memory::Site::load_store_ready_vote>(group, look != Look::ready)) {
       waiting.keep();
       return true;
     }
@@ -69,7 +69,7 @@ template <Group G, class Attempt>
 /// look(peer) by turns, from `peer` on, of the peers that this thread looks at; `peer` moves on to the first that is
 /// not ready.
 template <Group G, class LookAt>
-[[nodiscard]] RONDO_HD Look look_at_peers(G group, const DirectOperation &operation, uint32_t &peer,
+[[nodiscard]] RONDO_HD Look look_at_peers(G group, const LoadStoreOperation &operation, uint32_t &peer,
                                           const LookAt &look_at) {
   for (; peer < operation.rank_count(); peer += group.size()) {
     if (peer == operation.rank) continue;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // two_shot by load_store: a channel's share of the vector is passed over in chunks, of each of which rank r
-// reduces the r-th part for all. Ordering: direct_place.h.
+// reduces the r-th part for all. Ordering: load_store_place.h.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-#include "cuda/kernels/direct_reduction.h"
-#include "cuda/kernels/direct_wait.h"
+#include "cuda/kernels/load_store_reduction.h"
+#include "cuda/kernels/load_store_wait.h"
 #include "src/proto/partition.h"
 
 namespace rondo::device {
@@ -29,7 +29,7 @@ struct Share {
 };
 
 template <class Storage>
-[[nodiscard]] RONDO_HD Share make_share(const DirectOperation &operation, uint32_t channel) {
+[[nodiscard]] RONDO_HD Share make_share(const LoadStoreOperation &operation, uint32_t channel) {
   Partition partition;
   partition.channel = channel;
   partition.channel_count = operation.base.lane_count;
@@ -46,7 +46,7 @@ struct TwoShot {
   static constexpr uint32_t element_bytes = sizeof(Storage);
 
   G group;
-  const DirectOperation &operation;
+  const LoadStoreOperation &operation;
   Share share;
   uint32_t channel;
   uint32_t chunks;
@@ -69,11 +69,11 @@ struct TwoShot {
         operation.places[operation.rank] + operation.geometry.contribution_at(channel, chunks + index);
     copy({all.begin, own.begin - all.begin}, send, 0, area, all.begin);  // C1
     copy({own.begin + own.count, all.begin + all.count - own.begin - own.count}, send, 0, area, all.begin);
-    if constexpr (memory::is_kept(memory::Site::direct_contribute_barrier)) group.sync();
+    if constexpr (memory::is_kept(memory::Site::load_store_contribute_barrier)) group.sync();
     if (group.rank() == 0)
-      memory::store_release<memory::Site::direct_contribute>(  // C2, pairs with R1
+      memory::store_release<memory::Site::load_store_contribute>(  // C2, pairs with R1
           operation.place(operation.rank).contributed(channel),
-          direct_counter(chunks + index + 1, operation.base.buffers.signature));
+          load_store_counter(chunks + index + 1, operation.base.buffers.signature));
   }
 
   /// R: reduces this rank's part of the chunk. False: stop.
@@ -82,8 +82,8 @@ struct TwoShot {
     const bool come = repeat_until_ready(group, operation, [&] {
       return look_at_peers(group, operation, peer, [&](uint32_t of) {
         const uint64_t seen = memory::load_acquire(operation.place(of).contributed(channel));  // R1, see C2
-        if (!direct_has_come(seen, chunks + index + 1)) return Look::waits;
-        const bool same = direct_signature_in(seen) == operation.base.buffers.signature;
+        if (!load_store_has_come(seen, chunks + index + 1)) return Look::waits;
+        const bool same = load_store_signature_in(seen) == operation.base.buffers.signature;
         return same ? Look::ready : tell_foreign(operation, of);
       });
     });
@@ -103,10 +103,10 @@ struct TwoShot {
                                                                      operation.base.divisor};
     reduce_part<Reduction>(group, operands, GroupArgs::address(send) | GroupArgs::address(recv),
                     static_cast<uint32_t>(own.count));
-    if constexpr (memory::is_kept(memory::Site::direct_reduce_barrier)) group.sync();
+    if constexpr (memory::is_kept(memory::Site::load_store_reduce_barrier)) group.sync();
     if (group.rank() == 0)
-      memory::store_release<memory::Site::direct_reduce>(  // R2, pairs with G1
-          operation.place(operation.rank).reduced(channel), direct_counter(chunks + index + 1, 0));
+      memory::store_release<memory::Site::load_store_reduce>(  // R2, pairs with G1
+          operation.place(operation.rank).reduced(channel), load_store_counter(chunks + index + 1, 0));
     return true;
   }
 
@@ -116,7 +116,7 @@ struct TwoShot {
     const bool come = repeat_until_ready(group, operation, [&] {
       return look_at_peers(group, operation, peer, [&](uint32_t of) {
         const uint64_t seen = memory::load_acquire(operation.place(of).reduced(channel));  // G1, see R2
-        return direct_has_come(seen, chunks + index + 1) ? Look::ready : Look::waits;
+        return load_store_has_come(seen, chunks + index + 1) ? Look::ready : Look::waits;
       });
     });
     if (!come) return false;
@@ -132,10 +132,10 @@ struct TwoShot {
 };
 
 template <class Reduction, Group G>
-[[nodiscard]] RONDO_HD bool run_two_shot(G group, const DirectOperation &operation, uint32_t channel) {
+[[nodiscard]] RONDO_HD bool run_two_shot(G group, const LoadStoreOperation &operation, uint32_t channel) {
   // Nobody else writes it; the first vote comes before one thread moves it on.
   const uint32_t chunks =
-      direct_count_in(memory::load_relaxed(operation.place(operation.rank).contributed(channel)));
+      load_store_count_in(memory::load_relaxed(operation.place(operation.rank).contributed(channel)));
   const TwoShot<Reduction, G> run{group, operation, make_share<typename Reduction::Storage>(operation, channel),
                                   channel, chunks};
   const uint32_t count = run.share.chunk_count;
@@ -145,7 +145,7 @@ template <class Reduction, Group G>
     if (step >= 1 && step - 1 < count && !run.reduce(step - 1)) return false;
     if (step >= 2 && !run.gather(step - 2)) return false;
   }
-  if constexpr (memory::is_kept(memory::Site::direct_end_barrier)) group.sync();  // before thread 0 reports
+  if constexpr (memory::is_kept(memory::Site::load_store_end_barrier)) group.sync();  // before thread 0 reports
   return true;
 }
 

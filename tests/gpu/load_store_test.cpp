@@ -12,9 +12,10 @@ using namespace rondo::cuda;
 
 namespace {
 
-constexpr rondo_algorithm_t direct_algorithms[] = {RONDO_ALGORITHM_ONE_SHOT, RONDO_ALGORITHM_TWO_SHOT};
+constexpr rondo_algorithm_t load_store_algorithms[] = {RONDO_ALGORITHM_ONE_SHOT, RONDO_ALGORITHM_TWO_SHOT};
 
-rondo_config_t with_direct(rondo_algorithm_t algorithm = RONDO_ALGORITHM_AUTO, rondo_config_t config = on_device()) {
+rondo_config_t with_load_store(rondo_algorithm_t algorithm = RONDO_ALGORITHM_AUTO,
+                               rondo_config_t config = on_device()) {
   config.kernel = RONDO_KERNEL_LOAD_STORE;
   config.algorithm = algorithm;
   return config;
@@ -53,7 +54,7 @@ struct Buffers {
 TEST_CASE("load_store: ranks that share buffers have it, asked or not, but who asks for something else", "[plain]") {
   rondo_config_t simple = on_device();
   simple.protocol = RONDO_PROTOCOL_SIMPLE;
-  DeviceRanks asking(2, with_direct()), plain(2), other(2, simple);
+  DeviceRanks asking(2, with_load_store()), plain(2), other(2, simple);
   for (const size_t count : {0, 1, 8192, 8193, 10'000'000}) {
     for (const DeviceRanks *const group : {&asking, &plain}) {
       const rondo_plan_info_t plan = plan_of(group->ranks[0], count);
@@ -72,9 +73,9 @@ TEST_CASE("load_store: ranks that share buffers have it, asked or not, but who a
 }
 
 TEST_CASE("load_store: ranks that are threads sum what they have, in and out of place, among barriers", "[plain]") {
-  for (const auto algorithm : direct_algorithms)
+  for (const auto algorithm : load_store_algorithms)
     for (const int rank_count : {1, 2, 5}) {
-      rondo_config_t config = with_direct(algorithm);
+      rondo_config_t config = with_load_store(algorithm);
       config.channels = 3;
       DeviceRanks group(rank_count, config);
       const size_t most = algorithm == RONDO_ALGORITHM_ONE_SHOT ? 16'384 : 700'001;
@@ -133,9 +134,9 @@ TEST_CASE("load_store: ranks on two devices read each other's memory", "[plain]"
   }
   const World first(0), second(1);
   const std::vector<const World *> worlds{&first, &second, &second};
-  for (const auto algorithm : direct_algorithms) {
-    const Ranks ranks({with_direct(algorithm, on_device(0)), with_direct(algorithm, on_device(1)),
-                       with_direct(algorithm, on_device(1))});
+  for (const auto algorithm : load_store_algorithms) {
+    const Ranks ranks({with_load_store(algorithm, on_device(0)), with_load_store(algorithm, on_device(1)),
+                       with_load_store(algorithm, on_device(1))});
     if (ranks.status() != RONDO_OK) FAIL(error_message());
     constexpr size_t count = 9001;
     std::vector<DeviceBuffer> buffers;
@@ -155,7 +156,7 @@ TEST_CASE("load_store: ranks on two devices read each other's memory", "[plain]"
 TEST_CASE("load_store: captured calls are replayed, each time on what is there then, among calls of either kind",
           "[plain]") {
   for (const auto captured_count : {size_t{1000}, size_t{50'000}}) {  // a one_shot and a two_shot
-    DeviceRanks group(3, with_direct());
+    DeviceRanks group(3, with_load_store());
     const Buffers buffers(group, captured_count);
     const Buffers small(group, 300, 5), large(group, 40'000, 6);
     std::vector<GraphExec> graphs;
@@ -187,8 +188,8 @@ TEST_CASE("load_store: captured calls are replayed, each time on what is there t
 }
 
 TEST_CASE("load_store: an abort ends a kernel that waits, and everybody hears of it", "[plain]") {
-  for (const auto algorithm : direct_algorithms) {
-    DeviceRanks group(2, with_direct(algorithm));
+  for (const auto algorithm : load_store_algorithms) {
+    DeviceRanks group(2, with_load_store(algorithm));
     const Buffers buffers(group, 4096);
     REQUIRE(buffers.call(0, 4096) == RONDO_OK);  // rank 1 never calls
     std::this_thread::sleep_for(conformance::a_while);
@@ -199,14 +200,14 @@ TEST_CASE("load_store: an abort ends a kernel that waits, and everybody hears of
 }
 
 TEST_CASE("load_store: ranks that disagree are told, and one that does not come is named", "[plain]") {
-  for (const auto algorithm : direct_algorithms) {
-    DeviceRanks group(2, with_direct(algorithm));
+  for (const auto algorithm : load_store_algorithms) {
+    DeviceRanks group(2, with_load_store(algorithm));
     const Buffers buffers(group, 4096);
     REQUIRE(buffers.call(0, 4096) == RONDO_OK);
     REQUIRE(buffers.call(1, 4095) == RONDO_OK);
     group.synchronize();
     for (int rank = 0; rank < 2; ++rank) CHECK(failure_of(group.ranks[rank]).status == RONDO_ERROR_MISMATCH);
-    rondo_config_t hasty = with_direct(algorithm);
+    rondo_config_t hasty = with_load_store(algorithm);
     hasty.timeout_ms = 300;
     DeviceRanks late(2, hasty);
     const Buffers alone(late, 4096);
@@ -237,7 +238,7 @@ TEST_CASE("load_store: ranks of several channels all hear of one whose operation
 }
 
 TEST_CASE("load_store: what it is not for is refused with what can be, and takes no number", "[plain]") {
-  DeviceRanks group(2, with_direct());
+  DeviceRanks group(2, with_load_store());
   const Buffers buffers(group, 4096);
   const auto move = [&](int rank) {
     void *const pointer = buffers.each[static_cast<size_t>(rank)].pointer();
@@ -250,10 +251,10 @@ TEST_CASE("load_store: what it is not for is refused with what can be, and takes
   group.synchronize();
   buffers.check(sum_over_ranks(0, 2, 4096));
   for (const auto algorithm : {RONDO_ALGORITHM_RING, RONDO_ALGORITHM_TREE}) {
-    DeviceRanks others(2, with_direct(algorithm));
+    DeviceRanks others(2, with_load_store(algorithm));
     CHECK(Buffers(others, 16).call(0, 16) == RONDO_ERROR_UNSUPPORTED);
   }
-  DeviceRanks one_shot(2, with_direct(RONDO_ALGORITHM_ONE_SHOT));
+  DeviceRanks one_shot(2, with_load_store(RONDO_ALGORITHM_ONE_SHOT));
   const Buffers posts(one_shot, 16'385);
   CHECK(posts.call(0, 16'385) == RONDO_ERROR_UNSUPPORTED);
   for (int rank = 0; rank < 2; ++rank) CHECK(posts.call(rank, 16'384) == RONDO_OK);
@@ -262,20 +263,20 @@ TEST_CASE("load_store: what it is not for is refused with what can be, and takes
 TEST_CASE("load_store: a communicator by copies refuses it and names what can be", "[plain]") {
   rondo_config_t by_copies = on_device();
   by_copies.device_executor = RONDO_DEVICE_EXECUTOR_COPY;
-  DeviceRanks group(2, with_direct(RONDO_ALGORITHM_AUTO, by_copies));
+  DeviceRanks group(2, with_load_store(RONDO_ALGORITHM_AUTO, by_copies));
   const Buffers buffers(group, 16);
   CHECK(buffers.call(0, 16) == RONDO_ERROR_UNSUPPORTED);
   check_message({"'load_store'", "on devices for the executor 'kernel' alone", "these can be: 'auto', 'interpreter'"});
 }
 
 TEST_CASE("load_store: ranks that do not all ask for it are told", "[plain]") {
-  const Ranks ranks({on_device(), with_direct()});
+  const Ranks ranks({on_device(), with_load_store()});
   CHECK(ranks.status() == RONDO_ERROR_MISMATCH);
   check_message({"RONDO_KERNEL"});
 }
 
 TEST_CASE("load_store: an image without its kernels is refused, and serves the others", "[.][image]") {
-  CHECK(Ranks(1, with_direct()).status() == RONDO_ERROR_UNSUPPORTED);
-  check_message({"'load_store'", "cannot be loaded", "rondo_run_direct_int8_sum", "RONDO_KERNEL=interpreter"});
+  CHECK(Ranks(1, with_load_store()).status() == RONDO_ERROR_UNSUPPORTED);
+  check_message({"'load_store'", "cannot be loaded", "rondo_run_load_store_int8_sum", "RONDO_KERNEL=interpreter"});
   CHECK(Ranks(1, on_device()).status() == RONDO_OK);
 }

@@ -10,8 +10,8 @@
 //             windows         channel_count lines: where the rank's buffers are, and its operation's signature
 //             gates           2 * channel_count lines: arrived and left of each channel
 //             post areas      2 * 2 * post_bytes: a unit of 8 bytes for each 4 of payload, as with ll
-//             contributions   channel_count * direct_area_count * chunk_bytes   what others are to reduce
-//             results         channel_count * direct_area_count * result_bytes  the part that this rank reduced
+//             contributions   channel_count * load_store_area_count * chunk_bytes   what others are to reduce
+//             results         channel_count * load_store_area_count * result_bytes  the part that this rank reduced
 //           A channel has the same share of the vector on all ranks; channels do not wait for each other.
 // one_shot  P2 store header = (signature, flag), release    P1 store the units of the payload, relaxed
 //           W1 load the others' units, relaxed, until they have the flag
@@ -52,11 +52,11 @@
 namespace rondo::device {
 
 /// More ranks have no places.
-inline constexpr uint32_t direct_rank_count_max = 64;
+inline constexpr uint32_t load_store_rank_count_max = 64;
 /// Areas that the chunks of a channel take in turn: a power of two, so that counters may wrap; three would do.
-inline constexpr uint32_t direct_area_count = 4;
+inline constexpr uint32_t load_store_area_count = 4;
 
-struct DirectGeometry {
+struct LoadStoreGeometry {
   uint32_t rank_count = 0;  ///< 0: there are no places
   uint32_t channel_count = 0;
   uint32_t post_bytes = 0;   ///< most of a one_shot, a multiple of 64
@@ -68,43 +68,45 @@ struct DirectGeometry {
   [[nodiscard]] RONDO_HD size_t area_bytes() const { return 2 * size_t{post_bytes}; }
   [[nodiscard]] RONDO_HD size_t contributions_offset() const { return units_offset() + 2 * area_bytes(); }
   [[nodiscard]] RONDO_HD size_t results_offset() const {
-    return contributions_offset() + size_t{channel_count} * direct_area_count * chunk_bytes;
+    return contributions_offset() + size_t{channel_count} * load_store_area_count * chunk_bytes;
   }
   [[nodiscard]] RONDO_HD size_t result_bytes() const {
     return (size_t{chunk_bytes} / rank_count + cache_line_bytes) / cache_line_bytes * cache_line_bytes;
   }
   [[nodiscard]] RONDO_HD size_t bytes() const {
     if (rank_count == 0) return 0;
-    return results_offset() + size_t{channel_count} * direct_area_count * result_bytes();
+    return results_offset() + size_t{channel_count} * load_store_area_count * result_bytes();
   }
 
   // Where things are in a place.
   [[nodiscard]] RONDO_HD size_t units_at(uint64_t number) const { return units_offset() + number % 2 * area_bytes(); }
   [[nodiscard]] RONDO_HD size_t contribution_at(uint32_t channel, uint32_t chunk) const {
-    return contributions_offset() + (size_t{channel} * direct_area_count + chunk % direct_area_count) * chunk_bytes;
+    return contributions_offset() +
+           (size_t{channel} * load_store_area_count + chunk % load_store_area_count) * chunk_bytes;
   }
   [[nodiscard]] RONDO_HD size_t result_at(uint32_t channel, uint32_t chunk) const {
-    return results_offset() + (size_t{channel} * direct_area_count + chunk % direct_area_count) * result_bytes();
+    return results_offset() +
+           (size_t{channel} * load_store_area_count + chunk % load_store_area_count) * result_bytes();
   }
 
-  bool operator==(const DirectGeometry &) const = default;
+  bool operator==(const LoadStoreGeometry &) const = default;
 };
 
 /// Where a rank has its buffers in an operation.
-struct alignas(cache_line_bytes) DirectWindow {
+struct alignas(cache_line_bytes) LoadStoreWindow {
   uint64_t send = 0;
   uint64_t recv = 0;
   uint64_t signature = 0;
 };
-static_assert(sizeof(DirectWindow) == cache_line_bytes);
+static_assert(sizeof(LoadStoreWindow) == cache_line_bytes);
 
 /// A gate's word: how many have come, and above that how many have closed it.
 inline constexpr uint64_t gate_closed = uint64_t{1} << 56;
 
 /// A rank's place as some rank sees it: the same bytes, mapped anywhere.
-struct DirectPlace {
+struct LoadStorePlace {
   std::byte *base = nullptr;  ///< 64-byte aligned; fresh memory is zero
-  DirectGeometry geometry;
+  LoadStoreGeometry geometry;
 
   [[nodiscard]] RONDO_HD uint64_t &header(uint64_t number, uint32_t channel) const {
     return line(number % 2 * geometry.channel_count + channel);
@@ -115,8 +117,8 @@ struct DirectPlace {
   [[nodiscard]] RONDO_HD uint64_t &reduced(uint32_t channel) const {
     return line(3 * uint64_t{geometry.channel_count} + channel);
   }
-  [[nodiscard]] RONDO_HD DirectWindow &window(uint32_t channel) const {
-    return reinterpret_cast<DirectWindow *>(base)[4 * uint64_t{geometry.channel_count} + channel];
+  [[nodiscard]] RONDO_HD LoadStoreWindow &window(uint32_t channel) const {
+    return reinterpret_cast<LoadStoreWindow *>(base)[4 * uint64_t{geometry.channel_count} + channel];
   }
   /// Of rank 0's place.
   [[nodiscard]] RONDO_HD uint64_t &arrived(uint32_t channel) const {
@@ -136,18 +138,18 @@ struct DirectPlace {
 };
 
 // A counter of chunks: the count in the high half, in the low one the signature of the operation (contributed), or 0.
-[[nodiscard]] RONDO_HD constexpr uint64_t direct_counter(uint32_t count, uint32_t signature) {
+[[nodiscard]] RONDO_HD constexpr uint64_t load_store_counter(uint32_t count, uint32_t signature) {
   return uint64_t{count} << 32 | signature;
 }
-[[nodiscard]] RONDO_HD constexpr uint32_t direct_count_in(uint64_t counter) {
+[[nodiscard]] RONDO_HD constexpr uint32_t load_store_count_in(uint64_t counter) {
   return static_cast<uint32_t>(counter >> 32);
 }
-[[nodiscard]] RONDO_HD constexpr uint32_t direct_signature_in(uint64_t counter) {
+[[nodiscard]] RONDO_HD constexpr uint32_t load_store_signature_in(uint64_t counter) {
   return static_cast<uint32_t>(counter);
 }
 /// True: it has come to `count` or past it.
-[[nodiscard]] RONDO_HD constexpr bool direct_has_come(uint64_t counter, uint32_t count) {
-  return static_cast<int32_t>(direct_count_in(counter) - count) >= 0;
+[[nodiscard]] RONDO_HD constexpr bool load_store_has_come(uint64_t counter, uint32_t count) {
+  return static_cast<int32_t>(load_store_count_in(counter) - count) >= 0;
 }
 
 }  // namespace rondo::device

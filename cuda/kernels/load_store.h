@@ -1,40 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of load_store: an all-reduce without steps or links, by one_shot or two_shot over the places of
-// all ranks (direct_place.h has the layout and the order of accesses). A block has one channel, and all of its threads
-// are one group. The result is bit for bit that of the schedules of the same names.
+// The kernels of load_store: an all-reduce without steps or links, by one_shot or two_shot over the places of all ranks
+// (load_store_place.h has the layout and the order of accesses). A block has one channel, and all of its threads are a
+// group. The result is bit for bit that of the schedules of the same names.
 #pragma once
 
 #include <cstdint>
 
-#include "cuda/kernels/direct_one_shot.h"
-#include "cuda/kernels/direct_shared.h"
-#include "cuda/kernels/direct_two_shot.h"
+#include "cuda/kernels/load_store_one_shot.h"
+#include "cuda/kernels/load_store_shared.h"
+#include "cuda/kernels/load_store_two_shot.h"
 
 namespace rondo::device {
 
 /// Shared memory of a block: what its group has for itself, and what it knows of each rank.
-[[nodiscard]] RONDO_HD constexpr uint32_t direct_shared_bytes(uint32_t rank_count) {
+[[nodiscard]] RONDO_HD constexpr uint32_t load_store_shared_bytes(uint32_t rank_count) {
   return shared_bytes_for(1, 0) + rank_count * static_cast<uint32_t>(sizeof(SharedBuffers));
 }
 
-/// A block's whole work. `shared`: direct_shared_bytes().
+/// A block's whole work. `shared`: load_store_shared_bytes().
 template <class Reduction, Group G>
-RONDO_HD void run_direct(G group, const DirectOperation &operation, uint32_t channel, std::byte *shared) {
+RONDO_HD void run_load_store(G group, const LoadStoreOperation &operation, uint32_t channel, std::byte *shared) {
   const DeviceOperation &base = operation.base;
   if (group.rank() == 0) begin_operation(base);
   // Nobody else writes what is read here; the vote comes before one thread moves it on.
   const uint64_t number = base.progress->posts + 1;
-  const bool one_shot = operation.mode == DirectMode::one_shot;
+  const bool one_shot = operation.mode == LoadStoreMode::one_shot;
   bool done = one_shot || may_begin(group, operation);
   if (done) {
     switch (operation.mode) {
-      case DirectMode::one_shot:
+      case LoadStoreMode::one_shot:
         done = run_one_shot<Reduction>(group, operation, channel, number);
         break;
-      case DirectMode::two_shot:
+      case LoadStoreMode::two_shot:
         done = run_two_shot<Reduction>(group, operation, channel);
         break;
-      case DirectMode::shared:
+      case LoadStoreMode::shared:
         done = run_shared<Reduction>(group, operation, channel,
                                 reinterpret_cast<SharedBuffers *>(shared + shared_bytes_for(1, 0)));
         break;

@@ -7,7 +7,7 @@
 
 #include "cuda/driver/budget.h"
 #include "cuda/executors/executor.h"
-#include "cuda/kernels/direct.h"
+#include "cuda/kernels/load_store.h"
 
 namespace rondo::cuda {
 
@@ -17,19 +17,19 @@ namespace rondo::cuda {
 
 /// A communicator has the kernels of load_store and places for them: it asks for them, or has them because its ranks
 /// share buffers and it asks for nothing else.
-[[nodiscard]] bool wants_direct(const DeviceRequest &request);
+[[nodiscard]] bool wants_load_store(const DeviceRequest &request);
 
 /// The same on all ranks; none where they do not want it or cannot have it. `channel_count`: of connections. Ranks that
 /// share buffers have as many channels as the device has multiprocessors for each of them, if those take no more than
 /// half of the blocks that are free: other communicators want some, too.
-[[nodiscard]] device::DirectGeometry choose_direct(const DeviceRequest &request, const BlockBudget &budget,
-                                                   uint32_t channel_count);
+[[nodiscard]] device::LoadStoreGeometry choose_load_store(const DeviceRequest &request, const BlockBudget &budget,
+                                                          uint32_t channel_count);
 
 /// Blocks of the budget that one rank of the communicator takes. Its kernels follow each other.
-[[nodiscard]] uint64_t blocks_of_a_rank(uint32_t channel_count, const device::DirectGeometry &direct);
+[[nodiscard]] uint64_t blocks_of_a_rank(uint32_t channel_count, const device::LoadStoreGeometry &load_store);
 
 /// Of a block.
-[[nodiscard]] uint32_t direct_threads(bool one_shot, uint64_t bytes, uint32_t channel_count);
+[[nodiscard]] uint32_t load_store_threads(bool one_shot, uint64_t bytes, uint32_t channel_count);
 
 /// Elements of a channel's chunk where ranks share buffers: chunks are there so that their sizes fit into 32 bits.
 [[nodiscard]] constexpr uint64_t shared_chunk_elements(uint32_t element_bytes) {
