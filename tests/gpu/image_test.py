@@ -99,7 +99,7 @@ class Image(unittest.TestCase):
         wrong = {key: values for key, values in found.items() if values[:3] != [0, 0, 0]}
         self.assertEqual(wrong, {}, "stack bytes, spill stores, spill loads, registers")
         most = max(values[3] for values in found.values())
-        self.assertLessEqual(most, 128, "512 threads a block need registers, too")
+        self.assertLessEqual(most, 128, "two blocks of 256 threads need registers, too")
         print(f"{len(found)} kernels, at most {most} registers, {Path(self.image).stat().st_size} bytes")
 
     def test_a_spill_would_be_seen(self):

@@ -55,7 +55,7 @@ class InfoDevice(unittest.TestCase):
             budget = device["budget"]
             self.assertEqual((budget["blocks"], budget["blocks_per_rank"], budget["ranks"]), (64, per_rank, ranks))
             self.assertEqual(budget["slot_memory_bytes"], 64 << 20)
-        self.assertIn("64 blocks of 512 threads", info(SOFT_CUDA_RESIDENT_BLOCKS="64"))
+        self.assertIn("64 blocks of 256 threads", info(SOFT_CUDA_RESIDENT_BLOCKS="64"))
         shared = [cuda(RONDO_PROTOCOL=protocol)["devices"][0]["budget"]["block_shared_bytes"]
                   for protocol in ("auto", "ll128")]
         self.assertLess(shared[0], shared[1])
