@@ -133,7 +133,7 @@ class Image(unittest.TestCase):
             for (architecture, name), code in kernels.items():
                 self.check_accesses(name, code, SASS, f"{name} for sm_{architecture}")
                 if name.startswith("rondo_run_load_store_"):
-                    most = loads_under_way("\n".join(line for _, line in code[0]))
+                    most = loads_under_way(code)
                     self.assertGreaterEqual(most, LOADS_UNDER_WAY, f"{name} for sm_{architecture}")
             print(f"sm_{architecture}: the machine code of {len(kernels)} kernels was read")
 
@@ -155,11 +155,14 @@ class Image(unittest.TestCase):
 
     def test_loads_that_wait_for_each_other_would_be_seen(self):
         loads = [f"LD.E.128 R{register}, desc[UR4][R{base}.64] ;" for register, base in ((8, 2), (12, 4), (16, 6))]
-        use = "FADD R20, R9, R1 ;"
-        self.assertEqual(loads_under_way("\n".join(loads + [use])), 3)
-        self.assertEqual(loads_under_way("\n".join([loads[0], use, *loads[1:]])), 2)
-        store = "ST.E.128 desc[UR4][R2.64], R12 ;"
-        self.assertEqual(loads_under_way("\n".join([loads[0], use, loads[1], store, loads[2]])), 1)
+        use, store = "FADD R20, R9, R1 ;", "ST.E.128 desc[UR4][R2.64], R12 ;"
+        for lines, most in (([*loads, use], 3), ([loads[0], use, *loads[1:]], 2),
+                            ([loads[0], use, loads[1], store, loads[2]], 1),
+                            # The end of one loop and the beginning of the next.
+                            ([loads[0], "@P0 BRA 0x0 ;", *loads[1:]], 2)):
+            listing = "".join(f" /*{16 * index:04x}*/ {line}\n" for index, line in enumerate(lines))
+            code = sass_kernels(f" code for sm_90\n Function : a\n{listing}")["90", "a"]
+            self.assertEqual(loads_under_way(code), most, listing)
 
     def test_a_reduction_of_small_accesses_beside_a_copy_would_be_seen(self):
         copies, reduces, packets = [(4, 12), (1, 3)], [(8, 12), (4, 3)], [(1, 0), (1, 0), (0, 1)]

@@ -82,15 +82,17 @@ def inner_loops(code):
 
 def loads_under_way(code):
     """The most loads of 16 bytes in machine code that come one behind the other before a register of one of them is
-    used, and before a branch back or a barrier."""
+    used, and before a branch back, predicated or not, or a barrier."""
+    lines, branches = code
+    back = {place for place, target in branches if target <= place}
     most, pending = 0, []
-    for line in code.splitlines():
+    for place, line in lines:
         used = {int(number) for number in re.findall(r"\bR(\d+)\b", line)}
         load = SASS.load.search(line)
         if load:
             target = int(re.search(r"\bR(\d+)\b", line[load.end():])[1])
             used.discard(target)
-        if re.search(r"\b(?:BRA|BAR|EXIT|CALL|RET)\b", line) and not line.startswith("@"):
+        if place in back or (re.search(r"\b(?:BRA|BAR|EXIT|CALL|RET)\b", line) and not line.startswith("@")):
             pending = []
         if any(register in used for first in pending for register in range(first, first + 4)):
             pending = []

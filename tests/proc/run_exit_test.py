@@ -9,6 +9,7 @@ import stat
 import sys
 import tempfile
 import time
+from unittest import mock
 
 import run_support
 from run_support import RunTest
@@ -132,6 +133,10 @@ class StartTest(RunTest):
         status, out, _ = self.run_job("-n", 1, "sh", "-c", 'echo "$CUDA_DEVICE_MAX_CONNECTIONS"',
                                       environment={"CUDA_DEVICE_MAX_CONNECTIONS": "5"})
         self.assertEqual((status, out), (0, "5\n"))
+        with mock.patch.dict(os.environ):
+            os.environ.pop("CUDA_DEVICE_MAX_CONNECTIONS", None)
+            status, out, _ = self.run_job("-n", 1, "sh", "-c", 'echo "$CUDA_DEVICE_MAX_CONNECTIONS"')
+        self.assertEqual((status, out), (0, "32\n"))  # where nobody says how many
         status, out, _ = self.run_job("-n", 2, "--env", "A=1=2", "--env", "B=", "sh", "-c", 'echo "$A,${B-unset}"')
         self.assertEqual((status, out), (0, "1=2,\n" * 2))
 
