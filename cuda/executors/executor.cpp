@@ -22,6 +22,7 @@ namespace {
 constexpr uint32_t default_slot_count = 8;
 constexpr uint32_t poll_count = 64;              // looks at a flag in device memory for one at the host's abort word
 constexpr uint64_t upload_patience_ns = 20'000'000;
+constexpr uint64_t upload_patience_captured_ns = 10'000'000'000;
 constexpr uint64_t upload_look_ns = 5'000;
 
 /// What the host and the kernels share, in pinned memory.
@@ -56,6 +57,7 @@ class KernelExecutor final : public ExecutorBase {
   [[nodiscard]] std::byte *host_plans() const { return static_cast<std::byte *>(host_plans_.get().object); }
   [[nodiscard]] Result<void> upload(CudaPlan &plan);
   [[nodiscard]] Result<bool> uploads_ended() const;
+  [[nodiscard]] Result<bool> wait_for_uploads(uint64_t patience_ns) const;
   [[nodiscard]] bool late_uploads_ended() const;
   [[nodiscard]] Result<void> ensure_uploaded(CudaPlan &plan, const DeviceCall &call, CuStream stream) const;
   [[nodiscard]] DevicePointer device_address_of(const CudaPlan &plan) const {
@@ -71,11 +73,11 @@ class KernelExecutor final : public ExecutorBase {
   HostMemory words_, host_plans_;
   PlanMemory plan_memory_;
   uint32_t rank_ = 0;
-  bool has_load_store_ = false;              ///< its kernels are loaded
-  uint64_t last_number_ = 0;             ///< of the operations that were enqueued and not captured
+  bool has_load_store_ = false;  ///< its kernels are loaded
+  uint64_t last_number_ = 0;     ///< of the operations that were enqueued and not captured
   mutable std::atomic<uint64_t> ended_number_ = 0, ended_calls_ = 0;  ///< as last seen: they tell more than `ended` has
-  std::shared_ptr<LaunchGroup> group_;   ///< null: this rank launches kernels of its own
-  uint32_t place_ = 0;                   ///< in the group
+  std::shared_ptr<LaunchGroup> group_;  ///< null: this rank launches kernels of its own
+  uint32_t place_ = 0;                  ///< in the group
   std::atomic<bool> upload_was_late_ = false;
   std::atomic<bool> gathers_ = false;  ///< a call waits for the others of the group
 };
@@ -231,15 +233,20 @@ Result<void> KernelExecutor::upload(CudaPlan &plan) {
                        driver_->memcpy_htod_async(device_address_of(plan), host_plans() + plan.offset, plan.bytes,
                                                   stream_.get().object),
                        "copying a plan to the device"));
-  const uint64_t deadline_ns = now_ns() + upload_patience_ns;
+  RONDO_TRY_ASSIGN(plan.uploaded, wait_for_uploads(upload_patience_ns));
+  if (!plan.uploaded) upload_was_late_.store(true, std::memory_order_relaxed);  // for destroy, which comes behind this
+  return {};
+}
+
+/// False: they have not ended within that time, or the rank was told to stop.
+Result<bool> KernelExecutor::wait_for_uploads(uint64_t patience_ns) const {
+  const uint64_t deadline_ns = now_ns() + patience_ns;
   for (;;) {
-    RONDO_TRY_ASSIGN(plan.uploaded, uploads_ended());
-    if (plan.uploaded) return {};
-    if (now_ns() >= deadline_ns || memory::load_acquire(words().abort) != 0) break;
+    RONDO_TRY_ASSIGN(const bool ended, uploads_ended());
+    if (ended) return true;
+    if (now_ns() >= deadline_ns || memory::load_acquire(words().abort) != 0) return false;
     sleep_for_ns(upload_look_ns);
   }
-  upload_was_late_.store(true, std::memory_order_relaxed);  // for destroy, which comes behind this call
-  return {};
 }
 
 /// Or the device has failed, so that nothing runs there any more.
@@ -260,10 +267,11 @@ Result<bool> KernelExecutor::uploads_ended() const {
   return cuda_error(*driver_, status, "copying a plan to the device");
 }
 
-/// Before the call's kernel. The copy of upload() may come later still: it writes the same bytes.
+/// Before the call's kernel. The copy of upload() may come later still: it writes the same bytes. A captured call,
+/// whose graph is to have no copy, waits for that one.
 Result<void> KernelExecutor::ensure_uploaded(CudaPlan &plan, const DeviceCall &call, CuStream stream) const {
   if (plan.uploaded) return {};
-  RONDO_TRY_ASSIGN(plan.uploaded, uploads_ended());
+  RONDO_TRY_ASSIGN(plan.uploaded, wait_for_uploads(call.captured ? upload_patience_captured_ns : 0));
   if (plan.uploaded) return {};
   if (call.captured)
     return Error{RONDO_ERROR_TIMEOUT,

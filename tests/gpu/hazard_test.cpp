@@ -3,8 +3,10 @@
 // makes the host or the device wait in between holds up rank 1 for ever, were there no deadline. Each case shows the
 // hazard (and that the deadline ends it, with the rank that did not come), and that Rondo's own calls keep away from
 // it.
+#include <chrono>
 #include <functional>
 #include <memory>
+#include <thread>
 
 #include "cuda/driver/kernels_image.h"
 #include "tests/catch.h"
@@ -134,6 +136,22 @@ TEST_CASE("hazard: the legacy default stream between ranks on blocking streams",
 TEST_CASE("hazard: ranks whose streams share a hardware queue", "[queue]") {
   Pair pair;
   check_that_it_waits(pair, [](Pair &) {});
+}
+
+TEST_CASE("hazard: a call is captured while the copy of its plan is held up for a while", "[queue]") {
+  DeviceRanks group(2, on_device());
+  const DeviceBuffer buffer(group.world, std::vector<std::byte>(count * sizeof(float)));
+  const rondo::cuda::CudaDriver &cu = group.world.cu;
+  CuStream other = nullptr;
+  CU_OK(cu.stream_create(&other, rondo::cuda::stream_non_blocking, 0));
+  const auto stand_in_the_way = [](void *) { std::this_thread::sleep_for(std::chrono::milliseconds(200)); };
+  CU_OK(cu.launch_host_func(other, stand_in_the_way, nullptr));
+  const auto graph = captured(group.world, group.stream(0), [&] {
+    CHECK(rondo_broadcast(buffer.pointer(), buffer.pointer(), count, RONDO_FLOAT32, 0, group.ranks[0],
+                          group.stream(0)) == RONDO_OK);
+  });
+  CU_OK(cu.stream_synchronize(other));
+  CU_OK(cu.stream_destroy(other));
 }
 
 TEST_CASE("hazard: blocks that are not resident, on a device that says it could hold them", "[blocks]") {
