@@ -21,7 +21,7 @@ namespace {
 
 constexpr uint32_t default_slot_count = 8;
 constexpr uint32_t poll_count = 64;              // looks at a flag in device memory for one at the host's abort word
-constexpr uint64_t upload_patience_ns = 20'000'000;
+constexpr uint64_t upload_patience_ns = 200'000'000;  // a busy machine is seldom later
 constexpr uint64_t upload_patience_captured_ns = 10'000'000'000;
 constexpr uint64_t upload_look_ns = 5'000;
 

@@ -62,12 +62,13 @@ bool is_right(const Traffic &traffic, rondo_algorithm_t algorithm, rondo_protoco
   for (uint32_t rank = 0; rank < rank_count; ++rank) {
     plans[rank] =
         std::move(build_plan(key, {algorithm, protocol, channel_count, 256, runs}, geometry, rank, rank_count)).value();
-    for (uint64_t i = 0; i < traffic.count; ++i) send[rank].push_back(input(rank, i));
-    recv[rank].assign(traffic.count, -1);
   }
   std::array<bool, rank_count> right{};
   std::array<int, rank_count> note{};  // of the caller: what it did before an all-reduce is seen by others after it
   const auto run = [&](uint32_t rank) {
+    // By its own thread: that peers see them, too, is the kernels' doing.
+    for (uint64_t i = 0; i < traffic.count; ++i) send[rank].push_back(input(rank, i));
+    recv[rank].assign(traffic.count, -1);
     note[rank] = 1;
     Buffers buffers;
     buffers.send.data = reinterpret_cast<std::byte *>(send[rank].data());

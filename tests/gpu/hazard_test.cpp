@@ -4,6 +4,7 @@
 // hazard (and that the deadline ends it, with the rank that did not come), and that Rondo's own calls keep away from
 // it.
 #include <chrono>
+#include <cstdio>
 #include <functional>
 #include <memory>
 #include <thread>
@@ -11,6 +12,7 @@
 #include "cuda/driver/kernels_image.h"
 #include "tests/catch.h"
 #include "tests/gpu/device_ranks.h"
+#include "tests/gpu/settings.h"
 
 using namespace rondo_test;
 using rondo::cuda::CuStatus;
@@ -144,7 +146,7 @@ TEST_CASE("hazard: a call is captured while the copy of its plan is held up for 
   const rondo::cuda::CudaDriver &cu = group.world.cu;
   CuStream other = nullptr;
   CU_OK(cu.stream_create(&other, rondo::cuda::stream_non_blocking, 0));
-  const auto stand_in_the_way = [](void *) { std::this_thread::sleep_for(std::chrono::milliseconds(200)); };
+  const auto stand_in_the_way = [](void *) { std::this_thread::sleep_for(std::chrono::milliseconds(500)); };
   CU_OK(cu.launch_host_func(other, stand_in_the_way, nullptr));
   const auto graph = captured(group.world, group.stream(0), [&] {
     CHECK(rondo_broadcast(buffer.pointer(), buffer.pointer(), count, RONDO_FLOAT32, 0, group.ranks[0],
@@ -175,6 +177,10 @@ TEST_CASE("hazard: more calls of a rank than its stream takes, before the other 
 
 // Each rank's plan goes to the device on a stream of the rank's own: with 8 ranks more streams than hardware queues.
 TEST_CASE("hazard: plans that are copied while kernels of other ranks wait in the same queue", "[eight queues]") {
+  if (rondo::test::under_thread_sanitizer) {
+    std::puts("skipped: hazard: plans that are copied twice: the later copy races on purpose, with the same bytes");
+    return;
+  }
   constexpr int rank_count = 8;
   rondo_config_t config = on_device();
   config.device_executor = RONDO_DEVICE_EXECUTOR_KERNEL;
