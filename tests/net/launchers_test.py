@@ -43,8 +43,8 @@ class Launchers(unittest.TestCase):
         self.said = None
 
     def ranks(self):
-        """The command of a rank. Each writes what it says to a file: on a busy machine mpiexec of MPICH loses lines that
-        it should pass on."""
+        """The command of a rank. Each writes what it says to a file, since on a busy machine MPICH's mpiexec loses lines
+        that it should pass on."""
         self.said = tempfile.mkdtemp(prefix="rondo-launchers-said-")
         self.addCleanup(shutil.rmtree, self.said)
         return ["sh", "-c", 'exec "$@" >"$(mktemp "$0/XXXXXX")"', self.said, PROGRAM, "sum", "20", "30000"]
