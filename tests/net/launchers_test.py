@@ -43,7 +43,7 @@ class Launchers(unittest.TestCase):
         self.said = None
 
     def ranks(self):
-        """The command of a rank. Each writes what it says to a file, since on a busy machine MPICH's mpiexec loses lines
+        """The command of a rank. Each writes what it says to a file: on a busy machine MPICH's mpiexec loses lines
         that it should pass on."""
         self.said = tempfile.mkdtemp(prefix="rondo-launchers-said-")
         self.addCleanup(shutil.rmtree, self.said)
