@@ -40,8 +40,7 @@ struct BlockBudget {
   uint64_t multiprocessors = 0;
 };
 
-/// `kernels`: as the communicator uses them. (A block of load_store has no more threads, and less
-/// shared memory.)
+/// `kernels`: as the communicator uses them. (A block of load_store has no more threads, and less shared memory.)
 [[nodiscard]] Result<BlockBudget> block_budget(const KernelSet &kernels, const CudaDevice &device, bool with_ll128);
 
 /// Blocks of a device that a rank of this process may have there, and what it reckons with of other processes.

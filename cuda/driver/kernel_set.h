@@ -14,10 +14,10 @@ namespace rondo::cuda {
 
 /// Kernels that are loaded together.
 enum class KernelFamily : uint8_t {
-  plans,    ///< that run plans by simple and ll
-  ll128,    ///< that run plans by ll128
-  load_store,   ///< that are an all-reduce each
-  reduce,  ///< that reduce slices for the copy executor, and wait for nobody
+  plans,       ///< that run plans by simple and ll
+  ll128,       ///< that run plans by ll128
+  load_store,  ///< that are an all-reduce each
+  reduce,      ///< that reduce slices for the copy executor, and wait for nobody
 };
 
 /// What a communicator may use whose collectives run like that. `protocol`, `kernel`: as asked for;

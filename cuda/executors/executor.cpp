@@ -7,12 +7,12 @@
 
 #include "cuda/driver/budget.h"
 #include "cuda/executors/cuda_plan.h"
-#include "cuda/executors/load_store_shape.h"
 #include "cuda/executors/executor_base.h"
+#include "cuda/executors/launch_group.h"
+#include "cuda/executors/load_store_shape.h"
+#include "cuda/executors/plan_image.h"
 #include "cuda/kernels/load_store.h"
 #include "cuda/kernels/operation.h"
-#include "cuda/executors/launch_group.h"
-#include "cuda/executors/plan_image.h"
 #include "src/base/clock.h"
 #include "src/proto/memory.h"
 
@@ -20,7 +20,7 @@ namespace rondo::cuda {
 namespace {
 
 constexpr uint32_t default_slot_count = 8;
-constexpr uint32_t poll_count = 64;              // looks at a flag in device memory for one at the host's abort word
+constexpr uint32_t poll_count = 64;  // looks at a flag in device memory for one at the host's abort word
 constexpr uint64_t upload_patience_ns = 200'000'000;  // a busy machine is seldom later
 constexpr uint64_t upload_patience_captured_ns = 10'000'000'000;
 constexpr uint64_t upload_look_ns = 5'000;

@@ -21,7 +21,7 @@ enum class LoadStoreMode : uint32_t {
 
 /// The parameter of every kernel of load_store. The grid has one block a channel.
 struct LoadStoreOperation {
-  DeviceOperation base;                            ///< without channels and scratch; lane_count is that of the channels
+  DeviceOperation base;                               ///< without channels and scratch; lane_count counts channels
   std::byte *places[load_store_rank_count_max] = {};  ///< of each rank, as this one maps them
   LoadStoreGeometry geometry;
   uint64_t count = 0;           ///< elements
