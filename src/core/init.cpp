@@ -121,7 +121,9 @@ Result<void> wait_for_all(const Ranks &ranks, uint32_t rank_count, Store &store,
         // A rank ends the store, or dies, only now that all have come: then that is no failure of the initialisation.
         if (!known.ok() && all_have_come(ranks, rank_count)) return {};
         if (!known.ok() && failed_since_ns == 0) failed_since_ns = now;
-        if (!known.ok() && now - failed_since_ns >= lag_ns) return known;
+        // One look more even where nothing lags: the rank that is dead may have ended because the store's process had,
+        // and the store was asked before that rank was.
+        if (!known.ok() && failed_since_ns != now && now - failed_since_ns >= lag_ns) return known;
         next_look_ns = now_ns() + failure_look_interval_ns;
       }
       sleep_for_ns(state_look_interval_ns);
