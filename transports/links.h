@@ -9,6 +9,8 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <span>
 
 #include "src/base/result.h"
 #include "src/proto/connection.h"
@@ -16,6 +18,12 @@
 #include "src/proto/peer_access.h"
 
 namespace rondo {
+
+/// The FIFOs on this side of all links to other hosts, in one piece: for a device, which has to be told of memory.
+struct NetworkMemory {
+  std::shared_ptr<const void> owner;  ///< who has it may use the memory when the links are gone
+  std::span<std::byte> bytes;
+};
 
 class Links {
  public:
@@ -36,6 +44,8 @@ class Links {
   [[nodiscard]] virtual PeerAccess &peers() = 0;
   /// True: links move only while PeerAccess::progress() is called; a thread that waits calls it.
   [[nodiscard]] virtual bool needs_progress() const { return false; }
+  /// Empty: all ranks are on this host.
+  [[nodiscard]] virtual NetworkMemory network_memory() const { return {}; }
 
   /// Around an executor's run, during which this rank may read exported buffers of its peers. set_running(true) is a
   /// sync store where wait_for_readers() may wait for it: look for a failure after it.

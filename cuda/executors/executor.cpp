@@ -109,12 +109,14 @@ Result<void> KernelExecutor::connect(const DeviceRequest &request, InfoExchange 
   SegmentShape shape;
   shape.rank_count = request.rank_count;
   shape.channel_count = request.channel_count != 0 ? request.channel_count : default_channel_count;
+  if (!request.on_one_node()) shape.channel_count = request.links->channel_count();
   if (request.channel_count_max != 0) shape.channel_count = std::min(shape.channel_count, request.channel_count_max);
   shape.geometry.slot_count = request.slot_count != 0 ? request.slot_count : default_slot_count;
   shape.geometry.slot_bytes =
       request.slot_bytes != 0 ? request.slot_bytes
                               : slot_bytes_for(shape.rank_count, shape.channel_count, shape.geometry.slot_count);
   shape.geometry.ll_slot_bytes = ll_slot_bytes;
+  if (!request.on_one_node()) shape.geometry = request.links->geometry();  // a plan is for slots of one size
   if (request.kernel_protocol() == RONDO_PROTOCOL_LL128) shape.geometry.ll128_slot_bytes = ll128_slot_bytes;
   RONDO_TRY(load_load_store(request));
   RONDO_TRY_ASSIGN(const BlockBudget budget, block_budget(kernels_, device_, shape.geometry.ll128_slot_bytes != 0));

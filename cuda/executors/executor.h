@@ -3,14 +3,17 @@
 // (cuda/executors/copy_executor.cpp). docs/gpu.md.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "cuda/transport/choose.h"
 #include "src/engine/device_executor.h"
 #include "src/base/config.h"
 #include "src/bootstrap/store/store.h"
+#include "transports/links.h"
 
 namespace rondo::cuda {
 
@@ -25,6 +28,8 @@ struct DeviceRequest {
   std::string library;             ///< Config::cuda_library
   std::string key_prefix;
   uint64_t deadline_ns = 0;
+  std::vector<uint32_t> nodes;   ///< by rank
+  const Links *links = nullptr;  ///< outlives the executor; serves what is between nodes
   // What is asked for, the same by all ranks:
   rondo_device_executor_t executor = RONDO_DEVICE_EXECUTOR_AUTO;
   rondo_protocol_t protocol = RONDO_PROTOCOL_AUTO;
@@ -34,13 +39,17 @@ struct DeviceRequest {
   Neighbours neighbours;         ///< found by connect_device()
   uint64_t claimed_blocks = 0;   ///< the most that any rank's process had claimed of its device; likewise
 
+  [[nodiscard]] uint32_t node_of(uint32_t of) const { return nodes.empty() ? 0 : nodes[of]; }
+  [[nodiscard]] bool on_one_node() const {
+    return std::all_of(nodes.begin(), nodes.end(), [&](uint32_t node) { return node == nodes[0]; });
+  }
   /// The protocol that kernels are asked for; auto where copies run. `executor`: as chosen.
   [[nodiscard]] rondo_protocol_t kernel_protocol() const {
     return executor == RONDO_DEVICE_EXECUTOR_KERNEL ? protocol : RONDO_PROTOCOL_AUTO;
   }
-  /// Kernels of load_store are asked for. `executor`: as chosen.
+  /// Kernels of load_store are asked for, and can be. `executor`: as chosen.
   [[nodiscard]] bool load_store() const {
-    return executor == RONDO_DEVICE_EXECUTOR_KERNEL && kernel == RONDO_KERNEL_LOAD_STORE;
+    return executor == RONDO_DEVICE_EXECUTOR_KERNEL && kernel == RONDO_KERNEL_LOAD_STORE && on_one_node();
   }
 };
 

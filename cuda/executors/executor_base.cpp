@@ -17,7 +17,9 @@ Result<void> ExecutorBase::open(const DeviceRequest &request) {
   RONDO_TRY_ASSIGN(device_, device_of(*driver_, request.device));
   RONDO_TRY_ASSIGN(context_, retain_primary_context(*driver_, device_.ordinal));
   RONDO_TRY_ASSIGN(kernels_, KernelSet::load(context_, kernel_families(request.executor, request.kernel_protocol(),
-                                                                       request.kernel)));
+                                                                       request.load_store()
+                                                                           ? RONDO_KERNEL_LOAD_STORE
+                                                                           : RONDO_KERNEL_AUTO)));
   RONDO_TRY_ASSIGN(stream_, make_stream(context_));
   RONDO_TRY_ASSIGN(launched_, make_event(context_));
   return {};
@@ -25,8 +27,11 @@ Result<void> ExecutorBase::open(const DeviceRequest &request) {
 
 Result<void> ExecutorBase::connect_segment(const DeviceRequest &request, const SegmentShape &shape,
                                            InfoExchange &info_exchange) {
-  RONDO_TRY_ASSIGN(
-      segment_, Segment::connect(context_, stream_.get().object, device_.uuid, shape, request.handles, info_exchange));
+  if (!request.on_one_node()) {
+    RONDO_TRY_ASSIGN(network_, NetworkLinks::connect(context_, *request.links, request.nodes, request.rank));
+  }
+  RONDO_TRY_ASSIGN(segment_, Segment::connect(context_, stream_.get().object, device_.uuid, shape, request.handles,
+                                              network_, info_exchange));
   return {};
 }
 

@@ -49,6 +49,7 @@ class ExecutorBase : public DeviceExecutor {
   CudaDevice device_;
   PrimaryContext context_;
   KernelSet kernels_;
+  NetworkLinks network_;
   Segment segment_;
   Stream stream_;
 

@@ -11,7 +11,7 @@
 
 namespace rondo::cuda {
 
-/// What a rank tells the others.
+/// What a rank tells the others. Names of devices and processes say something inside of a node only.
 struct PlacementInfo {
   DeviceUuid device{};
   ProcessName process;
@@ -19,7 +19,12 @@ struct PlacementInfo {
   uint32_t can_copy = 0;  ///< 1: its device has what the copy-engine executor needs
   uint32_t can_vmm = 0;   ///< 1: its device has memory with descriptors
   uint32_t claimed_blocks = 0;  ///< of its device, by the communicators that its process has already
+  uint32_t node = 0;
+  uint32_t unused = 0;
 };
+
+/// Of ranks on several nodes.
+[[nodiscard]] bool on_one_node(std::span<const PlacementInfo> infos);
 
 /// Two processes have ranks on one device, and at least one of them not through MPS: their contexts take turns.
 [[nodiscard]] bool takes_turns(std::span<const PlacementInfo> infos);
@@ -34,7 +39,8 @@ struct Neighbours {
 [[nodiscard]] Neighbours neighbours_of(uint32_t rank, std::span<const PlacementInfo> infos);
 
 /// The same on all ranks. Not asked: the copy-engine executor where contexts take turns and all devices can, else the
-/// kernel executor: a kernel that waits would use up its turns.
+/// kernel executor: a kernel that waits would use up its turns. On several nodes kernels, since copies wait by words
+/// that all ranks map.
 [[nodiscard]] rondo_device_executor_t choose_executor(rondo_device_executor_t wanted,
                                                       std::span<const PlacementInfo> infos);
 

@@ -31,12 +31,16 @@ Result<PlacementInfo> own_info(const DeviceRequest &request) {
   own.can_vmm = has(*driver, device.ordinal, DeviceAttribute::virtual_memory_management_supported) &
                 has(*driver, device.ordinal, DeviceAttribute::posix_descriptor_handles_supported);
   own.claimed_blocks = static_cast<uint32_t>(claimed_blocks(device.uuid));
+  own.node = request.node_of(request.rank);
   own.can_copy = has(*driver, device.ordinal, DeviceAttribute::can_use_64_bit_stream_mem_ops);
   return own;
 }
 
 Result<void> check_protocol(const DeviceRequest &request, std::span<const PlacementInfo> infos) {
   if (request.kernel_protocol() != RONDO_PROTOCOL_LL128) return {};
+  if (!on_one_node(infos))
+    return Error{RONDO_ERROR_UNSUPPORTED,
+                 "the protocol 'll128' is for ranks of one host, but these are on several; use 'auto' or 'simple'"};
   RONDO_TRY_ASSIGN(const CudaDriver *const driver, cuda_driver(request.library));
   RONDO_TRY_ASSIGN(const CudaDevice device, device_of(*driver, request.device));
   return check_lines(*driver, device, infos);
@@ -71,6 +75,10 @@ Result<void> connect_chosen(DeviceRequest &request, InfoExchange &info_exchange,
                             std::unique_ptr<ExecutorBase> &executor) {
   RONDO_TRY_ASSIGN(const PlacementInfo own, own_info(request));
   RONDO_TRY_ASSIGN(const auto infos, info_exchange.infos(placement_key, own));
+  if (!on_one_node(infos) && request.executor == RONDO_DEVICE_EXECUTOR_COPY)
+    return Error{RONDO_ERROR_UNSUPPORTED,
+                 "the ranks are on several hosts, between which the copy-engine executor moves nothing; use "
+                 "RONDO_DEVICE_EXECUTOR=kernel or auto"};
   request.executor = choose_executor(request.executor, infos);
   request.neighbours = neighbours_of(request.rank, infos);
   for (const PlacementInfo &info : infos)
@@ -84,10 +92,15 @@ Result<void> connect_chosen(DeviceRequest &request, InfoExchange &info_exchange,
 
 }  // namespace
 
+bool on_one_node(std::span<const PlacementInfo> infos) {
+  return std::all_of(infos.begin(), infos.end(), [&](const auto &info) { return info.node == infos[0].node; });
+}
+
 bool takes_turns(std::span<const PlacementInfo> infos) {
   for (const PlacementInfo &one : infos)
     for (const PlacementInfo &other : infos)
-      if (one.device == other.device && !(one.process == other.process) && (one.mps == 0 || other.mps == 0))
+      if (one.node == other.node && one.device == other.device && !(one.process == other.process) &&
+          (one.mps == 0 || other.mps == 0))
         return true;
   return false;
 }
@@ -97,7 +110,7 @@ Neighbours neighbours_of(uint32_t rank, std::span<const PlacementInfo> infos) {
   Neighbours found{0, 0, rank, 0};
   for (uint32_t peer = 0; peer < infos.size(); ++peer) {
     const PlacementInfo &info = infos[peer];
-    if (info.device != own.device) continue;
+    if (info.node != own.node || info.device != own.device) continue;
     if (info.process == own.process) {
       ++found.in_process;
       found.first = std::min(found.first, peer);
@@ -111,14 +124,15 @@ Neighbours neighbours_of(uint32_t rank, std::span<const PlacementInfo> infos) {
 
 rondo_device_executor_t choose_executor(rondo_device_executor_t wanted, std::span<const PlacementInfo> infos) {
   if (wanted != RONDO_DEVICE_EXECUTOR_AUTO) return wanted;
-  const bool can_copy = std::all_of(infos.begin(), infos.end(), [](const auto &info) { return info.can_copy != 0; });
+  const bool can_copy = on_one_node(infos) && std::all_of(infos.begin(), infos.end(),
+                                                          [](const auto &info) { return info.can_copy != 0; });
   return can_copy && takes_turns(infos) ? RONDO_DEVICE_EXECUTOR_COPY : RONDO_DEVICE_EXECUTOR_KERNEL;
 }
 
 Result<DeviceHandles> choose_handles(DeviceHandles wanted, std::span<const PlacementInfo> infos) {
   const auto lacks = std::find_if(infos.begin(), infos.end(), [](const auto &info) { return info.can_vmm == 0; });
   const bool all_here = std::all_of(infos.begin(), infos.end(), [&](const PlacementInfo &info) {
-    return info.process == infos[0].process && info.device == infos[0].device;
+    return info.node == infos[0].node && info.process == infos[0].process && info.device == infos[0].device;
   });
   if (wanted == DeviceHandles::automatic && all_here) return DeviceHandles::ipc;
   if (wanted == DeviceHandles::automatic) return lacks == infos.end() ? DeviceHandles::vmm : DeviceHandles::ipc;

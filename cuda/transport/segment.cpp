@@ -43,7 +43,8 @@ uint64_t SegmentShape::plans_offset() const { return aligned(place_offset() + lo
 uint64_t SegmentShape::bytes() const { return plans_offset() + plan_bytes; }
 
 Result<Segment> Segment::connect(const PrimaryContext &context, CuStream stream, const DeviceUuid &uuid,
-                                 const SegmentShape &shape, DeviceHandles handles, InfoExchange &info_exchange) {
+                                 const SegmentShape &shape, DeviceHandles handles, const NetworkLinks &network,
+                                 InfoExchange &info_exchange) {
   Segment segment;
   segment.shape_ = shape;
   RONDO_TRY_ASSIGN(segment.own_, SharedMemory::allocate(context, shape.bytes(), handles));
@@ -63,8 +64,8 @@ Result<Segment> Segment::connect(const PrimaryContext &context, CuStream stream,
     RONDO_TRY_ASSIGN(own.handle, segment.own_->ipc_handle());
   }
   RONDO_TRY_ASSIGN(const auto infos, info_exchange.infos(segment_key, own));
-  RONDO_TRY(segment.open_peers(context, infos, info_exchange));
-  RONDO_TRY(segment.fill_ends(context, stream, info_exchange.rank()));
+  RONDO_TRY(segment.open_peers(context, infos, network, info_exchange));
+  RONDO_TRY(segment.fill_ends(context, stream, network, info_exchange.rank()));
   return segment;
 }
 
@@ -89,7 +90,7 @@ Result<DevicePointer> Segment::open_neighbour(const PrimaryContext &context, con
 }
 
 Result<void> Segment::open_peers(const PrimaryContext &context, const std::vector<SegmentInfo> &infos,
-                                 InfoExchange &info_exchange) {
+                                 const NetworkLinks &network, InfoExchange &info_exchange) {
   const uint32_t rank = info_exchange.rank();
   const SegmentInfo &own = infos[rank];
   for (uint32_t peer = 0; peer < infos.size(); ++peer) {
@@ -99,6 +100,10 @@ Result<void> Segment::open_peers(const PrimaryContext &context, const std::vecto
     if (info.bytes != own.bytes)
       return Error{RONDO_ERROR_MISMATCH, "ranks " + std::to_string(rank) + " and " + std::to_string(peer) +
                                              " have segments of different sizes on their devices"};
+    if (network.reaches(peer)) {
+      peers_.push_back(0);
+      continue;
+    }
     if (same_process && (same_device || !own_->is_vmm())) {
       RONDO_TRY_ASSIGN(const DevicePointer address, open_neighbour(context, info, peer));
       peers_.push_back(address);
@@ -112,7 +117,8 @@ Result<void> Segment::open_peers(const PrimaryContext &context, const std::vecto
   return {};
 }
 
-Result<void> Segment::fill_ends(const PrimaryContext &context, CuStream stream, uint32_t rank) {
+Result<void> Segment::fill_ends(const PrimaryContext &context, CuStream stream, const NetworkLinks &network,
+                                uint32_t rank) {
   std::vector<device::DeviceLinkEnds> ends(size_t{shape_.channel_count} * shape_.rank_count);
   const auto view = [&](DevicePointer segment, uint32_t channel, uint32_t sender) {
     return ConnectionView{reinterpret_cast<std::byte *>(segment + shape_.connection_offset(channel, sender)),
@@ -122,6 +128,11 @@ Result<void> Segment::fill_ends(const PrimaryContext &context, CuStream stream, 
     for (uint32_t peer = 0; peer < shape_.rank_count; ++peer) {
       device::DeviceLinkEnds &it = ends[size_t{channel} * shape_.rank_count + peer];
       it.peer = peer;
+      if (network.reaches(peer)) {
+        it.simple_out = SimpleSender(network.outgoing(channel, peer));
+        it.simple_in = SimpleReceiver(network.incoming(channel, peer));
+        continue;
+      }
       it.simple_out = SimpleSender(view(peers_[peer], channel, rank));
       it.simple_in = SimpleReceiver(view(address(), channel, peer));
       it.ll_out = LlSender(view(peers_[peer], channel, rank));

@@ -20,6 +20,7 @@
 #include "cuda/kernels/load_store_place.h"
 #include "cuda/kernels/operation.h"
 #include "cuda/driver/process_name.h"
+#include "cuda/transport/network_links.h"
 #include "cuda/transport/shared_memory.h"
 #include "src/proto/connection.h"
 
@@ -58,14 +59,15 @@ struct SegmentInfo {
 
 class Segment {
  public:
-  /// Allocates and clears it, tells the others and finds theirs. Every rank calls it. `stream`: to work on.
+  /// Allocates and clears it, tells the others and finds theirs, but for the ranks that `network` reaches. Every rank
+  /// calls it. `stream`: to work on.
   [[nodiscard]] static Result<Segment> connect(const PrimaryContext &context, CuStream stream, const DeviceUuid &uuid,
                                                const SegmentShape &shape, DeviceHandles handles,
-                                               InfoExchange &info_exchange);
+                                               const NetworkLinks &network, InfoExchange &info_exchange);
 
   [[nodiscard]] const SegmentShape &shape() const { return shape_; }
   [[nodiscard]] DevicePointer address() const { return own_->address(); }
-  /// Where this rank sees the segment of `rank`.
+  /// Where this rank sees the segment of `rank`; 0: on another node.
   [[nodiscard]] DevicePointer address_of(uint32_t rank) const { return peers_[rank]; }
   [[nodiscard]] uint64_t ends_address(uint32_t channel, uint32_t peer) const {
     return address() + shape_.ends_offset(channel, peer);
@@ -73,9 +75,9 @@ class Segment {
 
  private:
   Result<void> open_peers(const PrimaryContext &context, const std::vector<SegmentInfo> &infos,
-                          InfoExchange &info_exchange);
+                          const NetworkLinks &network, InfoExchange &info_exchange);
   Result<DevicePointer> open_neighbour(const PrimaryContext &context, const SegmentInfo &info, uint32_t peer);
-  Result<void> fill_ends(const PrimaryContext &context, CuStream stream, uint32_t rank);
+  Result<void> fill_ends(const PrimaryContext &context, CuStream stream, const NetworkLinks &network, uint32_t rank);
 
   SegmentShape shape_;
   std::shared_ptr<const SharedMemory> own_;

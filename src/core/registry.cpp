@@ -49,10 +49,6 @@ WaitPolicy wait_policy_of(const Settings &settings, const GroupInfo &group, cons
 Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store &store, shm::SegmentTable &segments) {
   const GroupInfo &group = args.group;
   const uint32_t node = group.node_of(args.rank);
-  if (!group.one_node() && args.settings.device != RONDO_DEVICE_HOST)
-    return Error{RONDO_ERROR_UNSUPPORTED,
-                 "the ranks are on several hosts (or in containers that do not share processes and network), where "
-                 "this version moves host memory only; make the communicator with RONDO_DEVICE_HOST"};
   shm::ConnectRequest request;
   request.rank = group.index_on_node(args.rank);
   request.rank_count = static_cast<uint32_t>(group.ranks_of(node).size());
@@ -81,7 +77,8 @@ Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store 
                                   args.deadline_ns,
                                   args.settings.network,
                                   args.settings.ib_device,
-                                  args.settings.ib_gid_index};
+                                  args.settings.ib_gid_index,
+                                  args.settings.device != RONDO_DEVICE_HOST};
   return tcp::connect(several, std::move(local), store);
 }
 
@@ -122,6 +119,9 @@ Result<std::shared_ptr<Executor>> connect_executor(const ConnectArgs &args, Stor
   request.library = args.settings.cuda_library;
   request.key_prefix = args.key_prefix;
   request.deadline_ns = args.deadline_ns;
+  const auto nodes = args.group.node_of_ranks();
+  request.nodes.assign(nodes.begin(), nodes.end());
+  request.links = &links;
   RONDO_TRY_ASSIGN(auto device, cuda::connect_device(request, store));
   return std::shared_ptr<Executor>(std::move(device));
 }

@@ -32,7 +32,8 @@ MAY_INCLUDE = {
     "transports/verbs": {"src/base", "src/proto", "src/bootstrap", "transports"},
     "transports/net": {"src/base", "src/proto", "src/bootstrap/bytes.h", "transports"} | PLAIN_PLAN,
     "cuda": {"src/base", "src/proto", "src/bootstrap/fd_channel.h", "src/bootstrap/store/store.h",
-             "src/bootstrap/outcomes.h", "src/engine/executor.h", "src/engine/device_executor.h"} | PLAIN_PLAN,
+             "src/bootstrap/outcomes.h", "src/engine/executor.h", "src/engine/device_executor.h",
+             "transports/links.h"} | PLAIN_PLAN,
     # Memory that peers can map is core's to offer, whatever transport uses it; a process has one table of segments.
     "src/core": CORE_FLOORS | INTERFACES | {"transports/transport.h", "transports/shm/region.h",
                                             "transports/shm/segment_table.h"},

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "src/base/clock.h"
@@ -11,9 +12,13 @@
 namespace rondo::net {
 namespace {
 
-constexpr int charge_look_ms = 10;
+constexpr uint64_t charge_look_ns = 10'000'000;
 constexpr uint64_t lost_link_patience_ns = 1'000'000'000;  // in which the control plane has the word
-constexpr int idle_look_ms = static_cast<int>(heartbeat_ns / 1'000'000);
+// Of the links of a device, on which nobody rings.
+constexpr uint64_t eager_ns = 100'000;         // after something moved: looks without a pause
+constexpr uint64_t eager_most_ns = 2'000'000;  // then the control plane has its turn
+constexpr uint64_t busy_ns = 20'000'000, busy_look_ns = 20'000;
+constexpr uint64_t replay_look_ns = 1'000'000;  // replays of graphs come without a call
 
 }  // namespace
 
@@ -54,15 +59,35 @@ bool Sentinel::flush(uint64_t patience_ns) {
 void Sentinel::run() {
   while (!stopped_.load(std::memory_order_relaxed)) {
     const bool in_charge = away_.load(std::memory_order_acquire);  // pairs with set_away()
-    if (in_charge) {
-      const std::lock_guard lock(links_mutex_);
-      while (progress_.step()) hooks_.ring();  // bounded by the slots of the links
-    }
+    if (in_charge) serve_links();
     control_.step(now_ns());
     look_for_lost_links(now_ns());
     report_failure();
     wait(in_charge);
   }
+}
+
+void Sentinel::serve_links() {
+  if (!hooks_.in_flight) {
+    const std::lock_guard lock(links_mutex_);
+    while (progress_.step()) hooks_.ring();  // bounded by the slots of the links
+    return;
+  }
+  const uint64_t begun_ns = now_ns();
+  for (uint64_t now = begun_ns; now - begun_ns < eager_most_ns; now = now_ns()) {
+    if (step())
+      moved_ns_ = now;
+    else if (now - moved_ns_ >= eager_ns)
+      return;
+    else
+      yield_core();
+  }
+}
+
+uint64_t Sentinel::look_interval_ns(bool in_charge) const {
+  if (!in_charge) return charge_look_ns;
+  if (!hooks_.in_flight || failure_told_.load(std::memory_order_relaxed)) return heartbeat_ns;
+  return hooks_.in_flight() || now_ns() - moved_ns_ < busy_ns ? busy_look_ns : replay_look_ns;
 }
 
 void Sentinel::wait(bool in_charge) {
@@ -73,7 +98,8 @@ void Sentinel::wait(bool in_charge) {
     const std::lock_guard lock(links_mutex_);
     progress_.watch(descriptors_);
   }
-  ::poll(descriptors_.data(), descriptors_.size(), in_charge ? idle_look_ms : charge_look_ms);
+  const timespec interval{0, static_cast<long>(look_interval_ns(in_charge))};
+  ::ppoll(descriptors_.data(), descriptors_.size(), &interval, nullptr);
   uint64_t rung = 0;
   [[maybe_unused]] const ssize_t read = ::read(bell_.get(), &rung, sizeof rung);
 }

@@ -27,6 +27,9 @@ class Sentinel {
     std::function<void()> ring;                     ///< wakes the executing thread, if it sleeps
     std::function<bool(uint32_t)> gone;             ///< the control plane knows the end of a rank
     std::function<void(const Error &)> raise;       ///< the communicator has failed
+    /// Null: who posts to the links serves them, or rings. Else a device does, which does neither, so that this thread
+    /// looks: often while this is true or something moved a short time ago, every replay_look_ns else.
+    std::function<bool()> in_flight{};
   };
   /// All of them outlive it.
   [[nodiscard]] static Result<std::unique_ptr<Sentinel>> start(Control &control, Progress &progress, Hooks hooks);
@@ -49,7 +52,9 @@ class Sentinel {
   Sentinel(Control &control, Progress &progress, Hooks hooks)
       : control_(control), progress_(progress), hooks_(std::move(hooks)) {}
   void run();
+  void serve_links();
   void wait(bool in_charge);
+  [[nodiscard]] uint64_t look_interval_ns(bool in_charge) const;
   void look_for_lost_links(uint64_t now_ns);
 
   Control &control_;
@@ -60,6 +65,7 @@ class Sentinel {
   std::atomic<bool> stopped_{false};  ///< relaxed: the bell orders it
   std::atomic<bool> failure_told_{false};  ///< relaxed: decides who tells, no data rides on it
   uint64_t links_lost_ns_ = 0;  ///< when the first was seen to be lost; 0: none
+  uint64_t moved_ns_ = 0;       ///< when something moved on the links of a device; of the thread alone
   std::vector<pollfd> descriptors_;
   std::mutex links_mutex_;  ///< guards progress_
   std::thread thread_;

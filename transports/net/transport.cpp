@@ -98,6 +98,7 @@ class GroupLinks final : public Links {
   }
   PeerAccess &peers() override { return peers_; }
   bool needs_progress() const override { return true; }
+  NetworkMemory network_memory() const override { return group_.memory.memory(); }
 
   void set_running(bool running) override {
     local_.set_running(running);
@@ -218,6 +219,8 @@ class GroupTransport final : public Transport {
     hooks.ring = [&peers = group_.local_links.peers(), own] { peers.wake(own); };
     hooks.gone = [&control = *group_.control](uint32_t peer) { return control.gone(peer); };
     hooks.raise = [&local](const Error &error) { local.raise(error); };
+    if (!group_.parts.rings)
+      hooks.in_flight = [&local, own] { return local.latest_operation(own) > local.completed_operation(own); };
     RONDO_TRY_ASSIGN(group_.sentinel, Sentinel::start(*group_.control, *group_.progress, std::move(hooks)));
     return {};
   }
@@ -244,8 +247,8 @@ Result<NearMemory> NearMemory::make(const std::vector<uint32_t> &local_index, ui
   void *const address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (address == MAP_FAILED)
     return system_error("mmap of " + std::to_string(bytes) + " bytes for network links", errno);
-  memory.mapping_.reset({static_cast<std::byte *>(address), bytes});
-  std::byte *next = memory.mapping_.get().address;
+  memory.mapping_ = std::make_shared<const Mapping>(MappedRange{static_cast<std::byte *>(address), bytes});
+  std::byte *next = memory.mapping_->get().address;
   for (uint32_t channel = 0; channel < channel_count; ++channel) {
     for (uint32_t peer = 0; peer < local_index.size(); ++peer) {
       if (local_index[peer] != no_local) continue;

@@ -24,6 +24,7 @@ struct GroupParts {
   std::vector<std::string> names;     ///< by rank, for people: "rank 2 (host b, process 17)"
   std::unique_ptr<Transport> local;   ///< of this host's ranks
   std::vector<ControlSocket> control;
+  bool rings = true;  ///< who posts to the links rings the sentinel, or serves them; false: a device, which does neither
 };
 
 inline constexpr uint32_t no_local = UINT32_MAX;
@@ -34,10 +35,12 @@ class NearMemory {
   [[nodiscard]] static Result<NearMemory> make(const std::vector<uint32_t> &local_index, uint32_t channel_count,
                                                const ConnectionGeometry &geometry);
   [[nodiscard]] const std::vector<NearLink> &links() const { return links_; }
-  [[nodiscard]] uint64_t bytes() const { return mapping_.get().bytes; }
+  [[nodiscard]] NetworkMemory memory() const {
+    return {mapping_, {mapping_->get().address, mapping_->get().bytes}};
+  }
 
  private:
-  Mapping mapping_;
+  std::shared_ptr<const Mapping> mapping_;
   std::vector<NearLink> links_;
 };
 

@@ -103,6 +103,7 @@ Result<std::unique_ptr<Transport>> connect(const GroupRequest &request, std::uni
   static_assert(sizeof parts.communicator <= sizeof id.bytes);
   std::memcpy(parts.communicator.data(), id.bytes.data(), sizeof parts.communicator);
   parts.local_index = request.local_index;
+  parts.rings = !request.on_device;
   for (uint32_t rank = 0; rank < request.rank_count; ++rank) parts.names.push_back(mesh.ranks[rank].describe(rank));
   auto network =
       over_ucx     ? make_ucx_network(request, memory.links(), parts.names, store)

@@ -25,6 +25,7 @@ struct GroupRequest {
   NetworkChoice network = NetworkChoice::automatic;
   std::string ib_device{};    ///< of verbs
   int32_t ib_gid_index = -1;  ///< of verbs
+  bool on_device = false;     ///< kernels of a device post to the links
 };
 
 /// `local` connects this host's ranks, with the geometry that all hosts have.

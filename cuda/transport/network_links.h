@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// A device's view of its rank's links to other nodes. Their FIFOs are memory of this host, which the driver is told of
+// here: kernels write and read them like any connection, with the protocol `simple`, and the sentinel
+// (transports/net/sentinel.h) moves what they post. No call of the host is needed meanwhile, so that a captured
+// collective is a kernel and nothing else there, too.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "cuda/transport/handles.h"
+#include "src/proto/connection.h"
+#include "transports/links.h"
+
+namespace rondo::cuda {
+
+class NetworkLinks {
+ public:
+  /// Of no rank: all are on one node.
+  NetworkLinks() = default;
+  /// `nodes`: by rank. The memory stays as long as this object, the views can be had as long as `links`.
+  [[nodiscard]] static Result<NetworkLinks> connect(const PrimaryContext &context, const Links &links,
+                                                    const std::vector<uint32_t> &nodes, uint32_t rank);
+
+  /// The peer is on another node.
+  [[nodiscard]] bool reaches(uint32_t peer) const { return !nodes_.empty() && nodes_[peer] != nodes_[rank_]; }
+  // With addresses of the device.
+  [[nodiscard]] ConnectionView outgoing(uint32_t channel, uint32_t peer) const {
+    return on_device(links_->outgoing(channel, peer));
+  }
+  [[nodiscard]] ConnectionView incoming(uint32_t channel, uint32_t peer) const {
+    return on_device(links_->incoming(channel, peer));
+  }
+
+ private:
+  [[nodiscard]] ConnectionView on_device(ConnectionView view) const {
+    view.base = reinterpret_cast<std::byte *>(address_ + static_cast<uint64_t>(view.base - memory_.bytes.data()));
+    return view;
+  }
+
+  const Links *links_ = nullptr;
+  std::vector<uint32_t> nodes_;
+  uint32_t rank_ = 0;
+  NetworkMemory memory_;
+  HostRegistration registration_;  ///< of memory_, and gone before it
+  DevicePointer address_ = 0;
+};
+
+}  // namespace rondo::cuda
