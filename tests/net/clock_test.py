@@ -11,8 +11,10 @@ import time
 import unittest
 from pathlib import Path
 
-from several_hosts_test import HostsTest, Job, PROGRAM, RONDO, net
+import hosts as net
+from hosts_job import HostsTest, Job
 
+PROGRAM, RONDO = os.path.abspath(sys.argv.pop(1)), os.path.abspath(sys.argv.pop(1))
 AHEAD_S = 1_000_000
 
 

@@ -5,8 +5,6 @@ time, while a rank that is only stopped is not taken for dead. usage: several_ho
 
 import json
 import os
-import re
-import secrets
 import signal
 import subprocess
 import sys
@@ -15,86 +13,9 @@ import time
 import unittest
 
 import hosts as net
-
-sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "proc"))
-from job import LINE, Report  # noqa: E402
+from hosts_job import HostsTest, Job, why_no_ucx
 
 PROGRAM, RONDO = os.path.abspath(sys.argv.pop(1)), os.path.abspath(sys.argv.pop(1))
-PORTS = iter(range(29_500, 30_500))
-
-
-class Job:
-    """Ranks rank by rank on the hosts of `layout`: [0, 0, 1] puts ranks 0 and 1 on host 0."""
-
-    def __init__(self, hosts, layout, command, environment=None):
-        self.hosts, self.layout = hosts, layout
-        base = dict(os.environ, WORLD_SIZE=str(len(layout)), MASTER_ADDR=hosts.address(layout[0]),
-                    MASTER_PORT=str(next(PORTS)), RONDO_SECRET=secrets.token_hex(32), **(environment or {}))
-        for name in ("RONDO_RANK", "RONDO_SIZE", "RONDO_STORE"):
-            base.pop(name, None)
-        self.processes = [hosts.start(host, command, env=dict(base, RANK=str(rank)))
-                          for rank, host in enumerate(layout)]
-        self.output = [""] * len(layout)
-
-    def line(self, rank, text, seconds=60):
-        """Reads what the rank says until a line holds `text`."""
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            said = self.processes[rank].stdout.readline()
-            self.output[rank] += said
-            if text in said:
-                return said
-            if said == "":
-                break
-        raise AssertionError(f"rank {rank} did not say {text!r}: {self.output[rank]!r}")
-
-    def finish(self, seconds=60, skip=()):
-        """Waits for all but `skip`. Ranks that outlive `seconds` are killed and fail the test."""
-        deadline = time.monotonic() + seconds
-        late = []
-        for rank, process in enumerate(self.processes):
-            try:
-                process.wait(0.01 if rank in skip else max(0.01, deadline - time.monotonic()))
-            except Exception:  # the time is over
-                process.kill()
-                process.wait()
-                if rank not in skip:
-                    late.append(rank)
-            self.output[rank] += process.stdout.read() if rank not in skip else ""
-            process.stdout.close()
-        if late:
-            raise AssertionError(f"ranks {late} were still running after {seconds} s: {self.output}")
-        return self
-
-    def last(self, rank):
-        found = [Report(match) for match in LINE.finditer(self.output[rank])]
-        assert found, f"no report of rank {rank} in {self.output[rank]!r}"
-        return found[-1]
-
-
-def why_no_ucx():
-    """None where ranks can use UCX; else why not."""
-    said = subprocess.run([RONDO, "info", "--json"], capture_output=True, text=True, timeout=60, check=True).stdout
-    return json.loads(said)["ucx"]["why_not"] or None
-
-
-class HostsTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        why = net.why_not()
-        if why is not None:
-            print(f"skipped: several hosts: {why}")
-            raise unittest.SkipTest(why)
-
-    def expect(self, job, ranks, status, text=None, peer=None):
-        for rank in ranks:
-            with self.subTest(rank=rank):
-                last = job.last(rank)
-                self.assertEqual(last.status, status, last.message)
-                if text is not None:
-                    self.assertRegex(last.message, text)
-                if peer is not None:
-                    self.assertIn(last.peer, peer, last.message)
 
 
 def expect_cuts_told(case, environment=None):
@@ -292,7 +213,7 @@ class SeveralHostsOverUcx(HostsTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        why = why_no_ucx()
+        why = why_no_ucx(RONDO)
         if why is not None:
             print(f"skipped: several hosts over UCX: {why}")
             raise unittest.SkipTest(why)
