@@ -24,7 +24,7 @@ struct GroupParts {
   std::vector<std::string> names;     ///< by rank, for people: "rank 2 (host b, process 17)"
   std::unique_ptr<Transport> local;   ///< of this host's ranks
   std::vector<ControlSocket> control;
-  bool rings = true;  ///< who posts to the links rings the sentinel, or serves them; false: a device, which does neither
+  bool rings = true;  ///< who posts to the links serves them or rings the sentinel; a device does neither
 };
 
 inline constexpr uint32_t no_local = UINT32_MAX;
