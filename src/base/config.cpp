@@ -13,6 +13,7 @@ namespace rondo {
 namespace {
 
 constexpr uint32_t slot_count_max = 64;
+constexpr uint32_t sockets_max = 8;
 constexpr uint64_t slot_bytes_max = uint64_t{64} << 20;
 constexpr size_t text_bytes_max = 4096;
 constexpr uint64_t gid_index_max = 255;
@@ -135,9 +136,14 @@ constexpr std::array variables{
         "RONDO_INIT_TIMEOUT", "seconds, 0.001-4000000", "for the whole of initialisation",
         [](std::string_view text, Config &config) { return set(config.init_timeout_ns, parse_seconds(text)); },
         [](const Config &config) { return show_seconds(config.init_timeout_ns); }},
-    ConfigVariable{"RONDO_INTERFACE", "name or address", "the network interface to use for bootstrap",
+    ConfigVariable{"RONDO_INTERFACE", "name or address, or several", "the network interface to meet by, and the rails",
                    [](std::string_view text, Config &config) { return set_text(config.network_interface, text); },
                    [](const Config &config) { return config.network_interface; }},
+    ConfigVariable{"RONDO_SOCKETS", "1-8", "TCP connections with a rank of another host on each rail",
+                   [](std::string_view text, Config &config) {
+                     return set(config.sockets, parse_number(text, 1, sockets_max));
+                   },
+                   [](const Config &config) { return std::to_string(config.sockets); }},
     ConfigVariable{"RONDO_NETWORK", "auto, tcp, ucx, verbs", "what joins ranks of different hosts",
                    [](std::string_view text, Config &config) {
                      return set_name(config.network, text, network_choice_string, "network");

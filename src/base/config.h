@@ -54,7 +54,8 @@ struct Config {
   uint64_t chunk_bytes = 0;  ///< 0: the tuner chooses
   uint64_t timeout_ns = 300'000'000'000;
   uint64_t init_timeout_ns = 60'000'000'000;
-  std::string network_interface;  ///< name or address; empty: any
+  std::string network_interface;  ///< names or addresses, with commas; empty: any
+  uint32_t sockets = 1;           ///< by TCP, to each rank of another host on each of these interfaces
   NetworkChoice network = NetworkChoice::automatic;
   std::string ib_device;      ///< for verbs: "mlx5_0" or "mlx5_0:1"; empty: any
   int32_t ib_gid_index = -1;  ///< for verbs; -1: by the host's address

@@ -24,7 +24,13 @@ struct HostAddress {
 
 [[nodiscard]] Result<std::vector<HostAddress>> host_addresses();
 
-/// pick_address() from this host's addresses.
-[[nodiscard]] Result<std::string> choose_address(std::string_view network_interface);
+inline constexpr size_t rails_max = 8;
+
+/// pick_address() from this host's addresses for each of a list with commas, of which no two may be the same.
+[[nodiscard]] Result<std::vector<std::string>> choose_addresses(std::string_view network_interfaces);
+/// The first of them.
+[[nodiscard]] Result<std::string> choose_address(std::string_view network_interfaces);
+/// How many they are, if all exist.
+[[nodiscard]] size_t rail_count(std::string_view network_interfaces);
 
 }  // namespace rondo

@@ -11,12 +11,13 @@
 #include <vector>
 
 #include "src/base/clock.h"
+#include "src/bootstrap/address.h"
 #include "src/topo/host.h"
 
 namespace rondo {
 namespace {
 
-constexpr uint32_t peer_info_version = 7;
+constexpr uint32_t peer_info_version = 8;
 constexpr uint64_t farewell_ns = 2'000'000'000;
 
 struct PeerInfo {
@@ -35,6 +36,8 @@ struct PeerInfo {
   uint32_t device_launch = 0;
   uint32_t network = 0;
   uint32_t kernel = 0;
+  uint32_t rails = 0;
+  uint32_t sockets = 0;
   uint64_t slot_bytes = 0;
   uint64_t tuning_hash = 0;
   uint64_t max_ctas = 0;
@@ -87,6 +90,8 @@ Result<PeerInfo> own_peer_info(uint32_t rank_count, const Settings &settings) {
   info.device_handles = static_cast<uint32_t>(settings.device_handles);
   info.device_launch = static_cast<uint32_t>(settings.device_launch);
   info.network = static_cast<uint32_t>(settings.network);
+  info.rails = static_cast<uint32_t>(rail_count(settings.network_interface));
+  info.sockets = settings.sockets;
   info.tuning_hash = settings.tuning_hash;
   info.max_ctas = settings.max_ctas;
   RONDO_TRY_ASSIGN(const std::string host, host_id());
@@ -129,6 +134,9 @@ constexpr std::array fields{
     Field{"RONDO_DEVICE_HANDLES", [](const PeerInfo &it) { return uint64_t{it.device_handles}; }},
     Field{"RONDO_DEVICE_LAUNCH", [](const PeerInfo &it) { return uint64_t{it.device_launch}; }},
     Field{"RONDO_NETWORK", [](const PeerInfo &it) { return uint64_t{it.network}; }},
+    Field{"the number of rails (network interfaces in RONDO_INTERFACE)",
+          [](const PeerInfo &it) { return uint64_t{it.rails}; }},
+    Field{"RONDO_SOCKETS", [](const PeerInfo &it) { return uint64_t{it.sockets}; }},
     Field{"RONDO_WAIT", [](const PeerInfo &it) { return uint64_t{it.wait}; }},
 };
 

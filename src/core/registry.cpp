@@ -78,6 +78,7 @@ Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store 
                                   args.settings.network,
                                   args.settings.ib_device,
                                   args.settings.ib_gid_index,
+                                  args.settings.sockets,
                                   args.settings.device != RONDO_DEVICE_HOST};
   return tcp::connect(several, std::move(local), store);
 }

@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import time
 
-PREFIX = "10.201.17."
+PREFIX = "10.201."  # then 17 for the first rail
 NFT = shutil.which("nft", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")  # where there is one
 
 
@@ -38,18 +38,20 @@ def innermost(pid):
 
 
 class Hosts:
-    """`with Hosts(2) as hosts:` then hosts.start(0, [program, ...], env=...)."""
+    """`with Hosts(2) as hosts:` then hosts.start(0, [program, ...], env=...). Each rail is an interface of each host, eth0
+    first, and a bridge that joins them; what takes no rail is about the first."""
 
-    def __init__(self, count):
-        self.count = count
+    def __init__(self, count, rails=1):
+        self.count, self.rails = count, rails
         self.holders, self.inner = [], []
 
     def __enter__(self):
         self.folder = tempfile.mkdtemp(prefix="rondo-hosts-")
         try:
             self._hold("switch", ["unshare", "-n"])
-            self._inside(0, ["ip", "link", "add", "br0", "type", "bridge"])
-            self._inside(0, ["ip", "link", "set", "br0", "up"])
+            for rail in range(self.rails):
+                self._inside(0, ["ip", "link", "add", f"br{rail}", "type", "bridge"])
+                self._inside(0, ["ip", "link", "set", f"br{rail}", "up"])
             for host in range(self.count):
                 self._add_host(host)
         except BaseException:
@@ -95,18 +97,21 @@ class Hosts:
         pid = self.inner[1 + host]
         subprocess.run(["nsenter", "-t", str(pid), "-u", "sh", "-c", f"echo h{host} > /proc/sys/kernel/hostname"],
                        check=True, timeout=30)
-        # Made inside of the switch, then one end is handed to the host.
-        self._inside(0, ["ip", "link", "add", f"p{host}", "type", "veth", "peer", "name", f"q{host}"])
-        self._inside(0, ["ip", "link", "set", f"q{host}", "netns", str(pid)])
-        self._inside(0, ["ip", "link", "set", f"p{host}", "master", "br0", "up"])
-        for command in (["ip", "link", "set", f"q{host}", "name", "eth0"],
-                        ["ip", "addr", "add", f"{self.address(host)}/24", "dev", "eth0"],
-                        ["ip", "link", "set", "eth0", "up"], ["ip", "link", "set", "lo", "up"]):
-            self._inside(1 + host, command)
+        self._inside(1 + host, ["ip", "link", "set", "lo", "up"])
+        for rail in range(self.rails):
+            # Made inside of the switch, then one end is handed to the host.
+            outer, inner = f"p{host}r{rail}", f"q{host}r{rail}"
+            self._inside(0, ["ip", "link", "add", outer, "type", "veth", "peer", "name", inner])
+            self._inside(0, ["ip", "link", "set", inner, "netns", str(pid)])
+            self._inside(0, ["ip", "link", "set", outer, "master", f"br{rail}", "up"])
+            for command in (["ip", "link", "set", inner, "name", f"eth{rail}"],
+                            ["ip", "addr", "add", f"{self.address(host, rail)}/24", "dev", f"eth{rail}"],
+                            ["ip", "link", "set", f"eth{rail}", "up"]):
+                self._inside(1 + host, command)
 
     @staticmethod
-    def address(host):
-        return f"{PREFIX}{host + 1}"
+    def address(host, rail=0):
+        return f"{PREFIX}{17 + rail}.{host + 1}"
 
     def start(self, host, command, **options):
         """A process on the host; its standard output and error are one pipe."""
@@ -121,18 +126,22 @@ class Hosts:
                                     *(["noqueue"] if rate is None else
                                       ["tbf", "rate", rate, "burst", "128kb", "latency", "50ms"])])
 
-    def sent_bytes(self, host):
+    def sent_bytes(self, host, rail=0):
         """By its interface to the network, since that was made: frames with all their headers."""
         told = subprocess.run(["nsenter", "-t", str(self.inner[1 + host]), "-n", "ip", "-s", "-j", "link", "show",
-                               "eth0"], check=True, capture_output=True, text=True, timeout=30).stdout
+                               f"eth{rail}"], check=True, capture_output=True, text=True, timeout=30).stdout
         return json.loads(told)[0]["stats64"]["tx"]["bytes"]
 
-    def cut(self, host):
+    def cut(self, host, rail=0):
         """Its cable, both ways: silently, as cables are."""
-        self._inside(0, ["ip", "link", "set", f"p{host}", "nomaster"])
+        self._inside(0, ["ip", "link", "set", f"p{host}r{rail}", "nomaster"])
 
-    def heal(self, host):
-        self._inside(0, ["ip", "link", "set", f"p{host}", "master", "br0"])
+    def heal(self, host, rail=0):
+        self._inside(0, ["ip", "link", "set", f"p{host}r{rail}", "master", f"br{rail}"])
+
+    def take_down(self, host, rail=0):
+        """The interface itself, as an administrator or a driver does."""
+        self._inside(1 + host, ["ip", "link", "set", f"eth{rail}", "down"])
 
     def cut_one_way(self, host):
         """Nothing that the host sends arrives; what others send to it does."""

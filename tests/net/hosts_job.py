@@ -20,13 +20,14 @@ PORTS = iter(range(29_500, 30_500))
 class Job:
     """Ranks rank by rank on the hosts of `layout`: [0, 0, 1] puts ranks 0 and 1 on host 0."""
 
-    def __init__(self, hosts, layout, command, environment=None):
+    def __init__(self, hosts, layout, command, environment=None, own_environment=None):
         self.hosts, self.layout = hosts, layout
         base = dict(os.environ, WORLD_SIZE=str(len(layout)), MASTER_ADDR=hosts.address(layout[0]),
                     MASTER_PORT=str(next(PORTS)), RONDO_SECRET=secrets.token_hex(32), **(environment or {}))
         for name in ("RONDO_RANK", "RONDO_SIZE", "RONDO_STORE"):
             base.pop(name, None)
-        self.processes = [hosts.start(host, command, env=dict(base, RANK=str(rank)))
+        own = own_environment or [{}] * len(layout)
+        self.processes = [hosts.start(host, command, env=dict(base, RANK=str(rank), **own[rank]))
                           for rank, host in enumerate(layout)]
         self.output = [""] * len(layout)
 

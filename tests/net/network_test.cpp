@@ -79,12 +79,15 @@ struct Pair {
       side.progress = std::make_unique<net::Progress>(side.memory.links, std::move(made.networks[side.number]));
   }
 
-  static void connect_tcp(Pair &pair) {
-    auto sockets = connected_sockets();
+  static void connect_tcp(Pair &pair, uint32_t socket_count) {
+    std::array<std::vector<tcp::PeerSocket>, 2> sockets;
+    for (uint32_t index = 0; index < socket_count; ++index) {
+      auto ends = connected_sockets();
+      for (uint32_t side = 0; side < 2; ++side)
+        sockets[side].push_back({1 - side, std::move(ends[side]), "the other side", index});
+    }
     for (Side &side : pair.sides) {
-      std::vector<tcp::PeerSocket> of_side;
-      of_side.push_back({1 - side.number, std::move(sockets[side.number]), "the other side"});
-      auto network = tcp::make_network(side.memory.links, std::move(of_side));
+      auto network = tcp::make_network(side.memory.links, std::move(sockets[side.number]));
       REQUIRE(network.ok());
       side.progress = std::make_unique<net::Progress>(side.memory.links, std::move(network).value());
     }
@@ -133,13 +136,14 @@ struct Kind {
 /// device. In software nothing does, and what comes by rendezvous is fetched by the receiver.
 bool leaves_alone(const Kind &kind) {
   const std::string_view name = kind.name;
-  return name == "tcp" || name == "ucx" || name == "verbs";
+  return name.starts_with("tcp") || name == "ucx" || name == "verbs";
 }
 
 const std::vector<Kind> &kinds() {
   static const std::vector<Kind> all = [] {
     std::vector<Kind> made{
-        {"tcp", [](Pair &pair) { Pair::connect_tcp(pair); }},
+        {"tcp", [](Pair &pair) { Pair::connect_tcp(pair, 1); }},
+        {"tcp, three sockets", [](Pair &pair) { Pair::connect_tcp(pair, 3); }},
         {"software", [](Pair &pair) { Pair::connect_soft(pair, {seed_from_environment()}); }},
     };
     if (verbs_is_there()) made.push_back({"verbs", [](Pair &pair) { Pair::connect_verbs(pair); }});
@@ -151,6 +155,14 @@ const std::vector<Kind> &kinds() {
   }();
   return all;
 }
+
+/// As tcp's network sends them.
+struct Frame {
+  uint16_t kind, channel;
+  uint32_t signature, bytes, reserved;
+  uint64_t counter, consumed;
+};
+static_assert(sizeof(Frame) == 32);
 
 }  // namespace
 
@@ -231,30 +243,66 @@ TEST_CASE("network: the loss of a peer is told once, and what had come before it
 
 TEST_CASE("tcp: bytes that are no frame end the connection and are written nowhere", "[net]") {
   // counter out of order; more bytes than a slot; a channel that is none; a kind that is none; credit that goes back
-  struct Frame {
-    uint16_t kind, channel;
-    uint32_t signature, bytes, reserved;
-    uint64_t counter, consumed;
-  };
-  static_assert(sizeof(Frame) == 32);
   const Frame bad[] = {{0x5253, 0, 1, 8, 0, 5, 0},
                        {0x5253, 0, 1, 4096, 0, 0, 0},
                        {0x5253, 9, 1, 8, 0, 0, 0},
                        {0x1234, 0, 1, 8, 0, 0, 0}};
-  for (const Frame &frame : bad) {
-    auto [hostile, own] = connected_sockets();
+  const Frame of_another_socket{0x5253, 0, 1, 8, 0, 1, 0};
+  std::vector<std::pair<Frame, uint32_t>> cases;
+  for (const Frame &frame : bad) cases.emplace_back(frame, 1);
+  for (const Frame &frame : bad) cases.emplace_back(frame, 2);
+  cases.emplace_back(of_another_socket, 2);
+  for (const auto &[frame, socket_count] : cases) {
+    CAPTURE(frame.counter, socket_count);
     Side side(0);
+    std::vector<FileDescriptor> hostile;
     std::vector<tcp::PeerSocket> sockets;
-    sockets.push_back({1, std::move(own), "a hostile peer"});
+    for (uint32_t index = 0; index < socket_count; ++index) {
+      auto [theirs, own] = connected_sockets();
+      hostile.push_back(std::move(theirs));
+      sockets.push_back({1, std::move(own), "a hostile peer", index});
+    }
     auto network = tcp::make_network(side.memory.links, std::move(sockets));
     REQUIRE(network.ok());
     net::Progress progress(side.memory.links, std::move(network).value());
-    REQUIRE(::send(hostile.get(), &frame, sizeof frame, 0) == sizeof frame);
-    REQUIRE(::send(hostile.get(), "12345678", 8, 0) == 8);
+    REQUIRE(::send(hostile[0].get(), &frame, sizeof frame, 0) == sizeof frame);
+    REQUIRE(::send(hostile[0].get(), "12345678", 8, 0) == 8);
     for (uint64_t round = 0; round < rounds_max && progress.lost().empty(); ++round) progress.step();
     REQUIRE(progress.lost().size() == 1);
     CHECK(progress.why_lost(1).message.find("no frame") != std::string::npos);
     CHECK_FALSE(side.receivers[0].can_receive());
+  }
+}
+
+TEST_CASE("tcp: a slot that overtakes an earlier one is told behind it", "[net]") {
+  Side side(0);
+  std::vector<FileDescriptor> peer;
+  std::vector<tcp::PeerSocket> sockets;
+  for (uint32_t index = 0; index < 2; ++index) {
+    auto [theirs, own] = connected_sockets();
+    peer.push_back(std::move(theirs));
+    sockets.push_back({1, std::move(own), "the other side", index});
+  }
+  auto network = tcp::make_network(side.memory.links, std::move(sockets));
+  REQUIRE(network.ok());
+  std::array<net::Event, 8> events;
+  const auto send_slot = [&](uint64_t counter) {
+    const Frame frame{0x5253, 0, static_cast<uint32_t>(10 + counter), 0, 0, counter, 0};
+    REQUIRE(::send(peer[counter % 2].get(), &frame, sizeof frame, 0) == sizeof frame);
+  };
+  send_slot(1);
+  for (uint64_t round = 0; round < rounds_max / 100; ++round) REQUIRE(network.value()->poll(events) == 0);
+  send_slot(0);
+  uint32_t count = 0;
+  for (uint64_t round = 0; round < rounds_max && count < 2; ++round) {
+    const uint32_t told = network.value()->poll(std::span(events).subspan(count));
+    count += told;
+  }
+  REQUIRE(count == 2);
+  for (uint32_t index = 0; index < 2; ++index) {
+    CHECK(events[index].kind == net::Event::Kind::arrived);
+    CHECK(events[index].counter == index);
+    CHECK(events[index].signature == 10 + index);
   }
 }
 

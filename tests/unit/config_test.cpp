@@ -70,6 +70,7 @@ TEST_CASE("config: each variable reaches its field") {
                                {"RONDO_DEVICE_HANDLES", "vmm"},
                                {"RONDO_DEVICE_LAUNCH", "shared"},
                                {"RONDO_NETWORK", "verbs"},
+                               {"RONDO_SOCKETS", "4"},
                                {"RONDO_IB_HCA", "mlx5_0:1"},
                                {"RONDO_IB_GID_INDEX", "3"},
                                {"RONDO_MAX_CTAS", "1024"},
@@ -100,6 +101,7 @@ TEST_CASE("config: each variable reaches its field") {
   CHECK(config.device_handles == DeviceHandles::vmm);
   CHECK(config.device_launch == DeviceLaunch::shared);
   CHECK(config.network == NetworkChoice::verbs);
+  CHECK(config.sockets == 4);
   CHECK(config.ib_device == "mlx5_0:1");
   CHECK(config.ib_gid_index == 3);
   CHECK(config.log == "info,plan=debug");

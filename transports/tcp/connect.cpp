@@ -66,9 +66,9 @@ Result<std::unique_ptr<net::Network>> make_verbs_network(const GroupRequest &req
 /// A whole slot each way between each pair of ranks. Every rank gets an error that names the pair that failed.
 Result<void> fly_before(const GroupRequest &request, const MeshRequest &mesh_request, const Mesh &mesh,
                         size_t slot_bytes, Store &store) {
-  const std::string own_name = mesh.ranks[request.rank].describe(request.rank) + " at " + mesh_request.address;
+  const std::string own_name = mesh.ranks[request.rank].describe(request.rank) + " at " + mesh_request.addresses[0];
   const PreflightRequest flight{own_name, slot_bytes, request.deadline_ns};
-  const auto flown = preflight(mesh_request.wants_data ? mesh.data : mesh.control, flight);
+  const auto flown = preflight(mesh_request.sockets_per_rail != 0 ? mesh.data : mesh.control, flight);
   const Result<Bytes> outcome = flown.ok() ? Result<Bytes>(Bytes()) : Result<Bytes>(flown.error());
   RONDO_TRY(gather_outcomes(store, request.key_prefix + "/preflight", request.rank, request.rank_count, outcome,
                             request.deadline_ns));
@@ -84,13 +84,13 @@ Result<std::unique_ptr<Transport>> connect(const GroupRequest &request, std::uni
   mesh_request.rank_count = request.rank_count;
   mesh_request.remote = remote_ranks(request);
   mesh_request.secret = secret_of("rondo tcp mesh ", request.secret, request.key_prefix);
-  RONDO_TRY_ASSIGN(mesh_request.address, choose_address(request.network_interface));
+  RONDO_TRY_ASSIGN(mesh_request.addresses, choose_addresses(request.network_interface));
   mesh_request.host_name = request.host_name;
   mesh_request.key_prefix = request.key_prefix;
   mesh_request.deadline_ns = request.deadline_ns;
   const bool over_ucx = request.network == NetworkChoice::ucx;
   const bool over_verbs = request.network == NetworkChoice::verbs;
-  mesh_request.wants_data = !over_ucx && !over_verbs;
+  mesh_request.sockets_per_rail = over_ucx || over_verbs ? 0 : request.sockets;
   RONDO_TRY_ASSIGN(Mesh mesh, connect_mesh(mesh_request, store));
 
   RONDO_TRY(fly_before(request, mesh_request, mesh, local->links().geometry().slot_bytes, store));
@@ -107,7 +107,7 @@ Result<std::unique_ptr<Transport>> connect(const GroupRequest &request, std::uni
   for (uint32_t rank = 0; rank < request.rank_count; ++rank) parts.names.push_back(mesh.ranks[rank].describe(rank));
   auto network =
       over_ucx     ? make_ucx_network(request, memory.links(), parts.names, store)
-      : over_verbs ? make_verbs_network(request, mesh_request.address, memory.links(), parts.names, store)
+      : over_verbs ? make_verbs_network(request, mesh_request.addresses[0], memory.links(), parts.names, store)
                    : make_network(memory.links(), std::move(mesh.data));
   if (!network.ok()) return std::move(network).error();
   parts.local = std::move(local);

@@ -18,13 +18,14 @@ struct GroupRequest {
   uint32_t rank_count = 1;
   std::vector<uint32_t> local_index;  ///< by rank: its number among this host's; net::no_local: on another host
   Secret secret;                      ///< of the job
-  std::string network_interface;      ///< name or address; empty: the first that reaches other hosts
+  std::string network_interface;      ///< as choose_addresses() takes it: a rail each
   std::string host_name;
   std::string key_prefix;
   uint64_t deadline_ns = 0;
   NetworkChoice network = NetworkChoice::automatic;
   std::string ib_device{};    ///< of verbs
   int32_t ib_gid_index = -1;  ///< of verbs
+  uint32_t sockets = 1;       ///< to each peer on each rail
   bool on_device = false;     ///< kernels of a device post to the links
 };
 

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -21,9 +22,11 @@
 namespace rondo::tcp {
 namespace {
 
-enum class Purpose : uint32_t { data = 0, control = 1 };
-constexpr uint32_t purpose_count = 2;
-uint32_t first_purpose(bool wants_data) { return static_cast<uint32_t>(wants_data ? Purpose::data : Purpose::control); }
+constexpr uint32_t control_purpose = 0;  // 1 + i: socket i of data
+uint32_t purpose_count(const MeshRequest &request) { return 1 + request.data_sockets(); }
+uint32_t rail_of(const MeshRequest &request, uint32_t purpose) {
+  return purpose == control_purpose ? 0 : (purpose - 1) % request.rail_count();
+}
 
 constexpr std::string_view mesh_magic = "RONDO\x01tm";
 constexpr size_t hello_bytes = wire::magic_bytes + wire::challenge_bytes;
@@ -34,12 +37,14 @@ constexpr size_t strangers_max = 256;
 constexpr int listen_backlog = 1024;
 constexpr uint64_t retry_ns = 20'000'000;
 constexpr uint64_t connect_patience_ns = 16'000'000'000;  // lost first packets come again after 1, 3, 7 and 15 s
+// Of data that nobody acknowledges on one of several rails, whose loss the control plane, on the first, does not see.
+constexpr int rail_silence_ms = 2'500;
 
-wire::Challenge challenge_of(uint32_t rank, Purpose purpose) {
+wire::Challenge challenge_of(uint32_t rank, uint32_t purpose) {
   wire::Challenge challenge = wire::random_challenge();
   Bytes claim;
   append_number(claim, rank);
-  append_number(claim, static_cast<uint32_t>(purpose));
+  append_number(claim, purpose);
   std::copy(claim.begin(), claim.end(), challenge.begin() + claim_offset);
   return challenge;
 }
@@ -81,9 +86,15 @@ Result<void> receive_all(int socket, std::span<std::byte> bytes, uint64_t deadli
   });
 }
 
-Result<FileDescriptor> connect_once(const SocketAddress &address, uint64_t deadline_ns) {
+/// `from`: the own address; empty: any that leads there.
+Result<FileDescriptor> connect_once(const SocketAddress &address, const std::string &from, uint64_t deadline_ns) {
   FileDescriptor socket(::socket(address.get()->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket.valid()) return system_error("socket", errno);
+  if (!from.empty()) {
+    RONDO_TRY_ASSIGN(const SocketAddress own, socket_address({from, 0}));
+    if (::bind(socket.get(), own.get(), own.bytes) != 0)
+      return Error{RONDO_ERROR_REMOTE, "from " + from + ": " + std::strerror(errno)};
+  }
   if (::connect(socket.get(), address.get(), address.bytes) == 0) return socket;
   if (errno != EINPROGRESS) return Error{RONDO_ERROR_REMOTE, std::strerror(errno)};
   pollfd ready{socket.get(), POLLOUT, 0};
@@ -96,9 +107,11 @@ Result<FileDescriptor> connect_once(const SocketAddress &address, uint64_t deadl
   return socket;
 }
 
-Result<FileDescriptor> introduce(const MeshRequest &request, const Endpoint &endpoint, Purpose purpose) {
+/// Several rails may lead to each other's addresses: then each one's packets leave by its own interface.
+Result<FileDescriptor> introduce(const MeshRequest &request, const Endpoint &endpoint, uint32_t purpose) {
   RONDO_TRY_ASSIGN(const SocketAddress address, socket_address(endpoint));
-  RONDO_TRY_ASSIGN(FileDescriptor socket, connect_once(address, request.deadline_ns));
+  const std::string from = request.rail_count() == 1 ? "" : request.addresses[rail_of(request, purpose)];
+  RONDO_TRY_ASSIGN(FileDescriptor socket, connect_once(address, from, request.deadline_ns));
   const wire::Challenge own = challenge_of(request.rank, purpose);
   Bytes hello;
   append_bytes(hello, bytes_of(mesh_magic));
@@ -164,21 +177,41 @@ Result<FileDescriptor> listen_on(const std::string &host, Endpoint &bound) {
   return listener;
 }
 
+/// "rank 2 (host b, process 17)", with its rail where there are several.
+std::string name_of(const MeshRequest &request, const RankAddress &address, uint32_t rank, uint32_t purpose) {
+  const uint32_t rail = rail_of(request, purpose);
+  if (request.rail_count() == 1 || purpose == control_purpose) return address.describe(rank);
+  return address.describe(rank) + " by rail " + std::to_string(rail) + ", from " + request.addresses[rail] + " to " +
+         address.endpoints[rail].host;
+}
+
+void add_socket(const MeshRequest &request, Mesh &mesh, uint32_t peer, uint32_t purpose, FileDescriptor socket) {
+  std::string name = name_of(request, mesh.ranks[peer], peer, purpose);
+  if (purpose == control_purpose) {
+    mesh.control.push_back({peer, std::move(socket), std::move(name), 0});
+    return;
+  }
+  if (request.rail_count() > 1)
+    static_cast<void>(
+        ::setsockopt(socket.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &rail_silence_ms, sizeof rail_silence_ms));
+  mesh.data.push_back({peer, std::move(socket), std::move(name), purpose - 1});
+}
+
 class Acceptor {
  public:
-  Acceptor(const MeshRequest &request, const std::vector<RankAddress> &ranks, FileDescriptor listener)
-      : request_(request), ranks_(ranks), listener_(std::move(listener)) {}
+  Acceptor(const MeshRequest &request, std::vector<FileDescriptor> listeners)
+      : request_(request), listeners_(std::move(listeners)), purpose_count_(purpose_count(request)) {}
 
   /// Until every remote rank with a higher number has come for each purpose.
   Result<void> run(Mesh &mesh) {
     size_t missing = 0;
     for (uint32_t peer = request_.rank + 1; peer < request_.rank_count; ++peer)
-      missing += request_.remote[peer] ? purpose_count - first_purpose(request_.wants_data) : 0;
-    came_.resize(size_t{request_.rank_count} * purpose_count);
+      missing += request_.remote[peer] ? purpose_count_ : 0;
+    came_.resize(size_t{request_.rank_count} * purpose_count_);
     while (missing != 0) {
-      if (now_ns() >= request_.deadline_ns) return name_missing();
+      if (now_ns() >= request_.deadline_ns) return name_missing(mesh);
       wait();
-      accept_all();
+      for (const FileDescriptor &listener : listeners_) accept_all(listener);
       for (Visitor &visitor : visitors_) {
         const VisitOutcome outcome = now_ns() - visitor.came_ns > stranger_patience_ns ? VisitOutcome::stranger
                                                                                        : advance(visitor, request_);
@@ -192,14 +225,15 @@ class Acceptor {
 
  private:
   void wait() {
-    std::vector<pollfd> descriptors{{listener_.get(), POLLIN, 0}};
+    std::vector<pollfd> descriptors;
+    for (const FileDescriptor &listener : listeners_) descriptors.push_back({listener.get(), POLLIN, 0});
     for (const Visitor &visitor : visitors_) descriptors.push_back({visitor.socket.get(), POLLIN, 0});
     ::poll(descriptors.data(), descriptors.size(), std::min(poll_timeout_ms(request_.deadline_ns), 100));
   }
 
-  void accept_all() {
+  void accept_all(const FileDescriptor &listener) {
     for (size_t count = 0; count < strangers_max; ++count) {
-      FileDescriptor socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      FileDescriptor socket(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       const bool exhausted = !socket.valid() && (errno == EMFILE || errno == ENFILE);
       if (!socket.valid() && !exhausted) return;
       if ((exhausted || visitors_.size() >= strangers_max) && !visitors_.empty()) visitors_.erase(visitors_.begin());
@@ -214,45 +248,49 @@ class Acceptor {
   bool admit(Visitor &visitor, Mesh &mesh) {
     const auto rank = number_at<uint32_t>(visitor.theirs.data() + claim_offset);
     const auto purpose = number_at<uint32_t>(visitor.theirs.data() + claim_offset + 4);
-    if (rank <= request_.rank || rank >= request_.rank_count || !request_.remote[rank] || purpose >= purpose_count ||
-        purpose < first_purpose(request_.wants_data))
+    if (rank <= request_.rank || rank >= request_.rank_count || !request_.remote[rank] || purpose >= purpose_count_)
       return false;
-    if (came_[size_t{rank} * purpose_count + purpose]) return false;
-    came_[size_t{rank} * purpose_count + purpose] = true;
-    auto &sockets = static_cast<Purpose>(purpose) == Purpose::data ? mesh.data : mesh.control;
-    sockets.push_back({rank, std::move(visitor.socket), ranks_[rank].describe(rank)});
+    if (came_[size_t{rank} * purpose_count_ + purpose]) return false;
+    came_[size_t{rank} * purpose_count_ + purpose] = true;
+    add_socket(request_, mesh, rank, purpose, std::move(visitor.socket));
     return true;
   }
 
-  Error name_missing() const {
+  Error name_missing(const Mesh &mesh) const {
     Error error{RONDO_ERROR_TIMEOUT, ""};
+    std::string here;
     for (uint32_t peer = request_.rank + 1; peer < request_.rank_count; ++peer) {
-      const auto of_peer = came_.begin() + static_cast<std::ptrdiff_t>(size_t{peer} * purpose_count);
-      const auto end = of_peer + purpose_count;
-      const bool came = std::find(of_peer + first_purpose(request_.wants_data), end, false) == end;
-      if (!request_.remote[peer] || came) continue;
-      if (error.peer < 0) error.peer = static_cast<int32_t>(peer);
-      error.message += (error.message.empty() ? "" : ", ") + ranks_[peer].describe(peer);
+      uint32_t purpose = 0;
+      while (purpose < purpose_count_ && came_[size_t{peer} * purpose_count_ + purpose]) ++purpose;
+      if (!request_.remote[peer] || purpose == purpose_count_) continue;
+      if (error.peer < 0) {
+        error.peer = static_cast<int32_t>(peer);
+        here = format_endpoint(mesh.ranks[request_.rank].endpoints[rail_of(request_, purpose)]);
+      }
+      error.message += (error.message.empty() ? "" : ", ") + mesh.ranks[peer].describe(peer);
     }
-    error.message = "no connection came in time to " + format_endpoint(ranks_[request_.rank].endpoint) + " from " +
-                    error.message +
+    error.message = "no connection came in time to " + here + " from " + error.message +
                     "; look for a firewall between the hosts, or choose the network with RONDO_INTERFACE";
     return error;
   }
 
   const MeshRequest &request_;
-  const std::vector<RankAddress> &ranks_;
-  FileDescriptor listener_;
+  const std::vector<FileDescriptor> listeners_;  ///< by rail
+  const uint32_t purpose_count_;
   std::vector<Visitor> visitors_;
-  std::vector<bool> came_;  ///< [rank * purpose_count + purpose]
+  std::vector<bool> came_;  ///< [rank * purpose_count_ + purpose]
 };
 
-Result<std::vector<RankAddress>> exchange_addresses(const MeshRequest &request, const Endpoint &own, Store &store) {
+Result<std::vector<RankAddress>> exchange_addresses(const MeshRequest &request, const std::vector<Endpoint> &own,
+                                                    Store &store) {
   Bytes bytes;
-  append_number(bytes, own.port);
   append_number(bytes, static_cast<uint64_t>(::getpid()));
-  append_number(bytes, static_cast<uint16_t>(own.host.size()));
-  append_bytes(bytes, bytes_of(own.host));
+  append_number(bytes, static_cast<uint16_t>(own.size()));
+  for (const Endpoint &endpoint : own) {
+    append_number(bytes, endpoint.port);
+    append_number(bytes, static_cast<uint16_t>(endpoint.host.size()));
+    append_bytes(bytes, bytes_of(endpoint.host));
+  }
   append_bytes(bytes, bytes_of(request.host_name));
   RONDO_TRY_ASSIGN(const auto parts, store.gather(request.key_prefix + "/addresses", request.rank, request.rank_count,
                                                   bytes, request.deadline_ns));
@@ -260,20 +298,27 @@ Result<std::vector<RankAddress>> exchange_addresses(const MeshRequest &request, 
   for (const Bytes &part : parts) {
     ByteReader reader(part);
     RankAddress address;
-    address.endpoint.port = reader.number<uint16_t>();
     address.process = reader.number<uint64_t>();
-    address.endpoint.host = text_of(reader.bytes(reader.number<uint16_t>()));
+    const auto rails = reader.number<uint16_t>();
+    for (uint32_t rail = 0; rail < rails && !reader.failed(); ++rail) {
+      Endpoint endpoint;
+      endpoint.port = reader.number<uint16_t>();
+      endpoint.host = text_of(reader.bytes(reader.number<uint16_t>()));
+      address.endpoints.push_back(std::move(endpoint));
+    }
     address.host_name = text_of(reader.rest());
-    if (reader.failed()) return Error{RONDO_ERROR_MISMATCH, "ranks run different versions of Rondo"};
+    if (reader.failed() || rails != own.size())
+      return Error{RONDO_ERROR_MISMATCH, "ranks run different versions of Rondo"};
     ranks.push_back(std::move(address));
   }
   return ranks;
 }
 
-Result<FileDescriptor> connect_peer(const MeshRequest &request, const Mesh &mesh, uint32_t peer, Purpose purpose) {
+Result<FileDescriptor> connect_peer(const MeshRequest &request, const Mesh &mesh, uint32_t peer, uint32_t purpose) {
   const RankAddress &theirs = mesh.ranks[peer];
+  const uint32_t rail = rail_of(request, purpose);
   for (;;) {
-    auto socket = introduce(request, theirs.endpoint, purpose);
+    auto socket = introduce(request, theirs.endpoints[rail], purpose);
     if (socket.ok()) return socket;
     Error error = std::move(socket).error();
     // A listener whose queue strangers have filled refuses or cuts: again, while there is time.
@@ -282,9 +327,9 @@ Result<FileDescriptor> connect_peer(const MeshRequest &request, const Mesh &mesh
       continue;
     }
     error.peer = static_cast<int32_t>(peer);
-    error.message = mesh.ranks[request.rank].describe(request.rank) + " at " + request.address +
-                    " cannot connect to " + theirs.describe(peer) + " at " + format_endpoint(theirs.endpoint) + ": " +
-                    error.message +
+    error.message = mesh.ranks[request.rank].describe(request.rank) + " at " + request.addresses[rail] +
+                    " cannot connect to " + theirs.describe(peer) + " at " + format_endpoint(theirs.endpoints[rail]) +
+                    ": " + error.message +
                     "; look for a firewall between the hosts, or choose the network with RONDO_INTERFACE";
     return error;
   }
@@ -298,23 +343,24 @@ std::string RankAddress::describe(uint32_t rank) const {
 
 Result<Mesh> connect_mesh(const MeshRequest &request, Store &store) {
   Mesh mesh;
-  Endpoint own;
-  RONDO_TRY_ASSIGN(FileDescriptor listener, listen_on(request.address, own));
+  std::vector<FileDescriptor> listeners;
+  std::vector<Endpoint> own(request.addresses.size());
+  for (size_t rail = 0; rail < own.size(); ++rail) {
+    RONDO_TRY_ASSIGN(FileDescriptor listener, listen_on(request.addresses[rail], own[rail]));
+    listeners.push_back(std::move(listener));
+  }
   RONDO_TRY_ASSIGN(mesh.ranks, exchange_addresses(request, own, store));
   // All ranks listen by now: what does not connect soon never does.
   MeshRequest soon = request;
   soon.deadline_ns = std::min(request.deadline_ns, now_ns() + connect_patience_ns);
   // Who connects waits for lower ranks only, so there is no circle.
   for (uint32_t peer = 0; peer < request.rank; ++peer) {
-    if (!request.remote[peer]) continue;
-    if (request.wants_data) {
-      RONDO_TRY_ASSIGN(FileDescriptor data, connect_peer(soon, mesh, peer, Purpose::data));
-      mesh.data.push_back({peer, std::move(data), mesh.ranks[peer].describe(peer)});
+    for (uint32_t purpose = 0; request.remote[peer] && purpose < purpose_count(request); ++purpose) {
+      RONDO_TRY_ASSIGN(FileDescriptor socket, connect_peer(soon, mesh, peer, purpose));
+      add_socket(request, mesh, peer, purpose, std::move(socket));
     }
-    RONDO_TRY_ASSIGN(FileDescriptor control, connect_peer(soon, mesh, peer, Purpose::control));
-    mesh.control.push_back({peer, std::move(control), mesh.ranks[peer].describe(peer)});
   }
-  RONDO_TRY(Acceptor(soon, mesh.ranks, std::move(listener)).run(mesh));
+  RONDO_TRY(Acceptor(soon, std::move(listeners)).run(mesh));
   return mesh;
 }
 

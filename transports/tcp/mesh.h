@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sockets between ranks of several hosts: each pair of ranks on different hosts gets one for each purpose. Every
-// connection proves in both directions that its ends know the job's secret, as connections of the store do.
+// The sockets between ranks of several hosts: each pair of ranks on different hosts gets one for control, and for data as
+// many as are asked for on each rail. A rail is an address of each host: rail i joins the i-th of all. Every connection
+// proves in both directions that its ends know the job's secret, as connections of the store do.
 //
-// Handshake  connector: magic 8 | challenge 32           the challenge ends with its rank and the purpose
+// Handshake  connector: magic 8 | challenge 32           the challenge ends with its rank and the purpose: 0 for
+//                                                        control, 1 + i for socket i of data
 //            acceptor:  challenge 32 | proof 32
 //            connector: proof 32                          proofs: src/bootstrap/wire.h, keyed with the mesh's secret
 // The rank with the higher number connects. A stranger learns a random number; what has not proved itself within the
@@ -19,7 +21,7 @@
 namespace rondo::tcp {
 
 struct RankAddress {
-  Endpoint endpoint;
+  std::vector<Endpoint> endpoints;  ///< by rail
   std::string host_name;
   uint64_t process = 0;
 
@@ -32,16 +34,19 @@ struct MeshRequest {
   uint32_t rank_count = 1;
   std::vector<bool> remote;  ///< by rank: on another host
   Secret secret;             ///< of this communicator alone
-  std::string address;       ///< numeric, of this host, to listen on
+  std::vector<std::string> addresses;  ///< by rail: numeric, of this host, to listen on; control uses the first
   std::string host_name;
   std::string key_prefix;
   uint64_t deadline_ns = 0;
-  bool wants_data = true;  ///< false: another network carries the data, and there are sockets for control only
+  uint32_t sockets_per_rail = 1;  ///< 0: another network carries the data, and there are sockets for control only
+
+  [[nodiscard]] uint32_t rail_count() const { return static_cast<uint32_t>(addresses.size()); }
+  [[nodiscard]] uint32_t data_sockets() const { return sockets_per_rail * rail_count(); }
 };
 
 struct Mesh {
   std::vector<RankAddress> ranks;  ///< all
-  std::vector<PeerSocket> data;    ///< one for each remote rank, if data is wanted
+  std::vector<PeerSocket> data;    ///< data_sockets() for each remote rank
   std::vector<PeerSocket> control;
 };
 

@@ -40,7 +40,7 @@ constexpr size_t frames_per_send = 16;
 constexpr size_t joined_bytes_max = 4096 + 64;  // up to it, copying is cheaper than a vector of buffers
 constexpr int receives_per_poll = 8;
 
-/// Frames on their way to one peer: a ring that is allocated once.
+/// Frames on their way over one socket: a ring that is allocated once.
 class SendQueue {
  public:
   struct Frame {
@@ -101,8 +101,8 @@ class SendQueue {
   size_t sent_bytes_ = 0;  ///< of the first frame
 };
 
-struct Peer {
-  explicit Peer(PeerSocket of, size_t queue_frames) : ends(std::move(of)), queue(queue_frames) {}
+struct Socket {
+  explicit Socket(PeerSocket of, size_t queue_frames) : ends(std::move(of)), queue(queue_frames) {}
 
   PeerSocket ends;
   std::vector<uint32_t> links;  ///< by channel
@@ -131,17 +131,30 @@ class TcpNetwork final : public net::Network {
   Error why_lost(uint32_t peer) const override;
 
  private:
+  /// What came for a link over one socket.
+  struct Stream {
+    uint64_t begun = 0;     ///< counter of the slot that comes next, or whose payload is under way
+    uint64_t arrived = 0;   ///< the same, when all of that has come
+    uint64_t consumed = 0;  ///< as the peer said last, here
+  };
+  struct Slot {
+    uint32_t signature = 0;
+    uint32_t bytes = 0;
+  };
   struct Link {
     net::NearLink ends;
-    size_t peer = 0;        ///< index in peers_
-    uint64_t arrived = 0;   ///< counter of the next slot that comes
-    uint64_t consumed = 0;  ///< as the peer said last
+    size_t first_socket = 0;     ///< index in sockets_; those of a peer stand side by side
+    uint64_t arrived = 0;        ///< counter of the next slot to be told of
+    uint64_t consumed = 0;       ///< as the peer said last
+    std::vector<Stream> streams; ///< by index of the socket
+    std::vector<Slot> slots;     ///< that have come
   };
   class EventList {
    public:
     explicit EventList(std::span<net::Event> events) : events_(events) {}
-    /// Room for the two events that a frame may make.
+    /// Room for the two events that a frame makes at most where each slot comes in its turn.
     [[nodiscard]] bool has_room() const { return count_ + 2 <= events_.size(); }
+    [[nodiscard]] bool has_room_for_one() const { return count_ < events_.size(); }
     void add(const net::Event &event) { events_[count_++] = event; }
     [[nodiscard]] uint32_t count() const { return count_; }
 
@@ -150,33 +163,46 @@ class TcpNetwork final : public net::Network {
     uint32_t count_ = 0;
   };
 
-  void send(Peer &peer);
-  void receive(Peer &peer, EventList &events);
-  /// Takes what is staged. False: `events` is full, or the peer is lost.
-  bool parse(Peer &peer, EventList &events);
-  bool begin_frame(Peer &peer, EventList &events);
-  void end_payload(Peer &peer, EventList &events);
-  void lose(Peer &peer, rondo_status_t status, const std::string &what);
+  void send(Socket &socket);
+  void receive(Socket &socket, EventList &events);
+  /// Takes what is staged. False: `events` is full, or the socket is lost.
+  bool parse(Socket &socket, EventList &events);
+  bool begin_frame(Socket &socket, EventList &events);
+  void end_payload(Socket &socket, EventList &events);
+  /// Tells of the slots that have come, as far as none is missing. False: `events` is full.
+  bool tell_arrived(uint32_t index, EventList &events);
+  void lose(Socket &socket, rondo_status_t status, const std::string &what);
+  [[nodiscard]] Socket &socket_of(const Link &link, uint64_t counter) {
+    return *sockets_[link.first_socket + counter % per_peer_];
+  }
 
   std::vector<Link> links_;
-  std::vector<std::unique_ptr<Peer>> peers_;
+  std::vector<std::unique_ptr<Socket>> sockets_;  ///< by peer, then by index
+  size_t per_peer_ = 1;
 };
 
 TcpNetwork::TcpNetwork(const std::vector<net::NearLink> &links, std::vector<PeerSocket> sockets) {
+  std::ranges::sort(sockets, {}, [](const PeerSocket &each) { return std::pair(each.peer, each.index); });
+  if (!sockets.empty()) per_peer_ = sockets.back().index + 1;
   for (PeerSocket &socket : sockets) {
     size_t frames = 0;  // each slot of each link, and a credit for each
     for (const net::NearLink &link : links)
       if (link.peer == socket.peer) frames += size_t{2} * link.outgoing.geometry.slot_count;
-    peers_.push_back(std::make_unique<Peer>(std::move(socket), frames + 1));
+    sockets_.push_back(std::make_unique<Socket>(std::move(socket), frames + 1));
   }
   for (const net::NearLink &ends : links) {
     const auto found =
-        std::find_if(peers_.begin(), peers_.end(), [&](const auto &peer) { return peer->ends.peer == ends.peer; });
-    assert(found != peers_.end());
-    std::vector<uint32_t> &of_peer = (*found)->links;
-    if (of_peer.size() <= ends.channel) of_peer.resize(ends.channel + 1);
-    of_peer[ends.channel] = static_cast<uint32_t>(links_.size());
-    links_.push_back({ends, static_cast<size_t>(found - peers_.begin())});
+        std::ranges::find(sockets_, ends.peer, [](const auto &socket) { return socket->ends.peer; });
+    assert(found != sockets_.end());
+    Link link{ends, static_cast<size_t>(found - sockets_.begin()), 0, 0, {}, {}};
+    for (size_t index = 0; index < per_peer_; ++index) {
+      std::vector<uint32_t> &of_socket = sockets_[link.first_socket + index]->links;
+      if (of_socket.size() <= ends.channel) of_socket.resize(ends.channel + 1);
+      of_socket[ends.channel] = static_cast<uint32_t>(links_.size());
+      link.streams.push_back({index, index, 0});
+    }
+    link.slots.resize(ends.incoming.geometry.slot_count);
+    links_.push_back(std::move(link));
   }
 }
 
@@ -184,173 +210,194 @@ bool TcpNetwork::put(uint32_t link, const net::Message &message) {
   const Link &of = links_[link];
   const FrameHeader header{static_cast<uint16_t>(FrameKind::slot), static_cast<uint16_t>(of.ends.channel),
                            message.signature, message.bytes, 0, message.counter, message.consumed};
-  Peer &peer = *peers_[of.peer];
-  return peer.lost || peer.queue.push({header, message.payload});
+  Socket &socket = socket_of(of, message.counter);
+  return socket.lost || socket.queue.push({header, message.payload});
 }
 
 bool TcpNetwork::credit(uint32_t link, uint64_t consumed) {
   const Link &of = links_[link];
   const FrameHeader header{static_cast<uint16_t>(FrameKind::credit), static_cast<uint16_t>(of.ends.channel), 0, 0, 0, 0,
                            consumed};
-  Peer &peer = *peers_[of.peer];
-  return peer.lost || peer.queue.push({header, nullptr});
+  Socket &socket = socket_of(of, 0);
+  return socket.lost || socket.queue.push({header, nullptr});
 }
 
 uint32_t TcpNetwork::poll(std::span<net::Event> events) {
   EventList list(events);
-  for (const auto &each : peers_) {
-    Peer &peer = *each;
-    if (!peer.lost) send(peer);
-    if (!peer.lost) receive(peer, list);
-    if (!peer.lost || peer.told || !list.has_room()) continue;
-    peer.told = true;
-    list.add({net::Event::Kind::lost, peer.links.front()});
+  if (per_peer_ > 1)  // what found no room before
+    for (uint32_t index = 0; index < links_.size(); ++index)
+      if (!tell_arrived(index, list)) return list.count();
+  for (const auto &each : sockets_) {
+    Socket &socket = *each;
+    if (!socket.lost) send(socket);
+    if (!socket.lost) receive(socket, list);
+    if (!socket.lost || socket.told || !list.has_room()) continue;
+    // The peer is told of once, whichever of its sockets is lost first.
+    for (const auto &other : sockets_) other->told |= other->ends.peer == socket.ends.peer;
+    list.add({net::Event::Kind::lost, socket.links.front()});
   }
   return list.count();
 }
 
 /// One system call: what it returned.
-ssize_t send_some(Peer &peer) {
+ssize_t send_some(Socket &socket) {
   std::array<std::byte, joined_bytes_max> joined;
-  const size_t bytes = peer.queue.join(joined);
-  if (bytes != 0) return ::send(peer.ends.socket.get(), joined.data(), bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
+  const size_t bytes = socket.queue.join(joined);
+  if (bytes != 0) return ::send(socket.ends.socket.get(), joined.data(), bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
   std::array<iovec, 2 * frames_per_send> parts;
   msghdr message{};
   message.msg_iov = parts.data();
-  message.msg_iovlen = peer.queue.fill(parts);
-  return ::sendmsg(peer.ends.socket.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+  message.msg_iovlen = socket.queue.fill(parts);
+  return ::sendmsg(socket.ends.socket.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 /// One system call, behind which all that was staged is taken: what is left of a payload comes straight into its slot,
 /// and with it the header of the next frame, so that the payload behind that one goes straight into its slot as well.
-ssize_t receive_some(Peer &peer, size_t &wanted) {
-  std::byte *const staging = peer.staging.data() + peer.staged_end;
-  wanted = staging_bytes - peer.staged_end;
-  if (peer.payload_bytes == 0) return ::recv(peer.ends.socket.get(), staging, wanted, MSG_DONTWAIT);
-  std::array<iovec, 2> parts{iovec{peer.payload, peer.payload_bytes}, iovec{staging, sizeof(FrameHeader)}};
+ssize_t receive_some(Socket &socket, size_t &wanted) {
+  std::byte *const staging = socket.staging.data() + socket.staged_end;
+  wanted = staging_bytes - socket.staged_end;
+  if (socket.payload_bytes == 0) return ::recv(socket.ends.socket.get(), staging, wanted, MSG_DONTWAIT);
+  std::array<iovec, 2> parts{iovec{socket.payload, socket.payload_bytes}, iovec{staging, sizeof(FrameHeader)}};
   wanted = parts[0].iov_len + parts[1].iov_len;
   msghdr message{};
   message.msg_iov = parts.data();
   message.msg_iovlen = parts.size();
-  return ::recvmsg(peer.ends.socket.get(), &message, MSG_DONTWAIT);
+  return ::recvmsg(socket.ends.socket.get(), &message, MSG_DONTWAIT);
 }
 
-void TcpNetwork::send(Peer &peer) {
-  while (!peer.queue.empty()) {  // bounded by the queue
-    const ssize_t sent = send_some(peer);
+void TcpNetwork::send(Socket &socket) {
+  while (!socket.queue.empty()) {  // bounded by the queue
+    const ssize_t sent = send_some(socket);
     if (sent < 0) {
       if (errno == EINTR) continue;
       if (errno != EAGAIN && errno != EWOULDBLOCK)
-        lose(peer, RONDO_ERROR_REMOTE, std::string("sending failed: ") + std::strerror(errno));
+        lose(socket, RONDO_ERROR_REMOTE, std::string("sending failed: ") + std::strerror(errno));
       return;
     }
-    peer.queue.sent(static_cast<size_t>(sent));
+    socket.queue.sent(static_cast<size_t>(sent));
   }
 }
 
-void TcpNetwork::receive(Peer &peer, EventList &events) {
+void TcpNetwork::receive(Socket &socket, EventList &events) {
   for (int attempt = 0; attempt < receives_per_poll; ++attempt) {
-    if (!parse(peer, events)) return;
+    if (!parse(socket, events)) return;
     size_t wanted = 0;
-    const ssize_t got = receive_some(peer, wanted);
+    const ssize_t got = receive_some(socket, wanted);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
     if (got <= 0) {
-      lose(peer, RONDO_ERROR_REMOTE,
+      lose(socket, RONDO_ERROR_REMOTE,
            got == 0 ? "it closed the connection" : std::string("receiving failed: ") + std::strerror(errno));
       return;
     }
     const auto bytes = static_cast<size_t>(got);
-    const size_t direct = std::min(bytes, peer.payload_bytes);
-    peer.payload += direct;
-    peer.payload_bytes -= direct;
-    peer.staged_end += bytes - direct;
-    if (direct != 0 && peer.payload_bytes == 0) end_payload(peer, events);
+    const size_t direct = std::min(bytes, socket.payload_bytes);
+    socket.payload += direct;
+    socket.payload_bytes -= direct;
+    socket.staged_end += bytes - direct;
+    if (direct != 0 && socket.payload_bytes == 0) end_payload(socket, events);
     if (bytes < wanted) {  // there is no more just now
-      static_cast<void>(parse(peer, events));
+      static_cast<void>(parse(socket, events));
       return;
     }
   }
 }
 
-bool TcpNetwork::parse(Peer &peer, EventList &events) {
-  while (events.has_room() && !peer.lost) {  // bounded by what is staged
-    const size_t staged = peer.staged_end - peer.staged_first;
-    if (peer.payload_bytes != 0) {
-      const size_t bytes = std::min(staged, peer.payload_bytes);
-      std::memcpy(peer.payload, peer.staging.data() + peer.staged_first, bytes);
-      peer.staged_first += bytes;
-      peer.payload += bytes;
-      peer.payload_bytes -= bytes;
-      if (peer.payload_bytes == 0) {
-        end_payload(peer, events);
+bool TcpNetwork::parse(Socket &socket, EventList &events) {
+  while (events.has_room() && !socket.lost) {  // bounded by what is staged
+    const size_t staged = socket.staged_end - socket.staged_first;
+    if (socket.payload_bytes != 0) {
+      const size_t bytes = std::min(staged, socket.payload_bytes);
+      std::memcpy(socket.payload, socket.staging.data() + socket.staged_first, bytes);
+      socket.staged_first += bytes;
+      socket.payload += bytes;
+      socket.payload_bytes -= bytes;
+      if (socket.payload_bytes == 0) {
+        end_payload(socket, events);
         continue;
       }
-      peer.staged_first = peer.staged_end = 0;
+      socket.staged_first = socket.staged_end = 0;
       return true;
     }
     if (staged < sizeof(FrameHeader)) {
-      std::memmove(peer.staging.data(), peer.staging.data() + peer.staged_first, staged);
-      peer.staged_first = 0;
-      peer.staged_end = staged;
+      std::memmove(socket.staging.data(), socket.staging.data() + socket.staged_first, staged);
+      socket.staged_first = 0;
+      socket.staged_end = staged;
       return true;
     }
-    std::memcpy(&peer.frame, peer.staging.data() + peer.staged_first, sizeof(FrameHeader));
-    peer.staged_first += sizeof(FrameHeader);
-    if (!begin_frame(peer, events)) lose(peer, RONDO_ERROR_REMOTE, "it sent what is no frame of this version of Rondo");
+    std::memcpy(&socket.frame, socket.staging.data() + socket.staged_first, sizeof(FrameHeader));
+    socket.staged_first += sizeof(FrameHeader);
+    if (!begin_frame(socket, events)) lose(socket, RONDO_ERROR_REMOTE, "it sent what is no frame of this version of Rondo");
   }
   return false;
 }
 
-bool TcpNetwork::begin_frame(Peer &peer, EventList &events) {
-  const FrameHeader &frame = peer.frame;
-  if (frame.channel >= peer.links.size()) return false;
-  const uint32_t index = peer.links[frame.channel];
+bool TcpNetwork::begin_frame(Socket &socket, EventList &events) {
+  const FrameHeader &frame = socket.frame;
+  if (frame.channel >= socket.links.size()) return false;
+  const uint32_t index = socket.links[frame.channel];
   Link &link = links_[index];
-  if (frame.consumed < link.consumed) return false;
-  if (frame.consumed != link.consumed) events.add({net::Event::Kind::credit, index, frame.consumed});
-  link.consumed = frame.consumed;
+  Stream &stream = link.streams[socket.ends.index];
+  if (frame.consumed < stream.consumed) return false;
+  stream.consumed = frame.consumed;
+  if (frame.consumed > link.consumed) events.add({net::Event::Kind::credit, index, frame.consumed});
+  link.consumed = std::max(link.consumed, frame.consumed);
   if (frame.kind == static_cast<uint16_t>(FrameKind::credit)) return frame.bytes == 0;
   const ConnectionView &incoming = link.ends.incoming;
   // Pairs with R3 in SimpleReceiver::release: what the slot held before was read.
   const uint64_t free_from = memory::load_sync(incoming.simple_head()) + incoming.geometry.slot_count;
-  if (frame.kind != static_cast<uint16_t>(FrameKind::slot) || frame.counter != link.arrived ||
+  if (frame.kind != static_cast<uint16_t>(FrameKind::slot) || frame.counter != stream.begun ||
       frame.counter >= free_from || frame.bytes > incoming.geometry.slot_bytes)
     return false;
-  peer.payload = incoming.payload(frame.counter);
-  peer.payload_bytes = frame.bytes;
-  if (frame.bytes == 0) end_payload(peer, events);
+  stream.begun += per_peer_;
+  socket.payload = incoming.payload(frame.counter);
+  socket.payload_bytes = frame.bytes;
+  if (frame.bytes == 0) end_payload(socket, events);
   return true;
 }
 
-void TcpNetwork::end_payload(Peer &peer, EventList &events) {
-  const uint32_t index = peer.links[peer.frame.channel];
-  ++links_[index].arrived;
-  peer.payload = nullptr;
-  events.add({net::Event::Kind::arrived, index, peer.frame.counter, peer.frame.signature, peer.frame.bytes});
+void TcpNetwork::end_payload(Socket &socket, EventList &events) {
+  const FrameHeader &frame = socket.frame;
+  const uint32_t index = socket.links[frame.channel];
+  Link &link = links_[index];
+  link.slots[link.ends.incoming.slot(frame.counter)] = {frame.signature, frame.bytes};
+  link.streams[socket.ends.index].arrived += per_peer_;
+  socket.payload = nullptr;
+  static_cast<void>(tell_arrived(index, events));
 }
 
-void TcpNetwork::lose(Peer &peer, rondo_status_t status, const std::string &what) {
-  peer.lost = true;
-  peer.queue.clear();
-  peer.why = {status, peer.ends.name + ": " + what};
-  peer.why.peer = static_cast<int32_t>(peer.ends.peer);
+bool TcpNetwork::tell_arrived(uint32_t index, EventList &events) {
+  Link &link = links_[index];
+  while (link.streams[link.arrived % per_peer_].arrived > link.arrived) {  // bounded by the slots of the link
+    if (!events.has_room_for_one()) return false;
+    const Slot &slot = link.slots[link.ends.incoming.slot(link.arrived)];
+    events.add({net::Event::Kind::arrived, index, link.arrived, slot.signature, slot.bytes});
+    ++link.arrived;
+  }
+  return true;
+}
+
+void TcpNetwork::lose(Socket &socket, rondo_status_t status, const std::string &what) {
+  socket.lost = true;
+  socket.queue.clear();
+  socket.why = {status, socket.ends.name + ": " + what};
+  socket.why.peer = static_cast<int32_t>(socket.ends.peer);
 }
 
 bool TcpNetwork::flushed() const {
-  return std::all_of(peers_.begin(), peers_.end(), [](const auto &peer) { return peer->queue.empty(); });
+  return std::all_of(sockets_.begin(), sockets_.end(), [](const auto &socket) { return socket->queue.empty(); });
 }
 
 void TcpNetwork::watch(std::vector<pollfd> &descriptors) const {
-  for (const auto &peer : peers_) {
-    if (peer->lost) continue;
-    const int events = peer->queue.empty() ? POLLIN : POLLIN | POLLOUT;
-    descriptors.push_back({peer->ends.socket.get(), static_cast<short>(events), 0});
+  for (const auto &socket : sockets_) {
+    if (socket->lost) continue;
+    const int events = socket->queue.empty() ? POLLIN : POLLIN | POLLOUT;
+    descriptors.push_back({socket->ends.socket.get(), static_cast<short>(events), 0});
   }
 }
 
 Error TcpNetwork::why_lost(uint32_t peer) const {
-  for (const auto &each : peers_)
+  for (const auto &each : sockets_)
     if (each->ends.peer == peer && each->lost) return each->why;
   return {RONDO_ERROR_INTERNAL, "the connection is not lost"};
 }

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The links between hosts over TCP: one connected socket for each peer, which all of the peer's links share.
+// The links between hosts over TCP. All of a peer's links share its sockets, of which each peer has as many: several
+// for several rails, or where one does not carry what the network does. The slot with counter c of a link goes over
+// socket c % socket_count, so that all carry the same whatever the schedule; a slot that comes before an earlier one
+// waits in its place.
 //
 // Frame   FrameHeader 32 | payload of a slot. Numbers are little-endian. A frame that does not fit the link's state (a
-//         counter out of order, more bytes than a slot has, a slot that was not yet consumed) ends the connection: what
-//         a peer sends never decides where it is written.
+//         counter that is not this socket's next one, more bytes than a slot has, a slot that was not yet consumed) ends
+//         the connection: what a peer sends never decides where it is written.
 #pragma once
 
 #include <memory>
@@ -19,10 +22,11 @@ namespace rondo::tcp {
 struct PeerSocket {
   uint32_t peer = 0;
   FileDescriptor socket;
-  std::string name;  ///< for people: "rank 2 (host b, process 17) at 192.0.2.7"
+  std::string name;   ///< for people: "rank 2 (host b, process 17) at 192.0.2.7"
+  uint32_t index = 0; ///< among the sockets of the peer, the same at both ends
 };
 
-/// `links` are counted as they stand; each one's peer has a socket. Sockets become non-blocking.
+/// `links` are counted as they stand; each one's peer has as many sockets, one at least. They become non-blocking.
 [[nodiscard]] Result<std::unique_ptr<net::Network>> make_network(const std::vector<net::NearLink> &links,
                                                                  std::vector<PeerSocket> sockets);
 

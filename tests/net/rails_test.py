@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hosts with two interfaces: each carries half of the bytes; one that goes down, or whose cable is cut, is named; rails
+that do not fit are refused. usage: rails_test.py RANK_PROGRAM RONDO"""
+
+import os
+import sys
+import time
+import unittest
+
+import hosts as net
+from hosts_job import HostsTest, Job
+
+PROGRAM, RONDO = os.path.abspath(sys.argv.pop(1)), os.path.abspath(sys.argv.pop(1))
+RAILS = {"RONDO_INTERFACE": "eth0,eth1"}
+
+
+class Rails(HostsTest):
+    def sent(self, hosts):
+        return [[hosts.sent_bytes(host, rail) for rail in range(2)] for host in range(hosts.count)]
+
+    def test_each_rail_carries_half(self):
+        with net.Hosts(2, rails=2) as hosts:
+            for layout, environment in (([0, 1], RAILS), ([0, 0, 1, 1], RAILS),
+                                        ([0, 1], dict(RAILS, RONDO_SOCKETS="3"))):
+                before = self.sent(hosts)
+                job = Job(hosts, layout, [PROGRAM, "sum", "6", str(4 << 20)], environment).finish(120)
+                self.expect(job, range(len(layout)), "ok")
+                for host, (then, now) in enumerate(zip(before, self.sent(hosts))):
+                    by_rail = [after - earlier for earlier, after in zip(then, now)]
+                    with self.subTest(layout=layout, environment=environment, host=host):
+                        self.assertAlmostEqual(by_rail[0] / sum(by_rail), 0.5, delta=0.02)
+                        self.assertGreater(sum(by_rail), 6 * (16 << 20) // 2)
+
+    def test_several_sockets_on_one_rail(self):
+        with net.Hosts(2) as hosts:
+            for collective in ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce"):
+                command = [RONDO, "perf", collective, "-b", "4", "-e", "4M", "-f", "64", "-n", "2", "-w", "1"]
+                job = Job(hosts, [0, 1, 1], command, {"RONDO_SOCKETS": "4"}).finish(240)
+                with self.subTest(collective=collective):
+                    self.assertEqual([each.returncode for each in job.processes], [0] * 3, job.output)
+                    self.assertIn("# Out of bounds values : 0 OK", job.output[0])
+
+    def test_a_rail_that_is_lost_is_named(self):
+        for what in ("cut", "take_down"):
+            with net.Hosts(2, rails=2) as hosts:
+                job = Job(hosts, [0, 1], [PROGRAM, "sum", "100000000", str(1 << 20)], RAILS)
+                time.sleep(2)
+                getattr(hosts, what)(1, rail=1)
+                job.finish(60)  # far from the operation's 300 s
+                with self.subTest(what=what):
+                    self.expect(job, range(2), "remote rank failed", r"rail 1, from 10\.201\.18\.\d to 10\.201\.18\.\d")
+
+    def test_the_first_rail_carries_the_control_plane_and_its_loss_is_that_of_the_host(self):
+        with net.Hosts(2, rails=2) as hosts:
+            job = Job(hosts, [0, 1], [PROGRAM, "sum", "100000000", "1000"], RAILS)
+            time.sleep(2)
+            hosts.cut(1)
+            job.finish(60)
+            for rank in range(2):
+                self.expect(job, [rank], "remote rank failed", rf"rank {1 - rank} \(host h{1 - rank}", {1 - rank})
+
+    def test_rails_that_do_not_fit_are_refused(self):
+        with net.Hosts(2, rails=2) as hosts:
+            for environments, text in ((("eth0,eth1", "eth0"), "the number of rails"),
+                                       (("eth0,eth0", "eth0,eth0"), "twice"),
+                                       (("eth0,", "eth0,"), "empty place"),
+                                       (("eth0,eth7", "eth0,eth7"), "'eth7' does not exist")):
+                job = Job(hosts, [0, 1], [PROGRAM, "sum", "5", "1000"],
+                          own_environment=[{"RONDO_INTERFACE": each} for each in environments]).finish(60)
+                with self.subTest(environments=environments):
+                    self.assertEqual([each.returncode == 0 for each in job.processes], [False] * 2, job.output)
+                    self.assertIn(text, " ".join(job.output))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
