@@ -38,8 +38,8 @@ def innermost(pid):
 
 
 class Hosts:
-    """`with Hosts(2) as hosts:` then hosts.start(0, [program, ...], env=...). Each rail is an interface of each host, eth0
-    first, and a bridge that joins them; what takes no rail is about the first."""
+    """`with Hosts(2) as hosts:` then hosts.start(0, [program, ...], env=...). Each rail is an interface of each
+    host, eth0 the first, and a bridge that joins them; what takes no rail is about the first."""
 
     def __init__(self, count, rails=1):
         self.count, self.rails = count, rails

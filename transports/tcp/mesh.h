@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sockets between ranks of several hosts: each pair of ranks on different hosts gets one for control, and for data as
-// many as are asked for on each rail. A rail is an address of each host: rail i joins the i-th of all. Every connection
-// proves in both directions that its ends know the job's secret, as connections of the store do.
+// The sockets between ranks of several hosts: each pair of ranks on different hosts gets one for control, and for data
+// as many as are asked for on each rail. A rail is an address of each host: rail i joins the i-th of all. Every
+// connection proves in both directions that its ends know the job's secret, as connections of the store do.
 //
 // Handshake  connector: magic 8 | challenge 32           the challenge ends with its rank and the purpose: 0 for
 //                                                        control, 1 + i for socket i of data

@@ -5,8 +5,8 @@
 // waits in its place.
 //
 // Frame   FrameHeader 32 | payload of a slot. Numbers are little-endian. A frame that does not fit the link's state (a
-//         counter that is not this socket's next one, more bytes than a slot has, a slot that was not yet consumed) ends
-//         the connection: what a peer sends never decides where it is written.
+//         counter that is not this socket's next one, more bytes than a slot has, a slot that was not yet consumed)
+//         ends the connection: what a peer sends never decides where it is written.
 #pragma once
 
 #include <memory>
