@@ -170,3 +170,18 @@ build() {
   say "$folder: $planned steps to build"
   ninja -C "$root/$folder" --quiet "$@" || fail "building $folder failed"
 }
+
+# What a sanitizer's build needs to be quick: clang, which takes a third of gcc's time for it; of the debugging
+# information only the numbers of lines; and not the image of kernels, which takes a minute to compile, and into which no
+# sanitizer looks. What it finds is the end of a test in any case: code that would go on is a third more to compile.
+# configure_sanitized FOLDER SANITIZERS [meson options]
+configure_sanitized() {
+  local folder=$1 sanitizers=$2
+  shift 2
+  setup_fuzz
+  CC=clang CXX=clang++ configure "$folder" -Dbuildtype=debugoptimized -Ddebug=false -Doptimization=1 \
+    "-Dcpp_args=-g1 -fno-sanitize-recover=all" -Dcuda=disabled -Dtests=true "-Db_sanitize=$sanitizers" "$@"
+}
+
+# The tests under AddressSanitizer and the fuzzers are of one build.
+configure_asan() { configure_sanitized build-asan address,undefined -Dfuzzers=true; }
