@@ -14,6 +14,13 @@ STORE_HOST = sys.argv.pop()
 PROGRAM = sys.argv.pop()
 NOTICED_S = 2.0  # the promise of docs/simulation-tests.md
 SLACK_S = 4.0  # later than this is wrong however busy the machine is
+TOO_LATE_S = NOTICED_S + SLACK_S / 2  # of a rank that came when the store, which waits a second for such, was gone
+
+
+def came_to_no_store(said, rank):
+    """The rank was told that rank 0's process, which had run the store, was gone, and so not why."""
+    _, status, peer, message = outcome(said[rank])
+    return rank != 0 and status == REMOTE and peer == -1 and f"process {said[0][0][2]}, which made" in message
 
 
 class Death(unittest.TestCase):
@@ -57,6 +64,9 @@ class Death(unittest.TestCase):
                 self.assertRegex(message, rf"rank {victim}\b", context)
                 continue
             self.assertEqual(status, REMOTE, context)
+            if victim != 0 and came_to_no_store(said, rank):
+                slowest = max(slowest, TOO_LATE_S)  # again, alone
+                continue
             # Before rank 0 has joined, its process is known, and not which rank it will be.
             pid = said[victim][0][2]
             known = peer == victim or (victim == 0 and peer == -1 and f"process {pid}, which made" in message)
@@ -103,8 +113,11 @@ class Resources(unittest.TestCase):
         for victim in (0, 1):
             for most in range(6, 24):
                 with self.subTest(victim=victim, most=most):
-                    ranks = Ranks(PROGRAM, 3, {victim: {"RONDO_TEST_DESCRIPTORS": str(most)}}, timeout_s=10)
-                    said = ranks.end()
+                    for _ in range(3):  # a busy machine may make a rank come when all is over
+                        ranks = Ranks(PROGRAM, 3, {victim: {"RONDO_TEST_DESCRIPTORS": str(most)}}, timeout_s=10)
+                        said = ranks.end()
+                        if victim == 0 or not came_to_no_store(said, 2):
+                            break
                     if said[victim][-1][0] == "id" or not said[victim]:
                         continue  # there were none for the id itself
                     got = {rank: outcome(lines)[1:] for rank, lines in said.items()}
