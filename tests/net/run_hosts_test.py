@@ -64,7 +64,7 @@ class RunOnHosts(unittest.TestCase):
         script = (f"for p in /proc/[0-9]*; do tr '\\0' ' ' < $p/cmdline 2>/dev/null | grep -q '{pattern}' "
                   "&& echo ${p#/proc/}; done; true")
         probe = self.hosts.start(host, ["sh", "-c", script])
-        return probe.communicate(timeout=30)[0].split()
+        return probe.communicate(timeout=120)[0].split()
 
     def assert_gone(self, mark, hosts=(0, 1)):
         deadline = time.monotonic() + DEADLINE_S
@@ -139,7 +139,7 @@ class RunOnHosts(unittest.TestCase):
         os.chmod(program, 0o755)
         # sshd has its own mounts' namespace only by name: the host's, where the folder is made empty.
         hide = self.hosts.start(1, ["mount", "-t", "tmpfs", "none", programs])
-        self.assertEqual(hide.communicate(timeout=30)[0], "")
+        self.assertEqual(hide.communicate(timeout=120)[0], "")
         try:
             status, output = self.run_job(program)
             self.assertEqual(status, 127, output)
@@ -147,7 +147,7 @@ class RunOnHosts(unittest.TestCase):
             self.assertNotIn("host h0:", output)
             self.assertFalse(os.path.exists(began))
         finally:
-            self.hosts.start(1, ["umount", programs]).communicate(timeout=30)
+            self.hosts.start(1, ["umount", programs]).communicate(timeout=120)
 
     def test_a_login_that_hangs_ends_with_a_message(self):
         hanging = os.path.join(self.folder, "hanging")
@@ -231,7 +231,7 @@ class RunOnHosts(unittest.TestCase):
         for rank in range(4):
             self.wait_for_file(f"up{rank}")
         for pid in self.processes(1, "rondo run --agent"):
-            self.hosts.start(1, ["kill", "-9", pid]).communicate(timeout=30)
+            self.hosts.start(1, ["kill", "-9", pid]).communicate(timeout=120)
         status, output = self.finish(process)
         self.assertEqual(status, 1, output)
         self.assertRegex(output, "host h1: the connection to it has ended")

@@ -27,7 +27,7 @@ class Flood:
 
     def end(self):
         """How many connections it made."""
-        out, _ = self.process.communicate("x", timeout=30)
+        out, _ = self.process.communicate("x", timeout=120)
         return int(out.split()[1]) if out.startswith("made") else 0
 
 
@@ -105,7 +105,7 @@ class OneHost(unittest.TestCase):
                 self.assertIn(address, LOOPBACK)
         finally:
             launcher.terminate()
-            launcher.wait(timeout=30)
+            launcher.wait(timeout=120)
             launcher.stdout.close()
 
 
