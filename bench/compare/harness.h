@@ -4,7 +4,7 @@
  * own, in shared memory, never the contender's), the same numbers of calls, the same check of the results. A driver
  * brings only the calls of its library. docs/performance.md tells the rules and why they are so.
  *
- * One process is one rank; one run measures one size. Rank 0 prints one line of JSON.
+ * One process is one rank; one run measures one size. Rank 0 prints one line of JSON, or writes it to a file.
  */
 #ifndef RONDO_BENCH_COMPARE_HARNESS_H
 #define RONDO_BENCH_COMPARE_HARNESS_H
@@ -43,7 +43,8 @@ struct compare_job {
   unsigned deadline_s; /* the kernel ends a rank that lives longer, wherever it hangs */
   double target_s;     /* about how long a loop of timed calls may take */
   const char *control_path;
-  const char *interface; /* for what goes over a network */
+  const char *result_path; /* NULL: standard output */
+  const char *interface;   /* for what goes over a network */
   pid_t keeper; /* process group that keeps the machine's state; 0: none */
 };
 

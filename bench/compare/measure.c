@@ -197,11 +197,14 @@ void compare_run(struct compare_job *job) {
   signal_keeper(job, SIGCONT);
   if (!job->create) wrong = verify(&run);
   if (job->rank == 0) {
-    printf("{\"iterations\": %d, \"median_us\": %.4f, \"p10_us\": %.4f, \"p90_us\": %.4f, \"min_us\": %.4f, "
-           "\"back_to_back_us\": %.4f, \"wrong\": %llu}\n",
-           iterations, summary.median_us, summary.p10_us, summary.p90_us, summary.min_us, together_us,
-           (unsigned long long)wrong);
-    fflush(stdout);
+    FILE *const to = job->result_path == NULL ? stdout : fopen(job->result_path, "w");
+    if (to == NULL) compare_fail(job, "cannot write %s: %s", job->result_path, strerror(errno));
+    fprintf(to, "{\"iterations\": %d, \"median_us\": %.4f, \"p10_us\": %.4f, \"p90_us\": %.4f, \"min_us\": %.4f, "
+            "\"back_to_back_us\": %.4f, \"wrong\": %llu}\n",
+            iterations, summary.median_us, summary.p10_us, summary.p90_us, summary.min_us, together_us,
+            (unsigned long long)wrong);
+    if (fflush(to) != 0) compare_fail(job, "cannot write its result: %s", strerror(errno));
+    if (to != stdout) (void)fclose(to);
   }
   compare_barrier(job, false);
   if (wrong > 0) compare_fail(job, "%llu elements are wrong", (unsigned long long)wrong);

@@ -24,6 +24,7 @@ static const char help[] =
     "  --deadline N        seconds after which a rank is ended (120)\n"
     "  --rank N            be this rank, whose processes are started one by one (needs --control)\n"
     "  --control FILE      where ranks that were not made by this program share memory\n"
+    "  --result FILE       for the line of JSON, which a launcher may lose; else it is printed\n"
     "  --interface NAME    for what goes over a network (lo)\n"
     "  --keeper PGID       processes of `floor keep`, stopped without --pin while what counts is timed\n";
 
@@ -64,7 +65,7 @@ void compare_parse(struct compare_job *job, const struct compare_contender *cont
   static const char *const types[] = {"float32", "bfloat16", "float16", NULL};
   static const char *const buffers[] = {"private", "alloc", "registered", NULL};
   enum { ranks = 1, bytes, in_place, type, buffer, create, pin, seconds, iterations_min, deadline, control, keeper,
-         rank, interface, usage };
+         rank, interface, result, usage };
   static const struct option options[] = {
       {"ranks", required_argument, NULL, ranks},       {"bytes", required_argument, NULL, bytes},
       {"in-place", no_argument, NULL, in_place},       {"type", required_argument, NULL, type},
@@ -73,6 +74,7 @@ void compare_parse(struct compare_job *job, const struct compare_contender *cont
       {"deadline", required_argument, NULL, deadline}, {"iterations-min", required_argument, NULL, iterations_min},
       {"control", required_argument, NULL, control},   {"keeper", required_argument, NULL, keeper},
       {"rank", required_argument, NULL, rank},         {"interface", required_argument, NULL, interface},
+      {"result", required_argument, NULL, result},
       {"help", no_argument, NULL, usage},              {NULL, 0, NULL, 0}};
   *job = (struct compare_job){.contender = contender, .rank = -1, .rank_count = 2, .bytes = 8,
                               .iterations_min = 5, .deadline_s = 120, .target_s = 0.12, .interface = "lo"};
@@ -94,6 +96,7 @@ void compare_parse(struct compare_job *job, const struct compare_contender *cont
       case keeper: job->keeper = (pid_t)number(contender, "--keeper", 2, INT32_MAX); break;
       case rank: job->rank = (int)number(contender, "--rank", 0, compare_ranks_max - 1); break;
       case interface: job->interface = optarg; break;
+      case result: job->result_path = optarg; break;
       case usage: printf(help, contender->name); exit(0);
       default: exit(2);
     }

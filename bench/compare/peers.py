@@ -57,7 +57,7 @@ class Contender:
         options += ["--create"] if run.create else ["--bytes", run.bytes]
         options += ["--in-place"] if run.in_place else []
         options += ["--pin"] if pin else ["--iterations-min", 3]
-        options += ["--control", control] if self.family or run.hosts > 1 else []
+        options += ["--control", control, "--result", result_file(control)] if self.family or run.hosts > 1 else []
         if run.hosts > 1:
             options += ["--interface", between.INTERFACE, "--iterations-min", LIMITED_CALLS_MIN if run.rate else 5]
             launch = (*network.launch(self, run.ranks), *self.hosts_options)
@@ -79,6 +79,11 @@ class Contender:
             return False
         return (self.oversubscribed_max_bytes is None or run.ranks <= core_count or
                 run.bytes <= self.oversubscribed_max_bytes)
+
+
+def result_file(control):
+    """Where rank 0 writes its result: a launcher may lose a line that it should pass on."""
+    return control.with_suffix(".result")
 
 
 class Missing(Exception):

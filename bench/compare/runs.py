@@ -9,11 +9,11 @@ import signal
 import subprocess
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import keeper
-from peers import KEEP_MEMORY
+from peers import KEEP_MEMORY, result_file
 
 FOREIGN_MOST_PERCENT = 4.0
 GRACE_S = 5.0
@@ -144,15 +144,19 @@ class Machine:
         self.kept.seek()
         return self.state()
 
-    def quietly(self, command, environment, stops_keeper=False):
+    def quietly(self, command, environment, stops_keeper=False, written=None):
         """The best of a few tries, as a row: the result or the error, the state, how quiet it was. A try in which the
-        state changed is as good as none. `stops_keeper`: the program takes the option --keeper."""
+        state changed is as good as none. `stops_keeper`: the program takes the option --keeper. `written`: the file
+        that has the result if it was not printed."""
         best = None
         for attempt in range(1, self.tries + 1):
             self.wait_until_quiet()
             before, reading_before = self.settled_state()
             keeper_option = ["--keeper", str(self.kept.group)] if self.kept and stops_keeper else []
             ended = self.start(command + keeper_option, environment, self.deadline_s)
+            if written is not None and written.exists():
+                ended = replace(ended, output=written.read_text(encoding="utf-8"))
+                written.unlink()
             if self.kept:
                 self.kept.resume()
             after, reading_after = self.state()
@@ -176,9 +180,9 @@ class Machine:
             if run.hosts > 1:
                 self.network.prepare(run.hosts, run.rate)
             command = contender.command(run, pin, control, self.seconds, self.deadline_s, self.network)
-            return self.quietly(command, contender.environment, stops_keeper=True)
+            return self.quietly(command, contender.environment, True, result_file(control))
         finally:
-            for path in (control, control.with_suffix(".more")):
+            for path in (control, control.with_suffix(".more"), result_file(control)):
                 path.unlink(missing_ok=True)
             control.parent.rmdir()
 

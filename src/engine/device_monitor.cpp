@@ -12,7 +12,9 @@ namespace {
 constexpr auto busy_interval = std::chrono::microseconds(200);
 constexpr auto idle_interval = std::chrono::milliseconds(10);  // replays of graphs come without a call
 constexpr uint64_t device_check_interval_ns = 20'000'000;
-constexpr uint64_t others_patience_ns = 100'000'000, others_look_ns = 50'000;
+// At why another rank gave up. Looks and not a time: a machine that is busy or stands still holds both ranks up.
+constexpr uint32_t others_looks_max = 40'000, others_looks_per_death_check = 400;
+constexpr uint64_t others_look_ns = 50'000;
 
 }  // namespace
 
@@ -181,12 +183,17 @@ void DeviceMonitor::report_fault(const DeviceReport &report) {
 }
 
 /// The kernel stopped, but not because of this rank, which is stopped only after the communicator's failure is on
-/// record. So another rank's kernel gave up first, and that rank's monitor is about to say why.
+/// record. So another rank's kernel gave up first, and that rank's monitor is about to say why, unless it dies before.
 void DeviceMonitor::await_reason(const DeviceReport &report) {
-  const uint64_t deadline_ns = now_ns() + others_patience_ns;
-  while (now_ns() < deadline_ns) {
+  for (uint32_t look = 1; look <= others_looks_max; ++look) {
     if (ranks_.failed()) return;
     sleep_for_ns(others_look_ns);
+    if (look % others_looks_per_death_check != 0) continue;
+    if (auto death =
+            find_ended_rank(ranks_, operations_.rank(), operations_.rank_count(), UINT64_MAX, RankEnd::death)) {
+      death->operation = report.failed_number;
+      return ranks_.raise(*death);
+    }
   }
   operations_.raise({RONDO_ERROR_REMOTE, "another rank gave up this operation"}, report.failed_number);
 }

@@ -10,8 +10,8 @@ namespace rondo {
 namespace {
 
 constexpr uint64_t death_check_interval_ns = 50'000'000;
-constexpr uint64_t fault_patience_ns = 500'000'000;
 constexpr uint64_t fault_look_interval_ns = 5'000'000;
+constexpr int fault_looks_max = 100;  // and not a time, which passes where the machine stands still
 constexpr const char *advice =
     "; call the same collectives in the same order with equal arguments and configuration";
 constexpr const char *what_now = "; only rondo_comm_abort and rondo_comm_destroy are left for this communicator";
@@ -160,12 +160,11 @@ void OperationWatch::time_out(uint64_t now_ns) {
 void OperationWatch::explain_fault(uint32_t peer, Fault fault) {
   // What tells why may be seen later than the slot: of a buffer that is unreadable because its owner has just died, the
   // memory goes before the process is seen to end; and where ranks share no memory a record may come behind a slot.
-  const uint64_t patience_ns = now_ns() + fault_patience_ns;
-  do {
+  for (int look = 0; look < fault_looks_max; ++look) {
     if (ranks_.failed() || check_agreement()) return;
     if (fault == Fault::unreadable && check_ended_ranks(next_death_check_ns_)) return;
     sleep_for_ns(fault_look_interval_ns);
-  } while (now_ns() < patience_ns);
+  }
   const std::string name = ranks_.describe_rank(peer), during = " during " + operation_name();
   const auto number = static_cast<int32_t>(peer);
   if (fault == Fault::unreadable)

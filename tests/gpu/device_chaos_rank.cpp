@@ -18,7 +18,9 @@ using namespace rondo_test;
 namespace {
 
 constexpr int calm_rounds = 20, rounds_max = 1'000'000;
-constexpr uint64_t patience_ns = 30'000'000'000;
+constexpr uint64_t patience_ns = 100'000'000'000;
+constexpr uint32_t timeout_ms = 60'000;
+constexpr uint32_t silent_timeout_ms = 4'000;  // longer than ranks that are not silent may be late
 
 struct Fate {
   std::string kind;
@@ -63,7 +65,7 @@ int live_through(const DeviceProcess &self, const Fate &fate, uint64_t struck_ns
 int live(DeviceProcess &self, const Fate &fate, bool is_victim) {
   std::thread striker;
   if (is_victim && fate.kind == "early") striker = std::thread(strike, std::cref(self), std::cref(fate));
-  int outcome = join(self, fate.kind == "silent" ? 1000 : 60'000);
+  int outcome = join(self, fate.kind == "silent" ? silent_timeout_ms : timeout_ms);
   const bool made = outcome == RONDO_OK;
   if (made) outcome = sum_once(self, 1, self.count);
   if (outcome == RONDO_OK) {

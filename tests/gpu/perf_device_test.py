@@ -172,7 +172,7 @@ class DevicePerf(PerfCase):
         self.assertGreater(report["results"][0]["against"]["out_of_place"]["wrong"], 0)
         self.assertEqual(report["results"][0]["out_of_place"]["wrong"], 0)
         self.assertIn("internal error (3)", self.against(status=3, FAKE_NCCL="fails")[0])
-        self.assertIn("in time", self.against("-T", 1, status=3, FAKE_NCCL="hangs")[0])
+        self.assertIn("in time", self.against("-T", 3, status=3, FAKE_NCCL="hangs")[0])
         self.assertIn("same one", self.against(status=2, ranks=3)[0])
         self.refuse(2, "--device cuda", options=("--against", OTHER))
         self.refuse(2, "libno_such.so", options=("--device", "cuda", "--against", "libno_such.so"))

@@ -214,7 +214,7 @@ TEST_CASE("shared launch: an abort ends the calls that wait for a rank", "[plain
 }
 
 TEST_CASE("shared launch: a rank that does not come is named when the time is over", "[plain]") {
-  Group group(3, 1000, by_kernels(1'500));
+  Group group(3, 1000, by_kernels(3'000));
   group.sum_all();
   Callers callers(group, 1);
   const auto &statuses = callers.join();
@@ -230,10 +230,10 @@ TEST_CASE("shared launch: a rank that does not come is named when the time is ov
 
 TEST_CASE("shared launch: calls behind one that is stuck do not put off its end", "[plain]") {
   constexpr int absent = kernel_ranks;  // has a kernel of its own, and never calls
-  Group group(kernel_ranks + 1, 500, by_kernels(1'000));
+  Group group(kernel_ranks + 1, 500, by_kernels(3'000));
   const auto keep_calling = [&](int rank, rondo_comm_t) {
     rondo_status_t status = RONDO_OK;
-    for (int round = 0; rank != absent && round < 60 && status == RONDO_OK; ++round) {
+    for (int round = 0; rank != absent && round < 200 && status == RONDO_OK; ++round) {
       std::this_thread::sleep_for(std::chrono::milliseconds(50 + 2 * rank));  // they wait for each other
       status = group.sum(rank);
     }

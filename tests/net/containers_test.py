@@ -5,10 +5,12 @@ network among them, and say why. usage: containers_test.py RANK_PROGRAM RONDO"""
 import os
 import secrets
 import signal
-import socket
 import subprocess
 import sys
 import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "proc"))
+from job import HeldPort  # noqa: E402
 
 PROGRAM, RONDO = os.path.abspath(sys.argv.pop(1)), os.path.abspath(sys.argv.pop(1))
 
@@ -18,7 +20,7 @@ def why_not():
         return "not root"
     try:
         probe = subprocess.run(["unshare", "-i", "-p", "-m", "-f", "--mount-proc", "true"], capture_output=True,
-                               text=True, timeout=30)
+                               text=True, timeout=120)
     except FileNotFoundError:
         return "no unshare"
     return None if probe.returncode == 0 else "no namespaces here: " + probe.stderr.strip()
@@ -33,10 +35,9 @@ class Containers(unittest.TestCase):
 
     def ranks(self, wrappers, command):
         """Output by rank; each started by the words of its wrapper, all in one network namespace, as in a pod."""
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        base = dict(os.environ, WORLD_SIZE=str(len(wrappers)), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
+        port = HeldPort()
+        self.addCleanup(port.socket.close)
+        base = dict(os.environ, WORLD_SIZE=str(len(wrappers)), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port.number),
                     RONDO_SECRET=secrets.token_hex(32), RONDO_LOG="debug")
         self.processes = [subprocess.Popen([*wrapper, *command], env=dict(base, RANK=str(rank)), text=True,
                                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)

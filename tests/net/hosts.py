@@ -23,7 +23,7 @@ def why_not():
             return f"no {program}"
     probe = subprocess.run(["unshare", "-n", "-u", "-i", "-p", "-m", "-f", "--mount-proc",
                             "ip", "link", "add", "probe0", "type", "veth", "peer", "name", "probe1"],
-                           capture_output=True, text=True, timeout=30)
+                           capture_output=True, text=True, timeout=120)
     return None if probe.returncode == 0 else "no namespaces with veth here: " + probe.stderr.strip()
 
 
@@ -78,7 +78,7 @@ class Hosts:
         holder = subprocess.Popen([*unshare, "sh", "-c", script], stdin=subprocess.DEVNULL,
                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.holders.append(holder)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while not os.path.exists(said):
             if time.monotonic() > deadline or holder.poll() is not None:
                 raise RuntimeError(f"the namespaces of {name} could not be made")
@@ -89,14 +89,14 @@ class Hosts:
 
     def _inside(self, which, command):
         subprocess.run(["nsenter", "-t", str(self.inner[which]), "-n", *command], check=True, capture_output=True,
-                       timeout=30)
+                       timeout=120)
 
     def _add_host(self, host):
         script = ["unshare", "-n", "-u", "-i", "-p", "-m", "-f", "--mount-proc"]
         self._hold(f"host{host}", script)
         pid = self.inner[1 + host]
         subprocess.run(["nsenter", "-t", str(pid), "-u", "sh", "-c", f"echo h{host} > /proc/sys/kernel/hostname"],
-                       check=True, timeout=30)
+                       check=True, timeout=120)
         self._inside(1 + host, ["ip", "link", "set", "lo", "up"])
         for rail in range(self.rails):
             # Made inside of the switch, then one end is handed to the host.
@@ -129,7 +129,7 @@ class Hosts:
     def sent_bytes(self, host, rail=0):
         """By its interface to the network, since that was made: frames with all their headers."""
         told = subprocess.run(["nsenter", "-t", str(self.inner[1 + host]), "-n", "ip", "-s", "-j", "link", "show",
-                               f"eth{rail}"], check=True, capture_output=True, text=True, timeout=30).stdout
+                               f"eth{rail}"], check=True, capture_output=True, text=True, timeout=120).stdout
         return json.loads(told)[0]["stats64"]["tx"]["bytes"]
 
     def cut(self, host, rail=0):

@@ -43,6 +43,12 @@ class Job:
                 break
         raise AssertionError(f"rank {rank} did not say {text!r}: {self.output[rank]!r}")
 
+    def begun(self):
+        """Ranks of the scenarios that last have all done their first sum."""
+        for rank in range(len(self.layout)):
+            self.line(rank, "begun")
+        return self
+
     def finish(self, seconds=60, skip=()):
         """Waits for all but `skip`. Ranks that outlive `seconds` are killed and fail the test."""
         deadline = time.monotonic() + seconds

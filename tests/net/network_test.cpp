@@ -25,7 +25,7 @@ using namespace rondo::net_test;
 namespace {
 
 constexpr uint64_t rounds_max = 200'000;
-constexpr uint64_t device_patience_ns = 20'000'000'000;
+constexpr uint64_t long_patience_ns = 20'000'000'000;
 
 uint64_t seed_from_environment() {
   const char *text = std::getenv("RONDO_SEED");
@@ -58,7 +58,7 @@ std::array<FileDescriptor, 2> connected_sockets() {
 struct Pair {
   Side sides[2] = {Side(0), Side(1)};
   std::unique_ptr<Wire> wire;
-  uint64_t patience_ns = 0;  ///< beside the rounds: what a device carries takes time
+  uint64_t patience_ns = 0;  ///< beside the rounds: what a device or the kernel carries takes time
 
   static void connect_soft(Pair &pair, const WirePlan &plan) {
     pair.wire = std::make_unique<Wire>(plan, std::array{pair.sides[0].memory.links, pair.sides[1].memory.links});
@@ -67,6 +67,7 @@ struct Pair {
   }
 
   static void connect_ucx(Pair &pair, const char *rendezvous_bytes) {
+    pair.patience_ns = long_patience_ns;
     NetworkPair made = connect_ucx_pair(pair.sides[0].memory.links, pair.sides[1].memory.links, rendezvous_bytes);
     for (Side &side : pair.sides)
       side.progress = std::make_unique<net::Progress>(side.memory.links, std::move(made.networks[side.number]));
@@ -74,12 +75,13 @@ struct Pair {
 
   static void connect_verbs(Pair &pair) {
     NetworkPair made = connect_verbs_pair(pair.sides[0].memory.links, pair.sides[1].memory.links);
-    pair.patience_ns = device_patience_ns;
+    pair.patience_ns = long_patience_ns;
     for (Side &side : pair.sides)
       side.progress = std::make_unique<net::Progress>(side.memory.links, std::move(made.networks[side.number]));
   }
 
   static void connect_tcp(Pair &pair, uint32_t socket_count) {
+    pair.patience_ns = long_patience_ns;
     std::array<std::vector<tcp::PeerSocket>, 2> sockets;
     for (uint32_t index = 0; index < socket_count; ++index) {
       auto ends = connected_sockets();
@@ -97,7 +99,8 @@ struct Pair {
 /// Bounds a loop.
 class Rounds {
  public:
-  explicit Rounds(const Pair &pair) : deadline_ns_(now_ns() + pair.patience_ns) {}
+  explicit Rounds(uint64_t for_ns) : deadline_ns_(now_ns() + for_ns) {}
+  explicit Rounds(const Pair &pair) : Rounds(pair.patience_ns) {}
   bool next() { return ++round_ <= rounds_max || now_ns() < deadline_ns_; }
 
  private:
@@ -267,7 +270,7 @@ TEST_CASE("tcp: bytes that are no frame end the connection and are written nowhe
     net::Progress progress(side.memory.links, std::move(network).value());
     REQUIRE(::send(hostile[0].get(), &frame, sizeof frame, 0) == sizeof frame);
     REQUIRE(::send(hostile[0].get(), "12345678", 8, 0) == 8);
-    for (uint64_t round = 0; round < rounds_max && progress.lost().empty(); ++round) progress.step();
+    for (Rounds rounds(long_patience_ns); rounds.next() && progress.lost().empty();) progress.step();
     REQUIRE(progress.lost().size() == 1);
     CHECK(progress.why_lost(1).message.find("no frame") != std::string::npos);
     CHECK_FALSE(side.receivers[0].can_receive());
@@ -294,7 +297,7 @@ TEST_CASE("tcp: a slot that overtakes an earlier one is told behind it", "[net]"
   for (uint64_t round = 0; round < rounds_max / 100; ++round) REQUIRE(network.value()->poll(events) == 0);
   send_slot(0);
   uint32_t count = 0;
-  for (uint64_t round = 0; round < rounds_max && count < 2; ++round) {
+  for (Rounds rounds(long_patience_ns); rounds.next() && count < 2;) {
     const uint32_t told = network.value()->poll(std::span(events).subspan(count));
     count += told;
   }

@@ -28,7 +28,7 @@ class Preflight(unittest.TestCase):
 
     def on(self, host, *command):
         process = self.hosts.start(host, list(command))
-        said = process.communicate(timeout=30)[0]
+        said = process.communicate(timeout=120)[0]
         self.assertEqual(process.returncode, 0, said)
 
     def drop(self, host, rule):

@@ -4,7 +4,6 @@ that do not fit are refused. usage: rails_test.py RANK_PROGRAM RONDO"""
 
 import os
 import sys
-import time
 import unittest
 
 import hosts as net
@@ -43,8 +42,7 @@ class Rails(HostsTest):
     def test_a_rail_that_is_lost_is_named(self):
         for what in ("cut", "take_down"):
             with net.Hosts(2, rails=2) as hosts:
-                job = Job(hosts, [0, 1], [PROGRAM, "sum", "100000000", str(1 << 20)], RAILS)
-                time.sleep(2)
+                job = Job(hosts, [0, 1], [PROGRAM, "busy", "1000", str(1 << 20)], RAILS).begun()
                 getattr(hosts, what)(1, rail=1)
                 job.finish(60)  # far from the operation's 300 s
                 with self.subTest(what=what):
@@ -52,8 +50,7 @@ class Rails(HostsTest):
 
     def test_the_first_rail_carries_the_control_plane_and_its_loss_is_that_of_the_host(self):
         with net.Hosts(2, rails=2) as hosts:
-            job = Job(hosts, [0, 1], [PROGRAM, "sum", "100000000", "1000"], RAILS)
-            time.sleep(2)
+            job = Job(hosts, [0, 1], [PROGRAM, "busy", "1000", "1000"], RAILS).begun()
             hosts.cut(1)
             job.finish(60)
             for rank in range(2):

@@ -78,7 +78,7 @@ class SlurmHosts(net.Hosts):
         self.servers.append(self.start(host, command, env=self.environment))
 
     def _await(self, ready, what):
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while not ready():
             ended = [server for server in self.servers if server.poll() is not None]
             if ended or time.monotonic() > deadline:
@@ -88,4 +88,4 @@ class SlurmHosts(net.Hosts):
 
     def _idle(self):
         probe = self.start(0, ["sinfo", "-h", "-o", "%t %D"], env=self.environment)
-        return f"idle {self.count}" in probe.communicate(timeout=30)[0]
+        return f"idle {self.count}" in probe.communicate(timeout=120)[0]

@@ -224,7 +224,7 @@ class Outcome:
         return f"status {self.status}\n{self.output}\nconsole:\n{self.console}"
 
 
-def run(image, job, machines=1, seconds=240, processors=2, memory_mib=1024):
+def run(image, job, machines=1, seconds=400, processors=2, memory_mib=1024):
     """Boots 1 or 2 guests, which two cables join, and runs the shell script `job` in each; returns an Outcome for each.
     A guest that outlives `seconds` is ended, with status None. The script finds NODE (from 0); the RDMA device rxe0 on
     eth0; with two guests eth1, for the control plane; `address NODE INTERFACE`; and `tool PROGRAM` for ip, tc, rdma."""
@@ -282,7 +282,7 @@ def start(image, share, node, machines, processors, memory_mib):
         if machines == 2:
             path = share / f"cable{number}"
             end = f"stream,id=net{number},server={'on' if node == 0 else 'off'},addr.type=unix,addr.path={path}"
-            deadline = time.monotonic() + 10
+            deadline = time.monotonic() + 60
             while node == 1 and not path.exists() and time.monotonic() < deadline:
                 time.sleep(0.02)
         cables += ["-netdev", end, "-device",

@@ -75,10 +75,10 @@ class SshHosts(net.Hosts):
                                              f'exec {SSHD} -D -e -f "{self._path("sshd")}"'])
 
     def _wait_for_server(self, host):
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while True:
             probe = self.start(host, ["sh", "-c", f"{self.ssh} h{host} true"])
-            said = probe.communicate(timeout=30)[0]
+            said = probe.communicate(timeout=120)[0]
             if probe.returncode == 0:
                 return
             if time.monotonic() > deadline or self.servers[host].poll() is not None:

@@ -31,11 +31,11 @@ namespace {
 
 constexpr int inner_rounds = 200;  // sums over B while A is in trouble
 constexpr int rounds_max = 10'000'000;
-constexpr uint32_t patient_ms = 50'000;
+constexpr uint32_t patient_ms = 150'000;
 constexpr int look_ms = 5;
 constexpr int slow_ms = 1500;
-constexpr long long id_patience_ns = 20'000'000'000;
-constexpr long long idle_patience_ns = 30'000'000'000;
+constexpr long long id_patience_ns = 100'000'000'000;
+constexpr long long idle_patience_ns = 120'000'000'000;
 
 struct Options {
   std::string kind;

@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 
 OK, OUT_OF_RESOURCES, TIMEOUT, REMOTE, MISMATCH = 0, 5, 8, 9, 10
-INIT_TIMEOUT_S = 8  # far longer than a death may take to be noticed
-HANG_S = 60
+INIT_TIMEOUT_S = 12  # far longer than a death may take to be noticed
+HANG_S = 180
 
 
 class Ranks:

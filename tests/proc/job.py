@@ -37,10 +37,20 @@ class Rank:
         return found[-1]
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+class HeldPort:
+    """A port of this machine that nobody is given but who asks for it by its number, as a store does, until the end."""
+
+    def __init__(self):
+        self.socket = socket.socket()
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a store has it, too; this one never listens
+        self.socket.bind(("127.0.0.1", 0))
+        self.number = self.socket.getsockname()[1]
+
+    def __enter__(self):
+        return self.number
+
+    def __exit__(self, *_):
+        self.socket.close()
 
 
 def refuse_pidfd_open():
@@ -62,7 +72,8 @@ def run_job(program, rank_count, arguments, environment=None, absent=(), seconds
             unreaped=(), preexec_fn=None):
     """Runs all ranks but the absent ones to their end. Those that outlive `seconds` are killed and fail the test. A
     rank that stopped itself is let be until the others have ended. The unreaped ones stay zombies as long."""
-    base = dict(os.environ, WORLD_SIZE=str(rank_count), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()),
+    port = HeldPort()
+    base = dict(os.environ, WORLD_SIZE=str(rank_count), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port.number),
                 RONDO_SECRET=secrets.token_hex(32), **(environment or {}))
     for name in ("RONDO_RANK", "RONDO_SIZE", "RONDO_STORE"):
         base.pop(name, None)
@@ -99,4 +110,5 @@ def run_job(program, rank_count, arguments, environment=None, absent=(), seconds
                 rank.process.wait()
             rank.output = rank.process.stdout.read()
             rank.process.stdout.close()
+        port.socket.close()
     return ranks

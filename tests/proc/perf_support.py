@@ -26,10 +26,13 @@ class PerfCase(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
 
-    def perf(self, *arguments, launcher=(), **environment):
-        """The report of a run in which all was right, and its table."""
+    def perf(self, *arguments, launcher=(), said=None, **environment):
+        """The report of a run in which all was right, and its table. `said`: a folder to whose files the launcher has
+        the ranks write."""
         path = self.folder / "report.json"
         status, out, err = call(*launcher, self.rondo, "perf", *arguments, "--json", path, **environment)
+        if said is not None:
+            out += "".join(file.read_text(encoding="utf-8") for file in said.iterdir())
         self.assertEqual(status, 0, out + err)
         self.assertIn("# Out of bounds values : 0 OK", out)
         report = json.loads(path.read_text(encoding="utf-8"))

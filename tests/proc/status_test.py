@@ -165,7 +165,7 @@ class Failed(unittest.TestCase):
         self.assertIn(operations[1][-1]["state"], ("running", "completed"))
 
     def test_a_stopped_rank_is_recorded_as_such(self):
-        head, ranks, _ = self.recording(3, "signal", int(signal.SIGSTOP), 2, 5, 1000, RONDO_TIMEOUT="1")
+        head, ranks, _ = self.recording(3, "signal", int(signal.SIGSTOP), 2, 5, 1000, RONDO_TIMEOUT="5")
         self.assertEqual(head["failure"]["status"], "timeout")
         self.assertEqual((ranks[2]["process_state"], head["wait"]["waited_for"]), ("stopped", [2]))
 

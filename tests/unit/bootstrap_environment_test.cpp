@@ -94,10 +94,12 @@ void check_real_launcher(const std::string &program, const std::string &options,
     std::fflush(stdout);
     return;
   }
-  // One string a rank, so that the ranks' lines do not mix; timeout, so that a sick launcher fails the test.
-  const std::string text = output_of("timeout 60 " + program + " " + options +
-                                     " -n 2 sh -c 'x=$(echo BEGIN; env | grep -E \"^(OMPI|PMI|MPI_|PMIX)\"); "
-                                     "printf \"%s\\n\" \"$x\"' 2>/dev/null </dev/null");
+  // A file for each rank, since on a busy machine MPICH's mpiexec loses lines that it should pass on; timeout, so that
+  // a sick launcher fails the test.
+  const std::string text = output_of("said=$(mktemp -d); timeout 60 " + program + " " + options +
+                                     " -n 2 sh -c '(echo BEGIN; env | grep -E \"^(OMPI|PMI|MPI_|PMIX)\") "
+                                     ">\"$(mktemp \"$0/XXXXXX\")\"' \"$said\" >/dev/null 2>&1 </dev/null; "
+                                     "cat \"$said\"/*; rm -r \"$said\"");
   const auto environments = environments_in(text);
   REQUIRE(environments.size() == 2);
   std::vector<std::string> names;

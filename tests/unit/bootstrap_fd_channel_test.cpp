@@ -89,7 +89,7 @@ TEST_CASE("a descriptor on offer: connections that say nothing, renewed for ever
     }
   });
   for (int round = 0; round < 20; ++round) {
-    const auto taken = take_descriptor(ticket, now_ns() + 5'000'000'000);
+    const auto taken = take_descriptor(ticket, now_ns() + patience_ns);
     CHECK(taken.ok());
     if (!taken.ok()) break;
   }
@@ -105,15 +105,24 @@ TEST_CASE("a descriptor for certain processes: any other one is turned away befo
   for (int at = 0; at < 100; ++at) mute.push_back(connect_mute(server.value().ticket()));
   Result<void> served;
   const std::vector<uint64_t> nobody{1};
-  std::thread serving([&] { served = server.value().serve(file.get(), nobody, now_ns() + 600'000'000); });
+  std::thread serving([&] { served = server.value().serve(file.get(), nobody, now_ns() + patience_ns); });
   size_t closed = 0;
   for (const FileDescriptor &each : mute) {
     char byte = 0;
     pollfd entry{each.get(), POLLIN, 0};
-    closed += ::poll(&entry, 1, 500) == 1 && ::recv(each.get(), &byte, 1, 0) == 0;
+    closed += ::poll(&entry, 1, 5'000) == 1 && ::recv(each.get(), &byte, 1, 0) == 0;
   }
+  server.value().stop();
   serving.join();
   CHECK(closed == mute.size());
+  CHECK(served.ok());
+}
+
+TEST_CASE("a descriptor for certain processes: who did not come in time is told") {
+  auto server = FdServer::listen();
+  REQUIRE(server.ok());
+  const auto file = a_file();
+  const Result<void> served = server.value().serve(file.get(), {1}, now_ns() + 10'000'000);
   REQUIRE_FALSE(served.ok());
   CHECK(served.error().status == RONDO_ERROR_TIMEOUT);
   CHECK(served.error().message.find("in time: 1") != std::string::npos);

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <array>
+#include <atomic>
 #include <thread>
 #include <vector>
 
@@ -160,12 +161,15 @@ TEST_CASE("statistics: of an operation that is waited for halfway, the part behi
     REQUIRE(rondo_event_record(event, pair.streams[0]) == RONDO_OK);
     wait_until_entered(pair.comms[0], 1);
     rest();  // hidden
+    std::atomic<bool> waits = false;
     std::thread late([&] {
-      rest();  // exposed
+      while (!waits) sleep_for_ns(100'000);
+      for (int at = 0; at < 5; ++at) rest();  // exposed; far longer than the other thread needs to begin its wait
       pair.enqueue(1);
       CHECK(rondo_stream_synchronize(pair.streams[1]) == RONDO_OK);
     });
     const uint64_t begin_ns = now_ns();
+    waits = true;
     switch (wait) {
       case Wait::synchronize: CHECK(rondo_stream_synchronize(pair.streams[0]) == RONDO_OK); break;
       case Wait::event: CHECK(rondo_event_synchronize(event) == RONDO_OK); break;

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "src/base/clock.h"
 
@@ -99,11 +100,11 @@ tcp_info info_of(int descriptor) {
   return info;
 }
 
-/// What was sent has not been acknowledged, and nothing was, for that long. The kernel's own limit (TCP_USER_TIMEOUT)
-/// is looked at only when it retransmits, at growing intervals.
-bool is_silent(int descriptor) {
+/// For how long nothing has been acknowledged, where what was sent has not been; 0: it was. The kernel's own limit
+/// (TCP_USER_TIMEOUT) is looked at only when it retransmits, at growing intervals.
+uint32_t silence_of(int descriptor) {
   const tcp_info info = info_of(descriptor);
-  return info.tcpi_unacked != 0 && info.tcpi_last_ack_recv >= static_cast<uint32_t>(silence_ms);
+  return info.tcpi_unacked != 0 ? info.tcpi_last_ack_recv : 0;
 }
 
 /// What was sent had to be sent again and again. Where only one direction is cut, the other end notices, gives up, and
@@ -208,7 +209,12 @@ void Control::step(uint64_t now_ns) {
   if (beats) next_beat_ns_ = now_ns + heartbeat_ns;
   for (Peer &peer : peers_) {
     if (!peer.lost) receive(peer);
-    if (beats && !peer.lost && is_silent(peer.socket.get())) lose(peer, reason_of(ETIMEDOUT));
+    if (beats && !peer.lost) {
+      // The last heartbeat has seen it, too: behind a time in which this machine stood still, an answer may be there
+      // that the kernel has yet to take in.
+      const uint32_t before_ms = std::exchange(peer.silent_ms, silence_of(peer.socket.get()));
+      if (peer.silent_ms >= silence_ms && before_ms >= silence_ms / 2) lose(peer, reason_of(ETIMEDOUT));
+    }
     if (beats && ++peer.heartbeats_unanswered < heartbeats_unanswered_max) send(peer, status_kind, body_of(own));
     if (beats && peer.rank == 0 && owner_.clock_measured && !peer.lost) {
       clock_asked_ns_ = rondo::now_ns();

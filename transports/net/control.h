@@ -90,6 +90,7 @@ class Control {
     uint64_t asked_operation = 0;
     uint64_t asked_ns = 0;
     uint64_t heartbeats_unanswered = 0;
+    uint32_t silent_ms = 0;  ///< at the last heartbeat
     Bytes input;
     Bytes output;
     bool lost = false;

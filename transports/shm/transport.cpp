@@ -21,7 +21,7 @@ namespace {
 
 constexpr uint32_t default_slot_count = 4;
 constexpr uint32_t default_ll_slot_bytes = 2048;
-constexpr uint64_t naming_patience_ns = 200'000'000;
+constexpr uint64_t naming_patience_ns = 1'000'000'000;
 constexpr uint64_t slot_budget_bytes = 8u << 20;  // of all simple slots of a communicator together, while slots are
 constexpr uint32_t slot_bytes_min = 4096;         // not below this
 constexpr uint32_t slot_bytes_max = 128u << 10;   // larger ones leave the L2 cache before the peer has read them
