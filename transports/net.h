@@ -40,7 +40,7 @@ struct Event {
   enum class Kind : uint8_t {
     arrived,  ///< slot `counter` of the incoming FIFO has its payload; header and sequence are still to be stored
     credit,   ///< the peer has consumed `counter` slots of the outgoing FIFO
-    lost      ///< nothing comes from `peer` any more, on any of its links; told once. Network::why_lost()
+    lost      ///< a connection with `peer` has ended; what others carry may still come. Told once. Network::why_lost()
   } kind = Kind::arrived;
   uint32_t link = 0;  ///< index of the NearLink; lost: any of the peer's
   uint64_t counter = 0;

@@ -23,7 +23,7 @@ struct PlacementInfo {
   uint32_t unused = 0;
 };
 
-/// Of ranks on several nodes.
+/// All ranks are on one.
 [[nodiscard]] bool on_one_node(std::span<const PlacementInfo> infos);
 
 /// Two processes have ranks on one device, and at least one of them not through MPS: their contexts take turns.

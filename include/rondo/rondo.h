@@ -89,7 +89,7 @@ typedef struct rondo_config {
   uint32_t channels;             /**< 1-8; 0: the tuner chooses                         RONDO_CHANNELS */
   rondo_kernel_t kernel;         /**< AUTO: the tuner chooses                           RONDO_KERNEL */
   uint64_t chunk_bytes;          /**< 64 B-1 GiB; 0: the tuner chooses                  RONDO_CHUNK_BYTES */
-  const char *network_interface; /**< for bootstrap, read during the call; NULL: any    RONDO_INTERFACE */
+  const char *network_interface; /**< name or names, read during the call; NULL: any    RONDO_INTERFACE */
   rondo_device_executor_t device_executor; /**< on a device: AUTO: Rondo chooses       RONDO_DEVICE_EXECUTOR */
   uint32_t max_ctas;             /**< on a device: most blocks, 1-1024; 0: no limit     RONDO_MAX_CTAS */
 } rondo_config_t;

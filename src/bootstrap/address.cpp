@@ -92,22 +92,31 @@ size_t rail_count(std::string_view network_interfaces) {
   return 1 + static_cast<size_t>(std::ranges::count(network_interfaces, ','));
 }
 
+Result<void> check_rails(std::string_view network_interfaces) {
+  if (network_interfaces.empty()) return {};
+  if (network_interfaces.front() == ',' || network_interfaces.back() == ',' ||
+      network_interfaces.find(",,") != std::string_view::npos)
+    return invalid_argument(quoted(network_interfaces) + " has an empty place where a network interface should be");
+  if (rail_count(network_interfaces) <= rails_max) return {};
+  return invalid_argument(quoted(network_interfaces) + " has more than " + std::to_string(rails_max) +
+                          " network interfaces");
+}
+
 Result<std::vector<std::string>> choose_addresses(std::string_view network_interfaces) {
+  RONDO_TRY(check_rails(network_interfaces));
   RONDO_TRY_ASSIGN(const std::vector<HostAddress> addresses, host_addresses());
-  if (rail_count(network_interfaces) > rails_max)
-    return invalid_argument("RONDO_INTERFACE has more than " + std::to_string(rails_max) + " network interfaces");
   std::vector<std::string> chosen;
   for (std::string_view rest = network_interfaces; chosen.size() < rail_count(network_interfaces);) {
     const size_t end = std::min(rest.find(','), rest.size());
-    if (end == 0 && !network_interfaces.empty())
-      return invalid_argument(quoted(network_interfaces) + " has an empty place where a network interface should be");
     RONDO_TRY_ASSIGN(std::string address, pick_address(addresses, rest.substr(0, end)));
     if (std::ranges::find(chosen, address) != chosen.end())
       return invalid_argument(quoted(network_interfaces) + " names the address " + address + " twice");
-    const auto found = std::ranges::find(addresses, address, &HostAddress::address);
-    log::debug(log::Subsystem::bootstrap, "listens on " + address +
-                                              (found == addresses.end() ? "" : ", interface " + found->interface) +
-                                              "; there are: " + listed(addresses));
+    if (log::enabled(log::Level::debug, log::Subsystem::bootstrap)) {
+      const auto found = std::ranges::find(addresses, address, &HostAddress::address);
+      log::debug(log::Subsystem::bootstrap, "listens on " + address +
+                                                (found == addresses.end() ? "" : ", interface " + found->interface) +
+                                                "; there are: " + listed(addresses));
+    }
     chosen.push_back(std::move(address));
     rest.remove_prefix(std::min(end + 1, rest.size()));
   }
@@ -115,6 +124,7 @@ Result<std::vector<std::string>> choose_addresses(std::string_view network_inter
 }
 
 Result<std::string> choose_address(std::string_view network_interfaces) {
+  RONDO_TRY(check_rails(network_interfaces));
   RONDO_TRY_ASSIGN(const auto chosen, choose_addresses(network_interfaces.substr(0, network_interfaces.find(','))));
   return chosen.front();
 }

@@ -26,6 +26,8 @@ struct HostAddress {
 
 inline constexpr size_t rails_max = 8;
 
+/// No place of the list is empty, and it is not too long.
+[[nodiscard]] Result<void> check_rails(std::string_view network_interfaces);
 /// pick_address() from this host's addresses for each of a list with commas, of which no two may be the same.
 [[nodiscard]] Result<std::vector<std::string>> choose_addresses(std::string_view network_interfaces);
 /// The first of them.

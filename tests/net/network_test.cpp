@@ -17,6 +17,7 @@
 #include "tests/net/soft_network.h"
 #include "tests/net/ucx_pair.h"
 #include "tests/net/verbs_pair.h"
+#include "transports/tcp/frames.h"
 #include "transports/tcp/network.h"
 
 using namespace rondo;
@@ -159,13 +160,46 @@ const std::vector<Kind> &kinds() {
   return all;
 }
 
-/// As tcp's network sends them.
-struct Frame {
-  uint16_t kind, channel;
-  uint32_t signature, bytes, reserved;
-  uint64_t counter, consumed;
+constexpr auto slot_kind = static_cast<uint16_t>(tcp::FrameKind::slot);
+constexpr auto credit_kind = static_cast<uint16_t>(tcp::FrameKind::credit);
+
+/// One end of a network over TCP, whose peer is the test itself.
+struct Listener {
+  explicit Listener(uint32_t socket_count) : side(0) {
+    std::vector<tcp::PeerSocket> sockets;
+    for (uint32_t index = 0; index < socket_count; ++index) {
+      auto [theirs, own] = connected_sockets();
+      peer.push_back(std::move(theirs));
+      sockets.push_back({1, std::move(own), "the test", index});
+    }
+    auto made = tcp::make_network(side.memory.links, std::move(sockets));
+    REQUIRE(made.ok());
+    network = std::move(made).value();
+  }
+  void send(uint32_t socket, const tcp::FrameHeader &frame, std::string_view payload = {}) {
+    REQUIRE(::send(peer[socket].get(), &frame, sizeof frame, 0) == sizeof frame);
+    REQUIRE(::send(peer[socket].get(), payload.data(), payload.size(), 0) == static_cast<ssize_t>(payload.size()));
+  }
+  /// An empty slot, over the socket that it belongs to.
+  void send_slot(uint64_t counter) {
+    const auto signature = static_cast<uint32_t>(10 + counter);
+    send(static_cast<uint32_t>(counter % peer.size()), {slot_kind, 0, signature, 0, 0, counter, 0});
+  }
+  /// Events until there are `count`, or none came for many rounds; `room` at a time.
+  std::vector<net::Event> hear(size_t count, size_t room = 8) {
+    std::vector<net::Event> heard;
+    std::array<net::Event, 8> events;
+    for (uint64_t round = 0; round < rounds_max && heard.size() < count; ++round) {
+      const uint32_t told = network->poll(std::span(events).first(room));
+      heard.insert(heard.end(), events.begin(), events.begin() + told);
+    }
+    return heard;
+  }
+
+  Side side;
+  std::vector<FileDescriptor> peer;
+  std::unique_ptr<net::Network> network;
 };
-static_assert(sizeof(Frame) == 32);
 
 }  // namespace
 
@@ -245,68 +279,77 @@ TEST_CASE("network: the loss of a peer is told once, and what had come before it
 }
 
 TEST_CASE("tcp: bytes that are no frame end the connection and are written nowhere", "[net]") {
-  // counter out of order; more bytes than a slot; a channel that is none; a kind that is none; credit that goes back
-  const Frame bad[] = {{0x5253, 0, 1, 8, 0, 5, 0},
-                       {0x5253, 0, 1, 4096, 0, 0, 0},
-                       {0x5253, 9, 1, 8, 0, 0, 0},
-                       {0x1234, 0, 1, 8, 0, 0, 0}};
-  const Frame of_another_socket{0x5253, 0, 1, 8, 0, 1, 0};
-  std::vector<std::pair<Frame, uint32_t>> cases;
-  for (const Frame &frame : bad) cases.emplace_back(frame, 1);
-  for (const Frame &frame : bad) cases.emplace_back(frame, 2);
-  cases.emplace_back(of_another_socket, 2);
-  for (const auto &[frame, socket_count] : cases) {
-    CAPTURE(frame.counter, socket_count);
-    Side side(0);
-    std::vector<FileDescriptor> hostile;
-    std::vector<tcp::PeerSocket> sockets;
-    for (uint32_t index = 0; index < socket_count; ++index) {
-      auto [theirs, own] = connected_sockets();
-      hostile.push_back(std::move(theirs));
-      sockets.push_back({1, std::move(own), "a hostile peer", index});
+  const auto hears_loss = [](Listener &listener) {
+    const auto events = listener.hear(1);
+    REQUIRE(events.size() == 1);
+    CHECK(events[0].kind == net::Event::Kind::lost);
+    CHECK(listener.network->why_lost(1).message.find("no frame") != std::string::npos);
+    CHECK_FALSE(listener.side.receivers[0].can_receive());
+  };
+  // counter out of order; more bytes than a slot; a channel that is none; a kind that is none
+  const tcp::FrameHeader bad[] = {{slot_kind, 0, 1, 8, 0, 5, 0},
+                                  {slot_kind, 0, 1, 4096, 0, 0, 0},
+                                  {slot_kind, 9, 1, 8, 0, 0, 0},
+                                  {0x1234, 0, 1, 8, 0, 0, 0}};
+  for (const tcp::FrameHeader &frame : bad)
+    for (const uint32_t socket_count : {1u, 2u}) {
+      CAPTURE(frame.kind, frame.counter, socket_count);
+      Listener listener(socket_count);
+      listener.send(0, frame, "12345678");
+      hears_loss(listener);
     }
-    auto network = tcp::make_network(side.memory.links, std::move(sockets));
-    REQUIRE(network.ok());
-    net::Progress progress(side.memory.links, std::move(network).value());
-    REQUIRE(::send(hostile[0].get(), &frame, sizeof frame, 0) == sizeof frame);
-    REQUIRE(::send(hostile[0].get(), "12345678", 8, 0) == 8);
-    for (Rounds rounds(long_patience_ns); rounds.next() && progress.lost().empty();) progress.step();
-    REQUIRE(progress.lost().size() == 1);
-    CHECK(progress.why_lost(1).message.find("no frame") != std::string::npos);
-    CHECK_FALSE(side.receivers[0].can_receive());
+  // the slot of another socket
+  Listener crossed(2);
+  crossed.send(0, {slot_kind, 0, 1, 8, 0, 1, 0}, "12345678");
+  hears_loss(crossed);
+  // credit that goes back
+  Listener taken_back(2);
+  taken_back.send(0, {credit_kind, 0, 0, 0, 0, 0, 1});
+  CHECK(taken_back.hear(1).size() == 1);
+  taken_back.send(0, {credit_kind, 0, 0, 0, 0, 0, 0});
+  hears_loss(taken_back);
+}
+
+TEST_CASE("tcp: credits of several sockets may overtake each other, and the greatest counts", "[net]") {
+  Listener listener(2);
+  listener.send(0, {credit_kind, 0, 0, 0, 0, 0, 2});
+  REQUIRE(listener.hear(1).size() == 1);
+  listener.send(1, {credit_kind, 0, 0, 0, 0, 0, 1});  // sent before the other
+  listener.send(1, {credit_kind, 0, 0, 0, 0, 0, 3});
+  const auto events = listener.hear(1);
+  REQUIRE(events.size() == 1);
+  CHECK(events[0].kind == net::Event::Kind::credit);
+  CHECK(events[0].counter == 3);
+}
+
+TEST_CASE("tcp: a slot that overtakes earlier ones is told behind them, also where there is no room for all", "[net]") {
+  for (const size_t room : {size_t{8}, size_t{2}}) {
+    CAPTURE(room);
+    Listener listener(3);
+    listener.send_slot(1);
+    listener.send_slot(2);
+    std::array<net::Event, 8> events;
+    for (int round = 0; round < 1000; ++round) REQUIRE(listener.network->poll(events) == 0);
+    listener.send_slot(0);
+    const auto heard = listener.hear(3, room);
+    REQUIRE(heard.size() == 3);
+    for (uint32_t index = 0; index < 3; ++index) {
+      CHECK(heard[index].kind == net::Event::Kind::arrived);
+      CHECK(heard[index].counter == index);
+      CHECK(heard[index].signature == 10 + index);
+    }
   }
 }
 
-TEST_CASE("tcp: a slot that overtakes an earlier one is told behind it", "[net]") {
-  Side side(0);
-  std::vector<FileDescriptor> peer;
-  std::vector<tcp::PeerSocket> sockets;
-  for (uint32_t index = 0; index < 2; ++index) {
-    auto [theirs, own] = connected_sockets();
-    peer.push_back(std::move(theirs));
-    sockets.push_back({1, std::move(own), "the other side", index});
-  }
-  auto network = tcp::make_network(side.memory.links, std::move(sockets));
-  REQUIRE(network.ok());
-  std::array<net::Event, 8> events;
-  const auto send_slot = [&](uint64_t counter) {
-    const Frame frame{0x5253, 0, static_cast<uint32_t>(10 + counter), 0, 0, counter, 0};
-    REQUIRE(::send(peer[counter % 2].get(), &frame, sizeof frame, 0) == sizeof frame);
-  };
-  send_slot(1);
-  for (uint64_t round = 0; round < rounds_max / 100; ++round) REQUIRE(network.value()->poll(events) == 0);
-  send_slot(0);
-  uint32_t count = 0;
-  for (Rounds rounds(long_patience_ns); rounds.next() && count < 2;) {
-    const uint32_t told = network.value()->poll(std::span(events).subspan(count));
-    count += told;
-  }
-  REQUIRE(count == 2);
-  for (uint32_t index = 0; index < 2; ++index) {
-    CHECK(events[index].kind == net::Event::Kind::arrived);
-    CHECK(events[index].counter == index);
-    CHECK(events[index].signature == 10 + index);
-  }
+TEST_CASE("tcp: what has come is told, though nothing can be sent to the peer any more", "[net]") {
+  Listener listener(1);
+  listener.send_slot(0);
+  listener.peer.clear();  // it has left; the credit below meets a closed connection
+  REQUIRE(listener.network->credit(0, 1));
+  const auto events = listener.hear(2);
+  REQUIRE(events.size() == 2);
+  CHECK(events[0].kind == net::Event::Kind::arrived);
+  CHECK(events[1].kind == net::Event::Kind::lost);
 }
 
 TEST_CASE("network in software: pieces in any order, late credits, any interleaving: no wrong slot, no deadlock",

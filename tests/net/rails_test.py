@@ -3,6 +3,7 @@
 that do not fit are refused. usage: rails_test.py RANK_PROGRAM RONDO"""
 
 import os
+import signal
 import sys
 import unittest
 
@@ -55,6 +56,13 @@ class Rails(HostsTest):
             job.finish(60)
             for rank in range(2):
                 self.expect(job, [rank], "remote rank failed", rf"rank {1 - rank} \(host h{1 - rank}", {1 - rank})
+
+    def test_a_stopped_rank_is_late_not_dead(self):
+        # It takes nothing more, so that the connections to it fill, and a rail may not be taken for cut for that.
+        with net.Hosts(2, rails=2) as hosts:
+            job = Job(hosts, [0, 1], [PROGRAM, "signal", str(int(signal.SIGSTOP)), "1", "3", str(4 << 20)],
+                      dict(RAILS, RONDO_TIMEOUT="8")).finish(60, skip={1})
+            self.expect(job, [0], "timeout", r"rank 1 \(host h1", {1})
 
     def test_rails_that_do_not_fit_are_refused(self):
         with net.Hosts(2, rails=2) as hosts:

@@ -167,7 +167,7 @@ TEST_CASE("environment: each launcher's variables give rank, size and the place 
   for (const auto &[first_variable, next] : std::vector<std::pair<std::string, std::string>>{
            {"", "torchrun"}, {"WORLD_SIZE", "Open MPI"}, {"OMPI_COMM_WORLD_", "MPICH"}, {"PMI_", "Slurm"}}) {
     if (!first_variable.empty())
-      std::erase_if(all, [&](const auto &item) { return item.first.starts_with(first_variable); });
+      std::erase_if(all, [&first = first_variable](const auto &item) { return item.first.starts_with(first); });
     const auto job = detect(all);
     REQUIRE(job.ok());
     CHECK(job.value().launcher == next);
@@ -265,6 +265,22 @@ TEST_CASE("process stat: names with spaces and parentheses are understood, and n
   CHECK_FALSE(parse_process_stat("9 (x) Z" + tail + "2 0 7 0 0")->ended());  // a main thread that ended before others
   CHECK(process_stat(::getpid())->parent == ::getppid());
   CHECK_FALSE(launcher_process().empty());
+}
+
+TEST_CASE("address: a list of interfaces is a rail each") {
+  CHECK(choose_addresses("lo").value() == std::vector<std::string>{"127.0.0.1"});
+  CHECK(choose_addresses("127.0.0.1,127.0.0.2").value() == std::vector<std::string>{"127.0.0.1", "127.0.0.2"});
+  CHECK(choose_address("127.0.0.2,127.0.0.1").value() == "127.0.0.2");
+  CHECK(rail_count("") == 1);
+  CHECK(rail_count("a,b,c") == 3);
+  for (const char *empty : {",lo", "lo,", "lo,,127.0.0.2", ","}) {
+    CHECK(choose_addresses(empty).error().message.find("empty place") != std::string::npos);
+    CHECK(choose_address(empty).error().status == RONDO_ERROR_INVALID_ARGUMENT);
+  }
+  CHECK(choose_addresses("lo,127.0.0.1").error().message.find("names the address 127.0.0.1 twice") !=
+        std::string::npos);
+  CHECK(check_rails("1,2,3,4,5,6,7,8").ok());
+  CHECK(check_rails("1,2,3,4,5,6,7,8,9").error().message.find("more than 8") != std::string::npos);
 }
 
 TEST_CASE("address: an interface or an address is found; without a wish, global before loopback and IPv4 before IPv6") {

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "src/base/clock.h"
+#include "transports/net/tcp_state.h"
 
 namespace rondo::net {
 namespace {
@@ -92,26 +93,11 @@ std::string reason_of(int error) {
   }
 }
 
-/// Zeros where the kernel does not tell.
-tcp_info info_of(int descriptor) {
-  tcp_info info{};
-  socklen_t bytes = sizeof info;
-  if (::getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return {};
-  return info;
-}
-
-/// For how long nothing has been acknowledged, where what was sent has not been; 0: it was. The kernel's own limit
-/// (TCP_USER_TIMEOUT) is looked at only when it retransmits, at growing intervals.
-uint32_t silence_of(int descriptor) {
-  const tcp_info info = info_of(descriptor);
-  return info.tcpi_unacked != 0 ? info.tcpi_last_ack_recv : 0;
-}
-
 /// What was sent had to be sent again and again. Where only one direction is cut, the other end notices, gives up, and
 /// its end arrives here: the network was cut all the same.
 bool is_unanswered(int descriptor) {
   constexpr uint8_t retransmissions = 2;
-  const tcp_info info = info_of(descriptor);
+  const tcp_info info = tcp_state_of(descriptor);
   return info.tcpi_unacked != 0 && info.tcpi_retransmits >= retransmissions;
 }
 

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -17,7 +18,8 @@ constexpr uint64_t lost_link_patience_ns = 1'000'000'000;  // in which the contr
 // Of the links of a device, on which nobody rings.
 constexpr uint64_t eager_ns = 100'000;         // after something moved: looks without a pause
 constexpr uint64_t eager_most_ns = 2'000'000;  // then the control plane has its turn
-constexpr uint64_t busy_ns = 20'000'000, busy_look_ns = 20'000;
+constexpr uint64_t busy_ns = 20'000'000, busy_look_ns = 20'000, waiting_look_ns = 100'000;
+constexpr uint64_t control_look_ns = 5'000'000;
 constexpr uint64_t replay_look_ns = 1'000'000;  // replays of graphs come without a call
 
 }  // namespace
@@ -56,12 +58,22 @@ bool Sentinel::flush(uint64_t patience_ns) {
   return progress_.flushed();
 }
 
+/// Who missed it would look after an interval.
+void Sentinel::expect_posts() {
+  if (looks_seldom_.load()) kick();
+}
+
 void Sentinel::run() {
+  if (hooks_.in_flight) static_cast<void>(::prctl(PR_SET_TIMERSLACK, 1));  // of this thread: its pauses are short
   while (!stopped_.load(std::memory_order_relaxed)) {
     const bool in_charge = away_.load(std::memory_order_acquire);  // pairs with set_away()
     if (in_charge) serve_links();
-    control_.step(now_ns());
-    look_for_lost_links(now_ns());
+    const uint64_t now = now_ns();
+    if (!hooks_.in_flight || now >= next_control_ns_) {
+      control_.step(now);
+      next_control_ns_ = now + control_look_ns;
+    }
+    look_for_lost_links(now);
     report_failure();
     wait(in_charge);
   }
@@ -87,21 +99,29 @@ void Sentinel::serve_links() {
 uint64_t Sentinel::look_interval_ns(bool in_charge) const {
   if (!in_charge) return charge_look_ns;
   if (!hooks_.in_flight || failure_told_.load(std::memory_order_relaxed)) return heartbeat_ns;
-  return hooks_.in_flight() || now_ns() - moved_ns_ < busy_ns ? busy_look_ns : replay_look_ns;
+  if (now_ns() - moved_ns_ < busy_ns) return busy_look_ns;
+  return hooks_.in_flight() ? waiting_look_ns : replay_look_ns;
 }
 
 void Sentinel::wait(bool in_charge) {
   descriptors_.clear();
   descriptors_.push_back({bell_.get(), POLLIN, 0});
   control_.watch(descriptors_);
+  const size_t control_end = descriptors_.size();
   if (in_charge) {
     const std::lock_guard lock(links_mutex_);
     progress_.watch(descriptors_);
   }
-  const timespec interval{0, static_cast<long>(look_interval_ns(in_charge))};
+  looks_seldom_.store(hooks_.in_flight != nullptr);
+  const uint64_t interval_ns = look_interval_ns(in_charge);
+  if (interval_ns == busy_look_ns) looks_seldom_.store(false);
+  const timespec interval{0, static_cast<long>(interval_ns)};
   ::ppoll(descriptors_.data(), descriptors_.size(), &interval, nullptr);
+  looks_seldom_.store(false);
   uint64_t rung = 0;
-  [[maybe_unused]] const ssize_t read = ::read(bell_.get(), &rung, sizeof rung);
+  if (::read(bell_.get(), &rung, sizeof rung) > 0) moved_ns_ = now_ns();  // of who expects posts
+  for (size_t index = 1; index < control_end; ++index)
+    if (descriptors_[index].revents != 0) next_control_ns_ = 0;
 }
 
 /// Links end with their process, of which the control plane knows more: that it left, or how it ended. Where it knows

@@ -4,7 +4,10 @@
 // is back.
 //
 // The executing thread does not wake it at the end of each operation, which would cost a system call: a sentinel that
-// is not in charge looks every charge_look_ms. The one that goes to sleep does, since nobody else would ring its bell.
+// is not in charge looks every charge_look_ns. The one that goes to sleep does, since nobody else would ring its bell.
+//
+// Where the ranks are on devices, kernels post, which neither serve links nor ring: the sentinel is in charge all the
+// time.
 #pragma once
 
 #include <atomic>
@@ -28,7 +31,7 @@ class Sentinel {
     std::function<bool(uint32_t)> gone;             ///< the control plane knows the end of a rank
     std::function<void(const Error &)> raise;       ///< the communicator has failed
     /// Null: who posts to the links serves them, or rings. Else a device does, which does neither, so that this thread
-    /// looks: often while this is true or something moved a short time ago, every replay_look_ns else.
+    /// looks: without a pause while something moves, and the less often the longer nothing has: look_interval_ns().
     std::function<bool()> in_flight{};
   };
   /// All of them outlive it.
@@ -41,6 +44,8 @@ class Sentinel {
   void set_away(bool away) { away_.store(away, std::memory_order_release); }  // pairs with the acquire in run()
   /// The links are left: to be taken over at once. Any thread.
   void kick();
+  /// A device will post: a sentinel that looks seldom is woken. Any thread.
+  void expect_posts();
   /// If the communicator has failed, the other hosts are told, once. Any thread.
   void report_failure();
   /// A round of the links by the executing thread. True: something moved.
@@ -65,7 +70,9 @@ class Sentinel {
   std::atomic<bool> stopped_{false};  ///< relaxed: the bell orders it
   std::atomic<bool> failure_told_{false};  ///< relaxed: decides who tells, no data rides on it
   uint64_t links_lost_ns_ = 0;  ///< when the first was seen to be lost; 0: none
-  uint64_t moved_ns_ = 0;       ///< when something moved on the links of a device; of the thread alone
+  uint64_t moved_ns_ = 0;       ///< when something moved on the links of a device, or was expected to; of the thread
+  uint64_t next_control_ns_ = 0;  ///< likewise: when the control plane is served again; 0: it has something to read
+  std::atomic<bool> looks_seldom_{false};  ///< expect_posts() is to ring
   std::vector<pollfd> descriptors_;
   std::mutex links_mutex_;  ///< guards progress_
   std::thread thread_;

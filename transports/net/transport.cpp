@@ -129,9 +129,11 @@ class GroupRanks final : public Ranks {
     // Ranks wait for those that are too many operations behind (Communicator::stay_in_reach()), and a heartbeat is too
     // slow for that.
     if (operation % status_interval == 0) group_.control->tell_status();
+    if (!group_.parts.rings) group_.sentinel->expect_posts();
   }
   void complete(uint64_t operation, const OperationCost &cost) override {
     local_.complete(operation, cost);
+    if (!group_.parts.rings) return;  // the links are the sentinel's all the time
     // Done includes flushed: the peers must not need another call of this rank. What the network does not take at once
     // is the sentinel's.
     if (group_.sentinel->flush(flush_patience_ns)) return;
@@ -243,8 +245,9 @@ Result<NearMemory> NearMemory::make(const std::vector<uint32_t> &local_index, ui
   const size_t stride = round_up<size_t>(geometry.bytes(), page_bytes);
   const auto remote_count = static_cast<size_t>(std::count(local_index.begin(), local_index.end(), no_local));
   const size_t bytes = 2 * remote_count * channel_count * stride;
-  // Pages are used only where they are touched: a link that no schedule has costs nothing.
-  void *const address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  // Pages are used only where they are touched, but where a device or a network card is told of them. Shared, so that a
+  // child of fork() gets no copy in place of pages that these know.
+  void *const address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (address == MAP_FAILED)
     return system_error("mmap of " + std::to_string(bytes) + " bytes for network links", errno);
   memory.mapping_ = std::make_shared<const Mapping>(MappedRange{static_cast<std::byte *>(address), bytes});

@@ -66,7 +66,8 @@ Result<std::unique_ptr<net::Network>> make_verbs_network(const GroupRequest &req
 /// A whole slot each way between each pair of ranks. Every rank gets an error that names the pair that failed.
 Result<void> fly_before(const GroupRequest &request, const MeshRequest &mesh_request, const Mesh &mesh,
                         size_t slot_bytes, Store &store) {
-  const std::string own_name = mesh.ranks[request.rank].describe(request.rank) + " at " + mesh_request.addresses[0];
+  std::string own_name = mesh.ranks[request.rank].describe(request.rank);
+  if (mesh_request.rail_count() == 1) own_name += " at " + mesh_request.addresses[0];  // else the peer's name has both
   const PreflightRequest flight{own_name, slot_bytes, request.deadline_ns};
   const auto flown = preflight(mesh_request.sockets_per_rail != 0 ? mesh.data : mesh.control, flight);
   const Result<Bytes> outcome = flown.ok() ? Result<Bytes>(Bytes()) : Result<Bytes>(flown.error());

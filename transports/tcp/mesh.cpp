@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -37,8 +36,6 @@ constexpr size_t strangers_max = 256;
 constexpr int listen_backlog = 1024;
 constexpr uint64_t retry_ns = 20'000'000;
 constexpr uint64_t connect_patience_ns = 16'000'000'000;  // lost first packets come again after 1, 3, 7 and 15 s
-// Of data that nobody acknowledges on one of several rails, whose loss the control plane, on the first, does not see.
-constexpr int rail_silence_ms = 2'500;
 
 wire::Challenge challenge_of(uint32_t rank, uint32_t purpose) {
   wire::Challenge challenge = wire::random_challenge();
@@ -92,8 +89,9 @@ Result<FileDescriptor> connect_once(const SocketAddress &address, const std::str
   if (!socket.valid()) return system_error("socket", errno);
   if (!from.empty()) {
     RONDO_TRY_ASSIGN(const SocketAddress own, socket_address({from, 0}));
-    if (::bind(socket.get(), own.get(), own.bytes) != 0)
-      return Error{RONDO_ERROR_REMOTE, "from " + from + ": " + std::strerror(errno)};
+    const int on = 1;  // a port is chosen with the other end's address, of which there are more than of ports
+    static_cast<void>(::setsockopt(socket.get(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof on));
+    if (::bind(socket.get(), own.get(), own.bytes) != 0) return system_error("bind to " + from, errno);
   }
   if (::connect(socket.get(), address.get(), address.bytes) == 0) return socket;
   if (errno != EINPROGRESS) return Error{RONDO_ERROR_REMOTE, std::strerror(errno)};
@@ -107,10 +105,19 @@ Result<FileDescriptor> connect_once(const SocketAddress &address, const std::str
   return socket;
 }
 
-/// Several rails may lead to each other's addresses: then each one's packets leave by its own interface.
+/// The interface of a link-local address is called otherwise on another host.
+Endpoint seen_from(const std::string &own, Endpoint endpoint) {
+  const size_t own_scope = own.find('%'), scope = endpoint.host.find('%');
+  if (own_scope != std::string::npos && scope != std::string::npos)
+    endpoint.host.replace(scope, std::string::npos, own, own_scope);
+  return endpoint;
+}
+
+/// Of several rails each has its own address at this end, too: by that, routes can tell them apart.
 Result<FileDescriptor> introduce(const MeshRequest &request, const Endpoint &endpoint, uint32_t purpose) {
-  RONDO_TRY_ASSIGN(const SocketAddress address, socket_address(endpoint));
-  const std::string from = request.rail_count() == 1 ? "" : request.addresses[rail_of(request, purpose)];
+  const std::string &own_address = request.addresses[rail_of(request, purpose)];
+  RONDO_TRY_ASSIGN(const SocketAddress address, socket_address(seen_from(own_address, endpoint)));
+  const std::string from = request.rail_count() == 1 ? "" : own_address;
   RONDO_TRY_ASSIGN(FileDescriptor socket, connect_once(address, from, request.deadline_ns));
   const wire::Challenge own = challenge_of(request.rank, purpose);
   Bytes hello;
@@ -191,10 +198,7 @@ void add_socket(const MeshRequest &request, Mesh &mesh, uint32_t peer, uint32_t 
     mesh.control.push_back({peer, std::move(socket), std::move(name), 0});
     return;
   }
-  if (request.rail_count() > 1)
-    static_cast<void>(
-        ::setsockopt(socket.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &rail_silence_ms, sizeof rail_silence_ms));
-  mesh.data.push_back({peer, std::move(socket), std::move(name), purpose - 1});
+  mesh.data.push_back({peer, std::move(socket), std::move(name), purpose - 1, rail_of(request, purpose) != 0});
 }
 
 class Acceptor {

@@ -11,9 +11,12 @@
 #include <array>
 #include <cassert>
 #include <cstring>
+#include <utility>
 
+#include "src/base/clock.h"
 #include "src/proto/memory.h"
 #include "src/proto/simple.h"
+#include "transports/net/tcp_state.h"
 #include "transports/tcp/frames.h"
 
 namespace rondo::tcp {
@@ -21,6 +24,8 @@ namespace {
 
 constexpr size_t staging_bytes = 16384 + 64;
 constexpr int receives_per_poll = 8;
+constexpr uint64_t silence_look_ns = 200'000'000;
+constexpr uint32_t silence_ms = 2'500;
 
 struct Socket {
   explicit Socket(PeerSocket of, size_t queue_frames) : ends(std::move(of)), queue(queue_frames) {}
@@ -34,9 +39,11 @@ struct Socket {
   FrameHeader frame;             ///< whose payload is under way
   std::byte *payload = nullptr;  ///< null: a header comes next
   size_t payload_bytes = 0;      ///< that are still to come
+  bool mute = false;  ///< nothing can be sent any more; what has come is still read, then it is lost
   bool lost = false;
   bool told = false;
-  Error why;
+  uint32_t silent_ms = 0;  ///< at the last look
+  Error why;               ///< mute or lost: of the first of both
 };
 
 class TcpNetwork final : public net::Network {
@@ -92,7 +99,9 @@ class TcpNetwork final : public net::Network {
   void end_payload(Socket &socket, EventList &events);
   /// Tells of the slots that have come, as far as none is missing. False: `events` is full.
   bool tell_arrived(uint32_t index, EventList &events);
-  void lose(Socket &socket, rondo_status_t status, const std::string &what);
+  void look_for_silence();
+  static void note(Socket &socket, const std::string &what);
+  static void lose(Socket &socket, const std::string &what);
   [[nodiscard]] Socket &socket_of(const Link &link, uint64_t counter) {
     return *sockets_[link.first_socket + counter % per_peer_];
   }
@@ -100,12 +109,15 @@ class TcpNetwork final : public net::Network {
   std::vector<Link> links_;
   std::vector<std::unique_ptr<Socket>> sockets_;  ///< by peer, then by index
   size_t per_peer_ = 1;
+  bool watches_ = false;  ///< some of them
+  uint64_t next_look_ns_ = 0;
 };
 
 TcpNetwork::TcpNetwork(const std::vector<net::NearLink> &links, std::vector<PeerSocket> sockets) {
   std::ranges::sort(sockets, {}, [](const PeerSocket &each) { return std::pair(each.peer, each.index); });
   if (!sockets.empty()) per_peer_ = sockets.back().index + 1;
   for (PeerSocket &socket : sockets) {
+    watches_ |= socket.watched;
     size_t frames = 0;  // each slot of each link, and a credit for each
     for (const net::NearLink &link : links)
       if (link.peer == socket.peer) frames += size_t{2} * link.outgoing.geometry.slot_count;
@@ -132,7 +144,7 @@ bool TcpNetwork::put(uint32_t link, const net::Message &message) {
   const FrameHeader header{static_cast<uint16_t>(FrameKind::slot), static_cast<uint16_t>(of.ends.channel),
                            message.signature, message.bytes, 0, message.counter, message.consumed};
   Socket &socket = socket_of(of, message.counter);
-  return socket.lost || socket.queue.push({header, message.payload});
+  return socket.mute || socket.queue.push({header, message.payload});
 }
 
 bool TcpNetwork::credit(uint32_t link, uint64_t consumed) {
@@ -140,7 +152,7 @@ bool TcpNetwork::credit(uint32_t link, uint64_t consumed) {
   const FrameHeader header{static_cast<uint16_t>(FrameKind::credit), static_cast<uint16_t>(of.ends.channel), 0, 0, 0, 0,
                            consumed};
   Socket &socket = socket_of(of, 0);
-  return socket.lost || socket.queue.push({header, nullptr});
+  return socket.mute || socket.queue.push({header, nullptr});
 }
 
 uint32_t TcpNetwork::poll(std::span<net::Event> events) {
@@ -148,13 +160,18 @@ uint32_t TcpNetwork::poll(std::span<net::Event> events) {
   if (per_peer_ > 1)  // what found no room before
     for (uint32_t index = 0; index < links_.size(); ++index)
       if (!tell_arrived(index, list)) return list.count();
+  if (watches_) look_for_silence();
   for (const auto &each : sockets_) {
     Socket &socket = *each;
-    if (!socket.lost) send(socket);
+    if (!socket.mute) send(socket);
     if (!socket.lost) receive(socket, list);
     if (!socket.lost || socket.told || !list.has_room()) continue;
-    // The peer is told of once, whichever of its sockets is lost first.
-    for (const auto &other : sockets_) other->told |= other->ends.peer == socket.ends.peer;
+    // The peer is told of once, whichever of its sockets is lost first, and that one's reason stands for it.
+    for (const auto &other : sockets_) {
+      if (other->ends.peer != socket.ends.peer) continue;
+      other->told = true;
+      other->why = socket.why;
+    }
     list.add({net::Event::Kind::lost, socket.links.front()});
   }
   return list.count();
@@ -191,8 +208,7 @@ void TcpNetwork::send(Socket &socket) {
     const ssize_t sent = send_some(socket);
     if (sent < 0) {
       if (errno == EINTR) continue;
-      if (errno != EAGAIN && errno != EWOULDBLOCK)
-        lose(socket, RONDO_ERROR_REMOTE, std::string("sending failed: ") + std::strerror(errno));
+      if (errno != EAGAIN && errno != EWOULDBLOCK) note(socket, std::string("sending failed: ") + std::strerror(errno));
       return;
     }
     socket.queue.sent(static_cast<size_t>(sent));
@@ -207,7 +223,7 @@ void TcpNetwork::receive(Socket &socket, EventList &events) {
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
     if (got <= 0) {
-      lose(socket, RONDO_ERROR_REMOTE,
+      lose(socket,
            got == 0 ? "it closed the connection" : std::string("receiving failed: ") + std::strerror(errno));
       return;
     }
@@ -249,7 +265,7 @@ bool TcpNetwork::parse(Socket &socket, EventList &events) {
     std::memcpy(&socket.frame, socket.staging.data() + socket.staged_first, sizeof(FrameHeader));
     socket.staged_first += sizeof(FrameHeader);
     if (!begin_frame(socket, events))
-      lose(socket, RONDO_ERROR_REMOTE, "it sent what is no frame of this version of Rondo");
+      lose(socket, "it sent what is no frame of this version of Rondo");
   }
   return false;
 }
@@ -299,11 +315,32 @@ bool TcpNetwork::tell_arrived(uint32_t index, EventList &events) {
   return true;
 }
 
-void TcpNetwork::lose(Socket &socket, rondo_status_t status, const std::string &what) {
-  socket.lost = true;
+/// The last look has seen it, too: behind a time in which this machine stood still, an answer may be there that the
+/// kernel has yet to take in.
+void TcpNetwork::look_for_silence() {
+  const uint64_t now = now_ns();
+  if (now < next_look_ns_) return;
+  next_look_ns_ = now + silence_look_ns;
+  for (const auto &each : sockets_) {
+    Socket &socket = *each;
+    if (!socket.ends.watched || socket.lost) continue;
+    const uint32_t before_ms = std::exchange(socket.silent_ms, net::silence_of(socket.ends.socket.get()));
+    if (socket.silent_ms >= silence_ms && before_ms >= silence_ms / 2)
+      lose(socket, "nothing that was sent has been acknowledged for 2.5 s; is this network between the hosts cut?");
+  }
+}
+
+void TcpNetwork::note(Socket &socket, const std::string &what) {
+  if (socket.mute) return;
+  socket.mute = true;
   socket.queue.clear();
-  socket.why = {status, socket.ends.name + ": " + what};
+  socket.why = {RONDO_ERROR_REMOTE, socket.ends.name + ": " + what};
   socket.why.peer = static_cast<int32_t>(socket.ends.peer);
+}
+
+void TcpNetwork::lose(Socket &socket, const std::string &what) {
+  note(socket, what);
+  socket.lost = true;
 }
 
 bool TcpNetwork::flushed() const {
