@@ -44,7 +44,7 @@ class Ranks:
         for line in self.processes[rank].stdout:
             self.lines[rank].append((time.monotonic(), line.strip()))
 
-    def wait_for(self, text, seconds=60):
+    def wait_for(self, text, seconds=200):
         """Until each rank has said it."""
         deadline = time.monotonic() + seconds
         while not all(any(text in line for _, line in lines) for lines in self.lines):
@@ -131,15 +131,15 @@ def deaths(program, seeds, kind, busy):
             began = time.monotonic()
             if kind == "killed rank":
                 os.kill(inner, signal.SIGKILL)
-                ranks.finish(30)
+                ranks.finish(100)
                 expect_lost(tally, seed, ranks, began, set(range(len(LAYOUT))) - {victim}, lambda _: {victim})
             elif kind == "killed host":
                 hosts.kill(host)
-                ranks.finish(30)
+                ranks.finish(100)
                 expect_lost(tally, seed, ranks, began, others, lambda _: there)
             else:
                 (hosts.cut if kind == "cut cable" else hosts.cut_one_way)(host)
-                ranks.finish(30)
+                ranks.finish(100)
                 expect_lost(tally, seed, ranks, began, range(len(LAYOUT)),
                             lambda rank: others if rank in there else there)
     return tally
