@@ -43,7 +43,7 @@ LoadStoreCall::LoadStoreCall(ExchangeEnd &end, const Plan &plan, const Buffers &
       element_bytes_(plan.lanes.front().program.element_bytes),
       single_steps_(rounds_every_step(static_cast<rondo_type_t>(plan.key.signature.type))),
       cheap_(reduces_cheaply(static_cast<rondo_type_t>(plan.key.signature.type),
-                           static_cast<rondo_op_t>(plan.key.signature.op))),
+                             static_cast<rondo_op_t>(plan.key.signature.op))),
       chunk_elements_(tiles_.chunk_elements) {}
 
 RunOutcome LoadStoreCall::run(rondo_algorithm_t algorithm) {

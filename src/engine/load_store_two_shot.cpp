@@ -134,10 +134,10 @@ void LoadStoreCall::reduce_range(uint64_t chunk, Range range) const {
     std::byte *const outputs[] = {result + in_range, recv + in_range};  // of which some are written
     const std::span<std::byte *const> all_outputs(outputs);
     reduce(reducer_, std::span(operands).first(rank_count()),
-         exports_recv_         ? all_outputs.last(1)
-         : apart_from_caches ? all_outputs.first(1)
-                             : all_outputs,
-         piece.count, single_steps_, sums_past_caches_);
+           exports_recv_       ? all_outputs.last(1)
+           : apart_from_caches ? all_outputs.first(1)
+                               : all_outputs,
+           piece.count, single_steps_, sums_past_caches_);
   });
   if (apart_from_caches) copy(recv, result, range.count * element_bytes_, true);
 }
