@@ -77,11 +77,12 @@ RunOutcome LoadStoreCall::run_exported_whole() {
   return finish_gathering();
 }
 
-/// Nobody returns while another may still read what it has exported.
+/// No rank returns while a peer may still read a buffer that the rank has exported. Peers have read `send` before they
+/// stored `reduced`, which gather() has waited for; two ranks that reduce everything export both buffers.
 RunOutcome LoadStoreCall::finish_gathering() const {
   end_.chunks_ += chunk_count();
   publish(own_place().gathered.value, end_.chunks_);  // G2
-  if (!exports_send_ && !exports_recv_) return {};
+  if (!exports_recv_) return {};
   return wait_for_gathered(end_.chunks_);
 }
 

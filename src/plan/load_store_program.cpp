@@ -170,7 +170,7 @@ class Writer {
   void finish_gathering() {
     at_.chunks += chunk_count();
     publish(step(), Counter::gathered, at_.chunks);
-    if (exports_send() || exports_recv()) wait_for_others(step(), Counter::gathered, at_.chunks);
+    if (exports_recv()) wait_for_others(step(), Counter::gathered, at_.chunks);
   }
 
   void two_shot() {
