@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a user may set: the environment, read once into a Config, and rondo_config_t over it. Both are passed down as
-// plain data; nothing else in the library looks at the environment, but for how the launchers describe a job
+// plain data; nothing else in the library looks at the environment, except for how the launchers describe a job
 // (src/bootstrap/launch/environment.h) and the log (which must work before there is a Config).
 //
 // One table has a line for each variable: its name, what it takes, what it means, how it is read and shown, which field

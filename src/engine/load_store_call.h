@@ -46,7 +46,7 @@ class LoadStoreCall {
   [[nodiscard]] bool worth_exporting() const;
   [[nodiscard]] bool can_export(const Window &window) const;
   [[nodiscard]] RunOutcome meet();
-  [[nodiscard]] const std::byte *open(uint32_t peer, const LentBuffer &buffer) const;
+  [[nodiscard]] const std::byte *open(uint32_t peer, const ExportedBuffer &buffer) const;
   void publish(uint64_t &word, uint64_t value) const;
 
   // load_store_two_shot.cpp
