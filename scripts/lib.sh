@@ -172,8 +172,8 @@ build() {
 }
 
 # What a sanitizer's build needs to be quick: clang, which takes a third of gcc's time for it; of the debugging
-# information only the numbers of lines; and not the image of kernels, which takes a minute to compile, and into which
-# no sanitizer looks. What it finds is the end of a test in any case: code that would go on is a third more to compile.
+# information only the numbers of lines; and no image of kernels, which takes a minute to compile and into which no
+# sanitizer looks. A finding ends the test in any case: code that could go on would be a third more to compile.
 # configure_sanitized FOLDER SANITIZERS [meson options]
 configure_sanitized() {
   local folder=$1 sanitizers=$2

@@ -58,7 +58,7 @@ class Runs {
   std::vector<double> values_;
 };
 
-/// The median of the runs, or 0 of who has no relay. All ranks keep step.
+/// The median of the runs, or 0 on a rank that has no relay. All ranks keep step.
 Outcome run_relay(Group &group, Relay *relay, double &hand_over_us) {
   std::vector<double> times_ns;
   for (uint32_t run = 0; run < 1 + relay_runs; ++run) {

@@ -13,6 +13,11 @@
 namespace rondo::cuda {
 
 inline constexpr uint32_t default_channel_count = 4;
+/// Channels of a rank's connections on a device, each of which is a block. 0: nobody asks for a number, or a limit.
+[[nodiscard]] constexpr uint32_t connection_channels(uint32_t wanted, uint32_t limit) {
+  const uint32_t channels = wanted != 0 ? wanted : default_channel_count;
+  return limit != 0 && limit < channels ? limit : channels;
+}
 inline constexpr uint32_t ll_slot_bytes = 4 << 10;
 inline constexpr uint32_t ll128_slot_bytes = 64 * ll128_line_payload_bytes;  ///< three places for it and lane in 48 KiB
 inline constexpr uint32_t channel_lanes_max = 2;                             ///< those of a tree

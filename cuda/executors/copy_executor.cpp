@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The copy-engine executor: walks a plan when it is called, and enqueues each step as waits for flags, copies, where
-// operands are combined one small kernel, and writes of flags. Nothing of it occupies a multiprocessor while it waits.
+// operands are reduced one small kernel, and writes of flags. Nothing of it occupies a multiprocessor while it waits.
 //
 // Ordering, for slot c of the connection from s to r (the device orders each by the stream it is on):
 //   s  wait consumed >= c + 1 - slot_count     pairs with r's write of consumed: its last reader has finished

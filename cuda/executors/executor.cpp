@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel executor: one kernel a collective, one block a channel. docs/gpu.md.
+// The kernel executor: one kernel a collective, one block a channel. docs/gpu-executors.md.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -108,9 +108,8 @@ Result<void> KernelExecutor::connect(const DeviceRequest &request, InfoExchange 
   has_load_store_ = request.load_store();
   SegmentShape shape;
   shape.rank_count = request.rank_count;
-  shape.channel_count = request.channel_count != 0 ? request.channel_count : default_channel_count;
-  if (!request.on_one_node()) shape.channel_count = request.links->channel_count();
-  if (request.channel_count_max != 0) shape.channel_count = std::min(shape.channel_count, request.channel_count_max);
+  const uint32_t wanted = request.on_one_node() ? request.channel_count : request.links->channel_count();
+  shape.channel_count = connection_channels(wanted, request.channel_count_max);
   shape.geometry.slot_count = request.slot_count != 0 ? request.slot_count : default_slot_count;
   shape.geometry.slot_bytes =
       request.slot_bytes != 0 ? request.slot_bytes
@@ -190,7 +189,7 @@ void KernelExecutor::prepare_load_store(const Plan &plan, CudaPlan &made) const 
               : shares ? device::LoadStoreMode::shared
                        : device::LoadStoreMode::two_shot;
   made.count = plan.key.signature.count;
-  made.chunk_elements = shares ? shared_chunk_elements(element_bytes) : plan.choice.chunk_bytes / element_bytes;
+  made.chunk_elements = (shares ? shared_chunk_bytes : plan.choice.chunk_bytes) / element_bytes;
   made.channel_count = made.lane_count = plan.choice.channels;
   made.threads = load_store_threads(one_shot, made.count * element_bytes, plan.choice.channels);
 }

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "cuda/executors/load_store_shape.h"
+
 namespace rondo::cuda {
 
 Result<CudaDevice> device_of(const CudaDriver &driver, int32_t ordinal) {
@@ -44,7 +46,7 @@ ExecutorCapabilities ExecutorBase::capabilities() const {
   own.geometry = shape.geometry;
   own.channel_count = shape.channel_count;
   own.post_bytes = shape.load_store.post_bytes;
-  own.exchange_chunk_bytes = shape.load_store.chunk_bytes;
+  own.exchange_chunk_bytes = shape.shares_buffers ? shared_chunk_bytes : shape.load_store.chunk_bytes;
   own.exchange_channels = shape.load_store.channel_count;
   own.shares_buffers = shape.shares_buffers;
   own.barrier_send = barrier_buffer(0);

@@ -10,7 +10,7 @@ constexpr uint32_t warp_threads = 32;
 // Nothing was measured. Post areas take 256 KiB of a place, areas of chunks those of 8 ranks with 4 channels 36 MiB.
 constexpr uint32_t load_store_post_bytes = 64 << 10;
 constexpr uint32_t load_store_chunk_bytes = 256 << 10;
-constexpr uint32_t no_chunk_bytes = cache_line_bytes;  // ranks that share buffers pass no chunks on
+constexpr uint32_t unused_chunk_bytes = cache_line_bytes;  // of a place: ranks that share buffers pass no chunks on
 constexpr uint32_t shared_channels_max = 128;
 
 }  // namespace
@@ -37,7 +37,7 @@ device::LoadStoreGeometry choose_load_store(const DeviceRequest &request, const 
   if (!wants_load_store(request)) return {};
   const uint32_t ranks = request.rank_count;
   if (!shares_buffers(request)) return {ranks, channel_count, load_store_post_bytes, load_store_chunk_bytes};
-  device::LoadStoreGeometry shape{ranks, channel_count, load_store_post_bytes, no_chunk_bytes};
+  device::LoadStoreGeometry shape{ranks, channel_count, load_store_post_bytes, unused_chunk_bytes};
   if (request.channel_count != 0) return shape;  // so many are asked for
   const uint64_t free_blocks = budget.blocks - std::min(budget.blocks, request.claimed_blocks);
   const uint64_t most = free_blocks / 2 / ranks;

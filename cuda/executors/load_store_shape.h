@@ -31,9 +31,7 @@ namespace rondo::cuda {
 /// Of a block.
 [[nodiscard]] uint32_t load_store_threads(bool one_shot, uint64_t bytes, uint32_t channel_count);
 
-/// Elements of a channel's chunk where ranks share buffers: chunks are there so that their sizes fit into 32 bits.
-[[nodiscard]] constexpr uint64_t shared_chunk_elements(uint32_t element_bytes) {
-  return (uint64_t{1} << 30) / element_bytes;
-}
+/// Of a channel's chunk where ranks share buffers: chunks are there so that their sizes fit into 32 bits.
+inline constexpr uint64_t shared_chunk_bytes = uint64_t{1} << 30;
 
 }  // namespace rondo::cuda

@@ -3,7 +3,8 @@
 // counters; it tells the others by a vote. So the ends of a link, which lie in memory, are written behind the barrier
 // that precedes a slice's publication and read between the next vote and the next such barrier (interpreter.h).
 //
-// Nobody sleeps on a device: flags are acquire and release. Loans are by address only: peers in the same address space.
+// Nobody sleeps on a device: flags are acquire and release. Buffers are exported by address only, to peers in the same
+// address space.
 #pragma once
 
 #include <cstdint>

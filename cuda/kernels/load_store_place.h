@@ -26,8 +26,8 @@
 //           R1 load everybody's contributed, acquire, until c + 1; read; write the own part's result
 //           R2 store reduced = c + 1, release
 //           G1 load everybody's reduced, acquire, until c + 1; read the results
-//   Order in a rank: C(c), R(c-1), G(c-2), C(c+1), ... So who sees everybody's reduced of c - 3 (G) may write
-//   contribution c where c - 4 was, and who sees everybody's contributed of c (R) may write result c there: they are
+//   Order in a rank: C(c), R(c-1), G(c-2), C(c+1), ... Once every rank's reduced has passed c - 3 (G),
+//   contribution c may overwrite c - 4. Once every rank's contributed has come to c (R), result c may: all ranks are
 //   past G(c-3). Chunks are counted for each channel through the communicator's life, modulo 2^32: nobody is more than
 //   three chunks ahead of another.
 // shared    B1 store the window, relaxed; add 1 to arrived, acquire and release

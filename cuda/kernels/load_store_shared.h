@@ -45,6 +45,7 @@ template <memory::Site arrival, Group G>
     const uint64_t before = memory::add<arrival>(word, 1) % gate_closed;  // B1, B4, pairs with B2, B5
     target = (before / operation.rank_count() + 1) * operation.rank_count();
   }
+  bool told = false;
   for (;;) {  // bounded: by the deadline, at which the host sets the abort word; or all come, see load_store_place.h
     Gate seen = Gate::open;
     if (group.rank() == 0)
@@ -57,7 +58,7 @@ template <memory::Site arrival, Group G>
       waiting.keep();
       return true;
     }
-    if (gives_up && group.rank() == 0 && seen == Gate::waits && must_stop(operation.base))
+    if (gives_up && group.rank() == 0 && seen == Gate::waits && must_stop(operation.base, told))
       seen = close_gate(word, target);
     if (group.any(seen == Gate::closed)) return false;
     group.relax();

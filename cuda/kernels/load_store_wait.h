@@ -54,6 +54,7 @@ template <Group G>
 /// Until attempt() is ready in all threads; what one of them acquired, all see then. False: stop.
 template <Group G, class Attempt>
 [[nodiscard]] RONDO_HD bool repeat_until_ready(G group, const LoadStoreOperation &operation, Attempt &&attempt) {
+  bool told = false;
   for (;;) {  // bounded by the deadline, at which the host sets the abort word
     const Look look = attempt();
     memory::Attempt waiting;
@@ -61,7 +62,7 @@ template <Group G, class Attempt>
       waiting.keep();
       return true;
     }
-    if (group.any(look == Look::foreign || (group.rank() == 0 && must_stop(operation.base)))) return false;
+    if (group.any(look == Look::foreign || (group.rank() == 0 && must_stop(operation.base, told)))) return false;
     group.relax();
   }
 }

@@ -27,9 +27,10 @@ RONDO_HD inline void begin_operation(const DeviceOperation &operation) {
   if (operation.captured != 0) tell_running(operation);
 }
 
-/// By thread 0 of a group that has looked for something in vain.
-[[nodiscard]] RONDO_HD inline bool must_stop(const DeviceOperation &operation) {
-  tell_running(operation);  // it waits, so the host shall know that its time runs
+/// By thread 0 of a group that has looked for something in vain. `told`: of this wait, whether the host knows of it.
+[[nodiscard]] RONDO_HD inline bool must_stop(const DeviceOperation &operation, bool &told) {
+  if (!told) tell_running(operation);  // the kernel waits, so the host shall know that its time runs
+  told = true;
   if (memory::load_relaxed(operation.progress->verdict) != 0) return true;  // A1; pairs by value with E1
   return memory::load_acquire(*operation.abort) != 0;                       // A1, pairs with the host's release store
 }
@@ -71,8 +72,9 @@ RONDO_HD void run_lanes(G group, const DeviceOperation &operation, const DeviceC
   for (uint32_t lane = first; lane < channel.lane_count && lane_count < lanes_max; lane += stride)
     running |= 1u << lane_count++;
   uint64_t verdict = 0;
+  bool told = false;
   if (group.rank() == 0) begin_operation(operation);
-  // A kernel behind one that failed must not touch the links. (The abort word is looked at by who has to wait.)
+  // A kernel behind one that failed must not touch the links. (Groups that have to wait look at the abort word.)
   if (group.any(group.rank() == 0 && memory::load_relaxed(operation.progress->verdict) != 0))  // A1
     verdict = pack_verdict(Outcome::stopped, Fault::none, 0);
   while (running != 0 && verdict == 0) {  // bounded by the deadline, at which the host sets the abort word
@@ -95,7 +97,8 @@ RONDO_HD void run_lanes(G group, const DeviceOperation &operation, const DeviceC
     if (moved || verdict != 0) continue;
     const memory::Attempt waiting;
     group.relax();
-    if (group.any(group.rank() == 0 && must_stop(operation))) verdict = pack_verdict(Outcome::stopped, Fault::none, 0);
+    if (group.any(group.rank() == 0 && must_stop(operation, told)))
+      verdict = pack_verdict(Outcome::stopped, Fault::none, 0);
   }
   if (group.rank() == 0) report(operation, lane_count, verdict);
 }

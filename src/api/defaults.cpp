@@ -14,11 +14,11 @@ namespace {
 /// No later version is larger: a greater size is an uninitialised one.
 constexpr size_t size_max = 4096;
 
-/// `least`: the size of the first version. A caller of a later version gets zeros behind what this one knows.
+/// `size_min`: the size of the first version. A caller of a later version gets zeros behind what this one knows.
 template <class Struct>
-Result<void> write_default(Struct *target, size_t size, Struct defaults, size_t least, const char *name) {
+Result<void> write_default(Struct *target, size_t size, Struct defaults, size_t size_min, const char *name) {
   if (target == nullptr) return invalid_argument(std::string(name) + " is NULL");
-  if (size < least || size > size_max)
+  if (size < size_min || size > size_max)
     return invalid_argument("size is " + std::to_string(size) + "; give the bytes of your " + name + ", which are " +
                             std::to_string(sizeof(Struct)) + " in this version");
   defaults.size = size;

@@ -5,6 +5,8 @@
 #include <concepts>
 #include <optional>
 
+#include "src/base/ceil_div.h"
+
 namespace rondo {
 
 template <std::unsigned_integral T>
@@ -19,11 +21,6 @@ template <std::unsigned_integral T>
   T out = 0;
   if (__builtin_mul_overflow(a, b, &out)) return std::nullopt;
   return out;
-}
-
-template <std::unsigned_integral T>
-[[nodiscard]] constexpr T ceil_div(T value, T by) {
-  return value / by + (value % by != 0 ? 1 : 0);
 }
 
 /// The least multiple of `to` that is not below `value`; the caller knows that it fits.

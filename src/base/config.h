@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a user may set: the environment, read once into a Config, and rondo_config_t over it. Both are passed down as
-// plain data; nothing else in the library looks at the environment, but for how the launchers describe a job
+// plain data; nothing else in the library looks at the environment, except for how the launchers describe a job
 // (src/bootstrap/launch/environment.h) and the log (which must work before there is a Config).
 //
-// One table line a variable: its name, what it takes, what it means, how it is read and how it is shown. A test checks
-// that docs/environment.md has them all.
+// One table has a line for each variable: its name, what it takes, what it means, how it is read and shown, which field
+// of rondo_config_t sets the same, and whether ranks must agree on it. parse_config(), merge() and the comparison of
+// ranks (src/core/group_info.cpp) go by that table alone. A test checks that docs/environment.md has all of it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -85,12 +87,28 @@ struct Settings : Config {
   uint64_t tuning_hash = 0;  ///< of the table in tuning_file, which src/core reads; 0: none
 };
 
+/// The field of rondo_config_t that sets the same as a variable.
+struct CallerField {
+  const char *name = nullptr;  ///< null: there is none
+  size_t offset = 0;           ///< a caller whose struct ends there, or before, does not know the field
+  /// A field at its default leaves `config` as it is. `name` is for the error.
+  Result<void> (*take)(const rondo_config_t &caller, const char *name, Config &config) = nullptr;
+};
+
+/// A setting as the number that ranks compare.
+struct SharedNumber {
+  uint64_t (*get)(const Config &config) = nullptr;  ///< null: ranks need not agree on the setting
+  void (*put)(Config &config, uint64_t number) = nullptr;
+};
+
 struct ConfigVariable {
   const char *name;
   const char *values;   ///< what it takes, for people
   const char *meaning;  ///< one line
   Result<void> (*parse)(std::string_view text, Config &config);
   std::string (*show)(const Config &config);  ///< as the variable would be written; "" for none
+  SharedNumber shared{};
+  CallerField field{};
 };
 
 [[nodiscard]] std::span<const ConfigVariable> config_variables();

@@ -49,19 +49,19 @@ bool equal_in_any_case(std::string_view one, std::string_view other) {
                     [&](char a, char b) { return lower(a) == lower(b); });
 }
 
-Result<uint64_t> parse_number(std::string_view text, uint64_t least, uint64_t most) {
+Result<uint64_t> parse_number(std::string_view text, uint64_t min, uint64_t max) {
   const auto value = digits(text);
-  if (value && *value >= least && *value <= most) return *value;
-  return invalid_argument(quoted(text) + " is not a number from " + std::to_string(least) + " to " +
-                          std::to_string(most));
+  if (value && *value >= min && *value <= max) return *value;
+  return invalid_argument(quoted(text) + " is not a number from " + std::to_string(min) + " to " +
+                          std::to_string(max));
 }
 
-Result<uint64_t> parse_bytes(std::string_view text, uint64_t least, uint64_t most) {
+Result<uint64_t> parse_bytes(std::string_view text, uint64_t min, uint64_t max) {
   const uint64_t unit = text.empty() ? 1 : unit_of(text.back());
   const auto number = digits(unit == 1 ? text : text.substr(0, text.size() - 1));
   const auto value = number ? checked_mul(*number, unit) : std::nullopt;
-  if (value && *value >= least && *value <= most) return *value;
-  return invalid_argument(quoted(text) + " is not a size from " + show_bytes(least) + " to " + show_bytes(most) +
+  if (value && *value >= min && *value <= max) return *value;
+  return invalid_argument(quoted(text) + " is not a size from " + show_bytes(min) + " to " + show_bytes(max) +
                           " bytes, as in 4096, 64K, 1M or 1G");
 }
 

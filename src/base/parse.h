@@ -15,14 +15,14 @@ namespace rondo {
 /// `text` between quotes for a message: one line whatever it holds, cut off when it is long.
 [[nodiscard]] std::string quoted(std::string_view text);
 
-/// Whether two texts are the same but for capital letters (of ASCII), which are none of a value's meaning.
+/// Whether two texts are the same, whatever the case of their (ASCII) letters: case has no meaning in a value.
 [[nodiscard]] bool equal_in_any_case(std::string_view one, std::string_view other);
 
-/// A decimal number in [least, most].
-[[nodiscard]] Result<uint64_t> parse_number(std::string_view text, uint64_t least, uint64_t most);
+/// A decimal number in [min, max].
+[[nodiscard]] Result<uint64_t> parse_number(std::string_view text, uint64_t min, uint64_t max);
 
-/// A number of bytes in [least, most]: digits and, if wanted, K, M or G (powers of 1,024; small letters too).
-[[nodiscard]] Result<uint64_t> parse_bytes(std::string_view text, uint64_t least, uint64_t most);
+/// A number of bytes in [min, max]: digits and, if wanted, K, M or G (powers of 1,024; small letters too).
+[[nodiscard]] Result<uint64_t> parse_bytes(std::string_view text, uint64_t min, uint64_t max);
 
 /// Seconds, decimal fractions allowed, in [0.001, seconds_max]; the result is in nanoseconds.
 [[nodiscard]] Result<uint64_t> parse_seconds(std::string_view text);

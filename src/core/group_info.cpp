@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,30 +18,17 @@
 namespace rondo {
 namespace {
 
-constexpr uint32_t peer_info_version = 8;
+constexpr uint32_t peer_info_version = 9;
 constexpr uint64_t farewell_ns = 2'000'000'000;
 
 struct PeerInfo {
   uint32_t version = peer_info_version;
   uint32_t library_version = RONDO_VERSION_MAJOR << 16 | RONDO_VERSION_MINOR << 8 | RONDO_VERSION_PATCH;
   uint32_t rank_count = 0;
-  uint32_t algorithm = 0;
-  uint32_t protocol = 0;
-  uint32_t channels = 0;
-  uint64_t chunk_bytes = 0;
-  uint32_t slot_count = 0;
-  uint32_t wait = 0;
   uint32_t on_device = 0;
-  uint32_t device_executor = 0;
-  uint32_t device_handles = 0;
-  uint32_t device_launch = 0;
-  uint32_t network = 0;
-  uint32_t kernel = 0;
-  uint32_t rails = 0;
-  uint32_t sockets = 0;
-  uint64_t slot_bytes = 0;
+  uint64_t rails = 0;
   uint64_t tuning_hash = 0;
-  uint64_t max_ctas = 0;
+  std::array<uint64_t, 48> settings{};  ///< as config_variables(); 0 where ranks need not agree
   std::array<unsigned char, 32> host{};
   std::array<uint64_t, 4> host_parts{};  ///< a digest each of what host_id() is made of
   std::array<uint64_t, 16> cores{};  ///< processing units of this rank's affinity
@@ -77,23 +65,13 @@ std::string why_apart(const PeerInfo &own, const PeerInfo &theirs) {
 Result<PeerInfo> own_peer_info(uint32_t rank_count, const Settings &settings) {
   PeerInfo info;
   info.rank_count = rank_count;
-  info.algorithm = settings.algorithm;
-  info.protocol = settings.protocol;
-  info.kernel = settings.kernel;
-  info.channels = settings.channels;
-  info.chunk_bytes = settings.chunk_bytes;
-  info.slot_count = settings.slot_count;
-  info.wait = static_cast<uint32_t>(settings.wait);
-  info.slot_bytes = settings.slot_bytes;
   info.on_device = settings.device != RONDO_DEVICE_HOST ? 1 : 0;
-  info.device_executor = settings.device_executor;
-  info.device_handles = static_cast<uint32_t>(settings.device_handles);
-  info.device_launch = static_cast<uint32_t>(settings.device_launch);
-  info.network = static_cast<uint32_t>(settings.network);
-  info.rails = static_cast<uint32_t>(rail_count(settings.network_interface));
-  info.sockets = settings.sockets;
+  info.rails = rail_count(settings.network_interface);
   info.tuning_hash = settings.tuning_hash;
-  info.max_ctas = settings.max_ctas;
+  const auto variables = config_variables();
+  assert(variables.size() <= info.settings.size());
+  for (size_t i = 0; i < variables.size(); ++i)
+    if (variables[i].shared.get != nullptr) info.settings[i] = variables[i].shared.get(settings);
   RONDO_TRY_ASSIGN(const std::string host, host_id());
   crypto_generichash(info.host.data(), info.host.size(), reinterpret_cast<const unsigned char *>(host.data()),
                      host.size(), nullptr, 0);
@@ -108,50 +86,55 @@ Result<PeerInfo> own_peer_info(uint32_t rank_count, const Settings &settings) {
   return info;
 }
 
-struct Field {
+struct Fact {
   const char *what;
   uint64_t (*of)(const PeerInfo &);
 };
 
-constexpr std::array fields{
-    Field{"the bootstrap version (all must run the same Rondo)",
-          [](const PeerInfo &it) { return uint64_t{it.version}; }},
-    Field{"the library's version", [](const PeerInfo &it) { return uint64_t{it.library_version}; }},
-    Field{"the communicator's size", [](const PeerInfo &it) { return uint64_t{it.rank_count}; }},
-    Field{"the algorithm (config or RONDO_ALGORITHM)", [](const PeerInfo &it) { return uint64_t{it.algorithm}; }},
-    Field{"the protocol (config or RONDO_PROTOCOL)", [](const PeerInfo &it) { return uint64_t{it.protocol}; }},
-    Field{"the kernel (config or RONDO_KERNEL)", [](const PeerInfo &it) { return uint64_t{it.kernel}; }},
-    Field{"the channels (config or RONDO_CHANNELS)", [](const PeerInfo &it) { return uint64_t{it.channels}; }},
-    Field{"the chunk size (config or RONDO_CHUNK_BYTES)", [](const PeerInfo &it) { return it.chunk_bytes; }},
-    Field{"RONDO_SLOT_COUNT", [](const PeerInfo &it) { return uint64_t{it.slot_count}; }},
-    Field{"RONDO_SLOT_BYTES", [](const PeerInfo &it) { return it.slot_bytes; }},
-    Field{"the limit of blocks (config or RONDO_MAX_CTAS)", [](const PeerInfo &it) { return it.max_ctas; }},
-    Field{"the tuning table (RONDO_TUNING_FILE; 0: none)", [](const PeerInfo &it) { return it.tuning_hash; }},
-    Field{"what rondo_config_t.device is (0: host memory, 1: a CUDA device)",
-          [](const PeerInfo &it) { return uint64_t{it.on_device}; }},
-    Field{"the executor on devices (config or RONDO_DEVICE_EXECUTOR)",
-          [](const PeerInfo &it) { return uint64_t{it.device_executor}; }},
-    Field{"RONDO_DEVICE_HANDLES", [](const PeerInfo &it) { return uint64_t{it.device_handles}; }},
-    Field{"RONDO_DEVICE_LAUNCH", [](const PeerInfo &it) { return uint64_t{it.device_launch}; }},
-    Field{"RONDO_NETWORK", [](const PeerInfo &it) { return uint64_t{it.network}; }},
-    Field{"the number of rails (network interfaces in RONDO_INTERFACE)",
-          [](const PeerInfo &it) { return uint64_t{it.rails}; }},
-    Field{"RONDO_SOCKETS", [](const PeerInfo &it) { return uint64_t{it.sockets}; }},
-    Field{"RONDO_WAIT", [](const PeerInfo &it) { return uint64_t{it.wait}; }},
+constexpr std::array facts{
+    Fact{"the bootstrap version (all must run the same Rondo)",
+         [](const PeerInfo &it) { return uint64_t{it.version}; }},
+    Fact{"the library's version", [](const PeerInfo &it) { return uint64_t{it.library_version}; }},
+    Fact{"the communicator's size", [](const PeerInfo &it) { return uint64_t{it.rank_count}; }},
+    Fact{"what rondo_config_t.device is (0: host memory, 1: a CUDA device)",
+         [](const PeerInfo &it) { return uint64_t{it.on_device}; }},
+    Fact{"the number of rails (network interfaces in RONDO_INTERFACE)",
+         [](const PeerInfo &it) { return it.rails; }},
+    Fact{"the tuning table (RONDO_TUNING_FILE; 0: none)", [](const PeerInfo &it) { return it.tuning_hash; }},
 };
 
-Result<void> compare(const std::vector<PeerInfo> &all, uint32_t rank) {
-  for (uint32_t peer = 0; peer < all.size(); ++peer) {
-    for (const Field &field : fields) {
-      if (field.of(all[peer]) == field.of(all[0])) continue;
-      Error error{RONDO_ERROR_MISMATCH, std::string("ranks 0 and ") + std::to_string(peer) + " differ in " +
-                                            field.what + ": " + std::to_string(field.of(all[0])) + " and " +
-                                            std::to_string(field.of(all[peer])) + "; make them equal"};
-      error.rank = static_cast<int32_t>(rank);
-      error.peer = static_cast<int32_t>(peer);
-      return error;
-    }
+Error disagreement(uint32_t rank, uint32_t peer, const std::string &what, const std::string &first,
+                   const std::string &theirs) {
+  return {RONDO_ERROR_MISMATCH,
+          "ranks 0 and " + std::to_string(peer) + " differ in " + what + ": " + first + " and " + theirs +
+              "; make them equal",
+          static_cast<int32_t>(rank), static_cast<int32_t>(peer)};
+}
+
+/// The setting as the variable would be written.
+std::string shown(const ConfigVariable &variable, uint64_t number) {
+  Config config;
+  variable.shared.put(config, number);
+  return variable.show(config);
+}
+
+Result<void> compare(const PeerInfo &first, const PeerInfo &theirs, uint32_t rank, uint32_t peer) {
+  for (const Fact &fact : facts)
+    if (fact.of(theirs) != fact.of(first))
+      return disagreement(rank, peer, fact.what, std::to_string(fact.of(first)), std::to_string(fact.of(theirs)));
+  const auto variables = config_variables();
+  for (size_t i = 0; i < variables.size(); ++i) {
+    if (variables[i].shared.get == nullptr || first.settings[i] == theirs.settings[i]) continue;
+    std::string what = variables[i].name;
+    if (variables[i].field.name != nullptr) what += std::string(" or rondo_config_t.") + variables[i].field.name;
+    return disagreement(rank, peer, what, shown(variables[i], first.settings[i]),
+                        shown(variables[i], theirs.settings[i]));
   }
+  return {};
+}
+
+Result<void> compare(const std::vector<PeerInfo> &all, uint32_t rank) {
+  for (uint32_t peer = 1; peer < all.size(); ++peer) RONDO_TRY(compare(all[0], all[peer], rank, peer));
   return {};
 }
 

@@ -71,7 +71,7 @@ class DeviceExecutor : public Executor {
   [[nodiscard]] Result<void> enqueue_one(const WorkItem &work, void *stream);
 
   Operations *operations_ = nullptr;
-  std::mutex monitor_mutex_;                ///< guards that monitor_ is there, for who only asks
+  std::mutex monitor_mutex_;                ///< guards that monitor_ is there, for calls that only ask
   std::unique_ptr<DeviceMonitor> monitor_;  ///< from start() to end()
 };
 

@@ -31,7 +31,7 @@ RunOutcome ExchangeEnd::run(const Plan &plan, const Buffers &buffers, const Host
   return LoadStoreCall(*this, plan, buffers, reducer, waiter).run(plan.choice.algorithm);
 }
 
-// operands_ and results_ are set by who needs them.
+// operands_ and results_ are set by the forms that need them.
 LoadStoreCall::LoadStoreCall(ExchangeEnd &end, const Plan &plan, const Buffers &buffers, const HostReducer &reducer,
                              Waiter &waiter)
     : end_(end),
@@ -43,7 +43,7 @@ LoadStoreCall::LoadStoreCall(ExchangeEnd &end, const Plan &plan, const Buffers &
       element_bytes_(plan.lanes.front().program.element_bytes),
       single_steps_(rounds_every_step(static_cast<rondo_type_t>(plan.key.signature.type))),
       cheap_(reduces_cheaply(static_cast<rondo_type_t>(plan.key.signature.type),
-                           static_cast<rondo_op_t>(plan.key.signature.op))),
+                             static_cast<rondo_op_t>(plan.key.signature.op))),
       chunk_elements_(tiles_.chunk_elements) {}
 
 RunOutcome LoadStoreCall::run(rondo_algorithm_t algorithm) {
@@ -142,7 +142,7 @@ bool LoadStoreCall::worth_exporting() const {
 
 void LoadStoreCall::announce() {
   const auto describe = [](const Window &window, bool exported) {
-    LentBuffer buffer;
+    ExportedBuffer buffer;
     buffer.address = reinterpret_cast<uint64_t>(window.data);
     buffer.exported = exported ? 1 : 0;
     if (window.handle.kind != PayloadKind::mapped) return buffer;
@@ -161,7 +161,7 @@ void LoadStoreCall::announce() {
   own.recv = describe(buffers_.recv, exports_recv_);
 }
 
-const std::byte *LoadStoreCall::open(uint32_t peer, const LentBuffer &buffer) const {
+const std::byte *LoadStoreCall::open(uint32_t peer, const ExportedBuffer &buffer) const {
   SlotHeader header;
   const bool same_process = (end_.readable_kinds_[peer] & kind_bit(PayloadKind::address)) != 0;
   header.kind = static_cast<uint32_t>(same_process ? PayloadKind::address : PayloadKind::mapped);

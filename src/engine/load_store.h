@@ -24,7 +24,7 @@ class ExchangeTrace {
   virtual void copied(const std::byte *to, const std::byte *from, size_t bytes) = 0;
   /// Of each operand and output `bytes` bytes; operands in the order in which they are reduced.
   virtual void reduced(std::span<const std::byte *const> operands, std::span<std::byte *const> outputs,
-                      size_t bytes) = 0;
+                       size_t bytes) = 0;
 };
 
 /// This rank's end of the exchange. Lives as long as the communicator; counters survive from operation to operation.

@@ -7,8 +7,8 @@
 #include <array>
 #include <cstring>
 
-#include "src/engine/reduction/rank_order.h"
 #include "src/engine/load_store.h"
+#include "src/engine/reduction/rank_order.h"
 #include "src/engine/reduction/stream_copy.h"
 #include "src/proto/memory.h"
 
@@ -25,9 +25,9 @@ class LoadStoreCall {
  private:
   /// How a ring is done.
   enum class RingForm : uint8_t {
-    accumulators,  ///< some rank does not export: all add to sums in the exchange
-    exported_parts,    ///< all export both buffers: each rank reduces a part, and all fetch the others' results
-    exported_whole,    ///< two ranks that export out of place: each reduces everything, and nothing is fetched
+    accumulators,    ///< some rank does not export: all add to sums in the exchange
+    exported_parts,  ///< all export both buffers: each rank reduces a part, and all fetch the others' results
+    exported_whole,  ///< two ranks that export out of place: each reduces everything, and nothing is fetched
   };
   /// How far this rank has come in a ring of accumulators.
   struct RingProgress {
@@ -46,7 +46,7 @@ class LoadStoreCall {
   [[nodiscard]] bool worth_exporting() const;
   [[nodiscard]] bool can_export(const Window &window) const;
   [[nodiscard]] RunOutcome meet();
-  [[nodiscard]] const std::byte *open(uint32_t peer, const LentBuffer &buffer) const;
+  [[nodiscard]] const std::byte *open(uint32_t peer, const ExportedBuffer &buffer) const;
   void publish(uint64_t &word, uint64_t value) const;
 
   // load_store_two_shot.cpp
@@ -80,7 +80,7 @@ class LoadStoreCall {
   [[nodiscard]] bool outgrows_caches() const { return bytes() >= end_.cache_bytes_; }
   /// In place the lines of recv are in the cache already, since they were just read.
   [[nodiscard]] bool streams() const { return apart() && outgrows_caches(); }
-  [[nodiscard]] uint64_t chunk_count() const { return (count_ + chunk_elements_ - 1) / chunk_elements_; }
+  [[nodiscard]] uint64_t chunk_count() const { return ceil_div(count_, chunk_elements_); }
   [[nodiscard]] Range chunk_range(uint64_t chunk) const {
     return slice_of({0, count_}, chunk * chunk_elements_, chunk_elements_);
   }
@@ -113,7 +113,7 @@ class LoadStoreCall {
       std::memcpy(to, from, size);
   }
   void reduce(const HostReducer &reducer, std::span<const std::byte *const> operands,
-            std::span<std::byte *const> outputs, uint64_t count, bool single_steps, bool past_caches = false) const {
+              std::span<std::byte *const> outputs, uint64_t count, bool single_steps, bool past_caches = false) const {
     if (end_.trace_ != nullptr) end_.trace_->reduced(operands, outputs, count * element_bytes_);
     reduce_in_rank_order(reducer, operands, outputs, count, element_bytes_, single_steps, past_caches);
   }
@@ -147,15 +147,15 @@ class LoadStoreCall {
   const Partition &tiles_;  ///< of the schedule: a ring's order of reductions follows from them
   const uint64_t count_;
   const uint32_t element_bytes_;
-  const bool single_steps_;     ///< each step rounds
-  const bool cheap_;            ///< memory takes longer than arithmetic
-  uint64_t chunk_elements_;     ///< of a whole chunk; in a ring of accumulators a chunk is a tile
+  const bool single_steps_;  ///< each step rounds
+  const bool cheap_;         ///< memory takes longer than arithmetic
+  uint64_t chunk_elements_;  ///< of a whole chunk; in a ring of accumulators a chunk is a tile
   bool is_ring_ = false;
-  bool in_ring_order_ = false;       ///< a ring without accumulators
+  bool in_ring_order_ = false;  ///< a ring without accumulators
   bool exports_send_ = false, exports_recv_ = false;
-  bool all_export_ = false;            ///< every rank, both buffers; known once they have met
-  bool all_apart_ = false;           ///< every rank is out of place; likewise
-  bool sums_past_caches_ = false;    ///< those that are reduced right into recv
+  bool all_export_ = false;        ///< every rank, both buffers; known once they have met
+  bool all_apart_ = false;         ///< every rank is out of place; likewise
+  bool sums_past_caches_ = false;  ///< those that are reduced right into recv
   // Of each rank, from meet() on: its send and its recv buffer where they are exported, else null. Not set before: a
   // one_shot of a few bytes would notice.
   std::array<const std::byte *, exchange_rank_count_max> operands_;

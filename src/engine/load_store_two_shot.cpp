@@ -77,11 +77,12 @@ RunOutcome LoadStoreCall::run_exported_whole() {
   return finish_gathering();
 }
 
-/// Nobody returns while another may still read what it has exported.
+/// No rank returns while a peer may still read a buffer that the rank has exported. Peers have read `send` before they
+/// stored `reduced`, which gather() has waited for; two ranks that reduce everything export both buffers.
 RunOutcome LoadStoreCall::finish_gathering() const {
   end_.chunks_ += chunk_count();
   publish(own_place().gathered.value, end_.chunks_);  // G2
-  if (!exports_send_ && !exports_recv_) return {};
+  if (!exports_recv_) return {};
   return wait_for_gathered(end_.chunks_);
 }
 
@@ -134,10 +135,10 @@ void LoadStoreCall::reduce_range(uint64_t chunk, Range range) const {
     std::byte *const outputs[] = {result + in_range, recv + in_range};  // of which some are written
     const std::span<std::byte *const> all_outputs(outputs);
     reduce(reducer_, std::span(operands).first(rank_count()),
-         exports_recv_         ? all_outputs.last(1)
-         : apart_from_caches ? all_outputs.first(1)
-                             : all_outputs,
-         piece.count, single_steps_, sums_past_caches_);
+           exports_recv_       ? all_outputs.last(1)
+           : apart_from_caches ? all_outputs.first(1)
+                               : all_outputs,
+           piece.count, single_steps_, sums_past_caches_);
   });
   if (apart_from_caches) copy(recv, result, range.count * element_bytes_, true);
 }

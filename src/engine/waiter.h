@@ -27,8 +27,8 @@ struct WaitPolicy {
   bool progresses = false;     ///< each round begins with one of PeerAccess::progress()
 
   [[nodiscard]] static WaitPolicy dedicated() { return {128, 8192, 256, false}; }
-  /// dedicated(), where a round asks a network and so takes as long as ten others: the core is soon offered to who else
-  /// may want it, a rank of another container for instance.
+  /// dedicated(), where a round asks a network and so takes as long as ten others: the core is soon offered to
+  /// others, a rank of another container for instance.
   [[nodiscard]] static WaitPolicy dedicated_to_network() { return {128, 64, 8192, false, true}; }
   [[nodiscard]] static WaitPolicy oversubscribed() { return {8, 0, 512, true}; }
 };
@@ -46,7 +46,7 @@ class Waiter {
   /// A round without progress: waits a little. False: stop.
   [[nodiscard]] bool idle();
 
-  /// For who moves on without waiting: did the communicator fail? A load or two.
+  /// For code that moves on without waiting: did the communicator fail? A load or two.
   [[nodiscard]] bool stopped() { return watch_.stopped(); }
 
   /// A round with progress.

@@ -36,7 +36,7 @@ class Writer {
     return std::all_of(it_.exports_send.begin(), it_.exports_send.end(), set) &&
            std::all_of(it_.exports_recv.begin(), it_.exports_recv.end(), set);
   }
-  [[nodiscard]] uint64_t chunk_count() const { return (it_.count + chunk_elements_ - 1) / chunk_elements_; }
+  [[nodiscard]] uint64_t chunk_count() const { return ceil_div(it_.count, chunk_elements_); }
   [[nodiscard]] Range chunk_range(uint64_t chunk) const {
     return slice_of({0, it_.count}, chunk * chunk_elements_, chunk_elements_);
   }
@@ -170,7 +170,7 @@ class Writer {
   void finish_gathering() {
     at_.chunks += chunk_count();
     publish(step(), Counter::gathered, at_.chunks);
-    if (exports_send() || exports_recv()) wait_for_others(step(), Counter::gathered, at_.chunks);
+    if (exports_recv()) wait_for_others(step(), Counter::gathered, at_.chunks);
   }
 
   void two_shot() {

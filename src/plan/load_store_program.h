@@ -71,11 +71,11 @@ struct Operation {
   rondo_algorithm_t algorithm = RONDO_ALGORITHM_ONE_SHOT;  ///< one_shot, two_shot or ring
   uint32_t rank = 0;
   ExchangeGeometry geometry;
-  Partition tiles;             ///< of the plan
+  Partition tiles;  ///< of the plan
   uint64_t count = 0;
   uint32_t element_bytes = 1;
-  bool cheap = true;           ///< memory takes longer than arithmetic
-  bool wake = false;           ///< ranks share cores
+  bool cheap = true;  ///< memory takes longer than arithmetic
+  bool wake = false;  ///< ranks share cores
   uint64_t cache_bytes = UINT64_MAX;  ///< results from here on go past the caches
   // By rank. What is exported is what each announces (the kernel decides it by size and kind of the buffer).
   std::vector<bool> exports_send, exports_recv, in_place;

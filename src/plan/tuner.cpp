@@ -96,7 +96,7 @@ constexpr std::array detail_table{
 
 /// Where a network is between some of the ranks: in place of the rows above, except for ll128. One chunk on its way
 /// leaves a network idle while its end is looked at, so chunks are of several slots or on two channels; much more on
-/// its way leaves the caches (docs/performance.md, "Between hosts").
+/// its way leaves the caches (docs/notes/between-hosts.md).
 constexpr std::array network_table{
     DetailRow{RONDO_ALGORITHM_ONE_SHOT, any_bytes, RONDO_PROTOCOL_SIMPLE, 1, 256 * KiB},
     DetailRow{RONDO_ALGORITHM_HIERARCHICAL, any_bytes, RONDO_PROTOCOL_SIMPLE, 2, 128 * KiB},
@@ -225,7 +225,7 @@ uint32_t exchange_channels_for(const TunerInput &input, bool one_shot) {
 }
 
 /// load_store by kernels of a device: where all ranks share their buffers, by what is counted (docs/gpu-executors.md);
-/// elsewhere for who asks for it, as nothing was measured. Chunks are as large as their areas.
+/// elsewhere only where it is asked for, as nothing was measured. Chunks are as large as their areas.
 std::optional<PlanChoice> choose_load_store_on_device(const TunerInput &input, rondo_collective_t collective) {
   const PlanChoice &wanted = input.overrides;
   const bool can = input.post_bytes != 0 && input.rank_count >= 2 && collective == RONDO_ALL_REDUCE;

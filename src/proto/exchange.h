@@ -19,14 +19,15 @@
 //           R1 load everybody's contributed, sync, until c + 1; read; write the own part's result
 //           R2 store reduced = c + 1, release
 //           G1 load everybody's reduced, sync, until c + 1; read the results
-//           G2 after the last chunk: store gathered, release; a rank that exported waits for everybody's
-//   Order in a rank: C(c), R(c-1), G(c-2), C(c+1), ... So who sees everybody's reduced of c - 3 (G) may write
-//   contribution c where c - 3 was. Who sees everybody's contributed of c (R) may write result c: they are past G(c-3).
-//   Chunks are counted through the communicator's life; all ranks count the same, since they agree on operations.
+//           G2 after the last chunk: store gathered, release; a rank that exported recv waits for everybody's
+//   Order in a rank: C(c), R(c-1), G(c-2), C(c+1), ... Once every rank's reduced has passed c - 3 (G),
+//   contribution c may overwrite c - 3. Once every rank's contributed has come to c (R), result c may: all ranks are
+//   past G(c-3). Chunks are counted through the communicator's life; all ranks count the same, since they agree on
+//   operations.
 // ring      A1 load the predecessor's hops_done, sync, until c * ranks + h; add to the accumulator of the part of hop h
 //           A2 store hops_done = c * ranks + h + 1, release        G1, G2 as above, for each tile that all have done
 //   Hop 0 of tile c waits until everybody has gathered tile c - 3. A two_shot behind a ring waits until everybody has
-//   gathered it. A ring behind a two_shot need not: who is through with that has seen everybody's last reduced.
+//   gathered it. A ring behind a two_shot need not: a rank that has finished that has seen every last reduced.
 //   Where all export: as a two_shot behind R1; two ranks out of place reduce everything instead, then G2.
 // Abort     a rank that gave up stores no flag or counter again: its peers meet their own deadline.
 #pragma once
@@ -46,7 +47,7 @@ struct alignas(cache_line_bytes) ExchangePost {
 static_assert(sizeof(ExchangePost) == cache_line_bytes);
 
 /// A buffer that peers may read where it is, as PayloadKind says: by address in the same process, else mapped.
-struct LentBuffer {
+struct ExportedBuffer {
   uint64_t address = 0;
   uint64_t inode = 0;
   uint64_t region_offset = 0;
@@ -58,8 +59,8 @@ struct LentBuffer {
 
 struct alignas(cache_line_bytes) ExchangeAnnouncement {
   uint64_t fingerprint = 0;
-  LentBuffer send;
-  LentBuffer recv;
+  ExportedBuffer send;
+  ExportedBuffer recv;
 };
 static_assert(sizeof(ExchangeAnnouncement) == 2 * cache_line_bytes);
 

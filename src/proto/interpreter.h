@@ -119,9 +119,9 @@ RONDO_HD inline void finish_slice(LaneState &state, uint64_t count) {
   return window.data + (element - window.origin) * program.element_bytes;
 }
 
-/// The window in which this step's payload lies already, or null.
-[[nodiscard]] RONDO_HD inline const Window *lender(const Step &step, const LaneProgram &program,
-                                                   const Buffers &buffers) {
+/// The window in which this step's payload lies already, so that peers can read it there; or null.
+[[nodiscard]] RONDO_HD inline const Window *exportable_window(const Step &step, const LaneProgram &program,
+                                                              const Buffers &buffers) {
   if (!program.reference_safe) return nullptr;
   if ((step.flags & step_dst) != 0) return &buffers.recv;
   const uint8_t operands = step.flags & (step_recv | step_src | step_acc | step_finish);
@@ -162,7 +162,7 @@ template <Group G, class Protocol, class Reducer, class Links>
     args.add_input(operand);
   }
 
-  const Window *const exporting = sends ? lender(step, program, buffers) : nullptr;
+  const Window *const exporting = sends ? exportable_window(step, program, buffers) : nullptr;
   const std::byte *const exported = exporting != nullptr ? address_of(*exporting, program, state.rest.begin) : nullptr;
   if ((step.flags & step_dst) != 0) args.add_output(address_of(buffers.recv, program, state.rest.begin));
   const std::byte *staged = nullptr;

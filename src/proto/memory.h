@@ -8,7 +8,7 @@
 // other. Nobody sleeps on a device; there, acquire and release do.
 //
 // On a device the scope of every access is the system: the other side may be a thread of another block, of another
-// device, or of the host. (docs/gpu.md has the PTX.)
+// device, or of the host. (docs/gpu-executors.md has the PTX.)
 #pragma once
 
 #include <cstddef>

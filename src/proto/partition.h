@@ -14,6 +14,7 @@
 
 #include <cstdint>
 
+#include "src/base/ceil_div.h"
 #include "src/base/host_device.h"
 
 namespace rondo {
@@ -36,9 +37,7 @@ struct Range {
 /// be shorter, or empty. Number: what the elements of `all` can be counted in.
 template <class Number = uint64_t>
 [[nodiscard]] RONDO_HD constexpr Range even_part(Range all, uint32_t index, uint32_t part_count, uint32_t align) {
-  const auto count = static_cast<Number>(all.count);
-  // Small messages have one part: a call of 8 bytes would spend a tenth of its time on divisions.
-  const Number even = part_count == 1 ? count : count / part_count + (count % part_count != 0 ? 1 : 0);
+  const Number even = ceil_div(static_cast<Number>(all.count), Number{part_count});
   const Number size = (even + align - 1) & ~Number{align - 1};
   return slice_of(all, uint64_t{size} * index, size);
 }
@@ -75,9 +74,6 @@ struct Partition {
     }
     return most;
   }
-
- private:
-  [[nodiscard]] static uint64_t ceil_div(uint64_t a, uint64_t b) { return b == 1 ? a : a / b + (a % b != 0 ? 1 : 0); }
 };
 
 }  // namespace rondo

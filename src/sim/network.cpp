@@ -14,10 +14,10 @@ constexpr double time_us_max = 1e9;
 constexpr double bandwidth_GBps_max = 1e9;
 constexpr double burst_bytes_max = 1e12;
 
-Result<void> check_value(const std::string &name, double value, double least, double most) {
-  if (value >= least && value <= most) return {};  // false for NaN
-  return invalid_argument(name + " is " + std::to_string(value) + ", but wants to be between " +
-                          std::to_string(least) + " and " + std::to_string(most));
+Result<void> check_value(const std::string &name, double value, double min, double max) {
+  if (value >= min && value <= max) return {};  // false for NaN
+  return invalid_argument(name + " is " + std::to_string(value) + ", but must be between " +
+                          std::to_string(min) + " and " + std::to_string(max));
 }
 
 Result<void> check_links(const Network &network) {

@@ -314,7 +314,7 @@ TEST_CASE("settings: sizes of other versions are accepted unless they ask for wh
   }
 }
 
-TEST_CASE("config: docs/environment.md has every variable") {
+TEST_CASE("config: docs/environment.md has every variable, and says which must be equal on all ranks") {
   const char *root = std::getenv("RONDO_SOURCE_ROOT");
   std::ifstream file(std::string(root != nullptr ? root : ".") + "/docs/environment.md");
   const std::string text{std::istreambuf_iterator<char>(file), {}};
@@ -323,5 +323,13 @@ TEST_CASE("config: docs/environment.md has every variable") {
     const std::string row = std::string("| `") + variable.name + "` | " + variable.values + " |";
     INFO(row);
     CHECK(contains(text, row));
+  }
+  // The paragraph on what must be equal on all ranks names each shared setting, and no other.
+  const size_t end = text.find("must be equal on all ranks");
+  REQUIRE(end != text.npos);
+  const std::string paragraph = text.substr(text.rfind("\n\n", end), end - text.rfind("\n\n", end));
+  for (const ConfigVariable &variable : config_variables()) {
+    INFO(variable.name);
+    CHECK(contains(paragraph, std::string("`") + variable.name + "`") == (variable.shared.get != nullptr));
   }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What ranks know of their group: nodes, and which ranks are on each.
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -16,6 +17,27 @@ constexpr uint64_t deadline_after_ns = 60'000'000'000;
 std::vector<uint32_t> ranks_of(const GroupInfo &group, uint32_t node) {
   const auto ranks = group.ranks_of(node);
   return {ranks.begin(), ranks.end()};
+}
+
+/// What each of so many ranks gets, as threads; settings_of(rank) are its own.
+template <class SettingsOf>
+std::vector<Result<GroupInfo>> exchange(uint32_t rank_count, const SettingsOf &settings_of) {
+  const Secret secret = random_secret();
+  const auto server = start_store_server({"127.0.0.1", 0}, secret);
+  REQUIRE(server.ok());
+  std::vector<Result<GroupInfo>> groups(rank_count, Error{});
+  std::vector<std::thread> threads;
+  for (uint32_t rank = 0; rank < rank_count; ++rank) {
+    threads.emplace_back([&, rank] {
+      const uint64_t deadline_ns = now_ns() + deadline_after_ns;
+      const auto store = connect_store(server.value()->endpoint(), secret, deadline_ns);
+      if (store.ok())
+        groups[rank] = exchange_peer_info(*store.value(), "c", rank, rank_count, settings_of(rank), Topology{},
+                                          deadline_ns);
+    });
+  }
+  for (std::thread &thread : threads) thread.join();
+  return groups;
 }
 
 }  // namespace
@@ -36,25 +58,36 @@ TEST_CASE("group info: ranks that alternate between nodes are counted on each") 
 
 TEST_CASE("group info: the ranks of one host are one node, and three on one core oversubscribe it") {
   constexpr uint32_t rank_count = 3;
-  const Secret secret = random_secret();
-  const auto server = start_store_server({"127.0.0.1", 0}, secret);
-  REQUIRE(server.ok());
-  std::vector<Result<GroupInfo>> groups(rank_count, Error{});
-  std::vector<std::thread> threads;
-  for (uint32_t rank = 0; rank < rank_count; ++rank) {
-    threads.emplace_back([&, rank] {
-      const uint64_t deadline_ns = now_ns() + deadline_after_ns;
-      const auto store = connect_store(server.value()->endpoint(), secret, deadline_ns);
-      if (store.ok())
-        groups[rank] = exchange_peer_info(*store.value(), "c", rank, rank_count, Settings{}, Topology{}, deadline_ns);
-    });
-  }
-  for (std::thread &thread : threads) thread.join();
-  for (const auto &group : groups) {
+  for (const auto &group : exchange(rank_count, [](uint32_t) { return Settings{}; })) {
     REQUIRE(group.ok());
     CHECK(group.value().one_node());
     CHECK(group.value().ranks_of(0).size() == rank_count);
     CHECK(group.value().core_count == 1);  // the topology of a machine that tells none
     CHECK(group.value().oversubscribed);
   }
+}
+
+TEST_CASE("group info: each setting that ranks must agree on is compared, and told as it is written") {
+  const auto text_of = [](const ConfigVariable &variable) {  // another value than the default
+    for (const char *value : {"tree", "ll128", "interpreter", "ucx", "sleep", "copy", "vmm", "shared", "4", "64"})
+      if (Config config; variable.parse(value, config).ok() && variable.show(config) == value) return value;
+    return "";
+  };
+  uint32_t shared_count = 0;
+  for (const ConfigVariable &variable : config_variables()) {
+    if (variable.shared.get == nullptr) continue;
+    ++shared_count;
+    Settings other;
+    REQUIRE(variable.parse(text_of(variable), other).ok());
+    INFO(variable.name);
+    for (const auto &group : exchange(2, [&](uint32_t rank) { return rank == 0 ? Settings{} : other; })) {
+      REQUIRE_FALSE(group.ok());
+      CHECK(group.error().status == RONDO_ERROR_MISMATCH);
+      CHECK(group.error().peer == 1);
+      const std::string &message = group.error().message;
+      CHECK(message.find(std::string("ranks 0 and 1 differ in ") + variable.name) == 0);
+      CHECK(message.find(": " + variable.show(Settings{}) + " and " + text_of(variable) + ";") != message.npos);
+    }
+  }
+  CHECK(shared_count == 14);
 }

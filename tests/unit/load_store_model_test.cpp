@@ -259,6 +259,7 @@ TEST_CASE("load_store model: a wait that is missing is found") {
   }
   CHECK(found(two_shot, reduced));
   CHECK(found(exported(two_shot, Export::all), gathered));  // a rank returns while its buffer is read
+  CHECK(found(exported(two_shot, Export::recv), gathered));
   CHECK(found(exported(ring, Export::all), reduced));
   CHECK(found(ring, hops_done));
   CHECK(found(longer(ring), gathered));  // accumulators are taken before they were read

@@ -178,6 +178,10 @@ TEST_CASE("tuning table: rows that no tuner could have meant are refused by numb
                  "'load_store'"));
   CHECK(
       contains(refusal({row(2, 64, by(RONDO_ALGORITHM_RING, RONDO_PROTOCOL_LL128, 1, 64))}), "'ll128' is for devices"));
+  const PlanChoice slots{RONDO_ALGORITHM_ONE_SHOT, RONDO_PROTOCOL_SIMPLE, 1, 64, RONDO_KERNEL_LOAD_STORE};
+  CHECK(contains(refusal({row(2, 64, slots)}), "the kernel 'load_store' has no protocol"));
+  const PlanChoice no_kernel{RONDO_ALGORITHM_ONE_SHOT, RONDO_PROTOCOL_SIMPLE, 1, 64, RONDO_KERNEL_AUTO};
+  CHECK(contains(refusal({row(2, 64, no_kernel)}), "one kernel"));
   CHECK(contains(refusal({{RONDO_BARRIER, 2, false, 64, ring}}), "a barrier has no rows"));
   CHECK(contains(refusal({{RONDO_ALL_GATHER, 2, false, 64, tree}}), "'tree' cannot do all_gather"));
   const Algorithm *one_shot = find_algorithm(RONDO_ALGORITHM_ONE_SHOT);

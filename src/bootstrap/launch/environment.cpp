@@ -32,10 +32,10 @@ class Variables {
   }
   [[nodiscard]] bool has(const char *name) const { return !text(name).empty(); }
 
-  [[nodiscard]] Result<uint64_t> number(const char *name, uint64_t least, uint64_t most) const {
+  [[nodiscard]] Result<uint64_t> number(const char *name, uint64_t min, uint64_t max) const {
     const std::string value = text(name);
     if (value.empty()) return missing(name);
-    auto parsed = parse_number(value, least, most);
+    auto parsed = parse_number(value, min, max);
     if (!parsed.ok()) return invalid_argument(std::string(name) + ": " + parsed.error().message);
     return parsed;
   }

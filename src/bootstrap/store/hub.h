@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The whole server but for its sockets: the sessions of all connections over one StoreCore, and who may come in.
+// The whole server except for its sockets: the sessions of all connections over one StoreCore, and which clients may
+// come in.
 // Bytes, events and the time in; bytes, connections to close and a deadline out; no I/O.
 //
 // Every connection is accepted at once, so that none waits in the listener's queue. When places run short, connections

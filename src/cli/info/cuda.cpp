@@ -29,12 +29,6 @@ std::string uuid_text(const DeviceUuid &uuid) {
   return text;
 }
 
-/// Channels of a rank on a device, each of which is a block, as RONDO_CHANNELS and RONDO_MAX_CTAS leave them.
-uint32_t blocks_of_a_rank(const Config &config) {
-  const uint32_t channels = config.channels != 0 ? config.channels : default_channel_count;
-  return config.max_ctas != 0 ? std::min(channels, config.max_ctas) : channels;
-}
-
 /// What the kernels take of the device.
 Result<void> add_kernels(const CudaDriver &driver, const CudaDevice &device, const Config &config, Json &entry) {
   RONDO_TRY_ASSIGN(const PrimaryContext context, retain_primary_context(driver, device.ordinal));
@@ -42,7 +36,7 @@ Result<void> add_kernels(const CudaDriver &driver, const CudaDevice &device, con
                                                                                      config.protocol, config.kernel)));
   const bool with_ll128 = config.protocol == RONDO_PROTOCOL_LL128;
   RONDO_TRY_ASSIGN(const BlockBudget budget, block_budget(kernels, device, with_ll128));
-  const uint32_t blocks = blocks_of_a_rank(config);
+  const uint32_t blocks = connection_channels(config.channels, config.max_ctas);
   entry["budget"] = {{"block_threads", budget.block_threads},
                      {"block_shared_bytes", budget.shared_bytes},
                      {"blocks_per_multiprocessor", budget.blocks_per_multiprocessor},

@@ -44,10 +44,10 @@ Reader number(double *to) {
   };
 }
 
-Reader count(uint32_t *to, uint32_t least) {
-  return [to, least](const Json &json) -> Result<void> {
-    if (!json.is_number_unsigned() || json.get<uint64_t>() < least || json.get<uint64_t>() > UINT32_MAX)
-      return invalid_argument("wants a whole number from " + std::to_string(least) + " on");
+Reader count(uint32_t *to, uint32_t min) {
+  return [to, min](const Json &json) -> Result<void> {
+    if (!json.is_number_unsigned() || json.get<uint64_t>() < min || json.get<uint64_t>() > UINT32_MAX)
+      return invalid_argument("wants a whole number from " + std::to_string(min) + " on");
     *to = json.get<uint32_t>();
     return {};
   };

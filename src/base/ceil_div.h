@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// Division that rounds up, on host and device.
+#pragma once
+
+#include "src/base/host_device.h"
+
+namespace rondo {
+
+/// Of unsigned numbers. By 1 it does not divide: a call of 8 bytes would spend a tenth of its time on divisions.
+template <class Number>
+[[nodiscard]] RONDO_HD constexpr Number ceil_div(Number value, Number by) {
+  return by == 1 ? value : value / by + (value % by != 0 ? 1 : 0);
+}
+
+}  // namespace rondo
