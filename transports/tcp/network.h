@@ -24,7 +24,7 @@ struct PeerSocket {
   FileDescriptor socket;
   std::string name;   ///< for people: "rank 2 (host b, process 17) at 192.0.2.7"
   uint32_t index = 0; ///< among the sockets of the peer, the same at both ends
-  /// The control plane does not see what happens to this connection: it is lost where nothing is acknowledged for 2.5 s.
+  /// The control plane does not see the fate of this connection: it is lost where nothing is acknowledged for 2.5 s.
   bool watched = false;
 };
 
