@@ -62,8 +62,29 @@ Outcome take_graph(const CLI::App &app, const NcclWords &words, const SharedWord
   return std::nullopt;
 }
 
+/// Letters that nccl-tests has had since 2.14. Each is refused unless it asks for the default.
+Outcome refuse_later(const CLI::App &app, const NcclWords &words) {
+  if (app.count("--device_cta_count") != 0)
+    return refuse("-V is for -D, which is not there; --max-ctas N limits the blocks of a collective");
+  if (app.count("--cta_policy") != 0)
+    return refuse("-x: there is no such policy; --max-ctas N limits the blocks of a collective");
+  if (words.memory != 0) return refuse("-M: rondo info --ranks N tells what memory a communicator has; leave it out");
+  if (words.unaligned != 0) return refuse("-u: buffers begin at the same place always; leave it out");
+  if (words.default_stream != 0)
+    return refuse("-y 1: a rank's calls go to a stream of its own always; leave it out, or give -y 0");
+  if (words.run_times != 0 || words.skipped_runs != "0")
+    return refuse("-I, -K: --json has the median, the least and the greatest time of the runs, and -w N makes N "
+                  "untimed runs before them; leave -I and -K out");
+  return std::nullopt;
+}
+
 /// What has no meaning here, unless it asks for what is done anyway.
 Outcome refuse_rest(const CLI::App &app, const NcclWords &words) {
+  if (words.blocking == 2)
+    return refuse("-z 2 waits after each call, without a barrier; on host memory -m N does so with N calls: use it, or "
+                  "-z 1, which has a barrier before each call");
+  if (words.blocking == 3)
+    return refuse("-z 3 waits after the calls of -m, with a barrier between runs; -z 0 does that here: use it");
   if (words.average != 3)
     return refuse("-a " + std::to_string(words.average) +
                   " asks for rank 0's time, the mean or the least of the ranks; rondo perf tells the slowest "
@@ -76,9 +97,9 @@ Outcome refuse_rest(const CLI::App &app, const NcclWords &words) {
                   "size begins");
   if (words.local_register > 1)
     return refuse("-R 2 asks for symmetric windows; memory that all ranks of a host map is --buffers alloc");
-  if (app.count("--device_implementation") != 0)
+  if (words.device_implementation != "0")
     return refuse("-D: there are no collectives to call from kernels of one's own; leave it out");
-  return std::nullopt;
+  return refuse_later(app, words);
 }
 
 }  // namespace
@@ -99,13 +120,13 @@ void add_nccl_options(CLI::App &app, Options &options, NcclWords &words) {
       ->check(CLI::Range(0u, 1'000'000u))
       ->type_name("N");
   add("-z,--blocking", words.blocking, "1: wait after each call; 0: enqueue -m of them, then wait")
-      ->check(CLI::Range(0, 1))
+      ->check(CLI::Range(0, 3))
       ->type_name("0|1");
   add("-R,--local_register", words.local_register, "1: register the buffers, as --buffers registered does [0]")
       ->check(CLI::Range(0, 2))
       ->type_name("0|1");
-  add("-J", options.json_path, "as --json")->type_name("FILE");
-  add("-F,--output_file", options.csv_path, "as --csv")->type_name("FILE");
+  add("-J,--output_file", options.json_path, "as --json")->type_name("FILE");
+  add("-F", options.csv_path, "as --csv")->type_name("FILE");
   add("-a,--average", words.average, "3: the slowest rank's time, which is what rondo perf tells")
       ->check(CLI::Range(0, 3))
       ->type_name("3");
@@ -118,6 +139,13 @@ void add_nccl_options(CLI::App &app, Options &options, NcclWords &words) {
   hide("-C,--report_cputime", words.cpu_time);
   hide("-S,--report_timestamps", words.timestamps);
   hide("-D,--device_implementation", words.device_implementation);
+  hide("-V,--device_cta_count", words.device_cta_count);
+  hide("-x,--cta_policy", words.cta_policy);
+  hide("-M,--memory,--memory_report", words.memory);
+  hide("-u,--unalign", words.unaligned);
+  hide("-y,--stream_null", words.default_stream);
+  hide("-I,--per_iter_timing", words.run_times);
+  hide("-K,--per_iter_skip", words.skipped_runs);
 }
 
 Outcome take_nccl_options(const CLI::App &app, const NcclWords &words, const SharedWords &shared, Options &options) {

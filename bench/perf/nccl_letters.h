@@ -18,8 +18,9 @@ struct NcclWords {
   int threads = 1, gpus = 1;
   std::string root = "0";
   int average = 3, parallel_init = 0, blocking = 0, cpu_time = 0, timestamps = 0, run_cycles = 1, local_register = 0;
+  int memory = 0, default_stream = 0, run_times = 0, unaligned = 0;
   uint32_t graph_launches = 0;
-  std::string device_implementation;
+  std::string device_implementation = "0", skipped_runs = "0", device_cta_count, cta_policy;
 };
 
 void add_nccl_options(CLI::App &app, Options &options, NcclWords &words);

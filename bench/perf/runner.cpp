@@ -235,7 +235,6 @@ Outcome run_cases(Session &session, const RankParts &parts, Rivals &rivals, Aren
     if (auto failure = rivals.beside.emplace(session).open(*parts.products, members, product.emplace())) return failure;
   if (options.together)
     if (auto failure = open_start(session)) return failure;
-  if (auto failure = check_plans(session, ranks)) return failure;
   voice.say(table_head(options, machine, version_text()));
   const std::vector<int> roots = roots_of(options, ranks);
   const double share = 1.0 / static_cast<double>(options.types.size() * options.ops.size() * roots.size());
@@ -273,7 +272,8 @@ Outcome run_rank(const RankParts &parts, std::vector<Series> &all) {
   Stream stream;
   Session session{options, parts.comm, nullptr, parts.device, Group(parts.control, rank, ranks, parts.team)};
   Rivals rivals;
-  Outcome failure = arenas.allocate(options, ranks, parts.comm, parts.device);
+  Outcome failure = check_plans(session, ranks);  // first, since ranks that are processes exchange things by `comm`
+  if (!failure) failure = arenas.allocate(options, ranks, parts.comm, parts.device);
   if (!failure && options.use_stream && parts.device == nullptr) failure = stream.create();
   session.stream = stream.get();
   if (!failure) failure = run_cases(session, parts, rivals, arenas, ranks, all);

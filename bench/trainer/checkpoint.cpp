@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <system_error>
 #include <utility>
 
 #include "bench/trainer/checksum.h"
@@ -114,6 +115,9 @@ void sync_folder(const std::string &folder) {
 
 Outcome Checkpoint::check_place() const {
   const std::string folder = folder_of(options_.checkpoint);
+  std::error_code ignored;
+  if (std::filesystem::is_directory(options_.checkpoint, ignored))
+    return save_failure(options_.checkpoint, std::strerror(EISDIR));
   if (::access(folder.c_str(), W_OK | X_OK) != 0)
     return save_failure(options_.checkpoint, "folder " + folder + ": " + std::strerror(errno));
   struct statvfs about {};

@@ -81,7 +81,7 @@ Result<void> set_slot_bytes(uint64_t &target, std::string_view text) {
 }
 
 Result<void> set_gid_index(int32_t &target, std::string_view text) {
-  if (text != "auto") return set(target, parse_number(text, 0, gid_index_max));
+  if (!equal_in_any_case(text, "auto")) return set(target, parse_number(text, 0, gid_index_max));
   target = -1;
   return {};
 }

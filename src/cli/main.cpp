@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The `rondo` command: finds the subcommand in one table and calls it. Everything else is the subcommand's own.
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <string>
 #include <string_view>
 
@@ -65,6 +69,16 @@ int help(Arguments args) {
   return command->run(wanted);
 }
 
+/// What the library would find out later, or, of the folder, not before a failure.
+Result<void> check_variables(std::string_view command) {
+  RONDO_TRY_ASSIGN(const Config config, read_config());
+  const bool has_ranks = command == "run" || command == "perf" || command == "train" || command == "tune";
+  if (config.recorder_dir.empty() || !has_ranks) return {};
+  if (::access((config.recorder_dir + "/").c_str(), W_OK | X_OK) == 0) return {};
+  return invalid_argument("RONDO_RECORDER_DIR: cannot write into '" + config.recorder_dir + "': " +
+                          std::strerror(errno) + "; name a folder that exists and that you may write to");
+}
+
 int dispatch(Arguments args) {
   if (args.empty()) {
     print_usage(stderr);
@@ -78,8 +92,8 @@ int dispatch(Arguments args) {
   }
   const Command *command = find_command(name);
   if (command == nullptr) return refuse(name);
-  if (const auto config = read_config(); !config.ok()) {
-    std::fprintf(stderr, "rondo %s: %s\n", command->name, config.error().message.c_str());
+  if (const auto ready = check_variables(name); !ready.ok()) {
+    std::fprintf(stderr, "rondo %s: %s\n", command->name, ready.error().message.c_str());
     return exit_usage;
   }
   if (name != "run") warn_of_unknown_variables();  // the ranks do, with what --env gives them

@@ -124,6 +124,15 @@ std::vector<std::string> CommandLine::words_of(std::span<const char *const> args
   return words;
 }
 
+/// What was left over, of which CLI11's own text has the words from the last to the first: the first option, or word.
+std::string CommandLine::name_unexpected() const {
+  const std::vector<std::string> left = remaining();
+  const auto is_option = [](const std::string &word) { return word.size() > 1 && word.front() == '-'; };
+  const auto option = std::find_if(left.begin(), left.end(), is_option);
+  if (option != left.end()) return "unknown option '" + *option + "'";
+  return "unexpected '" + (left.empty() ? std::string() : left.front()) + "'";
+}
+
 std::optional<Answer> CommandLine::read(std::span<const char *const> args) {
   std::vector<std::string> words = json_path_ != nullptr ? words_of(args)
                                                          : std::vector<std::string>(args.begin(), args.end());
@@ -132,6 +141,8 @@ std::optional<Answer> CommandLine::read(std::span<const char *const> args) {
     parse(std::move(words));
   } catch (const CLI::CallForHelp &) {
     return Answer{true, help()};
+  } catch (const CLI::ExtrasError &) {
+    return Answer{false, name_unexpected() + "; see " + name_ + " --help"};
   } catch (const CLI::Error &error) {
     return Answer{false, std::string(error.what()) + "; see " + name_ + " --help"};
   }

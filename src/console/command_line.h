@@ -45,6 +45,7 @@ class CommandLine : public CLI::App {
 
  private:
   [[nodiscard]] std::vector<std::string> words_of(std::span<const char *const> args) const;
+  [[nodiscard]] std::string name_unexpected() const;
 
   const char *name_;
   std::string *json_path_ = nullptr;

@@ -101,12 +101,17 @@ void apply_affinity(Topology &topology) {
   CPU_FREE(set);
 }
 
+Error unreadable(const std::string &path) {
+  return invalid_argument(system_error("RONDO_TOPOLOGY_FILE: cannot read " + quoted(path), errno).message +
+                          "; make one with rondo info --topology-xml FILE, or unset the variable");
+}
+
 Result<std::string> read_file(const std::string &path) {
   std::ifstream file(path, std::ios::binary);
-  if (!file) return system_error("RONDO_TOPOLOGY_FILE: cannot open " + quoted(path), errno);
+  if (!file) return unreadable(path);
   std::string text(xml_bytes_max + 1, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (file.bad()) return system_error("RONDO_TOPOLOGY_FILE: cannot read " + quoted(path), errno);
+  if (file.bad()) return unreadable(path);
   text.resize(static_cast<size_t>(file.gcount()));
   return text;
 }

@@ -66,8 +66,8 @@ struct Topology {
   bool operator==(const Topology &) const = default;
 };
 
-/// This machine, or config.topology_file. RONDO_ERROR_INVALID_ARGUMENT: the file is no such XML. Of this machine
-/// without its devices, which take longer to find.
+/// This machine, or config.topology_file. RONDO_ERROR_INVALID_ARGUMENT: the file cannot be read, or is no such XML. Of
+/// this machine without its devices, which take longer to find.
 [[nodiscard]] Result<Topology> discover_topology(const Config &config);
 
 struct DeviceDiscovery {

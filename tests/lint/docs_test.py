@@ -97,6 +97,12 @@ class Documentation(unittest.TestCase):
         wanted = {name for name in declared if re.search(r"(reduce|gather|scatter|broadcast|barrier)(_v)?$", name)}
         self.assertEqual(wanted - set(re.findall(r"\brondo_\w+", table)), set())
 
+    def test_the_guide_names_the_default_function_of_each_struct(self):
+        defaults = re.findall(r"\brondo_\w+_default(?=\()", tree.read("include/rondo/rondo.h"))
+        text = tree.read("docs/guide.md").split("## From other languages")[1]
+        self.assertGreater(len(set(defaults)), 3)
+        self.assertEqual({name for name in defaults if f"`{name}()`" not in text}, set())
+
     def test_errors_md_has_every_status(self):
         known = header_names(r"^  (RONDO_(?:OK|NOT_READY|ERROR_\w+)) = \d+")
         self.assertEqual(len(known), 14)

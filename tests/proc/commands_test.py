@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every line of README.md and docs/ that begins with a command is run as it stands, on the installed tree: in one
-folder, with the programs that the pages speak of. What takes minutes, a GPU or another's machine is in SKIPPED, with
-the reason, and told; what would take long is shortened by SHORTER, and told. usage: commands_test.py BUILD"""
+"""Every line of README.md, docs/ and the manual page's examples that begins with a command is run as it stands, on the
+installed tree: in one folder, with the programs that the pages speak of. What takes minutes, a GPU or another's machine
+is in SKIPPED, with the reason, and told; what would take long is shortened by SHORTER, and told.
+usage: commands_test.py BUILD"""
 
 import json
 import os
@@ -77,9 +78,19 @@ def lines_of(page):
             yield number, text
 
 
+def lines_of_manual():
+    """(number, command) of the manual page's examples."""
+    lines = (ROOT / "docs/rondo.1").read_text(encoding="utf-8").splitlines()
+    begin = lines.index(".SH EXAMPLES")
+    for number, line in enumerate(lines[begin:lines.index(".fi", begin)], begin + 1):
+        if line and line[0] not in ".#":
+            yield number, line.replace("\\-", "-")
+
+
 def all_lines():
     pages = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))]
-    return [(f"{page}:{number}", text) for page in pages for number, text in lines_of(page)]
+    lines = [(f"{page}:{number}", text) for page in pages for number, text in lines_of(page)]
+    return lines + [(f"docs/rondo.1:{number}", text) for number, text in lines_of_manual()]
 
 
 class Commands(unittest.TestCase):

@@ -13,7 +13,6 @@ ROOT = Path(__file__).resolve().parents[2]
 RONDO, PROGRAMS, LIBRARY, SOFT_CUDA = [os.path.abspath(path) for path in sys.argv[1:5]]
 del sys.argv[1:5]
 CONSTANTS = ROOT / "include/rondo/constants.json"
-OTHER_TESTS = {"word_count.c"}  # perf_test.py
 SANITIZED = "RONDO_TEST_SANITIZED" in os.environ
 
 
@@ -35,15 +34,14 @@ class Examples(unittest.TestCase):
         sources = sorted(path for path in (ROOT / "examples").iterdir() if path.suffix in (".c", ".py"))
         self.assertGreaterEqual(len(sources), 9)
         for source in sources:
-            if source.name in OTHER_TESTS:
-                continue
             if SANITIZED and source.suffix == ".py":
                 print(f"skipped: examples/{source.name}: Python cannot load a sanitized library")
                 continue
             with self.subTest(source=source.name):
                 command, said = shown(source)
                 self.assertTrue(said)
-                words = [{"rondo": RONDO, "python3": sys.executable}.get(word, word) for word in command]
+                files = {"rondo": RONDO, "python3": sys.executable, "LICENSE": str(ROOT / "LICENSE")}
+                words = [files.get(word, word) for word in command]
                 if source.suffix == ".py":
                     self.assertLessEqual(len(source.read_text(encoding="utf-8").split('"""')[2].splitlines()), 25)
                     words[words.index(source.name)] = str(source)
@@ -55,6 +53,12 @@ class Examples(unittest.TestCase):
                                                PYTHONUNBUFFERED=""))  # or a line is written in two pieces
                 self.assertEqual(done.returncode, 0, done.stderr)
                 self.assertEqual(sorted(done.stdout.splitlines()), sorted(said))
+
+    def test_the_readmes_program_says_what_failed(self):
+        command = [RONDO, "run", "-n", "2", "--env", "RONDO_CHANNELS=99", "--", Path(PROGRAMS) / "all_reduce"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertIn("RONDO_CHANNELS: '99' is not a number from 1 to 8", done.stderr)
 
     @unittest.skipIf(SANITIZED, "Python cannot load a sanitized library")
     def test_a_python_program_is_told_what_failed(self):

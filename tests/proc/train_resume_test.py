@@ -158,6 +158,7 @@ class Resume(TrainCase):
     def test_a_place_that_cannot_be_written_is_refused_before_the_run(self):
         self.refused(("cannot save the checkpoint", "nowhere"), "--steps", 8, "--checkpoint",
                      self.folder / "nowhere" / "run.ckpt")
+        self.refused(("cannot save the checkpoint", "Is a directory"), "--steps", 8, "--checkpoint", self.folder)
 
 
 if __name__ == "__main__":

@@ -151,6 +151,7 @@ TEST_CASE("config: values are read whatever their case, but for names of files")
                                {"RONDO_SLOT_COUNT", "Auto"},
                                {"RONDO_SLOT_BYTES", "64K"},
                                {"RONDO_NETWORK", "UCX"},
+                               {"RONDO_IB_GID_INDEX", "AUTO"},
                                {"RONDO_SIMD", "Plain"},
                                {"RONDO_WAIT", "Sleep"},
                                {"RONDO_MAPPING", "OFF"},
@@ -165,6 +166,7 @@ TEST_CASE("config: values are read whatever their case, but for names of files")
   CHECK(config.channels == 0);
   CHECK(config.slot_count == 0);
   CHECK(config.network == NetworkChoice::ucx);
+  CHECK(config.ib_gid_index == -1);
   CHECK(config.simd == SimdTarget::plain);
   CHECK(config.wait == WaitMode::sleep);
   CHECK_FALSE(config.mapping);

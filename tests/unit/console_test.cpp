@@ -130,6 +130,12 @@ TEST_CASE("console: what is refused is told with where to look") {
   CHECK_THAT(parsed.answer->text, Contains("--number") && Contains("1 to 9") && Contains("; see rondo x --help"));
 }
 
+TEST_CASE("console: an option or a word that there is not is named alone") {
+  CHECK(parse({"word", "--numbr", "12", "more"}).answer->text == "unknown option '--numbr'; see rondo x --help");
+  CHECK(parse({"word", "-q", "-z"}).answer->text == "unknown option '-q'; see rondo x --help");
+  CHECK(parse({"word", "another", "more"}).answer->text == "unexpected 'another'; see rondo x --help");
+}
+
 TEST_CASE("console: a file is tried before the work, and stays as it is") {
   const std::string fresh = folder() / "fresh.json", kept = folder() / "kept.json";
   std::ofstream(kept) << "as it was";

@@ -115,9 +115,10 @@ TEST_CASE("perf, nccl-tests' lines: -G captures the iterations and launches the 
 
 TEST_CASE("perf, nccl-tests' lines: files, registration and what is done anyway") {
   CHECK(accept("-J out.json").json_path == "out.json");
+  CHECK(accept("--output_file out.json").json_path == "out.json");
   CHECK(accept("-F out.csv").csv_path == "out.csv");
   CHECK(accept("-R 1 -t 2").buffers == Buffers::registered);
-  CHECK(accept("-R 0 -p 1 -a 3 -N 1 -C 0 -S 0").buffers == Buffers::private_memory);
+  CHECK(accept("-R 0 -p 1 -a 3 -N 1 -C 0 -S 0 -D 0 -M 0 -u 0 -y 0 -I 0 -K 0").buffers == Buffers::private_memory);
 }
 
 TEST_CASE("perf, nccl-tests' lines: what there is not is refused by name, with what to use") {
@@ -127,6 +128,15 @@ TEST_CASE("perf, nccl-tests' lines: what there is not is refused by name, with w
   CHECK_THAT(refuse("-S 1"), Contains("-S") && Contains("--json"));
   CHECK_THAT(refuse("-R 2"), Contains("-R 2") && Contains("--buffers alloc"));
   CHECK_THAT(refuse("-D 1"), Contains("-D") && Contains("leave it out"));
+  CHECK_THAT(refuse("-V 32"), Contains("-V") && Contains("--max-ctas"));
+  CHECK_THAT(refuse("-x 1"), Contains("-x") && Contains("--max-ctas"));
+  CHECK_THAT(refuse("-M 1"), Contains("-M") && Contains("rondo info"));
+  CHECK_THAT(refuse("-u 1"), Contains("-u") && Contains("leave it out"));
+  CHECK_THAT(refuse("-y 1"), Contains("-y 1") && Contains("-y 0"));
+  CHECK_THAT(refuse("-I 1"), Contains("-I") && Contains("--json"));
+  CHECK_THAT(refuse("--per_iter_skip 5"), Contains("-K") && Contains("-w N"));
+  CHECK_THAT(refuse("-z 2 -t 2"), Contains("-z 2") && Contains("-m N"));
+  CHECK_THAT(refuse("-z 3 -t 2"), Contains("-z 3") && Contains("-z 0"));
 }
 
 TEST_CASE("perf: standard output is for one of the files, and then not for the table") {

@@ -165,7 +165,7 @@ TEST_CASE("topology: a file that is no topology is refused with its name and wha
   Config config;
   config.topology_file = "/nonexistent/machine.xml";
   CHECK(discover_topology(config).error().message.find("'/nonexistent/machine.xml'") != std::string::npos);
-  CHECK(discover_topology(config).error().status == RONDO_ERROR_SYSTEM);
+  CHECK(discover_topology(config).error().status == RONDO_ERROR_INVALID_ARGUMENT);
   const std::string zero("\0<topology/>", 12);
   for (const std::string &text : {std::string(), std::string("hello"), std::string("<topology>"), zero,
                                   std::string("<?xml version=\"1.0\"?><topology version=\"2.0\"></topology>"),

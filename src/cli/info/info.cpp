@@ -108,7 +108,7 @@ int run_info(Arguments args) {
   const auto shown = show(std::get<InfoOptions>(parsed.value()));
   if (shown.ok()) return 0;
   std::fprintf(stderr, "rondo info: %s\n", shown.error().message.c_str());
-  return exit_failed;
+  return shown.error().status == RONDO_ERROR_INVALID_ARGUMENT ? exit_usage : exit_failed;
 }
 
 }  // namespace rondo::cli

@@ -88,7 +88,7 @@ Result<Parsed> parse_options(Arguments args) {
   app.begin_group("Output");
   app.add_json(options.json, "write the result");
   app.add_option("--plot,--sweep", options.plot,
-                 "draw time by size, and by ranks to 131072, into FILE.svg; - is standard output")
+                 "draw time by size, and by ranks to 131072, into FILE.svg, in a minute or two; - is standard output")
       ->type_name("FILE");
   app.add_flag("--alone", options.alone, "do not compare with the other algorithms");
   app.add_flag("--every", options.every, "simulate every rank and tile, though they repeat: slow, the same result");
