@@ -20,7 +20,7 @@ namespace {
 constexpr int calm_rounds = 20, rounds_max = 1'000'000;
 constexpr uint64_t patience_ns = 100'000'000'000;
 constexpr uint32_t timeout_ms = 60'000;
-constexpr uint32_t silent_timeout_ms = 4'000;  // longer than ranks that are not silent may be late
+constexpr uint32_t silent_timeout_ms = 8'000;  // longer than ranks that are not silent may be late
 
 struct Fate {
   std::string kind;
