@@ -170,15 +170,3 @@ build() {
   say "$folder: $planned steps to build"
   ninja -C "$root/$folder" --quiet "$@" || fail "building $folder failed"
 }
-
-# What a sanitizer's build needs to be quick: of the debugging information only the numbers of lines; and no image of
-# kernels, which takes a minute to compile and into which no sanitizer looks. A finding ends the test in any case: code
-# that could go on would be a third more to compile.
-sanitized=(-Dbuildtype=debugoptimized -Ddebug=false -Doptimization=1 "-Dcpp_args=-g1 -fno-sanitize-recover=all"
-  -Dcuda=disabled -Dtests=true)
-
-# The tests under AddressSanitizer and the fuzzers are of one build, by clang, which takes a third of gcc's time for it.
-configure_asan() {
-  setup_fuzz
-  CC=clang CXX=clang++ configure build-asan "${sanitized[@]}" -Dfuzzers=true -Db_sanitize=address,undefined
-}

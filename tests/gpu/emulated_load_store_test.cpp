@@ -338,8 +338,12 @@ TEST_CASE("emulated load_store: every kernel that a plan can name is in the list
   CHECK(geometry.bytes() == geometry.result_at(1, 3) + 128);
   CHECK(geometry.units_at(1) == geometry.units_at(0) + 256);
   // Windows and gates lie behind the counters and before the units.
-  const device::LoadStorePlace place{nullptr, geometry};
-  const auto offset = [](const auto &at) { return reinterpret_cast<uint64_t>(&at); };
+  std::vector<PaddedCounter> memory(geometry.bytes() / sizeof(PaddedCounter) + 1);
+  auto *const base = reinterpret_cast<std::byte *>(memory.data());
+  const device::LoadStorePlace place{base, geometry};
+  const auto offset = [&](const auto &at) {
+    return static_cast<uint64_t>(reinterpret_cast<const std::byte *>(&at) - base);
+  };
   CHECK(offset(place.window(0)) == offset(place.reduced(1)) + 64);
   CHECK(offset(place.arrived(0)) == offset(place.window(1)) + 64);
   CHECK(offset(place.left(0)) == offset(place.arrived(1)) + 64);
