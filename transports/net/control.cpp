@@ -107,7 +107,7 @@ Result<std::unique_ptr<Control>> Control::make(uint32_t rank_count, std::vector<
   std::unique_ptr<Control> control(new Control(rank_count, std::move(owner)));
   for (ControlSocket &each : sockets) {
     const int on = 1;
-    const int timeout_ms = silence_ms;
+    const int timeout_ms = 5'000;  // beside the looks: the kernel's own counts time in which this machine stood still
     const int descriptor = each.socket.get();
     if (::fcntl(descriptor, F_SETFL, O_NONBLOCK) != 0 ||
         ::setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) != 0 ||
@@ -195,12 +195,9 @@ void Control::step(uint64_t now_ns) {
   if (beats) next_beat_ns_ = now_ns + heartbeat_ns;
   for (Peer &peer : peers_) {
     if (!peer.lost) receive(peer);
-    if (beats && !peer.lost) {
-      // The last heartbeat has seen it, too: behind a time in which this machine stood still, an answer may be there
-      // that the kernel has yet to take in.
-      const uint32_t before_ms = std::exchange(peer.silent_ms, silence_of(peer.socket.get()));
-      if (peer.silent_ms >= silence_ms && before_ms >= silence_ms / 2) lose(peer, reason_of(ETIMEDOUT));
-    }
+    // Before the next heartbeat is sent, so that the first of these looks sees one that was sent when the last one was.
+    if (beats && !peer.lost && peer.silence.look(peer.socket.get(), now_ns) >= silent_looks)
+      lose(peer, reason_of(ETIMEDOUT));
     if (beats && ++peer.heartbeats_unanswered < heartbeats_unanswered_max) send(peer, status_kind, body_of(own));
     if (beats && peer.rank == 0 && owner_.clock_measured && !peer.lost) {
       clock_asked_ns_ = rondo::now_ns();

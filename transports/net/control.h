@@ -11,7 +11,7 @@
 //            host: zeros but for the time of asking; the answer has all three, by the clocks of those who took them
 //   failure  status u32 | rank u32 | peer u32 | operation u64 | text
 // Life     A connection that ends behind a status `left` is a departure; without one the process has ended. A cut cable
-//          is silent: heartbeats that nobody acknowledges for silence_ms end the connection. A stopped process is late,
+//          is silent: heartbeats that nobody acknowledges for a second end the connection. A stopped process is late,
 //          not dead: its kernel acknowledges. Heartbeats pause when unread ones could fill its buffer.
 #pragma once
 
@@ -27,12 +27,13 @@
 
 #include "src/base/unique_handle.h"
 #include "src/bootstrap/bytes.h"
+#include "transports/net/tcp_state.h"
 #include "transports/recording.h"
 
 namespace rondo::net {
 
 inline constexpr uint64_t heartbeat_ns = 200'000'000;
-inline constexpr int silence_ms = 1'000;
+inline constexpr uint32_t silent_looks = 5;  // the first a heartbeat behind what it sees: 1.0 to 1.2 s
 
 struct ControlSocket {
   uint32_t peer = 0;
@@ -90,7 +91,7 @@ class Control {
     uint64_t asked_operation = 0;
     uint64_t asked_ns = 0;
     uint64_t heartbeats_unanswered = 0;
-    uint32_t silent_ms = 0;  ///< at the last heartbeat
+    SilenceWatch silence;  ///< looks at each heartbeat
     Bytes input;
     Bytes output;
     bool lost = false;

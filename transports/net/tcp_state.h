@@ -20,10 +20,27 @@ namespace rondo::net {
   return info;
 }
 
-/// For how many milliseconds nothing has been acknowledged, where what was sent has not been; 0: it was.
-[[nodiscard]] inline uint32_t silence_of(int descriptor) {
-  const tcp_info info = tcp_state_of(descriptor);
-  return info.tcpi_unacked != 0 ? info.tcpi_last_ack_recv : 0;
-}
+/// Looks at a connection at intervals. Looks are counted and not the time since the last acknowledgement: that is long
+/// where nothing was sent for long, and where this process or the machine stood still, whose kernel may have yet to
+/// take in what came meanwhile.
+class SilenceWatch {
+ public:
+  /// How many looks in a row, this one too, have seen what was not acknowledged, with no acknowledgement between them.
+  uint32_t look(int descriptor, uint64_t now_ns) {
+    constexpr uint64_t ms_ns = 1'000'000, tick_ms = 10;  // the kernel counts in ticks
+    const tcp_info info = tcp_state_of(descriptor);
+    const bool heard = looks_ != 0 && info.tcpi_last_ack_recv + tick_ms < (now_ns - begun_ns_) / ms_ns;
+    if (info.tcpi_unacked == 0) return looks_ = 0;
+    if (looks_ == 0 || heard) {
+      begun_ns_ = now_ns;
+      looks_ = 0;
+    }
+    return ++looks_;
+  }
+
+ private:
+  uint64_t begun_ns_ = 0;
+  uint32_t looks_ = 0;
+};
 
 }  // namespace rondo::net

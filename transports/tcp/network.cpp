@@ -25,7 +25,7 @@ namespace {
 constexpr size_t staging_bytes = 16384 + 64;
 constexpr int receives_per_poll = 8;
 constexpr uint64_t silence_look_ns = 200'000'000;
-constexpr uint32_t silence_ms = 2'500;
+constexpr uint32_t silent_looks = 13;  // 2.5 s
 
 struct Socket {
   explicit Socket(PeerSocket of, size_t queue_frames) : ends(std::move(of)), queue(queue_frames) {}
@@ -42,8 +42,8 @@ struct Socket {
   bool mute = false;  ///< nothing can be sent any more; what has come is still read, then it is lost
   bool lost = false;
   bool told = false;
-  uint32_t silent_ms = 0;  ///< at the last look
-  Error why;               ///< mute or lost: of the first of both
+  net::SilenceWatch silence;
+  Error why;  ///< mute or lost: of the first of both
 };
 
 class TcpNetwork final : public net::Network {
@@ -315,8 +315,6 @@ bool TcpNetwork::tell_arrived(uint32_t index, EventList &events) {
   return true;
 }
 
-/// The last look has seen it, too: behind a time in which this machine stood still, an answer may be there that the
-/// kernel has yet to take in.
 void TcpNetwork::look_for_silence() {
   const uint64_t now = now_ns();
   if (now < next_look_ns_) return;
@@ -324,8 +322,7 @@ void TcpNetwork::look_for_silence() {
   for (const auto &each : sockets_) {
     Socket &socket = *each;
     if (!socket.ends.watched || socket.lost) continue;
-    const uint32_t before_ms = std::exchange(socket.silent_ms, net::silence_of(socket.ends.socket.get()));
-    if (socket.silent_ms >= silence_ms && before_ms >= silence_ms / 2)
+    if (socket.silence.look(socket.ends.socket.get(), now) >= silent_looks)
       lose(socket, "nothing that was sent has been acknowledged for 2.5 s; is this network between the hosts cut?");
   }
 }
