@@ -123,7 +123,7 @@ class Distances(unittest.TestCase):
             file.write(marked)
             file.flush()
             done = run(RONDO_TOPOLOGY_FILE=file.name)
-            self.assertEqual(done.returncode, 1)
+            self.assertEqual(done.returncode, 2)
             for part in (file.name, "device 0000:0a:00.0", "'all of them'", "rondo info --topology-xml"):
                 self.assertIn(part, done.stderr)
 
