@@ -131,7 +131,7 @@ class Tune(unittest.TestCase):
                 self.assertIn("rondo tune -o FILE", rank.output)
                 self.assertNotEqual(rank.process.returncode, 0)
             done = rondo("info", RONDO_TUNING_FILE=path)
-            self.assertEqual((done.returncode, done.stdout), (1, ""))
+            self.assertEqual((done.returncode, done.stdout), (2, ""))
             self.assertIn(part, done.stderr)
 
     def test_ranks_with_different_tables_are_refused_by_name(self):
