@@ -93,13 +93,9 @@ std::string reason_of(int error) {
   }
 }
 
-/// What was sent had to be sent again and again. Where only one direction is cut, the other end notices, gives up, and
-/// its end arrives here: the network was cut all the same.
-bool is_unanswered(int descriptor) {
-  constexpr uint8_t retransmissions = 2;
-  const tcp_info info = tcp_state_of(descriptor);
-  return info.tcpi_unacked != 0 && info.tcpi_retransmits >= retransmissions;
-}
+/// Where only one direction is cut, the other end notices, gives up, and its end arrives here: the network was cut all
+/// the same.
+bool is_unanswered(int descriptor) { return repeats_of(descriptor) >= 2; }
 
 }  // namespace
 
@@ -196,8 +192,11 @@ void Control::step(uint64_t now_ns) {
   for (Peer &peer : peers_) {
     if (!peer.lost) receive(peer);
     // Before the next heartbeat is sent, so that the first of these looks sees one that was sent when the last one was.
-    if (beats && !peer.lost && peer.silence.look(peer.socket.get(), now_ns) >= silent_looks)
-      lose(peer, reason_of(ETIMEDOUT));
+    if (beats && !peer.lost) {
+      const int descriptor = peer.socket.get();
+      if (peer.silence.look(descriptor, now_ns) >= silent_looks || repeats_of(descriptor) >= repeats_max)
+        lose(peer, reason_of(ETIMEDOUT));
+    }
     if (beats && ++peer.heartbeats_unanswered < heartbeats_unanswered_max) send(peer, status_kind, body_of(own));
     if (beats && peer.rank == 0 && owner_.clock_measured && !peer.lost) {
       clock_asked_ns_ = rondo::now_ns();

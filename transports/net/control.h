@@ -34,6 +34,7 @@ namespace rondo::net {
 
 inline constexpr uint64_t heartbeat_ns = 200'000'000;
 inline constexpr uint32_t silent_looks = 5;  // the first a heartbeat behind what it sees: 1.0 to 1.2 s
+inline constexpr uint32_t repeats_max = 3;   // 1.4 to 1.6 s
 
 struct ControlSocket {
   uint32_t peer = 0;

@@ -26,6 +26,7 @@ constexpr size_t staging_bytes = 16384 + 64;
 constexpr int receives_per_poll = 8;
 constexpr uint64_t silence_look_ns = 200'000'000;
 constexpr uint32_t silent_looks = 13;  // 2.5 s
+constexpr uint32_t repeats_max = 4;    // 3 s
 
 struct Socket {
   explicit Socket(PeerSocket of, size_t queue_frames) : ends(std::move(of)), queue(queue_frames) {}
@@ -322,7 +323,8 @@ void TcpNetwork::look_for_silence() {
   for (const auto &each : sockets_) {
     Socket &socket = *each;
     if (!socket.ends.watched || socket.lost) continue;
-    if (socket.silence.look(socket.ends.socket.get(), now) >= silent_looks)
+    const int descriptor = socket.ends.socket.get();
+    if (socket.silence.look(descriptor, now) >= silent_looks || net::repeats_of(descriptor) >= repeats_max)
       lose(socket, "nothing that was sent has been acknowledged for 2.5 s; is this network between the hosts cut?");
   }
 }
