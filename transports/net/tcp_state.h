@@ -20,8 +20,8 @@ namespace rondo::net {
   return info;
 }
 
-/// How often in a row what is not acknowledged was sent again: after 0.2, 0.6, 1.4 and 3 s between near hosts. Where one
-/// direction alone is cut, the end that is not heard still hears the other, and sees the cut by this.
+/// How often in a row what is not acknowledged was sent again: after 0.2, 0.6, 1.4 and 3 s between near hosts. Where
+/// one direction alone is cut, the end that is not heard still hears the other, and sees the cut by this.
 [[nodiscard]] inline uint32_t repeats_of(int descriptor) {
   const tcp_info info = tcp_state_of(descriptor);
   return info.tcpi_unacked != 0 ? info.tcpi_retransmits : 0;
