@@ -4,6 +4,7 @@
 import json
 import os
 import secrets
+import signal
 import subprocess
 import sys
 import time
@@ -57,6 +58,10 @@ class Job:
             try:
                 process.wait(0.01 if rank in skip else max(0.01, deadline - time.monotonic()))
             except Exception:  # the time is over
+                try:
+                    os.kill(net.innermost(process.pid), signal.SIGKILL)  # which has the pipe
+                except (FileNotFoundError, ProcessLookupError):
+                    pass
                 process.kill()
                 process.wait()
                 if rank not in skip:

@@ -20,11 +20,13 @@ namespace rondo::net {
   return info;
 }
 
-/// How often in a row what is not acknowledged was sent again: after 0.2, 0.6, 1.4 and 3 s between near hosts. Where
-/// one direction alone is cut, the end that is not heard still hears the other, and sees the cut by this.
+/// How often in a row what is not acknowledged was sent again, or, where nothing can leave, as behind an interface that
+/// is down, the other end was asked whether it has room: after 0.2, 0.6, 1.4 and 3 s between near hosts. A stopped
+/// process without room is asked, too, but its kernel answers. Where one direction alone is cut, the end that is not
+/// heard still hears the other, and sees the cut by this.
 [[nodiscard]] inline uint32_t repeats_of(int descriptor) {
   const tcp_info info = tcp_state_of(descriptor);
-  return info.tcpi_unacked != 0 ? info.tcpi_retransmits : 0;
+  return info.tcpi_unacked != 0 ? info.tcpi_retransmits : info.tcpi_probes;
 }
 
 /// Looks at a connection at intervals. Looks are counted and not the time since the last acknowledgement: that is long
