@@ -10,7 +10,9 @@
 namespace rondo {
 namespace {
 
+/// `first` may be null, as a buffer of a rank is that has nothing to give.
 bool overlaps(const Registration &registration, const std::byte *first, size_t bytes) {
+  if (first == nullptr) return false;
   return registration.first < first + bytes && first < registration.first + registration.bytes;
 }
 

@@ -25,7 +25,7 @@ MAGIC = 0x726F6E646F000004  # how a segment of this version begins: segment_magi
 
 
 def status(*arguments, **popen):
-    return subprocess.run([RONDO, "status", *map(str, arguments)], capture_output=True, text=True, timeout=60,
+    return subprocess.run([RONDO, "status", *map(str, arguments)], capture_output=True, text=True, timeout=600,
                           check=False, **popen)
 
 
@@ -210,7 +210,7 @@ class Refused(unittest.TestCase):
             # A file descriptor of the command: nobody may not be able to reach its path.
             command = os.open(RONDO, os.O_RDONLY)
             done = subprocess.run([f"/proc/self/fd/{command}", "status", str(sleeper.pid)], capture_output=True,
-                                  text=True, timeout=60, check=False, pass_fds=[command], user=NOBODY, group=NOBODY)
+                                  text=True, timeout=600, check=False, pass_fds=[command], user=NOBODY, group=NOBODY)
             os.close(command)
         finally:
             sleeper.kill()
