@@ -207,7 +207,7 @@ void Control::step(uint64_t now_ns) {
 }
 
 void Control::send(Peer &peer, uint8_t kind, ByteView body) {
-  if (peer.lost || peer.output.size() > output_bytes_max) return;
+  if (peer.mute || peer.lost || peer.output.size() > output_bytes_max) return;
   append_number(peer.output, static_cast<uint32_t>(body.size()));
   append_number(peer.output, kind);
   append_bytes(peer.output, body);
@@ -223,6 +223,7 @@ void Control::flush(Peer &peer) {
     if (sent < 0) {
       // What it said last may still be there to be read: its departure, or a failure.
       const int error = errno;
+      peer.mute = true;  // or an answer to what is read would come here again
       receive(peer);
       lose(peer, reason_of(error));
       return;

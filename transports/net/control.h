@@ -95,6 +95,7 @@ class Control {
     SilenceWatch silence;  ///< looks at each heartbeat
     Bytes input;
     Bytes output;
+    bool mute = false;  ///< nothing can be sent any more; what it said last is being read
     bool lost = false;
     std::string why;
   };
