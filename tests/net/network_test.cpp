@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // One suite over every network: two ends, each with its links served by Progress and driven through the FIFOs' ends.
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <array>
@@ -13,6 +11,7 @@
 
 #include "src/base/clock.h"
 #include "tests/catch.h"
+#include "tests/net/connected_sockets.h"
 #include "tests/net/side.h"
 #include "tests/net/soft_network.h"
 #include "tests/net/ucx_pair.h"
@@ -36,24 +35,6 @@ uint64_t seed_from_environment() {
 uint64_t seed_count() {
   const char *text = std::getenv("RONDO_NETWORK_SEEDS");
   return text != nullptr ? std::strtoull(text, nullptr, 0) : 1'000;
-}
-
-/// Two ends of a connection over loopback.
-std::array<FileDescriptor, 2> connected_sockets() {
-  FileDescriptor listener(::socket(AF_INET, SOCK_STREAM, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t bytes = sizeof address;
-  auto *const plain = reinterpret_cast<sockaddr *>(&address);
-  REQUIRE(::bind(listener.get(), plain, bytes) == 0);
-  REQUIRE(::listen(listener.get(), 1) == 0);
-  REQUIRE(::getsockname(listener.get(), plain, &bytes) == 0);
-  FileDescriptor connector(::socket(AF_INET, SOCK_STREAM, 0));
-  REQUIRE(::connect(connector.get(), plain, bytes) == 0);
-  FileDescriptor acceptor(::accept(listener.get(), nullptr, nullptr));
-  REQUIRE(acceptor.valid());
-  return {std::move(connector), std::move(acceptor)};
 }
 
 struct Pair {

@@ -95,7 +95,7 @@ std::string reason_of(int error) {
 
 /// Where only one direction is cut, the other end notices, gives up, and its end arrives here: the network was cut all
 /// the same.
-bool is_unanswered(int descriptor) { return repeats_of(descriptor) >= 2; }
+bool is_unanswered(int descriptor) { return repeats_in(tcp_state_of(descriptor)) >= 2; }
 
 }  // namespace
 
@@ -191,12 +191,9 @@ void Control::step(uint64_t now_ns) {
   if (beats) next_beat_ns_ = now_ns + heartbeat_ns;
   for (Peer &peer : peers_) {
     if (!peer.lost) receive(peer);
+    if (!peer.lost && peer.send_error != 0) lose(peer, reason_of(peer.send_error));
     // Before the next heartbeat is sent, so that the first of these looks sees one that was sent when the last one was.
-    if (beats && !peer.lost) {
-      const int descriptor = peer.socket.get();
-      if (peer.silence.look(descriptor, now_ns) >= silent_looks || repeats_of(descriptor) >= repeats_max)
-        lose(peer, reason_of(ETIMEDOUT));
-    }
+    if (beats && !peer.lost && peer.silence.look(peer.socket.get(), now_ns)) lose(peer, reason_of(ETIMEDOUT));
     if (beats && ++peer.heartbeats_unanswered < heartbeats_unanswered_max) send(peer, status_kind, body_of(own));
     if (beats && peer.rank == 0 && owner_.clock_measured && !peer.lost) {
       clock_asked_ns_ = rondo::now_ns();
@@ -207,7 +204,7 @@ void Control::step(uint64_t now_ns) {
 }
 
 void Control::send(Peer &peer, uint8_t kind, ByteView body) {
-  if (peer.mute || peer.lost || peer.output.size() > output_bytes_max) return;
+  if (peer.send_error != 0 || peer.lost || peer.output.size() > output_bytes_max) return;
   append_number(peer.output, static_cast<uint32_t>(body.size()));
   append_number(peer.output, kind);
   append_bytes(peer.output, body);
@@ -221,11 +218,10 @@ void Control::flush(Peer &peer) {
     if (sent < 0 && errno == EINTR) continue;
     if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
     if (sent < 0) {
-      // What it said last may still be there to be read: its departure, or a failure.
-      const int error = errno;
-      peer.mute = true;  // or an answer to what is read would come here again
-      receive(peer);
-      lose(peer, reason_of(error));
+      // What it said last may still be there to be read: its departure, or a failure. step() reads that: here it may be
+      // an answer that could not be sent, to what is being read.
+      peer.send_error = errno;
+      peer.output.clear();
       return;
     }
     peer.output.erase(peer.output.begin(), peer.output.begin() + sent);

@@ -92,10 +92,10 @@ class Control {
     uint64_t asked_operation = 0;
     uint64_t asked_ns = 0;
     uint64_t heartbeats_unanswered = 0;
-    SilenceWatch silence;  ///< looks at each heartbeat
+    SilenceWatch silence{silent_looks, repeats_max};  ///< looks at each heartbeat
     Bytes input;
     Bytes output;
-    bool mute = false;  ///< nothing can be sent any more; what it said last is being read
+    int send_error = 0;  ///< nothing can be sent any more; what it said last is still to be read
     bool lost = false;
     std::string why;
   };

@@ -24,8 +24,7 @@ namespace rondo::net {
 /// is down, the other end was asked whether it has room: after 0.2, 0.6, 1.4 and 3 s between near hosts. A stopped
 /// process without room is asked, too, but its kernel answers. Where one direction alone is cut, the end that is not
 /// heard still hears the other, and sees the cut by this.
-[[nodiscard]] inline uint32_t repeats_of(int descriptor) {
-  const tcp_info info = tcp_state_of(descriptor);
+[[nodiscard]] inline uint32_t repeats_in(const tcp_info &info) {
   return info.tcpi_unacked != 0 ? info.tcpi_retransmits : info.tcpi_probes;
 }
 
@@ -34,20 +33,24 @@ namespace rondo::net {
 /// take in what came meanwhile.
 class SilenceWatch {
  public:
-  /// How many looks in a row, this one too, have seen what was not acknowledged, with no acknowledgement between them.
-  uint32_t look(int descriptor, uint64_t now_ns) {
+  SilenceWatch(uint32_t looks_max, uint32_t repeats_max) : looks_max_(looks_max), repeats_max_(repeats_max) {}
+
+  /// True: so many looks in a row, this one too, have seen what was not acknowledged, with no acknowledgement between
+  /// them; or it was sent again so often.
+  [[nodiscard]] bool look(int descriptor, uint64_t now_ns) {
     constexpr uint64_t ms_ns = 1'000'000, tick_ms = 10;  // the kernel counts in ticks
     const tcp_info info = tcp_state_of(descriptor);
     const bool heard = looks_ != 0 && info.tcpi_last_ack_recv + tick_ms < (now_ns - begun_ns_) / ms_ns;
-    if (info.tcpi_unacked == 0) return looks_ = 0;
     if (looks_ == 0 || heard) {
       begun_ns_ = now_ns;
       looks_ = 0;
     }
-    return ++looks_;
+    looks_ = info.tcpi_unacked != 0 ? looks_ + 1 : 0;
+    return looks_ >= looks_max_ || repeats_in(info) >= repeats_max_;
   }
 
  private:
+  uint32_t looks_max_, repeats_max_;
   uint64_t begun_ns_ = 0;
   uint32_t looks_ = 0;
 };

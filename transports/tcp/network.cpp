@@ -43,7 +43,7 @@ struct Socket {
   bool mute = false;  ///< nothing can be sent any more; what has come is still read, then it is lost
   bool lost = false;
   bool told = false;
-  net::SilenceWatch silence;
+  net::SilenceWatch silence{silent_looks, repeats_max};
   Error why;  ///< mute or lost: of the first of both
 };
 
@@ -265,8 +265,7 @@ bool TcpNetwork::parse(Socket &socket, EventList &events) {
     }
     std::memcpy(&socket.frame, socket.staging.data() + socket.staged_first, sizeof(FrameHeader));
     socket.staged_first += sizeof(FrameHeader);
-    if (!begin_frame(socket, events))
-      lose(socket, "it sent what is no frame of this version of Rondo");
+    if (!begin_frame(socket, events)) lose(socket, "it sent what is no frame of this version of Rondo");
   }
   return false;
 }
@@ -323,8 +322,7 @@ void TcpNetwork::look_for_silence() {
   for (const auto &each : sockets_) {
     Socket &socket = *each;
     if (!socket.ends.watched || socket.lost) continue;
-    const int descriptor = socket.ends.socket.get();
-    if (socket.silence.look(descriptor, now) >= silent_looks || net::repeats_of(descriptor) >= repeats_max)
+    if (socket.silence.look(socket.ends.socket.get(), now))
       lose(socket, "nothing that was sent has been acknowledged for 2.5 s; is this network between the hosts cut?");
   }
 }

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// For tests that are one end of a connection themselves.
+#pragma once
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <array>
+
+#include "src/base/unique_handle.h"
+#include "tests/catch.h"
+
+namespace rondo::net_test {
+
+/// Two ends of a connection over loopback.
+inline std::array<FileDescriptor, 2> connected_sockets() {
+  FileDescriptor listener(::socket(AF_INET, SOCK_STREAM, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t bytes = sizeof address;
+  auto *const plain = reinterpret_cast<sockaddr *>(&address);
+  REQUIRE(::bind(listener.get(), plain, bytes) == 0);
+  REQUIRE(::listen(listener.get(), 1) == 0);
+  REQUIRE(::getsockname(listener.get(), plain, &bytes) == 0);
+  FileDescriptor connector(::socket(AF_INET, SOCK_STREAM, 0));
+  REQUIRE(::connect(connector.get(), plain, bytes) == 0);
+  FileDescriptor acceptor(::accept(listener.get(), nullptr, nullptr));
+  REQUIRE(acceptor.valid());
+  return {std::move(connector), std::move(acceptor)};
+}
+
+}  // namespace rondo::net_test
