@@ -35,6 +35,8 @@ class DevicesOfSeveralHosts(HostsTest):
         self.expect_right([0, 1, 1], ["sums"], UCX)
 
     def test_every_collective_is_right(self):
+        if "RONDO_TEST_SANITIZED" in os.environ:
+            self.skipTest("a sanitized emulated device keeps all cores from the network for a second: taken for a cut")
         with net.Hosts(2) as hosts:
             for collective in ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce"):
                 command = [RONDO, "perf", collective, "--device", "cuda", "-b", "4", "-e", "1M", "-f", "64", "-n", "2",
