@@ -158,15 +158,34 @@ configure() {
   printf '%s' "$*" >"$stamp"
 }
 
+# Those of this process, or as many as its control group's limit of time amounts to, where that is less: a container may
+# see many that it can hardly use, and as many tests side by side would wait for each other.
+usable_cores() {
+  local cores quota=max period=100000
+  cores=$(nproc)
+  if [ -r /sys/fs/cgroup/cpu.max ]; then
+    read -r quota period </sys/fs/cgroup/cpu.max
+  elif [ -r /sys/fs/cgroup/cpu/cpu.cfs_quota_us ]; then  # version 1; -1: no limit
+    read -r quota </sys/fs/cgroup/cpu/cpu.cfs_quota_us
+    read -r period </sys/fs/cgroup/cpu/cpu.cfs_period_us
+  fi
+  if [[ $quota =~ ^[0-9]+$ ]]; then
+    quota=$(((quota + period - 1) / period))
+    if [ "$quota" -lt "$cores" ]; then cores=$quota; fi
+  fi
+  echo "$cores"
+}
+
 # build FOLDER [ninja targets]: says how much there is to do; the compilers' output is shown only when it fails.
 build() {
-  local folder=$1 planned
+  local folder=$1 planned jobs
   shift
+  jobs=$(($(usable_cores) + 2))  # ninja's own measure, but for the limit
   planned=$(ninja -C "$root/$folder" -n "$@" | sed -n 's/^\[[0-9]*\/\([0-9]*\)\].*/\1/p' | tail -n 1)
   if [ -z "$planned" ]; then
     say "$folder: nothing to build"
     return
   fi
   say "$folder: $planned steps to build"
-  ninja -C "$root/$folder" --quiet "$@" || fail "building $folder failed"
+  ninja -C "$root/$folder" -j "$jobs" --quiet "$@" || fail "building $folder failed"
 }
