@@ -47,7 +47,7 @@ def main():
 def compile_in(folder, nvcc, image, report, depfile, root, source, architectures, defines):
     """Leaves what nvcc makes on the way in `folder`."""
     command = [nvcc, "-fatbin", "-std=c++20", *targets(architectures), *compression(nvcc),
-               "--threads=0",  # not --split-compile, whose machine code is another each time
+               "--threads=0", "--split-compile=1",  # with more parts, the machine code is another each time
                "-fmad=false",  # results are bit-equal to the host's
                "-Xptxas=-v", "-Xcompiler=-Wall,-Wextra", f"-I{root}", *defines, "-MD", "-MF", depfile, "-MT", image,
                "--keep", "--keep-dir", folder, "-o", image, source]

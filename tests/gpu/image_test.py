@@ -153,6 +153,13 @@ class Image(unittest.TestCase):
                 self.assertEqual(accesses_in_loops(each, syntax), [(2 if two else 1, 1)])
         self.assertRegex("STL.64 [R1+0x8], R2", SASS.local)
 
+    def test_a_loop_is_seen_whole_whose_parts_lie_behind_another(self):
+        load, store = " ld.v4.u32 {%r1,%r2,%r3,%r4}, [%rd1];\n", " st.global.v2.b64 [%rd2], {%rd3, %rd4};\n"
+        ptx = (f".entry a(\n$L_1:\n{load} @%p1 bra $L_3;\n bra.uni $L_4;\n"
+               f"$L_2:\n{load}{load}{store} @%p2 bra $L_2;\n ret;\n"
+               f"$L_3:\n{store}$L_4:\n{store} @%p3 bra $L_1;\n bra.uni $L_2;\n")
+        self.assertEqual(sorted(accesses_in_loops(ptx_kernels(ptx)["a"], PTX)), [(1, 2), (2, 1)])
+
     def test_loads_that_wait_for_each_other_would_be_seen(self):
         loads = [f"LD.E.128 R{register}, desc[UR4][R{base}.64] ;" for register, base in ((8, 2), (12, 4), (16, 6))]
         use, store = "FADD R20, R9, R1 ;", "ST.E.128 desc[UR4][R2.64], R12 ;"

@@ -12,6 +12,8 @@ FUNCTION = re.compile(r"^\s*Function : (\w+)", re.M)
 INSTRUCTION = re.compile(r"^\s*/\*([0-9a-f]{4,})\*/\s+(.*?);", re.M)
 BRANCH = re.compile(r"\bBRA[.\w]*\s.*?(?:0x([0-9a-f]+)|`\(([.\w]+)\))")
 LABEL = re.compile(r"^\s*(\.L\w+):", re.M)
+# Without a predicate before it (@P0) or among its operands (BRA.U UP0, 0x10).
+ALWAYS_LEAVES = re.compile(r"(?:(?:bra|BRA)(?:\.\w+)*\s+[`$0]|(?:ret|RET|exit|EXIT)\b)")
 
 
 @dataclass
@@ -68,16 +70,61 @@ def sass_code(body):
     return lines, branches
 
 
-def inner_loops(code):
-    """The text of each loop that has no other one in it. A loop is what a branch back jumps over; one to itself, which
-    stands behind the end of a kernel, is none."""
+def flow(code):
+    """The blocks of instructions, [(first, behind the last)] as indices into the lines, and what each may go on with."""
     lines, branches = code
-    loops = {(target, place) for place, target in branches if target < place}
-    # Several branches back to one place are one loop with ways to go on early.
-    loops = {(begin, max(end for other, end in loops if other == begin)) for begin, _ in loops}
-    inner = [loop for loop in loops
-             if not any(loop != other and loop[0] <= other[0] and other[1] <= loop[1] for other in loops)]
-    return ["\n".join(line for place, line in lines if begin <= place <= end) for begin, end in sorted(inner)]
+    index = {place: number for number, (place, _) in enumerate(lines)}
+    targets = {index[place]: index[target] for place, target in branches if target in index}
+    begins = sorted({0, *targets.values(), *(number + 1 for number in targets if number + 1 < len(lines))})
+    block_of = {begin: number for number, begin in enumerate(begins)}
+    blocks = list(zip(begins, begins[1:] + [len(lines)]))
+    successors = [set() for _ in blocks]
+    for number, (_, end) in enumerate(blocks):
+        last = lines[end - 1][1].strip()
+        if end - 1 in targets:
+            successors[number].add(block_of[targets[end - 1]])
+        if end < len(lines) and not ALWAYS_LEAVES.match(last):
+            successors[number].add(number + 1)
+    return blocks, successors
+
+
+def edges_back(successors):
+    """[(from, to)] of blocks: those that lead to a block which a walk from the first one is still busy with."""
+    found, seen, busy = [], {0}, [(0, iter(successors[0]))]
+    under_way = {0}
+    while busy:
+        number, left = busy[-1]
+        following = next(left, None)
+        if following is None:
+            busy.pop()
+            under_way.discard(number)
+        elif following in under_way:
+            found.append((number, following))
+        elif following not in seen:
+            seen.add(following)
+            under_way.add(following)
+            busy.append((following, iter(successors[following])))
+    return found
+
+
+def inner_loops(code):
+    """The text of each loop that has no other one in it, wherever the compiler has put its parts: what leads back to
+    its beginning without passing it. Several ways back to one beginning are one loop with ways to go on early."""
+    lines, (blocks, successors) = code[0], flow(code)
+    predecessors = [set() for _ in blocks]
+    for number, following in enumerate(successors):
+        for each in following:
+            predecessors[each].add(number)
+    loops = {}
+    for number, head in edges_back(successors):
+        body, left = loops.setdefault(head, {head}), [number]
+        while left:
+            each = left.pop()
+            if each not in body:
+                body.add(each)
+                left.extend(predecessors[each])
+    inner = [body for body in loops.values() if not any(other < body for other in loops.values())]
+    return ["\n".join(line for number in sorted(body) for _, line in lines[slice(*blocks[number])]) for body in inner]
 
 
 def loads_under_way(code):
