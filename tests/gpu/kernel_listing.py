@@ -71,7 +71,7 @@ def sass_code(body):
 
 
 def flow(code):
-    """The blocks of instructions, [(first, behind the last)] as indices into the lines, and what each may go on with."""
+    """The blocks of instructions, [(first, behind the last)] by index of their lines, and what each may go on with."""
     lines, branches = code
     index = {place: number for number, (place, _) in enumerate(lines)}
     targets = {index[place]: index[target] for place, target in branches if target in index}
