@@ -178,14 +178,14 @@ usable_cores() {
 
 # build FOLDER [ninja targets]: says how much there is to do; the compilers' output is shown only when it fails.
 build() {
-  local folder=$1 planned jobs
+  local folder=$1 planned
   shift
-  jobs=$(($(usable_cores) + 2))  # ninja's own measure, but for the limit
   planned=$(ninja -C "$root/$folder" -n "$@" | sed -n 's/^\[[0-9]*\/\([0-9]*\)\].*/\1/p' | tail -n 1)
   if [ -z "$planned" ]; then
     say "$folder: nothing to build"
     return
   fi
   say "$folder: $planned steps to build"
-  ninja -C "$root/$folder" -j "$jobs" --quiet "$@" || fail "building $folder failed"
+  # One more than cores, as ninja has where there are two.
+  ninja -C "$root/$folder" -j $(($(usable_cores) + 1)) --quiet "$@" || fail "building $folder failed"
 }

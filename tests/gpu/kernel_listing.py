@@ -71,19 +71,19 @@ def sass_code(body):
 
 
 def flow(code):
-    """The blocks of instructions, [(first, behind the last)] by index of their lines, and what each may go on with."""
+    """The blocks of instructions, [(first, behind the last)] by index of their lines, and what each may go on with.
+    A branch to itself stands behind the end of a kernel, or its label is unknown: it leads nowhere."""
     lines, branches = code
     index = {place: number for number, (place, _) in enumerate(lines)}
-    targets = {index[place]: index[target] for place, target in branches if target in index}
+    targets = {index[place]: index[target] for place, target in branches if target in index and target != place}
     begins = sorted({0, *targets.values(), *(number + 1 for number in targets if number + 1 < len(lines))})
     block_of = {begin: number for number, begin in enumerate(begins)}
     blocks = list(zip(begins, begins[1:] + [len(lines)]))
     successors = [set() for _ in blocks]
     for number, (_, end) in enumerate(blocks):
-        last = lines[end - 1][1].strip()
         if end - 1 in targets:
             successors[number].add(block_of[targets[end - 1]])
-        if end < len(lines) and not ALWAYS_LEAVES.match(last):
+        if end < len(lines) and not ALWAYS_LEAVES.match(lines[end - 1][1].strip()):
             successors[number].add(number + 1)
     return blocks, successors
 
