@@ -76,7 +76,8 @@ double weight_of(size_t bytes) { return static_cast<double>(bytes + (size_t{1} <
 Outcome plan_of(rondo_comm_t comm, const Case &what, Row &row) {
   rondo_plan_info_t plan = RONDO_PLAN_INFO_INIT;
   const rondo_status_t status = rondo_comm_query_plan(comm, what.collective, row.count, what.type, &plan);
-  if (status != RONDO_OK) return communication_failure(comm, "rondo_comm_query_plan", status);
+  // Its own reason, not what the communicator has come to since: another rank with the same reason may have gone.
+  if (status != RONDO_OK) return communication_failure(nullptr, "rondo_comm_query_plan", status);
   row.algorithm = rondo_algorithm_string(plan.algorithm);
   row.protocol = rondo_protocol_string(plan.protocol);
   row.kernel = rondo_kernel_string(plan.kernel);

@@ -16,24 +16,39 @@ namespace {
 constexpr uint64_t timeline_steps = 4;  ///< the last ones of a run
 constexpr uint64_t progress_lines = 10;
 
+/// A person watches: each step is shown, in a line that the next one takes the place of.
+bool watched(const Options &options) { return ::isatty(::fileno(options.lines())) != 0; }
+
+/// What a line begins with.
+const char *beginning(bool live) { return live ? "\r\033[K" : ""; }
+
+/// @param step_ns  of one step: no part of a round takes longer
+void show_measuring(const Options &options, uint64_t step_ns) {
+  if (options.measure_rounds == 0) return;
+  const uint64_t steps = options.mode == Mode::sync ? 5 : 1;
+  std::fprintf(options.lines(), "measuring overlap: rounds: %u, %s\n", options.measure_rounds,
+               console::left_text(static_cast<double>(options.measure_rounds * steps * step_ns) * 1e-9).c_str());
+  std::fflush(options.lines());
+}
+
 }  // namespace
 
 void show_progress(const Options &options, const StepRecord &record, size_t ranks) {
-  const bool live = ::isatty(::fileno(options.lines())) != 0, last = record.step == options.steps;
+  const bool live = watched(options), last = record.step == options.steps;
   const uint64_t every = std::max<uint64_t>(options.steps / progress_lines, 1);
   if (!live && !last && record.step != 1 && record.step % every != 0) return;
   const StepTimes &times = record.times;
   const auto samples = static_cast<double>(samples_a_step(options, ranks));
   const auto ms = [](uint64_t ns) { return static_cast<double>(ns) / 1e6; };
   const double left_s = static_cast<double>((options.steps - record.step) * times.step_ns) * 1e-9;
-  const std::string left = live && !last ? ", " + console::left_text(left_s) : "";
+  const std::string left = last ? "" : ", " + console::left_text(left_s);
   std::fprintf(options.lines(),
                "%sstep %llu/%llu: %.3f bits a byte, %.1f samples/s, step %.1f ms, communication %.1f ms, of it "
                "exposed %.1f ms%s%s",
-               live ? "\r" : "", static_cast<unsigned long long>(record.step),
+               beginning(live), static_cast<unsigned long long>(record.step),
                static_cast<unsigned long long>(options.steps), bits_per_byte(record.loss),
                samples * 1e9 / static_cast<double>(times.step_ns), ms(times.step_ns), ms(times.communication_ns),
-               ms(times.exposed_ns), left.c_str(), live && !last ? "\033[K" : "\n");
+               ms(times.exposed_ns), left.c_str(), live && !last ? "" : "\n");
   std::fflush(options.lines());
 }
 
@@ -50,6 +65,7 @@ Outcome Session::run(Run &result) {
   if (!options_.reports()) return std::nullopt;
   if (options_.mode != Mode::async_ps)  // there, ranks do different things
     if (auto failure = gather_spans(result)) return failure;
+  if (group_.rank() == 0 && !result.steps.empty()) show_measuring(options_, result.steps.back().times.step_ns);
   return measure_rounds(trainer_, options_, ranks_, result.rounds);
 }
 
@@ -86,8 +102,8 @@ Outcome Session::validate(Run &result) {
   if (auto failure = trainer_.validate(point.loss)) return failure;
   result.validations.push_back(point);
   if (group_.rank() != 0) return std::nullopt;
-  std::fprintf(options_.lines(), "validation after step %llu: %.3f bits a byte\n",
-               static_cast<unsigned long long>(point.step), bits_per_byte(point.loss));
+  std::fprintf(options_.lines(), "%svalidation after step %llu: %.3f bits a byte\n",
+               beginning(watched(options_)), static_cast<unsigned long long>(point.step), bits_per_byte(point.loss));
   std::fflush(options_.lines());
   return std::nullopt;
 }

@@ -6,6 +6,7 @@ usage: perf_test.py RONDO WORD_COUNT ALL_REDUCE"""
 import csv
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,7 +15,9 @@ import unittest
 from pathlib import Path
 from xml.etree import ElementTree
 
+from job import run_job
 from perf_support import COLLECTIVES, PerfCase, call
+from terminal import watched
 
 RONDO, WORD_COUNT, ALL_REDUCE = [os.path.abspath(path) for path in sys.argv[1:4]]
 del sys.argv[1:4]
@@ -96,6 +99,22 @@ class Perf(PerfCase):
             self.assertEqual(status, 0, err)
             self.assertEqual(json.loads(out)["ranks"], 2)
             self.assertIn("# Out of bounds values : 0 OK", err)
+
+    def test_a_terminal_shows_how_far_it_is_and_the_line_is_gone_at_the_end(self):
+        status, shown = watched((RONDO, "perf", "all_reduce", "-t", 2, "-b", 8, "-e", 512, "-f", 8, *FEW_RUNS))
+        self.assertEqual(status, 0, shown)
+        parts = re.findall(r"\r\x1b\[K(\d+ B), (out of place|in place): (\d+) %, (?:about )?\d+ s (?:left|so far)",
+                           shown)
+        self.assertEqual([part[:2] for part in parts], [(size, where) for size in ("8 B", "64 B", "512 B")
+                                                        for where in ("out of place", "in place")])
+        self.assertEqual([int(part[2]) for part in parts], [0, 0, 33, 33, 66, 66])
+        self.assertTrue(shown.endswith("\r\x1b[K"), shown[-60:])
+
+    def test_what_an_algorithm_cannot_do_is_told_by_each_rank_though_others_may_have_gone(self):
+        for _ in range(4):
+            for rank in run_job(RONDO, 4, ["perf", "all_gather", "--algorithm", "two_shot"]).values():
+                self.assertEqual(rank.process.returncode, 2, rank.output)
+                self.assertIn("these can: ring", rank.output)
 
     def test_without_a_check_it_says_so(self):
         status, out, err = call(RONDO, "perf", "all_reduce", "-t", 2, "-b", 8, "-e", 8, "-n", 2, "-c", 0)

@@ -3,7 +3,6 @@
 
 import json
 import os
-import pty
 import resource
 import subprocess
 import sys
@@ -11,6 +10,8 @@ import tempfile
 import unittest
 from pathlib import Path
 from xml.etree import ElementTree
+
+from terminal import watched
 
 RONDO = sys.argv.pop(1)
 SANITIZED = "RONDO_TEST_SANITIZED" in os.environ  # what takes seconds takes a minute then
@@ -27,21 +28,6 @@ class Sim(unittest.TestCase):
         done = sim(*options, "--json", "-")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         return json.loads(done.stdout)
-
-    def watched(self, *options):
-        """The exit status, and what a terminal that is standard error shows."""
-        mine, its = pty.openpty()
-        shown = b""
-        with subprocess.Popen([RONDO, "sim", *options], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                              stderr=its) as running:
-            os.close(its)
-            try:
-                while part := os.read(mine, 4096):
-                    shown += part
-            except OSError:  # EIO: the other end is closed
-                pass
-            os.close(mine)
-        return running.returncode, shown.decode()
 
     def test_json_has_time_steps_and_bytes_of_a_large_ring(self):
         ranks = 1024 if SANITIZED else 16384
@@ -128,7 +114,7 @@ class Sim(unittest.TestCase):
     def test_a_sweep_is_a_drawing(self):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "sweep.svg"
-            status, shown = self.watched("--ranks", "16", "--bytes", "2K", "--plot", str(path))
+            status, shown = watched([RONDO, "sim", "--ranks", "16", "--bytes", "2K", "--plot", path])
             self.assertEqual(status, 0, shown)
             # It takes long, and says on a terminal how far it is; the line is gone at the end.
             self.assertRegex(shown, r"\rrondo sim: \d+ %, about \d+ (s|min) left\x1b\[K")

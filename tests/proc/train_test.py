@@ -2,9 +2,11 @@
 """`rondo train`: what ranks compute together, and what the report says of it."""
 
 import json
+import re
 import sys
 import unittest
 
+from terminal import watched
 from train_support import SMALL, TrainCase
 
 TrainCase.rondo = sys.argv.pop(1)
@@ -84,6 +86,24 @@ class Ranks(TrainCase):
         status, out, err = self.call(3, "--steps", 20, "--check-every", 2, "--flip-bit", "1:5")
         self.assertEqual(status, 1, out + err)
         self.assertIn("after step 6 the parameters are no longer the same on all ranks: rank 1 differs", err)
+
+
+class Progress(TrainCase):
+    def test_lines_say_how_long_it_still_takes_and_a_terminal_shows_every_step(self):
+        left = r"exposed [\d.]+ ms, about \d+ (?:s|min) left"
+        status, out, err = self.call(2, "--steps", 20, "--measure", 1, "--report", self.folder / "report")
+        self.assertEqual(status, 0, err)
+        steps = re.findall(r"^step (\d+)/20: .*" + left + "$", out, re.MULTILINE)
+        self.assertEqual(steps, [str(step) for step in (1, *range(2, 20, 2))])
+        self.assertRegex(out, r"(?m)^measuring overlap: rounds: 1, about \d+ s left$")
+        status, shown = watched(self.command(1, "--steps", 20, "--validate-every", 10), output=True)
+        self.assertEqual(status, 0, shown)
+        lines = [line.partition("\n")[0] for line in shown.split("\r\x1b[K")]
+        steps = [match[1] for line in lines if (match := re.match(r"step (\d+)/20: .*" + left + "$", line))]
+        self.assertEqual(steps, [str(step) for step in range(1, 20)])
+        self.assertRegex(lines[-2], r"^step 20/20: .*exposed [\d.]+ ms\r?$")
+        self.assertEqual([line.split(":")[0] for line in lines if "validation" in line],
+                         ["validation after step 10", "validation after step 20"])
 
 
 class Report(TrainCase):

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A command that a person watches."""
+
+import os
+import pty
+import subprocess
+
+
+def watched(command, *, output=False, **popen):
+    """The exit status, and what a terminal shows that is standard error, and with `output` standard output, too."""
+    mine, its = pty.openpty()
+    shown = b""
+    with subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL, stderr=its,
+                          stdout=its if output else subprocess.DEVNULL, **popen) as running:
+        os.close(its)
+        try:
+            while part := os.read(mine, 4096):
+                shown += part
+        except OSError:  # EIO: the other end is closed
+            pass
+        os.close(mine)
+    return running.returncode, shown.decode()
