@@ -10,20 +10,10 @@ import sys
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "proc"))
+from container import CONTAINER, MORTAL, why_not  # noqa: E402
 from job import HeldPort  # noqa: E402
 
 PROGRAM, RONDO = os.path.abspath(sys.argv.pop(1)), os.path.abspath(sys.argv.pop(1))
-
-
-def why_not():
-    if os.geteuid() != 0:
-        return "not root"
-    try:
-        probe = subprocess.run(["unshare", "-i", "-p", "-m", "-f", "--mount-proc", "true"], capture_output=True,
-                               text=True, timeout=120)
-    except FileNotFoundError:
-        return "no unshare"
-    return None if probe.returncode == 0 else "no namespaces here: " + probe.stderr.strip()
 
 
 class Containers(unittest.TestCase):
@@ -49,8 +39,7 @@ class Containers(unittest.TestCase):
                 process.kill()
 
     def test_ranks_that_see_no_processes_of_each_other_use_a_network_and_say_why(self):
-        alone = ["unshare", "-i", "-p", "-m", "-f", "--mount-proc", "--kill-child"]
-        outputs = self.ranks([[], [], alone], [PROGRAM, "sum", "20", "30000"])
+        outputs = self.ranks([[], [], CONTAINER], [PROGRAM, "sum", "20", "30000"])
         for rank, output in enumerate(outputs):
             self.assertIn(f"rank {rank}: ok", output)
         self.assertIn("to rank 1 by shared memory", outputs[0])
@@ -67,9 +56,7 @@ class Containers(unittest.TestCase):
             self.assertIn(f"to rank {1 - rank} by shared memory", output)
 
     def test_a_rank_of_another_container_that_dies_is_named(self):
-        # Not as process 1 of its namespace, which no signal of its own kills.
-        alone = ["unshare", "-i", "-p", "-m", "-f", "--mount-proc", "--kill-child", "sh", "-c", '"$@"; true', "sh"]
-        outputs = self.ranks([[], alone], [PROGRAM, "signal", str(int(signal.SIGKILL)), "1", "7", "1000"])
+        outputs = self.ranks([[], MORTAL], [PROGRAM, "signal", str(int(signal.SIGKILL)), "1", "7", "1000"])
         self.assertRegex(outputs[0], r"rank 0: remote rank failed .*rank 1 \(host .*has ended")
 
     def test_info_tells_what_makes_a_host(self):

@@ -15,9 +15,10 @@ HANG_S = 180
 
 
 class Ranks:
-    """The ranks of one initialisation as processes. `own`: rank -> environment of that rank alone."""
+    """The ranks of one initialisation as processes. `own`: rank -> environment of that rank alone; `wrappers`: rank ->
+    the words of a command that starts it."""
 
-    def __init__(self, program, size, own, environment=None, present=None, timeout_s=INIT_TIMEOUT_S):
+    def __init__(self, program, size, own, environment=None, present=None, timeout_s=INIT_TIMEOUT_S, wrappers=None):
         base = {name: value for name, value in os.environ.items() if not name.startswith("RONDO_")}
         base.update(environment or {}, RONDO_INIT_TIMEOUT=str(timeout_s), RONDO_TIMEOUT="20")
         self.folder = tempfile.mkdtemp(prefix="rondo-init-")
@@ -27,7 +28,8 @@ class Ranks:
             mine = dict(base, RONDO_TEST_RANK=str(rank), RONDO_TEST_SIZE=str(size), **own.get(rank, {}))
             if environment:
                 mine.update(RONDO_RANK=str(rank), RONDO_SIZE=str(size))
-            self.processes[rank] = subprocess.Popen([program, *how], env=mine, stdout=subprocess.PIPE,
+            command = [*(wrappers or {}).get(rank, []), program, *how]
+            self.processes[rank] = subprocess.Popen(command, env=mine, stdout=subprocess.PIPE,
                                                     stderr=subprocess.STDOUT, text=True)
 
     def end(self):

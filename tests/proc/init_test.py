@@ -8,6 +8,7 @@ import sys
 import time
 import unittest
 
+from container import MORTAL, why_not
 from init_support import OK, OUT_OF_RESOURCES, REMOTE, TIMEOUT, Ranks, StoreHost, outcome
 
 STORE_HOST = sys.argv.pop()
@@ -25,18 +26,21 @@ def came_to_no_store(said, rank):
 
 
 class Death(unittest.TestCase):
-    def sweep(self, victim):
-        """Kills `victim` before each of its system calls in turn, until it lives through all."""
+    wrappers, own = {}, {}  # of all ranks of a life
+
+    def sweep(self, victim, step=1):
+        """Kills `victim` before each `step`th of its system calls in turn, until it lives through all."""
         late = []
         with concurrent.futures.ThreadPoolExecutor(3) as pool:
             struck = True
             at = 1
             while struck:
-                lives = [pool.submit(self.live, victim, strike) for strike in range(at, at + 12)]
+                strikes = range(at, at + 12 * step, step)
+                lives = [pool.submit(self.live, victim, strike) for strike in strikes]
                 results = [life.result() for life in lives]
-                late += [strike for strike, (_, seconds) in zip(range(at, at + 12), results) if seconds > NOTICED_S]
+                late += [strike for strike, (_, seconds) in zip(strikes, results) if seconds > NOTICED_S]
                 struck = all(happened for happened, _ in results)
-                at += 12
+                at += 12 * step
                 self.assertLess(at, 2000)
         self.assertGreater(at, 24, "hardly any system call was counted: the sweep shows nothing")
         for strike in late:  # a busy machine may make one late: again, alone
@@ -46,7 +50,9 @@ class Death(unittest.TestCase):
     def live(self, victim, strike):
         """(whether it struck, how long the slowest other rank took to notice)."""
         nap = "100" if victim == 0 else "0"  # where it runs the store, the others are to have come to it
-        ranks = Ranks(PROGRAM, 3, {victim: {"RONDO_TEST_STRIKE": str(strike), "RONDO_TEST_NAP": nap}})
+        own = {rank: dict(self.own) for rank in range(3)}
+        own[victim].update(RONDO_TEST_STRIKE=str(strike), RONDO_TEST_NAP=nap)
+        ranks = Ranks(PROGRAM, 3, own, wrappers=self.wrappers)
         said = ranks.end()
         strikes = [line for line in said[victim] if line[0] == "strike"]
         if not strikes:
@@ -80,6 +86,26 @@ class Death(unittest.TestCase):
 
     def test_the_rank_that_runs_the_store_dies_in_any_phase_and_is_named_by_all(self):
         self.sweep(victim=0)
+
+
+class DeathBetweenContainers(Death):
+    """The same where networks join the ranks: these connect, try their links and greet each other, too."""
+    own = {"RONDO_INTERFACE": "127.0.0.1"}
+    wrappers = {1: MORTAL, 2: MORTAL}
+
+    def setUp(self):
+        if (why := why_not()) is not None:
+            print(f"skipped: death in the initialisation of ranks in containers: {why}")
+            self.skipTest(why)
+
+    def test_a_rank_that_dies_in_any_phase_is_named_by_all(self):
+        for network in ("tcp", "ucx"):
+            with self.subTest(network=network):
+                self.own = dict(self.own, RONDO_NETWORK=network)
+                self.sweep(victim=1, step=7)
+
+    def test_the_rank_that_runs_the_store_dies_in_any_phase_and_is_named_by_all(self):
+        self.sweep(victim=0, step=7)
 
 
 class Store(unittest.TestCase):

@@ -69,7 +69,7 @@ Result<void> fly_before(const GroupRequest &request, const MeshRequest &mesh_req
   std::string own_name = mesh.ranks[request.rank].describe(request.rank);
   if (mesh_request.rail_count() == 1) own_name += " at " + mesh_request.addresses[0];  // else the peer's name has both
   const PreflightRequest flight{own_name, slot_bytes, request.deadline_ns};
-  const auto flown = preflight(mesh_request.sockets_per_rail != 0 ? mesh.data : mesh.control, flight);
+  const auto flown = preflight(mesh_request.sockets_per_rail != 0 ? mesh.data : mesh.control, flight, store);
   const Result<Bytes> outcome = flown.ok() ? Result<Bytes>(Bytes()) : Result<Bytes>(flown.error());
   RONDO_TRY(gather_outcomes(store, request.key_prefix + "/preflight", request.rank, request.rank_count, outcome,
                             request.deadline_ns));

@@ -35,6 +35,7 @@ constexpr uint64_t stranger_patience_ns = 5'000'000'000;
 constexpr size_t strangers_max = 256;
 constexpr int listen_backlog = 1024;
 constexpr uint64_t retry_ns = 20'000'000;
+constexpr uint64_t look_ms = 100;
 constexpr uint64_t connect_patience_ns = 16'000'000'000;  // lost first packets come again after 1, 3, 7 and 15 s
 
 wire::Challenge challenge_of(uint32_t rank, uint32_t purpose) {
@@ -48,15 +49,28 @@ wire::Challenge challenge_of(uint32_t rank, uint32_t purpose) {
 
 int poll_timeout_ms(uint64_t until_ns) {
   const uint64_t now = now_ns();
-  return until_ns <= now ? 0 : static_cast<int>(std::min<uint64_t>((until_ns - now) / 1'000'000 + 1, 1'000));
+  return until_ns <= now ? 0 : static_cast<int>(std::min<uint64_t>((until_ns - now) / 1'000'000 + 1, look_ms));
 }
 
-/// Sends or receives all of it before the deadline; the socket does not block.
+/// How long a peer is waited for: until the deadline, or until the store knows why the group is never complete.
+struct Patience {
+  uint64_t deadline_ns;
+  Store &store;
+
+  /// Asked at least every look_ms.
+  [[nodiscard]] Result<void> check() const {
+    RONDO_TRY(store.check());
+    if (now_ns() >= deadline_ns) return Error{RONDO_ERROR_TIMEOUT, "it did not answer in time"};
+    return {};
+  }
+};
+
+/// Sends or receives all of it; the socket does not block.
 template <class Transfer>
-Result<void> transfer_all(int socket, short event, size_t bytes, uint64_t deadline_ns, const Transfer &transfer) {
+Result<void> transfer_all(int socket, short event, size_t bytes, const Patience &patience, const Transfer &transfer) {
   for (size_t done = 0; done < bytes;) {
     pollfd ready{socket, event, 0};
-    ::poll(&ready, 1, poll_timeout_ms(deadline_ns));
+    ::poll(&ready, 1, poll_timeout_ms(patience.deadline_ns));
     const ssize_t moved = transfer(done);
     if (moved > 0) {
       done += static_cast<size_t>(moved);
@@ -64,27 +78,27 @@ Result<void> transfer_all(int socket, short event, size_t bytes, uint64_t deadli
       return Error{RONDO_ERROR_REMOTE, "it closed the connection"};
     } else if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) {
       return Error{RONDO_ERROR_REMOTE, std::strerror(errno)};
-    } else if (now_ns() >= deadline_ns) {
-      return Error{RONDO_ERROR_TIMEOUT, "it did not answer in time"};
+    } else {
+      RONDO_TRY(patience.check());
     }
   }
   return {};
 }
 
-Result<void> send_all(int socket, ByteView bytes, uint64_t deadline_ns) {
-  return transfer_all(socket, POLLOUT, bytes.size(), deadline_ns, [&](size_t done) {
+Result<void> send_all(int socket, ByteView bytes, const Patience &patience) {
+  return transfer_all(socket, POLLOUT, bytes.size(), patience, [&](size_t done) {
     return ::send(socket, bytes.data() + done, bytes.size() - done, MSG_NOSIGNAL);
   });
 }
 
-Result<void> receive_all(int socket, std::span<std::byte> bytes, uint64_t deadline_ns) {
-  return transfer_all(socket, POLLIN, bytes.size(), deadline_ns, [&](size_t done) {
+Result<void> receive_all(int socket, std::span<std::byte> bytes, const Patience &patience) {
+  return transfer_all(socket, POLLIN, bytes.size(), patience, [&](size_t done) {
     return ::recv(socket, bytes.data() + done, bytes.size() - done, 0);
   });
 }
 
 /// `from`: the own address; empty: any that leads there.
-Result<FileDescriptor> connect_once(const SocketAddress &address, const std::string &from, uint64_t deadline_ns) {
+Result<FileDescriptor> connect_once(const SocketAddress &address, const std::string &from, const Patience &patience) {
   FileDescriptor socket(::socket(address.get()->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket.valid()) return system_error("socket", errno);
   if (!from.empty()) {
@@ -96,8 +110,7 @@ Result<FileDescriptor> connect_once(const SocketAddress &address, const std::str
   if (::connect(socket.get(), address.get(), address.bytes) == 0) return socket;
   if (errno != EINPROGRESS) return Error{RONDO_ERROR_REMOTE, std::strerror(errno)};
   pollfd ready{socket.get(), POLLOUT, 0};
-  while (::poll(&ready, 1, poll_timeout_ms(deadline_ns)) <= 0)
-    if (now_ns() >= deadline_ns) return Error{RONDO_ERROR_TIMEOUT, "it did not answer in time"};
+  while (::poll(&ready, 1, poll_timeout_ms(patience.deadline_ns)) <= 0) RONDO_TRY(patience.check());
   int error = 0;
   socklen_t bytes = sizeof error;
   ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &bytes);
@@ -114,24 +127,26 @@ Endpoint seen_from(const std::string &own, Endpoint endpoint) {
 }
 
 /// Of several rails each has its own address at this end, too: by that, routes can tell them apart.
-Result<FileDescriptor> introduce(const MeshRequest &request, const Endpoint &endpoint, uint32_t purpose) {
+Result<FileDescriptor> introduce(const MeshRequest &request, const Endpoint &endpoint, uint32_t purpose,
+                                 Store &store) {
+  const Patience patience{request.deadline_ns, store};
   const std::string &own_address = request.addresses[rail_of(request, purpose)];
   RONDO_TRY_ASSIGN(const SocketAddress address, socket_address(seen_from(own_address, endpoint)));
   const std::string from = request.rail_count() == 1 ? "" : own_address;
-  RONDO_TRY_ASSIGN(FileDescriptor socket, connect_once(address, from, request.deadline_ns));
+  RONDO_TRY_ASSIGN(FileDescriptor socket, connect_once(address, from, patience));
   const wire::Challenge own = challenge_of(request.rank, purpose);
   Bytes hello;
   append_bytes(hello, bytes_of(mesh_magic));
   append_bytes(hello, own);
-  RONDO_TRY(send_all(socket.get(), hello, request.deadline_ns));
+  RONDO_TRY(send_all(socket.get(), hello, patience));
   std::array<std::byte, answer_bytes> answer;
-  RONDO_TRY(receive_all(socket.get(), answer, request.deadline_ns));
+  RONDO_TRY(receive_all(socket.get(), answer, patience));
   wire::Challenge theirs;
   std::copy_n(answer.begin(), theirs.size(), theirs.begin());
   if (!wire::equal_proof(wire::prove(request.secret, wire::Role::server, own, theirs),
                          ByteView(answer).subspan(theirs.size())))
     return Error{RONDO_ERROR_AUTHENTICATION, "what listens there does not know the job's secret"};
-  RONDO_TRY(send_all(socket.get(), wire::prove(request.secret, wire::Role::client, own, theirs), request.deadline_ns));
+  RONDO_TRY(send_all(socket.get(), wire::prove(request.secret, wire::Role::client, own, theirs), patience));
   return socket;
 }
 
@@ -203,8 +218,11 @@ void add_socket(const MeshRequest &request, Mesh &mesh, uint32_t peer, uint32_t 
 
 class Acceptor {
  public:
-  Acceptor(const MeshRequest &request, std::vector<FileDescriptor> listeners)
-      : request_(request), listeners_(std::move(listeners)), purpose_count_(purpose_count(request)) {}
+  Acceptor(const MeshRequest &request, std::vector<FileDescriptor> listeners, Store &store)
+      : request_(request),
+        listeners_(std::move(listeners)),
+        store_(store),
+        purpose_count_(purpose_count(request)) {}
 
   /// Until every remote rank with a higher number has come for each purpose.
   Result<void> run(Mesh &mesh) {
@@ -213,6 +231,7 @@ class Acceptor {
       missing += request_.remote[peer] ? purpose_count_ : 0;
     came_.resize(size_t{request_.rank_count} * purpose_count_);
     while (missing != 0) {
+      RONDO_TRY(store_.check());
       if (now_ns() >= request_.deadline_ns) return name_missing(mesh);
       wait();
       for (const FileDescriptor &listener : listeners_) accept_all(listener);
@@ -232,7 +251,7 @@ class Acceptor {
     std::vector<pollfd> descriptors;
     for (const FileDescriptor &listener : listeners_) descriptors.push_back({listener.get(), POLLIN, 0});
     for (const Visitor &visitor : visitors_) descriptors.push_back({visitor.socket.get(), POLLIN, 0});
-    ::poll(descriptors.data(), descriptors.size(), std::min(poll_timeout_ms(request_.deadline_ns), 100));
+    ::poll(descriptors.data(), descriptors.size(), poll_timeout_ms(request_.deadline_ns));
   }
 
   void accept_all(const FileDescriptor &listener) {
@@ -280,6 +299,7 @@ class Acceptor {
 
   const MeshRequest &request_;
   const std::vector<FileDescriptor> listeners_;  ///< by rail
+  Store &store_;
   const uint32_t purpose_count_;
   std::vector<Visitor> visitors_;
   std::vector<bool> came_;  ///< [rank * purpose_count_ + purpose]
@@ -318,12 +338,14 @@ Result<std::vector<RankAddress>> exchange_addresses(const MeshRequest &request, 
   return ranks;
 }
 
-Result<FileDescriptor> connect_peer(const MeshRequest &request, const Mesh &mesh, uint32_t peer, uint32_t purpose) {
+Result<FileDescriptor> connect_peer(const MeshRequest &request, const Mesh &mesh, uint32_t peer, uint32_t purpose,
+                                    Store &store) {
   const RankAddress &theirs = mesh.ranks[peer];
   const uint32_t rail = rail_of(request, purpose);
   for (;;) {
-    auto socket = introduce(request, theirs.endpoints[rail], purpose);
+    auto socket = introduce(request, theirs.endpoints[rail], purpose, store);
     if (socket.ok()) return socket;
+    RONDO_TRY(store.check());  // why the group fails comes before what follows from it
     Error error = std::move(socket).error();
     // A listener whose queue strangers have filled refuses or cuts: again, while there is time.
     if (error.status == RONDO_ERROR_REMOTE && now_ns() + retry_ns < request.deadline_ns) {
@@ -360,11 +382,11 @@ Result<Mesh> connect_mesh(const MeshRequest &request, Store &store) {
   // Who connects waits for lower ranks only, so there is no circle.
   for (uint32_t peer = 0; peer < request.rank; ++peer) {
     for (uint32_t purpose = 0; request.remote[peer] && purpose < purpose_count(request); ++purpose) {
-      RONDO_TRY_ASSIGN(FileDescriptor socket, connect_peer(soon, mesh, peer, purpose));
+      RONDO_TRY_ASSIGN(FileDescriptor socket, connect_peer(soon, mesh, peer, purpose, store));
       add_socket(request, mesh, peer, purpose, std::move(socket));
     }
   }
-  RONDO_TRY(Acceptor(soon, std::move(listeners)).run(mesh));
+  RONDO_TRY(Acceptor(soon, std::move(listeners), store).run(mesh));
   return mesh;
 }
 

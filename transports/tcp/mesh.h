@@ -50,7 +50,8 @@ struct Mesh {
   std::vector<PeerSocket> control;
 };
 
-/// Every rank calls it. RONDO_ERROR_TIMEOUT and RONDO_ERROR_REMOTE name both ends and what to look at.
+/// Every rank calls it. RONDO_ERROR_TIMEOUT and RONDO_ERROR_REMOTE name both ends and what to look at; else it fails
+/// with what the store knows: a rank that has died meanwhile, say.
 [[nodiscard]] Result<Mesh> connect_mesh(const MeshRequest &request, Store &store);
 
 }  // namespace rondo::tcp

@@ -109,7 +109,7 @@ Error Pair::stalled(const PreflightRequest &request) const {
 
 }  // namespace
 
-Result<void> preflight(const std::vector<PeerSocket> &sockets, const PreflightRequest &request) {
+Result<void> preflight(const std::vector<PeerSocket> &sockets, const PreflightRequest &request, Store &store) {
   std::vector<Pair> pairs;
   pairs.reserve(sockets.size());
   for (const PeerSocket &socket : sockets) pairs.emplace_back(socket, request.slot_bytes);
@@ -125,6 +125,7 @@ Result<void> preflight(const std::vector<PeerSocket> &sockets, const PreflightRe
     }
     if (descriptors.empty()) return {};
     ::poll(descriptors.data(), descriptors.size(), look_ms);
+    RONDO_TRY(store.check());
   }
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "src/bootstrap/store/store.h"
 #include "transports/tcp/network.h"
 
 namespace rondo::tcp {
@@ -17,7 +18,8 @@ struct PreflightRequest {
 };
 
 /// Both ends call it, right after the handshake; nothing more was sent. RONDO_ERROR_TIMEOUT: between this rank and the
-/// peer that the error names nothing has moved for 5 s.
-[[nodiscard]] Result<void> preflight(const std::vector<PeerSocket> &sockets, const PreflightRequest &request);
+/// peer that the error names nothing has moved for 5 s. It ends early with what the store knows of the group's failure.
+[[nodiscard]] Result<void> preflight(const std::vector<PeerSocket> &sockets, const PreflightRequest &request,
+                                     Store &store);
 
 }  // namespace rondo::tcp

@@ -34,7 +34,7 @@ class UcxNetwork final : public net::Network {
   UcxNetwork(std::unique_ptr<Worker> worker, const std::vector<net::NearLink> &links,
              std::vector<Introduction> introductions, const std::vector<std::string> &names);
   ~UcxNetwork() override;
-  Result<void> connect(const JoinRequest &request);
+  Result<void> connect(const JoinRequest &request, Store &store);
 
   const char *name() const override { return "ucx"; }
   bool put(uint32_t link, const net::Message &message) override;
@@ -141,7 +141,7 @@ void UcxNetwork::close(Peer &peer) {
   peer.closing = UCS_PTR_IS_PTR(said) ? said : nullptr;
 }
 
-Result<void> UcxNetwork::connect(const JoinRequest &request) {
+Result<void> UcxNetwork::connect(const JoinRequest &request, Store &store) {
   if (!ready_.valid()) return system_error("eventfd", errno);
   const auto refused = [&](const Peer &peer, rondo_status_t status, const std::string &what) {
     Error error{status, request.names[request.rank] + " cannot reach " + peer.name + " over UCX: " + what + advice};
@@ -161,8 +161,10 @@ Result<void> UcxNetwork::connect(const JoinRequest &request) {
     begun(peer.greeting,
           api_.ucp_am_send_nbx(peer.endpoint, hello_id, &peer.hello, sizeof(PeerProof), nullptr, 0, &how), "a message");
   }
+  StoreWatch watch(store);
   for (;;) {
     const bool moved = worker_->progress();
+    RONDO_TRY(watch.look());
     const Peer *missing = nullptr;
     for (const auto &peer : peers_) {
       if (peer->lost) return refused(*peer, RONDO_ERROR_REMOTE, peer->why.message);
@@ -343,7 +345,7 @@ Result<std::unique_ptr<net::Network>> make_network(const std::vector<net::NearLi
   RONDO_TRY_ASSIGN(auto introductions, exchange_addresses(request, address, store));
   auto network = std::make_unique<UcxNetwork>(std::move(worker).value(), links, std::move(introductions),
                                               request.names);
-  RONDO_TRY(network->connect(request));
+  RONDO_TRY(network->connect(request, store));
   return std::unique_ptr<net::Network>(std::move(network));
 }
 

@@ -48,7 +48,7 @@ class VerbsNetwork final : public net::Network {
   [[nodiscard]] HostInfo offer() const;
   Result<void> connect(const std::vector<Introduction> &introductions);
   /// A whole slot each way.
-  Result<void> greet(const JoinRequest &request);
+  Result<void> greet(const JoinRequest &request, Store &store);
 
   const char *name() const override { return "verbs"; }
   bool put(uint32_t link, const net::Message &message) override;
@@ -158,7 +158,7 @@ void VerbsNetwork::step_alone() {
   static_cast<void>(poll(events));  // where no slots come there are no events but losses, which Peer tells as well
 }
 
-Result<void> VerbsNetwork::greet(const JoinRequest &request) {
+Result<void> VerbsNetwork::greet(const JoinRequest &request, Store &store) {
   for (const auto &peer : peers_)
     if (!peer->send_hello()) return Error{RONDO_ERROR_INTERNAL, "a fresh queue pair has no room"};
   const auto refused = [&](const Peer &peer, rondo_status_t status, const std::string &what) {
@@ -167,8 +167,10 @@ Result<void> VerbsNetwork::greet(const JoinRequest &request) {
     error.peer = static_cast<int32_t>(peer.rank());
     return error;
   };
+  StoreWatch watch(store);
   for (;;) {
     step_alone();
+    RONDO_TRY(watch.look());
     const Peer *missing = nullptr;
     for (const auto &peer : peers_) {
       if (peer->lost()) return refused(*peer, RONDO_ERROR_REMOTE, peer->why());
@@ -372,7 +374,7 @@ Result<std::unique_ptr<net::Network>> make_network(const std::vector<net::NearLi
   const Result<HostInfo> offer = prepared.ok() ? Result<HostInfo>(network->offer()) : prepared.error();
   RONDO_TRY_ASSIGN(const auto introductions, exchange_offers(request, offer, store));
   RONDO_TRY(agree(request, "connected", network->connect(introductions), store));
-  RONDO_TRY(agree(request, "greeted", network->greet(request), store));
+  RONDO_TRY(agree(request, "greeted", network->greet(request, store), store));
   return std::unique_ptr<net::Network>(std::move(network));
 }
 

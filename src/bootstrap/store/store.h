@@ -14,6 +14,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "src/base/clock.h"
 #include "src/base/result.h"
 
 namespace rondo {
@@ -57,6 +58,25 @@ class Store {
   /// The goodbye of a client that entered a group: it needs the group no more, or it has failed. Without a goodbye, the
   /// end of the client is the death of its rank.
   virtual void leave(const Result<void> &) {}
+};
+
+/// For a wait for other ranks by other means than the store: what it knows of the group meanwhile.
+class StoreWatch {
+ public:
+  explicit StoreWatch(Store &store) : store_(store) {}
+
+  /// Why the group is never going to be complete, if that is known. May be called often: it asks every 10 ms.
+  [[nodiscard]] Result<void> look() {
+    const uint64_t now = now_ns();
+    if (now < next_ns_) return {};
+    next_ns_ = now + interval_ns;
+    return store_.check();
+  }
+
+ private:
+  static constexpr uint64_t interval_ns = 10'000'000;
+  Store &store_;
+  uint64_t next_ns_ = 0;
 };
 
 /// What a gather() of one T of each rank has brought, in rank order.
