@@ -92,12 +92,14 @@ typedef struct rondo_config {
   const char *network_interface; /**< name or names, read during the call; NULL: any    RONDO_INTERFACE */
   rondo_device_executor_t device_executor; /**< on a device: AUTO: Rondo chooses       RONDO_DEVICE_EXECUTOR */
   uint32_t max_ctas;             /**< on a device: most blocks, 1-1024; 0: no limit     RONDO_MAX_CTAS */
+  uint32_t nonblocking;          /**< 1: rondo_comm_init() and _init_env() return at once, see there */
+  uint32_t reserved;             /**< 0 */
 } rondo_config_t;
 
 /** The defaults of a rondo_config_t. */
 #define RONDO_CONFIG_INIT                                                                                             \
   { sizeof(rondo_config_t), RONDO_DEVICE_HOST, 0, 0, RONDO_ALGORITHM_AUTO, RONDO_PROTOCOL_AUTO, 0,                   \
-    RONDO_KERNEL_AUTO, 0, NULL, RONDO_DEVICE_EXECUTOR_AUTO, 0 }
+    RONDO_KERNEL_AUTO, 0, NULL, RONDO_DEVICE_EXECUTOR_AUTO, 0, 0, 0 }
 
 /** Writes the defaults, as the INIT does, for languages that know no macros. @param size  of the caller's struct, which
  * goes into its `size`. @return RONDO_ERROR_INVALID_ARGUMENT: NULL, or less than any version's. Any thread. */
@@ -123,6 +125,10 @@ RONDO_API rondo_status_t rondo_unique_id_free(const rondo_unique_id_t *id) RONDO
 
 /** Makes the communicator of `id`: blocks until all `size` ranks have called it, or init_timeout_ms has passed.
  * Ranks may be processes, threads of one process (each calls this from its own thread), or both.
+ * With config->nonblocking it returns at once, and a thread of Rondo makes the communicator. Until it is ready,
+ * rondo_comm_get_async_error() writes RONDO_NOT_READY, and other calls with the handle are refused with that; if it
+ * fails, with what this call would have returned. rondo_comm_abort() ends the attempt, on the other ranks, too;
+ * rondo_comm_destroy() ends it and waits for its thread (2 s at most).
  * @param comm    receives the handle; unchanged on failure. End it with rondo_comm_destroy().
  * @param rank    0..size-1, each once.
  * @param config  NULL: defaults. Algorithm, protocol, kernel, channels, chunk_bytes, executor, max_ctas: equal on all
@@ -135,12 +141,12 @@ RONDO_API rondo_status_t rondo_comm_init(rondo_comm_t *comm, const rondo_unique_
 
 /** Makes a communicator of all the ranks of the job that the environment describes: `rondo run`, torchrun, Open MPI,
  * MPICH or Slurm; without any of them, of this process alone. May be called repeatedly, in the same order everywhere.
- * Otherwise as rondo_comm_init(). One at a time in a process. */
+ * Otherwise as rondo_comm_init(). One at a time in a process; a nonblocking one is to be ready, or destroyed, first. */
 RONDO_API rondo_status_t rondo_comm_init_env(rondo_comm_t *comm, const rondo_config_t *config) RONDO_NOEXCEPT;
 
 /** Makes a communicator whose `size` ranks are all in this process, one call for all: comms[r] is rank r's. Drive each
  * from a thread of its own (or with streams): a collective without a stream blocks until the other ranks call it.
- * @param configs  NULL for the defaults, or `size` configurations. Any thread. */
+ * @param configs  NULL for the defaults, or `size` configurations; none may be nonblocking. Any thread. */
 RONDO_API rondo_status_t rondo_comm_init_all(rondo_comm_t *comms, int size, const rondo_config_t *configs)
     RONDO_NOEXCEPT;
 
@@ -249,7 +255,8 @@ typedef struct rondo_error {
 /** As rondo_config_default(). */
 RONDO_API rondo_status_t rondo_error_default(rondo_error_t *error, size_t size) RONDO_NOEXCEPT;
 
-/** The communicator's first failure, which stays; without one, the last refused call of this thread.
+/** The communicator's first failure, which stays, or that of its making; without one, the last refused call of this
+ * thread.
  * @param comm  NULL: the last refused or failed call of this thread on any object (a failed init, say).
  * Any thread. */
 RONDO_API rondo_status_t rondo_comm_last_error(rondo_comm_t comm, rondo_error_t *error) RONDO_NOEXCEPT;
@@ -258,8 +265,9 @@ RONDO_API rondo_status_t rondo_comm_last_error(rondo_comm_t comm, rondo_error_t 
  * The text belongs to this thread, until it calls this again. @param comm  as there. Any thread. */
 RONDO_API const char *rondo_last_error_message(rondo_comm_t comm) RONDO_NOEXCEPT;
 
-/** The state of everything enqueued so far: *status is RONDO_OK, or the first failure, which stays. Does not wait,
- * but looks: a peer's death is noticed here even when no operation is in flight. Any thread. */
+/** The state of everything enqueued so far: *status is RONDO_OK, or the first failure, which stays; RONDO_NOT_READY
+ * while a nonblocking initialisation goes on. Does not wait, but looks: a peer's death is noticed here even when no
+ * operation is in flight. Any thread. */
 RONDO_API rondo_status_t rondo_comm_get_async_error(rondo_comm_t comm, rondo_status_t *status) RONDO_NOEXCEPT;
 
 /** Waits until this rank's operations are complete and every rank has called it. Afterwards only destroy is allowed.

@@ -10,7 +10,7 @@
 /** What came of a call; each says what the caller may still do. docs/errors.md has the causes. */
 typedef enum rondo_status {
   RONDO_OK = 0,        /**< Done, or enqueued where a stream was given. */
-  RONDO_NOT_READY = 1, /**< Not finished yet (queries only). Ask again. */
+  RONDO_NOT_READY = 1, /**< Not finished yet (queries, and communicators that are being made). Ask again. */
   /** An argument is wrong; nothing was done and every object is as before. Correct the call. */
   RONDO_ERROR_INVALID_ARGUMENT = 2,
   RONDO_ERROR_INVALID_HANDLE = 3, /**< The handle was destroyed, finalized, or never made in this process. */

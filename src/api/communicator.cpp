@@ -31,6 +31,26 @@ Result<rondo_comm_t> publish(std::shared_ptr<Communicator> comm) {
   return static_cast<rondo_comm_t>(handle);
 }
 
+/// Makes it, or begins to.
+Result<rondo_comm_t> make(Result<Initialisation> begun) {
+  RONDO_TRY_ASSIGN(auto initialisation, std::move(begun));
+  if (!initialisation.nonblocking) {
+    RONDO_TRY_ASSIGN(auto made, initialisation.run(nullptr));
+    return publish(std::move(made));
+  }
+  RONDO_TRY_ASSIGN(void *const handle, process().pending_inits.start(std::move(initialisation)));
+  return static_cast<rondo_comm_t>(handle);
+}
+
+/// What ended `handle`'s communicator, or kept it from coming to be; nothing while it is being made.
+Result<std::optional<Error>> failure_of(rondo_comm_t handle) {
+  auto comm = communicator_of(handle);
+  if (comm.ok()) return comm.value()->failure();
+  if (comm.error().status == RONDO_ERROR_INVALID_HANDLE) return std::move(comm).error();
+  if (comm.error().status == RONDO_NOT_READY) return std::optional<Error>();
+  return std::optional<Error>(std::move(comm).error());
+}
+
 Result<void> check_rank(int rank, int size) {
   if (size < 1) return invalid_argument("size is " + std::to_string(size) + "; a communicator has at least 1 rank");
   if (rank < 0 || rank >= size)
@@ -97,8 +117,7 @@ rondo_status_t rondo_comm_init(rondo_comm_t *comm, const rondo_unique_id_t *id, 
     if (comm == nullptr) return invalid_argument("comm is NULL");
     if (id == nullptr) return invalid_argument("id is NULL");
     RONDO_TRY(check_rank(rank, size));
-    RONDO_TRY_ASSIGN(auto made, init_unique_id(*id, rank, size, config));
-    RONDO_TRY_ASSIGN(*comm, publish(std::move(made)));
+    RONDO_TRY_ASSIGN(*comm, make(init_unique_id(*id, rank, size, config)));
     return {};
   });
 }
@@ -106,8 +125,7 @@ rondo_status_t rondo_comm_init(rondo_comm_t *comm, const rondo_unique_id_t *id, 
 rondo_status_t rondo_comm_init_env(rondo_comm_t *comm, const rondo_config_t *config) noexcept {
   return at_boundary([&]() -> Result<void> {
     if (comm == nullptr) return invalid_argument("comm is NULL");
-    RONDO_TRY_ASSIGN(auto made, init_environment(config));
-    RONDO_TRY_ASSIGN(*comm, publish(std::move(made)));
+    RONDO_TRY_ASSIGN(*comm, make(init_environment(config)));
     return {};
   });
 }
@@ -219,8 +237,8 @@ rondo_status_t rondo_comm_last_error(rondo_comm_t handle, rondo_error_t *error) 
   return at_boundary([&]() -> Result<void> {
     rondo_error_t ours = last;
     if (handle != nullptr) {
-      RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
-      if (const auto failure = comm->failure()) ours = to_public(*failure);
+      RONDO_TRY_ASSIGN(const auto failure, failure_of(handle));
+      if (failure) ours = to_public(*failure);
     }
     return write_sized(error, ours, sizeof(rondo_error_t), "error");
   });
@@ -230,8 +248,8 @@ const char *rondo_last_error_message(rondo_comm_t handle) noexcept {
   const char *message = nullptr;
   if (handle != nullptr)
     static_cast<void>(at_boundary([&]() -> Result<void> {  // an invalid handle is this thread's last error then
-      RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
-      if (const auto failure = comm->failure()) message = hold_message(failure->message);
+      RONDO_TRY_ASSIGN(const auto failure, failure_of(handle));
+      if (failure) message = hold_message(failure->message);
       return {};
     }));
   return message != nullptr ? message : hold_message(last_error().message);
@@ -239,9 +257,10 @@ const char *rondo_last_error_message(rondo_comm_t handle) noexcept {
 
 rondo_status_t rondo_comm_get_async_error(rondo_comm_t handle, rondo_status_t *status) noexcept {
   return at_boundary([&]() -> Result<void> {
-    RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
+    const auto comm = communicator_of(handle);
+    if (!comm.ok() && comm.error().status == RONDO_ERROR_INVALID_HANDLE) return comm.error();
     if (status == nullptr) return invalid_argument("status is NULL");
-    const auto failure = comm->failure();
+    const auto failure = comm.ok() ? comm.value()->failure() : comm.error();
     *status = failure ? failure->status : RONDO_OK;
     return {};
   });
@@ -256,6 +275,7 @@ rondo_status_t rondo_comm_finalize(rondo_comm_t handle) noexcept {
 
 rondo_status_t rondo_comm_destroy(rondo_comm_t handle) noexcept {
   return at_boundary([&]() -> Result<void> {
+    if (process().pending_inits.finish(handle)) return {};
     const auto comm = process().communicators.remove(handle);
     if (comm == nullptr) return invalid_handle(HandleKind::communicator, handle);
     comm->close();
@@ -267,6 +287,7 @@ rondo_status_t rondo_comm_destroy(rondo_comm_t handle) noexcept {
 
 rondo_status_t rondo_comm_abort(rondo_comm_t handle) noexcept {
   return at_boundary([&]() -> Result<void> {
+    if (process().pending_inits.cancel(handle)) return {};
     RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
     comm->abort();
     return {};

@@ -33,7 +33,8 @@ extern "C" {
 
 rondo_status_t rondo_config_default(rondo_config_t *config, size_t size) noexcept {
   return at_boundary([&] {
-    return write_default<rondo_config_t>(config, size, RONDO_CONFIG_INIT, sizeof(rondo_config_t), "rondo_config_t");
+    return write_default<rondo_config_t>(config, size, RONDO_CONFIG_INIT, offsetof(rondo_config_t, nonblocking),
+                                         "rondo_config_t");
   });
 }
 

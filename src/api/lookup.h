@@ -12,6 +12,9 @@ namespace rondo {
 
 [[nodiscard]] inline Result<std::shared_ptr<Communicator>> communicator_of(rondo_comm_t handle) {
   auto comm = process().communicators.find(handle);
+  if (comm != nullptr) return comm;
+  if (const auto why = process().pending_inits.why_not(handle)) return *why;
+  comm = process().communicators.find(handle);  // it may have come to be meanwhile
   if (comm == nullptr) return invalid_handle(HandleKind::communicator, handle);
   return comm;
 }

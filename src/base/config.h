@@ -84,6 +84,7 @@ struct Config {
 /// What is in force for one communicator: Config, with what the caller's rondo_config_t says over it.
 struct Settings : Config {
   int32_t device = RONDO_DEVICE_HOST;
+  bool nonblocking = false;  ///< the initialisation
   uint64_t tuning_hash = 0;  ///< of the table in tuning_file, which src/core reads; 0: none
 };
 

@@ -11,12 +11,14 @@ namespace {
 
 constexpr size_t size_first_version = offsetof(rondo_config_t, network_interface) + sizeof(char *);
 constexpr size_t size_second_version = offsetof(rondo_config_t, max_ctas) + sizeof(uint32_t);
-static_assert(sizeof(rondo_config_t) == size_second_version && size_second_version > size_first_version);
+constexpr size_t size_third_version = offsetof(rondo_config_t, reserved) + sizeof(uint32_t);
+static_assert(sizeof(rondo_config_t) == size_third_version && size_second_version > size_first_version);
 /// No later version is larger; a greater `size` is an uninitialised one, whose tail is better not read.
 constexpr size_t size_max = 4096;
 
 Result<void> check_size(const rondo_config_t &caller) {
-  if ((caller.size < size_second_version && caller.size != size_first_version) || caller.size > size_max)
+  const bool earlier = caller.size == size_first_version || caller.size == size_second_version;
+  if ((caller.size < size_third_version && !earlier) || caller.size > size_max)
     return invalid_argument("rondo_config_t.size is " + std::to_string(caller.size) + ", not " +
                             std::to_string(sizeof(rondo_config_t)) +
                             " or that of another version; start from RONDO_CONFIG_INIT");
@@ -45,6 +47,14 @@ Result<void> check_device(int32_t device) {
                           "; it takes RONDO_DEVICE_HOST or a CUDA device's number");
 }
 
+Result<bool> nonblocking_of(const rondo_config_t &caller) {
+  if (caller.size < size_third_version) return false;
+  if (caller.nonblocking != 0 && caller.nonblocking != 1)
+    return invalid_argument("rondo_config_t.nonblocking is " + std::to_string(caller.nonblocking) +
+                            "; it takes 0 or 1");
+  return caller.nonblocking == 1;
+}
+
 }  // namespace
 
 Result<Settings> merge(const rondo_config_t *caller, const Config &environment) {
@@ -53,6 +63,7 @@ Result<Settings> merge(const rondo_config_t *caller, const Config &environment) 
   RONDO_TRY(check_size(*caller));
   RONDO_TRY(check_device(caller->device));
   settings.device = caller->device;
+  RONDO_TRY_ASSIGN(settings.nonblocking, nonblocking_of(*caller));
   for (const ConfigVariable &variable : config_variables())
     if (variable.field.name != nullptr && caller->size > variable.field.offset)
       RONDO_TRY(variable.field.take(*caller, variable.field.name, settings));

@@ -60,7 +60,7 @@ class HandleTable {
   HandleTable(const HandleTable &) = delete;
   HandleTable &operator=(const HandleTable &) = delete;
 
-  /// A new handle for `object`, which must not be null; null when the table is full or memory ran out.
+  /// A new handle for `object`; null when the table is full or memory ran out.
   [[nodiscard]] void *insert(std::shared_ptr<T> object) {
     // Relaxed: only spreads the load; no data rides on it.
     const uint32_t start = next_shard_.fetch_add(1, std::memory_order_relaxed);
@@ -69,6 +69,22 @@ class HandleTable {
       if (void *handle = insert_into(shard, object)) return handle;
     }
     return nullptr;
+  }
+
+  /// A new handle, which find() and remove() do not know before fill() gives it an object. Either that is due, or
+  /// release(), which gives the handle up. Null: as insert().
+  [[nodiscard]] void *reserve() { return insert(nullptr); }
+  void fill(const void *reserved, std::shared_ptr<T> object) {
+    const HandleFields fields = *decode_handle(reserved);
+    Shard &shard = shards_[fields.slot % shard_count];
+    const std::lock_guard lock(shard.mutex);
+    shard.slots[fields.slot / shard_count].object = std::move(object);
+  }
+  void release(const void *reserved) {
+    const HandleFields fields = *decode_handle(reserved);
+    Shard &shard = shards_[fields.slot % shard_count];
+    const std::lock_guard lock(shard.mutex);
+    static_cast<void>(free_slot(shard, fields.slot / shard_count));
   }
 
   /// The object, or null when the handle is not (or no longer) one of this table.
@@ -90,11 +106,9 @@ class HandleTable {
     const std::lock_guard lock(shard.mutex);
     const uint32_t index = fields->slot / shard_count;
     if (index >= shard.slots.size()) return nullptr;
-    Slot &slot = shard.slots[index];
+    const Slot &slot = shard.slots[index];
     if (slot.generation != fields->generation || slot.object == nullptr) return nullptr;
-    slot.generation = slot.generation == handle_generation_max ? 1 : slot.generation + 1;
-    slot.next_free = std::exchange(shard.first_free, index);
-    return std::exchange(slot.object, nullptr);
+    return free_slot(shard, index);
   }
 
   [[nodiscard]] uint32_t live_count() const {
@@ -112,7 +126,7 @@ class HandleTable {
   static constexpr uint32_t no_slot = UINT32_MAX;
 
   struct Slot {
-    std::shared_ptr<T> object;  // null: free
+    std::shared_ptr<T> object;  // null: free, or reserved
     uint64_t generation = 1;    // of the live handle, or of the next one
     uint32_t next_free = no_slot;
   };
@@ -122,6 +136,14 @@ class HandleTable {
     std::vector<Slot> slots;  // grows to slots_per_shard, never shrinks: generations must not be forgotten
     uint32_t first_free = no_slot;
   };
+
+  /// Under the shard's lock. @return the object that the slot had.
+  static std::shared_ptr<T> free_slot(Shard &shard, uint32_t index) {
+    Slot &slot = shard.slots[index];
+    slot.generation = slot.generation == handle_generation_max ? 1 : slot.generation + 1;
+    slot.next_free = std::exchange(shard.first_free, index);
+    return std::exchange(slot.object, nullptr);
+  }
 
   void *insert_into(uint32_t shard_index, std::shared_ptr<T> &object) {
     Shard &shard = shards_[shard_index];

@@ -143,27 +143,30 @@ Result<void> free_unique_id(const rondo_unique_id_t &id) {
   return {};
 }
 
-Result<std::shared_ptr<Communicator>> init_unique_id(const rondo_unique_id_t &id, int rank, int size,
-                                                     const rondo_config_t *config) {
+Result<Initialisation> init_unique_id(const rondo_unique_id_t &id, int rank, int size, const rondo_config_t *config) {
   const auto own = static_cast<uint32_t>(rank);
   const auto count = static_cast<uint32_t>(size);
   RONDO_TRY_ASSIGN(const UniqueId decoded, decode_unique_id(id));
   RONDO_TRY_ASSIGN(const Settings settings, settings_of(config));
   const uint64_t deadline_ns = now_ns() + settings.init_timeout_ns;
   if (own == 0) warn_of_unknown_variables();
-  const auto join = [&]() -> Result<std::shared_ptr<Communicator>> {
-    RONDO_TRY_ASSIGN(const auto group, join_unique_id(id, own, count, deadline_ns));
-    return assemble(group, settings, deadline_ns);
+  const auto run = [=](const Cancel *cancel) -> Result<std::shared_ptr<Communicator>> {
+    const std::string group_id = group_name(decoded);
+    const auto join = [&]() -> Result<std::shared_ptr<Communicator>> {
+      RONDO_TRY_ASSIGN(const auto group, join_unique_id(id, own, count, deadline_ns, cancel));
+      return assemble(group, settings, deadline_ns);
+    };
+    process().id_servers.hosted_by(group_id, own);
+    auto comm = join();
+    if (!comm.ok()) process().id_servers.host_failed(group_id, about_host(comm.error(), own));
+    process().id_servers.remove(group_id);  // one id makes one communicator; its server is here or elsewhere
+    if (!comm.ok()) return at_init(std::move(comm).error(), own, count, settings.init_timeout_ns);
+    return comm;
   };
-  process().id_servers.hosted_by(group_name(decoded), own);
-  auto comm = join();
-  if (!comm.ok()) process().id_servers.host_failed(group_name(decoded), about_host(comm.error(), own));
-  process().id_servers.remove(group_name(decoded));  // one id makes one communicator; its server is here or elsewhere
-  if (!comm.ok()) return at_init(std::move(comm).error(), own, count, settings.init_timeout_ns);
-  return comm;
+  return Initialisation{run, settings.nonblocking};
 }
 
-Result<std::shared_ptr<Communicator>> init_environment(const rondo_config_t *config) {
+Result<Initialisation> init_environment(const rondo_config_t *config) {
   // Also a call that is refused below counts: the other ranks go on to their next one, too.
   const auto generation =
       static_cast<uint32_t>(process().environment_communicator_count.fetch_add(1, std::memory_order_relaxed));
@@ -175,18 +178,21 @@ Result<std::shared_ptr<Communicator>> init_environment(const rondo_config_t *con
   log::debug({log::Subsystem::bootstrap, job.rank},
              "rank " + std::to_string(job.rank) + " of " + std::to_string(job.size) + " as " +
                  (job.launcher.empty() ? "no launcher" : job.launcher) + " says");
-  const auto join = [&]() -> Result<std::shared_ptr<Communicator>> {
-    const bool serving = process().id_servers.contains(job_server_name);
-    RONDO_TRY_ASSIGN(auto group, join_job(job, generation, serving, settings.network_interface, deadline_ns));
-    // All generations of such a job meet at one port: the server stays for the next.
-    if (job.rendezvous == Job::RendezvousMethod::listen && group.server != nullptr)
-      process().id_servers.add(job_server_name, std::move(group.server));
-    return assemble(group, settings, deadline_ns);
+  const auto run = [=](const Cancel *cancel) -> Result<std::shared_ptr<Communicator>> {
+    const auto join = [&]() -> Result<std::shared_ptr<Communicator>> {
+      const bool serving = process().id_servers.contains(job_server_name);
+      RONDO_TRY_ASSIGN(auto group, join_job(job, generation, serving, settings.network_interface, deadline_ns, cancel));
+      // All generations of such a job meet at one port: the server stays for the next.
+      if (job.rendezvous == Job::RendezvousMethod::listen && group.server != nullptr)
+        process().id_servers.add(job_server_name, std::move(group.server));
+      return assemble(group, settings, deadline_ns);
+    };
+    auto comm = join();
+    if (comm.ok()) return comm;
+    process().id_servers.remove(job_server_name);  // the next communicator makes another
+    return at_init(std::move(comm).error(), job.rank, job.size, settings.init_timeout_ns);
   };
-  auto comm = join();
-  if (comm.ok()) return comm;
-  process().id_servers.remove(job_server_name);  // the next communicator makes another
-  return at_init(std::move(comm).error(), job.rank, job.size, settings.init_timeout_ns);
+  return Initialisation{run, settings.nonblocking};
 }
 
 Result<std::vector<std::shared_ptr<Communicator>>> init_all(int size, const rondo_config_t *configs) {
@@ -197,14 +203,19 @@ Result<std::vector<std::shared_ptr<Communicator>>> init_all(int size, const rond
     return reinterpret_cast<const rondo_config_t *>(reinterpret_cast<const std::byte *>(configs) +
                                                     rank * configs->size);
   };
-  for (size_t rank = 0; rank < count; ++rank) RONDO_TRY(settings_of(config_of(rank)));
+  for (size_t rank = 0; rank < count; ++rank) {
+    RONDO_TRY_ASSIGN(const Settings settings, settings_of(config_of(rank)));
+    if (settings.nonblocking)
+      return invalid_argument("rondo_comm_init_all() waits for its ranks, which are all here; set nonblocking to 0");
+  }
   RONDO_TRY_ASSIGN(const rondo_unique_id_t id, serve_unique_id("127.0.0.1"));  // nobody outside is to come
   RONDO_TRY_ASSIGN(const UniqueId decoded, decode_unique_id(id));
   std::vector<std::optional<Result<std::shared_ptr<Communicator>>>> made(count);
   const Error exhausted{RONDO_ERROR_OUT_OF_RESOURCES, "out of memory or threads"};
   const auto init = [&](size_t rank) {
     try {
-      made[rank] = init_unique_id(id, static_cast<int>(rank), size, config_of(rank));
+      const auto begun = init_unique_id(id, static_cast<int>(rank), size, config_of(rank));
+      made[rank] = begun.ok() ? begun.value().run(nullptr) : begun.error();
     } catch (const std::exception &) {
       made[rank] = exhausted;
     }

@@ -7,6 +7,7 @@
 
 #include "src/bootstrap/store/store.h"
 #include "src/core/communicator.h"
+#include "src/core/pending_inits.h"
 #include "src/core/process.h"
 
 namespace rondo {
@@ -17,9 +18,10 @@ namespace rondo {
 /// rondo_unique_id_free(): ends that server.
 [[nodiscard]] Result<void> free_unique_id(const rondo_unique_id_t &id);
 
-[[nodiscard]] Result<std::shared_ptr<Communicator>> init_unique_id(const rondo_unique_id_t &id, int rank, int size,
-                                                                   const rondo_config_t *config);
-[[nodiscard]] Result<std::shared_ptr<Communicator>> init_environment(const rondo_config_t *config);
+/// rondo_comm_init(), rondo_comm_init_env(): what is refused at once, and the rest.
+[[nodiscard]] Result<Initialisation> init_unique_id(const rondo_unique_id_t &id, int rank, int size,
+                                                    const rondo_config_t *config);
+[[nodiscard]] Result<Initialisation> init_environment(const rondo_config_t *config);
 
 /// Until every rank of the group has mapped what it needs and needs the store no more: the last act of each init.
 /// RONDO_ERROR_REMOTE where one of those that are missing has died, or what the store says of the group. A view of

@@ -15,15 +15,18 @@ std::atomic<bool> &forked() {
 }
 
 /// At exit(), which would end the threads of servers before all ranks have their replies: those would then hear that
-/// the store is gone, and not of what failed. A child of a fork() has no such threads.
-void end_servers() {
-  if (check_not_forked().ok()) process().id_servers.remove_all();
+/// the store is gone, and not of what failed. Nor may a communicator come to be while all else goes. A child of a
+/// fork() has no such threads.
+void end_threads() {
+  if (!check_not_forked().ok()) return;
+  process().pending_inits.finish_all();
+  process().id_servers.remove_all();
 }
 
 Process *make_process() {
   static_cast<void>(forked());  // initialised before a child could need it
   ::pthread_atfork(nullptr, nullptr, [] { forked().store(true, std::memory_order_relaxed); });
-  std::atexit(end_servers);
+  std::atexit(end_threads);
   return new Process;
 }
 

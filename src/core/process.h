@@ -15,6 +15,7 @@
 #include "src/core/host_event.h"
 #include "src/engine/host_stream.h"
 #include "src/core/id_servers.h"
+#include "src/core/pending_inits.h"
 #include "src/plan/tuning_table.h"
 #include "src/topo/topology.h"
 #include "transports/shm/region.h"
@@ -33,6 +34,7 @@ struct Process {
   shm::RegionTable regions;
   shm::SegmentTable segments;
   IdServers id_servers;
+  PendingInits pending_inits{communicators};
   const Result<Config> config = read_config();  ///< once; every call that needs it passes its failure on
   /// This machine, or what RONDO_TOPOLOGY_FILE says; looked at once, at the first communicator.
   [[nodiscard]] const Result<Topology> &topology();

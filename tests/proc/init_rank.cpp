@@ -5,8 +5,9 @@
 //                        a descriptor or shared memory: all such K together are every phase
 //   RONDO_TEST_DESCRIPTORS=N  it may have N descriptors
 //   RONDO_TEST_NAP=MS  it comes that much later, when the others wait for it
+//   RONDO_TEST_LEAVE=MS  it does not wait for the others, and its main() returns that much later, whatever has come
 // Its lines: "joins TIME_NS PROCESS"; then "strike TIME_NS SENT_COUNT", or "init TIME_NS STATUS PEER MESSAGE" and
-// likewise "barrier" after it.
+// likewise "barrier" after it; or "leaves TIME_NS".
 #include <dlfcn.h>
 #include <poll.h>
 #include <signal.h>
@@ -168,6 +169,14 @@ int main(int argc, char **argv) {
   strike_at = number("RONDO_TEST_STRIKE", 0);
   std::this_thread::sleep_for(std::chrono::milliseconds(number("RONDO_TEST_NAP", 0)));
   say("joins " + std::to_string(now_ns()) + " " + std::to_string(::getpid()) + "\n");
+  if (const int leave_ms = number("RONDO_TEST_LEAVE", 0); leave_ms != 0) {
+    rondo_config_t config = RONDO_CONFIG_INIT;
+    config.nonblocking = 1;
+    if (rondo_comm_init(&comm, &id, rank, number("RONDO_TEST_SIZE", 1), &config) != RONDO_OK) return 1;
+    std::this_thread::sleep_for(std::chrono::milliseconds(leave_ms));
+    say("leaves " + std::to_string(now_ns()) + "\n");
+    return 0;
+  }
   armed = true;
   const rondo_status_t status = how == "env" ? rondo_comm_init_env(&comm, nullptr)
                                              : rondo_comm_init(&comm, &id, rank, number("RONDO_TEST_SIZE", 1), nullptr);

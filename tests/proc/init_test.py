@@ -9,7 +9,7 @@ import time
 import unittest
 
 from container import MORTAL, why_not
-from init_support import OK, OUT_OF_RESOURCES, REMOTE, TIMEOUT, Ranks, StoreHost, outcome
+from init_support import ABORTED, OK, OUT_OF_RESOURCES, REMOTE, TIMEOUT, Ranks, StoreHost, outcome
 
 STORE_HOST = sys.argv.pop()
 PROGRAM = sys.argv.pop()
@@ -142,6 +142,16 @@ class Store(unittest.TestCase):
             self.assertEqual((status, peer), (REMOTE, -1), message)
             return seconds - started
         self.soon(seconds_of)
+
+
+class Exit(unittest.TestCase):
+    def test_a_process_that_exits_while_it_is_made_ends_the_attempt_of_all(self):
+        ranks = Ranks(PROGRAM, 3, {0: {"RONDO_TEST_LEAVE": "300"}}, present=(0, 1), timeout_s=PATIENT_S)
+        said = ranks.end()
+        self.assertEqual(said[0][-1][0], "leaves", said)
+        self.assertEqual(ranks.processes[0].returncode, 0)
+        _, status, _, message = outcome(said[1])
+        self.assertIn(status, (ABORTED, REMOTE), message)  # REMOTE: it came when the store had gone
 
 
 class Resources(unittest.TestCase):

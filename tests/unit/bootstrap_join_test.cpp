@@ -138,6 +138,10 @@ TEST_CASE("rendezvous: a file of a dead process is passed over and replaced; one
   REQUIRE_FALSE(waited.ok());
   CHECK(waited.error().status == RONDO_ERROR_TIMEOUT);
   CHECK(waited.error().peer == 0);
+  const auto cancel = Cancel::make();
+  REQUIRE(cancel.ok());
+  cancel.value()->request();
+  CHECK(file.value().wait(soon(), cancel.value().get()).error().status == RONDO_ERROR_ABORTED);
   rondo_unique_id_t id{};
   id.internal[0] = 'x';
   CHECK(file.value().publish(id).ok());

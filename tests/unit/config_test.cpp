@@ -260,6 +260,7 @@ TEST_CASE("settings: a field out of range is refused by name") {
   CHECK(contains(refused([](auto &caller) { caller.kernel = static_cast<rondo_kernel_t>(3); }).message, "kernel"));
   CHECK(contains(refused([](auto &caller) { caller.max_ctas = 1025; }).message, "max_ctas is 1025"));
   CHECK(contains(refused([](auto &caller) { caller.device = -2; }).message, "device is -2"));
+  CHECK(contains(refused([](auto &caller) { caller.nonblocking = 2; }).message, "nonblocking is 2"));
   const int unknown = 77;
   CHECK(contains(refused([&](auto &caller) { std::memcpy(&caller.algorithm, &unknown, sizeof unknown); }).message,
                  "algorithm is 77, which is none of: auto, ring"));
@@ -285,6 +286,17 @@ TEST_CASE("settings: the executor is the caller's, the environment's for a calle
   CHECK(merge(&caller, environment).value().device_executor == RONDO_DEVICE_EXECUTOR_KERNEL);
   caller.size = offsetof(rondo_config_t, device_executor);  // the first version's
   CHECK(merge(&caller, environment).value().device_executor == RONDO_DEVICE_EXECUTOR_COPY);
+}
+
+TEST_CASE("settings: whether the initialisation waits is the caller's, and of one who does not know of it, it does") {
+  rondo_config_t caller = RONDO_CONFIG_INIT;
+  CHECK_FALSE(merge(&caller, Config{}).value().nonblocking);
+  caller.nonblocking = 1;
+  CHECK(merge(&caller, Config{}).value().nonblocking);
+  for (const size_t size : {offsetof(rondo_config_t, nonblocking), offsetof(rondo_config_t, device_executor)}) {
+    caller.size = size;
+    CHECK_FALSE(merge(&caller, Config{}).value().nonblocking);
+  }
 }
 
 TEST_CASE("settings: what a caller of the first version has behind its struct is not read") {

@@ -57,6 +57,25 @@ TEST_CASE("handle table: a reused slot does not answer to the handles that it ha
   }
 }
 
+TEST_CASE("handle table: a reserved handle has no object before it is filled, and is given up by a release") {
+  Table table(HandleKind::stream);
+  void *const filled = table.reserve(), *const released = table.reserve();
+  REQUIRE((filled != nullptr && released != nullptr && filled != released));
+  CHECK(table.find(filled) == nullptr);
+  CHECK(table.remove(filled) == nullptr);
+  table.fill(filled, std::make_shared<Thing>(7));
+  REQUIRE(table.find(filled) != nullptr);
+  CHECK(table.find(filled)->number == 7);
+  table.release(released);
+  std::set<void *> later;  // the slot is used again, under another handle
+  for (int at = 0; at < 32; ++at) later.insert(table.insert(std::make_shared<Thing>(at)));
+  CHECK(later.size() == 32);
+  CHECK(!later.contains(released));
+  CHECK(table.find(released) == nullptr);
+  CHECK(table.remove(filled)->number == 7);
+  CHECK(table.find(filled) == nullptr);
+}
+
 TEST_CASE("handle table: null, addresses, CUDA's special streams and other kinds' handles are not found") {
   Table streams(HandleKind::stream);
   Table events(HandleKind::event);

@@ -12,11 +12,11 @@ namespace {
 
 /// Enters the group at its store, and waits for all ranks.
 Result<Rendezvous> complete(Rendezvous rendezvous, const Endpoint &endpoint, const Secret &secret,
-                            const StoreHost &host, uint64_t deadline_ns) {
+                            const StoreHost &host, uint64_t deadline_ns, const Cancel *cancel) {
   rendezvous.secret = secret;
   log::debug({log::Subsystem::bootstrap, rendezvous.rank}, "meets the other ranks at " + format_endpoint(endpoint));
   const Membership member{rendezvous.key_prefix, rendezvous.rank, rendezvous.size};
-  RONDO_TRY_ASSIGN(rendezvous.store, connect_store(endpoint, secret, deadline_ns, member, host));
+  RONDO_TRY_ASSIGN(rendezvous.store, connect_store(endpoint, secret, deadline_ns, member, host, cancel));
   const auto met =
       rendezvous.store->gather(rendezvous.key_prefix + "join", rendezvous.rank, rendezvous.size, {}, deadline_ns);
   if (met.ok()) return rendezvous;
@@ -27,9 +27,9 @@ Result<Rendezvous> complete(Rendezvous rendezvous, const Endpoint &endpoint, con
 /// The same by rank 0 where it runs the store for this group alone: what it fails with is told, too.
 Result<Rendezvous> complete_as_host(Rendezvous rendezvous, std::unique_ptr<StoreServer> server,
                                     const Endpoint &endpoint, const Secret &secret, const StoreHost &host,
-                                    uint64_t deadline_ns) {
+                                    uint64_t deadline_ns, const Cancel *cancel) {
   server->hosted_by(rendezvous.rank);
-  auto met = complete(std::move(rendezvous), endpoint, secret, host, deadline_ns);
+  auto met = complete(std::move(rendezvous), endpoint, secret, host, deadline_ns, cancel);
   if (met.ok()) {
     met.value().server = std::move(server);
   } else {
@@ -55,13 +55,15 @@ Rendezvous begin(const Job &job, uint32_t generation) {
   return rendezvous;
 }
 
-Result<Rendezvous> rendezvous_at_store(const Job &job, Rendezvous rendezvous, uint64_t deadline_ns) {
+Result<Rendezvous> rendezvous_at_store(const Job &job, Rendezvous rendezvous, uint64_t deadline_ns,
+                                       const Cancel *cancel) {
   RONDO_TRY_ASSIGN(const Endpoint endpoint, resolve(job.endpoint));
   return complete(std::move(rendezvous), endpoint, job.secret, {.name = job.launcher, .runs_already = true},
-                  deadline_ns);
+                  deadline_ns, cancel);
 }
 
-Result<Rendezvous> rendezvous_at_rank_0(const Job &job, bool serving, Rendezvous rendezvous, uint64_t deadline_ns) {
+Result<Rendezvous> rendezvous_at_rank_0(const Job &job, bool serving, Rendezvous rendezvous, uint64_t deadline_ns,
+                                        const Cancel *cancel) {
   RONDO_TRY_ASSIGN(const Endpoint endpoint, resolve(job.endpoint));
   const StoreHost host{.rank = 0, .name = "the process"};
   if (job.rank == 0 && !serving) {
@@ -71,13 +73,14 @@ Result<Rendezvous> rendezvous_at_rank_0(const Job &job, bool serving, Rendezvous
       error.message += "; if the port is taken, set RONDO_PORT to a free one on all ranks";
       return error;
     }
-    return complete_as_host(std::move(rendezvous), std::move(server).value(), endpoint, job.secret, host, deadline_ns);
+    return complete_as_host(std::move(rendezvous), std::move(server).value(), endpoint, job.secret, host, deadline_ns,
+                            cancel);
   }
-  return complete(std::move(rendezvous), endpoint, job.secret, host, deadline_ns);
+  return complete(std::move(rendezvous), endpoint, job.secret, host, deadline_ns, cancel);
 }
 
 Result<Rendezvous> rendezvous_by_file(const Job &job, uint32_t generation, std::string_view network_interface,
-                                Rendezvous rendezvous, uint64_t deadline_ns) {
+                                      Rendezvous rendezvous, uint64_t deadline_ns, const Cancel *cancel) {
   RONDO_TRY_ASSIGN(RendezvousFile file,
                    RendezvousFile::open(job.directory, job.name + "-" + std::to_string(generation)));
   rondo_unique_id_t encoded{};
@@ -90,28 +93,29 @@ Result<Rendezvous> rendezvous_by_file(const Job &job, uint32_t generation, std::
     encoded = made.id;
     server = std::move(made.server);
   } else {
-    RONDO_TRY_ASSIGN(encoded, file.wait(deadline_ns));
+    RONDO_TRY_ASSIGN(encoded, file.wait(deadline_ns, cancel));
   }
   RONDO_TRY_ASSIGN(const UniqueId id, decode_unique_id(encoded));
   const StoreHost host{.rank = 0, .name = maker_name(id), .runs_already = true};
   if (server != nullptr)
-    return complete_as_host(std::move(rendezvous), std::move(server), id.endpoint, id.secret, host, deadline_ns);
-  return complete(std::move(rendezvous), id.endpoint, id.secret, host, deadline_ns);  // and the file goes
+    return complete_as_host(std::move(rendezvous), std::move(server), id.endpoint, id.secret, host, deadline_ns,
+                            cancel);
+  return complete(std::move(rendezvous), id.endpoint, id.secret, host, deadline_ns, cancel);  // and the file goes
 }
 
 Result<Rendezvous> meet(const Job &job, uint32_t generation, bool serving, std::string_view network_interface,
-                        uint64_t deadline_ns) {
+                        uint64_t deadline_ns, const Cancel *cancel) {
   Rendezvous rendezvous = begin(job, generation);
   switch (job.rendezvous) {
     case Job::RendezvousMethod::alone:
       rendezvous.store = std::move(make_local_stores(1).front());
       return rendezvous;
     case Job::RendezvousMethod::store:
-      return rendezvous_at_store(job, std::move(rendezvous), deadline_ns);
+      return rendezvous_at_store(job, std::move(rendezvous), deadline_ns, cancel);
     case Job::RendezvousMethod::listen:
-      return rendezvous_at_rank_0(job, serving, std::move(rendezvous), deadline_ns);
+      return rendezvous_at_rank_0(job, serving, std::move(rendezvous), deadline_ns, cancel);
     case Job::RendezvousMethod::file:
-      return rendezvous_by_file(job, generation, network_interface, std::move(rendezvous), deadline_ns);
+      return rendezvous_by_file(job, generation, network_interface, std::move(rendezvous), deadline_ns, cancel);
   }
   return Error{RONDO_ERROR_INTERNAL, "unknown kind of rendezvous"};
 }
@@ -119,20 +123,21 @@ Result<Rendezvous> meet(const Job &job, uint32_t generation, bool serving, std::
 }  // namespace
 
 Result<Rendezvous> join_job(const Job &job, uint32_t generation, bool serving, std::string_view network_interface,
-                            uint64_t deadline_ns) {
-  auto met = meet(job, generation, serving, network_interface, deadline_ns);
+                            uint64_t deadline_ns, const Cancel *cancel) {
+  auto met = meet(job, generation, serving, network_interface, deadline_ns, cancel);
   if (!met.ok()) return in_job(std::move(met).error(), job);
   return met;
 }
 
-Result<Rendezvous> join_unique_id(const rondo_unique_id_t &id, uint32_t rank, uint32_t size, uint64_t deadline_ns) {
+Result<Rendezvous> join_unique_id(const rondo_unique_id_t &id, uint32_t rank, uint32_t size, uint64_t deadline_ns,
+                                  const Cancel *cancel) {
   RONDO_TRY_ASSIGN(const UniqueId decoded, decode_unique_id(id));
   Rendezvous rendezvous;
   rendezvous.rank = rank;
   rendezvous.size = size;
   rendezvous.key_prefix = group_name(decoded) + "/";
   const StoreHost host{.name = maker_name(decoded) + ", which made the unique id,", .runs_already = true};
-  return complete(std::move(rendezvous), decoded.endpoint, decoded.secret, host, deadline_ns);
+  return complete(std::move(rendezvous), decoded.endpoint, decoded.secret, host, deadline_ns, cancel);
 }
 
 }  // namespace rondo

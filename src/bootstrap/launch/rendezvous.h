@@ -19,12 +19,14 @@ struct Rendezvous {
 
 /// Meets the other ranks of `job`. `generation` counts the communicators that were made from the environment before,
 /// on every rank alike. `serving`: this process keeps the server of an earlier one (Job::RendezvousMethod::listen: all
-/// generations meet at one port). RONDO_ERROR_TIMEOUT lists the ranks that did not come.
+/// generations meet at one port). `cancel`: as of connect_store(). RONDO_ERROR_TIMEOUT lists the ranks that did not
+/// come.
 [[nodiscard]] Result<Rendezvous> join_job(const Job &job, uint32_t generation, bool serving,
-                                          std::string_view network_interface, uint64_t deadline_ns);
+                                          std::string_view network_interface, uint64_t deadline_ns,
+                                          const Cancel *cancel = nullptr);
 
 /// Meets the other ranks at the server of `id`, which start_unique_id_server() runs in one of their processes.
 [[nodiscard]] Result<Rendezvous> join_unique_id(const rondo_unique_id_t &id, uint32_t rank, uint32_t size,
-                                                uint64_t deadline_ns);
+                                                uint64_t deadline_ns, const Cancel *cancel = nullptr);
 
 }  // namespace rondo

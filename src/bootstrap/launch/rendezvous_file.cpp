@@ -130,10 +130,12 @@ Result<void> RendezvousFile::publish(const rondo_unique_id_t &id) {
   return {};
 }
 
-Result<rondo_unique_id_t> RendezvousFile::wait(uint64_t deadline_ns) const {
+Result<rondo_unique_id_t> RendezvousFile::wait(uint64_t deadline_ns, const Cancel *cancel) const {
   while (true) {  // ends at the deadline
     RONDO_TRY_ASSIGN(const std::optional<RendezvousRecord> record, read());
     if (record) return record->id;
+    if (cancel != nullptr && cancel->requested())
+      return Error{RONDO_ERROR_ABORTED, "it was aborted here while it waited for " + path_};
     const uint64_t now = now_ns();
     if (now >= deadline_ns)
       return Error{RONDO_ERROR_TIMEOUT, "rendezvous: rank 0 did not come (it would have written " + path_ + ")", -1, 0};

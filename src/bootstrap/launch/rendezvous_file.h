@@ -11,6 +11,7 @@
 
 #include <sys/types.h>
 
+#include "src/base/cancel.h"
 #include "src/base/unique_handle.h"
 #include "src/bootstrap/bytes.h"
 
@@ -40,8 +41,8 @@ class RendezvousFile {
   /// Rank 0. RONDO_ERROR_MISMATCH where another living process has published under this name.
   [[nodiscard]] Result<void> publish(const rondo_unique_id_t &id);
 
-  /// The others. Waits for a file whose writer lives.
-  [[nodiscard]] Result<rondo_unique_id_t> wait(uint64_t deadline_ns) const;
+  /// The others. Waits for a file whose writer lives. @param cancel  null, or what ends it with RONDO_ERROR_ABORTED.
+  [[nodiscard]] Result<rondo_unique_id_t> wait(uint64_t deadline_ns, const Cancel *cancel = nullptr) const;
 
  private:
   RendezvousFile(FileDescriptor directory, std::string path, std::string name)

@@ -26,16 +26,21 @@ constexpr uint64_t attempt_most_ns = 8'000'000'000;
 constexpr uint64_t refusal_patience_ns = 1'000'000'000;  // of a store that was there: nobody listens, so it has ended
 constexpr size_t read_bytes = 64u << 10;
 
-/// Waits for `events`; false: the deadline passed first.
-bool wait_for(int socket, short events, uint64_t deadline_ns) {
-  pollfd entry{socket, events, 0};
+bool requested(const Cancel *cancel) { return cancel != nullptr && cancel->requested(); }
+
+/// Waits for `events`; false: the deadline passed first, or a request to cancel that was not there before.
+bool wait_for(int socket, short events, uint64_t deadline_ns, const Cancel *cancel) {
+  const bool cancellable = cancel != nullptr && !cancel->requested();
+  std::array<pollfd, 2> entries{{{socket, events, 0}, {cancellable ? cancel->descriptor() : -1, POLLIN, 0}}};
   while (true) {  // ends at the deadline
     const uint64_t now = now_ns();
     if (now >= deadline_ns) return false;
     const uint64_t left_ms = std::min<uint64_t>((deadline_ns - now) / 1'000'000 + 1, 10'000);
-    if (::poll(&entry, 1, static_cast<int>(left_ms)) > 0) return true;
+    if (::poll(entries.data(), entries.size(), static_cast<int>(left_ms)) > 0) return entries[0].revents != 0;
   }
 }
+
+Error aborted() { return {RONDO_ERROR_ABORTED, "it was aborted here before the communicator was made"}; }
 
 /// What a failed attempt means: try again later, or give up.
 struct Attempt {
@@ -61,7 +66,8 @@ bool connected_to_itself(int socket) {
   return endpoint_of(here) == endpoint_of(there);
 }
 
-Attempt attempt_connect(const SocketAddress &address, const std::string &name, uint64_t deadline_ns) {
+Attempt attempt_connect(const SocketAddress &address, const std::string &name, uint64_t deadline_ns,
+                        const Cancel *cancel) {
   Attempt attempt;
   const auto refuse = [&attempt, &name](int error_number) {
     attempt.again = worth_another_try(error_number);
@@ -80,7 +86,7 @@ Attempt attempt_connect(const SocketAddress &address, const std::string &name, u
     if (error_number == EINPROGRESS) {
       error_number = ETIMEDOUT;
       socklen_t bytes = sizeof error_number;
-      if (wait_for(fd, POLLOUT, deadline_ns)) ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error_number, &bytes);
+      if (wait_for(fd, POLLOUT, deadline_ns, cancel)) ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error_number, &bytes);
     }
     if (error_number != 0) {
       refuse(error_number);
@@ -100,20 +106,24 @@ Attempt attempt_connect(const SocketAddress &address, const std::string &name, u
 class Client final : public RequestStore {
  public:
   Client(FileDescriptor socket, const Secret &secret, std::string name, const std::optional<Membership> &member,
-         const StoreHost &host)
+         const StoreHost &host, const Cancel *cancel)
       : socket_(std::move(socket)),
+        cancel_(cancel),
         session_(secret, wire::random_challenge(), std::move(name), member, host) {}
 
-  /// Moves bytes until `done()`, the session's failure, or the deadline (false).
+  /// Moves bytes until `done()`, the session's failure, or the deadline (false). A request to cancel is the deadline of
+  /// the handshake, and of the request in flight.
   template <class Done>
   bool pump(const Done &done, uint64_t deadline_ns) {
     while (!done() && !session_.failure()) {  // ends at the deadline
       const uint64_t now = now_ns();
       if (now >= deadline_ns) return false;
+      if (requested(cancel_) && !session_.open()) return false;
+      if (requested(cancel_)) session_.expire(now);
       session_.on_time(now);
       if (!send_some() || done()) continue;
       const short events = static_cast<short>(session_.output().empty() ? POLLIN : POLLIN | POLLOUT);
-      if (wait_for(socket_.get(), events, std::min(deadline_ns, session_.deadline_ns()))) (void)receive_some();
+      if (wait_for(socket_.get(), events, std::min(deadline_ns, session_.deadline_ns()), cancel_)) (void)receive_some();
     }
     return true;
   }
@@ -121,6 +131,7 @@ class Client final : public RequestStore {
   [[nodiscard]] Result<void> check() override {
     while (!session_.failure() && receive_some()) {  // ends: the socket is empty, or closed
     }
+    if (requested(cancel_)) return aborted();
     if (session_.notice()) return *session_.notice();
     if (session_.failure()) return *session_.failure();
     return {};
@@ -166,8 +177,10 @@ class Client final : public RequestStore {
 
   Result<Reply> carry(Request request, uint64_t deadline_ns) override {
     if (session_.failure()) return broken();
+    if (requested(cancel_)) return aborted();
     session_.begin(std::move(request), deadline_ns);
     (void)pump([this] { return !session_.in_flight(); }, no_deadline);  // the session has the deadline
+    if (requested(cancel_)) return aborted();
     if (session_.failure()) return broken();
     auto reply = session_.take_reply();
     if (!reply) return Error{RONDO_ERROR_INTERNAL, "the store's session ended without a reply"};
@@ -184,6 +197,7 @@ class Client final : public RequestStore {
   [[nodiscard]] Error broken() const { return session_.notice() ? *session_.notice() : *session_.failure(); }
 
   FileDescriptor socket_;
+  const Cancel *cancel_;
   StoreClientSession session_;
   std::array<std::byte, read_bytes> buffer_;
 };
@@ -191,20 +205,22 @@ class Client final : public RequestStore {
 /// One store that is being connected to.
 class Connector {
  public:
-  Connector(std::string name, const Secret &secret, const std::optional<Membership> &member, const StoreHost &host)
-      : name_(std::move(name)), secret_(secret), member_(member), host_(host) {}
+  Connector(std::string name, const Secret &secret, const std::optional<Membership> &member, const StoreHost &host,
+            const Cancel *cancel)
+      : name_(std::move(name)), secret_(secret), member_(member), host_(host), cancel_(cancel) {}
 
   Result<std::unique_ptr<Store>> connect(const SocketAddress &address, uint64_t deadline_ns) {
     uint64_t attempt_ns = attempt_first_ns;
     // Ends at the deadline.
     for (uint64_t pause_ns = retry_first_ns;; pause_ns = std::min(2 * pause_ns, retry_most_ns)) {
       const uint64_t begun_ns = now_ns();
-      Attempt attempt = attempt_connect(address, name_, std::min(deadline_ns, begun_ns + attempt_ns));
+      Attempt attempt = attempt_connect(address, name_, std::min(deadline_ns, begun_ns + attempt_ns), cancel_);
       note_refusal(attempt, begun_ns);
       if (attempt.socket.valid()) {
         auto client = shake_hands(attempt, begun_ns + attempt_ns, deadline_ns);
         if (client != nullptr) return std::unique_ptr<Store>(std::move(client));
       }
+      if (requested(cancel_)) return aborted();
       if (!attempt.again) return attempt.error;
       if (gone_) return store_gone();
       last_ = attempt.error.message;
@@ -218,7 +234,7 @@ class Connector {
  private:
   /// Null: `attempt` says why, and whether it is worth another one.
   std::unique_ptr<Client> shake_hands(Attempt &attempt, uint64_t attempt_deadline_ns, uint64_t deadline_ns) {
-    auto client = std::make_unique<Client>(std::move(attempt.socket), secret_, name_, member_, host_);
+    auto client = std::make_unique<Client>(std::move(attempt.socket), secret_, name_, member_, host_, cancel_);
     const StoreClientSession &session = client->session();
     // Once this side has proved itself too, an end of the connection would be taken for the rank's death.
     bool open = client->pump([&] { return session.proved(); }, std::min(deadline_ns, attempt_deadline_ns));
@@ -261,6 +277,7 @@ class Connector {
   const Secret &secret_;
   const std::optional<Membership> &member_;
   const StoreHost &host_;
+  const Cancel *cancel_;
   std::string last_;
   uint64_t refused_since_ns_ = no_deadline;
   bool was_there_ = false;
@@ -270,9 +287,10 @@ class Connector {
 }  // namespace
 
 Result<std::unique_ptr<Store>> connect_store(const Endpoint &endpoint, const Secret &secret, uint64_t deadline_ns,
-                                             const std::optional<Membership> &member, const StoreHost &host) {
+                                             const std::optional<Membership> &member, const StoreHost &host,
+                                             const Cancel *cancel) {
   RONDO_TRY_ASSIGN(const SocketAddress address, socket_address(endpoint));
-  return Connector(format_endpoint(endpoint), secret, member, host).connect(address, deadline_ns);
+  return Connector(format_endpoint(endpoint), secret, member, host, cancel).connect(address, deadline_ns);
 }
 
 }  // namespace rondo

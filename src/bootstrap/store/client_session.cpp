@@ -139,6 +139,10 @@ void StoreClientSession::send(Request request) {
   sealer_->seal(encode(request), output_);
 }
 
+void StoreClientSession::expire(uint64_t now_ns) {
+  if (in_flight_ && !cancelled_) deadline_ns_ = now_ns;
+}
+
 void StoreClientSession::on_time(uint64_t now_ns) {
   if (!in_flight_ || now_ns < deadline_ns_) return;
   if (cancelled_)

@@ -45,6 +45,8 @@ class StoreClientSession {
 
   [[nodiscard]] uint64_t deadline_ns() const { return in_flight_ ? deadline_ns_ : no_deadline; }
   void on_time(uint64_t now_ns);
+  /// The request in flight has waited enough: its deadline is now.
+  void expire(uint64_t now_ns);
 
  private:
   enum class State { hello, entering, open, failed };

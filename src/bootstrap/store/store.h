@@ -14,6 +14,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "src/base/cancel.h"
 #include "src/base/clock.h"
 #include "src/base/result.h"
 
@@ -111,10 +112,12 @@ struct StoreHost {
 /// Connects and authenticates both ways; tries again until the deadline while nobody listens yet, and while a busy
 /// store turns it away. Then it enters the group, if one is given; Store::leave() is due in the end.
 /// RONDO_ERROR_AUTHENTICATION: the other side does not know the secret. RONDO_ERROR_REMOTE: the store is gone.
+/// @param cancel  null, or what ends this call and all waits of the client with RONDO_ERROR_ABORTED; it outlives both.
 [[nodiscard]] Result<std::unique_ptr<Store>> connect_store(const Endpoint &endpoint, const Secret &secret,
                                                            uint64_t deadline_ns,
                                                            const std::optional<Membership> &member = std::nullopt,
-                                                           const StoreHost &host = {});
+                                                           const StoreHost &host = {},
+                                                           const Cancel *cancel = nullptr);
 
 /// The server, with a thread of its own. Bad, slow and silent clients are turned away without disturbing the others.
 class StoreServer {

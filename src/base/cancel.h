@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tells a thread from outside to give up what it waits for.
+#pragma once
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <memory>
+
+#include "src/base/result.h"
+#include "src/base/unique_handle.h"
+
+namespace rondo {
+
+class Cancel {
+ public:
+  [[nodiscard]] static Result<std::unique_ptr<Cancel>> make() {
+    std::unique_ptr<Cancel> cancel(new Cancel);
+    cancel->bell_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (!cancel->bell_.valid()) return system_error("eventfd", errno);
+    return cancel;
+  }
+
+  /// For good. Any thread.
+  void request() {
+    requested_.store(true, std::memory_order_relaxed);  // no data rides on it
+    const uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = ::write(bell_.get(), &one, sizeof one);
+  }
+  [[nodiscard]] bool requested() const { return requested_.load(std::memory_order_relaxed); }
+  /// Readable as soon as it is requested.
+  [[nodiscard]] int descriptor() const { return bell_.get(); }
+
+ private:
+  Cancel() = default;
+  FileDescriptor bell_;
+  std::atomic<bool> requested_{false};
+};
+
+}  // namespace rondo

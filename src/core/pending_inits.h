@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Communicators that are being made by threads of their own (rondo_config_t.nonblocking), and what their handles stand
+// for until they are ready. Any thread.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "src/base/cancel.h"
+#include "src/base/result.h"
+#include "src/core/handle_table.h"
+
+namespace rondo {
+
+class Communicator;
+
+/// An initialisation that has read all it needs of its caller.
+struct Initialisation {
+  std::function<Result<std::shared_ptr<Communicator>>(const Cancel *cancel)> run;  ///< once, on any thread
+  bool nonblocking = false;                                                        ///< the caller's wish
+};
+
+class PendingInits {
+ public:
+  explicit PendingInits(HandleTable<Communicator> &communicators) : communicators_(communicators) {}
+
+  /// Runs it; what it makes is found under the handle that is returned. finish() is due.
+  [[nodiscard]] Result<void *> start(Initialisation initialisation);
+
+  /// Why there is no communicator under `handle`: RONDO_NOT_READY, or its failure. Empty: there is one by now, or the
+  /// handle is none of those.
+  [[nodiscard]] std::optional<Error> why_not(const void *handle);
+
+  /// One that is still being made fails now, with RONDO_ERROR_ABORTED. False: it is ready, or none of those.
+  [[nodiscard]] bool cancel(const void *handle);
+
+  /// Cancels it and waits for the end of its thread. True: no communicator came of it, and the handle is given up.
+  [[nodiscard]] bool finish(const void *handle);
+  void finish_all();
+
+ private:
+  struct Entry {
+    std::unique_ptr<Cancel> cancel;
+    std::thread thread;
+    bool done = false;  ///< this and `failure`: under the mutex
+    std::optional<Error> failure;
+  };
+  void run(const void *handle, Entry &entry, const Initialisation &initialisation);
+
+  HandleTable<Communicator> &communicators_;
+  std::mutex mutex_;
+  std::map<const void *, std::unique_ptr<Entry>> entries_;  ///< until finish()
+};
+
+}  // namespace rondo
