@@ -9,8 +9,7 @@
  * Errors: every call that can fail returns a rondo_status_t. What a caller may still do after each is said at the
  * status; rondo_comm_last_error() tells rank, peer, operation number and what to do.
  * Threads: "any thread" below means that calls may run at the same time. "One at a time" means that the caller must
- * not run two such calls on the same object at once; on different objects any number may run.
- */
+ * not run two such calls on the same object at once; on different objects any number may run. */
 #ifndef RONDO_RONDO_H
 #define RONDO_RONDO_H
 
@@ -125,14 +124,11 @@ RONDO_API rondo_status_t rondo_unique_id_free(const rondo_unique_id_t *id) RONDO
 
 /** Makes the communicator of `id`: blocks until all `size` ranks have called it, or init_timeout_ms has passed.
  * Ranks may be processes, threads of one process (each calls this from its own thread), or both.
- * With config->nonblocking it returns at once, and a thread of Rondo makes the communicator. Until it is ready,
- * rondo_comm_get_async_error() writes RONDO_NOT_READY, and other calls with the handle are refused with that; if it
- * fails, with what this call would have returned. rondo_comm_abort() ends the attempt, on the other ranks, too;
- * rondo_comm_destroy() ends it and waits for its thread (2 s at most).
+ * With config->nonblocking it returns at once. Until a thread has made the communicator, calls with it return
+ * RONDO_NOT_READY, or its failure (docs/bootstrap.md); rondo_comm_abort() and rondo_comm_destroy() end the attempt.
  * @param comm    receives the handle; unchanged on failure. End it with rondo_comm_destroy().
  * @param rank    0..size-1, each once.
- * @param config  NULL: defaults. Algorithm, protocol, kernel, channels, chunk_bytes, executor, max_ctas: equal on all
- *                ranks.
+ * @param config  NULL: defaults. From algorithm to chunk_bytes, executor, max_ctas: equal on all ranks.
  * @return The failure of the first rank that failed, on every rank. RONDO_ERROR_TIMEOUT: ranks are missing, which are
  *         told; RONDO_ERROR_REMOTE: a rank, or the id's process, ended; RONDO_ERROR_MISMATCH: size, versions or
  *         configuration differ, or a rank came twice; others as above. rondo_comm_last_error(NULL, ...). Any thread. */
@@ -147,8 +143,8 @@ RONDO_API rondo_status_t rondo_comm_init_env(rondo_comm_t *comm, const rondo_con
 /** Makes a communicator whose `size` ranks are all in this process, one call for all: comms[r] is rank r's. Drive each
  * from a thread of its own (or with streams): a collective without a stream blocks until the other ranks call it.
  * @param configs  NULL for the defaults, or `size` configurations; none may be nonblocking. Any thread. */
-RONDO_API rondo_status_t rondo_comm_init_all(rondo_comm_t *comms, int size, const rondo_config_t *configs)
-    RONDO_NOEXCEPT;
+RONDO_API rondo_status_t rondo_comm_init_all(rondo_comm_t *comms, int size,
+                                             const rondo_config_t *configs) RONDO_NOEXCEPT;
 
 /** Writes this rank's number. Any thread. */
 RONDO_API rondo_status_t rondo_comm_rank(rondo_comm_t comm, int *rank) RONDO_NOEXCEPT;
@@ -255,8 +251,7 @@ typedef struct rondo_error {
 /** As rondo_config_default(). */
 RONDO_API rondo_status_t rondo_error_default(rondo_error_t *error, size_t size) RONDO_NOEXCEPT;
 
-/** The communicator's first failure, which stays, or that of its making; without one, the last refused call of this
- * thread.
+/** The communicator's first failure, or that of its making; without one, the last refused call of this thread.
  * @param comm  NULL: the last refused or failed call of this thread on any object (a failed init, say).
  * Any thread. */
 RONDO_API rondo_status_t rondo_comm_last_error(rondo_comm_t comm, rondo_error_t *error) RONDO_NOEXCEPT;
@@ -265,9 +260,8 @@ RONDO_API rondo_status_t rondo_comm_last_error(rondo_comm_t comm, rondo_error_t 
  * The text belongs to this thread, until it calls this again. @param comm  as there. Any thread. */
 RONDO_API const char *rondo_last_error_message(rondo_comm_t comm) RONDO_NOEXCEPT;
 
-/** The state of everything enqueued so far: *status is RONDO_OK, or the first failure, which stays; RONDO_NOT_READY
- * while a nonblocking initialisation goes on. Does not wait, but looks: a peer's death is noticed here even when no
- * operation is in flight. Any thread. */
+/** How all that is enqueued stands: RONDO_OK, or the first failure, which stays; RONDO_NOT_READY: it is being made.
+ * Does not wait, but looks: a peer's death is noticed here even when no operation is in flight. Any thread. */
 RONDO_API rondo_status_t rondo_comm_get_async_error(rondo_comm_t comm, rondo_status_t *status) RONDO_NOEXCEPT;
 
 /** Waits until this rank's operations are complete and every rank has called it. Afterwards only destroy is allowed.
