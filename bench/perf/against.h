@@ -11,7 +11,7 @@
 #include "bench/perf/cases.h"
 #include "bench/perf/group.h"
 #include "bench/perf/verify.h"
-#include "bench/runtime_library.h"
+#include "src/base/runtime_library.h"
 
 namespace rondo::perf {
 
@@ -29,7 +29,7 @@ class OtherLibrary {
   [[nodiscard]] std::string version() const;  ///< "2.21.5"
 
  private:
-  bench::RuntimeLibrary library_;
+  RuntimeLibrary library_;
   std::unique_ptr<OtherFunctions> functions_;
 };
 

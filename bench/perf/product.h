@@ -14,7 +14,7 @@
 
 #include "bench/failure.h"
 #include "bench/perf/device.h"
-#include "bench/runtime_library.h"
+#include "src/base/runtime_library.h"
 
 namespace rondo::perf {
 
@@ -37,7 +37,7 @@ class ProductLibrary {
   [[nodiscard]] std::string describe(int status) const;
 
  private:
-  bench::RuntimeLibrary library_;
+  RuntimeLibrary library_;
   std::unique_ptr<ProductFunctions> functions_;
 };
 

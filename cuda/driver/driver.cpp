@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/driver/driver.h"
 
-#include <dlfcn.h>
-
 #include <array>
 #include <map>
 #include <memory>
 #include <mutex>
+
+#include "src/base/runtime_library.h"
 
 namespace rondo::cuda {
 namespace {
@@ -87,15 +87,13 @@ std::string cuda_version_string(int version) {
 }
 
 Result<CudaDriver> load_cuda_driver(const std::string &library) {
-  void *const handle = ::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (handle == nullptr) {
-    const char *const why = ::dlerror();
-    return unusable(library, std::string(why != nullptr ? why : "dlopen failed") +
-                                 "; install NVIDIA's driver, or name another library in RONDO_CUDA_LIBRARY");
-  }
-  const auto get = reinterpret_cast<GetProcAddress>(::dlsym(handle, get_proc_address_symbol));
+  RuntimeLibrary file;
+  if (!file.open(library))
+    return unusable(library, file.why() + "; install NVIDIA's driver, or name another library in RONDO_CUDA_LIBRARY");
+  GetProcAddress get = nullptr;
+  file.find(get, get_proc_address_symbol);
   if (get == nullptr)
-    return unusable(library, std::string("it has no ") + get_proc_address_symbol + "; Rondo needs a driver for CUDA " +
+    return unusable(library, "it has no " + file.missing() + "; Rondo needs a driver for CUDA " +
                                  cuda_version_string(least_driver_version) + " or newer");
   CudaDriver driver;
   driver.library = library;

@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/driver/pointer_probe.h"
 
-#include <dlfcn.h>
-
 #include <array>
+
+#include "src/base/runtime_library.h"
 
 namespace rondo::cuda {
 
 PointerProbe PointerProbe::find(const std::string &library) {
   PointerProbe probe;
   // Never closed: the driver stays loaded for as long as the probe may ask it.
-  void *const handle = ::dlopen(library.c_str(), RTLD_NOW | RTLD_NOLOAD);
-  if (handle != nullptr)
-    probe.ask_ =
-        reinterpret_cast<decltype(CudaDriver::pointer_get_attributes)>(::dlsym(handle, "cuPointerGetAttributes"));
+  RuntimeLibrary file;
+  if (file.open_loaded(library)) file.find(probe.ask_, "cuPointerGetAttributes");
   return probe;
 }
 

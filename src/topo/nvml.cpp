@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/topo/nvml.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -10,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "src/base/runtime_library.h"
 #include "src/base/unique_handle.h"
 #include "src/topo/nvml_api.h"
 
@@ -35,23 +34,16 @@ struct NvmlTable {
   }
 };
 
-/// The library stays loaded.
-Result<NvmlTable> load(const std::string &library) {
-  void *const handle = ::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (handle == nullptr) {
-    const char *const why = ::dlerror();
-    return unusable(library, std::string(why != nullptr ? why : "dlopen failed") +
-                                 "; it comes with NVIDIA's driver, or name another one in RONDO_NVML_LIBRARY");
-  }
+Result<NvmlTable> load(const std::string &path) {
+  RuntimeLibrary library;
+  if (!library.open(path))
+    return unusable(path, library.why() + "; it comes with NVIDIA's driver, or name another one in RONDO_NVML_LIBRARY");
   NvmlTable nvml;
-  const char *missing = nullptr;
-#define RONDO_NVML_FILL(field, symbol, needed, parameters)                       \
-  nvml.field = reinterpret_cast<decltype(nvml.field)>(::dlsym(handle, #symbol)); \
-  if (needed && nvml.field == nullptr && missing == nullptr) missing = #symbol;
+#define RONDO_NVML_FILL(field, symbol, needed, parameters) library.find(nvml.field, #symbol, needed);
   RONDO_NVML_ENTRIES(RONDO_NVML_FILL)
 #undef RONDO_NVML_FILL
-  nvml.error_string = reinterpret_cast<decltype(nvml.error_string)>(::dlsym(handle, "nvmlErrorString"));
-  if (missing != nullptr) return unusable(library, std::string("it has no ") + missing);
+  library.find(nvml.error_string, "nvmlErrorString", false);
+  if (!library.missing().empty()) return unusable(path, "it has no " + library.missing());
   return nvml;
 }
 

@@ -43,10 +43,10 @@ MAY_INCLUDE = {
     "src/compat": {"src/base"},
     "src/cli": {"src", "bench", "transports", "cuda"},
     # Before a user: help, files, progress, pictures. Nothing of the library but how a size is written, so that bench,
-    # which uses the library as strangers do, may use it, too.
+    # which uses the library as strangers do (but that and dlopen()), may use it, too.
     "src/console": {"src/base/size.h"},
     "src/plan/print/svg.cpp": {"src/base", "src/plan", "src/console/svg.h"},
-    "bench": {"src/console", "src/base/size.h"},
+    "bench": {"src/console", "src/base/size.h", "src/base/runtime_library.h"},
     "examples": set(),
     "tests": {"src", "bench", "transports", "cuda"},
     # A driver knows nothing of who calls it, but the interface's declarations.

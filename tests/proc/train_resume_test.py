@@ -18,6 +18,7 @@ from train_support import TrainCase
 TrainCase.rondo = sys.argv.pop(1)
 SEED = int(os.environ.get("RONDO_SEED", random.SystemRandom().randrange(1 << 30)))
 STEPS = 90
+KILLS = int(os.environ.get("RONDO_TEST_KILLS", 2))
 
 
 def children(pid):
@@ -82,7 +83,7 @@ class Resume(TrainCase):
         whole = self.train(2, "--steps", STEPS, "--validate-every", 30, report="whole")
         saving = ("--steps", STEPS, "--validate-every", 30, "--checkpoint", self.checkpoint, "--checkpoint-every", 5)
         killed = 0
-        for at in range(2):
+        for at in range(KILLS):
             self.checkpoint.unlink(missing_ok=True)
             status, out = self.kill_one_rank(saving, draw.randrange(3, STEPS // 2))
             if status == 0:

@@ -7,10 +7,12 @@
 #include <array>
 #include <cstring>
 
+#include "src/base/runtime_library.h"
+
 namespace rondo::ucx {
 namespace {
 
-constexpr const char *library = "libucp.so.0";
+constexpr const char *library_name = "libucp.so.0";
 constexpr unsigned major_version = 1;
 constexpr unsigned least_minor_version = 13;
 constexpr int signal_count = 65;
@@ -50,22 +52,18 @@ class SignalGuard {
 Error unusable(const std::string &why) { return {RONDO_ERROR_UNSUPPORTED, "UCX cannot be used: " + why}; }
 
 Result<Api> load() {
-  void *handle = nullptr;
+  RuntimeLibrary library;
   {
     const SignalGuard guard;
-    handle = ::dlopen(library, RTLD_NOW | RTLD_LOCAL);  // never closed: UCX's threads may outlive the last communicator
-  }
-  if (handle == nullptr) {
-    const char *const why = ::dlerror();
-    return unusable(std::string(why != nullptr ? why : library) +
-                    "; install UCX (in Debian: libucx0), or set RONDO_NETWORK=tcp");
+    if (!library.open(library_name))
+      return unusable(library.why() + "; install UCX (in Debian: libucx0), or set RONDO_NETWORK=tcp");
   }
   Api api;
-#define RONDO_UCX_LOOK_UP(name)                                                \
-  api.name = reinterpret_cast<decltype(api.name)>(::dlsym(handle, #name));     \
-  if (api.name == nullptr) return unusable(std::string(library) + " has no " #name "; Rondo needs UCX 1.13 or newer");
+#define RONDO_UCX_LOOK_UP(name) library.find(api.name, #name);
   RONDO_UCX_FUNCTIONS(RONDO_UCX_LOOK_UP)
 #undef RONDO_UCX_LOOK_UP
+  if (!library.missing().empty())
+    return unusable(library.path() + " has no " + library.missing() + "; Rondo needs UCX 1.13 or newer");
   unsigned major = 0;
   unsigned minor = 0;
   unsigned release = 0;

@@ -1,36 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transports/verbs/api.h"
 
-#include <dlfcn.h>
-
 #include <string>
+
+#include "src/base/runtime_library.h"
 
 namespace rondo::verbs {
 namespace {
 
-constexpr const char *library = "libibverbs.so.1";
+constexpr const char *library_name = "libibverbs.so.1";
 
 Error unusable(const std::string &why) {
   return {RONDO_ERROR_UNSUPPORTED, "RDMA verbs cannot be used: " + why};
 }
 
 Result<Api> load() {
-  void *const handle = ::dlopen(library, RTLD_NOW | RTLD_LOCAL);  // never closed: its providers may have threads
-  if (handle == nullptr) {
-    const char *const why = ::dlerror();
-    return unusable(std::string(why != nullptr ? why : library) +
-                    "; install rdma-core (in Debian: ibverbs-providers), or set RONDO_NETWORK=tcp");
-  }
+  RuntimeLibrary library;
+  if (!library.open(library_name))
+    return unusable(library.why() + "; install rdma-core (in Debian: ibverbs-providers), or set RONDO_NETWORK=tcp");
   Api api;
-#define RONDO_VERBS_LOOK_UP_AS(member, symbol)                                      \
-  api.member = reinterpret_cast<decltype(api.member)>(::dlsym(handle, symbol));     \
-  if (api.member == nullptr)                                                        \
-    return unusable(std::string(library) + " has no " symbol "; Rondo needs rdma-core 33 or newer");
-#define RONDO_VERBS_LOOK_UP(name) RONDO_VERBS_LOOK_UP_AS(name, "ibv_" #name)
+#define RONDO_VERBS_LOOK_UP(name) library.find(api.name, "ibv_" #name);
   RONDO_VERBS_FUNCTIONS(RONDO_VERBS_LOOK_UP)
-  RONDO_VERBS_LOOK_UP_AS(query_gid_table, "_ibv_query_gid_table")
 #undef RONDO_VERBS_LOOK_UP
-#undef RONDO_VERBS_LOOK_UP_AS
+  library.find(api.query_gid_table, "_ibv_query_gid_table");
+  if (!library.missing().empty())
+    return unusable(library.path() + " has no " + library.missing() + "; Rondo needs rdma-core 33 or newer");
   return api;
 }
 

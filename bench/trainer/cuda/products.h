@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-#include "bench/runtime_library.h"
+#include "src/base/runtime_library.h"
 #include "bench/trainer/compute.h"
 #include "bench/trainer/cuda/device.h"
 
@@ -55,7 +55,7 @@ class Products {
   [[nodiscard]] Outcome make_plan(const ProductBatch &batch, PlanHandle &plan);
   [[nodiscard]] Outcome choose_way(const ProductBatch &batch, Plan &plan);
 
-  bench::RuntimeLibrary library_;
+  RuntimeLibrary library_;
   std::unique_ptr<ProductFunctions> functions_;
   Precision precision_ = Precision::float32;
   Device *device_ = nullptr;

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // `rondo perf` with what it needs of CUDA, through the driver's table: memory, a stream, events, a graph.
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -11,6 +9,7 @@
 #include "bench/perf/perf.h"
 #include "cuda/transport/handles.h"
 #include "src/base/config.h"
+#include "src/base/runtime_library.h"
 #include "src/cli/commands.h"
 #include "src/cli/perf/cuda_streams.h"
 #include "src/cli/visible_devices.h"
@@ -260,8 +259,10 @@ Outcome CudaPerfDevice::measure_copy(double &GBps) {
 /// A function that only the driver in software has (docs/soft-cuda.md); null elsewhere.
 template <class Function>
 Function *software_function(const CudaDriver &driver, const char *name) {
-  void *const library = ::dlopen(driver.library.c_str(), RTLD_NOW | RTLD_NOLOAD);
-  return library == nullptr ? nullptr : reinterpret_cast<Function *>(::dlsym(library, name));
+  RuntimeLibrary file;
+  Function *found = nullptr;
+  if (file.open_loaded(driver.library)) file.find(found, name);
+  return found;
 }
 
 Outcome CudaPerfDevice::begin_count() {

@@ -9,11 +9,13 @@
 #include <string>
 #include <type_traits>
 
-namespace rondo::bench {
+namespace rondo {
 
 class RuntimeLibrary {
  public:
-  /// The named file; where `path` is empty, the first of `usual` that can be opened. False: none can, see why().
+  /// The named file. False: it cannot be opened, see why().
+  bool open(const std::string &path) { return try_open(path); }
+  /// Where `path` is empty, the first of `usual` that can be.
   bool open(const std::string &path, std::span<const char *const> usual) {
     if (!path.empty()) return try_open(path);
     for (const char *const name : usual)
@@ -21,11 +23,18 @@ class RuntimeLibrary {
     return false;
   }
 
-  /// Null where the library lacks it: missing() names it then.
+  /// Only if something has loaded it already.
+  bool open_loaded(const std::string &path) {
+    path_ = path;
+    handle_ = ::dlopen(path.c_str(), RTLD_NOW | RTLD_NOLOAD);
+    return handle_ != nullptr;
+  }
+
+  /// Null where the library lacks it: missing() names it then, if it is needed.
   template <class Function>
-  void find(Function *&function, const char *name) {
+  void find(Function *&function, const char *name, bool needed = true) {
     void *const found = ::dlsym(handle_, name);
-    if (found == nullptr) missing_ += (missing_.empty() ? "" : ", ") + std::string(name);
+    if (found == nullptr && needed) missing_ += (missing_.empty() ? "" : ", ") + std::string(name);
     function = reinterpret_cast<Function *>(found);
   }
 
@@ -50,4 +59,4 @@ class RuntimeLibrary {
   std::string path_, why_, missing_;
 };
 
-}  // namespace rondo::bench
+}  // namespace rondo
