@@ -118,8 +118,8 @@ class Client final : public RequestStore {
     while (!done() && !session_.failure()) {  // ends at the deadline
       const uint64_t now = now_ns();
       if (now >= deadline_ns) return false;
-      if (requested(cancel_) && !session_.open()) return false;
-      if (requested(cancel_)) session_.expire(now);
+      if (cancelled() && !session_.open()) return false;
+      if (cancelled()) session_.expire(now);
       session_.on_time(now);
       if (!send_some() || done()) continue;
       const short events = static_cast<short>(session_.output().empty() ? POLLIN : POLLIN | POLLOUT);
@@ -131,7 +131,7 @@ class Client final : public RequestStore {
   [[nodiscard]] Result<void> check() override {
     while (!session_.failure() && receive_some()) {  // ends: the socket is empty, or closed
     }
-    if (requested(cancel_)) return aborted();
+    if (cancelled()) return aborted();
     if (session_.notice()) return *session_.notice();
     if (session_.failure()) return *session_.failure();
     return {};
@@ -177,10 +177,11 @@ class Client final : public RequestStore {
 
   Result<Reply> carry(Request request, uint64_t deadline_ns) override {
     if (session_.failure()) return broken();
-    if (requested(cancel_)) return aborted();
+    parting_ = request.kind == Request::Kind::leave;
+    if (cancelled()) return aborted();
     session_.begin(std::move(request), deadline_ns);
     (void)pump([this] { return !session_.in_flight(); }, no_deadline);  // the session has the deadline
-    if (requested(cancel_)) return aborted();
+    if (cancelled()) return aborted();
     if (session_.failure()) return broken();
     auto reply = session_.take_reply();
     if (!reply) return Error{RONDO_ERROR_INTERNAL, "the store's session ended without a reply"};
@@ -193,11 +194,15 @@ class Client final : public RequestStore {
     (void)send_some();
   }
 
+  /// The goodbye is due all the same.
+  [[nodiscard]] bool cancelled() const { return requested(cancel_) && !parting_; }
+
   /// The failure of the group comes before the end of the connection, which follows from it.
   [[nodiscard]] Error broken() const { return session_.notice() ? *session_.notice() : *session_.failure(); }
 
   FileDescriptor socket_;
   const Cancel *cancel_;
+  bool parting_ = false;  ///< leave() was called
   StoreClientSession session_;
   std::array<std::byte, read_bytes> buffer_;
 };
