@@ -114,7 +114,7 @@ TEST_CASE("nonblocking: an abort ends the attempt, on the ranks that have come, 
 }
 
 TEST_CASE("nonblocking: whenever the abort comes, the attempt ends, and the handle can be destroyed") {
-  for (int delay_us = 0; delay_us < 4000; delay_us += 50) {
+  for (int delay_us = 0; delay_us < 4000; delay_us += 100) {
     CAPTURE(delay_us);
     Begun begun(2, 2);
     std::this_thread::sleep_for(std::chrono::microseconds(delay_us));
