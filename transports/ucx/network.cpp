@@ -167,7 +167,10 @@ Result<void> UcxNetwork::connect(const JoinRequest &request, Store &store) {
     RONDO_TRY(watch.look());
     const Peer *missing = nullptr;
     for (const auto &peer : peers_) {
-      if (peer->lost) return refused(*peer, RONDO_ERROR_REMOTE, peer->why.message);
+      if (peer->lost) {
+        RONDO_TRY(watch.hear_why());
+        return refused(*peer, RONDO_ERROR_REMOTE, peer->why.message);
+      }
       if (!peer->proved) missing = peer.get();
     }
     if (missing == nullptr && flushed()) return {};

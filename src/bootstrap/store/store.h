@@ -74,8 +74,16 @@ class StoreWatch {
     return store_.check();
   }
 
+  /// After a peer's connection has ended: who gives up closes its connections a moment before the store hears why.
+  [[nodiscard]] Result<void> hear_why() {
+    for (const uint64_t until_ns = now_ns() + rumour_ns; now_ns() < until_ns; sleep_for_ns(interval_ns))
+      RONDO_TRY(store_.check());
+    return {};
+  }
+
  private:
   static constexpr uint64_t interval_ns = 10'000'000;
+  static constexpr uint64_t rumour_ns = 500'000'000;
   Store &store_;
   uint64_t next_ns_ = 0;
 };
