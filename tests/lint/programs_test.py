@@ -35,6 +35,7 @@ PACKAGES = {  # package: the programs of it that are used
     "util-linux": "nsenter runuser setarch setsid unshare",
     # Of packages that the scripts install, and of what those depend on.
     "binutils": "nm readelf strip",
+    "buildah": "buildah",
     "cmake": "cmake",
     "debootstrap": "debootstrap",
     "doxygen": "doxygen",
