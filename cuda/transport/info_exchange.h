@@ -56,7 +56,7 @@ class InfoExchange {
     return offers_.back()->ticket();
   }
   [[nodiscard]] Result<FileDescriptor> take(const FdTicket &ticket) const {
-    return take_descriptor(ticket, deadline_ns_);
+    return take_descriptor(ticket, deadline_ns_, [this] { return store_.check(); });
   }
 
  private:

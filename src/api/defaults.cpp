@@ -32,9 +32,10 @@ Result<void> write_default(Struct *target, size_t size, Struct defaults, size_t 
 extern "C" {
 
 rondo_status_t rondo_config_default(rondo_config_t *config, size_t size) noexcept {
+  constexpr size_t earlier = offsetof(rondo_config_t, nonblocking);
   return at_boundary([&] {
-    return write_default<rondo_config_t>(config, size, RONDO_CONFIG_INIT, offsetof(rondo_config_t, nonblocking),
-                                         "rondo_config_t");
+    return write_default<rondo_config_t>(config, size, RONDO_CONFIG_INIT,
+                                         size == earlier ? earlier : sizeof(rondo_config_t), "rondo_config_t");
   });
 }
 

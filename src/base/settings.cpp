@@ -52,6 +52,7 @@ Result<bool> nonblocking_of(const rondo_config_t &caller) {
   if (caller.nonblocking != 0 && caller.nonblocking != 1)
     return invalid_argument("rondo_config_t.nonblocking is " + std::to_string(caller.nonblocking) +
                             "; it takes 0 or 1");
+  if (caller.reserved != 0) return invalid_argument("rondo_config_t.reserved is not 0; start from RONDO_CONFIG_INIT");
   return caller.nonblocking == 1;
 }
 

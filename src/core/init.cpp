@@ -120,6 +120,7 @@ Result<void> wait_for_all(const Ranks &ranks, uint32_t rank_count, Store &store,
         auto known = look_for_failure(ranks, store);
         // A rank ends the store, or dies, only now that all have come: then that is no failure of the initialisation.
         if (!known.ok() && all_have_come(ranks, rank_count)) return {};
+        if (!known.ok() && known.error().status == RONDO_ERROR_ABORTED) return known;  // somebody's word, and no guess
         if (!known.ok() && failed_since_ns == 0) failed_since_ns = now;
         // One look more even where nothing lags: the rank that is dead may have ended because the store's process had,
         // and the store was asked before that rank was.

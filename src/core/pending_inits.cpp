@@ -2,6 +2,7 @@
 #include "src/core/pending_inits.h"
 
 #include <exception>
+#include <new>
 #include <utility>
 
 #include "src/base/start_thread.h"
@@ -10,23 +11,31 @@
 namespace rondo {
 
 Result<void *> PendingInits::start(Initialisation initialisation) {
-  RONDO_TRY_ASSIGN(auto cancel, Cancel::make());
+  auto entry = std::make_unique<Entry>();
+  auto cancel = Cancel::make();
+  if (cancel.ok()) entry->cancel = std::move(cancel).value();
   void *const handle = communicators_.reserve();
   if (handle == nullptr) return no_more_handles(HandleKind::communicator);
-  const std::lock_guard lock(mutex_);  // its thread ends after this
-  auto &entry = entries_[handle] = std::make_unique<Entry>();
-  entry->cancel = std::move(cancel);
-  auto thread = start_thread("the initialisation of a communicator",
-                             [this, handle, &here = *entry, initialisation = std::move(initialisation)] {
-                               run(handle, here, initialisation);
-                             });
-  if (thread.ok()) {
-    entry->thread = std::move(thread).value();
-    return handle;
+  Entry &here = *entry;
+  try {
+    const std::lock_guard lock(mutex_);  // its thread ends after this
+    entries_.emplace(handle, std::move(entry));
+    if (here.cancel != nullptr) {
+      auto thread = start_thread("the initialisation of a communicator",
+                                 [this, handle, &here, initialisation] { run(handle, here, initialisation); });
+      if (thread.ok()) {
+        here.thread = std::move(thread).value();
+        return handle;
+      }
+    }
+  } catch (const std::bad_alloc &) {
+    const std::lock_guard lock(mutex_);
+    entries_.erase(handle);
+    communicators_.release(handle);
+    throw;
   }
-  entries_.erase(handle);
-  communicators_.release(handle);
-  return std::move(thread).error();
+  run(handle, here, initialisation);  // for want of a descriptor or a thread; the others are told how it goes
+  return handle;
 }
 
 void PendingInits::run(const void *handle, Entry &entry, const Initialisation &initialisation) {
@@ -41,8 +50,12 @@ void PendingInits::run(const void *handle, Entry &entry, const Initialisation &i
     entry.failure = std::move(made).error();
     return;
   }
-  if (entry.cancel->requested()) made.value()->abort();  // it came too late to be noticed
+  if (entry.cancel != nullptr && entry.cancel->requested()) made.value()->abort();  // too late to be noticed
   communicators_.fill(handle, std::move(made).value());
+  const auto found = entries_.find(handle);
+  if (found == entries_.end()) return;  // finish() has it, and waits for this thread
+  if (entry.thread.joinable()) entry.thread.detach();
+  entries_.erase(found);
 }
 
 std::optional<Error> PendingInits::why_not(const void *handle) {
@@ -58,8 +71,8 @@ bool PendingInits::cancel(const void *handle) {
   const std::lock_guard lock(mutex_);
   const auto found = entries_.find(handle);
   if (found == entries_.end()) return false;
-  found->second->cancel->request();
-  return !found->second->done || found->second->failure.has_value();
+  if (found->second->cancel != nullptr) found->second->cancel->request();
+  return true;
 }
 
 bool PendingInits::finish(const void *handle) {
@@ -71,8 +84,7 @@ bool PendingInits::finish(const void *handle) {
     entry = std::move(found->second);
     entries_.erase(found);
   }
-  entry->cancel->request();
-  entry->thread.join();
+  end(*entry);
   if (!entry->failure) return false;
   communicators_.release(handle);
   return true;
@@ -84,8 +96,14 @@ void PendingInits::finish_all() {
     const std::lock_guard lock(mutex_);
     entries.swap(entries_);
   }
-  for (const auto &[handle, entry] : entries) entry->cancel->request();
-  for (const auto &[handle, entry] : entries) entry->thread.join();
+  for (const auto &[handle, entry] : entries)
+    if (entry->cancel != nullptr) entry->cancel->request();
+  for (const auto &[handle, entry] : entries) end(*entry);
+}
+
+void PendingInits::end(Entry &entry) {
+  if (entry.cancel != nullptr) entry.cancel->request();
+  if (entry.thread.joinable()) entry.thread.join();
 }
 
 }  // namespace rondo

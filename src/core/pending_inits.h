@@ -28,7 +28,7 @@ class PendingInits {
  public:
   explicit PendingInits(HandleTable<Communicator> &communicators) : communicators_(communicators) {}
 
-  /// Runs it; what it makes is found under the handle that is returned. finish() is due.
+  /// Runs it; what it makes is found under the handle that is returned. finish() is due. For want of a thread it waits.
   [[nodiscard]] Result<void *> start(Initialisation initialisation);
 
   /// Why there is no communicator under `handle`: RONDO_NOT_READY, or its failure. Empty: there is one by now, or the
@@ -44,16 +44,18 @@ class PendingInits {
 
  private:
   struct Entry {
-    std::unique_ptr<Cancel> cancel;
+    std::unique_ptr<Cancel> cancel;  ///< null, and no thread: start() waits
     std::thread thread;
     bool done = false;  ///< this and `failure`: under the mutex
     std::optional<Error> failure;
   };
   void run(const void *handle, Entry &entry, const Initialisation &initialisation);
 
+  static void end(Entry &entry);
+
   HandleTable<Communicator> &communicators_;
   std::mutex mutex_;
-  std::map<const void *, std::unique_ptr<Entry>> entries_;  ///< until finish()
+  std::map<const void *, std::unique_ptr<Entry>> entries_;  ///< until it is ready, or finish()
 };
 
 }  // namespace rondo

@@ -42,7 +42,7 @@ class Death(unittest.TestCase):
                 struck = all(happened for happened, _ in results)
                 at += 12 * step
                 self.assertLess(at, 2000)
-        self.assertGreater(at, 24, "hardly any system call was counted: the sweep shows nothing")
+        self.assertGreater(at, 24 * step, "hardly any system call was counted: the sweep shows nothing")
         for strike in late:  # a busy machine may make one late: again, alone
             seconds = min(self.live(victim, strike)[1] for _ in range(3))
             self.assertLess(seconds, NOTICED_S, f"strike {strike}")
@@ -99,13 +99,37 @@ class DeathBetweenContainers(Death):
             self.skipTest(why)
 
     def test_a_rank_that_dies_in_any_phase_is_named_by_all(self):
-        for network in ("tcp", "ucx"):
-            with self.subTest(network=network):
-                self.own = dict(self.own, RONDO_NETWORK=network)
-                self.sweep(victim=1, step=7)
+        self.sweep(victim=1, step=7)
+
+    def test_a_rank_that_dies_in_any_phase_over_ucx_is_named_by_all(self):
+        self.own = dict(self.own, RONDO_NETWORK="ucx")
+        alive = Ranks(PROGRAM, 3, {rank: self.own for rank in range(3)}, wrappers=self.wrappers)
+        _, status, _, message = outcome(alive.end()[0])
+        if "UCX cannot be used" in message:
+            print(f"skipped: death in the initialisation over UCX: {message}")
+            self.skipTest(message)
+        self.assertEqual(status, OK, message)
+        self.sweep(victim=1, step=7)
 
     def test_the_rank_that_runs_the_store_dies_in_any_phase_and_is_named_by_all(self):
         self.sweep(victim=0, step=7)
+
+    def test_a_process_that_exits_while_networks_meet_ends_the_attempt_of_all(self):
+        seen = set()
+        for leave_ms in range(5, 105, 10):
+            own = {rank: dict(self.own) for rank in range(3)}
+            own[1].update(RONDO_TEST_LEAVE=str(leave_ms), RONDO_TEST_NAP="300")
+            said = Ranks(PROGRAM, 3, own, wrappers=self.wrappers).end()
+            for rank in (0, 2):  # it was ready, and the barrier fails; or it was not
+                seconds, status, _, message = outcome(said[rank])
+                context = f"left after {leave_ms} ms, rank {rank}: {message}"
+                seen.add(status)
+                if status == TIMEOUT:  # it had not come to the store yet
+                    self.assertIn("rank 1", message, context)
+                    continue
+                self.assertIn(status, (ABORTED, REMOTE), context)
+                self.assertLess(seconds - int(said[1][-1][1]) * 1e-9, SOON_S, context)
+        self.assertIn(ABORTED, seen)
 
 
 class Store(unittest.TestCase):
@@ -146,12 +170,17 @@ class Store(unittest.TestCase):
 
 class Exit(unittest.TestCase):
     def test_a_process_that_exits_while_it_is_made_ends_the_attempt_of_all(self):
-        ranks = Ranks(PROGRAM, 3, {0: {"RONDO_TEST_LEAVE": "300"}}, present=(0, 1), timeout_s=PATIENT_S)
-        said = ranks.end()
-        self.assertEqual(said[0][-1][0], "leaves", said)
-        self.assertEqual(ranks.processes[0].returncode, 0)
-        _, status, _, message = outcome(said[1])
-        self.assertIn(status, (ABORTED, REMOTE), message)  # REMOTE: it came when the store had gone
+        leave_ms, status = 150, None
+        while status != ABORTED and leave_ms < 10_000:  # on a busy machine the other one comes when the store is gone
+            leave_ms *= 2
+            ranks = Ranks(PROGRAM, 3, {0: {"RONDO_TEST_LEAVE": str(leave_ms)}}, present=(0, 1), timeout_s=PATIENT_S)
+            said = ranks.end()
+            self.assertEqual(said[0][-1][0], "leaves", said)
+            self.assertEqual(ranks.processes[0].returncode, 0)
+            seconds, status, _, message = outcome(said[1])
+            self.assertIn(status, (ABORTED, REMOTE), message)
+            self.assertLess(seconds - int(said[0][-1][1]) * 1e-9, SOON_S, message)
+        self.assertEqual(status, ABORTED, message)
 
 
 class Resources(unittest.TestCase):

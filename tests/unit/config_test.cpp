@@ -261,6 +261,7 @@ TEST_CASE("settings: a field out of range is refused by name") {
   CHECK(contains(refused([](auto &caller) { caller.max_ctas = 1025; }).message, "max_ctas is 1025"));
   CHECK(contains(refused([](auto &caller) { caller.device = -2; }).message, "device is -2"));
   CHECK(contains(refused([](auto &caller) { caller.nonblocking = 2; }).message, "nonblocking is 2"));
+  CHECK(contains(refused([](auto &caller) { caller.reserved = 1; }).message, "reserved is not 0"));
   const int unknown = 77;
   CHECK(contains(refused([&](auto &caller) { std::memcpy(&caller.algorithm, &unknown, sizeof unknown); }).message,
                  "algorithm is 77, which is none of: auto, ring"));

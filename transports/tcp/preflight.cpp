@@ -114,10 +114,14 @@ Result<void> preflight(const std::vector<PeerSocket> &sockets, const PreflightRe
   pairs.reserve(sockets.size());
   for (const PeerSocket &socket : sockets) pairs.emplace_back(socket, request.slot_bytes);
   std::vector<pollfd> descriptors;
+  StoreWatch watch(store);
   for (;;) {  // bounded by the slots, or by the time in which nothing moves
     descriptors.clear();
     for (Pair &pair : pairs) {
-      RONDO_TRY(pair.advance(request));
+      if (auto broken = pair.advance(request); !broken.ok()) {
+        RONDO_TRY(watch.hear_why());
+        return broken;
+      }
       const uint64_t now = now_ns();
       if (!pair.done() && (now - pair.moved_ns() >= stall_limit_ns || now >= request.deadline_ns))
         return pair.stalled(request);
@@ -125,7 +129,7 @@ Result<void> preflight(const std::vector<PeerSocket> &sockets, const PreflightRe
     }
     if (descriptors.empty()) return {};
     ::poll(descriptors.data(), descriptors.size(), look_ms);
-    RONDO_TRY(store.check());
+    RONDO_TRY(watch.look());
   }
 }
 

@@ -9,6 +9,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/unique_handle.h"
+#include "src/bootstrap/outcomes.h"
 #include "transports/ucx/receiver.h"
 #include "transports/ucx/worker.h"
 
@@ -164,7 +165,6 @@ Result<void> UcxNetwork::connect(const JoinRequest &request, Store &store) {
   StoreWatch watch(store);
   for (;;) {
     const bool moved = worker_->progress();
-    RONDO_TRY(watch.look());
     const Peer *missing = nullptr;
     for (const auto &peer : peers_) {
       if (peer->lost) {
@@ -174,6 +174,7 @@ Result<void> UcxNetwork::connect(const JoinRequest &request, Store &store) {
       if (!peer->proved) missing = peer.get();
     }
     if (missing == nullptr && flushed()) return {};
+    RONDO_TRY(watch.look());
     start_flushes();
     if (now_ns() >= request.deadline_ns)
       return refused(missing != nullptr ? *missing : *peers_.front(), RONDO_ERROR_TIMEOUT, "no answer came in time");
@@ -348,7 +349,10 @@ Result<std::unique_ptr<net::Network>> make_network(const std::vector<net::NearLi
   RONDO_TRY_ASSIGN(auto introductions, exchange_addresses(request, address, store));
   auto network = std::make_unique<UcxNetwork>(std::move(worker).value(), links, std::move(introductions),
                                               request.names);
-  RONDO_TRY(network->connect(request, store));
+  // Nobody goes on before all are through: who had ended the store by then would look like one that has failed.
+  const Result<void> met = network->connect(request, store);
+  RONDO_TRY(gather_outcomes(store, request.key_prefix + "/ucx/met", request.rank, request.rank_count,
+                            met.ok() ? Result<Bytes>(Bytes()) : Result<Bytes>(met.error()), request.deadline_ns));
   return std::unique_ptr<net::Network>(std::move(network));
 }
 

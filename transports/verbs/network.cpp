@@ -170,13 +170,13 @@ Result<void> VerbsNetwork::greet(const JoinRequest &request, Store &store) {
   StoreWatch watch(store);
   for (;;) {
     step_alone();
-    RONDO_TRY(watch.look());
     const Peer *missing = nullptr;
     for (const auto &peer : peers_) {
       if (peer->lost()) return refused(*peer, RONDO_ERROR_REMOTE, peer->why());
       if (!peer->greeted || !peer->all_left()) missing = peer.get();
     }
     if (missing == nullptr) return {};
+    RONDO_TRY(watch.look());
     if (now_ns() >= request.deadline_ns) return refused(*missing, RONDO_ERROR_TIMEOUT, "no answer came in time");
     yield_core();
   }

@@ -28,10 +28,9 @@ constexpr size_t read_bytes = 64u << 10;
 
 bool requested(const Cancel *cancel) { return cancel != nullptr && cancel->requested(); }
 
-/// Waits for `events`; false: the deadline passed first, or a request to cancel that was not there before.
+/// Waits for `events`; false: the deadline passed first, or `cancel` (null: nothing can) was requested.
 bool wait_for(int socket, short events, uint64_t deadline_ns, const Cancel *cancel) {
-  const bool cancellable = cancel != nullptr && !cancel->requested();
-  std::array<pollfd, 2> entries{{{socket, events, 0}, {cancellable ? cancel->descriptor() : -1, POLLIN, 0}}};
+  std::array<pollfd, 2> entries{{{socket, events, 0}, {cancel != nullptr ? cancel->descriptor() : -1, POLLIN, 0}}};
   while (true) {  // ends at the deadline
     const uint64_t now = now_ns();
     if (now >= deadline_ns) return false;
@@ -112,18 +111,25 @@ class Client final : public RequestStore {
         session_(secret, wire::random_challenge(), std::move(name), member, host) {}
 
   /// Moves bytes until `done()`, the session's failure, or the deadline (false). A request to cancel is the deadline of
-  /// the handshake, and of the request in flight.
+  /// the request in flight, and of a handshake before this side has proved itself; after that the group is entered, so
+  /// that there is somebody to say goodbye.
   template <class Done>
   bool pump(const Done &done, uint64_t deadline_ns) {
+    uint64_t cancelled_since_ns = 0;
     while (!done() && !session_.failure()) {  // ends at the deadline
       const uint64_t now = now_ns();
       if (now >= deadline_ns) return false;
-      if (cancelled() && !session_.open()) return false;
-      if (cancelled()) session_.expire(now);
+      const bool ends = cancelled();
+      if (ends && !session_.proved()) return false;
+      if (ends && cancelled_since_ns == 0) cancelled_since_ns = now;
+      if (ends && !session_.open() && now - cancelled_since_ns >= cancel_grace_ns) return false;
+      if (ends && session_.open()) session_.expire(now);
       session_.on_time(now);
       if (!send_some() || done()) continue;
       const short events = static_cast<short>(session_.output().empty() ? POLLIN : POLLIN | POLLOUT);
-      if (wait_for(socket_.get(), events, std::min(deadline_ns, session_.deadline_ns()), cancel_)) (void)receive_some();
+      uint64_t until_ns = std::min(deadline_ns, session_.deadline_ns());
+      if (ends) until_ns = std::min(until_ns, now + cancel_grace_ns);
+      if (wait_for(socket_.get(), events, until_ns, ends || parting_ ? nullptr : cancel_)) (void)receive_some();
     }
     return true;
   }
@@ -218,6 +224,7 @@ class Connector {
     uint64_t attempt_ns = attempt_first_ns;
     // Ends at the deadline.
     for (uint64_t pause_ns = retry_first_ns;; pause_ns = std::min(2 * pause_ns, retry_most_ns)) {
+      if (requested(cancel_)) return aborted();
       const uint64_t begun_ns = now_ns();
       Attempt attempt = attempt_connect(address, name_, std::min(deadline_ns, begun_ns + attempt_ns), cancel_);
       note_refusal(attempt, begun_ns);
@@ -225,8 +232,7 @@ class Connector {
         auto client = shake_hands(attempt, begun_ns + attempt_ns, deadline_ns);
         if (client != nullptr) return std::unique_ptr<Store>(std::move(client));
       }
-      if (requested(cancel_)) return aborted();
-      if (!attempt.again) return attempt.error;
+      if (!attempt.again) return requested(cancel_) ? aborted() : attempt.error;
       if (gone_) return store_gone();
       last_ = attempt.error.message;
       const uint64_t now = now_ns();

@@ -83,7 +83,7 @@ class StoreWatch {
 
  private:
   static constexpr uint64_t interval_ns = 10'000'000;
-  static constexpr uint64_t rumour_ns = 500'000'000;
+  static constexpr uint64_t rumour_ns = 1'200'000'000;  ///< a network's farewell takes a second
   Store &store_;
   uint64_t next_ns_ = 0;
 };
