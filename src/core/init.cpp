@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/core/init.h"
 
+#include <algorithm>
 #include <exception>
 #include <optional>
 #include <system_error>
@@ -80,10 +81,20 @@ bool all_have_come(const Ranks &ranks, uint32_t rank_count) {
   return true;
 }
 
+/// A rank that ran the store and is there, having ended it, has heard of all ranks. Of those this rank will hear, too, or
+/// of their death.
+bool store_has_served(const Ranks &ranks, const Store &store, const Error &known, const std::vector<uint32_t> &dead) {
+  if (!store.gone() || known.peer < 0) return false;
+  const auto host = static_cast<uint32_t>(known.peer);
+  return ranks.state(host) != RankState::absent && std::ranges::find(dead, host) == dead.end();
+}
+
 /// What keeps a rank from coming, as far as it is known by now.
 Result<void> look_for_failure(const Ranks &ranks, Store &store) {
-  RONDO_TRY(store.check());
-  for (const uint32_t peer : ranks.find_dead()) {
+  const auto known = store.check();
+  const std::vector<uint32_t> dead = ranks.find_dead();
+  if (!known.ok() && !store_has_served(ranks, store, known.error(), dead)) return known;
+  for (const uint32_t peer : dead) {
     if (ranks.state(peer) != RankState::absent) continue;
     return Error{RONDO_ERROR_REMOTE, ranks.describe_rank(peer) + " has ended before the communicator was made", -1,
                  static_cast<int32_t>(peer)};

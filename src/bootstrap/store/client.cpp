@@ -143,6 +143,8 @@ class Client final : public RequestStore {
     return {};
   }
 
+  [[nodiscard]] bool gone() const override { return session_.failure() && !session_.notice() && !cancelled(); }
+
   [[nodiscard]] const StoreClientSession &session() const { return session_; }
 
   /// Sends what is left of the handshake.

@@ -56,6 +56,9 @@ class Store {
   /// What is known here by now of the client's group: its failure, or that the store is gone. Does not wait.
   [[nodiscard]] virtual Result<void> check() { return {}; }
 
+  /// check() fails because the store is gone, and nothing had been told of the group before.
+  [[nodiscard]] virtual bool gone() const { return false; }
+
   /// The goodbye of a client that entered a group: it needs the group no more, or it has failed. Without a goodbye, the
   /// end of the client is the death of its rank.
   virtual void leave(const Result<void> &) {}
