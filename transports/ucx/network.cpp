@@ -167,10 +167,7 @@ Result<void> UcxNetwork::connect(const JoinRequest &request, Store &store) {
     const bool moved = worker_->progress();
     const Peer *missing = nullptr;
     for (const auto &peer : peers_) {
-      if (peer->lost) {
-        RONDO_TRY(watch.hear_why());
-        return refused(*peer, RONDO_ERROR_REMOTE, peer->why.message);
-      }
+      if (peer->lost) return refused(*peer, RONDO_ERROR_REMOTE, peer->why.message);
       if (!peer->proved) missing = peer.get();
     }
     if (missing == nullptr && flushed()) return {};
@@ -350,7 +347,9 @@ Result<std::unique_ptr<net::Network>> make_network(const std::vector<net::NearLi
   auto network = std::make_unique<UcxNetwork>(std::move(worker).value(), links, std::move(introductions),
                                               request.names);
   // Nobody goes on before all are through: who had ended the store by then would look like one that has failed.
-  const Result<void> met = network->connect(request, store);
+  Result<void> met = network->connect(request, store);
+  if (!met.ok())
+    if (auto why = StoreWatch(store).hear_why(); !why.ok()) met = std::move(why);
   RONDO_TRY(gather_outcomes(store, request.key_prefix + "/ucx/met", request.rank, request.rank_count,
                             met.ok() ? Result<Bytes>(Bytes()) : Result<Bytes>(met.error()), request.deadline_ns));
   return std::unique_ptr<net::Network>(std::move(network));
