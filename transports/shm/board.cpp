@@ -37,9 +37,10 @@ void unpack_call(uint64_t word, Signature &signature) {
 
 constexpr uint64_t pack_choice(const OperationInfo &what) {
   const PlanChoice &choice = what.choice;
-  assert(choice.algorithm < 256 && choice.protocol < 16 && choice.kernel < 16 && choice.channels < 65536);
-  return static_cast<uint64_t>(choice.algorithm) | static_cast<uint64_t>(choice.protocol) << 8 |
-         static_cast<uint64_t>(choice.kernel) << 12 | uint64_t{choice.channels} << 16 | uint64_t{what.history} << 32;
+  const auto algorithm = static_cast<uint64_t>(choice.algorithm), protocol = static_cast<uint64_t>(choice.protocol);
+  const auto kernel = static_cast<uint64_t>(choice.kernel);
+  assert(algorithm < 256 && protocol < 16 && kernel < 16 && choice.channels < 65536);
+  return algorithm | protocol << 8 | kernel << 12 | uint64_t{choice.channels} << 16 | uint64_t{what.history} << 32;
 }
 
 void unpack_choice(uint64_t word, TimedOperation &timed) {
