@@ -103,9 +103,9 @@ class Perf(PerfCase):
     def test_a_terminal_shows_how_far_it_is_and_the_line_is_gone_at_the_end(self):
         status, shown = watched((RONDO, "perf", "all_reduce", "-t", 2, "-b", 8, "-e", 512, "-f", 8, *FEW_RUNS))
         self.assertEqual(status, 0, shown)
-        parts = re.findall(r"\r\x1b\[K(\d+ B), (out of place|in place): (\d+) %, (?:about )?\d+ s (?:left|so far)",
+        parts = re.findall(r"\r\x1b\[K(\d+), (out of place|in place): (\d+) %, (?:about )?\d+ s (?:left|so far)",
                            shown)
-        self.assertEqual([part[:2] for part in parts], [(size, where) for size in ("8 B", "64 B", "512 B")
+        self.assertEqual([part[:2] for part in parts], [(size, where) for size in ("8", "64", "512")
                                                         for where in ("out of place", "in place")])
         self.assertEqual([int(part[2]) for part in parts], [0, 0, 33, 33, 66, 66])
         self.assertTrue(shown.endswith("\r\x1b[K"), shown[-60:])

@@ -117,7 +117,7 @@ void UcxNetwork::lend_requests() {
   const size_t stride = (worker_->request_bytes() + sizeof(Block) - 1) / sizeof(Block);
   requests_.resize(stride * operations.size());
   for (size_t index = 0; index < operations.size(); ++index)
-    operations[index]->request = requests_[index * stride].bytes + worker_->request_bytes();
+    operations[index]->request = reinterpret_cast<std::byte *>(&requests_[index * stride]) + worker_->request_bytes();
 }
 
 UcxNetwork::~UcxNetwork() {
