@@ -53,6 +53,14 @@ class Scripts(unittest.TestCase):
         ignored = set(tree.read("packaging/Dockerfile.dockerignore").split())
         self.assertEqual(ignored, {"/build*/", "/.cache/", "**/__pycache__/", "/.git/"})
 
+    def test_the_demo_builds_the_programs_that_it_runs(self):
+        demo = tree.read("scripts/demo")
+        built = " ".join(re.findall(r"targets\+?=\((.*?)\)", demo)).split()
+        for program, run in {"src/cli/rondo": '"$rondo" run', "src/cli/rondo-train": '"$rondo" train',
+                             "examples/word_count": "build-test/examples/word_count"}.items():
+            self.assertIn(run, demo)
+            self.assertIn(program, built)
+
     def test_an_unknown_option_is_refused(self):
         for path in (tree.ROOT / "scripts").iterdir():
             if path.suffix or not path.is_file():
@@ -72,7 +80,7 @@ class Scripts(unittest.TestCase):
             self.assertTrue(asked, name)
             for call in asked:
                 self.assertTrue("-Dtests=true" in call or '"${sanitized[@]}"' in call, f"{name}: {call}")
-        self.assertRegex(tree.read("scripts/test"), r"(?s)sanitized=\([^)]*-Dtests=true")
+        self.assertRegex(tree.read("scripts/test"), r"(?s)configure_sanitized\(\) \{[^}]*-Dtests=true")
 
 
 class Summary(unittest.TestCase):
