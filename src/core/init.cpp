@@ -81,7 +81,7 @@ bool all_have_come(const Ranks &ranks, uint32_t rank_count) {
   return true;
 }
 
-/// A rank that ran the store and is there, having ended it, has heard of all ranks. Of those this rank will hear, too, or
+/// A rank that ran the store and is there, having ended it, has heard of all ranks. This one will hear of them, too, or
 /// of their death.
 bool store_has_served(const Ranks &ranks, const Store &store, const Error &known, const std::vector<uint32_t> &dead) {
   if (!store.gone() || known.peer < 0) return false;
