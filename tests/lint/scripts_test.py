@@ -80,7 +80,7 @@ class Scripts(unittest.TestCase):
             self.assertTrue(asked, name)
             for call in asked:
                 self.assertTrue("-Dtests=true" in call or '"${sanitized[@]}"' in call, f"{name}: {call}")
-        self.assertRegex(tree.read("scripts/test"), r"(?s)configure_sanitized\(\) \{[^}]*-Dtests=true")
+        self.assertRegex(tree.read("scripts/test"), r"(?s)sanitized=\([^)]*-Dtests=true")
 
 
 class Summary(unittest.TestCase):
