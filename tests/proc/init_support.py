@@ -52,8 +52,8 @@ class Ranks:
 
 
 def outcome(lines):
-    """(seconds, status, peer, message) of the last thing that the rank got."""
-    last = lines[-1]
+    """(seconds, status, peer, message) of the last thing that the rank got; UCX's own log is not it."""
+    last = [line for line in lines if not (line[0].startswith("[") and "UCX" in " ".join(line))][-1]
     assert last[0] in ("init", "barrier", "id"), lines
     return int(last[1]) * 1e-9, int(last[2]), int(last[3]), last[4] if len(last) > 4 else ""
 
