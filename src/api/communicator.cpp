@@ -42,14 +42,15 @@ Result<rondo_comm_t> make(Result<Initialisation> begun) {
   return static_cast<rondo_comm_t>(handle);
 }
 
-/// What ended `handle`'s communicator, or kept it from coming to be; nothing while it is being made.
-Result<std::optional<Error>> failure_of(rondo_comm_t handle) {
+/// What ended `handle`'s communicator, or keeps it from being one: its failure, that of its making, or RONDO_NOT_READY.
+Result<std::optional<Error>> trouble_of(rondo_comm_t handle) {
   auto comm = communicator_of(handle);
   if (comm.ok()) return comm.value()->failure();
   if (comm.error().status == RONDO_ERROR_INVALID_HANDLE) return std::move(comm).error();
-  if (comm.error().status == RONDO_NOT_READY) return std::optional<Error>();
   return std::optional<Error>(std::move(comm).error());
 }
+
+bool is_failure(const std::optional<Error> &trouble) { return trouble && trouble->status != RONDO_NOT_READY; }
 
 Result<void> check_rank(int rank, int size) {
   if (size < 1) return invalid_argument("size is " + std::to_string(size) + "; a communicator has at least 1 rank");
@@ -237,8 +238,8 @@ rondo_status_t rondo_comm_last_error(rondo_comm_t handle, rondo_error_t *error) 
   return at_boundary([&]() -> Result<void> {
     rondo_error_t ours = last;
     if (handle != nullptr) {
-      RONDO_TRY_ASSIGN(const auto failure, failure_of(handle));
-      if (failure) ours = to_public(*failure);
+      RONDO_TRY_ASSIGN(const auto trouble, trouble_of(handle));
+      if (is_failure(trouble)) ours = to_public(*trouble);
     }
     return write_sized(error, ours, sizeof(rondo_error_t), "error");
   });
@@ -248,8 +249,8 @@ const char *rondo_last_error_message(rondo_comm_t handle) noexcept {
   const char *message = nullptr;
   if (handle != nullptr)
     static_cast<void>(at_boundary([&]() -> Result<void> {  // an invalid handle is this thread's last error then
-      RONDO_TRY_ASSIGN(const auto failure, failure_of(handle));
-      if (failure) message = hold_message(failure->message);
+      RONDO_TRY_ASSIGN(const auto trouble, trouble_of(handle));
+      if (is_failure(trouble)) message = hold_message(trouble->message);
       return {};
     }));
   return message != nullptr ? message : hold_message(last_error().message);
@@ -257,11 +258,9 @@ const char *rondo_last_error_message(rondo_comm_t handle) noexcept {
 
 rondo_status_t rondo_comm_get_async_error(rondo_comm_t handle, rondo_status_t *status) noexcept {
   return at_boundary([&]() -> Result<void> {
-    const auto comm = communicator_of(handle);
-    if (!comm.ok() && comm.error().status == RONDO_ERROR_INVALID_HANDLE) return comm.error();
+    RONDO_TRY_ASSIGN(const auto trouble, trouble_of(handle));
     if (status == nullptr) return invalid_argument("status is NULL");
-    const auto failure = comm.ok() ? comm.value()->failure() : comm.error();
-    *status = failure ? failure->status : RONDO_OK;
+    *status = trouble ? trouble->status : RONDO_OK;
     return {};
   });
 }

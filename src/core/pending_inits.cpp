@@ -45,7 +45,6 @@ void PendingInits::run(const void *handle, Entry &entry, const Initialisation &i
   } catch (const std::exception &) {  // as it stands
   }
   const std::lock_guard lock(mutex_);
-  entry.done = true;
   if (!made.ok()) {
     entry.failure = std::move(made).error();
     return;
@@ -62,7 +61,7 @@ std::optional<Error> PendingInits::why_not(const void *handle) {
   const std::lock_guard lock(mutex_);
   const auto found = entries_.find(handle);
   if (found == entries_.end()) return std::nullopt;
-  if (found->second->done) return found->second->failure;
+  if (found->second->failure) return found->second->failure;
   return Error{RONDO_NOT_READY,
                "the communicator is still being made; rondo_comm_get_async_error() tells when it is ready"};
 }

@@ -46,8 +46,7 @@ class PendingInits {
   struct Entry {
     std::unique_ptr<Cancel> cancel;  ///< null, and no thread: start() waits
     std::thread thread;
-    bool done = false;  ///< this and `failure`: under the mutex
-    std::optional<Error> failure;
+    std::optional<Error> failure;  ///< under the mutex
   };
   void run(const void *handle, Entry &entry, const Initialisation &initialisation);
 

@@ -115,20 +115,17 @@ class Client final : public RequestStore {
   /// that there is somebody to say goodbye.
   template <class Done>
   bool pump(const Done &done, uint64_t deadline_ns) {
-    uint64_t cancelled_since_ns = 0;
     while (!done() && !session_.failure()) {  // ends at the deadline
       const uint64_t now = now_ns();
       if (now >= deadline_ns) return false;
       const bool ends = cancelled();
       if (ends && !session_.proved()) return false;
-      if (ends && cancelled_since_ns == 0) cancelled_since_ns = now;
-      if (ends && !session_.open() && now - cancelled_since_ns >= cancel_grace_ns) return false;
       if (ends && session_.open()) session_.expire(now);
+      if (ends && !session_.open()) deadline_ns = std::min(deadline_ns, now + cancel_grace_ns);  // of the first time
       session_.on_time(now);
       if (!send_some() || done()) continue;
       const short events = static_cast<short>(session_.output().empty() ? POLLIN : POLLIN | POLLOUT);
-      uint64_t until_ns = std::min(deadline_ns, session_.deadline_ns());
-      if (ends) until_ns = std::min(until_ns, now + cancel_grace_ns);
+      const uint64_t until_ns = std::min(deadline_ns, session_.deadline_ns());
       if (wait_for(socket_.get(), events, until_ns, ends || parting_ ? nullptr : cancel_)) (void)receive_some();
     }
     return true;
