@@ -54,12 +54,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
       fuzz::require(parse_endpoint(format_endpoint(endpoint.value())).value() == endpoint.value(),
                     "an endpoint survives a round trip");
     (void)parse_process_stat(line);
+    (void)parse_control_port(line);
     (void)parse_secret(line);
   }
   const auto lookup = [&environment](const char *name) -> const char * {
     const auto found = environment.find(name);
     return found == environment.end() ? nullptr : found->second.c_str();
   };
-  check(detect_job({lookup, [] { return std::string("1-2"); }}));
+  check(detect_job({lookup, [] { return std::string("1-2"); }, [&text] { return parse_control_port(text); }}));
   return 0;
 }

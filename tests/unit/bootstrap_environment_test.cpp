@@ -22,13 +22,12 @@ using RendezvousMethod = Job::RendezvousMethod;
 
 const std::string digits(64, 'a');
 
-Result<Job> detect(const Environment &environment) {
+Result<Job> detect(const Environment &environment, const std::string &launcher_address = "10.0.0.1:4000") {
   const auto lookup = [&environment](const char *name) -> const char * {
     const auto found = environment.find(name);
     return found == environment.end() ? nullptr : found->second.c_str();
   };
-  return detect_job({lookup, [] { return std::string("12-345"); },
-                     [](int descriptor) { return descriptor == 9 ? std::string("kvs_1_0") : std::string(); }});
+  return detect_job({lookup, [] { return std::string("12-345"); }, [launcher_address] { return launcher_address; }});
 }
 
 Environment with(Environment environment, const std::string &name, const std::string &value) {
@@ -146,8 +145,8 @@ TEST_CASE("environment: each launcher's variables give rank, size and the place 
       {pmi2, "Slurm", 5, 8, 5, RendezvousMethod::file, "slurm-77-1"},
       {with(pmi2, "PMI_JOBID", "77.0"), "MPICH", 5, 8, -1, RendezvousMethod::file,
        "mpich-12-345"},  // mpiexec in an allocation
-      {with(with(with(mpich, "MPI_LOCALNRANKS", "2"), "PMI_FD", "9"), "RONDO_RENDEZVOUS_DIR", "/shared"), "MPICH", 1, 3,
-       1, RendezvousMethod::file, "mpich-kvs_1_0"},
+      {with(with(mpich, "MPI_LOCALNRANKS", "2"), "RONDO_RENDEZVOUS_DIR", "/shared"), "MPICH", 1, 3, 1,
+       RendezvousMethod::file, "mpich-10.0.0.1_4000-55b94487bb24c099aad4978286d38ab1"},
       {{{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}}, "MPICH", 0, 1, -1, RendezvousMethod::alone, "mpich-12-345"},
       {all, "rondo run", 2, 4, 2, RendezvousMethod::store, "127.0.0.1:4000"},
   };
@@ -203,9 +202,7 @@ TEST_CASE("environment: what is missing, garbage or inconsistent is refused by n
       {with(open_mpi, "OMPI_COMM_WORLD_LOCAL_SIZE", "1"), "Open MPI", "RONDO_RENDEZVOUS_DIR"},
       {with(open_mpi, "RONDO_RENDEZVOUS_DIR", "relative"), "RONDO_RENDEZVOUS_DIR", "absolute"},
       {with(mpich, "PMI_RANK", "3"), "PMI_RANK", "PMI_SIZE is 3"},
-      {with(mpich, "MPI_LOCALNRANKS", "2"), "PMI_FD", "not set"},
-      {with(with(mpich, "MPI_LOCALNRANKS", "2"), "PMI_FD", "8"), "MPICH", "several hosts"},
-      {with(with(mpich, "MPI_LOCALNRANKS", "2"), "PMI_FD", "9"), "MPICH", "RONDO_RENDEZVOUS_DIR"},
+      {with(mpich, "MPI_LOCALNRANKS", "2"), "MPICH", "RONDO_RENDEZVOUS_DIR"},
       {with(slurm, "SLURM_JOB_ID", ""), "SLURM_JOB_ID", "not set"},
       {with(slurm, "SLURM_STEP_ID", "x"), "SLURM_STEP_ID", "'x'"},
       {with(slurm, "SLURM_STEP_NUM_NODES", "2"), "Slurm", "RONDO_RENDEZVOUS_DIR"},
@@ -219,6 +216,21 @@ TEST_CASE("environment: what is missing, garbage or inconsistent is refused by n
     CHECK(job.error().message.find("xyzzy") == std::string::npos);  // a secret is never repeated
     CHECK(job.error().message.find('\n') == std::string::npos);
   }
+}
+
+TEST_CASE("environment: a job of MPICH's on several hosts meets by its launcher's address, and needs one") {
+  const Environment several = with(with(mpich, "MPI_LOCALNRANKS", "2"), "RONDO_RENDEZVOUS_DIR", "/shared");
+  CHECK(detect(several, "h0:1").value().name != detect(several, "h0:2").value().name);
+  const auto unseen = detect(several, "");
+  REQUIRE_FALSE(unseen.ok());
+  CHECK(unseen.error().message.find("hydra_pmi_proxy") != std::string::npos);
+
+  using namespace std::string_literals;
+  CHECK(parse_control_port("/usr/bin/hydra_pmi_proxy\0--control-port\0h0:45\0--rmk\0user\0"s) == "h0:45");
+  CHECK(parse_control_port("proxy\0--control-port\0[::1]:45"s) == "[::1]:45");  // cut off after it
+  for (const std::string &text : {""s, "\0\0"s, "proxy\0--control-port"s, "proxy\0--control-port\0"s,
+                                  "proxy\0x--control-port\0h0:45\0"s})
+    CHECK(parse_control_port(text).empty());
 }
 
 TEST_CASE("environment: a torchrun job's secret is RONDO_SECRET, or differs from job to job") {

@@ -11,7 +11,6 @@
 #include "src/bootstrap/bytes.h"
 #include "src/bootstrap/endpoint.h"
 #include "src/bootstrap/messages.h"
-#include "src/bootstrap/pmi.h"
 #include "src/bootstrap/launch/process_info.h"
 
 namespace rondo {
@@ -192,12 +191,12 @@ Result<Job> mpich_job(const Variables &variables, const EnvironmentView &environ
   RONDO_TRY(read_local_rank(variables, "MPI_LOCALRANKID", job));
   RONDO_TRY_ASSIGN(job.several_hosts, fewer_here(variables, "MPI_LOCALNRANKS", job));
   if (job.several_hosts) {  // on each a launcher's process of its own
-    RONDO_TRY_ASSIGN(const uint64_t descriptor, variables.number("PMI_FD", 0, 0x7fff'ffff));
-    const std::string name = environment.launcher_job ? environment.launcher_job(static_cast<int>(descriptor)) : "";
+    const std::string name = environment.launcher_address ? environment.launcher_address() : "";
     if (name.empty())
       return Error{RONDO_ERROR_UNSUPPORTED,
-                   "MPICH runs this job on several hosts, and its launcher does not answer over PMI_FD with a name by "
-                   "which they could meet; use rondo_comm_init() with a unique id, or rondo run --hosts"};
+                   "MPICH runs this job on several hosts, and no hydra_pmi_proxy with a --control-port is seen among the "
+                   "processes above this one, after which they could name their place to meet; use rondo_comm_init() "
+                   "with a unique id, or rondo run --hosts"};
     return rendezvous_by_file(variables, job, "mpich", name);
   }
   return rendezvous_by_file(variables, job, "mpich", environment.launcher_process());
@@ -249,7 +248,7 @@ Result<Job> detect_job(const EnvironmentView &environment) {
 }
 
 EnvironmentView process_environment() {
-  return {[](const char *name) -> const char * { return ::getenv(name); }, launcher_process, pmi_job_name};
+  return {[](const char *name) -> const char * { return ::getenv(name); }, launcher_process, launcher_address};
 }
 
 Result<Secret> parse_secret(std::string_view text) {

@@ -6,6 +6,8 @@
 #include <sodium.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "src/base/unique_handle.h"
 
 namespace rondo {
@@ -21,6 +23,18 @@ std::string read_small_file(const std::string &path) {
   return count > 0 ? std::string(buffer.data(), static_cast<size_t>(count)) : std::string();
 }
 
+/// The nearest ancestor that is MPICH's proxy.
+std::optional<pid_t> nearest_proxy() {
+  pid_t pid = ::getppid();
+  for (int at = 0; at < ancestors_max && pid > 1; ++at) {
+    const auto stat = process_stat(pid);
+    if (!stat) break;
+    if (stat->name == proxy_name) return pid;
+    pid = stat->parent;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::array<std::byte, 16> boot_digest() {
@@ -34,20 +48,25 @@ std::array<std::byte, 16> boot_digest() {
 }
 
 std::string launcher_process() {
-  const pid_t parent = ::getppid();
-  pid_t chosen = parent;
-  pid_t pid = parent;
-  for (int at = 0; at < ancestors_max && pid > 1; ++at) {
-    const auto stat = process_stat(pid);
-    if (!stat) break;
-    if (stat->name == proxy_name) {
-      chosen = pid;
-      break;
-    }
-    pid = stat->parent;
-  }
+  const pid_t chosen = nearest_proxy().value_or(::getppid());
   const auto stat = process_stat(chosen);
   return std::to_string(chosen) + "-" + std::to_string(stat ? stat->start_ticks : 0);
+}
+
+std::string parse_control_port(std::string_view command_line) {
+  bool next = false;
+  while (!command_line.empty()) {
+    const std::string_view argument = command_line.substr(0, command_line.find('\0'));
+    if (next) return std::string(argument);
+    next = argument == "--control-port";
+    command_line.remove_prefix(std::min(argument.size() + 1, command_line.size()));
+  }
+  return {};
+}
+
+std::string launcher_address() {
+  const auto proxy = nearest_proxy();
+  return proxy ? parse_control_port(read_small_file("/proc/" + std::to_string(*proxy) + "/cmdline")) : "";
 }
 
 }  // namespace rondo
