@@ -194,9 +194,9 @@ Result<Job> mpich_job(const Variables &variables, const EnvironmentView &environ
     const std::string name = environment.launcher_address ? environment.launcher_address() : "";
     if (name.empty())
       return Error{RONDO_ERROR_UNSUPPORTED,
-                   "MPICH runs this job on several hosts, and no hydra_pmi_proxy with a --control-port is seen among the "
-                   "processes above this one, after which they could name their place to meet; use rondo_comm_init() "
-                   "with a unique id, or rondo run --hosts"};
+                   "MPICH runs this job on several hosts, and no hydra_pmi_proxy with a --control-port is seen above "
+                   "this process, after which the ranks could name their place to meet; use rondo_comm_init() with a "
+                   "unique id, or rondo run --hosts"};
     return rendezvous_by_file(variables, job, "mpich", name);
   }
   return rendezvous_by_file(variables, job, "mpich", environment.launcher_process());

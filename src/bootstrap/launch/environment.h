@@ -8,8 +8,8 @@
 //              RONDO_PORT, RONDO_SECRET, TORCHELASTIC_RUN_ID, TORCHELASTIC_RESTART_COUNT]
 //   Open MPI   OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE and PMIX_NAMESPACE or OMPI_MCA_ess_base_jobid
 //              [OMPI_COMM_WORLD_LOCAL_RANK, OMPI_COMM_WORLD_LOCAL_SIZE]
-//   MPICH      PMI_RANK, PMI_SIZE [MPI_LOCALRANKID, MPI_LOCALNRANKS]; the job's name is its launcher's process, on several
-//              hosts the address at which mpiexec listens for the launcher's processes
+//   MPICH      PMI_RANK, PMI_SIZE [MPI_LOCALRANKID, MPI_LOCALNRANKS]; the job's name is its launcher's process, on
+//              several hosts the address at which mpiexec listens for the launcher's processes
 //   Slurm      SLURM_PROCID, SLURM_JOB_ID, SLURM_STEP_ID and SLURM_STEP_NUM_TASKS or SLURM_NTASKS
 //              [SLURM_LOCALID, SLURM_STEP_NUM_NODES]; a batch script itself (outside srun) is no job
 //              before MPICH where PMI_JOBID is that step: srun --mpi=pmi2 sets MPICH's variables, too
