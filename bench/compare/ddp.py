@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The peer of `rondo train`: PyTorch's DistributedDataParallel over Gloo, one thread a rank, on the same model, corpus
+and batch. training.py runs it; PyTorch must be there. Ranks by RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT; without
+them it is one rank. Steps with the all-reduce of gradients and steps without (no_sync) take turns; both end with the
+optimizer, so that their difference is what communication costs a step. Rank 0 prints one line of JSON."""
+
+import argparse
+import json
+import os
+import statistics
+import time
+from pathlib import Path
+
+import torch
+import torch.distributed
+from torch import nn
+from torch.nn import functional
+
+SHAPES = {"nano": (64, 4, 4, 128), "tiny": (192, 6, 6, 256), "small": (512, 8, 8, 256)}  # width, layers, heads, context
+STEPS_A_TURN = 5
+WARM_UP_STEPS = 3
+
+
+class Layer(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.before_attention, self.before_mlp = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.query_key_value, self.attention_out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.mlp_in, self.mlp_out = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        batch, context, width = x.shape
+        split = self.query_key_value(self.before_attention(x)).split(width, dim=2)
+        heads = [part.view(batch, context, self.heads, -1).transpose(1, 2) for part in split]
+        attended = functional.scaled_dot_product_attention(*heads, is_causal=True)
+        x = x + self.attention_out(attended.transpose(1, 2).reshape(batch, context, width))
+        return x + self.mlp_out(functional.gelu(self.mlp_in(self.before_mlp(x))))
+
+
+class Model(nn.Module):
+    def __init__(self, name):
+        super().__init__()
+        width, layers, heads, self.context = SHAPES[name]
+        self.token, self.position = nn.Embedding(256, width), nn.Embedding(self.context, width)
+        self.layers = nn.Sequential(*(Layer(width, heads) for _ in range(layers)))
+        self.last = nn.LayerNorm(width)
+        for matrix in self.parameters():
+            if matrix.dim() > 1:
+                nn.init.normal_(matrix, std=0.02)
+
+    def forward(self, bytes_in, bytes_out):
+        x = self.layers(self.token(bytes_in) + self.position.weight)
+        logits = functional.linear(self.last(x), self.token.weight)
+        return functional.cross_entropy(logits.view(-1, 256), bytes_out.reshape(-1))
+
+
+class Training:
+    def __init__(self, options, rank, ranks):
+        self.model, self.batch, self.ranks = Model(options.model), options.batch, ranks
+        self.run = self.model
+        if ranks > 1:
+            self.run = nn.parallel.DistributedDataParallel(self.model, bucket_cap_mb=options.bucket_mb)
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-3, fused=True)
+        text = b"".join(path.read_bytes() for path in sorted(Path(options.corpus).iterdir()) if path.is_file())
+        self.corpus = torch.frombuffer(bytearray(text), dtype=torch.uint8).long()
+        self.random = torch.Generator().manual_seed(100 + rank)
+
+    def passes(self, samples):
+        loss = self.run(samples[:, :-1], samples[:, 1:])
+        loss.backward()
+        return loss
+
+    def step(self, summed):
+        """Returns its seconds and its loss. Drawing the samples is not timed."""
+        length = self.model.context + 1
+        begins = torch.randint(len(self.corpus) - length, (self.batch,), generator=self.random)
+        samples = torch.stack([self.corpus[begin:begin + length] for begin in begins])
+        begin = time.perf_counter()
+        if summed or self.ranks == 1:
+            loss = self.passes(samples)
+        else:
+            with self.run.no_sync():
+                loss = self.passes(samples)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=False)
+        return time.perf_counter() - begin, loss.item()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", default="nano", choices=SHAPES)
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--bucket-mb", type=float, default=25)
+    parser.add_argument("--corpus", default="/usr/share/common-licenses")
+    options = parser.parse_args()
+    rank, ranks = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+    torch.set_num_threads(1)
+    torch.manual_seed(1)
+    if ranks > 1:
+        torch.distributed.init_process_group("gloo")
+    training = Training(options, rank, ranks)
+    for _ in range(WARM_UP_STEPS):
+        training.step(True)
+    summed, bare = [], []
+    while len(summed) < options.steps:
+        summed += [training.step(True) for _ in range(STEPS_A_TURN)]
+        bare += [training.step(False)[0] for _ in range(STEPS_A_TURN)] if ranks > 1 else []
+    step_ms = 1e3 * statistics.median(seconds for seconds, _ in summed)
+    if rank == 0:
+        print(json.dumps({"torch": torch.__version__, "step_ms": step_ms,
+                          "exposed_ms": step_ms - 1e3 * statistics.median(bare) if bare else 0.0,
+                          "samples_per_second": ranks * options.batch / step_ms * 1e3, "last_loss": summed[-1][1],
+                          "parameters": sum(p.numel() for p in training.model.parameters())}), flush=True)
+    if ranks > 1:
+        torch.distributed.barrier()
+        torch.distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,194 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`rondo train` beside PyTorch's DistributedDataParallel over Gloo (ddp.py): the same model, corpus and batch, one
+thread and one core a rank. Settings: one rank, two ranks of one host, and two hosts (network namespaces: root) with
+each link of --links. In a round every contender runs once in each setting, beginning with another one each round.
+Prints a Markdown table of medians with least and most; --json keeps each run.
+
+    python3 -m venv V
+    V/bin/pip install torch==2.11.0
+    bench/compare/training.py --build build --python V/bin/python
+"""
+
+import argparse
+import itertools
+import json
+import os
+import secrets
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from between import INSIDE, hosts
+
+CORPUS = "/usr/share/common-licenses"
+PEER = Path(__file__).resolve().with_name("ddp.py")
+DEADLINE_S = 900
+PORTS = itertools.count(28_000, 3)
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", default="build", help="a build of Rondo (build)")
+    parser.add_argument("--python", default=sys.executable, help="a Python that has PyTorch (this one)")
+    parser.add_argument("--models", default="nano,tiny", help="on one host (nano,tiny)")
+    parser.add_argument("--model", default="tiny", help="on two hosts (tiny)")
+    parser.add_argument("--links", default="none,1gbit,200mbit", help="what each of two hosts may send; none: no limit")
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--seconds", type=float, default=10, help="of a run, roughly (10)")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", type=Path, help="a file to which each run is appended, a line each")
+    return parser.parse_args()
+
+
+class Local:
+    """One host: this machine."""
+
+    made = None
+
+    @staticmethod
+    def command(_, words):
+        return words
+
+
+class Apart:
+    """A rank on each of two hosts."""
+
+    def __init__(self, made):
+        self.made = made
+
+    def command(self, rank, words):
+        return ["nsenter", "-t", str(self.made.inner[1 + rank]), *INSIDE, f"--wd={os.getcwd()}", "--", *words]
+
+
+def run(place, ranks, words):
+    """Rank 0's standard output. Each rank has a core of its own, as far as there are."""
+    address = place.made.address(0) if place.made else "127.0.0.1"
+    cores = sorted(os.sched_getaffinity(0))
+    base = {name: value for name, value in os.environ.items() if not name.startswith("RONDO_")}
+    base.update(OMP_NUM_THREADS="1", RONDO_SECRET=secrets.token_hex(32))
+    if ranks > 1:
+        base.update(WORLD_SIZE=str(ranks), MASTER_ADDR=address, MASTER_PORT=str(next(PORTS)), GLOO_SOCKET_IFNAME="eth0"
+                    if place.made else "lo")
+    started = []
+    try:
+        for rank in range(ranks):
+            os.sched_setaffinity(0, {cores[rank % len(cores)]})  # which the rank inherits
+            started.append(subprocess.Popen(place.command(rank, words), stdin=subprocess.DEVNULL, text=True,
+                                            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                            env=dict(base, **({"RANK": str(rank)} if ranks > 1 else {}))))
+        os.sched_setaffinity(0, set(cores))
+        said = [rank.communicate(timeout=DEADLINE_S) for rank in started]
+    finally:
+        for rank in started:
+            if rank.poll() is None:
+                rank.kill()
+                rank.wait()
+    for rank, (_, error) in zip(started, said):
+        if rank.returncode != 0:
+            sys.exit(f"{' '.join(words)}: exit status {rank.returncode}\n{error}")
+    return said[0][0]
+
+
+class Rondo:
+    def __init__(self, build, options=()):
+        self.name = " ".join(["rondo", *options])
+        self.program, self.options = str(Path(build).resolve() / "src" / "cli" / "rondo"), options
+
+    def run(self, place, ranks, model, batch, steps):
+        with tempfile.NamedTemporaryFile() as file:
+            run(place, ranks, [self.program, "train", "--model", model, "--batch", str(batch), "--steps", str(steps),
+                               "--corpus", CORPUS, "--measure", str(max(3, steps // 4)), "--json", file.name,
+                               *self.options])
+            told = json.loads(Path(file.name).read_text(encoding="utf-8"))
+        taken = {name: told["measurement"][name + "_us"]["median"] / 1e3 for name in ("computation", "step_overlap")}
+        return {"samples_per_second": told["samples_per_second"], "step_ms": told["time_us"]["step"] / 1e3,
+                "exposed_ms": taken["step_overlap"] - taken["computation"] if ranks > 1 else 0.0,
+                "waited_ms": told["time_us"]["exposed"] / 1e3, "backward_ms": told["time_us"]["backward"] / 1e3,
+                "counted": {side: [told["library"][ours] / 1e3, told["time_us"][its] / 1e3] for side, ours, its in
+                            (("exposed", "exposed_us", "exposed"), ("in flight", "in_flight_us", "communication"))}}
+
+
+class Ddp:
+    def __init__(self, python, bucket_mb):
+        self.name, self.python, self.bucket_mb = f"DDP, buckets of {bucket_mb} MB", python, bucket_mb
+
+    def run(self, place, ranks, model, batch, steps):
+        return json.loads(run(place, ranks, [self.python, str(PEER), "--model", model, "--batch", str(batch), "--steps",
+                                             str(steps), "--bucket-mb", str(self.bucket_mb), "--corpus", CORPUS]))
+
+
+def settings(options):
+    """Name, ranks, model, limit of the link (False: one host)."""
+    for model in filter(None, options.models.split(",")):
+        yield f"{model}, 1 rank", 1, model, False
+        yield f"{model}, 2 ranks of a host", 2, model, False
+    for link in filter(None, options.links.split(",")):
+        limit = None if link == "none" else link
+        yield f"{options.model}, 2 hosts, {limit or 'no limit'}", 2, options.model, limit
+
+
+def contenders(options, ranks, limit):
+    yield Rondo(options.build)
+    if limit:
+        yield Rondo(options.build, ("--compress", "bf16"))
+    yield Ddp(options.python, 25)
+    if ranks > 1:
+        yield Ddp(options.python, 1)
+
+
+def measure(options, apart, found):
+    seconds_a_step = {"nano": 0.03, "tiny": 0.5}
+    for round_number in range(options.rounds):
+        for name, ranks, model, limit in settings(options):
+            place = Local if limit is False else apart
+            if limit is not False:
+                apart.made.limit(limit)
+            steps = max(10, int(options.seconds / seconds_a_step.get(model, 3) / (2 if ranks > 1 else 1)))
+            line = list(contenders(options, ranks, limit))
+            for at in range(len(line)):
+                contender = line[(at + round_number) % len(line)]
+                result = contender.run(place, ranks, model, options.batch, steps)
+                found.setdefault((name, contender.name), []).append(result)
+                print(f"round {round_number + 1} of {options.rounds}: {name}: {contender.name}: "
+                      f"{result['samples_per_second']:.1f} samples/s", file=sys.stderr, flush=True)
+                if options.json:
+                    with options.json.open("a", encoding="utf-8") as file:
+                        file.write(json.dumps({"setting": name, "contender": contender.name, **result}) + "\n")
+
+
+def cell(results, key):
+    values = sorted(result[key] for result in results)
+    return f"{statistics.median(values):.1f} ({values[0]:.1f}-{values[-1]:.1f})"
+
+
+def print_table(options, found):
+    print("| setting | contender | samples/s | by the best DDP | step, ms | exposed, ms |\n|---|---|---|---|---|---|")
+    for name, *_ in settings(options):
+        rows = {contender: results for (setting, contender), results in found.items() if setting == name}
+        rate = {contender: statistics.median(result["samples_per_second"] for result in results)
+                for contender, results in rows.items()}
+        best = max(value for contender, value in rate.items() if contender.startswith("DDP"))
+        for contender, results in sorted(rows.items(), key=lambda item: item[0], reverse=True):
+            print(f"| {name} | {contender} | {cell(results, 'samples_per_second')} | {rate[contender] / best:.2f} | "
+                  f"{cell(results, 'step_ms')} | {cell(results, 'exposed_ms')} |")
+
+
+def main():
+    options = parse_arguments()
+    found = {}
+    if options.links:
+        why = hosts.why_not()
+        if why is not None:
+            sys.exit(f"two hosts cannot be made here: {why}; leave them out with --links ''")
+        with hosts.Hosts(2) as made:
+            measure(options, Apart(made), found)
+    else:
+        measure(options, None, found)
+    print_table(options, found)
+
+
+if __name__ == "__main__":
+    main()
