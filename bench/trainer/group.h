@@ -6,8 +6,8 @@
 #include <string>
 
 #include "bench/failure.h"
-#include "bench/trainer/compute.h"
-#include "bench/trainer/timeline.h"
+#include "bench/trainer/compute/compute.h"
+#include "bench/trainer/report/timeline.h"
 #include "rondo/rondo.h"
 
 namespace rondo::train {

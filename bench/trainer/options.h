@@ -13,7 +13,7 @@
 #include "bench/failure.h"
 #include "bench/trainer/cuda/products.h"
 #include "bench/trainer/exchange/compression.h"
-#include "bench/trainer/shape.h"
+#include "bench/trainer/model/shape.h"
 #include "rondo/rondo.h"
 
 namespace rondo::train {

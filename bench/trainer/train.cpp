@@ -11,11 +11,11 @@
 #include <utility>
 #include <variant>
 
-#include "bench/trainer/checkpoint.h"
 #include "bench/trainer/cuda/cuda_compute.h"
 #include "bench/trainer/options.h"
-#include "bench/trainer/report.h"
-#include "bench/trainer/session.h"
+#include "bench/trainer/report/report.h"
+#include "bench/trainer/run/checkpoint.h"
+#include "bench/trainer/run/session.h"
 #include "bench/trainer/trainer.h"
 
 namespace rondo {

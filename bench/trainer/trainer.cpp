@@ -8,7 +8,7 @@
 #include <thread>
 #include <utility>
 
-#include "bench/trainer/host_view.h"
+#include "bench/trainer/compute/host_view.h"
 
 namespace rondo::train {
 namespace {

@@ -8,14 +8,14 @@
 #include <memory>
 #include <vector>
 
-#include "bench/trainer/compute.h"
+#include "bench/trainer/compute/compute.h"
+#include "bench/trainer/data/loader.h"
 #include "bench/trainer/exchange/exchange.h"
-#include "bench/trainer/loader.h"
-#include "bench/trainer/memory.h"
-#include "bench/trainer/model.h"
-#include "bench/trainer/optimizer.h"
+#include "bench/trainer/model/model.h"
+#include "bench/trainer/model/optimizer.h"
 #include "bench/trainer/options.h"
-#include "bench/trainer/state.h"
+#include "bench/trainer/report/memory.h"
+#include "bench/trainer/run/state.h"
 
 namespace rondo::train {
 

@@ -5,8 +5,8 @@
 #include <set>
 #include <utility>
 
-#include "bench/trainer/checksum.h"
-#include "bench/trainer/host_view.h"
+#include "bench/trainer/compute/host_view.h"
+#include "bench/trainer/run/checksum.h"
 #include "bench/trainer/trainer.h"
 
 namespace rondo::train {

@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
+#include "bench/trainer/compute/host_view.h"
 #include "bench/trainer/cuda/cuda_compute.h"
 #include "bench/trainer/cuda/pinned.h"
-#include "bench/trainer/host_view.h"
-#include "bench/trainer/model.h"
-#include "bench/trainer/random.h"
+#include "bench/trainer/model/model.h"
+#include "bench/trainer/model/random.h"
 #include "src/cli/train_cuda.h"
 #include "tests/catch.h"
 #include "tests/unit/train_floats.h"

@@ -9,7 +9,7 @@
 
 #include "bench/trainer/exchange/exchange.h"
 #include "bench/trainer/exchange/packing.h"
-#include "bench/trainer/random.h"
+#include "bench/trainer/model/random.h"
 #include "tests/catch.h"
 #include "tests/unit/train_floats.h"
 

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "bench/trainer/checksum.h"
-#include "bench/trainer/corpus.h"
+#include "bench/trainer/data/corpus.h"
+#include "bench/trainer/data/loader.h"
 #include "bench/trainer/exchange/bucket.h"
-#include "bench/trainer/loader.h"
+#include "bench/trainer/run/checksum.h"
 #include "tests/catch.h"
 
 namespace {

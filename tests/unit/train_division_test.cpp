@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "bench/trainer/exchange/exchange.h"
-#include "bench/trainer/model.h"
-#include "bench/trainer/random.h"
+#include "bench/trainer/model/model.h"
+#include "bench/trainer/model/random.h"
 #include "tests/catch.h"
 #include "tests/unit/train_floats.h"
 

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "bench/trainer/compute.h"
-#include "bench/trainer/model.h"
-#include "bench/trainer/random.h"
+#include "bench/trainer/compute/compute.h"
+#include "bench/trainer/model/model.h"
+#include "bench/trainer/model/random.h"
 #include "tests/catch.h"
 
 namespace {

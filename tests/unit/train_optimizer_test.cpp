@@ -4,10 +4,10 @@
 #include <limits>
 #include <vector>
 
-#include "bench/trainer/compute.h"
+#include "bench/trainer/compute/compute.h"
 #include "bench/trainer/exchange/bucket.h"
-#include "bench/trainer/optimizer.h"
-#include "bench/trainer/random.h"
+#include "bench/trainer/model/optimizer.h"
+#include "bench/trainer/model/random.h"
 #include "tests/catch.h"
 
 namespace {

@@ -10,7 +10,7 @@
 
 #include "bench/trainer/cuda/cuda_lane.h"
 #include "bench/trainer/cuda/pinned.h"
-#include "bench/trainer/shape.h"
+#include "bench/trainer/model/shape.h"
 
 #define RONDO_TRAIN_FUNCTION
 #include "bench/trainer/cuda/kernels/list.h"

@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "bench/trainer/compute.h"
+#include "bench/trainer/compute/compute.h"
 #include "bench/trainer/cuda/device.h"
 #include "bench/trainer/cuda/products.h"
 

@@ -6,7 +6,7 @@
 
 #include <utility>
 
-#include "bench/trainer/timeline.h"
+#include "bench/trainer/report/timeline.h"
 
 namespace rondo::train {
 namespace {

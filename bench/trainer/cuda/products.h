@@ -9,7 +9,7 @@
 #include <string>
 
 #include "src/base/runtime_library.h"
-#include "bench/trainer/compute.h"
+#include "bench/trainer/compute/compute.h"
 #include "bench/trainer/cuda/device.h"
 
 namespace rondo::train {

@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <vector>
 
-#include "bench/trainer/optimizer.h"
-#include "bench/trainer/shape.h"
+#include "bench/trainer/model/optimizer.h"
+#include "bench/trainer/model/shape.h"
 
 namespace rondo::train {
 

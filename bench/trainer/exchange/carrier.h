@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "bench/trainer/compute.h"
+#include "bench/trainer/compute/compute.h"
 #include "bench/trainer/exchange/bucket.h"
 #include "bench/trainer/exchange/compression.h"
 #include "bench/trainer/exchange/lane.h"

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "bench/trainer/exchange/carrier.h"
-#include "bench/trainer/timeline.h"
+#include "bench/trainer/report/timeline.h"
 
 namespace rondo::train {
 

@@ -13,7 +13,7 @@
 #include <cmath>
 
 #include "bench/trainer/exchange/carrier.h"
-#include "bench/trainer/random.h"
+#include "bench/trainer/model/random.h"
 
 namespace rondo::train {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels over flat arrays, an element a thread: bench/trainer/compute.h tells what each is for.
+// Kernels over flat arrays, an element a thread: bench/trainer/compute/compute.h tells what each is for.
 #pragma once
 
 #include <cmath>

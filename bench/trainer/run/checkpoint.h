@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "bench/trainer/options.h"
-#include "bench/trainer/report.h"
+#include "bench/trainer/report/report.h"
 #include "bench/trainer/trainer.h"
 
 namespace rondo::train {

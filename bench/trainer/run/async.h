@@ -8,7 +8,7 @@
 #pragma once
 
 #include "bench/trainer/options.h"
-#include "bench/trainer/report.h"
+#include "bench/trainer/report/report.h"
 #include "bench/trainer/trainer.h"
 
 namespace rondo::train {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/trainer/corpus.h"
+#include "bench/trainer/data/corpus.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>

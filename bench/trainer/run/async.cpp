@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/trainer/async.h"
+#include "bench/trainer/run/async.h"
 
 #include <algorithm>
 #include <chrono>
@@ -11,7 +11,7 @@
 #include <thread>
 #include <utility>
 
-#include "bench/trainer/session.h"
+#include "bench/trainer/run/session.h"
 
 namespace rondo::train {
 namespace {

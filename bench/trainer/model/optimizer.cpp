@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/trainer/optimizer.h"
+#include "bench/trainer/model/optimizer.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/trainer/session.h"
+#include "bench/trainer/run/session.h"
 
 #include <malloc.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "bench/trainer/async.h"
+#include "bench/trainer/run/async.h"
 #include "src/console/progress.h"
 
 namespace rondo::train {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/trainer/checkpoint.h"
+#include "bench/trainer/run/checkpoint.h"
 
 #include <fcntl.h>
 #include <sys/statvfs.h>
@@ -15,7 +15,7 @@
 #include <system_error>
 #include <utility>
 
-#include "bench/trainer/checksum.h"
+#include "bench/trainer/run/checksum.h"
 #include "src/base/size.h"
 
 namespace rondo::train {

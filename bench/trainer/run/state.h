@@ -10,7 +10,7 @@
 
 #include "bench/trainer/exchange/exchange.h"
 #include "bench/trainer/group.h"
-#include "bench/trainer/optimizer.h"
+#include "bench/trainer/model/optimizer.h"
 
 namespace rondo::train {
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/trainer/shape.h"
+#include "bench/trainer/model/shape.h"
 
 #include <array>
 #include <utility>
 
-#include "bench/trainer/random.h"
+#include "bench/trainer/model/random.h"
 
 namespace rondo::train {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "bench/trainer/compute.h"
+#include "bench/trainer/compute/compute.h"
 
 namespace rondo::train {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/trainer/loader.h"
+#include "bench/trainer/data/loader.h"
 
 #include <chrono>
 #include <cstring>
@@ -7,7 +7,7 @@
 #include <system_error>
 #include <utility>
 
-#include "bench/trainer/random.h"
+#include "bench/trainer/model/random.h"
 
 namespace rondo::train {
 namespace {

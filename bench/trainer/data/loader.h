@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "bench/trainer/corpus.h"
+#include "bench/trainer/data/corpus.h"
 
 namespace rondo::train {
 

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "bench/trainer/measure.h"
 #include "bench/trainer/options.h"
+#include "bench/trainer/run/measure.h"
 #include "bench/trainer/trainer.h"
 
 namespace rondo::train {

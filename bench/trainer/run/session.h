@@ -2,8 +2,8 @@
 // A run from its first step to its last: what is done between steps, and what is kept of them.
 #pragma once
 
-#include "bench/trainer/checkpoint.h"
-#include "bench/trainer/report.h"
+#include "bench/trainer/report/report.h"
+#include "bench/trainer/run/checkpoint.h"
 #include "bench/trainer/trainer.h"
 
 namespace rondo::train {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/trainer/measure.h"
+#include "bench/trainer/run/measure.h"
 
 #include <algorithm>
 

@@ -5,8 +5,8 @@
 
 #include <functional>
 
-#include "bench/trainer/compute.h"
-#include "bench/trainer/shape.h"
+#include "bench/trainer/compute/compute.h"
+#include "bench/trainer/model/shape.h"
 
 namespace rondo::train {
 

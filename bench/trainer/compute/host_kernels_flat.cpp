@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The host backend's loops over flat arrays: the optimizer's, and conversions for the wire. As host_kernels.cpp.
-#include "bench/trainer/host_kernels.h"
+#include "bench/trainer/compute/host_kernels.h"
 
 #include <cmath>
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "bench/trainer/host_kernels_flat.cpp"
+#define HWY_TARGET_INCLUDE "bench/trainer/compute/host_kernels_flat.cpp"
 #include <hwy/foreach_target.h>
 
 #include <hwy/highway.h>

@@ -2,7 +2,7 @@
 // report.html: the figures as one page. Its data stand in it, so it needs no network and can be sent to somebody.
 #include <nlohmann/json.hpp>
 
-#include "bench/trainer/report.h"
+#include "bench/trainer/report/report.h"
 
 namespace rondo::train {
 namespace {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/trainer/state.h"
+#include "bench/trainer/run/state.h"
 
 #include <algorithm>
 
-#include "bench/trainer/host_view.h"
+#include "bench/trainer/compute/host_view.h"
 
 namespace rondo::train {
 namespace {

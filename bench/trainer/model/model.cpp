@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/trainer/model.h"
+#include "bench/trainer/model/model.h"
 
 #include <utility>
 

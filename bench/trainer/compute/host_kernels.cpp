@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The host backend's loops for the model. Highway compiles this file once for each kind of processor and chooses at run
 // time; lengths are multiples of 16 floats, so no loop has a rest.
-#include "bench/trainer/host_kernels.h"
+#include "bench/trainer/compute/host_kernels.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "bench/trainer/host_kernels.cpp"
+#define HWY_TARGET_INCLUDE "bench/trainer/compute/host_kernels.cpp"
 #include <hwy/foreach_target.h>
 
 #include <hwy/highway.h>
