@@ -50,6 +50,7 @@ struct Row {
   const char *protocol = "";
   const char *kernel = "";
   uint32_t channels = 0;
+  uint64_t chunk_bytes = 0;
   Disturbance disturbance = {};
   uint64_t hand_overs = 0;  ///< in a row, where processes share a device: see turns.h
   std::optional<Times> out_of_place, in_place;

@@ -147,6 +147,7 @@ Json series_object(const Series &series, const RunFacts &facts, const Options &o
                 {"protocol", row.protocol},
                 {"kernel", row.kernel},
                 {"channels", row.channels},
+                {"chunk_bytes", row.chunk_bytes},
                 {"disturbed", row.disturbance.marked},
                 {"load",
                  {{"waited", row.disturbance.waited},

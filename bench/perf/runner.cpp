@@ -82,6 +82,7 @@ Outcome plan_of(rondo_comm_t comm, const Case &what, Row &row) {
   row.protocol = rondo_protocol_string(plan.protocol);
   row.kernel = rondo_kernel_string(plan.kernel);
   row.channels = plan.channels;
+  row.chunk_bytes = plan.chunk_bytes;
   row.hand_overs = hand_overs_of(what, row.bytes, plan);
   return std::nullopt;
 }

@@ -34,6 +34,7 @@ struct DeviceRequest {
   rondo_device_executor_t executor = RONDO_DEVICE_EXECUTOR_AUTO;
   rondo_protocol_t protocol = RONDO_PROTOCOL_AUTO;
   rondo_kernel_t kernel = RONDO_KERNEL_AUTO;
+  bool measured_load_store = false;  ///< `kernel` is auto, and a measured table has rows of load_store
   DeviceHandles handles = DeviceHandles::automatic;
   bool shares_launches = false;  ///< by kernels: ranks of one process on one device launch one for all
   Neighbours neighbours;         ///< found by connect_device()

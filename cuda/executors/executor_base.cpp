@@ -48,7 +48,7 @@ ExecutorCapabilities ExecutorBase::capabilities() const {
   own.post_bytes = shape.load_store.post_bytes;
   own.exchange_chunk_bytes = shape.shares_buffers ? shared_chunk_bytes : shape.load_store.chunk_bytes;
   own.exchange_channels = shape.load_store.channel_count;
-  own.shares_buffers = shape.shares_buffers;
+  own.buffers = shape.shares_buffers ? BufferPlace::shared_device : BufferPlace::device;
   own.barrier_send = barrier_buffer(0);
   own.barrier_recv = barrier_buffer(1);
   return own;

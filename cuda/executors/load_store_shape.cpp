@@ -24,8 +24,10 @@ bool wants_load_store(const DeviceRequest &request) {
   if (request.executor != RONDO_DEVICE_EXECUTOR_KERNEL || request.rank_count < 2 ||
       request.rank_count > device::load_store_rank_count_max)
     return false;
-  return request.load_store() || (request.kernel == RONDO_KERNEL_AUTO && request.protocol == RONDO_PROTOCOL_AUTO &&
-                                  shares_buffers(request));
+  const bool is_free = request.kernel == RONDO_KERNEL_AUTO && request.protocol == RONDO_PROTOCOL_AUTO;
+  return request.load_store() || (is_free && (shares_buffers(request) ||
+                                              (request.measured_load_store && request.on_one_node() &&
+                                               !request.shares_launches)));
 }
 
 uint64_t blocks_of_a_rank(uint32_t channel_count, const device::LoadStoreGeometry &load_store) {

@@ -47,7 +47,7 @@ Result<PlanChoice> Communicator::choose(rondo_collective_t collective, uint64_t 
   input.post_bytes = capabilities_.post_bytes;
   input.exchange_chunk_bytes = capabilities_.exchange_chunk_bytes;
   input.exchange_channels = capabilities_.exchange_channels;
-  input.shares_buffers = capabilities_.shares_buffers;
+  input.buffers = capabilities_.buffers;
   input.overrides = {settings_.algorithm, settings_.protocol, settings_.channels, settings_.chunk_bytes,
                      settings_.kernel};
   input.table = tuning_;

@@ -111,6 +111,8 @@ Result<std::shared_ptr<Executor>> connect_executor(const ConnectArgs &args, Stor
   request.executor = args.settings.device_executor;
   request.protocol = args.settings.protocol;
   request.kernel = args.settings.kernel;
+  request.measured_load_store =
+      args.tuning != nullptr && args.tuning->wants_load_store(args.rank_count, BufferPlace::device);
   request.handles = args.settings.device_handles;
   request.shares_launches = args.settings.device_launch == DeviceLaunch::shared;
   request.channel_count = args.settings.channels;

@@ -24,6 +24,7 @@ struct ConnectArgs {
   const Secret &secret;
   std::string key_prefix;
   uint64_t deadline_ns = 0;
+  const TuningTable *tuning = nullptr;
 };
 
 /// Connects the ranks with the transport that reaches all of them.

@@ -8,6 +8,13 @@
 
 namespace rondo {
 
+/// Where the ranks of a communicator have their buffers.
+enum class BufferPlace : uint8_t {
+  host,
+  device,        ///< memory of devices
+  shared_device  ///< the same, and each rank's kernels read and write all ranks' buffers: threads of one process
+};
+
 /// What was chosen. As overrides: what the user wants, AUTO and 0 where the tuner is free.
 struct PlanChoice {
   rondo_algorithm_t algorithm = RONDO_ALGORITHM_AUTO;

@@ -217,7 +217,7 @@ constexpr uint64_t shared_all_blocks_bytes = 4 * MiB;
 constexpr uint64_t post_block_bytes = 2 * KiB;
 
 uint32_t exchange_channels_for(const TunerInput &input, bool one_shot) {
-  if (!input.shares_buffers) return one_shot ? 1 : input.exchange_channels;
+  if (input.buffers != BufferPlace::shared_device) return one_shot ? 1 : input.exchange_channels;
   if (!one_shot && input.bytes > shared_all_blocks_bytes) return input.exchange_channels;
   const uint64_t block_bytes = one_shot ? post_block_bytes : shared_block_bytes;
   const uint64_t wanted = (input.bytes + block_bytes - 1) / block_bytes;
@@ -229,7 +229,7 @@ uint32_t exchange_channels_for(const TunerInput &input, bool one_shot) {
 std::optional<PlanChoice> choose_load_store_on_device(const TunerInput &input, rondo_collective_t collective) {
   const PlanChoice &wanted = input.overrides;
   const bool can = input.post_bytes != 0 && input.rank_count >= 2 && collective == RONDO_ALL_REDUCE;
-  const bool by_itself = input.shares_buffers && wanted.kernel == RONDO_KERNEL_AUTO;
+  const bool by_itself = input.buffers == BufferPlace::shared_device && wanted.kernel == RONDO_KERNEL_AUTO;
   if ((wanted.kernel != RONDO_KERNEL_LOAD_STORE && !by_itself) || wanted.protocol != RONDO_PROTOCOL_AUTO || !can)
     return {};
   PlanChoice choice{wanted.algorithm, RONDO_PROTOCOL_AUTO, wanted.channels, wanted.chunk_bytes,
@@ -271,9 +271,8 @@ std::optional<PlanChoice> choose_measured(const TunerInput &input, rondo_collect
   TunerInput asked = input;
   asked.table = nullptr;
   for (const TuningRow &row :
-       input.table->rows_for(collective, input.rank_count, input.oversubscribed, input.several_hosts)) {
+       input.table->rows_for(collective, input.rank_count, input.oversubscribed, input.several_hosts, input.buffers)) {
     if (input.bytes > row.bytes_max) continue;
-    if (row.choice.kernel == RONDO_KERNEL_LOAD_STORE && input.exchange_channels != 0) continue;  // that was a host's
     const PlanChoice &wanted = input.overrides;
     asked.overrides = row.choice;
     if (wanted.channels != 0) asked.overrides.channels = wanted.channels;
@@ -281,7 +280,7 @@ std::optional<PlanChoice> choose_measured(const TunerInput &input, rondo_collect
     if ((wanted.algorithm != RONDO_ALGORITHM_AUTO && wanted.algorithm != row.choice.algorithm) ||
         (wanted.protocol != RONDO_PROTOCOL_AUTO && wanted.protocol != row.choice.protocol) ||
         (wanted.kernel != RONDO_KERNEL_AUTO && wanted.kernel != row.choice.kernel) ||
-        (wanted.channels > 1 && row.choice.kernel == RONDO_KERNEL_LOAD_STORE))
+        (wanted.channels > 1 && row.choice.kernel == RONDO_KERNEL_LOAD_STORE && input.buffers == BufferPlace::host))
       return {};  // a row for larger messages would not be for this one
     const auto chosen = choose_plan(asked, registry);
     if (chosen.ok()) return chosen.value();  // else it cannot be here: the next row was measured nearest to it

@@ -28,7 +28,7 @@ struct TunerInput {
   uint64_t post_bytes = 0;      ///< load_store: the most that a one_shot takes; 0: no load_store here
   uint64_t exchange_chunk_bytes = 0;  ///< load_store: the largest chunk of a two_shot
   uint32_t exchange_channels = 0;     ///< load_store by kernels of a device: the most channels; 0: it is by the host
-  bool shares_buffers = false;        ///< load_store on a device: all ranks read and write each other's buffers
+  BufferPlace buffers = BufferPlace::host;
   PlanChoice overrides;
   const TuningTable *table = nullptr;  ///< measured, asked before the built-in ones; null: there is none
 };

@@ -22,8 +22,8 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t depth_max = 32;
-constexpr std::array row_keys{"collective", "ranks",    "oversubscribed", "several_hosts", "bytes_max",
-                              "algorithm",  "protocol", "channels",       "chunk_bytes",   "kernel"};
+constexpr std::array row_keys{"collective", "ranks",     "buffers",  "oversubscribed", "several_hosts", "bytes_max",
+                              "algorithm",  "protocol",  "channels", "chunk_bytes",    "kernel"};
 /// The others are what `rondo tune` tells beside the rows.
 constexpr std::array file_keys{"format", "version", "rows", "created", "made_by", "machine", "settings", "costs",
                                "fits", "networks", "measurements"};
@@ -116,6 +116,9 @@ Result<TuningRow> row_of(const Json &json) {
   if (const auto several_hosts = json.find("several_hosts"); several_hosts != json.end()) {
     if (!several_hosts->is_boolean()) return invalid_argument("several_hosts: wants true or false");
     row.several_hosts = several_hosts->get<bool>();
+  }
+  if (json.contains("buffers")) {
+    RONDO_TRY_ASSIGN(row.buffers, name_at(json, "buffers", buffer_place_string));
   }
   const auto bytes_max = json.find("bytes_max");
   if (bytes_max == json.end() || *bytes_max != "any") {

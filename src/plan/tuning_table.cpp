@@ -14,7 +14,7 @@ namespace rondo {
 namespace {
 
 auto group_of(const TuningRow &row) {
-  return std::tuple(row.collective, row.several_hosts, row.oversubscribed, row.rank_count);
+  return std::tuple(row.collective, row.buffers, row.several_hosts, row.oversubscribed, row.rank_count);
 }
 
 bool is_before(const TuningRow &row, const TuningRow &next) {
@@ -28,8 +28,10 @@ Result<void> check_sizes(const TuningRow &row) {
   if (row.rank_count < 2 || row.rank_count > TuningTable::rank_count_max)
     return refuse("ranks", row.rank_count, "2 to " + std::to_string(TuningTable::rank_count_max));
   if (row.bytes_max == 0) return refuse("bytes_max", 0, "1 or more");
-  if (row.choice.channels < 1 || row.choice.channels > channels_max)
-    return refuse("channels", row.choice.channels, "1 to " + std::to_string(channels_max));
+  const bool blocks = row.buffers != BufferPlace::host && row.choice.kernel == RONDO_KERNEL_LOAD_STORE;
+  const uint32_t channel_count_max = blocks ? device_channels_max : channels_max;
+  if (row.choice.channels < 1 || row.choice.channels > channel_count_max)
+    return refuse("channels", row.choice.channels, "1 to " + std::to_string(channel_count_max));
   const uint64_t chunk_bytes = row.choice.chunk_bytes;
   if (chunk_bytes < chunk_bytes_min || chunk_bytes > chunk_bytes_max || chunk_bytes % chunk_bytes_min != 0)
     return refuse("chunk_bytes", chunk_bytes, "a multiple of 64 up to " + std::to_string(chunk_bytes_max));
@@ -48,18 +50,21 @@ Result<void> check_row(const TuningRow &row) {
   if (!interpreted && choice.protocol != RONDO_PROTOCOL_AUTO)
     return invalid_argument("the kernel 'load_store' has no protocol; leave it 'auto'");
   if (choice.protocol == RONDO_PROTOCOL_LL128)
-    return invalid_argument("a table is of hosts, and the protocol 'll128' is for devices alone");
+    return invalid_argument("the protocol 'll128' is used where it is asked for, not by a table");
   const std::string name = rondo_algorithm_string(choice.algorithm);
   if (!algorithm->supports(row.collective))
     return invalid_argument("the algorithm '" + name + "' cannot do " + rondo_collective_string(row.collective));
   if (row.rank_count > algorithm->rank_count_max)
     return invalid_argument("the algorithm '" + name + "' can do " + std::to_string(algorithm->rank_count_max) +
                             " ranks at most, not " + std::to_string(row.rank_count));
-  if (choice.kernel == RONDO_KERNEL_LOAD_STORE &&
-      (row.collective != RONDO_ALL_REDUCE || choice.channels != 1 ||
-       (choice.algorithm != RONDO_ALGORITHM_ONE_SHOT && choice.algorithm != RONDO_ALGORITHM_TWO_SHOT &&
-        choice.algorithm != RONDO_ALGORITHM_RING)))
-    return invalid_argument("the kernel 'load_store' does all_reduce by one_shot, two_shot or ring, on one channel");
+  if (choice.kernel != RONDO_KERNEL_LOAD_STORE) return {};
+  const bool shot = choice.algorithm == RONDO_ALGORITHM_ONE_SHOT || choice.algorithm == RONDO_ALGORITHM_TWO_SHOT;
+  const bool on_host = row.buffers == BufferPlace::host;
+  const bool possible = on_host ? (shot || choice.algorithm == RONDO_ALGORITHM_RING) && choice.channels == 1 : shot;
+  if (row.collective != RONDO_ALL_REDUCE || !possible)
+    return invalid_argument(std::string("the kernel 'load_store' does all_reduce, ") +
+                            (on_host ? "on hosts by one_shot, two_shot or ring, on one channel"
+                                     : "on devices by one_shot or two_shot"));
   return {};
 }
 
@@ -69,8 +74,9 @@ uint64_t hash_of(std::span<const TuningRow> rows) {
   for (const TuningRow &row : rows)
     for (const uint64_t number :
          {uint64_t{row.collective}, uint64_t{row.rank_count}, uint64_t{row.oversubscribed},
-          uint64_t{row.several_hosts}, row.bytes_max, uint64_t{row.choice.algorithm}, uint64_t{row.choice.protocol},
-          uint64_t{row.choice.channels}, row.choice.chunk_bytes, uint64_t{row.choice.kernel}})
+          uint64_t{row.several_hosts}, static_cast<uint64_t>(row.buffers), row.bytes_max,
+          uint64_t{row.choice.algorithm}, uint64_t{row.choice.protocol}, uint64_t{row.choice.channels},
+          row.choice.chunk_bytes, uint64_t{row.choice.kernel}})
       numbers.push_back(number);
   const auto bytes = std::as_bytes(std::span(numbers));
   unsigned char digest[crypto_generichash_BYTES];
@@ -83,6 +89,15 @@ uint64_t hash_of(std::span<const TuningRow> rows) {
 
 }  // namespace
 
+const char *buffer_place_string(BufferPlace place) {
+  switch (place) {
+    case BufferPlace::host: return "host";
+    case BufferPlace::device: return "device";
+    case BufferPlace::shared_device: return "shared_device";
+  }
+  return nullptr;
+}
+
 Result<TuningTable> TuningTable::make(std::vector<TuningRow> rows) {
   const auto at = [](size_t index) { return "rows[" + std::to_string(index) + "]: "; };
   if (rows.empty()) return invalid_argument("rows: there are none");
@@ -94,8 +109,8 @@ Result<TuningTable> TuningTable::make(std::vector<TuningRow> rows) {
       return invalid_argument(at(index) + checked.error().message);
     if (index > 0 && !is_before(rows[index - 1], rows[index]))
       return invalid_argument(at(index) +
-                              "out of order: rows ascend by collective, several_hosts, oversubscribed, ranks and "
-                              "bytes_max");
+                              "out of order: rows ascend by collective, buffers, several_hosts, oversubscribed, "
+                              "ranks and bytes_max");
   }
   TuningTable table;
   table.rows_ = std::move(rows);
@@ -104,10 +119,11 @@ Result<TuningTable> TuningTable::make(std::vector<TuningRow> rows) {
 }
 
 std::span<const TuningRow> TuningTable::rows_for(rondo_collective_t collective, uint32_t rank_count,
-                                                 bool oversubscribed, bool several_hosts) const {
+                                                 bool oversubscribed, bool several_hosts, BufferPlace buffers) const {
   uint64_t below = 0, above = 0;  // the nearest numbers of ranks that were measured
   for (const TuningRow &row : rows_) {
-    if (row.collective != collective || row.oversubscribed != oversubscribed || row.several_hosts != several_hosts)
+    if (row.collective != collective || row.oversubscribed != oversubscribed || row.several_hosts != several_hosts ||
+        row.buffers != buffers)
       continue;
     if (row.rank_count <= rank_count) below = row.rank_count;  // they ascend
     if (row.rank_count >= rank_count && above == 0) above = row.rank_count;
@@ -118,10 +134,17 @@ std::span<const TuningRow> TuningTable::rows_for(rondo_collective_t collective, 
   first.collective = collective;
   first.oversubscribed = oversubscribed;
   first.several_hosts = several_hosts;
+  first.buffers = buffers;
   first.rank_count = static_cast<uint32_t>(nearer_below ? below : above);
   const auto range = std::equal_range(rows_.begin(), rows_.end(), first,
                                       [](const TuningRow &a, const TuningRow &b) { return group_of(a) < group_of(b); });
   return {range.first, range.second};
+}
+
+bool TuningTable::wants_load_store(uint32_t rank_count, BufferPlace buffers) const {
+  const auto rows = rows_for(RONDO_ALL_REDUCE, rank_count, false, false, buffers);
+  return std::any_of(rows.begin(), rows.end(),
+                     [](const TuningRow &row) { return row.choice.kernel == RONDO_KERNEL_LOAD_STORE; });
 }
 
 }  // namespace rondo

@@ -14,6 +14,9 @@
 
 namespace rondo {
 
+[[nodiscard]] const char *buffer_place_string(BufferPlace place);  ///< null: there is no such
+inline constexpr uint32_t device_channels_max = 1024;              ///< of load_store on a device: RONDO_MAX_CTAS
+
 struct TuningRow {
   static constexpr uint64_t any_bytes = std::numeric_limits<uint64_t>::max();
 
@@ -23,6 +26,7 @@ struct TuningRow {
   uint64_t bytes_max = any_bytes;
   PlanChoice choice;            ///< complete: nothing is AUTO or 0
   bool several_hosts = false;   ///< a network was between some of the ranks
+  BufferPlace buffers = BufferPlace::host;  ///< rows of one place say nothing of another
 
   bool operator==(const TuningRow &) const = default;
 };
@@ -35,8 +39,8 @@ class TuningTable {
   /// No rows: the built-in tables have the word.
   TuningTable() = default;
 
-  /// Rows in ascending order of collective, several_hosts, oversubscribed, ranks and bytes_max, none twice, each of a
-  /// choice that its algorithm and protocol can do. RONDO_ERROR_INVALID_ARGUMENT names the row, from 0.
+  /// Rows in ascending order of collective, buffers, several_hosts, oversubscribed, ranks and bytes_max, none twice,
+  /// each of a choice that its algorithm and protocol can do. RONDO_ERROR_INVALID_ARGUMENT names the row, from 0.
   [[nodiscard]] static Result<TuningTable> make(std::vector<TuningRow> rows);
 
   [[nodiscard]] std::span<const TuningRow> rows() const { return rows_; }
@@ -46,7 +50,10 @@ class TuningTable {
   /// The rows, by ascending bytes_max, for so many ranks: those of that number of ranks; else, between two numbers that
   /// were measured, those of the one whose ratio to it is nearer to 1 (the larger of two equally near). None outside.
   [[nodiscard]] std::span<const TuningRow> rows_for(rondo_collective_t collective, uint32_t rank_count,
-                                                    bool oversubscribed, bool several_hosts = false) const;
+                                                    bool oversubscribed, bool several_hosts = false,
+                                                    BufferPlace buffers = BufferPlace::host) const;
+  /// So many ranks of one host, with their buffers there, want load_store by some row: on devices it is loaded first.
+  [[nodiscard]] bool wants_load_store(uint32_t rank_count, BufferPlace buffers) const;
 
  private:
   std::vector<TuningRow> rows_;

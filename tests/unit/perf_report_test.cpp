@@ -99,7 +99,7 @@ TEST_CASE("perf report: JSON has exactly the promised form") {
       "timeout_ms": 0, "threads": false, "stream": false, "rewrite": true, "check_count": 1, "aggregate_count": 1,
       "seed": 1},
     "results": [{"bytes": 8, "count": 2, "algorithm": "ring", "protocol": "ll", "kernel": "interpreter", "channels": 2,
-      "disturbed": false, "load": {"waited": 0, "others": 0, "stolen": 0},
+      "chunk_bytes": 4096, "disturbed": false, "load": {"waited": 0, "others": 0, "stolen": 0},
       "out_of_place": {"time_us": {"median": 10.0, "min": 8.0, "max": 17.0}, "algbw_GBps": 0.0008,
                        "busbw_GBps": 0.0008, "wrong": 0},
       "in_place": {"time_us": {"median": 9.0, "min": 0, "max": 0}, "algbw_GBps": 0, "busbw_GBps": 0, "wrong": 0}}]})");

@@ -268,7 +268,7 @@ TEST_CASE("tuner: ranks of a device that share buffers have load_store, with as 
   input.post_bytes = 64 * KiB;
   input.exchange_chunk_bytes = 64;
   input.exchange_channels = 100;
-  input.shares_buffers = true;
+  input.buffers = BufferPlace::shared_device;
   for (const Expected &it : {Expected{8, RONDO_ALGORITHM_ONE_SHOT, 1}, {2 * KiB, RONDO_ALGORITHM_ONE_SHOT, 1},
                              {2 * KiB + 1, RONDO_ALGORITHM_ONE_SHOT, 2}, {32 * KiB, RONDO_ALGORITHM_ONE_SHOT, 16},
                              {32 * KiB + 1, RONDO_ALGORITHM_TWO_SHOT, 1}, {MiB, RONDO_ALGORITHM_TWO_SHOT, 16},

@@ -29,6 +29,10 @@ TuningRow row(uint32_t rank_count, uint64_t bytes_max, const PlanChoice &choice,
   return {RONDO_ALL_REDUCE, rank_count, oversubscribed, bytes_max, choice};
 }
 
+TuningRow on(BufferPlace buffers, const PlanChoice &choice, uint64_t bytes_max = TuningRow::any_bytes) {
+  return {RONDO_ALL_REDUCE, 2, false, bytes_max, choice, false, buffers};
+}
+
 TuningTable table_of(std::vector<TuningRow> rows) {
   auto table = TuningTable::make(std::move(rows));
   REQUIRE(table.ok());
@@ -177,7 +181,7 @@ TEST_CASE("tuning table: rows that no tuner could have meant are refused by numb
   CHECK(contains(refusal({row(2, 64, {RONDO_ALGORITHM_ONE_SHOT, RONDO_PROTOCOL_AUTO, 2, 64, RONDO_KERNEL_LOAD_STORE})}),
                  "'load_store'"));
   CHECK(
-      contains(refusal({row(2, 64, by(RONDO_ALGORITHM_RING, RONDO_PROTOCOL_LL128, 1, 64))}), "'ll128' is for devices"));
+      contains(refusal({row(2, 64, by(RONDO_ALGORITHM_RING, RONDO_PROTOCOL_LL128, 1, 64))}), "where it is asked for"));
   const PlanChoice slots{RONDO_ALGORITHM_ONE_SHOT, RONDO_PROTOCOL_SIMPLE, 1, 64, RONDO_KERNEL_LOAD_STORE};
   CHECK(contains(refusal({row(2, 64, slots)}), "the kernel 'load_store' has no protocol"));
   const PlanChoice no_kernel{RONDO_ALGORITHM_ONE_SHOT, RONDO_PROTOCOL_SIMPLE, 1, 64, RONDO_KERNEL_AUTO};
@@ -191,6 +195,38 @@ TEST_CASE("tuning table: rows that no tuner could have meant are refused by numb
   CHECK(contains(refusal(std::vector<TuningRow>(TuningTable::row_count_max + 1, row(2, 64, ring))), "more than 4096"));
 }
 
+TEST_CASE("tuning table: rows are for buffers of one place, and blocks of load_store on devices are many") {
+  const PlanChoice blocks{RONDO_ALGORITHM_TWO_SHOT, RONDO_PROTOCOL_AUTO, 64, 65536, RONDO_KERNEL_LOAD_STORE};
+  CHECK(contains(refusal({row(2, TuningRow::any_bytes, blocks)}), "channels is 64; it takes 1 to 8"));
+  PlanChoice too_many = blocks, by_ring = blocks;
+  too_many.channels = 1025;
+  by_ring.algorithm = RONDO_ALGORITHM_RING;
+  CHECK(contains(refusal({on(BufferPlace::device, too_many)}), "channels is 1025"));
+  CHECK(contains(refusal({on(BufferPlace::device, by_ring)}), "on devices by one_shot or two_shot"));
+  CHECK(contains(refusal({on(BufferPlace::device, ring), row(2, 64, ring)}), "rows[1]: out of order"));
+
+  const TuningTable table = table_of({row(2, TuningRow::any_bytes, ring), on(BufferPlace::device, tree),
+                                      on(BufferPlace::shared_device, blocks)});
+  CHECK_FALSE(table.wants_load_store(2, BufferPlace::host));
+  CHECK_FALSE(table.wants_load_store(2, BufferPlace::device));
+  CHECK(table.wants_load_store(2, BufferPlace::shared_device));
+  CHECK_FALSE(table.wants_load_store(3, BufferPlace::shared_device));
+  TunerInput input = input_for(&table, 2, 1 << 20);
+  CHECK(choose(input).algorithm == RONDO_ALGORITHM_RING);
+  input.buffers = BufferPlace::device;
+  input.exchange_channels = 100;
+  CHECK(choose(input).algorithm == RONDO_ALGORITHM_TREE);
+  input.buffers = BufferPlace::shared_device;
+  CHECK(choose(input) == blocks);
+  input.exchange_channels = 16;  // as many as there are
+  CHECK(choose(input).channels == 16);
+  input.overrides.channels = 4;
+  CHECK(choose(input).channels == 4);
+  const TuningTable of_host = table_of({row(2, TuningRow::any_bytes, ring)});
+  input.table = &of_host;  // says nothing of devices
+  CHECK(choose(input).kernel == RONDO_KERNEL_LOAD_STORE);
+}
+
 TEST_CASE("tuning table: the hash tells tables apart by every field, and is 0 for none") {
   CHECK(TuningTable().hash() == 0);
   const TuningTable table = table_of({row(2, 64, ring)});
@@ -199,7 +235,7 @@ TEST_CASE("tuning table: the hash tells tables apart by every field, and is 0 fo
   for (const TuningRow &other : {row(3, 64, ring), row(2, 65, ring), row(2, 64, ring, true), row(2, 64, tree),
                                  row(2, 64, {ring.algorithm, ring.protocol, 1, ring.chunk_bytes, ring.kernel}),
                                  row(2, 64, {ring.algorithm, ring.protocol, 2, 64, ring.kernel}),
-                                 TuningRow{RONDO_BROADCAST, 2, false, 64, ring}})
+                                 TuningRow{RONDO_BROADCAST, 2, false, 64, ring}, on(BufferPlace::device, ring, 64)})
     CHECK(table.hash() != table_of({other}).hash());
 }
 
@@ -236,8 +272,14 @@ TEST_CASE("tuning file: what is not understood is refused with its place") {
   CHECK(contains(parse_refusal(with(good, "\"ring\"", "\"star\"")),
                  "rows[0]: algorithm: 'star' is unknown; known are: auto, ring"));
   CHECK(contains(parse_refusal(with(good, "\"simple\"", "7")), "rows[0]: protocol: wants a name"));
-  CHECK(contains(parse_refusal(with(good, "\"simple\"", "\"ll128\"")), "rows[0]: a table is of hosts"));
+  CHECK(contains(parse_refusal(with(good, "\"simple\"", "\"ll128\"")), "rows[0]: the protocol 'll128'"));
   CHECK(contains(parse_refusal(with(good, "\"bytes_max\": 64", "\"bytes_max\": \"all\"")), "rows[0]: bytes_max"));
+  CHECK(contains(parse_refusal(with(good, "\"ranks\": 2", "\"ranks\": 2, \"buffers\": \"disk\"")),
+                 "rows[0]: buffers: 'disk' is unknown; known are: host, device, shared_device"));
+  CHECK(parse_tuning(with(good, "\"ranks\": 2", "\"ranks\": 2, \"buffers\": \"shared_device\""))
+            .value()
+            .rows()[0]
+            .buffers == BufferPlace::shared_device);
   CHECK(contains(parse_refusal(with(good, "false", "0")), "rows[0]: oversubscribed: wants true or false"));
   CHECK(contains(parse_refusal(text_with(good_row + "}, {" + good_row)), "rows[1]: out of order"));
   CHECK(contains(parse_refusal(text_with(good_row + "}, 5, {" + good_row)), "rows[1]: wants an object"));

@@ -75,6 +75,7 @@ Json tuning_json(const InfoInput &input) {
                {"ranks", row.rank_count},
                {"oversubscribed", row.oversubscribed}};
     if (row.several_hosts) entry["several_hosts"] = true;
+    if (row.buffers != BufferPlace::host) entry["buffers"] = buffer_place_string(row.buffers);
     if (covered.empty() || covered.back() != entry) covered.push_back(std::move(entry));
   }
   return {{"table", input.config.tuning_file.empty() ? "built in" : input.config.tuning_file},

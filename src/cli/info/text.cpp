@@ -87,7 +87,8 @@ void add_tuning(std::string &out, const Json &tuning) {
   for (const Json &entry : tuning["measured"])
     add_line(out, entry["collective"],
              entry["ranks"].dump() + " ranks" + (entry["oversubscribed"].get<bool>() ? ", more than cores" : "") +
-                 (entry.contains("several_hosts") ? ", on several hosts" : ""));
+                 (entry.contains("several_hosts") ? ", on several hosts" : "") +
+                 (entry.contains("buffers") ? ", buffers: " + entry["buffers"].get<std::string>() : ""));
 }
 
 void add_memory(std::string &out, const Json &plans) {

@@ -73,23 +73,24 @@ Json costs_json(const Costs &costs) {
 
 Json fits_json(std::span<const Measured> all) {
   Json list = Json::array();
-  for (const Fit &fit : fit_all(all))
-    list.push_back({{"collective", rondo_collective_string(fit.group.collective)},
-                    {"ranks", fit.group.rank_count},
-                    {"oversubscribed", fit.group.oversubscribed},
-                    {"algorithm", rondo_algorithm_string(fit.algorithm)},
-                    {"protocol", rondo_protocol_string(fit.protocol)},
-                    {"kernel", rondo_kernel_string(fit.kernel)},
-                    {"alpha_us", rounded(fit.alpha_us)},
-                    {"bandwidth_GBps", rounded(fit.bandwidth_GBps)},
-                    {"error_max", rounded(fit.error_max)}});
+  for (const Fit &fit : fit_all(all)) {
+    Json entry = group_json(fit.group);
+    entry.update({{"algorithm", rondo_algorithm_string(fit.algorithm)},
+                  {"protocol", rondo_protocol_string(fit.protocol)},
+                  {"kernel", rondo_kernel_string(fit.kernel)},
+                  {"alpha_us", rounded(fit.alpha_us)},
+                  {"bandwidth_GBps", rounded(fit.bandwidth_GBps)},
+                  {"error_max", rounded(fit.error_max)}});
+    list.push_back(std::move(entry));
+  }
   return list;
 }
 
 /// For each size that was measured, of a group.
 Json networks_json(const Findings &findings) {
   Json list = Json::array();
-  for (const Measured &measured : findings.all)
+  for (const Measured &measured : findings.all) {
+    if (measured.group.buffers != BufferPlace::host) continue;  // the simulator's networks are of hosts
     for (const Calibration &calibration : calibrate(findings, measured))
       list.push_back({{"collective", rondo_collective_string(measured.group.collective)},
                       {"ranks", measured.group.rank_count},
@@ -97,6 +98,7 @@ Json networks_json(const Findings &findings) {
                       {"kernel", rondo_kernel_string(calibration.kernel)},
                       {"error_max", rounded(calibration.error_max)},
                       {"network", network_json(calibration.network)}});
+  }
   return list;
 }
 
@@ -114,6 +116,7 @@ Json row_json(const TuningRow &row) {
             {"kernel", rondo_kernel_string(row.choice.kernel)}};
   if (row.bytes_max == TuningRow::any_bytes) json["bytes_max"] = "any";
   if (row.several_hosts) json["several_hosts"] = true;
+  if (row.buffers != BufferPlace::host) json["buffers"] = buffer_place_string(row.buffers);
   return json;
 }
 

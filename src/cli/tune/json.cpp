@@ -22,12 +22,6 @@ Json choice_json(const PlanChoice &choice) {
           {"kernel", rondo_kernel_string(choice.kernel)}};
 }
 
-Json group_json(const Group &group) {
-  return {{"collective", rondo_collective_string(group.collective)},
-          {"ranks", group.rank_count},
-          {"oversubscribed", group.oversubscribed}};
-}
-
 /// Reads what we have written ourselves; the first thing that is not as it was makes all of it unusable.
 class Reader {
  public:
@@ -94,6 +88,14 @@ Group take_group(Reader &reader) {
 }
 
 }  // namespace
+
+Json group_json(const Group &group) {
+  Json json{{"collective", rondo_collective_string(group.collective)},
+            {"ranks", group.rank_count},
+            {"oversubscribed", group.oversubscribed}};
+  if (group.buffers != BufferPlace::host) json["buffers"] = buffer_place_string(group.buffers);
+  return json;
+}
 
 std::string job_text(const Job &job) {
   Json json = group_json(job.group);

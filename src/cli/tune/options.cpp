@@ -82,6 +82,8 @@ Result<Options> finish(const Raw &raw, Options options) {
   if (options.sizes.size() > size_count_max)
     return invalid_argument("--sizes: more than " + std::to_string(size_count_max));
   if (options.output.empty()) return invalid_argument("-o: wants the name of a file");
+  if (options.hosts && !options.device.empty())
+    return invalid_argument("--device measures devices of this host, --hosts links between hosts; give one of them");
   return options;
 }
 
@@ -94,6 +96,7 @@ constexpr console::Manual manual{
     "  rondo tune -o here.json                     2, 4 and 8 ranks, all_reduce, 8 to 64M: some minutes\n"
     "  rondo tune --quick --ranks 2 -o here.json   a first impression: seconds\n"
     "  RONDO_TUNING_FILE=here.json rondo run -n 4 ./train\n"
+    "  rondo tune --device cuda -o devices.json    buffers on CUDA devices: some minutes more\n"
     "  rondo run --hosts a:4,b:4 rondo tune --hosts -o hosts.json\n"
     "                                              jobs on these hosts: choices by simulation, from measured links\n"};
 
@@ -110,6 +113,9 @@ void add_options(console::CommandLine &app, Options &options, Raw &raw) {
       ->type_name("N");
   app.add_flag("--hosts", options.hosts,
                "as a rank of a launcher on several hosts: measure links inside and between them, choose by simulation");
+  app.add_option("--device", options.device,
+                 "buffers on CUDA devices, as with rondo perf: cuda, cuda:0, ...; ranks as processes and as threads")
+      ->type_name("NAME");
   app.begin_group("Output");
   app.add_option("-o,--output", options.output, "the table, which is JSON; - is standard output [rondo-tuning.json]")
       ->type_name("FILE");
@@ -133,6 +139,7 @@ Result<std::variant<Options, std::string>> parse_options(Arguments args) {
   if (!raw.json.empty() && app.count("--output") != 0)
     return invalid_argument("--json and --output name the same file; give one of them");
   if (!raw.json.empty()) options.output = raw.json;
+  options.quick = raw.quick;
   if (raw.quick) {
     if (app.count("--rounds") == 0) options.round_count = 2;
     options.sample_ns = 3'000'000;

@@ -18,16 +18,22 @@ std::string ratio_text(std::optional<double> time_us, double best_us) {
 
 }  // namespace
 
+const char *place_text(BufferPlace buffers) {
+  if (buffers == BufferPlace::host) return "";
+  return buffers == BufferPlace::device ? " as processes, on devices" : " as threads of a process, on devices";
+}
+
 std::string comparison_text(std::span<const Comparison> comparisons) {
   std::string out;
   std::array<char, 240> line{};
   const Group *group = nullptr;
   for (const Comparison &it : comparisons) {
-    if (group == nullptr || group->collective != it.group.collective || group->rank_count != it.group.rank_count) {
-      std::snprintf(line.data(), line.size(), "\n%s, %u ranks%s\n  %8s  %-30s %11s  %-30s %6s  %-30s %6s\n",
+    if (group == nullptr || group->collective != it.group.collective || group->rank_count != it.group.rank_count ||
+        group->buffers != it.group.buffers) {
+      std::snprintf(line.data(), line.size(), "\n%s, %u ranks%s%s\n  %8s  %-30s %11s  %-30s %6s  %-30s %6s\n",
                     rondo_collective_string(it.group.collective), it.group.rank_count,
-                    it.group.oversubscribed ? ", more than there are cores" : "", "bytes", "best", "us", "chosen",
-                    "ratio", "without the table", "ratio");
+                    it.group.oversubscribed ? ", more than there are cores" : "", place_text(it.group.buffers), "bytes",
+                    "best", "us", "chosen", "ratio", "without the table", "ratio");
       out += line.data();
     }
     group = &it.group;
@@ -44,6 +50,7 @@ std::string comparison_text(std::span<const Comparison> comparisons) {
 }
 
 std::string costs_text(const Costs &costs) {
+  if (costs.rates.empty()) return {};  // not measured
   std::array<char, 200> text{};
   std::snprintf(text.data(), text.size(),
                 "core to core %.3f us, reading another core's data %.1f GB/s, a core handed over in %.2f us "

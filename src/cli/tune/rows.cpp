@@ -91,7 +91,7 @@ void add_rows(const Measured &measured, std::vector<TuningRow> &rows) {
   std::vector<TuningRow> own;
   for (size_t end = sizes.size(); end > 0; end = best[end].begin)
     own.push_back({measured.group.collective, measured.group.rank_count, measured.group.oversubscribed,
-                   row_end(sizes, end), best[end].choice});
+                   row_end(sizes, end), best[end].choice, false, measured.group.buffers});
   rows.insert(rows.end(), own.rbegin(), own.rend());
 }
 
@@ -119,15 +119,42 @@ std::vector<TuningRow> build_rows(std::span<const Measured> all) {
   std::vector<TuningRow> rows;
   for (const Measured &measured : all) add_rows(measured, rows);
   std::stable_sort(rows.begin(), rows.end(), [](const TuningRow &a, const TuningRow &b) {
-    return std::tuple(a.collective, a.oversubscribed, a.rank_count) <
-           std::tuple(b.collective, b.oversubscribed, b.rank_count);
+    return std::tuple(a.collective, a.buffers, a.oversubscribed, a.rank_count) <
+           std::tuple(b.collective, b.buffers, b.oversubscribed, b.rank_count);
   });
   return rows;
 }
 
+namespace {
+
+/// On devices: what the table's rows say, and what was chosen where nobody asked. Nothing here knows a device's slots.
+void compare_on_devices(const Measured &measured, const TuningTable &table, std::vector<Comparison> &comparisons) {
+  const Group &group = measured.group;
+  for (const auto &size : by_size(measured)) {
+    Comparison comparison{group, size[0].bytes, best_of(size), {}, {}, {}, {}};
+    const auto note = [&](const PlanChoice &choice, PlanChoice &to, std::optional<double> &time_us) {
+      to = choice;
+      if (const double time = time_of(size, choice); time < never) time_us = time;
+    };
+    const auto rows = table.rows_for(group.collective, group.rank_count, group.oversubscribed, false, group.buffers);
+    const auto row = std::find_if(rows.begin(), rows.end(),
+                                  [&](const TuningRow &it) { return size[0].bytes <= it.bytes_max; });
+    if (row != rows.end()) note(row->choice, comparison.chosen, comparison.chosen_us);
+    for (const auto &[bytes, choice] : measured.built_in)
+      if (bytes == size[0].bytes) note(choice, comparison.built_in, comparison.built_in_us);
+    comparisons.push_back(comparison);
+  }
+}
+
+}  // namespace
+
 std::vector<Comparison> compare(std::span<const Measured> all, const TuningTable &table, const Config &config) {
   std::vector<Comparison> comparisons;
   for (const Measured &measured : all) {
+    if (measured.group.buffers != BufferPlace::host) {
+      compare_on_devices(measured, table, comparisons);
+      continue;
+    }
     TunerInput input = tuner_input(config, measured.group.rank_count, measured.group.oversubscribed);
     input.collective = measured.group.collective;
     for (const auto &size : by_size(measured)) {

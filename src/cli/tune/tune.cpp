@@ -106,6 +106,16 @@ Result<bool> measure_all(const Options &options) {
   return conclude(findings, partial.path(), options.output);
 }
 
+Result<bool> measure_on_devices(const Options &options) {
+  Findings findings;
+  RONDO_TRY_ASSIGN(findings.config, configuration());
+  RONDO_TRY_ASSIGN(findings.topology, discover_topology(findings.config));
+  const Partial partial(options.output);
+  RONDO_TRY(write_file(partial.path(), ""));  // better refused now than after the measurements
+  RONDO_TRY_ASSIGN(findings.all, measure_devices(options));
+  return conclude(findings, partial.path(), options.output);
+}
+
 Result<bool> measure_as_rank(const Options &options) {
   RONDO_TRY_ASSIGN(const Job job, read_job(options.job_path));
   RONDO_TRY(run_rank(job, options.result_path));
@@ -131,7 +141,10 @@ int run_tune(Arguments args) {
   }
   const auto &options = std::get<Options>(parsed.value());
   const bool is_rank = !options.job_path.empty();
-  const auto good = is_rank ? measure_as_rank(options) : options.hosts ? measure_hosts(options) : measure_all(options);
+  const auto good = is_rank                   ? measure_as_rank(options)
+                    : options.hosts           ? measure_hosts(options)
+                    : !options.device.empty() ? measure_on_devices(options)
+                                              : measure_all(options);
   if (!good.ok()) {
     std::fprintf(stderr, "rondo tune: %s\n", good.error().message.c_str());
     return exit_failed;

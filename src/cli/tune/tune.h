@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The parts of `rondo tune`: what is measured, by real ranks under `rondo run`, and what follows from it. Only
-// tune_rank.cpp, tune_load.cpp and tune_machine.cpp measure; the rest is pure. docs/tuning.md tells how and why.
+// rank.cpp, load.cpp, machine.cpp and devices.cpp measure; the rest is pure. docs/tuning.md tells how and why.
 #pragma once
 
 #include <cstdint>
@@ -31,6 +31,8 @@ struct Options {
   std::string output = "rondo-tuning.json";
   std::string job_path, result_path;  ///< this process is a rank of a job of ours
   bool hosts = false;                 ///< this process is a rank that a launcher started, on one of several hosts
+  bool quick = false;                 ///< --quick
+  std::string device;                 ///< as --device of `rondo perf`; empty: host memory is what is measured
 };
 
 /// The options, or the help.
@@ -41,6 +43,7 @@ struct Group {
   rondo_collective_t collective = RONDO_ALL_REDUCE;
   uint32_t rank_count = 2;
   bool oversubscribed = false;
+  BufferPlace buffers = BufferPlace::host;
 };
 
 struct SizeJob {
@@ -71,6 +74,7 @@ struct Measured {
   std::vector<Series> series;      ///< by ascending bytes
   uint32_t disturbed_count = 0;    ///< rounds that other processes took part in and that had to do
   uint32_t repeated_count = 0;     ///< rounds that were thrown away and measured again
+  std::vector<std::pair<uint64_t, PlanChoice>> built_in = {};  ///< on devices: by bytes, what nobody asked for
 };
 
 /// Every algorithm and protocol that can do it, with a few chunk sizes and channels; what the tuner chooses without a
@@ -84,6 +88,7 @@ struct Measured {
 /// "12 %, about 40 s left", where the job's first `done_count` sizes took so long.
 [[nodiscard]] std::string progress_of(const Job &job, size_t done_count, double elapsed_s);
 
+[[nodiscard]] nlohmann::ordered_json group_json(const Group &group);
 [[nodiscard]] std::string job_text(const Job &job);
 [[nodiscard]] Result<Job> read_job(const std::string &path);
 [[nodiscard]] nlohmann::ordered_json measured_json(const Measured &measured);
@@ -94,6 +99,9 @@ struct Measured {
 [[nodiscard]] Result<Measured> run_job(const Job &job);
 /// One rank of it.
 [[nodiscard]] Result<void> run_rank(const Job &job, const std::string &result_path);
+
+/// `--device`: by `rondo perf`, ranks as processes and then as threads of one (devices.cpp).
+[[nodiscard]] Result<std::vector<Measured>> measure_devices(const Options &options);
 
 /// Processors' time that somebody else used: other processes, and the hypervisor.
 class Load {
@@ -155,6 +163,8 @@ struct Comparison {
                                               const Config &config);
 /// Over all sizes; infinite where a choice was not measured.
 [[nodiscard]] double worst_ratio(std::span<const Comparison> comparisons);
+/// Behind "2 ranks": " as processes, on devices"; empty on hosts.
+[[nodiscard]] const char *place_text(BufferPlace buffers);
 [[nodiscard]] std::string comparison_text(std::span<const Comparison> comparisons);
 [[nodiscard]] std::string costs_text(const Costs &costs);
 

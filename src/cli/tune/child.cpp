@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/cli/tune/child.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+
+namespace rondo::cli::tune {
+namespace {
+
+/// While it lives, signals that end a job wait to be asked for: the launcher has to end its ranks first, and then this
+/// process removes its folder. An interrupt comes to both from the terminal, the others to this process alone.
+class SignalsHeld {
+ public:
+  SignalsHeld() {
+    ::sigemptyset(&held_);
+    for (const int number : {SIGCHLD, SIGINT, SIGQUIT, SIGTERM, SIGHUP}) ::sigaddset(&held_, number);
+    ::pthread_sigmask(SIG_BLOCK, &held_, &before_);
+  }
+  SignalsHeld(const SignalsHeld &) = delete;
+  SignalsHeld &operator=(const SignalsHeld &) = delete;
+  ~SignalsHeld() { restore(); }
+  void restore() const { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+  /// The exit status of `child`, 128 + number after a signal. What is to end this process is passed on to the child,
+  /// and told even where that had just done its work.
+  [[nodiscard]] int wait_for(pid_t child) const {
+    int ended_by = 0;
+    const auto heed = [&](int number) {
+      if (number > 0 && number != SIGCHLD) ended_by = number;
+    };
+    int status = 0;
+    while (::waitpid(child, &status, WNOHANG) == 0) {  // bounded by the launcher's own --timeout
+      const int number = ::sigwaitinfo(&held_, nullptr);
+      heed(number);
+      if (number == SIGTERM || number == SIGHUP) ::kill(child, number);
+    }
+    const timespec no_time{};
+    for (int number = 1; number > 0; heed(number)) number = ::sigtimedwait(&held_, nullptr, &no_time);
+    if (WIFSIGNALED(status)) return 128 + WTERMSIG(status);
+    return WEXITSTATUS(status) == 0 && ended_by != 0 ? 128 + ended_by : WEXITSTATUS(status);
+  }
+
+ private:
+  sigset_t held_{}, before_{};
+};
+
+void replace_descriptor(int descriptor, const char *path) {
+  if (const int file = ::open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600); file >= 0) ::dup2(file, descriptor);
+}
+
+}  // namespace
+
+Folder::Folder() {
+  const char *base = std::getenv("TMPDIR");
+  path_ = (base != nullptr && *base != '\0' ? std::string(base) : "/tmp") + "/rondo-tune-XXXXXX";
+  if (::mkdtemp(path_.data()) == nullptr) error_number_ = errno;
+}
+
+Folder::~Folder() {
+  std::error_code ignored;
+  if (error_number_ == 0) std::filesystem::remove_all(path_, ignored);
+}
+
+Result<void> Folder::made() const {
+  if (error_number_ == 0) return {};
+  return system_error("cannot make the folder " + path_ + " (TMPDIR says where)", error_number_);
+}
+
+Result<std::string> own_program() {
+  std::error_code failed;
+  std::string program = std::filesystem::read_symlink("/proc/self/exe", failed).string();
+  if (failed) return system_error("cannot find this program: /proc/self/exe", failed.value());
+  return program;
+}
+
+Result<int> execute(const std::vector<std::string> &words, const std::string &errors_path) {
+  std::vector<char *> pointers;
+  for (const std::string &word : words) pointers.push_back(const_cast<char *>(word.c_str()));
+  pointers.push_back(nullptr);
+  const SignalsHeld held;
+  const pid_t own = ::getpid();
+  const pid_t child = ::fork();
+  if (child < 0) return system_error("cannot start rondo run", errno);
+  if (child == 0) {
+    held.restore();
+    // The launcher must not outlive us; it takes its ranks with it.
+    static_cast<void>(::prctl(PR_SET_PDEATHSIG, SIGTERM));
+    if (!errors_path.empty()) {
+      replace_descriptor(STDOUT_FILENO, "/dev/null");
+      replace_descriptor(STDERR_FILENO, errors_path.c_str());
+    }
+    if (::getppid() == own) ::execv(pointers[0], pointers.data());
+    ::_exit(127);
+  }
+  return held.wait_for(child);
+}
+
+}  // namespace rondo::cli::tune

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+// `rondo tune --device`: what buffers on CUDA devices get. Each candidate is a run of `rondo perf`, which verifies what
+// it times, over all sizes, with calls replayed from a graph; the candidates take turns, round by round. What the
+// library really chose stands in perf's report: blocks, for one, are bounded, and not asked for.
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+
+#include "src/base/clock.h"
+#include "src/base/names.h"
+#include "src/base/parse.h"
+#include "src/cli/tune/child.h"
+#include "src/cli/tune/devices.h"
+#include "src/console/progress.h"
+#include "src/plan/algorithm.h"
+
+namespace rondo::cli::tune {
+namespace {
+
+constexpr uint64_t KiB = 1024;
+constexpr uint64_t ll_bytes_max = 256 * KiB;   // it moves two bytes for each
+constexpr uint64_t post_bytes_max = 64 * KiB;  // the most that a one_shot of load_store takes on a device
+constexpr double hopeless_ratio = 2.5;         // a candidate that is so much slower at every size has one turn only
+constexpr uint32_t run_seconds_max = 300;      // of one run of perf
+
+void add_interpreted(std::vector<DeviceCandidate> &list, const Algorithm &algorithm, bool quick) {
+  for (const uint64_t chunk_bytes : {64 * KiB, 256 * KiB}) {
+    if (quick && chunk_bytes != 64 * KiB) continue;
+    list.push_back({{algorithm.id, RONDO_PROTOCOL_SIMPLE, 0, chunk_bytes, RONDO_KERNEL_INTERPRETER}});
+  }
+  list.push_back({{algorithm.id, RONDO_PROTOCOL_LL, 0, 16 * KiB, RONDO_KERNEL_INTERPRETER}, 0, ll_bytes_max});
+}
+
+void add_load_store(std::vector<DeviceCandidate> &list, bool quick) {
+  for (const uint32_t blocks_max : {0u, 64u, 16u, 4u, 1u}) {
+    if (quick && blocks_max != 0 && blocks_max != 4) continue;
+    list.push_back({{RONDO_ALGORITHM_ONE_SHOT, RONDO_PROTOCOL_AUTO, 0, 0, RONDO_KERNEL_LOAD_STORE}, blocks_max,
+                    post_bytes_max});
+    list.push_back({{RONDO_ALGORITHM_TWO_SHOT, RONDO_PROTOCOL_AUTO, 0, 0, RONDO_KERNEL_LOAD_STORE}, blocks_max});
+  }
+}
+
+std::string first_line_of(const std::string &path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+std::string show(const DeviceCandidate &candidate) {
+  if (candidate.asked == PlanChoice{}) return "auto";
+  std::string text = std::string(rondo_algorithm_string(candidate.asked.algorithm)) + "/" + candidate.asked.way();
+  if (candidate.asked.chunk_bytes != 0) text += " " + show_bytes(candidate.asked.chunk_bytes);
+  if (candidate.blocks_max != 0) text += ", " + std::to_string(candidate.blocks_max) + " blocks at most";
+  return text;
+}
+
+/// perf takes sizes as first, last and the factor between. 0: they are not so.
+uint64_t factor_of(const std::vector<uint64_t> &sizes) {
+  if (sizes.size() < 2) return 2;
+  const uint64_t factor = sizes[1] / sizes[0];
+  for (size_t at = 1; at < sizes.size(); ++at) {
+    const bool next = sizes[at] == sizes[at - 1] * factor;
+    const bool last = at + 1 == sizes.size() && sizes[at] < sizes[at - 1] * factor;
+    if (!next && !last) return 0;
+  }
+  return std::max<uint64_t>(factor, 2);
+}
+
+std::vector<std::string> words_of(const Options &options, const Group &group, const DeviceCandidate &candidate,
+                                  const std::string &program, const std::string &result_path) {
+  const bool threads = group.buffers == BufferPlace::shared_device;
+  const std::string ranks = std::to_string(group.rank_count);
+  std::vector<std::string> words{program, "run", "-n", threads ? "1" : ranks, "--timeout",
+                                 std::to_string(run_seconds_max), "--", program, "perf",
+                                 rondo_collective_string(group.collective), "--device", options.device, "--graph",
+                                 "--out-of-place-only", "-T", "60", "--json", result_path};
+  const auto add = [&](const char *name, const std::string &value) { words.insert(words.end(), {name, value}); };
+  if (threads) add("--ranks", ranks);
+  add("-b", std::to_string(options.sizes.front()));
+  add("-e", std::to_string(std::min(options.sizes.back(), std::max(candidate.bytes_max, options.sizes.front()))));
+  add("-f", std::to_string(factor_of(options.sizes)));
+  if (options.quick)
+    for (const auto &[name, count] : {std::pair("-n", "3"), {"-w", "1"}, {"-m", "5"}}) add(name, count);
+  const PlanChoice &asked = candidate.asked;
+  if (asked.algorithm != RONDO_ALGORITHM_AUTO) add("--algorithm", rondo_algorithm_string(asked.algorithm));
+  if (asked.protocol != RONDO_PROTOCOL_AUTO) add("--protocol", rondo_protocol_string(asked.protocol));
+  if (asked.kernel != RONDO_KERNEL_AUTO) add("--kernel", rondo_kernel_string(asked.kernel));
+  if (asked.chunk_bytes != 0) add("--chunk-bytes", std::to_string(asked.chunk_bytes));
+  if (candidate.blocks_max != 0) add("--max-ctas", std::to_string(candidate.blocks_max));
+  return words;
+}
+
+/// A candidate's turns.
+struct Entry {
+  DeviceCandidate candidate;
+  bool active = true;
+  std::vector<DeviceResult> results;  ///< of its latest turn
+};
+
+class Devices {
+ public:
+  Devices(const Options &options, const Group &group, std::string program)
+      : options_(options), group_(group), program_(std::move(program)) {
+    for (DeviceCandidate &candidate : device_candidates(group, options.quick))
+      if (candidate.bytes_max >= options.sizes.front()) entries_.push_back({std::move(candidate), true, {}});
+  }
+
+  [[nodiscard]] Result<Measured> measure();
+  [[nodiscard]] size_t count() const { return entries_.size(); }
+
+ private:
+  [[nodiscard]] Result<void> take_turn(Entry &entry);
+  void leave_out_hopeless();
+
+  const Options &options_;
+  Group group_;
+  std::string program_;
+  std::vector<Entry> entries_;
+  DeviceTimes times_;
+};
+
+/// A candidate that cannot be here is told and left out; one that is interrupted ends all.
+Result<void> Devices::take_turn(Entry &entry) {
+  const Folder folder;
+  RONDO_TRY(folder.made());
+  const std::string result_path = folder.path() + "/result.json", errors_path = folder.path() + "/errors";
+  RONDO_TRY_ASSIGN(const int status,
+                   execute(words_of(options_, group_, entry.candidate, program_, result_path), errors_path));
+  if (status != 0) {
+    const std::string what = show(entry.candidate) + ": rondo perf ended with status " + std::to_string(status) + ": " +
+                             first_line_of(errors_path);
+    const bool is_own_choice = &entry == &entries_.front();
+    if (is_own_choice || status > 128) return Error{RONDO_ERROR_REMOTE, what};
+    std::fprintf(stderr, "  left out: %s\n", what.c_str());
+    entry.active = false;
+    return {};
+  }
+  RONDO_TRY_ASSIGN(entry.results, read_perf_file(result_path));
+  for (const DeviceResult &result : entry.results) times_.add(result);
+  return {};
+}
+
+void Devices::leave_out_hopeless() {
+  for (Entry &entry : entries_)
+    entry.active = entry.active && std::any_of(entry.results.begin(), entry.results.end(), [&](const auto &result) {
+                     return result.median_us <= hopeless_ratio * times_.best_us(result.bytes);
+                   });
+}
+
+Result<Measured> Devices::measure() {
+  std::fprintf(stderr, "%s, %u ranks%s: %zu candidates\n", rondo_collective_string(group_.collective),
+               group_.rank_count, place_text(group_.buffers), entries_.size());
+  Measured measured;
+  const uint64_t begin_ns = now_ns();
+  for (uint32_t round = 0; round < options_.round_count; ++round) {
+    for (size_t at = 0; at < entries_.size(); ++at) {
+      Entry &entry = entries_[(at + round) % entries_.size()];
+      if (!entry.active) continue;
+      RONDO_TRY(take_turn(entry));
+      if (!entry.active) continue;
+      const double part = (round + static_cast<double>(at + 1) / static_cast<double>(entries_.size())) /
+                          options_.round_count;
+      const double elapsed_s = static_cast<double>(now_ns() - begin_ns) * 1e-9;
+      std::fprintf(stderr, "  %s (%s)\n", show(entry.candidate).c_str(),
+                   console::progress_text(part, elapsed_s).c_str());
+    }
+    if (round == 0) leave_out_hopeless();
+  }
+  measured.group = group_;
+  measured.series = times_.series();
+  for (const DeviceResult &result : entries_.front().results)
+    measured.built_in.emplace_back(result.bytes, result.choice);
+  return measured;
+}
+
+}  // namespace
+
+std::vector<DeviceCandidate> device_candidates(const Group &group, bool quick) {
+  std::vector<DeviceCandidate> list{{}};
+  for (const Algorithm &algorithm : algorithms()) {
+    const bool hierarchical =
+        algorithm.id == RONDO_ALGORITHM_HIERARCHICAL || algorithm.id == RONDO_ALGORITHM_HIERARCHICAL_TREE;
+    if (hierarchical || !algorithm.supports(group.collective) || group.rank_count > algorithm.rank_count_max) continue;
+    add_interpreted(list, algorithm, quick);
+  }
+  if (group.collective == RONDO_ALL_REDUCE) add_load_store(list, quick);
+  return list;
+}
+
+Result<std::vector<DeviceResult>> parse_perf(std::string_view text) {
+  const auto not_understood = Error{RONDO_ERROR_INTERNAL, "the report of rondo perf is not understood"};
+  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("results") || !json["results"].is_array()) return not_understood;
+  std::vector<DeviceResult> results;
+  try {
+    for (const auto &row : json["results"]) {
+      DeviceResult result;
+      result.bytes = row.at("bytes").get<uint64_t>();
+      const auto enumerator = [&](const char *key, auto name, auto &to) {
+        const auto value = parse_name(row.at(key).get<std::string>(), name, key);
+        if (value.ok()) to = value.value();
+        return value.ok();
+      };
+      if (!enumerator("algorithm", rondo_algorithm_string, result.choice.algorithm) ||
+          !enumerator("protocol", rondo_protocol_string, result.choice.protocol) ||
+          !enumerator("kernel", rondo_kernel_string, result.choice.kernel))
+        return not_understood;
+      result.choice.channels = row.at("channels").get<uint32_t>();
+      result.choice.chunk_bytes = row.at("chunk_bytes").get<uint64_t>();
+      result.median_us = row.at("out_of_place").at("time_us").at("median").get<double>();
+      results.push_back(result);
+    }
+  } catch (const nlohmann::json::exception &) {
+    return not_understood;
+  }
+  if (results.empty()) return not_understood;
+  return results;
+}
+
+Result<std::vector<DeviceResult>> read_perf_file(const std::string &path) {
+  std::ifstream file(path, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  return parse_perf(text);
+}
+
+void DeviceTimes::add(const DeviceResult &result) {
+  auto &choices = times_[result.bytes];
+  const auto found = std::find_if(choices.begin(), choices.end(),
+                                  [&](const auto &known) { return known.first == result.choice; });
+  if (found != choices.end()) found->second.push_back(result.median_us);
+  else choices.push_back({result.choice, {result.median_us}});
+}
+
+double DeviceTimes::best_us(uint64_t bytes) const {
+  double best = 0;
+  for (const auto &[choice, values] : times_.at(bytes)) {
+    const double least = *std::min_element(values.begin(), values.end());
+    best = best == 0 ? least : std::min(best, least);
+  }
+  return best;
+}
+
+std::vector<Series> DeviceTimes::series() const {
+  std::vector<Series> all;
+  for (const auto &[bytes, choices] : times_)
+    for (const auto &[choice, values] : choices) {
+      std::vector<double> sorted = values;
+      std::sort(sorted.begin(), sorted.end());
+      const size_t middle = sorted.size() / 2;
+      const double median = sorted.size() % 2 == 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
+      const auto count = static_cast<uint32_t>(sorted.size());
+      all.push_back({bytes, choice, median, sorted.front(), sorted.back(), count, count});
+    }
+  return all;
+}
+
+Result<std::vector<Measured>> measure_devices(const Options &options) {
+  if (factor_of(options.sizes) == 0)
+    return invalid_argument("--sizes: with --device they are FROM-TO/FACTOR, each the one before times the factor");
+  RONDO_TRY_ASSIGN(const std::string program, own_program());
+  std::vector<Measured> all;
+  for (const BufferPlace buffers : {BufferPlace::device, BufferPlace::shared_device})
+    for (const uint32_t rank_count : options.rank_counts)
+      for (const rondo_collective_t collective : options.collectives) {
+        Devices devices(options, {collective, rank_count, false, buffers}, program);
+        RONDO_TRY_ASSIGN(Measured measured, devices.measure());
+        all.push_back(std::move(measured));
+      }
+  return all;
+}
+
+}  // namespace rondo::cli::tune

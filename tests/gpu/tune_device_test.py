@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`rondo tune --device`: what it measures, the table it writes, and that ranks on devices follow such a table, by where
+their buffers are.   usage: tune_device_test.py RONDO"""
+
+import json
+import os
+import sys
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "proc"))
+from perf_support import PerfCase, call  # noqa: E402
+
+RONDO = os.path.abspath(sys.argv.pop(1))
+FEW_RUNS = ("-n", "2", "-w", "1", "-m", "2", "-b", 4096, "-e", 4096)
+
+
+def row(buffers, algorithm, kernel="interpreter", channels=1):
+    return {"collective": "all_reduce", "ranks": 2, "oversubscribed": False, "bytes_max": "any", "algorithm": algorithm,
+            "protocol": "simple" if kernel == "interpreter" else "auto", "channels": channels, "chunk_bytes": 1024,
+            "kernel": kernel, "buffers": buffers}
+
+
+class TuneDevice(PerfCase):
+    rondo = RONDO
+
+    def used(self, rows, *words, executor="auto"):
+        table = self.folder / "table.json"
+        table.write_text(json.dumps({"format": "rondo tuning table", "version": 1, "rows": rows}), encoding="ascii")
+        ranks = ("--ranks", 2) if "--ranks" in words else ()
+        result = self.folder / "used.json"
+        command = [RONDO, "perf", "all_reduce", "--device", "cuda:0", *FEW_RUNS, *ranks, "--json", result]
+        if not ranks:
+            command = [RONDO, "run", "-n", 2, *command]
+        status, out, err = call(*command, RONDO_TUNING_FILE=str(table), RONDO_DEVICE_EXECUTOR=executor)
+        self.assertEqual(status, 0, out + err)
+        found = json.loads(result.read_text(encoding="utf-8"))["results"][0]
+        return found["algorithm"], found["kernel"], found["channels"]
+
+    def test_a_table_counts_where_the_buffers_are(self):
+        rows = [row("host", "two_shot"), row("device", "tree"), row("shared_device", "ring")]
+        self.assertEqual(self.used(rows)[:2], ("tree", "interpreter"))
+        self.assertEqual(self.used(rows, "--ranks")[:2], ("ring", "interpreter"))
+        # Rows of hosts say nothing of devices.
+        self.assertEqual(self.used(rows[:1], "--ranks")[1], "load_store")
+        # Processes have the kernels of load_store where a row wants them.
+        self.assertEqual(self.used([row("device", "one_shot", "load_store", 2)], executor="kernel"),
+                         ("one_shot", "load_store", 2))
+        self.assertEqual(self.used([row("shared_device", "two_shot", "load_store", 3)], "--ranks"),
+                         ("two_shot", "load_store", 3))
+
+    def test_it_measures_processes_and_threads_and_its_table_is_followed(self):
+        table = self.folder / "devices.json"
+        status, out, err = call(RONDO, "tune", "--device", "cuda:0", "--quick", "--rounds", 1, "--ranks", 2, "--sizes",
+                                "64-4K/64", "-o", table)
+        self.assertEqual(status, 0, out + err)
+        # Processes that share a device go by copies, for which ll and load_store are not; threads have all.
+        processes, threads = err.split("as threads")
+        self.assertRegex(processes, "left out: ring/ll 16K: rondo perf ended with status 2: .*'ll' that was asked for")
+        self.assertNotIn("left out", threads)
+        self.assertIn("all_reduce, 2 ranks as processes, on devices", out)
+        self.assertIn("all_reduce, 2 ranks as threads of a process, on devices", out)
+        written = json.loads(table.read_text(encoding="utf-8"))
+        self.assertEqual([each["buffers"] for each in written["measurements"]], ["device", "shared_device"])
+        for measured in written["measurements"]:
+            self.assertEqual({each["bytes"] for each in measured["series"]}, {64, 4096})
+            kernels = {each["kernel"] for each in measured["series"]}
+            self.assertEqual(kernels, {"interpreter", "load_store"} if measured["buffers"] == "shared_device" else
+                             {"interpreter"})
+        for place, words in (("device", ()), ("shared_device", ("--ranks",))):
+            rows = [each for each in written["rows"] if each["buffers"] == place]
+            chosen = next(each for each in rows if each["bytes_max"] == "any" or each["bytes_max"] >= 4096)
+            self.assertEqual(self.used(written["rows"], *words)[:2], (chosen["algorithm"], chosen["kernel"]))
+
+    def test_what_cannot_be_is_refused(self):
+        for words, said in ((("--device", "cuda:7", "--ranks", 2), "cuda:7"),
+                            (("--device", "cuda", "--hosts"), "--hosts"),
+                            (("--device", "cuda", "--sizes", "8,64,100,4096"), "FROM-TO/FACTOR")):
+            status, out, err = call(RONDO, "tune", *words, "-o", self.folder / "none.json")
+            self.assertNotEqual(status, 0, out + err)
+            self.assertIn(said, err)
+        self.assertFalse((self.folder / "none.json").exists())
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

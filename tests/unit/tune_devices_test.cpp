@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/cli/tune/devices.h"
+
+#include <algorithm>
+#include <set>
+
+#include "tests/catch.h"
+
+using namespace rondo;
+using namespace rondo::cli::tune;
+
+namespace {
+
+constexpr PlanChoice ring{RONDO_ALGORITHM_RING, RONDO_PROTOCOL_SIMPLE, 1, 65536, RONDO_KERNEL_INTERPRETER};
+constexpr PlanChoice blocks{RONDO_ALGORITHM_TWO_SHOT, RONDO_PROTOCOL_AUTO, 16, 64, RONDO_KERNEL_LOAD_STORE};
+
+const std::string report = R"({"ranks": 2, "results": [
+  {"bytes": 8, "algorithm": "two_shot", "protocol": "auto", "kernel": "load_store", "channels": 16, "chunk_bytes": 64,
+   "out_of_place": {"time_us": {"median": 3.5, "min": 3, "max": 4}}, "in_place": null},
+  {"bytes": 64, "algorithm": "ring", "protocol": "simple", "kernel": "interpreter", "channels": 1,
+   "chunk_bytes": 65536, "out_of_place": {"time_us": {"median": 7, "min": 6, "max": 9}}, "in_place": null}]})";
+
+std::string without(std::string text, const std::string &part) {
+  const size_t at = text.find(part);
+  REQUIRE(at != std::string::npos);
+  return text.erase(at, part.size());
+}
+
+}  // namespace
+
+TEST_CASE("tune --device: the library's own choice comes first, then every algorithm that can, and load_store") {
+  const auto list = device_candidates({RONDO_ALL_REDUCE, 4, false, BufferPlace::device}, false);
+  CHECK(list[0].asked == PlanChoice{});
+  std::set<rondo_algorithm_t> interpreted;
+  std::set<uint32_t> limits;
+  for (const DeviceCandidate &it : list) {
+    if (it.asked.kernel == RONDO_KERNEL_INTERPRETER) interpreted.insert(it.asked.algorithm);
+    if (it.asked.kernel == RONDO_KERNEL_LOAD_STORE) limits.insert(it.blocks_max);
+    if (it.asked.protocol == RONDO_PROTOCOL_LL) CHECK(it.bytes_max == 256 << 10);
+  }
+  CHECK(interpreted.size() == 5);
+  CHECK(limits.size() == 5);
+  const auto gathers = device_candidates({RONDO_ALL_GATHER, 4, false, BufferPlace::device}, false);
+  CHECK(std::none_of(gathers.begin(), gathers.end(), [](const DeviceCandidate &it) {
+    return it.asked.kernel == RONDO_KERNEL_LOAD_STORE || it.asked.algorithm == RONDO_ALGORITHM_TREE;
+  }));
+  CHECK(device_candidates({RONDO_ALL_REDUCE, 4, false, BufferPlace::device}, true).size() < list.size());
+}
+
+TEST_CASE("tune --device: what rondo perf reports is understood as it is, and nothing else") {
+  const auto results = parse_perf(report);
+  REQUIRE(results.ok());
+  REQUIRE(results.value().size() == 2);
+  CHECK(results.value()[0].bytes == 8);
+  CHECK(results.value()[0].choice == blocks);
+  CHECK(results.value()[0].median_us == 3.5);
+  CHECK(results.value()[1].choice == ring);
+  for (const char *part : {"\"chunk_bytes\": 65536, ", "\"median\": 7, ", "ring", "]}", "\"ranks\": 2, \"results\":"})
+    CHECK_FALSE(parse_perf(without(report, part)).ok());
+  CHECK_FALSE(parse_perf(R"({"results": []})").ok());
+}
+
+TEST_CASE("tune --device: candidates that came to the same choice are one, and rows and comparison follow from it") {
+  DeviceTimes times;
+  for (const double us : {4.0, 2.0, 3.0}) times.add({1024, blocks, us});
+  times.add({1024, ring, 9});
+  times.add({64 << 20, blocks, 900});
+  times.add({64 << 20, ring, 300});
+  CHECK(times.best_us(1024) == 2);
+  Measured measured;
+  measured.group = {RONDO_ALL_REDUCE, 2, false, BufferPlace::shared_device};
+  measured.series = times.series();
+  measured.built_in = {{1024, ring}, {64 << 20, ring}};
+  REQUIRE(measured.series.size() == 4);
+  CHECK(measured.series[0].median_us == 3);
+
+  const auto rows = build_rows({&measured, 1});
+  REQUIRE(rows.size() == 2);
+  CHECK(rows[0].buffers == BufferPlace::shared_device);
+  CHECK(rows[0].choice == blocks);
+  CHECK(rows[1].choice == ring);
+  const auto table = TuningTable::make(rows);
+  REQUIRE(table.ok());
+  const auto comparisons = compare({&measured, 1}, table.value(), Config{});
+  REQUIRE(comparisons.size() == 2);
+  CHECK(worst_ratio(comparisons) == 1);
+  CHECK(comparisons[0].built_in_us == 9.0);
+  CHECK(comparison_text(comparisons).find("2 ranks as threads of a process, on devices") != std::string::npos);
+}
