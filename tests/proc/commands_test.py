@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every line of README.md, docs/ and the manual page's examples that begins with a command is run as it stands, on the
-installed tree: in one folder, with the programs that the pages speak of. What takes minutes, a GPU or another's machine
+"""Every line of README.md, docs/, the manual page's examples and those of each command's --help that begins with a
+command is run as it stands, on the installed tree: in one folder, with the programs that the pages speak of. What takes minutes, a GPU or another's machine
 is in SKIPPED, with the reason, and told; what would take long is shortened by SHORTER, and told.
 usage: commands_test.py BUILD"""
 
@@ -33,13 +33,20 @@ SKIPPED = [  # (what the line has, why it is not run)
     (r"^build-test/tests/|^(python3 )?tests/", "is a test, which meson test runs with limits of its own"),
     (r"^sysctl ", "changes the machine"),
     (r"^docker ", "needs a network and an image of Debian"),
+    (r"pip install torch", "downloads a gigabyte"),
+    (r"devices\.json", "is a table that a GPU makes; tests/gpu does the same on the driver in software"),
+    (r"pidof rondo-train", "needs a training that runs; tests/proc/trace_test.py looks at a job that does"),
+    (r"host-a\.jsonl", "needs recordings of two hosts; tests/net makes some"),
 ]
 SHORTER = [  # (what is replaced, by what)
     (r"^((?:RONDO_\w+=\S+ )*rondo (?:run .*rondo )?perf \w+(?!.*-e )|^mpirun .*rondo perf \w+)", r"\1 -e 64K -n 3"),
     (r"(perf .*)-e (64M|256M)", r"\1-e 64K -n 3"),
     (r"^rondo sim --ranks 16384", "rondo sim --alone --ranks 16384"),
     (r"^rondo tune( --quick --ranks 2)? -o", "rondo tune --quick --ranks 2 --sizes 64,4K -o"),
+    (r"--nodes 16 --gpus 8", "--nodes 2 --gpus 2"),
+    (r"--table here.json --ranks 4", "--table here.json --ranks 2"),  # as rondo tune above
     (r"--model tiny", "--width 32 --layers 1 --heads 2 --context 32"),
+    (r"--corpus ~/texts", "--corpus /usr/share/common-licenses"),
     (r"--steps \d+", "--steps 3"),
     (r"--measure \d+", "--measure 1"),
 ]
@@ -52,7 +59,8 @@ LIMIT_SECONDS = 100  # of one line: on a busy machine, too
 def lines_of(page):
     """(number, command) of a page: indented lines and fences of no other language; a loop is one command."""
     fence, loop, depth = None, [], 0
-    for number, line in enumerate((ROOT / page).read_text(encoding="utf-8").splitlines(), 1):
+    whole = re.sub(r" *\\\n +", " ", (ROOT / page).read_text(encoding="utf-8"))  # a backslash goes on in the next line
+    for number, line in enumerate(whole.splitlines(), 1):
         if line.startswith("```"):
             fence = None if fence is not None else line[3:].strip()
             continue
@@ -85,6 +93,13 @@ def lines_of_manual():
     for number, line in enumerate(lines[begin:lines.index(".fi", begin)], begin + 1):
         if line and line[0] not in ".#":
             yield number, line.replace("\\-", "-")
+
+
+def lines_of_help(text):
+    """The examples of a --help: two spaces, the command, and behind two spaces more what it does."""
+    for line in text.partition("\nExamples:\n")[2].splitlines():
+        if re.match(r"  \S", line):
+            yield re.split(r"  +", line.strip())[0].replace("4711", "PID")
 
 
 def all_lines():
@@ -177,12 +192,24 @@ class Commands(unittest.TestCase):
         if "rondo train" in line and not (self.rondo.parent / "rondo-train").exists():
             return "this build has no trainer"
         first = next(word for word in line.split() if not re.match(r"[A-Z_]+=", word))
-        missing = first in ("jq", "mpirun") and not shutil.which(first)
-        return f"there is no {first} here" if missing else None
+        needed = [first, *re.findall(r"\| (\w+)", line)]
+        missing = next((name for name in needed if name in ("jq", "mpirun", "dot") and not shutil.which(name)), None)
+        return f"there is no {missing} here" if missing else None
+
+    @classmethod
+    def helps(cls):
+        """(place, command) of each command's examples."""
+        commands = re.findall(r"^  (\w+) ", cls.run_line("rondo --help").partition("Commands:")[2], re.MULTILINE)
+        for command in commands:
+            if command != "train" or (cls.rondo.parent / "rondo-train").exists():
+                yield from ((f"rondo {command} --help", line)
+                            for line in lines_of_help(cls.run_line(f"rondo {command} --help")))
 
     def test_each_runs_as_it_stands(self):
+        helps = list(self.helps())
+        self.assertGreaterEqual(len({place for place, _ in helps}), 8)
         ran = 0
-        for place, line in all_lines():
+        for place, line in all_lines() + helps:
             reason = self.reason_to_skip(line)
             if reason:
                 print(f"skipped: {place}: {line.splitlines()[0]}: {reason}", flush=True)
@@ -195,7 +222,7 @@ class Commands(unittest.TestCase):
         self.assertGreaterEqual(ran, 15)
 
     def test_each_line_of_the_tables_is_of_use(self):
-        lines = [line for _, line in all_lines()]
+        lines = [line for _, line in all_lines() + list(self.helps())]
         for pattern, _ in SKIPPED + SHORTER:
             self.assertTrue(any(re.search(pattern, line) for line in lines), pattern)
 

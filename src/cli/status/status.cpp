@@ -36,9 +36,9 @@ constexpr console::Manual manual{
     "Tells what the ranks of running jobs on this host do, how long already, and who is waited for. It only reads the\n"
     "memory that the ranks share; on each host of a job it tells of the ranks there.",
     "rondo status PID [OPTIONS]\n       rondo status --job [PID] [OPTIONS]",
-    "  rondo status --job                       all jobs of this user on this host: who is waited for?\n"
-    "  rondo status 4711 --json status.json     the communicators of one process, for scripts\n"
-    "  rondo status --job 4711 --dump ops.jsonl the last operations of each rank below a launcher\n"};
+    "  rondo status --job                        all jobs of this user on this host: who is waited for?\n"
+    "  rondo status 4711 --json status.json      the communicators of one process, for scripts\n"
+    "  rondo status --job 4711 --dump ops.jsonl  the last operations of each rank below a launcher\n"};
 
 /// A word behind --json that is the process and not the file.
 bool is_number(std::string_view word) {
