@@ -103,9 +103,10 @@ Result<void> look_for_failure(const Ranks &ranks, Store &store) {
   return {};
 }
 
-/// What a failed initialisation says first: which rank it was. Of a timeout, also what to do.
-Error at_init(Error error, uint32_t rank, uint32_t rank_count, uint64_t timeout_ns) {
-  if (error.status == RONDO_ERROR_TIMEOUT)
+/// What a failed initialisation says first: which rank it was. Where the whole took too long, also what to do; a wait
+/// that has a shorter deadline of its own has said that itself.
+Error at_init(Error error, uint32_t rank, uint32_t rank_count, uint64_t timeout_ns, uint64_t deadline_ns) {
+  if (error.status == RONDO_ERROR_TIMEOUT && now_ns() >= deadline_ns)
     error.message += "; it took longer than the " + show_seconds(timeout_ns) + " s of init_timeout_ms "
                      "(RONDO_INIT_TIMEOUT). Look whether all " + std::to_string(rank_count) +
                      " ranks were started and can reach each other (RONDO_LOG=debug tells how far each came), or raise "
@@ -173,7 +174,7 @@ Result<Initialisation> init_unique_id(const rondo_unique_id_t &id, int rank, int
     auto comm = join();
     if (!comm.ok()) process().id_servers.host_failed(group_id, about_host(comm.error(), own));
     process().id_servers.remove(group_id);  // one id makes one communicator; its server is here or elsewhere
-    if (!comm.ok()) return at_init(std::move(comm).error(), own, count, settings.init_timeout_ns);
+    if (!comm.ok()) return at_init(std::move(comm).error(), own, count, settings.init_timeout_ns, deadline_ns);
     return comm;
   };
   return Initialisation{run, settings.nonblocking};
@@ -203,7 +204,7 @@ Result<Initialisation> init_environment(const rondo_config_t *config) {
     auto comm = join();
     if (comm.ok()) return comm;
     process().id_servers.remove(job_server_name);  // the next communicator makes another
-    return at_init(std::move(comm).error(), job.rank, job.size, settings.init_timeout_ns);
+    return at_init(std::move(comm).error(), job.rank, job.size, settings.init_timeout_ns, deadline_ns);
   };
   return Initialisation{run, settings.nonblocking};
 }
