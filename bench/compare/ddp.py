@@ -3,7 +3,8 @@
 """The peer of `rondo train`: PyTorch's DistributedDataParallel over Gloo, one thread a rank, on the same model, corpus
 and batch. training.py runs it; PyTorch must be there. Ranks by RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT; without
 them it is one rank. Steps with the all-reduce of gradients and steps without (no_sync) take turns; both end with the
-optimizer, so that their difference is what communication costs a step. Rank 0 prints one line of JSON."""
+optimizer, so that their difference is what communication costs a step (the ranks' models part by it). Rank 0 prints one
+line of JSON."""
 
 import argparse
 import json
@@ -70,22 +71,21 @@ class Training:
     def passes(self, samples):
         loss = self.run(samples[:, :-1], samples[:, 1:])
         loss.backward()
-        return loss
 
     def step(self, summed):
-        """Returns its seconds and its loss. Drawing the samples is not timed."""
+        """Returns its seconds. Drawing the samples is not timed."""
         length = self.model.context + 1
         begins = torch.randint(len(self.corpus) - length, (self.batch,), generator=self.random)
         samples = torch.stack([self.corpus[begin:begin + length] for begin in begins])
         begin = time.perf_counter()
         if summed or self.ranks == 1:
-            loss = self.passes(samples)
+            self.passes(samples)
         else:
             with self.run.no_sync():
-                loss = self.passes(samples)
+                self.passes(samples)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=False)
-        return time.perf_counter() - begin, loss.item()
+        return time.perf_counter() - begin
 
 
 def main():
@@ -107,12 +107,12 @@ def main():
     summed, bare = [], []
     while len(summed) < options.steps:
         summed += [training.step(True) for _ in range(STEPS_A_TURN)]
-        bare += [training.step(False)[0] for _ in range(STEPS_A_TURN)] if ranks > 1 else []
-    step_ms = 1e3 * statistics.median(seconds for seconds, _ in summed)
+        bare += [training.step(False) for _ in range(STEPS_A_TURN)] if ranks > 1 else []
+    step_ms = 1e3 * statistics.median(summed)
     if rank == 0:
         print(json.dumps({"torch": torch.__version__, "step_ms": step_ms,
                           "exposed_ms": step_ms - 1e3 * statistics.median(bare) if bare else 0.0,
-                          "samples_per_second": ranks * options.batch / step_ms * 1e3, "last_loss": summed[-1][1],
+                          "samples_per_second": ranks * options.batch / step_ms * 1e3,
                           "parameters": sum(p.numel() for p in training.model.parameters())}), flush=True)
     if ranks > 1:
         torch.distributed.barrier()

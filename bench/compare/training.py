@@ -19,6 +19,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from between import INSIDE, hosts
@@ -64,32 +65,46 @@ class Apart:
 
 
 def run(place, ranks, words):
-    """Rank 0's standard output. Each rank has a core of its own, as far as there are."""
-    address = place.made.address(0) if place.made else "127.0.0.1"
-    cores = sorted(os.sched_getaffinity(0))
+    """Rank 0's standard output. Each rank has a core of its own, as far as there are. One that fails ends the run."""
     base = {name: value for name, value in os.environ.items() if not name.startswith("RONDO_")}
     base.update(OMP_NUM_THREADS="1", RONDO_SECRET=secrets.token_hex(32))
     if ranks > 1:
-        base.update(WORLD_SIZE=str(ranks), MASTER_ADDR=address, MASTER_PORT=str(next(PORTS)), GLOO_SOCKET_IFNAME="eth0"
-                    if place.made else "lo")
-    started = []
+        base.update(WORLD_SIZE=str(ranks), MASTER_ADDR=place.made.address(0) if place.made else "127.0.0.1",
+                    MASTER_PORT=str(next(PORTS)), GLOO_SOCKET_IFNAME="eth0" if place.made else "lo")
+    with tempfile.TemporaryDirectory() as folder:
+        said = [Path(folder) / f"said-{rank}" for rank in range(ranks)]
+        errors = [Path(folder) / f"errors-{rank}" for rank in range(ranks)]
+        started = []
+        try:
+            start(started, place, words, base, said, errors)
+            deadline = time.monotonic() + DEADLINE_S
+            while any(rank.poll() is None for rank in started) and not any(rank.poll() for rank in started):
+                if time.monotonic() > deadline:
+                    break
+                time.sleep(0.02)
+            statuses = [rank.poll() for rank in started]
+        finally:
+            for rank in started:
+                if rank.poll() is None:
+                    rank.kill()
+                    rank.wait()
+        if any(status != 0 for status in statuses):
+            sys.exit(f"{' '.join(words)}: by rank, with None where it had not ended: {statuses}\n" +
+                     "".join(path.read_text(encoding="utf-8") for path in errors))
+        return said[0].read_text(encoding="utf-8")
+
+
+def start(started, place, words, base, said, errors):
+    cores = sorted(os.sched_getaffinity(0))
     try:
-        for rank in range(ranks):
+        for rank in range(len(said)):
             os.sched_setaffinity(0, {cores[rank % len(cores)]})  # which the rank inherits
-            started.append(subprocess.Popen(place.command(rank, words), stdin=subprocess.DEVNULL, text=True,
-                                            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                            env=dict(base, **({"RANK": str(rank)} if ranks > 1 else {}))))
-        os.sched_setaffinity(0, set(cores))
-        said = [rank.communicate(timeout=DEADLINE_S) for rank in started]
+            own = dict(base, RANK=str(rank)) if len(said) > 1 else base
+            with said[rank].open("wb") as output, errors[rank].open("wb") as error:
+                started.append(subprocess.Popen(place.command(rank, words), stdin=subprocess.DEVNULL, stdout=output,
+                                                stderr=error, env=own))
     finally:
-        for rank in started:
-            if rank.poll() is None:
-                rank.kill()
-                rank.wait()
-    for rank, (_, error) in zip(started, said):
-        if rank.returncode != 0:
-            sys.exit(f"{' '.join(words)}: exit status {rank.returncode}\n{error}")
-    return said[0][0]
+        os.sched_setaffinity(0, set(cores))
 
 
 class Rondo:

@@ -91,12 +91,13 @@ uint64_t follow(std::atomic<uint64_t> &seen, uint32_t low) {
   return std::max(known, now);
 }
 
-/// Ranks that share buffers have load_store without asking; where the image lacks it they do without.
+/// Ranks that share buffers have load_store without asking; where the image lacks it they do without, all of them, as
+/// they are on one device. A measured table that has it is for ranks of other devices as well, which have to agree.
 Result<void> KernelExecutor::load_load_store(const DeviceRequest &request) {
   if (!wants_load_store(request) || request.load_store()) return {};
   auto more = KernelSet::load(context_,
                               kernel_families(request.executor, RONDO_PROTOCOL_AUTO, RONDO_KERNEL_LOAD_STORE));
-  if (!more.ok() && more.error().status != RONDO_ERROR_UNSUPPORTED) return more.error();
+  if (!more.ok() && (!shares_buffers(request) || more.error().status != RONDO_ERROR_UNSUPPORTED)) return more.error();
   has_load_store_ = more.ok();
   if (has_load_store_) kernels_ = std::move(more).value();
   return {};

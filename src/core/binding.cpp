@@ -53,7 +53,7 @@ Result<PlanChoice> Communicator::choose(rondo_collective_t collective, uint64_t 
   input.table = tuning_;
   // A barrier and finalize must work whatever was asked for.
   if (collective == RONDO_BARRIER) input.overrides = {};
-  if (input.overrides.chunk_bytes == 0) input.overrides.chunk_bytes = executor_->chunk_bytes(input.bytes);
+  input.default_chunk_bytes = executor_->chunk_bytes(input.bytes);
   RONDO_TRY_ASSIGN(auto choice, choose_plan(input));
   const bool has_own_channels = choice.kernel == RONDO_KERNEL_LOAD_STORE && capabilities_.exchange_channels != 0;
   choice.channels = std::min(

@@ -12,7 +12,7 @@ namespace rondo {
 enum class BufferPlace : uint8_t {
   host,
   device,        ///< memory of devices
-  shared_device  ///< the same, and each rank's kernels read and write all ranks' buffers: threads of one process
+  shared_device  ///< of one device, and each rank's kernels read and write all ranks' buffers: threads of one process
 };
 
 /// What was chosen. As overrides: what the user wants, AUTO and 0 where the tuner is free.

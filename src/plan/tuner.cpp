@@ -358,6 +358,7 @@ Result<PlanChoice> choose_plan(const TunerInput &input, std::span<const Algorith
     choice.protocol = wanted.protocol;
   if (choice.protocol == RONDO_PROTOCOL_LL && input.ll_slot_bytes == 0) choice.protocol = RONDO_PROTOCOL_SIMPLE;
   if (wanted.channels != 0) choice.channels = wanted.channels;
+  if (input.default_chunk_bytes != 0) choice.chunk_bytes = input.default_chunk_bytes;
   if (wanted.chunk_bytes != 0) choice.chunk_bytes = wanted.chunk_bytes;
   choice.chunk_bytes = limit_chunk(choice.chunk_bytes, slot_bytes_of(input, choice.protocol), input.slot_count);
   return choice;

@@ -15,7 +15,6 @@
 namespace rondo {
 
 [[nodiscard]] const char *buffer_place_string(BufferPlace place);  ///< null: there is no such
-inline constexpr uint32_t device_channels_max = 1024;              ///< of load_store on a device: RONDO_MAX_CTAS
 
 struct TuningRow {
   static constexpr uint64_t any_bytes = std::numeric_limits<uint64_t>::max();

@@ -12,6 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "proc"))
 from perf_support import PerfCase, call  # noqa: E402
 
 RONDO = os.path.abspath(sys.argv.pop(1))
+LIMIT_SECONDS = 500 * (4 if os.environ.get("RONDO_TEST_SANITIZED") else 1)  # of the 600 that Meson allows
 FEW_RUNS = ("-n", "2", "-w", "1", "-m", "2", "-b", 4096, "-e", 4096)
 
 
@@ -35,24 +36,25 @@ class TuneDevice(PerfCase):
         status, out, err = call(*command, RONDO_TUNING_FILE=str(table), RONDO_DEVICE_EXECUTOR=executor)
         self.assertEqual(status, 0, out + err)
         found = json.loads(result.read_text(encoding="utf-8"))["results"][0]
-        return found["algorithm"], found["kernel"], found["channels"]
+        return found["algorithm"], found["kernel"], found["channels"], found["chunk_bytes"]
 
     def test_a_table_counts_where_the_buffers_are(self):
         rows = [row("host", "two_shot"), row("device", "tree"), row("shared_device", "ring")]
-        self.assertEqual(self.used(rows)[:2], ("tree", "interpreter"))
+        # By copies, which have chunks of their own: the row's count.
+        self.assertEqual(self.used(rows), ("tree", "interpreter", 1, 1024))
         self.assertEqual(self.used(rows, "--ranks")[:2], ("ring", "interpreter"))
         # Rows of hosts say nothing of devices.
         self.assertEqual(self.used(rows[:1], "--ranks")[1], "load_store")
         # Processes have the kernels of load_store where a row wants them.
-        self.assertEqual(self.used([row("device", "one_shot", "load_store", 2)], executor="kernel"),
+        self.assertEqual(self.used([row("device", "one_shot", "load_store", 2)], executor="kernel")[:3],
                          ("one_shot", "load_store", 2))
-        self.assertEqual(self.used([row("shared_device", "two_shot", "load_store", 3)], "--ranks"),
+        self.assertEqual(self.used([row("shared_device", "two_shot", "load_store", 3)], "--ranks")[:3],
                          ("two_shot", "load_store", 3))
 
     def test_it_measures_processes_and_threads_and_its_table_is_followed(self):
         table = self.folder / "devices.json"
         status, out, err = call(RONDO, "tune", "--device", "cuda:0", "--quick", "--rounds", 1, "--ranks", 2, "--sizes",
-                                "64-4K/64", "-o", table)
+                                "64-4K/64", "-o", table, seconds=LIMIT_SECONDS)
         self.assertEqual(status, 0, out + err)
         # Processes that share a device go by copies, for which ll and load_store are not; threads have all.
         processes, threads = err.split("as threads")
@@ -70,7 +72,32 @@ class TuneDevice(PerfCase):
         for place, words in (("device", ()), ("shared_device", ("--ranks",))):
             rows = [each for each in written["rows"] if each["buffers"] == place]
             chosen = next(each for each in rows if each["bytes_max"] == "any" or each["bytes_max"] >= 4096)
-            self.assertEqual(self.used(written["rows"], *words)[:2], (chosen["algorithm"], chosen["kernel"]))
+            self.assertEqual(self.used(written["rows"], *words),
+                             tuple(chosen[key] for key in ("algorithm", "kernel", "channels", "chunk_bytes")))
+
+    def test_threads_share_one_device_and_only_where_the_settings_let_them(self):
+        # Of two devices, which ranks that are threads would not share.
+        words = ("--device", "cuda", "--quick", "--rounds", 1, "--ranks", 2, "--sizes", "4K")
+        table = self.folder / "two.json"
+        status, out, err = call(RONDO, "tune", *words, "-o", table, seconds=LIMIT_SECONDS, SOFT_CUDA_DEVICES="2")
+        self.assertEqual(status, 0, out + err)
+        threads = json.loads(table.read_text(encoding="utf-8"))["measurements"][1]
+        self.assertEqual(threads["buffers"], "shared_device")
+        self.assertIn("load_store", {each["kernel"] for each in threads["series"]})
+        status, out, err = call(RONDO, "tune", *words, "-o", table, seconds=LIMIT_SECONDS,
+                                RONDO_DEVICE_EXECUTOR="copy")
+        self.assertEqual(status, 0, out + err)
+        self.assertIn("no ranks as threads", err)
+        rows = json.loads(table.read_text(encoding="utf-8"))["rows"]
+        self.assertEqual({each["buffers"] for each in rows}, {"device"})
+
+    def test_a_candidate_that_fails_ends_it_all(self):
+        status, out, err = call(RONDO, "tune", "--device", "cuda:0", "--quick", "--rounds", 1, "--ranks", 2, "--sizes",
+                                "4K", "-o", self.folder / "none.json", seconds=LIMIT_SECONDS,
+                                SOFT_CUDA_FAULTS="cuGraphLaunch#3=2")
+        self.assertEqual(status, 1, out + err)
+        self.assertIn("auto: rondo perf ended with status 3: rondo perf:", err)
+        self.assertFalse((self.folder / "none.json").exists())
 
     def test_what_cannot_be_is_refused(self):
         for words, said in ((("--device", "cuda:7", "--ranks", 2), "cuda:7"),

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every line of README.md, docs/, the manual page's examples and those of each command's --help that begins with a
-command is run as it stands, on the installed tree: in one folder, with the programs that the pages speak of. What takes minutes, a GPU or another's machine
-is in SKIPPED, with the reason, and told; what would take long is shortened by SHORTER, and told.
+command is run as it stands, on the installed tree: in one folder, with the programs that the pages speak of. What takes
+minutes, a GPU or another's machine is in SKIPPED, with the reason, and told; what would take long is shortened by
+SHORTER, and told.
 usage: commands_test.py BUILD"""
 
 import json

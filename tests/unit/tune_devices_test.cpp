@@ -2,6 +2,7 @@
 #include "src/cli/tune/devices.h"
 
 #include <algorithm>
+#include <limits>
 #include <set>
 
 #include "tests/catch.h"
@@ -47,6 +48,18 @@ TEST_CASE("tune --device: the library's own choice comes first, then every algor
   CHECK(device_candidates({RONDO_ALL_REDUCE, 4, false, BufferPlace::device}, true).size() < list.size());
 }
 
+TEST_CASE("tune --device: a candidate is tried at sizes that were asked for, and at no others") {
+  Options options;
+  options.sizes = {8, 32, 128, 512, 300 << 10};
+  const Group four{RONDO_ALL_GATHER, 4, false, BufferPlace::device};
+  constexpr uint64_t any = std::numeric_limits<uint64_t>::max();
+  // 8 B would be half an element for each rank.
+  CHECK(device_sizes(options, four, any) == std::vector<uint64_t>{32, 128, 512, 300 << 10});
+  CHECK(device_sizes(options, {RONDO_ALL_REDUCE, 4, false, BufferPlace::device}, 256 << 10) ==
+        std::vector<uint64_t>{8, 32, 128, 512});
+  CHECK(device_sizes(options, four, 16).empty());
+}
+
 TEST_CASE("tune --device: what rondo perf reports is understood as it is, and nothing else") {
   const auto results = parse_perf(report);
   REQUIRE(results.ok());
@@ -58,6 +71,8 @@ TEST_CASE("tune --device: what rondo perf reports is understood as it is, and no
   for (const char *part : {"\"chunk_bytes\": 65536, ", "\"median\": 7, ", "ring", "]}", "\"ranks\": 2, \"results\":"})
     CHECK_FALSE(parse_perf(without(report, part)).ok());
   CHECK_FALSE(parse_perf(R"({"results": []})").ok());
+  std::string nothing_moved = report;
+  CHECK_FALSE(parse_perf(nothing_moved.replace(report.find("\"bytes\": 8"), 10, "\"bytes\": 0")).ok());
 }
 
 TEST_CASE("tune --device: candidates that came to the same choice are one, and rows and comparison follow from it") {

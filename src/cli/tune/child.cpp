@@ -44,7 +44,7 @@ class SignalsHeld {
     const timespec no_time{};
     for (int number = 1; number > 0; heed(number)) number = ::sigtimedwait(&held_, nullptr, &no_time);
     if (WIFSIGNALED(status)) return 128 + WTERMSIG(status);
-    return WEXITSTATUS(status) == 0 && ended_by != 0 ? 128 + ended_by : WEXITSTATUS(status);
+    return ended_by != 0 ? 128 + ended_by : WEXITSTATUS(status);
   }
 
  private:

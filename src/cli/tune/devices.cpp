@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
+#include <span>
 
 #include "src/base/clock.h"
 #include "src/base/names.h"
@@ -22,7 +23,7 @@ namespace {
 constexpr uint64_t KiB = 1024;
 constexpr uint64_t ll_bytes_max = 256 * KiB;   // it moves two bytes for each
 constexpr uint64_t post_bytes_max = 64 * KiB;  // the most that a one_shot of load_store takes on a device
-constexpr double hopeless_ratio = 2.5;         // a candidate that is so much slower at every size has one turn only
+constexpr int status_cannot_be = 2;            // of rondo perf: what is asked for cannot be had
 constexpr uint32_t run_seconds_max = 300;      // of one run of perf
 
 void add_interpreted(std::vector<DeviceCandidate> &list, const Algorithm &algorithm, bool quick) {
@@ -42,11 +43,15 @@ void add_load_store(std::vector<DeviceCandidate> &list, bool quick) {
   }
 }
 
-std::string first_line_of(const std::string &path) {
+/// What perf said of its failure, without the warnings before it.
+std::string failure_in(const std::string &path) {
   std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
+  std::string line, last;
+  while (std::getline(file, line)) {
+    if (line.starts_with("rondo perf:")) return line;
+    if (!line.empty()) last = line;
+  }
+  return last;
 }
 
 std::string show(const DeviceCandidate &candidate) {
@@ -58,7 +63,7 @@ std::string show(const DeviceCandidate &candidate) {
 }
 
 /// perf takes sizes as first, last and the factor between. 0: they are not so.
-uint64_t factor_of(const std::vector<uint64_t> &sizes) {
+uint64_t factor_of(std::span<const uint64_t> sizes) {
   if (sizes.size() < 2) return 2;
   const uint64_t factor = sizes[1] / sizes[0];
   for (size_t at = 1; at < sizes.size(); ++at) {
@@ -69,19 +74,27 @@ uint64_t factor_of(const std::vector<uint64_t> &sizes) {
   return std::max<uint64_t>(factor, 2);
 }
 
+/// Threads that share their buffers are on one device: the first of those that are named.
+std::string device_of(const Options &options, const Group &group) {
+  if (group.buffers == BufferPlace::device) return options.device;
+  const std::string first = options.device.substr(0, options.device.find(','));
+  return first.find(':') == std::string::npos ? first + ":0" : first;
+}
+
 std::vector<std::string> words_of(const Options &options, const Group &group, const DeviceCandidate &candidate,
                                   const std::string &program, const std::string &result_path) {
+  const std::vector<uint64_t> sizes = device_sizes(options, group, candidate.bytes_max);
   const bool threads = group.buffers == BufferPlace::shared_device;
   const std::string ranks = std::to_string(group.rank_count);
   std::vector<std::string> words{program, "run", "-n", threads ? "1" : ranks, "--timeout",
                                  std::to_string(run_seconds_max), "--", program, "perf",
-                                 rondo_collective_string(group.collective), "--device", options.device, "--graph",
-                                 "--out-of-place-only", "-T", "60", "--json", result_path};
+                                 rondo_collective_string(group.collective), "--device", device_of(options, group),
+                                 "--graph", "--out-of-place-only", "-T", "60", "--json", result_path};
   const auto add = [&](const char *name, const std::string &value) { words.insert(words.end(), {name, value}); };
   if (threads) add("--ranks", ranks);
-  add("-b", std::to_string(options.sizes.front()));
-  add("-e", std::to_string(std::min(options.sizes.back(), std::max(candidate.bytes_max, options.sizes.front()))));
-  add("-f", std::to_string(factor_of(options.sizes)));
+  add("-b", std::to_string(sizes.front()));
+  add("-e", std::to_string(sizes.back()));
+  add("-f", std::to_string(factor_of(sizes)));
   if (options.quick)
     for (const auto &[name, count] : {std::pair("-n", "3"), {"-w", "1"}, {"-m", "5"}}) add(name, count);
   const PlanChoice &asked = candidate.asked;
@@ -104,12 +117,12 @@ class Devices {
  public:
   Devices(const Options &options, const Group &group, std::string program)
       : options_(options), group_(group), program_(std::move(program)) {
-    for (DeviceCandidate &candidate : device_candidates(group, options.quick))
-      if (candidate.bytes_max >= options.sizes.front()) entries_.push_back({std::move(candidate), true, {}});
+    for (const DeviceCandidate &candidate : device_candidates(group, options.quick))
+      if (!device_sizes(options, group, candidate.bytes_max).empty()) entries_.push_back({candidate, true, {}});
   }
 
-  [[nodiscard]] Result<Measured> measure();
-  [[nodiscard]] size_t count() const { return entries_.size(); }
+  /// @param part_begin, part_end  of all that is measured, which began then: how far it is.
+  [[nodiscard]] Result<Measured> measure(double part_begin, double part_end, uint64_t begin_ns);
 
  private:
   [[nodiscard]] Result<void> take_turn(Entry &entry);
@@ -122,7 +135,7 @@ class Devices {
   DeviceTimes times_;
 };
 
-/// A candidate that cannot be here is told and left out; one that is interrupted ends all.
+/// A candidate that cannot be here is told and left out. One that fails, or has wrong results, ends all.
 Result<void> Devices::take_turn(Entry &entry) {
   const Folder folder;
   RONDO_TRY(folder.made());
@@ -131,9 +144,9 @@ Result<void> Devices::take_turn(Entry &entry) {
                    execute(words_of(options_, group_, entry.candidate, program_, result_path), errors_path));
   if (status != 0) {
     const std::string what = show(entry.candidate) + ": rondo perf ended with status " + std::to_string(status) + ": " +
-                             first_line_of(errors_path);
+                             failure_in(errors_path);
     const bool is_own_choice = &entry == &entries_.front();
-    if (is_own_choice || status > 128) return Error{RONDO_ERROR_REMOTE, what};
+    if (is_own_choice || status != status_cannot_be) return Error{RONDO_ERROR_REMOTE, what};
     std::fprintf(stderr, "  left out: %s\n", what.c_str());
     entry.active = false;
     return {};
@@ -150,25 +163,25 @@ void Devices::leave_out_hopeless() {
                    });
 }
 
-Result<Measured> Devices::measure() {
+Result<Measured> Devices::measure(double part_begin, double part_end, uint64_t begin_ns) {
   std::fprintf(stderr, "%s, %u ranks%s: %zu candidates\n", rondo_collective_string(group_.collective),
                group_.rank_count, place_text(group_.buffers), entries_.size());
-  Measured measured;
-  const uint64_t begin_ns = now_ns();
   for (uint32_t round = 0; round < options_.round_count; ++round) {
     for (size_t at = 0; at < entries_.size(); ++at) {
       Entry &entry = entries_[(at + round) % entries_.size()];
       if (!entry.active) continue;
       RONDO_TRY(take_turn(entry));
       if (!entry.active) continue;
-      const double part = (round + static_cast<double>(at + 1) / static_cast<double>(entries_.size())) /
-                          options_.round_count;
+      const double own_part = (round + static_cast<double>(at + 1) / static_cast<double>(entries_.size())) /
+                              options_.round_count;
+      const double part = part_begin + own_part * (part_end - part_begin);
       const double elapsed_s = static_cast<double>(now_ns() - begin_ns) * 1e-9;
       std::fprintf(stderr, "  %s (%s)\n", show(entry.candidate).c_str(),
                    console::progress_text(part, elapsed_s).c_str());
     }
     if (round == 0) leave_out_hopeless();
   }
+  Measured measured;
   measured.group = group_;
   measured.series = times_.series();
   for (const DeviceResult &result : entries_.front().results)
@@ -204,7 +217,7 @@ Result<std::vector<DeviceResult>> parse_perf(std::string_view text) {
         if (value.ok()) to = value.value();
         return value.ok();
       };
-      if (!enumerator("algorithm", rondo_algorithm_string, result.choice.algorithm) ||
+      if (result.bytes == 0 || !enumerator("algorithm", rondo_algorithm_string, result.choice.algorithm) ||
           !enumerator("protocol", rondo_protocol_string, result.choice.protocol) ||
           !enumerator("kernel", rondo_kernel_string, result.choice.kernel))
         return not_understood;
@@ -247,28 +260,48 @@ std::vector<Series> DeviceTimes::series() const {
   std::vector<Series> all;
   for (const auto &[bytes, choices] : times_)
     for (const auto &[choice, values] : choices) {
-      std::vector<double> sorted = values;
-      std::sort(sorted.begin(), sorted.end());
-      const size_t middle = sorted.size() / 2;
-      const double median = sorted.size() % 2 == 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
-      const auto count = static_cast<uint32_t>(sorted.size());
-      all.push_back({bytes, choice, median, sorted.front(), sorted.back(), count, count});
+      const auto [least, most] = std::minmax_element(values.begin(), values.end());
+      const auto count = static_cast<uint32_t>(values.size());
+      all.push_back({bytes, choice, median(values), *least, *most, count, count});
     }
   return all;
 }
 
-Result<std::vector<Measured>> measure_devices(const Options &options) {
+std::vector<uint64_t> device_sizes(const Options &options, const Group &group, uint64_t bytes_max) {
+  const uint64_t bytes_min = rounded_bytes(group, 1);
+  std::vector<uint64_t> sizes;
+  for (const uint64_t bytes : options.sizes)
+    if (bytes >= bytes_min && bytes <= bytes_max) sizes.push_back(bytes);
+  return sizes;
+}
+
+Result<std::vector<Measured>> measure_devices(const Options &options, const Config &config) {
   if (factor_of(options.sizes) == 0)
     return invalid_argument("--sizes: with --device they are FROM-TO/FACTOR, each the one before times the factor");
-  RONDO_TRY_ASSIGN(const std::string program, own_program());
-  std::vector<Measured> all;
+  std::vector<Group> groups;
   for (const BufferPlace buffers : {BufferPlace::device, BufferPlace::shared_device})
     for (const uint32_t rank_count : options.rank_counts)
-      for (const rondo_collective_t collective : options.collectives) {
-        Devices devices(options, {collective, rank_count, false, buffers}, program);
-        RONDO_TRY_ASSIGN(Measured measured, devices.measure());
-        all.push_back(std::move(measured));
-      }
+      for (const rondo_collective_t collective : options.collectives)
+        groups.push_back({collective, rank_count, false, buffers});
+  const bool can_share = config.device_executor != RONDO_DEVICE_EXECUTOR_COPY &&
+                         config.device_launch == DeviceLaunch::own;
+  if (!can_share) {
+    std::fputs("rondo tune: no ranks as threads, since with these settings they do not share their buffers\n", stderr);
+    std::erase_if(groups, [](const Group &group) { return group.buffers == BufferPlace::shared_device; });
+  }
+  std::erase_if(groups, [&](const Group &group) {
+    return device_sizes(options, group, std::numeric_limits<uint64_t>::max()).empty();
+  });
+  if (groups.empty()) return invalid_argument("--sizes: all are smaller than an element of each rank");
+  RONDO_TRY_ASSIGN(const std::string program, own_program());
+  const uint64_t begin_ns = now_ns();
+  std::vector<Measured> all;
+  for (size_t at = 0; at < groups.size(); ++at) {
+    const auto part_of = [&](size_t done) { return static_cast<double>(done) / static_cast<double>(groups.size()); };
+    Devices devices(options, groups[at], program);
+    RONDO_TRY_ASSIGN(Measured measured, devices.measure(part_of(at), part_of(at + 1), begin_ns));
+    all.push_back(std::move(measured));
+  }
   return all;
 }
 

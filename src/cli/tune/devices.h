@@ -23,6 +23,9 @@ struct DeviceCandidate {
 /// The first one is what the library does by itself.
 [[nodiscard]] std::vector<DeviceCandidate> device_candidates(const Group &group, bool quick);
 
+/// Of the sizes that are asked for, those that have an element for each rank at least, up to `bytes_max`.
+[[nodiscard]] std::vector<uint64_t> device_sizes(const Options &options, const Group &group, uint64_t bytes_max);
+
 /// A size in a run of `rondo perf`.
 struct DeviceResult {
   uint64_t bytes = 0;

@@ -28,11 +28,6 @@ constexpr std::array<size_t, 3> working_sets_bytes{256 << 10, 4 << 20, 64 << 20}
 constexpr uint64_t wait_ns_max = 5'000'000'000;  // a sample that takes longer is ended where it is: worse, no more
 constexpr std::array reduce_types{RONDO_FLOAT32, RONDO_BFLOAT16, RONDO_FLOAT64, RONDO_INT32, RONDO_INT8};
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values.empty() ? 0 : values[values.size() / 2];
-}
-
 /// Where the system does not allow it, the thread stays where it is and the measurement is a worse one.
 void stay_on(uint32_t os_index) {
   cpu_set_t set;

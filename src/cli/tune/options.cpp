@@ -96,7 +96,7 @@ constexpr console::Manual manual{
     "  rondo tune -o here.json                     2, 4 and 8 ranks, all_reduce, 8 to 64M: some minutes\n"
     "  rondo tune --quick --ranks 2 -o here.json   a first impression: seconds\n"
     "  RONDO_TUNING_FILE=here.json rondo run -n 4 ./train\n"
-    "  rondo tune --device cuda -o devices.json    buffers on CUDA devices: some minutes more\n"
+    "  rondo tune --device cuda -o devices.json    buffers on CUDA devices; --quick: fewer runs\n"
     "  rondo run --hosts a:4,b:4 rondo tune --hosts -o hosts.json\n"
     "                                              jobs on these hosts: choices by simulation, from measured links\n"};
 

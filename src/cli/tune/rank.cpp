@@ -29,14 +29,7 @@ constexpr double patience = 3;  // where others have the processors, fewer runs 
 constexpr uint64_t oversubscribed_run_bytes = 16 << 20;  // with more ranks than cores, as many calls as move so much
 constexpr uint64_t oversubscribed_calls_min = 4, oversubscribed_calls_max = 20;
 constexpr uint32_t rounds_before_dropping = 2;
-constexpr double hopeless_ratio = 2.5;  // a candidate that is so much slower is left out of the later rounds
 constexpr double others_max = 0.10;     // share of the processors that others may take in a round
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
 
 double own_cpu_seconds() {
   rusage used{};

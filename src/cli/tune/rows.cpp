@@ -115,6 +115,13 @@ void solve(std::span<const std::pair<double, double>> points, Fit &fit) {
 
 }  // namespace
 
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  const size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
 std::vector<TuningRow> build_rows(std::span<const Measured> all) {
   std::vector<TuningRow> rows;
   for (const Measured &measured : all) add_rows(measured, rows);

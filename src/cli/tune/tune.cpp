@@ -112,7 +112,7 @@ Result<bool> measure_on_devices(const Options &options) {
   RONDO_TRY_ASSIGN(findings.topology, discover_topology(findings.config));
   const Partial partial(options.output);
   RONDO_TRY(write_file(partial.path(), ""));  // better refused now than after the measurements
-  RONDO_TRY_ASSIGN(findings.all, measure_devices(options));
+  RONDO_TRY_ASSIGN(findings.all, measure_devices(options, findings.config));
   return conclude(findings, partial.path(), options.output);
 }
 

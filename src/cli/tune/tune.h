@@ -21,6 +21,11 @@ namespace rondo::cli::tune {
 
 /// A choice may be this much slower than the best that was measured beside it.
 inline constexpr double ratio_max = 1.10;
+/// A candidate that is so much slower than the best is left out of the later rounds.
+inline constexpr double hopeless_ratio = 2.5;
+
+/// 0 where there are no values.
+[[nodiscard]] double median(std::vector<double> values);
 
 struct Options {
   std::vector<uint32_t> rank_counts;  ///< ascending, as are the others
@@ -101,7 +106,7 @@ struct Measured {
 [[nodiscard]] Result<void> run_rank(const Job &job, const std::string &result_path);
 
 /// `--device`: by `rondo perf`, ranks as processes and then as threads of one (devices.cpp).
-[[nodiscard]] Result<std::vector<Measured>> measure_devices(const Options &options);
+[[nodiscard]] Result<std::vector<Measured>> measure_devices(const Options &options, const Config &config);
 
 /// Processors' time that somebody else used: other processes, and the hypervisor.
 class Load {
