@@ -76,7 +76,7 @@ class Installed(unittest.TestCase):
         constants = self.pkg_config("--variable=constants")[0]
         program = Path(self.pkg_config("--variable=examples")[0]) / "all_reduce.py"
         said = run(str(self.tree / "bin/rondo"), "run", "-n", "3", "--", sys.executable, str(program),
-                   str(self.lib / "librondo.so.0"), constants, LD_LIBRARY_PATH=str(self.lib))
+                   str(self.lib / "librondo.so.0"), constants, LD_LIBRARY_PATH=str(self.lib), PYTHONUNBUFFERED="1")
         self.assertEqual(sorted(said.splitlines()), [f"rank {rank} of 3: the sum is 6.0" for rank in range(3)])
 
     def cmake(self, name, wanted):
