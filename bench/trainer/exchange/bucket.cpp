@@ -10,8 +10,7 @@ std::vector<Bucket> make_buckets(const Layout &layout, size_t bytes) {
   std::vector<Bucket> buckets;
   for (size_t index = 0; index < layout.tensors.size(); ++index) {
     const Tensor &tensor = layout.tensors[index];
-    const bool begins_last = buckets.size() > 1 && index == layout.position;
-    if (buckets.empty() || begins_last || buckets.back().count + tensor.count > most)
+    if (buckets.empty() || buckets.back().count + tensor.count > most)
       buckets.push_back({index, index, tensor.offset, 0});
     buckets.back().end = index + 1;
     buckets.back().count += tensor.count;

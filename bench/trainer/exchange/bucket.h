@@ -16,8 +16,6 @@ struct Bucket {
 };
 
 /// A bucket ends before the tensor that would make it larger than `bytes`. A larger tensor has a bucket of its own.
-/// Where there are several, one begins with the embeddings: their gradients come when the backward pass ends, so that
-/// nothing hides their bucket, which is to be small.
 [[nodiscard]] std::vector<Bucket> make_buckets(const Layout &layout, size_t bytes);
 
 /// Shares of a bucket are nearly equal and whole vectors of floats; the first ranks have what is left over.
