@@ -37,6 +37,7 @@ SKIPPED = [  # (what the line has, why it is not run)
     (r"pip install torch", "downloads a gigabyte"),
     (r"devices\.json", "is a table that a GPU makes; tests/gpu does the same on the driver in software"),
     (r"pidof rondo-train", "needs a training that runs; tests/proc/trace_test.py looks at a job that does"),
+    (r"rondo sim .*--plot", "takes a minute or two, as its help says; tests/proc/sim_test.py draws one"),
     (r"host-a\.jsonl", "needs recordings of two hosts; tests/net makes some"),
 ]
 SHORTER = [  # (what is replaced, by what)
@@ -44,7 +45,6 @@ SHORTER = [  # (what is replaced, by what)
     (r"(perf .*)-e (64M|256M)", r"\1-e 64K -n 3"),
     (r"^rondo sim --ranks 16384", "rondo sim --alone --ranks 16384"),
     (r"^rondo tune( --quick --ranks 2)? -o", "rondo tune --quick --ranks 2 --sizes 64,4K -o"),
-    (r"--nodes 16 --gpus 8", "--nodes 2 --gpus 2"),
     (r"--table here.json --ranks 4", "--table here.json --ranks 2"),  # as rondo tune above
     (r"--model tiny", "--width 32 --layers 1 --heads 2 --context 32"),
     (r"--corpus ~/texts", "--corpus /usr/share/common-licenses"),
