@@ -35,6 +35,7 @@ SKIPPED = [  # (what the line has, why it is not run)
     (r"^sysctl ", "changes the machine"),
     (r"^docker ", "needs a network and an image of Debian"),
     (r"pip install torch", "downloads a gigabyte"),
+    (r"products\.(c|so)", "is for the sources' folder, and takes half a minute of a core"),
     (r"devices\.json", "is a table that a GPU makes; tests/gpu does the same on the driver in software"),
     (r"pidof rondo-train", "needs a training that runs; tests/proc/trace_test.py looks at a job that does"),
     (r"rondo sim .*--plot", "takes a minute or two, as its help says; tests/proc/sim_test.py draws one"),
