@@ -22,7 +22,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from between import INSIDE, hosts
+from between import hosts
 
 CORPUS = "/usr/share/common-licenses"
 PEER = Path(__file__).resolve().with_name("ddp.py")
@@ -44,39 +44,20 @@ def parse_arguments():
     return parser.parse_args()
 
 
-class Local:
-    """One host: this machine."""
-
-    made = None
-
-    @staticmethod
-    def command(_, words):
-        return words
-
-
-class Apart:
-    """A rank on each of two hosts."""
-
-    def __init__(self, made):
-        self.made = made
-
-    def command(self, rank, words):
-        return ["nsenter", "-t", str(self.made.inner[1 + rank]), *INSIDE, f"--wd={os.getcwd()}", "--", *words]
-
-
-def run(place, ranks, words):
-    """Rank 0's standard output. Each rank has a core of its own, as far as there are. One that fails ends the run."""
+def run(made, ranks, words):
+    """Rank 0's standard output. Each rank is on a host of its own of those that are `made`, or here, and has a core of
+    its own, as far as there are. One that fails ends the run."""
     base = {name: value for name, value in os.environ.items() if not name.startswith("RONDO_")}
     base.update(OMP_NUM_THREADS="1", RONDO_SECRET=secrets.token_hex(32))
     if ranks > 1:
-        base.update(WORLD_SIZE=str(ranks), MASTER_ADDR=place.made.address(0) if place.made else "127.0.0.1",
-                    MASTER_PORT=str(next(PORTS)), GLOO_SOCKET_IFNAME="eth0" if place.made else "lo")
+        base.update(WORLD_SIZE=str(ranks), MASTER_ADDR=made.address(0) if made else "127.0.0.1",
+                    MASTER_PORT=str(next(PORTS)), GLOO_SOCKET_IFNAME="eth0" if made else "lo")
     with tempfile.TemporaryDirectory() as folder:
         said = [Path(folder) / f"said-{rank}" for rank in range(ranks)]
         errors = [Path(folder) / f"errors-{rank}" for rank in range(ranks)]
         started = []
         try:
-            start(started, place, words, base, said, errors)
+            start(started, made, words, base, said, errors)
             deadline = time.monotonic() + DEADLINE_S
             while any(rank.poll() is None for rank in started) and not any(rank.poll() for rank in started):
                 if time.monotonic() > deadline:
@@ -94,15 +75,15 @@ def run(place, ranks, words):
         return said[0].read_text(encoding="utf-8")
 
 
-def start(started, place, words, base, said, errors):
+def start(started, made, words, base, said, errors):
     cores = sorted(os.sched_getaffinity(0))
     try:
         for rank in range(len(said)):
             os.sched_setaffinity(0, {cores[rank % len(cores)]})  # which the rank inherits
             own = dict(base, RANK=str(rank)) if len(said) > 1 else base
             with said[rank].open("wb") as output, errors[rank].open("wb") as error:
-                started.append(subprocess.Popen(place.command(rank, words), stdin=subprocess.DEVNULL, stdout=output,
-                                                stderr=error, env=own))
+                started.append(subprocess.Popen(made.command(rank, words) if made else words, env=own,
+                                                stdin=subprocess.DEVNULL, stdout=output, stderr=error))
     finally:
         os.sched_setaffinity(0, set(cores))
 
@@ -112,9 +93,9 @@ class Rondo:
         self.name = " ".join(["rondo", *options])
         self.program, self.options = str(Path(build).resolve() / "src" / "cli" / "rondo"), options
 
-    def run(self, place, ranks, model, batch, steps):
+    def run(self, made, ranks, model, batch, steps):
         with tempfile.NamedTemporaryFile() as file:
-            run(place, ranks, [self.program, "train", "--model", model, "--batch", str(batch), "--steps", str(steps),
+            run(made, ranks, [self.program, "train", "--model", model, "--batch", str(batch), "--steps", str(steps),
                                "--corpus", CORPUS, "--measure", str(max(3, steps // 4)), "--json", file.name,
                                *self.options])
             told = json.loads(Path(file.name).read_text(encoding="utf-8"))
@@ -130,8 +111,8 @@ class Ddp:
     def __init__(self, python, bucket_mb):
         self.name, self.python, self.bucket_mb = f"DDP, buckets of {bucket_mb} MB", python, bucket_mb
 
-    def run(self, place, ranks, model, batch, steps):
-        return json.loads(run(place, ranks, [self.python, str(PEER), "--model", model, "--batch", str(batch), "--steps",
+    def run(self, made, ranks, model, batch, steps):
+        return json.loads(run(made, ranks, [self.python, str(PEER), "--model", model, "--batch", str(batch), "--steps",
                                              str(steps), "--bucket-mb", str(self.bucket_mb), "--corpus", CORPUS]))
 
 
@@ -154,18 +135,17 @@ def contenders(options, ranks, limit):
         yield Ddp(options.python, 1)
 
 
-def measure(options, apart, found):
+def measure(options, made, found):
     seconds_a_step = {"nano": 0.03, "tiny": 0.5}
     for round_number in range(options.rounds):
         for name, ranks, model, limit in settings(options):
-            place = Local if limit is False else apart
             if limit is not False:
-                apart.made.limit(limit)
+                made.limit(limit)
             steps = max(10, int(options.seconds / seconds_a_step.get(model, 3) / (2 if ranks > 1 else 1)))
             line = list(contenders(options, ranks, limit))
             for at in range(len(line)):
                 contender = line[(at + round_number) % len(line)]
-                result = contender.run(place, ranks, model, options.batch, steps)
+                result = contender.run(None if limit is False else made, ranks, model, options.batch, steps)
                 found.setdefault((name, contender.name), []).append(result)
                 print(f"round {round_number + 1} of {options.rounds}: {name}: {contender.name}: "
                       f"{result['samples_per_second']:.1f} samples/s", file=sys.stderr, flush=True)
@@ -199,7 +179,7 @@ def main():
         if why is not None:
             sys.exit(f"two hosts cannot be made here: {why}; leave them out with --links ''")
         with hosts.Hosts(2) as made:
-            measure(options, Apart(made), found)
+            measure(options, made, found)
     else:
         measure(options, None, found)
     print_table(options, found)

@@ -113,10 +113,14 @@ class Hosts:
     def address(host, rail=0):
         return f"{PREFIX}{17 + rail}.{host + 1}"
 
+    def command(self, host, words):
+        """What runs the words on the host, in this folder."""
+        return ["nsenter", "-t", str(self.inner[1 + host]), "-n", "-u", "-i", "-p", "-m", f"--wd={os.getcwd()}", "--",
+                *words]
+
     def start(self, host, command, **options):
         """A process on the host; its standard output and error are one pipe."""
-        entry = ["nsenter", "-t", str(self.inner[1 + host]), "-n", "-u", "-i", "-p", "-m", f"--wd={os.getcwd()}", "--"]
-        return subprocess.Popen(entry + command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        return subprocess.Popen(self.command(host, command), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                 stderr=subprocess.STDOUT, text=True, **options)
 
     def limit(self, rate):

@@ -2,15 +2,12 @@
 // `rondo tune --device`: what buffers on CUDA devices get. Each candidate is a run of `rondo perf`, which verifies what
 // it times, over all sizes, with calls replayed from a graph; the candidates take turns, round by round. What the
 // library really chose stands in perf's report: blocks, for one, are bounded, and not asked for.
-#include <nlohmann/json.hpp>
-
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <span>
 
 #include "src/base/clock.h"
-#include "src/base/names.h"
 #include "src/base/parse.h"
 #include "src/cli/tune/child.h"
 #include "src/cli/tune/devices.h"
@@ -23,7 +20,6 @@ namespace {
 constexpr uint64_t KiB = 1024;
 constexpr uint64_t ll_bytes_max = 256 * KiB;   // it moves two bytes for each
 constexpr uint64_t post_bytes_max = 64 * KiB;  // the most that a one_shot of load_store takes on a device
-constexpr int status_cannot_be = 2;            // of rondo perf: what is asked for cannot be had
 constexpr uint32_t run_seconds_max = 300;      // of one run of perf
 
 void add_interpreted(std::vector<DeviceCandidate> &list, const Algorithm &algorithm, bool quick) {
@@ -146,7 +142,7 @@ Result<void> Devices::take_turn(Entry &entry) {
     const std::string what = show(entry.candidate) + ": rondo perf ended with status " + std::to_string(status) + ": " +
                              failure_in(errors_path);
     const bool is_own_choice = &entry == &entries_.front();
-    if (is_own_choice || status != status_cannot_be) return Error{RONDO_ERROR_REMOTE, what};
+    if (is_own_choice || status != exit_usage) return Error{RONDO_ERROR_REMOTE, what};
     std::fprintf(stderr, "  left out: %s\n", what.c_str());
     entry.active = false;
     return {};
@@ -201,42 +197,6 @@ std::vector<DeviceCandidate> device_candidates(const Group &group, bool quick) {
   }
   if (group.collective == RONDO_ALL_REDUCE) add_load_store(list, quick);
   return list;
-}
-
-Result<std::vector<DeviceResult>> parse_perf(std::string_view text) {
-  const auto not_understood = Error{RONDO_ERROR_INTERNAL, "the report of rondo perf is not understood"};
-  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object() || !json.contains("results") || !json["results"].is_array()) return not_understood;
-  std::vector<DeviceResult> results;
-  try {
-    for (const auto &row : json["results"]) {
-      DeviceResult result;
-      result.bytes = row.at("bytes").get<uint64_t>();
-      const auto enumerator = [&](const char *key, auto name, auto &to) {
-        const auto value = parse_name(row.at(key).get<std::string>(), name, key);
-        if (value.ok()) to = value.value();
-        return value.ok();
-      };
-      if (result.bytes == 0 || !enumerator("algorithm", rondo_algorithm_string, result.choice.algorithm) ||
-          !enumerator("protocol", rondo_protocol_string, result.choice.protocol) ||
-          !enumerator("kernel", rondo_kernel_string, result.choice.kernel))
-        return not_understood;
-      result.choice.channels = row.at("channels").get<uint32_t>();
-      result.choice.chunk_bytes = row.at("chunk_bytes").get<uint64_t>();
-      result.median_us = row.at("out_of_place").at("time_us").at("median").get<double>();
-      results.push_back(result);
-    }
-  } catch (const nlohmann::json::exception &) {
-    return not_understood;
-  }
-  if (results.empty()) return not_understood;
-  return results;
-}
-
-Result<std::vector<DeviceResult>> read_perf_file(const std::string &path) {
-  std::ifstream file(path, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  return parse_perf(text);
 }
 
 void DeviceTimes::add(const DeviceResult &result) {

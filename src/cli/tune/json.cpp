@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `rondo tune` and the ranks that it starts tell each other, as files.
+// What `rondo tune` and the programs that it starts tell each other, as files.
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cerrno>
 #include <fstream>
 #include <sstream>
 
 #include "src/base/names.h"
+#include "src/cli/tune/devices.h"
 #include "src/cli/tune/tune.h"
 
 namespace rondo::cli::tune {
@@ -54,17 +56,31 @@ class Reader {
     ok_ = ok_ && good;
     return good ? *found : Json::array();
   }
+  /// Empty where there is none.
+  [[nodiscard]] Json object(const Json &outer, const char *key) {
+    const auto found = outer.find(key);
+    const bool good = found != outer.end() && found->is_object();
+    ok_ = ok_ && good;
+    return good ? *found : Json::object();
+  }
 
  private:
   Json json_;
   bool ok_ = true;
 };
 
-Result<Reader> open_json(const std::string &path) {
+Result<std::string> read_text(const std::string &path) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
   if (!(text << file.rdbuf())) return system_error("cannot read " + path, errno);
-  Json json = Json::parse(text.str(), nullptr, /*allow_exceptions=*/false);
+  return text.str();
+}
+
+Json parse_object(std::string_view text) { return Json::parse(text, nullptr, /*allow_exceptions=*/false); }
+
+Result<Reader> open_json(const std::string &path) {
+  RONDO_TRY_ASSIGN(const std::string text, read_text(path));
+  Json json = parse_object(text);
   if (!json.is_object()) return Error{RONDO_ERROR_INTERNAL, path + " is not what rondo tune writes"};
   return Reader(std::move(json));
 }
@@ -168,6 +184,28 @@ Result<Measured> read_measured(const std::string &path) {
   if (!reader.ok() || measured.series.empty())
     return Error{RONDO_ERROR_INTERNAL, path + " is not what a rank of rondo tune writes"};
   return measured;
+}
+
+Result<std::vector<DeviceResult>> parse_perf(std::string_view text) {
+  Reader reader(parse_object(text));
+  std::vector<DeviceResult> results;
+  for (const Json &row : reader.list(reader.json(), "results")) {
+    DeviceResult result;
+    result.choice = take_choice(reader, row);
+    reader.take(row, "bytes", result.bytes);
+    const Json time_us = reader.object(reader.object(row, "out_of_place"), "time_us");
+    reader.take(time_us, "median", result.median_us);
+    results.push_back(result);
+  }
+  const bool moved = std::ranges::all_of(results, [](const DeviceResult &result) { return result.bytes != 0; });
+  if (!reader.ok() || results.empty() || !moved)
+    return Error{RONDO_ERROR_INTERNAL, "the report of rondo perf is not understood"};
+  return results;
+}
+
+Result<std::vector<DeviceResult>> read_perf_file(const std::string &path) {
+  RONDO_TRY_ASSIGN(const std::string text, read_text(path));
+  return parse_perf(text);
 }
 
 Result<void> write_file(const std::string &path, const std::string &text) {

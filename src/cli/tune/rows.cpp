@@ -134,21 +134,23 @@ std::vector<TuningRow> build_rows(std::span<const Measured> all) {
 
 namespace {
 
+/// A choice at a size, with its time if it was measured there.
+void note(std::span<const Series> size, const PlanChoice &choice, PlanChoice &to, std::optional<double> &time_us) {
+  to = choice;
+  if (const double time = time_of(size, choice); time < never) time_us = time;
+}
+
 /// On devices: what the table's rows say, and what was chosen where nobody asked. Nothing here knows a device's slots.
 void compare_on_devices(const Measured &measured, const TuningTable &table, std::vector<Comparison> &comparisons) {
   const Group &group = measured.group;
   for (const auto &size : by_size(measured)) {
     Comparison comparison{group, size[0].bytes, best_of(size), {}, {}, {}, {}};
-    const auto note = [&](const PlanChoice &choice, PlanChoice &to, std::optional<double> &time_us) {
-      to = choice;
-      if (const double time = time_of(size, choice); time < never) time_us = time;
-    };
     const auto rows = table.rows_for(group.collective, group.rank_count, group.oversubscribed, false, group.buffers);
     const auto row = std::find_if(rows.begin(), rows.end(),
                                   [&](const TuningRow &it) { return size[0].bytes <= it.bytes_max; });
-    if (row != rows.end()) note(row->choice, comparison.chosen, comparison.chosen_us);
+    if (row != rows.end()) note(size, row->choice, comparison.chosen, comparison.chosen_us);
     for (const auto &[bytes, choice] : measured.built_in)
-      if (bytes == size[0].bytes) note(choice, comparison.built_in, comparison.built_in_us);
+      if (bytes == size[0].bytes) note(size, choice, comparison.built_in, comparison.built_in_us);
     comparisons.push_back(comparison);
   }
 }
@@ -169,10 +171,7 @@ std::vector<Comparison> compare(std::span<const Measured> all, const TuningTable
       input.bytes = size[0].bytes;
       const auto choose = [&](const TuningTable *from, PlanChoice &choice, std::optional<double> &time_us) {
         input.table = from;
-        const auto chosen = choose_plan(input);
-        if (!chosen.ok()) return;
-        choice = chosen.value();
-        if (const double time = time_of(size, choice); time < never) time_us = time;
+        if (const auto chosen = choose_plan(input); chosen.ok()) note(size, chosen.value(), choice, time_us);
       };
       choose(&table, comparison.chosen, comparison.chosen_us);
       choose(nullptr, comparison.built_in, comparison.built_in_us);

@@ -87,12 +87,7 @@ Result<bool> conclude(const Findings &findings, const std::string &partial, cons
   return worst_ratio(comparisons) <= ratio_max;
 }
 
-Result<bool> measure_all(const Options &options) {
-  Findings findings;
-  RONDO_TRY_ASSIGN(findings.config, configuration());
-  RONDO_TRY_ASSIGN(findings.topology, discover_topology(findings.config));
-  const Partial partial(options.output);
-  RONDO_TRY(write_file(partial.path(), ""));  // better refused now than after the measurements
+Result<void> measure_on_host(const Options &options, Findings &findings) {
   const auto jobs = plan_jobs(options, findings.config, usable_core_count(findings.topology));
   announce(jobs);
   for (const Job &job : jobs) {
@@ -103,16 +98,20 @@ Result<bool> measure_all(const Options &options) {
   }
   findings.costs = measure_costs(findings.topology,
                                  options.sample_ns <= quick_sample_ns ? quick_cost_seconds : cost_seconds);
-  return conclude(findings, partial.path(), options.output);
+  return {};
 }
 
-Result<bool> measure_on_devices(const Options &options) {
+Result<bool> measure_here(const Options &options) {
   Findings findings;
   RONDO_TRY_ASSIGN(findings.config, configuration());
   RONDO_TRY_ASSIGN(findings.topology, discover_topology(findings.config));
   const Partial partial(options.output);
   RONDO_TRY(write_file(partial.path(), ""));  // better refused now than after the measurements
-  RONDO_TRY_ASSIGN(findings.all, measure_devices(options, findings.config));
+  if (options.device.empty()) {
+    RONDO_TRY(measure_on_host(options, findings));
+  } else {
+    RONDO_TRY_ASSIGN(findings.all, measure_devices(options, findings.config));
+  }
   return conclude(findings, partial.path(), options.output);
 }
 
@@ -141,10 +140,7 @@ int run_tune(Arguments args) {
   }
   const auto &options = std::get<Options>(parsed.value());
   const bool is_rank = !options.job_path.empty();
-  const auto good = is_rank                   ? measure_as_rank(options)
-                    : options.hosts           ? measure_hosts(options)
-                    : !options.device.empty() ? measure_on_devices(options)
-                                              : measure_all(options);
+  const auto good = is_rank ? measure_as_rank(options) : options.hosts ? measure_hosts(options) : measure_here(options);
   if (!good.ok()) {
     std::fprintf(stderr, "rondo tune: %s\n", good.error().message.c_str());
     return exit_failed;
