@@ -11,8 +11,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
-#include <optional>
 #include <set>
+#include <span>
 
 #include "src/base/clock.h"
 #include "src/base/start_thread.h"
@@ -73,48 +73,60 @@ Result<void> wait_checked(int descriptor, short events, uint64_t deadline_ns, co
   return {};
 }
 
-/// One byte, since a descriptor needs data to ride on, with room for one descriptor. Points into itself.
+constexpr size_t descriptors_max = 250;  // of a message; the kernel allows 253
+
+/// One byte, since descriptors need data to ride on, with room for `count` descriptors. Points into itself.
 struct DescriptorMessage {
-  DescriptorMessage() {
+  explicit DescriptorMessage(size_t count) {
     header.msg_iov = &data;
     header.msg_iovlen = 1;
     header.msg_control = control.data();
-    header.msg_controllen = control.size();
+    header.msg_controllen = CMSG_SPACE(count * sizeof(int));
   }
   DescriptorMessage(const DescriptorMessage &) = delete;
   DescriptorMessage &operator=(const DescriptorMessage &) = delete;
 
   char payload = 'r';
   iovec data{&payload, 1};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(descriptors_max * sizeof(int))> control{};
   msghdr header{};
 };
 
-bool send_descriptor(int client, int descriptor) {
-  DescriptorMessage message;
-  cmsghdr *const header = CMSG_FIRSTHDR(&message.header);
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(sizeof(int));
-  std::memcpy(CMSG_DATA(header), &descriptor, sizeof descriptor);
-  return ::sendmsg(client, &message.header, MSG_NOSIGNAL) == 1;
+bool send_descriptors(int client, std::span<const int> descriptors) {
+  while (!descriptors.empty()) {
+    const auto some = descriptors.first(std::min(descriptors.size(), descriptors_max));
+    DescriptorMessage message(some.size());
+    cmsghdr *const header = CMSG_FIRSTHDR(&message.header);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(some.size_bytes());
+    std::memcpy(CMSG_DATA(header), some.data(), some.size_bytes());
+    if (::sendmsg(client, &message.header, MSG_NOSIGNAL) != 1) return false;
+    descriptors = descriptors.subspan(some.size());
+  }
+  return true;
 }
 
 Error owner_is_gone() { return {RONDO_ERROR_REMOTE, "the process that owns the shared memory is gone, or gave up"}; }
 
-Result<FileDescriptor> receive_descriptor(int server) {
-  DescriptorMessage message;
+/// Appends those of one message.
+Result<void> receive_descriptors(int server, std::vector<FileDescriptor> &descriptors) {
+  DescriptorMessage message(descriptors_max);
   const ssize_t received = ::recvmsg(server, &message.header, MSG_CMSG_CLOEXEC);
   if (received == 0 || (received < 0 && errno == ECONNRESET)) return owner_is_gone();
-  if (received < 0) return system_error("recvmsg of a descriptor", errno);
+  if (received < 0) return system_error("recvmsg of descriptors", errno);
   const cmsghdr *const header = CMSG_FIRSTHDR(&message.header);
+  const bool came = header != nullptr && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS;
+  const size_t count = came ? (header->cmsg_len - CMSG_LEN(0)) / sizeof(int) : 0;
+  for (size_t at = 0; at < count; ++at) {
+    int descriptor = -1;
+    std::memcpy(&descriptor, CMSG_DATA(header) + at * sizeof descriptor, sizeof descriptor);
+    descriptors.emplace_back(descriptor);
+  }
   if ((message.header.msg_flags & MSG_CTRUNC) != 0)
     return Error{RONDO_ERROR_OUT_OF_RESOURCES, "no descriptor is free for the shared memory; raise ulimit -n"};
-  if (header == nullptr || header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS)
-    return Error{RONDO_ERROR_INTERNAL, "the owner of the shared memory sent no descriptor"};
-  int descriptor = -1;
-  std::memcpy(&descriptor, CMSG_DATA(header), sizeof descriptor);
-  return FileDescriptor(descriptor);
+  if (!came) return Error{RONDO_ERROR_INTERNAL, "the owner of the shared memory sent no descriptor"};
+  return {};
 }
 
 }  // namespace
@@ -134,12 +146,13 @@ Result<FdServer> FdServer::listen() {
 
 namespace {
 
-/// One round of handing a descriptor out.
+/// One round of handing descriptors out.
 class Handout {
  public:
-  Handout(int listener, int descriptor, const FdTicket &ticket, const std::vector<uint64_t> &processes)
+  Handout(int listener, const std::vector<int> &descriptors, const FdTicket &ticket,
+          const std::vector<uint64_t> &processes)
       : listener_(listener),
-        descriptor_(descriptor),
+        descriptors_(descriptors),
         ticket_(ticket),
         awaited_(processes.begin(), processes.end()),
         missing_(awaited_) {}
@@ -210,12 +223,12 @@ class Handout {
     if (got > 0 && pending.have < pending.token.size()) return;
     const bool right = pending.have == pending.token.size() &&
                        sodium_memcmp(pending.token.data(), ticket_.token.data(), pending.have) == 0;
-    if (right && send_descriptor(client, descriptor_)) missing_.erase(pending.process);
+    if (right && send_descriptors(client, descriptors_)) missing_.erase(pending.process);
     pending.socket.reset();
   }
 
   int listener_;
-  int descriptor_;
+  const std::vector<int> &descriptors_;
   const FdTicket &ticket_;
   std::set<uint64_t> awaited_;
   std::set<uint64_t> missing_;
@@ -225,9 +238,9 @@ class Handout {
 
 }  // namespace
 
-Result<void> FdServer::serve(int descriptor, const std::vector<uint64_t> &processes, uint64_t deadline_ns,
-                             const WaitCheck &check) {
-  Handout handout(socket_.get(), descriptor, ticket_, processes);
+Result<void> FdServer::serve(const std::vector<int> &descriptors, const std::vector<uint64_t> &processes,
+                             uint64_t deadline_ns, const WaitCheck &check) {
+  Handout handout(socket_.get(), descriptors, ticket_, processes);
   while (!handout.done() && !handout.stopped()) {  // ends at the deadline
     RONDO_TRY(handout.turn());
     if (check && !handout.done()) RONDO_TRY(check());
@@ -241,18 +254,29 @@ Result<void> FdServer::serve(int descriptor, const std::vector<uint64_t> &proces
 
 void FdServer::stop() const { ::shutdown(socket_.get(), SHUT_RDWR); }
 
-Result<std::unique_ptr<FdOffer>> FdOffer::make(FileDescriptor descriptor, uint64_t deadline_ns) {
+Result<std::unique_ptr<FdOffer>> FdOffer::make(std::vector<int> descriptors, uint64_t deadline_ns) {
   RONDO_TRY_ASSIGN(auto server, FdServer::listen());
-  std::unique_ptr<FdOffer> offer(new FdOffer(std::move(server), std::move(descriptor)));
-  RONDO_TRY_ASSIGN(offer->thread_, start_thread("handing out a descriptor", [&it = *offer, deadline_ns] {
+  std::unique_ptr<FdOffer> offer(new FdOffer(std::move(server), std::move(descriptors)));
+  RONDO_TRY(offer->start(deadline_ns));
+  return offer;
+}
+
+Result<std::unique_ptr<FdOffer>> FdOffer::make(FileDescriptor descriptor, uint64_t deadline_ns) {
+  RONDO_TRY_ASSIGN(auto offer, make(std::vector<int>{descriptor.get()}, deadline_ns));
+  offer->own_ = std::move(descriptor);
+  return offer;
+}
+
+Result<void> FdOffer::start(uint64_t deadline_ns) {
+  RONDO_TRY_ASSIGN(thread_, start_thread("handing out descriptors", [this, deadline_ns] {
                      // For want of descriptors, say, others give theirs back: until the deadline it tries again.
-                     while (!it.ended_.load(std::memory_order_acquire)) {  // pairs with the release in ~FdOffer
-                       const auto served = it.server_.serve(it.descriptor_.get(), {}, deadline_ns);
+                     while (!ended_.load(std::memory_order_acquire)) {  // pairs with the release in ~FdOffer
+                       const auto served = server_.serve(descriptors_, {}, deadline_ns);
                        if (served.ok() || served.error().status != RONDO_ERROR_OUT_OF_RESOURCES) return;
                        sleep_for_ns(retry_ns);
                      }
                    }));
-  return offer;
+  return {};
 }
 
 FdOffer::~FdOffer() {
@@ -282,33 +306,42 @@ Result<FileDescriptor> connect_to_owner(const FdTicket &ticket, uint64_t deadlin
   }
 }
 
-/// Nothing: the owner closed the connection unanswered: there were too many, or it does not know the token.
-Result<std::optional<FileDescriptor>> take_once(const FdTicket &ticket, uint64_t deadline_ns, const WaitCheck &check) {
+/// Fewer than `count`: the owner closed the connection: there were too many, or it does not know the token.
+Result<std::vector<FileDescriptor>> take_once(const FdTicket &ticket, size_t count, uint64_t deadline_ns,
+                                              const WaitCheck &check) {
+  std::vector<FileDescriptor> taken;
   RONDO_TRY_ASSIGN(const FileDescriptor socket, connect_to_owner(ticket, deadline_ns, check));
   if (::send(socket.get(), ticket.token.data(), ticket.token.size(), MSG_NOSIGNAL) !=
       static_cast<ssize_t>(ticket.token.size())) {
-    if (errno == EPIPE || errno == ECONNRESET) return std::optional<FileDescriptor>();
+    if (errno == EPIPE || errno == ECONNRESET) return taken;
     return system_error("send to the process that owns the shared memory", errno);
   }
-  RONDO_TRY(wait_checked(socket.get(), POLLIN, deadline_ns, check));
-  auto received = receive_descriptor(socket.get());
-  if (received.ok()) return std::optional<FileDescriptor>(std::move(received).value());
-  if (received.error().status == RONDO_ERROR_REMOTE) return std::optional<FileDescriptor>();
-  return std::move(received).error();
+  while (taken.size() < count) {  // bounded by the count: a message brings one at least
+    RONDO_TRY(wait_checked(socket.get(), POLLIN, deadline_ns, check));
+    const auto received = receive_descriptors(socket.get(), taken);
+    if (!received.ok() && received.error().status == RONDO_ERROR_REMOTE) return taken;
+    RONDO_TRY(received);
+  }
+  return taken;
 }
 
 }  // namespace
 
-Result<FileDescriptor> take_descriptor(const FdTicket &ticket, uint64_t deadline_ns, const WaitCheck &check) {
+Result<std::vector<FileDescriptor>> take_descriptors(const FdTicket &ticket, size_t count, uint64_t deadline_ns,
+                                                     const WaitCheck &check) {
   for (int attempt = 0; attempt < take_attempts_max; ++attempt) {
-    auto taken = take_once(ticket, deadline_ns, check);
+    auto taken = take_once(ticket, count, deadline_ns, check);
     if (!taken.ok() && taken.error().status == RONDO_ERROR_TIMEOUT && taken.error().message.empty())
       return Error{RONDO_ERROR_TIMEOUT, "the process that owns the shared memory did not hand it over in time"};
-    if (!taken.ok()) return std::move(taken).error();
-    if (taken.value()) return *std::move(taken).value();
+    if (!taken.ok() || taken.value().size() == count) return taken;
     sleep_for_ns(retry_ns);
   }
   return owner_is_gone();
+}
+
+Result<FileDescriptor> take_descriptor(const FdTicket &ticket, uint64_t deadline_ns, const WaitCheck &check) {
+  RONDO_TRY_ASSIGN(auto taken, take_descriptors(ticket, 1, deadline_ns, check));
+  return std::move(taken[0]);
 }
 
 }  // namespace rondo

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hands a descriptor over between processes: an abstract unix socket (no file, gone with its owner) and SCM_RIGHTS. The
+// Hands descriptors over between processes: an abstract unix socket (no file, gone with its owner) and SCM_RIGHTS. The
 // socket's name and the token are random and travel through the authenticated store. The name can be read in /proc by
 // all users of the host: so a peer of another user, or of a process that is not awaited, is turned away before anything
 // is read from it, the others are served side by side, and the oldest that says nothing gives way to a new one.
@@ -34,9 +34,9 @@ class FdServer {
   /// Listens under a fresh random name.
   [[nodiscard]] static Result<FdServer> listen();
   [[nodiscard]] const FdTicket &ticket() const { return ticket_; }
-  /// Gives `descriptor` to each of these processes, then returns; without any, to every process of this user, until
+  /// Gives `descriptors` to each of these processes, then returns; without any, to every process of this user, until
   /// stop(). RONDO_ERROR_TIMEOUT names the processes that did not come.
-  Result<void> serve(int descriptor, const std::vector<uint64_t> &processes, uint64_t deadline_ns,
+  Result<void> serve(const std::vector<int> &descriptors, const std::vector<uint64_t> &processes, uint64_t deadline_ns,
                      const WaitCheck &check = {});
   /// Ends serve(), now or when it is called, as if all had come. Any thread.
   void stop() const;
@@ -47,9 +47,11 @@ class FdServer {
   FdTicket ticket_;
 };
 
-/// Gives a descriptor to everybody who has the ticket, on a thread of its own, until it is destroyed.
+/// Gives descriptors to everybody who has the ticket, on a thread of its own, until it is destroyed.
 class FdOffer {
  public:
+  /// They stay the caller's, open as long as this.
+  [[nodiscard]] static Result<std::unique_ptr<FdOffer>> make(std::vector<int> descriptors, uint64_t deadline_ns);
   [[nodiscard]] static Result<std::unique_ptr<FdOffer>> make(FileDescriptor descriptor, uint64_t deadline_ns);
   FdOffer(const FdOffer &) = delete;
   FdOffer &operator=(const FdOffer &) = delete;
@@ -57,16 +59,21 @@ class FdOffer {
   [[nodiscard]] const FdTicket &ticket() const { return server_.ticket(); }
 
  private:
-  FdOffer(FdServer server, FileDescriptor descriptor)
-      : server_(std::move(server)), descriptor_(std::move(descriptor)) {}
+  FdOffer(FdServer server, std::vector<int> descriptors)
+      : server_(std::move(server)), descriptors_(std::move(descriptors)) {}
+  Result<void> start(uint64_t deadline_ns);
 
   FdServer server_;
-  FileDescriptor descriptor_;
+  std::vector<int> descriptors_;
+  FileDescriptor own_;  ///< of them, where it is this object's
   std::atomic<bool> ended_{false};
   std::thread thread_;  ///< last: it uses the others
 };
 
-/// The taker's side. RONDO_ERROR_REMOTE: the owner is gone, or no longer gives it.
+/// The taker's side, who knows how many there are. RONDO_ERROR_REMOTE: the owner is gone, or no longer gives them.
+[[nodiscard]] Result<std::vector<FileDescriptor>> take_descriptors(const FdTicket &ticket, size_t count,
+                                                                   uint64_t deadline_ns, const WaitCheck &check = {});
+/// Of one.
 [[nodiscard]] Result<FileDescriptor> take_descriptor(const FdTicket &ticket, uint64_t deadline_ns,
                                                      const WaitCheck &check = {});
 

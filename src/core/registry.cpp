@@ -69,6 +69,7 @@ Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store 
   if (group.one_node()) return local;
   const tcp::GroupRequest several{args.rank,
                                   args.rank_count,
+                                  {group.node_of_ranks().begin(), group.node_of_ranks().end()},
                                   local_indices(group, args.rank),
                                   args.secret,
                                   args.settings.network_interface,

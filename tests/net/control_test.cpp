@@ -1,51 +1,290 @@
 // SPDX-License-Identifier: Apache-2.0
-// The control plane between hosts, with the test as the other host.
-#include <initializer_list>
+// The control plane between hosts, with the test as the ranks of each host, or as the other host's end of a connection.
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <memory>
+#include <set>
 #include <vector>
 
 #include "src/base/clock.h"
-#include "src/bootstrap/bytes.h"
 #include "tests/catch.h"
 #include "tests/net/connected_sockets.h"
 #include "transports/net/control.h"
 
 using namespace rondo;
+using net::Cell;
+using net::CellKind;
 using rondo::net_test::connected_sockets;
 
 namespace {
 
 constexpr uint64_t patience_ns = 20'000'000'000;
+constexpr uint64_t second_ns = 1'000'000'000;
+
+/// Ranks of one host that are what the test says.
+class SceneRanks final : public Ranks {
+ public:
+  explicit SceneRanks(uint32_t count) : states(count, RankState::alive), latest(count) {}
+
+  void enter(uint64_t, const OperationInfo &) override {}
+  void complete(uint64_t, const OperationCost &) override {}
+  void fail(uint64_t) override {}
+  void set_state(RankState) override {}
+  std::optional<OperationInfo> entered(uint32_t peer, uint64_t operation) const override {
+    if (operation > latest[peer]) return std::nullopt;
+    OperationInfo what;
+    what.signature.count = 1000 * peer + operation;
+    return what;
+  }
+  uint64_t latest_operation(uint32_t peer) const override { return latest[peer]; }
+  uint64_t completed_operation(uint32_t peer) const override { return latest[peer]; }
+  RankState state(uint32_t peer) const override { return states[peer]; }
+  void raise(const Error &error) override {
+    if (!error_) error_ = error;
+  }
+  bool failed() const override { return error_.has_value(); }
+  Error failure() const override { return *error_; }
+  std::vector<uint32_t> find_dead() const override { return {dead.begin(), dead.end()}; }
+  std::string describe_rank(uint32_t peer) const override { return "rank " + std::to_string(peer); }
+
+  std::vector<RankState> states;
+  std::vector<uint64_t> latest;
+  std::set<uint32_t> dead;
+
+ private:
+  std::optional<Error> error_;
+};
+
+/// Two hosts with `per_host` ranks each, those of host 1 behind those of host 0, and one connection.
+class TwoHosts {
+ public:
+  explicit TwoHosts(uint32_t per_host) : host{SceneRanks(per_host), SceneRanks(per_host)} {
+    for (uint32_t rank = 0; rank < 2 * per_host; ++rank) host_of_.push_back(rank / per_host);
+    auto [near, far] = connected_sockets();
+    const int ends[2] = {near.get(), far.get()};
+    for (uint32_t each = 0; each < 2; ++each) {
+      const FileDescriptor file = net::ControlMemory::create(2, 2 * per_host).value();
+      const FileDescriptor bell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+      for (uint32_t index = 0; index < per_host; ++index) {
+        net::Control::Parts parts;
+        parts.rank = each * per_host + index;
+        parts.host_of = host_of_;
+        parts.local = &host[each];
+        parts.share.memory = net::ControlMemory::map(file.get(), 2, 2 * per_host).value();
+        parts.share.bell.reset(::dup(bell.get()));
+        parts.share.sockets.resize(2);
+        parts.share.sockets[1 - each].reset(::dup(ends[each]));
+        controls.push_back(std::make_unique<net::Control>(std::move(parts)));
+      }
+    }
+  }
+
+  /// These ranks' sentinels run, in virtual time, until the condition holds. False: it did not within `limit_ns`.
+  template <class Condition>
+  bool run(const std::vector<uint32_t> &ranks, uint64_t limit_ns, const Condition &condition) {
+    for (const uint64_t until_ns = now_ns_ + limit_ns; now_ns_ < until_ns; now_ns_ += net::heartbeat_ns / 4) {
+      for (const uint32_t rank : ranks) controls[rank]->step(now_ns_);
+      if (condition()) return true;
+    }
+    return false;
+  }
+  void skip(uint64_t ns) { now_ns_ += ns; }
+
+  SceneRanks host[2];
+  std::vector<std::unique_ptr<net::Control>> controls;  ///< by rank
+
+ private:
+  std::vector<uint32_t> host_of_;
+  uint64_t now_ns_ = now_ns();
+};
+
+/// A control plane of rank 0 alone, whose other host, with rank 1, is the test.
+struct OneEnd {
+  OneEnd() : ranks(1) {
+    auto [far, near] = connected_sockets();
+    theirs = std::move(far);
+    const FileDescriptor file = net::ControlMemory::create(2, 2).value();
+    net::Control::Parts parts;
+    parts.host_of = {0, 1};
+    parts.local = &ranks;
+    parts.share.memory = net::ControlMemory::map(file.get(), 2, 2).value();
+    parts.share.bell.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    parts.share.sockets.resize(2);
+    parts.share.sockets[1] = std::move(near);
+    control = std::make_unique<net::Control>(std::move(parts));
+  }
+  void say(ByteView bytes) const {
+    REQUIRE(::send(theirs.get(), bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()));
+  }
+  template <class Condition>
+  bool run(const Condition &condition) const {
+    for (const uint64_t until_ns = now_ns() + patience_ns; now_ns() < until_ns && !condition();)
+      control->step(now_ns());
+    return condition();
+  }
+
+  SceneRanks ranks;
+  FileDescriptor theirs;
+  std::unique_ptr<net::Control> control;
+};
+
+Cell status_of(uint32_t rank, RankState state, uint64_t operation) {
+  Cell cell(CellKind::status);
+  cell.put(uint32_t{1}).put(rank).put(static_cast<uint32_t>(state)).put(operation).put(operation);
+  return cell;
+}
+
+std::vector<uint32_t> dead_of(const net::Control &control) {
+  std::vector<uint32_t> dead;
+  control.add_dead(dead);
+  return dead;
+}
 
 }  // namespace
 
 TEST_CASE("control plane: what a peer said last is read whole, though answers to it cannot be sent", "[net]") {
-  auto [theirs, own] = connected_sockets();
-  std::vector<net::ControlSocket> sockets;
-  sockets.push_back({1, std::move(own)});
-  net::Control::Owner owner;
-  owner.status = [] { return net::RankStatus{RankState::alive, 0, 0}; };
-  owner.entered = [](uint64_t) { return OperationInfo{}; };
-  owner.failed = [](const Error &) {};
-  auto made = net::Control::make(2, std::move(sockets), std::move(owner));
-  REQUIRE(made.ok());
-  net::Control &control = *made.value();
-  Bytes said;  // a thousand questions, more than one reading takes, and that it has left
-  const auto say = [&](uint8_t kind, std::initializer_list<uint64_t> words) {
-    append_number(said, static_cast<uint32_t>(words.size() * sizeof(uint64_t)));
-    append_number(said, kind);
-    for (const uint64_t word : words) append_number(said, word);
-  };
-  constexpr uint8_t status_kind = 1, ask_kind = 2;
-  for (uint64_t operation = 1; operation <= 1'000; ++operation) say(ask_kind, {operation});
-  say(status_kind, {static_cast<uint64_t>(RankState::left), 7, 7});
-  REQUIRE(::send(theirs.get(), said.data(), said.size(), 0) == static_cast<ssize_t>(said.size()));
-  theirs.reset();
-  for (const uint64_t until_ns = now_ns() + patience_ns;
-       now_ns() < until_ns && control.status(1).state != RankState::left;)
-    control.step(now_ns());
-  CHECK(control.status(1).state == RankState::left);
-  CHECK(control.status(1).completed == 7);
-  std::vector<uint32_t> dead;
-  control.add_dead(dead);
-  CHECK(dead.empty());
+  OneEnd end;
+  end.ranks.latest[0] = 1'000;
+  for (uint64_t operation = 1; operation <= 40; ++operation)
+    end.say(Cell(CellKind::ask).put(uint32_t{0}).put(operation).bytes());
+  end.say(status_of(1, RankState::left, 7).bytes());
+  end.theirs.reset();
+  CHECK(end.run([&] { return end.control->status(1).state == RankState::left; }));
+  CHECK(end.control->status(1).completed == 7);
+  CHECK(end.run([&] { return end.control->why_dead(1) == " has ended"; }));
+  CHECK(dead_of(*end.control).empty());
+}
+
+TEST_CASE("control plane: a cell that comes in pieces is taken when it is whole", "[net]") {
+  OneEnd end;
+  const Cell cell = status_of(1, RankState::alive, 3);
+  end.say(cell.bytes().first(100));
+  end.control->step(now_ns());
+  CHECK(end.control->status(1).entered == 0);
+  end.say(cell.bytes().subspan(100));
+  CHECK(end.run([&] { return end.control->status(1).entered == 3; }));
+}
+
+TEST_CASE("control plane: a connection that ends within a cell has ended, and what is no cell is said to be none",
+          "[net]") {
+  OneEnd short_end;
+  short_end.say(status_of(1, RankState::alive, 3).bytes().first(100));
+  short_end.theirs.reset();
+  CHECK(short_end.run([&] { return dead_of(*short_end.control) == std::vector<uint32_t>{1}; }));
+  OneEnd strange;
+  strange.say(Bytes(net::cell_bytes, std::byte{7}));
+  CHECK(strange.run([&] { return dead_of(*strange.control) == std::vector<uint32_t>{1}; }));
+  CHECK(strange.control->why_dead(1) == " sent what is no message of this version of Rondo");
+}
+
+TEST_CASE("control plane: what one rank of a host reads, all ranks of the host know", "[net]") {
+  TwoHosts world(3);
+  world.host[0].latest = {4, 5, 6};
+  REQUIRE(world.run({0, 3}, second_ns, [&] { return world.controls[5]->status(2).entered == 6; }));
+  for (const uint32_t rank : {3u, 4u, 5u}) {
+    CHECK(world.controls[rank]->status(0).entered == 4);
+    CHECK(world.controls[rank]->status(1).completed == 5);
+    CHECK(world.controls[rank]->status(2).state == RankState::alive);
+  }
+}
+
+TEST_CASE("control plane: a question is answered for the rank that it is about", "[net]") {
+  TwoHosts world(2);
+  world.host[1].latest = {40, 40};
+  REQUIRE(world.run({0, 2}, second_ns, [&] { return world.controls[1]->status(3).entered == 40; }));
+  std::optional<OperationInfo> known;
+  CHECK(world.run({0, 2}, second_ns, [&] {
+    known = world.controls[1]->entered(3, 39);
+    return known.has_value();
+  }));
+  CHECK(known->signature.count == 1039);
+  CHECK(world.controls[0]->entered(3, 38)->signature.count == 1038);  // came with it, and is there for all
+  CHECK_FALSE(world.controls[1]->entered(3, 41).has_value());
+}
+
+TEST_CASE("control plane: when the rank that serves leaves, the next one does", "[net]") {
+  TwoHosts world(2);
+  REQUIRE(world.run({0, 2}, second_ns, [&] { return world.controls[2]->status(1).state == RankState::alive; }));
+  world.host[0].states[0] = RankState::left;
+  world.controls[0]->tell_departure();
+  world.controls[0].reset();
+  REQUIRE(world.run({1, 2}, second_ns, [&] { return world.controls[2]->status(0).state == RankState::left; }));
+  world.host[0].latest[1] = 9;
+  CHECK(world.run({1, 2}, second_ns, [&] { return world.controls[3]->status(1).entered == 9; }));
+  CHECK(dead_of(*world.controls[2]).empty());
+  world.controls[1].reset();  // without a word: it was the last of its host
+  CHECK(world.run({2}, second_ns, [&] { return dead_of(*world.controls[3]) == std::vector<uint32_t>{1}; }));
+}
+
+TEST_CASE("control plane: a rank whose process ends is told to the other hosts, and it alone", "[net]") {
+  for (const uint32_t died : {0u, 1u}) {
+    TwoHosts world(3);
+    REQUIRE(world.run({0, 3}, second_ns, [&] { return world.controls[3]->status(2).state == RankState::alive; }));
+    world.host[0].dead = {died};
+    const auto runs = died == 0 ? std::vector<uint32_t>{1, 2, 3} : std::vector<uint32_t>{0, 2, 3};
+    CHECK(world.run(runs, second_ns, [&] { return !dead_of(*world.controls[4]).empty(); }));
+    CHECK(dead_of(*world.controls[4]) == std::vector<uint32_t>{died});
+    CHECK(world.controls[5]->why_dead(died) == " has ended");
+    CHECK(world.controls[5]->gone(died));
+  }
+}
+
+TEST_CASE("control plane: where the rank that serves is stopped, another one does until it is back", "[net]") {
+  TwoHosts world(2);
+  REQUIRE(world.run({0, 1, 2}, second_ns, [&] { return world.controls[2]->status(1).state == RankState::alive; }));
+  world.skip(net::stand_in_ns + net::heartbeat_ns);  // no sentinel runs meanwhile
+  world.host[0].latest[1] = 5;
+  CHECK(world.run({1, 2}, second_ns, [&] { return world.controls[2]->status(1).entered == 5; }));
+  world.host[0].latest[1] = 6;  // the next heartbeat is the stand-in's, too
+  CHECK(world.run({1, 2}, second_ns, [&] { return world.controls[2]->status(1).entered == 6; }));
+  std::vector<pollfd> before, after;
+  world.controls[1]->watch(before);
+  CHECK_FALSE(before.empty());
+  REQUIRE(world.run({0, 1, 2}, second_ns, [&] {
+    after.clear();
+    world.controls[1]->watch(after);
+    return after.empty();
+  }));
+  CHECK(dead_of(*world.controls[2]).empty());
+}
+
+TEST_CASE("control plane: a lock whose holder is stopped is taken over, and a holder that goes on leaves it alone",
+          "[net]") {
+  net::ControlHeader header;
+  const uint64_t begun_ns = now_ns();
+  std::optional<net::ControlLock> stopped(std::in_place, header, 0, 0);
+  REQUIRE(stopped->held());
+  CHECK_FALSE(net::ControlLock(header, 1, 0).held());
+  {
+    const net::ControlLock next(header, 1, 2 * net::lock_patience_ns);
+    REQUIRE(next.held());
+    CHECK(now_ns() - begun_ns >= net::lock_patience_ns / 2);
+    stopped.reset();
+    CHECK_FALSE(net::ControlLock(header, 2, 0).held());
+  }
+  CHECK(net::ControlLock(header, 2, 0).held());
+}
+
+TEST_CASE("control plane: a failure reaches the other hosts, whoever raises it", "[net]") {
+  TwoHosts world(2);
+  Error error{RONDO_ERROR_REMOTE, "rank 1 found it"};
+  error.rank = 1;
+  error.peer = 3;
+  error.operation = 12;
+  world.host[0].raise(error);
+  world.controls[1]->tell_failure();  // not the rank that serves
+  REQUIRE(world.run({2}, second_ns, [&] { return world.host[1].failed(); }));
+  CHECK(world.host[1].failure().message == error.message);
+  CHECK(world.host[1].failure().rank == 1);
+  CHECK(world.host[1].failure().peer == 3);
+  CHECK(world.host[1].failure().operation == 12);
+}
+
+TEST_CASE("control plane: the state of more ranks than a cell holds is told", "[net]") {
+  TwoHosts world(net::statuses_max + 3);
+  const auto last = static_cast<uint32_t>(net::statuses_max + 2);
+  world.host[0].latest[last] = 8;
+  const auto serving = static_cast<uint32_t>(net::statuses_max + 3);
+  CHECK(world.run({0, serving}, second_ns, [&] { return world.controls[serving]->status(last).entered == 8; }));
 }

@@ -160,6 +160,20 @@ class SeveralHosts(HostsTest):
                           [PROGRAM, "signal", str(int(signal.SIGKILL)), str(victim), "7", "1000"]).finish(60)
                 self.expect(job, set(range(4)) - {victim}, "remote rank failed", f"rank {victim} \\(host h", {victim})
 
+    def test_two_hosts_have_one_connection_for_control_however_many_ranks(self):
+        look = ["sh", "-c", "cat /proc/net/tcp"]
+        with net.Hosts(2) as hosts:
+            for layout in ([0, 1], [0, 0, 0, 1, 1]):
+                job = Job(hosts, layout, [PROGRAM, "quiet", "2"]).begun()
+                rows = [line.split() for line in hosts.start(0, look).communicate(timeout=60)[0].splitlines()[1:]]
+                job.finish(60)
+                self.expect(job, range(len(layout)), "ok")
+                other = "".join(f"{int(part):02X}" for part in reversed(hosts.address(1).split(".")))
+                between = [row for row in rows if row[3] == "01" and row[2].startswith(other)]
+                data = layout.count(0) * layout.count(1)
+                with self.subTest(layout=layout):
+                    self.assertEqual(len(between), data + 1, between)
+
     def test_a_host_that_goes_is_named(self):
         with net.Hosts(2) as hosts:
             job = Job(hosts, [0, 1, 1], [PROGRAM, "busy", "1000", "1000"]).begun()

@@ -163,6 +163,35 @@ def stops(program, seeds, busy):
     return tally
 
 
+def stand_ins(program, seeds, busy):
+    """The rank that serves its host's control connections is stopped, and the other host's processes are killed: its
+    neighbour names one of them all the same, and so does the stopped one when it goes on."""
+    tally = Tally(f"stopped and lost, {'busy' if busy else 'idle'}")
+    for seed in seeds:
+        rng = random.Random(seed)
+        with net.Hosts(2) as hosts:
+            ranks = Ranks(hosts, command_of(program, busy))
+            ranks.wait_for("begun")
+            host = rng.randrange(2)
+            serving, neighbour = (rank for rank, place in enumerate(LAYOUT) if place == host)
+            lost = {rank for rank, place in enumerate(LAYOUT) if place != host}
+            inner = ranks.inner(serving)
+            os.kill(inner, signal.SIGSTOP)
+            time.sleep(rng.uniform(0, 1.5))
+            began = time.monotonic()
+            hosts.kill(1 - host)
+            while ranks.processes[neighbour].poll() is None and time.monotonic() < began + 60:
+                time.sleep(0.005)
+            expect_lost(tally, seed, ranks, began, {neighbour}, lambda _: lost)
+            os.kill(inner, signal.SIGCONT)
+            ranks.processes[serving].send_signal(signal.SIGCONT)
+            began = time.monotonic()
+            ranks.finish(100)
+            expect_lost(tally, seed, ranks, began, {serving}, lambda _: lost | {neighbour})
+            tally.runs -= 1
+    return tally
+
+
 def expect_well(tally, seed, ranks, seconds):
     late = ranks.finish(seconds)
     tally.runs += 1
@@ -259,7 +288,7 @@ while True:
         s = socket.socket(); s.settimeout(0.2)
         try: s.connect(('%(address)s', int(port))); made += 1
         except OSError: continue
-        try: s.send(random.choice([b'', b'RONDO', b'RONDO\\x01tm' + bytes(64), bytes(4000)]))
+        try: s.send(random.choice([b'', b'RONDO', b'RONDO\\x02tm' + bytes(64), bytes(4000)]))
         except OSError: pass
         held.append(s)
     held = held[-1000:]
@@ -314,7 +343,8 @@ def main():
     kinds = ("killed rank", "killed host", "cut cable", "one-way cut")
     runs = {"deaths": [lambda kind=kind, busy=busy: deaths(program, seeds, kind, busy)
                        for kind in kinds for busy in (True, False)],
-            "stops": [lambda busy=busy: stops(program, seeds, busy) for busy in (True, False)],
+            "stops": [lambda run=run, busy=busy: run(program, seeds, busy)
+                      for run in (stops, stand_ins) for busy in (True, False)],
             "losses": [lambda busy=busy: losses(program, seeds, busy) for busy in (True, False)],
             "cuts": [lambda: cuts_and_heals(program, range(options.first, 1 << 30), options.minutes)],
             "returns": [lambda: returns(program, seeds)],

@@ -45,6 +45,19 @@ ino_t inode_of(int descriptor) {
 
 }  // namespace
 
+TEST_CASE("descriptors on offer: more than a message holds arrive in their order") {
+  const auto first = a_file(), last = a_file();
+  std::vector<int> descriptors(300, first.get());
+  descriptors.push_back(last.get());
+  const auto offer = FdOffer::make(descriptors, now_ns() + patience_ns);
+  REQUIRE(offer.ok());
+  const auto taken = take_descriptors(offer.value()->ticket(), descriptors.size(), now_ns() + patience_ns);
+  REQUIRE(taken.ok());
+  CHECK(inode_of(taken.value()[0].get()) == inode_of(first.get()));
+  CHECK(inode_of(taken.value()[299].get()) == inode_of(first.get()));
+  CHECK(inode_of(taken.value()[300].get()) == inode_of(last.get()));
+}
+
 TEST_CASE("a descriptor on offer: whoever has the ticket takes it, as often as he likes, all at once") {
   auto file = a_file();
   const ino_t inode = inode_of(file.get());
@@ -105,7 +118,7 @@ TEST_CASE("a descriptor for certain processes: any other one is turned away befo
   for (int at = 0; at < 100; ++at) mute.push_back(connect_mute(server.value().ticket()));
   Result<void> served;
   const std::vector<uint64_t> nobody{1};
-  std::thread serving([&] { served = server.value().serve(file.get(), nobody, now_ns() + patience_ns); });
+  std::thread serving([&] { served = server.value().serve({file.get()}, nobody, now_ns() + patience_ns); });
   size_t closed = 0;
   for (const FileDescriptor &each : mute) {
     char byte = 0;
@@ -122,7 +135,7 @@ TEST_CASE("a descriptor for certain processes: who did not come in time is told"
   auto server = FdServer::listen();
   REQUIRE(server.ok());
   const auto file = a_file();
-  const Result<void> served = server.value().serve(file.get(), {1}, now_ns() + 10'000'000);
+  const Result<void> served = server.value().serve({file.get()}, {1}, now_ns() + 10'000'000);
   REQUIRE_FALSE(served.ok());
   CHECK(served.error().status == RONDO_ERROR_TIMEOUT);
   CHECK(served.error().message.find("in time: 1") != std::string::npos);
@@ -133,7 +146,7 @@ TEST_CASE("a descriptor for certain processes: a wait ends as soon as the check 
   REQUIRE(server.ok());
   const auto file = a_file();
   const WaitCheck in_vain = [] { return Result<void>(Error{RONDO_ERROR_REMOTE, "rank 2 ended", -1, 2}); };
-  const auto served = server.value().serve(file.get(), {1}, now_ns() + patience_ns, in_vain);
+  const auto served = server.value().serve({file.get()}, {1}, now_ns() + patience_ns, in_vain);
   REQUIRE_FALSE(served.ok());
   CHECK(served.error().peer == 2);
   const auto taken = take_descriptor(server.value().ticket(), now_ns() + patience_ns, in_vain);  // nobody serves now

@@ -73,7 +73,8 @@ class World {
       transports_[rank] = std::move(local);
       return {};
     }
-    tcp::GroupRequest group{rank, size(), local_index, secret_, "127.0.0.1", request.host_name, "w", deadline_ns};
+    tcp::GroupRequest group{rank,        size(),            node_of_, local_index, secret_,
+                            "127.0.0.1", request.host_name, "w",      deadline_ns};
     RONDO_TRY_ASSIGN(transports_[rank], tcp::connect(group, std::move(local), *store));
     return {};
   }

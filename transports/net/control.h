@@ -1,23 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks of other hosts are known to do: the control plane's view of them, over a connection of its own to each.
-// The view lags: a rank tells its state every heartbeat, and what it entered as an operation when it is asked.
+// What ranks of other hosts are known to do: the control plane, one connection between each two hosts. What it brings
+// lies in memory that the ranks of a host share (control_memory.h), so all of them know it at once.
 //
-// Frame    body_bytes u32 | kind u8 | body        at most frame_bytes_max; numbers are little-endian
-//   status   state u64 | entered u64 | completed u64         every heartbeat_ns, and when the state changes
-//   ask      operation u64
-//   record   operation u64 | signature | plan choice | history   the answer, for it and the kept_records - 1 before it,
-//            where they were entered and are kept
-//   clock    asked u64 | received u64 | answered u64     asked of rank 0 every heartbeat, by one rank of each other
-//            host: zeros but for the time of asking; the answer has all three, by the clocks of those who took them
-//   failure  status u32 | rank u32 | peer u32 | operation u64 | text
-// Life     A connection that ends behind a status `left` is a departure; without one the process has ended. A cut cable
-//          is silent: heartbeats that nobody acknowledges for a second end the connection. A stopped process is late,
-//          not dead: its kernel acknowledges. Heartbeats pause when unread ones could fill its buffer.
+// Who serves the connections: the sentinel of the host's lowest rank that has not left and lives. Where it is stopped
+// and nobody has served for stand_in_ns, another does until it is back. What a rank has to say at once (that it left, a
+// failure, a question) it says itself, under the lock.
+//
+// Lag      A rank's state is told every heartbeat, and what it entered as an operation when somebody asks.
+// Life     A rank has departed when it says so. When its process ends without that, the others of its host see it and
+//          tell. When a connection ends, the last process of the host has ended, and with it all its ranks that had not
+//          left. A cut cable is silent: heartbeats that nobody acknowledges for a second end the connection. A stopped
+//          process is late, not dead: its host acknowledges. Heartbeats pause when unread ones could fill its buffer.
 #pragma once
 
 #include <poll.h>
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <mutex>
@@ -27,18 +24,22 @@
 
 #include "src/base/unique_handle.h"
 #include "src/bootstrap/bytes.h"
-#include "transports/net/tcp_state.h"
-#include "transports/recording.h"
+#include "transports/net/control_cell.h"
+#include "transports/net/control_memory.h"
+#include "transports/ranks.h"
 
 namespace rondo::net {
 
 inline constexpr uint64_t heartbeat_ns = 200'000'000;
+inline constexpr uint64_t stand_in_ns = 450'000'000;
 inline constexpr uint32_t silent_looks = 5;  // the first a heartbeat behind what it sees: 1.0 to 1.2 s
 inline constexpr uint32_t repeats_max = 3;   // 1.4 to 1.6 s
 
-struct ControlSocket {
-  uint32_t peer = 0;
-  FileDescriptor socket;
+/// What the ranks of a host hold in common.
+struct ControlShare {
+  ControlMemory memory;
+  FileDescriptor bell;                   ///< an eventfd: wakes who serves
+  std::vector<FileDescriptor> sockets;  ///< by host; of the own one: none
 };
 
 struct RankStatus {
@@ -50,74 +51,66 @@ struct RankStatus {
 /// Any thread.
 class Control {
  public:
-  struct Owner {
-    std::function<RankStatus()> status;                             ///< this rank's own
-    std::function<std::optional<OperationInfo>(uint64_t)> entered;  ///< what this rank entered as an operation
-    std::function<void(const Error &)> failed;                      ///< another host's ranks have failed
-    /// This rank asks rank 0, which is of another host, for its clock; called when a better measurement is there.
-    std::function<void(const ClockOffset &)> clock_measured;  ///< null: it does not
+  struct Parts {
+    uint32_t rank = 0;
+    std::vector<uint32_t> host_of;  ///< by rank
+    Ranks *local = nullptr;         ///< of this host, counted as host_of has them; outlives the control plane
+    ControlShare share;
+    /// Called when a better measurement of the clock of rank 0's host is there; null: that is this host.
+    std::function<void(const ClockOffset &)> clock_measured;
   };
-  /// Sets the sockets' options. They are connected, and both ends have proved who they are.
-  [[nodiscard]] static Result<std::unique_ptr<Control>> make(uint32_t rank_count, std::vector<ControlSocket> sockets,
-                                                             Owner owner);
+  explicit Control(Parts parts);
 
   [[nodiscard]] RankStatus status(uint32_t peer) const;
   /// Asks where it is not known yet; ask again later then.
   [[nodiscard]] std::optional<OperationInfo> entered(uint32_t peer, uint64_t operation);
-  /// Appends the ranks whose connection ended while they were alive.
+  /// Appends the ranks of other hosts whose process ended while they were alive.
   void add_dead(std::vector<uint32_t> &dead) const;
-  /// Its connection has ended, or it said that it left.
+  /// It has ended, or said that it left.
   [[nodiscard]] bool gone(uint32_t peer) const;
   /// " has ended", " gave no answer for 1.0 s"
   [[nodiscard]] std::string why_dead(uint32_t peer) const;
 
-  /// Sends this rank's status to all.
+  /// Sends the state of this host's ranks to all others, now or, where somebody else serves just now, soon.
   void tell_status();
-  void report_failure(const Error &error);
-  /// Takes what has come, sends what is due.
+  /// This rank has left: when it returns, the other hosts have been told.
+  void tell_departure();
+  /// The communicator has failed: likewise.
+  void tell_failure();
+  /// Takes what has come, sends what is due, where this rank is to serve.
   void step(uint64_t now_ns);
   void watch(std::vector<pollfd> &descriptors) const;
 
  private:
-  static constexpr size_t kept_records = 16;
-  struct Record {
-    uint64_t operation = 0;
-    OperationInfo what;
-  };
-  struct Peer {
-    uint32_t rank = 0;
-    FileDescriptor socket;
-    RankStatus status;
-    std::array<Record, kept_records> records{};
-    uint64_t asked_operation = 0;
-    uint64_t asked_ns = 0;
-    uint64_t heartbeats_unanswered = 0;
-    SilenceWatch silence{silent_looks, repeats_max};  ///< looks at each heartbeat
-    Bytes input;
-    Bytes output;
-    int send_error = 0;  ///< nothing can be sent any more; what it said last is still to be read
-    bool lost = false;
-    std::string why;
-  };
+  [[nodiscard]] bool is_local(uint32_t rank) const { return parts_.host_of[rank] == host_; }
+  [[nodiscard]] RemoteRank &remote(uint32_t rank) const { return parts_.share.memory.rank(rank); }
+  [[nodiscard]] ControlHeader &header() const { return parts_.share.memory.header(); }
+  [[nodiscard]] bool is_lowest() const;
+  [[nodiscard]] bool is_to_serve(uint64_t now_ns) const;
+  bool look_for_dead(bool all);
+  void serve(uint64_t now_ns, bool someone_died);
+  void ring();
 
-  Control(uint32_t rank_count, Owner owner) : owner_(std::move(owner)), index_of_(rank_count, -1) {}
-  [[nodiscard]] const Peer *find(uint32_t rank) const;
-  void send(Peer &peer, uint8_t kind, ByteView body);
-  void flush(Peer &peer);
-  void receive(Peer &peer);
-  void take(Peer &peer, uint8_t kind, ByteReader body);
-  void answer(Peer &peer, uint64_t operation);
-  void take_clock(Peer &peer, ByteReader body);
-  void lose(Peer &peer, std::string why);
+  void send(uint32_t host, const Cell &cell);
+  bool send_rest(uint32_t host);
+  void send_status();
+  void send_failure();
+  void receive(uint32_t host);
+  void take(uint32_t host, ByteReader cell);
+  void take_status(uint32_t host, ByteReader body);
+  void answer(uint32_t host, uint32_t rank, uint64_t operation);
+  void take_clock(uint32_t host, ByteReader body);
+  void take_failure(ByteReader body);
+  void lose(uint32_t host, int error);
 
-  Owner owner_;
-  std::vector<int32_t> index_of_;  ///< by rank; -1: of this host
-  mutable std::mutex mutex_;       ///< guards what follows
-  std::vector<Peer> peers_;
-  uint64_t next_beat_ns_ = 0;
-  uint64_t clock_asked_ns_ = 0;       ///< 0: no answer is due
-  ClockOffset clock_;                 ///< the best so far
-  uint64_t clock_measured_ns_ = 0;    ///< when; 0: never
+  const Parts parts_;
+  const uint32_t host_;
+  std::vector<uint32_t> local_ranks_;  ///< of this host, ascending
+  std::vector<uint32_t> remote_hosts_;
+  uint32_t index_ = 0;                 ///< of this rank in local_ranks_
+  mutable std::mutex mutex_;           ///< of this rank's threads; guards what follows, and is taken before the lock
+  std::vector<pollfd> processes_;      ///< by index: of the others' processes; -1: has ended, or there is none to watch
+  std::vector<bool> ended_;            ///< by index: the process has ended
 };
 
 }  // namespace rondo::net

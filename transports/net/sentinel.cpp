@@ -131,7 +131,7 @@ void Sentinel::look_for_lost_links(uint64_t now_ns) {
   {
     const std::lock_guard lock(links_mutex_);
     for (const uint32_t peer : progress_.lost())
-      if (!error && !hooks_.gone(peer)) error = progress_.why_lost(peer);
+      if (!error && !control_.gone(peer)) error = progress_.why_lost(peer);
   }
   if (!error) links_lost_ns_ = 0;
   if (error && links_lost_ns_ == 0) links_lost_ns_ = now_ns;
@@ -141,9 +141,8 @@ void Sentinel::look_for_lost_links(uint64_t now_ns) {
 
 void Sentinel::report_failure() {
   if (failure_told_.load(std::memory_order_relaxed)) return;
-  const auto failure = hooks_.failure();
-  if (!failure || failure_told_.exchange(true, std::memory_order_relaxed)) return;
-  control_.report_failure(*failure);
+  if (!hooks_.failed() || failure_told_.exchange(true, std::memory_order_relaxed)) return;
+  control_.tell_failure();
 }
 
 }  // namespace rondo::net

@@ -26,10 +26,9 @@ namespace rondo::net {
 class Sentinel {
  public:
   struct Hooks {
-    std::function<std::optional<Error>()> failure;  ///< of the communicator, if there is one
-    std::function<void()> ring;                     ///< wakes the executing thread, if it sleeps
-    std::function<bool(uint32_t)> gone;             ///< the control plane knows the end of a rank
-    std::function<void(const Error &)> raise;       ///< the communicator has failed
+    std::function<bool()> failed;              ///< the communicator
+    std::function<void()> ring;                ///< wakes the executing thread, if it sleeps
+    std::function<void(const Error &)> raise;  ///< the communicator has failed
     /// Null: who posts to the links serves them, or rings. Else a device does, which does neither, so that this thread
     /// looks: without a pause while something moves, and the less often the longer nothing has: look_interval_ns().
     std::function<bool()> in_flight{};

@@ -33,11 +33,9 @@ namespace rondo::net {
 /// take in what came meanwhile.
 class SilenceWatch {
  public:
-  SilenceWatch(uint32_t looks_max, uint32_t repeats_max) : looks_max_(looks_max), repeats_max_(repeats_max) {}
-
-  /// True: so many looks in a row, this one too, have seen what was not acknowledged, with no acknowledgement between
-  /// them; or it was sent again so often.
-  [[nodiscard]] bool look(int descriptor, uint64_t now_ns) {
+  /// True: looks_max looks in a row, this one too, have seen what was not acknowledged, with no acknowledgement between
+  /// them; or it was sent again repeats_max times.
+  [[nodiscard]] bool look(int descriptor, uint64_t now_ns, uint32_t looks_max, uint32_t repeats_max) {
     constexpr uint64_t ms_ns = 1'000'000, tick_ms = 10;  // the kernel counts in ticks
     const tcp_info info = tcp_state_of(descriptor);
     const bool heard = looks_ != 0 && info.tcpi_last_ack_recv + tick_ms < (now_ns - begun_ns_) / ms_ns;
@@ -46,11 +44,10 @@ class SilenceWatch {
       looks_ = 0;
     }
     looks_ = info.tcpi_unacked != 0 ? looks_ + 1 : 0;
-    return looks_ >= looks_max_ || repeats_in(info) >= repeats_max_;
+    return looks_ >= looks_max || repeats_in(info) >= repeats_max;
   }
 
  private:
-  uint32_t looks_max_, repeats_max_;
   uint64_t begun_ns_ = 0;
   uint32_t looks_ = 0;
 };

@@ -147,7 +147,8 @@ class GroupRanks final : public Ranks {
     // A failure that another rank of this host raised: the other hosts hear of it before this rank leaves.
     if (group_.sentinel != nullptr) group_.sentinel->report_failure();
     local_.set_state(state);
-    if (group_.control != nullptr) group_.control->tell_status();
+    if (group_.control == nullptr) return;
+    state == RankState::left ? group_.control->tell_departure() : group_.control->tell_status();
   }
 
   std::optional<OperationInfo> entered(uint32_t peer, uint64_t operation) const override {
@@ -199,27 +200,18 @@ class GroupTransport final : public Transport {
     group_.progress = std::make_unique<Progress>(group_.memory.links(), std::move(network));
     Ranks &local = group_.local_ranks;
     const uint32_t own = group_.own;
-    Control::Owner owner;
-    owner.status = [&local, own] {
-      return RankStatus{local.state(own), local.latest_operation(own), local.completed_operation(own)};
-    };
-    owner.entered = [&local, own](uint64_t operation) { return local.entered(own, operation); };
-    owner.failed = [&local](const Error &error) { local.raise(error); };
     FlightRecorder &recorder = group_.parts.local->recorder();
     if (own == 0) recorder.set_communicator(group_.parts.communicator);
     recorder.set_group_rank(own, group_.parts.rank);
     if (group_.parts.rank == 0) recorder.set_clock_offset({});
-    if (own == 0 && !group_.is_local(0))  // one rank of each other host
-      owner.clock_measured = [&recorder](const ClockOffset &offset) { recorder.set_clock_offset(offset); };
-    const auto rank_count = static_cast<uint32_t>(group_.parts.local_index.size());
-    RONDO_TRY_ASSIGN(group_.control, Control::make(rank_count, std::move(group_.parts.control), std::move(owner)));
+    Control::Parts control{group_.parts.rank, std::move(group_.parts.host_of), &local, std::move(group_.parts.control),
+                           {}};
+    if (!group_.is_local(0))
+      control.clock_measured = [&recorder](const ClockOffset &offset) { recorder.set_clock_offset(offset); };
+    group_.control = std::make_unique<Control>(std::move(control));
     Sentinel::Hooks hooks;
-    hooks.failure = [&local]() -> std::optional<Error> {
-      if (!local.failed()) return std::nullopt;
-      return local.failure();
-    };
+    hooks.failed = [&local] { return local.failed(); };
     hooks.ring = [&peers = group_.local_links.peers(), own] { peers.wake(own); };
-    hooks.gone = [&control = *group_.control](uint32_t peer) { return control.gone(peer); };
     hooks.raise = [&local](const Error &error) { local.raise(error); };
     if (!group_.parts.rings)
       hooks.in_flight = [&local, own] { return local.latest_operation(own) > local.completed_operation(own); };

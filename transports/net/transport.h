@@ -20,10 +20,11 @@ namespace rondo::net {
 struct GroupParts {
   uint32_t rank = 0;
   std::array<uint64_t, 2> communicator{};  ///< the same number on all ranks, and another for each communicator
+  std::vector<uint32_t> host_of;      ///< by rank
   std::vector<uint32_t> local_index;  ///< by rank: its number in `local`; no_local: on another host
   std::vector<std::string> names;     ///< by rank, for people: "rank 2 (host b, process 17)"
   std::unique_ptr<Transport> local;   ///< of this host's ranks
-  std::vector<ControlSocket> control;
+  ControlShare control;
   bool rings = true;  ///< who posts to the links serves them or rings the sentinel; a device does neither
 };
 

@@ -177,4 +177,10 @@ std::vector<uint32_t> ShmPeers::find_dead() const {
   return dead;
 }
 
+std::vector<int> ShmPeers::process_handles() const {
+  std::vector<int> handles;
+  for (const Peer &peer : peers_) handles.push_back(peer.process_handle.get());
+  return handles;
+}
+
 }  // namespace rondo::shm

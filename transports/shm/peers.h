@@ -61,6 +61,8 @@ class ShmPeers final : public PeerAccess {
   [[nodiscard]] uint32_t readable_kinds(uint32_t peer, bool try_mapping, bool try_cross_memory);
   /// The ranks whose processes have ended, or have become another program by exec(). A few system calls a process.
   [[nodiscard]] std::vector<uint32_t> find_dead() const;
+  /// As Ranks::process_handles().
+  [[nodiscard]] std::vector<int> process_handles() const;
 
  private:
   struct Peer {

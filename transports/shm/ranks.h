@@ -67,6 +67,7 @@ class ShmRanks final : public Ranks {
   }
 
   std::vector<uint32_t> find_dead() const override { return peers_.find_dead(); }
+  std::vector<int> process_handles() const override { return peers_.process_handles(); }
   std::string describe_rank(uint32_t peer) const override {
     return "rank " + std::to_string(peer) + " (host " + host_name_ + ", process " +
            std::to_string(memory::load_acquire(segment_->board(peer).process)) + ")";  // pairs with fill_board()

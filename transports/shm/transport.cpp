@@ -119,7 +119,8 @@ Result<std::shared_ptr<Segment>> obtain_segment(const ConnectRequest &request, S
     takers.erase(std::unique(takers.begin(), takers.end()), takers.end());
     std::erase(takers, own);
     if (takers.empty()) return segment;
-    auto served = server.serve(segment->descriptor(), takers, request.deadline_ns, [&store] { return store.check(); });
+    auto served =
+        server.serve({segment->descriptor()}, takers, request.deadline_ns, [&store] { return store.check(); });
     if (served.ok()) return segment;
     Error error = std::move(served).error();
     return error.status == RONDO_ERROR_TIMEOUT ? name_missing(std::move(error), request, store, processes) : error;

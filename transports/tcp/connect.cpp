@@ -3,6 +3,7 @@
 
 #include <sodium.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -10,6 +11,7 @@
 #include "src/bootstrap/bytes.h"
 #include "src/bootstrap/outcomes.h"
 #include "transports/net/transport.h"
+#include "transports/tcp/control_share.h"
 #include "transports/tcp/mesh.h"
 #include "transports/tcp/preflight.h"
 #include "transports/ucx/network.h"
@@ -63,17 +65,41 @@ Result<std::unique_ptr<net::Network>> make_verbs_network(const GroupRequest &req
   return verbs::make_network(links, join, store);
 }
 
-/// A whole slot each way between each pair of ranks. Every rank gets an error that names the pair that failed.
+/// A whole slot each way between each pair of ranks. Then control connections are ready to be used.
 Result<void> fly_before(const GroupRequest &request, const MeshRequest &mesh_request, const Mesh &mesh,
                         size_t slot_bytes, Store &store) {
   std::string own_name = mesh.ranks[request.rank].describe(request.rank);
   if (mesh_request.rail_count() == 1) own_name += " at " + mesh_request.addresses[0];  // else the peer's name has both
   const PreflightRequest flight{own_name, slot_bytes, request.deadline_ns};
-  const auto flown = preflight(mesh_request.sockets_per_rail != 0 ? mesh.data : mesh.control, flight, store);
+  RONDO_TRY(preflight(mesh_request.sockets_per_rail != 0 ? mesh.data : mesh.control, flight, store));
+  for (const PeerSocket &each : mesh.control) RONDO_TRY(set_control_options(each.socket.get()));
+  return {};
+}
+
+/// By rank: it is the first of its host.
+std::vector<bool> first_ranks(const std::vector<uint32_t> &host_of) {
+  std::vector<bool> first;
+  for (auto it = host_of.begin(); it != host_of.end(); ++it)
+    first.push_back(std::find(host_of.begin(), it, *it) == it);
+  return first;
+}
+
+/// The control plane's part, and whether whole slots pass. Every rank gets an error that names the pair that failed.
+Result<net::ControlShare> check_and_share(const GroupRequest &request, const MeshRequest &mesh_request, Mesh &mesh,
+                                          size_t slot_bytes, Store &store) {
+  std::vector<int> sockets(*std::ranges::max_element(request.host_of) + 1, -1);
+  for (const PeerSocket &each : mesh.control) sockets[request.host_of[each.peer]] = each.socket.get();
+  auto shared = share_control({request.rank, request.host_of, request.key_prefix, request.deadline_ns}, sockets,
+                                   store);
+  const Result<void> flown = shared.ok() ? fly_before(request, mesh_request, mesh, slot_bytes, store)
+                                         : Result<void>(shared.error());
   const Result<Bytes> outcome = flown.ok() ? Result<Bytes>(Bytes()) : Result<Bytes>(flown.error());
   RONDO_TRY(gather_outcomes(store, request.key_prefix + "/preflight", request.rank, request.rank_count, outcome,
                             request.deadline_ns));
-  return {};
+  net::ControlShare share = std::move(shared).value().share;
+  share.sockets.resize(sockets.size());
+  for (PeerSocket &each : mesh.control) share.sockets[request.host_of[each.peer]] = std::move(each.socket);
+  return share;
 }
 
 }  // namespace
@@ -84,6 +110,7 @@ Result<std::unique_ptr<Transport>> connect(const GroupRequest &request, std::uni
   mesh_request.rank = request.rank;
   mesh_request.rank_count = request.rank_count;
   mesh_request.remote = remote_ranks(request);
+  mesh_request.first = first_ranks(request.host_of);
   mesh_request.secret = secret_of("rondo tcp mesh ", request.secret, request.key_prefix);
   RONDO_TRY_ASSIGN(mesh_request.addresses, choose_addresses(request.network_interface));
   mesh_request.host_name = request.host_name;
@@ -94,8 +121,8 @@ Result<std::unique_ptr<Transport>> connect(const GroupRequest &request, std::uni
   mesh_request.sockets_per_rail = over_ucx || over_verbs ? 0 : request.sockets;
   RONDO_TRY_ASSIGN(Mesh mesh, connect_mesh(mesh_request, store));
 
-  RONDO_TRY(fly_before(request, mesh_request, mesh, local->links().geometry().slot_bytes, store));
-
+  RONDO_TRY_ASSIGN(auto control, check_and_share(request, mesh_request, mesh, local->links().geometry().slot_bytes,
+                                                 store));
   RONDO_TRY_ASSIGN(auto memory, net::NearMemory::make(request.local_index, local->links().channel_count(),
                                                       local->links().geometry()));
   net::GroupParts parts;
@@ -103,6 +130,7 @@ Result<std::unique_ptr<Transport>> connect(const GroupRequest &request, std::uni
   const Secret id = secret_of("rondo communicator ", request.secret, request.key_prefix);
   static_assert(sizeof parts.communicator <= sizeof id.bytes);
   std::memcpy(parts.communicator.data(), id.bytes.data(), sizeof parts.communicator);
+  parts.host_of = request.host_of;
   parts.local_index = request.local_index;
   parts.rings = !request.on_device;
   for (uint32_t rank = 0; rank < request.rank_count; ++rank) parts.names.push_back(mesh.ranks[rank].describe(rank));
@@ -112,7 +140,7 @@ Result<std::unique_ptr<Transport>> connect(const GroupRequest &request, std::uni
                    : make_network(memory.links(), std::move(mesh.data));
   if (!network.ok()) return std::move(network).error();
   parts.local = std::move(local);
-  for (PeerSocket &each : mesh.control) parts.control.push_back({each.peer, std::move(each.socket)});
+  parts.control = std::move(control);
   return net::make_group_transport(std::move(parts), std::move(memory), std::move(network).value());
 }
 

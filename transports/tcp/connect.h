@@ -16,6 +16,7 @@ namespace rondo::tcp {
 struct GroupRequest {
   uint32_t rank = 0;
   uint32_t rank_count = 1;
+  std::vector<uint32_t> host_of;      ///< by rank
   std::vector<uint32_t> local_index;  ///< by rank: its number among this host's; net::no_local: on another host
   Secret secret;                      ///< of the job
   std::string network_interface;      ///< as choose_addresses() takes it: a rail each

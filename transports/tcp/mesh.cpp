@@ -27,7 +27,7 @@ uint32_t rail_of(const MeshRequest &request, uint32_t purpose) {
   return purpose == control_purpose ? 0 : (purpose - 1) % request.rail_count();
 }
 
-constexpr std::string_view mesh_magic = "RONDO\x01tm";
+constexpr std::string_view mesh_magic = "RONDO\x02tm";
 constexpr size_t hello_bytes = wire::magic_bytes + wire::challenge_bytes;
 constexpr size_t answer_bytes = wire::challenge_bytes + wire::proof_bytes;
 constexpr size_t claim_offset = wire::challenge_bytes - 8;  // rank u32 | purpose u32
@@ -229,7 +229,7 @@ class Acceptor {
   Result<void> run(Mesh &mesh) {
     size_t missing = 0;
     for (uint32_t peer = request_.rank + 1; peer < request_.rank_count; ++peer)
-      missing += request_.remote[peer] ? purpose_count_ : 0;
+      for (uint32_t purpose = 0; purpose < purpose_count_; ++purpose) missing += request_.has(peer, purpose) ? 1 : 0;
     came_.resize(size_t{request_.rank_count} * purpose_count_);
     while (missing != 0) {
       RONDO_TRY(store_.check());
@@ -272,8 +272,7 @@ class Acceptor {
   bool admit(Visitor &visitor, Mesh &mesh) {
     const auto rank = number_at<uint32_t>(visitor.theirs.data() + claim_offset);
     const auto purpose = number_at<uint32_t>(visitor.theirs.data() + claim_offset + 4);
-    if (rank <= request_.rank || rank >= request_.rank_count || !request_.remote[rank] || purpose >= purpose_count_)
-      return false;
+    if (rank <= request_.rank || rank >= request_.rank_count || !request_.has(rank, purpose)) return false;
     if (came_[size_t{rank} * purpose_count_ + purpose]) return false;
     came_[size_t{rank} * purpose_count_ + purpose] = true;
     add_socket(request_, mesh, rank, purpose, std::move(visitor.socket));
@@ -285,8 +284,9 @@ class Acceptor {
     std::string here;
     for (uint32_t peer = request_.rank + 1; peer < request_.rank_count; ++peer) {
       uint32_t purpose = 0;
-      while (purpose < purpose_count_ && came_[size_t{peer} * purpose_count_ + purpose]) ++purpose;
-      if (!request_.remote[peer] || purpose == purpose_count_) continue;
+      const auto came = [&] { return came_[size_t{peer} * purpose_count_ + purpose]; };
+      while (purpose < purpose_count_ && (!request_.has(peer, purpose) || came())) ++purpose;
+      if (purpose == purpose_count_) continue;
       if (error.peer < 0) {
         error.peer = static_cast<int32_t>(peer);
         here = format_endpoint(mesh.ranks[request_.rank].endpoints[rail_of(request_, purpose)]);
@@ -382,7 +382,8 @@ Result<Mesh> connect_mesh(const MeshRequest &request, Store &store) {
   soon.deadline_ns = std::min(request.deadline_ns, now_ns() + connect_patience_ns);
   // Who connects waits for lower ranks only, so there is no circle.
   for (uint32_t peer = 0; peer < request.rank; ++peer) {
-    for (uint32_t purpose = 0; request.remote[peer] && purpose < purpose_count(request); ++purpose) {
+    for (uint32_t purpose = 0; purpose < purpose_count(request); ++purpose) {
+      if (!request.has(peer, purpose)) continue;
       RONDO_TRY_ASSIGN(FileDescriptor socket, connect_peer(soon, mesh, peer, purpose, store));
       add_socket(request, mesh, peer, purpose, std::move(socket));
     }

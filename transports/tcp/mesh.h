@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sockets between ranks of several hosts: each pair of ranks on different hosts gets one for control, and for data
-// as many as are asked for on each rail. A rail is an address of each host: rail i joins the i-th of all. Every
-// connection proves in both directions that its ends know the job's secret, as connections of the store do.
+// The sockets between ranks of several hosts: the first ranks of each two hosts get one for control, and each pair of
+// ranks on different hosts gets for data as many as are asked for on each rail. A rail is an address of each host: rail
+// i joins the i-th of all. Every connection proves in both directions that its ends know the job's secret, as
+// connections of the store do.
 //
 // Handshake  connector: magic 8 | challenge 32           the challenge ends with its rank and the purpose: 0 for
 //                                                        control, 1 + i for socket i of data
@@ -33,6 +34,7 @@ struct MeshRequest {
   uint32_t rank = 0;
   uint32_t rank_count = 1;
   std::vector<bool> remote;  ///< by rank: on another host
+  std::vector<bool> first;   ///< by rank: the first of its host
   Secret secret;             ///< of this communicator alone
   std::vector<std::string> addresses;  ///< by rail: numeric, of this host, to listen on; control uses the first
   std::string host_name;
@@ -42,12 +44,16 @@ struct MeshRequest {
 
   [[nodiscard]] uint32_t rail_count() const { return static_cast<uint32_t>(addresses.size()); }
   [[nodiscard]] uint32_t data_sockets() const { return sockets_per_rail * rail_count(); }
+  /// Purposes as the handshake has them: is there such a connection with `peer`?
+  [[nodiscard]] bool has(uint32_t peer, uint32_t purpose) const {
+    return remote[peer] && (purpose != 0 ? purpose <= data_sockets() : first[rank] && first[peer]);
+  }
 };
 
 struct Mesh {
   std::vector<RankAddress> ranks;  ///< all
-  std::vector<PeerSocket> data;    ///< data_sockets() for each remote rank
-  std::vector<PeerSocket> control;
+  std::vector<PeerSocket> data;     ///< data_sockets() for each remote rank
+  std::vector<PeerSocket> control;  ///< of the first rank of a host, with those of the others
 };
 
 /// Every rank calls it. RONDO_ERROR_TIMEOUT and RONDO_ERROR_REMOTE name both ends and what to look at; else it fails

@@ -43,7 +43,7 @@ struct Socket {
   bool mute = false;  ///< nothing can be sent any more; what has come is still read, then it is lost
   bool lost = false;
   bool told = false;
-  net::SilenceWatch silence{silent_looks, repeats_max};
+  net::SilenceWatch silence;
   Error why;  ///< mute or lost: of the first of both
 };
 
@@ -322,7 +322,7 @@ void TcpNetwork::look_for_silence() {
   for (const auto &each : sockets_) {
     Socket &socket = *each;
     if (!socket.ends.watched || socket.lost) continue;
-    if (socket.silence.look(socket.ends.socket.get(), now))
+    if (socket.silence.look(socket.ends.socket.get(), now, silent_looks, repeats_max))
       lose(socket, "nothing that was sent has been acknowledged for 2.5 s; is this network between the hosts cut?");
   }
 }

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// What hosts say to each other over a control connection: one thing in each cell, see control_memory.h. Numbers are
+// little-endian; what is left of a cell is zero.
+//
+// Cell     magic u32 | kind u32 | body
+//   status   count u32 | count times: rank u32 | state u32 | entered u64 | completed u64      of ranks of the sender's
+//            host, every heartbeat, and when the state of one changes
+//   ask      rank u32 | operation u64                      of the receiver's host
+//   record   rank u32 | operation u64 | signature | plan choice | history     the answer, a cell for it and for each of
+//            the RemoteRank::record_count - 1 before it, where they were entered and are kept
+//   clock    asked u64 | received u64 | answered u64       asked of the host of rank 0 every heartbeat: zeros but for
+//            the time of asking; the answer has all three, by the clocks of those who took them
+//   failure  status u32 | rank u32 | peer u32 | operation u64 | bytes u32 | text
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <concepts>
+#include <cstdint>
+#include <string_view>
+
+#include "src/bootstrap/bytes.h"
+#include "transports/net/control_memory.h"
+
+namespace rondo::net {
+
+inline constexpr uint32_t cell_magic = 0x6f646e52;  // "Rndo"
+
+enum class CellKind : uint32_t { status = 1, ask = 2, record = 3, failure = 4, clock = 5 };
+
+/// A rank's state on the wire: RankState, or that its process has ended.
+inline constexpr uint32_t ended_state = 4;
+inline constexpr size_t status_entry_bytes = 2 * sizeof(uint32_t) + 2 * sizeof(uint64_t);
+inline constexpr uint32_t statuses_max = (cell_bytes - 3 * sizeof(uint32_t)) / status_entry_bytes;
+inline constexpr size_t failure_text_max = 900;
+
+/// Written from the front, without an allocation.
+class Cell {
+ public:
+  explicit Cell(CellKind kind) {
+    put(cell_magic);
+    put(static_cast<uint32_t>(kind));
+  }
+  template <std::unsigned_integral T>
+  Cell &put(T value) {
+    for (size_t at = 0; at < sizeof(T); ++at)
+      bytes_[used_++] = static_cast<std::byte>(static_cast<uint64_t>(value) >> (8 * at) & 0xffu);
+    return *this;
+  }
+  Cell &put(std::string_view text) {
+    put(static_cast<uint32_t>(text.size()));
+    std::ranges::copy(bytes_of(text), bytes_.begin() + static_cast<std::ptrdiff_t>(used_));
+    used_ += text.size();
+    return *this;
+  }
+  Cell &put(const OperationInfo &what) {
+    for (const uint64_t field :
+         {uint64_t{what.signature.collective}, uint64_t{what.signature.type}, uint64_t{what.signature.op},
+          uint64_t{what.signature.root}, what.signature.count, what.signature.counts_hash,
+          static_cast<uint64_t>(what.choice.algorithm), static_cast<uint64_t>(what.choice.protocol),
+          uint64_t{what.choice.channels}, what.choice.chunk_bytes, static_cast<uint64_t>(what.choice.kernel),
+          uint64_t{what.history}})
+      put(field);
+    return *this;
+  }
+  [[nodiscard]] ByteView bytes() const { return bytes_; }
+
+ private:
+  std::array<std::byte, cell_bytes> bytes_{};
+  size_t used_ = 0;
+};
+
+[[nodiscard]] inline OperationInfo operation_of(ByteReader &body) {
+  OperationInfo what;
+  what.signature.collective = static_cast<uint32_t>(body.number<uint64_t>());
+  what.signature.type = static_cast<uint32_t>(body.number<uint64_t>());
+  what.signature.op = static_cast<uint32_t>(body.number<uint64_t>());
+  what.signature.root = static_cast<uint32_t>(body.number<uint64_t>());
+  what.signature.count = body.number<uint64_t>();
+  what.signature.counts_hash = body.number<uint64_t>();
+  what.choice.algorithm = static_cast<rondo_algorithm_t>(body.number<uint64_t>());
+  what.choice.protocol = static_cast<rondo_protocol_t>(body.number<uint64_t>());
+  what.choice.channels = static_cast<uint32_t>(body.number<uint64_t>());
+  what.choice.chunk_bytes = body.number<uint64_t>();
+  what.choice.kernel = static_cast<rondo_kernel_t>(body.number<uint64_t>());
+  what.history = static_cast<uint32_t>(body.number<uint64_t>());
+  return what;
+}
+
+}  // namespace rondo::net

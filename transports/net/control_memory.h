@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the ranks of a host know together of the ranks of other hosts: memory that they all map, and the descriptors of
+// the control connections, which they all hold. So a connection between two hosts lasts until the last rank of one of
+// them has left, and any rank can serve it when the one that did is gone, or is stopped.
+//
+// Layout   ControlHeader | RemoteHost[host_count] | RemoteRank[rank_count]     host and rank: as in the whole group
+// Lock     `lock` of the header guards all that no comment calls readable without. Its word has the holder and the time
+//          of taking; who finds it older than lock_patience_ns takes it over, since its holder has died or is stopped.
+//          A holder that goes on after that may lose one cell that had come, or send one twice: each says what it says
+//          once more at the next heartbeat.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "src/base/unique_handle.h"
+#include "src/proto/connection.h"
+#include "transports/net/tcp_state.h"
+#include "transports/recording.h"
+
+namespace rondo::net {
+
+/// Everything that control connections carry comes in cells of this size, so that who takes a connection over finds
+/// the beginning of the next.
+inline constexpr size_t cell_bytes = 1024;
+
+struct ControlHeader {
+  alignas(cache_line_bytes) uint64_t lock = 0;
+  uint64_t server = 0;       ///< 1 + the host's rank that served last; readable without the lock, and so is the next
+  uint64_t served_ns = 0;    ///< when it did
+  uint64_t next_beat_ns = 0;
+  uint64_t failure_told = 0;  ///< how often the other hosts were told of the failure; readable without the lock
+  uint64_t tell = 0;          ///< 1: the ranks' state is to be told soon; readable without the lock
+  uint64_t clock_asked_ns = 0;     ///< 0: no answer is due
+  uint64_t clock_measured_ns = 0;  ///< 0: never
+  ClockOffset clock;               ///< the best so far
+};
+
+struct RemoteHost {
+  alignas(cache_line_bytes) uint64_t lost = 0;  ///< 1: nothing comes any more
+  uint64_t heartbeats_unanswered = 0;
+  uint64_t send_error = 0;  ///< nothing can be sent any more; what it said last is still to be read
+  SilenceWatch silence;      ///< looks at each heartbeat
+  uint64_t unsent_bytes = 0;  ///< the last so many of `unsent` are still to be sent
+  std::array<std::byte, cell_bytes> unsent{};
+};
+
+struct RemoteRecord {
+  uint64_t operation = 0;
+  OperationInfo what;
+};
+
+struct RemoteRank {
+  static constexpr size_t record_count = 16;
+  // Readable without the lock:
+  alignas(cache_line_bytes) uint64_t state = 0;  ///< RankState
+  uint64_t entered = 0;
+  uint64_t completed = 0;
+  uint64_t ended = 0;  ///< its process has ended, or its host is lost: 1 + errno, or 1
+  // With it:
+  uint64_t asked_operation = 0;
+  uint64_t asked_ns = 0;
+  std::array<RemoteRecord, record_count> records{};
+};
+
+class ControlMemory {
+ public:
+  /// A file without a name, for `host_count` hosts and `rank_count` ranks.
+  [[nodiscard]] static Result<FileDescriptor> create(uint32_t host_count, uint32_t rank_count);
+  [[nodiscard]] static Result<ControlMemory> map(int descriptor, uint32_t host_count, uint32_t rank_count);
+
+  [[nodiscard]] ControlHeader &header() const { return *reinterpret_cast<ControlHeader *>(mapping_.get().address); }
+  [[nodiscard]] RemoteHost &host(uint32_t host) const;
+  [[nodiscard]] RemoteRank &rank(uint32_t rank) const;
+
+ private:
+  Mapping mapping_;
+  uint32_t host_count_ = 0;
+};
+
+inline constexpr uint64_t lock_patience_ns = 500'000'000;  // it is held for microseconds
+
+/// Holds the lock, or does not: look. Gives it back in the end.
+class ControlLock {
+ public:
+  /// `index`: the rank's number on its host. Tries until it has the lock, for `patience_ns`; 0: once.
+  ControlLock(ControlHeader &header, uint32_t index, uint64_t patience_ns);
+  ControlLock(const ControlLock &) = delete;
+  ControlLock &operator=(const ControlLock &) = delete;
+  ~ControlLock();
+  [[nodiscard]] bool held() const { return word_ != 0; }
+
+ private:
+  [[nodiscard]] bool take(uint32_t index);
+
+  ControlHeader &header_;
+  uint64_t word_ = 0;
+};
+
+}  // namespace rondo::net

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the ranks of a host come to hold the control connections in common: the first of them, which has made them, hands
+// all descriptors to the others.
+#pragma once
+
+#include <memory>
+
+#include "src/bootstrap/fd_channel.h"
+#include "src/bootstrap/store/store.h"
+#include "transports/net/control.h"
+
+namespace rondo::tcp {
+
+struct ShareRequest {
+  uint32_t rank = 0;
+  std::vector<uint32_t> host_of;  ///< by rank
+  std::string key_prefix;
+  uint64_t deadline_ns = 0;
+};
+
+/// What the first rank of a host keeps until all others have theirs.
+struct ControlOffer {
+  FileDescriptor memory;
+  std::unique_ptr<FdOffer> offer;  ///< null: nobody else is there
+};
+
+struct SharedControl {
+  net::ControlShare share;  ///< of the first rank of a host: without sockets, which are still the caller's
+  ControlOffer offer;
+};
+
+/// Every rank calls it. `sockets`: of the first rank of a host, by host; they stay open until the others have theirs.
+[[nodiscard]] Result<SharedControl> share_control(const ShareRequest &request, const std::vector<int> &sockets,
+                                                  Store &store);
+
+/// Of a connection between hosts that both ends are about to use for control; for all who hold it.
+[[nodiscard]] Result<void> set_control_options(int socket);
+
+}  // namespace rondo::tcp
