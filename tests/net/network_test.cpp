@@ -208,6 +208,30 @@ TEST_CASE("network: a receiver that does not consume holds the sender at slot_co
   }
 }
 
+TEST_CASE("network: a sender without a free slot is told of the one slot that was consumed", "[net]") {
+  for (const Kind &kind : kinds()) {
+    INFO(kind.name);
+    Pair pair;
+    kind.connect(pair);
+    Side &sender = pair.sides[0];
+    Side &receiver = pair.sides[1];
+    const uint64_t slots = small_geometry().slot_count;
+    REQUIRE(sender.post(0, 1));
+    for (Rounds rounds(pair); rounds.next() && receiver.received[0] < 1;) {
+      for (Side &side : pair.sides) side.progress->step();
+      receiver.receive(0);
+    }
+    while (sender.post(0, slots + 1)) {
+    }
+    for (Rounds rounds(pair); rounds.next() && sender.posted[0] <= slots;) {
+      for (Side &side : pair.sides) side.progress->step();
+      sender.post(0, slots + 1);
+    }
+    CHECK(receiver.received[0] == 1);
+    CHECK(sender.posted[0] == slots + 1);
+  }
+}
+
 TEST_CASE("network: a rank that has flushed and never calls again does not strand its peer", "[net]") {
   for (const Kind &kind : kinds()) {
     INFO(kind.name);

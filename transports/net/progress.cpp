@@ -16,7 +16,7 @@ constexpr uint64_t consumed_untold_max = 1;  // slots of a link that the sender 
 
 Progress::Progress(const std::vector<NearLink> &links, std::unique_ptr<Network> network)
     : network_(std::move(network)) {
-  for (const NearLink &ends : links) links_.push_back({ends, 0, 0, 0, SimpleSender(ends.incoming)});
+  for (const NearLink &ends : links) links_.push_back({ends, 0, 0, 0, 0, SimpleSender(ends.incoming)});
   lost_.reserve(links_.size());
 }
 
@@ -48,10 +48,16 @@ bool Progress::send_posted(uint32_t index) {
   }
 }
 
+/// To a sender that has no free slot left, one is told at once: around a ring, each rank may wait for just that slot.
+bool Progress::Link::owes_credit(uint64_t consumed) const {
+  const bool sender_waits = arrived - told >= ends.incoming.geometry.slot_count;
+  return consumed - told > (sender_waits ? 0 : consumed_untold_max);
+}
+
 bool Progress::tell_consumed(uint32_t index) {
   Link &link = links_[index];
   const uint64_t consumed = memory::load_sync(link.ends.incoming.simple_head());  // P4
-  if (consumed - link.told <= consumed_untold_max || !network_->credit(index, consumed)) return false;
+  if (!link.owes_credit(consumed) || !network_->credit(index, consumed)) return false;
   link.told = consumed;
   return true;
 }
@@ -64,6 +70,7 @@ void Progress::take(const Event &event) {
       fields.signature = event.signature;
       fields.bytes = event.bytes;
       link.publisher.post(fields, true);  // P3
+      ++link.arrived;
       return;
     }
     case Event::Kind::credit:
@@ -80,7 +87,7 @@ void Progress::take(const Event &event) {
 bool Progress::flushed() const {
   const bool all_sent = std::all_of(links_.begin(), links_.end(), [](const Link &link) {
     if (memory::load_sync(link.ends.outgoing.header(link.sent).sequence) == link.sent + 1) return false;  // P1
-    return memory::load_sync(link.ends.incoming.simple_head()) - link.told <= consumed_untold_max;        // P4
+    return !link.owes_credit(memory::load_sync(link.ends.incoming.simple_head()));                        // P4
   });
   return all_sent && network_->flushed();
 }
