@@ -24,12 +24,16 @@ bool Progress::step() {
   bool moved = false;
   for (uint32_t index = 0; index < links_.size(); ++index) {
     moved |= send_posted(index);
-    moved |= tell_consumed(index);
+    moved |= tell_consumed(index, consumed_untold_max);
   }
   std::array<Event, events_per_step> events;
   const uint32_t count = network_->poll(events);
   for (uint32_t index = 0; index < count; ++index) take(events[index]);
-  return moved || count != 0;
+  if (moved || count != 0) return true;
+  // To a sender that has no free slot left, one is told as well: around a ring, each rank may wait for just that slot.
+  for (uint32_t index = 0; index < links_.size(); ++index)
+    if (links_[index].sender_waits()) moved |= tell_consumed(index, 0);
+  return moved;
 }
 
 bool Progress::send_posted(uint32_t index) {
@@ -48,16 +52,10 @@ bool Progress::send_posted(uint32_t index) {
   }
 }
 
-/// To a sender that has no free slot left, one is told at once: around a ring, each rank may wait for just that slot.
-bool Progress::Link::owes_credit(uint64_t consumed) const {
-  const bool sender_waits = arrived - told >= ends.incoming.geometry.slot_count;
-  return consumed - told > (sender_waits ? 0 : consumed_untold_max);
-}
-
-bool Progress::tell_consumed(uint32_t index) {
+bool Progress::tell_consumed(uint32_t index, uint64_t untold_max) {
   Link &link = links_[index];
   const uint64_t consumed = memory::load_sync(link.ends.incoming.simple_head());  // P4
-  if (!link.owes_credit(consumed) || !network_->credit(index, consumed)) return false;
+  if (consumed - link.told <= untold_max || !network_->credit(index, consumed)) return false;
   link.told = consumed;
   return true;
 }
@@ -87,7 +85,8 @@ void Progress::take(const Event &event) {
 bool Progress::flushed() const {
   const bool all_sent = std::all_of(links_.begin(), links_.end(), [](const Link &link) {
     if (memory::load_sync(link.ends.outgoing.header(link.sent).sequence) == link.sent + 1) return false;  // P1
-    return !link.owes_credit(memory::load_sync(link.ends.incoming.simple_head()));                        // P4
+    const uint64_t untold = memory::load_sync(link.ends.incoming.simple_head()) - link.told;              // P4
+    return untold <= (link.sender_waits() ? 0 : consumed_untold_max);
   });
   return all_sent && network_->flushed();
 }

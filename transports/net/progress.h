@@ -8,8 +8,8 @@
 //           P3 store incoming sequence, sync  pairs with R1 in SimpleReceiver::can_receive; by SimpleSender::post
 //           P4 load incoming head, sync       pairs with R3 in SimpleReceiver::release
 // Credit is told when two slots or more are consumed, so that small messages do not pay for a message of its own; a
-// message in the other direction takes it along. A sender that has no free slot is told of each: builders need the one
-// that a chunk of slot_count - 1 slots leaves free.
+// message in the other direction takes it along. A sender that has no free slot is told of a single one when nothing
+// else moves: builders need the slot that a chunk of slot_count - 1 leaves free.
 #pragma once
 
 #include <cstdint>
@@ -45,11 +45,11 @@ class Progress {
     uint64_t told = 0;
     uint64_t arrived = 0;
     SimpleSender publisher;  ///< of the incoming FIFO
-    [[nodiscard]] bool owes_credit(uint64_t consumed) const;
+    [[nodiscard]] bool sender_waits() const { return arrived - told >= ends.incoming.geometry.slot_count; }
   };
 
   bool send_posted(uint32_t index);
-  bool tell_consumed(uint32_t index);
+  bool tell_consumed(uint32_t index, uint64_t untold_max);
   void take(const Event &event);
 
   std::vector<Link> links_;
