@@ -4,7 +4,6 @@
 // hazard (and that the deadline ends it, with the rank that did not come), and that Rondo's own calls keep away from
 // it.
 #include <chrono>
-#include <cstdio>
 #include <functional>
 #include <memory>
 #include <thread>
@@ -12,7 +11,6 @@
 #include "cuda/driver/kernels_image.h"
 #include "tests/catch.h"
 #include "tests/gpu/device_ranks.h"
-#include "tests/gpu/settings.h"
 
 using namespace rondo_test;
 using rondo::cuda::CuStatus;
@@ -177,10 +175,6 @@ TEST_CASE("hazard: more calls of a rank than its stream takes, before the other 
 
 // Each rank's plan goes to the device on a stream of the rank's own: with 8 ranks more streams than hardware queues.
 TEST_CASE("hazard: plans that are copied while kernels of other ranks wait in the same queue", "[eight queues]") {
-  if (rondo::test::under_thread_sanitizer) {
-    std::puts("skipped: hazard: plans that are copied twice: the later copy races on purpose, with the same bytes");
-    return;
-  }
   constexpr int rank_count = 8;
   rondo_config_t config = on_device();
   config.device_executor = RONDO_DEVICE_EXECUTOR_KERNEL;
