@@ -222,7 +222,8 @@ constexpr std::array variables{
                    not_shared,
                    {"network_interface", offsetof(rondo_config_t, network_interface),
                     take_interface}},
-    ConfigVariable{"RONDO_SOCKETS", "1-8", "TCP connections with a rank of another host on each rail",
+    ConfigVariable{"RONDO_SOCKETS", "1-8",
+                   "TCP connections, or queue pairs of verbs, with a rank of another host on each rail",
                    [](std::string_view text, Config &config) {
                      return set(config.sockets, parse_number(text, 1, sockets_max));
                    },
@@ -234,10 +235,11 @@ constexpr std::array variables{
                    },
                    [](const Config &config) { return show_name(network_choice_string(config.network)); },
                    shared<&Config::network>},
-    ConfigVariable{"RONDO_IB_HCA", "device, or device:port", "the RDMA device of RONDO_NETWORK=verbs",
-                   [](std::string_view text, Config &config) { return set_text(config.ib_device, text); },
-                   [](const Config &config) { return config.ib_device; }},
-    ConfigVariable{"RONDO_IB_GID_INDEX", "auto, 0-255", "the entry of that device's table of addresses",
+    ConfigVariable{"RONDO_IB_HCA", "device, or device:port, or several",
+                   "the RDMA devices of RONDO_NETWORK=verbs, a rail each",
+                   [](std::string_view text, Config &config) { return set_text(config.ib_devices, text); },
+                   [](const Config &config) { return config.ib_devices; }},
+    ConfigVariable{"RONDO_IB_GID_INDEX", "auto, 0-255", "the entry of their tables of addresses",
                    [](std::string_view text, Config &config) { return set_gid_index(config.ib_gid_index, text); },
                    [](const Config &config) {
                      return config.ib_gid_index < 0 ? "auto" : std::to_string(config.ib_gid_index);

@@ -59,7 +59,7 @@ struct Config {
   std::string network_interface;  ///< names or addresses, with commas; empty: any
   uint32_t sockets = 1;           ///< by TCP, to each rank of another host on each of these interfaces
   NetworkChoice network = NetworkChoice::automatic;
-  std::string ib_device;      ///< for verbs: "mlx5_0" or "mlx5_0:1"; empty: any
+  std::string ib_devices;     ///< for verbs, a rail each: "mlx5_0,mlx5_1:1"; empty: any
   int32_t ib_gid_index = -1;  ///< for verbs; -1: by the host's address
   SimdTarget simd = SimdTarget::automatic;
   WaitMode wait = WaitMode::automatic;

@@ -77,7 +77,7 @@ Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store 
                                   args.key_prefix,
                                   args.deadline_ns,
                                   args.settings.network,
-                                  args.settings.ib_device,
+                                  args.settings.ib_devices,
                                   args.settings.ib_gid_index,
                                   args.settings.sockets,
                                   args.settings.device != RONDO_DEVICE_HOST};

@@ -27,15 +27,12 @@ namespace {
 constexpr uint64_t rounds_max = 200'000;
 constexpr uint64_t long_patience_ns = 20'000'000'000;
 
-uint64_t seed_from_environment() {
-  const char *text = std::getenv("RONDO_SEED");
-  return text != nullptr ? std::strtoull(text, nullptr, 0) : std::random_device{}();
+uint64_t from_environment(const char *variable, uint64_t otherwise) {
+  const char *text = std::getenv(variable);
+  return text != nullptr ? std::strtoull(text, nullptr, 0) : otherwise;
 }
-
-uint64_t seed_count() {
-  const char *text = std::getenv("RONDO_NETWORK_SEEDS");
-  return text != nullptr ? std::strtoull(text, nullptr, 0) : 1'000;
-}
+uint64_t seed_from_environment() { return from_environment("RONDO_SEED", std::random_device{}()); }
+uint64_t seed_count() { return from_environment("RONDO_NETWORK_SEEDS", 1'000); }
 
 struct Pair {
   Side sides[2] = {Side(0), Side(1)};
@@ -48,18 +45,18 @@ struct Pair {
       side.progress = std::make_unique<net::Progress>(side.memory.links, pair.wire->end(side.number));
   }
 
-  static void connect_ucx(Pair &pair, const char *rendezvous_bytes) {
+  static void take(Pair &pair, NetworkPair made) {
     pair.patience_ns = long_patience_ns;
-    NetworkPair made = connect_ucx_pair(pair.sides[0].memory.links, pair.sides[1].memory.links, rendezvous_bytes);
     for (Side &side : pair.sides)
       side.progress = std::make_unique<net::Progress>(side.memory.links, std::move(made.networks[side.number]));
   }
 
-  static void connect_verbs(Pair &pair) {
-    NetworkPair made = connect_verbs_pair(pair.sides[0].memory.links, pair.sides[1].memory.links);
-    pair.patience_ns = long_patience_ns;
-    for (Side &side : pair.sides)
-      side.progress = std::make_unique<net::Progress>(side.memory.links, std::move(made.networks[side.number]));
+  static void connect_ucx(Pair &pair, const char *rendezvous_bytes) {
+    take(pair, connect_ucx_pair(pair.sides[0].memory.links, pair.sides[1].memory.links, rendezvous_bytes));
+  }
+
+  static void connect_verbs(Pair &pair, uint32_t pairs_per_rail) {
+    take(pair, connect_verbs_pair(pair.sides[0].memory.links, pair.sides[1].memory.links, pairs_per_rail));
   }
 
   static void connect_tcp(Pair &pair, uint32_t socket_count) {
@@ -121,7 +118,7 @@ struct Kind {
 /// device. In software nothing does, and what comes by rendezvous is fetched by the receiver.
 bool leaves_alone(const Kind &kind) {
   const std::string_view name = kind.name;
-  return name.starts_with("tcp") || name == "ucx" || name == "verbs";
+  return name.starts_with("tcp") || name == "ucx" || name.starts_with("verbs");
 }
 
 const std::vector<Kind> &kinds() {
@@ -131,7 +128,9 @@ const std::vector<Kind> &kinds() {
         {"tcp, three sockets", [](Pair &pair) { Pair::connect_tcp(pair, 3); }},
         {"software", [](Pair &pair) { Pair::connect_soft(pair, {seed_from_environment()}); }},
     };
-    if (verbs_is_there()) made.push_back({"verbs", [](Pair &pair) { Pair::connect_verbs(pair); }});
+    if (verbs_is_there())
+      made.insert(made.end(), {{"verbs", [](Pair &pair) { Pair::connect_verbs(pair, 1); }},
+                               {"verbs, three queue pairs", [](Pair &pair) { Pair::connect_verbs(pair, 3); }}});
     if (!ucx_is_there()) return made;
     made.push_back({"ucx", [](Pair &pair) { Pair::connect_ucx(pair, "inf"); }});
     // Payloads under and over the threshold alternate, so that some overtake others.

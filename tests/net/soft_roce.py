@@ -227,7 +227,8 @@ class Outcome:
 def run(image, job, machines=1, seconds=400, processors=2, memory_mib=1024):
     """Boots 1 or 2 guests, which two cables join, and runs the shell script `job` in each; returns an Outcome for each.
     A guest that outlives `seconds` is ended, with status None. The script finds NODE (from 0); the RDMA device rxe0 on
-    eth0; with two guests eth1, for the control plane; `address NODE INTERFACE`; and `tool PROGRAM` for ip, tc, rdma."""
+    eth0; eth1, for the control plane of two guests or a device of its own; `address NODE INTERFACE`; and `tool PROGRAM`
+    for ip, tc, rdma."""
     with tempfile.TemporaryDirectory(prefix="rondo-soft-roce-") as folder:
         share = pathlib.Path(folder)
         (share / "job.sh").write_text(prelude(image) + job)
@@ -277,7 +278,7 @@ tool rdma link add rxe0 type rxe netdev eth0 || exit 97
 
 def start(image, share, node, machines, processors, memory_mib):
     cables = []
-    for number in range(machines):  # one machine has one that leads nowhere
+    for number in range(2):  # those of one machine lead nowhere
         end = f"hubport,id=net{number},hubid={number}"
         if machines == 2:
             path = share / f"cable{number}"

@@ -36,6 +36,10 @@ start_ranks() {{
   done
 }}
 """
+TWO_RAILS = ONE_MACHINE + """
+tool rdma link add rxe1 type rxe netdev eth1 || exit 97
+export RONDO_IB_HCA=rxe0,rxe1
+"""
 TWO_MACHINES = ENVIRONMENT + f"""
 export RONDO_INTERFACE=eth1 MASTER_ADDR=$(address 0 eth1) MASTER_PORT=29500 RANK=$NODE
 """
@@ -110,6 +114,44 @@ cat /run/rank0 /run/rank1
                                  r"rank [01] \(host vm0.*port 1 of the network device rxe0 of this host has gone down.*"
                                  r"from rxe0 port 1 \(GID 1, RoCE v2, 10\.202\.18\.1\)")
 
+    def test_each_rail_carries_half(self):
+        job = TWO_RAILS + f"""
+packets() {{ cat /sys/class/infiniband/$1/ports/1/hw_counters/sent_pkts; }}
+for sockets in 1 2; do
+  export RONDO_SOCKETS=$sockets
+  before0=$(packets rxe0) before1=$(packets rxe1)
+  start_ranks sum 4 1048576
+  wait
+  cat /run/rank0 /run/rank1
+  echo "rails sent $(($(packets rxe0) - before0)) and $(($(packets rxe1) - before1)) packets"
+done
+"{RONDO}" run -n 2 -- {OWN_HOST} "{RONDO}" perf all_gather -b 4 -e 256K -f 64 -n 2 -w 1 -c 1
+"""
+        output, = self.run_in_machines(job)
+        sent = re.findall(r"rails sent (\d+) and (\d+) packets", output)
+        self.assertEqual(len(sent), 2, output)
+        for packets in sent:
+            by_rail = [int(each) for each in packets]
+            self.assertGreater(sum(by_rail), 10_000, output)
+            self.assertAlmostEqual(by_rail[0] / sum(by_rail), 0.5, delta=0.02, msg=output)
+        self.assertEqual(len([each for each in LINE.finditer(output) if Report(each).status == "ok"]), 4, output)
+        self.assertIn("# Out of bounds values : 0 OK", output)
+
+    def test_a_rail_whose_port_goes_down_is_named(self):
+        job = TWO_RAILS + """
+start_ranks busy 1000 20000
+begun 0 1
+tool ip link set eth1 down
+went_down=$(date +%s%3N)
+wait
+echo "told after $(($(date +%s%3N) - went_down)) ms"
+cat /run/rank0 /run/rank1
+"""
+        output, = self.run_in_machines(job)
+        print(re.search("told after .*", output)[0])
+        self.expect_loss(output, 2, r"rank [01] \(host vm0.*port 1 of the network device rxe1 of this host has gone "
+                                    r"down.*from rxe1 port 1 \(GID 1, RoCE v2, 10\.202\.19\.1\) to rxe1 port 1")
+
     def test_a_port_that_comes_back_at_once_is_no_loss(self):
         job = ONE_MACHINE + """
 start_ranks quiet 1000
@@ -143,6 +185,7 @@ cat /run/rank$NODE
 
     def test_what_cannot_work_is_told_by_every_rank(self):
         wrong = (("RONDO_IB_HCA", "mlx9_0", "and no port has that name; ports: rxe0 port 1 .active"),
+                 ("RONDO_IB_HCA", "rxe0,mlx9_0", "and no port has that name; ports: rxe0 port 1 .active"),
                  ("RONDO_IB_GID_INDEX", "77", "which no active port has; ports: rxe0 port 1"))
         job = ONE_MACHINE
         for variable, value, _ in wrong:
@@ -150,8 +193,9 @@ cat /run/rank$NODE
                     f"unset {variable}\n")
         output, = self.run_in_machines(job)
         for variable, value, message in wrong:
-            said = rf"rank 0 \(host vm0, process 1\): .*{variable} is {value}, {message}"
-            self.assertEqual(len(re.findall(said, output)), 2, output)
+            same = [each for each in wrong if each[1].split(",")[-1] == value.split(",")[-1]]
+            said = rf"rank 0 \(host vm0, process 1\): .*{variable} is {value.split(',')[-1]}, {message}"
+            self.assertEqual(len(re.findall(said, output)), 2 * len(same), output)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the transport over verbs decides without a device: which port, what an offer says, what an immediate means.
 #include <algorithm>
+#include <optional>
+#include <thread>
 
+#include "src/base/clock.h"
 #include "tests/catch.h"
+#include "tests/net/memory_store.h"
 #include "transports/verbs/peer_info.h"
 #include "transports/verbs/wire.h"
 
@@ -29,8 +33,21 @@ std::string chosen(const std::vector<Port> &ports, const PortWish &wish = {}) {
   return port.device + ":" + std::to_string(port.number) + " " + std::to_string(choice.value().gid.index);
 }
 
+/// The same, of each rail.
+std::string chosen(const std::vector<Port> &ports, const RailsWish &wish) {
+  const auto choices = choose_ports(ports, wish);
+  if (!choices.ok()) return choices.error().message;
+  std::string text;
+  for (const PortChoice &choice : choices.value())
+    text += (text.empty() ? "" : ", ") + ports[choice.port].device + ":" + std::to_string(ports[choice.port].number) +
+            " " + std::to_string(choice.gid.index);
+  return text;
+}
+
 HostInfo some_offer() {
-  HostInfo offer{GidKind::roce_v2, 1024, 7, v4(0, 9).bytes, "rxe0 port 1 (GID 1, RoCE v2, 192.0.2.9)", {}};
+  HostInfo offer;
+  offer.rails.push_back({GidKind::roce_v2, 1024, 7, v4(0, 9).bytes, "rxe0 port 1 (GID 1, RoCE v2, 192.0.2.9)"});
+  offer.rails.push_back({GidKind::infiniband, 4096, 8, v6(0).bytes, "mlx5_0 port 2 (GID 0, InfiniBand, 2001:db8::1)"});
   for (const uint32_t rank : {1u, 3u})
     offer.pairs.push_back({rank, 100 + rank, 0xabcdef, {{0x1000 + rank, 1, 0x2000, 2}, {0x3000, 3, 0x4000, 4}}});
   return offer;
@@ -67,6 +84,28 @@ TEST_CASE("verbs: what the user asks for is taken or refused, with a list of wha
   CHECK(chosen({}).find("no RDMA device") != std::string::npos);
 }
 
+TEST_CASE("verbs: a rail for each device of the list, else for each address; no port twice", "[net]") {
+  const std::vector<Port> ports{{"a", 1, true, 1024, {v4(0, 1)}}, {"a", 2, true, 1024, {v4(1, 2), v6(2)}},
+                                {"b", 1, true, 1024, {v4(0, 3)}}};
+  using Wish = RailsWish;
+  CHECK(chosen(ports, Wish{"", -1, {}}) == "a:1 0");
+  CHECK(chosen(ports, Wish{"", -1, {"192.0.2.3"}}) == "b:1 0");
+  CHECK(chosen(ports, Wish{"", -1, {"192.0.2.3", "192.0.2.2"}}) == "b:1 0, a:2 1");
+  CHECK(chosen(ports, Wish{"b,a:2", -1, {"192.0.2.1"}}) == "b:1 0, a:2 1");
+  CHECK(chosen(ports, Wish{"b,a", -1, {"192.0.2.1", "192.0.2.2"}}) == "b:1 0, a:2 1");  // by its own address
+  CHECK(chosen(ports, Wish{"b,a", -1, {"192.0.2.1"}}) == "b:1 0, a:1 0");
+  CHECK(chosen(ports, Wish{"b,a:2", 2, {}}).find("RONDO_IB_GID_INDEX is 2, which no active port has") !=
+        std::string::npos);
+  CHECK(chosen(ports, Wish{"a,a:1", -1, {}}).find("two rails would both go by a port 1") != std::string::npos);
+  CHECK(chosen(ports, Wish{"", -1, {"198.51.100.1", "198.51.100.2"}}).find("two rails would both go by a port 1") !=
+        std::string::npos);
+  for (const char *const list : {",b", "b,", "a:1,,b"}) {
+    CAPTURE(list);
+    CHECK(chosen(ports, Wish{list, -1, {}}).find("with an empty place") != std::string::npos);
+  }
+  CHECK(chosen(ports, Wish{"b,b,b,b,b,b,b,b,b", -1, {}}).find("more than 8") != std::string::npos);
+}
+
 TEST_CASE("verbs: an offer comes over whole, and no part of one is taken", "[net]") {
   const HostInfo offer = some_offer();
   const Bytes bytes = encode(offer);
@@ -79,8 +118,37 @@ TEST_CASE("verbs: an offer comes over whole, and no part of one is taken", "[net
   longer.push_back(std::byte{0});
   CHECK_FALSE(decode(ByteReader(longer)).has_value());
   Bytes strange = bytes;
-  strange[1] = std::byte{9};  // no kind of GID
+  strange[2] = std::byte{9};  // no kind of GID
   CHECK_FALSE(decode(ByteReader(strange)).has_value());
+}
+
+TEST_CASE("verbs: ranks with other numbers of rails are told so, all of them, with the devices of both", "[net]") {
+  net_test::MemoryStore store;
+  std::optional<Error> errors[3];
+  std::vector<std::thread> threads;
+  for (uint32_t rank = 0; rank < 3; ++rank)
+    threads.emplace_back([&, rank] {
+      JoinRequest request;
+      request.rank = rank;
+      request.rank_count = 3;
+      request.remote = {rank != 0, rank == 0, rank == 0};
+      request.names = {"rank 0 (host a)", "rank 1 (host b)", "rank 2 (host b)"};
+      request.key_prefix = "test";
+      request.deadline_ns = now_ns() + 60'000'000'000;
+      HostInfo offer = some_offer();
+      if (rank == 2) offer.rails.pop_back();
+      const auto exchanged = exchange_offers(request, offer, store);
+      if (!exchanged.ok()) errors[rank] = exchanged.error();
+    });
+  for (std::thread &thread : threads) thread.join();
+  for (const auto &error : errors) {
+    REQUIRE(error.has_value());
+    CHECK(error->status == RONDO_ERROR_MISMATCH);
+    CHECK(error->peer == 2);
+    CHECK(error->message.find("rank 0 (host a) has 2 (rxe0 port 1 (GID 1, RoCE v2, 192.0.2.9), mlx5_0 port 2") !=
+          std::string::npos);
+    CHECK(error->message.find("rank 2 (host b) has 1 (rxe0 port 1") != std::string::npos);
+  }
 }
 
 TEST_CASE("verbs: an immediate tells its kind, channel and counter, across the wrap of the counter's bits", "[net]") {
@@ -90,12 +158,10 @@ TEST_CASE("verbs: an immediate tells its kind, channel and counter, across the w
     CHECK(word.channel == channel_count_max - 1);
     CHECK(word.counter == 4);
   }
-  constexpr uint64_t ahead_max = 64;  // slots of a link that are under way
+  constexpr uint64_t away_max = 64;  // slots of a link that are under way
   for (const uint64_t turns : {uint64_t{0}, uint64_t{1}, uint64_t{1} << 10, uint64_t{1} << 40})
     for (uint64_t known = turns << counter_bits, end = known + 3; known <= end; ++known)
-      for (uint64_t ahead = 0; ahead <= ahead_max; ++ahead) {
-        const uint64_t from = known - std::min<uint64_t>(known, 2);
-        if (extend(from, unpack(pack(MessageKind::credit, 0, from + ahead)).counter) != from + ahead)
-          FAIL("from " << from << ", " << ahead << " ahead");
-      }
+      for (uint64_t meant = known - std::min(known, away_max); meant <= known + away_max; ++meant)
+        if (nearest(known, unpack(pack(MessageKind::credit, 0, meant)).counter) != meant)
+          FAIL("known " << known << ", meant " << meant);
 }

@@ -30,9 +30,12 @@ verbs::JoinRequest verbs_request(uint32_t rank, uint32_t rank_count) {
   return request;
 }
 
-NetworkPair connect_verbs_pair(const std::vector<net::NearLink> &first, const std::vector<net::NearLink> &second) {
+NetworkPair connect_verbs_pair(const std::vector<net::NearLink> &first, const std::vector<net::NearLink> &second,
+                               uint32_t pairs_per_rail) {
   return connect_pair([&](uint32_t rank, Store &store) {
-    return verbs::make_network(rank == 0 ? first : second, verbs_request(rank), store);
+    verbs::JoinRequest request = verbs_request(rank);
+    request.pairs_per_rail = pairs_per_rail;
+    return verbs::make_network(rank == 0 ? first : second, request, store);
   });
 }
 

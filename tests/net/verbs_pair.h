@@ -16,6 +16,6 @@ namespace rondo::net_test {
 [[nodiscard]] verbs::JoinRequest verbs_request(uint32_t rank, uint32_t rank_count = 2);
 
 [[nodiscard]] NetworkPair connect_verbs_pair(const std::vector<net::NearLink> &first,
-                                             const std::vector<net::NearLink> &second);
+                                             const std::vector<net::NearLink> &second, uint32_t pairs_per_rail);
 
 }  // namespace rondo::net_test

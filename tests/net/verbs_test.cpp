@@ -9,7 +9,7 @@
 #include "tests/catch.h"
 #include "tests/net/side.h"
 #include "tests/net/verbs_pair.h"
-#include "transports/verbs/peer.h"
+#include "transports/verbs/path.h"
 
 using namespace rondo;
 using namespace rondo::net_test;
@@ -33,8 +33,8 @@ class Hostile {
     if (const auto met = try_to_connect(); !met.ok()) why = met.error().message;
   }
 
-  verbs::Peer &peer() { return *peer_; }
-  verbs::Link &link() { return peer_->links()[0]; }
+  bool send_slot(const net::Message &of) { return path_->send_slot(0, of); }
+  verbs::PathLink &link() { return path_->ends(0); }
   /// 8 bytes in slot 0, as they are to be.
   net::Message message() {
     std::memcpy(memory_.links[0].outgoing.payload(0), "12345678", 8);
@@ -45,15 +45,17 @@ class Hostile {
 
  private:
   Result<void> try_to_connect() {
-    RONDO_TRY_ASSIGN(device_, verbs::Device::open({}));
+    RONDO_TRY_ASSIGN(auto devices, verbs::open_devices({}));
+    device_ = std::move(devices.front());
     completions_.reset(device_->api().create_cq(device_->context(), completions_max, nullptr, nullptr, 0));
     if (!completions_.valid()) return Error{RONDO_ERROR_SYSTEM, "ibv_create_cq"};
-    RONDO_TRY_ASSIGN(peer_, verbs::Peer::make(*device_, completions_.get(), 0, 0, "rank 0", memory_.links));
-    verbs::HostInfo offer{device_->gid().kind, device_->port().mtu_bytes, device_->lid(), device_->gid().bytes,
-                           device_->describe(), {peer_->offer()}};
+    RONDO_TRY_ASSIGN(path_, verbs::Path::make(*device_, completions_.get(), {}, loss_, memory_.links));
+    const verbs::RailInfo rail{device_->gid().kind, device_->port().mtu_bytes, device_->lid(), device_->gid().bytes,
+                               device_->describe()};
+    const verbs::HostInfo offer{{rail}, {path_->offer()}};
     RONDO_TRY_ASSIGN(const auto met, verbs::exchange_offers(request_, offer, store_));
-    RONDO_TRY(verbs::agree(request_, "connected", peer_->connect(*device_, met.at(0).offer), store_));
-    if (!peer_->send_hello()) return Error{RONDO_ERROR_INTERNAL, "no room"};
+    RONDO_TRY(verbs::agree(request_, "connected", path_->connect(met.at(0).offer), store_));
+    if (!path_->send_hello()) return Error{RONDO_ERROR_INTERNAL, "no room"};
     return verbs::agree(request_, "greeted", {}, store_);
   }
 
@@ -62,7 +64,8 @@ class Hostile {
   Memory memory_;
   std::unique_ptr<verbs::Device> device_;
   verbs::CompletionQueue completions_;
-  std::unique_ptr<verbs::Peer> peer_;
+  verbs::Loss loss_;
+  std::unique_ptr<verbs::Path> path_;
 };
 
 /// Rank 0, which is honest, and the others.
@@ -101,7 +104,7 @@ struct Scene {
 TEST_CASE("verbs: a well-formed slot of a peer is taken, so that the refusals below mean something", "[net]") {
   if (!verbs_is_there()) return;
   Scene scene;
-  REQUIRE(scene.others[0]->peer().send_slot(scene.others[0]->link(), scene.others[0]->message()));
+  REQUIRE(scene.others[0]->send_slot(scene.others[0]->message()));
   const uint64_t deadline_ns = now_ns() + patience_ns;
   while (!scene.received(0) && now_ns() < deadline_ns) scene.progress->step();
   REQUIRE(scene.received(0));
@@ -111,17 +114,18 @@ TEST_CASE("verbs: a well-formed slot of a peer is taken, so that the refusals be
 
 TEST_CASE("verbs: a peer's message that does not fit the link's state ends the link and is no slot", "[net]") {
   if (!verbs_is_there()) return;
-  using Change = void (*)(net::Message &, verbs::Link &);
-  const Change changes[] = {[](net::Message &message, verbs::Link &) { message.counter = 1; },
-                            [](net::Message &message, verbs::Link &) { message.counter = small_geometry().slot_count; },
-                            [](net::Message &message, verbs::Link &) { message.bytes = 1025; },
-                            [](net::Message &message, verbs::Link &) { message.consumed = 1; },
-                            [](net::Message &, verbs::Link &link) { link.ends.channel = channel_count; }};
+  using verbs::PathLink;
+  using Change = void (*)(net::Message &, PathLink &);
+  const Change changes[] = {[](net::Message &message, PathLink &) { message.counter = 1; },
+                            [](net::Message &message, PathLink &) { message.counter = small_geometry().slot_count; },
+                            [](net::Message &message, PathLink &) { message.bytes = 1025; },
+                            [](net::Message &message, PathLink &) { message.consumed = 1; },
+                            [](net::Message &, PathLink &link) { link.ends.channel = channel_count; }};
   for (const Change change : changes) {
     Scene scene;
     net::Message message = scene.others[0]->message();
     change(message, scene.others[0]->link());
-    REQUIRE(scene.others[0]->peer().send_slot(scene.others[0]->link(), message));
+    REQUIRE(scene.others[0]->send_slot(message));
     scene.step_until_lost();
     REQUIRE(scene.progress->lost() == std::vector<uint32_t>{1});
     CHECK(scene.progress->why_lost(1).message.find("no message of this version") != std::string::npos);
@@ -150,7 +154,7 @@ TEST_CASE("verbs: a peer can write into the slots of its own links only", "[net]
       before.insert(before.end(), memory->bytes.get(), memory->links.back().incoming.base);
     net::Message message = hostile.message();
     message.bytes = 256;
-    REQUIRE(hostile.peer().send_slot(hostile.link(), message));
+    REQUIRE(hostile.send_slot(message));
     scene.step_until_lost();
     INFO("where " << where);
     REQUIRE(scene.progress->lost() == std::vector<uint32_t>{1});
@@ -171,7 +175,7 @@ TEST_CASE("verbs: the first rank that cannot go on is named by all ranks", "[net
   for (uint32_t rank = 0; rank < 2; ++rank)
     threads.emplace_back([&, rank] {
       verbs::JoinRequest request = verbs_request(rank);
-      if (rank == 1) request.port.gid_index = 200;
+      if (rank == 1) request.rails.gid_index = 200;
       const auto made = verbs::make_network(sides[rank].memory.links, request, store);
       if (!made.ok()) errors[rank] = made.error();
     });

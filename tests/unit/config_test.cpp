@@ -102,7 +102,7 @@ TEST_CASE("config: each variable reaches its field") {
   CHECK(config.device_launch == DeviceLaunch::shared);
   CHECK(config.network == NetworkChoice::verbs);
   CHECK(config.sockets == 4);
-  CHECK(config.ib_device == "mlx5_0:1");
+  CHECK(config.ib_devices == "mlx5_0:1");
   CHECK(config.ib_gid_index == 3);
   CHECK(config.log == "info,plan=debug");
   CHECK(config.log_file == "/tmp/rondo-%h-%p.log");

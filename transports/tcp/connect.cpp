@@ -57,11 +57,13 @@ Result<std::unique_ptr<net::Network>> make_ucx_network(const GroupRequest &reque
   return ucx::make_network(links, join, store);
 }
 
-Result<std::unique_ptr<net::Network>> make_verbs_network(const GroupRequest &request, const std::string &address,
+Result<std::unique_ptr<net::Network>> make_verbs_network(const GroupRequest &request,
+                                                        const std::vector<std::string> &addresses,
                                                         const std::vector<net::NearLink> &links,
                                                         const std::vector<std::string> &names, Store &store) {
   auto join = join_request<verbs::JoinRequest>(request, names);
-  join.port = {request.ib_device, request.ib_gid_index, address};
+  join.rails = {request.ib_devices, request.ib_gid_index, addresses};
+  join.pairs_per_rail = request.sockets;
   return verbs::make_network(links, join, store);
 }
 
@@ -136,7 +138,7 @@ Result<std::unique_ptr<Transport>> connect(const GroupRequest &request, std::uni
   for (uint32_t rank = 0; rank < request.rank_count; ++rank) parts.names.push_back(mesh.ranks[rank].describe(rank));
   auto network =
       over_ucx     ? make_ucx_network(request, memory.links(), parts.names, store)
-      : over_verbs ? make_verbs_network(request, mesh_request.addresses[0], memory.links(), parts.names, store)
+      : over_verbs ? make_verbs_network(request, mesh_request.addresses, memory.links(), parts.names, store)
                    : make_network(memory.links(), std::move(mesh.data));
   if (!network.ok()) return std::move(network).error();
   parts.local = std::move(local);

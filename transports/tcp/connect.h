@@ -24,9 +24,9 @@ struct GroupRequest {
   std::string key_prefix;
   uint64_t deadline_ns = 0;
   NetworkChoice network = NetworkChoice::automatic;
-  std::string ib_device{};    ///< of verbs
+  std::string ib_devices{};   ///< of verbs
   int32_t ib_gid_index = -1;  ///< of verbs
-  uint32_t sockets = 1;       ///< to each peer on each rail
+  uint32_t sockets = 1;       ///< to each peer on each rail; or queue pairs of verbs
   bool on_device = false;     ///< kernels of a device post to the links
 };
 

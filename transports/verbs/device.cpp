@@ -106,13 +106,22 @@ Result<std::vector<Port>> find_ports() {
   return ports;
 }
 
-Result<std::unique_ptr<Device>> Device::open(const PortWish &wish) {
-  RONDO_TRY_ASSIGN(const Api *const api, load_api());
+Result<std::vector<std::unique_ptr<Device>>> open_devices(const RailsWish &wish) {
   RONDO_TRY_ASSIGN(const std::vector<Port> ports, find_ports());
-  RONDO_TRY_ASSIGN(const PortChoice choice, choose_port(ports, wish));
+  RONDO_TRY_ASSIGN(const std::vector<PortChoice> choices, choose_ports(ports, wish));
+  std::vector<std::unique_ptr<Device>> devices;
+  for (const PortChoice &choice : choices) {
+    RONDO_TRY_ASSIGN(auto device, Device::open(ports[choice.port], choice.gid));
+    devices.push_back(std::move(device));
+  }
+  return devices;
+}
+
+Result<std::unique_ptr<Device>> Device::open(const Port &port, const Gid &gid) {
+  RONDO_TRY_ASSIGN(const Api *const api, load_api());
   std::unique_ptr<Device> device(new Device(*api));
-  device->port_ = ports[choice.port];
-  device->gid_ = choice.gid;
+  device->port_ = port;
+  device->gid_ = gid;
   const DeviceList devices(*api);
   for (size_t index = 0; index < devices.size() && !device->context_.valid(); ++index) {
     if (device->port_.device != api->get_device_name(devices.at(index))) continue;

@@ -15,7 +15,7 @@ namespace rondo::verbs {
 
 class Device {
  public:
-  [[nodiscard]] static Result<std::unique_ptr<Device>> open(const PortWish &wish);
+  [[nodiscard]] static Result<std::unique_ptr<Device>> open(const Port &port, const Gid &gid);
 
   [[nodiscard]] const Api &api() const { return api_; }
   [[nodiscard]] ibv_context *context() const { return context_.get(); }
@@ -43,5 +43,8 @@ class Device {
   Gid gid_;
   uint16_t lid_ = 0;
 };
+
+/// By rail.
+[[nodiscard]] Result<std::vector<std::unique_ptr<Device>>> open_devices(const RailsWish &wish);
 
 }  // namespace rondo::verbs

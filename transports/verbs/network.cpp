@@ -3,26 +3,25 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <sys/eventfd.h>
 
 #include <algorithm>
 #include <array>
 #include <cassert>
 #include <cstring>
+#include <utility>
 
 #include "src/base/clock.h"
 #include "src/proto/memory.h"
 #include "transports/verbs/peer.h"
+#include "transports/verbs/rail.h"
 
 namespace rondo::verbs {
 namespace {
 
-constexpr size_t completions_per_fetch = 16;
-constexpr uint32_t events_per_completion = 2;
+constexpr size_t events_alone = 32;
+constexpr uint32_t events_per_completion = 2;  // and those of slots that waited for this one
 constexpr uint32_t idle_polls_per_look = 1024;            // at the device's events: a system call
-constexpr uint64_t port_patience_ns = 500'000'000;        // in which a port that went down may come back
-constexpr uint64_t port_loss_ns = 2'000'000'000;          // around its end, in which links fail for it
 constexpr uint64_t farewell_patience_ns = 2'000'000'000;  // of what has not reached the peers when the links are closed
 constexpr const char *advice =
     "; look at RONDO_IB_HCA and RONDO_IB_GID_INDEX, at a firewall (RoCE v2 is UDP to port 4791) and at the MTU between "
@@ -31,7 +30,7 @@ constexpr const char *advice =
 class EventList {
  public:
   explicit EventList(std::span<net::Event> events) : events_(events) {}
-  [[nodiscard]] bool has_room() const { return count_ + events_per_completion <= events_.size(); }
+  [[nodiscard]] bool has_room(uint32_t count = events_per_completion) const { return count_ + count <= events_.size(); }
   void add(const net::Event &event) { events_[count_++] = event; }
   [[nodiscard]] uint32_t count() const { return count_; }
 
@@ -47,7 +46,7 @@ class VerbsNetwork final : public net::Network {
   Result<void> prepare(const std::vector<net::NearLink> &links, const JoinRequest &request);
   [[nodiscard]] HostInfo offer() const;
   Result<void> connect(const std::vector<Introduction> &introductions);
-  /// A whole slot each way.
+  /// A whole slot each way on every path.
   Result<void> greet(const JoinRequest &request, Store &store);
 
   const char *name() const override { return "verbs"; }
@@ -64,52 +63,48 @@ class VerbsNetwork final : public net::Network {
     Peer *peer;
     Link *link;
   };
-  Result<void> make_completion_queue(uint32_t entries);
-  bool fetch() const;
+  Result<void> add_paths(Peer &peer, const std::vector<net::NearLink> &links, uint32_t path_count);
+  [[nodiscard]] Rail &rail_of(uint32_t path_number) const { return *rails_[path_number % rails_.size()]; }
   void take(const ibv_wc &completion, EventList &events);
-  void take_failure(Peer &peer, const ibv_wc &completion);
-  void take_word(Peer &peer, const Immediate &word, EventList &events);
+  void take_failure(Path &path, const ibv_wc &completion);
+  void take_word(Peer &peer, Path &path, const Immediate &word, EventList &events);
   /// Null: fine. Else what is wrong with what the peer sent.
-  const char *take_slot(Link &link, const Immediate &word, EventList &events);
-  const char *take_credit(Link &link, uint64_t consumed, EventList &events);
-  static void tell_credit(Link &link, EventList &events);
-  void look_at_device();
-  void take_device_event(const ibv_async_event &event);
-  void lose_all(const std::string &what);
-  [[nodiscard]] bool port_fell_with(const Peer &peer) const;
+  const char *take_slot(Peer &peer, Link &link, PathLink &ends, const Immediate &word, EventList &events);
+  const char *take_credit(const Peer &peer, Link &link, uint64_t consumed, EventList &events);
+  void tell_arrivals(Link &link, EventList &events);
+  static void tell_credit(const Peer &peer, Link &link, EventList &events);
   void step_alone();
 
-  std::unique_ptr<Device> device_;
-  CompletionChannel channel_;
-  CompletionQueue completions_;
+  std::vector<std::unique_ptr<Rail>> rails_;
   FileDescriptor ready_;  ///< always is: for a caller that must not sleep
   std::vector<std::unique_ptr<Peer>> peers_;
+  struct PathOfPeer {
+    Peer *peer;
+    Path *path;
+  };
+  std::vector<PathOfPeer> paths_;  ///< as completions count them
   std::vector<Ends> links_;
-  // Taken from the completion queue and not looked at yet: watch() must look whether there is something.
-  mutable std::array<ibv_wc, completions_per_fetch> fetched_;
-  mutable size_t fetched_first_ = 0;
-  mutable size_t fetched_end_ = 0;
-  mutable bool device_look_due_ = true;
+  bool untold_ = false;  ///< some slots have come that there was no room to tell of
   uint32_t idle_polls_ = 0;
-  uint64_t port_down_ns_ = 0;  ///< since when; 0: it is up
-  uint64_t port_fell_ns_ = 0;  ///< when it went down last; 0: never
 };
 
 Result<void> VerbsNetwork::prepare(const std::vector<net::NearLink> &links, const JoinRequest &request) {
   ready_.reset(::eventfd(1, EFD_CLOEXEC));
   if (!ready_.valid()) return system_error("eventfd", errno);
-  RONDO_TRY_ASSIGN(device_, Device::open(request.port));
+  RONDO_TRY_ASSIGN(auto devices, open_devices(request.rails));
+  for (auto &device : devices) rails_.push_back(std::make_unique<Rail>(std::move(device)));
   std::vector<std::vector<net::NearLink>> of_rank(request.rank_count);
   for (const net::NearLink &link : links) of_rank[link.peer].push_back(link);
-  uint32_t entries = 0;
-  for (const auto &of_peer : of_rank) entries += Peer::completions_for(of_peer);
-  RONDO_TRY(make_completion_queue(entries));
+  const auto path_count = static_cast<uint32_t>(rails_.size()) * request.pairs_per_rail;
+  std::vector<uint32_t> entries(rails_.size());
+  for (const auto &of_peer : of_rank)
+    for (uint32_t number = 0; number < path_count; ++number)
+      entries[number % rails_.size()] += Path::completions_for({0, number, path_count}, of_peer);
+  for (size_t rail = 0; rail < rails_.size(); ++rail) RONDO_TRY(rails_[rail]->make_completion_queue(entries[rail]));
   for (uint32_t rank = 0; rank < request.rank_count; ++rank) {
     if (!request.remote[rank]) continue;
-    const auto index = static_cast<uint32_t>(peers_.size());
-    RONDO_TRY_ASSIGN(auto peer, Peer::make(*device_, completions_.get(), index, rank, request.names[rank],
-                                           of_rank[rank]));
-    peers_.push_back(std::move(peer));
+    peers_.push_back(std::make_unique<Peer>(rank, request.names[rank], of_rank[rank]));
+    RONDO_TRY(add_paths(*peers_.back(), of_rank[rank], path_count));
   }
   for (const net::NearLink &link : links) {
     const auto found =
@@ -122,62 +117,62 @@ Result<void> VerbsNetwork::prepare(const std::vector<net::NearLink> &links, cons
   return {};
 }
 
-Result<void> VerbsNetwork::make_completion_queue(uint32_t entries) {
-  if (entries > device_->completions_max())
-    return Error{RONDO_ERROR_UNSUPPORTED, device_->describe() + " takes " +
-                                              std::to_string(device_->completions_max()) +
-                                              " completions, and the links need " + std::to_string(entries) +
-                                              "; lower RONDO_SLOT_COUNT or RONDO_CHANNELS"};
-  channel_.reset(device_->api().create_comp_channel(device_->context()));
-  if (!channel_.valid()) return system_error("ibv_create_comp_channel of " + device_->port().device, errno);
-  const int flags = ::fcntl(channel_.get()->fd, F_GETFL);
-  if (flags < 0 || ::fcntl(channel_.get()->fd, F_SETFL, flags | O_NONBLOCK) != 0)
-    return system_error("setting up completions of " + device_->port().device, errno);
-  completions_.reset(
-      device_->api().create_cq(device_->context(), static_cast<int>(entries), nullptr, channel_.get(), 0));
-  if (!completions_.valid()) return system_error("ibv_create_cq of " + device_->port().device, errno);
+Result<void> VerbsNetwork::add_paths(Peer &peer, const std::vector<net::NearLink> &links, uint32_t path_count) {
+  for (uint32_t number = 0; number < path_count; ++number) {
+    Rail &rail = rail_of(number);
+    const PathPlace place{static_cast<uint32_t>(paths_.size()), number, path_count};
+    RONDO_TRY_ASSIGN(auto path, Path::make(rail.device(), rail.completions(), place, peer.loss(), links));
+    rail.add(*path);
+    paths_.push_back({&peer, path.get()});
+    peer.add(std::move(path));
+  }
   return {};
 }
 
 HostInfo VerbsNetwork::offer() const {
-  HostInfo offer{device_->gid().kind, device_->port().mtu_bytes, device_->lid(), device_->gid().bytes,
-                  device_->describe(), {}};
-  for (const auto &peer : peers_) offer.pairs.push_back(peer->offer());
+  HostInfo offer;
+  for (const auto &rail : rails_) offer.rails.push_back(rail->offer());
+  for (const auto &peer : peers_)
+    for (const auto &path : peer->paths()) offer.pairs.push_back(path->offer());
   return offer;
 }
 
 Result<void> VerbsNetwork::connect(const std::vector<Introduction> &introductions) {
   for (const Introduction &introduction : introductions)
     for (const auto &peer : peers_)
-      if (peer->rank() == introduction.rank) RONDO_TRY(peer->connect(*device_, introduction.offer));
+      if (peer->rank() == introduction.rank)
+        for (const auto &path : peer->paths()) RONDO_TRY(path->connect(introduction.offer));
   return {};
 }
 
 void VerbsNetwork::step_alone() {
-  std::array<net::Event, events_per_completion * completions_per_fetch> events;
+  std::array<net::Event, events_alone> events;
   static_cast<void>(poll(events));  // where no slots come there are no events but losses, which Peer tells as well
 }
 
 Result<void> VerbsNetwork::greet(const JoinRequest &request, Store &store) {
-  for (const auto &peer : peers_)
-    if (!peer->send_hello()) return Error{RONDO_ERROR_INTERNAL, "a fresh queue pair has no room"};
-  const auto refused = [&](const Peer &peer, rondo_status_t status, const std::string &what) {
-    Error error{status, request.names[request.rank] + " cannot reach " + peer.name() + " over verbs, from " +
-                            device_->describe() + " to " + peer.their_port() + ": " + what + advice};
+  for (const PathOfPeer &each : paths_)
+    if (!each.path->send_hello()) return Error{RONDO_ERROR_INTERNAL, "a fresh queue pair has no room"};
+  const auto refused = [&](const Peer &peer, const Path &path, rondo_status_t status, const std::string &what) {
+    Error error{status, request.names[request.rank] + " cannot reach " + peer.name() + " over verbs, " +
+                            path.describe() + ": " + what + advice};
     error.peer = static_cast<int32_t>(peer.rank());
     return error;
   };
   StoreWatch watch(store);
   for (;;) {
     step_alone();
-    const Peer *missing = nullptr;
-    for (const auto &peer : peers_) {
-      if (peer->lost()) return refused(*peer, RONDO_ERROR_REMOTE, peer->why());
-      if (!peer->greeted || !peer->all_left()) missing = peer.get();
+    const PathOfPeer *missing = nullptr;
+    for (const PathOfPeer &each : paths_) {
+      const Loss &loss = each.peer->loss();
+      if (each.peer->lost())
+        return refused(*each.peer, *each.peer->paths()[loss.path], RONDO_ERROR_REMOTE, loss.why);
+      if (!each.path->greeted || !each.path->all_left()) missing = &each;
     }
     if (missing == nullptr) return {};
     RONDO_TRY(watch.look());
-    if (now_ns() >= request.deadline_ns) return refused(*missing, RONDO_ERROR_TIMEOUT, "no answer came in time");
+    if (now_ns() >= request.deadline_ns)
+      return refused(*missing->peer, *missing->path, RONDO_ERROR_TIMEOUT, "no answer came in time");
     yield_core();
   }
 }
@@ -185,8 +180,8 @@ Result<void> VerbsNetwork::greet(const JoinRequest &request, Store &store) {
 /// The device sends only as long as its queue pairs live: they are kept until all has arrived. A peer that has said
 /// goodbye wants nothing more.
 VerbsNetwork::~VerbsNetwork() {
-  for (const auto &peer : peers_)
-    if (!peer->their_port().empty() && !peer->left) static_cast<void>(peer->send_bye());
+  for (const PathOfPeer &each : paths_)
+    if (each.path->connected() && !each.peer->has_left()) static_cast<void>(each.path->send_bye());
   const uint64_t deadline_ns = now_ns() + farewell_patience_ns;
   const auto waits = [](const auto &peer) { return !peer->lost() && !peer->all_left(); };
   while (std::any_of(peers_.begin(), peers_.end(), waits) && now_ns() < deadline_ns) {
@@ -203,20 +198,23 @@ bool VerbsNetwork::credit(uint32_t index, uint64_t consumed) {
   return links_[index].peer->send_credit(*links_[index].link, consumed);
 }
 
-bool VerbsNetwork::fetch() const {
-  if (fetched_first_ != fetched_end_) return true;
-  const int count = ibv_poll_cq(completions_.get(), static_cast<int>(fetched_.size()), fetched_.data());
-  fetched_first_ = 0;
-  fetched_end_ = count > 0 ? static_cast<size_t>(count) : 0;
-  return count > 0;
-}
-
 uint32_t VerbsNetwork::poll(std::span<net::Event> events) {
   EventList list(events);
-  const bool idle = !fetch();
-  while (list.has_room() && fetch())  // bounded by what peers may have under way
-    take(fetched_[fetched_first_++], list);
-  if (device_look_due_ || (idle && ++idle_polls_ % idle_polls_per_look == 0)) look_at_device();
+  if (std::exchange(untold_, false))
+    for (const Ends &each : links_) tell_arrivals(*each.link, list);
+  bool idle = true;
+  for (bool more = true; more && list.has_room();) {  // bounded by what peers may have under way
+    more = false;
+    for (const auto &rail : rails_) {
+      if (!list.has_room() || !rail->fetch()) continue;
+      take(rail->take(), list);
+      more = true;
+      idle = false;
+    }
+  }
+  const bool look = idle && ++idle_polls_ % idle_polls_per_look == 0;
+  for (const auto &rail : rails_)
+    if (look || rail->look_is_due()) rail->look();
   for (const auto &peer : peers_) {
     if (!peer->lost() || peer->told || peer->links().empty() || !list.has_room()) continue;
     peer->told = true;
@@ -226,139 +224,108 @@ uint32_t VerbsNetwork::poll(std::span<net::Event> events) {
 }
 
 void VerbsNetwork::take(const ibv_wc &completion, EventList &events) {
-  Peer &peer = *peers_[completion.wr_id >> 1];
-  if (peer.lost()) return;
-  if (completion.status != IBV_WC_SUCCESS) return take_failure(peer, completion);
+  const PathOfPeer &of = paths_[completion.wr_id >> 1];
+  if (of.peer->lost()) return;
+  if (completion.status != IBV_WC_SUCCESS) return take_failure(*of.path, completion);
   if ((completion.wr_id & 1) != 0) {
-    peer.receive_again();
-    return take_word(peer, unpack(ntohl(completion.imm_data)), events);
+    of.path->receive_again();
+    return take_word(*of.peer, *of.path, unpack(ntohl(completion.imm_data)), events);
   }
-  if (Link *const link = peer.sent()) tell_credit(*link, events);
+  if (const PathLink *const ends = of.path->sent())
+    tell_credit(*of.peer, of.peer->links()[ends->channel], events);
 }
 
-void VerbsNetwork::take_failure(Peer &peer, const ibv_wc &completion) {
-  look_at_device();  // whose event says more
-  const std::string what = device_->api().wc_status_str(completion.status);
+void VerbsNetwork::take_failure(Path &path, const ibv_wc &completion) {
+  rail_of(path.number()).look();  // whose events say more
+  const std::string what = path.device().api().wc_status_str(completion.status);
   if (completion.status == IBV_WC_RETRY_EXC_ERR)
-    peer.lose("its device does not acknowledge any more (" + what + "); is the network between the hosts cut?");
-  peer.lose(what);
+    path.lose("its device does not acknowledge any more (" + what + "); is the network between the hosts cut?");
+  path.lose(what);
 }
 
-void VerbsNetwork::take_word(Peer &peer, const Immediate &word, EventList &events) {
+void VerbsNetwork::take_word(Peer &peer, Path &path, const Immediate &word, EventList &events) {
   const char *wrong = "there is no such channel";
   if (word.channel < peer.links().size()) {
     Link &link = peer.links()[word.channel];
     wrong = nullptr;
     switch (word.kind) {
-      case MessageKind::slot: wrong = take_slot(link, word, events); break;
-      case MessageKind::credit: wrong = take_credit(link, extend(link.consumed, word.counter), events); break;
-      case MessageKind::hello: peer.greeted = true; break;
+      case MessageKind::slot: wrong = take_slot(peer, link, path.ends(word.channel), word, events); break;
+      case MessageKind::credit: wrong = take_credit(peer, link, nearest(link.consumed, word.counter), events); break;
+      case MessageKind::hello: path.greeted = true; break;
       case MessageKind::bye:
-        peer.left = true;
-        peer.lose("it closed the connection");
+        path.closed = true;
+        if (peer.has_left()) path.lose("it closed the connection");
         break;
     }
   }
-  if (wrong != nullptr) peer.lose(std::string("it sent what is no message of this version of Rondo: ") + wrong);
+  if (wrong != nullptr) path.lose(std::string("it sent what is no message of this version of Rondo: ") + wrong);
 }
 
-const char *VerbsNetwork::take_slot(Link &link, const Immediate &word, EventList &events) {
+const char *VerbsNetwork::take_slot(Peer &peer, Link &link, PathLink &ends, const Immediate &word, EventList &events) {
   const ConnectionView &incoming = link.ends.incoming;
-  if (extend(link.arrived, word.counter) != link.arrived) return "its slots are out of order";
-  const Cell &cell = link.landed[incoming.slot(link.arrived)];
+  if (word.counter != (ends.next & counter_mask)) return "its slots are out of order";
+  const Cell &cell = ends.landed[incoming.slot(ends.next)];
   Frame frame;  // a copy: the peer could change the cell while it is looked at
   std::memcpy(&frame, &cell.frame, sizeof frame);
   // Pairs with R3 in SimpleReceiver::release: what the slot held before was read.
   const uint64_t free_from = memory::load_sync(incoming.simple_head()) + incoming.geometry.slot_count;
-  if (frame.counter != link.arrived || frame.counter >= free_from) return "its slot is not free";
+  if (frame.counter != ends.next || frame.counter >= free_from) return "its slot is not free";
   if (frame.bytes > incoming.geometry.slot_bytes) return "it is longer than a slot";
-  if (const char *const wrong = take_credit(link, frame.consumed, events)) return wrong;
+  if (const char *const wrong = take_credit(peer, link, frame.consumed, events)) return wrong;
   if (frame.bytes != 0 && frame.bytes <= cell_payload_bytes)
     std::memcpy(incoming.payload(frame.counter), cell.payload, frame.bytes);
-  events.add({net::Event::Kind::arrived, link.index, link.arrived++, frame.signature, frame.bytes});
+  ends.next += peer.paths().size();
+  link.arrivals[incoming.slot(frame.counter)] = {true, frame};
+  tell_arrivals(link, events);
   return nullptr;
 }
 
-const char *VerbsNetwork::take_credit(Link &link, uint64_t consumed, EventList &events) {
-  if (consumed < link.consumed || consumed > link.sent) return "it gives credit for what was not sent";
-  link.consumed = consumed;
-  tell_credit(link, events);
+/// In order, up to the first that has not come.
+void VerbsNetwork::tell_arrivals(Link &link, EventList &events) {
+  for (;;) {  // bounded by the slots of a link
+    Arrival &arrival = link.arrivals[link.ends.incoming.slot(link.arrived)];
+    if (!arrival.here) return;
+    if (!events.has_room(1)) break;
+    arrival.here = false;
+    events.add({net::Event::Kind::arrived, link.index, link.arrived++, arrival.frame.signature, arrival.frame.bytes});
+  }
+  untold_ = true;
+}
+
+/// One that came by another path may be newer: the highest counts.
+const char *VerbsNetwork::take_credit(const Peer &peer, Link &link, uint64_t consumed, EventList &events) {
+  if (consumed > link.sent) return "it gives credit for what was not sent";
+  link.consumed = std::max(link.consumed, consumed);
+  tell_credit(peer, link, events);
   return nullptr;
 }
 
 /// The peer's credit can overtake the acknowledgement of its device, until which the device may read the slot again.
-void VerbsNetwork::tell_credit(Link &link, EventList &events) {
-  const uint64_t free = std::min(link.consumed, link.left);
+void VerbsNetwork::tell_credit(const Peer &peer, Link &link, EventList &events) {
+  const uint64_t free = std::min(link.consumed, peer.left(link));
   if (free == link.credit_told) return;
   link.credit_told = free;
   events.add({net::Event::Kind::credit, link.index, free});
 }
 
-void VerbsNetwork::look_at_device() {
-  device_look_due_ = false;
-  for (ibv_async_event event; device_->next_event(event);) take_device_event(event);  // bounded by what happened
-  if (port_down_ns_ == 0 || now_ns() - port_down_ns_ < port_patience_ns) return;
-  lose_all("it did not come back within 0.5 s");
-}
-
-void VerbsNetwork::take_device_event(const ibv_async_event &event) {
-  const std::string what = device_->api().event_type_str(event.event_type);
-  const auto is_own_port = [&] { return static_cast<uint32_t>(event.element.port_num) == device_->port().number; };
-  switch (event.event_type) {
-    case IBV_EVENT_PORT_ERR:
-      if (is_own_port()) port_down_ns_ = port_fell_ns_ = now_ns();
-      return;
-    case IBV_EVENT_PORT_ACTIVE:
-      if (is_own_port()) port_down_ns_ = 0;
-      return;
-    case IBV_EVENT_DEVICE_FATAL:
-    case IBV_EVENT_CQ_ERR:
-      return lose_all("the network device " + device_->port().device + " of this host has failed (" + what + ")");
-    case IBV_EVENT_QP_FATAL:
-    case IBV_EVENT_QP_REQ_ERR:
-    case IBV_EVENT_QP_ACCESS_ERR:
-    case IBV_EVENT_PATH_MIG_ERR:
-      for (const auto &peer : peers_)
-        if (peer->queue_pair() == event.element.qp) peer->lose("the queue pair has failed (" + what + ")");
-      return;
-    default:
-      return;  // of other ports, addresses and subnets: where it matters, requests fail
-  }
-}
-
-void VerbsNetwork::lose_all(const std::string &what) {
-  for (const auto &peer : peers_) peer->lose(what);
-}
-
 void VerbsNetwork::watch(std::vector<pollfd> &descriptors) const {
-  device_look_due_ = true;
-  ibv_cq *queue = nullptr;
-  void *context = nullptr;
-  while (device_->api().get_cq_event(channel_.get(), &queue, &context) == 0)  // bounded: one for each request below
-    device_->api().ack_cq_events(queue, 1);
-  // What came before the request causes no event: look again behind it.
-  const bool busy = ibv_req_notify_cq(completions_.get(), 0) != 0 || fetch();
-  descriptors.push_back({busy ? ready_.get() : channel_.get()->fd, POLLIN, 0});
-  descriptors.push_back({device_->event_descriptor(), POLLIN, 0});
-}
-
-/// The event of a port can come behind the requests that fail for it.
-bool VerbsNetwork::port_fell_with(const Peer &peer) const {
-  if (port_fell_ns_ == 0) return !device_->port_is_active();
-  return peer.lost_ns() + port_loss_ns > port_fell_ns_ && port_fell_ns_ + port_loss_ns > peer.lost_ns();
+  for (const auto &rail : rails_) rail->watch(descriptors, ready_.get());
+  if (untold_) descriptors.push_back({ready_.get(), POLLIN, 0});
 }
 
 Error VerbsNetwork::why_lost(uint32_t rank) const {
-  for (const auto &each : peers_) {
-    const Peer &peer = *each;
-    if (peer.rank() != rank || !peer.lost()) continue;
-    std::string what = peer.why();
-    if (port_fell_with(peer))
-      what = "port " + std::to_string(device_->port().number) + " of the network device " + device_->port().device +
+  for (const auto &peer : peers_) {
+    if (peer->rank() != rank || !peer->lost()) continue;
+    const Loss &loss = peer->loss();
+    const Path &path = *peer->paths()[loss.path];
+    std::string what = loss.why;
+    if (rail_of(loss.path).fell_around(loss.ns)) {
+      const Port &port = path.device().port();
+      what = "port " + std::to_string(port.number) + " of the network device " + port.device +
              " of this host has gone down (" + what +
              "); look at its cable, at its switch, and at its network interface (ip link)";
-    Error error{RONDO_ERROR_REMOTE,
-                peer.name() + ": " + what + " [from " + device_->describe() + " to " + peer.their_port() + "]"};
+    }
+    Error error{RONDO_ERROR_REMOTE, peer->name() + ": " + what + " [" + path.describe() + "]"};
     error.peer = static_cast<int32_t>(rank);
     return error;
   }

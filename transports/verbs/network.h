@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The links between hosts over RDMA verbs: a queue pair for each peer (reliable connection), one completion queue. What
-// goes over the queue pairs: transports/verbs/wire.h.
+// The links between hosts over RDMA verbs: for each peer a queue pair (reliable connection) on each rail, or several,
+// and for each rail one completion queue. What goes over the queue pairs: transports/verbs/wire.h.
 #pragma once
 
 #include <memory>
@@ -23,7 +23,7 @@ struct Report {
 [[nodiscard]] Report look_for_verbs();
 
 /// Every rank of the communicator calls it. `links` are counted as they stand, and their memory outlives the network.
-/// When it returns, a whole slot has gone each way between this rank and each peer.
+/// When it returns, a whole slot has gone each way between this rank and each peer, on every path.
 [[nodiscard]] Result<std::unique_ptr<net::Network>> make_network(const std::vector<net::NearLink> &links,
                                                                  const JoinRequest &request, Store &store);
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "src/base/clock.h"
+#include "src/bootstrap/address.h"
 
 namespace rondo::verbs {
 namespace {
@@ -18,6 +19,13 @@ Bytes with_outcome(const Error &error) {
   return bytes;
 }
 
+/// The rank that runs the store must not leave before all have the reason.
+Error refused_by_all(const JoinRequest &request, const std::string &key, Error error, Store &store) {
+  static_cast<void>(store.gather(key + "/refused", request.rank, request.rank_count, {},
+                                 std::min(request.deadline_ns, now_ns() + farewell_ns)));
+  return error;
+}
+
 /// The first rank's reason for which it cannot go on, if there is one. Every rank sees the same.
 Result<void> find_refusal(const JoinRequest &request, const std::string &key, const std::vector<Bytes> &parts,
                           Store &store) {
@@ -28,10 +36,25 @@ Result<void> find_refusal(const JoinRequest &request, const std::string &key, co
     Error error{status, text_of(reader.rest())};
     if (!error.message.starts_with(request.names[peer])) error.message = request.names[peer] + ": " + error.message;
     error.peer = static_cast<int32_t>(peer);
-    // The rank that runs the store must not leave before all have the reason.
-    static_cast<void>(store.gather(key + "/refused", request.rank, request.rank_count, {},
-                                   std::min(request.deadline_ns, now_ns() + farewell_ns)));
-    return error;
+    return refused_by_all(request, key, std::move(error), store);
+  }
+  return {};
+}
+
+/// Every rank sees the same.
+Result<void> check_rails(const JoinRequest &request, const std::string &key, const std::vector<HostInfo> &offers,
+                         Store &store) {
+  const auto named = [&](uint32_t rank) {
+    std::string text = request.names[rank] + " has " + std::to_string(offers[rank].rails.size()) + " (";
+    for (const RailInfo &rail : offers[rank].rails) text += (text.ends_with("(") ? "" : ", ") + rail.description;
+    return text + ")";
+  };
+  for (uint32_t peer = 1; peer < request.rank_count; ++peer) {
+    if (offers[peer].rails.size() == offers[0].rails.size()) continue;
+    Error error{RONDO_ERROR_MISMATCH, "the number of rails of verbs must be the same on all ranks, but " + named(0) +
+                                          ", " + named(peer) + "; name as many devices in RONDO_IB_HCA on each"};
+    error.peer = static_cast<int32_t>(peer);
+    return refused_by_all(request, key, std::move(error), store);
   }
   return {};
 }
@@ -40,12 +63,15 @@ Result<void> find_refusal(const JoinRequest &request, const std::string &key, co
 
 Bytes encode(const HostInfo &offer) {
   Bytes out{std::byte{0}};
-  append_number(out, static_cast<uint8_t>(offer.kind));
-  append_number(out, offer.mtu_bytes);
-  append_number(out, offer.lid);
-  append_bytes(out, std::as_bytes(std::span(offer.gid)));
-  append_number(out, static_cast<uint16_t>(offer.description.size()));
-  append_bytes(out, bytes_of(offer.description));
+  append_number(out, static_cast<uint8_t>(offer.rails.size()));
+  for (const RailInfo &rail : offer.rails) {
+    append_number(out, static_cast<uint8_t>(rail.kind));
+    append_number(out, rail.mtu_bytes);
+    append_number(out, rail.lid);
+    append_bytes(out, std::as_bytes(std::span(rail.gid)));
+    append_number(out, static_cast<uint16_t>(rail.description.size()));
+    append_bytes(out, bytes_of(rail.description));
+  }
   append_number(out, static_cast<uint32_t>(offer.pairs.size()));
   for (const QueuePairInfo &pair : offer.pairs) {
     append_number(out, pair.rank);
@@ -65,12 +91,19 @@ Bytes encode(const HostInfo &offer) {
 std::optional<HostInfo> decode(ByteReader reader) {
   HostInfo offer;
   if (reader.number<uint8_t>() != 0) return std::nullopt;
-  offer.kind = static_cast<GidKind>(reader.number<uint8_t>());
-  offer.mtu_bytes = reader.number<uint32_t>();
-  offer.lid = reader.number<uint16_t>();
-  const ByteView gid = reader.bytes(offer.gid.size());
-  std::transform(gid.begin(), gid.end(), offer.gid.begin(), [](std::byte byte) { return static_cast<uint8_t>(byte); });
-  offer.description = text_of(reader.bytes(reader.number<uint16_t>()));
+  const auto rail_count = reader.number<uint8_t>();
+  if (rail_count == 0 || rail_count > rails_max) return std::nullopt;
+  for (uint32_t index = 0; index < rail_count && !reader.failed(); ++index) {
+    RailInfo rail;
+    rail.kind = static_cast<GidKind>(reader.number<uint8_t>());
+    if (rail.kind > GidKind::roce_v2) return std::nullopt;
+    rail.mtu_bytes = reader.number<uint32_t>();
+    rail.lid = reader.number<uint16_t>();
+    const ByteView gid = reader.bytes(rail.gid.size());
+    std::transform(gid.begin(), gid.end(), rail.gid.begin(), [](std::byte byte) { return static_cast<uint8_t>(byte); });
+    rail.description = text_of(reader.bytes(reader.number<uint16_t>()));
+    offer.rails.push_back(std::move(rail));
+  }
   const auto pair_count = reader.number<uint32_t>();
   if (pair_count > pairs_max) return std::nullopt;
   for (uint32_t index = 0; index < pair_count && !reader.failed(); ++index) {
@@ -89,7 +122,7 @@ std::optional<HostInfo> decode(ByteReader reader) {
     }
     offer.pairs.push_back(std::move(pair));
   }
-  if (!reader.complete() || offer.kind > GidKind::roce_v2) return std::nullopt;
+  if (!reader.complete()) return std::nullopt;
   return offer;
 }
 
@@ -99,14 +132,21 @@ Result<std::vector<Introduction>> exchange_offers(const JoinRequest &request, co
   const std::string key = request.key_prefix + "/verbs";
   RONDO_TRY_ASSIGN(const auto parts, store.gather(key, request.rank, request.rank_count, own, request.deadline_ns));
   RONDO_TRY(find_refusal(request, key, parts, store));
+  std::vector<HostInfo> offers;
+  for (const Bytes &part : parts) {
+    auto decoded = decode(ByteReader(part));
+    if (!decoded) return Error{RONDO_ERROR_MISMATCH, "ranks run different versions of Rondo"};
+    offers.push_back(std::move(*decoded));
+  }
+  RONDO_TRY(check_rails(request, key, offers, store));
   std::vector<Introduction> introductions;
   for (uint32_t peer = 0; peer < request.rank_count; ++peer) {
     if (!request.remote[peer]) continue;
-    auto theirs = decode(ByteReader(parts[peer]));
-    if (!theirs) return Error{RONDO_ERROR_MISMATCH, "ranks run different versions of Rondo"};
-    std::erase_if(theirs->pairs, [&](const QueuePairInfo &pair) { return pair.rank != request.rank; });
-    if (theirs->pairs.size() != 1) return Error{RONDO_ERROR_MISMATCH, "ranks disagree about which are on one host"};
-    introductions.push_back({peer, std::move(*theirs)});
+    HostInfo &theirs = offers[peer];
+    std::erase_if(theirs.pairs, [&](const QueuePairInfo &pair) { return pair.rank != request.rank; });
+    if (theirs.pairs.size() != theirs.rails.size() * request.pairs_per_rail)
+      return Error{RONDO_ERROR_MISMATCH, "ranks disagree about which are on one host"};
+    introductions.push_back({peer, std::move(theirs)});
   }
   return introductions;
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the ranks of several hosts meet for verbs: what each tells the others through the job's authenticated store.
 //
-// Offer    outcome u8 (0: can use verbs) | GID kind u8 | MTU in bytes u32 | LID u16 | GID 16 | device's description |
-//          for each remote rank, ascending: queue pair u32 | first packet number u32 | links u16 |
+// Offer    outcome u8 (0: can use verbs) | rails u8 |
+//          for each rail: GID kind u8 | MTU in bytes u32 | LID u16 | GID 16 | device's description |
+//          for each remote rank, ascending, for each path: queue pair u32 | first packet number u32 | links u16 |
 //            for each link: slots address u64 | slots key u32 | cells address u64 | cells key u32
 //          or outcome 1 | status u32 | why not
 // Two more exchanges follow: each rank's queue pairs receive (what is sent before would be lost), and each rank has
@@ -21,7 +22,8 @@ struct JoinRequest {
   uint32_t rank_count = 1;
   std::vector<bool> remote;        ///< by rank: on another host
   std::vector<std::string> names;  ///< by rank, for people: "rank 2 (host b, process 17)"
-  PortWish port;
+  RailsWish rails;
+  uint32_t pairs_per_rail = 1;  ///< queue pairs with each remote rank, equal on all
   std::string key_prefix;
   uint64_t deadline_ns = 0;
 };
@@ -46,13 +48,20 @@ struct QueuePairInfo {
   bool operator==(const QueuePairInfo &) const = default;
 };
 
-/// Where a rank's queue pairs are.
-struct HostInfo {
+/// The port of one rail.
+struct RailInfo {
   GidKind kind = GidKind::infiniband;
   uint32_t mtu_bytes = 0;
   uint16_t lid = 0;
   GidBytes gid{};
   std::string description;  ///< "rxe0 port 1 (GID 1, RoCE v2, 192.0.2.7)"
+
+  bool operator==(const RailInfo &) const = default;
+};
+
+/// Where a rank's queue pairs are.
+struct HostInfo {
+  std::vector<RailInfo> rails;
   std::vector<QueuePairInfo> pairs;
 
   bool operator==(const HostInfo &) const = default;
@@ -62,14 +71,14 @@ struct HostInfo {
 /// Nothing: it is no offer of this version.
 [[nodiscard]] std::optional<HostInfo> decode(ByteReader reader);
 
-/// What a remote rank said, with `pairs` reduced to the one for this rank.
+/// What a remote rank said, with `pairs` reduced to those for this rank, by path.
 struct Introduction {
   uint32_t rank = 0;
   HostInfo offer;
 };
 
 /// Every rank calls it, those as well that cannot use verbs: `offer` is then the reason. The error of the first rank
-/// that cannot is every rank's.
+/// that cannot is every rank's. RONDO_ERROR_MISMATCH, likewise: a rank has not as many rails as rank 0.
 [[nodiscard]] Result<std::vector<Introduction>> exchange_offers(const JoinRequest &request,
                                                                 const Result<HostInfo> &offer, Store &store);
 

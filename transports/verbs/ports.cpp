@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "src/bootstrap/address.h"
+
 namespace rondo::verbs {
 namespace {
 
@@ -53,6 +55,38 @@ std::string list(const std::vector<Port> &ports) {
   return text;
 }
 
+Error cannot_be_used(const std::vector<Port> &ports, const std::string &what) {
+  return {RONDO_ERROR_UNSUPPORTED, "RDMA verbs cannot be used: " + what +
+                                       (ports.empty() ? "" : "; ports: " + list(ports)) +
+                                       "; set RONDO_NETWORK=tcp to do without"};
+}
+
+/// By rail.
+Result<std::vector<PortWish>> split(const RailsWish &wish) {
+  std::vector<PortWish> wishes;
+  const auto add = [&](std::string device) {
+    const std::vector<std::string> &known = wish.addresses;
+    const size_t rail = wishes.size();
+    wishes.push_back({std::move(device), wish.gid_index, known.empty() ? "" : known[rail < known.size() ? rail : 0]});
+  };
+  if (wish.devices.empty()) {
+    do add("");
+    while (wishes.size() < wish.addresses.size());
+    return wishes;
+  }
+  const std::string devices = wish.devices + ",";
+  for (size_t begin = 0, end = 0; begin < devices.size(); begin = end + 1) {
+    end = devices.find(',', begin);
+    if (end == begin)
+      return Error{RONDO_ERROR_INVALID_ARGUMENT,
+                   "RONDO_IB_HCA is '" + wish.devices + "', with an empty place where a device should be"};
+    add(devices.substr(begin, end - begin));
+  }
+  if (wishes.size() <= rails_max) return wishes;
+  return Error{RONDO_ERROR_INVALID_ARGUMENT,
+               "RONDO_IB_HCA is '" + wish.devices + "', of more than " + std::to_string(rails_max) + " devices"};
+}
+
 }  // namespace
 
 std::string Gid::describe() const {
@@ -66,11 +100,7 @@ std::string Gid::describe() const {
 }
 
 Result<PortChoice> choose_port(const std::vector<Port> &ports, const PortWish &wish) {
-  const auto refuse = [&](const std::string &what) {
-    return Error{RONDO_ERROR_UNSUPPORTED, "RDMA verbs cannot be used: " + what +
-                                              (ports.empty() ? "" : "; ports: " + list(ports)) +
-                                              "; set RONDO_NETWORK=tcp to do without"};
-  };
+  const auto refuse = [&](const std::string &what) { return cannot_be_used(ports, what); };
   if (ports.empty()) return refuse("this host has no RDMA device");
   const auto wanted = gid_of(wish.address);
   std::optional<PortChoice> best;
@@ -95,6 +125,20 @@ Result<PortChoice> choose_port(const std::vector<Port> &ports, const PortWish &w
   if (wish.gid_index >= 0)
     return refuse("RONDO_IB_GID_INDEX is " + std::to_string(wish.gid_index) + ", which no active port has");
   return refuse("no active port has an address (GID); does its network interface have one?");
+}
+
+Result<std::vector<PortChoice>> choose_ports(const std::vector<Port> &ports, const RailsWish &wish) {
+  RONDO_TRY_ASSIGN(const std::vector<PortWish> wishes, split(wish));
+  std::vector<PortChoice> choices;
+  for (const PortWish &each : wishes) {
+    RONDO_TRY_ASSIGN(const PortChoice choice, choose_port(ports, each));
+    const auto same = [&](const PortChoice &earlier) { return earlier.port == choice.port; };
+    if (std::any_of(choices.begin(), choices.end(), same))
+      return cannot_be_used(ports, "two rails would both go by " + ports[choice.port].describe() +
+                                       "; name a device for each rail in RONDO_IB_HCA");
+    choices.push_back(choice);
+  }
+  return choices;
 }
 
 }  // namespace rondo::verbs

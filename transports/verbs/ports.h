@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which port of which RDMA device, and which of its addresses (GIDs), carries the links of a rank. Needs no device.
+// Which ports of which RDMA devices, and which of their addresses (GIDs), carry the links of a rank. Needs no device.
 #pragma once
 
 #include <array>
@@ -39,9 +39,16 @@ struct Port {
 
 /// What the user asked for, and where the host reaches others.
 struct PortWish {
-  std::string device;      ///< RONDO_IB_HCA: "mlx5_0" or "mlx5_0:1"; empty: any
+  std::string device;      ///< "mlx5_0" or "mlx5_0:1"; empty: any
   int32_t gid_index = -1;  ///< RONDO_IB_GID_INDEX; -1: any
   std::string address;     ///< numeric, of this host, on the route to the other hosts; empty: not known
+};
+
+/// The same for all rails.
+struct RailsWish {
+  std::string devices;                 ///< RONDO_IB_HCA, with commas: a rail each; empty: one for each address
+  int32_t gid_index = -1;              ///< as in PortWish
+  std::vector<std::string> addresses;  ///< as in PortWish; rails without one of their own take the first
 };
 
 struct PortChoice {
@@ -52,5 +59,7 @@ struct PortChoice {
 /// Of the active ports: the GID of the wish's address before other IPv4 addresses of RoCE v2 and InfiniBand's own,
 /// those before IPv6, RoCE v1 last; of equals the first. The error lists the ports that there are.
 [[nodiscard]] Result<PortChoice> choose_port(const std::vector<Port> &ports, const PortWish &wish);
+/// By rail, no port twice.
+[[nodiscard]] Result<std::vector<PortChoice>> choose_ports(const std::vector<Port> &ports, const RailsWish &wish);
 
 }  // namespace rondo::verbs

@@ -6,8 +6,8 @@
 //                                             the payload into its slot
 //          longer:                            write of the payload into the slot, then write with immediate of a Frame
 // Credit   write with immediate of nothing: the counter is in the immediate
-// PeerProof    the same, behind a write of a whole slot: the path is good for full packets in this direction
-// Bye      the same: nothing comes any more
+// Hello    the same, behind a write of a whole slot: the path is good for full packets in this direction
+// Bye      the same: nothing comes any more by this path
 // Cells    one for each slot of a link. A slot is written again only after its credit has come, and so is its cell.
 //
 // Immediate   kind 2 bits | channel 8 bits | counter 22 bits, the lowest ones; at most slot_count_max (64) slots of a
@@ -62,9 +62,11 @@ struct Immediate {
           (word >> counter_bits) & (channel_count_max - 1), word & counter_mask};
 }
 
-/// The least counter from `known` on that has these lowest bits.
-[[nodiscard]] constexpr uint64_t extend(uint64_t known, uint32_t lowest) {
-  return known + ((lowest - static_cast<uint32_t>(known)) & counter_mask);
+/// The counter nearest to `known` that has these lowest bits.
+[[nodiscard]] constexpr uint64_t nearest(uint64_t known, uint32_t lowest) {
+  const uint32_t ahead = (lowest - static_cast<uint32_t>(known)) & counter_mask;
+  const uint32_t behind = counter_mask + 1 - ahead;
+  return behind < ahead && behind <= known ? known - behind : known + ahead;
 }
 
 }  // namespace rondo::verbs

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transports/verbs/path.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cstring>
+#include <random>
+
+#include "src/base/clock.h"
+
+namespace rondo::verbs {
+namespace {
+
+constexpr uint8_t hop_limit = 64;
+constexpr uint8_t retries_max = 6;             // 7 would be for ever
+constexpr uint8_t receiver_not_ready_max = 6;  // 7 likewise; a peer that keeps to the protocol is always ready
+constexpr uint8_t receiver_not_ready_timer = 12;  // 0.64 ms
+/// 4.096 us * 2^15 = 134 ms; a device may wait up to 4 times as long: a dead path is known after 0.9 to 3.8 s.
+constexpr uint8_t acknowledge_timer = 15;
+constexpr uint32_t first_packet_mask = 0xffffff;
+constexpr uint32_t spare_requests = 8;  // hello, bye and the slot before them
+constexpr uint32_t spare_receives = 4;
+constexpr uint32_t bye_requests = 1;  // kept free, so that a goodbye always has room
+
+uint32_t slots_of(const std::vector<net::NearLink> &links) {
+  uint32_t slots = 0;
+  for (const net::NearLink &link : links) slots += link.outgoing.geometry.slot_count;
+  return slots;
+}
+/// Of those, the most that are under way by this path.
+uint32_t own_slots_of(const PathPlace &place, const std::vector<net::NearLink> &links) {
+  uint32_t slots = 0;
+  for (const net::NearLink &link : links)
+    slots += (link.outgoing.geometry.slot_count + place.count - 1) / place.count;
+  return slots;
+}
+/// As many as slots are under way on the links whose credits go by this path.
+uint32_t credits_of(const PathPlace &place, const std::vector<net::NearLink> &links) {
+  uint32_t credits = 0;
+  for (const net::NearLink &link : links)
+    if (link.channel % place.count == place.number) credits += link.outgoing.geometry.slot_count;
+  return credits;
+}
+/// A slot takes two requests, a credit one.
+uint32_t requests_for(const PathPlace &place, const std::vector<net::NearLink> &links) {
+  return 2 * own_slots_of(place, links) + credits_of(place, links) + spare_requests;
+}
+/// The peer's slots and credits.
+uint32_t receives_for(const PathPlace &place, const std::vector<net::NearLink> &links) {
+  return own_slots_of(place, links) + credits_of(place, links) + spare_receives;
+}
+
+ibv_mtu mtu_of(uint32_t bytes) {
+  return static_cast<ibv_mtu>(std::bit_width(std::clamp<uint32_t>(bytes, 256, 4096)) - 8);
+}
+
+size_t slot_area_bytes(const ConnectionView &view) {
+  return size_t{view.geometry.slot_count} * view.geometry.slot_bytes;
+}
+
+uint64_t address_of(const void *memory) { return reinterpret_cast<uint64_t>(memory); }
+
+Result<MemoryRegion> registered(const Api &api, ibv_pd *domain, void *memory, size_t bytes, int access) {
+  MemoryRegion region(api.reg_mr(domain, memory, bytes, access));
+  if (region.valid()) return region;
+  return system_error("registering " + std::to_string(bytes) +
+                          " bytes for RDMA (is the limit of locked memory, ulimit -l, too low?)",
+                      errno);
+}
+
+}  // namespace
+
+void Loss::tell(uint32_t number, const std::string &what) {
+  if (ns != 0) return;
+  ns = now_ns();
+  why = what;
+  path = number;
+}
+
+uint32_t Path::completions_for(const PathPlace &place, const std::vector<net::NearLink> &links) {
+  return requests_for(place, links) + receives_for(place, links);
+}
+
+Result<std::unique_ptr<Path>> Path::make(const Device &device, ibv_cq *completions, const PathPlace &place, Loss &loss,
+                                         const std::vector<net::NearLink> &links) {
+  std::unique_ptr<Path> path(new Path(device, place, loss));
+  path->requests_most_ = requests_for(place, links);
+  path->receives_ = receives_for(place, links);
+  path->signals_.resize(std::bit_ceil(path->requests_most_));
+  path->domain_.reset(device.api().alloc_pd(device.context()));
+  if (!path->domain_.valid()) return system_error("ibv_alloc_pd of " + device.port().device, errno);
+  RONDO_TRY(path->register_memory(links));
+  RONDO_TRY(path->make_queue_pair(completions));
+  return path;
+}
+
+Result<void> Path::register_memory(const std::vector<net::NearLink> &links) {
+  const uint32_t slots = slots_of(links);
+  cells_.resize(size_t{2} * slots);
+  ibv_pd *const domain = domain_.get();
+  const int written_by_peer = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+  RONDO_TRY_ASSIGN(landing_, registered(api_, domain, cells_.data(), slots * sizeof(Cell), written_by_peer));
+  RONDO_TRY_ASSIGN(staging_, registered(api_, domain, cells_.data() + slots, slots * sizeof(Cell), 0));
+  links_.resize(links.size());
+  Cell *next = cells_.data();
+  for (const net::NearLink &ends : links) {
+    assert(ends.channel < links_.size());
+    PathLink &link = links_[ends.channel];
+    link.channel = ends.channel;
+    link.ends = ends;
+    link.next = place_.number;
+    link.landed = next;
+    link.staged = next + slots;
+    next += ends.outgoing.geometry.slot_count;
+    RONDO_TRY_ASSIGN(link.incoming, registered(api_, domain, ends.incoming.payload(0), slot_area_bytes(ends.incoming),
+                                               written_by_peer));
+    RONDO_TRY_ASSIGN(link.outgoing,
+                     registered(api_, domain, ends.outgoing.payload(0), slot_area_bytes(ends.outgoing), 0));
+  }
+  return {};
+}
+
+Result<void> Path::make_queue_pair(ibv_cq *completions) {
+  if (std::max(requests_most_, receives_) > device_.requests_max())
+    return Error{RONDO_ERROR_UNSUPPORTED, device_.describe() + " takes " + std::to_string(device_.requests_max()) +
+                                              " requests, and the links to a rank need " +
+                                              std::to_string(std::max(requests_most_, receives_)) +
+                                              "; lower RONDO_SLOT_COUNT or RONDO_CHANNELS"};
+  // What a device takes inline is known by trying.
+  for (const uint32_t inline_bytes : std::array<uint32_t, 3>{sizeof(Cell), 64, 0}) {
+    ibv_qp_init_attr wanted{};
+    wanted.send_cq = wanted.recv_cq = completions;
+    wanted.qp_type = IBV_QPT_RC;
+    wanted.cap.max_send_wr = requests_most_;
+    wanted.cap.max_recv_wr = receives_;
+    wanted.cap.max_send_sge = wanted.cap.max_recv_sge = 1;
+    wanted.cap.max_inline_data = inline_bytes;
+    queue_pair_.reset(api_.create_qp(domain_.get(), &wanted));
+    if (!queue_pair_.valid()) continue;
+    inline_most_ = wanted.cap.max_inline_data;
+    break;
+  }
+  if (!queue_pair_.valid()) return system_error("making a queue pair on " + device_.describe(), errno);
+  first_packet_ = std::random_device{}() & first_packet_mask;
+  ibv_qp_attr attributes{};
+  attributes.qp_state = IBV_QPS_INIT;
+  attributes.port_num = static_cast<uint8_t>(device_.port().number);
+  attributes.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
+  RONDO_TRY(modify(attributes, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, "set up"));
+  for (uint32_t count = 0; count < receives_; ++count) receive_again();
+  if (lost()) return Error{RONDO_ERROR_SYSTEM, loss_.why};
+  return {};
+}
+
+Result<void> Path::modify(ibv_qp_attr &attributes, int mask, const char *what) {
+  const int error = api_.modify_qp(queue_pair_.get(), &attributes, mask);
+  if (error == 0) return {};
+  Error failure = system_error("the queue pair for " + loss_.name + " could not be " + what, error);
+  failure.peer = static_cast<int32_t>(loss_.rank);
+  return failure;
+}
+
+QueuePairInfo Path::offer() const {
+  QueuePairInfo offer{loss_.rank, queue_pair_.get()->qp_num, first_packet_, {}};
+  for (const PathLink &link : links_)
+    offer.links.push_back({address_of(link.ends.incoming.payload(0)), link.incoming.get()->rkey,
+                           address_of(link.landed), landing_.get()->rkey});
+  return offer;
+}
+
+Result<void> Path::connect(const HostInfo &theirs) {
+  const QueuePairInfo &pair = theirs.pairs[place_.number];
+  const RailInfo &rail = theirs.rails[place_.number % theirs.rails.size()];
+  their_port_ = rail.description;
+  const auto refused = [&](const std::string &what) {
+    Error error{RONDO_ERROR_UNSUPPORTED, loss_.name + " has " + rail.description + ", this rank " +
+                                             device_.describe() + ": " + what +
+                                             "; choose by RONDO_IB_HCA and RONDO_IB_GID_INDEX"};
+    error.peer = static_cast<int32_t>(loss_.rank);
+    return error;
+  };
+  if (rail.kind != device_.gid().kind) return refused("they do not speak the same protocol");
+  if (pair.links.size() != links_.size()) return refused("they differ in the number of links");
+  for (size_t channel = 0; channel < links_.size(); ++channel) links_[channel].target = pair.links[channel];
+  const bool is_infiniband = rail.kind == GidKind::infiniband;
+  ibv_qp_attr attributes{};
+  attributes.qp_state = IBV_QPS_RTR;
+  attributes.path_mtu = mtu_of(std::min(rail.mtu_bytes, device_.port().mtu_bytes));
+  attributes.dest_qp_num = pair.queue_pair;
+  attributes.rq_psn = pair.first_packet;
+  attributes.max_dest_rd_atomic = 1;
+  attributes.min_rnr_timer = receiver_not_ready_timer;
+  attributes.ah_attr.port_num = static_cast<uint8_t>(device_.port().number);
+  attributes.ah_attr.dlid = rail.lid;
+  // InfiniBand routes by LID inside of a subnet, which is the first half of a GID.
+  attributes.ah_attr.is_global = !is_infiniband || !std::equal(rail.gid.begin(), rail.gid.begin() + 8,
+                                                               device_.gid().bytes.begin());
+  std::copy(rail.gid.begin(), rail.gid.end(), attributes.ah_attr.grh.dgid.raw);
+  attributes.ah_attr.grh.sgid_index = static_cast<uint8_t>(device_.gid().index);
+  attributes.ah_attr.grh.hop_limit = hop_limit;
+  RONDO_TRY(modify(attributes,
+                   IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                       IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
+                   "connected"));
+  attributes = {};
+  attributes.qp_state = IBV_QPS_RTS;
+  attributes.sq_psn = first_packet_;
+  attributes.timeout = acknowledge_timer;
+  attributes.retry_cnt = retries_max;
+  attributes.rnr_retry = receiver_not_ready_max;
+  attributes.max_rd_atomic = 1;
+  return modify(attributes,
+                IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+                    IBV_QP_MAX_QP_RD_ATOMIC,
+                "started");
+}
+
+void Path::receive_again() {
+  ibv_recv_wr wanted{};
+  wanted.wr_id = uint64_t{place_.index} << 1 | 1;
+  ibv_recv_wr *bad = nullptr;
+  const int error = ibv_post_recv(queue_pair_.get(), &wanted, &bad);
+  if (error != 0) lose(std::string("the device takes no request to receive: ") + std::strerror(error));
+}
+
+ibv_send_wr Path::write_of(const ibv_sge &part, uint64_t address, uint32_t key) const {
+  ibv_send_wr request{};
+  request.wr_id = uint64_t{place_.index} << 1;
+  request.sg_list = const_cast<ibv_sge *>(&part);
+  request.num_sge = part.length == 0 ? 0 : 1;
+  request.opcode = IBV_WR_RDMA_WRITE;
+  request.send_flags = part.length != 0 && part.length <= inline_most_ ? IBV_SEND_INLINE : 0;
+  request.wr.rdma.remote_addr = address;
+  request.wr.rdma.rkey = key;
+  return request;
+}
+
+bool Path::post(ibv_send_wr &first, ibv_send_wr &last, uint32_t count, const Signal *signal) {
+  if (signal != nullptr) last.send_flags |= IBV_SEND_SIGNALED;
+  ibv_send_wr *bad = nullptr;
+  if (const int error = ibv_post_send(queue_pair_.get(), &first, &bad); error != 0) {
+    lose(std::string("the device takes no request to send: ") + std::strerror(error));
+    return true;
+  }
+  posted_ += count;
+  if (signal == nullptr) return true;
+  signalled_ = posted_;
+  signals_[signals_end_++ & (signals_.size() - 1)] = {signal->slot, posted_};
+  return true;
+}
+
+bool Path::send_slot(uint32_t channel, const net::Message &message) {
+  if (lost()) return true;
+  PathLink &link = links_[channel];
+  if (!has_room(2 + bye_requests)) return false;
+  const uint64_t slot = link.ends.outgoing.slot(message.counter);
+  Cell &cell = link.staged[slot];
+  cell.frame = {message.counter, message.consumed, message.signature, message.bytes};
+  const bool in_cell = message.bytes <= cell_payload_bytes;
+  if (in_cell && message.bytes != 0) std::memcpy(cell.payload, message.payload, message.bytes);
+  const auto cell_bytes = static_cast<uint32_t>(sizeof(Frame) + (in_cell ? message.bytes : 0));
+  const ibv_sge cell_part{address_of(&cell), cell_bytes, staging_.get()->lkey};
+  ibv_send_wr telling = write_of(cell_part, link.target.cells_address + slot * sizeof(Cell), link.target.cells_key);
+  telling.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+  telling.imm_data = htonl(pack(MessageKind::slot, link.ends.channel, message.counter));
+  const Signal signal{&link, 0};
+  if (in_cell) return post(telling, telling, 1, &signal);
+  const ibv_sge payload_part{address_of(message.payload), message.bytes, link.outgoing.get()->lkey};
+  ibv_send_wr payload = write_of(
+      payload_part, link.target.slots_address + slot * link.ends.outgoing.geometry.slot_bytes, link.target.slots_key);
+  payload.next = &telling;
+  return post(payload, telling, 2, &signal);
+}
+
+bool Path::send_word(MessageKind kind, const PathLink &link, uint64_t counter, bool signalled) {
+  const ibv_sge nothing{};
+  ibv_send_wr word = write_of(nothing, link.target.cells_address, link.target.cells_key);
+  word.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+  word.imm_data = htonl(pack(kind, link.ends.channel, counter));
+  const Signal signal;
+  return post(word, word, 1, signalled ? &signal : nullptr);
+}
+
+bool Path::send_credit(uint32_t channel, uint64_t consumed) {
+  if (lost()) return true;
+  if (!has_room(1 + bye_requests)) return false;
+  // Requests without a signal end with the next one that has it.
+  return send_word(MessageKind::credit, links_[channel], consumed, posted_ - signalled_ >= requests_most_ / 4);
+}
+
+bool Path::send_hello() {
+  if (lost() || links_.empty()) return true;
+  if (!has_room(2)) return false;
+  const PathLink &link = links_.front();
+  const ConnectionView &outgoing = link.ends.outgoing;
+  const ibv_sge part{address_of(outgoing.payload(0)), outgoing.geometry.slot_bytes, link.outgoing.get()->lkey};
+  ibv_send_wr slot = write_of(part, link.target.slots_address, link.target.slots_key);
+  return post(slot, slot, 1, nullptr) && send_word(MessageKind::hello, link, 0, true);
+}
+
+bool Path::send_bye() {
+  if (lost() || links_.empty()) return true;
+  return has_room(1) && send_word(MessageKind::bye, links_.front(), 0, true);
+}
+
+PathLink *Path::sent() {
+  if (all_left()) return nullptr;
+  const Signal &signal = signals_[signals_first_++ & (signals_.size() - 1)];
+  ended_ = signal.position;
+  if (signal.slot != nullptr) ++signal.slot->left;
+  return signal.slot;
+}
+
+}  // namespace rondo::verbs

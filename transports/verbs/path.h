@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// One queue pair to a remote rank, on one rail: the memory that the rank may write by it, and what is under way. A
+// protection domain for each: the keys that one peer has are of no use to another.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "transports/net.h"
+#include "transports/verbs/device.h"
+#include "transports/verbs/peer_info.h"
+#include "transports/verbs/wire.h"
+
+namespace rondo::verbs {
+
+/// Of a remote rank, by whichever path: the first reason counts.
+struct Loss {
+  uint32_t rank = 0;
+  std::string name;  ///< for people
+  uint64_t ns = 0;   ///< when; 0: it is not lost
+  std::string why;
+  uint32_t path = 0;  ///< that failed; counted as the rank's paths
+
+  void tell(uint32_t number, const std::string &what);
+};
+
+/// A link's part of a path.
+struct PathLink {
+  uint32_t channel = 0;
+  net::NearLink ends;
+  MemoryRegion incoming;
+  MemoryRegion outgoing;
+  LinkTarget target;
+  Cell *staged = nullptr;  ///< by slot: sent from here
+  Cell *landed = nullptr;  ///< by slot: written by the peer
+  uint64_t next = 0;       ///< counter of the next slot that comes by this path
+  uint64_t left = 0;       ///< of the slots that were sent by this path, those that the peer's device has
+};
+
+/// What a signalled request was.
+struct Signal {
+  PathLink *slot = nullptr;  ///< null: a credit, a hello, a bye
+  uint64_t position = 0;     ///< requests of the queue pair up to and with it
+};
+
+/// Which one of how many.
+struct PathPlace {
+  uint32_t index = 0;   ///< as the network counts: what completions have
+  uint32_t number = 0;  ///< of the remote rank's
+  uint32_t count = 1;   ///< of the remote rank's
+};
+
+class Path {
+ public:
+  /// A queue pair that is not connected, and memory that is registered. `device` and `loss` outlive it.
+  [[nodiscard]] static Result<std::unique_ptr<Path>> make(const Device &device, ibv_cq *completions,
+                                                          const PathPlace &place, Loss &loss,
+                                                          const std::vector<net::NearLink> &links);
+  [[nodiscard]] QueuePairInfo offer() const;
+  /// The queue pair receives from now on, and may send.
+  [[nodiscard]] Result<void> connect(const HostInfo &theirs);
+
+  [[nodiscard]] const Device &device() const { return device_; }
+  [[nodiscard]] uint32_t number() const { return place_.number; }
+  [[nodiscard]] const ibv_qp *queue_pair() const { return queue_pair_.get(); }
+  [[nodiscard]] PathLink &ends(uint32_t channel) { return links_[channel]; }
+  /// "from rxe0 port 1 (..) to rxe0 port 1 (..)"
+  [[nodiscard]] std::string describe() const { return "from " + device_.describe() + " to " + their_port_; }
+  [[nodiscard]] bool connected() const { return !their_port_.empty(); }
+
+  // What sends: false: there is no room now. A peer that is lost takes everything.
+  [[nodiscard]] bool send_slot(uint32_t channel, const net::Message &message);
+  [[nodiscard]] bool send_credit(uint32_t channel, uint64_t consumed);
+  /// A whole slot and a hello.
+  [[nodiscard]] bool send_hello();
+  [[nodiscard]] bool send_bye();
+  /// Everything that was sent has arrived at the peer's device, as far as completions have been taken.
+  [[nodiscard]] bool all_left() const { return signals_first_ == signals_end_; }
+
+  /// A request has ended well. The slot's link, or null.
+  PathLink *sent();
+  /// A request to receive was used up: another one takes its place.
+  void receive_again();
+
+  void lose(const std::string &what) { loss_.tell(place_.number, what); }
+
+  bool greeted = false;  ///< the peer's hello has come
+  bool closed = false;   ///< the peer's bye has come
+
+  /// How many completions one path may cause before they are taken.
+  [[nodiscard]] static uint32_t completions_for(const PathPlace &place, const std::vector<net::NearLink> &links);
+
+ private:
+  Path(const Device &device, const PathPlace &place, Loss &loss)
+      : device_(device), api_(device.api()), place_(place), loss_(loss) {}
+  Result<void> register_memory(const std::vector<net::NearLink> &links);
+  Result<void> make_queue_pair(ibv_cq *completions);
+  Result<void> modify(ibv_qp_attr &attributes, int mask, const char *what);
+  [[nodiscard]] bool has_room(uint32_t requests) const { return posted_ - ended_ + requests <= requests_most_; }
+  /// Chained requests, of which only the last may be signalled.
+  bool post(ibv_send_wr &first, ibv_send_wr &last, uint32_t count, const Signal *signal);
+  bool send_word(MessageKind kind, const PathLink &link, uint64_t counter, bool signalled);
+  [[nodiscard]] bool lost() const { return loss_.ns != 0; }
+  [[nodiscard]] ibv_send_wr write_of(const ibv_sge &part, uint64_t address, uint32_t key) const;
+
+  const Device &device_;
+  const Api &api_;
+  const PathPlace place_;
+  Loss &loss_;
+  std::string their_port_;
+  ProtectionDomain domain_;
+  std::vector<Cell> cells_;  ///< for each link: those that land, then those that are staged
+  MemoryRegion landing_;
+  MemoryRegion staging_;
+  std::vector<PathLink> links_;  ///< by channel; never moves
+  QueuePair queue_pair_;
+  uint32_t first_packet_ = 0;
+  uint32_t requests_most_ = 0;
+  uint32_t receives_ = 0;
+  uint32_t inline_most_ = 0;
+  uint64_t posted_ = 0;  ///< requests to send
+  uint64_t ended_ = 0;   ///< of them, known to have ended
+  uint64_t signalled_ = 0;  ///< position of the last one that was signalled
+  std::vector<Signal> signals_;
+  uint64_t signals_first_ = 0;
+  uint64_t signals_end_ = 0;
+};
+
+}  // namespace rondo::verbs
