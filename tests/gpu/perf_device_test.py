@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`rondo perf --device cuda`: ranks as threads and as processes, on one device and on two, plain and as graphs; the
-floor; another library beside it; what goes wrong.   usage: perf_device_test.py RONDO LIBRARY"""
+floor; another library beside it; what goes wrong.
+usage: perf_device_test.py RONDO LIBRARY DEVICE_COSTS TEST_KERNELS"""
 
 import csv
 import json
@@ -12,8 +13,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "proc"))
 from perf_support import COLLECTIVES, PerfCase, call  # noqa: E402
 
-RONDO, OTHER = [os.path.abspath(path) for path in sys.argv[1:3]]
-del sys.argv[1:3]
+RONDO, OTHER, DEVICE_COSTS, TEST_KERNELS = [os.path.abspath(path) for path in sys.argv[1:5]]
+del sys.argv[1:5]
 FEW_RUNS = ("-n", "2", "-w", "1", "-m", "2")
 
 
@@ -118,6 +119,45 @@ class DevicePerf(PerfCase):
         self.refuse(3, "8 blocks", "4 can be resident", "RONDO_MAX_CTAS", SOFT_CUDA_RESIDENT_BLOCKS="4")
         self.perf("all_reduce", "--ranks", 2, "--device", "cuda", "-b", "64K", "-e", "64K", *FEW_RUNS,
                   SOFT_CUDA_RESIDENT_BLOCKS="4", RONDO_MAX_CTAS="2")
+
+    def simulated(self, *arguments):
+        done, out, err = call(RONDO, "sim", *arguments, "--json", "-")
+        self.assertEqual(done, 0, out + err)
+        return json.loads(out)
+
+    def test_the_simulator_takes_counts_times_costs(self):
+        report, _ = self.perf("all_reduce", "--ranks", 2, "--device", "cuda:0", "-b", 8, "-e", "1M", "-f", 131072,
+                              *FEW_RUNS, "--count")
+        counts = self.folder / "report.json"
+        assumed = self.simulated("--counts", counts)
+        self.assertEqual((assumed["collective"], assumed["ranks"]), ("all_reduce", 2))
+        for row, told in zip(report["results"], assumed["results"], strict=True):
+            self.assertEqual((told["bytes"], told["algorithm"], told["by"]),
+                             (row["bytes"], row["algorithm"], "load_store"))
+            moved = sum(sum(rank[way].values()) for rank in row["counts"] for way in ("read_bytes", "written_bytes"))
+            blocks = sum(rank["blocks"] for rank in row["counts"])
+            expected = {"kernel_us": 1.5,
+                        "chain_us": 0.3 * max(rank["chain"] for rank in row["counts"]),
+                        "orders_us": 0.5 * max(rank["releases"] / rank["blocks"] for rank in row["counts"]),
+                        "moving_us": moved / (25 + (2800 - 25) * (blocks - 1) / 127) / 1e3}
+            for part, value in expected.items():
+                self.assertAlmostEqual(told[part], value, delta=max(1e-3 * value, 1e-4), msg=part)
+            self.assertAlmostEqual(told["time_us"], sum(expected.values()), delta=1e-3 * told["time_us"])
+        costs = self.folder / "costs.json"
+        done, out, err = call(DEVICE_COSTS, "--quick", costs, SOFT_CUDA_KERNELS=TEST_KERNELS)
+        self.assertEqual(done, 0, out + err)
+        measured = self.simulated("--counts", counts, "--costs", costs)
+        table = {each["cost"]: each["value"] for each in json.loads(costs.read_text(encoding="utf-8"))["costs"]}
+        self.assertIn("software", measured["device"])
+        kernel_us = max(table["an empty kernel after another in a graph"], 0)
+        self.assertAlmostEqual(measured["results"][0]["kernel_us"], kernel_us, delta=1e-3 * kernel_us)
+        self.perf("all_reduce", "--ranks", 2, "--device", "cuda:0", "-b", 8, "-e", 8, *FEW_RUNS)
+        for arguments, text in ((("--counts", counts), "has no counts"), (("--counts", costs), "has no counts"),
+                                (("--counts", "nowhere"), "cannot read"), (("--costs", costs), "add --counts"),
+                                (("--counts", counts, "--ranks", 2), "the file says what ran")):
+            done, out, err = call(RONDO, "sim", *arguments)
+            self.assertEqual(done, 2, out + err)
+            self.assertIn(text, err)
 
     def test_what_kernels_do_to_memory_is_counted(self):
         report, out = self.perf("all_reduce", "--ranks", 2, "--device", "cuda:0", "-b", 8, "-e", "1M", "-f", 131072,

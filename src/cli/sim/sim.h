@@ -9,6 +9,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "src/sim/device.h"
 #include "src/sim/simulate.h"
 
 namespace rondo::cli {
@@ -83,6 +84,24 @@ class Effort {
 [[nodiscard]] SimComparison compare_by_ranks(const sim::SimCase &what, Effort &effort);
 /// Between two sizes that were simulated a crossing is where straight lines through both meet.
 [[nodiscard]] std::vector<Crossing> find_crossings(const SimComparison &comparison);
+
+/// What kernels of a call did, as `rondo perf --count --json` tells.
+struct CountedCall {
+  uint64_t bytes = 0;
+  std::string algorithm, protocol, kernel;
+  std::vector<sim::DeviceWork> ranks;
+
+  [[nodiscard]] const std::string &way() const { return kernel == "load_store" ? kernel : protocol; }
+};
+struct CountedCalls {
+  std::string collective;
+  std::vector<CountedCall> calls;  ///< at least one
+};
+[[nodiscard]] Result<CountedCalls> read_counts(const std::string &path);
+/// What `device_costs` measured; a link's cost stays the default.
+[[nodiscard]] Result<sim::DeviceCosts> read_costs(const std::string &path);
+[[nodiscard]] std::string counted_text(const CountedCalls &calls, const sim::DeviceCosts &costs);
+[[nodiscard]] std::string counted_json(const CountedCalls &calls, const sim::DeviceCosts &costs);
 
 [[nodiscard]] std::string sim_text(const sim::SimCase &what, const sim::SimResult &result,
                                    const SimComparison &comparison);
