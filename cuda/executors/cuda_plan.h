@@ -54,6 +54,8 @@ class CudaPlan final : public PreparedPlan {
   uint32_t scratch_bytes = 0;
   bool load_store = false;
   device::LoadStoreMode mode = device::LoadStoreMode::two_shot;  ///< load_store
+  device::LoadStoreCollective collective = device::LoadStoreCollective::all_reduce;  ///< load_store
+  uint32_t root = 0;                                                                 ///< load_store
   uint64_t count = 0, chunk_elements = 0;  ///< load_store
   uint32_t threads = 0;                    ///< load_store: of a block
 

@@ -184,12 +184,16 @@ Result<std::unique_ptr<PreparedPlan>> KernelExecutor::prepare(const Plan &plan) 
 
 void KernelExecutor::prepare_load_store(const Plan &plan, CudaPlan &made) const {
   const bool shares = segment_.shape().shares_buffers;
-  const auto element_bytes = plan.lanes.front().program.element_bytes;
-  const bool one_shot = plan.choice.algorithm == RONDO_ALGORITHM_ONE_SHOT;
+  const auto element_bytes = device::load_store_word_bytes(plan);
+  const Signature &signature = plan.key.signature;
+  made.collective = load_store_collective(static_cast<rondo_collective_t>(signature.collective));
+  made.root = signature.root;
+  const bool one_shot = plan.choice.algorithm == RONDO_ALGORITHM_ONE_SHOT &&
+                        made.collective == device::LoadStoreCollective::all_reduce;
   made.mode = one_shot ? device::LoadStoreMode::one_shot
               : shares ? device::LoadStoreMode::shared
                        : device::LoadStoreMode::two_shot;
-  made.count = plan.key.signature.count;
+  made.count = signature.count * plan.lanes.front().program.element_bytes / element_bytes;
   made.chunk_elements = (shares ? shared_chunk_bytes : plan.choice.chunk_bytes) / element_bytes;
   made.channel_count = made.lane_count = plan.choice.channels;
   made.threads = load_store_threads(one_shot, made.count * element_bytes, plan.choice.channels);
@@ -334,6 +338,8 @@ Result<void> KernelExecutor::run_load_store(const CudaPlan &plan, const DeviceCa
   operation.chunk_elements = plan.chunk_elements;
   operation.rank = rank_;
   operation.mode = plan.mode;
+  operation.collective = plan.collective;
+  operation.root = plan.root;
   const LaunchSize size{plan.channel_count, plan.threads, device::load_store_shared_bytes(operation.rank_count())};
   return launch_kernel(*driver_, plan.kernel, size, &operation, stream, "launching a collective");
 }

@@ -72,6 +72,11 @@ std::string reducing_name(const Plan &plan) {
          rondo_op_string(op == RONDO_AVG ? RONDO_SUM : op);
 }
 
+/// A maximum with 0, which changes no unsigned number.
+const char *move_name(uint32_t word_bytes) {
+  return word_bytes == 8 ? "uint64_max" : word_bytes == 4 ? "uint32_max" : "uint8_max";
+}
+
 }  // namespace
 
 size_t plan_image_bytes(const Plan &plan) { return Layout(plan).bytes; }
@@ -127,8 +132,17 @@ std::vector<std::string> load_store_kernel_names() {
   return names;
 }
 
+uint32_t load_store_word_bytes(const Plan &plan) {
+  const uint32_t element_bytes = plan.lanes.front().program.element_bytes;
+  if (!is_move(plan)) return element_bytes;
+  for (const uint32_t word : {8u, 4u})
+    if (plan.key.signature.count * element_bytes % word == 0) return word;
+  return 1;
+}
+
 std::string kernel_name(const Plan &plan) {
-  if (plan.choice.kernel == RONDO_KERNEL_LOAD_STORE) return load_store_stem + reducing_name(plan);
+  if (plan.choice.kernel == RONDO_KERNEL_LOAD_STORE)
+    return load_store_stem + (is_move(plan) ? move_name(load_store_word_bytes(plan)) : reducing_name(plan));
   return stem_of(plan.choice.protocol) + (is_move(plan) ? "copy" : reducing_name(plan));
 }
 

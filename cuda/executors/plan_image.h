@@ -39,12 +39,15 @@ struct PlanImage {
 
 /// The names of all kernels that run plans with that protocol.
 [[nodiscard]] std::vector<std::string> kernel_names(rondo_protocol_t protocol);
-/// Of the kernels 'load_store', which are for all-reduce alone.
+/// Of the kernels 'load_store'.
 [[nodiscard]] std::vector<std::string> load_store_kernel_names();
 
 /// "rondo_run_simple_float32_sum": the kernel (cuda/kernels/list.h) that runs the plan. One of load_store is given a
 /// LoadStoreOperation and no image, the others DeviceOperations.
 [[nodiscard]] std::string kernel_name(const Plan &plan);
+/// Of what that kernel takes for an element, where it is one of load_store: a move has the widest word that its count
+/// is a multiple of.
+[[nodiscard]] uint32_t load_store_word_bytes(const Plan &plan);
 
 /// The names of all kernels that reduce.
 [[nodiscard]] std::vector<std::string> reduce_kernel_names();

@@ -92,7 +92,7 @@ template <class Operand, class Output>
 struct RankOperands {
   const Operand &operand;
   const Output &output;
-  uint32_t rank_count;  ///< at least 2
+  uint32_t rank_count;  ///< 1: a copy, by a maximum of an unsigned type, which has 0 for identity
   uint32_t output_count;
   uint32_t divisor;
 };

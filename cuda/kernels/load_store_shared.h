@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// two_shot by load_store, where all ranks read and write each other's buffers: each input is read once and
-// each output written once, and nothing is copied. Rank r reduces the r-th part of each channel's share for all.
+// load_store where all ranks read and write each other's buffers: each input is read once and each output written
+// once, and nothing is copied on the way.
+//   all_reduce, reduce, broadcast   rank r has the r-th part of each channel's share: for all, or for the root
+//   reduce_scatter                  rank r reduces block r of all ranks
+//   all_gather                      rank r stores its block with all ranks
 // Ordering, and why no buffer is touched after its owner's kernel: load_store_place.h.
 #pragma once
 
@@ -18,6 +21,25 @@ struct SharedBuffers {
   const std::byte *send;
   std::byte *recv;
 };
+
+/// From how many ranks' buffers a piece comes, into how many it goes, and where a block of that many bytes lies there.
+struct SharedRoute {
+  uint32_t first_input, input_count;
+  uint32_t first_output, output_count;
+  uint64_t input_block, output_block;
+  bool whole;  ///< this rank has all of each channel's share, not a part
+};
+
+[[nodiscard]] RONDO_HD inline SharedRoute make_route(const LoadStoreOperation &operation, uint64_t block_bytes) {
+  const uint32_t all = operation.rank_count(), own = operation.rank, root = operation.root;
+  switch (operation.collective) {
+    case LoadStoreCollective::reduce: return {0, all, root, 1, 0, 0, false};
+    case LoadStoreCollective::reduce_scatter: return {0, all, own, 1, own * block_bytes, 0, true};
+    case LoadStoreCollective::all_gather: return {own, 1, 0, all, 0, own * block_bytes, true};
+    case LoadStoreCollective::broadcast: return {root, 1, 0, all, 0, 0, false};
+    default: return {0, all, 0, all, 0, 0, false};
+  }
+}
 
 enum class Gate : uint8_t { waits, open, closed };
 
@@ -90,18 +112,26 @@ template <class Reduction, Group G>
   }
   // Where one differs from another, each has one that differs from its own: either all go on or none does.
   if (group.any(foreign)) return false;
-  uint64_t addresses = 0;
+  const SharedRoute route = make_route(operation, operation.count * sizeof(Storage));
+  uint64_t addresses = route.input_block | route.output_block;
   RONDO_KEEP_LOOP
-  for (uint32_t rank = 0; rank < operation.rank_count(); ++rank)
-    addresses |= GroupArgs::address(buffers[rank].send) | GroupArgs::address(buffers[rank].recv);
+  for (uint32_t index = 0; index < route.input_count; ++index)
+    addresses |= GroupArgs::address(buffers[route.first_input + index].send);
+  RONDO_KEEP_LOOP
+  for (uint32_t index = 0; index < route.output_count; ++index)
+    addresses |= GroupArgs::address(buffers[route.first_output + index].recv);
   RONDO_KEEP_LOOP
   for (uint32_t index = 0; index < share.chunk_count; ++index) {
-    const Range part = share.part(index, operation.rank);
+    const Range part = route.whole ? share.chunk(index) : share.part(index, operation.rank);
     const size_t at = part.begin * sizeof(Storage);
-    const auto operand = [&](uint32_t rank) { return buffers[rank].send + at; };
-    const auto output = [&](uint32_t rank) { return buffers[rank].recv + at; };
-    const RankOperands<decltype(operand), decltype(output)> operands{
-        operand, output, operation.rank_count(), operation.rank_count(), operation.base.divisor};
+    const auto operand = [&](uint32_t which) {
+      return buffers[route.first_input + which].send + route.input_block + at;
+    };
+    const auto output = [&](uint32_t which) {
+      return buffers[route.first_output + which].recv + route.output_block + at;
+    };
+    const RankOperands<decltype(operand), decltype(output)> operands{operand, output, route.input_count,
+                                                                     route.output_count, operation.base.divisor};
     reduce_part<Reduction>(group, operands, addresses, static_cast<uint32_t>(part.count));
   }
   if constexpr (memory::is_kept(memory::Site::load_store_leave_barrier)) group.sync();

@@ -16,24 +16,29 @@ namespace rondo::device {
 enum class LoadStoreMode : uint32_t {
   two_shot,
   one_shot,
-  shared,  ///< a two_shot of ranks that read and write each other's buffers
+  shared,  ///< of ranks that read and write each other's buffers
 };
+
+/// Of `shared`; the other modes are for all-reduce alone.
+enum class LoadStoreCollective : uint32_t { all_reduce, reduce, reduce_scatter, all_gather, broadcast };
 
 /// The parameter of every kernel of load_store. The grid has one block a channel.
 struct LoadStoreOperation {
   DeviceOperation base;                               ///< without channels and scratch; lane_count counts channels
   std::byte *places[load_store_rank_count_max] = {};  ///< of each rank, as this one maps them
   LoadStoreGeometry geometry;
-  uint64_t count = 0;           ///< elements
+  uint64_t count = 0;           ///< elements: of the vector, or of a block
   uint64_t chunk_elements = 0;  ///< two_shot: of a channel's chunk; a multiple of 64 bytes, at most chunk_bytes
   uint32_t rank = 0;
   LoadStoreMode mode = LoadStoreMode::two_shot;
+  LoadStoreCollective collective = LoadStoreCollective::all_reduce;
+  uint32_t root = 0;
 
   [[nodiscard]] RONDO_HD uint32_t rank_count() const { return geometry.rank_count; }
   [[nodiscard]] RONDO_HD LoadStorePlace place(uint32_t of) const { return {places[of], geometry}; }
 };
 static_assert(std::is_trivially_copyable_v<LoadStoreOperation> && std::is_standard_layout_v<LoadStoreOperation>);
-static_assert(sizeof(LoadStoreOperation) == 768 && offsetof(LoadStoreOperation, places) == 216);
+static_assert(sizeof(LoadStoreOperation) == 776 && offsetof(LoadStoreOperation, places) == 216);
 static_assert(offsetof(LoadStoreOperation, geometry) == 728 && offsetof(LoadStoreOperation, rank) == 760);
 
 enum class Look : uint8_t { ready, waits, foreign };

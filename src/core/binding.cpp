@@ -29,8 +29,8 @@ uint64_t elements_of(const Call &call, uint32_t rank_count) {
 
 }  // namespace
 
-Result<PlanChoice> Communicator::choose(rondo_collective_t collective, uint64_t vector_elements,
-                                        rondo_type_t type) const {
+Result<PlanChoice> Communicator::choose(rondo_collective_t collective, uint64_t vector_elements, rondo_type_t type,
+                                        bool uneven_blocks) const {
   const ConnectionGeometry &geometry = capabilities_.geometry;
   TunerInput input;
   input.collective = collective;
@@ -40,6 +40,7 @@ Result<PlanChoice> Communicator::choose(rondo_collective_t collective, uint64_t 
   input.oversubscribed = capabilities_.oversubscribed;
   input.several_hosts = !group_.one_node();
   input.shares_hosts = !group_.one_node() && group_.shares_nodes();
+  input.uneven_blocks = uneven_blocks;
   input.slot_count = geometry.slot_count;
   input.slot_bytes = geometry.slot_bytes;
   input.ll_slot_bytes = geometry.ll_slot_bytes;
@@ -72,7 +73,8 @@ Result<BoundPlan *> Communicator::plan_for(const Call &call) {
 Result<std::unique_ptr<BoundPlan>> Communicator::bind(const Call &call) {
   const auto collective = static_cast<rondo_collective_t>(call.signature.collective);
   RONDO_TRY_ASSIGN(const auto choice,
-                   choose(collective, elements_of(call, rank_count_), static_cast<rondo_type_t>(call.signature.type)));
+                   choose(collective, elements_of(call, rank_count_), static_cast<rondo_type_t>(call.signature.type),
+                          call.counts != nullptr));
   const OperationKey key{call.signature, call.in_place, blocks_of(call, rank_count_)};
   auto bound = std::make_unique<BoundPlan>();
   RONDO_TRY_ASSIGN(bound->plan, build_plan(key, choice, capabilities_.geometry, rank_, rank_count_,

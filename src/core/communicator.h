@@ -70,8 +70,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Result<void> submit(const Call &call, StreamRef stream) { return submit(std::span(&call, 1), stream); }
 
   /// What submit() would choose.
-  [[nodiscard]] Result<PlanChoice> choose(rondo_collective_t collective, uint64_t vector_elements,
-                                          rondo_type_t type) const;
+  [[nodiscard]] Result<PlanChoice> choose(rondo_collective_t collective, uint64_t vector_elements, rondo_type_t type,
+                                          bool uneven_blocks = false) const;
 
   /// What this rank has completed so far.
   [[nodiscard]] RecordedStatistics statistics() const;

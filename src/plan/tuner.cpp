@@ -224,14 +224,39 @@ uint32_t exchange_channels_for(const TunerInput &input, bool one_shot) {
   return static_cast<uint32_t>(std::clamp<uint64_t>(wanted, 1, input.exchange_channels));
 }
 
+/// The schedule that load_store stands for on a device, among ranks that share their buffers; AUTO: there is none.
+rondo_algorithm_t shared_algorithm(const TunerInput &input, rondo_collective_t collective) {
+  if (input.buffers != BufferPlace::shared_device || input.uneven_blocks) return RONDO_ALGORITHM_AUTO;
+  if (uses_blocks(collective)) return RONDO_ALGORITHM_ONE_SHOT;
+  const bool rooted = collective == RONDO_BROADCAST || collective == RONDO_REDUCE;
+  return rooted ? RONDO_ALGORITHM_TWO_SHOT : RONDO_ALGORITHM_AUTO;
+}
+
+/// load_store for other collectives than all-reduce. By itself from the size on where an all-reduce goes by two_shot:
+/// below, what counts is how many accesses wait for each other, and two gates are no fewer.
+std::optional<PlanChoice> choose_shared(const TunerInput &input, rondo_collective_t collective) {
+  PlanChoice choice = input.overrides;
+  const rondo_algorithm_t algorithm = shared_algorithm(input, collective);
+  const bool fits = choice.algorithm == RONDO_ALGORITHM_AUTO || choice.algorithm == algorithm;
+  if (algorithm == RONDO_ALGORITHM_AUTO || !fits) return {};
+  if (choice.kernel == RONDO_KERNEL_AUTO && input.bytes <= device_one_shot_bytes_max) return {};
+  choice.kernel = RONDO_KERNEL_LOAD_STORE;
+  choice.algorithm = algorithm;
+  if (choice.channels == 0) choice.channels = exchange_channels_for(input, false);
+  choice.channels = std::min(choice.channels, input.exchange_channels);
+  choice.chunk_bytes = limit_exchange_chunk(input, input.exchange_chunk_bytes);
+  return choice;
+}
+
 /// load_store by kernels of a device: where all ranks share their buffers, by what is counted (docs/gpu-executors.md);
 /// elsewhere only where it is asked for, as nothing was measured. Chunks are as large as their areas.
 std::optional<PlanChoice> choose_load_store_on_device(const TunerInput &input, rondo_collective_t collective) {
   const PlanChoice &wanted = input.overrides;
-  const bool can = input.post_bytes != 0 && input.rank_count >= 2 && collective == RONDO_ALL_REDUCE;
+  const bool can = input.post_bytes != 0 && input.rank_count >= 2;
   const bool by_itself = input.buffers == BufferPlace::shared_device && wanted.kernel == RONDO_KERNEL_AUTO;
   if ((wanted.kernel != RONDO_KERNEL_LOAD_STORE && !by_itself) || wanted.protocol != RONDO_PROTOCOL_AUTO || !can)
     return {};
+  if (collective != RONDO_ALL_REDUCE) return choose_shared(input, collective);
   PlanChoice choice{wanted.algorithm, RONDO_PROTOCOL_AUTO, wanted.channels, wanted.chunk_bytes,
                     RONDO_KERNEL_LOAD_STORE};
   if (choice.algorithm == RONDO_ALGORITHM_AUTO)

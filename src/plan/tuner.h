@@ -21,6 +21,7 @@ struct TunerInput {
   bool oversubscribed = false;  ///< more ranks than cores on some host
   bool several_hosts = false;   ///< a network is between some of the ranks
   bool shares_hosts = false;    ///< several hosts, one of which at least has several ranks
+  bool uneven_blocks = false;   ///< of a _v collective
   uint32_t slot_count = 8;      ///< of a connection, at least 2
   uint64_t slot_bytes = 0;      ///< payload of a slot with `simple`, at least 64
   uint64_t ll_slot_bytes = 0;   ///< payload of a slot with `ll`, at least 64; 0: no `ll` here
