@@ -9,6 +9,7 @@
 #include <string>
 
 #include "src/plan/slots.h"
+#include "src/plan/tuner_load_store.h"
 
 namespace rondo {
 namespace {
@@ -19,10 +20,8 @@ constexpr uint64_t KiB = 1024;
 constexpr uint64_t MiB = 1024 * KiB;
 constexpr uint32_t any_ranks = std::numeric_limits<uint32_t>::max();
 constexpr uint64_t any_bytes = std::numeric_limits<uint64_t>::max();
-constexpr uint64_t chunk_align_bytes = 64;                // whole elements of every type, whole cache lines
 constexpr uint64_t hierarchical_bytes_min = 8 * KiB;       // below, each hop costs more than the bytes
 constexpr uint32_t straight_rank_count_max = 8;            // as one_shot's rows below
-constexpr uint64_t device_one_shot_bytes_max = 32 * KiB;  // of load_store on a device, where no algorithm is asked for
 
 // Every byte of one_shot crosses n - 1 links but in one hop; two_shot moves the least bytes in two hops, over links
 // between all pairs; ring moves the least bytes over 2 links a rank in 2n - 2 hops; tree takes 2 log n hops. With too
@@ -102,22 +101,6 @@ constexpr std::array network_table{
     DetailRow{RONDO_ALGORITHM_HIERARCHICAL, any_bytes, RONDO_PROTOCOL_SIMPLE, 2, 128 * KiB},
 };
 
-/// load_store: ranks of a host read what each has written once. With one_shot each rank reads everything; with two_shot
-/// its part, and the results of the others; with ring the ranks add to sums that all of them map, whose lines change
-/// hands less often. The last row of an algorithm says which chunks it takes where it is asked for.
-constexpr std::array load_store_table{
-    //      too few cores  ranks  bytes     algorithm                 chunk
-    LoadStoreRow{false, 2, 16 * KiB, RONDO_ALGORITHM_ONE_SHOT, 64 * KiB},
-    LoadStoreRow{false, any_ranks, 4 * KiB, RONDO_ALGORITHM_ONE_SHOT, 64 * KiB},
-    LoadStoreRow{false, 2, any_bytes, RONDO_ALGORITHM_RING, 32 * KiB},
-    LoadStoreRow{false, any_ranks, any_bytes, RONDO_ALGORITHM_TWO_SHOT, 128 * KiB},
-    LoadStoreRow{true, 8, 16 * KiB, RONDO_ALGORITHM_ONE_SHOT, 64 * KiB},
-    LoadStoreRow{true, any_ranks, 4 * KiB, RONDO_ALGORITHM_ONE_SHOT, 64 * KiB},
-    LoadStoreRow{true, any_ranks, 128 * KiB, RONDO_ALGORITHM_TWO_SHOT, 128 * KiB},
-    LoadStoreRow{true, 4, any_bytes, RONDO_ALGORITHM_RING, 32 * KiB},
-    LoadStoreRow{true, any_ranks, any_bytes, RONDO_ALGORITHM_RING, 64 * KiB},
-};
-
 /// A row for each algorithm and size: a test walks over them.
 const DetailRow &detail_for(const TunerInput &input, rondo_algorithm_t algorithm) {
   const bool wants_ll128 = input.overrides.protocol == RONDO_PROTOCOL_LL128;
@@ -130,23 +113,6 @@ const DetailRow &detail_for(const TunerInput &input, rondo_algorithm_t algorithm
   const auto *const found = std::find_if(detail_table.begin(), detail_table.end(), fits);
   assert(found != detail_table.end());
   return *found;
-}
-
-/// The row for an algorithm that was asked for; none where load_store does not do it.
-const LoadStoreRow *row_of(rondo_algorithm_t algorithm, bool oversubscribed) {
-  const LoadStoreRow *found = nullptr;
-  for (const LoadStoreRow &row : load_store_table)
-    if (row.algorithm == algorithm && row.oversubscribed == oversubscribed) found = &row;
-  return found;
-}
-
-/// The first row that fits; none: the table has one for every size.
-const LoadStoreRow *row_for(const TunerInput &input) {
-  for (const LoadStoreRow &row : load_store_table)
-    if (row.oversubscribed == input.oversubscribed && input.rank_count <= row.rank_count_max &&
-        input.bytes <= row.bytes_max && (row.algorithm != RONDO_ALGORITHM_ONE_SHOT || input.bytes <= input.post_bytes))
-      return &row;
-  return nullptr;
 }
 
 bool can(const Algorithm &algorithm, rondo_collective_t collective, uint32_t rank_count) {
@@ -205,90 +171,6 @@ Result<rondo_algorithm_t> choose_algorithm(const TunerInput &input, rondo_collec
   return none_can(input, collective, registry);
 }
 
-uint64_t limit_exchange_chunk(const TunerInput &input, uint64_t wanted_bytes) {
-  const uint64_t most = std::min(wanted_bytes, input.exchange_chunk_bytes) / chunk_align_bytes * chunk_align_bytes;
-  return std::max(most, chunk_align_bytes);
-}
-
-/// A two_shot in shared buffers: no more blocks than have so much to read each, and above that size all of them.
-constexpr uint64_t shared_block_bytes = 64 * KiB;
-constexpr uint64_t shared_all_blocks_bytes = 4 * MiB;
-/// A one_shot: a block for as much as its threads have a word each of.
-constexpr uint64_t post_block_bytes = 2 * KiB;
-
-uint32_t exchange_channels_for(const TunerInput &input, bool one_shot) {
-  if (input.buffers != BufferPlace::shared_device) return one_shot ? 1 : input.exchange_channels;
-  if (!one_shot && input.bytes > shared_all_blocks_bytes) return input.exchange_channels;
-  const uint64_t block_bytes = one_shot ? post_block_bytes : shared_block_bytes;
-  const uint64_t wanted = (input.bytes + block_bytes - 1) / block_bytes;
-  return static_cast<uint32_t>(std::clamp<uint64_t>(wanted, 1, input.exchange_channels));
-}
-
-/// The schedule that load_store stands for on a device, among ranks that share their buffers; AUTO: there is none.
-rondo_algorithm_t shared_algorithm(const TunerInput &input, rondo_collective_t collective) {
-  if (input.buffers != BufferPlace::shared_device || input.uneven_blocks) return RONDO_ALGORITHM_AUTO;
-  if (uses_blocks(collective)) return RONDO_ALGORITHM_ONE_SHOT;
-  const bool rooted = collective == RONDO_BROADCAST || collective == RONDO_REDUCE;
-  return rooted ? RONDO_ALGORITHM_TWO_SHOT : RONDO_ALGORITHM_AUTO;
-}
-
-/// load_store for other collectives than all-reduce. By itself from the size on where an all-reduce goes by two_shot:
-/// below, what counts is how many accesses wait for each other, and two gates are no fewer.
-std::optional<PlanChoice> choose_shared(const TunerInput &input, rondo_collective_t collective) {
-  PlanChoice choice = input.overrides;
-  const rondo_algorithm_t algorithm = shared_algorithm(input, collective);
-  const bool fits = choice.algorithm == RONDO_ALGORITHM_AUTO || choice.algorithm == algorithm;
-  if (algorithm == RONDO_ALGORITHM_AUTO || !fits) return {};
-  if (choice.kernel == RONDO_KERNEL_AUTO && input.bytes <= device_one_shot_bytes_max) return {};
-  choice.kernel = RONDO_KERNEL_LOAD_STORE;
-  choice.algorithm = algorithm;
-  if (choice.channels == 0) choice.channels = exchange_channels_for(input, false);
-  choice.channels = std::min(choice.channels, input.exchange_channels);
-  choice.chunk_bytes = limit_exchange_chunk(input, input.exchange_chunk_bytes);
-  return choice;
-}
-
-/// load_store by kernels of a device: where all ranks share their buffers, by what is counted (docs/gpu-executors.md);
-/// elsewhere only where it is asked for, as nothing was measured. Chunks are as large as their areas.
-std::optional<PlanChoice> choose_load_store_on_device(const TunerInput &input, rondo_collective_t collective) {
-  const PlanChoice &wanted = input.overrides;
-  const bool can = input.post_bytes != 0 && input.rank_count >= 2;
-  const bool by_itself = input.buffers == BufferPlace::shared_device && wanted.kernel == RONDO_KERNEL_AUTO;
-  if ((wanted.kernel != RONDO_KERNEL_LOAD_STORE && !by_itself) || wanted.protocol != RONDO_PROTOCOL_AUTO || !can)
-    return {};
-  if (collective != RONDO_ALL_REDUCE) return choose_shared(input, collective);
-  PlanChoice choice{wanted.algorithm, RONDO_PROTOCOL_AUTO, wanted.channels, wanted.chunk_bytes,
-                    RONDO_KERNEL_LOAD_STORE};
-  if (choice.algorithm == RONDO_ALGORITHM_AUTO)
-    choice.algorithm = input.bytes <= std::min(input.post_bytes, device_one_shot_bytes_max) ? RONDO_ALGORITHM_ONE_SHOT
-                                                                                            : RONDO_ALGORITHM_TWO_SHOT;
-  const bool one_shot = choice.algorithm == RONDO_ALGORITHM_ONE_SHOT;
-  if (!one_shot && choice.algorithm != RONDO_ALGORITHM_TWO_SHOT) return {};
-  if (one_shot && input.bytes > input.post_bytes) return {};
-  if (choice.channels == 0) choice.channels = exchange_channels_for(input, one_shot);
-  choice.channels = std::min(choice.channels, input.exchange_channels);
-  if (choice.chunk_bytes == 0) choice.chunk_bytes = input.exchange_chunk_bytes;
-  choice.chunk_bytes = limit_exchange_chunk(input, choice.chunk_bytes);
-  return choice;
-}
-
-/// The choice with load_store; none where it cannot be, or where something else was asked for.
-std::optional<PlanChoice> choose_load_store(const TunerInput &input, rondo_collective_t collective) {
-  if (input.exchange_channels != 0) return choose_load_store_on_device(input, collective);
-  const PlanChoice &wanted = input.overrides;
-  const bool asked_otherwise =
-      wanted.protocol != RONDO_PROTOCOL_AUTO || wanted.kernel == RONDO_KERNEL_INTERPRETER || wanted.channels > 1;
-  if (asked_otherwise || input.post_bytes == 0 || input.rank_count < 2 || collective != RONDO_ALL_REDUCE) return {};
-  const bool free = wanted.algorithm == RONDO_ALGORITHM_AUTO;
-  const LoadStoreRow *const row = free ? row_for(input) : row_of(wanted.algorithm, input.oversubscribed);
-  if (row == nullptr) return {};
-  if (row->algorithm == RONDO_ALGORITHM_ONE_SHOT && input.bytes > input.post_bytes) return {};
-  PlanChoice choice{row->algorithm, RONDO_PROTOCOL_AUTO, 1, row->chunk_bytes, RONDO_KERNEL_LOAD_STORE};
-  if (wanted.chunk_bytes != 0) choice.chunk_bytes = wanted.chunk_bytes;
-  choice.chunk_bytes = limit_exchange_chunk(input, choice.chunk_bytes);
-  return choice;
-}
-
 /// What the measured table says; none where it has no row, or the user wants something else than it.
 std::optional<PlanChoice> choose_measured(const TunerInput &input, rondo_collective_t collective,
                                           std::span<const Algorithm> registry) {
@@ -311,26 +193,6 @@ std::optional<PlanChoice> choose_measured(const TunerInput &input, rondo_collect
     if (chosen.ok()) return chosen.value();  // else it cannot be here: the next row was measured nearest to it
   }
   return {};
-}
-
-/// load_store was asked for, and this is not for it.
-Error no_load_store(const TunerInput &input) {
-  if (input.overrides.protocol != RONDO_PROTOCOL_AUTO)
-    return {RONDO_ERROR_UNSUPPORTED, std::string("the kernel 'load_store' that was asked for has no protocol, but '") +
-                                         rondo_protocol_string(input.overrides.protocol) +
-                                         "' was asked for, too; ask for one of the two"};
-  const std::string begin = "the kernel 'load_store' that was asked for is ";
-  if (input.post_bytes == 0)
-    return {RONDO_ERROR_UNSUPPORTED,
-            begin +
-                "for at most 64 ranks of one host, and on devices for the executor 'kernel' alone; these can be: "
-                "'auto', 'interpreter'"};
-  const bool on_device = input.exchange_channels != 0;
-  return {RONDO_ERROR_UNSUPPORTED,
-          begin + "for all_reduce of at most " + std::to_string(input.post_bytes) +
-              " bytes by one_shot, or of any size by " +
-              (on_device ? "two_shot, on devices; use 'auto'"
-                         : "two_shot or ring, on one channel among at most 64 ranks of one host; use 'auto'")};
 }
 
 /// ll or ll128 were asked for, and there are no slots for them.
@@ -357,8 +219,6 @@ uint64_t limit_chunk(uint64_t wanted_bytes, uint64_t slot_bytes, uint32_t slot_c
 }
 
 }  // namespace
-
-std::span<const LoadStoreRow> load_store_rows() { return load_store_table; }
 
 std::span<const AlgorithmRow> algorithm_rows() { return algorithm_table; }
 

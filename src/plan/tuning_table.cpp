@@ -9,6 +9,7 @@
 
 #include "src/base/config.h"
 #include "src/plan/algorithm.h"
+#include "src/plan/tuner_load_store.h"
 
 namespace rondo {
 namespace {
@@ -61,11 +62,14 @@ Result<void> check_row(const TuningRow &row) {
   const bool shot = choice.algorithm == RONDO_ALGORITHM_ONE_SHOT || choice.algorithm == RONDO_ALGORITHM_TWO_SHOT;
   const bool on_host = row.buffers == BufferPlace::host;
   const bool possible = on_host ? (shot || choice.algorithm == RONDO_ALGORITHM_RING) && choice.channels == 1 : shot;
-  if (row.collective != RONDO_ALL_REDUCE || !possible)
-    return invalid_argument(std::string("the kernel 'load_store' does all_reduce, ") +
-                            (on_host ? "on hosts by one_shot, two_shot or ring, on one channel"
-                                     : "on devices by one_shot or two_shot"));
-  return {};
+  if (row.collective == RONDO_ALL_REDUCE && possible) return {};
+  const bool shared = row.buffers == BufferPlace::shared_device;
+  if (row.collective != RONDO_ALL_REDUCE && shared && choice.algorithm == shared_algorithm(row.collective)) return {};
+  const char *const what = on_host  ? "on hosts by one_shot, two_shot or ring, on one channel"
+                           : shared ? "on devices by one_shot or two_shot; and of ranks that share their buffers "
+                                      "reduce_scatter and all_gather by one_shot, broadcast and reduce by two_shot"
+                                    : "on devices by one_shot or two_shot";
+  return invalid_argument(std::string("the kernel 'load_store' does all_reduce, ") + what);
 }
 
 uint64_t hash_of(std::span<const TuningRow> rows) {

@@ -75,6 +75,16 @@ class TuneDevice(PerfCase):
             self.assertEqual(self.used(written["rows"], *words),
                              tuple(chosen[key] for key in ("algorithm", "kernel", "channels", "chunk_bytes")))
 
+    def test_the_other_collectives_of_threads_have_load_store_too(self):
+        for collective in ("all_gather", "broadcast"):
+            table = self.folder / f"{collective}.json"
+            status, out, err = call(RONDO, "tune", "--device", "cuda:0", "--quick", "--rounds", 1, "--ranks", 2,
+                                    "--collectives", collective, "--sizes", "64K", "-o", table, seconds=LIMIT_SECONDS)
+            self.assertEqual(status, 0, out + err)
+            threads = json.loads(table.read_text(encoding="utf-8"))["measurements"][1]
+            self.assertEqual(threads["buffers"], "shared_device")
+            self.assertIn("load_store", {each["kernel"] for each in threads["series"]})
+
     def test_threads_share_one_device_and_only_where_the_settings_let_them(self):
         # Of two devices, which ranks that are threads would not share.
         words = ("--device", "cuda", "--quick", "--rounds", 1, "--ranks", 2, "--sizes", "4K")

@@ -46,6 +46,16 @@ TEST_CASE("tune --device: the library's own choice comes first, then every algor
     return it.asked.kernel == RONDO_KERNEL_LOAD_STORE || it.asked.algorithm == RONDO_ALGORITHM_TREE;
   }));
   CHECK(device_candidates({RONDO_ALL_REDUCE, 4, false, BufferPlace::device}, true).size() < list.size());
+  // Ranks that share their buffers have it for all, at any size.
+  for (const auto &[collective, algorithm] :
+       {std::pair(RONDO_ALL_GATHER, RONDO_ALGORITHM_ONE_SHOT), {RONDO_REDUCE_SCATTER, RONDO_ALGORITHM_ONE_SHOT},
+        {RONDO_BROADCAST, RONDO_ALGORITHM_TWO_SHOT}, {RONDO_REDUCE, RONDO_ALGORITHM_TWO_SHOT}}) {
+    const auto shared = device_candidates({collective, 4, false, BufferPlace::shared_device}, false);
+    CHECK(std::count_if(shared.begin(), shared.end(), [&, algorithm = algorithm](const DeviceCandidate &it) {
+            return it.asked.kernel == RONDO_KERNEL_LOAD_STORE && it.asked.algorithm == algorithm &&
+                   it.bytes_max == std::numeric_limits<uint64_t>::max();
+          }) == 5);
+  }
 }
 
 TEST_CASE("tune --device: a candidate is tried at sizes that were asked for, and at no others") {

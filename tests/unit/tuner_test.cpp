@@ -280,15 +280,47 @@ TEST_CASE("tuner: ranks of a device that share buffers have load_store, with as 
   }
   input.exchange_channels = 3;
   CHECK(choose_plan(input).value().channels == 3);
-  input.collective = RONDO_ALL_GATHER;
-  CHECK(choose_plan(input).value().protocol == RONDO_PROTOCOL_SIMPLE);
-  input.collective = RONDO_ALL_REDUCE;
   for (const PlanChoice &asked : {PlanChoice{RONDO_ALGORITHM_AUTO, RONDO_PROTOCOL_SIMPLE, 0, 0},
                                   PlanChoice{RONDO_ALGORITHM_RING, RONDO_PROTOCOL_AUTO, 0, 0},
                                   PlanChoice{RONDO_ALGORITHM_AUTO, RONDO_PROTOCOL_AUTO, 0, 0,
                                              RONDO_KERNEL_INTERPRETER}}) {
     input.overrides = asked;
     CHECK(choose_plan(input).value().protocol == RONDO_PROTOCOL_SIMPLE);
+  }
+}
+
+TEST_CASE("tuner: ranks of a device that share buffers have load_store above 32 KiB for every collective, not for _v") {
+  constexpr uint64_t KiB = 1024, MiB = 1024 * KiB;
+  for (const auto collective : {RONDO_REDUCE_SCATTER, RONDO_ALL_GATHER, RONDO_BROADCAST, RONDO_REDUCE}) {
+    CAPTURE(rondo_collective_string(collective));
+    const bool blocks = collective == RONDO_REDUCE_SCATTER || collective == RONDO_ALL_GATHER;
+    const rondo_algorithm_t algorithm = blocks ? RONDO_ALGORITHM_ONE_SHOT : RONDO_ALGORITHM_TWO_SHOT;
+    const rondo_algorithm_t other = blocks ? RONDO_ALGORITHM_RING : RONDO_ALGORITHM_ONE_SHOT;
+    TunerInput input = with(collective, 8, MiB);
+    input.post_bytes = 64 * KiB;
+    input.exchange_chunk_bytes = 1 << 30;
+    input.exchange_channels = 100;
+    input.buffers = BufferPlace::shared_device;
+    const auto kernel = [&] { return choose_plan(input).value().kernel; };
+    CHECK(choose_plan(input).value() ==
+          PlanChoice{algorithm, RONDO_PROTOCOL_AUTO, 16, 1 << 30, RONDO_KERNEL_LOAD_STORE});
+    input.bytes = 32 * KiB;
+    CHECK(kernel() == RONDO_KERNEL_INTERPRETER);
+    input.overrides.kernel = RONDO_KERNEL_LOAD_STORE;
+    CHECK(kernel() == RONDO_KERNEL_LOAD_STORE);
+    input.bytes = MiB;
+    input.overrides = {RONDO_ALGORITHM_AUTO, RONDO_PROTOCOL_AUTO, 3, 1000};
+    CHECK(choose_plan(input).value() == PlanChoice{algorithm, RONDO_PROTOCOL_AUTO, 3, 960, RONDO_KERNEL_LOAD_STORE});
+    input.overrides = {other, RONDO_PROTOCOL_AUTO, 0, 0};
+    CHECK(kernel() == RONDO_KERNEL_INTERPRETER);
+    input.overrides = {};
+    input.uneven_blocks = true;
+    CHECK(kernel() == RONDO_KERNEL_INTERPRETER);
+    input.uneven_blocks = false;
+    input.buffers = BufferPlace::device;
+    CHECK(kernel() == RONDO_KERNEL_INTERPRETER);
+    input.overrides.kernel = RONDO_KERNEL_LOAD_STORE;
+    CHECK(choose_plan(input).error().status == RONDO_ERROR_UNSUPPORTED);
   }
 }
 
@@ -306,6 +338,12 @@ TEST_CASE("tuner: load_store that cannot be is refused with what it is for") {
   CHECK(choose_plan(input, registry).error().message ==
         "the kernel 'load_store' that was asked for is for all_reduce of at most 4096 bytes by one_shot, or of any "
         "size by two_shot, on devices; use 'auto'");
+  input.buffers = BufferPlace::shared_device;
+  input.uneven_blocks = true;
+  CHECK(choose_plan(input, registry).error().message ==
+        "the kernel 'load_store' that was asked for is for all_reduce of at most 4096 bytes by one_shot, or of any "
+        "size by two_shot, for reduce_scatter and all_gather by one_shot, and for broadcast and reduce by two_shot; of "
+        "even blocks only, so not for calls whose name ends with _v; use 'auto'");
   input.overrides.protocol = RONDO_PROTOCOL_LL;
   CHECK(choose_plan(input, registry).error().message ==
         "the kernel 'load_store' that was asked for has no protocol, but 'll' was asked for, too; ask for one of the "

@@ -204,6 +204,22 @@ TEST_CASE("tuning table: rows are for buffers of one place, and blocks of load_s
   CHECK(contains(refusal({on(BufferPlace::device, too_many)}), "channels is 1025"));
   CHECK(contains(refusal({on(BufferPlace::device, by_ring)}), "on devices by one_shot or two_shot"));
   CHECK(contains(refusal({on(BufferPlace::device, ring), row(2, 64, ring)}), "rows[1]: out of order"));
+  PlanChoice one_shot = blocks;
+  one_shot.algorithm = RONDO_ALGORITHM_ONE_SHOT;
+  const auto of = [](rondo_collective_t collective, BufferPlace place, const PlanChoice &choice) {
+    TuningRow made = on(place, choice);
+    made.collective = collective;
+    return made;
+  };
+  for (const auto collective : {RONDO_REDUCE_SCATTER, RONDO_ALL_GATHER, RONDO_BROADCAST, RONDO_REDUCE}) {
+    const bool rooted = collective == RONDO_BROADCAST || collective == RONDO_REDUCE;
+    const PlanChoice &right = rooted ? blocks : one_shot, &wrong = rooted ? one_shot : blocks;
+    CHECK(TuningTable::make({of(collective, BufferPlace::shared_device, right)}).ok());
+    if (rooted)  // the others have no two_shot at all
+      CHECK(contains(refusal({of(collective, BufferPlace::shared_device, wrong)}),
+                     "reduce_scatter and all_gather by one_shot, broadcast and reduce by two_shot"));
+    CHECK(contains(refusal({of(collective, BufferPlace::device, right)}), "'load_store' does all_reduce"));
+  }
 
   const TuningTable table = table_of({row(2, TuningRow::any_bytes, ring), on(BufferPlace::device, tree),
                                       on(BufferPlace::shared_device, blocks)});

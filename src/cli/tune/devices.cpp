@@ -13,6 +13,7 @@
 #include "src/cli/tune/devices.h"
 #include "src/console/progress.h"
 #include "src/plan/algorithm.h"
+#include "src/plan/tuner_load_store.h"
 
 namespace rondo::cli::tune {
 namespace {
@@ -30,12 +31,21 @@ void add_interpreted(std::vector<DeviceCandidate> &list, const Algorithm &algori
   list.push_back({{algorithm.id, RONDO_PROTOCOL_LL, 0, 16 * KiB, RONDO_KERNEL_INTERPRETER}, 0, ll_bytes_max});
 }
 
-void add_load_store(std::vector<DeviceCandidate> &list, bool quick) {
+/// By ranks that share their buffers every collective, by others an all-reduce.
+void add_load_store(std::vector<DeviceCandidate> &list, const Group &group, bool quick) {
+  const bool all_reduce = group.collective == RONDO_ALL_REDUCE;
+  if (!all_reduce && group.buffers != BufferPlace::shared_device) return;
+  const auto candidate = [](rondo_algorithm_t algorithm, uint32_t blocks_max) {
+    return DeviceCandidate{{algorithm, RONDO_PROTOCOL_AUTO, 0, 0, RONDO_KERNEL_LOAD_STORE}, blocks_max};
+  };
   for (const uint32_t blocks_max : {0u, 64u, 16u, 4u, 1u}) {
     if (quick && blocks_max != 0 && blocks_max != 4) continue;
-    list.push_back({{RONDO_ALGORITHM_ONE_SHOT, RONDO_PROTOCOL_AUTO, 0, 0, RONDO_KERNEL_LOAD_STORE}, blocks_max,
-                    post_bytes_max});
-    list.push_back({{RONDO_ALGORITHM_TWO_SHOT, RONDO_PROTOCOL_AUTO, 0, 0, RONDO_KERNEL_LOAD_STORE}, blocks_max});
+    const rondo_algorithm_t whole = all_reduce ? RONDO_ALGORITHM_TWO_SHOT : shared_algorithm(group.collective);
+    if (all_reduce) {
+      list.push_back(candidate(RONDO_ALGORITHM_ONE_SHOT, blocks_max));
+      list.back().bytes_max = post_bytes_max;
+    }
+    list.push_back(candidate(whole, blocks_max));
   }
 }
 
@@ -195,7 +205,7 @@ std::vector<DeviceCandidate> device_candidates(const Group &group, bool quick) {
     if (hierarchical || !algorithm.supports(group.collective) || group.rank_count > algorithm.rank_count_max) continue;
     add_interpreted(list, algorithm, quick);
   }
-  if (group.collective == RONDO_ALL_REDUCE) add_load_store(list, quick);
+  add_load_store(list, group, quick);
   return list;
 }
 

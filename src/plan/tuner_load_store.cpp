@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/plan/tuner_load_store.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <string>
+
+namespace rondo {
+namespace {
+
+constexpr uint64_t KiB = 1024;
+constexpr uint64_t MiB = 1024 * KiB;
+constexpr uint32_t any_ranks = std::numeric_limits<uint32_t>::max();
+constexpr uint64_t any_bytes = std::numeric_limits<uint64_t>::max();
+constexpr uint64_t device_one_shot_bytes_max = 32 * KiB;  // on a device, where no algorithm is asked for
+
+/// load_store: ranks of a host read what each has written once. With one_shot each rank reads everything; with two_shot
+/// its part, and the results of the others; with ring the ranks add to sums that all of them map, whose lines change
+/// hands less often. The last row of an algorithm says which chunks it takes where it is asked for.
+constexpr std::array load_store_table{
+    //      too few cores  ranks  bytes     algorithm                 chunk
+    LoadStoreRow{false, 2, 16 * KiB, RONDO_ALGORITHM_ONE_SHOT, 64 * KiB},
+    LoadStoreRow{false, any_ranks, 4 * KiB, RONDO_ALGORITHM_ONE_SHOT, 64 * KiB},
+    LoadStoreRow{false, 2, any_bytes, RONDO_ALGORITHM_RING, 32 * KiB},
+    LoadStoreRow{false, any_ranks, any_bytes, RONDO_ALGORITHM_TWO_SHOT, 128 * KiB},
+    LoadStoreRow{true, 8, 16 * KiB, RONDO_ALGORITHM_ONE_SHOT, 64 * KiB},
+    LoadStoreRow{true, any_ranks, 4 * KiB, RONDO_ALGORITHM_ONE_SHOT, 64 * KiB},
+    LoadStoreRow{true, any_ranks, 128 * KiB, RONDO_ALGORITHM_TWO_SHOT, 128 * KiB},
+    LoadStoreRow{true, 4, any_bytes, RONDO_ALGORITHM_RING, 32 * KiB},
+    LoadStoreRow{true, any_ranks, any_bytes, RONDO_ALGORITHM_RING, 64 * KiB},
+};
+
+/// The row for an algorithm that was asked for; none where load_store does not do it.
+const LoadStoreRow *row_of(rondo_algorithm_t algorithm, bool oversubscribed) {
+  const LoadStoreRow *found = nullptr;
+  for (const LoadStoreRow &row : load_store_table)
+    if (row.algorithm == algorithm && row.oversubscribed == oversubscribed) found = &row;
+  return found;
+}
+
+/// The first row that fits; none: the table has one for every size.
+const LoadStoreRow *row_for(const TunerInput &input) {
+  for (const LoadStoreRow &row : load_store_table)
+    if (row.oversubscribed == input.oversubscribed && input.rank_count <= row.rank_count_max &&
+        input.bytes <= row.bytes_max && (row.algorithm != RONDO_ALGORITHM_ONE_SHOT || input.bytes <= input.post_bytes))
+      return &row;
+  return nullptr;
+}
+
+uint64_t limit_exchange_chunk(const TunerInput &input, uint64_t wanted_bytes) {
+  const uint64_t most = std::min(wanted_bytes, input.exchange_chunk_bytes) / chunk_align_bytes * chunk_align_bytes;
+  return std::max(most, chunk_align_bytes);
+}
+
+/// A two_shot in shared buffers: no more blocks than have so much to read each, and above that size all of them.
+constexpr uint64_t shared_block_bytes = 64 * KiB;
+constexpr uint64_t shared_all_blocks_bytes = 4 * MiB;
+/// A one_shot: a block for as much as its threads have a word each of.
+constexpr uint64_t post_block_bytes = 2 * KiB;
+
+uint32_t exchange_channels_for(const TunerInput &input, bool one_shot) {
+  if (input.buffers != BufferPlace::shared_device) return one_shot ? 1 : input.exchange_channels;
+  if (!one_shot && input.bytes > shared_all_blocks_bytes) return input.exchange_channels;
+  const uint64_t block_bytes = one_shot ? post_block_bytes : shared_block_bytes;
+  const uint64_t wanted = (input.bytes + block_bytes - 1) / block_bytes;
+  return static_cast<uint32_t>(std::clamp<uint64_t>(wanted, 1, input.exchange_channels));
+}
+
+/// The channels and chunks that are left open. Chunks are as large as their areas.
+PlanChoice filled_up(const TunerInput &input, PlanChoice choice, bool one_shot) {
+  choice.kernel = RONDO_KERNEL_LOAD_STORE;
+  if (choice.channels == 0) choice.channels = exchange_channels_for(input, one_shot);
+  choice.channels = std::min(choice.channels, input.exchange_channels);
+  if (choice.chunk_bytes == 0) choice.chunk_bytes = input.exchange_chunk_bytes;
+  choice.chunk_bytes = limit_exchange_chunk(input, choice.chunk_bytes);
+  return choice;
+}
+
+/// load_store for other collectives than all-reduce. By itself from the size on where an all-reduce goes by two_shot:
+/// below, what counts is how many accesses wait for each other, and two gates are no fewer.
+std::optional<PlanChoice> choose_shared(const TunerInput &input, rondo_collective_t collective) {
+  PlanChoice choice = input.overrides;
+  const rondo_algorithm_t algorithm = shared_algorithm(collective);
+  const bool can = input.buffers == BufferPlace::shared_device && !input.uneven_blocks;
+  const bool fits = choice.algorithm == RONDO_ALGORITHM_AUTO || choice.algorithm == algorithm;
+  if (!can || !fits || algorithm == RONDO_ALGORITHM_AUTO) return {};
+  if (choice.kernel == RONDO_KERNEL_AUTO && input.bytes <= device_one_shot_bytes_max) return {};
+  choice.algorithm = algorithm;
+  return filled_up(input, choice, false);
+}
+
+/// load_store by kernels of a device: where all ranks share their buffers, by what is counted (docs/gpu-executors.md);
+/// elsewhere only where it is asked for, as nothing was measured.
+std::optional<PlanChoice> choose_load_store_on_device(const TunerInput &input, rondo_collective_t collective) {
+  const PlanChoice &wanted = input.overrides;
+  const bool can = input.post_bytes != 0 && input.rank_count >= 2;
+  const bool by_itself = input.buffers == BufferPlace::shared_device && wanted.kernel == RONDO_KERNEL_AUTO;
+  if ((wanted.kernel != RONDO_KERNEL_LOAD_STORE && !by_itself) || wanted.protocol != RONDO_PROTOCOL_AUTO || !can)
+    return {};
+  if (collective != RONDO_ALL_REDUCE) return choose_shared(input, collective);
+  PlanChoice choice = wanted;
+  if (choice.algorithm == RONDO_ALGORITHM_AUTO)
+    choice.algorithm = input.bytes <= std::min(input.post_bytes, device_one_shot_bytes_max) ? RONDO_ALGORITHM_ONE_SHOT
+                                                                                            : RONDO_ALGORITHM_TWO_SHOT;
+  const bool one_shot = choice.algorithm == RONDO_ALGORITHM_ONE_SHOT;
+  if (!one_shot && choice.algorithm != RONDO_ALGORITHM_TWO_SHOT) return {};
+  if (one_shot && input.bytes > input.post_bytes) return {};
+  return filled_up(input, choice, one_shot);
+}
+
+}  // namespace
+
+std::span<const LoadStoreRow> load_store_rows() { return load_store_table; }
+
+std::optional<PlanChoice> choose_load_store(const TunerInput &input, rondo_collective_t collective) {
+  if (input.exchange_channels != 0) return choose_load_store_on_device(input, collective);
+  const PlanChoice &wanted = input.overrides;
+  const bool asked_otherwise =
+      wanted.protocol != RONDO_PROTOCOL_AUTO || wanted.kernel == RONDO_KERNEL_INTERPRETER || wanted.channels > 1;
+  if (asked_otherwise || input.post_bytes == 0 || input.rank_count < 2 || collective != RONDO_ALL_REDUCE) return {};
+  const bool free = wanted.algorithm == RONDO_ALGORITHM_AUTO;
+  const LoadStoreRow *const row = free ? row_for(input) : row_of(wanted.algorithm, input.oversubscribed);
+  if (row == nullptr) return {};
+  if (row->algorithm == RONDO_ALGORITHM_ONE_SHOT && input.bytes > input.post_bytes) return {};
+  PlanChoice choice{row->algorithm, RONDO_PROTOCOL_AUTO, 1, row->chunk_bytes, RONDO_KERNEL_LOAD_STORE};
+  if (wanted.chunk_bytes != 0) choice.chunk_bytes = wanted.chunk_bytes;
+  choice.chunk_bytes = limit_exchange_chunk(input, choice.chunk_bytes);
+  return choice;
+}
+
+rondo_algorithm_t shared_algorithm(rondo_collective_t collective) {
+  if (uses_blocks(collective)) return RONDO_ALGORITHM_ONE_SHOT;
+  const bool rooted = collective == RONDO_BROADCAST || collective == RONDO_REDUCE;
+  return rooted ? RONDO_ALGORITHM_TWO_SHOT : RONDO_ALGORITHM_AUTO;
+}
+
+Error no_load_store(const TunerInput &input) {
+  if (input.overrides.protocol != RONDO_PROTOCOL_AUTO)
+    return {RONDO_ERROR_UNSUPPORTED, std::string("the kernel 'load_store' that was asked for has no protocol, but '") +
+                                         rondo_protocol_string(input.overrides.protocol) +
+                                         "' was asked for, too; ask for one of the two"};
+  const std::string begin = "the kernel 'load_store' that was asked for is ";
+  if (input.post_bytes == 0)
+    return {RONDO_ERROR_UNSUPPORTED,
+            begin +
+                "for at most 64 ranks of one host, and on devices for the executor 'kernel' alone; these can be: "
+                "'auto', 'interpreter'"};
+  const std::string all_reduce =
+      "for all_reduce of at most " + std::to_string(input.post_bytes) + " bytes by one_shot, or of any size by ";
+  if (input.buffers == BufferPlace::shared_device)
+    return {RONDO_ERROR_UNSUPPORTED,
+            begin + all_reduce +
+                "two_shot, for reduce_scatter and all_gather by one_shot, and for broadcast and reduce by two_shot; of "
+                "even blocks only, so not for calls whose name ends with _v; use 'auto'"};
+  const bool on_device = input.exchange_channels != 0;
+  return {RONDO_ERROR_UNSUPPORTED,
+          begin + all_reduce +
+              (on_device ? "two_shot, on devices; use 'auto'"
+                         : "two_shot or ring, on one channel among at most 64 ranks of one host; use 'auto'")};
+}
+
+}  // namespace rondo
