@@ -52,12 +52,9 @@ class CudaPlan final : public PreparedPlan {
   bool uploaded = true;            ///< false: its copy on the executor's own stream may not have ended
   uint32_t channel_count = 0, lane_count = 0, lanes_per_channel = 0;
   uint32_t scratch_bytes = 0;
-  bool load_store = false;
-  device::LoadStoreMode mode = device::LoadStoreMode::two_shot;  ///< load_store
-  device::LoadStoreCollective collective = device::LoadStoreCollective::all_reduce;  ///< load_store
-  uint32_t root = 0;                                                                 ///< load_store
-  uint64_t count = 0, chunk_elements = 0;  ///< load_store
-  uint32_t threads = 0;                    ///< load_store: of a block
+  bool is_load_store = false;
+  device::LoadStoreOperation load_store;  ///< if it is: all but what is each call's own
+  uint32_t threads = 0;                   ///< if it is: of a block
 
  private:
   PlanMemory &memory_;

@@ -173,30 +173,25 @@ Result<void> KernelExecutor::claim_residency(const Neighbours &neighbours, const
 Result<std::unique_ptr<PreparedPlan>> KernelExecutor::prepare(const Plan &plan) {
   auto made = std::make_unique<CudaPlan>(plan_memory_);
   RONDO_TRY_ASSIGN(made->kernel, kernels_.find(device::kernel_name(plan)));
-  made->load_store = plan.choice.kernel == RONDO_KERNEL_LOAD_STORE;
-  if (!made->load_store) {
+  made->is_load_store = plan.choice.kernel == RONDO_KERNEL_LOAD_STORE;
+  if (made->is_load_store)
+    prepare_load_store(plan, *made);
+  else
     RONDO_TRY(prepare_image(plan, *made));
-    return std::unique_ptr<PreparedPlan>(std::move(made));
-  }
-  prepare_load_store(plan, *made);
   return std::unique_ptr<PreparedPlan>(std::move(made));
 }
 
 void KernelExecutor::prepare_load_store(const Plan &plan, CudaPlan &made) const {
   const bool shares = segment_.shape().shares_buffers;
-  const auto element_bytes = device::load_store_word_bytes(plan);
-  const Signature &signature = plan.key.signature;
-  made.collective = load_store_collective(static_cast<rondo_collective_t>(signature.collective));
-  made.root = signature.root;
-  const bool one_shot = plan.choice.algorithm == RONDO_ALGORITHM_ONE_SHOT &&
-                        made.collective == device::LoadStoreCollective::all_reduce;
-  made.mode = one_shot ? device::LoadStoreMode::one_shot
-              : shares ? device::LoadStoreMode::shared
-                       : device::LoadStoreMode::two_shot;
-  made.count = signature.count * plan.lanes.front().program.element_bytes / element_bytes;
-  made.chunk_elements = (shares ? shared_chunk_bytes : plan.choice.chunk_bytes) / element_bytes;
+  device::LoadStoreOperation &operation = made.load_store;
+  device::describe_load_store(plan, shares, shares ? shared_chunk_bytes : plan.choice.chunk_bytes, operation);
+  operation.geometry = segment_.shape().load_store;
+  for (uint32_t rank = 0; rank < operation.geometry.rank_count; ++rank)
+    operation.places[rank] = reinterpret_cast<std::byte *>(segment_.address_of(rank) + segment_.shape().place_offset());
+  operation.rank = rank_;
   made.channel_count = made.lane_count = plan.choice.channels;
-  made.threads = load_store_threads(one_shot, made.count * element_bytes, plan.choice.channels);
+  made.threads = load_store_threads(operation.mode == device::LoadStoreMode::one_shot,
+                                    operation.count * device::load_store_element_bytes(plan), plan.choice.channels);
 }
 
 Result<void> KernelExecutor::prepare_image(const Plan &plan, CudaPlan &made) {
@@ -329,17 +324,8 @@ Result<void> KernelExecutor::run(CudaPlan &plan, const DeviceCall &call, CuStrea
 }
 
 Result<void> KernelExecutor::run_load_store(const CudaPlan &plan, const DeviceCall &call, CuStream stream) const {
-  device::LoadStoreOperation operation;
+  device::LoadStoreOperation operation = plan.load_store;
   operation.base = operation_of(plan, call);
-  operation.geometry = segment_.shape().load_store;
-  for (uint32_t rank = 0; rank < operation.geometry.rank_count; ++rank)
-    operation.places[rank] = reinterpret_cast<std::byte *>(segment_.address_of(rank) + segment_.shape().place_offset());
-  operation.count = plan.count;
-  operation.chunk_elements = plan.chunk_elements;
-  operation.rank = rank_;
-  operation.mode = plan.mode;
-  operation.collective = plan.collective;
-  operation.root = plan.root;
   const LaunchSize size{plan.channel_count, plan.threads, device::load_store_shared_bytes(operation.rank_count())};
   return launch_kernel(*driver_, plan.kernel, size, &operation, stream, "launching a collective");
 }
@@ -350,7 +336,7 @@ Result<void> KernelExecutor::launch(const DeviceCall &call, void *stream_handle)
   const ContextGuard guard(*driver_, context_.get().context);
   RONDO_TRY(guard.status());
   RONDO_TRY(follow_last_stream(stream, call.captured));
-  RONDO_TRY(plan.load_store ? run_load_store(plan, call, stream) : run(plan, call, stream));
+  RONDO_TRY(plan.is_load_store ? run_load_store(plan, call, stream) : run(plan, call, stream));
   if (call.captured) return {};
   last_number_ = call.number;
   note_last_stream(stream);

@@ -50,17 +50,6 @@ device::LoadStoreGeometry choose_load_store(const DeviceRequest &request, const 
   return shape;
 }
 
-device::LoadStoreCollective load_store_collective(rondo_collective_t collective) {
-  using enum device::LoadStoreCollective;
-  switch (collective) {
-    case RONDO_REDUCE: return reduce;
-    case RONDO_REDUCE_SCATTER: return reduce_scatter;
-    case RONDO_ALL_GATHER: return all_gather;
-    case RONDO_BROADCAST: return broadcast;
-    default: return all_reduce;
-  }
-}
-
 uint32_t load_store_threads(bool one_shot, uint64_t bytes, uint32_t channel_count) {
   if (!one_shot) return block_threads_max;
   const uint64_t words = (bytes / device::word_bytes + channel_count) / channel_count;  // a few need no wide barrier

@@ -31,9 +31,6 @@ namespace rondo::cuda {
 /// Of a block.
 [[nodiscard]] uint32_t load_store_threads(bool one_shot, uint64_t bytes, uint32_t channel_count);
 
-/// All but all-reduce only where ranks share buffers.
-[[nodiscard]] device::LoadStoreCollective load_store_collective(rondo_collective_t collective);
-
 /// Of a channel's chunk where ranks share buffers: chunks are there so that their sizes fit into 32 bits.
 inline constexpr uint64_t shared_chunk_bytes = uint64_t{1} << 30;
 

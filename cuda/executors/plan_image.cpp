@@ -2,6 +2,7 @@
 #include "cuda/executors/plan_image.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cstring>
 
 namespace rondo::device {
@@ -65,16 +66,22 @@ bool is_move(const Plan &plan) {
   return collective == RONDO_ALL_GATHER || collective == RONDO_BROADCAST;
 }
 
+LoadStoreCollective load_store_collective(rondo_collective_t collective) {
+  using enum LoadStoreCollective;
+  switch (collective) {
+    case RONDO_REDUCE: return reduce;
+    case RONDO_REDUCE_SCATTER: return reduce_scatter;
+    case RONDO_ALL_GATHER: return all_gather;
+    case RONDO_BROADCAST: return broadcast;
+    default: return all_reduce;
+  }
+}
+
 /// "float32_sum"; avg is a sum and a divisor.
 std::string reducing_name(const Plan &plan) {
   const auto op = static_cast<rondo_op_t>(plan.key.signature.op);
   return std::string(rondo_type_string(static_cast<rondo_type_t>(plan.key.signature.type))) + "_" +
          rondo_op_string(op == RONDO_AVG ? RONDO_SUM : op);
-}
-
-/// A maximum with 0, which changes no unsigned number.
-const char *move_name(uint32_t word_bytes) {
-  return word_bytes == 8 ? "uint64_max" : word_bytes == 4 ? "uint32_max" : "uint8_max";
 }
 
 }  // namespace
@@ -127,23 +134,32 @@ std::vector<std::string> kernel_names(rondo_protocol_t protocol) {
 }
 
 std::vector<std::string> load_store_kernel_names() {
-  std::vector<std::string> names;
+  std::vector<std::string> names{load_store_stem + "copy"};
   add_reducing_names(names, load_store_stem);
   return names;
 }
 
-uint32_t load_store_word_bytes(const Plan &plan) {
-  const uint32_t element_bytes = plan.lanes.front().program.element_bytes;
-  if (!is_move(plan)) return element_bytes;
-  for (const uint32_t word : {8u, 4u})
-    if (plan.key.signature.count * element_bytes % word == 0) return word;
-  return 1;
+std::string kernel_name(const Plan &plan) {
+  const bool load_store = plan.choice.kernel == RONDO_KERNEL_LOAD_STORE;
+  return (load_store ? load_store_stem : stem_of(plan.choice.protocol)) + (is_move(plan) ? "copy" : reducing_name(plan));
 }
 
-std::string kernel_name(const Plan &plan) {
-  if (plan.choice.kernel == RONDO_KERNEL_LOAD_STORE)
-    return load_store_stem + (is_move(plan) ? move_name(load_store_word_bytes(plan)) : reducing_name(plan));
-  return stem_of(plan.choice.protocol) + (is_move(plan) ? "copy" : reducing_name(plan));
+uint32_t load_store_element_bytes(const Plan &plan) {
+  return is_move(plan) ? 1 : plan.lanes.front().program.element_bytes;
+}
+
+void describe_load_store(const Plan &plan, bool shares_buffers, uint64_t chunk_bytes, LoadStoreOperation &operation) {
+  const uint32_t element_bytes = load_store_element_bytes(plan);
+  const Signature &signature = plan.key.signature;
+  operation.collective = load_store_collective(static_cast<rondo_collective_t>(signature.collective));
+  operation.root = signature.root;
+  const bool all_reduce = operation.collective == LoadStoreCollective::all_reduce;
+  assert(all_reduce || shares_buffers);  // the tuner chooses nothing else
+  operation.mode = all_reduce && plan.choice.algorithm == RONDO_ALGORITHM_ONE_SHOT ? LoadStoreMode::one_shot
+                   : shares_buffers                                                ? LoadStoreMode::shared
+                                                                                   : LoadStoreMode::two_shot;
+  operation.count = signature.count * plan.lanes.front().program.element_bytes / element_bytes;
+  operation.chunk_elements = chunk_bytes / element_bytes;
 }
 
 std::vector<std::string> reduce_kernel_names() {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "cuda/kernels/load_store_wait.h"
 #include "cuda/kernels/operation.h"
 #include "src/base/result.h"
 #include "src/plan/plan.h"
@@ -45,9 +46,10 @@ struct PlanImage {
 /// "rondo_run_simple_float32_sum": the kernel (cuda/kernels/list.h) that runs the plan. One of load_store is given a
 /// LoadStoreOperation and no image, the others DeviceOperations.
 [[nodiscard]] std::string kernel_name(const Plan &plan);
-/// Of what that kernel takes for an element, where it is one of load_store: a move has the widest word that its count
-/// is a multiple of.
-[[nodiscard]] uint32_t load_store_word_bytes(const Plan &plan);
+/// Of what that kernel takes for an element, where it is one of load_store.
+[[nodiscard]] uint32_t load_store_element_bytes(const Plan &plan);
+/// What such a kernel is to do: its mode, collective, root and sizes. `chunk_bytes`: of a channel's chunk.
+void describe_load_store(const Plan &plan, bool shares_buffers, uint64_t chunk_bytes, LoadStoreOperation &operation);
 
 /// The names of all kernels that reduce.
 [[nodiscard]] std::vector<std::string> reduce_kernel_names();

@@ -2,8 +2,9 @@
 // Every kernel, once: the image for devices and the library for emulated blocks are both made of this list.
 //   rondo_run_PROTOCOL_copy      collectives that move and do not reduce, whatever the type
 //   rondo_run_PROTOCOL_TYPE_OP   the others; TYPE and OP as rondo_type_string() and rondo_op_string() say, avg by sum
-//   rondo_run_load_store_TYPE_OP     an all-reduce by load_store
-//   rondo_reduce_TYPE_OP        one slice of a reduction, for the copy-engine executor
+//   rondo_run_load_store_TYPE_OP   an all-reduce by load_store; or any collective that reduces, in shared buffers
+//   rondo_run_load_store_copy      one that moves, in shared buffers
+//   rondo_reduce_TYPE_OP         one slice of a reduction, for the copy-engine executor
 #pragma once
 
 #include "cuda/kernels/reduction.h"
@@ -55,7 +56,9 @@
   X(rondo_run_load_store_##type##_max, ::rondo::device::RankReduction<__VA_ARGS__, ::rondo::MaxOp>)
 
 /// X(name, Reduction...) for each kernel of load_store.
-#define RONDO_LOAD_STORE_KERNELS(X) RONDO_FOR_TYPES(RONDO_LOAD_STORE_OF_TYPE, X, load_store, void)
+#define RONDO_LOAD_STORE_KERNELS(X)                          \
+  X(rondo_run_load_store_copy, ::rondo::device::RankCopy) \
+  RONDO_FOR_TYPES(RONDO_LOAD_STORE_OF_TYPE, X, load_store, void)
 
 #define RONDO_REDUCE_OF_TYPE(X, protocol, Protocol, type, ...)                               \
   X(rondo_reduce_##type##_sum, ::rondo::device::GroupReducer<__VA_ARGS__, ::rondo::SumOp>)   \

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of load_store: an all-reduce without steps or links, by one_shot or two_shot over the places of all ranks
-// (load_store_place.h has the layout and the order of accesses). A block has one channel, and all of its threads are a
-// group. The result is bit for bit that of the schedules of the same names.
+// The kernels of load_store: an all-reduce without steps or links, by one_shot or two_shot over the places of all ranks,
+// or any collective of ranks that share their buffers (load_store_place.h has the layout and the order of accesses). A
+// block has one channel, and all of its threads are a group. The result is bit for bit that of the schedule of one_shot
+// or two_shot that the plan names.
 #pragma once
 
 #include <cstdint>
@@ -24,9 +25,12 @@ RONDO_HD void run_load_store(G group, const LoadStoreOperation &operation, uint3
   if (group.rank() == 0) begin_operation(base);
   // Nobody else writes what is read here; the vote comes before one thread moves it on.
   const uint64_t number = base.progress->posts + 1;
-  const bool one_shot = operation.mode == LoadStoreMode::one_shot;
+  auto *const buffers = reinterpret_cast<SharedBuffers *>(shared + shared_bytes_for(1, 0));
+  const bool one_shot = !is_copy<Reduction> && operation.mode == LoadStoreMode::one_shot;
   bool done = one_shot || may_begin(group, operation);
-  if (done) {
+  if constexpr (is_copy<Reduction>) {
+    done = done && run_shared<Reduction>(group, operation, channel, buffers);
+  } else if (done) {
     switch (operation.mode) {
       case LoadStoreMode::one_shot:
         done = run_one_shot<Reduction>(group, operation, channel, number);
@@ -35,8 +39,7 @@ RONDO_HD void run_load_store(G group, const LoadStoreOperation &operation, uint3
         done = run_two_shot<Reduction>(group, operation, channel);
         break;
       case LoadStoreMode::shared:
-        done = run_shared<Reduction>(group, operation, channel,
-                                reinterpret_cast<SharedBuffers *>(shared + shared_bytes_for(1, 0)));
+        done = run_shared<Reduction>(group, operation, channel, buffers);
         break;
     }
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // load_store on devices: no connections. Every rank has one place, memory of its segment that all ranks map, where it
 // writes what it contributes once and all the others read it. For all-reduce, by one_shot and two_shot; ranks that can
-// read and write each other's buffers need no copy of what they contribute: that is `shared`.
+// read and write each other's buffers need no copy of what they contribute: that is `shared`, for all collectives.
 //
 // Layout    of a place; offsets are multiples of 64, each line is written by the rank alone whose place it is, but for
 //           gates, of which those of rank 0 are everybody's:
@@ -32,7 +32,7 @@
 //   three chunks ahead of another.
 // shared    B1 store the window, relaxed; add 1 to arrived, acquire and release
 //           B2 load arrived, acquire, until all have come; read everybody's window
-//           B3 reduce the own part of all sends into all recvs, plain
+//           B3 reduce or copy the own part: of all sends or one, into all recvs or one (load_store_shared.h); plain
 //           B4 a barrier; add 1 to left, acquire and release
 //           B5 load left, acquire, until all have
 //   Nobody touches a peer's buffer before all have arrived, nor after all have left. Who gives up before all have

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reduces one operand of every rank, in rank order and with one rounding a step, as the schedules of one_shot and
 // two_shot do: ((x0 x1) x2) ... Operands come as pieces of several elements: 16 bytes, 8 bytes, or one element.
-//
 // Between two steps the partial result is what a step stores, so it takes no more registers than an operand.
+//
+// Or copies the one operand that there is, as bytes.
 #pragma once
 
 #include <cstddef>
@@ -86,13 +87,20 @@ struct ElementPiece {
   RONDO_HD static void store(std::byte *at, const Piece &piece) { store_aligned<alignment>(at, piece); }
 };
 
+/// In the place of a reduction: bytes of one rank go to others as they are.
+struct RankCopy {
+  using Storage = uint8_t;
+};
+template <class Reduction>
+inline constexpr bool is_copy = std::is_same_v<Reduction, RankCopy>;
+
 /// A part of the vector of all ranks, and where the result goes. operand(rank): where that rank's part begins;
 /// output(which): where a copy of the result does.
 template <class Operand, class Output>
 struct RankOperands {
   const Operand &operand;
   const Output &output;
-  uint32_t rank_count;  ///< 1: a copy, by a maximum of an unsigned type, which has 0 for identity
+  uint32_t rank_count;  ///< at least 2; of a copy 1
   uint32_t output_count;
   uint32_t divisor;
 };
@@ -188,7 +196,8 @@ RONDO_HD void reduce_part(G group, const Operands &of, uint64_t addresses, uint3
   if (addresses % vector_bytes == 0 && (Reduction::divides_pieces || of.divisor == 0)) {
     const uint32_t vectors = count * static_cast<uint32_t>(sizeof(Storage)) / vector_bytes;
     in_vectors = vectors * (vector_bytes / static_cast<uint32_t>(sizeof(Storage)));
-    // At least 8 vectors of a thread are under way, with 256 threads 32 KiB of a block: few ranks want more pieces.
+    // 8 vectors of a thread are under way, with 256 threads 32 KiB of a block: few ranks want more pieces. (Where small
+    // elements take a lot of code, four of the last rank and four of one other.)
     constexpr uint32_t few = sizeof(Storage) == 1 ? 1 : 2;
     if (Reduction::is_narrow || of.rank_count < 4) {
       reduce_pieces<Reduction, VectorPiece, few, 4>(group, of, 0, vectors);
@@ -197,6 +206,52 @@ RONDO_HD void reduce_part(G group, const Operands &of, uint64_t addresses, uint3
     }
   }
   reduce_pieces<Reduction, ElementPiece<Storage, sizeof(Storage)>, Reduction::at_once, 1>(group, of, in_vectors, count);
+}
+
+/// Pieces [0, end) from `offset` on, as many of each thread under way as a reduction has. An output that is the operand
+/// stays as it is.
+template <class Access, Group G, class Operands>
+RONDO_HD void copy_pieces(G group, const Operands &of, uint32_t offset, uint32_t end) {
+  using Piece = typename Access::Piece;
+  constexpr uint32_t turns = 8;
+  const std::byte *const from = of.operand(0);
+  RONDO_KEEP_LOOP
+  for (uint32_t first = group.rank(); first < end; first += turns * group.size()) {
+    const auto has = [&](uint32_t turn) { return turn == 0 || first + turn * group.size() < end; };
+    const auto at = [&](uint32_t turn) { return offset + (first + turn * group.size()) * size_t{sizeof(Piece)}; };
+    Piece pieces[turns]{};
+    RONDO_UNROLL
+    for (uint32_t turn = 0; turn < turns; ++turn)
+      if (has(turn)) pieces[turn] = Access::load(from + at(turn));
+    RONDO_KEEP_LOOP
+    for (uint32_t which = 0; which < of.output_count; ++which) {
+      std::byte *const to = of.output(which);
+      if (to == from) continue;
+      RONDO_UNROLL
+      for (uint32_t turn = 0; turn < turns; ++turn)
+        if (has(turn)) Access::store(to + at(turn), pieces[turn]);
+    }
+  }
+}
+
+/// `bytes` of a part to all outputs. `difference`: the bits in which an output's address differs from the operand's.
+template <Group G, class Operands>
+RONDO_HD void copy_part(G group, const Operands &of, uint64_t difference, uint32_t bytes) {
+  using Word = ElementPiece<uint32_t, sizeof(uint32_t)>;
+  using Byte = ElementPiece<uint8_t, 1>;
+  const bool vectors = difference % vector_bytes == 0, words = difference % sizeof(uint32_t) == 0;
+  const uint32_t unit = vectors ? vector_bytes : words ? static_cast<uint32_t>(sizeof(uint32_t)) : 1;
+  const uint32_t past = static_cast<uint32_t>(GroupArgs::address(of.operand(0))) % unit;
+  const uint32_t to_unit = (unit - past) % unit;
+  const uint32_t head = to_unit < bytes ? to_unit : bytes;
+  const uint32_t count = unit == 1 ? 0 : (bytes - head) / unit;
+  if (vectors)
+    copy_pieces<VectorPiece>(group, of, head, count);
+  else
+    copy_pieces<Word>(group, of, head, count);
+  copy_pieces<Byte>(group, of, 0, head);
+  const uint32_t tail = head + count * unit;
+  copy_pieces<Byte>(group, of, tail, bytes - tail);
 }
 
 }  // namespace rondo::device

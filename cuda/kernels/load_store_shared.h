@@ -113,26 +113,27 @@ template <class Reduction, Group G>
   // Where one differs from another, each has one that differs from its own: either all go on or none does.
   if (group.any(foreign)) return false;
   const SharedRoute route = make_route(operation, operation.count * sizeof(Storage));
-  uint64_t addresses = route.input_block | route.output_block;
+  const auto input = [&](uint32_t which) { return buffers[route.first_input + which].send + route.input_block; };
+  const auto target = [&](uint32_t which) { return buffers[route.first_output + which].recv + route.output_block; };
+  // Of a copy it counts in which bits they differ from the operand's.
+  const uint64_t origin = is_copy<Reduction> ? GroupArgs::address(input(0)) : 0;
+  uint64_t addresses = 0;
   RONDO_KEEP_LOOP
-  for (uint32_t index = 0; index < route.input_count; ++index)
-    addresses |= GroupArgs::address(buffers[route.first_input + index].send);
+  for (uint32_t which = 0; which < route.input_count; ++which) addresses |= GroupArgs::address(input(which)) ^ origin;
   RONDO_KEEP_LOOP
-  for (uint32_t index = 0; index < route.output_count; ++index)
-    addresses |= GroupArgs::address(buffers[route.first_output + index].recv);
+  for (uint32_t which = 0; which < route.output_count; ++which) addresses |= GroupArgs::address(target(which)) ^ origin;
   RONDO_KEEP_LOOP
   for (uint32_t index = 0; index < share.chunk_count; ++index) {
     const Range part = route.whole ? share.chunk(index) : share.part(index, operation.rank);
     const size_t at = part.begin * sizeof(Storage);
-    const auto operand = [&](uint32_t which) {
-      return buffers[route.first_input + which].send + route.input_block + at;
-    };
-    const auto output = [&](uint32_t which) {
-      return buffers[route.first_output + which].recv + route.output_block + at;
-    };
+    const auto operand = [&](uint32_t which) { return input(which) + at; };
+    const auto output = [&](uint32_t which) { return target(which) + at; };
     const RankOperands<decltype(operand), decltype(output)> operands{operand, output, route.input_count,
                                                                      route.output_count, operation.base.divisor};
-    reduce_part<Reduction>(group, operands, addresses, static_cast<uint32_t>(part.count));
+    if constexpr (is_copy<Reduction>)
+      copy_part(group, operands, addresses, static_cast<uint32_t>(part.count));
+    else
+      reduce_part<Reduction>(group, operands, addresses, static_cast<uint32_t>(part.count));
   }
   if constexpr (memory::is_kept(memory::Site::load_store_leave_barrier)) group.sync();
   return pass_gate<memory::Site::load_store_leave>(group, operation, gates.left(channel), false);

@@ -19,7 +19,7 @@ enum class LoadStoreMode : uint32_t {
   shared,  ///< of ranks that read and write each other's buffers
 };
 
-/// Of `shared`; the other modes are for all-reduce alone.
+/// What `shared` runs; the other modes are for all-reduce alone.
 enum class LoadStoreCollective : uint32_t { all_reduce, reduce, reduce_scatter, all_gather, broadcast };
 
 /// The parameter of every kernel of load_store. The grid has one block a channel.

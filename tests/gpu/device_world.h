@@ -132,7 +132,7 @@ class DeviceWorld {
     seen.running = memory::load_relaxed(results_[rank].running);
     return seen;
   }
-  /// Two_shots of load_store read and write the callers' buffers, as ranks of one process do.
+  /// load_store reads and writes the callers' buffers, as ranks of one process do.
   void share_buffers() { shares_buffers_ = true; }
   /// Kernels are those of captured calls from now on.
   void capture() { captured_ = true; }
@@ -145,12 +145,8 @@ class DeviceWorld {
     operation.base.lane_count = plan.choice.channels;
     operation.geometry = load_store_;
     for (uint32_t peer = 0; peer < rank_count_; ++peer) operation.places[peer] = place(peer).base;
-    operation.count = plan.key.signature.count;
-    operation.chunk_elements = plan.choice.chunk_bytes / plan.lanes.front().program.element_bytes;
+    device::describe_load_store(plan, shares_buffers_, plan.choice.chunk_bytes, operation);
     operation.rank = rank;
-    operation.mode = plan.choice.algorithm == RONDO_ALGORITHM_ONE_SHOT ? device::LoadStoreMode::one_shot
-                     : shares_buffers_                               ? device::LoadStoreMode::shared
-                                                                     : device::LoadStoreMode::two_shot;
     launch(*find_kernel(device::kernel_name(plan)), &operation, plan.choice.channels, std::max(1u, threads),
            device::load_store_shared_bytes(rank_count_));
   }

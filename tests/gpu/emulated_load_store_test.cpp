@@ -13,16 +13,26 @@ namespace {
 struct LoadStoreKind {
   rondo_algorithm_t algorithm;
   bool shares_buffers;
+  rondo_collective_t collective = RONDO_ALL_REDUCE;
 
   [[nodiscard]] std::string text() const {
-    return std::string(rondo_algorithm_string(algorithm)) + (shares_buffers ? " in shared buffers" : "");
+    return std::string(rondo_collective_string(collective)) + " by " + rondo_algorithm_string(algorithm) +
+           (shares_buffers ? " in shared buffers" : "");
   }
+  [[nodiscard]] bool reduces() const { return collective != RONDO_ALL_GATHER && collective != RONDO_BROADCAST; }
 };
-constexpr LoadStoreKind load_store_kinds[] = {
-    {RONDO_ALGORITHM_ONE_SHOT, false}, {RONDO_ALGORITHM_TWO_SHOT, false}, {RONDO_ALGORITHM_TWO_SHOT, true}};
+constexpr LoadStoreKind one_shot{RONDO_ALGORITHM_ONE_SHOT, false}, two_shot{RONDO_ALGORITHM_TWO_SHOT, false};
+constexpr LoadStoreKind shared_kinds[] = {{RONDO_ALGORITHM_TWO_SHOT, true},
+                                          {RONDO_ALGORITHM_ONE_SHOT, true, RONDO_REDUCE_SCATTER},
+                                          {RONDO_ALGORITHM_ONE_SHOT, true, RONDO_ALL_GATHER},
+                                          {RONDO_ALGORITHM_TWO_SHOT, true, RONDO_BROADCAST},
+                                          {RONDO_ALGORITHM_TWO_SHOT, true, RONDO_REDUCE}};
+constexpr LoadStoreKind load_store_kinds[] = {one_shot,        two_shot,        shared_kinds[0], shared_kinds[1],
+                                              shared_kinds[2], shared_kinds[3], shared_kinds[4]};
 
 EmulatedCase load_store_case(const LoadStoreKind &kind, uint32_t rank_count = 2, uint64_t count = 100) {
   EmulatedCase it;
+  it.collective = kind.collective;
   it.algorithm = kind.algorithm;
   it.shares_buffers = kind.shares_buffers;
   it.kernel = RONDO_KERNEL_LOAD_STORE;
@@ -60,6 +70,57 @@ std::vector<uint64_t> published(DeviceWorld &world, const EmulatedCase &it, uint
   return words;
 }
 
+struct Operation {
+  EmulatedCase it;
+  std::vector<CaseRank> ranks;
+  std::vector<std::vector<int32_t>> expected;  ///< of each rank
+};
+
+int32_t element_of(const CaseRank &of, bool recv, uint64_t index) {
+  int32_t element = 0;
+  const std::byte *const at = recv || of.one_buffer ? of.recv.data() : of.send.data();
+  std::memcpy(&element, at + (recv ? of.recv_at : of.send_at) + index * sizeof element, sizeof element);
+  return element;
+}
+
+/// What a rank is to have, before the operation runs.
+std::vector<int32_t> expected_of(const Operation &operation, uint32_t rank) {
+  const EmulatedCase &it = operation.it;
+  const uint64_t first = it.collective == RONDO_REDUCE_SCATTER ? rank * it.count : 0;
+  std::vector<int32_t> elements;
+  if (it.collective == RONDO_REDUCE && rank != it.root) return elements;
+  for (uint64_t index = 0; index < operation.ranks[rank].plan->recv.count; ++index) {
+    uint32_t element = 0;
+    if (it.collective == RONDO_ALL_GATHER)
+      element = static_cast<uint32_t>(element_of(operation.ranks[index / it.count], false, index % it.count));
+    else if (it.collective == RONDO_BROADCAST)
+      element = static_cast<uint32_t>(element_of(operation.ranks[it.root], false, index));
+    else
+      for (const CaseRank &of : operation.ranks) element += static_cast<uint32_t>(element_of(of, false, first + index));
+    elements.push_back(static_cast<int32_t>(element));
+  }
+  return elements;
+}
+
+Operation draw_operation(Random &random, uint32_t rank_count, bool shares_buffers) {
+  Operation operation;
+  const bool any = shares_buffers && random() % 2 == 0;
+  const LoadStoreKind kind = any ? shared_kinds[random() % std::size(shared_kinds)]
+                                 : random() % 2 == 0 ? one_shot : two_shot;
+  EmulatedCase &it = operation.it = load_store_case(kind, rank_count, draw_count(random) % 700);
+  if (uses_blocks(it.collective)) it.count /= rank_count;
+  it.type = RONDO_INT32;
+  it.root = between(random, 0, rank_count - 1);
+  it.channels = between(random, 1, 3);
+  it.in_place = random() % 2 == 0;
+  it.chunk_bytes = 64 * between(random, 1, 4);
+  if (random() % 4 == 0) it.kernel = RONDO_KERNEL_INTERPRETER;
+  const uint64_t seed = random();
+  operation.ranks = make_ranks(it, seed);
+  for (uint32_t rank = 0; rank < rank_count; ++rank) operation.expected.push_back(expected_of(operation, rank));
+  return operation;
+}
+
 }  // namespace
 
 TEST_CASE("emulated load_store: every type and operation is bit-equal to the host executor") {
@@ -68,15 +129,15 @@ TEST_CASE("emulated load_store: every type and operation is bit-equal to the hos
   uint32_t case_count = 0;
   for (const LoadStoreKind &kind : load_store_kinds)
     for (int type = RONDO_INT8; type <= RONDO_FLOAT8_E5M2; ++type)
-      for (int op = RONDO_SUM; op <= RONDO_AVG; ++op)
-        for (uint32_t round = 0; round < 3; ++round) {
+      for (int op = RONDO_SUM; op <= (kind.reduces() ? RONDO_AVG : RONDO_SUM); ++op)
+        for (uint32_t round = 0; round < (kind.collective == RONDO_ALL_REDUCE ? 3 : 2); ++round) {
           EmulatedCase it = load_store_case(kind);
           it.type = static_cast<rondo_type_t>(type);
           it.op = static_cast<rondo_op_t>(op);
           draw_rest(it, random, drawn_geometry);
           it.rank_count = std::max(it.rank_count, 2u);
           it.channels = between(random, 1, 3);
-          it.count = draw_count(random);
+          it.count = draw_count(random) / (uses_blocks(it.collective) ? it.rank_count : 1);
           const std::vector<uint32_t> threads = draw_threads(random);
           if (under_thread_sanitizer && random() % 4 != 0) continue;
           check(it, drawn_geometry, threads, seed);
@@ -91,9 +152,10 @@ TEST_CASE("emulated load_store: every block size, and more ranks than a block ha
     for (const uint32_t rank_count : {3u, 9u})
       for (const auto type : {RONDO_INT8, RONDO_FLOAT16, RONDO_FLOAT32}) {
         if (under_thread_sanitizer && (rank_count > 3) != (type == RONDO_FLOAT16)) continue;
-        EmulatedCase it = load_store_case(kind, rank_count, 701);
+        EmulatedCase it = load_store_case(kind, rank_count, uses_blocks(kind.collective) ? 301 : 701);
         it.type = type;
         it.op = RONDO_AVG;
+        it.root = rank_count - 1;
         it.chunk_bytes = 512;
         check(it, drawn_geometry, under_thread_sanitizer ? std::vector<uint32_t>{2} : std::vector<uint32_t>{1, 2, 4, 8},
               seed);
@@ -108,6 +170,7 @@ TEST_CASE("emulated load_store: addresses that are no multiple of an element's s
         EmulatedCase it = load_store_case(kind, 3, 301);
         it.type = type;
         it.op = RONDO_AVG;
+        it.root = 1;
         it.offset_bytes = offset;
         it.in_place = offset == 3;
         it.skew_bytes = offset == 4 ? 4 : 0;
@@ -128,7 +191,7 @@ TEST_CASE("emulated load_store: counts of posts and chunks pass the wraps of fla
 }
 
 TEST_CASE("emulated load_store: what a longer post has left is cleared before its flag comes again") {
-  EmulatedCase it = load_store_case(load_store_kinds[0], 2, 200);
+  EmulatedCase it = load_store_case(one_shot, 2, 200);
   it.channels = 3;
   std::vector<CaseRank> ranks = make_ranks(it);
   EmulatedCase shorter = it;
@@ -161,39 +224,9 @@ TEST_CASE("emulated load_store: operations of all kinds one behind the other, ea
   const bool shares_buffers = random() % 2 == 0;
   CAPTURE(seed, shares_buffers);
   constexpr uint32_t rank_count = 3, operation_count = under_thread_sanitizer ? 15 : 60;
-  struct Operation {
-    EmulatedCase it;
-    std::vector<CaseRank> ranks;
-  };
-  std::vector<Operation> operations(operation_count);
-  for (Operation &operation : operations) {
-    EmulatedCase &it = operation.it;
-    it.type = RONDO_INT32;
-    it.rank_count = rank_count;
-    it.count = draw_count(random) % 700;
-    it.channels = between(random, 1, 3);
-    it.in_place = random() % 2 == 0;
-    it.chunk_bytes = 64 * between(random, 1, 4);
-    it.algorithm = random() % 2 == 0 ? RONDO_ALGORITHM_ONE_SHOT : RONDO_ALGORITHM_TWO_SHOT;
-    it.kernel = random() % 4 == 0 ? RONDO_KERNEL_INTERPRETER : RONDO_KERNEL_LOAD_STORE;
-    operation.ranks = make_ranks(it, random());
-  }
-  std::vector<std::vector<int32_t>> expected;
-  const auto value = [](const CaseRank &of, bool recv, uint64_t index) {
-    int32_t element = 0;
-    const std::byte *const at = recv || of.one_buffer ? of.recv.data() + of.recv_at : of.send.data() + of.send_at;
-    std::memcpy(&element, at + index * sizeof element, sizeof element);
-    return element;
-  };
-  for (const Operation &operation : operations) {
-    std::vector<int32_t> sums;
-    for (uint64_t index = 0; index < operation.it.count; ++index) {
-      uint32_t sum = 0;
-      for (const CaseRank &rank : operation.ranks) sum += static_cast<uint32_t>(value(rank, false, index));
-      sums.push_back(static_cast<int32_t>(sum));
-    }
-    expected.push_back(std::move(sums));
-  }
+  std::vector<Operation> operations;
+  for (uint32_t which = 0; which < operation_count; ++which)
+    operations.push_back(draw_operation(random, rank_count, shares_buffers));
   DeviceWorld world(rank_count, 3, drawn_geometry, 0, {0, 0, 64 * 44, 256});
   if (shares_buffers) world.share_buffers();
   run_ranks(rank_count, [&](uint32_t rank) {
@@ -205,11 +238,12 @@ TEST_CASE("emulated load_store: operations of all kinds one behind the other, ea
     }
   });
   for (size_t which = 0; which < operations.size(); ++which)
-    for (const CaseRank &rank : operations[which].ranks) {
-      CAPTURE(which, operations[which].it.text());
+    for (uint32_t rank = 0; rank < rank_count; ++rank) {
+      CAPTURE(which, rank, operations[which].it.text());
       std::vector<int32_t> got;
-      for (uint64_t index = 0; index < operations[which].it.count; ++index) got.push_back(value(rank, true, index));
-      CHECK(got == expected[which]);
+      for (uint64_t index = 0; index < operations[which].expected[rank].size(); ++index)
+        got.push_back(element_of(operations[which].ranks[rank], true, index));
+      CHECK(got == operations[which].expected[rank]);
     }
 }
 
@@ -249,18 +283,20 @@ TEST_CASE(
 }
 
 TEST_CASE("emulated load_store: in shared buffers, who comes when a peer has given up touches nothing and ends") {
-  for (const uint32_t threads : {1u, 4u}) {
-    const EmulatedCase it = load_store_case(load_store_kinds[2]);
-    std::vector<CaseRank> ranks = make_ranks(it);
-    DeviceWorld world = world_for(it);
-    world.abort(0);
-    world.run(0, *ranks[0].plan, ranks[0].buffers(1, false), 1, threads);
-    CHECK(device::outcome_in(world.result(0).verdict) == device::Outcome::stopped);
-    const std::vector<std::byte> given_back = ranks[0].recv;
-    world.run(1, *ranks[1].plan, ranks[1].buffers(1, false), 1, threads);  // nobody tells it to stop
-    CHECK(device::outcome_in(world.result(1).verdict) == device::Outcome::stopped);
-    CHECK(ranks[0].recv == given_back);
-  }
+  for (const LoadStoreKind &kind : shared_kinds)
+    for (const uint32_t threads : {1u, 4u}) {
+      CAPTURE(kind.text(), threads);
+      const EmulatedCase it = load_store_case(kind);
+      std::vector<CaseRank> ranks = make_ranks(it);
+      DeviceWorld world = world_for(it);
+      world.abort(0);
+      world.run(0, *ranks[0].plan, ranks[0].buffers(1, false), 1, threads);
+      CHECK(device::outcome_in(world.result(0).verdict) == device::Outcome::stopped);
+      const std::vector<std::byte> given_back = ranks[0].recv;
+      world.run(1, *ranks[1].plan, ranks[1].buffers(1, false), 1, threads);  // nobody tells it to stop
+      CHECK(device::outcome_in(world.result(1).verdict) == device::Outcome::stopped);
+      CHECK(ranks[0].recv == given_back);
+    }
 }
 
 TEST_CASE("emulated load_store: shared buffers are not touched any more when their owner's kernel has ended") {
@@ -269,7 +305,8 @@ TEST_CASE("emulated load_store: shared buffers are not touched any more when the
   CAPTURE(seed);
   uint32_t done_count = 0, stopped_count = 0;
   for (uint32_t round = 0; round < (under_thread_sanitizer ? 30 : 200); ++round) {
-    EmulatedCase it = load_store_case(load_store_kinds[2], 3, 2000);
+    EmulatedCase it = load_store_case(shared_kinds[random() % std::size(shared_kinds)], 3, 2000);
+    it.root = between(random, 0, 2);
     it.channels = between(random, 1, 3);
     it.chunk_bytes = 1024;
     std::vector<CaseRank> ranks = make_ranks(it, random());
@@ -289,7 +326,7 @@ TEST_CASE("emulated load_store: shared buffers are not touched any more when the
     });
     aborter.join();
     for (uint32_t rank = 0; rank < 3; ++rank) {
-      CAPTURE(round, rank, aborted, abort_us, late_us);
+      CAPTURE(rondo_collective_string(it.collective), round, rank, aborted, abort_us, late_us);
       ++(world.result(rank).verdict == 0 ? done_count : stopped_count);
       for (const std::vector<std::byte> *const memory : {&ranks[rank].send, &ranks[rank].recv})
         CHECK(std::all_of(memory->begin(), memory->end(),

@@ -35,6 +35,7 @@ def kernel_names(types):
         for name in types:
             for operation in OPERATIONS:
                 yield f"rondo_run_{protocol}_{name}_{operation}"
+    yield "rondo_run_load_store_copy"
     for stem in ("run_load_store", "reduce"):
         for name in types:
             for operation in OPERATIONS:
@@ -69,6 +70,8 @@ def wanted_loops(name):
     are reduced by a loop of its own; ll and ll128 wait for packets in loops that only load, and send in ones that only
     store; load_store reads all ranks' operands in loops that only load, several pieces of several ranks at a time."""
     narrow = "int8" in name or "float8" in name  # each 16-byte access has 16 elements, which take registers
+    if name == "rondo_run_load_store_copy":  # by turns to each output, inside of the loop that loads
+        return [(1, NONE, at_least(LOADS_UNDER_WAY))]
     if name.startswith("rondo_run_load_store_"):
         polled = [(1, at_least(2 if narrow else 4), NONE), (2, at_least(4), SOME)]
         # Small elements are reduced by a loop inside of the one that loads.

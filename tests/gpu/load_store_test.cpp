@@ -240,13 +240,15 @@ TEST_CASE("load_store: ranks of several channels all hear of one whose operation
 TEST_CASE("load_store: what it is not for is refused with what can be, and takes no number", "[plain]") {
   DeviceRanks group(2, with_load_store());
   const Buffers buffers(group, 4096);
-  const auto move = [&](int rank) {
+  const auto gather = [&](int rank) {
     void *const pointer = buffers.each[static_cast<size_t>(rank)].pointer();
-    return rondo_broadcast(pointer, pointer, 8, RONDO_FLOAT32, 0, group.ranks[rank], group.stream(rank));
+    constexpr size_t counts[] = {8, 8};
+    return rondo_all_gather_v(static_cast<std::byte *>(pointer) + rank * 8 * sizeof(float), pointer, counts, nullptr,
+                              RONDO_FLOAT32, group.ranks[rank], group.stream(rank));
   };
-  CHECK(move(0) == RONDO_ERROR_UNSUPPORTED);
-  check_message(
-      {"'load_store'", "all_reduce of at most 65536 bytes by one_shot", "any size by two_shot, on devices", "'auto'"});
+  CHECK(gather(0) == RONDO_ERROR_UNSUPPORTED);
+  check_message({"'load_store'", "all_reduce of at most 65536 bytes by one_shot", "any size by two_shot",
+                 "all_gather by one_shot", "reduce by two_shot", "_v", "'auto'"});
   buffers.call_all();
   group.synchronize();
   buffers.check(sum_over_ranks(0, 2, 4096));
@@ -277,6 +279,6 @@ TEST_CASE("load_store: ranks that do not all ask for it are told", "[plain]") {
 
 TEST_CASE("load_store: an image without its kernels is refused, and serves the others", "[.][image]") {
   CHECK(Ranks(1, with_load_store()).status() == RONDO_ERROR_UNSUPPORTED);
-  check_message({"'load_store'", "cannot be loaded", "rondo_run_load_store_int8_sum", "RONDO_KERNEL=interpreter"});
+  check_message({"'load_store'", "cannot be loaded", "rondo_run_load_store_copy", "RONDO_KERNEL=interpreter"});
   CHECK(Ranks(1, on_device()).status() == RONDO_OK);
 }
