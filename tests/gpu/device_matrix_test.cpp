@@ -10,6 +10,7 @@
 
 #include "src/base/clock.h"
 #include "src/plan/algorithm.h"
+#include "src/plan/tuner_load_store.h"
 #include "tests/gpu/device_case.h"
 #include "tests/gpu/device_ranks.h"
 #include "tests/gpu/random_elements.h"
@@ -64,7 +65,7 @@ class Progress {
   uint64_t begin_ns_;
 };
 
-constexpr size_t one_shot_bytes_max = 64 << 10;  // by load_store
+constexpr size_t one_shot_bytes_max = 64 << 10;  // of an all-reduce by load_store
 bool is_load_store(rondo_algorithm_t algorithm) {
   return algorithm == RONDO_ALGORITHM_ONE_SHOT || algorithm == RONDO_ALGORITHM_TWO_SHOT;
 }
@@ -96,7 +97,7 @@ class Pair {
  public:
   Pair(const World &world, int rank_count, size_t data_bytes, const rondo_config_t &host_config,
        const Way &device_way)
-      : world_(world), host_(rank_count, host_config), device_way_(device_way) {
+      : world_(world), host_(rank_count, host_config), algorithm_(host_config.algorithm), device_way_(device_way) {
     rondo_config_t config = host_config;
     config.device = 0;
     config.protocol = device_way.protocol;
@@ -135,6 +136,11 @@ class Pair {
       CHECK(count_different(it, buffers.recv, read(buffers.device_recv(), looked_at_bytes(it))) == 0);
     }
     ++call_count;
+  }
+
+  /// Its calls are one_shots by load_store, which have a most.
+  [[nodiscard]] bool posts(rondo_collective_t collective) const {
+    return device_way_.load_store() && collective == RONDO_ALL_REDUCE && algorithm_ == RONDO_ALGORITHM_ONE_SHOT;
   }
 
   size_t call_count = 0;
@@ -190,14 +196,18 @@ class Pair {
   std::vector<Stream> streams_;
   std::vector<RankBuffers> buffers_;
   Ranks host_;
+  rondo_algorithm_t algorithm_;
   Way device_way_;
   std::optional<Ranks> device_;  ///< gone before the streams
 };
 
 void check(Pair &pair, DeviceCase it, const Matrix &matrix, int rank_count, Random &random) {
   const bool blocks = in_blocks(it.collective);
+  std::vector<size_t> counts = matrix.counts;
+  if (pair.posts(it.collective))
+    std::erase_if(counts, [](size_t count) { return count * sizeof(double) > one_shot_bytes_max; });
   for (size_t draw = 0; draw < matrix.draws; ++draw) {
-    it.count = matrix.counts[random() % matrix.counts.size()] / (blocks ? static_cast<size_t>(rank_count) : 1);
+    it.count = counts[random() % counts.size()] / (blocks ? static_cast<size_t>(rank_count) : 1);
     it.root = static_cast<int>(random() % static_cast<uint64_t>(rank_count));
     it.in_place = random() % 2 == 0;
     it.offset_bytes = random() % 2 == 0 ? 0 : rondo_type_size(it.type) * (random() % 16);
@@ -218,10 +228,13 @@ void check_all(Pair &pair, const rondo::Algorithm &algorithm, const Way &way, co
         check(pair, {RONDO_ALL_REDUCE, static_cast<rondo_type_t>(type), static_cast<rondo_op_t>(op)}, matrix,
               rank_count, random);
       }
-  if (way.load_store()) return;
   for (const auto collective : {RONDO_REDUCE_SCATTER, RONDO_ALL_GATHER, RONDO_BROADCAST, RONDO_REDUCE})
     for (const auto type : {RONDO_INT8, RONDO_BFLOAT16, RONDO_FLOAT32, RONDO_FLOAT64})
-      if (algorithm.supports(collective)) check(pair, {collective, type, RONDO_SUM}, matrix, rank_count, random);
+      for (const auto op : {RONDO_SUM, RONDO_AVG}) {
+        if (op == RONDO_AVG && !way.load_store()) continue;
+        if (way.load_store() && algorithm.id != rondo::shared_algorithm(collective)) continue;
+        if (algorithm.supports(collective)) check(pair, {collective, type, op}, matrix, rank_count, random);
+      }
 }
 
 void check_way(const World &world, const rondo::Algorithm &algorithm, const Way &way,
@@ -236,13 +249,10 @@ void check_way(const World &world, const rondo::Algorithm &algorithm, const Way 
   CAPTURE(rank_count, rondo_algorithm_string(algorithm.id), way.name(), config.channels,
           config.chunk_bytes);
   Pair pair(world, rank_count, matrix.count_max * sizeof(double), config, way);
-  Matrix drawn = matrix;
-  if (way.load_store() && algorithm.id == RONDO_ALGORITHM_ONE_SHOT)
-    std::erase_if(drawn.counts, [](size_t count) { return count * sizeof(double) > one_shot_bytes_max; });
   const Progress progress(std::string(rondo_algorithm_string(algorithm.id)) + " by " + way.name() +
                               ", " + std::to_string(rank_count) + " ranks",
                           pair.call_count);
-  check_all(pair, algorithm, way, drawn, rank_count, random);
+  check_all(pair, algorithm, way, matrix, rank_count, random);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/gpu/conformance.h"
+#include "tests/gpu/device_case.h"
 #include "tests/unit/ranks.h"
 
 namespace rondo_test {
@@ -77,6 +78,37 @@ inline std::vector<float> sum_over_ranks(uint64_t seed, int rank_count, size_t c
     for (size_t i = 0; i < count; ++i) sum[i] += values[i];
   }
   return sum;
+}
+
+/// What a rank receives in a call of sums of float32, where rank r sends whole_numbers(seed + r).
+inline std::vector<float> expected_sums(const DeviceCase &it, int rank, int rank_count, uint64_t seed = 0) {
+  const size_t all = it.count * static_cast<size_t>(rank_count), own = it.count * static_cast<size_t>(rank);
+  std::vector<float> expected;
+  switch (it.collective) {
+    case RONDO_ALL_REDUCE: return sum_over_ranks(seed, rank_count, it.count);
+    case RONDO_REDUCE: return rank == it.root ? sum_over_ranks(seed, rank_count, it.count) : expected;
+    case RONDO_BROADCAST: return whole_numbers(seed + static_cast<uint64_t>(it.root), it.count);
+    case RONDO_REDUCE_SCATTER:
+      expected = sum_over_ranks(seed, rank_count, all);
+      expected.erase(expected.begin(), expected.begin() + static_cast<std::ptrdiff_t>(own));
+      expected.resize(it.count);
+      return expected;
+    case RONDO_ALL_GATHER:
+      for (int peer = 0; peer < rank_count; ++peer)
+        for (const float value : whole_numbers(seed + static_cast<uint64_t>(peer), it.count)) expected.push_back(value);
+      return expected;
+    case RONDO_BARRIER: break;
+  }
+  return expected;
+}
+/// `bytes`: a buffer whose beginning was received.
+inline void check_received(const std::vector<std::byte> &bytes, const DeviceCase &it, int rank, int rank_count,
+                           uint64_t seed = 0) {
+  const auto expected = expected_sums(it, rank, rank_count, seed);
+  auto received = values_of<float>(bytes);
+  REQUIRE(received.size() >= expected.size());
+  received.resize(expected.size());
+  CHECK(received == expected);
 }
 
 /// RONDO_OK where there is none.

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "tests/gpu/device_case.h"
 #include "tests/gpu/device_ranks.h"
 #include "tests/gpu/random_elements.h"
 #include "tests/gpu/settings.h"
@@ -27,13 +28,15 @@ struct Life {
     fate = static_cast<Fate>(random() % 3);
     round = static_cast<int>(random() % 8);
     count = size_t{1} << random() % 17;
+    collective = static_cast<rondo_collective_t>(random() % RONDO_BARRIER);
     delay = std::chrono::microseconds(random() % 3'000);
   }
   Random random;
   uint64_t seed;
   int rank_count, victim, round;
   Fate fate;
-  size_t count;
+  size_t count;  ///< of the vector; blocks have their share
+  rondo_collective_t collective;
   std::chrono::microseconds delay;
 };
 
@@ -41,7 +44,8 @@ class LifeOfRanks {
  public:
   explicit LifeOfRanks(const Life &life) : life_(life), group_(life.rank_count, config_of(life)) {
     for (int rank = 0; rank < life.rank_count; ++rank)
-      buffers_.emplace_back(group_.world, bytes_of(std::vector<float>(life.count, 1)));
+      buffers_.emplace_back(group_.world, bytes_of(std::vector<float>(life.count + 8, 1)));
+    if (!all_wait(life.collective)) collective_ = RONDO_ALL_REDUCE;
   }
 
   /// Returns when every stream has ended; milliseconds since the victim's fault.
@@ -62,6 +66,17 @@ class LifeOfRanks {
   [[nodiscard]] rondo_status_t told(int rank) const { return failure_of(group_.ranks[rank]).status; }
 
  private:
+  /// No rank is done with it before all have come. (By the interpreter a root need not wait for others.)
+  [[nodiscard]] bool all_wait(rondo_collective_t collective) const {
+    rondo_plan_info_t plan = RONDO_PLAN_INFO_INIT;
+    REQUIRE(rondo_comm_query_plan(group_.ranks[0], collective, count_of(collective, life_.count), RONDO_FLOAT32,
+                                  &plan) == RONDO_OK);
+    return plan.kernel == RONDO_KERNEL_LOAD_STORE;
+  }
+  /// Of a block, where there are blocks. It differs where `count` does: one of the two is odd.
+  [[nodiscard]] size_t count_of(rondo_collective_t collective, size_t count) const {
+    return in_blocks(collective) ? count / static_cast<size_t>(life_.rank_count) + count % 2 : count;
+  }
   static rondo_config_t config_of(const Life &life) {
     rondo_config_t config = on_device();
     if (life.fate == Fate::stays_away) config.timeout_ms = timeout_ms;
@@ -71,9 +86,11 @@ class LifeOfRanks {
     for (int round = 0; round < rounds; ++round) call(rank, life_.count);
   }
   void call(int rank, size_t count) {  // may be refused: an earlier rank's fault may be known already
-    void *const pointer = buffers_[static_cast<size_t>(rank)].pointer();
-    static_cast<void>(
-        rondo_all_reduce(pointer, pointer, count, RONDO_FLOAT32, RONDO_SUM, group_.ranks[rank], group_.stream(rank)));
+    auto *const pointer = static_cast<std::byte *>(buffers_[static_cast<size_t>(rank)].pointer());
+    DeviceCase it{collective_};
+    it.count = count_of(it.collective, count);
+    it.in_place = true;
+    static_cast<void>(rondo_test::call(it, rank, group_.ranks[rank], group_.stream(rank), pointer, pointer));
   }
   void wait() const {
     for (const Stream &stream : group_.streams) {
@@ -86,6 +103,7 @@ class LifeOfRanks {
   }
 
   const Life &life_;
+  rondo_collective_t collective_ = life_.collective;
   DeviceRanks group_;
   std::vector<DeviceBuffer> buffers_;
 };
@@ -99,7 +117,8 @@ TEST_CASE("device seeds: a rank that aborts, stays away or disagrees ends the ke
   double longest_ms = 0;
   for (uint64_t seed = first; seed < first + seed_count; ++seed) {
     const Life life(seed);
-    CAPTURE(seed, life.rank_count, life.victim, life.round, life.count, static_cast<int>(life.fate));
+    CAPTURE(seed, life.rank_count, life.victim, life.round, life.count, static_cast<int>(life.collective),
+            static_cast<int>(life.fate));
     // Within a second of the fault, or of the timeout that notices it; sanitizers take longer. On a busy machine others
     // may have the processors for as long: a life that took longer is lived again, and the shortest of three counts.
     const double most_ms = (life.fate == Fate::stays_away ? timeout_ms : 0) + 1000;

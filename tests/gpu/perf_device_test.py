@@ -30,9 +30,12 @@ class DevicePerf(PerfCase):
         for collective in COLLECTIVES:
             for more in ((), ("--graph",), ("--graph", "--no-rewrite")):
                 with self.subTest(collective=collective, more=more):
-                    report, _ = self.perf(collective, "--ranks", 3, "--device", "cuda", "-b", 8, "-e", "100K", "-f", 50,
+                    report, _ = self.perf(collective, "--ranks", 3, "--device", "cuda", "-b", 24, "-e", "120K", "-f", 70,
                                           "--root", 1, *FEW_RUNS, *more)
                     self.assertEqual((report["ranks"], report["graph"]), (3, bool(more)))
+                    self.assertEqual([each["kernel"] for each in report["results"]],
+                                     ["load_store" if collective == "all_reduce" else "interpreter"] * 2 +
+                                     ["load_store"])
 
     def test_threads_each_collective_by_copies_is_right_as_a_graph(self):
         for collective in COLLECTIVES:

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks that share buffers run reduce_scatter, all_gather, broadcast and reduce by the kernel load_store, too: called,
+// replayed, beside calls that cannot go by it, and wherever the buffers lie.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "tests/gpu/device_ranks.h"
+
+using namespace rondo_test;
+using namespace rondo::cuda;
+
+namespace {
+
+constexpr rondo_collective_t collectives[] = {RONDO_REDUCE_SCATTER, RONDO_ALL_GATHER, RONDO_BROADCAST, RONDO_REDUCE};
+constexpr int rank_count = 3;
+constexpr size_t vector_elements = 60'000;  // more than the interpreter has by itself
+
+/// A send and a recv buffer of each rank. Those of rank 1 may begin `skew_bytes` behind a multiple of 16.
+struct Buffers {
+  explicit Buffers(const DeviceRanks &of, size_t of_skew_bytes = 0) : group(of), skew_bytes(of_skew_bytes) {
+    for (int rank = 0; rank < rank_count; ++rank)
+      for (auto *const side : {&send, &recv})
+        side->emplace_back(group.world, std::vector<std::byte>(vector_elements * sizeof(float) + skew_bytes));
+  }
+  void fill(uint64_t seed) const {
+    for (int rank = 0; rank < rank_count; ++rank) {
+      auto bytes = bytes_of(whole_numbers(seed + static_cast<uint64_t>(rank), vector_elements));
+      bytes.insert(bytes.begin(), skew_of(rank), std::byte{0});
+      send[static_cast<size_t>(rank)].write(bytes);
+    }
+  }
+  void call(const DeviceCase &it, int rank) const {
+    const auto at = [&](const std::vector<DeviceBuffer> &side) {
+      return static_cast<std::byte *>(side[static_cast<size_t>(rank)].pointer()) + skew_of(rank);
+    };
+    REQUIRE(rondo_test::call(it, rank, group.ranks[rank], group.stream(rank), at(send), at(recv)) == RONDO_OK);
+  }
+  void call_all(const DeviceCase &it) const {  // from one thread: nothing of a call waits for another rank
+    for (int rank = 0; rank < rank_count; ++rank) call(it, rank);
+  }
+  [[nodiscard]] std::vector<std::byte> received(int rank) const {
+    auto bytes = recv[static_cast<size_t>(rank)].read();
+    bytes.erase(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(skew_of(rank)));
+    return bytes;
+  }
+  void check(const DeviceCase &it, uint64_t seed) const {
+    for (int rank = 0; rank < rank_count; ++rank) check_received(received(rank), it, rank, rank_count, seed);
+  }
+
+  const DeviceRanks &group;
+  size_t skew_bytes;
+  std::vector<DeviceBuffer> send, recv;
+
+ private:
+  [[nodiscard]] size_t skew_of(int rank) const { return rank == 1 ? skew_bytes : 0; }
+};
+
+/// `elements`: of the vector.
+DeviceCase case_of(rondo_collective_t collective, size_t elements = vector_elements) {
+  DeviceCase it{collective};
+  it.count = in_blocks(collective) ? elements / rank_count : elements;
+  it.root = 2;
+  return it;
+}
+
+rondo_kernel_t kernel_of(const DeviceRanks &group, const DeviceCase &it) {
+  rondo_plan_info_t plan = RONDO_PLAN_INFO_INIT;
+  REQUIRE(rondo_comm_query_plan(group.ranks[0], it.collective, it.count, it.type, &plan) == RONDO_OK);
+  return plan.kernel;
+}
+
+}  // namespace
+
+TEST_CASE("load_store: ranks that share buffers have it for every collective above 32 KiB, in and out of place",
+          "[plain]") {
+  DeviceRanks group(rank_count);
+  const Buffers buffers(group);
+  uint64_t seed = 0;
+  for (const auto collective : collectives)
+    for (const size_t elements : {size_t{8190}, size_t{8193}, size_t{59'997}}) {
+      DeviceCase it = case_of(collective, elements);
+      CAPTURE(rondo_collective_string(collective), elements);
+      CHECK((kernel_of(group, it) == RONDO_KERNEL_LOAD_STORE) == (elements > 8192));
+      buffers.fill(seed += 10);
+      buffers.call_all(it);
+      group.synchronize();
+      buffers.check(it, seed);
+      if (collective == RONDO_ALL_GATHER) continue;  // whose block would not be where fill() puts it
+      it.in_place = true;
+      buffers.call_all(it);
+      group.synchronize();
+      for (int rank = 0; rank < rank_count; ++rank) {
+        auto bytes = buffers.send[static_cast<size_t>(rank)].read();
+        const bool block = collective == RONDO_REDUCE_SCATTER;
+        if (block)
+          bytes.erase(bytes.begin(),
+                      bytes.begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>(rank) * it.count * sizeof(float)));
+        check_received(bytes, it, rank, rank_count, seed);
+      }
+    }
+  CHECK(all_ok(group.ranks.run([](int, rondo_comm_t comm) { return rondo_comm_finalize(comm); })));
+}
+
+TEST_CASE("load_store: calls of every collective in shared buffers are replayed, each time on what is there then",
+          "[plain]") {
+  for (const auto collective : collectives) {
+    CAPTURE(rondo_collective_string(collective));
+    DeviceRanks group(rank_count);
+    const Buffers buffers(group), others(group);
+    const DeviceCase it = case_of(collective), small = case_of(RONDO_ALL_REDUCE, 300), other = case_of(collective, 9000);
+    std::vector<GraphExec> graphs;
+    for (int rank = 0; rank < rank_count; ++rank)
+      graphs.push_back(captured(group.world, group.stream(rank), [&] {
+        for (int times = 0; times < 2; ++times) buffers.call(it, rank);
+      }));
+    for (uint64_t round = 0; round < 8; ++round) {
+      buffers.fill(100 * round);
+      if (round % 3 == 1) others.call_all(small);
+      if (round % 3 == 2) others.call_all(other);
+      for (int rank = 0; rank < rank_count; ++rank) group.launch(graphs[static_cast<size_t>(rank)], rank);
+      group.synchronize();
+      buffers.check(it, 100 * round);
+    }
+    for (int rank = 0; rank < rank_count; ++rank) CHECK(failure_of(group.ranks[rank]).status == RONDO_OK);
+  }
+}
+
+TEST_CASE("load_store: calls with uneven blocks go by the interpreter, beside even ones by load_store", "[plain]") {
+  DeviceRanks group(rank_count);
+  const Buffers buffers(group);
+  constexpr size_t counts[] = {20'000, 30'000, 10'000};
+  constexpr size_t begins[] = {0, 20'000, 50'000};
+  for (uint64_t round = 0; round < 3; ++round) {
+    const uint64_t seed = 50 * round;
+    buffers.fill(seed);
+    const DeviceCase gather = case_of(RONDO_ALL_GATHER), scatter = case_of(RONDO_REDUCE_SCATTER);
+    buffers.call_all(gather);
+    group.synchronize();
+    buffers.check(gather, seed);
+    const auto pointers = [&](int rank) {
+      const auto at = static_cast<size_t>(rank);
+      return std::pair(buffers.send[at].pointer(), buffers.recv[at].pointer());
+    };
+    for (int rank = 0; rank < rank_count; ++rank)
+      REQUIRE(rondo_all_gather_v(pointers(rank).first, pointers(rank).second, counts, nullptr, RONDO_FLOAT32,
+                                 group.ranks[rank], group.stream(rank)) == RONDO_OK);
+    group.synchronize();
+    std::vector<float> expected;
+    for (size_t peer = 0; peer < rank_count; ++peer)
+      for (const float value : whole_numbers(seed + peer, counts[peer])) expected.push_back(value);
+    for (int rank = 0; rank < rank_count; ++rank) CHECK(values_of<float>(buffers.received(rank)) == expected);
+    buffers.call_all(scatter);
+    group.synchronize();
+    buffers.check(scatter, seed);
+    for (int rank = 0; rank < rank_count; ++rank)
+      REQUIRE(rondo_reduce_scatter_v(pointers(rank).first, pointers(rank).second, counts, RONDO_FLOAT32, RONDO_SUM,
+                                     group.ranks[rank], group.stream(rank)) == RONDO_OK);
+    group.synchronize();
+    const auto sums = sum_over_ranks(seed, rank_count, vector_elements);
+    for (size_t rank = 0; rank < rank_count; ++rank) {
+      const auto got = values_of<float>(buffers.received(static_cast<int>(rank)));
+      CHECK(std::equal(got.begin(), got.begin() + static_cast<std::ptrdiff_t>(counts[rank]),
+                       sums.begin() + static_cast<std::ptrdiff_t>(begins[rank])));
+    }
+  }
+}
+
+TEST_CASE("load_store: every collective in shared buffers of unlike alignment, and of elements that no vector has",
+          "[plain]") {
+  DeviceRanks group(rank_count);
+  for (const size_t skew_bytes : {size_t{4}, size_t{12}}) {
+    const Buffers buffers(group, skew_bytes);
+    for (const auto collective : collectives)
+      for (const size_t elements : {size_t{8197}, vector_elements}) {
+        CAPTURE(rondo_collective_string(collective), skew_bytes, elements);
+        const DeviceCase it = case_of(collective, elements);
+        buffers.fill(elements);
+        buffers.call_all(it);
+        group.synchronize();
+        buffers.check(it, elements);
+      }
+  }
+  // Blocks of an odd number of 2 bytes: they lie at every second byte of a vector.
+  const Buffers buffers(group);
+  buffers.fill(7);
+  DeviceCase it = case_of(RONDO_ALL_GATHER, 60'003);
+  it.type = RONDO_BFLOAT16;
+  REQUIRE(it.count % 2 == 1);
+  REQUIRE(kernel_of(group, it) == RONDO_KERNEL_LOAD_STORE);
+  buffers.call_all(it);
+  group.synchronize();
+  std::vector<std::byte> expected;
+  for (uint64_t rank = 0; rank < rank_count; ++rank) {
+    const auto sent = bytes_of(whole_numbers(7 + rank, vector_elements));
+    expected.insert(expected.end(), sent.begin(), sent.begin() + static_cast<std::ptrdiff_t>(2 * it.count));
+  }
+  for (int rank = 0; rank < rank_count; ++rank) {
+    auto bytes = buffers.received(rank);
+    bytes.resize(expected.size());
+    CHECK(bytes == expected);
+  }
+}
