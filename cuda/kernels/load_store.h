@@ -22,7 +22,6 @@ namespace rondo::device {
 template <class Reduction, Group G>
 RONDO_HD void run_load_store(G group, const LoadStoreOperation &operation, uint32_t channel, std::byte *shared) {
   const DeviceOperation &base = operation.base;
-  if (group.rank() == 0) begin_operation(base);
   // Nobody else writes what is read here; the vote comes before one thread moves it on.
   const uint64_t number = base.progress->posts + 1;
   auto *const buffers = reinterpret_cast<SharedBuffers *>(shared + shared_bytes_for(1, 0));

@@ -159,6 +159,7 @@ template <class Reduction, Group G>
   const uint64_t first = index < post.end ? load_word(operation.base.buffers.send.data, post.bytes, index) : 0;
   if (!may_begin(group, operation)) return false;
   write_post(group, operation, post, channel, first);
+  tell_begun(group, operation, channel);
   return repeat_until_ready(group, operation, [&] {
     for (; index < post.end; index += group.size()) {
       uint64_t reduced = 0;

@@ -56,6 +56,12 @@ template <Group G>
   return !group.any(group.rank() == 0 && memory::load_relaxed(operation.base.progress->verdict) != 0);  // A1
 }
 
+/// Once a kernel, when it has published what others wait for: a release behind a store to the host would wait for that.
+template <Group G>
+RONDO_HD void tell_begun(G group, const LoadStoreOperation &operation, uint32_t channel) {
+  if (channel == 0 && group.rank() == 0) begin_operation(operation.base);
+}
+
 /// Until attempt() is ready in all threads; what one of them acquired, all see then. False: stop.
 template <Group G, class Attempt>
 [[nodiscard]] RONDO_HD bool repeat_until_ready(G group, const LoadStoreOperation &operation, Attempt &&attempt) {

@@ -22,7 +22,8 @@ RONDO_HD inline void tell_running(const DeviceOperation &operation) {
   memory::store_relaxed(operation.result->running, operation.progress->ended_kernels + 1);
 }
 
-/// By thread 0 of a group, at its beginning. The host knows of no replay: it must not free what one still uses.
+/// By thread 0 of a group, at its beginning or behind its posts. The host knows of no replay: it must not free what one
+/// still uses.
 RONDO_HD inline void begin_operation(const DeviceOperation &operation) {
   if (operation.captured != 0) tell_running(operation);
 }

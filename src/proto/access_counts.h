@@ -19,6 +19,7 @@ struct PhaseCounts {
   uint64_t written_bytes[memory_kind_count] = {};
   uint64_t host_loads = 0;
   uint64_t host_stores = 0;
+  uint64_t early_host_stores = 0;  ///< behind which the same thread stored a flag in device memory, or added to one
   uint64_t releases = 0;  ///< of system scope, as all orders are
   uint64_t acquires = 0;
   uint64_t read_modify_writes = 0;

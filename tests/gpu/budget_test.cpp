@@ -106,7 +106,12 @@ double host_loads(const Counted &of) {
   return of.most([](const AccessCounts &rank) { return static_cast<double>(rank.work.host_loads); });
 }
 double early_host_stores(const Counted &of) {
-  return of.most([](const AccessCounts &rank) { return static_cast<double>(rank.work.host_stores); });
+  return of.most([](const AccessCounts &rank) { return static_cast<double>(rank.work.early_host_stores); });
+}
+double read_modify_writes(const Counted &of) {
+  return of.most([](const AccessCounts &rank) {
+    return static_cast<double>(rank.work.read_modify_writes + rank.report.read_modify_writes);
+  });
 }
 double block_releases(const Counted &of) {
   return of.most([](const AccessCounts &rank) {
@@ -146,6 +151,13 @@ const Budget budgets[] = {
     {2, 8, "stores to the host before the last post", early_host_stores, 0},
     {8, 8, "stores to the host before the last post", early_host_stores, 0},
     {8, 32 * KiB, "stores to the host before the last post", early_host_stores, 0},
+    {2, 8, "stores to the host before the last post", early_host_stores, 0, 0, RONDO_ALL_REDUCE, true},
+    {8, 8, "stores to the host before the last post", early_host_stores, 0, 0, RONDO_ALL_REDUCE, true},
+    {8, 32 * KiB, "stores to the host before the last post", early_host_stores, 0, 0, RONDO_ALL_REDUCE, true},
+    {8, 8, "loads from the host", host_loads, 0, 0, RONDO_ALL_REDUCE, true},
+    {8, 8, "adds and exchanges", read_modify_writes, 0},
+    {8, 8, "adds and exchanges", read_modify_writes, 0, 0, RONDO_ALL_REDUCE, true},
+    {8, 8, "accesses one after the other", chain, 3, 0, RONDO_ALL_REDUCE, true},
     {2, 8, "releases of a block", block_releases, 1},
     {8, 8, "releases of a block", block_releases, 1},
     {8, 32 * KiB, "releases of a block", block_releases, 1},

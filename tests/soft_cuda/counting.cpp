@@ -20,6 +20,7 @@ struct Depths {
   uint32_t loaded = 0;  ///< the deepest of what it has loaded
   uint32_t stored = 0;  ///< the deepest of what it has stored
   uint32_t turns = 0;   ///< the deepest of what turns that have ended loaded
+  uint64_t host_stores = 0;  ///< behind which the thread has stored no flag yet
 
   [[nodiscard]] uint32_t deepest() const { return std::max({known, loaded, turns}); }
 };
@@ -111,6 +112,7 @@ void add_phase(PhaseCounts &to, const PhaseCounts &from) {
   }
   to.host_loads += from.host_loads;
   to.host_stores += from.host_stores;
+  to.early_host_stores += from.early_host_stores;
   to.releases += from.releases;
   to.acquires += from.acquires;
   to.read_modify_writes += from.read_modify_writes;
@@ -185,6 +187,11 @@ void Counter::count(Access access, const void *at, size_t bytes) {
   if (is_store(access)) now.written_bytes[kind] += bytes;
   now.host_loads += host && is_load(access) ? 1 : 0;
   now.host_stores += host && is_store(access) ? 1 : 0;
+  depths.host_stores += host && is_store(access) ? 1 : 0;
+  if (!host && is_store(access) && access != Access::store) {
+    now.early_host_stores += depths.host_stores;
+    depths.host_stores = 0;
+  }
   now.releases += access == Access::flag_release ? 1 : 0;
   now.acquires += access == Access::flag_acquire ? 1 : 0;
   now.read_modify_writes += access == Access::read_modify_write ? 1 : 0;
