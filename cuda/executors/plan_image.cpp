@@ -141,7 +141,8 @@ std::vector<std::string> load_store_kernel_names() {
 
 std::string kernel_name(const Plan &plan) {
   const bool load_store = plan.choice.kernel == RONDO_KERNEL_LOAD_STORE;
-  return (load_store ? load_store_stem : stem_of(plan.choice.protocol)) + (is_move(plan) ? "copy" : reducing_name(plan));
+  const std::string stem = load_store ? load_store_stem : stem_of(plan.choice.protocol);
+  return stem + (is_move(plan) ? "copy" : reducing_name(plan));
 }
 
 uint32_t load_store_element_bytes(const Plan &plan) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of load_store: an all-reduce without steps or links, by one_shot or two_shot over the places of all ranks,
-// or any collective of ranks that share their buffers (load_store_place.h has the layout and the order of accesses). A
-// block has one channel, and all of its threads are a group. The result is bit for bit that of the schedule of one_shot
-// or two_shot that the plan names.
+// The kernels of load_store: an all-reduce without steps or links, by one_shot or two_shot over the places of all
+// ranks, or any collective of ranks that share their buffers (load_store_place.h has the layout and the order of
+// accesses). A block has one channel, and all of its threads are a group. The result is bit for bit that of the
+// schedule of one_shot or two_shot that the plan names.
 #pragma once
 
 #include <cstdint>

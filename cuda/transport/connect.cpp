@@ -66,7 +66,7 @@ void warn_of_shared_queues(const DeviceRequest &request) {
                "each other until the timeout. Set CUDA_DEVICE_MAX_CONNECTIONS=32 before the process's first use of "
                "CUDA" +
                (can_share && !request.shares_launches
-                    ? ", or RONDO_DEVICE_LAUNCH=shared (which costs zero-copy all-reduce)"
+                    ? ", or RONDO_DEVICE_LAUNCH=shared (without load_store, which moves each byte once)"
                     : ""));
 }
 

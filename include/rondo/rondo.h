@@ -230,7 +230,7 @@ typedef struct rondo_plan_info {
 /** As rondo_config_default(). */
 RONDO_API rondo_status_t rondo_plan_info_default(rondo_plan_info_t *info, size_t size) RONDO_NOEXCEPT;
 
-/** Tells the plan of a collective: `count` as that collective takes it. Moves nothing. Any thread. */
+/** Tells the plan of a collective, not of its _v: `count` as that collective takes it. Moves nothing. Any thread. */
 RONDO_API rondo_status_t rondo_comm_query_plan(rondo_comm_t comm, rondo_collective_t collective, size_t count,
                                                rondo_type_t type, rondo_plan_info_t *info) RONDO_NOEXCEPT;
 
