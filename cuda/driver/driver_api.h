@@ -106,6 +106,7 @@ enum class DeviceAttribute : int {
   can_use_64_bit_stream_mem_ops = 122,
   can_use_stream_wait_value_nor = 123,
   ipc_event_supported = 125,
+  mem_sync_domain_count = 126,
   mps_enabled = 133,
 };
 
@@ -168,7 +169,14 @@ enum class LocationType : int { invalid = 0, device = 1, host = 2 };
 enum class HandleType : int { none = 0, posix_descriptor = 1 };
 enum class AccessFlags : int { none = 0, read = 1, read_write = 3 };
 enum class Granularity : int { minimum = 0, recommended = 1 };
-enum class LaunchAttributeId : int { ignore = 0, cooperative = 2, cluster_dimension = 4, priority = 8 };
+enum class LaunchAttributeId : int {
+  ignore = 0,
+  cooperative = 2,
+  cluster_dimension = 4,
+  priority = 8,
+  mem_sync_domain = 10
+};
+enum class MemSyncDomain : int { default_ = 0, remote = 1 };
 
 struct DeviceUuid {
   unsigned char bytes[16];
@@ -214,6 +222,7 @@ union LaunchAttributeValue {
   char bytes[64];
   int cooperative;
   int priority;
+  MemSyncDomain mem_sync_domain;
   unsigned cluster_dimension[3];
 };
 

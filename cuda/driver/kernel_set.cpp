@@ -42,12 +42,18 @@ Error image_needs_driver(int compiler_version, int driver_version) {
 
 Result<void> launch_kernel(const CudaDriver &driver, const LoadedKernel &kernel, const LaunchSize &size,
                            void *parameter, CuStream stream, const char *what) {
-  const uint32_t threads = std::min(size.threads, static_cast<uint32_t>(kernel.block_threads_max));
+  // A release waits for all stores of its domain: in the remote one not for those of kernels that compute meanwhile.
+  LaunchAttribute domain{LaunchAttributeId::mem_sync_domain, {}, {}};
+  domain.value.mem_sync_domain = MemSyncDomain::remote;
+  LaunchConfig config;
+  config.grid_x = size.blocks;
+  config.block_x = std::min(size.threads, static_cast<uint32_t>(kernel.block_threads_max));
+  config.shared_bytes = size.shared_bytes;
+  config.stream = stream;
+  config.attributes = &domain;
+  config.attribute_count = kernel.remote ? 1 : 0;
   void *parameters[] = {parameter};
-  return cuda_check(driver,
-                    driver.launch_kernel(kernel.function, size.blocks, 1, 1, threads, 1, 1, size.shared_bytes, stream,
-                                         parameters, nullptr),
-                    what);
+  return cuda_check(driver, driver.launch_kernel_ex(&config, kernel.function, parameters, nullptr), what);
 }
 
 std::vector<KernelFamily> kernel_families(rondo_device_executor_t executor, rondo_protocol_t protocol,
@@ -87,12 +93,14 @@ Result<std::shared_ptr<const KernelSet::Loaded>> KernelSet::load_family(const Pr
   auto loaded = std::make_shared<Loaded>();
   loaded->waits = family != KernelFamily::reduce;
   RONDO_TRY_ASSIGN(loaded->library, images->find_or_make(context.get().device, [&] { return load_image(context); }));
+  RONDO_TRY_ASSIGN(const int domain_count,
+                   device_attribute(driver, context.get().device, DeviceAttribute::mem_sync_domain_count));
   for (const std::string &name : kernel_names(family)) {
     const auto found = find_function(*loaded->library, name.c_str());
     if (!found.ok() && found.error().status == RONDO_ERROR_UNSUPPORTED)
       lacking->emplace(name_of_family, found.error());
     RONDO_TRY_ASSIGN(const CuFunction function, found);
-    LoadedKernel kernel{function, 0};
+    LoadedKernel kernel{function, 0, loaded->waits && domain_count > 1};
     const ContextGuard guard(driver, context.get().context);
     RONDO_TRY(guard.status());
     RONDO_TRY(cuda_check(

@@ -33,6 +33,7 @@ enum class KernelFamily : uint8_t {
 struct LoadedKernel {
   CuFunction function = nullptr;
   int block_threads_max = 0;  ///< as its registers allow
+  bool remote = false;        ///< launched in the remote memory-sync domain
 };
 
 struct LaunchSize {

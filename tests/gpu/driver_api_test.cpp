@@ -98,6 +98,7 @@ SAME(DeviceAttribute::max_shared_memory_per_multiprocessor, CU_DEVICE_ATTRIBUTE_
 SAME(DeviceAttribute::max_registers_per_multiprocessor, CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR);
 SAME(DeviceAttribute::cooperative_launch, CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH);
 SAME(DeviceAttribute::max_shared_memory_per_block_optin, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+SAME(DeviceAttribute::mem_sync_domain_count, CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT);
 SAME(DeviceAttribute::can_flush_remote_writes, CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES);
 SAME(DeviceAttribute::host_register_supported, CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED);
 SAME(DeviceAttribute::virtual_memory_management_supported, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
@@ -168,6 +169,8 @@ SAME(Granularity::recommended, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED);
 SAME(LaunchAttributeId::cooperative, CU_LAUNCH_ATTRIBUTE_COOPERATIVE);
 SAME(LaunchAttributeId::cluster_dimension, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
 SAME(LaunchAttributeId::priority, CU_LAUNCH_ATTRIBUTE_PRIORITY);
+SAME(LaunchAttributeId::mem_sync_domain, CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN);
+SAME(MemSyncDomain::remote, CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE);
 
 static_assert(sizeof(DeviceUuid) == sizeof(CUuuid) && sizeof(IpcMemoryHandle) == sizeof(CUipcMemHandle) &&
               sizeof(IpcEventHandle) == sizeof(CUipcEventHandle));

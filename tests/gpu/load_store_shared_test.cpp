@@ -125,6 +125,32 @@ TEST_CASE("load_store: calls of every collective in shared buffers are replayed,
   }
 }
 
+// Their releases do not wait for stores of kernels that compute meanwhile.
+TEST_CASE("load_store: kernels that wait for other ranks are in the remote memory-sync domain, where there is one",
+          "[plain][no domains]") {
+  if (!in_software()) return;  // which alone tells how it was asked
+  auto *const remote = soft_cuda_function<uint64_t()>(conformance::loaded_driver().library,
+                                                      "soft_cuda_remote_launch_count");
+  REQUIRE(remote != nullptr);
+  const char *const capability = std::getenv("SOFT_CUDA_CAPABILITY");
+  const bool has_domains = capability == nullptr || std::atoi(capability) >= 90;
+  for (const auto executor : {RONDO_DEVICE_EXECUTOR_KERNEL, RONDO_DEVICE_EXECUTOR_COPY}) {
+    rondo_config_t config = on_device();
+    config.device_executor = executor;
+    DeviceRanks group(rank_count, config);
+    const Buffers buffers(group);
+    buffers.fill(0);
+    const uint64_t launched_before = launch_count().value(), remote_before = remote();
+    buffers.call_all(case_of(RONDO_ALL_REDUCE, 100));  // by load_store
+    buffers.call_all(case_of(RONDO_BROADCAST, 100));   // by the interpreter
+    group.synchronize();
+    const uint64_t launched = launch_count().value() - launched_before;
+    CAPTURE(executor, launched);
+    CHECK(launched >= rank_count);
+    CHECK(remote() - remote_before == (has_domains && executor == RONDO_DEVICE_EXECUTOR_KERNEL ? launched : 0));
+  }
+}
+
 TEST_CASE("load_store: calls with uneven blocks go by the interpreter, beside even ones by load_store", "[plain]") {
   DeviceRanks group(rank_count);
   const Buffers buffers(group);

@@ -48,6 +48,8 @@ int attribute_of(const State &driver, const Device &device, DeviceAttribute attr
       return driver.settings.capability / 10;
     case DeviceAttribute::compute_capability_minor:
       return driver.settings.capability % 10;
+    case DeviceAttribute::mem_sync_domain_count:
+      return driver.settings.capability >= 90 ? 4 : 1;
     case DeviceAttribute::pci_bus_id:
       return device.ordinal + 1;
     case DeviceAttribute::mps_enabled:

@@ -182,6 +182,12 @@ __attribute__((visibility("default"))) uint64_t soft_cuda_launch_count() {
   return driver.launch_count;
 }
 
+__attribute__((visibility("default"))) uint64_t soft_cuda_remote_launch_count() {
+  State &driver = state();
+  const std::lock_guard lock(driver.mutex);
+  return driver.remote_launch_count;
+}
+
 __attribute__((visibility("default"))) uint64_t soft_cuda_block_threads() {
   State &driver = state();
   const std::lock_guard lock(driver.mutex);

@@ -124,6 +124,14 @@ bool is_cooperative(const LaunchConfig &config) {
   return false;
 }
 
+bool is_remote(const LaunchConfig &config) {
+  for (unsigned index = 0; index < config.attribute_count; ++index)
+    if (config.attributes[index].id == LaunchAttributeId::mem_sync_domain &&
+        config.attributes[index].value.mem_sync_domain == MemSyncDomain::remote)
+      return true;
+  return false;
+}
+
 CuStatus launch(State &driver, Lock &lock, const std::shared_ptr<Stream> &stream, const LaunchConfig &config,
                 CuFunction handle, void **parameters, void **extra) {
   const auto function = function_in(driver, handle, stream->context);
@@ -148,6 +156,7 @@ CuStatus launch(State &driver, Lock &lock, const std::shared_ptr<Stream> &stream
   made.parameters.resize(parameter_bytes);
   if (parameter_bytes != 0) std::memcpy(made.parameters.data(), parameters[0], parameter_bytes);
   ++driver.launch_count;
+  driver.remote_launch_count += is_remote(config) ? 1 : 0;
   driver.block_threads = std::max(driver.block_threads, shape.block);
   return submit(driver, lock, stream, [made = std::move(made), &device] {
     device.kernels->acquire();

@@ -33,6 +33,8 @@ extern "C" void soft_cuda_live(SoftCudaLive *live);
 
 /// Kernels that this process has launched or captured so far.
 extern "C" uint64_t soft_cuda_launch_count();
+/// Of those, in the remote memory-sync domain.
+extern "C" uint64_t soft_cuda_remote_launch_count();
 /// The most threads of a block that one of them has asked for.
 extern "C" uint64_t soft_cuda_block_threads();
 /// Nodes of graphs that this process has captured so far, kernels among them.
