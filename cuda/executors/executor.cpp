@@ -22,7 +22,7 @@ namespace {
 constexpr uint32_t default_slot_count = 8;
 constexpr uint32_t poll_count = 64;  // looks at a flag in device memory for one at the host's abort word
 constexpr uint64_t upload_patience_ns = 200'000'000;  // a busy machine is seldom later
-constexpr uint64_t upload_patience_captured_ns = 10'000'000'000;
+constexpr uint64_t upload_patience_captured_ns = 2'000'000'000;
 constexpr uint64_t upload_look_ns = 5'000;
 
 /// What the host and the kernels share, in pinned memory.
@@ -59,9 +59,17 @@ class KernelExecutor final : public ExecutorBase {
   [[nodiscard]] Result<bool> uploads_ended() const;
   [[nodiscard]] Result<bool> wait_for_uploads(uint64_t patience_ns) const;
   [[nodiscard]] bool late_uploads_ended() const;
-  [[nodiscard]] Result<void> ensure_uploaded(CudaPlan &plan, const DeviceCall &call, CuStream stream) const;
+  [[nodiscard]] Result<DevicePointer> address_for(CudaPlan &plan, const DeviceCall &call) const;
   [[nodiscard]] DevicePointer device_address_of(const CudaPlan &plan) const {
     return segment_.address() + segment_.shape().plans_offset() + plan.offset;
+  }
+  /// Of what a kernel reads while the copy to the device is late: the plan as it is for this address.
+  [[nodiscard]] std::byte *host_image_of(const CudaPlan &plan) const {
+    return host_plans() + plan_memory_bytes + plan.offset;
+  }
+  [[nodiscard]] Result<device::PlanImage> make_image(const Plan &plan, uint64_t address) const {
+    return device::make_plan_image(
+        plan, address, [&](uint32_t channel, uint32_t peer) { return segment_.ends_address(channel, peer); });
   }
   void prepare_load_store(const Plan &plan, CudaPlan &made) const;
   [[nodiscard]] Result<void> prepare_image(const Plan &plan, CudaPlan &made);
@@ -125,7 +133,7 @@ Result<void> KernelExecutor::connect(const DeviceRequest &request, InfoExchange 
   shape.plan_bytes = plan_memory_bytes;
   RONDO_TRY_ASSIGN(words_, allocate_host_memory(context_, sizeof(HostWords)));
   ::new (words_.get().object) HostWords();
-  RONDO_TRY_ASSIGN(host_plans_, allocate_host_memory(context_, plan_memory_bytes));
+  RONDO_TRY_ASSIGN(host_plans_, allocate_host_memory(context_, 2 * plan_memory_bytes));
   RONDO_TRY(connect_segment(request, shape, info_exchange));
   RONDO_TRY(claim_residency(request.neighbours, budget));
   return join_group(request);
@@ -210,21 +218,23 @@ Result<void> KernelExecutor::prepare_image(const Plan &plan, CudaPlan &made) {
     made.offset = *offset;
     made.bytes = bytes;
   }
-  RONDO_TRY_ASSIGN(const device::PlanImage image,
-                   device::make_plan_image(plan, device_address_of(made), [&](uint32_t channel, uint32_t peer) {
-                     return segment_.ends_address(channel, peer);
-                   }));
+  RONDO_TRY_ASSIGN(const device::PlanImage image, make_image(plan, device_address_of(made)));
   std::memcpy(host_plans() + made.offset, image.bytes.data(), image.bytes.size());
   made.channel_count = image.channel_count;
   made.lane_count = image.lane_count;
   made.lanes_per_channel = image.lanes_per_channel;
   made.scratch_bytes = device::scratch_bytes_for(plan.choice.protocol, geometry());
-  return upload(made);
+  RONDO_TRY(upload(made));
+  if (made.uploaded) return {};
+  std::byte *const here = host_image_of(made);
+  RONDO_TRY_ASSIGN(const device::PlanImage of_host, make_image(plan, reinterpret_cast<uint64_t>(here)));
+  std::memcpy(here, of_host.bytes.data(), of_host.bytes.size());
+  return {};
 }
 
 /// On the executor's own stream, so that a captured call does not repeat the copy with each replay. If that stream
 /// shares a hardware queue with a kernel that waits for this rank, the copy ends only after this rank's call: so the
-/// wait here is short, and ensure_uploaded() copies the same bytes again on the caller's stream.
+/// wait here is short, and the kernels of calls before its end read the plan in host memory.
 Result<void> KernelExecutor::upload(CudaPlan &plan) {
   const ContextGuard guard(*driver_, context_.get().context);
   RONDO_TRY(guard.status());
@@ -268,21 +278,12 @@ Result<bool> KernelExecutor::uploads_ended() const {
   return cuda_error(*driver_, status, "copying a plan to the device");
 }
 
-/// Before the call's kernel. The copy of upload() may come later still: it writes the same bytes. A captured call,
-/// whose graph is to have no copy, waits for that one.
-Result<void> KernelExecutor::ensure_uploaded(CudaPlan &plan, const DeviceCall &call, CuStream stream) const {
-  if (plan.uploaded) return {};
-  RONDO_TRY_ASSIGN(plan.uploaded, wait_for_uploads(call.captured ? upload_patience_captured_ns : 0));
-  if (plan.uploaded) return {};
-  if (call.captured)
-    return Error{RONDO_ERROR_TIMEOUT,
-                 "a plan of " + std::to_string(plan.bytes) + " bytes was not copied to " + describe() +
-                     " before the capture of its call, since other work on the device holds the copy up; capture while "
-                     "no collective waits, or set CUDA_DEVICE_MAX_CONNECTIONS=32 before the process's first use of "
-                     "CUDA"};
-  return cuda_check(*driver_,
-                    driver_->memcpy_htod_async(device_address_of(plan), host_plans() + plan.offset, plan.bytes, stream),
-                    "copying a plan to the device");
+/// Where the call's kernel reads its plan. A captured call's would read it in host memory with each replay: it waits.
+Result<DevicePointer> KernelExecutor::address_for(CudaPlan &plan, const DeviceCall &call) const {
+  if (!plan.uploaded) {
+    RONDO_TRY_ASSIGN(plan.uploaded, wait_for_uploads(call.captured ? upload_patience_captured_ns : 0));
+  }
+  return plan.uploaded ? device_address_of(plan) : reinterpret_cast<DevicePointer>(host_image_of(plan));
 }
 
 device::DeviceOperation KernelExecutor::operation_of(const CudaPlan &plan, const DeviceCall &call) const {
@@ -302,11 +303,11 @@ device::DeviceOperation KernelExecutor::operation_of(const CudaPlan &plan, const
 }
 
 Result<void> KernelExecutor::run(CudaPlan &plan, const DeviceCall &call, CuStream stream) {
-  RONDO_TRY(ensure_uploaded(plan, call, stream));
+  RONDO_TRY_ASSIGN(const DevicePointer address, address_for(plan, call));
   LaunchPart part;
   part.kernel = plan.kernel;
   part.operation = operation_of(plan, call);
-  part.operation.channels = reinterpret_cast<const device::DeviceChannel *>(device_address_of(plan));
+  part.operation.channels = reinterpret_cast<const device::DeviceChannel *>(address);
   part.channel_count = plan.channel_count;
   part.threads = block_threads_max;
   part.shared_bytes = device::shared_bytes_for(plan.lanes_per_channel, plan.scratch_bytes);

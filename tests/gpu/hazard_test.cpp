@@ -82,6 +82,13 @@ std::function<void(Pair &)> clear_on_the_default_stream(const Pair &pair) {
   return [memory](Pair &it) { CU_OK(it.world.cu.memset_d8_async(memory->get().object, 0, 64, nullptr)); };
 }
 
+/// Copies from the host to a device so far; on a real driver always 0.
+uint64_t upload_count() {
+  auto *const ask =
+      soft_cuda_function<uint64_t()>(rondo::cuda::conformance::loaded_driver().library, "soft_cuda_upload_count");
+  return ask == nullptr ? 0 : ask();
+}
+
 }  // namespace
 
 TEST_CASE("hazard: memory that is allocated or given back while a collective waits", "[plain]") {
@@ -154,6 +161,30 @@ TEST_CASE("hazard: a call is captured while the copy of its plan is held up for 
   CU_OK(cu.stream_destroy(other));
 }
 
+TEST_CASE("hazard: a call is captured while the copy of its plan is held up for long, and reads it from the host",
+          "[queue]") {
+  rondo_config_t config = on_device();
+  config.kernel = RONDO_KERNEL_INTERPRETER;
+  DeviceRanks group(1, config);
+  const auto sent = whole_numbers(0, count);
+  const DeviceBuffer send(group.world, bytes_of(sent)), recv(group.world, bytes_of(std::vector<float>(count, 0)));
+  const rondo::cuda::Stream other = group.world.another_stream();
+  const uint64_t uploads = upload_count();
+  rondo::cuda::conformance::Gate gate(group.world);
+  gate.close(other.get().object);
+  const auto graph = captured(group.world, group.stream(0), [&] {
+    CHECK(rondo_all_reduce(send.pointer(), recv.pointer(), count, RONDO_FLOAT32, RONDO_SUM, group.ranks[0],
+                           group.stream(0)) == RONDO_OK);
+    gate.open();  // what makes a graph of it may wait for the device
+  });
+  for (int replay = 0; replay < 2; ++replay) {
+    group.launch(graph, 0);
+    group.synchronize();
+  }
+  CHECK(values_of<float>(recv.read()) == sent);
+  if (in_software()) CHECK(upload_count() - uploads == 1);  // the plan's, which no replay repeats
+}
+
 TEST_CASE("hazard: blocks that are not resident, on a device that says it could hold them", "[blocks]") {
   Pair pair;  // SOFT_CUDA_CLAIMED_BLOCKS: what the communicator asks when it is made
   check_that_it_waits(pair, [](Pair &) {});
@@ -191,6 +222,7 @@ TEST_CASE("hazard: plans that are copied while kernels of other ranks wait in th
     return sums ? rondo_all_reduce(pointer, pointer, elements, RONDO_FLOAT32, RONDO_SUM, group.ranks[rank], stream)
                 : rondo_broadcast(pointer, pointer, elements, RONDO_FLOAT32, 0, group.ranks[rank], stream);
   };
+  const uint64_t uploads = upload_count();
   for (const bool from_one_thread : {false, true})
     for (const size_t elements : {count, count - 1, count - 2})  // a plan each
       for (const bool sums : {true, false}) {
@@ -207,4 +239,6 @@ TEST_CASE("hazard: plans that are copied while kernels of other ranks wait in th
         }
         for (const DeviceBuffer &buffer : buffers) CHECK(values_of<float>(buffer.read()) == expected);
       }
+  // One for each plan, on a stream of Rondo's own: none on the caller's, however late that was.
+  if (in_software()) CHECK(upload_count() - uploads == 3 * 2 * rank_count);
 }

@@ -188,6 +188,12 @@ __attribute__((visibility("default"))) uint64_t soft_cuda_remote_launch_count() 
   return driver.remote_launch_count;
 }
 
+__attribute__((visibility("default"))) uint64_t soft_cuda_upload_count() {
+  State &driver = state();
+  const std::lock_guard lock(driver.mutex);
+  return driver.upload_count;
+}
+
 __attribute__((visibility("default"))) uint64_t soft_cuda_block_threads() {
   State &driver = state();
   const std::lock_guard lock(driver.mutex);

@@ -35,6 +35,8 @@ extern "C" void soft_cuda_live(SoftCudaLive *live);
 extern "C" uint64_t soft_cuda_launch_count();
 /// Of those, in the remote memory-sync domain.
 extern "C" uint64_t soft_cuda_remote_launch_count();
+/// Copies from the host to a device, called or captured.
+extern "C" uint64_t soft_cuda_upload_count();
 /// The most threads of a block that one of them has asked for.
 extern "C" uint64_t soft_cuda_block_threads();
 /// Nodes of graphs that this process has captured so far, kernels among them.

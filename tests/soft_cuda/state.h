@@ -26,6 +26,7 @@ struct State {
   std::array<uint64_t, static_cast<size_t>(Entry::count)> calls{};
   uint64_t work_number = 0;
   uint64_t launch_count = 0;    ///< of kernels
+  uint64_t upload_count = 0;    ///< copies from the host to a device, called or captured
   uint64_t remote_launch_count = 0;  ///< of those, in the remote memory-sync domain
   uint64_t block_threads = 0;   ///< the most that a launch has asked for
   uint64_t captured_count = 0;  ///< of nodes of graphs
