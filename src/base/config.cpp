@@ -186,14 +186,14 @@ constexpr std::array variables{
                    shared<&Config::kernel>,
                    {"kernel", offsetof(rondo_config_t, kernel),
                     take_name<&Config::kernel, &rondo_config_t::kernel, rondo_kernel_string>}},
-    ConfigVariable{"RONDO_CHANNELS", "auto, 1-8", "parallel lanes of a collective",
+    ConfigVariable{"RONDO_CHANNELS", "auto, 1-64", "parallel lanes of a collective",
                    [](std::string_view text, Config &config) {
-                     return set_choice(config.channels, text, parse_number(text, 1, channels_max));
+                     return set_choice(config.channels, text, parse_number(text, 1, device_channels_max));
                    },
                    [](const Config &config) { return show_choice(config.channels, show_number); },
                    shared<&Config::channels>,
                    {"channels", offsetof(rondo_config_t, channels),
-                    take_number<&Config::channels, &rondo_config_t::channels, 1, channels_max>}},
+                    take_number<&Config::channels, &rondo_config_t::channels, 1, device_channels_max>}},
     ConfigVariable{"RONDO_CHUNK_BYTES", "auto, 64-1G", "the schedule's unit",
                    [](std::string_view text, Config &config) {
                      return set_choice(config.chunk_bytes, text, parse_bytes(text, chunk_bytes_min, chunk_bytes_max));

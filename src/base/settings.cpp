@@ -47,6 +47,13 @@ Result<void> check_device(int32_t device) {
                           "; it takes RONDO_DEVICE_HOST or a CUDA device's number");
 }
 
+/// Host memory has fewer than devices.
+Result<void> check_channels(const Settings &settings) {
+  if (settings.device != RONDO_DEVICE_HOST || settings.channels <= channels_max) return {};
+  return invalid_argument("RONDO_CHANNELS: '" + std::to_string(settings.channels) + "' is not a number from 1 to " +
+                          std::to_string(channels_max) + ", as host memory has (and rondo_config_t.channels)");
+}
+
 Result<bool> nonblocking_of(const rondo_config_t &caller) {
   if (caller.size < size_third_version) return false;
   if (caller.nonblocking != 0 && caller.nonblocking != 1)
@@ -60,7 +67,10 @@ Result<bool> nonblocking_of(const rondo_config_t &caller) {
 
 Result<Settings> merge(const rondo_config_t *caller, const Config &environment) {
   Settings settings{environment};
-  if (caller == nullptr) return settings;
+  if (caller == nullptr) {
+    RONDO_TRY(check_channels(settings));
+    return settings;
+  }
   RONDO_TRY(check_size(*caller));
   RONDO_TRY(check_device(caller->device));
   settings.device = caller->device;
@@ -69,6 +79,7 @@ Result<Settings> merge(const rondo_config_t *caller, const Config &environment) 
     if (variable.field.name != nullptr && caller->size > variable.field.offset)
       RONDO_TRY(variable.field.take(*caller, variable.field.name, settings));
   drop_what_contradicts(*caller, settings);
+  RONDO_TRY(check_channels(settings));
   return settings;
 }
 

@@ -52,7 +52,8 @@ Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store 
   shm::ConnectRequest request;
   request.rank = group.index_on_node(args.rank);
   request.rank_count = static_cast<uint32_t>(group.ranks_of(node).size());
-  request.channel_count = std::max(args.settings.channels, default_channel_count);
+  // On a device, more are blocks of kernels: links between hosts have as many as host memory.
+  request.channel_count = std::clamp(args.settings.channels, default_channel_count, channels_max);
   // Plans depend on slots, so that all hosts must have the same, however many ranks they have.
   const ConnectionGeometry geometry =
       shm::choose_segment_shape(args.rank_count, request.channel_count, args.settings.slot_count,

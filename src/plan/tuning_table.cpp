@@ -29,8 +29,9 @@ Result<void> check_sizes(const TuningRow &row) {
   if (row.rank_count < 2 || row.rank_count > TuningTable::rank_count_max)
     return refuse("ranks", row.rank_count, "2 to " + std::to_string(TuningTable::rank_count_max));
   if (row.bytes_max == 0) return refuse("bytes_max", 0, "1 or more");
-  const bool blocks = row.buffers != BufferPlace::host && row.choice.kernel == RONDO_KERNEL_LOAD_STORE;
-  const uint32_t channel_count_max = blocks ? max_ctas_max : channels_max;
+  const uint32_t channel_count_max = row.buffers == BufferPlace::host                  ? channels_max
+                                     : row.choice.kernel == RONDO_KERNEL_LOAD_STORE ? max_ctas_max
+                                                                                    : device_channels_max;
   if (row.choice.channels < 1 || row.choice.channels > channel_count_max)
     return refuse("channels", row.choice.channels, "1 to " + std::to_string(channel_count_max));
   const uint64_t chunk_bytes = row.choice.chunk_bytes;

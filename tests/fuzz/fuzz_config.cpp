@@ -37,7 +37,7 @@ Result<Config> parse(const Variables &variables) {
 }
 
 void check_ranges(const Config &config) {
-  FUZZ_CHECK(config.channels <= channels_max);
+  FUZZ_CHECK(config.channels <= device_channels_max);
   FUZZ_CHECK(config.chunk_bytes == 0 ||
              (config.chunk_bytes >= chunk_bytes_min && config.chunk_bytes <= chunk_bytes_max));
   FUZZ_CHECK(config.timeout_ns >= 1'000'000 && config.init_timeout_ns >= 1'000'000);

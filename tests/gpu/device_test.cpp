@@ -105,6 +105,27 @@ TEST_CASE("device: every algorithm and protocol, over two channels") {
     }
 }
 
+TEST_CASE("device: more channels than host memory has may be asked for, and run") {
+  rondo_config_t config = on_device();
+  config.kernel = RONDO_KERNEL_INTERPRETER;
+  config.channels = 24;
+  DeviceRanks group(2, config);
+  constexpr size_t count = 100'003;
+  rondo_plan_info_t plan = RONDO_PLAN_INFO_INIT;
+  REQUIRE(rondo_comm_query_plan(group.ranks[0], RONDO_ALL_REDUCE, count, RONDO_FLOAT32, &plan) == RONDO_OK);
+  CHECK(plan.channels == 24);
+  std::vector<DeviceBuffer> buffers;
+  for (int rank = 0; rank < 2; ++rank)
+    buffers.emplace_back(group.world, bytes_of(whole_numbers(static_cast<uint64_t>(rank), count)));
+  for (int rank = 0; rank < 2; ++rank) {
+    void *const pointer = buffers[static_cast<size_t>(rank)].pointer();
+    REQUIRE(rondo_all_reduce(pointer, pointer, count, RONDO_FLOAT32, RONDO_SUM, group.ranks[rank],
+                             group.stream(rank)) == RONDO_OK);
+  }
+  group.synchronize();
+  for (const DeviceBuffer &buffer : buffers) CHECK(values_of<float>(buffer.read()) == sum_over_ranks(0, 2, count));
+}
+
 TEST_CASE("device: the other collectives, a barrier and finalize") {
   constexpr int rank_count = 3;
   constexpr size_t count = 1000;
