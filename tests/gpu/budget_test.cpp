@@ -25,6 +25,7 @@ struct Counted {
   size_t bytes = 0;  ///< of the vector, all blocks
   std::vector<AccessCounts> ranks;
   bool graph = false;
+  bool in_place = false;
 
   [[nodiscard]] double most(double (*of)(const AccessCounts &)) const {
     double found = 0;
@@ -41,8 +42,8 @@ struct Counted {
   }
 };
 
-/// `graph`: a call that was captured is replayed.
-Counted count(rondo_collective_t collective, int rank_count, size_t bytes, bool graph = false,
+/// `graph`: a call that was captured is replayed. `in_place`: of a broadcast, which can be repeated.
+Counted count(rondo_collective_t collective, int rank_count, size_t bytes, bool graph = false, bool in_place = false,
               const rondo_config_t &config = on_device()) {
   const std::string library = conformance::loaded_driver().library;
   auto *const counts = soft_cuda_function<void(uint32_t)>(library, "soft_cuda_count_accesses");
@@ -53,6 +54,7 @@ Counted count(rondo_collective_t collective, int rank_count, size_t bytes, bool 
   DeviceCase it{collective};
   it.count = in_blocks(collective) ? elements / static_cast<size_t>(rank_count) : elements;
   it.root = 1;
+  it.in_place = in_place;
   std::vector<DeviceBuffer> send, recv;
   for (int rank = 0; rank < rank_count; ++rank) {
     send.emplace_back(group.world, bytes_of(whole_numbers(static_cast<uint64_t>(rank), elements)));
@@ -85,7 +87,7 @@ Counted count(rondo_collective_t collective, int rank_count, size_t bytes, bool 
   counts(0);
   for (const AccessCounts &rank : counted.ranks) CHECK(rank.operations == 1);
   for (int rank = 0; rank < rank_count; ++rank)
-    check_received(recv[static_cast<size_t>(rank)].read(), it, rank, rank_count);
+    check_received((in_place ? send : recv)[static_cast<size_t>(rank)].read(), it, rank, rank_count);
   return counted;
 }
 
@@ -99,6 +101,7 @@ struct Budget {
   double present = 0;
   rondo_collective_t collective = RONDO_ALL_REDUCE;
   bool graph = false;  ///< replayed
+  bool in_place = false;
 };
 
 double moved(const Counted &of) { return of.moved(); }
@@ -141,6 +144,7 @@ const Budget budgets[] = {
     {8, 1 * MiB, "bytes moved", moved, 1.05 * (1 + 8), 0, RONDO_ALL_GATHER},
     {2, 1 * MiB, "bytes moved", moved, 1.05 * (1 + 2), 0, RONDO_BROADCAST},
     {8, 1 * MiB, "bytes moved", moved, 1.05 * (1 + 8), 0, RONDO_BROADCAST},
+    {8, 1 * MiB, "bytes moved in place", moved, 1.05 * (1 + 7), 0, RONDO_BROADCAST, false, true},
     {8, 8 * MiB, "share of a block", block_share, 1.0 / 4, 0, RONDO_REDUCE_SCATTER},
     {8, 8 * MiB, "share of a block", block_share, 1.0 / 4, 0, RONDO_BROADCAST},
     {2, 8 * MiB, "share of a block", block_share, 1.0 / 16},
@@ -174,11 +178,12 @@ TEST_CASE("budgets: a collective costs no more than the table says", "[budget]")
     const Counted *counted = nullptr;
     for (const Counted &it : known)
       if (it.collective == line.collective && it.rank_count == line.rank_count && it.bytes == line.bytes &&
-          it.graph == line.graph)
+          it.graph == line.graph && it.in_place == line.in_place)
         counted = &it;
     if (counted == nullptr) {
-      known.push_back(count(line.collective, line.rank_count, line.bytes, line.graph));
+      known.push_back(count(line.collective, line.rank_count, line.bytes, line.graph, line.in_place));
       known.back().graph = line.graph;
+      known.back().in_place = line.in_place;
       counted = &known.back();
     }
     const double value = line.value(*counted);
@@ -202,7 +207,7 @@ TEST_CASE("budgets: no kernel has larger blocks than are reckoned with, whatever
       rondo_config_t config = on_device();
       config.kernel = kernel;
       config.algorithm = algorithm;
-      static_cast<void>(count(RONDO_ALL_REDUCE, 3, 1 * MiB, false, config));
+      static_cast<void>(count(RONDO_ALL_REDUCE, 3, 1 * MiB, false, false, config));
     }
   CHECK(largest() == block_threads_max);
 }
