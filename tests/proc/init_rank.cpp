@@ -23,6 +23,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <mutex>
 #include <string>
 #include <thread>
 
@@ -33,7 +34,7 @@ namespace {
 constexpr long long id_patience_ns = 20'000'000'000;
 
 std::atomic<bool> armed{false};
-std::atomic<long> call_count{0};
+long call_count = 0;
 std::atomic<long> sent_count{0};
 long strike_at = 0;
 
@@ -48,10 +49,20 @@ void say(const std::string &line) {
   if (::write(STDOUT_FILENO, line.data(), line.size()) < 0) std::abort();
 }
 
+/// Held while a call is counted, so that no thread strikes after disarm(), when the initialisation is over.
+std::mutex counting;
+
 void count_call() {
+  if (!armed) return;
+  const std::lock_guard lock(counting);
   if (!armed || ++call_count != strike_at) return;
   say("strike " + std::to_string(now_ns()) + " " + std::to_string(sent_count) + "\n");
   ::kill(::getpid(), SIGKILL);
+}
+
+void disarm() {
+  const std::lock_guard lock(counting);
+  armed = false;
 }
 
 template <class Function>
@@ -180,7 +191,7 @@ int main(int argc, char **argv) {
   armed = true;
   const rondo_status_t status = how == "env" ? rondo_comm_init_env(&comm, nullptr)
                                              : rondo_comm_init(&comm, &id, rank, number("RONDO_TEST_SIZE", 1), nullptr);
-  armed = false;
+  disarm();
   if (!report("init", nullptr, status)) return 1;
   const bool met = report("barrier", comm, rondo_barrier(comm, nullptr));
   static_cast<void>(rondo_comm_destroy(comm));

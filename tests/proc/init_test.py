@@ -69,7 +69,7 @@ class Death(unittest.TestCase):
         for rank in set(said) - {victim}:
             seconds, status, peer, message = outcome(said[rank])
             joined = int(said[rank][0][1]) * 1e-9
-            context = f"strike {strike} after {sent_count} sends, rank {rank}: {message}"
+            context = f"strike {strike} after {sent_count} sends, rank {rank}: {message}; it said {said[rank]}"
             if victim != 0 and sent_count < 2:
                 # Nobody knows that it was there: it had not said its rank yet.
                 self.assertIn(status, (TIMEOUT, REMOTE), context)
