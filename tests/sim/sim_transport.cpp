@@ -37,6 +37,7 @@ class SimPeers final : public PeerAccess {
     real_.sleep(ticket, timeout_ns);
   }
   void cancel_sleep() override { real_.cancel_sleep(); }
+  bool progress() override { return real_.progress(); }
 
  private:
   PeerAccess &real_;
@@ -63,6 +64,8 @@ class SimLinks final : public Links {
   }
   uint32_t readable_kinds(uint32_t) const override { return host_.plan.readable_kinds; }
   PeerAccess &peers() override { return peers_; }
+  bool needs_progress() const override { return real_.needs_progress(); }
+  NetworkMemory network_memory() const override { return real_.network_memory(); }
 
   void set_running(bool running) override {
     real_.set_running(running);
@@ -144,6 +147,7 @@ class SimRanks final : public Ranks {
         dead.push_back(peer);
     return dead;
   }
+  std::vector<int> process_handles() const override { return real_.process_handles(); }
   std::string describe_rank(uint32_t peer) const override { return real_.describe_rank(peer); }
 
  private:

@@ -1,89 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// One suite over every transport: what Links, Ranks and FlightRecorder promise holds among ranks of one host, and among
-// ranks of two hosts, which here are threads of one process with a segment for each "host" and TCP between them. (The
-// seeded world, which wraps the transport of one host, is tested by its lives.)
+// One suite over every transport: what Links, Ranks and FlightRecorder promise holds in each of the worlds of
+// tests/unit/transport_world.h.
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <functional>
-#include <thread>
 #include <vector>
 
 #include "src/base/clock.h"
 #include "src/proto/simple.h"
 #include "tests/catch.h"
-#include "transports/net/transport.h"
-#include "transports/shm/transport.h"
-#include "transports/tcp/connect.h"
+#include "tests/unit/transport_world.h"
 
 using namespace rondo;
+using namespace rondo_test;
 
 namespace {
-
-constexpr uint64_t second_ns = 1'000'000'000;
-constexpr uint64_t patience_ns = 60 * second_ns;  // the tests end much earlier where nothing is broken
-constexpr uint32_t channel_count = 2;
-
-/// A group whose ranks are on the nodes that `node_of` says; rank by rank, a transport.
-class World {
- public:
-  explicit World(std::vector<uint32_t> node_of) : node_of_(std::move(node_of)), transports_(node_of_.size()) {
-    const auto server = start_store_server({"127.0.0.1", 0}, secret_);
-    REQUIRE(server.ok());
-    std::vector<Result<void>> outcomes(size());
-    std::vector<std::thread> threads;
-    for (uint32_t rank = 0; rank < size(); ++rank)
-      threads.emplace_back([&, rank] { outcomes[rank] = connect(rank, server.value()->endpoint()); });
-    for (std::thread &thread : threads) thread.join();
-    for (const Result<void> &outcome : outcomes) REQUIRE((outcome.ok() ? "" : outcome.error().message) == "");
-  }
-
-  [[nodiscard]] uint32_t size() const { return static_cast<uint32_t>(node_of_.size()); }
-  [[nodiscard]] uint32_t node_of(uint32_t rank) const { return node_of_[rank]; }
-  [[nodiscard]] Links &links(uint32_t rank) { return transports_[rank]->links(); }
-  [[nodiscard]] Ranks &ranks(uint32_t rank) { return transports_[rank]->ranks(); }
-  [[nodiscard]] FlightRecorder &recorder(uint32_t rank) { return transports_[rank]->recorder(); }
-  void leave(uint32_t rank) { transports_[rank].reset(); }
-
-  /// Links move only while their ranks make progress.
-  void progress() {
-    for (uint32_t rank = 0; rank < size(); ++rank)
-      if (links(rank).needs_progress()) static_cast<void>(links(rank).peers().progress());
-  }
-
- private:
-  Result<void> connect(uint32_t rank, const Endpoint &endpoint) {
-    const uint64_t deadline_ns = now_ns() + patience_ns;
-    RONDO_TRY_ASSIGN(const auto store, connect_store(endpoint, secret_, deadline_ns));
-    const uint32_t node = node_of_[rank];
-    std::vector<uint32_t> local_index(size(), net::no_local);
-    shm::ConnectRequest request;
-    request.rank_count = 0;
-    for (uint32_t peer = 0; peer < size(); ++peer)
-      if (node_of_[peer] == node) local_index[peer] = request.rank_count++;
-    request.rank = local_index[rank];
-    request.channel_count = channel_count;
-    request.slot_count = 4;
-    request.slot_bytes = 4096;
-    request.key_prefix = "w/node" + std::to_string(node);
-    request.host_name = "n" + std::to_string(node);
-    request.deadline_ns = deadline_ns;
-    RONDO_TRY_ASSIGN(auto local, shm::connect(request, *store, segments_));
-    if (request.rank_count == size()) {
-      transports_[rank] = std::move(local);
-      return {};
-    }
-    tcp::GroupRequest group{rank,        size(),            node_of_, local_index, secret_,
-                            "127.0.0.1", request.host_name, "w",      deadline_ns};
-    RONDO_TRY_ASSIGN(transports_[rank], tcp::connect(group, std::move(local), *store));
-    return {};
-  }
-
-  const std::vector<uint32_t> node_of_;
-  const Secret secret_ = random_secret();
-  shm::SegmentTable segments_;
-  std::vector<std::unique_ptr<Transport>> transports_;
-};
 
 /// What may lag: true once it is so.
 bool eventually(const std::function<bool()> &is_so) {
@@ -113,55 +45,125 @@ Error failure_of(uint32_t rank, const std::string &message) {
   return error;
 }
 
-/// Moves `count` slots from `from` to `to`, more than there are, so that credit comes back too.
-void move_slots(World &world, uint32_t channel, uint32_t from, uint32_t to, uint64_t count) {
-  SimpleSender sender(world.links(from).outgoing(channel, to));
-  SimpleReceiver receiver(world.links(to).incoming(channel, from));
-  const uint64_t deadline_ns = now_ns() + patience_ns;
-  uint64_t posted = 0, received = 0, wrong = 0;
-  while (received < count && now_ns() < deadline_ns) {
-    world.progress();
-    if (posted < count && sender.can_send()) {
-      const uint64_t value = 1000 * from + 100 * to + 10 * channel + posted;
-      std::memcpy(sender.payload(), &value, sizeof value);
-      SlotHeader header;
-      header.signature = 5;
-      header.bytes = sizeof value;
-      sender.post(header, true);
-      world.links(from).peers().wake(to);
-      ++posted;
-    }
-    if (receiver.can_receive()) {
-      uint64_t value = 0;
-      std::memcpy(&value, receiver.payload(), sizeof value);
-      wrong += value != 1000 * from + 100 * to + 10 * channel + received || receiver.header().bytes != sizeof value;
-      receiver.release(true);
-      world.links(to).peers().wake(from);
-      ++received;
-    }
-  }
-  CAPTURE(channel, from, to);
-  CHECK(received == count);
-  CHECK(wrong == 0);
-}
+/// Slots on one directed connection: as many are posted and received as there can be, and each is looked at.
+class Flow {
+ public:
+  Flow(World &world, uint32_t channel, uint32_t from, uint32_t to)
+      : world_(world),
+        channel_(channel),
+        from_(from),
+        to_(to),
+        sender_(world.links(from).outgoing(channel, to)),
+        receiver_(world.links(to).incoming(channel, from)) {}
 
-const std::vector<std::vector<uint32_t>> layouts{{0, 0, 0}, {0, 1, 0}};
+  bool post() {
+    if (!sender_.can_send()) return false;
+    const uint64_t value = content(posted_++);
+    std::memcpy(sender_.payload(), &value, sizeof value);
+    SlotHeader header;
+    header.signature = 5;
+    header.bytes = sizeof value;
+    sender_.post(header, true);
+    world_.links(from_).peers().wake(to_);
+    return true;
+  }
+  /// `wakes`: the sender is there.
+  bool receive(bool wakes = true) {
+    if (!receiver_.can_receive()) return false;
+    uint64_t value = 0;
+    std::memcpy(&value, receiver_.payload(), sizeof value);
+    wrong_ += value != content(received_++) || receiver_.header().bytes != sizeof value;
+    receiver_.release(true);
+    if (wakes) world_.links(to_).peers().wake(from_);
+    return true;
+  }
+  [[nodiscard]] uint64_t posted() const { return posted_; }
+  [[nodiscard]] uint64_t received() const { return received_; }
+  void check_received(uint64_t count) const {
+    CAPTURE(channel_, from_, to_);
+    CHECK(received_ == count);
+    CHECK(wrong_ == 0);
+  }
+
+ private:
+  [[nodiscard]] uint64_t content(uint64_t counter) const {
+    return 1'000'000 * from_ + 100'000 * to_ + 10'000 * channel_ + counter;
+  }
+
+  World &world_;
+  uint32_t channel_, from_, to_;
+  SimpleSender sender_;
+  SimpleReceiver receiver_;
+  uint64_t posted_ = 0, received_ = 0, wrong_ = 0;
+};
+
+/// Moves `count` slots over each of `flows` at once: more than there are, so that credit comes back too.
+void move_slots(World &world, std::vector<Flow> flows, uint64_t count) {
+  const uint64_t deadline_ns = now_ns() + patience_ns;
+  const auto done = [&] {
+    return std::ranges::all_of(flows, [&](const Flow &flow) { return flow.received() == count; });
+  };
+  while (!done() && now_ns() < deadline_ns) {
+    for (Flow &flow : flows) {
+      while (flow.posted() < count && flow.post()) {
+      }
+    }
+    world.progress();
+    for (Flow &flow : flows) flow.receive();
+  }
+  for (const Flow &flow : flows) flow.check_received(count);
+}
 
 }  // namespace
 
 TEST_CASE("transports: every link moves slots in order, and gives them back") {
-  for (const auto &layout : layouts) {
-    World world(layout);
+  for (const WorldKind &kind : world_kinds()) {
+    INFO(kind.name);
+    World world(kind);
     for (uint32_t from = 0; from < world.size(); ++from)
       for (uint32_t to = 0; to < world.size(); ++to)
-        for (uint32_t channel = 0; channel < channel_count; ++channel) move_slots(world, channel, from, to, 11);
+        for (uint32_t channel = 0; channel < channel_count; ++channel)
+          move_slots(world, {{world, channel, from, to}}, 11);
+  }
+}
+
+TEST_CASE("transports: links that are full in all directions at once move every slot, once and in order") {
+  for (const WorldKind &kind : world_kinds()) {
+    INFO(kind.name);
+    World world(kind);
+    std::vector<Flow> flows;
+    for (uint32_t from = 0; from < world.size(); ++from)
+      for (uint32_t to = 0; to < world.size(); ++to)
+        for (uint32_t channel = 0; channel < channel_count; ++channel) flows.emplace_back(world, channel, from, to);
+    move_slots(world, std::move(flows), 200);
+  }
+}
+
+TEST_CASE("transports: what a rank had posted when it left still arrives, whole and once") {
+  for (const WorldKind &kind : world_kinds()) {
+    INFO(kind.name);
+    World world(kind);
+    std::vector<Flow> flows;
+    for (const uint32_t to : {0u, 2u})
+      for (uint32_t channel = 0; channel < channel_count; ++channel) flows.emplace_back(world, channel, 1, to);
+    for (Flow &flow : flows)
+      while (flow.post()) {
+      }
+    world.leave(1);
+    CHECK(eventually([&] {
+      world.progress();
+      for (Flow &flow : flows) flow.receive(false);
+      return std::ranges::all_of(flows, [](const Flow &flow) { return flow.received() == flow.posted(); });
+    }));
+    for (const Flow &flow : flows) flow.check_received(world.links(0).geometry().slot_count);
   }
 }
 
 TEST_CASE("transports: all ranks see the same geometry, and nobody is exported what it cannot read") {
-  for (const auto &layout : layouts) {
-    World world(layout);
-    const bool one_node = std::count(layout.begin(), layout.end(), layout[0]) == std::ptrdiff_t(layout.size());
+  for (const WorldKind &kind : world_kinds()) {
+    INFO(kind.name);
+    World world(kind);
+    const bool one_node = std::ranges::count(kind.node_of, kind.node_of[0]) == std::ptrdiff_t(world.size());
     for (uint32_t rank = 0; rank < world.size(); ++rank) {
       Links &links = world.links(rank);
       CHECK(links.geometry() == world.links(0).geometry());
@@ -176,8 +178,9 @@ TEST_CASE("transports: all ranks see the same geometry, and nobody is exported w
 }
 
 TEST_CASE("transports: what a rank enters and completes is seen by all, never before") {
-  for (const auto &layout : layouts) {
-    World world(layout);
+  for (const WorldKind &kind : world_kinds()) {
+    INFO(kind.name);
+    World world(kind);
     constexpr uint32_t actor = 1;
     for (uint32_t rank = 0; rank < world.size(); ++rank) {
       CHECK(eventually([&] { return world.ranks(rank).state(actor) == RankState::alive; }));
@@ -204,8 +207,9 @@ TEST_CASE("transports: what a rank enters and completes is seen by all, never be
 }
 
 TEST_CASE("transports: the first failure reaches every rank, and stays") {
-  for (const auto &layout : layouts) {
-    World world(layout);
+  for (const WorldKind &kind : world_kinds()) {
+    INFO(kind.name);
+    World world(kind);
     for (uint32_t rank = 0; rank < world.size(); ++rank) CHECK_FALSE(world.ranks(rank).failed());
     world.ranks(1).raise(failure_of(1, "the first"));
     for (uint32_t rank = 0; rank < world.size(); ++rank) CHECK(eventually([&] { return world.ranks(rank).failed(); }));
@@ -221,8 +225,9 @@ TEST_CASE("transports: the first failure reaches every rank, and stays") {
 }
 
 TEST_CASE("transports: a rank that leaves is seen to have left, and is not taken for dead") {
-  for (const auto &layout : layouts) {
-    World world(layout);
+  for (const WorldKind &kind : world_kinds()) {
+    INFO(kind.name);
+    World world(kind);
     for (uint32_t rank = 0; rank < world.size(); ++rank)
       CHECK(eventually([&] { return world.ranks(rank).state(1) == RankState::alive; }));
     world.leave(1);
@@ -236,9 +241,34 @@ TEST_CASE("transports: a rank that leaves is seen to have left, and is not taken
   }
 }
 
+TEST_CASE("transports: a rank that dies is told once, however often the others ask, and nobody else is") {
+  for (const WorldKind &kind : world_kinds()) {
+    INFO(kind.name);
+    World world(kind, /*mortal=*/1);
+    const std::vector<uint32_t> survivors{0, 2};
+    for (const uint32_t rank : survivors) CHECK(world.ranks(rank).find_dead().empty());
+    world.kill(1);
+    for (const uint32_t rank : survivors) {
+      Ranks &ranks = world.ranks(rank);
+      CHECK(eventually([&] {
+        world.progress();
+        return !ranks.find_dead().empty();
+      }));
+      for (int again = 0; again < 100; ++again) {
+        world.progress();
+        REQUIRE(ranks.find_dead() == std::vector<uint32_t>{1});
+      }
+      CHECK(ranks.state(1) == RankState::alive);  // it has told nothing else
+      CHECK(ranks.state(2 - rank) == RankState::alive);
+      CHECK_FALSE(ranks.how_dead(1).empty());
+    }
+  }
+}
+
 TEST_CASE("transports: one rank of those that share a recording claims it, and all see it written") {
-  for (const auto &layout : layouts) {
-    World world(layout);
+  for (const WorldKind &kind : world_kinds()) {
+    INFO(kind.name);
+    World world(kind);
     for (const uint32_t node : {0u, 1u}) {
       std::vector<uint32_t> sharing;
       for (uint32_t rank = 0; rank < world.size(); ++rank)

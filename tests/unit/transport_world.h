@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// The groups over which the suite of transports runs: ranks of one host; ranks of two hosts, which here are threads of
+// one process with a segment for each "host" and TCP between them; and ranks of one host in the seeded world of
+// tests/sim, whose stores are seen at once or late.
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "src/bootstrap/store/store.h"
+#include "tests/sim/sim_transport.h"
+#include "transports/shm/segment_table.h"
+#include "transports/transport.h"
+
+namespace rondo_test {
+
+inline constexpr uint64_t patience_ns = 60'000'000'000;  // the tests end much earlier where nothing is broken
+inline constexpr uint32_t channel_count = 2;
+
+enum class Seeded { no, prompt_stores, late_stores };
+
+struct WorldKind {
+  const char *name;
+  std::vector<uint32_t> node_of;  ///< by rank
+  Seeded seeded = Seeded::no;
+};
+
+[[nodiscard]] const std::vector<WorldKind> &world_kinds();
+
+/// A group whose ranks are on the nodes that the kind says; rank by rank, a transport.
+class World {
+ public:
+  /// `mortal`: a rank that can be killed. It is a process of its own, and does nothing.
+  explicit World(const WorldKind &kind, std::optional<uint32_t> mortal = {});
+  ~World();
+
+  [[nodiscard]] uint32_t size() const { return static_cast<uint32_t>(node_of_.size()); }
+  [[nodiscard]] uint32_t node_of(uint32_t rank) const { return node_of_[rank]; }
+  [[nodiscard]] rondo::Links &links(uint32_t rank) { return transports_[rank]->links(); }
+  [[nodiscard]] rondo::Ranks &ranks(uint32_t rank) { return transports_[rank]->ranks(); }
+  [[nodiscard]] rondo::FlightRecorder &recorder(uint32_t rank) { return transports_[rank]->recorder(); }
+
+  /// As a communicator that is destroyed.
+  void leave(uint32_t rank);
+  void kill(uint32_t rank);
+  /// Links between hosts move only while their ranks make progress; late stores, while time passes.
+  void progress();
+
+ private:
+  void fork_mortal();
+  void connect_all(const rondo::Endpoint &endpoint);
+  rondo::Result<void> connect(uint32_t rank, const rondo::Endpoint &endpoint);
+  void in_fiber(uint32_t rank, const std::function<void()> &body);
+
+  const std::vector<uint32_t> node_of_;
+  const std::optional<uint32_t> mortal_;
+  const rondo::Secret secret_ = rondo::random_secret();
+  pid_t child_ = -1;
+  int to_child_ = -1;
+  rondo::shm::SegmentTable segments_;
+  rondo::sim::StackPool stacks_;
+  rondo::sim::LifePlan plan_;
+  std::unique_ptr<rondo::sim::Scheduler> scheduler_;
+  std::unique_ptr<rondo::sim::SimHost> host_;  ///< null: not seeded
+  std::vector<std::unique_ptr<rondo::Transport>> transports_;
+};
+
+}  // namespace rondo_test
