@@ -18,7 +18,7 @@
 namespace rondo {
 namespace {
 
-constexpr uint32_t peer_info_version = 9;
+constexpr uint32_t peer_info_version = 10;
 constexpr uint64_t farewell_ns = 2'000'000'000;
 
 struct PeerInfo {

@@ -2,19 +2,42 @@
 #include "src/core/registry.h"
 
 #include <algorithm>
+#include <array>
 
 #include "cuda/executors/executor.h"
 #include "cuda/driver/pointer_probe.h"
 #include "src/engine/host_executor.h"
 #include "src/topo/host.h"
+#include "transports/hosts/connect.h"
 #include "transports/net/transport.h"
 #include "transports/shm/transport.h"
-#include "transports/tcp/connect.h"
+#include "transports/tcp/network.h"
+#include "transports/ucx/network.h"
+#include "transports/verbs/network.h"
 
 namespace rondo {
 namespace {
 
 constexpr uint32_t default_channel_count = 2;  // the double tree's two trees
+
+/// Between hosts; "auto" is the first. A new network is a line here.
+constexpr std::array networks{
+    net::NetworkKind{NetworkChoice::tcp, "tcp", true,
+                     [](const auto &links, const net::JoinRequest &, std::vector<net::PeerSocket> sockets, Store &) {
+                       return tcp::make_network(links, std::move(sockets));
+                     }},
+    net::NetworkKind{NetworkChoice::ucx, "ucx", false,
+                     [](const auto &links, const net::JoinRequest &request, std::vector<net::PeerSocket>,
+                        Store &store) { return ucx::make_network(links, request, store); }},
+    net::NetworkKind{NetworkChoice::verbs, "verbs", false,
+                     [](const auto &links, const net::JoinRequest &request, std::vector<net::PeerSocket>,
+                        Store &store) { return verbs::make_network(links, request, store); }},
+};
+
+const net::NetworkKind &network_of(const Settings &settings) {
+  const auto *const found = std::ranges::find(networks, settings.network, &net::NetworkKind::choice);
+  return found == networks.end() ? networks.front() : *found;
+}
 
 /// By rank: its number among the ranks of this rank's node.
 std::vector<uint32_t> local_indices(const GroupInfo &group, uint32_t own_rank) {
@@ -46,6 +69,8 @@ WaitPolicy wait_policy_of(const Settings &settings, const GroupInfo &group, cons
 
 }  // namespace
 
+const char *network_name(const Settings &settings) { return network_of(settings).name; }
+
 Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store &store, shm::SegmentTable &segments) {
   const GroupInfo &group = args.group;
   const uint32_t node = group.node_of(args.rank);
@@ -68,21 +93,22 @@ Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store 
   request.deadline_ns = args.deadline_ns;
   RONDO_TRY_ASSIGN(auto local, shm::connect(request, store, segments));
   if (group.one_node()) return local;
-  const tcp::GroupRequest several{args.rank,
-                                  args.rank_count,
-                                  {group.node_of_ranks().begin(), group.node_of_ranks().end()},
-                                  local_indices(group, args.rank),
-                                  args.secret,
-                                  args.settings.network_interface,
-                                  host_name(),
-                                  args.key_prefix,
-                                  args.deadline_ns,
-                                  args.settings.network,
-                                  args.settings.ib_devices,
-                                  args.settings.ib_gid_index,
-                                  args.settings.sockets,
-                                  args.settings.device != RONDO_DEVICE_HOST};
-  return tcp::connect(several, std::move(local), store);
+  hosts::GroupRequest several;
+  several.rank = args.rank;
+  several.rank_count = args.rank_count;
+  several.host_of.assign(group.node_of_ranks().begin(), group.node_of_ranks().end());
+  several.local_index = local_indices(group, args.rank);
+  several.secret = args.secret;
+  several.network_interface = args.settings.network_interface;
+  several.host_name = host_name();
+  several.key_prefix = args.key_prefix;
+  several.deadline_ns = args.deadline_ns;
+  several.network = &network_of(args.settings);
+  several.ib_devices = args.settings.ib_devices;
+  several.ib_gid_index = args.settings.ib_gid_index;
+  several.sockets = args.settings.sockets;
+  several.on_device = args.settings.device != RONDO_DEVICE_HOST;
+  return hosts::connect(several, std::move(local), store);
 }
 
 Result<void> check_device(const Settings &settings) {

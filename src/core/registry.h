@@ -27,6 +27,9 @@ struct ConnectArgs {
   const TuningTable *tuning = nullptr;
 };
 
+/// Of the network that the settings choose.
+[[nodiscard]] const char *network_name(const Settings &settings);
+
 /// Connects the ranks with the transport that reaches all of them.
 [[nodiscard]] Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store &store,
                                                                shm::SegmentTable &segments);

@@ -26,11 +26,13 @@ MAY_INCLUDE = {
     "src/sim": {"src/base", "src/proto", "src/topo", "src/plan"},
     "src/bootstrap": {"src/base"},
     "transports": {"src/base", "src/proto", "src/bootstrap/fd_channel.h", "src/bootstrap/store/store.h"} | PLAIN_PLAN,
-    # Between hosts: where to listen, and the store's handshake on every connection.
-    "transports/tcp": {"src/base", "src/proto", "src/bootstrap", "transports"},
+    # How several hosts meet: where to listen, and the store's handshake on every connection.
+    "transports/hosts": {"src/base", "src/proto", "src/bootstrap", "transports"},
+    "transports/tcp": {"src/base", "src/proto", "transports"},
     "transports/ucx": {"src/base", "src/proto", "src/bootstrap", "transports"},
     "transports/verbs": {"src/base", "src/proto", "src/bootstrap", "transports"},
-    "transports/net": {"src/base", "src/proto", "src/bootstrap/bytes.h", "transports"} | PLAIN_PLAN,
+    "transports/net": {"src/base", "src/proto", "src/bootstrap/bytes.h", "src/bootstrap/store/store.h",
+                       "transports"} | PLAIN_PLAN,
     "cuda": {"src/base", "src/proto", "src/bootstrap/fd_channel.h", "src/bootstrap/store/store.h",
              "src/bootstrap/outcomes.h", "src/engine/executor.h", "src/engine/device_executor.h",
              "transports/links.h"} | PLAIN_PLAN,

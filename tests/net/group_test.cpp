@@ -96,6 +96,15 @@ TEST_CASE("several hosts: sums are right whatever the placement of the ranks", "
   }
 }
 
+TEST_CASE("several hosts: each network that a setting can name is in the table, under that name", "[net]") {
+  Settings settings;
+  CHECK(std::string(network_name(settings)) == "tcp");
+  for (const NetworkChoice choice : {NetworkChoice::tcp, NetworkChoice::ucx, NetworkChoice::verbs}) {
+    settings.network = choice;
+    CHECK(std::string(network_name(settings)) == network_choice_string(choice));
+  }
+}
+
 TEST_CASE("several hosts: on the steady path nothing is allocated, neither by calls nor by sentinels", "[net]") {
   World world({0, 1});
   std::atomic<uint64_t> least = UINT64_MAX;

@@ -34,7 +34,7 @@ NetworkPair connect_verbs_pair(const std::vector<net::NearLink> &first, const st
                                uint32_t pairs_per_rail) {
   return connect_pair([&](uint32_t rank, Store &store) {
     verbs::JoinRequest request = verbs_request(rank);
-    request.pairs_per_rail = pairs_per_rail;
+    request.connections_per_rail = pairs_per_rail;
     return verbs::make_network(rank == 0 ? first : second, request, store);
   });
 }

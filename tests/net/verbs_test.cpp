@@ -175,7 +175,7 @@ TEST_CASE("verbs: the first rank that cannot go on is named by all ranks", "[net
   for (uint32_t rank = 0; rank < 2; ++rank)
     threads.emplace_back([&, rank] {
       verbs::JoinRequest request = verbs_request(rank);
-      if (rank == 1) request.rails.gid_index = 200;
+      if (rank == 1) request.ib_gid_index = 200;
       const auto made = verbs::make_network(sides[rank].memory.links, request, store);
       if (!made.ok()) errors[rank] = made.error();
     });

@@ -10,9 +10,10 @@
 
 #include "src/base/clock.h"
 #include "tests/catch.h"
+#include "transports/hosts/connect.h"
 #include "transports/net/transport.h"
 #include "transports/shm/transport.h"
-#include "transports/tcp/connect.h"
+#include "transports/tcp/network.h"
 
 using namespace rondo;
 
@@ -110,9 +111,23 @@ Result<void> World::connect(uint32_t rank, const Endpoint &endpoint) {
     transports_[rank] = std::move(local);
     return {};
   }
-  tcp::GroupRequest group{rank,        size(),            node_of_, local_index, secret_,
-                          "127.0.0.1", request.host_name, "w",      deadline_ns};
-  RONDO_TRY_ASSIGN(transports_[rank], tcp::connect(group, std::move(local), *store));
+  static constexpr net::NetworkKind tcp{
+      NetworkChoice::tcp, "tcp", true,
+      [](const auto &links, const net::JoinRequest &, std::vector<net::PeerSocket> sockets, Store &) {
+        return tcp::make_network(links, std::move(sockets));
+      }};
+  hosts::GroupRequest group;
+  group.rank = rank;
+  group.rank_count = size();
+  group.host_of = node_of_;
+  group.local_index = std::move(local_index);
+  group.secret = secret_;
+  group.network_interface = "127.0.0.1";
+  group.host_name = request.host_name;
+  group.key_prefix = "w";
+  group.deadline_ns = deadline_ns;
+  group.network = &tcp;
+  RONDO_TRY_ASSIGN(transports_[rank], hosts::connect(group, std::move(local), *store));
   return {};
 }
 

@@ -10,23 +10,13 @@
 #pragma once
 
 #include <memory>
-#include <string>
 #include <vector>
 
-#include "src/base/unique_handle.h"
-#include "transports/net.h"
+#include "transports/net/join.h"
 
 namespace rondo::tcp {
 
-/// A socket that is connected to `peer`, whose ends have proved that they know the job's secret.
-struct PeerSocket {
-  uint32_t peer = 0;
-  FileDescriptor socket;
-  std::string name;   ///< for people: "rank 2 (host b, process 17) at 192.0.2.7"
-  uint32_t index = 0; ///< among the sockets of the peer, the same at both ends
-  /// The control plane does not see the fate of this connection: it is lost where nothing is acknowledged for 2.5 s.
-  bool watched = false;
-};
+using net::PeerSocket;
 
 /// `links` are counted as they stand; each one's peer has as many sockets, one at least. They become non-blocking.
 [[nodiscard]] Result<std::unique_ptr<net::Network>> make_network(const std::vector<net::NearLink> &links,

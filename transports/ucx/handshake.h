@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "src/bootstrap/wire.h"
+#include "transports/net/join.h"
 
 namespace rondo::ucx {
 
@@ -41,15 +42,7 @@ struct Header {
 };
 static_assert(sizeof(Header) == 40);
 
-struct JoinRequest {
-  uint32_t rank = 0;
-  uint32_t rank_count = 1;
-  std::vector<bool> remote;        ///< by rank: on another host
-  std::vector<std::string> names;  ///< by rank, for people: "rank 2 (host b, process 17)"
-  Secret secret;                   ///< of this communicator alone
-  std::string key_prefix;
-  uint64_t deadline_ns = 0;
-};
+using net::JoinRequest;
 
 /// What is known of a peer before the first message.
 struct Introduction {

@@ -13,20 +13,12 @@
 #include <vector>
 
 #include "src/bootstrap/bytes.h"
+#include "transports/net/join.h"
 #include "transports/verbs/ports.h"
 
 namespace rondo::verbs {
 
-struct JoinRequest {
-  uint32_t rank = 0;
-  uint32_t rank_count = 1;
-  std::vector<bool> remote;        ///< by rank: on another host
-  std::vector<std::string> names;  ///< by rank, for people: "rank 2 (host b, process 17)"
-  RailsWish rails;
-  uint32_t pairs_per_rail = 1;  ///< queue pairs with each remote rank, equal on all
-  std::string key_prefix;
-  uint64_t deadline_ns = 0;
-};
+using net::JoinRequest;
 
 /// Where a peer may write for one link.
 struct LinkTarget {

@@ -3,6 +3,7 @@
 
 #include "src/base/log.h"
 #include "src/base/parse.h"
+#include "src/core/registry.h"
 #include "src/proto/connection.h"
 
 namespace rondo::debug_lines {
@@ -86,8 +87,7 @@ void links(uint32_t rank, const Settings &settings, const GroupInfo &group, cons
     if (node != group.node_of(rank))
       log::debug({Subsystem::transport, rank},
                  "to host " + std::to_string(node + 1) + " (ranks " + listed(group.ranks_of(node)) + ") by " +
-                     (settings.network == NetworkChoice::automatic ? "tcp"
-                                                                      : network_choice_string(settings.network)));
+                     network_name(settings));
 }
 
 void plan(uint32_t rank, const Plan &plan, const std::string &device) {

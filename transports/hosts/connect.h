@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Connects the ranks of a communicator that is on several hosts: shared memory inside of a host, TCP, UCX or verbs
-// between them. The control plane is over TCP either way.
+// Connects the ranks of a communicator that is on several hosts: shared memory inside of a host, a network between
+// them. The control plane is over TCP, whatever the network.
 #pragma once
 
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "src/base/config.h"
 #include "src/bootstrap/store/store.h"
+#include "transports/net/join.h"
 #include "transports/transport.h"
 
-namespace rondo::tcp {
+namespace rondo::hosts {
 
 struct GroupRequest {
   uint32_t rank = 0;
@@ -23,10 +23,10 @@ struct GroupRequest {
   std::string host_name;
   std::string key_prefix;
   uint64_t deadline_ns = 0;
-  NetworkChoice network = NetworkChoice::automatic;
+  const net::NetworkKind *network = nullptr;
   std::string ib_devices{};   ///< of verbs
   int32_t ib_gid_index = -1;  ///< of verbs
-  uint32_t sockets = 1;       ///< to each peer on each rail; or queue pairs of verbs
+  uint32_t sockets = 1;       ///< to each peer on each rail; or what the network has in their place
   bool on_device = false;     ///< kernels of a device post to the links
 };
 
@@ -34,4 +34,4 @@ struct GroupRequest {
 [[nodiscard]] Result<std::unique_ptr<Transport>> connect(const GroupRequest &request, std::unique_ptr<Transport> local,
                                                          Store &store);
 
-}  // namespace rondo::tcp
+}  // namespace rondo::hosts

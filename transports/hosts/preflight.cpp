@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transports/tcp/preflight.h"
+#include "transports/hosts/preflight.h"
 
 #include <errno.h>
 #include <linux/sockios.h>
@@ -15,7 +15,7 @@
 #include "src/base/clock.h"
 #include "src/bootstrap/endpoint.h"
 
-namespace rondo::tcp {
+namespace rondo::hosts {
 namespace {
 
 constexpr uint64_t stall_limit_ns = 5'000'000'000;  // lost packets are sent again within 1 s, a few times over
@@ -26,7 +26,7 @@ std::byte expected_at(size_t index) { return static_cast<std::byte>(index * 131 
 
 class Pair {
  public:
-  Pair(const PeerSocket &peer, size_t slot_bytes) : peer_(peer), slot_bytes_(slot_bytes), moved_ns_(now_ns()) {}
+  Pair(const net::PeerSocket &peer, size_t slot_bytes) : peer_(peer), slot_bytes_(slot_bytes), moved_ns_(now_ns()) {}
 
   [[nodiscard]] bool done() const { return sent_ == slot_bytes_ && received_ == slot_bytes_; }
   [[nodiscard]] uint64_t moved_ns() const { return moved_ns_; }
@@ -41,7 +41,7 @@ class Pair {
   [[nodiscard]] Error broken(const PreflightRequest &request, const std::string &how) const;
   [[nodiscard]] std::string name() const;
 
-  const PeerSocket &peer_;
+  const net::PeerSocket &peer_;
   const size_t slot_bytes_;
   size_t sent_ = 0;
   size_t received_ = 0;
@@ -109,10 +109,10 @@ Error Pair::stalled(const PreflightRequest &request) const {
 
 }  // namespace
 
-Result<void> preflight(const std::vector<PeerSocket> &sockets, const PreflightRequest &request, Store &store) {
+Result<void> preflight(const std::vector<net::PeerSocket> &sockets, const PreflightRequest &request, Store &store) {
   std::vector<Pair> pairs;
   pairs.reserve(sockets.size());
-  for (const PeerSocket &socket : sockets) pairs.emplace_back(socket, request.slot_bytes);
+  for (const net::PeerSocket &socket : sockets) pairs.emplace_back(socket, request.slot_bytes);
   std::vector<pollfd> descriptors;
   StoreWatch watch(store);
   for (;;) {  // bounded by the slots, or by the time in which nothing moves
@@ -133,4 +133,4 @@ Result<void> preflight(const std::vector<PeerSocket> &sockets, const PreflightRe
   }
 }
 
-}  // namespace rondo::tcp
+}  // namespace rondo::hosts

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transports/tcp/control_share.h"
+#include "transports/hosts/control_share.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <cstring>
 
-namespace rondo::tcp {
+namespace rondo::hosts {
 namespace {
 
 constexpr int timeout_ms = 5'000;  // beside the looks: the kernel's own counts time in which this machine stood still
@@ -88,4 +88,4 @@ Result<void> set_control_options(int socket) {
   return {};
 }
 
-}  // namespace rondo::tcp
+}  // namespace rondo::hosts

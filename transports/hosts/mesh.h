@@ -17,9 +17,9 @@
 #include <vector>
 
 #include "src/bootstrap/store/store.h"
-#include "transports/tcp/network.h"
+#include "transports/net/join.h"
 
-namespace rondo::tcp {
+namespace rondo::hosts {
 
 struct RankAddress {
   std::vector<Endpoint> endpoints;  ///< by rail
@@ -51,13 +51,13 @@ struct MeshRequest {
 };
 
 struct Mesh {
-  std::vector<RankAddress> ranks;  ///< all
-  std::vector<PeerSocket> data;     ///< data_sockets() for each remote rank
-  std::vector<PeerSocket> control;  ///< of the first rank of a host, with those of the others
+  std::vector<RankAddress> ranks;        ///< all
+  std::vector<net::PeerSocket> data;     ///< data_sockets() for each remote rank
+  std::vector<net::PeerSocket> control;  ///< of the first rank of a host, with those of the others
 };
 
 /// Every rank calls it. RONDO_ERROR_TIMEOUT and RONDO_ERROR_REMOTE name both ends and what to look at; else it fails
 /// with what the store knows: a rank that has died meanwhile, say.
 [[nodiscard]] Result<Mesh> connect_mesh(const MeshRequest &request, Store &store);
 
-}  // namespace rondo::tcp
+}  // namespace rondo::hosts

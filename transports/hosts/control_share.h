@@ -9,7 +9,7 @@
 #include "src/bootstrap/store/store.h"
 #include "transports/net/control.h"
 
-namespace rondo::tcp {
+namespace rondo::hosts {
 
 struct ShareRequest {
   uint32_t rank = 0;
@@ -36,4 +36,4 @@ struct SharedControl {
 /// Of a connection between hosts that both ends are about to use for control; for all who hold it.
 [[nodiscard]] Result<void> set_control_options(int socket);
 
-}  // namespace rondo::tcp
+}  // namespace rondo::hosts

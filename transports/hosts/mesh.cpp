@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transports/tcp/mesh.h"
+#include "transports/hosts/mesh.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +18,7 @@
 #include "src/bootstrap/endpoint.h"
 #include "src/bootstrap/wire.h"
 
-namespace rondo::tcp {
+namespace rondo::hosts {
 namespace {
 
 constexpr uint32_t control_purpose = 0;  // 1 + i: socket i of data
@@ -393,4 +393,4 @@ Result<Mesh> connect_mesh(const MeshRequest &request, Store &store) {
   return mesh;
 }
 
-}  // namespace rondo::tcp
+}  // namespace rondo::hosts

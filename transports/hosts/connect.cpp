@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transports/tcp/connect.h"
+#include "transports/hosts/connect.h"
 
 #include <sodium.h>
 
@@ -11,13 +11,11 @@
 #include "src/bootstrap/bytes.h"
 #include "src/bootstrap/outcomes.h"
 #include "transports/net/transport.h"
-#include "transports/tcp/control_share.h"
-#include "transports/tcp/mesh.h"
-#include "transports/tcp/preflight.h"
-#include "transports/ucx/network.h"
-#include "transports/verbs/network.h"
+#include "transports/hosts/control_share.h"
+#include "transports/hosts/mesh.h"
+#include "transports/hosts/preflight.h"
 
-namespace rondo::tcp {
+namespace rondo::hosts {
 namespace {
 
 /// What the ranks of this communicator alone know, from what all ranks of the job know.
@@ -36,35 +34,21 @@ std::vector<bool> remote_ranks(const GroupRequest &request) {
   return remote;
 }
 
-/// What networks of every kind are asked for.
-template <class Join>
-Join join_request(const GroupRequest &request, const std::vector<std::string> &names) {
-  Join join;
+net::JoinRequest join_request(const GroupRequest &request, const std::vector<std::string> &addresses,
+                              const std::vector<std::string> &names) {
+  net::JoinRequest join;
   join.rank = request.rank;
   join.rank_count = request.rank_count;
   join.remote = remote_ranks(request);
   join.names = names;
+  join.secret = secret_of("rondo links ", request.secret, request.key_prefix);
+  join.addresses = addresses;
+  join.connections_per_rail = request.sockets;
+  join.ib_devices = request.ib_devices;
+  join.ib_gid_index = request.ib_gid_index;
   join.key_prefix = request.key_prefix;
   join.deadline_ns = request.deadline_ns;
   return join;
-}
-
-Result<std::unique_ptr<net::Network>> make_ucx_network(const GroupRequest &request,
-                                                      const std::vector<net::NearLink> &links,
-                                                      const std::vector<std::string> &names, Store &store) {
-  auto join = join_request<ucx::JoinRequest>(request, names);
-  join.secret = secret_of("rondo ucx links ", request.secret, request.key_prefix);
-  return ucx::make_network(links, join, store);
-}
-
-Result<std::unique_ptr<net::Network>> make_verbs_network(const GroupRequest &request,
-                                                        const std::vector<std::string> &addresses,
-                                                        const std::vector<net::NearLink> &links,
-                                                        const std::vector<std::string> &names, Store &store) {
-  auto join = join_request<verbs::JoinRequest>(request, names);
-  join.rails = {request.ib_devices, request.ib_gid_index, addresses};
-  join.pairs_per_rail = request.sockets;
-  return verbs::make_network(links, join, store);
 }
 
 /// A whole slot each way between each pair of ranks. Then control connections are ready to be used.
@@ -74,7 +58,7 @@ Result<void> fly_before(const GroupRequest &request, const MeshRequest &mesh_req
   if (mesh_request.rail_count() == 1) own_name += " at " + mesh_request.addresses[0];  // else the peer's name has both
   const PreflightRequest flight{own_name, slot_bytes, request.deadline_ns};
   RONDO_TRY(preflight(mesh_request.sockets_per_rail != 0 ? mesh.data : mesh.control, flight, store));
-  for (const PeerSocket &each : mesh.control) RONDO_TRY(set_control_options(each.socket.get()));
+  for (const net::PeerSocket &each : mesh.control) RONDO_TRY(set_control_options(each.socket.get()));
   return {};
 }
 
@@ -90,7 +74,7 @@ std::vector<bool> first_ranks(const std::vector<uint32_t> &host_of) {
 Result<net::ControlShare> check_and_share(const GroupRequest &request, const MeshRequest &mesh_request, Mesh &mesh,
                                           size_t slot_bytes, Store &store) {
   std::vector<int> sockets(*std::ranges::max_element(request.host_of) + 1, -1);
-  for (const PeerSocket &each : mesh.control) sockets[request.host_of[each.peer]] = each.socket.get();
+  for (const net::PeerSocket &each : mesh.control) sockets[request.host_of[each.peer]] = each.socket.get();
   auto shared = share_control({request.rank, request.host_of, request.key_prefix, request.deadline_ns}, sockets,
                                    store);
   const Result<void> flown = shared.ok() ? fly_before(request, mesh_request, mesh, slot_bytes, store)
@@ -100,7 +84,7 @@ Result<net::ControlShare> check_and_share(const GroupRequest &request, const Mes
                             request.deadline_ns));
   net::ControlShare share = std::move(shared).value().share;
   share.sockets.resize(sockets.size());
-  for (PeerSocket &each : mesh.control) share.sockets[request.host_of[each.peer]] = std::move(each.socket);
+  for (net::PeerSocket &each : mesh.control) share.sockets[request.host_of[each.peer]] = std::move(each.socket);
   return share;
 }
 
@@ -113,14 +97,12 @@ Result<std::unique_ptr<Transport>> connect(const GroupRequest &request, std::uni
   mesh_request.rank_count = request.rank_count;
   mesh_request.remote = remote_ranks(request);
   mesh_request.first = first_ranks(request.host_of);
-  mesh_request.secret = secret_of("rondo tcp mesh ", request.secret, request.key_prefix);
+  mesh_request.secret = secret_of("rondo mesh ", request.secret, request.key_prefix);
   RONDO_TRY_ASSIGN(mesh_request.addresses, choose_addresses(request.network_interface));
   mesh_request.host_name = request.host_name;
   mesh_request.key_prefix = request.key_prefix;
   mesh_request.deadline_ns = request.deadline_ns;
-  const bool over_ucx = request.network == NetworkChoice::ucx;
-  const bool over_verbs = request.network == NetworkChoice::verbs;
-  mesh_request.sockets_per_rail = over_ucx || over_verbs ? 0 : request.sockets;
+  mesh_request.sockets_per_rail = request.network->needs_sockets ? request.sockets : 0;
   RONDO_TRY_ASSIGN(Mesh mesh, connect_mesh(mesh_request, store));
 
   RONDO_TRY_ASSIGN(auto control, check_and_share(request, mesh_request, mesh, local->links().geometry().slot_bytes,
@@ -136,14 +118,12 @@ Result<std::unique_ptr<Transport>> connect(const GroupRequest &request, std::uni
   parts.local_index = request.local_index;
   parts.rings = !request.on_device;
   for (uint32_t rank = 0; rank < request.rank_count; ++rank) parts.names.push_back(mesh.ranks[rank].describe(rank));
-  auto network =
-      over_ucx     ? make_ucx_network(request, memory.links(), parts.names, store)
-      : over_verbs ? make_verbs_network(request, mesh_request.addresses, memory.links(), parts.names, store)
-                   : make_network(memory.links(), std::move(mesh.data));
-  if (!network.ok()) return std::move(network).error();
+  RONDO_TRY_ASSIGN(auto network,
+                   request.network->make(memory.links(), join_request(request, mesh_request.addresses, parts.names),
+                                         std::move(mesh.data), store));
   parts.local = std::move(local);
   parts.control = std::move(control);
-  return net::make_group_transport(std::move(parts), std::move(memory), std::move(network).value());
+  return net::make_group_transport(std::move(parts), std::move(memory), std::move(network));
 }
 
-}  // namespace rondo::tcp
+}  // namespace rondo::hosts

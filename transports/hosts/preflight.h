@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "src/bootstrap/store/store.h"
-#include "transports/tcp/network.h"
+#include "transports/net/join.h"
 
-namespace rondo::tcp {
+namespace rondo::hosts {
 
 struct PreflightRequest {
   std::string own_name;  ///< "rank 1 (host b, process 17) at 192.0.2.7"
@@ -19,7 +19,7 @@ struct PreflightRequest {
 
 /// Both ends call it, right after the handshake; nothing more was sent. RONDO_ERROR_TIMEOUT: between this rank and the
 /// peer that the error names nothing has moved for 5 s. It ends early with what the store knows of the group's failure.
-[[nodiscard]] Result<void> preflight(const std::vector<PeerSocket> &sockets, const PreflightRequest &request,
+[[nodiscard]] Result<void> preflight(const std::vector<net::PeerSocket> &sockets, const PreflightRequest &request,
                                      Store &store);
 
-}  // namespace rondo::tcp
+}  // namespace rondo::hosts

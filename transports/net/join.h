@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a rank's network is made: what every kind of network is told of the group. Which kinds there are is in the table
+// of src/core/registry.cpp.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/base/config.h"
+#include "src/base/unique_handle.h"
+#include "src/bootstrap/store/store.h"
+#include "transports/net.h"
+
+namespace rondo::net {
+
+struct JoinRequest {
+  uint32_t rank = 0;
+  uint32_t rank_count = 1;
+  std::vector<bool> remote;            ///< by rank: on another host
+  std::vector<std::string> names;      ///< by rank, for people: "rank 2 (host b, process 17)"
+  Secret secret;                       ///< of this communicator's links alone
+  std::vector<std::string> addresses;  ///< by rail: numeric, of this host, on the route to the others
+  uint32_t connections_per_rail = 1;   ///< with each remote rank, equal on all ranks
+  std::string ib_devices;              ///< RONDO_IB_HCA
+  int32_t ib_gid_index = -1;           ///< RONDO_IB_GID_INDEX
+  std::string key_prefix;
+  uint64_t deadline_ns = 0;
+};
+
+/// A socket that is connected to `peer`, whose ends have proved that they know the job's secret.
+struct PeerSocket {
+  uint32_t peer = 0;
+  FileDescriptor socket;
+  std::string name;   ///< for people: "rank 2 (host b, process 17) at 192.0.2.7"
+  uint32_t index = 0; ///< among the sockets of the peer, the same at both ends
+  /// The control plane does not see the fate of this connection: it is lost where nothing is acknowledged for 2.5 s.
+  bool watched = false;
+};
+
+struct NetworkKind {
+  /// Every rank of the communicator calls it. `links` are counted as they stand, and their memory outlives the network.
+  /// `sockets`: connections_per_rail on each rail with each remote rank, where the kind needs them.
+  using Make = Result<std::unique_ptr<Network>> (*)(const std::vector<NearLink> &links, const JoinRequest &request,
+                                                    std::vector<PeerSocket> sockets, Store &store);
+  NetworkChoice choice;
+  const char *name;  ///< as Network::name()
+  bool needs_sockets;
+  Make make;
+};
+
+}  // namespace rondo::net
