@@ -32,7 +32,8 @@ class Links {
   /// What every link has at least. It and the number of channels stay as they are.
   [[nodiscard]] virtual ConnectionGeometry geometry() const = 0;
   [[nodiscard]] virtual uint32_t channel_count() const = 0;
-  /// Views stay valid as long as the links. The peer may be this rank: the loop-back.
+  /// Views stay valid as long as the links. The peer may be this rank: the loop-back. Without memory (base is null): no
+  /// schedule that can be chosen has a link with the peer (src/plan/edges.h).
   [[nodiscard]] virtual ConnectionView outgoing(uint32_t channel, uint32_t peer) const = 0;
   [[nodiscard]] virtual ConnectionView incoming(uint32_t channel, uint32_t peer) const = 0;
   /// What all ranks map for the kernel load_store; rank_count 0: the ranks share no memory.

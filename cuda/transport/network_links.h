@@ -35,6 +35,7 @@ class NetworkLinks {
 
  private:
   [[nodiscard]] ConnectionView on_device(ConnectionView view) const {
+    if (view.base == nullptr) return view;  // no plan has this link
     view.base = reinterpret_cast<std::byte *>(address_ + static_cast<uint64_t>(view.base - memory_.bytes.data()));
     return view;
   }

@@ -27,6 +27,20 @@ uint64_t elements_of(const Call &call, uint32_t rank_count) {
   return even ? call.signature.count * rank_count : call.signature.count;
 }
 
+/// Connections are made before the first plan, to the peers of those that can be chosen (src/plan/edges.h).
+Result<void> check_links(const Plan &plan, const Links &links, uint32_t rank, std::span<const uint32_t> node_of) {
+  for (const Schedule &schedule : plan.schedules)
+    for (const uint32_t peer : schedule.peers) {
+      if (node_of[peer] == node_of[rank] || links.outgoing(0, peer).base != nullptr) continue;
+      return Error{RONDO_ERROR_INTERNAL,
+                   describe(plan.key.signature) + " by " + rondo_algorithm_string(plan.choice.algorithm) +
+                       " has a link between ranks " + std::to_string(rank) + " and " + std::to_string(peer) +
+                       ", which were not connected; please report this, with RONDO_LOG=debug",
+                   static_cast<int32_t>(rank), static_cast<int32_t>(peer)};
+    }
+  return {};
+}
+
 }  // namespace
 
 Result<PlanChoice> Communicator::choose(rondo_collective_t collective, uint64_t vector_elements, rondo_type_t type,
@@ -79,6 +93,7 @@ Result<std::unique_ptr<BoundPlan>> Communicator::bind(const Call &call) {
   auto bound = std::make_unique<BoundPlan>();
   RONDO_TRY_ASSIGN(bound->plan, build_plan(key, choice, capabilities_.geometry, rank_, rank_count_,
                                            group_.node_of_ranks()));
+  RONDO_TRY(check_links(*bound->plan, links_, rank_, group_.node_of_ranks()));
   debug_lines::plan(rank_, *bound->plan,
                     capabilities_.kind == RONDO_DEVICE_EXECUTOR_AUTO ? "" : executor_->describe());
   RONDO_TRY_ASSIGN(bound->prepared, executor_->prepare(*bound->plan));

@@ -7,6 +7,7 @@
 #include "cuda/executors/executor.h"
 #include "cuda/driver/pointer_probe.h"
 #include "src/engine/host_executor.h"
+#include "src/plan/edges.h"
 #include "src/topo/host.h"
 #include "transports/hosts/connect.h"
 #include "transports/net/transport.h"
@@ -44,6 +45,21 @@ std::vector<uint32_t> local_indices(const GroupInfo &group, uint32_t own_rank) {
   std::vector<uint32_t> indices(group.rank_count(), net::no_local);
   for (const uint32_t rank : group.ranks_of(group.node_of(own_rank))) indices[rank] = group.index_on_node(rank);
   return indices;
+}
+
+/// By rank: on another host, and a peer in some schedule that can be chosen.
+std::vector<bool> linked_ranks(const ConnectArgs &args, uint32_t channel_count) {
+  const GroupInfo &group = args.group;
+  const Settings &settings = args.settings;
+  EdgeRequest request;
+  request.node_of = group.node_of_ranks();
+  request.channel_count = channel_count;
+  request.oversubscribed = group.oversubscribed && settings.device == RONDO_DEVICE_HOST;
+  request.overrides = {settings.algorithm, settings.protocol, settings.channels, settings.chunk_bytes, settings.kernel};
+  request.table = args.tuning;
+  std::vector<bool> linked = permitted_peers(request, args.rank);
+  for (const uint32_t rank : group.ranks_of(group.node_of(args.rank))) linked[rank] = false;
+  return linked;
 }
 
 WaitPolicy wait_policy_of(const Settings &settings, const GroupInfo &group, const Links &links) {
@@ -98,6 +114,7 @@ Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store 
   several.rank_count = args.rank_count;
   several.host_of.assign(group.node_of_ranks().begin(), group.node_of_ranks().end());
   several.local_index = local_indices(group, args.rank);
+  several.linked = linked_ranks(args, request.channel_count);
   several.secret = args.secret;
   several.network_interface = args.settings.network_interface;
   several.host_name = host_name();

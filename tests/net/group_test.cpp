@@ -21,6 +21,7 @@ using namespace rondo;
 namespace {
 
 constexpr uint64_t second_ns = 1'000'000'000;
+const std::vector<uint32_t> three_hosts{0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2};
 
 struct World {
   shm::SegmentTable segments;
@@ -29,6 +30,7 @@ struct World {
   Secret secret = random_secret();
   Settings settings;
   GroupInfo group;
+  const TuningTable *tuning_of_calls = nullptr;
 
   explicit World(const std::vector<uint32_t> &node_of)
       : stores(make_local_stores(static_cast<uint32_t>(node_of.size()))), group(node_of) {
@@ -45,7 +47,8 @@ struct World {
     RONDO_TRY(wait_for_all(transport->ranks(), rank_count(), *stores[rank], deadline_ns));
     RONDO_TRY_ASSIGN(auto executor, connect_executor(args, *stores[rank], transport->links()));
     return std::make_shared<Communicator>(Communicator::Parts{rank, rank_count(), settings, group,
-                                                              std::move(transport), std::move(executor), &regions});
+                                                              std::move(transport), std::move(executor), &regions,
+                                                              tuning_of_calls});
   }
 };
 
@@ -94,6 +97,56 @@ TEST_CASE("several hosts: sums are right whatever the placement of the ranks", "
     });
     CHECK(wrong == std::vector<uint32_t>());
   }
+}
+
+TEST_CASE("several hosts: connections that no schedule needs are not made, and every collective has its own", "[net]") {
+  World world(three_hosts);
+  world.group.oversubscribed = false;  // else small reduce-scatters go straight, between all
+  world.settings.wait = WaitMode::sleep;
+  std::atomic<uint32_t> linked = 0;
+  const auto wrong = run_ranks(world, [&](uint32_t rank, Communicator &comm) {
+    for (uint32_t peer = 0; peer < comm.rank_count(); ++peer)
+      if (world.group.node_of(peer) != world.group.node_of(rank))
+        linked += comm.links().outgoing(0, peer).base != nullptr ? 1 : 0;
+    const uint32_t ranks = comm.rank_count();
+    bool right = true;
+    for (const size_t count : {size_t{1}, size_t{3'000}, size_t{20'000}})
+      for (uint32_t collective = RONDO_ALL_REDUCE; collective <= RONDO_REDUCE; ++collective) {
+        std::vector<int32_t> send(count * ranks, 1), recv(count * ranks);
+        for (uint32_t root = 0; root < ranks; ++root) {
+          Call call;
+          call.signature = {collective, RONDO_INT32, RONDO_SUM, 0, count, 0};
+          if (collective == RONDO_BROADCAST || collective == RONDO_REDUCE) call.signature.root = root;
+          else if (root != 0) break;
+          call.send = send.data();
+          call.recv = recv.data();
+          right = comm.submit(call, {}).ok() && right;
+          if (collective == RONDO_ALL_REDUCE) right = right && recv[count - 1] == static_cast<int32_t>(ranks);
+        }
+      }
+    return comm.finalize().ok() && right;
+  });
+  CHECK(wrong == std::vector<uint32_t>());
+  CHECK(linked == 98);  // of 210 ends
+}
+
+TEST_CASE("several hosts: a plan whose ranks were not connected is refused before it runs", "[net]") {
+  TuningRow row;  // which was not known when the connections were made
+  row.rank_count = static_cast<uint32_t>(three_hosts.size());
+  row.several_hosts = true;
+  row.choice = {RONDO_ALGORITHM_ONE_SHOT, RONDO_PROTOCOL_SIMPLE, 1, 4096, RONDO_KERNEL_INTERPRETER};
+  const auto table = TuningTable::make({row});
+  REQUIRE(table.ok());
+  World world(three_hosts);
+  world.group.oversubscribed = false;
+  world.tuning_of_calls = &table.value();
+  const auto wrong = run_ranks(world, [](uint32_t, Communicator &comm) {
+    std::vector<int32_t> values(10, 1);
+    const auto refused = sum(comm, values);
+    return !refused.ok() && refused.error().status == RONDO_ERROR_INTERNAL &&
+           refused.error().message.find("which were not connected") != std::string::npos;
+  });
+  CHECK(wrong == std::vector<uint32_t>());
 }
 
 TEST_CASE("several hosts: each network that a setting can name is in the table, under that name", "[net]") {

@@ -23,7 +23,7 @@ ucx::JoinRequest ucx_request(uint32_t rank) {
   ucx::JoinRequest request;
   request.rank = rank;
   request.rank_count = 2;
-  request.remote = {rank != 0, rank != 1};
+  request.linked = {rank != 0, rank != 1};
   request.names = {"rank 0 (host a, process 1)", "rank 1 (host b, process 1)"};
   request.secret.bytes.fill(std::byte{7});
   request.key_prefix = "test";

@@ -131,7 +131,7 @@ TEST_CASE("verbs: ranks with other numbers of rails are told so, all of them, wi
       JoinRequest request;
       request.rank = rank;
       request.rank_count = 3;
-      request.remote = {rank != 0, rank == 0, rank == 0};
+      request.linked = {rank != 0, rank == 0, rank == 0};
       request.names = {"rank 0 (host a)", "rank 1 (host b)", "rank 2 (host b)"};
       request.key_prefix = "test";
       request.deadline_ns = now_ns() + 60'000'000'000;

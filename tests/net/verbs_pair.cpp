@@ -21,7 +21,7 @@ verbs::JoinRequest verbs_request(uint32_t rank, uint32_t rank_count) {
   request.rank = rank;
   request.rank_count = rank_count;
   for (uint32_t peer = 0; peer < rank_count; ++peer) {
-    request.remote.push_back(peer != rank);
+    request.linked.push_back(peer != rank);
     request.names.push_back("rank " + std::to_string(peer) + " (host " + std::string(1, static_cast<char>('a' + peer)) +
                             ", process 1)");
   }

@@ -25,7 +25,7 @@ class Hostile {
   Hostile(uint32_t rank, uint32_t rank_count, MemoryStore &store)
       : store_(store), request_(verbs_request(rank, rank_count)), memory_(0) {
     // It has no links to ranks other than 0.
-    for (uint32_t peer = 1; peer < rank_count; ++peer) request_.remote[peer] = false;
+    for (uint32_t peer = 1; peer < rank_count; ++peer) request_.linked[peer] = false;
   }
 
   /// On a thread of its own; `why` says what failed.

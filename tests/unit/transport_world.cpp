@@ -121,6 +121,7 @@ Result<void> World::connect(uint32_t rank, const Endpoint &endpoint) {
   group.rank_count = size();
   group.host_of = node_of_;
   group.local_index = std::move(local_index);
+  for (const uint32_t other : node_of_) group.linked.push_back(other != node);
   group.secret = secret_;
   group.network_interface = "127.0.0.1";
   group.host_name = request.host_name;

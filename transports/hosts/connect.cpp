@@ -39,7 +39,7 @@ net::JoinRequest join_request(const GroupRequest &request, const std::vector<std
   net::JoinRequest join;
   join.rank = request.rank;
   join.rank_count = request.rank_count;
-  join.remote = remote_ranks(request);
+  join.linked = request.linked;
   join.names = names;
   join.secret = secret_of("rondo links ", request.secret, request.key_prefix);
   join.addresses = addresses;
@@ -51,13 +51,18 @@ net::JoinRequest join_request(const GroupRequest &request, const std::vector<std
   return join;
 }
 
-/// A whole slot each way between each pair of ranks. Then control connections are ready to be used.
+/// A whole slot each way over each connection of the data, and over that of the control plane where there is none. Then
+/// control connections are ready to be used.
 Result<void> fly_before(const GroupRequest &request, const MeshRequest &mesh_request, const Mesh &mesh,
                         size_t slot_bytes, Store &store) {
   std::string own_name = mesh.ranks[request.rank].describe(request.rank);
   if (mesh_request.rail_count() == 1) own_name += " at " + mesh_request.addresses[0];  // else the peer's name has both
   const PreflightRequest flight{own_name, slot_bytes, request.deadline_ns};
-  RONDO_TRY(preflight(mesh_request.sockets_per_rail != 0 ? mesh.data : mesh.control, flight, store));
+  std::vector<const net::PeerSocket *> sockets;
+  for (const net::PeerSocket &each : mesh.data) sockets.push_back(&each);
+  for (const net::PeerSocket &each : mesh.control)
+    if (mesh_request.sockets_per_rail == 0 || !request.linked[each.peer]) sockets.push_back(&each);
+  RONDO_TRY(preflight(sockets, flight, store));
   for (const net::PeerSocket &each : mesh.control) RONDO_TRY(set_control_options(each.socket.get()));
   return {};
 }
@@ -96,6 +101,7 @@ Result<std::unique_ptr<Transport>> connect(const GroupRequest &request, std::uni
   mesh_request.rank = request.rank;
   mesh_request.rank_count = request.rank_count;
   mesh_request.remote = remote_ranks(request);
+  mesh_request.linked = request.linked;
   mesh_request.first = first_ranks(request.host_of);
   mesh_request.secret = secret_of("rondo mesh ", request.secret, request.key_prefix);
   RONDO_TRY_ASSIGN(mesh_request.addresses, choose_addresses(request.network_interface));
@@ -107,7 +113,7 @@ Result<std::unique_ptr<Transport>> connect(const GroupRequest &request, std::uni
 
   RONDO_TRY_ASSIGN(auto control, check_and_share(request, mesh_request, mesh, local->links().geometry().slot_bytes,
                                                  store));
-  RONDO_TRY_ASSIGN(auto memory, net::NearMemory::make(request.local_index, local->links().channel_count(),
+  RONDO_TRY_ASSIGN(auto memory, net::NearMemory::make(request.linked, local->links().channel_count(),
                                                       local->links().geometry()));
   net::GroupParts parts;
   parts.rank = request.rank;

@@ -18,6 +18,7 @@ struct GroupRequest {
   uint32_t rank_count = 1;
   std::vector<uint32_t> host_of;      ///< by rank
   std::vector<uint32_t> local_index;  ///< by rank: its number among this host's; net::no_local: on another host
+  std::vector<bool> linked;           ///< by rank: on another host, and slots go there; equal at both ends
   Secret secret;                      ///< of the job
   std::string network_interface;      ///< as choose_addresses() takes it: a rail each
   std::string host_name;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The sockets between ranks of several hosts: the first ranks of each two hosts get one for control, and each pair of
-// ranks on different hosts gets for data as many as are asked for on each rail. A rail is an address of each host: rail
+// linked ranks gets for data as many as are asked for on each rail. A rail is an address of each host: rail
 // i joins the i-th of all. Every connection proves in both directions that its ends know the job's secret, as
 // connections of the store do.
 //
@@ -34,6 +34,7 @@ struct MeshRequest {
   uint32_t rank = 0;
   uint32_t rank_count = 1;
   std::vector<bool> remote;  ///< by rank: on another host
+  std::vector<bool> linked;  ///< of these, by rank: slots go there; equal at both ends
   std::vector<bool> first;   ///< by rank: the first of its host
   Secret secret;             ///< of this communicator alone
   std::vector<std::string> addresses;  ///< by rail: numeric, of this host, to listen on; control uses the first
@@ -46,13 +47,13 @@ struct MeshRequest {
   [[nodiscard]] uint32_t data_sockets() const { return sockets_per_rail * rail_count(); }
   /// Purposes as the handshake has them: is there such a connection with `peer`?
   [[nodiscard]] bool has(uint32_t peer, uint32_t purpose) const {
-    return remote[peer] && (purpose != 0 ? purpose <= data_sockets() : first[rank] && first[peer]);
+    return purpose != 0 ? linked[peer] && purpose <= data_sockets() : remote[peer] && first[rank] && first[peer];
   }
 };
 
 struct Mesh {
   std::vector<RankAddress> ranks;        ///< all
-  std::vector<net::PeerSocket> data;     ///< data_sockets() for each remote rank
+  std::vector<net::PeerSocket> data;     ///< data_sockets() for each linked rank
   std::vector<net::PeerSocket> control;  ///< of the first rank of a host, with those of the others
 };
 

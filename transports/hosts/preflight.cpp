@@ -109,10 +109,11 @@ Error Pair::stalled(const PreflightRequest &request) const {
 
 }  // namespace
 
-Result<void> preflight(const std::vector<net::PeerSocket> &sockets, const PreflightRequest &request, Store &store) {
+Result<void> preflight(const std::vector<const net::PeerSocket *> &sockets, const PreflightRequest &request,
+                       Store &store) {
   std::vector<Pair> pairs;
   pairs.reserve(sockets.size());
-  for (const net::PeerSocket &socket : sockets) pairs.emplace_back(socket, request.slot_bytes);
+  for (const net::PeerSocket *socket : sockets) pairs.emplace_back(*socket, request.slot_bytes);
   std::vector<pollfd> descriptors;
   StoreWatch watch(store);
   for (;;) {  // bounded by the slots, or by the time in which nothing moves

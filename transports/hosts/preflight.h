@@ -19,7 +19,7 @@ struct PreflightRequest {
 
 /// Both ends call it, right after the handshake; nothing more was sent. RONDO_ERROR_TIMEOUT: between this rank and the
 /// peer that the error names nothing has moved for 5 s. It ends early with what the store knows of the group's failure.
-[[nodiscard]] Result<void> preflight(const std::vector<net::PeerSocket> &sockets, const PreflightRequest &request,
-                                     Store &store);
+[[nodiscard]] Result<void> preflight(const std::vector<const net::PeerSocket *> &sockets,
+                                     const PreflightRequest &request, Store &store);
 
 }  // namespace rondo::hosts

@@ -18,11 +18,11 @@ namespace rondo::net {
 struct JoinRequest {
   uint32_t rank = 0;
   uint32_t rank_count = 1;
-  std::vector<bool> remote;            ///< by rank: on another host
+  std::vector<bool> linked;            ///< by rank: there are links to it; equal at both ends
   std::vector<std::string> names;      ///< by rank, for people: "rank 2 (host b, process 17)"
   Secret secret;                       ///< of this communicator's links alone
   std::vector<std::string> addresses;  ///< by rail: numeric, of this host, on the route to the others
-  uint32_t connections_per_rail = 1;   ///< with each remote rank, equal on all ranks
+  uint32_t connections_per_rail = 1;   ///< with each linked rank, equal on all ranks
   std::string ib_devices;              ///< RONDO_IB_HCA
   int32_t ib_gid_index = -1;           ///< RONDO_IB_GID_INDEX
   std::string key_prefix;
@@ -41,7 +41,7 @@ struct PeerSocket {
 
 struct NetworkKind {
   /// Every rank of the communicator calls it. `links` are counted as they stand, and their memory outlives the network.
-  /// `sockets`: connections_per_rail on each rail with each remote rank, where the kind needs them.
+  /// `sockets`: connections_per_rail on each rail with each linked rank, where the kind needs them.
   using Make = Result<std::unique_ptr<Network>> (*)(const std::vector<NearLink> &links, const JoinRequest &request,
                                                     std::vector<PeerSocket> sockets, Store &store);
   NetworkChoice choice;

@@ -86,11 +86,13 @@ class GroupLinks final : public Links {
   uint32_t channel_count() const override { return local_.channel_count(); }
   ConnectionView outgoing(uint32_t channel, uint32_t peer) const override {
     if (group_.is_local(peer)) return local_.outgoing(channel, group_.index_of(peer));
-    return near_link(channel, peer).outgoing;
+    const NearLink *const link = near_link(channel, peer);
+    return link != nullptr ? link->outgoing : ConnectionView{};
   }
   ConnectionView incoming(uint32_t channel, uint32_t peer) const override {
     if (group_.is_local(peer)) return local_.incoming(channel, group_.index_of(peer));
-    return near_link(channel, peer).incoming;
+    const NearLink *const link = near_link(channel, peer);
+    return link != nullptr ? link->incoming : ConnectionView{};
   }
   ExchangeView exchange() const override { return {}; }  // which all ranks would have to map
   uint32_t readable_kinds(uint32_t peer) const override {
@@ -109,10 +111,12 @@ class GroupLinks final : public Links {
   Result<uint64_t> used_bytes() const override { return local_.used_bytes(); }
 
  private:
-  [[nodiscard]] const NearLink &near_link(uint32_t channel, uint32_t peer) const {
+  [[nodiscard]] const NearLink *near_link(uint32_t channel, uint32_t peer) const {
     const std::vector<NearLink> &links = group_.memory.links();
-    return *std::find_if(links.begin(), links.end(),
-                         [&](const NearLink &link) { return link.channel == channel && link.peer == peer; });
+    const auto found = std::find_if(links.begin(), links.end(), [&](const NearLink &link) {
+      return link.channel == channel && link.peer == peer;
+    });
+    return found != links.end() ? &*found : nullptr;
   }
 
   Group &group_;
@@ -231,12 +235,12 @@ class GroupTransport final : public Transport {
 
 }  // namespace
 
-Result<NearMemory> NearMemory::make(const std::vector<uint32_t> &local_index, uint32_t channel_count,
+Result<NearMemory> NearMemory::make(const std::vector<bool> &linked, uint32_t channel_count,
                                     const ConnectionGeometry &geometry) {
   NearMemory memory;
   const size_t stride = round_up<size_t>(geometry.bytes(), page_bytes);
-  const auto remote_count = static_cast<size_t>(std::count(local_index.begin(), local_index.end(), no_local));
-  const size_t bytes = 2 * remote_count * channel_count * stride;
+  const auto linked_count = static_cast<size_t>(std::ranges::count(linked, true));
+  const size_t bytes = std::max(2 * linked_count * channel_count * stride, page_bytes);
   // Pages are used only where they are touched, but where a device or a network card is told of them. Shared, so that a
   // child of fork() gets no copy in place of pages that these know.
   void *const address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -245,8 +249,8 @@ Result<NearMemory> NearMemory::make(const std::vector<uint32_t> &local_index, ui
   memory.mapping_ = std::make_shared<const Mapping>(MappedRange{static_cast<std::byte *>(address), bytes});
   std::byte *next = memory.mapping_->get().address;
   for (uint32_t channel = 0; channel < channel_count; ++channel) {
-    for (uint32_t peer = 0; peer < local_index.size(); ++peer) {
-      if (local_index[peer] != no_local) continue;
+    for (uint32_t peer = 0; peer < linked.size(); ++peer) {
+      if (!linked[peer]) continue;
       memory.links_.push_back({peer, channel, {next, geometry}, {next + stride, geometry}});
       next += 2 * stride;
     }

@@ -33,7 +33,8 @@ inline constexpr uint32_t no_local = UINT32_MAX;
 /// Near FIFOs for all links to ranks of other hosts.
 class NearMemory {
  public:
-  [[nodiscard]] static Result<NearMemory> make(const std::vector<uint32_t> &local_index, uint32_t channel_count,
+  /// `linked`: by rank, as in JoinRequest.
+  [[nodiscard]] static Result<NearMemory> make(const std::vector<bool> &linked, uint32_t channel_count,
                                                const ConnectionGeometry &geometry);
   [[nodiscard]] const std::vector<NearLink> &links() const { return links_; }
   [[nodiscard]] NetworkMemory memory() const {

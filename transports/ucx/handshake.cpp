@@ -56,7 +56,7 @@ Result<std::vector<Introduction>> exchange_addresses(const JoinRequest &request,
                                      std::min(request.deadline_ns, now_ns() + farewell_ns)));
       return error;
     }
-    if (!request.remote[peer]) continue;
+    if (!request.linked[peer]) continue;
     wire::Challenge theirs{};
     const ByteView challenge = reader.bytes(theirs.size());
     if (reader.failed()) return Error{RONDO_ERROR_MISMATCH, "ranks run different versions of Rondo"};

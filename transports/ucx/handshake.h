@@ -59,7 +59,7 @@ struct Introduction {
                                      const wire::Challenge &theirs);
 
 /// Every rank calls it, those as well that cannot use UCX: `address` is then the reason. One introduction for each
-/// remote rank. RONDO_ERROR_UNSUPPORTED names the first rank that cannot, on all ranks alike.
+/// linked rank. RONDO_ERROR_UNSUPPORTED names the first rank that cannot, on all ranks alike.
 [[nodiscard]] Result<std::vector<Introduction>> exchange_addresses(const JoinRequest &request,
                                                                    const Result<Bytes> &address, Store &store);
 

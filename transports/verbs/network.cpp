@@ -100,9 +100,10 @@ Result<void> VerbsNetwork::prepare(const std::vector<net::NearLink> &links, cons
   for (const auto &of_peer : of_rank)
     for (uint32_t number = 0; number < path_count; ++number)
       entries[number % rails_.size()] += Path::completions_for({0, number, path_count}, of_peer);
-  for (size_t rail = 0; rail < rails_.size(); ++rail) RONDO_TRY(rails_[rail]->make_completion_queue(entries[rail]));
+  for (size_t rail = 0; rail < rails_.size(); ++rail)
+    RONDO_TRY(rails_[rail]->make_completion_queue(std::max(entries[rail], 1u)));  // a queue of none is refused
   for (uint32_t rank = 0; rank < request.rank_count; ++rank) {
-    if (!request.remote[rank]) continue;
+    if (!request.linked[rank]) continue;
     peers_.push_back(std::make_unique<Peer>(rank, request.names[rank], of_rank[rank]));
     RONDO_TRY(add_paths(*peers_.back(), of_rank[rank], path_count));
   }

@@ -141,11 +141,11 @@ Result<std::vector<Introduction>> exchange_offers(const JoinRequest &request, co
   RONDO_TRY(check_rails(request, key, offers, store));
   std::vector<Introduction> introductions;
   for (uint32_t peer = 0; peer < request.rank_count; ++peer) {
-    if (!request.remote[peer]) continue;
+    if (!request.linked[peer]) continue;
     HostInfo &theirs = offers[peer];
     std::erase_if(theirs.pairs, [&](const QueuePairInfo &pair) { return pair.rank != request.rank; });
     if (theirs.pairs.size() != theirs.rails.size() * request.connections_per_rail)
-      return Error{RONDO_ERROR_MISMATCH, "ranks disagree about which are on one host"};
+      return Error{RONDO_ERROR_MISMATCH, "ranks disagree about which have links to each other"};
     introductions.push_back({peer, std::move(theirs)});
   }
   return introductions;

@@ -3,7 +3,7 @@
 //
 // Offer    outcome u8 (0: can use verbs) | rails u8 |
 //          for each rail: GID kind u8 | MTU in bytes u32 | LID u16 | GID 16 | device's description |
-//          for each remote rank, ascending, for each path: queue pair u32 | first packet number u32 | links u16 |
+//          for each linked rank, ascending, for each path: queue pair u32 | first packet number u32 | links u16 |
 //            for each link: slots address u64 | slots key u32 | cells address u64 | cells key u32
 //          or outcome 1 | status u32 | why not
 // Two more exchanges follow: each rank's queue pairs receive (what is sent before would be lost), and each rank has
@@ -63,7 +63,7 @@ struct HostInfo {
 /// Nothing: it is no offer of this version.
 [[nodiscard]] std::optional<HostInfo> decode(ByteReader reader);
 
-/// What a remote rank said, with `pairs` reduced to those for this rank, by path.
+/// What a linked rank said, with `pairs` reduced to those for this rank, by path.
 struct Introduction {
   uint32_t rank = 0;
   HostInfo offer;

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/plan/edges.h"
+
+#include <algorithm>
+#include <set>
+
+#include "src/plan/algorithm.h"
+#include "src/plan/tuner.h"
+
+namespace rondo {
+namespace {
+
+constexpr uint32_t bits_of_bytes = 40;  // no row of a built-in table begins at more bytes than this has bits
+constexpr uint64_t barrier_bytes_max = 64;
+
+bool is_rooted(rondo_collective_t collective) {
+  return collective == RONDO_BROADCAST || collective == RONDO_REDUCE;
+}
+
+/// Wherever the tuner's answer can change: the built-in tables' rows begin behind powers of two.
+std::set<uint64_t> sizes_to_ask(const EdgeRequest &request, rondo_collective_t collective) {
+  std::set<uint64_t> sizes{0};
+  for (uint32_t bit = 0; bit < bits_of_bytes; ++bit) sizes.insert({uint64_t{1} << bit, (uint64_t{1} << bit) + 1});
+  if (request.table != nullptr)
+    for (const TuningRow &row : request.table->rows())
+      if (row.bytes_max != TuningRow::any_bytes) sizes.insert({row.bytes_max, row.bytes_max + 1});
+  if (collective == RONDO_BARRIER) sizes.erase(sizes.upper_bound(barrier_bytes_max), sizes.end());
+  return sizes;
+}
+
+/// The algorithms that the tuner chooses for the collective, whatever the operation's size and place.
+std::set<rondo_algorithm_t> possible_algorithms(const EdgeRequest &request, rondo_collective_t collective) {
+  const auto rank_count = static_cast<uint32_t>(request.node_of.size());
+  const std::set<uint32_t> nodes(request.node_of.begin(), request.node_of.end());
+  TunerInput input;
+  input.collective = collective;
+  input.rank_count = rank_count;
+  input.oversubscribed = request.oversubscribed;
+  input.several_hosts = nodes.size() > 1;
+  input.shares_hosts = input.several_hosts && nodes.size() < rank_count;
+  // The sizes of slots do not matter to the algorithm, as long as there are slots of every protocol.
+  input.slot_bytes = input.ll_slot_bytes = input.ll128_slot_bytes = 1024;
+  input.table = request.table;
+  if (collective != RONDO_BARRIER) input.overrides = request.overrides;
+  std::set<rondo_algorithm_t> found;
+  for (const BufferPlace place : {BufferPlace::host, BufferPlace::device, BufferPlace::shared_device}) {
+    input.buffers = place;
+    for (const uint64_t bytes : sizes_to_ask(request, collective)) {
+      input.bytes = bytes;
+      // What cannot be chosen has no schedule; the call will say why.
+      if (const auto choice = choose_plan(input); choice.ok()) found.insert(choice.value().algorithm);
+    }
+  }
+  return found;
+}
+
+/// Adds the peers in one algorithm's schedules, of every channel and root; ends early once all are permitted.
+void add_peers(const EdgeRequest &request, ScheduleArgs args, rondo_algorithm_t algorithm,
+               std::vector<bool> &permitted) {
+  const uint32_t root_count = is_rooted(args.collective) ? args.rank_count : 1;
+  for (args.channel = 0; args.channel < request.channel_count; ++args.channel)
+    for (args.root = 0; args.root < root_count; ++args.root) {
+      const auto schedule = build_schedule(algorithm, args);
+      if (!schedule.ok()) return;  // it cannot do this, on any channel
+      for (const uint32_t peer : schedule.value().peers) permitted[peer] = true;
+      if (std::ranges::find(permitted, false) == permitted.end()) return;
+    }
+}
+
+}  // namespace
+
+std::vector<bool> permitted_peers(const EdgeRequest &request, uint32_t rank) {
+  const auto rank_count = static_cast<uint32_t>(request.node_of.size());
+  if (rank_count > edges_rank_count_max) return std::vector<bool>(rank_count, true);
+  std::vector<bool> permitted(rank_count);
+  permitted[rank] = true;
+  ScheduleArgs args;
+  args.rank = rank;
+  args.rank_count = rank_count;
+  args.node_of = request.node_of;
+  for (int collective = RONDO_ALL_REDUCE; collective <= RONDO_BARRIER; ++collective) {
+    args.collective = static_cast<rondo_collective_t>(collective);
+    for (const rondo_algorithm_t algorithm : possible_algorithms(request, args.collective))
+      add_peers(request, args, algorithm, permitted);
+  }
+  return permitted;
+}
+
+}  // namespace rondo

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which ranks a rank of a communicator can ever exchange slots with: its peers in some schedule that the tuner can
+// choose. Between hosts only these get connections, memory and queue pairs.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "src/plan/choice.h"
+#include "src/plan/tuning_table.h"
+
+namespace rondo {
+
+/// What the choice of an algorithm goes by, beside the operation; equal on all ranks.
+struct EdgeRequest {
+  std::span<const uint32_t> node_of;  ///< by rank, as in ScheduleArgs
+  uint32_t channel_count = 1;         ///< the most that a plan has
+  bool oversubscribed = false;
+  PlanChoice overrides;
+  const TuningTable *table = nullptr;  ///< null: none
+};
+
+/// More ranks than these: no schedules are built in advance, and each peer is permitted.
+inline constexpr uint32_t edges_rank_count_max = 4096;
+
+/// By rank: `rank` and that rank are peers in some schedule, or the same. The answer is equal at both ends.
+[[nodiscard]] std::vector<bool> permitted_peers(const EdgeRequest &request, uint32_t rank);
+
+}  // namespace rondo

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+// Edges: whatever the tuner chooses, its schedule's peers are permitted, and both ends say so.
+#include <algorithm>
+#include <random>
+#include <string>
+
+#include "src/plan/algorithm.h"
+#include "src/plan/edges.h"
+#include "src/plan/tuner.h"
+#include "tests/catch.h"
+#include "transports/net/transport.h"
+#include "transports/shm/transport.h"
+
+using namespace rondo;
+
+namespace {
+
+constexpr uint32_t channel_count = 3;
+
+class Draw {
+ public:
+  explicit Draw(uint64_t seed) : random_(seed) {}
+  uint32_t below(uint32_t count) { return static_cast<uint32_t>(random_() % count); }
+  bool one_in(uint32_t count) { return below(count) == 0; }
+  /// As many small numbers as large ones.
+  uint64_t bytes() { return random_() >> (24 + below(40)); }
+
+ private:
+  std::mt19937_64 random_;
+};
+
+std::vector<uint32_t> draw_layout(Draw &draw) {
+  std::vector<uint32_t> node_of(2 + draw.below(39));
+  const uint32_t nodes = 2 + draw.below(5);
+  const bool in_blocks = draw.one_in(2);
+  for (uint32_t rank = 0; rank < node_of.size(); ++rank)
+    node_of[rank] = in_blocks ? rank * nodes / static_cast<uint32_t>(node_of.size()) : draw.below(nodes);
+  return node_of;
+}
+
+PlanChoice draw_overrides(Draw &draw) {
+  PlanChoice overrides;
+  if (draw.one_in(3)) overrides.algorithm = static_cast<rondo_algorithm_t>(draw.below(8));
+  if (draw.one_in(4)) overrides.channels = 1 + draw.below(channel_count);
+  if (draw.one_in(4)) overrides.protocol = RONDO_PROTOCOL_SIMPLE;
+  if (draw.one_in(6)) overrides.kernel = RONDO_KERNEL_INTERPRETER;
+  return overrides;
+}
+
+/// Rows that begin and end between powers of two.
+TuningTable odd_table(uint32_t rank_count) {
+  std::vector<TuningRow> rows;
+  for (const auto &[bytes_max, algorithm] :
+       std::vector<std::pair<uint64_t, rondo_algorithm_t>>{{5'000, RONDO_ALGORITHM_RING},
+                                                           {6'000, RONDO_ALGORITHM_ONE_SHOT},
+                                                           {7'000, RONDO_ALGORITHM_TREE},
+                                                           {TuningRow::any_bytes, RONDO_ALGORITHM_RING}}) {
+    TuningRow row;
+    row.rank_count = rank_count;
+    row.bytes_max = bytes_max;
+    row.choice = {algorithm, RONDO_PROTOCOL_SIMPLE, 1, 4096, RONDO_KERNEL_INTERPRETER};
+    row.several_hosts = true;
+    rows.push_back(row);
+  }
+  auto table = TuningTable::make(std::move(rows));
+  REQUIRE(table.ok());
+  return std::move(table).value();
+}
+
+/// As Communicator::choose() asks.
+TunerInput input_of(const EdgeRequest &request, rondo_collective_t collective, uint64_t bytes) {
+  const auto rank_count = static_cast<uint32_t>(request.node_of.size());
+  std::vector<uint32_t> nodes(request.node_of.begin(), request.node_of.end());
+  std::ranges::sort(nodes);
+  nodes.erase(std::ranges::unique(nodes).begin(), nodes.end());
+  TunerInput input;
+  input.collective = collective;
+  input.rank_count = rank_count;
+  input.bytes = collective == RONDO_BARRIER ? 1 : bytes;
+  input.oversubscribed = request.oversubscribed;
+  input.several_hosts = nodes.size() > 1;
+  input.shares_hosts = input.several_hosts && nodes.size() < rank_count;
+  input.slot_count = 8;
+  input.slot_bytes = 131'072;
+  if (collective != RONDO_BARRIER) input.overrides = request.overrides;
+  input.table = request.table;
+  return input;
+}
+
+std::vector<std::vector<bool>> permitted_of_all(const EdgeRequest &request) {
+  std::vector<std::vector<bool>> permitted;
+  for (uint32_t rank = 0; rank < request.node_of.size(); ++rank) permitted.push_back(permitted_peers(request, rank));
+  return permitted;
+}
+
+/// The peers of an operation that are not permitted, for people; empty: there are none.
+std::string find_forbidden(const EdgeRequest &request, const std::vector<std::vector<bool>> &permitted, Draw &draw) {
+  const auto rank_count = static_cast<uint32_t>(request.node_of.size());
+  const auto collective = static_cast<rondo_collective_t>(draw.below(RONDO_BARRIER + 1));
+  const auto choice = choose_plan(input_of(request, collective, draw.bytes()));
+  if (!choice.ok()) return {};
+  const uint32_t root = draw.below(rank_count);
+  for (uint32_t rank = 0; rank < rank_count; ++rank)
+    for (uint32_t channel = 0; channel < std::min(choice.value().channels, channel_count); ++channel) {
+      const auto schedule = build_schedule(choice.value().algorithm, {collective, rank, rank_count, root, channel,
+                                                                      draw.one_in(2), request.node_of});
+      REQUIRE(schedule.ok());
+      for (const uint32_t peer : schedule.value().peers)
+        if (!permitted[rank][peer])
+          return std::string(rondo_collective_string(collective)) + " by " +
+                 rondo_algorithm_string(choice.value().algorithm) + ", rank " + std::to_string(rank) + ", peer " +
+                 std::to_string(peer) + ", root " + std::to_string(root);
+    }
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("edges: every schedule that can be chosen runs between permitted peers, and both ends permit it", "[plan]") {
+  const uint64_t seed = std::random_device{}();
+  CAPTURE(seed);
+  Draw draw(seed);
+  for (int round = 0; round < 60; ++round) {
+    const std::vector<uint32_t> node_of = draw_layout(draw);
+    const auto rank_count = static_cast<uint32_t>(node_of.size());
+    const TuningTable table = odd_table(rank_count);
+    const EdgeRequest request{node_of, channel_count, draw.one_in(2), draw_overrides(draw),
+                              draw.one_in(3) ? &table : nullptr};
+    CAPTURE(node_of, request.oversubscribed, request.overrides.algorithm, request.table != nullptr);
+    const auto permitted = permitted_of_all(request);
+    for (uint32_t rank = 0; rank < rank_count; ++rank)
+      for (uint32_t peer = 0; peer < rank_count; ++peer) REQUIRE(permitted[rank][peer] == permitted[peer][rank]);
+    for (int operation = 0; operation < 100; ++operation) REQUIRE(find_forbidden(request, permitted, draw) == "");
+  }
+}
+
+TEST_CASE("edges: a row of the measured table adds its algorithm's peers", "[plan]") {
+  std::vector<uint32_t> node_of;
+  for (uint32_t rank = 0; rank < 32; ++rank) node_of.push_back(rank / 8);
+  const TuningTable table = odd_table(32);
+  EdgeRequest request{node_of, 2, false, {}, nullptr};
+  const auto without = permitted_peers(request, 9);
+  request.table = &table;
+  const auto with = permitted_peers(request, 9);
+  CHECK(std::ranges::find(without, false) != without.end());
+  CHECK(std::ranges::find(with, false) == with.end());  // one_shot joins all
+}
+
+TEST_CASE("edges: of 4 hosts with 8 ranks each, what is connected and registered", "[plan]") {
+  std::vector<uint32_t> node_of;
+  for (uint32_t rank = 0; rank < 32; ++rank) node_of.push_back(rank / 8);
+  const ConnectionGeometry geometry = shm::choose_segment_shape(32, 2, 0, 0).geometry;
+  struct Sums {
+    uint32_t ends, ends_max;
+    size_t bytes;
+    bool operator==(const Sums &) const = default;
+  };
+  const auto sums_with = [&](bool oversubscribed) {
+    const auto permitted = permitted_of_all({node_of, 2, oversubscribed, {}, nullptr});
+    Sums sums{};
+    for (uint32_t rank = 0; rank < 32; ++rank) {
+      std::vector<bool> linked = permitted[rank];
+      for (uint32_t peer = 0; peer < 32; ++peer) linked[peer] = linked[peer] && node_of[peer] != node_of[rank];
+      const auto ends = static_cast<uint32_t>(std::ranges::count(linked, true));
+      sums.ends += ends;
+      sums.ends_max = std::max(sums.ends_max, ends);
+      const auto memory = net::NearMemory::make(linked, 2, geometry);
+      REQUIRE(memory.ok());
+      sums.bytes += memory.value().memory().bytes.size();
+    }
+    return sums;
+  };
+  // Both ends of each connection: 108 in place of 384, of the busiest rank 12 in place of 24.
+  const Sums all = sums_with(true);  // small reduce-scatters go straight then
+  const Sums needed = sums_with(false);
+  CHECK(all == Sums{768, 24, all.bytes});
+  CHECK(needed == Sums{216, 12, all.bytes / 768 * 216});
+  CHECK(all.bytes == 768 * 4 * 36'864);  // a FIFO each way on two channels: 108 MiB, where 30.4 are needed
+}
