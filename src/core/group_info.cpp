@@ -3,24 +3,28 @@
 
 #include <sched.h>
 #include <sodium.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cassert>
+#include <cstring>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "src/base/clock.h"
 #include "src/bootstrap/address.h"
+#include "src/bootstrap/bytes.h"
 #include "src/topo/host.h"
 
 namespace rondo {
 namespace {
 
-constexpr uint32_t peer_info_version = 10;
+constexpr uint32_t peer_info_version = 11;
 constexpr uint64_t farewell_ns = 2'000'000'000;
 
+/// What of it has a fixed size; the process's number, the host's name and the interfaces follow.
 struct PeerInfo {
   uint32_t version = peer_info_version;
   uint32_t library_version = RONDO_VERSION_MAJOR << 16 | RONDO_VERSION_MINOR << 8 | RONDO_VERSION_PATCH;
@@ -84,6 +88,68 @@ Result<PeerInfo> own_peer_info(uint32_t rank_count, const Settings &settings) {
   for (size_t core = 0; core < info.cores.size() * 64; ++core)
     if (CPU_ISSET(core, &cores)) info.cores[core / 64] |= uint64_t{1} << core % 64;
   return info;
+}
+
+std::vector<Nic> own_nics(const std::string &network_interface) {
+  std::vector<Nic> nics;
+  const auto addresses = choose_addresses(network_interface);
+  const auto all = host_addresses();
+  if (!addresses.ok() || !all.ok()) return nics;  // who needs them will say what is wrong
+  for (const std::string &address : addresses.value()) {
+    const auto found = std::ranges::find(all.value(), address, &HostAddress::address);
+    nics.push_back({found != all.value().end() ? found->interface : "", address});
+  }
+  return nics;
+}
+
+void append_text(Bytes &bytes, const std::string &text) {
+  append_number(bytes, static_cast<uint16_t>(text.size()));
+  append_bytes(bytes, bytes_of(text));
+}
+
+Bytes encode(const PeerInfo &info, const Settings &settings) {
+  const auto fixed = std::as_bytes(std::span(&info, 1));
+  Bytes bytes(fixed.begin(), fixed.end());
+  append_number(bytes, static_cast<uint64_t>(::getpid()));
+  append_text(bytes, host_name());
+  const std::vector<Nic> nics = own_nics(settings.network_interface);
+  append_number(bytes, static_cast<uint16_t>(nics.size()));
+  for (const Nic &nic : nics) {
+    append_text(bytes, nic.name);
+    append_text(bytes, nic.address);
+  }
+  return bytes;
+}
+
+/// What all ranks have told, by rank.
+struct Told {
+  std::vector<PeerInfo> peers;
+  std::vector<RankInfo> ranks;  ///< without their nodes
+};
+
+Result<Told> decode(const std::vector<Bytes> &parts) {
+  Told told;
+  for (const Bytes &part : parts) {
+    ByteReader reader(part);
+    const ByteView fixed = reader.bytes(sizeof(PeerInfo));
+    if (reader.failed()) return Error{RONDO_ERROR_MISMATCH, "ranks run different versions of Rondo"};
+    std::memcpy(&told.peers.emplace_back(), fixed.data(), sizeof(PeerInfo));
+    const PeerInfo &peer = told.peers.back();
+    RankInfo &info = told.ranks.emplace_back();
+    for (uint32_t core = 0; core < 64 * peer.cores.size(); ++core)
+      if ((peer.cores[core / 64] >> core % 64 & 1) != 0) info.cores.push_back(core);
+    const auto text = [&] { return std::string(text_of(reader.bytes(reader.number<uint16_t>()))); };
+    info.process = reader.number<uint64_t>();
+    info.host_name = text();
+    for (auto count = reader.number<uint16_t>(); count != 0 && !reader.failed(); --count) {
+      std::string name = text();
+      info.nics.push_back({std::move(name), text()});
+    }
+    // Of another version the fixed part can still be read, and says so better.
+    if (!reader.complete() && peer.version == peer_info_version)
+      return Error{RONDO_ERROR_MISMATCH, "ranks run different versions of Rondo"};
+  }
+  return told;
 }
 
 struct Fact {
@@ -174,15 +240,17 @@ GroupInfo::GroupInfo(std::span<const uint32_t> place_of) {
     node_of_.push_back(node);
     index_on_node_.push_back(static_cast<uint32_t>(ranks_[node].size()));
     ranks_[node].push_back(rank);
+    infos.emplace_back().node = node;
   }
 }
 
 Result<GroupInfo> exchange_peer_info(Store &store, const std::string &key_prefix, uint32_t rank, uint32_t rank_count,
                                      const Settings &settings, const Topology &topology, uint64_t deadline_ns) {
   RONDO_TRY_ASSIGN(const PeerInfo own, own_peer_info(rank_count, settings));
-  RONDO_TRY_ASSIGN(const auto parts, store.gather(key_prefix + "/peer_info", rank, rank_count,
-                                                  std::as_bytes(std::span(&own, 1)), deadline_ns));
-  RONDO_TRY_ASSIGN(const auto all, structs_of<PeerInfo>(parts));
+  RONDO_TRY_ASSIGN(const auto parts, store.gather(key_prefix + "/peer_info", rank, rank_count, encode(own, settings),
+                                                  deadline_ns));
+  RONDO_TRY_ASSIGN(Told told, decode(parts));
+  const std::vector<PeerInfo> &all = told.peers;
   if (auto agreed = compare(all, rank); !agreed.ok()) {
     // Every rank sees the same. The one that runs the store must not leave before all have it.
     static_cast<void>(
@@ -190,6 +258,10 @@ Result<GroupInfo> exchange_peer_info(Store &store, const std::string &key_prefix
     return agreed.error();
   }
   GroupInfo group(first_of_host(all));
+  for (uint32_t peer = 0; peer < rank_count; ++peer) {
+    told.ranks[peer].node = group.node_of(peer);
+    group.infos[peer] = std::move(told.ranks[peer]);
+  }
   group.core_count = count_cores(all, own, topology);
   group.oversubscribed = group.ranks_of(group.node_of(rank)).size() > group.core_count;
   if (group.one_node()) return group;

@@ -10,6 +10,7 @@
 #include "src/base/config.h"
 #include "src/bootstrap/store/store.h"
 #include "src/topo/topology.h"
+#include "transports/group_info.h"
 
 namespace rondo {
 
@@ -18,7 +19,7 @@ namespace rondo {
 class GroupInfo {
  public:
   GroupInfo() = default;
-  /// `place_of`: by rank, a number that is equal for ranks of one node.
+  /// `place_of`: by rank, a number that is equal for ranks of one node. Of the infos, the nodes are filled in.
   explicit GroupInfo(std::span<const uint32_t> place_of);
 
   [[nodiscard]] uint32_t rank_count() const { return static_cast<uint32_t>(node_of_.size()); }
@@ -33,6 +34,7 @@ class GroupInfo {
   /// Some node has several ranks.
   [[nodiscard]] bool shares_nodes() const { return node_count() < rank_count(); }
 
+  std::vector<RankInfo> infos;  ///< by rank, equal on all
   /// By node, where there are several: why this rank shares no memory with its ranks, for people; empty: it does.
   std::vector<std::string> apart;
   uint32_t core_count = 1;      ///< of this rank's node: the cores that its ranks may use, all together

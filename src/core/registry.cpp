@@ -6,6 +6,7 @@
 
 #include "cuda/executors/executor.h"
 #include "cuda/driver/pointer_probe.h"
+#include "src/bootstrap/address.h"
 #include "src/engine/host_executor.h"
 #include "src/plan/edges.h"
 #include "src/topo/host.h"
@@ -62,6 +63,13 @@ std::vector<bool> linked_ranks(const ConnectArgs &args, uint32_t channel_count) 
   return linked;
 }
 
+/// Why this rank named no network interface.
+Error no_interface(const Settings &settings) {
+  auto addresses = choose_addresses(settings.network_interface);
+  if (!addresses.ok()) return std::move(addresses).error();
+  return {RONDO_ERROR_SYSTEM, "the network interfaces of this host have changed meanwhile; try again"};
+}
+
 WaitPolicy wait_policy_of(const Settings &settings, const GroupInfo &group, const Links &links) {
   WaitPolicy policy = group.oversubscribed       ? WaitPolicy::oversubscribed()
                       : links.needs_progress() ? WaitPolicy::dedicated_to_network()
@@ -109,6 +117,7 @@ Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store 
   request.deadline_ns = args.deadline_ns;
   RONDO_TRY_ASSIGN(auto local, shm::connect(request, store, segments));
   if (group.one_node()) return local;
+  if (group.infos[args.rank].nics.empty()) return no_interface(args.settings);
   hosts::GroupRequest several;
   several.rank = args.rank;
   several.rank_count = args.rank_count;
@@ -116,8 +125,7 @@ Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store 
   several.local_index = local_indices(group, args.rank);
   several.linked = linked_ranks(args, request.channel_count);
   several.secret = args.secret;
-  several.network_interface = args.settings.network_interface;
-  several.host_name = host_name();
+  several.ranks = group.infos;
   several.key_prefix = args.key_prefix;
   several.deadline_ns = args.deadline_ns;
   several.network = &network_of(args.settings);

@@ -15,7 +15,8 @@ COLUMNS_MAX = 120
 # is one file. docs/architecture.md tells why.
 PLAIN_PLAN = {"src/plan/schedule.h", "src/plan/algorithm.h", "src/plan/plan.h"}
 CORE_FLOORS = {"src/base", "src/proto", "src/topo", "src/plan", "src/engine", "src/bootstrap", "src/core"}
-INTERFACES = {"transports/links.h", "transports/ranks.h", "transports/flight_recorder.h", "transports/recording.h"}
+INTERFACES = {"transports/links.h", "transports/ranks.h", "transports/flight_recorder.h", "transports/recording.h",
+              "transports/group_info.h"}
 MAY_INCLUDE = {
     "src/base": set(),
     "src/proto": {"src/base"},

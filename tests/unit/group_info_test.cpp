@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What ranks know of their group: nodes, and which ranks are on each.
+#include <unistd.h>
+
 #include <string>
 #include <thread>
 #include <vector>
@@ -54,6 +56,39 @@ TEST_CASE("group info: ranks that alternate between nodes are counted on each") 
   CHECK(ranks_of(group, 2) == std::vector<uint32_t>{3});
   for (uint32_t rank = 0; rank < group.rank_count(); ++rank)
     CHECK(group.ranks_of(group.node_of(rank))[group.index_on_node(rank)] == rank);
+}
+
+TEST_CASE("group info: every rank knows of each its process, host, cores and network interfaces") {
+  const auto groups = exchange(2, [](uint32_t rank) {
+    Settings settings;
+    settings.network_interface = rank == 0 ? "127.0.0.1" : "lo";
+    return settings;
+  });
+  for (const auto &group : groups) {
+    REQUIRE(group.ok());
+    REQUIRE(group.value().infos.size() == 2);
+    CHECK(group.value().infos == groups[0].value().infos);
+    for (const RankInfo &info : group.value().infos) {
+      CHECK(info.node == 0);
+      CHECK(info.process == static_cast<uint64_t>(::getpid()));
+      CHECK_FALSE(info.host_name.empty());
+      CHECK_FALSE(info.cores.empty());
+      CHECK(info.nics == std::vector<Nic>{{"lo", "127.0.0.1"}});
+    }
+    CHECK(group.value().infos[1].describe(1).starts_with("rank 1 (host " + group.value().infos[1].host_name + ", "));
+  }
+}
+
+TEST_CASE("group info: an interface that is not there matters only where a network is needed") {
+  const auto groups = exchange(2, [](uint32_t) {
+    Settings settings;
+    settings.network_interface = "no-such-interface";
+    return settings;
+  });
+  for (const auto &group : groups) {
+    REQUIRE(group.ok());
+    for (const RankInfo &info : group.value().infos) CHECK(info.nics.empty());
+  }
 }
 
 TEST_CASE("group info: the ranks of one host are one node, and three on one core oversubscribe it") {

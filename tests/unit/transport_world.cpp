@@ -123,8 +123,8 @@ Result<void> World::connect(uint32_t rank, const Endpoint &endpoint) {
   group.local_index = std::move(local_index);
   for (const uint32_t other : node_of_) group.linked.push_back(other != node);
   group.secret = secret_;
-  group.network_interface = "127.0.0.1";
-  group.host_name = request.host_name;
+  for (const uint32_t of : node_of_)
+    group.ranks.push_back({of, static_cast<uint64_t>(::getpid()), "n" + std::to_string(of), {}, {{"lo", "127.0.0.1"}}});
   group.key_prefix = "w";
   group.deadline_ns = deadline_ns;
   group.network = &tcp;

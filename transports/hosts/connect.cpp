@@ -7,7 +7,6 @@
 #include <array>
 #include <cstring>
 
-#include "src/bootstrap/address.h"
 #include "src/bootstrap/bytes.h"
 #include "src/bootstrap/outcomes.h"
 #include "transports/net/transport.h"
@@ -34,15 +33,14 @@ std::vector<bool> remote_ranks(const GroupRequest &request) {
   return remote;
 }
 
-net::JoinRequest join_request(const GroupRequest &request, const std::vector<std::string> &addresses,
-                              const std::vector<std::string> &names) {
+net::JoinRequest join_request(const GroupRequest &request, const std::vector<std::string> &names) {
   net::JoinRequest join;
   join.rank = request.rank;
   join.rank_count = request.rank_count;
   join.linked = request.linked;
   join.names = names;
   join.secret = secret_of("rondo links ", request.secret, request.key_prefix);
-  join.addresses = addresses;
+  for (const Nic &nic : request.ranks[request.rank].nics) join.addresses.push_back(nic.address);
   join.connections_per_rail = request.sockets;
   join.ib_devices = request.ib_devices;
   join.ib_gid_index = request.ib_gid_index;
@@ -55,8 +53,9 @@ net::JoinRequest join_request(const GroupRequest &request, const std::vector<std
 /// control connections are ready to be used.
 Result<void> fly_before(const GroupRequest &request, const MeshRequest &mesh_request, const Mesh &mesh,
                         size_t slot_bytes, Store &store) {
-  std::string own_name = mesh.ranks[request.rank].describe(request.rank);
-  if (mesh_request.rail_count() == 1) own_name += " at " + mesh_request.addresses[0];  // else the peer's name has both
+  std::string own_name = request.ranks[request.rank].describe(request.rank);
+  // Of several rails the peer's name has both addresses.
+  if (mesh_request.rail_count() == 1) own_name += " at " + mesh_request.own_address(0);
   const PreflightRequest flight{own_name, slot_bytes, request.deadline_ns};
   std::vector<const net::PeerSocket *> sockets;
   for (const net::PeerSocket &each : mesh.data) sockets.push_back(&each);
@@ -104,8 +103,7 @@ Result<std::unique_ptr<Transport>> connect(const GroupRequest &request, std::uni
   mesh_request.linked = request.linked;
   mesh_request.first = first_ranks(request.host_of);
   mesh_request.secret = secret_of("rondo mesh ", request.secret, request.key_prefix);
-  RONDO_TRY_ASSIGN(mesh_request.addresses, choose_addresses(request.network_interface));
-  mesh_request.host_name = request.host_name;
+  mesh_request.ranks = request.ranks;
   mesh_request.key_prefix = request.key_prefix;
   mesh_request.deadline_ns = request.deadline_ns;
   mesh_request.sockets_per_rail = request.network->needs_sockets ? request.sockets : 0;
@@ -123,10 +121,10 @@ Result<std::unique_ptr<Transport>> connect(const GroupRequest &request, std::uni
   parts.host_of = request.host_of;
   parts.local_index = request.local_index;
   parts.rings = !request.on_device;
-  for (uint32_t rank = 0; rank < request.rank_count; ++rank) parts.names.push_back(mesh.ranks[rank].describe(rank));
+  for (uint32_t rank = 0; rank < request.rank_count; ++rank) parts.names.push_back(request.ranks[rank].describe(rank));
   RONDO_TRY_ASSIGN(auto network,
-                   request.network->make(memory.links(), join_request(request, mesh_request.addresses, parts.names),
-                                         std::move(mesh.data), store));
+                   request.network->make(memory.links(), join_request(request, parts.names), std::move(mesh.data),
+                                         store));
   parts.local = std::move(local);
   parts.control = std::move(control);
   return net::make_group_transport(std::move(parts), std::move(memory), std::move(network));

@@ -131,7 +131,7 @@ Endpoint seen_from(const std::string &own, Endpoint endpoint) {
 Result<FileDescriptor> introduce(const MeshRequest &request, const Endpoint &endpoint, uint32_t purpose,
                                  Store &store) {
   const Patience patience{request.deadline_ns, store};
-  const std::string &own_address = request.addresses[rail_of(request, purpose)];
+  const std::string &own_address = request.own_address(rail_of(request, purpose));
   RONDO_TRY_ASSIGN(const SocketAddress address, socket_address(seen_from(own_address, endpoint)));
   const std::string from = request.rail_count() == 1 ? "" : own_address;
   RONDO_TRY_ASSIGN(FileDescriptor socket, connect_once(address, from, patience));
@@ -201,15 +201,16 @@ Result<FileDescriptor> listen_on(const std::string &host, Endpoint &bound) {
 }
 
 /// "rank 2 (host b, process 17)", with its rail where there are several.
-std::string name_of(const MeshRequest &request, const RankAddress &address, uint32_t rank, uint32_t purpose) {
+std::string name_of(const MeshRequest &request, uint32_t rank, uint32_t purpose) {
   const uint32_t rail = rail_of(request, purpose);
-  if (request.rail_count() == 1 || purpose == control_purpose) return address.describe(rank);
-  return address.describe(rank) + " by rail " + std::to_string(rail) + ", from " + request.addresses[rail] + " to " +
-         address.endpoints[rail].host;
+  const RankInfo &info = request.ranks[rank];
+  if (request.rail_count() == 1 || purpose == control_purpose) return info.describe(rank);
+  return info.describe(rank) + " by rail " + std::to_string(rail) + ", from " + request.own_address(rail) + " to " +
+         info.nics[rail].address;
 }
 
 void add_socket(const MeshRequest &request, Mesh &mesh, uint32_t peer, uint32_t purpose, FileDescriptor socket) {
-  std::string name = name_of(request, mesh.ranks[peer], peer, purpose);
+  std::string name = name_of(request, peer, purpose);
   if (purpose == control_purpose) {
     mesh.control.push_back({peer, std::move(socket), std::move(name), 0});
     return;
@@ -289,9 +290,9 @@ class Acceptor {
       if (purpose == purpose_count_) continue;
       if (error.peer < 0) {
         error.peer = static_cast<int32_t>(peer);
-        here = format_endpoint(mesh.ranks[request_.rank].endpoints[rail_of(request_, purpose)]);
+        here = format_endpoint(mesh.endpoints[request_.rank][rail_of(request_, purpose)]);
       }
-      error.message += (error.message.empty() ? "" : ", ") + mesh.ranks[peer].describe(peer);
+      error.message += (error.message.empty() ? "" : ", ") + request_.ranks[peer].describe(peer);
     }
     error.message = "no connection came in time to " + here + " from " + error.message +
                     "; look for a firewall between the hosts, or choose the network with RONDO_INTERFACE";
@@ -306,45 +307,30 @@ class Acceptor {
   std::vector<bool> came_;  ///< [rank * purpose_count_ + purpose]
 };
 
-Result<std::vector<RankAddress>> exchange_addresses(const MeshRequest &request, const std::vector<Endpoint> &own,
-                                                    Store &store) {
+/// By rank and rail. The addresses are known; the system has chosen the ports.
+Result<std::vector<std::vector<Endpoint>>> exchange_ports(const MeshRequest &request, const std::vector<Endpoint> &own,
+                                                          Store &store) {
   Bytes bytes;
-  append_number(bytes, static_cast<uint64_t>(::getpid()));
-  append_number(bytes, static_cast<uint16_t>(own.size()));
-  for (const Endpoint &endpoint : own) {
-    append_number(bytes, endpoint.port);
-    append_number(bytes, static_cast<uint16_t>(endpoint.host.size()));
-    append_bytes(bytes, bytes_of(endpoint.host));
-  }
-  append_bytes(bytes, bytes_of(request.host_name));
-  RONDO_TRY_ASSIGN(const auto parts, store.gather(request.key_prefix + "/addresses", request.rank, request.rank_count,
+  for (const Endpoint &endpoint : own) append_number(bytes, endpoint.port);
+  RONDO_TRY_ASSIGN(const auto parts, store.gather(request.key_prefix + "/ports", request.rank, request.rank_count,
                                                   bytes, request.deadline_ns));
-  std::vector<RankAddress> ranks;
-  for (const Bytes &part : parts) {
-    ByteReader reader(part);
-    RankAddress address;
-    address.process = reader.number<uint64_t>();
-    const auto rails = reader.number<uint16_t>();
-    for (uint32_t rail = 0; rail < rails && !reader.failed(); ++rail) {
-      Endpoint endpoint;
-      endpoint.port = reader.number<uint16_t>();
-      endpoint.host = text_of(reader.bytes(reader.number<uint16_t>()));
-      address.endpoints.push_back(std::move(endpoint));
-    }
-    address.host_name = text_of(reader.rest());
-    if (reader.failed() || rails != own.size())
+  std::vector<std::vector<Endpoint>> endpoints;
+  for (uint32_t rank = 0; rank < request.rank_count; ++rank) {
+    ByteReader reader(parts[rank]);
+    std::vector<Endpoint> &of_rank = endpoints.emplace_back();
+    for (const Nic &nic : request.ranks[rank].nics) of_rank.push_back({nic.address, reader.number<uint16_t>()});
+    if (!reader.complete() || of_rank.size() != own.size())
       return Error{RONDO_ERROR_MISMATCH, "ranks run different versions of Rondo"};
-    ranks.push_back(std::move(address));
   }
-  return ranks;
+  return endpoints;
 }
 
 Result<FileDescriptor> connect_peer(const MeshRequest &request, const Mesh &mesh, uint32_t peer, uint32_t purpose,
                                     Store &store) {
-  const RankAddress &theirs = mesh.ranks[peer];
   const uint32_t rail = rail_of(request, purpose);
+  const Endpoint &theirs = mesh.endpoints[peer][rail];
   for (;;) {
-    auto socket = introduce(request, theirs.endpoints[rail], purpose, store);
+    auto socket = introduce(request, theirs, purpose, store);
     if (socket.ok()) return socket;
     RONDO_TRY(store.check());  // why the group fails comes before what follows from it
     Error error = std::move(socket).error();
@@ -354,8 +340,8 @@ Result<FileDescriptor> connect_peer(const MeshRequest &request, const Mesh &mesh
       continue;
     }
     error.peer = static_cast<int32_t>(peer);
-    error.message = mesh.ranks[request.rank].describe(request.rank) + " at " + request.addresses[rail] +
-                    " cannot connect to " + theirs.describe(peer) + " at " + format_endpoint(theirs.endpoints[rail]) +
+    error.message = request.ranks[request.rank].describe(request.rank) + " at " + request.own_address(rail) +
+                    " cannot connect to " + request.ranks[peer].describe(peer) + " at " + format_endpoint(theirs) +
                     ": " + error.message +
                     "; look for a firewall between the hosts, or choose the network with RONDO_INTERFACE";
     return error;
@@ -364,19 +350,15 @@ Result<FileDescriptor> connect_peer(const MeshRequest &request, const Mesh &mesh
 
 }  // namespace
 
-std::string RankAddress::describe(uint32_t rank) const {
-  return "rank " + std::to_string(rank) + " (host " + host_name + ", process " + std::to_string(process) + ")";
-}
-
 Result<Mesh> connect_mesh(const MeshRequest &request, Store &store) {
   Mesh mesh;
   std::vector<FileDescriptor> listeners;
-  std::vector<Endpoint> own(request.addresses.size());
+  std::vector<Endpoint> own(request.rail_count());
   for (size_t rail = 0; rail < own.size(); ++rail) {
-    RONDO_TRY_ASSIGN(FileDescriptor listener, listen_on(request.addresses[rail], own[rail]));
+    RONDO_TRY_ASSIGN(FileDescriptor listener, listen_on(request.own_address(static_cast<uint32_t>(rail)), own[rail]));
     listeners.push_back(std::move(listener));
   }
-  RONDO_TRY_ASSIGN(mesh.ranks, exchange_addresses(request, own, store));
+  RONDO_TRY_ASSIGN(mesh.endpoints, exchange_ports(request, own, store));
   // All ranks listen by now: what does not connect soon never does.
   MeshRequest soon = request;
   soon.deadline_ns = std::min(request.deadline_ns, now_ns() + connect_patience_ns);

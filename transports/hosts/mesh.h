@@ -17,18 +17,10 @@
 #include <vector>
 
 #include "src/bootstrap/store/store.h"
+#include "transports/group_info.h"
 #include "transports/net/join.h"
 
 namespace rondo::hosts {
-
-struct RankAddress {
-  std::vector<Endpoint> endpoints;  ///< by rail
-  std::string host_name;
-  uint64_t process = 0;
-
-  /// "rank 2 (host b, process 17)"
-  [[nodiscard]] std::string describe(uint32_t rank) const;
-};
 
 struct MeshRequest {
   uint32_t rank = 0;
@@ -37,13 +29,13 @@ struct MeshRequest {
   std::vector<bool> linked;  ///< of these, by rank: slots go there; equal at both ends
   std::vector<bool> first;   ///< by rank: the first of its host
   Secret secret;             ///< of this communicator alone
-  std::vector<std::string> addresses;  ///< by rail: numeric, of this host, to listen on; control uses the first
-  std::string host_name;
+  std::vector<RankInfo> ranks;  ///< all; each has a NIC for each rail, and listens there; control uses the first
   std::string key_prefix;
   uint64_t deadline_ns = 0;
   uint32_t sockets_per_rail = 1;  ///< 0: another network carries the data, and there are sockets for control only
 
-  [[nodiscard]] uint32_t rail_count() const { return static_cast<uint32_t>(addresses.size()); }
+  [[nodiscard]] const std::string &own_address(uint32_t rail) const { return ranks[rank].nics[rail].address; }
+  [[nodiscard]] uint32_t rail_count() const { return static_cast<uint32_t>(ranks[rank].nics.size()); }
   [[nodiscard]] uint32_t data_sockets() const { return sockets_per_rail * rail_count(); }
   /// Purposes as the handshake has them: is there such a connection with `peer`?
   [[nodiscard]] bool has(uint32_t peer, uint32_t purpose) const {
@@ -52,7 +44,7 @@ struct MeshRequest {
 };
 
 struct Mesh {
-  std::vector<RankAddress> ranks;        ///< all
+  std::vector<std::vector<Endpoint>> endpoints;  ///< by rank and rail: where it listens
   std::vector<net::PeerSocket> data;     ///< data_sockets() for each linked rank
   std::vector<net::PeerSocket> control;  ///< of the first rank of a host, with those of the others
 };

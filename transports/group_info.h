@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every rank knows of each other one before they are connected. The ranks tell each other (src/core/group_info.h);
+// transports read it. What a transport finds out only when it opens a device (GIDs of verbs, capabilities of a CUDA
+// device) is told among the transport's own ranks.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace rondo {
+
+/// A network interface of a rank's host.
+struct Nic {
+  std::string name;     ///< "eth0"
+  std::string address;  ///< numeric, of that host; link-local IPv6 with its own "%interface"
+
+  bool operator==(const Nic &) const = default;
+};
+
+struct RankInfo {
+  uint32_t node = 0;       ///< equal for ranks that can share memory; counted in the order of their lowest ranks
+  uint64_t process = 0;    ///< its number on its node
+  std::string host_name;
+  std::vector<uint32_t> cores{};  ///< the processing units that it may run on, as its system counts them
+  std::vector<Nic> nics{};        ///< by rail, as RONDO_INTERFACE chose them; none: there is no such interface
+
+  /// For people: "rank 2 (host b, process 17)"
+  [[nodiscard]] std::string describe(uint32_t rank) const {
+    return "rank " + std::to_string(rank) + " (host " + host_name + ", process " + std::to_string(process) + ")";
+  }
+  bool operator==(const RankInfo &) const = default;
+};
+
+}  // namespace rondo
