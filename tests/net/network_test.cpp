@@ -3,110 +3,17 @@
 #include <sys/socket.h>
 
 #include <array>
-#include <cstdlib>
 #include <functional>
-#include <memory>
-#include <random>
 #include <string_view>
 
-#include "src/base/clock.h"
 #include "tests/catch.h"
-#include "tests/net/connected_sockets.h"
-#include "tests/net/side.h"
-#include "tests/net/soft_network.h"
-#include "tests/net/ucx_pair.h"
-#include "tests/net/verbs_pair.h"
+#include "tests/net/pair.h"
 #include "transports/tcp/frames.h"
-#include "transports/tcp/network.h"
 
 using namespace rondo;
 using namespace rondo::net_test;
 
 namespace {
-
-constexpr uint64_t rounds_max = 200'000;
-constexpr uint64_t long_patience_ns = 20'000'000'000;
-
-uint64_t from_environment(const char *variable, uint64_t otherwise) {
-  const char *text = std::getenv(variable);
-  return text != nullptr ? std::strtoull(text, nullptr, 0) : otherwise;
-}
-uint64_t seed_from_environment() { return from_environment("RONDO_SEED", std::random_device{}()); }
-uint64_t seed_count() { return from_environment("RONDO_NETWORK_SEEDS", 1'000); }
-
-struct Pair {
-  Side sides[2] = {Side(0), Side(1)};
-  std::unique_ptr<Wire> wire;
-  uint64_t patience_ns = 0;  ///< beside the rounds: what a device or the kernel carries takes time
-
-  static void connect_soft(Pair &pair, const WirePlan &plan) {
-    pair.wire = std::make_unique<Wire>(plan, std::array{pair.sides[0].memory.links, pair.sides[1].memory.links});
-    for (Side &side : pair.sides)
-      side.progress = std::make_unique<net::Progress>(side.memory.links, pair.wire->end(side.number));
-  }
-
-  static void take(Pair &pair, NetworkPair made) {
-    pair.patience_ns = long_patience_ns;
-    for (Side &side : pair.sides)
-      side.progress = std::make_unique<net::Progress>(side.memory.links, std::move(made.networks[side.number]));
-  }
-
-  static void connect_ucx(Pair &pair, const char *rendezvous_bytes) {
-    take(pair, connect_ucx_pair(pair.sides[0].memory.links, pair.sides[1].memory.links, rendezvous_bytes));
-  }
-
-  static void connect_verbs(Pair &pair, uint32_t pairs_per_rail) {
-    take(pair, connect_verbs_pair(pair.sides[0].memory.links, pair.sides[1].memory.links, pairs_per_rail));
-  }
-
-  static void connect_tcp(Pair &pair, uint32_t socket_count) {
-    pair.patience_ns = long_patience_ns;
-    std::array<std::vector<tcp::PeerSocket>, 2> sockets;
-    for (uint32_t index = 0; index < socket_count; ++index) {
-      auto ends = connected_sockets();
-      for (uint32_t side = 0; side < 2; ++side)
-        sockets[side].push_back({1 - side, std::move(ends[side]), "the other side", index});
-    }
-    for (Side &side : pair.sides) {
-      auto network = tcp::make_network(side.memory.links, std::move(sockets[side.number]));
-      REQUIRE(network.ok());
-      side.progress = std::make_unique<net::Progress>(side.memory.links, std::move(network).value());
-    }
-  }
-};
-
-/// Bounds a loop.
-class Rounds {
- public:
-  explicit Rounds(uint64_t for_ns) : deadline_ns_(now_ns() + for_ns) {}
-  explicit Rounds(const Pair &pair) : Rounds(pair.patience_ns) {}
-  bool next() { return ++round_ <= rounds_max || now_ns() < deadline_ns_; }
-
- private:
-  uint64_t round_ = 0;
-  uint64_t deadline_ns_;
-};
-
-enum class Outcome { right, wrong, stuck };
-
-/// Both sides post `slots` slots on each link and receive as many, in an order from the seed.
-Outcome exchange(Pair &pair, uint64_t slots, uint64_t seed) {
-  std::mt19937_64 random(seed);
-  for (Rounds rounds(pair); rounds.next();) {
-    bool all = true;
-    for (Side &side : pair.sides) {
-      for (uint32_t link = 0; link < channel_count; ++link) {
-        if (random() % 2 == 0) side.post(link, slots);
-        if (random() % 2 == 0) side.receive(link);
-        all &= side.posted[link] == slots && side.received[link] == slots;
-      }
-      if (random() % 3 != 0) side.progress->step();
-      if (side.wrong) return Outcome::wrong;
-    }
-    if (all) return Outcome::right;
-  }
-  return Outcome::stuck;
-}
 
 using Connect = std::function<void(Pair &)>;
 struct Kind {
@@ -354,45 +261,4 @@ TEST_CASE("tcp: what has come is told, though nothing can be sent to the peer an
   REQUIRE(events.size() == 2);
   CHECK(events[0].kind == net::Event::Kind::arrived);
   CHECK(events[1].kind == net::Event::Kind::lost);
-}
-
-TEST_CASE("network in software: pieces in any order, late credits, any interleaving: no wrong slot, no deadlock",
-          "[net]") {
-  const uint64_t first = seed_from_environment();
-  for (uint64_t seed = first; seed < first + seed_count(); ++seed) {
-    CAPTURE(seed);
-    Pair pair;
-    Pair::connect_soft(pair, {seed});
-    REQUIRE(exchange(pair, 40, seed + 1) == Outcome::right);
-  }
-}
-
-TEST_CASE("network in software: each defect of a network is caught", "[net]") {
-  const uint64_t seed = 20'261'122;
-  const auto outcome_with = [&](Defect defect) {
-    for (uint64_t offset = 0; offset < 50; ++offset) {
-      Pair pair;
-      Pair::connect_soft(pair, {seed + offset, defect});
-      const Outcome outcome = exchange(pair, 200, seed + offset);
-      if (outcome != Outcome::right) return outcome;
-    }
-    return Outcome::right;
-  };
-  CHECK(outcome_with(Defect::none) == Outcome::right);
-  CHECK(outcome_with(Defect::early_arrival) == Outcome::wrong);
-  CHECK(outcome_with(Defect::early_credit) != Outcome::right);
-  CHECK(outcome_with(Defect::lost_credit) == Outcome::stuck);
-}
-
-TEST_CASE("network in software: a cut is told on both sides; one that is deaf to it is caught", "[net]") {
-  for (const Defect defect : {Defect::none, Defect::deaf_to_loss}) {
-    Pair pair;
-    WirePlan plan{3, defect};
-    plan.lost_after_rounds = 200;
-    Pair::connect_soft(pair, plan);
-    CHECK(exchange(pair, 100'000, 5) == Outcome::stuck);
-    const size_t expected = defect == Defect::none ? 1 : 0;
-    CHECK(pair.sides[0].progress->lost().size() == expected);
-    CHECK(pair.sides[1].progress->lost().size() == expected);
-  }
 }

@@ -10,6 +10,7 @@ namespace {
 constexpr uint32_t piece_bytes = 64;
 constexpr size_t flights_max = 3;  // of a link: a send queue that is often full
 constexpr uint32_t early_percent = 30;
+constexpr uint64_t silence_rounds_max = 1'000;
 
 }  // namespace
 
@@ -26,26 +27,34 @@ class SoftNetwork final : public net::Network {
     for (uint32_t offset = 0; offset < message.bytes; offset += piece_bytes) flight.pieces.push_back(offset);
     std::shuffle(flight.pieces.begin(), flight.pieces.end(), wire_.random_);
     flights.push_back(std::move(flight));
+    wire_.ring(1 - own_);
     return true;
   }
 
   bool credit(uint32_t link, uint64_t consumed) override {
-    if (wire_.chance(10)) return false;  // its queue is full
+    if (wire_.chance(10)) {  // its queue is full
+      wire_.bells_[own_] = true;
+      return false;
+    }
     if (wire_.plan_.defect == Defect::lost_credit && wire_.chance(13)) return true;
     out().credits[link] = std::max(out().credits[link], consumed);
+    wire_.ring(1 - own_);
     return true;
   }
 
   uint32_t poll(std::span<net::Event> events) override {
     uint32_t count = 0;
-    if (++wire_.rounds_ > wire_.plan_.lost_after_rounds) {
-      if (!told_lost_ && wire_.plan_.defect != Defect::deaf_to_loss) events[count++] = {net::Event::Kind::lost, 0};
-      told_lost_ = true;
-      return count;
+    ++wire_.rounds_;
+    wire_.bells_[own_] = false;
+    if (wire_.is_to_tell_loss(own_)) {
+      if (wire_.plan_.defect != Defect::deaf_to_loss) events[count++] = {net::Event::Kind::lost, 0};
+      wire_.told_lost_[own_] = true;
     }
+    if (wire_.told_lost_[own_] || wire_.passes_nothing(own_)) return count;
     for (uint32_t link = 0; link < in().flights.size() && count + 2 <= events.size(); ++link) {
       take_credit(link, events, count);
       take_slot(link, events, count);
+      wire_.bells_[own_] |= !in().flights[link].empty() || in().credits[link] != 0;
     }
     return count;
   }
@@ -64,6 +73,11 @@ class SoftNetwork final : public net::Network {
   void take_credit(uint32_t link, std::span<net::Event> events, uint32_t &count) {
     if (wire_.plan_.defect == Defect::early_credit && wire_.chance(early_percent)) {
       events[count++] = {net::Event::Kind::credit, link, ++early_credit_};
+      return;
+    }
+    const auto &unread = out().flights[link];
+    if (wire_.plan_.defect == Defect::reuse_before_sent && !unread.empty() && wire_.chance(early_percent)) {
+      events[count++] = {net::Event::Kind::credit, link, unread.front().message.counter + 1};
       return;
     }
     uint64_t &credit = in().credits[link];
@@ -85,12 +99,12 @@ class SoftNetwork final : public net::Network {
                        first.message.bytes};
     if (first.message.consumed != 0) in().credits[link] = std::max(in().credits[link], first.message.consumed);
     flights.erase(flights.begin());
+    wire_.ring(1 - own_);  // there is room
   }
 
   Wire &wire_;
   uint32_t own_;
   uint64_t early_credit_ = 0;
-  bool told_lost_ = false;
 };
 
 Wire::Wire(const WirePlan &plan, std::array<std::vector<net::NearLink>, 2> links)
@@ -99,6 +113,22 @@ Wire::Wire(const WirePlan &plan, std::array<std::vector<net::NearLink>, 2> links
     direction.flights.resize(links_[0].size());
     direction.credits.resize(links_[0].size());
   }
+  for (uint64_t &rounds : silence_rounds_) rounds = random_() % silence_rounds_max;
+}
+
+bool Wire::rings(uint32_t end) {
+  ++rounds_;
+  return bells_[end] || is_to_tell_loss(end);
+}
+
+bool Wire::passes_nothing(uint32_t to) const {
+  if (!faulty()) return false;
+  return plan_.fault == Fault::cut || plan_.fault == Fault::host_1_dies ||
+         plan_.fault == (to == 0 ? Fault::cut_towards_0 : Fault::cut_towards_1);
+}
+
+bool Wire::is_to_tell_loss(uint32_t end) const {
+  return faulty() && !told_lost_[end] && rounds_ > plan_.fault_after_rounds + silence_rounds_[end];
 }
 
 std::unique_ptr<net::Network> Wire::end(uint32_t which) { return std::make_unique<SoftNetwork>(*this, which); }
