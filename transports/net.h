@@ -16,6 +16,7 @@
 
 #include "src/base/result.h"
 #include "src/proto/connection.h"
+#include "src/proto/memory.h"
 
 namespace rondo::net {
 
@@ -26,6 +27,15 @@ struct NearLink {
   ConnectionView outgoing;
   ConnectionView incoming;
 };
+
+/// Where the counters of a FIFO begin, at both ends: at its head, which is 0 in fresh memory.
+[[nodiscard]] inline uint64_t first_counter(const ConnectionView &fifo) {
+  return memory::load_sync(fifo.simple_head());  // pairs with nothing: neither end moves yet
+}
+/// From `first` on, the first one that is `index` modulo `count`.
+[[nodiscard]] inline uint64_t first_counter_of(uint64_t first, uint64_t index, uint64_t count) {
+  return first + (index + count - first % count) % count;
+}
 
 /// A slot to be sent. Its payload stays as it is until the credit for it has come.
 struct Message {

@@ -29,8 +29,10 @@ inline uint64_t seed_from_environment() { return from_environment("RONDO_SEED", 
 inline uint64_t seed_count() { return from_environment("RONDO_NETWORK_SEEDS", 1'000); }
 
 struct Pair {
-  Side sides[2] = {Side(0), Side(1)};
-  std::unique_ptr<Wire> wire;
+  explicit Pair(uint64_t first_counter = 0) : sides{Side(0, first_counter), Side(1, first_counter)} {}
+
+  std::unique_ptr<Wire> wire;  ///< in software; outlives its ends
+  Side sides[2];
   uint64_t patience_ns = 0;  ///< beside the rounds: what a device or the kernel carries takes time
 
   static void connect_soft(Pair &pair, const WirePlan &plan) {

@@ -25,7 +25,8 @@ struct Memory {
   std::unique_ptr<std::byte, decltype(&std::free)> bytes{nullptr, &std::free};
   std::vector<net::NearLink> links;
 
-  explicit Memory(uint32_t peer) {
+  /// Counters begin with `first`.
+  explicit Memory(uint32_t peer, uint64_t first = 0) {
     const ConnectionGeometry geometry = small_geometry();
     const size_t stride = (geometry.bytes() + 4095) / 4096 * 4096;
     bytes.reset(static_cast<std::byte *>(std::aligned_alloc(4096, 2 * channel_count * stride)));
@@ -33,6 +34,7 @@ struct Memory {
     std::byte *next = bytes.get();
     for (uint32_t channel = 0; channel < channel_count; ++channel, next += 2 * stride)
       links.push_back({peer, channel, {next, geometry}, {next + stride, geometry}});
+    for (const net::NearLink &link : links) link.outgoing.simple_head() = link.incoming.simple_head() = first;
   }
 };
 
@@ -49,28 +51,32 @@ inline uint32_t signature_of(uint32_t from, uint64_t counter) {
 
 struct Side {
   uint32_t number;
+  uint64_t first;
   Memory memory;
   std::vector<SimpleSender> senders;
   std::vector<SimpleReceiver> receivers;
+  // slots of each link
   std::vector<uint64_t> posted = std::vector<uint64_t>(channel_count);
   std::vector<uint64_t> received = std::vector<uint64_t>(channel_count);
   std::unique_ptr<net::Progress> progress;
   bool wrong = false;
 
-  explicit Side(uint32_t which) : number(which), memory(1 - which) {
+  explicit Side(uint32_t which, uint64_t first_counter = 0)
+      : number(which), first(first_counter), memory(1 - which, first) {
     for (const net::NearLink &link : memory.links) {
-      senders.emplace_back(link.outgoing);
-      receivers.emplace_back(link.incoming);
+      senders.emplace_back(link.outgoing, first);
+      receivers.emplace_back(link.incoming, first);
     }
   }
 
   bool post(uint32_t link, uint64_t limit) {
     if (posted[link] == limit || !senders[link].can_send()) return false;
+    const uint64_t counter = first + posted[link];
     SlotHeader header;
-    header.signature = signature_of(number, posted[link]);
-    header.bytes = bytes_of_slot(posted[link]);
+    header.signature = signature_of(number, counter);
+    header.bytes = bytes_of_slot(counter);
     for (size_t at = 0; at < header.bytes; ++at)
-      senders[link].payload()[at] = content(number, link, posted[link], at);
+      senders[link].payload()[at] = content(number, link, counter, at);
     senders[link].post(header, true);
     ++posted[link];
     return true;
@@ -79,7 +85,7 @@ struct Side {
   bool receive(uint32_t link) {
     SimpleReceiver &receiver = receivers[link];
     if (!receiver.can_receive()) return false;
-    const uint64_t counter = received[link]++;
+    const uint64_t counter = first + received[link]++;
     const SlotHeader &header = receiver.header();
     wrong |= header.signature != signature_of(1 - number, counter) || header.bytes != bytes_of_slot(counter) ||
              static_cast<PayloadKind>(header.kind) != PayloadKind::in_slot;

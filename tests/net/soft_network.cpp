@@ -17,6 +17,10 @@ constexpr uint64_t silence_rounds_max = 1'000;
 class SoftNetwork final : public net::Network {
  public:
   SoftNetwork(Wire &wire, uint32_t own) : wire_(wire), own_(own) {}
+  ~SoftNetwork() override {
+    for (auto &flights : out().flights) flights.clear();  // its payloads are touched no more
+    wire_.closed_[own_] = true;
+  }
 
   const char *name() const override { return "software"; }
 
@@ -128,7 +132,8 @@ bool Wire::passes_nothing(uint32_t to) const {
 }
 
 bool Wire::is_to_tell_loss(uint32_t end) const {
-  return faulty() && !told_lost_[end] && rounds_ > plan_.fault_after_rounds + silence_rounds_[end];
+  const bool silent = faulty() && rounds_ > plan_.fault_after_rounds + silence_rounds_[end];
+  return !told_lost_[end] && (silent || closed_[1 - end]);
 }
 
 std::unique_ptr<net::Network> Wire::end(uint32_t which) { return std::make_unique<SoftNetwork>(*this, which); }

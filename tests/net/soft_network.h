@@ -70,6 +70,7 @@ class Wire {
   std::array<Direction, 2> towards_;  ///< [end that receives]
   std::array<bool, 2> bells_{};
   std::array<bool, 2> told_lost_{};
+  std::array<bool, 2> closed_{};
   std::array<uint64_t, 2> silence_rounds_{};  ///< [end]: from the fault until it is told
   uint64_t rounds_ = 0;
 };

@@ -16,7 +16,10 @@ constexpr uint64_t consumed_untold_max = 1;  // slots of a link that the sender 
 
 Progress::Progress(const std::vector<NearLink> &links, std::unique_ptr<Network> network)
     : network_(std::move(network)) {
-  for (const NearLink &ends : links) links_.push_back({ends, 0, 0, 0, 0, SimpleSender(ends.incoming)});
+  for (const NearLink &ends : links) {
+    const uint64_t out = first_counter(ends.outgoing), in = first_counter(ends.incoming);
+    links_.push_back({ends, out, out, in, in, SimpleSender(ends.incoming, in)});
+  }
   lost_.reserve(links_.size());
 }
 

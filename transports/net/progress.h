@@ -2,7 +2,8 @@
 // Serves all network links of one rank: hands what the interpreter posted in its near FIFOs to the network, and stores
 // locally what the network's events say.
 //
-// Counters of a link, all from 0:   credited <= sent <= posted (outgoing)     told <= consumed <= arrived (incoming)
+// Counters of a link, from first_counter() on:  credited <= sent <= posted (outgoing)
+//                                               told <= consumed <= arrived (incoming)
 // Ordering  P1 load outgoing sequence, sync   pairs with S3 in SimpleSender::post (simple.h): the payload may be read
 //           P2 store outgoing head, sync      pairs with S1 in SimpleSender::can_send: the slot may be written again
 //           P3 store incoming sequence, sync  pairs with R1 in SimpleReceiver::can_receive; by SimpleSender::post

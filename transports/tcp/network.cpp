@@ -128,12 +128,14 @@ TcpNetwork::TcpNetwork(const std::vector<net::NearLink> &links, std::vector<Peer
     const auto found =
         std::ranges::find(sockets_, ends.peer, [](const auto &socket) { return socket->ends.peer; });
     assert(found != sockets_.end());
-    Link link{ends, static_cast<size_t>(found - sockets_.begin()), 0, 0, {}, {}};
+    const uint64_t out = net::first_counter(ends.outgoing), in = net::first_counter(ends.incoming);
+    Link link{ends, static_cast<size_t>(found - sockets_.begin()), in, out, {}, {}};
     for (size_t index = 0; index < per_peer_; ++index) {
       std::vector<uint32_t> &of_socket = sockets_[link.first_socket + index]->links;
       if (of_socket.size() <= ends.channel) of_socket.resize(ends.channel + 1);
       of_socket[ends.channel] = static_cast<uint32_t>(links_.size());
-      link.streams.push_back({index, index, 0});
+      const uint64_t first = net::first_counter_of(in, index, per_peer_);
+      link.streams.push_back({first, first, out});
     }
     link.slots.resize(ends.incoming.geometry.slot_count);
     links_.push_back(std::move(link));

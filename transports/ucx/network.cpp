@@ -85,6 +85,8 @@ UcxNetwork::UcxNetwork(std::unique_ptr<Worker> worker, const std::vector<net::Ne
   for (size_t index = 0; index < links.size(); ++index) {
     Link &link = links_[index];
     link.ends = links[index];
+    link.sent = link.consumed = link.consumed_told = net::first_counter(link.ends.outgoing);
+    link.arrived = link.credit_wanted = link.credit_sent = net::first_counter(link.ends.incoming);
     const auto found = std::find_if(peers_.begin(), peers_.end(),
                                     [&](const auto &peer) { return peer->known.rank == link.ends.peer; });
     assert(found != peers_.end());

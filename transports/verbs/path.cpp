@@ -112,7 +112,8 @@ Result<void> Path::register_memory(const std::vector<net::NearLink> &links) {
     PathLink &link = links_[ends.channel];
     link.channel = ends.channel;
     link.ends = ends;
-    link.next = place_.number;
+    link.next = net::first_counter_of(net::first_counter(ends.incoming), place_.number, place_.count);
+    link.left = net::first_counter_of(net::first_counter(ends.outgoing), place_.number, place_.count) / place_.count;
     link.landed = next;
     link.staged = next + slots;
     next += ends.outgoing.geometry.slot_count;

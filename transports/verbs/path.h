@@ -35,7 +35,7 @@ struct PathLink {
   Cell *staged = nullptr;  ///< by slot: sent from here
   Cell *landed = nullptr;  ///< by slot: written by the peer
   uint64_t next = 0;       ///< counter of the next slot that comes by this path
-  uint64_t left = 0;       ///< of the slots that were sent by this path, those that the peer's device has
+  uint64_t left = 0;       ///< the slots of this path, from counter 0 on, that the peer's device has
 };
 
 /// What a signalled request was.

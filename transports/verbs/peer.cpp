@@ -11,8 +11,11 @@ Peer::Peer(uint32_t rank, std::string name, const std::vector<net::NearLink> &li
   loss_.name = std::move(name);
   for (const net::NearLink &ends : links) {
     assert(ends.channel < links_.size());
-    links_[ends.channel].ends = ends;
-    links_[ends.channel].arrivals.resize(ends.incoming.geometry.slot_count);
+    Link &link = links_[ends.channel];
+    link.ends = ends;
+    link.sent = link.consumed = link.credit_told = net::first_counter(ends.outgoing);
+    link.arrived = net::first_counter(ends.incoming);
+    link.arrivals.resize(ends.incoming.geometry.slot_count);
   }
 }
 
