@@ -36,8 +36,12 @@ const HostAddress *best(const std::vector<HostAddress> &addresses, const Fits &f
 
 }  // namespace
 
-Result<std::string> pick_address(const std::vector<HostAddress> &addresses, std::string_view wanted) {
+Result<std::string> pick_address(const std::vector<HostAddress> &addresses, std::string_view wanted,
+                                 std::string_view by_route) {
   if (wanted.empty()) {
+    const HostAddress *const routed = best(
+        addresses, [&](const HostAddress &each) { return !each.loopback && each.address == by_route; });
+    if (routed != nullptr) return routed->address;
     const HostAddress *found =
         best(addresses, [](const HostAddress &each) { return !each.loopback && !each.link_local; });
     if (found == nullptr) found = best(addresses, [](const HostAddress &each) { return each.loopback; });
@@ -102,13 +106,13 @@ Result<void> check_rails(std::string_view network_interfaces) {
                           " network interfaces");
 }
 
-Result<std::vector<std::string>> choose_addresses(std::string_view network_interfaces) {
+Result<std::vector<std::string>> choose_addresses(std::string_view network_interfaces, std::string_view by_route) {
   RONDO_TRY(check_rails(network_interfaces));
   RONDO_TRY_ASSIGN(const std::vector<HostAddress> addresses, host_addresses());
   std::vector<std::string> chosen;
   for (std::string_view rest = network_interfaces; chosen.size() < rail_count(network_interfaces);) {
     const size_t end = std::min(rest.find(','), rest.size());
-    RONDO_TRY_ASSIGN(std::string address, pick_address(addresses, rest.substr(0, end)));
+    RONDO_TRY_ASSIGN(std::string address, pick_address(addresses, rest.substr(0, end), by_route));
     if (std::ranges::find(chosen, address) != chosen.end())
       return invalid_argument(quoted(network_interfaces) + " names the address " + address + " twice");
     if (log::enabled(log::Level::debug, log::Subsystem::bootstrap)) {

@@ -19,8 +19,10 @@ struct HostAddress {
 };
 
 /// Picks from `addresses` (pure). `wanted` is the name of an interface or an address; empty: the first global IPv4
-/// address of an interface that is up, else the first global IPv6 one, else loopback. The error lists what there is.
-[[nodiscard]] Result<std::string> pick_address(const std::vector<HostAddress> &addresses, std::string_view wanted);
+/// address of an interface that is up, else the first global IPv6 one, else loopback; before all of them `by_route`, where
+/// it is one of these and not loopback. The error lists what there is.
+[[nodiscard]] Result<std::string> pick_address(const std::vector<HostAddress> &addresses, std::string_view wanted,
+                                               std::string_view by_route = {});
 
 [[nodiscard]] Result<std::vector<HostAddress>> host_addresses();
 
@@ -29,7 +31,8 @@ inline constexpr size_t rails_max = 8;
 /// No place of the list is empty, and it is not too long.
 [[nodiscard]] Result<void> check_rails(std::string_view network_interfaces);
 /// pick_address() from this host's addresses for each of a list with commas, of which no two may be the same.
-[[nodiscard]] Result<std::vector<std::string>> choose_addresses(std::string_view network_interfaces);
+[[nodiscard]] Result<std::vector<std::string>> choose_addresses(std::string_view network_interfaces,
+                                                                std::string_view by_route = {});
 /// The first of them.
 [[nodiscard]] Result<std::string> choose_address(std::string_view network_interfaces);
 /// How many they are, if all exist.

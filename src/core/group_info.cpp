@@ -90,9 +90,9 @@ Result<PeerInfo> own_peer_info(uint32_t rank_count, const Settings &settings) {
   return info;
 }
 
-std::vector<Nic> own_nics(const std::string &network_interface) {
+std::vector<Nic> own_nics(const std::string &network_interface, const std::string &by_route) {
   std::vector<Nic> nics;
-  const auto addresses = choose_addresses(network_interface);
+  const auto addresses = choose_addresses(network_interface, by_route);
   const auto all = host_addresses();
   if (!addresses.ok() || !all.ok()) return nics;  // who needs them will say what is wrong
   for (const std::string &address : addresses.value()) {
@@ -107,12 +107,13 @@ void append_text(Bytes &bytes, const std::string &text) {
   append_bytes(bytes, bytes_of(text));
 }
 
-Bytes encode(const PeerInfo &info, const Settings &settings) {
+/// `by_route`: Store::own_address().
+Bytes encode(const PeerInfo &info, const Settings &settings, const std::string &by_route) {
   const auto fixed = std::as_bytes(std::span(&info, 1));
   Bytes bytes(fixed.begin(), fixed.end());
   append_number(bytes, static_cast<uint64_t>(::getpid()));
   append_text(bytes, host_name());
-  const std::vector<Nic> nics = own_nics(settings.network_interface);
+  const std::vector<Nic> nics = own_nics(settings.network_interface, by_route);
   append_number(bytes, static_cast<uint16_t>(nics.size()));
   for (const Nic &nic : nics) {
     append_text(bytes, nic.name);
@@ -247,8 +248,8 @@ GroupInfo::GroupInfo(std::span<const uint32_t> place_of) {
 Result<GroupInfo> exchange_peer_info(Store &store, const std::string &key_prefix, uint32_t rank, uint32_t rank_count,
                                      const Settings &settings, const Topology &topology, uint64_t deadline_ns) {
   RONDO_TRY_ASSIGN(const PeerInfo own, own_peer_info(rank_count, settings));
-  RONDO_TRY_ASSIGN(const auto parts, store.gather(key_prefix + "/peer_info", rank, rank_count, encode(own, settings),
-                                                  deadline_ns));
+  RONDO_TRY_ASSIGN(const auto parts, store.gather(key_prefix + "/peer_info", rank, rank_count,
+                                                  encode(own, settings, store.own_address()), deadline_ns));
   RONDO_TRY_ASSIGN(Told told, decode(parts));
   const std::vector<PeerInfo> &all = told.peers;
   if (auto agreed = compare(all, rank); !agreed.ok()) {

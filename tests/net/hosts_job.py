@@ -24,7 +24,7 @@ class Job:
     def __init__(self, hosts, layout, command, environment=None, own_environment=None):
         self.hosts, self.layout = hosts, layout
         base = dict(os.environ, WORLD_SIZE=str(len(layout)), MASTER_ADDR=hosts.address(layout[0]),
-                    MASTER_PORT=str(next(PORTS)), RONDO_SECRET=secrets.token_hex(32), **(environment or {}))
+                    MASTER_PORT=str(next(PORTS)), RONDO_SECRET=secrets.token_hex(32)) | (environment or {})
         for name in ("RONDO_RANK", "RONDO_SIZE", "RONDO_STORE"):
             base.pop(name, None)
         own = own_environment or [{}] * len(layout)

@@ -160,6 +160,12 @@ class SeveralHosts(HostsTest):
                           [PROGRAM, "signal", str(int(signal.SIGKILL)), str(victim), "7", "1000"]).finish(60)
                 self.expect(job, set(range(4)) - {victim}, "remote rank failed", f"rank {victim} \\(host h", {victim})
 
+    def test_links_use_the_interface_by_which_the_store_is_reached(self):
+        with net.Hosts(2, rails=2) as hosts:
+            hosts.cut(0, rail=0)  # whose addresses come first
+            job = Job(hosts, [0, 1, 1], [PROGRAM, "sum", "5", "300000"], {"MASTER_ADDR": hosts.address(0, rail=1)})
+            self.expect(job.finish(60), range(3), "ok")
+
     def test_two_hosts_have_one_connection_for_control_however_many_ranks(self):
         look = ["sh", "-c", "cat /proc/net/tcp"]
         with net.Hosts(2) as hosts:

@@ -310,6 +310,11 @@ TEST_CASE("address: an interface or an address is found; without a wish, global 
   CHECK(pick_address({host.begin(), host.begin() + 3}, "").value() == "127.0.0.1");
   CHECK(pick_address({host.begin() + 2, host.begin() + 3}, "eth0").value() == "fe80::1%eth0");
   CHECK(pick_address({}, "").value() == "127.0.0.1");
+  CHECK(pick_address(host, "", "2001:db8::7").value() == "2001:db8::7");
+  CHECK(pick_address(host, "", "fe80::1%eth0").value() == "fe80::1%eth0");
+  CHECK(pick_address(host, "lo", "2001:db8::7").value() == "127.0.0.1");
+  for (const char *of_no_use : {"127.0.0.1", "::1", "192.0.2.8", "198.51.100.1"})  // loopback, down, another host's
+    CHECK(pick_address(host, "", of_no_use).value() == "192.0.2.7");
   for (const char *wrong : {"eth1", "wlan9", "192.0.2.99"}) {
     const auto refused = pick_address(host, wrong);
     REQUIRE_FALSE(refused.ok());

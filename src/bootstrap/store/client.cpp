@@ -140,6 +140,12 @@ class Client final : public RequestStore {
     return {};
   }
 
+  [[nodiscard]] std::string own_address() const override {
+    SocketAddress address;
+    address.bytes = sizeof address.storage;
+    return ::getsockname(socket_.get(), address.get(), &address.bytes) == 0 ? endpoint_of(address).host : "";
+  }
+
   [[nodiscard]] bool gone() const override { return session_.failure() && !session_.notice() && !cancelled(); }
 
   [[nodiscard]] const StoreClientSession &session() const { return session_; }

@@ -56,6 +56,9 @@ class Store {
   /// What is known here by now of the client's group: its failure, or that the store is gone. Does not wait.
   [[nodiscard]] virtual Result<void> check() { return {}; }
 
+  /// Numeric: this host's, of the interface by which the store is reached. Empty: it is reached without one.
+  [[nodiscard]] virtual std::string own_address() const { return {}; }
+
   /// check() fails because the store is gone, and nothing had been told of the group before.
   [[nodiscard]] virtual bool gone() const { return false; }
 
