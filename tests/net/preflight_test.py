@@ -22,7 +22,7 @@ class Preflight(unittest.TestCase):
         if why is not None:
             print(f"skipped: preflight: {why}")
             self.skipTest(why)
-        self.hosts = net.Hosts(2)
+        self.hosts = net.Hosts(2, rails=2)
         self.hosts.__enter__()
         self.addCleanup(self.hosts.__exit__)
 
@@ -73,6 +73,13 @@ class Preflight(unittest.TestCase):
         told = [output for output in outputs if "small packets, but of a slot of" in output]
         self.assertGreaterEqual(len(told), 2, outputs)
 
+    def test_the_rail_that_large_packets_do_not_pass_is_named(self):
+        self.drop(1, "iifname eth1 ip length > 1000")
+        outputs = self.ranks(environment={"RONDO_INTERFACE": "eth0,eth1"})
+        for output in outputs:
+            self.assertRegex(output, r"by rail 1, from 10\.201\.18\.\d to 10\.201\.18\.\d")
+        self.assertTrue(any("small packets, but of a slot of" in output for output in outputs), outputs)
+
     def test_a_firewall(self):
         self.drop(0, "tcp flags syn")
         outputs = self.ranks()
@@ -93,11 +100,22 @@ class Preflight(unittest.TestCase):
 
     def test_over_ucx_the_same(self):
         self.drop(1, "ip length > 1000")
-        outputs = self.ranks(environment={"RONDO_NETWORK": "ucx", "UCX_TLS": "tcp,self"})
+        outputs = self.ranks_over_ucx()
+        self.assertTrue(any("small packets, but of a slot of" in output for output in outputs), outputs)
+
+    def test_the_network_of_ucx_that_large_packets_do_not_pass(self):
+        # The control plane's own is another one, and is fine.
+        self.drop(1, "iifname eth0 ip length > 1000")
+        outputs = self.ranks_over_ucx(RONDO_INTERFACE="eth1", UCX_NET_DEVICES="eth0", RONDO_INIT_TIMEOUT="15")
+        for output in outputs:
+            self.assertRegex(output, r"cannot reach rank \d \(host h\d, .* over UCX: .*at the MTU")
+
+    def ranks_over_ucx(self, **environment):
+        outputs = self.ranks(environment=dict({"RONDO_NETWORK": "ucx", "UCX_TLS": "tcp,self"}, **environment))
         if any("UCX" in output and "libucp" in output for output in outputs):
             print("skipped: preflight over UCX: no UCX")
             self.skipTest("no UCX")
-        self.assertTrue(any("small packets, but of a slot of" in output for output in outputs), outputs)
+        return outputs
 
 
 if __name__ == "__main__":

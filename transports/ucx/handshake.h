@@ -2,7 +2,8 @@
 // How the ranks of several hosts meet over UCX, and what their messages look like.
 //
 // Offer    outcome u8 (0: can use UCX) | challenge 32 | worker's address     or 1 | why not; through the job's store
-// PeerProof    rank u32 | proof 32     the header of the first message to each peer
+// PeerProof    rank u32 | proof 32     the header of the first message to each peer, whose payload is a slot of no
+//              meaning, sent whole: a network that large packets do not pass is noticed before it is used
 // Slot     Header 40 | payload;    a credit is a header alone
 // Of each pair the rank with the higher number is the client; proofs and tags are made as the store's handshake makes
 // them (src/bootstrap/wire.h), from a secret of the communicator and both challenges. UCX does not say from whom a

@@ -22,7 +22,8 @@ constexpr uint64_t close_patience_ns = 1'000'000'000;
 /// buffer of a socket takes it.
 constexpr uint64_t surely_left_bytes = 4096;
 constexpr const char *advice =
-    "; look for a firewall between the hosts and at UCX_TLS and UCX_NET_DEVICES, or set RONDO_NETWORK=tcp";
+    "; look for a firewall between the hosts, at UCX_TLS and UCX_NET_DEVICES and at the MTU of these devices, or set "
+    "RONDO_NETWORK=tcp";
 
 /// All that was sent to the peer leaves without further calls.
 bool has_left(const Peer &peer) {
@@ -160,9 +161,15 @@ Result<void> UcxNetwork::connect(const JoinRequest &request, Store &store) {
     peer.hello = {request.rank, peer.known.own_proof};
     ucp_request_param_t how = request_of(peer.greeting, &peer.greeting);
     how.cb.send = on_sent;
+    how.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
+    how.flags = UCP_AM_SEND_FLAG_EAGER;  // all of it travels, though nobody asks for it
+    const auto link = std::ranges::find_if(peer.links, [](const Link *any) { return any != nullptr; });
+    const ConnectionView slot = link != peer.links.end() ? (*link)->ends.outgoing : ConnectionView{};
+    const size_t slot_bytes = slot.base != nullptr ? slot.geometry.slot_bytes : 0;
     ++peer.sent;
     begun(peer.greeting,
-          api_.ucp_am_send_nbx(peer.endpoint, hello_id, &peer.hello, sizeof(PeerProof), nullptr, 0, &how), "a message");
+          api_.ucp_am_send_nbx(peer.endpoint, hello_id, &peer.hello, sizeof(PeerProof), 
+                               slot_bytes != 0 ? slot.payload(0) : nullptr, slot_bytes, &how), "a message");
   }
   StoreWatch watch(store);
   for (;;) {
