@@ -266,6 +266,13 @@ TEST_CASE("control plane: a lock whose holder is stopped is taken over, and a ho
   CHECK(net::ControlLock(header, 2, 0).held());
 }
 
+TEST_CASE("control plane: a lock that was taken after a rank looked at its clock is not taken over", "[net]") {
+  constexpr uint64_t unit_ns = 65'536, holder_bits = 16;
+  net::ControlHeader header;
+  header.lock = (now_ns() + second_ns) / unit_ns << holder_bits | 2;  // of a holder whose clock is ahead of this one's
+  CHECK_FALSE(net::ControlLock(header, 0, 0).held());
+}
+
 TEST_CASE("control plane: a failure reaches the other hosts, whoever raises it", "[net]") {
   TwoHosts world(2);
   Error error{RONDO_ERROR_REMOTE, "rank 1 found it"};

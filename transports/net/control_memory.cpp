@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <string>
 #include <type_traits>
 
@@ -64,9 +65,10 @@ ControlLock::ControlLock(ControlHeader &header, uint32_t index, uint64_t patienc
 }
 
 bool ControlLock::take(uint32_t index) {
-  const uint64_t now = now_ns() / lock_unit_ns;
   const uint64_t seen = memory::load_acquire(header_.lock);  // pairs with the exchange in ~ControlLock
-  if (seen != 0 && now - (seen >> holder_bits) < lock_patience_ns / lock_unit_ns) return false;
+  const uint64_t now = now_ns() / lock_unit_ns;  // behind it: else a lock taken in between would look older than time
+  const uint64_t held_for = now - std::min(now, seen >> holder_bits);
+  if (seen != 0 && held_for < lock_patience_ns / lock_unit_ns) return false;
   const uint64_t word = now << holder_bits | (index + 1);
   if (!memory::exchange_if(header_.lock, seen, word)) return false;
   word_ = word;
