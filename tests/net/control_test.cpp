@@ -266,6 +266,14 @@ TEST_CASE("control plane: a lock whose holder is stopped is taken over, and a ho
   CHECK(net::ControlLock(header, 2, 0).held());
 }
 
+TEST_CASE("control plane: a lock whose holder's process has ended is taken over at once", "[net]") {
+  net::ControlHeader header;
+  const net::ControlLock held(header, 1, 0);
+  REQUIRE(held.held());
+  CHECK_FALSE(net::ControlLock(header, 0, 0, {false, false, true}).held());
+  CHECK(net::ControlLock(header, 0, 0, {false, true, false}).held());
+}
+
 TEST_CASE("control plane: a lock that was taken after a rank looked at its clock is not taken over", "[net]") {
   constexpr uint64_t unit_ns = 65'536, holder_bits = 16;
   net::ControlHeader header;

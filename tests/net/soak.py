@@ -263,7 +263,8 @@ def returns(program, seeds):
     tally = Tally("return and sleep")
     for seed in seeds:
         with net.Hosts(2) as hosts:
-            ranks = Ranks(hosts, [program, "last", "10", str(random.Random(seed).choice([1, 1000, 300_000, 3_000_000]))])
+            count = random.Random(seed).choice([1, 1000, 300_000, 3_000_000])
+            ranks = Ranks(hosts, [program, "last", "10", str(count)])
             ranks.wait_for("returned")
             told = [next(int(line.split()[-1]) for _, line in lines if "returned" in line) for lines in ranks.lines]
             expect_well(tally, seed, ranks, 60)

@@ -74,7 +74,7 @@ RankStatus Control::status(uint32_t peer) const {
 std::optional<OperationInfo> Control::entered(uint32_t rank, uint64_t operation) {
   if (operation == 0) return std::nullopt;
   const std::lock_guard own(mutex_);
-  const ControlLock lock(header(), index_, 0);
+  const ControlLock lock(header(), index_, 0, ended_);
   if (!lock.held()) return std::nullopt;
   RemoteRank &peer = remote(rank);
   const RemoteRecord &record = peer.records[operation % RemoteRank::record_count];
@@ -105,7 +105,7 @@ std::string Control::why_dead(uint32_t peer) const {
 
 void Control::tell_status() {
   const std::lock_guard own(mutex_);
-  const ControlLock lock(header(), index_, 0);
+  const ControlLock lock(header(), index_, 0, ended_);
   if (lock.held()) return send_status();
   memory::store_sync(header().tell, 1);  // who serves looks after the bell
   ring();
@@ -113,14 +113,14 @@ void Control::tell_status() {
 
 void Control::tell_departure() {
   const std::lock_guard own(mutex_);
-  const ControlLock lock(header(), index_, lock_patience_ns);
+  const ControlLock lock(header(), index_, tell_patience_ns, ended_);
   if (lock.held()) send_status();
 }
 
 void Control::tell_failure() {
   if (memory::load_acquire(header().failure_told) != 0) return;
   const std::lock_guard own(mutex_);
-  const ControlLock lock(header(), index_, lock_patience_ns);
+  const ControlLock lock(header(), index_, tell_patience_ns, ended_);
   if (lock.held() && header().failure_told == 0) send_failure();
 }
 
@@ -145,7 +145,7 @@ void Control::step(uint64_t now_ns) {
   const bool beats = now_ns >= memory::load_relaxed(header().next_beat_ns);
   const bool someone_died = look_for_dead(beats);
   if (!is_to_serve(now_ns)) return;
-  const ControlLock lock(header(), index_, 0);
+  const ControlLock lock(header(), index_, 0, ended_);
   if (lock.held()) serve(now_ns, someone_died);
 }
 

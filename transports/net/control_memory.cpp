@@ -56,19 +56,22 @@ RemoteRank &ControlMemory::rank(uint32_t rank) const {
   return reinterpret_cast<RemoteRank *>(ranks)[rank];
 }
 
-ControlLock::ControlLock(ControlHeader &header, uint32_t index, uint64_t patience_ns) : header_(header) {
+ControlLock::ControlLock(ControlHeader &header, uint32_t index, uint64_t patience_ns, const std::vector<bool> &ended)
+    : header_(header) {
   const uint64_t begun_ns = now_ns();
-  while (!take(index)) {  // ends with the patience
+  while (!take(index, ended)) {  // ends with the patience
     if (now_ns() - begun_ns >= patience_ns) return;
     sleep_for_ns(lock_retry_ns);
   }
 }
 
-bool ControlLock::take(uint32_t index) {
+bool ControlLock::take(uint32_t index, const std::vector<bool> &ended) {
   const uint64_t seen = memory::load_acquire(header_.lock);  // pairs with the exchange in ~ControlLock
   const uint64_t now = now_ns() / lock_unit_ns;  // behind it: else a lock taken in between would look older than time
   const uint64_t held_for = now - std::min(now, seen >> holder_bits);
-  if (seen != 0 && held_for < lock_patience_ns / lock_unit_ns) return false;
+  const uint64_t holder = (seen & ((1u << holder_bits) - 1)) - 1;
+  const bool has_ended = seen != 0 && holder < ended.size() && ended[holder];
+  if (seen != 0 && !has_ended && held_for < lock_patience_ns / lock_unit_ns) return false;
   const uint64_t word = now << holder_bits | (index + 1);
   if (!memory::exchange_if(header_.lock, seen, word)) return false;
   word_ = word;

@@ -5,7 +5,9 @@
 //
 // Layout   ControlHeader | RemoteHost[host_count] | RemoteRank[rank_count]     host and rank: as in the whole group
 // Lock     `lock` of the header guards all that no comment calls readable without. Its word has the holder and the time
-//          of taking; who finds it older than lock_patience_ns takes it over, since its holder has died or is stopped.
+//          of taking; who finds it older than lock_patience_ns takes it over, since its holder is stopped, and at once
+//          where the holder's process has ended. A holder that is only slow must not lose it: two would write to one
+//          connection, and cells would be torn.
 //          A holder that goes on after that may lose one cell that had come, or send one twice: each says what it says
 //          once more at the next heartbeat.
 #pragma once
@@ -81,20 +83,23 @@ class ControlMemory {
   uint32_t host_count_ = 0;
 };
 
-inline constexpr uint64_t lock_patience_ns = 500'000'000;  // it is held for microseconds
+// It is held for microseconds, but a holder that has lost its core goes on when it has one again.
+inline constexpr uint64_t lock_patience_ns = 5'000'000'000;
+inline constexpr uint64_t tell_patience_ns = 500'000'000;  // of a rank that has something to say
 
 /// Holds the lock, or does not: look. Gives it back in the end.
 class ControlLock {
  public:
-  /// `index`: the rank's number on its host. Tries until it has the lock, for `patience_ns`; 0: once.
-  ControlLock(ControlHeader &header, uint32_t index, uint64_t patience_ns);
+  /// `index`: the rank's number on its host. Tries until it has the lock, for `patience_ns`; 0: once. `ended`: by
+  /// index, whose processes have ended.
+  ControlLock(ControlHeader &header, uint32_t index, uint64_t patience_ns, const std::vector<bool> &ended = {});
   ControlLock(const ControlLock &) = delete;
   ControlLock &operator=(const ControlLock &) = delete;
   ~ControlLock();
   [[nodiscard]] bool held() const { return word_ != 0; }
 
  private:
-  [[nodiscard]] bool take(uint32_t index);
+  [[nodiscard]] bool take(uint32_t index, const std::vector<bool> &ended);
 
   ControlHeader &header_;
   uint64_t word_ = 0;
