@@ -69,6 +69,8 @@ std::optional<PciAddress> parse_pci_address(std::string_view text) {
   return address;
 }
 
+const char *nic_kind_string(NicKind kind) { return kind == NicKind::rdma ? "rdma" : "network"; }
+
 const char *nvlink_end_string(NvLinkEnd end) { return end == NvLinkEnd::device ? "device" : "switch"; }
 
 std::string nvlinks_string(std::span<const NvLinks> links) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of a Topology that is about GPUs, as plain data: where each is on PCI, and where its NVLinks go. How far two
-// of them are from each other follows from that alone: src/topo/distance.h.
+// The part of a Topology that is about GPUs and network cards, as plain data: where each is on PCI, and where NVLinks
+// go. How far two of them are from each other follows from that alone: src/topo/distance.h.
 #pragma once
 
 #include <compare>
@@ -16,6 +16,7 @@ namespace rondo {
 
 inline constexpr uint32_t unknown_index = std::numeric_limits<uint32_t>::max();
 inline constexpr size_t device_count_max = 256;    ///< of a host
+inline constexpr size_t nic_count_max = 1024;      ///< of a host, virtual functions included
 inline constexpr uint32_t nvlink_count_max = 256;  ///< of a device; the largest today have 18
 
 /// A function of a PCI device; the name of a device, since it is the same for NVML, hwloc and CUDA.
@@ -71,6 +72,21 @@ struct Device {
   std::vector<NvLinks> nvlinks;
 
   bool operator==(const Device &) const = default;
+};
+
+enum class NicKind : uint8_t { network, rdma };
+[[nodiscard]] const char *nic_kind_string(NicKind kind);  ///< "network", "rdma"
+
+/// A network card as the operating system names it. One with RDMA is there twice, by either name, at one address.
+struct Nic {
+  std::string name;  ///< "eth0", "mlx5_0"
+  NicKind kind = NicKind::network;
+  PciAddress address;
+  uint32_t bridge = unknown_index;     ///< as of a Device
+  uint32_t numa_node = unknown_index;  ///< as of a Device
+  std::vector<uint32_t> pus;           ///< as of a Device
+
+  bool operator==(const Nic &) const = default;
 };
 
 }  // namespace rondo

@@ -17,7 +17,8 @@ uint32_t common_bridge(const Topology &topology, uint32_t a, uint32_t b) {
   return a == b ? a : unknown_index;
 }
 
-Proximity distance_over_pci(const Topology &topology, const Device &a, const Device &b) {
+template <class A, class B>  // Device, Nic
+Proximity distance_over_pci(const Topology &topology, const A &a, const B &b) {
   const uint32_t bridge = common_bridge(topology, a.bridge, b.bridge);
   if (bridge != unknown_index)
     return topology.bridges[bridge].is_host ? Proximity::root_complex : Proximity::pcie_switch;
@@ -63,6 +64,11 @@ Distance device_distance(const Topology &topology, uint32_t a, uint32_t b) {
   if (const uint32_t count = std::min(links_to_switches(one), links_to_switches(other)); count > 0)
     return {Proximity::nvswitch, count};
   return {distance_over_pci(topology, one, other), 0};
+}
+
+Proximity nic_proximity(const Topology &topology, uint32_t nic, uint32_t device) {
+  assert(nic < topology.nics.size() && device < topology.devices.size());
+  return distance_over_pci(topology, topology.nics[nic], topology.devices[device]);
 }
 
 std::string distance_code(const Distance &distance) {

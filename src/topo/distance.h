@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far two devices of a host are from each other: pure functions of a Topology, for people (`rondo info`) and for a
-// tuner. Nearer is greater in Proximity. No bandwidth follows from any of this: none was measured.
+// How far two devices of a host, or a device and a network card, are from each other: pure functions of a Topology,
+// for people (`rondo info`) and for choices. Nearer is greater in Proximity. No bandwidth follows from this, since none
+// was measured.
 #pragma once
 
 #include <cstdint>
@@ -35,6 +36,9 @@ struct Distance {
 
 /// Between the devices of these indices in Topology::devices; the same in both directions.
 [[nodiscard]] Distance device_distance(const Topology &topology, uint32_t a, uint32_t b);
+
+/// Between the card and the device of these indices, over PCI.
+[[nodiscard]] Proximity nic_proximity(const Topology &topology, uint32_t nic, uint32_t device);
 
 /// For a table: "NV4", "NVS18", "switch", "root", "node", "across", "same", "?".
 [[nodiscard]] std::string distance_code(const Distance &distance);

@@ -2,6 +2,7 @@
 #include "src/topo/machine.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "src/base/checked.h"
 
@@ -85,6 +86,20 @@ class Assembler {
            }) == topology_.devices.end();
   }
 
+  /// After the NUMA nodes.
+  void add_nics() {
+    for (const NicPart &part : machine_.nics) {
+      Nic nic = part.nic;
+      nic.name = printable(nic.name);
+      nic.pus = pus_within(part.cpus);
+      nic.numa_node = node_of(nic.pus);
+      topology_.nics.push_back(std::move(nic));
+    }
+    std::sort(topology_.nics.begin(), topology_.nics.end(), [](const Nic &a, const Nic &b) {
+      return std::tie(a.name, a.kind, a.address) < std::tie(b.name, b.kind, b.address);
+    });
+  }
+
   [[nodiscard]] Topology take() { return std::move(topology_); }
 
  private:
@@ -140,6 +155,8 @@ Result<void> check_counts(const Machine &machine) {
     return invalid_argument("a topology of more than " + std::to_string(part_count_max) + " parts");
   if (machine.devices.size() > device_count_max)
     return invalid_argument("a topology of more than " + std::to_string(device_count_max) + " devices");
+  if (machine.nics.size() > nic_count_max)
+    return invalid_argument("a topology of more than " + std::to_string(nic_count_max) + " network cards");
   return {};
 }
 
@@ -154,6 +171,7 @@ Result<Topology> assemble(const Machine &machine) {
   assembler.add_caches();
   if (!assembler.add_numa_nodes()) return invalid_argument("a topology with more than 2^64 bytes of memory");
   if (!assembler.add_devices()) return invalid_argument("a topology with two devices at one PCI address");
+  assembler.add_nics();
   assembler.add_processor_name();
   return assembler.take();
 }

@@ -49,12 +49,18 @@ struct DevicePart {
   CpuSet cpus;    ///< nearest to it; empty: unknown
 };
 
+struct NicPart {
+  Nic nic;      ///< without what follows from `cpus`
+  CpuSet cpus;  ///< nearest to it; empty: unknown
+};
+
 struct Machine {
   std::string processor;
   CpuSet allowed;  ///< empty: all
   std::vector<Part> parts;
   std::vector<PciBridge> bridges;
   std::vector<DevicePart> devices;
+  std::vector<NicPart> nics;
 };
 
 // What Rondo adds to hwloc's XML. A device is its PCI object, or a Misc object with the mark and the address for a name

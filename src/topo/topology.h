@@ -60,6 +60,7 @@ struct Topology {
   uint64_t memory_bytes = 0;
   std::vector<PciBridge> bridges;  ///< a parent comes before its children
   std::vector<Device> devices;     ///< by address; none where nobody asked for them
+  std::vector<Nic> nics;           ///< by name, likewise; those on PCI
   uint32_t processor_limit = 0;    ///< processors' worth of time that the cgroup grants, rounded up; 0: no limit
   bool injected = false;           ///< from XML; not (necessarily) this machine
 
@@ -76,8 +77,8 @@ struct DeviceDiscovery {
   std::string nvml_error;   ///< why NVML could not tell; empty: it could, or was not asked
 };
 
-/// The same with devices: GPUs that hwloc sees on PCI, and those that NVML knows, with their NVLinks. Without NVML it
-/// is not known of devices whether they have any, which is no error.
+/// The same with devices (GPUs that hwloc sees on PCI, or NVML knows, with their NVLinks) and network cards.
+/// Without NVML it is not known of devices whether they have any, which is no error.
 [[nodiscard]] Result<DeviceDiscovery> discover_devices(const Config &config);
 
 /// A topology from hwloc XML; the text may be anything. Every PU that the XML allows counts as allowed.

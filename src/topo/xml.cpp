@@ -74,6 +74,7 @@ struct Frame {
   std::string_view cpus;            ///< of an object that covers processors; empty: none does
   uint32_t bridge = unknown_index;  ///< in Machine::bridges
   uint32_t device = unknown_index;  ///< in Machine::devices, if the element itself is one
+  std::string_view pci;             ///< address of the PCI function; empty: none is around
 };
 
 /// A display controller of NVIDIA's: "0302 [10de:2330] [10de:16c1] a1".
@@ -130,7 +131,9 @@ class MachineReader {
       frame.bridge = static_cast<uint32_t>(machine_.bridges.size() - 1);
       return {};
     }
-    if (type == "PCIDev" && is_gpu(tag.attribute("pci_type"))) return add_device(tag.attribute("pci_busid"), frame);
+    if (type == "PCIDev") frame.pci = tag.attribute("pci_busid");
+    if (type == "PCIDev" && is_gpu(tag.attribute("pci_type"))) return add_device(frame.pci, frame);
+    if (type == "OSDev") return add_nic(tag, frame);
     const std::string_view name = tag.attribute("name");
     if (type == "Misc" && name.starts_with(device_mark)) {  // one that hwloc does not see: its position is unknown
       Frame nowhere;
@@ -154,6 +157,24 @@ class MachineReader {
     part.cpus = std::move(*cpus);
     machine_.devices.push_back(std::move(part));
     frame.device = static_cast<uint32_t>(machine_.devices.size() - 1);
+    return {};
+  }
+
+  /// Of what the operating system has of a PCI function, the network interfaces and RDMA devices.
+  Result<void> add_nic(const XmlTag &tag, const Frame &frame) {
+    constexpr std::string_view network = "2", open_fabrics = "3";  // of hwloc_obj_osdev_type_e
+    const std::string_view type = tag.attribute("osdev_type");
+    if ((type != network && type != open_fabrics) || frame.pci.empty()) return {};
+    NicPart part;
+    const auto address = parse_pci_address(frame.pci);
+    auto cpus = cpu_set(frame.cpus);
+    if (!address || !cpus) return invalid_argument("a network card whose PCI address or processors cannot be read");
+    part.nic.name = without_entities(tag.attribute("name"));
+    part.nic.kind = type == network ? NicKind::network : NicKind::rdma;
+    part.nic.address = *address;
+    part.nic.bridge = frame.bridge;
+    part.cpus = std::move(*cpus);
+    machine_.nics.push_back(std::move(part));
     return {};
   }
 

@@ -54,6 +54,16 @@ class Distances(unittest.TestCase):
         self.assertEqual(codes(told)[5], 4 * ["across"] + ["switch", "same", "root", "node"])
         self.assertEqual(told["distances"][0][1], {"kind": "nvlink", "links": 4, "code": "NV4"})
 
+    def test_network_cards_are_told_with_their_distances(self):
+        document = json.loads(info("--json", HWLOC_XMLFILE=str(MACHINE)))
+        cards = {card["name"]: card for card in document["nics"]}
+        self.assertEqual(sorted(cards), ["ens1", "ens2", "mlx5_0"])
+        self.assertEqual((cards["mlx5_0"]["kind"], cards["mlx5_0"]["pci_bus_id"]), ("rdma", "0000:0c:00.0"))
+        self.assertEqual([each["code"] for each in cards["mlx5_0"]["distances"]],
+                         ["switch", "switch", "root", "node"] + 4 * ["across"])
+        text = info(HWLOC_XMLFILE=str(MACHINE)).split("\nNetwork cards on PCI\n")[1]
+        self.assertIn("0000:0c:00.0, RDMA; NUMA node 0; processing units 0-3; from the devices: switch switch", text)
+
     def test_uuids_are_those_of_cuda(self):
         document = json.loads(info("--json", HWLOC_XMLFILE=str(MACHINE)))
         self.assertEqual([device["uuid"] for device in document["devices"]["list"]],

@@ -126,6 +126,40 @@ TEST_CASE("devices: each has the NUMA node and the processing units of its root 
   CHECK(device_at(topology, at_bus(9)) == unknown_index);
 }
 
+TEST_CASE("network cards: each has name, kind and position of its function on PCI, and distances from devices") {
+  const Topology topology = read(eight_devices());
+  REQUIRE(topology.nics.size() == 3);
+  CHECK(topology.nics[0].name == "ens1");
+  CHECK(topology.nics[1].name == "ens2");
+  CHECK(topology.nics[2].name == "mlx5_0");
+  CHECK(topology.nics[0].kind == NicKind::network);
+  CHECK(topology.nics[2].kind == NicKind::rdma);
+  CHECK(topology.nics[0].address == at_bus(0x0c));
+  CHECK(topology.nics[2].address == at_bus(0x0c));
+  CHECK(topology.nics[2].numa_node == 0);
+  CHECK(topology.nics[1].pus == topology.numa_nodes[1].pus);
+  const auto codes = [&](uint32_t nic) {
+    Codes list;
+    for (uint32_t device = 0; device < topology.devices.size(); ++device)
+      list.push_back(distance_code({nic_proximity(topology, nic, device), 0}));
+    return list;
+  };
+  CHECK(codes(2) == Codes{"switch", "switch", "root", "node", "across", "across", "across", "across"});
+  CHECK(codes(1) == Codes{"across", "across", "across", "across", "node", "node", "node", "root"});
+}
+
+TEST_CASE("network cards: one whose function on PCI has no address is refused, and what is no card is none") {
+  const std::string xml = eight_devices();
+  const auto replaced = [&](const std::string &from, const std::string &to) {
+    std::string text = xml;
+    text.replace(text.find(from), from.size(), to);
+    return text;
+  };
+  CHECK(contains(refusal(replaced("pci_busid=\"0000:0c:00.0\"", "pci_busid=\"0000:0c:00\"")), "network card"));
+  const Topology disk = read(replaced("name=\"mlx5_0\" osdev_type=\"3\"", "name=\"sda\" osdev_type=\"0\""));
+  CHECK(disk.nics.size() == 2);
+}
+
 TEST_CASE("devices: through NVSwitches all are equally near, whatever sockets they are at") {
   std::string xml = eight_devices();
   for (unsigned bus = 1; bus <= 8; ++bus)
@@ -262,6 +296,7 @@ TEST_CASE("devices: nobody looks for them where they are not asked for, and a mi
   Topology without = found.topology;
   without.devices.clear();
   without.bridges.clear();
+  without.nics.clear();
   CHECK(without == discover_topology(config).value());
   CHECK(export_topology_xml(config).ok());
 }

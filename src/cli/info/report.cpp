@@ -12,6 +12,7 @@
 #include "src/base/names.h"
 #include "src/cli/info/cuda.h"
 #include "src/cli/info/devices.h"
+#include "src/cli/info/nics.h"
 #include "src/cli/tune/tuner_input.h"
 #include "src/engine/reduction/reduction.h"
 #include "src/topo/host.h"
@@ -176,6 +177,7 @@ Json info_document(const InfoInput &input) {
           {"verbs", verbs_json(verbs)},
           {"cuda", cuda},
           {"devices", devices_document(input.found, input.config.nvml_library, cuda)},
+          {"nics", nics_document(input.found.topology)},
           {"tuning", tuning_json(input)},
           {"plans", plans_json(input)}};
 }

@@ -12,6 +12,7 @@
 #include "src/cli/info/cuda.h"
 #include "src/cli/info/devices.h"
 #include "src/cli/info/lines.h"
+#include "src/cli/info/nics.h"
 #include "src/cli/info/report.h"
 
 namespace rondo::cli {
@@ -180,6 +181,7 @@ std::string info_text(const Json &document) {
   add_verbs(out, document["verbs"]);
   out += cuda_text(document["cuda"]);
   out += devices_text(document["devices"]);
+  out += nics_text(document["nics"]);
   add_tuning(out, document["tuning"]);
   add_memory(out, document["plans"]);
   add_plans(out, document["plans"]);
