@@ -48,6 +48,13 @@ std::vector<uint32_t> local_indices(const GroupInfo &group, uint32_t own_rank) {
   return indices;
 }
 
+/// For a choice among RDMA devices that are equal otherwise; empty: nobody chooses, or hwloc cannot say.
+std::vector<std::string> near_devices(const Settings &settings) {
+  if (settings.network != NetworkChoice::verbs || !settings.ib_devices.empty()) return {};
+  const auto topology = discover_nics(settings);
+  return topology.ok() ? near_rdma_devices(topology.value()) : std::vector<std::string>();
+}
+
 /// By rank: on another host, and a peer in some schedule that can be chosen.
 std::vector<bool> linked_ranks(const ConnectArgs &args, uint32_t channel_count) {
   const GroupInfo &group = args.group;
@@ -131,6 +138,7 @@ Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store 
   several.network = &network_of(args.settings);
   several.ib_devices = args.settings.ib_devices;
   several.ib_gid_index = args.settings.ib_gid_index;
+  several.near_ib_devices = near_devices(args.settings);
   several.sockets = args.settings.sockets;
   several.on_device = args.settings.device != RONDO_DEVICE_HOST;
   return hosts::connect(several, std::move(local), store);

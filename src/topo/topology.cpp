@@ -154,15 +154,15 @@ struct MachineXml {
   bool is_this_machine = true;
 };
 
-/// This machine with its devices.
-Result<MachineXml> machine_xml(const Config &config) {
+/// This machine with its devices and network cards; `nvml_library`: null, NVML is not asked.
+Result<MachineXml> machine_xml(const std::string *nvml_library) {
   MachineXml out;
   RONDO_TRY_ASSIGN(const Hwloc hwloc, load(Detail::with_devices));
-  const auto devices = ask_nvml(config.nvml_library);
-  if (devices.ok()) {
-    for (const Device &device : devices.value()) RONDO_TRY(annotate(hwloc.get(), device));
-  } else {
-    out.nvml_error = devices.error().message;
+  if (nvml_library != nullptr) {
+    const auto devices = ask_nvml(*nvml_library);
+    if (!devices.ok()) out.nvml_error = devices.error().message;
+    for (const Device &device : devices.ok() ? devices.value() : std::vector<Device>())
+      RONDO_TRY(annotate(hwloc.get(), device));
   }
   char *text = nullptr;
   int bytes = 0;
@@ -188,6 +188,18 @@ Error of_file(const std::string &path, Error error) {
   return error;
 }
 
+/// By way of XML: so a file says the same of a machine as the machine itself, whatever reads it.
+Result<Topology> topology_of(const MachineXml &here) {
+  auto imported = import_topology(here.xml);
+  if (!imported.ok()) {
+    Error error = std::move(imported).error();
+    error.message = "what hwloc says of this machine cannot be read: " + error.message;
+    return error;
+  }
+  add_process_limits(imported.value(), here.is_this_machine);
+  return imported;
+}
+
 }  // namespace
 
 Result<Topology> discover_topology(const Config &config) {
@@ -209,24 +221,31 @@ Result<DeviceDiscovery> discover_devices(const Config &config) {
     RONDO_TRY_ASSIGN(found.topology, discover_topology(config));
     return found;
   }
-  // By way of XML: so a file says the same of a machine as the machine itself, whatever reads it.
-  RONDO_TRY_ASSIGN(const MachineXml here, machine_xml(config));
-  auto imported = import_topology(here.xml);
-  if (!imported.ok()) {
-    Error error = std::move(imported).error();
-    error.message = "what hwloc says of this machine cannot be read: " + error.message;
-    return error;
-  }
-  found.topology = std::move(imported).value();
-  add_process_limits(found.topology, here.is_this_machine);
+  RONDO_TRY_ASSIGN(const MachineXml here, machine_xml(&config.nvml_library));
+  RONDO_TRY_ASSIGN(found.topology, topology_of(here));
   found.nvml_asked = true;
   found.nvml_error = here.nvml_error;
   return found;
 }
 
+Result<Topology> discover_nics(const Config &config) {
+  if (!config.topology_file.empty()) return discover_topology(config);
+  RONDO_TRY_ASSIGN(const MachineXml here, machine_xml(nullptr));
+  return topology_of(here);
+}
+
+std::vector<std::string> near_rdma_devices(const Topology &topology) {
+  std::vector<std::string> names;
+  for (const Nic &nic : topology.nics)
+    if (nic.kind == NicKind::rdma &&
+        std::any_of(nic.pus.begin(), nic.pus.end(), [&](uint32_t pu) { return topology.pus[pu].allowed; }))
+      names.push_back(nic.name);
+  return names;
+}
+
 Result<std::string> export_topology_xml(const Config &config) {
   if (config.topology_file.empty()) {
-    RONDO_TRY_ASSIGN(MachineXml here, machine_xml(config));
+    RONDO_TRY_ASSIGN(MachineXml here, machine_xml(&config.nvml_library));
     return std::move(here.xml);
   }
   RONDO_TRY_ASSIGN(std::string xml, read_file(config.topology_file));

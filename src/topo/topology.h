@@ -81,6 +81,12 @@ struct DeviceDiscovery {
 /// Without NVML it is not known of devices whether they have any, which is no error.
 [[nodiscard]] Result<DeviceDiscovery> discover_devices(const Config &config);
 
+/// The same without asking NVML, which network cards do not need.
+[[nodiscard]] Result<Topology> discover_nics(const Config &config);
+
+/// The RDMA devices with a processing unit of this process among their nearest.
+[[nodiscard]] std::vector<std::string> near_rdma_devices(const Topology &topology);
+
 /// A topology from hwloc XML; the text may be anything. Every PU that the XML allows counts as allowed.
 [[nodiscard]] Result<Topology> import_topology(std::string_view xml);
 

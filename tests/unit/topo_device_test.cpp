@@ -148,6 +148,13 @@ TEST_CASE("network cards: each has name, kind and position of its function on PC
   CHECK(codes(1) == Codes{"across", "across", "across", "across", "node", "node", "node", "root"});
 }
 
+TEST_CASE("network cards: those with RDMA are near a process that may run beside them") {
+  Topology topology = read(eight_devices());
+  CHECK(near_rdma_devices(topology) == std::vector<std::string>{"mlx5_0"});
+  for (const uint32_t pu : topology.numa_nodes[0].pus) topology.pus[pu].allowed = false;
+  CHECK(near_rdma_devices(topology).empty());
+}
+
 TEST_CASE("network cards: one whose function on PCI has no address is refused, and what is no card is none") {
   const std::string xml = eight_devices();
   const auto replaced = [&](const std::string &from, const std::string &to) {

@@ -44,6 +44,7 @@ net::JoinRequest join_request(const GroupRequest &request, const std::vector<std
   join.connections_per_rail = request.sockets;
   join.ib_devices = request.ib_devices;
   join.ib_gid_index = request.ib_gid_index;
+  join.near_ib_devices = request.near_ib_devices;
   join.key_prefix = request.key_prefix;
   join.deadline_ns = request.deadline_ns;
   return join;

@@ -27,6 +27,7 @@ struct GroupRequest {
   const net::NetworkKind *network = nullptr;
   std::string ib_devices{};   ///< of verbs
   int32_t ib_gid_index = -1;  ///< of verbs
+  std::vector<std::string> near_ib_devices;  ///< of verbs
   uint32_t sockets = 1;       ///< to each peer on each rail; or what the network has in their place
   bool on_device = false;     ///< kernels of a device post to the links
 };

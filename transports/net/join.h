@@ -25,6 +25,7 @@ struct JoinRequest {
   uint32_t connections_per_rail = 1;   ///< with each linked rank, equal on all ranks
   std::string ib_devices;              ///< RONDO_IB_HCA
   int32_t ib_gid_index = -1;           ///< RONDO_IB_GID_INDEX
+  std::vector<std::string> near_ib_devices;  ///< near this rank's cores: taken first among equals
   std::string key_prefix;
   uint64_t deadline_ns = 0;
 };

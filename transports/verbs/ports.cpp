@@ -67,7 +67,8 @@ Result<std::vector<PortWish>> split(const RailsWish &wish) {
   const auto add = [&](std::string device) {
     const std::vector<std::string> &known = wish.addresses;
     const size_t rail = wishes.size();
-    wishes.push_back({std::move(device), wish.gid_index, known.empty() ? "" : known[rail < known.size() ? rail : 0]});
+    wishes.push_back({std::move(device), wish.gid_index, known.empty() ? "" : known[rail < known.size() ? rail : 0],
+                      wish.near_devices});
   };
   if (wish.devices.empty()) {
     do add("");
@@ -112,10 +113,13 @@ Result<PortChoice> choose_port(const std::vector<Port> &ports, const PortWish &w
     device_known = true;
     if (!ports[index].active) continue;
     active = true;
+    const auto &near = wish.near_devices;
+    const bool is_near = std::find(near.begin(), near.end(), ports[index].device) != near.end();
     for (const Gid &gid : ports[index].gids) {
       if (wish.gid_index >= 0 && gid.index != static_cast<uint32_t>(wish.gid_index)) continue;
-      if (rank_of(gid, wanted) <= best_rank) continue;
-      best_rank = rank_of(gid, wanted);
+      const int rank = 2 * rank_of(gid, wanted) + (is_near ? 1 : 0);
+      if (rank_of(gid, wanted) == 0 || rank <= best_rank) continue;
+      best_rank = rank;
       best = PortChoice{index, gid};
     }
   }

@@ -42,6 +42,7 @@ struct PortWish {
   std::string device;      ///< "mlx5_0" or "mlx5_0:1"; empty: any
   int32_t gid_index = -1;  ///< RONDO_IB_GID_INDEX; -1: any
   std::string address;     ///< numeric, of this host, on the route to the other hosts; empty: not known
+  std::vector<std::string> near_devices = {};  ///< near the rank's cores
 };
 
 /// The same for all rails.
@@ -49,6 +50,7 @@ struct RailsWish {
   std::string devices;                 ///< RONDO_IB_HCA, with commas: a rail each; empty: one for each address
   int32_t gid_index = -1;              ///< as in PortWish
   std::vector<std::string> addresses;  ///< as in PortWish; rails without one of their own take the first
+  std::vector<std::string> near_devices = {};  ///< as in PortWish
 };
 
 struct PortChoice {
@@ -57,7 +59,7 @@ struct PortChoice {
 };
 
 /// Of the active ports: the GID of the wish's address before other IPv4 addresses of RoCE v2 and InfiniBand's own,
-/// those before IPv6, RoCE v1 last; of equals the first. The error lists the ports that there are.
+/// those before IPv6, RoCE v1 last; of equals one of a device near the rank's cores, and the first of these. The error lists the ports that there are.
 [[nodiscard]] Result<PortChoice> choose_port(const std::vector<Port> &ports, const PortWish &wish);
 /// By rail, no port twice.
 [[nodiscard]] Result<std::vector<PortChoice>> choose_ports(const std::vector<Port> &ports, const RailsWish &wish);
