@@ -11,11 +11,11 @@
 namespace rondo {
 
 /// A network interface of a rank's host.
-struct Nic {
+struct NetworkInterface {
   std::string name;     ///< "eth0"
   std::string address;  ///< numeric, of that host; link-local IPv6 with its own "%interface"
 
-  bool operator==(const Nic &) const = default;
+  bool operator==(const NetworkInterface &) const = default;
 };
 
 struct RankInfo {
@@ -23,7 +23,8 @@ struct RankInfo {
   uint64_t process = 0;    ///< its number on its node
   std::string host_name;
   std::vector<uint32_t> cores{};  ///< the processing units that it may run on, as its system counts them
-  std::vector<Nic> nics{};        ///< by rail, as RONDO_INTERFACE chose them; none: there is no such interface
+  /// By rail, as RONDO_INTERFACE chose them; none: there is no such interface.
+  std::vector<NetworkInterface> interfaces{};
 
   /// For people: "rank 2 (host b, process 17)"
   [[nodiscard]] std::string describe(uint32_t rank) const {

@@ -90,16 +90,16 @@ Result<PeerInfo> own_peer_info(uint32_t rank_count, const Settings &settings) {
   return info;
 }
 
-std::vector<Nic> own_nics(const std::string &network_interface, const std::string &by_route) {
-  std::vector<Nic> nics;
+std::vector<NetworkInterface> own_interfaces(const std::string &network_interface, const std::string &by_route) {
+  std::vector<NetworkInterface> interfaces;
   const auto addresses = choose_addresses(network_interface, by_route);
   const auto all = host_addresses();
-  if (!addresses.ok() || !all.ok()) return nics;  // who needs them will say what is wrong
+  if (!addresses.ok() || !all.ok()) return interfaces;  // who needs them will say what is wrong
   for (const std::string &address : addresses.value()) {
     const auto found = std::ranges::find(all.value(), address, &HostAddress::address);
-    nics.push_back({found != all.value().end() ? found->interface : "", address});
+    interfaces.push_back({found != all.value().end() ? found->interface : "", address});
   }
-  return nics;
+  return interfaces;
 }
 
 void append_text(Bytes &bytes, const std::string &text) {
@@ -113,11 +113,11 @@ Bytes encode(const PeerInfo &info, const Settings &settings, const std::string &
   Bytes bytes(fixed.begin(), fixed.end());
   append_number(bytes, static_cast<uint64_t>(::getpid()));
   append_text(bytes, host_name());
-  const std::vector<Nic> nics = own_nics(settings.network_interface, by_route);
-  append_number(bytes, static_cast<uint16_t>(nics.size()));
-  for (const Nic &nic : nics) {
-    append_text(bytes, nic.name);
-    append_text(bytes, nic.address);
+  const std::vector<NetworkInterface> interfaces = own_interfaces(settings.network_interface, by_route);
+  append_number(bytes, static_cast<uint16_t>(interfaces.size()));
+  for (const NetworkInterface &each : interfaces) {
+    append_text(bytes, each.name);
+    append_text(bytes, each.address);
   }
   return bytes;
 }
@@ -144,7 +144,7 @@ Result<Told> decode(const std::vector<Bytes> &parts) {
     info.host_name = text();
     for (auto count = reader.number<uint16_t>(); count != 0 && !reader.failed(); --count) {
       std::string name = text();
-      info.nics.push_back({std::move(name), text()});
+      info.interfaces.push_back({std::move(name), text()});
     }
     // Of another version the fixed part can still be read, and says so better.
     if (!reader.complete() && peer.version == peer_info_version)

@@ -124,7 +124,7 @@ Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store 
   request.deadline_ns = args.deadline_ns;
   RONDO_TRY_ASSIGN(auto local, shm::connect(request, store, segments));
   if (group.one_node()) return local;
-  if (group.infos[args.rank].nics.empty()) return no_interface(args.settings);
+  if (group.infos[args.rank].interfaces.empty()) return no_interface(args.settings);
   hosts::GroupRequest several;
   several.rank = args.rank;
   several.rank_count = args.rank_count;

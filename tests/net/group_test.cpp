@@ -35,7 +35,7 @@ struct World {
   explicit World(const std::vector<uint32_t> &node_of)
       : stores(make_local_stores(static_cast<uint32_t>(node_of.size()))), group(node_of) {
     group.oversubscribed = true;
-    for (RankInfo &info : group.infos) info.nics = {{"lo", "127.0.0.1"}};
+    for (RankInfo &info : group.infos) info.interfaces = {{"lo", "127.0.0.1"}};
     settings.timeout_ns = 60 * second_ns;
   }
   [[nodiscard]] uint32_t rank_count() const { return group.rank_count(); }

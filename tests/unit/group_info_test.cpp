@@ -73,7 +73,7 @@ TEST_CASE("group info: every rank knows of each its process, host, cores and net
       CHECK(info.process == static_cast<uint64_t>(::getpid()));
       CHECK_FALSE(info.host_name.empty());
       CHECK_FALSE(info.cores.empty());
-      CHECK(info.nics == std::vector<Nic>{{"lo", "127.0.0.1"}});
+      CHECK(info.interfaces == std::vector<NetworkInterface>{{"lo", "127.0.0.1"}});
     }
     CHECK(group.value().infos[1].describe(1).starts_with("rank 1 (host " + group.value().infos[1].host_name + ", "));
   }
@@ -87,7 +87,7 @@ TEST_CASE("group info: an interface that is not there matters only where a netwo
   });
   for (const auto &group : groups) {
     REQUIRE(group.ok());
-    for (const RankInfo &info : group.value().infos) CHECK(info.nics.empty());
+    for (const RankInfo &info : group.value().infos) CHECK(info.interfaces.empty());
   }
 }
 

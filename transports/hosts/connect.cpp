@@ -40,7 +40,7 @@ net::JoinRequest join_request(const GroupRequest &request, const std::vector<std
   join.linked = request.linked;
   join.names = names;
   join.secret = secret_of("rondo links ", request.secret, request.key_prefix);
-  for (const Nic &nic : request.ranks[request.rank].nics) join.addresses.push_back(nic.address);
+  for (const NetworkInterface &each : request.ranks[request.rank].interfaces) join.addresses.push_back(each.address);
   join.connections_per_rail = request.sockets;
   join.ib_devices = request.ib_devices;
   join.ib_gid_index = request.ib_gid_index;

@@ -206,7 +206,7 @@ std::string name_of(const MeshRequest &request, uint32_t rank, uint32_t purpose)
   const RankInfo &info = request.ranks[rank];
   if (request.rail_count() == 1 || purpose == control_purpose) return info.describe(rank);
   return info.describe(rank) + " by rail " + std::to_string(rail) + ", from " + request.own_address(rail) + " to " +
-         info.nics[rail].address;
+         info.interfaces[rail].address;
 }
 
 void add_socket(const MeshRequest &request, Mesh &mesh, uint32_t peer, uint32_t purpose, FileDescriptor socket) {
@@ -318,7 +318,8 @@ Result<std::vector<std::vector<Endpoint>>> exchange_ports(const MeshRequest &req
   for (uint32_t rank = 0; rank < request.rank_count; ++rank) {
     ByteReader reader(parts[rank]);
     std::vector<Endpoint> &of_rank = endpoints.emplace_back();
-    for (const Nic &nic : request.ranks[rank].nics) of_rank.push_back({nic.address, reader.number<uint16_t>()});
+    for (const NetworkInterface &each : request.ranks[rank].interfaces)
+      of_rank.push_back({each.address, reader.number<uint16_t>()});
     if (!reader.complete() || of_rank.size() != own.size())
       return Error{RONDO_ERROR_MISMATCH, "ranks run different versions of Rondo"};
   }
