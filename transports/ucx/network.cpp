@@ -168,7 +168,7 @@ Result<void> UcxNetwork::connect(const JoinRequest &request, Store &store) {
     const size_t slot_bytes = slot.base != nullptr ? slot.geometry.slot_bytes : 0;
     ++peer.sent;
     begun(peer.greeting,
-          api_.ucp_am_send_nbx(peer.endpoint, hello_id, &peer.hello, sizeof(PeerProof), 
+          api_.ucp_am_send_nbx(peer.endpoint, hello_id, &peer.hello, sizeof(PeerProof),
                                slot_bytes != 0 ? slot.payload(0) : nullptr, slot_bytes, &how), "a message");
   }
   StoreWatch watch(store);

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every collective on 2 and 4 hosts of 1 and 2 ranks, over TCP and UCX, in host memory and on devices in software, with
+element types and operations in turn. usage: collectives_hosts_test.py RONDO"""
+
+import itertools
+import os
+import sys
+import unittest
+
+import hosts as net
+from hosts_job import HostsTest, Job, why_no_ucx
+
+RONDO = os.path.abspath(sys.argv.pop(1))
+COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce")
+REDUCTIONS = (("float32", "sum"), ("bfloat16", "avg"), ("int64", "min"), ("float16", "sum"), ("uint8", "max"),
+              ("float64", "prod"), ("int32", "sum"))  # as many as no multiple of the collectives
+NETWORKS = {"tcp": {"RONDO_NETWORK": "tcp"}, "ucx": {"RONDO_NETWORK": "ucx", "UCX_TLS": "tcp,self"}}
+
+
+class CollectivesOfSeveralHosts(HostsTest):
+    def expect_right(self, network, memory, shapes=tuple(itertools.product((2, 4), (1, 2)))):
+        if network == "ucx" and (why := why_no_ucx(RONDO)) is not None:
+            self.skipTest(why)
+        sampled = itertools.cycle(REDUCTIONS)
+        for host_count, per_host in shapes:
+            layout = [rank // per_host for rank in range(host_count * per_host)]
+            with net.Hosts(host_count) as hosts:
+                for collective in COLLECTIVES:
+                    kind, operation = next(sampled)
+                    command = [RONDO, "perf", collective, "-b", "1K", "-e", "256K", "-f", "256", "-n", "1", "-w", "0",
+                               "-d", kind, *memory]
+                    if collective in ("all_reduce", "reduce_scatter", "reduce"):
+                        command += ["-o", operation]
+                    job = Job(hosts, layout, command, NETWORKS[network]).finish(240)
+                    with self.subTest(layout=layout, collective=collective, kind=kind, operation=operation):
+                        self.assertEqual([each.returncode for each in job.processes], [0] * len(layout), job.output)
+                        self.assertIn("# Out of bounds values : 0 OK", job.output[0])
+
+    def test_over_tcp(self):
+        self.expect_right("tcp", [])
+
+    def test_over_ucx(self):
+        self.expect_right("ucx", [])
+
+    def expect_right_on_devices(self, network, shapes):
+        if "RONDO_TEST_SANITIZED" in os.environ:
+            self.skipTest("a sanitized emulated device keeps all cores from the network for a second: taken for a cut")
+        self.expect_right(network, ["--device", "cuda"], shapes)
+
+    def test_over_tcp_on_devices(self):
+        self.expect_right_on_devices("tcp", [(2, 2), (4, 1)])
+
+    def test_over_ucx_on_devices(self):
+        self.expect_right_on_devices("ucx", [(2, 1), (4, 2)])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
