@@ -21,7 +21,7 @@ namespace rondo {
 
 /// The FIFOs on this side of all links to other hosts, in one piece: for a device, which has to be told of memory.
 struct NetworkMemory {
-  std::shared_ptr<const void> owner;  ///< who has it may use the memory when the links are gone
+  std::shared_ptr<const void> owner;  ///< its holder may use the memory when the links are gone
   std::span<std::byte> bytes;
 };
 

@@ -3,11 +3,11 @@
 
 #include <array>
 #include <charconv>
-#include <limits>
 #include <utility>
 
 #include "bench/perf/nccl_letters.h"
 #include "bench/perf/product.h"
+#include "src/base/size.h"
 #include "src/console/command_line.h"
 #include "src/console/output.h"
 
@@ -188,7 +188,7 @@ void add_output_options(console::CommandLine &app, Options &options) {
 
 Outcome take_size(const std::string &text, std::string_view option, size_t &target) {
   if (text.empty()) return std::nullopt;
-  const auto bytes = parse_size(text);
+  const auto bytes = read_bytes(text);
   if (!bytes) {
     return Failure{Exit::usage, std::string(option) + ": '" + text + "' is not a size; write 4096, 64K, 256M or 1G"};
   }
@@ -336,24 +336,6 @@ Outcome take_rest(const CLI::App &app, const Words &words, Options &options) {
 uint64_t timeout_ns(const Options &options) {
   constexpr uint64_t default_ns = 300'000'000'000u;
   return options.config.timeout_ms != 0 ? options.config.timeout_ms * uint64_t{1'000'000} : default_ns;
-}
-
-std::optional<size_t> parse_size(std::string_view text) {
-  size_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end == text.data()) return std::nullopt;
-  const std::string_view unit = text.substr(static_cast<size_t>(end - text.data()));
-  unsigned shift = 0;
-  if (unit == "K" || unit == "k")
-    shift = 10;
-  else if (unit == "M" || unit == "m")
-    shift = 20;
-  else if (unit == "G" || unit == "g")
-    shift = 30;
-  else if (!unit.empty())
-    return std::nullopt;
-  if (value > (std::numeric_limits<size_t>::max() >> shift)) return std::nullopt;
-  return value << shift;
 }
 
 std::vector<size_t> sizes_of(const Options &options) {

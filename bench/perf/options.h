@@ -67,9 +67,6 @@ inline constexpr uint32_t device_aggregate_count = 20;
 /// How long an operation may take.
 [[nodiscard]] uint64_t timeout_ns(const Options &options);
 
-/// "8", "64K", "256M", "1G" (powers of 1024) in bytes.
-[[nodiscard]] std::optional<size_t> parse_size(std::string_view text);
-
 /// The sizes that are tried, in order: min, then times the factor or plus the step, up to max, which is
 /// always among them. At most 10,001.
 [[nodiscard]] std::vector<size_t> sizes_of(const Options &options);

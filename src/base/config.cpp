@@ -87,8 +87,6 @@ Result<void> set_gid_index(int32_t &target, std::string_view text) {
 }
 
 Result<void> set_protocol(std::string_view text, Config &config) {
-  if (equal_in_any_case(text, "direct"))
-    return invalid_argument("'direct' is no protocol; use RONDO_KERNEL=load_store, and leave RONDO_PROTOCOL unset");
   return set_name(config.protocol, text, rondo_protocol_string, "protocol");
 }
 

@@ -39,8 +39,8 @@ enum class SimdTarget { automatic, plain, avx2, avx512, avx512_bf16 };
 enum class DeviceHandles { automatic, ipc, vmm };
 [[nodiscard]] const char *device_handles_string(DeviceHandles handles);
 
-/// Who launches kernels. own: each rank its own. shared: ranks that are threads of one process on one device launch one
-/// kernel for all of them.
+/// How kernels are launched. own: one launch for each rank. shared: one for all ranks that are threads of one process
+/// on one device.
 enum class DeviceLaunch { own, shared };
 [[nodiscard]] const char *device_launch_string(DeviceLaunch launch);
 

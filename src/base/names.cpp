@@ -7,7 +7,7 @@
 
 namespace {
 
-/// Any number may come in place of an enumerator (who lists all names asks for one too many): it is looked at as one.
+/// Any number may come in place of an enumerator (a loop over all names asks for one too many): it is looked at as one.
 template <class Enum>
 unsigned number_of(const Enum &value) {
   unsigned number = 0;

@@ -5,8 +5,6 @@
 #include <charconv>
 #include <optional>
 
-#include "src/base/checked.h"
-
 namespace rondo {
 namespace {
 
@@ -19,15 +17,6 @@ std::optional<uint64_t> digits(std::string_view text) {
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (failure != std::errc{} || end != text.data() + text.size()) return std::nullopt;
   return value;
-}
-
-uint64_t unit_of(char letter) {
-  switch (letter) {
-    case 'K': case 'k': return uint64_t{1} << 10;
-    case 'M': case 'm': return uint64_t{1} << 20;
-    case 'G': case 'g': return uint64_t{1} << 30;
-    default: return 1;
-  }
 }
 
 }  // namespace
@@ -57,9 +46,7 @@ Result<uint64_t> parse_number(std::string_view text, uint64_t min, uint64_t max)
 }
 
 Result<uint64_t> parse_bytes(std::string_view text, uint64_t min, uint64_t max) {
-  const uint64_t unit = text.empty() ? 1 : unit_of(text.back());
-  const auto number = digits(unit == 1 ? text : text.substr(0, text.size() - 1));
-  const auto value = number ? checked_mul(*number, unit) : std::nullopt;
+  const auto value = read_bytes(text);
   if (value && *value >= min && *value <= max) return *value;
   return invalid_argument(quoted(text) + " is not a size from " + show_bytes(min) + " to " + show_bytes(max) +
                           " bytes, as in 4096, 64K, 1M or 1G");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A lock for a few instructions on the path of every call: it costs one read-modify-write, where a std::mutex costs two
-// and two calls. Nobody wakes who does not get it: it yields the core, and naps where that does not help (the holder
-// may have a lower priority). So not for what often takes long.
+// and two calls. A thread that fails to take it is not woken: it yields the core, then naps, since the holder may have
+// a lower priority. So it is not for what often takes long.
 #pragma once
 
 #include <atomic>

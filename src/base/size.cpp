@@ -2,7 +2,10 @@
 #include "src/base/size.h"
 
 #include <array>
+#include <charconv>
 #include <cstdio>
+
+#include "src/base/checked.h"
 
 namespace rondo {
 namespace {
@@ -14,6 +17,17 @@ struct Unit {
 constexpr std::array units{Unit{"G", 30}, Unit{"M", 20}, Unit{"K", 10}};
 
 }  // namespace
+
+std::optional<uint64_t> read_bytes(std::string_view text) {
+  uint64_t number = 0;
+  const char *const end = text.data() + text.size();
+  const auto [rest, failure] = std::from_chars(text.data(), end, number);
+  if (failure != std::errc{}) return std::nullopt;
+  if (rest == end) return number;
+  for (const Unit &unit : units)
+    if (rest + 1 == end && (*rest & ~0x20) == *unit.letter) return checked_mul(number, uint64_t{1} << unit.shift);
+  return std::nullopt;
+}
 
 std::string show_bytes(uint64_t bytes) {
   for (const Unit &unit : units)

@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a number of bytes is shown, wherever one is: with K, M or G (powers of 1,024), as parse_bytes() reads it.
+// How a number of bytes is written, wherever one is: with K, M or G (powers of 1,024).
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 
 namespace rondo {
 
-/// "64", "4K", "1M", "1G": exact, and the shortest form that parse_bytes() reads back as `bytes`.
+/// Digits and, if wanted, K, M or G (small letters too); nothing else, and no more than 64 bits hold.
+[[nodiscard]] std::optional<uint64_t> read_bytes(std::string_view text);
+
+/// "64", "4K", "1M", "1G": exact, and the shortest form that read_bytes() reads back as `bytes`.
 [[nodiscard]] std::string show_bytes(uint64_t bytes);
 
 /// The same of a computed number, to three digits: "1.75G", "1020K", "977K".

@@ -70,7 +70,7 @@ class FdOffer {
   std::thread thread_;  ///< last: it uses the others
 };
 
-/// The taker's side, who knows how many there are. RONDO_ERROR_REMOTE: the owner is gone, or no longer gives them.
+/// The taker's side, which knows how many there are. RONDO_ERROR_REMOTE: the owner is gone, or no longer gives them.
 [[nodiscard]] Result<std::vector<FileDescriptor>> take_descriptors(const FdTicket &ticket, size_t count,
                                                                    uint64_t deadline_ns, const WaitCheck &check = {});
 /// Of one.

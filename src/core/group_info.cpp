@@ -94,7 +94,7 @@ std::vector<NetworkInterface> own_interfaces(const std::string &network_interfac
   std::vector<NetworkInterface> interfaces;
   const auto addresses = choose_addresses(network_interface, by_route);
   const auto all = host_addresses();
-  if (!addresses.ok() || !all.ok()) return interfaces;  // who needs them will say what is wrong
+  if (!addresses.ok() || !all.ok()) return interfaces;  // the registry says what is wrong where they are needed
   for (const std::string &address : addresses.value()) {
     const auto found = std::ranges::find(all.value(), address, &HostAddress::address);
     interfaces.push_back({found != all.value().end() ? found->interface : "", address});

@@ -60,7 +60,7 @@ std::vector<std::shared_ptr<Registration>> RegistrationCache::clear() {
 
 MemoryHandle RegistrationCache::find(const std::byte *first, size_t bytes) const {
   MemoryHandle handle;
-  handle.offered = true;
+  handle.exported = true;
   const auto set_region = [&](const shm::RegionRef &region, const std::byte *begin, size_t size) {
     handle.kind = PayloadKind::mapped;
     handle.first = begin;

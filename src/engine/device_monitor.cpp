@@ -139,8 +139,8 @@ void DeviceMonitor::look_at_replay(const DeviceReport &report, uint64_t now_ns) 
     replay_since_ns_ = now_ns;
     return;
   }
-  if (ranks_.failed() || now_ns < next_departure_check_ns_) return;
-  next_departure_check_ns_ = now_ns + device_check_interval_ns;
+  if (ranks_.failed() || now_ns < next_peers_check_ns_) return;
+  next_peers_check_ns_ = now_ns + device_check_interval_ns;
   Error error;
   if (const auto death =
           find_ended_rank(ranks_, operations_.rank(), operations_.rank_count(), UINT64_MAX, RankEnd::death)) {

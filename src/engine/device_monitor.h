@@ -32,8 +32,8 @@ class DeviceMonitor {
   /// The latest operation could not be enqueued.
   void withdraw(uint64_t number);
 
-  /// Fails the communicator if a kernel has seen a fault, or the device has failed: who asks after its stream has ended
-  /// needs not wait for the monitor's thread to come round.
+  /// Fails the communicator if a kernel has seen a fault, or the device has failed. A caller whose stream has ended
+  /// need not wait for the monitor's thread.
   void report_fault();
 
   /// Waits until every kernel that was enqueued has ended, `patience_ns` at most. False: some have not; what they use
@@ -74,7 +74,7 @@ class DeviceMonitor {
   uint64_t replay_ = 0;         ///< the call, counted, that was seen to run without an operation of its own
   uint64_t replay_since_ns_ = 0;
   bool told_ = false;  ///< the device was stopped
-  uint64_t next_device_check_ns_ = 0, next_departure_check_ns_ = 0;
+  uint64_t next_device_check_ns_ = 0, next_peers_check_ns_ = 0;
   std::thread thread_;  ///< last: it uses all of the above
 };
 

@@ -130,7 +130,7 @@ Result<void> HostStream::close() {
     wait_clock_.begin(now_ns());  // to the stream's end
   }
   work_.notify_one();
-  progress_.notify_all();  // those who wait for a place are sent away
+  progress_.notify_all();  // callers that wait for a free queue entry return an error
   thread_.join();
   const std::lock_guard lock(mutex_);
   return take_failure();
@@ -147,7 +147,7 @@ void HostStream::run() {
   for (uint64_t number = 0; wait_for_task(number); ++number) {
     Task &task = ring_[number & ring_mask];
     Result<void> result = run_task(task);
-    task.reset();  // before it counts as complete: who has synchronized finds nothing of it left
+    task.reset();  // before it counts as complete: after a synchronization nothing of it is left
     complete(number, std::move(result));
   }
 }

@@ -102,7 +102,7 @@ RunOutcome LoadStoreCall::run_ring() {
   is_ring_ = true;
   announce();
   publish(own_place().contributed.value, end_.chunks_ + 1);  // only says that the announcement is there
-  if (const RunOutcome met = meet(); !done(met)) return met;
+  if (const RunOutcome met = wait_for_announcements(); !done(met)) return met;
   switch (choose_ring_form()) {
     case RingForm::exported_parts:
       return run_exported_parts();
@@ -122,7 +122,7 @@ LoadStoreCall::RingForm LoadStoreCall::choose_ring_form() const {
 }
 
 bool LoadStoreCall::can_export(const Window &window) const {
-  if (!window.handle.offered || !worth_exporting()) return false;
+  if (!window.handle.exported || !worth_exporting()) return false;
   for (uint32_t peer = 0; peer < rank_count(); ++peer) {
     if (peer == end_.rank_) continue;
     const auto accepted = end_.readable_kinds_[peer] & ~kind_bit(PayloadKind::process);  // staging is faster than that
@@ -175,7 +175,7 @@ const std::byte *LoadStoreCall::open(uint32_t peer, const ExportedBuffer &buffer
 }
 
 /// Waits for every rank's announcement, and opens what they export.
-RunOutcome LoadStoreCall::meet() {
+RunOutcome LoadStoreCall::wait_for_announcements() {
   all_export_ = exports_send_ && exports_recv_;
   all_apart_ = apart();
   for (uint32_t peer = 0; peer < rank_count(); ++peer) {

@@ -45,7 +45,7 @@ class LoadStoreCall {
   void announce();
   [[nodiscard]] bool worth_exporting() const;
   [[nodiscard]] bool can_export(const Window &window) const;
-  [[nodiscard]] RunOutcome meet();
+  [[nodiscard]] RunOutcome wait_for_announcements();
   [[nodiscard]] const std::byte *open(uint32_t peer, const ExportedBuffer &buffer) const;
   void publish(uint64_t &word, uint64_t value) const;
 
@@ -156,8 +156,8 @@ class LoadStoreCall {
   bool all_export_ = false;        ///< every rank, both buffers; known once they have met
   bool all_apart_ = false;         ///< every rank is out of place; likewise
   bool sums_past_caches_ = false;  ///< those that are reduced right into recv
-  // Of each rank, from meet() on: its send and its recv buffer where they are exported, else null. Not set before: a
-  // one_shot of a few bytes would notice.
+  // Of each rank, after wait_for_announcements(): its send and recv buffer where they are exported, else null. Not set
+  // before: a one_shot of a few bytes would be slower.
   std::array<const std::byte *, exchange_rank_count_max> operands_;
   std::array<const std::byte *, exchange_rank_count_max> results_;
 };

@@ -17,14 +17,14 @@ RunOutcome LoadStoreCall::run_two_shot() {
   announce();
   contribute(0);
   for (uint64_t step = 1; step < chunk_count() + 2; ++step) {
-    if (waiter_.stopped()) return stopped;  // who is never late never waits
+    if (waiter_.stopped()) return stopped;  // a rank that never waits would not notice a failure otherwise
     if (step == 1 && exports_send_ && exports_recv_) {  // before the next chunk, whose size it may change
-      if (const RunOutcome met = meet(); !done(met)) return met;
+      if (const RunOutcome met = wait_for_announcements(); !done(met)) return met;
       if (all_export_) chunk_elements_ *= exported_chunk_factor();
     }
     if (step < chunk_count()) contribute(step);
     if (step == 1 && !(exports_send_ && exports_recv_)) {
-      if (const RunOutcome met = meet(); !done(met)) return met;
+      if (const RunOutcome met = wait_for_announcements(); !done(met)) return met;
     }
     if (step - 1 < chunk_count()) {
       if (const RunOutcome reduced = reduce(step - 1); !done(reduced)) return reduced;

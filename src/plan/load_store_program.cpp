@@ -89,7 +89,7 @@ class Writer {
     if (it_.count != 0) reduce.works.push_back(std::move(work));
   }
 
-  void meet() {
+  void wait_for_announcements() {
     for (uint32_t rank = 0; rank < n_; ++rank) {
       if (rank == rank_) continue;
       ProgramStep &look = step();
@@ -180,11 +180,11 @@ class Writer {
     const bool meets_first = exports_send() && exports_recv();
     for (uint64_t number = 1; number < chunk_count() + 2; ++number) {
       if (number == 1 && meets_first) {
-        meet();
+        wait_for_announcements();
         if (all_export()) chunk_elements_ *= exported_chunk_factor();
       }
       if (number < chunk_count()) contribute(number);
-      if (number == 1 && !meets_first) meet();
+      if (number == 1 && !meets_first) wait_for_announcements();
       if (number - 1 < chunk_count()) reduce(number - 1);
       if (number >= 2) gather(number - 2);
     }
@@ -199,7 +199,7 @@ class Writer {
     ProgramStep &announce = step();
     announce.works.push_back({{}, {announcement(rank_)}});
     publish(announce, Counter::contributed, at_.chunks + 1);
-    meet();
+    wait_for_announcements();
     if (!all_export()) return accumulators();
     in_ring_order_ = true;
     const auto none = [](bool place) { return !place; };

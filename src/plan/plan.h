@@ -85,8 +85,7 @@ class Plan {
 [[nodiscard]] uint32_t fingerprint(uint64_t history);
 
 /// Operations that follow each other and that ranks must agree on, as one rank has called them: all collectives of a
-/// communicator are one such sequence. Messages between two ranks do not count in it, since the other ranks do not see
-/// them: each pair of ranks has a sequence of its own in each direction.
+/// communicator are one such sequence.
 struct OperationSequence {
   uint64_t number = 0;   ///< of the latest; the first has number 1
   uint64_t history = 0;  ///< extend_history() by all of them

@@ -27,7 +27,8 @@
 // ring      A1 load the predecessor's hops_done, sync, until c * ranks + h; add to the accumulator of the part of hop h
 //           A2 store hops_done = c * ranks + h + 1, release        G1, G2 as above, for each tile that all have done
 //   Hop 0 of tile c waits until everybody has gathered tile c - 3. A two_shot behind a ring waits until everybody has
-//   gathered it. A ring behind a two_shot need not: a rank that has finished that has seen every last reduced.
+//   gathered it. A ring behind a two_shot need not: a rank that has finished the two_shot has seen the last
+//   reduced of every rank.
 //   Where all export: as a two_shot behind R1; two ranks out of place reduce everything instead, then G2.
 // Abort     a rank that gave up stores no flag or counter again: its peers meet their own deadline.
 #pragma once

@@ -38,7 +38,7 @@ enum class Fault : uint8_t {
 
 /// How peers can read one of a rank's buffers in place.
 struct MemoryHandle {
-  bool offered = false;                     ///< false: copy always
+  bool exported = false;                    ///< false: copy always
   bool replaced = false;                    ///< mapped: other memory is at its address by now, see RegionRef
   PayloadKind kind = PayloadKind::in_slot;  ///< mapped or process: how other processes read [first, first + bytes)
   const std::byte *first = nullptr;
@@ -51,7 +51,7 @@ struct MemoryHandle {
 
   /// How a peer that accepts these kinds (bits PayloadKind) gets [at, at + size) of the buffer; in_slot: by copy.
   [[nodiscard]] RONDO_HD PayloadKind choose(uint32_t accepted, const std::byte *at, uint64_t size) const {
-    if (!offered) return PayloadKind::in_slot;
+    if (!exported) return PayloadKind::in_slot;
     if ((accepted & kind_bit(PayloadKind::address)) != 0) return PayloadKind::address;
     const bool covered = at >= first && size <= bytes && static_cast<uint64_t>(at - first) <= bytes - size;
     return covered && (accepted & kind_bit(kind)) != 0 ? kind : PayloadKind::in_slot;

@@ -83,7 +83,7 @@ inline constexpr Site missing_site = Site::none;
 #endif
 [[nodiscard]] RONDO_HD constexpr bool is_kept(Site site) { return site == Site::none || site != missing_site; }
 
-/// What an access is to those who count accesses: flags are the words that other threads look at.
+/// What an access is to tests that count accesses: flags are the words that other threads look at.
 enum class Access : uint8_t { load, flag_load, flag_acquire, store, flag_store, flag_release, read_modify_write };
 
 #if defined(RONDO_COUNT_ACCESSES)
@@ -178,7 +178,7 @@ RONDO_HD inline void store_sync(uint64_t &word, uint64_t value) { Reference<uint
   return Reference<uint64_t>(word).compare_exchange_strong(expected, value, sequential);
 }
 
-/// Adds; returns what was there. Acquire and release: who adds last sees what all before it did.
+/// Adds; returns what was there. Acquire and release: the last to add sees what all before it did.
 template <Site site = Site::none>
 [[nodiscard]] RONDO_HD inline uint64_t add(uint64_t &word, uint64_t value) {
   note(Access::read_modify_write, &word, sizeof word);

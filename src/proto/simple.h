@@ -49,7 +49,7 @@ class SimpleSender {
     header.region_bytes = fields.region_bytes;
     header.descriptor = fields.descriptor;
     ++posted_;
-    if (static_cast<PayloadKind>(fields.kind) != PayloadKind::in_slot) lent_ = posted_;
+    if (static_cast<PayloadKind>(fields.kind) != PayloadKind::in_slot) referenced_ = posted_;
     if (wake) {
       memory::store_sync(header.sequence, posted_);  // S3, pairs with R1 in SimpleReceiver::can_receive
     } else {
@@ -58,16 +58,16 @@ class SimpleSender {
   }
   /// True: no payload that was sent by reference is still to be read.
   [[nodiscard]] RONDO_HD bool references_returned(bool wake = true) {
-    if (consumed_ >= lent_) return true;
+    if (consumed_ >= referenced_) return true;
     consumed_ = memory::load_flag(connection_.simple_head(), wake);  // S1, pairs with R3 in SimpleReceiver::release
-    return consumed_ >= lent_;
+    return consumed_ >= referenced_;
   }
 
  private:
   ConnectionView connection_;
   uint64_t posted_ = 0;    ///< counter of the next slot
   uint64_t consumed_ = 0;  ///< the receiver's head as last seen
-  uint64_t lent_ = 0;      ///< one more than the counter of the last reference
+  uint64_t referenced_ = 0;      ///< one more than the counter of the last reference
 };
 
 /// The receiver's end.

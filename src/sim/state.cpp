@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state of a simulation, and what follows from its coming back.
+// The state of a simulation. If a state repeats, the simulator skips the periods in between.
 //
 // All that the engine does next is a function of: each lane's place, each wire's filled slots and credits, when each
-// resource is free, who is on which core and in line for one, and the requests in the queue. Tiles count from the
+// resource is free, which ranks are on a core and in line for one, and the requests in the queue. Tiles count from the
 // guide's, times from now, slots from the wire's counters. If all of that is as it was `period` tiles ago, so is what
 // comes, as long as all tiles are full. With a queue nothing begins before now, so what was free earlier is as good as
 // free now. Without one, lanes stand at the same tile, and times are compared as they are.

@@ -17,7 +17,7 @@ constexpr uint32_t align_bytes = 64;  // of parts, as plan.cpp has it
 constexpr size_t compared_shape_count = 16;
 
 /// No rank's schedule is so many times longer than another's.
-constexpr uint64_t most_times_longer = 16;
+constexpr uint64_t times_longer_max = 16;
 
 Error too_many_steps() {
   return {RONDO_ERROR_UNSUPPORTED,
@@ -116,7 +116,7 @@ class Builder {
       // Where the first schedule shows that there are far too many, no other one is built only to be counted.
       uint64_t steps = 0;
       for (const Lane &lane : schedule.lanes) steps += lane.size();
-      if (steps * system_.symmetry.period / most_times_longer > what_.step_count_max / system_.plan.channels)
+      if (steps * system_.symmetry.period / times_longer_max > what_.step_count_max / system_.plan.channels)
         return too_many_steps();
     }
     const auto link_base = static_cast<uint32_t>(peers_.size());

@@ -63,7 +63,7 @@ struct CaseRank {
     buffers.signature = fingerprint(extend_history(number, plan->identity));
     buffers.send = {(one_buffer ? recv : send).data() + send_at, plan->send.begin, {}};
     buffers.recv = {recv.data() + recv_at, plan->recv.begin, {}};
-    buffers.send.handle.offered = buffers.recv.handle.offered = exports;
+    buffers.send.handle.exported = buffers.recv.handle.exported = exports;
     return buffers;
   }
 };

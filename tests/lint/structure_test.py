@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The shape of the house: who may include whom, sizes, first lines, and nothing of the machine it was written on."""
+"""The shape of the sources: who may include whom, sizes, first lines; no path of one machine."""
 
 import re
 import unittest

@@ -207,7 +207,7 @@ TEST_CASE("control plane: when the rank that serves leaves, the next one does", 
   TwoHosts world(2);
   REQUIRE(world.run({0, 2}, second_ns, [&] { return world.controls[2]->status(1).state == RankState::alive; }));
   world.host[0].states[0] = RankState::left;
-  world.controls[0]->tell_departure();
+  world.controls[0]->tell_leaving();
   world.controls[0].reset();
   REQUIRE(world.run({1, 2}, second_ns, [&] { return world.controls[2]->status(0).state == RankState::left; }));
   world.host[0].latest[1] = 9;
@@ -288,7 +288,7 @@ TEST_CASE("control plane: a failure reaches the other hosts, whoever raises it",
   error.peer = 3;
   error.operation = 12;
   world.host[0].raise(error);
-  world.controls[1]->tell_failure();  // not the rank that serves
+  world.controls[1]->pass_on_failure();  // not the rank that serves
   REQUIRE(world.run({2}, second_ns, [&] { return world.host[1].failed(); }));
   CHECK(world.host[1].failure().message == error.message);
   CHECK(world.host[1].failure().rank == 1);

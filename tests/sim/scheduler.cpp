@@ -18,7 +18,7 @@ namespace rondo::sim {
 namespace {
 
 constexpr size_t guard_bytes = 4096;
-constexpr uint64_t late_most_ns = 13 * ms;  // a turn is not later than this unless the rank was stopped
+constexpr uint64_t late_max_ns = 13 * ms;  // a turn is not later than this unless the rank was stopped
 Scheduler *current_scheduler = nullptr;
 
 bool later(uint64_t a_ns, uint64_t a_number, uint64_t b_ns, uint64_t b_number) {
@@ -165,7 +165,7 @@ Scheduler::Outcome Scheduler::run(uint64_t deadline_ns, uint64_t switch_count_ma
     ++rank.switch_count;
     if (act_on(rank)) continue;
     const uint64_t late_ns = now_ns_ - fiber->wanted_ns;
-    if (late_ns > late_most_ns) rank.lost_ns += late_ns;
+    if (late_ns > late_max_ns) rank.lost_ns += late_ns;
     mix(now_ns_ << 8 ^ fiber->rank);
     fiber->word = nullptr;
     resume(*fiber);

@@ -88,7 +88,7 @@ Buffers make_buffers(const Setting &setting, const Plan &plan, RankData &data, u
   buffers.signature = fingerprint(extend_history(0, plan.identity));
   buffers.send = {send, plan.send.begin, {}};
   buffers.recv = {recv, plan.recv.begin, {}};
-  buffers.send.handle.offered = buffers.recv.handle.offered = setting.exports;
+  buffers.send.handle.exported = buffers.recv.handle.exported = setting.exports;
   return buffers;
 }
 

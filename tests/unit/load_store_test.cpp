@@ -170,8 +170,8 @@ class ExchangeWorld {
       const auto offers = [&] {
         return call.exporting == Export::all || (call.exporting == Export::some && random() % 2 == 0);
       };
-      buffers.send.handle.offered = offers();
-      buffers.recv.handle.offered = in_place ? buffers.send.handle.offered : offers();
+      buffers.send.handle.exported = offers();
+      buffers.recv.handle.exported = in_place ? buffers.send.handle.exported : offers();
       for (uint64_t turns = random() % 4 == 0 ? random() % 30 : 0; turns > 0; --turns) std::this_thread::yield();
       const HostReducer reducer{reduce_function(call.type, call.op), reduce_function(call.type, call.op),
                                 call.op == RONDO_AVG ? rank_count_ : 0};

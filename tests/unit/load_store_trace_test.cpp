@@ -246,8 +246,8 @@ TEST_CASE("load_store: what the kernel does, access by access, is its program") 
             ends[rank].trace_to(recorder);
             const auto plan = drawn.plan_of(rank, rank_count);
             Buffers given{{buffers[rank].send.data(), 0, {}}, {buffers[rank].target(), 0, {}}, 7};
-            given.send.handle.offered = drawn.offers_send[rank];
-            given.recv.handle.offered = drawn.offers_recv[rank];
+            given.send.handle.exported = drawn.offers_send[rank];
+            given.recv.handle.exported = drawn.offers_recv[rank];
             const HostReducer reducer{reduce_function(drawn.type, RONDO_SUM), reduce_function(drawn.type, RONDO_SUM),
                                       0};
             test::Patience patience;

@@ -4,6 +4,7 @@
 
 #include "bench/perf/cases.h"
 #include "bench/perf/options.h"
+#include "src/base/size.h"
 #include "tests/catch.h"
 
 using namespace rondo::perf;
@@ -78,11 +79,11 @@ TEST_CASE("perf options: sizes by step, by factor, and at their ends") {
   CHECK(sizes_of(accept({"all_reduce", "-b", "7", "-e", "7"})) == std::vector<size_t>{7});
   CHECK(sizes_of(accept({"all_reduce", "-b", "1G"})) == std::vector<size_t>{size_t{1} << 30});
   CHECK(sizes_of(accept({"all_reduce", "-b", "1", "-e", "17179869183G", "-f", "1024"})).size() == 8);
-  CHECK(parse_size("17179869184G") == std::nullopt);
-  CHECK(parse_size("12Q") == std::nullopt);
-  CHECK(parse_size("") == std::nullopt);
-  CHECK(parse_size("-1") == std::nullopt);
-  CHECK(parse_size("K") == std::nullopt);
+  CHECK(rondo::read_bytes("17179869184G") == std::nullopt);
+  CHECK(rondo::read_bytes("12Q") == std::nullopt);
+  CHECK(rondo::read_bytes("") == std::nullopt);
+  CHECK(rondo::read_bytes("-1") == std::nullopt);
+  CHECK(rondo::read_bytes("K") == std::nullopt);
 }
 
 TEST_CASE("perf options: what is wrong is refused, with what would be right") {

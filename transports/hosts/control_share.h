@@ -33,7 +33,7 @@ struct SharedControl {
 [[nodiscard]] Result<SharedControl> share_control(const ShareRequest &request, const std::vector<int> &sockets,
                                                   Store &store);
 
-/// Of a connection between hosts that both ends are about to use for control; for all who hold it.
+/// Of a connection between hosts that both ends are about to use for control; for all processes that hold it.
 [[nodiscard]] Result<void> set_control_options(int socket);
 
 }  // namespace rondo::hosts

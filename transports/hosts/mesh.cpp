@@ -37,7 +37,7 @@ constexpr int listen_backlog = 1024;
 constexpr uint64_t retry_ns = 20'000'000;
 constexpr uint64_t look_ms = 100;
 constexpr uint64_t connect_patience_ns = 16'000'000'000;  // lost first packets come again after 1, 3, 7 and 15 s
-constexpr uint64_t acceptor_more_ns = 2'000'000'000;       // who connects has more to tell of what went wrong
+constexpr uint64_t acceptor_more_ns = 2'000'000'000;       // the connecting end can tell more of what went wrong
 
 wire::Challenge challenge_of(uint32_t rank, uint32_t purpose) {
   wire::Challenge challenge = wire::random_challenge();

@@ -107,17 +107,17 @@ void Control::tell_status() {
   const std::lock_guard own(mutex_);
   const ControlLock lock(header(), index_, 0, ended_);
   if (lock.held()) return send_status();
-  memory::store_sync(header().tell, 1);  // who serves looks after the bell
+  memory::store_sync(header().tell, 1);  // the serving rank looks after the bell
   ring();
 }
 
-void Control::tell_departure() {
+void Control::tell_leaving() {
   const std::lock_guard own(mutex_);
   const ControlLock lock(header(), index_, tell_patience_ns, ended_);
   if (lock.held()) send_status();
 }
 
-void Control::tell_failure() {
+void Control::pass_on_failure() {
   if (memory::load_acquire(header().failure_told) != 0) return;
   const std::lock_guard own(mutex_);
   const ControlLock lock(header(), index_, tell_patience_ns, ended_);
@@ -214,7 +214,7 @@ void Control::send_failure() {
   cell.put(static_cast<uint32_t>(error.peer)).put(error.operation);
   cell.put(std::string_view(error.message).substr(0, failure_text_max));
   for (const uint32_t host : remote_hosts_) send(host, cell);
-  memory::store_release(header().failure_told, header().failure_told + 1);  // pairs with tell_failure()
+  memory::store_release(header().failure_told, header().failure_told + 1);  // pairs with pass_on_failure()
 }
 
 /// What cannot be sent now is left out: it is said again at the next heartbeat, or asked for again.

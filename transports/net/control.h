@@ -38,7 +38,7 @@ inline constexpr uint32_t repeats_max = 3;   // 1.4 to 1.6 s
 /// What the ranks of a host hold in common.
 struct ControlShare {
   ControlMemory memory;
-  FileDescriptor bell;                   ///< an eventfd: wakes who serves
+  FileDescriptor bell;                   ///< an eventfd: wakes the rank that serves
   std::vector<FileDescriptor> sockets;  ///< by host; of the own one: none
 };
 
@@ -74,9 +74,9 @@ class Control {
   /// Sends the state of this host's ranks to all others, now or, where somebody else serves just now, soon.
   void tell_status();
   /// This rank has left: when it returns, the other hosts have been told.
-  void tell_departure();
+  void tell_leaving();
   /// The communicator has failed: likewise.
-  void tell_failure();
+  void pass_on_failure();
   /// Takes what has come, sends what is due, where this rank is to serve.
   void step(uint64_t now_ns);
   void watch(std::vector<pollfd> &descriptors) const;

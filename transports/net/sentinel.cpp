@@ -17,7 +17,7 @@ constexpr uint64_t charge_look_ns = 10'000'000;
 constexpr uint64_t lost_link_patience_ns = 1'000'000'000;  // in which the control plane has the word
 // Of the links of a device, on which nobody rings.
 constexpr uint64_t eager_ns = 100'000;         // after something moved: looks without a pause
-constexpr uint64_t eager_most_ns = 2'000'000;  // then the control plane has its turn
+constexpr uint64_t eager_max_ns = 2'000'000;  // then the control plane has its turn
 constexpr uint64_t busy_ns = 20'000'000, busy_look_ns = 20'000, waiting_look_ns = 100'000;
 constexpr uint64_t control_look_ns = 5'000'000;
 constexpr uint64_t replay_look_ns = 1'000'000;  // replays of graphs come without a call
@@ -58,7 +58,7 @@ bool Sentinel::flush(uint64_t patience_ns) {
   return progress_.flushed();
 }
 
-/// Who missed it would look after an interval.
+/// If this wake-up is missed, the thread looks after one interval.
 void Sentinel::expect_posts() {
   if (looks_seldom_.load()) kick();
 }
@@ -86,7 +86,7 @@ void Sentinel::serve_links() {
     return;
   }
   const uint64_t begun_ns = now_ns();
-  for (uint64_t now = begun_ns; now - begun_ns < eager_most_ns; now = now_ns()) {
+  for (uint64_t now = begun_ns; now - begun_ns < eager_max_ns; now = now_ns()) {
     if (step())
       moved_ns_ = now;
     else if (now - moved_ns_ >= eager_ns)
@@ -119,7 +119,7 @@ void Sentinel::wait(bool in_charge) {
   ::ppoll(descriptors_.data(), descriptors_.size(), &interval, nullptr);
   looks_seldom_.store(false);
   uint64_t rung = 0;
-  if (::read(bell_.get(), &rung, sizeof rung) > 0) moved_ns_ = now_ns();  // of who expects posts
+  if (::read(bell_.get(), &rung, sizeof rung) > 0) moved_ns_ = now_ns();  // by a call that expects posts
   for (size_t index = 1; index < control_end; ++index)
     if (descriptors_[index].revents != 0) next_control_ns_ = 0;
 }
@@ -142,7 +142,7 @@ void Sentinel::look_for_lost_links(uint64_t now_ns) {
 void Sentinel::report_failure() {
   if (failure_told_.load(std::memory_order_relaxed)) return;
   if (!hooks_.failed() || failure_told_.exchange(true, std::memory_order_relaxed)) return;
-  control_.tell_failure();
+  control_.pass_on_failure();
 }
 
 }  // namespace rondo::net

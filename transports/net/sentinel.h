@@ -29,7 +29,7 @@ class Sentinel {
     std::function<bool()> failed;              ///< the communicator
     std::function<void()> ring;                ///< wakes the executing thread, if it sleeps
     std::function<void(const Error &)> raise;  ///< the communicator has failed
-    /// Null: who posts to the links serves them, or rings. Else a device does, which does neither, so that this thread
+    /// Null: the thread that posts to the links serves them, or rings. A device does neither, so that this thread
     /// looks: without a pause while something moves, and the less often the longer nothing has: look_interval_ns().
     std::function<bool()> in_flight{};
   };
@@ -65,9 +65,9 @@ class Sentinel {
   Progress &progress_;
   Hooks hooks_;
   FileDescriptor bell_;
-  std::atomic<bool> away_{true};      ///< pairs with run(): who sees it set finds the links left alone
+  std::atomic<bool> away_{true};      ///< pairs with run(): once a thread reads true, no other thread uses the links
   std::atomic<bool> stopped_{false};  ///< relaxed: the bell orders it
-  std::atomic<bool> failure_told_{false};  ///< relaxed: decides who tells, no data rides on it
+  std::atomic<bool> failure_told_{false};  ///< relaxed: decides which thread tells; no data rides on it
   uint64_t links_lost_ns_ = 0;  ///< when the first was seen to be lost; 0: none
   uint64_t moved_ns_ = 0;       ///< when something moved on the links of a device, or was expected to; of the thread
   uint64_t next_control_ns_ = 0;  ///< likewise: when the control plane is served again; 0: it has something to read

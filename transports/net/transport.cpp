@@ -130,7 +130,7 @@ class GroupRanks final : public Ranks {
 
   void enter(uint64_t operation, const OperationInfo &what) override {
     local_.enter(operation, what);
-    // Ranks wait for those that are too many operations behind (Communicator::stay_in_reach()), and a heartbeat is too
+    // Ranks wait for those that are too many operations behind (HostExecutor::stay_in_reach()), and a heartbeat is too
     // slow for that.
     if (operation % status_interval == 0) group_.control->tell_status();
     if (!group_.parts.rings) group_.sentinel->expect_posts();
@@ -152,7 +152,7 @@ class GroupRanks final : public Ranks {
     if (group_.sentinel != nullptr) group_.sentinel->report_failure();
     local_.set_state(state);
     if (group_.control == nullptr) return;
-    state == RankState::left ? group_.control->tell_departure() : group_.control->tell_status();
+    state == RankState::left ? group_.control->tell_leaving() : group_.control->tell_status();
   }
 
   std::optional<OperationInfo> entered(uint32_t peer, uint64_t operation) const override {

@@ -25,7 +25,7 @@ struct GroupParts {
   std::vector<std::string> names;     ///< by rank, for people: "rank 2 (host b, process 17)"
   std::unique_ptr<Transport> local;   ///< of this host's ranks
   ControlShare control;
-  bool rings = true;  ///< who posts to the links serves them or rings the sentinel; a device does neither
+  bool rings = true;  ///< threads that post to the links serve them or ring the sentinel; a device does neither
 };
 
 inline constexpr uint32_t no_local = UINT32_MAX;

@@ -93,14 +93,14 @@ void enter(RankBoard &board, uint64_t operation, const OperationInfo &what, uint
   memory::store_release(record.entered_ticks, ticks);
   memory::store_release(record.end, 0);
   memory::store_release(record.operation, operation);  // pairs with the first look in timed_operation()
-  memory::store_release(board.entered, operation);     // pairs with load_acquire of those who report on this rank
+  memory::store_release(board.entered, operation);     // pairs with load_acquire of ranks that report on this one
 }
 
 void complete(RankBoard &board, uint64_t operation, const OperationCost &cost, uint64_t ticks) {
   // An operation on a device may be overwritten; it began at the end of the one before it, at the latest.
   const uint64_t otherwise = cost.on_device ? memory::load_relaxed(board.counters.last_end_ticks) : ticks;
   const uint64_t since_ticks = end_record(board, operation, OperationState::completed, ticks, otherwise);
-  memory::store_release(board.completed, operation);  // pairs with load_acquire of those who report on this rank
+  memory::store_release(board.completed, operation);  // pairs with load_acquire of ranks that report on this one
   prefetch_for_write(&board.records[(operation + 1) % recorded_operation_count]);  // not at hand: it was used long ago
   count(board.counters, cost, since_ticks, ticks);
 }

@@ -57,7 +57,7 @@ struct alignas(cache_line_bytes) RankBoard {
   uint64_t probe_address = 0;       ///< of a word in that process that holds `probe`: can peers read it there?
   uint64_t probe = 0;
   uint64_t running = 0;             ///< 1 while an executor may read what peers have exported
-  // The bell: `sleeping` is written by the rank, `bell` by those who wake it.
+  // The bell: `sleeping` is written by the rank, `bell` by ranks that wake it.
   alignas(cache_line_bytes) uint64_t sleeping = 0;
   uint32_t bell = 0;  ///< futex word
   uint32_t unused_bell = 0;

@@ -38,7 +38,7 @@ class ShmLinks final : public Links {
 
   void set_running(bool running) override {
     if (!has_neighbours_)
-      return;  // who reads nobody's exported buffers by address: those whom none of its own is read so
+      return;  // no peer shares this process, so no peer reads this rank's buffers by address either
     if (running)
       memory::store_sync(own_.running, 1);  // pairs with load_sync in wait_for_readers()
     else

@@ -40,7 +40,7 @@ bool is_known(uint64_t value, const char *(*name)(Enum)) {
   return false;
 }
 
-/// Who prints it may rely on its names.
+/// True: all its enumerators have names.
 bool is_known(const TimedOperation &timed) {
   return is_known(timed.signature.collective, rondo_collective_string) &&
          is_known(timed.signature.type, rondo_type_string) && is_known(timed.signature.op, rondo_op_string) &&

@@ -29,7 +29,7 @@ struct FileIdentity {
 /// All zero, which no file has, where `descriptor` is not open.
 [[nodiscard]] FileIdentity identify(int descriptor);
 
-/// Where a buffer lies in a region. Valid as long as the region: who frees memory that is in use breaks the contract.
+/// Where a buffer lies in a region. Valid as long as the region: to free memory in use is a caller's error.
 struct RegionRef {
   uint64_t id = 0;            ///< from 1, never used again in this process
   uint64_t offset = 0;        ///< bytes from the region's start
@@ -65,8 +65,8 @@ class RegionTable {
   /// same there, nothing tells.
   [[nodiscard]] std::optional<RegionRef> find(const void *pointer, size_t bytes) const;
 
-  /// Enters whole pages that a mapping of `descriptor` from its start on holds; they stay the caller's, who removes
-  /// them before he unmaps or closes. RONDO_ERROR_INVALID_ARGUMENT: overlaps another region.
+  /// Enters whole pages that a mapping of `descriptor` from its start on holds; they stay the caller's, which removes
+  /// them before it unmaps or closes. RONDO_ERROR_INVALID_ARGUMENT: overlaps another region.
   [[nodiscard]] Result<uint64_t> add(void *pointer, size_t bytes, int descriptor);
   void remove(uint64_t id);
 
@@ -89,7 +89,7 @@ class RegionTable {
   mutable std::shared_mutex mutex_;
   std::vector<Region> regions_;      // ascending, disjoint
   uint64_t next_id_ = 1;
-  std::atomic<size_t> count_ = 0;    // relaxed: zero spares the lock; who knows a region's address has seen it added
+  std::atomic<size_t> count_ = 0;    // relaxed: zero spares the lock; whoever has a region's address saw it added
 };
 
 /// Gives the pages of a memfd back at once, although peers still map it.

@@ -80,7 +80,7 @@ std::string mapped_key(const ConnectRequest &request, uint64_t process) {
 
 /// By rank 0, when not all processes have fetched the segment: `error`, with the ranks that are missing.
 Error name_missing(Error error, const ConnectRequest &request, Store &store, const std::vector<uint64_t> &processes) {
-  const uint64_t deadline_ns = now_ns() + naming_patience_ns;  // who has fetched it says so at once
+  const uint64_t deadline_ns = now_ns() + naming_patience_ns;  // a rank that has fetched the segment reports it at once
   std::string missing;
   for (uint32_t rank = 1; rank < processes.size(); ++rank) {
     if (processes[rank] == processes[0] || store.get(mapped_key(request, processes[rank]), deadline_ns).ok()) continue;
@@ -156,9 +156,9 @@ void fill_board(RankBoard &board, const Segment &segment) {
 }
 
 /// The largest power of two within a share of `budget_bytes`, kept within the bounds of an area.
-uint32_t area_bytes(uint64_t budget_bytes, uint64_t area_count, uint32_t most_bytes) {
+uint32_t area_bytes(uint64_t budget_bytes, uint64_t area_count, uint32_t bytes_max) {
   return static_cast<uint32_t>(
-      std::bit_floor(std::clamp<uint64_t>(budget_bytes / area_count, exchange_area_bytes_min, most_bytes)));
+      std::bit_floor(std::clamp<uint64_t>(budget_bytes / area_count, exchange_area_bytes_min, bytes_max)));
 }
 
 ExchangeGeometry choose_exchange(uint32_t rank_count) {

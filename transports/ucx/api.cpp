@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char *library_name = "libucp.so.0";
 constexpr unsigned major_version = 1;
-constexpr unsigned least_minor_version = 13;
+constexpr unsigned minor_version_min = 13;
 constexpr int signal_count = 65;
 
 /// UCX sets handlers for crashes and for SIGHUP when it is loaded, whatever its caller wants. A handler that was set by
@@ -68,7 +68,7 @@ Result<Api> load() {
   unsigned minor = 0;
   unsigned release = 0;
   api.ucp_get_version(&major, &minor, &release);
-  if (major != major_version || minor < least_minor_version)
+  if (major != major_version || minor < minor_version_min)
     return unusable("it is version " + std::string(api.ucp_get_version_string()) + "; Rondo needs 1.13 or newer");
   return api;
 }

@@ -355,7 +355,7 @@ Result<std::unique_ptr<net::Network>> make_network(const std::vector<net::NearLi
   RONDO_TRY_ASSIGN(auto introductions, exchange_addresses(request, address, store));
   auto network = std::make_unique<UcxNetwork>(std::move(worker).value(), links, std::move(introductions),
                                               request.names);
-  // Nobody goes on before all are through: who had ended the store by then would look like one that has failed.
+  // All ranks wait here: a rank that ended the store early would look failed to the others.
   Result<void> met = network->connect(request, store);
   if (!met.ok())
     if (auto why = StoreWatch(store).hear_why(); !why.ok()) met = std::move(why);

@@ -88,9 +88,9 @@ uint32_t Path::completions_for(const PathPlace &place, const std::vector<net::Ne
 Result<std::unique_ptr<Path>> Path::make(const Device &device, ibv_cq *completions, const PathPlace &place, Loss &loss,
                                          const std::vector<net::NearLink> &links) {
   std::unique_ptr<Path> path(new Path(device, place, loss));
-  path->requests_most_ = requests_for(place, links);
+  path->requests_max_ = requests_for(place, links);
   path->receives_ = receives_for(place, links);
-  path->signals_.resize(std::bit_ceil(path->requests_most_));
+  path->signals_.resize(std::bit_ceil(path->requests_max_));
   path->domain_.reset(device.api().alloc_pd(device.context()));
   if (!path->domain_.valid()) return system_error("ibv_alloc_pd of " + device.port().device, errno);
   RONDO_TRY(path->register_memory(links));
@@ -126,23 +126,23 @@ Result<void> Path::register_memory(const std::vector<net::NearLink> &links) {
 }
 
 Result<void> Path::make_queue_pair(ibv_cq *completions) {
-  if (std::max(requests_most_, receives_) > device_.requests_max())
+  if (std::max(requests_max_, receives_) > device_.requests_max())
     return Error{RONDO_ERROR_UNSUPPORTED, device_.describe() + " takes " + std::to_string(device_.requests_max()) +
                                               " requests, and the links to a rank need " +
-                                              std::to_string(std::max(requests_most_, receives_)) +
+                                              std::to_string(std::max(requests_max_, receives_)) +
                                               "; lower RONDO_SLOT_COUNT or RONDO_CHANNELS"};
   // What a device takes inline is known by trying.
   for (const uint32_t inline_bytes : std::array<uint32_t, 3>{sizeof(Cell), 64, 0}) {
     ibv_qp_init_attr wanted{};
     wanted.send_cq = wanted.recv_cq = completions;
     wanted.qp_type = IBV_QPT_RC;
-    wanted.cap.max_send_wr = requests_most_;
+    wanted.cap.max_send_wr = requests_max_;
     wanted.cap.max_recv_wr = receives_;
     wanted.cap.max_send_sge = wanted.cap.max_recv_sge = 1;
     wanted.cap.max_inline_data = inline_bytes;
     queue_pair_.reset(api_.create_qp(domain_.get(), &wanted));
     if (!queue_pair_.valid()) continue;
-    inline_most_ = wanted.cap.max_inline_data;
+    inline_max_ = wanted.cap.max_inline_data;
     break;
   }
   if (!queue_pair_.valid()) return system_error("making a queue pair on " + device_.describe(), errno);
@@ -234,7 +234,7 @@ ibv_send_wr Path::write_of(const ibv_sge &part, uint64_t address, uint32_t key) 
   request.sg_list = const_cast<ibv_sge *>(&part);
   request.num_sge = part.length == 0 ? 0 : 1;
   request.opcode = IBV_WR_RDMA_WRITE;
-  request.send_flags = part.length != 0 && part.length <= inline_most_ ? IBV_SEND_INLINE : 0;
+  request.send_flags = part.length != 0 && part.length <= inline_max_ ? IBV_SEND_INLINE : 0;
   request.wr.rdma.remote_addr = address;
   request.wr.rdma.rkey = key;
   return request;
@@ -290,7 +290,7 @@ bool Path::send_credit(uint32_t channel, uint64_t consumed) {
   if (lost()) return true;
   if (!has_room(1 + bye_requests)) return false;
   // Requests without a signal end with the next one that has it.
-  return send_word(MessageKind::credit, links_[channel], consumed, posted_ - signalled_ >= requests_most_ / 4);
+  return send_word(MessageKind::credit, links_[channel], consumed, posted_ - signalled_ >= requests_max_ / 4);
 }
 
 bool Path::send_hello() {

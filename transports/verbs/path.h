@@ -97,7 +97,7 @@ class Path {
   Result<void> register_memory(const std::vector<net::NearLink> &links);
   Result<void> make_queue_pair(ibv_cq *completions);
   Result<void> modify(ibv_qp_attr &attributes, int mask, const char *what);
-  [[nodiscard]] bool has_room(uint32_t requests) const { return posted_ - ended_ + requests <= requests_most_; }
+  [[nodiscard]] bool has_room(uint32_t requests) const { return posted_ - ended_ + requests <= requests_max_; }
   /// Chained requests, of which only the last may be signalled.
   bool post(ibv_send_wr &first, ibv_send_wr &last, uint32_t count, const Signal *signal);
   bool send_word(MessageKind kind, const PathLink &link, uint64_t counter, bool signalled);
@@ -116,9 +116,9 @@ class Path {
   std::vector<PathLink> links_;  ///< by channel; never moves
   QueuePair queue_pair_;
   uint32_t first_packet_ = 0;
-  uint32_t requests_most_ = 0;
+  uint32_t requests_max_ = 0;
   uint32_t receives_ = 0;
-  uint32_t inline_most_ = 0;
+  uint32_t inline_max_ = 0;
   uint64_t posted_ = 0;  ///< requests to send
   uint64_t ended_ = 0;   ///< of them, known to have ended
   uint64_t signalled_ = 0;  ///< position of the last one that was signalled

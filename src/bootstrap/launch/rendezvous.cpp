@@ -103,7 +103,7 @@ Result<Rendezvous> rendezvous_by_file(const Job &job, uint32_t generation, std::
   return complete(std::move(rendezvous), id.endpoint, id.secret, host, deadline_ns, cancel);  // and the file goes
 }
 
-Result<Rendezvous> meet(const Job &job, uint32_t generation, bool serving, std::string_view network_interface,
+Result<Rendezvous> join_once(const Job &job, uint32_t generation, bool serving, std::string_view network_interface,
                         uint64_t deadline_ns, const Cancel *cancel) {
   Rendezvous rendezvous = begin(job, generation);
   switch (job.rendezvous) {
@@ -124,7 +124,7 @@ Result<Rendezvous> meet(const Job &job, uint32_t generation, bool serving, std::
 
 Result<Rendezvous> join_job(const Job &job, uint32_t generation, bool serving, std::string_view network_interface,
                             uint64_t deadline_ns, const Cancel *cancel) {
-  auto met = meet(job, generation, serving, network_interface, deadline_ns, cancel);
+  auto met = join_once(job, generation, serving, network_interface, deadline_ns, cancel);
   if (!met.ok()) return in_job(std::move(met).error(), job);
   return met;
 }

@@ -18,11 +18,11 @@ namespace rondo {
 namespace {
 
 constexpr uint64_t retry_first_ns = 5'000'000;
-constexpr uint64_t retry_most_ns = 100'000'000;
+constexpr uint64_t retry_max_ns = 100'000'000;
 // A busy listener drops the first packet of a connection, and the kernel sends it again after 1 s, 3 s, 7 s: a new
 // connection has better chances. Longer each time, for networks that are slow.
 constexpr uint64_t attempt_first_ns = 500'000'000;
-constexpr uint64_t attempt_most_ns = 8'000'000'000;
+constexpr uint64_t attempt_max_ns = 8'000'000'000;
 constexpr uint64_t refusal_patience_ns = 1'000'000'000;  // of a store that was there: nobody listens, so it has ended
 constexpr size_t read_bytes = 64u << 10;
 
@@ -228,7 +228,7 @@ class Connector {
   Result<std::unique_ptr<Store>> connect(const SocketAddress &address, uint64_t deadline_ns) {
     uint64_t attempt_ns = attempt_first_ns;
     // Ends at the deadline.
-    for (uint64_t pause_ns = retry_first_ns;; pause_ns = std::min(2 * pause_ns, retry_most_ns)) {
+    for (uint64_t pause_ns = retry_first_ns;; pause_ns = std::min(2 * pause_ns, retry_max_ns)) {
       if (requested(cancel_)) return aborted();
       const uint64_t begun_ns = now_ns();
       Attempt attempt = attempt_connect(address, name_, std::min(deadline_ns, begun_ns + attempt_ns), cancel_);
@@ -242,7 +242,7 @@ class Connector {
       last_ = attempt.error.message;
       const uint64_t now = now_ns();
       if (now + pause_ns >= deadline_ns) return timed_out();
-      if (now >= begun_ns + attempt_ns) attempt_ns = std::min(2 * attempt_ns, attempt_most_ns);
+      if (now >= begun_ns + attempt_ns) attempt_ns = std::min(2 * attempt_ns, attempt_max_ns);
       sleep_for_ns(pause_ns);
     }
   }

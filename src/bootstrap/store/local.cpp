@@ -14,7 +14,7 @@
 namespace rondo {
 namespace {
 
-constexpr uint64_t wait_most_ns = 3'600'000'000'000;  // looked at again then; keeps far deadlines in range
+constexpr uint64_t wait_max_ns = 3'600'000'000'000;  // looked at again then; keeps far deadlines in range
 
 struct Shared {
   std::mutex mutex;
@@ -41,7 +41,7 @@ class LocalStore final : public RequestStore {
         handle(cancel);
         continue;
       }
-      shared_->changed.wait_for(lock, std::chrono::nanoseconds(std::min(deadline_ns - now, wait_most_ns)));
+      shared_->changed.wait_for(lock, std::chrono::nanoseconds(std::min(deadline_ns - now, wait_max_ns)));
     }
     const auto found = shared_->replies.find(client_);
     Reply reply = std::move(found->second);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Store's calls as requests and replies; who carries them is up to the class derived from this one.
+// Store's calls as requests and replies; the class derived from this one carries them.
 #pragma once
 
 #include "src/bootstrap/messages.h"

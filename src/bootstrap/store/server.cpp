@@ -27,7 +27,7 @@ namespace {
 constexpr uint64_t listener_tag = 0;  // connections are numbered from 1
 constexpr uint64_t bell_tag = ~uint64_t{0};
 constexpr uint64_t accept_pause_ns = 100'000'000;   // after descriptors ran out, with no stranger to give one back
-constexpr uint64_t drought_most_ns = 1'000'000'000;  // of descriptors; then the ranks are told
+constexpr uint64_t drought_max_ns = 1'000'000'000;  // of descriptors; then the ranks are told
 // When the server ends: for replies that are still to be sent, and for ranks that have yet to hear of a failed group.
 constexpr uint64_t farewell_ns = 1'000'000'000;
 constexpr size_t read_bytes = 64u << 10;
@@ -251,7 +251,7 @@ class Server final : public StoreServer {
       log::warning(log::Subsystem::bootstrap,
                    "store: cannot take connections for a moment: " + system_error("accept", why).message);
     }
-    if (!spare_.valid() || now - drought_since_ns_ < drought_most_ns) return false;
+    if (!spare_.valid() || now - drought_since_ns_ < drought_max_ns) return false;
     spare_.reset();
     Error error = system_error("the process that runs the store cannot take in all ranks: accept", why);
     hub_.fail_all(error, now);

@@ -80,7 +80,8 @@ class StoreWatch {
     return store_.check();
   }
 
-  /// After a peer's connection has ended: who gives up closes its connections a moment before the store hears why.
+  /// After a peer's connection has ended: a rank that gives up closes its connections a moment before the store hears
+  /// why.
   [[nodiscard]] Result<void> hear_why() {
     for (const uint64_t until_ns = now_ns() + rumour_ns; now_ns() < until_ns; sleep_for_ns(interval_ns))
       RONDO_TRY(store_.check());

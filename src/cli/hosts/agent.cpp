@@ -115,7 +115,7 @@ void Agent::obey(const Frame &frame) {
   ByteReader body(frame.body);
   switch (frame.kind) {
     case FrameKind::plan: return prepare(frame);
-    case FrameKind::meet: return make_store();
+    case FrameKind::serve: return make_store();
     case FrameKind::start: return start_ranks(text_of(body.rest()));
     case FrameKind::signal: return give_order(Order::Kind::signal, static_cast<int>(body.number<uint32_t>()), 0);
     case FrameKind::end:

@@ -23,7 +23,7 @@ inline constexpr uint64_t alive_interval_ns = 2'000'000'000;
 enum class FrameKind : uint8_t {
   // launcher to agent
   plan,    ///< HostPlan
-  meet,    ///< run the job's store; the answer is `store`
+  serve,   ///< run the job's store; the answer is `store`
   start,   ///< RONDO_STORE as text
   signal,  ///< number u32
   end,     ///< grace u64

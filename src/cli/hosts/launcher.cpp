@@ -228,7 +228,7 @@ void HostsLauncher::advance() {
   }
   if (!met_ && count(HostConnection::Phase::ready) == hosts_.size()) {
     met_ = true;
-    hosts_.front().writer.add(FrameKind::meet);
+    hosts_.front().writer.add(FrameKind::serve);
   }
   if (store_.empty()) return;
   started_ = true;

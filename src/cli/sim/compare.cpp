@@ -17,7 +17,7 @@ constexpr uint64_t compared_step_count_max = 4'000'000;
 constexpr uint64_t compared_all_links_rank_max = 256;
 /// Each rank's schedule looks at where all ranks are, and no two of a tree behave alike.
 constexpr uint64_t compared_hierarchy_rank_max = 4096;
-constexpr uint64_t least_bytes = 1024, most_bytes = uint64_t{16} << 30;
+constexpr uint64_t bytes_min = 1024, bytes_max = uint64_t{16} << 30;
 
 uint64_t ranks_of(const sim::SimCase &what) { return what.network.rank_count(); }
 
@@ -27,8 +27,8 @@ std::vector<uint64_t> sizes(const sim::SimCase &what) {
   std::vector<uint64_t> list;
   const uint64_t unit = 64 * ranks_of(what);
   uint64_t bytes = unit;
-  while (bytes / 4 >= least_bytes) bytes /= 4;
-  for (; bytes <= most_bytes; bytes *= 4) list.push_back(bytes);
+  while (bytes / 4 >= bytes_min) bytes /= 4;
+  for (; bytes <= bytes_max; bytes *= 4) list.push_back(bytes);
   return list;
 }
 

@@ -110,12 +110,12 @@ std::vector<Job> plan_jobs(const Options &options, const Config &config, uint32_
 
 double estimate_seconds(const Job &job, const SizeJob &size) {
   constexpr double move_seconds = 4e-10;  // a byte of one rank, with the writing of its input
-  constexpr double least_runs = 3;
+  constexpr double runs_in_sample_min = 3;
   // After two rounds about half of the candidates are left (tune_rank.cpp); the first has warm-up runs.
   const double round_count = job.round_count <= 2 ? job.round_count : 2 + 0.5 * (job.round_count - 2);
   const double sharing = job.group.oversubscribed ? 2.0 : 1.0;
   const double run = move_seconds * sharing * static_cast<double>(size.bytes) * job.group.rank_count;
-  const double sample = std::max(static_cast<double>(job.sample_ns) * 1e-9, least_runs * run);
+  const double sample = std::max(static_cast<double>(job.sample_ns) * 1e-9, runs_in_sample_min * run);
   return static_cast<double>(size.candidates.size()) * (round_count + 1) * (sample + run);
 }
 

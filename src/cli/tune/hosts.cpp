@@ -22,7 +22,7 @@ namespace rondo::cli::tune {
 namespace {
 
 constexpr uint64_t sizes[] = {8, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20};
-constexpr size_t least_size_count = 4;
+constexpr size_t size_count_min = 4;
 constexpr double long_us = 500'000;  // a link on which an exchange takes so long is not asked for a larger one
 constexpr uint32_t small_round_count = 201, round_count = 7;
 constexpr auto pause = std::chrono::milliseconds(30);
@@ -129,7 +129,7 @@ class HostsRank {
       for (const double number : {static_cast<double>(bytes), times_us[times_us.size() / 2], times_us.front(),
                                   times_us.back()})
         numbers[at++] = number;
-      if (times_us[times_us.size() / 2] > long_us && at >= 4 * least_size_count) break;
+      if (times_us[times_us.size() / 2] > long_us && at >= 4 * size_count_min) break;
     }
     return {};
   }

@@ -11,8 +11,8 @@ Result<Measured> run_job(const Job &job) {
   RONDO_TRY_ASSIGN(const std::string program, own_program());
   const std::string job_path = folder.path() + "/job.json", result_path = folder.path() + "/result.json";
   RONDO_TRY(write_file(job_path, job_text(job)));
-  constexpr uint64_t patience = 20, least_seconds = 120;  // a busy machine is slower than was estimated, not this much
-  const auto timeout_seconds = patience * static_cast<uint64_t>(estimate_seconds(job)) + least_seconds;
+  constexpr uint64_t patience = 20, seconds_min = 120;  // a busy machine is slower than was estimated, not this much
+  const auto timeout_seconds = patience * static_cast<uint64_t>(estimate_seconds(job)) + seconds_min;
   RONDO_TRY_ASSIGN(const int status,
                    execute({program, "run", "-n", std::to_string(job.group.rank_count), "--timeout",
                             std::to_string(timeout_seconds), "--", program, "tune", "--job", job_path, "--result",

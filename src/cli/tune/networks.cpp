@@ -166,14 +166,14 @@ Network fit(const Network &guess, const Group &group, std::span<const Series> me
 
 std::optional<Calibration> calibrate_size(const Findings &findings, const Measured &measured, uint64_t bytes,
                                           rondo_kernel_t kernel) {
-  constexpr double least_us = 1e-3, least_GBps = 0.1;  // what was not measured has to begin somewhere
+  constexpr double us_min = 1e-3, GBps_min = 0.1;  // what was not measured has to begin somewhere
   const auto series = representatives(findings, measured, bytes, kernel);
   if (series.empty() && kernel != RONDO_KERNEL_INTERPRETER) return std::nullopt;
   Calibration calibration{bytes, kernel, first_guess(findings, measured.group, bytes), 0};
   Network &network = calibration.network;
   const CostPointers costs = costs_of(network);
-  for (double *const cost : {costs[0], costs[2], costs[7]}) *cost = std::max(*cost, least_us);
-  for (double *const rate : {costs[1], costs[3], costs[4], costs[5], costs[6]}) *rate = std::max(*rate, least_GBps);
+  for (double *const cost : {costs[0], costs[2], costs[7]}) *cost = std::max(*cost, us_min);
+  for (double *const rate : {costs[1], costs[3], costs[4], costs[5], costs[6]}) *rate = std::max(*rate, GBps_min);
   if (!series.empty()) network = fit(network, measured.group, series);
   for (const Series &it : series)
     if (const auto error = log_error(network, measured.group, it))

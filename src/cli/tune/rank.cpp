@@ -86,10 +86,10 @@ Result<void> Rank::connect() {
   RONDO_TRY(check(rondo_comm_size(control_.get(), &rank_count), control_.get(), "rondo_comm_size"));
   if (static_cast<uint32_t>(rank_count) != job_.group.rank_count)
     return Error{RONDO_ERROR_INTERNAL, "the job has " + std::to_string(rank_count) + " ranks, not as many as it says"};
-  uint64_t most_bytes = 0;
-  for (const SizeJob &size : job_.sizes) most_bytes = std::max(most_bytes, size.bytes);
-  send_.resize(most_bytes / sizeof(float));
-  recv_.resize(most_bytes / sizeof(float));
+  uint64_t bytes_max = 0;
+  for (const SizeJob &size : job_.sizes) bytes_max = std::max(bytes_max, size.bytes);
+  send_.resize(bytes_max / sizeof(float));
+  recv_.resize(bytes_max / sizeof(float));
   RONDO_TRY_ASSIGN(const Config config, read_config());
   RONDO_TRY_ASSIGN(const Topology topology, discover_topology(config));
   processors_ = allowed_os_indices(topology);

@@ -25,8 +25,7 @@ class FailureDump {
   /// The communicator has failed. Does not wait. From now on the process's exit() waits for the file, for some seconds
   /// at most. Any thread.
   void begin();
-  /// Waits a moment for the file, in which a folder that is not slow has it: who is told of the failure may end the
-  /// process in a way that waits for nothing, and a launcher then ends the rest.
+  /// Waits briefly for the file. The caller may end the process at once, and a launcher then ends the other ranks.
   void wait_briefly() const;
   /// After begin(), waits until the file is there, or the reason why not is logged.
   void finish();

@@ -31,7 +31,7 @@ struct RankNow {
 struct WaitNow {
   uint64_t operation = 0;
   std::vector<uint32_t> waiting;     ///< the ranks that are in it
-  std::vector<uint32_t> waited_for;  ///< who has not entered it; if all have: who is in it, and stopped or dead
+  std::vector<uint32_t> waited_for;  ///< ranks that have not entered it; if none: those stopped or dead in it
 };
 [[nodiscard]] std::optional<WaitNow> find_wait(const std::vector<RankNow> &ranks);
 

@@ -274,7 +274,7 @@ class DataCheck {
   std::vector<uint16_t> clocks_;  ///< lane_count_ each
   std::vector<uint16_t> ordinal_; ///< from 1, in its lane
   std::vector<bool> finished_;
-  std::vector<uint32_t> payload_version_;  ///< who had written the payload's cell when it was posted
+  std::vector<uint32_t> payload_version_;  ///< the version of the payload's cell when it was posted
   std::vector<uint32_t> waiting_, ready_;
 };
 

@@ -20,7 +20,7 @@ struct Node {
   uint32_t recv_wire[2] = {none, none}, send_wire[2] = {none, none};
   uint32_t source[2] = {none, none};  ///< the step that sends what recv_wire[i] delivers
   uint32_t sink[2] = {none, none};    ///< the step that receives what goes out on send_wire[i]
-  uint32_t local = none;              ///< index among the steps of the chunk: verify_data.cpp
+  uint32_t local = none;              ///< index among the steps of the chunk: data.cpp
 
   [[nodiscard]] bool has(StepFlag flag) const { return (flags & flag) != 0; }
 };
@@ -50,11 +50,11 @@ struct Graph {
   return rank < by_rank.size() && by_rank[rank];
 }
 
-/// verify_links.cpp: fills the graph. Afterwards every wire's sends and recvs match one to one.
+/// links.cpp: fills the graph. Afterwards every wire's sends and recvs match one to one.
 [[nodiscard]] std::optional<Violation> resolve_links(const VerifyArgs &args, Graph &graph);
-/// verify_data.cpp
+/// data.cpp
 [[nodiscard]] std::optional<Violation> check_data(const VerifyArgs &args, Graph &graph);
-/// verify_slots.cpp
+/// slots.cpp
 [[nodiscard]] std::optional<Violation> check_slots(const VerifyArgs &args, const Graph &graph);
 
 }  // namespace rondo::verify_parts
