@@ -246,7 +246,10 @@ TEST_CASE("transports: a rank that dies is told once, however often the others a
     INFO(kind.name);
     World world(kind, /*mortal=*/1);
     const std::vector<uint32_t> survivors{0, 2};
-    for (const uint32_t rank : survivors) CHECK(world.ranks(rank).find_dead().empty());
+    for (const uint32_t rank : survivors) {
+      CHECK(eventually([&] { return world.ranks(rank).state(1) == RankState::alive; }));
+      CHECK(world.ranks(rank).find_dead().empty());
+    }
     world.kill(1);
     for (const uint32_t rank : survivors) {
       Ranks &ranks = world.ranks(rank);
