@@ -5,9 +5,9 @@
 //
 // Layout   ControlHeader | RemoteHost[host_count] | RemoteRank[rank_count]     host and rank: as in the whole group
 // Lock     `lock` of the header guards all that no comment calls readable without. Its word has the holder and the time
-//          of taking; a rank that finds it older than lock_patience_ns takes it over, since its holder is stopped, and at
-//          once where the holder's process has ended. A holder that is only slow must not lose it: two would write to one
-//          connection, and cells would be torn.
+//          of taking; a rank that finds it older than lock_patience_ns takes it over, since its holder is stopped, and
+//          at once where the holder's process has ended. A holder that is only slow must not lose it: two would write
+//          to one connection, and cells would be torn.
 //          A holder that goes on after that may lose one cell that had come, or send one twice: each says what it says
 //          once more at the next heartbeat.
 #pragma once
