@@ -93,14 +93,14 @@ Result<std::shared_ptr<const KernelSet::Loaded>> KernelSet::load_family(const Pr
   auto loaded = std::make_shared<Loaded>();
   loaded->waits = family != KernelFamily::reduce;
   RONDO_TRY_ASSIGN(loaded->library, images->find_or_make(context.get().device, [&] { return load_image(context); }));
-  RONDO_TRY_ASSIGN(const int domain_count,
-                   device_attribute(driver, context.get().device, DeviceAttribute::mem_sync_domain_count));
+  const auto domain_count = device_attribute(driver, context.get().device, DeviceAttribute::mem_sync_domain_count);
+  const bool has_domains = domain_count.ok() && domain_count.value() > 1;
   for (const std::string &name : kernel_names(family)) {
     const auto found = find_function(*loaded->library, name.c_str());
     if (!found.ok() && found.error().status == RONDO_ERROR_UNSUPPORTED)
       lacking->emplace(name_of_family, found.error());
     RONDO_TRY_ASSIGN(const CuFunction function, found);
-    LoadedKernel kernel{function, 0, loaded->waits && domain_count > 1};
+    LoadedKernel kernel{function, 0, loaded->waits && has_domains};
     const ContextGuard guard(driver, context.get().context);
     RONDO_TRY(guard.status());
     RONDO_TRY(cuda_check(

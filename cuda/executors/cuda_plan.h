@@ -13,7 +13,7 @@
 
 namespace rondo::cuda {
 
-inline constexpr uint64_t plan_memory_bytes = 4 << 20;  // a plan of 64 ranks takes 4 KiB
+inline constexpr uint64_t plan_memory_bytes = 4 << 20;  // a plan of 64 ranks takes 4 KiB a channel
 
 struct PlanRange {
   uint64_t offset = 0, bytes = 0;

@@ -14,6 +14,7 @@
 #include "cuda/kernels/load_store.h"
 #include "cuda/kernels/operation.h"
 #include "src/base/clock.h"
+#include "src/base/log.h"
 #include "src/proto/memory.h"
 
 namespace rondo::cuda {
@@ -283,6 +284,10 @@ Result<DevicePointer> KernelExecutor::address_for(CudaPlan &plan, const DeviceCa
   if (!plan.uploaded) {
     RONDO_TRY_ASSIGN(plan.uploaded, wait_for_uploads(call.captured ? upload_patience_captured_ns : 0));
   }
+  if (call.captured && !plan.uploaded)
+    log::warning({log::Subsystem::device, rank_},
+                 "a captured call reads its plan in host memory, with each replay, since the copy to the device waits "
+                 "behind a kernel; capture while no collective waits, or set CUDA_DEVICE_MAX_CONNECTIONS=32");
   return plan.uploaded ? device_address_of(plan) : reinterpret_cast<DevicePointer>(host_image_of(plan));
 }
 

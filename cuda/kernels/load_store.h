@@ -26,6 +26,7 @@ RONDO_HD void run_load_store(G group, const LoadStoreOperation &operation, uint3
   const uint64_t number = base.progress->posts + 1;
   auto *const buffers = reinterpret_cast<SharedBuffers *>(shared + shared_bytes_for(1, 0));
   const bool one_shot = !is_copy<Reduction> && operation.mode == LoadStoreMode::one_shot;
+  if (!one_shot) tell_begun(group, operation, channel);
   bool done = one_shot || may_begin(group, operation);
   if constexpr (is_copy<Reduction>) {
     done = done && run_shared<Reduction>(group, operation, channel, buffers);

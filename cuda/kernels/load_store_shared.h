@@ -101,7 +101,6 @@ template <class Reduction, Group G>
   }
   const LoadStorePlace gates = operation.place(0);
   if (!pass_gate<memory::Site::load_store_arrive>(group, operation, gates.arrived(channel), true)) return false;
-  tell_begun(group, operation, channel);
   bool foreign = false;
   RONDO_KEEP_LOOP
   for (uint32_t rank = group.rank(); rank < operation.rank_count(); rank += group.size()) {

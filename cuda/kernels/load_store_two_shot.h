@@ -142,7 +142,6 @@ template <class Reduction, Group G>
   RONDO_KEEP_LOOP
   for (uint32_t step = 0; count != 0 && step < count + 2; ++step) {
     if (step < count) run.contribute(step);
-    if (step == 0) tell_begun(group, operation, channel);
     if (step >= 1 && step - 1 < count && !run.reduce(step - 1)) return false;
     if (step >= 2 && !run.gather(step - 2)) return false;
   }

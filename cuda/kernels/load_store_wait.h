@@ -56,7 +56,8 @@ template <Group G>
   return !group.any(group.rank() == 0 && memory::load_relaxed(operation.base.progress->verdict) != 0);  // A1
 }
 
-/// Once a kernel, when it has published what others wait for: a release behind a store to the host would wait for that.
+/// Once a kernel: at its beginning, or of a one_shot behind its post, since the release of the post would wait for a
+/// store to the host that comes before it.
 template <Group G>
 RONDO_HD void tell_begun(G group, const LoadStoreOperation &operation, uint32_t channel) {
   if (channel == 0 && group.rank() == 0) begin_operation(operation.base);

@@ -64,7 +64,7 @@ struct alignas(cache_line_bytes) DeviceProgress {
 static_assert(sizeof(DeviceProgress) == cache_line_bytes);
 
 /// How kernels ended: memory of the host, which reads it while they run, zero at first. A kernel never reads it, and
-/// writes one word where all goes well and nobody has to wait; a replay two.
+/// writes one word where all goes well and nobody has to wait, a replay two; each group that has to wait one more.
 struct alignas(cache_line_bytes) DeviceResult {
   uint64_t ended = 0;          ///< pack_ended(); stored last
   uint64_t verdict = 0;        ///< DeviceProgress::verdict: for outcome_in(), fault_in(), peer_in()

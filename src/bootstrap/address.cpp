@@ -117,7 +117,7 @@ Result<std::vector<std::string>> choose_addresses(std::string_view network_inter
       return invalid_argument(quoted(network_interfaces) + " names the address " + address + " twice");
     if (log::enabled(log::Level::debug, log::Subsystem::bootstrap)) {
       const auto found = std::ranges::find(addresses, address, &HostAddress::address);
-      log::debug(log::Subsystem::bootstrap, "listens on " + address +
+      log::debug(log::Subsystem::bootstrap, "uses the address " + address +
                                                 (found == addresses.end() ? "" : ", interface " + found->interface) +
                                                 "; there are: " + listed(addresses));
     }

@@ -18,9 +18,9 @@ struct HostAddress {
   bool link_local = false;
 };
 
-/// Picks from `addresses` (pure). `wanted` is the name of an interface or an address; empty: the first global IPv4
-/// address of an interface that is up, else the first global IPv6 one, else loopback; before all of them `by_route`,
-/// where it is one of these and not loopback. The error lists what there is.
+/// Picks from `addresses` (pure). `wanted` is the name of an interface or an address; empty: `by_route`, where it is
+/// one of these and not loopback, else the first global IPv4 address of an interface that is up, else the first global
+/// IPv6 one, else loopback. The error lists what there is.
 [[nodiscard]] Result<std::string> pick_address(const std::vector<HostAddress> &addresses, std::string_view wanted,
                                                std::string_view by_route = {});
 

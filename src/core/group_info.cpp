@@ -24,7 +24,7 @@ namespace {
 constexpr uint32_t peer_info_version = 11;
 constexpr uint64_t farewell_ns = 2'000'000'000;
 
-/// What of it has a fixed size; the process's number, the host's name and the interfaces follow.
+/// The fixed-size part of what a rank tells; the process's number, the host's name and the interfaces follow.
 struct PeerInfo {
   uint32_t version = peer_info_version;
   uint32_t library_version = RONDO_VERSION_MAJOR << 16 | RONDO_VERSION_MINOR << 8 | RONDO_VERSION_PATCH;
@@ -250,14 +250,16 @@ Result<GroupInfo> exchange_peer_info(Store &store, const std::string &key_prefix
   RONDO_TRY_ASSIGN(const PeerInfo own, own_peer_info(rank_count, settings));
   RONDO_TRY_ASSIGN(const auto parts, store.gather(key_prefix + "/peer_info", rank, rank_count,
                                                   encode(own, settings, store.own_address()), deadline_ns));
-  RONDO_TRY_ASSIGN(Told told, decode(parts));
-  const std::vector<PeerInfo> &all = told.peers;
-  if (auto agreed = compare(all, rank); !agreed.ok()) {
+  auto decoded = decode(parts);
+  if (const auto agreed = decoded.ok() ? compare(decoded.value().peers, rank) : Result<void>(decoded.error());
+      !agreed.ok()) {
     // Every rank sees the same. The one that runs the store must not leave before all have it.
     static_cast<void>(
         store.gather(key_prefix + "/disagreed", rank, rank_count, {}, std::min(deadline_ns, now_ns() + farewell_ns)));
     return agreed.error();
   }
+  Told told = std::move(decoded).value();
+  const std::vector<PeerInfo> &all = told.peers;
   GroupInfo group(first_of_host(all));
   for (uint32_t peer = 0; peer < rank_count; ++peer) {
     told.ranks[peer].node = group.node_of(peer);

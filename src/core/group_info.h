@@ -19,7 +19,7 @@ namespace rondo {
 class GroupInfo {
  public:
   GroupInfo() = default;
-  /// `place_of`: by rank, a number that is equal for ranks of one node. Of the infos, the nodes are filled in.
+  /// `place_of`: by rank, a number that is equal for ranks of one node. Fills in the node of each info.
   explicit GroupInfo(std::span<const uint32_t> place_of);
 
   [[nodiscard]] uint32_t rank_count() const { return static_cast<uint32_t>(node_of_.size()); }

@@ -48,7 +48,8 @@ std::vector<uint32_t> local_indices(const GroupInfo &group, uint32_t own_rank) {
   return indices;
 }
 
-/// For a choice among RDMA devices that are equal otherwise; empty: nobody chooses, or hwloc cannot say.
+/// For a choice among RDMA devices of one subnet; empty: the user names the devices, another network is used, or hwloc
+/// fails.
 std::vector<std::string> near_devices(const Settings &settings) {
   if (settings.network != NetworkChoice::verbs || !settings.ib_devices.empty()) return {};
   const auto topology = discover_nics(settings);
@@ -108,7 +109,7 @@ Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store 
   shm::ConnectRequest request;
   request.rank = group.index_on_node(args.rank);
   request.rank_count = static_cast<uint32_t>(group.ranks_of(node).size());
-  // On a device, more are blocks of kernels: links between hosts have as many as host memory.
+  // More channels exist as blocks of a device's kernels alone: links between hosts have at most those of host memory.
   request.channel_count = std::clamp(args.settings.channels, default_channel_count, channels_max);
   // Plans depend on slots, so that all hosts must have the same, however many ranks they have.
   const ConnectionGeometry geometry =

@@ -38,8 +38,10 @@ std::set<rondo_algorithm_t> possible_algorithms(const EdgeRequest &request, rond
   input.oversubscribed = request.oversubscribed;
   input.several_hosts = nodes.size() > 1;
   input.shares_hosts = input.several_hosts && nodes.size() < rank_count;
-  // The sizes of slots do not matter to the algorithm, as long as there are slots of every protocol.
-  input.slot_bytes = input.ll_slot_bytes = input.ll128_slot_bytes = 1024;
+  // The sizes of slots do not matter to the algorithm, but which protocols have slots does: between hosts there are
+  // none of ll, and those of ll128 only where it is asked for. A row of a table with another protocol is never taken.
+  input.slot_bytes = 1024;
+  if (request.overrides.protocol == RONDO_PROTOCOL_LL128) input.ll128_slot_bytes = 1024;
   input.table = request.table;
   if (collective != RONDO_BARRIER) input.overrides = request.overrides;
   std::set<rondo_algorithm_t> found;

@@ -16,7 +16,7 @@ namespace rondo {
 
 inline constexpr uint32_t unknown_index = std::numeric_limits<uint32_t>::max();
 inline constexpr size_t device_count_max = 256;    ///< of a host
-inline constexpr size_t nic_count_max = 1024;      ///< of a host, virtual functions included
+inline constexpr size_t nic_count_max = 8192;      ///< of a host, virtual functions included
 inline constexpr uint32_t nvlink_count_max = 256;  ///< of a device; the largest today have 18
 
 /// A function of a PCI device; the name of a device, since it is the same for NVML, hwloc and CUDA.

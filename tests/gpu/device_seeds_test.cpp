@@ -73,9 +73,9 @@ class LifeOfRanks {
                                   &plan) == RONDO_OK);
     return plan.kernel == RONDO_KERNEL_LOAD_STORE;
   }
-  /// Of a block, where there are blocks. It differs where `count` does: one of the two is odd.
+  /// Of a block, where there are blocks. It is odd where `count` is, so that those of n and n + 1 differ.
   [[nodiscard]] size_t count_of(rondo_collective_t collective, size_t count) const {
-    return in_blocks(collective) ? count / static_cast<size_t>(life_.rank_count) + count % 2 : count;
+    return in_blocks(collective) ? count / static_cast<size_t>(life_.rank_count) / 2 * 2 + count % 2 : count;
   }
   static rondo_config_t config_of(const Life &life) {
     rondo_config_t config = on_device();

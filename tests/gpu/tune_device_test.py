@@ -79,10 +79,11 @@ class TuneDevice(PerfCase):
         for collective in ("all_gather", "broadcast"):
             table = self.folder / f"{collective}.json"
             status, out, err = call(RONDO, "tune", "--device", "cuda:0", "--quick", "--rounds", 1, "--ranks", 2,
-                                    "--collectives", collective, "--sizes", "64K", "-o", table, seconds=LIMIT_SECONDS)
+                                    "--collectives", collective, "--sizes", "16K", "-o", table, seconds=LIMIT_SECONDS)
             self.assertEqual(status, 0, out + err)
             threads = json.loads(table.read_text(encoding="utf-8"))["measurements"][1]
             self.assertEqual(threads["buffers"], "shared_device")
+            # Of this size the library by itself chooses another kernel.
             self.assertIn("load_store", {each["kernel"] for each in threads["series"]})
 
     def test_threads_share_one_device_and_only_where_the_settings_let_them(self):

@@ -66,6 +66,7 @@ class TwoHosts {
     for (uint32_t each = 0; each < 2; ++each) {
       const FileDescriptor file = net::ControlMemory::create(2, 2 * per_host).value();
       const FileDescriptor bell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+      memory.push_back(net::ControlMemory::map(file.get(), 2, 2 * per_host).value());
       for (uint32_t index = 0; index < per_host; ++index) {
         net::Control::Parts parts;
         parts.rank = each * per_host + index;
@@ -92,6 +93,7 @@ class TwoHosts {
   void skip(uint64_t ns) { now_ns_ += ns; }
 
   SceneRanks host[2];
+  std::vector<net::ControlMemory> memory;               ///< by host
   std::vector<std::unique_ptr<net::Control>> controls;  ///< by rank
 
  private:
@@ -272,6 +274,17 @@ TEST_CASE("control plane: a lock whose holder's process has ended is taken over 
   REQUIRE(held.held());
   CHECK_FALSE(net::ControlLock(header, 0, 0, {false, false, true}).held());
   CHECK(net::ControlLock(header, 0, 0, {false, true, false}).held());
+}
+
+TEST_CASE("control plane: a rank that leaves when another has just died with the lock tells the other hosts", "[net]") {
+  TwoHosts world(2);
+  REQUIRE(world.run({0, 2}, second_ns, [&] { return world.controls[2]->status(1).state == RankState::alive; }));
+  const net::ControlLock held(world.memory[0].header(), 0, 0);
+  REQUIRE(held.held());
+  world.host[0].dead = {0};  // no sentinel has looked since
+  world.host[0].states[1] = RankState::left;
+  world.controls[1]->tell_leaving();
+  CHECK(world.run({2}, second_ns, [&] { return world.controls[2]->status(1).state == RankState::left; }));
 }
 
 TEST_CASE("control plane: a lock that was taken after a rank looked at its clock is not taken over", "[net]") {

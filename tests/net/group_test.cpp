@@ -112,8 +112,11 @@ TEST_CASE("several hosts: connections that no schedule needs are not made, and e
     bool right = true;
     for (const size_t count : {size_t{1}, size_t{3'000}, size_t{20'000}})
       for (uint32_t collective = RONDO_ALL_REDUCE; collective <= RONDO_REDUCE; ++collective) {
-        std::vector<int32_t> send(count * ranks, 1), recv(count * ranks);
+        const auto own = static_cast<int32_t>(rank) + 1;
+        const auto all = static_cast<int32_t>(ranks * (ranks + 1) / 2);  // the sum of everybody's
+        std::vector<int32_t> send(count * ranks, own), recv(count * ranks);
         for (uint32_t root = 0; root < ranks; ++root) {
+          std::fill(recv.begin(), recv.end(), 0);
           Call call;
           call.signature = {collective, RONDO_INT32, RONDO_SUM, 0, count, 0};
           if (collective == RONDO_BROADCAST || collective == RONDO_REDUCE) call.signature.root = root;
@@ -121,7 +124,13 @@ TEST_CASE("several hosts: connections that no schedule needs are not made, and e
           call.send = send.data();
           call.recv = recv.data();
           right = comm.submit(call, {}).ok() && right;
-          if (collective == RONDO_ALL_REDUCE) right = right && recv[count - 1] == static_cast<int32_t>(ranks);
+          const bool reads = collective != RONDO_REDUCE || rank == root;
+          const int32_t expected = collective == RONDO_ALL_GATHER  ? 1
+                                   : collective == RONDO_BROADCAST ? static_cast<int32_t>(root) + 1
+                                                                   : all;
+          right = right && (!reads || (recv[0] == expected && recv[count - 1] == expected));
+          if (collective == RONDO_ALL_GATHER)
+            right = right && recv[count * ranks - 1] == static_cast<int32_t>(ranks);
         }
       }
     return comm.finalize().ok() && right;

@@ -22,7 +22,7 @@ enum class Defect {
   early_credit,   ///< a slot is given back before it was consumed
   reuse_before_sent,  ///< a slot is given back while its payload is still to be read
   lost_credit,    ///< one credit in eight never comes
-  lost_doorbell,  ///< every other time, who sleeps is not woken by what has come
+  lost_doorbell,  ///< every other wake-up of a sleeping rank is lost
   deaf_to_loss    ///< the loss of the peer is not told
 };
 

@@ -89,8 +89,8 @@ TEST_CASE("network in software: ranks that sleep are woken by everything that th
   }
 }
 
-TEST_CASE("network in software: a cable is cut, both ways or one way, or a host dies: no wrong slot, and who lives is "
-          "told once",
+TEST_CASE("network in software: a cable is cut, both ways or one way, or a host dies: no wrong slot, and each "
+          "survivor is told once",
           "[net]") {
   const uint64_t first = seed_from_environment();
   for (const Fault fault : {Fault::cut, Fault::cut_towards_0, Fault::cut_towards_1, Fault::host_1_dies}) {
@@ -129,7 +129,7 @@ TEST_CASE("network in software: each defect of a network is caught", "[net]") {
   CHECK(first_trouble(Defect::early_credit, awake) != Outcome::right);
   CHECK(first_trouble(Defect::reuse_before_sent, awake) == Outcome::wrong);
   CHECK(first_trouble(Defect::lost_credit, awake) == Outcome::stuck);
-  CHECK(first_trouble(Defect::lost_doorbell, awake) == Outcome::right);  // who looks all the time needs none
+  CHECK(first_trouble(Defect::lost_doorbell, awake) == Outcome::right);  // a rank that polls needs no doorbell
   CHECK(first_trouble(Defect::lost_doorbell, asleep) == Outcome::stuck);
   CHECK(first_trouble(Defect::deaf_to_loss, deaf) == Outcome::stuck);
 }

@@ -69,15 +69,20 @@ TEST_CASE("verbs: the port and address on the route to the other hosts come firs
   CHECK(chosen({{"a", 1, true, 1024, {v4(1, 1, GidKind::roce_v1)}}}) == "a:1 1");
 }
 
-TEST_CASE("verbs: of ports that are equal otherwise, one near the rank's cores is taken", "[net]") {
+TEST_CASE("verbs: of InfiniBand ports in one subnet, one near the rank's cores is taken; of other networks the first",
+          "[net]") {
   const Gid fabric{0, GidKind::infiniband, {0xfe, 0x80, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8}};
-  const std::vector<Port> ports{{"mlx5_0", 1, true, 4096, {fabric}}, {"mlx5_1", 1, true, 4096, {fabric}},
-                                {"mlx5_2", 1, false, 4096, {fabric}}, {"rxe0", 1, true, 1024, {v6(0), v4(1, 1)}}};
-  CHECK(chosen(ports, {"", -1, "", {"mlx5_1", "mlx5_2"}}) == "mlx5_1:1 0");
-  CHECK(chosen(ports, {"", -1, "", {"mlx5_2"}}) == "mlx5_0:1 0");
-  CHECK(chosen(ports, {"mlx5_0", -1, "", {"mlx5_1"}}) == "mlx5_0:1 0");
-  CHECK(chosen(ports, {"", -1, "192.0.2.1", {"mlx5_1"}}) == "rxe0:1 1");  // the route to the others counts more
-  CHECK(chosen(ports, RailsWish{"", -1, {}, {"mlx5_1"}}) == "mlx5_1:1 0");
+  const Gid other_fabric{0, GidKind::infiniband, {0xfe, 0x80, 0, 0, 0, 0, 0, 7, 1, 2, 3, 4, 5, 6, 7, 9}};
+  const std::vector<Port> ports{{"mlx5_0", 1, true, 4096, {fabric}}, {"mlx5_1", 1, true, 4096, {other_fabric}},
+                                {"mlx5_2", 1, false, 4096, {fabric}}, {"mlx5_3", 1, true, 4096, {fabric}},
+                                {"rxe0", 1, true, 1024, {v6(0), v4(1, 1)}}};
+  CHECK(chosen(ports, {"", -1, "", {"mlx5_2", "mlx5_3"}}) == "mlx5_3:1 0");
+  CHECK(chosen(ports, {"", -1, "", {"mlx5_1", "mlx5_2", "rxe0"}}) == "mlx5_0:1 0");
+  CHECK(chosen(ports, {"mlx5_0", -1, "", {"mlx5_3"}}) == "mlx5_0:1 0");
+  CHECK(chosen(ports, {"", -1, "192.0.2.1", {"mlx5_3"}}) == "rxe0:1 1");  // the route to the others counts more
+  CHECK(chosen(ports, RailsWish{"", -1, {}, {"mlx5_3"}}) == "mlx5_3:1 0");
+  const std::vector<Port> roce{{"mlx5_0", 1, true, 1024, {v4(1, 1)}}, {"mlx5_1", 1, true, 1024, {v4(1, 2)}}};
+  CHECK(chosen(roce, {"", -1, "", {"mlx5_1"}}) == "mlx5_0:1 1");
 }
 
 TEST_CASE("verbs: what the user asks for is taken or refused, with a list of what there is", "[net]") {

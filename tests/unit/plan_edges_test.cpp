@@ -48,7 +48,7 @@ PlanChoice draw_overrides(Draw &draw) {
 }
 
 /// Rows that begin and end between powers of two.
-TuningTable odd_table(uint32_t rank_count) {
+TuningTable odd_table(uint32_t rank_count, rondo_protocol_t last_protocol = RONDO_PROTOCOL_SIMPLE) {
   std::vector<TuningRow> rows;
   for (const auto &[bytes_max, algorithm] :
        std::vector<std::pair<uint64_t, rondo_algorithm_t>>{{5'000, RONDO_ALGORITHM_RING},
@@ -58,7 +58,8 @@ TuningTable odd_table(uint32_t rank_count) {
     TuningRow row;
     row.rank_count = rank_count;
     row.bytes_max = bytes_max;
-    row.choice = {algorithm, RONDO_PROTOCOL_SIMPLE, 1, 4096, RONDO_KERNEL_INTERPRETER};
+    const bool last = bytes_max == TuningRow::any_bytes;
+    row.choice = {algorithm, last ? last_protocol : RONDO_PROTOCOL_SIMPLE, 1, 4096, RONDO_KERNEL_INTERPRETER};
     row.several_hosts = true;
     rows.push_back(row);
   }
@@ -72,7 +73,7 @@ TunerInput input_of(const EdgeRequest &request, rondo_collective_t collective, u
   const auto rank_count = static_cast<uint32_t>(request.node_of.size());
   std::vector<uint32_t> nodes(request.node_of.begin(), request.node_of.end());
   std::ranges::sort(nodes);
-  nodes.erase(std::ranges::unique(nodes).begin(), nodes.end());
+  nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
   TunerInput input;
   input.collective = collective;
   input.rank_count = rank_count;
@@ -123,7 +124,8 @@ TEST_CASE("edges: every schedule that can be chosen runs between permitted peers
   for (int round = 0; round < 60; ++round) {
     const std::vector<uint32_t> node_of = draw_layout(draw);
     const auto rank_count = static_cast<uint32_t>(node_of.size());
-    const TuningTable table = odd_table(rank_count);
+    // A row with a protocol that networks do not have is passed over by every call.
+    const TuningTable table = odd_table(rank_count, draw.one_in(2) ? RONDO_PROTOCOL_LL : RONDO_PROTOCOL_SIMPLE);
     const EdgeRequest request{node_of, channel_count, draw.one_in(2), draw_overrides(draw),
                               draw.one_in(3) ? &table : nullptr};
     CAPTURE(node_of, request.oversubscribed, request.overrides.algorithm, request.table != nullptr);
@@ -144,6 +146,21 @@ TEST_CASE("edges: a row of the measured table adds its algorithm's peers", "[pla
   const auto with = permitted_peers(request, 9);
   CHECK(std::ranges::find(without, false) != without.end());
   CHECK(std::ranges::find(with, false) == with.end());  // one_shot joins all
+}
+
+TEST_CASE("edges: a row whose protocol no network has does not take the place of the built-in choice", "[plan]") {
+  std::vector<uint32_t> node_of;
+  for (uint32_t rank = 0; rank < 32; ++rank) node_of.push_back(rank / 8);
+  TuningRow row;
+  row.rank_count = 32;
+  row.several_hosts = true;
+  row.choice = {RONDO_ALGORITHM_RING, RONDO_PROTOCOL_LL, 1, 4096, RONDO_KERNEL_INTERPRETER};
+  const auto table = TuningTable::make({row});
+  REQUIRE(table.ok());
+  EdgeRequest request{node_of, 2, false, {}, nullptr};
+  const auto without = permitted_peers(request, 9);
+  request.table = &table.value();
+  CHECK(permitted_peers(request, 9) == without);
 }
 
 TEST_CASE("edges: of 4 hosts with 8 ranks each, what is connected and registered", "[plan]") {

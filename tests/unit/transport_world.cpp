@@ -57,7 +57,9 @@ World::World(const WorldKind &kind, std::optional<uint32_t> mortal)
 World::~World() {
   transports_.clear();  // while what they tell is there
   if (to_child_ >= 0) ::close(to_child_);
-  if (child_ > 0) kill(*mortal_);
+  if (child_ <= 0) return;
+  ::kill(child_, SIGKILL);
+  ::waitpid(child_, nullptr, 0);
 }
 
 /// The child hears on a pipe where the store is.
@@ -72,6 +74,7 @@ void World::fork_mortal() {
     to_child_ = ends[1];
     return;
   }
+  ::close(ends[1]);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   uint16_t port = 0;
   if (::getppid() != parent || ::read(ends[0], &port, sizeof port) != sizeof port) ::_exit(1);

@@ -21,7 +21,7 @@ struct GroupRequest {
   std::vector<uint32_t> local_index;  ///< by rank: its number among this host's; net::no_local: on another host
   std::vector<bool> linked;           ///< by rank: on another host, and slots go there; equal at both ends
   Secret secret;                      ///< of the job
-  std::vector<RankInfo> ranks;        ///< all; each has as many NICs, one at least
+  std::vector<RankInfo> ranks;        ///< all; each has as many network interfaces, one at least
   std::string key_prefix;
   uint64_t deadline_ns = 0;
   const net::NetworkKind *network = nullptr;

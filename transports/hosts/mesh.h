@@ -29,7 +29,7 @@ struct MeshRequest {
   std::vector<bool> linked;  ///< of these, by rank: slots go there; equal at both ends
   std::vector<bool> first;   ///< by rank: the first of its host
   Secret secret;             ///< of this communicator alone
-  std::vector<RankInfo> ranks;  ///< all; each has a NIC for each rail, and listens there; control uses the first
+  std::vector<RankInfo> ranks;  ///< all; each listens on its network interface of each rail; control uses the first
   std::string key_prefix;
   uint64_t deadline_ns = 0;
   uint32_t sockets_per_rail = 1;  ///< 0: another network carries the data, and there are sockets for control only

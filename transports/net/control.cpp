@@ -113,6 +113,7 @@ void Control::tell_status() {
 
 void Control::tell_leaving() {
   const std::lock_guard own(mutex_);
+  someone_died_ |= look_for_dead(true);  // from a rank that has ended the lock is taken over
   const ControlLock lock(header(), index_, tell_patience_ns, ended_);
   if (lock.held()) send_status();
 }
@@ -120,6 +121,7 @@ void Control::tell_leaving() {
 void Control::pass_on_failure() {
   if (memory::load_acquire(header().failure_told) != 0) return;
   const std::lock_guard own(mutex_);
+  someone_died_ |= look_for_dead(true);  // as above
   const ControlLock lock(header(), index_, tell_patience_ns, ended_);
   if (lock.held() && header().failure_told == 0) send_failure();
 }
@@ -143,10 +145,10 @@ bool Control::is_to_serve(uint64_t now_ns) const {
 void Control::step(uint64_t now_ns) {
   const std::lock_guard own(mutex_);
   const bool beats = now_ns >= memory::load_relaxed(header().next_beat_ns);
-  const bool someone_died = look_for_dead(beats);
+  someone_died_ |= look_for_dead(beats);
   if (!is_to_serve(now_ns)) return;
   const ControlLock lock(header(), index_, 0, ended_);
-  if (lock.held()) serve(now_ns, someone_died);
+  if (lock.held()) serve(now_ns, std::exchange(someone_died_, false));
 }
 
 /// True: the process of a rank of this host has ended since the last look. `all`: processes without a handle, too.

@@ -73,7 +73,8 @@ class Control {
 
   /// Sends the state of this host's ranks to all others, now or, where somebody else serves just now, soon.
   void tell_status();
-  /// This rank has left: when it returns, the other hosts have been told.
+  /// This rank has left: when it returns, the other hosts have been told, unless a stopped rank holds the lock: then it
+  /// returns after 0.5 s, and who takes the lock over tells them.
   void tell_leaving();
   /// The communicator has failed: likewise.
   void pass_on_failure();
@@ -111,6 +112,7 @@ class Control {
   mutable std::mutex mutex_;           ///< of this rank's threads; guards what follows, and is taken before the lock
   std::vector<pollfd> processes_;      ///< by index: of the others' processes; -1: has ended, or there is none to watch
   std::vector<bool> ended_;            ///< by index: the process has ended
+  bool someone_died_ = false;          ///< since this rank last served
 };
 
 }  // namespace rondo::net

@@ -67,7 +67,8 @@ ControlLock::ControlLock(ControlHeader &header, uint32_t index, uint64_t patienc
 
 bool ControlLock::take(uint32_t index, const std::vector<bool> &ended) {
   const uint64_t seen = memory::load_acquire(header_.lock);  // pairs with the exchange in ~ControlLock
-  const uint64_t now = now_ns() / lock_unit_ns;  // behind it: else a lock taken in between would look older than time
+  // Read behind the word: a lock taken between the two would have a time after `now`.
+  const uint64_t now = now_ns() / lock_unit_ns;
   const uint64_t held_for = now - std::min(now, seen >> holder_bits);
   const uint64_t holder = (seen & ((1u << holder_bits) - 1)) - 1;
   const bool has_ended = seen != 0 && holder < ended.size() && ended[holder];

@@ -162,7 +162,7 @@ Result<void> UcxNetwork::connect(const JoinRequest &request, Store &store) {
     ucp_request_param_t how = request_of(peer.greeting, &peer.greeting);
     how.cb.send = on_sent;
     how.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
-    how.flags = UCP_AM_SEND_FLAG_EAGER;  // all of it travels, though nobody asks for it
+    how.flags = UCP_AM_SEND_FLAG_EAGER;  // the payload is sent although the receiver does not fetch it
     const auto link = std::ranges::find_if(peer.links, [](const Link *any) { return any != nullptr; });
     const ConnectionView slot = link != peer.links.end() ? (*link)->ends.outgoing : ConnectionView{};
     const size_t slot_bytes = slot.base != nullptr ? slot.geometry.slot_bytes : 0;

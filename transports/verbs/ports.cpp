@@ -88,6 +88,24 @@ Result<std::vector<PortWish>> split(const RailsWish &wish) {
                "RONDO_IB_HCA is '" + wish.devices + "', of more than " + std::to_string(rails_max) + " devices"};
 }
 
+/// A port near the rank's cores in place of `best`, where it reaches the same ports: one of InfiniBand in the same
+/// subnet, whose number is the first half of a GID. Which networks of RoCE are joined is not known.
+PortChoice near_one(const std::vector<Port> &ports, const PortWish &wish, const PortChoice &best) {
+  constexpr size_t subnet_bytes = 8;
+  const auto is_near = [&](const Port &port) {
+    return std::find(wish.near_devices.begin(), wish.near_devices.end(), port.device) != wish.near_devices.end();
+  };
+  if (best.gid.kind != GidKind::infiniband || is_near(ports[best.port])) return best;
+  for (size_t index = 0; index < ports.size(); ++index) {
+    if (!wishes_for(wish, ports[index]) || !ports[index].active || !is_near(ports[index])) continue;
+    for (const Gid &gid : ports[index].gids)
+      if (gid.kind == GidKind::infiniband && (wish.gid_index < 0 || gid.index == best.gid.index) &&
+          std::equal(gid.bytes.begin(), gid.bytes.begin() + subnet_bytes, best.gid.bytes.begin()))
+        return {index, gid};
+  }
+  return best;
+}
+
 }  // namespace
 
 std::string Gid::describe() const {
@@ -113,17 +131,14 @@ Result<PortChoice> choose_port(const std::vector<Port> &ports, const PortWish &w
     device_known = true;
     if (!ports[index].active) continue;
     active = true;
-    const auto &near = wish.near_devices;
-    const bool is_near = std::find(near.begin(), near.end(), ports[index].device) != near.end();
     for (const Gid &gid : ports[index].gids) {
       if (wish.gid_index >= 0 && gid.index != static_cast<uint32_t>(wish.gid_index)) continue;
-      const int rank = 2 * rank_of(gid, wanted) + (is_near ? 1 : 0);
-      if (rank_of(gid, wanted) == 0 || rank <= best_rank) continue;
-      best_rank = rank;
+      if (rank_of(gid, wanted) <= best_rank) continue;
+      best_rank = rank_of(gid, wanted);
       best = PortChoice{index, gid};
     }
   }
-  if (best) return *best;
+  if (best) return near_one(ports, wish, *best);
   if (!device_known) return refuse("RONDO_IB_HCA is " + wish.device + ", and no port has that name");
   if (!active) return refuse("no port is active");
   if (wish.gid_index >= 0)

@@ -59,8 +59,8 @@ struct PortChoice {
 };
 
 /// Of the active ports: the GID of the wish's address before other IPv4 addresses of RoCE v2 and InfiniBand's own,
-/// those before IPv6, RoCE v1 last; of equals one of a device near the rank's cores, and the first of these. The error
-/// lists the ports that there are.
+/// those before IPv6, RoCE v1 last; of equals the first, or of InfiniBand ports in one subnet the first of a device
+/// near the rank's cores. The error lists the ports that there are.
 [[nodiscard]] Result<PortChoice> choose_port(const std::vector<Port> &ports, const PortWish &wish);
 /// By rail, no port twice.
 [[nodiscard]] Result<std::vector<PortChoice>> choose_ports(const std::vector<Port> &ports, const RailsWish &wish);

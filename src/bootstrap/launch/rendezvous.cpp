@@ -104,7 +104,7 @@ Result<Rendezvous> rendezvous_by_file(const Job &job, uint32_t generation, std::
 }
 
 Result<Rendezvous> join_once(const Job &job, uint32_t generation, bool serving, std::string_view network_interface,
-                        uint64_t deadline_ns, const Cancel *cancel) {
+                             uint64_t deadline_ns, const Cancel *cancel) {
   Rendezvous rendezvous = begin(job, generation);
   switch (job.rendezvous) {
     case Job::RendezvousMethod::alone:
