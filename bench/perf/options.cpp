@@ -57,7 +57,7 @@ std::optional<rondo_type_t> find_type(std::string_view text) {
   return find_name(text, rondo_type_string);
 }
 
-constexpr unsigned channel_count_max = 64, cta_count_max = 1'024;
+constexpr unsigned channel_count_max = 64, host_channel_count_max = 8, cta_count_max = 1'024;
 constexpr size_t chunk_bytes_min = 64, chunk_bytes_max = size_t{1} << 30;
 
 constexpr console::Manual manual{
@@ -279,6 +279,8 @@ Outcome take_device(const CLI::App &app, const Words &words, Options &options) {
     return Failure{Exit::usage, "--against needs devices, one for each rank; add --device cuda"};
   if (words.device == "host" && options.product_size != 0)
     return Failure{Exit::usage, "--beside-product needs devices that compute beside; add --device cuda"};
+  if (words.device == "host" && options.config.channels > host_channel_count_max)
+    return Failure{Exit::usage, "--channels takes 0 to 8 on host memory, and more with --device cuda alone"};
   if (words.device == "host") return std::nullopt;
   if (options.product_size != 0 && !options.against_path.empty())
     return Failure{Exit::usage, "--beside-product and --against exclude each other; give one of them"};

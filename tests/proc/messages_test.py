@@ -58,7 +58,7 @@ class Log(unittest.TestCase):
     def test_the_interface_is_told_where_one_is_chosen(self):
         done = run("perf", *PERF, "--ranks", "2", RONDO_LOG="bootstrap=debug")
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertRegex(done.stderr, r"listens on 127\.0\.0\.1, interface lo; there are: ")
+        self.assertRegex(done.stderr, r"uses the address 127\.0\.0\.1, interface lo; there are: ")
 
     def test_a_subsystem_alone(self):
         done = run("perf", *PERF, "--ranks", "2", RONDO_LOG="PLAN=Debug")
