@@ -75,8 +75,7 @@ class Assembler {
     for (const DevicePart &part : machine_.devices) {
       Device device = part.device;
       device.uuid = printable(device.uuid);
-      device.pus = pus_within(part.cpus);
-      device.numa_node = node_of(device.pus);
+      place(device, part.cpus);
       topology_.devices.push_back(std::move(device));
     }
     const auto by_address = [](const Device &a, const Device &b) { return a.address < b.address; };
@@ -91,8 +90,7 @@ class Assembler {
     for (const NicPart &part : machine_.nics) {
       Nic nic = part.nic;
       nic.name = printable(nic.name);
-      nic.pus = pus_within(part.cpus);
-      nic.numa_node = node_of(nic.pus);
+      place(nic, part.cpus);
       topology_.nics.push_back(std::move(nic));
     }
     std::sort(topology_.nics.begin(), topology_.nics.end(), [](const Nic &a, const Nic &b) {
@@ -110,6 +108,13 @@ class Assembler {
     for (const char character : text.substr(0, length_max))
       out += character >= ' ' && character <= '~' ? character : '?';
     return out;
+  }
+
+  /// Where a Device or a Nic is, by the processing units nearest to it.
+  template <class OnPci>
+  void place(OnPci &it, const CpuSet &cpus) const {
+    it.pus = pus_within(cpus);
+    it.numa_node = node_of(it.pus);
   }
 
   /// The smallest NUMA node that all of `pus` are in. Of two kinds of memory at the same processors the first counts.

@@ -29,16 +29,12 @@ Json nvlinks_json(const Device &device) {
 }
 
 Json device_json(const Topology &topology, const Device &device, const Json &ordinals) {
-  std::vector<uint32_t> pus;
-  for (const uint32_t pu : device.pus) pus.push_back(topology.pus[pu].os_index);
-  std::sort(pus.begin(), pus.end());
-  const bool has_node = device.numa_node != unknown_index;
-  return {{"pci_bus_id", pci_address_string(device.address)},
-          {"uuid", device.uuid.empty() ? Json(nullptr) : Json(device.uuid)},
-          {"cuda_ordinals", ordinals},
-          {"numa_node", has_node ? Json(topology.numa_nodes[device.numa_node].os_index) : Json(nullptr)},
-          {"processing_units", pus},
-          {"nvlinks", nvlinks_json(device)}};
+  Json json{{"pci_bus_id", pci_address_string(device.address)},
+            {"uuid", device.uuid.empty() ? Json(nullptr) : Json(device.uuid)},
+            {"cuda_ordinals", ordinals}};
+  add_position(json, topology, device.numa_node, device.pus);
+  json["nvlinks"] = nvlinks_json(device);
+  return json;
 }
 
 /// Several instances of a divided device have one address.
@@ -81,10 +77,7 @@ std::string device_text(const Json &device) {
   std::string text;
   for (const Json &ordinal : device["cuda_ordinals"]) text += (text.empty() ? "CUDA " : ", ") + ordinal.dump();
   if (text.empty()) text = "not seen by CUDA";
-  text += device["numa_node"].is_null() ? "; NUMA node not known" : "; NUMA node " + device["numa_node"].dump();
-  const auto pus = device["processing_units"].get<std::vector<uint32_t>>();
-  if (!pus.empty()) text += "; processing units " + ranges(pus);
-  return text + "; " + nvlinks_text(device["nvlinks"]);
+  return text + position_text(device) + "; " + nvlinks_text(device["nvlinks"]);
 }
 
 struct Legend {
@@ -141,6 +134,21 @@ std::string nvml_text(const Json &nvml) {
 }
 
 }  // namespace
+
+void add_position(Json &json, const Topology &topology, uint32_t numa_node, const std::vector<uint32_t> &nearest) {
+  std::vector<uint32_t> pus;
+  for (const uint32_t pu : nearest) pus.push_back(topology.pus[pu].os_index);
+  std::sort(pus.begin(), pus.end());
+  json["numa_node"] = numa_node != unknown_index ? Json(topology.numa_nodes[numa_node].os_index) : Json(nullptr);
+  json["processing_units"] = pus;
+}
+
+std::string position_text(const Json &json) {
+  const bool known = !json["numa_node"].is_null();
+  const auto pus = json["processing_units"].get<std::vector<uint32_t>>();
+  return (known ? "; NUMA node " + json["numa_node"].dump() : "; NUMA node not known") +
+         (pus.empty() ? "" : "; processing units " + ranges(pus));
+}
 
 Json devices_document(const DeviceDiscovery &found, const std::string &nvml_library, const Json &cuda) {
   std::vector<PciAddress> addresses;

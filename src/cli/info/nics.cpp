@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/cli/info/nics.h"
 
-#include <algorithm>
-#include <vector>
-
 #include <nlohmann/json.hpp>
 
+#include "src/cli/info/devices.h"
 #include "src/cli/info/lines.h"
 #include "src/topo/distance.h"
 
@@ -16,9 +14,6 @@ using Json = nlohmann::ordered_json;
 
 Json nic_json(const Topology &topology, uint32_t index) {
   const Nic &nic = topology.nics[index];
-  std::vector<uint32_t> pus;
-  for (const uint32_t pu : nic.pus) pus.push_back(topology.pus[pu].os_index);
-  std::sort(pus.begin(), pus.end());
   Json distances = Json::array();
   for (uint32_t device = 0; device < topology.devices.size(); ++device) {
     const Proximity proximity = nic_proximity(topology, index, device);
@@ -26,21 +21,18 @@ Json nic_json(const Topology &topology, uint32_t index) {
                          {"kind", proximity_string(proximity)},
                          {"code", distance_code({proximity, 0})}});
   }
-  const bool has_node = nic.numa_node != unknown_index;
-  return {{"name", nic.name},
-          {"kind", nic_kind_string(nic.kind)},
-          {"pci_bus_id", pci_address_string(nic.address)},
-          {"numa_node", has_node ? Json(topology.numa_nodes[nic.numa_node].os_index) : Json(nullptr)},
-          {"processing_units", pus},
-          {"distances", std::move(distances)}};
+  Json json{{"name", nic.name},
+            {"kind", nic_kind_string(nic.kind)},
+            {"pci_bus_id", pci_address_string(nic.address)}};
+  add_position(json, topology, nic.numa_node, nic.pus);
+  json["distances"] = std::move(distances);
+  return json;
 }
 
 std::string nic_text(const Json &nic) {
   std::string text = nic["pci_bus_id"].get<std::string>();
   if (nic["kind"] == "rdma") text += ", RDMA";
-  text += nic["numa_node"].is_null() ? "; NUMA node not known" : "; NUMA node " + nic["numa_node"].dump();
-  const auto pus = nic["processing_units"].get<std::vector<uint32_t>>();
-  if (!pus.empty()) text += "; processing units " + ranges(pus);
+  text += position_text(nic);
   if (nic["distances"].empty()) return text;
   text += "; from the devices:";
   for (const Json &distance : nic["distances"]) text += " " + distance["code"].get<std::string>();
