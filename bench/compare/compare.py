@@ -181,6 +181,7 @@ def host(contenders):
                        if line.startswith(f"#define RONDO_VERSION_{part} "))
     return {"cpu": models[0] if models else platform.machine(), "cores": len(os.sched_getaffinity(0)),
             "kernel": ".".join(platform.release().split(".")[:2]), "rondo": version,
+            "congestion_control": Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text(encoding="ascii").strip(),
             "build": contenders["rondo"].version,
             "versions": {name: each.version for name, each in contenders.items() if each.version and not each.ours}}
 

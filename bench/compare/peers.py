@@ -103,9 +103,9 @@ class Workshop:
         self.cc = shlex.split(os.environ.get("CC", "cc"))
         self.cxx = shlex.split(os.environ.get("CXX", "c++"))
 
-    def compile(self, what, command, environment=None):
+    def compile(self, what, command, environment=None, cwd=ROOT):
         try:
-            done = subprocess.run([str(word) for word in command], cwd=ROOT, capture_output=True, text=True,
+            done = subprocess.run([str(word) for word in command], cwd=cwd, capture_output=True, text=True,
                                   check=False, timeout=300, env={**os.environ, **(environment or {})})
         except (OSError, subprocess.TimeoutExpired) as error:
             raise Missing(f"{what} does not build: {error}") from None

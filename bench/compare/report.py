@@ -142,8 +142,10 @@ def describe_host(results):
     told = []
     for session in results.sessions:
         versions = ", ".join(f"{name} {version}" for name, version in session.get("versions", {}).items())
-        text = (f"- {session['cpu']}, {session['cores']} processors, Linux {session['kernel']}; Rondo "
-                f"{session['rondo']} (build {session['build']}); {versions}")
+        control = session.get("congestion_control")  # older files lack it
+        text = (f"- {session['cpu']}, {session['cores']} processors, Linux {session['kernel']}"
+                f"{f', TCP with {control}' if control else ''}; Rondo {session['rondo']} (build {session['build']}); "
+                f"{versions}")
         if text not in told:
             told.append(text)
     return "\n".join(told)
