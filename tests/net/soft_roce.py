@@ -22,7 +22,7 @@ PACKAGES = ("busybox-static", "iproute2")
 QEMU_PACKAGE, QEMU = "qemu-system-x86", "qemu-system-x86_64"
 KERNEL_PACKAGE = "linux-image-amd64"
 MODULES = ("virtio_pci", "virtio_net", "9pnet_virtio", "9p", "overlay", "crc32_generic", "crc32_pclmul", "ib_uverbs",
-           "rdma_rxe", "sch_netem")
+           "rdma_rxe", "sch_netem", "sch_ingress", "cls_u32", "act_gact")
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
 NETWORKS = ("10.202.18.", "10.202.19.")  # by interface
 

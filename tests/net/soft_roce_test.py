@@ -183,6 +183,37 @@ cat /run/rank$NODE
             self.expect_loss(output, 1, r"rank [01] \(host vm[01].*does not acknowledge.*retry counter exceeded.*"
                                         r"from rxe0 port 1 .* to rxe0 port 1 ")
 
+    def test_what_keeps_two_machines_apart_is_told_by_both(self):
+        to_rdma = "match ip protocol 17 0xff match ip dport 4791 0xffff"
+        no_way = (r"rank [01] \(host vm[01].* cannot reach rank [01] \(host vm[01].*over verbs, from rxe0 port 1 .* to "
+                  r"rxe0 port 1 .*RONDO_IB_GID_INDEX, at a firewall \(RoCE v2 is UDP to port 4791\) and at the MTU "
+                  r"between the hosts")
+        # A full packet of this device has 1024 bytes and headers, an acknowledgement and a small write have less.
+        in_the_way = (
+            ("a firewall", f"drop '{to_rdma}'", no_way),
+            ("a network that large packets do not pass", f"drop '{to_rdma} match u16 0x0400 0x0400 at 2'", no_way),
+            ("a GID that the other machine has no way to", "export RONDO_IB_GID_INDEX=0",
+             r"rank [01] \(host vm[01].* has rxe0 port 1 \(GID [01], .*, this rank rxe0 port 1 \(GID [01], .*could not "
+             r"be connected: .*; choose by RONDO_IB_HCA and RONDO_IB_GID_INDEX"))
+        job = TWO_MACHINES + """
+tool tc qdisc add dev eth0 ingress || exit 1
+drop() { tool tc filter add dev eth0 parent ffff: protocol ip u32 $1 action drop || exit 1; }
+"""
+        for number, (_, before, _) in enumerate(in_the_way):
+            job += f"""
+[ $NODE = 0 ] || {before}
+MASTER_PORT={29510 + number} timeout 100 "{PROGRAM}" sum 1 1 2>&1
+tool tc filter del dev eth0 parent ffff:
+echo "end of case"
+"""
+        for node, output in enumerate(self.run_in_machines(job, machines=2, processors=1)):
+            cases = output.split("end of case")
+            self.assertEqual(len(cases), len(in_the_way) + 1, output)
+            for (what, _, expected), told in zip(in_the_way, cases):
+                with self.subTest(node=node, what=what):
+                    self.assertRegex(told, expected)
+                    self.assertNotIn("init_timeout_ms", told)
+
     def test_what_cannot_work_is_told_by_every_rank(self):
         wrong = (("RONDO_IB_HCA", "mlx9_0", "and no port has that name; ports: rxe0 port 1 .active"),
                  ("RONDO_IB_HCA", "rxe0,mlx9_0", "and no port has that name; ports: rxe0 port 1 .active"),

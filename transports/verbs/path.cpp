@@ -177,8 +177,8 @@ Result<void> Path::connect(const HostInfo &theirs) {
   const QueuePairInfo &pair = theirs.pairs[place_.number];
   const RailInfo &rail = theirs.rails[place_.number % theirs.rails.size()];
   their_port_ = rail.description;
-  const auto refused = [&](const std::string &what) {
-    Error error{RONDO_ERROR_UNSUPPORTED, loss_.name + " has " + rail.description + ", this rank " +
+  const auto refused = [&](const std::string &what, rondo_status_t status = RONDO_ERROR_UNSUPPORTED) {
+    Error error{status, loss_.name + " has " + rail.description + ", this rank " +
                                              device_.describe() + ": " + what +
                                              "; choose by RONDO_IB_HCA and RONDO_IB_GID_INDEX"};
     error.peer = static_cast<int32_t>(loss_.rank);
@@ -203,10 +203,12 @@ Result<void> Path::connect(const HostInfo &theirs) {
   std::copy(rail.gid.begin(), rail.gid.end(), attributes.ah_attr.grh.dgid.raw);
   attributes.ah_attr.grh.sgid_index = static_cast<uint8_t>(device_.gid().index);
   attributes.ah_attr.grh.hop_limit = hop_limit;
-  RONDO_TRY(modify(attributes,
-                   IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                       IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
-                   "connected"));
+  const auto connected = modify(attributes,
+                                IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                                    IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
+                                "connected");
+  // The device refuses a GID that it has no way to, such as an address of the other family.
+  if (!connected.ok()) return refused(connected.error().message, connected.error().status);
   attributes = {};
   attributes.qp_state = IBV_QPS_RTS;
   attributes.sq_psn = first_packet_;

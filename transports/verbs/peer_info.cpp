@@ -5,6 +5,7 @@
 
 #include "src/base/clock.h"
 #include "src/bootstrap/address.h"
+#include "src/bootstrap/outcomes.h"
 
 namespace rondo::verbs {
 namespace {
@@ -152,10 +153,10 @@ Result<std::vector<Introduction>> exchange_offers(const JoinRequest &request, co
 }
 
 Result<void> agree(const JoinRequest &request, const char *step, const Result<void> &outcome, Store &store) {
-  const Bytes own = outcome.ok() ? Bytes{std::byte{0}} : with_outcome(outcome.error());
-  const std::string key = request.key_prefix + "/verbs/" + step;
-  RONDO_TRY_ASSIGN(const auto parts, store.gather(key, request.rank, request.rank_count, own, request.deadline_ns));
-  return find_refusal(request, key, parts, store);
+  const Result<Bytes> own = outcome.ok() ? Result<Bytes>(Bytes{}) : outcome.error();
+  RONDO_TRY(gather_outcomes(store, request.key_prefix + "/verbs/" + step, request.rank, request.rank_count, own,
+                            request.deadline_ns));
+  return {};
 }
 
 }  // namespace rondo::verbs
