@@ -39,6 +39,7 @@ class KernelExecutor final : public ExecutorBase {
     own.kind = RONDO_DEVICE_EXECUTOR_KERNEL;
     return own;
   }
+  [[nodiscard]] bool has_room(const Plan &plan) override;
   [[nodiscard]] Result<std::unique_ptr<PreparedPlan>> prepare(const Plan &plan) override;
   [[nodiscard]] Result<void> launch(const DeviceCall &call, void *stream) override;
   [[nodiscard]] DeviceReport report() const override;
@@ -74,6 +75,7 @@ class KernelExecutor final : public ExecutorBase {
   }
   void prepare_load_store(const Plan &plan, CudaPlan &made) const;
   [[nodiscard]] Result<void> prepare_image(const Plan &plan, CudaPlan &made);
+  [[nodiscard]] Result<void> give_back_late();
   [[nodiscard]] device::DeviceOperation operation_of(const CudaPlan &plan, const DeviceCall &call) const;
   [[nodiscard]] Result<void> run(CudaPlan &plan, const DeviceCall &call, CuStream stream);
   [[nodiscard]] Result<void> run_load_store(const CudaPlan &plan, const DeviceCall &call, CuStream stream) const;
@@ -203,19 +205,35 @@ void KernelExecutor::prepare_load_store(const Plan &plan, CudaPlan &made) const 
                                     operation.count * device::load_store_element_bytes(plan), plan.choice.channels);
 }
 
+bool KernelExecutor::has_room(const Plan &plan) {
+  if (plan.choice.kernel == RONDO_KERNEL_LOAD_STORE) return true;
+  const size_t bytes = device::plan_image_bytes(plan);
+  const std::lock_guard lock(plan_memory_.mutex);
+  if (!give_back_late().ok()) return true;  // prepare() says why
+  const auto offset = plan_memory_.arena.take(bytes);
+  if (offset) plan_memory_.arena.give_back(*offset, bytes);
+  return offset.has_value();
+}
+
+/// With plan_memory_.mutex held.
+Result<void> KernelExecutor::give_back_late() {
+  if (plan_memory_.late.empty()) return {};
+  RONDO_TRY_ASSIGN(const bool ended, uploads_ended());
+  if (ended) plan_memory_.give_back_late();
+  return {};
+}
+
 Result<void> KernelExecutor::prepare_image(const Plan &plan, CudaPlan &made) {
   const size_t bytes = device::plan_image_bytes(plan);
   {
     const std::lock_guard lock(plan_memory_.mutex);
-    if (!plan_memory_.late.empty()) {
-      RONDO_TRY_ASSIGN(const bool ended, uploads_ended());
-      if (ended) plan_memory_.give_back_late();
-    }
+    RONDO_TRY(give_back_late());
     const auto offset = plan_memory_.arena.take(bytes);
     if (!offset)
       return Error{RONDO_ERROR_OUT_OF_RESOURCES,
-                   "the plans of " + std::to_string(bytes) + " bytes more do not fit into a communicator's " +
-                       std::to_string(plan_memory_bytes) + " bytes on its device; use fewer different sizes"};
+                   "a plan of " + std::to_string(bytes) + " bytes does not fit into a communicator's " +
+                       std::to_string(plan_memory_bytes) + " bytes on its device, beside those of calls that have not "
+                       "ended and of graphs; have fewer calls of different sizes under way"};
     made.offset = *offset;
     made.bytes = bytes;
   }

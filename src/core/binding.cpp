@@ -2,11 +2,15 @@
 // Plans of a communicator: the tuner's choice, the plan, and what the executor prepares for it.
 #include <algorithm>
 
+#include "src/base/clock.h"
 #include "src/core/communicator.h"
 #include "src/core/diagnostics/debug_lines.h"
 
 namespace rondo {
 namespace {
+
+constexpr uint64_t room_patience_ns = 1'000'000'000;
+constexpr uint64_t room_look_ns = 50'000;
 
 /// Block r of the logical vector: even blocks of `count`, or as counts and displacements say.
 std::vector<Range> blocks_of(const Call &call, uint32_t rank_count) {
@@ -96,8 +100,20 @@ Result<std::unique_ptr<BoundPlan>> Communicator::bind(const Call &call) {
   RONDO_TRY(check_links(*bound->plan, links_, rank_, group_.node_of_ranks()));
   debug_lines::plan(rank_, *bound->plan,
                     capabilities_.kind == RONDO_DEVICE_EXECUTOR_AUTO ? "" : executor_->describe());
+  make_room(*bound->plan);
   RONDO_TRY_ASSIGN(bound->prepared, executor_->prepare(*bound->plan));
   return bound;
+}
+
+/// Plans that no call uses give their place to this one. Where calls use all, the oldest may end just now; if not,
+/// prepare() says that there is no room. After a failure no plan may go: operations may still run.
+void Communicator::make_room(const Plan &plan) {
+  const uint64_t deadline_ns = now_ns() + room_patience_ns;
+  while (!executor_->has_room(plan) && !ranks_.failed()) {
+    if (plans_.evict_one(operations_.executed())) continue;
+    if (now_ns() >= deadline_ns) return;
+    sleep_for_ns(room_look_ns);
+  }
 }
 
 }  // namespace rondo

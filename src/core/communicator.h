@@ -91,6 +91,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Result<void> give_numbers(std::span<const Call> calls, std::span<WorkItem> works);
   Result<BoundPlan *> plan_for(const Call &call);
   Result<std::unique_ptr<BoundPlan>> bind(const Call &call);
+  void make_room(const Plan &plan);
   void record_failure(bool waits);
 
   const uint32_t rank_;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/core/plan_cache.h"
 
+#include <algorithm>
+
 namespace rondo {
 
 size_t PlanCache::Hash::operator()(const PlanKey &key) const {
@@ -16,21 +18,24 @@ BoundPlan *PlanCache::find_in_table(const PlanKey &key) {
 }
 
 BoundPlan &PlanCache::add(const PlanKey &key, std::unique_ptr<BoundPlan> plan, uint64_t executed) {
-  if (plans_.size() >= plan_count_max) evict_one(executed);
+  const auto kept_for_graphs = static_cast<size_t>(
+      std::count_if(plans_.begin(), plans_.end(), [](const auto &each) { return each.second->captured; }));
+  if (plans_.size() - kept_for_graphs >= plan_count_max) evict_one(executed);
   latest_key_ = key;
   latest_ = (plans_[key] = std::move(plan)).get();
   return *latest_;
 }
 
-void PlanCache::evict_one(uint64_t executed) {
+bool PlanCache::evict_one(uint64_t executed) {
   auto oldest = plans_.end();
-  size_t kept_for_graphs = 0;
   for (auto it = plans_.begin(); it != plans_.end(); ++it) {
-    kept_for_graphs += it->second->captured;
     if (it->second->captured || it->second->last_operation > executed) continue;
     if (oldest == plans_.end() || it->second->last_operation < oldest->second->last_operation) oldest = it;
   }
-  if (oldest != plans_.end() && plans_.size() - kept_for_graphs >= plan_count_max) plans_.erase(oldest);
+  if (oldest == plans_.end()) return false;
+  if (latest_ == oldest->second.get()) latest_ = nullptr;
+  plans_.erase(oldest);
+  return true;
 }
 
 }  // namespace rondo

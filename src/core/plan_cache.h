@@ -41,14 +41,14 @@ class PlanCache {
   /// Evicts first where the cache is full: a plan whose last operation is at most `executed`. All may be in use: then
   /// it grows (queues bound that; captured ones, the memory for plans).
   BoundPlan &add(const PlanKey &key, std::unique_ptr<BoundPlan> plan, uint64_t executed);
+  /// The least recently used plan whose last operation is at most `executed`, and which no graph has. False: none.
+  bool evict_one(uint64_t executed);
 
  private:
   struct Hash {
     size_t operator()(const PlanKey &key) const;
   };
   BoundPlan *find_in_table(const PlanKey &key);
-  void evict_one(uint64_t executed);
-
   std::unordered_map<PlanKey, std::unique_ptr<BoundPlan>, Hash> plans_;
   PlanKey latest_key_;
   BoundPlan *latest_ = nullptr;  ///< what find() or add() gave last; most programs repeat one call

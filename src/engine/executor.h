@@ -88,6 +88,8 @@ class Executor {
 
   /// Once, before the first work. `operations` stays until end().
   virtual void start(Operations &operations) = 0;
+  /// False: prepare() would be refused until prepared plans are destroyed, since there is no memory for another one.
+  [[nodiscard]] virtual bool has_room(const Plan &) { return true; }
   [[nodiscard]] virtual Result<std::unique_ptr<PreparedPlan>> prepare(const Plan &plan) = 0;
   /// Puts the work, whose numbers follow each other, behind what is on the stream; without a stream, and with
   /// runs_in_call, runs it. What an operation does and how it ends is told to Operations. May wait, up to the deadline

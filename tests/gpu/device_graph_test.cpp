@@ -127,3 +127,36 @@ TEST_CASE("device: a capture that binds all threads is not ended by the one that
   CU_OK(group.world.cu.stream_end_capture(stream, &graph));
   CU_OK(group.world.cu.graph_destroy(graph));
 }
+
+// With that many ranks and channels fewer plans fit beside each other than a communicator keeps.
+TEST_CASE("device: calls of more sizes than a communicator has memory for plans", "[.][plan memory]") {
+  constexpr size_t size_count = 240, count = 4096;
+  constexpr int rank_count = 8;
+  rondo_config_t config = on_device();
+  config.device_executor = RONDO_DEVICE_EXECUTOR_KERNEL;
+  config.kernel = RONDO_KERNEL_INTERPRETER;
+  config.algorithm = RONDO_ALGORITHM_TWO_SHOT;
+  config.channels = 40;
+  DeviceRanks group(rank_count, config);
+  std::vector<DeviceBuffer> buffers;
+  for (int rank = 0; rank < rank_count; ++rank)
+    buffers.emplace_back(group.world, bytes_of(std::vector<float>(count, 1)));
+  const auto call = [&](size_t elements) {
+    for (int rank = 0; rank < rank_count; ++rank) {
+      void *const pointer = buffers[static_cast<size_t>(rank)].pointer();
+      if (rondo_all_reduce(pointer, pointer, elements, RONDO_FLOAT32, RONDO_MAX, group.ranks[rank],
+                           group.stream(rank)) != RONDO_OK)
+        FAIL(elements << " elements, rank " << rank << ": " << error_message());
+    }
+  };
+  const uint64_t uploads = upload_count();
+  const auto plans_made = [&] { return upload_count() - uploads; };
+  for (size_t size = 0; size < size_count; ++size) call(count - size);
+  if (in_software()) CHECK(plans_made() == rank_count * size_count);
+  call(count - (size_count - 1));  // is still there
+  if (in_software()) CHECK(plans_made() == rank_count * size_count);
+  call(count);  // has made room, and comes again
+  if (in_software()) CHECK(plans_made() == rank_count * (size_count + 1));
+  group.synchronize();
+  for (const DeviceBuffer &buffer : buffers) CHECK(values_of<float>(buffer.read()) == std::vector<float>(count, 1));
+}

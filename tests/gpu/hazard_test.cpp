@@ -82,13 +82,6 @@ std::function<void(Pair &)> clear_on_the_default_stream(const Pair &pair) {
   return [memory](Pair &it) { CU_OK(it.world.cu.memset_d8_async(memory->get().object, 0, 64, nullptr)); };
 }
 
-/// Copies from the host to a device so far; on a real driver always 0.
-uint64_t upload_count() {
-  auto *const ask =
-      soft_cuda_function<uint64_t()>(rondo::cuda::conformance::loaded_driver().library, "soft_cuda_upload_count");
-  return ask == nullptr ? 0 : ask();
-}
-
 }  // namespace
 
 TEST_CASE("hazard: memory that is allocated or given back while a collective waits", "[plain]") {
