@@ -71,6 +71,20 @@ std::vector<bool> linked_ranks(const ConnectArgs &args, uint32_t channel_count) 
   return linked;
 }
 
+/// Plans depend on slots, so that all hosts must have the same, however many ranks they have.
+ConnectionGeometry slots_of(const GroupInfo &group, const Settings &settings, uint32_t channel_count) {
+  const auto slot_bytes = static_cast<uint32_t>(settings.slot_bytes);
+  if (group.one_node())
+    return shm::choose_segment_shape(group.rank_count(), channel_count, settings.slot_count, slot_bytes).geometry;
+  hosts::Spread spread{group.rank_count(), 0, group.rank_count()};
+  for (uint32_t node = 0; node < group.node_count(); ++node) {
+    const auto here = static_cast<uint32_t>(group.ranks_of(node).size());
+    spread.host_ranks_max = std::max(spread.host_ranks_max, here);
+    spread.host_ranks_min = std::min(spread.host_ranks_min, here);
+  }
+  return hosts::choose_slots(spread, channel_count, settings.slot_count, slot_bytes);
+}
+
 /// Why this rank named no network interface.
 Error no_interface(const Settings &settings) {
   auto addresses = choose_addresses(settings.network_interface);
@@ -111,11 +125,7 @@ Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store 
   request.rank_count = static_cast<uint32_t>(group.ranks_of(node).size());
   // More channels exist as blocks of a device's kernels alone: links between hosts have at most those of host memory.
   request.channel_count = std::clamp(args.settings.channels, default_channel_count, channels_max);
-  // Plans depend on slots, so that all hosts must have the same, however many ranks they have.
-  const ConnectionGeometry geometry =
-      shm::choose_segment_shape(args.rank_count, request.channel_count, args.settings.slot_count,
-                        static_cast<uint32_t>(args.settings.slot_bytes))
-          .geometry;
+  const ConnectionGeometry geometry = slots_of(group, args.settings, request.channel_count);
   request.slot_count = geometry.slot_count;
   request.slot_bytes = geometry.slot_bytes;
   request.mapping = args.settings.mapping;

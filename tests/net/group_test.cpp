@@ -139,6 +139,30 @@ TEST_CASE("several hosts: connections that no schedule needs are not made, and e
   CHECK(linked == 98);  // of 210 ends
 }
 
+TEST_CASE("several hosts: 2 hosts of 8 ranks have slots of 16 KiB, and at most 32 MiB a rank are registered", "[net]") {
+  World world({0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1});
+  world.settings.wait = WaitMode::sleep;
+  const auto wrong = run_ranks(world, [&](uint32_t rank, Communicator &comm) {
+    const Links &links = comm.links();
+    size_t slots = 0;  // bytes of all slots to and from other hosts, of links that exist
+    for (uint32_t channel = 0; channel < links.channel_count(); ++channel)
+      for (uint32_t peer = 0; peer < comm.rank_count(); ++peer)
+        for (const ConnectionView &view : {links.outgoing(channel, peer), links.incoming(channel, peer)}) {
+          if (view.base != nullptr && view.geometry.slot_bytes != 16 * 1024) return false;
+          if (world.group.node_of(peer) != world.group.node_of(rank) && view.base != nullptr)
+            slots += size_t{view.geometry.slot_count} * view.geometry.slot_bytes;
+        }
+    const size_t registered = links.network_memory().bytes.size();
+    // Beside slots there are counters and headers, and the rest of a page for each FIFO.
+    const bool fits =
+        slots == size_t{8} * 2 * 2 * 4 * 16 * 1024 && registered >= slots && registered <= slots / 16 * 17;
+    std::vector<int32_t> values(70'000, 1);
+    const bool summed = sum(comm, values).ok() && values.back() == 16;
+    return comm.finalize().ok() && summed && fits && registered <= size_t{32} << 20;
+  });
+  CHECK(wrong == std::vector<uint32_t>());
+}
+
 TEST_CASE("several hosts: a plan whose ranks were not connected is refused before it runs", "[net]") {
   TuningRow row;  // which was not known when the connections were made
   row.rank_count = static_cast<uint32_t>(three_hosts.size());

@@ -8,6 +8,7 @@
 
 #include "tests/catch.h"
 #include "tests/net/pair.h"
+#include "tests/unit/allocation_count.h"
 #include "transports/tcp/frames.h"
 
 using namespace rondo;
@@ -96,6 +97,27 @@ TEST_CASE("network: both directions saturated, every slot comes once, whole and 
     Pair pair;
     kind.connect(pair);
     CHECK(exchange(pair, 2'000, 7) == Outcome::right);
+  }
+}
+
+TEST_CASE("network: on the steady path nothing of ours is allocated, and a slot is told once at each end", "[net]") {
+  constexpr uint64_t warm_slots = 200, slots = 1'200;  // of each link
+  for (const Kind &kind : kinds()) {
+    INFO(kind.name);
+    Pair pair;
+    kind.connect(pair);
+    REQUIRE(exchange(pair, warm_slots, 7) == Outcome::right);
+    const uint64_t before = rondo_test::allocation_count();
+    const Outcome outcome = exchange(pair, slots, 11);
+    const uint64_t allocated = rondo_test::allocation_count() - before;
+    CHECK(outcome == Outcome::right);
+    // By operator new: UCX and the libraries of verbs, which are C, have memory of their own. The network in software
+    // is a test's, and cuts payloads into pieces.
+    if (std::string_view(kind.name) != "software") CHECK(allocated == 0);
+    for (const Told &told : pair.told) {
+      CHECK(told.arrived == channel_count * slots);
+      CHECK(told.credits <= channel_count * slots);
+    }
   }
 }
 

@@ -28,23 +28,57 @@ inline uint64_t from_environment(const char *variable, uint64_t otherwise) {
 inline uint64_t seed_from_environment() { return from_environment("RONDO_SEED", std::random_device{}()); }
 inline uint64_t seed_count() { return from_environment("RONDO_NETWORK_SEEDS", 1'000); }
 
+/// Events that a network has told one end.
+struct Told {
+  uint64_t arrived = 0;
+  uint64_t credits = 0;
+};
+
+class CountedNetwork final : public net::Network {
+ public:
+  CountedNetwork(std::unique_ptr<net::Network> network, Told &told) : network_(std::move(network)), told_(told) {}
+
+  const char *name() const override { return network_->name(); }
+  bool put(uint32_t link, const net::Message &message) override { return network_->put(link, message); }
+  bool credit(uint32_t link, uint64_t consumed) override { return network_->credit(link, consumed); }
+  uint32_t poll(std::span<net::Event> events) override {
+    const uint32_t count = network_->poll(events);
+    for (const net::Event &event : events.first(count)) {
+      told_.arrived += event.kind == net::Event::Kind::arrived ? 1 : 0;
+      told_.credits += event.kind == net::Event::Kind::credit ? 1 : 0;
+    }
+    return count;
+  }
+  bool flushed() const override { return network_->flushed(); }
+  void watch(std::vector<pollfd> &descriptors) const override { network_->watch(descriptors); }
+  Error why_lost(uint32_t peer) const override { return network_->why_lost(peer); }
+
+ private:
+  const std::unique_ptr<net::Network> network_;
+  Told &told_;
+};
+
 struct Pair {
   explicit Pair(uint64_t first_counter = 0) : sides{Side(0, first_counter), Side(1, first_counter)} {}
 
   std::unique_ptr<Wire> wire;  ///< in software; outlives its ends
+  std::array<Told, 2> told;    ///< outlives the networks, which count here
   Side sides[2];
   uint64_t patience_ns = 0;  ///< beside the rounds: what a device or the kernel carries takes time
 
+  void serve(Side &side, std::unique_ptr<net::Network> network) {
+    side.progress = std::make_unique<net::Progress>(
+        side.memory.links, std::make_unique<CountedNetwork>(std::move(network), told[side.number]));
+  }
+
   static void connect_soft(Pair &pair, const WirePlan &plan) {
     pair.wire = std::make_unique<Wire>(plan, std::array{pair.sides[0].memory.links, pair.sides[1].memory.links});
-    for (Side &side : pair.sides)
-      side.progress = std::make_unique<net::Progress>(side.memory.links, pair.wire->end(side.number));
+    for (Side &side : pair.sides) pair.serve(side, pair.wire->end(side.number));
   }
 
   static void take(Pair &pair, NetworkPair made) {
     pair.patience_ns = long_patience_ns;
-    for (Side &side : pair.sides)
-      side.progress = std::make_unique<net::Progress>(side.memory.links, std::move(made.networks[side.number]));
+    for (Side &side : pair.sides) pair.serve(side, std::move(made.networks[side.number]));
   }
 
   static void connect_ucx(Pair &pair, const char *rendezvous_bytes) {
@@ -66,7 +100,7 @@ struct Pair {
     for (Side &side : pair.sides) {
       auto network = tcp::make_network(side.memory.links, std::move(sockets[side.number]));
       REQUIRE(network.ok());
-      side.progress = std::make_unique<net::Progress>(side.memory.links, std::move(network).value());
+      pair.serve(side, std::move(network).value());
     }
   }
 };

@@ -8,8 +8,8 @@
 #include "src/plan/edges.h"
 #include "src/plan/tuner.h"
 #include "tests/catch.h"
+#include "transports/hosts/connect.h"
 #include "transports/net/transport.h"
-#include "transports/shm/transport.h"
 
 using namespace rondo;
 
@@ -166,7 +166,8 @@ TEST_CASE("edges: a row whose protocol no network has does not take the place of
 TEST_CASE("edges: of 4 hosts with 8 ranks each, what is connected and registered", "[plan]") {
   std::vector<uint32_t> node_of;
   for (uint32_t rank = 0; rank < 32; ++rank) node_of.push_back(rank / 8);
-  const ConnectionGeometry geometry = shm::choose_segment_shape(32, 2, 0, 0).geometry;
+  ConnectionGeometry geometry = hosts::choose_slots({32, 8, 8}, 2, 0, 0);
+  geometry.ll_slot_bytes = 0;
   struct Sums {
     uint32_t ends, ends_max;
     size_t bytes;
@@ -192,5 +193,35 @@ TEST_CASE("edges: of 4 hosts with 8 ranks each, what is connected and registered
   const Sums needed = sums_with(false);
   CHECK(all == Sums{768, 24, all.bytes});
   CHECK(needed == Sums{216, 12, all.bytes / 768 * 216});
-  CHECK(all.bytes == 768 * 4 * 36'864);  // a FIFO each way on two channels: 108 MiB, where 30.4 are needed
+  CHECK(all.bytes == 768 * 4 * 69'632);  // a FIFO each way on two channels: 204 MiB, where 57.4 are needed
+}
+
+TEST_CASE("slots between hosts: not below 16 KiB where memory allows, and at most 32 MiB are registered a rank",
+          "[plan]") {
+  struct Case {
+    hosts::Spread spread;
+    uint32_t slot_bytes;
+  };
+  const Case cases[] = {{{2, 1, 1}, 128 << 10},  // as few ranks of one host have
+                        {{4, 2, 2}, 64 << 10},
+                        {{16, 8, 8}, 16 << 10},
+                        {{32, 8, 8}, 16 << 10},
+                        {{18, 9, 9}, 8 << 10},   // a host's own segment has no room for more
+                        {{32, 31, 1}, 4 << 10},
+                        {{120, 1, 1}, 16 << 10},
+                        {{128, 1, 1}, 8 << 10},  // nor has a rank's memory for 127 others
+                        {{256, 1, 1}, 4 << 10}};
+  for (const auto &[spread, slot_bytes] : cases) {
+    CAPTURE(spread.rank_count, spread.host_ranks_max, spread.host_ranks_min);
+    ConnectionGeometry geometry = hosts::choose_slots(spread, 2, 0, 0);
+    CHECK(geometry.slot_bytes == slot_bytes);
+    geometry.ll_slot_bytes = 0;
+    std::vector<bool> linked(spread.rank_count);
+    std::fill(linked.begin() + spread.host_ranks_min, linked.end(), true);
+    const auto memory = net::NearMemory::make(linked, 2, geometry);
+    REQUIRE(memory.ok());
+    CHECK(memory.value().memory().bytes.size() <= size_t{32} << 20);
+  }
+  CHECK(hosts::choose_slots({16, 8, 8}, 2, 8, 4096).slot_bytes == 4096);  // what was asked for
+  CHECK(hosts::choose_slots({16, 8, 8}, 2, 8, 4096).slot_count == 8);
 }

@@ -13,9 +13,18 @@
 #include "transports/hosts/control_share.h"
 #include "transports/hosts/mesh.h"
 #include "transports/hosts/preflight.h"
+#include "transports/shm/transport.h"
 
 namespace rondo::hosts {
 namespace {
+
+constexpr uint32_t preferred_slot_bytes = 16 * 1024;  // TCP takes so much with its header in one call
+
+/// A network moves whole slots: there are none of `ll`.
+ConnectionGeometry near_geometry(ConnectionGeometry geometry) {
+  geometry.ll_slot_bytes = 0;
+  return geometry;
+}
 
 /// What the ranks of this communicator alone know, from what all ranks of the job know.
 Secret secret_of(const char *use, const Secret &job, const std::string &key_prefix) {
@@ -95,6 +104,24 @@ Result<net::ControlShare> check_and_share(const GroupRequest &request, const Mes
 
 }  // namespace
 
+ConnectionGeometry choose_slots(const Spread &spread, uint32_t channel_count, uint32_t slot_count,
+                                uint32_t slot_bytes) {
+  const auto for_ranks = [&](uint32_t rank_count) {
+    return shm::choose_segment_shape(rank_count, channel_count, slot_count, slot_bytes).geometry;
+  };
+  // As if all ranks shared memory; where these are small, as large as each host's and each rank's own memory allow.
+  ConnectionGeometry geometry = for_ranks(spread.rank_count);
+  if (slot_bytes != 0) return geometry;
+  ConnectionGeometry larger = geometry;
+  larger.slot_bytes = std::min(preferred_slot_bytes, for_ranks(spread.host_ranks_max).slot_bytes);
+  const uint32_t remote_max = spread.rank_count - spread.host_ranks_min;  // ranks may be linked with all of them
+  while (larger.slot_bytes > geometry.slot_bytes &&
+         net::NearMemory::bytes_for(remote_max, channel_count, near_geometry(larger)) > near_memory_bytes_max)
+    larger.slot_bytes /= 2;
+  geometry.slot_bytes = std::max(geometry.slot_bytes, larger.slot_bytes);
+  return geometry;
+}
+
 Result<std::unique_ptr<Transport>> connect(const GroupRequest &request, std::unique_ptr<Transport> local,
                                            Store &store) {
   MeshRequest mesh_request;
@@ -113,7 +140,7 @@ Result<std::unique_ptr<Transport>> connect(const GroupRequest &request, std::uni
   RONDO_TRY_ASSIGN(auto control, check_and_share(request, mesh_request, mesh, local->links().geometry().slot_bytes,
                                                  store));
   RONDO_TRY_ASSIGN(auto memory, net::NearMemory::make(request.linked, local->links().channel_count(),
-                                                      local->links().geometry()));
+                                                      near_geometry(local->links().geometry())));
   net::GroupParts parts;
   parts.rank = request.rank;
   const Secret id = secret_of("rondo communicator ", request.secret, request.key_prefix);

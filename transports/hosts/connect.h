@@ -32,6 +32,22 @@ struct GroupRequest {
   bool on_device = false;     ///< kernels of a device post to the links
 };
 
+/// How the ranks of a group are spread over its hosts.
+struct Spread {
+  uint32_t rank_count = 2;
+  uint32_t host_ranks_max = 1;  ///< of the host that has the most
+  uint32_t host_ranks_min = 1;
+};
+
+/// What the near FIFOs of a rank take at most while slots are not at their smallest: devices and network cards are told
+/// of all of it.
+inline constexpr size_t near_memory_bytes_max = size_t{32} << 20;
+
+/// The slots of every link of a group on several hosts: equal inside of hosts and between them, since a plan is for
+/// slots of one size. A count or size that is not 0 is taken as it is.
+[[nodiscard]] ConnectionGeometry choose_slots(const Spread &spread, uint32_t channel_count, uint32_t slot_count,
+                                              uint32_t slot_bytes);
+
 /// `local` connects this host's ranks, with the geometry that all hosts have.
 [[nodiscard]] Result<std::unique_ptr<Transport>> connect(const GroupRequest &request, std::unique_ptr<Transport> local,
                                                          Store &store);

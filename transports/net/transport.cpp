@@ -235,12 +235,16 @@ class GroupTransport final : public Transport {
 
 }  // namespace
 
+size_t NearMemory::bytes_for(size_t linked_count, uint32_t channel_count, const ConnectionGeometry &geometry) {
+  return std::max(2 * linked_count * channel_count * round_up<size_t>(geometry.bytes(), page_bytes), page_bytes);
+}
+
 Result<NearMemory> NearMemory::make(const std::vector<bool> &linked, uint32_t channel_count,
                                     const ConnectionGeometry &geometry) {
   NearMemory memory;
   const size_t stride = round_up<size_t>(geometry.bytes(), page_bytes);
   const auto linked_count = static_cast<size_t>(std::ranges::count(linked, true));
-  const size_t bytes = std::max(2 * linked_count * channel_count * stride, page_bytes);
+  const size_t bytes = bytes_for(linked_count, channel_count, geometry);
   // Pages are used only where they are touched, but where a device or a network card is told of them. Shared, so that a
   // child of fork() gets no copy in place of pages that these know.
   void *const address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -36,6 +36,9 @@ class NearMemory {
   /// `linked`: by rank, as in JoinRequest.
   [[nodiscard]] static Result<NearMemory> make(const std::vector<bool> &linked, uint32_t channel_count,
                                                const ConnectionGeometry &geometry);
+  /// Of FIFOs to and from so many ranks.
+  [[nodiscard]] static size_t bytes_for(size_t linked_count, uint32_t channel_count,
+                                        const ConnectionGeometry &geometry);
   [[nodiscard]] const std::vector<NearLink> &links() const { return links_; }
   [[nodiscard]] NetworkMemory memory() const {
     return {mapping_, {mapping_->get().address, mapping_->get().bytes}};

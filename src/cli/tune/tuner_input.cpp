@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "transports/hosts/connect.h"
 #include "transports/shm/transport.h"
 
 namespace rondo::cli {
@@ -10,10 +11,11 @@ namespace {
 
 constexpr uint32_t channel_count_default = 2;  // what src/core/registry.cpp connects at least
 
+uint32_t channels_of(const Config &config) { return std::max(config.channels, channel_count_default); }
+uint32_t slot_bytes_of(const Config &config) { return static_cast<uint32_t>(config.slot_bytes); }  // 64 MiB at most
+
 shm::SegmentShape shape_of(const Config &config, uint32_t rank_count) {
-  const auto slot_bytes = static_cast<uint32_t>(config.slot_bytes);  // 64 MiB at most
-  return shm::choose_segment_shape(rank_count, std::max(config.channels, channel_count_default), config.slot_count,
-                                   slot_bytes);
+  return shm::choose_segment_shape(rank_count, channels_of(config), config.slot_count, slot_bytes_of(config));
 }
 
 }  // namespace
@@ -33,6 +35,9 @@ TunerInput tuner_input(const Config &config, uint32_t rank_count, bool oversubsc
   if (host_count > 1) {  // a network moves whole slots, and load_store needs memory that all ranks map
     tuner.several_hosts = true;
     tuner.shares_hosts = host_count < rank_count;
+    const hosts::Spread spread{rank_count, (rank_count + host_count - 1) / host_count, rank_count / host_count};
+    tuner.slot_bytes =
+        hosts::choose_slots(spread, channels_of(config), config.slot_count, slot_bytes_of(config)).slot_bytes;
     tuner.ll_slot_bytes = tuner.post_bytes = tuner.exchange_chunk_bytes = 0;
   }
   tuner.overrides = {config.algorithm, config.protocol, config.channels, config.chunk_bytes, config.kernel};
