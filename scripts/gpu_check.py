@@ -19,7 +19,7 @@ from gpu_check_speed import AllSteps
 from gpu_check_steps import FULL, PARTS, QUICK, SOFT, soft_environment
 
 SKIPPED = 77      # a program's exit status when nothing of it could run
-LEAST_SECONDS = 5  # a step is not begun with less
+STEP_SECONDS_MIN = 5  # a step is not begun with less
 # What programs say at their end, for the record.
 TALLIES = (re.compile(r"All tests passed \(.*\)"), re.compile(r"assertions:.*failed.*"),
            re.compile(r"^Ran \d+ tests.*", re.M), re.compile(r"^\d+ lives.*", re.M),
@@ -48,7 +48,7 @@ class Runner:
     def run(self, step):
         if step.missing:
             return self.tell(step, "skipped", 0, step.missing)
-        if self.left() < LEAST_SECONDS:
+        if self.left() < STEP_SECONDS_MIN:
             return self.tell(step, "left out", 0, "the time was up")
         begin = time.monotonic()
         log = self.work / (f"{step.part}-" + re.sub(r"[^\w]+", "-", step.name) + ".log")

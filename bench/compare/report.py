@@ -4,7 +4,7 @@
 from collections import Counter
 
 from results import geometric_mean, judge, judge_mean, lines_of, verdict
-from runs import FOREIGN_MOST_PERCENT
+from runs import FOREIGN_PERCENT_MAX
 from settings import format_size
 
 
@@ -152,7 +152,7 @@ def describe_host(results):
 
 
 def left_out(results):
-    told = [f"Runs in which other processes or the hypervisor took over {FOREIGN_MOST_PERCENT:g} % of the processors: "
+    told = [f"Runs in which other processes or the hypervisor took over {FOREIGN_PERCENT_MAX:g} % of the processors: "
             f"{results.disturbed_count}, {'shown all the same' if results.with_disturbed else 'left out'}. Runs in "
             f"which the machine's state changed or was not known: {results.mixed_count}, left out. "
             f"Runs of older builds of Rondo: {results.older_count}, left out."]

@@ -15,7 +15,7 @@ from pathlib import Path
 import keeper
 from peers import KEEP_MEMORY, result_file
 
-FOREIGN_MOST_PERCENT = 4.0
+FOREIGN_PERCENT_MAX = 4.0
 GRACE_S = 5.0
 ONE_STATE = "any"    # where states cannot be told
 
@@ -123,7 +123,7 @@ class Machine:
             before, total = taken()
             time.sleep(0.3)
             after, total_after = taken()
-            if after - before <= 2 * FOREIGN_MOST_PERCENT / 100 * (total_after - total):
+            if after - before <= 2 * FOREIGN_PERCENT_MAX / 100 * (total_after - total):
                 return
             time.sleep(1)
 
@@ -163,7 +163,7 @@ class Machine:
             result, error = result_of(ended)
             row = {"state": before if before == after else "mixed", "probe": [reading_before, reading_after],
                    "foreign_percent": round(ended.foreign_percent, 2), "steal_percent": round(ended.steal_percent, 2),
-                   "quiet": ended.foreign_percent + ended.steal_percent <= FOREIGN_MOST_PERCENT, "try": attempt,
+                   "quiet": ended.foreign_percent + ended.steal_percent <= FOREIGN_PERCENT_MAX, "try": attempt,
                    "time": round(time.time(), 1)}
             row |= {"kept": self.kept.state} if self.kept else {}
             row |= {"error": error} if error is not None else result

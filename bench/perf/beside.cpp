@@ -37,14 +37,14 @@ BesideTimes summarise_rounds(std::span<const Round> rounds) {
     for (const Round &round : rounds) values.push_back(round.*value);
     return spread_of(values);
   };
-  const auto least_covered = [&](double Round::*uncovered) {
-    double least = 1;
-    for (const Round &round : rounds) least = std::min(least, 1 - round.*uncovered);
-    return least;
+  const auto covered_min = [&](double Round::*uncovered) {
+    double min = 1;
+    for (const Round &round : rounds) min = std::min(min, 1 - round.*uncovered);
+    return min;
   };
   return {spread(&Round::call_alone_ns),          spread(&Round::call_beside_ns),
           spread(&Round::product_alone_ns),       spread(&Round::product_beside_ns),
-          least_covered(&Round::calls_uncovered), least_covered(&Round::products_uncovered)};
+          covered_min(&Round::calls_uncovered), covered_min(&Round::products_uncovered)};
 }
 
 }  // namespace

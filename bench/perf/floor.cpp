@@ -13,7 +13,7 @@ bool same_device(const Member &a, const Member &b) {
 
 }  // namespace
 
-uint64_t least_bytes(const Case &what, int rank, size_t bytes, Placement placement) {
+uint64_t moved_bytes_min(const Case &what, int rank, size_t bytes, Placement placement) {
   const bool in_place = placement == Placement::in_place;
   if (what.ranks == 1 && in_place) return 0;
   const Shape shape = shape_of(what, rank, bytes);
@@ -36,7 +36,7 @@ double floor_us(const Case &what, size_t bytes, Placement placement, std::span<c
   std::vector<double> times_us(members.size(), 0);
   for (size_t rank = 0; rank < members.size(); ++rank) {
     const size_t first = first_on_device(members, rank);
-    const auto moved = static_cast<double>(least_bytes(what, static_cast<int>(rank), bytes, placement));
+    const auto moved = static_cast<double>(moved_bytes_min(what, static_cast<int>(rank), bytes, placement));
     if (copy_GBps[first] > 0) times_us[first] += moved / copy_GBps[first] / 1e3;
   }
   return times_us.empty() ? 0 : *std::max_element(times_us.begin(), times_us.end());

@@ -16,7 +16,7 @@
 namespace rondo::perf {
 
 /// Bytes that `rank` must read and write. In place, what stays where it is need not be written.
-[[nodiscard]] uint64_t least_bytes(const Case &what, int rank, size_t bytes, Placement placement);
+[[nodiscard]] uint64_t moved_bytes_min(const Case &what, int rank, size_t bytes, Placement placement);
 
 /// The first rank on the same device as `rank`.
 [[nodiscard]] size_t first_on_device(std::span<const Member> members, size_t rank);

@@ -181,10 +181,10 @@ Outcome open_start(Session &session) {
   return session.group.broadcast(std::as_writable_bytes(std::span(&session.start, 1)));
 }
 
-Outcome least_of_all(Group &group, double value, std::optional<double> &least) {
+Outcome min_of_all(Group &group, double value, std::optional<double> &min) {
   double negative = -value;
   if (auto failure = group.max(std::span(&negative, 1))) return failure;
-  least = -negative;
+  min = -negative;
   return std::nullopt;
 }
 
@@ -224,7 +224,7 @@ Outcome run_cases(Session &session, const RankParts &parts, Rivals &rivals, Aren
   properties = RONDO_COMM_PROPERTIES_INIT;
   const rondo_status_t told = rondo_comm_get_properties(session.comm, &properties);
   if (told != RONDO_OK) return communication_failure(session.comm, "rondo_comm_get_properties", told);
-  if (auto failure = least_of_all(session.group, static_cast<double>(parts.setup_ns) * 1e-6, machine.setup_ms))
+  if (auto failure = min_of_all(session.group, static_cast<double>(parts.setup_ns) * 1e-6, machine.setup_ms))
     return failure;
   if (session.device != nullptr) {
     if (auto failure = measure_copies(session, members, machine.copy_GBps)) return failure;

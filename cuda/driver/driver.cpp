@@ -22,7 +22,7 @@ Result<void *> find_entry(GetProcAddress get, const std::string &library, const 
   if (status == CuStatus::success && found == ProcAddressResult::success && function != nullptr) return function;
   const char *const why = found == ProcAddressResult::version_not_sufficient ? " in the wanted version" : "";
   return unusable(library, std::string("it has no ") + name + why + "; Rondo needs one for CUDA " +
-                               cuda_version_string(least_driver_version) + " or newer");
+                               cuda_version_string(driver_version_min) + " or newer");
 }
 
 /// Before there is a driver to ask.
@@ -94,16 +94,16 @@ Result<CudaDriver> load_cuda_driver(const std::string &library) {
   file.find(get, get_proc_address_symbol);
   if (get == nullptr)
     return unusable(library, "it has no " + file.missing() + "; Rondo needs a driver for CUDA " +
-                                 cuda_version_string(least_driver_version) + " or newer");
+                                 cuda_version_string(driver_version_min) + " or newer");
   CudaDriver driver;
   driver.library = library;
   // The version comes first: it explains what may be missing.
   void *entry = nullptr;
   RONDO_TRY_ASSIGN(entry, find_entry(get, library, "cuDriverGetVersion", 2020));
   driver.driver_get_version = reinterpret_cast<decltype(driver.driver_get_version)>(entry);
-  if (driver.driver_get_version(&driver.version) != CuStatus::success || driver.version < least_driver_version)
+  if (driver.driver_get_version(&driver.version) != CuStatus::success || driver.version < driver_version_min)
     return unusable(library, "it is for CUDA " + cuda_version_string(driver.version) + "; Rondo needs " +
-                                 cuda_version_string(least_driver_version) + " or newer");
+                                 cuda_version_string(driver_version_min) + " or newer");
 #define RONDO_CUDA_FILL(field, name, symbol, entry_version, parameters)     \
   {                                                                         \
     RONDO_TRY_ASSIGN(entry, find_entry(get, library, name, entry_version)); \

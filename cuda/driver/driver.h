@@ -23,7 +23,7 @@ struct CudaDriver {
 };
 
 inline constexpr const char *default_cuda_library = "libcuda.so.1";
-inline constexpr int least_driver_version = 12'040;  ///< CUDA 12.4, the first with cuFuncLoad
+inline constexpr int driver_version_min = 12'040;  ///< CUDA 12.4, the first with cuFuncLoad
 
 /// "12.4"
 [[nodiscard]] std::string cuda_version_string(int version);

@@ -106,22 +106,22 @@ Result<void> check_rails(std::string_view network_interfaces) {
                           " network interfaces");
 }
 
-Result<std::vector<std::string>> choose_addresses(std::string_view network_interfaces, std::string_view by_route) {
+Result<std::vector<HostAddress>> choose_addresses(std::string_view network_interfaces, std::string_view by_route) {
   RONDO_TRY(check_rails(network_interfaces));
   RONDO_TRY_ASSIGN(const std::vector<HostAddress> addresses, host_addresses());
-  std::vector<std::string> chosen;
+  std::vector<HostAddress> chosen;
   for (std::string_view rest = network_interfaces; chosen.size() < rail_count(network_interfaces);) {
     const size_t end = std::min(rest.find(','), rest.size());
     RONDO_TRY_ASSIGN(std::string address, pick_address(addresses, rest.substr(0, end), by_route));
-    if (std::ranges::find(chosen, address) != chosen.end())
+    if (std::ranges::find(chosen, address, &HostAddress::address) != chosen.end())
       return invalid_argument(quoted(network_interfaces) + " names the address " + address + " twice");
-    if (log::enabled(log::Level::debug, log::Subsystem::bootstrap)) {
-      const auto found = std::ranges::find(addresses, address, &HostAddress::address);
+    const auto found = std::ranges::find(addresses, address, &HostAddress::address);
+    const bool known = found != addresses.end();
+    if (log::enabled(log::Level::debug, log::Subsystem::bootstrap))
       log::debug(log::Subsystem::bootstrap, "uses the address " + address +
-                                                (found == addresses.end() ? "" : ", interface " + found->interface) +
+                                                (known ? ", interface " + found->interface : "") +
                                                 "; there are: " + listed(addresses));
-    }
-    chosen.push_back(std::move(address));
+    chosen.push_back(known ? *found : HostAddress{.interface = {}, .address = std::move(address)});
     rest.remove_prefix(std::min(end + 1, rest.size()));
   }
   return chosen;
@@ -130,7 +130,7 @@ Result<std::vector<std::string>> choose_addresses(std::string_view network_inter
 Result<std::string> choose_address(std::string_view network_interfaces) {
   RONDO_TRY(check_rails(network_interfaces));
   RONDO_TRY_ASSIGN(const auto chosen, choose_addresses(network_interfaces.substr(0, network_interfaces.find(','))));
-  return chosen.front();
+  return chosen.front().address;
 }
 
 }  // namespace rondo

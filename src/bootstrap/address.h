@@ -30,10 +30,11 @@ inline constexpr size_t rails_max = 8;
 
 /// No place of the list is empty, and it is not too long.
 [[nodiscard]] Result<void> check_rails(std::string_view network_interfaces);
-/// pick_address() from this host's addresses for each of a list with commas, of which no two may be the same.
-[[nodiscard]] Result<std::vector<std::string>> choose_addresses(std::string_view network_interfaces,
+/// pick_address() from this host's addresses for each of a list with commas; no two may have the same address. Of an
+/// address that no interface lists (127.0.0.9) the interface is empty.
+[[nodiscard]] Result<std::vector<HostAddress>> choose_addresses(std::string_view network_interfaces,
                                                                 std::string_view by_route = {});
-/// The first of them.
+/// The first of them, as text.
 [[nodiscard]] Result<std::string> choose_address(std::string_view network_interfaces);
 /// How many they are, if all exist.
 [[nodiscard]] size_t rail_count(std::string_view network_interfaces);

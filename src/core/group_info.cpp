@@ -93,12 +93,8 @@ Result<PeerInfo> own_peer_info(uint32_t rank_count, const Settings &settings) {
 std::vector<NetworkInterface> own_interfaces(const std::string &network_interface, const std::string &by_route) {
   std::vector<NetworkInterface> interfaces;
   const auto addresses = choose_addresses(network_interface, by_route);
-  const auto all = host_addresses();
-  if (!addresses.ok() || !all.ok()) return interfaces;  // the registry says what is wrong where they are needed
-  for (const std::string &address : addresses.value()) {
-    const auto found = std::ranges::find(all.value(), address, &HostAddress::address);
-    interfaces.push_back({found != all.value().end() ? found->interface : "", address});
-  }
+  if (!addresses.ok()) return interfaces;  // the registry says what is wrong where they are needed
+  for (const HostAddress &each : addresses.value()) interfaces.push_back({each.interface, each.address});
   return interfaces;
 }
 

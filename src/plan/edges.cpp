@@ -5,6 +5,7 @@
 #include <set>
 
 #include "src/plan/algorithm.h"
+#include "src/plan/hierarchical/layout.h"
 #include "src/plan/tuner.h"
 
 namespace rondo {
@@ -80,6 +81,8 @@ std::vector<bool> permitted_peers(const EdgeRequest &request, uint32_t rank) {
   args.rank = rank;
   args.rank_count = rank_count;
   args.node_of = request.node_of;
+  const HostLayout hosts(args);  // made once: there is a schedule for each root
+  args.hosts = &hosts;
   for (int collective = RONDO_ALL_REDUCE; collective <= RONDO_BARRIER; ++collective) {
     args.collective = static_cast<rondo_collective_t>(collective);
     for (const rondo_algorithm_t algorithm : possible_algorithms(request, args.collective))

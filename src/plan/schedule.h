@@ -25,6 +25,8 @@ struct Schedule {
   bool operator==(const Schedule &) const = default;
 };
 
+struct HostLayout;  // src/plan/hierarchical/layout.h
+
 /// What a builder is told.
 struct ScheduleArgs {
   rondo_collective_t collective = RONDO_ALL_REDUCE;
@@ -34,6 +36,8 @@ struct ScheduleArgs {
   uint32_t channel = 0;   ///< builders may differ by channel: the double tree's second tree is on the odd ones
   bool in_place = false;  ///< this rank's send and recv buffers coincide, so dst overwrites src
   std::span<const uint32_t> node_of{};  ///< by rank: equal for ranks of one host; empty: all are on one
+  /// HostLayout(*this), for a caller that builds many schedules of one rank; null: a builder makes its own.
+  const HostLayout *hosts = nullptr;
 };
 
 }  // namespace rondo

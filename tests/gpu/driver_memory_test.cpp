@@ -22,7 +22,7 @@ std::vector<unsigned char> read_back(const World &world, DevicePointer from, siz
 
 TEST_CASE("driver: devices tell who they are") {
   const CudaDriver &cu = loaded_driver();
-  CHECK(cu.version >= least_driver_version);
+  CHECK(cu.version >= driver_version_min);
   const auto devices = cuda_devices(cu);
   REQUIRE(devices.ok());
   REQUIRE_FALSE(devices.value().empty());

@@ -95,14 +95,14 @@ struct Shared {
   size_t bytes = 0;
 };
 
-Shared map_shared(const World &world, size_t least_bytes) {
+Shared map_shared(const World &world, size_t bytes_min) {
   const CudaDriver &cu = world.cu;
   MemoryProperties properties;
   properties.requested_handle_types = HandleType::posix_descriptor;
   size_t granularity = 0;
   CU_OK(cu.vmm_get_granularity(&granularity, &properties, Granularity::minimum));
   Shared shared;
-  shared.bytes = (least_bytes + granularity - 1) / granularity * granularity;
+  shared.bytes = (bytes_min + granularity - 1) / granularity * granularity;
   CU_OK(cu.vmm_create(&shared.handle, shared.bytes, &properties, 0));
   CU_OK(cu.vmm_address_reserve(&shared.address, shared.bytes, 0, 0, 0));
   CU_OK(cu.vmm_map(shared.address, shared.bytes, 0, shared.handle, 0));

@@ -36,7 +36,7 @@ class Modes(TrainCase):
         worker = self.train(2, "--steps", 10, "--mode", "async-ps", report="worker")
         self.assertEqual(self.losses(local), self.losses(sync))
         self.assertEqual(self.losses(worker), self.losses(sync))
-        self.assertEqual(worker["staleness"]["most"], 0)
+        self.assertEqual(worker["staleness"]["max"], 0)
 
     def test_local_sgd_goes_on_from_a_checkpoint_bit_for_bit(self):
         checkpoint = self.folder / "run.ckpt"
@@ -58,15 +58,15 @@ class Modes(TrainCase):
             for delay in (20, 100, 500):  # on a machine with other work all workers may be as slow as the delayed one
                 run = self.train(3, "--steps", 40, "--mode", "async-ps", "--staleness", bound, "--delay", f"1:{delay}",
                                  report=f"{bound}-{delay}")
-                if run["staleness"]["most_lead"] == bound and (bound == 0 or run["staleness"]["most"] > 2):
+                if run["staleness"]["lead_max"] == bound and (bound == 0 or run["staleness"]["max"] > 2):
                     break
             with self.subTest(bound=bound, staleness=run["staleness"]):
-                self.assertEqual(run["staleness"]["most_lead"], bound)  # the worker that is not delayed comes to it
+                self.assertEqual(run["staleness"]["lead_max"], bound)  # the worker that is not delayed comes to it
                 self.assertEqual(run["settings"]["samples_a_step"], 8)
                 self.assertLess(run["loss"]["validation"][-1]["loss"] - last, 0.25 * (first - last))
                 self.assertEqual(len(run["loss"]["train"]), 40)
                 if bound:
-                    self.assertGreater(run["staleness"]["most"], 2)
+                    self.assertGreater(run["staleness"]["max"], 2)
 
     def test_a_worker_that_is_killed_ends_the_server_and_the_other_workers(self):
         port = HeldPort()

@@ -82,9 +82,9 @@ void Scheduler::spawn(uint32_t rank, std::function<void()> body) {
   fibers_.push_back(std::move(fiber));
 }
 
-void Scheduler::pause(uint64_t least_ns) {
+void Scheduler::pause(uint64_t pause_ns) {
   if (std::uncaught_exceptions() != 0) return;  // it unwinds: nothing is waited for any more
-  running_->wanted_ns = now_ns_ + least_ns;
+  running_->wanted_ns = now_ns_ + pause_ns;
   running_->wake_ns = running_->wanted_ns + delay_ns();
   switch_out(false);
 }

@@ -65,7 +65,7 @@ class Scheduler {
 
   // In a fiber.
   /// Lets others run for at least that long.
-  void pause(uint64_t least_ns);
+  void pause(uint64_t pause_ns);
   /// Until `word` is not `value` any more and somebody says so, or the time has passed.
   void await(const uint32_t &word, uint32_t value, uint64_t timeout_ns);
   void rouse(const uint32_t &word);

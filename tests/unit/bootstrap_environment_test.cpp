@@ -280,8 +280,14 @@ TEST_CASE("process stat: names with spaces and parentheses are understood, and n
 }
 
 TEST_CASE("address: a list of interfaces is a rail each") {
-  CHECK(choose_addresses("lo").value() == std::vector<std::string>{"127.0.0.1"});
-  CHECK(choose_addresses("127.0.0.1,127.0.0.2").value() == std::vector<std::string>{"127.0.0.1", "127.0.0.2"});
+  const auto chosen = [](const char *wanted) {
+    const auto addresses = choose_addresses(wanted);
+    std::string text;
+    for (const HostAddress &each : addresses.value()) text += each.interface + "=" + each.address + " ";
+    return text;
+  };
+  CHECK(chosen("lo") == "lo=127.0.0.1 ");
+  CHECK(chosen("127.0.0.1,127.0.0.2") == "lo=127.0.0.1 =127.0.0.2 ");  // no interface lists the second
   CHECK(choose_address("127.0.0.2,127.0.0.1").value() == "127.0.0.2");
   CHECK(rail_count("") == 1);
   CHECK(rail_count("a,b,c") == 3);

@@ -15,7 +15,7 @@ Case case_of(rondo_collective_t collective, int ranks) { return {collective, RON
 
 uint64_t sum_of(const Case &what, Placement placement) {
   uint64_t sum = 0;
-  for (int rank = 0; rank < what.ranks; ++rank) sum += least_bytes(what, rank, bytes, placement);
+  for (int rank = 0; rank < what.ranks; ++rank) sum += moved_bytes_min(what, rank, bytes, placement);
   return sum;
 }
 

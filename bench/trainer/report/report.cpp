@@ -118,8 +118,8 @@ json staleness_of(const Options &options, const Run &run) {
   const double updates = static_cast<double>(std::max<uint64_t>(run.staleness.updates, 1));
   return {{"bound", options.staleness},
           {"mean", static_cast<double>(run.staleness.sum) / updates},
-          {"most", run.staleness.most},
-          {"most_lead", run.staleness.most_lead}};
+          {"max", run.staleness.max},
+          {"lead_max", run.staleness.lead_max}};
 }
 
 json settings_of(const Options &options, size_t ranks) {

@@ -20,8 +20,8 @@ struct Validation {
 
 /// Of a parameter server's updates.
 struct Staleness {
-  uint64_t updates = 0, sum = 0, most = 0;
-  uint64_t most_lead = 0;  ///< steps that a worker was ahead of the slowest when it went on
+  uint64_t updates = 0, sum = 0, max = 0;
+  uint64_t lead_max = 0;  ///< steps that a worker was ahead of the slowest when it went on
 };
 
 struct Run {

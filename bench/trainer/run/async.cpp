@@ -58,7 +58,7 @@ class Server {
     const uint64_t stale = trainer_.progress().updates - read_[index];
     staleness_.updates += 1;
     staleness_.sum += stale;
-    staleness_.most = std::max(staleness_.most, stale);
+    staleness_.max = std::max(staleness_.max, stale);
     if (!trainer_.apply(gradients))
       return Failure{Exit::diverged, "step " + std::to_string(clocks_[index] + 1) + " of rank " +
                                          std::to_string(index + 1) +
@@ -73,7 +73,7 @@ class Server {
     if (!moved)
       return Failure{Exit::communication, "rank " + std::to_string(index + 1) + " is --staleness steps ahead and has " +
                                               "waited in vain for the slowest worker; look what became of that"};
-    staleness_.most_lead = std::max(staleness_.most_lead, lead());
+    staleness_.lead_max = std::max(staleness_.lead_max, lead());
     std::memcpy(reply, trainer_.parameters(), bytes_);
     read_[index] = trainer_.progress().updates;
     return std::nullopt;

@@ -53,7 +53,7 @@ class Rank {
     PlanChoice choice;
     rondo_comm_t comm = nullptr;
     uint32_t run_count = 0;
-    double least_ns = 0;  ///< of a whole run, its inputs and its barrier included; 0: unknown
+    double run_ns_min = 0;  ///< of a whole run, its inputs and its barrier included; 0: unknown
     std::vector<double> rounds_us;
   };
 
@@ -178,16 +178,16 @@ Result<std::vector<double>> Rank::run(const Entry &entry, uint32_t run_count) {
 
 Result<void> Rank::run_round(std::vector<Entry> &entries) {
   for (Entry &entry : entries) {
-    std::vector<double> least_ns(1, std::numeric_limits<double>::max());
+    std::vector<double> run_ns_min(1, std::numeric_limits<double>::max());
     for (uint32_t i = 0; i < (bytes_ < large_bytes ? small_warm_up_runs : warm_up_runs); ++i) {
       const uint64_t begin_ns = now_ns();
       RONDO_TRY(run_once(entry));
-      least_ns[0] = std::min(least_ns[0], static_cast<double>(now_ns() - begin_ns));
+      run_ns_min[0] = std::min(run_ns_min[0], static_cast<double>(now_ns() - begin_ns));
     }
-    RONDO_TRY(reduce(least_ns, RONDO_MAX));  // every rank is to make as many runs
-    if (entry.least_ns == 0 || least_ns[0] < entry.least_ns) entry.least_ns = least_ns[0];
+    RONDO_TRY(reduce(run_ns_min, RONDO_MAX));  // every rank is to make as many runs
+    if (entry.run_ns_min == 0 || run_ns_min[0] < entry.run_ns_min) entry.run_ns_min = run_ns_min[0];
     entry.run_count = static_cast<uint32_t>(
-        std::clamp(static_cast<double>(job_.sample_ns) / entry.least_ns, double{runs_min}, double{runs_max}));
+        std::clamp(static_cast<double>(job_.sample_ns) / entry.run_ns_min, double{runs_min}, double{runs_max}));
     RONDO_TRY_ASSIGN(auto times_us, run(entry, entry.run_count));
     entry.rounds_us.push_back(median(std::move(times_us)));
   }

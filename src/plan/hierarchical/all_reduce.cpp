@@ -82,12 +82,23 @@ void gather_part(ScheduleWriter &writer, const HostLayout &hosts) {
   }
 }
 
-Schedule all_reduce(const ScheduleArgs &args) {
-  const HostLayout hosts(args);
+Schedule all_reduce(const HostLayout &hosts) {
   ScheduleWriter writer(hosts.owner_count * hosts.host_count);
   reduce_part(writer, hosts);
   gather_part(writer, hosts);
   return writer.take();
+}
+
+Schedule build(const ScheduleArgs &args, const HostLayout &hosts) {
+  switch (args.collective) {
+    case RONDO_REDUCE_SCATTER: return build_hierarchical_reduce_scatter(args, hosts);
+    case RONDO_ALL_GATHER: return build_hierarchical_all_gather(args, hosts);
+    case RONDO_BROADCAST: return build_hierarchical_broadcast(args, hosts);
+    case RONDO_REDUCE: return build_hierarchical_reduce(args, hosts);
+    case RONDO_ALL_REDUCE:
+    case RONDO_BARRIER: break;
+  }
+  return all_reduce(hosts);
 }
 
 }  // namespace
@@ -95,15 +106,7 @@ Schedule all_reduce(const ScheduleArgs &args) {
 Schedule build_hierarchical(const ScheduleArgs &args) {
   assert(args.rank < args.rank_count && args.rank_count <= chunked_rank_count_max);
   if (args.rank_count == 1) return lone_schedule(args);
-  switch (args.collective) {
-    case RONDO_REDUCE_SCATTER: return build_hierarchical_reduce_scatter(args);
-    case RONDO_ALL_GATHER: return build_hierarchical_all_gather(args);
-    case RONDO_BROADCAST: return build_hierarchical_broadcast(args);
-    case RONDO_REDUCE: return build_hierarchical_reduce(args);
-    case RONDO_ALL_REDUCE:
-    case RONDO_BARRIER: break;
-  }
-  return all_reduce(args);
+  return with_layout(args, [&](const HostLayout &hosts) { return build(args, hosts); });
 }
 
 }  // namespace rondo

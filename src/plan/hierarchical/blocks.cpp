@@ -53,8 +53,7 @@ void gather_inside(ScheduleWriter &writer, const HostLayout &hosts, uint32_t hos
 
 }  // namespace
 
-Schedule build_hierarchical_reduce_scatter(const ScheduleArgs &args) {
-  const HostLayout hosts(args);
+Schedule build_hierarchical_reduce_scatter(const ScheduleArgs &args, const HostLayout &hosts) {
   ScheduleWriter writer(args.rank_count);
   for (uint32_t offset = 1; offset <= hosts.host_count; ++offset)
     reduce_inside(writer, hosts, hosts.host_after(offset));
@@ -66,8 +65,7 @@ Schedule build_hierarchical_reduce_scatter(const ScheduleArgs &args) {
   return writer.take();
 }
 
-Schedule build_hierarchical_all_gather(const ScheduleArgs &args) {
-  const HostLayout hosts(args);
+Schedule build_hierarchical_all_gather(const ScheduleArgs &args, const HostLayout &hosts) {
   ScheduleWriter writer(args.rank_count);
   std::vector<uint32_t> takers;
   for (uint32_t offset = 1; offset < hosts.host_count; ++offset)

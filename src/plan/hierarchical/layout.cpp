@@ -48,8 +48,9 @@ std::vector<uint32_t> ring_order(const ScheduleArgs &args) {
   std::vector<uint32_t> order;
   // Hosts of consecutive ranks; nodes are counted in the order of their lowest ranks.
   if (std::is_sorted(args.node_of.begin(), args.node_of.end())) return order;
-  const HostLayout layout(args);
-  for (const auto &of_host : layout.ranks) order.insert(order.end(), of_host.begin(), of_host.end());
+  with_layout(args, [&](const HostLayout &layout) {
+    for (const auto &of_host : layout.ranks) order.insert(order.end(), of_host.begin(), of_host.end());
+  });
   return order;
 }
 

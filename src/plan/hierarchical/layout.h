@@ -35,6 +35,12 @@ struct HostLayout {
   uint32_t host_count = 0;
 };
 
+/// Calls `build` with args.hosts, or with a layout that is made for this call.
+template <class Build>
+auto with_layout(const ScheduleArgs &args, const Build &build) {
+  return args.hosts != nullptr ? build(*args.hosts) : build(HostLayout(args));
+}
+
 /// The host and the index of a rank.
 struct HostPlace {
   uint32_t host = 0, index = 0;
@@ -44,9 +50,9 @@ struct HostPlace {
 /// The ranks host by host, by which a ring leaves each host once; empty: that is the order of the ranks.
 [[nodiscard]] std::vector<uint32_t> ring_order(const ScheduleArgs &args);
 
-[[nodiscard]] Schedule build_hierarchical_reduce_scatter(const ScheduleArgs &args);
-[[nodiscard]] Schedule build_hierarchical_all_gather(const ScheduleArgs &args);
-[[nodiscard]] Schedule build_hierarchical_broadcast(const ScheduleArgs &args);
-[[nodiscard]] Schedule build_hierarchical_reduce(const ScheduleArgs &args);
+[[nodiscard]] Schedule build_hierarchical_reduce_scatter(const ScheduleArgs &args, const HostLayout &hosts);
+[[nodiscard]] Schedule build_hierarchical_all_gather(const ScheduleArgs &args, const HostLayout &hosts);
+[[nodiscard]] Schedule build_hierarchical_broadcast(const ScheduleArgs &args, const HostLayout &hosts);
+[[nodiscard]] Schedule build_hierarchical_reduce(const ScheduleArgs &args, const HostLayout &hosts);
 
 }  // namespace rondo

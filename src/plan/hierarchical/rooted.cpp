@@ -68,8 +68,7 @@ void reduce_inside(ScheduleWriter &writer, const HostLayout &hosts, const Chain 
 
 }  // namespace
 
-Schedule build_hierarchical_broadcast(const ScheduleArgs &args) {
-  const HostLayout hosts(args);
+Schedule build_hierarchical_broadcast(const ScheduleArgs &args, const HostLayout &hosts) {
   const Chain chain(hosts, args);
   ScheduleWriter writer(hosts.owner_count);
   std::vector<uint32_t> takers;
@@ -89,8 +88,7 @@ Schedule build_hierarchical_broadcast(const ScheduleArgs &args) {
   return writer.take();
 }
 
-Schedule build_hierarchical_reduce(const ScheduleArgs &args) {
-  const HostLayout hosts(args);
+Schedule build_hierarchical_reduce(const ScheduleArgs &args, const HostLayout &hosts) {
   const Chain chain(hosts, args);
   ScheduleWriter writer(hosts.owner_count);
   reduce_inside(writer, hosts, chain, args);

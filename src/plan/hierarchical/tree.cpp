@@ -24,8 +24,7 @@ namespace {
 
 /// What a rank sees of the tree.
 struct Place {
-  Place(const ScheduleArgs &args, bool rooted) {
-    const HostLayout hosts(args);
+  Place(const ScheduleArgs &args, const HostLayout &hosts, bool rooted) {
     const HostPlace root = rooted ? place_of(hosts, args.root) : HostPlace();
     const auto leader_of = [&](uint32_t host) {
       return rooted && host == root.host ? root.index
@@ -107,9 +106,11 @@ Schedule reduce(const Place &place, uint32_t rank) {
 Schedule build_hierarchical_tree(const ScheduleArgs &args) {
   assert(args.rank < args.rank_count);
   if (args.rank_count == 1) return lone_schedule(args);
-  if (args.collective == RONDO_BROADCAST) return broadcast(Place(args, true), args.in_place);
-  if (args.collective == RONDO_REDUCE) return reduce(Place(args, true), args.rank);
-  return all_reduce(Place(args, false), args.rank);
+  return with_layout(args, [&](const HostLayout &hosts) {
+    if (args.collective == RONDO_BROADCAST) return broadcast(Place(args, hosts, true), args.in_place);
+    if (args.collective == RONDO_REDUCE) return reduce(Place(args, hosts, true), args.rank);
+    return all_reduce(Place(args, hosts, false), args.rank);
+  });
 }
 
 }  // namespace rondo

@@ -33,7 +33,7 @@ struct Bfloat16 {
 /// 1 sign bit, 5 of the exponent, 10 of the mantissa.
 struct Float16 {
   static constexpr uint32_t exponent_gap = 112u << 23;  ///< what the exponents' zeros differ by
-  static constexpr uint32_t least_normal = 113u << 23;  ///< 2^-14
+  static constexpr uint32_t normal_min = 113u << 23;  ///< 2^-14
   static constexpr uint32_t overflow = 0x477ff000u;     ///< 65520: from here on infinity is nearest
 
   /// To nearest, ties to even; beyond the range infinity.
@@ -44,7 +44,7 @@ struct Float16 {
       result = 0x7e00u | (rest >> 13 & 0x3ffu);
     else if (rest >= overflow)
       result = 0x7c00u;
-    else if (rest < least_normal)
+    else if (rest < normal_min)
       result = bits_of(float_of(rest) + 0.5f) - bits_of(0.5f);  // the addition rounds to multiples of 2^-24
     else
       result = (rest - exponent_gap + 0xfffu + (rest >> 13 & 1u)) >> 13;
