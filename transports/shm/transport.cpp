@@ -94,7 +94,8 @@ Error name_missing(Error error, const ConnectRequest &request, Store &store, con
 /// Why rank 0, which made the segment, did not hand it over: the store may know more.
 Error about_owner(Error error, Store &store) {
   if (error.status != RONDO_ERROR_REMOTE && error.status != RONDO_ERROR_TIMEOUT) return error;
-  if (auto known = store.check(); !known.ok()) return std::move(known).error();
+  auto known = error.status == RONDO_ERROR_REMOTE ? StoreWatch(store).hear_why() : store.check();
+  if (!known.ok()) return std::move(known).error();
   if (error.peer < 0) error.peer = 0;
   return error;
 }
