@@ -5,14 +5,13 @@ process a rank, each build with the driver of its own source tree. Prints a line
 cell that is slower by more than the bar is measured again; the exit status is 1 if one was slower both times."""
 
 import argparse
-import json
 import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import peers
+import runs
 from settings import parse_size
 
 RUN_DEADLINE_S = 180
@@ -43,19 +42,18 @@ def driver(workshop, tree, build, output):
 
 
 def run(program, options):
-    done = subprocess.run([program, *options], capture_output=True, text=True, timeout=RUN_DEADLINE_S, check=False)
-    if done.returncode != 0:
-        raise SystemExit(f"{program} {' '.join(options)} failed:\n{done.stderr}")
-    told = json.loads(done.stdout.splitlines()[-1])
-    if told["wrong"]:
-        raise SystemExit(f"{program} {' '.join(options)}: a wrong result")
+    told, error = runs.result_of(runs.run_once([program, *options], {}, RUN_DEADLINE_S))
+    if error is None and told["wrong"]:
+        error = "a wrong result"
+    if error is not None:
+        raise SystemExit(f"{program} {' '.join(options)}: {error}")
     return told["median_us"]
 
 
-def measure(old, new, options, runs):
+def measure(old, new, options, run_count):
     """Medians of both, in turns; who comes first alternates."""
     times = {old: [], new: []}
-    for index in range(runs):
+    for index in range(run_count):
         for program in (old, new) if index % 2 == 0 else (new, old):
             times[program].append(run(program, options))
     return statistics.median(times[old]), statistics.median(times[new])

@@ -49,6 +49,7 @@ class PlanCache {
     size_t operator()(const PlanKey &key) const;
   };
   BoundPlan *find_in_table(const PlanKey &key);
+
   std::unordered_map<PlanKey, std::unique_ptr<BoundPlan>, Hash> plans_;
   PlanKey latest_key_;
   BoundPlan *latest_ = nullptr;  ///< what find() or add() gave last; most programs repeat one call

@@ -149,19 +149,12 @@ inline std::optional<uint64_t> launch_count() {
 
 /// True: the driver is the one of tests/soft_cuda.
 inline bool in_software() { return launch_count().has_value(); }
+
 /// Copies from the host to a device so far; on a real driver always 0.
 inline uint64_t upload_count() {
   auto *const ask =
       soft_cuda_function<uint64_t()>(rondo::cuda::conformance::loaded_driver().library, "soft_cuda_upload_count");
   return ask == nullptr ? 0 : ask();
-}
-
-/// Says what is left out where there is one.
-inline bool has_two_devices(const char *what) {
-  const auto devices = rondo::cuda::cuda_devices(rondo::cuda::conformance::loaded_driver());
-  if (devices.ok() && devices.value().size() > 1) return true;
-  std::printf("skipped: %s: there is one device\n", what);
-  return false;
 }
 
 /// True: a call waits, on the host, until the ranks that share its kernel have called (RONDO_DEVICE_LAUNCH).

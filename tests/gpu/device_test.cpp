@@ -7,6 +7,18 @@
 using namespace rondo_test;
 using namespace rondo::cuda;
 
+namespace {
+
+/// Says what is left out where there is one.
+bool has_two_devices(const char *what) {
+  const auto devices = rondo::cuda::cuda_devices(rondo::cuda::conformance::loaded_driver());
+  if (devices.ok() && devices.value().size() > 1) return true;
+  std::printf("skipped: %s: there is one device\n", what);
+  return false;
+}
+
+}  // namespace
+
 TEST_CASE("device: an all-reduce of ranks that are threads sums what they have, in and out of place") {
   for (const int rank_count : {1, 2, 3, 5}) {
     DeviceRanks group(rank_count);

@@ -178,9 +178,8 @@ Result<void> Path::connect(const HostInfo &theirs) {
   const RailInfo &rail = theirs.rails[place_.number % theirs.rails.size()];
   their_port_ = rail.description;
   const auto refused = [&](const std::string &what, rondo_status_t status = RONDO_ERROR_UNSUPPORTED) {
-    Error error{status, loss_.name + " has " + rail.description + ", this rank " +
-                                             device_.describe() + ": " + what +
-                                             "; choose by RONDO_IB_HCA and RONDO_IB_GID_INDEX"};
+    Error error{status, loss_.name + " has " + rail.description + ", this rank " + device_.describe() + ": " + what +
+                            "; choose by RONDO_IB_HCA and RONDO_IB_GID_INDEX"};
     error.peer = static_cast<int32_t>(loss_.rank);
     return error;
   };
