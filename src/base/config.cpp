@@ -57,6 +57,13 @@ Result<void> set_switch(bool &target, std::string_view text) {
   return {};
 }
 
+Result<void> set_frame_tags(bool &target, std::string_view text) {
+  target = equal_in_any_case(text, "on");
+  if (!target && !equal_in_any_case(text, "off"))
+    return invalid_argument(quoted(text) + " is unknown; known are: off, on");
+  return {};
+}
+
 Result<void> set_text(std::string &target, std::string_view text) {
   if (text.size() > text_bytes_max) return invalid_argument(quoted(text) + " is longer than 4096 bytes");
   for (const char character : text)
@@ -227,6 +234,10 @@ constexpr std::array variables{
                    },
                    [](const Config &config) { return std::to_string(config.sockets); },
                    shared<&Config::sockets>},
+    ConfigVariable{"RONDO_FRAME_TAGS", "off, on", "whether each frame over TCP between hosts has a tag",
+                   [](std::string_view text, Config &config) { return set_frame_tags(config.frame_tags, text); },
+                   [](const Config &config) { return std::string(config.frame_tags ? "on" : "off"); },
+                   shared<&Config::frame_tags>},
     ConfigVariable{"RONDO_NETWORK", "auto, tcp, ucx, verbs", "what joins ranks of different hosts",
                    [](std::string_view text, Config &config) {
                      return set_name(config.network, text, network_choice_string, "network");

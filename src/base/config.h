@@ -60,6 +60,7 @@ struct Config {
   std::string network_interface;  ///< names or addresses, with commas; empty: any
   uint32_t sockets = 1;           ///< by TCP, to each rank of another host on each of these interfaces
   NetworkChoice network = NetworkChoice::automatic;
+  bool frame_tags = false;        ///< a tag on each frame over TCP that only the two ranks can make
   std::string ib_devices;     ///< for verbs, a rail each: "mlx5_0,mlx5_1:1"; empty: any
   int32_t ib_gid_index = -1;  ///< for verbs; -1: by the host's address
   SimdTarget simd = SimdTarget::automatic;

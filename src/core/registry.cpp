@@ -92,6 +92,13 @@ Error no_interface(const Settings &settings) {
   return {RONDO_ERROR_SYSTEM, "the network interfaces of this host have changed meanwhile; try again"};
 }
 
+/// A setting that the network does not know would be a promise that is not kept.
+Result<void> check_frame_tags(const Settings &settings) {
+  if (!settings.frame_tags || network_of(settings).needs_sockets) return {};
+  return Error{RONDO_ERROR_UNSUPPORTED, std::string("RONDO_FRAME_TAGS=on is for TCP, and RONDO_NETWORK is ") +
+                                            network_name(settings) + "; leave one of them out"};
+}
+
 WaitPolicy wait_policy_of(const Settings &settings, const GroupInfo &group, const Links &links) {
   WaitPolicy policy = group.oversubscribed       ? WaitPolicy::oversubscribed()
                       : links.needs_progress() ? WaitPolicy::dedicated_to_network()
@@ -135,6 +142,7 @@ Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store 
   request.deadline_ns = args.deadline_ns;
   RONDO_TRY_ASSIGN(auto local, shm::connect(request, store, segments));
   if (group.one_node()) return local;
+  RONDO_TRY(check_frame_tags(args.settings));
   if (group.infos[args.rank].interfaces.empty()) return no_interface(args.settings);
   hosts::GroupRequest several;
   several.rank = args.rank;
@@ -151,6 +159,7 @@ Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store 
   several.ib_gid_index = args.settings.ib_gid_index;
   several.near_ib_devices = near_devices(args.settings);
   several.sockets = args.settings.sockets;
+  several.frame_tags = args.settings.frame_tags;
   several.on_device = args.settings.device != RONDO_DEVICE_HOST;
   return hosts::connect(several, std::move(local), store);
 }

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // One suite over every network: two ends, each with its links served by Progress and driven through the FIFOs' ends.
-#include <sys/socket.h>
-
 #include <array>
 #include <functional>
 #include <string_view>
@@ -9,7 +7,6 @@
 #include "tests/catch.h"
 #include "tests/net/pair.h"
 #include "tests/unit/allocation_count.h"
-#include "transports/tcp/frames.h"
 
 using namespace rondo;
 using namespace rondo::net_test;
@@ -34,6 +31,8 @@ const std::vector<Kind> &kinds() {
     std::vector<Kind> made{
         {"tcp", [](Pair &pair) { Pair::connect_tcp(pair, 1); }},
         {"tcp, three sockets", [](Pair &pair) { Pair::connect_tcp(pair, 3); }},
+        {"tcp, with tags", [](Pair &pair) { Pair::connect_tcp(pair, 1, Pair::Tags::on); }},
+        {"tcp, three sockets with tags", [](Pair &pair) { Pair::connect_tcp(pair, 3, Pair::Tags::on); }},
         {"software", [](Pair &pair) { Pair::connect_soft(pair, {seed_from_environment()}); }},
     };
     if (verbs_is_there())
@@ -47,47 +46,6 @@ const std::vector<Kind> &kinds() {
   }();
   return all;
 }
-
-constexpr auto slot_kind = static_cast<uint16_t>(tcp::FrameKind::slot);
-constexpr auto credit_kind = static_cast<uint16_t>(tcp::FrameKind::credit);
-
-/// One end of a network over TCP, whose peer is the test itself.
-struct Listener {
-  explicit Listener(uint32_t socket_count) : side(0) {
-    std::vector<tcp::PeerSocket> sockets;
-    for (uint32_t index = 0; index < socket_count; ++index) {
-      auto [theirs, own] = connected_sockets();
-      peer.push_back(std::move(theirs));
-      sockets.push_back({1, std::move(own), "the test", index});
-    }
-    auto made = tcp::make_network(side.memory.links, std::move(sockets));
-    REQUIRE(made.ok());
-    network = std::move(made).value();
-  }
-  void send(uint32_t socket, const tcp::FrameHeader &frame, std::string_view payload = {}) {
-    REQUIRE(::send(peer[socket].get(), &frame, sizeof frame, 0) == sizeof frame);
-    REQUIRE(::send(peer[socket].get(), payload.data(), payload.size(), 0) == static_cast<ssize_t>(payload.size()));
-  }
-  /// An empty slot, over the socket that it belongs to.
-  void send_slot(uint64_t counter) {
-    const auto signature = static_cast<uint32_t>(10 + counter);
-    send(static_cast<uint32_t>(counter % peer.size()), {slot_kind, 0, signature, 0, 0, counter, 0});
-  }
-  /// Events until there are `count`, or none came for many rounds; `room` at a time.
-  std::vector<net::Event> hear(size_t count, size_t room = 8) {
-    std::vector<net::Event> heard;
-    std::array<net::Event, 8> events;
-    for (uint64_t round = 0; round < rounds_max && heard.size() < count; ++round) {
-      const uint32_t told = network->poll(std::span(events).first(room));
-      heard.insert(heard.end(), events.begin(), events.begin() + told);
-    }
-    return heard;
-  }
-
-  Side side;
-  std::vector<FileDescriptor> peer;
-  std::unique_ptr<net::Network> network;
-};
 
 }  // namespace
 
@@ -253,78 +211,4 @@ TEST_CASE("network: counters pass the ends of 32 bits and of the 22 bits of a ve
       kind.connect(pair);
       CHECK(exchange(pair, 60, 13) == Outcome::right);
     }
-}
-
-TEST_CASE("tcp: bytes that are no frame end the connection and are written nowhere", "[net]") {
-  const auto hears_loss = [](Listener &listener) {
-    const auto events = listener.hear(1);
-    REQUIRE(events.size() == 1);
-    CHECK(events[0].kind == net::Event::Kind::lost);
-    CHECK(listener.network->why_lost(1).message.find("no frame") != std::string::npos);
-    CHECK_FALSE(listener.side.receivers[0].can_receive());
-  };
-  // counter out of order; more bytes than a slot; a channel that is none; a kind that is none
-  const tcp::FrameHeader bad[] = {{slot_kind, 0, 1, 8, 0, 5, 0},
-                                  {slot_kind, 0, 1, 4096, 0, 0, 0},
-                                  {slot_kind, 9, 1, 8, 0, 0, 0},
-                                  {0x1234, 0, 1, 8, 0, 0, 0}};
-  for (const tcp::FrameHeader &frame : bad)
-    for (const uint32_t socket_count : {1u, 2u}) {
-      CAPTURE(frame.kind, frame.counter, socket_count);
-      Listener listener(socket_count);
-      listener.send(0, frame, "12345678");
-      hears_loss(listener);
-    }
-  // the slot of another socket
-  Listener crossed(2);
-  crossed.send(0, {slot_kind, 0, 1, 8, 0, 1, 0}, "12345678");
-  hears_loss(crossed);
-  // credit that goes back
-  Listener taken_back(2);
-  taken_back.send(0, {credit_kind, 0, 0, 0, 0, 0, 1});
-  CHECK(taken_back.hear(1).size() == 1);
-  taken_back.send(0, {credit_kind, 0, 0, 0, 0, 0, 0});
-  hears_loss(taken_back);
-}
-
-TEST_CASE("tcp: credits of several sockets may overtake each other, and the greatest counts", "[net]") {
-  Listener listener(2);
-  listener.send(0, {credit_kind, 0, 0, 0, 0, 0, 2});
-  REQUIRE(listener.hear(1).size() == 1);
-  listener.send(1, {credit_kind, 0, 0, 0, 0, 0, 1});  // sent before the other
-  listener.send(1, {credit_kind, 0, 0, 0, 0, 0, 3});
-  const auto events = listener.hear(1);
-  REQUIRE(events.size() == 1);
-  CHECK(events[0].kind == net::Event::Kind::credit);
-  CHECK(events[0].counter == 3);
-}
-
-TEST_CASE("tcp: a slot that overtakes earlier ones is told behind them, also where there is no room for all", "[net]") {
-  for (const size_t room : {size_t{8}, size_t{2}}) {
-    CAPTURE(room);
-    Listener listener(3);
-    listener.send_slot(1);
-    listener.send_slot(2);
-    std::array<net::Event, 8> events;
-    for (int round = 0; round < 1000; ++round) REQUIRE(listener.network->poll(events) == 0);
-    listener.send_slot(0);
-    const auto heard = listener.hear(3, room);
-    REQUIRE(heard.size() == 3);
-    for (uint32_t index = 0; index < 3; ++index) {
-      CHECK(heard[index].kind == net::Event::Kind::arrived);
-      CHECK(heard[index].counter == index);
-      CHECK(heard[index].signature == 10 + index);
-    }
-  }
-}
-
-TEST_CASE("tcp: what has come is told, though nothing can be sent to the peer any more", "[net]") {
-  Listener listener(1);
-  listener.send_slot(0);
-  listener.peer.clear();  // it has left; the credit below meets a closed connection
-  REQUIRE(listener.network->credit(0, 1));
-  const auto events = listener.hear(2);
-  REQUIRE(events.size() == 2);
-  CHECK(events[0].kind == net::Event::Kind::arrived);
-  CHECK(events[1].kind == net::Event::Kind::lost);
 }

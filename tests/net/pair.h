@@ -34,6 +34,13 @@ struct Told {
   uint64_t credits = 0;
 };
 
+/// Of frames' tags.
+inline wire::Key test_key(uint32_t number) {
+  wire::Key key;
+  key.fill(static_cast<std::byte>(17 + number));
+  return key;
+}
+
 class CountedNetwork final : public net::Network {
  public:
   CountedNetwork(std::unique_ptr<net::Network> network, Told &told) : network_(std::move(network)), told_(told) {}
@@ -89,13 +96,17 @@ struct Pair {
     take(pair, connect_verbs_pair(pair.sides[0].memory.links, pair.sides[1].memory.links, pairs_per_rail));
   }
 
-  static void connect_tcp(Pair &pair, uint32_t socket_count) {
+  enum class Tags { off, on };
+  static void connect_tcp(Pair &pair, uint32_t socket_count, Tags tags = Tags::off) {
     pair.patience_ns = long_patience_ns;
     std::array<std::vector<tcp::PeerSocket>, 2> sockets;
     for (uint32_t index = 0; index < socket_count; ++index) {
       auto ends = connected_sockets();
-      for (uint32_t side = 0; side < 2; ++side)
+      const std::array keys{test_key(2 * index), test_key(2 * index + 1)};  // by sender
+      for (uint32_t side = 0; side < 2; ++side) {
         sockets[side].push_back({1 - side, std::move(ends[side]), "the other side", index});
+        if (tags == Tags::on) sockets[side].back().frame_keys = {keys[side], keys[1 - side]};
+      }
     }
     for (Side &side : pair.sides) {
       auto network = tcp::make_network(side.memory.links, std::move(sockets[side.number]));

@@ -202,6 +202,32 @@ class SeveralHosts(HostsTest):
                 job = Job(hosts, layout, [PROGRAM, "disagree", "count", str(len(layout) - 1)]).finish(60)
                 self.expect(job, range(len(layout)), "ranks disagree", r"called all_reduce of .* called all_reduce of ")
 
+    @unittest.skipIf(net.NFT is None, "no nft")
+    def test_where_frames_have_tags_a_changed_packet_is_an_error_and_no_wrong_sum(self):
+        for tags, sums in (("off", "WRONG SUM"), ("on", "a frame has a wrong tag")):
+            with net.Hosts(2) as hosts, self.subTest(tags=tags):
+                job = Job(hosts, [0, 1], [PROGRAM, "busy", "1000", "1000"], {"RONDO_FRAME_TAGS": tags}).begun()
+                if not hosts.change_packets(0):
+                    self.skipTest("neither nft nor the kernel can change a packet's payload here")
+                job.finish(60)
+                self.assertIn(sums, job.output[1])
+                for output in job.output:
+                    self.assertTrue(tags == "off" or "WRONG SUM" not in output, output)
+
+    def test_tags_are_for_every_socket_and_for_tcp_alone(self):
+        with net.Hosts(2) as hosts:
+            for sockets in ("1", "3"):
+                job = Job(hosts, [0, 1, 1], [PROGRAM, "sum", "50", "100000"],
+                          {"RONDO_FRAME_TAGS": "on", "RONDO_SOCKETS": sockets}).finish(60)
+                self.expect(job, range(3), "ok")
+            script = f'if [ $RANK = 1 ]; then export RONDO_FRAME_TAGS=on; fi; exec "{PROGRAM}" sum 5 1000'
+            job = Job(hosts, [0, 1], ["sh", "-c", script]).finish(60)
+            self.expect(job, range(2), "ranks disagree", "differ in RONDO_FRAME_TAGS")
+            job = Job(hosts, [0, 1], [PROGRAM, "sum", "5", "1000"],
+                      {"RONDO_FRAME_TAGS": "on", "RONDO_NETWORK": "ucx"}).finish(60)
+            for output in job.output:
+                self.assertIn("RONDO_FRAME_TAGS=on is for TCP, and RONDO_NETWORK is ucx", output)
+
     def test_strangers_at_the_ports_change_nothing(self):
         with net.Hosts(2) as hosts:
             # A stranger on host 1 connects to every port of host 0 that listens, and says nothing or nonsense.

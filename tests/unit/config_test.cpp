@@ -71,6 +71,7 @@ TEST_CASE("config: each variable reaches its field") {
                                {"RONDO_DEVICE_LAUNCH", "shared"},
                                {"RONDO_NETWORK", "verbs"},
                                {"RONDO_SOCKETS", "4"},
+                               {"RONDO_FRAME_TAGS", "on"},
                                {"RONDO_IB_HCA", "mlx5_0:1"},
                                {"RONDO_IB_GID_INDEX", "3"},
                                {"RONDO_MAX_CTAS", "1024"},
@@ -90,6 +91,7 @@ TEST_CASE("config: each variable reaches its field") {
   CHECK(config.wait == WaitMode::sleep);
   CHECK_FALSE(config.mapping);
   CHECK_FALSE(config.cross_memory);
+  CHECK(config.frame_tags);
   CHECK(config.slot_count == 16);
   CHECK(config.slot_bytes == 65536);
   CHECK(config.topology_file == "/tmp/machine.xml");

@@ -29,6 +29,7 @@ struct GroupRequest {
   int32_t ib_gid_index = -1;  ///< of verbs
   std::vector<std::string> near_ib_devices;  ///< of verbs
   uint32_t sockets = 1;       ///< to each peer on each rail; or what the network has in their place
+  bool frame_tags = false;    ///< of TCP: frames have tags
   bool on_device = false;     ///< kernels of a device post to the links
 };
 

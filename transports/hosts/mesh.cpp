@@ -127,9 +127,20 @@ Endpoint seen_from(const std::string &own, Endpoint endpoint) {
   return endpoint;
 }
 
+/// Of both directions of a connection that `own` end of the handshake has made.
+net::FrameKeys frame_keys(const MeshRequest &request, wire::Role own, const wire::Challenge &client,
+                          const wire::Challenge &server) {
+  const wire::Role other = own == wire::Role::client ? wire::Role::server : wire::Role::client;
+  return {wire::frame_key(request.secret, own, client, server), wire::frame_key(request.secret, other, client, server)};
+}
+
+struct Connection {
+  FileDescriptor socket;
+  net::FrameKeys keys;
+};
+
 /// Of several rails each has its own address at this end, too: by that, routes can tell them apart.
-Result<FileDescriptor> introduce(const MeshRequest &request, const Endpoint &endpoint, uint32_t purpose,
-                                 Store &store) {
+Result<Connection> introduce(const MeshRequest &request, const Endpoint &endpoint, uint32_t purpose, Store &store) {
   const Patience patience{request.deadline_ns, store};
   const std::string &own_address = request.own_address(rail_of(request, purpose));
   RONDO_TRY_ASSIGN(const SocketAddress address, socket_address(seen_from(own_address, endpoint)));
@@ -148,7 +159,7 @@ Result<FileDescriptor> introduce(const MeshRequest &request, const Endpoint &end
                          ByteView(answer).subspan(theirs.size())))
     return Error{RONDO_ERROR_AUTHENTICATION, "what listens there does not know the job's secret"};
   RONDO_TRY(send_all(socket.get(), wire::prove(request.secret, wire::Role::client, own, theirs), patience));
-  return socket;
+  return Connection{std::move(socket), frame_keys(request, wire::Role::client, own, theirs)};
 }
 
 /// A connection that has come in and has not proved itself yet.
@@ -209,13 +220,15 @@ std::string name_of(const MeshRequest &request, uint32_t rank, uint32_t purpose)
          info.interfaces[rail].address;
 }
 
-void add_socket(const MeshRequest &request, Mesh &mesh, uint32_t peer, uint32_t purpose, FileDescriptor socket) {
+void add_socket(const MeshRequest &request, Mesh &mesh, uint32_t peer, uint32_t purpose, FileDescriptor socket,
+                const net::FrameKeys &keys) {
   std::string name = name_of(request, peer, purpose);
   if (purpose == control_purpose) {
     mesh.control.push_back({peer, std::move(socket), std::move(name), 0});
     return;
   }
   mesh.data.push_back({peer, std::move(socket), std::move(name), purpose - 1, rail_of(request, purpose) != 0});
+  if (request.frame_tags) mesh.data.back().frame_keys = keys;
 }
 
 class Acceptor {
@@ -276,7 +289,8 @@ class Acceptor {
     if (rank <= request_.rank || rank >= request_.rank_count || !request_.has(rank, purpose)) return false;
     if (came_[size_t{rank} * purpose_count_ + purpose]) return false;
     came_[size_t{rank} * purpose_count_ + purpose] = true;
-    add_socket(request_, mesh, rank, purpose, std::move(visitor.socket));
+    add_socket(request_, mesh, rank, purpose, std::move(visitor.socket),
+               frame_keys(request_, wire::Role::server, visitor.theirs, visitor.own));
     return true;
   }
 
@@ -326,15 +340,15 @@ Result<std::vector<std::vector<Endpoint>>> exchange_ports(const MeshRequest &req
   return endpoints;
 }
 
-Result<FileDescriptor> connect_peer(const MeshRequest &request, const Mesh &mesh, uint32_t peer, uint32_t purpose,
-                                    Store &store) {
+Result<Connection> connect_peer(const MeshRequest &request, const Mesh &mesh, uint32_t peer, uint32_t purpose,
+                                Store &store) {
   const uint32_t rail = rail_of(request, purpose);
   const Endpoint &theirs = mesh.endpoints[peer][rail];
   for (;;) {
-    auto socket = introduce(request, theirs, purpose, store);
-    if (socket.ok()) return socket;
+    auto connection = introduce(request, theirs, purpose, store);
+    if (connection.ok()) return connection;
     RONDO_TRY(store.check());  // why the group fails comes before what follows from it
-    Error error = std::move(socket).error();
+    Error error = std::move(connection).error();
     // A listener whose queue strangers have filled refuses or cuts: again, while there is time.
     if (error.status == RONDO_ERROR_REMOTE && now_ns() + retry_ns < request.deadline_ns) {
       sleep_for_ns(retry_ns);
@@ -367,8 +381,8 @@ Result<Mesh> connect_mesh(const MeshRequest &request, Store &store) {
   for (uint32_t peer = 0; peer < request.rank; ++peer) {
     for (uint32_t purpose = 0; purpose < purpose_count(request); ++purpose) {
       if (!request.has(peer, purpose)) continue;
-      RONDO_TRY_ASSIGN(FileDescriptor socket, connect_peer(soon, mesh, peer, purpose, store));
-      add_socket(request, mesh, peer, purpose, std::move(socket));
+      RONDO_TRY_ASSIGN(Connection connection, connect_peer(soon, mesh, peer, purpose, store));
+      add_socket(request, mesh, peer, purpose, std::move(connection.socket), connection.keys);
     }
   }
   soon.deadline_ns = std::min(request.deadline_ns, soon.deadline_ns + acceptor_more_ns);

@@ -34,6 +34,8 @@ struct MeshRequest {
   uint64_t deadline_ns = 0;
   uint32_t sockets_per_rail = 1;  ///< 0: another network carries the data, and there are sockets for control only
 
+  bool frame_tags = false;        ///< sockets of data get keys for their frames
+
   [[nodiscard]] const std::string &own_address(uint32_t rail) const { return ranks[rank].interfaces[rail].address; }
   [[nodiscard]] uint32_t rail_count() const { return static_cast<uint32_t>(ranks[rank].interfaces.size()); }
   [[nodiscard]] uint32_t data_sockets() const { return sockets_per_rail * rail_count(); }

@@ -5,12 +5,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "src/base/config.h"
 #include "src/base/unique_handle.h"
 #include "src/bootstrap/store/store.h"
+#include "src/bootstrap/wire.h"
 #include "transports/net.h"
 
 namespace rondo::net {
@@ -30,6 +32,12 @@ struct JoinRequest {
   uint64_t deadline_ns = 0;
 };
 
+/// Of the tags of a connection's frames, by direction; only its two ends know them.
+struct FrameKeys {
+  wire::Key send;
+  wire::Key receive;
+};
+
 /// A socket that is connected to `peer`, whose ends have proved that they know the job's secret.
 struct PeerSocket {
   uint32_t peer = 0;
@@ -38,6 +46,7 @@ struct PeerSocket {
   uint32_t index = 0; ///< among the sockets of the peer, the same at both ends
   /// The control plane does not see the fate of this connection: it is lost where nothing is acknowledged for 2.5 s.
   bool watched = false;
+  std::optional<FrameKeys> frame_keys{};  ///< none: frames have no tags (RONDO_FRAME_TAGS)
 };
 
 struct NetworkKind {

@@ -10,7 +10,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <vector>
+
+#include "src/bootstrap/frame_tag.h"
 
 namespace rondo::tcp {
 
@@ -29,7 +32,13 @@ struct FrameHeader {
 };
 static_assert(sizeof(FrameHeader) == 32);
 
+/// What the frame's tag is over, before its payload.
+[[nodiscard]] inline ByteView bytes_of_header(const FrameHeader &header) {
+  return {reinterpret_cast<const std::byte *>(&header), sizeof header};
+}
+
 inline constexpr size_t frames_per_send = 16;
+inline constexpr size_t parts_per_send = 3 * frames_per_send;
 inline constexpr size_t joined_bytes_max = 4096 + 64;  ///< up to it, copying is cheaper than a vector of buffers
 
 /// Frames on their way over one socket: a ring that is allocated once.
@@ -38,18 +47,23 @@ class SendQueue {
   struct Frame {
     FrameHeader header;
     const std::byte *payload = nullptr;
-    [[nodiscard]] size_t bytes() const { return sizeof header + header.bytes; }
+    wire::FrameTag tag{};
   };
-  explicit SendQueue(size_t capacity) : frames_(std::bit_ceil(capacity)) {}
+  /// `key`: of the tags that frames get behind their payload; none: they get no tags.
+  SendQueue(size_t capacity, const std::optional<wire::Key> &key) : frames_(std::bit_ceil(capacity)) {
+    if (key) tagger_.emplace(*key);
+  }
 
   [[nodiscard]] bool empty() const { return first_ == end_; }
   [[nodiscard]] bool push(const Frame &frame) {
     if (end_ - first_ == frames_.size()) return false;
-    at(end_++) = frame;
+    Frame &added = at(end_++);
+    added = frame;
+    if (tagger_) added.tag = tagger_->next(bytes_of_header(frame.header), {frame.payload, frame.header.bytes});
     return true;
   }
   /// What is to be sent next, up to frames_per_send frames.
-  [[nodiscard]] size_t fill(std::array<iovec, 2 * frames_per_send> &parts) {
+  [[nodiscard]] size_t fill(std::array<iovec, parts_per_send> &parts) {
     size_t count = 0;
     size_t skip = sent_bytes_;
     const auto add = [&](const void *from, size_t bytes) {
@@ -61,6 +75,7 @@ class SendQueue {
     for (uint64_t next = first_; next != end_ && next - first_ < frames_per_send; ++next) {
       add(&at(next).header, sizeof(FrameHeader));
       add(at(next).payload, at(next).header.bytes);
+      add(at(next).tag.data(), tag_bytes());
     }
     return count;
   }
@@ -70,24 +85,32 @@ class SendQueue {
     if (sent_bytes_ != 0) return 0;
     for (uint64_t next = first_; next != end_; ++next) {
       const Frame &frame = at(next);
-      if (bytes + frame.bytes() > joined.size()) return 0;
-      std::memcpy(joined.data() + bytes, &frame.header, sizeof frame.header);
-      if (frame.header.bytes != 0)
-        std::memcpy(joined.data() + bytes + sizeof frame.header, frame.payload, frame.header.bytes);
-      bytes += frame.bytes();
+      if (bytes + size_of(frame) > joined.size()) return 0;
+      const auto add = [&](const void *from, size_t count) {
+        if (count != 0) std::memcpy(joined.data() + bytes, from, count);
+        bytes += count;
+      };
+      add(&frame.header, sizeof frame.header);
+      add(frame.payload, frame.header.bytes);
+      add(frame.tag.data(), tag_bytes());
     }
     return bytes;
   }
   void sent(size_t bytes) {
     sent_bytes_ += bytes;
-    while (first_ != end_ && sent_bytes_ >= at(first_).bytes()) sent_bytes_ -= at(first_++).bytes();
+    while (first_ != end_ && sent_bytes_ >= size_of(at(first_))) sent_bytes_ -= size_of(at(first_++));
   }
   void clear() { first_ = end_; }
 
  private:
+  [[nodiscard]] size_t tag_bytes() const { return tagger_ ? wire::frame_tag_bytes : 0; }
+  [[nodiscard]] size_t size_of(const Frame &frame) const {
+    return sizeof frame.header + frame.header.bytes + tag_bytes();
+  }
   [[nodiscard]] Frame &at(uint64_t index) { return frames_[index & (frames_.size() - 1)]; }
 
   std::vector<Frame> frames_;
+  std::optional<wire::FrameTagger> tagger_;
   uint64_t first_ = 0;
   uint64_t end_ = 0;
   size_t sent_bytes_ = 0;  ///< of the first frame

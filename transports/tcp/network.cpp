@@ -16,36 +16,15 @@
 #include "src/base/clock.h"
 #include "src/proto/memory.h"
 #include "src/proto/simple.h"
-#include "transports/net/tcp_state.h"
-#include "transports/tcp/frames.h"
+#include "transports/tcp/socket.h"
 
 namespace rondo::tcp {
 namespace {
 
-constexpr size_t staging_bytes = 16384 + 64;
 constexpr int receives_per_poll = 8;
 constexpr uint64_t silence_look_ns = 200'000'000;
 constexpr uint32_t silent_looks = 13;  // 2.5 s
 constexpr uint32_t repeats_max = 4;    // 3 s
-
-struct Socket {
-  explicit Socket(PeerSocket of, size_t queue_frames) : ends(std::move(of)), queue(queue_frames) {}
-
-  PeerSocket ends;
-  std::vector<uint32_t> links;  ///< by channel
-  SendQueue queue;
-  std::array<std::byte, staging_bytes> staging;
-  size_t staged_first = 0;
-  size_t staged_end = 0;
-  FrameHeader frame;             ///< whose payload is under way
-  std::byte *payload = nullptr;  ///< null: a header comes next
-  size_t payload_bytes = 0;      ///< that are still to come
-  bool mute = false;  ///< nothing can be sent any more; what has come is still read, then it is lost
-  bool lost = false;
-  bool told = false;
-  net::SilenceWatch silence;
-  Error why;  ///< mute or lost: of the first of both
-};
 
 class TcpNetwork final : public net::Network {
  public:
@@ -98,6 +77,10 @@ class TcpNetwork final : public net::Network {
   bool parse(Socket &socket, EventList &events);
   bool begin_frame(Socket &socket, EventList &events);
   void end_payload(Socket &socket, EventList &events);
+  /// A frame with a tag says nothing before its tag was checked.
+  void end_tag(Socket &socket, const wire::FrameTag &tag, EventList &events);
+  void take_credit(const Socket &socket, EventList &events);
+  void take_slot(const Socket &socket, EventList &events);
   /// Tells of the slots that have come, as far as none is missing. False: `events` is full.
   bool tell_arrived(uint32_t index, EventList &events);
   void look_for_silence();
@@ -180,32 +163,6 @@ uint32_t TcpNetwork::poll(std::span<net::Event> events) {
   return list.count();
 }
 
-/// One system call: what it returned.
-ssize_t send_some(Socket &socket) {
-  std::array<std::byte, joined_bytes_max> joined;
-  const size_t bytes = socket.queue.join(joined);
-  if (bytes != 0) return ::send(socket.ends.socket.get(), joined.data(), bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
-  std::array<iovec, 2 * frames_per_send> parts;
-  msghdr message{};
-  message.msg_iov = parts.data();
-  message.msg_iovlen = socket.queue.fill(parts);
-  return ::sendmsg(socket.ends.socket.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
-}
-
-/// One system call, behind which all that was staged is taken: what is left of a payload comes straight into its slot,
-/// and with it the header of the next frame, so that the payload behind that one goes straight into its slot as well.
-ssize_t receive_some(Socket &socket, size_t &wanted) {
-  std::byte *const staging = socket.staging.data() + socket.staged_end;
-  wanted = staging_bytes - socket.staged_end;
-  if (socket.payload_bytes == 0) return ::recv(socket.ends.socket.get(), staging, wanted, MSG_DONTWAIT);
-  std::array<iovec, 2> parts{iovec{socket.payload, socket.payload_bytes}, iovec{staging, sizeof(FrameHeader)}};
-  wanted = parts[0].iov_len + parts[1].iov_len;
-  msghdr message{};
-  message.msg_iov = parts.data();
-  message.msg_iovlen = parts.size();
-  return ::recvmsg(socket.ends.socket.get(), &message, MSG_DONTWAIT);
-}
-
 void TcpNetwork::send(Socket &socket) {
   while (!socket.queue.empty()) {  // bounded by the queue
     const ssize_t sent = send_some(socket);
@@ -259,11 +216,18 @@ bool TcpNetwork::parse(Socket &socket, EventList &events) {
       socket.staged_first = socket.staged_end = 0;
       return true;
     }
-    if (staged < sizeof(FrameHeader)) {
+    if (staged < (socket.tag_follows ? wire::frame_tag_bytes : sizeof(FrameHeader))) {
       std::memmove(socket.staging.data(), socket.staging.data() + socket.staged_first, staged);
       socket.staged_first = 0;
       socket.staged_end = staged;
       return true;
+    }
+    if (socket.tag_follows) {
+      wire::FrameTag tag;
+      std::memcpy(tag.data(), socket.staging.data() + socket.staged_first, tag.size());
+      socket.staged_first += tag.size();
+      end_tag(socket, tag, events);
+      continue;
     }
     std::memcpy(&socket.frame, socket.staging.data() + socket.staged_first, sizeof(FrameHeader));
     socket.staged_first += sizeof(FrameHeader);
@@ -279,10 +243,11 @@ bool TcpNetwork::begin_frame(Socket &socket, EventList &events) {
   Link &link = links_[index];
   Stream &stream = link.streams[socket.ends.index];
   if (frame.consumed < stream.consumed) return false;
-  stream.consumed = frame.consumed;
-  if (frame.consumed > link.consumed) events.add({net::Event::Kind::credit, index, frame.consumed});
-  link.consumed = std::max(link.consumed, frame.consumed);
-  if (frame.kind == static_cast<uint16_t>(FrameKind::credit)) return frame.bytes == 0;
+  if (!socket.tagger) take_credit(socket, events);
+  if (frame.kind == static_cast<uint16_t>(FrameKind::credit)) {
+    socket.tag_follows = socket.tagger.has_value();
+    return frame.bytes == 0;
+  }
   const ConnectionView &incoming = link.ends.incoming;
   // Pairs with R3 in SimpleReceiver::release: what the slot held before was read.
   const uint64_t free_from = memory::load_sync(incoming.simple_head()) + incoming.geometry.slot_count;
@@ -297,12 +262,37 @@ bool TcpNetwork::begin_frame(Socket &socket, EventList &events) {
 }
 
 void TcpNetwork::end_payload(Socket &socket, EventList &events) {
+  socket.tag_follows = socket.tagger.has_value();
+  if (!socket.tagger) take_slot(socket, events);
+}
+
+void TcpNetwork::end_tag(Socket &socket, const wire::FrameTag &tag, EventList &events) {
+  socket.tag_follows = false;
+  const FrameHeader &frame = socket.frame;
+  const std::byte *const payload = socket.payload - frame.bytes;
+  if (!wire::equal_tags(tag, socket.tagger->next(bytes_of_header(frame), {payload, frame.bytes}))) {
+    lose(socket, "a frame has a wrong tag: its bytes are not those that were sent");
+    return;
+  }
+  take_credit(socket, events);
+  if (frame.kind == static_cast<uint16_t>(FrameKind::slot)) take_slot(socket, events);
+}
+
+void TcpNetwork::take_credit(const Socket &socket, EventList &events) {
+  const FrameHeader &frame = socket.frame;
+  const uint32_t index = socket.links[frame.channel];
+  Link &link = links_[index];
+  link.streams[socket.ends.index].consumed = frame.consumed;
+  if (frame.consumed > link.consumed) events.add({net::Event::Kind::credit, index, frame.consumed});
+  link.consumed = std::max(link.consumed, frame.consumed);
+}
+
+void TcpNetwork::take_slot(const Socket &socket, EventList &events) {
   const FrameHeader &frame = socket.frame;
   const uint32_t index = socket.links[frame.channel];
   Link &link = links_[index];
   link.slots[link.ends.incoming.slot(frame.counter)] = {frame.signature, frame.bytes};
   link.streams[socket.ends.index].arrived += per_peer_;
-  socket.payload = nullptr;
   static_cast<void>(tell_arrived(index, events));
 }
 

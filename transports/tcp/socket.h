@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// One socket of the links over TCP: what is sent and what has come, and the system calls. A header of transports/tcp
+// alone.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "transports/net/join.h"
+#include "transports/net/tcp_state.h"
+#include "transports/tcp/frames.h"
+
+namespace rondo::tcp {
+
+using net::PeerSocket;
+
+inline constexpr size_t staging_bytes = 16384 + 64;
+
+struct Socket {
+  Socket(PeerSocket of, size_t queue_frames)
+      : ends(std::move(of)),
+        queue(queue_frames, ends.frame_keys ? std::optional(ends.frame_keys->send) : std::nullopt) {
+    if (ends.frame_keys) tagger.emplace(ends.frame_keys->receive);
+  }
+
+  PeerSocket ends;
+  std::vector<uint32_t> links;  ///< by channel
+  SendQueue queue;
+  std::array<std::byte, staging_bytes> staging;
+  size_t staged_first = 0;
+  size_t staged_end = 0;
+  FrameHeader frame;             ///< whose payload or tag is under way
+  std::byte *payload = nullptr;  ///< where the next byte of it goes
+  size_t payload_bytes = 0;      ///< that are still to come
+  std::optional<wire::FrameTagger> tagger;  ///< none: frames have no tags
+  bool tag_follows = false;           ///< the frame's payload has come, its tag has not
+  bool mute = false;  ///< nothing can be sent any more; what has come is still read, then it is lost
+  bool lost = false;
+  bool told = false;
+  net::SilenceWatch silence;
+  Error why;  ///< mute or lost: of the first of both
+};
+
+/// One system call: what it returned.
+inline ssize_t send_some(Socket &socket) {
+  std::array<std::byte, joined_bytes_max> joined;
+  const size_t bytes = socket.queue.join(joined);
+  if (bytes != 0) return ::send(socket.ends.socket.get(), joined.data(), bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
+  std::array<iovec, parts_per_send> parts;
+  msghdr message{};
+  message.msg_iov = parts.data();
+  message.msg_iovlen = socket.queue.fill(parts);
+  return ::sendmsg(socket.ends.socket.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+/// One system call, behind which all that was staged is taken: what is left of a payload comes straight into its slot,
+/// and with it its tag and the header of the next frame, so that the payload behind that one goes straight into its slot
+/// as well.
+inline ssize_t receive_some(Socket &socket, size_t &wanted) {
+  std::byte *const staging = socket.staging.data() + socket.staged_end;
+  wanted = staging_bytes - socket.staged_end;
+  if (socket.payload_bytes == 0) return ::recv(socket.ends.socket.get(), staging, wanted, MSG_DONTWAIT);
+  const size_t behind = sizeof(FrameHeader) + (socket.tagger ? wire::frame_tag_bytes : 0);
+  std::array<iovec, 2> parts{iovec{socket.payload, socket.payload_bytes}, iovec{staging, behind}};
+  wanted = parts[0].iov_len + parts[1].iov_len;
+  msghdr message{};
+  message.msg_iov = parts.data();
+  message.msg_iovlen = parts.size();
+  return ::recvmsg(socket.ends.socket.get(), &message, MSG_DONTWAIT);
+}
+
+}  // namespace rondo::tcp
