@@ -8,7 +8,7 @@
 namespace rondo_test {
 namespace {
 
-constexpr uint32_t timeout_ms = 60'000;  // whoever runs into it was not told
+constexpr uint32_t timeout_ms = 60'000;  // a rank that runs into it was not told
 constexpr size_t element_bytes_max = 8;
 
 class Random {

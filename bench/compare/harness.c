@@ -41,7 +41,7 @@ static void futex(_Atomic uint32_t *word, int operation, uint32_t value, const s
   (void)syscall(SYS_futex, word, operation, value, timeout, NULL, 0);
 }
 
-/* No deadline of its own: the alarm of compare_settle() ends whoever waits here too long. */
+/* No deadline of its own: the alarm of compare_settle() ends a rank that waits here too long. */
 static void wait_for_generation(struct compare_job *job, uint32_t generation) {
   struct compare_control *control = job->control;
   const struct timespec nap = {0, sleep_ns};

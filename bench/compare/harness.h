@@ -38,7 +38,7 @@ struct compare_job {
   bool in_place;
   bool create;         /* time making and destroying a communicator, instead of an all-reduce */
   bool pin;            /* a core for each rank */
-  bool oversubscribed; /* more busy threads than cores: barriers sleep, so that those who work have the cores */
+  bool oversubscribed; /* more busy threads than cores: barriers sleep, so that threads that work have the cores */
   int iterations_min;
   unsigned deadline_s; /* the kernel ends a rank that lives longer, wherever it hangs */
   double target_s;     /* about how long a loop of timed calls may take */

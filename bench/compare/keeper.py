@@ -42,7 +42,7 @@ def keeping(state, floor, patience_s):
 
 class Keeper:
     """The program `floor keep`: it naps until the state has come, and then spins on both cores at idle priority, which
-    yields to whoever else runs, so that the hypervisor finds no idle processor to move."""
+    yields to every other process, so that the hypervisor finds no idle processor to move."""
 
     def __init__(self, floor, state, patience_s):
         low_us, high_us = READINGS_US[state]

@@ -76,7 +76,7 @@ Outcome Beside::open(const ProductLibrary &library, std::span<const Member> memb
     if (auto failure = product_->prepare()) return failure;
     facts.version = product_->version();
   }
-  return session_.group.barrier();  // who is behind it may let kernels wait for this rank
+  return session_.group.barrier();  // behind it other ranks may let kernels wait for this one
 }
 
 Outcome Beside::enqueue_products(const BesideRun &what) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A device as the benchmark needs it: memory, a stream, a graph, marks in time; a second stream beside it; a relay
-// among processes. Who knows a driver implements it (src/cli/perf/cuda*.cpp); the benchmark itself knows the public
+// among processes. The command line implements it (src/cli/perf/cuda*.cpp); the benchmark itself knows the public
 // header only.
 #pragma once
 

@@ -34,7 +34,7 @@ struct Options {
   std::vector<rondo_op_t> ops{RONDO_SUM};
   int root = 0;
   bool all_roots = false;                   ///< one after the other; root is 0 then
-  int ranks = 0;                            ///< ranks that are threads; 0: the environment says who we are
+  int ranks = 0;                            ///< ranks that are threads; 0: the environment names this process's rank
   std::optional<uint32_t> iteration_count;  ///< empty: by size and time, see timing.h
   std::optional<uint32_t> warmup_count;     ///< empty: by size
   uint32_t check_count = 1;                 ///< verified runs for each size and placement

@@ -65,7 +65,7 @@ struct ProductFacts {
   uint64_t wrong = 0;  ///< elements, of those that were looked at
 };
 
-/// Who ran where.
+/// The ranks, and where each ran.
 struct Machine {
   std::vector<Member> members;
   std::optional<rondo_comm_properties_t> properties = {};  ///< of rank 0's communicator

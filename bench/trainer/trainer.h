@@ -96,7 +96,7 @@ class Trainer {
   void gradient_ready(size_t tensor, size_t pass, Work work);
   /// Waits for the gradients of all ranks, and looks at their norm.
   [[nodiscard]] Outcome wait_for_gradients(Work work, StepTimes &times);
-  /// Of all gradients, whoever has them.
+  /// Of all gradients, on whichever rank they are.
   [[nodiscard]] Outcome find_norm(Work work, double &norm);
   void update(Work work, double norm, double rate, const float *gradients);
   [[nodiscard]] Outcome run_step(Work work, StepRecord &record, std::vector<Span> *spans);

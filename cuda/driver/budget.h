@@ -62,7 +62,7 @@ struct BlockClaimTraits {
 };
 /// Blocks that are claimed at the moment.
 [[nodiscard]] uint64_t claimed_blocks(const DeviceUuid &device);
-/// Whoever holds it may be in flight with all others that do. Any thread.
+/// Kernels of all holders may be in flight together. Any thread.
 using BlockClaim = UniqueHandle<BlockClaimTraits>;
 /// `limit`: of all claims of this process on the device. (With ll128 a block has more shared memory and could have a
 /// limit of its own; but its threads' registers are what decides, with or without.) RONDO_ERROR_OUT_OF_RESOURCES: says

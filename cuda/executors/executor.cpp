@@ -185,10 +185,12 @@ Result<std::unique_ptr<PreparedPlan>> KernelExecutor::prepare(const Plan &plan) 
   auto made = std::make_unique<CudaPlan>(plan_memory_);
   RONDO_TRY_ASSIGN(made->kernel, kernels_.find(device::kernel_name(plan)));
   made->is_load_store = plan.choice.kernel == RONDO_KERNEL_LOAD_STORE;
-  if (made->is_load_store)
+  if (made->is_load_store) {
     prepare_load_store(plan, *made);
-  else
+  } else {
+    RONDO_TRY(segment_.check_links(plan));
     RONDO_TRY(prepare_image(plan, *made));
+  }
   return std::unique_ptr<PreparedPlan>(std::move(made));
 }
 

@@ -30,6 +30,7 @@ struct DeviceRequest {
   uint64_t deadline_ns = 0;
   std::vector<uint32_t> nodes;   ///< by rank
   const Links *links = nullptr;  ///< outlives the executor; serves what is between nodes
+  std::vector<bool> permitted;   ///< by rank: a peer in some schedule that can be chosen; empty: all are
   // What is asked for, the same by all ranks:
   rondo_device_executor_t executor = RONDO_DEVICE_EXECUTOR_AUTO;
   rondo_protocol_t protocol = RONDO_PROTOCOL_AUTO;

@@ -74,7 +74,7 @@ struct alignas(cache_line_bytes) DeviceResult {
 static_assert(sizeof(DeviceResult) == cache_line_bytes);
 
 /// The last operation that ended, and how many kernels have (which tells replays of a captured one apart): the low
-/// halves of both. Who has seen them before knows the rest: extended().
+/// halves of both. A reader that has seen them before knows the rest: extended().
 [[nodiscard]] RONDO_HD constexpr uint64_t pack_ended(uint64_t number, uint64_t kernels) {
   return (kernels & 0xFFFF'FFFFu) << 32 | (number & 0xFFFF'FFFFu);
 }

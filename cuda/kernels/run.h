@@ -4,7 +4,7 @@
 //
 // Ordering  A1 load verdict, relaxed; load the abort word, acquire      whether another lane or the host gave up
 //           E1 compare and exchange verdict from 0                      the first lane that did not come through
-//           E2 add to ended_lanes, acquire and release                  whoever is last sees every lane's E1; where
+//           E2 add to ended_lanes, acquire and release                  the last lane sees every lane's E1; where
 //                                                                       there is one lane, it is
 //           E3 the last one: verdict, relaxed; store result.ended, release, for the host (which acquires it)
 // A lane that stops publishes nothing more: advance() has published whole slices or nothing.

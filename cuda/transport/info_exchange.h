@@ -49,7 +49,7 @@ class InfoExchange {
 
   /// Keeps what others may still open until all know how connecting went.
   void hold(std::shared_ptr<const void> memory) { held_.push_back(std::move(memory)); }
-  /// Who has the ticket can take `descriptor`, as long as this object lives.
+  /// A process that has the ticket can take `descriptor`, as long as this object lives.
   [[nodiscard]] Result<FdTicket> offer(FileDescriptor descriptor) {
     RONDO_TRY_ASSIGN(auto made, FdOffer::make(std::move(descriptor), deadline_ns_));
     offers_.push_back(std::move(made));

@@ -43,7 +43,7 @@ uint64_t SegmentShape::plans_offset() const { return aligned(place_offset() + lo
 uint64_t SegmentShape::bytes() const { return plans_offset() + plan_bytes; }
 
 Result<Segment> Segment::connect(const PrimaryContext &context, CuStream stream, const DeviceUuid &uuid,
-                                 const SegmentShape &shape, DeviceHandles handles, const NetworkLinks &network,
+                                 const SegmentShape &shape, DeviceHandles handles, const SegmentLinks &links,
                                  InfoExchange &info_exchange) {
   Segment segment;
   segment.shape_ = shape;
@@ -64,9 +64,21 @@ Result<Segment> Segment::connect(const PrimaryContext &context, CuStream stream,
     RONDO_TRY_ASSIGN(own.handle, segment.own_->ipc_handle());
   }
   RONDO_TRY_ASSIGN(const auto infos, info_exchange.infos(segment_key, own));
-  RONDO_TRY(segment.open_peers(context, infos, network, info_exchange));
-  RONDO_TRY(segment.fill_ends(context, stream, network, info_exchange.rank()));
+  RONDO_TRY(segment.open_peers(context, infos, links, info_exchange));
+  RONDO_TRY(segment.fill_ends(context, stream, *links.network, info_exchange.rank()));
   return segment;
+}
+
+Result<void> Segment::check_links(const Plan &plan) const {
+  for (const Schedule &schedule : plan.schedules)
+    for (const uint32_t peer : schedule.peers)
+      if (peers_[peer] == 0 && !on_network_[peer])
+        return Error{RONDO_ERROR_INTERNAL,
+                     std::string(rondo_algorithm_string(plan.choice.algorithm)) + " has a link with rank " +
+                         std::to_string(peer) +
+                         ", whose device was not connected with this rank's; please report this, with RONDO_LOG=debug",
+                     -1, static_cast<int32_t>(peer)};
+  return {};
 }
 
 /// Of another thread of this process, whose addresses are used as they are.
@@ -89,30 +101,33 @@ Result<DevicePointer> Segment::open_neighbour(const PrimaryContext &context, con
   return info.address;
 }
 
+/// Of any rank of this node.
+Result<DevicePointer> Segment::open_peer(const PrimaryContext &context, const SegmentInfo &info, const SegmentInfo &own,
+                                         uint32_t peer, InfoExchange &info_exchange) {
+  if (info.process == own.process && (info.uuid == own.uuid || !own_->is_vmm()))
+    return open_neighbour(context, info, peer);
+  auto opened = own_->is_vmm() ? take_vmm(context, info, info_exchange) : open_ipc(context, info.handle);
+  if (!opened.ok()) return about_rank(peer, "opening the memory", opened.error());
+  opened_.push_back(std::move(opened).value());
+  return opened_.back().address;
+}
+
 Result<void> Segment::open_peers(const PrimaryContext &context, const std::vector<SegmentInfo> &infos,
-                                 const NetworkLinks &network, InfoExchange &info_exchange) {
+                                 const SegmentLinks &links, InfoExchange &info_exchange) {
   const uint32_t rank = info_exchange.rank();
   const SegmentInfo &own = infos[rank];
+  const bool wants_all = links.permitted.empty() || shape_.load_store.rank_count != 0;
+  peers_.assign(infos.size(), 0);
   for (uint32_t peer = 0; peer < infos.size(); ++peer) {
     const SegmentInfo &info = infos[peer];
-    const bool same_process = info.process == own.process;
-    const bool same_device = info.uuid == own.uuid;
     if (info.bytes != own.bytes)
       return Error{RONDO_ERROR_MISMATCH, "ranks " + std::to_string(rank) + " and " + std::to_string(peer) +
                                              " have segments of different sizes on their devices"};
-    if (network.reaches(peer)) {
-      peers_.push_back(0);
-      continue;
-    }
-    if (same_process && (same_device || !own_->is_vmm())) {
-      RONDO_TRY_ASSIGN(const DevicePointer address, open_neighbour(context, info, peer));
-      peers_.push_back(address);
-      continue;
-    }
-    auto opened = own_->is_vmm() ? take_vmm(context, info, info_exchange) : open_ipc(context, info.handle);
-    if (!opened.ok()) return about_rank(peer, "opening the memory", opened.error());
-    opened_.push_back(std::move(opened).value());
-    peers_.push_back(opened_.back().address);
+    on_network_.push_back(links.network->reaches(peer));
+    // Ranks that share a kernel know each other by the segment of the first.
+    const bool same_device = info.process == own.process && info.uuid == own.uuid;
+    if (on_network_[peer] || !(wants_all || same_device || links.permitted[peer])) continue;
+    RONDO_TRY_ASSIGN(peers_[peer], open_peer(context, info, own, peer, info_exchange));
   }
   return {};
 }
@@ -133,6 +148,7 @@ Result<void> Segment::fill_ends(const PrimaryContext &context, CuStream stream, 
         it.simple_in = SimpleReceiver(network.incoming(channel, peer));
         continue;
       }
+      if (peers_[peer] == 0) continue;
       it.simple_out = SimpleSender(view(peers_[peer], channel, rank));
       it.simple_in = SimpleReceiver(view(address(), channel, peer));
       it.ll_out = LlSender(view(peers_[peer], channel, rank));

@@ -22,6 +22,7 @@
 #include "cuda/driver/process_name.h"
 #include "cuda/transport/network_links.h"
 #include "cuda/transport/shared_memory.h"
+#include "src/plan/plan.h"
 #include "src/proto/connection.h"
 
 namespace rondo::cuda {
@@ -57,25 +58,36 @@ struct SegmentInfo {
   FdTicket ticket;            ///< vmm
 };
 
+/// By which links a rank's device reaches the others.
+struct SegmentLinks {
+  std::vector<bool> permitted;          ///< by rank: a peer in some schedule (src/plan/edges.h); empty: all are
+  const NetworkLinks *network = nullptr;  ///< to the ranks of other nodes
+};
+
 class Segment {
  public:
-  /// Allocates and clears it, tells the others and finds theirs, but for the ranks that `network` reaches. Every rank
-  /// calls it. `stream`: to work on.
+  /// Allocates and clears it, tells the others and opens those of permitted peers on this node; of all ranks where
+  /// load_store may run, since each reads every other's place. Every rank calls it. `stream`: to work on.
   [[nodiscard]] static Result<Segment> connect(const PrimaryContext &context, CuStream stream, const DeviceUuid &uuid,
                                                const SegmentShape &shape, DeviceHandles handles,
-                                               const NetworkLinks &network, InfoExchange &info_exchange);
+                                               const SegmentLinks &links, InfoExchange &info_exchange);
 
   [[nodiscard]] const SegmentShape &shape() const { return shape_; }
   [[nodiscard]] DevicePointer address() const { return own_->address(); }
-  /// Where this rank sees the segment of `rank`; 0: on another node.
+  /// Where this rank sees the segment of `rank`; 0: it does not, since no plan has a link there, or a network has it.
   [[nodiscard]] DevicePointer address_of(uint32_t rank) const { return peers_[rank]; }
   [[nodiscard]] uint64_t ends_address(uint32_t channel, uint32_t peer) const {
     return address() + shape_.ends_offset(channel, peer);
   }
 
+  /// RONDO_ERROR_INTERNAL: the plan has a link with a rank of this node whose segment was not opened.
+  [[nodiscard]] Result<void> check_links(const Plan &plan) const;
+
  private:
   Result<void> open_peers(const PrimaryContext &context, const std::vector<SegmentInfo> &infos,
-                          const NetworkLinks &network, InfoExchange &info_exchange);
+                          const SegmentLinks &links, InfoExchange &info_exchange);
+  Result<DevicePointer> open_peer(const PrimaryContext &context, const SegmentInfo &info, const SegmentInfo &own,
+                                  uint32_t peer, InfoExchange &info_exchange);
   Result<DevicePointer> open_neighbour(const PrimaryContext &context, const SegmentInfo &info, uint32_t peer);
   Result<void> fill_ends(const PrimaryContext &context, CuStream stream, const NetworkLinks &network, uint32_t rank);
 
@@ -85,6 +97,7 @@ class Segment {
   std::vector<OpenedMemory> opened_;
   std::vector<PrimaryContext> peer_contexts_;  ///< of other devices that this process uses
   std::vector<DevicePointer> peers_;           ///< where each rank's segment is, for this one
+  std::vector<bool> on_network_;               ///< by rank
 };
 
 /// Gives out pieces of [0, bytes), aligned to 256. First fit.

@@ -4,7 +4,7 @@
 //
 //   ipc  cuMemAlloc, and a handle of CUDA IPC. Threads of the process on another device use the same addresses, after
 //        peer access between the contexts. The owner must not free it while others use it.
-//   vmm  Physical memory and a descriptor of it, which travels by a unix socket. Who opens it maps it for its own
+//   vmm  Physical memory and a descriptor of it, which travels by a unix socket. A rank opens and maps it for its own
 //        device, and what is mapped stays until the last one unmaps it.
 #pragma once
 

@@ -346,11 +346,11 @@ RONDO_API rondo_status_t rondo_mem_alloc(void **pointer, size_t bytes) RONDO_NOE
 RONDO_API rondo_status_t rondo_mem_free(void *pointer) RONDO_NOEXCEPT;
 
 /** Makes a buffer of your own one that peers read in place. Local; each rank may register or not as it likes.
- * Without flags, peers read it by cross-memory attach where the system allows that, else it is staged as before; with
- * RONDO_REGISTER_MOVE_PAGES they map it. Memory of rondo_mem_alloc() needs no registration, and allows it.
+ * Without flags, peers read it by cross-memory attach where the system allows that, else it is staged; with
+ * RONDO_REGISTER_MOVE_PAGES they map it. Memory of rondo_mem_alloc() needs none. On a device: its memory; no effect.
  * @param handle  ended by rondo_comm_deregister() or with the communicator. One at a time.
- * @return RONDO_ERROR_INVALID_ARGUMENT: overlaps an earlier registration; RONDO_ERROR_UNSUPPORTED: the pages cannot
- *         be moved (shared, or not anonymous memory). Nothing changed. */
+ * @return RONDO_ERROR_INVALID_ARGUMENT: overlaps an earlier registration, or collectives of `comm` refuse it;
+ *         RONDO_ERROR_UNSUPPORTED: pages cannot be moved (shared, not anonymous, of a device). Nothing changed. */
 RONDO_API rondo_status_t rondo_comm_register(rondo_comm_t comm, void *pointer, size_t bytes, unsigned flags,
                                              rondo_registration_t *handle) RONDO_NOEXCEPT;
 

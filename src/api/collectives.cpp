@@ -25,6 +25,21 @@ Result<void> submit(Communicator &comm, const Call &call, rondo_stream_t stream)
   return comm.submit(call, {queue.get(), nullptr});
 }
 
+/// A reduce-scatter, whose send buffer holds all blocks and its recv buffer this rank's own; or an all-gather, where it
+/// is the other way round.
+Result<void> submit_blocks(Communicator &comm, Call call, const BlockLayout &layout, rondo_stream_t stream) {
+  const bool gathers = call.signature.collective == RONDO_ALL_GATHER;
+  const void *const whole = gathers ? call.recv : call.send;
+  const void *const part = gathers ? call.send : call.recv;
+  RONDO_TRY(check_buffer(comm, "send", call.send, gathers ? layout.own_bytes : layout.end_bytes));
+  RONDO_TRY(check_buffer(comm, "recv", call.recv, gathers ? layout.end_bytes : layout.own_bytes));
+  const void *const own = advance_bytes(whole, layout.own_offset_bytes);
+  RONDO_TRY(check_overlap(whole, layout.end_bytes, part, layout.own_bytes, own));
+  call.in_place = part == own;
+  call.signature.counts_hash = layout.hash;
+  return submit(comm, call, stream);
+}
+
 }  // namespace
 
 extern "C" {
@@ -46,14 +61,9 @@ rondo_status_t rondo_reduce_scatter(const void *send, void *recv, size_t recv_co
                                     rondo_comm_t handle, rondo_stream_t stream) noexcept {
   return at_boundary([&]() -> Result<void> {
     RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
-    RONDO_TRY_ASSIGN(const size_t block_bytes, bytes_of(recv_count, type));
-    RONDO_TRY_ASSIGN(const size_t bytes, times_ranks(block_bytes, comm->rank_count()));
+    RONDO_TRY_ASSIGN(const auto layout, even_blocks(recv_count, comm->rank_count(), comm->rank(), type));
     RONDO_TRY(check_op(op));
-    RONDO_TRY(check_buffer(*comm, "send", send, bytes));
-    RONDO_TRY(check_buffer(*comm, "recv", recv, block_bytes));
-    const void *const own = advance_bytes(send, block_bytes * comm->rank());
-    RONDO_TRY(check_overlap(send, bytes, recv, block_bytes, own));
-    return submit(*comm, {signature_of(RONDO_REDUCE_SCATTER, type, op, recv_count), send, recv, recv == own}, stream);
+    return submit_blocks(*comm, {signature_of(RONDO_REDUCE_SCATTER, type, op, recv_count), send, recv}, layout, stream);
   });
 }
 
@@ -63,13 +73,8 @@ rondo_status_t rondo_reduce_scatter_v(const void *send, void *recv, const size_t
     RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
     RONDO_TRY(check_op(op));
     RONDO_TRY_ASSIGN(const auto layout, check_blocks(counts, nullptr, comm->rank_count(), comm->rank(), type));
-    RONDO_TRY(check_buffer(*comm, "send", send, layout.end_bytes));
-    RONDO_TRY(check_buffer(*comm, "recv", recv, layout.own_bytes));
-    const void *const own = advance_bytes(send, layout.own_offset_bytes);
-    RONDO_TRY(check_overlap(send, layout.end_bytes, recv, layout.own_bytes, own));
-    Signature signature = signature_of(RONDO_REDUCE_SCATTER, type, op, layout.total_count);
-    signature.counts_hash = layout.hash;
-    return submit(*comm, {signature, send, recv, recv == own, counts, nullptr}, stream);
+    const Signature signature = signature_of(RONDO_REDUCE_SCATTER, type, op, layout.total_count);
+    return submit_blocks(*comm, {signature, send, recv, false, counts, nullptr}, layout, stream);
   });
 }
 
@@ -77,14 +82,9 @@ rondo_status_t rondo_all_gather(const void *send, void *recv, size_t send_count,
                                 rondo_stream_t stream) noexcept {
   return at_boundary([&]() -> Result<void> {
     RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
-    RONDO_TRY_ASSIGN(const size_t block_bytes, bytes_of(send_count, type));
-    RONDO_TRY_ASSIGN(const size_t bytes, times_ranks(block_bytes, comm->rank_count()));
-    RONDO_TRY(check_buffer(*comm, "send", send, block_bytes));
-    RONDO_TRY(check_buffer(*comm, "recv", recv, bytes));
-    const void *const own = advance_bytes(recv, block_bytes * comm->rank());
-    RONDO_TRY(check_overlap(recv, bytes, send, block_bytes, own));
-    return submit(*comm, {signature_of(RONDO_ALL_GATHER, type, RONDO_SUM, send_count), send, recv, send == own},
-                  stream);
+    RONDO_TRY_ASSIGN(const auto layout, even_blocks(send_count, comm->rank_count(), comm->rank(), type));
+    const Signature signature = signature_of(RONDO_ALL_GATHER, type, RONDO_SUM, send_count);
+    return submit_blocks(*comm, {signature, send, recv}, layout, stream);
   });
 }
 
@@ -93,13 +93,8 @@ rondo_status_t rondo_all_gather_v(const void *send, void *recv, const size_t *co
   return at_boundary([&]() -> Result<void> {
     RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
     RONDO_TRY_ASSIGN(const auto layout, check_blocks(counts, displacements, comm->rank_count(), comm->rank(), type));
-    RONDO_TRY(check_buffer(*comm, "send", send, layout.own_bytes));
-    RONDO_TRY(check_buffer(*comm, "recv", recv, layout.end_bytes));
-    const void *const own = advance_bytes(recv, layout.own_offset_bytes);
-    RONDO_TRY(check_overlap(recv, layout.end_bytes, send, layout.own_bytes, own));
-    Signature signature = signature_of(RONDO_ALL_GATHER, type, RONDO_SUM, layout.total_count);
-    signature.counts_hash = layout.hash;
-    return submit(*comm, {signature, send, recv, send == own, counts, displacements}, stream);
+    const Signature signature = signature_of(RONDO_ALL_GATHER, type, RONDO_SUM, layout.total_count);
+    return submit_blocks(*comm, {signature, send, recv, false, counts, displacements}, layout, stream);
   });
 }
 

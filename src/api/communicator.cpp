@@ -302,8 +302,12 @@ rondo_status_t rondo_comm_register(rondo_comm_t handle, void *pointer, size_t by
     RONDO_TRY(check_buffer("pointer", pointer, bytes));
     if ((flags & ~unsigned{RONDO_REGISTER_MOVE_PAGES}) != 0)
       return invalid_argument("unknown flags " + std::to_string(flags) + "; known is RONDO_REGISTER_MOVE_PAGES (1)");
-    RONDO_TRY_ASSIGN(const auto made,
-                     comm->registration_cache().add(pointer, bytes, (flags & RONDO_REGISTER_MOVE_PAGES) != 0));
+    RONDO_TRY(comm->check_buffer("pointer", pointer, bytes));
+    const bool move = (flags & RONDO_REGISTER_MOVE_PAGES) != 0;
+    if (move && comm->capabilities().buffers != BufferPlace::host)
+      return Error{RONDO_ERROR_UNSUPPORTED, "RONDO_REGISTER_MOVE_PAGES is for host memory; register memory of a device "
+                                            "without it"};
+    RONDO_TRY_ASSIGN(const auto made, comm->registration_cache().add(pointer, bytes, move));
     void *const made_handle = process().registrations.insert(made);
     if (made_handle != nullptr) {
       made->handle = made_handle;

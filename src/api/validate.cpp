@@ -110,6 +110,15 @@ Error refused_overlap() {
       "in place is");
 }
 
+Result<BlockLayout> even_blocks(size_t count, uint32_t rank_count, uint32_t rank, rondo_type_t type) {
+  BlockLayout layout;
+  RONDO_TRY_ASSIGN(layout.own_bytes, bytes_of(count, type));
+  RONDO_TRY_ASSIGN(layout.end_bytes, times_ranks(layout.own_bytes, rank_count));
+  layout.own_offset_bytes = layout.own_bytes * rank;
+  layout.total_count = count * rank_count;
+  return layout;
+}
+
 Result<BlockLayout> check_blocks(const size_t *counts, const size_t *displacements, uint32_t rank_count, uint32_t rank,
                                  rondo_type_t type) {
   if (counts == nullptr) return invalid_argument("counts is NULL; it must have an entry for each rank");

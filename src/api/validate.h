@@ -36,15 +36,17 @@ namespace rondo {
   return refused_overlap();
 }
 
-/// The blocks of a _v collective.
+/// The blocks of a reduce-scatter or an all-gather, one a rank, in the buffer that holds all of them.
 struct BlockLayout {
   size_t total_count = 0;  ///< elements of all blocks
   size_t end_bytes = 0;    ///< from the buffer's beginning to the last block's end
   size_t own_bytes = 0;
   size_t own_offset_bytes = 0;
-  uint64_t hash = 0;  ///< of counts and displacements; never 0
+  uint64_t hash = 0;  ///< of counts and displacements, never 0 then; 0: all blocks are of one size
 };
 
+/// One block after another, each of `count` elements. Unknown types and overflow are refused.
+[[nodiscard]] Result<BlockLayout> even_blocks(size_t count, uint32_t rank_count, uint32_t rank, rondo_type_t type);
 /// `displacements` may be null: one block after another. Overlapping blocks and overflow are refused.
 [[nodiscard]] Result<BlockLayout> check_blocks(const size_t *counts, const size_t *displacements, uint32_t rank_count,
                                                uint32_t rank, rondo_type_t type);

@@ -13,7 +13,7 @@ namespace rondo {
 /// Hands the core over for at least that long; a signal may end it early.
 void sleep_for_ns(uint64_t ns);
 
-/// Hands the core over to whoever can run.
+/// Hands the core over to a thread that can run.
 void yield_core();
 
 /// Sleeps while `word` is `value`, at most timeout_ns; may return early. The word may be shared between processes.

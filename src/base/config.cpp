@@ -310,7 +310,7 @@ constexpr std::array variables{
                    },
                    [](const Config &config) { return show_name(device_handles_string(config.device_handles)); },
                    shared<&Config::device_handles>},
-    ConfigVariable{"RONDO_DEVICE_LAUNCH", "own, shared", "who launches kernels on a CUDA device",
+    ConfigVariable{"RONDO_DEVICE_LAUNCH", "own, shared", "whether each rank launches its own kernels on a CUDA device",
                    [](std::string_view text, Config &config) {
                      return set_name(config.device_launch, text, device_launch_string, "way to launch");
                    },

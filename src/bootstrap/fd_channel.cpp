@@ -24,7 +24,7 @@ constexpr uint64_t client_patience_ns = 1'000'000'000;  // a taker sends its tok
 constexpr uint64_t look_ns = 10'000'000;  // at the check, and at whom a full backlog keeps waiting
 constexpr int listen_backlog = 4096;
 constexpr int accepts_per_round = 64;
-constexpr size_t pending_count_max = 16;  // whoever is let in and has not sent its token: each holds a descriptor
+constexpr size_t pending_count_max = 16;  // clients let in that have not sent their token; each holds a descriptor
 constexpr uint64_t retry_ns = 5'000'000;
 constexpr int take_attempts_max = 20;
 

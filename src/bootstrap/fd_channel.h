@@ -47,7 +47,7 @@ class FdServer {
   FdTicket ticket_;
 };
 
-/// Gives descriptors to everybody who has the ticket, on a thread of its own, until it is destroyed.
+/// Gives descriptors to each process that has the ticket, on a thread of its own, until it is destroyed.
 class FdOffer {
  public:
   /// They stay the caller's, open as long as this.

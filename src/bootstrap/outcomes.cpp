@@ -27,10 +27,11 @@ Bytes part_of(const Result<Bytes> &own) {
 }  // namespace
 
 Result<std::vector<Bytes>> gather_outcomes(Store &store, std::string_view key, uint32_t rank, uint32_t count,
-                                           const Result<Bytes> &own, uint64_t deadline_ns) {
+                                           const Result<Bytes> &own, uint64_t deadline_ns,
+                                           std::span<const std::string> names) {
   if (!own.ok()) deadline_ns = std::min(deadline_ns, now_ns() + farewell_ns);
   const auto gathered = store.gather(key, rank, count, part_of(own), deadline_ns);
-  if (!own.ok()) return own.error();
+  if (!own.ok() && (names.empty() || !gathered.ok())) return own.error();
   if (!gathered.ok()) return gathered.error();
   std::vector<Bytes> parts;
   for (uint32_t peer = 0; peer < count; ++peer) {
@@ -40,7 +41,8 @@ Result<std::vector<Bytes>> gather_outcomes(Store &store, std::string_view key, u
     if (reader.failed() || status > RONDO_ERROR_INTERNAL)
       return Error{RONDO_ERROR_MISMATCH, "rank " + std::to_string(peer) + " runs another version of Rondo"};
     if (status != RONDO_OK) {
-      Error error{status, "rank " + std::to_string(peer) + " failed: " + text_of(rest)};
+      const std::string failed = names.empty() ? "rank " + std::to_string(peer) + " failed" : names[peer];
+      Error error{status, failed + ": " + text_of(rest)};
       error.peer = static_cast<int32_t>(peer);
       return error;
     }

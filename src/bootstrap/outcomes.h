@@ -2,6 +2,8 @@
 // A gather in which a rank that could not come so far says so, instead of letting the others wait for it.
 #pragma once
 
+#include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -10,10 +12,13 @@
 namespace rondo {
 
 /// Every rank calls it with what it has come to: the bytes that the others need, or its error.
+/// @param names  by rank, for people; or none. With names all ranks get the same error, if there is one: that of the
+/// lowest rank that failed, whose name it begins with. Without names a rank that failed gets its own error.
 /// @return all parts in rank order; this rank's own error, soon; or that of the lowest rank that has one, with its
 /// status, and the rank as the peer. Else as Store::gather().
 [[nodiscard]] Result<std::vector<Bytes>> gather_outcomes(Store &store, std::string_view key, uint32_t rank,
                                                          uint32_t count, const Result<Bytes> &own,
-                                                         uint64_t deadline_ns);
+                                                         uint64_t deadline_ns,
+                                                         std::span<const std::string> names = {});
 
 }  // namespace rondo

@@ -30,7 +30,7 @@ constexpr std::array commands{
     Command{"run", "start the ranks of a job on this machine and look after them", run_run},
     Command{"schedule", "print what each rank does in a collective: text, JSON, Graphviz, SVG", run_schedule},
     Command{"sim", "simulate a collective among thousands of ranks on a described network", run_sim},
-    Command{"status", "tell what the ranks of running jobs do, and who is waited for", run_status},
+    Command{"status", "tell what the ranks of running jobs do, and which are waited for", run_status},
     Command{"trace", "make one timeline of the ranks' operations, for Perfetto and Chrome", run_trace},
     Command{"train", "train a small model data-parallel, and measure how much communication hides", run_train},
     Command{"tune", "measure this machine and write the table that RONDO_TUNING_FILE loads", run_tune},

@@ -103,7 +103,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Links &links_;  ///< of transport_
   Ranks &ranks_;  ///< of transport_
   FailureDump dump_;
-  std::atomic<bool> failure_logged_ = false;  ///< relaxed: whoever comes first logs; no data rides on it
+  std::atomic<bool> failure_logged_ = false;  ///< relaxed: the first thread logs; no data rides on it
   RegistrationCache registrations_;
   Operations operations_;
   const std::shared_ptr<Executor> executor_;  ///< outlives the plans

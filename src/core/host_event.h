@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An event: a point in a stream that others can wait for. Each record is a generation; whoever waits, waits for the
-// generation that was the latest when he asked, so recording again moves nobody's goal. Records of one event on several
+// An event: a point in a stream that others can wait for. Each record is a generation; a wait is for the
+// generation that was the latest when it began, so recording again moves no goal. Records of one event on several
 // streams may complete in any order: the event keeps the list of those that are still to come.
 #pragma once
 

@@ -35,10 +35,11 @@ Result<std::shared_ptr<Registration>> RegistrationCache::add(void *pointer, size
   registrations_.push_back(registration);
   if (log::enabled(log::Level::debug, log::Subsystem::memory))
     log::debug(log::Subsystem::memory,
-               "registered a buffer of " + show_bytes(bytes) + " bytes; peers read it " +
-                   (in_region ? "mapped, as memory of rondo_mem_alloc()"
-                    : registration->moved ? "mapped, its pages moved into shared memory"
-                                          : "by process_vm_readv"));
+               "registered a buffer of " + show_bytes(bytes) + " bytes; " +
+                   (!on_host_             ? "on a device this changes nothing"
+                    : in_region           ? "peers read it mapped, as memory of rondo_mem_alloc()"
+                    : registration->moved ? "peers read it mapped, its pages moved into shared memory"
+                                          : "peers read it by process_vm_readv"));
   return registration;
 }
 

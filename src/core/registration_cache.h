@@ -28,7 +28,8 @@ class Registration {
 /// Any thread.
 class RegistrationCache final : public MemoryExporter {
  public:
-  explicit RegistrationCache(shm::RegionTable &regions) : regions_(regions) {}
+  /// @param on_host  the communicator is: peers read what is registered.
+  RegistrationCache(shm::RegionTable &regions, bool on_host) : regions_(regions), on_host_(on_host) {}
 
   Result<std::shared_ptr<Registration>> add(void *pointer, size_t bytes, bool move);
   /// RONDO_ERROR_INVALID_ARGUMENT: not a registration of this communicator.
@@ -41,6 +42,7 @@ class RegistrationCache final : public MemoryExporter {
 
  private:
   shm::RegionTable &regions_;
+  const bool on_host_;
   mutable std::mutex mutex_;
   std::vector<std::shared_ptr<Registration>> registrations_;
 };

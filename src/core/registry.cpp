@@ -56,8 +56,8 @@ std::vector<std::string> near_devices(const Settings &settings) {
   return topology.ok() ? near_rdma_devices(topology.value()) : std::vector<std::string>();
 }
 
-/// By rank: on another host, and a peer in some schedule that can be chosen.
-std::vector<bool> linked_ranks(const ConnectArgs &args, uint32_t channel_count) {
+/// By rank: a peer in some schedule that can be chosen.
+std::vector<bool> permitted_ranks(const ConnectArgs &args, uint32_t channel_count) {
   const GroupInfo &group = args.group;
   const Settings &settings = args.settings;
   EdgeRequest request;
@@ -66,8 +66,13 @@ std::vector<bool> linked_ranks(const ConnectArgs &args, uint32_t channel_count) 
   request.oversubscribed = group.oversubscribed && settings.device == RONDO_DEVICE_HOST;
   request.overrides = {settings.algorithm, settings.protocol, settings.channels, settings.chunk_bytes, settings.kernel};
   request.table = args.tuning;
-  std::vector<bool> linked = permitted_peers(request, args.rank);
-  for (const uint32_t rank : group.ranks_of(group.node_of(args.rank))) linked[rank] = false;
+  return permitted_peers(request, args.rank);
+}
+
+/// Those of them that are on other hosts.
+std::vector<bool> linked_ranks(const ConnectArgs &args, uint32_t channel_count) {
+  std::vector<bool> linked = permitted_ranks(args, channel_count);
+  for (const uint32_t rank : args.group.ranks_of(args.group.node_of(args.rank))) linked[rank] = false;
   return linked;
 }
 
@@ -206,6 +211,7 @@ Result<std::shared_ptr<Executor>> connect_executor(const ConnectArgs &args, Stor
   const auto nodes = args.group.node_of_ranks();
   request.nodes.assign(nodes.begin(), nodes.end());
   request.links = &links;
+  request.permitted = permitted_ranks(args, args.group.one_node() ? device_channels_max : links.channel_count());
   RONDO_TRY_ASSIGN(auto device, cuda::connect_device(request, store));
   return std::shared_ptr<Executor>(std::move(device));
 }

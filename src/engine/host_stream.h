@@ -3,7 +3,7 @@
 //
 // A task that fails does not stop the stream: its failure is kept for the next synchronize(), and what follows runs;
 // an operation of a failed communicator then fails at once by itself. Every enqueued task runs exactly once, also when
-// the stream is destroyed. So whoever waits for a task waits no longer than the sum of the deadlines before it.
+// the stream is destroyed. So a wait for a task is no longer than the sum of the deadlines before it.
 #pragma once
 
 #include <array>

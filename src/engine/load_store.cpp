@@ -44,7 +44,7 @@ LoadStoreCall::LoadStoreCall(ExchangeEnd &end, const Plan &plan, const Buffers &
       single_steps_(rounds_every_step(static_cast<rondo_type_t>(plan.key.signature.type))),
       cheap_(reduces_cheaply(static_cast<rondo_type_t>(plan.key.signature.type),
                              static_cast<rondo_op_t>(plan.key.signature.op))),
-      chunk_elements_(tiles_.chunk_elements) {}
+      chunks_(tiles_, count_, rank_count()) {}
 
 RunOutcome LoadStoreCall::run(rondo_algorithm_t algorithm) {
   if (algorithm == RONDO_ALGORITHM_ONE_SHOT) return run_one_shot();

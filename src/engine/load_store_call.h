@@ -10,6 +10,7 @@
 #include "src/engine/load_store.h"
 #include "src/engine/reduction/rank_order.h"
 #include "src/engine/reduction/stream_copy.h"
+#include "src/plan/load_store_chunks.h"
 #include "src/proto/memory.h"
 
 namespace rondo {
@@ -53,7 +54,6 @@ class LoadStoreCall {
   [[nodiscard]] RunOutcome run_two_shot();
   [[nodiscard]] RunOutcome run_exported_parts();
   [[nodiscard]] RunOutcome run_exported_whole();
-  [[nodiscard]] uint64_t exported_chunk_factor() const;
   void contribute(uint64_t chunk) const;
   [[nodiscard]] RunOutcome reduce(uint64_t chunk);
   [[nodiscard]] const std::byte *operand(uint64_t chunk, uint32_t rank, uint64_t element) const;
@@ -80,27 +80,11 @@ class LoadStoreCall {
   [[nodiscard]] bool outgrows_caches() const { return bytes() >= end_.cache_bytes_; }
   /// In place the lines of recv are in the cache already, since they were just read.
   [[nodiscard]] bool streams() const { return apart() && outgrows_caches(); }
-  [[nodiscard]] uint64_t chunk_count() const { return ceil_div(count_, chunk_elements_); }
-  [[nodiscard]] Range chunk_range(uint64_t chunk) const {
-    return slice_of({0, count_}, chunk * chunk_elements_, chunk_elements_);
-  }
-  /// The part of `chunk` that `rank` reduces.
-  [[nodiscard]] Range part(uint64_t chunk, uint32_t rank) const {
-    return even_part(chunk_range(chunk), rank, rank_count(), tiles_.align_elements);
-  }
-  /// Calls reduce(piece, rank) for the pieces of `range` that differ in whose operand is the first: the others follow
-  /// in rank order, behind the last rank the first.
+  /// Calls reduce(piece, rank) for the pieces of `range` that differ in `rank`, whose operand is the first.
   template <class Reduction>
-  void for_each_order(Range range, Reduction reduce) const {
-    if (!in_ring_order_) return reduce(range, 0u);
-    const uint64_t end = range.begin + range.count, tile_elements = tiles_.chunk_elements * rank_count();
-    for (uint64_t tile = range.begin / tile_elements; tile * tile_elements < end; ++tile) {
-      for (uint32_t owner = 0; owner < rank_count(); ++owner) {
-        const Range all = tiles_.range(tile, owner);
-        const uint64_t begin = std::max(all.begin, range.begin), piece_end = std::min(all.begin + all.count, end);
-        if (begin < piece_end) reduce(Range{begin, piece_end - begin}, (owner + 1) % rank_count());
-      }
-    }
+  void for_each_order(Range range, const Reduction &reduce) const {
+    if (in_ring_order_) return chunks_.for_each_ring_order(range, reduce);
+    reduce(range, 0u);
   }
 
   /// Copies; past_caches: by streaming stores.
@@ -149,7 +133,7 @@ class LoadStoreCall {
   const uint32_t element_bytes_;
   const bool single_steps_;  ///< each step rounds
   const bool cheap_;         ///< memory takes longer than arithmetic
-  uint64_t chunk_elements_;  ///< of a whole chunk; in a ring of accumulators a chunk is a tile
+  load_store::Chunks chunks_;
   bool is_ring_ = false;
   bool in_ring_order_ = false;  ///< a ring without accumulators
   bool exports_send_ = false, exports_recv_ = false;

@@ -1,32 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// two_shot by load_store: who reduces a part reads it where its owners wrote it. Also a ring where all export both
-// buffers: nothing is left of it then but the order of its reductions.
+// two_shot by load_store: the rank that reduces a part reads it where its owners wrote it. Also a ring where all
+// export both buffers: nothing is left of it then but the order of its reductions.
 #include "src/engine/load_store_call.h"
 
 namespace rondo {
-namespace {
-
-// How many times larger chunks are where all export.
-constexpr uint64_t dedicated_chunk_factor = 4;
-constexpr uint64_t oversubscribed_chunk_factor = 16;
-
-}  // namespace
-
 RunOutcome LoadStoreCall::run_two_shot() {
   if (const RunOutcome settled = settle_ring(); !done(settled)) return settled;
   announce();
   contribute(0);
-  for (uint64_t step = 1; step < chunk_count() + 2; ++step) {
+  for (uint64_t step = 1; step < chunks_.count() + 2; ++step) {
     if (waiter_.stopped()) return stopped;  // a rank that never waits would not notice a failure otherwise
     if (step == 1 && exports_send_ && exports_recv_) {  // before the next chunk, whose size it may change
       if (const RunOutcome met = wait_for_announcements(); !done(met)) return met;
-      if (all_export_) chunk_elements_ *= exported_chunk_factor();
+      if (all_export_) chunks_.enlarge(load_store::Chunks::exported_factor(end_.wake_));
     }
-    if (step < chunk_count()) contribute(step);
+    if (step < chunks_.count()) contribute(step);
     if (step == 1 && !(exports_send_ && exports_recv_)) {
       if (const RunOutcome met = wait_for_announcements(); !done(met)) return met;
     }
-    if (step - 1 < chunk_count()) {
+    if (step - 1 < chunks_.count()) {
       if (const RunOutcome reduced = reduce(step - 1); !done(reduced)) return reduced;
     }
     if (step >= 2) {
@@ -36,27 +28,20 @@ RunOutcome LoadStoreCall::run_two_shot() {
   return finish_gathering();
 }
 
-/// Where all export both buffers no area of the exchange bounds a chunk, and larger ones save turns of the scheduler:
-/// all see the same announcements, so all come to the same size.
-uint64_t LoadStoreCall::exported_chunk_factor() const {
-  return end_.wake_ ? oversubscribed_chunk_factor : dedicated_chunk_factor;
-}
-
 /// Each rank reduces as many elements in a row as in a two_shot, which memory likes better than the ring's own parts.
 /// Two ranks out of place write sums that outgrow the caches past them, as all do what they copy; elsewhere that was
 /// not measured.
 RunOutcome LoadStoreCall::run_exported_parts() {
   in_ring_order_ = true;
-  uint64_t chunk_bytes = exported_chunk_factor() * end_.view_.geometry.chunk_bytes;
+  uint64_t chunk_bytes = load_store::Chunks::exported_factor(end_.wake_) * end_.view_.geometry.chunk_bytes;
   if (rank_count() == 2 && all_apart_ && cheap_ && !end_.wake_) {
     sums_past_caches_ = true;
     chunk_bytes = 2 * end_.cache_bytes_;  // a few milliseconds; nobody could fetch from the caches what is not there
   }
-  const uint64_t tile_elements = tiles_.chunk_elements * rank_count();
-  chunk_elements_ = std::max<uint64_t>(chunk_bytes / (tile_elements * element_bytes_), 1) * tile_elements;
-  for (uint64_t step = 0; step < chunk_count() + 1; ++step) {
+  chunks_.set_bytes(chunk_bytes, element_bytes_);
+  for (uint64_t step = 0; step < chunks_.count() + 1; ++step) {
     if (waiter_.stopped()) return stopped;
-    if (step < chunk_count()) {
+    if (step < chunks_.count()) {
       if (const RunOutcome reduced = reduce(step); !done(reduced)) return reduced;
     }
     if (step >= 1) {
@@ -72,15 +57,15 @@ RunOutcome LoadStoreCall::run_exported_parts() {
 /// they share a core, and so its caches, nor where arithmetic takes longer than memory.
 RunOutcome LoadStoreCall::run_exported_whole() {
   in_ring_order_ = true;
-  chunk_elements_ = count_;
-  for (uint32_t offset = 0; offset < rank_count(); ++offset) reduce_range(0, part(0, rank_after(offset)));
+  chunks_.set_single();
+  for (uint32_t offset = 0; offset < rank_count(); ++offset) reduce_range(0, chunks_.part(0, rank_after(offset)));
   return finish_gathering();
 }
 
 /// No rank returns while a peer may still read a buffer that the rank has exported. Peers have read `send` before they
 /// stored `reduced`, which gather() has waited for; two ranks that reduce everything export both buffers.
 RunOutcome LoadStoreCall::finish_gathering() const {
-  end_.chunks_ += chunk_count();
+  end_.chunks_ += chunks_.count();
   publish(own_place().gathered.value, end_.chunks_);  // G2
   if (!exports_recv_) return {};
   return wait_for_gathered(end_.chunks_);
@@ -89,7 +74,7 @@ RunOutcome LoadStoreCall::finish_gathering() const {
 /// C: copies what the others are to reduce of this chunk; nothing where the buffer is exported.
 void LoadStoreCall::contribute(uint64_t chunk) const {
   if (!exports_send_) {
-    const Range all = chunk_range(chunk), own = part(chunk, end_.rank_);
+    const Range all = chunks_.range(chunk), own = chunks_.part(chunk, end_.rank_);
     std::byte *const to = end_.view_.contribution(end_.rank_, end_.chunks_ + chunk);
     const std::byte *const from = buffers_.send.data + all.begin * element_bytes_;
     const uint64_t before = (own.begin - all.begin) * element_bytes_;
@@ -108,7 +93,7 @@ RunOutcome LoadStoreCall::reduce(uint64_t chunk) {
     if (operands_[rank] == nullptr || !exports_recv_)
       if (!wait_for(place(rank).contributed, end_.chunks_ + chunk + 1)) return stopped;  // R1
   }
-  reduce_range(chunk, part(chunk, end_.rank_));
+  reduce_range(chunk, chunks_.part(chunk, end_.rank_));
   publish(own_place().reduced.value, end_.chunks_ + chunk + 1);  // R2
   return {};
 }
@@ -117,7 +102,7 @@ RunOutcome LoadStoreCall::reduce(uint64_t chunk) {
 const std::byte *LoadStoreCall::operand(uint64_t chunk, uint32_t rank, uint64_t element) const {
   if (rank == end_.rank_) return buffers_.send.data + element * element_bytes_;
   if (operands_[rank] != nullptr) return operands_[rank] + element * element_bytes_;
-  return end_.view_.contribution(rank, end_.chunks_ + chunk) + (element - chunk_range(chunk).begin) * element_bytes_;
+  return end_.view_.contribution(rank, end_.chunks_ + chunk) + (element - chunks_.range(chunk).begin) * element_bytes_;
 }
 
 /// Reduces `range` of the chunk into recv and, where peers do not read that, into the result's area.
@@ -147,7 +132,7 @@ void LoadStoreCall::reduce_range(uint64_t chunk, Range range) const {
 RunOutcome LoadStoreCall::gather(uint64_t chunk) const {
   for (uint32_t offset = 1; offset < rank_count(); ++offset) {
     const uint32_t rank = rank_after(offset);
-    const Range range = part(chunk, rank);
+    const Range range = chunks_.part(chunk, rank);
     if (!wait_for(place(rank).reduced, end_.chunks_ + chunk + 1)) return stopped;  // G1
     const uint64_t in_buffer = range.begin * element_bytes_;
     const std::byte *const from =

@@ -83,7 +83,7 @@ class Operations {
   [[nodiscard]] std::shared_ptr<const void> keep_communicator() const { return parts_.keep(); }
   /// The failure is put on record; nobody waits for that.
   void announce_failure() { parts_.on_failure(false); }
-  /// The failure as it is to whoever asks first, RONDO_ERROR_COMM_FAILED afterwards.
+  /// The first call returns the failure as it is, later ones RONDO_ERROR_COMM_FAILED.
   [[nodiscard]] Error report_failure();
 
  private:

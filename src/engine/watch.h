@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Looks after one operation while it waits: failure elsewhere, its deadline, ranks that disagree, ranks that died or
-// left. Whoever notices first records it for all (Ranks::raise).
+// left. The rank that notices first records it for all (Ranks::raise).
 #pragma once
 
 #include <cstdint>

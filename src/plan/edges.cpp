@@ -39,19 +39,25 @@ std::set<rondo_algorithm_t> possible_algorithms(const EdgeRequest &request, rond
   input.oversubscribed = request.oversubscribed;
   input.several_hosts = nodes.size() > 1;
   input.shares_hosts = input.several_hosts && nodes.size() < rank_count;
-  // The sizes of slots do not matter to the algorithm, but which protocols have slots does: between hosts there are
-  // none of ll, and those of ll128 only where it is asked for. A row of a table with another protocol is never taken.
+  // The sizes of slots do not matter to the algorithm, but which protocols have slots does. Those of ll128 are there
+  // where it is asked for; those of ll nowhere between hosts, and inside of one not for every executor. A row of a
+  // table with a protocol that has no slots is not taken.
   input.slot_bytes = 1024;
   if (request.overrides.protocol == RONDO_PROTOCOL_LL128) input.ll128_slot_bytes = 1024;
   input.table = request.table;
   if (collective != RONDO_BARRIER) input.overrides = request.overrides;
+  const std::set<uint64_t> sizes = sizes_to_ask(request, collective);
   std::set<rondo_algorithm_t> found;
-  for (const BufferPlace place : {BufferPlace::host, BufferPlace::device, BufferPlace::shared_device}) {
-    input.buffers = place;
-    for (const uint64_t bytes : sizes_to_ask(request, collective)) {
-      input.bytes = bytes;
-      // What cannot be chosen has no schedule; the call will say why.
-      if (const auto choice = choose_plan(input); choice.ok()) found.insert(choice.value().algorithm);
+  for (const uint32_t ll_slot_bytes : {0u, 1024u}) {
+    if (ll_slot_bytes != 0 && input.several_hosts) continue;
+    input.ll_slot_bytes = ll_slot_bytes;
+    for (const BufferPlace place : {BufferPlace::host, BufferPlace::device, BufferPlace::shared_device}) {
+      input.buffers = place;
+      for (const uint64_t bytes : sizes) {
+        input.bytes = bytes;
+        // What cannot be chosen has no schedule; the call will say why.
+        if (const auto choice = choose_plan(input); choice.ok()) found.insert(choice.value().algorithm);
+      }
     }
   }
   return found;

@@ -3,16 +3,16 @@
 
 #include <algorithm>
 
+#include "src/plan/load_store_chunks.h"
+
 namespace rondo::load_store {
 namespace {
-
-constexpr uint64_t dedicated_chunk_factor = 4, oversubscribed_chunk_factor = 16;  // where all export
 
 class Writer {
  public:
   Writer(const Operation &operation, Position &position)
       : it_(operation), at_(position), n_(operation.geometry.rank_count), rank_(operation.rank),
-        chunk_elements_(operation.tiles.chunk_elements) {
+        chunks_(operation.tiles, operation.count, n_) {
     program_.lanes.resize(1);
   }
 
@@ -35,13 +35,6 @@ class Writer {
     const auto set = [](bool exports) { return exports; };
     return std::all_of(it_.exports_send.begin(), it_.exports_send.end(), set) &&
            std::all_of(it_.exports_recv.begin(), it_.exports_recv.end(), set);
-  }
-  [[nodiscard]] uint64_t chunk_count() const { return ceil_div(it_.count, chunk_elements_); }
-  [[nodiscard]] Range chunk_range(uint64_t chunk) const {
-    return slice_of({0, it_.count}, chunk * chunk_elements_, chunk_elements_);
-  }
-  [[nodiscard]] Range part(uint64_t chunk, uint32_t rank) const {
-    return even_part(chunk_range(chunk), rank, n_, it_.tiles.align_elements);
   }
 
   // Places.
@@ -102,7 +95,7 @@ class Writer {
     ProgramStep &contribution = step();
     if (chunk == 0) contribution.works.push_back({{}, {announcement(rank_)}});
     if (!exports_send()) {
-      const Range all = chunk_range(chunk), own = part(chunk, rank_);
+      const Range all = chunks_.range(chunk), own = chunks_.part(chunk, rank_);
       for (const Range &range : {Range{all.begin, own.begin - all.begin},
                                  Range{own.begin + own.count, all.begin + all.count - own.begin - own.count}})
         copy(contribution,
@@ -114,20 +107,14 @@ class Writer {
 
   [[nodiscard]] Bytes operand(uint64_t chunk, uint32_t rank, Range piece) const {
     if (rank == rank_ || it_.exports_send[rank]) return buffer(Memory::send, rank, piece);
-    return area(Memory::contribution, rank, at_.chunks + chunk, piece.begin - chunk_range(chunk).begin, piece.count);
+    return area(Memory::contribution, rank, at_.chunks + chunk, piece.begin - chunks_.range(chunk).begin, piece.count);
   }
 
   /// As LoadStoreCall::for_each_order().
   template <class Reduction>
   void for_each_order(Range range, const Reduction &reduce) const {
-    if (!in_ring_order_) return reduce(range, 0u);
-    for (uint64_t tile = 0; tile < it_.tiles.tile_count; ++tile)
-      for (uint32_t owner = 0; owner < n_; ++owner) {
-        const Range all = it_.tiles.range(tile, owner);
-        const uint64_t begin = std::max(all.begin, range.begin);
-        const uint64_t end = std::min(all.begin + all.count, range.begin + range.count);
-        if (begin < end) reduce(Range{begin, end - begin}, (owner + 1) % n_);
-      }
+    if (in_ring_order_) return chunks_.for_each_ring_order(range, reduce);
+    reduce(range, 0u);
   }
 
   void reduce_range(ProgramStep &to, uint64_t chunk, Range range) const {
@@ -151,14 +138,14 @@ class Writer {
     for (uint32_t offset = 1; offset < n_; ++offset)
       if (!it_.exports_send[after(offset)] || !exports_recv())
         reduction.waits.push_back({Counter::contributed, after(offset), at_.chunks + chunk + 1});
-    reduce_range(reduction, chunk, part(chunk, rank_));
+    reduce_range(reduction, chunk, chunks_.part(chunk, rank_));
     publish(reduction, Counter::reduced, at_.chunks + chunk + 1);
   }
 
   void gather(uint64_t chunk) {
     for (uint32_t offset = 1; offset < n_; ++offset) {
       const uint32_t rank = after(offset);
-      const Range range = part(chunk, rank);
+      const Range range = chunks_.part(chunk, rank);
       ProgramStep &fetch = step();
       fetch.waits.push_back({Counter::reduced, rank, at_.chunks + chunk + 1});
       copy(fetch, buffer(Memory::recv, rank_, range),
@@ -168,7 +155,7 @@ class Writer {
   }
 
   void finish_gathering() {
-    at_.chunks += chunk_count();
+    at_.chunks += chunks_.count();
     publish(step(), Counter::gathered, at_.chunks);
     if (exports_recv()) wait_for_others(step(), Counter::gathered, at_.chunks);
   }
@@ -178,21 +165,17 @@ class Writer {
     at_.ring_unsettled = false;
     contribute(0);
     const bool meets_first = exports_send() && exports_recv();
-    for (uint64_t number = 1; number < chunk_count() + 2; ++number) {
+    for (uint64_t number = 1; number < chunks_.count() + 2; ++number) {
       if (number == 1 && meets_first) {
         wait_for_announcements();
-        if (all_export()) chunk_elements_ *= exported_chunk_factor();
+        if (all_export()) chunks_.enlarge(Chunks::exported_factor(it_.wake));
       }
-      if (number < chunk_count()) contribute(number);
+      if (number < chunks_.count()) contribute(number);
       if (number == 1 && !meets_first) wait_for_announcements();
-      if (number - 1 < chunk_count()) reduce(number - 1);
+      if (number - 1 < chunks_.count()) reduce(number - 1);
       if (number >= 2) gather(number - 2);
     }
     finish_gathering();
-  }
-
-  [[nodiscard]] uint64_t exported_chunk_factor() const {
-    return it_.wake ? oversubscribed_chunk_factor : dedicated_chunk_factor;
   }
 
   void ring() {
@@ -205,21 +188,20 @@ class Writer {
     const auto none = [](bool place) { return !place; };
     const bool pair = n_ == 2 && std::all_of(it_.in_place.begin(), it_.in_place.end(), none) && it_.cheap && !it_.wake;
     if (pair && !outgrows_caches()) return exported_whole();
-    uint64_t chunk_bytes = exported_chunk_factor() * it_.geometry.chunk_bytes;
+    uint64_t chunk_bytes = Chunks::exported_factor(it_.wake) * it_.geometry.chunk_bytes;
     if (pair) chunk_bytes = 2 * it_.cache_bytes;
-    const uint64_t tile_elements = it_.tiles.chunk_elements * n_;
-    chunk_elements_ = std::max<uint64_t>(chunk_bytes / (tile_elements * it_.element_bytes), 1) * tile_elements;
-    for (uint64_t number = 0; number < chunk_count() + 1; ++number) {
-      if (number < chunk_count()) reduce(number);
+    chunks_.set_bytes(chunk_bytes, it_.element_bytes);
+    for (uint64_t number = 0; number < chunks_.count() + 1; ++number) {
+      if (number < chunks_.count()) reduce(number);
       if (number >= 1) gather(number - 1);
     }
     finish_gathering();
   }
 
   void exported_whole() {
-    chunk_elements_ = it_.count;
+    chunks_.set_single();
     ProgramStep &reduces = step();
-    for (uint32_t offset = 0; offset < n_; ++offset) reduce_range(reduces, 0, part(0, after(offset)));
+    for (uint32_t offset = 0; offset < n_; ++offset) reduce_range(reduces, 0, chunks_.part(0, after(offset)));
     finish_gathering();
   }
 
@@ -264,7 +246,7 @@ class Writer {
   const Operation &it_;
   Position &at_;
   const uint32_t n_, rank_;
-  uint64_t chunk_elements_;
+  Chunks chunks_;
   bool in_ring_order_ = false;  ///< a ring without accumulators
   Program program_;
 };

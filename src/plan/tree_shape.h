@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shape of trees (src/plan/tree.cpp draws it): who is whose parent, and which rank or host stands where.
+// The shape of trees (src/plan/tree.cpp draws it): the parent of each place, and the rank or host there.
 #pragma once
 
 #include <bit>

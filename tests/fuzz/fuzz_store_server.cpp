@@ -18,7 +18,7 @@ struct Peer {
   std::optional<wire::FrameSealer> sealer;
 };
 
-/// Does the handshake as one who knows the secret.
+/// Does the handshake as a client that knows the secret.
 void prove(StoreHub &hub, Peer &peer, const Secret &secret, const wire::Challenge &server, uint64_t now_ns) {
   const wire::Challenge client{};
   Bytes hello;

@@ -121,7 +121,7 @@ TEST_CASE("copy executor: ranks that disagree hear of it, and nothing of the wro
   }
   const bool behind_others = GENERATE(false, true);
   CopyGroup group(2, 4096);
-  // Who is late may be told by its own call.
+  // A late rank may be told by its own call.
   const auto call = [&](int rank, size_t count) {
     const rondo_status_t status = group.sum(rank, group.stream(rank), count);
     return status == RONDO_OK || status == RONDO_ERROR_MISMATCH || status == RONDO_ERROR_COMM_FAILED;

@@ -111,7 +111,7 @@ class Life:
         if self.kind == "early":  # while they meet, not every step knows whom it waits for
             return
         names = re.search(rf"\branks? (\d+, )*{self.victim}\b", told.message)
-        # Rank 0 runs the store: once it has given up nobody can say who was missing.
+        # Rank 0 runs the store: once it has given up nothing can say which ranks were missing.
         alone = "the process that runs it (rank 0" in told.message
         assert names or told.peer == self.victim or (self.kind == "calls" and alone), (
             f"rank {number} does not name rank {self.victim}")

@@ -25,11 +25,20 @@ inline rondo_config_t on_device(CuDevice device = 0) {
   return config;
 }
 
+/// Says what is left out where there is one.
+inline bool has_two_devices(const char *what) {
+  const auto devices = rondo::cuda::cuda_devices(rondo::cuda::conformance::loaded_driver());
+  if (devices.ok() && devices.value().size() > 1) return true;
+  std::printf("skipped: %s: there is one device\n", what);
+  return false;
+}
+
 /// Device memory with the bytes of a vector.
 class DeviceBuffer {
  public:
+  static constexpr size_t spare_bytes = 64;  ///< behind the values
   DeviceBuffer(const World &world, const std::vector<std::byte> &bytes)
-      : world_(world), bytes_(bytes.size()), memory_(world.memory(bytes.size() + 64)) {
+      : world_(world), bytes_(bytes.size()), memory_(world.memory(bytes.size() + spare_bytes)) {
     write(bytes);
   }
   [[nodiscard]] void *pointer() const { return reinterpret_cast<void *>(memory_.get().object); }

@@ -20,7 +20,7 @@ std::vector<unsigned char> read_back(const World &world, DevicePointer from, siz
 
 }  // namespace
 
-TEST_CASE("driver: devices tell who they are") {
+TEST_CASE("driver: devices tell their names and sizes") {
   const CudaDriver &cu = loaded_driver();
   CHECK(cu.version >= driver_version_min);
   const auto devices = cuda_devices(cu);

@@ -282,7 +282,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("emulated load_store: in shared buffers, who comes when a peer has given up touches nothing and ends") {
+TEST_CASE("emulated load_store: in shared buffers, a rank that comes after a peer gave up touches nothing and ends") {
   for (const LoadStoreKind &kind : shared_kinds)
     for (const uint32_t threads : {1u, 4u}) {
       CAPTURE(kind.text(), threads);

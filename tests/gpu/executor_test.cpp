@@ -350,7 +350,7 @@ TEST_CASE("executors: a device that stopped because of another rank tells that r
 TEST_CASE("executors: a stream or a buffer of another place is refused before anything is enqueued") {
   for (const Kind kind : {Kind::host, Kind::kernel, Kind::copy}) {
     CAPTURE(names[static_cast<int>(kind)]);
-    Place other(kind == Kind::host ? Kind::kernel : Kind::host);  // first: who is on the host loads no driver
+    Place other(kind == Kind::host ? Kind::kernel : Kind::host);  // first: a rank on the host loads no driver
     RankGroup group(kind);
     const Executor &executor = *group.ranks[0].executor;
     CHECK(executor.check_stream(group.place.stream()).ok());

@@ -59,7 +59,7 @@ void check_sum(const std::vector<int> &devices, size_t count) {
 
 }  // namespace
 
-TEST_CASE("ll128: what is asked for is what plans have, and nobody gets it who does not ask", "[plain]") {
+TEST_CASE("ll128: what is asked for is what plans have, and no plan has it unasked", "[plain]") {
   if (!has_ll128("plans")) return;
   DeviceRanks asking(2, with_ll128()), plain(2);
   for (const size_t count : {1, 30, 31, 100'000, 10'000'000}) {

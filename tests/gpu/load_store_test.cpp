@@ -51,7 +51,7 @@ struct Buffers {
 
 }  // namespace
 
-TEST_CASE("load_store: ranks that share buffers have it, asked or not, but who asks for something else", "[plain]") {
+TEST_CASE("load_store: ranks that share buffers have it, asked or not, unless they ask for something else", "[plain]") {
   rondo_config_t simple = on_device();
   simple.protocol = RONDO_PROTOCOL_SIMPLE;
   DeviceRanks asking(2, with_load_store()), plain(2), other(2, simple);

@@ -149,7 +149,7 @@ TEST_CASE("shared launch: every collective, calls among calls, in the order of e
 
 TEST_CASE("shared launch: the kernel comes behind what is on each rank's stream, and before what follows", "[plain]") {
   constexpr size_t count = 2000;
-  for (const int closed : {0, 1, 2}) {  // whoever comes last
+  for (const int closed : {0, 1, 2}) {  // the group that comes last
     Group group(3, count);
     const World &world = group.ranks.world;
     std::vector<DeviceBuffer> results;

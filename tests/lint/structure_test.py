@@ -52,7 +52,7 @@ MAY_INCLUDE = {
     "bench": {"src/console", "src/base/size.h", "src/base/runtime_library.h"},
     "examples": set(),
     "tests": {"src", "bench", "transports", "cuda"},
-    # A driver knows nothing of who calls it, but the interface's declarations.
+    # A driver knows nothing of its callers, but the interface's declarations.
     "tests/soft_cuda": {"cuda/driver/driver_api.h", "cuda/driver/driver_entries.h", "src/proto/access_counts.h"},
     "tests/soft_nvml": {"src/topo/nvml_api.h"},
     # The kernels that it runs are the library's own bodies.

@@ -23,11 +23,12 @@ extern char **environ;
 namespace {
 
 constexpr uint64_t patience_ns = 30'000'000'000;
-constexpr size_t offer_head = 1 + wire::challenge_bytes;
+constexpr size_t outcome_bytes = sizeof(uint32_t);  // the status in front of each part of gather_outcomes()
+constexpr size_t offer_head = outcome_bytes + wire::challenge_bytes;
 
 wire::Challenge challenge_in(const Bytes &offer) {
   wire::Challenge challenge{};
-  std::copy_n(offer.begin() + 1, challenge.size(), challenge.begin());
+  std::copy_n(offer.begin() + outcome_bytes, challenge.size(), challenge.begin());
   return challenge;
 }
 

@@ -134,7 +134,7 @@ TEST_CASE("verbs: an offer comes over whole, and no part of one is taken", "[net
   longer.push_back(std::byte{0});
   CHECK_FALSE(decode(ByteReader(longer)).has_value());
   Bytes strange = bytes;
-  strange[2] = std::byte{9};  // no kind of GID
+  strange[1] = std::byte{9};  // no kind of GID
   CHECK_FALSE(decode(ByteReader(strange)).has_value());
 }
 

@@ -301,7 +301,7 @@ class Life:
         since = max(struck, self.events("ready" if met else "joins", rank)[0].seconds)
         self.came("early, met" if met else "early", line.seconds - since, DEATH_S if met else KINDS["early"][2])
         check(STATUS.get(status) in (REMOTE, TIMEOUT), "rank", rank, "got status", status, message)
-        # Rank 0 runs the store: without it nobody can say who is missing.
+        # Rank 0 runs the store: without it nothing can say which ranks are missing.
         if met:
             check(peer == self.victim, "rank", rank, "names the wrong rank:", message)
         elif self.victim != 0:

@@ -94,7 +94,7 @@ class Tally:
 
 
 def shared_files():
-    """Rondo makes none; whoever else is at work here makes folders."""
+    """Rondo makes none; other programs that are at work here make folders."""
     return {path.name for path in Path("/dev/shm").iterdir() if "rondo" in path.name and path.is_file()}
 
 

@@ -115,7 +115,7 @@ void take_part(Board &board, const Disagreement &drawn, int rank) {
   const rondo_status_t made = rondo_comm_init(&comm, &board.id, rank, drawn.rank_count, &drawn.config);
   Told &told = board.told[static_cast<size_t>(rank)];
   told = made == RONDO_OK ? live_on_host(drawn, rank, comm) : told_by_init(made);
-  pthread_barrier_wait(&barrier);  // who is told last must still find the others there
+  pthread_barrier_wait(&barrier);  // the rank that is told last must still find the others there
   if (comm != nullptr) static_cast<void>(rondo_comm_destroy(comm));
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stranger who keeps COUNT connections to a TCP port, each of which says nothing or half of a handshake, and renews
+// A stranger that keeps COUNT connections to a TCP port, each of which says nothing or half of a handshake, and renews
 // each that is closed as fast as it can: flood PORT COUNT silent|half. Says "ready" when each was made once, then ends
 // with its input, after two minutes at the latest, and says how many connections it made. Loopback only.
 #include <arpa/inet.h>

@@ -33,7 +33,7 @@ class Ranks:
                                                     stderr=subprocess.STDOUT, text=True)
 
     def end(self):
-        """rank -> its lines, each as words; whoever still runs is killed and fails the test."""
+        """rank -> its lines, each as words; a rank that still runs is killed and fails the test."""
         deadline = time.monotonic() + HANG_S
         said, hung = {}, []
         for rank, process in self.processes.items():

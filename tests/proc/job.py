@@ -38,7 +38,7 @@ class Rank:
 
 
 class HeldPort:
-    """A port of this machine that nobody is given but who asks for it by its number, as a store does, until the end."""
+    """A port of this machine that is given only to a program that asks for it by its number, as a store does."""
 
     def __init__(self):
         self.socket = socket.socket()

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`rondo run`: nothing stays behind, whoever of launcher, guard and ranks is killed and however deep processes hide."""
+"""`rondo run`: nothing stays, whichever of launcher, guard and ranks is killed and however deep processes hide."""
 import os
 import signal
 import sys

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""rondo status and the flight recorder: who is waited for, what a killed rank did last, and that neither garbage nor a
+"""rondo status and the flight recorder: which ranks are waited for, what a killed rank did last, and that no garbage or
 process that may not be looked at brings it down. usage: status_test.py RONDO RANK_PROGRAM"""
 
 import fcntl

@@ -11,7 +11,7 @@ constexpr uint64_t departure_limit_ns = 2 * second;
 constexpr uint64_t mismatch_limit_ns = 1 * second;
 constexpr uint64_t told_limit_ns = 100 * ms;      // from the moment at which somebody has recorded the failure
 constexpr uint64_t timeout_slack_ns = 1 * second;
-constexpr uint64_t init_slack_ns = 3 * second;  // a store that does not answer has 2 s more to say who is missing
+constexpr uint64_t init_slack_ns = 3 * second;  // a store that does not answer has 2 s more to name the missing ranks
 constexpr uint64_t readers_ns = 1 * second;     // threads that still read a buffer are waited for
 constexpr uint64_t race_ns = 100 * ms;            // a rank may arrive while another one writes that it has not
 
@@ -132,7 +132,7 @@ class Judge {
                          calls[error.operation - 1].called_ns <= failure.at_ns &&
                          calls[error.operation - 1].returned_ns >= failure.at_ns;
     const bool between = record_.ranks[failure.rank].idle_ns <= failure.at_ns && error.operation == calls.size() + 1;
-    // Who disagreed, or finalized early, may come to light in a later operation than that on which they did.
+    // Ranks that disagreed, or finalized early, may come to light in a later operation than that on which they did.
     const bool parted = error.status == RONDO_ERROR_MISMATCH ||
                         (error.status == RONDO_ERROR_REMOTE && error.peer >= 0 &&
                          finalizes(record_.ranks[static_cast<uint32_t>(error.peer)], failure));
@@ -220,7 +220,7 @@ class Judge {
       complain(rank, name + ": not the first failure: " + call.error.message);
   }
 
-  /// Whoever has met all ranks has been told if one of them had called something else, then or before.
+  /// A rank that has met all others has been told if one of them had called something else, then or before.
   void check_agreement(uint32_t rank, size_t index, const std::string &name) {
     const auto &calls = record_.ranks[rank].calls;
     if (!waits_for_all(calls[index].signature)) return;

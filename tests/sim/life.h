@@ -42,7 +42,7 @@ struct RankRecord {
 };
 
 struct FailureRecord {
-  uint32_t rank = 0;  ///< who recorded it
+  uint32_t rank = 0;  ///< the one that recorded it
   uint64_t at_ns = 0;
   Error error;
 };

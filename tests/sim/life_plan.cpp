@@ -228,7 +228,7 @@ LifePlan draw_life(uint64_t seed, Defect defect) {
       signature = {RONDO_BROADCAST, signature.type, RONDO_SUM, fault.variant % plan.rank_count, signature.count, 0};
   }
   plan.death_notice_ns = random.spread(400 * ms);
-  // A thread is not killed or stopped alone: who reads others' memory directly has them in its own process.
+  // A thread is not killed or stopped alone: a rank that reads others' memory directly has them in its own process.
   const bool threads = std::all_of(plan.faults.begin(), plan.faults.end(), [](const Fault &fault) {
     return fault.kind != FaultKind::kill && fault.kind != FaultKind::exit && fault.kind != FaultKind::stop;
   });

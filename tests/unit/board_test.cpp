@@ -8,7 +8,7 @@
 using namespace rondo;
 using namespace rondo::shm;
 
-TEST_CASE("failure record: the first failure stays, with who wrote it", "[shm]") {
+TEST_CASE("failure record: the first failure stays, with the rank that wrote it", "[shm]") {
   SharedFailure failure;
   CHECK_FALSE(failed(failure));
   raise_failure(failure, 3, {RONDO_ERROR_TIMEOUT, "the first", 3, 1, 7});

@@ -58,7 +58,7 @@ TEST_CASE("descriptors on offer: more than a message holds arrive in their order
   CHECK(inode_of(taken.value()[300].get()) == inode_of(last.get()));
 }
 
-TEST_CASE("a descriptor on offer: whoever has the ticket takes it, as often as he likes, all at once") {
+TEST_CASE("a descriptor on offer: each thread that has the ticket takes it, as often as it likes, all at once") {
   auto file = a_file();
   const ino_t inode = inode_of(file.get());
   const auto offer = FdOffer::make(std::move(file), now_ns() + patience_ns);
@@ -131,7 +131,7 @@ TEST_CASE("a descriptor for certain processes: any other one is turned away befo
   CHECK(served.ok());
 }
 
-TEST_CASE("a descriptor for certain processes: who did not come in time is told") {
+TEST_CASE("a descriptor for certain processes: one that did not come in time is named") {
   auto server = FdServer::listen();
   REQUIRE(server.ok());
   const auto file = a_file();

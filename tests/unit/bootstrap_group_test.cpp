@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups of ranks at a store, without sockets: who is told of a death, a failure, a wrong size, and when.
+// Groups of ranks at a store, without sockets: which ranks are told of a death, a failure, a wrong size, and when.
 #include <algorithm>
 
 #include "tests/unit/bootstrap_world.h"
@@ -153,7 +153,7 @@ TEST_CASE("store group: a wrong size and a rank that comes twice are told to all
   }
 }
 
-TEST_CASE("store group: a communicator that is made does not fail for somebody who comes too late") {
+TEST_CASE("store group: a communicator that is made does not fail for a rank that comes too late") {
   Group group(6);
   group.enter();
   group[0].session.begin(make_leave({RONDO_OK, ""}), no_deadline);

@@ -107,7 +107,7 @@ TEST_CASE("store hub: a flood of strangers of every manner does not disturb a gr
   for (uint32_t rank = 0; rank < rank_count; ++rank) members[rank].rank = rank;
   std::map<uint64_t, Stranger> strangers;
   size_t stranger_total = 0;
-  std::deque<Member *> backlog;  // who has knocked, in order; null: a stranger
+  std::deque<Member *> backlog;  // clients that have knocked, in order; null: a stranger
   const auto group_done = [&] { return std::ranges::all_of(members, &Member::finished); };
   for (int turn = 0; turn < 20'000 && !group_done(); ++turn) {  // a turn is 0 to 20 ms
     world.now += world.between(0, second_ns / 50);
@@ -144,7 +144,7 @@ TEST_CASE("store hub: a flood of strangers of every manner does not disturb a gr
   CHECK(world.hub.connection_count() == rank_count);  // all half-open ones have expired
 }
 
-TEST_CASE("store hub: who is silent gives way to whoever comes, the oldest first; who has said hello stays") {
+TEST_CASE("store hub: silent clients give way to new ones, the oldest first; those that have said hello stay") {
   HubLimits limits;
   limits.silent_count = 4;
   World world(1, limits);
@@ -167,7 +167,7 @@ TEST_CASE("store hub: who is silent gives way to whoever comes, the oldest first
   CHECK(world.hub.stranger_count() == 4);
 }
 
-TEST_CASE("store hub: for want of descriptors the silent are cut first, then who has said hello, and never a member") {
+TEST_CASE("store hub: for want of descriptors silent clients go first, then those that said hello, never a member") {
   World world(1);
   const auto say_hello = [&](uint64_t number) {
     StoreClientSession client(world.secret, challenge_of(number), "test");
@@ -231,7 +231,7 @@ TEST_CASE("store core: ranks that disagree about a gather are told so") {
   CHECK(status_of(handle(core, 2, early)) == RONDO_ERROR_MISMATCH);
 }
 
-TEST_CASE("store core: a cancelled gather lists who is missing, at most 16 of them") {
+TEST_CASE("store core: a cancelled gather lists the missing ranks, at most 16 of them") {
   StoreCore core;
   CHECK(handle(core, 1, make_gather("g", 2, 40, "a")).empty());
   const auto replies = handle(core, 1, make_request(Request::Kind::cancel, ""));

@@ -180,7 +180,7 @@ TEST_CASE("rendezvous: a directory or file that others could have touched is ref
   ::unlink(path.c_str());
 }
 
-TEST_CASE("rendezvous: ranks of a unique id meet once; who is missing or came twice is said") {
+TEST_CASE("rendezvous: ranks of a unique id meet once; a rank that is missing or came twice is named") {
   const auto made = start_unique_id_server("lo");
   REQUIRE(made.ok());
   std::thread other([&] { CHECK(join_unique_id(made.value().id, 1, 2, soon()).ok()); });
@@ -222,7 +222,7 @@ TEST_CASE("rendezvous: a rank that comes twice, or with another size, ends the w
   }
 }
 
-TEST_CASE("rendezvous: a store that has ended is not waited for by those who come to it") {
+TEST_CASE("rendezvous: a store that has ended is not waited for by ranks that come to it") {
   auto made = start_unique_id_server("lo");
   REQUIRE(made.ok());
   made.value().server.reset();

@@ -143,7 +143,7 @@ TEST_CASE("store: nobody listening is a timeout that says so, and a server that 
   CHECK(late.error().status == RONDO_ERROR_TIMEOUT);
 }
 
-TEST_CASE("store: a server that ends tells those who wait whom they waited for") {
+TEST_CASE("store: a server that ends tells clients that wait which ranks they waited for") {
   const Secret secret = random_secret();
   auto server = start_store_server({"127.0.0.1", 0}, secret);
   REQUIRE(server.ok());
@@ -191,13 +191,16 @@ TEST_CASE("unique id: its server can be reached with what it carries, and damage
   CHECK_FALSE(decode_unique_id(rondo_unique_id_t{}).ok());
 }
 
-TEST_CASE("store: a rank that has failed tells the others, who need not wait for it") {
+TEST_CASE("store: a rank that has failed tells the others, which need not wait for it") {
   const Secret secret = random_secret();
   const auto server = start_store_server({"127.0.0.1", 0}, secret);
   REQUIRE(server.ok());
   constexpr uint32_t rank_count = 3;
-  for (const bool fails : {false, true}) {
-    CAPTURE(fails);
+  const std::vector<std::string> names{"rank 0 (host a)", "rank 1 (host b)", "rank 2 (host b)"};
+  // The last: two ranks fail, and names are given.
+  for (const uint32_t failures : {0u, 1u, 2u}) {
+    const bool fails = failures > 0, named = failures == 2;
+    CAPTURE(failures);
     std::vector<Error> errors(rank_count, Error{RONDO_OK, {}});
     std::vector<std::vector<Bytes>> parts(rank_count);
     std::vector<std::thread> ranks;
@@ -206,8 +209,9 @@ TEST_CASE("store: a rank that has failed tells the others, who need not wait for
         const auto store = connect_store(server.value()->endpoint(), secret, soon());
         if (!store.ok()) return;
         Result<Bytes> own = text("part " + std::to_string(rank));
-        if (fails && rank == 1) own = Error{RONDO_ERROR_OUT_OF_RESOURCES, "no memory left"};
-        auto all = gather_outcomes(*store.value(), fails ? "fails" : "goes well", rank, rank_count, own, soon());
+        if (rank != 0 && rank <= failures) own = Error{RONDO_ERROR_OUT_OF_RESOURCES, "no memory left"};
+        auto all = gather_outcomes(*store.value(), std::to_string(failures), rank, rank_count, own, soon(),
+                                   named ? std::span<const std::string>(names) : std::span<const std::string>());
         if (all.ok())
           parts[rank] = std::move(all.value());
         else
@@ -223,6 +227,11 @@ TEST_CASE("store: a rank that has failed tells the others, who need not wait for
         continue;
       }
       CHECK(errors[rank].status == RONDO_ERROR_OUT_OF_RESOURCES);
+      if (named) {
+        CHECK(errors[rank].message == "rank 1 (host b): no memory left");
+        CHECK(errors[rank].peer == 1);
+        continue;
+      }
       CHECK(errors[rank].message == (rank == 1 ? "no memory left" : "rank 1 failed: no memory left"));
       CHECK(errors[rank].peer == (rank == 1 ? -1 : 1));
     }

@@ -237,7 +237,7 @@ TEST_CASE("settings: of kernel and protocol, what the caller asks for drops what
   caller.kernel = RONDO_KERNEL_LOAD_STORE;
   CHECK(merge(&caller, with_protocol).value().kernel == RONDO_KERNEL_LOAD_STORE);
   CHECK(merge(&caller, with_protocol).value().protocol == RONDO_PROTOCOL_AUTO);
-  caller.protocol = RONDO_PROTOCOL_SIMPLE;  // both are the caller's: the call is refused, by who plans it
+  caller.protocol = RONDO_PROTOCOL_SIMPLE;  // both are the caller's: the call is refused where it is planned
   CHECK(merge(&caller, with_protocol).value().protocol == RONDO_PROTOCOL_SIMPLE);
   CHECK(merge(&caller, with_protocol).value().kernel == RONDO_KERNEL_LOAD_STORE);
   caller.kernel = RONDO_KERNEL_AUTO;
@@ -279,7 +279,7 @@ TEST_CASE("settings: the device is the caller's") {
   CHECK(merge(&caller, Config{}).value().device == RONDO_DEVICE_HOST);
   caller.device = 3;
   CHECK(merge(&caller, Config{}).value().device == 3);
-  // Which has more channels than host memory, whoever asks for them.
+  // Which has more channels than host memory, whether the caller or the environment asks for them.
   Config many;
   many.channels = 9;
   CHECK(merge(&caller, many).value().channels == 9);
@@ -288,7 +288,7 @@ TEST_CASE("settings: the device is the caller's") {
   CHECK(merge(&caller, Config{}).value().channels == 64);
 }
 
-TEST_CASE("settings: the executor is the caller's, the environment's for a caller who does not know of it") {
+TEST_CASE("settings: the executor is the caller's, the environment's for a caller that does not know of it") {
   Config environment;
   environment.device_executor = RONDO_DEVICE_EXECUTOR_COPY;
   rondo_config_t caller = RONDO_CONFIG_INIT;
@@ -299,7 +299,7 @@ TEST_CASE("settings: the executor is the caller's, the environment's for a calle
   CHECK(merge(&caller, environment).value().device_executor == RONDO_DEVICE_EXECUTOR_COPY);
 }
 
-TEST_CASE("settings: whether the initialisation waits is the caller's, and of one who does not know of it, it does") {
+TEST_CASE("settings: whether the initialisation waits is the caller's; for a caller that knows none, it does") {
   rondo_config_t caller = RONDO_CONFIG_INIT;
   CHECK_FALSE(merge(&caller, Config{}).value().nonblocking);
   caller.nonblocking = 1;

@@ -87,7 +87,7 @@ TEST_CASE("event: holds another stream until its record, and only for what is en
   CHECK(rondo_event_destroy(event) == RONDO_OK);
 }
 
-TEST_CASE("event: who waits is held by the record that was the latest at the time of the call") {
+TEST_CASE("event: a wait is for the record that was the latest at the time of the call") {
   ApiStream slow;
   ApiStream quick;
   ApiStream waiting;
@@ -98,7 +98,7 @@ TEST_CASE("event: who waits is held by the record that was the latest at the tim
   REQUIRE(rondo_stream_wait_event(waiting.handle, event) == RONDO_OK);  // for the record on slow
   REQUIRE(rondo_event_record(event, quick.handle) == RONDO_OK);
   CHECK(rondo_stream_synchronize(quick.handle) == RONDO_OK);
-  // The newer record is done; the older one still holds `waiting`, and nobody who comes now.
+  // The newer record is done; the older one still holds `waiting`, and no wait that begins now.
   CHECK(rondo_event_query(event) == RONDO_OK);
   CHECK(rondo_event_synchronize(event) == RONDO_OK);
   CHECK(rondo_stream_wait_event(nullptr, event) == RONDO_OK);

@@ -30,8 +30,8 @@ class Draw {
 };
 
 std::vector<uint32_t> draw_layout(Draw &draw) {
-  std::vector<uint32_t> node_of(2 + draw.below(39));
-  const uint32_t nodes = 2 + draw.below(5);
+  std::vector<uint32_t> node_of(2 + draw.below(39) + (draw.one_in(4) ? 50 : 0));
+  const uint32_t nodes = 1 + draw.below(6);
   const bool in_blocks = draw.one_in(2);
   for (uint32_t rank = 0; rank < node_of.size(); ++rank)
     node_of[rank] = in_blocks ? rank * nodes / static_cast<uint32_t>(node_of.size()) : draw.below(nodes);
@@ -42,13 +42,14 @@ PlanChoice draw_overrides(Draw &draw) {
   PlanChoice overrides;
   if (draw.one_in(3)) overrides.algorithm = static_cast<rondo_algorithm_t>(draw.below(8));
   if (draw.one_in(4)) overrides.channels = 1 + draw.below(channel_count);
-  if (draw.one_in(4)) overrides.protocol = RONDO_PROTOCOL_SIMPLE;
+  if (draw.one_in(4)) overrides.protocol = draw.one_in(2) ? RONDO_PROTOCOL_SIMPLE : RONDO_PROTOCOL_LL;
   if (draw.one_in(6)) overrides.kernel = RONDO_KERNEL_INTERPRETER;
   return overrides;
 }
 
 /// Rows that begin and end between powers of two.
-TuningTable odd_table(uint32_t rank_count, rondo_protocol_t last_protocol = RONDO_PROTOCOL_SIMPLE) {
+TuningTable odd_table(uint32_t rank_count, rondo_protocol_t last_protocol = RONDO_PROTOCOL_SIMPLE,
+                      bool several_hosts = true) {
   std::vector<TuningRow> rows;
   for (const auto &[bytes_max, algorithm] :
        std::vector<std::pair<uint64_t, rondo_algorithm_t>>{{5'000, RONDO_ALGORITHM_RING},
@@ -60,7 +61,7 @@ TuningTable odd_table(uint32_t rank_count, rondo_protocol_t last_protocol = ROND
     row.bytes_max = bytes_max;
     const bool last = bytes_max == TuningRow::any_bytes;
     row.choice = {algorithm, last ? last_protocol : RONDO_PROTOCOL_SIMPLE, 1, 4096, RONDO_KERNEL_INTERPRETER};
-    row.several_hosts = true;
+    row.several_hosts = several_hosts;
     rows.push_back(row);
   }
   auto table = TuningTable::make(std::move(rows));
@@ -68,8 +69,8 @@ TuningTable odd_table(uint32_t rank_count, rondo_protocol_t last_protocol = ROND
   return std::move(table).value();
 }
 
-/// As Communicator::choose() asks.
-TunerInput input_of(const EdgeRequest &request, rondo_collective_t collective, uint64_t bytes) {
+/// As Communicator::choose() asks. has_ll: of an executor; not between hosts.
+TunerInput input_of(const EdgeRequest &request, rondo_collective_t collective, uint64_t bytes, bool has_ll) {
   const auto rank_count = static_cast<uint32_t>(request.node_of.size());
   std::vector<uint32_t> nodes(request.node_of.begin(), request.node_of.end());
   std::ranges::sort(nodes);
@@ -83,6 +84,7 @@ TunerInput input_of(const EdgeRequest &request, rondo_collective_t collective, u
   input.shares_hosts = input.several_hosts && nodes.size() < rank_count;
   input.slot_count = 8;
   input.slot_bytes = 131'072;
+  if (has_ll && !input.several_hosts) input.ll_slot_bytes = 16'384;
   if (collective != RONDO_BARRIER) input.overrides = request.overrides;
   input.table = request.table;
   return input;
@@ -98,7 +100,7 @@ std::vector<std::vector<bool>> permitted_of_all(const EdgeRequest &request) {
 std::string find_forbidden(const EdgeRequest &request, const std::vector<std::vector<bool>> &permitted, Draw &draw) {
   const auto rank_count = static_cast<uint32_t>(request.node_of.size());
   const auto collective = static_cast<rondo_collective_t>(draw.below(RONDO_BARRIER + 1));
-  const auto choice = choose_plan(input_of(request, collective, draw.bytes()));
+  const auto choice = choose_plan(input_of(request, collective, draw.bytes(), draw.one_in(2)));
   if (!choice.ok()) return {};
   const uint32_t root = draw.below(rank_count);
   for (uint32_t rank = 0; rank < rank_count; ++rank)
@@ -125,7 +127,9 @@ TEST_CASE("edges: every schedule that can be chosen runs between permitted peers
     const std::vector<uint32_t> node_of = draw_layout(draw);
     const auto rank_count = static_cast<uint32_t>(node_of.size());
     // A row with a protocol that networks do not have is passed over by every call.
-    const TuningTable table = odd_table(rank_count, draw.one_in(2) ? RONDO_PROTOCOL_LL : RONDO_PROTOCOL_SIMPLE);
+    const bool several_hosts = std::ranges::count(node_of, node_of[0]) != std::ranges::ssize(node_of);
+    const TuningTable table =
+        odd_table(rank_count, draw.one_in(2) ? RONDO_PROTOCOL_LL : RONDO_PROTOCOL_SIMPLE, several_hosts);
     const EdgeRequest request{node_of, channel_count, draw.one_in(2), draw_overrides(draw),
                               draw.one_in(3) ? &table : nullptr};
     CAPTURE(node_of, request.oversubscribed, request.overrides.algorithm, request.table != nullptr);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flight recorder: what is written into records and read from them, who is waited for, and that no content of a
+// The flight recorder: what is written into records and read, which ranks are waited for, and that no content of a
 // segment, however wrong, does more than be refused.
 #include "src/core/diagnostics/recorder.h"
 
@@ -157,7 +157,7 @@ TEST_CASE("recorder: a reader beside a writer sees whole records only") {
   CHECK(recording.rank(0).completed == last);
 }
 
-TEST_CASE("wait: who has not entered the oldest operation that others are in is waited for") {
+TEST_CASE("wait: a rank that has not entered the oldest operation that others are in is waited for") {
   using enum Activity;
   CHECK_FALSE(find_wait({rank_now(between_calls, 3, 3), rank_now(left, 3, 3)}).has_value());
   auto wait = find_wait({rank_now(in_call, 7, 6), rank_now(between_calls, 6, 6), rank_now(in_call, 7, 6)});
@@ -169,13 +169,13 @@ TEST_CASE("wait: who has not entered the oldest operation that others are in is 
   wait = find_wait({rank_now(in_call, 9, 8), rank_now(in_call, 7, 6), rank_now(dead, 6, 6)});
   CHECK(wait->operation == 7);
   CHECK(wait->waited_for == std::vector<uint32_t>{2});
-  // All are there: then it is who cannot go on.
+  // All are there: then it is the rank that cannot go on.
   wait = find_wait({rank_now(in_call, 7, 6), rank_now(in_call, 7, 6, ProcessState::stopped), rank_now(dead, 7, 6)});
   CHECK(wait->waiting == std::vector<uint32_t>{0, 1});
   CHECK(wait->waited_for == std::vector<uint32_t>{1, 2});
   wait = find_wait({rank_now(in_call, 7, 6), rank_now(in_call, 7, 6)});
   CHECK(wait->waited_for.empty());
-  // A rank that is slow in an operation which waits for nobody does not hide who is missing in the next.
+  // A rank that is slow in an operation which waits for no other does not hide the rank that is missing in the next.
   wait = find_wait({rank_now(failed, 8, 7), rank_now(in_call, 7, 6), rank_now(dead, 7, 7)});
   CHECK(wait->operation == 8);
   CHECK(wait->waited_for == std::vector<uint32_t>{1, 2});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks of one host that meet in shared memory: who is named where one goes before it has fetched it.
+// Ranks of one host that meet in shared memory: which rank is named where one goes before it has fetched it.
 #include <unistd.h>
 
 #include <thread>

@@ -206,7 +206,7 @@ TEST_CASE("statistics: what a stream runs behind the point that is waited for is
   REQUIRE(rondo_event_destroy(event) == RONDO_OK);
 }
 
-TEST_CASE("statistics: several who wait at once count once") {
+TEST_CASE("statistics: several ranks that wait at once count once") {
   Pair pair;
   pair.enqueue(0);
   std::thread late([&] {

@@ -119,7 +119,7 @@ TEST_CASE("stream: a full queue takes 1,024 tasks, makes the next caller wait an
   CHECK(ran == HostStream::queue_tasks_max);
 }
 
-TEST_CASE("stream: destroy runs what is enqueued, sends away who waits for a place, and ends the handle") {
+TEST_CASE("stream: destroy runs what is enqueued, sends away threads that wait for a place, and ends the handle") {
   ApiStream stream;
   Gate gate;
   std::atomic<int> ran = 0;

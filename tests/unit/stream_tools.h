@@ -14,7 +14,7 @@
 
 namespace rondo {
 
-/// Holds those who wait until it is opened.
+/// Holds the threads that wait until it is opened.
 class Gate {
  public:
   void open() {

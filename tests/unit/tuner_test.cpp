@@ -1,38 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/plan/tuner.h"
-
-#include <array>
+// The tuner on one host: algorithms, protocols, overrides and chunks.
 #include <string>
 #include <vector>
 
-#include "tests/catch.h"
+#include "tests/unit/tuner_input.h"
 
 using namespace rondo;
+using namespace rondo_test;
 
 namespace {
 
-bool everything(rondo_collective_t) { return true; }
-bool wholes(rondo_collective_t it) { return it != RONDO_REDUCE_SCATTER && it != RONDO_ALL_GATHER; }
-
-/// As the real registry is shaped, with limits that are easy to pass.
-constexpr std::array registry{
-    Algorithm{RONDO_ALGORITHM_RING, 4096, everything, nullptr, nullptr},
-    Algorithm{RONDO_ALGORITHM_TREE, 100'000, wholes, nullptr, nullptr},
-    Algorithm{RONDO_ALGORITHM_ONE_SHOT, 12, everything, nullptr, nullptr},
-    Algorithm{RONDO_ALGORITHM_TWO_SHOT, 12, wholes, nullptr, nullptr},
-};
-
-constexpr TunerInput with(rondo_collective_t collective, uint32_t rank_count, uint64_t bytes) {
-  TunerInput input;
-  input.collective = collective;
-  input.rank_count = rank_count;
-  input.bytes = bytes;
-  input.slot_bytes = 65536;
-  input.ll_slot_bytes = 32768;
-  return input;
-}
-
-const std::vector<uint64_t> sizes{0, 1, 8, 1024, 1025, 32768, 32769, 262144, 262145, uint64_t{1} << 40, UINT64_MAX};
 const std::vector<uint32_t> rank_counts{1, 2, 3, 8, 9, 12, 13, 16, 17, 64, 65, 254, 4096};
 
 }  // namespace
@@ -102,54 +79,6 @@ TEST_CASE("tuner: small messages go straight with ll, large ones with simple") {
   CHECK(middle.protocol == RONDO_PROTOCOL_SIMPLE);
   CHECK(choose_plan(with(RONDO_ALL_REDUCE, 40, 64 << 20), registry).value().algorithm == RONDO_ALGORITHM_RING);
   CHECK(choose_plan(with(RONDO_ALL_REDUCE, 40, 8192), registry).value().channels == 2);  // the double tree
-}
-
-TEST_CASE("tuner: between two ranks on two hosts every size goes in one hop, in chunks of several slots") {
-  for (const uint64_t bytes : sizes) {
-    TunerInput input = with(RONDO_ALL_REDUCE, 2, bytes);
-    input.slot_bytes = 131072;
-    input.several_hosts = true;
-    const PlanChoice choice = choose_plan(input, registry).value();
-    CHECK(choice.algorithm == RONDO_ALGORITHM_ONE_SHOT);
-    CHECK(choice.chunk_bytes > input.slot_bytes);
-    input.several_hosts = false;
-    if (bytes > 32768) CHECK(choose_plan(input, registry).value().algorithm != RONDO_ALGORITHM_ONE_SHOT);
-  }
-}
-
-TEST_CASE("tuner: between hosts of several ranks, large ones go by two channels of hierarchical") {
-  TunerInput input = with(RONDO_ALL_REDUCE, 4, 1 << 20);
-  input.several_hosts = input.shares_hosts = true;
-  const PlanChoice choice = choose_plan(input).value();
-  CHECK(choice.algorithm == RONDO_ALGORITHM_HIERARCHICAL);
-  CHECK(choice.channels == 2);  // one chunk on its way is not enough
-}
-
-TEST_CASE("tuner: between hosts of several ranks, every collective crosses the network as seldom as it can") {
-  for (const rondo_collective_t collective :
-       {RONDO_ALL_REDUCE, RONDO_REDUCE_SCATTER, RONDO_ALL_GATHER, RONDO_BROADCAST, RONDO_REDUCE}) {
-    TunerInput input = with(collective, 16, 1 << 20);
-    input.several_hosts = input.shares_hosts = true;
-    CHECK(choose_plan(input).value().algorithm == RONDO_ALGORITHM_HIERARCHICAL);
-    input.bytes = 1024;
-    const bool blocks = uses_blocks(collective);
-    CHECK((choose_plan(input).value().algorithm == RONDO_ALGORITHM_HIERARCHICAL_TREE) == !blocks);
-    input.shares_hosts = false;  // a rank on each
-    CHECK(choose_plan(input).value().algorithm != RONDO_ALGORITHM_HIERARCHICAL_TREE);
-  }
-}
-
-TEST_CASE("tuner: rows that were measured on one host do not count among several, nor the other way round") {
-  const PlanChoice one{RONDO_ALGORITHM_TREE, RONDO_PROTOCOL_SIMPLE, 1, 4096, RONDO_KERNEL_INTERPRETER};
-  const PlanChoice several{RONDO_ALGORITHM_RING, RONDO_PROTOCOL_SIMPLE, 1, 8192, RONDO_KERNEL_INTERPRETER};
-  const auto table = TuningTable::make({{RONDO_ALL_REDUCE, 4, false, TuningRow::any_bytes, one},
-                                        {RONDO_ALL_REDUCE, 4, false, TuningRow::any_bytes, several, true}});
-  REQUIRE(table.ok());
-  TunerInput input = with(RONDO_ALL_REDUCE, 4, 1 << 20);
-  input.table = &table.value();
-  CHECK(choose_plan(input).value() == one);
-  input.several_hosts = input.shares_hosts = true;
-  CHECK(choose_plan(input).value() == several);
 }
 
 TEST_CASE("tuner: a barrier is planned as an all-reduce of as many bytes") {
@@ -229,139 +158,6 @@ TEST_CASE("tuner: ll128 that cannot be is refused with the protocols that can") 
   input.post_bytes = 64;
   input.ll_slot_bytes = 0;
   CHECK(choose_plan(input, registry).error().message.ends_with("these can be: 'auto', 'simple'"));
-}
-
-TEST_CASE("tuner: load_store by kernels of a device is chosen where it is asked for and nowhere else") {
-  for (const uint32_t rank_count : {1u, 2u, 5u, 64u})
-    for (const uint64_t bytes : sizes) {
-      TunerInput input = with(RONDO_ALL_REDUCE, rank_count, bytes);
-      input.post_bytes = 64 << 10;
-      input.exchange_chunk_bytes = 256 << 10;
-      input.exchange_channels = 4;
-      CHECK(choose_plan(input).value().kernel != RONDO_KERNEL_LOAD_STORE);
-      CHECK(choose_plan(input).value() == choose_plan(with(RONDO_ALL_REDUCE, rank_count, bytes)).value());
-      input.overrides.kernel = RONDO_KERNEL_LOAD_STORE;
-      const PlanChoice choice = choose_plan(input).value();
-      CHECK((choice.kernel == RONDO_KERNEL_LOAD_STORE) == (rank_count > 1));
-      if (rank_count == 1) continue;
-      const bool small = bytes <= 32 << 10;
-      CHECK(choice == PlanChoice{small ? RONDO_ALGORITHM_ONE_SHOT : RONDO_ALGORITHM_TWO_SHOT, RONDO_PROTOCOL_AUTO,
-                                 small ? 1u : 4u, 256 << 10, RONDO_KERNEL_LOAD_STORE});
-      input.overrides = {RONDO_ALGORITHM_TWO_SHOT, RONDO_PROTOCOL_AUTO, 8, 1000, RONDO_KERNEL_LOAD_STORE};
-      CHECK(choose_plan(input).value() ==
-            PlanChoice{RONDO_ALGORITHM_TWO_SHOT, RONDO_PROTOCOL_AUTO, 4, 960, RONDO_KERNEL_LOAD_STORE});
-      input.overrides.algorithm = RONDO_ALGORITHM_RING;
-      CHECK(choose_plan(input).error().status == RONDO_ERROR_UNSUPPORTED);
-      input.overrides.algorithm = RONDO_ALGORITHM_ONE_SHOT;
-      CHECK(choose_plan(input).ok() == (bytes <= input.post_bytes));
-    }
-}
-
-TEST_CASE("tuner: ranks of a device that share buffers have load_store, with as many blocks as help") {
-  constexpr uint64_t KiB = 1024, MiB = 1024 * KiB;
-  struct Expected {
-    uint64_t bytes;
-    rondo_algorithm_t algorithm;
-    uint32_t channels;
-  };
-  TunerInput input = with(RONDO_ALL_REDUCE, 8, 0);
-  input.post_bytes = 64 * KiB;
-  input.exchange_chunk_bytes = 64;
-  input.exchange_channels = 100;
-  input.buffers = BufferPlace::shared_device;
-  for (const Expected &it : {Expected{8, RONDO_ALGORITHM_ONE_SHOT, 1}, {2 * KiB, RONDO_ALGORITHM_ONE_SHOT, 1},
-                             {2 * KiB + 1, RONDO_ALGORITHM_ONE_SHOT, 2}, {32 * KiB, RONDO_ALGORITHM_ONE_SHOT, 16},
-                             {32 * KiB + 1, RONDO_ALGORITHM_TWO_SHOT, 1}, {MiB, RONDO_ALGORITHM_TWO_SHOT, 16},
-                             {4 * MiB, RONDO_ALGORITHM_TWO_SHOT, 64}, {4 * MiB + 1, RONDO_ALGORITHM_TWO_SHOT, 100}}) {
-    CAPTURE(it.bytes);
-    input.bytes = it.bytes;
-    CHECK(choose_plan(input).value() == PlanChoice{it.algorithm, RONDO_PROTOCOL_AUTO, it.channels, 64,
-                                                    RONDO_KERNEL_LOAD_STORE});
-  }
-  input.exchange_channels = 3;
-  CHECK(choose_plan(input).value().channels == 3);
-  for (const PlanChoice &asked : {PlanChoice{RONDO_ALGORITHM_AUTO, RONDO_PROTOCOL_SIMPLE, 0, 0},
-                                  PlanChoice{RONDO_ALGORITHM_RING, RONDO_PROTOCOL_AUTO, 0, 0},
-                                  PlanChoice{RONDO_ALGORITHM_AUTO, RONDO_PROTOCOL_AUTO, 0, 0,
-                                             RONDO_KERNEL_INTERPRETER}}) {
-    input.overrides = asked;
-    CHECK(choose_plan(input).value().protocol == RONDO_PROTOCOL_SIMPLE);
-  }
-}
-
-TEST_CASE("tuner: ranks of a device that share buffers have load_store above 32 KiB for every collective, not for _v") {
-  constexpr uint64_t KiB = 1024, MiB = 1024 * KiB;
-  for (const auto collective : {RONDO_REDUCE_SCATTER, RONDO_ALL_GATHER, RONDO_BROADCAST, RONDO_REDUCE}) {
-    CAPTURE(rondo_collective_string(collective));
-    const bool blocks = collective == RONDO_REDUCE_SCATTER || collective == RONDO_ALL_GATHER;
-    const rondo_algorithm_t algorithm = blocks ? RONDO_ALGORITHM_ONE_SHOT : RONDO_ALGORITHM_TWO_SHOT;
-    const rondo_algorithm_t other = blocks ? RONDO_ALGORITHM_RING : RONDO_ALGORITHM_ONE_SHOT;
-    TunerInput input = with(collective, 8, MiB);
-    input.post_bytes = 64 * KiB;
-    input.exchange_chunk_bytes = 1 << 30;
-    input.exchange_channels = 100;
-    input.buffers = BufferPlace::shared_device;
-    const auto kernel = [&] { return choose_plan(input).value().kernel; };
-    CHECK(choose_plan(input).value() ==
-          PlanChoice{algorithm, RONDO_PROTOCOL_AUTO, 16, 1 << 30, RONDO_KERNEL_LOAD_STORE});
-    input.bytes = 32 * KiB;
-    CHECK(kernel() == RONDO_KERNEL_INTERPRETER);
-    input.overrides.kernel = RONDO_KERNEL_LOAD_STORE;
-    CHECK(kernel() == RONDO_KERNEL_LOAD_STORE);
-    input.bytes = MiB;
-    input.overrides = {RONDO_ALGORITHM_AUTO, RONDO_PROTOCOL_AUTO, 3, 1000};
-    CHECK(choose_plan(input).value() == PlanChoice{algorithm, RONDO_PROTOCOL_AUTO, 3, 960, RONDO_KERNEL_LOAD_STORE});
-    input.overrides = {other, RONDO_PROTOCOL_AUTO, 0, 0};
-    CHECK(kernel() == RONDO_KERNEL_INTERPRETER);
-    input.overrides = {};
-    input.uneven_blocks = true;
-    CHECK(kernel() == RONDO_KERNEL_INTERPRETER);
-    input.uneven_blocks = false;
-    input.buffers = BufferPlace::device;
-    CHECK(kernel() == RONDO_KERNEL_INTERPRETER);
-    input.overrides.kernel = RONDO_KERNEL_LOAD_STORE;
-    CHECK(choose_plan(input).error().status == RONDO_ERROR_UNSUPPORTED);
-  }
-}
-
-TEST_CASE("tuner: load_store that cannot be is refused with what it is for") {
-  TunerInput input = with(RONDO_ALL_GATHER, 4, 8);
-  input.overrides.kernel = RONDO_KERNEL_LOAD_STORE;
-  CHECK(choose_plan(input, registry).error().message ==
-        "the kernel 'load_store' that was asked for is for at most 64 ranks of one host, and on devices for the "
-        "executor 'kernel' alone; these can be: 'auto', 'interpreter'");
-  input.post_bytes = 4096;
-  CHECK(choose_plan(input, registry).error().message ==
-        "the kernel 'load_store' that was asked for is for all_reduce of at most 4096 bytes by one_shot, or of any "
-        "size by two_shot or ring, on one channel among at most 64 ranks of one host; use 'auto'");
-  input.exchange_channels = 4;
-  CHECK(choose_plan(input, registry).error().message ==
-        "the kernel 'load_store' that was asked for is for all_reduce of at most 4096 bytes by one_shot, or of any "
-        "size by two_shot, on devices; use 'auto'");
-  input.buffers = BufferPlace::shared_device;
-  input.uneven_blocks = true;
-  CHECK(choose_plan(input, registry).error().message ==
-        "the kernel 'load_store' that was asked for is for all_reduce of at most 4096 bytes by one_shot, or of any "
-        "size by two_shot, for reduce_scatter and all_gather by one_shot, and for broadcast and reduce by two_shot; of "
-        "even blocks only, so not for calls whose name ends with _v; use 'auto'");
-  input.overrides.protocol = RONDO_PROTOCOL_LL;
-  CHECK(choose_plan(input, registry).error().message ==
-        "the kernel 'load_store' that was asked for has no protocol, but 'll' was asked for, too; ask for one of the "
-        "two");
-}
-
-TEST_CASE("tuner: a protocol, or the interpreter, that is asked for is not passed over for load_store") {
-  TunerInput input = with(RONDO_ALL_REDUCE, 4, 4096);
-  input.post_bytes = input.exchange_chunk_bytes = 65536;
-  CHECK(choose_plan(input).value().kernel == RONDO_KERNEL_LOAD_STORE);
-  CHECK(choose_plan(input).value().protocol == RONDO_PROTOCOL_AUTO);
-  input.overrides.kernel = RONDO_KERNEL_INTERPRETER;
-  CHECK(choose_plan(input).value().kernel == RONDO_KERNEL_INTERPRETER);
-  CHECK(choose_plan(input).value().protocol != RONDO_PROTOCOL_AUTO);
-  input.overrides = {};
-  input.overrides.protocol = RONDO_PROTOCOL_SIMPLE;
-  CHECK(choose_plan(input).value().kernel == RONDO_KERNEL_INTERPRETER);
-  CHECK(choose_plan(input).value().protocol == RONDO_PROTOCOL_SIMPLE);
 }
 
 TEST_CASE("tuner: a chunk is rounded down to whole cache lines and to all slots but one") {

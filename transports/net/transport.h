@@ -2,7 +2,7 @@
 // The transport of a communicator whose ranks are on several hosts: shared memory among the ranks of this host, and a
 // network to the others. Ranks are counted in the whole group here; the transport of this host counts its own.
 //
-// Who makes progress: the thread that executes an operation, from its waits. A thread of its own, the sentinel, serves
+// Progress is made by the thread that executes an operation, from its waits. A thread of its own, the sentinel, serves
 // the control plane, and the links as well while no operation runs or while the executing thread sleeps.
 #pragma once
 

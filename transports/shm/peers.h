@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks of one host as an executor sees them: payloads read in place, bells, and who is still alive.
+// The ranks of one host as an executor sees them: payloads read in place, bells, and which ranks are still alive.
 #pragma once
 
 #include <cstdint>

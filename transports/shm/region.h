@@ -4,7 +4,7 @@
 //
 // A peer maps a region by its descriptor (/proc/PID/fd/N) and keeps the mapping under (process, region id, inode); ids
 // are never used again, so a mapping of a freed region is never taken for another's. The program may close a descriptor
-// that is not its own, and another file may get its number: whoever uses a region's descriptor first compares inodes.
+// that is not its own, and another file may get its number: compare inodes before a region's descriptor is used.
 #pragma once
 
 #include <atomic>
@@ -89,7 +89,7 @@ class RegionTable {
   mutable std::shared_mutex mutex_;
   std::vector<Region> regions_;      // ascending, disjoint
   uint64_t next_id_ = 1;
-  std::atomic<size_t> count_ = 0;    // relaxed: zero spares the lock; whoever has a region's address saw it added
+  std::atomic<size_t> count_ = 0;    // relaxed: zero spares the lock; a thread with a region's address saw it added
 };
 
 /// Gives the pages of a memfd back at once, although peers still map it.

@@ -4,14 +4,12 @@
 #include <algorithm>
 #include <bit>
 
-#include "src/base/clock.h"
+#include "src/bootstrap/outcomes.h"
 
 namespace rondo::ucx {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "messages hold the host's own byte order");
-
-constexpr uint64_t farewell_ns = 2'000'000'000;
 
 uint64_t tag_of(const wire::Key &key) { return number_at<uint64_t>(key.data()); }
 
@@ -36,27 +34,15 @@ Introduction introduce(const Secret &secret, uint32_t rank, const wire::Challeng
 Result<std::vector<Introduction>> exchange_addresses(const JoinRequest &request, const Result<Bytes> &address,
                                                      Store &store) {
   const wire::Challenge own = wire::random_challenge();
-  Bytes offer{std::byte{!address.ok()}};
-  if (address.ok()) {
-    append_bytes(offer, own);
-    append_bytes(offer, address.value());
-  } else {
-    append_bytes(offer, bytes_of(address.error().message));
-  }
-  const std::string key = request.key_prefix + "/ucx";
-  RONDO_TRY_ASSIGN(const auto offers, store.gather(key, request.rank, request.rank_count, offer, request.deadline_ns));
+  Result<Bytes> offer = address;
+  if (offer.ok()) offer.value().insert(offer.value().begin(), own.begin(), own.end());
+  RONDO_TRY_ASSIGN(const auto offers,
+                   gather_outcomes(store, request.key_prefix + "/ucx", request.rank, request.rank_count, offer,
+                                   request.deadline_ns, request.names));
   std::vector<Introduction> introductions;
   for (uint32_t peer = 0; peer < request.rank_count; ++peer) {
-    ByteReader reader(offers[peer]);
-    if (reader.number<uint8_t>() != 0) {
-      Error error{RONDO_ERROR_UNSUPPORTED, request.names[peer] + ": " + text_of(reader.rest())};
-      error.peer = static_cast<int32_t>(peer);
-      // Every rank sees the same. The one that runs the store must not leave before all have it.
-      static_cast<void>(store.gather(key + "/refused", request.rank, request.rank_count, {},
-                                     std::min(request.deadline_ns, now_ns() + farewell_ns)));
-      return error;
-    }
     if (!request.linked[peer]) continue;
+    ByteReader reader(offers[peer]);
     wire::Challenge theirs{};
     const ByteView challenge = reader.bytes(theirs.size());
     if (reader.failed()) return Error{RONDO_ERROR_MISMATCH, "ranks run different versions of Rondo"};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the ranks of several hosts meet over UCX, and what their messages look like.
 //
-// Offer    outcome u8 (0: can use UCX) | challenge 32 | worker's address     or 1 | why not; through the job's store
+// Offer    challenge 32 | worker's address     through the job's store
 // PeerProof    rank u32 | proof 32     the header of the first message to each peer, whose payload is a slot of no
 //              meaning, sent whole: a network that large packets do not pass is noticed before it is used
 // Slot     Header 40 | payload;    a credit is a header alone
@@ -60,7 +60,7 @@ struct Introduction {
                                      const wire::Challenge &theirs);
 
 /// Every rank calls it, those as well that cannot use UCX: `address` is then the reason. One introduction for each
-/// linked rank. RONDO_ERROR_UNSUPPORTED names the first rank that cannot, on all ranks alike.
+/// linked rank; or on all ranks alike the reason of the first rank that cannot, with its name.
 [[nodiscard]] Result<std::vector<Introduction>> exchange_addresses(const JoinRequest &request,
                                                                    const Result<Bytes> &address, Store &store);
 

@@ -3,48 +3,16 @@
 
 #include <algorithm>
 
-#include "src/base/clock.h"
 #include "src/bootstrap/address.h"
 #include "src/bootstrap/outcomes.h"
 
 namespace rondo::verbs {
 namespace {
 
-constexpr uint64_t farewell_ns = 2'000'000'000;
 constexpr size_t pairs_max = 65'536;
 
-Bytes with_outcome(const Error &error) {
-  Bytes bytes{std::byte{1}};
-  append_number(bytes, static_cast<uint32_t>(error.status));
-  append_bytes(bytes, bytes_of(error.message));
-  return bytes;
-}
-
-/// The rank that runs the store must not leave before all have the reason.
-Error refused_by_all(const JoinRequest &request, const std::string &key, Error error, Store &store) {
-  static_cast<void>(store.gather(key + "/refused", request.rank, request.rank_count, {},
-                                 std::min(request.deadline_ns, now_ns() + farewell_ns)));
-  return error;
-}
-
-/// The first rank's reason for which it cannot go on, if there is one. Every rank sees the same.
-Result<void> find_refusal(const JoinRequest &request, const std::string &key, const std::vector<Bytes> &parts,
-                          Store &store) {
-  for (uint32_t peer = 0; peer < request.rank_count; ++peer) {
-    ByteReader reader(parts[peer]);
-    if (reader.number<uint8_t>() == 0) continue;
-    const auto status = static_cast<rondo_status_t>(reader.number<uint32_t>());
-    Error error{status, text_of(reader.rest())};
-    if (!error.message.starts_with(request.names[peer])) error.message = request.names[peer] + ": " + error.message;
-    error.peer = static_cast<int32_t>(peer);
-    return refused_by_all(request, key, std::move(error), store);
-  }
-  return {};
-}
-
 /// Every rank sees the same.
-Result<void> check_rails(const JoinRequest &request, const std::string &key, const std::vector<HostInfo> &offers,
-                         Store &store) {
+Result<void> check_rails(const JoinRequest &request, const std::vector<HostInfo> &offers) {
   const auto named = [&](uint32_t rank) {
     std::string text = request.names[rank] + " has " + std::to_string(offers[rank].rails.size()) + " (";
     for (const RailInfo &rail : offers[rank].rails) text += (text.ends_with("(") ? "" : ", ") + rail.description;
@@ -55,7 +23,7 @@ Result<void> check_rails(const JoinRequest &request, const std::string &key, con
     Error error{RONDO_ERROR_MISMATCH, "the number of rails of verbs must be the same on all ranks, but " + named(0) +
                                           ", " + named(peer) + "; name as many devices in RONDO_IB_HCA on each"};
     error.peer = static_cast<int32_t>(peer);
-    return refused_by_all(request, key, std::move(error), store);
+    return error;
   }
   return {};
 }
@@ -63,7 +31,7 @@ Result<void> check_rails(const JoinRequest &request, const std::string &key, con
 }  // namespace
 
 Bytes encode(const HostInfo &offer) {
-  Bytes out{std::byte{0}};
+  Bytes out;
   append_number(out, static_cast<uint8_t>(offer.rails.size()));
   for (const RailInfo &rail : offer.rails) {
     append_number(out, static_cast<uint8_t>(rail.kind));
@@ -91,7 +59,6 @@ Bytes encode(const HostInfo &offer) {
 
 std::optional<HostInfo> decode(ByteReader reader) {
   HostInfo offer;
-  if (reader.number<uint8_t>() != 0) return std::nullopt;
   const auto rail_count = reader.number<uint8_t>();
   if (rail_count == 0 || rail_count > rails_max) return std::nullopt;
   for (uint32_t index = 0; index < rail_count && !reader.failed(); ++index) {
@@ -129,17 +96,17 @@ std::optional<HostInfo> decode(ByteReader reader) {
 
 Result<std::vector<Introduction>> exchange_offers(const JoinRequest &request, const Result<HostInfo> &offer,
                                                   Store &store) {
-  const Bytes own = offer.ok() ? encode(offer.value()) : with_outcome(offer.error());
-  const std::string key = request.key_prefix + "/verbs";
-  RONDO_TRY_ASSIGN(const auto parts, store.gather(key, request.rank, request.rank_count, own, request.deadline_ns));
-  RONDO_TRY(find_refusal(request, key, parts, store));
+  const Result<Bytes> own = offer.ok() ? Result<Bytes>(encode(offer.value())) : offer.error();
+  RONDO_TRY_ASSIGN(const auto parts,
+                   gather_outcomes(store, request.key_prefix + "/verbs", request.rank, request.rank_count, own,
+                                   request.deadline_ns, request.names));
   std::vector<HostInfo> offers;
   for (const Bytes &part : parts) {
     auto decoded = decode(ByteReader(part));
     if (!decoded) return Error{RONDO_ERROR_MISMATCH, "ranks run different versions of Rondo"};
     offers.push_back(std::move(*decoded));
   }
-  RONDO_TRY(check_rails(request, key, offers, store));
+  RONDO_TRY(check_rails(request, offers));
   std::vector<Introduction> introductions;
   for (uint32_t peer = 0; peer < request.rank_count; ++peer) {
     if (!request.linked[peer]) continue;

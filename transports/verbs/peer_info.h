@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the ranks of several hosts meet for verbs: what each tells the others through the job's authenticated store.
 //
-// Offer    outcome u8 (0: can use verbs) | rails u8 |
+// Offer    rails u8 |
 //          for each rail: GID kind u8 | MTU in bytes u32 | LID u16 | GID 16 | device's description |
 //          for each linked rank, ascending, for each path: queue pair u32 | first packet number u32 | links u16 |
 //            for each link: slots address u64 | slots key u32 | cells address u64 | cells key u32
-//          or outcome 1 | status u32 | why not
 // Two more exchanges follow: each rank's queue pairs receive (what is sent before would be lost), and each rank has
 // heard from every peer (slots that come before would be lost).
 #pragma once
@@ -69,8 +68,9 @@ struct Introduction {
   HostInfo offer;
 };
 
-/// Every rank calls it, those as well that cannot use verbs: `offer` is then the reason. The error of the first rank
-/// that cannot is every rank's. RONDO_ERROR_MISMATCH, likewise: a rank has not as many rails as rank 0.
+/// Every rank calls it, those as well that cannot use verbs: `offer` is then the reason. All ranks get the same error:
+/// the reason of the first rank that cannot, with its name; or RONDO_ERROR_MISMATCH, if a rank has not as many rails as
+/// rank 0.
 [[nodiscard]] Result<std::vector<Introduction>> exchange_offers(const JoinRequest &request,
                                                                 const Result<HostInfo> &offer, Store &store);
 

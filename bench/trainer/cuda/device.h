@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A CUDA device as the backend needs it: memory, copies, kernels, streams, events. Who knows a driver implements it
+// A CUDA device as the backend needs it: memory, copies, kernels, streams, events. The command line implements it
 // (src/cli/train_cuda.cpp); the trainer knows the public header only. Streams, events and kernels are the driver's own
 // handles, and live as long as the Device.
 #pragma once

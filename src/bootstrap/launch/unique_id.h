@@ -12,7 +12,7 @@
 //  76  process number u32 of the maker, for people
 //  80  zero 16
 //  96  check 32: BLAKE2b-256 keyed with the format's name over the 96 bytes before. It finds damage (a cut-off copy, a
-//      wrong buffer), and is no protection: whoever has the id has the secret.
+//      wrong buffer), and is no protection: the id contains the secret.
 #pragma once
 
 #include "src/bootstrap/store/store.h"

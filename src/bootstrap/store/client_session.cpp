@@ -59,7 +59,7 @@ void StoreClientSession::take_hello() {
   opener_.emplace(wire::frame_key(secret_, Role::server, challenge_, server));
   state_ = member_ ? State::entering : State::open;
   if (!member_) return;
-  Request enter;  // with the proof, in one piece: whoever dies after the proof is known to the server
+  Request enter;  // with the proof, in one piece: the server knows a client that dies after its proof
   enter.kind = Request::Kind::enter;
   enter.key = member_->group;
   enter.rank = member_->rank;
@@ -146,7 +146,7 @@ void StoreClientSession::expire(uint64_t now_ns) {
 void StoreClientSession::on_time(uint64_t now_ns) {
   if (!in_flight_ || now_ns < deadline_ns_) return;
   if (cancelled_)
-    return fail(RONDO_ERROR_TIMEOUT, "no answer about '" + key_ + "', not even to the question who is missing; the "
+    return fail(RONDO_ERROR_TIMEOUT, "no answer about '" + key_ + "', not even about which ranks are missing; the "
                                      "process that runs the store is stopped or unreachable");
   cancelled_ = true;
   deadline_ns_ = now_ns + cancel_grace_ns;

@@ -4,7 +4,7 @@
 // State     hello sent --server proved itself / proof and enter sent--> entering --reply--> open
 //           any of them --> failed, for good. Without a group to enter, open follows the hello at once.
 // Request   begin --reply--> answered
-//           begin --deadline / cancel sent--> the server answers at once, with what it knows about who is missing
+//           begin --deadline / cancel sent--> the server answers at once, with what it knows about the missing ranks
 //                 --2 s later still no reply--> failed
 // Notice    the group has failed: kept beside the requests, each of which the server then answers with that failure
 #pragma once

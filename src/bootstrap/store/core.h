@@ -29,7 +29,7 @@ class StoreCore {
  public:
   explicit StoreCore(const StoreLimits &limits = {}) : limits_(limits) {}
 
-  /// Appends the replies that follow to `out`: none yet, that of this client, or those of all who waited.
+  /// Appends the replies that follow to `out`: none yet, that of this client, or those of all clients that waited.
   /// The caller sees to it that a client has one request at a time.
   void handle(uint64_t client, Request request, std::vector<Delivery> &out);
 

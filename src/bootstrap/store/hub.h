@@ -5,8 +5,8 @@
 //
 // Every connection is accepted at once, so that none waits in the listener's queue. When places run short, connections
 // that have not proved themselves give way: first the silent ones, then those that have said hello, the oldest first.
-// A member says hello as it connects, so silent strangers never push one out, however many they are; strangers who say
-// hello do so only if that many come between a member's hello and its proof, and a member who is cut comes again.
+// A member says hello as it connects, so silent strangers never push one out, however many they are; strangers that say
+// hello do so only if that many come between a member's hello and its proof, and a member that is cut comes again.
 #pragma once
 
 #include <memory>
@@ -45,7 +45,7 @@ class StoreHub {
   void rank_ended(uint32_t rank, uint64_t now_ns);  ///< StoreCore::rank_ended()
   void fail_all(const Error &error, uint64_t now_ns);  ///< StoreCore::fail_all()
 
-  /// The server ends: whoever waits is told so, and what was missing. Send the output that is left, then close.
+  /// The server ends: clients that wait are told so, and what was missing. Send the output that is left, then close.
   void end(uint64_t now_ns);
 
   [[nodiscard]] ByteView output(uint64_t connection) const;

@@ -225,7 +225,7 @@ class Server final : public StoreServer {
         continue;
       }
       connections_[number] = Connection{std::move(socket), peer};
-      serve(number);  // a member has said hello already, and is then told from those who are silent
+      serve(number);  // a member has said hello already, and is then told from the silent ones
       close_cut();
     }
   }
@@ -242,7 +242,7 @@ class Server final : public StoreServer {
     return made;
   }
 
-  /// No descriptor is free, and no stranger has one. Where that lasts, whoever is to come is let in one by one by means
+  /// No descriptor is free, and no stranger has one. Where that lasts, new clients are let in one by one by means
   /// of a descriptor that was kept back for it, in order to be told. False: not yet.
   bool use_spare(int why) {
     const uint64_t now = now_ns();

@@ -82,13 +82,13 @@ void Job::rank_ended(const RankEnd &end, uint64_t now_ns) {
   ++ended_count_;
   const int status = exit_status_of(end);
   if (status != 0) {
-    std::string who = "rank " + std::to_string(end.rank);
+    std::string name = "rank " + std::to_string(end.rank);
     const std::string host = options_.hosts.empty() ? "" : "host " + options_.hosts[end.rank];
     const bool had_process = end.pid > 0 && end.start_failure == StartFailure::none;
     const std::string process = had_process ? "pid " + std::to_string(end.pid) : "";
     const std::string both = host + (host.empty() || process.empty() ? "" : ", ") + process;
-    if (!both.empty()) who += " (" + both + ")";
-    fail(status, who + " " + describe(end, options_.program), now_ns);
+    if (!both.empty()) name += " (" + both + ")";
+    fail(status, name + " " + describe(end, options_.program), now_ns);
   }
   if (ended_count_ == options_.rank_count && !ending_)  // the guard ends what the ranks left behind, by itself
     guard_deadline_ns_ = later(now_ns, later(options_.grace_ns, run_kill_limit_ns + run_guard_slack_ns));

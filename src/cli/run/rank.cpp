@@ -57,7 +57,7 @@ void become_rank(const LaunchPlan &plan, const Order &start, uint32_t rank, pid_
   // The last resort, if guard and launcher are killed at once. A guard that died before this line is seen by getppid.
   ::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
   if (::getppid() != guard) ::_exit(run_exit_not_executable);
-  ::setpgid(0, 0);  // the guard does so too: whoever comes first
+  ::setpgid(0, 0);  // the guard does so too; the first one counts
   if (!place_streams(plan, rank) || !set_environment(plan, start, rank)) give_up(rank, StartFailure::set_up, failures);
   if (!plan.cores.empty() && !bind_to(core_of_rank(plan.cores, rank))) give_up(rank, StartFailure::bind, failures);
   ::setrlimit(RLIMIT_NOFILE, &plan.descriptor_limit);

@@ -131,7 +131,7 @@ void Supervisor::take_reports() {
       case Received::message: break;
     }
     if (report.kind == Report::Kind::rank_ended) {
-      store_.rank_ended(report.end.rank);  // whoever waits for it to initialise does so in vain
+      store_.rank_ended(report.end.rank);  // ranks that wait for it to initialise do so in vain
       job_.rank_ended(report.end, now_ns());
     } else {
       job_.all_ended(report.left_count);

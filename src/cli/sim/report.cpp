@@ -27,7 +27,7 @@ std::string digits(double value) {
   return text.data();
 }
 
-std::string who(const sim::SimCase &what) {
+std::string case_name(const sim::SimCase &what) {
   const uint64_t ranks = what.network.rank_count(), nodes = what.network.nodes.size();
   return std::to_string(ranks) + (ranks == 1 ? " rank on " : " ranks on ") + std::to_string(nodes) +
          (nodes == 1 ? " node" : " nodes");
@@ -92,7 +92,7 @@ std::string sim_text(const sim::SimCase &what, const sim::SimResult &result, con
   const double bandwidth = static_cast<double>(what.bytes) / std::max(time_us(result), 1e-6) / 1e3;
   const bool ll = plan.protocol == RONDO_PROTOCOL_LL;
   std::string text = std::string(rondo_algorithm_string(plan.algorithm)) + " " +
-                     rondo_collective_string(what.collective) + ", " + who(what) + ", " + show_bytes(what.bytes) +
+                     rondo_collective_string(what.collective) + ", " + case_name(what) + ", " + show_bytes(what.bytes) +
                      " bytes\n";
   const bool by_slots = plan.kernel != RONDO_KERNEL_LOAD_STORE;
   text += "plan       " + std::string(plan.way()) + ", " + std::to_string(plan.channels) +
@@ -167,7 +167,7 @@ std::string sim_svg(const sim::SimCase &what, const SimComparison &by_size, cons
   const chart::Axis time = chart::time_axis(low_us, high_us);
   const chart::Axis left = chart::size_axis(low_bytes, high_bytes, chart::first_panel_left);
   const chart::Axis right = chart::power_axis(2, high_ranks, chart::second_panel_left, rank_label);
-  svg += chart::draw_frame(left, time, "time, " + who(what), "message size");
+  svg += chart::draw_frame(left, time, "time, " + case_name(what), "message size");
   svg += chart::draw_frame(right, time, "time, " + show_bytes(what.bytes), "ranks");
   svg += draw_panel(by_size, left, time, order) + draw_panel(by_ranks, right, time, order);
   return svg + chart::draw_legend(names) + std::string(svg::end);

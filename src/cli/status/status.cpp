@@ -33,10 +33,10 @@ using Parsed = std::variant<StatusOptions, std::string>;  // the string is the h
 
 constexpr console::Manual manual{
     "rondo status",
-    "Tells what the ranks of running jobs on this host do, how long already, and who is waited for. It only reads the\n"
-    "memory that the ranks share; on each host of a job it tells of the ranks there.",
+    "Tells what the ranks of running jobs on this host do, how long already, and which are waited for. It only reads\n"
+    "the memory that the ranks share; on each host of a job it tells of the ranks there.",
     "rondo status PID [OPTIONS]\n       rondo status --job [PID] [OPTIONS]",
-    "  rondo status --job                        all jobs of this user on this host: who is waited for?\n"
+    "  rondo status --job                        this user's jobs here: which ranks are waited for?\n"
     "  rondo status 4711 --json status.json      the communicators of one process, for scripts\n"
     "  rondo status --job 4711 --dump ops.jsonl  the last operations of each rank below a launcher\n"};
 

@@ -2,10 +2,9 @@
 // A timeline as JSON for Chrome's trace viewer and Perfetto. A process is a group of lanes, a rank in a communicator a
 // lane; an operation is a slice, and in it lies the time in which it waited for the last rank to come.
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <unordered_map>
 
+#include "src/base/json_line.h"
 #include "src/cli/trace/timeline.h"
 
 namespace rondo::cli {
@@ -18,22 +17,8 @@ struct Arrival {
 };
 using Arrivals = std::unordered_map<uint64_t, Arrival>;  // by operation
 
-std::string quoted(const std::string &text) {
-  std::string out = "\"";
-  for (const char character : text) {
-    if (character == '"' || character == '\\') out += '\\';
-    out += character;  // printable already
-  }
-  return out + "\"";
-}
-
 /// The format counts in microseconds.
-std::string microseconds(uint64_t ns) {
-  std::array<char, 40> text{};
-  std::snprintf(text.data(), text.size(), "%llu.%03llu", static_cast<unsigned long long>(ns / 1000),
-                static_cast<unsigned long long>(ns % 1000));
-  return text.data();
-}
+double microseconds(uint64_t ns) { return static_cast<double>(ns) / 1000; }
 
 class Document {
  public:
@@ -52,8 +37,8 @@ class Document {
   }
 
  private:
-  void event(const std::string &members) {
-    good_ = good_ && sink_((first_ ? "{" : ",\n{") + members + "}");
+  void event(std::initializer_list<JsonMember> members) {
+    good_ = good_ && sink_((first_ ? "" : ",\n") + json_line(members));
     first_ = false;
   }
 
@@ -64,10 +49,11 @@ class Document {
       const auto [found, fresh] = known.emplace(std::pair(lane.clock + lane.host, lane.process), known.size() + 1);
       process_of_.push_back(found->second);
       if (!fresh) continue;
-      const std::string pid = "\"ph\":\"M\",\"pid\":" + std::to_string(found->second);
-      event(pid + ",\"name\":\"process_name\",\"args\":{\"name\":" +
-            quoted(lane.host + ", process " + std::to_string(lane.process)) + "}");
-      event(pid + ",\"name\":\"process_sort_index\",\"args\":{\"sort_index\":" + std::to_string(lane.rank) + "}");
+      const auto describe = [&, pid = found->second](const char *name, const Json &args) {
+        event({{"ph", "M"}, {"pid", pid}, {"name", name}, {"args", args}});
+      };
+      describe("process_name", json_object({{"name", lane.host + ", process " + std::to_string(lane.process)}}));
+      describe("process_sort_index", json_object({{"sort_index", lane.rank}}));
     }
     process_count_ = known.size();
   }
@@ -82,29 +68,43 @@ class Document {
     }
   }
 
-  /// A lane's number is no process's.
-  std::string place(size_t lane) const {
-    return "\"pid\":" + std::to_string(process_of_[lane]) + ",\"tid\":" + std::to_string(process_count_ + 1 + lane);
-  }
+  /// No process has the number of a lane.
+  size_t number_of(size_t lane) const { return process_count_ + 1 + lane; }
 
   void name_lane(size_t index) {
     const TracedLane &lane = timeline_.lanes()[index];
-    event("\"ph\":\"M\"," + place(index) + ",\"name\":\"thread_name\",\"args\":{\"name\":" +
-          quoted("rank " + std::to_string(lane.rank) + ", communicator " + lane.communicator.substr(0, 8)) + "}");
+    const std::string name = "rank " + std::to_string(lane.rank) + ", communicator " + lane.communicator.substr(0, 8);
+    event({{"ph", "M"},
+           {"pid", process_of_[index]},
+           {"tid", number_of(index)},
+           {"name", "thread_name"},
+           {"args", json_object({{"name", name}})}});
   }
 
   bool print_operation(size_t index, const TracedOperation &operation) {
     const TracedLane &lane = timeline_.lanes()[index];
-    const auto slice = [&](const std::string &name, const char *category, uint64_t until_ns, const std::string &more) {
-      event("\"ph\":\"X\",\"name\":" + quoted(name) + ",\"cat\":\"" + category + "\",\"ts\":" +
-            microseconds(operation.entered_ns) + ",\"dur\":" + microseconds(until_ns - operation.entered_ns) + "," +
-            place(index) + ",\"args\":{\"operation\":" + std::to_string(operation.number) + more + "}");
+    const auto slice = [&](const std::string &name, const char *category, uint64_t until_ns, const Json &args) {
+      event({{"ph", "X"},
+             {"name", name},
+             {"cat", category},
+             {"ts", microseconds(operation.entered_ns)},
+             {"dur", microseconds(until_ns - operation.entered_ns)},
+             {"pid", process_of_[index]},
+             {"tid", number_of(index)},
+             {"args", args}});
     };
-    slice(timeline_.names()[operation.name], "collective", operation.ended_ns, timeline_.names()[operation.what]);
+    const Json number = json_object({{"operation", operation.number}});
+    Json args = number;
+    const TracedKind &kind = timeline_.kinds()[operation.kind];
+    for (size_t each = 0; each < kind.texts.size(); ++each)
+      args[TracedKind::text_names[each]] = timeline_.names()[kind.texts[each]];
+    for (size_t each = 0; each < kind.numbers.size(); ++each)
+      args[TracedKind::number_names[each]] = kind.numbers[each];
+    slice(timeline_.names()[operation.name], "collective", operation.ended_ns, args);
     const Arrival &last = arrivals_.at(lane.communicator).at(operation.number);
     const uint64_t arrived_ns = std::min(last.at_ns, operation.ended_ns);
     if (arrived_ns > operation.entered_ns)
-      slice("rank " + std::to_string(last.rank) + " is awaited", "wait", arrived_ns, "");
+      slice("rank " + std::to_string(last.rank) + " is awaited", "wait", arrived_ns, number);
     return good_;
   }
 

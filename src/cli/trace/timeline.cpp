@@ -21,6 +21,14 @@ std::string printable(std::string text) {
   return text;
 }
 
+/// The index of `value` in `values`, where each is once.
+template <class Value>
+uint32_t intern(const Value &value, std::vector<Value> &values, std::map<Value, uint32_t> &index) {
+  const auto [found, fresh] = index.emplace(value, static_cast<uint32_t>(values.size()));
+  if (fresh) values.push_back(value);
+  return found->second;
+}
+
 }  // namespace
 
 /// One line, whose members have to be there and of the right kind.
@@ -126,22 +134,21 @@ Result<void> Timeline::add_operation(const Fields &fields) {
   const bool runs = ended == fields.line.end() || ended->is_null();
   operation.ended_ns = runs ? source.looked_ns : source.made_ns + fields.time_ns("ended_ns");
   operation.ended_ns = std::max(operation.ended_ns, operation.entered_ns);
-  operation.name = intern(fields.text("collective"));
-  std::string what;
-  for (const char *const name : {"state", "type", "op", "algorithm", "protocol", "kernel"})
-    what += std::string(",\"") + name + "\":" + Json(fields.text(name)).dump();
-  for (const char *const name : {"count", "root", "channels", "chunk_bytes"})
-    what += std::string(",\"") + name + "\":" + std::to_string(fields.number(name));
-  operation.what = intern(what);
-  if (names_.size() > names_max) return invalid_argument("the operations are of too many kinds; give fewer recordings");
+  operation.name = intern(fields.text("collective"), names_, name_index_);
+  operation.kind = intern(kind_of(fields), kinds_, kind_index_);
+  if (names_.size() + kinds_.size() > names_max)
+    return invalid_argument("the operations are of too many kinds; give fewer recordings");
   lanes_[lane->second].operations.push_back(operation);
   return {};
 }
 
-uint32_t Timeline::intern(const std::string &text) {
-  const auto [found, fresh] = name_index_.emplace(text, static_cast<uint32_t>(names_.size()));
-  if (fresh) names_.push_back(text);
-  return found->second;
+TracedKind Timeline::kind_of(const Fields &fields) {
+  TracedKind kind;
+  for (size_t each = 0; each < kind.texts.size(); ++each)
+    kind.texts[each] = intern(fields.text(TracedKind::text_names[each]), names_, name_index_);
+  for (size_t each = 0; each < kind.numbers.size(); ++each)
+    kind.numbers[each] = fields.number(TracedKind::number_names[each]);
+  return kind;
 }
 
 /// Two hosts of one communicator were both measured by the clock of its rank 0. True: one more clock is connected.

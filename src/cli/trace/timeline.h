@@ -3,6 +3,7 @@
 // of docs/recorder.md, from a file or from a running job; files may hold anything.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -15,10 +16,20 @@
 
 namespace rondo::cli {
 
+/// What was asked and what was chosen, as the recording names it; equal for many operations.
+struct TracedKind {
+  static constexpr std::array text_names{"state", "type", "op", "algorithm", "protocol", "kernel"};
+  static constexpr std::array number_names{"count", "root", "channels", "chunk_bytes"};
+  std::array<uint32_t, text_names.size()> texts{};  ///< indices into Timeline::names()
+  std::array<uint64_t, number_names.size()> numbers{};
+
+  auto operator<=>(const TracedKind &) const = default;
+};
+
 struct TracedOperation {
   uint64_t number = 0;
   uint32_t name = 0;        ///< index into Timeline::names(): the collective
-  uint32_t what = 0;        ///< index into Timeline::names(): its arguments as JSON members
+  uint32_t kind = 0;        ///< index into Timeline::kinds()
   uint64_t entered_ns = 0;  ///< in the end on the timeline's clock
   uint64_t ended_ns = 0;    ///< of one that runs: when it was looked at
 };
@@ -47,6 +58,7 @@ class Timeline {
 
   [[nodiscard]] const std::vector<TracedLane> &lanes() const { return lanes_; }
   [[nodiscard]] const std::vector<std::string> &names() const { return names_; }
+  [[nodiscard]] const std::vector<TracedKind> &kinds() const { return kinds_; }
   [[nodiscard]] uint64_t operation_count() const { return operation_count_; }
   [[nodiscard]] size_t clock_count() const { return offsets_.size(); }
   /// How far two clocks may be apart in the timeline, at most.
@@ -72,13 +84,15 @@ class Timeline {
   Result<void> add_communicator(const Fields &fields);
   Result<void> add_rank(const Fields &fields);
   Result<void> add_operation(const Fields &fields);
-  uint32_t intern(const std::string &text);
+  TracedKind kind_of(const Fields &fields);
   bool connect_clocks();
 
   std::vector<Source> sources_;
   std::vector<TracedLane> lanes_;
   std::vector<std::string> names_;
   std::map<std::string, uint32_t> name_index_;
+  std::vector<TracedKind> kinds_;
+  std::map<TracedKind, uint32_t> kind_index_;
   std::map<std::string, Offset> offsets_;  ///< by clock, once align() has found them
   uint64_t operation_count_ = 0;
 };

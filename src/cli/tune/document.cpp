@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The file that `rondo tune` writes: rows for the library, the rest for people, `rondo sim` and whoever doubts a row.
+// The file that `rondo tune` writes: rows for the library, the rest for people, for `rondo sim` and to check a row.
 #include <nlohmann/json.hpp>
 
 #include <array>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What RONDO_LOG=debug tells of a communicator: what it was asked for, who its ranks are, what joins them, what was
+// What RONDO_LOG=debug tells of a communicator: what it was asked for, its ranks, what joins them, what was
 // chosen for an operation when it is first called. A function here builds its line only where it will be written.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the flight recorder says, in words: what each rank does, who is waited for, and the recording as a file. That
+// What the flight recorder says, in words: what each rank does, which are waited for, and the recording as a file. That
 // is JSON Lines, one object a line, described in docs/recorder.md: a communicator, its ranks, their operations.
 #pragma once
 
@@ -46,7 +46,7 @@ struct WaitNow {
 /// All lines of a recording, in order, each with its end of line; false from `sink` ends it.
 [[nodiscard]] bool print_recording(const Recording &recording, const std::function<bool(std::string_view)> &sink);
 
-/// Writes recordings one after another to a file that gets its name at the end: whoever finds `path` finds it whole.
+/// Writes recordings one after another to a file that gets its name at the end: a file that is at `path` is whole.
 Result<void> write_recordings(const std::vector<const Recording *> &recordings, const std::string &path);
 
 /// Where the recording of a failed communicator goes: rondo-HOST-COMMUNICATOR.jsonl.
