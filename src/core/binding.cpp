@@ -56,8 +56,7 @@ Result<PlanChoice> Communicator::choose(rondo_collective_t collective, uint64_t 
   input.element_bytes = static_cast<uint32_t>(rondo_type_size(type));
   input.bytes = vector_elements * input.element_bytes;
   input.oversubscribed = capabilities_.oversubscribed;
-  input.several_hosts = !group_.one_node();
-  input.shares_hosts = !group_.one_node() && group_.shares_nodes();
+  input.host_count = group_.node_count();
   input.uneven_blocks = uneven_blocks;
   input.slot_count = geometry.slot_count;
   input.slot_bytes = geometry.slot_bytes;

@@ -31,8 +31,6 @@ class GroupInfo {
   /// Position of `rank` in the ranks of its node.
   [[nodiscard]] uint32_t index_on_node(uint32_t rank) const { return index_on_node_[rank]; }
   [[nodiscard]] bool one_node() const { return node_count() == 1; }
-  /// Some node has several ranks.
-  [[nodiscard]] bool shares_nodes() const { return node_count() < rank_count(); }
 
   std::vector<RankInfo> infos;  ///< by rank, equal on all
   /// By node, where there are several: why this rank shares no memory with its ranks, for people; empty: it does.

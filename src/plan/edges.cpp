@@ -37,8 +37,7 @@ std::set<rondo_algorithm_t> possible_algorithms(const EdgeRequest &request, rond
   input.collective = collective;
   input.rank_count = rank_count;
   input.oversubscribed = request.oversubscribed;
-  input.several_hosts = nodes.size() > 1;
-  input.shares_hosts = input.several_hosts && nodes.size() < rank_count;
+  input.host_count = static_cast<uint32_t>(nodes.size());
   // The sizes of slots do not matter to the algorithm, but which protocols have slots does. Those of ll128 are there
   // where it is asked for; those of ll nowhere between hosts, and inside of one not for every executor. A row of a
   // table with a protocol that has no slots is not taken.
@@ -49,7 +48,7 @@ std::set<rondo_algorithm_t> possible_algorithms(const EdgeRequest &request, rond
   const std::set<uint64_t> sizes = sizes_to_ask(request, collective);
   std::set<rondo_algorithm_t> found;
   for (const uint32_t ll_slot_bytes : {0u, 1024u}) {
-    if (ll_slot_bytes != 0 && input.several_hosts) continue;
+    if (ll_slot_bytes != 0 && input.several_hosts()) continue;
     input.ll_slot_bytes = ll_slot_bytes;
     for (const BufferPlace place : {BufferPlace::host, BufferPlace::device, BufferPlace::shared_device}) {
       input.buffers = place;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cassert>
 #include <limits>
 #include <optional>
@@ -20,8 +21,8 @@ constexpr uint64_t KiB = 1024;
 constexpr uint64_t MiB = 1024 * KiB;
 constexpr uint32_t any_ranks = std::numeric_limits<uint32_t>::max();
 constexpr uint64_t any_bytes = std::numeric_limits<uint64_t>::max();
-constexpr uint64_t hierarchical_bytes_min = 8 * KiB;       // below, each hop costs more than the bytes
-constexpr uint32_t straight_rank_count_max = 8;            // as one_shot's rows below
+constexpr uint32_t straight_rank_count_max = 8;    // as one_shot's rows below
+constexpr uint32_t all_pairs_rank_count_max = 64;  // as two_shot's rows below
 
 // Every byte of one_shot crosses n - 1 links but in one hop; two_shot moves the least bytes in two hops, over links
 // between all pairs; ring moves the least bytes over 2 links a rank in 2n - 2 hops; tree takes 2 log n hops. With too
@@ -109,10 +110,47 @@ const DetailRow &detail_for(const TunerInput &input, rondo_algorithm_t algorithm
            (row.protocol == RONDO_PROTOCOL_LL128) == wants_ll128;
   };
   const auto *const of_network = std::find_if(network_table.begin(), network_table.end(), fits);
-  if (input.several_hosts && of_network != network_table.end()) return *of_network;
+  if (input.several_hosts() && of_network != network_table.end()) return *of_network;
   const auto *const found = std::find_if(detail_table.begin(), detail_table.end(), fits);
   assert(found != detail_table.end());
   return *found;
+}
+
+/// Hosts of several ranks. Up to these bytes hops over the network cost more than bytes, so a tree of one rank of each
+/// host is faster than an exchange among all; among h hosts, rounded down to a power of two, up to the least of
+/// h * h * per_square and h * per_host. By the simulator, hosts of 2 and of 8 ranks (docs/tuning-built-in.md).
+constexpr uint64_t hops_bytes_max = 8 * KiB;
+struct HopsRow {
+  rondo_collective_t collective;
+  uint32_t host_count_min;
+  uint64_t per_square;
+  uint64_t per_host;
+};
+constexpr std::array hops_table{
+    HopsRow{RONDO_ALL_REDUCE, 16, 1 * KiB, 256 * KiB},
+    HopsRow{RONDO_BROADCAST, 2, 8 * KiB, 1 * MiB},
+    HopsRow{RONDO_REDUCE, 2, 32 * KiB, 1 * MiB},
+};
+
+uint64_t hops_bytes_max_of(rondo_collective_t collective, uint32_t host_count) {
+  const auto *const row = std::ranges::find(hops_table, collective, &HopsRow::collective);
+  if (row == hops_table.end() || host_count < row->host_count_min) return hops_bytes_max;
+  const uint64_t hosts = std::bit_floor(host_count);
+  return std::min(hosts * hosts * row->per_square, hosts * row->per_host);
+}
+
+constexpr uint32_t two_shot_host_count = 16;          // up to which the table for one host has it for all sizes
+constexpr uint64_t chain_bytes_per_host = 256 * KiB;  // a ring's hops cost more than its bytes up to that
+
+/// Where each host has one rank, and hops cost more than on one host; none: as there.
+std::optional<rondo_algorithm_t> choose_between_hosts(const TunerInput &input, rondo_collective_t collective) {
+  // A chain of hosts is as many hops, and a tree carries as many bytes.
+  const bool rooted = collective == RONDO_BROADCAST || collective == RONDO_REDUCE;
+  if (rooted && input.rank_count > straight_rank_count_max) return RONDO_ALGORITHM_TREE;
+  if (collective != RONDO_ALL_REDUCE || input.host_count <= two_shot_host_count ||
+      input.bytes > std::bit_floor(input.host_count) * chain_bytes_per_host)
+    return {};
+  return input.rank_count <= all_pairs_rank_count_max ? RONDO_ALGORITHM_TWO_SHOT : RONDO_ALGORITHM_TREE;
 }
 
 bool can(const Algorithm &algorithm, rondo_collective_t collective, uint32_t rank_count) {
@@ -155,15 +193,21 @@ Result<rondo_algorithm_t> choose_algorithm(const TunerInput &input, rondo_collec
     return none_can(input, collective, registry);
   }
   // Among two ranks one hop moves the same bytes as two.
-  if (input.several_hosts && input.rank_count == 2 && collective == RONDO_ALL_REDUCE &&
+  if (input.several_hosts() && input.rank_count == 2 && collective == RONDO_ALL_REDUCE &&
       usable(RONDO_ALGORITHM_ONE_SHOT))
     return RONDO_ALGORITHM_ONE_SHOT;
-  // Every hop over the network costs more than one inside of a host: bytes cross it as seldom as can be.
-  if (input.shares_hosts && input.bytes > hierarchical_bytes_min && usable(RONDO_ALGORITHM_HIERARCHICAL))
-    return RONDO_ALGORITHM_HIERARCHICAL;
-  // Small ones among few ranks go straight; among more a message a host is fewer than a message a rank.
-  if (input.shares_hosts && input.rank_count > straight_rank_count_max && usable(RONDO_ALGORITHM_HIERARCHICAL_TREE))
-    return RONDO_ALGORITHM_HIERARCHICAL_TREE;
+  if (input.shares_hosts()) {
+    // Small ones among few ranks go straight; among more a message a host is fewer than a message a rank.
+    const bool by_leaders =
+        input.rank_count > straight_rank_count_max && usable(RONDO_ALGORITHM_HIERARCHICAL_TREE);
+    const uint64_t small_bytes_max = by_leaders ? hops_bytes_max_of(collective, input.host_count) : hops_bytes_max;
+    // Every hop over the network costs more than one inside of a host: bytes cross it as seldom as can be.
+    if (input.bytes > small_bytes_max && usable(RONDO_ALGORITHM_HIERARCHICAL)) return RONDO_ALGORITHM_HIERARCHICAL;
+    if (by_leaders) return RONDO_ALGORITHM_HIERARCHICAL_TREE;
+  } else if (input.several_hosts()) {
+    const auto chosen = choose_between_hosts(input, collective);
+    if (chosen && usable(*chosen)) return *chosen;
+  }
   for (const AlgorithmRow &row : algorithm_table)
     if (fits(row, input, collective) && usable(row.algorithm)) return row.algorithm;
   for (const Algorithm &algorithm : registry)
@@ -178,7 +222,7 @@ std::optional<PlanChoice> choose_measured(const TunerInput &input, rondo_collect
   TunerInput asked = input;
   asked.table = nullptr;
   for (const TuningRow &row :
-       input.table->rows_for(collective, input.rank_count, input.oversubscribed, input.several_hosts, input.buffers)) {
+       input.table->rows_for(collective, input.rank_count, input.oversubscribed, input.several_hosts(), input.buffers)) {
     if (input.bytes > row.bytes_max) continue;
     const PlanChoice &wanted = input.overrides;
     asked.overrides = row.choice;

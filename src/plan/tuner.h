@@ -19,8 +19,7 @@ struct TunerInput {
   uint64_t bytes = 0;          ///< the whole logical vector: for reduce-scatter and all-gather, all blocks
   uint32_t element_bytes = 1;  ///< 1, 2, 4 or 8
   bool oversubscribed = false;  ///< more ranks than cores on some host
-  bool several_hosts = false;   ///< a network is between some of the ranks
-  bool shares_hosts = false;    ///< several hosts, one of which at least has several ranks
+  uint32_t host_count = 1;      ///< more than one: a network is between some of the ranks
   bool uneven_blocks = false;   ///< of a _v collective
   uint32_t slot_count = 8;      ///< of a connection, at least 2
   uint64_t slot_bytes = 0;      ///< payload of a slot with `simple`, at least 64
@@ -33,6 +32,10 @@ struct TunerInput {
   uint64_t default_chunk_bytes = 0;   ///< in place of the built-in tables' chunks; 0: those
   PlanChoice overrides;
   const TuningTable *table = nullptr;  ///< measured, asked before the built-in ones; null: there is none
+
+  [[nodiscard]] bool several_hosts() const { return host_count > 1; }
+  /// Several hosts, one of which at least has several ranks.
+  [[nodiscard]] bool shares_hosts() const { return several_hosts() && host_count < rank_count; }
 };
 
 /// Overrides win; what the measured table says comes next, where it is for so many ranks and such a size, goes together

@@ -252,9 +252,8 @@ Result<PlanChoice> plan_of(const SimCase &what) {
   for (const SimNode &node : what.network.nodes)
     input.oversubscribed |= what.network.core_count != 0 && node.rank_count > what.network.core_count;
   // As the library has it: a network moves whole slots, unless what `ll` would do there is asked for.
-  input.several_hosts = what.network.nodes.size() > 1;
-  input.shares_hosts = input.several_hosts && what.network.nodes.size() < input.rank_count;
-  const bool uses_ll = !input.several_hosts || what.overrides.protocol == RONDO_PROTOCOL_LL;
+  input.host_count = static_cast<uint32_t>(what.network.nodes.size());
+  const bool uses_ll = !input.several_hosts() || what.overrides.protocol == RONDO_PROTOCOL_LL;
   input.slot_count = what.network.slot_count;
   input.slot_bytes = what.network.slot_bytes;
   input.ll_slot_bytes = uses_ll ? what.network.ll_slot_bytes : 0;

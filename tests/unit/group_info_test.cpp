@@ -49,8 +49,6 @@ TEST_CASE("group info: ranks that alternate between nodes are counted on each") 
   CHECK(group.rank_count() == 6);
   CHECK(group.node_count() == 3);
   CHECK_FALSE(group.one_node());
-  CHECK(group.shares_nodes());
-  CHECK_FALSE(GroupInfo(std::vector<uint32_t>{0, 1, 2}).shares_nodes());
   CHECK(ranks_of(group, 0) == std::vector<uint32_t>{0, 2, 5});
   CHECK(ranks_of(group, 1) == std::vector<uint32_t>{1, 4});
   CHECK(ranks_of(group, 2) == std::vector<uint32_t>{3});

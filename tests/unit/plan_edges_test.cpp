@@ -80,11 +80,10 @@ TunerInput input_of(const EdgeRequest &request, rondo_collective_t collective, u
   input.rank_count = rank_count;
   input.bytes = collective == RONDO_BARRIER ? 1 : bytes;
   input.oversubscribed = request.oversubscribed;
-  input.several_hosts = nodes.size() > 1;
-  input.shares_hosts = input.several_hosts && nodes.size() < rank_count;
+  input.host_count = static_cast<uint32_t>(nodes.size());
   input.slot_count = 8;
   input.slot_bytes = 131'072;
-  if (has_ll && !input.several_hosts) input.ll_slot_bytes = 16'384;
+  if (has_ll && !input.several_hosts()) input.ll_slot_bytes = 16'384;
   if (collective != RONDO_BARRIER) input.overrides = request.overrides;
   input.table = request.table;
   return input;

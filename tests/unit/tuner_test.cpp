@@ -21,8 +21,7 @@ TEST_CASE("tuner: every collective, rank count and size has a complete choice wi
         for (const uint32_t kind : {0u, 1u, 2u, 3u, 4u}) {
           TunerInput input = with(static_cast<rondo_collective_t>(number), rank_count, bytes);
           input.oversubscribed = kind % 2 == 1;
-          input.several_hosts = kind >= 2;
-          input.shares_hosts = kind == 4;
+          if (kind >= 2) input.host_count = kind == 4 ? (rank_count + 1) / 2 : rank_count;
           INFO(rondo_collective_string(input.collective) << " " << rank_count << " ranks " << bytes << " bytes");
           const auto chosen = choose_plan(input, registry);
           REQUIRE(chosen.ok());
