@@ -152,6 +152,7 @@ Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store 
   several.near_ib_devices = near_devices(args.settings);
   several.sockets = args.settings.sockets;
   several.on_device = args.settings.device != RONDO_DEVICE_HOST;
+  several.mesh_hosts_max = args.mesh_hosts_max.value_or(several.mesh_hosts_max);
   return hosts::connect(several, std::move(local), store);
 }
 

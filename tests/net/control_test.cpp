@@ -4,57 +4,24 @@
 
 #include <algorithm>
 #include <memory>
-#include <set>
 #include <vector>
 
 #include "src/base/clock.h"
 #include "tests/catch.h"
 #include "tests/net/connected_sockets.h"
+#include "tests/net/scene_ranks.h"
 #include "transports/net/control.h"
 
 using namespace rondo;
 using net::Cell;
 using net::CellKind;
 using rondo::net_test::connected_sockets;
+using rondo::net_test::SceneRanks;
 
 namespace {
 
 constexpr uint64_t patience_ns = 20'000'000'000;
 constexpr uint64_t second_ns = 1'000'000'000;
-
-/// Ranks of one host that are what the test says.
-class SceneRanks final : public Ranks {
- public:
-  explicit SceneRanks(uint32_t count) : states(count, RankState::alive), latest(count) {}
-
-  void enter(uint64_t, const OperationInfo &) override {}
-  void complete(uint64_t, const OperationCost &) override {}
-  void fail(uint64_t) override {}
-  void set_state(RankState) override {}
-  std::optional<OperationInfo> entered(uint32_t peer, uint64_t operation) const override {
-    if (operation > latest[peer]) return std::nullopt;
-    OperationInfo what;
-    what.signature.count = 1000 * peer + operation;
-    return what;
-  }
-  uint64_t latest_operation(uint32_t peer) const override { return latest[peer]; }
-  uint64_t completed_operation(uint32_t peer) const override { return latest[peer]; }
-  RankState state(uint32_t peer) const override { return states[peer]; }
-  void raise(const Error &error) override {
-    if (!error_) error_ = error;
-  }
-  bool failed() const override { return error_.has_value(); }
-  Error failure() const override { return *error_; }
-  std::vector<uint32_t> find_dead() const override { return {dead.begin(), dead.end()}; }
-  std::string describe_rank(uint32_t peer) const override { return "rank " + std::to_string(peer); }
-
-  std::vector<RankState> states;
-  std::vector<uint64_t> latest;
-  std::set<uint32_t> dead;
-
- private:
-  std::optional<Error> error_;
-};
 
 /// Two hosts with `per_host` ranks each, those of host 1 behind those of host 0, and one connection.
 class TwoHosts {
@@ -149,7 +116,7 @@ TEST_CASE("control plane: what a peer said last is read whole, though answers to
   OneEnd end;
   end.ranks.latest[0] = 1'000;
   for (uint64_t operation = 1; operation <= 40; ++operation)
-    end.say(Cell(CellKind::ask).put(uint32_t{0}).put(operation).bytes());
+    end.say(Cell(CellKind::ask).put(uint32_t{0}).put(operation).put(uint32_t{1}).put(uint32_t{0}).bytes());
   end.say(status_of(1, RankState::left, 7).bytes());
   end.theirs.reset();
   CHECK(end.run([&] { return end.control->status(1).state == RankState::left; }));

@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: Apache-2.0
+// The control plane of more hosts than a mesh joins: what is known where, how soon, and how often it is told.
+#include <errno.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <random>
+
+#include "tests/catch.h"
+#include "tests/net/host_ring.h"
+
+using namespace rondo;
+using namespace rondo::net_test;
+using net::Cell;
+using net::CellKind;
+using net::Overlay;
+
+namespace {
+
+constexpr uint64_t second_ns = 1'000'000'000;
+constexpr uint64_t promised_ns = 2 * second_ns;
+
+std::vector<uint32_t> ranks_of(const std::vector<bool> &part, bool which, uint32_t per_host = 1) {
+  std::vector<uint32_t> ranks;
+  for (uint32_t rank = 0; rank < part.size() * per_host; ++rank)
+    if (part[rank / per_host] == which) ranks.push_back(rank);
+  return ranks;
+}
+
+/// The part of `host`, or what is left of it where its hosts are not joined among each other.
+std::vector<bool> piece_of(const HostRing &ring, const std::vector<bool> &part, uint32_t host) {
+  std::vector<bool> piece(part.size());
+  piece[host] = true;
+  for (bool grew = true; grew;) {  // by a host each time
+    grew = false;
+    for (uint32_t one = 0; one < part.size(); ++one)
+      for (uint32_t other = 0; other < part.size(); ++other)
+        if (piece[one] && !piece[other] && part[one] == part[other] && ring.joined(one, other))
+          grew = piece[other] = true;
+  }
+  return piece;
+}
+
+/// After a partition each host takes exactly the ranks that it cannot hear of for dead, within the promised time.
+bool parts_know(HostRing &ring, const std::vector<bool> &part) {
+  return ring.run(promised_ns, [&] {
+    for (uint32_t host = 0; host < part.size(); ++host) {
+      const std::vector<bool> piece = piece_of(ring, part, host);
+      if (ring.dead_to(piece) != ranks_of(piece, false)) return false;
+    }
+    return true;
+  });
+}
+
+bool all_know(HostRing &ring, uint64_t limit_ns, uint32_t rank, uint64_t entered) {
+  return ring.run(limit_ns, [&] {
+    for (uint32_t host = 0; host < ring.host_count(); ++host)
+      if (host != rank && ring.running(host) && ring.control(host).status(rank).entered != entered) return false;
+    return true;
+  });
+}
+
+}  // namespace
+
+TEST_CASE("overlay: up to the bound each two hosts are joined, above it 2 log2(n) and both ends agree", "[net]") {
+  CHECK(Overlay(64, net::mesh_hosts_max).is_mesh());
+  CHECK(Overlay(64, net::mesh_hosts_max).neighbours(5).size() == 63);
+  CHECK_FALSE(Overlay(65, net::mesh_hosts_max).is_mesh());
+  CHECK(Overlay(1024, net::mesh_hosts_max).neighbours(7).size() == 19);
+  for (uint32_t count = 5; count <= 130; ++count) {
+    const Overlay overlay(count, 4);
+    uint32_t bits = 0;
+    while ((1u << bits) <= count / 2) ++bits;
+    bool right = true;
+    for (uint32_t host = 0; host < count; ++host) {
+      const auto &all = overlay.neighbours(host);
+      right &= all.size() <= 2 * bits && std::ranges::is_sorted(all) && !overlay.place(host, host);
+      for (uint32_t place = 0; place < all.size(); ++place)
+        right &= overlay.place(host, all[place]) == place && overlay.place(all[place], host).has_value();
+    }
+    CHECK(right);
+  }
+}
+
+TEST_CASE("overlay: what a host tells reaches each other one once, by log2(n) neighbours at most", "[net]") {
+  for (const uint32_t count : {5u, 6u, 7u, 8u, 9u, 64u, 65u, 100u, 127u, 130u}) {
+    const Overlay overlay(count, 4);
+    uint32_t bits = 0;
+    while ((1u << bits) < count) ++bits;
+    for (uint32_t origin = 0; origin < count; ++origin)
+      for (uint32_t host = 0; host < count; ++host) {
+        uint32_t hops = 0, at = host;
+        while (at != origin && hops <= bits) {
+          const uint32_t parent = overlay.parent(origin, at);
+          REQUIRE(overlay.place(at, parent).has_value());
+          at = parent;
+          ++hops;
+        }
+        REQUIRE(at == origin);
+        REQUIRE(hops <= bits);
+      }
+  }
+}
+
+TEST_CASE("overlay: a way goes around what is down, and there is none to a host whose connections are all down",
+          "[net]") {
+  const Overlay overlay(9, 4);
+  const auto cut_off = [](uint32_t one, uint32_t other) { return one == 4 || other == 4; };
+  const auto first = overlay.first_hops(0, cut_off);
+  for (uint32_t host = 1; host < 9; ++host) CHECK((first[host] == Overlay::no_way) == (host == 4));
+  CHECK(overlay.first_hops(0, [](uint32_t, uint32_t) { return false; })[4] == 4);
+  const auto around = overlay.first_hops(0, [](uint32_t one, uint32_t other) { return one + other == 4; });  // 0 and 4
+  CHECK(around[4] != 4);
+  CHECK(overlay.place(0, around[4]).has_value());
+}
+
+TEST_CASE("ring of hosts: all hosts know each other, and what one tells, within a second", "[net]") {
+  for (uint32_t hosts = 5; hosts <= 9; ++hosts)
+    for (uint64_t seed = 1; seed <= 5; ++seed) {
+      CAPTURE(hosts, seed);
+      HostRing ring({.hosts = hosts, .per_host = 2, .seed = seed});
+      REQUIRE(ring.run(second_ns, [&] { return ring.all_met(); }));
+      ring.ranks(1).latest = {70, 80};
+      ring.control(2).tell_status();
+      CHECK(ring.run(second_ns, [&] {
+        for (uint32_t host = 0; host < hosts; ++host)
+          if (host != 1 && (ring.control(2 * host).status(2).entered != 70 ||
+                            ring.control(2 * host + 1).status(3).completed != 80))
+            return false;
+        return true;
+      }));
+      CHECK(ring.dead_to(std::vector<bool>(hosts, true)) == std::vector<uint32_t>());
+    }
+}
+
+TEST_CASE("ring of hosts: each connection carries each piece of news once each way at most, then there is silence",
+          "[net]") {
+  for (const RingDefect defect : {RingDefect::none, RingDefect::all_twice})
+    for (uint32_t hosts = 5; hosts <= 9; ++hosts) {
+      CAPTURE(hosts);
+      HostRing ring({.hosts = hosts, .defect = defect});
+      REQUIRE(ring.run(second_ns, [&] { return ring.all_met(); }));
+      ring.run(3 * second_ns, [] { return false; });
+      CHECK(ring.most_repeated() <= 1);
+      ring.forget_counts();
+      ring.run(3 * second_ns, [] { return false; });
+      CHECK(ring.passed_on() == 0);
+      ring.ranks(0).latest[0] = 5;
+      CHECK(all_know(ring, second_ns, 0, 5));
+      CHECK(ring.passed_on() <= hosts);  // by a tree, with what a sweep brought meanwhile
+      ring.run(3 * second_ns, [] { return false; });
+      CHECK(ring.most_repeated() <= 1);
+      ring.kill(1);
+      ring.run(3 * second_ns, [] { return false; });
+      CHECK(ring.most_repeated() <= 1);
+      ring.forget_counts();
+      ring.run(3 * second_ns, [] { return false; });
+      CHECK(ring.most_repeated() == 0);
+    }
+}
+
+TEST_CASE("ring of hosts: a host whose processes are killed is lost to all within 2 s", "[net]") {
+  for (uint32_t hosts = 5; hosts <= 9; ++hosts)
+    for (uint64_t seed = 1; seed <= 3; ++seed) {
+      CAPTURE(hosts, seed);
+      HostRing ring({.hosts = hosts, .per_host = 2, .seed = seed});
+      REQUIRE(ring.run(second_ns, [&] { return ring.all_met(); }));
+      const auto killed = static_cast<uint32_t>(seed) % hosts;
+      std::vector<bool> living(hosts, true);
+      living[killed] = false;
+      ring.kill(killed);
+      CHECK(ring.run(promised_ns, [&] { return ring.dead_to(living) == ranks_of(living, false, 2); }));
+      CHECK(ring.control(2 * ((killed + 3) % hosts)).why_dead(2 * killed) == " has ended");
+    }
+}
+
+TEST_CASE("ring of hosts: after any partition each part knows within 2 s which ranks it has lost", "[net]") {
+  for (uint32_t hosts = 5; hosts <= 7; ++hosts)
+    for (uint32_t mask = 1; mask < (1u << (hosts - 1)); ++mask) {  // host n - 1 is on the other side
+      CAPTURE(hosts, mask);
+      HostRing ring({.hosts = hosts, .seed = mask});
+      REQUIRE(ring.run(second_ns, [&] { return ring.all_met(); }));
+      std::vector<bool> part(hosts);
+      for (uint32_t host = 0; host < hosts; ++host) part[host] = (mask >> host & 1) != 0;
+      ring.cut_in_two(part, mask % 2 == 0);
+      CHECK(parts_know(ring, part));
+    }
+}
+
+TEST_CASE("ring of hosts: connections that are cut lose no rank while there is another way", "[net]") {
+  for (const bool one_way : {false, true})
+    for (uint32_t hosts = 6; hosts <= 9; ++hosts) {
+      CAPTURE(hosts, one_way);
+      HostRing ring({.hosts = hosts, .seed = hosts});
+      REQUIRE(ring.run(second_ns, [&] { return ring.all_met(); }));
+      ring.cut(0, 1);
+      if (!one_way) ring.cut(1, 0);
+      ring.cut(0, 2);
+      ring.run(3 * second_ns, [] { return false; });
+      ring.ranks(1).latest[0] = 9;
+      CHECK(all_know(ring, second_ns, 1, 9));
+      CHECK(ring.dead_to(std::vector<bool>(hosts, true)) == std::vector<uint32_t>());
+    }
+}
+
+TEST_CASE("ring of hosts: hosts that do not tell what is down, or pass nothing on, are found by these tests", "[net]") {
+  HostRing untold({.hosts = 8, .defect = RingDefect::no_downs});
+  REQUIRE(untold.run(second_ns, [&] { return untold.all_met(); }));
+  std::vector<bool> part(8);
+  part[0] = part[1] = true;  // neighbours
+  untold.cut_in_two(part, false);
+  CHECK_FALSE(parts_know(untold, part));
+  HostRing kept({.hosts = 8, .defect = RingDefect::no_passing_on});
+  CHECK_FALSE(kept.run(promised_ns, [&] { return kept.all_met(); }));
+}
+
+TEST_CASE("ring of hosts: a lost host has the reason of the end that was told last", "[net]") {
+  HostRing ring({.hosts = 6});
+  REQUIRE(ring.run(second_ns, [&] { return ring.all_met(); }));
+  Cell cell(CellKind::down);
+  cell.put(uint32_t{3}).put(static_cast<uint32_t>(ring.overlay().neighbours(3).size()));
+  for (const uint32_t neighbour : ring.overlay().neighbours(3)) cell.put(neighbour).put(uint32_t{1 + ETIMEDOUT});
+  ring.say(1, 0, cell);
+  REQUIRE(ring.run(second_ns, [&] { return ring.control(0).gone(3) && ring.control(5).gone(3); }));
+  for (const uint32_t rank : {0u, 5u})
+    CHECK(ring.control(rank).why_dead(3) == " gave no answer for 1.0 s; is the network between the hosts cut?");
+}
+
+TEST_CASE("ring of hosts: a rank that dies or leaves is known by all, and it alone", "[net]") {
+  HostRing ring({.hosts = 8, .per_host = 3});
+  REQUIRE(ring.run(second_ns, [&] { return ring.all_met(); }));
+  ring.ranks(3).dead = {1};
+  std::vector<bool> others(8, true);
+  others[3] = false;  // which sees its own ranks itself
+  CHECK(ring.run(second_ns, [&] { return ring.dead_to(others) == std::vector<uint32_t>{10}; }));
+  ring.ranks(3).states[2] = RankState::left;
+  ring.control(11).tell_leaving();
+  CHECK(ring.run(second_ns, [&] {
+    for (uint32_t host = 0; host < 8; ++host)
+      if (host != 3 && ring.control(3 * host).status(11).state != RankState::left) return false;
+    return true;
+  }));
+  CHECK(ring.dead_to(others) == std::vector<uint32_t>{10});
+}
+
+TEST_CASE("ring of hosts: hosts that leave one after another take nobody for dead", "[net]") {
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    CAPTURE(seed);
+    HostRing ring({.hosts = 9, .per_host = 2, .seed = seed});
+    REQUIRE(ring.run(second_ns, [&] { return ring.all_met(); }));
+    std::vector<uint32_t> order{0, 1, 2, 3, 4, 5, 6, 7, 8};
+    std::mt19937_64 random(seed);
+    std::shuffle(order.begin(), order.end(), random);
+    for (const uint32_t host : order) {
+      ring.leave(host);
+      ring.run(100'000'000, [] { return false; });
+      const auto dead = ring.dead_to(std::vector<bool>(9, true));
+      CHECK((!dead || dead->empty()));
+    }
+  }
+}
+
+TEST_CASE("ring of hosts: news goes around a host that is stopped, and nobody is taken for dead", "[net]") {
+  for (uint32_t stopped = 1; stopped < 8; ++stopped) {
+    CAPTURE(stopped);
+    HostRing ring({.hosts = 8, .seed = stopped});
+    REQUIRE(ring.run(second_ns, [&] { return ring.all_met(); }));
+    ring.set_stopped(stopped, true);
+    ring.ranks(0).latest[0] = 12;
+    CHECK(all_know(ring, promised_ns, 0, 12));
+    for (uint64_t operation = 13; operation < 300; ++operation) {  // more than its connections hold
+      ring.ranks(0).latest[0] = operation;
+      ring.control(0).tell_status();
+      ring.step();
+    }
+    ring.set_stopped(stopped, false);
+    CHECK(all_know(ring, promised_ns, 0, 299));
+    CHECK(ring.dead_to(std::vector<bool>(8, true)) == std::vector<uint32_t>());
+  }
+}
+
+TEST_CASE("ring of hosts: a question to a host that is no neighbour is answered, also around what is down", "[net]") {
+  for (const bool down : {false, true}) {
+    HostRing ring({.hosts = 9});
+    ring.ranks(3).latest[0] = 40;
+    REQUIRE(ring.run(second_ns, [&] { return ring.all_met(); }));
+    REQUIRE_FALSE(ring.joined(0, 3));
+    if (down) {
+      for (const uint32_t between : {1u, 2u, 4u})
+        if (ring.joined(0, between)) ring.cut(0, between);
+      ring.run(2 * second_ns, [] { return false; });
+    }
+    std::optional<OperationInfo> known;
+    CHECK(ring.run(second_ns, [&] {
+      known = ring.control(0).entered(3, 39);
+      return known.has_value();
+    }));
+    CHECK(known->signature.count == 39);
+    CHECK_FALSE(ring.control(0).entered(3, 41).has_value());
+  }
+}
+
+TEST_CASE("ring of hosts: a failure is known by all", "[net]") {
+  for (uint32_t hosts = 5; hosts <= 9; ++hosts) {
+    HostRing ring({.hosts = hosts});
+    REQUIRE(ring.run(second_ns, [&] { return ring.all_met(); }));
+    ring.ranks(2).raise({RONDO_ERROR_REMOTE, "rank 2 found it"});
+    ring.control(2).pass_on_failure();
+    CHECK(ring.run(second_ns, [&] {
+      for (uint32_t host = 0; host < hosts; ++host)
+        if (!ring.ranks(host).failed()) return false;
+      return true;
+    }));
+  }
+}
+
+TEST_CASE("ring of hosts: a rank that leaves for its failure is not seen to have left before the failure is", "[net]") {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    CAPTURE(seed);
+    HostRing ring({.hosts = 9, .seed = seed});
+    REQUIRE(ring.run(second_ns, [&] { return ring.all_met(); }));
+    ring.ranks(2).raise({RONDO_ERROR_REMOTE, "rank 2 found it"});
+    ring.control(2).pass_on_failure();
+    ring.leave(2);
+    bool right = true, all = false;
+    REQUIRE(ring.run(second_ns, [&] {
+      all = true;
+      for (uint32_t host = 0; host < 9; ++host) {
+        if (host == 2) continue;
+        const bool left = ring.control(host).status(2).state == RankState::left;
+        right &= !left || ring.ranks(host).failed();
+        all &= left;
+      }
+      return all;
+    }));
+    CHECK(right);
+  }
+}
+
+TEST_CASE("ring of hosts: the clock of rank 0's host is measured along the way, and errors add up", "[net]") {
+  HostRing ring({.hosts = 9});
+  REQUIRE(ring.run(3 * second_ns, [&] {
+    return std::ranges::count_if(ring.clocks(), [](const ClockOffset &each) { return each.uncertainty_ns != 0; }) == 8;
+  }));
+  for (uint32_t host = 1; host < 9; ++host) {
+    const ClockOffset &each = ring.clocks()[host];
+    CHECK(static_cast<uint64_t>(std::abs(each.offset_ns)) <= each.uncertainty_ns);  // they have one clock
+  }
+}
