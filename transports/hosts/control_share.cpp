@@ -55,11 +55,7 @@ Result<SharedControl> share_control(const ShareRequest &request, const std::vect
     if (bytes.size() != sizeof ticket) return Error{RONDO_ERROR_MISMATCH, "ranks run different versions of Rondo"};
     std::memcpy(&ticket, bytes.data(), sizeof ticket);
     auto taken = take_share(ticket, request, host_count, store);
-    if (!taken.ok()) {
-      Error error = std::move(taken).error();
-      if (error.peer < 0) error.peer = static_cast<int32_t>(first);
-      return error;
-    }
+    if (!taken.ok()) return StoreWatch(store).about_owner(std::move(taken).error(), first);
     result.share = std::move(taken).value();
     return result;
   }
