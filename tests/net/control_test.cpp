@@ -68,23 +68,38 @@ class TwoHosts {
   uint64_t now_ns_ = now_ns();
 };
 
-/// A control plane of rank 0 alone, whose other host, with rank 1, is the test.
+/// A control plane of rank 0 (or 1) alone, whose other host, with rank 1 (or 0), is the test.
 struct OneEnd {
-  OneEnd() : ranks(1) {
+  explicit OneEnd(uint32_t own = 0) : ranks(1) {
     auto [far, near] = connected_sockets();
     theirs = std::move(far);
     const FileDescriptor file = net::ControlMemory::create(2, 2).value();
     net::Control::Parts parts;
+    parts.rank = own;
     parts.host_of = {0, 1};
     parts.local = &ranks;
+    if (own != 0) parts.clock_measured = [this](const ClockOffset &offset) { clock = offset; };
     parts.share.memory = net::ControlMemory::map(file.get(), 2, 2).value();
     parts.share.bell.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     parts.share.sockets.resize(2);
-    parts.share.sockets[1] = std::move(near);
+    parts.share.sockets[1 - own] = std::move(near);
     control = std::make_unique<net::Control>(std::move(parts));
   }
   void say(ByteView bytes) const {
     REQUIRE(::send(theirs.get(), bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()));
+  }
+  /// The next cell of this kind that the control plane has sent, behind its kind.
+  [[nodiscard]] ByteReader hear(CellKind kind) {
+    for (int cells = 0; cells < 1000; ++cells) {
+      control->step(now_ns());
+      const ssize_t got = ::recv(theirs.get(), heard.data(), heard.size(), MSG_DONTWAIT);
+      ByteReader reader(heard);
+      const bool whole = got == static_cast<ssize_t>(heard.size()) && reader.number<uint32_t>() == net::cell_magic;
+      if (whole && reader.number<uint32_t>() == static_cast<uint32_t>(kind)) return reader;
+      if (!whole) sleep_for_ns(1'000'000);
+    }
+    FAIL("no such cell came");
+    return ByteReader(heard);
   }
   template <class Condition>
   bool run(const Condition &condition) const {
@@ -95,6 +110,8 @@ struct OneEnd {
 
   SceneRanks ranks;
   FileDescriptor theirs;
+  Bytes heard = Bytes(net::cell_bytes);
+  std::optional<ClockOffset> clock;
   std::unique_ptr<net::Control> control;
 };
 
@@ -282,4 +299,21 @@ TEST_CASE("control plane: the state of more ranks than a cell holds is told", "[
   world.host[0].latest[last] = 8;
   const auto serving = static_cast<uint32_t>(net::statuses_max + 3);
   CHECK(world.run({0, serving}, second_ns, [&] { return world.controls[serving]->status(last).entered == 8; }));
+}
+
+TEST_CASE("control plane: the offset of its clock that a neighbour tells is added to the one that is measured", "[net]") {
+  constexpr uint64_t told_offset = 5 * second_ns, told_uncertainty = 7'000;
+  OneEnd end(1);
+  const uint64_t asked = end.hear(CellKind::clock).number<uint64_t>();
+  const uint64_t received = now_ns();
+  Cell answer(CellKind::clock);
+  answer.put(asked).put(received).put(now_ns()).put(told_offset).put(told_uncertainty);
+  end.say(answer.bytes());
+  REQUIRE(end.run([&] { return end.clock.has_value(); }));
+  const uint64_t uncertainty = end.clock->uncertainty_ns;
+  CHECK(uncertainty > told_uncertainty);
+  CHECK(uncertainty < told_uncertainty + now_ns() - asked);
+  const int64_t measured = end.clock->offset_ns - static_cast<int64_t>(told_offset);  // the two have one clock
+  CHECK(measured <= static_cast<int64_t>(uncertainty));
+  CHECK(-measured <= static_cast<int64_t>(uncertainty));
 }

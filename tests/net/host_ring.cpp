@@ -13,6 +13,7 @@
 namespace rondo::net_test {
 namespace {
 
+constexpr size_t under_way_max = 20;  // of cells each way of a connection
 constexpr uint64_t silence_ns = 1'000'000'000, silence_more_ns = 400'000'000;
 
 std::array<FileDescriptor, 2> socket_pair() {
@@ -90,7 +91,7 @@ void HostRing::step() {
 void HostRing::take_in(Line &line, uint32_t side) {
   Way &way = line.ways[side];
   Bytes cell(net::cell_bytes);
-  while (line.ends[side].valid()) {  // bounded by what a socket holds
+  while (line.ends[side].valid() && way.cells.size() < under_way_max) {
     const ssize_t got = ::recv(line.ends[side].get(), cell.data(), cell.size(), 0);
     line.closed[side] |= got == 0;
     if (got != static_cast<ssize_t>(cell.size())) return;
@@ -123,6 +124,7 @@ void HostRing::count(uint32_t from, uint32_t to, const Bytes &cell) {
     const uint64_t host = reader.number<uint32_t>(), ends = reader.number<uint32_t>();
     ++told_[{from, to, {UINT64_MAX, host, ends}}];
   }
+  if (kind_of(cell) == net::CellKind::ask) ++questions_;
   if (kind_of(cell) != net::CellKind::status) return;
   const auto ranks = reader.number<uint32_t>();
   for (uint32_t each = 0; each < ranks; ++each) {

@@ -77,7 +77,9 @@ class HostRing {
   /// connection carried the same. And how often ranks were told of in all.
   [[nodiscard]] uint32_t most_repeated() const;
   [[nodiscard]] uint32_t passed_on() const { return passed_on_; }
-  void forget_counts() { told_.clear(), passed_on_ = 0; }
+  /// How often a connection carried a question.
+  [[nodiscard]] uint32_t questions() const { return questions_; }
+  void forget_counts() { told_.clear(), passed_on_ = questions_ = 0; }
 
  private:
   struct Host {
@@ -112,6 +114,7 @@ class HostRing {
   std::vector<ClockOffset> clocks_;  ///< by host: what it was told last
   std::map<Told, uint32_t> told_;
   uint32_t passed_on_ = 0;
+  uint32_t questions_ = 0;
   uint64_t now_ns_;
 };
 

@@ -268,36 +268,99 @@ TEST_CASE("ring of hosts: news goes around a host that is stopped, and nobody is
     ring.set_stopped(stopped, true);
     ring.ranks(0).latest[0] = 12;
     CHECK(all_know(ring, promised_ns, 0, 12));
-    for (uint64_t operation = 13; operation < 300; ++operation) {  // more than its connections hold
-      ring.ranks(0).latest[0] = operation;
-      ring.control(0).tell_status();
-      ring.step();
-    }
-    ring.set_stopped(stopped, false);
-    CHECK(all_know(ring, promised_ns, 0, 299));
     CHECK(ring.dead_to(std::vector<bool>(8, true)) == std::vector<uint32_t>());
   }
 }
 
-TEST_CASE("ring of hosts: a question to a host that is no neighbour is answered, also around what is down", "[net]") {
-  for (const bool down : {false, true}) {
-    HostRing ring({.hosts = 9});
-    ring.ranks(3).latest[0] = 40;
+TEST_CASE("ring of hosts: a death is told around a host that is stopped without waiting", "[net]") {
+  std::vector<bool> others(8, true);
+  others[0] = false;
+  for (uint32_t stopped = 1; stopped < 8; ++stopped) {
+    CAPTURE(stopped);
+    HostRing ring({.hosts = 8, .per_host = 2, .seed = stopped});
     REQUIRE(ring.run(second_ns, [&] { return ring.all_met(); }));
-    REQUIRE_FALSE(ring.joined(0, 3));
-    if (down) {
-      for (const uint32_t between : {1u, 2u, 4u})
-        if (ring.joined(0, between)) ring.cut(0, between);
-      ring.run(2 * second_ns, [] { return false; });
-    }
-    std::optional<OperationInfo> known;
-    CHECK(ring.run(second_ns, [&] {
-      known = ring.control(0).entered(3, 39);
-      return known.has_value();
-    }));
-    CHECK(known->signature.count == 39);
-    CHECK_FALSE(ring.control(0).entered(3, 41).has_value());
+    ring.run(2 * second_ns, [] { return false; });
+    ring.set_stopped(stopped, true);
+    ring.ranks(0).dead = {1};
+    CHECK(ring.run(400'000'000, [&] { return ring.dead_to(others) == std::vector<uint32_t>{1}; }));
   }
+}
+
+TEST_CASE("ring of hosts: what full connections did not take comes when they have room", "[net]") {
+  for (uint32_t stopped = 1; stopped < 8; ++stopped) {
+    CAPTURE(stopped);
+    HostRing ring({.hosts = 8, .per_host = 2, .seed = stopped});
+    REQUIRE(ring.run(second_ns, [&] { return ring.all_met(); }));
+    ring.set_stopped(stopped, true);
+    for (uint64_t operation = 1; operation <= 1'000; ++operation) {
+      ring.ranks(0).latest[0] = operation;
+      ring.control(0).tell_status();
+      ring.step();
+    }
+    ring.ranks(0).states[1] = RankState::left;
+    ring.control(1).tell_leaving();
+    ring.run(second_ns, [] { return false; });
+    CHECK(ring.control(2 * stopped).status(0).entered == 0);  // whose processes have read nothing
+    ring.set_stopped(stopped, false);
+    CHECK(ring.run(promised_ns, [&] {
+      const auto &control = ring.control(2 * stopped);
+      return control.status(0).entered == 1'000 && control.status(1).state == RankState::left;
+    }));
+    CHECK(ring.dead_to(std::vector<bool>(8, true)) == std::vector<uint32_t>());
+  }
+}
+
+TEST_CASE("ring of hosts: old news that comes late changes nothing", "[net]") {
+  HostRing ring({.hosts = 8});
+  ring.ranks(4).latest[0] = 20;
+  REQUIRE(ring.run(second_ns, [&] { return ring.control(0).status(4).entered == 20; }));
+  const net::RankNews old{4, static_cast<uint32_t>(RankState::absent), 19, 19};
+  ring.say(1, 0, net::status_cell({&old, 1}));
+  CHECK_FALSE(ring.run(100'000'000, [&] {
+    const net::RankStatus known = ring.control(0).status(4);
+    return known.entered != 20 || known.completed != 20 || known.state != RankState::alive;
+  }));
+}
+
+TEST_CASE("ring of hosts: a question to a host that is no neighbour is answered, also around what is down", "[net]") {
+  HostRing ring({.hosts = 9, .per_host = 2});
+  ring.ranks(3).latest = {80, 80};
+  REQUIRE(ring.run(second_ns, [&] { return ring.all_met() && ring.control(0).status(7).entered == 80; }));
+  REQUIRE_FALSE(ring.joined(0, 3));
+  const auto count_known_to = [&](uint32_t rank, uint64_t operation) {
+    std::optional<OperationInfo> known;
+    ring.run(second_ns, [&] {
+      known = ring.control(rank).entered(7, operation);
+      return known.has_value();
+    });
+    return known ? known->signature.count : 0;
+  };
+  for (const uint32_t rank : {0u, 1u}) CHECK(count_known_to(rank, 20 + 20 * rank) == 1'020 + 20 * rank);
+  CHECK_FALSE(ring.control(0).entered(7, 81).has_value());
+  const uint32_t between = 1;  // on the way that both have asked by
+  REQUIRE(ring.overlay().first_hops(0, [](uint32_t, uint32_t) { return false; })[3] == between);
+  ring.cut(0, between);
+  ring.cut(between, 0);
+  ring.run(2 * second_ns, [] { return false; });
+  for (const uint32_t rank : {0u, 1u}) CHECK(count_known_to(rank, 60 + 20 * rank) == 1'060 + 20 * rank);
+}
+
+TEST_CASE("ring of hosts: ranks that ask about all others put a bounded number of questions", "[net]") {
+  HostRing ring({.hosts = 9, .per_host = 8});
+  for (uint32_t host = 1; host < 9; ++host) ring.ranks(host).latest.assign(8, 1);
+  REQUIRE(ring.run(second_ns, [&] { return ring.all_met(); }));
+  ring.run(2 * second_ns, [] { return false; });
+  ring.forget_counts();
+  const auto known = [&] {
+    uint32_t count = 0;
+    for (uint32_t peer = 8; peer < 72; ++peer) count += ring.control(0).entered(peer, 1).has_value() ? 1 : 0;
+    return count;
+  };
+  CHECK(known() == 0);
+  ring.run(4 * ring_step_ns, [] { return false; });
+  CHECK(ring.questions() >= 16);
+  CHECK(ring.questions() <= 2 * 16);  // a question takes two connections at most
+  CHECK(ring.run(60 * second_ns, [&] { return known() == 64; }));
 }
 
 TEST_CASE("ring of hosts: a failure is known by all", "[net]") {

@@ -50,17 +50,15 @@ void News::take(uint32_t neighbour, const RankNews &news) {
       memory::store_release(known.ended, 1);
   }
   if (overlay_.is_mesh()) return;
-  const uint64_t source = mark_of(neighbour);
   if (changed || moved) {
-    const uint64_t others = all_ & ~source;
-    const uint64_t now = changed || header().downs != 0 ? others : others & children(origin);
+    const uint64_t now = changed || header().downs != 0 ? all_ : children(origin);
     known.due_now |= now;
-    known.due_later |= others & ~now;
+    known.due_later |= all_ & ~now;
     header().due |= now;
   }
   if (news.state == known.told && news.entered == known.entered && news.completed == known.completed) {
-    known.due_now &= ~source;
-    known.due_later &= ~source;
+    known.due_now &= ~mark_of(neighbour);
+    known.due_later &= ~mark_of(neighbour);
   }
 }
 
@@ -80,15 +78,15 @@ void News::lose(uint32_t neighbour, int error) {
   memory_.host(neighbour).lost = 1;
   const uint64_t reason = static_cast<uint64_t>(error) + 1;
   if (overlay_.is_mesh()) return mark_lost(neighbour, reason);
-  if (!all_gone(neighbour) && add_down(host_, *overlay_.place(host_, neighbour), reason, all_)) find_lost(reason);
+  if (!all_gone(neighbour) && add_down(host_, *overlay_.place(host_, neighbour), reason)) find_lost(reason);
 }
 
-bool News::add_down(uint32_t host, uint32_t place, uint64_t reason, uint64_t tell) {
+bool News::add_down(uint32_t host, uint32_t place, uint64_t reason) {
   RemoteHost &known = memory_.host(host);
   if (known.down[place] != 0) return false;
   known.down[place] = reason;
-  known.down_due |= tell;
-  header().due |= tell;
+  known.down_due = all_;
+  header().due = all_;
   ++header().downs;
   return true;
 }
@@ -97,17 +95,16 @@ void News::take_down(uint32_t neighbour, ByteReader body) {
   const auto host = body.number<uint32_t>();
   const auto count = body.number<uint32_t>();
   if (overlay_.is_mesh() || host >= overlay_.host_count() || host == host_ || count > ring_neighbours_max) return;
-  const uint64_t source = mark_of(neighbour);
   uint64_t reason = 0;
   for (uint32_t each = 0; each < count; ++each) {
     const auto other = body.number<uint32_t>();
     const auto why = body.number<uint32_t>();
     const auto place = overlay_.place(host, other);
-    if (place && why != 0 && add_down(host, *place, why, all_ & ~source)) reason = why;
+    if (place && why != 0 && add_down(host, *place, why)) reason = why;
   }
   const auto &known = memory_.host(host).down;
   if (std::cmp_equal(std::ranges::count_if(known, [](uint64_t each) { return each != 0; }), count))
-    memory_.host(host).down_due &= ~source;
+    memory_.host(host).down_due &= ~mark_of(neighbour);
   if (reason != 0) find_lost(reason);
 }
 

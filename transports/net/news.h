@@ -3,8 +3,8 @@
 //
 // What is known only grows: a rank's numbers, the order absent, alive, finalized, left or ended of its states, and the
 // set of ends of connections that are down. So news needs no number of its own: where what was heard is more than what
-// is known, it is kept, and due to all neighbours but the one that told it. A neighbour that tells as much itself is
-// told no more. So each piece of news takes each connection at most once each way, what is told last is the whole
+// is known, it is kept, and due to all neighbours. One that tells as much itself, as the one that told it, is told no
+// more. So each piece of news takes each connection at most once each way, what is told last is the whole
 // latest state, and what a full connection did not take stays due.
 //
 // When     A changed state, and an end that is down, at once to all. Numbers of operations at once by the tree of
@@ -58,7 +58,7 @@ class News {
   [[nodiscard]] uint64_t children(uint32_t origin) const;
   [[nodiscard]] bool is_down(uint32_t host, uint32_t neighbour) const;
   [[nodiscard]] bool all_gone(uint32_t host) const;
-  bool add_down(uint32_t host, uint32_t place, uint64_t reason, uint64_t tell);
+  bool add_down(uint32_t host, uint32_t place, uint64_t reason);
   void find_lost(uint64_t reason);
   void mark_lost(uint32_t host, uint64_t reason);
   void find_ways();
