@@ -137,7 +137,7 @@ void Control::tell_leaving() {
   const ControlLock lock(header(), index_, tell_patience_ns, ended_);
   if (!lock.held()) return;
   send_status();
-  news_.sweep(UINT64_MAX);  // this may be the last rank of its host, by which others hear
+  news_.call_due(UINT64_MAX);  // this may be the last rank of its host, by which others hear
   news_.tell(lines_);
 }
 
@@ -210,7 +210,7 @@ void Control::serve(uint64_t now_ns, bool someone_died) {
   if (parts_.local->failed() && (told == 0 || (beats && told <= failure_repeats))) send_failure();
   const bool asked = memory::load_sync(shared.tell) != 0 && memory::exchange_if(shared.tell, 1, 0);
   if (beats || someone_died || asked) send_status();
-  if (beats) news_.sweep(now_ns);
+  if (beats) news_.call_due(now_ns);
   news_.tell(lines_);
   if (beats && parts_.clock_measured) {
     shared.clock_asked_ns = rondo::now_ns();

@@ -43,7 +43,7 @@ struct ControlHeader {
   // Of a ring of hosts (overlay.h):
   uint64_t due = 0;           ///< a bit for each neighbour: news is to be told to it now
   uint64_t downs = 0;         ///< how many ends of connections are known to be down
-  uint64_t next_sweep_ns = 0;  ///< when all news that could wait is due
+  uint64_t next_sweep_ns = 0;  ///< when all news that waits is due to all neighbours
   uint64_t asked_ns = 0;      ///< the last questions to other hosts: when the first of them was asked
   uint64_t asked_count = 0;
 };
@@ -75,7 +75,7 @@ struct RemoteRank {
   // With it:
   uint64_t told = 0;       ///< the furthest state that it was told to be in, as on the wire
   uint64_t due_now = 0;    ///< of a ring: a bit for each neighbour that is to be told of this rank
-  uint64_t due_later = 0;  ///< likewise, at the next sweep
+  uint64_t due_later = 0;  ///< likewise, at a later heartbeat
   uint64_t asked_operation = 0;
   uint64_t asked_ns = 0;
   std::array<RemoteRecord, record_count> records{};

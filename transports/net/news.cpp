@@ -9,7 +9,7 @@
 namespace rondo::net {
 namespace {
 
-constexpr uint64_t sweep_ns = 1'000'000'000;
+constexpr uint64_t sweep_ns = 2'000'000'000;
 
 }  // namespace
 
@@ -22,17 +22,17 @@ Cell status_cell(std::span<const RankNews> statuses) {
 
 News::News(const ControlMemory &memory, const Overlay &overlay, const std::vector<uint32_t> &host_of, uint32_t host)
     : memory_(memory), overlay_(overlay), host_of_(host_of), host_(host) {
-  if (!overlay_.is_mesh())
-    for (const uint32_t neighbour : overlay_.neighbours(host_)) all_ |= mark_of(neighbour);
+  if (overlay_.is_mesh()) return;
+  children_.resize(overlay_.host_count());
+  for (const uint32_t neighbour : overlay_.neighbours(host_)) {
+    all_ |= mark_of(neighbour);
+    for (uint32_t origin = 0; origin < overlay_.host_count(); ++origin)
+      if (neighbour != origin && overlay_.parent(origin, neighbour) == host_) children_[origin] |= mark_of(neighbour);
+  }
 }
 
-/// The neighbours that hear of `origin` from this host.
-uint64_t News::children(uint32_t origin) const {
-  uint64_t marks = 0;
-  for (const uint32_t neighbour : overlay_.neighbours(host_))
-    if (neighbour != origin && overlay_.parent(origin, neighbour) == host_) marks |= mark_of(neighbour);
-  return marks;
-}
+/// Those that hear of the rank's numbers next.
+uint64_t News::next_of(uint32_t rank) const { return header().downs != 0 ? all_ : children_[host_of_[rank]]; }
 
 void News::take(uint32_t neighbour, const RankNews &news) {
   const uint32_t origin = news.rank < host_of_.size() ? host_of_[news.rank] : host_;
@@ -40,6 +40,7 @@ void News::take(uint32_t neighbour, const RankNews &news) {
   RemoteRank &known = memory_.rank(news.rank);
   const bool changed = news.state > known.told;
   const bool moved = news.entered > known.entered || news.completed > known.completed;
+  const bool far = news.entered / entered_step > known.entered / entered_step;
   memory::store_release(known.completed, std::max(known.completed, news.completed));  // these pair with status()
   memory::store_release(known.entered, std::max(known.entered, news.entered));
   if (changed) {
@@ -51,7 +52,7 @@ void News::take(uint32_t neighbour, const RankNews &news) {
   }
   if (overlay_.is_mesh()) return;
   if (changed || moved) {
-    const uint64_t now = changed || header().downs != 0 ? all_ : children(origin);
+    const uint64_t now = changed ? all_ : far ? next_of(news.rank) : 0;
     known.due_now |= now;
     known.due_later |= all_ & ~now;
     header().due |= now;
@@ -131,14 +132,16 @@ uint32_t News::first_hop(uint32_t host) {
   return first_hops_[host];
 }
 
-void News::sweep(uint64_t now_ns) {
-  if (overlay_.is_mesh() || now_ns < header().next_sweep_ns) return;
-  header().next_sweep_ns = now_ns + sweep_ns;
+void News::call_due(uint64_t now_ns) {
+  if (overlay_.is_mesh()) return;
+  const bool all = now_ns >= header().next_sweep_ns;
+  if (all) header().next_sweep_ns = now_ns + sweep_ns;
   for (uint32_t rank = 0; rank < host_of_.size(); ++rank) {
     RemoteRank &known = memory_.rank(rank);
-    known.due_now |= known.due_later;
-    known.due_later = 0;
-    header().due |= known.due_now;
+    const uint64_t now = known.due_later & (all ? all_ : next_of(rank));
+    known.due_now |= now;
+    known.due_later &= ~now;
+    header().due |= now;
   }
 }
 
