@@ -301,7 +301,7 @@ TEST_CASE("control plane: the state of more ranks than a cell holds is told", "[
   CHECK(world.run({0, serving}, second_ns, [&] { return world.controls[serving]->status(last).entered == 8; }));
 }
 
-TEST_CASE("control plane: the offset of its clock that a neighbour tells is added to the one that is measured", "[net]") {
+TEST_CASE("control plane: the offset that a neighbour tells is added to the one that is measured", "[net]") {
   constexpr uint64_t told_offset = 5 * second_ns, told_uncertainty = 7'000;
   OneEnd end(1);
   const uint64_t asked = end.hear(CellKind::clock).number<uint64_t>();

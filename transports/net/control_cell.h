@@ -7,11 +7,11 @@
 //            host, every heartbeat, and when the state of one changes; in a ring of hosts also what it heard of others
 //   ask      rank u32 | operation u64 | asker u32 | hops u32         asker: the host that wants to know; hops: how
 //            often it may still be passed on
-//   record   rank u32 | operation u64 | asker u32 | hops u32 | signature | plan choice | history     the answer: a cell
-//            for it and each of the RemoteRank::record_count - 1 before it, where they were entered and are kept
-//   clock    asked u64 | received u64 | answered u64 | offset u64 | uncertainty u64       asked every heartbeat of the
-//            neighbour on the way to the host of rank 0: zeros but for the time of asking; the answer has these times by
-//            the clocks of those who took them, and how far that host's clock is ahead of the neighbour's
+//   record   rank u32 | operation u64 | asker u32 | hops u32 | signature | plan choice | history      its answer, a
+//            cell for it and each of the RemoteRank::record_count - 1 before it, where they were entered and are kept
+//   clock    asked u64 | received u64 | answered u64 | offset u64 | uncertainty u64      asked every heartbeat of the
+//            neighbour on the way to the host of rank 0: zeros but for the time of asking. The answer has these times
+//            by the clocks of those who took them, and how far that host's clock is ahead of the neighbour's
 //   failure  status u32 | rank u32 | peer u32 | operation u64 | bytes u32 | text
 //   down     host u32 | count u32 | count times: neighbour u32 | reason u32    of a ring: what that host told of the
 //            ends of its connections; reason: 1 + errno
