@@ -166,6 +166,7 @@ Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store 
   several.sockets = args.settings.sockets;
   several.frame_tags = args.settings.frame_tags;
   several.on_device = args.settings.device != RONDO_DEVICE_HOST;
+  several.mesh_hosts_max = args.mesh_hosts_max.value_or(several.mesh_hosts_max);
   return hosts::connect(several, std::move(local), store);
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "src/base/config.h"
 #include "src/bootstrap/store/store.h"
@@ -25,6 +26,7 @@ struct ConnectArgs {
   std::string key_prefix;
   uint64_t deadline_ns = 0;
   const TuningTable *tuning = nullptr;
+  std::optional<uint32_t> mesh_hosts_max{};  ///< see hosts::GroupRequest; none: its default
 };
 
 /// Of the network that the settings choose.

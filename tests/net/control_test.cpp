@@ -4,57 +4,24 @@
 
 #include <algorithm>
 #include <memory>
-#include <set>
 #include <vector>
 
 #include "src/base/clock.h"
 #include "tests/catch.h"
 #include "tests/net/connected_sockets.h"
+#include "tests/net/scene_ranks.h"
 #include "transports/net/control.h"
 
 using namespace rondo;
 using net::Cell;
 using net::CellKind;
 using rondo::net_test::connected_sockets;
+using rondo::net_test::SceneRanks;
 
 namespace {
 
 constexpr uint64_t patience_ns = 20'000'000'000;
 constexpr uint64_t second_ns = 1'000'000'000;
-
-/// Ranks of one host that are what the test says.
-class SceneRanks final : public Ranks {
- public:
-  explicit SceneRanks(uint32_t count) : states(count, RankState::alive), latest(count) {}
-
-  void enter(uint64_t, const OperationInfo &) override {}
-  void complete(uint64_t, const OperationCost &) override {}
-  void fail(uint64_t) override {}
-  void set_state(RankState) override {}
-  std::optional<OperationInfo> entered(uint32_t peer, uint64_t operation) const override {
-    if (operation > latest[peer]) return std::nullopt;
-    OperationInfo what;
-    what.signature.count = 1000 * peer + operation;
-    return what;
-  }
-  uint64_t latest_operation(uint32_t peer) const override { return latest[peer]; }
-  uint64_t completed_operation(uint32_t peer) const override { return latest[peer]; }
-  RankState state(uint32_t peer) const override { return states[peer]; }
-  void raise(const Error &error) override {
-    if (!error_) error_ = error;
-  }
-  bool failed() const override { return error_.has_value(); }
-  Error failure() const override { return *error_; }
-  std::vector<uint32_t> find_dead() const override { return {dead.begin(), dead.end()}; }
-  std::string describe_rank(uint32_t peer) const override { return "rank " + std::to_string(peer); }
-
-  std::vector<RankState> states;
-  std::vector<uint64_t> latest;
-  std::set<uint32_t> dead;
-
- private:
-  std::optional<Error> error_;
-};
 
 /// Two hosts with `per_host` ranks each, those of host 1 behind those of host 0, and one connection.
 class TwoHosts {
@@ -101,23 +68,38 @@ class TwoHosts {
   uint64_t now_ns_ = now_ns();
 };
 
-/// A control plane of rank 0 alone, whose other host, with rank 1, is the test.
+/// A control plane of rank 0 (or 1) alone, whose other host, with rank 1 (or 0), is the test.
 struct OneEnd {
-  OneEnd() : ranks(1) {
+  explicit OneEnd(uint32_t own = 0) : ranks(1) {
     auto [far, near] = connected_sockets();
     theirs = std::move(far);
     const FileDescriptor file = net::ControlMemory::create(2, 2).value();
     net::Control::Parts parts;
+    parts.rank = own;
     parts.host_of = {0, 1};
     parts.local = &ranks;
+    if (own != 0) parts.clock_measured = [this](const ClockOffset &offset) { clock = offset; };
     parts.share.memory = net::ControlMemory::map(file.get(), 2, 2).value();
     parts.share.bell.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     parts.share.sockets.resize(2);
-    parts.share.sockets[1] = std::move(near);
+    parts.share.sockets[1 - own] = std::move(near);
     control = std::make_unique<net::Control>(std::move(parts));
   }
   void say(ByteView bytes) const {
     REQUIRE(::send(theirs.get(), bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()));
+  }
+  /// The next cell of this kind that the control plane has sent, behind its kind.
+  [[nodiscard]] ByteReader hear(CellKind kind) {
+    for (int cells = 0; cells < 1000; ++cells) {
+      control->step(now_ns());
+      const ssize_t got = ::recv(theirs.get(), heard.data(), heard.size(), MSG_DONTWAIT);
+      ByteReader reader(heard);
+      const bool whole = got == static_cast<ssize_t>(heard.size()) && reader.number<uint32_t>() == net::cell_magic;
+      if (whole && reader.number<uint32_t>() == static_cast<uint32_t>(kind)) return reader;
+      if (!whole) sleep_for_ns(1'000'000);
+    }
+    FAIL("no such cell came");
+    return ByteReader(heard);
   }
   template <class Condition>
   bool run(const Condition &condition) const {
@@ -128,6 +110,8 @@ struct OneEnd {
 
   SceneRanks ranks;
   FileDescriptor theirs;
+  Bytes heard = Bytes(net::cell_bytes);
+  std::optional<ClockOffset> clock;
   std::unique_ptr<net::Control> control;
 };
 
@@ -149,7 +133,7 @@ TEST_CASE("control plane: what a peer said last is read whole, though answers to
   OneEnd end;
   end.ranks.latest[0] = 1'000;
   for (uint64_t operation = 1; operation <= 40; ++operation)
-    end.say(Cell(CellKind::ask).put(uint32_t{0}).put(operation).bytes());
+    end.say(Cell(CellKind::ask).put(uint32_t{0}).put(operation).put(uint32_t{1}).put(uint32_t{0}).bytes());
   end.say(status_of(1, RankState::left, 7).bytes());
   end.theirs.reset();
   CHECK(end.run([&] { return end.control->status(1).state == RankState::left; }));
@@ -315,4 +299,21 @@ TEST_CASE("control plane: the state of more ranks than a cell holds is told", "[
   world.host[0].latest[last] = 8;
   const auto serving = static_cast<uint32_t>(net::statuses_max + 3);
   CHECK(world.run({0, serving}, second_ns, [&] { return world.controls[serving]->status(last).entered == 8; }));
+}
+
+TEST_CASE("control plane: the offset that a neighbour tells is added to the one that is measured", "[net]") {
+  constexpr uint64_t told_offset = 5 * second_ns, told_uncertainty = 7'000;
+  OneEnd end(1);
+  const uint64_t asked = end.hear(CellKind::clock).number<uint64_t>();
+  const uint64_t received = now_ns();
+  Cell answer(CellKind::clock);
+  answer.put(asked).put(received).put(now_ns()).put(told_offset).put(told_uncertainty);
+  end.say(answer.bytes());
+  REQUIRE(end.run([&] { return end.clock.has_value(); }));
+  const uint64_t uncertainty = end.clock->uncertainty_ns;
+  CHECK(uncertainty > told_uncertainty);
+  CHECK(uncertainty < told_uncertainty + now_ns() - asked);
+  const int64_t measured = end.clock->offset_ns - static_cast<int64_t>(told_offset);  // the two have one clock
+  CHECK(measured <= static_cast<int64_t>(uncertainty));
+  CHECK(-measured <= static_cast<int64_t>(uncertainty));
 }

@@ -23,6 +23,8 @@ namespace {
 constexpr uint64_t second_ns = 1'000'000'000;
 const std::vector<uint32_t> three_hosts{0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2};
 
+const std::vector<uint32_t> ring{0, 1, 2, 3, 4, 5, 6, 7, 7, 8, 8};  // where a mesh has 4 hosts at most
+
 struct World {
   shm::SegmentTable segments;
   shm::RegionTable regions;
@@ -31,6 +33,7 @@ struct World {
   Settings settings;
   GroupInfo group;
   const TuningTable *tuning_of_calls = nullptr;
+  uint32_t mesh_hosts_max = 64;
 
   explicit World(const std::vector<uint32_t> &node_of)
       : stores(make_local_stores(static_cast<uint32_t>(node_of.size()))), group(node_of) {
@@ -42,7 +45,8 @@ struct World {
 
   Result<std::shared_ptr<Communicator>> init(uint32_t rank) {
     const uint64_t deadline_ns = now_ns() + 60 * second_ns;
-    const ConnectArgs args{rank, rank_count(), settings, group, secret, "world", deadline_ns};
+    ConnectArgs args{rank, rank_count(), settings, group, secret, "world", deadline_ns};
+    args.mesh_hosts_max = mesh_hosts_max;
     RONDO_TRY_ASSIGN(auto transport, connect_ranks(args, *stores[rank], segments));
     RONDO_TRY(wait_for_all(transport->ranks(), rank_count(), *stores[rank], deadline_ns));
     RONDO_TRY_ASSIGN(auto executor, connect_executor(args, *stores[rank], transport->links()));
@@ -82,8 +86,9 @@ std::vector<uint32_t> run_ranks(World &world, const Life &life) {
 }  // namespace
 
 TEST_CASE("several hosts: sums are right whatever the placement of the ranks", "[net]") {
-  for (const std::vector<uint32_t> &node_of : {std::vector<uint32_t>{0, 1}, {0, 0, 2}, {0, 1, 0, 1}, {0, 1, 2}}) {
+  for (const std::vector<uint32_t> &node_of : {std::vector<uint32_t>{0, 1}, {0, 0, 2}, {0, 1, 0, 1}, {0, 1, 2}, ring}) {
     World world(node_of);
+    if (node_of == ring) world.mesh_hosts_max = 4;
     const auto wrong = run_ranks(world, [&](uint32_t rank, Communicator &comm) {
       for (const size_t count : {size_t{1}, size_t{1000}, size_t{0}, size_t{70'000}, size_t{3}}) {
         std::vector<int32_t> values(count);
@@ -236,26 +241,45 @@ TEST_CASE("several hosts: a rank that returns from its last call and waits long 
 }
 
 TEST_CASE("several hosts: an abort is told on the other hosts", "[net]") {
-  World world({0, 0, 2});
-  const auto wrong = run_ranks(world, [&](uint32_t rank, Communicator &comm) {
-    std::vector<int32_t> values(10, 1);
-    auto failed = sum(comm, values);
-    if (rank == 2) return comm.abort(), failed.ok();
-    if (failed.ok()) failed = sum(comm, values);  // else the abort came while this rank had not finished
-    return !failed.ok() && failed.error().status == RONDO_ERROR_ABORTED && failed.error().peer == 2;
-  });
-  CHECK(wrong == std::vector<uint32_t>());
+  for (const std::vector<uint32_t> &node_of : {std::vector<uint32_t>{0, 0, 2}, ring}) {
+    World world(node_of);
+    world.mesh_hosts_max = 4;
+    const auto wrong = run_ranks(world, [&](uint32_t rank, Communicator &comm) {
+      std::vector<int32_t> values(10, 1);
+      auto failed = sum(comm, values);
+      if (rank == 2) return comm.abort(), failed.ok();
+      if (failed.ok()) failed = sum(comm, values);  // else the abort came while this rank had not finished
+      return !failed.ok() && failed.error().status == RONDO_ERROR_ABORTED && failed.error().peer == 2;
+    });
+    CHECK(wrong == std::vector<uint32_t>());
+  }
 }
 
 TEST_CASE("several hosts: a rank that leaves while it is needed is named", "[net]") {
-  World world({0, 1});
+  for (const std::vector<uint32_t> &node_of : {std::vector<uint32_t>{0, 1}, ring}) {
+    World world(node_of);
+    world.mesh_hosts_max = 4;
+    const auto wrong = run_ranks(world, [&](uint32_t rank, Communicator &comm) {
+      std::vector<int32_t> values(10, 1);
+      if (!sum(comm, values).ok()) return false;
+      if (rank == 1) return true;  // and closes
+      const auto failed = sum(comm, values);
+      return !failed.ok() && failed.error().status == RONDO_ERROR_REMOTE && failed.error().peer == 1 &&
+             failed.error().message.find("has destroyed its communicator") != std::string::npos;
+    });
+    CHECK(wrong == std::vector<uint32_t>());
+  }
+}
+
+TEST_CASE("several hosts: ranks of hosts that are no neighbours tell what each of them has called", "[net]") {
+  World world(ring);
+  world.mesh_hosts_max = 4;
   const auto wrong = run_ranks(world, [&](uint32_t rank, Communicator &comm) {
-    std::vector<int32_t> values(10, 1);
-    if (!sum(comm, values).ok()) return false;
-    if (rank == 1) return true;  // and closes
+    std::vector<int32_t> values(rank == 3 ? 20 : 10, 1);
     const auto failed = sum(comm, values);
-    return !failed.ok() && failed.error().status == RONDO_ERROR_REMOTE && failed.error().peer == 1 &&
-           failed.error().message.find("has destroyed its communicator") != std::string::npos;
+    return !failed.ok() && failed.error().status == RONDO_ERROR_MISMATCH &&
+           failed.error().message.find("all_reduce of 20 int32") != std::string::npos &&
+           failed.error().message.find("all_reduce of 10 int32") != std::string::npos;
   });
   CHECK(wrong == std::vector<uint32_t>());
 }

@@ -143,6 +143,13 @@ class Hosts:
     def heal(self, host, rail=0):
         self._inside(0, ["ip", "link", "set", f"p{host}r{rail}", "master", f"br{rail}"])
 
+    def part(self, away, rail=0):
+        """The cables of these hosts go to a bridge of their own: silently."""
+        self._inside(0, ["ip", "link", "add", f"away{rail}", "type", "bridge"])
+        self._inside(0, ["ip", "link", "set", f"away{rail}", "up"])
+        for host in away:
+            self._inside(0, ["ip", "link", "set", f"p{host}r{rail}", "master", f"away{rail}"])
+
     def take_down(self, host, rail=0):
         """The interface itself, as an administrator or a driver does."""
         self._inside(1 + host, ["ip", "link", "set", f"eth{rail}", "down"])

@@ -1,53 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks of one host that meet in shared memory: which rank is named where one goes before it has fetched it.
-#include <unistd.h>
-
 #include <thread>
 
 #include "src/base/clock.h"
 #include "tests/catch.h"
+#include "tests/unit/late_store.h"
 #include "transports/shm/transport.h"
 
 using namespace rondo;
+using rondo_test::LateStore;
+using rondo_test::other_process;
 
 namespace {
 
 constexpr uint64_t second_ns = 1'000'000'000;
 
-constexpr uint64_t other_process = 1;  // none of ours
-
 std::span<const std::byte> bytes_of(const uint64_t &value) { return std::as_bytes(std::span(&value, 1)); }
-
-/// Two ranks, one of this process and one of another, of which the store hears why it failed at a later look.
-class LateStore final : public Store {
- public:
-  explicit LateStore(int looks_before) : looks_before_(looks_before) {}
-  Result<void> put(std::string_view, std::span<const std::byte> value, uint64_t) override {
-    put_.assign(value.begin(), value.end());
-    return {};
-  }
-  Result<Bytes> get(std::string_view, uint64_t) override { return put_; }
-  Result<std::vector<Bytes>> gather(std::string_view, uint32_t rank, uint32_t, std::span<const std::byte>,
-                                    uint64_t) override {
-    const auto own = static_cast<uint64_t>(::getpid());
-    std::vector<Bytes> parts(2);
-    for (uint32_t each = 0; each < 2; ++each) {
-      const auto bytes = bytes_of(each == rank ? own : other_process);
-      parts[each].assign(bytes.begin(), bytes.end());
-    }
-    return parts;
-  }
-  Result<void> check() override {
-    if (looks_before_-- > 0) return {};
-    return Error{RONDO_ERROR_OUT_OF_RESOURCES, "rank 0 failed: too few descriptors", -1, 0};
-  }
-  [[nodiscard]] const Bytes &what_was_put() const { return put_; }
-  void will_give(const Bytes &value) { put_ = value; }
-
- private:
-  int looks_before_;
-  Bytes put_;
-};
 
 shm::ConnectRequest request_of(uint32_t rank) {
   shm::ConnectRequest request;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <utility>
 
 #include "src/bootstrap/bytes.h"
 #include "src/bootstrap/outcomes.h"
@@ -33,13 +34,6 @@ Secret secret_of(const char *use, const Secret &job, const std::string &key_pref
   crypto_generichash(raw(secret.bytes.data()), secret.bytes.size(), raw(bytes_of(input).data()), input.size(),
                      raw(job.bytes.data()), job.bytes.size());
   return secret;
-}
-
-/// By rank: it is on another host.
-std::vector<bool> remote_ranks(const GroupRequest &request) {
-  std::vector<bool> remote;
-  for (const uint32_t index : request.local_index) remote.push_back(index == net::no_local);
-  return remote;
 }
 
 net::JoinRequest join_request(const GroupRequest &request, const std::vector<std::string> &names) {
@@ -76,29 +70,36 @@ Result<void> fly_before(const GroupRequest &request, const MeshRequest &mesh_req
   return {};
 }
 
-/// By rank: it is the first of its host.
-std::vector<bool> first_ranks(const std::vector<uint32_t> &host_of) {
-  std::vector<bool> first;
-  for (auto it = host_of.begin(); it != host_of.end(); ++it)
-    first.push_back(std::find(host_of.begin(), it, *it) == it);
-  return first;
+uint32_t host_count_of(const GroupRequest &request) { return *std::ranges::max_element(request.host_of) + 1; }
+
+/// By rank: this rank and that one are the first ones of neighbour hosts.
+std::vector<bool> controlled_ranks(const GroupRequest &request, const std::vector<uint32_t> &neighbours) {
+  const std::vector<uint32_t> &host_of = request.host_of;
+  const auto first_of = [&](uint32_t host) { return std::ranges::find(host_of, host) - host_of.begin(); };
+  std::vector<bool> controlled(host_of.size());
+  if (std::cmp_not_equal(first_of(host_of[request.rank]), request.rank)) return controlled;
+  for (const uint32_t host : neighbours) controlled[static_cast<size_t>(first_of(host))] = true;
+  return controlled;
 }
 
 /// The control plane's part, and whether whole slots pass. Every rank gets an error that names the pair that failed.
-Result<net::ControlShare> check_and_share(const GroupRequest &request, const MeshRequest &mesh_request, Mesh &mesh,
-                                          size_t slot_bytes, Store &store) {
-  std::vector<int> sockets(*std::ranges::max_element(request.host_of) + 1, -1);
-  for (const net::PeerSocket &each : mesh.control) sockets[request.host_of[each.peer]] = each.socket.get();
-  auto shared = share_control({request.rank, request.host_of, request.key_prefix, request.deadline_ns}, sockets,
-                                   store);
+Result<net::ControlShare> check_and_share(const GroupRequest &request, const std::vector<uint32_t> &neighbours,
+                                          const MeshRequest &mesh_request, Mesh &mesh, size_t slot_bytes,
+                                          Store &store) {
+  std::vector<net::PeerSocket> &control = mesh.control;
+  std::ranges::sort(control, {}, [&](const net::PeerSocket &each) { return request.host_of[each.peer]; });
+  std::vector<int> sockets;
+  for (const net::PeerSocket &each : control) sockets.push_back(each.socket.get());
+  auto shared = share_control({request.rank, request.host_of, neighbours, request.key_prefix, request.deadline_ns},
+                              sockets, store);
   const Result<void> flown = shared.ok() ? fly_before(request, mesh_request, mesh, slot_bytes, store)
                                          : Result<void>(shared.error());
   const Result<Bytes> outcome = flown.ok() ? Result<Bytes>(Bytes()) : Result<Bytes>(flown.error());
   RONDO_TRY(gather_outcomes(store, request.key_prefix + "/preflight", request.rank, request.rank_count, outcome,
                             request.deadline_ns));
   net::ControlShare share = std::move(shared).value().share;
-  share.sockets.resize(sockets.size());
-  for (net::PeerSocket &each : mesh.control) share.sockets[request.host_of[each.peer]] = std::move(each.socket);
+  share.sockets.resize(host_count_of(request));
+  for (net::PeerSocket &each : control) share.sockets[request.host_of[each.peer]] = std::move(each.socket);
   return share;
 }
 
@@ -124,12 +125,13 @@ ConnectionGeometry choose_slots(const Spread &spread, uint32_t channel_count, ui
 
 Result<std::unique_ptr<Transport>> connect(const GroupRequest &request, std::unique_ptr<Transport> local,
                                            Store &store) {
+  const net::Overlay overlay(host_count_of(request), request.mesh_hosts_max);
+  const std::vector<uint32_t> &neighbours = overlay.neighbours(request.host_of[request.rank]);
   MeshRequest mesh_request;
   mesh_request.rank = request.rank;
   mesh_request.rank_count = request.rank_count;
-  mesh_request.remote = remote_ranks(request);
   mesh_request.linked = request.linked;
-  mesh_request.first = first_ranks(request.host_of);
+  mesh_request.controlled = controlled_ranks(request, neighbours);
   mesh_request.secret = secret_of("rondo mesh ", request.secret, request.key_prefix);
   mesh_request.ranks = request.ranks;
   mesh_request.key_prefix = request.key_prefix;
@@ -138,8 +140,8 @@ Result<std::unique_ptr<Transport>> connect(const GroupRequest &request, std::uni
   mesh_request.sockets_per_rail = request.network->needs_sockets ? request.sockets : 0;
   RONDO_TRY_ASSIGN(Mesh mesh, connect_mesh(mesh_request, store));
 
-  RONDO_TRY_ASSIGN(auto control, check_and_share(request, mesh_request, mesh, local->links().geometry().slot_bytes,
-                                                 store));
+  RONDO_TRY_ASSIGN(auto control, check_and_share(request, neighbours, mesh_request, mesh,
+                                                 local->links().geometry().slot_bytes, store));
   RONDO_TRY_ASSIGN(auto memory, net::NearMemory::make(request.linked, local->links().channel_count(),
                                                       near_geometry(local->links().geometry())));
   net::GroupParts parts;
@@ -150,6 +152,7 @@ Result<std::unique_ptr<Transport>> connect(const GroupRequest &request, std::uni
   parts.host_of = request.host_of;
   parts.local_index = request.local_index;
   parts.rings = !request.on_device;
+  parts.mesh_hosts_max = request.mesh_hosts_max;
   for (uint32_t rank = 0; rank < request.rank_count; ++rank) parts.names.push_back(request.ranks[rank].describe(rank));
   RONDO_TRY_ASSIGN(auto network,
                    request.network->make(memory.links(), join_request(request, parts.names), std::move(mesh.data),

@@ -10,6 +10,7 @@
 #include "src/bootstrap/store/store.h"
 #include "transports/group_info.h"
 #include "transports/net/join.h"
+#include "transports/net/overlay.h"
 #include "transports/transport.h"
 
 namespace rondo::hosts {
@@ -31,6 +32,7 @@ struct GroupRequest {
   uint32_t sockets = 1;       ///< to each peer on each rail; or what the network has in their place
   bool frame_tags = false;    ///< of TCP: frames have tags
   bool on_device = false;     ///< kernels of a device post to the links
+  uint32_t mesh_hosts_max = net::mesh_hosts_max;  ///< more hosts than that have control connections as in a ring
 };
 
 /// How the ranks of a group are spread over its hosts.

@@ -20,22 +20,22 @@ constexpr int socket_buffer_bytes = 1 << 20;
 /// The descriptors in the order in which they are handed over.
 std::vector<int> descriptors_of(int memory, int bell, const std::vector<int> &sockets) {
   std::vector<int> descriptors{memory, bell};
-  std::ranges::copy_if(sockets, std::back_inserter(descriptors), [](int socket) { return socket >= 0; });
+  descriptors.insert(descriptors.end(), sockets.begin(), sockets.end());
   return descriptors;
 }
 
 Result<net::ControlShare> take_share(const FdTicket &ticket, const ShareRequest &request, uint32_t host_count,
                                 Store &store) {
   constexpr size_t others = 2;  // memory and bell
-  RONDO_TRY_ASSIGN(auto taken, take_descriptors(ticket, others + host_count - 1, request.deadline_ns,
+  RONDO_TRY_ASSIGN(auto taken, take_descriptors(ticket, others + request.neighbours.size(), request.deadline_ns,
                                                 [&store] { return store.check(); }));
   net::ControlShare share;
   const auto rank_count = static_cast<uint32_t>(request.host_of.size());
   RONDO_TRY_ASSIGN(share.memory, net::ControlMemory::map(taken[0].get(), host_count, rank_count));
   share.bell = std::move(taken[1]);
   share.sockets.resize(host_count);
-  for (uint32_t host = 0, next = others; host < host_count; ++host)
-    if (host != request.host_of[request.rank]) share.sockets[host] = std::move(taken[next++]);
+  size_t next = others;
+  for (const uint32_t host : request.neighbours) share.sockets[host] = std::move(taken[next++]);
   return share;
 }
 
@@ -55,11 +55,7 @@ Result<SharedControl> share_control(const ShareRequest &request, const std::vect
     if (bytes.size() != sizeof ticket) return Error{RONDO_ERROR_MISMATCH, "ranks run different versions of Rondo"};
     std::memcpy(&ticket, bytes.data(), sizeof ticket);
     auto taken = take_share(ticket, request, host_count, store);
-    if (!taken.ok()) {
-      Error error = std::move(taken).error();
-      if (error.peer < 0) error.peer = static_cast<int32_t>(first);
-      return error;
-    }
+    if (!taken.ok()) return StoreWatch(store).about_owner(std::move(taken).error(), first);
     result.share = std::move(taken).value();
     return result;
   }

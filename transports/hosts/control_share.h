@@ -13,7 +13,8 @@ namespace rondo::hosts {
 
 struct ShareRequest {
   uint32_t rank = 0;
-  std::vector<uint32_t> host_of;  ///< by rank
+  std::vector<uint32_t> host_of;     ///< by rank
+  std::vector<uint32_t> neighbours;  ///< the hosts with which this one has control connections, ascending
   std::string key_prefix;
   uint64_t deadline_ns = 0;
 };
@@ -29,7 +30,8 @@ struct SharedControl {
   ControlOffer offer;
 };
 
-/// Every rank calls it. `sockets`: of the first rank of a host, by host; they stay open until the others have theirs.
+/// Every rank calls it. `sockets`: of the first rank of a host, as `neighbours` has them; they stay open until the
+/// others have theirs.
 [[nodiscard]] Result<SharedControl> share_control(const ShareRequest &request, const std::vector<int> &sockets,
                                                   Store &store);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sockets between ranks of several hosts: the first ranks of each two hosts get one for control, and each pair of
+// The sockets between ranks of several hosts: the first ranks of neighbour hosts get one for control, and each pair of
 // linked ranks gets for data as many as are asked for on each rail. A rail is an address of each host: rail
 // i joins the i-th of all. Every connection proves in both directions that its ends know the job's secret, as
 // connections of the store do.
@@ -25,9 +25,8 @@ namespace rondo::hosts {
 struct MeshRequest {
   uint32_t rank = 0;
   uint32_t rank_count = 1;
-  std::vector<bool> remote;  ///< by rank: on another host
-  std::vector<bool> linked;  ///< of these, by rank: slots go there; equal at both ends
-  std::vector<bool> first;   ///< by rank: the first of its host
+  std::vector<bool> linked;      ///< by rank, of those on other hosts: slots go there; equal at both ends
+  std::vector<bool> controlled;  ///< likewise: there is a connection for control; both are the first of their hosts
   Secret secret;             ///< of this communicator alone
   std::vector<RankInfo> ranks;  ///< all; each listens on its network interface of each rail; control uses the first
   std::string key_prefix;
@@ -41,7 +40,7 @@ struct MeshRequest {
   [[nodiscard]] uint32_t data_sockets() const { return sockets_per_rail * rail_count(); }
   /// Purposes as the handshake has them: is there such a connection with `peer`?
   [[nodiscard]] bool has(uint32_t peer, uint32_t purpose) const {
-    return purpose != 0 ? linked[peer] && purpose <= data_sockets() : remote[peer] && first[rank] && first[peer];
+    return purpose != 0 ? linked[peer] && purpose <= data_sockets() : controlled[peer];
   }
 };
 

@@ -2,18 +2,16 @@
 #include "transports/net/control.h"
 
 #include <errno.h>
-#include <netinet/tcp.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <string_view>
 #include <utility>
 
 #include "src/base/clock.h"
 #include "src/proto/memory.h"
-#include "transports/net/tcp_state.h"
 
 namespace rondo::net {
 namespace {
@@ -23,6 +21,12 @@ constexpr uint64_t heartbeats_unanswered_max = 300;  // a minute's; a stopped pr
 constexpr uint64_t failure_repeats = 5;              // heartbeats that repeat it
 /// Clocks of two hosts part by that much a second at worst: an old measurement loses to a new one of this uncertainty.
 constexpr uint64_t clock_drift_divisor = 50'000;  // 20 parts in a million
+constexpr uint64_t ring_questions_max = 16;        // in ask_again_ns, with those of all ranks of a host
+constexpr uint32_t hops_max = 64;                  // a shortest way has log2(hosts); hosts may know of different ones
+
+[[nodiscard]] uint32_t host_count_of(const std::vector<uint32_t> &host_of) {
+  return *std::ranges::max_element(host_of) + 1;
+}
 
 /// Of what errno says about a connection, 0 if it ended: was the silence too long, or did the other end close?
 std::string reason_of(int error) {
@@ -43,21 +47,22 @@ std::string reason_of(int error) {
   }
 }
 
-/// Where only one direction is cut, the other end notices, gives up, and its end arrives here: the network was cut all
-/// the same.
-bool is_unanswered(int descriptor) { return repeats_in(tcp_state_of(descriptor)) >= 2; }
+uint64_t aged_uncertainty(const ControlHeader &shared, uint64_t now_ns) {
+  return shared.clock.uncertainty_ns + (now_ns - shared.clock_measured_ns) / clock_drift_divisor;
+}
 
 }  // namespace
 
-Control::Control(Parts parts) : parts_(std::move(parts)), host_(parts_.host_of[parts_.rank]) {
-  uint32_t host_count = 0;
+Control::Control(Parts parts)
+    : parts_(std::move(parts)),
+      host_(parts_.host_of[parts_.rank]),
+      overlay_(host_count_of(parts_.host_of), parts_.mesh_max),
+      lines_(parts_.share.memory, parts_.share.sockets),
+      news_(parts_.share.memory, overlay_, parts_.host_of, host_) {
   for (uint32_t rank = 0; rank < parts_.host_of.size(); ++rank) {
-    host_count = std::max(host_count, parts_.host_of[rank] + 1);
     if (rank == parts_.rank) index_ = static_cast<uint32_t>(local_ranks_.size());
     if (is_local(rank)) local_ranks_.push_back(rank);
   }
-  for (uint32_t host = 0; host < host_count; ++host)
-    if (host != host_) remote_hosts_.push_back(host);
   for (const int handle : parts_.local->process_handles()) processes_.push_back({handle, POLLIN, 0});
   ended_.resize(local_ranks_.size());
 }
@@ -65,7 +70,7 @@ Control::Control(Parts parts) : parts_(std::move(parts)), host_(parts_.host_of[p
 RankStatus Control::status(uint32_t peer) const {
   const RemoteRank &known = remote(peer);
   RankStatus status;
-  status.state = static_cast<RankState>(memory::load_acquire(known.state));  // these pair with take_status()
+  status.state = static_cast<RankState>(memory::load_acquire(known.state));  // these pair with News::take()
   status.entered = memory::load_acquire(known.entered);
   status.completed = memory::load_acquire(known.completed);
   return status;
@@ -81,11 +86,26 @@ std::optional<OperationInfo> Control::entered(uint32_t rank, uint64_t operation)
   if (record.operation == operation) return record.what;
   const uint64_t now = now_ns();
   const bool asked = peer.asked_operation == operation && now - peer.asked_ns < ask_again_ns;
-  if (peer.ended != 0 || peer.entered < operation || asked) return std::nullopt;
+  if (peer.ended != 0 || peer.entered < operation || asked || !may_ask(now)) return std::nullopt;
   peer.asked_operation = operation;
   peer.asked_ns = now;
-  send(parts_.host_of[rank], Cell(CellKind::ask).put(rank).put(operation));
+  send_towards(parts_.host_of[rank], Cell(CellKind::ask).put(rank).put(operation).put(host_).put(hops_max));
   return std::nullopt;
+}
+
+/// Ranks that wait ask about all others. Each answer takes many cells, and in a ring other hosts have to pass them on.
+bool Control::may_ask(uint64_t now_ns) const {
+  if (overlay_.is_mesh()) return true;
+  ControlHeader &shared = header();
+  if (now_ns - shared.asked_ns >= ask_again_ns) {
+    shared.asked_ns = now_ns;
+    shared.asked_count = 0;
+  }
+  return shared.asked_count++ < ring_questions_max;
+}
+
+void Control::send_towards(uint32_t host, const Cell &cell) {
+  if (const uint32_t next = news_.first_hop(host); next != Overlay::no_way) lines_.send(next, cell);
 }
 
 void Control::add_dead(std::vector<uint32_t> &dead) const {
@@ -115,7 +135,10 @@ void Control::tell_leaving() {
   const std::lock_guard own(mutex_);
   someone_died_ |= look_for_dead(true);  // from a rank that has ended the lock is taken over
   const ControlLock lock(header(), index_, tell_patience_ns, ended_);
-  if (lock.held()) send_status();
+  if (!lock.held()) return;
+  send_status();
+  news_.call_due(UINT64_MAX);  // this may be the last rank of its host, by which others hear
+  news_.tell(lines_);
 }
 
 void Control::pass_on_failure() {
@@ -173,39 +196,42 @@ void Control::serve(uint64_t now_ns, bool someone_died) {
   [[maybe_unused]] const ssize_t drained = ::read(parts_.share.bell.get(), &rung, sizeof rung);
   const bool beats = now_ns >= shared.next_beat_ns;
   if (beats) memory::store_relaxed(shared.next_beat_ns, now_ns + heartbeat_ns);
-  for (const uint32_t host : remote_hosts_) {
+  for (const uint32_t host : overlay_.neighbours(host_)) {
     RemoteHost &peer = parts_.share.memory.host(host);
-    const int socket = parts_.share.sockets[host].get();
     if (peer.lost == 0) receive(host);
-    if (peer.lost == 0 && peer.send_error != 0) lose(host, static_cast<int>(peer.send_error));
+    if (peer.lost == 0 && peer.send_error != 0) news_.lose(host, static_cast<int>(peer.send_error));
     // Before the next heartbeat is sent, so that the first of these looks sees one that was sent when the last one was.
-    if (beats && peer.lost == 0 && peer.silence.look(socket, now_ns, silent_looks, repeats_max)) lose(host, ETIMEDOUT);
+    if (beats && peer.lost == 0 && lines_.is_silent(host, now_ns)) news_.lose(host, ETIMEDOUT);
     if (beats) ++peer.heartbeats_unanswered;
-    if (peer.lost == 0) static_cast<void>(send_rest(host));
+    if (peer.lost == 0) static_cast<void>(lines_.send_rest(host));
   }
-  const bool asked = memory::load_sync(shared.tell) != 0 && memory::exchange_if(shared.tell, 1, 0);
-  if (beats || someone_died || asked) send_status();
-  if (beats && parts_.clock_measured) {
-    shared.clock_asked_ns = rondo::now_ns();
-    send(parts_.host_of[0], Cell(CellKind::clock).put(shared.clock_asked_ns).put(uint64_t{0}).put(uint64_t{0}));
-  }
+  // Before the news: that a rank has left comes behind the failure for which it did.
   const uint64_t told = shared.failure_told;
   if (parts_.local->failed() && (told == 0 || (beats && told <= failure_repeats))) send_failure();
+  const bool asked = memory::load_sync(shared.tell) != 0 && memory::exchange_if(shared.tell, 1, 0);
+  if (beats || someone_died || asked) send_status();
+  if (beats) news_.call_due(now_ns);
+  news_.tell(lines_);
+  if (beats && parts_.clock_measured) {
+    shared.clock_asked_ns = rondo::now_ns();
+    send_towards(parts_.host_of[0], Cell(CellKind::clock).put(shared.clock_asked_ns));
+  }
 }
 
 void Control::send_status() {
+  std::array<RankNews, statuses_max> statuses;
   for (size_t first = 0; first < local_ranks_.size(); first += statuses_max) {
-    const auto count = static_cast<uint32_t>(std::min<size_t>(local_ranks_.size() - first, statuses_max));
-    Cell cell(CellKind::status);
-    cell.put(count);
-    for (uint32_t index = static_cast<uint32_t>(first); index < first + count; ++index) {
+    const size_t count = std::min<size_t>(local_ranks_.size() - first, statuses_max);
+    for (size_t each = 0; each < count; ++each) {
+      const auto index = static_cast<uint32_t>(first + each);
       const RankState state = parts_.local->state(index);
       const bool ended = ended_[index] && state != RankState::left;
-      cell.put(local_ranks_[index]).put(ended ? ended_state : static_cast<uint32_t>(state));
-      cell.put(parts_.local->latest_operation(index)).put(parts_.local->completed_operation(index));
+      statuses[each] = {local_ranks_[index], ended ? ended_state : static_cast<uint32_t>(state),
+                        parts_.local->latest_operation(index), parts_.local->completed_operation(index)};
     }
-    for (const uint32_t host : remote_hosts_)
-      if (parts_.share.memory.host(host).heartbeats_unanswered < heartbeats_unanswered_max) send(host, cell);
+    const Cell cell = status_cell(std::span(statuses).first(count));
+    for (const uint32_t host : overlay_.neighbours(host_))
+      if (parts_.share.memory.host(host).heartbeats_unanswered < heartbeats_unanswered_max) lines_.send(host, cell);
   }
 }
 
@@ -215,134 +241,125 @@ void Control::send_failure() {
   cell.put(static_cast<uint32_t>(error.status)).put(static_cast<uint32_t>(error.rank));
   cell.put(static_cast<uint32_t>(error.peer)).put(error.operation);
   cell.put(std::string_view(error.message).substr(0, failure_text_max));
-  for (const uint32_t host : remote_hosts_) send(host, cell);
+  for (const uint32_t host : overlay_.neighbours(host_)) lines_.send(host, cell);
   memory::store_release(header().failure_told, header().failure_told + 1);  // pairs with pass_on_failure()
 }
 
-/// What cannot be sent now is left out: it is said again at the next heartbeat, or asked for again.
-void Control::send(uint32_t host, const Cell &cell) {
-  RemoteHost &peer = parts_.share.memory.host(host);
-  if (peer.lost != 0 || peer.send_error != 0 || !send_rest(host)) return;
-  std::ranges::copy(cell.bytes(), peer.unsent.begin());
-  peer.unsent_bytes = cell_bytes;
-  if (!send_rest(host) && peer.unsent_bytes == cell_bytes) peer.unsent_bytes = 0;
+void Control::receive(uint32_t neighbour) {
+  const auto ended = lines_.receive(neighbour, [this, neighbour](ByteReader cell) { return take(neighbour, cell); });
+  if (ended) news_.lose(neighbour, *ended);
 }
 
-/// True: nothing is left of the cell that was sent in part.
-bool Control::send_rest(uint32_t host) {
-  RemoteHost &peer = parts_.share.memory.host(host);
-  while (peer.unsent_bytes != 0 && peer.send_error == 0) {  // bounded by a cell
-    const std::byte *const from = peer.unsent.data() + cell_bytes - peer.unsent_bytes;
-    const ssize_t sent =
-        ::send(parts_.share.sockets[host].get(), from, peer.unsent_bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (sent >= 0) {
-      peer.unsent_bytes -= static_cast<uint64_t>(sent);
-    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-      return false;
-    } else if (errno != EINTR) {
-      // What it said last may still be there to be read: its departure, or a failure. serve() reads that: here it may
-      // be an answer that could not be sent, to what is being read.
-      peer.send_error = static_cast<uint64_t>(errno);
-    }
-  }
-  return peer.unsent_bytes == 0;
-}
-
-/// A cell is taken out of the connection after it was understood: whoever takes over finds it whole.
-void Control::receive(uint32_t host) {
-  const int socket = parts_.share.sockets[host].get();
-  for (;;) {  // bounded by what has come: a host sends a few cells a second
-    std::array<std::byte, cell_bytes> bytes;
-    const ssize_t got = ::recv(socket, bytes.data(), bytes.size(), MSG_PEEK | MSG_DONTWAIT);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
-    if (got < 0) return lose(host, is_unanswered(socket) ? ETIMEDOUT : errno);
-    if (got < static_cast<ssize_t>(cell_bytes)) {  // the rest of it is on its way, or will never come
-      const bool over = got == 0 || tcp_state_of(socket).tcpi_state != TCP_ESTABLISHED;
-      return over ? lose(host, is_unanswered(socket) ? ETIMEDOUT : 0) : void();
-    }
-    take(host, ByteReader(bytes));
-    if (parts_.share.memory.host(host).lost != 0) return;
-    [[maybe_unused]] const ssize_t taken = ::recv(socket, bytes.data(), bytes.size(), MSG_DONTWAIT);
-  }
-}
-
-void Control::take(uint32_t host, ByteReader cell) {
+/// False: nothing that comes can be understood any more.
+bool Control::take(uint32_t neighbour, ByteReader cell) {
   const auto magic = cell.number<uint32_t>();
   const auto kind = static_cast<CellKind>(cell.number<uint32_t>());
-  if (magic != cell_magic) return lose(host, EPROTO);
-  parts_.share.memory.host(host).heartbeats_unanswered = 0;
+  if (magic != cell_magic) return news_.lose(neighbour, EPROTO), false;
+  parts_.share.memory.host(neighbour).heartbeats_unanswered = 0;
   switch (kind) {
     case CellKind::status:
-      return take_status(host, cell);
-    case CellKind::ask: {
-      const auto rank = cell.number<uint32_t>();
-      return answer(host, rank, cell.number<uint64_t>());
-    }
-    case CellKind::record: {
-      const auto rank = cell.number<uint32_t>();
-      const auto operation = cell.number<uint64_t>();
-      if (rank < parts_.host_of.size() && parts_.host_of[rank] == host)
-        remote(rank).records[operation % RemoteRank::record_count] = {operation, operation_of(cell)};
-      return;
-    }
+      take_status(neighbour, cell);
+      break;
+    case CellKind::ask:
+      take_question(cell);
+      break;
+    case CellKind::record:
+      take_record(neighbour, cell);
+      break;
     case CellKind::clock:
-      return take_clock(host, cell);
+      take_clock(neighbour, cell);
+      break;
     case CellKind::failure:
-      return take_failure(cell);
+      take_failure(cell);
+      break;
+    case CellKind::down:
+      news_.take_down(neighbour, cell);
+      break;
   }
+  return true;
 }
 
-void Control::take_status(uint32_t host, ByteReader body) {
+void Control::take_status(uint32_t neighbour, ByteReader body) {
   const uint32_t count = std::min(body.number<uint32_t>(), statuses_max);
   for (uint32_t each = 0; each < count; ++each) {
-    const auto rank = body.number<uint32_t>();
-    const auto state = body.number<uint32_t>();
-    const auto entered = body.number<uint64_t>();
-    const auto completed = body.number<uint64_t>();
-    if (rank >= parts_.host_of.size() || parts_.host_of[rank] != host || state > ended_state) continue;
-    RemoteRank &known = remote(rank);
-    memory::store_release(known.completed, completed);  // these pair with status()
-    memory::store_release(known.entered, entered);
-    if (state != ended_state)
-      memory::store_release(known.state, state);
-    else if (known.ended == 0)
-      memory::store_release(known.ended, 1);
+    RankNews news;
+    news.rank = body.number<uint32_t>();
+    news.state = body.number<uint32_t>();
+    news.entered = body.number<uint64_t>();
+    news.completed = body.number<uint64_t>();
+    news_.take(neighbour, news);
   }
 }
 
-void Control::answer(uint32_t host, uint32_t rank, uint64_t operation) {
-  const auto found = std::ranges::find(local_ranks_, rank);
-  if (found == local_ranks_.end()) return;
-  const auto index = static_cast<uint32_t>(found - local_ranks_.begin());
+void Control::take_question(ByteReader body) {
+  const auto rank = body.number<uint32_t>();
+  const auto operation = body.number<uint64_t>();
+  const auto asker = body.number<uint32_t>();
+  const auto hops = body.number<uint32_t>();
+  if (rank >= parts_.host_of.size() || asker >= overlay_.host_count() || asker == host_) return;
+  if (is_local(rank)) return answer(asker, rank, operation);
+  if (hops == 0) return;
+  send_towards(parts_.host_of[rank], Cell(CellKind::ask).put(rank).put(operation).put(asker).put(hops - 1));
+}
+
+void Control::answer(uint32_t asker, uint32_t rank, uint64_t operation) {
+  const auto index = static_cast<uint32_t>(std::ranges::find(local_ranks_, rank) - local_ranks_.begin());
   // With those before it: ranks that disagree go back to where they parted. What was asked for comes last.
   const uint64_t before = std::min<uint64_t>(operation, RemoteRank::record_count) - 1;
   for (uint64_t each = operation - before; operation != 0 && each <= operation; ++each)
     if (const auto what = parts_.local->entered(index, each))
-      send(host, Cell(CellKind::record).put(rank).put(each).put(*what));
+      send_towards(asker, Cell(CellKind::record).put(rank).put(each).put(asker).put(hops_max).put(*what));
 }
 
-/// A question is answered at once. An answer says what the clock of rank 0's host was between the asking and now: the
+void Control::take_record(uint32_t neighbour, ByteReader body) {
+  const auto rank = body.number<uint32_t>();
+  const auto operation = body.number<uint64_t>();
+  const auto asker = body.number<uint32_t>();
+  const auto hops = body.number<uint32_t>();
+  if (rank >= parts_.host_of.size() || asker >= overlay_.host_count() || is_local(rank)) return;
+  if (overlay_.is_mesh() && parts_.host_of[rank] != neighbour) return;
+  const OperationInfo what = operation_of(body);
+  if (asker == host_)
+    remote(rank).records[operation % RemoteRank::record_count] = {operation, what};
+  else if (hops != 0)
+    send_towards(asker, Cell(CellKind::record).put(rank).put(operation).put(asker).put(hops - 1).put(what));
+}
+
+/// A question is answered at once. An answer says what the clock of the neighbour was between the asking and now: the
 /// offset is taken from the middle, and may be wrong by half of what the way there and back took.
-void Control::take_clock(uint32_t host, ByteReader body) {
+void Control::take_clock(uint32_t neighbour, ByteReader body) {
   ControlHeader &shared = header();
   const uint64_t now = now_ns();
   const auto asked = body.number<uint64_t>();
   const auto received = body.number<uint64_t>();
   const auto answered = body.number<uint64_t>();
-  if (answered == 0) return send(host, Cell(CellKind::clock).put(asked).put(now).put(now_ns()));
-  if (!parts_.clock_measured || host != parts_.host_of[0] || shared.clock_asked_ns == 0 ||
+  if (answered == 0) return answer_clock(neighbour, asked, now);
+  const auto offset = static_cast<int64_t>(body.number<uint64_t>());
+  const auto uncertainty = body.number<uint64_t>();
+  if (!parts_.clock_measured || neighbour != news_.first_hop(parts_.host_of[0]) || shared.clock_asked_ns == 0 ||
       asked != shared.clock_asked_ns || answered < received)
     return;
   shared.clock_asked_ns = 0;
   const uint64_t way_ns = (now - asked) - std::min(answered - received, now - asked);
-  const uint64_t aged_ns = shared.clock.uncertainty_ns + (now - shared.clock_measured_ns) / clock_drift_divisor;
-  if (shared.clock_measured_ns != 0 && way_ns / 2 + 1 > aged_ns) return;
+  const uint64_t measured_ns = way_ns / 2 + 1 + uncertainty;
+  if (shared.clock_measured_ns != 0 && measured_ns > aged_uncertainty(shared, now)) return;
   const auto there = static_cast<int64_t>(received - asked);
   const auto back = static_cast<int64_t>(answered - now);
-  shared.clock = {there / 2 + back / 2, way_ns / 2 + 1};
+  shared.clock = {there / 2 + back / 2 + offset, measured_ns};
   shared.clock_measured_ns = now;
   parts_.clock_measured(shared.clock);
+}
+
+/// By a host that knows how far the clock of rank 0's host is ahead of its own.
+void Control::answer_clock(uint32_t neighbour, uint64_t asked_ns, uint64_t received_ns) {
+  const ControlHeader &shared = header();
+  const bool is_reference = host_ == parts_.host_of[0];
+  if (!is_reference && shared.clock_measured_ns == 0) return;
+  const ClockOffset own =
+      is_reference ? ClockOffset{} : ClockOffset{shared.clock.offset_ns, aged_uncertainty(shared, received_ns)};
+  Cell cell(CellKind::clock);
+  cell.put(asked_ns).put(received_ns).put(now_ns());
+  lines_.send(neighbour, cell.put(static_cast<uint64_t>(own.offset_ns)).put(own.uncertainty_ns));
 }
 
 void Control::take_failure(ByteReader body) {
@@ -355,25 +372,14 @@ void Control::take_failure(ByteReader body) {
   if (!body.failed()) parts_.local->raise(error);
 }
 
-void Control::lose(uint32_t host, int error) {
-  parts_.share.memory.host(host).lost = 1;
-  for (uint32_t rank = 0; rank < parts_.host_of.size(); ++rank)
-    if (parts_.host_of[rank] == host && remote(rank).ended == 0)
-      memory::store_release(remote(rank).ended, static_cast<uint64_t>(error) + 1);  // pairs with why_dead()
-}
-
 void Control::watch(std::vector<pollfd> &descriptors) const {
   const std::lock_guard own(mutex_);
   for (const pollfd &process : processes_)
     if (process.fd >= 0) descriptors.push_back(process);
   if (!is_to_serve(now_ns())) return;
   descriptors.push_back({parts_.share.bell.get(), POLLIN, 0});
-  for (const uint32_t host : remote_hosts_) {
-    const RemoteHost &peer = parts_.share.memory.host(host);
-    if (peer.lost != 0) continue;
-    const int events = peer.unsent_bytes == 0 ? POLLIN : POLLIN | POLLOUT;
-    descriptors.push_back({parts_.share.sockets[host].get(), static_cast<short>(events), 0});
-  }
+  for (const uint32_t host : overlay_.neighbours(host_))
+    if (parts_.share.memory.host(host).lost == 0) descriptors.push_back(lines_.interest(host));
 }
 
 }  // namespace rondo::net

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks of other hosts are known to do: the control plane, one connection between each two hosts. What it brings
-// lies in memory that the ranks of a host share (control_memory.h), so all of them know it at once.
+// What ranks of other hosts are known to do: the control plane. Up to 64 hosts there is one connection between each two
+// of them, above that one with each neighbour in a ring (overlay.h), over which hosts pass on what they hear (news.h).
+// What comes lies in memory that the ranks of a host share (control_memory.h), so all of them know it at once.
 //
 // Who serves the connections: the sentinel of the host's lowest rank that has not left and lives. Where it is stopped
 // and nobody has served for stand_in_ns, another does until it is back. What a rank has to say at once (that it left, a
@@ -9,8 +10,11 @@
 // Lag      A rank's state is told every heartbeat, and what it entered as an operation when somebody asks.
 // Life     A rank has departed when it says so. When its process ends without that, the others of its host see it and
 //          tell. When a connection ends, the last process of the host has ended, and with it all its ranks that had not
-//          left. A cut cable is silent: heartbeats that nobody acknowledges for a second end the connection. A stopped
-//          process is late, not dead: its host acknowledges. Heartbeats pause when unread ones could fill its buffer.
+//          left; in a ring, when the last way to it has. A cut cable is silent: heartbeats that nobody acknowledges for
+//          a second end the connection. A stopped process is late, not dead: its host acknowledges. Heartbeats pause
+//          when unread ones could fill its buffer.
+// Far      Questions and answers between hosts that are no neighbours go a shortest way, from host to host. A clock is
+//          measured against the neighbour on the way to rank 0's host, which adds what it has measured itself.
 #pragma once
 
 #include <poll.h>
@@ -25,21 +29,22 @@
 #include "src/base/unique_handle.h"
 #include "src/bootstrap/bytes.h"
 #include "transports/net/control_cell.h"
+#include "transports/net/control_lines.h"
 #include "transports/net/control_memory.h"
+#include "transports/net/news.h"
+#include "transports/net/overlay.h"
 #include "transports/ranks.h"
 
 namespace rondo::net {
 
 inline constexpr uint64_t heartbeat_ns = 200'000'000;
 inline constexpr uint64_t stand_in_ns = 450'000'000;
-inline constexpr uint32_t silent_looks = 5;  // the first a heartbeat behind what it sees: 1.0 to 1.2 s
-inline constexpr uint32_t repeats_max = 3;   // 1.4 to 1.6 s
 
 /// What the ranks of a host hold in common.
 struct ControlShare {
   ControlMemory memory;
   FileDescriptor bell;                   ///< an eventfd: wakes the rank that serves
-  std::vector<FileDescriptor> sockets;  ///< by host; of the own one: none
+  std::vector<FileDescriptor> sockets;  ///< by host; none of those that are no neighbours
 };
 
 struct RankStatus {
@@ -57,7 +62,8 @@ class Control {
     Ranks *local = nullptr;         ///< of this host, counted as host_of has them; outlives the control plane
     ControlShare share;
     /// Called when a better measurement of the clock of rank 0's host is there; null: that is this host.
-    std::function<void(const ClockOffset &)> clock_measured;
+    std::function<void(const ClockOffset &)> clock_measured{};
+    uint32_t mesh_max = mesh_hosts_max;  ///< more hosts than that are a ring
   };
   explicit Control(Parts parts);
 
@@ -92,22 +98,26 @@ class Control {
   void serve(uint64_t now_ns, bool someone_died);
   void ring();
 
-  void send(uint32_t host, const Cell &cell);
-  bool send_rest(uint32_t host);
   void send_status();
   void send_failure();
-  void receive(uint32_t host);
-  void take(uint32_t host, ByteReader cell);
-  void take_status(uint32_t host, ByteReader body);
-  void answer(uint32_t host, uint32_t rank, uint64_t operation);
-  void take_clock(uint32_t host, ByteReader body);
+  void receive(uint32_t neighbour);
+  bool take(uint32_t neighbour, ByteReader cell);
+  void take_status(uint32_t neighbour, ByteReader body);
+  [[nodiscard]] bool may_ask(uint64_t now_ns) const;
+  void take_question(ByteReader body);
+  void answer(uint32_t asker, uint32_t rank, uint64_t operation);
+  void take_record(uint32_t neighbour, ByteReader body);
+  void take_clock(uint32_t neighbour, ByteReader body);
+  void answer_clock(uint32_t neighbour, uint64_t asked_ns, uint64_t received_ns);
   void take_failure(ByteReader body);
-  void lose(uint32_t host, int error);
+  void send_towards(uint32_t host, const Cell &cell);
 
   const Parts parts_;
   const uint32_t host_;
   std::vector<uint32_t> local_ranks_;  ///< of this host, ascending
-  std::vector<uint32_t> remote_hosts_;
+  const Overlay overlay_;
+  ControlLines lines_;
+  News news_;
   uint32_t index_ = 0;                 ///< of this rank in local_ranks_
   mutable std::mutex mutex_;           ///< of this rank's threads; guards what follows, and is taken before the lock
   std::vector<pollfd> processes_;      ///< by index: of the others' processes; -1: has ended, or there is none to watch

@@ -4,13 +4,17 @@
 //
 // Cell     magic u32 | kind u32 | body
 //   status   count u32 | count times: rank u32 | state u32 | entered u64 | completed u64      of ranks of the sender's
-//            host, every heartbeat, and when the state of one changes
-//   ask      rank u32 | operation u64                      of the receiver's host
-//   record   rank u32 | operation u64 | signature | plan choice | history     the answer, a cell for it and for each of
-//            the RemoteRank::record_count - 1 before it, where they were entered and are kept
-//   clock    asked u64 | received u64 | answered u64       asked of the host of rank 0 every heartbeat: zeros but for
-//            the time of asking; the answer has all three, by the clocks of those who took them
+//            host, every heartbeat, and when the state of one changes; in a ring of hosts also what it heard of others
+//   ask      rank u32 | operation u64 | asker u32 | hops u32         asker: the host that wants to know; hops: how
+//            often it may still be passed on
+//   record   rank u32 | operation u64 | asker u32 | hops u32 | signature | plan choice | history      its answer, a
+//            cell for it and each of the RemoteRank::record_count - 1 before it, where they were entered and are kept
+//   clock    asked u64 | received u64 | answered u64 | offset u64 | uncertainty u64      asked every heartbeat of the
+//            neighbour on the way to the host of rank 0: zeros but for the time of asking. The answer has these times
+//            by the clocks of those who took them, and how far that host's clock is ahead of the neighbour's
 //   failure  status u32 | rank u32 | peer u32 | operation u64 | bytes u32 | text
+//   down     host u32 | count u32 | count times: neighbour u32 | reason u32    of a ring: what that host told of the
+//            ends of its connections; reason: 1 + errno
 #pragma once
 
 #include <algorithm>
@@ -26,13 +30,14 @@ namespace rondo::net {
 
 inline constexpr uint32_t cell_magic = 0x6f646e52;  // "Rndo"
 
-enum class CellKind : uint32_t { status = 1, ask = 2, record = 3, failure = 4, clock = 5 };
+enum class CellKind : uint32_t { status = 1, ask = 2, record = 3, failure = 4, clock = 5, down = 6 };
 
 /// A rank's state on the wire: RankState, or that its process has ended.
 inline constexpr uint32_t ended_state = 4;
 inline constexpr size_t status_entry_bytes = 2 * sizeof(uint32_t) + 2 * sizeof(uint64_t);
 inline constexpr uint32_t statuses_max = (cell_bytes - 3 * sizeof(uint32_t)) / status_entry_bytes;
 inline constexpr size_t failure_text_max = 900;
+static_assert((4 + 2 * ring_neighbours_max) * sizeof(uint32_t) <= cell_bytes);
 
 /// Written from the front, without an allocation.
 class Cell {

@@ -20,6 +20,7 @@
 
 #include "src/base/unique_handle.h"
 #include "src/proto/connection.h"
+#include "transports/net/overlay.h"
 #include "transports/net/tcp_state.h"
 #include "transports/recording.h"
 
@@ -39,6 +40,12 @@ struct ControlHeader {
   uint64_t clock_asked_ns = 0;     ///< 0: no answer is due
   uint64_t clock_measured_ns = 0;  ///< 0: never
   ClockOffset clock;               ///< the best so far
+  // Of a ring of hosts (overlay.h):
+  uint64_t due = 0;           ///< a bit for each neighbour: news is to be told to it now
+  uint64_t downs = 0;         ///< how many ends of connections are known to be down
+  uint64_t next_sweep_ns = 0;  ///< when all news that waits is due to all neighbours
+  uint64_t asked_ns = 0;      ///< the last questions to other hosts: when the first of them was asked
+  uint64_t asked_count = 0;
 };
 
 struct RemoteHost {
@@ -48,6 +55,9 @@ struct RemoteHost {
   SilenceWatch silence;      ///< looks at each heartbeat
   uint64_t unsent_bytes = 0;  ///< the last so many of `unsent` are still to be sent
   std::array<std::byte, cell_bytes> unsent{};
+  // Of a ring of hosts, this host included:
+  uint64_t down_due = 0;  ///< a bit for each neighbour of this rank's host, which is to be told of `down`
+  std::array<uint64_t, ring_neighbours_max> down{};  ///< 1 + errno: it told that its connection with that neighbour is
 };
 
 struct RemoteRecord {
@@ -63,6 +73,9 @@ struct RemoteRank {
   uint64_t completed = 0;
   uint64_t ended = 0;  ///< its process has ended, or its host is lost: 1 + errno, or 1
   // With it:
+  uint64_t told = 0;       ///< the furthest state that it was told to be in, as on the wire
+  uint64_t due_now = 0;    ///< of a ring: a bit for each neighbour that is to be told of this rank
+  uint64_t due_later = 0;  ///< likewise, at a later heartbeat
   uint64_t asked_operation = 0;
   uint64_t asked_ns = 0;
   std::array<RemoteRecord, record_count> records{};

@@ -15,7 +15,6 @@ namespace {
 
 constexpr uint64_t flush_patience_ns = 200'000;             // then the sentinel goes on
 constexpr uint64_t farewell_patience_ns = 2'000'000'000;    // of what is left to be sent when the group is left
-constexpr uint64_t status_interval = recorded_operation_count / 4;
 constexpr size_t page_bytes = 4096;
 
 /// What links and ranks of a group share. Ranks are counted in the whole group, those of `local` among this host's.
@@ -130,9 +129,7 @@ class GroupRanks final : public Ranks {
 
   void enter(uint64_t operation, const OperationInfo &what) override {
     local_.enter(operation, what);
-    // Ranks wait for those that are too many operations behind (HostExecutor::stay_in_reach()), and a heartbeat is too
-    // slow for that.
-    if (operation % status_interval == 0) group_.control->tell_status();
+    if (operation % entered_step == 0) group_.control->tell_status();
     if (!group_.parts.rings) group_.sentinel->expect_posts();
   }
   void complete(uint64_t operation, const OperationCost &cost) override {
@@ -208,8 +205,8 @@ class GroupTransport final : public Transport {
     if (own == 0) recorder.set_communicator(group_.parts.communicator);
     recorder.set_group_rank(own, group_.parts.rank);
     if (group_.parts.rank == 0) recorder.set_clock_offset({});
-    Control::Parts control{group_.parts.rank, std::move(group_.parts.host_of), &local, std::move(group_.parts.control),
-                           {}};
+    Control::Parts control{group_.parts.rank, std::move(group_.parts.host_of), &local, std::move(group_.parts.control)};
+    control.mesh_max = group_.parts.mesh_hosts_max;
     if (!group_.is_local(0))
       control.clock_measured = [&recorder](const ClockOffset &offset) { recorder.set_clock_offset(offset); };
     group_.control = std::make_unique<Control>(std::move(control));

@@ -25,6 +25,7 @@ struct GroupParts {
   std::vector<std::string> names;     ///< by rank, for people: "rank 2 (host b, process 17)"
   std::unique_ptr<Transport> local;   ///< of this host's ranks
   ControlShare control;
+  uint32_t mesh_hosts_max = net::mesh_hosts_max;
   bool rings = true;  ///< threads that post to the links serve them or ring the sentinel; a device does neither
 };
 

@@ -91,15 +91,6 @@ Error name_missing(Error error, const ConnectRequest &request, Store &store, con
   return error;
 }
 
-/// Why rank 0, which made the segment, did not hand it over: the store may know more.
-Error about_owner(Error error, Store &store) {
-  if (error.status != RONDO_ERROR_REMOTE && error.status != RONDO_ERROR_TIMEOUT) return error;
-  auto known = error.status == RONDO_ERROR_REMOTE ? StoreWatch(store).hear_why() : store.check();
-  if (!known.ok()) return std::move(known).error();
-  if (error.peer < 0) error.peer = 0;
-  return error;
-}
-
 /// Rank 0 makes the segment; of each other process one rank fetches it and the others find it in the table.
 Result<std::shared_ptr<Segment>> obtain_segment(const ConnectRequest &request, Store &store, SegmentTable &segments) {
   RONDO_TRY_ASSIGN(const auto processes, gather_all(store, request, "/process", uint64_t(::getpid())));
@@ -133,7 +124,7 @@ Result<std::shared_ptr<Segment>> obtain_segment(const ConnectRequest &request, S
   const auto first = static_cast<uint32_t>(std::find(processes.begin(), processes.end(), own) - processes.begin());
   if (first == request.rank) {
     auto taken = take_descriptor(notice.ticket, request.deadline_ns, [&store] { return store.check(); });
-    if (!taken.ok()) return about_owner(std::move(taken).error(), store);
+    if (!taken.ok()) return StoreWatch(store).about_owner(std::move(taken).error(), 0);
     FileDescriptor descriptor = std::move(taken).value();
     RONDO_TRY_ASSIGN(auto segment, Segment::attach(std::move(descriptor), notice.id, notice.shape));
     segments.add(notice.id, segment);

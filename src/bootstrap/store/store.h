@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "src/base/cancel.h"
@@ -86,6 +87,15 @@ class StoreWatch {
     for (const uint64_t until_ns = now_ns() + rumour_ns; now_ns() < until_ns; sleep_for_ns(interval_ns))
       RONDO_TRY(store_.check());
     return {};
+  }
+
+  /// Why rank `owner` did not hand over what `error` is about: the store may know more.
+  [[nodiscard]] Error about_owner(Error error, uint32_t owner) {
+    if (error.status != RONDO_ERROR_REMOTE && error.status != RONDO_ERROR_TIMEOUT) return error;
+    auto known = error.status == RONDO_ERROR_REMOTE ? hear_why() : store_.check();
+    if (!known.ok()) return std::move(known).error();
+    if (error.peer < 0) error.peer = static_cast<int32_t>(owner);
+    return error;
   }
 
  private:

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// The control plane of many hosts in one process and in virtual time. Every connection goes over a switch of the
+// test's, which carries whole cells with delays that come from a seed, counts them, and cuts what it is told to.
+#pragma once
+
+#include <array>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <random>
+#include <tuple>
+#include <vector>
+
+#include "src/base/unique_handle.h"
+#include "tests/net/scene_ranks.h"
+#include "transports/net/control.h"
+
+namespace rondo::net_test {
+
+inline constexpr uint64_t ring_step_ns = 20'000'000;
+
+enum class RingDefect { none, no_downs, no_passing_on, all_twice };
+
+/// Hosts of `per_host` ranks, those of a host behind those of the one before it.
+class HostRing {
+ public:
+  struct Plan {
+    uint32_t hosts = 6;
+    uint32_t per_host = 1;
+    uint32_t mesh_max = 4;
+    uint64_t seed = 1;
+    RingDefect defect = RingDefect::none;
+  };
+  explicit HostRing(const Plan &plan);
+
+  /// One step of the hosts that run, and of the switch.
+  void step();
+  /// Steps until the condition holds. False: it did not within `limit_ns`.
+  template <class Condition>
+  bool run(uint64_t limit_ns, const Condition &condition) {
+    for (const uint64_t until_ns = now_ns_ + limit_ns; now_ns_ < until_ns;) {
+      step();
+      if (condition()) return true;
+    }
+    return false;
+  }
+  /// Every host knows every rank to be alive.
+  [[nodiscard]] bool all_met();
+
+  /// All of its processes end.
+  void kill(uint32_t host);
+  /// All of its ranks leave.
+  void leave(uint32_t host);
+  /// Its processes are stopped, or go on.
+  void set_stopped(uint32_t host, bool stopped) { hosts_[host].stopped = stopped; }
+  /// What host `from` sends to host `to` is lost from now on; each end is told of it within 1.0 to 1.4 s.
+  void cut(uint32_t from, uint32_t to);
+  /// Of a host with all hosts of the other part, both ways.
+  void cut_in_two(const std::vector<bool> &part, bool one_way);
+  [[nodiscard]] bool joined(uint32_t one, uint32_t other) const { return overlay_.place(one, other).has_value(); }
+  /// A cell that `neighbour` did not say comes from it.
+  void say(uint32_t neighbour, uint32_t host, const net::Cell &cell);
+
+  [[nodiscard]] net::Control &control(uint32_t rank) {
+    return *hosts_[rank / plan_.per_host].controls[rank % plan_.per_host];
+  }
+  [[nodiscard]] SceneRanks &ranks(uint32_t host) { return *hosts_[host].ranks; }
+  [[nodiscard]] bool running(uint32_t host) const { return !hosts_[host].controls.empty() && !hosts_[host].stopped; }
+  [[nodiscard]] uint32_t host_count() const { return plan_.hosts; }
+  [[nodiscard]] const net::Overlay &overlay() const { return overlay_; }
+  /// Ranks that all running hosts of `part` take for dead; none where they do not agree.
+  [[nodiscard]] std::optional<std::vector<uint32_t>> dead_to(const std::vector<bool> &part);
+  [[nodiscard]] std::vector<ClockOffset> &clocks() { return clocks_; }
+
+  /// What was told of ranks by hosts that are not theirs, and of connections: the most often that one way of one
+  /// connection carried the same. And how often ranks were told of in all.
+  [[nodiscard]] uint32_t most_repeated() const;
+  [[nodiscard]] uint32_t passed_on() const { return passed_on_; }
+  /// How often a connection carried a question.
+  [[nodiscard]] uint32_t questions() const { return questions_; }
+  void forget_counts() { told_.clear(), passed_on_ = questions_ = 0; }
+
+ private:
+  struct Host {
+    std::unique_ptr<SceneRanks> ranks;
+    std::vector<std::unique_ptr<net::Control>> controls;  ///< empty: its processes have ended
+    bool stopped = false;
+  };
+  struct Way {
+    std::deque<std::pair<uint64_t, Bytes>> cells;  ///< when each arrives
+    bool cut = false;
+  };
+  struct Line {
+    std::array<uint32_t, 2> host{};
+    std::array<FileDescriptor, 2> ends;        ///< the switch's, by host; none: told that the connection has ended
+    std::array<Way, 2> ways;                   ///< by the host that sends
+    std::array<uint64_t, 2> ends_ns{};         ///< 0: never
+    std::array<bool, 2> closed{};              ///< this host has closed its end
+  };
+  using Told = std::tuple<uint32_t, uint32_t, std::array<uint64_t, 4>>;  ///< from, to, rank and its state
+
+  void take_in(Line &line, uint32_t side);
+  void hand_out(Line &line, uint32_t side);
+  void count(uint32_t from, uint32_t to, const Bytes &cell);
+  [[nodiscard]] bool drops(uint32_t from, const Bytes &cell) const;
+  [[nodiscard]] Line &line_between(uint32_t one, uint32_t other, uint32_t &side);
+
+  Plan plan_;
+  net::Overlay overlay_;
+  std::mt19937_64 random_;
+  std::vector<Host> hosts_;
+  std::vector<Line> lines_;
+  std::vector<ClockOffset> clocks_;  ///< by host: what it was told last
+  std::map<Told, uint32_t> told_;
+  uint32_t passed_on_ = 0;
+  uint32_t questions_ = 0;
+  uint64_t now_ns_;
+};
+
+}  // namespace rondo::net_test

@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: Apache-2.0
+// The control plane of more hosts than a mesh joins: what is known where, how soon, and how often it is told.
+#include <errno.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <random>
+
+#include "tests/catch.h"
+#include "tests/net/host_ring.h"
+
+using namespace rondo;
+using namespace rondo::net_test;
+using net::Cell;
+using net::CellKind;
+
+namespace {
+
+constexpr uint64_t second_ns = 1'000'000'000;
+constexpr uint64_t promised_ns = 2 * second_ns;
+constexpr uint64_t heartbeats_ns = 1'500'000'000;  // as many as there are hosts on a way
+constexpr uint64_t at_once_ns = 300'000'000;       // what a way takes without waiting for a heartbeat
+
+std::vector<uint32_t> ranks_of(const std::vector<bool> &part, bool which, uint32_t per_host = 1) {
+  std::vector<uint32_t> ranks;
+  for (uint32_t rank = 0; rank < part.size() * per_host; ++rank)
+    if (part[rank / per_host] == which) ranks.push_back(rank);
+  return ranks;
+}
+
+/// The part of `host`, or what is left of it where its hosts are not joined among each other.
+std::vector<bool> piece_of(const HostRing &ring, const std::vector<bool> &part, uint32_t host) {
+  std::vector<bool> piece(part.size());
+  piece[host] = true;
+  for (bool grew = true; grew;) {  // by a host each time
+    grew = false;
+    for (uint32_t one = 0; one < part.size(); ++one)
+      for (uint32_t other = 0; other < part.size(); ++other)
+        if (piece[one] && !piece[other] && part[one] == part[other] && ring.joined(one, other))
+          grew = piece[other] = true;
+  }
+  return piece;
+}
+
+/// After a partition each host takes exactly the ranks that it cannot hear of for dead, within the promised time.
+bool parts_know(HostRing &ring, const std::vector<bool> &part) {
+  return ring.run(promised_ns, [&] {
+    for (uint32_t host = 0; host < part.size(); ++host) {
+      const std::vector<bool> piece = piece_of(ring, part, host);
+      if (ring.dead_to(piece) != ranks_of(piece, false)) return false;
+    }
+    return true;
+  });
+}
+
+bool all_know(HostRing &ring, uint64_t limit_ns, uint32_t rank, uint64_t entered) {
+  return ring.run(limit_ns, [&] {
+    for (uint32_t host = 0; host < ring.host_count(); ++host)
+      if (host != rank && ring.running(host) && ring.control(host).status(rank).entered != entered) return false;
+    return true;
+  });
+}
+
+}  // namespace
+
+TEST_CASE("ring of hosts: all hosts know each other, and what one does some heartbeats later", "[net]") {
+  for (uint32_t hosts = 5; hosts <= 9; ++hosts)
+    for (uint64_t seed = 1; seed <= 5; ++seed) {
+      CAPTURE(hosts, seed);
+      HostRing ring({.hosts = hosts, .per_host = 2, .seed = seed});
+      REQUIRE(ring.run(second_ns, [&] { return ring.all_met(); }));
+      ring.ranks(1).latest = {70, 80};
+      CHECK(ring.run(heartbeats_ns, [&] {
+        for (uint32_t host = 0; host < hosts; ++host)
+          if (host != 1 && (ring.control(2 * host).status(2).entered != 70 ||
+                            ring.control(2 * host + 1).status(3).completed != 80))
+            return false;
+        return true;
+      }));
+      CHECK(ring.dead_to(std::vector<bool>(hosts, true)) == std::vector<uint32_t>());
+    }
+}
+
+TEST_CASE("ring of hosts: numbers that ranks may wait for are told at once", "[net]") {
+  for (uint32_t hosts = 5; hosts <= 9; ++hosts) {
+    CAPTURE(hosts);
+    HostRing ring({.hosts = hosts, .seed = hosts});
+    REQUIRE(ring.run(second_ns, [&] { return ring.all_met(); }));
+    ring.ranks(0).latest[0] = 1;
+    REQUIRE(ring.run(second_ns, [&] { return ring.control(1).status(0).entered == 1; }));
+    ring.ranks(0).latest[0] = net::entered_step;  // the next heartbeat is far
+    ring.control(0).tell_status();
+    // Two connections are a way; what waited for the heartbeat of the host between them would come later.
+    CHECK(all_know(ring, 7 * ring_step_ns, 0, net::entered_step));
+  }
+}
+
+TEST_CASE("ring of hosts: each connection carries each piece of news once each way at most, then there is silence",
+          "[net]") {
+  for (const RingDefect defect : {RingDefect::none, RingDefect::all_twice})
+    for (uint32_t hosts = 5; hosts <= 9; ++hosts) {
+      CAPTURE(hosts);
+      HostRing ring({.hosts = hosts, .defect = defect});
+      REQUIRE(ring.run(second_ns, [&] { return ring.all_met(); }));
+      ring.run(3 * second_ns, [] { return false; });
+      CHECK(ring.most_repeated() <= 1);
+      ring.forget_counts();
+      ring.run(3 * second_ns, [] { return false; });
+      CHECK(ring.passed_on() == 0);
+      ring.run(second_ns / 2, [] { return false; });  // the next turn of those beside the tree is far
+      ring.ranks(0).latest[0] = 5;
+      CHECK(all_know(ring, heartbeats_ns, 0, 5));
+      CHECK(ring.passed_on() < hosts);  // by a tree
+      ring.run(3 * second_ns, [] { return false; });
+      CHECK(ring.most_repeated() <= 1);
+      ring.kill(1);
+      ring.run(3 * second_ns, [] { return false; });
+      CHECK(ring.most_repeated() <= 1);
+      ring.forget_counts();
+      ring.run(3 * second_ns, [] { return false; });
+      CHECK(ring.most_repeated() == 0);
+    }
+}
+
+TEST_CASE("ring of hosts: a host whose processes are killed is lost to all within 2 s", "[net]") {
+  for (uint32_t hosts = 5; hosts <= 9; ++hosts)
+    for (uint64_t seed = 1; seed <= 3; ++seed) {
+      CAPTURE(hosts, seed);
+      HostRing ring({.hosts = hosts, .per_host = 2, .seed = seed});
+      REQUIRE(ring.run(second_ns, [&] { return ring.all_met(); }));
+      const auto killed = static_cast<uint32_t>(seed) % hosts;
+      std::vector<bool> living(hosts, true);
+      living[killed] = false;
+      ring.kill(killed);
+      CHECK(ring.run(promised_ns, [&] { return ring.dead_to(living) == ranks_of(living, false, 2); }));
+      CHECK(ring.control(2 * ((killed + 3) % hosts)).why_dead(2 * killed) == " has ended");
+    }
+}
+
+TEST_CASE("ring of hosts: after any partition each part knows within 2 s which ranks it has lost", "[net]") {
+  for (uint32_t hosts = 5; hosts <= 7; ++hosts)
+    for (uint32_t mask = 1; mask < (1u << (hosts - 1)); ++mask) {  // host n - 1 is on the other side
+      CAPTURE(hosts, mask);
+      HostRing ring({.hosts = hosts, .seed = mask});
+      REQUIRE(ring.run(second_ns, [&] { return ring.all_met(); }));
+      std::vector<bool> part(hosts);
+      for (uint32_t host = 0; host < hosts; ++host) part[host] = (mask >> host & 1) != 0;
+      ring.cut_in_two(part, mask % 2 == 0);
+      CHECK(parts_know(ring, part));
+    }
+}
+
+TEST_CASE("ring of hosts: connections that are cut lose no rank while there is another way", "[net]") {
+  for (const bool one_way : {false, true})
+    for (uint32_t hosts = 6; hosts <= 9; ++hosts) {
+      CAPTURE(hosts, one_way);
+      HostRing ring({.hosts = hosts, .seed = hosts});
+      REQUIRE(ring.run(second_ns, [&] { return ring.all_met(); }));
+      ring.cut(0, 1);
+      if (!one_way) ring.cut(1, 0);
+      ring.cut(0, 2);
+      ring.run(3 * second_ns, [] { return false; });
+      ring.ranks(1).latest[0] = 9;
+      CHECK(all_know(ring, heartbeats_ns, 1, 9));
+      CHECK(ring.dead_to(std::vector<bool>(hosts, true)) == std::vector<uint32_t>());
+    }
+}
+
+TEST_CASE("ring of hosts: hosts that do not tell what is down, or pass nothing on, are found by these tests", "[net]") {
+  HostRing untold({.hosts = 8, .defect = RingDefect::no_downs});
+  REQUIRE(untold.run(second_ns, [&] { return untold.all_met(); }));
+  std::vector<bool> part(8);
+  part[0] = part[1] = true;  // neighbours
+  untold.cut_in_two(part, false);
+  CHECK_FALSE(parts_know(untold, part));
+  HostRing kept({.hosts = 8, .defect = RingDefect::no_passing_on});
+  CHECK_FALSE(kept.run(promised_ns, [&] { return kept.all_met(); }));
+}
+
+TEST_CASE("ring of hosts: a lost host has the reason of the end that was told last", "[net]") {
+  HostRing ring({.hosts = 6});
+  REQUIRE(ring.run(second_ns, [&] { return ring.all_met(); }));
+  Cell cell(CellKind::down);
+  cell.put(uint32_t{3}).put(static_cast<uint32_t>(ring.overlay().neighbours(3).size()));
+  for (const uint32_t neighbour : ring.overlay().neighbours(3)) cell.put(neighbour).put(uint32_t{1 + ETIMEDOUT});
+  ring.say(1, 0, cell);
+  REQUIRE(ring.run(second_ns, [&] { return ring.control(0).gone(3) && ring.control(5).gone(3); }));
+  for (const uint32_t rank : {0u, 5u})
+    CHECK(ring.control(rank).why_dead(3) == " gave no answer for 1.0 s; is the network between the hosts cut?");
+}
+
+TEST_CASE("ring of hosts: a rank that dies or leaves is known by all, and it alone", "[net]") {
+  HostRing ring({.hosts = 8, .per_host = 3});
+  REQUIRE(ring.run(second_ns, [&] { return ring.all_met(); }));
+  ring.ranks(3).dead = {1};
+  std::vector<bool> others(8, true);
+  others[3] = false;  // which sees its own ranks itself
+  CHECK(ring.run(second_ns, [&] { return ring.dead_to(others) == std::vector<uint32_t>{10}; }));
+  ring.ranks(3).states[2] = RankState::left;
+  ring.control(11).tell_leaving();
+  CHECK(ring.run(second_ns, [&] {
+    for (uint32_t host = 0; host < 8; ++host)
+      if (host != 3 && ring.control(3 * host).status(11).state != RankState::left) return false;
+    return true;
+  }));
+  CHECK(ring.dead_to(others) == std::vector<uint32_t>{10});
+}
+
+TEST_CASE("ring of hosts: hosts that leave one after another take nobody for dead", "[net]") {
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    CAPTURE(seed);
+    HostRing ring({.hosts = 9, .per_host = 2, .seed = seed});
+    REQUIRE(ring.run(second_ns, [&] { return ring.all_met(); }));
+    std::vector<uint32_t> order{0, 1, 2, 3, 4, 5, 6, 7, 8};
+    std::mt19937_64 random(seed);
+    std::shuffle(order.begin(), order.end(), random);
+    for (const uint32_t host : order) {
+      ring.leave(host);
+      ring.run(100'000'000, [] { return false; });
+      const auto dead = ring.dead_to(std::vector<bool>(9, true));
+      CHECK((!dead || dead->empty()));
+    }
+  }
+}
+
+TEST_CASE("ring of hosts: news goes around a host that is stopped, and nobody is taken for dead", "[net]") {
+  for (uint32_t stopped = 1; stopped < 8; ++stopped) {
+    CAPTURE(stopped);
+    HostRing ring({.hosts = 8, .seed = stopped});
+    REQUIRE(ring.run(second_ns, [&] { return ring.all_met(); }));
+    ring.set_stopped(stopped, true);
+    ring.ranks(0).latest[0] = 12;
+    CHECK(all_know(ring, 2 * promised_ns, 0, 12));
+    CHECK(ring.dead_to(std::vector<bool>(8, true)) == std::vector<uint32_t>());
+  }
+}
+
+TEST_CASE("ring of hosts: a death is told around a host that is stopped without waiting", "[net]") {
+  std::vector<bool> others(8, true);
+  others[0] = false;
+  for (uint32_t stopped = 1; stopped < 8; ++stopped) {
+    CAPTURE(stopped);
+    HostRing ring({.hosts = 8, .per_host = 2, .seed = stopped});
+    REQUIRE(ring.run(second_ns, [&] { return ring.all_met(); }));
+    ring.run(2 * second_ns, [] { return false; });
+    ring.set_stopped(stopped, true);
+    ring.ranks(0).dead = {1};
+    CHECK(ring.run(at_once_ns, [&] { return ring.dead_to(others) == std::vector<uint32_t>{1}; }));
+  }
+}
+
+TEST_CASE("ring of hosts: what full connections did not take comes when they have room", "[net]") {
+  for (uint32_t stopped = 1; stopped < 8; ++stopped) {
+    CAPTURE(stopped);
+    HostRing ring({.hosts = 8, .per_host = 2, .seed = stopped});
+    REQUIRE(ring.run(second_ns, [&] { return ring.all_met(); }));
+    ring.set_stopped(stopped, true);
+    for (uint64_t operation = 1; operation <= 1'000; ++operation) {
+      ring.ranks(0).latest[0] = operation;
+      ring.control(0).tell_status();
+      ring.step();
+    }
+    ring.ranks(0).states[1] = RankState::left;
+    ring.control(1).tell_leaving();
+    ring.run(second_ns, [] { return false; });
+    CHECK(ring.control(2 * stopped).status(0).entered == 0);  // whose processes have read nothing
+    ring.set_stopped(stopped, false);
+    CHECK(ring.run(promised_ns, [&] {
+      const auto &control = ring.control(2 * stopped);
+      return control.status(0).entered == 1'000 && control.status(1).state == RankState::left;
+    }));
+    CHECK(ring.dead_to(std::vector<bool>(8, true)) == std::vector<uint32_t>());
+  }
+}
+
+TEST_CASE("ring of hosts: old news that comes late changes nothing", "[net]") {
+  HostRing ring({.hosts = 8});
+  ring.ranks(4).latest[0] = 20;
+  REQUIRE(ring.run(heartbeats_ns, [&] { return ring.control(0).status(4).entered == 20; }));
+  const net::RankNews old{4, static_cast<uint32_t>(RankState::absent), 19, 19};
+  ring.say(1, 0, net::status_cell({&old, 1}));
+  CHECK_FALSE(ring.run(100'000'000, [&] {
+    const net::RankStatus known = ring.control(0).status(4);
+    return known.entered != 20 || known.completed != 20 || known.state != RankState::alive;
+  }));
+}
+
+TEST_CASE("ring of hosts: a question to a host that is no neighbour is answered, also around what is down", "[net]") {
+  HostRing ring({.hosts = 9, .per_host = 2});
+  ring.ranks(3).latest = {80, 80};
+  REQUIRE(ring.run(heartbeats_ns, [&] { return ring.all_met() && ring.control(0).status(7).entered == 80; }));
+  REQUIRE_FALSE(ring.joined(0, 3));
+  const auto count_known_to = [&](uint32_t rank, uint64_t operation) {
+    std::optional<OperationInfo> known;
+    ring.run(second_ns, [&] {
+      known = ring.control(rank).entered(7, operation);
+      return known.has_value();
+    });
+    return known ? known->signature.count : 0;
+  };
+  for (const uint32_t rank : {0u, 1u}) CHECK(count_known_to(rank, 20 + 20 * rank) == 1'020 + 20 * rank);
+  CHECK_FALSE(ring.control(0).entered(7, 81).has_value());
+  const uint32_t between = 1;  // on the way that both have asked by
+  REQUIRE(ring.overlay().first_hops(0, [](uint32_t, uint32_t) { return false; })[3] == between);
+  ring.cut(0, between);
+  ring.cut(between, 0);
+  ring.run(2 * second_ns, [] { return false; });
+  for (const uint32_t rank : {0u, 1u}) CHECK(count_known_to(rank, 60 + 20 * rank) == 1'060 + 20 * rank);
+}
+
+TEST_CASE("ring of hosts: ranks that ask about all others put a bounded number of questions", "[net]") {
+  HostRing ring({.hosts = 9, .per_host = 8});
+  for (uint32_t host = 1; host < 9; ++host) ring.ranks(host).latest.assign(8, 1);
+  REQUIRE(ring.run(second_ns, [&] { return ring.all_met(); }));
+  ring.run(2 * second_ns, [] { return false; });
+  ring.forget_counts();
+  const auto known = [&] {
+    uint32_t count = 0;
+    for (uint32_t peer = 8; peer < 72; ++peer) count += ring.control(0).entered(peer, 1).has_value() ? 1 : 0;
+    return count;
+  };
+  CHECK(known() == 0);
+  ring.run(4 * ring_step_ns, [] { return false; });
+  CHECK(ring.questions() >= 16);
+  CHECK(ring.questions() <= 2 * 16);  // a question takes two connections at most
+  CHECK(ring.run(60 * second_ns, [&] { return known() == 64; }));
+}
+
+TEST_CASE("ring of hosts: a failure is known by all", "[net]") {
+  for (uint32_t hosts = 5; hosts <= 9; ++hosts) {
+    HostRing ring({.hosts = hosts});
+    REQUIRE(ring.run(second_ns, [&] { return ring.all_met(); }));
+    ring.ranks(2).raise({RONDO_ERROR_REMOTE, "rank 2 found it"});
+    ring.control(2).pass_on_failure();
+    CHECK(ring.run(second_ns, [&] {
+      for (uint32_t host = 0; host < hosts; ++host)
+        if (!ring.ranks(host).failed()) return false;
+      return true;
+    }));
+  }
+}
+
+TEST_CASE("ring of hosts: a rank that leaves for its failure is not seen to have left before the failure is", "[net]") {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    CAPTURE(seed);
+    HostRing ring({.hosts = 9, .seed = seed});
+    REQUIRE(ring.run(second_ns, [&] { return ring.all_met(); }));
+    ring.ranks(2).raise({RONDO_ERROR_REMOTE, "rank 2 found it"});
+    ring.control(2).pass_on_failure();
+    ring.leave(2);
+    bool right = true, all = false;
+    REQUIRE(ring.run(second_ns, [&] {
+      all = true;
+      for (uint32_t host = 0; host < 9; ++host) {
+        if (host == 2) continue;
+        const bool left = ring.control(host).status(2).state == RankState::left;
+        right &= !left || ring.ranks(host).failed();
+        all &= left;
+      }
+      return all;
+    }));
+    CHECK(right);
+  }
+}
+
+TEST_CASE("ring of hosts: the clock of rank 0's host is measured along the way, and errors add up", "[net]") {
+  HostRing ring({.hosts = 9});
+  REQUIRE(ring.run(3 * second_ns, [&] {
+    return std::ranges::count_if(ring.clocks(), [](const ClockOffset &each) { return each.uncertainty_ns != 0; }) == 8;
+  }));
+  for (uint32_t host = 1; host < 9; ++host) {
+    const ClockOffset &each = ring.clocks()[host];
+    CHECK(static_cast<uint64_t>(std::abs(each.offset_ns)) <= each.uncertainty_ns);  // they have one clock
+  }
+}

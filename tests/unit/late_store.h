@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// For the case that a rank which was to hand something over gives up: the store hears why a moment later.
+#pragma once
+
+#include <unistd.h>
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "src/bootstrap/store/store.h"
+
+namespace rondo_test {
+
+constexpr uint64_t other_process = 1;  // none of ours
+
+/// Two ranks, one of this process and one of another, of which the store hears why it failed at a later look.
+class LateStore final : public rondo::Store {
+ public:
+  explicit LateStore(int looks_before) : looks_before_(looks_before) {}
+  rondo::Result<void> put(std::string_view, std::span<const std::byte> value, uint64_t) override {
+    put_.assign(value.begin(), value.end());
+    return {};
+  }
+  rondo::Result<rondo::Bytes> get(std::string_view, uint64_t) override { return put_; }
+  rondo::Result<std::vector<rondo::Bytes>> gather(std::string_view, uint32_t rank, uint32_t,
+                                                         std::span<const std::byte>, uint64_t) override {
+    const auto own = static_cast<uint64_t>(::getpid());
+    std::vector<rondo::Bytes> parts(2);
+    for (uint32_t each = 0; each < 2; ++each) {
+      const auto bytes = std::as_bytes(std::span(each == rank ? &own : &other_process, 1));
+      parts[each].assign(bytes.begin(), bytes.end());
+    }
+    return parts;
+  }
+  rondo::Result<void> check() override {
+    if (looks_before_-- > 0) return {};
+    return rondo::Error{RONDO_ERROR_OUT_OF_RESOURCES, "rank 0 failed: too few descriptors", -1, 0};
+  }
+  [[nodiscard]] const rondo::Bytes &what_was_put() const { return put_; }
+  void will_give(const rondo::Bytes &value) { put_ = value; }
+
+ private:
+  int looks_before_;
+  rondo::Bytes put_;
+};
+
+}  // namespace rondo_test

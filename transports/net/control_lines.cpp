@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transports/net/control_lines.h"
+
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+
+#include "transports/net/tcp_state.h"
+
+namespace rondo::net {
+namespace {
+
+constexpr uint32_t silent_looks = 5;  // the first a heartbeat behind what it sees: 1.0 to 1.2 s
+constexpr uint32_t repeats_max = 3;   // 1.4 to 1.6 s
+constexpr uint32_t cells_max = 4096;  // taken at once
+
+/// Where only one direction is cut, the other end notices, gives up, and its end arrives here: the network was cut all
+/// the same.
+int reason_of_end(int descriptor, int error) {
+  return repeats_in(tcp_state_of(descriptor)) >= 2 ? ETIMEDOUT : error;
+}
+
+}  // namespace
+
+bool ControlLines::send(uint32_t host, const Cell &cell) const {
+  RemoteHost &peer = memory_.host(host);
+  if (peer.lost != 0 || peer.send_error != 0 || !send_rest(host)) return false;
+  std::ranges::copy(cell.bytes(), peer.unsent.begin());
+  peer.unsent_bytes = cell_bytes;
+  if (send_rest(host) || peer.unsent_bytes != cell_bytes) return true;
+  peer.unsent_bytes = 0;
+  return false;
+}
+
+bool ControlLines::send_rest(uint32_t host) const {
+  RemoteHost &peer = memory_.host(host);
+  while (peer.unsent_bytes != 0 && peer.send_error == 0) {  // bounded by a cell
+    const std::byte *const from = peer.unsent.data() + cell_bytes - peer.unsent_bytes;
+    const ssize_t sent = ::send(sockets_[host].get(), from, peer.unsent_bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent >= 0) {
+      peer.unsent_bytes -= static_cast<uint64_t>(sent);
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      return false;
+    } else if (errno != EINTR) {
+      // What it said last may still be there to be read: its departure, or a failure. Control::serve() reads that: here
+      // it may be an answer that could not be sent, to what is being read.
+      peer.send_error = static_cast<uint64_t>(errno);
+    }
+  }
+  return peer.unsent_bytes == 0;
+}
+
+/// A cell is taken out of the connection after it was understood: whoever takes over finds it whole.
+std::optional<int> ControlLines::receive(uint32_t host, const std::function<bool(ByteReader)> &take) const {
+  const int socket = sockets_[host].get();
+  for (uint32_t count = 0; count < cells_max; ++count) {
+    std::array<std::byte, cell_bytes> bytes;
+    const ssize_t got = ::recv(socket, bytes.data(), bytes.size(), MSG_PEEK | MSG_DONTWAIT);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return std::nullopt;
+    if (got < 0) return reason_of_end(socket, errno);
+    if (got < static_cast<ssize_t>(cell_bytes)) {  // the rest of it is on its way, or will never come
+      const bool over = got == 0 || tcp_state_of(socket).tcpi_state != TCP_ESTABLISHED;
+      return over ? std::optional<int>(reason_of_end(socket, 0)) : std::nullopt;
+    }
+    if (!take(ByteReader(bytes))) return std::nullopt;
+    [[maybe_unused]] const ssize_t taken = ::recv(socket, bytes.data(), bytes.size(), MSG_DONTWAIT);
+  }
+  return std::nullopt;  // others have their turn
+}
+
+bool ControlLines::is_silent(uint32_t host, uint64_t now_ns) const {
+  return memory_.host(host).silence.look(sockets_[host].get(), now_ns, silent_looks, repeats_max);
+}
+
+pollfd ControlLines::interest(uint32_t host) const {
+  const int events = memory_.host(host).unsent_bytes == 0 ? POLLIN : POLLIN | POLLOUT;
+  return {sockets_[host].get(), static_cast<short>(events), 0};
+}
+
+}  // namespace rondo::net

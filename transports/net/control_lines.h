@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// The connections of a host with its neighbours, as streams of whole cells. Every rank of the host holds them, and
+// whoever has the lock of the shared memory uses them.
+#pragma once
+
+#include <poll.h>
+
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "src/base/unique_handle.h"
+#include "src/bootstrap/bytes.h"
+#include "transports/net/control_cell.h"
+#include "transports/net/control_memory.h"
+
+namespace rondo::net {
+
+class ControlLines {
+ public:
+  /// `sockets`: by host; both outlive this.
+  ControlLines(const ControlMemory &memory, const std::vector<FileDescriptor> &sockets)
+      : memory_(memory), sockets_(sockets) {}
+
+  /// False: it was left out, since the connection is full or at its end.
+  bool send(uint32_t host, const Cell &cell) const;
+  /// True: nothing is left of the cell that was sent in part.
+  bool send_rest(uint32_t host) const;
+  /// Takes all cells that have come, until `take` returns false. What ended the connection: errno, 0 if it was closed.
+  [[nodiscard]] std::optional<int> receive(uint32_t host, const std::function<bool(ByteReader)> &take) const;
+  /// A look at each heartbeat. True: nothing was acknowledged for too long.
+  [[nodiscard]] bool is_silent(uint32_t host, uint64_t now_ns) const;
+  [[nodiscard]] pollfd interest(uint32_t host) const;
+
+ private:
+  const ControlMemory &memory_;
+  const std::vector<FileDescriptor> &sockets_;
+};
+
+}  // namespace rondo::net

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// What hosts tell each other of ranks and of their connections, and how it gets to those that are no neighbours.
+//
+// What is known only grows: a rank's numbers, the order absent, alive, finalized, left or ended of its states, and the
+// set of ends of connections that are down. So news needs no number of its own: where what was heard is more than what
+// is known, it is kept, and due to all neighbours. One that tells as much itself, as the one that told it, is told no
+// more. So each piece of news takes each connection at most once each way, what is told last is the whole latest state,
+// and what a full connection did not take stays due.
+//
+// When     A changed state, and an end that is down: to all at once. Numbers of operations: by the tree of
+//          Overlay::parent(), at the next heartbeat, or at once where ranks may wait for them (entered_step); to all
+//          others every 2 s, for where a host of the tree is stopped. While a connection is down, all are in the tree.
+// Lost     A host to which no way is left that is not down is lost, with the reason of the end that was told last. A
+//          host whose ranks had all left or ended when its connections ended is not down: others have ways over it,
+//          and whether they are there is no longer known. Their links for data still tell.
+// A mesh   has nothing to pass on: a connection that is down is the loss of the host.
+//
+// All under the lock of the memory.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "transports/net/control_lines.h"
+#include "transports/net/control_memory.h"
+#include "transports/net/overlay.h"
+#include "transports/recording.h"
+
+namespace rondo::net {
+
+/// After so many operations a rank tells the other hosts without waiting for a heartbeat: ranks wait for those that are
+/// too many operations behind (HostExecutor::stay_in_reach()).
+inline constexpr uint64_t entered_step = recorded_operation_count / 4;
+
+struct RankNews {
+  uint32_t rank = 0;
+  uint32_t state = 0;  ///< as on the wire
+  uint64_t entered = 0;
+  uint64_t completed = 0;
+};
+
+class News {
+ public:
+  /// `host_of`: by rank. All of them outlive this.
+  News(const ControlMemory &memory, const Overlay &overlay, const std::vector<uint32_t> &host_of, uint32_t host);
+
+  /// A neighbour told it.
+  void take(uint32_t neighbour, const RankNews &news);
+  void take_down(uint32_t neighbour, ByteReader body);
+  /// The connection with a neighbour has ended. `error`: errno; 0: it was closed.
+  void lose(uint32_t neighbour, int error);
+  /// At each heartbeat: what waits is due, where its time has come. UINT64_MAX: all of it.
+  void call_due(uint64_t now_ns);
+  /// Sends what is due, as far as the connections take it.
+  void tell(const ControlLines &lines);
+  /// The neighbour that is asked where `host` is meant; Overlay::no_way: none.
+  [[nodiscard]] uint32_t first_hop(uint32_t host);
+
+ private:
+  [[nodiscard]] ControlHeader &header() const { return memory_.header(); }
+  [[nodiscard]] uint64_t mark_of(uint32_t neighbour) const { return uint64_t{1} << *overlay_.place(host_, neighbour); }
+  [[nodiscard]] uint64_t next_of(uint32_t rank) const;
+  [[nodiscard]] bool is_down(uint32_t host, uint32_t neighbour) const;
+  [[nodiscard]] bool all_gone(uint32_t host) const;
+  bool add_down(uint32_t host, uint32_t place, uint64_t reason);
+  void find_lost(uint64_t reason);
+  void mark_lost(uint32_t host, uint64_t reason);
+  void find_ways();
+  bool tell_downs(const ControlLines &lines, uint32_t neighbour, uint64_t mark);
+  bool tell_ranks(const ControlLines &lines, uint32_t neighbour, uint64_t mark);
+
+  const ControlMemory &memory_;
+  const Overlay &overlay_;
+  const std::vector<uint32_t> &host_of_;
+  const uint32_t host_;
+  uint64_t all_ = 0;                  ///< in a ring: the marks of all neighbours
+  std::vector<uint64_t> children_;    ///< likewise, by host: the marks of those that hear of its ranks from this host
+  std::vector<uint32_t> first_hops_;  ///< by host, while as many ends were down as `found_downs_` says
+  std::optional<uint64_t> found_downs_;
+};
+
+/// Of statuses.size() <= statuses_max ranks.
+[[nodiscard]] Cell status_cell(std::span<const RankNews> statuses);
+
+}  // namespace rondo::net
