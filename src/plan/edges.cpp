@@ -46,7 +46,8 @@ std::set<rondo_algorithm_t> possible_algorithms(const EdgeRequest &request, rond
   input.table = request.table;
   if (collective != RONDO_BARRIER) input.overrides = request.overrides;
   std::set<rondo_algorithm_t> found;
-  for (const BufferPlace place : {BufferPlace::host, BufferPlace::device, BufferPlace::shared_device}) {
+  for (const BufferPlace place : {BufferPlace::host, BufferPlace::device, BufferPlace::shared_device,
+                                  BufferPlace::peer_devices}) {
     input.buffers = place;
     for (const uint64_t bytes : sizes_to_ask(request, collective)) {
       input.bytes = bytes;

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the tuner chooses with the kernel load_store on devices.
+#include "src/plan/tuner.h"
+#include "tests/catch.h"
+
+using namespace rondo;
+
+namespace {
+
+TunerInput with(rondo_collective_t collective, uint32_t rank_count, uint64_t bytes) {
+  TunerInput input;
+  input.collective = collective;
+  input.rank_count = rank_count;
+  input.bytes = bytes;
+  input.slot_bytes = 65536;
+  input.ll_slot_bytes = 32768;
+  return input;
+}
+
+}  // namespace
+
+TEST_CASE("tuner: load_store by kernels of a device is chosen where it is asked for and nowhere else") {
+  constexpr uint64_t sizes[] = {0, 1, 8, 1024, 32768, 32769, 262145, uint64_t{1} << 40, UINT64_MAX};
+  for (const uint32_t rank_count : {1u, 2u, 5u, 64u})
+    for (const uint64_t bytes : sizes) {
+      TunerInput input = with(RONDO_ALL_REDUCE, rank_count, bytes);
+      input.post_bytes = 64 << 10;
+      input.exchange_chunk_bytes = 256 << 10;
+      input.exchange_channels = 4;
+      CHECK(choose_plan(input).value().kernel != RONDO_KERNEL_LOAD_STORE);
+      CHECK(choose_plan(input).value() == choose_plan(with(RONDO_ALL_REDUCE, rank_count, bytes)).value());
+      input.overrides.kernel = RONDO_KERNEL_LOAD_STORE;
+      const PlanChoice choice = choose_plan(input).value();
+      CHECK((choice.kernel == RONDO_KERNEL_LOAD_STORE) == (rank_count > 1));
+      if (rank_count == 1) continue;
+      const bool small = bytes <= 32 << 10;
+      CHECK(choice == PlanChoice{small ? RONDO_ALGORITHM_ONE_SHOT : RONDO_ALGORITHM_TWO_SHOT, RONDO_PROTOCOL_AUTO,
+                                 small ? 1u : 4u, 256 << 10, RONDO_KERNEL_LOAD_STORE});
+      input.overrides = {RONDO_ALGORITHM_TWO_SHOT, RONDO_PROTOCOL_AUTO, 8, 1000, RONDO_KERNEL_LOAD_STORE};
+      CHECK(choose_plan(input).value() ==
+            PlanChoice{RONDO_ALGORITHM_TWO_SHOT, RONDO_PROTOCOL_AUTO, 4, 960, RONDO_KERNEL_LOAD_STORE});
+      input.overrides.algorithm = RONDO_ALGORITHM_RING;
+      CHECK(choose_plan(input).error().status == RONDO_ERROR_UNSUPPORTED);
+      input.overrides.algorithm = RONDO_ALGORITHM_ONE_SHOT;
+      CHECK(choose_plan(input).ok() == (bytes <= input.post_bytes));
+    }
+}
+
+TEST_CASE("tuner: ranks of a device that share buffers have load_store, with as many blocks as help") {
+  constexpr uint64_t KiB = 1024, MiB = 1024 * KiB;
+  struct Expected {
+    uint64_t bytes;
+    rondo_algorithm_t algorithm;
+    uint32_t channels;
+  };
+  TunerInput input = with(RONDO_ALL_REDUCE, 8, 0);
+  input.post_bytes = 64 * KiB;
+  input.exchange_chunk_bytes = 64;
+  input.exchange_channels = 100;
+  input.buffers = BufferPlace::shared_device;
+  for (const Expected &it : {Expected{8, RONDO_ALGORITHM_ONE_SHOT, 1}, {2 * KiB, RONDO_ALGORITHM_ONE_SHOT, 1},
+                             {2 * KiB + 1, RONDO_ALGORITHM_ONE_SHOT, 2}, {32 * KiB, RONDO_ALGORITHM_ONE_SHOT, 16},
+                             {32 * KiB + 1, RONDO_ALGORITHM_TWO_SHOT, 1}, {MiB, RONDO_ALGORITHM_TWO_SHOT, 16},
+                             {4 * MiB, RONDO_ALGORITHM_TWO_SHOT, 64}, {4 * MiB + 1, RONDO_ALGORITHM_TWO_SHOT, 100}}) {
+    CAPTURE(it.bytes);
+    input.bytes = it.bytes;
+    CHECK(choose_plan(input).value() == PlanChoice{it.algorithm, RONDO_PROTOCOL_AUTO, it.channels, 64,
+                                                    RONDO_KERNEL_LOAD_STORE});
+  }
+  input.exchange_channels = 3;
+  CHECK(choose_plan(input).value().channels == 3);
+  for (const PlanChoice &asked : {PlanChoice{RONDO_ALGORITHM_AUTO, RONDO_PROTOCOL_SIMPLE, 0, 0},
+                                  PlanChoice{RONDO_ALGORITHM_RING, RONDO_PROTOCOL_AUTO, 0, 0},
+                                  PlanChoice{RONDO_ALGORITHM_AUTO, RONDO_PROTOCOL_AUTO, 0, 0,
+                                             RONDO_KERNEL_INTERPRETER}}) {
+    input.overrides = asked;
+    CHECK(choose_plan(input).value().protocol == RONDO_PROTOCOL_SIMPLE);
+  }
+}
+
+TEST_CASE("tuner: ranks of devices that reach each other have load_store for an all-reduce, and for nothing else") {
+  constexpr uint64_t KiB = 1024, MiB = 1024 * KiB;
+  TunerInput input = with(RONDO_ALL_REDUCE, 8, MiB);
+  input.post_bytes = 64 * KiB;
+  input.exchange_chunk_bytes = 1 << 30;
+  input.exchange_channels = 32;
+  input.buffers = BufferPlace::peer_devices;
+  CHECK(choose_plan(input).value() ==
+        PlanChoice{RONDO_ALGORITHM_TWO_SHOT, RONDO_PROTOCOL_AUTO, 16, 1 << 30, RONDO_KERNEL_LOAD_STORE});
+  input.overrides.protocol = RONDO_PROTOCOL_SIMPLE;
+  CHECK(choose_plan(input).value().kernel == RONDO_KERNEL_INTERPRETER);
+  for (const auto collective : {RONDO_REDUCE_SCATTER, RONDO_ALL_GATHER, RONDO_BROADCAST, RONDO_REDUCE}) {
+    input.collective = collective;
+    input.overrides = {};
+    CHECK(choose_plan(input).value().kernel == RONDO_KERNEL_INTERPRETER);
+    input.overrides.kernel = RONDO_KERNEL_LOAD_STORE;
+    CHECK(choose_plan(input).error().status == RONDO_ERROR_UNSUPPORTED);
+  }
+}
+
+TEST_CASE("tuner: ranks of a device that share buffers have load_store above 32 KiB for every collective, not for _v") {
+  constexpr uint64_t KiB = 1024, MiB = 1024 * KiB;
+  for (const auto collective : {RONDO_REDUCE_SCATTER, RONDO_ALL_GATHER, RONDO_BROADCAST, RONDO_REDUCE}) {
+    CAPTURE(rondo_collective_string(collective));
+    const bool blocks = collective == RONDO_REDUCE_SCATTER || collective == RONDO_ALL_GATHER;
+    const rondo_algorithm_t algorithm = blocks ? RONDO_ALGORITHM_ONE_SHOT : RONDO_ALGORITHM_TWO_SHOT;
+    const rondo_algorithm_t other = blocks ? RONDO_ALGORITHM_RING : RONDO_ALGORITHM_ONE_SHOT;
+    TunerInput input = with(collective, 8, MiB);
+    input.post_bytes = 64 * KiB;
+    input.exchange_chunk_bytes = 1 << 30;
+    input.exchange_channels = 100;
+    input.buffers = BufferPlace::shared_device;
+    const auto kernel = [&] { return choose_plan(input).value().kernel; };
+    CHECK(choose_plan(input).value() ==
+          PlanChoice{algorithm, RONDO_PROTOCOL_AUTO, 16, 1 << 30, RONDO_KERNEL_LOAD_STORE});
+    input.bytes = 32 * KiB;
+    CHECK(kernel() == RONDO_KERNEL_INTERPRETER);
+    input.overrides.kernel = RONDO_KERNEL_LOAD_STORE;
+    CHECK(kernel() == RONDO_KERNEL_LOAD_STORE);
+    input.bytes = MiB;
+    input.overrides = {RONDO_ALGORITHM_AUTO, RONDO_PROTOCOL_AUTO, 3, 1000};
+    CHECK(choose_plan(input).value() == PlanChoice{algorithm, RONDO_PROTOCOL_AUTO, 3, 960, RONDO_KERNEL_LOAD_STORE});
+    input.overrides = {other, RONDO_PROTOCOL_AUTO, 0, 0};
+    CHECK(kernel() == RONDO_KERNEL_INTERPRETER);
+    input.overrides = {};
+    input.uneven_blocks = true;
+    CHECK(kernel() == RONDO_KERNEL_INTERPRETER);
+    input.uneven_blocks = false;
+    input.buffers = BufferPlace::device;
+    CHECK(kernel() == RONDO_KERNEL_INTERPRETER);
+    input.overrides.kernel = RONDO_KERNEL_LOAD_STORE;
+    CHECK(choose_plan(input).error().status == RONDO_ERROR_UNSUPPORTED);
+  }
+}
