@@ -140,6 +140,14 @@ Result<int> device_attribute(const CudaDriver &driver, CuDevice device, DeviceAt
   return value;
 }
 
+bool has_native_atomics(const CudaDriver &driver, CuDevice from, CuDevice to) {
+  for (const PeerAttribute attribute : {PeerAttribute::access_supported, PeerAttribute::native_atomics_supported}) {
+    int value = 0;
+    if (driver.device_get_p2p_attribute(&value, attribute, from, to) != CuStatus::success || value == 0) return false;
+  }
+  return true;
+}
+
 Result<std::vector<CudaDevice>> cuda_devices(const CudaDriver &driver) {
   int count = 0;
   RONDO_TRY(cuda_check(driver, driver.device_get_count(&count), "cuDeviceGetCount"));

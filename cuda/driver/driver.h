@@ -60,6 +60,10 @@ struct CudaDevice {
 
 [[nodiscard]] Result<int> device_attribute(const CudaDriver &driver, CuDevice device, DeviceAttribute attribute);
 
+/// Kernels on `from` reach memory of `to`, and the link does their atomics there: so it is over NVLink, and not over
+/// PCIe.
+[[nodiscard]] bool has_native_atomics(const CudaDriver &driver, CuDevice from, CuDevice to);
+
 /// Where memory is: all that Rondo asks about a pointer, in one call.
 struct PointerInfo {
   MemoryType type = MemoryType::unknown;  ///< unknown: ordinary host memory, or no memory at all

@@ -52,7 +52,6 @@ class KernelExecutor final : public ExecutorBase {
   [[nodiscard]] Result<void> connect(const DeviceRequest &request, InfoExchange &info_exchange) override;
 
  private:
-  [[nodiscard]] Result<void> load_load_store(const DeviceRequest &request);
   [[nodiscard]] Result<void> claim_residency(const Neighbours &neighbours, const BlockBudget &budget);
   [[nodiscard]] Result<void> join_group(const DeviceRequest &request);
   [[nodiscard]] HostWords &words() const { return *static_cast<HostWords *>(words_.get().object); }
@@ -102,19 +101,8 @@ uint64_t follow(std::atomic<uint64_t> &seen, uint32_t low) {
   return std::max(known, now);
 }
 
-/// Ranks that share buffers have load_store without asking; where the image lacks it they do without, all of them, as
-/// they are on one device. A measured table that has it is for ranks of other devices as well, which have to agree.
-Result<void> KernelExecutor::load_load_store(const DeviceRequest &request) {
-  if (!wants_load_store(request) || request.load_store()) return {};
-  auto more = KernelSet::load(context_,
-                              kernel_families(request.executor, RONDO_PROTOCOL_AUTO, RONDO_KERNEL_LOAD_STORE));
-  if (!more.ok() && (!shares_buffers(request) || more.error().status != RONDO_ERROR_UNSUPPORTED)) return more.error();
-  has_load_store_ = more.ok();
-  if (has_load_store_) kernels_ = std::move(more).value();
-  return {};
-}
-
-Result<void> KernelExecutor::connect(const DeviceRequest &request, InfoExchange &info_exchange) {
+Result<void> KernelExecutor::connect(const DeviceRequest &asked, InfoExchange &info_exchange) {
+  DeviceRequest request = asked;
   RONDO_TRY(open(request));
   rank_ = request.rank;
   has_load_store_ = request.load_store();
@@ -129,10 +117,16 @@ Result<void> KernelExecutor::connect(const DeviceRequest &request, InfoExchange 
   shape.geometry.ll_slot_bytes = ll_slot_bytes;
   if (!request.on_one_node()) shape.geometry = request.links->geometry();  // a plan is for slots of one size
   if (request.kernel_protocol() == RONDO_PROTOCOL_LL128) shape.geometry.ll128_slot_bytes = ll128_slot_bytes;
-  RONDO_TRY(load_load_store(request));
+  if (wants_load_store(request) && !has_load_store_) {
+    RONDO_TRY_ASSIGN(has_load_store_, load_load_store(context_, request, kernels_));
+  }
   RONDO_TRY_ASSIGN(const BlockBudget budget, block_budget(kernels_, device_, shape.geometry.ll128_slot_bytes != 0));
+  if (agrees_on_peers(request)) {
+    const auto own = choose_load_store(request, budget, shape.channel_count);
+    RONDO_TRY(agree_on_peers(context_, has_load_store_ ? own.channel_count : 0, info_exchange, request));
+  }
   if (has_load_store_) shape.load_store = choose_load_store(request, budget, shape.channel_count);
-  shape.shares_buffers = shape.load_store.rank_count != 0 && shares_buffers(request);
+  if (shape.load_store.rank_count != 0) shape.buffers = place_of_buffers(request);
   shape.plan_bytes = plan_memory_bytes;
   RONDO_TRY_ASSIGN(words_, allocate_host_memory(context_, sizeof(HostWords)));
   ::new (words_.get().object) HostWords();
@@ -195,7 +189,7 @@ Result<std::unique_ptr<PreparedPlan>> KernelExecutor::prepare(const Plan &plan) 
 }
 
 void KernelExecutor::prepare_load_store(const Plan &plan, CudaPlan &made) const {
-  const bool shares = segment_.shape().shares_buffers;
+  const bool shares = segment_.shape().shares_buffers();
   device::LoadStoreOperation &operation = made.load_store;
   device::describe_load_store(plan, shares, shares ? shared_chunk_bytes : plan.choice.chunk_bytes, operation);
   operation.geometry = segment_.shape().load_store;
@@ -352,6 +346,10 @@ Result<void> KernelExecutor::run(CudaPlan &plan, const DeviceCall &call, CuStrea
 Result<void> KernelExecutor::run_load_store(const CudaPlan &plan, const DeviceCall &call, CuStream stream) const {
   device::LoadStoreOperation operation = plan.load_store;
   operation.base = operation_of(plan, call);
+  if (operation.mode == device::LoadStoreMode::shared && segment_.shape().buffers == BufferPlace::peer_devices) {
+    RONDO_TRY_ASSIGN(const bool can_be_read, peers_can_read(*driver_, call.buffers));
+    operation.can_be_read = can_be_read ? 1 : 0;
+  }
   const LaunchSize size{plan.channel_count, plan.threads, device::load_store_shared_bytes(operation.rank_count())};
   return launch_kernel(*driver_, plan.kernel, size, &operation, stream, "launching a collective");
 }

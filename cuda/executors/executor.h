@@ -38,8 +38,14 @@ struct DeviceRequest {
   bool measured_load_store = false;  ///< `kernel` is auto, and a measured table has rows of load_store
   DeviceHandles handles = DeviceHandles::automatic;
   bool shares_launches = false;  ///< by kernels: ranks of one process on one device launch one for all
-  Neighbours neighbours;         ///< found by connect_device()
-  uint64_t claimed_blocks = 0;   ///< the most that any rank's process had claimed of its device; likewise
+  // Found by connect_device():
+  Neighbours neighbours;
+  uint64_t claimed_blocks = 0;  ///< the most that any rank's process had claimed of its device
+  bool handles_are_free = false;  ///< nobody asked for `handles`, which are chosen
+  /// Of ranks that are threads of one process on several devices: the others than this rank's, if each device reaches
+  /// the memory of each other and does atomics there. Else empty.
+  std::vector<CuDevice> peer_devices;
+  uint32_t peer_channels = 0;  ///< of load_store, where there are peer devices; 0: not agreed on yet
 
   [[nodiscard]] uint32_t node_of(uint32_t of) const { return nodes.empty() ? 0 : nodes[of]; }
   [[nodiscard]] bool on_one_node() const {

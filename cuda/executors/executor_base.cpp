@@ -46,9 +46,9 @@ ExecutorCapabilities ExecutorBase::capabilities() const {
   own.geometry = shape.geometry;
   own.channel_count = shape.channel_count;
   own.post_bytes = shape.load_store.post_bytes;
-  own.exchange_chunk_bytes = shape.shares_buffers ? shared_chunk_bytes : shape.load_store.chunk_bytes;
+  own.exchange_chunk_bytes = shape.shares_buffers() ? shared_chunk_bytes : shape.load_store.chunk_bytes;
   own.exchange_channels = shape.load_store.channel_count;
-  own.buffers = shape.shares_buffers ? BufferPlace::shared_device : BufferPlace::device;
+  own.buffers = shape.buffers;
   own.barrier_send = barrier_buffer(0);
   own.barrier_recv = barrier_buffer(1);
   return own;

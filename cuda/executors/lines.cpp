@@ -22,14 +22,6 @@ Error refusal(const std::string &why) {
               ", so data could be taken before it is there; use 'auto', 'simple' or 'll'"};
 }
 
-/// Between two devices atomics are done by the link itself over NVLink, and not over PCIe. (NVML, which knows links by
-/// their names, need not be installed.)
-bool has_nvlink(const CudaDriver &driver, CuDevice from, CuDevice to) {
-  int value = 0;
-  const CuStatus status = driver.device_get_p2p_attribute(&value, PeerAttribute::native_atomics_supported, from, to);
-  return status == CuStatus::success && value != 0;
-}
-
 }  // namespace
 
 Result<void> check_lines(const CudaDriver &driver, const CudaDevice &own, std::span<const PlacementInfo> infos) {
@@ -50,7 +42,8 @@ Result<void> check_lines(const CudaDriver &driver, const CudaDevice &own, std::s
     if (found == devices.end())
       return refusal("this process does not see " + who +
                      " (CUDA_VISIBLE_DEVICES), so it is not known whether NVLink leads there");
-    if (!has_nvlink(driver, own.ordinal, found->ordinal))
+    // NVML, which knows links by their names, need not be installed.
+    if (!has_native_atomics(driver, own.ordinal, found->ordinal))
       return refusal("no NVLink leads from " + name + " to " + who + ", and PCIe may take lines of 128 bytes apart");
   }
   return {};

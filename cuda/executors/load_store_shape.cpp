@@ -2,6 +2,9 @@
 #include "cuda/executors/load_store_shape.h"
 
 #include <algorithm>
+#include <vector>
+
+#include "src/base/log.h"
 
 namespace rondo::cuda {
 namespace {
@@ -12,12 +15,21 @@ constexpr uint32_t load_store_post_bytes = 64 << 10;
 constexpr uint32_t load_store_chunk_bytes = 256 << 10;
 constexpr uint32_t unused_chunk_bytes = cache_line_bytes;  // of a place: ranks that share buffers pass no chunks on
 constexpr uint32_t shared_channels_max = 128;
+// Of several devices: a call that finds a buffer that peers cannot read takes 12 MiB of two ranks' places then. With
+// 32 KiB under way in each block 1 MiB is: some 2 us of 450 GB/s.
+constexpr uint32_t peer_channels_max = 32;
+constexpr uint32_t peer_chunk_bytes = 64 << 10;
 
 }  // namespace
 
-bool shares_buffers(const DeviceRequest &request) {
-  return request.executor == RONDO_DEVICE_EXECUTOR_KERNEL && !request.shares_launches &&
-         request.neighbours.in_process == request.rank_count;
+BufferPlace place_of_buffers(const DeviceRequest &request) {
+  if (request.executor != RONDO_DEVICE_EXECUTOR_KERNEL || request.shares_launches) return BufferPlace::device;
+  if (request.neighbours.in_process == request.rank_count) return BufferPlace::shared_device;
+  return request.peer_devices.empty() ? BufferPlace::device : BufferPlace::peer_devices;
+}
+
+bool agrees_on_peers(const DeviceRequest &request) {
+  return place_of_buffers(request) == BufferPlace::peer_devices && wants_load_store(request);
 }
 
 bool wants_load_store(const DeviceRequest &request) {
@@ -25,9 +37,47 @@ bool wants_load_store(const DeviceRequest &request) {
       request.rank_count > device::load_store_rank_count_max)
     return false;
   const bool is_free = request.kernel == RONDO_KERNEL_AUTO && request.protocol == RONDO_PROTOCOL_AUTO;
-  return request.load_store() || (is_free && (shares_buffers(request) ||
+  return request.load_store() || (is_free && (place_of_buffers(request) != BufferPlace::device ||
                                               (request.measured_load_store && request.on_one_node() &&
                                                !request.shares_launches)));
+}
+
+Result<void> agree_on_peers(const PrimaryContext &context, uint32_t channel_count, InfoExchange &info_exchange,
+                            DeviceRequest &request) {
+  PeersInfo own{channel_count};
+  std::vector<PrimaryContext> peers;  // held until the ranks there have theirs
+  for (const CuDevice peer : request.peer_devices) {
+    auto opened = open_peer_device(context, peer);
+    if (opened.ok()) {
+      peers.push_back(std::move(opened).value());
+      continue;
+    }
+    log::info({log::Subsystem::device, request.rank}, "buffers are not shared: " + opened.error().message);
+    own.channel_count = 0;
+  }
+  RONDO_TRY_ASSIGN(const auto infos, info_exchange.infos(peers_key, own));
+  request.peer_channels = own.channel_count;
+  for (const PeersInfo &info : infos) request.peer_channels = std::min(request.peer_channels, info.channel_count);
+  if (request.peer_channels == 0) request.peer_devices.clear();
+  else if (request.handles_are_free) request.handles = DeviceHandles::ipc;  // plain memory, at one address for all
+  return {};
+}
+
+Result<bool> peers_can_read(const CudaDriver &driver, const Buffers &buffers) {
+  for (const std::byte *const pointer : {buffers.send.data, buffers.recv.data}) {
+    RONDO_TRY_ASSIGN(const PointerInfo info, pointer_info(driver, pointer));
+    if (!info.legacy_ipc_capable) return false;
+  }
+  return true;
+}
+
+Result<bool> load_load_store(const PrimaryContext &context, const DeviceRequest &request, KernelSet &kernels) {
+  auto more = KernelSet::load(context, kernel_families(request.executor, RONDO_PROTOCOL_AUTO, RONDO_KERNEL_LOAD_STORE));
+  const bool needed = place_of_buffers(request) != BufferPlace::shared_device && request.measured_load_store;
+  if (!more.ok() && (needed || more.error().status != RONDO_ERROR_UNSUPPORTED)) return more.error();
+  if (!more.ok()) return false;
+  kernels = std::move(more).value();
+  return true;
 }
 
 uint64_t blocks_of_a_rank(uint32_t channel_count, const device::LoadStoreGeometry &load_store) {
@@ -38,14 +88,20 @@ device::LoadStoreGeometry choose_load_store(const DeviceRequest &request, const 
                                             uint32_t channel_count) {
   if (!wants_load_store(request)) return {};
   const uint32_t ranks = request.rank_count;
-  if (!shares_buffers(request)) return {ranks, channel_count, load_store_post_bytes, load_store_chunk_bytes};
-  device::LoadStoreGeometry shape{ranks, channel_count, load_store_post_bytes, unused_chunk_bytes};
+  const BufferPlace buffers = place_of_buffers(request);
+  device::LoadStoreGeometry shape{ranks, channel_count, load_store_post_bytes, load_store_chunk_bytes};
+  if (buffers == BufferPlace::device) return shape;
+  const bool on_peers = buffers == BufferPlace::peer_devices;
+  shape.chunk_bytes = on_peers ? peer_chunk_bytes : unused_chunk_bytes;
   if (request.channel_count != 0) return shape;  // so many are asked for
   const uint64_t free_blocks = budget.blocks - std::min(budget.blocks, request.claimed_blocks);
-  const uint64_t most = free_blocks / 2 / ranks;
-  uint64_t wanted = std::min<uint64_t>({budget.multiprocessors / ranks, most, shared_channels_max});
+  const uint64_t neighbours = request.neighbours.in_process;
+  const uint64_t most = std::min<uint64_t>(free_blocks / 2 / neighbours,
+                                           on_peers ? peer_channels_max : shared_channels_max);
+  uint64_t wanted = std::min(budget.multiprocessors / neighbours, most);
   wanted = std::max<uint64_t>(wanted, channel_count);
   if (request.channel_count_max != 0) wanted = std::min<uint64_t>(wanted, request.channel_count_max);
+  if (on_peers && request.peer_channels != 0) wanted = std::min<uint64_t>(wanted, request.peer_channels);
   shape.channel_count = static_cast<uint32_t>(wanted);
   return shape;
 }

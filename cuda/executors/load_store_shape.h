@@ -6,22 +6,52 @@
 #include <cstdint>
 
 #include "cuda/driver/budget.h"
+#include "cuda/driver/kernel_set.h"
 #include "cuda/executors/executor.h"
 #include "cuda/kernels/load_store.h"
+#include "cuda/transport/handles.h"
+#include "cuda/transport/info_exchange.h"
+#include "src/engine/executor.h"
 
 namespace rondo::cuda {
 
-/// All ranks are threads of one process on one device, and launch kernels of their own: each can read and write all
-/// buffers. The same on all ranks.
-[[nodiscard]] bool shares_buffers(const DeviceRequest &request);
+/// shared_device, peer_devices: all ranks are threads of one process, on one device or on several that reach each
+/// other, and launch kernels of their own: each can read and write all buffers, or those that peers can read. Else
+/// device. The same on all ranks.
+[[nodiscard]] BufferPlace place_of_buffers(const DeviceRequest &request);
+
+/// Ranks on several devices have to agree on whether they share buffers, and by how many channels: each calls
+/// agree_on_peers(). The same on all ranks.
+[[nodiscard]] bool agrees_on_peers(const DeviceRequest &request);
+
+/// What a rank tells the others then.
+struct PeersInfo {
+  uint32_t channel_count = 0;  ///< that its device has for it; 0: it cannot share buffers
+};
+
+/// Lets kernels of `context` reach callers' buffers on the peer devices. If all ranks can, they share buffers, by the
+/// channels that all of them have; else `request` is as if no device reached another. (Devices may differ, and one that
+/// has as many peers as it can take refuses one more.) `channel_count`: as PeersInfo.
+[[nodiscard]] Result<void> agree_on_peers(const PrimaryContext &context, uint32_t channel_count,
+                                          InfoExchange &info_exchange, DeviceRequest &request);
+
+/// Buffers that kernels on peer devices can read and write: peer access is to memory of cuMemAlloc, while memory of
+/// pools and mapped memory have lists of devices of their own. With a context current.
+[[nodiscard]] Result<bool> peers_can_read(const CudaDriver &driver, const Buffers &buffers);
 
 /// A communicator has the kernels of load_store and places for them: it asks for them, or has them because its ranks
 /// share buffers and it asks for nothing else.
 [[nodiscard]] bool wants_load_store(const DeviceRequest &request);
 
-/// The same on all ranks; none where they do not want it or cannot have it. `channel_count`: of connections. Ranks that
-/// share buffers have as many channels as the device has multiprocessors for each of them, if those take no more than
-/// half of the blocks that are free: other communicators want some, too.
+/// The kernels of load_store beside the others, for a communicator that has them without asking. False: the image lacks
+/// them, and they are not needed: ranks that share buffers do without, all of them, as they are on one device or agree.
+/// (A measured table that has load_store is for ranks of other devices as well, where all need it.)
+[[nodiscard]] Result<bool> load_load_store(const PrimaryContext &context, const DeviceRequest &request,
+                                           KernelSet &kernels);
+
+/// None where ranks do not want it. `channel_count`: of connections. Ranks that share buffers have as many channels as
+/// the device has multiprocessors for each of them, if those take no more than half of the blocks that are free: other
+/// communicators want some, too. The same on all ranks of a device; on those of all devices once they have agreed.
 [[nodiscard]] device::LoadStoreGeometry choose_load_store(const DeviceRequest &request, const BlockBudget &budget,
                                                           uint32_t channel_count);
 

@@ -40,6 +40,10 @@
 //   through it waits for nothing but B5, which comes, since all others are through it, too: so it does not give up,
 //   and no buffer is touched any more when the kernel of its owner has ended.
 //   Both counts grow by rank_count with each operation, so they tell by themselves where the next one stands.
+//   Where a rank's window says that other devices cannot read its buffers, all ranks see that behind B2, touch no
+//   peer's buffer, and run a two_shot in place of B3. B5 can be in vain then, and ends like B2: a peer that gave up in
+//   the two_shot never leaves. Without B4 and B5 a rank without elements could store its next window before a peer has
+//   read this one.
 // Abort     a rank that gave up stores no flag or counter again.
 #pragma once
 
@@ -96,7 +100,7 @@ struct LoadStoreGeometry {
 struct alignas(cache_line_bytes) LoadStoreWindow {
   uint64_t send = 0;
   uint64_t recv = 0;
-  uint64_t signature = 0;
+  uint64_t signature = 0;  ///< and above it, whether peers can read the buffers: load_store_window()
 };
 static_assert(sizeof(LoadStoreWindow) == cache_line_bytes);
 
@@ -147,6 +151,12 @@ struct LoadStorePlace {
 [[nodiscard]] RONDO_HD constexpr uint32_t load_store_signature_in(uint64_t counter) {
   return static_cast<uint32_t>(counter);
 }
+// What a window says beside its addresses: the operation's signature in the low half, and above it whether the kernels
+// of all ranks can read and write the buffers.
+[[nodiscard]] RONDO_HD constexpr uint64_t load_store_window(uint32_t signature, bool can_be_read) {
+  return uint64_t{can_be_read} << 32 | signature;
+}
+[[nodiscard]] RONDO_HD constexpr bool load_store_can_be_read(uint64_t window) { return window >> 32 != 0; }
 /// True: it has come to `count` or past it.
 [[nodiscard]] RONDO_HD constexpr bool load_store_has_come(uint64_t counter, uint32_t count) {
   return static_cast<int32_t>(load_store_count_in(counter) - count) >= 0;

@@ -4,6 +4,7 @@
 //   all_reduce, reduce, broadcast   rank r has the r-th part of each channel's share: for all, or for the root
 //   reduce_scatter                  rank r reduces block r of all ranks
 //   all_gather                      rank r stores its block with all ranks
+// An all-reduce among devices of which one cannot read another's buffers goes through the places of two_shot.
 // Ordering, and why no buffer is touched after its owner's kernel: load_store_place.h.
 #pragma once
 
@@ -87,31 +88,48 @@ template <memory::Site arrival, Group G>
   }
 }
 
-template <class Reduction, Group G>
-[[nodiscard]] RONDO_HD bool run_shared(G group, const LoadStoreOperation &operation, uint32_t channel,
-                                       SharedBuffers *buffers) {
-  using Storage = typename Reduction::Storage;
-  const Share share = make_share<Storage>(operation, channel);
+/// What follows behind the first gate.
+enum class Meeting : uint8_t {
+  stop,
+  in_buffers,  ///< all ranks read and write each other's
+  in_places    ///< one of them cannot: all pass their parts on in their places
+};
+
+/// B1, B2. All ranks that do not stop come to the same. `buffers`: everybody's, for all threads.
+template <Group G>
+[[nodiscard]] RONDO_HD Meeting meet(G group, const LoadStoreOperation &operation, uint32_t channel,
+                                    SharedBuffers *buffers) {
   const Buffers &own = operation.base.buffers;
   if (group.rank() == 0) {
     LoadStoreWindow &window = operation.place(operation.rank).window(channel);
     memory::store_relaxed(window.send, GroupArgs::address(own.send.data));  // B1 orders them
     memory::store_relaxed(window.recv, GroupArgs::address(own.recv.data));
-    memory::store_relaxed(window.signature, own.signature);
+    memory::store_relaxed(window.signature, load_store_window(own.signature, operation.can_be_read != 0));
   }
-  const LoadStorePlace gates = operation.place(0);
-  if (!pass_gate<memory::Site::load_store_arrive>(group, operation, gates.arrived(channel), true)) return false;
-  bool foreign = false;
+  uint64_t &arrived = operation.place(0).arrived(channel);
+  if (!pass_gate<memory::Site::load_store_arrive>(group, operation, arrived, true)) return Meeting::stop;
+  bool foreign = false, in_places = false;
   RONDO_KEEP_LOOP
   for (uint32_t rank = group.rank(); rank < operation.rank_count(); rank += group.size()) {
     const LoadStoreWindow &window = operation.place(rank).window(channel);
-    foreign |= memory::load_relaxed(window.signature) != own.signature;  // ordered by B2
+    const uint64_t seen = memory::load_relaxed(window.signature);  // ordered by B2
+    foreign |= static_cast<uint32_t>(seen) != own.signature;
+    in_places |= !load_store_can_be_read(seen);
     buffers[rank] = {reinterpret_cast<const std::byte *>(memory::load_relaxed(window.send)),
                      reinterpret_cast<std::byte *>(memory::load_relaxed(window.recv))};
     if (foreign) (void)tell_foreign(operation, rank);
   }
   // Where one differs from another, each has one that differs from its own: either all go on or none does.
-  if (group.any(foreign)) return false;
+  if (group.any(foreign)) return Meeting::stop;
+  return group.any(in_places) ? Meeting::in_places : Meeting::in_buffers;
+}
+
+/// B3.
+template <class Reduction, Group G>
+RONDO_HD void share_buffers(G group, const LoadStoreOperation &operation, uint32_t channel,
+                            const SharedBuffers *buffers) {
+  using Storage = typename Reduction::Storage;
+  const Share share = make_share<Storage>(operation, channel, operation.chunk_elements);
   const SharedRoute route = make_route(operation, operation.count * sizeof(Storage));
   const auto input = [&](uint32_t which) { return buffers[route.first_input + which].send + route.input_block; };
   const auto target = [&](uint32_t which) { return buffers[route.first_output + which].recv + route.output_block; };
@@ -135,8 +153,13 @@ template <class Reduction, Group G>
     else
       reduce_part<Reduction>(group, operands, addresses, static_cast<uint32_t>(part.count));
   }
+}
+
+/// B4, B5. `gives_up`: a peer may never leave.
+template <Group G>
+[[nodiscard]] RONDO_HD bool leave(G group, const LoadStoreOperation &operation, uint32_t channel, bool gives_up) {
   if constexpr (memory::is_kept(memory::Site::load_store_leave_barrier)) group.sync();
-  return pass_gate<memory::Site::load_store_leave>(group, operation, gates.left(channel), false);
+  return pass_gate<memory::Site::load_store_leave>(group, operation, operation.place(0).left(channel), gives_up);
 }
 
 }  // namespace rondo::device

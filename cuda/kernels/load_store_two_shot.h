@@ -29,14 +29,15 @@ struct Share {
 };
 
 template <class Storage>
-[[nodiscard]] RONDO_HD Share make_share(const LoadStoreOperation &operation, uint32_t channel) {
+[[nodiscard]] RONDO_HD Share make_share(const LoadStoreOperation &operation, uint32_t channel,
+                                       uint64_t chunk_elements) {
   Partition partition;
   partition.channel = channel;
   partition.channel_count = operation.base.lane_count;
   partition.align_elements = static_cast<uint32_t>(cache_line_bytes / sizeof(Storage));
   const Range all = partition.channel_part({0, operation.count});
-  const auto chunks = static_cast<uint32_t>((all.count + operation.chunk_elements - 1) / operation.chunk_elements);
-  return {all, operation.chunk_elements, partition.align_elements, operation.rank_count(), chunks};
+  const auto chunks = static_cast<uint32_t>((all.count + chunk_elements - 1) / chunk_elements);
+  return {all, chunk_elements, partition.align_elements, operation.rank_count(), chunks};
 }
 
 /// One channel's two_shot. `chunks`: those before this operation.
@@ -136,8 +137,11 @@ template <class Reduction, Group G>
   // Nobody else writes it; the first vote comes before one thread moves it on.
   const uint32_t chunks =
       load_store_count_in(memory::load_relaxed(operation.place(operation.rank).contributed(channel)));
-  const TwoShot<Reduction, G> run{group, operation, make_share<typename Reduction::Storage>(operation, channel),
-                                  channel, chunks};
+  using Storage = typename Reduction::Storage;
+  const uint64_t most = operation.geometry.chunk_bytes / sizeof(Storage);  // chunks of `shared` have no areas
+  const uint64_t chunk_elements = operation.chunk_elements < most ? operation.chunk_elements : most;
+  const TwoShot<Reduction, G> run{group, operation, make_share<Storage>(operation, channel, chunk_elements), channel,
+                                  chunks};
   const uint32_t count = run.share.chunk_count;
   RONDO_KEEP_LOOP
   for (uint32_t step = 0; count != 0 && step < count + 2; ++step) {

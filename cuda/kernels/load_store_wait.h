@@ -16,7 +16,7 @@ namespace rondo::device {
 enum class LoadStoreMode : uint32_t {
   two_shot,
   one_shot,
-  shared,  ///< of ranks that read and write each other's buffers
+  shared,  ///< of ranks that read and write each other's buffers; or two_shot where one of these cannot be read
 };
 
 /// What `shared` runs; the other modes are for all-reduce alone.
@@ -33,12 +33,13 @@ struct LoadStoreOperation {
   LoadStoreMode mode = LoadStoreMode::two_shot;
   LoadStoreCollective collective = LoadStoreCollective::all_reduce;
   uint32_t root = 0;
+  uint32_t can_be_read = 1;  ///< `shared`: 0: kernels on other devices cannot read this rank's buffers
 
   [[nodiscard]] RONDO_HD uint32_t rank_count() const { return geometry.rank_count; }
   [[nodiscard]] RONDO_HD LoadStorePlace place(uint32_t of) const { return {places[of], geometry}; }
 };
 static_assert(std::is_trivially_copyable_v<LoadStoreOperation> && std::is_standard_layout_v<LoadStoreOperation>);
-static_assert(sizeof(LoadStoreOperation) == 776 && offsetof(LoadStoreOperation, places) == 216);
+static_assert(sizeof(LoadStoreOperation) == 784 && offsetof(LoadStoreOperation, places) == 216);
 static_assert(offsetof(LoadStoreOperation, geometry) == 728 && offsetof(LoadStoreOperation, rank) == 760);
 
 enum class Look : uint8_t { ready, waits, foreign };

@@ -4,12 +4,16 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "cuda/driver/driver_api.h"
 #include "cuda/driver/process_name.h"
 #include "src/base/config.h"
 
 namespace rondo::cuda {
+
+/// Devices of higher ordinals do not share buffers.
+inline constexpr int linked_devices_max = 64;
 
 /// What a rank tells the others. Names of devices and processes say something inside of a node only.
 struct PlacementInfo {
@@ -20,7 +24,8 @@ struct PlacementInfo {
   uint32_t can_vmm = 0;   ///< 1: its device has memory with descriptors
   uint32_t claimed_blocks = 0;  ///< of its device, by the communicators that its process has already
   uint32_t node = 0;
-  uint32_t unused = 0;
+  uint32_t ordinal = 0;         ///< of its device, in its process
+  uint64_t linked_devices = 0;  ///< a bit for each ordinal: its device reaches memory there, and does atomics on it
 };
 
 /// All ranks are on one.
@@ -37,6 +42,9 @@ struct Neighbours {
   uint32_t position = 0;   ///< among those in the process
 };
 [[nodiscard]] Neighbours neighbours_of(uint32_t rank, std::span<const PlacementInfo> infos);
+
+/// DeviceRequest::peer_devices, in ascending order; for each rank, or for none, not empty.
+[[nodiscard]] std::vector<CuDevice> peer_devices_of(uint32_t rank, std::span<const PlacementInfo> infos);
 
 /// The same on all ranks. Not asked: the copy-engine executor where contexts take turns and all devices can, else the
 /// kernel executor: a kernel that waits would use up its turns. On several nodes kernels, since copies wait by words

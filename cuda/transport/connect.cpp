@@ -2,6 +2,7 @@
 // From a request to the executor that serves it.
 #include <algorithm>
 #include <cstdlib>
+#include <set>
 #include <span>
 
 #include "cuda/driver/budget.h"
@@ -10,6 +11,7 @@
 #include "cuda/transport/info_exchange.h"
 #include "cuda/kernels/operation.h"
 #include "cuda/executors/lines.h"
+#include "cuda/executors/load_store_shape.h"
 #include "src/base/log.h"
 
 namespace rondo::cuda {
@@ -19,6 +21,16 @@ namespace {
 uint32_t has(const CudaDriver &driver, CuDevice device, DeviceAttribute attribute) {
   const auto value = device_attribute(driver, device, attribute);
   return value.ok() && value.value() != 0 ? 1 : 0;
+}
+
+/// PlacementInfo::linked_devices.
+Result<uint64_t> linked_devices(const CudaDriver &driver, CuDevice own) {
+  int count = 0;
+  RONDO_TRY(cuda_check(driver, driver.device_get_count(&count), "cuDeviceGetCount"));
+  uint64_t linked = 0;
+  for (CuDevice peer = 0; peer < std::min(count, linked_devices_max); ++peer)
+    if (peer != own && has_native_atomics(driver, own, peer)) linked |= uint64_t{1} << peer;
+  return linked;
 }
 
 Result<PlacementInfo> own_info(const DeviceRequest &request) {
@@ -32,6 +44,8 @@ Result<PlacementInfo> own_info(const DeviceRequest &request) {
                 has(*driver, device.ordinal, DeviceAttribute::posix_descriptor_handles_supported);
   own.claimed_blocks = static_cast<uint32_t>(claimed_blocks(device.uuid));
   own.node = request.node_of(request.rank);
+  own.ordinal = static_cast<uint32_t>(device.ordinal);
+  RONDO_TRY_ASSIGN(own.linked_devices, linked_devices(*driver, device.ordinal));
   own.can_copy = has(*driver, device.ordinal, DeviceAttribute::can_use_64_bit_stream_mem_ops);
   return own;
 }
@@ -83,6 +97,8 @@ Result<void> connect_chosen(DeviceRequest &request, InfoExchange &info_exchange,
   request.neighbours = neighbours_of(request.rank, infos);
   for (const PlacementInfo &info : infos)
     request.claimed_blocks = std::max<uint64_t>(request.claimed_blocks, info.claimed_blocks);
+  request.peer_devices = peer_devices_of(request.rank, infos);
+  request.handles_are_free = request.handles == DeviceHandles::automatic;
   RONDO_TRY_ASSIGN(request.handles, choose_handles(request.handles, infos));
   RONDO_TRY(check_protocol(request, infos));
   warn_of_shared_queues(request);
@@ -122,6 +138,19 @@ Neighbours neighbours_of(uint32_t rank, std::span<const PlacementInfo> infos) {
   return found;
 }
 
+std::vector<CuDevice> peer_devices_of(uint32_t rank, std::span<const PlacementInfo> infos) {
+  std::set<CuDevice> peers;
+  for (const PlacementInfo &one : infos)
+    for (const PlacementInfo &other : infos) {
+      if (one.node != other.node || !(one.process == other.process)) return {};
+      if (one.device == other.device) continue;
+      const auto ordinal = static_cast<int>(other.ordinal);
+      if (ordinal >= linked_devices_max || (one.linked_devices >> ordinal & 1) == 0) return {};
+      if (one.device == infos[rank].device) peers.insert(ordinal);
+    }
+  return {peers.begin(), peers.end()};
+}
+
 rondo_device_executor_t choose_executor(rondo_device_executor_t wanted, std::span<const PlacementInfo> infos) {
   if (wanted != RONDO_DEVICE_EXECUTOR_AUTO) return wanted;
   const bool can_copy = on_one_node(infos) && std::all_of(infos.begin(), infos.end(),
@@ -152,8 +181,10 @@ Result<std::unique_ptr<DeviceExecutor>> connect_device(DeviceRequest request, St
   InfoExchange info_exchange(store, request.key_prefix, request.rank, request.rank_count, request.deadline_ns);
   std::unique_ptr<ExecutorBase> executor;
   const auto connected = connect_chosen(request, info_exchange, executor);
-  for (const char *const key : {placement_key, segment_key, flags_key}) {
-    if (connected.ok() || (key == flags_key && request.executor == RONDO_DEVICE_EXECUTOR_KERNEL)) continue;
+  for (const char *const key : {placement_key, peers_key, segment_key, flags_key}) {
+    const bool unused = (key == flags_key && request.executor == RONDO_DEVICE_EXECUTOR_KERNEL) ||
+                        (key == peers_key && !agrees_on_peers(request));
+    if (connected.ok() || unused) continue;
     // A rank that has failed goes on to where the others wait for it. Where it has been already this changes nothing.
     static_cast<void>(info_exchange.outcome(key, connected));
   }

@@ -51,6 +51,18 @@ Result<PrimaryContext> retain_primary_context(const CudaDriver &driver, CuDevice
   return PrimaryContext({&driver, device, context});
 }
 
+Result<PrimaryContext> open_peer_device(const PrimaryContext &context, CuDevice peer) {
+  const auto &[driver, device, object] = context.get();
+  RONDO_TRY_ASSIGN(PrimaryContext theirs, retain_primary_context(*driver, peer));
+  const ContextGuard guard(*driver, object);
+  RONDO_TRY(guard.status());
+  const CuStatus enabled = driver->ctx_enable_peer_access(theirs.get().context, 0);
+  if (enabled != CuStatus::success && enabled != CuStatus::peer_access_already_enabled)
+    return cuda_error(*driver, enabled, "access from device " + std::to_string(device) + " to device " +
+                                            std::to_string(peer));
+  return theirs;
+}
+
 Result<Stream> make_stream(const PrimaryContext &context, int priority) {
   CuStream stream = nullptr;
   RONDO_TRY(in_context(context, "cuStreamCreateWithPriority", [&](const CudaDriver &driver) {

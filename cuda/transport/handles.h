@@ -131,6 +131,8 @@ using MappedAddresses = UniqueHandle<AddressRangeTraits<&CudaDriver::vmm_unmap>>
 
 // The makers make the context current themselves.
 [[nodiscard]] Result<PrimaryContext> retain_primary_context(const CudaDriver &driver, CuDevice device);
+/// That of another device. From now on kernels of `context` reach all memory there that cuMemAlloc gives out.
+[[nodiscard]] Result<PrimaryContext> open_peer_device(const PrimaryContext &context, CuDevice peer);
 [[nodiscard]] Result<Stream> make_stream(const PrimaryContext &context, int priority = 0);  ///< non-blocking
 [[nodiscard]] Result<Event> make_event(const PrimaryContext &context, unsigned flags = event_disable_timing);
 /// May wait for everything that runs on the device, as cuMemAlloc may: not while a collective is in flight.

@@ -15,6 +15,7 @@ namespace rondo::cuda {
 
 // In this order.
 inline constexpr char placement_key[] = "/cuda-placement";  ///< PlacementInfo
+inline constexpr char peers_key[] = "/cuda-peers";          ///< PeersInfo, where ranks agree on peers
 inline constexpr char segment_key[] = "/cuda";              ///< SegmentInfo
 inline constexpr char flags_key[] = "/cuda-flags";          ///< FlagsInfo, of the copy-engine executor
 inline constexpr char connected_key[] = "/cuda-connected";  ///< nothing but whether all went well

@@ -83,16 +83,10 @@ Result<void> Segment::check_links(const Plan &plan) const {
 
 /// Of another thread of this process, whose addresses are used as they are.
 Result<DevicePointer> Segment::open_neighbour(const PrimaryContext &context, const SegmentInfo &info, uint32_t peer) {
-  const CudaDriver &driver = *context.get().driver;
   if (const auto device = static_cast<CuDevice>(info.device); device != context.get().device) {
-    RONDO_TRY_ASSIGN(PrimaryContext theirs, retain_primary_context(driver, device));
-    const ContextGuard guard(driver, context.get().context);
-    RONDO_TRY(guard.status());
-    const CuStatus enabled = driver.ctx_enable_peer_access(theirs.get().context, 0);
-    if (enabled != CuStatus::success && enabled != CuStatus::peer_access_already_enabled)
-      return about_rank(peer, "access from device " + std::to_string(context.get().device) + " to the memory",
-                        cuda_error(driver, enabled, "device " + std::to_string(info.device)));
-    peer_contexts_.push_back(std::move(theirs));
+    auto theirs = open_peer_device(context, device);
+    if (!theirs.ok()) return about_rank(peer, "reaching the memory", theirs.error());
+    peer_contexts_.push_back(std::move(theirs).value());
   }
   auto memory = SharedMemory::find(info.address);
   if (memory == nullptr)

@@ -22,6 +22,7 @@
 #include "cuda/driver/process_name.h"
 #include "cuda/transport/network_links.h"
 #include "cuda/transport/shared_memory.h"
+#include "src/engine/executor.h"
 #include "src/plan/plan.h"
 #include "src/proto/connection.h"
 
@@ -32,10 +33,12 @@ struct SegmentShape {
   uint32_t channel_count = 1;
   ConnectionGeometry geometry;
   device::LoadStoreGeometry load_store;
-  bool shares_buffers = false;  ///< two_shots of load_store are `shared` (cuda/kernels/load_store_place.h)
+  /// Where ranks share them, two_shots of load_store are `shared` (cuda/kernels/load_store_place.h).
+  BufferPlace buffers = BufferPlace::device;
   uint64_t plan_bytes = 0;
   bool cleared = true;  ///< else what is in fresh memory does not matter
 
+  [[nodiscard]] bool shares_buffers() const { return buffers != BufferPlace::device; }
   [[nodiscard]] uint64_t connection_bytes() const;  ///< of one, rounded up
   [[nodiscard]] uint64_t connection_offset(uint32_t channel, uint32_t sender) const;
   [[nodiscard]] uint64_t ends_offset(uint32_t channel, uint32_t peer) const;

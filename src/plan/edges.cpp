@@ -50,7 +50,8 @@ std::set<rondo_algorithm_t> possible_algorithms(const EdgeRequest &request, rond
   for (const uint32_t ll_slot_bytes : {0u, 1024u}) {
     if (ll_slot_bytes != 0 && input.several_hosts()) continue;
     input.ll_slot_bytes = ll_slot_bytes;
-    for (const BufferPlace place : {BufferPlace::host, BufferPlace::device, BufferPlace::shared_device}) {
+    for (const BufferPlace place : {BufferPlace::host, BufferPlace::device, BufferPlace::shared_device,
+                                    BufferPlace::peer_devices}) {
       input.buffers = place;
       for (const uint64_t bytes : sizes) {
         input.bytes = bytes;

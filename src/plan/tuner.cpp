@@ -221,8 +221,11 @@ std::optional<PlanChoice> choose_measured(const TunerInput &input, rondo_collect
   if (input.table == nullptr) return {};
   TunerInput asked = input;
   asked.table = nullptr;
+  // For all but an all-reduce, devices that reach each other are as any others.
+  const bool as_others = input.buffers == BufferPlace::peer_devices && collective != RONDO_ALL_REDUCE;
+  const BufferPlace place = as_others ? BufferPlace::device : input.buffers;
   for (const TuningRow &row :
-       input.table->rows_for(collective, input.rank_count, input.oversubscribed, input.several_hosts(), input.buffers)) {
+       input.table->rows_for(collective, input.rank_count, input.oversubscribed, input.several_hosts(), place)) {
     if (input.bytes > row.bytes_max) continue;
     const PlanChoice &wanted = input.overrides;
     asked.overrides = row.choice;

@@ -59,8 +59,13 @@ constexpr uint64_t shared_all_blocks_bytes = 4 * MiB;
 /// A one_shot: a block for as much as its threads have a word each of.
 constexpr uint64_t post_block_bytes = 2 * KiB;
 
+/// An all-reduce can go in the ranks' own buffers.
+bool shares_buffers(const TunerInput &input) {
+  return input.buffers == BufferPlace::shared_device || input.buffers == BufferPlace::peer_devices;
+}
+
 uint32_t exchange_channels_for(const TunerInput &input, bool one_shot) {
-  if (input.buffers != BufferPlace::shared_device) return one_shot ? 1 : input.exchange_channels;
+  if (!shares_buffers(input)) return one_shot ? 1 : input.exchange_channels;
   if (!one_shot && input.bytes > shared_all_blocks_bytes) return input.exchange_channels;
   const uint64_t block_bytes = one_shot ? post_block_bytes : shared_block_bytes;
   const uint64_t wanted = (input.bytes + block_bytes - 1) / block_bytes;
@@ -90,12 +95,12 @@ std::optional<PlanChoice> choose_shared(const TunerInput &input, rondo_collectiv
   return filled_up(input, choice, false);
 }
 
-/// load_store by kernels of a device: where all ranks share their buffers, by what is counted (docs/gpu-executors.md);
+/// load_store by kernels of a device: where all ranks share their buffers, by what is counted (docs/gpu-budgets.md);
 /// elsewhere only where it is asked for, as nothing was measured.
 std::optional<PlanChoice> choose_load_store_on_device(const TunerInput &input, rondo_collective_t collective) {
   const PlanChoice &wanted = input.overrides;
   const bool can = input.post_bytes != 0 && input.rank_count >= 2;
-  const bool by_itself = input.buffers == BufferPlace::shared_device && wanted.kernel == RONDO_KERNEL_AUTO;
+  const bool by_itself = shares_buffers(input) && wanted.kernel == RONDO_KERNEL_AUTO;
   if ((wanted.kernel != RONDO_KERNEL_LOAD_STORE && !by_itself) || wanted.protocol != RONDO_PROTOCOL_AUTO || !can)
     return {};
   if (collective != RONDO_ALL_REDUCE) return choose_shared(input, collective);

@@ -99,6 +99,7 @@ const char *buffer_place_string(BufferPlace place) {
     case BufferPlace::host: return "host";
     case BufferPlace::device: return "device";
     case BufferPlace::shared_device: return "shared_device";
+    case BufferPlace::peer_devices: return "peer_devices";
   }
   return nullptr;
 }

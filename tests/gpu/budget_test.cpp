@@ -2,6 +2,7 @@
 // What collectives cost on a device, counted and not measured: the table of budgets. The kernels run as emulated
 // blocks, which count their accesses (src/proto/access_counts.h); so this wants the driver in software. Ranks are
 // threads that share a device, and what runs is what is chosen where nobody asks for anything.
+#include <array>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -17,6 +18,7 @@ using rondo::AccessCounts;
 namespace {
 
 constexpr size_t KiB = 1024, MiB = 1024 * KiB;
+constexpr uint32_t device_count_max = 4;
 
 /// One call of every rank, behind some that nobody counts.
 struct Counted {
@@ -26,6 +28,7 @@ struct Counted {
   std::vector<AccessCounts> ranks;
   bool graph = false;
   bool in_place = false;
+  std::array<std::array<double, device_count_max>, device_count_max> between{};  ///< as soft_cuda_moved_bytes()
 
   [[nodiscard]] double most(double (*of)(const AccessCounts &)) const {
     double found = 0;
@@ -42,14 +45,20 @@ struct Counted {
   }
 };
 
+std::vector<rondo_config_t> same_device(int rank_count, const rondo_config_t &config = on_device()) {
+  return std::vector<rondo_config_t>(static_cast<size_t>(rank_count), config);
+}
+
 /// `graph`: a call that was captured is replayed. `in_place`: of a broadcast, which can be repeated.
-Counted count(rondo_collective_t collective, int rank_count, size_t bytes, bool graph = false, bool in_place = false,
-              const rondo_config_t &config = on_device()) {
+Counted count(rondo_collective_t collective, const std::vector<rondo_config_t> &configs, size_t bytes,
+              bool graph = false, bool in_place = false) {
+  const auto rank_count = static_cast<int>(configs.size());
   const std::string library = conformance::loaded_driver().library;
   auto *const counts = soft_cuda_function<void(uint32_t)>(library, "soft_cuda_count_accesses");
   auto *const read = soft_cuda_function<uint32_t(AccessCounts *, uint32_t)>(library, "soft_cuda_access_counts");
-  REQUIRE((counts != nullptr && read != nullptr));
-  const DeviceRanks group(rank_count, config);
+  auto *const moved = soft_cuda_function<uint64_t(uint32_t, uint32_t)>(library, "soft_cuda_moved_bytes");
+  REQUIRE((counts != nullptr && read != nullptr && moved != nullptr));
+  const DeviceRanks group(configs);
   const size_t elements = bytes / sizeof(float);
   DeviceCase it{collective};
   it.count = in_blocks(collective) ? elements / static_cast<size_t>(rank_count) : elements;
@@ -57,8 +66,8 @@ Counted count(rondo_collective_t collective, int rank_count, size_t bytes, bool 
   it.in_place = in_place;
   std::vector<DeviceBuffer> send, recv;
   for (int rank = 0; rank < rank_count; ++rank) {
-    send.emplace_back(group.world, bytes_of(whole_numbers(static_cast<uint64_t>(rank), elements)));
-    recv.emplace_back(group.world, std::vector<std::byte>(bytes));
+    send.emplace_back(group.world_of(rank), bytes_of(whole_numbers(static_cast<uint64_t>(rank), elements)));
+    recv.emplace_back(group.world_of(rank), std::vector<std::byte>(bytes));
   }
   const auto call_one = [&](int rank) {
     const auto at = [&](const std::vector<DeviceBuffer> &of) {
@@ -68,7 +77,7 @@ Counted count(rondo_collective_t collective, int rank_count, size_t bytes, bool 
   };
   std::vector<GraphExec> graphs;
   for (int rank = 0; graph && rank < rank_count; ++rank)
-    graphs.push_back(captured(group.world, group.stream(rank), [&] { call_one(rank); }));
+    graphs.push_back(captured(group.world_of(rank), group.stream(rank), [&] { call_one(rank); }));
   const auto call_all = [&] {
     for (int rank = 0; rank < rank_count; ++rank) {
       if (graph)
@@ -84,6 +93,8 @@ Counted count(rondo_collective_t collective, int rank_count, size_t bytes, bool 
   call_all();
   Counted counted{collective, rank_count, bytes, std::vector<AccessCounts>(static_cast<size_t>(rank_count))};
   CHECK(read(counted.ranks.data(), static_cast<uint32_t>(rank_count)) == static_cast<uint32_t>(rank_count));
+  for (uint32_t from = 0; from < device_count_max; ++from)
+    for (uint32_t to = 0; to < device_count_max; ++to) counted.between[from][to] = static_cast<double>(moved(from, to));
   counts(0);
   for (const AccessCounts &rank : counted.ranks) CHECK(rank.operations == 1);
   for (int rank = 0; rank < rank_count; ++rank)
@@ -181,7 +192,7 @@ TEST_CASE("budgets: a collective costs no more than the table says", "[budget]")
           it.graph == line.graph && it.in_place == line.in_place)
         counted = &it;
     if (counted == nullptr) {
-      known.push_back(count(line.collective, line.rank_count, line.bytes, line.graph, line.in_place));
+      known.push_back(count(line.collective, same_device(line.rank_count), line.bytes, line.graph, line.in_place));
       known.back().graph = line.graph;
       known.back().in_place = line.in_place;
       counted = &known.back();
@@ -197,6 +208,35 @@ TEST_CASE("budgets: a collective costs no more than the table says", "[budget]")
   }
 }
 
+// Of each rank, of each byte of the vector: its device's memory reads its input and writes its output once, and 5 %
+// more; a device sends and receives (n - 1) / n of a part that is read and as much of one that is stored, and 2 % more.
+TEST_CASE("budgets: an all-reduce among devices costs their memory and links no more than the table says", "[budget]") {
+  for (const std::vector<CuDevice> &devices : {std::vector<CuDevice>{0, 1}, {0, 1, 2, 3}, {0, 1, 0, 1}})
+    for (const size_t bytes : {1 * MiB, 8 * MiB}) {
+      const Counted counted = count(RONDO_ALL_REDUCE, on_devices(devices), bytes);
+      const auto ranks = static_cast<double>(devices.size());
+      const double link_most = 1.02 * 2 * (ranks - 1) / ranks;
+      for (uint32_t device = 0; device < device_count_max; ++device) {
+        const auto here = static_cast<double>(std::count(devices.begin(), devices.end(), static_cast<int>(device)));
+        if (here == 0) continue;
+        double sent = 0, received = 0;
+        for (uint32_t peer = 0; peer < device_count_max; ++peer) {
+          if (peer == device) continue;
+          sent += counted.between[device][peer] / here / static_cast<double>(bytes);
+          received += counted.between[peer][device] / here / static_cast<double>(bytes);
+        }
+        const double in_memory = counted.between[device][device] / here / static_cast<double>(bytes);
+        CAPTURE(devices.size(), bytes, device, sent, received, in_memory);
+        std::printf("all_reduce, %zu ranks on %.0f devices, %8zu bytes: device %u: memory %.3f (budget 2.1), "
+                    "sent %.3f, received %.3f (budget %.3f)\n",
+                    devices.size(), ranks / here, bytes, device, in_memory, sent, received, link_most);
+        CHECK(in_memory <= 2.1);
+        CHECK(sent <= link_most);
+        CHECK(received <= link_most);
+      }
+    }
+}
+
 TEST_CASE("budgets: no kernel has larger blocks than are reckoned with, whatever it runs", "[budget]") {
   auto *const largest =
       soft_cuda_function<uint64_t()>(conformance::loaded_driver().library, "soft_cuda_block_threads");
@@ -207,7 +247,7 @@ TEST_CASE("budgets: no kernel has larger blocks than are reckoned with, whatever
       rondo_config_t config = on_device();
       config.kernel = kernel;
       config.algorithm = algorithm;
-      static_cast<void>(count(RONDO_ALL_REDUCE, 3, 1 * MiB, false, false, config));
+      static_cast<void>(count(RONDO_ALL_REDUCE, same_device(3, config), 1 * MiB));
     }
   CHECK(largest() == block_threads_max);
 }

@@ -164,6 +164,34 @@ TEST_CASE("residency: what is claimed on a device is refused to others until it 
   CHECK(claim_blocks(device, 8, 8).ok());
 }
 
+TEST_CASE("peers: devices of one process, each of which reaches each other and does atomics there") {
+  constexpr uint64_t all = 0b111;
+  const auto on = [](uint32_t ordinal, uint64_t linked, uint64_t process = 10) {
+    PlacementInfo made = info(static_cast<unsigned char>(100 + ordinal), process);
+    made.ordinal = ordinal;
+    made.linked_devices = linked;
+    return made;
+  };
+  const auto peers = [](uint32_t rank, const std::vector<PlacementInfo> &infos) {
+    return peer_devices_of(rank, infos);
+  };
+  const std::vector<PlacementInfo> linked{on(0, all), on(2, all), on(1, all), on(2, all)};
+  CHECK(peers(0, linked) == std::vector<CuDevice>{1, 2});
+  CHECK(peers(1, linked) == std::vector<CuDevice>{0, 1});
+  CHECK(peers(0, {on(0, all), on(0, all)}).empty());              // one device
+  CHECK(peers(0, {on(0, all), on(1, all, 11)}).empty());          // processes
+  CHECK(peers(0, {on(0, all), on(64, all)}).empty());             // a device that no bit is for
+  std::vector<PlacementInfo> hosts = linked;
+  hosts[3].node = 1;
+  // One pair that is not linked, in one direction, keeps all from it: also ranks that are not of the pair.
+  std::vector<PlacementInfo> apart = linked;
+  apart[1].linked_devices = 0b101;
+  for (uint32_t rank = 0; rank < 4; ++rank) {
+    CHECK(peers(rank, hosts).empty());
+    CHECK(peers(rank, apart).empty());
+  }
+}
+
 TEST_CASE("memory: descriptors where all devices have them, unless asked for otherwise") {
   std::vector<PlacementInfo> infos{info(1, 10), info(2, 11)};
   std::vector<PlacementInfo> threads{info(1, 10), info(1, 10)};

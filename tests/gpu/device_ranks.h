@@ -2,9 +2,11 @@
 // Ranks that are threads of the test, each with a stream and buffers on a device, through the public interface.
 #pragma once
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <random>
 #include <vector>
@@ -193,13 +195,51 @@ inline bool has_ll128(const char *what) {
   return false;
 }
 
-/// Ranks that are threads on device 0, each with a stream of its own.
+/// The worlds of the devices that are asked for, given up in turn from the last.
+class Worlds {
+ public:
+  explicit Worlds(const std::vector<rondo_config_t> &configs) {
+    for (const rondo_config_t &config : configs) {
+      const bool known = std::any_of(devices_.begin(), devices_.end(), [&](int of) { return of == config.device; });
+      if (known) continue;
+      devices_.push_back(config.device);
+      worlds_.push_back(std::make_unique<World>(config.device));
+    }
+  }
+  ~Worlds() {
+    while (!worlds_.empty()) worlds_.pop_back();
+  }
+  Worlds(const Worlds &) = delete;
+  Worlds &operator=(const Worlds &) = delete;
+  [[nodiscard]] const World &of(CuDevice device) const {
+    const auto found = std::find(devices_.begin(), devices_.end(), device);
+    return *worlds_[static_cast<size_t>(found - devices_.begin())];
+  }
+
+ private:
+  std::vector<CuDevice> devices_;
+  std::vector<std::unique_ptr<World>> worlds_;
+};
+
+/// A configuration for each rank.
+inline std::vector<rondo_config_t> on_devices(const std::vector<CuDevice> &devices,
+                                              const rondo_config_t &config = on_device()) {
+  std::vector<rondo_config_t> configs(devices.size(), config);
+  for (size_t rank = 0; rank < devices.size(); ++rank) configs[rank].device = devices[rank];
+  return configs;
+}
+
+/// Ranks that are threads, each with a stream of its own, on device 0 unless told otherwise.
 struct DeviceRanks {
-  explicit DeviceRanks(int rank_count, const rondo_config_t &config = on_device()) : ranks(rank_count, config) {
+  explicit DeviceRanks(int rank_count, const rondo_config_t &config = on_device())
+      : DeviceRanks(std::vector<rondo_config_t>(static_cast<size_t>(rank_count), config)) {}
+  explicit DeviceRanks(const std::vector<rondo_config_t> &of_configs)
+      : configs(of_configs), worlds(configs), world(worlds.of(configs[0].device)), ranks(configs) {
     if (ranks.status() != RONDO_OK) FAIL(error_message());
-    for (int rank = 0; rank < rank_count; ++rank) streams.push_back(world.another_stream());
+    for (int rank = 0; rank < ranks.size(); ++rank) streams.push_back(world_of(rank).another_stream());
   }
   ~DeviceRanks() { synchronize(); }
+  [[nodiscard]] const World &world_of(int rank) const { return worlds.of(configs[static_cast<size_t>(rank)].device); }
   [[nodiscard]] rondo_stream_t stream(int rank) const { return streams[static_cast<size_t>(rank)].get().object; }
   /// On the stream of `rank`.
   void launch(const rondo::cuda::GraphExec &graph, int rank) const {
@@ -209,7 +249,9 @@ struct DeviceRanks {
     for (const rondo::cuda::Stream &stream : streams) CU_OK(world.cu.stream_synchronize(stream.get().object));
   }
 
-  World world;
+  std::vector<rondo_config_t> configs;
+  Worlds worlds;
+  const World &world;  ///< of rank 0
   std::vector<rondo::cuda::Stream> streams;
   Ranks ranks;  // gone before the streams
 };

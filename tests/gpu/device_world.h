@@ -43,6 +43,7 @@ class DeviceWorld {
   DeviceWorld(uint32_t rank_count, uint32_t channel_count, const ConnectionGeometry &geometry,
               uint64_t first_counter = 0, const device::LoadStoreGeometry &load_store = {})
       : rank_count_(rank_count),
+        can_be_read_(rank_count, 1),
         geometry_(geometry),
         load_store_{rank_count, channel_count, load_store.post_bytes, load_store.chunk_bytes},
         places_stride_((load_store_.bytes() + 63) / 64 * 64),
@@ -134,6 +135,8 @@ class DeviceWorld {
   }
   /// load_store reads and writes the callers' buffers, as ranks of one process do.
   void share_buffers() { shares_buffers_ = true; }
+  /// Whether peers can read the buffers of `rank`, from its next operation on. By the rank's thread.
+  void hide_buffers(uint32_t rank, bool hidden = true) { can_be_read_[rank] = hidden ? 0 : 1; }
   /// Kernels are those of captured calls from now on.
   void capture() { captured_ = true; }
   void abort(uint32_t rank) { memory::store_release(aborts_[rank].value, 1); }  // pairs with A1 in device::must_stop
@@ -147,6 +150,7 @@ class DeviceWorld {
     for (uint32_t peer = 0; peer < rank_count_; ++peer) operation.places[peer] = place(peer).base;
     device::describe_load_store(plan, shares_buffers_, plan.choice.chunk_bytes, operation);
     operation.rank = rank;
+    operation.can_be_read = can_be_read_[rank];
     launch(*find_kernel(device::kernel_name(plan)), &operation, plan.choice.channels, std::max(1u, threads),
            device::load_store_shared_bytes(rank_count_));
   }
@@ -181,6 +185,7 @@ class DeviceWorld {
   }
 
   uint32_t rank_count_;
+  std::vector<uint32_t> can_be_read_;  ///< as LoadStoreOperation
   bool shares_buffers_ = false;
   bool captured_ = false;
   ConnectionGeometry geometry_;

@@ -37,6 +37,7 @@ struct EmulatedCase {
   bool in_place = false;
   bool exports = false;
   bool shares_buffers = false;  ///< of load_store
+  uint32_t hidden_ranks = 0;    ///< then: whose buffers peers cannot read, a bit each
   uint32_t offset_bytes = 0;  ///< of the buffers beyond a multiple of 64; send and recv differ in it by `skew_bytes`
   uint32_t skew_bytes = 0;
 
@@ -46,8 +47,8 @@ struct EmulatedCase {
            rondo_op_string(op) + " ranks " + std::to_string(rank_count) + " root " + std::to_string(root) + " count " +
            std::to_string(count) + " channels " + std::to_string(channels) + " chunk " + std::to_string(chunk_bytes) +
            " in place " + std::to_string(in_place) + " exports " + std::to_string(exports) + " shares " +
-           std::to_string(shares_buffers) + " offset " + std::to_string(offset_bytes) + " skew " +
-           std::to_string(skew_bytes);
+           std::to_string(shares_buffers) + " hidden " + std::to_string(hidden_ranks) + " offset " +
+           std::to_string(offset_bytes) + " skew " + std::to_string(skew_bytes);
   }
 };
 
@@ -152,6 +153,8 @@ void run_ranks(uint32_t rank_count, const Run &run) {
   if (host_world.failures() != 0) return "the host executor failed";
   DeviceWorld device_world(it.rank_count, it.channels, geometry, first_counter, load_store_geometry_for(it));
   if (it.shares_buffers) device_world.share_buffers();
+  for (uint32_t rank = 0; rank < it.rank_count; ++rank)
+    device_world.hide_buffers(rank, (it.hidden_ranks >> rank & 1) != 0);
   if (it.kernel == RONDO_KERNEL_LOAD_STORE) device_world.begin_at(first_counter, static_cast<uint32_t>(first_counter));
   for (uint64_t number = 1; number <= lane_threads.size(); ++number) {
     std::vector<CaseRank> device;

@@ -14,10 +14,11 @@ struct LoadStoreKind {
   rondo_algorithm_t algorithm;
   bool shares_buffers;
   rondo_collective_t collective = RONDO_ALL_REDUCE;
+  uint32_t hidden_ranks = 0;
 
   [[nodiscard]] std::string text() const {
     return std::string(rondo_collective_string(collective)) + " by " + rondo_algorithm_string(algorithm) +
-           (shares_buffers ? " in shared buffers" : "");
+           (shares_buffers ? " in shared buffers" : "") + (hidden_ranks != 0 ? ", some of them hidden" : "");
   }
   [[nodiscard]] bool reduces() const { return collective != RONDO_ALL_GATHER && collective != RONDO_BROADCAST; }
 };
@@ -26,15 +27,17 @@ constexpr LoadStoreKind shared_kinds[] = {{RONDO_ALGORITHM_TWO_SHOT, true},
                                           {RONDO_ALGORITHM_ONE_SHOT, true, RONDO_REDUCE_SCATTER},
                                           {RONDO_ALGORITHM_ONE_SHOT, true, RONDO_ALL_GATHER},
                                           {RONDO_ALGORITHM_TWO_SHOT, true, RONDO_BROADCAST},
-                                          {RONDO_ALGORITHM_TWO_SHOT, true, RONDO_REDUCE}};
+                                          {RONDO_ALGORITHM_TWO_SHOT, true, RONDO_REDUCE},
+                                          {RONDO_ALGORITHM_TWO_SHOT, true, RONDO_ALL_REDUCE, 0b10}};
 constexpr LoadStoreKind load_store_kinds[] = {one_shot,        two_shot,        shared_kinds[0], shared_kinds[1],
-                                              shared_kinds[2], shared_kinds[3], shared_kinds[4]};
+                                              shared_kinds[2], shared_kinds[3], shared_kinds[4], shared_kinds[5]};
 
 EmulatedCase load_store_case(const LoadStoreKind &kind, uint32_t rank_count = 2, uint64_t count = 100) {
   EmulatedCase it;
   it.collective = kind.collective;
   it.algorithm = kind.algorithm;
   it.shares_buffers = kind.shares_buffers;
+  it.hidden_ranks = kind.hidden_ranks;
   it.kernel = RONDO_KERNEL_LOAD_STORE;
   it.rank_count = rank_count;
   it.count = count;
@@ -53,6 +56,7 @@ std::vector<CaseRank> make_ranks(const EmulatedCase &it, uint64_t seed = 0) {
 DeviceWorld world_for(const EmulatedCase &it) {
   DeviceWorld world(it.rank_count, it.channels, drawn_geometry, 0, load_store_geometry_for(it));
   if (it.shares_buffers) world.share_buffers();
+  for (uint32_t rank = 0; rank < it.rank_count; ++rank) world.hide_buffers(rank, (it.hidden_ranks >> rank & 1) != 0);
   return world;
 }
 
@@ -115,6 +119,7 @@ Operation draw_operation(Random &random, uint32_t rank_count, bool shares_buffer
   it.in_place = random() % 2 == 0;
   it.chunk_bytes = 64 * between(random, 1, 4);
   if (random() % 4 == 0) it.kernel = RONDO_KERNEL_INTERPRETER;
+  if (it.collective == RONDO_ALL_REDUCE && random() % 2 == 0) it.hidden_ranks = between(random, 1, 7);
   const uint64_t seed = random();
   operation.ranks = make_ranks(it, seed);
   for (uint32_t rank = 0; rank < rank_count; ++rank) operation.expected.push_back(expected_of(operation, rank));
@@ -234,6 +239,7 @@ TEST_CASE("emulated load_store: operations of all kinds one behind the other, ea
     for (uint64_t number = 1; number <= operation_count; ++number) {
       CaseRank &of = operations[number - 1].ranks[rank];
       if (own() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(own() % 300));
+      world.hide_buffers(rank, (operations[number - 1].it.hidden_ranks >> rank & 1) != 0);
       world.run(rank, *of.plan, of.buffers(number, false), number, static_cast<uint32_t>(1 + own() % 3));
     }
   });

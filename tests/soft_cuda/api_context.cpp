@@ -170,7 +170,7 @@ CuStatus cuDeviceCanAccessPeer(int *can_access, CuDevice ordinal, CuDevice peer)
   return call_on_device(Entry::device_can_access_peer, ordinal, [&](State &driver, Lock &, Device &) {
     if (device_of(driver, peer) == nullptr) return CuStatus::invalid_device;
     if (can_access == nullptr) return CuStatus::invalid_value;
-    *can_access = ordinal != peer;
+    *can_access = ordinal != peer && driver.settings.peers;
     return CuStatus::success;
   });
 }
@@ -181,8 +181,9 @@ CuStatus cuDeviceGetP2PAttribute(int *value, PeerAttribute attribute, CuDevice f
     if (device_of(driver, to) == nullptr || from == to) return CuStatus::invalid_device;
     const int number = static_cast<int>(attribute);
     if (value == nullptr || number < 1 || number > 4) return CuStatus::invalid_value;
-    *value = attribute == PeerAttribute::performance_rank ? 0 : 1;
-    if (attribute == PeerAttribute::native_atomics_supported && !driver.settings.nvlink) *value = 0;
+    const Settings &settings = driver.settings;
+    *value = attribute == PeerAttribute::performance_rank || !settings.peers ? 0 : 1;
+    if (attribute == PeerAttribute::native_atomics_supported && !settings.nvlink) *value = 0;
     return CuStatus::success;
   });
 }
@@ -277,6 +278,7 @@ CuStatus cuCtxEnablePeerAccess(CuContext peer, unsigned flags) {
     // "CUDA_ERROR_INVALID_CONTEXT if there is no current context, peerContext is not a valid context, or if the
     // current context is peerContext."
     if (other == nullptr || other == context) return CuStatus::invalid_context;
+    if (!driver.settings.peers) return CuStatus::peer_access_unsupported;
     return context->peers.insert(other->device->ordinal).second ? CuStatus::success
                                                                 : CuStatus::peer_access_already_enabled;
   });

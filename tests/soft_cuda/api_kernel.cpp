@@ -23,6 +23,17 @@ constexpr uint64_t shared_bytes_min = 16 << 10;
 
 using KernelList = const KernelEntry *(*)();
 
+/// A bit for each device whose kernels may touch it: its own, those that have peer access to memory of cuMemAlloc,
+/// those that a mapping is for.
+uint64_t reached_by(const State &driver, const Range &range) {
+  if (range.kind == RangeKind::mapped) return range.access;
+  uint64_t devices = uint64_t{1} << range.device;
+  for (const Device &device : driver.devices)
+    if (device.primary != nullptr && device.primary->peers.contains(range.device) && range.kind == RangeKind::device)
+      devices |= uint64_t{1} << device.ordinal;
+  return devices;
+}
+
 /// Where an address is, for who counts accesses.
 void find_memory(uintptr_t address, MemoryExtent &extent) {
   State &driver = state();
@@ -36,7 +47,8 @@ void find_memory(uintptr_t address, MemoryExtent &extent) {
   extent = {range.base, range.base + range.bytes,
             !is_on_device(range.kind)   ? MemoryExtent::host
             : range.physical != nullptr ? range.physical->device
-                                        : range.device};
+                                        : range.device,
+            is_on_device(range.kind) ? reached_by(driver, range) : UINT64_MAX};
 }
 
 /// A function of the first library of kernels that has it, or null.
@@ -312,6 +324,11 @@ __attribute__((visibility("default"))) void soft_cuda_count_accesses(uint32_t on
 __attribute__((visibility("default"))) uint32_t soft_cuda_access_counts(rondo::AccessCounts *counts, uint32_t room) {
   auto *const call_it = kernels_function<uint32_t(rondo::AccessCounts *, uint32_t)>("rondo_access_counts");
   return call_it == nullptr ? 0 : call_it(counts, room);
+}
+
+__attribute__((visibility("default"))) uint64_t soft_cuda_moved_bytes(uint32_t from, uint32_t to) {
+  auto *const call_it = kernels_function<uint64_t(uint32_t, uint32_t)>("rondo_moved_bytes");
+  return call_it == nullptr ? 0 : call_it(from, to);
 }
 
 }  // extern "C"

@@ -199,6 +199,10 @@ CuStatus cuMemSetAccess(DevicePointer address, size_t bytes, const MemoryAccess 
       Range *const range = driver.memory.find(at);
       at += range->bytes;
       status = map_range(*range, access[count - 1].flags);
+      for (size_t index = 0; index < count; ++index) {
+        const uint64_t bit = uint64_t{1} << access[index].location.id;
+        range->access = access[index].flags == AccessFlags::none ? range->access & ~bit : range->access | bit;
+      }
     }
     return status;
   });

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -25,6 +27,9 @@ struct Depths {
   [[nodiscard]] uint32_t deepest() const { return std::max({known, loaded, turns}); }
 };
 
+/// Bytes by device, of the first few.
+using DeviceBytes = std::array<uint64_t, soft_cuda::counted_device_count>;
+
 class Counter {
  public:
   Counter(const soft_cuda::Block &of_block, uint64_t of_round) : block(of_block), round(of_round) {}
@@ -37,9 +42,11 @@ class Counter {
   bool reporting = false;
   AccessCounts counts;
   Depths depths;
+  DeviceBytes read_from{}, written_to{};
   struct Saved {
     AccessCounts counts;
     Depths depths;
+    DeviceBytes read_from, written_to;
   };
   std::vector<Saved> attempts;
 
@@ -96,6 +103,7 @@ class Stamps {
 struct Totals {
   std::mutex mutex;
   std::map<const void *, AccessCounts> ranks;
+  std::array<DeviceBytes, soft_cuda::counted_device_count> moved{};  ///< as soft_cuda_moved_bytes()
   Stamps stamps;
   std::atomic<uint64_t> round = 0;  ///< 0: nothing is counted; else it grows each time that counting begins
   uint64_t last_round = 0;
@@ -179,12 +187,21 @@ void Counter::count(Access access, const void *at, size_t bytes) {
   const soft_cuda::MemoryExtent &extent = extent_of(at);
   if (extent.place == soft_cuda::MemoryExtent::none) return;  // shared memory, parameters
   const bool host = extent.place == soft_cuda::MemoryExtent::host;
+  if ((extent.reached_by >> block.device & 1) == 0) {
+    std::fprintf(stderr, "soft cuda: a kernel on device %d touches memory of device %d, which it does not reach\n",
+                 block.device, extent.place);
+    std::abort();
+  }
   const MemoryKind kind = host                            ? host_memory
                           : extent.place == block.device ? own_device_memory
                                                           : other_device_memory;
   PhaseCounts &now = phase();
   if (is_load(access)) now.read_bytes[kind] += bytes;
   if (is_store(access)) now.written_bytes[kind] += bytes;
+  if (const auto place = static_cast<size_t>(extent.place); !host && place < read_from.size()) {
+    if (is_load(access)) read_from[place] += bytes;
+    if (is_store(access)) written_to[place] += bytes;
+  }
   now.host_loads += host && is_load(access) ? 1 : 0;
   now.host_stores += host && is_store(access) ? 1 : 0;
   depths.host_stores += host && is_store(access) ? 1 : 0;
@@ -229,7 +246,7 @@ void reset_barrier(Joined &joined, uint32_t generation) {
 }
 
 Attempt::Attempt() : counts_(counter != nullptr) {
-  if (counts_) counter->attempts.push_back({counter->counts, counter->depths});
+  if (counts_) counter->attempts.push_back({counter->counts, counter->depths, counter->read_from, counter->written_to});
 }
 
 Attempt::~Attempt() {
@@ -239,6 +256,8 @@ Attempt::~Attempt() {
   } else {
     counter->counts = counter->attempts.back().counts;
     counter->depths = counter->attempts.back().depths;
+    counter->read_from = counter->attempts.back().read_from;
+    counter->written_to = counter->attempts.back().written_to;
   }
   counter->attempts.pop_back();
 }
@@ -284,6 +303,14 @@ CountedThread::~CountedThread() {
   add_phase(all.report, mine->counts.report);
   all.chain = std::max(all.chain, mine->counts.chain);
   all.chain_to_result = std::max(all.chain_to_result, mine->counts.chain_to_result);
+  const auto own = static_cast<size_t>(mine->block.device);
+  for (size_t place = 0; place < counted_device_count; ++place) {
+    const uint64_t read = mine->read_from[place], written = mine->written_to[place];
+    totals().moved[place][place] += read + written;
+    if (own == place || own >= counted_device_count) continue;
+    totals().moved[place][own] += read;
+    totals().moved[own][place] += written;
+  }
 }
 
 }  // namespace soft_cuda
@@ -292,6 +319,7 @@ extern "C" __attribute__((visibility("default"))) void rondo_count_accesses(uint
   rondo::memory::Totals &all = rondo::memory::totals();
   const std::lock_guard lock(all.mutex);
   all.ranks.clear();
+  all.moved = {};
   all.round.store(on != 0 ? ++all.last_round : 0, std::memory_order_release);  // pairs with CountedThread
 }
 
@@ -305,4 +333,10 @@ extern "C" __attribute__((visibility("default"))) uint32_t rondo_access_counts(r
     ++index;
   }
   return index;
+}
+
+extern "C" __attribute__((visibility("default"))) uint64_t rondo_moved_bytes(uint32_t from, uint32_t to) {
+  rondo::memory::Totals &all = rondo::memory::totals();
+  const std::lock_guard lock(all.mutex);
+  return from < all.moved.size() && to < all.moved.size() ? all.moved[from][to] : 0;
 }

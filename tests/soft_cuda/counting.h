@@ -4,12 +4,16 @@
 // at a thread-local pointer.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "src/proto/access_counts.h"
 #include "tests/soft_cuda/soft_kernel.h"
 
 namespace soft_cuda {
+
+/// Devices of higher ordinals are left out of rondo_moved_bytes().
+inline constexpr size_t counted_device_count = 8;
 
 /// Counts what the calling thread does in its life, where counting is on. `rank`: the same for all blocks of a rank,
 /// and of no other.

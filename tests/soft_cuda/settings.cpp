@@ -125,6 +125,7 @@ bool read_settings(Settings &settings, std::string &why) {
       !read_choice("SOFT_CUDA_MPS", "on", "off", settings.mps, why) ||
       !read_choice("SOFT_CUDA_VMM", "on", "off", settings.vmm, why) ||
       !read_choice("SOFT_CUDA_NVLINK", "on", "off", settings.nvlink, why) ||
+      !read_choice("SOFT_CUDA_PEERS", "on", "off", settings.peers, why) ||
       !read_variable("SOFT_CUDA_CAPABILITY", 50, 999, settings.capability, why) ||
       !read_choice("SOFT_CUDA_SERIAL", "on", "off", settings.serial, why) ||
       !read_choice("SOFT_CUDA_SYNC", "on", "off", settings.synchronising, why) ||

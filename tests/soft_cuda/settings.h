@@ -46,6 +46,7 @@ struct Settings {
   bool mps = false;            ///< the devices say that processes share them by MPS
   bool vmm = true;             ///< the devices say that they have memory with descriptors
   bool nvlink = true;          ///< the devices say that NVLink is between them
+  bool peers = true;           ///< a device can have access to another's memory
   int capability = 90;         ///< compute capability, 90 for 9.0
   bool serial = false;         ///< kernels of a device run one by one, as some tools make them
   bool synchronising = true;   ///< what may synchronise the device does

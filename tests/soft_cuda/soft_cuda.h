@@ -47,6 +47,10 @@ extern "C" void soft_cuda_count_accesses(uint32_t on);
 /// Of each rank whose kernels ran since, in any order; returns how many there are.
 extern "C" uint32_t soft_cuda_access_counts(rondo::AccessCounts *counts, uint32_t room);
 
+/// Likewise: bytes that kernels have moved over the link from one device to another, by loads of the one or stores of
+/// the other; of a device and itself, what all kernels have read and written in its memory. Of the first 8 devices.
+extern "C" uint64_t soft_cuda_moved_bytes(uint32_t from, uint32_t to);
+
 /// One of the functions above from a library that is loaded; null: it is a real driver.
 template <class Function>
 [[nodiscard]] Function *soft_cuda_function(const std::string &library, const char *name) {

@@ -14,6 +14,7 @@ struct MemoryExtent {
   uintptr_t begin = 0;
   uintptr_t end = 0;
   int place = none;  ///< none, host, or a device's ordinal
+  uint64_t reached_by = UINT64_MAX;  ///< a bit for each device whose kernels may touch it
 };
 
 /// One block in flight: shared by its host threads.

@@ -218,7 +218,8 @@ TEST_CASE("tuning table: rows are for buffers of one place, and blocks of load_s
     if (rooted)  // the others have no two_shot at all
       CHECK(contains(refusal({of(collective, BufferPlace::shared_device, wrong)}),
                      "reduce_scatter and all_gather by one_shot, broadcast and reduce by two_shot"));
-    CHECK(contains(refusal({of(collective, BufferPlace::device, right)}), "'load_store' does all_reduce"));
+    for (const auto place : {BufferPlace::device, BufferPlace::peer_devices})
+      CHECK(contains(refusal({of(collective, place, right)}), "'load_store' does all_reduce"));
   }
 
   const TuningTable table = table_of({row(2, TuningRow::any_bytes, ring), on(BufferPlace::device, tree),
@@ -241,6 +242,21 @@ TEST_CASE("tuning table: rows are for buffers of one place, and blocks of load_s
   const TuningTable of_host = table_of({row(2, TuningRow::any_bytes, ring)});
   input.table = &of_host;  // says nothing of devices
   CHECK(choose(input).kernel == RONDO_KERNEL_LOAD_STORE);
+}
+
+TEST_CASE("tuning table: devices that reach each other have rows of their own for an all-reduce, and else as others") {
+  const PlanChoice blocks{RONDO_ALGORITHM_TWO_SHOT, RONDO_PROTOCOL_AUTO, 64, 65536, RONDO_KERNEL_LOAD_STORE};
+  TuningRow gather = on(BufferPlace::device, ring);
+  gather.collective = RONDO_ALL_GATHER;
+  gather.choice.chunk_bytes = 128;
+  const TuningTable table = table_of({on(BufferPlace::device, tree), on(BufferPlace::peer_devices, blocks), gather});
+  TunerInput input = input_for(&table, 2, 1 << 20);
+  input.exchange_channels = 16;
+  input.buffers = BufferPlace::peer_devices;
+  CHECK(choose(input).kernel == RONDO_KERNEL_LOAD_STORE);
+  CHECK(choose(input).channels == 16);
+  input.collective = RONDO_ALL_GATHER;
+  CHECK(choose(input).chunk_bytes == 128);
 }
 
 TEST_CASE("tuning table: the hash tells tables apart by every field, and is 0 for none") {
@@ -291,11 +307,11 @@ TEST_CASE("tuning file: what is not understood is refused with its place") {
   CHECK(contains(parse_refusal(with(good, "\"simple\"", "\"ll128\"")), "rows[0]: the protocol 'll128'"));
   CHECK(contains(parse_refusal(with(good, "\"bytes_max\": 64", "\"bytes_max\": \"all\"")), "rows[0]: bytes_max"));
   CHECK(contains(parse_refusal(with(good, "\"ranks\": 2", "\"ranks\": 2, \"buffers\": \"disk\"")),
-                 "rows[0]: buffers: 'disk' is unknown; known are: host, device, shared_device"));
-  CHECK(parse_tuning(with(good, "\"ranks\": 2", "\"ranks\": 2, \"buffers\": \"shared_device\""))
-            .value()
-            .rows()[0]
-            .buffers == BufferPlace::shared_device);
+                 "rows[0]: buffers: 'disk' is unknown; known are: host, device, shared_device, peer_devices"));
+  for (const auto place : {BufferPlace::device, BufferPlace::shared_device, BufferPlace::peer_devices}) {
+    const std::string buffers = std::string("\"ranks\": 2, \"buffers\": \"") + buffer_place_string(place) + "\"";
+    CHECK(parse_tuning(with(good, "\"ranks\": 2", buffers)).value().rows()[0].buffers == place);
+  }
   CHECK(contains(parse_refusal(with(good, "false", "0")), "rows[0]: oversubscribed: wants true or false"));
   CHECK(contains(parse_refusal(text_with(good_row + "}, {" + good_row)), "rows[1]: out of order"));
   CHECK(contains(parse_refusal(text_with(good_row + "}, 5, {" + good_row)), "rows[1]: wants an object"));

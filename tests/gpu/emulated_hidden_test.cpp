@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// load_store on emulated blocks where peers cannot read a rank's buffers: what a rank waits for behind the first gate.
+// The other rank is played by the test, which stores what its kernel would.
+#include <atomic>
+#include <chrono>
+#include <optional>
+
+#include "tests/gpu/emulated_draw.h"
+
+using namespace rondo;
+using namespace rondo::test;
+
+namespace {
+
+constexpr uint32_t signature = 9;
+
+/// Rank 0 of two, with one channel.
+struct Meeting {
+  explicit Meeting(uint64_t count) {
+    EmulatedCase it;
+    it.algorithm = RONDO_ALGORITHM_TWO_SHOT;
+    it.kernel = RONDO_KERNEL_LOAD_STORE;
+    it.shares_buffers = true;
+    it.count = count;
+    Random random(count);
+    own.emplace(make_case_rank(it, drawn_geometry, 0, random));
+    world.emplace(2, 1, drawn_geometry, 0, load_store_geometry_for(it));
+    world->share_buffers();
+  }
+  /// Rank 1 tells where its buffers are, that peers cannot read them, and arrives.
+  void arrive() {
+    device::LoadStoreWindow &window = world->place(1).window(0);
+    memory::store_relaxed(window.signature, device::load_store_window(signature, false));
+    (void)memory::add<memory::Site::load_store_arrive>(world->place(0).arrived(0), 1);
+  }
+  void leave() { (void)memory::add<memory::Site::load_store_leave>(world->place(0).left(0), 1); }
+  /// Rank 1 has done its part of every chunk.
+  void reduce_all() {
+    memory::store_release(world->place(1).contributed(0), device::load_store_counter(1000, signature));
+    memory::store_release(world->place(1).reduced(0), device::load_store_counter(1000, 0));
+  }
+  void run() {
+    Buffers buffers = own->buffers(1, false);
+    buffers.signature = signature;
+    world->run(0, *own->plan, buffers, 1, 2);
+    ended.store(true);
+  }
+
+  std::optional<CaseRank> own;
+  std::optional<DeviceWorld> world;
+  std::atomic<bool> ended = false;
+};
+
+}  // namespace
+
+TEST_CASE("emulated load_store: a rank without elements stays until all have read its window") {
+  Meeting meeting(0);
+  meeting.arrive();
+  std::thread kernel([&] { meeting.run(); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  CHECK_FALSE(meeting.ended.load());
+  meeting.leave();
+  kernel.join();
+  CHECK(meeting.world->result(0).verdict == 0);
+}
+
+TEST_CASE("emulated load_store: where buffers cannot be read, a rank does not wait for ever for one that gave up") {
+  Meeting meeting(100);
+  meeting.arrive();
+  meeting.reduce_all();  // and then gives up
+  meeting.world->abort(0);
+  meeting.run();
+  CHECK(device::outcome_in(meeting.world->result(0).verdict) == device::Outcome::stopped);
+}

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+// All-reduce among ranks that are threads on several devices, each of which reaches the others: in the ranks' own
+// buffers where all of them can be read, else through their places, in the same kernel. "[peers]" wants devices that
+// reach each other, "[apart]" ones without atomics between them, "[refused]" a driver that refuses peer access once.
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "cuda/transport/shared_memory.h"
+#include "tests/gpu/device_ranks.h"
+
+using namespace rondo_test;
+using namespace rondo::cuda;
+
+namespace {
+
+/// A rank's memory: of cuMemAlloc, or mapped for its own device alone, so that peers cannot read it.
+class RankMemory {
+ public:
+  RankMemory(const World &world, const std::vector<std::byte> &bytes, bool hidden)
+      : world_(world), bytes_(bytes.size()) {
+    auto made = SharedMemory::allocate(world.context(), bytes.size() + 64,
+                                       hidden ? rondo::DeviceHandles::vmm : rondo::DeviceHandles::ipc);
+    if (!made.ok()) FAIL(made.error().message);
+    memory_ = made.value();
+    write(bytes);
+  }
+  [[nodiscard]] std::byte *pointer() const { return reinterpret_cast<std::byte *>(memory_->address()); }
+  void write(const std::vector<std::byte> &bytes) const {
+    CU_OK(world_.cu.memcpy_htod_async(memory_->address(), bytes.data(), bytes.size(), world_.stream()));
+    CU_OK(world_.cu.stream_synchronize(world_.stream()));
+  }
+  [[nodiscard]] std::vector<std::byte> read() const {
+    std::vector<std::byte> bytes(bytes_);
+    CU_OK(world_.cu.memcpy_dtoh_async(bytes.data(), memory_->address(), bytes.size(), world_.stream()));
+    CU_OK(world_.cu.stream_synchronize(world_.stream()));
+    return bytes;
+  }
+
+ private:
+  const World &world_;
+  size_t bytes_;
+  std::shared_ptr<const SharedMemory> memory_;
+};
+
+struct Call {
+  size_t count = 0;
+  rondo_type_t type = RONDO_FLOAT32;
+  rondo_op_t op = RONDO_SUM;
+};
+
+/// Elements whose sum depends on the order in which they are added.
+std::vector<std::byte> elements_of(const Call &call, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  if (call.type == RONDO_FLOAT32) {
+    std::uniform_real_distribution<float> values(-1, 1);
+    std::vector<float> elements(call.count);
+    for (float &element : elements) element = values(random);
+    return bytes_of(elements);
+  }
+  std::vector<uint16_t> elements(call.count);  // bfloat16: any sign, exponents of about 1
+  for (uint16_t &element : elements) element = static_cast<uint16_t>(0x3F00u + (random() & 0x80FFu));
+  return bytes_of(elements);
+}
+
+/// A send and a recv buffer of each rank; `hidden`: a bit for each rank whose recv peers cannot read.
+struct Buffers {
+  Buffers(const DeviceRanks &of, const Call &of_call, uint32_t hidden = 0) : group(of), call(of_call) {
+    for (int rank = 0; rank < group.ranks.size(); ++rank) {
+      const auto bytes = elements_of(call, static_cast<uint64_t>(rank));
+      send.emplace_back(group.world_of(rank), bytes, false);
+      recv.emplace_back(group.world_of(rank), std::vector<std::byte>(bytes.size()), (hidden >> rank & 1) != 0);
+    }
+  }
+  void fill(uint64_t seed) const {
+    for (size_t rank = 0; rank < send.size(); ++rank) send[rank].write(elements_of(call, seed + rank));
+  }
+  [[nodiscard]] rondo_status_t enqueue(int rank, bool in_place = false) const {
+    const auto at = static_cast<size_t>(rank);
+    return rondo_all_reduce((in_place ? recv : send)[at].pointer(), recv[at].pointer(), call.count, call.type, call.op,
+                            group.ranks[rank], group.stream(rank));
+  }
+  void enqueue_all(bool in_place = false) const {  // from one thread: nothing of a call waits for another rank
+    for (int rank = 0; rank < group.ranks.size(); ++rank) REQUIRE(enqueue(rank, in_place) == RONDO_OK);
+  }
+  void check(const std::vector<std::byte> &expected) const {
+    for (const RankMemory &memory : recv) CHECK(memory.read() == expected);
+  }
+
+  const DeviceRanks &group;
+  Call call;
+  std::vector<RankMemory> send, recv;
+};
+
+/// What ranks on host memory have, by the schedule of the same name, after so many calls, all but the first in place.
+std::vector<std::byte> on_host(const Call &call, int rank_count, uint64_t seed = 0, int times = 1) {
+  rondo_config_t config = RONDO_CONFIG_INIT;
+  config.algorithm = RONDO_ALGORITHM_TWO_SHOT;
+  config.kernel = RONDO_KERNEL_INTERPRETER;
+  Ranks host(rank_count, config);
+  std::vector<std::vector<std::byte>> memory;
+  for (int rank = 0; rank < rank_count; ++rank)
+    memory.push_back(elements_of(call, seed + static_cast<uint64_t>(rank)));
+  for (int time = 0; time < times; ++time)
+    REQUIRE(all_ok(host.run([&](int rank, rondo_comm_t comm) {
+      std::byte *const pointer = memory[static_cast<size_t>(rank)].data();
+      return rondo_all_reduce(pointer, pointer, call.count, call.type, call.op, comm, nullptr);
+    })));
+  return memory[0];
+}
+
+rondo_plan_info_t plan_of(rondo_comm_t comm, size_t count, rondo_collective_t collective = RONDO_ALL_REDUCE) {
+  rondo_plan_info_t plan = RONDO_PLAN_INFO_INIT;
+  REQUIRE(rondo_comm_query_plan(comm, collective, count, RONDO_FLOAT32, &plan) == RONDO_OK);
+  return plan;
+}
+
+bool has_devices(size_t count) {
+  const auto devices = cuda_devices(conformance::loaded_driver());
+  if (devices.ok() && devices.value().size() >= count) return true;
+  std::printf("skipped: load_store among devices: there are not %zu\n", count);
+  return false;
+}
+
+/// While it lives, the driver in software ends the process where a kernel touches memory that its device does not
+/// reach. It makes accesses slow, and orders them, so not for all tests.
+class AccessCheck {
+ public:
+  AccessCheck()
+      : count_(soft_cuda_function<void(uint32_t)>(conformance::loaded_driver().library, "soft_cuda_count_accesses")) {
+    if (count_ != nullptr) count_(1);
+  }
+  AccessCheck(const AccessCheck &) = delete;
+  AccessCheck &operator=(const AccessCheck &) = delete;
+  ~AccessCheck() {
+    if (count_ != nullptr) count_(0);
+  }
+
+ private:
+  void (*count_)(uint32_t);
+};
+
+const std::vector<CuDevice> arrangements[] = {{0, 1}, {0, 1, 1}, {1, 0, 1, 0}, {0, 1, 2, 3}};
+constexpr size_t large = 20'003;  // past the largest one_shot, of a size that no block has
+
+}  // namespace
+
+TEST_CASE("peers: an all-reduce is by load_store, above 32 KiB in the ranks' buffers, other collectives as before",
+          "[peers]") {
+  if (!has_devices(2)) return;
+  const DeviceRanks group(on_devices({0, 1}));
+  for (const size_t count : {size_t{1}, size_t{8192}, size_t{8193}, size_t{10'000'000}}) {
+    const rondo_plan_info_t plan = plan_of(group.ranks[0], count);
+    CHECK(plan.kernel == RONDO_KERNEL_LOAD_STORE);
+    CHECK(plan.algorithm == (count <= 8192 ? RONDO_ALGORITHM_ONE_SHOT : RONDO_ALGORITHM_TWO_SHOT));
+  }
+  for (const auto collective : {RONDO_BROADCAST, RONDO_REDUCE, RONDO_ALL_GATHER, RONDO_REDUCE_SCATTER})
+    CHECK(plan_of(group.ranks[0], 100'000, collective).kernel == RONDO_KERNEL_INTERPRETER);
+  rondo_config_t simple = on_device();
+  simple.protocol = RONDO_PROTOCOL_SIMPLE;
+  const DeviceRanks other(on_devices({0, 1}, simple));
+  CHECK(plan_of(other.ranks[0], 100'000).protocol == RONDO_PROTOCOL_SIMPLE);
+}
+
+TEST_CASE("peers: a sum is bit for bit that of the host, whichever ranks' buffers can be read, in and out of place",
+          "[peers]") {
+  for (const std::vector<CuDevice> &devices : arrangements) {
+    if (!has_devices(devices.size() == 4 && devices[3] == 3 ? 4 : 2)) continue;
+    const DeviceRanks group(on_devices(devices));
+    const auto rank_count = static_cast<int>(devices.size());
+    for (const Call &call : {Call{large}, Call{9001, RONDO_BFLOAT16, RONDO_AVG}, Call{200'001, RONDO_BFLOAT16}}) {
+      const auto once = on_host(call, rank_count), twice = on_host(call, rank_count, 0, 2);
+      for (const uint32_t hidden : {0u, 1u << (rank_count - 1), (1u << rank_count) - 1}) {
+        CAPTURE(rank_count, call.count, hidden);
+        const AccessCheck checked;
+        const Buffers buffers(group, call, hidden);
+        buffers.enqueue_all();
+        group.synchronize();
+        buffers.check(once);
+        buffers.enqueue_all(true);
+        group.synchronize();
+        buffers.check(twice);
+      }
+    }
+    for (int rank = 0; rank < rank_count; ++rank) CHECK(failure_of(group.ranks[rank]).status == RONDO_OK);
+  }
+}
+
+TEST_CASE("peers: calls whose buffers can be read or not come in any order, each rank as fast as it can", "[peers]") {
+  if (!has_devices(2)) return;
+  DeviceRanks group(on_devices({0, 1, 1}));
+  constexpr int call_count = 24;
+  std::mt19937_64 random(7);
+  std::vector<Buffers> buffers;
+  std::map<size_t, std::vector<std::byte>> expected;
+  for (int number = 0; number < call_count; ++number) {
+    const size_t count = std::vector<size_t>{0, 100, 8193, large, 70'000}[random() % 5];
+    buffers.emplace_back(group, Call{count}, static_cast<uint32_t>(random() % 3 == 0 ? random() % 8 : 0));
+    if (!expected.contains(count)) expected[count] = on_host(Call{count}, 3);
+  }
+  CHECK(all_ok(group.ranks.run([&](int rank, rondo_comm_t) {
+    for (const Buffers &each : buffers)
+      if (const auto status = each.enqueue(rank); status != RONDO_OK) return status;
+    return RONDO_OK;
+  })));
+  group.synchronize();
+  for (const Buffers &each : buffers) {
+    CAPTURE(each.call.count);
+    if (each.call.count > 8192) each.check(expected[each.call.count]);  // shorter ones have another order
+  }
+  for (int rank = 0; rank < 3; ++rank) CHECK(failure_of(group.ranks[rank]).status == RONDO_OK);
+}
+
+TEST_CASE("peers: captured calls are replayed among others, whether buffers can be read or not", "[peers]") {
+  if (!has_devices(2)) return;
+  for (const uint32_t hidden : {0u, 2u}) {
+    CAPTURE(hidden);
+    const DeviceRanks group(on_devices({0, 1}));
+    const Buffers buffers(group, Call{large}, hidden), others(group, Call{50'000}, 2 - hidden);
+    std::vector<GraphExec> graphs;
+    for (int rank = 0; rank < 2; ++rank)
+      graphs.push_back(captured(group.world_of(rank), group.stream(rank), [&] {
+        REQUIRE(buffers.enqueue(rank) == RONDO_OK);
+        REQUIRE(buffers.enqueue(rank, true) == RONDO_OK);
+      }));
+    for (uint64_t round = 0; round < 6; ++round) {
+      buffers.fill(100 * round);
+      if (round % 2 == 1) others.enqueue_all();
+      for (int rank = 0; rank < 2; ++rank) group.launch(graphs[static_cast<size_t>(rank)], rank);
+      group.synchronize();
+      buffers.check(on_host(buffers.call, 2, 100 * round, 2));
+    }
+    for (int rank = 0; rank < 2; ++rank) CHECK(failure_of(group.ranks[rank]).status == RONDO_OK);
+  }
+}
+
+TEST_CASE("peers: an abort ends kernels that wait, ranks that disagree are told, one that does not come is named",
+          "[peers]") {
+  if (!has_devices(2)) return;
+  for (const uint32_t hidden : {0u, 2u}) {
+    CAPTURE(hidden);
+    {
+      const DeviceRanks group(on_devices({0, 1}));
+      const Buffers buffers(group, Call{large}, hidden);
+      REQUIRE(buffers.enqueue(0) == RONDO_OK);  // rank 1 never calls
+      std::this_thread::sleep_for(conformance::a_while);
+      CHECK(rondo_comm_abort(group.ranks[1]) == RONDO_OK);
+      group.synchronize();
+      for (int rank = 0; rank < 2; ++rank) CHECK(failure_of(group.ranks[rank]).status == RONDO_ERROR_ABORTED);
+    }
+    {
+      const DeviceRanks group(on_devices({0, 1}));
+      const Buffers buffers(group, Call{large}, hidden), other(group, Call{large - 1}, hidden);
+      REQUIRE(buffers.enqueue(0) == RONDO_OK);
+      REQUIRE(other.enqueue(1) == RONDO_OK);
+      group.synchronize();
+      for (int rank = 0; rank < 2; ++rank) CHECK(failure_of(group.ranks[rank]).status == RONDO_ERROR_MISMATCH);
+      other.check(std::vector<std::byte>((large - 1) * sizeof(float)));  // nobody touched a buffer
+    }
+    rondo_config_t hasty = on_device();
+    hasty.timeout_ms = 300;
+    const DeviceRanks late(on_devices({0, 1}, hasty));
+    const Buffers alone(late, Call{large}, hidden);
+    REQUIRE(alone.enqueue(1) == RONDO_OK);
+    late.synchronize();
+    const rondo_error_t error = failure_of(late.ranks[1]);
+    CHECK(error.status == RONDO_ERROR_TIMEOUT);
+    CHECK(error.peer == 0);
+  }
+}
+
+TEST_CASE("peers: blocks are as many as the fullest device has, on all ranks", "[peers]") {
+  if (!has_devices(2) || !in_software()) return;  // whose devices have 64 blocks
+  const DeviceRanks two(on_devices({0, 1})), three(on_devices({0, 1, 1}));
+  for (int rank = 0; rank < 2; ++rank) CHECK(plan_of(two.ranks[rank], 10'000'000).channels == 32);
+  // Of the 32 that the first has left of each device half are taken, by two ranks on one of them.
+  for (int rank = 0; rank < 3; ++rank) CHECK(plan_of(three.ranks[rank], 10'000'000).channels == 8);
+  const Buffers buffers(three, Call{large});
+  buffers.enqueue_all();
+  three.synchronize();
+  buffers.check(on_host(buffers.call, 3));
+}
+
+TEST_CASE("peers: devices without atomics between them go on as before, and so do all where one is refused access",
+          "[.][apart][refused]") {
+  if (!has_devices(2)) return;
+  const DeviceRanks group(on_devices({0, 1, 1}));
+  for (int rank = 0; rank < 3; ++rank)
+    CHECK(plan_of(group.ranks[rank], 10'000'000).kernel == RONDO_KERNEL_INTERPRETER);
+  const AccessCheck checked;
+  const Buffers buffers(group, Call{large});
+  buffers.enqueue_all();
+  group.synchronize();
+  for (int rank = 0; rank < 3; ++rank) CHECK(failure_of(group.ranks[rank]).status == RONDO_OK);
+  for (const RankMemory &memory : buffers.recv) CHECK(memory.read() == buffers.recv[0].read());
+}
