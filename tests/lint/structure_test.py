@@ -29,7 +29,7 @@ MAY_INCLUDE = {
     "transports": {"src/base", "src/proto", "src/bootstrap/fd_channel.h", "src/bootstrap/store/store.h"} | PLAIN_PLAN,
     # How several hosts meet: where to listen, and the store's handshake on every connection.
     "transports/hosts": {"src/base", "src/proto", "src/bootstrap", "transports"},
-    "transports/tcp": {"src/base", "src/proto", "transports"},
+    "transports/tcp": {"src/base", "src/proto", "src/bootstrap/frame_tag.h", "transports"},
     "transports/ucx": {"src/base", "src/proto", "src/bootstrap", "transports"},
     "transports/verbs": {"src/base", "src/proto", "src/bootstrap", "transports"},
     "transports/net": {"src/base", "src/proto", "src/bootstrap/bytes.h", "src/bootstrap/store/store.h",

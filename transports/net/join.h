@@ -3,6 +3,8 @@
 // of src/core/registry.cpp.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -12,7 +14,6 @@
 #include "src/base/config.h"
 #include "src/base/unique_handle.h"
 #include "src/bootstrap/store/store.h"
-#include "src/bootstrap/wire.h"
 #include "transports/net.h"
 
 namespace rondo::net {
@@ -34,8 +35,8 @@ struct JoinRequest {
 
 /// Of the tags of a connection's frames, by direction; only its two ends know them.
 struct FrameKeys {
-  wire::Key send;
-  wire::Key receive;
+  std::array<std::byte, 32> send;
+  std::array<std::byte, 32> receive;
 };
 
 /// A socket that is connected to `peer`, whose ends have proved that they know the job's secret.

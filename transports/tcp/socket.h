@@ -59,8 +59,8 @@ inline ssize_t send_some(Socket &socket) {
 }
 
 /// One system call, behind which all that was staged is taken: what is left of a payload comes straight into its slot,
-/// and with it its tag and the header of the next frame, so that the payload behind that one goes straight into its slot
-/// as well.
+/// and with it its tag and the header of the next frame, so that the payload behind that one goes straight into its
+/// slot as well.
 inline ssize_t receive_some(Socket &socket, size_t &wanted) {
   std::byte *const staging = socket.staging.data() + socket.staged_end;
   wanted = staging_bytes - socket.staged_end;
