@@ -112,6 +112,10 @@ TEST_CASE("ring of hosts: each connection carries each piece of news once each w
       CHECK(all_know(ring, heartbeats_ns, 0, 5));
       CHECK(ring.passed_on() < hosts);  // by a tree
       ring.run(3 * second_ns, [] { return false; });
+      uint32_t ways = 0;  // but the one to the host that has told it
+      for (uint32_t host = 1; host < hosts; ++host)
+        ways += static_cast<uint32_t>(ring.overlay().neighbours(host).size()) - 1;
+      CHECK(ring.passed_on() <= ways);
       CHECK(ring.most_repeated() <= 1);
       ring.kill(1);
       ring.run(3 * second_ns, [] { return false; });
@@ -160,8 +164,10 @@ TEST_CASE("ring of hosts: connections that are cut lose no rank while there is a
       if (!one_way) ring.cut(1, 0);
       ring.cut(0, 2);
       ring.run(3 * second_ns, [] { return false; });
-      ring.ranks(1).latest[0] = 9;
-      CHECK(all_know(ring, heartbeats_ns, 1, 9));
+      for (uint64_t entered = 1; entered <= 6; ++entered) {
+        ring.ranks(1).latest[0] = entered;
+        CHECK(all_know(ring, heartbeats_ns, 1, entered));
+      }
       CHECK(ring.dead_to(std::vector<bool>(hosts, true)) == std::vector<uint32_t>());
     }
 }
@@ -223,6 +229,20 @@ TEST_CASE("ring of hosts: hosts that leave one after another take nobody for dea
   }
 }
 
+TEST_CASE("ring of hosts: what a host has heard it tells before it leaves", "[net]") {
+  HostRing ring({.hosts = 9});
+  REQUIRE(ring.run(second_ns, [&] { return ring.all_met(); }));
+  REQUIRE_FALSE(ring.joined(0, 3));
+  ring.ranks(0).latest[0] = 5;
+  const auto heard = [&](uint32_t host) { return ring.control(host).status(0).entered == 5; };
+  const std::vector<uint32_t> neighbours = ring.overlay().neighbours(0);
+  REQUIRE(ring.run(second_ns, [&] { return std::ranges::all_of(neighbours, heard); }));
+  CHECK_FALSE(heard(3));  // the others wait for a heartbeat
+  ring.set_stopped(0, true);
+  for (const uint32_t host : neighbours) ring.leave(host);
+  CHECK(ring.run(second_ns, [&] { return heard(3); }));
+}
+
 TEST_CASE("ring of hosts: news goes around a host that is stopped, and nobody is taken for dead", "[net]") {
   for (uint32_t stopped = 1; stopped < 8; ++stopped) {
     CAPTURE(stopped);
@@ -255,8 +275,8 @@ TEST_CASE("ring of hosts: what full connections did not take comes when they hav
     HostRing ring({.hosts = 8, .per_host = 2, .seed = stopped});
     REQUIRE(ring.run(second_ns, [&] { return ring.all_met(); }));
     ring.set_stopped(stopped, true);
-    for (uint64_t operation = 1; operation <= 1'000; ++operation) {
-      ring.ranks(0).latest[0] = operation;
+    for (uint64_t step = 1; step <= 1'000; ++step) {
+      ring.ranks(0).latest[0] = step * net::entered_step;
       ring.control(0).tell_status();
       ring.step();
     }
@@ -267,7 +287,7 @@ TEST_CASE("ring of hosts: what full connections did not take comes when they hav
     ring.set_stopped(stopped, false);
     CHECK(ring.run(promised_ns, [&] {
       const auto &control = ring.control(2 * stopped);
-      return control.status(0).entered == 1'000 && control.status(1).state == RankState::left;
+      return control.status(0).entered == 1'000 * net::entered_step && control.status(1).state == RankState::left;
     }));
     CHECK(ring.dead_to(std::vector<bool>(8, true)) == std::vector<uint32_t>());
   }
