@@ -63,8 +63,10 @@ HostRing::HostRing(const Plan &plan)
       parts.share.memory = net::ControlMemory::map(file.get(), plan.hosts, rank_count).value();
       parts.share.bell.reset(::dup(bell.get()));
       parts.share.sockets.resize(plan.hosts);
-      for (const uint32_t other : overlay_.neighbours(host))
+      for (const uint32_t other : overlay_.neighbours(host)) {
         parts.share.sockets[other].reset(::dup(sockets[host][other].get()));
+        REQUIRE(parts.share.sockets[other].valid());
+      }
       if (host != 0) parts.clock_measured = [this, host](const ClockOffset &offset) { clocks_[host] = offset; };
       parts.mesh_max = plan.mesh_max;
       hosts_[host].controls.push_back(std::make_unique<net::Control>(std::move(parts)));

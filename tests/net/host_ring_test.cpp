@@ -81,18 +81,20 @@ TEST_CASE("ring of hosts: all hosts know each other, and what one does some hear
     }
 }
 
-TEST_CASE("ring of hosts: numbers that ranks may wait for are told at once", "[net]") {
-  for (uint32_t hosts = 5; hosts <= 9; ++hosts) {
-    CAPTURE(hosts);
-    HostRing ring({.hosts = hosts, .seed = hosts});
-    REQUIRE(ring.run(second_ns, [&] { return ring.all_met(); }));
-    ring.ranks(0).latest[0] = 1;
-    REQUIRE(ring.run(second_ns, [&] { return ring.control(1).status(0).entered == 1; }));
-    ring.ranks(0).latest[0] = net::entered_step;  // the next heartbeat is far
-    ring.control(0).tell_status();
-    // Two connections are a way; what waited for the heartbeat of the host between them would come later.
-    CHECK(all_know(ring, 7 * ring_step_ns, 0, net::entered_step));
-  }
+TEST_CASE("ring of hosts: numbers that ranks may wait for are told at once, others at heartbeats", "[net]") {
+  for (uint32_t hosts = 6; hosts <= 9; ++hosts)
+    for (const uint64_t entered : {net::entered_step, net::entered_step - 1}) {
+      CAPTURE(hosts, entered);
+      HostRing ring({.hosts = hosts, .seed = hosts});
+      REQUIRE(ring.run(second_ns, [&] { return ring.all_met(); }));
+      ring.ranks(0).latest[0] = 1;
+      REQUIRE(ring.run(second_ns, [&] { return ring.control(1).status(0).entered == 1; }));
+      ring.ranks(0).latest[0] = entered;  // the next heartbeat is far
+      ring.control(0).tell_status();
+      // Two connections are a way; what waits for the heartbeat of the host between them comes later.
+      CHECK(all_know(ring, 7 * ring_step_ns, 0, entered) == (entered == net::entered_step));
+      CHECK(all_know(ring, heartbeats_ns, 0, entered));
+    }
 }
 
 TEST_CASE("ring of hosts: each connection carries each piece of news once each way at most, then there is silence",
@@ -112,6 +114,10 @@ TEST_CASE("ring of hosts: each connection carries each piece of news once each w
       CHECK(all_know(ring, heartbeats_ns, 0, 5));
       CHECK(ring.passed_on() < hosts);  // by a tree
       ring.run(3 * second_ns, [] { return false; });
+      uint32_t ways = 0;  // but the one to the host that has told it
+      for (uint32_t host = 1; host < hosts; ++host)
+        ways += static_cast<uint32_t>(ring.overlay().neighbours(host).size()) - 1;
+      CHECK(ring.passed_on() <= ways);
       CHECK(ring.most_repeated() <= 1);
       ring.kill(1);
       ring.run(3 * second_ns, [] { return false; });
@@ -160,8 +166,10 @@ TEST_CASE("ring of hosts: connections that are cut lose no rank while there is a
       if (!one_way) ring.cut(1, 0);
       ring.cut(0, 2);
       ring.run(3 * second_ns, [] { return false; });
-      ring.ranks(1).latest[0] = 9;
-      CHECK(all_know(ring, heartbeats_ns, 1, 9));
+      for (uint64_t entered = 1; entered <= 6; ++entered) {
+        ring.ranks(1).latest[0] = entered;
+        CHECK(all_know(ring, heartbeats_ns, 1, entered));
+      }
       CHECK(ring.dead_to(std::vector<bool>(hosts, true)) == std::vector<uint32_t>());
     }
 }
@@ -223,6 +231,20 @@ TEST_CASE("ring of hosts: hosts that leave one after another take nobody for dea
   }
 }
 
+TEST_CASE("ring of hosts: what a host has heard it tells before it leaves", "[net]") {
+  HostRing ring({.hosts = 9});
+  REQUIRE(ring.run(second_ns, [&] { return ring.all_met(); }));
+  REQUIRE_FALSE(ring.joined(0, 3));
+  ring.ranks(0).latest[0] = 5;
+  const auto heard = [&](uint32_t host) { return ring.control(host).status(0).entered == 5; };
+  const std::vector<uint32_t> neighbours = ring.overlay().neighbours(0);
+  REQUIRE(ring.run(second_ns, [&] { return std::ranges::all_of(neighbours, heard); }));
+  CHECK_FALSE(heard(3));  // the others wait for a heartbeat
+  ring.set_stopped(0, true);
+  for (const uint32_t host : neighbours) ring.leave(host);
+  CHECK(ring.run(second_ns, [&] { return heard(3); }));
+}
+
 TEST_CASE("ring of hosts: news goes around a host that is stopped, and nobody is taken for dead", "[net]") {
   for (uint32_t stopped = 1; stopped < 8; ++stopped) {
     CAPTURE(stopped);
@@ -255,8 +277,8 @@ TEST_CASE("ring of hosts: what full connections did not take comes when they hav
     HostRing ring({.hosts = 8, .per_host = 2, .seed = stopped});
     REQUIRE(ring.run(second_ns, [&] { return ring.all_met(); }));
     ring.set_stopped(stopped, true);
-    for (uint64_t operation = 1; operation <= 1'000; ++operation) {
-      ring.ranks(0).latest[0] = operation;
+    for (uint64_t step = 1; step <= 1'000; ++step) {
+      ring.ranks(0).latest[0] = step * net::entered_step;
       ring.control(0).tell_status();
       ring.step();
     }
@@ -267,7 +289,7 @@ TEST_CASE("ring of hosts: what full connections did not take comes when they hav
     ring.set_stopped(stopped, false);
     CHECK(ring.run(promised_ns, [&] {
       const auto &control = ring.control(2 * stopped);
-      return control.status(0).entered == 1'000 && control.status(1).state == RankState::left;
+      return control.status(0).entered == 1'000 * net::entered_step && control.status(1).state == RankState::left;
     }));
     CHECK(ring.dead_to(std::vector<bool>(8, true)) == std::vector<uint32_t>());
   }

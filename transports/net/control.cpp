@@ -273,7 +273,7 @@ bool Control::take(uint32_t neighbour, ByteReader cell) {
       take_failure(cell);
       break;
     case CellKind::down:
-      news_.take_down(neighbour, cell);
+      news_.take_down(cell);
       break;
   }
   return true;

@@ -92,7 +92,7 @@ bool News::add_down(uint32_t host, uint32_t place, uint64_t reason) {
   return true;
 }
 
-void News::take_down(uint32_t neighbour, ByteReader body) {
+void News::take_down(ByteReader body) {
   const auto host = body.number<uint32_t>();
   const auto count = body.number<uint32_t>();
   if (overlay_.is_mesh() || host >= overlay_.host_count() || host == host_ || count > ring_neighbours_max) return;
@@ -103,9 +103,6 @@ void News::take_down(uint32_t neighbour, ByteReader body) {
     const auto place = overlay_.place(host, other);
     if (place && why != 0 && add_down(host, *place, why)) reason = why;
   }
-  const auto &known = memory_.host(host).down;
-  if (std::cmp_equal(std::ranges::count_if(known, [](uint64_t each) { return each != 0; }), count))
-    memory_.host(host).down_due &= ~mark_of(neighbour);
   if (reason != 0) find_lost(reason);
 }
 

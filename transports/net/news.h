@@ -3,9 +3,9 @@
 //
 // What is known only grows: a rank's numbers, the order absent, alive, finalized, left or ended of its states, and the
 // set of ends of connections that are down. So news needs no number of its own: where what was heard is more than what
-// is known, it is kept, and due to all neighbours. One that tells as much itself, as the one that told it, is told no
-// more. So each piece of news takes each connection at most once each way, what is told last is the whole latest state,
-// and what a full connection did not take stays due.
+// is known, it is kept, and due to all neighbours. One that tells as much of a rank itself, as the one that told it, is
+// told no more. So each piece of news takes each connection at most once each way, what is told last is the whole
+// latest state, and what a full connection did not take stays due.
 //
 // When     A changed state, and an end that is down: to all at once. Numbers of operations: by the tree of
 //          Overlay::parent(), at the next heartbeat, or at once where ranks may wait for them (entered_step); to all
@@ -46,9 +46,9 @@ class News {
   /// `host_of`: by rank. All of them outlive this.
   News(const ControlMemory &memory, const Overlay &overlay, const std::vector<uint32_t> &host_of, uint32_t host);
 
-  /// A neighbour told it.
+  /// A neighbour told it. `body`: of a cell.
   void take(uint32_t neighbour, const RankNews &news);
-  void take_down(uint32_t neighbour, ByteReader body);
+  void take_down(ByteReader body);
   /// The connection with a neighbour has ended. `error`: errno; 0: it was closed.
   void lose(uint32_t neighbour, int error);
   /// At each heartbeat: what waits is due, where its time has come. UINT64_MAX: all of it.
