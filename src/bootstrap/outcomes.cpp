@@ -29,7 +29,7 @@ Bytes part_of(const Result<Bytes> &own) {
 Result<std::vector<Bytes>> gather_outcomes(Store &store, std::string_view key, uint32_t rank, uint32_t count,
                                            const Result<Bytes> &own, uint64_t deadline_ns,
                                            std::span<const std::string> names) {
-  if (!own.ok()) deadline_ns = std::min(deadline_ns, now_ns() + farewell_ns);
+  if (!own.ok() && names.empty()) deadline_ns = std::min(deadline_ns, now_ns() + farewell_ns);
   const auto gathered = store.gather(key, rank, count, part_of(own), deadline_ns);
   if (!own.ok() && (names.empty() || !gathered.ok())) return own.error();
   if (!gathered.ok()) return gathered.error();

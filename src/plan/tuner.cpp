@@ -22,7 +22,8 @@ constexpr uint64_t MiB = 1024 * KiB;
 constexpr uint32_t any_ranks = std::numeric_limits<uint32_t>::max();
 constexpr uint64_t any_bytes = std::numeric_limits<uint64_t>::max();
 constexpr uint32_t straight_rank_count_max = 8;    // as one_shot's rows below
-constexpr uint32_t all_pairs_rank_count_max = 64;  // as two_shot's rows below
+constexpr uint32_t all_pairs_rank_count_max = 64;  // as one_shot's and two_shot's rows below
+constexpr uint64_t one_shot_bytes_max = 1 * KiB;   // likewise
 
 // Every byte of one_shot crosses n - 1 links but in one hop; two_shot moves the least bytes in two hops, over links
 // between all pairs; ring moves the least bytes over 2 links a rank in 2n - 2 hops; tree takes 2 log n hops. With too
@@ -127,7 +128,7 @@ struct HopsRow {
   uint64_t per_host;
 };
 constexpr std::array hops_table{
-    HopsRow{RONDO_ALL_REDUCE, 16, 1 * KiB, 256 * KiB},
+    HopsRow{RONDO_ALL_REDUCE, 16, 1 * KiB, 128 * KiB},
     HopsRow{RONDO_BROADCAST, 2, 8 * KiB, 1 * MiB},
     HopsRow{RONDO_REDUCE, 2, 32 * KiB, 1 * MiB},
 };
@@ -150,7 +151,8 @@ std::optional<rondo_algorithm_t> choose_between_hosts(const TunerInput &input, r
   if (collective != RONDO_ALL_REDUCE || input.host_count <= two_shot_host_count ||
       input.bytes > std::bit_floor(input.host_count) * chain_bytes_per_host)
     return {};
-  return input.rank_count <= all_pairs_rank_count_max ? RONDO_ALGORITHM_TWO_SHOT : RONDO_ALGORITHM_TREE;
+  if (input.rank_count > all_pairs_rank_count_max) return RONDO_ALGORITHM_TREE;
+  return input.bytes <= one_shot_bytes_max ? RONDO_ALGORITHM_ONE_SHOT : RONDO_ALGORITHM_TWO_SHOT;
 }
 
 bool can(const Algorithm &algorithm, rondo_collective_t collective, uint32_t rank_count) {

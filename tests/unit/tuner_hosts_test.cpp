@@ -72,10 +72,11 @@ TEST_CASE("tuner: between many hosts, the fewest hops are worth more up to a siz
       {RONDO_ALL_REDUCE, 128, 16, 256 * KiB, leaders, spread},
       {RONDO_ALL_REDUCE, 120, 31, 256 * KiB, leaders, spread},  // rounded down
       {RONDO_ALL_REDUCE, 512, 64, 4 * MiB, leaders, spread},
-      {RONDO_ALL_REDUCE, 2048, 1024, 256 * MiB, leaders, spread},
+      {RONDO_ALL_REDUCE, 2048, 1024, 128 * MiB, leaders, spread},
       {RONDO_BROADCAST, 32, 4, 128 * KiB, leaders, spread},
       {RONDO_REDUCE, 32, 4, 512 * KiB, leaders, spread},
       {RONDO_REDUCE, 4096, 512, 512 * MiB, leaders, spread},
+      {RONDO_ALL_REDUCE, 17, 17, 1 * KiB, RONDO_ALGORITHM_ONE_SHOT, RONDO_ALGORITHM_TWO_SHOT},
       {RONDO_ALL_REDUCE, 32, 32, 8 * MiB, RONDO_ALGORITHM_TWO_SHOT, RONDO_ALGORITHM_RING},
       {RONDO_ALL_REDUCE, 1024, 1024, 256 * MiB, RONDO_ALGORITHM_TREE, RONDO_ALGORITHM_RING},
       {RONDO_BROADCAST, 256, 256, UINT64_MAX, RONDO_ALGORITHM_TREE, RONDO_ALGORITHM_TREE},
@@ -86,6 +87,10 @@ TEST_CASE("tuner: between many hosts, the fewest hops are worth more up to a siz
     input.host_count = row.host_count;
     CHECK(choose_plan(input).value().algorithm == row.fewest_hops);
     if (row.fewest_hops_bytes_max == UINT64_MAX) continue;
+    input.bytes = 8;
+    const bool all_pairs = row.fewest_hops == RONDO_ALGORITHM_TWO_SHOT;
+    CHECK(choose_plan(input).value().algorithm == (all_pairs ? RONDO_ALGORITHM_ONE_SHOT : row.fewest_hops));
+    input.bytes = row.fewest_hops_bytes_max;
     ++input.bytes;
     CHECK(choose_plan(input).value().algorithm == row.fewest_bytes);
   }

@@ -231,7 +231,9 @@ bool TcpNetwork::parse(Socket &socket, EventList &events) {
     }
     std::memcpy(&socket.frame, socket.staging.data() + socket.staged_first, sizeof(FrameHeader));
     socket.staged_first += sizeof(FrameHeader);
-    if (!begin_frame(socket, events)) lose(socket, "it sent what is no frame of this version of Rondo");
+    if (!begin_frame(socket, events))
+      lose(socket, std::string("it sent what is no frame of this version of Rondo") +
+                       (socket.tagger ? ", or the frame was changed on its way" : ""));
   }
   return false;
 }

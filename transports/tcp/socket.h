@@ -25,7 +25,9 @@ struct Socket {
   Socket(PeerSocket of, size_t queue_frames)
       : ends(std::move(of)),
         queue(queue_frames, ends.frame_keys ? std::optional(ends.frame_keys->send) : std::nullopt) {
-    if (ends.frame_keys) tagger.emplace(ends.frame_keys->receive);
+    if (!ends.frame_keys) return;
+    tagger.emplace(ends.frame_keys->receive);
+    ends.frame_keys.reset();  // the queue and the tagger have them
   }
 
   PeerSocket ends;
