@@ -276,6 +276,8 @@ TEST_CASE("ring of hosts: what full connections did not take comes when they hav
     CAPTURE(stopped);
     HostRing ring({.hosts = 8, .per_host = 2, .seed = stopped});
     REQUIRE(ring.run(second_ns, [&] { return ring.all_met(); }));
+    ring.cut(stopped < 6 ? 6 : 1, stopped < 6 ? 7 : 2);  // from now on numbers take all connections
+    ring.run(promised_ns, [] { return false; });
     ring.set_stopped(stopped, true);
     for (uint64_t step = 1; step <= 1'000; ++step) {
       ring.ranks(0).latest[0] = step * net::entered_step;
@@ -297,12 +299,14 @@ TEST_CASE("ring of hosts: what full connections did not take comes when they hav
 
 TEST_CASE("ring of hosts: old news that comes late changes nothing", "[net]") {
   HostRing ring({.hosts = 8});
-  ring.ranks(4).latest[0] = 20;
-  REQUIRE(ring.run(heartbeats_ns, [&] { return ring.control(0).status(4).entered == 20; }));
-  const net::RankNews old{4, static_cast<uint32_t>(RankState::absent), 19, 19};
+  REQUIRE_FALSE(ring.joined(0, 3));
+  ring.ranks(3).latest[0] = 20;
+  ring.run(3 * second_ns, [] { return false; });
+  REQUIRE(ring.control(0).status(3).entered == 20);
+  const net::RankNews old{3, static_cast<uint32_t>(RankState::absent), 19, 19};
   ring.say(1, 0, net::status_cell({&old, 1}));
-  CHECK_FALSE(ring.run(100'000'000, [&] {
-    const net::RankStatus known = ring.control(0).status(4);
+  CHECK_FALSE(ring.run(second_ns, [&] {
+    const net::RankStatus known = ring.control(0).status(3);
     return known.entered != 20 || known.completed != 20 || known.state != RankState::alive;
   }));
 }
@@ -368,7 +372,7 @@ TEST_CASE("ring of hosts: a rank that leaves for its failure is not seen to have
     HostRing ring({.hosts = 9, .seed = seed});
     REQUIRE(ring.run(second_ns, [&] { return ring.all_met(); }));
     ring.ranks(2).raise({RONDO_ERROR_REMOTE, "rank 2 found it"});
-    ring.control(2).pass_on_failure();
+    if (seed % 2 == 0) ring.control(2).pass_on_failure();  // else it had no time for that
     ring.leave(2);
     bool right = true, all = false;
     REQUIRE(ring.run(second_ns, [&] {
