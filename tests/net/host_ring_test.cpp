@@ -3,7 +3,6 @@
 #include <errno.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <random>
 
 #include "tests/catch.h"
@@ -276,6 +275,8 @@ TEST_CASE("ring of hosts: what full connections did not take comes when they hav
     CAPTURE(stopped);
     HostRing ring({.hosts = 8, .per_host = 2, .seed = stopped});
     REQUIRE(ring.run(second_ns, [&] { return ring.all_met(); }));
+    ring.cut(stopped < 6 ? 6 : 1, stopped < 6 ? 7 : 2);  // from now on numbers take all connections
+    ring.run(promised_ns, [] { return false; });
     ring.set_stopped(stopped, true);
     for (uint64_t step = 1; step <= 1'000; ++step) {
       ring.ranks(0).latest[0] = step * net::entered_step;
@@ -297,55 +298,16 @@ TEST_CASE("ring of hosts: what full connections did not take comes when they hav
 
 TEST_CASE("ring of hosts: old news that comes late changes nothing", "[net]") {
   HostRing ring({.hosts = 8});
-  ring.ranks(4).latest[0] = 20;
-  REQUIRE(ring.run(heartbeats_ns, [&] { return ring.control(0).status(4).entered == 20; }));
-  const net::RankNews old{4, static_cast<uint32_t>(RankState::absent), 19, 19};
+  REQUIRE_FALSE(ring.joined(0, 3));
+  ring.ranks(3).latest[0] = 20;
+  ring.run(3 * second_ns, [] { return false; });
+  REQUIRE(ring.control(0).status(3).entered == 20);
+  const net::RankNews old{3, static_cast<uint32_t>(RankState::absent), 19, 19};
   ring.say(1, 0, net::status_cell({&old, 1}));
-  CHECK_FALSE(ring.run(100'000'000, [&] {
-    const net::RankStatus known = ring.control(0).status(4);
+  CHECK_FALSE(ring.run(second_ns, [&] {
+    const net::RankStatus known = ring.control(0).status(3);
     return known.entered != 20 || known.completed != 20 || known.state != RankState::alive;
   }));
-}
-
-TEST_CASE("ring of hosts: a question to a host that is no neighbour is answered, also around what is down", "[net]") {
-  HostRing ring({.hosts = 9, .per_host = 2});
-  ring.ranks(3).latest = {80, 80};
-  REQUIRE(ring.run(heartbeats_ns, [&] { return ring.all_met() && ring.control(0).status(7).entered == 80; }));
-  REQUIRE_FALSE(ring.joined(0, 3));
-  const auto count_known_to = [&](uint32_t rank, uint64_t operation) {
-    std::optional<OperationInfo> known;
-    ring.run(second_ns, [&] {
-      known = ring.control(rank).entered(7, operation);
-      return known.has_value();
-    });
-    return known ? known->signature.count : 0;
-  };
-  for (const uint32_t rank : {0u, 1u}) CHECK(count_known_to(rank, 20 + 20 * rank) == 1'020 + 20 * rank);
-  CHECK_FALSE(ring.control(0).entered(7, 81).has_value());
-  const uint32_t between = 1;  // on the way that both have asked by
-  REQUIRE(ring.overlay().first_hops(0, [](uint32_t, uint32_t) { return false; })[3] == between);
-  ring.cut(0, between);
-  ring.cut(between, 0);
-  ring.run(2 * second_ns, [] { return false; });
-  for (const uint32_t rank : {0u, 1u}) CHECK(count_known_to(rank, 60 + 20 * rank) == 1'060 + 20 * rank);
-}
-
-TEST_CASE("ring of hosts: ranks that ask about all others put a bounded number of questions", "[net]") {
-  HostRing ring({.hosts = 9, .per_host = 8});
-  for (uint32_t host = 1; host < 9; ++host) ring.ranks(host).latest.assign(8, 1);
-  REQUIRE(ring.run(second_ns, [&] { return ring.all_met(); }));
-  ring.run(2 * second_ns, [] { return false; });
-  ring.forget_counts();
-  const auto known = [&] {
-    uint32_t count = 0;
-    for (uint32_t peer = 8; peer < 72; ++peer) count += ring.control(0).entered(peer, 1).has_value() ? 1 : 0;
-    return count;
-  };
-  CHECK(known() == 0);
-  ring.run(4 * ring_step_ns, [] { return false; });
-  CHECK(ring.questions() >= 16);
-  CHECK(ring.questions() <= 2 * 16);  // a question takes two connections at most
-  CHECK(ring.run(60 * second_ns, [&] { return known() == 64; }));
 }
 
 TEST_CASE("ring of hosts: a failure is known by all", "[net]") {
@@ -368,7 +330,7 @@ TEST_CASE("ring of hosts: a rank that leaves for its failure is not seen to have
     HostRing ring({.hosts = 9, .seed = seed});
     REQUIRE(ring.run(second_ns, [&] { return ring.all_met(); }));
     ring.ranks(2).raise({RONDO_ERROR_REMOTE, "rank 2 found it"});
-    ring.control(2).pass_on_failure();
+    if (seed % 2 == 0) ring.control(2).pass_on_failure();  // else it had no time for that
     ring.leave(2);
     bool right = true, all = false;
     REQUIRE(ring.run(second_ns, [&] {
@@ -382,16 +344,5 @@ TEST_CASE("ring of hosts: a rank that leaves for its failure is not seen to have
       return all;
     }));
     CHECK(right);
-  }
-}
-
-TEST_CASE("ring of hosts: the clock of rank 0's host is measured along the way, and errors add up", "[net]") {
-  HostRing ring({.hosts = 9});
-  REQUIRE(ring.run(3 * second_ns, [&] {
-    return std::ranges::count_if(ring.clocks(), [](const ClockOffset &each) { return each.uncertainty_ns != 0; }) == 8;
-  }));
-  for (uint32_t host = 1; host < 9; ++host) {
-    const ClockOffset &each = ring.clocks()[host];
-    CHECK(static_cast<uint64_t>(std::abs(each.offset_ns)) <= each.uncertainty_ns);  // they have one clock
   }
 }

@@ -136,6 +136,7 @@ void Control::tell_leaving() {
   someone_died_ |= look_for_dead(true);  // from a rank that has ended the lock is taken over
   const ControlLock lock(header(), index_, tell_patience_ns, ended_);
   if (!lock.held()) return;
+  if (parts_.local->failed() && header().failure_told == 0) send_failure();
   send_status();
   news_.call_due(UINT64_MAX);  // this may be the last rank of its host, by which others hear
   news_.tell(lines_);

@@ -43,6 +43,7 @@ struct ControlHeader {
   // Of a ring of hosts (overlay.h):
   uint64_t due = 0;           ///< a bit for each neighbour: news is to be told to it now
   uint64_t downs = 0;         ///< how many ends of connections are known to be down
+  uint64_t down_reason = 0;   ///< of the last: 1 + errno
   uint64_t next_sweep_ns = 0;  ///< when all news that waits is due to all neighbours
   uint64_t asked_ns = 0;      ///< the last questions to other hosts: when the first of them was asked
   uint64_t asked_count = 0;

@@ -39,25 +39,28 @@ void News::take(uint32_t neighbour, const RankNews &news) {
   if (origin == host_ || news.state > ended_state || (overlay_.is_mesh() && origin != neighbour)) return;
   RemoteRank &known = memory_.rank(news.rank);
   const bool changed = news.state > known.told;
-  const bool moved = news.entered > known.entered || news.completed > known.completed;
-  const bool far = news.entered / entered_step > known.entered / entered_step;
+  if (!overlay_.is_mesh()) mark_due(neighbour, news, known);
   memory::store_release(known.completed, std::max(known.completed, news.completed));  // these pair with status()
   memory::store_release(known.entered, std::max(known.entered, news.entered));
-  if (changed) {
-    known.told = news.state;
-    if (news.state != ended_state)
-      memory::store_release(known.state, news.state);
-    else if (known.ended == 0)
-      memory::store_release(known.ended, 1);
-  }
-  if (overlay_.is_mesh()) return;
-  if (changed || moved) {
+  if (!changed) return;
+  if (news.state != ended_state)
+    memory::store_release(known.state, news.state);
+  else if (known.ended == 0)
+    memory::store_release(known.ended, 1);
+  known.told = news.state;
+}
+
+/// Before it is known: what a process that ends meanwhile has marked is sent all the same.
+void News::mark_due(uint32_t neighbour, const RankNews &news, RemoteRank &known) {
+  const bool changed = news.state > known.told;
+  const bool far = news.entered / entered_step > known.entered / entered_step;
+  if (changed || news.entered > known.entered || news.completed > known.completed) {
     const uint64_t now = changed ? all_ : far ? next_of(news.rank) : 0;
     known.due_now |= now;
     known.due_later |= all_ & ~now;
     header().due |= now;
   }
-  if (news.state == known.told && news.entered == known.entered && news.completed == known.completed) {
+  if (news.state >= known.told && news.entered >= known.entered && news.completed >= known.completed) {
     known.due_now &= ~mark_of(neighbour);
     known.due_later &= ~mark_of(neighbour);
   }
@@ -75,46 +78,47 @@ bool News::all_gone(uint32_t host) const {
   return true;
 }
 
+/// Its steps are in an order in which the next rank that serves can repeat them, where a process ends in between.
 void News::lose(uint32_t neighbour, int error) {
-  memory_.host(neighbour).lost = 1;
   const uint64_t reason = static_cast<uint64_t>(error) + 1;
-  if (overlay_.is_mesh()) return mark_lost(neighbour, reason);
-  if (!all_gone(neighbour) && add_down(host_, *overlay_.place(host_, neighbour), reason)) find_lost(reason);
+  if (overlay_.is_mesh())
+    mark_lost(neighbour, reason);
+  else if (!all_gone(neighbour))
+    add_down(host_, *overlay_.place(host_, neighbour), reason);
+  find_lost();
+  memory_.host(neighbour).lost = 1;
 }
 
-bool News::add_down(uint32_t host, uint32_t place, uint64_t reason) {
+void News::add_down(uint32_t host, uint32_t place, uint64_t reason) {
   RemoteHost &known = memory_.host(host);
-  if (known.down[place] != 0) return false;
-  known.down[place] = reason;
+  if (known.down[place] != 0) return;
   known.down_due = all_;
   header().due = all_;
+  header().down_reason = reason;
   ++header().downs;
-  return true;
+  known.down[place] = reason;
 }
 
 void News::take_down(ByteReader body) {
   const auto host = body.number<uint32_t>();
   const auto count = body.number<uint32_t>();
   if (overlay_.is_mesh() || host >= overlay_.host_count() || host == host_ || count > ring_neighbours_max) return;
-  uint64_t reason = 0;
   for (uint32_t each = 0; each < count; ++each) {
     const auto other = body.number<uint32_t>();
-    const auto why = body.number<uint32_t>();
+    const auto reason = body.number<uint32_t>();
     const auto place = overlay_.place(host, other);
-    if (place && why != 0 && add_down(host, *place, why)) reason = why;
+    if (place && reason != 0) add_down(host, *place, reason);
   }
-  if (reason != 0) find_lost(reason);
+  find_lost();
 }
 
-void News::find_ways() {
+/// Where more is down than this rank knows: the ways that are left, and the hosts to which there is none.
+void News::find_lost() {
+  if (overlay_.is_mesh() || found_downs_ == header().downs) return;
   first_hops_ = overlay_.first_hops(host_, [this](uint32_t host, uint32_t other) { return is_down(host, other); });
   found_downs_ = header().downs;
-}
-
-void News::find_lost(uint64_t reason) {
-  find_ways();
   for (uint32_t host = 0; host < overlay_.host_count(); ++host)
-    if (host != host_ && first_hops_[host] == Overlay::no_way) mark_lost(host, reason);
+    if (host != host_ && first_hops_[host] == Overlay::no_way) mark_lost(host, header().down_reason);
 }
 
 void News::mark_lost(uint32_t host, uint64_t reason) {
@@ -125,7 +129,7 @@ void News::mark_lost(uint32_t host, uint64_t reason) {
 
 uint32_t News::first_hop(uint32_t host) {
   if (overlay_.is_mesh()) return host;
-  if (found_downs_ != header().downs) find_ways();
+  find_lost();
   return first_hops_[host];
 }
 
@@ -143,6 +147,7 @@ void News::call_due(uint64_t now_ns) {
 }
 
 void News::tell(const ControlLines &lines) {
+  find_lost();  // what a process that has ended had no time to find
   if (header().due == 0) return;
   for (const uint32_t neighbour : overlay_.neighbours(host_)) {
     const uint64_t mark = mark_of(neighbour);

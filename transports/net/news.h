@@ -64,10 +64,10 @@ class News {
   [[nodiscard]] uint64_t next_of(uint32_t rank) const;
   [[nodiscard]] bool is_down(uint32_t host, uint32_t neighbour) const;
   [[nodiscard]] bool all_gone(uint32_t host) const;
-  bool add_down(uint32_t host, uint32_t place, uint64_t reason);
-  void find_lost(uint64_t reason);
+  void mark_due(uint32_t neighbour, const RankNews &news, RemoteRank &known);
+  void add_down(uint32_t host, uint32_t place, uint64_t reason);
+  void find_lost();
   void mark_lost(uint32_t host, uint64_t reason);
-  void find_ways();
   bool tell_downs(const ControlLines &lines, uint32_t neighbour, uint64_t mark);
   bool tell_ranks(const ControlLines &lines, uint32_t neighbour, uint64_t mark);
 
