@@ -189,10 +189,9 @@ Result<std::unique_ptr<PreparedPlan>> KernelExecutor::prepare(const Plan &plan) 
 }
 
 void KernelExecutor::prepare_load_store(const Plan &plan, CudaPlan &made) const {
-  const bool shares = segment_.shape().shares_buffers();
   device::LoadStoreOperation &operation = made.load_store;
-  device::describe_load_store(plan, shares, shares ? shared_chunk_bytes : plan.choice.chunk_bytes, operation);
   operation.geometry = segment_.shape().load_store;
+  device::describe_load_store(plan, segment_.shape().shares_buffers(), shared_chunk_bytes, operation);
   for (uint32_t rank = 0; rank < operation.geometry.rank_count; ++rank)
     operation.places[rank] = reinterpret_cast<std::byte *>(segment_.address_of(rank) + segment_.shape().place_offset());
   operation.rank = rank_;

@@ -149,7 +149,8 @@ uint32_t load_store_element_bytes(const Plan &plan) {
   return is_move(plan) ? 1 : plan.lanes.front().program.element_bytes;
 }
 
-void describe_load_store(const Plan &plan, bool shares_buffers, uint64_t chunk_bytes, LoadStoreOperation &operation) {
+void describe_load_store(const Plan &plan, bool shares_buffers, uint64_t shared_chunk_bytes,
+                         LoadStoreOperation &operation) {
   const uint32_t element_bytes = load_store_element_bytes(plan);
   const Signature &signature = plan.key.signature;
   operation.collective = load_store_collective(static_cast<rondo_collective_t>(signature.collective));
@@ -160,7 +161,9 @@ void describe_load_store(const Plan &plan, bool shares_buffers, uint64_t chunk_b
                    : shares_buffers                                                ? LoadStoreMode::shared
                                                                                    : LoadStoreMode::two_shot;
   operation.count = signature.count * plan.lanes.front().program.element_bytes / element_bytes;
-  operation.chunk_elements = chunk_bytes / element_bytes;
+  const uint64_t area_bytes = operation.geometry.chunk_bytes;
+  operation.chunk_elements = std::min(plan.choice.chunk_bytes, area_bytes) / element_bytes;
+  operation.shared_chunk_elements = shared_chunk_bytes / element_bytes;
 }
 
 std::vector<std::string> reduce_kernel_names() {

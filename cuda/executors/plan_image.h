@@ -48,8 +48,10 @@ struct PlanImage {
 [[nodiscard]] std::string kernel_name(const Plan &plan);
 /// Of what that kernel takes for an element, where it is one of load_store.
 [[nodiscard]] uint32_t load_store_element_bytes(const Plan &plan);
-/// What such a kernel is to do: its mode, collective, root and sizes. `chunk_bytes`: of a channel's chunk.
-void describe_load_store(const Plan &plan, bool shares_buffers, uint64_t chunk_bytes, LoadStoreOperation &operation);
+/// What such a kernel is to do in places of operation.geometry: its mode, collective, root and sizes.
+/// `shared_chunk_bytes`: of a channel's chunk in shared buffers.
+void describe_load_store(const Plan &plan, bool shares_buffers, uint64_t shared_chunk_bytes,
+                         LoadStoreOperation &operation);
 
 /// The names of all kernels that reduce.
 [[nodiscard]] std::vector<std::string> reduce_kernel_names();

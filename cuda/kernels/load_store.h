@@ -28,19 +28,24 @@ RONDO_HD void run_load_store(G group, const LoadStoreOperation &operation, uint3
   const bool one_shot = !is_copy<Reduction> && operation.mode == LoadStoreMode::one_shot;
   if (!one_shot) tell_begun(group, operation, channel);
   bool done = one_shot || may_begin(group, operation);
-  Meeting meeting = is_copy<Reduction> ? Meeting::stop : Meeting::in_places;
-  const bool meets = is_copy<Reduction> || operation.mode == LoadStoreMode::shared;
-  if (done && meets) {
-    meeting = meet(group, operation, channel, buffers);
-    done = meeting != Meeting::stop;
-  }
-  if constexpr (!is_copy<Reduction>) {
-    if (done && one_shot) done = run_one_shot<Reduction>(group, operation, channel, number);
-    if (done && !one_shot && meeting == Meeting::in_places) done = run_two_shot<Reduction>(group, operation, channel);
-  }
-  if (done && meets) {
-    if (meeting == Meeting::in_buffers) share_buffers<Reduction>(group, operation, channel, buffers);
-    done = leave(group, operation, channel, meeting == Meeting::in_places);
+  if constexpr (is_copy<Reduction>) {
+    done = done && run_shared<Reduction>(group, operation, channel, buffers) == Meeting::in_buffers;
+  } else if (done) {
+    switch (operation.mode) {  // by a chain of conditions ptxas would spill
+      case LoadStoreMode::one_shot:
+        done = run_one_shot<Reduction>(group, operation, channel, number);
+        break;
+      case LoadStoreMode::shared:
+        if (const Meeting met = run_shared<Reduction>(group, operation, channel, buffers); met != Meeting::in_places) {
+          done = met == Meeting::in_buffers;
+          break;
+        }
+        [[fallthrough]];  // through the places
+      case LoadStoreMode::two_shot:
+        done = run_two_shot<Reduction>(group, operation, channel);
+        if (done && operation.mode == LoadStoreMode::shared) done = leave(group, operation, channel, true);
+        break;
+    }
   }
   if (group.rank() == 0)
     report(base, 1, done ? 0 : pack_verdict(Outcome::stopped, Fault::none, 0), one_shot ? 1 : 0);

@@ -124,12 +124,21 @@ template <Group G>
   return group.any(in_places) ? Meeting::in_places : Meeting::in_buffers;
 }
 
-/// B3.
+/// B4, B5. `gives_up`: a peer may never leave.
+template <Group G>
+[[nodiscard]] RONDO_HD bool leave(G group, const LoadStoreOperation &operation, uint32_t channel, bool gives_up) {
+  if constexpr (memory::is_kept(memory::Site::load_store_leave_barrier)) group.sync();
+  return pass_gate<memory::Site::load_store_leave>(group, operation, operation.place(0).left(channel), gives_up);
+}
+
+/// All of it, unless this rank stops or the ranks are to go through their places: then nothing behind the first gate.
 template <class Reduction, Group G>
-RONDO_HD void share_buffers(G group, const LoadStoreOperation &operation, uint32_t channel,
-                            const SharedBuffers *buffers) {
+[[nodiscard]] RONDO_HD Meeting run_shared(G group, const LoadStoreOperation &operation, uint32_t channel,
+                                          SharedBuffers *buffers) {
   using Storage = typename Reduction::Storage;
-  const Share share = make_share<Storage>(operation, channel, operation.chunk_elements);
+  const Meeting meeting = meet(group, operation, channel, buffers);
+  if (meeting != Meeting::in_buffers) return meeting;
+  const Share share = make_share<Storage>(operation, channel, operation.shared_chunk_elements);
   const SharedRoute route = make_route(operation, operation.count * sizeof(Storage));
   const auto input = [&](uint32_t which) { return buffers[route.first_input + which].send + route.input_block; };
   const auto target = [&](uint32_t which) { return buffers[route.first_output + which].recv + route.output_block; };
@@ -153,13 +162,7 @@ RONDO_HD void share_buffers(G group, const LoadStoreOperation &operation, uint32
     else
       reduce_part<Reduction>(group, operands, addresses, static_cast<uint32_t>(part.count));
   }
-}
-
-/// B4, B5. `gives_up`: a peer may never leave.
-template <Group G>
-[[nodiscard]] RONDO_HD bool leave(G group, const LoadStoreOperation &operation, uint32_t channel, bool gives_up) {
-  if constexpr (memory::is_kept(memory::Site::load_store_leave_barrier)) group.sync();
-  return pass_gate<memory::Site::load_store_leave>(group, operation, operation.place(0).left(channel), gives_up);
+  return leave(group, operation, channel, false) ? Meeting::in_buffers : Meeting::stop;
 }
 
 }  // namespace rondo::device

@@ -137,11 +137,8 @@ template <class Reduction, Group G>
   // Nobody else writes it; the first vote comes before one thread moves it on.
   const uint32_t chunks =
       load_store_count_in(memory::load_relaxed(operation.place(operation.rank).contributed(channel)));
-  using Storage = typename Reduction::Storage;
-  const uint64_t most = operation.geometry.chunk_bytes / sizeof(Storage);  // chunks of `shared` have no areas
-  const uint64_t chunk_elements = operation.chunk_elements < most ? operation.chunk_elements : most;
-  const TwoShot<Reduction, G> run{group, operation, make_share<Storage>(operation, channel, chunk_elements), channel,
-                                  chunks};
+  const Share share = make_share<typename Reduction::Storage>(operation, channel, operation.chunk_elements);
+  const TwoShot<Reduction, G> run{group, operation, share, channel, chunks};
   const uint32_t count = run.share.chunk_count;
   RONDO_KEEP_LOOP
   for (uint32_t step = 0; count != 0 && step < count + 2; ++step) {

@@ -29,6 +29,7 @@ struct LoadStoreOperation {
   LoadStoreGeometry geometry;
   uint64_t count = 0;           ///< elements: of the vector, or of a block
   uint64_t chunk_elements = 0;  ///< two_shot: of a channel's chunk; a multiple of 64 bytes, at most chunk_bytes
+  uint64_t shared_chunk_elements = 0;  ///< `shared`: likewise, of any size
   uint32_t rank = 0;
   LoadStoreMode mode = LoadStoreMode::two_shot;
   LoadStoreCollective collective = LoadStoreCollective::all_reduce;
@@ -39,8 +40,8 @@ struct LoadStoreOperation {
   [[nodiscard]] RONDO_HD LoadStorePlace place(uint32_t of) const { return {places[of], geometry}; }
 };
 static_assert(std::is_trivially_copyable_v<LoadStoreOperation> && std::is_standard_layout_v<LoadStoreOperation>);
-static_assert(sizeof(LoadStoreOperation) == 784 && offsetof(LoadStoreOperation, places) == 216);
-static_assert(offsetof(LoadStoreOperation, geometry) == 728 && offsetof(LoadStoreOperation, rank) == 760);
+static_assert(sizeof(LoadStoreOperation) == 792 && offsetof(LoadStoreOperation, places) == 216);
+static_assert(offsetof(LoadStoreOperation, geometry) == 728 && offsetof(LoadStoreOperation, rank) == 768);
 
 enum class Look : uint8_t { ready, waits, foreign };
 

@@ -11,6 +11,7 @@
 #include <random>
 #include <vector>
 
+#include "cuda/transport/shared_memory.h"
 #include "tests/gpu/conformance.h"
 #include "tests/gpu/device_case.h"
 #include "tests/unit/ranks.h"
@@ -35,22 +36,26 @@ inline bool has_two_devices(const char *what) {
   return false;
 }
 
-/// Device memory with the bytes of a vector.
+/// Device memory with the bytes of a vector. `hidden`: mapped for its own device alone, so that no other can read it.
 class DeviceBuffer {
  public:
   static constexpr size_t spare_bytes = 64;  ///< behind the values
-  DeviceBuffer(const World &world, const std::vector<std::byte> &bytes)
-      : world_(world), bytes_(bytes.size()), memory_(world.memory(bytes.size() + spare_bytes)) {
+  DeviceBuffer(const World &world, const std::vector<std::byte> &bytes, bool hidden = false)
+      : world_(world), bytes_(bytes.size()) {
+    auto made = rondo::cuda::SharedMemory::allocate(world.context(), bytes.size() + spare_bytes,
+                                                    hidden ? rondo::DeviceHandles::vmm : rondo::DeviceHandles::ipc);
+    if (!made.ok()) FAIL(made.error().message);
+    memory_ = std::move(made).value();
     write(bytes);
   }
-  [[nodiscard]] void *pointer() const { return reinterpret_cast<void *>(memory_.get().object); }
+  [[nodiscard]] void *pointer() const { return reinterpret_cast<void *>(memory_->address()); }
   void write(const std::vector<std::byte> &bytes) const {
-    CU_OK(world_.cu.memcpy_htod_async(memory_.get().object, bytes.data(), bytes.size(), world_.stream()));
+    CU_OK(world_.cu.memcpy_htod_async(memory_->address(), bytes.data(), bytes.size(), world_.stream()));
     CU_OK(world_.cu.stream_synchronize(world_.stream()));
   }
   [[nodiscard]] std::vector<std::byte> read() const {
     std::vector<std::byte> bytes(bytes_);
-    CU_OK(world_.cu.memcpy_dtoh_async(bytes.data(), memory_.get().object, bytes.size(), world_.stream()));
+    CU_OK(world_.cu.memcpy_dtoh_async(bytes.data(), memory_->address(), bytes.size(), world_.stream()));
     CU_OK(world_.cu.stream_synchronize(world_.stream()));
     return bytes;
   }
@@ -58,7 +63,7 @@ class DeviceBuffer {
  private:
   const World &world_;
   size_t bytes_;
-  rondo::cuda::DeviceMemory memory_;
+  std::shared_ptr<const rondo::cuda::SharedMemory> memory_;
 };
 
 template <class T>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Failures of ranks that are threads, by seed, at random moments: one aborts, does not come, or calls something else.
-// Every rank's kernels must end and every rank must be told. RONDO_SEED_COUNT lives (20), from RONDO_SEED on.
+// Every rank's kernels must end and every rank must be told. RONDO_SEED_COUNT lives (20), from RONDO_SEED on. On
+// RONDO_TEST_DEVICES devices (1), of which some ranks' memory cannot be read by the others, if there are several.
 #include <cstdio>
 #include <cstdlib>
 
@@ -19,6 +20,11 @@ namespace {
 
 constexpr uint32_t timeout_ms = 200;
 
+int device_count() {
+  const char *const wanted = std::getenv("RONDO_TEST_DEVICES");
+  return wanted == nullptr ? 1 : std::atoi(wanted);
+}
+
 enum class Fate { aborts, stays_away, disagrees };
 
 struct Life {
@@ -30,6 +36,7 @@ struct Life {
     count = size_t{1} << random() % 17;
     collective = static_cast<rondo_collective_t>(random() % RONDO_BARRIER);
     delay = std::chrono::microseconds(random() % 3'000);
+    hidden = device_count() > 1 && random() % 2 == 0 ? random() : 0;
   }
   Random random;
   uint64_t seed;
@@ -38,13 +45,15 @@ struct Life {
   size_t count;  ///< of the vector; blocks have their share
   rondo_collective_t collective;
   std::chrono::microseconds delay;
+  uint64_t hidden;  ///< a bit for each rank
 };
 
 class LifeOfRanks {
  public:
-  explicit LifeOfRanks(const Life &life) : life_(life), group_(life.rank_count, config_of(life)) {
+  explicit LifeOfRanks(const Life &life) : life_(life), group_(configs_of(life)) {
     for (int rank = 0; rank < life.rank_count; ++rank)
-      buffers_.emplace_back(group_.world, bytes_of(std::vector<float>(life.count + 8, 1)));
+      buffers_.emplace_back(group_.world_of(rank), bytes_of(std::vector<float>(life.count + 8, 1)),
+                            (life.hidden >> rank & 1) != 0);
     if (!all_wait(life.collective)) collective_ = RONDO_ALL_REDUCE;
   }
 
@@ -77,10 +86,14 @@ class LifeOfRanks {
   [[nodiscard]] size_t count_of(rondo_collective_t collective, size_t count) const {
     return in_blocks(collective) ? count / static_cast<size_t>(life_.rank_count) / 2 * 2 + count % 2 : count;
   }
-  static rondo_config_t config_of(const Life &life) {
-    rondo_config_t config = on_device();
-    if (life.fate == Fate::stays_away) config.timeout_ms = timeout_ms;
-    return config;
+  static std::vector<rondo_config_t> configs_of(const Life &life) {
+    std::vector<rondo_config_t> configs(static_cast<size_t>(life.rank_count), on_device());
+    for (int rank = 0; rank < life.rank_count; ++rank) {
+      rondo_config_t &config = configs[static_cast<size_t>(rank)];
+      config.device = rank % device_count();
+      if (life.fate == Fate::stays_away) config.timeout_ms = timeout_ms;
+    }
+    return configs;
   }
   void call_rounds(int rank, int rounds) {
     for (int round = 0; round < rounds; ++round) call(rank, life_.count);

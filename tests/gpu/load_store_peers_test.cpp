@@ -7,42 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "cuda/transport/shared_memory.h"
 #include "tests/gpu/device_ranks.h"
 
 using namespace rondo_test;
 using namespace rondo::cuda;
 
 namespace {
-
-/// A rank's memory: of cuMemAlloc, or mapped for its own device alone, so that peers cannot read it.
-class RankMemory {
- public:
-  RankMemory(const World &world, const std::vector<std::byte> &bytes, bool hidden)
-      : world_(world), bytes_(bytes.size()) {
-    auto made = SharedMemory::allocate(world.context(), bytes.size() + 64,
-                                       hidden ? rondo::DeviceHandles::vmm : rondo::DeviceHandles::ipc);
-    if (!made.ok()) FAIL(made.error().message);
-    memory_ = made.value();
-    write(bytes);
-  }
-  [[nodiscard]] std::byte *pointer() const { return reinterpret_cast<std::byte *>(memory_->address()); }
-  void write(const std::vector<std::byte> &bytes) const {
-    CU_OK(world_.cu.memcpy_htod_async(memory_->address(), bytes.data(), bytes.size(), world_.stream()));
-    CU_OK(world_.cu.stream_synchronize(world_.stream()));
-  }
-  [[nodiscard]] std::vector<std::byte> read() const {
-    std::vector<std::byte> bytes(bytes_);
-    CU_OK(world_.cu.memcpy_dtoh_async(bytes.data(), memory_->address(), bytes.size(), world_.stream()));
-    CU_OK(world_.cu.stream_synchronize(world_.stream()));
-    return bytes;
-  }
-
- private:
-  const World &world_;
-  size_t bytes_;
-  std::shared_ptr<const SharedMemory> memory_;
-};
 
 struct Call {
   size_t count = 0;
@@ -85,12 +55,12 @@ struct Buffers {
     for (int rank = 0; rank < group.ranks.size(); ++rank) REQUIRE(enqueue(rank, in_place) == RONDO_OK);
   }
   void check(const std::vector<std::byte> &expected) const {
-    for (const RankMemory &memory : recv) CHECK(memory.read() == expected);
+    for (const DeviceBuffer &buffer : recv) CHECK(buffer.read() == expected);
   }
 
   const DeviceRanks &group;
   Call call;
-  std::vector<RankMemory> send, recv;
+  std::vector<DeviceBuffer> send, recv;
 };
 
 /// What ranks on host memory have, by the schedule of the same name, after so many calls, all but the first in place.
@@ -293,5 +263,5 @@ TEST_CASE("peers: devices without atomics between them go on as before, and so d
   buffers.enqueue_all();
   group.synchronize();
   for (int rank = 0; rank < 3; ++rank) CHECK(failure_of(group.ranks[rank]).status == RONDO_OK);
-  for (const RankMemory &memory : buffers.recv) CHECK(memory.read() == buffers.recv[0].read());
+  for (const DeviceBuffer &buffer : buffers.recv) CHECK(buffer.read() == buffers.recv[0].read());
 }
