@@ -117,6 +117,11 @@ TEST_CASE("ring of hosts: each connection carries each piece of news once each w
       for (uint32_t host = 1; host < hosts; ++host)
         ways += static_cast<uint32_t>(ring.overlay().neighbours(host).size()) - 1;
       CHECK(ring.passed_on() <= ways);
+      for (const uint64_t entered : {uint64_t{6}, net::entered_step}) {  // one waits, and the next one takes it along
+        ring.ranks(0).latest[0] = entered;
+        ring.control(0).tell_status();
+      }
+      ring.run(3 * second_ns, [] { return false; });
       CHECK(ring.most_repeated() <= 1);
       ring.kill(1);
       ring.run(3 * second_ns, [] { return false; });
