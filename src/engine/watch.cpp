@@ -11,7 +11,8 @@ namespace {
 
 constexpr uint64_t death_check_interval_ns = 50'000'000;
 constexpr uint64_t fault_look_interval_ns = 5'000'000;
-constexpr int fault_looks_max = 100;  // and not a time, which passes where the machine stands still
+// So many, since numbers may come a heartbeat a hop over hosts; and not a time, which passes where the machine stands.
+constexpr int fault_looks_max = 400;
 constexpr const char *advice =
     "; call the same collectives in the same order with equal arguments and configuration";
 constexpr const char *what_now = "; only rondo_comm_abort and rondo_comm_destroy are left for this communicator";
@@ -67,14 +68,16 @@ bool OperationWatch::look(uint64_t now_ns) {
 /// Also of the operations that are over: a rank may complete one before the ranks that disagree on it have called, as
 /// the root of a broadcast does, and so may all of them, as two roots do. Their histories differ from there on.
 bool OperationWatch::check_agreement() {
-  for (uint32_t peer = 0; peer < rank_count_; ++peer) {
-    if (peer == rank_) continue;
-    const auto common = latest_in_common(peer);
-    if (!common || common->theirs.history == common->own.history) continue;
-    tell_disagreement(peer, *common);
-    return true;
-  }
+  for (uint32_t peer = 0; peer < rank_count_; ++peer)
+    if (peer != rank_ && disagrees(peer)) return true;
   return false;
+}
+
+bool OperationWatch::disagrees(uint32_t peer) {
+  const auto common = latest_in_common(peer);
+  if (!common || common->theirs.history == common->own.history) return false;
+  tell_disagreement(peer, *common);
+  return true;
 }
 
 std::optional<OperationWatch::Common> OperationWatch::latest_in_common(uint32_t peer) const {
@@ -161,7 +164,8 @@ void OperationWatch::explain_fault(uint32_t peer, Fault fault) {
   // What tells why may be seen later than the slot: of a buffer that is unreadable because its owner has just died, the
   // memory goes before the process is seen to end; and where ranks share no memory a record may come behind a slot.
   for (int look = 0; look < fault_looks_max; ++look) {
-    if (ranks_.failed() || check_agreement()) return;
+    // The peer first: of ranks on other hosts only so many are asked at once.
+    if (ranks_.failed() || disagrees(peer) || check_agreement()) return;
     if (fault == Fault::unreadable && check_ended_ranks(next_death_check_ns_)) return;
     sleep_for_ns(fault_look_interval_ns);
   }

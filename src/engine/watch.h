@@ -41,6 +41,7 @@ class OperationWatch final : public Watch {
   };
 
   bool check_agreement();
+  bool disagrees(uint32_t peer);
   /// None: there is no such operation, or no record of it.
   [[nodiscard]] std::optional<Common> latest_in_common(uint32_t peer) const;
   void tell_disagreement(uint32_t peer, const Common &latest);

@@ -271,7 +271,7 @@ TEST_CASE("several hosts: a rank that leaves while it is needed is named", "[net
   }
 }
 
-TEST_CASE("several hosts: ranks of hosts that are no neighbours tell what each of them has called", "[net]") {
+TEST_CASE("several hosts: in a ring of hosts, ranks that disagree are told what both have called", "[net]") {
   World world(ring);
   world.mesh_hosts_max = 4;
   const auto wrong = run_ranks(world, [&](uint32_t rank, Communicator &comm) {

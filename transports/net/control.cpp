@@ -17,7 +17,7 @@ namespace rondo::net {
 namespace {
 
 constexpr uint64_t ask_again_ns = 50'000'000;
-constexpr uint64_t heartbeats_unanswered_max = 300;  // a minute's; a stopped process may be looked at for longer
+constexpr uint64_t failure_reserve = 16, leaving_reserve = 64;  // cells to a host that says nothing
 constexpr uint64_t failure_repeats = 5;              // heartbeats that repeat it
 /// Clocks of two hosts part by that much a second at worst: an old measurement loses to a new one of this uncertainty.
 constexpr uint64_t clock_drift_divisor = 50'000;  // 20 parts in a million
@@ -137,7 +137,7 @@ void Control::tell_leaving() {
   const ControlLock lock(header(), index_, tell_patience_ns, ended_);
   if (!lock.held()) return;
   if (parts_.local->failed() && header().failure_told == 0) send_failure();
-  send_status();
+  send_status(leaving_reserve);
   news_.call_due(UINT64_MAX);  // this may be the last rank of its host, by which others hear
   news_.tell(lines_);
 }
@@ -203,7 +203,6 @@ void Control::serve(uint64_t now_ns, bool someone_died) {
     if (peer.lost == 0 && peer.send_error != 0) news_.lose(host, static_cast<int>(peer.send_error));
     // Before the next heartbeat is sent, so that the first of these looks sees one that was sent when the last one was.
     if (beats && peer.lost == 0 && lines_.is_silent(host, now_ns)) news_.lose(host, ETIMEDOUT);
-    if (beats) ++peer.heartbeats_unanswered;
     if (peer.lost == 0) static_cast<void>(lines_.send_rest(host));
   }
   // Before the news: that a rank has left comes behind the failure for which it did.
@@ -219,7 +218,7 @@ void Control::serve(uint64_t now_ns, bool someone_died) {
   }
 }
 
-void Control::send_status() {
+void Control::send_status(uint64_t reserve) {
   std::array<RankNews, statuses_max> statuses;
   for (size_t first = 0; first < local_ranks_.size(); first += statuses_max) {
     const size_t count = std::min<size_t>(local_ranks_.size() - first, statuses_max);
@@ -231,8 +230,7 @@ void Control::send_status() {
                         parts_.local->latest_operation(index), parts_.local->completed_operation(index)};
     }
     const Cell cell = status_cell(std::span(statuses).first(count));
-    for (const uint32_t host : overlay_.neighbours(host_))
-      if (parts_.share.memory.host(host).heartbeats_unanswered < heartbeats_unanswered_max) lines_.send(host, cell);
+    for (const uint32_t host : overlay_.neighbours(host_)) lines_.send(host, cell, reserve);
   }
 }
 
@@ -242,7 +240,7 @@ void Control::send_failure() {
   cell.put(static_cast<uint32_t>(error.status)).put(static_cast<uint32_t>(error.rank));
   cell.put(static_cast<uint32_t>(error.peer)).put(error.operation);
   cell.put(std::string_view(error.message).substr(0, failure_text_max));
-  for (const uint32_t host : overlay_.neighbours(host_)) lines_.send(host, cell);
+  for (const uint32_t host : overlay_.neighbours(host_)) lines_.send(host, cell, failure_reserve);
   memory::store_release(header().failure_told, header().failure_told + 1);  // pairs with pass_on_failure()
 }
 
@@ -256,7 +254,7 @@ bool Control::take(uint32_t neighbour, ByteReader cell) {
   const auto magic = cell.number<uint32_t>();
   const auto kind = static_cast<CellKind>(cell.number<uint32_t>());
   if (magic != cell_magic) return news_.lose(neighbour, EPROTO), false;
-  parts_.share.memory.host(neighbour).heartbeats_unanswered = 0;
+  parts_.share.memory.host(neighbour).sent_unheard = 0;
   switch (kind) {
     case CellKind::status:
       take_status(neighbour, cell);

@@ -98,7 +98,7 @@ class Control {
   void serve(uint64_t now_ns, bool someone_died);
   void ring();
 
-  void send_status();
+  void send_status(uint64_t reserve = 0);
   void send_failure();
   void receive(uint32_t neighbour);
   bool take(uint32_t neighbour, ByteReader cell);

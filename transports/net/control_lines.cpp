@@ -24,12 +24,16 @@ int reason_of_end(int descriptor, int error) {
 
 }  // namespace
 
-bool ControlLines::send(uint32_t host, const Cell &cell) const {
+bool ControlLines::send(uint32_t host, const Cell &cell, uint64_t reserve) const {
   RemoteHost &peer = memory_.host(host);
-  if (peer.lost != 0 || peer.send_error != 0 || !send_rest(host)) return false;
+  if (peer.lost != 0 || peer.send_error != 0 || peer.sent_unheard >= unheard_max + reserve || !send_rest(host))
+    return false;
   std::ranges::copy(cell.bytes(), peer.unsent.begin());
   peer.unsent_bytes = cell_bytes;
-  if (send_rest(host) || peer.unsent_bytes != cell_bytes) return true;
+  if (send_rest(host) || peer.unsent_bytes != cell_bytes) {
+    ++peer.sent_unheard;
+    return true;
+  }
   peer.unsent_bytes = 0;
   return false;
 }

@@ -22,8 +22,12 @@ class ControlLines {
   ControlLines(const ControlMemory &memory, const std::vector<FileDescriptor> &sockets)
       : memory_(memory), sockets_(sockets) {}
 
-  /// False: it was left out, since the connection is full or at its end.
-  bool send(uint32_t host, const Cell &cell) const;
+  /// A stopped process takes nothing in, and must not be taken for dead when its buffer is full: so many cells are sent
+  /// to a host that has said nothing since.
+  static constexpr uint64_t unheard_max = 256;
+  /// False: it was left out, since the connection is full or at its end, or the host says nothing. `reserve`: cells more
+  /// than those, for what is said at the end.
+  bool send(uint32_t host, const Cell &cell, uint64_t reserve = 0) const;
   /// True: nothing is left of the cell that was sent in part.
   bool send_rest(uint32_t host) const;
   /// Takes all cells that have come, until `take` returns false. What ended the connection: errno, 0 if it was closed.

@@ -43,6 +43,7 @@ struct ControlHeader {
   // Of a ring of hosts (overlay.h):
   uint64_t due = 0;           ///< a bit for each neighbour: news is to be told to it now
   uint64_t downs = 0;         ///< how many ends of connections are known to be down
+  uint64_t gone_ranks = 0;    ///< how many ranks of other hosts are known to have left or ended
   uint64_t down_reason = 0;   ///< of the last: 1 + errno
   uint64_t next_sweep_ns = 0;  ///< when all news that waits is due to all neighbours
   uint64_t asked_ns = 0;      ///< the last questions to other hosts: when the first of them was asked
@@ -51,7 +52,7 @@ struct ControlHeader {
 
 struct RemoteHost {
   alignas(cache_line_bytes) uint64_t lost = 0;  ///< 1: nothing comes any more
-  uint64_t heartbeats_unanswered = 0;
+  uint64_t sent_unheard = 0;  ///< cells that were sent to it since the last one came
   uint64_t send_error = 0;  ///< nothing can be sent any more; what it said last is still to be read
   SilenceWatch silence;      ///< looks at each heartbeat
   uint64_t unsent_bytes = 0;  ///< the last so many of `unsent` are still to be sent

@@ -10,6 +10,8 @@ namespace rondo::net {
 namespace {
 
 constexpr uint64_t sweep_ns = 2'000'000'000;
+constexpr auto left_state = static_cast<uint32_t>(RankState::left);  // and ended_state comes behind it
+static_assert(ended_state > left_state);
 
 }  // namespace
 
@@ -47,6 +49,8 @@ void News::take(uint32_t neighbour, const RankNews &news) {
     memory::store_release(known.state, news.state);
   else if (known.ended == 0)
     memory::store_release(known.ended, 1);
+  // Before what it counts, as in mark_due(): the ways are found again once too often, never once too seldom.
+  if (news.state >= left_state && known.told < left_state) ++header().gone_ranks;
   known.told = news.state;
 }
 
@@ -71,21 +75,24 @@ bool News::is_down(uint32_t host, uint32_t neighbour) const {
          memory_.host(neighbour).down[*overlay_.place(neighbour, host)] != 0;
 }
 
-/// Every rank of it has left, or has ended before its host did.
-bool News::all_gone(uint32_t host) const {
+/// By host: every rank of it has left, or has ended before its host did. It passes nothing on.
+std::vector<bool> News::gone_hosts() const {
+  std::vector<bool> gone(overlay_.host_count(), true);
   for (uint32_t rank = 0; rank < host_of_.size(); ++rank)
-    if (host_of_[rank] == host && memory_.rank(rank).told < static_cast<uint32_t>(RankState::left)) return false;
-  return true;
+    if (host_of_[rank] == host_ || memory_.rank(rank).told < left_state) gone[host_of_[rank]] = false;
+  return gone;
 }
 
 /// Its steps are in an order in which the next rank that serves can repeat them, where a process ends in between.
 void News::lose(uint32_t neighbour, int error) {
   const uint64_t reason = static_cast<uint64_t>(error) + 1;
-  if (overlay_.is_mesh())
-    mark_lost(neighbour, reason);
-  else if (!all_gone(neighbour))
+  if (overlay_.is_mesh()) {
+    std::vector<bool> lost(overlay_.host_count());
+    lost[neighbour] = true;
+    mark_lost(lost, reason);
+  } else if (!gone_hosts()[neighbour]) {
     add_down(host_, *overlay_.place(host_, neighbour), reason);
-  find_lost();
+  }
   memory_.host(neighbour).lost = 1;
 }
 
@@ -109,21 +116,44 @@ void News::take_down(ByteReader body) {
     const auto place = overlay_.place(host, other);
     if (place && reason != 0) add_down(host, *place, reason);
   }
-  find_lost();
 }
 
-/// Where more is down than this rank knows: the ways that are left, and the hosts to which there is none.
+/// Where more is down, or more hosts are gone, than this rank has looked at: the ways that are left, and the hosts that
+/// are lost.
 void News::find_lost() {
-  if (overlay_.is_mesh() || found_downs_ == header().downs) return;
-  first_hops_ = overlay_.first_hops(host_, [this](uint32_t host, uint32_t other) { return is_down(host, other); });
-  found_downs_ = header().downs;
-  for (uint32_t host = 0; host < overlay_.host_count(); ++host)
-    if (host != host_ && first_hops_[host] == Overlay::no_way) mark_lost(host, header().down_reason);
+  const auto seen = std::pair(header().downs, header().gone_ranks);
+  if (overlay_.is_mesh() || found_ == seen) return;
+  found_ = seen;
+  const std::vector<bool> gone = gone_hosts();
+  const auto is_shut = [&](uint32_t host, uint32_t other) {
+    return gone[host] || gone[other] || is_down(host, other);
+  };
+  first_hops_ = overlay_.first_hops(host_, is_shut);
+  if (header().downs == 0) return;
+  std::vector<bool> lost(overlay_.host_count()), looked_at = gone;
+  for (uint32_t host = 0; host < overlay_.host_count(); ++host) {
+    if (host == host_ || looked_at[host] || first_hops_[host] != Overlay::no_way) continue;
+    // The hosts that hear of each other, of which none can be heard here.
+    const std::vector<uint32_t> ways = overlay_.first_hops(host, is_shut);
+    std::vector<uint32_t> part{host};
+    for (uint32_t other = 0; other < overlay_.host_count(); ++other)
+      if (ways[other] != Overlay::no_way) part.push_back(other);
+    const bool cut_off = std::ranges::any_of(part, [this](uint32_t each) { return has_down(each); });
+    for (const uint32_t each : part) {
+      looked_at[each] = true;
+      lost[each] = cut_off;
+    }
+  }
+  mark_lost(lost, header().down_reason);
 }
 
-void News::mark_lost(uint32_t host, uint64_t reason) {
+bool News::has_down(uint32_t host) const {
+  return std::ranges::any_of(overlay_.neighbours(host), [&](uint32_t other) { return is_down(host, other); });
+}
+
+void News::mark_lost(const std::vector<bool> &hosts, uint64_t reason) {
   for (uint32_t rank = 0; rank < host_of_.size(); ++rank)
-    if (host_of_[rank] == host && memory_.rank(rank).ended == 0)
+    if (hosts[host_of_[rank]] && memory_.rank(rank).ended == 0)
       memory::store_release(memory_.rank(rank).ended, reason);  // pairs with Control::why_dead()
 }
 
@@ -147,7 +177,7 @@ void News::call_due(uint64_t now_ns) {
 }
 
 void News::tell(const ControlLines &lines) {
-  find_lost();  // what a process that has ended had no time to find
+  if (header().downs != 0) find_lost();
   if (header().due == 0) return;
   for (const uint32_t neighbour : overlay_.neighbours(host_)) {
     const uint64_t mark = mark_of(neighbour);

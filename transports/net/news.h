@@ -10,9 +10,10 @@
 // When     A changed state, and an end that is down: to all at once. Numbers of operations: by the tree of
 //          Overlay::parent(), at the next heartbeat, or at once where ranks may wait for them (entered_step); to all
 //          others every 2 s, for where a host of the tree is stopped. While a connection is down, all are in the tree.
-// Lost     A host to which no way is left that is not down is lost, with the reason of the end that was told last. A
-//          host whose ranks had all left or ended when its connections ended is not down: others have ways over it,
-//          and whether they are there is no longer known. Their links for data still tell.
+// Lost     Hosts to which no way is left are lost, where one of their connections is down, with the reason of the end
+//          that was told last. A host whose ranks have all left or ended is no way, but its connections are not down
+//          when they end: hosts that were joined over it alone are not heard of any more, and are not taken for lost
+//          either. Their links for data still tell.
 // A mesh   has nothing to pass on: a connection that is down is the loss of the host.
 //
 // All under the lock of the memory.
@@ -21,6 +22,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "transports/net/control_lines.h"
@@ -63,11 +65,12 @@ class News {
   [[nodiscard]] uint64_t mark_of(uint32_t neighbour) const { return uint64_t{1} << *overlay_.place(host_, neighbour); }
   [[nodiscard]] uint64_t next_of(uint32_t rank) const;
   [[nodiscard]] bool is_down(uint32_t host, uint32_t neighbour) const;
-  [[nodiscard]] bool all_gone(uint32_t host) const;
+  [[nodiscard]] std::vector<bool> gone_hosts() const;
+  [[nodiscard]] bool has_down(uint32_t host) const;
   void mark_due(uint32_t neighbour, const RankNews &news, RemoteRank &known);
   void add_down(uint32_t host, uint32_t place, uint64_t reason);
   void find_lost();
-  void mark_lost(uint32_t host, uint64_t reason);
+  void mark_lost(const std::vector<bool> &hosts, uint64_t reason);
   bool tell_downs(const ControlLines &lines, uint32_t neighbour, uint64_t mark);
   bool tell_ranks(const ControlLines &lines, uint32_t neighbour, uint64_t mark);
 
@@ -77,8 +80,8 @@ class News {
   const uint32_t host_;
   uint64_t all_ = 0;                  ///< in a ring: the marks of all neighbours
   std::vector<uint64_t> children_;    ///< likewise, by host: the marks of those that hear of its ranks from this host
-  std::vector<uint32_t> first_hops_;  ///< by host, while as many ends were down as `found_downs_` says
-  std::optional<uint64_t> found_downs_;
+  std::vector<uint32_t> first_hops_;  ///< by host
+  std::optional<std::pair<uint64_t, uint64_t>> found_;  ///< when they were found: ends that were down, ranks gone
 };
 
 /// Of statuses.size() <= statuses_max ranks.
