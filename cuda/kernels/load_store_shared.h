@@ -17,10 +17,11 @@
 
 namespace rondo::device {
 
-/// A rank's buffers, in shared memory of a block: pointers that every piece needs.
+/// In shared memory of a block, what every piece needs: where the inputs lie, and where the outputs do. The first so
+/// many are filled in that there are of each.
 struct SharedBuffers {
-  const std::byte *send;
-  std::byte *recv;
+  const std::byte *input;
+  std::byte *output;
 };
 
 /// From how many ranks' buffers a piece comes, into how many it goes, and where a block of that many bytes lies there.
@@ -95,10 +96,10 @@ enum class Meeting : uint8_t {
   in_places    ///< one of them cannot: all pass their parts on in their places
 };
 
-/// B1, B2. All ranks that do not stop come to the same. `buffers`: everybody's, for all threads.
+/// B1, B2. All ranks that do not stop come to the same. `buffers`: filled in, for all threads.
 template <Group G>
 [[nodiscard]] RONDO_HD Meeting meet(G group, const LoadStoreOperation &operation, uint32_t channel,
-                                    SharedBuffers *buffers) {
+                                    const SharedRoute &route, SharedBuffers *buffers) {
   const Buffers &own = operation.base.buffers;
   if (group.rank() == 0) {
     LoadStoreWindow &window = operation.place(operation.rank).window(channel);
@@ -115,8 +116,11 @@ template <Group G>
     const uint64_t seen = memory::load_relaxed(window.signature);  // ordered by B2
     foreign |= static_cast<uint32_t>(seen) != own.signature;
     in_places |= !load_store_can_be_read(seen);
-    buffers[rank] = {reinterpret_cast<const std::byte *>(memory::load_relaxed(window.send)),
-                     reinterpret_cast<std::byte *>(memory::load_relaxed(window.recv))};
+    const uint32_t input = rank - route.first_input, output = rank - route.first_output;  // before them far too large
+    if (input < route.input_count)
+      buffers[input].input = reinterpret_cast<const std::byte *>(memory::load_relaxed(window.send)) + route.input_block;
+    if (output < route.output_count)
+      buffers[output].output = reinterpret_cast<std::byte *>(memory::load_relaxed(window.recv)) + route.output_block;
     if (foreign) (void)tell_foreign(operation, rank);
   }
   // Where one differs from another, each has one that differs from its own: either all go on or none does.
@@ -136,25 +140,25 @@ template <class Reduction, Group G>
 [[nodiscard]] RONDO_HD Meeting run_shared(G group, const LoadStoreOperation &operation, uint32_t channel,
                                           SharedBuffers *buffers) {
   using Storage = typename Reduction::Storage;
-  const Meeting meeting = meet(group, operation, channel, buffers);
+  const SharedRoute route = make_route(operation, operation.count * sizeof(Storage));
+  const Meeting meeting = meet(group, operation, channel, route, buffers);
   if (meeting != Meeting::in_buffers) return meeting;
   const Share share = make_share<Storage>(operation, channel, operation.shared_chunk_elements);
-  const SharedRoute route = make_route(operation, operation.count * sizeof(Storage));
-  const auto input = [&](uint32_t which) { return buffers[route.first_input + which].send + route.input_block; };
-  const auto target = [&](uint32_t which) { return buffers[route.first_output + which].recv + route.output_block; };
   // Of a copy it counts in which bits they differ from the operand's.
-  const uint64_t origin = is_copy<Reduction> ? GroupArgs::address(input(0)) : 0;
+  const uint64_t origin = is_copy<Reduction> ? GroupArgs::address(buffers[0].input) : 0;
   uint64_t addresses = 0;
   RONDO_KEEP_LOOP
-  for (uint32_t which = 0; which < route.input_count; ++which) addresses |= GroupArgs::address(input(which)) ^ origin;
+  for (uint32_t which = 0; which < route.input_count; ++which)
+    addresses |= GroupArgs::address(buffers[which].input) ^ origin;
   RONDO_KEEP_LOOP
-  for (uint32_t which = 0; which < route.output_count; ++which) addresses |= GroupArgs::address(target(which)) ^ origin;
+  for (uint32_t which = 0; which < route.output_count; ++which)
+    addresses |= GroupArgs::address(buffers[which].output) ^ origin;
   RONDO_KEEP_LOOP
   for (uint32_t index = 0; index < share.chunk_count; ++index) {
     const Range part = route.whole ? share.chunk(index) : share.part(index, operation.rank);
     const size_t at = part.begin * sizeof(Storage);
-    const auto operand = [&](uint32_t which) { return input(which) + at; };
-    const auto output = [&](uint32_t which) { return target(which) + at; };
+    const auto operand = [&](uint32_t which) { return buffers[which].input + at; };
+    const auto output = [&](uint32_t which) { return buffers[which].output + at; };
     const RankOperands<decltype(operand), decltype(output)> operands{operand, output, route.input_count,
                                                                      route.output_count, operation.base.divisor};
     if constexpr (is_copy<Reduction>)
