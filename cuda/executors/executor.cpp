@@ -21,6 +21,7 @@ namespace rondo::cuda {
 namespace {
 
 constexpr uint32_t default_slot_count = 8;
+constexpr uint64_t lost_patience_ns = 5'000'000'000;  // see load_store_place.h
 constexpr uint32_t poll_count = 64;  // looks at a flag in device memory for one at the host's abort word
 constexpr uint64_t upload_patience_ns = 200'000'000;  // a busy machine is seldom later
 constexpr uint64_t upload_patience_captured_ns = 2'000'000'000;
@@ -47,7 +48,7 @@ class KernelExecutor final : public ExecutorBase {
     const DeviceReport now = report();
     return now.ended_number >= last_number_ && now.begun_calls == now.ended_calls && late_uploads_ended();
   }
-  void stop() override { memory::store_release(words().abort, 1); }  // pairs with A1 in cuda/kernels/run.h
+  void stop() override;
 
   [[nodiscard]] Result<void> connect(const DeviceRequest &request, InfoExchange &info_exchange) override;
 
@@ -86,6 +87,7 @@ class KernelExecutor final : public ExecutorBase {
   bool has_load_store_ = false;  ///< its kernels are loaded
   uint64_t last_number_ = 0;     ///< of the operations that were enqueued and not captured
   mutable std::atomic<uint64_t> ended_number_ = 0, ended_calls_ = 0;  ///< as last seen: they tell more than `ended` has
+  std::atomic<uint64_t> stopped_ns_{0};  ///< relaxed: when stop() was called first; orders nothing
   std::shared_ptr<LaunchGroup> group_;  ///< null: this rank launches kernels of its own
   uint32_t place_ = 0;                  ///< in the group
   std::atomic<bool> upload_was_late_ = false;
@@ -191,7 +193,7 @@ Result<std::unique_ptr<PreparedPlan>> KernelExecutor::prepare(const Plan &plan) 
 void KernelExecutor::prepare_load_store(const Plan &plan, CudaPlan &made) const {
   device::LoadStoreOperation &operation = made.load_store;
   operation.geometry = segment_.shape().load_store;
-  device::describe_load_store(plan, segment_.shape().shares_buffers(), shared_chunk_bytes, operation);
+  device::describe_load_store(plan, segment_.shape().buffers, shared_chunk_bytes, operation);
   for (uint32_t rank = 0; rank < operation.geometry.rank_count; ++rank)
     operation.places[rank] = reinterpret_cast<std::byte *>(segment_.address_of(rank) + segment_.shape().place_offset());
   operation.rank = rank_;
@@ -304,6 +306,13 @@ Result<DevicePointer> KernelExecutor::address_for(CudaPlan &plan, const DeviceCa
   return plan.uploaded ? device_address_of(plan) : reinterpret_cast<DevicePointer>(host_image_of(plan));
 }
 
+void KernelExecutor::stop() {
+  uint64_t first = 0, now = now_ns();
+  if (stopped_ns_.compare_exchange_strong(first, now, std::memory_order_relaxed)) first = now;
+  const uint64_t what = now - first < lost_patience_ns ? device::abort_operation : device::abort_lost_peers;
+  memory::store_release(words().abort, what);  // pairs with A1 in cuda/kernels/run.h
+}
+
 device::DeviceOperation KernelExecutor::operation_of(const CudaPlan &plan, const DeviceCall &call) const {
   device::DeviceOperation operation;
   operation.abort = &words().abort;
@@ -345,10 +354,8 @@ Result<void> KernelExecutor::run(CudaPlan &plan, const DeviceCall &call, CuStrea
 Result<void> KernelExecutor::run_load_store(const CudaPlan &plan, const DeviceCall &call, CuStream stream) const {
   device::LoadStoreOperation operation = plan.load_store;
   operation.base = operation_of(plan, call);
-  if (operation.mode == device::LoadStoreMode::shared && segment_.shape().buffers == BufferPlace::peer_devices) {
-    RONDO_TRY_ASSIGN(const bool can_be_read, peers_can_read(*driver_, call.buffers));
-    operation.can_be_read = can_be_read ? 1 : 0;
-  }
+  if (operation.mode == device::LoadStoreMode::shared && segment_.shape().buffers == BufferPlace::peer_devices)
+    operation.can_be_read = peers_can_read(*driver_, call.buffers) ? 1 : 0;
   const LaunchSize size{plan.channel_count, plan.threads, device::load_store_shared_bytes(operation.rank_count())};
   return launch_kernel(*driver_, plan.kernel, size, &operation, stream, "launching a collective");
 }

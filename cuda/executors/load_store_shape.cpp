@@ -63,10 +63,10 @@ Result<void> agree_on_peers(const PrimaryContext &context, uint32_t channel_coun
   return {};
 }
 
-Result<bool> peers_can_read(const CudaDriver &driver, const Buffers &buffers) {
+bool peers_can_read(const CudaDriver &driver, const Buffers &buffers) {
   for (const std::byte *const pointer : {buffers.send.data, buffers.recv.data}) {
-    RONDO_TRY_ASSIGN(const PointerInfo info, pointer_info(driver, pointer));
-    if (!info.legacy_ipc_capable) return false;
+    const auto info = pointer_info(driver, pointer);
+    if (!info.ok() || !info.value().legacy_ipc_capable) return false;
   }
   return true;
 }

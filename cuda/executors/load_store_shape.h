@@ -36,8 +36,9 @@ struct PeersInfo {
                                           InfoExchange &info_exchange, DeviceRequest &request);
 
 /// Buffers that kernels on peer devices can read and write: peer access is to memory of cuMemAlloc, while memory of
-/// pools and mapped memory have lists of devices of their own. With a context current.
-[[nodiscard]] Result<bool> peers_can_read(const CudaDriver &driver, const Buffers &buffers);
+/// pools and mapped memory have lists of devices of their own. False also of what the driver does not know. With a
+/// context current.
+[[nodiscard]] bool peers_can_read(const CudaDriver &driver, const Buffers &buffers);
 
 /// A communicator has the kernels of load_store and places for them: it asks for them, or has them because its ranks
 /// share buffers and it asks for nothing else.

@@ -149,13 +149,16 @@ uint32_t load_store_element_bytes(const Plan &plan) {
   return is_move(plan) ? 1 : plan.lanes.front().program.element_bytes;
 }
 
-void describe_load_store(const Plan &plan, bool shares_buffers, uint64_t shared_chunk_bytes,
+void describe_load_store(const Plan &plan, BufferPlace place, uint64_t shared_chunk_bytes,
                          LoadStoreOperation &operation) {
   const uint32_t element_bytes = load_store_element_bytes(plan);
   const Signature &signature = plan.key.signature;
   operation.collective = load_store_collective(static_cast<rondo_collective_t>(signature.collective));
   operation.root = signature.root;
   const bool all_reduce = operation.collective == LoadStoreCollective::all_reduce;
+  // As has_both_ways in cuda/kernels/load_store.h: types of 8 bits go through places among devices.
+  const bool in_places = place == BufferPlace::peer_devices && all_reduce && element_bytes == 1;
+  const bool shares_buffers = place != BufferPlace::device && !in_places;
   assert(all_reduce || shares_buffers);  // the tuner chooses nothing else
   operation.mode = all_reduce && plan.choice.algorithm == RONDO_ALGORITHM_ONE_SHOT ? LoadStoreMode::one_shot
                    : shares_buffers                                                ? LoadStoreMode::shared

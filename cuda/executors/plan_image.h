@@ -50,7 +50,7 @@ struct PlanImage {
 [[nodiscard]] uint32_t load_store_element_bytes(const Plan &plan);
 /// What such a kernel is to do in places of operation.geometry: its mode, collective, root and sizes.
 /// `shared_chunk_bytes`: of a channel's chunk in shared buffers.
-void describe_load_store(const Plan &plan, bool shares_buffers, uint64_t shared_chunk_bytes,
+void describe_load_store(const Plan &plan, BufferPlace place, uint64_t shared_chunk_bytes,
                          LoadStoreOperation &operation);
 
 /// The names of all kernels that reduce.

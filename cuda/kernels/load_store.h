@@ -18,6 +18,11 @@ namespace rondo::device {
   return shared_bytes_for(1, 0) + rank_count * static_cast<uint32_t>(sizeof(SharedBuffers));
 }
 
+/// An all-reduce in shared buffers that cannot be read goes through the places, in the same kernel. Types of 8 bits go
+/// there from the start (KernelExecutor): with both ways in one kernel ptxas would spill.
+template <class Reduction>
+inline constexpr bool has_both_ways = sizeof(typename Reduction::Storage) > 1;
+
 /// A block's whole work. `shared`: load_store_shared_bytes().
 template <class Reduction, Group G>
 RONDO_HD void run_load_store(G group, const LoadStoreOperation &operation, uint32_t channel, std::byte *shared) {
@@ -36,14 +41,16 @@ RONDO_HD void run_load_store(G group, const LoadStoreOperation &operation, uint3
         done = run_one_shot<Reduction>(group, operation, channel, number);
         break;
       case LoadStoreMode::shared:
-        if (const Meeting met = run_shared<Reduction>(group, operation, channel, buffers); met != Meeting::in_places) {
+        if (const Meeting met = run_shared<Reduction>(group, operation, channel, buffers);
+            !has_both_ways<Reduction> || met != Meeting::in_places) {
           done = met == Meeting::in_buffers;
           break;
         }
         [[fallthrough]];  // through the places
       case LoadStoreMode::two_shot:
         done = run_two_shot<Reduction>(group, operation, channel);
-        if (done && operation.mode == LoadStoreMode::shared) done = leave(group, operation, channel, true);
+        if constexpr (has_both_ways<Reduction>)
+          if (done && operation.mode == LoadStoreMode::shared) done = leave(group, operation, channel, true);
         break;
     }
   }

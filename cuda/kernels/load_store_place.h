@@ -38,7 +38,8 @@
 //   Nobody touches a peer's buffer before all have arrived, nor after all have left. Who gives up before all have
 //   arrived takes its arrival back and closes the gate, in one exchange: then nobody gets through it, ever. Who is
 //   through it waits for nothing but B5, which comes, since all others are through it, too: so it does not give up,
-//   and no buffer is touched any more when the kernel of its owner has ended.
+//   and no buffer is touched any more when the kernel of its owner has ended. But on several devices one may be gone
+//   with its kernel: seconds after a failure, of which B3 takes milliseconds, the host says so, and B5 ends.
 //   Both counts grow by rank_count with each operation, so they tell by themselves where the next one stands.
 //   Where a rank's window says that other devices cannot read its buffers, all ranks see that behind B2, touch no
 //   peer's buffer, and run a two_shot in place of B3. B5 can be in vain then, and ends like B2: a peer that gave up in

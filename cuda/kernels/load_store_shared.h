@@ -61,7 +61,8 @@ enum class Gate : uint8_t { waits, open, closed };
   }
 }
 
-/// Every thread gets the same. `word`: of rank 0's place. `gives_up`: thread 0 looks whether it must stop.
+/// Every thread gets the same. `word`: of rank 0's place. `gives_up`: thread 0 looks whether it must stop; else only
+/// whether a peer is lost.
 template <memory::Site arrival, Group G>
 [[nodiscard]] RONDO_HD bool pass_gate(G group, const LoadStoreOperation &operation, uint64_t &word, bool gives_up) {
   uint64_t target = 0;
@@ -82,8 +83,10 @@ template <memory::Site arrival, Group G>
       waiting.keep();
       return true;
     }
-    if (gives_up && group.rank() == 0 && seen == Gate::waits && must_stop(operation.base, told))
-      seen = close_gate(word, target);
+    if (group.rank() == 0 && seen == Gate::waits) {
+      if (gives_up && must_stop(operation.base, told)) seen = close_gate(word, target);
+      if (!gives_up && memory::load_acquire(*operation.base.abort) == abort_lost_peers) seen = Gate::closed;  // A1
+    }
     if (group.any(seen == Gate::closed)) return false;
     group.relax();
   }

@@ -92,10 +92,14 @@ static_assert(sizeof(DeviceResult) == cache_line_bytes);
 [[nodiscard]] constexpr Fault fault_in(uint64_t verdict) { return static_cast<Fault>(verdict >> 8 & 0xFF); }
 [[nodiscard]] constexpr uint32_t peer_in(uint64_t verdict) { return static_cast<uint32_t>(verdict >> 32); }
 
+/// What the host's abort word says.
+inline constexpr uint64_t abort_operation = 1;   ///< stop
+inline constexpr uint64_t abort_lost_peers = 2;  ///< and wait no longer for a rank that is sure to come: it is lost
+
 /// An operation of one rank. One block runs a channel of it.
 struct DeviceOperation {
   const DeviceChannel *channels = nullptr;
-  const uint64_t *abort = nullptr;  ///< not 0: stop. The host's memory
+  const uint64_t *abort = nullptr;  ///< 0, or what is to stop. The host's memory
   DeviceProgress *progress = nullptr;
   DeviceResult *result = nullptr;
   Buffers buffers;  ///< device addresses; exported buffers are offered to peers in the same address space only

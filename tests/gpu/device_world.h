@@ -139,7 +139,10 @@ class DeviceWorld {
   void hide_buffers(uint32_t rank, bool hidden = true) { can_be_read_[rank] = hidden ? 0 : 1; }
   /// Kernels are those of captured calls from now on.
   void capture() { captured_ = true; }
-  void abort(uint32_t rank) { memory::store_release(aborts_[rank].value, 1); }  // pairs with A1 in device::must_stop
+  /// Pairs with A1 in device::must_stop().
+  void abort(uint32_t rank, uint64_t what = device::abort_operation) {
+    memory::store_release(aborts_[rank].value, what);
+  }
 
  private:
   void run_load_store(uint32_t rank, const Plan &plan, const Buffers &buffers, uint64_t number, uint32_t threads) {
@@ -148,7 +151,11 @@ class DeviceWorld {
     operation.base.lane_count = plan.choice.channels;
     operation.geometry = load_store_;
     for (uint32_t peer = 0; peer < rank_count_; ++peer) operation.places[peer] = place(peer).base;
-    device::describe_load_store(plan, shares_buffers_, plan.choice.chunk_bytes, operation);
+    const bool all_shown = std::ranges::count(can_be_read_, 0u) == 0;
+    const BufferPlace place_of_buffers = !shares_buffers_ ? BufferPlace::device
+                                         : all_shown      ? BufferPlace::shared_device
+                                                          : BufferPlace::peer_devices;
+    device::describe_load_store(plan, place_of_buffers, plan.choice.chunk_bytes, operation);
     operation.rank = rank;
     operation.can_be_read = can_be_read_[rank];
     launch(*find_kernel(device::kernel_name(plan)), &operation, plan.choice.channels, std::max(1u, threads),

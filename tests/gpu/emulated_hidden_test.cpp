@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// load_store on emulated blocks where peers cannot read a rank's buffers: what a rank waits for behind the first gate.
-// The other rank is played by the test, which stores what its kernel would.
+// load_store on emulated blocks in shared buffers, and where peers cannot read a rank's: what a rank waits for behind
+// the first gate. The other rank is played by the test, which stores what its kernel would.
 #include <atomic>
 #include <chrono>
 #include <optional>
@@ -27,10 +27,12 @@ struct Meeting {
     world.emplace(2, 1, drawn_geometry, 0, load_store_geometry_for(it));
     world->share_buffers();
   }
-  /// Rank 1 tells where its buffers are, that peers cannot read them, and arrives.
-  void arrive() {
+  /// Rank 1 tells where its buffers are, whether peers can read them, and arrives.
+  void arrive(bool can_be_read = false) {
     device::LoadStoreWindow &window = world->place(1).window(0);
-    memory::store_relaxed(window.signature, device::load_store_window(signature, false));
+    memory::store_relaxed(window.send, reinterpret_cast<uint64_t>(peer_send.data()));
+    memory::store_relaxed(window.recv, reinterpret_cast<uint64_t>(peer_recv.data()));
+    memory::store_relaxed(window.signature, device::load_store_window(signature, can_be_read));
     (void)memory::add<memory::Site::load_store_arrive>(world->place(0).arrived(0), 1);
   }
   void leave() { (void)memory::add<memory::Site::load_store_leave>(world->place(0).left(0), 1); }
@@ -46,6 +48,7 @@ struct Meeting {
     ended.store(true);
   }
 
+  std::vector<std::byte> peer_send = std::vector<std::byte>(4096), peer_recv = peer_send;
   std::optional<CaseRank> own;
   std::optional<DeviceWorld> world;
   std::atomic<bool> ended = false;
@@ -70,5 +73,17 @@ TEST_CASE("emulated load_store: where buffers cannot be read, a rank does not wa
   meeting.reduce_all();  // and then gives up
   meeting.world->abort(0);
   meeting.run();
+  CHECK(device::outcome_in(meeting.world->result(0).verdict) == device::Outcome::stopped);
+}
+
+TEST_CASE("emulated load_store: a rank behind the first gate waits for one that is late, not for one that is lost") {
+  Meeting meeting(100);
+  meeting.arrive(true);
+  meeting.world->abort(0);  // a failure somewhere: the peer may still touch this rank's buffers
+  std::thread kernel([&] { meeting.run(); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  CHECK_FALSE(meeting.ended.load());
+  meeting.world->abort(0, device::abort_lost_peers);
+  kernel.join();
   CHECK(device::outcome_in(meeting.world->result(0).verdict) == device::Outcome::stopped);
 }
