@@ -25,8 +25,8 @@ class ControlLines {
   /// A stopped process takes nothing in, and must not be taken for dead when its buffer is full: so many cells are sent
   /// to a host that has said nothing since.
   static constexpr uint64_t unheard_max = 256;
-  /// False: it was left out, since the connection is full or at its end, or the host says nothing. `reserve`: cells more
-  /// than those, for what is said at the end.
+  /// False: it was left out, since the connection is full or at its end, or the host says nothing. `reserve`: more
+  /// cells than those, for what is said at the end.
   bool send(uint32_t host, const Cell &cell, uint64_t reserve = 0) const;
   /// True: nothing is left of the cell that was sent in part.
   bool send_rest(uint32_t host) const;
