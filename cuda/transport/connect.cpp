@@ -182,8 +182,9 @@ Result<std::unique_ptr<DeviceExecutor>> connect_device(DeviceRequest request, St
   std::unique_ptr<ExecutorBase> executor;
   const auto connected = connect_chosen(request, info_exchange, executor);
   for (const char *const key : {placement_key, peers_key, segment_key, flags_key}) {
+    const bool knows_all = executor != nullptr;  // where the others are, and so what they agree on
     const bool unused = (key == flags_key && request.executor == RONDO_DEVICE_EXECUTOR_KERNEL) ||
-                        (key == peers_key && !agrees_on_peers(request));
+                        (key == peers_key && knows_all && !agrees_on_peers(request));
     if (connected.ok() || unused) continue;
     // A rank that has failed goes on to where the others wait for it. Where it has been already this changes nothing.
     static_cast<void>(info_exchange.outcome(key, connected));
