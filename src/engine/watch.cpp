@@ -11,8 +11,9 @@ namespace {
 
 constexpr uint64_t death_check_interval_ns = 50'000'000;
 constexpr uint64_t fault_look_interval_ns = 5'000'000;
-// So many, since numbers may come a heartbeat a hop over hosts; and not a time, which passes where the machine stands.
-constexpr int fault_looks_max = 400;
+// Not times, which pass where the machine stands still. What a rank of another host has called may come a heartbeat a
+// hop later, while what it exported lies on this host.
+constexpr int fault_looks_max = 400, unreadable_looks_max = 100;
 constexpr const char *advice =
     "; call the same collectives in the same order with equal arguments and configuration";
 constexpr const char *what_now = "; only rondo_comm_abort and rondo_comm_destroy are left for this communicator";
@@ -163,7 +164,8 @@ void OperationWatch::time_out(uint64_t now_ns) {
 void OperationWatch::explain_fault(uint32_t peer, Fault fault) {
   // What tells why may be seen later than the slot: of a buffer that is unreadable because its owner has just died, the
   // memory goes before the process is seen to end; and where ranks share no memory a record may come behind a slot.
-  for (int look = 0; look < fault_looks_max; ++look) {
+  const int looks_max = fault == Fault::unreadable ? unreadable_looks_max : fault_looks_max;
+  for (int look = 0; look < looks_max; ++look) {
     // The peer first: of ranks on other hosts only so many are asked at once.
     if (ranks_.failed() || disagrees(peer) || check_agreement()) return;
     if (fault == Fault::unreadable && check_ended_ranks(next_death_check_ns_)) return;
