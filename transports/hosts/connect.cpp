@@ -70,8 +70,6 @@ Result<void> fly_before(const GroupRequest &request, const MeshRequest &mesh_req
   return {};
 }
 
-uint32_t host_count_of(const GroupRequest &request) { return *std::ranges::max_element(request.host_of) + 1; }
-
 /// By rank: this rank and that one are the first ones of neighbour hosts.
 std::vector<bool> controlled_ranks(const GroupRequest &request, const std::vector<uint32_t> &neighbours) {
   const std::vector<uint32_t> &host_of = request.host_of;
@@ -98,7 +96,7 @@ Result<net::ControlShare> check_and_share(const GroupRequest &request, const std
   RONDO_TRY(gather_outcomes(store, request.key_prefix + "/preflight", request.rank, request.rank_count, outcome,
                             request.deadline_ns));
   net::ControlShare share = std::move(shared).value().share;
-  share.sockets.resize(host_count_of(request));
+  share.sockets.resize(net::host_count_of(request.host_of));
   for (net::PeerSocket &each : control) share.sockets[request.host_of[each.peer]] = std::move(each.socket);
   return share;
 }
@@ -125,7 +123,7 @@ ConnectionGeometry choose_slots(const Spread &spread, uint32_t channel_count, ui
 
 Result<std::unique_ptr<Transport>> connect(const GroupRequest &request, std::unique_ptr<Transport> local,
                                            Store &store) {
-  const net::Overlay overlay(host_count_of(request), request.mesh_hosts_max);
+  const net::Overlay overlay(net::host_count_of(request.host_of), request.mesh_hosts_max);
   const std::vector<uint32_t> &neighbours = overlay.neighbours(request.host_of[request.rank]);
   MeshRequest mesh_request;
   mesh_request.rank = request.rank;

@@ -44,7 +44,7 @@ Result<net::ControlShare> take_share(const FdTicket &ticket, const ShareRequest 
 Result<SharedControl> share_control(const ShareRequest &request, const std::vector<int> &sockets, Store &store) {
   const std::vector<uint32_t> &host_of = request.host_of;
   const uint32_t host = host_of[request.rank];
-  const uint32_t host_count = *std::ranges::max_element(host_of) + 1;
+  const uint32_t host_count = net::host_count_of(host_of);
   const auto rank_count = static_cast<uint32_t>(host_of.size());
   const auto first = static_cast<uint32_t>(std::ranges::find(host_of, host) - host_of.begin());
   const std::string key = request.key_prefix + "/control/" + std::to_string(host);

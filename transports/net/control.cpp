@@ -24,10 +24,6 @@ constexpr uint64_t clock_drift_divisor = 50'000;  // 20 parts in a million
 constexpr uint64_t ring_questions_max = 16;        // in ask_again_ns, with those of all ranks of a host
 constexpr uint32_t hops_max = 64;                  // a shortest way has log2(hosts); hosts may know of different ones
 
-[[nodiscard]] uint32_t host_count_of(const std::vector<uint32_t> &host_of) {
-  return *std::ranges::max_element(host_of) + 1;
-}
-
 /// Of what errno says about a connection, 0 if it ended: was the silence too long, or did the other end close?
 std::string reason_of(int error) {
   switch (error) {
@@ -89,7 +85,7 @@ std::optional<OperationInfo> Control::entered(uint32_t rank, uint64_t operation)
   if (peer.ended != 0 || peer.entered < operation || asked || !may_ask(now)) return std::nullopt;
   peer.asked_operation = operation;
   peer.asked_ns = now;
-  send_towards(parts_.host_of[rank], Cell(CellKind::ask).put(rank).put(operation).put(host_).put(hops_max));
+  send_towards(parts_.host_of[rank], Cell(CellKind::ask).put(Inquiry{rank, operation, host_, hops_max}));
   return std::nullopt;
 }
 
@@ -291,37 +287,35 @@ void Control::take_status(uint32_t neighbour, ByteReader body) {
 }
 
 void Control::take_question(ByteReader body) {
-  const auto rank = body.number<uint32_t>();
-  const auto operation = body.number<uint64_t>();
-  const auto asker = body.number<uint32_t>();
-  const auto hops = body.number<uint32_t>();
-  if (rank >= parts_.host_of.size() || asker >= overlay_.host_count() || asker == host_) return;
-  if (is_local(rank)) return answer(asker, rank, operation);
-  if (hops == 0) return;
-  send_towards(parts_.host_of[rank], Cell(CellKind::ask).put(rank).put(operation).put(asker).put(hops - 1));
+  const Inquiry asked = inquiry_of(body);
+  if (!is_known(asked) || asked.asker == host_) return;
+  if (is_local(asked.rank)) return answer(asked);
+  if (asked.hops != 0) send_towards(parts_.host_of[asked.rank], Cell(CellKind::ask).put(asked.passed_on()));
 }
 
-void Control::answer(uint32_t asker, uint32_t rank, uint64_t operation) {
+bool Control::is_known(const Inquiry &inquiry) const {
+  return inquiry.rank < parts_.host_of.size() && inquiry.asker < overlay_.host_count();
+}
+
+void Control::answer(const Inquiry &asked) {
+  const auto [rank, operation, asker, hops] = asked;
   const auto index = static_cast<uint32_t>(std::ranges::find(local_ranks_, rank) - local_ranks_.begin());
   // With those before it: ranks that disagree go back to where they parted. What was asked for comes last.
   const uint64_t before = std::min<uint64_t>(operation, RemoteRank::record_count) - 1;
   for (uint64_t each = operation - before; operation != 0 && each <= operation; ++each)
     if (const auto what = parts_.local->entered(index, each))
-      send_towards(asker, Cell(CellKind::record).put(rank).put(each).put(asker).put(hops_max).put(*what));
+      send_towards(asker, Cell(CellKind::record).put(Inquiry{rank, each, asker, hops_max}).put(*what));
 }
 
 void Control::take_record(uint32_t neighbour, ByteReader body) {
-  const auto rank = body.number<uint32_t>();
-  const auto operation = body.number<uint64_t>();
-  const auto asker = body.number<uint32_t>();
-  const auto hops = body.number<uint32_t>();
-  if (rank >= parts_.host_of.size() || asker >= overlay_.host_count() || is_local(rank)) return;
-  if (overlay_.is_mesh() && parts_.host_of[rank] != neighbour) return;
+  const Inquiry answered = inquiry_of(body);
+  if (!is_known(answered) || is_local(answered.rank)) return;
+  if (overlay_.is_mesh() && parts_.host_of[answered.rank] != neighbour) return;
   const OperationInfo what = operation_of(body);
-  if (asker == host_)
-    remote(rank).records[operation % RemoteRank::record_count] = {operation, what};
-  else if (hops != 0)
-    send_towards(asker, Cell(CellKind::record).put(rank).put(operation).put(asker).put(hops - 1).put(what));
+  if (answered.asker == host_)
+    remote(answered.rank).records[answered.operation % RemoteRank::record_count] = {answered.operation, what};
+  else if (answered.hops != 0)
+    send_towards(answered.asker, Cell(CellKind::record).put(answered.passed_on()).put(what));
 }
 
 /// A question is answered at once. An answer says what the clock of the neighbour was between the asking and now: the

@@ -105,7 +105,8 @@ class Control {
   void take_status(uint32_t neighbour, ByteReader body);
   [[nodiscard]] bool may_ask(uint64_t now_ns) const;
   void take_question(ByteReader body);
-  void answer(uint32_t asker, uint32_t rank, uint64_t operation);
+  [[nodiscard]] bool is_known(const Inquiry &inquiry) const;
+  void answer(const Inquiry &asked);
   void take_record(uint32_t neighbour, ByteReader body);
   void take_clock(uint32_t neighbour, ByteReader body);
   void answer_clock(uint32_t neighbour, uint64_t asked_ns, uint64_t received_ns);

@@ -39,6 +39,15 @@ inline constexpr uint32_t statuses_max = (cell_bytes - 3 * sizeof(uint32_t)) / s
 inline constexpr size_t failure_text_max = 900;
 static_assert((4 + 2 * ring_neighbours_max) * sizeof(uint32_t) <= cell_bytes);
 
+/// What a question and its answer begin with: what `rank` has called as `operation`, for the host `asker`.
+struct Inquiry {
+  uint32_t rank = 0;
+  uint64_t operation = 0;
+  uint32_t asker = 0;
+  uint32_t hops = 0;  ///< hosts that may pass it on
+  [[nodiscard]] Inquiry passed_on() const { return {rank, operation, asker, hops - 1}; }
+};
+
 /// Written from the front, without an allocation.
 class Cell {
  public:
@@ -58,6 +67,9 @@ class Cell {
     used_ += text.size();
     return *this;
   }
+  Cell &put(const Inquiry &inquiry) {
+    return put(inquiry.rank).put(inquiry.operation).put(inquiry.asker).put(inquiry.hops);
+  }
   Cell &put(const OperationInfo &what) {
     for (const uint64_t field :
          {uint64_t{what.signature.collective}, uint64_t{what.signature.type}, uint64_t{what.signature.op},
@@ -74,6 +86,15 @@ class Cell {
   std::array<std::byte, cell_bytes> bytes_{};
   size_t used_ = 0;
 };
+
+[[nodiscard]] inline Inquiry inquiry_of(ByteReader &body) {
+  Inquiry inquiry;
+  inquiry.rank = body.number<uint32_t>();
+  inquiry.operation = body.number<uint64_t>();
+  inquiry.asker = body.number<uint32_t>();
+  inquiry.hops = body.number<uint32_t>();
+  return inquiry;
+}
 
 [[nodiscard]] inline OperationInfo operation_of(ByteReader &body) {
   OperationInfo what;

@@ -5,6 +5,7 @@
 // number of hosts alone.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -15,6 +16,11 @@ namespace rondo::net {
 inline constexpr uint32_t mesh_hosts_max = 64;
 /// Of a host in a ring: two for each bit of the number of hosts, so that a set of them is a mask of 64 bits.
 inline constexpr uint32_t ring_neighbours_max = 64;
+
+/// `host_of`: by rank; hosts are counted from 0 on, without a gap.
+[[nodiscard]] inline uint32_t host_count_of(const std::vector<uint32_t> &host_of) {
+  return *std::ranges::max_element(host_of) + 1;
+}
 
 class Overlay {
  public:
