@@ -50,17 +50,11 @@ Result<void> set_name(Enum &target, std::string_view text, const char *(*name)(E
   return invalid_argument(quoted(text) + " is not a known " + what + "; known are: " + known_names(name));
 }
 
-Result<void> set_switch(bool &target, std::string_view text) {
-  target = equal_in_any_case(text, "auto");
+/// `on`: what is written for true; "off" is false.
+Result<void> set_switch(bool &target, std::string_view text, const std::string &on = "auto") {
+  target = equal_in_any_case(text, on);
   if (!target && !equal_in_any_case(text, "off"))
-    return invalid_argument(quoted(text) + " is unknown; known are: auto, off");
-  return {};
-}
-
-Result<void> set_frame_tags(bool &target, std::string_view text) {
-  target = equal_in_any_case(text, "on");
-  if (!target && !equal_in_any_case(text, "off"))
-    return invalid_argument(quoted(text) + " is unknown; known are: off, on");
+    return invalid_argument(quoted(text) + " is unknown; known are: " + on + ", off");
   return {};
 }
 
@@ -164,7 +158,7 @@ constexpr SharedNumber not_shared{};
 std::string show_choice(uint64_t value, std::string (*show)(uint64_t)) { return value == 0 ? "auto" : show(value); }
 std::string show_number(uint64_t value) { return std::to_string(value); }
 std::string show_name(const char *name) { return name != nullptr ? name : "unknown"; }
-std::string show_switch(bool on) { return on ? "auto" : "off"; }
+std::string show_switch(bool is_on, const char *on = "auto") { return is_on ? on : "off"; }
 
 constexpr std::array variables{
     ConfigVariable{"RONDO_ALGORITHM",
@@ -235,8 +229,8 @@ constexpr std::array variables{
                    [](const Config &config) { return std::to_string(config.sockets); },
                    shared<&Config::sockets>},
     ConfigVariable{"RONDO_FRAME_TAGS", "off, on", "whether each frame over TCP between hosts has a tag",
-                   [](std::string_view text, Config &config) { return set_frame_tags(config.frame_tags, text); },
-                   [](const Config &config) { return std::string(config.frame_tags ? "on" : "off"); },
+                   [](std::string_view text, Config &config) { return set_switch(config.frame_tags, text, "on"); },
+                   [](const Config &config) { return show_switch(config.frame_tags, "on"); },
                    shared<&Config::frame_tags>},
     ConfigVariable{"RONDO_NETWORK", "auto, tcp, ucx, verbs", "what joins ranks of different hosts",
                    [](std::string_view text, Config &config) {

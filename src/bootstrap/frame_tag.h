@@ -16,8 +16,7 @@
 
 namespace rondo::wire {
 
-inline constexpr size_t frame_tag_bytes = 16;
-using FrameTag = std::array<std::byte, frame_tag_bytes>;
+using FrameTag = std::array<std::byte, tag_bytes>;
 
 class FrameTagger {
  public:

@@ -103,7 +103,7 @@ class SendQueue {
   void clear() { first_ = end_; }
 
  private:
-  [[nodiscard]] size_t tag_bytes() const { return tagger_ ? wire::frame_tag_bytes : 0; }
+  [[nodiscard]] size_t tag_bytes() const { return tagger_ ? wire::tag_bytes : 0; }
   [[nodiscard]] size_t size_of(const Frame &frame) const {
     return sizeof frame.header + frame.header.bytes + tag_bytes();
   }

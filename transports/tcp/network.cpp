@@ -216,7 +216,7 @@ bool TcpNetwork::parse(Socket &socket, EventList &events) {
       socket.staged_first = socket.staged_end = 0;
       return true;
     }
-    if (staged < (socket.tag_follows ? wire::frame_tag_bytes : sizeof(FrameHeader))) {
+    if (staged < (socket.tag_follows ? wire::tag_bytes : sizeof(FrameHeader))) {
       std::memmove(socket.staging.data(), socket.staging.data() + socket.staged_first, staged);
       socket.staged_first = 0;
       socket.staged_end = staged;

@@ -67,7 +67,7 @@ inline ssize_t receive_some(Socket &socket, size_t &wanted) {
   std::byte *const staging = socket.staging.data() + socket.staged_end;
   wanted = staging_bytes - socket.staged_end;
   if (socket.payload_bytes == 0) return ::recv(socket.ends.socket.get(), staging, wanted, MSG_DONTWAIT);
-  const size_t behind = sizeof(FrameHeader) + (socket.tagger ? wire::frame_tag_bytes : 0);
+  const size_t behind = sizeof(FrameHeader) + (socket.tagger ? wire::tag_bytes : 0);
   std::array<iovec, 2> parts{iovec{socket.payload, socket.payload_bytes}, iovec{staging, behind}};
   wanted = parts[0].iov_len + parts[1].iov_len;
   msghdr message{};
