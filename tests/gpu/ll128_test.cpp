@@ -21,10 +21,7 @@ rondo_config_t with_ll128(rondo_config_t config = on_device()) {
 
 /// Says what is left out where a real machine has no second device that NVLink leads to.
 bool has_two_devices() {
-  if (cuda_devices(conformance::loaded_driver()).value().size() < 2) {
-    std::puts("skipped: ll128 between devices: there is one device");
-    return false;
-  }
+  if (!rondo_test::has_two_devices("ll128 between devices")) return false;
   if (in_software() || Ranks({with_ll128(on_device(0)), with_ll128(on_device(1))}).status() == RONDO_OK) return true;
   std::printf("skipped: ll128 between devices: %s\n", error_message().c_str());
   return false;

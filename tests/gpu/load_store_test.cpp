@@ -127,11 +127,7 @@ TEST_CASE("load_store: ranks that share buffers with unlike alignment, and eleme
 }
 
 TEST_CASE("load_store: ranks on two devices read each other's memory", "[plain]") {
-  const auto devices = cuda_devices(conformance::loaded_driver());
-  if (!devices.ok() || devices.value().size() < 2) {
-    std::puts("skipped: load_store on two devices: there is one device");
-    return;
-  }
+  if (!has_two_devices("load_store on two devices")) return;
   const World first(0), second(1);
   const std::vector<const World *> worlds{&first, &second, &second};
   for (const auto algorithm : load_store_algorithms) {
