@@ -309,8 +309,9 @@ Result<DevicePointer> KernelExecutor::address_for(CudaPlan &plan, const DeviceCa
 void KernelExecutor::stop() {
   uint64_t first = 0, now = now_ns();
   if (stopped_ns_.compare_exchange_strong(first, now, std::memory_order_relaxed)) first = now;
-  const uint64_t what = now - first < lost_patience_ns ? device::abort_operation : device::abort_lost_peers;
-  memory::store_release(words().abort, what);  // pairs with A1 in cuda/kernels/run.h
+  const bool lost = segment_.shape().buffers == BufferPlace::peer_devices && now - first >= lost_patience_ns;
+  // Pairs with A1 in cuda/kernels/run.h.
+  memory::store_release(words().abort, lost ? device::abort_lost_peers : device::abort_operation);
 }
 
 device::DeviceOperation KernelExecutor::operation_of(const CudaPlan &plan, const DeviceCall &call) const {
