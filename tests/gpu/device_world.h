@@ -43,7 +43,7 @@ class DeviceWorld {
   DeviceWorld(uint32_t rank_count, uint32_t channel_count, const ConnectionGeometry &geometry,
               uint64_t first_counter = 0, const device::LoadStoreGeometry &load_store = {})
       : rank_count_(rank_count),
-        can_be_read_(rank_count, 1),
+        hidden_ranks_(rank_count, 0),
         geometry_(geometry),
         load_store_{rank_count, channel_count, load_store.post_bytes, load_store.chunk_bytes},
         places_stride_((load_store_.bytes() + 63) / 64 * 64),
@@ -135,8 +135,9 @@ class DeviceWorld {
   }
   /// load_store reads and writes the callers' buffers, as ranks of one process do.
   void share_buffers() { shares_buffers_ = true; }
-  /// Whether peers can read the buffers of `rank`, from its next operation on. By the rank's thread.
-  void hide_buffers(uint32_t rank, bool hidden = true) { can_be_read_[rank] = hidden ? 0 : 1; }
+  /// Whose buffers peers cannot read, a bit each, in the operations of `rank` from its next one on. By the rank's thread;
+  /// all ranks of an operation give the same.
+  void hide_buffers(uint32_t rank, uint32_t hidden_ranks) { hidden_ranks_[rank] = hidden_ranks; }
   /// Kernels are those of captured calls from now on.
   void capture() { captured_ = true; }
   /// Pairs with A1 in device::must_stop().
@@ -151,13 +152,12 @@ class DeviceWorld {
     operation.base.lane_count = plan.choice.channels;
     operation.geometry = load_store_;
     for (uint32_t peer = 0; peer < rank_count_; ++peer) operation.places[peer] = place(peer).base;
-    const bool all_shown = std::ranges::count(can_be_read_, 0u) == 0;
-    const BufferPlace place_of_buffers = !shares_buffers_ ? BufferPlace::device
-                                         : all_shown      ? BufferPlace::shared_device
-                                                          : BufferPlace::peer_devices;
+    const BufferPlace place_of_buffers = !shares_buffers_            ? BufferPlace::device
+                                         : hidden_ranks_[rank] == 0 ? BufferPlace::shared_device
+                                                                    : BufferPlace::peer_devices;
     device::describe_load_store(plan, place_of_buffers, plan.choice.chunk_bytes, operation);
     operation.rank = rank;
-    operation.can_be_read = can_be_read_[rank];
+    operation.can_be_read = (hidden_ranks_[rank] >> rank & 1) != 0 ? 0 : 1;
     launch(*find_kernel(device::kernel_name(plan)), &operation, plan.choice.channels, std::max(1u, threads),
            device::load_store_shared_bytes(rank_count_));
   }
@@ -192,7 +192,7 @@ class DeviceWorld {
   }
 
   uint32_t rank_count_;
-  std::vector<uint32_t> can_be_read_;  ///< as LoadStoreOperation
+  std::vector<uint32_t> hidden_ranks_;  ///< as each rank knows them
   bool shares_buffers_ = false;
   bool captured_ = false;
   ConnectionGeometry geometry_;

@@ -154,7 +154,7 @@ void run_ranks(uint32_t rank_count, const Run &run) {
   DeviceWorld device_world(it.rank_count, it.channels, geometry, first_counter, load_store_geometry_for(it));
   if (it.shares_buffers) device_world.share_buffers();
   for (uint32_t rank = 0; rank < it.rank_count; ++rank)
-    device_world.hide_buffers(rank, (it.hidden_ranks >> rank & 1) != 0);
+    device_world.hide_buffers(rank, it.hidden_ranks);
   if (it.kernel == RONDO_KERNEL_LOAD_STORE) device_world.begin_at(first_counter, static_cast<uint32_t>(first_counter));
   for (uint64_t number = 1; number <= lane_threads.size(); ++number) {
     std::vector<CaseRank> device;

@@ -56,7 +56,7 @@ std::vector<CaseRank> make_ranks(const EmulatedCase &it, uint64_t seed = 0) {
 DeviceWorld world_for(const EmulatedCase &it) {
   DeviceWorld world(it.rank_count, it.channels, drawn_geometry, 0, load_store_geometry_for(it));
   if (it.shares_buffers) world.share_buffers();
-  for (uint32_t rank = 0; rank < it.rank_count; ++rank) world.hide_buffers(rank, (it.hidden_ranks >> rank & 1) != 0);
+  for (uint32_t rank = 0; rank < it.rank_count; ++rank) world.hide_buffers(rank, it.hidden_ranks);
   return world;
 }
 
@@ -239,7 +239,7 @@ TEST_CASE("emulated load_store: operations of all kinds one behind the other, ea
     for (uint64_t number = 1; number <= operation_count; ++number) {
       CaseRank &of = operations[number - 1].ranks[rank];
       if (own() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(own() % 300));
-      world.hide_buffers(rank, (operations[number - 1].it.hidden_ranks >> rank & 1) != 0);
+      world.hide_buffers(rank, operations[number - 1].it.hidden_ranks);
       world.run(rank, *of.plan, of.buffers(number, false), number, static_cast<uint32_t>(1 + own() % 3));
     }
   });
