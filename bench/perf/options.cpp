@@ -2,7 +2,6 @@
 #include "bench/perf/options.h"
 
 #include <array>
-#include <charconv>
 #include <utility>
 
 #include "bench/perf/nccl_letters.h"
@@ -284,17 +283,9 @@ Outcome take_device(const CLI::App &app, const Words &words, Options &options) {
   if (words.device == "host") return std::nullopt;
   if (options.product_size != 0 && !options.against_path.empty())
     return Failure{Exit::usage, "--beside-product and --against exclude each other; give one of them"};
-  std::string_view rest = words.device;
-  if (!rest.starts_with("cuda")) return unknown("device", words.device, "host, cuda, cuda:ORDINAL,...");
-  rest.remove_prefix(std::string_view("cuda").size());
-  while (!rest.empty()) {
-    int ordinal = -1;
-    const auto [end, error] = std::from_chars(rest.data() + 1, rest.data() + rest.size(), ordinal);
-    if (rest[0] != (options.ordinals.empty() ? ':' : ',') || error != std::errc{} || ordinal < 0)
-      return unknown("device", words.device, "host, cuda, cuda:ORDINAL,...");
-    options.ordinals.push_back(ordinal);
-    rest.remove_prefix(static_cast<size_t>(end - rest.data()));
-  }
+  const auto ordinals = console::parse_cuda_devices(words.device);
+  if (!ordinals) return unknown("device", words.device, "host, cuda, cuda:ORDINAL,...");
+  options.ordinals = *ordinals;
   if (options.buffers != Buffers::private_memory)
     return Failure{Exit::usage, "--buffers is about host memory; leave it out with --device " + words.device};
   options.on_device = true;

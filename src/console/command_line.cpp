@@ -2,6 +2,7 @@
 #include "src/console/command_line.h"
 
 #include <algorithm>
+#include <charconv>
 #include <memory>
 #include <sstream>
 #include <vector>
@@ -98,6 +99,21 @@ std::string lower_case(std::string_view word) {
   for (char &letter : lower)
     if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
   return lower;
+}
+
+std::optional<std::vector<int>> parse_cuda_devices(std::string_view text) {
+  constexpr std::string_view family = "cuda";
+  if (!text.starts_with(family)) return {};
+  text.remove_prefix(family.size());
+  std::vector<int> ordinals;
+  while (!text.empty()) {
+    int ordinal = -1;
+    const auto [end, error] = std::from_chars(text.data() + 1, text.data() + text.size(), ordinal);
+    if (text[0] != (ordinals.empty() ? ':' : ',') || error != std::errc{} || ordinal < 0) return {};
+    ordinals.push_back(ordinal);
+    text.remove_prefix(static_cast<size_t>(end - text.data()));
+  }
+  return ordinals;
 }
 
 CommandLine::CommandLine(const Manual &manual) : CLI::App(manual.summary, manual.name), name_(manual.name) {

@@ -25,15 +25,16 @@ def row(buffers, algorithm, kernel="interpreter", channels=1):
 class TuneDevice(PerfCase):
     rondo = RONDO
 
-    def used(self, rows, *words, executor="auto"):
+    def used(self, rows, *words, executor="auto", devices=1):
         table = self.folder / "table.json"
         table.write_text(json.dumps({"format": "rondo tuning table", "version": 1, "rows": rows}), encoding="ascii")
         ranks = ("--ranks", 2) if "--ranks" in words else ()
         result = self.folder / "used.json"
-        command = [RONDO, "perf", "all_reduce", "--device", "cuda:0", *FEW_RUNS, *ranks, "--json", result]
+        command = [RONDO, "perf", "all_reduce", "--device", "cuda", *FEW_RUNS, *ranks, "--json", result]
         if not ranks:
             command = [RONDO, "run", "-n", 2, *command]
-        status, out, err = call(*command, RONDO_TUNING_FILE=str(table), RONDO_DEVICE_EXECUTOR=executor)
+        status, out, err = call(*command, RONDO_TUNING_FILE=str(table), RONDO_DEVICE_EXECUTOR=executor,
+                                SOFT_CUDA_DEVICES=str(devices))
         self.assertEqual(status, 0, out + err)
         found = json.loads(result.read_text(encoding="utf-8"))["results"][0]
         return found["algorithm"], found["kernel"], found["channels"], found["chunk_bytes"]
@@ -61,7 +62,7 @@ class TuneDevice(PerfCase):
         self.assertRegex(processes, "left out: ring/ll 16K: rondo perf ended with status 2: .*'ll' that was asked for")
         self.assertNotIn("left out", threads)
         self.assertIn("all_reduce, 2 ranks as processes, on devices", out)
-        self.assertIn("all_reduce, 2 ranks as threads of a process, on devices", out)
+        self.assertIn("all_reduce, 2 ranks as threads of a process, on one device", out)
         written = json.loads(table.read_text(encoding="utf-8"))
         self.assertEqual([each["buffers"] for each in written["measurements"]], ["device", "shared_device"])
         for measured in written["measurements"]:
@@ -86,15 +87,26 @@ class TuneDevice(PerfCase):
             # Of this size the library by itself chooses another kernel.
             self.assertIn("load_store", {each["kernel"] for each in threads["series"]})
 
-    def test_threads_share_one_device_and_only_where_the_settings_let_them(self):
-        # Of two devices, which ranks that are threads would not share.
+    def test_threads_share_buffers_on_one_device_and_on_those_that_reach_each_other_where_settings_let_them(self):
         words = ("--device", "cuda", "--quick", "--rounds", 1, "--ranks", 2, "--sizes", "4K")
         table = self.folder / "two.json"
         status, out, err = call(RONDO, "tune", *words, "-o", table, seconds=LIMIT_SECONDS, SOFT_CUDA_DEVICES="2")
         self.assertEqual(status, 0, out + err)
-        threads = json.loads(table.read_text(encoding="utf-8"))["measurements"][1]
-        self.assertEqual(threads["buffers"], "shared_device")
-        self.assertIn("load_store", {each["kernel"] for each in threads["series"]})
+        measured = json.loads(table.read_text(encoding="utf-8"))["measurements"]
+        self.assertEqual([each["buffers"] for each in measured], ["device", "shared_device", "peer_devices"])
+        for threads in measured[1:]:
+            self.assertIn("load_store", {each["kernel"] for each in threads["series"]})
+        self.assertIn("2 ranks as threads of a process, on devices that reach each other", out)
+        # Such a row counts there, and not on one device.
+        rows = [row("peer_devices", "ring")]
+        self.assertEqual(self.used(rows, "--ranks", devices=2)[:2], ("ring", "interpreter"))
+        self.assertEqual(self.used(rows, "--ranks")[1], "load_store")
+        # Of devices that do not reach each other there are none.
+        status, out, err = call(RONDO, "tune", *words, "-o", table, seconds=LIMIT_SECONDS, SOFT_CUDA_DEVICES="2",
+                                SOFT_CUDA_NVLINK="off")
+        self.assertEqual(status, 0, out + err)
+        measured = json.loads(table.read_text(encoding="utf-8"))["measurements"]
+        self.assertEqual([each["buffers"] for each in measured], ["device", "shared_device"])
         status, out, err = call(RONDO, "tune", *words, "-o", table, seconds=LIMIT_SECONDS,
                                 RONDO_DEVICE_EXECUTOR="copy")
         self.assertEqual(status, 0, out + err)

@@ -110,5 +110,5 @@ TEST_CASE("tune --device: candidates that came to the same choice are one, and r
   REQUIRE(comparisons.size() == 2);
   CHECK(worst_ratio(comparisons) == 1);
   CHECK(comparisons[0].built_in_us == 9.0);
-  CHECK(comparison_text(comparisons).find("2 ranks as threads of a process, on devices") != std::string::npos);
+  CHECK(comparison_text(comparisons).find("2 ranks as threads of a process, on one device") != std::string::npos);
 }

@@ -5,12 +5,15 @@
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
+#include <set>
 #include <span>
 
+#include "cuda/driver/driver.h"
 #include "src/base/clock.h"
 #include "src/base/parse.h"
 #include "src/cli/tune/child.h"
 #include "src/cli/tune/devices.h"
+#include "src/console/command_line.h"
 #include "src/console/progress.h"
 #include "src/plan/algorithm.h"
 #include "src/plan/tuner_load_store.h"
@@ -31,7 +34,7 @@ void add_interpreted(std::vector<DeviceCandidate> &list, const Algorithm &algori
   list.push_back({{algorithm.id, RONDO_PROTOCOL_LL, 0, 16 * KiB, RONDO_KERNEL_INTERPRETER}, 0, ll_bytes_max});
 }
 
-/// By ranks that share their buffers every collective, by others an all-reduce.
+/// By ranks that share their buffers on one device every collective, by others an all-reduce.
 void add_load_store(std::vector<DeviceCandidate> &list, const Group &group, bool quick) {
   const bool all_reduce = group.collective == RONDO_ALL_REDUCE;
   if (!all_reduce && group.buffers != BufferPlace::shared_device) return;
@@ -80,9 +83,9 @@ uint64_t factor_of(std::span<const uint64_t> sizes) {
   return std::max<uint64_t>(factor, 2);
 }
 
-/// Threads that share their buffers are on one device: the first of those that are named.
+/// For threads that share one device: the first of those that are named.
 std::string device_of(const Options &options, const Group &group) {
-  if (group.buffers == BufferPlace::device) return options.device;
+  if (group.buffers != BufferPlace::shared_device) return options.device;
   const std::string first = options.device.substr(0, options.device.find(','));
   return first.find(':') == std::string::npos ? first + ":0" : first;
 }
@@ -90,7 +93,7 @@ std::string device_of(const Options &options, const Group &group) {
 std::vector<std::string> words_of(const Options &options, const Group &group, const DeviceCandidate &candidate,
                                   const std::string &program, const std::string &result_path) {
   const std::vector<uint64_t> sizes = device_sizes(options, group, candidate.bytes_max);
-  const bool threads = group.buffers == BufferPlace::shared_device;
+  const bool threads = group.buffers != BufferPlace::device;
   const std::string ranks = std::to_string(group.rank_count);
   std::vector<std::string> words{program, "run", "-n", threads ? "1" : ranks, "--timeout",
                                  std::to_string(run_seconds_max), "--", program, "perf",
@@ -245,19 +248,40 @@ std::vector<uint64_t> device_sizes(const Options &options, const Group &group, u
   return sizes;
 }
 
+namespace {
+
+/// How many of the devices that ranks take in turn are others and reach each other, as threads need it to share their
+/// buffers: 1 where one does not.
+Result<uint32_t> linked_device_count(const Options &options, const Config &config) {
+  RONDO_TRY_ASSIGN(const cuda::CudaDriver *const driver, cuda::cuda_driver(config.cuda_library));
+  std::vector<int> ordinals = console::parse_cuda_devices(options.device).value_or(std::vector<int>{0});
+  if (ordinals.empty()) {
+    RONDO_TRY_ASSIGN(const auto devices, cuda::cuda_devices(*driver));
+    for (const cuda::CudaDevice &device : devices) ordinals.push_back(device.ordinal);
+  }
+  for (const int from : ordinals)
+    for (const int to : ordinals)
+      if (from != to && !cuda::has_native_atomics(*driver, from, to)) return 1u;
+  return static_cast<uint32_t>(std::set(ordinals.begin(), ordinals.end()).size());
+}
+
+}  // namespace
+
 Result<std::vector<Measured>> measure_devices(const Options &options, const Config &config) {
   if (factor_of(options.sizes) == 0)
     return invalid_argument("--sizes: with --device they are FROM-TO/FACTOR, each the one before times the factor");
+  RONDO_TRY_ASSIGN(const uint32_t linked, linked_device_count(options, config));
   std::vector<Group> groups;
-  for (const BufferPlace buffers : {BufferPlace::device, BufferPlace::shared_device})
+  for (const BufferPlace buffers : {BufferPlace::device, BufferPlace::shared_device, BufferPlace::peer_devices})
     for (const uint32_t rank_count : options.rank_counts)
       for (const rondo_collective_t collective : options.collectives)
-        groups.push_back({collective, rank_count, false, buffers});
+        if (buffers != BufferPlace::peer_devices || (linked > 1 && rank_count > 1 && collective == RONDO_ALL_REDUCE))
+          groups.push_back({collective, rank_count, false, buffers});
   const bool can_share = config.device_executor != RONDO_DEVICE_EXECUTOR_COPY &&
                          config.device_launch == DeviceLaunch::own;
   if (!can_share) {
     std::fputs("rondo tune: no ranks as threads, since with these settings they do not share their buffers\n", stderr);
-    std::erase_if(groups, [](const Group &group) { return group.buffers == BufferPlace::shared_device; });
+    std::erase_if(groups, [](const Group &group) { return group.buffers != BufferPlace::device; });
   }
   std::erase_if(groups, [&](const Group &group) {
     return device_sizes(options, group, std::numeric_limits<uint64_t>::max()).empty();

@@ -20,7 +20,9 @@ std::string ratio_text(std::optional<double> time_us, double best_us) {
 
 const char *place_text(BufferPlace buffers) {
   if (buffers == BufferPlace::host) return "";
-  return buffers == BufferPlace::device ? " as processes, on devices" : " as threads of a process, on devices";
+  if (buffers == BufferPlace::device) return " as processes, on devices";
+  return buffers == BufferPlace::shared_device ? " as threads of a process, on one device"
+                                               : " as threads of a process, on devices that reach each other";
 }
 
 std::string comparison_text(std::span<const Comparison> comparisons) {
