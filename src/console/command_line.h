@@ -28,7 +28,7 @@ struct Answer {
 
 /// Names of values are read whatever their case (of ASCII).
 [[nodiscard]] std::string lower_case(std::string_view word);
-/// "cuda", "cuda:1", "cuda:0,1": the ordinals of devices, empty where all are meant; nothing where it is not so written.
+/// "cuda", "cuda:1", "cuda:0,1": the ordinals of devices, empty where all are meant; nothing for another text.
 [[nodiscard]] std::optional<std::vector<int>> parse_cuda_devices(std::string_view text);
 
 /// Options are added as to any CLI::App. Each names its value by type_name(), without a colon in it.
