@@ -19,6 +19,7 @@ PACKAGES = {  # package: the programs of it that are used
     # Of a bare root.
     "apt": "apt-config apt-get",
     "bash": "bash",
+    "bsdutils": "renice",
     "coreutils": "basename cat chmod chown chroot cp cut dirname du env head id install ln ls mkdir mktemp mv nproc "
                  "paste readlink realpath rm sleep sort stat tail tee touch tr uname wc",
     "dash": "sh",
