@@ -10,6 +10,7 @@
 #include "cuda/executors/executor_base.h"
 #include "cuda/executors/launch_group.h"
 #include "cuda/executors/load_store_shape.h"
+#include "cuda/executors/peer_loss.h"
 #include "cuda/executors/plan_image.h"
 #include "cuda/kernels/load_store.h"
 #include "cuda/kernels/operation.h"
@@ -21,7 +22,6 @@ namespace rondo::cuda {
 namespace {
 
 constexpr uint32_t default_slot_count = 8;
-constexpr uint64_t lost_patience_ns = 5'000'000'000;  // see load_store_place.h
 constexpr uint32_t poll_count = 64;  // looks at a flag in device memory for one at the host's abort word
 constexpr uint64_t upload_patience_ns = 200'000'000;  // a busy machine is seldom later
 constexpr uint64_t upload_patience_captured_ns = 2'000'000'000;
@@ -53,7 +53,6 @@ class KernelExecutor final : public ExecutorBase {
   [[nodiscard]] Result<void> connect(const DeviceRequest &request, InfoExchange &info_exchange) override;
 
  private:
-  [[nodiscard]] Result<void> claim_residency(const Neighbours &neighbours, const BlockBudget &budget);
   [[nodiscard]] Result<void> join_group(const DeviceRequest &request);
   [[nodiscard]] HostWords &words() const { return *static_cast<HostWords *>(words_.get().object); }
   [[nodiscard]] std::byte *host_plans() const { return static_cast<std::byte *>(host_plans_.get().object); }
@@ -87,7 +86,7 @@ class KernelExecutor final : public ExecutorBase {
   bool has_load_store_ = false;  ///< its kernels are loaded
   uint64_t last_number_ = 0;     ///< of the operations that were enqueued and not captured
   mutable std::atomic<uint64_t> ended_number_ = 0, ended_calls_ = 0;  ///< as last seen: they tell more than `ended` has
-  std::atomic<uint64_t> stopped_ns_{0};  ///< relaxed: when stop() was called first; orders nothing
+  PeerLoss loss_;
   std::shared_ptr<LaunchGroup> group_;  ///< null: this rank launches kernels of its own
   uint32_t place_ = 0;                  ///< in the group
   std::atomic<bool> upload_was_late_ = false;
@@ -134,7 +133,8 @@ Result<void> KernelExecutor::connect(const DeviceRequest &asked, InfoExchange &i
   ::new (words_.get().object) HostWords();
   RONDO_TRY_ASSIGN(host_plans_, allocate_host_memory(context_, 2 * plan_memory_bytes));
   RONDO_TRY(connect_segment(request, shape, info_exchange));
-  RONDO_TRY(claim_residency(request.neighbours, budget));
+  RONDO_TRY_ASSIGN(blocks_, claim_residency(device_, describe(), blocks_of_a_rank(shape.channel_count, shape.load_store),
+                                            request.neighbours, budget));
   return join_group(request);
 }
 
@@ -153,27 +153,6 @@ Result<void> KernelExecutor::join_group(const DeviceRequest &request) {
   place_ = neighbours.position - before;
   // The segment of the first is theirs alone, and stays as long as one of them is there.
   RONDO_TRY_ASSIGN(group_, LaunchGroup::join(context_, segment_.address_of(neighbours.first) + group, count));
-  return {};
-}
-
-/// A block that is not resident never runs while the others wait for it; and calls of several communicators may be in
-/// flight at once.
-Result<void> KernelExecutor::claim_residency(const Neighbours &neighbours, const BlockBudget &budget) {
-  constexpr char advice[] =
-      "; ask for fewer channels (RONDO_MAX_CTAS, RONDO_CHANNELS), put fewer ranks on the device, destroy communicators "
-      "that are not needed, or use copies (RONDO_DEVICE_EXECUTOR=copy)";
-  const SegmentShape &shape = segment_.shape();
-  const uint64_t channels = blocks_of_a_rank(shape.channel_count, shape.load_store);
-  const uint32_t ranks = neighbours.in_process + neighbours.in_others;
-  if (ranks * channels > budget.blocks)
-    return Error{RONDO_ERROR_OUT_OF_RESOURCES, std::to_string(ranks) + " ranks on " + describe() + " want " +
-                                                   std::to_string(ranks * channels) + " blocks with " +
-                                                   std::to_string(channels) + " channels each, but " +
-                                                   std::to_string(budget.blocks) + " can be resident at once" + advice};
-  const uint64_t others = neighbours.position == 0 ? neighbours.in_others * channels : 0;
-  auto claimed = claim_blocks(device_.uuid, channels + others, budget.blocks);
-  if (!claimed.ok()) return Error{claimed.error().status, "on " + describe() + " " + claimed.error().message + advice};
-  blocks_ = std::move(claimed).value();
   return {};
 }
 
@@ -307,9 +286,7 @@ Result<DevicePointer> KernelExecutor::address_for(CudaPlan &plan, const DeviceCa
 }
 
 void KernelExecutor::stop() {
-  uint64_t first = 0, now = now_ns();
-  if (stopped_ns_.compare_exchange_strong(first, now, std::memory_order_relaxed)) first = now;
-  const bool lost = segment_.shape().buffers == BufferPlace::peer_devices && now - first >= lost_patience_ns;
+  const bool lost = segment_.shape().buffers == BufferPlace::peer_devices && loss_.look(now_ns());
   // Pairs with A1 in cuda/kernels/run.h.
   memory::store_release(words().abort, lost ? device::abort_lost_peers : device::abort_operation);
 }

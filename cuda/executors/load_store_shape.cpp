@@ -106,6 +106,23 @@ device::LoadStoreGeometry choose_load_store(const DeviceRequest &request, const 
   return shape;
 }
 
+Result<BlockClaim> claim_residency(const CudaDevice &device, const std::string &name, uint64_t channels,
+                                   const Neighbours &neighbours, const BlockBudget &budget) {
+  constexpr char advice[] =
+      "; ask for fewer channels (RONDO_MAX_CTAS, RONDO_CHANNELS), put fewer ranks on the device, destroy communicators "
+      "that are not needed, or use copies (RONDO_DEVICE_EXECUTOR=copy)";
+  const uint32_t ranks = neighbours.in_process + neighbours.in_others;
+  if (ranks * channels > budget.blocks)
+    return Error{RONDO_ERROR_OUT_OF_RESOURCES, std::to_string(ranks) + " ranks on " + name + " want " +
+                                                   std::to_string(ranks * channels) + " blocks with " +
+                                                   std::to_string(channels) + " channels each, but " +
+                                                   std::to_string(budget.blocks) + " can be resident at once" + advice};
+  const uint64_t others = neighbours.position == 0 ? neighbours.in_others * channels : 0;
+  auto claimed = claim_blocks(device.uuid, channels + others, budget.blocks);
+  if (!claimed.ok()) return Error{claimed.error().status, "on " + name + " " + claimed.error().message + advice};
+  return claimed;
+}
+
 uint32_t load_store_threads(bool one_shot, uint64_t bytes, uint32_t channel_count) {
   if (!one_shot) return block_threads_max;
   const uint64_t words = (bytes / device::word_bytes + channel_count) / channel_count;  // a few need no wide barrier

@@ -95,6 +95,9 @@ Result<void> connect_chosen(DeviceRequest &request, InfoExchange &info_exchange,
                  "RONDO_DEVICE_EXECUTOR=kernel or auto"};
   request.executor = choose_executor(request.executor, infos);
   request.neighbours = neighbours_of(request.rank, infos);
+  request.one_process = std::all_of(infos.begin(), infos.end(), [&](const PlacementInfo &info) {
+    return info.node != own.node || info.process == own.process;
+  });
   for (const PlacementInfo &info : infos)
     request.claimed_blocks = std::max<uint64_t>(request.claimed_blocks, info.claimed_blocks);
   request.peer_devices = peer_devices_of(request.rank, infos);

@@ -60,7 +60,7 @@ Result<Segment> Segment::connect(const PrimaryContext &context, CuStream stream,
   if (handles == DeviceHandles::vmm) {
     RONDO_TRY_ASSIGN(auto descriptor, segment.own_->descriptor());
     RONDO_TRY_ASSIGN(own.ticket, info_exchange.offer(std::move(descriptor)));
-  } else {
+  } else if (!links.one_process) {
     RONDO_TRY_ASSIGN(own.handle, segment.own_->ipc_handle());
   }
   RONDO_TRY_ASSIGN(const auto infos, info_exchange.infos(segment_key, own));

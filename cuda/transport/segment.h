@@ -65,6 +65,7 @@ struct SegmentInfo {
 struct SegmentLinks {
   std::vector<bool> permitted;          ///< by rank: a peer in some schedule (src/plan/edges.h); empty: all are
   const NetworkLinks *network = nullptr;  ///< to the ranks of other nodes
+  bool one_process = false;               ///< all ranks of this node are threads of one: none opens a handle
 };
 
 class Segment {

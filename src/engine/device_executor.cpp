@@ -13,8 +13,6 @@
 namespace rondo {
 namespace {
 
-/// Kernels that were told to stop end within milliseconds, once the stream has come to them.
-constexpr uint64_t quiesce_patience_ns = 5'000'000'000;
 constexpr uint64_t abandoned_interval_ns = 5'000'000;
 
 }  // namespace

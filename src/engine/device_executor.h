@@ -16,6 +16,11 @@ namespace rondo {
 
 class DeviceMonitor;
 
+/// Kernels that were told to stop end within milliseconds, once the stream has come to them; that long quiesce() waits.
+inline constexpr uint64_t quiesce_patience_ns = 5'000'000'000;
+/// Between two calls of stop() while something runs.
+inline constexpr uint64_t stop_interval_ns = 200'000;
+
 /// What the calls of one rank have told the host from its device; with the kernel executor each is a kernel. Counts
 /// grow, but for begun_calls where it was one too many.
 struct DeviceReport {

@@ -9,7 +9,7 @@
 namespace rondo {
 namespace {
 
-constexpr auto busy_interval = std::chrono::microseconds(200);
+constexpr std::chrono::nanoseconds busy_interval{stop_interval_ns};
 constexpr auto idle_interval = std::chrono::milliseconds(10);  // replays of graphs come without a call
 constexpr uint64_t device_check_interval_ns = 20'000'000;
 // At why another rank gave up. Looks and not a time: a machine that is busy or stands still holds both ranks up.

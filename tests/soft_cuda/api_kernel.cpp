@@ -11,6 +11,7 @@
 #include "tests/soft_cuda/exports.h"
 #include "tests/soft_cuda/soft_cuda.h"
 #include "tests/soft_cuda/streams.h"
+#include "tests/soft_cuda/turns.h"
 
 namespace soft_cuda {
 namespace {
@@ -315,6 +316,10 @@ CuStatus cuLaunchKernelEx(const LaunchConfig *config, CuFunction function, void 
   return call_on_stream(Entry::launch_kernel_ex, config->stream, [&](State &driver, Lock &lock, const auto &stream) {
     return launch(driver, lock, stream, *config, function, parameters, extra);
   });
+}
+
+__attribute__((visibility("default"))) void soft_cuda_lose_device(uint32_t device, uint32_t lost) {
+  lose_device(device, lost != 0);
 }
 
 __attribute__((visibility("default"))) void soft_cuda_count_accesses(uint32_t on) {
