@@ -25,9 +25,9 @@ constexpr uint64_t shared_bytes_min = 16 << 10;
 using KernelList = const KernelEntry *(*)();
 
 /// A bit for each device whose kernels may touch it: its own, those that have peer access to memory of cuMemAlloc,
-/// those that a mapping is for.
+/// those that a mapping is for, those whose context opened an import.
 uint64_t reached_by(const State &driver, const Range &range) {
-  if (range.kind == RangeKind::mapped) return range.access;
+  if (range.kind == RangeKind::mapped || range.kind == RangeKind::imported) return range.access;
   uint64_t devices = uint64_t{1} << range.device;
   for (const Device &device : driver.devices)
     if (device.primary != nullptr && device.primary->peers.contains(range.device) && range.kind == RangeKind::device)
