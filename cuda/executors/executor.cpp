@@ -147,9 +147,10 @@ Result<void> KernelExecutor::connect(const DeviceRequest &asked, InfoExchange &i
   RONDO_TRY_ASSIGN(host_plans_, allocate_host_memory(context_, 2 * plan_memory_bytes));
   if (!request.region_devices.empty()) shape.region_bytes = Regions::table_bytes(shape.rank_count);
   RONDO_TRY(connect_segment(request, shape, info_exchange));
-  if (shape.region_bytes != 0) {
-    RONDO_TRY_ASSIGN(regions_, Regions::connect(context_, stream_.get().object,
-                                                segment_.address() + shape.regions_offset(), info_exchange));
+  if (!asked.region_devices.empty()) {  // also where ranks have not agreed: a rank that failed before does not know
+    const DevicePointer table = segment_.address() + shape.regions_offset();
+    RONDO_TRY_ASSIGN(auto regions, Regions::connect(context_, stream_.get().object, table, info_exchange));
+    if (shape.region_bytes != 0) regions_ = std::move(regions);
   }
   const uint64_t blocks = blocks_of_a_rank(shape.channel_count, shape.load_store);
   RONDO_TRY_ASSIGN(blocks_, claim_residency(device_, describe(), blocks, request.neighbours, budget));

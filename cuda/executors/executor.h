@@ -46,8 +46,8 @@ struct DeviceRequest {
   /// Of ranks that are threads of one process on several devices: the others than this rank's, if each device reaches
   /// the memory of each other and does atomics there. Else empty.
   std::vector<CuDevice> peer_devices;
-  /// load_store is asked for, and ranks are several processes of one node: they share what they register. Else empty.
-  /// The devices of all ranks, by rank.
+  /// load_store is asked for, and ranks are several processes of one node, which do not take turns on a device: they
+  /// share what they register. Else empty. The devices of all ranks, by rank.
   std::vector<DeviceUuid> region_devices;
   uint32_t peer_channels = 0;  ///< of load_store, where there are peer devices; 0: not agreed on yet
 

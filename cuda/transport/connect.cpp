@@ -84,6 +84,12 @@ void warn_of_shared_queues(const DeviceRequest &request) {
                     : ""));
 }
 
+/// The same on all ranks, but for what agree_on_peers() finds.
+bool shares_by_regions(const DeviceRequest &request, std::span<const PlacementInfo> infos) {
+  return request.load_store() && !request.one_process && !request.shares_launches && !takes_turns(infos) &&
+         request.rank_count <= device::load_store_rank_count_max;
+}
+
 /// `request`: what is asked for, then what was chosen. `executor`: as ExecutorBase::connect() says.
 Result<void> connect_chosen(DeviceRequest &request, InfoExchange &info_exchange,
                             std::unique_ptr<ExecutorBase> &executor) {
@@ -101,8 +107,7 @@ Result<void> connect_chosen(DeviceRequest &request, InfoExchange &info_exchange,
   for (const PlacementInfo &info : infos)
     request.claimed_blocks = std::max<uint64_t>(request.claimed_blocks, info.claimed_blocks);
   request.peer_devices = peer_devices_of(request.rank, infos);
-  if (request.load_store() && !request.one_process && !request.shares_launches &&
-      request.rank_count <= device::load_store_rank_count_max)
+  if (shares_by_regions(request, infos))
     for (const PlacementInfo &info : infos) request.region_devices.push_back(info.device);
   request.handles_are_free = request.handles == DeviceHandles::automatic;
   RONDO_TRY_ASSIGN(request.handles, choose_handles(request.handles, infos));
