@@ -4,13 +4,17 @@
 #include <atomic>
 #include <cstring>
 #include <mutex>
+#include <optional>
 
 #include "cuda/driver/budget.h"
 #include "cuda/executors/cuda_plan.h"
 #include "cuda/executors/executor_base.h"
 #include "cuda/executors/launch_group.h"
 #include "cuda/executors/load_store_shape.h"
+#include "cuda/executors/peer_loss.h"
 #include "cuda/executors/plan_image.h"
+#include "cuda/executors/plan_uploads.h"
+#include "cuda/executors/share_regions.h"
 #include "cuda/kernels/load_store.h"
 #include "cuda/kernels/operation.h"
 #include "src/base/clock.h"
@@ -21,11 +25,8 @@ namespace rondo::cuda {
 namespace {
 
 constexpr uint32_t default_slot_count = 8;
-constexpr uint64_t lost_patience_ns = 5'000'000'000;  // see load_store_place.h
 constexpr uint32_t poll_count = 64;  // looks at a flag in device memory for one at the host's abort word
-constexpr uint64_t upload_patience_ns = 200'000'000;  // a busy machine is seldom later
 constexpr uint64_t upload_patience_captured_ns = 2'000'000'000;
-constexpr uint64_t upload_look_ns = 5'000;
 
 /// What the host and the kernels share, in pinned memory.
 struct HostWords {
@@ -46,21 +47,29 @@ class KernelExecutor final : public ExecutorBase {
   [[nodiscard]] DeviceReport report() const override;
   [[nodiscard]] bool drained() const override {
     const DeviceReport now = report();
-    return now.ended_number >= last_number_ && now.begun_calls == now.ended_calls && late_uploads_ended();
+    return now.ended_number >= last_number_ && now.begun_calls == now.ended_calls && uploads_->late_ones_have_ended();
   }
   void stop() override;
+  void share(const void *first, size_t bytes) override {
+    if (regions_ != nullptr) share_region(*regions_, rank_, first, bytes);
+  }
+  [[nodiscard]] Result<void> unshare(const void *first) override {
+    return regions_ == nullptr ? Result<void>() : withdraw_region(*regions_, queries(), first);
+  }
+  void follow_peers() override;
+  void stop_sharing() override {
+    if (regions_ != nullptr) leave_regions(*regions_, queries(), rank_);
+  }
 
   [[nodiscard]] Result<void> connect(const DeviceRequest &request, InfoExchange &info_exchange) override;
 
  private:
-  [[nodiscard]] Result<void> claim_residency(const Neighbours &neighbours, const BlockBudget &budget);
   [[nodiscard]] Result<void> join_group(const DeviceRequest &request);
+  [[nodiscard]] RankQueries queries() const {
+    return {[this] { return find_dead(); }, [this](uint32_t rank) { return describe_rank(rank); }};
+  }
   [[nodiscard]] HostWords &words() const { return *static_cast<HostWords *>(words_.get().object); }
   [[nodiscard]] std::byte *host_plans() const { return static_cast<std::byte *>(host_plans_.get().object); }
-  [[nodiscard]] Result<void> upload(CudaPlan &plan);
-  [[nodiscard]] Result<bool> uploads_ended() const;
-  [[nodiscard]] Result<bool> wait_for_uploads(uint64_t patience_ns) const;
-  [[nodiscard]] bool late_uploads_ended() const;
   [[nodiscard]] Result<DevicePointer> address_for(CudaPlan &plan, const DeviceCall &call) const;
   [[nodiscard]] DevicePointer device_address_of(const CudaPlan &plan) const {
     return segment_.address() + segment_.shape().plans_offset() + plan.offset;
@@ -78,6 +87,7 @@ class KernelExecutor final : public ExecutorBase {
   [[nodiscard]] Result<void> give_back_late();
   [[nodiscard]] device::DeviceOperation operation_of(const CudaPlan &plan, const DeviceCall &call) const;
   [[nodiscard]] Result<void> run(CudaPlan &plan, const DeviceCall &call, CuStream stream);
+  void post_buffers(const CudaPlan &plan, const Buffers &buffers, device::LoadStoreOperation &operation) const;
   [[nodiscard]] Result<void> run_load_store(const CudaPlan &plan, const DeviceCall &call, CuStream stream) const;
 
   BlockClaim blocks_;
@@ -87,10 +97,11 @@ class KernelExecutor final : public ExecutorBase {
   bool has_load_store_ = false;  ///< its kernels are loaded
   uint64_t last_number_ = 0;     ///< of the operations that were enqueued and not captured
   mutable std::atomic<uint64_t> ended_number_ = 0, ended_calls_ = 0;  ///< as last seen: they tell more than `ended` has
-  std::atomic<uint64_t> stopped_ns_{0};  ///< relaxed: when stop() was called first; orders nothing
+  PeerLoss loss_;
+  std::unique_ptr<Regions> regions_;  ///< null: ranks share no buffers by regions
   std::shared_ptr<LaunchGroup> group_;  ///< null: this rank launches kernels of its own
   uint32_t place_ = 0;                  ///< in the group
-  std::atomic<bool> upload_was_late_ = false;
+  std::optional<PlanUploads> uploads_;  ///< from connect() on
   std::atomic<bool> gathers_ = false;  ///< a call waits for the others of the group
 };
 
@@ -132,9 +143,17 @@ Result<void> KernelExecutor::connect(const DeviceRequest &asked, InfoExchange &i
   shape.plan_bytes = plan_memory_bytes;
   RONDO_TRY_ASSIGN(words_, allocate_host_memory(context_, sizeof(HostWords)));
   ::new (words_.get().object) HostWords();
+  uploads_.emplace(context_, stream_, words().abort);
   RONDO_TRY_ASSIGN(host_plans_, allocate_host_memory(context_, 2 * plan_memory_bytes));
+  if (!request.region_devices.empty()) shape.region_bytes = Regions::table_bytes(shape.rank_count);
   RONDO_TRY(connect_segment(request, shape, info_exchange));
-  RONDO_TRY(claim_residency(request.neighbours, budget));
+  if (!asked.region_devices.empty()) {  // also where ranks have not agreed: a rank that failed before does not know
+    const DevicePointer table = segment_.address() + shape.regions_offset();
+    RONDO_TRY_ASSIGN(auto regions, Regions::connect(context_, stream_.get().object, table, info_exchange));
+    if (shape.region_bytes != 0) regions_ = std::move(regions);
+  }
+  const uint64_t blocks = blocks_of_a_rank(shape.channel_count, shape.load_store);
+  RONDO_TRY_ASSIGN(blocks_, claim_residency(device_, describe(), blocks, request.neighbours, budget));
   return join_group(request);
 }
 
@@ -153,27 +172,6 @@ Result<void> KernelExecutor::join_group(const DeviceRequest &request) {
   place_ = neighbours.position - before;
   // The segment of the first is theirs alone, and stays as long as one of them is there.
   RONDO_TRY_ASSIGN(group_, LaunchGroup::join(context_, segment_.address_of(neighbours.first) + group, count));
-  return {};
-}
-
-/// A block that is not resident never runs while the others wait for it; and calls of several communicators may be in
-/// flight at once.
-Result<void> KernelExecutor::claim_residency(const Neighbours &neighbours, const BlockBudget &budget) {
-  constexpr char advice[] =
-      "; ask for fewer channels (RONDO_MAX_CTAS, RONDO_CHANNELS), put fewer ranks on the device, destroy communicators "
-      "that are not needed, or use copies (RONDO_DEVICE_EXECUTOR=copy)";
-  const SegmentShape &shape = segment_.shape();
-  const uint64_t channels = blocks_of_a_rank(shape.channel_count, shape.load_store);
-  const uint32_t ranks = neighbours.in_process + neighbours.in_others;
-  if (ranks * channels > budget.blocks)
-    return Error{RONDO_ERROR_OUT_OF_RESOURCES, std::to_string(ranks) + " ranks on " + describe() + " want " +
-                                                   std::to_string(ranks * channels) + " blocks with " +
-                                                   std::to_string(channels) + " channels each, but " +
-                                                   std::to_string(budget.blocks) + " can be resident at once" + advice};
-  const uint64_t others = neighbours.position == 0 ? neighbours.in_others * channels : 0;
-  auto claimed = claim_blocks(device_.uuid, channels + others, budget.blocks);
-  if (!claimed.ok()) return Error{claimed.error().status, "on " + describe() + " " + claimed.error().message + advice};
-  blocks_ = std::move(claimed).value();
   return {};
 }
 
@@ -198,8 +196,10 @@ void KernelExecutor::prepare_load_store(const Plan &plan, CudaPlan &made) const 
     operation.places[rank] = reinterpret_cast<std::byte *>(segment_.address_of(rank) + segment_.shape().place_offset());
   operation.rank = rank_;
   made.channel_count = made.lane_count = plan.choice.channels;
-  made.threads = load_store_threads(operation.mode == device::LoadStoreMode::one_shot,
-                                    operation.count * device::load_store_element_bytes(plan), plan.choice.channels);
+  if (regions_ != nullptr) operation.regions = reinterpret_cast<const uint64_t *>(regions_->table());
+  made.vector_bytes = operation.count * device::load_store_element_bytes(plan);
+  made.threads = load_store_threads(operation.mode == device::LoadStoreMode::one_shot, made.vector_bytes,
+                                    plan.choice.channels);
 }
 
 bool KernelExecutor::has_room(const Plan &plan) {
@@ -215,7 +215,7 @@ bool KernelExecutor::has_room(const Plan &plan) {
 /// With plan_memory_.mutex held.
 Result<void> KernelExecutor::give_back_late() {
   if (plan_memory_.late.empty()) return {};
-  RONDO_TRY_ASSIGN(const bool ended, uploads_ended());
+  RONDO_TRY_ASSIGN(const bool ended, uploads_->have_ended());
   if (ended) plan_memory_.give_back_late();
   return {};
 }
@@ -240,7 +240,8 @@ Result<void> KernelExecutor::prepare_image(const Plan &plan, CudaPlan &made) {
   made.lane_count = image.lane_count;
   made.lanes_per_channel = image.lanes_per_channel;
   made.scratch_bytes = device::scratch_bytes_for(plan.choice.protocol, geometry());
-  RONDO_TRY(upload(made));
+  made.uploaded = false;  // kernels of calls before the copy's end read the plan in host memory
+  RONDO_TRY_ASSIGN(made.uploaded, uploads_->begin(device_address_of(made), host_plans() + made.offset, made.bytes));
   if (made.uploaded) return {};
   std::byte *const here = host_image_of(made);
   RONDO_TRY_ASSIGN(const device::PlanImage of_host, make_image(plan, reinterpret_cast<uint64_t>(here)));
@@ -248,56 +249,10 @@ Result<void> KernelExecutor::prepare_image(const Plan &plan, CudaPlan &made) {
   return {};
 }
 
-/// On the executor's own stream, so that a captured call does not repeat the copy with each replay. If that stream
-/// shares a hardware queue with a kernel that waits for this rank, the copy ends only after this rank's call: so the
-/// wait here is short, and the kernels of calls before its end read the plan in host memory.
-Result<void> KernelExecutor::upload(CudaPlan &plan) {
-  const ContextGuard guard(*driver_, context_.get().context);
-  RONDO_TRY(guard.status());
-  const CaptureModeGuard capture_goes_on(*driver_);
-  plan.uploaded = false;
-  RONDO_TRY(cuda_check(*driver_,
-                       driver_->memcpy_htod_async(device_address_of(plan), host_plans() + plan.offset, plan.bytes,
-                                                  stream_.get().object),
-                       "copying a plan to the device"));
-  RONDO_TRY_ASSIGN(plan.uploaded, wait_for_uploads(upload_patience_ns));
-  if (!plan.uploaded) upload_was_late_.store(true, std::memory_order_relaxed);  // for destroy, which comes behind this
-  return {};
-}
-
-/// False: they have not ended within that time, or the rank was told to stop.
-Result<bool> KernelExecutor::wait_for_uploads(uint64_t patience_ns) const {
-  const uint64_t deadline_ns = now_ns() + patience_ns;
-  for (;;) {
-    RONDO_TRY_ASSIGN(const bool ended, uploads_ended());
-    if (ended) return true;
-    if (now_ns() >= deadline_ns || memory::load_acquire(words().abort) != 0) return false;
-    sleep_for_ns(upload_look_ns);
-  }
-}
-
-/// Or the device has failed, so that nothing runs there any more.
-bool KernelExecutor::late_uploads_ended() const {
-  if (!upload_was_late_.load(std::memory_order_relaxed)) return true;
-  const auto ended = uploads_ended();
-  return !ended.ok() || ended.value();
-}
-
-/// False: copies on the executor's own stream still wait or run.
-Result<bool> KernelExecutor::uploads_ended() const {
-  const ContextGuard guard(*driver_, context_.get().context);
-  RONDO_TRY(guard.status());
-  const CaptureModeGuard capture_goes_on(*driver_);
-  const CuStatus status = driver_->stream_query(stream_.get().object);
-  if (status == CuStatus::success) return true;
-  if (status == CuStatus::not_ready) return false;
-  return cuda_error(*driver_, status, "copying a plan to the device");
-}
-
 /// Where the call's kernel reads its plan. A captured call's would read it in host memory with each replay: it waits.
 Result<DevicePointer> KernelExecutor::address_for(CudaPlan &plan, const DeviceCall &call) const {
   if (!plan.uploaded) {
-    RONDO_TRY_ASSIGN(plan.uploaded, wait_for_uploads(call.captured ? upload_patience_captured_ns : 0));
+    RONDO_TRY_ASSIGN(plan.uploaded, uploads_->wait(call.captured ? upload_patience_captured_ns : 0));
   }
   if (call.captured && !plan.uploaded)
     log::warning({log::Subsystem::device, rank_},
@@ -307,11 +262,18 @@ Result<DevicePointer> KernelExecutor::address_for(CudaPlan &plan, const DeviceCa
 }
 
 void KernelExecutor::stop() {
-  uint64_t first = 0, now = now_ns();
-  if (stopped_ns_.compare_exchange_strong(first, now, std::memory_order_relaxed)) first = now;
-  const bool lost = segment_.shape().buffers == BufferPlace::peer_devices && now - first >= lost_patience_ns;
+  const bool lost = segment_.shape().buffers == BufferPlace::peer_devices && loss_.look(now_ns());
   // Pairs with A1 in cuda/kernels/run.h.
   memory::store_release(words().abort, lost ? device::abort_lost_peers : device::abort_operation);
+}
+
+/// Opening and closing wait for the device.
+void KernelExecutor::follow_peers() {
+  if (regions_ == nullptr || !regions_->has_news()) return;
+  const auto quiet = try_quiet();
+  if (!quiet.owns_lock()) return;
+  const CaptureModeGuard capture_goes_on(*driver_);
+  regions_->look();
 }
 
 device::DeviceOperation KernelExecutor::operation_of(const CudaPlan &plan, const DeviceCall &call) const {
@@ -352,11 +314,27 @@ Result<void> KernelExecutor::run(CudaPlan &plan, const DeviceCall &call, CuStrea
   return launch_parts(*driver_, {&part, 1}, stream);
 }
 
+/// What its window says of the rank's buffers.
+void KernelExecutor::post_buffers(const CudaPlan &plan, const Buffers &buffers,
+                                  device::LoadStoreOperation &operation) const {
+  if (regions_ == nullptr) {
+    operation.posted_send = reinterpret_cast<uint64_t>(buffers.send.data);
+    operation.posted_recv = reinterpret_cast<uint64_t>(buffers.recv.data);
+    if (segment_.shape().buffers == BufferPlace::peer_devices)
+      operation.can_be_read = peers_can_read(*driver_, buffers) ? 1 : 0;
+    return;
+  }
+  const auto send = regions_->posted(buffers.send.data, plan.vector_bytes);
+  const auto recv = regions_->posted(buffers.recv.data, plan.vector_bytes);
+  operation.can_be_read = send && recv ? 1 : 0;
+  operation.posted_send = send.value_or(0);
+  operation.posted_recv = recv.value_or(0);
+}
+
 Result<void> KernelExecutor::run_load_store(const CudaPlan &plan, const DeviceCall &call, CuStream stream) const {
   device::LoadStoreOperation operation = plan.load_store;
   operation.base = operation_of(plan, call);
-  if (operation.mode == device::LoadStoreMode::shared && segment_.shape().buffers == BufferPlace::peer_devices)
-    operation.can_be_read = peers_can_read(*driver_, call.buffers) ? 1 : 0;
+  if (operation.mode == device::LoadStoreMode::shared) post_buffers(plan, call.buffers, operation);
   const LaunchSize size{plan.channel_count, plan.threads, device::load_store_shared_bytes(operation.rank_count())};
   return launch_kernel(*driver_, plan.kernel, size, &operation, stream, "launching a collective");
 }

@@ -40,11 +40,15 @@ struct DeviceRequest {
   bool shares_launches = false;  ///< by kernels: ranks of one process on one device launch one for all
   // Found by connect_device():
   Neighbours neighbours;
+  bool one_process = false;     ///< all ranks of this rank's node are threads of its process
   uint64_t claimed_blocks = 0;  ///< the most that any rank's process had claimed of its device
   bool handles_are_free = false;  ///< nobody asked for `handles`, which are chosen
   /// Of ranks that are threads of one process on several devices: the others than this rank's, if each device reaches
   /// the memory of each other and does atomics there. Else empty.
   std::vector<CuDevice> peer_devices;
+  /// load_store is asked for, and ranks are several processes of one node, which do not take turns on a device: they
+  /// share what they register. Else empty. The devices of all ranks, by rank.
+  std::vector<DeviceUuid> region_devices;
   uint32_t peer_channels = 0;  ///< of load_store, where there are peer devices; 0: not agreed on yet
 
   [[nodiscard]] uint32_t node_of(uint32_t of) const { return nodes.empty() ? 0 : nodes[of]; }

@@ -33,7 +33,7 @@ Result<void> ExecutorBase::connect_segment(const DeviceRequest &request, const S
     RONDO_TRY_ASSIGN(network_, NetworkLinks::connect(context_, *request.links, request.nodes, request.rank));
   }
   RONDO_TRY_ASSIGN(segment_, Segment::connect(context_, stream_.get().object, device_.uuid, shape, request.handles,
-                                              {request.permitted, &network_}, info_exchange));
+                                              {request.permitted, &network_, request.one_process}, info_exchange));
   return {};
 }
 

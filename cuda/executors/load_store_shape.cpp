@@ -20,12 +20,32 @@ constexpr uint32_t shared_channels_max = 128;
 constexpr uint32_t peer_channels_max = 32;
 constexpr uint32_t peer_chunk_bytes = 64 << 10;
 
+/// `channel_count`: 0 where this process does not see the device of another rank, or its own does no atomics there.
+Result<void> check_region_devices(const PrimaryContext &context, const DeviceRequest &request,
+                                  uint32_t &channel_count) {
+  if (request.region_devices.empty()) return {};
+  const auto &[driver, own, object] = context.get();
+  RONDO_TRY_ASSIGN(const auto devices, cuda_devices(*driver));
+  for (const DeviceUuid &wanted : request.region_devices) {
+    const auto found =
+        std::find_if(devices.begin(), devices.end(), [&](const CudaDevice &device) { return device.uuid == wanted; });
+    if (found != devices.end() && (found->ordinal == own || has_native_atomics(*driver, own, found->ordinal))) continue;
+    log::info({log::Subsystem::device, request.rank},
+              "what is registered is not shared: device " + std::to_string(own) + " does no atomics on that of another "
+              "rank, or this process does not see it (CUDA_VISIBLE_DEVICES)");
+    channel_count = 0;
+    break;
+  }
+  return {};
+}
+
 }  // namespace
 
 BufferPlace place_of_buffers(const DeviceRequest &request) {
   if (request.executor != RONDO_DEVICE_EXECUTOR_KERNEL || request.shares_launches) return BufferPlace::device;
   if (request.neighbours.in_process == request.rank_count) return BufferPlace::shared_device;
-  return request.peer_devices.empty() ? BufferPlace::device : BufferPlace::peer_devices;
+  const bool on_peers = !request.peer_devices.empty() || !request.region_devices.empty();
+  return on_peers ? BufferPlace::peer_devices : BufferPlace::device;
 }
 
 bool agrees_on_peers(const DeviceRequest &request) {
@@ -55,11 +75,16 @@ Result<void> agree_on_peers(const PrimaryContext &context, uint32_t channel_coun
     log::info({log::Subsystem::device, request.rank}, "buffers are not shared: " + opened.error().message);
     own.channel_count = 0;
   }
+  RONDO_TRY(check_region_devices(context, request, own.channel_count));
   RONDO_TRY_ASSIGN(const auto infos, info_exchange.infos(peers_key, own));
   request.peer_channels = own.channel_count;
   for (const PeersInfo &info : infos) request.peer_channels = std::min(request.peer_channels, info.channel_count);
-  if (request.peer_channels == 0) request.peer_devices.clear();
-  else if (request.handles_are_free) request.handles = DeviceHandles::ipc;  // plain memory, at one address for all
+  if (request.peer_channels == 0) {
+    request.peer_devices.clear();
+    request.region_devices.clear();
+  } else if (request.handles_are_free && request.one_process) {
+    request.handles = DeviceHandles::ipc;  // plain memory, at one address for all
+  }
   return {};
 }
 
@@ -95,7 +120,7 @@ device::LoadStoreGeometry choose_load_store(const DeviceRequest &request, const 
   shape.chunk_bytes = on_peers ? peer_chunk_bytes : unused_chunk_bytes;
   if (request.channel_count != 0) return shape;  // so many are asked for
   const uint64_t free_blocks = budget.blocks - std::min(budget.blocks, request.claimed_blocks);
-  const uint64_t neighbours = request.neighbours.in_process;
+  const uint64_t neighbours = uint64_t{request.neighbours.in_process} + request.neighbours.in_others;
   const uint64_t most = std::min<uint64_t>(free_blocks / 2 / neighbours,
                                            on_peers ? peer_channels_max : shared_channels_max);
   uint64_t wanted = std::min(budget.multiprocessors / neighbours, most);
@@ -104,6 +129,23 @@ device::LoadStoreGeometry choose_load_store(const DeviceRequest &request, const 
   if (on_peers && request.peer_channels != 0) wanted = std::min<uint64_t>(wanted, request.peer_channels);
   shape.channel_count = static_cast<uint32_t>(wanted);
   return shape;
+}
+
+Result<BlockClaim> claim_residency(const CudaDevice &device, const std::string &name, uint64_t channels,
+                                   const Neighbours &neighbours, const BlockBudget &budget) {
+  constexpr char advice[] =
+      "; ask for fewer channels (RONDO_MAX_CTAS, RONDO_CHANNELS), put fewer ranks on the device, destroy communicators "
+      "that are not needed, or use copies (RONDO_DEVICE_EXECUTOR=copy)";
+  const uint32_t ranks = neighbours.in_process + neighbours.in_others;
+  if (ranks * channels > budget.blocks)
+    return Error{RONDO_ERROR_OUT_OF_RESOURCES, std::to_string(ranks) + " ranks on " + name + " want " +
+                                                   std::to_string(ranks * channels) + " blocks with " +
+                                                   std::to_string(channels) + " channels each, but " +
+                                                   std::to_string(budget.blocks) + " can be resident at once" + advice};
+  const uint64_t others = neighbours.position == 0 ? neighbours.in_others * channels : 0;
+  auto claimed = claim_blocks(device.uuid, channels + others, budget.blocks);
+  if (!claimed.ok()) return Error{claimed.error().status, "on " + name + " " + claimed.error().message + advice};
+  return claimed;
 }
 
 uint32_t load_store_threads(bool one_shot, uint64_t bytes, uint32_t channel_count) {

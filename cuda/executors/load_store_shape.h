@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "cuda/driver/budget.h"
 #include "cuda/driver/kernel_set.h"
@@ -16,8 +17,8 @@
 namespace rondo::cuda {
 
 /// shared_device, peer_devices: all ranks are threads of one process, on one device or on several that reach each
-/// other, and launch kernels of their own: each can read and write all buffers, or those that peers can read. Else
-/// device. The same on all ranks.
+/// other, and launch kernels of their own: each can read and write all buffers, or those that peers can read. Of
+/// several processes, by regions: peer_devices, too, on however many devices. Else device. The same on all ranks.
 [[nodiscard]] BufferPlace place_of_buffers(const DeviceRequest &request);
 
 /// Ranks on several devices have to agree on whether they share buffers, and by how many channels: each calls
@@ -58,6 +59,12 @@ struct PeersInfo {
 
 /// Blocks of the budget that one rank of the communicator takes. Its kernels follow each other.
 [[nodiscard]] uint64_t blocks_of_a_rank(uint32_t channel_count, const device::LoadStoreGeometry &load_store);
+
+/// Claims the blocks of a rank, each of which has `channels`; the first of a process, those of other processes as well.
+/// A block that is not resident never runs while the others wait for it; and calls of several communicators may be in
+/// flight at once. RONDO_ERROR_OUT_OF_RESOURCES: they do not all fit. `name`: of the device, for people.
+[[nodiscard]] Result<BlockClaim> claim_residency(const CudaDevice &device, const std::string &name, uint64_t channels,
+                                                 const Neighbours &neighbours, const BlockBudget &budget);
 
 /// Of a block.
 [[nodiscard]] uint32_t load_store_threads(bool one_shot, uint64_t bytes, uint32_t channel_count);

@@ -45,6 +45,8 @@
 //   peer's buffer, and run a two_shot in place of B3. B5 can be in vain then, and ends like B2: a peer that gave up in
 //   the two_shot never leaves. Without B4 and B5 a rank without elements could store its next window before a peer has
 //   read this one.
+//   A window of ranks of several processes says in which of its owner's regions a buffer is, and where there; each rank
+//   has a table of where it sees all regions of all ranks (cuda/transport/regions.h).
 // Abort     a rank that gave up stores no flag or counter again.
 #pragma once
 
@@ -97,7 +99,14 @@ struct LoadStoreGeometry {
   bool operator==(const LoadStoreGeometry &) const = default;
 };
 
-/// Where a rank has its buffers in an operation.
+/// Most regions that a rank has.
+inline constexpr uint32_t region_count_max = 64;
+inline constexpr uint32_t region_shift = 48;  ///< of an index, above an offset
+[[nodiscard]] RONDO_HD constexpr uint64_t region_address(uint32_t region, uint64_t offset) {
+  return uint64_t{region} << region_shift | offset;
+}
+
+/// Where a rank has its buffers in an operation: addresses, or region_address().
 struct alignas(cache_line_bytes) LoadStoreWindow {
   uint64_t send = 0;
   uint64_t recv = 0;

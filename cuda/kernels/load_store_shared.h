@@ -103,12 +103,12 @@ enum class Meeting : uint8_t {
 template <Group G>
 [[nodiscard]] RONDO_HD Meeting meet(G group, const LoadStoreOperation &operation, uint32_t channel,
                                     const SharedRoute &route, SharedBuffers *buffers) {
-  const Buffers &own = operation.base.buffers;
+  const uint32_t signature = operation.base.buffers.signature;
   if (group.rank() == 0) {
     LoadStoreWindow &window = operation.place(operation.rank).window(channel);
-    memory::store_relaxed(window.send, GroupArgs::address(own.send.data));  // B1 orders them
-    memory::store_relaxed(window.recv, GroupArgs::address(own.recv.data));
-    memory::store_relaxed(window.signature, load_store_window(own.signature, operation.can_be_read != 0));
+    memory::store_relaxed(window.send, operation.posted_send);  // B1 orders them
+    memory::store_relaxed(window.recv, operation.posted_recv);
+    memory::store_relaxed(window.signature, load_store_window(signature, operation.can_be_read != 0));
   }
   uint64_t &arrived = operation.place(0).arrived(channel);
   if (!pass_gate<memory::Site::load_store_arrive>(group, operation, arrived, true)) return Meeting::stop;
@@ -117,14 +117,20 @@ template <Group G>
   for (uint32_t rank = group.rank(); rank < operation.rank_count(); rank += group.size()) {
     const LoadStoreWindow &window = operation.place(rank).window(channel);
     const uint64_t seen = memory::load_relaxed(window.signature);  // ordered by B2
-    foreign |= static_cast<uint32_t>(seen) != own.signature;
+    foreign |= static_cast<uint32_t>(seen) != signature;
     in_places |= !load_store_can_be_read(seen);
+    const uint64_t send = operation.address_of(rank, memory::load_relaxed(window.send));
+    const uint64_t recv = operation.address_of(rank, memory::load_relaxed(window.recv));
+    // A region that was withdrawn since: a graph that was captured with it is launched.
+    const bool withdrawn = operation.regions != nullptr && load_store_can_be_read(seen) && (send == 0 || recv == 0);
     const uint32_t input = rank - route.first_input, output = rank - route.first_output;  // before them far too large
     if (input < route.input_count)
-      buffers[input].input = reinterpret_cast<const std::byte *>(memory::load_relaxed(window.send)) + route.input_block;
+      buffers[input].input = reinterpret_cast<const std::byte *>(send) + route.input_block;
     if (output < route.output_count)
-      buffers[output].output = reinterpret_cast<std::byte *>(memory::load_relaxed(window.recv)) + route.output_block;
+      buffers[output].output = reinterpret_cast<std::byte *>(recv) + route.output_block;
     if (foreign) (void)tell_foreign(operation, rank);
+    if (withdrawn) (void)tell_foreign(operation, rank, Fault::withdrawn);
+    foreign |= withdrawn;
   }
   // Where one differs from another, each has one that differs from its own: either all go on or none does.
   if (group.any(foreign)) return Meeting::stop;

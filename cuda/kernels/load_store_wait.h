@@ -35,19 +35,28 @@ struct LoadStoreOperation {
   LoadStoreCollective collective = LoadStoreCollective::all_reduce;
   uint32_t root = 0;
   uint32_t can_be_read = 1;  ///< `shared`: 0: kernels on other devices cannot read this rank's buffers
+  uint64_t posted_send = 0, posted_recv = 0;  ///< `shared`: these, as the rank's window says it
+  const uint64_t *regions = nullptr;          ///< of all ranks, where this one sees each; null: windows have addresses
 
   [[nodiscard]] RONDO_HD uint32_t rank_count() const { return geometry.rank_count; }
+  /// Where this rank sees what a window of `of` says. 0: it does not see that region.
+  [[nodiscard]] RONDO_HD uint64_t address_of(uint32_t of, uint64_t posted) const {
+    if (regions == nullptr) return posted;
+    const uint64_t region = memory::load_relaxed(regions[of * region_count_max + (posted >> region_shift)]);
+    return region == 0 ? 0 : region + (posted & ((uint64_t{1} << region_shift) - 1));
+  }
   [[nodiscard]] RONDO_HD LoadStorePlace place(uint32_t of) const { return {places[of], geometry}; }
 };
 static_assert(std::is_trivially_copyable_v<LoadStoreOperation> && std::is_standard_layout_v<LoadStoreOperation>);
-static_assert(sizeof(LoadStoreOperation) == 792 && offsetof(LoadStoreOperation, places) == 216);
+static_assert(sizeof(LoadStoreOperation) == 816 && offsetof(LoadStoreOperation, places) == 216);
 static_assert(offsetof(LoadStoreOperation, geometry) == 728 && offsetof(LoadStoreOperation, rank) == 768);
 
 enum class Look : uint8_t { ready, waits, foreign };
 
-/// By the thread that has met another operation of `peer`. The first verdict stays.
-[[nodiscard]] RONDO_HD inline Look tell_foreign(const LoadStoreOperation &operation, uint32_t peer) {
-  const uint64_t verdict = pack_verdict(Outcome::fault, Fault::foreign_slot, peer);
+/// By the thread that has met another operation of `peer`, or another fault. The first verdict stays.
+[[nodiscard]] RONDO_HD inline Look tell_foreign(const LoadStoreOperation &operation, uint32_t peer,
+                                                Fault fault = Fault::foreign_slot) {
+  const uint64_t verdict = pack_verdict(Outcome::fault, fault, peer);
   (void)memory::exchange_if(operation.base.progress->verdict, 0, verdict);  // E1
   return Look::foreign;
 }

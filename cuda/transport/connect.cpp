@@ -84,6 +84,12 @@ void warn_of_shared_queues(const DeviceRequest &request) {
                     : ""));
 }
 
+/// The same on all ranks, but for what agree_on_peers() finds.
+bool shares_by_regions(const DeviceRequest &request, std::span<const PlacementInfo> infos) {
+  return request.load_store() && !request.one_process && !request.shares_launches && !takes_turns(infos) &&
+         request.rank_count <= device::load_store_rank_count_max;
+}
+
 /// `request`: what is asked for, then what was chosen. `executor`: as ExecutorBase::connect() says.
 Result<void> connect_chosen(DeviceRequest &request, InfoExchange &info_exchange,
                             std::unique_ptr<ExecutorBase> &executor) {
@@ -95,9 +101,14 @@ Result<void> connect_chosen(DeviceRequest &request, InfoExchange &info_exchange,
                  "RONDO_DEVICE_EXECUTOR=kernel or auto"};
   request.executor = choose_executor(request.executor, infos);
   request.neighbours = neighbours_of(request.rank, infos);
+  request.one_process = std::all_of(infos.begin(), infos.end(), [&](const PlacementInfo &info) {
+    return info.node != own.node || info.process == own.process;
+  });
   for (const PlacementInfo &info : infos)
     request.claimed_blocks = std::max<uint64_t>(request.claimed_blocks, info.claimed_blocks);
   request.peer_devices = peer_devices_of(request.rank, infos);
+  if (shares_by_regions(request, infos))
+    for (const PlacementInfo &info : infos) request.region_devices.push_back(info.device);
   request.handles_are_free = request.handles == DeviceHandles::automatic;
   RONDO_TRY_ASSIGN(request.handles, choose_handles(request.handles, infos));
   RONDO_TRY(check_protocol(request, infos));
@@ -181,9 +192,10 @@ Result<std::unique_ptr<DeviceExecutor>> connect_device(DeviceRequest request, St
   InfoExchange info_exchange(store, request.key_prefix, request.rank, request.rank_count, request.deadline_ns);
   std::unique_ptr<ExecutorBase> executor;
   const auto connected = connect_chosen(request, info_exchange, executor);
-  for (const char *const key : {placement_key, peers_key, segment_key, flags_key}) {
+  for (const char *const key : {placement_key, peers_key, segment_key, regions_key, flags_key}) {
     const bool knows_all = executor != nullptr;  // where the others are, and so what they agree on
     const bool unused = (key == flags_key && request.executor == RONDO_DEVICE_EXECUTOR_KERNEL) ||
+                        (key == regions_key && knows_all && request.region_devices.empty()) ||
                         (key == peers_key && knows_all && !agrees_on_peers(request));
     if (connected.ok() || unused) continue;
     // A rank that has failed goes on to where the others wait for it. Where it has been already this changes nothing.

@@ -1,25 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/transport/flags.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
+#include "cuda/transport/shared_file.h"
 #include "cuda/transport/shared_table.h"
 #include "src/proto/connection.h"
 #include "src/proto/memory.h"
 
 namespace rondo::cuda {
 namespace {
-
-/// What rank 0 tells the others.
-struct FlagsInfo {
-  FdTicket ticket;
-};
 
 struct FlagMemory {
   PrimaryContext context;  ///< gone after the registration
@@ -36,18 +29,10 @@ MappedFiles &mapped() {
   return *all;
 }
 
-Result<FileDescriptor> make_file(uint64_t bytes) {
-  FileDescriptor file(::memfd_create("rondo-flags", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!file.valid()) return system_error("memfd_create", errno);
-  if (::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0) return system_error("ftruncate of a memfd", errno);
-  if (::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
-    return system_error("fcntl(F_ADD_SEALS) of a memfd", errno);
-  return file;
-}
-
-Result<std::shared_ptr<const FlagMemory>> map_file(const PrimaryContext &context, int file, uint64_t bytes) {
+Result<std::shared_ptr<const FlagMemory>> map_file(const PrimaryContext &context, const FileDescriptor &file,
+                                                   uint64_t bytes) {
   struct stat status {};
-  if (::fstat(file, &status) != 0) return system_error("fstat of the flags", errno);
+  if (::fstat(file.get(), &status) != 0) return system_error("fstat of the flags", errno);
   if (static_cast<uint64_t>(status.st_size) != bytes)
     return Error{RONDO_ERROR_INTERNAL,
                  "the flags have " + std::to_string(status.st_size) + " bytes instead of " + std::to_string(bytes)};
@@ -55,9 +40,8 @@ Result<std::shared_ptr<const FlagMemory>> map_file(const PrimaryContext &context
     auto made = std::make_shared<FlagMemory>();
     const CudaDriver &driver = *context.get().driver;
     RONDO_TRY_ASSIGN(made->context, retain_primary_context(driver, context.get().device));
-    void *const address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    if (address == MAP_FAILED) return system_error("mmap of the flags", errno);
-    made->mapping = Mapping({static_cast<std::byte *>(address), bytes});
+    RONDO_TRY_ASSIGN(made->mapping, map_shared_file(file, "the flags", bytes));
+    void *const address = made->mapping.get().address;
     const ContextGuard guard(driver, context.get().context);
     RONDO_TRY(guard.status());
     RONDO_TRY(cuda_check(driver,
@@ -86,19 +70,8 @@ Result<Flags> Flags::connect(const PrimaryContext &context, const FlagShape &sha
   Flags flags;
   flags.shape_ = shape;
   flags.rank_ = info_exchange.rank();
-  std::shared_ptr<const FlagMemory> memory;
-  FlagsInfo info;
-  if (flags.rank_ == 0) {
-    RONDO_TRY_ASSIGN(auto file, make_file(shape.bytes()));
-    RONDO_TRY_ASSIGN(memory, map_file(context, file.get(), shape.bytes()));
-    RONDO_TRY_ASSIGN(info.ticket, info_exchange.offer(std::move(file)));
-  }
-  RONDO_TRY_ASSIGN(const auto infos, info_exchange.infos(flags_key, info));
-  if (flags.rank_ != 0) {
-    const auto file = info_exchange.take(infos[0].ticket);
-    if (!file.ok()) return about_rank(0, "taking the flags", file.error());
-    RONDO_TRY_ASSIGN(memory, map_file(context, file.value().get(), shape.bytes()));
-  }
+  RONDO_TRY_ASSIGN(const auto file, share_file(flags_key, "the flags", shape.bytes(), info_exchange));
+  RONDO_TRY_ASSIGN(const auto memory, map_file(context, file, shape.bytes()));
   flags.base_ = memory->mapping.get().address;
   flags.memory_ = memory;
   const CudaDriver &driver = *context.get().driver;

@@ -17,7 +17,8 @@ namespace rondo::cuda {
 inline constexpr char placement_key[] = "/cuda-placement";  ///< PlacementInfo
 inline constexpr char peers_key[] = "/cuda-peers";          ///< PeersInfo, where ranks agree on peers
 inline constexpr char segment_key[] = "/cuda";              ///< SegmentInfo
-inline constexpr char flags_key[] = "/cuda-flags";          ///< FlagsInfo, of the copy-engine executor
+inline constexpr char regions_key[] = "/cuda-regions";      ///< a file, where ranks share buffers by regions
+inline constexpr char flags_key[] = "/cuda-flags";          ///< a file, of the copy-engine executor
 inline constexpr char connected_key[] = "/cuda-connected";  ///< nothing but whether all went well
 
 /// "opening the memory of rank 3: ...", with the rank as the peer.

@@ -39,7 +39,8 @@ uint64_t SegmentShape::barrier_offset(uint32_t which) const {
   return progress_offset() + sizeof(device::DeviceProgress) + which * cache_line_bytes;
 }
 uint64_t SegmentShape::place_offset() const { return aligned(barrier_offset(2)); }
-uint64_t SegmentShape::plans_offset() const { return aligned(place_offset() + load_store.bytes()); }
+uint64_t SegmentShape::regions_offset() const { return aligned(place_offset() + load_store.bytes()); }
+uint64_t SegmentShape::plans_offset() const { return aligned(regions_offset() + region_bytes); }
 uint64_t SegmentShape::bytes() const { return plans_offset() + plan_bytes; }
 
 Result<Segment> Segment::connect(const PrimaryContext &context, CuStream stream, const DeviceUuid &uuid,
@@ -60,7 +61,7 @@ Result<Segment> Segment::connect(const PrimaryContext &context, CuStream stream,
   if (handles == DeviceHandles::vmm) {
     RONDO_TRY_ASSIGN(auto descriptor, segment.own_->descriptor());
     RONDO_TRY_ASSIGN(own.ticket, info_exchange.offer(std::move(descriptor)));
-  } else {
+  } else if (!links.one_process) {
     RONDO_TRY_ASSIGN(own.handle, segment.own_->ipc_handle());
   }
   RONDO_TRY_ASSIGN(const auto infos, info_exchange.infos(segment_key, own));

@@ -7,6 +7,7 @@
 //           progress             DeviceProgress
 //           barrier              2 lines
 //           place                of load_store; only where it may run (cuda/kernels/load_store_place.h)
+//           regions              where this rank sees those of all ranks; only where ranks share buffers by regions
 //           plans                plan_bytes, given out by Arena
 #pragma once
 
@@ -35,6 +36,7 @@ struct SegmentShape {
   device::LoadStoreGeometry load_store;
   /// Where ranks share them, two_shots of load_store are `shared` (cuda/kernels/load_store_place.h).
   BufferPlace buffers = BufferPlace::device;
+  uint64_t region_bytes = 0;  ///< Regions::table_bytes(), or 0
   uint64_t plan_bytes = 0;
   bool cleared = true;  ///< else what is in fresh memory does not matter
 
@@ -45,6 +47,7 @@ struct SegmentShape {
   [[nodiscard]] uint64_t progress_offset() const;
   [[nodiscard]] uint64_t barrier_offset(uint32_t which) const;
   [[nodiscard]] uint64_t place_offset() const;
+  [[nodiscard]] uint64_t regions_offset() const;
   [[nodiscard]] uint64_t plans_offset() const;
   [[nodiscard]] uint64_t bytes() const;
 };
@@ -65,6 +68,7 @@ struct SegmentInfo {
 struct SegmentLinks {
   std::vector<bool> permitted;          ///< by rank: a peer in some schedule (src/plan/edges.h); empty: all are
   const NetworkLinks *network = nullptr;  ///< to the ranks of other nodes
+  bool one_process = false;               ///< all ranks of this node are threads of one: none opens a handle
 };
 
 class Segment {

@@ -40,13 +40,10 @@ extern "C" {
 /* ---- names ---- */
 /** A short English name of `status` ("timeout"); static storage; never NULL, also for unknown values. Any thread. */
 RONDO_API const char *rondo_status_string(rondo_status_t status) RONDO_NOEXCEPT;
-
 /** Writes the version of the loaded library; a pointer may be NULL. Any thread. */
 RONDO_API void rondo_version(int *major, int *minor, int *patch) RONDO_NOEXCEPT;
-
 /** Bytes of one element; 0 for an unknown type. Any thread. */
 RONDO_API size_t rondo_type_size(rondo_type_t type) RONDO_NOEXCEPT;
-
 /** Names as the command line and the environment use them ("float32", "sum", "all_reduce", "ring", "ll"); static
  *  storage; NULL for an unknown value, so a loop from 0 can list what there is. Any thread. */
 RONDO_API const char *rondo_type_string(rondo_type_t type) RONDO_NOEXCEPT;
@@ -347,14 +344,19 @@ RONDO_API rondo_status_t rondo_mem_free(void *pointer) RONDO_NOEXCEPT;
 
 /** Makes a buffer of your own one that peers read in place. Local; each rank may register or not as it likes.
  * Without flags, peers read it by cross-memory attach where the system allows that, else it is staged; with
- * RONDO_REGISTER_MOVE_PAGES they map it. Memory of rondo_mem_alloc() needs none. On a device: its memory; no effect.
+ * RONDO_REGISTER_MOVE_PAGES they map it. Memory of rondo_mem_alloc() needs none. On a device: its memory, of
+ * cudaMalloc(); processes that ask for the kernel load_store all-reduce in it (docs/load-store-devices.md) once all
+ * have opened it, each when it has no collective in flight: waits 0.1 s for that. Calls before go as without it.
  * @param handle  ended by rondo_comm_deregister() or with the communicator. One at a time.
  * @return RONDO_ERROR_INVALID_ARGUMENT: overlaps an earlier registration, or collectives of `comm` refuse it;
  *         RONDO_ERROR_UNSUPPORTED: pages cannot be moved (shared, not anonymous, of a device). Nothing changed. */
 RONDO_API rondo_status_t rondo_comm_register(rondo_comm_t comm, void *pointer, size_t bytes, unsigned flags,
                                              rondo_registration_t *handle) RONDO_NOEXCEPT;
 
-/** Ends a registration; no operation may still use the buffer, which stays yours with its contents. One at a time. */
+/** Ends a registration; no operation may still use the buffer, which stays yours with its contents. One at a time.
+ * On a device, a graph that was captured with the buffer fails from then on (RONDO_ERROR_MISMATCH).
+ * @return RONDO_NOT_READY: on a device; no later call uses it, but a peer that has a collective in flight has it open
+ *         still. Before you free it, call this again, behind a later collective. rondo_comm_destroy() waits 5 s. */
 RONDO_API rondo_status_t rondo_comm_deregister(rondo_comm_t comm, rondo_registration_t handle) RONDO_NOEXCEPT;
 
 /* ---- host streams and events ---- */
@@ -386,10 +388,8 @@ RONDO_API rondo_status_t rondo_event_record(rondo_event_t event, rondo_stream_t 
 
 /** Waits for the latest record. Any thread. */
 RONDO_API rondo_status_t rondo_event_synchronize(rondo_event_t event) RONDO_NOEXCEPT;
-
 /** @return RONDO_OK when the latest record is done, RONDO_NOT_READY otherwise. Any thread. */
 RONDO_API rondo_status_t rondo_event_query(rondo_event_t event) RONDO_NOEXCEPT;
-
 /** When the latest record was passed, by CLOCK_MONOTONIC; before that RONDO_NOT_READY, nothing written. Any thread. */
 RONDO_API rondo_status_t rondo_event_timestamp_ns(rondo_event_t event, uint64_t *timestamp_ns) RONDO_NOEXCEPT;
 

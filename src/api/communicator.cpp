@@ -312,6 +312,7 @@ rondo_status_t rondo_comm_register(rondo_comm_t handle, void *pointer, size_t by
     if (made_handle != nullptr) {
       made->handle = made_handle;
       *registration = static_cast<rondo_registration_t>(made_handle);
+      comm->share(*made);
       return {};
     }
     RONDO_TRY(comm->registration_cache().remove(made.get()));
@@ -324,7 +325,7 @@ rondo_status_t rondo_comm_deregister(rondo_comm_t handle, rondo_registration_t r
     RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
     const auto found = process().registrations.find(registration);
     if (found == nullptr) return invalid_handle(HandleKind::registration, registration);
-    RONDO_TRY(comm->registration_cache().remove(found.get()));
+    RONDO_TRY(comm->remove_registration(found.get()));
     static_cast<void>(process().registrations.remove(registration));
     return {};
   });

@@ -52,6 +52,12 @@ Result<void> Communicator::submit_as(std::span<WorkItem> works, std::span<const 
   return executor_->enqueue(works, stream);
 }
 
+Result<void> Communicator::remove_registration(const Registration *registration) {
+  RONDO_TRY(registrations_.check(registration));
+  RONDO_TRY(executor_->unshare(registration->first));
+  return registrations_.remove(registration);
+}
+
 /// With submit_lock_ held. A plan whose operation is not enqueued in the end is only kept for longer.
 Result<void> Communicator::give_numbers(std::span<const Call> calls, std::span<WorkItem> works) {
   OperationSequence collectives = collectives_;

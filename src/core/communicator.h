@@ -64,6 +64,11 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
     return capabilities_.checks_buffers ? executor_->check_buffer(name, pointer, bytes) : Result<void>();
   }
 
+  /// Peers may reach what was added to the registration cache, by the executor.
+  void share(const Registration &registration) { executor_->share(registration.first, registration.bytes); }
+  /// As rondo_comm_deregister().
+  Result<void> remove_registration(const Registration *registration);
+
   /// Gives the calls numbers that follow each other and enqueues them on the stream; on host memory without a stream,
   /// runs them. All of them or, where one is refused, none.
   Result<void> submit(std::span<const Call> calls, StreamRef stream);

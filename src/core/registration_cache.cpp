@@ -36,19 +36,32 @@ Result<std::shared_ptr<Registration>> RegistrationCache::add(void *pointer, size
   if (log::enabled(log::Level::debug, log::Subsystem::memory))
     log::debug(log::Subsystem::memory,
                "registered a buffer of " + show_bytes(bytes) + " bytes; " +
-                   (!on_host_             ? "on a device this changes nothing"
+                   (!on_host_             ? "on a device it is the executor's to share"
                     : in_region           ? "peers read it mapped, as memory of rondo_mem_alloc()"
                     : registration->moved ? "peers read it mapped, its pages moved into shared memory"
                                           : "peers read it by process_vm_readv"));
   return registration;
 }
 
-Result<void> RegistrationCache::remove(const Registration *registration) {
-  const std::lock_guard lock(mutex_);
+/// With mutex_ held.
+Result<size_t> RegistrationCache::index_of(const Registration *registration) const {
   const auto found = std::find_if(registrations_.begin(), registrations_.end(),
                                   [&](const auto &known) { return known.get() == registration; });
   if (found == registrations_.end())
     return invalid_argument("the registration belongs to another communicator, or has ended");
+  return static_cast<size_t>(found - registrations_.begin());
+}
+
+Result<void> RegistrationCache::check(const Registration *registration) const {
+  const std::lock_guard lock(mutex_);
+  const auto index = index_of(registration);
+  return index.ok() ? Result<void>() : index.error();
+}
+
+Result<void> RegistrationCache::remove(const Registration *registration) {
+  const std::lock_guard lock(mutex_);
+  RONDO_TRY_ASSIGN(const size_t index, index_of(registration));
+  const auto found = registrations_.begin() + static_cast<std::ptrdiff_t>(index);
   if ((*found)->moved) RONDO_TRY((*found)->moved->move_back());
   registrations_.erase(found);
   return {};

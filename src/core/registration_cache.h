@@ -33,6 +33,8 @@ class RegistrationCache final : public MemoryExporter {
 
   Result<std::shared_ptr<Registration>> add(void *pointer, size_t bytes, bool move);
   /// RONDO_ERROR_INVALID_ARGUMENT: not a registration of this communicator.
+  [[nodiscard]] Result<void> check(const Registration *registration) const;
+  /// As check().
   Result<void> remove(const Registration *registration);
   /// All of them, which are none of this communicator's any more.
   [[nodiscard]] std::vector<std::shared_ptr<Registration>> clear();
@@ -42,6 +44,8 @@ class RegistrationCache final : public MemoryExporter {
 
  private:
   shm::RegionTable &regions_;
+  [[nodiscard]] Result<size_t> index_of(const Registration *registration) const;
+
   const bool on_host_;
   mutable std::mutex mutex_;
   std::vector<std::shared_ptr<Registration>> registrations_;

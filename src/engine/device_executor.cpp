@@ -9,12 +9,11 @@
 #include "src/base/log.h"
 #include "src/base/start_thread.h"
 #include "src/engine/device_monitor.h"
+#include "src/engine/launches.h"
 
 namespace rondo {
 namespace {
 
-/// Kernels that were told to stop end within milliseconds, once the stream has come to them.
-constexpr uint64_t quiesce_patience_ns = 5'000'000'000;
 constexpr uint64_t abandoned_interval_ns = 5'000'000;
 
 }  // namespace
@@ -24,8 +23,15 @@ DeviceExecutor::~DeviceExecutor() { assert(monitor_ == nullptr); }  // its threa
 
 void DeviceExecutor::start(Operations &operations) {
   operations_ = &operations;
+  Launches::of_process().add(*this);
   monitor_ = std::make_unique<DeviceMonitor>(*this, operations);
 }
+
+std::unique_lock<std::shared_mutex> DeviceExecutor::try_quiet() { return Launches::of_process().try_quiet(); }
+
+std::vector<uint32_t> DeviceExecutor::find_dead() const { return operations_->ranks().find_dead(); }
+
+std::string DeviceExecutor::describe_rank(uint32_t rank) const { return operations_->ranks().describe_rank(rank); }
 
 Result<void> DeviceExecutor::enqueue(std::span<const WorkItem> works, StreamRef stream) {
   for (const WorkItem &work : works) RONDO_TRY(enqueue_one(work, stream.device));
@@ -47,7 +53,11 @@ Result<void> DeviceExecutor::enqueue_one(const WorkItem &work, void *stream) {
   operations_->ranks().enter(work.number, entered);
   // First: a launch waits where the stream's queue is full.
   monitor_->add(work.number, entered, Operations::cost_of(plan), work.captured);
-  const auto launched = launch(call, stream);
+  if (!call.captured) follow_peers();  // before this call is in flight, and waits for who may wait for that
+  const auto launched = [&] {
+    const auto held = Launches::of_process().hold();
+    return launch(call, stream);
+  }();
   if (launched.ok()) return {};
   monitor_->withdraw(work.number);
   operations_->raise_not_enqueued(launched.error(), work.number);
@@ -61,7 +71,11 @@ void DeviceExecutor::look_for_failure() {
 }
 
 bool DeviceExecutor::quiesce() {
-  if (monitor_ == nullptr || monitor_->quiesce(quiesce_patience_ns)) return true;
+  if (monitor_ == nullptr) return true;
+  if (monitor_->quiesce(quiesce_patience_ns)) {
+    stop_sharing();
+    return true;
+  }
   log::warning({log::Subsystem::device, operations_->rank()}, "work on " + describe() +
                " has not ended; the memory of its communicator is left until it has");
   return false;
@@ -71,16 +85,19 @@ void DeviceExecutor::end() {
   std::unique_ptr<DeviceMonitor> ending;
   const std::lock_guard lock(monitor_mutex_);
   ending = std::move(monitor_);
+  Launches::of_process().remove(*this);
 }
 
 /// A stream that comes to an operation of a communicator which is gone passes it.
 void DeviceExecutor::live_on(std::shared_ptr<Executor> self) {
   const SignalsBlocked blocked;
+  Launches::of_process().add(*this);
   std::thread([this, self = std::move(self)] {
     while (!drained()) {  // bounded by the process's end
       stop();
       sleep_for_ns(abandoned_interval_ns);
     }
+    Launches::of_process().remove(*this);
   }).detach();
 }
 

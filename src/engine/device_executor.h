@@ -8,6 +8,9 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <shared_mutex>
+#include <string>
+#include <vector>
 
 #include "src/engine/executor.h"
 #include "src/proto/interpreter.h"
@@ -15,6 +18,11 @@
 namespace rondo {
 
 class DeviceMonitor;
+
+/// Kernels that were told to stop end within milliseconds, once the stream has come to them; that long quiesce() waits.
+inline constexpr uint64_t quiesce_patience_ns = 5'000'000'000;
+/// Between two calls of stop() while something runs.
+inline constexpr uint64_t stop_interval_ns = 200'000;
 
 /// What the calls of one rank have told the host from its device; with the kernel executor each is a kernel. Counts
 /// grow, but for begun_calls where it was one too many.
@@ -59,6 +67,9 @@ class DeviceExecutor : public Executor {
   virtual void stop() = 0;
   /// Nothing that was enqueued has still to end. When no calls come any more.
   [[nodiscard]] virtual bool drained() const = 0;
+  /// By the monitor, again and again, and before a call is enqueued: follows what peers have shared or withdrawn, if
+  /// nothing is in flight.
+  virtual void follow_peers() {}
   /// An error of the device that came after a launch, if there is one.
   [[nodiscard]] virtual Result<void> check_device() const = 0;
 
@@ -66,6 +77,14 @@ class DeviceExecutor : public Executor {
   /// Enqueues and returns; where ranks share a kernel, when all of them have come, or by stop(). `stream`: the
   /// caller's, null for the default stream. What a failure leaves behind ends by itself, or by stop().
   [[nodiscard]] virtual Result<void> launch(const DeviceCall &call, void *stream) = 0;
+  /// Behind the last call, of which nothing is in flight: peers let go of what this rank shared, and it of theirs.
+  virtual void stop_sharing() {}
+  /// A moment in which nothing is in flight of what this process has enqueued on devices, as long as the result lives.
+  /// Not owned: something is. Does not wait.
+  [[nodiscard]] static std::unique_lock<std::shared_mutex> try_quiet();
+  // Of the communicator's ranks, from start() on.
+  [[nodiscard]] std::vector<uint32_t> find_dead() const;
+  [[nodiscard]] std::string describe_rank(uint32_t rank) const;
 
  private:
   [[nodiscard]] Result<void> enqueue_one(const WorkItem &work, void *stream);

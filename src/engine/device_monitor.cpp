@@ -9,7 +9,7 @@
 namespace rondo {
 namespace {
 
-constexpr auto busy_interval = std::chrono::microseconds(200);
+constexpr std::chrono::nanoseconds busy_interval{stop_interval_ns};
 constexpr auto idle_interval = std::chrono::milliseconds(10);  // replays of graphs come without a call
 constexpr uint64_t device_check_interval_ns = 20'000'000;
 // At why another rank gave up. Looks and not a time: a machine that is busy or stands still holds both ranks up.
@@ -102,6 +102,7 @@ bool DeviceMonitor::look(std::unique_lock<std::mutex> &lock) {
     next_device_check_ns_ = now + device_check_interval_ns;
     tell_device_error(report);
   }
+  device_.follow_peers();
   if (ranks_.failed()) {
     device_.stop();  // each time: what ended the waits of a stream may be overwritten
     if (!std::exchange(told_, true)) {

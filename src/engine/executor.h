@@ -86,6 +86,13 @@ class Executor {
   /// A stream for what has none of the caller's: the barrier of finalize.
   [[nodiscard]] virtual StreamRef own_stream() const = 0;
 
+  /// The caller has registered a buffer: peers may read and write it in place from some later call on. Waits a moment
+  /// for them. Any thread, also beside enqueue(), and so does unshare().
+  virtual void share(const void *, size_t) {}
+  /// No later call lets peers reach the buffer that begins there. RONDO_OK: none of them has it open, so the memory may
+  /// be given back. RONDO_NOT_READY: one has, since its work is in flight; to be called again later.
+  [[nodiscard]] virtual Result<void> unshare(const void *) { return {}; }
+
   /// Once, before the first work. `operations` stays until end().
   virtual void start(Operations &operations) = 0;
   /// False: prepare() would be refused until prepared plans are destroyed, since there is no memory for another one.

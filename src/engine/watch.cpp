@@ -179,6 +179,10 @@ void OperationWatch::explain_fault(uint32_t peer, Fault fault) {
                      " exported a buffer that could not be mapped or read, or whose descriptor that rank's program has "
                      "closed or replaced" +
                      during + "; set RONDO_MAPPING=off and RONDO_CROSS_MEMORY=off to copy instead");
+  if (fault == Fault::withdrawn)
+    return raise(RONDO_ERROR_MISMATCH, number, operation_,
+                 name + " has launched a graph that was captured with a registered buffer, and has deregistered that "
+                        "since" + during + "; capture it again");
   if (fault == Fault::foreign_slot && !latest_in_common(peer))
     return raise(RONDO_ERROR_MISMATCH, number, operation_,
                  "ranks disagree: " + name + " sent a slot of another operation" + during +

@@ -34,6 +34,7 @@ enum class Fault : uint8_t {
   foreign_slot,  ///< the peer's slot belongs to another operation
   wrong_size,    ///< the peer's slot has another size than this rank expects
   unreadable,    ///< the peer's buffer could not be mapped or read
+  withdrawn,     ///< the peer tells of a buffer whose registration it has ended
 };
 
 /// How peers can read one of a rank's buffers in place.

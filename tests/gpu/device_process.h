@@ -20,6 +20,7 @@ struct DeviceProcess {
   size_t count = 0;
   rondo_comm_t comm = nullptr;
   int rank = 0, size = 1;
+  rondo::cuda::CuDevice device = 0;
 };
 
 constexpr int wrong_value = -1, driver_failed = -2;  ///< beside the statuses of Rondo
@@ -27,7 +28,7 @@ constexpr int wrong_value = -1, driver_failed = -2;  ///< beside the statuses of
 inline rondo::Result<void> set_up(DeviceProcess &self, size_t count) {
   RONDO_TRY_ASSIGN(const rondo::Config config, rondo::read_config());
   RONDO_TRY_ASSIGN(self.cu, rondo::cuda::cuda_driver(config.cuda_library));
-  RONDO_TRY_ASSIGN(self.context, rondo::cuda::retain_primary_context(*self.cu, 0));
+  RONDO_TRY_ASSIGN(self.context, rondo::cuda::retain_primary_context(*self.cu, self.device));
   RONDO_TRY_ASSIGN(self.stream, rondo::cuda::make_stream(self.context));
   RONDO_TRY_ASSIGN(self.buffer, rondo::cuda::allocate_device_memory(self.context, count * sizeof(int32_t)));
   self.count = count;
@@ -37,7 +38,7 @@ inline rondo::Result<void> set_up(DeviceProcess &self, size_t count) {
 /// Makes the communicator of what the launcher has put into the environment.
 inline rondo_status_t join(DeviceProcess &self, uint32_t timeout_ms) {
   rondo_config_t config = RONDO_CONFIG_INIT;
-  config.device = 0;
+  config.device = self.device;
   config.timeout_ms = timeout_ms;
   const rondo_status_t made = rondo_comm_init_env(&self.comm, &config);
   if (made != RONDO_OK) return made;

@@ -157,6 +157,8 @@ class DeviceWorld {
                                                                     : BufferPlace::peer_devices;
     device::describe_load_store(plan, place_of_buffers, plan.choice.chunk_bytes, operation);
     operation.rank = rank;
+    operation.posted_send = reinterpret_cast<uint64_t>(buffers.send.data);
+    operation.posted_recv = reinterpret_cast<uint64_t>(buffers.recv.data);
     operation.can_be_read = (hidden_ranks_[rank] >> rank & 1) != 0 ? 0 : 1;
     launch(*find_kernel(device::kernel_name(plan)), &operation, plan.choice.channels, std::max(1u, threads),
            device::load_store_shared_bytes(rank_count_));

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cuda/executors/peer_loss.h"
 #include "tests/gpu/device_ranks.h"
 
 using namespace rondo_test;
@@ -27,6 +28,12 @@ std::vector<std::byte> elements_of(const Call &call, uint64_t seed) {
     std::uniform_real_distribution<float> values(-1, 1);
     std::vector<float> elements(call.count);
     for (float &element : elements) element = values(random);
+    return bytes_of(elements);
+  }
+  if (rondo_type_size(call.type) == 1) {  // any integer; of float8, exponents of less than 8
+    const auto mask = static_cast<uint8_t>(call.type == RONDO_INT8 ? 0xFF : 0x8F);
+    std::vector<uint8_t> elements(call.count);
+    for (uint8_t &element : elements) element = static_cast<uint8_t>(random()) & mask;
     return bytes_of(elements);
   }
   std::vector<uint16_t> elements(call.count);  // bfloat16: any sign, exponents of about 1
@@ -151,7 +158,9 @@ TEST_CASE("peers: a sum is bit for bit that of the host, whichever ranks' buffer
     if (!has_peers(devices.size() == 4 && devices[3] == 3 ? 4 : 2)) continue;
     const DeviceRanks group(on_devices(devices));
     const auto rank_count = static_cast<int>(devices.size());
-    for (const Call &call : {Call{large}, Call{9001, RONDO_BFLOAT16, RONDO_AVG}, Call{200'001, RONDO_BFLOAT16}}) {
+    for (const Call &call : {Call{large}, Call{9001, RONDO_BFLOAT16, RONDO_AVG}, Call{200'001, RONDO_BFLOAT16},
+                             Call{70'001, RONDO_INT8}, Call{70'001, RONDO_FLOAT8_E4M3},
+                             Call{70'001, RONDO_FLOAT8_E5M2, RONDO_MAX}}) {
       const auto once = on_host(call, rank_count), twice = on_host(call, rank_count, 0, 2);
       for (const uint32_t hidden : {0u, 1u << (rank_count - 1), (1u << rank_count) - 1}) {
         CAPTURE(rank_count, call.count, hidden);
@@ -250,6 +259,44 @@ TEST_CASE("peers: an abort ends kernels that wait, ranks that disagree are told,
     CHECK(error.status == RONDO_ERROR_TIMEOUT);
     CHECK(error.peer == 0);
   }
+}
+
+TEST_CASE("peers: a device is lost after three seconds and a thousand looks, whichever comes later", "[peers]") {
+  constexpr uint64_t begin_ns = 7'000'000'000;
+  PeerLoss slow, stopped;
+  for (uint64_t look = 0; look < 2 * lost_looks; ++look) REQUIRE_FALSE(slow.look(begin_ns));
+  CHECK_FALSE(slow.look(begin_ns + lost_patience_ns - 1));
+  CHECK(slow.look(begin_ns + lost_patience_ns));
+  REQUIRE_FALSE(stopped.look(begin_ns));  // and goes on an hour later
+  for (uint64_t look = 2; look < lost_looks; ++look) REQUIRE_FALSE(stopped.look(begin_ns + 3'600'000'000'000));
+  CHECK(stopped.look(begin_ns + 3'600'000'000'000));
+}
+
+TEST_CASE("peers: where a device is lost with its kernel, the kernels of others end three seconds after the failure",
+          "[peers]") {
+  auto *const lose =
+      soft_cuda_function<void(uint32_t, uint32_t)>(conformance::loaded_driver().library, "soft_cuda_lose_device");
+  if (!has_peers(2) || lose == nullptr) return;
+  const DeviceRanks group(on_devices({0, 1}));
+  const Buffers buffers(group, Call{large});
+  REQUIRE(buffers.enqueue(1) == RONDO_OK);
+  std::this_thread::sleep_for(conformance::a_while);  // its kernel waits at the first gate
+  lose(1, 1);
+  REQUIRE(buffers.enqueue(0) == RONDO_OK);  // all have arrived, and one never leaves
+  const auto ended = [&] {
+    return group.world.cu.stream_query(static_cast<CuStream>(group.stream(0))) == CuStatus::success;
+  };
+  std::this_thread::sleep_for(conformance::a_while);
+  CHECK_FALSE(ended());
+  CHECK(rondo_comm_abort(group.ranks[0]) == RONDO_OK);
+  const auto aborted = std::chrono::steady_clock::now();
+  const auto since = [&] { return std::chrono::steady_clock::now() - aborted; };
+  while (!ended() && since() < std::chrono::seconds(60)) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  CHECK(ended());
+  CHECK(since() >= std::chrono::milliseconds(2'900));
+  CHECK(failure_of(group.ranks[0]).status == RONDO_ERROR_ABORTED);
+  lose(1, 0);
+  group.synchronize();
 }
 
 TEST_CASE("peers: blocks are as many as the fullest device has, on all ranks", "[peers]") {

@@ -35,6 +35,7 @@ CuStatus map_import(State &driver, const Context &context, const Fetched &fetche
   range.device = fetched.device;
   range.context = context.handle;
   range.import_key = key;
+  range.access = uint64_t{1} << context.device->ordinal;
   range.physical = std::move(physical);
   *pointer = driver.memory.add(std::move(range)).base;
   return CuStatus::success;
@@ -67,6 +68,7 @@ CuStatus cuIpcOpenMemHandle_v2(DevicePointer *pointer, IpcMemoryHandle handle, u
     // incremented by 1 and the existing device pointer is returned."
     if (Range *const known = find_import(driver, key)) {
       ++known->references;
+      known->access |= uint64_t{1} << context->device->ordinal;
       *pointer = known->base;
       return CuStatus::success;
     }

@@ -11,6 +11,7 @@
 #include "tests/soft_cuda/exports.h"
 #include "tests/soft_cuda/soft_cuda.h"
 #include "tests/soft_cuda/streams.h"
+#include "tests/soft_cuda/turns.h"
 
 namespace soft_cuda {
 namespace {
@@ -24,9 +25,9 @@ constexpr uint64_t shared_bytes_min = 16 << 10;
 using KernelList = const KernelEntry *(*)();
 
 /// A bit for each device whose kernels may touch it: its own, those that have peer access to memory of cuMemAlloc,
-/// those that a mapping is for.
+/// those that a mapping is for, those whose context opened an import.
 uint64_t reached_by(const State &driver, const Range &range) {
-  if (range.kind == RangeKind::mapped) return range.access;
+  if (range.kind == RangeKind::mapped || range.kind == RangeKind::imported) return range.access;
   uint64_t devices = uint64_t{1} << range.device;
   for (const Device &device : driver.devices)
     if (device.primary != nullptr && device.primary->peers.contains(range.device) && range.kind == RangeKind::device)
@@ -315,6 +316,10 @@ CuStatus cuLaunchKernelEx(const LaunchConfig *config, CuFunction function, void 
   return call_on_stream(Entry::launch_kernel_ex, config->stream, [&](State &driver, Lock &lock, const auto &stream) {
     return launch(driver, lock, stream, *config, function, parameters, extra);
   });
+}
+
+__attribute__((visibility("default"))) void soft_cuda_lose_device(uint32_t device, uint32_t lost) {
+  lose_device(device, lost != 0);
 }
 
 __attribute__((visibility("default"))) void soft_cuda_count_accesses(uint32_t on) {

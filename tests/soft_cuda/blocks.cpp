@@ -75,6 +75,7 @@ void run_thread(void *argument) {
   Run &run = *block->run;
   // Each thread has its own copy of the pointer, as kernels take their parameters by value.
   void *const parameters[] = {const_cast<std::byte *>(run.launch.parameters.data())};
+  set_device_of_thread(run.launch.device);
   await_turn();
   run.launch.function(block->block, self->thread, parameters);
   {

@@ -44,7 +44,7 @@ struct Range {
   uint64_t references = 1;  ///< of an import
   uint64_t import_key = 0;  ///< of an import: which export it is
   bool accessible = true;   ///< of a mapping: its access was set
-  uint64_t access = 0;      ///< likewise: a bit for each device that it was set for
+  uint64_t access = 0;      ///< a bit for each device: of a mapping, that it was set for; of an import, that opened it
   std::shared_ptr<Physical> physical;
 };
 

@@ -42,6 +42,9 @@ extern "C" uint64_t soft_cuda_block_threads();
 /// Nodes of graphs that this process has captured so far, kernels among them.
 extern "C" uint64_t soft_cuda_captured_count();
 
+/// Kernels of that device, of this process, stop where they wait, as if it were lost with them; 0: they go on.
+extern "C" void soft_cuda_lose_device(uint32_t device, uint32_t lost);
+
 /// Counts what kernels do to memory from now on, from nothing; 0: stops. Where nothing runs.
 extern "C" void soft_cuda_count_accesses(uint32_t on);
 /// Of each rank whose kernels ran since, in any order; returns how many there are.

@@ -35,6 +35,16 @@ Turns &turns() {
 
 bool taken() { return !state().settings.turns_path.empty(); }
 
+/// A bit for each device that is lost, up to 64; of the thread, the one that it runs a kernel of.
+std::atomic<uint64_t> lost_devices{0};
+thread_local int device_of_thread = 0;
+
+constexpr std::chrono::milliseconds between_looks{1};
+
+bool device_is_lost() {
+  return (lost_devices.load(std::memory_order_relaxed) >> device_of_thread & 1) != 0;  // orders nothing
+}
+
 /// Another process has time to take the lock that was just given up, which the system would not see to.
 constexpr std::chrono::milliseconds between_turns{1};
 
@@ -83,7 +93,18 @@ KernelInFlight::~KernelInFlight() {
   if (--all.kernel_count == 0) all.changed.notify_all();
 }
 
+void set_device_of_thread(int device) { device_of_thread = device; }
+
+void lose_device(uint32_t device, bool lost) {
+  const uint64_t bit = uint64_t{1} << device;
+  if (lost)
+    lost_devices.fetch_or(bit, std::memory_order_relaxed);
+  else
+    lost_devices.fetch_and(~bit, std::memory_order_relaxed);
+}
+
 void await_turn() {
+  while (device_is_lost()) std::this_thread::sleep_for(between_looks);  // bounded by the test, which finds it again
   if (!taken()) return;
   Turns &all = turns();
   if (all.mine.load(std::memory_order_relaxed)) return;

@@ -3,6 +3,8 @@
 // one that waits for another rank uses up its turn (SOFT_CUDA_TURNS).
 #pragma once
 
+#include <cstdint>
+
 namespace soft_cuda {
 
 /// A kernel of this process is in flight, from its launch to its end.
@@ -14,7 +16,14 @@ class KernelInFlight {
   KernelInFlight &operator=(const KernelInFlight &) = delete;
 };
 
-/// By a thread of a kernel, where it begins and where it waits: returns when it is this process's turn.
+/// By a thread of a kernel, where it begins and where it waits: returns when it is this process's turn, and its device
+/// is not lost.
 void await_turn();
+
+/// The calling thread runs a kernel of that device.
+void set_device_of_thread(int device);
+
+/// Kernels of that device stop where they wait, until it is found again.
+void lose_device(uint32_t device, bool lost);
 
 }  // namespace soft_cuda

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/executors/share_regions.h"
+
+#include <optional>
+
+#include "src/base/clock.h"
+#include "src/base/log.h"
+#include "src/base/parse.h"
+#include "src/engine/device_executor.h"
+
+namespace rondo::cuda {
+namespace {
+
+/// An idle rank looks every 10 ms. One that is not opens the memory later, and calls take the way through places. Or it
+/// closes it later: a collective of its may wait for the rank that waits here.
+constexpr uint64_t open_patience_ns = 100'000'000;
+constexpr uint64_t close_patience_ns = 200'000'000;
+constexpr uint64_t look_ns = 500'000;
+constexpr uint32_t looks_per_death_check = 40;
+
+/// find(dead) until there is no holder; else the one that is left when the time is up.
+template <class Find>
+std::optional<uint32_t> wait_for_holders(const RankQueries &ranks, uint64_t patience_ns, const Find &find) {
+  const uint64_t deadline_ns = now_ns() + patience_ns;
+  std::vector<uint32_t> dead;
+  for (uint32_t look = 1;; ++look) {
+    const std::optional<uint32_t> holder = find(dead);
+    if (!holder || now_ns() >= deadline_ns) return holder;
+    sleep_for_ns(look_ns);
+    if (look % looks_per_death_check == 0) dead = ranks.find_dead();
+  }
+}
+
+std::string still_open(const RankQueries &ranks, uint32_t holder) {
+  return ranks.describe(holder) + " still has it open, since work is in flight in its process";
+}
+
+}  // namespace
+
+void share_region(Regions &regions, uint32_t rank, const void *first, size_t bytes) {
+  const auto announced = regions.announce(first, bytes);
+  if (!announced.ok()) {
+    log::info({log::Subsystem::memory, rank},
+              "a registered buffer of " + show_bytes(bytes) + " is not shared: " + announced.error().message);
+    return;
+  }
+  const uint64_t deadline_ns = now_ns() + open_patience_ns;
+  while (!regions.posted(first, bytes) && now_ns() < deadline_ns) sleep_for_ns(look_ns);
+}
+
+Result<void> withdraw_region(Regions &regions, const RankQueries &ranks, const void *first) {
+  if (!regions.withdraw(first)) return {};
+  const auto holder = wait_for_holders(
+      ranks, close_patience_ns, [&](const std::vector<uint32_t> &dead) { return regions.find_holder(first, dead); });
+  if (!holder) return {};
+  Error error{RONDO_NOT_READY, "no later call uses the registered buffer, but " + still_open(ranks, *holder) +
+                                       "; deregister it again before you free it, behind a later collective"};
+  error.peer = static_cast<int32_t>(*holder);
+  return error;
+}
+
+void leave_regions(Regions &regions, const RankQueries &ranks, uint32_t rank) {
+  regions.withdraw_all();
+  const auto holder = wait_for_holders(ranks, quiesce_patience_ns, [&](const std::vector<uint32_t> &dead) {
+    return regions.find_holder(dead);
+  });
+  if (holder)
+    log::warning({log::Subsystem::memory, rank},
+                 "a registered buffer must not be freed yet: " + still_open(ranks, *holder));
+  regions.leave();
+}
+
+}  // namespace rondo::cuda

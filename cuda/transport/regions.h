@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// Callers' buffers that the kernels of other processes reach. A rank announces memory in a table of host memory that
+// all ranks map; each other rank opens what was announced, and says so there. The rank posts a buffer in its window
+// only when all have said so (cuda/kernels/load_store_place.h): then they know its region by an index.
+//
+// Layout    a line for each rank: how often its entries have changed
+//           an entry for each (rank, region)
+// Ordering  N1 store an entry's fields, plain; store generation + 1, release; add 1 to changes, release
+//           N2 load changes, acquire; load generation, acquire; read the fields
+//           N3 open (odd) or close (even), and copy the new base to the device; store seen = generation, release
+//           N4 load everybody's seen, acquire
+// State     withdrawn (even) --N1--> announced (odd), in use once N4 has seen it of all --N1--> withdrawn: the memory
+//           may be given back, and the entry used again, once N4 has seen that of all.
+// Opening and closing wait for the device, so a rank does both only in a moment in which nothing is in flight
+// (src/engine/launches.h). A rank that leaves closes all it has, and says `region_left` of every entry.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "cuda/driver/process_name.h"
+#include "cuda/kernels/load_store_wait.h"
+#include "cuda/transport/handles.h"
+#include "cuda/transport/info_exchange.h"
+
+namespace rondo::cuda {
+
+inline constexpr uint64_t region_left = UINT64_MAX;
+
+/// One region of one rank.
+struct alignas(cache_line_bytes) RegionEntry {
+  uint64_t generation = 0;  ///< odd: announced
+  uint64_t device = 0;      ///< its ordinal in the owner's process
+  uint64_t base = 0;        ///< of the allocation, in the owner's process
+  ProcessName process;
+  IpcMemoryHandle handle{};
+  uint64_t seen[device::load_store_rank_count_max] = {};  ///< by rank
+};
+
+/// Of one rank. announce(), posted(), withdraw() and is_closed() are for its own memory, and any thread may call them;
+/// so may one call the others.
+class Regions {
+ public:
+  /// Every rank of a node calls it. `table`: zeroed device memory of this rank, table_bytes(), which its kernels get.
+  [[nodiscard]] static Result<std::unique_ptr<Regions>> connect(const PrimaryContext &context, CuStream stream,
+                                                                DevicePointer table, InfoExchange &info_exchange);
+  Regions(const PrimaryContext &context, CuStream stream, DevicePointer table, Mapping memory, uint32_t rank,
+          uint32_t rank_count);
+  Regions(const Regions &) = delete;
+  Regions &operator=(const Regions &) = delete;
+  ~Regions() { leave(); }
+
+  [[nodiscard]] static uint64_t table_bytes(uint32_t rank_count) {
+    return uint64_t{rank_count} * device::region_count_max * sizeof(uint64_t);
+  }
+  [[nodiscard]] DevicePointer table() const { return table_; }
+
+  /// RONDO_ERROR_UNSUPPORTED: other processes cannot open such memory. RONDO_ERROR_OUT_OF_RESOURCES: no entry is free.
+  [[nodiscard]] Result<void> announce(const void *first, uint64_t bytes);
+  /// As kernels read it; none: it is in no region that all ranks have opened.
+  [[nodiscard]] std::optional<uint64_t> posted(const void *pointer, uint64_t bytes);
+  /// False: nothing was announced from that address on. May be called again.
+  [[nodiscard]] bool withdraw(const void *first);
+  void withdraw_all();
+  /// A rank that has not closed what was withdrawn from that address on. None: the memory may be given back.
+  [[nodiscard]] std::optional<uint32_t> find_holder(const void *first, const std::vector<uint32_t> &dead);
+  /// The same of all that was withdrawn.
+  [[nodiscard]] std::optional<uint32_t> find_holder(const std::vector<uint32_t> &dead);
+
+  /// A rank has announced or withdrawn something since the last look().
+  [[nodiscard]] bool has_news() const;
+  /// In a quiet moment: opens and closes.
+  void look();
+  /// Closes everything: no kernel of this rank reaches another's memory any more.
+  void leave();
+
+ private:
+  struct Own {
+    const std::byte *first = nullptr;
+    uint64_t bytes = 0;  ///< 0: free
+    uint64_t base = 0;
+    bool readable = false;  ///< all have opened it
+  };
+  struct Opened {
+    uint64_t generation = 0;
+    IpcMemory memory;
+  };
+
+  [[nodiscard]] uint64_t &changes(uint32_t rank) const;
+  [[nodiscard]] RegionEntry &entry(uint32_t rank, uint32_t region) const;
+  [[nodiscard]] bool all_have_seen(uint32_t region) const;
+  [[nodiscard]] std::optional<uint32_t> holder(uint32_t region, const std::vector<uint32_t> &dead) const;
+  void change(uint32_t region);
+  void follow(uint32_t rank, uint32_t region);
+  [[nodiscard]] Result<DevicePointer> open(const RegionEntry &entry, IpcMemory &memory);
+  [[nodiscard]] Result<void> write_base(uint32_t rank, uint32_t region, DevicePointer base);
+
+  const PrimaryContext &context_;
+  const CuStream stream_;
+  const DevicePointer table_;
+  const Mapping memory_;
+  const uint32_t rank_, rank_count_;
+  std::mutex own_mutex_;  ///< guards own_
+  std::array<Own, device::region_count_max> own_;
+  mutable std::mutex peers_mutex_;  ///< guards what follows
+  std::vector<Opened> opened_;                  ///< by rank and region
+  std::vector<PrimaryContext> peer_contexts_;   ///< of other devices that this process uses
+  std::vector<uint64_t> changes_seen_;          ///< by rank
+  bool left_ = false;
+};
+
+}  // namespace rondo::cuda

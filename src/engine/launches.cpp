@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/engine/launches.h"
+
+#include "src/engine/device_executor.h"
+
+namespace rondo {
+
+/// Never destroyed: a communicator may be left to the process's end.
+Launches &Launches::of_process() {
+  static auto *const launches = new Launches;
+  return *launches;
+}
+
+void Launches::add(const DeviceExecutor &executor) {
+  const std::lock_guard lock(executors_mutex_);
+  executors_.push_back(&executor);
+}
+
+void Launches::remove(const DeviceExecutor &executor) {
+  const std::lock_guard lock(executors_mutex_);
+  std::erase(executors_, &executor);
+}
+
+std::unique_lock<std::shared_mutex> Launches::try_quiet() {
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return lock;
+  const std::lock_guard executors_lock(executors_mutex_);
+  if (!std::all_of(executors_.begin(), executors_.end(), [](const DeviceExecutor *it) { return it->drained(); }))
+    lock.unlock();
+  return lock;
+}
+
+}  // namespace rondo

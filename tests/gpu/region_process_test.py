@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks that are processes, each on a device of its own or several on one, and share the memory that they register:
+what kernels move tells whether a sum went in the ranks' buffers or through their places. By the driver in software."""
+
+import sys
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "proc"))
+from job import run_job  # noqa: E402
+
+PROGRAM = sys.argv.pop(1)
+DEVICES = 4  # the most that a rank tells of
+
+
+def moved(ranks, label):
+    """What all ranks' kernels have moved in the sum of that label, of each byte of the vector: from device to device;
+    of a device and itself, what its memory has."""
+    total = [[0.0] * DEVICES for _ in range(DEVICES)]
+    for rank in ranks.values():
+        lines = [line.split() for line in rank.output.splitlines() if line.startswith(f"moved {label} ")]
+        assert len(lines) == 1, (label, rank.output)
+        for index, figure in enumerate(lines[0][2:]):
+            total[index // DEVICES][index % DEVICES] += float(figure)
+    return total
+
+
+class Regions(unittest.TestCase):
+    def job(self, size, steps, environment=None, devices=None, ok=True):
+        ranks = run_job(PROGRAM, size, steps, {
+            "RONDO_DEVICE_EXECUTOR": "kernel", "RONDO_KERNEL": "load_store", "SOFT_CUDA_MPS": "on",
+            "SOFT_CUDA_DEVICES": str(devices or size),
+            "REGION_RANK_DEVICES": str(devices or size)} | (environment or {}))
+        for rank in ranks.values():
+            if ok:
+                self.assertEqual(rank.last().status, "ok", rank.output)
+        return ranks
+
+    def memory_of_a_rank(self, ranks, label):
+        total = moved(ranks, label)
+        return sum(total[device][device] for device in range(DEVICES)) / len(ranks)
+
+    def check_shared(self, ranks, label):
+        self.assertLess(self.memory_of_a_rank(ranks, label), 2.1, label)
+
+    def check_apart(self, ranks, label):
+        self.assertGreater(self.memory_of_a_rank(ranks, label), 4, label)
+
+    def test_what_all_ranks_have_registered_is_read_and_written_in_place_and_the_sum_is_the_same(self):
+        for handles in ("ipc", "vmm"):
+            for size, devices in ((2, 2), (4, 4), (4, 2), (3, 1)):
+                with self.subTest(handles=handles, size=size, devices=devices):
+                    ranks = self.job(size, ["sum=before", "register", "shared", "sum=in_place"],
+                                     {"RONDO_DEVICE_HANDLES": handles}, devices)
+                    self.check_apart(ranks, "before")
+                    self.check_shared(ranks, "in_place")
+
+    def test_an_all_reduce_in_registered_buffers_costs_no_more_than_its_budget(self):
+        for size in (2, 4):
+            total = moved(self.job(size, ["register", "shared", "sum=in_place"]), "in_place")
+            link_most = 1.02 * 2 * (size - 1) / size
+            for device in range(size):
+                sent = sum(total[device][peer] for peer in range(DEVICES) if peer != device)
+                received = sum(total[peer][device] for peer in range(DEVICES) if peer != device)
+                print(f"all_reduce, {size} processes on {size} devices: device {device}: memory "
+                      f"{total[device][device]:.3f} (budget 2.1), sent {sent:.3f}, received {received:.3f} "
+                      f"(budget {link_most:.3f})")
+                self.assertTrue(1.9 <= total[device][device] <= 2.1, total)
+                self.assertTrue(0.95 * link_most <= sent <= link_most, total)
+                self.assertTrue(0.95 * link_most <= received <= link_most, total)
+
+    def test_one_rank_that_has_not_registered_sends_all_through_places_until_it_has(self):
+        ranks = self.job(3, ["0:register", "2:register", "sum=without_one", "1:register", "shared", "sum=with_all"])
+        self.check_apart(ranks, "without_one")
+        self.check_shared(ranks, "with_all")
+
+    def test_memory_that_was_deregistered_may_be_freed_and_other_memory_registered_in_its_place(self):
+        again = []
+        for number in range(4):
+            again += ["deregister", f"sum=apart{number}", "replace", "register", "shared", f"sum=shared{number}"]
+        ranks = self.job(2, ["register", "shared"] + again)
+        for number in range(4):
+            self.check_apart(ranks, f"apart{number}")
+            self.check_shared(ranks, f"shared{number}")
+
+    def test_one_rank_alone_may_deregister(self):
+        ranks = self.job(3, ["register", "shared", "1:deregister", "sum=without_one", "sum=another", "1:replace",
+                             "0:replace", "2:replace", "register", "shared", "sum=with_all"])
+        self.check_apart(ranks, "without_one")
+        self.check_shared(ranks, "with_all")
+
+    def test_captured_sums_are_replayed_in_registered_buffers_among_other_calls(self):
+        ranks = self.job(2, ["register", "shared", "capture", "replay=first", "sum=between", "replay=second"])
+        for label in ("first", "between", "second"):
+            self.check_shared(ranks, label)
+
+    def test_a_graph_that_was_captured_with_memory_which_is_deregistered_since_fails_and_touches_none(self):
+        ranks = self.job(2, ["register", "shared", "capture", "deregister", "sum=apart", "sum=another", "replace",
+                             "replay=stale"], ok=False)
+        for rank in ranks.values():
+            self.assertEqual(rank.last().status, "ranks disagree", rank.output)
+            self.assertIn("capture it again", rank.output)
+
+    def test_deregistering_while_a_peer_waits_for_this_rank_is_to_be_repeated_when_that_has_ended(self):
+        ranks = self.job(2, ["register", "shared", "1:start", "0:sleep", "0:hold", "0:start", "end", "deregister",
+                             "sum=apart", "replace", "register", "shared", "sum=again"])
+        self.check_shared(ranks, "again")
+        self.assertIn("deregister: not ready", ranks[0].output)
+        self.check_apart(ranks, "apart")
+
+    def test_a_killed_rank_is_named_and_buffers_can_be_deregistered_and_freed_without_it(self):
+        ranks = self.job(3, ["register", "shared", "1:kill", "sum=never"], ok=False)
+        self.assertEqual(ranks[1].process.returncode, -9)
+        for number in (0, 2):
+            told = ranks[number].last()
+            self.assertEqual((told.status, told.peer), ("remote rank failed", 1), ranks[number].output)
+            self.assertNotIn("must not be freed", ranks[number].output)
+
+    def test_devices_without_atomics_between_them_go_through_places(self):
+        ranks = self.job(2, ["register", "sum=apart"], {"SOFT_CUDA_NVLINK": "off"})
+        self.check_apart(ranks, "apart")
+
+    def test_memory_that_a_peer_cannot_open_goes_through_places(self):
+        ranks = run_job(PROGRAM, 2, ["register", "sum=apart", "deregister", "sum=later", "replace"], {
+            "RONDO_DEVICE_EXECUTOR": "kernel", "RONDO_KERNEL": "load_store", "SOFT_CUDA_DEVICES": "2",
+            "REGION_RANK_DEVICES": "2",
+            "RONDO_DEVICE_HANDLES": "vmm"}, own_environment={1: {"SOFT_CUDA_FAULTS": "cuIpcOpenMemHandle#1=201"}})
+        for rank in ranks.values():
+            self.assertEqual(rank.last().status, "ok", rank.output)
+        self.check_apart(ranks, "apart")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+// One rank of a job in which processes share registered memory of devices, for region_process_test.py:
+// `region_rank STEP...`, each a word as below, of all ranks or, as `1:STEP`, of one. Rank r is on device r modulo
+// REGION_RANK_DEVICES, and has a buffer to send and one to receive, of float32.
+//   register, deregister    both buffers; a peer may be ahead, and have them open still
+//   replace                 deregisters both for good, frees them, and allocates others of another size in their place
+//   sum=LABEL               an all-reduce, whose result must be that of the ranks' order, bit for bit; says what its
+//                           kernels have moved: "moved LABEL" and a figure for each pair of devices
+//   shared                  sums until one goes in the buffers themselves, which all ranks see of the same sum
+//   capture, replay=LABEL   the same as a graph
+//   start                   an all-reduce whose end nobody waits for
+//   end                     waits for that
+//   hold                    deregisters the first, which a peer has open still
+//   kill, sleep, destroy
+#include <signal.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <thread>
+
+#include "tests/gpu/device_process.h"
+#include "tests/soft_cuda/soft_cuda.h"
+
+using namespace rondo_test;
+using namespace rondo::cuda;
+
+namespace {
+
+constexpr uint32_t device_count_max = 4;
+constexpr int attempts_max = 100;
+constexpr std::chrono::milliseconds between_attempts{20};
+constexpr double in_buffers_most = 2.5;  ///< bytes moved of each byte of the vector: 2 in the buffers, 5 through places
+
+struct RegionRank {
+  DeviceProcess self;  ///< its buffer is what is sent
+  DeviceMemory recv;
+  rondo_registration_t registrations[2] = {};
+  GraphExec graph;
+  int round = 0;
+  double moved = 0;
+
+  [[nodiscard]] void *pointer(const DeviceMemory &of) const { return reinterpret_cast<void *>(of.get().object); }
+  [[nodiscard]] size_t bytes() const { return self.count * sizeof(float); }
+};
+
+std::vector<float> values_of(const RegionRank &it, int rank) {
+  std::mt19937 random(static_cast<uint32_t>(100 * it.round + rank));
+  std::uniform_real_distribution<float> values(-1, 1);
+  std::vector<float> made(it.self.count);
+  for (float &value : made) value = values(random);
+  return made;
+}
+
+int call(const RegionRank &it) {
+  return rondo_all_reduce(it.pointer(it.self.buffer), it.pointer(it.recv), it.self.count, RONDO_FLOAT32, RONDO_SUM,
+                          it.self.comm, it.self.stream.get().object);
+}
+
+int fill(RegionRank &it) {
+  ++it.round;
+  const auto values = values_of(it, it.self.rank);
+  const CudaDriver &cu = *it.self.cu;
+  auto *const stream = it.self.stream.get().object;
+  const bool copied = cu.memcpy_htod_async(it.self.buffer.get().object, values.data(), it.bytes(), stream) ==
+                          CuStatus::success &&
+                      cu.stream_synchronize(stream) == CuStatus::success;
+  return copied ? int{RONDO_OK} : driver_failed;
+}
+
+/// When the stream has ended.
+int check(RegionRank &it) {
+  std::vector<float> received(it.self.count);
+  const CudaDriver &cu = *it.self.cu;
+  auto *const stream = it.self.stream.get().object;
+  const CuStatus copied = cu.memcpy_dtoh_async(received.data(), it.recv.get().object, it.bytes(), stream);
+  const CuStatus ended = cu.stream_synchronize(stream);
+  rondo_status_t state = RONDO_OK;
+  if (rondo_comm_get_async_error(it.self.comm, &state) != RONDO_OK || state != RONDO_OK) return state;
+  if (copied != CuStatus::success || ended != CuStatus::success) return driver_failed;
+  std::vector<float> expected = values_of(it, 0);
+  for (int rank = 1; rank < it.self.size; ++rank) {
+    const auto theirs = values_of(it, rank);
+    for (size_t i = 0; i < theirs.size(); ++i) expected[i] += theirs[i];
+  }
+  return std::memcmp(received.data(), expected.data(), it.bytes()) == 0 ? int{RONDO_OK} : wrong_value;
+}
+
+/// `label`: null: says nothing.
+int sum(RegionRank &it, const char *label, bool replayed) {
+  if (const int filled = fill(it); filled != RONDO_OK) return filled;
+  const std::string &library = it.self.cu->library;
+  auto *const count = soft_cuda_function<void(uint32_t)>(library, "soft_cuda_count_accesses");
+  auto *const moved = soft_cuda_function<uint64_t(uint32_t, uint32_t)>(library, "soft_cuda_moved_bytes");
+  if (count != nullptr) count(1);
+  int status = RONDO_OK;
+  if (!replayed)
+    status = call(it);
+  else if (it.self.cu->graph_launch(it.graph.get().object, it.self.stream.get().object) != CuStatus::success)
+    status = driver_failed;
+  if (status == RONDO_OK) status = check(it);
+  if (moved == nullptr || status != RONDO_OK) return status;
+  std::string line = label == nullptr ? "" : "moved " + std::string(label);
+  it.moved = 0;
+  for (uint32_t from = 0; from < device_count_max; ++from)
+    for (uint32_t to = 0; to < device_count_max; ++to) {
+      const double share = static_cast<double>(moved(from, to)) / static_cast<double>(it.bytes());
+      if (from == to) it.moved += share;
+      line += " " + std::to_string(share);
+    }
+  count(0);
+  if (label != nullptr) std::printf("%s\n", line.c_str());
+  return RONDO_OK;
+}
+
+int sum_until_shared(RegionRank &it) {
+  for (int attempt = 0; attempt < attempts_max; ++attempt) {
+    if (const int status = sum(it, nullptr, false); status != RONDO_OK) return status;
+    if (it.moved <= in_buffers_most) return RONDO_OK;
+    std::this_thread::sleep_for(between_attempts);
+  }
+  return wrong_value;
+}
+
+int capture(RegionRank &it) {
+  const CudaDriver &cu = *it.self.cu;
+  auto *const stream = it.self.stream.get().object;
+  if (cu.stream_begin_capture(stream, CaptureMode::thread_local_) != CuStatus::success) return driver_failed;
+  const int status = call(it);
+  CuGraph graph = nullptr;
+  if (cu.stream_end_capture(stream, &graph) != CuStatus::success) return driver_failed;
+  const Graph captured({&cu, it.self.context.get().context, graph});
+  CuGraphExec made = nullptr;
+  if (status != RONDO_OK || cu.graph_instantiate(&made, graph, 0) != CuStatus::success) return driver_failed;
+  it.graph = GraphExec({&cu, it.self.context.get().context, made});
+  return cu.graph_upload(made, stream) == CuStatus::success && cu.stream_synchronize(stream) == CuStatus::success
+             ? int{RONDO_OK}
+             : driver_failed;
+}
+
+int register_both(RegionRank &it) {
+  for (const int which : {0, 1}) {
+    const DeviceMemory &memory = which == 0 ? it.self.buffer : it.recv;
+    const int status =
+        rondo_comm_register(it.self.comm, it.pointer(memory), it.bytes(), 0, &it.registrations[which]);
+    if (status != RONDO_OK) return status;
+  }
+  return RONDO_OK;
+}
+
+/// `attempts`: to find it ready; if it is one alone, it need not be.
+int deregister_both(RegionRank &it, int attempts) {
+  for (rondo_registration_t &registration : it.registrations) {
+    int status = registration == nullptr ? int{RONDO_OK} : int{RONDO_NOT_READY};
+    for (int attempt = 0; attempt < attempts && status == RONDO_NOT_READY; ++attempt)
+      status = rondo_comm_deregister(it.self.comm, registration);
+    if (status == RONDO_NOT_READY && attempts == 1) continue;  // before it is freed, once more
+    if (status != RONDO_OK) return status;
+    registration = nullptr;
+  }
+  return RONDO_OK;
+}
+
+int replace(RegionRank &it) {
+  if (const int ended = deregister_both(it, attempts_max); ended != RONDO_OK) return ended;
+  it.self.count += 1'000;
+  for (DeviceMemory *const memory : {&it.self.buffer, &it.recv}) {
+    memory->reset();
+    auto made = allocate_device_memory(it.self.context, it.bytes());
+    if (!made.ok()) return driver_failed;
+    *memory = std::move(made).value();
+  }
+  return RONDO_OK;
+}
+
+/// A peer waits in a collective for this rank, so it cannot close what this one has shared.
+int hold(RegionRank &it) {
+  const int first = rondo_comm_deregister(it.self.comm, it.registrations[0]);
+  std::printf("deregister: %s\n", rondo_status_string(static_cast<rondo_status_t>(first)));
+  return first == RONDO_NOT_READY ? int{RONDO_OK} : wrong_value;
+}
+
+int run_step(RegionRank &it, const std::string &step) {
+  const auto label = [&] { return step.c_str() + step.find('=') + 1; };
+  if (step == "register") return register_both(it);
+  if (step == "deregister") return deregister_both(it, 1);
+  if (step == "replace") return replace(it);
+  if (step.starts_with("sum=")) return sum(it, label(), false);
+  if (step == "shared") return sum_until_shared(it);
+  if (step == "capture") return capture(it);
+  if (step.starts_with("replay=")) return sum(it, label(), true);
+  if (step == "start") return fill(it) == RONDO_OK ? call(it) : driver_failed;
+  if (step == "end") return check(it);
+  if (step == "hold") return hold(it);
+  if (step == "kill") return ::raise(SIGKILL);
+  if (step == "sleep") return std::this_thread::sleep_for(std::chrono::seconds(1)), int{RONDO_OK};
+  std::fprintf(stderr, "unknown step %s\n", step.c_str());
+  return driver_failed;
+}
+
+}  // namespace
+
+int main(int argument_count, char **arguments) {
+  RegionRank it;
+  DeviceProcess &self = it.self;
+  const auto number = [](const char *name, int otherwise) {
+    const char *const text = std::getenv(name);
+    return text == nullptr ? otherwise : std::atoi(text);
+  };
+  self.device = number("RANK", number("RONDO_RANK", 0)) % number("REGION_RANK_DEVICES", 1);
+  const auto ready = set_up(self, 300'001);
+  if (!ready.ok()) return 2;
+  int outcome = join(self, 20'000);
+  const bool made = outcome == RONDO_OK;
+  const ContextGuard guard(*self.cu, self.context.get().context);
+  auto recv = allocate_device_memory(self.context, it.bytes());
+  if (!recv.ok()) return 2;
+  it.recv = std::move(recv).value();
+  for (int index = 1; index < argument_count && outcome == RONDO_OK; ++index) {
+    std::string step = arguments[index];
+    if (const auto colon = step.find(':'); colon != std::string::npos) {
+      if (std::atoi(step.c_str()) != self.rank) continue;
+      step.erase(0, colon + 1);
+    }
+    outcome = run_step(it, step);
+    if (outcome != RONDO_OK) std::printf("at the step %s\n", step.c_str());
+  }
+  report(self, outcome);
+  if (made) static_cast<void>(rondo_comm_destroy(self.comm));
+  return outcome == RONDO_OK ? 0 : 1;
+}
