@@ -11,6 +11,7 @@
 #include "tests/catch.h"
 #include "tests/net/connected_sockets.h"
 #include "tests/net/scene_ranks.h"
+#include "transports/hosts/control_share.h"
 #include "transports/net/control.h"
 
 using namespace rondo;
@@ -31,6 +32,7 @@ class TwoHosts {
     for (uint32_t rank = 0; rank < 2 * per_host; ++rank) host_of_.push_back(rank / per_host);
     auto [near, far] = connected_sockets();
     const int ends[2] = {near.get(), far.get()};
+    for (const int each : ends) REQUIRE(hosts::set_control_options(each).ok());
     for (uint32_t each = 0; each < 2; ++each) {
       const FileDescriptor file = net::ControlMemory::create(2, 2 * per_host).value();
       const FileDescriptor bell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -323,6 +325,30 @@ TEST_CASE("control plane: the offset that a neighbour tells is added to the one 
   CHECK(-measured <= static_cast<int64_t>(uncertainty));
 }
 
+TEST_CASE("control plane: to a host that is stopped, a failure and that all ranks have left are said all the same",
+          "[net]") {
+  constexpr uint32_t ranks = net::statuses_max + 22;
+  TwoHosts world(ranks);
+  REQUIRE(world.run({0, ranks}, second_ns, [&] { return world.controls[ranks]->status(0).state == RankState::alive; }));
+  for (uint64_t each = 0; each < 2 * net::ControlLines::unheard_max; ++each) world.controls[1]->tell_status();
+  for (uint32_t rank = 0; rank < ranks; ++rank) {
+    if (rank == ranks - 2) {
+      world.host[0].raise({RONDO_ERROR_REMOTE, "the last ones found it"});
+      world.controls[rank]->pass_on_failure();
+    }
+    world.host[0].states[rank] = RankState::left;
+    world.controls[rank]->tell_leaving();
+  }
+  CHECK(world.run({ranks}, second_ns, [&] {
+    for (uint32_t rank = 0; rank < ranks; ++rank)
+      if (world.controls[ranks]->status(rank).state != RankState::left) return false;
+    return world.host[1].failed();
+  }));
+  for (uint32_t rank = 0; rank < ranks; ++rank) world.controls[rank].reset();
+  world.run({ranks}, second_ns, [] { return false; });
+  CHECK(dead_of(*world.controls[ranks]).empty());
+}
+
 TEST_CASE("control plane: a host that says nothing is sent only as much as its buffer holds", "[net]") {
   OneEnd end;
   const auto cells_sent = [&] {
@@ -337,6 +363,7 @@ TEST_CASE("control plane: a host that says nothing is sent only as much as its b
   };
   CHECK(cells_sent() == net::ControlLines::unheard_max);
   CHECK(cells_sent() == 0);
+  end.ranks.states[0] = RankState::left;
   end.control->tell_leaving();  // is said all the same
   CHECK(::recv(end.theirs.get(), end.heard.data(), end.heard.size(), 0) == static_cast<ssize_t>(net::cell_bytes));
   end.say(status_of(1, RankState::alive, 3).bytes());

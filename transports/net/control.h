@@ -98,7 +98,12 @@ class Control {
   void serve(uint64_t now_ns, bool someone_died);
   void ring();
 
-  void send_status(uint64_t reserve = 0);
+  [[nodiscard]] bool is_deserted() const;
+  void say_farewell();
+  /// Cells that the states of this host's ranks take.
+  [[nodiscard]] size_t own_cells() const { return (local_ranks_.size() + statuses_max - 1) / statuses_max; }
+  [[nodiscard]] Cell own_status(size_t which) const;
+  void send_status();
   void send_failure();
   void receive(uint32_t neighbour);
   bool take(uint32_t neighbour, ByteReader cell);

@@ -24,10 +24,9 @@ int reason_of_end(int descriptor, int error) {
 
 }  // namespace
 
-bool ControlLines::send(uint32_t host, const Cell &cell, uint64_t reserve) const {
+bool ControlLines::send(uint32_t host, const Cell &cell, uint64_t limit) const {
   RemoteHost &peer = memory_.host(host);
-  if (peer.lost != 0 || peer.send_error != 0 || peer.sent_unheard >= unheard_max + reserve || !send_rest(host))
-    return false;
+  if (peer.lost != 0 || peer.send_error != 0 || peer.sent_unheard >= limit || !send_rest(host)) return false;
   std::ranges::copy(cell.bytes(), peer.unsent.begin());
   peer.unsent_bytes = cell_bytes;
   if (send_rest(host) || peer.unsent_bytes != cell_bytes) {

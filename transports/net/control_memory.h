@@ -53,6 +53,7 @@ struct ControlHeader {
 struct RemoteHost {
   alignas(cache_line_bytes) uint64_t lost = 0;  ///< 1: nothing comes any more
   uint64_t sent_unheard = 0;  ///< cells that were sent to it since the last one came
+  uint64_t farewell_told = 0;  ///< 1: it was told that all ranks of this host have left or ended
   uint64_t send_error = 0;  ///< nothing can be sent any more; what it said last is still to be read
   SilenceWatch silence;      ///< looks at each heartbeat
   uint64_t unsent_bytes = 0;  ///< the last so many of `unsent` are still to be sent

@@ -176,19 +176,20 @@ void News::call_due(uint64_t now_ns) {
   }
 }
 
-void News::tell(const ControlLines &lines) {
+void News::tell(const ControlLines &lines, uint64_t limit) {
   if (header().downs != 0) find_lost();
   if (header().due == 0) return;
   for (const uint32_t neighbour : overlay_.neighbours(host_)) {
     const uint64_t mark = mark_of(neighbour);
     if ((header().due & mark) == 0) continue;
     const bool ended = memory_.host(neighbour).lost != 0;
-    if (ended || (tell_downs(lines, neighbour, mark) && tell_ranks(lines, neighbour, mark))) header().due &= ~mark;
+    if (ended || (tell_downs(lines, neighbour, limit) && tell_ranks(lines, neighbour, limit))) header().due &= ~mark;
   }
 }
 
 /// False: the connection takes no more.
-bool News::tell_downs(const ControlLines &lines, uint32_t neighbour, uint64_t mark) {
+bool News::tell_downs(const ControlLines &lines, uint32_t neighbour, uint64_t limit) {
+  const uint64_t mark = mark_of(neighbour);
   for (uint32_t host = 0; host < overlay_.host_count(); ++host) {
     RemoteHost &known = memory_.host(host);
     if ((known.down_due & mark) == 0) continue;
@@ -198,18 +199,19 @@ bool News::tell_downs(const ControlLines &lines, uint32_t neighbour, uint64_t ma
     cell.put(host).put(static_cast<uint32_t>(count));
     for (size_t place = 0; place < ends.size(); ++place)
       if (known.down[place] != 0) cell.put(ends[place]).put(static_cast<uint32_t>(known.down[place]));
-    if (!lines.send(neighbour, cell)) return false;
+    if (!lines.send(neighbour, cell, limit)) return false;
     known.down_due &= ~mark;
   }
   return true;
 }
 
-bool News::tell_ranks(const ControlLines &lines, uint32_t neighbour, uint64_t mark) {
+bool News::tell_ranks(const ControlLines &lines, uint32_t neighbour, uint64_t limit) {
+  const uint64_t mark = mark_of(neighbour);
   std::array<RankNews, statuses_max> due;
   size_t count = 0;
   const auto send = [&] {
     if (count == 0) return true;
-    if (!lines.send(neighbour, status_cell(std::span(due).first(count)))) return false;
+    if (!lines.send(neighbour, status_cell(std::span(due).first(count)), limit)) return false;
     for (const RankNews &each : std::span(due).first(count)) {
       memory_.rank(each.rank).due_now &= ~mark;
       memory_.rank(each.rank).due_later &= ~mark;

@@ -55,8 +55,8 @@ class News {
   void lose(uint32_t neighbour, int error);
   /// At each heartbeat: what waits is due, where its time has come. UINT64_MAX: all of it.
   void call_due(uint64_t now_ns);
-  /// Sends what is due, as far as the connections take it.
-  void tell(const ControlLines &lines);
+  /// Sends what is due, as far as the connections take it. `limit`: as ControlLines::send().
+  void tell(const ControlLines &lines, uint64_t limit = ControlLines::unheard_max);
   /// The neighbour that is asked where `host` is meant; Overlay::no_way: none.
   [[nodiscard]] uint32_t first_hop(uint32_t host);
 
@@ -71,8 +71,8 @@ class News {
   void add_down(uint32_t host, uint32_t place, uint64_t reason);
   void find_lost();
   void mark_lost(const std::vector<bool> &hosts, uint64_t reason);
-  bool tell_downs(const ControlLines &lines, uint32_t neighbour, uint64_t mark);
-  bool tell_ranks(const ControlLines &lines, uint32_t neighbour, uint64_t mark);
+  bool tell_downs(const ControlLines &lines, uint32_t neighbour, uint64_t limit);
+  bool tell_ranks(const ControlLines &lines, uint32_t neighbour, uint64_t limit);
 
   const ControlMemory &memory_;
   const Overlay &overlay_;
