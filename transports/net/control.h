@@ -12,7 +12,7 @@
 //          tell. When a connection ends, the last process of the host has ended, and with it all its ranks that had not
 //          left; in a ring, when the last way to it has. A cut cable is silent: heartbeats that nobody acknowledges for
 //          a second end the connection. A stopped process is late, not dead: its host acknowledges. Heartbeats pause
-//          when unread ones could fill its buffer.
+//          when unread ones could fill its buffer: then keepalive probes find a cable that is cut.
 // Far      Questions and answers between hosts that are no neighbours go a shortest way, from host to host. A clock is
 //          measured against the neighbour on the way to rank 0's host, which adds what it has measured itself.
 #pragma once
