@@ -30,6 +30,13 @@ net::CellKind kind_of(const Bytes &cell) {
 
 }  // namespace
 
+std::vector<uint32_t> ranks_of(const std::vector<bool> &part, bool which, uint32_t per_host) {
+  std::vector<uint32_t> ranks;
+  for (uint32_t rank = 0; rank < part.size() * per_host; ++rank)
+    if (part[rank / per_host] == which) ranks.push_back(rank);
+  return ranks;
+}
+
 HostRing::HostRing(const Plan &plan)
     : plan_(plan),
       overlay_(plan.hosts, plan.mesh_max),

@@ -20,6 +20,9 @@ namespace rondo::net_test {
 
 inline constexpr uint64_t ring_step_ns = 20'000'000;
 
+/// Of the hosts that are in `part`, or are not.
+[[nodiscard]] std::vector<uint32_t> ranks_of(const std::vector<bool> &part, bool which, uint32_t per_host = 1);
+
 enum class RingDefect { none, no_downs, no_passing_on, all_twice };
 
 /// Hosts of `per_host` ranks, those of a host behind those of the one before it.

@@ -70,9 +70,12 @@ void News::mark_due(uint32_t neighbour, const RankNews &news, RemoteRank &known)
   }
 }
 
+bool News::told_down(uint32_t host, uint32_t neighbour) const {
+  return memory_.host(host).down[*overlay_.place(host, neighbour)] != 0;
+}
+
 bool News::is_down(uint32_t host, uint32_t neighbour) const {
-  return memory_.host(host).down[*overlay_.place(host, neighbour)] != 0 ||
-         memory_.host(neighbour).down[*overlay_.place(neighbour, host)] != 0;
+  return told_down(host, neighbour) || told_down(neighbour, host);
 }
 
 /// By host: every rank of it has left, or has ended before its host did. It passes nothing on.
@@ -138,17 +141,21 @@ void News::find_lost() {
     std::vector<uint32_t> part{host};
     for (uint32_t other = 0; other < overlay_.host_count(); ++other)
       if (ways[other] != Overlay::no_way) part.push_back(other);
-    const bool cut_off = std::ranges::any_of(part, [this](uint32_t each) { return has_down(each); });
-    for (const uint32_t each : part) {
-      looked_at[each] = true;
-      lost[each] = cut_off;
-    }
+    std::vector<bool> in_part(overlay_.host_count());
+    for (const uint32_t each : part) looked_at[each] = in_part[each] = true;
+    if (std::ranges::any_of(part, [&](uint32_t each) { return is_cut_off(each, in_part); }))
+      for (const uint32_t each : part) lost[each] = true;
   }
   mark_lost(lost, header().down_reason);
 }
 
-bool News::has_down(uint32_t host) const {
-  return std::ranges::any_of(overlay_.neighbours(host), [&](uint32_t other) { return is_down(host, other); });
+/// A connection of the host out of `part` is down, as its other end alone has told. A host that ends tells nothing, and
+/// of a part that is cut off the last end to be down cannot be heard. Where both ends have told, the host has lived on:
+/// what it is joined by may have left since, but it was not that cut which lost it.
+bool News::is_cut_off(uint32_t host, const std::vector<bool> &part) const {
+  return std::ranges::any_of(overlay_.neighbours(host), [&](uint32_t other) {
+    return !part[other] && told_down(other, host) && !told_down(host, other);
+  });
 }
 
 void News::mark_lost(const std::vector<bool> &hosts, uint64_t reason) {
