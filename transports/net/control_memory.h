@@ -81,6 +81,7 @@ struct RemoteRank {
   uint64_t due_later = 0;  ///< likewise, at a later heartbeat
   uint64_t asked_operation = 0;
   uint64_t asked_ns = 0;
+  uint64_t asked_count = 0;  ///< how often, for that operation
   std::array<RemoteRecord, record_count> records{};
 };
 

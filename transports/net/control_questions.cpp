@@ -9,6 +9,7 @@ namespace rondo::net {
 namespace {
 
 constexpr uint64_t ask_again_ns = 50'000'000;
+constexpr uint64_t ask_doublings_max = 5;  // of that pause: 0.8 s
 constexpr uint64_t ring_questions_max = 16;        // in ask_again_ns, with those of all ranks of a host
 constexpr uint32_t hops_max = 64;                  // a shortest way has log2(hosts); hosts may know of different ones
 /// Clocks of two hosts part by that much a second at worst: an old measurement loses to a new one of this uncertainty.
@@ -29,11 +30,18 @@ std::optional<OperationInfo> Control::entered(uint32_t rank, uint64_t operation)
   const RemoteRecord &record = peer.records[operation % RemoteRank::record_count];
   if (record.operation == operation) return record.what;
   const uint64_t now = now_ns();
-  const bool asked = peer.asked_operation == operation && now - peer.asked_ns < ask_again_ns;
-  if (peer.ended != 0 || peer.entered < operation || asked || !may_ask(now)) return std::nullopt;
+  // One that does not answer is asked less and less often: the others, of which only so many are asked at once, have
+  // their turn.
+  if (peer.asked_operation != operation) peer.asked_count = 0;
+  const uint64_t pause_ns = ask_again_ns << std::min(peer.asked_count, ask_doublings_max) >> 1;
+  const bool asked = peer.asked_count != 0 && now - peer.asked_ns < pause_ns;
+  if (peer.ended != 0 || peer.entered < operation || asked) return std::nullopt;
+  const uint32_t next = news_.first_hop(parts_.host_of[rank]);
+  if (next == Overlay::no_way || !may_ask(now)) return std::nullopt;
   peer.asked_operation = operation;
   peer.asked_ns = now;
-  send_towards(parts_.host_of[rank], Cell(CellKind::ask).put(Inquiry{rank, operation, host_, hops_max}));
+  ++peer.asked_count;
+  lines_.send(next, Cell(CellKind::ask).put(Inquiry{rank, operation, host_, hops_max}));
   return std::nullopt;
 }
 
