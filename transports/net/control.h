@@ -80,7 +80,7 @@ class Control {
   /// Sends the state of this host's ranks to all others, now or, where somebody else serves just now, soon.
   void tell_status();
   /// This rank has left: when it returns, the other hosts have been told, unless a stopped rank holds the lock: then it
-  /// returns after 0.5 s, and who takes the lock over tells them.
+  /// returns after 0.5 s, and that rank tells them when it goes on.
   void tell_leaving();
   /// The communicator has failed: likewise.
   void pass_on_failure();
