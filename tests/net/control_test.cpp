@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "src/base/clock.h"
@@ -75,6 +76,7 @@ class TwoHosts {
 struct OneEnd {
   explicit OneEnd(uint32_t own = 0) : ranks(1) {
     auto [far, near] = connected_sockets();
+    socket = near.get();
     theirs = std::move(far);
     const FileDescriptor file = net::ControlMemory::create(2, 2).value();
     net::Control::Parts parts;
@@ -112,6 +114,7 @@ struct OneEnd {
   }
 
   SceneRanks ranks;
+  int socket = -1;  ///< the control plane's
   FileDescriptor theirs;
   Bytes heard = Bytes(net::cell_bytes);
   std::optional<ClockOffset> clock;
@@ -334,6 +337,30 @@ TEST_CASE("control plane: to a host that is stopped, a failure and that all rank
   for (uint32_t rank = 0; rank < ranks; ++rank) world.controls[rank].reset();
   world.run({ranks}, second_ns, [] { return false; });
   CHECK(dead_of(*world.controls[ranks]).empty());
+}
+
+TEST_CASE("control plane: that all ranks have left is said over a connection that is full, too", "[net]") {
+  OneEnd end;
+  const int small = 2'048;
+  REQUIRE(::setsockopt(end.socket, SOL_SOCKET, SO_SNDBUF, &small, sizeof small) == 0);
+  REQUIRE(::setsockopt(end.theirs.get(), SOL_SOCKET, SO_RCVBUF, &small, sizeof small) == 0);
+  for (uint64_t each = 0; each < net::ControlLines::unheard_max; ++each) end.control->tell_status();
+  pollfd writable{end.socket, POLLOUT, 0};
+  REQUIRE(::poll(&writable, 1, 0) == 0);  // before it has been sent as much as a host that says nothing is
+  uint32_t last_state = 0;
+  std::thread reader([&] {
+    sleep_for_ns(second_ns / 10);
+    while (::recv(end.theirs.get(), end.heard.data(), end.heard.size(), MSG_WAITALL) > 0) {
+      ByteReader cell(end.heard);
+      for (int skipped = 0; skipped < 4; ++skipped) static_cast<void>(cell.number<uint32_t>());
+      last_state = cell.number<uint32_t>();
+    }
+  });
+  end.ranks.states[0] = RankState::left;
+  end.control->tell_leaving();
+  end.control.reset();
+  reader.join();
+  CHECK(last_state == static_cast<uint32_t>(RankState::left));
 }
 
 TEST_CASE("control plane: a host that says nothing is sent only as much as its buffer holds", "[net]") {

@@ -16,6 +16,7 @@
 namespace rondo::net {
 namespace {
 
+constexpr uint64_t farewell_look_ns = 200'000;
 constexpr uint64_t failure_repeats = 5;  // heartbeats that repeat it
 static_assert(failure_repeats + 1 <= ControlLines::failure_max - ControlLines::unheard_max);
 
@@ -106,18 +107,34 @@ bool Control::is_deserted() const {
   return true;
 }
 
-/// Nobody will send later what is left out now. Ranks that leave in one moment may all find that they are the last: it
+/// Nobody will send later what is left out now, and what the kernel has not sent when the connection is closed may
+/// never leave: it is waited for, for a while. Ranks that leave in one moment may all find that they are the last: it
 /// is said once.
 void Control::say_farewell() {
+  const uint64_t begun_ns = now_ns();
+  bool done = false;
+  while (!done) {  // ends with the patience
+    done = tell_farewell();
+    for (const uint32_t host : overlay_.neighbours(host_)) done &= lines_.has_left(host);
+    if (now_ns() - begun_ns >= tell_patience_ns) return;
+    if (!done) sleep_for_ns(farewell_look_ns);
+  }
+}
+
+/// False: a connection was full.
+bool Control::tell_farewell() {
   const uint64_t limit = ControlLines::failure_max + own_cells();
+  bool done = true;
   for (const uint32_t host : overlay_.neighbours(host_)) {
-    uint64_t &told = parts_.share.memory.host(host).farewell_told;
-    bool sent = told == 0;
+    RemoteHost &peer = parts_.share.memory.host(host);
+    bool sent = peer.farewell_told == 0;
     for (size_t which = 0; sent && which < own_cells(); ++which) sent = lines_.send(host, own_status(which), limit);
-    if (sent) told = 1;
+    if (sent) peer.farewell_told = 1;
+    done &= peer.farewell_told != 0 || peer.lost != 0 || peer.send_error != 0 || peer.sent_unheard >= limit;
   }
   news_.call_due(UINT64_MAX);  // other hosts may hear by this one alone
   news_.tell(lines_, std::max(limit, ControlLines::buffered_max));
+  return done;
 }
 
 void Control::pass_on_failure() {

@@ -100,6 +100,7 @@ class Control {
 
   [[nodiscard]] bool is_deserted() const;
   void say_farewell();
+  bool tell_farewell();
   /// Cells that the states of this host's ranks take.
   [[nodiscard]] size_t own_cells() const { return (local_ranks_.size() + statuses_max - 1) / statuses_max; }
   [[nodiscard]] Cell own_status(size_t which) const;
