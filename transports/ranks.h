@@ -38,6 +38,9 @@ class Ranks {
   [[nodiscard]] virtual uint64_t completed_operation(uint32_t peer) const = 0;
   [[nodiscard]] virtual RankState state(uint32_t peer) const = 0;
 
+  /// It is on this host: what it has published is known without a delay.
+  [[nodiscard]] virtual bool is_near(uint32_t) const { return true; }
+
   // Failure: one for the communicator, the first that is raised; it stays.
   virtual void raise(const Error &error) = 0;
   [[nodiscard]] virtual bool failed() const = 0;

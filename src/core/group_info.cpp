@@ -13,16 +13,15 @@
 #include <string_view>
 #include <vector>
 
-#include "src/base/clock.h"
 #include "src/bootstrap/address.h"
 #include "src/bootstrap/bytes.h"
+#include "src/bootstrap/outcomes.h"
 #include "src/topo/host.h"
 
 namespace rondo {
 namespace {
 
 constexpr uint32_t peer_info_version = 11;
-constexpr uint64_t farewell_ns = 2'000'000'000;
 
 /// The fixed-size part of what a rank tells; the process's number, the host's name and the interfaces follow.
 struct PeerInfo {
@@ -247,13 +246,10 @@ Result<GroupInfo> exchange_peer_info(Store &store, const std::string &key_prefix
   RONDO_TRY_ASSIGN(const auto parts, store.gather(key_prefix + "/peer_info", rank, rank_count,
                                                   encode(own, settings, store.own_address()), deadline_ns));
   auto decoded = decode(parts);
+  // Every rank sees the same. The one that runs the store must not leave before all have it.
   if (const auto agreed = decoded.ok() ? compare(decoded.value().peers, rank) : Result<void>(decoded.error());
-      !agreed.ok()) {
-    // Every rank sees the same. The one that runs the store must not leave before all have it.
-    static_cast<void>(
-        store.gather(key_prefix + "/disagreed", rank, rank_count, {}, std::min(deadline_ns, now_ns() + farewell_ns)));
-    return agreed.error();
-  }
+      !agreed.ok())
+    return gather_outcomes(store, key_prefix + "/disagreed", rank, rank_count, agreed.error(), deadline_ns).error();
   Told told = std::move(decoded).value();
   const std::vector<PeerInfo> &all = told.peers;
   GroupInfo group(first_of_host(all));

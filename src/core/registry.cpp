@@ -131,6 +131,7 @@ const char *network_name(const Settings &settings) { return network_of(settings)
 
 Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store &store, shm::SegmentTable &segments) {
   const GroupInfo &group = args.group;
+  if (!group.one_node()) RONDO_TRY(check_frame_tags(args.settings));
   const uint32_t node = group.node_of(args.rank);
   shm::ConnectRequest request;
   request.rank = group.index_on_node(args.rank);
@@ -147,7 +148,6 @@ Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store 
   request.deadline_ns = args.deadline_ns;
   RONDO_TRY_ASSIGN(auto local, shm::connect(request, store, segments));
   if (group.one_node()) return local;
-  RONDO_TRY(check_frame_tags(args.settings));
   if (group.infos[args.rank].interfaces.empty()) return no_interface(args.settings);
   hosts::GroupRequest several;
   several.rank = args.rank;

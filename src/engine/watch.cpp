@@ -12,8 +12,8 @@ namespace {
 constexpr uint64_t death_check_interval_ns = 50'000'000;
 constexpr uint64_t fault_look_interval_ns = 5'000'000;
 // Not times, which pass where the machine stands still. What a rank of another host has called may come a heartbeat a
-// hop later, while what it exported lies on this host.
-constexpr int fault_looks_max = 400, unreadable_looks_max = 100;
+// hop later; of this host all is there, but perhaps that a process has ended.
+constexpr int far_looks_max = 400, near_looks_max = 100;
 constexpr const char *advice =
     "; call the same collectives in the same order with equal arguments and configuration";
 constexpr const char *what_now = "; only rondo_comm_abort and rondo_comm_destroy are left for this communicator";
@@ -164,8 +164,10 @@ void OperationWatch::time_out(uint64_t now_ns) {
 void OperationWatch::explain_fault(uint32_t peer, Fault fault) {
   // What tells why may be seen later than the slot: of a buffer that is unreadable because its owner has just died, the
   // memory goes before the process is seen to end; and where ranks share no memory a record may come behind a slot.
-  const int looks_max = fault == Fault::unreadable ? unreadable_looks_max : fault_looks_max;
-  for (int look = 0; look < looks_max; ++look) {
+  // The operation's own deadline is kept.
+  const int looks_max = fault == Fault::unreadable || ranks_.is_near(peer) ? near_looks_max : far_looks_max;
+  if (start_ns_ == 0) start_ns_ = now_ns();
+  for (int look = 0; look < looks_max && (look == 0 || now_ns() - start_ns_ < timeout_ns_); ++look) {
     // The peer first: of ranks on other hosts only so many are asked at once.
     if (ranks_.failed() || disagrees(peer) || check_agreement()) return;
     if (fault == Fault::unreadable && check_ended_ranks(next_death_check_ns_)) return;

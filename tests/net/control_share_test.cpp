@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the ranks of a host come to hold the control connections in common, with the test as the store.
+// How the ranks of a host come to hold the control connections in common, with the test as the store; and how these are
+// set up.
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
+
 #include "src/base/clock.h"
 #include "tests/catch.h"
 #include "tests/net/connected_sockets.h"
@@ -37,4 +41,22 @@ TEST_CASE("control share: a rank that cannot fetch it waits for the reason of th
   REQUIRE_FALSE(unexplained.ok());
   CHECK(unexplained.error().status == RONDO_ERROR_REMOTE);
   CHECK(unexplained.error().peer == 0);
+}
+
+TEST_CASE("control share: what is sent to a host that says nothing is taken in by its kernel", "[net]") {
+  const auto sockets = net_test::connected_sockets();
+  for (const FileDescriptor &each : sockets) REQUIRE(hosts::set_control_options(each.get()).ok());
+  const int common = 212'992, buffer = common / 2;  // packets of a network card take twice as much as those of loopback
+  REQUIRE(::setsockopt(sockets[1].get(), SOL_SOCKET, SO_RCVBUF, &buffer, sizeof buffer) == 0);
+  const Bytes cell(net::cell_bytes);
+  for (uint64_t each = 0; each < net::ControlLines::buffered_max; ++each) {
+    REQUIRE(::send(sockets[0].get(), cell.data(), cell.size(), 0) == static_cast<ssize_t>(cell.size()));
+    sleep_for_ns(500'000);  // each in a packet of its own, as heartbeats are
+  }
+  int unacknowledged = 1;
+  for (const uint64_t until_ns = now_ns() + 5'000'000'000; unacknowledged != 0 && now_ns() < until_ns;) {
+    sleep_for_ns(1'000'000);
+    REQUIRE(::ioctl(sockets[0].get(), SIOCOUTQ, &unacknowledged) == 0);
+  }
+  CHECK(unacknowledged == 0);
 }

@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "src/base/clock.h"
 #include "tests/catch.h"
 #include "tests/net/connected_sockets.h"
 #include "tests/net/scene_ranks.h"
+#include "transports/hosts/control_share.h"
 #include "transports/net/control.h"
 
 using namespace rondo;
@@ -31,6 +33,7 @@ class TwoHosts {
     for (uint32_t rank = 0; rank < 2 * per_host; ++rank) host_of_.push_back(rank / per_host);
     auto [near, far] = connected_sockets();
     const int ends[2] = {near.get(), far.get()};
+    for (const int each : ends) REQUIRE(hosts::set_control_options(each).ok());
     for (uint32_t each = 0; each < 2; ++each) {
       const FileDescriptor file = net::ControlMemory::create(2, 2 * per_host).value();
       const FileDescriptor bell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -73,6 +76,7 @@ class TwoHosts {
 struct OneEnd {
   explicit OneEnd(uint32_t own = 0) : ranks(1) {
     auto [far, near] = connected_sockets();
+    socket = near.get();
     theirs = std::move(far);
     const FileDescriptor file = net::ControlMemory::create(2, 2).value();
     net::Control::Parts parts;
@@ -110,6 +114,7 @@ struct OneEnd {
   }
 
   SceneRanks ranks;
+  int socket = -1;  ///< the control plane's
   FileDescriptor theirs;
   Bytes heard = Bytes(net::cell_bytes);
   std::optional<ClockOffset> clock;
@@ -236,21 +241,15 @@ TEST_CASE("control plane: where the rank that serves is stopped, another one doe
   CHECK(dead_of(*world.controls[2]).empty());
 }
 
-TEST_CASE("control plane: a lock whose holder is stopped is taken over, and a holder that goes on leaves it alone",
-          "[net]") {
+TEST_CASE("control plane: a lock is not taken over from a process that lives, however long it keeps it", "[net]") {
   net::ControlHeader header;
-  const uint64_t begun_ns = now_ns();
-  std::optional<net::ControlLock> stopped(std::in_place, header, 0, 0);
-  REQUIRE(stopped->held());
-  CHECK_FALSE(net::ControlLock(header, 1, 0).held());
+  const std::vector<bool> all_live(3);
   {
-    const net::ControlLock next(header, 1, 2 * net::lock_patience_ns);
-    REQUIRE(next.held());
-    CHECK(now_ns() - begun_ns >= net::lock_patience_ns / 2);
-    stopped.reset();
-    CHECK_FALSE(net::ControlLock(header, 2, 0).held());
+    const net::ControlLock stopped(header, 0, 0, all_live);
+    REQUIRE(stopped.held());
+    CHECK_FALSE(net::ControlLock(header, 1, 6 * second_ns, all_live).held());
   }
-  CHECK(net::ControlLock(header, 2, 0).held());
+  CHECK(net::ControlLock(header, 1, 0, all_live).held());
 }
 
 TEST_CASE("control plane: a lock whose holder's process has ended is taken over at once", "[net]") {
@@ -270,13 +269,6 @@ TEST_CASE("control plane: a rank that leaves when another has just died with the
   world.host[0].states[1] = RankState::left;
   world.controls[1]->tell_leaving();
   CHECK(world.run({2}, second_ns, [&] { return world.controls[2]->status(1).state == RankState::left; }));
-}
-
-TEST_CASE("control plane: a lock that was taken after a rank looked at its clock is not taken over", "[net]") {
-  constexpr uint64_t unit_ns = 65'536, holder_bits = 16;
-  net::ControlHeader header;
-  header.lock = (now_ns() + second_ns) / unit_ns << holder_bits | 2;  // of a holder whose clock is ahead of this one's
-  CHECK_FALSE(net::ControlLock(header, 0, 0).held());
 }
 
 TEST_CASE("control plane: a failure reaches the other hosts, whoever raises it", "[net]") {
@@ -323,6 +315,54 @@ TEST_CASE("control plane: the offset that a neighbour tells is added to the one 
   CHECK(-measured <= static_cast<int64_t>(uncertainty));
 }
 
+TEST_CASE("control plane: to a host that is stopped, a failure and that all ranks have left are said all the same",
+          "[net]") {
+  constexpr uint32_t ranks = net::statuses_max + 22;
+  TwoHosts world(ranks);
+  REQUIRE(world.run({0, ranks}, second_ns, [&] { return world.controls[ranks]->status(0).state == RankState::alive; }));
+  for (uint64_t each = 0; each < 2 * net::ControlLines::unheard_max; ++each) world.controls[1]->tell_status();
+  for (uint32_t rank = 0; rank < ranks; ++rank) {
+    if (rank == ranks - 2) {
+      world.host[0].raise({RONDO_ERROR_REMOTE, "the last ones found it"});
+      world.controls[rank]->pass_on_failure();
+    }
+    world.host[0].states[rank] = RankState::left;
+    world.controls[rank]->tell_leaving();
+  }
+  CHECK(world.run({ranks}, second_ns, [&] {
+    for (uint32_t rank = 0; rank < ranks; ++rank)
+      if (world.controls[ranks]->status(rank).state != RankState::left) return false;
+    return world.host[1].failed();
+  }));
+  for (uint32_t rank = 0; rank < ranks; ++rank) world.controls[rank].reset();
+  world.run({ranks}, second_ns, [] { return false; });
+  CHECK(dead_of(*world.controls[ranks]).empty());
+}
+
+TEST_CASE("control plane: that all ranks have left is said over a connection that is full, too", "[net]") {
+  OneEnd end;
+  const int small = 2'048;
+  REQUIRE(::setsockopt(end.socket, SOL_SOCKET, SO_SNDBUF, &small, sizeof small) == 0);
+  REQUIRE(::setsockopt(end.theirs.get(), SOL_SOCKET, SO_RCVBUF, &small, sizeof small) == 0);
+  for (uint64_t each = 0; each < net::ControlLines::unheard_max; ++each) end.control->tell_status();
+  pollfd writable{end.socket, POLLOUT, 0};
+  REQUIRE(::poll(&writable, 1, 0) == 0);  // before it has been sent as much as a host that says nothing is
+  uint32_t last_state = 0;
+  std::thread reader([&] {
+    sleep_for_ns(second_ns / 10);
+    while (::recv(end.theirs.get(), end.heard.data(), end.heard.size(), MSG_WAITALL) > 0) {
+      ByteReader cell(end.heard);
+      for (int skipped = 0; skipped < 4; ++skipped) static_cast<void>(cell.number<uint32_t>());
+      last_state = cell.number<uint32_t>();
+    }
+  });
+  end.ranks.states[0] = RankState::left;
+  end.control->tell_leaving();
+  end.control.reset();
+  reader.join();
+  CHECK(last_state == static_cast<uint32_t>(RankState::left));
+}
+
 TEST_CASE("control plane: a host that says nothing is sent only as much as its buffer holds", "[net]") {
   OneEnd end;
   const auto cells_sent = [&] {
@@ -337,6 +377,7 @@ TEST_CASE("control plane: a host that says nothing is sent only as much as its b
   };
   CHECK(cells_sent() == net::ControlLines::unheard_max);
   CHECK(cells_sent() == 0);
+  end.ranks.states[0] = RankState::left;
   end.control->tell_leaving();  // is said all the same
   CHECK(::recv(end.theirs.get(), end.heard.data(), end.heard.size(), 0) == static_cast<ssize_t>(net::cell_bytes));
   end.say(status_of(1, RankState::alive, 3).bytes());

@@ -19,6 +19,9 @@ constexpr uint64_t silence_ns = 1'000'000'000, silence_more_ns = 400'000'000;
 std::array<FileDescriptor, 2> socket_pair() {
   int ends[2];
   REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0);
+  // More than a host that says nothing is sent, so that it is not the socket that stops it.
+  const int bytes = 400'000;
+  for (const int end : ends) REQUIRE(::setsockopt(end, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes) == 0);
   return {FileDescriptor(ends[0]), FileDescriptor(ends[1])};
 }
 
@@ -29,6 +32,13 @@ net::CellKind kind_of(const Bytes &cell) {
 }
 
 }  // namespace
+
+std::vector<uint32_t> ranks_of(const std::vector<bool> &part, bool which, uint32_t per_host) {
+  std::vector<uint32_t> ranks;
+  for (uint32_t rank = 0; rank < part.size() * per_host; ++rank)
+    if (part[rank / per_host] == which) ranks.push_back(rank);
+  return ranks;
+}
 
 HostRing::HostRing(const Plan &plan)
     : plan_(plan),
@@ -120,6 +130,7 @@ void HostRing::hand_out(Line &line, uint32_t side) {
 }
 
 void HostRing::count(uint32_t from, uint32_t to, const Bytes &cell) {
+  ++carried_[{from, to}];
   ByteReader reader(cell);
   for (int skipped = 0; skipped < 2; ++skipped) static_cast<void>(reader.number<uint32_t>());
   if (kind_of(cell) == net::CellKind::down) {
@@ -204,6 +215,13 @@ std::optional<std::vector<uint32_t>> HostRing::dead_to(const std::vector<bool> &
     }
   }
   return common;
+}
+
+uint32_t HostRing::most_carried_to(uint32_t host) const {
+  uint32_t most = 0;
+  for (const auto &[ends, count] : carried_)
+    if (ends.second == host) most = std::max(most, count);
+  return most;
 }
 
 uint32_t HostRing::most_repeated() const {

@@ -20,6 +20,9 @@ namespace rondo::net_test {
 
 inline constexpr uint64_t ring_step_ns = 20'000'000;
 
+/// Of the hosts that are in `part`, or are not.
+[[nodiscard]] std::vector<uint32_t> ranks_of(const std::vector<bool> &part, bool which, uint32_t per_host = 1);
+
 enum class RingDefect { none, no_downs, no_passing_on, all_twice };
 
 /// Hosts of `per_host` ranks, those of a host behind those of the one before it.
@@ -79,7 +82,9 @@ class HostRing {
   [[nodiscard]] uint32_t passed_on() const { return passed_on_; }
   /// How often a connection carried a question.
   [[nodiscard]] uint32_t questions() const { return questions_; }
-  void forget_counts() { told_.clear(), passed_on_ = questions_ = 0; }
+  /// The most cells that a connection carried to the host.
+  [[nodiscard]] uint32_t most_carried_to(uint32_t host) const;
+  void forget_counts() { told_.clear(), carried_.clear(), passed_on_ = questions_ = 0; }
 
  private:
   struct Host {
@@ -113,6 +118,7 @@ class HostRing {
   std::vector<Line> lines_;
   std::vector<ClockOffset> clocks_;  ///< by host: what it was told last
   std::map<Told, uint32_t> told_;
+  std::map<std::pair<uint32_t, uint32_t>, uint32_t> carried_;  ///< by who sent and who is sent
   uint32_t passed_on_ = 0;
   uint32_t questions_ = 0;
   uint64_t now_ns_;

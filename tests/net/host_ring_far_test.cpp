@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "src/base/clock.h"
 #include "tests/catch.h"
 #include "tests/net/host_ring.h"
 
@@ -54,6 +55,34 @@ TEST_CASE("ring of hosts: ranks that ask about all others put a bounded number o
   CHECK(ring.questions() >= 16);
   CHECK(ring.questions() <= 2 * 16);  // a question takes two connections at most
   CHECK(ring.run(60 * second_ns, [&] { return known() == 64; }));
+}
+
+TEST_CASE("ring of hosts: ranks that do not answer, or to which there is no way, keep no others from being asked",
+          "[net]") {
+  for (const bool stopped : {true, false}) {
+    HostRing ring({.hosts = 9, .per_host = 8});
+    for (uint32_t host = 0; host < 9; ++host) ring.ranks(host).latest.assign(8, 1);
+    REQUIRE(ring.run(second_ns, [&] { return ring.all_met(); }));
+    ring.run(2 * second_ns, [] { return false; });
+    for (const uint32_t host : {1u, 2u}) stopped ? ring.set_stopped(host, true) : ring.leave(host);
+    ring.run(second_ns, [] { return false; });
+    const auto all_known = [&] {
+      bool all = true;
+      for (uint32_t peer = 8; peer < 72; ++peer) {
+        const uint32_t host = peer / 8;
+        const bool behind = stopped && (host == 3 || host == 6);  // to which the shortest way is over host 1
+        all &= ring.control(0).entered(peer, 1).has_value() || host <= 2 || behind;
+      }
+      return all;
+    };
+    bool known = false;
+    for (int round = 0; !known && round < 60; ++round) {
+      known = all_known();
+      ring.run(4 * ring_step_ns, [] { return false; });
+      sleep_for_ns(60'000'000);  // in real time: all may be asked again that were asked once
+    }
+    CHECK(known);
+  }
 }
 
 TEST_CASE("ring of hosts: the clock of rank 0's host is measured along the way, and errors add up", "[net]") {

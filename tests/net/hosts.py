@@ -11,6 +11,7 @@ import tempfile
 import time
 
 PREFIX = "10.201."  # then 17 for the first rail
+MANY = 24  # hosts; each learns the addresses of all others, and 1,024 are kept (net.ipv4.neigh.default.gc_thresh3)
 NFT = shutil.which("nft", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")  # where there is one
 
 
@@ -54,6 +55,8 @@ class Hosts:
                 self._inside(0, ["ip", "link", "set", f"br{rail}", "up"])
             for host in range(self.count):
                 self._add_host(host)
+            if self.count > MANY:
+                self._introduce()
         except BaseException:
             self.__exit__()
             raise
@@ -104,10 +107,22 @@ class Hosts:
             self._inside(0, ["ip", "link", "add", outer, "type", "veth", "peer", "name", inner])
             self._inside(0, ["ip", "link", "set", inner, "netns", str(pid)])
             self._inside(0, ["ip", "link", "set", outer, "master", f"br{rail}", "up"])
-            for command in (["ip", "link", "set", inner, "name", f"eth{rail}"],
+            for command in (["ip", "link", "set", inner, "name", f"eth{rail}", "address", self.hardware(host, rail)],
                             ["ip", "addr", "add", f"{self.address(host, rail)}/24", "dev", f"eth{rail}"],
                             ["ip", "link", "set", f"eth{rail}", "up"]):
                 self._inside(1 + host, command)
+
+    def _introduce(self):
+        """Each host knows the others' hardware addresses: the kernel learns so many for all namespaces together."""
+        for own in range(self.count):
+            known = [f"neigh replace {self.address(host, rail)} lladdr {self.hardware(host, rail)} dev eth{rail} nud "
+                     "permanent\n" for rail in range(self.rails) for host in range(self.count) if host != own]
+            subprocess.run(["nsenter", "-t", str(self.inner[1 + own]), "-n", "ip", "-batch", "-"],
+                           input="".join(known), text=True, check=True, capture_output=True, timeout=120)
+
+    @staticmethod
+    def hardware(host, rail=0):
+        return f"02:00:00:00:{rail:02x}:{host:02x}"
 
     @staticmethod
     def address(host, rail=0):

@@ -28,11 +28,12 @@ class SceneRanks final : public Ranks {
   }
   uint64_t latest_operation(uint32_t peer) const override { return latest[peer]; }
   uint64_t completed_operation(uint32_t peer) const override { return latest[peer]; }
+  bool is_near(uint32_t peer) const override { return !far.contains(peer); }
   RankState state(uint32_t peer) const override { return states[peer]; }
   void raise(const Error &error) override {
     if (!error_) error_ = error;
   }
-  bool failed() const override { return error_.has_value(); }
+  bool failed() const override { return ++looks, error_.has_value(); }
   Error failure() const override { return *error_; }
   std::vector<uint32_t> find_dead() const override { return {dead.begin(), dead.end()}; }
   std::string describe_rank(uint32_t peer) const override { return "rank " + std::to_string(peer); }
@@ -40,6 +41,8 @@ class SceneRanks final : public Ranks {
   std::vector<RankState> states;
   std::vector<uint64_t> latest;
   std::set<uint32_t> dead;
+  std::set<uint32_t> far;
+  mutable uint64_t looks = 0;  ///< for a failure
 
  private:
   std::optional<Error> error_;

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 import hosts as net
@@ -195,6 +196,25 @@ class SeveralHosts(HostsTest):
             job = Job(hosts, [0, 1], [PROGRAM, "signal", str(int(signal.SIGSTOP)), "1", "5", "1000"],
                       {"RONDO_TIMEOUT": "4"}).finish(60, skip={1})
             self.expect(job, [0], "timeout", r"rank 1 \(host h1", {1})
+
+    def test_a_stopped_host_is_late_until_its_cable_is_cut(self):
+        with net.Hosts(2) as hosts:
+            job = Job(hosts, [0, 1, 1], [PROGRAM, "busy", "1000", "1000"]).begun()
+            for rank in (1, 2):
+                os.kill(net.innermost(job.processes[rank].pid), signal.SIGSTOP)
+            deadline, sent = time.monotonic() + 60, 1_000
+            while sent >= 1_000 and time.monotonic() < deadline:  # until it is sent nothing but probes
+                before = hosts.sent_bytes(0)
+                time.sleep(1)
+                sent = hosts.sent_bytes(0) - before
+            self.assertLess(sent, 1_000)
+            time.sleep(7)  # more than the kernel's own limit
+            self.assertIsNone(job.processes[0].poll(), job.output[0])
+            begun = time.monotonic()
+            hosts.cut(1)
+            job.finish(60, skip={1, 2})
+            self.assertLess(time.monotonic() - begun, 5)  # 2 s, and a machine with other work
+            self.expect(job, [0], "remote rank failed", r"rank [12] \(host h1.*gave no answer", {1, 2})
 
     def test_ranks_that_disagree_are_told_both_calls(self):
         with net.Hosts(2) as hosts:

@@ -73,12 +73,17 @@ Result<SharedControl> share_control(const ShareRequest &request, const std::vect
 }
 
 Result<void> set_control_options(int socket) {
-  const int on = 1;
+  const int on = 1, idle_s = net::idle_s;
   const int whole_cell = net::cell_bytes;  // less of it wakes nobody
   if (::fcntl(socket, F_SETFL, O_NONBLOCK) != 0 ||
       ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) != 0 ||
       ::setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout_ms, sizeof timeout_ms) != 0 ||
+      ::setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on) != 0 ||
+      ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s) != 0 ||
+      ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &idle_s, sizeof idle_s) != 0 ||
       ::setsockopt(socket, SOL_SOCKET, SO_RCVBUF, &socket_buffer_bytes, sizeof socket_buffer_bytes) != 0 ||
+      // Older kernels go on with the window that the buffer had when the connection was made.
+      ::setsockopt(socket, IPPROTO_TCP, TCP_WINDOW_CLAMP, &socket_buffer_bytes, sizeof socket_buffer_bytes) != 0 ||
       ::setsockopt(socket, SOL_SOCKET, SO_RCVLOWAT, &whole_cell, sizeof whole_cell) != 0)
     return system_error("setting up a control connection", errno);
   return {};

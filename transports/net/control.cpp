@@ -16,13 +16,9 @@
 namespace rondo::net {
 namespace {
 
-constexpr uint64_t ask_again_ns = 50'000'000;
-constexpr uint64_t failure_reserve = 16, leaving_reserve = 64;  // cells to a host that says nothing
-constexpr uint64_t failure_repeats = 5;              // heartbeats that repeat it
-/// Clocks of two hosts part by that much a second at worst: an old measurement loses to a new one of this uncertainty.
-constexpr uint64_t clock_drift_divisor = 50'000;  // 20 parts in a million
-constexpr uint64_t ring_questions_max = 16;        // in ask_again_ns, with those of all ranks of a host
-constexpr uint32_t hops_max = 64;                  // a shortest way has log2(hosts); hosts may know of different ones
+constexpr uint64_t farewell_look_ns = 200'000;
+constexpr uint64_t failure_repeats = 5;  // heartbeats that repeat it
+static_assert(failure_repeats + 1 <= ControlLines::failure_max - ControlLines::unheard_max);
 
 /// Of what errno says about a connection, 0 if it ended: was the silence too long, or did the other end close?
 std::string reason_of(int error) {
@@ -41,10 +37,6 @@ std::string reason_of(int error) {
     default:
       return std::string(" cannot be reached (") + std::strerror(error) + ")";
   }
-}
-
-uint64_t aged_uncertainty(const ControlHeader &shared, uint64_t now_ns) {
-  return shared.clock.uncertainty_ns + (now_ns - shared.clock_measured_ns) / clock_drift_divisor;
 }
 
 }  // namespace
@@ -70,38 +62,6 @@ RankStatus Control::status(uint32_t peer) const {
   status.entered = memory::load_acquire(known.entered);
   status.completed = memory::load_acquire(known.completed);
   return status;
-}
-
-std::optional<OperationInfo> Control::entered(uint32_t rank, uint64_t operation) {
-  if (operation == 0) return std::nullopt;
-  const std::lock_guard own(mutex_);
-  const ControlLock lock(header(), index_, 0, ended_);
-  if (!lock.held()) return std::nullopt;
-  RemoteRank &peer = remote(rank);
-  const RemoteRecord &record = peer.records[operation % RemoteRank::record_count];
-  if (record.operation == operation) return record.what;
-  const uint64_t now = now_ns();
-  const bool asked = peer.asked_operation == operation && now - peer.asked_ns < ask_again_ns;
-  if (peer.ended != 0 || peer.entered < operation || asked || !may_ask(now)) return std::nullopt;
-  peer.asked_operation = operation;
-  peer.asked_ns = now;
-  send_towards(parts_.host_of[rank], Cell(CellKind::ask).put(Inquiry{rank, operation, host_, hops_max}));
-  return std::nullopt;
-}
-
-/// Ranks that wait ask about all others. Each answer takes many cells, and in a ring other hosts have to pass them on.
-bool Control::may_ask(uint64_t now_ns) const {
-  if (overlay_.is_mesh()) return true;
-  ControlHeader &shared = header();
-  if (now_ns - shared.asked_ns >= ask_again_ns) {
-    shared.asked_ns = now_ns;
-    shared.asked_count = 0;
-  }
-  return shared.asked_count++ < ring_questions_max;
-}
-
-void Control::send_towards(uint32_t host, const Cell &cell) {
-  if (const uint32_t next = news_.first_hop(host); next != Overlay::no_way) lines_.send(next, cell);
 }
 
 void Control::add_dead(std::vector<uint32_t> &dead) const {
@@ -133,9 +93,48 @@ void Control::tell_leaving() {
   const ControlLock lock(header(), index_, tell_patience_ns, ended_);
   if (!lock.held()) return;
   if (parts_.local->failed() && header().failure_told == 0) send_failure();
-  send_status(leaving_reserve);
-  news_.call_due(UINT64_MAX);  // this may be the last rank of its host, by which others hear
+  if (is_deserted()) return say_farewell();
+  const Cell cell = own_status(index_ / statuses_max);
+  for (const uint32_t host : overlay_.neighbours(host_)) lines_.send(host, cell);
+  news_.call_due(UINT64_MAX);  // the others of its host may end without a word
   news_.tell(lines_);
+}
+
+/// All ranks of this host have left or ended.
+bool Control::is_deserted() const {
+  for (uint32_t index = 0; index < local_ranks_.size(); ++index)
+    if (!ended_[index] && parts_.local->state(index) != RankState::left) return false;
+  return true;
+}
+
+/// Nobody will send later what is left out now, and what the kernel has not sent when the connection is closed may
+/// never leave: it is waited for, for a while. Ranks that leave in one moment may all find that they are the last: it
+/// is said once.
+void Control::say_farewell() {
+  const uint64_t begun_ns = now_ns();
+  bool done = false;
+  while (!done) {  // ends with the patience
+    done = tell_farewell();
+    for (const uint32_t host : overlay_.neighbours(host_)) done &= lines_.has_left(host);
+    if (now_ns() - begun_ns >= tell_patience_ns) return;
+    if (!done) sleep_for_ns(farewell_look_ns);
+  }
+}
+
+/// False: a connection was full.
+bool Control::tell_farewell() {
+  const uint64_t limit = ControlLines::failure_max + own_cells();
+  bool done = true;
+  for (const uint32_t host : overlay_.neighbours(host_)) {
+    RemoteHost &peer = parts_.share.memory.host(host);
+    bool sent = peer.farewell_told == 0;
+    for (size_t which = 0; sent && which < own_cells(); ++which) sent = lines_.send(host, own_status(which), limit);
+    if (sent) peer.farewell_told = 1;
+    done &= peer.farewell_told != 0 || peer.lost != 0 || peer.send_error != 0 || peer.sent_unheard >= limit;
+  }
+  news_.call_due(UINT64_MAX);  // other hosts may hear by this one alone
+  news_.tell(lines_, std::max(limit, ControlLines::buffered_max));
+  return done;
 }
 
 void Control::pass_on_failure() {
@@ -214,20 +213,25 @@ void Control::serve(uint64_t now_ns, bool someone_died) {
   }
 }
 
-void Control::send_status(uint64_t reserve) {
-  std::array<RankNews, statuses_max> statuses;
-  for (size_t first = 0; first < local_ranks_.size(); first += statuses_max) {
-    const size_t count = std::min<size_t>(local_ranks_.size() - first, statuses_max);
-    for (size_t each = 0; each < count; ++each) {
-      const auto index = static_cast<uint32_t>(first + each);
-      const RankState state = parts_.local->state(index);
-      const bool ended = ended_[index] && state != RankState::left;
-      statuses[each] = {local_ranks_[index], ended ? ended_state : static_cast<uint32_t>(state),
-                        parts_.local->latest_operation(index), parts_.local->completed_operation(index)};
-    }
-    const Cell cell = status_cell(std::span(statuses).first(count));
-    for (const uint32_t host : overlay_.neighbours(host_)) lines_.send(host, cell, reserve);
+void Control::send_status() {
+  for (size_t which = 0; which < own_cells(); ++which) {
+    const Cell cell = own_status(which);
+    for (const uint32_t host : overlay_.neighbours(host_)) lines_.send(host, cell);
   }
+}
+
+/// The states of the ranks of this host from `which` * statuses_max on.
+Cell Control::own_status(size_t which) const {
+  std::array<RankNews, statuses_max> statuses;
+  const size_t first = which * statuses_max, count = std::min<size_t>(local_ranks_.size() - first, statuses_max);
+  for (size_t each = 0; each < count; ++each) {
+    const auto index = static_cast<uint32_t>(first + each);
+    const RankState state = parts_.local->state(index);
+    const bool ended = ended_[index] && state != RankState::left;
+    statuses[each] = {local_ranks_[index], ended ? ended_state : static_cast<uint32_t>(state),
+                      parts_.local->latest_operation(index), parts_.local->completed_operation(index)};
+  }
+  return status_cell(std::span(statuses).first(count));
 }
 
 void Control::send_failure() {
@@ -236,7 +240,7 @@ void Control::send_failure() {
   cell.put(static_cast<uint32_t>(error.status)).put(static_cast<uint32_t>(error.rank));
   cell.put(static_cast<uint32_t>(error.peer)).put(error.operation);
   cell.put(std::string_view(error.message).substr(0, failure_text_max));
-  for (const uint32_t host : overlay_.neighbours(host_)) lines_.send(host, cell, failure_reserve);
+  for (const uint32_t host : overlay_.neighbours(host_)) lines_.send(host, cell, ControlLines::failure_max);
   memory::store_release(header().failure_told, header().failure_told + 1);  // pairs with pass_on_failure()
 }
 
@@ -284,75 +288,6 @@ void Control::take_status(uint32_t neighbour, ByteReader body) {
     news.completed = body.number<uint64_t>();
     news_.take(neighbour, news);
   }
-}
-
-void Control::take_question(ByteReader body) {
-  const Inquiry asked = inquiry_of(body);
-  if (!is_known(asked) || asked.asker == host_) return;
-  if (is_local(asked.rank)) return answer(asked);
-  if (asked.hops != 0) send_towards(parts_.host_of[asked.rank], Cell(CellKind::ask).put(asked.passed_on()));
-}
-
-bool Control::is_known(const Inquiry &inquiry) const {
-  return inquiry.rank < parts_.host_of.size() && inquiry.asker < overlay_.host_count();
-}
-
-void Control::answer(const Inquiry &asked) {
-  const auto [rank, operation, asker, hops] = asked;
-  const auto index = static_cast<uint32_t>(std::ranges::find(local_ranks_, rank) - local_ranks_.begin());
-  // With those before it: ranks that disagree go back to where they parted. What was asked for comes last.
-  const uint64_t before = std::min<uint64_t>(operation, RemoteRank::record_count) - 1;
-  for (uint64_t each = operation - before; operation != 0 && each <= operation; ++each)
-    if (const auto what = parts_.local->entered(index, each))
-      send_towards(asker, Cell(CellKind::record).put(Inquiry{rank, each, asker, hops_max}).put(*what));
-}
-
-void Control::take_record(uint32_t neighbour, ByteReader body) {
-  const Inquiry answered = inquiry_of(body);
-  if (!is_known(answered) || is_local(answered.rank)) return;
-  if (overlay_.is_mesh() && parts_.host_of[answered.rank] != neighbour) return;
-  const OperationInfo what = operation_of(body);
-  if (answered.asker == host_)
-    remote(answered.rank).records[answered.operation % RemoteRank::record_count] = {answered.operation, what};
-  else if (answered.hops != 0)
-    send_towards(answered.asker, Cell(CellKind::record).put(answered.passed_on()).put(what));
-}
-
-/// A question is answered at once. An answer says what the clock of the neighbour was between the asking and now: the
-/// offset is taken from the middle, and may be wrong by half of what the way there and back took.
-void Control::take_clock(uint32_t neighbour, ByteReader body) {
-  ControlHeader &shared = header();
-  const uint64_t now = now_ns();
-  const auto asked = body.number<uint64_t>();
-  const auto received = body.number<uint64_t>();
-  const auto answered = body.number<uint64_t>();
-  if (answered == 0) return answer_clock(neighbour, asked, now);
-  const auto offset = static_cast<int64_t>(body.number<uint64_t>());
-  const auto uncertainty = body.number<uint64_t>();
-  if (!parts_.clock_measured || neighbour != news_.first_hop(parts_.host_of[0]) || shared.clock_asked_ns == 0 ||
-      asked != shared.clock_asked_ns || answered < received)
-    return;
-  shared.clock_asked_ns = 0;
-  const uint64_t way_ns = (now - asked) - std::min(answered - received, now - asked);
-  const uint64_t measured_ns = way_ns / 2 + 1 + uncertainty;
-  if (shared.clock_measured_ns != 0 && measured_ns > aged_uncertainty(shared, now)) return;
-  const auto there = static_cast<int64_t>(received - asked);
-  const auto back = static_cast<int64_t>(answered - now);
-  shared.clock = {there / 2 + back / 2 + offset, measured_ns};
-  shared.clock_measured_ns = now;
-  parts_.clock_measured(shared.clock);
-}
-
-/// By a host that knows how far the clock of rank 0's host is ahead of its own.
-void Control::answer_clock(uint32_t neighbour, uint64_t asked_ns, uint64_t received_ns) {
-  const ControlHeader &shared = header();
-  const bool is_reference = host_ == parts_.host_of[0];
-  if (!is_reference && shared.clock_measured_ns == 0) return;
-  const ClockOffset own =
-      is_reference ? ClockOffset{} : ClockOffset{shared.clock.offset_ns, aged_uncertainty(shared, received_ns)};
-  Cell cell(CellKind::clock);
-  cell.put(asked_ns).put(received_ns).put(now_ns());
-  lines_.send(neighbour, cell.put(static_cast<uint64_t>(own.offset_ns)).put(own.uncertainty_ns));
 }
 
 void Control::take_failure(ByteReader body) {

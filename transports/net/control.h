@@ -12,7 +12,7 @@
 //          tell. When a connection ends, the last process of the host has ended, and with it all its ranks that had not
 //          left; in a ring, when the last way to it has. A cut cable is silent: heartbeats that nobody acknowledges for
 //          a second end the connection. A stopped process is late, not dead: its host acknowledges. Heartbeats pause
-//          when unread ones could fill its buffer.
+//          when unread ones could fill its buffer: then keepalive probes find a cable that is cut.
 // Far      Questions and answers between hosts that are no neighbours go a shortest way, from host to host. A clock is
 //          measured against the neighbour on the way to rank 0's host, which adds what it has measured itself.
 #pragma once
@@ -80,7 +80,7 @@ class Control {
   /// Sends the state of this host's ranks to all others, now or, where somebody else serves just now, soon.
   void tell_status();
   /// This rank has left: when it returns, the other hosts have been told, unless a stopped rank holds the lock: then it
-  /// returns after 0.5 s, and who takes the lock over tells them.
+  /// returns after 0.5 s, and that rank tells them when it goes on.
   void tell_leaving();
   /// The communicator has failed: likewise.
   void pass_on_failure();
@@ -98,7 +98,13 @@ class Control {
   void serve(uint64_t now_ns, bool someone_died);
   void ring();
 
-  void send_status(uint64_t reserve = 0);
+  [[nodiscard]] bool is_deserted() const;
+  void say_farewell();
+  bool tell_farewell();
+  /// Cells that the states of this host's ranks take.
+  [[nodiscard]] size_t own_cells() const { return (local_ranks_.size() + statuses_max - 1) / statuses_max; }
+  [[nodiscard]] Cell own_status(size_t which) const;
+  void send_status();
   void send_failure();
   void receive(uint32_t neighbour);
   bool take(uint32_t neighbour, ByteReader cell);

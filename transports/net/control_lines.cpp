@@ -2,7 +2,9 @@
 #include "transports/net/control_lines.h"
 
 #include <errno.h>
+#include <linux/sockios.h>
 #include <netinet/tcp.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -24,10 +26,9 @@ int reason_of_end(int descriptor, int error) {
 
 }  // namespace
 
-bool ControlLines::send(uint32_t host, const Cell &cell, uint64_t reserve) const {
+bool ControlLines::send(uint32_t host, const Cell &cell, uint64_t limit) const {
   RemoteHost &peer = memory_.host(host);
-  if (peer.lost != 0 || peer.send_error != 0 || peer.sent_unheard >= unheard_max + reserve || !send_rest(host))
-    return false;
+  if (peer.lost != 0 || peer.send_error != 0 || peer.sent_unheard >= limit || !send_rest(host)) return false;
   std::ranges::copy(cell.bytes(), peer.unsent.begin());
   peer.unsent_bytes = cell_bytes;
   if (send_rest(host) || peer.unsent_bytes != cell_bytes) {
@@ -54,6 +55,14 @@ bool ControlLines::send_rest(uint32_t host) const {
     }
   }
   return peer.unsent_bytes == 0;
+}
+
+bool ControlLines::has_left(uint32_t host) const {
+  const RemoteHost &peer = memory_.host(host);
+  if (peer.lost != 0 || peer.send_error != 0) return true;
+  int unsent = 0;
+  const bool asked = ::ioctl(sockets_[host].get(), SIOCOUTQNSD, &unsent) == 0;
+  return send_rest(host) && (!asked || unsent == 0);
 }
 
 /// A cell is taken out of the connection after it was understood: whoever takes over finds it whole.

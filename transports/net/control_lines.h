@@ -24,12 +24,16 @@ class ControlLines {
 
   /// A stopped process takes nothing in, and must not be taken for dead when its buffer is full: so many cells are sent
   /// to a host that has said nothing since.
-  static constexpr uint64_t unheard_max = 256;
-  /// False: it was left out, since the connection is full or at its end, or the host says nothing. `reserve`: more
-  /// cells than those, for what is said at the end.
-  bool send(uint32_t host, const Cell &cell, uint64_t reserve = 0) const;
+  static constexpr uint64_t unheard_max = 64;
+  /// With what is said at the end: a failure, and that all ranks of a host have left.
+  static constexpr uint64_t failure_max = unheard_max + 8, buffered_max = failure_max + 20;
+  /// False: it was left out, since the connection is full or at its end, or the host has said nothing since `limit`
+  /// cells.
+  bool send(uint32_t host, const Cell &cell, uint64_t limit = unheard_max) const;
   /// True: nothing is left of the cell that was sent in part.
   bool send_rest(uint32_t host) const;
+  /// Nothing waits to leave here, or never will.
+  [[nodiscard]] bool has_left(uint32_t host) const;
   /// Takes all cells that have come, until `take` returns false. What ended the connection: errno, 0 if it was closed.
   [[nodiscard]] std::optional<int> receive(uint32_t host, const std::function<bool(ByteReader)> &take) const;
   /// A look at each heartbeat. True: nothing was acknowledged for too long.
@@ -37,6 +41,11 @@ class ControlLines {
   [[nodiscard]] pollfd interest(uint32_t host) const;
 
  private:
+  // What the kernel gives for net.core.rmem_max as it mostly is. It counts pages: a cell that a network card has
+  // received takes one, and what describes it.
+  static constexpr uint64_t common_buffer_bytes = 2 * 212'992, received_cell_bytes = 4096 + 512;
+  static_assert(buffered_max * received_cell_bytes <= common_buffer_bytes);
+
   const ControlMemory &memory_;
   const std::vector<FileDescriptor> &sockets_;
 };

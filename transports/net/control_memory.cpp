@@ -5,7 +5,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <string>
 #include <type_traits>
 
@@ -18,8 +17,6 @@ namespace {
 static_assert(std::is_trivially_copyable_v<ControlHeader> && std::is_trivially_copyable_v<RemoteHost> &&
               std::is_trivially_copyable_v<RemoteRank>);  // zeros are what they begin with
 
-constexpr uint64_t holder_bits = 16;       // of the lock: 1 + the number on the host; above them the time of taking it
-constexpr uint64_t lock_unit_ns = 65'536;  // of that time: 48 bits are enough for half a million years
 constexpr uint64_t lock_retry_ns = 20'000;
 
 size_t memory_bytes(uint32_t host_count, uint32_t rank_count) {
@@ -66,21 +63,15 @@ ControlLock::ControlLock(ControlHeader &header, uint32_t index, uint64_t patienc
 }
 
 bool ControlLock::take(uint32_t index, const std::vector<bool> &ended) {
-  const uint64_t seen = memory::load_acquire(header_.lock);  // pairs with the exchange in ~ControlLock
-  // Read behind the word: a lock taken between the two would have a time after `now`.
-  const uint64_t now = now_ns() / lock_unit_ns;
-  const uint64_t held_for = now - std::min(now, seen >> holder_bits);
-  const uint64_t holder = (seen & ((1u << holder_bits) - 1)) - 1;
-  const bool has_ended = seen != 0 && holder < ended.size() && ended[holder];
-  if (seen != 0 && !has_ended && held_for < lock_patience_ns / lock_unit_ns) return false;
-  const uint64_t word = now << holder_bits | (index + 1);
-  if (!memory::exchange_if(header_.lock, seen, word)) return false;
-  word_ = word;
+  const uint64_t seen = memory::load_acquire(header_.lock);  // pairs with the store in ~ControlLock
+  const bool free = seen == 0 || (seen <= ended.size() && ended[seen - 1]);
+  if (!free || !memory::exchange_if(header_.lock, seen, index + 1)) return false;
+  word_ = index + 1;
   return true;
 }
 
 ControlLock::~ControlLock() {
-  if (word_ != 0) static_cast<void>(memory::exchange_if(header_.lock, word_, 0));  // else somebody took it over
+  if (word_ != 0) memory::store_release(header_.lock, 0);  // pairs with take()
 }
 
 }  // namespace rondo::net

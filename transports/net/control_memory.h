@@ -4,12 +4,13 @@
 // them has left, and any rank can serve it when the one that did is gone, or is stopped.
 //
 // Layout   ControlHeader | RemoteHost[host_count] | RemoteRank[rank_count]     host and rank: as in the whole group
-// Lock     `lock` of the header guards all that no comment calls readable without. Its word has the holder and the time
-//          of taking; a rank that finds it older than lock_patience_ns takes it over, since its holder is stopped, and
-//          at once where the holder's process has ended. A holder that is only slow must not lose it: two would write
-//          to one connection, and cells would be torn.
-//          A holder that goes on after that may lose one cell that had come, or send one twice: each says what it says
-//          once more at the next heartbeat.
+// Lock     `lock` of the header guards all that no comment calls readable without. Its word names the holder, from
+//          which it is taken over when the kernel says that its process has ended, and never before: a holder that is
+//          stopped or has no core may go on at any time, two would write to one connection, and cells would be torn.
+//          So a rank that is stopped in the microseconds in which it holds the lock keeps its host from hearing and
+//          telling until it goes on. Its host is late then, as the rank is, and its kernel acknowledges.
+//          Of a holder that ends one cell that had come may be lost, or one be sent twice: each says what it says once
+//          more at the next heartbeat.
 #pragma once
 
 #include <array>
@@ -53,6 +54,7 @@ struct ControlHeader {
 struct RemoteHost {
   alignas(cache_line_bytes) uint64_t lost = 0;  ///< 1: nothing comes any more
   uint64_t sent_unheard = 0;  ///< cells that were sent to it since the last one came
+  uint64_t farewell_told = 0;  ///< 1: it was told that all ranks of this host have left or ended
   uint64_t send_error = 0;  ///< nothing can be sent any more; what it said last is still to be read
   SilenceWatch silence;      ///< looks at each heartbeat
   uint64_t unsent_bytes = 0;  ///< the last so many of `unsent` are still to be sent
@@ -80,6 +82,7 @@ struct RemoteRank {
   uint64_t due_later = 0;  ///< likewise, at a later heartbeat
   uint64_t asked_operation = 0;
   uint64_t asked_ns = 0;
+  uint64_t asked_count = 0;  ///< how often, for that operation
   std::array<RemoteRecord, record_count> records{};
 };
 
@@ -98,8 +101,6 @@ class ControlMemory {
   uint32_t host_count_ = 0;
 };
 
-// It is held for microseconds, but a holder that has lost its core goes on when it has one again.
-inline constexpr uint64_t lock_patience_ns = 5'000'000'000;
 inline constexpr uint64_t tell_patience_ns = 500'000'000;  // of a rank that has something to say
 
 /// Holds the lock, or does not: look. Gives it back in the end.
@@ -117,7 +118,7 @@ class ControlLock {
   [[nodiscard]] bool take(uint32_t index, const std::vector<bool> &ended);
 
   ControlHeader &header_;
-  uint64_t word_ = 0;
+  uint64_t word_ = 0;  ///< 1 + the number on the host; 0: not held
 };
 
 }  // namespace rondo::net

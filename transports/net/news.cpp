@@ -70,9 +70,12 @@ void News::mark_due(uint32_t neighbour, const RankNews &news, RemoteRank &known)
   }
 }
 
+bool News::told_down(uint32_t host, uint32_t neighbour) const {
+  return memory_.host(host).down[*overlay_.place(host, neighbour)] != 0;
+}
+
 bool News::is_down(uint32_t host, uint32_t neighbour) const {
-  return memory_.host(host).down[*overlay_.place(host, neighbour)] != 0 ||
-         memory_.host(neighbour).down[*overlay_.place(neighbour, host)] != 0;
+  return told_down(host, neighbour) || told_down(neighbour, host);
 }
 
 /// By host: every rank of it has left, or has ended before its host did. It passes nothing on.
@@ -138,17 +141,21 @@ void News::find_lost() {
     std::vector<uint32_t> part{host};
     for (uint32_t other = 0; other < overlay_.host_count(); ++other)
       if (ways[other] != Overlay::no_way) part.push_back(other);
-    const bool cut_off = std::ranges::any_of(part, [this](uint32_t each) { return has_down(each); });
-    for (const uint32_t each : part) {
-      looked_at[each] = true;
-      lost[each] = cut_off;
-    }
+    std::vector<bool> in_part(overlay_.host_count());
+    for (const uint32_t each : part) looked_at[each] = in_part[each] = true;
+    if (std::ranges::any_of(part, [&](uint32_t each) { return is_cut_off(each, in_part); }))
+      for (const uint32_t each : part) lost[each] = true;
   }
   mark_lost(lost, header().down_reason);
 }
 
-bool News::has_down(uint32_t host) const {
-  return std::ranges::any_of(overlay_.neighbours(host), [&](uint32_t other) { return is_down(host, other); });
+/// A connection of the host out of `part` is down, as its other end alone has told. A host that ends tells nothing, and
+/// of a part that is cut off the last end to be down cannot be heard. Where both ends have told, the host has lived on:
+/// what it is joined by may have left since, but it was not that cut which lost it.
+bool News::is_cut_off(uint32_t host, const std::vector<bool> &part) const {
+  return std::ranges::any_of(overlay_.neighbours(host), [&](uint32_t other) {
+    return !part[other] && told_down(other, host) && !told_down(host, other);
+  });
 }
 
 void News::mark_lost(const std::vector<bool> &hosts, uint64_t reason) {
@@ -176,19 +183,20 @@ void News::call_due(uint64_t now_ns) {
   }
 }
 
-void News::tell(const ControlLines &lines) {
+void News::tell(const ControlLines &lines, uint64_t limit) {
   if (header().downs != 0) find_lost();
   if (header().due == 0) return;
   for (const uint32_t neighbour : overlay_.neighbours(host_)) {
     const uint64_t mark = mark_of(neighbour);
     if ((header().due & mark) == 0) continue;
     const bool ended = memory_.host(neighbour).lost != 0;
-    if (ended || (tell_downs(lines, neighbour, mark) && tell_ranks(lines, neighbour, mark))) header().due &= ~mark;
+    if (ended || (tell_downs(lines, neighbour, limit) && tell_ranks(lines, neighbour, limit))) header().due &= ~mark;
   }
 }
 
 /// False: the connection takes no more.
-bool News::tell_downs(const ControlLines &lines, uint32_t neighbour, uint64_t mark) {
+bool News::tell_downs(const ControlLines &lines, uint32_t neighbour, uint64_t limit) {
+  const uint64_t mark = mark_of(neighbour);
   for (uint32_t host = 0; host < overlay_.host_count(); ++host) {
     RemoteHost &known = memory_.host(host);
     if ((known.down_due & mark) == 0) continue;
@@ -198,18 +206,19 @@ bool News::tell_downs(const ControlLines &lines, uint32_t neighbour, uint64_t ma
     cell.put(host).put(static_cast<uint32_t>(count));
     for (size_t place = 0; place < ends.size(); ++place)
       if (known.down[place] != 0) cell.put(ends[place]).put(static_cast<uint32_t>(known.down[place]));
-    if (!lines.send(neighbour, cell)) return false;
+    if (!lines.send(neighbour, cell, limit)) return false;
     known.down_due &= ~mark;
   }
   return true;
 }
 
-bool News::tell_ranks(const ControlLines &lines, uint32_t neighbour, uint64_t mark) {
+bool News::tell_ranks(const ControlLines &lines, uint32_t neighbour, uint64_t limit) {
+  const uint64_t mark = mark_of(neighbour);
   std::array<RankNews, statuses_max> due;
   size_t count = 0;
   const auto send = [&] {
     if (count == 0) return true;
-    if (!lines.send(neighbour, status_cell(std::span(due).first(count)))) return false;
+    if (!lines.send(neighbour, status_cell(std::span(due).first(count)), limit)) return false;
     for (const RankNews &each : std::span(due).first(count)) {
       memory_.rank(each.rank).due_now &= ~mark;
       memory_.rank(each.rank).due_later &= ~mark;

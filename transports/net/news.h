@@ -10,10 +10,10 @@
 // When     A changed state, and an end that is down: to all at once. Numbers of operations: by the tree of
 //          Overlay::parent(), at the next heartbeat, or at once where ranks may wait for them (entered_step); to all
 //          others every 2 s, for where a host of the tree is stopped. While a connection is down, all are in the tree.
-// Lost     Hosts to which no way is left are lost, where one of their connections is down, with the reason of the end
-//          that was told last. A host whose ranks have all left or ended is no way, but its connections are not down
-//          when they end: hosts that were joined over it alone are not heard of any more, and are not taken for lost
-//          either. Their links for data still tell.
+// Lost     Hosts to which no way is left are lost, where one of their connections is down as its other end alone has
+//          told, with the reason of the end that was told last. A host whose ranks have all left or ended is no way,
+//          but its connections are not down when they end: hosts that were joined over it alone are not heard of any
+//          more, and are not taken for lost either. Their links for data still tell.
 // A mesh   has nothing to pass on: a connection that is down is the loss of the host.
 //
 // All under the lock of the memory.
@@ -55,8 +55,8 @@ class News {
   void lose(uint32_t neighbour, int error);
   /// At each heartbeat: what waits is due, where its time has come. UINT64_MAX: all of it.
   void call_due(uint64_t now_ns);
-  /// Sends what is due, as far as the connections take it.
-  void tell(const ControlLines &lines);
+  /// Sends what is due, as far as the connections take it. `limit`: as ControlLines::send().
+  void tell(const ControlLines &lines, uint64_t limit = ControlLines::unheard_max);
   /// The neighbour that is asked where `host` is meant; Overlay::no_way: none.
   [[nodiscard]] uint32_t first_hop(uint32_t host);
 
@@ -64,15 +64,16 @@ class News {
   [[nodiscard]] ControlHeader &header() const { return memory_.header(); }
   [[nodiscard]] uint64_t mark_of(uint32_t neighbour) const { return uint64_t{1} << *overlay_.place(host_, neighbour); }
   [[nodiscard]] uint64_t next_of(uint32_t rank) const;
+  [[nodiscard]] bool told_down(uint32_t host, uint32_t neighbour) const;
   [[nodiscard]] bool is_down(uint32_t host, uint32_t neighbour) const;
   [[nodiscard]] std::vector<bool> gone_hosts() const;
-  [[nodiscard]] bool has_down(uint32_t host) const;
+  [[nodiscard]] bool is_cut_off(uint32_t host, const std::vector<bool> &part) const;
   void mark_due(uint32_t neighbour, const RankNews &news, RemoteRank &known);
   void add_down(uint32_t host, uint32_t place, uint64_t reason);
   void find_lost();
   void mark_lost(const std::vector<bool> &hosts, uint64_t reason);
-  bool tell_downs(const ControlLines &lines, uint32_t neighbour, uint64_t mark);
-  bool tell_ranks(const ControlLines &lines, uint32_t neighbour, uint64_t mark);
+  bool tell_downs(const ControlLines &lines, uint32_t neighbour, uint64_t limit);
+  bool tell_ranks(const ControlLines &lines, uint32_t neighbour, uint64_t limit);
 
   const ControlMemory &memory_;
   const Overlay &overlay_;

@@ -4,8 +4,10 @@
 // stopped process has none.
 #pragma once
 
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <cstdint>
@@ -28,13 +30,28 @@ namespace rondo::net {
   return info.tcpi_unacked != 0 ? info.tcpi_retransmits : info.tcpi_probes;
 }
 
+/// On a connection with nothing under way: the kernel asks the other end whether it is there (a keepalive probe) when
+/// nothing has come for this long, and the kernel of a stopped process answers, too.
+inline constexpr int idle_s = 1;
+
+/// False: nothing is sent that has to be acknowledged, so that what is asked are keepalive probes.
+[[nodiscard]] inline bool is_under_way(int descriptor) {
+  int unacknowledged = 0;
+  return ::ioctl(descriptor, SIOCOUTQ, &unacknowledged) != 0 || unacknowledged != 0;
+}
+
+/// Where a keepalive probe has had no answer: the next one leaves now, not after a second more.
+inline void ask_again(int descriptor) {
+  static_cast<void>(::setsockopt(descriptor, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s));
+}
+
 /// Looks at a connection at intervals. Looks are counted and not the time since the last acknowledgement: that is long
 /// where nothing was sent for long, and where this process or the machine stood still, whose kernel may have yet to
 /// take in what came meanwhile.
 class SilenceWatch {
  public:
   /// True: looks_max looks in a row, this one too, have seen what was not acknowledged, with no acknowledgement between
-  /// them; or it was sent again repeats_max times.
+  /// them; or it was sent again repeats_max times; or keepalive probes, one at each look, have had no answer.
   [[nodiscard]] bool look(int descriptor, uint64_t now_ns, uint32_t looks_max, uint32_t repeats_max) {
     constexpr uint64_t ms_ns = 1'000'000, tick_ms = 10;  // the kernel counts in ticks
     const tcp_info info = tcp_state_of(descriptor);
@@ -44,10 +61,16 @@ class SilenceWatch {
       looks_ = 0;
     }
     looks_ = info.tcpi_unacked != 0 ? looks_ + 1 : 0;
-    return looks_ >= looks_max || repeats_in(info) >= repeats_max;
+    if (looks_ >= looks_max) return true;
+    if (info.tcpi_unacked != 0 || info.tcpi_probes == 0 || is_under_way(descriptor))
+      return repeats_in(info) >= repeats_max;
+    if (info.tcpi_probes < idle_probes_max) ask_again(descriptor);
+    return info.tcpi_probes >= idle_probes_max;
   }
 
  private:
+  static constexpr uint32_t idle_probes_max = 4;  // fewer may be lost one after the other
+
   uint64_t begun_ns_ = 0;
   uint32_t looks_ = 0;
 };

@@ -164,6 +164,7 @@ class GroupRanks final : public Ranks {
     if (group_.is_local(peer)) return local_.completed_operation(group_.index_of(peer));
     return group_.control->status(peer).completed;
   }
+  bool is_near(uint32_t peer) const override { return group_.is_local(peer); }
   RankState state(uint32_t peer) const override {
     return group_.is_local(peer) ? local_.state(group_.index_of(peer)) : group_.control->status(peer).state;
   }

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""More hosts than a mesh of control connections joins, 66 network namespaces with a rank each: sums are right, and when
+all processes of a host are killed, every other rank names the rank of that host within the promised time, and what this
+machine's load takes. usage: many_hosts_test.py RANK_PROGRAM [HOSTS]"""
+
+import os
+import sys
+import time
+import unittest
+
+import hosts as net
+from hosts_job import HostsTest, Job
+
+PROGRAM = os.path.abspath(sys.argv.pop(1))
+HOSTS = int(sys.argv.pop(1)) if len(sys.argv) > 1 and sys.argv[1].isdigit() else 66
+PROMISED_S = 2.0
+PATIENCE_S = 200
+# Each rank has its host for itself, and would spin; here all share the cores.
+ENVIRONMENT = {"RONDO_INIT_TIMEOUT": "180", "RONDO_WAIT": "sleep"}
+
+
+class ManyHosts(HostsTest):
+    def test_sums_are_right_and_a_killed_host_is_named_by_all(self):
+        begun = time.monotonic()
+        with net.Hosts(HOSTS) as hosts:
+            made = time.monotonic()
+            job = Job(hosts, range(HOSTS), [PROGRAM, "sum", "3", "1000"], ENVIRONMENT).finish(PATIENCE_S)
+            self.assertEqual({job.last(rank).message for rank in range(HOSTS) if job.last(rank).status != "ok"}, set())
+            summed = time.monotonic()
+            job = Job(hosts, range(HOSTS), [PROGRAM, "busy", "1000", "1000"], ENVIRONMENT).begun()
+            ready = time.monotonic()
+            killed = HOSTS * 3 // 5
+            hosts.kill(killed)
+            job.finish(PATIENCE_S, skip={killed})
+            ended = time.monotonic()
+            print(f"{HOSTS} hosts: made in {made - begun:.1f} s, sums in {summed - made:.1f} s, second job begun in "
+                  f"{ready - summed:.1f} s, a killed host named by all in {ended - ready:.2f} s", flush=True)
+            # By the control plane, or, where the machine is slow, by a link that has ended a second before.
+            self.expect(job, set(range(HOSTS)) - {killed}, "remote rank failed",
+                        f"rank {killed} \\(host h{killed},.*(has ended|closed the connection)", {killed})
+            # A job that begins has each rank do more work than one that ends.
+            self.assertLess(ended - ready, PROMISED_S + (ready - summed))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
