@@ -47,13 +47,13 @@ inline constexpr Order sequential = std::memory_order_seq_cst;
 
 /// The places on which order depends, each by its name, so that a test program can be built without one of them
 /// (RONDO_BREAK_ORDER=NAME: a release becomes relaxed, a barrier is left out) and be seen to fail. (R2 of ll has none:
-/// what it orders are atomic accesses only, so no test on a strongly ordered processor would miss it.)
+/// it is relaxed.)
 enum class Site : uint8_t {
   none,
   simple_post,                ///< S3
   simple_release,             ///< R3
   ll_post,                    ///< W2 of unit 0
-  ll_post_barrier,            ///< in a group: every thread's W2 before that of unit 0
+  ll_post_barrier,            ///< in a group: every thread has taken the counter before it moves on
   ll128_post,                 ///< W2 of a line: what ties its mark to its payload where there is no device
   ll128_post_barrier,         ///< in a group: every thread has taken the counter before it moves on
   ll128_release,              ///< R2
@@ -209,6 +209,34 @@ RONDO_HD inline void store_pair_relaxed(uint64_t *words, Pair pair) {
   note(Access::flag_store, words, sizeof(Pair));
   Reference<uint64_t>(words[0]).store(pair.first, relaxed);
   Reference<uint64_t>(words[1]).store(pair.second, relaxed);
+#endif
+}
+
+/// The first pair of a message. `orders`: what is before the store is before what is behind the load that has found it,
+/// by a release (acquire) of its first word. Else a device does without: between its own ranks the ends of its kernels
+/// order what has to be (docs/protocol-ll.md). Elsewhere it is a release all the same: an order in the place of that
+/// fact, so that ThreadSanitizer sees where it is missing.
+template <Site site>
+RONDO_HD inline void store_first_pair(uint64_t *words, Pair pair, bool orders) {
+#if defined(__CUDA_ARCH__)
+  if (!orders) return store_pair_relaxed(words, pair);
+  asm volatile("st.release.sys.v2.b64 [%0], {%1, %2};" : : "l"(words), "l"(pair.first), "l"(pair.second) : "memory");
+#else
+  note(orders ? Access::flag_release : Access::flag_store, words, sizeof(Pair));
+  Reference<uint64_t>(words[1]).store(pair.second, relaxed);
+  Reference<uint64_t>(words[0]).store(pair.first, is_kept(site) ? release : relaxed);  // pairs with load_first_pair()
+#endif
+}
+[[nodiscard]] RONDO_HD inline Pair load_first_pair(const uint64_t *words, bool orders) {
+#if defined(__CUDA_ARCH__)
+  if (!orders) return load_pair_relaxed(words);
+  Pair pair;
+  asm volatile("ld.acquire.sys.v2.b64 {%0, %1}, [%2];" : "=l"(pair.first), "=l"(pair.second) : "l"(words) : "memory");
+  return pair;
+#else
+  note(orders ? Access::flag_acquire : Access::flag_load, words, sizeof(Pair));
+  const uint64_t first = Reference<uint64_t>(const_cast<uint64_t &>(words[0])).load(acquire);  // see the store
+  return {first, Reference<uint64_t>(const_cast<uint64_t &>(words[1])).load(relaxed)};
 #endif
 }
 

@@ -63,6 +63,7 @@ class DeviceWorld {
           if (geometry.ll128_slot_bytes != 0) out.ll128_head() = first_counter;
           ends = {peer,
                   peer == rank ? 0 : kind_bit(PayloadKind::address),
+                  (rank ^ peer) % 2,  // some links order what callers do, others need not
                   SimpleSender(out, first_counter),
                   SimpleReceiver(in, first_counter),
                   LlSender(out, first_counter),
@@ -135,8 +136,8 @@ class DeviceWorld {
   }
   /// load_store reads and writes the callers' buffers, as ranks of one process do.
   void share_buffers() { shares_buffers_ = true; }
-  /// Whose buffers peers cannot read, a bit each, in the operations of `rank` from its next one on. By the rank's thread;
-  /// all ranks of an operation give the same.
+  /// Whose buffers peers cannot read, a bit each, in the operations of `rank` from its next one on. By the rank's
+  /// thread; all ranks of an operation give the same.
   void hide_buffers(uint32_t rank, uint32_t hidden_ranks) { hidden_ranks_[rank] = hidden_ranks; }
   /// Kernels are those of captured calls from now on.
   void capture() { captured_ = true; }
