@@ -35,10 +35,10 @@ struct DeviceLinkEnds {
   Ll128Receiver ll128_in;
 };
 static_assert(std::is_trivially_copyable_v<DeviceLinkEnds> && std::is_standard_layout_v<DeviceLinkEnds>);
-static_assert(sizeof(DeviceLinkEnds) == 248 && offsetof(DeviceLinkEnds, simple_out) == 16);
-static_assert(offsetof(DeviceLinkEnds, simple_in) == 64 && offsetof(DeviceLinkEnds, ll_out) == 96);
-static_assert(offsetof(DeviceLinkEnds, ll_in) == 144 && offsetof(DeviceLinkEnds, ll128_out) == 176);
-static_assert(offsetof(DeviceLinkEnds, ll128_in) == 216);
+static_assert(sizeof(DeviceLinkEnds) == 296 && offsetof(DeviceLinkEnds, simple_out) == 16);
+static_assert(offsetof(DeviceLinkEnds, simple_in) == 72 && offsetof(DeviceLinkEnds, ll_out) == 112);
+static_assert(offsetof(DeviceLinkEnds, ll_in) == 168 && offsetof(DeviceLinkEnds, ll128_out) == 208);
+static_assert(offsetof(DeviceLinkEnds, ll128_in) == 256);
 
 /// A channel of a plan: one block runs it.
 struct DeviceChannel {

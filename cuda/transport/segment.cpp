@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 namespace rondo::cuda {
 namespace {
@@ -142,9 +143,12 @@ Result<void> Segment::fill_ends(const PrimaryContext &context, CuStream stream, 
         continue;
       }
       if (peers_[peer] == 0) continue;
-      it.orders = infos[peer].uuid == infos[rank].uuid ? 0 : 1;
-      const ConnectionView out{connection(peers_[peer], channel, rank), shape_.geometry};
-      const ConnectionView in{connection(address(), channel, peer), shape_.geometry};
+      const SegmentInfo &own = infos[rank], &theirs = infos[peer];
+      it.orders = theirs.uuid == own.uuid ? 0 : 1;
+      ConnectionView out{connection(peers_[peer], channel, rank), shape_.geometry};
+      ConnectionView in{connection(address(), channel, peer), shape_.geometry};
+      // A receiver may give back the last slots when the sender has left already. Memory of CUDA IPC is gone then.
+      if (own_->is_vmm() || theirs.process == own.process) std::swap(out.credit, in.credit);
       it.simple_out = SimpleSender(out);
       it.simple_in = SimpleReceiver(in);
       it.ll_out = LlSender(out);

@@ -4,7 +4,7 @@
 //
 // Layout (offsets are multiples of 64; one writer a cache line)
 //   simple head      64 B    written by the receiver   slots consumed
-//   ll head          64 B    written by the receiver
+//   ll head          64 B    written by the receiver   (see ConnectionView::credit)
 //   simple headers   slot_count * 64 B                 written by the sender; see simple.h
 //   ll slots         slot_count * ll_stride            written by the sender; see ll.h
 //   simple slots     slot_count * slot_bytes           written by the sender
@@ -93,9 +93,12 @@ struct ConnectionGeometry {
 struct ConnectionView {
   std::byte *base = nullptr;  ///< 64-byte aligned; with ll128 on a device, 128-byte aligned
   ConnectionGeometry geometry;
+  /// Where the heads are: here, or in the connection of the way back. That one lies in the sender's memory, so each
+  /// side stores into the other's and looks at its own. The peer writes all of it, heads and slots.
+  std::byte *credit = base;
 
-  [[nodiscard]] RONDO_HD uint64_t &simple_head() const { return reinterpret_cast<PaddedCounter *>(base)[0].value; }
-  [[nodiscard]] RONDO_HD uint64_t &ll_head() const { return reinterpret_cast<PaddedCounter *>(base)[1].value; }
+  [[nodiscard]] RONDO_HD uint64_t &simple_head() const { return reinterpret_cast<PaddedCounter *>(credit)[0].value; }
+  [[nodiscard]] RONDO_HD uint64_t &ll_head() const { return reinterpret_cast<PaddedCounter *>(credit)[1].value; }
   [[nodiscard]] RONDO_HD uint64_t slot(uint64_t counter) const { return counter & (geometry.slot_count - 1); }
   [[nodiscard]] RONDO_HD SlotHeader &header(uint64_t counter) const {
     return reinterpret_cast<SlotHeader *>(base + geometry.headers_offset())[slot(counter)];
@@ -107,7 +110,7 @@ struct ConnectionView {
     return base + geometry.slots_offset() + slot(counter) * geometry.slot_bytes;
   }
   [[nodiscard]] RONDO_HD uint64_t &ll128_head() const {
-    return reinterpret_cast<PaddedCounter *>(base + geometry.ll128_offset())->value;
+    return reinterpret_cast<PaddedCounter *>(credit + geometry.ll128_offset())->value;
   }
   /// The lines of a slot, as words.
   [[nodiscard]] RONDO_HD uint64_t *ll128_words(uint64_t counter) const {

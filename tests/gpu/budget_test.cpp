@@ -265,6 +265,25 @@ TEST_CASE("budgets: a hop by ll releases nothing on one device, and one word bet
     }
 }
 
+// Slots have been used before, so a sender has to look for credit.
+TEST_CASE("budgets: links between devices load from their own device alone", "[budget]") {
+  for (const auto protocol : {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL, RONDO_PROTOCOL_LL128})
+    for (const auto algorithm : {RONDO_ALGORITHM_RING, RONDO_ALGORITHM_TREE}) {
+      std::vector<rondo_config_t> configs = on_devices({0, 1, 2});
+      for (rondo_config_t &config : configs) {
+        config.kernel = RONDO_KERNEL_INTERPRETER;
+        config.algorithm = algorithm;
+        config.protocol = protocol;
+      }
+      const Counted counted = count(RONDO_ALL_REDUCE, configs, 4 * MiB);
+      for (const AccessCounts &rank : counted.ranks) {
+        CAPTURE(rondo_protocol_string(protocol), rondo_algorithm_string(algorithm));
+        CHECK(rank.work.written_bytes[rondo::other_device_memory] > MiB);
+        CHECK(rank.work.read_bytes[rondo::other_device_memory] == 0);
+      }
+    }
+}
+
 TEST_CASE("budgets: no kernel has larger blocks than are reckoned with, whatever it runs", "[budget]") {
   auto *const largest =
       soft_cuda_function<uint64_t()>(conformance::loaded_driver().library, "soft_cuda_block_threads");
