@@ -74,12 +74,21 @@ struct GroupSimple {
     fields.bytes = bytes;
     fields.kind = static_cast<uint32_t>(kind);
     if (kind != PayloadKind::in_slot) fields.address = reinterpret_cast<uint64_t>(exported);
-    links.at(link).simple_out.post(fields, false);
+    links.at(link).simple_out.fill(fields);
   }
 
   template <Group G>
-  RONDO_HD static void release(G group, LaneLinks &links, LinkIndex link) {
-    if (group.rank() == 0) links.at(link).simple_in.release(false);
+  RONDO_HD static void release(G, LaneLinks &, LinkIndex) {}
+
+  /// All that the step posts and releases: by one fence on a device, since all of it has been written and read.
+  template <Group G>
+  RONDO_HD static void publish(G group, LaneLinks &links, const Step &step) {
+    if (group.rank() != 0) return;
+    memory::Releases releases;
+    for (const LinkIndex link : step.send_link)
+      if ((step.flags & step_send) != 0 && link != no_link) links.at(link).simple_out.post_filled(releases);
+    for (const LinkIndex link : step.recv_link)
+      if ((step.flags & step_recv) != 0 && link != no_link) links.at(link).simple_in.release(releases);
   }
 
   /// A directed link is sent on by one lane only, and so is waited for by that one only.
@@ -129,6 +138,9 @@ struct GroupOfFlaggedData {
   RONDO_HD static void release(G group, LaneLinks &links, LinkIndex link) {
     if (group.rank() == 0) Ends::release(links.at(link));
   }
+
+  template <Group G>
+  RONDO_HD static void publish(G, LaneLinks &, const Step &) {}
 
   template <Group G>
   RONDO_HD static bool drained(G, LaneLinks &) {

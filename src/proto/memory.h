@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The only file of src/proto with atomics. Shared words are plain integers in memory that several ranks (threads,
 // processes, devices) map; they are touched through these functions only. There are no free-standing fences:
-// order rides on the flag or counter itself, which ThreadSanitizer can check.
+// order rides on the flag or counter itself, which ThreadSanitizer can check. (Releases has the one exception.)
 //
 // `sync` loads and stores are sequentially consistent: a rank that is about to sleep stores "I sleep" and then looks at
 // the flags once more, while its peer stores a flag and then looks whether it sleeps; one of the two must see the
@@ -170,6 +170,26 @@ RONDO_HD inline void store_release(uint64_t &word, uint64_t value) {
   note(Access::flag_release, &word, sizeof word);
   Reference<uint64_t>(word).store(value, is_kept(site) ? release : relaxed);
 }
+/// Releases of one thread that come together; what they publish is written before the first. On a device one fence
+/// stands for all of them: to PTX each relaxed store behind it in its thread is a release pattern with it. Elsewhere
+/// each is a release, since ThreadSanitizer does not understand fences.
+class Releases {
+ public:
+  template <Site site>
+  RONDO_HD void store(uint64_t &word, uint64_t value) {
+#if defined(__CUDA_ARCH__)
+    if (!fenced_) asm volatile("fence.acq_rel.sys;" : : : "memory");
+    Reference<uint64_t>(word).store(value, relaxed);
+#else
+    note(fenced_ ? Access::flag_store : Access::flag_release, &word, sizeof word);
+    Reference<uint64_t>(word).store(value, is_kept(site) ? release : relaxed);
+#endif
+    fenced_ = true;
+  }
+
+ private:
+  bool fenced_ = false;
+};
 RONDO_HD inline void store_sync(uint64_t &word, uint64_t value) { Reference<uint64_t>(word).store(value, sequential); }
 
 /// Stores `value` if the word is `expected`, sync. True: it was, and everything before is published.

@@ -239,30 +239,33 @@ TEST_CASE("budgets: an all-reduce among devices costs their memory and links no 
     }
 }
 
-// One channel, so a rank has one block. By a ring each of its hops is a slot that it sends and one that it receives.
-TEST_CASE("budgets: a hop by ll releases nothing on one device, and one word between devices", "[budget]") {
-  for (const std::vector<CuDevice> &devices : {std::vector<CuDevice>{0, 0}, {0, 0, 0, 0}, {0, 1}, {0, 1, 0, 1}})
-    for (const size_t bytes : {size_t{64}, 4 * KiB, 32 * KiB}) {
-      std::vector<rondo_config_t> configs = on_devices(devices);
-      for (rondo_config_t &config : configs) {
-        config.kernel = RONDO_KERNEL_INTERPRETER;
-        config.algorithm = RONDO_ALGORITHM_RING;
-        config.protocol = RONDO_PROTOCOL_LL;
-        config.channels = 1;
+// One channel, so a rank has one block. A ring of n ranks takes 2 n - 1 hops of a rank: the first sends, the last
+// receives, all others do both.
+TEST_CASE("budgets: a hop releases once by simple; by ll never on one device, and once between devices", "[budget]") {
+  for (const auto protocol : {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL})
+    for (const std::vector<CuDevice> &devices : {std::vector<CuDevice>{0, 0}, {0, 0, 0, 0}, {0, 1}, {0, 1, 0, 1}})
+      for (const size_t bytes : {size_t{8}, 4 * KiB, 32 * KiB}) {
+        std::vector<rondo_config_t> configs = on_devices(devices);
+        for (rondo_config_t &config : configs) {
+          config.kernel = RONDO_KERNEL_INTERPRETER;
+          config.algorithm = RONDO_ALGORITHM_RING;
+          config.protocol = protocol;
+          config.channels = 1;
+        }
+        const Counted counted = count(RONDO_ALL_REDUCE, configs, bytes);
+        const size_t slot_bytes = protocol == RONDO_PROTOCOL_LL ? 4 * KiB : 128 * KiB;
+        const size_t ranks = devices.size(), chunk = bytes / ranks, slots = (chunk + slot_bytes - 1) / slot_bytes;
+        const double released = block_releases(counted) / static_cast<double>((2 * ranks - 1) * slots);
+        const bool one_device = devices[1] == devices[0];
+        const double most = protocol == RONDO_PROTOCOL_LL && one_device ? 0 : 1;
+        const char *const name = rondo_protocol_string(protocol);
+        CAPTURE(name, ranks, one_device, bytes, released);
+        std::printf("all_reduce by %s, %zu ranks on %s, %8zu bytes: releases of a block and hop %.3f (budget %.0f)\n",
+                    name, ranks, one_device ? "one device" : "2 devices", bytes, released, most);
+        CHECK(released <= most);
+        CHECK((released > 0) == (most > 0));  // it orders what callers did before and after
+        for (const AccessCounts &rank : counted.ranks) CHECK(rank.work.written_bytes[one_device ? 0 : 1] >= 2 * chunk);
       }
-      const Counted counted = count(RONDO_ALL_REDUCE, configs, bytes);
-      constexpr size_t slot_bytes = 4 * KiB;
-      const size_t ranks = devices.size(), chunk = bytes / ranks, slots = (chunk + slot_bytes - 1) / slot_bytes;
-      const double hops = static_cast<double>(2 * (ranks - 1) * slots);
-      const bool one_device = devices[1] == devices[0];
-      CAPTURE(ranks, one_device, bytes, hops);
-      std::printf("all_reduce by ll, %zu ranks on %s, %8zu bytes: releases of a block and hop %.3f (budget %d)\n",
-                  ranks, one_device ? "one device" : "2 devices", bytes, block_releases(counted) / hops,
-                  one_device ? 0 : 1);
-      CHECK(block_releases(counted) <= (one_device ? 0 : hops));
-      CHECK((block_releases(counted) > 0) == !one_device);  // it orders what callers did before and after
-      for (const AccessCounts &rank : counted.ranks) CHECK(rank.work.written_bytes[one_device ? 0 : 1] >= 2 * chunk);
-    }
 }
 
 // Slots have been used before, so a sender has to look for credit.
