@@ -74,12 +74,21 @@ struct GroupSimple {
     fields.bytes = bytes;
     fields.kind = static_cast<uint32_t>(kind);
     if (kind != PayloadKind::in_slot) fields.address = reinterpret_cast<uint64_t>(exported);
-    links.at(link).simple_out.post(fields, false);
+    links.at(link).simple_out.fill(fields);
   }
 
   template <Group G>
-  RONDO_HD static void release(G group, LaneLinks &links, LinkIndex link) {
-    if (group.rank() == 0) links.at(link).simple_in.release(false);
+  RONDO_HD static void release(G, LaneLinks &, LinkIndex) {}
+
+  /// All that the step posts and releases: by one fence on a device, since all of it has been written and read.
+  template <Group G>
+  RONDO_HD static void publish(G group, LaneLinks &links, const Step &step) {
+    if (group.rank() != 0) return;
+    memory::Releases releases;
+    for (const LinkIndex link : step.send_link)
+      if ((step.flags & step_send) != 0 && link != no_link) links.at(link).simple_out.post_filled(releases);
+    for (const LinkIndex link : step.recv_link)
+      if ((step.flags & step_recv) != 0 && link != no_link) links.at(link).simple_in.release(releases);
   }
 
   /// A directed link is sent on by one lane only, and so is waited for by that one only.
@@ -107,7 +116,7 @@ struct GroupOfFlaggedData {
                                  uint32_t signature, const std::byte *&operand, Fault &fault) {
     std::byte *const payload = links.operand(which);
     const LlOutcome outcome =
-        Ends::in(links.at(link)).receive_by_group(group, payload, bytes, signature, links.poll_count);
+        Ends::receive(group, links.at(link), payload, bytes, signature, links.poll_count);
     if (outcome == LlOutcome::stale) return Progress::blocked;
     operand = payload;
     if (outcome == LlOutcome::full) return Progress::moved;
@@ -122,7 +131,7 @@ struct GroupOfFlaggedData {
   template <Group G>
   RONDO_HD static void post(G group, LaneLinks &links, LinkIndex link, uint64_t bytes, uint32_t signature, PayloadKind,
                             const MemoryHandle *, const std::byte *) {
-    Ends::out(links.at(link)).post_by_group(group, links.result(), bytes, signature);
+    Ends::post(group, links.at(link), links.result(), bytes, signature);
   }
 
   template <Group G>
@@ -131,23 +140,40 @@ struct GroupOfFlaggedData {
   }
 
   template <Group G>
+  RONDO_HD static void publish(G, LaneLinks &, const Step &) {}
+
+  template <Group G>
   RONDO_HD static bool drained(G, LaneLinks &) {
     return true;
   }
 };
 
 struct LlEnds {
-  [[nodiscard]] RONDO_HD static LlSender &out(DeviceLinkEnds &ends) { return ends.ll_out; }
-  [[nodiscard]] RONDO_HD static LlReceiver &in(DeviceLinkEnds &ends) { return ends.ll_in; }
   [[nodiscard]] RONDO_HD static bool can_send(DeviceLinkEnds &ends) { return ends.ll_out.can_send(false); }
-  RONDO_HD static void release(DeviceLinkEnds &ends) { ends.ll_in.release(false); }
+  template <Group G>
+  RONDO_HD static void post(G group, DeviceLinkEnds &ends, const std::byte *payload, size_t bytes, uint32_t signature) {
+    ends.ll_out.post_by_group(group, payload, bytes, signature, ends.orders != 0);
+  }
+  template <Group G>
+  [[nodiscard]] RONDO_HD static LlOutcome receive(G group, DeviceLinkEnds &ends, std::byte *payload, size_t bytes,
+                                                  uint32_t signature, uint32_t poll_count) {
+    return ends.ll_in.receive_by_group(group, payload, bytes, signature, poll_count, ends.orders != 0);
+  }
+  RONDO_HD static void release(DeviceLinkEnds &ends) { ends.ll_in.release_by_group(); }
 };
 using GroupLl = GroupOfFlaggedData<LlEnds>;
 
 struct Ll128Ends {
-  [[nodiscard]] RONDO_HD static Ll128Sender &out(DeviceLinkEnds &ends) { return ends.ll128_out; }
-  [[nodiscard]] RONDO_HD static Ll128Receiver &in(DeviceLinkEnds &ends) { return ends.ll128_in; }
   [[nodiscard]] RONDO_HD static bool can_send(DeviceLinkEnds &ends) { return ends.ll128_out.can_send(); }
+  template <Group G>
+  RONDO_HD static void post(G group, DeviceLinkEnds &ends, const std::byte *payload, size_t bytes, uint32_t signature) {
+    ends.ll128_out.post_by_group(group, payload, bytes, signature);
+  }
+  template <Group G>
+  [[nodiscard]] RONDO_HD static LlOutcome receive(G group, DeviceLinkEnds &ends, std::byte *payload, size_t bytes,
+                                                  uint32_t signature, uint32_t poll_count) {
+    return ends.ll128_in.receive_by_group(group, payload, bytes, signature, poll_count);
+  }
   RONDO_HD static void release(DeviceLinkEnds &ends) { ends.ll128_in.release(); }
 };
 using GroupLl128 = GroupOfFlaggedData<Ll128Ends>;

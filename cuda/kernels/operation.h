@@ -26,6 +26,7 @@ namespace rondo::device {
 struct DeviceLinkEnds {
   uint32_t peer = 0;
   uint32_t readable_kinds = 0;  ///< kind_bit(address), or none: the peer reads this rank's buffers at their addresses
+  uint64_t orders = 1;  ///< 0: the peer is on the same device, whose kernels' ends order what callers do (ll)
   SimpleSender simple_out;
   SimpleReceiver simple_in;
   LlSender ll_out;
@@ -34,10 +35,10 @@ struct DeviceLinkEnds {
   Ll128Receiver ll128_in;
 };
 static_assert(std::is_trivially_copyable_v<DeviceLinkEnds> && std::is_standard_layout_v<DeviceLinkEnds>);
-static_assert(sizeof(DeviceLinkEnds) == 232 && offsetof(DeviceLinkEnds, simple_out) == 8);
-static_assert(offsetof(DeviceLinkEnds, simple_in) == 56 && offsetof(DeviceLinkEnds, ll_out) == 88);
-static_assert(offsetof(DeviceLinkEnds, ll_in) == 128 && offsetof(DeviceLinkEnds, ll128_out) == 160);
-static_assert(offsetof(DeviceLinkEnds, ll128_in) == 200);
+static_assert(sizeof(DeviceLinkEnds) == 296 && offsetof(DeviceLinkEnds, simple_out) == 16);
+static_assert(offsetof(DeviceLinkEnds, simple_in) == 72 && offsetof(DeviceLinkEnds, ll_out) == 112);
+static_assert(offsetof(DeviceLinkEnds, ll_in) == 168 && offsetof(DeviceLinkEnds, ll128_out) == 208);
+static_assert(offsetof(DeviceLinkEnds, ll128_in) == 256);
 
 /// A channel of a plan: one block runs it.
 struct DeviceChannel {
@@ -141,9 +142,9 @@ inline constexpr uint32_t lanes_per_channel_max = 4;
 inline constexpr uint32_t lane_control_bytes = 64;
 inline constexpr uint32_t scratch_count = 3;  ///< two operands, one result
 
-/// Payloads of `ll` pass through scratch: whole pairs of units, so 8 bytes more, 16-byte aligned.
+/// Payloads of `ll` pass through scratch: whole pairs of units, 16-byte aligned.
 [[nodiscard]] constexpr uint32_t ll_scratch_bytes_for(uint32_t ll_slot_bytes) {
-  return (ll_slot_bytes + 8 + 15) / 16 * 16;
+  return (ll_slot_bytes + 15) / 16 * 16;
 }
 /// So do those of `ll128`: whole lines.
 [[nodiscard]] constexpr uint32_t ll128_scratch_bytes_for(uint32_t ll128_slot_bytes) {

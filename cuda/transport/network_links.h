@@ -37,6 +37,7 @@ class NetworkLinks {
   [[nodiscard]] ConnectionView on_device(ConnectionView view) const {
     if (view.base == nullptr) return view;  // no plan has this link
     view.base = reinterpret_cast<std::byte *>(address_ + static_cast<uint64_t>(view.base - memory_.bytes.data()));
+    view.credit = view.base;  // near, as all of the link is
     return view;
   }
 

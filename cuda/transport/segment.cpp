@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 namespace rondo::cuda {
 namespace {
@@ -66,7 +67,7 @@ Result<Segment> Segment::connect(const PrimaryContext &context, CuStream stream,
   }
   RONDO_TRY_ASSIGN(const auto infos, info_exchange.infos(segment_key, own));
   RONDO_TRY(segment.open_peers(context, infos, links, info_exchange));
-  RONDO_TRY(segment.fill_ends(context, stream, *links.network, info_exchange.rank()));
+  RONDO_TRY(segment.fill_ends(context, stream, infos, *links.network, info_exchange.rank()));
   return segment;
 }
 
@@ -127,12 +128,11 @@ Result<void> Segment::open_peers(const PrimaryContext &context, const std::vecto
   return {};
 }
 
-Result<void> Segment::fill_ends(const PrimaryContext &context, CuStream stream, const NetworkLinks &network,
-                                uint32_t rank) {
+Result<void> Segment::fill_ends(const PrimaryContext &context, CuStream stream, const std::vector<SegmentInfo> &infos,
+                                const NetworkLinks &network, uint32_t rank) {
   std::vector<device::DeviceLinkEnds> ends(size_t{shape_.channel_count} * shape_.rank_count);
-  const auto view = [&](DevicePointer segment, uint32_t channel, uint32_t sender) {
-    return ConnectionView{reinterpret_cast<std::byte *>(segment + shape_.connection_offset(channel, sender)),
-                          shape_.geometry};
+  const auto connection = [&](DevicePointer segment, uint32_t channel, uint32_t sender) {
+    return reinterpret_cast<std::byte *>(segment + shape_.connection_offset(channel, sender));
   };
   for (uint32_t channel = 0; channel < shape_.channel_count; ++channel)
     for (uint32_t peer = 0; peer < shape_.rank_count; ++peer) {
@@ -144,12 +144,18 @@ Result<void> Segment::fill_ends(const PrimaryContext &context, CuStream stream, 
         continue;
       }
       if (peers_[peer] == 0) continue;
-      it.simple_out = SimpleSender(view(peers_[peer], channel, rank));
-      it.simple_in = SimpleReceiver(view(address(), channel, peer));
-      it.ll_out = LlSender(view(peers_[peer], channel, rank));
-      it.ll_in = LlReceiver(view(address(), channel, peer));
-      it.ll128_out = Ll128Sender(view(peers_[peer], channel, rank));
-      it.ll128_in = Ll128Receiver(view(address(), channel, peer));
+      const SegmentInfo &own = infos[rank], &theirs = infos[peer];
+      it.orders = theirs.uuid == own.uuid ? 0 : 1;
+      ConnectionView out{connection(peers_[peer], channel, rank), shape_.geometry};
+      ConnectionView in{connection(address(), channel, peer), shape_.geometry};
+      // A receiver may give back the last slots when the sender has left already. Memory of CUDA IPC is gone then.
+      if (own_->is_vmm() || theirs.process == own.process) std::swap(out.credit, in.credit);
+      it.simple_out = SimpleSender(out);
+      it.simple_in = SimpleReceiver(in);
+      it.ll_out = LlSender(out);
+      it.ll_in = LlReceiver(in);
+      it.ll128_out = Ll128Sender(out);
+      it.ll128_in = Ll128Receiver(in);
     }
   const CudaDriver &driver = *context.get().driver;
   const ContextGuard guard(driver, context.get().context);

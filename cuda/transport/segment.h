@@ -96,7 +96,8 @@ class Segment {
   Result<DevicePointer> open_peer(const PrimaryContext &context, const SegmentInfo &info, const SegmentInfo &own,
                                   uint32_t peer, InfoExchange &info_exchange);
   Result<DevicePointer> open_neighbour(const PrimaryContext &context, const SegmentInfo &info, uint32_t peer);
-  Result<void> fill_ends(const PrimaryContext &context, CuStream stream, const NetworkLinks &network, uint32_t rank);
+  Result<void> fill_ends(const PrimaryContext &context, CuStream stream, const std::vector<SegmentInfo> &infos,
+                         const NetworkLinks &network, uint32_t rank);
 
   SegmentShape shape_;
   std::shared_ptr<const SharedMemory> own_;

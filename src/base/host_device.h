@@ -4,6 +4,8 @@
 // constants, and copies of a long body cost instruction cache. A host's compiler decides for itself.
 #pragma once
 
+#include <cstdint>
+
 #if defined(__CUDACC__)
 #define RONDO_HD __host__ __device__
 #define RONDO_UNROLL _Pragma("unroll")
@@ -13,3 +15,16 @@
 #define RONDO_UNROLL
 #define RONDO_KEEP_LOOP
 #endif
+
+namespace rondo {
+
+/// Of a power of two.
+[[nodiscard]] RONDO_HD constexpr uint32_t log2_of(uint32_t power) {
+#if defined(__CUDA_ARCH__)
+  return static_cast<uint32_t>(31 - __clz(static_cast<int>(power)));
+#else
+  return static_cast<uint32_t>(__builtin_ctz(power));
+#endif
+}
+
+}  // namespace rondo

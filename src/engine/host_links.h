@@ -3,7 +3,8 @@
 //
 // A protocol P is asked by every thread of a group, for a link: P::can_send, P::fetch (moved: `operand` can be read;
 // blocked; failed), P::stage (where the result is to be written), P::readable_kinds (of exported buffers), P::post,
-// P::release; and for all links together P::drained (every handle came back).
+// P::release; for all links of a step P::publish, until which posts and releases may be put off; and for all links of
+// the lane P::drained (every handle came back).
 #pragma once
 
 #include <cstddef>
@@ -99,6 +100,8 @@ struct HostSimple {
     if (links.wake) links.peers->wake(links.ends[link]->peer);
   }
 
+  static void publish(SingleThread, HostLinks &, const Step &) {}
+
   static bool drained(SingleThread, HostLinks &links) {
     for (LinkEnds *const ends : links.ends)
       if (!ends->simple_out.references_returned()) return false;
@@ -135,6 +138,7 @@ struct HostLl {
     if (links.wake) links.peers->wake(links.ends[link]->peer);
   }
 
+  static void publish(SingleThread, HostLinks &, const Step &) {}
   static bool drained(SingleThread, HostLinks &) { return true; }
 };
 

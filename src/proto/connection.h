@@ -4,7 +4,7 @@
 //
 // Layout (offsets are multiples of 64; one writer a cache line)
 //   simple head      64 B    written by the receiver   slots consumed
-//   ll head          64 B    written by the receiver
+//   ll head          64 B    written by the receiver   (see ConnectionView::credit)
 //   simple headers   slot_count * 64 B                 written by the sender; see simple.h
 //   ll slots         slot_count * ll_stride            written by the sender; see ll.h
 //   simple slots     slot_count * slot_bytes           written by the sender
@@ -67,7 +67,8 @@ struct ConnectionGeometry {
   uint32_t ll_slot_bytes = 2048;  ///< payload of an `ll` slot, a multiple of 4
   uint32_t ll128_slot_bytes = 0;  ///< payload of an `ll128` slot, a multiple of 120; 0: there are none
 
-  /// An ll slot: a unit of 8 bytes for the signature and one for each 4 bytes of payload.
+  /// An ll slot: a unit of 8 bytes for each 4 bytes of payload, in whole pairs. One line more where the payload fills
+  /// lines: slots a power of two apart would meet in one set of a cache.
   [[nodiscard]] RONDO_HD size_t ll_stride() const {
     return (8 + size_t{ll_slot_bytes} * 2 + cache_line_bytes - 1) / cache_line_bytes * cache_line_bytes;
   }
@@ -92,9 +93,12 @@ struct ConnectionGeometry {
 struct ConnectionView {
   std::byte *base = nullptr;  ///< 64-byte aligned; with ll128 on a device, 128-byte aligned
   ConnectionGeometry geometry;
+  /// Where the heads are: here, or in the connection of the way back. That one lies in the sender's memory, so each
+  /// side stores into the other's and looks at its own. The peer writes all of it, heads and slots.
+  std::byte *credit = base;
 
-  [[nodiscard]] RONDO_HD uint64_t &simple_head() const { return reinterpret_cast<PaddedCounter *>(base)[0].value; }
-  [[nodiscard]] RONDO_HD uint64_t &ll_head() const { return reinterpret_cast<PaddedCounter *>(base)[1].value; }
+  [[nodiscard]] RONDO_HD uint64_t &simple_head() const { return reinterpret_cast<PaddedCounter *>(credit)[0].value; }
+  [[nodiscard]] RONDO_HD uint64_t &ll_head() const { return reinterpret_cast<PaddedCounter *>(credit)[1].value; }
   [[nodiscard]] RONDO_HD uint64_t slot(uint64_t counter) const { return counter & (geometry.slot_count - 1); }
   [[nodiscard]] RONDO_HD SlotHeader &header(uint64_t counter) const {
     return reinterpret_cast<SlotHeader *>(base + geometry.headers_offset())[slot(counter)];
@@ -106,7 +110,7 @@ struct ConnectionView {
     return base + geometry.slots_offset() + slot(counter) * geometry.slot_bytes;
   }
   [[nodiscard]] RONDO_HD uint64_t &ll128_head() const {
-    return reinterpret_cast<PaddedCounter *>(base + geometry.ll128_offset())->value;
+    return reinterpret_cast<PaddedCounter *>(credit + geometry.ll128_offset())->value;
   }
   /// The lines of a slot, as words.
   [[nodiscard]] RONDO_HD uint64_t *ll128_words(uint64_t counter) const {

@@ -191,6 +191,7 @@ template <Group G, class Protocol, class Reducer, class Links>
                      exporting != nullptr ? &exporting->handle : nullptr, exported);
   for (const LinkIndex link : step.recv_link)
     if ((step.flags & step_recv) != 0 && link != no_link) Protocol::release(group, links, link);
+  Protocol::publish(group, links, step);
   finish_slice(state, count);
   return Progress::moved;
 }

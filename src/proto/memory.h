@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The only file of src/proto with atomics. Shared words are plain integers in memory that several ranks (threads,
 // processes, devices) map; they are touched through these functions only. There are no free-standing fences:
-// order rides on the flag or counter itself, which ThreadSanitizer can check.
+// order rides on the flag or counter itself, which ThreadSanitizer can check. (Releases has the one exception.)
 //
 // `sync` loads and stores are sequentially consistent: a rank that is about to sleep stores "I sleep" and then looks at
 // the flags once more, while its peer stores a flag and then looks whether it sleeps; one of the two must see the
@@ -47,13 +47,13 @@ inline constexpr Order sequential = std::memory_order_seq_cst;
 
 /// The places on which order depends, each by its name, so that a test program can be built without one of them
 /// (RONDO_BREAK_ORDER=NAME: a release becomes relaxed, a barrier is left out) and be seen to fail. (R2 of ll has none:
-/// what it orders are atomic accesses only, so no test on a strongly ordered processor would miss it.)
+/// it is relaxed.)
 enum class Site : uint8_t {
   none,
   simple_post,                ///< S3
   simple_release,             ///< R3
   ll_post,                    ///< W2 of unit 0
-  ll_post_barrier,            ///< in a group: every thread's W2 before that of unit 0
+  ll_post_barrier,            ///< in a group: every thread has taken the counter before it moves on
   ll128_post,                 ///< W2 of a line: what ties its mark to its payload where there is no device
   ll128_post_barrier,         ///< in a group: every thread has taken the counter before it moves on
   ll128_release,              ///< R2
@@ -170,6 +170,26 @@ RONDO_HD inline void store_release(uint64_t &word, uint64_t value) {
   note(Access::flag_release, &word, sizeof word);
   Reference<uint64_t>(word).store(value, is_kept(site) ? release : relaxed);
 }
+/// Releases of one thread that come together; what they publish is written before the first. On a device one fence
+/// stands for all of them: to PTX each relaxed store behind it in its thread is a release pattern with it. Elsewhere
+/// each is a release, since ThreadSanitizer does not understand fences.
+class Releases {
+ public:
+  template <Site site>
+  RONDO_HD void store(uint64_t &word, uint64_t value) {
+#if defined(__CUDA_ARCH__)
+    if (!fenced_) asm volatile("fence.acq_rel.sys;" : : : "memory");
+    Reference<uint64_t>(word).store(value, relaxed);
+#else
+    note(fenced_ ? Access::flag_store : Access::flag_release, &word, sizeof word);
+    Reference<uint64_t>(word).store(value, is_kept(site) ? release : relaxed);
+#endif
+    fenced_ = true;
+  }
+
+ private:
+  bool fenced_ = false;
+};
 RONDO_HD inline void store_sync(uint64_t &word, uint64_t value) { Reference<uint64_t>(word).store(value, sequential); }
 
 /// Stores `value` if the word is `expected`, sync. True: it was, and everything before is published.
@@ -209,6 +229,34 @@ RONDO_HD inline void store_pair_relaxed(uint64_t *words, Pair pair) {
   note(Access::flag_store, words, sizeof(Pair));
   Reference<uint64_t>(words[0]).store(pair.first, relaxed);
   Reference<uint64_t>(words[1]).store(pair.second, relaxed);
+#endif
+}
+
+/// The first pair of a message. `orders`: what is before the store is before what is behind the load that has found it,
+/// by a release (acquire) of its first word. Else a device does without: between its own ranks the ends of its kernels
+/// order what has to be (docs/protocol-ll.md). Elsewhere it is a release all the same: an order in the place of that
+/// fact, so that ThreadSanitizer sees where it is missing.
+template <Site site>
+RONDO_HD inline void store_first_pair(uint64_t *words, Pair pair, bool orders) {
+#if defined(__CUDA_ARCH__)
+  if (!orders) return store_pair_relaxed(words, pair);
+  asm volatile("st.release.sys.v2.b64 [%0], {%1, %2};" : : "l"(words), "l"(pair.first), "l"(pair.second) : "memory");
+#else
+  note(orders ? Access::flag_release : Access::flag_store, words, sizeof(Pair));
+  Reference<uint64_t>(words[1]).store(pair.second, relaxed);
+  Reference<uint64_t>(words[0]).store(pair.first, is_kept(site) ? release : relaxed);  // pairs with load_first_pair()
+#endif
+}
+[[nodiscard]] RONDO_HD inline Pair load_first_pair(const uint64_t *words, bool orders) {
+#if defined(__CUDA_ARCH__)
+  if (!orders) return load_pair_relaxed(words);
+  Pair pair;
+  asm volatile("ld.acquire.sys.v2.b64 {%0, %1}, [%2];" : "=l"(pair.first), "=l"(pair.second) : "l"(words) : "memory");
+  return pair;
+#else
+  note(orders ? Access::flag_acquire : Access::flag_load, words, sizeof(Pair));
+  const uint64_t first = Reference<uint64_t>(const_cast<uint64_t &>(words[0])).load(acquire);  // see the store
+  return {first, Reference<uint64_t>(const_cast<uint64_t &>(words[1])).load(relaxed)};
 #endif
 }
 

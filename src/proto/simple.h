@@ -36,8 +36,8 @@ class SimpleSender {
   }
   [[nodiscard]] RONDO_HD std::byte *payload() const { return connection_.payload(posted_); }
 
-  /// Publishes the slot. `fields.sequence` is set here. wake: the receiver may sleep, see memory.h.
-  RONDO_HD void post(const SlotHeader &fields, bool wake) {
+  /// Writes the slot's header but for `sequence`.
+  RONDO_HD void fill(const SlotHeader &fields) {
     SlotHeader &header = connection_.header(posted_);
     memory::note(memory::Access::store, &header, sizeof header - sizeof header.sequence);
     header.signature = fields.signature;
@@ -48,13 +48,22 @@ class SimpleSender {
     header.address = fields.address;
     header.region_bytes = fields.region_bytes;
     header.descriptor = fields.descriptor;
-    ++posted_;
-    if (static_cast<PayloadKind>(fields.kind) != PayloadKind::in_slot) referenced_ = posted_;
+    if (static_cast<PayloadKind>(fields.kind) != PayloadKind::in_slot) referenced_ = posted_ + 1;
+  }
+  /// Publishes the slot, which is filled here. wake: the receiver may sleep, see memory.h.
+  void post(const SlotHeader &fields, bool wake) {
+    fill(fields);
+    SlotHeader &header = connection_.header(posted_++);
     if (wake) {
       memory::store_sync(header.sequence, posted_);  // S3, pairs with R1 in SimpleReceiver::can_receive
     } else {
       memory::store_release<memory::Site::simple_post>(header.sequence, posted_);  // S3, pairs with R1, the same
     }
+  }
+  /// Publishes a slot that has been filled, with what else `releases` has.
+  RONDO_HD void post_filled(memory::Releases &releases) {
+    SlotHeader &header = connection_.header(posted_++);
+    releases.store<memory::Site::simple_post>(header.sequence, posted_);  // S3, the same
   }
   /// True: no payload that was sent by reference is still to be read.
   [[nodiscard]] RONDO_HD bool references_returned(bool wake = true) {
@@ -85,13 +94,16 @@ class SimpleReceiver {
   [[nodiscard]] RONDO_HD const std::byte *payload() const { return connection_.payload(consumed_); }
 
   /// Gives the slot back.
-  RONDO_HD void release(bool wake) {
+  void release(bool wake) {
     ++consumed_;
     if (wake) {
       memory::store_sync(connection_.simple_head(), consumed_);  // R3, pairs with S1 in SimpleSender::can_send
     } else {
       memory::store_release<memory::Site::simple_release>(connection_.simple_head(), consumed_);  // R3, the same
     }
+  }
+  RONDO_HD void release(memory::Releases &releases) {
+    releases.store<memory::Site::simple_release>(connection_.simple_head(), ++consumed_);  // R3, the same
   }
 
  private:

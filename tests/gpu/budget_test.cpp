@@ -239,6 +239,54 @@ TEST_CASE("budgets: an all-reduce among devices costs their memory and links no 
     }
 }
 
+// One channel, so a rank has one block. A ring of n ranks takes 2 n - 1 hops of a rank: the first sends, the last
+// receives, all others do both.
+TEST_CASE("budgets: a hop releases once by simple; by ll never on one device, and once between devices", "[budget]") {
+  for (const auto protocol : {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL})
+    for (const std::vector<CuDevice> &devices : {std::vector<CuDevice>{0, 0}, {0, 0, 0, 0}, {0, 1}, {0, 1, 0, 1}})
+      for (const size_t bytes : {size_t{8}, 4 * KiB, 32 * KiB}) {
+        std::vector<rondo_config_t> configs = on_devices(devices);
+        for (rondo_config_t &config : configs) {
+          config.kernel = RONDO_KERNEL_INTERPRETER;
+          config.algorithm = RONDO_ALGORITHM_RING;
+          config.protocol = protocol;
+          config.channels = 1;
+        }
+        const Counted counted = count(RONDO_ALL_REDUCE, configs, bytes);
+        const size_t slot_bytes = protocol == RONDO_PROTOCOL_LL ? 4 * KiB : 128 * KiB;
+        const size_t ranks = devices.size(), chunk = bytes / ranks, slots = (chunk + slot_bytes - 1) / slot_bytes;
+        const double released = block_releases(counted) / static_cast<double>((2 * ranks - 1) * slots);
+        const bool one_device = devices[1] == devices[0];
+        const double most = protocol == RONDO_PROTOCOL_LL && one_device ? 0 : 1;
+        const char *const name = rondo_protocol_string(protocol);
+        CAPTURE(name, ranks, one_device, bytes, released);
+        std::printf("all_reduce by %s, %zu ranks on %s, %8zu bytes: releases of a block and hop %.3f (budget %.0f)\n",
+                    name, ranks, one_device ? "one device" : "2 devices", bytes, released, most);
+        CHECK(released <= most);
+        CHECK((released > 0) == (most > 0));  // it orders what callers did before and after
+        for (const AccessCounts &rank : counted.ranks) CHECK(rank.work.written_bytes[one_device ? 0 : 1] >= 2 * chunk);
+      }
+}
+
+// Slots have been used before, so a sender has to look for credit.
+TEST_CASE("budgets: links between devices load from their own device alone", "[budget]") {
+  for (const auto protocol : {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL, RONDO_PROTOCOL_LL128})
+    for (const auto algorithm : {RONDO_ALGORITHM_RING, RONDO_ALGORITHM_TREE}) {
+      std::vector<rondo_config_t> configs = on_devices({0, 1, 2});
+      for (rondo_config_t &config : configs) {
+        config.kernel = RONDO_KERNEL_INTERPRETER;
+        config.algorithm = algorithm;
+        config.protocol = protocol;
+      }
+      const Counted counted = count(RONDO_ALL_REDUCE, configs, 4 * MiB);
+      for (const AccessCounts &rank : counted.ranks) {
+        CAPTURE(rondo_protocol_string(protocol), rondo_algorithm_string(algorithm));
+        CHECK(rank.work.written_bytes[rondo::other_device_memory] > MiB);
+        CHECK(rank.work.read_bytes[rondo::other_device_memory] == 0);
+      }
+    }
+}
+
 TEST_CASE("budgets: no kernel has larger blocks than are reckoned with, whatever it runs", "[budget]") {
   auto *const largest =
       soft_cuda_function<uint64_t()>(conformance::loaded_driver().library, "soft_cuda_block_threads");

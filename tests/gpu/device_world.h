@@ -63,6 +63,7 @@ class DeviceWorld {
           if (geometry.ll128_slot_bytes != 0) out.ll128_head() = first_counter;
           ends = {peer,
                   peer == rank ? 0 : kind_bit(PayloadKind::address),
+                  (rank ^ peer) % 2,  // some links order what callers do, others need not
                   SimpleSender(out, first_counter),
                   SimpleReceiver(in, first_counter),
                   LlSender(out, first_counter),
@@ -109,8 +110,10 @@ class DeviceWorld {
   }
 
   [[nodiscard]] ConnectionView connection(uint32_t channel, uint32_t from, uint32_t to) {
-    const size_t index = (size_t{channel} * rank_count_ + from) * rank_count_ + to;
-    return {connections_.data() + stride_ * index, geometry_};
+    const auto memory_of = [&](uint32_t sender, uint32_t receiver) {
+      return connections_.data() + stride_ * ((size_t{channel} * rank_count_ + sender) * rank_count_ + receiver);
+    };
+    return {memory_of(from, to), geometry_, memory_of(to, from)};  // credit: at the sender, as on devices
   }
   [[nodiscard]] device::DeviceLinkEnds &ends(uint32_t rank, uint32_t channel, uint32_t peer) {
     return ends_[(size_t{channel} * rank_count_ + rank) * rank_count_ + peer];

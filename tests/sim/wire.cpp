@@ -85,13 +85,18 @@ void Wire::carry_simple(Line &line) {
 }
 
 void Wire::carry_ll(Line &line) {
+  const uint32_t slot_count = line.near.geometry.slot_count;
   const size_t unit_count = line.near.geometry.ll_stride() / sizeof(uint64_t);
-  while (ll::flag_in(memory::load_acquire(*line.near.ll_units(line.ll_posted))) == ll::flag_of(line.ll_posted)) {
-    const uint64_t counter = line.ll_posted++;
+  for (;;) {  // bounded by the slots
+    const uint64_t counter = line.ll_posted;
     const uint64_t *const units = line.near.ll_units(counter);
+    const uint32_t flag = ll::flag_in(memory::load_acquire(units[0]));
+    if (!ll::is_same_lap(flag, ll::flag_of(counter, slot_count, 0))) return;
+    ++line.ll_posted;
     std::vector<uint64_t> copy;
-    for (size_t unit = 0; unit < unit_count && ll::flag_in(units[unit]) == ll::flag_of(counter); ++unit)
-      copy.push_back(units[unit]);
+    for (size_t unit = 0; unit < unit_count; ++unit)
+      if (ll::flag_in(units[unit]) == flag || ll::sweeps(counter, slot_count)) copy.push_back(units[unit]);
+      else break;
     deliver(line.last_down_ns, line.to, [far = line.far, counter, copy = std::move(copy)] {
       // Units may come in any order; the receiver looks at the first one first.
       std::copy(copy.begin(), copy.end(), far.ll_units(counter));

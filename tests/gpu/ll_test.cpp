@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// The protocol ll by itself, by the host and by a group: what is in a slot, and what a receiver takes for one.
+#include "src/proto/ll.h"
+
+#include <utility>
+#include <vector>
+
+#include "tests/catch.h"
+#include "tests/gpu/device_world.h"
+
+using namespace rondo;
+using namespace rondo::test;
+
+namespace {
+
+constexpr ConnectionGeometry geometry{4, 64, 64};
+constexpr uint32_t slot_count = geometry.slot_count;
+constexpr uint32_t signature = 0x7712'3456;
+constexpr uint64_t laps_again = uint64_t{ll::lap_count} * slot_count;  ///< counters, until a slot has the same lap
+
+/// A connection and a payload at a multiple of 8.
+struct Slots {
+  bool by_group = false;
+  AlignedMemory memory{geometry.bytes()};
+  ConnectionView view{memory.data(), geometry};
+  std::vector<uint64_t> words = std::vector<uint64_t>(geometry.ll_slot_bytes / 8 + 1, ~uint64_t{0});
+  LlSender sender{view};
+
+  explicit Slots(bool group) : by_group(group) {}
+  [[nodiscard]] std::byte *payload() { return reinterpret_cast<std::byte *>(words.data()); }
+  void begin_at(uint64_t counter) {
+    view.ll_head() = counter;
+    sender = LlSender(view, counter);
+  }
+  /// The next slot. The receiver gives each back at once.
+  void post(uint64_t counter, size_t bytes, uint32_t as = signature) {
+    for (size_t at = 0; at < bytes; ++at) payload()[at] = static_cast<std::byte>(at + counter + 1);
+    REQUIRE(sender.can_send());
+    if (by_group)
+      sender.post_by_group(SingleThread{}, payload(), bytes, as, false);
+    else
+      sender.post(payload(), bytes, as, false);
+    view.ll_head() = counter + 1;
+  }
+  [[nodiscard]] LlOutcome receive(uint64_t counter, size_t bytes) {
+    words.assign(words.size(), 0);
+    const LlReceiver receiver(view, counter);
+    return by_group ? receiver.receive_by_group(SingleThread{}, payload(), bytes, signature, 1, false)
+                    : receiver.receive(payload(), bytes, signature);
+  }
+  [[nodiscard]] bool is_payload(uint64_t counter, size_t bytes) {
+    for (size_t at = 0; at < bytes; ++at)
+      if (payload()[at] != static_cast<std::byte>(at + counter + 1)) return false;
+    return true;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("ll: a flag is never that of fresh memory, and a slot's laps differ until all have been") {
+  for (const uint32_t slots : {2u, 8u, 64u})
+    for (const uint64_t first : {uint64_t{0}, uint64_t{0xFFFF'FFF0}, uint64_t{slots} * ll::lap_count - 2}) {
+      const uint32_t flag = ll::flag_of(first, slots, 0);
+      CHECK(flag != 0);
+      CHECK(ll::flag_of(first + uint64_t{slots} * ll::lap_count, slots, 0) == flag);
+      for (uint64_t lap = 1; lap < ll::lap_count; ++lap)
+        REQUIRE_FALSE(ll::is_same_lap(ll::flag_of(first + lap * slots, slots, 0), flag));
+    }
+}
+
+TEST_CASE("ll: a slot is a unit for each word, with zeros behind the payload, and one where there is none") {
+  for (const bool by_group : {false, true}) {
+    Slots slots(by_group);
+    slots.post(0, 6);
+    const uint64_t *const units = slots.view.ll_units(0);
+    const uint32_t flag = ll::flag_of(0, slot_count, signature);
+    CHECK(units[0] == ll::pack(0x04030201, flag));
+    CHECK(units[1] == ll::pack(0x0605, flag));
+    CHECK(units[2] == 0);
+    slots.post(1, 0);
+    CHECK(slots.view.ll_units(1)[0] == ll::pack(0, flag));
+    CHECK(reinterpret_cast<const std::byte *>(slots.view.ll_units(1)) - slots.memory.data() ==
+          static_cast<ptrdiff_t>(geometry.ll_offset() + geometry.ll_stride()));
+  }
+}
+
+TEST_CASE("ll: a slot of any size comes through, once all of its units are there") {
+  for (const bool by_group : {false, true})
+    for (size_t bytes = 0; bytes <= geometry.ll_slot_bytes; ++bytes) {
+      Slots slots(by_group);
+      CAPTURE(by_group, bytes);
+      REQUIRE(slots.receive(0, bytes) == LlOutcome::stale);
+      slots.post(0, bytes);
+      for (size_t missing = 0; missing < ll::unit_count_of(bytes); ++missing) {
+        const uint64_t kept = std::exchange(slots.view.ll_units(0)[missing], 0);
+        REQUIRE(slots.receive(0, bytes) == LlOutcome::stale);
+        slots.view.ll_units(0)[missing] = kept;
+      }
+      REQUIRE(slots.receive(0, bytes) == LlOutcome::full);
+      REQUIRE(slots.is_payload(0, bytes));
+      REQUIRE(slots.receive(slot_count, bytes) == LlOutcome::stale);  // the slot's next lap
+    }
+}
+
+TEST_CASE("ll: a slot of another operation is foreign, whether it has more units or fewer, and an older one is stale") {
+  for (const bool by_group : {false, true})
+    for (const size_t sent : {0, 4, 60})
+      for (const size_t expected : {0, 4, 60}) {
+        Slots slots(by_group);
+        CAPTURE(by_group, sent, expected);
+        slots.post(0, sent, signature + 1);
+        CHECK(slots.receive(0, expected) == LlOutcome::foreign);
+        CHECK(slots.receive(slot_count, expected) == LlOutcome::stale);
+      }
+}
+
+TEST_CASE("ll: units left over from a longer message are swept before their lap comes again") {
+  for (const bool by_group : {false, true})
+    for (const uint32_t left_by : {signature, signature + 1})
+      for (uint64_t first = 0; first < laps_again; first += 7 * slot_count + 1)
+        for (const bool swept : {false, true}) {
+          CAPTURE(by_group, left_by, first, swept);
+          const uint64_t again = first + laps_again;
+          Slots slots(by_group);
+          slots.begin_at(first);
+          slots.post(first, 60, left_by);
+          for (uint64_t counter = first + 1; swept && counter < again; ++counter) slots.post(counter, 8);
+          if (!swept) slots.begin_at(again);  // as if nobody had been there meanwhile
+          slots.post(again, 8);
+          // Unswept the two make one, or look like another operation's: what the sweep is for.
+          const LlOutcome as_one = left_by == signature ? LlOutcome::full
+                                   : by_group           ? LlOutcome::foreign
+                                                        : LlOutcome::stale;  // the first unit decides on hosts
+          REQUIRE(slots.receive(again, 60) == (swept ? LlOutcome::stale : as_one));
+          REQUIRE(slots.receive(again, 8) == LlOutcome::full);
+          REQUIRE(slots.is_payload(again, 8));
+        }
+}
