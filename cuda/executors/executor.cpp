@@ -87,7 +87,7 @@ class KernelExecutor final : public ExecutorBase {
   [[nodiscard]] Result<void> give_back_late();
   [[nodiscard]] device::DeviceOperation operation_of(const CudaPlan &plan, const DeviceCall &call) const;
   [[nodiscard]] Result<void> run(CudaPlan &plan, const DeviceCall &call, CuStream stream);
-  void post_buffers(const CudaPlan &plan, const Buffers &buffers, device::LoadStoreOperation &operation) const;
+  void post_buffers(const CudaPlan &plan, const DeviceCall &call, device::LoadStoreOperation &operation) const;
   [[nodiscard]] Result<void> run_load_store(const CudaPlan &plan, const DeviceCall &call, CuStream stream) const;
 
   BlockClaim blocks_;
@@ -315,8 +315,9 @@ Result<void> KernelExecutor::run(CudaPlan &plan, const DeviceCall &call, CuStrea
 }
 
 /// What its window says of the rank's buffers.
-void KernelExecutor::post_buffers(const CudaPlan &plan, const Buffers &buffers,
+void KernelExecutor::post_buffers(const CudaPlan &plan, const DeviceCall &call,
                                   device::LoadStoreOperation &operation) const {
+  const Buffers &buffers = call.buffers;
   if (regions_ == nullptr) {
     operation.posted_send = reinterpret_cast<uint64_t>(buffers.send.data);
     operation.posted_recv = reinterpret_cast<uint64_t>(buffers.recv.data);
@@ -324,8 +325,8 @@ void KernelExecutor::post_buffers(const CudaPlan &plan, const Buffers &buffers,
       operation.can_be_read = peers_can_read(*driver_, buffers) ? 1 : 0;
     return;
   }
-  const auto send = regions_->posted(buffers.send.data, plan.vector_bytes);
-  const auto recv = regions_->posted(buffers.recv.data, plan.vector_bytes);
+  const auto send = regions_->posted(buffers.send.data, plan.vector_bytes, call.captured);
+  const auto recv = regions_->posted(buffers.recv.data, plan.vector_bytes, call.captured);
   operation.can_be_read = send && recv ? 1 : 0;
   operation.posted_send = send.value_or(0);
   operation.posted_recv = recv.value_or(0);
@@ -334,7 +335,7 @@ void KernelExecutor::post_buffers(const CudaPlan &plan, const Buffers &buffers,
 Result<void> KernelExecutor::run_load_store(const CudaPlan &plan, const DeviceCall &call, CuStream stream) const {
   device::LoadStoreOperation operation = plan.load_store;
   operation.base = operation_of(plan, call);
-  if (operation.mode == device::LoadStoreMode::shared) post_buffers(plan, call.buffers, operation);
+  if (operation.mode == device::LoadStoreMode::shared) post_buffers(plan, call, operation);
   const LaunchSize size{plan.channel_count, plan.threads, device::load_store_shared_bytes(operation.rank_count())};
   return launch_kernel(*driver_, plan.kernel, size, &operation, stream, "launching a collective");
 }

@@ -132,7 +132,9 @@ template <Group G>
     if (withdrawn) (void)tell_foreign(operation, rank, Fault::withdrawn);
     foreign |= withdrawn;
   }
-  // Where one differs from another, each has one that differs from its own: either all go on or none does.
+  // Where one differs from another, each has one that differs from its own: either all go on or none does. But ranks
+  // clear the entry of a region that is withdrawn one after the other: one that has not yet may go on alone, in memory
+  // whose owners wait for it to close that, and ends by abort_lost_peers.
   if (group.any(foreign)) return Meeting::stop;
   return group.any(in_places) ? Meeting::in_places : Meeting::in_buffers;
 }

@@ -74,10 +74,12 @@ Result<void> Regions::announce(const void *first, uint64_t bytes) {
   IpcMemoryHandle handle{};
   RONDO_TRY(cuda_check(driver, driver.ipc_get_mem_handle(&handle, info.range_start), "cuIpcGetMemHandle"));
   const std::lock_guard lock(own_mutex_);
-  const auto free = std::find_if(own_.begin(), own_.end(), [](const Own &own) { return own.bytes == 0; });
+  const auto free =
+      std::find_if(own_.begin(), own_.end(), [](const Own &own) { return own.bytes == 0 && !own.captured; });
   if (free == own_.end())
-    return Error{RONDO_ERROR_OUT_OF_RESOURCES, std::to_string(region_count_max) + " buffers are registered already"};
-  *free = {static_cast<const std::byte *>(first), bytes, info.range_start, false};
+    return Error{RONDO_ERROR_OUT_OF_RESOURCES, std::to_string(region_count_max) +
+                                                  " buffers are registered already, or were when graphs captured them"};
+  *free = {static_cast<const std::byte *>(first), bytes, info.range_start, false, false};
   const auto region = static_cast<uint32_t>(free - own_.begin());
   RegionEntry &it = entry(rank_, region);
   it.device = static_cast<uint64_t>(context_.get().device);
@@ -88,15 +90,16 @@ Result<void> Regions::announce(const void *first, uint64_t bytes) {
   return {};
 }
 
-std::optional<uint64_t> Regions::posted(const void *pointer, uint64_t bytes) {
+std::optional<uint64_t> Regions::posted(const void *pointer, uint64_t bytes, bool captured) {
   const auto *const first = static_cast<const std::byte *>(pointer);
   const std::lock_guard lock(own_mutex_);
   for (uint32_t region = 0; region < region_count_max; ++region) {
     Own &own = own_[region];
     if (own.bytes < bytes || first < own.first || first > own.first + (own.bytes - bytes)) continue;
-    if (!is_announced(entry(rank_, region).generation)) return {};
+    if (!is_announced(entry(rank_, region).generation)) continue;
     own.readable = own.readable || all_have_seen(region);
     if (!own.readable) return {};
+    own.captured = own.captured || captured;
     return device::region_address(region, reinterpret_cast<uint64_t>(first) - own.base);
   }
   return {};
@@ -137,7 +140,7 @@ std::optional<uint32_t> Regions::find_holder(const void *first, const std::vecto
   for (uint32_t region = 0; region < region_count_max; ++region) {
     if (own_[region].bytes == 0 || own_[region].first != first) continue;
     if (const auto found = holder(region, dead)) return found;
-    own_[region] = {};
+    own_[region] = {nullptr, 0, 0, false, own_[region].captured};
   }
   return {};
 }
@@ -175,17 +178,12 @@ void Regions::follow(uint32_t rank, uint32_t region) {
   const uint64_t generation = memory::load_acquire(theirs.generation);  // N2, pairs with N1
   if (generation == mine.generation) return;
   mine.generation = generation;
+  Result<void> done = write_base(rank, region, 0);  // first: a replay that begins now must not find closed memory
   mine.memory.reset();
-  DevicePointer base = 0;
-  Result<void> done;
-  if (is_announced(generation)) {
+  if (done.ok() && is_announced(generation)) {
     const auto opened = open(theirs, mine.memory);
-    if (opened.ok())
-      base = opened.value();
-    else
-      done = opened.error();
+    done = opened.ok() ? write_base(rank, region, opened.value()) : Result<void>(opened.error());
   }
-  if (done.ok()) done = write_base(rank, region, base);
   if (done.ok()) return memory::store_release(theirs.seen[rank_], generation);  // N3, pairs with N4
   log::info({log::Subsystem::memory, rank_},
             about_rank(rank, "a buffer is not shared: opening that", done.error()).message);
@@ -199,7 +197,9 @@ Result<DevicePointer> Regions::open(const RegionEntry &theirs, IpcMemory &memory
     memory = std::move(opened.ipc);
     return opened.address;
   }
-  if (const auto device = static_cast<CuDevice>(theirs.device); device != context_.get().device) {
+  const auto device = static_cast<CuDevice>(theirs.device);
+  const auto is_there = [&](const PrimaryContext &known) { return known.get().device == device; };
+  if (!is_there(context_) && std::none_of(peer_contexts_.begin(), peer_contexts_.end(), is_there)) {
     RONDO_TRY_ASSIGN(auto reached, open_peer_device(context_, device));
     peer_contexts_.push_back(std::move(reached));
   }

@@ -11,13 +11,15 @@
 //           N4 load everybody's seen, acquire
 // State     withdrawn (even) --N1--> announced (odd), in use once N4 has seen it of all --N1--> withdrawn: the memory
 //           may be given back, and the entry used again, once N4 has seen that of all.
+// Graphs    name a region by its entry: one that was posted to a captured call is not used again, so that a graph which
+//           is launched after the end of its region finds none.
 // Opening and closing wait for the device, so a rank does both only in a moment in which nothing is in flight
-// (src/engine/launches.h). A rank that leaves closes all it has, and says `region_left` of every entry.
+// (src/engine/launches.h). A rank that leaves closes all it has, whatever other communicators have in flight, and says
+// `region_left` of every entry.
 #pragma once
 
 #include <array>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -62,8 +64,8 @@ class Regions {
 
   /// RONDO_ERROR_UNSUPPORTED: other processes cannot open such memory. RONDO_ERROR_OUT_OF_RESOURCES: no entry is free.
   [[nodiscard]] Result<void> announce(const void *first, uint64_t bytes);
-  /// As kernels read it; none: it is in no region that all ranks have opened.
-  [[nodiscard]] std::optional<uint64_t> posted(const void *pointer, uint64_t bytes);
+  /// As kernels read it; none: it is in no region that all ranks have opened. `captured`: by a graph's.
+  [[nodiscard]] std::optional<uint64_t> posted(const void *pointer, uint64_t bytes, bool captured = false);
   /// False: nothing was announced from that address on. May be called again.
   [[nodiscard]] bool withdraw(const void *first);
   void withdraw_all();
@@ -82,9 +84,10 @@ class Regions {
  private:
   struct Own {
     const std::byte *first = nullptr;
-    uint64_t bytes = 0;  ///< 0: free
+    uint64_t bytes = 0;
     uint64_t base = 0;
     bool readable = false;  ///< all have opened it
+    bool captured = false;  ///< a graph names it: never free again
   };
   struct Opened {
     uint64_t generation = 0;
@@ -106,7 +109,7 @@ class Regions {
   const Mapping memory_;
   const uint32_t rank_, rank_count_;
   std::mutex own_mutex_;  ///< guards own_
-  std::array<Own, device::region_count_max> own_;
+  std::array<Own, device::region_count_max> own_;  ///< of no bytes: not registered, or not any more
   mutable std::mutex peers_mutex_;  ///< guards what follows
   std::vector<Opened> opened_;                  ///< by rank and region
   std::vector<PrimaryContext> peer_contexts_;   ///< of other devices that this process uses

@@ -76,6 +76,7 @@ bool DeviceExecutor::quiesce() {
     stop_sharing();
     return true;
   }
+  abandoned_ = true;
   log::warning({log::Subsystem::device, operations_->rank()}, "work on " + describe() +
                " has not ended; the memory of its communicator is left until it has");
   return false;
@@ -83,15 +84,17 @@ bool DeviceExecutor::quiesce() {
 
 void DeviceExecutor::end() {
   std::unique_ptr<DeviceMonitor> ending;
-  const std::lock_guard lock(monitor_mutex_);
-  ending = std::move(monitor_);
-  Launches::of_process().remove(*this);
+  {
+    const std::lock_guard lock(monitor_mutex_);
+    ending = std::move(monitor_);
+  }
+  ending.reset();  // its last look still counts what this executor has in flight
+  if (!abandoned_) Launches::of_process().remove(*this);
 }
 
 /// A stream that comes to an operation of a communicator which is gone passes it.
 void DeviceExecutor::live_on(std::shared_ptr<Executor> self) {
   const SignalsBlocked blocked;
-  Launches::of_process().add(*this);
   std::thread([this, self = std::move(self)] {
     while (!drained()) {  // bounded by the process's end
       stop();

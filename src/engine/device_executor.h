@@ -92,6 +92,7 @@ class DeviceExecutor : public Executor {
   Operations *operations_ = nullptr;
   std::mutex monitor_mutex_;                ///< guards that monitor_ is there, for calls that only ask
   std::unique_ptr<DeviceMonitor> monitor_;  ///< from start() to end()
+  bool abandoned_ = false;                  ///< quiesce() was false: live_on() ends what end() does else
 };
 
 }  // namespace rondo

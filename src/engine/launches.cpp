@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/engine/launches.h"
 
+#include <algorithm>
+
 #include "src/engine/device_executor.h"
 
 namespace rondo {
@@ -25,8 +27,8 @@ std::unique_lock<std::shared_mutex> Launches::try_quiet() {
   std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return lock;
   const std::lock_guard executors_lock(executors_mutex_);
-  if (!std::all_of(executors_.begin(), executors_.end(), [](const DeviceExecutor *it) { return it->drained(); }))
-    lock.unlock();
+  const auto is_quiet = [](const DeviceExecutor *it) { return it->drained() || !it->check_device().ok(); };
+  if (!std::all_of(executors_.begin(), executors_.end(), is_quiet)) lock.unlock();
   return lock;
 }
 

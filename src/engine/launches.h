@@ -3,7 +3,6 @@
 // calls of a driver wait for a whole device: behind a kernel that waits for other ranks they would wait for these, too.
 #pragma once
 
-#include <algorithm>
 #include <mutex>
 #include <shared_mutex>
 #include <vector>
@@ -17,13 +16,14 @@ class Launches {
  public:
   [[nodiscard]] static Launches &of_process();
 
-  /// From the first call of `executor` on, until nothing of it is in flight any more.
+  /// Before the first call of `executor`, and behind its last one when nothing of it is in flight any more.
   void add(const DeviceExecutor &executor);
   void remove(const DeviceExecutor &executor);
 
   /// Held while a call is enqueued: no quiet moment begins or goes on.
   [[nodiscard]] std::shared_lock<std::shared_mutex> hold() { return std::shared_lock(mutex_); }
-  /// Nothing is in flight, and nothing will be while the result lives. Not owned: something is. Does not wait.
+  /// Nothing is in flight, on devices that have not failed, and nothing will be while the result lives. Not owned:
+  /// something is. Does not wait.
   [[nodiscard]] std::unique_lock<std::shared_mutex> try_quiet();
 
  private:

@@ -13,7 +13,8 @@ enum class BufferPlace : uint8_t {
   host,
   device,        ///< memory of devices
   shared_device,  ///< of one device, and each rank's kernels read and write all ranks' buffers: threads of one process
-  peer_devices    ///< of several devices, likewise, but for memory that other devices cannot read: all-reduce alone
+  peer_devices    ///< likewise, of several devices or of processes that have registered it, but for memory that some
+                  ///< ranks cannot read: all-reduce alone
 };
 
 /// What was chosen. As overrides: what the user wants, AUTO and 0 where the tuner is free.

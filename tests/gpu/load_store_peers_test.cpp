@@ -280,16 +280,20 @@ TEST_CASE("peers: where a device is lost with its kernel, the kernels of others 
   const DeviceRanks group(on_devices({0, 1}));
   const Buffers buffers(group, Call{large});
   REQUIRE(buffers.enqueue(1) == RONDO_OK);
-  std::this_thread::sleep_for(conformance::a_while);  // its kernel waits at the first gate
+  std::this_thread::sleep_for(std::chrono::seconds(1));  // all blocks of its kernel wait at the first gate
   lose(1, 1);
+  struct Found {  // in any case, else the ranks would never end
+    decltype(lose) tell;
+    ~Found() { tell(1, 0); }
+  } const found{lose};
   REQUIRE(buffers.enqueue(0) == RONDO_OK);  // all have arrived, and one never leaves
   const auto ended = [&] {
     return group.world.cu.stream_query(static_cast<CuStream>(group.stream(0))) == CuStatus::success;
   };
   std::this_thread::sleep_for(conformance::a_while);
   CHECK_FALSE(ended());
-  CHECK(rondo_comm_abort(group.ranks[0]) == RONDO_OK);
   const auto aborted = std::chrono::steady_clock::now();
+  CHECK(rondo_comm_abort(group.ranks[0]) == RONDO_OK);
   const auto since = [&] { return std::chrono::steady_clock::now() - aborted; };
   while (!ended() && since() < std::chrono::seconds(60)) std::this_thread::sleep_for(std::chrono::milliseconds(5));
   CHECK(ended());

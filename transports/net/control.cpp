@@ -18,6 +18,7 @@ namespace {
 
 constexpr uint64_t farewell_look_ns = 200'000;
 constexpr uint64_t failure_repeats = 5;  // heartbeats that repeat it
+constexpr uint32_t locked_out_max = 100;
 static_assert(failure_repeats + 1 <= ControlLines::failure_max - ControlLines::unheard_max);
 
 /// Of what errno says about a connection, 0 if it ended: was the silence too long, or did the other end close?
@@ -112,6 +113,7 @@ bool Control::is_deserted() const {
 /// is said once.
 void Control::say_farewell() {
   const uint64_t begun_ns = now_ns();
+  if (parts_.local->failed()) send_failure();  // a full connection may have left it out
   bool done = false;
   while (!done) {  // ends with the patience
     done = tell_farewell();
@@ -123,17 +125,18 @@ void Control::say_farewell() {
 
 /// False: a connection was full.
 bool Control::tell_farewell() {
-  const uint64_t limit = ControlLines::failure_max + own_cells();
+  const uint64_t limit = std::max(ControlLines::failure_max + own_cells(), ControlLines::buffered_max);
+  // First what other hosts may hear by this one alone: what is joined by it is seen to part when it has left.
+  news_.call_due(UINT64_MAX);
+  news_.tell(lines_, limit - own_cells());
   bool done = true;
   for (const uint32_t host : overlay_.neighbours(host_)) {
     RemoteHost &peer = parts_.share.memory.host(host);
-    bool sent = peer.farewell_told == 0;
-    for (size_t which = 0; sent && which < own_cells(); ++which) sent = lines_.send(host, own_status(which), limit);
-    if (sent) peer.farewell_told = 1;
-    done &= peer.farewell_told != 0 || peer.lost != 0 || peer.send_error != 0 || peer.sent_unheard >= limit;
+    while (peer.farewell_told < own_cells() && lines_.send(host, own_status(peer.farewell_told), limit))
+      ++peer.farewell_told;
+    const bool over = peer.lost != 0 || peer.send_error != 0 || peer.sent_unheard >= limit;
+    done &= over || peer.farewell_told >= own_cells();
   }
-  news_.call_due(UINT64_MAX);  // other hosts may hear by this one alone
-  news_.tell(lines_, std::max(limit, ControlLines::buffered_max));
   return done;
 }
 
@@ -167,6 +170,7 @@ void Control::step(uint64_t now_ns) {
   someone_died_ |= look_for_dead(beats);
   if (!is_to_serve(now_ns)) return;
   const ControlLock lock(header(), index_, 0, ended_);
+  locked_out_ = lock.held() ? 0 : locked_out_ + 1;
   if (lock.held()) serve(now_ns, std::exchange(someone_died_, false));
 }
 
@@ -304,7 +308,8 @@ void Control::watch(std::vector<pollfd> &descriptors) const {
   const std::lock_guard own(mutex_);
   for (const pollfd &process : processes_)
     if (process.fd >= 0) descriptors.push_back(process);
-  if (!is_to_serve(now_ns())) return;
+  // What waits there would wake this rank again and again, as long as a stopped one has the lock.
+  if (!is_to_serve(now_ns()) || locked_out_ >= locked_out_max) return;
   descriptors.push_back({parts_.share.bell.get(), POLLIN, 0});
   for (const uint32_t host : overlay_.neighbours(host_))
     if (parts_.share.memory.host(host).lost == 0) descriptors.push_back(lines_.interest(host));

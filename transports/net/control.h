@@ -79,8 +79,8 @@ class Control {
 
   /// Sends the state of this host's ranks to all others, now or, where somebody else serves just now, soon.
   void tell_status();
-  /// This rank has left: when it returns, the other hosts have been told, unless a stopped rank holds the lock: then it
-  /// returns after 0.5 s, and that rank tells them when it goes on.
+  /// This rank has left: when it returns, the other hosts have been told, but for those that a full connection or their
+  /// silence keeps from it for 0.5 s; or a stopped rank holds the lock for as long, and tells them when it goes on.
   void tell_leaving();
   /// The communicator has failed: likewise.
   void pass_on_failure();
@@ -130,6 +130,7 @@ class Control {
   std::vector<pollfd> processes_;      ///< by index: of the others' processes; -1: has ended, or there is none to watch
   std::vector<bool> ended_;            ///< by index: the process has ended
   bool someone_died_ = false;          ///< since this rank last served
+  uint32_t locked_out_ = 0;            ///< steps in a row in which another rank had the lock
 };
 
 }  // namespace rondo::net

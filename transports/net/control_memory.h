@@ -7,7 +7,8 @@
 // Lock     `lock` of the header guards all that no comment calls readable without. Its word names the holder, from
 //          which it is taken over when the kernel says that its process has ended, and never before: a holder that is
 //          stopped or has no core may go on at any time, two would write to one connection, and cells would be torn.
-//          So a rank that is stopped in the microseconds in which it holds the lock keeps its host from hearing and
+//          So a rank that is stopped in the microseconds in which it holds the lock (the last one to leave for 0.5 s at
+//          most, where a connection is full) keeps its host from hearing and
 //          telling until it goes on. Its host is late then, as the rank is, and its kernel acknowledges.
 //          Of a holder that ends one cell that had come may be lost, or one be sent twice: each says what it says once
 //          more at the next heartbeat.
@@ -54,7 +55,7 @@ struct ControlHeader {
 struct RemoteHost {
   alignas(cache_line_bytes) uint64_t lost = 0;  ///< 1: nothing comes any more
   uint64_t sent_unheard = 0;  ///< cells that were sent to it since the last one came
-  uint64_t farewell_told = 0;  ///< 1: it was told that all ranks of this host have left or ended
+  uint64_t farewell_told = 0;  ///< cells of how this host's ranks have left or ended, when all had, that it was told
   uint64_t send_error = 0;  ///< nothing can be sent any more; what it said last is still to be read
   SilenceWatch silence;      ///< looks at each heartbeat
   uint64_t unsent_bytes = 0;  ///< the last so many of `unsent` are still to be sent
@@ -80,9 +81,8 @@ struct RemoteRank {
   uint64_t told = 0;       ///< the furthest state that it was told to be in, as on the wire
   uint64_t due_now = 0;    ///< of a ring: a bit for each neighbour that is to be told of this rank
   uint64_t due_later = 0;  ///< likewise, at a later heartbeat
-  uint64_t asked_operation = 0;
   uint64_t asked_ns = 0;
-  uint64_t asked_count = 0;  ///< how often, for that operation
+  uint64_t asked_count = 0;  ///< how often since it answered
   std::array<RemoteRecord, record_count> records{};
 };
 

@@ -10,7 +10,10 @@ namespace {
 
 constexpr uint64_t ask_again_ns = 50'000'000;
 constexpr uint64_t ask_doublings_max = 5;  // of that pause: 0.8 s
-constexpr uint64_t ring_questions_max = 16;        // in ask_again_ns, with those of all ranks of a host
+// In ask_again_ns, with those of all ranks of a host; and what is told for each. A host on the way passes them on to
+// the asker, which says nothing meanwhile.
+constexpr uint64_t ring_questions_max = 16, ring_records_max = 4;
+static_assert(ring_questions_max * ring_records_max <= ControlLines::unheard_max);
 constexpr uint32_t hops_max = 64;                  // a shortest way has log2(hosts); hosts may know of different ones
 /// Clocks of two hosts part by that much a second at worst: an old measurement loses to a new one of this uncertainty.
 constexpr uint64_t clock_drift_divisor = 50'000;  // 20 parts in a million
@@ -30,18 +33,17 @@ std::optional<OperationInfo> Control::entered(uint32_t rank, uint64_t operation)
   const RemoteRecord &record = peer.records[operation % RemoteRank::record_count];
   if (record.operation == operation) return record.what;
   const uint64_t now = now_ns();
-  // One that does not answer is asked less and less often: the others, of which only so many are asked at once, have
-  // their turn.
-  if (peer.asked_operation != operation) peer.asked_count = 0;
+  // One that does not answer is asked less and less often, whatever about: the others, of which only so many are asked
+  // at once, have their turn.
   const uint64_t pause_ns = ask_again_ns << std::min(peer.asked_count, ask_doublings_max) >> 1;
   const bool asked = peer.asked_count != 0 && now - peer.asked_ns < pause_ns;
   if (peer.ended != 0 || peer.entered < operation || asked) return std::nullopt;
   const uint32_t next = news_.first_hop(parts_.host_of[rank]);
   if (next == Overlay::no_way || !may_ask(now)) return std::nullopt;
-  peer.asked_operation = operation;
+  if (!lines_.send(next, Cell(CellKind::ask).put(Inquiry{rank, operation, host_, hops_max}))) return std::nullopt;
+  ++header().asked_count;
   peer.asked_ns = now;
   ++peer.asked_count;
-  lines_.send(next, Cell(CellKind::ask).put(Inquiry{rank, operation, host_, hops_max}));
   return std::nullopt;
 }
 
@@ -53,7 +55,7 @@ bool Control::may_ask(uint64_t now_ns) const {
     shared.asked_ns = now_ns;
     shared.asked_count = 0;
   }
-  return shared.asked_count++ < ring_questions_max;
+  return shared.asked_count < ring_questions_max;
 }
 
 void Control::send_towards(uint32_t host, const Cell &cell) {
@@ -75,7 +77,8 @@ void Control::answer(const Inquiry &asked) {
   const auto [rank, operation, asker, hops] = asked;
   const auto index = static_cast<uint32_t>(std::ranges::find(local_ranks_, rank) - local_ranks_.begin());
   // With those before it: ranks that disagree go back to where they parted. What was asked for comes last.
-  const uint64_t before = std::min<uint64_t>(operation, RemoteRank::record_count) - 1;
+  const uint64_t most = overlay_.is_mesh() ? RemoteRank::record_count : ring_records_max;
+  const uint64_t before = std::min(operation, most) - 1;
   for (uint64_t each = operation - before; operation != 0 && each <= operation; ++each)
     if (const auto what = parts_.local->entered(index, each))
       send_towards(asker, Cell(CellKind::record).put(Inquiry{rank, each, asker, hops_max}).put(*what));
@@ -86,10 +89,13 @@ void Control::take_record(uint32_t neighbour, ByteReader body) {
   if (!is_known(answered) || is_local(answered.rank)) return;
   if (overlay_.is_mesh() && parts_.host_of[answered.rank] != neighbour) return;
   const OperationInfo what = operation_of(body);
-  if (answered.asker == host_)
-    remote(answered.rank).records[answered.operation % RemoteRank::record_count] = {answered.operation, what};
-  else if (answered.hops != 0)
+  if (answered.asker == host_) {
+    RemoteRank &peer = remote(answered.rank);
+    peer.records[answered.operation % RemoteRank::record_count] = {answered.operation, what};
+    peer.asked_count = 0;
+  } else if (answered.hops != 0) {
     send_towards(answered.asker, Cell(CellKind::record).put(answered.passed_on()).put(what));
+  }
 }
 
 /// A question is answered at once. An answer says what the clock of the neighbour was between the asking and now: the

@@ -117,7 +117,12 @@ void News::take_down(ByteReader body) {
     const auto other = body.number<uint32_t>();
     const auto reason = body.number<uint32_t>();
     const auto place = overlay_.place(host, other);
-    if (place && reason != 0) add_down(host, *place, reason);
+    if (!place || reason == 0) continue;
+    add_down(host, *place, reason);
+    if (other != host_) continue;
+    // It has given this connection up. Both ends tell, so that nobody takes this host for lost by it (is_cut_off).
+    add_down(host_, *overlay_.place(host_, host), reason);
+    memory_.host(host).lost = 1;
   }
 }
 

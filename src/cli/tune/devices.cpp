@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
-#include <set>
 #include <span>
 
 #include "cuda/driver/driver.h"
@@ -250,19 +249,26 @@ std::vector<uint64_t> device_sizes(const Options &options, const Group &group, u
 
 namespace {
 
-/// How many of the devices that ranks take in turn are others and reach each other, as threads need it to share their
-/// buffers: 1 where one does not.
-Result<uint32_t> linked_device_count(const Options &options, const Config &config) {
-  RONDO_TRY_ASSIGN(const cuda::CudaDriver *const driver, cuda::cuda_driver(config.cuda_library));
+/// The devices that ranks take in turn.
+Result<std::vector<int>> ordinals_of(const Options &options, const cuda::CudaDriver &driver) {
   std::vector<int> ordinals = console::parse_cuda_devices(options.device).value_or(std::vector<int>{0});
-  if (ordinals.empty()) {
-    RONDO_TRY_ASSIGN(const auto devices, cuda::cuda_devices(*driver));
-    for (const cuda::CudaDevice &device : devices) ordinals.push_back(device.ordinal);
-  }
-  for (const int from : ordinals)
-    for (const int to : ordinals)
-      if (from != to && !cuda::has_native_atomics(*driver, from, to)) return 1u;
-  return static_cast<uint32_t>(std::set(ordinals.begin(), ordinals.end()).size());
+  if (!ordinals.empty()) return ordinals;
+  RONDO_TRY_ASSIGN(const auto devices, cuda::cuda_devices(driver));
+  for (const cuda::CudaDevice &device : devices) ordinals.push_back(device.ordinal);
+  return ordinals;
+}
+
+/// Whether so many ranks are on several devices, each of which reaches the others, as threads need it to share their
+/// buffers.
+bool are_linked(const cuda::CudaDriver &driver, std::span<const int> ordinals, uint32_t rank_count) {
+  const auto used = ordinals.first(std::min<size_t>(rank_count, ordinals.size()));
+  bool several = false;
+  for (const int from : used)
+    for (const int to : used) {
+      if (from != to && !cuda::has_native_atomics(driver, from, to)) return false;
+      several = several || from != to;
+    }
+  return several;
 }
 
 }  // namespace
@@ -270,12 +276,14 @@ Result<uint32_t> linked_device_count(const Options &options, const Config &confi
 Result<std::vector<Measured>> measure_devices(const Options &options, const Config &config) {
   if (factor_of(options.sizes) == 0)
     return invalid_argument("--sizes: with --device they are FROM-TO/FACTOR, each the one before times the factor");
-  RONDO_TRY_ASSIGN(const uint32_t linked, linked_device_count(options, config));
+  RONDO_TRY_ASSIGN(const cuda::CudaDriver *const driver, cuda::cuda_driver(config.cuda_library));
+  RONDO_TRY_ASSIGN(const std::vector<int> ordinals, ordinals_of(options, *driver));
   std::vector<Group> groups;
   for (const BufferPlace buffers : {BufferPlace::device, BufferPlace::shared_device, BufferPlace::peer_devices})
     for (const uint32_t rank_count : options.rank_counts)
       for (const rondo_collective_t collective : options.collectives)
-        if (buffers != BufferPlace::peer_devices || (linked > 1 && rank_count > 1 && collective == RONDO_ALL_REDUCE))
+        if (buffers != BufferPlace::peer_devices ||
+            (collective == RONDO_ALL_REDUCE && are_linked(*driver, ordinals, rank_count)))
           groups.push_back({collective, rank_count, false, buffers});
   const bool can_share = config.device_executor != RONDO_DEVICE_EXECUTOR_COPY &&
                          config.device_launch == DeviceLaunch::own;
