@@ -44,8 +44,8 @@ struct alignas(cache_line_bytes) RegionEntry {
   uint64_t seen[device::load_store_rank_count_max] = {};  ///< by rank
 };
 
-/// Of one rank. announce(), posted(), withdraw() and is_closed() are for its own memory, and any thread may call them;
-/// so may one call the others.
+/// Of one rank. announce(), posted(), withdraw() and find_holder() are for its own memory, and any thread may call
+/// them; so may one call the others.
 class Regions {
  public:
   /// Every rank of a node calls it. `table`: zeroed device memory of this rank, table_bytes(), which its kernels get.
