@@ -262,7 +262,7 @@ Result<DevicePointer> KernelExecutor::address_for(CudaPlan &plan, const DeviceCa
 }
 
 void KernelExecutor::stop() {
-  const bool lost = segment_.shape().buffers == BufferPlace::peer_devices && loss_.look(now_ns());
+  const bool lost = shares_partly(segment_.shape().buffers) && loss_.look(now_ns());
   // Pairs with A1 in cuda/kernels/run.h.
   memory::store_release(words().abort, lost ? device::abort_lost_peers : device::abort_operation);
 }

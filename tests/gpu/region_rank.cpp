@@ -1,17 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // One rank of a job in which processes share registered memory of devices, for region_process_test.py:
 // `region_rank STEP...`, each a word as below, of all ranks or, as `1:STEP`, of one. Rank r is on device r modulo
-// REGION_RANK_DEVICES, and has a buffer to send and one to receive, of float32.
+// REGION_RANK_DEVICES, and has a buffer to send and one to receive, of REGION_RANK_COUNT float32.
 //   register, deregister    both buffers; a peer may be ahead, and have them open still
 //   replace                 deregisters both for good, frees them, and allocates others of another size in their place
 //   sum=LABEL               an all-reduce, whose result must be that of the ranks' order, bit for bit; says what its
 //                           kernels have moved: "moved LABEL" and a figure for each pair of devices
+//   plan                    says which algorithm and kernel a sum has: "plan ALGORITHM KERNEL"
 //   shared                  sums until one goes in the buffers themselves, which all ranks see of the same sum
 //   capture, replay=LABEL   the same as a graph
 //   start                   an all-reduce whose end nobody waits for
 //   end                     waits for that
 //   hold                    deregisters the first, which a peer has open still
-//   kill, sleep, destroy
+//   other                   makes another communicator
+//   other_start, other_end  an all-reduce on that, whose end nobody waits for; waits for it
+//   destroy                 the communicator: the last step on it
+//   kill, sleep
+// After a failure both buffers are deregistered: "at the end, deregister: STATUS".
 #include <signal.h>
 
 #include <chrono>
@@ -19,6 +24,7 @@
 #include <cstring>
 #include <random>
 #include <thread>
+#include <utility>
 
 #include "tests/gpu/device_process.h"
 #include "tests/soft_cuda/soft_cuda.h"
@@ -38,6 +44,9 @@ struct RegionRank {
   DeviceMemory recv;
   rondo_registration_t registrations[2] = {};
   GraphExec graph;
+  rondo_comm_t other = nullptr;
+  Stream other_stream;
+  DeviceMemory other_buffer;
   int round = 0;
   double moved = 0;
 
@@ -139,6 +148,15 @@ int capture(RegionRank &it) {
              : driver_failed;
 }
 
+int show_plan(const RegionRank &it) {
+  rondo_plan_info_t plan = RONDO_PLAN_INFO_INIT;
+  const rondo_status_t status =
+      rondo_comm_query_plan(it.self.comm, RONDO_ALL_REDUCE, it.self.count, RONDO_FLOAT32, &plan);
+  if (status == RONDO_OK)
+    std::printf("plan %s %s\n", rondo_algorithm_string(plan.algorithm), rondo_kernel_string(plan.kernel));
+  return status;
+}
+
 int register_both(RegionRank &it) {
   for (const int which : {0, 1}) {
     const DeviceMemory &memory = which == 0 ? it.self.buffer : it.recv;
@@ -181,18 +199,47 @@ int hold(RegionRank &it) {
   return first == RONDO_NOT_READY ? int{RONDO_OK} : wrong_value;
 }
 
+int make_other(RegionRank &it) {
+  auto stream = make_stream(it.self.context);
+  auto buffer = allocate_device_memory(it.self.context, it.bytes());
+  if (!stream.ok() || !buffer.ok()) return driver_failed;
+  it.other_stream = std::move(stream).value();
+  it.other_buffer = std::move(buffer).value();
+  rondo_config_t config = RONDO_CONFIG_INIT;
+  config.device = it.self.device;
+  return rondo_comm_init_env(&it.other, &config);
+}
+
+int start_other(const RegionRank &it) {
+  void *const pointer = it.pointer(it.other_buffer);
+  return rondo_all_reduce(pointer, pointer, it.self.count, RONDO_FLOAT32, RONDO_SUM, it.other,
+                          it.other_stream.get().object);
+}
+
+int end_other(const RegionRank &it) {
+  const CuStatus ended = it.self.cu->stream_synchronize(it.other_stream.get().object);
+  rondo_status_t state = RONDO_OK;
+  if (rondo_comm_get_async_error(it.other, &state) != RONDO_OK || state != RONDO_OK) return state;
+  return ended == CuStatus::success ? int{RONDO_OK} : driver_failed;
+}
+
 int run_step(RegionRank &it, const std::string &step) {
   const auto label = [&] { return step.c_str() + step.find('=') + 1; };
   if (step == "register") return register_both(it);
   if (step == "deregister") return deregister_both(it, 1);
   if (step == "replace") return replace(it);
   if (step.starts_with("sum=")) return sum(it, label(), false);
+  if (step == "plan") return show_plan(it);
   if (step == "shared") return sum_until_shared(it);
   if (step == "capture") return capture(it);
   if (step.starts_with("replay=")) return sum(it, label(), true);
   if (step == "start") return fill(it) == RONDO_OK ? call(it) : driver_failed;
   if (step == "end") return check(it);
   if (step == "hold") return hold(it);
+  if (step == "other") return make_other(it);
+  if (step == "other_start") return start_other(it);
+  if (step == "other_end") return end_other(it);
+  if (step == "destroy") return rondo_comm_destroy(std::exchange(it.self.comm, nullptr));
   if (step == "kill") return ::raise(SIGKILL);
   if (step == "sleep") return std::this_thread::sleep_for(std::chrono::seconds(1)), int{RONDO_OK};
   std::fprintf(stderr, "unknown step %s\n", step.c_str());
@@ -209,7 +256,7 @@ int main(int argument_count, char **arguments) {
     return text == nullptr ? otherwise : std::atoi(text);
   };
   self.device = number("RANK", number("RONDO_RANK", 0)) % number("REGION_RANK_DEVICES", 1);
-  const auto ready = set_up(self, 300'001);
+  const auto ready = set_up(self, static_cast<size_t>(number("REGION_RANK_COUNT", 300'001)));
   if (!ready.ok()) return 2;
   int outcome = join(self, 20'000);
   const bool made = outcome == RONDO_OK;
@@ -227,6 +274,10 @@ int main(int argument_count, char **arguments) {
     if (outcome != RONDO_OK) std::printf("at the step %s\n", step.c_str());
   }
   report(self, outcome);
-  if (made) static_cast<void>(rondo_comm_destroy(self.comm));
+  if (made && outcome != RONDO_OK)
+    std::printf("at the end, deregister: %s\n",
+                rondo_status_string(static_cast<rondo_status_t>(deregister_both(it, attempts_max))));
+  for (rondo_comm_t comm : {self.comm, it.other})
+    if (comm != nullptr) static_cast<void>(rondo_comm_destroy(comm));
   return outcome == RONDO_OK ? 0 : 1;
 }
