@@ -172,6 +172,14 @@ class Regions(unittest.TestCase):
             self.assertIn("at the end, deregister: ok\n", rank.output)
             self.assertNotIn("must not be freed", rank.output)
 
+    def test_a_rank_is_told_of_a_buffer_that_a_busy_peer_has_open_and_busy_ranks_close_theirs_in_the_end(self):
+        # Rank 2 makes the others wait in another communicator, for longer than they wait for a quiet moment.
+        ranks = self.job(3, ["other", "register", "shared", "0:other_start", "1:other_start", "sleep", "destroy",
+                             "2:other_start", "other_end"])
+        for number in (0, 1):
+            self.assertNotIn("must not be freed", ranks[number].output)
+        self.assertRegex(ranks[2].output, r"must not be freed yet: rank [01].* still has it open, .*; free it when")
+
     def test_devices_without_atomics_between_them_go_through_places(self):
         ranks = self.job(2, ["register", "sum=apart"], {"SOFT_CUDA_NVLINK": "off"})
         self.check_apart(ranks, "apart")
