@@ -4,6 +4,7 @@ where nobody asks for a kernel: what kernels move tells whether a sum went in th
 places. By the driver in software."""
 
 import sys
+import tempfile
 import unittest
 from pathlib import Path
 
@@ -61,6 +62,20 @@ class Regions(unittest.TestCase):
                                      {"RONDO_DEVICE_HANDLES": handles}, devices)
                     self.check_apart(ranks, "before")
                     self.check_shared(ranks, "in_place")
+
+    def test_ranks_that_are_threads_of_several_processes_share_what_they_register(self):
+        # Two processes of two ranks, both on each of two devices, and on one each.
+        for devices in (2, 4):
+            with tempfile.TemporaryDirectory() as folder:
+                steps = ["sum=before", "register", "shared", "sum=in_place", "deregister", "sum=after"]
+                threads = {"REGION_RANK_THREADS": "2", "REGION_RANK_ID": f"{folder}/id"}
+                processes = self.job(2, steps, threads, devices)
+                for process in processes.values():
+                    self.assertEqual([told.status for told in process.reports()], ["ok", "ok"], process.output)
+                for label, least, most in (("before", 4, 5), ("in_place", 1.9, 2.1), ("after", 4, 5)):
+                    total = moved(processes, label)
+                    memory = sum(total[device][device] for device in range(DEVICES)) / 4
+                    self.assertTrue(least <= memory <= most, (label, total))
 
     def check_budget(self, size, devices, total, memory_most, what):
         """Of each rank of each device."""
