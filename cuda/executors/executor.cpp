@@ -57,9 +57,7 @@ class KernelExecutor final : public ExecutorBase {
     return regions_ == nullptr ? Result<void>() : withdraw_region(*regions_, queries(), first);
   }
   void follow_peers() override;
-  void stop_sharing() override {
-    if (regions_ != nullptr) leave_regions(*regions_, queries(), rank_);
-  }
+  void stop_sharing() override;
 
   [[nodiscard]] Result<void> connect(const DeviceRequest &request, InfoExchange &info_exchange) override;
 
@@ -262,7 +260,7 @@ Result<DevicePointer> KernelExecutor::address_for(CudaPlan &plan, const DeviceCa
 }
 
 void KernelExecutor::stop() {
-  const bool lost = segment_.shape().buffers == BufferPlace::peer_devices && loss_.look(now_ns());
+  const bool lost = shares_partly(segment_.shape().buffers) && loss_.look(now_ns());
   // Pairs with A1 in cuda/kernels/run.h.
   memory::store_release(words().abort, lost ? device::abort_lost_peers : device::abort_operation);
 }
@@ -274,6 +272,16 @@ void KernelExecutor::follow_peers() {
   if (!quiet.owns_lock()) return;
   const CaptureModeGuard capture_goes_on(*driver_);
   regions_->look();
+}
+
+void KernelExecutor::stop_sharing() {
+  if (regions_ == nullptr) return;
+  const CaptureModeGuard capture_goes_on(*driver_);
+  leave_regions(*regions_, queries(), rank_, [this] {
+    const auto quiet = try_quiet();
+    if (quiet.owns_lock()) regions_->leave();
+    return quiet.owns_lock();
+  });
 }
 
 device::DeviceOperation KernelExecutor::operation_of(const CudaPlan &plan, const DeviceCall &call) const {

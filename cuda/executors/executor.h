@@ -46,8 +46,8 @@ struct DeviceRequest {
   /// Of ranks that are threads of one process on several devices: the others than this rank's, if each device reaches
   /// the memory of each other and does atomics there. Else empty.
   std::vector<CuDevice> peer_devices;
-  /// load_store is asked for, and ranks are several processes of one node, which do not take turns on a device: they
-  /// share what they register. Else empty. The devices of all ranks, by rank.
+  /// Of ranks that are several processes of one node, do not take turns on a device, and have load_store unless their
+  /// devices forbid it: they share what they register. Else empty. The devices of all ranks, by rank.
   std::vector<DeviceUuid> region_devices;
   uint32_t peer_channels = 0;  ///< of load_store, where there are peer devices; 0: not agreed on yet
 
@@ -59,6 +59,8 @@ struct DeviceRequest {
   [[nodiscard]] rondo_protocol_t kernel_protocol() const {
     return executor == RONDO_DEVICE_EXECUTOR_KERNEL ? protocol : RONDO_PROTOCOL_AUTO;
   }
+  /// Neither a kernel nor a protocol is asked for.
+  [[nodiscard]] bool is_free() const { return kernel == RONDO_KERNEL_AUTO && protocol == RONDO_PROTOCOL_AUTO; }
   /// Kernels of load_store are asked for, and can be. `executor`: as chosen.
   [[nodiscard]] bool load_store() const {
     return executor == RONDO_DEVICE_EXECUTOR_KERNEL && kernel == RONDO_KERNEL_LOAD_STORE && on_one_node();

@@ -44,22 +44,21 @@ Result<void> check_region_devices(const PrimaryContext &context, const DeviceReq
 BufferPlace place_of_buffers(const DeviceRequest &request) {
   if (request.executor != RONDO_DEVICE_EXECUTOR_KERNEL || request.shares_launches) return BufferPlace::device;
   if (request.neighbours.in_process == request.rank_count) return BufferPlace::shared_device;
-  const bool on_peers = !request.peer_devices.empty() || !request.region_devices.empty();
-  return on_peers ? BufferPlace::peer_devices : BufferPlace::device;
+  if (!request.region_devices.empty()) return BufferPlace::registered;
+  return request.peer_devices.empty() ? BufferPlace::device : BufferPlace::peer_devices;
 }
 
 bool agrees_on_peers(const DeviceRequest &request) {
-  return place_of_buffers(request) == BufferPlace::peer_devices && wants_load_store(request);
+  return shares_partly(place_of_buffers(request)) && wants_load_store(request);
 }
 
 bool wants_load_store(const DeviceRequest &request) {
   if (request.executor != RONDO_DEVICE_EXECUTOR_KERNEL || request.rank_count < 2 ||
       request.rank_count > device::load_store_rank_count_max)
     return false;
-  const bool is_free = request.kernel == RONDO_KERNEL_AUTO && request.protocol == RONDO_PROTOCOL_AUTO;
-  return request.load_store() || (is_free && (place_of_buffers(request) != BufferPlace::device ||
-                                              (request.measured_load_store && request.on_one_node() &&
-                                               !request.shares_launches)));
+  return request.load_store() ||
+         (request.is_free() && (place_of_buffers(request) != BufferPlace::device ||
+                                (request.measured_load_store && request.on_one_node() && !request.shares_launches)));
 }
 
 Result<void> agree_on_peers(const PrimaryContext &context, uint32_t channel_count, InfoExchange &info_exchange,
@@ -116,7 +115,7 @@ device::LoadStoreGeometry choose_load_store(const DeviceRequest &request, const 
   const BufferPlace buffers = place_of_buffers(request);
   device::LoadStoreGeometry shape{ranks, channel_count, load_store_post_bytes, load_store_chunk_bytes};
   if (buffers == BufferPlace::device) return shape;
-  const bool on_peers = buffers == BufferPlace::peer_devices;
+  const bool on_peers = shares_partly(buffers);
   shape.chunk_bytes = on_peers ? peer_chunk_bytes : unused_chunk_bytes;
   if (request.channel_count != 0) return shape;  // so many are asked for
   const uint64_t free_blocks = budget.blocks - std::min(budget.blocks, request.claimed_blocks);

@@ -17,8 +17,8 @@
 namespace rondo::cuda {
 
 /// shared_device, peer_devices: all ranks are threads of one process, on one device or on several that reach each
-/// other, and launch kernels of their own: each can read and write all buffers, or those that peers can read. Of
-/// several processes, by regions: peer_devices, too, on however many devices. Else device. The same on all ranks.
+/// other, and launch kernels of their own: each can read and write all buffers, or those that peers can read.
+/// registered: of several processes, on however many devices, by regions. Else device. The same on all ranks.
 [[nodiscard]] BufferPlace place_of_buffers(const DeviceRequest &request);
 
 /// Ranks on several devices have to agree on whether they share buffers, and by how many channels: each calls

@@ -157,7 +157,7 @@ void describe_load_store(const Plan &plan, BufferPlace place, uint64_t shared_ch
   operation.root = signature.root;
   const bool all_reduce = operation.collective == LoadStoreCollective::all_reduce;
   // As has_both_ways in cuda/kernels/load_store.h: types of 8 bits go through places among devices.
-  const bool in_places = place == BufferPlace::peer_devices && all_reduce && element_bytes == 1;
+  const bool in_places = shares_partly(place) && all_reduce && element_bytes == 1;
   const bool shares_buffers = place != BufferPlace::device && !in_places;
   assert(all_reduce || shares_buffers);  // the tuner chooses nothing else
   operation.mode = all_reduce && plan.choice.algorithm == RONDO_ALGORITHM_ONE_SHOT ? LoadStoreMode::one_shot

@@ -59,15 +59,22 @@ Result<void> withdraw_region(Regions &regions, const RankQueries &ranks, const v
   return error;
 }
 
-void leave_regions(Regions &regions, const RankQueries &ranks, uint32_t rank) {
+void leave_regions(Regions &regions, const RankQueries &ranks, uint32_t rank,
+                   const std::function<bool()> &close_if_quiet) {
   regions.withdraw_all();
-  const auto holder = wait_for_holders(ranks, quiesce_patience_ns, [&](const std::vector<uint32_t> &dead) {
-    return regions.find_holder(dead);
-  });
+  bool closed = false;
+  const auto find = [&](const std::vector<uint32_t> &dead) {
+    closed = closed || close_if_quiet();
+    return regions.find_other_holder(dead);
+  };
+  auto holder = wait_for_holders(ranks, quiesce_patience_ns, find);
+  regions.leave();  // may wait for what other communicators have in flight
+  // Others whose processes were as busy come here at the same time.
+  if (holder) holder = wait_for_holders(ranks, close_patience_ns, find);
   if (holder)
     log::warning({log::Subsystem::memory, rank},
-                 "a registered buffer must not be freed yet: " + still_open(ranks, *holder));
-  regions.leave();
+                 "a registered buffer must not be freed yet: " + still_open(ranks, *holder) +
+                     "; free it when that rank has destroyed this communicator, too");
 }
 
 }  // namespace rondo::cuda

@@ -24,7 +24,9 @@ struct RankQueries {
 void share_region(Regions &regions, uint32_t rank, const void *first, size_t bytes);
 /// As Executor::unshare().
 [[nodiscard]] Result<void> withdraw_region(Regions &regions, const RankQueries &ranks, const void *first);
-/// All of this rank's, and of the others', when nothing of the rank is in flight any more.
-void leave_regions(Regions &regions, const RankQueries &ranks, uint32_t rank);
+/// All of this rank's, and of the others', when nothing of the rank is in flight any more. `close_if_quiet`: calls
+/// leave() if nothing of the process is; false: something is. Some seconds later the others' are closed all the same.
+void leave_regions(Regions &regions, const RankQueries &ranks, uint32_t rank,
+                   const std::function<bool()> &close_if_quiet);
 
 }  // namespace rondo::cuda

@@ -86,8 +86,9 @@ void warn_of_shared_queues(const DeviceRequest &request) {
 
 /// The same on all ranks, but for what agree_on_peers() finds.
 bool shares_by_regions(const DeviceRequest &request, std::span<const PlacementInfo> infos) {
-  return request.load_store() && !request.one_process && !request.shares_launches && !takes_turns(infos) &&
-         request.rank_count <= device::load_store_rank_count_max;
+  const bool runs_kernels = request.executor == RONDO_DEVICE_EXECUTOR_KERNEL && request.on_one_node();
+  return runs_kernels && (request.kernel == RONDO_KERNEL_LOAD_STORE || request.is_free()) && !request.one_process &&
+         !request.shares_launches && !takes_turns(infos) && request.rank_count <= device::load_store_rank_count_max;
 }
 
 /// `request`: what is asked for, then what was chosen. `executor`: as ExecutorBase::connect() says.

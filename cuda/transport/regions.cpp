@@ -145,7 +145,8 @@ std::optional<uint32_t> Regions::find_holder(const void *first, const std::vecto
   return {};
 }
 
-std::optional<uint32_t> Regions::find_holder(const std::vector<uint32_t> &dead) {
+std::optional<uint32_t> Regions::find_other_holder(std::vector<uint32_t> dead) {
+  dead.push_back(rank_);
   const std::lock_guard lock(own_mutex_);
   for (uint32_t region = 0; region < region_count_max; ++region)
     if (own_[region].bytes != 0)

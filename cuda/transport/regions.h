@@ -44,7 +44,7 @@ struct alignas(cache_line_bytes) RegionEntry {
   uint64_t seen[device::load_store_rank_count_max] = {};  ///< by rank
 };
 
-/// Of one rank. announce(), posted(), withdraw() and find_holder() are for its own memory, and any thread may call
+/// Of one rank. announce(), posted(), withdraw() and find_...() are for its own memory, and any thread may call
 /// them; so may one call the others.
 class Regions {
  public:
@@ -71,8 +71,8 @@ class Regions {
   void withdraw_all();
   /// A rank that has not closed what was withdrawn from that address on. None: the memory may be given back.
   [[nodiscard]] std::optional<uint32_t> find_holder(const void *first, const std::vector<uint32_t> &dead);
-  /// The same of all that was withdrawn.
-  [[nodiscard]] std::optional<uint32_t> find_holder(const std::vector<uint32_t> &dead);
+  /// The same of all that was withdrawn, when nothing of this rank is in flight any more: of the other ranks.
+  [[nodiscard]] std::optional<uint32_t> find_other_holder(std::vector<uint32_t> dead);
 
   /// A rank has announced or withdrawn something since the last look().
   [[nodiscard]] bool has_news() const;

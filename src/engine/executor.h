@@ -41,7 +41,7 @@ struct ExecutorCapabilities {
   uint64_t post_bytes = 0;            ///< load_store: the most that a one_shot takes; 0: no load_store here
   uint64_t exchange_chunk_bytes = 0;  ///< load_store: the largest chunk of a two_shot
   uint32_t exchange_channels = 0;     ///< load_store on a device: the most channels; 0: on the host
-  BufferPlace buffers = BufferPlace::host;  ///< shared_device, peer_devices: by load_store
+  BufferPlace buffers = BufferPlace::host;  ///< shared_device and behind it: by load_store
   bool oversubscribed = false;      ///< ranks wait for each other's cores
   bool runs_in_call = false;        ///< without a stream enqueue() returns when the work is done
   bool checks_buffers = true;       ///< false: check_buffer() accepts everything

@@ -61,7 +61,7 @@ constexpr uint64_t post_block_bytes = 2 * KiB;
 
 /// An all-reduce can go in the ranks' own buffers.
 bool shares_buffers(const TunerInput &input) {
-  return input.buffers == BufferPlace::shared_device || input.buffers == BufferPlace::peer_devices;
+  return input.buffers == BufferPlace::shared_device || shares_partly(input.buffers);
 }
 
 uint32_t exchange_channels_for(const TunerInput &input, bool one_shot) {

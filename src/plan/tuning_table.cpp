@@ -100,6 +100,7 @@ const char *buffer_place_string(BufferPlace place) {
     case BufferPlace::device: return "device";
     case BufferPlace::shared_device: return "shared_device";
     case BufferPlace::peer_devices: return "peer_devices";
+    case BufferPlace::registered: break;
   }
   return nullptr;
 }

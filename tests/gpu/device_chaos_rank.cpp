@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // One rank of a life on a device, for device_chaos_test.py: `device_chaos_rank KIND VICTIM DELAY_US COUNT MANNER`. Sums
 // until the communicator fails, and gives everything back. Prints what it got, and what of the driver is still alive
-// then. MANNER: calls, or replays, among which every third sum is a call.
+// then. MANNER: calls, or replays, among which every third sum is a call. DEVICE_CHAOS_REGISTERS=1: it registers its
+// buffer.
 #include <signal.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <thread>
 
 #include "src/base/clock.h"
@@ -48,6 +50,15 @@ int wait_silently(const DeviceProcess &self) {
   return state;
 }
 
+/// Until the communicator's end.
+int register_buffer(const DeviceProcess &self) {
+  const char *const text = std::getenv("DEVICE_CHAOS_REGISTERS");
+  if (text == nullptr || std::atoi(text) == 0) return RONDO_OK;
+  rondo_registration_t registration = nullptr;
+  return rondo_comm_register(self.comm, reinterpret_cast<void *>(self.buffer.get().object),
+                             self.count * sizeof(int32_t), 0, &registration);
+}
+
 int live_through(const DeviceProcess &self, const Fate &fate, uint64_t struck_ns) {
   const bool victim = self.rank == fate.victim;
   rondo::cuda::GraphExec graph;
@@ -67,7 +78,8 @@ int live(DeviceProcess &self, const Fate &fate, bool is_victim) {
   if (is_victim && fate.kind == "early") striker = std::thread(strike, std::cref(self), std::cref(fate));
   int outcome = join(self, fate.kind == "silent" ? silent_timeout_ms : timeout_ms);
   const bool made = outcome == RONDO_OK;
-  if (made) outcome = sum_once(self, 1, self.count);
+  if (made) outcome = register_buffer(self);
+  if (outcome == RONDO_OK) outcome = sum_once(self, 1, self.count);
   if (outcome == RONDO_OK) {
     const bool strikes = fate.kind == "kill" || fate.kind == "exit" || fate.kind == "abort";
     if (is_victim && strikes) striker = std::thread(strike, std::cref(self), std::cref(fate));

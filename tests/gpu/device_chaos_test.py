@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lives of communicators on a device, with real processes and the driver in software: from each seed 2-4 ranks, one of
-which is killed, exits, aborts, falls silent, disagrees, or has a driver that fails; some replay graphs. Every other
-rank must get an error that names it, nothing may hang, and nothing of the driver may stay alive in those that live on.
+which is killed, exits, aborts, falls silent, disagrees, or has a driver that fails; some replay graphs, some register
+their buffers. Every other rank must get an error that names it, nothing may hang, and nothing of the driver may stay
+alive in those that live on.
 
 usage: device_chaos_test.py DEVICE_CHAOS_RANK [--seeds N] [--seed N] [--jobs N] [--any-driver]"""
 
@@ -73,6 +74,9 @@ class Life:
                "work": f";work={10 ** draw.uniform(-2.3, -1):.4f}:719"}.get(self.kind, "")
         self.own = {self.victim: {"SOFT_CUDA_FAULTS": faults + own}}
         self.manner = "replays" if self.kind in REPLAYED and draw.random() < 0.5 else "calls"
+        # By MPS kernels are chosen, of load_store where nobody asks, in the buffers that all ranks have registered.
+        self.environment["SOFT_CUDA_MPS"] = draw.choice(("off", "on"))
+        self.environment["DEVICE_CHAOS_REGISTERS"] = draw.choice(("0", "1"))
 
     def __str__(self):
         settings = " ".join(f"{name}={value}" for name, value in self.environment.items())

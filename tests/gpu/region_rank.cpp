@@ -1,24 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 // One rank of a job in which processes share registered memory of devices, for region_process_test.py:
 // `region_rank STEP...`, each a word as below, of all ranks or, as `1:STEP`, of one. Rank r is on device r modulo
-// REGION_RANK_DEVICES, and has a buffer to send and one to receive, of float32.
+// REGION_RANK_DEVICES, and has a buffer to send and one to receive, of REGION_RANK_COUNT float32. REGION_RANK_THREADS:
+// so many ranks are threads of each process, which find each other by the file REGION_RANK_ID; steps are of all then.
 //   register, deregister    both buffers; a peer may be ahead, and have them open still
 //   replace                 deregisters both for good, frees them, and allocates others of another size in their place
 //   sum=LABEL               an all-reduce, whose result must be that of the ranks' order, bit for bit; says what its
 //                           kernels have moved: "moved LABEL" and a figure for each pair of devices
+//   plan                    says which algorithm and kernel a sum has: "plan ALGORITHM KERNEL"
 //   shared                  sums until one goes in the buffers themselves, which all ranks see of the same sum
 //   capture, replay=LABEL   the same as a graph
 //   start                   an all-reduce whose end nobody waits for
 //   end                     waits for that
 //   hold                    deregisters the first, which a peer has open still
-//   kill, sleep, destroy
+//   other                   makes another communicator
+//   other_start, other_end  an all-reduce on that, whose end nobody waits for; waits for it
+//   destroy                 the communicator: the last step on it
+//   kill, sleep
+// After a failure both buffers are deregistered: "at the end, deregister: STATUS".
 #include <signal.h>
 
+#include <atomic>
+#include <barrier>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <random>
 #include <thread>
+#include <utility>
 
 #include "tests/gpu/device_process.h"
 #include "tests/soft_cuda/soft_cuda.h"
@@ -30,16 +40,34 @@ namespace {
 
 constexpr uint32_t device_count_max = 4;
 constexpr int attempts_max = 100;
+constexpr uint32_t timeout_ms = 20'000;
 constexpr std::chrono::milliseconds between_attempts{20};
-constexpr double in_buffers_most = 2.5;  ///< bytes moved of each byte of the vector: 2 in the buffers, 5 through places
+constexpr double in_buffers_most = 2.5;  ///< bytes moved of each byte of the vector: 2 in the buffers, 4 through places
+
+int number(const char *name, int otherwise) {
+  const char *const text = std::getenv(name);
+  return text == nullptr ? otherwise : std::atoi(text);
+}
+
+/// Of the ranks that are threads of it. A rank that fails leaves `together`.
+struct Process {
+  explicit Process(int threads) : thread_count(threads), together(threads) {}
+  const int thread_count;
+  std::barrier<> together;
+  double moved = 0;  ///< by all, in the latest sum
+};
 
 struct RegionRank {
+  Process *process = nullptr;
+  int thread = 0;
   DeviceProcess self;  ///< its buffer is what is sent
   DeviceMemory recv;
   rondo_registration_t registrations[2] = {};
   GraphExec graph;
+  rondo_comm_t other = nullptr;
+  Stream other_stream;
+  DeviceMemory other_buffer;
   int round = 0;
-  double moved = 0;
 
   [[nodiscard]] void *pointer(const DeviceMemory &of) const { return reinterpret_cast<void *>(of.get().object); }
   [[nodiscard]] size_t bytes() const { return self.count * sizeof(float); }
@@ -88,12 +116,26 @@ int check(RegionRank &it) {
 }
 
 /// `label`: null: says nothing.
+void show_moved(const RegionRank &it, uint64_t (*moved)(uint32_t, uint32_t), const char *label) {
+  std::string line = label == nullptr ? "" : "moved " + std::string(label);
+  it.process->moved = 0;
+  for (uint32_t from = 0; from < device_count_max; ++from)
+    for (uint32_t to = 0; to < device_count_max; ++to) {
+      const double share = static_cast<double>(moved(from, to)) / static_cast<double>(it.bytes());
+      if (from == to) it.process->moved += share;
+      line += " " + std::to_string(share);
+    }
+  if (label != nullptr) std::printf("%s\n", line.c_str());
+}
+
 int sum(RegionRank &it, const char *label, bool replayed) {
   if (const int filled = fill(it); filled != RONDO_OK) return filled;
   const std::string &library = it.self.cu->library;
   auto *const count = soft_cuda_function<void(uint32_t)>(library, "soft_cuda_count_accesses");
   auto *const moved = soft_cuda_function<uint64_t(uint32_t, uint32_t)>(library, "soft_cuda_moved_bytes");
-  if (count != nullptr) count(1);
+  Process &process = *it.process;
+  if (count != nullptr && it.thread == 0) count(1);
+  process.together.arrive_and_wait();
   int status = RONDO_OK;
   if (!replayed)
     status = call(it);
@@ -101,23 +143,19 @@ int sum(RegionRank &it, const char *label, bool replayed) {
     status = driver_failed;
   if (status == RONDO_OK) status = check(it);
   if (moved == nullptr || status != RONDO_OK) return status;
-  std::string line = label == nullptr ? "" : "moved " + std::string(label);
-  it.moved = 0;
-  for (uint32_t from = 0; from < device_count_max; ++from)
-    for (uint32_t to = 0; to < device_count_max; ++to) {
-      const double share = static_cast<double>(moved(from, to)) / static_cast<double>(it.bytes());
-      if (from == to) it.moved += share;
-      line += " " + std::to_string(share);
-    }
-  count(0);
-  if (label != nullptr) std::printf("%s\n", line.c_str());
+  process.together.arrive_and_wait();
+  if (it.thread == 0) {
+    show_moved(it, moved, label);
+    count(0);
+  }
+  process.together.arrive_and_wait();
   return RONDO_OK;
 }
 
 int sum_until_shared(RegionRank &it) {
   for (int attempt = 0; attempt < attempts_max; ++attempt) {
     if (const int status = sum(it, nullptr, false); status != RONDO_OK) return status;
-    if (it.moved <= in_buffers_most) return RONDO_OK;
+    if (it.process->moved <= in_buffers_most * it.process->thread_count) return RONDO_OK;
     std::this_thread::sleep_for(between_attempts);
   }
   return wrong_value;
@@ -137,6 +175,15 @@ int capture(RegionRank &it) {
   return cu.graph_upload(made, stream) == CuStatus::success && cu.stream_synchronize(stream) == CuStatus::success
              ? int{RONDO_OK}
              : driver_failed;
+}
+
+int show_plan(const RegionRank &it) {
+  rondo_plan_info_t plan = RONDO_PLAN_INFO_INIT;
+  const rondo_status_t status =
+      rondo_comm_query_plan(it.self.comm, RONDO_ALL_REDUCE, it.self.count, RONDO_FLOAT32, &plan);
+  if (status == RONDO_OK)
+    std::printf("plan %s %s\n", rondo_algorithm_string(plan.algorithm), rondo_kernel_string(plan.kernel));
+  return status;
 }
 
 int register_both(RegionRank &it) {
@@ -181,44 +228,94 @@ int hold(RegionRank &it) {
   return first == RONDO_NOT_READY ? int{RONDO_OK} : wrong_value;
 }
 
+int make_other(RegionRank &it) {
+  auto stream = make_stream(it.self.context);
+  auto buffer = allocate_device_memory(it.self.context, it.bytes());
+  if (!stream.ok() || !buffer.ok()) return driver_failed;
+  it.other_stream = std::move(stream).value();
+  it.other_buffer = std::move(buffer).value();
+  rondo_config_t config = RONDO_CONFIG_INIT;
+  config.device = it.self.device;
+  return rondo_comm_init_env(&it.other, &config);
+}
+
+int start_other(const RegionRank &it) {
+  void *const pointer = it.pointer(it.other_buffer);
+  return rondo_all_reduce(pointer, pointer, it.self.count, RONDO_FLOAT32, RONDO_SUM, it.other,
+                          it.other_stream.get().object);
+}
+
+int end_other(const RegionRank &it) {
+  const CuStatus ended = it.self.cu->stream_synchronize(it.other_stream.get().object);
+  rondo_status_t state = RONDO_OK;
+  if (rondo_comm_get_async_error(it.other, &state) != RONDO_OK || state != RONDO_OK) return state;
+  return ended == CuStatus::success ? int{RONDO_OK} : driver_failed;
+}
+
 int run_step(RegionRank &it, const std::string &step) {
   const auto label = [&] { return step.c_str() + step.find('=') + 1; };
   if (step == "register") return register_both(it);
   if (step == "deregister") return deregister_both(it, 1);
   if (step == "replace") return replace(it);
   if (step.starts_with("sum=")) return sum(it, label(), false);
+  if (step == "plan") return show_plan(it);
   if (step == "shared") return sum_until_shared(it);
   if (step == "capture") return capture(it);
   if (step.starts_with("replay=")) return sum(it, label(), true);
   if (step == "start") return fill(it) == RONDO_OK ? call(it) : driver_failed;
   if (step == "end") return check(it);
   if (step == "hold") return hold(it);
+  if (step == "other") return make_other(it);
+  if (step == "other_start") return start_other(it);
+  if (step == "other_end") return end_other(it);
+  if (step == "destroy") return rondo_comm_destroy(std::exchange(it.self.comm, nullptr));
   if (step == "kill") return ::raise(SIGKILL);
   if (step == "sleep") return std::this_thread::sleep_for(std::chrono::seconds(1)), int{RONDO_OK};
   std::fprintf(stderr, "unknown step %s\n", step.c_str());
   return driver_failed;
 }
 
-}  // namespace
+/// Of ranks that are threads: by an id that the first process writes.
+int join_threads(DeviceProcess &self, int rank, int size, const std::string &path) {
+  rondo_unique_id_t id{};
+  if (rank == 0) {
+    if (const rondo_status_t made = rondo_get_unique_id(&id, nullptr); made != RONDO_OK) return made;
+    std::ofstream(path + ".new", std::ios::binary).write(reinterpret_cast<const char *>(&id), sizeof id);
+    if (std::rename((path + ".new").c_str(), path.c_str()) != 0) return driver_failed;
+  }
+  for (int attempt = 0; attempt < 100 * attempts_max; ++attempt) {
+    std::ifstream file(path, std::ios::binary);
+    if (file.read(reinterpret_cast<char *>(&id), sizeof id)) break;
+    std::this_thread::sleep_for(between_attempts);
+  }
+  rondo_config_t config = RONDO_CONFIG_INIT;
+  config.device = self.device;
+  config.timeout_ms = timeout_ms;
+  self.rank = rank;
+  self.size = size;
+  return rondo_comm_init(&self.comm, &id, rank, size, &config);
+}
 
-int main(int argument_count, char **arguments) {
+/// What a rank does from its beginning to its end.
+int run_rank(Process &process, int thread, const std::vector<std::string> &steps) {
   RegionRank it;
+  it.process = &process;
+  it.thread = thread;
   DeviceProcess &self = it.self;
-  const auto number = [](const char *name, int otherwise) {
-    const char *const text = std::getenv(name);
-    return text == nullptr ? otherwise : std::atoi(text);
-  };
-  self.device = number("RANK", number("RONDO_RANK", 0)) % number("REGION_RANK_DEVICES", 1);
-  const auto ready = set_up(self, 300'001);
-  if (!ready.ok()) return 2;
-  int outcome = join(self, 20'000);
+  const int rank = number("RANK", number("RONDO_RANK", 0)) * process.thread_count + thread;
+  self.device = rank % number("REGION_RANK_DEVICES", 1);
+  if (!set_up(self, static_cast<size_t>(number("REGION_RANK_COUNT", 300'001))).ok()) return 2;
+  const char *const id_path = std::getenv("REGION_RANK_ID");
+  int outcome = id_path == nullptr
+                    ? join(self, timeout_ms)
+                    : join_threads(self, rank, number("WORLD_SIZE", 1) * process.thread_count, id_path);
   const bool made = outcome == RONDO_OK;
   const ContextGuard guard(*self.cu, self.context.get().context);
   auto recv = allocate_device_memory(self.context, it.bytes());
   if (!recv.ok()) return 2;
   it.recv = std::move(recv).value();
-  for (int index = 1; index < argument_count && outcome == RONDO_OK; ++index) {
-    std::string step = arguments[index];
+  for (std::string step : steps) {
+    if (outcome != RONDO_OK) break;
     if (const auto colon = step.find(':'); colon != std::string::npos) {
       if (std::atoi(step.c_str()) != self.rank) continue;
       step.erase(0, colon + 1);
@@ -227,6 +324,28 @@ int main(int argument_count, char **arguments) {
     if (outcome != RONDO_OK) std::printf("at the step %s\n", step.c_str());
   }
   report(self, outcome);
-  if (made) static_cast<void>(rondo_comm_destroy(self.comm));
+  if (made && outcome != RONDO_OK)
+    std::printf("at the end, deregister: %s\n",
+                rondo_status_string(static_cast<rondo_status_t>(deregister_both(it, attempts_max))));
+  for (rondo_comm_t comm : {self.comm, it.other})
+    if (comm != nullptr) static_cast<void>(rondo_comm_destroy(comm));
   return outcome == RONDO_OK ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argument_count, char **arguments) {
+  const std::vector<std::string> steps(arguments + 1, arguments + argument_count);
+  Process process(number("REGION_RANK_THREADS", 1));
+  std::atomic<int> status = 0;
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < process.thread_count; ++thread)
+    threads.emplace_back([&, thread] {
+      const int own = run_rank(process, thread, steps);
+      if (own == 0) return;
+      status = own;
+      process.together.arrive_and_drop();  // the others go on without it
+    });
+  for (std::thread &thread : threads) thread.join();
+  return status;
 }

@@ -49,6 +49,10 @@ class TuneDevice(PerfCase):
         # Processes have the kernels of load_store where a row wants them.
         self.assertEqual(self.used([row("device", "one_shot", "load_store", 2)], executor="kernel")[:3],
                          ("one_shot", "load_store", 2))
+        # On devices that reach each other they have load_store without a row, and rows of threads do not count.
+        self.assertEqual(self.used([row("peer_devices", "ring")], devices=2)[1], "load_store")
+        self.assertEqual(self.used([row("device", "tree"), row("peer_devices", "ring")], devices=2)[:2],
+                         ("tree", "interpreter"))
         self.assertEqual(self.used([row("shared_device", "two_shot", "load_store", 3)], "--ranks")[:3],
                          ("two_shot", "load_store", 3))
 

@@ -141,13 +141,14 @@ TEST_CASE("tuner: a protocol, or the interpreter, that is asked for is not passe
   CHECK(choose_plan(input).value().protocol == RONDO_PROTOCOL_SIMPLE);
 }
 
-TEST_CASE("tuner: ranks of devices that reach each other have load_store for an all-reduce, and for nothing else") {
+TEST_CASE("tuner: devices that reach each other, and processes, have load_store for an all-reduce and nothing else") {
   constexpr uint64_t KiB = 1024, MiB = 1024 * KiB;
+  const BufferPlace place = GENERATE(BufferPlace::peer_devices, BufferPlace::registered);
   TunerInput input = with(RONDO_ALL_REDUCE, 8, MiB);
   input.post_bytes = 64 * KiB;
   input.exchange_chunk_bytes = 1 << 30;
   input.exchange_channels = 32;
-  input.buffers = BufferPlace::peer_devices;
+  input.buffers = place;
   CHECK(choose_plan(input).value() ==
         PlanChoice{RONDO_ALGORITHM_TWO_SHOT, RONDO_PROTOCOL_AUTO, 16, 1 << 30, RONDO_KERNEL_LOAD_STORE});
   input.overrides.protocol = RONDO_PROTOCOL_SIMPLE;

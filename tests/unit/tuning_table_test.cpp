@@ -259,6 +259,18 @@ TEST_CASE("tuning table: devices that reach each other have rows of their own fo
   CHECK(choose(input).chunk_bytes == 128);
 }
 
+TEST_CASE("tuning table: processes on devices have the rows of processes, although they share what is registered") {
+  const PlanChoice blocks{RONDO_ALGORITHM_TWO_SHOT, RONDO_PROTOCOL_AUTO, 64, 65536, RONDO_KERNEL_LOAD_STORE};
+  const TuningTable table = table_of({on(BufferPlace::device, tree, 1 << 20), on(BufferPlace::peer_devices, blocks)});
+  TunerInput input = input_for(&table, 2, 1 << 20);
+  input.exchange_channels = 16;
+  input.buffers = BufferPlace::registered;
+  CHECK(choose(input).algorithm == RONDO_ALGORITHM_TREE);
+  input.bytes += 4;  // without a row: as where there is no table
+  CHECK(choose(input).kernel == RONDO_KERNEL_LOAD_STORE);
+  CHECK(buffer_place_string(BufferPlace::registered) == nullptr);
+}
+
 TEST_CASE("tuning table: the hash tells tables apart by every field, and is 0 for none") {
   CHECK(TuningTable().hash() == 0);
   const TuningTable table = table_of({row(2, 64, ring)});
