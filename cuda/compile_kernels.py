@@ -6,8 +6,12 @@ ARCHITECTURES is a list such as "80,90,120+ptx": machine code for each, and PTX 
 which every later device can compile. What ptxas says of
 each kernel (registers, spills) goes into REPORT; PTX gets that of one architecture, to be looked at; DEPFILE names the
 headers, so that a changed one rebuilds the image.
+
+Where ccache is installed, all three are kept as it keeps objects (it does not know images): under ~/.cache, by the
+contents of the source and of all headers, nvcc's version, and the options. CCACHE_DISABLE ends that, as for ccache.
 """
 
+import hashlib
 import os
 import re
 import shutil
@@ -15,6 +19,8 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+KEPT_MAX = 16  # images; the newest
 
 
 def targets(architectures):
@@ -30,34 +36,88 @@ def targets(architectures):
             yield f"-gencode=arch=compute_{number},code={each}"
 
 
-def compression(nvcc):
-    """An image for size, by those that can."""
-    said = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=True).stdout
+def compression(said):
+    """An image for size, by those that can. `said`: what nvcc says of its version."""
     version = tuple(int(part) for part in re.search(r"release (\d+)\.(\d+)", said).groups())
     return ["--compress-mode=size"] if version >= (12, 8) else []
 
 
-def main():
-    nvcc, image, report, ptx, depfile, root, source, architectures, *defines = sys.argv[1:]
-    with tempfile.TemporaryDirectory() as folder:
-        compile_in(folder, nvcc, image, report, depfile, root, source, architectures, defines)
-        shutil.copyfile(sorted(Path(folder).glob("*.ptx"))[0], ptx)
-
-
-def compile_in(folder, nvcc, image, report, depfile, root, source, architectures, defines):
-    """Leaves what nvcc makes on the way in `folder`."""
-    command = [nvcc, "-fatbin", "-std=c++20", *targets(architectures), *compression(nvcc),
-               "--threads=0", "--split-compile=1",  # with more parts, the machine code is another each time
-               "-fmad=false",  # results are bit-equal to the host's
-               "-Xptxas=-v", "-Xcompiler=-Wall,-Wextra", f"-I{root}", *defines, "-MD", "-MF", depfile, "-MT", image,
-               "--keep", "--keep-dir", folder, "-o", image, source]
+def run(command):
+    """What it said on its error output; ends this program where it failed."""
     # nvcc calls its parts by PATH where it is a link from elsewhere.
-    environment = dict(os.environ, PATH=os.path.dirname(os.path.realpath(nvcc)) + os.pathsep + os.environ["PATH"])
-    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, env=environment)
-    with open(report, "w", encoding="utf-8") as file:
-        file.write(done.stderr)
+    path = os.path.dirname(os.path.realpath(command[0])) + os.pathsep + os.environ["PATH"]
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, env=dict(os.environ, PATH=path))
     if done.returncode != 0:
         sys.exit(" ".join(command) + "\n" + done.stderr)
+    return done.stderr
+
+
+def files_in(depfile):
+    """Those that a rule of make names behind its colon."""
+    text = Path(depfile).read_text(encoding="utf-8").replace("\\\n", " ").partition(":")[2]
+    return [name.replace("\\ ", " ") for name in re.split(r"(?<!\\)\s+", text.strip())]
+
+
+def place_in_cache(words, files):
+    """The folder of what is made by these words of these files, or None where nothing is kept."""
+    if shutil.which("ccache") is None or "CCACHE_DISABLE" in os.environ:
+        return None
+    digest = hashlib.sha256()
+    # nvcc takes options from these, too.
+    words = [*words, *(os.environ.get(f"NVCC_{side}_FLAGS", "") for side in ("PREPEND", "APPEND"))]
+    for part in [*(word.encode() for word in words), *(Path(name).read_bytes() for name in files)]:
+        digest.update(len(part).to_bytes(8, "little") + part)
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return folder / "rondo-kernels" / digest.hexdigest()
+
+
+def take_kept(place, made):
+    """Whether the files were there, and are copied."""
+    try:
+        os.utime(place)  # the newest are kept
+        for name, path in made.items():
+            shutil.copyfile(place / name, path)
+        return True
+    except OSError:
+        return False
+
+
+def keep(place, made):
+    """Copies the files there, where another build may have done the same meanwhile."""
+    folder = None
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        folder = tempfile.mkdtemp(dir=place.parent)
+        for name, path in made.items():
+            shutil.copyfile(path, Path(folder) / name)
+        os.rename(folder, place)
+        kept = sorted(place.parent.iterdir(), key=lambda each: each.stat().st_mtime, reverse=True)
+        for old in kept[KEPT_MAX:]:
+            shutil.rmtree(old, ignore_errors=True)
+    except OSError as error:
+        print(f"these kernels are not kept for another build: {error}")
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def main():
+    nvcc, image, report, ptx, depfile, root, source, architectures, *defines = sys.argv[1:]
+    version = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=True).stdout
+    options = ["-std=c++20", *targets(architectures), "-Xcompiler=-Wall,-Wextra", *defines]
+    run([nvcc, "-M", "-MF", depfile, "-MT", image, *options, f"-I{root}", source])
+    code = [*compression(version), "--threads=0", "--split-compile=1",  # with more parts, it is another each time
+            "-fmad=false",  # results are bit-equal to the host's
+            "-Xptxas=-v"]
+    made = {"image": image, "report": report, "ptx": ptx}
+    place = place_in_cache([version, *options, *code], files_in(depfile))
+    if place is not None and take_kept(place, made):
+        return
+    with tempfile.TemporaryDirectory() as folder:  # what nvcc makes on the way
+        said = run([nvcc, "-fatbin", *options, *code, f"-I{root}", "--keep", "--keep-dir", folder, "-o", image, source])
+        Path(report).write_text(said, encoding="utf-8")
+        shutil.copyfile(sorted(Path(folder).glob("*.ptx"))[0], ptx)
+    if place is not None:
+        keep(place, made)
 
 
 if __name__ == "__main__":
