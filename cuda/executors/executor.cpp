@@ -57,6 +57,9 @@ class KernelExecutor final : public ExecutorBase {
     return regions_ == nullptr ? Result<void>() : withdraw_region(*regions_, queries(), first);
   }
   void follow_peers() override;
+  void ask_to_follow_peers() override {
+    if (regions_ != nullptr && regions_->has_news()) follower_->wake();
+  }
   void stop_sharing() override;
 
   [[nodiscard]] Result<void> connect(const DeviceRequest &request, InfoExchange &info_exchange) override;
@@ -101,6 +104,7 @@ class KernelExecutor final : public ExecutorBase {
   uint32_t place_ = 0;                  ///< in the group
   std::optional<PlanUploads> uploads_;  ///< from connect() on
   std::atomic<bool> gathers_ = false;  ///< a call waits for the others of the group
+  std::unique_ptr<RegionFollower> follower_;  ///< where there are regions; last: it uses all of the above
 };
 
 /// The count whose low half is `low`; what was `seen` grows with it. Two threads may look at once.
@@ -148,7 +152,10 @@ Result<void> KernelExecutor::connect(const DeviceRequest &asked, InfoExchange &i
   if (!asked.region_devices.empty()) {  // also where ranks have not agreed: a rank that failed before does not know
     const DevicePointer table = segment_.address() + shape.regions_offset();
     RONDO_TRY_ASSIGN(auto regions, Regions::connect(context_, stream_.get().object, table, info_exchange));
-    if (shape.region_bytes != 0) regions_ = std::move(regions);
+    if (shape.region_bytes != 0) {
+      regions_ = std::move(regions);
+      RONDO_TRY_ASSIGN(follower_, RegionFollower::start([this] { follow_peers(); }));
+    }
   }
   const uint64_t blocks = blocks_of_a_rank(shape.channel_count, shape.load_store);
   RONDO_TRY_ASSIGN(blocks_, claim_residency(device_, describe(), blocks, request.neighbours, budget));

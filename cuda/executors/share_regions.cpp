@@ -6,6 +6,7 @@
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/base/parse.h"
+#include "src/base/start_thread.h"
 #include "src/engine/device_executor.h"
 
 namespace rondo::cuda {
@@ -75,6 +76,41 @@ void leave_regions(Regions &regions, const RankQueries &ranks, uint32_t rank,
     log::warning({log::Subsystem::memory, rank},
                  "a registered buffer must not be freed yet: " + still_open(ranks, *holder) +
                      "; free it when that rank has destroyed this communicator, too");
+}
+
+Result<std::unique_ptr<RegionFollower>> RegionFollower::start(std::function<void()> follow) {
+  auto follower = std::make_unique<RegionFollower>(std::move(follow));
+  RONDO_TRY_ASSIGN(follower->thread_,
+                   start_thread("what ranks share on devices", [self = follower.get()] { self->run(); }));
+  return follower;
+}
+
+RegionFollower::~RegionFollower() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  changed_.notify_one();
+  if (thread_.joinable()) thread_.join();
+}
+
+void RegionFollower::wake() {
+  {
+    const std::lock_guard lock(mutex_);
+    asked_ = true;
+  }
+  changed_.notify_one();
+}
+
+void RegionFollower::run() {
+  std::unique_lock lock(mutex_);
+  while (!ending_) {
+    changed_.wait(lock, [this] { return asked_ || ending_; });
+    if (!std::exchange(asked_, false)) continue;
+    lock.unlock();
+    follow_();
+    lock.lock();
+  }
 }
 
 }  // namespace rondo::cuda

@@ -3,10 +3,15 @@
 // how long it waits for the others. A header of cuda/ alone.
 #pragma once
 
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <mutex>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "cuda/transport/regions.h"
@@ -28,5 +33,29 @@ void share_region(Regions &regions, uint32_t rank, const void *first, size_t byt
 /// leave() if nothing of the process is; false: something is. Some seconds later the others' are closed all the same.
 void leave_regions(Regions &regions, const RankQueries &ranks, uint32_t rank,
                    const std::function<bool()> &close_if_quiet);
+
+/// Follows what peers share on a thread of its own: a driver's calls wait for the device, for a replay too that was
+/// launched and has not begun, which the monitor must be able to end when its time is up.
+class RegionFollower {
+ public:
+  [[nodiscard]] static Result<std::unique_ptr<RegionFollower>> start(std::function<void()> follow);
+  explicit RegionFollower(std::function<void()> follow) : follow_(std::move(follow)) {}
+  RegionFollower(const RegionFollower &) = delete;
+  RegionFollower &operator=(const RegionFollower &) = delete;
+  /// Waits for what it does just now.
+  ~RegionFollower();
+
+  /// Any thread; does not wait. What is asked for meanwhile is done once more.
+  void wake();
+
+ private:
+  void run();
+
+  const std::function<void()> follow_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool asked_ = false, ending_ = false;
+  std::thread thread_;
+};
 
 }  // namespace rondo::cuda

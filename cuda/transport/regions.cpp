@@ -155,9 +155,8 @@ std::optional<uint32_t> Regions::find_other_holder(std::vector<uint32_t> dead) {
 }
 
 bool Regions::has_news() const {
-  const std::lock_guard lock(peers_mutex_);
   for (uint32_t rank = 0; rank < rank_count_ && !left_; ++rank)
-    if (memory::load_acquire(changes(rank)) != changes_seen_[rank]) return true;  // N2
+    if (memory::load_acquire(changes(rank)) != memory::load_relaxed(changes_seen_[rank])) return true;  // N2
   return false;
 }
 
@@ -168,7 +167,7 @@ void Regions::look() {
     const uint64_t now = memory::load_acquire(changes(rank));  // N2, pairs with N1
     if (now == changes_seen_[rank]) continue;
     for (uint32_t region = 0; region < region_count_max; ++region) follow(rank, region);
-    changes_seen_[rank] = now;
+    memory::store_relaxed(changes_seen_[rank], now);
   }
 }
 
@@ -218,7 +217,7 @@ Result<void> Regions::write_base(uint32_t rank, uint32_t region, DevicePointer b
 
 void Regions::leave() {
   const std::lock_guard lock(peers_mutex_);
-  if (std::exchange(left_, true)) return;
+  if (left_.exchange(true)) return;
   for (Opened &each : opened_) each.memory.reset();
   for (uint32_t rank = 0; rank < rank_count_; ++rank)
     for (uint32_t region = 0; region < region_count_max; ++region)

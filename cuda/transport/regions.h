@@ -19,6 +19,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -74,7 +75,7 @@ class Regions {
   /// The same of all that was withdrawn, when nothing of this rank is in flight any more: of the other ranks.
   [[nodiscard]] std::optional<uint32_t> find_other_holder(std::vector<uint32_t> dead);
 
-  /// A rank has announced or withdrawn something since the last look().
+  /// A rank has announced or withdrawn something since the last look(). Waits for no look() of another thread.
   [[nodiscard]] bool has_news() const;
   /// In a quiet moment: opens and closes.
   void look();
@@ -113,8 +114,8 @@ class Regions {
   mutable std::mutex peers_mutex_;  ///< guards what follows
   std::vector<Opened> opened_;                  ///< by rank and region
   std::vector<PrimaryContext> peer_contexts_;   ///< of other devices that this process uses
-  std::vector<uint64_t> changes_seen_;          ///< by rank
-  bool left_ = false;
+  std::vector<uint64_t> changes_seen_;          ///< by rank; has_news() reads it without the mutex
+  std::atomic<bool> left_ = false;              ///< likewise
 };
 
 }  // namespace rondo::cuda

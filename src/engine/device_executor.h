@@ -67,9 +67,11 @@ class DeviceExecutor : public Executor {
   virtual void stop() = 0;
   /// Nothing that was enqueued has still to end. When no calls come any more.
   [[nodiscard]] virtual bool drained() const = 0;
-  /// By the monitor, again and again, and before a call is enqueued: follows what peers have shared or withdrawn, if
-  /// nothing is in flight.
+  /// Before a call is enqueued: follows what peers have shared or withdrawn, if nothing is in flight. It may wait for
+  /// replays that have not begun.
   virtual void follow_peers() {}
+  /// The same, again and again, by another thread: the monitor ends those replays, too.
+  virtual void ask_to_follow_peers() {}
   /// An error of the device that came after a launch, if there is one.
   [[nodiscard]] virtual Result<void> check_device() const = 0;
 

@@ -169,6 +169,12 @@ class Regions(unittest.TestCase):
         self.assertIn("deregister: not ready", ranks[0].output)
         self.check_apart(ranks, "apart")
 
+    def test_a_replay_that_has_not_begun_when_a_buffer_is_closed_ends_when_its_time_is_up(self):
+        # Closing waits for the device, and so for the replay, for which the other rank never comes.
+        ranks = self.job(2, ["register", "shared", "capture", "0:late_replay", "1:deregister", *["1:sleep"] * 6,
+                             "0:end"], {"REGION_RANK_TIMEOUT_MS": "2000"}, ok=False)
+        self.assertEqual(ranks[0].last().status, "timeout", ranks[0].output)
+
     def test_a_killed_rank_is_named_and_buffers_can_be_deregistered_and_freed_without_it(self):
         ranks = self.job(3, ["register", "shared", "1:kill", "sum=never"], ok=False)
         self.assertEqual(ranks[1].process.returncode, -9)

@@ -10,6 +10,7 @@
 //   plan                    says which algorithm and kernel a sum has: "plan ALGORITHM KERNEL"
 //   shared                  sums until one goes in the buffers themselves, which all ranks see of the same sum
 //   capture, replay=LABEL   the same as a graph
+//   late_replay             launches the graph behind something else, which takes a second; nobody waits for its end
 //   start                   an all-reduce whose end nobody waits for
 //   end                     waits for that
 //   hold                    deregisters the first, which a peer has open still
@@ -177,6 +178,17 @@ int capture(RegionRank &it) {
              : driver_failed;
 }
 
+void sleep_a_second(void *) { std::this_thread::sleep_for(std::chrono::seconds(1)); }
+
+int replay_late(RegionRank &it) {
+  const CudaDriver &cu = *it.self.cu;
+  auto *const stream = it.self.stream.get().object;
+  if (const int filled = fill(it); filled != RONDO_OK) return filled;
+  const bool launched = cu.launch_host_func(stream, sleep_a_second, nullptr) == CuStatus::success &&
+                        cu.graph_launch(it.graph.get().object, stream) == CuStatus::success;
+  return launched ? int{RONDO_OK} : driver_failed;
+}
+
 int show_plan(const RegionRank &it) {
   rondo_plan_info_t plan = RONDO_PLAN_INFO_INIT;
   const rondo_status_t status =
@@ -262,6 +274,7 @@ int run_step(RegionRank &it, const std::string &step) {
   if (step == "shared") return sum_until_shared(it);
   if (step == "capture") return capture(it);
   if (step.starts_with("replay=")) return sum(it, label(), true);
+  if (step == "late_replay") return replay_late(it);
   if (step == "start") return fill(it) == RONDO_OK ? call(it) : driver_failed;
   if (step == "end") return check(it);
   if (step == "hold") return hold(it);
@@ -307,7 +320,7 @@ int run_rank(Process &process, int thread, const std::vector<std::string> &steps
   if (!set_up(self, static_cast<size_t>(number("REGION_RANK_COUNT", 300'001))).ok()) return 2;
   const char *const id_path = std::getenv("REGION_RANK_ID");
   int outcome = id_path == nullptr
-                    ? join(self, timeout_ms)
+                    ? join(self, static_cast<uint32_t>(number("REGION_RANK_TIMEOUT_MS", timeout_ms)))
                     : join_threads(self, rank, number("WORLD_SIZE", 1) * process.thread_count, id_path);
   const bool made = outcome == RONDO_OK;
   const ContextGuard guard(*self.cu, self.context.get().context);
