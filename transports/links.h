@@ -16,6 +16,7 @@
 #include "src/proto/connection.h"
 #include "src/proto/exchange.h"
 #include "src/proto/peer_access.h"
+#include "transports/rdma_memory.h"
 
 namespace rondo {
 
@@ -23,6 +24,7 @@ namespace rondo {
 struct NetworkMemory {
   std::shared_ptr<const void> owner;  ///< its holder may use the memory when the links are gone
   std::span<std::byte> bytes;
+  std::shared_ptr<const RdmaMemory> device;  ///< likewise, with slots for payloads; null: there is none
 };
 
 class Links {
@@ -36,6 +38,8 @@ class Links {
   /// schedule that can be chosen has a link with the peer (src/plan/edges.h).
   [[nodiscard]] virtual ConnectionView outgoing(uint32_t channel, uint32_t peer) const = 0;
   [[nodiscard]] virtual ConnectionView incoming(uint32_t channel, uint32_t peer) const = 0;
+  /// Where a device writes payloads for outgoing(), in network_memory().device; null: into the slots there.
+  [[nodiscard]] virtual std::byte *device_slots(uint32_t, uint32_t) const { return nullptr; }
   /// What all ranks map for the kernel load_store; rank_count 0: the ranks share no memory.
   [[nodiscard]] virtual ExchangeView exchange() const = 0;
 

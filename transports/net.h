@@ -17,6 +17,7 @@
 #include "src/base/result.h"
 #include "src/proto/connection.h"
 #include "src/proto/memory.h"
+#include "transports/rdma_memory.h"
 
 namespace rondo::net {
 
@@ -26,6 +27,17 @@ struct NearLink {
   uint32_t channel = 0;
   ConnectionView outgoing;
   ConnectionView incoming;
+  // Slots in memory of the device whose kernels post and read; null: there are none.
+  std::byte *device_outgoing = nullptr;  ///< payloads are there, and not in `outgoing`
+  std::byte *device_incoming = nullptr;  ///< for payloads that the network brings there: Event::in_device
+
+  [[nodiscard]] const std::byte *outgoing_payload(uint64_t counter) const {
+    if (device_outgoing == nullptr) return outgoing.payload(counter);
+    return device_outgoing + outgoing.slot(counter) * outgoing.geometry.slot_bytes;
+  }
+  [[nodiscard]] std::byte *device_slot(uint64_t counter) const {
+    return device_incoming + incoming.slot(counter) * incoming.geometry.slot_bytes;
+  }
 };
 
 /// Where the counters of a FIFO begin, at both ends: at its head, which is 0 in fresh memory.
@@ -56,6 +68,7 @@ struct Event {
   uint64_t counter = 0;
   uint32_t signature = 0;
   uint32_t bytes = 0;
+  bool in_device = false;  ///< arrived: the payload is in NearLink::device_slot(), not in `incoming`
 };
 
 /// Calls of one thread at a time. Nothing blocks, and nothing allocates after the network was made.
@@ -76,6 +89,12 @@ class Network {
   /// Appends the descriptors to sleep on; one that is ready means that poll() has something to do.
   virtual void watch(std::vector<pollfd> &descriptors) const = 0;
   [[nodiscard]] virtual Error why_lost(uint32_t peer) const = 0;
+  /// It reads payloads in NearLink::device_outgoing, and brings them into device_incoming where it can. The error: why
+  /// it does neither.
+  [[nodiscard]] virtual Result<void> takes_device_memory() const {
+    return Error{RONDO_ERROR_UNSUPPORTED, std::string(name()) + " copies payloads by the host, which does not reach "
+                                                                "the memory of a device"};
+  }
 };
 
 }  // namespace rondo::net

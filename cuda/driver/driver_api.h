@@ -103,8 +103,12 @@ enum class DeviceAttribute : int {
   virtual_memory_management_supported = 102,
   posix_descriptor_handles_supported = 103,
   max_blocks_per_multiprocessor = 106,
+  gpu_direct_rdma_supported = 116,
+  gpu_direct_rdma_flush_writes_options = 117,  ///< bits GpuDirectFlush
+  gpu_direct_rdma_writes_ordering = 118,       ///< GpuDirectOrdering
   can_use_64_bit_stream_mem_ops = 122,
   can_use_stream_wait_value_nor = 123,
+  dma_buf_supported = 124,
   ipc_event_supported = 125,
   mem_sync_domain_count = 126,
   mps_enabled = 133,
@@ -169,6 +173,12 @@ enum class LocationType : int { invalid = 0, device = 1, host = 2 };
 enum class HandleType : int { none = 0, posix_descriptor = 1 };
 enum class AccessFlags : int { none = 0, read = 1, read_write = 3 };
 enum class Granularity : int { minimum = 0, recommended = 1 };
+/// For whom what a network card writes into a device's memory is in order, so that nobody has to flush it.
+enum class GpuDirectOrdering : int { none = 0, owner = 100, all_devices = 200 };
+enum GpuDirectFlush : unsigned { gpu_direct_flush_by_host = 1, gpu_direct_flush_by_stream = 2 };
+enum class FlushTarget : int { current_context = 0 };
+enum class FlushScope : int { to_owner = 100, to_all_devices = 200 };
+enum class RangeHandleType : int { dma_buf_descriptor = 1 };
 enum class LaunchAttributeId : int {
   ignore = 0,
   cooperative = 2,

@@ -59,6 +59,10 @@
   ENTRY(mem_host_unregister, "cuMemHostUnregister", cuMemHostUnregister, 4000, (void *pointer))                       \
   ENTRY(mem_host_get_device_pointer, "cuMemHostGetDevicePointer", cuMemHostGetDevicePointer_v2, 3020,                 \
         (DevicePointer *device_pointer, void *pointer, unsigned flags))                                               \
+  ENTRY(mem_get_range_handle, "cuMemGetHandleForAddressRange", cuMemGetHandleForAddressRange, 11070,                  \
+        (void *handle, DevicePointer pointer, size_t bytes, RangeHandleType type, unsigned long long flags))          \
+  ENTRY(flush_gpu_direct_writes, "cuFlushGPUDirectRDMAWrites", cuFlushGPUDirectRDMAWrites, 11030,                     \
+        (FlushTarget target, FlushScope scope))                                                                       \
   /* copies */                                                                                                        \
   ENTRY(memcpy_async, "cuMemcpyAsync", cuMemcpyAsync, 4000,                                                           \
         (DevicePointer to, DevicePointer from, size_t bytes, CuStream stream))                                        \

@@ -35,10 +35,10 @@ struct DeviceLinkEnds {
   Ll128Receiver ll128_in;
 };
 static_assert(std::is_trivially_copyable_v<DeviceLinkEnds> && std::is_standard_layout_v<DeviceLinkEnds>);
-static_assert(sizeof(DeviceLinkEnds) == 296 && offsetof(DeviceLinkEnds, simple_out) == 16);
-static_assert(offsetof(DeviceLinkEnds, simple_in) == 72 && offsetof(DeviceLinkEnds, ll_out) == 112);
-static_assert(offsetof(DeviceLinkEnds, ll_in) == 168 && offsetof(DeviceLinkEnds, ll128_out) == 208);
-static_assert(offsetof(DeviceLinkEnds, ll128_in) == 256);
+static_assert(sizeof(DeviceLinkEnds) == 304 && offsetof(DeviceLinkEnds, simple_out) == 16);
+static_assert(offsetof(DeviceLinkEnds, simple_in) == 80 && offsetof(DeviceLinkEnds, ll_out) == 120);
+static_assert(offsetof(DeviceLinkEnds, ll_in) == 176 && offsetof(DeviceLinkEnds, ll128_out) == 216);
+static_assert(offsetof(DeviceLinkEnds, ll128_in) == 264);
 
 /// A channel of a plan: one block runs it.
 struct DeviceChannel {

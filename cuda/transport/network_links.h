@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A device's view of its rank's links to other nodes. Their FIFOs are memory of this host, which the driver is told of
 // here: kernels write and read them like any connection, with the protocol `simple`, and the sentinel
-// (transports/net/sentinel.h) moves what they post. No call of the host is needed meanwhile, so that a captured
-// collective is a kernel and nothing else there, too.
+// (transports/net/sentinel.h) moves what they post. Payloads may be in memory of the device (RdmaMemory). No call of
+// the host is needed meanwhile, so that a captured collective is a kernel and nothing else there, too.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "cuda/transport/handles.h"
-#include "src/proto/connection.h"
+#include "src/proto/simple.h"
 #include "transports/links.h"
 
 namespace rondo::cuda {
@@ -26,11 +26,11 @@ class NetworkLinks {
   /// The peer is on another node.
   [[nodiscard]] bool reaches(uint32_t peer) const { return !nodes_.empty() && nodes_[peer] != nodes_[rank_]; }
   // With addresses of the device.
-  [[nodiscard]] ConnectionView outgoing(uint32_t channel, uint32_t peer) const {
-    return on_device(links_->outgoing(channel, peer));
+  [[nodiscard]] SimpleSender sender(uint32_t channel, uint32_t peer) const {
+    return SimpleSender(on_device(links_->outgoing(channel, peer)), 0, links_->device_slots(channel, peer));
   }
-  [[nodiscard]] ConnectionView incoming(uint32_t channel, uint32_t peer) const {
-    return on_device(links_->incoming(channel, peer));
+  [[nodiscard]] SimpleReceiver receiver(uint32_t channel, uint32_t peer) const {
+    return SimpleReceiver(on_device(links_->incoming(channel, peer)));
   }
 
  private:

@@ -139,8 +139,8 @@ Result<void> Segment::fill_ends(const PrimaryContext &context, CuStream stream, 
       device::DeviceLinkEnds &it = ends[size_t{channel} * shape_.rank_count + peer];
       it.peer = peer;
       if (network.reaches(peer)) {
-        it.simple_out = SimpleSender(network.outgoing(channel, peer));
-        it.simple_in = SimpleReceiver(network.incoming(channel, peer));
+        it.simple_out = network.sender(channel, peer);
+        it.simple_in = network.receiver(channel, peer);
         continue;
       }
       if (peers_[peer] == 0) continue;

@@ -238,6 +238,13 @@ constexpr std::array variables{
                    },
                    [](const Config &config) { return show_name(network_choice_string(config.network)); },
                    shared<&Config::network>},
+    ConfigVariable{"RONDO_NETWORK_DEVICE_SLOTS", "off, auto, on",
+                   "whether slots of links to other hosts are in memory of a CUDA device",
+                   [](std::string_view text, Config &config) {
+                     return set_name(config.device_slots, text, device_slots_string, "place of slots");
+                   },
+                   [](const Config &config) { return show_name(device_slots_string(config.device_slots)); },
+                   shared<&Config::device_slots>},
     ConfigVariable{"RONDO_IB_HCA", "device, or device:port, or several",
                    "the RDMA devices of RONDO_NETWORK=verbs, a rail each",
                    [](std::string_view text, Config &config) { return set_text(config.ib_devices, text); },
@@ -347,6 +354,11 @@ const char *device_handles_string(DeviceHandles handles) {
 const char *network_choice_string(NetworkChoice choice) {
   static constexpr std::array names{"auto", "tcp", "ucx", "verbs"};
   return name_in(names, choice);
+}
+
+const char *device_slots_string(DeviceSlots slots) {
+  static constexpr std::array names{"off", "auto", "on"};
+  return name_in(names, slots);
 }
 
 const char *device_launch_string(DeviceLaunch launch) {

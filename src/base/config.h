@@ -48,6 +48,11 @@ enum class DeviceLaunch { own, shared };
 enum class NetworkChoice { automatic, tcp, ucx, verbs };
 [[nodiscard]] const char *network_choice_string(NetworkChoice choice);
 
+/// Where payloads of links to other hosts are, of a rank on a device. on: in its memory, which networks read and write
+/// themselves; automatic: there where that can be had; off: in memory of the host.
+enum class DeviceSlots { off, automatic, on };
+[[nodiscard]] const char *device_slots_string(DeviceSlots slots);
+
 /// The environment's wishes; a variable that is not set, or empty, leaves the default here.
 struct Config {
   rondo_algorithm_t algorithm = RONDO_ALGORITHM_AUTO;
@@ -60,6 +65,7 @@ struct Config {
   std::string network_interface;  ///< names or addresses, with commas; empty: any
   uint32_t sockets = 1;           ///< by TCP, to each rank of another host on each of these interfaces
   NetworkChoice network = NetworkChoice::automatic;
+  DeviceSlots device_slots = DeviceSlots::off;
   bool frame_tags = false;        ///< a tag on each frame over TCP that only the two ranks can make
   std::string ib_devices;     ///< for verbs, a rail each: "mlx5_0,mlx5_1:1"; empty: any
   int32_t ib_gid_index = -1;  ///< for verbs; -1: by the host's address

@@ -6,6 +6,7 @@
 
 #include "cuda/executors/executor.h"
 #include "cuda/driver/pointer_probe.h"
+#include "cuda/transport/rdma_memory.h"
 #include "src/bootstrap/address.h"
 #include "src/engine/host_executor.h"
 #include "src/plan/edges.h"
@@ -166,6 +167,10 @@ Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store 
   several.sockets = args.settings.sockets;
   several.frame_tags = args.settings.frame_tags;
   several.on_device = args.settings.device != RONDO_DEVICE_HOST;
+  several.device_slots = args.settings.device_slots;
+  several.allocate_rdma_memory = [&settings = args.settings](size_t bytes) {
+    return cuda::allocate_rdma_memory(settings.cuda_library, settings.device, bytes);
+  };
   several.mesh_hosts_max = args.mesh_hosts_max.value_or(several.mesh_hosts_max);
   return hosts::connect(several, std::move(local), store);
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // simple: the flag after the data. A slot is a payload of up to slot_bytes and a header, whose sequence is the flag.
 //
-// Layout    connection.h: head, headers, slots. The payload is in the slot, or (by reference) where the header says.
+// Layout    connection.h: head, headers, slots. The payload is in the slot, or (by reference) where the header says. A
+//           sender may have slots elsewhere, of which whoever takes its payloads knows (transports/net.h).
 // Ordering  S1 load head, sync               pairs with R3: the slot's last reader has finished
 //           S2 write payload and header fields, plain
 //           S3 store header.sequence, release pairs with R1 (sync where the receiver may sleep)
@@ -25,8 +26,12 @@ namespace rondo {
 class SimpleSender {
  public:
   SimpleSender() = default;
-  RONDO_HD explicit SimpleSender(ConnectionView connection, uint64_t first_counter = 0)
-      : connection_(connection), posted_(first_counter), consumed_(first_counter) {}
+  /// `slots`: where payloads are written; null: in the connection's own slots.
+  RONDO_HD explicit SimpleSender(ConnectionView connection, uint64_t first_counter = 0, std::byte *slots = nullptr)
+      : connection_(connection),
+        slots_(slots != nullptr || connection.base == nullptr ? slots : connection.payload(0)),
+        posted_(first_counter),
+        consumed_(first_counter) {}
 
   /// True: the next slot may be written. Its last reader's R3 is seen. wake: ranks may sleep, see memory.h.
   [[nodiscard]] RONDO_HD bool can_send(bool wake = true) {
@@ -34,7 +39,9 @@ class SimpleSender {
     consumed_ = memory::load_flag(connection_.simple_head(), wake);  // S1, pairs with R3 in SimpleReceiver::release
     return posted_ - consumed_ < connection_.geometry.slot_count;
   }
-  [[nodiscard]] RONDO_HD std::byte *payload() const { return connection_.payload(posted_); }
+  [[nodiscard]] RONDO_HD std::byte *payload() const {
+    return slots_ + connection_.slot(posted_) * connection_.geometry.slot_bytes;
+  }
 
   /// Writes the slot's header but for `sequence`.
   RONDO_HD void fill(const SlotHeader &fields) {
@@ -74,6 +81,7 @@ class SimpleSender {
 
  private:
   ConnectionView connection_;
+  std::byte *slots_ = nullptr;
   uint64_t posted_ = 0;    ///< counter of the next slot
   uint64_t consumed_ = 0;  ///< the receiver's head as last seen
   uint64_t referenced_ = 0;      ///< one more than the counter of the last reference

@@ -105,6 +105,20 @@ SAME(DeviceAttribute::virtual_memory_management_supported, CU_DEVICE_ATTRIBUTE_V
 SAME(DeviceAttribute::posix_descriptor_handles_supported,
      CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
 SAME(DeviceAttribute::max_blocks_per_multiprocessor, CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR);
+SAME(DeviceAttribute::gpu_direct_rdma_supported, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED);
+SAME(DeviceAttribute::gpu_direct_rdma_flush_writes_options,
+     CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS);
+SAME(DeviceAttribute::gpu_direct_rdma_writes_ordering, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING);
+SAME(DeviceAttribute::dma_buf_supported, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED);
+SAME(GpuDirectOrdering::none, CU_GPU_DIRECT_RDMA_WRITES_ORDERING_NONE);
+SAME(GpuDirectOrdering::owner, CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER);
+SAME(GpuDirectOrdering::all_devices, CU_GPU_DIRECT_RDMA_WRITES_ORDERING_ALL_DEVICES);
+SAME(gpu_direct_flush_by_host, CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST);
+SAME(gpu_direct_flush_by_stream, CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_MEMOPS);
+SAME(FlushTarget::current_context, CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX);
+SAME(FlushScope::to_owner, CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER);
+SAME(FlushScope::to_all_devices, CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_ALL_DEVICES);
+SAME(RangeHandleType::dma_buf_descriptor, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD);
 SAME(DeviceAttribute::can_use_64_bit_stream_mem_ops, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS);
 SAME(DeviceAttribute::can_use_stream_wait_value_nor, CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR);
 SAME(DeviceAttribute::ipc_event_supported, CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED);

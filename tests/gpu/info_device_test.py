@@ -42,6 +42,18 @@ class InfoDevice(unittest.TestCase):
                 self.assertGreaterEqual(kernels[name]["block_threads_max"], 512)
         self.assertIn("rondo_run_simple_copy", text)
 
+    def test_whether_networks_may_have_slots_in_a_device(self):
+        for kind, flushed in (("ordered", False), ("flush", True)):
+            (device,) = cuda(SOFT_CUDA_GPUDIRECT=kind, SOFT_CUDA_DMABUF="on")["devices"]
+            self.assertEqual(device["gpu_direct"],
+                             {"available": True, "why_not": None, "flushed_by_host": flushed, "dmabuf": True})
+            self.assertEqual("which the host flushes" in info(SOFT_CUDA_GPUDIRECT=kind), flushed)
+        for kind, why in (("off", "lets no network card reach"), ("unordered", "does not order")):
+            (device,) = cuda(SOFT_CUDA_GPUDIRECT=kind)["devices"]
+            self.assertFalse(device["gpu_direct"]["available"])
+            self.assertIn(why, device["gpu_direct"]["why_not"])
+            self.assertIn(why, info(SOFT_CUDA_GPUDIRECT=kind))
+
     def test_the_image_is_that_of_the_build(self):
         image = cuda()["image"]
         self.assertEqual(image["bytes"] > 0, bool(image["architectures"]))

@@ -36,7 +36,7 @@ MAY_INCLUDE = {
                        "transports"} | PLAIN_PLAN,
     "cuda": {"src/base", "src/proto", "src/bootstrap/fd_channel.h", "src/bootstrap/store/store.h",
              "src/bootstrap/outcomes.h", "src/engine/executor.h", "src/engine/device_executor.h",
-             "transports/links.h"} | PLAIN_PLAN,
+             "transports/rdma_memory.h", "transports/links.h"} | PLAIN_PLAN,
     # Memory that peers can map is core's to offer, whatever transport uses it; a process has one table of segments.
     "src/core": CORE_FLOORS | INTERFACES | {"transports/transport.h", "transports/shm/region.h",
                                             "transports/shm/segment_table.h"},

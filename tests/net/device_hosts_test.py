@@ -7,10 +7,12 @@ import sys
 import unittest
 
 import hosts as net
-from hosts_job import HostsTest, Job, why_no_ucx
+from hosts_job import HostsTest, Job, takes_cuda_memory, why_no_ucx
 
 PROGRAM, RONDO = os.path.abspath(sys.argv.pop(1)), os.path.abspath(sys.argv.pop(1))
 UCX = {"RONDO_NETWORK": "ucx", "UCX_TLS": "tcp,self"}
+IN_DEVICES = UCX | {"UCX_RNDV_THRESH": "1K", "RONDO_NETWORK_DEVICE_SLOTS": "on", "SOFT_CUDA_GPUDIRECT": "flush",
+                    "SOFT_CUDA_HOST_READS": "on"}
 
 
 class DevicesOfSeveralHosts(HostsTest):
@@ -34,17 +36,62 @@ class DevicesOfSeveralHosts(HostsTest):
             self.skipTest(why)
         self.expect_right([0, 1, 1], ["sums"], UCX)
 
-    def test_every_collective_is_right(self):
+    def test_graphs_are_replayed_with_slots_in_the_devices(self):
+        why = why_no_ucx(RONDO)
+        if why is not None:
+            self.skipTest(why)
+        self.expect_right([0, 1, 1], ["sums", "replayed"], IN_DEVICES)
+
+    def expect_collectives(self, environment, text=""):
         if "RONDO_TEST_SANITIZED" in os.environ:
             self.skipTest("a sanitized emulated device keeps all cores from the network for a second: taken for a cut")
         with net.Hosts(2) as hosts:
             for collective in ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce"):
                 command = [RONDO, "perf", collective, "--device", "cuda", "-b", "4", "-e", "1M", "-f", "64", "-n", "2",
                            "-w", "1"]
-                job = Job(hosts, [0, 1, 0], command).finish(240)
+                job = Job(hosts, [0, 1, 0], command, environment).finish(240)
                 with self.subTest(collective=collective):
                     self.assertEqual([each.returncode for each in job.processes], [0] * 3, job.output)
                     self.assertIn("# Out of bounds values : 0 OK", job.output[0])
+                    for output in job.output:
+                        self.assertIn(text, output)
+
+    def test_every_collective_is_right(self):
+        self.expect_collectives({})
+
+    def test_every_collective_is_right_with_slots_in_the_devices(self):
+        why = why_no_ucx(RONDO)
+        if why is not None:
+            self.skipTest(why)
+        self.expect_collectives(IN_DEVICES | {"RONDO_LOG": "transport=info"},
+                                "slots of links to other hosts are in memory of the device")
+
+    def test_what_a_network_brought_into_a_device_is_flushed_or_the_ranks_fail(self):
+        why = why_no_ucx(RONDO)
+        if why is not None:
+            self.skipTest(why)
+        with net.Hosts(2) as hosts:
+            job = Job(hosts, [0, 1], [PROGRAM, "sums"],
+                      IN_DEVICES | {"SOFT_CUDA_FAULTS": "cuFlushGPUDirectRDMAWrites#3=999"}).finish(60)
+            self.expect(job, range(2), "system error", "cuFlushGPUDirectRDMAWrites")
+
+    def test_slots_in_devices_are_refused_or_left_out_where_they_cannot_be(self):
+        why = why_no_ucx(RONDO)
+        if why is not None:
+            self.skipTest(why)
+        cases = [({"RONDO_NETWORK": "tcp"}, "tcp copies payloads by the host"),
+                 ({"SOFT_CUDA_GPUDIRECT": "off"}, "lets no network card reach its memory"),
+                 ({"SOFT_CUDA_GPUDIRECT": "unordered"}, "does not order what network cards write")]
+        if not takes_cuda_memory(RONDO):
+            cases.append(({"SOFT_CUDA_HOST_READS": "off"}, "takes no memory of CUDA devices"))
+        with net.Hosts(2) as hosts:
+            for environment, text in cases:
+                with self.subTest(environment=environment):
+                    job = Job(hosts, [0, 1], [PROGRAM, "sums"], IN_DEVICES | environment).finish(60)
+                    self.expect(job, range(2), "unsupported", rf"rank 0 \(host h0, process \d+\): .*{text}", {0})
+                    job = Job(hosts, [0, 1], [PROGRAM, "sums"], IN_DEVICES | environment |
+                              {"RONDO_NETWORK_DEVICE_SLOTS": "auto"}).finish(60)
+                    self.expect(job, range(2), "ok", "^kernel$")
 
     def test_a_killed_rank_is_named_on_every_other(self):
         with net.Hosts(2) as hosts:

@@ -78,10 +78,18 @@ class Job:
         return found[-1]
 
 
+def ucx_of(rondo):
+    said = subprocess.run([rondo, "info", "--json"], capture_output=True, text=True, timeout=60, check=True).stdout
+    return json.loads(said)["ucx"]
+
+
 def why_no_ucx(rondo):
     """None where ranks can use UCX; else why not."""
-    said = subprocess.run([rondo, "info", "--json"], capture_output=True, text=True, timeout=60, check=True).stdout
-    return json.loads(said)["ucx"]["why_not"] or None
+    return ucx_of(rondo)["why_not"] or None
+
+
+def takes_cuda_memory(rondo):
+    return ucx_of(rondo)["takes_cuda_memory"]
 
 
 class HostsTest(unittest.TestCase):

@@ -7,12 +7,19 @@
 #include <optional>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "tests/catch.h"
 #include "tests/net/memory_store.h"
 #include "transports/net.h"
 
 namespace rondo::net_test {
+
+/// Of one of two.
+struct NetworkEnd {
+  const std::vector<net::NearLink> &links;
+  const RdmaMemory *memory = nullptr;  ///< which has their device slots
+};
 
 struct NetworkPair {
   std::unique_ptr<MemoryStore> store = std::make_unique<MemoryStore>();

@@ -37,11 +37,20 @@ const std::vector<Kind> &kinds() {
     };
     if (verbs_is_there())
       made.insert(made.end(), {{"verbs", [](Pair &pair) { Pair::connect_verbs(pair, 1); }},
-                               {"verbs, three queue pairs", [](Pair &pair) { Pair::connect_verbs(pair, 3); }}});
+                               {"verbs, three queue pairs", [](Pair &pair) { Pair::connect_verbs(pair, 3); }},
+                               {"verbs, slots of one side in a device",
+                                [](Pair &pair) {
+                                  pair.sides[0].use_device_memory();
+                                  Pair::connect_verbs(pair, 2);
+                                }}});
     if (!ucx_is_there()) return made;
     made.push_back({"ucx", [](Pair &pair) { Pair::connect_ucx(pair, "inf"); }});
     // Payloads under and over the threshold alternate, so that some overtake others.
     made.push_back({"ucx, with rendezvous", [](Pair &pair) { Pair::connect_ucx(pair, "300"); }});
+    made.push_back({"ucx, with rendezvous, slots in devices", [](Pair &pair) {
+                      for (Side &side : pair.sides) side.use_device_memory();
+                      Pair::connect_ucx(pair, "300");
+                    }});
     return made;
   }();
   return all;
@@ -195,7 +204,8 @@ TEST_CASE("network: a rank that leaves amid saturated links tears no slot, and i
     leaver.progress->step();  // nothing is waited for
     leaver.progress.reset();
     for (const net::NearLink &link : leaver.memory.links)
-      std::memset(link.outgoing.payload(0), 0x5a, size_t{link.outgoing.geometry.slot_count} * 1024);
+      std::memset(const_cast<std::byte *>(link.outgoing_payload(0)), 0x5a,
+                  size_t{link.outgoing.geometry.slot_count} * 1024);
     for (Rounds rounds(pair); rounds.next() && survivor.progress->lost().empty();) drive_survivor();
     for (int round = 0; round < 100; ++round) drive_survivor();
     CHECK(survivor.progress->lost() == std::vector<uint32_t>{0});

@@ -59,6 +59,7 @@ class CountedNetwork final : public net::Network {
   bool flushed() const override { return network_->flushed(); }
   void watch(std::vector<pollfd> &descriptors) const override { network_->watch(descriptors); }
   Error why_lost(uint32_t peer) const override { return network_->why_lost(peer); }
+  Result<void> takes_device_memory() const override { return network_->takes_device_memory(); }
 
  private:
   const std::unique_ptr<net::Network> network_;
@@ -75,7 +76,7 @@ struct Pair {
 
   void serve(Side &side, std::unique_ptr<net::Network> network) {
     side.progress = std::make_unique<net::Progress>(
-        side.memory.links, std::make_unique<CountedNetwork>(std::move(network), told[side.number]));
+        side.memory.links, std::make_unique<CountedNetwork>(std::move(network), told[side.number]), side.device);
   }
 
   static void connect_soft(Pair &pair, const WirePlan &plan) {
@@ -88,12 +89,18 @@ struct Pair {
     for (Side &side : pair.sides) pair.serve(side, std::move(made.networks[side.number]));
   }
 
+  /// What each side gives its network.
+  [[nodiscard]] std::array<NetworkEnd, 2> ends() const {
+    return {NetworkEnd{sides[0].memory.links, sides[0].device.get()},
+            NetworkEnd{sides[1].memory.links, sides[1].device.get()}};
+  }
+
   static void connect_ucx(Pair &pair, const char *rendezvous_bytes) {
-    take(pair, connect_ucx_pair(pair.sides[0].memory.links, pair.sides[1].memory.links, rendezvous_bytes));
+    take(pair, connect_ucx_pair(pair.ends(), rendezvous_bytes));
   }
 
   static void connect_verbs(Pair &pair, uint32_t pairs_per_rail) {
-    take(pair, connect_verbs_pair(pair.sides[0].memory.links, pair.sides[1].memory.links, pairs_per_rail));
+    take(pair, connect_verbs_pair(pair.ends(), pairs_per_rail));
   }
 
   enum class Tags { off, on };

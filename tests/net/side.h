@@ -4,7 +4,10 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <memory>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "transports/net/progress.h"
@@ -49,6 +52,34 @@ inline uint32_t signature_of(uint32_t from, uint64_t counter) {
   return from * 1'000'003 + static_cast<uint32_t>(counter);
 }
 
+/// In the place of a device's memory.
+class TestRdmaMemory final : public RdmaMemory {
+ public:
+  explicit TestRdmaMemory(size_t bytes) : bytes_(bytes) {}
+
+  std::span<std::byte> bytes() const override { return bytes_; }
+  bool is_in_reach_of_host() const override { return in_reach_of_host; }
+  int dmabuf() const override { return -1; }
+  void run(const std::function<void()> &work) const override {
+    const bool before = std::exchange(is_current_, true);
+    work();
+    is_current_ = before;
+  }
+  Result<void> flush() const override {
+    ++flushes;
+    if (!is_current_) return Error{RONDO_ERROR_INTERNAL, "the device is not current"};
+    return on_flush ? on_flush() : Result<void>();
+  }
+
+  bool in_reach_of_host = true;
+  mutable uint64_t flushes = 0;
+  std::function<Result<void>()> on_flush;
+
+ private:
+  mutable std::vector<std::byte> bytes_;
+  mutable bool is_current_ = false;
+};
+
 struct Side {
   uint32_t number;
   uint64_t first;
@@ -58,6 +89,8 @@ struct Side {
   // slots of each link
   std::vector<uint64_t> posted = std::vector<uint64_t>(channel_count);
   std::vector<uint64_t> received = std::vector<uint64_t>(channel_count);
+  std::shared_ptr<TestRdmaMemory> device;  ///< null: all slots are in `memory`
+  uint64_t received_in_device = 0;         ///< of all links
   std::unique_ptr<net::Progress> progress;
   bool wrong = false;
 
@@ -67,6 +100,32 @@ struct Side {
       senders.emplace_back(link.outgoing, first);
       receivers.emplace_back(link.incoming, first);
     }
+  }
+
+  /// Before the network is made.
+  void use_device_memory() {
+    const ConnectionGeometry geometry = small_geometry();
+    const size_t area_bytes = size_t{geometry.slot_count} * geometry.slot_bytes;
+    device = std::make_shared<TestRdmaMemory>(2 * memory.links.size() * area_bytes);
+    std::byte *next = device->bytes().data();
+    for (uint32_t index = 0; index < memory.links.size(); ++index, next += 2 * area_bytes) {
+      net::NearLink &link = memory.links[index];
+      link.device_outgoing = next;
+      link.device_incoming = next + area_bytes;
+      senders[index] = SimpleSender(link.outgoing, first, link.device_outgoing);
+    }
+  }
+
+  /// As a device's kernel finds it; null: it is neither in the slot nor in the device's.
+  const std::byte *payload_of(uint32_t link) {
+    const SlotHeader &header = receivers[link].header();
+    const auto kind = static_cast<PayloadKind>(header.kind);
+    if (kind == PayloadKind::in_slot) return receivers[link].payload();
+    const auto *const at = reinterpret_cast<const std::byte *>(header.address);
+    if (kind != PayloadKind::address || device == nullptr) return nullptr;
+    if (at != memory.links[link].device_slot(header.sequence - 1)) return nullptr;
+    ++received_in_device;
+    return at;
   }
 
   bool post(uint32_t link, uint64_t limit) {
@@ -87,10 +146,11 @@ struct Side {
     if (!receiver.can_receive()) return false;
     const uint64_t counter = first + received[link]++;
     const SlotHeader &header = receiver.header();
+    const std::byte *const payload = payload_of(link);
     wrong |= header.signature != signature_of(1 - number, counter) || header.bytes != bytes_of_slot(counter) ||
-             static_cast<PayloadKind>(header.kind) != PayloadKind::in_slot;
+             payload == nullptr;
     for (size_t at = 0; !wrong && at < header.bytes; ++at)
-      wrong |= receiver.payload()[at] != content(1 - number, link, counter, at);
+      wrong |= payload[at] != content(1 - number, link, counter, at);
     receiver.release(true);
     return true;
   }

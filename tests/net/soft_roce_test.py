@@ -96,6 +96,18 @@ echo "sent $(($(packets) - before)) packets"
         self.assertEqual(output.count("# Out of bounds values : 0 OK"), 7, output)
         self.assertGreater(int(re.search(r"sent (\d+) packets", output)[1]), 10_000, output)
 
+    def test_sums_are_right_with_slots_in_memory_of_devices_in_software(self):
+        names = ("RONDO_CUDA_LIBRARY", "SOFT_CUDA_KERNELS", "SOFT_CUDA_QUEUES", "CUDA_DEVICE_MAX_CONNECTIONS")
+        exports = "".join(f"export {name}='{os.environ[name]}'\n" for name in names)
+        job = ONE_MACHINE + exports + f"""
+unset WORLD_SIZE MASTER_ADDR RONDO_SECRET
+export RONDO_NETWORK_DEVICE_SLOTS=on SOFT_CUDA_GPUDIRECT=flush SOFT_CUDA_DMABUF=on RONDO_LOG=transport=info
+"{RONDO}" run -n 2 -- {OWN_HOST} "{RONDO}" perf all_reduce --device cuda -b 4 -e 64K -f 16 -n 2 -w 1 -c 1
+"""
+        output, = self.run_in_machines(job)
+        self.assertIn("# Out of bounds values : 0 OK", output)
+        self.assertEqual(output.count("slots of links to other hosts are in memory of the device"), 2, output)
+
     def test_a_port_that_goes_down_is_named(self):
         for scenario, reports in (("busy 1000 20000", 2), ("quiet 1000", 2)):
             with self.subTest(scenario=scenario):

@@ -31,11 +31,12 @@ ucx::JoinRequest ucx_request(uint32_t rank) {
   return request;
 }
 
-NetworkPair connect_ucx_pair(const std::vector<net::NearLink> &first, const std::vector<net::NearLink> &second,
-                         const char *rendezvous_bytes) {
+NetworkPair connect_ucx_pair(const std::array<NetworkEnd, 2> &ends, const char *rendezvous_bytes) {
   ::setenv("UCX_RNDV_THRESH", rendezvous_bytes, 1);
   return connect_pair([&](uint32_t rank, Store &store) {
-    return ucx::make_network(rank == 0 ? first : second, ucx_request(rank), store);
+    ucx::JoinRequest request = ucx_request(rank);
+    request.rdma_memory = ends[rank].memory;
+    return ucx::make_network(ends[rank].links, request, store);
   });
 }
 

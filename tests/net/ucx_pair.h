@@ -2,7 +2,7 @@
 // Two ends of UCX in one process, over loopback.
 #pragma once
 
-#include <vector>
+#include <array>
 
 #include "tests/net/network_pair.h"
 #include "transports/ucx/network.h"
@@ -16,7 +16,6 @@ namespace rondo::net_test {
 [[nodiscard]] ucx::JoinRequest ucx_request(uint32_t rank);
 
 /// `rendezvous_bytes`: from how many on payloads go by rendezvous, as UCX's own variable takes it.
-[[nodiscard]] NetworkPair connect_ucx_pair(const std::vector<net::NearLink> &first,
-                                           const std::vector<net::NearLink> &second, const char *rendezvous_bytes);
+[[nodiscard]] NetworkPair connect_ucx_pair(const std::array<NetworkEnd, 2> &ends, const char *rendezvous_bytes);
 
 }  // namespace rondo::net_test

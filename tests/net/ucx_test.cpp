@@ -40,7 +40,7 @@ struct Scene {
   ucp_ep_h endpoint = nullptr;
 
   Scene() {
-    NetworkPair pair = connect_ucx_pair(sides[0].memory.links, sides[1].memory.links, "inf");
+    NetworkPair pair = connect_ucx_pair({NetworkEnd{sides[0].memory.links}, NetworkEnd{sides[1].memory.links}}, "inf");
     store = std::move(pair.store);
     for (Side &side : sides)
       side.progress = std::make_unique<net::Progress>(side.memory.links, std::move(pair.networks[side.number]));

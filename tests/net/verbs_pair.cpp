@@ -30,12 +30,12 @@ verbs::JoinRequest verbs_request(uint32_t rank, uint32_t rank_count) {
   return request;
 }
 
-NetworkPair connect_verbs_pair(const std::vector<net::NearLink> &first, const std::vector<net::NearLink> &second,
-                               uint32_t pairs_per_rail) {
+NetworkPair connect_verbs_pair(const std::array<NetworkEnd, 2> &ends, uint32_t pairs_per_rail) {
   return connect_pair([&](uint32_t rank, Store &store) {
     verbs::JoinRequest request = verbs_request(rank);
     request.connections_per_rail = pairs_per_rail;
-    return verbs::make_network(rank == 0 ? first : second, request, store);
+    request.rdma_memory = ends[rank].memory;
+    return verbs::make_network(ends[rank].links, request, store);
   });
 }
 

@@ -2,7 +2,7 @@
 // Two ends of RDMA verbs in one process, over a device of this host.
 #pragma once
 
-#include <vector>
+#include <array>
 
 #include "tests/net/network_pair.h"
 #include "transports/verbs/network.h"
@@ -15,7 +15,6 @@ namespace rondo::net_test {
 /// Of one of `rank_count` ranks, each on a host of its own.
 [[nodiscard]] verbs::JoinRequest verbs_request(uint32_t rank, uint32_t rank_count = 2);
 
-[[nodiscard]] NetworkPair connect_verbs_pair(const std::vector<net::NearLink> &first,
-                                             const std::vector<net::NearLink> &second, uint32_t pairs_per_rail);
+[[nodiscard]] NetworkPair connect_verbs_pair(const std::array<NetworkEnd, 2> &ends, uint32_t pairs_per_rail);
 
 }  // namespace rondo::net_test

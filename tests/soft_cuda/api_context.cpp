@@ -52,6 +52,15 @@ int attribute_of(const State &driver, const Device &device, DeviceAttribute attr
       return driver.settings.capability >= 90 ? 4 : 1;
     case DeviceAttribute::pci_bus_id:
       return device.ordinal + 1;
+    case DeviceAttribute::gpu_direct_rdma_supported:
+      return driver.settings.gpu_direct != GpuDirect::off ? 1 : 0;
+    case DeviceAttribute::gpu_direct_rdma_flush_writes_options:
+      return driver.settings.gpu_direct == GpuDirect::flush ? int{gpu_direct_flush_by_host} : 0;
+    case DeviceAttribute::gpu_direct_rdma_writes_ordering:
+      return static_cast<int>(driver.settings.gpu_direct == GpuDirect::ordered ? GpuDirectOrdering::owner
+                                                                               : GpuDirectOrdering::none);
+    case DeviceAttribute::dma_buf_supported:
+      return driver.settings.dmabuf ? 1 : 0;
     case DeviceAttribute::mps_enabled:
       return driver.settings.mps ? 1 : 0;
     case DeviceAttribute::virtual_memory_management_supported:

@@ -200,6 +200,12 @@ __attribute__((visibility("default"))) uint64_t soft_cuda_block_threads() {
   return driver.block_threads;
 }
 
+__attribute__((visibility("default"))) uint64_t soft_cuda_flush_count() {
+  State &driver = state();
+  const std::lock_guard lock(driver.mutex);
+  return driver.flush_count;
+}
+
 __attribute__((visibility("default"))) uint64_t soft_cuda_captured_count() {
   State &driver = state();
   const std::lock_guard lock(driver.mutex);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Device memory, pinned host memory, and what is known about a pointer.
+#include <fcntl.h>
 #include <sys/mman.h>
 
 #include <cstring>
@@ -30,7 +31,8 @@ void put(void *to, Value value) {
 }
 
 /// The defaults of an address that nobody allocated: cuPointerGetAttributes answers with them, and succeeds.
-bool put_attribute(const Range *range, DevicePointer pointer, PointerAttribute attribute, void *to) {
+bool put_attribute(const Settings &settings, const Range *range, DevicePointer pointer, PointerAttribute attribute,
+                   void *to) {
   const bool on_device = range != nullptr && is_on_device(range->kind);
   switch (attribute) {
     case PointerAttribute::context:
@@ -43,7 +45,7 @@ bool put_attribute(const Range *range, DevicePointer pointer, PointerAttribute a
       put(to, range != nullptr ? pointer : 0);
       return true;
     case PointerAttribute::host_pointer:
-      put(to, range != nullptr && !on_device ? reinterpret_cast<void *>(pointer) : nullptr);
+      put(to, range != nullptr && (!on_device || settings.host_reads) ? reinterpret_cast<void *>(pointer) : nullptr);
       return true;
     case PointerAttribute::buffer_id:
       put(to, range != nullptr ? range->id : uint64_t{0});
@@ -85,7 +87,7 @@ CuStatus cuPointerGetAttributes(unsigned count, PointerAttribute *attributes, vo
     if (count == 0 || attributes == nullptr || data == nullptr) return CuStatus::invalid_value;
     const Range *const range = driver.memory.find(pointer);
     for (unsigned index = 0; index < count; ++index)
-      if (data[index] == nullptr || !put_attribute(range, pointer, attributes[index], data[index]))
+      if (data[index] == nullptr || !put_attribute(driver.settings, range, pointer, attributes[index], data[index]))
         return CuStatus::invalid_value;
     return CuStatus::success;
   });
@@ -219,6 +221,32 @@ CuStatus cuMemHostGetDevicePointer_v2(DevicePointer *device_pointer, void *point
     if (device_pointer == nullptr || flags != 0 || range == nullptr || is_on_device(range->kind))
       return CuStatus::invalid_value;
     *device_pointer = reinterpret_cast<uint64_t>(pointer);
+    return CuStatus::success;
+  });
+}
+
+/// A memfd, which no network card takes for a dmabuf.
+CuStatus cuMemGetHandleForAddressRange(void *handle, DevicePointer pointer, size_t bytes, RangeHandleType type,
+                                       unsigned long long flags) {
+  return call_in_context(Entry::mem_get_range_handle, [&](State &driver, Lock &, const auto &) {
+    if (!driver.settings.dmabuf) return CuStatus::not_supported;
+    const Range *const range = driver.memory.find(pointer, bytes);
+    if (handle == nullptr || range == nullptr || range->physical == nullptr || bytes == 0 || flags != 0 ||
+        pointer % page_bytes != 0 || bytes % page_bytes != 0 || type != RangeHandleType::dma_buf_descriptor)
+      return CuStatus::invalid_value;
+    const int descriptor = ::fcntl(range->physical->descriptor, F_DUPFD_CLOEXEC, 0);
+    if (descriptor < 0) return CuStatus::operating_system;
+    put(handle, descriptor);
+    return CuStatus::success;
+  });
+}
+
+CuStatus cuFlushGPUDirectRDMAWrites(FlushTarget target, FlushScope scope) {
+  return call_in_context(Entry::flush_gpu_direct_writes, [&](State &driver, Lock &, const auto &) {
+    if (driver.settings.gpu_direct != GpuDirect::flush) return CuStatus::not_supported;
+    const bool knows_scope = scope == FlushScope::to_owner || scope == FlushScope::to_all_devices;
+    if (target != FlushTarget::current_context || !knows_scope) return CuStatus::invalid_value;
+    ++driver.flush_count;
     return CuStatus::success;
   });
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/soft_cuda/settings.h"
 
+#include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <string_view>
 
@@ -87,6 +89,16 @@ const char *variable(const char *name) {
   return text != nullptr && *text != '\0' ? text : nullptr;
 }
 
+bool read_gpu_direct(GpuDirect &target, std::string &why) {
+  constexpr std::array<std::string_view, 4> names{"off", "ordered", "flush", "unordered"};
+  const char *const text = variable("SOFT_CUDA_GPUDIRECT");
+  if (text == nullptr) return true;
+  const auto found = std::find(names.begin(), names.end(), text);
+  target = static_cast<GpuDirect>(found - names.begin());
+  if (found == names.end()) why = "SOFT_CUDA_GPUDIRECT takes off, ordered, flush or unordered";
+  return found != names.end();
+}
+
 template <class Target>
 bool read_variable(const char *name, uint64_t least, uint64_t most, Target &target, std::string &why) {
   const char *const text = variable(name);
@@ -126,6 +138,9 @@ bool read_settings(Settings &settings, std::string &why) {
       !read_choice("SOFT_CUDA_VMM", "on", "off", settings.vmm, why) ||
       !read_choice("SOFT_CUDA_NVLINK", "on", "off", settings.nvlink, why) ||
       !read_choice("SOFT_CUDA_PEERS", "on", "off", settings.peers, why) ||
+      !read_gpu_direct(settings.gpu_direct, why) ||
+      !read_choice("SOFT_CUDA_DMABUF", "on", "off", settings.dmabuf, why) ||
+      !read_choice("SOFT_CUDA_HOST_READS", "on", "off", settings.host_reads, why) ||
       !read_variable("SOFT_CUDA_CAPABILITY", 50, 999, settings.capability, why) ||
       !read_choice("SOFT_CUDA_SERIAL", "on", "off", settings.serial, why) ||
       !read_choice("SOFT_CUDA_SYNC", "on", "off", settings.synchronising, why) ||

@@ -32,6 +32,10 @@ struct Faults {
   uint64_t delay_us = 0;   ///< at most
 };
 
+/// What the devices say of network cards that write into their memory. ordered: a kernel may read it when the card says
+/// that it has written. flush: when the host has flushed it, too. unordered: never.
+enum class GpuDirect { off, ordered, flush, unordered };
+
 struct Settings {
   int device_count = 1;
   uint32_t resident_blocks = 64;  ///< of a device
@@ -47,6 +51,9 @@ struct Settings {
   bool vmm = true;             ///< the devices say that they have memory with descriptors
   bool nvlink = true;          ///< the devices say that NVLink is between them
   bool peers = true;           ///< a device can have access to another's memory
+  GpuDirect gpu_direct = GpuDirect::off;
+  bool dmabuf = false;         ///< the devices say that they give out dmabufs, and what they give out is none
+  bool host_reads = false;     ///< the driver says that the host reads memory of the devices at its addresses
   int capability = 90;         ///< compute capability, 90 for 9.0
   bool serial = false;         ///< kernels of a device run one by one, as some tools make them
   bool synchronising = true;   ///< what may synchronise the device does

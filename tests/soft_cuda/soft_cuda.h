@@ -39,6 +39,8 @@ extern "C" uint64_t soft_cuda_remote_launch_count();
 extern "C" uint64_t soft_cuda_upload_count();
 /// The most threads of a block that one of them has asked for.
 extern "C" uint64_t soft_cuda_block_threads();
+/// Flushes of what network cards wrote.
+extern "C" uint64_t soft_cuda_flush_count();
 /// Nodes of graphs that this process has captured so far, kernels among them.
 extern "C" uint64_t soft_cuda_captured_count();
 

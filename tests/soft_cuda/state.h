@@ -29,6 +29,7 @@ struct State {
   uint64_t upload_count = 0;    ///< copies from the host to a device, called or captured
   uint64_t remote_launch_count = 0;  ///< of those, in the remote memory-sync domain
   uint64_t block_threads = 0;   ///< the most that a launch has asked for
+  uint64_t flush_count = 0;     ///< of what network cards wrote
   uint64_t captured_count = 0;  ///< of nodes of graphs
 
   std::deque<Device> devices;

@@ -70,6 +70,7 @@ TEST_CASE("config: each variable reaches its field") {
                                {"RONDO_DEVICE_HANDLES", "vmm"},
                                {"RONDO_DEVICE_LAUNCH", "shared"},
                                {"RONDO_NETWORK", "verbs"},
+                               {"RONDO_NETWORK_DEVICE_SLOTS", "auto"},
                                {"RONDO_SOCKETS", "4"},
                                {"RONDO_FRAME_TAGS", "on"},
                                {"RONDO_IB_HCA", "mlx5_0:1"},
@@ -103,6 +104,7 @@ TEST_CASE("config: each variable reaches its field") {
   CHECK(config.device_handles == DeviceHandles::vmm);
   CHECK(config.device_launch == DeviceLaunch::shared);
   CHECK(config.network == NetworkChoice::verbs);
+  CHECK(config.device_slots == DeviceSlots::automatic);
   CHECK(config.sockets == 4);
   CHECK(config.ib_devices == "mlx5_0:1");
   CHECK(config.ib_gid_index == 3);

@@ -3,11 +3,14 @@
 // them. The control plane is over TCP, whatever the network.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "src/base/config.h"
 #include "src/bootstrap/store/store.h"
+#include "transports/rdma_memory.h"
 #include "transports/group_info.h"
 #include "transports/net/join.h"
 #include "transports/net/overlay.h"
@@ -32,6 +35,8 @@ struct GroupRequest {
   uint32_t sockets = 1;       ///< to each peer on each rail; or what the network has in their place
   bool frame_tags = false;    ///< of TCP: frames have tags
   bool on_device = false;     ///< kernels of a device post to the links
+  DeviceSlots device_slots = DeviceSlots::off;  ///< of links to other hosts, where on_device; equal on all ranks
+  std::function<Result<std::shared_ptr<const RdmaMemory>>(size_t bytes)> allocate_rdma_memory{};  ///< for them
   uint32_t mesh_hosts_max = net::mesh_hosts_max;  ///< more hosts than that have control connections as in a ring
 };
 

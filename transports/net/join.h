@@ -29,6 +29,7 @@ struct JoinRequest {
   std::string ib_devices;              ///< RONDO_IB_HCA
   int32_t ib_gid_index = -1;           ///< RONDO_IB_GID_INDEX
   std::vector<std::string> near_ib_devices;  ///< near this rank's cores: taken first among equals
+  const RdmaMemory *rdma_memory = nullptr;  ///< links have slots in it; null: there are none
   std::string key_prefix;
   uint64_t deadline_ns = 0;
 };

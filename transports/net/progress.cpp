@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "src/proto/memory.h"
 
@@ -14,8 +15,9 @@ constexpr uint64_t consumed_untold_max = 1;  // slots of a link that the sender 
 
 }  // namespace
 
-Progress::Progress(const std::vector<NearLink> &links, std::unique_ptr<Network> network)
-    : network_(std::move(network)) {
+Progress::Progress(const std::vector<NearLink> &links, std::unique_ptr<Network> network,
+                   std::shared_ptr<const RdmaMemory> device)
+    : device_(std::move(device)), network_(std::move(network)) {
   for (const NearLink &ends : links) {
     const uint64_t out = first_counter(ends.outgoing), in = first_counter(ends.incoming);
     links_.push_back({ends, out, out, in, in, SimpleSender(ends.incoming, in)});
@@ -23,7 +25,18 @@ Progress::Progress(const std::vector<NearLink> &links, std::unique_ptr<Network> 
   lost_.reserve(links_.size());
 }
 
+Progress::~Progress() {
+  if (device_ != nullptr) device_->run([this] { network_.reset(); });
+}
+
 bool Progress::step() {
+  if (device_ == nullptr) return step_links();
+  bool moved = false;
+  device_->run([this, &moved] { moved = step_links(); });
+  return moved;
+}
+
+bool Progress::step_links() {
   bool moved = false;
   for (uint32_t index = 0; index < links_.size(); ++index) {
     moved |= send_posted(index);
@@ -31,12 +44,32 @@ bool Progress::step() {
   }
   std::array<Event, events_per_step> events;
   const uint32_t count = network_->poll(events);
+  make_readable(std::span(events).first(count));
   for (uint32_t index = 0; index < count; ++index) take(events[index]);
   if (moved || count != 0) return true;
   // To a sender that has no free slot left, one is told as well: around a ring, each rank may wait for just that slot.
   for (uint32_t index = 0; index < links_.size(); ++index)
     if (links_[index].sender_waits()) moved |= tell_consumed(index, 0);
   return moved;
+}
+
+/// Once for all payloads that have come into the device's memory.
+void Progress::make_readable(std::span<const Event> events) {
+  const auto is_in_device = [](const Event &event) { return event.in_device; };
+  if (std::none_of(events.begin(), events.end(), is_in_device)) return;
+  const Result<void> flushed = device_->flush();
+  if (flushed.ok()) return;
+  flush_error_ = flushed.error();
+  for (const Event &event : events) {
+    Link &link = links_[event.link];
+    if (event.in_device && !std::exchange(link.broken, true)) lost_.push_back(link.ends.peer);
+  }
+}
+
+Error Progress::why_lost(uint32_t peer) const {
+  for (const Link &link : links_)
+    if (link.ends.peer == peer && link.broken) return flush_error_;
+  return network_->why_lost(peer);
 }
 
 bool Progress::send_posted(uint32_t index) {
@@ -47,7 +80,7 @@ bool Progress::send_posted(uint32_t index) {
     if (memory::load_sync(header.sequence) != link.sent + 1) return moved;  // P1
     const uint64_t consumed = memory::load_sync(link.ends.incoming.simple_head());  // P4
     const Message message{link.sent, header.signature, static_cast<uint32_t>(header.bytes),
-                          link.ends.outgoing.payload(link.sent), consumed};
+                          link.ends.outgoing_payload(link.sent), consumed};
     if (!network_->put(index, message)) return moved;
     link.told = consumed;
     ++link.sent;
@@ -67,9 +100,14 @@ void Progress::take(const Event &event) {
   Link &link = links_[event.link];
   switch (event.kind) {
     case Event::Kind::arrived: {
+      if (link.broken) return;
       SlotHeader fields;
       fields.signature = event.signature;
       fields.bytes = event.bytes;
+      if (event.in_device) {
+        fields.kind = static_cast<uint32_t>(PayloadKind::address);
+        fields.address = reinterpret_cast<uint64_t>(link.ends.device_slot(event.counter));
+      }
       link.publisher.post(fields, true);  // P3
       ++link.arrived;
       return;

@@ -8,6 +8,8 @@
 //           P2 store outgoing head, sync      pairs with S1 in SimpleSender::can_send: the slot may be written again
 //           P3 store incoming sequence, sync  pairs with R1 in SimpleReceiver::can_receive; by SimpleSender::post
 //           P4 load incoming head, sync       pairs with R3 in SimpleReceiver::release
+//           A payload in memory of a device: RdmaMemory::flush() lies between the network's completion and P3. The
+//           reader is a kernel of that device.
 // Credit is told when two slots or more are consumed, so that small messages do not pay for a message of its own; a
 // message in the other direction takes it along. A sender that has no free slot is told of a single one when nothing
 // else moves: builders need the slot that a chunk of slot_count - 1 leaves free.
@@ -24,8 +26,12 @@ namespace rondo::net {
 
 class Progress {
  public:
-  /// `links` in the order that `network` counts them.
-  Progress(const std::vector<NearLink> &links, std::unique_ptr<Network> network);
+  /// `links` in the order that `network` counts them. `device`: they have slots in it, too.
+  Progress(const std::vector<NearLink> &links, std::unique_ptr<Network> network,
+           std::shared_ptr<const RdmaMemory> device = nullptr);
+  Progress(const Progress &) = delete;
+  Progress &operator=(const Progress &) = delete;
+  ~Progress();
 
   /// One round. True: something moved. One thread at a time.
   bool step();
@@ -35,7 +41,7 @@ class Progress {
   void watch(std::vector<pollfd> &descriptors) const { network_->watch(descriptors); }
   /// Peers from which nothing comes any more, in the order in which they were lost.
   [[nodiscard]] const std::vector<uint32_t> &lost() const { return lost_; }
-  [[nodiscard]] Error why_lost(uint32_t peer) const { return network_->why_lost(peer); }
+  [[nodiscard]] Error why_lost(uint32_t peer) const;
   [[nodiscard]] const char *network_name() const { return network_->name(); }
 
  private:
@@ -46,16 +52,21 @@ class Progress {
     uint64_t told = 0;
     uint64_t arrived = 0;
     SimpleSender publisher;  ///< of the incoming FIFO
+    bool broken = false;     ///< a payload cannot be read: nothing that came behind it is published
     [[nodiscard]] bool sender_waits() const { return arrived - told >= ends.incoming.geometry.slot_count; }
   };
 
+  bool step_links();
+  void make_readable(std::span<const Event> events);
   bool send_posted(uint32_t index);
   bool tell_consumed(uint32_t index, uint64_t untold_max);
   void take(const Event &event);
 
   std::vector<Link> links_;
+  const std::shared_ptr<const RdmaMemory> device_;
   std::unique_ptr<Network> network_;
   std::vector<uint32_t> lost_;
+  Error flush_error_;  ///< of links that are broken
 };
 
 }  // namespace rondo::net

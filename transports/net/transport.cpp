@@ -17,6 +17,10 @@ constexpr uint64_t flush_patience_ns = 200'000;             // then the sentinel
 constexpr uint64_t farewell_patience_ns = 2'000'000'000;    // of what is left to be sent when the group is left
 constexpr size_t page_bytes = 4096;
 
+size_t slot_area_bytes(const ConnectionGeometry &geometry) {
+  return size_t{geometry.slot_count} * geometry.slot_bytes;
+}
+
 /// What links and ranks of a group share. Ranks are counted in the whole group, those of `local` among this host's.
 struct Group {
   Group(GroupParts group_parts, NearMemory near)
@@ -92,6 +96,10 @@ class GroupLinks final : public Links {
     if (group_.is_local(peer)) return local_.incoming(channel, group_.index_of(peer));
     const NearLink *const link = near_link(channel, peer);
     return link != nullptr ? link->incoming : ConnectionView{};
+  }
+  std::byte *device_slots(uint32_t channel, uint32_t peer) const override {
+    const NearLink *const link = near_link(channel, peer);
+    return link != nullptr ? link->device_outgoing : nullptr;
   }
   ExchangeView exchange() const override { return {}; }  // which all ranks would have to map
   uint32_t readable_kinds(uint32_t peer) const override {
@@ -199,7 +207,8 @@ class GroupTransport final : public Transport {
   ~GroupTransport() override { ranks_.set_state(RankState::left); }
 
   Result<void> start(std::unique_ptr<Network> network) {
-    group_.progress = std::make_unique<Progress>(group_.memory.links(), std::move(network));
+    group_.progress =
+        std::make_unique<Progress>(group_.memory.links(), std::move(network), group_.memory.memory().device);
     Ranks &local = group_.local_ranks;
     const uint32_t own = group_.own;
     FlightRecorder &recorder = group_.parts.local->recorder();
@@ -258,6 +267,24 @@ Result<NearMemory> NearMemory::make(const std::vector<bool> &linked, uint32_t ch
     }
   }
   return memory;
+}
+
+size_t NearMemory::device_bytes() const {
+  size_t bytes = 0;
+  for (const NearLink &link : links_)
+    bytes += slot_area_bytes(link.outgoing.geometry) + slot_area_bytes(link.incoming.geometry);
+  return bytes;
+}
+
+void NearMemory::set_device_memory(std::shared_ptr<const RdmaMemory> device) {
+  device_ = std::move(device);
+  std::byte *next = device_ != nullptr ? device_->bytes().data() : nullptr;
+  for (NearLink &link : links_) {
+    link.device_outgoing = next;
+    if (next != nullptr) next += slot_area_bytes(link.outgoing.geometry);
+    link.device_incoming = next;
+    if (next != nullptr) next += slot_area_bytes(link.incoming.geometry);
+  }
 }
 
 Result<std::unique_ptr<Transport>> make_group_transport(GroupParts parts, NearMemory memory,

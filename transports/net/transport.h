@@ -42,11 +42,17 @@ class NearMemory {
                                         const ConnectionGeometry &geometry);
   [[nodiscard]] const std::vector<NearLink> &links() const { return links_; }
   [[nodiscard]] NetworkMemory memory() const {
-    return {mapping_, {mapping_->get().address, mapping_->get().bytes}};
+    return {mapping_, {mapping_->get().address, mapping_->get().bytes}, device_};
   }
+
+  /// Of the slots that links would have in memory of a device.
+  [[nodiscard]] size_t device_bytes() const;
+  /// `device`: at least so many; null takes them away.
+  void set_device_memory(std::shared_ptr<const RdmaMemory> device);
 
  private:
   std::shared_ptr<const Mapping> mapping_;
+  std::shared_ptr<const RdmaMemory> device_;
   std::vector<NearLink> links_;
 };
 

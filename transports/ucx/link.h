@@ -27,11 +27,13 @@ struct Arrival {
   enum class State : uint8_t { none, under_way, whole } state = State::none;
   uint32_t signature = 0;
   uint32_t bytes = 0;
+  bool in_device = false;  ///< as in net::Event
   Operation fetch;  ///< of a rendezvous
 };
 
 struct Link {
   net::NearLink ends;
+  ucs_memory_type_t device_type = UCS_MEMORY_TYPE_CUDA;  ///< of the device's slots
   Peer *peer = nullptr;
   std::vector<Operation> sends;  ///< by slot
   Operation credit;

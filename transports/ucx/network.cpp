@@ -34,7 +34,7 @@ bool has_left(const Peer &peer) {
 class UcxNetwork final : public net::Network {
  public:
   UcxNetwork(std::unique_ptr<Worker> worker, const std::vector<net::NearLink> &links,
-             std::vector<Introduction> introductions, const std::vector<std::string> &names);
+             std::vector<Introduction> introductions, const JoinRequest &request);
   ~UcxNetwork() override;
   Result<void> connect(const JoinRequest &request, Store &store);
 
@@ -45,12 +45,14 @@ class UcxNetwork final : public net::Network {
   bool flushed() const override;
   void watch(std::vector<pollfd> &descriptors) const override;
   Error why_lost(uint32_t peer) const override;
+  Result<void> takes_device_memory() const override { return takes_device_memory_; }
 
  private:
+  void settle_device_memory(const RdmaMemory &memory);
   void lend_requests();
   /// Takes what UCX said to an operation: null (has ended), an error, or a request that calls back.
   void begun(Operation &operation, ucs_status_ptr_t said, const char *what);
-  void send(Operation &operation, const Header &header, const std::byte *payload);
+  void send(Operation &operation, const Header &header, const std::byte *payload, ucs_memory_type_t type);
   void send_credits();
   void start_flushes();
   void close(Peer &peer);
@@ -70,16 +72,17 @@ class UcxNetwork final : public net::Network {
   std::vector<Link> links_;
   Receiver receiver_{*worker_, peers_};
   FileDescriptor ready_;     ///< always is: for a caller that must not sleep
+  Result<void> takes_device_memory_;
   bool more_ = false;        ///< poll() had no room for all events
   mutable bool flush_wanted_ = false;
 };
 
 UcxNetwork::UcxNetwork(std::unique_ptr<Worker> worker, const std::vector<net::NearLink> &links,
-                       std::vector<Introduction> introductions, const std::vector<std::string> &names)
+                       std::vector<Introduction> introductions, const JoinRequest &request)
     : worker_(std::move(worker)), api_(worker_->api()), links_(links.size()), ready_(::eventfd(1, EFD_CLOEXEC)) {
   for (Introduction &each : introductions) {
     auto peer = std::make_unique<Peer>();
-    peer->name = names[each.rank];
+    peer->name = request.names[each.rank];
     peer->known = std::move(each);
     peers_.push_back(std::move(peer));
   }
@@ -98,7 +101,21 @@ UcxNetwork::UcxNetwork(std::unique_ptr<Worker> worker, const std::vector<net::Ne
     if (of_peer.size() <= link.ends.channel) of_peer.resize(link.ends.channel + 1);
     of_peer[link.ends.channel] = &link;
   }
+  if (request.rdma_memory != nullptr) settle_device_memory(*request.rdma_memory);
   lend_requests();
+}
+
+/// UCX that does not know CUDA would copy by the host, which ends the process where that cannot reach the memory.
+void UcxNetwork::settle_device_memory(const RdmaMemory &memory) {
+  const bool is_host = memory.is_in_reach_of_host();
+  if (!is_host && !worker_->takes_cuda_memory())
+    takes_device_memory_ = Error{RONDO_ERROR_UNSUPPORTED, "this UCX (" + std::string(api_.ucp_get_version_string()) +
+                                                              ") takes no memory of CUDA devices; use one that was "
+                                                              "built with CUDA, and let UCX_TLS have cuda"};
+  for (Link &link : links_) {
+    if (is_host) link.device_type = UCS_MEMORY_TYPE_HOST;
+    if (!takes_device_memory_.ok()) link.ends.device_outgoing = link.ends.device_incoming = nullptr;
+  }
 }
 
 /// UCX would allocate a request for each operation.
@@ -195,12 +212,12 @@ void UcxNetwork::begun(Operation &operation, ucs_status_ptr_t said, const char *
     lose(*operation.peer, std::string("UCX refuses ") + what + ": " + api_.ucs_status_string(UCS_PTR_STATUS(said)));
 }
 
-void UcxNetwork::send(Operation &operation, const Header &header, const std::byte *payload) {
+void UcxNetwork::send(Operation &operation, const Header &header, const std::byte *payload, ucs_memory_type_t type) {
   operation.header = header;
   ucp_request_param_t how = request_of(operation, &operation);
   how.cb.send = on_sent;
   how.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMORY_TYPE;
-  how.memory_type = UCS_MEMORY_TYPE_HOST;
+  how.memory_type = type;
   Peer &peer = *operation.peer;
   ++peer.sent;
   begun(operation,
@@ -224,7 +241,8 @@ bool UcxNetwork::put(uint32_t index, const net::Message &message) {
                       message.consumed};
   peer.uncredited_bytes += wire_bytes(header);
   link.sent = message.counter + 1;
-  send(operation, header, message.payload);
+  send(operation, header, message.payload,
+       link.ends.device_outgoing != nullptr ? link.device_type : UCS_MEMORY_TYPE_HOST);
   return true;
 }
 
@@ -243,7 +261,7 @@ void UcxNetwork::send_credits() {
     send(link.credit,
          {peer.known.own_tag, peer.hello.rank, static_cast<uint16_t>(MessageKind::credit),
           static_cast<uint16_t>(link.ends.channel), 0, 0, 0, link.credit_sent},
-         nullptr);
+         nullptr, UCS_MEMORY_TYPE_HOST);
   }
 }
 
@@ -274,7 +292,8 @@ uint32_t UcxNetwork::tell(std::span<net::Event> events) {
     for (;;) {  // bounded by the slots of the link
       Arrival &next = link.arrivals[link.arrived % link.arrivals.size()];
       if (next.state != Arrival::State::whole) break;
-      if (!add({net::Event::Kind::arrived, index, link.arrived, next.signature, next.bytes})) return count;
+      if (!add({net::Event::Kind::arrived, index, link.arrived, next.signature, next.bytes, next.in_device}))
+        return count;
       next.state = Arrival::State::none;
       ++link.arrived;
     }
@@ -353,8 +372,7 @@ Result<std::unique_ptr<net::Network>> make_network(const std::vector<net::NearLi
   auto worker = Worker::open();
   const Result<Bytes> address = worker.ok() ? worker.value()->address() : Result<Bytes>(worker.error());
   RONDO_TRY_ASSIGN(auto introductions, exchange_addresses(request, address, store));
-  auto network = std::make_unique<UcxNetwork>(std::move(worker).value(), links, std::move(introductions),
-                                              request.names);
+  auto network = std::make_unique<UcxNetwork>(std::move(worker).value(), links, std::move(introductions), request);
   // All ranks wait here: a rank that ended the store early would look failed to the others.
   Result<void> met = network->connect(request, store);
   if (!met.ok())

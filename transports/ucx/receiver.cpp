@@ -52,6 +52,7 @@ ucs_status_t Receiver::take(Peer &peer, const Incoming &incoming) {
   Arrival &arrival = link.arrivals[header.counter % link.arrivals.size()];
   arrival.signature = header.signature;
   arrival.bytes = header.bytes;
+  arrival.in_device = incoming.rendezvous && link.ends.device_incoming != nullptr;
   if (incoming.rendezvous) {
     fetch(link, arrival, incoming);
     return UCS_INPROGRESS;
@@ -75,9 +76,10 @@ void Receiver::fetch(Link &link, Arrival &arrival, const Incoming &incoming) {
   arrival.state = Arrival::State::under_way;
   ucp_request_param_t how = request_of(arrival.fetch, &arrival);
   how.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMORY_TYPE;
-  how.memory_type = UCS_MEMORY_TYPE_HOST;
+  how.memory_type = arrival.in_device ? link.device_type : UCS_MEMORY_TYPE_HOST;
   how.cb.recv_am = on_fetched;
-  std::byte *const slot = link.ends.incoming.payload(incoming.header.counter);
+  const uint64_t counter = incoming.header.counter;
+  std::byte *const slot = arrival.in_device ? link.ends.device_slot(counter) : link.ends.incoming.payload(counter);
   const ucs_status_ptr_t said =
       worker_.api().ucp_am_recv_data_nbx(worker_.handle(), incoming.data, slot, incoming.bytes, &how);
   if (said == nullptr) arrival.state = Arrival::State::whole;

@@ -54,10 +54,7 @@ Report look_for_ucx() {
     return report;
   }
   report.transports = transports_in(print_info(*worker.value()));
-  ucp_context_attr_t attributes{};
-  attributes.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES;
-  if (api.value()->ucp_context_query(worker.value()->context(), &attributes) == UCS_OK)
-    report.takes_cuda_memory = (attributes.memory_types >> UCS_MEMORY_TYPE_CUDA & 1) != 0;
+  report.takes_cuda_memory = worker.value()->takes_cuda_memory();
   return report;
 }
 

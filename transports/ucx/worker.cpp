@@ -29,10 +29,11 @@ Result<void> Worker::open_context() {
   api_.ucp_config_release(config);
   if (status != UCS_OK) return error("opening UCX (look at UCX_TLS and UCX_NET_DEVICES)", status);
   ucp_context_attr_t attributes{};
-  attributes.field_mask = UCP_ATTR_FIELD_REQUEST_SIZE;
+  attributes.field_mask = UCP_ATTR_FIELD_REQUEST_SIZE | UCP_ATTR_FIELD_MEMORY_TYPES;
   status = api_.ucp_context_query(context_, &attributes);
   if (status != UCS_OK) return error("ucp_context_query", status);
   request_bytes_ = attributes.request_size;
+  takes_cuda_memory_ = (attributes.memory_types >> UCS_MEMORY_TYPE_CUDA & 1) != 0;
   return {};
 }
 

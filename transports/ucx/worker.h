@@ -21,6 +21,8 @@ class Worker {
   [[nodiscard]] ucp_worker_h handle() const { return worker_; }
   /// What a caller's memory for one request must have in front of the pointer that UCX is given.
   [[nodiscard]] size_t request_bytes() const { return request_bytes_; }
+  /// Payloads may be in memory of a CUDA device.
+  [[nodiscard]] bool takes_cuda_memory() const { return takes_cuda_memory_; }
   /// For connect() of another worker.
   [[nodiscard]] Result<Bytes> address() const;
   /// `on_failure` is called from progress(), once, with `argument`.
@@ -44,6 +46,7 @@ class Worker {
   ucp_context_h context_ = nullptr;
   ucp_worker_h worker_ = nullptr;
   size_t request_bytes_ = 0;
+  bool takes_cuda_memory_ = false;
   int event_descriptor_ = -1;
 };
 

@@ -40,6 +40,9 @@ struct Api {
   RONDO_VERBS_FUNCTIONS(RONDO_VERBS_MEMBER)
 #undef RONDO_VERBS_MEMBER
   decltype(&::_ibv_query_gid_table) query_gid_table = nullptr;
+  /// Of rdma-core 34 or newer; null: it is older.
+  ibv_mr *(*reg_dmabuf_mr)(ibv_pd *domain, uint64_t offset, size_t bytes, uint64_t address, int descriptor,
+                           int access) = nullptr;
 };
 
 /// Loads libibverbs at the first call and keeps it for the life of the process. RONDO_ERROR_UNSUPPORTED says why it

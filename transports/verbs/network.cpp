@@ -57,12 +57,14 @@ class VerbsNetwork final : public net::Network {
   bool flushed() const override { return true; }
   void watch(std::vector<pollfd> &descriptors) const override;
   Error why_lost(uint32_t peer) const override;
+  Result<void> takes_device_memory() const override { return takes_device_memory_; }
 
  private:
   struct Ends {
     Peer *peer;
     Link *link;
   };
+  void register_device_slots(const RdmaMemory &memory);
   Result<void> add_paths(Peer &peer, const std::vector<net::NearLink> &links, uint32_t path_count);
   [[nodiscard]] Rail &rail_of(uint32_t path_number) const { return *rails_[path_number % rails_.size()]; }
   void take(const ibv_wc &completion, EventList &events);
@@ -84,6 +86,7 @@ class VerbsNetwork final : public net::Network {
   };
   std::vector<PathOfPeer> paths_;  ///< as completions count them
   std::vector<Ends> links_;
+  Result<void> takes_device_memory_;
   bool untold_ = false;  ///< some slots have come that there was no room to tell of
   uint32_t idle_polls_ = 0;
 };
@@ -116,7 +119,19 @@ Result<void> VerbsNetwork::prepare(const std::vector<net::NearLink> &links, cons
     of_peer.index = static_cast<uint32_t>(links_.size());
     links_.push_back({found->get(), &of_peer});
   }
+  if (request.rdma_memory != nullptr) register_device_slots(*request.rdma_memory);
   return {};
+}
+
+/// On all paths, or on none.
+void VerbsNetwork::register_device_slots(const RdmaMemory &memory) {
+  for (const PathOfPeer &each : paths_) {
+    takes_device_memory_ = each.path->register_device_slots(memory);
+    if (!takes_device_memory_.ok()) break;
+  }
+  if (takes_device_memory_.ok()) return;
+  for (const PathOfPeer &each : paths_) each.path->forget_device_slots();
+  for (const Ends &each : links_) each.link->ends.device_incoming = each.link->ends.device_outgoing = nullptr;
 }
 
 Result<void> VerbsNetwork::add_paths(Peer &peer, const std::vector<net::NearLink> &links, uint32_t path_count) {
@@ -289,7 +304,9 @@ void VerbsNetwork::tell_arrivals(Link &link, EventList &events) {
     if (!arrival.here) return;
     if (!events.has_room(1)) break;
     arrival.here = false;
-    events.add({net::Event::Kind::arrived, link.index, link.arrived++, arrival.frame.signature, arrival.frame.bytes});
+    const bool in_device = link.ends.device_incoming != nullptr && arrival.frame.bytes > cell_payload_bytes;
+    events.add({net::Event::Kind::arrived, link.index, link.arrived++, arrival.frame.signature, arrival.frame.bytes,
+                in_device});
   }
   untold_ = true;
 }

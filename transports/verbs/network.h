@@ -15,6 +15,9 @@ namespace rondo::verbs {
 struct Report {
   bool built = false;
   bool found = false;  ///< libibverbs is there
+  // How it would reach memory of a CUDA device.
+  bool registers_dmabufs = false;  ///< libibverbs does, where the card's driver does
+  bool has_peermem = false;        ///< the kernel's module nvidia-peermem is loaded
   std::vector<Port> ports;
   std::string why_not;
 };

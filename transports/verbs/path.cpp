@@ -24,6 +24,7 @@ constexpr uint8_t acknowledge_timer = 15;
 constexpr uint32_t first_packet_mask = 0xffffff;
 constexpr uint32_t spare_requests = 8;  // hello, bye and the slot before them
 constexpr uint32_t spare_receives = 4;
+constexpr int written_by_peer = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
 constexpr uint32_t bye_requests = 1;  // kept free, so that a goodbye always has room
 
 uint32_t slots_of(const std::vector<net::NearLink> &links) {
@@ -72,6 +73,24 @@ Result<MemoryRegion> registered(const Api &api, ibv_pd *domain, void *memory, si
                       errno);
 }
 
+/// By the dmabuf, if there is one and the card's driver takes it; else by the address, which the kernel's module
+/// nvidia-peermem knows.
+Result<MemoryRegion> registered_in_device(const Device &device, ibv_pd *domain, const RdmaMemory &memory,
+                                          std::byte *first, size_t bytes, int access) {
+  const Api &api = device.api();
+  if (memory.dmabuf() >= 0 && api.reg_dmabuf_mr != nullptr) {
+    const auto offset = static_cast<uint64_t>(first - memory.bytes().data());
+    MemoryRegion region(api.reg_dmabuf_mr(domain, offset, bytes, address_of(first), memory.dmabuf(), access));
+    if (region.valid()) return region;
+  }
+  MemoryRegion region(api.reg_mr(domain, first, bytes, access));
+  if (region.valid()) return region;
+  return system_error(device.port().device + " cannot reach the memory of the CUDA device (" +
+                          (memory.dmabuf() >= 0 ? "it takes no dmabuf" : "there is no dmabuf of it") +
+                          "; is the kernel's module nvidia-peermem loaded?)",
+                      errno);
+}
+
 }  // namespace
 
 void Loss::tell(uint32_t number, const std::string &what) {
@@ -102,7 +121,6 @@ Result<void> Path::register_memory(const std::vector<net::NearLink> &links) {
   const uint32_t slots = slots_of(links);
   cells_.resize(size_t{2} * slots);
   ibv_pd *const domain = domain_.get();
-  const int written_by_peer = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
   RONDO_TRY_ASSIGN(landing_, registered(api_, domain, cells_.data(), slots * sizeof(Cell), written_by_peer));
   RONDO_TRY_ASSIGN(staging_, registered(api_, domain, cells_.data() + slots, slots * sizeof(Cell), 0));
   links_.resize(links.size());
@@ -125,6 +143,26 @@ Result<void> Path::register_memory(const std::vector<net::NearLink> &links) {
   return {};
 }
 
+Result<void> Path::register_device_slots(const RdmaMemory &memory) {
+  for (PathLink &link : links_) {
+    const auto registered_slots = [&](std::byte *first, const ConnectionView &view, int access) {
+      return registered_in_device(device_, domain_.get(), memory, first, slot_area_bytes(view), access);
+    };
+    RONDO_TRY_ASSIGN(link.device_incoming,
+                     registered_slots(link.ends.device_incoming, link.ends.incoming, written_by_peer));
+    RONDO_TRY_ASSIGN(link.device_outgoing, registered_slots(link.ends.device_outgoing, link.ends.outgoing, 0));
+  }
+  return {};
+}
+
+void Path::forget_device_slots() {
+  for (PathLink &link : links_) {
+    link.device_incoming.reset();
+    link.device_outgoing.reset();
+    link.ends.device_incoming = link.ends.device_outgoing = nullptr;
+  }
+}
+
 Result<void> Path::make_queue_pair(ibv_cq *completions) {
   if (std::max(requests_max_, receives_) > device_.requests_max())
     return Error{RONDO_ERROR_UNSUPPORTED, device_.describe() + " takes " + std::to_string(device_.requests_max()) +
@@ -138,7 +176,8 @@ Result<void> Path::make_queue_pair(ibv_cq *completions) {
     wanted.qp_type = IBV_QPT_RC;
     wanted.cap.max_send_wr = requests_max_;
     wanted.cap.max_recv_wr = receives_;
-    wanted.cap.max_send_sge = wanted.cap.max_recv_sge = 1;
+    wanted.cap.max_send_sge = 2;  // a cell whose payload is in memory of a device
+    wanted.cap.max_recv_sge = 1;
     wanted.cap.max_inline_data = inline_bytes;
     queue_pair_.reset(api_.create_qp(domain_.get(), &wanted));
     if (!queue_pair_.valid()) continue;
@@ -169,7 +208,8 @@ QueuePairInfo Path::offer() const {
   QueuePairInfo offer{loss_.rank, queue_pair_.get()->qp_num, first_packet_, {}};
   for (const PathLink &link : links_)
     offer.links.push_back({address_of(link.ends.incoming.payload(0)), link.incoming.get()->rkey,
-                           address_of(link.landed), landing_.get()->rkey});
+                           address_of(link.landed), landing_.get()->rkey, address_of(link.ends.device_incoming),
+                           link.device_incoming.valid() ? link.device_incoming.get()->rkey : 0});
   return offer;
 }
 
@@ -263,19 +303,31 @@ bool Path::send_slot(uint32_t channel, const net::Message &message) {
   Cell &cell = link.staged[slot];
   cell.frame = {message.counter, message.consumed, message.signature, message.bytes};
   const bool in_cell = message.bytes <= cell_payload_bytes;
-  if (in_cell && message.bytes != 0) std::memcpy(cell.payload, message.payload, message.bytes);
-  const auto cell_bytes = static_cast<uint32_t>(sizeof(Frame) + (in_cell ? message.bytes : 0));
-  const ibv_sge cell_part{address_of(&cell), cell_bytes, staging_.get()->lkey};
-  ibv_send_wr telling = write_of(cell_part, link.target.cells_address + slot * sizeof(Cell), link.target.cells_key);
+  const bool gathers = in_cell && message.bytes != 0 && link.ends.device_outgoing != nullptr;
+  if (in_cell && message.bytes != 0 && !gathers) std::memcpy(cell.payload, message.payload, message.bytes);
+  const auto cell_bytes = static_cast<uint32_t>(sizeof(Frame) + (in_cell && !gathers ? message.bytes : 0));
+  const std::array parts{ibv_sge{address_of(&cell), cell_bytes, staging_.get()->lkey},
+                         part_of(link, message.payload, message.bytes)};
+  ibv_send_wr telling = write_of(parts[0], link.target.cells_address + slot * sizeof(Cell), link.target.cells_key);
+  if (gathers) {  // by the device, since the host cannot read the payload
+    telling.num_sge = 2;
+    telling.send_flags = 0;
+  }
   telling.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
   telling.imm_data = htonl(pack(MessageKind::slot, link.ends.channel, message.counter));
   const Signal signal{&link, 0};
   if (in_cell) return post(telling, telling, 1, &signal);
-  const ibv_sge payload_part{address_of(message.payload), message.bytes, link.outgoing.get()->lkey};
-  ibv_send_wr payload = write_of(
-      payload_part, link.target.slots_address + slot * link.ends.outgoing.geometry.slot_bytes, link.target.slots_key);
+  ibv_send_wr payload =
+      write_of(parts[1], link.target.payload_address() + slot * link.ends.outgoing.geometry.slot_bytes,
+               link.target.payload_key());
+  if (link.ends.device_outgoing != nullptr) payload.send_flags = 0;
   payload.next = &telling;
   return post(payload, telling, 2, &signal);
+}
+
+ibv_sge Path::part_of(const PathLink &link, const std::byte *payload, uint32_t bytes) const {
+  const MemoryRegion &region = link.ends.device_outgoing != nullptr ? link.device_outgoing : link.outgoing;
+  return {address_of(payload), bytes, region.get()->lkey};
 }
 
 bool Path::send_word(MessageKind kind, const PathLink &link, uint64_t counter, bool signalled) {
@@ -298,9 +350,9 @@ bool Path::send_hello() {
   if (lost() || links_.empty()) return true;
   if (!has_room(2)) return false;
   const PathLink &link = links_.front();
-  const ConnectionView &outgoing = link.ends.outgoing;
-  const ibv_sge part{address_of(outgoing.payload(0)), outgoing.geometry.slot_bytes, link.outgoing.get()->lkey};
-  ibv_send_wr slot = write_of(part, link.target.slots_address, link.target.slots_key);
+  const ibv_sge part = part_of(link, link.ends.outgoing_payload(0), link.ends.outgoing.geometry.slot_bytes);
+  ibv_send_wr slot = write_of(part, link.target.payload_address(), link.target.payload_key());
+  if (link.ends.device_outgoing != nullptr) slot.send_flags = 0;
   return post(slot, slot, 1, nullptr) && send_word(MessageKind::hello, link, 0, true);
 }
 

@@ -31,6 +31,8 @@ struct PathLink {
   net::NearLink ends;
   MemoryRegion incoming;
   MemoryRegion outgoing;
+  MemoryRegion device_incoming;  ///< where `ends` has slots in memory of a device
+  MemoryRegion device_outgoing;
   LinkTarget target;
   Cell *staged = nullptr;  ///< by slot: sent from here
   Cell *landed = nullptr;  ///< by slot: written by the peer
@@ -57,6 +59,9 @@ class Path {
   [[nodiscard]] static Result<std::unique_ptr<Path>> make(const Device &device, ibv_cq *completions,
                                                           const PathPlace &place, Loss &loss,
                                                           const std::vector<net::NearLink> &links);
+  /// The device slots of its links, too, which are in `memory`. The error: the network card cannot write there.
+  [[nodiscard]] Result<void> register_device_slots(const RdmaMemory &memory);
+  void forget_device_slots();
   [[nodiscard]] QueuePairInfo offer() const;
   /// The queue pair receives from now on, and may send.
   [[nodiscard]] Result<void> connect(const HostInfo &theirs);
@@ -100,6 +105,7 @@ class Path {
   [[nodiscard]] bool has_room(uint32_t requests) const { return posted_ - ended_ + requests <= requests_max_; }
   /// Chained requests, of which only the last may be signalled.
   bool post(ibv_send_wr &first, ibv_send_wr &last, uint32_t count, const Signal *signal);
+  [[nodiscard]] ibv_sge part_of(const PathLink &link, const std::byte *payload, uint32_t bytes) const;
   bool send_word(MessageKind kind, const PathLink &link, uint64_t counter, bool signalled);
   [[nodiscard]] bool lost() const { return loss_.ns != 0; }
   [[nodiscard]] ibv_send_wr write_of(const ibv_sge &part, uint64_t address, uint32_t key) const;

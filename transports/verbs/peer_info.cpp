@@ -52,6 +52,8 @@ Bytes encode(const HostInfo &offer) {
       append_number(out, link.slots_key);
       append_number(out, link.cells_address);
       append_number(out, link.cells_key);
+      append_number(out, link.device_address);
+      append_number(out, link.device_key);
     }
   }
   return out;
@@ -86,6 +88,8 @@ std::optional<HostInfo> decode(ByteReader reader) {
       link.slots_key = reader.number<uint32_t>();
       link.cells_address = reader.number<uint64_t>();
       link.cells_key = reader.number<uint32_t>();
+      link.device_address = reader.number<uint64_t>();
+      link.device_key = reader.number<uint32_t>();
       pair.links.push_back(link);
     }
     offer.pairs.push_back(std::move(pair));

@@ -4,7 +4,8 @@
 // Offer    rails u8 |
 //          for each rail: GID kind u8 | MTU in bytes u32 | LID u16 | GID 16 | device's description |
 //          for each linked rank, ascending, for each path: queue pair u32 | first packet number u32 | links u16 |
-//            for each link: slots address u64 | slots key u32 | cells address u64 | cells key u32
+//            for each link: slots address u64 | slots key u32 | cells address u64 | cells key u32 |
+//                           device slots address u64, 0: there are none | device slots key u32
 // Two more exchanges follow: each rank's queue pairs receive (what is sent before would be lost), and each rank has
 // heard from every peer (slots that come before would be lost).
 #pragma once
@@ -25,7 +26,12 @@ struct LinkTarget {
   uint32_t slots_key = 0;
   uint64_t cells_address = 0;
   uint32_t cells_key = 0;
+  uint64_t device_address = 0;  ///< of slots in memory of a device; 0: there are none
+  uint32_t device_key = 0;
 
+  // Of payloads that are longer than a cell's.
+  [[nodiscard]] uint64_t payload_address() const { return device_address != 0 ? device_address : slots_address; }
+  [[nodiscard]] uint32_t payload_key() const { return device_address != 0 ? device_key : slots_key; }
   bool operator==(const LinkTarget &) const = default;
 };
 

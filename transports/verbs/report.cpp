@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which RDMA devices there are, and whether one can be used.
+#include <unistd.h>
+
 #include "transports/verbs/device.h"
 #include "transports/verbs/network.h"
 
@@ -13,6 +15,8 @@ Report look_for_verbs() {
     return report;
   }
   report.found = true;
+  report.registers_dmabufs = load_api().value()->reg_dmabuf_mr != nullptr;
+  report.has_peermem = ::access("/sys/module/nvidia_peermem", F_OK) == 0;
   auto ports = find_ports();
   if (!ports.ok()) {
     report.why_not = ports.error().message;

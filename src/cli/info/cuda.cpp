@@ -10,6 +10,7 @@
 
 #include "cuda/driver/budget.h"
 #include "cuda/driver/kernels_image.h"
+#include "cuda/transport/rdma_memory.h"
 #include "src/base/size.h"
 #include "src/cli/info/lines.h"
 
@@ -56,6 +57,16 @@ Result<void> add_kernels(const CudaDriver &driver, const CudaDevice &device, con
   return {};
 }
 
+/// Whether networks may have slots in its memory.
+Json gpu_direct_json(const CudaDriver &driver, const CudaDevice &device) {
+  const auto ways = gpu_direct_of(driver, device.ordinal);
+  if (!ways.ok()) return {{"available", false}, {"why_not", ways.error().message}};
+  return {{"available", true},
+          {"why_not", nullptr},
+          {"flushed_by_host", ways.value().needs_flush},
+          {"dmabuf", ways.value().dmabuf}};
+}
+
 Json device_json(const CudaDriver &driver, const CudaDevice &device, const Config &config) {
   Json entry{{"ordinal", device.ordinal},
              {"name", device.name},
@@ -64,7 +75,8 @@ Json device_json(const CudaDriver &driver, const CudaDevice &device, const Confi
              {"compute_capability",
               std::to_string(device.compute_capability / 10) + "." + std::to_string(device.compute_capability % 10)},
              {"multiprocessors", device.multiprocessor_count},
-             {"memory_bytes", device.memory_bytes}};
+             {"memory_bytes", device.memory_bytes},
+             {"gpu_direct", gpu_direct_json(driver, device)}};
   if (const auto added = add_kernels(driver, device, config, entry); !added.ok())
     entry["error"] = added.error().message;
   return entry;
@@ -122,12 +134,21 @@ void add_kernel_lines(std::string &out, const Json &kernels) {
   }
 }
 
+std::string gpu_direct_text(const Json &ways) {
+  if (!ways["available"].get<bool>())
+    return "no slots of networks in its memory: " + ways["why_not"].get<std::string>();
+  return std::string("networks may have slots in its memory (GPUDirect RDMA)") +
+         (ways["flushed_by_host"].get<bool>() ? ", which the host flushes" : "") +
+         (ways["dmabuf"].get<bool>() ? "; it gives out dmabufs" : "; it gives out no dmabufs");
+}
+
 void add_device_lines(std::string &out, const Json &device) {
   add_line(out, "device " + device["ordinal"].dump(),
            device["name"].get<std::string>() + ", compute capability " +
                device["compute_capability"].get<std::string>() + ", " + device["multiprocessors"].dump() +
                " multiprocessors, " + show_bytes_near(device["memory_bytes"].get<double>()) + " bytes");
   add_line(out, "", device["uuid"].get<std::string>() + ", PCI " + device["pci_bus_id"].get<std::string>());
+  add_line(out, "", gpu_direct_text(device["gpu_direct"]));
   if (device.contains("error")) add_line(out, "", device["error"]);
   if (!device.contains("budget")) return;
   const Json &budget = device["budget"];

@@ -144,7 +144,11 @@ Json verbs_json(const verbs::Report &report) {
                      {"mtu_bytes", port.mtu_bytes},
                      {"gids", gids}});
   }
-  return {{"found", report.found}, {"ports", ports}, {"why_not", report.why_not}};
+  return {{"found", report.found},
+          {"ports", ports},
+          {"registers_dmabufs", report.registers_dmabufs},
+          {"nvidia_peermem", report.has_peermem},
+          {"why_not", report.why_not}};
 }
 
 }  // namespace

@@ -69,6 +69,14 @@ void add_ucx(std::string &out, const Json &ucx) {
   add_line(out, "takes CUDA memory", yes_or_no(ucx["takes_cuda_memory"]));
 }
 
+std::string device_memory_text(const Json &verbs) {
+  const bool by_dmabuf = verbs["registers_dmabufs"].get<bool>(), by_module = verbs["nvidia_peermem"].get<bool>();
+  if (by_dmabuf)
+    return std::string("by dmabuf, where the driver of the network card does") +
+           (by_module ? "; else by nvidia-peermem" : "; nvidia-peermem is not loaded");
+  return by_module ? "by nvidia-peermem" : "no: libibverbs registers no dmabufs, and nvidia-peermem is not loaded";
+}
+
 void add_verbs(std::string &out, const Json &verbs) {
   out += "\nRDMA verbs\n";
   add_line(out, "library", verbs["found"].get<bool>() ? "libibverbs" : "none");
@@ -77,6 +85,7 @@ void add_verbs(std::string &out, const Json &verbs) {
     for (const Json &gid : port["gids"]) text += "; " + gid.get<std::string>();
     add_line(out, port["device"].get<std::string>() + " port " + port["port"].dump(), text);
   }
+  if (verbs["found"].get<bool>()) add_line(out, "takes CUDA memory", device_memory_text(verbs));
   if (!verbs["why_not"].get<std::string>().empty()) add_line(out, "why not", verbs["why_not"]);
 }
 

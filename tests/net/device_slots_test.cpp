@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// Slots in memory of a device: which payloads a network brings there, and what happens before a kernel is told of them.
+#include "tests/catch.h"
+#include "tests/net/pair.h"
+
+using namespace rondo;
+using namespace rondo::net_test;
+
+namespace {
+
+/// Says what it is told to say, once.
+class ScriptedNetwork final : public net::Network {
+ public:
+  explicit ScriptedNetwork(std::vector<net::Event> events) : events_(std::move(events)) {}
+
+  const char *name() const override { return "scripted"; }
+  bool put(uint32_t, const net::Message &) override { return true; }
+  bool credit(uint32_t, uint64_t) override { return true; }
+  uint32_t poll(std::span<net::Event> events) override {
+    std::copy(events_.begin(), events_.end(), events.begin());
+    return static_cast<uint32_t>(std::exchange(events_, {}).size());
+  }
+  bool flushed() const override { return true; }
+  void watch(std::vector<pollfd> &) const override {}
+  Error why_lost(uint32_t) const override { return {RONDO_ERROR_REMOTE, "scripted"}; }
+
+ private:
+  std::vector<net::Event> events_;
+};
+
+net::Event arrival(uint32_t link, uint64_t counter, bool in_device) {
+  return {net::Event::Kind::arrived, link, counter, 0, 0, in_device};
+}
+
+/// A side to which the events come, with memory of a device.
+Side told(std::vector<net::Event> events, std::function<Result<void>(Side &)> on_flush = {}) {
+  Side side(0);
+  side.use_device_memory();
+  side.progress = std::make_unique<net::Progress>(side.memory.links,
+                                                  std::make_unique<ScriptedNetwork>(std::move(events)), side.device);
+  if (on_flush) side.device->on_flush = [&] { return on_flush(side); };
+  side.progress->step();
+  side.device->on_flush = nullptr;
+  return side;
+}
+
+uint32_t published(const Side &side) {
+  uint32_t count = 0;
+  for (const SimpleReceiver &receiver : side.receivers) count += receiver.can_receive() ? 1 : 0;
+  return count;
+}
+
+}  // namespace
+
+TEST_CASE("device slots: writes are flushed once for all that came, before a header is published", "[net]") {
+  uint32_t published_before = 1;
+  const Side side = told({arrival(0, 0, true), arrival(1, 0, true)}, [&](const Side &now) {
+    published_before = published(now);
+    return Result<void>();
+  });
+  CHECK(published_before == 0);
+  CHECK(side.device->flushes == 1);
+  REQUIRE(published(side) == 2);
+  for (uint32_t link = 0; link < channel_count; ++link) {
+    const SlotHeader &header = side.receivers[link].header();
+    CHECK(static_cast<PayloadKind>(header.kind) == PayloadKind::address);
+    CHECK(header.address == reinterpret_cast<uint64_t>(side.memory.links[link].device_slot(0)));
+  }
+}
+
+TEST_CASE("device slots: nothing is flushed for payloads that came into memory of the host", "[net]") {
+  const Side side = told({arrival(0, 0, false)});
+  CHECK(side.device->flushes == 0);
+  REQUIRE(published(side) == 1);
+  CHECK(static_cast<PayloadKind>(side.receivers[0].header().kind) == PayloadKind::in_slot);
+}
+
+TEST_CASE("device slots: where the flush fails the link is lost, and nothing behind it is published", "[net]") {
+  const auto fails = [](const Side &) { return Result<void>(Error{RONDO_ERROR_SYSTEM, "no flush"}); };
+  const Side side = told({arrival(0, 0, true), arrival(0, 1, false), arrival(1, 0, false)}, fails);
+  CHECK_FALSE(side.receivers[0].can_receive());
+  CHECK(side.receivers[1].can_receive());
+  CHECK(side.progress->lost() == std::vector<uint32_t>{1});
+  CHECK(side.progress->why_lost(1).message == "no flush");
+}
+
+TEST_CASE("device slots: over UCX long payloads are fetched into the device, short ones come with their header",
+          "[net]") {
+  if (!ucx_is_there()) return;
+  Pair pair;
+  pair.sides[0].use_device_memory();
+  Pair::connect_ucx(pair, "300");
+  REQUIRE(exchange(pair, 100, 3) == Outcome::right);
+  Side &side = pair.sides[0];
+  uint64_t long_payloads = 0;
+  for (uint64_t counter = 0; counter < 100; ++counter) long_payloads += bytes_of_slot(counter) >= 400 ? 1 : 0;
+  CHECK(side.received_in_device >= channel_count * long_payloads);
+  CHECK(side.received_in_device < channel_count * 100);
+  CHECK(side.device->flushes > 0);
+  CHECK(pair.sides[1].received_in_device == 0);  // each side's slots are its own affair
+}
+
+TEST_CASE("device slots: over verbs payloads longer than a cell's are written into the device, others into the host",
+          "[net]") {
+  constexpr uint32_t cell_payload_bytes = 232;
+  if (!verbs_is_there()) return;
+  Pair pair;
+  pair.sides[0].use_device_memory();
+  Pair::connect_verbs(pair, 1);
+  REQUIRE(exchange(pair, 100, 3) == Outcome::right);
+  uint64_t long_payloads = 0;
+  for (uint64_t counter = 0; counter < 100; ++counter)
+    long_payloads += bytes_of_slot(counter) > cell_payload_bytes ? 1 : 0;
+  CHECK(pair.sides[0].received_in_device == channel_count * long_payloads);
+  CHECK(pair.sides[1].received_in_device == 0);
+}
+
+TEST_CASE("device slots: a UCX without CUDA refuses memory that the host does not reach", "[net]") {
+  if (!ucx_is_there()) return;
+  if (ucx::look_for_ucx().takes_cuda_memory) {
+    std::printf("skipped: a UCX without CUDA: this one has it\n");
+    return;
+  }
+  std::array sides{Side(0), Side(1)};
+  sides[0].use_device_memory();
+  sides[0].device->in_reach_of_host = false;
+  NetworkPair pair = connect_ucx_pair(
+      {NetworkEnd{sides[0].memory.links, sides[0].device.get()}, NetworkEnd{sides[1].memory.links}}, "300");
+  const auto taken = pair.networks[0]->takes_device_memory();
+  REQUIRE_FALSE(taken.ok());
+  CHECK(taken.error().message.find("takes no memory of CUDA devices") != std::string::npos);
+}
+
+TEST_CASE("device slots: TCP says that it copies by the host", "[net]") {
+  const Side side(0);
+  auto ends = connected_sockets();
+  std::vector<tcp::PeerSocket> sockets;
+  sockets.push_back({1, std::move(ends[0]), "the other side", 0});
+  const auto network = tcp::make_network(side.memory.links, std::move(sockets));
+  REQUIRE(network.ok());
+  const auto taken = network.value()->takes_device_memory();
+  REQUIRE_FALSE(taken.ok());
+  CHECK(taken.error().message.find("tcp copies payloads by the host") == 0);
+}
