@@ -2,10 +2,11 @@
 // One rank of a life on a device, for device_chaos_test.py: `device_chaos_rank KIND VICTIM DELAY_US COUNT MANNER`. Sums
 // until the communicator fails, and gives everything back. Prints what it got, and what of the driver is still alive
 // then. MANNER: calls, or replays, among which every third sum is a call. DEVICE_CHAOS_REGISTERS=1: it registers its
-// buffer.
+// buffer. DEVICE_CHAOS_DEVICES: rank r is on device r modulo that.
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
@@ -121,6 +122,8 @@ int main(int argument_count, char **arguments) {
   std::string library;
   {
     DeviceProcess self;
+    const char *const devices = std::getenv("DEVICE_CHAOS_DEVICES");
+    if (devices != nullptr) self.device = std::atoi(rank) % std::max(std::atoi(devices), 1);
     const auto ready = set_up(self, static_cast<size_t>(std::atol(arguments[4])));
     if (self.cu != nullptr) library = self.cu->library;
     if (ready.ok()) {

@@ -74,9 +74,12 @@ class Life:
                "work": f";work={10 ** draw.uniform(-2.3, -1):.4f}:719"}.get(self.kind, "")
         self.own = {self.victim: {"SOFT_CUDA_FAULTS": faults + own}}
         self.manner = "replays" if self.kind in REPLAYED and draw.random() < 0.5 else "calls"
-        # By MPS kernels are chosen, of load_store where nobody asks, in the buffers that all ranks have registered.
+        # By MPS, or with a device each, ranks have kernels, of load_store where nobody asks for others, in the buffers
+        # that all have registered.
         self.environment["SOFT_CUDA_MPS"] = draw.choice(("off", "on"))
         self.environment["DEVICE_CHAOS_REGISTERS"] = draw.choice(("0", "1"))
+        devices = draw.choice(("1", "2", "4")) if ONLY_SOFT[0] in kinds else "1"
+        self.environment |= {"SOFT_CUDA_DEVICES": devices, "DEVICE_CHAOS_DEVICES": devices}
 
     def __str__(self):
         settings = " ".join(f"{name}={value}" for name, value in self.environment.items())
