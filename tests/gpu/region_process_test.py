@@ -184,6 +184,13 @@ class Regions(unittest.TestCase):
         ranks = self.job(2, ["register", "sum=apart"], {"SOFT_CUDA_NVLINK": "off"})
         self.check_apart(ranks, "apart")
 
+    def test_a_graph_that_begins_behind_the_abort_of_a_peer_that_closes_its_buffers_ends(self):
+        ranks = self.job(2, ["register", "shared", "capture", "0:behind", "1:sleep", "1:abort", "1:destroy", "0:end"],
+                         ok=False)
+        told = ranks[0].last()
+        self.assertEqual((told.status, told.peer), ("aborted", 1), ranks[0].output)
+        self.assertIn("at the end, deregister: ok\n", ranks[0].output)
+
     def test_memory_that_a_peer_cannot_open_goes_through_places(self):
         ranks = run_job(PROGRAM, 2, ["register", "sum=apart", "deregister", "sum=later", "replace"], {
             "SOFT_CUDA_DEVICES": "2", "REGION_RANK_DEVICES": "2", "RONDO_DEVICE_HANDLES": "vmm"},
