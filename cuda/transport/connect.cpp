@@ -102,6 +102,7 @@ Result<void> connect_chosen(DeviceRequest &request, InfoExchange &info_exchange,
                  "RONDO_DEVICE_EXECUTOR=kernel or auto"};
   request.executor = choose_executor(request.executor, infos);
   request.neighbours = neighbours_of(request.rank, infos);
+  request.mps = own.mps != 0;
   request.one_process = std::all_of(infos.begin(), infos.end(), [&](const PlacementInfo &info) {
     return info.node != own.node || info.process == own.process;
   });
