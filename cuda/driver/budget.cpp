@@ -42,16 +42,18 @@ void BlockClaimTraits::close(const Handle &handle) {
   claims().of(handle.device) -= handle.blocks;
 }
 
-Result<BlockClaim> claim_blocks(const DeviceUuid &device, uint64_t blocks, uint64_t limit) {
+Result<BlockClaim> claim_blocks(const DeviceUuid &device, uint64_t blocks, uint64_t limit, BlockClaim &&reserved) {
   const std::lock_guard lock(claims().mutex);
-  uint64_t &claimed = claims().of(device);
+  uint64_t &all = claims().of(device);
+  const uint64_t claimed = all - reserved.get().blocks;
   if (claimed > limit || blocks > limit - claimed)
     return Error{RONDO_ERROR_OUT_OF_RESOURCES, "a rank wants " + std::to_string(blocks) +
                                                    " blocks, the ranks of this process and its other "
                                                    "communicators have " +
                                                    std::to_string(claimed) + " of the " + std::to_string(limit) +
                                                    " that can be resident at once"};
-  claimed += blocks;
+  all = claimed + blocks;
+  static_cast<void>(reserved.release());
   return BlockClaim({device, blocks});
 }
 

@@ -65,9 +65,10 @@ struct BlockClaimTraits {
 /// Kernels of all holders may be in flight together. Any thread.
 using BlockClaim = UniqueHandle<BlockClaimTraits>;
 /// `limit`: of all claims of this process on the device. (With ll128 a block has more shared memory and could have a
-/// limit of its own; but its threads' registers are what decides, with or without.) RONDO_ERROR_OUT_OF_RESOURCES: says
-/// what others have.
-[[nodiscard]] Result<BlockClaim> claim_blocks(const DeviceUuid &device, uint64_t blocks, uint64_t limit);
+/// limit of its own; but its threads' registers are what decides, with or without.) `reserved`: an earlier claim on the
+/// device, which the new one takes the place of. RONDO_ERROR_OUT_OF_RESOURCES: says what others have.
+[[nodiscard]] Result<BlockClaim> claim_blocks(const DeviceUuid &device, uint64_t blocks, uint64_t limit,
+                                              BlockClaim &&reserved = {});
 
 /// As the driver tells them.
 struct KernelFacts {

@@ -124,8 +124,7 @@ Result<KernelSet> KernelSet::load(const PrimaryContext &context, const std::vect
       error.message = std::string(family == KernelFamily::ll128
                                       ? "the kernels of the protocol 'll128', which was asked for, cannot be loaded; "
                                         "use 'auto', 'simple' or 'll' ("
-                                      : "the kernels 'load_store', which were asked for, cannot be loaded; use "
-                                        "RONDO_KERNEL=interpreter (") +
+                                      : "the kernels 'load_store' cannot be loaded; use RONDO_KERNEL=interpreter (") +
                       error.message + ")";
       return error;
     }

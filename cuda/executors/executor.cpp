@@ -132,13 +132,17 @@ Result<void> KernelExecutor::connect(const DeviceRequest &asked, InfoExchange &i
   shape.geometry.ll_slot_bytes = ll_slot_bytes;
   if (!request.on_one_node()) shape.geometry = request.links->geometry();  // a plan is for slots of one size
   if (request.kernel_protocol() == RONDO_PROTOCOL_LL128) shape.geometry.ll128_slot_bytes = ll128_slot_bytes;
-  if (wants_load_store(request) && !has_load_store_) {
+  RONDO_TRY_ASSIGN(const bool reaches, reaches_region_devices(context_, request));
+  // A measured table may have rows of it for ranks that share nothing, too.
+  if (wants_load_store(request) && !has_load_store_ && (reaches || request.measured_load_store)) {
     RONDO_TRY_ASSIGN(has_load_store_, load_load_store(context_, request, kernels_));
   }
   RONDO_TRY_ASSIGN(const BlockBudget budget, block_budget(kernels_, device_, shape.geometry.ll128_slot_bytes != 0));
   if (agrees_on_peers(request)) {
-    const auto own = choose_load_store(request, budget, shape.channel_count);
-    RONDO_TRY(agree_on_peers(context_, has_load_store_ ? own.channel_count : 0, info_exchange, request));
+    auto own = choose_load_store(request, budget, shape.channel_count);
+    if (has_load_store_ && reaches) blocks_ = reserve_blocks(device_, request, shape.channel_count, budget, own);
+    const uint32_t channels = has_load_store_ && reaches ? own.channel_count : 0;
+    RONDO_TRY(agree_on_peers(context_, channels, info_exchange, request));
   }
   if (has_load_store_) shape.load_store = choose_load_store(request, budget, shape.channel_count);
   if (shape.load_store.rank_count != 0) shape.buffers = place_of_buffers(request);
@@ -158,7 +162,8 @@ Result<void> KernelExecutor::connect(const DeviceRequest &asked, InfoExchange &i
     }
   }
   const uint64_t blocks = blocks_of_a_rank(shape.channel_count, shape.load_store);
-  RONDO_TRY_ASSIGN(blocks_, claim_residency(device_, describe(), blocks, request.neighbours, budget));
+  RONDO_TRY_ASSIGN(
+      blocks_, claim_residency(device_, describe(), blocks, request.neighbours, budget, std::move(blocks_)));
   return join_group(request);
 }
 

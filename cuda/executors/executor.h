@@ -40,6 +40,7 @@ struct DeviceRequest {
   bool shares_launches = false;  ///< by kernels: ranks of one process on one device launch one for all
   // Found by connect_device():
   Neighbours neighbours;
+  bool mps = false;             ///< kernels of other processes, any number of them, may run on this rank's device
   bool one_process = false;     ///< all ranks of this rank's node are threads of its process
   uint64_t claimed_blocks = 0;  ///< the most that any rank's process had claimed of its device
   bool handles_are_free = false;  ///< nobody asked for `handles`, which are chosen

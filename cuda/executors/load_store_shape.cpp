@@ -20,25 +20,6 @@ constexpr uint32_t shared_channels_max = 128;
 constexpr uint32_t peer_channels_max = 32;
 constexpr uint32_t peer_chunk_bytes = 64 << 10;
 
-/// `channel_count`: 0 where this process does not see the device of another rank, or its own does no atomics there.
-Result<void> check_region_devices(const PrimaryContext &context, const DeviceRequest &request,
-                                  uint32_t &channel_count) {
-  if (request.region_devices.empty()) return {};
-  const auto &[driver, own, object] = context.get();
-  RONDO_TRY_ASSIGN(const auto devices, cuda_devices(*driver));
-  for (const DeviceUuid &wanted : request.region_devices) {
-    const auto found =
-        std::find_if(devices.begin(), devices.end(), [&](const CudaDevice &device) { return device.uuid == wanted; });
-    if (found != devices.end() && (found->ordinal == own || has_native_atomics(*driver, own, found->ordinal))) continue;
-    log::info({log::Subsystem::device, request.rank},
-              "what is registered is not shared: device " + std::to_string(own) + " does no atomics on that of another "
-              "rank, or this process does not see it (CUDA_VISIBLE_DEVICES)");
-    channel_count = 0;
-    break;
-  }
-  return {};
-}
-
 }  // namespace
 
 BufferPlace place_of_buffers(const DeviceRequest &request) {
@@ -61,6 +42,22 @@ bool wants_load_store(const DeviceRequest &request) {
                                 (request.measured_load_store && request.on_one_node() && !request.shares_launches)));
 }
 
+Result<bool> reaches_region_devices(const PrimaryContext &context, const DeviceRequest &request) {
+  if (request.region_devices.empty()) return true;
+  const auto &[driver, own, object] = context.get();
+  RONDO_TRY_ASSIGN(const auto devices, cuda_devices(*driver));
+  for (const DeviceUuid &wanted : request.region_devices) {
+    const auto found =
+        std::find_if(devices.begin(), devices.end(), [&](const CudaDevice &device) { return device.uuid == wanted; });
+    if (found != devices.end() && (found->ordinal == own || has_native_atomics(*driver, own, found->ordinal))) continue;
+    log::info({log::Subsystem::device, request.rank},
+              "what is registered is not shared: device " + std::to_string(own) + " does no atomics on that of another "
+              "rank, or this process does not see it (CUDA_VISIBLE_DEVICES)");
+    return false;
+  }
+  return true;
+}
+
 Result<void> agree_on_peers(const PrimaryContext &context, uint32_t channel_count, InfoExchange &info_exchange,
                             DeviceRequest &request) {
   PeersInfo own{channel_count};
@@ -74,7 +71,6 @@ Result<void> agree_on_peers(const PrimaryContext &context, uint32_t channel_coun
     log::info({log::Subsystem::device, request.rank}, "buffers are not shared: " + opened.error().message);
     own.channel_count = 0;
   }
-  RONDO_TRY(check_region_devices(context, request, own.channel_count));
   RONDO_TRY_ASSIGN(const auto infos, info_exchange.infos(peers_key, own));
   request.peer_channels = own.channel_count;
   for (const PeersInfo &info : infos) request.peer_channels = std::min(request.peer_channels, info.channel_count);
@@ -97,11 +93,15 @@ bool peers_can_read(const CudaDriver &driver, const Buffers &buffers) {
 
 Result<bool> load_load_store(const PrimaryContext &context, const DeviceRequest &request, KernelSet &kernels) {
   auto more = KernelSet::load(context, kernel_families(request.executor, RONDO_PROTOCOL_AUTO, RONDO_KERNEL_LOAD_STORE));
+  if (more.ok()) {
+    kernels = std::move(more).value();
+    return true;
+  }
   const bool needed = place_of_buffers(request) != BufferPlace::shared_device && request.measured_load_store;
-  if (!more.ok() && (needed || more.error().status != RONDO_ERROR_UNSUPPORTED)) return more.error();
-  if (!more.ok()) return false;
-  kernels = std::move(more).value();
-  return true;
+  const bool others_hear = agrees_on_peers(request) || more.error().status == RONDO_ERROR_UNSUPPORTED;
+  if (needed || !others_hear) return more.error();
+  log::info({log::Subsystem::device, request.rank}, "ranks go on without load_store: " + more.error().message);
+  return false;
 }
 
 uint64_t blocks_of_a_rank(uint32_t channel_count, const device::LoadStoreGeometry &load_store) {
@@ -118,10 +118,13 @@ device::LoadStoreGeometry choose_load_store(const DeviceRequest &request, const 
   const bool on_peers = shares_partly(buffers);
   shape.chunk_bytes = on_peers ? peer_chunk_bytes : unused_chunk_bytes;
   if (request.channel_count != 0) return shape;  // so many are asked for
+  const bool in_processes = buffers == BufferPlace::registered;
+  if (in_processes && request.mps) return shape;
   const uint64_t free_blocks = budget.blocks - std::min(budget.blocks, request.claimed_blocks);
   const uint64_t neighbours = uint64_t{request.neighbours.in_process} + request.neighbours.in_others;
-  const uint64_t most = std::min<uint64_t>(free_blocks / 2 / neighbours,
-                                           on_peers ? peer_channels_max : shared_channels_max);
+  const uint64_t half = budget.blocks / 2;
+  const uint64_t left = in_processes ? half - std::min(half, request.claimed_blocks) : free_blocks / 2;
+  const uint64_t most = std::min<uint64_t>(left / neighbours, on_peers ? peer_channels_max : shared_channels_max);
   uint64_t wanted = std::min(budget.multiprocessors / neighbours, most);
   wanted = std::max<uint64_t>(wanted, channel_count);
   if (request.channel_count_max != 0) wanted = std::min<uint64_t>(wanted, request.channel_count_max);
@@ -130,8 +133,17 @@ device::LoadStoreGeometry choose_load_store(const DeviceRequest &request, const 
   return shape;
 }
 
+BlockClaim reserve_blocks(const CudaDevice &device, const DeviceRequest &request, uint32_t channel_count,
+                          const BlockBudget &budget, device::LoadStoreGeometry &wanted) {
+  if (place_of_buffers(request) != BufferPlace::registered || wanted.channel_count <= channel_count) return {};
+  auto reserved = claim_blocks(device.uuid, wanted.channel_count, budget.blocks / 2);
+  if (reserved.ok()) return std::move(reserved).value();
+  wanted.channel_count = channel_count;
+  return {};
+}
+
 Result<BlockClaim> claim_residency(const CudaDevice &device, const std::string &name, uint64_t channels,
-                                   const Neighbours &neighbours, const BlockBudget &budget) {
+                                   const Neighbours &neighbours, const BlockBudget &budget, BlockClaim &&reserved) {
   constexpr char advice[] =
       "; ask for fewer channels (RONDO_MAX_CTAS, RONDO_CHANNELS), put fewer ranks on the device, destroy communicators "
       "that are not needed, or use copies (RONDO_DEVICE_EXECUTOR=copy)";
@@ -142,7 +154,7 @@ Result<BlockClaim> claim_residency(const CudaDevice &device, const std::string &
                                                    std::to_string(channels) + " channels each, but " +
                                                    std::to_string(budget.blocks) + " can be resident at once" + advice};
   const uint64_t others = neighbours.position == 0 ? neighbours.in_others * channels : 0;
-  auto claimed = claim_blocks(device.uuid, channels + others, budget.blocks);
+  auto claimed = claim_blocks(device.uuid, channels + others, budget.blocks, std::move(reserved));
   if (!claimed.ok()) return Error{claimed.error().status, "on " + name + " " + claimed.error().message + advice};
   return claimed;
 }

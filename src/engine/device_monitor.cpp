@@ -102,7 +102,6 @@ bool DeviceMonitor::look(std::unique_lock<std::mutex> &lock) {
     next_device_check_ns_ = now + device_check_interval_ns;
     tell_device_error(report);
   }
-  device_.ask_to_follow_peers();
   if (ranks_.failed()) {
     device_.stop();  // each time: what ended the waits of a stream may be overwritten
     if (!std::exchange(told_, true)) {
@@ -110,6 +109,7 @@ bool DeviceMonitor::look(std::unique_lock<std::mutex> &lock) {
       operations_.give_up_turns();
     }
   }
+  device_.ask_to_follow_peers();
   lock.lock();
   return busy;
 }

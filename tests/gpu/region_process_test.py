@@ -12,6 +12,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "proc"))
 from job import run_job  # noqa: E402
 
 PROGRAM = sys.argv.pop(1)
+# The first kernel of load_store: before it come those that every communicator loads.
+LOADING_FAULT = "cuLibraryGetKernel#99=2"
 DEVICES = 4  # the most that a rank tells of
 ELEMENTS = 1 << 18  # of float32, in a MiB
 
@@ -35,10 +37,10 @@ def plan_in(rank):
 
 
 class Regions(unittest.TestCase):
-    def job(self, size, steps, environment=None, devices=None, ok=True):
+    def job(self, size, steps, environment=None, devices=None, ok=True, own_environment=None):
         ranks = run_job(PROGRAM, size, steps, {
-            "SOFT_CUDA_MPS": "on", "SOFT_CUDA_DEVICES": str(devices or size),
-            "REGION_RANK_DEVICES": str(devices or size)} | (environment or {}))
+            "SOFT_CUDA_MPS": "on" if (devices or size) < size else "off", "SOFT_CUDA_DEVICES": str(devices or size),
+            "REGION_RANK_DEVICES": str(devices or size)} | (environment or {}), own_environment=own_environment)
         for rank in ranks.values():
             if ok:
                 self.assertEqual(rank.last().status, "ok", rank.output)
@@ -52,7 +54,10 @@ class Regions(unittest.TestCase):
         self.assertLess(self.memory_of_a_rank(ranks, label), 2.1, label)
 
     def check_apart(self, ranks, label):
-        self.assertGreater(self.memory_of_a_rank(ranks, label), 4, label)
+        self.assertGreater(self.memory_of_a_rank(ranks, label), 3, label)  # in places, 2 ranks move 4
+
+    def check_plan(self, ranks, kernel):
+        self.assertEqual({plan_in(rank)[1] for rank in ranks.values()}, {kernel})
 
     def test_what_all_ranks_have_registered_is_read_and_written_in_place_and_the_sum_is_the_same(self):
         for handles in ("ipc", "vmm"):
@@ -171,7 +176,7 @@ class Regions(unittest.TestCase):
 
     def test_a_replay_that_has_not_begun_when_a_buffer_is_closed_ends_when_its_time_is_up(self):
         # Closing waits for the device, and so for the replay, for which the other rank never comes.
-        ranks = self.job(2, ["register", "shared", "capture", "0:late_replay", "1:deregister", *["1:sleep"] * 6,
+        ranks = self.job(2, ["register", "shared", "capture", "0:behind", "1:deregister", *["1:sleep"] * 6,
                              "0:end"], {"REGION_RANK_TIMEOUT_MS": "2000"}, ok=False)
         self.assertEqual(ranks[0].last().status, "timeout", ranks[0].output)
 
@@ -201,9 +206,54 @@ class Regions(unittest.TestCase):
             self.assertNotIn("must not be freed", ranks[number].output)
         self.assertRegex(ranks[2].output, r"must not be freed yet: rank [01].* still has it open, .*; free it when")
 
-    def test_devices_without_atomics_between_them_go_through_places(self):
-        ranks = self.job(2, ["register", "sum=apart"], {"SOFT_CUDA_NVLINK": "off"})
-        self.check_apart(ranks, "apart")
+    def test_devices_without_atomics_between_them_share_nothing_and_go_through_places_where_that_is_asked_for(self):
+        for environment, kernel in (({}, "interpreter"), ({"RONDO_KERNEL": "load_store"}, "load_store")):
+            ranks = self.job(2, ["register", "plan", "sum=apart"], {"SOFT_CUDA_NVLINK": "off"} | environment)
+            self.check_plan(ranks, kernel)
+            self.check_apart(ranks, "apart")
+
+    def test_if_one_rank_cannot_share_what_it_registers_all_choose_the_interpreter(self):
+        kernels = {"RONDO_DEVICE_EXECUTOR": "kernel", "RONDO_LOG": "info"}
+        for own_environment, size, devices, said in (
+                ({1: {"SOFT_CUDA_NVLINK": "off"}}, 3, 3, "device 1 does no atomics"),
+                ({1: {"SOFT_CUDA_MPS": "off"}}, 2, 1, ""),
+                ({2: {"SOFT_CUDA_MPS": "off"}}, 3, 2, ""),
+                ({1: {"SOFT_CUDA_FAULTS": LOADING_FAULT}}, 3, 3, "go on without load_store")):
+            with self.subTest(own_environment=own_environment):
+                ranks = self.job(size, ["register", "plan", "sum=apart"], kernels, devices,
+                                 own_environment=own_environment)
+                self.check_plan(ranks, "interpreter")
+                self.check_apart(ranks, "apart")
+                (odd,) = own_environment
+                self.assertIn(said, ranks[odd].output)
+
+    def test_kernels_that_would_not_be_used_are_not_loaded(self):
+        ranks = self.job(2, ["plan"], {"SOFT_CUDA_NVLINK": "off", "SOFT_CUDA_FAULTS": LOADING_FAULT,
+                                       "RONDO_LOG": "info"})
+        self.check_plan(ranks, "interpreter")
+        for rank in ranks.values():
+            self.assertIn("does no atomics", rank.output)
+            self.assertNotIn("go on without load_store", rank.output)
+
+    def test_kernels_that_cannot_be_loaded_are_an_error_where_they_are_asked_for(self):
+        ranks = self.job(2, ["plan"], {"RONDO_KERNEL": "load_store"}, ok=False,
+                         own_environment={1: {"SOFT_CUDA_FAULTS": LOADING_FAULT}})
+        self.assertEqual(ranks[1].last().status, "out of resources", ranks[1].output)
+        self.assertNotEqual(ranks[0].last().status, "ok", ranks[0].output)
+
+    def test_more_than_16_ranks_share_what_they_register_only_where_that_is_asked_for(self):
+        few_blocks = {"RONDO_MAX_CTAS": "1", "SOFT_CUDA_THREADS": "1"}
+        for size, environment, kernel in ((16, {}, "load_store"), (17, {}, "interpreter"),
+                                          (17, {"RONDO_KERNEL": "load_store"}, "load_store")):
+            with self.subTest(size=size, environment=environment):
+                self.check_plan(self.job(size, ["plan"], few_blocks | environment, 4), kernel)
+
+    def test_a_graph_that_begins_behind_the_abort_of_a_peer_that_closes_its_buffers_ends(self):
+        ranks = self.job(2, ["register", "shared", "capture", "0:behind", "1:sleep", "1:abort", "1:destroy", "0:end"],
+                         ok=False)
+        told = ranks[0].last()
+        self.assertEqual((told.status, told.peer), ("aborted", 1), ranks[0].output)
+        self.assertIn("at the end, deregister: ok\n", ranks[0].output)
 
     def test_memory_that_a_peer_cannot_open_goes_through_places(self):
         ranks = run_job(PROGRAM, 2, ["register", "sum=apart", "deregister", "sum=later", "replace"], {

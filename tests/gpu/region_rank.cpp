@@ -10,12 +10,13 @@
 //   plan                    says which algorithm and kernel a sum has: "plan ALGORITHM KERNEL"
 //   shared                  sums until one goes in the buffers themselves, which all ranks see of the same sum
 //   capture, replay=LABEL   the same as a graph
-//   late_replay             launches the graph behind something else, which takes a second; nobody waits for its end
+//   behind                  launches that graph behind a host function that takes 2 s, and waits for neither
 //   start                   an all-reduce whose end nobody waits for
 //   end                     waits for that
 //   hold                    deregisters the first, which a peer has open still
 //   other                   makes another communicator
 //   other_start, other_end  an all-reduce on that, whose end nobody waits for; waits for it
+//   abort                   the communicator
 //   destroy                 the communicator: the last step on it
 //   kill, sleep
 // After a failure both buffers are deregistered: "at the end, deregister: STATUS".
@@ -43,6 +44,7 @@ constexpr uint32_t device_count_max = 4;
 constexpr int attempts_max = 100;
 constexpr uint32_t timeout_ms = 20'000;
 constexpr std::chrono::milliseconds between_attempts{20};
+constexpr std::chrono::seconds ahead_of_graph{2};
 constexpr double in_buffers_most = 2.5;  ///< bytes moved of each byte of the vector: 2 in the buffers, 4 through places
 
 int number(const char *name, int otherwise) {
@@ -178,13 +180,11 @@ int capture(RegionRank &it) {
              : driver_failed;
 }
 
-void sleep_a_second(void *) { std::this_thread::sleep_for(std::chrono::seconds(1)); }
-
-int replay_late(RegionRank &it) {
+int launch_behind(const RegionRank &it) {
   const CudaDriver &cu = *it.self.cu;
   auto *const stream = it.self.stream.get().object;
-  if (const int filled = fill(it); filled != RONDO_OK) return filled;
-  const bool launched = cu.launch_host_func(stream, sleep_a_second, nullptr) == CuStatus::success &&
+  const auto wait = [](void *) { std::this_thread::sleep_for(ahead_of_graph); };
+  const bool launched = cu.launch_host_func(stream, wait, nullptr) == CuStatus::success &&
                         cu.graph_launch(it.graph.get().object, stream) == CuStatus::success;
   return launched ? int{RONDO_OK} : driver_failed;
 }
@@ -274,13 +274,14 @@ int run_step(RegionRank &it, const std::string &step) {
   if (step == "shared") return sum_until_shared(it);
   if (step == "capture") return capture(it);
   if (step.starts_with("replay=")) return sum(it, label(), true);
-  if (step == "late_replay") return replay_late(it);
+  if (step == "behind") return launch_behind(it);
   if (step == "start") return fill(it) == RONDO_OK ? call(it) : driver_failed;
   if (step == "end") return check(it);
   if (step == "hold") return hold(it);
   if (step == "other") return make_other(it);
   if (step == "other_start") return start_other(it);
   if (step == "other_end") return end_other(it);
+  if (step == "abort") return rondo_comm_abort(it.self.comm);
   if (step == "destroy") return rondo_comm_destroy(std::exchange(it.self.comm, nullptr));
   if (step == "kill") return ::raise(SIGKILL);
   if (step == "sleep") return std::this_thread::sleep_for(std::chrono::seconds(1)), int{RONDO_OK};
