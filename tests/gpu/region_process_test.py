@@ -73,7 +73,7 @@ class Regions(unittest.TestCase):
         for devices in (2, 4):
             with tempfile.TemporaryDirectory() as folder:
                 steps = ["sum=before", "register", "shared", "sum=in_place", "deregister", "sum=after"]
-                threads = {"REGION_RANK_THREADS": "2", "REGION_RANK_ID": f"{folder}/id"}
+                threads = {"SOFT_CUDA_MPS": "on", "REGION_RANK_THREADS": "2", "REGION_RANK_ID": f"{folder}/id"}
                 processes = self.job(2, steps, threads, devices)
                 for process in processes.values():
                     self.assertEqual([told.status for told in process.reports()], ["ok", "ok"], process.output)
