@@ -17,6 +17,9 @@
 namespace rondo::cuda {
 namespace {
 
+/// More share what they register only where load_store is asked for: nothing was counted of them.
+constexpr uint32_t region_ranks_by_default = 16;
+
 /// 0 also where the driver does not know the attribute.
 uint32_t has(const CudaDriver &driver, CuDevice device, DeviceAttribute attribute) {
   const auto value = device_attribute(driver, device, attribute);
@@ -87,7 +90,8 @@ void warn_of_shared_queues(const DeviceRequest &request) {
 /// The same on all ranks, but for what agree_on_peers() finds.
 bool shares_by_regions(const DeviceRequest &request, std::span<const PlacementInfo> infos) {
   const bool runs_kernels = request.executor == RONDO_DEVICE_EXECUTOR_KERNEL && request.on_one_node();
-  return runs_kernels && (request.kernel == RONDO_KERNEL_LOAD_STORE || request.is_free()) && !request.one_process &&
+  const bool by_default = request.is_free() && request.rank_count <= region_ranks_by_default;
+  return runs_kernels && (request.kernel == RONDO_KERNEL_LOAD_STORE || by_default) && !request.one_process &&
          !request.shares_launches && !takes_turns(infos) && request.rank_count <= device::load_store_rank_count_max;
 }
 

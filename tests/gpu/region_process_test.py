@@ -220,6 +220,13 @@ class Regions(unittest.TestCase):
         self.assertEqual(ranks[1].last().status, "out of resources", ranks[1].output)
         self.assertNotEqual(ranks[0].last().status, "ok", ranks[0].output)
 
+    def test_more_than_16_ranks_share_what_they_register_only_where_that_is_asked_for(self):
+        few_blocks = {"RONDO_MAX_CTAS": "1", "SOFT_CUDA_THREADS": "1"}
+        for size, environment, kernel in ((16, {}, "load_store"), (17, {}, "interpreter"),
+                                          (17, {"RONDO_KERNEL": "load_store"}, "load_store")):
+            with self.subTest(size=size, environment=environment):
+                self.check_plan(self.job(size, ["plan"], few_blocks | environment, 4), kernel)
+
     def test_a_graph_that_begins_behind_the_abort_of_a_peer_that_closes_its_buffers_ends(self):
         ranks = self.job(2, ["register", "shared", "capture", "0:behind", "1:sleep", "1:abort", "1:destroy", "0:end"],
                          ok=False)
