@@ -10,8 +10,10 @@
 
 #include <poll.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "src/base/result.h"
@@ -20,6 +22,11 @@
 #include "transports/rdma_memory.h"
 
 namespace rondo::net {
+
+/// Of all slots of a FIFO.
+[[nodiscard]] inline size_t slot_area_bytes(const ConnectionGeometry &geometry) {
+  return size_t{geometry.slot_count} * geometry.slot_bytes;
+}
 
 /// The near ends of one link: the pair of directed connections with one peer on one channel.
 struct NearLink {
@@ -44,6 +51,10 @@ struct NearLink {
 [[nodiscard]] inline uint64_t first_counter(const ConnectionView &fifo) {
   return memory::load_sync(fifo.simple_head());  // pairs with nothing: neither end moves yet
 }
+/// What to add to the text of a link that has slots in memory of a device and does not work.
+inline constexpr const char *device_slots_advice =
+    "; its slots are in memory of the CUDA device: RONDO_NETWORK_DEVICE_SLOTS=off keeps them in memory of the host";
+
 /// From `first` on, the first one that is `index` modulo `count`.
 [[nodiscard]] inline uint64_t first_counter_of(uint64_t first, uint64_t index, uint64_t count) {
   return first + (index + count - first % count) % count;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A device's view of its rank's links to other nodes. Their FIFOs are memory of this host, which the driver is told of
 // here: kernels write and read them like any connection, with the protocol `simple`, and the sentinel
-// (transports/net/sentinel.h) moves what they post. Payloads may be in memory of the device (RdmaMemory). No call of
-// the host is needed meanwhile, so that a captured collective is a kernel and nothing else there, too.
+// (transports/net/sentinel.h) moves what they post. No call of the program is needed meanwhile, so that a captured
+// collective is a kernel and nothing else there, too. Payloads may be in memory of the device (RdmaMemory): then the
+// sentinel makes the device's context current for each look, and flushes what has come before it tells of it.
 #pragma once
 
 #include <cstdint>

@@ -21,7 +21,7 @@
 namespace rondo {
 namespace {
 
-constexpr uint32_t peer_info_version = 12;
+constexpr uint32_t peer_info_version = 13;
 
 /// The fixed-size part of what a rank tells; the process's number, the host's name and the interfaces follow.
 struct PeerInfo {

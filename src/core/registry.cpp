@@ -25,14 +25,14 @@ constexpr uint32_t default_channel_count = 2;  // the double tree's two trees
 
 /// Between hosts; "auto" is the first. A new network is a line here.
 constexpr std::array networks{
-    net::NetworkKind{NetworkChoice::tcp, "tcp", true,
+    net::NetworkKind{NetworkChoice::tcp, "tcp", true, false,
                      [](const auto &links, const net::JoinRequest &, std::vector<net::PeerSocket> sockets, Store &) {
                        return tcp::make_network(links, std::move(sockets));
                      }},
-    net::NetworkKind{NetworkChoice::ucx, "ucx", false,
+    net::NetworkKind{NetworkChoice::ucx, "ucx", false, true,
                      [](const auto &links, const net::JoinRequest &request, std::vector<net::PeerSocket>,
                         Store &store) { return ucx::make_network(links, request, store); }},
-    net::NetworkKind{NetworkChoice::verbs, "verbs", false,
+    net::NetworkKind{NetworkChoice::verbs, "verbs", false, true,
                      [](const auto &links, const net::JoinRequest &request, std::vector<net::PeerSocket>,
                         Store &store) { return verbs::make_network(links, request, store); }},
 };

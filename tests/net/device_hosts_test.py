@@ -13,6 +13,13 @@ PROGRAM, RONDO = os.path.abspath(sys.argv.pop(1)), os.path.abspath(sys.argv.pop(
 UCX = {"RONDO_NETWORK": "ucx", "UCX_TLS": "tcp,self"}
 IN_DEVICES = UCX | {"UCX_RNDV_THRESH": "1K", "RONDO_NETWORK_DEVICE_SLOTS": "on", "SOFT_CUDA_GPUDIRECT": "flush",
                     "SOFT_CUDA_HOST_READS": "on"}
+WHERE_CAN_BE = IN_DEVICES | {"RONDO_NETWORK_DEVICE_SLOTS": "auto", "RONDO_LOG": "transport=info"}
+ONE_CANNOT = [{"SOFT_CUDA_GPUDIRECT": "flush"}, {"SOFT_CUDA_GPUDIRECT": "off"}]
+IN_DEVICE = "slots of links to other hosts are in memory of the device"
+
+
+def in_host(why):
+    return f"slots of links to other hosts are in memory of the host: .*{why}"
 
 
 class DevicesOfSeveralHosts(HostsTest):
@@ -64,7 +71,7 @@ class DevicesOfSeveralHosts(HostsTest):
         if why is not None:
             self.skipTest(why)
         self.expect_collectives(IN_DEVICES | {"RONDO_LOG": "transport=info"},
-                                "slots of links to other hosts are in memory of the device")
+                                IN_DEVICE)
 
     def test_what_a_network_brought_into_a_device_is_flushed_or_the_ranks_fail(self):
         why = why_no_ucx(RONDO)
@@ -80,6 +87,7 @@ class DevicesOfSeveralHosts(HostsTest):
         if why is not None:
             self.skipTest(why)
         cases = [({"RONDO_NETWORK": "tcp"}, "tcp copies payloads by the host"),
+                 ({"RONDO_NETWORK": "tcp", "SOFT_CUDA_GPUDIRECT": "off"}, "tcp copies payloads by the host"),
                  ({"SOFT_CUDA_GPUDIRECT": "off"}, "lets no network card reach its memory"),
                  ({"SOFT_CUDA_GPUDIRECT": "unordered"}, "does not order what network cards write")]
         if not takes_cuda_memory(RONDO):
@@ -89,9 +97,26 @@ class DevicesOfSeveralHosts(HostsTest):
                 with self.subTest(environment=environment):
                     job = Job(hosts, [0, 1], [PROGRAM, "sums"], IN_DEVICES | environment).finish(60)
                     self.expect(job, range(2), "unsupported", rf"rank 0 \(host h0, process \d+\): .*{text}", {0})
-                    job = Job(hosts, [0, 1], [PROGRAM, "sums"], IN_DEVICES | environment |
-                              {"RONDO_NETWORK_DEVICE_SLOTS": "auto"}).finish(60)
-                    self.expect(job, range(2), "ok", "^kernel$")
+                    job = Job(hosts, [0, 1], [PROGRAM, "sums"], WHERE_CAN_BE | environment).finish(60)
+                    self.expect_slots(job, [in_host(text)] * 2)
+            job = Job(hosts, [0, 1], [PROGRAM, "sums"], IN_DEVICES, ONE_CANNOT).finish(60)
+            self.expect(job, range(2), "unsupported", r"rank 1 \(host h1, process \d+\): .*lets no network card", {1})
+
+    def expect_slots(self, job, where):
+        """The ranks' sums are right, and each rank says where its slots are."""
+        self.expect(job, range(len(where)), "ok", "^kernel$")
+        for output, text in zip(job.output, where):
+            self.assertRegex(output, text)
+
+    def test_auto_takes_slots_in_the_devices_of_those_ranks_that_can(self):
+        why = why_no_ucx(RONDO)
+        if why is not None:
+            self.skipTest(why)
+        with net.Hosts(2) as hosts:
+            job = Job(hosts, [0, 1], [PROGRAM, "sums"], WHERE_CAN_BE).finish(60)
+            self.expect_slots(job, [IN_DEVICE] * 2)
+            job = Job(hosts, [0, 1], [PROGRAM, "sums"], WHERE_CAN_BE, ONE_CANNOT).finish(60)
+            self.expect_slots(job, [IN_DEVICE, in_host("lets no network card reach its memory")])
 
     def test_a_killed_rank_is_named_on_every_other(self):
         with net.Hosts(2) as hosts:

@@ -1,7 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Slots in memory of a device: which payloads a network brings there, and what happens before a kernel is told of them.
+#include <sys/eventfd.h>
+
+#include <atomic>
+
 #include "tests/catch.h"
 #include "tests/net/pair.h"
+#include "tests/net/scene_ranks.h"
+#include "transports/net/sentinel.h"
+#include "transports/verbs/wire.h"
 
 using namespace rondo;
 using namespace rondo::net_test;
@@ -44,6 +51,20 @@ Side told(std::vector<net::Event> events, std::function<Result<void>(Side &)> on
   return side;
 }
 
+/// Of rank 0, whose peer on the other host has ended.
+net::Control::Parts alone(SceneRanks &ranks) {
+  auto [far, near] = connected_sockets();
+  const FileDescriptor file = net::ControlMemory::create(2, 2).value();
+  net::Control::Parts parts;
+  parts.host_of = {0, 1};
+  parts.local = &ranks;
+  parts.share.memory = net::ControlMemory::map(file.get(), 2, 2).value();
+  parts.share.bell.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  parts.share.sockets.resize(2);
+  parts.share.sockets[1] = std::move(near);
+  return parts;
+}
+
 uint32_t published(const Side &side) {
   uint32_t count = 0;
   for (const SimpleReceiver &receiver : side.receivers) count += receiver.can_receive() ? 1 : 0;
@@ -75,13 +96,59 @@ TEST_CASE("device slots: nothing is flushed for payloads that came into memory o
   CHECK(static_cast<PayloadKind>(side.receivers[0].header().kind) == PayloadKind::in_slot);
 }
 
-TEST_CASE("device slots: where the flush fails the link is lost, and nothing behind it is published", "[net]") {
+TEST_CASE("device slots: where the flush fails the rank has failed, and nothing behind it is published", "[net]") {
   const auto fails = [](const Side &) { return Result<void>(Error{RONDO_ERROR_SYSTEM, "no flush"}); };
-  const Side side = told({arrival(0, 0, true), arrival(0, 1, false), arrival(1, 0, false)}, fails);
+  const net::Event lost{net::Event::Kind::lost, 0};
+  const Side side = told({arrival(0, 0, true), arrival(0, 1, false), arrival(1, 0, false), lost}, fails);
   CHECK_FALSE(side.receivers[0].can_receive());
   CHECK(side.receivers[1].can_receive());
+  REQUIRE(side.progress->failure().has_value());
+  CHECK(side.progress->failure()->message == "no flush");
+  // The peer is another matter.
   CHECK(side.progress->lost() == std::vector<uint32_t>{1});
-  CHECK(side.progress->why_lost(1).message == "no flush");
+  CHECK(side.progress->why_lost(1).message == "scripted");
+}
+
+TEST_CASE("device slots: a flush that fails is raised by its rank although the peer has left", "[net]") {
+  const auto fails = [](const Side &) { return Result<void>(Error{RONDO_ERROR_SYSTEM, "no flush"}); };
+  const Side side = told({arrival(0, 0, true), {net::Event::Kind::lost, 0}}, fails);
+  SceneRanks ranks(1);
+  net::Control control(alone(ranks));
+  const uint64_t deadline_ns = now_ns() + long_patience_ns;
+  while (!control.gone(1) && now_ns() < deadline_ns) control.step(now_ns());
+  REQUIRE(control.gone(1));
+  std::atomic<bool> raised = false;
+  net::Sentinel::Hooks hooks;
+  hooks.failed = [&] { return raised.load(); };
+  hooks.ring = [] {};
+  hooks.raise = [&](const Error &error) {
+    ranks.raise(error);
+    raised = true;
+  };
+  auto sentinel = net::Sentinel::start(control, *side.progress, std::move(hooks));
+  REQUIRE(sentinel.ok());
+  while (!raised && now_ns() < deadline_ns) yield_core();
+  sentinel.value().reset();
+  REQUIRE(raised);
+  CHECK(ranks.failure().message == "no flush");
+}
+
+TEST_CASE("device slots: each call of a network has the context of the device, its end included", "[net]") {
+  Pair pair;
+  pair.sides[0].use_device_memory();
+  Pair::connect_tcp(pair, 1);
+  REQUIRE(exchange(pair, 20, 5) == Outcome::right);
+  const uint64_t before = pair.told[0].calls;
+  net::Progress &progress = *pair.sides[0].progress;
+  std::vector<pollfd> descriptors;
+  progress.watch(descriptors);
+  CHECK_FALSE(descriptors.empty());
+  for (Rounds rounds(pair); rounds.next() && !progress.flushed();) progress.step();
+  static_cast<void>(progress.why_lost(1));
+  CHECK(pair.told[0].calls >= before + 3);
+  pair.sides[0].progress.reset();
+  CHECK(pair.told[0].calls >= before + 4);
+  CHECK(pair.told[0].calls_out_of_context == 0);
 }
 
 TEST_CASE("device slots: over UCX long payloads are fetched into the device, short ones come with their header",
@@ -102,7 +169,6 @@ TEST_CASE("device slots: over UCX long payloads are fetched into the device, sho
 
 TEST_CASE("device slots: over verbs payloads longer than a cell's are written into the device, others into the host",
           "[net]") {
-  constexpr uint32_t cell_payload_bytes = 232;
   if (!verbs_is_there()) return;
   Pair pair;
   pair.sides[0].use_device_memory();
@@ -110,7 +176,7 @@ TEST_CASE("device slots: over verbs payloads longer than a cell's are written in
   REQUIRE(exchange(pair, 100, 3) == Outcome::right);
   uint64_t long_payloads = 0;
   for (uint64_t counter = 0; counter < 100; ++counter)
-    long_payloads += bytes_of_slot(counter) > cell_payload_bytes ? 1 : 0;
+    long_payloads += bytes_of_slot(counter) > verbs::cell_payload_bytes ? 1 : 0;
   CHECK(pair.sides[0].received_in_device == channel_count * long_payloads);
   CHECK(pair.sides[1].received_in_device == 0);
 }

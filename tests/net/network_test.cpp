@@ -169,7 +169,10 @@ TEST_CASE("network: the loss of a peer is told once, and what had come before it
     REQUIRE(survivor.progress->lost() == std::vector<uint32_t>{0});
     for (int round = 0; round < 100; ++round) survivor.progress->step();
     CHECK(survivor.progress->lost().size() == 1);
-    CHECK(survivor.progress->why_lost(0).status == RONDO_ERROR_REMOTE);
+    const Error why = survivor.progress->why_lost(0);
+    CHECK(why.status == RONDO_ERROR_REMOTE);
+    const bool names_slots = why.message.find("RONDO_NETWORK_DEVICE_SLOTS=off") != std::string::npos;
+    CHECK(names_slots == (survivor.device != nullptr));
     while (survivor.receive(0)) {
     }
     CHECK(survivor.received[0] == 3);

@@ -28,10 +28,12 @@ inline uint64_t from_environment(const char *variable, uint64_t otherwise) {
 inline uint64_t seed_from_environment() { return from_environment("RONDO_SEED", std::random_device{}()); }
 inline uint64_t seed_count() { return from_environment("RONDO_NETWORK_SEEDS", 1'000); }
 
-/// Events that a network has told one end.
+/// What one end's network was asked, and the events that it has told.
 struct Told {
   uint64_t arrived = 0;
   uint64_t credits = 0;
+  uint64_t calls = 0;
+  uint64_t calls_out_of_context = 0;  ///< of one that has memory of a device, while that was not current
 };
 
 /// Of frames' tags.
@@ -43,27 +45,40 @@ inline wire::Key test_key(uint32_t number) {
 
 class CountedNetwork final : public net::Network {
  public:
-  CountedNetwork(std::unique_ptr<net::Network> network, Told &told) : network_(std::move(network)), told_(told) {}
+  /// `device`: what its links have slots in; null: nothing.
+  CountedNetwork(std::unique_ptr<net::Network> network, Told &told, std::shared_ptr<const TestRdmaMemory> device)
+      : network_(std::move(network)), told_(told), device_(std::move(device)) {}
+  ~CountedNetwork() override { count_call(); }
 
   const char *name() const override { return network_->name(); }
-  bool put(uint32_t link, const net::Message &message) override { return network_->put(link, message); }
-  bool credit(uint32_t link, uint64_t consumed) override { return network_->credit(link, consumed); }
+  bool put(uint32_t link, const net::Message &message) override { return counted().put(link, message); }
+  bool credit(uint32_t link, uint64_t consumed) override { return counted().credit(link, consumed); }
   uint32_t poll(std::span<net::Event> events) override {
-    const uint32_t count = network_->poll(events);
+    const uint32_t count = counted().poll(events);
     for (const net::Event &event : events.first(count)) {
       told_.arrived += event.kind == net::Event::Kind::arrived ? 1 : 0;
       told_.credits += event.kind == net::Event::Kind::credit ? 1 : 0;
     }
     return count;
   }
-  bool flushed() const override { return network_->flushed(); }
-  void watch(std::vector<pollfd> &descriptors) const override { network_->watch(descriptors); }
-  Error why_lost(uint32_t peer) const override { return network_->why_lost(peer); }
+  bool flushed() const override { return counted().flushed(); }
+  void watch(std::vector<pollfd> &descriptors) const override { counted().watch(descriptors); }
+  Error why_lost(uint32_t peer) const override { return counted().why_lost(peer); }
   Result<void> takes_device_memory() const override { return network_->takes_device_memory(); }
 
  private:
+  void count_call() const {
+    ++told_.calls;
+    told_.calls_out_of_context += device_ != nullptr && !device_->is_current() ? 1 : 0;
+  }
+  [[nodiscard]] net::Network &counted() const {
+    count_call();
+    return *network_;
+  }
+
   const std::unique_ptr<net::Network> network_;
   Told &told_;
+  const std::shared_ptr<const TestRdmaMemory> device_;
 };
 
 struct Pair {
@@ -76,7 +91,8 @@ struct Pair {
 
   void serve(Side &side, std::unique_ptr<net::Network> network) {
     side.progress = std::make_unique<net::Progress>(
-        side.memory.links, std::make_unique<CountedNetwork>(std::move(network), told[side.number]), side.device);
+        side.memory.links, std::make_unique<CountedNetwork>(std::move(network), told[side.number], side.device),
+        side.device);
   }
 
   static void connect_soft(Pair &pair, const WirePlan &plan) {
@@ -149,7 +165,7 @@ inline Outcome exchange(Pair &pair, uint64_t slots, uint64_t seed) {
         all &= side.posted[link] == slots && side.received[link] == slots;
       }
       if (random() % 3 != 0) side.progress->step();
-      if (side.wrong) return Outcome::wrong;
+      if (side.wrong || pair.told[side.number].calls_out_of_context != 0) return Outcome::wrong;
     }
     if (all) return Outcome::right;
   }

@@ -71,6 +71,8 @@ class TestRdmaMemory final : public RdmaMemory {
     return on_flush ? on_flush() : Result<void>();
   }
 
+  bool is_current() const { return is_current_; }
+
   bool in_reach_of_host = true;
   mutable uint64_t flushes = 0;
   std::function<Result<void>()> on_flush;
@@ -104,8 +106,7 @@ struct Side {
 
   /// Before the network is made.
   void use_device_memory() {
-    const ConnectionGeometry geometry = small_geometry();
-    const size_t area_bytes = size_t{geometry.slot_count} * geometry.slot_bytes;
+    const size_t area_bytes = net::slot_area_bytes(small_geometry());
     device = std::make_shared<TestRdmaMemory>(2 * memory.links.size() * area_bytes);
     std::byte *next = device->bytes().data();
     for (uint32_t index = 0; index < memory.links.size(); ++index, next += 2 * area_bytes) {

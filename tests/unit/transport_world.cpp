@@ -115,7 +115,7 @@ Result<void> World::connect(uint32_t rank, const Endpoint &endpoint) {
     return {};
   }
   static constexpr net::NetworkKind tcp{
-      NetworkChoice::tcp, "tcp", true,
+      NetworkChoice::tcp, "tcp", true, false,
       [](const auto &links, const net::JoinRequest &, std::vector<net::PeerSocket> sockets, Store &) {
         return tcp::make_network(links, std::move(sockets));
       }};

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <functional>
 #include <optional>
 #include <utility>
 
@@ -116,10 +115,10 @@ Result<void> settle_device_slots(const GroupRequest &request, const std::vector<
     RONDO_TRY(gather_outcomes(store, request.key_prefix + "/device_slots", request.rank, request.rank_count, own,
                               request.deadline_ns, names));
   }
-  const bool has_them = memory.memory().device != nullptr;
+  if (memory.links().empty()) return {};
   log::info({log::Subsystem::transport, request.rank},
-            has_them ? "slots of links to other hosts are in memory of the device"
-                     : "slots of links to other hosts are in memory of the host: " + outcome.error().message);
+            outcome.ok() ? "slots of links to other hosts are in memory of the device"
+                         : "slots of links to other hosts are in memory of the host: " + outcome.error().message);
   return {};
 }
 
@@ -130,21 +129,24 @@ MadeNetwork make_network(const GroupRequest &request, const std::vector<std::str
   const auto make = [&] { return request.network->make(memory.links(), join, std::move(mesh.data), store); };
   if (!request.on_device || request.device_slots == DeviceSlots::off) return make();
   Result<void> outcome;
-  std::shared_ptr<const RdmaMemory> device;
-  if (auto allocated = request.allocate_rdma_memory(memory.device_bytes()); allocated.ok()) {
-    device = std::move(allocated).value();
-    memory.set_device_memory(device);
-    join.rdma_memory = device.get();
-  } else {
-    outcome = allocated.error();
+  if (request.network->reaches_devices && !memory.links().empty()) {
+    auto allocated = request.allocate_rdma_memory(memory.device_bytes());
+    if (allocated.ok())
+      memory.set_device_memory(std::move(allocated).value());
+    else
+      outcome = allocated.error();
   }
+  const std::shared_ptr<const RdmaMemory> device = memory.memory().device;
+  join.rdma_memory = device.get();
+  const auto in_context = [&](const auto &work) { device != nullptr ? device->run(work) : work(); };
   std::optional<MadeNetwork> made;
-  if (device != nullptr) device->run([&] { made = make(); });
-  if (device == nullptr) made = make();
+  in_context([&] { made = make(); });
   if (!made->ok()) return std::move(*made);
-  if (device != nullptr) outcome = made->value()->takes_device_memory();
-  RONDO_TRY(settle_device_slots(request, names, outcome, memory, store));
-  return std::move(*made);
+  if (outcome.ok()) outcome = made->value()->takes_device_memory();
+  const Result<void> settled = settle_device_slots(request, names, outcome, memory, store);
+  if (settled.ok()) return std::move(*made);
+  in_context([&] { made.reset(); });
+  return settled.error();
 }
 
 }  // namespace

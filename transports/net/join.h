@@ -59,6 +59,7 @@ struct NetworkKind {
   NetworkChoice choice;
   const char *name;  ///< as Network::name()
   bool needs_sockets;
+  bool reaches_devices;  ///< it may read and write slots in memory of a device, as Network::takes_device_memory() says
   Make make;
 };
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <utility>
 
 #include "src/proto/memory.h"
@@ -25,15 +26,24 @@ Progress::Progress(const std::vector<NearLink> &links, std::unique_ptr<Network> 
   lost_.reserve(links_.size());
 }
 
+template <class Work>
+void Progress::in_context(const Work &work) const {
+  if (device_ == nullptr) return work();
+  device_->run(std::cref(work));  // a reference: std::function would allocate for more
+}
+
 Progress::~Progress() {
-  if (device_ != nullptr) device_->run([this] { network_.reset(); });
+  in_context([&] { network_.reset(); });
 }
 
 bool Progress::step() {
-  if (device_ == nullptr) return step_links();
   bool moved = false;
-  device_->run([this, &moved] { moved = step_links(); });
+  in_context([&] { moved = step_links(); });
   return moved;
+}
+
+void Progress::watch(std::vector<pollfd> &descriptors) const {
+  in_context([&] { network_->watch(descriptors); });
 }
 
 bool Progress::step_links() {
@@ -59,17 +69,15 @@ void Progress::make_readable(std::span<const Event> events) {
   if (std::none_of(events.begin(), events.end(), is_in_device)) return;
   const Result<void> flushed = device_->flush();
   if (flushed.ok()) return;
-  flush_error_ = flushed.error();
-  for (const Event &event : events) {
-    Link &link = links_[event.link];
-    if (event.in_device && !std::exchange(link.broken, true)) lost_.push_back(link.ends.peer);
-  }
+  if (!failure_) failure_ = flushed.error();
+  for (const Event &event : events)
+    if (event.in_device) links_[event.link].broken = true;
 }
 
 Error Progress::why_lost(uint32_t peer) const {
-  for (const Link &link : links_)
-    if (link.ends.peer == peer && link.broken) return flush_error_;
-  return network_->why_lost(peer);
+  Error why;
+  in_context([&] { why = network_->why_lost(peer); });
+  return why;
 }
 
 bool Progress::send_posted(uint32_t index) {
@@ -129,7 +137,10 @@ bool Progress::flushed() const {
     const uint64_t untold = memory::load_sync(link.ends.incoming.simple_head()) - link.told;              // P4
     return untold <= (link.sender_waits() ? 0 : consumed_untold_max);
   });
-  return all_sent && network_->flushed();
+  if (!all_sent) return false;
+  bool flushed = false;
+  in_context([&] { flushed = network_->flushed(); });
+  return flushed;
 }
 
 }  // namespace rondo::net

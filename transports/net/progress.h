@@ -17,6 +17,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "src/proto/simple.h"
@@ -38,11 +39,14 @@ class Progress {
   /// Everything that was posted and consumed leaves without further calls.
   [[nodiscard]] bool flushed() const;
   /// The descriptors to sleep on; see Network::watch().
-  void watch(std::vector<pollfd> &descriptors) const { network_->watch(descriptors); }
+  void watch(std::vector<pollfd> &descriptors) const;
   /// Peers from which nothing comes any more, in the order in which they were lost.
   [[nodiscard]] const std::vector<uint32_t> &lost() const { return lost_; }
   [[nodiscard]] Error why_lost(uint32_t peer) const;
   [[nodiscard]] const char *network_name() const { return network_->name(); }
+  /// Of this rank alone: its device did not flush what had come, so that its kernels never see it. The peers know
+  /// nothing of that, and are not lost.
+  [[nodiscard]] const std::optional<Error> &failure() const { return failure_; }
 
  private:
   struct Link {
@@ -56,6 +60,9 @@ class Progress {
     [[nodiscard]] bool sender_waits() const { return arrived - told >= ends.incoming.geometry.slot_count; }
   };
 
+  /// Every call of the network: with the device current, where there is one.
+  template <class Work>
+  void in_context(const Work &work) const;
   bool step_links();
   void make_readable(std::span<const Event> events);
   bool send_posted(uint32_t index);
@@ -66,7 +73,7 @@ class Progress {
   const std::shared_ptr<const RdmaMemory> device_;
   std::unique_ptr<Network> network_;
   std::vector<uint32_t> lost_;
-  Error flush_error_;  ///< of links that are broken
+  std::optional<Error> failure_;  ///< the first flush that failed
 };
 
 }  // namespace rondo::net

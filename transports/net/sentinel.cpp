@@ -73,6 +73,7 @@ void Sentinel::run() {
       control_.step(now);
       next_control_ns_ = now + control_look_ns;
     }
+    raise_own_failure();
     look_for_lost_links(now);
     report_failure();
     wait(in_charge);
@@ -122,6 +123,16 @@ void Sentinel::wait(bool in_charge) {
   if (::read(bell_.get(), &rung, sizeof rung) > 0) moved_ns_ = now_ns();  // by a call that expects posts
   for (size_t index = 1; index < control_end; ++index)
     if (descriptors_[index].revents != 0) next_control_ns_ = 0;
+}
+
+/// Nothing has to be waited for: no other rank can know more of it.
+void Sentinel::raise_own_failure() {
+  std::optional<Error> error;
+  {
+    const std::lock_guard lock(links_mutex_);
+    error = progress_.failure();
+  }
+  if (error && !failure_told_.load(std::memory_order_relaxed)) hooks_.raise(*error);
 }
 
 /// Links end with their process, of which the control plane knows more: that it left, or how it ended. Where it knows

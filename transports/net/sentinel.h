@@ -59,6 +59,7 @@ class Sentinel {
   void serve_links();
   void wait(bool in_charge);
   [[nodiscard]] uint64_t look_interval_ns(bool in_charge) const;
+  void raise_own_failure();
   void look_for_lost_links(uint64_t now_ns);
 
   Control &control_;

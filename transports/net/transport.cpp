@@ -17,10 +17,6 @@ constexpr uint64_t flush_patience_ns = 200'000;             // then the sentinel
 constexpr uint64_t farewell_patience_ns = 2'000'000'000;    // of what is left to be sent when the group is left
 constexpr size_t page_bytes = 4096;
 
-size_t slot_area_bytes(const ConnectionGeometry &geometry) {
-  return size_t{geometry.slot_count} * geometry.slot_bytes;
-}
-
 /// What links and ranks of a group share. Ranks are counted in the whole group, those of `local` among this host's.
 struct Group {
   Group(GroupParts group_parts, NearMemory near)

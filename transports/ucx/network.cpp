@@ -49,6 +49,7 @@ class UcxNetwork final : public net::Network {
 
  private:
   void settle_device_memory(const RdmaMemory &memory);
+  [[nodiscard]] const char *advice_of_slots() const;
   void lend_requests();
   /// Takes what UCX said to an operation: null (has ended), an error, or a request that calls back.
   void begun(Operation &operation, ucs_status_ptr_t said, const char *what);
@@ -118,6 +119,11 @@ void UcxNetwork::settle_device_memory(const RdmaMemory &memory) {
   }
 }
 
+/// All links have slots in memory of a device, or none has.
+const char *UcxNetwork::advice_of_slots() const {
+  return !links_.empty() && links_.front().ends.device_outgoing != nullptr ? net::device_slots_advice : "";
+}
+
 /// UCX would allocate a request for each operation.
 void UcxNetwork::lend_requests() {
   std::vector<Operation *> operations;
@@ -165,7 +171,8 @@ void UcxNetwork::close(Peer &peer) {
 Result<void> UcxNetwork::connect(const JoinRequest &request, Store &store) {
   if (!ready_.valid()) return system_error("eventfd", errno);
   const auto refused = [&](const Peer &peer, rondo_status_t status, const std::string &what) {
-    Error error{status, request.names[request.rank] + " cannot reach " + peer.name + " over UCX: " + what + advice};
+    Error error{status, request.names[request.rank] + " cannot reach " + peer.name + " over UCX: " + what + advice +
+                            advice_of_slots()};
     error.peer = static_cast<int32_t>(peer.known.rank);
     return error;
   };
@@ -340,8 +347,12 @@ void UcxNetwork::watch(std::vector<pollfd> &descriptors) const {
 }
 
 Error UcxNetwork::why_lost(uint32_t rank) const {
-  for (const auto &peer : peers_)
-    if (peer->known.rank == rank && peer->lost) return peer->why;
+  for (const auto &peer : peers_) {
+    if (peer->known.rank != rank || !peer->lost) continue;
+    Error why = peer->why;
+    why.message += advice_of_slots();
+    return why;
+  }
   return {RONDO_ERROR_INTERNAL, "the connection is not lost"};
 }
 

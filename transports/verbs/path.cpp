@@ -59,10 +59,6 @@ ibv_mtu mtu_of(uint32_t bytes) {
   return static_cast<ibv_mtu>(std::bit_width(std::clamp<uint32_t>(bytes, 256, 4096)) - 8);
 }
 
-size_t slot_area_bytes(const ConnectionView &view) {
-  return size_t{view.geometry.slot_count} * view.geometry.slot_bytes;
-}
-
 uint64_t address_of(const void *memory) { return reinterpret_cast<uint64_t>(memory); }
 
 Result<MemoryRegion> registered(const Api &api, ibv_pd *domain, void *memory, size_t bytes, int access) {
@@ -135,10 +131,10 @@ Result<void> Path::register_memory(const std::vector<net::NearLink> &links) {
     link.landed = next;
     link.staged = next + slots;
     next += ends.outgoing.geometry.slot_count;
-    RONDO_TRY_ASSIGN(link.incoming, registered(api_, domain, ends.incoming.payload(0), slot_area_bytes(ends.incoming),
-                                               written_by_peer));
-    RONDO_TRY_ASSIGN(link.outgoing,
-                     registered(api_, domain, ends.outgoing.payload(0), slot_area_bytes(ends.outgoing), 0));
+    RONDO_TRY_ASSIGN(link.incoming, registered(api_, domain, ends.incoming.payload(0),
+                                               net::slot_area_bytes(ends.incoming.geometry), written_by_peer));
+    RONDO_TRY_ASSIGN(link.outgoing, registered(api_, domain, ends.outgoing.payload(0),
+                                               net::slot_area_bytes(ends.outgoing.geometry), 0));
   }
   return {};
 }
@@ -146,7 +142,7 @@ Result<void> Path::register_memory(const std::vector<net::NearLink> &links) {
 Result<void> Path::register_device_slots(const RdmaMemory &memory) {
   for (PathLink &link : links_) {
     const auto registered_slots = [&](std::byte *first, const ConnectionView &view, int access) {
-      return registered_in_device(device_, domain_.get(), memory, first, slot_area_bytes(view), access);
+      return registered_in_device(device_, domain_.get(), memory, first, net::slot_area_bytes(view.geometry), access);
     };
     RONDO_TRY_ASSIGN(link.device_incoming,
                      registered_slots(link.ends.device_incoming, link.ends.incoming, written_by_peer));
@@ -169,6 +165,8 @@ Result<void> Path::make_queue_pair(ibv_cq *completions) {
                                               " requests, and the links to a rank need " +
                                               std::to_string(std::max(requests_max_, receives_)) +
                                               "; lower RONDO_SLOT_COUNT or RONDO_CHANNELS"};
+  const bool gathers = std::any_of(links_.begin(), links_.end(),
+                                   [](const PathLink &link) { return link.ends.device_outgoing != nullptr; });
   // What a device takes inline is known by trying.
   for (const uint32_t inline_bytes : std::array<uint32_t, 3>{sizeof(Cell), 64, 0}) {
     ibv_qp_init_attr wanted{};
@@ -176,7 +174,7 @@ Result<void> Path::make_queue_pair(ibv_cq *completions) {
     wanted.qp_type = IBV_QPT_RC;
     wanted.cap.max_send_wr = requests_max_;
     wanted.cap.max_recv_wr = receives_;
-    wanted.cap.max_send_sge = 2;  // a cell whose payload is in memory of a device
+    wanted.cap.max_send_sge = gathers ? 2 : 1;  // two: a frame, and a payload in memory of a device
     wanted.cap.max_recv_sge = 1;
     wanted.cap.max_inline_data = inline_bytes;
     queue_pair_.reset(api_.create_qp(domain_.get(), &wanted));
