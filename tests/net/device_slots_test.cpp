@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Slots in memory of a device: which payloads a network brings there, and what happens before a kernel is told of them.
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 
 #include <atomic>
 
@@ -179,6 +180,28 @@ TEST_CASE("device slots: over verbs payloads longer than a cell's are written in
     long_payloads += bytes_of_slot(counter) > verbs::cell_payload_bytes ? 1 : 0;
   CHECK(pair.sides[0].received_in_device == channel_count * long_payloads);
   CHECK(pair.sides[1].received_in_device == 0);
+}
+
+TEST_CASE("device slots: over verbs all links have those of the host where one cannot be registered in the device",
+          "[net]") {
+  if (!verbs_is_there()) return;
+  Pair pair;
+  Side &side = pair.sides[0];
+  side.use_device_memory();
+  // Pages that nobody may touch, of the last link alone: what is registered before it is taken back.
+  const size_t bytes = net::slot_area_bytes(small_geometry());
+  void *const address = ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  REQUIRE(address != MAP_FAILED);
+  const Mapping untouchable(MappedRange{static_cast<std::byte *>(address), bytes});
+  side.memory.links.back().device_incoming = untouchable.get().address;
+  NetworkPair made = connect_verbs_pair(pair.ends(), 2);
+  const auto taken = made.networks[0]->takes_device_memory();
+  REQUIRE_FALSE(taken.ok());
+  CHECK(taken.error().message.find("cannot reach the memory of the CUDA device") != std::string::npos);
+  side.forget_device_memory();
+  Pair::take(pair, std::move(made));
+  CHECK(exchange(pair, 100, 3) == Outcome::right);
+  CHECK(side.received_in_device == 0);
 }
 
 TEST_CASE("device slots: a UCX without CUDA refuses memory that the host does not reach", "[net]") {

@@ -117,6 +117,16 @@ struct Side {
     }
   }
 
+  /// As a rank does whose network takes none.
+  void forget_device_memory() {
+    for (uint32_t index = 0; index < memory.links.size(); ++index) {
+      net::NearLink &link = memory.links[index];
+      link.device_outgoing = link.device_incoming = nullptr;
+      senders[index] = SimpleSender(link.outgoing, first);
+    }
+    device.reset();
+  }
+
   /// As a device's kernel finds it; null: it is neither in the slot nor in the device's.
   const std::byte *payload_of(uint32_t link) {
     const SlotHeader &header = receivers[link].header();
