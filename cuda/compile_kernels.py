@@ -64,8 +64,8 @@ def place_in_cache(words, files):
         return None
     digest = hashlib.sha256()
     # nvcc takes options from these, too.
-    words = [*words, *(os.environ.get(f"NVCC_{side}_FLAGS", "") for side in ("PREPEND", "APPEND"))]
-    for part in [*(word.encode() for word in words), *(Path(name).read_bytes() for name in files)]:
+    words = [*words, *(os.environ.get(f"NVCC_{name}", "") for name in ("PREPEND_FLAGS", "APPEND_FLAGS", "CCBIN"))]
+    for part in [*(word.encode() for word in words), *(Path(name).read_bytes() for name in [__file__, *files])]:
         digest.update(len(part).to_bytes(8, "little") + part)
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return folder / "rondo-kernels" / digest.hexdigest()
@@ -77,7 +77,7 @@ def take_kept(place, made):
         os.utime(place)  # the newest are kept
         for name, path in made.items():
             shutil.copyfile(place / name, path)
-        return True
+        return all(Path(path).stat().st_size > 0 for path in made.values())
     except OSError:
         return False
 

@@ -37,10 +37,11 @@ def plan_in(rank):
 
 
 class Regions(unittest.TestCase):
-    def job(self, size, steps, environment=None, devices=None, ok=True, own_environment=None):
+    def job(self, size, steps, environment=None, devices=None, ok=True, own_environment=None, seconds=60):
         ranks = run_job(PROGRAM, size, steps, {
             "SOFT_CUDA_MPS": "on" if (devices or size) < size else "off", "SOFT_CUDA_DEVICES": str(devices or size),
-            "REGION_RANK_DEVICES": str(devices or size)} | (environment or {}), own_environment=own_environment)
+            "REGION_RANK_DEVICES": str(devices or size)} | (environment or {}), own_environment=own_environment,
+            seconds=seconds)
         for rank in ranks.values():
             if ok:
                 self.assertEqual(rank.last().status, "ok", rank.output)
@@ -242,11 +243,12 @@ class Regions(unittest.TestCase):
         self.assertNotEqual(ranks[0].last().status, "ok", ranks[0].output)
 
     def test_more_than_16_ranks_share_what_they_register_only_where_that_is_asked_for(self):
-        few_blocks = {"RONDO_MAX_CTAS": "1", "SOFT_CUDA_THREADS": "1"}
+        # So many processes are started on few cores.
+        few_blocks = {"RONDO_MAX_CTAS": "1", "SOFT_CUDA_THREADS": "1", "RONDO_INIT_TIMEOUT": "200"}
         for size, environment, kernel in ((16, {}, "load_store"), (17, {}, "interpreter"),
                                           (17, {"RONDO_KERNEL": "load_store"}, "load_store")):
             with self.subTest(size=size, environment=environment):
-                self.check_plan(self.job(size, ["plan"], few_blocks | environment, 4), kernel)
+                self.check_plan(self.job(size, ["plan"], few_blocks | environment, 4, seconds=240), kernel)
 
     def test_a_graph_that_begins_behind_the_abort_of_a_peer_that_closes_its_buffers_ends(self):
         ranks = self.job(2, ["register", "shared", "capture", "0:behind", "1:sleep", "1:abort", "1:destroy", "0:end"],

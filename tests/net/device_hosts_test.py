@@ -78,9 +78,9 @@ class DevicesOfSeveralHosts(HostsTest):
         if why is not None:
             self.skipTest(why)
         with net.Hosts(2) as hosts:
-            job = Job(hosts, [0, 1], [PROGRAM, "sums"],
-                      IN_DEVICES | {"SOFT_CUDA_FAULTS": "cuFlushGPUDirectRDMAWrites#3=999"}).finish(60)
-            self.expect(job, range(2), "system error", "cuFlushGPUDirectRDMAWrites")
+            job = Job(hosts, [0, 1], [PROGRAM, "sums"], IN_DEVICES,
+                      [{}, {"SOFT_CUDA_FAULTS": "cuFlushGPUDirectRDMAWrites#3=999"}]).finish(60)
+            self.expect(job, range(2), "system error", r"rank 1 \(host h1.*cuFlushGPUDirectRDMAWrites", {1})
 
     def test_slots_in_devices_are_refused_or_left_out_where_they_cannot_be(self):
         why = why_no_ucx(RONDO)

@@ -122,7 +122,7 @@ TEST_CASE("device slots: a flush that fails is raised by its rank although the p
   net::Sentinel::Hooks hooks;
   hooks.failed = [&] { return raised.load(); };
   hooks.ring = [] {};
-  hooks.raise = [&](const Error &error) {
+  hooks.raise_own = [&](const Error &error) {
     ranks.raise(error);
     raised = true;
   };

@@ -132,7 +132,7 @@ void Sentinel::raise_own_failure() {
     const std::lock_guard lock(links_mutex_);
     error = progress_.failure();
   }
-  if (error && !failure_told_.load(std::memory_order_relaxed)) hooks_.raise(*error);
+  if (error && !failure_told_.load(std::memory_order_relaxed)) hooks_.raise_own(std::move(*error));
 }
 
 /// Links end with their process, of which the control plane knows more: that it left, or how it ended. Where it knows

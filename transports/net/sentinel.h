@@ -29,6 +29,7 @@ class Sentinel {
     std::function<bool()> failed;              ///< the communicator
     std::function<void()> ring;                ///< wakes the executing thread, if it sleeps
     std::function<void(const Error &)> raise;  ///< the communicator has failed
+    std::function<void(Error)> raise_own;      ///< the same, by what this rank itself cannot do: the error names nobody
     /// Null: the thread that posts to the links serves them, or rings. A device does neither, so that this thread
     /// looks: without a pause while something moves, and the less often the longer nothing has: look_interval_ns().
     std::function<bool()> in_flight{};

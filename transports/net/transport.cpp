@@ -220,6 +220,11 @@ class GroupTransport final : public Transport {
     hooks.failed = [&local] { return local.failed(); };
     hooks.ring = [&peers = group_.local_links.peers(), own] { peers.wake(own); };
     hooks.raise = [&local](const Error &error) { local.raise(error); };
+    hooks.raise_own = [&local, &parts = group_.parts](Error error) {
+      error.rank = error.peer = static_cast<int32_t>(parts.rank);
+      error.message = parts.names[parts.rank] + ": " + error.message;
+      local.raise(error);
+    };
     if (!group_.parts.rings)
       hooks.in_flight = [&local, own] { return local.latest_operation(own) > local.completed_operation(own); };
     RONDO_TRY_ASSIGN(group_.sentinel, Sentinel::start(*group_.control, *group_.progress, std::move(hooks)));
