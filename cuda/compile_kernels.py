@@ -8,7 +8,8 @@ each kernel (registers, spills) goes into REPORT; PTX gets that of one architect
 headers, so that a changed one rebuilds the image.
 
 Where ccache is installed, all three are kept as it keeps objects (it does not know images): under ~/.cache, by the
-contents of the source and of all headers, nvcc's version, and the options. CCACHE_DISABLE ends that, as for ccache.
+contents of the source, of all headers and of this file, nvcc's version, and the options. CCACHE_DISABLE ends that, as
+for ccache.
 """
 
 import hashlib

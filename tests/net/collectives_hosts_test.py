@@ -8,7 +8,7 @@ import sys
 import unittest
 
 import hosts as net
-from hosts_job import HostsTest, Job, why_no_ucx
+from hosts_job import HostsTest, Job
 
 RONDO = os.path.abspath(sys.argv.pop(1))
 COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce")
@@ -19,8 +19,8 @@ NETWORKS = {"tcp": {"RONDO_NETWORK": "tcp"}, "ucx": {"RONDO_NETWORK": "ucx", "UC
 
 class CollectivesOfSeveralHosts(HostsTest):
     def expect_right(self, network, memory, shapes=tuple(itertools.product((2, 4), (1, 2)))):
-        if network == "ucx" and (why := why_no_ucx(RONDO)) is not None:
-            self.skipTest(why)
+        if network == "ucx":
+            self.need_ucx(RONDO)
         sampled = itertools.cycle(REDUCTIONS)
         for host_count, per_host in shapes:
             layout = [rank // per_host for rank in range(host_count * per_host)]

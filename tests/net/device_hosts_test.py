@@ -7,7 +7,7 @@ import sys
 import unittest
 
 import hosts as net
-from hosts_job import HostsTest, Job, takes_cuda_memory, why_no_ucx
+from hosts_job import HostsTest, Job, takes_cuda_memory
 
 PROGRAM, RONDO = os.path.abspath(sys.argv.pop(1)), os.path.abspath(sys.argv.pop(1))
 UCX = {"RONDO_NETWORK": "ucx", "UCX_TLS": "tcp,self"}
@@ -38,15 +38,11 @@ class DevicesOfSeveralHosts(HostsTest):
         self.expect_right([0, 0, 1], ["sums", "replayed"])
 
     def test_sums_over_ucx(self):
-        why = why_no_ucx(RONDO)
-        if why is not None:
-            self.skipTest(why)
+        self.need_ucx(RONDO)
         self.expect_right([0, 1, 1], ["sums"], UCX)
 
     def test_graphs_are_replayed_with_slots_in_the_devices(self):
-        why = why_no_ucx(RONDO)
-        if why is not None:
-            self.skipTest(why)
+        self.need_ucx(RONDO)
         self.expect_right([0, 1, 1], ["sums", "replayed"], IN_DEVICES)
 
     def expect_collectives(self, environment, text=""):
@@ -67,25 +63,18 @@ class DevicesOfSeveralHosts(HostsTest):
         self.expect_collectives({})
 
     def test_every_collective_is_right_with_slots_in_the_devices(self):
-        why = why_no_ucx(RONDO)
-        if why is not None:
-            self.skipTest(why)
-        self.expect_collectives(IN_DEVICES | {"RONDO_LOG": "transport=info"},
-                                IN_DEVICE)
+        self.need_ucx(RONDO)
+        self.expect_collectives(IN_DEVICES | {"RONDO_LOG": "transport=info"}, IN_DEVICE)
 
     def test_what_a_network_brought_into_a_device_is_flushed_or_the_ranks_fail(self):
-        why = why_no_ucx(RONDO)
-        if why is not None:
-            self.skipTest(why)
+        self.need_ucx(RONDO)
         with net.Hosts(2) as hosts:
             job = Job(hosts, [0, 1], [PROGRAM, "sums"], IN_DEVICES,
                       [{}, {"SOFT_CUDA_FAULTS": "cuFlushGPUDirectRDMAWrites#3=999"}]).finish(60)
             self.expect(job, range(2), "system error", r"rank 1 \(host h1.*cuFlushGPUDirectRDMAWrites", {1})
 
     def test_slots_in_devices_are_refused_or_left_out_where_they_cannot_be(self):
-        why = why_no_ucx(RONDO)
-        if why is not None:
-            self.skipTest(why)
+        self.need_ucx(RONDO)
         cases = [({"RONDO_NETWORK": "tcp"}, "tcp copies payloads by the host"),
                  ({"RONDO_NETWORK": "tcp", "SOFT_CUDA_GPUDIRECT": "off"}, "tcp copies payloads by the host"),
                  ({"SOFT_CUDA_GPUDIRECT": "off"}, "lets no network card reach its memory"),
@@ -109,9 +98,7 @@ class DevicesOfSeveralHosts(HostsTest):
             self.assertRegex(output, text)
 
     def test_auto_takes_slots_in_the_devices_of_those_ranks_that_can(self):
-        why = why_no_ucx(RONDO)
-        if why is not None:
-            self.skipTest(why)
+        self.need_ucx(RONDO)
         with net.Hosts(2) as hosts:
             job = Job(hosts, [0, 1], [PROGRAM, "sums"], WHERE_CAN_BE).finish(60)
             self.expect_slots(job, [IN_DEVICE] * 2)

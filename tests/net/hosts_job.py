@@ -100,6 +100,11 @@ class HostsTest(unittest.TestCase):
             print(f"skipped: several hosts: {why}")
             raise unittest.SkipTest(why)
 
+    def need_ucx(self, rondo):
+        why = why_no_ucx(rondo)
+        if why is not None:
+            self.skipTest(why)
+
     def expect(self, job, ranks, status, text=None, peer=None):
         for rank in ranks:
             with self.subTest(rank=rank):

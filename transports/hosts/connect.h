@@ -10,10 +10,10 @@
 
 #include "src/base/config.h"
 #include "src/bootstrap/store/store.h"
-#include "transports/rdma_memory.h"
 #include "transports/group_info.h"
 #include "transports/net/join.h"
 #include "transports/net/overlay.h"
+#include "transports/rdma_memory.h"
 #include "transports/transport.h"
 
 namespace rondo::hosts {

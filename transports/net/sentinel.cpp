@@ -73,8 +73,7 @@ void Sentinel::run() {
       control_.step(now);
       next_control_ns_ = now + control_look_ns;
     }
-    raise_own_failure();
-    look_for_lost_links(now);
+    look_for_failures(now);
     report_failure();
     wait(in_charge);
   }
@@ -125,29 +124,22 @@ void Sentinel::wait(bool in_charge) {
     if (descriptors_[index].revents != 0) next_control_ns_ = 0;
 }
 
-/// Nothing has to be waited for: no other rank can know more of it.
-void Sentinel::raise_own_failure() {
-  std::optional<Error> error;
+/// For this rank's own failure nothing has to be waited for: no other rank can know more of it. Links end with their
+/// process, of which the control plane knows more: that it left, or how it ended. Where it knows of no end, the links
+/// alone have broken, and what was under way on them will never come.
+void Sentinel::look_for_failures(uint64_t now_ns) {
+  std::optional<Error> own, lost;
   {
     const std::lock_guard lock(links_mutex_);
-    error = progress_.failure();
-  }
-  if (error && !failure_told_.load(std::memory_order_relaxed)) hooks_.raise_own(std::move(*error));
-}
-
-/// Links end with their process, of which the control plane knows more: that it left, or how it ended. Where it knows
-/// of no end, the links alone have broken, and what was under way on them will never come.
-void Sentinel::look_for_lost_links(uint64_t now_ns) {
-  std::optional<Error> error;
-  {
-    const std::lock_guard lock(links_mutex_);
+    own = progress_.failure();
     for (const uint32_t peer : progress_.lost())
-      if (!error && !control_.gone(peer)) error = progress_.why_lost(peer);
+      if (!lost && !control_.gone(peer)) lost = progress_.why_lost(peer);
   }
-  if (!error) links_lost_ns_ = 0;
-  if (error && links_lost_ns_ == 0) links_lost_ns_ = now_ns;
-  if (error && now_ns - links_lost_ns_ >= lost_link_patience_ns && !failure_told_.load(std::memory_order_relaxed))
-    hooks_.raise(*error);
+  if (!lost) links_lost_ns_ = 0;
+  if (lost && links_lost_ns_ == 0) links_lost_ns_ = now_ns;
+  if (failure_told_.load(std::memory_order_relaxed)) return;
+  if (own) hooks_.raise_own(std::move(*own));
+  if (lost && now_ns - links_lost_ns_ >= lost_link_patience_ns) hooks_.raise(*lost);
 }
 
 void Sentinel::report_failure() {

@@ -60,8 +60,7 @@ class Sentinel {
   void serve_links();
   void wait(bool in_charge);
   [[nodiscard]] uint64_t look_interval_ns(bool in_charge) const;
-  void raise_own_failure();
-  void look_for_lost_links(uint64_t now_ns);
+  void look_for_failures(uint64_t now_ns);
 
   Control &control_;
   Progress &progress_;
