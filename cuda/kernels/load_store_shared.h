@@ -84,6 +84,7 @@ template <memory::Site arrival, Group G>
       return true;
     }
     if (group.rank() == 0 && seen == Gate::waits) {
+      tell_waiting(operation.base, told);
       if (gives_up && must_stop(operation.base, told)) seen = close_gate(word, target);
       if (!gives_up && memory::load_acquire(*operation.base.abort) == abort_lost_peers) seen = Gate::closed;  // A1
     }

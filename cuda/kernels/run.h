@@ -28,10 +28,16 @@ RONDO_HD inline void begin_operation(const DeviceOperation &operation) {
   if (operation.captured != 0) tell_running(operation);
 }
 
-/// By thread 0 of a group that has looked for something in vain. `told`: of this wait, whether the host knows of it.
-[[nodiscard]] RONDO_HD inline bool must_stop(const DeviceOperation &operation, bool &told) {
-  if (!told) tell_running(operation);  // the kernel waits, so the host shall know that its time runs
+/// By thread 0 of a group that has looked for something in vain: the kernel waits, so the host shall know that its time
+/// runs, and look whether a peer has ended. `told`: of this wait, whether the host knows of it.
+RONDO_HD inline void tell_waiting(const DeviceOperation &operation, bool &told) {
+  if (!told) tell_running(operation);
   told = true;
+}
+
+/// Likewise.
+[[nodiscard]] RONDO_HD inline bool must_stop(const DeviceOperation &operation, bool &told) {
+  tell_waiting(operation, told);
   if (memory::load_relaxed(operation.progress->verdict) != 0) return true;  // A1; pairs by value with E1
   return memory::load_acquire(*operation.abort) != 0;                       // A1, pairs with the host's release store
 }

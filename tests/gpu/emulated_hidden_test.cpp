@@ -67,6 +67,18 @@ TEST_CASE("emulated load_store: a rank without elements stays until all have rea
   CHECK(meeting.world->result(0).verdict == 0);
 }
 
+TEST_CASE("emulated load_store: the host knows that a rank waits behind the first gate, and so looks for deaths") {
+  Meeting meeting(100);
+  meeting.arrive(true);  // and dies
+  std::thread kernel([&] { meeting.run(); });
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (meeting.world->result(0).running == 0 && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  CHECK(meeting.world->result(0).running == 1);
+  meeting.world->abort(0, device::abort_lost_peers);
+  kernel.join();
+}
+
 TEST_CASE("emulated load_store: where buffers cannot be read, a rank does not wait for ever for one that gave up") {
   Meeting meeting(100);
   meeting.arrive();
