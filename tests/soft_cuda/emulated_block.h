@@ -16,14 +16,19 @@
 
 namespace soft_cuda {
 
-/// Between two looks in vain; `looks` counts them. Threads that only yield keep the machine from all that comes after
-/// them, the kernel's own threads included (Linux 6.18: seconds in which no packet is taken in), so now and then one
-/// sleeps. It makes tests quicker, too: most of their time was yielding.
-inline void hand_core_over(uint32_t &looks) {
-  if (++looks % 16 != 0)
+/// Looks in vain of the calling thread since its kernel began.
+inline thread_local uint32_t looks_in_vain = 0;
+
+/// Between two looks in vain. Threads that only yield keep the machine from all that comes after them, the kernel's own
+/// threads included (Linux 6.18: seconds in which no packet is taken in), so now and then one sleeps, and each time where
+/// its kernel waits for long. It makes tests quicker, too: most of their time was yielding.
+inline void hand_core_over() {
+  constexpr uint32_t long_wait = 4096;
+  const uint32_t looks = ++looks_in_vain;
+  if (looks < long_wait && looks % 16 != 0)
     std::this_thread::yield();
   else
-    std::this_thread::sleep_for(std::chrono::microseconds(50));
+    std::this_thread::sleep_for(std::chrono::microseconds(looks < long_wait ? 50 : 200));
 }
 
 /// A barrier with a vote in zeroed memory. Threads that wait hand their core over: there are often more of them.
@@ -52,8 +57,7 @@ struct VotingBarrier {
       rondo::memory::reset_barrier(joined, mine + 1);
       generation_ref.store(mine + 1, release);  // pairs with the acquires
     }
-    uint32_t looks = 0;
-    while (generation_ref.load(acquire) == mine) hand_core_over(looks);
+    while (generation_ref.load(acquire) == mine) hand_core_over();
     rondo::memory::leave_barrier(joined, mine);
     return votes_ref.load(std::memory_order_relaxed) != 0;
   }
@@ -72,8 +76,7 @@ struct EmulatedGroup {
   [[nodiscard]] bool any(bool vote) const { return meet<true>(vote); }
   [[nodiscard]] bool any_unordered(bool vote) const { return meet<false>(vote); }
   void relax() const {
-    static thread_local uint32_t looks = 0;
-    hand_core_over(looks);
+    hand_core_over();
     if (await_turn != nullptr) await_turn();
   }
 
@@ -94,6 +97,7 @@ static_assert(rondo::Group<EmulatedGroup>);
 template <class Protocol, class Reducer>
 void run_emulated(Block &block, uint32_t thread, void *const *parameters) {
   using namespace rondo::device;
+  looks_in_vain = 0;
   const auto &operations = *static_cast<const DeviceOperations *>(parameters[0]);
   const DeviceOperation &operation = operations.of_block(block.index);
   const DeviceChannel &channel = operation.channels[operations.channel_of_block(block.index)];
@@ -113,6 +117,7 @@ void run_emulated(Block &block, uint32_t thread, void *const *parameters) {
 template <class Reduction>
 void run_load_store_emulated(Block &block, uint32_t thread, void *const *parameters) {
   using namespace rondo::device;
+  looks_in_vain = 0;
   assert(block.shared_bytes >=
          load_store_shared_bytes(static_cast<const LoadStoreOperation *>(parameters[0])->rank_count()));
   const EmulatedGroup group{reinterpret_cast<VotingBarrier *>(block.shared), thread, block.thread_count,
