@@ -4,6 +4,7 @@
 // REGION_RANK_DEVICES, and has a buffer to send and one to receive, of REGION_RANK_COUNT float32. REGION_RANK_THREADS:
 // so many ranks are threads of each process, which find each other by the file REGION_RANK_ID; steps are of all then.
 //   register, deregister    both buffers; a peer may be ahead, and have them open still
+//   count=COUNT             sums are of so many elements from now on, fewer than before
 //   replace                 deregisters both for good, frees them, and allocates others of another size in their place
 //   sum=LABEL               an all-reduce, whose result must be that of the ranks' order, bit for bit; says what its
 //                           kernels have moved: "moved LABEL" and a figure for each pair of devices
@@ -294,6 +295,7 @@ int run_step(RegionRank &it, const std::string &step) {
   const auto label = [&] { return step.c_str() + step.find('=') + 1; };
   if (step == "register") return register_both(it);
   if (step == "deregister") return deregister_both(it, 1);
+  if (step.starts_with("count=")) return it.self.count = std::strtoull(label(), nullptr, 10), int{RONDO_OK};
   if (step == "replace") return replace(it);
   if (step.starts_with("sum=")) return sum(it, label(), false);
   if (step == "plan") return show_plan(it);
