@@ -56,9 +56,12 @@ class KernelExecutor final : public ExecutorBase {
   [[nodiscard]] Result<void> unshare(const void *first) override {
     return regions_ == nullptr ? Result<void>() : withdraw_region(*regions_, queries(), first);
   }
-  void follow_peers() override;
   void ask_to_follow_peers() override {
-    if (regions_ != nullptr && regions_->has_news()) follower_->wake();
+    if (has_news()) follower_->wake();
+  }
+  [[nodiscard]] bool follow_peers(EnqueueWait &wait) override {
+    const bool at_once = has_news() && try_quiet().owns_lock();  // else later
+    return !at_once || follower_->follow(wait);
   }
   void stop_sharing() override;
 
@@ -66,6 +69,8 @@ class KernelExecutor final : public ExecutorBase {
 
  private:
   [[nodiscard]] Result<void> join_group(const DeviceRequest &request);
+  [[nodiscard]] bool has_news() const { return regions_ != nullptr && regions_->has_news(); }
+  void follow_if_quiet();  ///< by the follower: opening and closing wait for the device
   [[nodiscard]] RankQueries queries() const {
     return {[this] { return find_dead(); }, [this](uint32_t rank) { return describe_rank(rank); }};
   }
@@ -94,14 +99,13 @@ class KernelExecutor final : public ExecutorBase {
   BlockClaim blocks_;
   HostMemory words_, host_plans_;
   PlanMemory plan_memory_;
-  uint32_t rank_ = 0;
+  uint32_t rank_ = 0, place_ = 0;  ///< place_: in group_
   bool has_load_store_ = false;  ///< its kernels are loaded
   uint64_t last_number_ = 0;     ///< of the operations that were enqueued and not captured
   mutable std::atomic<uint64_t> ended_number_ = 0, ended_calls_ = 0;  ///< as last seen: they tell more than `ended` has
   PeerLoss loss_;
   std::unique_ptr<Regions> regions_;  ///< null: ranks share no buffers by regions
   std::shared_ptr<LaunchGroup> group_;  ///< null: this rank launches kernels of its own
-  uint32_t place_ = 0;                  ///< in the group
   std::optional<PlanUploads> uploads_;  ///< from connect() on
   std::atomic<bool> gathers_ = false;  ///< a call waits for the others of the group
   std::unique_ptr<RegionFollower> follower_;  ///< where there are regions; last: it uses all of the above
@@ -158,7 +162,7 @@ Result<void> KernelExecutor::connect(const DeviceRequest &asked, InfoExchange &i
     RONDO_TRY_ASSIGN(auto regions, Regions::connect(context_, stream_.get().object, table, info_exchange));
     if (shape.region_bytes != 0) {
       regions_ = std::move(regions);
-      RONDO_TRY_ASSIGN(follower_, RegionFollower::start([this] { follow_peers(); }));
+      RONDO_TRY_ASSIGN(follower_, RegionFollower::start([this] { follow_if_quiet(); }));
     }
   }
   const uint64_t blocks = blocks_of_a_rank(shape.channel_count, shape.load_store);
@@ -277,13 +281,10 @@ void KernelExecutor::stop() {
   memory::store_release(words().abort, lost ? device::abort_lost_peers : device::abort_operation);
 }
 
-/// Opening and closing wait for the device.
-void KernelExecutor::follow_peers() {
-  if (regions_ == nullptr || !regions_->has_news()) return;
+void KernelExecutor::follow_if_quiet() {
   const auto quiet = try_quiet();
-  if (!quiet.owns_lock()) return;
   const CaptureModeGuard capture_goes_on(*driver_);
-  regions_->look();
+  if (quiet.owns_lock()) regions_->look();
 }
 
 void KernelExecutor::stop_sharing() {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/executors/share_regions.h"
 
+#include <chrono>
 #include <optional>
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/base/parse.h"
 #include "src/base/start_thread.h"
-#include "src/engine/device_executor.h"
 
 namespace rondo::cuda {
 namespace {
@@ -18,6 +18,7 @@ constexpr uint64_t open_patience_ns = 100'000'000;
 constexpr uint64_t close_patience_ns = 200'000'000;
 constexpr uint64_t look_ns = 500'000;
 constexpr uint32_t looks_per_death_check = 40;
+constexpr auto wait_look_interval = std::chrono::milliseconds(1);  // nobody notifies about a failure
 
 /// find(dead) until there is no holder; else the one that is left when the time is up.
 template <class Find>
@@ -90,26 +91,38 @@ RegionFollower::~RegionFollower() {
     const std::lock_guard lock(mutex_);
     ending_ = true;
   }
-  changed_.notify_one();
+  asked_.notify_one();
   if (thread_.joinable()) thread_.join();
 }
 
 void RegionFollower::wake() {
   {
     const std::lock_guard lock(mutex_);
-    asked_ = true;
+    ++asked_count_;
   }
-  changed_.notify_one();
+  asked_.notify_one();
 }
 
+bool RegionFollower::follow(EnqueueWait &wait) {
+  std::unique_lock lock(mutex_);
+  const uint64_t number = ++asked_count_;
+  asked_.notify_one();
+  while (done_count_ < number && !wait.is_over()) done_.wait_for(lock, wait_look_interval);
+  return done_count_ >= number;
+}
+
+/// A round that has begun when another one is asked for does not count as that: it may have seen less.
 void RegionFollower::run() {
   std::unique_lock lock(mutex_);
-  while (!ending_) {
-    changed_.wait(lock, [this] { return asked_ || ending_; });
-    if (!std::exchange(asked_, false)) continue;
+  for (;;) {
+    asked_.wait(lock, [this] { return asked_count_ != done_count_ || ending_; });
+    if (ending_) return;
+    const uint64_t asked = asked_count_;
     lock.unlock();
     follow_();
     lock.lock();
+    done_count_ = asked;
+    done_.notify_all();
   }
 }
 

@@ -16,6 +16,7 @@
 
 #include "cuda/transport/regions.h"
 #include "src/base/result.h"
+#include "src/engine/device_executor.h"
 
 namespace rondo::cuda {
 
@@ -34,8 +35,9 @@ void share_region(Regions &regions, uint32_t rank, const void *first, size_t byt
 void leave_regions(Regions &regions, const RankQueries &ranks, uint32_t rank,
                    const std::function<bool()> &close_if_quiet);
 
-/// Follows what peers share on a thread of its own: a driver's calls wait for the device, for a replay too that was
-/// launched and has not begun, which the monitor must be able to end when its time is up.
+/// Follows what peers share on a thread of its own: a driver's calls wait for the device, which no deadline ends. It
+/// may be busy with work of the application, or with a replay that was launched and has not begun, which the monitor
+/// must be able to end when its time is up.
 class RegionFollower {
  public:
   [[nodiscard]] static Result<std::unique_ptr<RegionFollower>> start(std::function<void()> follow);
@@ -47,14 +49,17 @@ class RegionFollower {
 
   /// Any thread; does not wait. What is asked for meanwhile is done once more.
   void wake();
+  /// The same, and waits until that is done. False: `wait` is over before; the thread goes on.
+  [[nodiscard]] bool follow(EnqueueWait &wait);
 
  private:
   void run();
 
   const std::function<void()> follow_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool asked_ = false, ending_ = false;
+  std::mutex mutex_;                      ///< guards what follows
+  std::condition_variable asked_, done_;  ///< of a round: for the thread, and for calls
+  uint64_t asked_count_ = 0, done_count_ = 0;
+  bool ending_ = false;
   std::thread thread_;
 };
 

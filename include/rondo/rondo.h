@@ -342,11 +342,11 @@ RONDO_API rondo_status_t rondo_mem_alloc(void **pointer, size_t bytes) RONDO_NOE
  * @return RONDO_ERROR_INVALID_ARGUMENT: not the start of such memory; nothing was freed. */
 RONDO_API rondo_status_t rondo_mem_free(void *pointer) RONDO_NOEXCEPT;
 
-/** Makes a buffer of your own one that peers read in place. Local; each rank may register or not as it likes.
- * Without flags, peers read it by cross-memory attach where the system allows that, else it is staged; with
- * RONDO_REGISTER_MOVE_PAGES they map it. Memory of rondo_mem_alloc() needs none. On a device: its memory, of
- * cudaMalloc(); processes with NVLink between devices, or MPS, all-reduce in it (docs/load-store-devices.md) once all
- * have opened it, each when it has no collective in flight: waits 0.1 s for that. Calls before go as without it.
+/** Makes a buffer of your own one that peers read in place. Local; each rank may register or not. Without flags, peers
+ * read it by cross-memory attach where the system allows that, else it is staged; with RONDO_REGISTER_MOVE_PAGES they
+ * map it. Memory of rondo_mem_alloc() needs none. On a device: of cudaMalloc(); processes with NVLink or MPS all-reduce
+ * in it (docs/load-store-devices.md) once all have opened it, each with no collective in flight: waits 0.1 s for that.
+ * Calls before go as without it, but wait while their process opens memory, which waits for the device.
  * @param handle  ended by rondo_comm_deregister() or with the communicator. One at a time.
  * @return RONDO_ERROR_INVALID_ARGUMENT: overlaps an earlier registration, or collectives of `comm` refuse it;
  *         RONDO_ERROR_UNSUPPORTED: pages cannot be moved (shared, not anonymous, of a device). Nothing changed. */

@@ -15,8 +15,17 @@ namespace rondo {
 namespace {
 
 constexpr uint64_t abandoned_interval_ns = 5'000'000;
+constexpr uint64_t ns_per_ms = 1'000'000;
 
 }  // namespace
+
+bool EnqueueWait::is_over() {
+  if (operations_.ranks().failed()) return true;
+  const uint64_t now = now_ns(), begun_calls = device_.report().begun_calls;
+  if (std::exchange(begun_calls_, begun_calls) != begun_calls || deadline_ns_ == 0)
+    deadline_ns_ = now + operations_.timeout_ns();
+  return now >= deadline_ns_;
+}
 
 DeviceExecutor::DeviceExecutor() = default;
 DeviceExecutor::~DeviceExecutor() { assert(monitor_ == nullptr); }  // its thread calls what is gone by now: end()
@@ -53,16 +62,28 @@ Result<void> DeviceExecutor::enqueue_one(const WorkItem &work, void *stream) {
   operations_->ranks().enter(work.number, entered);
   // First: a launch waits where the stream's queue is full.
   monitor_->add(work.number, entered, Operations::cost_of(plan), work.captured);
-  if (!call.captured) follow_peers();  // before this call is in flight, and waits for who may wait for that
-  const auto launched = [&] {
-    const auto held = Launches::of_process().hold();
-    return launch(call, stream);
+  EnqueueWait wait(*this, *operations_);
+  const auto launched = [&]() -> Result<void> {
+    // Before this call is in flight, and waits for who may wait for that.
+    if (!call.captured && !follow_peers(wait)) return opening_timed_out();
+    const auto held = Launches::of_process().hold(wait);
+    return held.owns_lock() ? launch(call, stream) : opening_timed_out();
   }();
   if (launched.ok()) return {};
   monitor_->withdraw(work.number);
   operations_->raise_not_enqueued(launched.error(), work.number);
   operations_->ranks().fail(work.number);
   return operations_->report_failure();
+}
+
+/// If the communicator has failed, that is its failure and not this.
+Error DeviceExecutor::opening_timed_out() const {
+  return {RONDO_ERROR_TIMEOUT,
+          "rank " + std::to_string(operations_->rank()) + " waited longer than its timeout of " +
+              std::to_string(operations_->timeout_ns() / ns_per_ms) +
+              " ms while its process opened or closed memory that others had registered or deregistered, which waits "
+              "for all work on a device, the application's included; look at what does not end on " + describe() +
+              ", or on another device of the process, or raise timeout_ms (RONDO_TIMEOUT)"};
 }
 
 void DeviceExecutor::look_for_failure() {

@@ -49,6 +49,23 @@ struct DeviceCall {
   bool captured = false;  ///< into a graph, as check_stream() said: it runs when that is launched, as often as it is
 };
 
+class DeviceExecutor;
+
+/// How long a call waits, before it is enqueued, for memory of peers to be opened or closed: until its communicator
+/// fails, or the timeout is over. Of one call, on its thread.
+class EnqueueWait {
+ public:
+  /// Both outlive it.
+  EnqueueWait(const DeviceExecutor &device, const Operations &operations) : device_(device), operations_(operations) {}
+  /// The time begins with the first look, and anew with each replay that begins, since each has its own.
+  [[nodiscard]] bool is_over();
+
+ private:
+  const DeviceExecutor &device_;
+  const Operations &operations_;
+  uint64_t begun_calls_ = 0, deadline_ns_ = 0;  ///< no deadline: not looked yet
+};
+
 class DeviceExecutor : public Executor {
  public:
   DeviceExecutor();
@@ -67,11 +84,11 @@ class DeviceExecutor : public Executor {
   virtual void stop() = 0;
   /// Nothing that was enqueued has still to end. When no calls come any more.
   [[nodiscard]] virtual bool drained() const = 0;
-  /// Before a call is enqueued: follows what peers have shared or withdrawn, if nothing is in flight. It may wait for
-  /// replays that have not begun.
-  virtual void follow_peers() {}
-  /// The same, again and again, by another thread: the monitor ends those replays, too.
+  /// Has another thread follow what peers have shared or withdrawn, if nothing is in flight. Does not wait: that thread
+  /// may, for replays that have not begun, which the monitor must be able to end.
   virtual void ask_to_follow_peers() {}
+  /// Before a call is enqueued: the same, and waits until that is done. False: the wait is over before.
+  [[nodiscard]] virtual bool follow_peers(EnqueueWait &) { return true; }
   /// An error of the device that came after a launch, if there is one.
   [[nodiscard]] virtual Result<void> check_device() const = 0;
 
@@ -90,6 +107,7 @@ class DeviceExecutor : public Executor {
 
  private:
   [[nodiscard]] Result<void> enqueue_one(const WorkItem &work, void *stream);
+  [[nodiscard]] Error opening_timed_out() const;
 
   Operations *operations_ = nullptr;
   std::mutex monitor_mutex_;                ///< guards that monitor_ is there, for calls that only ask

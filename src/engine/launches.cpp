@@ -3,9 +3,15 @@
 
 #include <algorithm>
 
+#include "src/base/clock.h"
 #include "src/engine/device_executor.h"
 
 namespace rondo {
+namespace {
+
+constexpr uint64_t quiet_look_ns = 100'000;
+
+}  // namespace
 
 /// Never destroyed: a communicator may be left to the process's end.
 Launches &Launches::of_process() {
@@ -21,6 +27,16 @@ void Launches::add(const DeviceExecutor &executor) {
 void Launches::remove(const DeviceExecutor &executor) {
   const std::lock_guard lock(executors_mutex_);
   std::erase(executors_, &executor);
+}
+
+/// Looks again and again: who waits for a lock sees no failure.
+std::shared_lock<std::shared_mutex> Launches::hold(EnqueueWait &wait) {
+  std::shared_lock lock(mutex_, std::try_to_lock);
+  while (!lock.owns_lock() && !wait.is_over()) {
+    sleep_for_ns(quiet_look_ns);
+    static_cast<void>(lock.try_lock());
+  }
+  return lock;
 }
 
 std::unique_lock<std::shared_mutex> Launches::try_quiet() {

@@ -10,6 +10,7 @@
 namespace rondo {
 
 class DeviceExecutor;
+class EnqueueWait;
 
 /// Of the process, which has one. Any thread.
 class Launches {
@@ -20,8 +21,9 @@ class Launches {
   void add(const DeviceExecutor &executor);
   void remove(const DeviceExecutor &executor);
 
-  /// Held while a call is enqueued: no quiet moment begins or goes on.
-  [[nodiscard]] std::shared_lock<std::shared_mutex> hold() { return std::shared_lock(mutex_); }
+  /// Held while a call is enqueued: no quiet moment begins or goes on. Not owned: one goes on, and the wait is over. It
+  /// may last as long as what is on a device.
+  [[nodiscard]] std::shared_lock<std::shared_mutex> hold(EnqueueWait &wait);
   /// Nothing is in flight, on devices that have not failed, and nothing will be while the result lives. Not owned:
   /// something is. Does not wait.
   [[nodiscard]] std::unique_lock<std::shared_mutex> try_quiet();

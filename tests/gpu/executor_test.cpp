@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cstdio>
 #include <functional>
-#include <future>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -12,12 +11,11 @@
 #include "cuda/executors/executor.h"
 #include "src/bootstrap/store/local.h"
 #include "src/core/registry.h"
-#include "src/engine/device_executor.h"
 #include "src/engine/host_stream.h"
-#include "src/engine/launches.h"
 #include "src/engine/operations.h"
 #include "tests/catch.h"
 #include "tests/gpu/device_ranks.h"
+#include "tests/gpu/fake_device.h"
 #include "tests/gpu/settings.h"
 #include "tests/table_executor.h"
 #include "transports/shm/segment_table.h"
@@ -177,35 +175,6 @@ class RankGroup {
   std::vector<Rank> ranks;
 };
 
-/// A device on which the test says what happens.
-class FakeDevice final : public DeviceExecutor {
- public:
-  [[nodiscard]] ExecutorCapabilities capabilities() const override { return {}; }
-  [[nodiscard]] std::string describe() const override { return "a device of the test"; }
-  [[nodiscard]] Result<void> check_buffer(const char *, const void *, size_t) const override { return {}; }
-  [[nodiscard]] Result<bool> check_stream(StreamRef) const override { return false; }
-  [[nodiscard]] StreamRef own_stream() const override { return {}; }
-  [[nodiscard]] Result<std::unique_ptr<PreparedPlan>> prepare(const Plan &) override { return {nullptr}; }
-  [[nodiscard]] DeviceReport report() const override {
-    DeviceReport report;
-    report.failed = stopped.load();
-    report.begun_calls = report.ended_calls = report.ended_number = report.failed_number = report.failed ? 1 : 0;
-    return report;
-  }
-  void stop() override {}
-  [[nodiscard]] bool drained() const override { return !busy; }
-  [[nodiscard]] Result<void> check_device() const override {
-    return lost ? Error{RONDO_ERROR_SYSTEM, "as the test wants"} : Result<void>();
-  }
-
-  std::atomic<bool> stopped = false;  ///< its kernel, because another rank's did
-  std::atomic<bool> busy = false;     ///< what was enqueued has not ended, whatever it is told
-  std::atomic<bool> lost = false;
-
- protected:
-  [[nodiscard]] Result<void> launch(const DeviceCall &, void *) override { return {}; }
-};
-
 std::vector<int32_t> all(int32_t value) { return std::vector<int32_t>(element_count, value); }
 
 }  // namespace
@@ -336,7 +305,7 @@ TEST_CASE("executors: a device that stopped because of another rank tells that r
   for (const bool has_reason : {true, false}) {
     CAPTURE(has_reason);
     RankGroup group(Kind::table);
-    FakeDevice device;
+    rondo_test::FakeDevice device;
     device.start(*group.ranks[1].operations);
     device.stopped = true;
     std::thread other([&] {
@@ -351,32 +320,6 @@ TEST_CASE("executors: a device that stopped because of another rank tells that r
     other.join();
     device.end();
   }
-}
-
-TEST_CASE("executors: a process is quiet while no call is enqueued or in flight, also of a communicator that is gone") {
-  const auto is_quiet = [] {  // on a thread of its own, since this one may hold the launches
-    return std::async(std::launch::async, [] { return Launches::of_process().try_quiet().owns_lock(); }).get();
-  };
-  RankGroup group(Kind::table);
-  const auto device = std::make_shared<FakeDevice>();
-  device->start(*group.ranks[0].operations);
-  CHECK(is_quiet());
-  {
-    const auto held = Launches::of_process().hold();
-    CHECK_FALSE(is_quiet());
-  }
-  device->busy = true;
-  CHECK_FALSE(is_quiet());
-  device->lost = true;  // what was in flight never ends
-  CHECK(is_quiet());
-  device->lost = false;
-  CHECK_FALSE(device->quiesce());
-  device->end();
-  device->live_on(device);
-  CHECK_FALSE(is_quiet());
-  device->busy = false;
-  for (const uint64_t end_ns = now_ns() + 60 * second_ns; !is_quiet() && now_ns() < end_ns;) sleep_for_ns(1'000'000);
-  CHECK(is_quiet());
 }
 
 TEST_CASE("executors: a stream or a buffer of another place is refused before anything is enqueued") {

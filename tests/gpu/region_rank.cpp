@@ -4,6 +4,7 @@
 // REGION_RANK_DEVICES, and has a buffer to send and one to receive, of REGION_RANK_COUNT float32. REGION_RANK_THREADS:
 // so many ranks are threads of each process, which find each other by the file REGION_RANK_ID; steps are of all then.
 //   register, deregister    both buffers; a peer may be ahead, and have them open still
+//   count=COUNT             sums are of so many elements from now on, fewer than before
 //   replace                 deregisters both for good, frees them, and allocates others of another size in their place
 //   sum=LABEL               an all-reduce, whose result must be that of the ranks' order, bit for bit; says what its
 //                           kernels have moved: "moved LABEL" and a figure for each pair of devices
@@ -13,6 +14,11 @@
 //   behind                  launches that graph behind a host function that takes 2 s, and waits for neither
 //   start                   an all-reduce whose end nobody waits for
 //   end                     waits for that
+//   busy                    keeps the device busy on another stream, until `idle`, for 15 s at most
+//   idle                    lets the device go on, a moment later
+//   failing                 a sum that fails; says how: "failing STATUS SECONDS MESSAGE", the time being the call's
+//   abort_soon              the communicator, a second later
+//   again                   destroys the communicator, whose buffers are not registered then, and makes another one
 //   hold                    deregisters the first, which a peer has open still
 //   other                   makes another communicator
 //   other_start, other_end  an all-reduce on that, whose end nobody waits for; waits for it
@@ -32,6 +38,7 @@
 #include <thread>
 #include <utility>
 
+#include "tests/gpu/busy_device.h"
 #include "tests/gpu/device_process.h"
 #include "tests/soft_cuda/soft_cuda.h"
 
@@ -45,6 +52,7 @@ constexpr int attempts_max = 100;
 constexpr uint32_t timeout_ms = 20'000;
 constexpr std::chrono::milliseconds between_attempts{20};
 constexpr std::chrono::seconds ahead_of_graph{2};
+constexpr std::chrono::milliseconds before_idle{300}, before_abort{1000};
 constexpr double in_buffers_most = 2.5;  ///< bytes moved of each byte of the vector: 2 in the buffers, 4 through places
 
 int number(const char *name, int otherwise) {
@@ -71,6 +79,7 @@ struct RegionRank {
   Stream other_stream;
   DeviceMemory other_buffer;
   int round = 0;
+  BusyDevice busy;
 
   [[nodiscard]] void *pointer(const DeviceMemory &of) const { return reinterpret_cast<void *>(of.get().object); }
   [[nodiscard]] size_t bytes() const { return self.count * sizeof(float); }
@@ -189,6 +198,24 @@ int launch_behind(const RegionRank &it) {
   return launched ? int{RONDO_OK} : driver_failed;
 }
 
+int fail_sum(RegionRank &it) {
+  if (const int filled = fill(it); filled != RONDO_OK) return filled;
+  const auto begun = std::chrono::steady_clock::now();
+  const int called = call(it);
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begun;
+  const int status = called == RONDO_OK ? check(it) : called;
+  rondo_error_t error = RONDO_ERROR_INIT;
+  if (status > RONDO_OK) static_cast<void>(rondo_comm_last_error(it.self.comm, &error));
+  std::printf("failing %d %.3f %s\n", status, taken.count(), error.message);
+  return status > RONDO_OK ? int{RONDO_OK} : wrong_value;
+}
+
+int make_again(RegionRank &it) {
+  const int ended = rondo_comm_destroy(std::exchange(it.self.comm, nullptr));
+  it.registrations[0] = it.registrations[1] = nullptr;
+  return ended == RONDO_OK ? int{join(it.self, timeout_ms)} : ended;
+}
+
 int show_plan(const RegionRank &it) {
   rondo_plan_info_t plan = RONDO_PLAN_INFO_INIT;
   const rondo_status_t status =
@@ -268,6 +295,7 @@ int run_step(RegionRank &it, const std::string &step) {
   const auto label = [&] { return step.c_str() + step.find('=') + 1; };
   if (step == "register") return register_both(it);
   if (step == "deregister") return deregister_both(it, 1);
+  if (step.starts_with("count=")) return it.self.count = std::strtoull(label(), nullptr, 10), int{RONDO_OK};
   if (step == "replace") return replace(it);
   if (step.starts_with("sum=")) return sum(it, label(), false);
   if (step == "plan") return show_plan(it);
@@ -277,6 +305,12 @@ int run_step(RegionRank &it, const std::string &step) {
   if (step == "behind") return launch_behind(it);
   if (step == "start") return fill(it) == RONDO_OK ? call(it) : driver_failed;
   if (step == "end") return check(it);
+  if (step == "busy") return it.busy.begin(*it.self.cu, it.self.context) ? int{RONDO_OK} : driver_failed;
+  if (step == "idle") return it.busy.run_later(before_idle, [&it] { it.busy.go_on(); }), int{RONDO_OK};
+  if (step == "failing") return fail_sum(it);
+  if (step == "abort_soon")
+    return it.busy.run_later(before_abort, [comm = it.self.comm] { rondo_comm_abort(comm); }), int{RONDO_OK};
+  if (step == "again") return make_again(it);
   if (step == "hold") return hold(it);
   if (step == "other") return make_other(it);
   if (step == "other_start") return start_other(it);
@@ -338,6 +372,7 @@ int run_rank(Process &process, int thread, const std::vector<std::string> &steps
     if (outcome != RONDO_OK) std::printf("at the step %s\n", step.c_str());
   }
   report(self, outcome);
+  it.busy.go_on();
   if (made && outcome != RONDO_OK)
     std::printf("at the end, deregister: %s\n",
                 rondo_status_string(static_cast<rondo_status_t>(deregister_both(it, attempts_max))));

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keeps a device busy with a host function, and does something a while later beside what waits for that device.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <future>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "cuda/transport/handles.h"
+
+namespace rondo_test {
+
+/// For some seconds at most. Its end waits for the device, and for what run_later() has begun.
+class BusyDevice {
+ public:
+  BusyDevice() = default;
+  BusyDevice(const BusyDevice &) = delete;
+  BusyDevice &operator=(const BusyDevice &) = delete;
+  ~BusyDevice() {
+    later_.clear();
+    go_on();
+    if (cu_ != nullptr) static_cast<void>(cu_->stream_synchronize(stream_.get().object));
+  }
+
+  /// False: the driver failed.
+  [[nodiscard]] bool begin(const rondo::cuda::CudaDriver &cu, const rondo::cuda::PrimaryContext &context) {
+    auto made = rondo::cuda::make_stream(context);
+    if (!made.ok()) return false;
+    stream_ = std::move(made).value();
+    cu_ = &cu;
+    return cu.launch_host_func(stream_.get().object, wait, &idle_) == rondo::cuda::CuStatus::success;
+  }
+  void go_on() { idle_ = true; }
+
+  void run_later(std::chrono::milliseconds delay, std::function<void()> what) {
+    later_.push_back(std::async(std::launch::async, [delay, what = std::move(what)] {
+      std::this_thread::sleep_for(delay);
+      what();
+    }));
+  }
+
+ private:
+  static void wait(void *idle) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(15);
+    while (!*static_cast<std::atomic<bool> *>(idle) && std::chrono::steady_clock::now() < end)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+
+  const rondo::cuda::CudaDriver *cu_ = nullptr;  ///< null: not begun
+  rondo::cuda::Stream stream_;
+  std::atomic<bool> idle_ = false;
+  std::vector<std::future<void>> later_;
+};
+
+}  // namespace rondo_test

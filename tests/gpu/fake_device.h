@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// An executor of a device on which the test says what happens: its calls end when they are launched.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "cuda/executors/share_regions.h"
+#include "src/engine/device_executor.h"
+
+namespace rondo_test {
+
+class FakeDevice final : public rondo::DeviceExecutor {
+ public:
+  [[nodiscard]] rondo::ExecutorCapabilities capabilities() const override { return {}; }
+  [[nodiscard]] std::string describe() const override { return "a device of the test"; }
+  [[nodiscard]] rondo::Result<void> check_buffer(const char *, const void *, size_t) const override { return {}; }
+  [[nodiscard]] rondo::Result<bool> check_stream(rondo::StreamRef) const override { return false; }
+  [[nodiscard]] rondo::StreamRef own_stream() const override { return {}; }
+  [[nodiscard]] rondo::Result<std::unique_ptr<rondo::PreparedPlan>> prepare(const rondo::Plan &) override {
+    return {nullptr};
+  }
+  [[nodiscard]] rondo::DeviceReport report() const override {
+    rondo::DeviceReport report;
+    report.failed = stopped.load();
+    report.ended_number = report.failed_number = report.failed ? 1 : launched_number.load();
+    report.begun_calls = report.ended_calls = report.ended_number + replay_count;
+    return report;
+  }
+  void stop() override {}
+  [[nodiscard]] bool drained() const override { return !busy; }
+  [[nodiscard]] rondo::Result<void> check_device() const override {
+    return lost ? rondo::Error{RONDO_ERROR_SYSTEM, "as the test wants"} : rondo::Result<void>();
+  }
+  [[nodiscard]] bool follow_peers(rondo::EnqueueWait &wait) override {
+    return follower == nullptr || follower->follow(wait);
+  }
+
+  std::atomic<bool> stopped = false;  ///< its kernel, because another rank's did
+  std::atomic<bool> busy = false;     ///< what was enqueued has not ended, whatever it is told
+  std::atomic<bool> lost = false;
+  std::atomic<uint64_t> launched_number = 0, replay_count = 0;
+  std::unique_ptr<rondo::cuda::RegionFollower> follower;  ///< null: peers share nothing
+
+ protected:
+  [[nodiscard]] rondo::Result<void> launch(const rondo::DeviceCall &call, void *) override {
+    launched_number = call.number;
+    return {};
+  }
+};
+
+}  // namespace rondo_test

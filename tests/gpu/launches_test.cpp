@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a call on a device waits for before it is enqueued: memory of peers is opened and closed in moments in which
+// nothing of the process is in flight, and that may last as long as what is on a device.
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "src/base/clock.h"
+#include "src/bootstrap/store/local.h"
+#include "src/core/registry.h"
+#include "src/engine/launches.h"
+#include "src/engine/operations.h"
+#include "tests/catch.h"
+#include "tests/gpu/fake_device.h"
+#include "transports/shm/segment_table.h"
+
+using namespace rondo;
+using rondo::cuda::RegionFollower;
+using rondo_test::FakeDevice;
+
+namespace {
+
+constexpr uint64_t second_ns = 1'000'000'000;
+constexpr uint64_t short_ns = 200'000'000, long_ns = 60 * second_ns;
+
+class NoExporter final : public MemoryExporter {
+ public:
+  [[nodiscard]] MemoryHandle find(const std::byte *, size_t) const override { return {}; }
+};
+
+/// A communicator of one rank, whose calls are launched on `device`.
+struct Rank {
+  explicit Rank(uint64_t timeout_ns) {
+    settings.timeout_ns = timeout_ns;
+    auto stores = make_local_stores(1);
+    const ConnectArgs args{0, 1, settings, group, secret, "group", now_ns() + long_ns};
+    transport = connect_ranks(args, *stores[0], segments).value();
+    operations = std::make_unique<Operations>(
+        Operations::Parts{&transport->ranks(), &registrations, 0, 1, timeout_ns,
+                          []() -> std::shared_ptr<const void> { return nullptr; }, [](bool) {}});
+    device->start(*operations);
+  }
+  ~Rank() {
+    if (device == nullptr) return;
+    CHECK(device->quiesce());
+    device->end();
+  }
+
+  [[nodiscard]] Result<void> call() {
+    OperationKey key;
+    key.signature = {RONDO_ALL_REDUCE, RONDO_INT32, RONDO_SUM, 0, 1, 0};
+    plan = build_plan(key, {RONDO_ALGORITHM_RING, RONDO_PROTOCOL_SIMPLE, 1, 1024}, {4, 4096, 64, 0}, 0, 1).value();
+    WorkItem work;
+    work.plan = plan.get();
+    work.number = ++number;
+    return device->enqueue({&work, 1}, {});
+  }
+
+  shm::SegmentTable segments;
+  Secret secret = random_secret();
+  Settings settings;
+  GroupInfo group{std::vector<uint32_t>(1)};
+  NoExporter registrations;
+  std::unique_ptr<Transport> transport;
+  std::unique_ptr<Operations> operations;
+  std::shared_ptr<FakeDevice> device = std::make_shared<FakeDevice>();
+  std::unique_ptr<Plan> plan;
+  uint64_t number = 0;
+};
+
+/// A moment in which a driver waits for a device, until it is let go on.
+class StuckDriver {
+ public:
+  ~StuckDriver() { go_on(); }
+  void wait() {
+    ++waiting_count;
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, std::chrono::seconds(60), [this] { return goes_on_; });
+    --waiting_count;
+  }
+  void go_on() {
+    const std::lock_guard lock(mutex_);
+    goes_on_ = true;
+    changed_.notify_all();
+  }
+  std::atomic<int> waiting_count = 0;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool goes_on_ = false;
+};
+
+template <class Ready>
+void wait_until(const Ready &ready) {
+  for (const uint64_t end_ns = now_ns() + long_ns; !ready() && now_ns() < end_ns;) sleep_for_ns(1'000'000);
+  REQUIRE(ready());
+}
+
+/// How a call ends that waits for `driver`, and that the next one tells that failure, too.
+void check_stuck(Rank &rank, rondo_status_t status) {
+  const uint64_t begun_ns = now_ns();
+  const auto stuck = rank.call();
+  CHECK(now_ns() - begun_ns < 30 * second_ns);  // the driver waits for 60 s
+  REQUIRE_FALSE(stuck.ok());
+  CHECK(stuck.error().status == status);
+  CHECK(rank.device->launched_number == 0);
+  if (status == RONDO_ERROR_TIMEOUT) {
+    CHECK(now_ns() - begun_ns >= short_ns);
+    CHECK(stuck.error().rank == 0);
+    CHECK(stuck.error().operation == 1);
+    CHECK(stuck.error().message.find("rank 0 waited longer than its timeout of 200 ms") != std::string::npos);
+    CHECK(stuck.error().message.find("opened or closed memory") != std::string::npos);
+    CHECK(stuck.error().message.find("a device of the test") != std::string::npos);
+  }
+  const auto next = rank.call();
+  REQUIRE_FALSE(next.ok());
+  CHECK(next.error().status == RONDO_ERROR_COMM_FAILED);
+}
+
+/// Once the call waits, the communicator fails as by an abort of another thread.
+std::thread abort_later(Rank &rank) {
+  return std::thread([&rank] {
+    wait_until([&] { return rank.operations->ranks().latest_operation(0) == 1; });
+    sleep_for_ns(50'000'000);
+    rank.operations->raise({RONDO_ERROR_ABORTED, "as the test wants"}, 1);
+  });
+}
+
+}  // namespace
+
+TEST_CASE("launches: a process is quiet while no call is enqueued or in flight, also of a communicator that is gone") {
+  const auto is_quiet = [] {  // on a thread of its own, since this one may hold the launches
+    return std::async(std::launch::async, [] { return Launches::of_process().try_quiet().owns_lock(); }).get();
+  };
+  Rank rank(long_ns);
+  const auto device = rank.device;
+  CHECK(is_quiet());
+  {
+    EnqueueWait wait(*device, *rank.operations);
+    const auto held = Launches::of_process().hold(wait);
+    CHECK(held.owns_lock());
+    CHECK_FALSE(is_quiet());
+  }
+  device->busy = true;
+  CHECK_FALSE(is_quiet());
+  device->lost = true;  // what was in flight never ends
+  CHECK(is_quiet());
+  device->lost = false;
+  CHECK_FALSE(device->quiesce());
+  device->end();
+  device->live_on(device);
+  CHECK_FALSE(is_quiet());
+  device->busy = false;
+  wait_until(is_quiet);
+  rank.device.reset();
+}
+
+TEST_CASE("launches: a call waits for the end of another communicator's quiet moment, and is enqueued then") {
+  Rank rank(long_ns);
+  StuckDriver driver;
+  std::thread other([&] {
+    const auto quiet = Launches::of_process().try_quiet();
+    driver.wait();
+  });
+  wait_until([&] { return driver.waiting_count == 1; });
+  auto called = std::async(std::launch::async, [&] { return rank.call(); });
+  CHECK(called.wait_for(std::chrono::milliseconds(100)) == std::future_status::timeout);
+  CHECK(rank.device->launched_number == 0);
+  driver.go_on();
+  CHECK(called.get().ok());
+  CHECK(rank.device->launched_number == 1);
+  other.join();
+}
+
+TEST_CASE("launches: a quiet moment that does not end holds a call up until its timeout or a failure, and no longer") {
+  for (const bool aborted : {false, true}) {
+    CAPTURE(aborted);
+    Rank rank(aborted ? long_ns : short_ns);
+    StuckDriver driver;
+    std::thread other([&] {
+      const auto quiet = Launches::of_process().try_quiet();
+      driver.wait();
+    });
+    wait_until([&] { return driver.waiting_count == 1; });
+    std::thread failing = aborted ? abort_later(rank) : std::thread([] {});
+    check_stuck(rank, aborted ? RONDO_ERROR_ABORTED : RONDO_ERROR_TIMEOUT);
+    failing.join();
+    driver.go_on();
+    other.join();
+  }
+}
+
+TEST_CASE("launches: a call whose follower waits for the device returns at its timeout or at a failure") {
+  for (const bool aborted : {false, true}) {
+    CAPTURE(aborted);
+    StuckDriver driver;
+    std::atomic<int> rounds = 0;
+    Rank rank(aborted ? long_ns : short_ns);
+    rank.device->follower = RegionFollower::start([&] { driver.wait(), ++rounds; }).value();
+    std::thread failing = aborted ? abort_later(rank) : std::thread([] {});
+    check_stuck(rank, aborted ? RONDO_ERROR_ABORTED : RONDO_ERROR_TIMEOUT);
+    failing.join();
+    CHECK(driver.waiting_count == 1);  // the round that the call has asked for
+    std::thread releasing([&] {
+      sleep_for_ns(50'000'000);
+      driver.go_on();
+    });
+    rank.device->follower.reset();  // waits for it: what it uses may go then
+    CHECK(driver.waiting_count == 0);
+    CHECK(rounds >= 1);
+    releasing.join();
+  }
+}
+
+TEST_CASE("launches: a call waits for a round that begins after it has asked, not for one that has begun before") {
+  StuckDriver driver;
+  std::atomic<int> begun = 0;
+  Rank rank(long_ns);
+  rank.device->follower = RegionFollower::start([&] {
+                            if (++begun == 1) driver.wait();
+                          }).value();
+  rank.device->follower->wake();
+  wait_until([&] { return driver.waiting_count == 1; });
+  auto called = std::async(std::launch::async, [&] { return rank.call(); });
+  CHECK(called.wait_for(std::chrono::milliseconds(100)) == std::future_status::timeout);
+  driver.go_on();
+  CHECK(called.get().ok());
+  CHECK(begun == 2);
+  CHECK(rank.device->launched_number == 1);
+}
+
+TEST_CASE("launches: the time of a call that waits begins anew with each replay that begins") {
+  Rank rank(short_ns);
+  EnqueueWait wait(*rank.device, *rank.operations);
+  CHECK_FALSE(wait.is_over());
+  for (int replay = 0; replay < 2; ++replay) {
+    sleep_for_ns(short_ns);
+    ++rank.device->replay_count;
+    CHECK_FALSE(wait.is_over());
+  }
+  sleep_for_ns(short_ns);
+  CHECK(wait.is_over());
+}
