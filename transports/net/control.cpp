@@ -210,6 +210,7 @@ void Control::serve(uint64_t now_ns, bool someone_died) {
   if (parts_.local->failed() && (told == 0 || (beats && told <= failure_repeats))) send_failure();
   const bool asked = memory::load_sync(shared.tell) != 0 && memory::exchange_if(shared.tell, 1, 0);
   if (beats || someone_died || asked) send_status();
+  if (beats) news_.find_hidden(now_ns);
   if (beats) news_.call_due(now_ns);
   news_.tell(lines_);
   if (beats && parts_.clock_measured) {
