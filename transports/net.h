@@ -51,9 +51,10 @@ struct NearLink {
 [[nodiscard]] inline uint64_t first_counter(const ConnectionView &fifo) {
   return memory::load_sync(fifo.simple_head());  // pairs with nothing: neither end moves yet
 }
-/// What to add to the text of a link that has slots in memory of a device and does not work.
+/// What to add to the text of a link that does not work, where one of its ends has slots in memory of a device.
 inline constexpr const char *device_slots_advice =
-    "; its slots are in memory of the CUDA device: RONDO_NETWORK_DEVICE_SLOTS=off keeps them in memory of the host";
+    "; slots between the two are in memory of a CUDA device: RONDO_NETWORK_DEVICE_SLOTS=off keeps them in memory of "
+    "the hosts";
 
 /// From `first` on, the first one that is `index` modulo `count`.
 [[nodiscard]] inline uint64_t first_counter_of(uint64_t first, uint64_t index, uint64_t count) {

@@ -39,8 +39,9 @@ Result<std::shared_ptr<Communicator>> connect_all(const Rendezvous &group, const
   RONDO_TRY_ASSIGN(const GroupInfo info, exchange_peer_info(*group.store, group.key_prefix, group.rank, group.size,
                                                             settings, process().topology().value(), deadline_ns));
   debug_lines::group(group.rank, info);
-  const ConnectArgs args{group.rank, group.size, settings, info, group.secret, group.key_prefix, deadline_ns,
-                         &process().tuning().value()};
+  ConnectArgs args{group.rank, group.size, settings, info, group.secret, group.key_prefix, deadline_ns,
+                   &process().tuning().value()};
+  args.permitted = permitted_ranks(args);
   RONDO_TRY_ASSIGN(auto transport, connect_ranks(args, *group.store, process().segments));
   debug_lines::links(group.rank, settings, info, transport->links());
   RONDO_TRY_ASSIGN(auto executor, connect_executor(args, *group.store, transport->links()));

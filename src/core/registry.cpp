@@ -57,22 +57,14 @@ std::vector<std::string> near_devices(const Settings &settings) {
   return topology.ok() ? near_rdma_devices(topology.value()) : std::vector<std::string>();
 }
 
-/// By rank: a peer in some schedule that can be chosen.
-std::vector<bool> permitted_ranks(const ConnectArgs &args, uint32_t channel_count) {
-  const GroupInfo &group = args.group;
-  const Settings &settings = args.settings;
-  EdgeRequest request;
-  request.node_of = group.node_of_ranks();
-  request.channel_count = channel_count;
-  request.oversubscribed = group.oversubscribed && settings.device == RONDO_DEVICE_HOST;
-  request.overrides = {settings.algorithm, settings.protocol, settings.channels, settings.chunk_bytes, settings.kernel};
-  request.table = args.tuning;
-  return permitted_peers(request, args.rank);
+/// More channels exist as blocks of a device's kernels alone: links between hosts have at most those of host memory.
+uint32_t link_channel_count(const Settings &settings) {
+  return std::clamp(settings.channels, default_channel_count, channels_max);
 }
 
-/// Those of them that are on other hosts.
-std::vector<bool> linked_ranks(const ConnectArgs &args, uint32_t channel_count) {
-  std::vector<bool> linked = permitted_ranks(args, channel_count);
+/// Those of the permitted ranks that are on other hosts.
+std::vector<bool> linked_ranks(const ConnectArgs &args) {
+  std::vector<bool> linked = args.permitted.empty() ? std::vector<bool>(args.rank_count, true) : args.permitted;
   for (const uint32_t rank : args.group.ranks_of(args.group.node_of(args.rank))) linked[rank] = false;
   return linked;
 }
@@ -130,6 +122,20 @@ WaitPolicy wait_policy_of(const Settings &settings, const GroupInfo &group, cons
 
 const char *network_name(const Settings &settings) { return network_of(settings).name; }
 
+std::vector<bool> permitted_ranks(const ConnectArgs &args) {
+  const GroupInfo &group = args.group;
+  const Settings &settings = args.settings;
+  const bool on_device = settings.device != RONDO_DEVICE_HOST;
+  if (group.one_node() && !on_device) return {};
+  EdgeRequest request;
+  request.node_of = group.node_of_ranks();
+  request.channel_count = group.one_node() ? device_channels_max : link_channel_count(settings);
+  request.oversubscribed = group.oversubscribed && !on_device;
+  request.overrides = {settings.algorithm, settings.protocol, settings.channels, settings.chunk_bytes, settings.kernel};
+  request.table = args.tuning;
+  return permitted_peers(request, args.rank);
+}
+
 Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store &store, shm::SegmentTable &segments) {
   const GroupInfo &group = args.group;
   if (!group.one_node()) RONDO_TRY(check_frame_tags(args.settings));
@@ -137,8 +143,7 @@ Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store 
   shm::ConnectRequest request;
   request.rank = group.index_on_node(args.rank);
   request.rank_count = static_cast<uint32_t>(group.ranks_of(node).size());
-  // More channels exist as blocks of a device's kernels alone: links between hosts have at most those of host memory.
-  request.channel_count = std::clamp(args.settings.channels, default_channel_count, channels_max);
+  request.channel_count = link_channel_count(args.settings);
   const ConnectionGeometry geometry = slots_of(group, args.settings, request.channel_count);
   request.slot_count = geometry.slot_count;
   request.slot_bytes = geometry.slot_bytes;
@@ -155,7 +160,7 @@ Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store 
   several.rank_count = args.rank_count;
   several.host_of.assign(group.node_of_ranks().begin(), group.node_of_ranks().end());
   several.local_index = local_indices(group, args.rank);
-  several.linked = linked_ranks(args, request.channel_count);
+  several.linked = linked_ranks(args);
   several.secret = args.secret;
   several.ranks = group.infos;
   several.key_prefix = args.key_prefix;
@@ -217,7 +222,7 @@ Result<std::shared_ptr<Executor>> connect_executor(const ConnectArgs &args, Stor
   const auto nodes = args.group.node_of_ranks();
   request.nodes.assign(nodes.begin(), nodes.end());
   request.links = &links;
-  request.permitted = permitted_ranks(args, args.group.one_node() ? device_channels_max : links.channel_count());
+  request.permitted = args.permitted;
   RONDO_TRY_ASSIGN(auto device, cuda::connect_device(request, store));
   return std::shared_ptr<Executor>(std::move(device));
 }

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "src/base/config.h"
 #include "src/bootstrap/store/store.h"
@@ -27,7 +28,11 @@ struct ConnectArgs {
   uint64_t deadline_ns = 0;
   const TuningTable *tuning = nullptr;
   std::optional<uint32_t> mesh_hosts_max{};  ///< see hosts::GroupRequest; none: its default
+  std::vector<bool> permitted{};             ///< by rank: as permitted_ranks() says; empty: all are
 };
+
+/// By rank: a peer in some schedule that can be chosen. Empty where nobody asks: all ranks share memory of their host.
+[[nodiscard]] std::vector<bool> permitted_ranks(const ConnectArgs &args);
 
 /// Of the network that the settings choose.
 [[nodiscard]] const char *network_name(const Settings &settings);

@@ -93,6 +93,13 @@ std::optional<OperationWatch::Common> OperationWatch::latest_in_common(uint32_t 
   return std::nullopt;
 }
 
+/// Its record of this operation or of a later one is here, with an equal history. At a deadline, or where a host is
+/// slow to answer, the record of a call that differs may still be missing.
+bool OperationWatch::is_known_to_agree(uint32_t peer) const {
+  const auto common = latest_in_common(peer);
+  return common && common->operation >= operation_ && common->theirs.history == common->own.history;
+}
+
 /// The two have different histories: goes back to where they parted.
 void OperationWatch::tell_disagreement(uint32_t peer, const Common &latest) {
   auto [operation, own, theirs] = latest;
@@ -185,10 +192,11 @@ void OperationWatch::explain_fault(uint32_t peer, Fault fault) {
     return raise(RONDO_ERROR_MISMATCH, number, operation_,
                  name + " has launched a graph that was captured with a registered buffer, and has deregistered that "
                         "since" + during + "; capture it again");
-  if (fault == Fault::foreign_slot && !latest_in_common(peer))
+  if (fault == Fault::foreign_slot && !is_known_to_agree(peer))
     return raise(RONDO_ERROR_MISMATCH, number, operation_,
                  "ranks disagree: " + name + " sent a slot of another operation" + during +
-                     ", and no operation is recorded of both any more" + advice);
+                     (latest_in_common(peer) ? ", and what that rank called in its place is not known here yet"
+                                             : ", and no operation is recorded of both any more") + advice);
   raise(RONDO_ERROR_INTERNAL, number, operation_,
         name + (fault == Fault::wrong_size ? " sent a slot of another size" : " sent a slot of another operation") +
             during);

@@ -44,6 +44,7 @@ class OperationWatch final : public Watch {
   bool disagrees(uint32_t peer);
   /// None: there is no such operation, or no record of it.
   [[nodiscard]] std::optional<Common> latest_in_common(uint32_t peer) const;
+  [[nodiscard]] bool is_known_to_agree(uint32_t peer) const;
   void tell_disagreement(uint32_t peer, const Common &latest);
   bool tell_finalized(uint32_t peer, uint64_t operation, const Signature &own, const Signature &theirs);
   bool check_ended_ranks(uint64_t now_ns);

@@ -168,6 +168,22 @@ TEST_CASE("device slots: over UCX long payloads are fetched into the device, sho
   CHECK(pair.sides[1].received_in_device == 0);  // each side's slots are its own affair
 }
 
+TEST_CASE("device slots: over UCX a whole slot goes from device to device before the links are used", "[net]") {
+  if (!ucx_is_there()) return;
+  Pair pair;
+  for (Side &side : pair.sides) {
+    side.use_device_memory();
+    const int mark = 0x41 + static_cast<int>(side.number);
+    std::memset(side.memory.links[0].device_outgoing, mark, small_geometry().slot_bytes);
+  }
+  Pair::connect_ucx(pair, "300");
+  for (const Side &side : pair.sides) {
+    const std::vector<std::byte> other(small_geometry().slot_bytes, static_cast<std::byte>(0x42 - side.number));
+    CHECK(std::memcmp(side.memory.links[0].device_slot(0), other.data(), other.size()) == 0);
+    CHECK(std::memcmp(side.memory.links[0].incoming.payload(0), other.data(), other.size()) != 0);
+  }
+}
+
 TEST_CASE("device slots: over verbs payloads longer than a cell's are written into the device, others into the host",
           "[net]") {
   if (!verbs_is_there()) return;

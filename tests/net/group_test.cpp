@@ -47,6 +47,7 @@ struct World {
     const uint64_t deadline_ns = now_ns() + 60 * second_ns;
     ConnectArgs args{rank, rank_count(), settings, group, secret, "world", deadline_ns};
     args.mesh_hosts_max = mesh_hosts_max;
+    args.permitted = permitted_ranks(args);
     RONDO_TRY_ASSIGN(auto transport, connect_ranks(args, *stores[rank], segments));
     RONDO_TRY(wait_for_all(transport->ranks(), rank_count(), *stores[rank], deadline_ns));
     RONDO_TRY_ASSIGN(auto executor, connect_executor(args, *stores[rank], transport->links()));

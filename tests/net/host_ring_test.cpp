@@ -17,6 +17,7 @@ namespace {
 
 constexpr uint64_t second_ns = 1'000'000'000;
 constexpr uint64_t promised_ns = 2 * second_ns;
+constexpr uint64_t hidden_ns = 4 * second_ns;  // in which nothing comes of a host that a stopped one hides
 constexpr uint64_t heartbeats_ns = 1'500'000'000;  // as many as there are hosts on a way
 constexpr uint64_t at_once_ns = 300'000'000;       // what a way takes without waiting for a heartbeat
 
@@ -223,6 +224,47 @@ TEST_CASE("ring of hosts: a death is told around a host that is stopped without 
     ring.ranks(0).dead = {1};
     CHECK(ring.run(at_once_ns, [&] { return ring.dead_to(others) == std::vector<uint32_t>{1}; }));
   }
+}
+
+TEST_CASE("ring of hosts: a host that ends while one beside it is stopped is lost to the others, and it alone",
+          "[net]") {
+  for (uint32_t hosts = 5; hosts <= 9; ++hosts)
+    for (uint32_t stopped = 1; stopped < hosts; ++stopped) {
+      CAPTURE(hosts, stopped);
+      HostRing ring({.hosts = hosts, .seed = stopped});
+      if (!ring.joined(0, stopped)) continue;
+      REQUIRE(ring.run(second_ns, [&] { return ring.all_met(); }));
+      ring.set_stopped(stopped, true);
+      ring.kill(0);
+      std::vector<bool> others(hosts, true);
+      others[0] = false;
+      CHECK(ring.run(hidden_ns + promised_ns, [&] { return ring.dead_to(others) == std::vector<uint32_t>{0}; }));
+      ring.set_stopped(stopped, false);
+      CHECK(ring.run(promised_ns, [&] { return ring.dead_to(others) == std::vector<uint32_t>{0}; }));
+      ring.run(hidden_ns, [] { return false; });
+      CHECK(ring.dead_to(others) == std::vector<uint32_t>{0});
+    }
+}
+
+TEST_CASE("ring of hosts: neither a stopped host beside a cut nor one with a single connection is taken for dead",
+          "[net]") {
+  for (uint32_t hosts = 5; hosts <= 9; ++hosts)
+    for (const bool stopped : {true, false}) {
+      CAPTURE(hosts, stopped);
+      HostRing ring({.hosts = hosts, .seed = hosts});
+      REQUIRE(ring.run(second_ns, [&] { return ring.all_met(); }));
+      ring.set_stopped(0, stopped);
+      const std::vector<uint32_t> &neighbours = ring.overlay().neighbours(0);
+      for (size_t each = 0; each < (stopped ? 1 : neighbours.size() - 1); ++each) {
+        ring.cut(0, neighbours[each]);
+        ring.cut(neighbours[each], 0);
+      }
+      ring.run(2 * hidden_ns, [] { return false; });
+      CHECK(ring.dead_to(std::vector<bool>(hosts, true)) == std::vector<uint32_t>());
+      ring.set_stopped(0, false);
+      ring.run(2 * hidden_ns, [] { return false; });
+      CHECK(ring.dead_to(std::vector<bool>(hosts, true)) == std::vector<uint32_t>());
+    }
 }
 
 TEST_CASE("ring of hosts: what a host that says nothing was not sent comes when it goes on", "[net]") {

@@ -51,6 +51,10 @@ const std::vector<Kind> &kinds() {
                       for (Side &side : pair.sides) side.use_device_memory();
                       Pair::connect_ucx(pair, "300");
                     }});
+    made.push_back({"ucx, slots of one side in a device", [](Pair &pair) {
+                      pair.sides[0].use_device_memory();
+                      Pair::connect_ucx(pair, "300");
+                    }});
     return made;
   }();
   return all;
@@ -172,7 +176,7 @@ TEST_CASE("network: the loss of a peer is told once, and what had come before it
     const Error why = survivor.progress->why_lost(0);
     CHECK(why.status == RONDO_ERROR_REMOTE);
     const bool names_slots = why.message.find("RONDO_NETWORK_DEVICE_SLOTS=off") != std::string::npos;
-    CHECK(names_slots == (survivor.device != nullptr));
+    CHECK(names_slots == (survivor.device != nullptr || pair.sides[0].device != nullptr));
     while (survivor.receive(0)) {
     }
     CHECK(survivor.received[0] == 3);

@@ -33,6 +33,7 @@ Result<std::shared_ptr<Communicator>> init(const Job &job, uint32_t mesh_max) {
                                                             settings, topology, deadline_ns));
   ConnectArgs args{group.rank, group.size, settings, info, group.secret, group.key_prefix, deadline_ns};
   args.mesh_hosts_max = mesh_max;
+  args.permitted = permitted_ranks(args);
   RONDO_TRY_ASSIGN(auto transport, connect_ranks(args, *group.store, process().segments));
   RONDO_TRY_ASSIGN(auto executor, connect_executor(args, *group.store, transport->links()));
   RONDO_TRY(wait_for_all(transport->ranks(), group.size, *group.store, deadline_ns, init_patience_ns));

@@ -24,7 +24,7 @@ namespace {
 
 constexpr uint64_t patience_ns = 30'000'000'000;
 constexpr size_t outcome_bytes = sizeof(uint32_t);  // the status in front of each part of gather_outcomes()
-constexpr size_t offer_head = outcome_bytes + wire::challenge_bytes;
+constexpr size_t offer_head = outcome_bytes + wire::challenge_bytes + sizeof(uint8_t);
 
 wire::Challenge challenge_in(const Bytes &offer) {
   wire::Challenge challenge{};

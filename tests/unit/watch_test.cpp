@@ -36,3 +36,21 @@ TEST_CASE("watch: the reason of a fault is not awaited past the deadline of the 
   ranks.far = {1};
   CHECK(looks_for_reason(ranks, 20 * ms_ns) <= 4);  // at least 5 ms each, and the first is always there
 }
+
+TEST_CASE("watch: a slot of another operation is a disagreement also where the deadline is near and the record missing",
+          "[unit]") {
+  // Rank 1's call of operation 2 comes behind its slot, or is here and equal: then the slot is a defect.
+  for (const bool known : {false, true}) {
+    SceneRanks ranks(2);
+    ranks.far = {1};
+    ranks.latest = {2, known ? 2u : 1u};
+    const OperationInfo entered;
+    OperationWatch watch(ranks, 0, 2, 2, entered, 20 * ms_ns);
+    watch.explain_fault(1, Fault::foreign_slot);
+    REQUIRE(ranks.failed());
+    CHECK(ranks.failure().status == (known ? RONDO_ERROR_INTERNAL : RONDO_ERROR_MISMATCH));
+    CHECK(ranks.failure().peer == 1);
+    const bool says_unknown = ranks.failure().message.find("is not known here yet") != std::string::npos;
+    CHECK(says_unknown == !known);
+  }
+}

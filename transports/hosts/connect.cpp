@@ -6,14 +6,13 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <optional>
 #include <utility>
 
-#include "src/base/log.h"
 #include "src/bootstrap/bytes.h"
 #include "src/bootstrap/outcomes.h"
 #include "transports/net/transport.h"
 #include "transports/hosts/control_share.h"
+#include "transports/hosts/device_slots.h"
 #include "transports/hosts/mesh.h"
 #include "transports/hosts/preflight.h"
 #include "transports/shm/transport.h"
@@ -103,52 +102,6 @@ Result<net::ControlShare> check_and_share(const GroupRequest &request, const std
   return share;
 }
 
-using MadeNetwork = Result<std::unique_ptr<net::Network>>;
-
-/// Where slots in memory of the device were asked for: whether this rank has them. on: all ranks get the error of the
-/// first that has not. auto: a rank that has not goes on with those in memory of its host.
-Result<void> settle_device_slots(const GroupRequest &request, const std::vector<std::string> &names,
-                                 const Result<void> &outcome, net::NearMemory &memory, Store &store) {
-  if (!outcome.ok()) memory.set_device_memory(nullptr);
-  if (request.device_slots == DeviceSlots::on) {
-    const Result<Bytes> own = outcome.ok() ? Result<Bytes>(Bytes()) : Result<Bytes>(outcome.error());
-    RONDO_TRY(gather_outcomes(store, request.key_prefix + "/device_slots", request.rank, request.rank_count, own,
-                              request.deadline_ns, names));
-  }
-  if (memory.links().empty()) return {};
-  log::info({log::Subsystem::transport, request.rank},
-            outcome.ok() ? "slots of links to other hosts are in memory of the device"
-                         : "slots of links to other hosts are in memory of the host: " + outcome.error().message);
-  return {};
-}
-
-/// The network, with slots in memory of the device where these are asked for and can be had.
-MadeNetwork make_network(const GroupRequest &request, const std::vector<std::string> &names, Mesh &mesh,
-                         net::NearMemory &memory, Store &store) {
-  net::JoinRequest join = join_request(request, names);
-  const auto make = [&] { return request.network->make(memory.links(), join, std::move(mesh.data), store); };
-  if (!request.on_device || request.device_slots == DeviceSlots::off) return make();
-  Result<void> outcome;
-  if (request.network->reaches_devices && !memory.links().empty()) {
-    auto allocated = request.allocate_rdma_memory(memory.device_bytes());
-    if (allocated.ok())
-      memory.set_device_memory(std::move(allocated).value());
-    else
-      outcome = allocated.error();
-  }
-  const std::shared_ptr<const RdmaMemory> device = memory.memory().device;
-  join.rdma_memory = device.get();
-  const auto in_context = [&](const auto &work) { device != nullptr ? device->run(work) : work(); };
-  std::optional<MadeNetwork> made;
-  in_context([&] { made = make(); });
-  if (!made->ok()) return std::move(*made);
-  if (outcome.ok()) outcome = made->value()->takes_device_memory();
-  const Result<void> settled = settle_device_slots(request, names, outcome, memory, store);
-  if (settled.ok()) return std::move(*made);
-  in_context([&] { made.reset(); });
-  return settled.error();
-}
-
 }  // namespace
 
 ConnectionGeometry choose_slots(const Spread &spread, uint32_t channel_count, uint32_t slot_count,
@@ -200,7 +153,8 @@ Result<std::unique_ptr<Transport>> connect(const GroupRequest &request, std::uni
   parts.rings = !request.on_device;
   parts.mesh_hosts_max = request.mesh_hosts_max;
   for (uint32_t rank = 0; rank < request.rank_count; ++rank) parts.names.push_back(request.ranks[rank].describe(rank));
-  RONDO_TRY_ASSIGN(auto network, make_network(request, parts.names, mesh, memory, store));
+  RONDO_TRY_ASSIGN(auto network, make_network(request, join_request(request, parts.names), std::move(mesh.data),
+                                              memory, store));
   parts.local = std::move(local);
   parts.control = std::move(control);
   return net::make_group_transport(std::move(parts), std::move(memory), std::move(network));

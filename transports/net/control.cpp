@@ -108,16 +108,17 @@ bool Control::is_deserted() const {
   return true;
 }
 
-/// Nobody will send later what is left out now, and what the kernel has not sent when the connection is closed may
-/// never leave: it is waited for, for a while. Ranks that leave in one moment may all find that they are the last: it
-/// is said once.
+/// Nobody will send later what is left out now. What the other hosts have not acknowledged may be lost: where something
+/// that came is unread when the connection is closed, or where the network goes with its last process, as that of a
+/// container does, the kernel sends nothing again. So acknowledgements are waited for, for a while. Ranks that leave in
+/// one moment may all find that they are the last: it is said once.
 void Control::say_farewell() {
   const uint64_t begun_ns = now_ns();
   if (parts_.local->failed()) send_failure();  // a full connection may have left it out
   bool done = false;
   while (!done) {  // ends with the patience
     done = tell_farewell();
-    for (const uint32_t host : overlay_.neighbours(host_)) done &= lines_.has_left(host);
+    for (const uint32_t host : overlay_.neighbours(host_)) done &= lines_.has_arrived(host);
     if (now_ns() - begun_ns >= tell_patience_ns) return;
     if (!done) sleep_for_ns(farewell_look_ns);
   }
@@ -209,6 +210,7 @@ void Control::serve(uint64_t now_ns, bool someone_died) {
   if (parts_.local->failed() && (told == 0 || (beats && told <= failure_repeats))) send_failure();
   const bool asked = memory::load_sync(shared.tell) != 0 && memory::exchange_if(shared.tell, 1, 0);
   if (beats || someone_died || asked) send_status();
+  if (beats) news_.find_hidden(now_ns);
   if (beats) news_.call_due(now_ns);
   news_.tell(lines_);
   if (beats && parts_.clock_measured) {

@@ -2,9 +2,7 @@
 #include "transports/net/control_lines.h"
 
 #include <errno.h>
-#include <linux/sockios.h>
 #include <netinet/tcp.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -57,12 +55,14 @@ bool ControlLines::send_rest(uint32_t host) const {
   return peer.unsent_bytes == 0;
 }
 
-bool ControlLines::has_left(uint32_t host) const {
+bool ControlLines::has_arrived(uint32_t host) const {
   const RemoteHost &peer = memory_.host(host);
   if (peer.lost != 0 || peer.send_error != 0) return true;
-  int unsent = 0;
-  const bool asked = ::ioctl(sockets_[host].get(), SIOCOUTQNSD, &unsent) == 0;
-  return send_rest(host) && (!asked || unsent == 0);
+  if (!send_rest(host)) return false;
+  const int socket = sockets_[host].get();
+  const auto state = tcp_state_of(socket).tcpi_state;
+  const bool open = state == TCP_ESTABLISHED || state == TCP_CLOSE_WAIT;
+  return !open || !is_under_way(socket);
 }
 
 /// A cell is taken out of the connection after it was understood: whoever takes over finds it whole.

@@ -32,8 +32,8 @@ class ControlLines {
   bool send(uint32_t host, const Cell &cell, uint64_t limit = unheard_max) const;
   /// True: nothing is left of the cell that was sent in part.
   bool send_rest(uint32_t host) const;
-  /// Nothing waits to leave here, or never will.
-  [[nodiscard]] bool has_left(uint32_t host) const;
+  /// The other host's kernel has acknowledged everything, or never will.
+  [[nodiscard]] bool has_arrived(uint32_t host) const;
   /// Takes all cells that have come, until `take` returns false. What ended the connection: errno, 0 if it was closed.
   [[nodiscard]] std::optional<int> receive(uint32_t host, const std::function<bool(ByteReader)> &take) const;
   /// A look at each heartbeat. True: nothing was acknowledged for too long.

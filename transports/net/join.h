@@ -59,7 +59,9 @@ struct NetworkKind {
   NetworkChoice choice;
   const char *name;  ///< as Network::name()
   bool needs_sockets;
-  bool reaches_devices;  ///< it may read and write slots in memory of a device, as Network::takes_device_memory() says
+  /// It may read and write slots in memory of a device, as Network::takes_device_memory() says. It needs no sockets,
+  /// since it is made a second time where it cannot.
+  bool reaches_devices;
   Make make;
 };
 

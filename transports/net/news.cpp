@@ -10,6 +10,7 @@ namespace rondo::net {
 namespace {
 
 constexpr uint64_t sweep_ns = 2'000'000'000;
+constexpr uint64_t hidden_ns = 4'000'000'000;  // in which a host that lives tells of a cut, and others pass that on
 constexpr auto left_state = static_cast<uint32_t>(RankState::left);  // and ended_state comes behind it
 static_assert(ended_state > left_state);
 
@@ -161,6 +162,33 @@ bool News::is_cut_off(uint32_t host, const std::vector<bool> &part) const {
   return std::ranges::any_of(overlay_.neighbours(host), [&](uint32_t other) {
     return !part[other] && told_down(other, host) && !told_down(host, other);
   });
+}
+
+/// A host that ends while a neighbour of it is stopped: ways over that one seem to lead to it. But a host that lives
+/// tells what is down as the other ends do. Where most of its connections are down as those alone have told, and
+/// nothing more comes for a while, it has ended, or is cut off from all that run.
+void News::find_hidden(uint64_t now_ns) {
+  const uint64_t downs = header().downs;
+  if (overlay_.is_mesh() || downs == 0) return;
+  if (downs != watched_downs_) {
+    watched_downs_ = downs;
+    hidden_look_ns_ = now_ns + hidden_ns;
+  }
+  if (now_ns < hidden_look_ns_) return;
+  hidden_look_ns_ = UINT64_MAX;
+  const std::vector<bool> gone = gone_hosts();
+  std::vector<bool> hidden(overlay_.host_count());
+  for (uint32_t host = 0; host < overlay_.host_count(); ++host) {
+    if (host == host_ || gone[host]) continue;
+    uint32_t told_alone = 0, up = 0;
+    for (const uint32_t other : overlay_.neighbours(host)) {
+      if (gone[other]) continue;
+      told_alone += told_down(other, host) && !told_down(host, other) ? 1 : 0;
+      up += is_down(host, other) ? 0 : 1;
+    }
+    hidden[host] = told_alone > up;
+  }
+  mark_lost(hidden, header().down_reason);
 }
 
 void News::mark_lost(const std::vector<bool> &hosts, uint64_t reason) {

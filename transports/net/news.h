@@ -53,6 +53,8 @@ class News {
   void take_down(ByteReader body);
   /// The connection with a neighbour has ended. `error`: errno; 0: it was closed.
   void lose(uint32_t neighbour, int error);
+  /// At each heartbeat: hosts that ended unseen by those that run.
+  void find_hidden(uint64_t now_ns);
   /// At each heartbeat: what waits is due, where its time has come. UINT64_MAX: all of it.
   void call_due(uint64_t now_ns);
   /// Sends what is due, as far as the connections take it. `limit`: as ControlLines::send().
@@ -83,6 +85,8 @@ class News {
   std::vector<uint64_t> children_;    ///< likewise, by host: the marks of those that hear of its ranks from this host
   std::vector<uint32_t> first_hops_;  ///< by host
   std::optional<std::pair<uint64_t, uint64_t>> found_;  ///< when they were found: ends that were down, ranks gone
+  uint64_t watched_downs_ = 0;               ///< ends that were down at the last look of find_hidden()
+  uint64_t hidden_look_ns_ = UINT64_MAX;     ///< when it decides, if nothing more is down by then
 };
 
 /// Of statuses.size() <= statuses_max ranks.

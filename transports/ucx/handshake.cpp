@@ -32,10 +32,14 @@ Introduction introduce(const Secret &secret, uint32_t rank, const wire::Challeng
 }
 
 Result<std::vector<Introduction>> exchange_addresses(const JoinRequest &request, const Result<Bytes> &address,
-                                                     Store &store) {
+                                                     bool in_device, Store &store) {
   const wire::Challenge own = wire::random_challenge();
   Result<Bytes> offer = address;
-  if (offer.ok()) offer.value().insert(offer.value().begin(), own.begin(), own.end());
+  if (offer.ok()) {
+    Bytes head(own.begin(), own.end());
+    append_number(head, static_cast<uint8_t>(in_device ? 1 : 0));
+    offer.value().insert(offer.value().begin(), head.begin(), head.end());
+  }
   RONDO_TRY_ASSIGN(const auto offers,
                    gather_outcomes(store, request.key_prefix + "/ucx", request.rank, request.rank_count, offer,
                                    request.deadline_ns, request.names));
@@ -45,9 +49,11 @@ Result<std::vector<Introduction>> exchange_addresses(const JoinRequest &request,
     ByteReader reader(offers[peer]);
     wire::Challenge theirs{};
     const ByteView challenge = reader.bytes(theirs.size());
+    const bool has_device_slots = reader.number<uint8_t>() != 0;
     if (reader.failed()) return Error{RONDO_ERROR_MISMATCH, "ranks run different versions of Rondo"};
     std::copy(challenge.begin(), challenge.end(), theirs.begin());
     introductions.push_back(introduce(request.secret, request.rank, own, peer, theirs));
+    introductions.back().in_device = has_device_slots;
     const ByteView rest = reader.rest();
     introductions.back().address.assign(rest.begin(), rest.end());
   }

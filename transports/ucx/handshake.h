@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the ranks of several hosts meet over UCX, and what their messages look like.
 //
-// Offer    challenge 32 | worker's address     through the job's store
+// Offer    challenge 32 | slots in memory of a device u8: 1 if so | worker's address     through the job's store
 // PeerProof    rank u32 | proof 32     the header of the first message to each peer, whose payload is a slot of no
-//              meaning, sent whole: a network that large packets do not pass is noticed before it is used
+//              meaning, from where slots are to where they are: what does not pass is noticed before it is used
 // Slot     Header 40 | payload;    a credit is a header alone
 // Of each pair the rank with the higher number is the client; proofs and tags are made as the store's handshake makes
 // them (src/bootstrap/wire.h), from a secret of the communicator and both challenges. UCX does not say from whom a
@@ -49,6 +49,7 @@ using net::JoinRequest;
 struct Introduction {
   uint32_t rank = 0;
   Bytes address;
+  bool in_device = false;   ///< slots of its links are in memory of its device
   wire::Proof own_proof{};  ///< for the hello that is sent
   wire::Proof proof{};      ///< of the hello that is to come
   uint64_t own_tag = 0;
@@ -59,9 +60,11 @@ struct Introduction {
 [[nodiscard]] Introduction introduce(const Secret &secret, uint32_t rank, const wire::Challenge &own, uint32_t peer,
                                      const wire::Challenge &theirs);
 
-/// Every rank calls it, those as well that cannot use UCX: `address` is then the reason. One introduction for each
-/// linked rank; or on all ranks alike the reason of the first rank that cannot, with its name.
+/// Every rank calls it, those as well that cannot use UCX: `address` is then the reason. `in_device`: as in
+/// Introduction. One introduction for each linked rank; or on all ranks alike the reason of the first rank that cannot,
+/// with its name.
 [[nodiscard]] Result<std::vector<Introduction>> exchange_addresses(const JoinRequest &request,
-                                                                   const Result<Bytes> &address, Store &store);
+                                                                   const Result<Bytes> &address, bool in_device,
+                                                                   Store &store);
 
 }  // namespace rondo::ucx

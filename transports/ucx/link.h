@@ -3,6 +3,7 @@
 // none of it moves, since UCX and the parts themselves point to each other.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,10 @@ struct Link {
   uint64_t consumed = 0;          ///< as the peer said last
   uint64_t consumed_told = 0;
   uint64_t sent = 0;              ///< slots
+
+  [[nodiscard]] ucs_memory_type_t outgoing_type() const {
+    return ends.device_outgoing != nullptr ? device_type : UCS_MEMORY_TYPE_HOST;
+  }
 };
 
 struct Peer {
@@ -53,9 +58,11 @@ struct Peer {
   ucp_ep_h endpoint = nullptr;
   void *closing = nullptr;  ///< request of the close
   PeerProof hello;
-  Operation greeting;
+  Operation greeting;        ///< to it
+  Operation greeting_fetch;  ///< of its payload, where that comes by rendezvous
   Operation flush;
-  bool proved = false;
+  bool greeted = false;      ///< its greeting has come
+  bool proved = false;       ///< with its payload
   uint64_t sent = 0;         ///< messages that were handed to UCX
   uint64_t outstanding = 0;  ///< of them, those that have not ended
   uint64_t flushed = 0;      ///< as many have left
@@ -65,6 +72,12 @@ struct Peer {
   bool told = false;
   Error why;
 };
+
+/// Whose first slots greetings come from and go to; null: it has no links.
+inline Link *first_link(const Peer &peer) {
+  const auto found = std::ranges::find_if(peer.links, [](const Link *link) { return link != nullptr; });
+  return found != peer.links.end() ? *found : nullptr;
+}
 
 /// What is counted of a slot that has been sent and not been credited.
 inline uint64_t wire_bytes(const Header &header) { return sizeof header + header.bytes; }

@@ -48,9 +48,10 @@ class UcxNetwork final : public net::Network {
   Result<void> takes_device_memory() const override { return takes_device_memory_; }
 
  private:
-  void settle_device_memory(const RdmaMemory &memory);
-  [[nodiscard]] const char *advice_of_slots() const;
+  void settle_device_memory(const JoinRequest &request);
+  [[nodiscard]] static const char *advice_of_slots(const Peer &peer);
   void lend_requests();
+  void greet(Peer &peer, uint32_t own_rank);
   /// Takes what UCX said to an operation: null (has ended), an error, or a request that calls back.
   void begun(Operation &operation, ucs_status_ptr_t said, const char *what);
   void send(Operation &operation, const Header &header, const std::byte *payload, ucs_memory_type_t type);
@@ -102,26 +103,24 @@ UcxNetwork::UcxNetwork(std::unique_ptr<Worker> worker, const std::vector<net::Ne
     if (of_peer.size() <= link.ends.channel) of_peer.resize(link.ends.channel + 1);
     of_peer[link.ends.channel] = &link;
   }
-  if (request.rdma_memory != nullptr) settle_device_memory(*request.rdma_memory);
+  settle_device_memory(request);
   lend_requests();
 }
 
-/// UCX that does not know CUDA would copy by the host, which ends the process where that cannot reach the memory.
-void UcxNetwork::settle_device_memory(const RdmaMemory &memory) {
-  const bool is_host = memory.is_in_reach_of_host();
-  if (!is_host && !worker_->takes_cuda_memory())
-    takes_device_memory_ = Error{RONDO_ERROR_UNSUPPORTED, "this UCX (" + std::string(api_.ucp_get_version_string()) +
-                                                              ") takes no memory of CUDA devices; use one that was "
-                                                              "built with CUDA, and let UCX_TLS have cuda"};
+/// All links have slots in memory of a device, or none has.
+void UcxNetwork::settle_device_memory(const JoinRequest &request) {
+  takes_device_memory_ = worker_->check_device_memory(request.rdma_memory);
+  const bool is_host = request.rdma_memory != nullptr && request.rdma_memory->is_in_reach_of_host();
   for (Link &link : links_) {
     if (is_host) link.device_type = UCS_MEMORY_TYPE_HOST;
     if (!takes_device_memory_.ok()) link.ends.device_outgoing = link.ends.device_incoming = nullptr;
   }
 }
 
-/// All links have slots in memory of a device, or none has.
-const char *UcxNetwork::advice_of_slots() const {
-  return !links_.empty() && links_.front().ends.device_outgoing != nullptr ? net::device_slots_advice : "";
+const char *UcxNetwork::advice_of_slots(const Peer &peer) {
+  const Link *const link = first_link(peer);
+  const bool own_in_device = link != nullptr && link->ends.device_outgoing != nullptr;
+  return own_in_device || peer.known.in_device ? net::device_slots_advice : "";
 }
 
 /// UCX would allocate a request for each operation.
@@ -136,10 +135,8 @@ void UcxNetwork::lend_requests() {
     for (Arrival &each : link.arrivals) add(each.fetch, *link.peer);
     add(link.credit, *link.peer);
   }
-  for (const auto &peer : peers_) {
-    add(peer->greeting, *peer);
-    add(peer->flush, *peer);
-  }
+  for (const auto &peer : peers_)
+    for (Operation *const each : {&peer->greeting, &peer->greeting_fetch, &peer->flush}) add(*each, *peer);
   const size_t stride = (worker_->request_bytes() + sizeof(Block) - 1) / sizeof(Block);
   requests_.resize(stride * operations.size());
   for (size_t index = 0; index < operations.size(); ++index)
@@ -172,7 +169,7 @@ Result<void> UcxNetwork::connect(const JoinRequest &request, Store &store) {
   if (!ready_.valid()) return system_error("eventfd", errno);
   const auto refused = [&](const Peer &peer, rondo_status_t status, const std::string &what) {
     Error error{status, request.names[request.rank] + " cannot reach " + peer.name + " over UCX: " + what + advice +
-                            advice_of_slots()};
+                            advice_of_slots(peer)};
     error.peer = static_cast<int32_t>(peer.known.rank);
     return error;
   };
@@ -182,18 +179,7 @@ Result<void> UcxNetwork::connect(const JoinRequest &request, Store &store) {
     auto endpoint = worker_->connect(peer.known.address, on_failure, &peer);
     if (!endpoint.ok()) return refused(peer, RONDO_ERROR_REMOTE, endpoint.error().message);
     peer.endpoint = endpoint.value();
-    peer.hello = {request.rank, peer.known.own_proof};
-    ucp_request_param_t how = request_of(peer.greeting, &peer.greeting);
-    how.cb.send = on_sent;
-    how.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
-    how.flags = UCP_AM_SEND_FLAG_EAGER;  // the payload is sent although the receiver does not fetch it
-    const auto link = std::ranges::find_if(peer.links, [](const Link *any) { return any != nullptr; });
-    const ConnectionView slot = link != peer.links.end() ? (*link)->ends.outgoing : ConnectionView{};
-    const size_t slot_bytes = slot.base != nullptr ? slot.geometry.slot_bytes : 0;
-    ++peer.sent;
-    begun(peer.greeting,
-          api_.ucp_am_send_nbx(peer.endpoint, hello_id, &peer.hello, sizeof(PeerProof),
-                               slot_bytes != 0 ? slot.payload(0) : nullptr, slot_bytes, &how), "a message");
+    greet(peer, request.rank);
   }
   StoreWatch watch(store);
   for (;;) {
@@ -210,6 +196,21 @@ Result<void> UcxNetwork::connect(const JoinRequest &request, Store &store) {
       return refused(missing != nullptr ? *missing : *peers_.front(), RONDO_ERROR_TIMEOUT, "no answer came in time");
     if (!moved) yield_core();
   }
+}
+
+/// A whole slot, from where slots are.
+void UcxNetwork::greet(Peer &peer, uint32_t own_rank) {
+  peer.hello = {own_rank, peer.known.own_proof};
+  const Link *const link = first_link(peer);
+  ucp_request_param_t how = request_of(peer.greeting, &peer.greeting);
+  how.cb.send = on_sent;
+  how.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+  how.memory_type = link != nullptr ? link->outgoing_type() : UCS_MEMORY_TYPE_HOST;
+  ++peer.sent;
+  const std::byte *const slot = link != nullptr ? link->ends.outgoing_payload(0) : nullptr;
+  const size_t bytes = link != nullptr ? link->ends.outgoing.geometry.slot_bytes : 0;
+  begun(peer.greeting,
+        api_.ucp_am_send_nbx(peer.endpoint, hello_id, &peer.hello, sizeof(PeerProof), slot, bytes, &how), "a message");
 }
 
 void UcxNetwork::begun(Operation &operation, ucs_status_ptr_t said, const char *what) {
@@ -248,8 +249,7 @@ bool UcxNetwork::put(uint32_t index, const net::Message &message) {
                       message.consumed};
   peer.uncredited_bytes += wire_bytes(header);
   link.sent = message.counter + 1;
-  send(operation, header, message.payload,
-       link.ends.device_outgoing != nullptr ? link.device_type : UCS_MEMORY_TYPE_HOST);
+  send(operation, header, message.payload, link.outgoing_type());
   return true;
 }
 
@@ -350,7 +350,7 @@ Error UcxNetwork::why_lost(uint32_t rank) const {
   for (const auto &peer : peers_) {
     if (peer->known.rank != rank || !peer->lost) continue;
     Error why = peer->why;
-    why.message += advice_of_slots();
+    why.message += advice_of_slots(*peer);
     return why;
   }
   return {RONDO_ERROR_INTERNAL, "the connection is not lost"};
@@ -382,7 +382,9 @@ Result<std::unique_ptr<net::Network>> make_network(const std::vector<net::NearLi
                                                    const JoinRequest &request, Store &store) {
   auto worker = Worker::open();
   const Result<Bytes> address = worker.ok() ? worker.value()->address() : Result<Bytes>(worker.error());
-  RONDO_TRY_ASSIGN(auto introductions, exchange_addresses(request, address, store));
+  const bool in_device = worker.ok() && request.rdma_memory != nullptr &&
+                         worker.value()->check_device_memory(request.rdma_memory).ok();
+  RONDO_TRY_ASSIGN(auto introductions, exchange_addresses(request, address, in_device, store));
   auto network = std::make_unique<UcxNetwork>(std::move(worker).value(), links, std::move(introductions), request);
   // All ranks wait here: a rank that ended the store early would look failed to the others.
   Result<void> met = network->connect(request, store);

@@ -2,6 +2,7 @@
 #include "transports/ucx/receiver.h"
 
 #include <cstring>
+#include <utility>
 
 #include "src/proto/memory.h"
 
@@ -12,14 +13,44 @@ Result<void> Receiver::listen() {
   return worker_.handle_messages(slot_id, on_message, this);
 }
 
-ucs_status_t Receiver::on_hello(void *self, const void *header, size_t header_bytes, void *, size_t,
-                                const ucp_am_recv_param_t *) {
+ucs_status_t Receiver::on_hello(void *self, const void *header, size_t header_bytes, void *data, size_t bytes,
+                                const ucp_am_recv_param_t *how) {
   PeerProof hello;
   if (header_bytes != sizeof hello) return UCS_OK;
   std::memcpy(&hello, header, sizeof hello);
-  for (const auto &peer : static_cast<Receiver *>(self)->peers_)
-    if (peer->known.rank == hello.rank && wire::equal_proof(peer->known.proof, hello.proof)) peer->proved = true;
+  auto &receiver = *static_cast<Receiver *>(self);
+  for (const auto &peer : receiver.peers_) {
+    if (peer->known.rank != hello.rank || !wire::equal_proof(peer->known.proof, hello.proof)) continue;
+    if (std::exchange(peer->greeted, true)) return UCS_OK;
+    if ((how->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0) return receiver.fetch_greeting(*peer, data, bytes);
+    peer->proved = true;
+  }
   return UCS_OK;
+}
+
+/// Into the first slot of a link, which no message may have yet: to where what comes by rendezvous will come.
+ucs_status_t Receiver::fetch_greeting(Peer &peer, void *data, size_t bytes) {
+  const Link *const link = first_link(peer);
+  if (link == nullptr || bytes > link->ends.incoming.geometry.slot_bytes) {
+    lose(peer, "its greeting is longer than a slot");
+    return UCS_OK;
+  }
+  const bool in_device = link->ends.device_incoming != nullptr;
+  ucp_request_param_t how = request_of(peer.greeting_fetch, &peer);
+  how.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+  how.memory_type = in_device ? link->device_type : UCS_MEMORY_TYPE_HOST;
+  how.cb.recv_am = on_greeting_fetched;
+  std::byte *const slot = in_device ? link->ends.device_slot(0) : link->ends.incoming.payload(0);
+  const ucs_status_ptr_t said = worker_.api().ucp_am_recv_data_nbx(worker_.handle(), data, slot, bytes, &how);
+  if (said == nullptr) peer.proved = true;
+  if (UCS_PTR_IS_ERR(said)) lose(peer, worker_.error("fetching a whole slot", UCS_PTR_STATUS(said)).message);
+  return UCS_INPROGRESS;
+}
+
+void Receiver::on_greeting_fetched(void *, ucs_status_t status, size_t, void *argument) {
+  auto &peer = *static_cast<Peer *>(argument);
+  if (status == UCS_OK) peer.proved = true;
+  if (status != UCS_OK) lose(peer, "fetching a whole slot failed");
 }
 
 ucs_status_t Receiver::on_message(void *self, const void *header, size_t header_bytes, void *data, size_t bytes,

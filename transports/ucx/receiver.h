@@ -23,6 +23,7 @@ class Receiver {
                                const ucp_am_recv_param_t *how);
   static ucs_status_t on_message(void *self, const void *header, size_t header_bytes, void *data, size_t bytes,
                                  const ucp_am_recv_param_t *how);
+  static void on_greeting_fetched(void *, ucs_status_t status, size_t, void *peer);
   static void on_fetched(void *, ucs_status_t status, size_t, void *arrival);
 
   struct Incoming {
@@ -31,6 +32,7 @@ class Receiver {
     size_t bytes = 0;
     bool rendezvous = false;
   };
+  ucs_status_t fetch_greeting(Peer &peer, void *data, size_t bytes);
   ucs_status_t take(Peer &peer, const Incoming &incoming);
   /// Null: the slot may be written. Else what is wrong with the message.
   static const char *check_slot(const Link &link, const Header &header);

@@ -53,6 +53,14 @@ Worker::~Worker() {
   if (context_ != nullptr) api_.ucp_cleanup(context_);
 }
 
+/// UCX that does not know CUDA would copy by the host, which ends the process where that cannot reach the memory.
+Result<void> Worker::check_device_memory(const RdmaMemory *memory) const {
+  if (memory == nullptr || memory->is_in_reach_of_host() || takes_cuda_memory_) return {};
+  return Error{RONDO_ERROR_UNSUPPORTED, "this UCX (" + std::string(api_.ucp_get_version_string()) +
+                                            ") takes no memory of CUDA devices; use one that was built with CUDA, and "
+                                            "let UCX_TLS have cuda"};
+}
+
 Result<Bytes> Worker::address() const {
   ucp_worker_attr_t attributes{};
   attributes.field_mask = UCP_WORKER_ATTR_FIELD_ADDRESS;

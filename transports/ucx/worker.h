@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "src/bootstrap/bytes.h"
+#include "transports/rdma_memory.h"
 #include "transports/ucx/api.h"
 
 namespace rondo::ucx {
@@ -23,6 +24,8 @@ class Worker {
   [[nodiscard]] size_t request_bytes() const { return request_bytes_; }
   /// Payloads may be in memory of a CUDA device.
   [[nodiscard]] bool takes_cuda_memory() const { return takes_cuda_memory_; }
+  /// The error: payloads cannot be in `memory`; null: none is asked for.
+  [[nodiscard]] Result<void> check_device_memory(const RdmaMemory *memory) const;
   /// For connect() of another worker.
   [[nodiscard]] Result<Bytes> address() const;
   /// `on_failure` is called from progress(), once, with `argument`.

@@ -65,7 +65,7 @@ class VerbsNetwork final : public net::Network {
     Link *link;
   };
   void register_device_slots(const RdmaMemory &memory);
-  [[nodiscard]] const char *advice_of_slots() const;
+  [[nodiscard]] static const char *advice_of_slots(const Peer &peer);
   Result<void> add_paths(Peer &peer, const std::vector<net::NearLink> &links, uint32_t path_count);
   [[nodiscard]] Rail &rail_of(uint32_t path_number) const { return *rails_[path_number % rails_.size()]; }
   void take(const ibv_wc &completion, EventList &events);
@@ -135,10 +135,9 @@ void VerbsNetwork::register_device_slots(const RdmaMemory &memory) {
   for (const Ends &each : links_) each.link->ends.device_incoming = each.link->ends.device_outgoing = nullptr;
 }
 
-/// All links have slots in memory of a device, or none has.
-const char *VerbsNetwork::advice_of_slots() const {
-  const bool in_device = !links_.empty() && links_.front().link->ends.device_outgoing != nullptr;
-  return in_device ? net::device_slots_advice : "";
+const char *VerbsNetwork::advice_of_slots(const Peer &peer) {
+  const auto in_device = [](const auto &path) { return path->has_device_slots(); };
+  return std::ranges::any_of(peer.paths(), in_device) ? net::device_slots_advice : "";
 }
 
 Result<void> VerbsNetwork::add_paths(Peer &peer, const std::vector<net::NearLink> &links, uint32_t path_count) {
@@ -179,7 +178,7 @@ Result<void> VerbsNetwork::greet(const JoinRequest &request, Store &store) {
     if (!each.path->send_hello()) return Error{RONDO_ERROR_INTERNAL, "a fresh queue pair has no room"};
   const auto refused = [&](const Peer &peer, const Path &path, rondo_status_t status, const std::string &what) {
     Error error{status, request.names[request.rank] + " cannot reach " + peer.name() + " over verbs, " +
-                            path.describe() + ": " + what + advice + advice_of_slots()};
+                            path.describe() + ": " + what + advice + advice_of_slots(peer)};
     error.peer = static_cast<int32_t>(peer.rank());
     return error;
   };
@@ -351,7 +350,7 @@ Error VerbsNetwork::why_lost(uint32_t rank) const {
              " of this host has gone down (" + what +
              "); look at its cable, at its switch, and at its network interface (ip link)";
     }
-    Error error{RONDO_ERROR_REMOTE, peer->name() + ": " + what + " [" + path.describe() + "]" + advice_of_slots()};
+    Error error{RONDO_ERROR_REMOTE, peer->name() + ": " + what + " [" + path.describe() + "]" + advice_of_slots(*peer)};
     error.peer = static_cast<int32_t>(rank);
     return error;
   }

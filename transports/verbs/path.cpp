@@ -159,6 +159,12 @@ void Path::forget_device_slots() {
   }
 }
 
+bool Path::has_device_slots() const {
+  return std::ranges::any_of(links_, [](const PathLink &link) {
+    return link.ends.device_outgoing != nullptr || link.target.device_address != 0;
+  });
+}
+
 Result<void> Path::make_queue_pair(ibv_cq *completions) {
   if (std::max(requests_max_, receives_) > device_.requests_max())
     return Error{RONDO_ERROR_UNSUPPORTED, device_.describe() + " takes " + std::to_string(device_.requests_max()) +

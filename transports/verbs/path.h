@@ -62,6 +62,8 @@ class Path {
   /// The device slots of its links, too, which are in `memory`. The error: the network card cannot write there.
   [[nodiscard]] Result<void> register_device_slots(const RdmaMemory &memory);
   void forget_device_slots();
+  /// At this end or, as far as that has offered any, at the other.
+  [[nodiscard]] bool has_device_slots() const;
   [[nodiscard]] QueuePairInfo offer() const;
   /// The queue pair receives from now on, and may send.
   [[nodiscard]] Result<void> connect(const HostInfo &theirs);

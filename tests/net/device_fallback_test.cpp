@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// Slots in memory of devices that turn out not to work when the network is made: where all ranks have theirs then. Two
+// ranks as threads, on hosts that are pretended, with networks of the test's.
+#include <array>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "src/base/clock.h"
+#include "src/bootstrap/store/local.h"
+#include "tests/catch.h"
+#include "tests/net/side.h"
+#include "transports/hosts/connect.h"
+#include "transports/net/join.h"
+#include "transports/net/transport.h"
+#include "transports/shm/segment_table.h"
+#include "transports/shm/transport.h"
+
+using namespace rondo;
+using net_test::TestRdmaMemory;
+
+namespace {
+
+constexpr uint64_t second_ns = 1'000'000'000;
+constexpr uint64_t init_ns = 60 * second_ns;
+
+/// Carries nothing.
+class IdleNetwork final : public net::Network {
+ public:
+  const char *name() const override { return "idle"; }
+  bool put(uint32_t, const net::Message &) override { return true; }
+  bool credit(uint32_t, uint64_t) override { return true; }
+  uint32_t poll(std::span<net::Event>) override { return 0; }
+  bool flushed() const override { return true; }
+  void watch(std::vector<pollfd> &) const override {}
+  Error why_lost(uint32_t) const override { return {RONDO_ERROR_INTERNAL, "not lost"}; }
+  Result<void> takes_device_memory() const override { return {}; }
+};
+
+using Made = Result<std::unique_ptr<net::Network>>;
+
+Made idle() { return std::unique_ptr<net::Network>(new IdleNetwork); }
+
+/// As a preflight does for a peer that never answers.
+Made wait_for_failure(const net::JoinRequest &request, Store &store) {
+  while (now_ns() < request.deadline_ns) {
+    RONDO_TRY(store.check());
+    sleep_for_ns(1'000'000);
+  }
+  return Error{RONDO_ERROR_TIMEOUT, "no answer came in time"};
+}
+
+/// Rank 1's card does not read its device, which rank 0 does not see.
+Made make_where_one_fails(const std::vector<net::NearLink> &, const net::JoinRequest &request,
+                          std::vector<net::PeerSocket>, Store &store) {
+  if (request.rdma_memory == nullptr) return idle();
+  if (request.rank == 0) return wait_for_failure(request, store);
+  return Error{RONDO_ERROR_REMOTE, "the card reads nothing there"};
+}
+
+Made make_where_none_fails(const std::vector<net::NearLink> &, const net::JoinRequest &, std::vector<net::PeerSocket>,
+                           Store &) {
+  return idle();
+}
+
+/// Wherever slots are.
+Made make_where_all_fail(const std::vector<net::NearLink> &, const net::JoinRequest &request,
+                         std::vector<net::PeerSocket>, Store &) {
+  return Error{RONDO_ERROR_REMOTE, "no way, as " + request.key_prefix};
+}
+
+/// What a rank came to.
+struct Outcome {
+  std::string error;       ///< empty: it has a transport
+  bool in_device = false;  ///< slots of its link
+};
+
+/// Both ranks with RONDO_NETWORK_DEVICE_SLOTS=auto. `in_devices`: those that get memory of a device.
+std::array<Outcome, 2> connect_both(net::NetworkKind::Make make, std::array<bool, 2> in_devices = {true, true}) {
+  const net::NetworkKind kind{NetworkChoice::ucx, "idle", false, true, make};
+  auto stores = make_local_stores(2);
+  const Secret secret = random_secret();
+  std::array<shm::SegmentTable, 2> segments;
+  std::array<Outcome, 2> outcomes;
+  const auto life = [&](uint32_t rank) {
+    shm::ConnectRequest near;
+    near.key_prefix = "world/node" + std::to_string(rank);
+    near.deadline_ns = now_ns() + init_ns;
+    auto local = shm::connect(near, *stores[rank], segments[rank]);
+    if (!local.ok()) {
+      outcomes[rank].error = local.error().message;
+      return;
+    }
+    hosts::GroupRequest request;
+    request.rank = rank;
+    request.rank_count = 2;
+    request.host_of = {0, 1};
+    request.local_index = {rank == 0 ? 0 : net::no_local, rank == 1 ? 0 : net::no_local};
+    request.linked = {rank != 0, rank != 1};
+    request.secret = secret;
+    for (uint32_t each = 0; each < 2; ++each)
+      request.ranks.push_back({each, 1, each == 0 ? "a" : "b", {}, {{"lo", "127.0.0.1"}}});
+    request.key_prefix = "world";
+    request.deadline_ns = near.deadline_ns;
+    request.network = &kind;
+    request.on_device = true;
+    request.device_slots = DeviceSlots::automatic;
+    request.allocate_rdma_memory = [&](size_t bytes) -> Result<std::shared_ptr<const RdmaMemory>> {
+      if (!in_devices[rank]) return Error{RONDO_ERROR_UNSUPPORTED, "no card reaches it"};
+      return std::shared_ptr<const RdmaMemory>(std::make_shared<TestRdmaMemory>(bytes));
+    };
+    const auto transport = hosts::connect(request, std::move(local).value(), *stores[rank]);
+    if (!transport.ok())
+      outcomes[rank].error = transport.error().message;
+    else
+      outcomes[rank].in_device = transport.value()->links().device_slots(0, 1 - rank) != nullptr;
+  };
+  std::thread other(life, 1);
+  life(0);
+  other.join();
+  return outcomes;
+}
+
+}  // namespace
+
+TEST_CASE("device slots: auto has them where the network can be made with them", "[net]") {
+  for (const auto &in_devices : {std::array{true, true}, std::array{false, true}}) {
+    const auto outcomes = connect_both(make_where_none_fails, in_devices);
+    for (uint32_t rank = 0; rank < 2; ++rank) {
+      CHECK(outcomes[rank].error == "");
+      CHECK(outcomes[rank].in_device == in_devices[rank]);
+    }
+  }
+}
+
+TEST_CASE("device slots: with auto, where one rank's do not work, all have those of their hosts, soon", "[net]") {
+  const uint64_t begun_ns = now_ns();
+  for (const Outcome &each : connect_both(make_where_one_fails)) {
+    CHECK(each.error == "");
+    CHECK_FALSE(each.in_device);
+  }
+  CHECK(now_ns() - begun_ns < init_ns / 4);  // rank 0 waited for half of the time at most, had it not been told
+}
+
+TEST_CASE("device slots: auto does not make a network twice that fails without them", "[net]") {
+  for (const Outcome &each : connect_both(make_where_all_fail, {false, false}))
+    CHECK(each.error == "no way, as world");
+  for (const Outcome &each : connect_both(make_where_all_fail, {false, true}))
+    CHECK(each.error == "no way, as world/host_slots");
+}

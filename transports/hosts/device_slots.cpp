@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transports/hosts/device_slots.h"
+
+#include <algorithm>
+#include <cassert>
+#include <functional>
+#include <optional>
+#include <utility>
+
+#include "src/base/clock.h"
+#include "src/base/log.h"
+#include "src/bootstrap/bytes.h"
+#include "src/bootstrap/outcomes.h"
+
+namespace rondo::hosts {
+namespace {
+
+using MadeNetwork = Result<std::unique_ptr<net::Network>>;
+
+Result<Bytes> part_of(const Result<void> &outcome) {
+  return outcome.ok() ? Result<Bytes>(Bytes()) : Result<Bytes>(outcome.error());
+}
+
+/// The store while a network is tried: its check() also knows that another rank has given the trial up, for which this
+/// one may wait in vain.
+class TrialStore final : public Store {
+ public:
+  TrialStore(Store &store, std::string key) : store_(store), key_(std::move(key)) {}
+
+  /// This rank gives up. The word of the first rank that does counts.
+  void give_up(const Error &why, uint64_t deadline_ns) {
+    static_cast<void>(store_.put(key_, bytes_of(why.message), deadline_ns));
+  }
+
+  Result<void> put(std::string_view key, std::span<const std::byte> value, uint64_t deadline_ns) override {
+    return store_.put(key, value, deadline_ns);
+  }
+  Result<Bytes> get(std::string_view key, uint64_t deadline_ns) override { return store_.get(key, deadline_ns); }
+  Result<std::vector<Bytes>> gather(std::string_view key, uint32_t rank, uint32_t count,
+                                    std::span<const std::byte> value, uint64_t deadline_ns) override {
+    return store_.gather(key, rank, count, value, deadline_ns);
+  }
+  Result<void> check() override {
+    RONDO_TRY(store_.check());
+    const uint64_t now = now_ns();
+    if (now < next_ns_) return {};
+    next_ns_ = now + interval_ns;
+    const auto said = store_.get(key_, now + patience_ns);
+    if (!said.ok()) return {};
+    return Error{RONDO_ERROR_REMOTE, "another rank has given up: " + text_of(said.value())};
+  }
+  [[nodiscard]] bool gone() const override { return store_.gone(); }
+
+ private:
+  static constexpr uint64_t interval_ns = 200'000'000, patience_ns = 1'000'000;
+  Store &store_;
+  const std::string key_;
+  uint64_t next_ns_ = 0;
+};
+
+class Maker {
+ public:
+  Maker(const GroupRequest &request, const net::JoinRequest &join, net::NearMemory &memory, Store &store)
+      : request_(request), join_(join), memory_(memory), store_(store) {}
+
+  /// Slots in memory of the device, where the network may reach that; the outcome stays known.
+  void take_device_memory() {
+    if (!request_.network->reaches_devices || memory_.links().empty()) return;
+    auto allocated = request_.allocate_rdma_memory(memory_.device_bytes());
+    if (!allocated.ok()) {
+      outcome_ = allocated.error();
+      return;
+    }
+    device_ = std::move(allocated).value();
+    memory_.set_device_memory(device_);
+  }
+
+  MadeNetwork make_where_asked(std::vector<net::PeerSocket> sockets) {
+    MadeNetwork made = make(join_, std::move(sockets), store_);
+    if (!made.ok()) return made;
+    settle(*made.value());
+    const auto agreed = gather_outcomes(store_, request_.key_prefix + "/device_slots", request_.rank,
+                                        request_.rank_count, part_of(outcome_), request_.deadline_ns, join_.names);
+    if (agreed.ok()) {
+      tell_place();
+      return made;
+    }
+    in_context([&] { made.value().reset(); });
+    return agreed.error();
+  }
+
+  MadeNetwork make_where_possible(std::vector<net::PeerSocket> sockets) {
+    RONDO_TRY_ASSIGN(const bool anyone, anyone_has_device_memory());
+    if (anyone) {
+      RONDO_TRY_ASSIGN(auto tried, try_with_device_memory());
+      if (tried != nullptr) return tried;
+    }
+    net::JoinRequest join = join_;
+    if (anyone) join.key_prefix += "/host_slots";
+    MadeNetwork made = make(join, std::move(sockets), store_);
+    if (!made.ok()) return made;
+    settle(*made.value());
+    tell_place();
+    return made;
+  }
+
+ private:
+  void in_context(const std::function<void()> &work) const { device_ != nullptr ? device_->run(work) : work(); }
+
+  MadeNetwork make(net::JoinRequest join, std::vector<net::PeerSocket> sockets, Store &store) {
+    join.rdma_memory = device_.get();
+    std::optional<MadeNetwork> made;
+    in_context([&] { made = request_.network->make(memory_.links(), join, std::move(sockets), store); });
+    return std::move(*made);
+  }
+
+  /// What was registered is known now.
+  void settle(const net::Network &network) {
+    if (outcome_.ok()) outcome_ = network.takes_device_memory();
+    if (!outcome_.ok()) memory_.set_device_memory(nullptr);
+  }
+
+  Result<bool> anyone_has_device_memory() {
+    if (!request_.network->reaches_devices) return false;
+    const auto own = static_cast<uint8_t>(device_ != nullptr ? 1 : 0);
+    RONDO_TRY_ASSIGN(const auto parts, store_.gather(request_.key_prefix + "/device_memory", request_.rank,
+                                                     request_.rank_count, std::as_bytes(std::span(&own, 1)),
+                                                     request_.deadline_ns));
+    RONDO_TRY_ASSIGN(const auto all, structs_of<uint8_t>(parts));
+    return std::ranges::find(all, uint8_t{1}) != all.end();
+  }
+
+  /// Null: on some rank it could not be made, and this one has no slots in its device any more.
+  MadeNetwork try_with_device_memory() {
+    assert(!request_.network->needs_sockets);  // which a first network would have used up
+    net::JoinRequest join = join_;
+    const uint64_t begun_ns = now_ns();
+    join.deadline_ns = begun_ns + (request_.deadline_ns - std::min(begun_ns, request_.deadline_ns)) / 2;
+    TrialStore store(store_, request_.key_prefix + "/device_slots/given_up");
+    MadeNetwork made = make(join, {}, store);
+    if (!made.ok()) store.give_up(made.error(), request_.deadline_ns);
+    const Result<void> own = made.ok() ? Result<void>() : Result<void>(made.error());
+    const auto agreed = gather_outcomes(store_, request_.key_prefix + "/device_slots", request_.rank,
+                                        request_.rank_count, part_of(own), request_.deadline_ns, join_.names);
+    if (agreed.ok()) {
+      settle(*made.value());
+      tell_place();
+      return made;
+    }
+    in_context([&] { made = std::unique_ptr<net::Network>(); });
+    RONDO_TRY(store_.check());
+    if (now_ns() >= request_.deadline_ns) return agreed.error();
+    memory_.set_device_memory(nullptr);
+    device_.reset();
+    outcome_ = Error{agreed.error().status, "with those in memory of devices, " + agreed.error().message};
+    return std::unique_ptr<net::Network>();
+  }
+
+  void tell_place() const {
+    if (memory_.links().empty()) return;
+    log::info({log::Subsystem::transport, request_.rank},
+              outcome_.ok() ? "slots of links to other hosts are in memory of the device"
+                            : "slots of links to other hosts are in memory of the host: " + outcome_.error().message);
+  }
+
+  const GroupRequest &request_;
+  const net::JoinRequest &join_;
+  net::NearMemory &memory_;
+  Store &store_;
+  std::shared_ptr<const RdmaMemory> device_;  ///< null: there is none
+  Result<void> outcome_;                      ///< of slots in memory of the device
+};
+
+}  // namespace
+
+MadeNetwork make_network(const GroupRequest &request, const net::JoinRequest &join,
+                         std::vector<net::PeerSocket> sockets, net::NearMemory &memory, Store &store) {
+  if (!request.on_device || request.device_slots == DeviceSlots::off)
+    return request.network->make(memory.links(), join, std::move(sockets), store);
+  Maker maker(request, join, memory, store);
+  maker.take_device_memory();
+  return request.device_slots == DeviceSlots::on ? maker.make_where_asked(std::move(sockets))
+                                                 : maker.make_where_possible(std::move(sockets));
+}
+
+}  // namespace rondo::hosts

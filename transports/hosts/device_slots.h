@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a rank's slots of links to other hosts are: in memory of its device, where that was asked for and can be had,
+// or of its host.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "transports/hosts/connect.h"
+#include "transports/net/transport.h"
+
+namespace rondo::hosts {
+
+/// The network of `memory`'s links, which have slots in memory of the device afterwards or have not. Every rank calls
+/// it. DeviceSlots::on: all ranks get the error of the first that cannot have such slots. automatic: a rank that cannot
+/// goes on with those of its host; and where the network cannot be made on some rank while any has such slots, all make
+/// it once more without.
+[[nodiscard]] Result<std::unique_ptr<net::Network>> make_network(const GroupRequest &request,
+                                                                 const net::JoinRequest &join,
+                                                                 std::vector<net::PeerSocket> sockets,
+                                                                 net::NearMemory &memory, Store &store);
+
+}  // namespace rondo::hosts
