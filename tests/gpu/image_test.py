@@ -67,9 +67,9 @@ def at_least(count):
 def wanted_loops(name):
     """(how many, loads, stores) of the inner loops that a kernel must have, at least, by their 16-byte accesses: what
     copies has four loads in flight, what reduces two operands twice as many, where registers allow it; more operands
-    are reduced by a loop of its own; ll and ll128 wait for packets in loops that only load (ll in one for both peers, at
-    each of which it looks by up to three loads), and send in ones that only store; load_store reads all ranks' operands
-    in loops that only load, several pieces of several ranks at a time."""
+    are reduced by a loop of its own; ll and ll128 wait for packets in loops that only load (ll in one for both peers,
+    at each of which it looks by up to three loads), and send in ones that only store; load_store reads all ranks'
+    operands in loops that only load, several pieces of several ranks at a time."""
     narrow = "int8" in name or "float8" in name  # each 16-byte access has 16 elements, which take registers
     if name == "rondo_run_load_store_copy":  # by turns to each output, inside of the loop that loads
         return [(1, NONE, at_least(LOADS_UNDER_WAY))]
