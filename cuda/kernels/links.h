@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The protocols as the interpreter calls them, by a group of threads. Only thread 0 of a group looks at flags and moves
 // counters; it tells the others by a vote. So the ends of a link, which lie in memory, are written behind the barrier
-// that precedes a slice's publication and read between the next vote and the next such barrier (interpreter.h).
+// that precedes a slice's publication and read between the next vote and the next such barrier (interpreter.h). Of the
+// protocols whose data announces itself all threads look at slots, before the vote; so thread 0 moves the receiving
+// ends on before that barrier.
 //
 // Nobody sleeps on a device: flags are acquire and release. Buffers are exported by address only, to peers in the same
 // address space.
@@ -20,6 +22,7 @@ struct LaneLinks {
   std::byte *scratch = nullptr;
   uint32_t scratch_bytes = 0;
   uint32_t poll_count = 1;
+  uint64_t counters[2] = {};  ///< of the slots that this slice is posted in, as each thread has taken them
 
   [[nodiscard]] RONDO_HD DeviceLinkEnds &at(LinkIndex link) const { return *ends[link]; }
   [[nodiscard]] RONDO_HD std::byte *operand(uint32_t which) const { return scratch + which * scratch_bytes; }
@@ -40,16 +43,18 @@ template <class Ready>
 
 struct GroupSimple {
   template <Group G>
-  RONDO_HD static bool can_send(G group, LaneLinks &links, LinkIndex link) {
-    return group.rank() != 0 || poll(links.poll_count, [&] { return links.at(link).simple_out.can_send(false); });
+  RONDO_HD static Progress wait(G group, LaneLinks &links, const Step &step, uint64_t, uint32_t, LaneState &) {
+    const bool ready = group.rank() != 0 || poll(links.poll_count, [&] {
+      return all_send_links(step, [&](LinkIndex to) { return links.at(to).simple_out.can_send(false); }) &&
+             all_recv_links(step, [&](LinkIndex from) { return links.at(from).simple_in.can_receive(false); });
+    });
+    return any_at<memory::Site::simple_ready_vote>(group, !ready) ? Progress::blocked : Progress::moved;
   }
 
   template <Group G>
   RONDO_HD static Progress fetch(G group, LaneLinks &links, LinkIndex link, uint32_t, uint64_t bytes,
                                  uint32_t signature, const std::byte *&operand, Fault &fault) {
     const SimpleReceiver &in = links.at(link).simple_in;
-    const bool full = group.rank() != 0 || poll(links.poll_count, [&] { return in.can_receive(false); });
-    if (any_at<memory::Site::simple_fetch_vote>(group, !full)) return Progress::blocked;
     const SlotHeader &header = in.header();  // read by all: what thread 0 acquired, the vote passed on
     if (group.rank() == 0) memory::note(memory::Access::load, &header, sizeof header - sizeof header.sequence);
     const auto kind = static_cast<PayloadKind>(header.kind);
@@ -62,11 +67,13 @@ struct GroupSimple {
     return Progress::moved;
   }
 
-  RONDO_HD static std::byte *stage(LaneLinks &links, LinkIndex link) { return links.at(link).simple_out.payload(); }
+  RONDO_HD static std::byte *stage(LaneLinks &links, LinkIndex link, uint32_t) {
+    return links.at(link).simple_out.payload();
+  }
   RONDO_HD static uint32_t readable_kinds(LaneLinks &links, LinkIndex link) { return links.at(link).readable_kinds; }
 
   template <Group G>
-  RONDO_HD static void post(G group, LaneLinks &links, LinkIndex link, uint64_t bytes, uint32_t signature,
+  RONDO_HD static void post(G group, LaneLinks &links, LinkIndex link, uint32_t, uint64_t bytes, uint32_t signature,
                             PayloadKind kind, const MemoryHandle *, const std::byte *exported) {
     if (group.rank() != 0) return;
     SlotHeader fields;
@@ -106,73 +113,105 @@ struct GroupSimple {
 /// which ends of a link.
 template <class Ends>
 struct GroupOfFlaggedData {
+  /// Every thread looks at its part of all operands, and one vote stands for them all.
   template <Group G>
-  RONDO_HD static bool can_send(G group, LaneLinks &links, LinkIndex link) {
-    return group.rank() != 0 || poll(links.poll_count, [&] { return Ends::can_send(links.at(link)); });
+  RONDO_HD static Progress wait(G group, LaneLinks &links, const Step &step, uint64_t bytes, uint32_t signature,
+                                LaneState &state) {
+    const bool can_send = group.rank() != 0 || poll(links.poll_count, [&] {
+      return all_send_links(step, [&](LinkIndex to) { return Ends::can_send(links.at(to)); });
+    });
+    LlOutcome seen[2] = {LlOutcome::full, LlOutcome::full};
+    if ((step.flags & step_recv) != 0) Ends::look(group, links, step, bytes, signature, seen);
+    const bool full = seen[0] == LlOutcome::full && seen[1] == LlOutcome::full;
+    if (!any_at<Ends::ready_vote>(group, !can_send || !full)) return Progress::moved;
+    RONDO_UNROLL
+    for (uint32_t which = 0; which < 2 && (step.flags & step_recv) != 0; ++which) {
+      if (step.recv_link[which] == no_link || !group.any(seen[which] == LlOutcome::foreign)) continue;
+      state.fault = Fault::foreign_slot;
+      state.fault_link = step.recv_link[which];
+      return Progress::failed;
+    }
+    return Progress::blocked;
   }
 
+  /// It has been copied out of its slot, which thread 0 gives back at once.
   template <Group G>
-  RONDO_HD static Progress fetch(G group, LaneLinks &links, LinkIndex link, uint32_t which, uint64_t bytes,
-                                 uint32_t signature, const std::byte *&operand, Fault &fault) {
-    std::byte *const payload = links.operand(which);
-    const LlOutcome outcome =
-        Ends::receive(group, links.at(link), payload, bytes, signature, links.poll_count);
-    if (outcome == LlOutcome::stale) return Progress::blocked;
-    operand = payload;
-    if (outcome == LlOutcome::full) return Progress::moved;
-    fault = Fault::foreign_slot;
-    return Progress::failed;
+  RONDO_HD static Progress fetch(G group, LaneLinks &links, LinkIndex link, uint32_t which, uint64_t, uint32_t,
+                                 const std::byte *&operand, Fault &) {
+    if (group.rank() == 0) Ends::release(links.at(link));
+    operand = links.operand(which);
+    return Progress::moved;
   }
 
   /// One place for all links of a step: the result is packed from there into each slot.
-  RONDO_HD static std::byte *stage(LaneLinks &links, LinkIndex) { return links.result(); }
+  RONDO_HD static std::byte *stage(LaneLinks &links, LinkIndex link, uint32_t which) {
+    links.counters[which] = Ends::counter(links.at(link));
+    return links.result();
+  }
   RONDO_HD static uint32_t readable_kinds(LaneLinks &, LinkIndex) { return 0; }
 
   template <Group G>
-  RONDO_HD static void post(G group, LaneLinks &links, LinkIndex link, uint64_t bytes, uint32_t signature, PayloadKind,
-                            const MemoryHandle *, const std::byte *) {
-    Ends::post(group, links.at(link), links.result(), bytes, signature);
+  RONDO_HD static void post(G group, LaneLinks &links, LinkIndex link, uint32_t which, uint64_t bytes,
+                            uint32_t signature, PayloadKind, const MemoryHandle *, const std::byte *) {
+    Ends::post(group, links.at(link), links.counters[which], links.result(), bytes, signature);
   }
 
   template <Group G>
-  RONDO_HD static void release(G group, LaneLinks &links, LinkIndex link) {
-    if (group.rank() == 0) Ends::release(links.at(link));
-  }
+  RONDO_HD static void release(G, LaneLinks &, LinkIndex) {}
 
   template <Group G>
   RONDO_HD static void publish(G, LaneLinks &, const Step &) {}
 
+  /// Thread 0 reports the end when all have posted.
   template <Group G>
-  RONDO_HD static bool drained(G, LaneLinks &) {
+  RONDO_HD static bool drained(G group, LaneLinks &) {
+    group.sync();
     return true;
   }
 };
 
 struct LlEnds {
+  static constexpr memory::Site ready_vote = memory::Site::ll_ready_vote;
   [[nodiscard]] RONDO_HD static bool can_send(DeviceLinkEnds &ends) { return ends.ll_out.can_send(false); }
+  [[nodiscard]] RONDO_HD static uint64_t counter(const DeviceLinkEnds &ends) { return ends.ll_out.counter(); }
   template <Group G>
-  RONDO_HD static void post(G group, DeviceLinkEnds &ends, const std::byte *payload, size_t bytes, uint32_t signature) {
-    ends.ll_out.post_by_group(group, payload, bytes, signature, ends.orders != 0);
+  RONDO_HD static void post(G group, DeviceLinkEnds &ends, uint64_t counter, const std::byte *payload, size_t bytes,
+                            uint32_t signature) {
+    ends.ll_out.post_by_group(group, counter, payload, bytes, signature, ends.orders != 0);
   }
   template <Group G>
-  [[nodiscard]] RONDO_HD static LlOutcome receive(G group, DeviceLinkEnds &ends, std::byte *payload, size_t bytes,
-                                                  uint32_t signature, uint32_t poll_count) {
-    return ends.ll_in.receive_by_group(group, payload, bytes, signature, poll_count, ends.orders != 0);
+  RONDO_HD static void look(G group, LaneLinks &links, const Step &step, size_t bytes, uint32_t signature,
+                            LlOutcome (&seen)[2]) {
+    LlReceiver::Slot slots[2];
+    RONDO_UNROLL
+    for (uint32_t which = 0; which < 2; ++which) {
+      if (step.recv_link[which] == no_link) continue;
+      const DeviceLinkEnds &ends = links.at(step.recv_link[which]);
+      slots[which] = ends.ll_in.next_slot(links.operand(which), signature, ends.orders != 0);
+    }
+    LlReceiver::look_by_group(group, slots, bytes, links.poll_count, seen);
   }
   RONDO_HD static void release(DeviceLinkEnds &ends) { ends.ll_in.release_by_group(); }
 };
 using GroupLl = GroupOfFlaggedData<LlEnds>;
 
 struct Ll128Ends {
+  static constexpr memory::Site ready_vote = memory::Site::ll128_ready_vote;
   [[nodiscard]] RONDO_HD static bool can_send(DeviceLinkEnds &ends) { return ends.ll128_out.can_send(); }
+  [[nodiscard]] RONDO_HD static uint64_t counter(const DeviceLinkEnds &ends) { return ends.ll128_out.counter(); }
   template <Group G>
-  RONDO_HD static void post(G group, DeviceLinkEnds &ends, const std::byte *payload, size_t bytes, uint32_t signature) {
-    ends.ll128_out.post_by_group(group, payload, bytes, signature);
+  RONDO_HD static void post(G group, DeviceLinkEnds &ends, uint64_t counter, const std::byte *payload, size_t bytes,
+                            uint32_t signature) {
+    ends.ll128_out.post_by_group(group, counter, payload, bytes, signature);
   }
   template <Group G>
-  [[nodiscard]] RONDO_HD static LlOutcome receive(G group, DeviceLinkEnds &ends, std::byte *payload, size_t bytes,
-                                                  uint32_t signature, uint32_t poll_count) {
-    return ends.ll128_in.receive_by_group(group, payload, bytes, signature, poll_count);
+  RONDO_HD static void look(G group, LaneLinks &links, const Step &step, size_t bytes, uint32_t signature,
+                            LlOutcome (&seen)[2]) {
+    RONDO_UNROLL
+    for (uint32_t which = 0; which < 2; ++which)
+      if (step.recv_link[which] != no_link)
+        seen[which] = links.at(step.recv_link[which])
+                          .ll128_in.look_by_group(group, links.operand(which), bytes, signature, links.poll_count);
   }
   RONDO_HD static void release(DeviceLinkEnds &ends) { ends.ll128_in.release(); }
 };

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The host's side of links: the ends of connections, and the protocols as the interpreter calls them.
 //
-// A protocol P is asked by every thread of a group, for a link: P::can_send, P::fetch (moved: `operand` can be read;
-// blocked; failed), P::stage (where the result is to be written), P::readable_kinds (of exported buffers), P::post,
-// P::release; for all links of a step P::publish, until which posts and releases may be put off; and for all links of
-// the lane P::drained (every handle came back).
+// A protocol P is asked by every thread of a group, for all links of a step: P::wait (moved: results can be sent, and
+// where a group waits for operands together, these are there; blocked; failed); for a link: P::fetch (moved: `operand`
+// can be read; blocked; failed), P::stage (where the result is to be written), P::readable_kinds (of exported buffers),
+// P::post, P::release; for all links of a step P::publish, until which posts and releases may be put off; and for all
+// links of the lane P::drained (every handle came back).
 #pragma once
 
 #include <cstddef>
@@ -52,7 +53,10 @@ struct HostLinks {
 };
 
 struct HostSimple {
-  static bool can_send(SingleThread, HostLinks &links, LinkIndex to) { return links.ends[to]->simple_out.can_send(); }
+  static Progress wait(SingleThread, HostLinks &links, const Step &step, uint64_t, uint32_t, LaneState &) {
+    const auto can_send = [&](LinkIndex to) { return links.ends[to]->simple_out.can_send(); };
+    return all_send_links(step, can_send) ? Progress::moved : Progress::blocked;
+  }
 
   static Progress fetch(SingleThread, HostLinks &links, LinkIndex link, uint32_t which, uint64_t bytes,
                         uint32_t signature, const std::byte *&operand, Fault &fault) {
@@ -71,13 +75,13 @@ struct HostSimple {
     return Progress::failed;
   }
 
-  static std::byte *stage(HostLinks &links, LinkIndex link) { return links.ends[link]->simple_out.payload(); }
+  static std::byte *stage(HostLinks &links, LinkIndex link, uint32_t) { return links.ends[link]->simple_out.payload(); }
 
   static uint32_t readable_kinds(HostLinks &links, LinkIndex link) { return links.ends[link]->readable_kinds; }
 
   /// `kind` is not in_slot: `exported` is exported as `handle` says.
-  static void post(SingleThread, HostLinks &links, LinkIndex link, uint64_t bytes, uint32_t signature, PayloadKind kind,
-                   const MemoryHandle *handle, const std::byte *exported) {
+  static void post(SingleThread, HostLinks &links, LinkIndex link, uint32_t, uint64_t bytes, uint32_t signature,
+                   PayloadKind kind, const MemoryHandle *handle, const std::byte *exported) {
     SlotHeader fields;
     fields.signature = signature;
     fields.bytes = bytes;
@@ -110,7 +114,10 @@ struct HostSimple {
 };
 
 struct HostLl {
-  static bool can_send(SingleThread, HostLinks &links, LinkIndex link) { return links.ends[link]->ll_out.can_send(); }
+  static Progress wait(SingleThread, HostLinks &links, const Step &step, uint64_t, uint32_t, LaneState &) {
+    const auto can_send = [&](LinkIndex to) { return links.ends[to]->ll_out.can_send(); };
+    return all_send_links(step, can_send) ? Progress::moved : Progress::blocked;
+  }
 
   static Progress fetch(SingleThread, HostLinks &links, LinkIndex link, uint32_t which, uint64_t bytes,
                         uint32_t signature, const std::byte *&operand, Fault &fault) {
@@ -124,11 +131,11 @@ struct HostLl {
   }
 
   /// One place for all links of a step: the result is packed from there into each slot.
-  static std::byte *stage(HostLinks &links, LinkIndex) { return links.scratch->result(); }
+  static std::byte *stage(HostLinks &links, LinkIndex, uint32_t) { return links.scratch->result(); }
   static uint32_t readable_kinds(HostLinks &, LinkIndex) { return 0; }
 
-  static void post(SingleThread, HostLinks &links, LinkIndex link, uint64_t bytes, uint32_t signature, PayloadKind,
-                   const MemoryHandle *, const std::byte *) {
+  static void post(SingleThread, HostLinks &links, LinkIndex link, uint32_t, uint64_t bytes, uint32_t signature,
+                   PayloadKind, const MemoryHandle *, const std::byte *) {
     links.ends[link]->ll_out.post(links.scratch->result(), bytes, signature, links.wake);
     if (links.wake) links.peers->wake(links.ends[link]->peer);
   }

@@ -7,8 +7,8 @@
 // between two calls has published whole slices only.
 //
 // In a group every thread makes the same calls and takes the same branches: what one thread alone looks at (a flag, a
-// counter) it tells the others by a vote. Between the first vote of a call and the barrier before it publishes, all may
-// read the ends of the links; behind that barrier one thread writes them.
+// counter) it tells the others by a vote, one for all that a step waits for. Between that vote and the barrier before
+// it publishes, all may read the ends of the links; behind that barrier one thread writes them.
 //
 // By reference: a payload that already lies in one of the sender's buffers (its only operand is src or acc, or the step
 // writes dst as well) is exported to the peer instead of copied into the slot, if that buffer can be read by the peer
@@ -143,9 +143,8 @@ template <Group G, class Protocol, class Reducer, class Links>
   const uint64_t bytes = count * program.element_bytes;
   const bool sends = (step.flags & step_send) != 0;
 
-  bool full = false;
-  for (const LinkIndex to : step.send_link) full |= sends && to != no_link && !Protocol::can_send(group, links, to);
-  if (any_at<memory::Site::send_vote>(group, full)) return Progress::blocked;
+  const Progress ready = Protocol::wait(group, links, step, bytes, buffers.signature, state);
+  if (ready != Progress::moved) return ready;
 
   typename Reducer::Args args{};
   args.count = count;
@@ -175,7 +174,7 @@ template <Group G, class Protocol, class Reducer, class Links>
     if (exporting != nullptr)
       kinds[which] = exporting->handle.choose(Protocol::readable_kinds(links, link), exported, bytes);
     if (kinds[which] != PayloadKind::in_slot) continue;
-    std::byte *const stage = Protocol::stage(links, link);
+    std::byte *const stage = Protocol::stage(links, link, which);
     if (stage != staged) args.add_output(stage);
     staged = stage;
   }
@@ -187,7 +186,7 @@ template <Group G, class Protocol, class Reducer, class Links>
   RONDO_UNROLL
   for (uint32_t which = 0; which < 2 && sends; ++which)
     if (step.send_link[which] != no_link)
-      Protocol::post(group, links, step.send_link[which], bytes, buffers.signature, kinds[which],
+      Protocol::post(group, links, step.send_link[which], which, bytes, buffers.signature, kinds[which],
                      exporting != nullptr ? &exporting->handle : nullptr, exported);
   for (const LinkIndex link : step.recv_link)
     if ((step.flags & step_recv) != 0 && link != no_link) Protocol::release(group, links, link);

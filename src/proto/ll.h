@@ -125,16 +125,20 @@ class LlSender {
     count_post(unit_count);
   }
 
-  /// The same by all threads of a group, right behind a barrier; nobody sleeps. `payload` is 4-byte aligned and
-  /// readable in whole words. orders: what callers did before and after. The caller's next barrier comes before the
-  /// sender is asked again.
+  /// That of the next slot.
+  [[nodiscard]] RONDO_HD uint64_t counter() const { return posted_; }
+
+  /// The same as post() by all threads of a group, right behind a barrier before which each has taken counter(); nobody
+  /// sleeps. `payload` is 4-byte aligned and readable in whole words. orders: what callers did before and after. The
+  /// caller's next barrier comes before counter() is taken again.
   template <Group G>
-  RONDO_HD void post_by_group(G group, const std::byte *payload, size_t bytes, uint32_t signature, bool orders) {
+  RONDO_HD void post_by_group(G group, uint64_t counter, const std::byte *payload, size_t bytes, uint32_t signature,
+                              bool orders) {
     const uint32_t slot_count = connection_.geometry.slot_count;
-    const uint32_t flag = ll::flag_of(posted_, slot_count, signature);
-    uint64_t *const units = connection_.ll_units(posted_);
+    const uint32_t flag = ll::flag_of(counter, slot_count, signature);
+    uint64_t *const units = connection_.ll_units(counter);
     const size_t unit_count = ll::unit_count_of(bytes);
-    const bool sweeps = ll::sweeps(posted_, slot_count);
+    const bool sweeps = ll::sweeps(counter, slot_count);
     if (sweeps) {  // before unit 0, which is a release then: whoever has it sees no older unit in a later lap
       for (size_t unit = ll::whole_pairs(unit_count) + group.rank(); unit < longest_; unit += group.size())
         memory::store_relaxed(units[unit], 0);
@@ -150,9 +154,8 @@ class LlSender {
       unit += 2 * size_t{group.size()};
     }
     for (; unit < unit_count; unit += 2 * size_t{group.size()})
-      memory::store_pair_relaxed(units + unit, pair_at(unit));  // W2, pairs by value with R1 in receive_by_group
-    if constexpr (memory::is_kept(memory::Site::ll_post_barrier)) group.sync();
-    if (group.rank() == 0) count_post(ll::whole_pairs(unit_count));  // which the others have read
+      memory::store_pair_relaxed(units + unit, pair_at(unit));  // W2, pairs by value with R1 in look_by_group
+    if (group.rank() == 0) count_post(ll::whole_pairs(unit_count));  // the others have taken the counter
   }
 
  private:
@@ -167,6 +170,7 @@ class LlSender {
   uint32_t longest_ = 0;  ///< units of the longest message so far
 };
 
+/// Of a slot; or of what a thread of a group has of it.
 enum class LlOutcome : uint8_t { stale, full, foreign };
 
 class LlReceiver {
@@ -193,37 +197,66 @@ class LlReceiver {
     return LlOutcome::full;
   }
 
-  /// The same by all threads of a group, each of which looks at its units up to poll_count times; nobody sleeps. All
-  /// return the same. `payload` is 4-byte aligned and writable in whole pairs of words. orders: as the sender's.
-  template <Group G>
-  [[nodiscard]] RONDO_HD LlOutcome receive_by_group(G group, std::byte *payload, size_t bytes, uint32_t signature,
-                                                    uint32_t poll_count, bool orders) const {
-    const uint32_t slot_count = connection_.geometry.slot_count;
-    const uint32_t flag = ll::flag_of(consumed_, slot_count, signature);
-    const uint64_t *const units = connection_.ll_units(consumed_);
-    const size_t unit_count = ll::unit_count_of(bytes);
-    const bool acquires = orders || ll::sweeps(consumed_, slot_count);
-    bool foreign = false;
-    bool stale = false;
-    for (size_t unit = 2 * size_t{group.rank()}; unit < unit_count && !stale; unit += 2 * size_t{group.size()}) {
-      const bool both = unit + 1 < unit_count;
-      memory::Pair pair{};
-      stale = true;
-      for (uint32_t look = 0; stale && look < poll_count; ++look) {
-        memory::Attempt attempt;
-        // R1, pairs by value with W2 in post_by_group
-        pair = unit == 0 ? memory::load_first_pair(units, acquires) : memory::load_pair_relaxed(units + unit);
-        stale = ll::flag_in(pair.first) != flag || (both && ll::flag_in(pair.second) != flag);
-        if (!stale) attempt.keep();
-      }
-      foreign = stale && ll::flag_in(pair.first) != flag && ll::is_same_lap(ll::flag_in(pair.first), flag);
+  /// The next slot as a group takes it. `payload` is 4-byte aligned and writable in whole pairs of words. orders: as
+  /// the sender's.
+  struct Slot {
+    const uint64_t *units = nullptr;  ///< null: there is none to be taken
+    std::byte *payload = nullptr;
+    uint32_t flag = 0;
+    bool acquires = false;
+
+    // R1, pairs by value with W2 in post_by_group
+    [[nodiscard]] RONDO_HD memory::Pair load(size_t unit) const {
+      return unit == 0 ? memory::load_first_pair(units, acquires) : memory::load_pair_relaxed(units + unit);
+    }
+    [[nodiscard]] RONDO_HD bool is_stale(const memory::Pair &pair, bool both) const {
+      return ll::flag_in(pair.first) != flag || (both && ll::flag_in(pair.second) != flag);
+    }
+    [[nodiscard]] RONDO_HD bool is_foreign(const memory::Pair &pair) const {
+      return ll::flag_in(pair.first) != flag && ll::is_same_lap(ll::flag_in(pair.first), flag);
+    }
+    RONDO_HD void keep(const memory::Pair &pair, size_t unit) const {
       ll::set_aligned_word(payload, 4 * unit, ll::data_of(pair.first));
       ll::set_aligned_word(payload, 4 * unit + 4, ll::data_of(pair.second));
     }
-    // Units of another operation's slot may be fewer: one that is there decides.
-    if (any_at<memory::Site::ll_fetch_vote>(group, stale))
-      return group.any(foreign) ? LlOutcome::foreign : LlOutcome::stale;
-    return LlOutcome::full;
+  };
+  [[nodiscard]] RONDO_HD Slot next_slot(std::byte *payload, uint32_t signature, bool orders) const {
+    const uint32_t slot_count = connection_.geometry.slot_count;
+    return {connection_.ll_units(consumed_), payload, ll::flag_of(consumed_, slot_count, signature),
+            orders || ll::sweeps(consumed_, slot_count)};
+  }
+
+  /// Takes two slots of `bytes` each, by all threads of a group, each of which looks at its units of both side by side,
+  /// up to poll_count times; nobody sleeps. A vote stands behind it: what is full for all threads has been taken. A
+  /// slot of another operation may have fewer units, so one that is foreign decides.
+  template <Group G>
+  RONDO_HD static void look_by_group(G group, const Slot (&slots)[2], size_t bytes, uint32_t poll_count,
+                                     LlOutcome (&seen)[2]) {
+    const size_t unit_count = ll::unit_count_of(bytes);
+    bool stale = false;
+    for (size_t unit = 2 * size_t{group.rank()}; unit < unit_count && !stale; unit += 2 * size_t{group.size()}) {
+      const bool both = unit + 1 < unit_count;
+      memory::Pair pairs[2]{};
+      bool late[2] = {};
+      stale = true;
+      for (uint32_t look = 0; stale && look < poll_count; ++look) {
+        memory::Attempt attempt;
+        RONDO_UNROLL
+        for (uint32_t which = 0; which < 2; ++which)  // under way together
+          if (slots[which].units != nullptr) pairs[which] = slots[which].load(unit);
+        RONDO_UNROLL
+        for (uint32_t which = 0; which < 2; ++which)
+          late[which] = slots[which].units != nullptr && slots[which].is_stale(pairs[which], both);
+        stale = late[0] || late[1];
+        if (!stale) attempt.keep();
+      }
+      RONDO_UNROLL
+      for (uint32_t which = 0; which < 2; ++which) {
+        if (slots[which].units == nullptr) continue;
+        if (late[which]) seen[which] = slots[which].is_foreign(pairs[which]) ? LlOutcome::foreign : LlOutcome::stale;
+        slots[which].keep(pairs[which], unit);
+      }
+    }
   }
 
   void release(bool wake) {

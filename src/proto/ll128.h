@@ -86,27 +86,29 @@ class Ll128Sender {
     return posted_ - consumed_ < connection_.geometry.slot_count;
   }
 
-  /// Writes and so publishes a slot, by all threads of a group, right behind a barrier. bytes <= ll128_slot_bytes.
-  /// `payload` is 8-byte aligned and readable in whole words. The caller's next barrier comes before the sender is
-  /// asked again.
+  /// That of the next slot.
+  [[nodiscard]] RONDO_HD uint64_t counter() const { return posted_; }
+
+  /// Writes and so publishes a slot, by all threads of a group, right behind a barrier before which each has taken
+  /// counter(). bytes <= ll128_slot_bytes. `payload` is 8-byte aligned and readable in whole words. The caller's next
+  /// barrier comes before counter() is taken again.
   template <Group G>
-  RONDO_HD void post_by_group(G group, const std::byte *payload, size_t bytes, uint32_t signature) {
-    const uint64_t mark = ll128::mark_of(posted_, signature);
-    uint64_t *const words = connection_.ll128_words(posted_);
+  RONDO_HD void post_by_group(G group, uint64_t counter, const std::byte *payload, size_t bytes, uint32_t signature) {
+    const uint64_t mark = ll128::mark_of(counter, signature);
+    uint64_t *const words = connection_.ll128_words(counter);
     const uint32_t line_count = ll128::line_count_of(bytes);
     const ll128::Share share = ll128::Share::of(group);
     uint32_t next = share.first;
     if (next == 0) {
-      store<memory::release>(words, 0, share.part, payload, bytes, mark);  // W2, pairs with R1 in receive_by_group
+      store<memory::release>(words, 0, share.part, payload, bytes, mark);  // W2, pairs with R1 in look_by_group
       next += share.stride;
     }
     for (; next < line_count; next += share.stride)
-      store<memory::relaxed>(words, next, share.part, payload, bytes, mark);  // W2, pairs with R1 in receive_by_group
-    if (posted_ % ll::sweep_period < connection_.geometry.slot_count)
+      store<memory::relaxed>(words, next, share.part, payload, bytes, mark);  // W2, pairs with R1 in look_by_group
+    if (counter % ll::sweep_period < connection_.geometry.slot_count)
       for (uint32_t line = line_count + group.rank(); line < connection_.geometry.ll128_lines(); line += group.size())
         memory::store_relaxed(mark_at(words, line), 0);
-    if constexpr (memory::is_kept(memory::Site::ll128_post_barrier)) group.sync();
-    if (group.rank() == 0) ++posted_;  // which the others have read
+    if (group.rank() == 0) ++posted_;  // the others have taken the counter
   }
 
  private:
@@ -134,29 +136,25 @@ class Ll128Receiver {
   RONDO_HD explicit Ll128Receiver(ConnectionView connection, uint64_t first_counter = 0)
       : connection_(connection), consumed_(first_counter) {}
 
-  /// By all threads of a group, each of which looks at its lines up to poll_count times; all return the same. full:
-  /// `bytes` of payload were written to `payload`, which is 8-byte aligned and writable in whole lines. stale:
-  /// something is still to come; nothing is consumed. foreign: the slot is another operation's.
+  /// By all threads of a group, each of which looks at its lines up to poll_count times. A vote stands behind it: if
+  /// all is full for all threads, `bytes` of payload were written to `payload`, which is 8-byte aligned and writable in
+  /// whole lines. A slot of another operation may have fewer lines, so one that is foreign decides.
   template <Group G>
-  [[nodiscard]] RONDO_HD LlOutcome receive_by_group(G group, std::byte *payload, size_t bytes, uint32_t signature,
-                                                    uint32_t poll_count) const {
+  [[nodiscard]] RONDO_HD LlOutcome look_by_group(G group, std::byte *payload, size_t bytes, uint32_t signature,
+                                                 uint32_t poll_count) const {
     const uint64_t wanted = ll128::mark_of(consumed_, signature);
     const uint64_t *const words = connection_.ll128_words(consumed_);
     const uint32_t line_count = ll128::line_count_of(bytes);
     const ll128::Share share = ll128::Share::of(group);
-    bool stale = false;
-    bool foreign = false;
-    for (uint32_t line = share.first; line < line_count && !stale; line += share.stride) {
+    LlOutcome seen = LlOutcome::full;
+    for (uint32_t line = share.first; line < line_count && seen == LlOutcome::full; line += share.stride) {
       uint64_t mark = load(words, line, share.part, wanted, payload);  // R1, pairs with W2 in post_by_group
       for (uint32_t look = 1; ll128::flag_in(mark) != ll128::flag_in(wanted) && look < poll_count; ++look)
         mark = load(words, line, share.part, wanted, payload);
-      stale = mark != wanted;
-      foreign = stale && ll128::flag_in(mark) == ll128::flag_in(wanted);
+      if (mark != wanted)
+        seen = ll128::flag_in(mark) == ll128::flag_in(wanted) ? LlOutcome::foreign : LlOutcome::stale;
     }
-    // Lines of another operation's slot may be fewer: one that is there decides.
-    if (any_at<memory::Site::ll128_fetch_vote>(group, stale))
-      return group.any(foreign) ? LlOutcome::foreign : LlOutcome::stale;
-    return LlOutcome::full;
+    return seen;
   }
 
   RONDO_HD void release() {

@@ -53,15 +53,13 @@ enum class Site : uint8_t {
   simple_post,                ///< S3
   simple_release,             ///< R3
   ll_post,                    ///< W2 of unit 0
-  ll_post_barrier,            ///< in a group: every thread has taken the counter before it moves on
   ll128_post,                 ///< W2 of a line: what ties its mark to its payload where there is no device
-  ll128_post_barrier,         ///< in a group: every thread has taken the counter before it moves on
   ll128_release,              ///< R2
-  send_vote,                  ///< in a group: thread 0 has seen a free slot (W1) before any thread fills it
-  simple_fetch_vote,          ///< in a group: thread 0 has seen a slot (R1) before any thread reads it
-  ll_fetch_vote,              ///< in a group: every thread's words of the operand before any thread reads it
-  ll128_fetch_vote,           ///< in a group: likewise
-  slice_barrier,              ///< in a group: operands read and results written before the slice is published
+  simple_ready_vote,          ///< in a group: thread 0 has seen free slots (S1) and full ones (R1) before any uses one
+  ll_ready_vote,              ///< in a group: every thread's words of all operands before any thread reads them
+  ll128_ready_vote,           ///< in a group: as ll_ready_vote
+  slice_barrier,              ///< in a group: operands read, results written and counters taken before the slice is
+                              ///< published
   lane_end,                   ///< the lanes of a kernel before the last one of them reports
   operation_end,              ///< that report
   load_store_post,                ///< P2

@@ -8,6 +8,8 @@
 
 #include <cstdint>
 
+#include "src/base/host_device.h"
+
 namespace rondo {
 
 enum StepFlag : uint8_t {
@@ -33,5 +35,24 @@ struct Step {
   bool operator==(const Step &) const = default;
 };
 static_assert(sizeof(Step) == 12 && alignof(Step) == 2);
+
+/// True: is(link) for each link on which the step sends. It stops at the first that is not.
+template <class Is>
+[[nodiscard]] RONDO_HD bool all_send_links(const Step &step, const Is &is) {
+  bool all = true;
+  RONDO_UNROLL
+  for (uint32_t which = 0; which < 2; ++which)
+    all = all && ((step.flags & step_send) == 0 || step.send_link[which] == no_link || is(step.send_link[which]));
+  return all;
+}
+/// Likewise receives.
+template <class Is>
+[[nodiscard]] RONDO_HD bool all_recv_links(const Step &step, const Is &is) {
+  bool all = true;
+  RONDO_UNROLL
+  for (uint32_t which = 0; which < 2; ++which)
+    all = all && ((step.flags & step_recv) == 0 || step.recv_link[which] == no_link || is(step.recv_link[which]));
+  return all;
+}
 
 }  // namespace rondo

@@ -27,11 +27,11 @@ struct Line {
   [[nodiscard]] std::byte *payload() { return reinterpret_cast<std::byte *>(words.data()); }
   void post(uint64_t counter, size_t bytes, uint32_t as = signature) {
     for (size_t at = 0; at < bytes; ++at) payload()[at] = static_cast<std::byte>(at + counter + 1);
-    Ll128Sender(view, counter).post_by_group(SingleThread{}, payload(), bytes, as);
+    Ll128Sender(view, counter).post_by_group(SingleThread{}, counter, payload(), bytes, as);
   }
   [[nodiscard]] LlOutcome receive(uint64_t counter, size_t bytes) {
     words.assign(words.size(), 0);
-    return Ll128Receiver(view, counter).receive_by_group(SingleThread{}, payload(), bytes, signature, 1);
+    return Ll128Receiver(view, counter).look_by_group(SingleThread{}, payload(), bytes, signature, 1);
   }
   [[nodiscard]] bool is_payload(uint64_t counter, size_t bytes) {
     for (size_t at = 0; at < bytes; ++at)
@@ -91,10 +91,10 @@ TEST_CASE("ll128: a sender may not write a slot again before the receiver has gi
   Ll128Receiver receiver(line.view);
   for (uint64_t counter = 0; counter < geometry.slot_count; ++counter) {
     REQUIRE(sender.can_send());
-    sender.post_by_group(SingleThread{}, line.payload(), 8, signature);
+    sender.post_by_group(SingleThread{}, sender.counter(), line.payload(), 8, signature);
   }
   CHECK_FALSE(sender.can_send());
-  REQUIRE(receiver.receive_by_group(SingleThread{}, line.payload(), 8, signature, 1) == LlOutcome::full);
+  REQUIRE(receiver.look_by_group(SingleThread{}, line.payload(), 8, signature, 1) == LlOutcome::full);
   CHECK_FALSE(sender.can_send());
   receiver.release();
   CHECK(sender.can_send());

@@ -37,7 +37,7 @@ struct Slots {
     for (size_t at = 0; at < bytes; ++at) payload()[at] = static_cast<std::byte>(at + counter + 1);
     REQUIRE(sender.can_send());
     if (by_group)
-      sender.post_by_group(SingleThread{}, payload(), bytes, as, false);
+      sender.post_by_group(SingleThread{}, sender.counter(), payload(), bytes, as, false);
     else
       sender.post(payload(), bytes, as, false);
     view.ll_head() = counter + 1;
@@ -45,8 +45,11 @@ struct Slots {
   [[nodiscard]] LlOutcome receive(uint64_t counter, size_t bytes) {
     words.assign(words.size(), 0);
     const LlReceiver receiver(view, counter);
-    return by_group ? receiver.receive_by_group(SingleThread{}, payload(), bytes, signature, 1, false)
-                    : receiver.receive(payload(), bytes, signature);
+    if (!by_group) return receiver.receive(payload(), bytes, signature);
+    LlOutcome seen[2] = {LlOutcome::full, LlOutcome::full};
+    LlReceiver::look_by_group(SingleThread{}, {receiver.next_slot(payload(), signature, false), {}}, bytes, 1, seen);
+    REQUIRE(seen[1] == LlOutcome::full);
+    return seen[0];
   }
   [[nodiscard]] bool is_payload(uint64_t counter, size_t bytes) {
     for (size_t at = 0; at < bytes; ++at)
