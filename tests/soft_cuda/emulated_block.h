@@ -20,8 +20,8 @@ namespace soft_cuda {
 inline thread_local uint32_t looks_in_vain = 0;
 
 /// Between two looks in vain. Threads that only yield keep the machine from all that comes after them, the kernel's own
-/// threads included (Linux 6.18: seconds in which no packet is taken in), so now and then one sleeps, and each time where
-/// its kernel waits for long. It makes tests quicker, too: most of their time was yielding.
+/// threads included (Linux 6.18: seconds in which no packet is taken in), so now and then one sleeps, and each time
+/// where its kernel waits for long. It makes tests quicker, too: most of their time was yielding.
 inline void hand_core_over() {
   constexpr uint32_t long_wait = 4096;
   const uint32_t looks = ++looks_in_vain;
