@@ -111,27 +111,49 @@ RONDO_HD void copy_units(G group, const GroupArgs &args, uint32_t begin, uint32_
   }
 }
 
-/// Copies in_flight vectors of each thread at a time, from vector `first` as long as there are so many; returns the
-/// first vector that is left to a thread. (first, and what is returned, count from the group's thread 0.)
-template <uint32_t in_flight, Group G>
-RONDO_HD uint32_t copy_vectors(G group, const GroupArgs &args, const Split &split, uint32_t first) {
+/// For vectors of a slice, `turns` of each thread at a time, from `first` on as long as there are so many:
+/// load(operands, at) and then result_of(operands), which is stored to all outputs. `ahead`: what a turn has used is
+/// loaded anew for the next time before the other turns are computed, so that loads are under way all the time, in as
+/// many registers as one batch takes. Returns the first vector that is left to a thread. (first, and what is returned,
+/// count from the group's thread 0.)
+template <class Operands, uint32_t turns, bool ahead, Group G, class Load, class Result>
+RONDO_HD uint32_t roll_vectors(G group, const GroupArgs &args, const Split &split, uint32_t unit_bytes, uint32_t first,
+                               const Load &load, const Result &result_of) {
+  const uint32_t step = turns * group.size(), last_turn = (turns - 1) * group.size() + group.rank();
   uint32_t next = first;
+  if (next + last_turn >= split.vectors) return next;
+  const auto place = [&](uint32_t from, uint32_t turn) {
+    return split.vector_at(from + turn * group.size() + group.rank(), unit_bytes);
+  };
+  Operands operands[turns]{};
+  const auto load_all = [&] {
+    RONDO_UNROLL
+    for (uint32_t turn = 0; turn < turns; ++turn) load(operands[turn], place(next, turn));
+  };
+  if constexpr (ahead) load_all();
   RONDO_KEEP_LOOP
-  for (; next + (in_flight - 1) * group.size() + group.rank() < split.vectors; next += in_flight * group.size()) {
-    Vector values[in_flight];
+  for (bool more = true; more; next += step) {
+    if constexpr (!ahead) load_all();
+    more = next + step + last_turn < split.vectors;
     RONDO_UNROLL
-    for (uint32_t turn = 0; turn < in_flight; ++turn)
-      values[turn] =
-          memory::load_vector(args.inputs[0] + split.vector_at(next + turn * group.size() + group.rank(), 1));
-    RONDO_UNROLL
-    for (uint32_t turn = 0; turn < in_flight; ++turn) {
-      const uint32_t at = split.vector_at(next + turn * group.size() + group.rank(), 1);
+    for (uint32_t turn = 0; turn < turns; ++turn) {
+      const Vector result = result_of(operands[turn]);
       RONDO_UNROLL
       for (uint32_t output = 0; output < outputs_max; ++output)
-        if (output < args.output_count) memory::store_vector(args.outputs[output] + at, values[turn]);
+        if (output < args.output_count) memory::store_vector(args.outputs[output] + place(next, turn), result);
+      if constexpr (ahead)
+        if (more) load(operands[turn], place(next + step, turn));
     }
   }
   return next;
+}
+
+/// As roll_vectors().
+template <uint32_t turns, Group G>
+RONDO_HD uint32_t copy_vectors(G group, const GroupArgs &args, const Split &split, uint32_t first) {
+  const auto load = [&](Vector &value, uint32_t at) { value = memory::load_vector(args.inputs[0] + at); };
+  const auto result_of = [](const Vector &value) { return value; };
+  return roll_vectors<Vector, turns, true>(group, args, split, 1, first, load, result_of);
 }
 
 /// The case in which nothing is computed: one operand, no division. Bits, whatever the type.
@@ -221,31 +243,21 @@ struct GroupReducer {
     }
   }
 
-  /// `inputs`: as many as there are, or inputs_max. As copy_vectors().
+  /// `inputs`: as many as there are, or inputs_max. As roll_vectors().
   template <uint32_t inputs, uint32_t turns, Group G>
   RONDO_HD static uint32_t reduce_vectors(G group, const Args &args, const Split &split, uint32_t first) {
-    uint32_t next = first;
-    RONDO_KEEP_LOOP
-    for (; next + (turns - 1) * group.size() + group.rank() < split.vectors; next += turns * group.size()) {
-      Vector operands[turns][inputs]{};
+    struct Operands {
+      Vector of[inputs];
+    };
+    const auto load = [&](Operands &operands, uint32_t at) {
       RONDO_UNROLL
-      for (uint32_t turn = 0; turn < turns; ++turn) {
-        const uint32_t at = split.vector_at(next + turn * group.size() + group.rank(), sizeof(Storage));
-        RONDO_UNROLL
-        for (uint32_t input = 0; input < inputs; ++input)
-          if (inputs < inputs_max || input == 0 || input < args.input_count)
-            operands[turn][input] = memory::load_vector(args.inputs[input] + at);
-      }
-      RONDO_UNROLL
-      for (uint32_t turn = 0; turn < turns; ++turn) {
-        const uint32_t at = split.vector_at(next + turn * group.size() + group.rank(), sizeof(Storage));
-        const Vector result = reduce_vector<inputs>(operands[turn], args);
-        RONDO_UNROLL
-        for (uint32_t output = 0; output < outputs_max; ++output)
-          if (output < args.output_count) memory::store_vector(args.outputs[output] + at, result);
-      }
-    }
-    return next;
+      for (uint32_t input = 0; input < inputs; ++input)
+        if (inputs < inputs_max || input == 0 || input < args.input_count)
+          operands.of[input] = memory::load_vector(args.inputs[input] + at);
+    };
+    const auto result_of = [&](const Operands &operands) { return reduce_vector<inputs>(operands.of, args); };
+    constexpr bool ahead = sizeof(Storage) > 1;  // else ll128 would spill
+    return roll_vectors<Operands, turns, ahead>(group, args, split, sizeof(Storage), first, load, result_of);
   }
 
   struct alignas(vector_bytes) Elements {

@@ -149,6 +149,20 @@ def loads_under_way(code):
     return most
 
 
+def loads_for_next_time(loop):
+    """How many loads of 16 bytes in a loop's machine code bring what it uses when it comes round again: something
+    before the load reads the registers that it fills, and nothing behind it does."""
+    lines, count = loop.splitlines(), 0
+    registers = [{int(number) for number in re.findall(r"\bR(\d+)\b", line)} for line in lines]
+    for place, line in enumerate(lines):
+        if load := SASS.load.search(line):
+            first = int(re.search(r"\bR(\d+)\b", line[load.end():])[1])
+            filled = set(range(first, first + 4))
+            before, behind = (set().union(*part) & filled for part in (registers[:place], registers[place + 1:]))
+            count += bool(before) and not behind
+    return count
+
+
 def accesses_in_loops(code, syntax):
     """(loads, stores) of 16 bytes in each of its inner loops that has one."""
     counts = [(len(syntax.load.findall(loop)), len(syntax.store.findall(loop))) for loop in inner_loops(code)]
