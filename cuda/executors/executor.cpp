@@ -56,20 +56,15 @@ class KernelExecutor final : public ExecutorBase {
   [[nodiscard]] Result<void> unshare(const void *first) override {
     return regions_ == nullptr ? Result<void>() : withdraw_region(*regions_, queries(), first);
   }
-  void ask_to_follow_peers() override {
-    if (has_news()) follower_->wake();
-  }
-  [[nodiscard]] bool follow_peers(EnqueueWait &wait) override {
-    const bool at_once = has_news() && try_quiet().owns_lock();  // else later
-    return !at_once || follower_->follow(wait);
-  }
+  [[nodiscard]] bool has_peer_news() const override { return regions_ != nullptr && regions_->has_news(); }
+  void ask_to_follow_peers() override { follower_->wake(); }
+  [[nodiscard]] bool follow_peers(EnqueueWait &wait) override { return follower_->follow(wait); }
   void stop_sharing() override;
 
   [[nodiscard]] Result<void> connect(const DeviceRequest &request, InfoExchange &info_exchange) override;
 
  private:
   [[nodiscard]] Result<void> join_group(const DeviceRequest &request);
-  [[nodiscard]] bool has_news() const { return regions_ != nullptr && regions_->has_news(); }
   void follow_if_quiet();  ///< by the follower: opening and closing wait for the device
   [[nodiscard]] RankQueries queries() const {
     return {[this] { return find_dead(); }, [this](uint32_t rank) { return describe_rank(rank); }};
@@ -282,9 +277,11 @@ void KernelExecutor::stop() {
 }
 
 void KernelExecutor::follow_if_quiet() {
+  if (!has_peer_news()) return;
   const auto quiet = try_quiet();
+  if (!quiet.owns_lock()) return;
   const CaptureModeGuard capture_goes_on(*driver_);
-  if (quiet.owns_lock()) regions_->look();
+  regions_->look();
 }
 
 void KernelExecutor::stop_sharing() {

@@ -8,6 +8,7 @@
 #include "src/base/log.h"
 #include "src/base/parse.h"
 #include "src/base/start_thread.h"
+#include "src/engine/device_executor.h"
 
 namespace rondo::cuda {
 namespace {
@@ -107,8 +108,13 @@ bool RegionFollower::follow(EnqueueWait &wait) {
   std::unique_lock lock(mutex_);
   const uint64_t number = ++asked_count_;
   asked_.notify_one();
-  while (done_count_ < number && !wait.is_over()) done_.wait_for(lock, wait_look_interval);
-  return done_count_ >= number;
+  const auto is_done = [&] { return done_count_ >= number; };
+  for (bool over = false; !over && !done_.wait_for(lock, wait_look_interval, is_done);) {
+    lock.unlock();  // it looks at the other ranks
+    over = wait.is_over();
+    lock.lock();
+  }
+  return is_done();
 }
 
 /// A round that has begun when another one is asked for does not count as that: it may have seen less.

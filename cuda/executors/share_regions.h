@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // When a rank announces, opens, withdraws and closes memory that processes share (cuda/transport/regions.h), and for
-// how long it waits for the others. A header of cuda/ alone.
+// how long it waits for the others.
 #pragma once
 
 #include <condition_variable>
@@ -16,7 +16,10 @@
 
 #include "cuda/transport/regions.h"
 #include "src/base/result.h"
-#include "src/engine/device_executor.h"
+
+namespace rondo {
+class EnqueueWait;
+}
 
 namespace rondo::cuda {
 

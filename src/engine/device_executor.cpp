@@ -7,24 +7,32 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
+#include "src/base/parse.h"
 #include "src/base/start_thread.h"
 #include "src/engine/device_monitor.h"
 #include "src/engine/launches.h"
+#include "src/engine/watch.h"
 
 namespace rondo {
 namespace {
 
 constexpr uint64_t abandoned_interval_ns = 5'000'000;
-constexpr uint64_t ns_per_ms = 1'000'000;
+constexpr uint64_t peers_check_interval_ns = 20'000'000;
 
 }  // namespace
 
 bool EnqueueWait::is_over() {
-  if (operations_.ranks().failed()) return true;
+  Ranks &ranks = operations_.ranks();
+  if (ranks.failed()) return true;
   const uint64_t now = now_ns(), begun_calls = device_.report().begun_calls;
   if (std::exchange(begun_calls_, begun_calls) != begun_calls || deadline_ns_ == 0)
     deadline_ns_ = now + operations_.timeout_ns();
-  return now >= deadline_ns_;
+  if (now >= deadline_ns_) return true;
+  if (now < next_peers_check_ns_) return false;
+  next_peers_check_ns_ = now + peers_check_interval_ns;
+  const auto ended = find_ended_rank(ranks, operations_.rank(), operations_.rank_count(), number_, RankEnd::any);
+  if (ended) ranks.raise(*ended);
+  return ended.has_value();
 }
 
 DeviceExecutor::DeviceExecutor() = default;
@@ -62,10 +70,11 @@ Result<void> DeviceExecutor::enqueue_one(const WorkItem &work, void *stream) {
   operations_->ranks().enter(work.number, entered);
   // First: a launch waits where the stream's queue is full.
   monitor_->add(work.number, entered, Operations::cost_of(plan), work.captured);
-  EnqueueWait wait(*this, *operations_);
+  EnqueueWait wait(*this, *operations_, work.number);
   const auto launched = [&]() -> Result<void> {
-    // Before this call is in flight, and waits for who may wait for that.
-    if (!call.captured && !follow_peers(wait)) return opening_timed_out();
+    // Before this call is in flight, and waits for who may wait for that; if something is now, a later call.
+    const bool follows = !call.captured && has_peer_news() && try_quiet().owns_lock();
+    if (follows && !follow_peers(wait)) return opening_timed_out();
     const auto held = Launches::of_process().hold(wait);
     return held.owns_lock() ? launch(call, stream) : opening_timed_out();
   }();
@@ -80,10 +89,11 @@ Result<void> DeviceExecutor::enqueue_one(const WorkItem &work, void *stream) {
 Error DeviceExecutor::opening_timed_out() const {
   return {RONDO_ERROR_TIMEOUT,
           "rank " + std::to_string(operations_->rank()) + " waited longer than its timeout of " +
-              std::to_string(operations_->timeout_ns() / ns_per_ms) +
-              " ms while its process opened or closed memory that others had registered or deregistered, which waits "
+              show_seconds(operations_->timeout_ns()) +
+              " s while its process opened or closed memory that others had registered or deregistered, which waits "
               "for all work on a device, the application's included; look at what does not end on " + describe() +
-              ", or on another device of the process, or raise timeout_ms (RONDO_TIMEOUT)"};
+              ", or on another device of the process, or raise timeout_ms (RONDO_TIMEOUT); "
+              "rondo_comm_destroy waits for it, too"};
 }
 
 void DeviceExecutor::look_for_failure() {

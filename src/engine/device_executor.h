@@ -52,18 +52,22 @@ struct DeviceCall {
 class DeviceExecutor;
 
 /// How long a call waits, before it is enqueued, for memory of peers to be opened or closed: until its communicator
-/// fails, or the timeout is over. Of one call, on its thread.
+/// fails, a peer that owes it something ends, or the timeout is over. Of one call, on its thread.
 class EnqueueWait {
  public:
   /// Both outlive it.
-  EnqueueWait(const DeviceExecutor &device, const Operations &operations) : device_(device), operations_(operations) {}
-  /// The time begins with the first look, and anew with each replay that begins, since each has its own.
+  EnqueueWait(const DeviceExecutor &device, const Operations &operations, uint64_t number)
+      : device_(device), operations_(operations), number_(number) {}
+  /// The time begins with the first look, and anew with each replay that begins, since each has its own. Raises a
+  /// peer's end.
   [[nodiscard]] bool is_over();
 
  private:
   const DeviceExecutor &device_;
   const Operations &operations_;
+  const uint64_t number_;                       ///< of the call's operation
   uint64_t begun_calls_ = 0, deadline_ns_ = 0;  ///< no deadline: not looked yet
+  uint64_t next_peers_check_ns_ = 0;
 };
 
 class DeviceExecutor : public Executor {
@@ -84,10 +88,13 @@ class DeviceExecutor : public Executor {
   virtual void stop() = 0;
   /// Nothing that was enqueued has still to end. When no calls come any more.
   [[nodiscard]] virtual bool drained() const = 0;
-  /// Has another thread follow what peers have shared or withdrawn, if nothing is in flight. Does not wait: that thread
+  /// Peers have shared or withdrawn memory, and this rank has not followed yet.
+  [[nodiscard]] virtual bool has_peer_news() const { return false; }
+  /// There is news: has another thread follow, if nothing of the process is in flight now. Does not wait: that thread
   /// may, for replays that have not begun, which the monitor must be able to end.
   virtual void ask_to_follow_peers() {}
-  /// Before a call is enqueued: the same, and waits until that is done. False: the wait is over before.
+  /// The same before a call is enqueued, and waits until that is done; other calls of the process wait as well. False:
+  /// the wait is over before.
   [[nodiscard]] virtual bool follow_peers(EnqueueWait &) { return true; }
   /// An error of the device that came after a launch, if there is one.
   [[nodiscard]] virtual Result<void> check_device() const = 0;

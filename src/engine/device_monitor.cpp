@@ -109,7 +109,7 @@ bool DeviceMonitor::look(std::unique_lock<std::mutex> &lock) {
       operations_.give_up_turns();
     }
   }
-  device_.ask_to_follow_peers();
+  if (device_.has_peer_news()) device_.ask_to_follow_peers();
   lock.lock();
   return busy;
 }

@@ -9,6 +9,7 @@
 namespace rondo {
 namespace {
 
+constexpr int yields_before_naps = 32;  // a call may only have asked whether all is quiet
 constexpr uint64_t quiet_look_ns = 100'000;
 
 }  // namespace
@@ -32,6 +33,10 @@ void Launches::remove(const DeviceExecutor &executor) {
 /// Looks again and again: who waits for a lock sees no failure.
 std::shared_lock<std::shared_mutex> Launches::hold(EnqueueWait &wait) {
   std::shared_lock lock(mutex_, std::try_to_lock);
+  for (int look = 0; !lock.owns_lock() && look < yields_before_naps; ++look) {
+    yield_core();
+    static_cast<void>(lock.try_lock());
+  }
   while (!lock.owns_lock() && !wait.is_over()) {
     sleep_for_ns(quiet_look_ns);
     static_cast<void>(lock.try_lock());

@@ -22,6 +22,7 @@
 
 using namespace rondo;
 using rondo_test::DeviceBuffer;
+using rondo_test::NoExporter;
 using rondo_test::Table;
 using rondo_test::TableExecutor;
 
@@ -34,11 +35,6 @@ constexpr const char *names[] = {"host", "kernel", "copy", "table"};
 constexpr uint64_t second_ns = 1'000'000'000;
 constexpr uint32_t rank_count = 3;
 constexpr size_t element_count = 3000;
-
-class NoExporter final : public MemoryExporter {
- public:
-  [[nodiscard]] MemoryHandle find(const std::byte *, size_t) const override { return {}; }
-};
 
 /// Buffers and streams where an executor of that kind works.
 class Place {

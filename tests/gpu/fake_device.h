@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An executor of a device on which the test says what happens: its calls end when they are launched.
+// An executor of a device on which the test says what happens: its calls end when they are launched. And what the
+// operations of such a test are made with.
 #pragma once
 
 #include <atomic>
@@ -8,8 +9,15 @@
 
 #include "cuda/executors/share_regions.h"
 #include "src/engine/device_executor.h"
+#include "src/engine/operations.h"
 
 namespace rondo_test {
+
+/// Nothing is registered.
+class NoExporter final : public rondo::MemoryExporter {
+ public:
+  [[nodiscard]] rondo::MemoryHandle find(const std::byte *, size_t) const override { return {}; }
+};
 
 class FakeDevice final : public rondo::DeviceExecutor {
  public:
@@ -33,15 +41,15 @@ class FakeDevice final : public rondo::DeviceExecutor {
   [[nodiscard]] rondo::Result<void> check_device() const override {
     return lost ? rondo::Error{RONDO_ERROR_SYSTEM, "as the test wants"} : rondo::Result<void>();
   }
-  [[nodiscard]] bool follow_peers(rondo::EnqueueWait &wait) override {
-    return follower == nullptr || follower->follow(wait);
-  }
+  [[nodiscard]] bool has_peer_news() const override { return has_news; }
+  [[nodiscard]] bool follow_peers(rondo::EnqueueWait &wait) override { return follower->follow(wait); }
 
   std::atomic<bool> stopped = false;  ///< its kernel, because another rank's did
   std::atomic<bool> busy = false;     ///< what was enqueued has not ended, whatever it is told
   std::atomic<bool> lost = false;
+  std::atomic<bool> has_news = false;  ///< only calls follow it, by `follower`, and not the monitor
   std::atomic<uint64_t> launched_number = 0, replay_count = 0;
-  std::unique_ptr<rondo::cuda::RegionFollower> follower;  ///< null: peers share nothing
+  std::unique_ptr<rondo::cuda::RegionFollower> follower;
 
  protected:
   [[nodiscard]] rondo::Result<void> launch(const rondo::DeviceCall &call, void *) override {

@@ -7,7 +7,6 @@
 #include <future>
 #include <memory>
 #include <mutex>
-#include <thread>
 
 #include "src/base/clock.h"
 #include "src/bootstrap/store/local.h"
@@ -21,16 +20,12 @@
 using namespace rondo;
 using rondo::cuda::RegionFollower;
 using rondo_test::FakeDevice;
+using rondo_test::NoExporter;
 
 namespace {
 
 constexpr uint64_t second_ns = 1'000'000'000;
 constexpr uint64_t short_ns = 200'000'000, long_ns = 60 * second_ns;
-
-class NoExporter final : public MemoryExporter {
- public:
-  [[nodiscard]] MemoryHandle find(const std::byte *, size_t) const override { return {}; }
-};
 
 /// A communicator of one rank, whose calls are launched on `device`.
 struct Rank {
@@ -95,10 +90,22 @@ class StuckDriver {
   bool goes_on_ = false;
 };
 
+/// Waits for that, but not without end. Any thread.
 template <class Ready>
-void wait_until(const Ready &ready) {
+[[nodiscard]] bool comes_true(const Ready &ready) {
   for (const uint64_t end_ns = now_ns() + long_ns; !ready() && now_ns() < end_ns;) sleep_for_ns(1'000'000);
-  REQUIRE(ready());
+  return ready();
+}
+
+/// Another communicator's quiet moment, as long as `driver` waits. True: it was one.
+std::future<bool> begin_quiet_moment(StuckDriver &driver) {
+  auto moment = std::async(std::launch::async, [&driver] {
+    const auto quiet = Launches::of_process().try_quiet();
+    driver.wait();
+    return quiet.owns_lock();
+  });
+  REQUIRE(comes_true([&] { return driver.waiting_count == 1; }));
+  return moment;
 }
 
 /// How a call ends that waits for `driver`, and that the next one tells that failure, too.
@@ -113,7 +120,7 @@ void check_stuck(Rank &rank, rondo_status_t status) {
     CHECK(now_ns() - begun_ns >= short_ns);
     CHECK(stuck.error().rank == 0);
     CHECK(stuck.error().operation == 1);
-    CHECK(stuck.error().message.find("rank 0 waited longer than its timeout of 200 ms") != std::string::npos);
+    CHECK(stuck.error().message.find("rank 0 waited longer than its timeout of 0.2 s") != std::string::npos);
     CHECK(stuck.error().message.find("opened or closed memory") != std::string::npos);
     CHECK(stuck.error().message.find("a device of the test") != std::string::npos);
   }
@@ -122,13 +129,22 @@ void check_stuck(Rank &rank, rondo_status_t status) {
   CHECK(next.error().status == RONDO_ERROR_COMM_FAILED);
 }
 
-/// Once the call waits, the communicator fails as by an abort of another thread.
-std::thread abort_later(Rank &rank) {
-  return std::thread([&rank] {
-    wait_until([&] { return rank.operations->ranks().latest_operation(0) == 1; });
+/// Once the call waits, the communicator fails as by an abort of another thread. True: a call came.
+std::future<bool> abort_later(Rank &rank) {
+  return std::async(std::launch::async, [&rank] {
+    const bool came = comes_true([&] { return rank.operations->ranks().latest_operation(0) == 1; });
     sleep_for_ns(50'000'000);
     rank.operations->raise({RONDO_ERROR_ABORTED, "as the test wants"}, 1);
+    return came;
   });
+}
+
+/// check_stuck() where the communicator is aborted, or where its time passes.
+void check_stuck_or_aborted(Rank &rank, bool aborted) {
+  if (!aborted) return check_stuck(rank, RONDO_ERROR_TIMEOUT);
+  auto failing = abort_later(rank);
+  check_stuck(rank, RONDO_ERROR_ABORTED);
+  CHECK(failing.get());
 }
 
 }  // namespace
@@ -141,7 +157,7 @@ TEST_CASE("launches: a process is quiet while no call is enqueued or in flight, 
   const auto device = rank.device;
   CHECK(is_quiet());
   {
-    EnqueueWait wait(*device, *rank.operations);
+    EnqueueWait wait(*device, *rank.operations, 1);
     const auto held = Launches::of_process().hold(wait);
     CHECK(held.owns_lock());
     CHECK_FALSE(is_quiet());
@@ -156,25 +172,21 @@ TEST_CASE("launches: a process is quiet while no call is enqueued or in flight, 
   device->live_on(device);
   CHECK_FALSE(is_quiet());
   device->busy = false;
-  wait_until(is_quiet);
+  CHECK(comes_true(is_quiet));
   rank.device.reset();
 }
 
 TEST_CASE("launches: a call waits for the end of another communicator's quiet moment, and is enqueued then") {
   Rank rank(long_ns);
   StuckDriver driver;
-  std::thread other([&] {
-    const auto quiet = Launches::of_process().try_quiet();
-    driver.wait();
-  });
-  wait_until([&] { return driver.waiting_count == 1; });
+  auto other = begin_quiet_moment(driver);
   auto called = std::async(std::launch::async, [&] { return rank.call(); });
   CHECK(called.wait_for(std::chrono::milliseconds(100)) == std::future_status::timeout);
   CHECK(rank.device->launched_number == 0);
   driver.go_on();
   CHECK(called.get().ok());
   CHECK(rank.device->launched_number == 1);
-  other.join();
+  CHECK(other.get());
 }
 
 TEST_CASE("launches: a quiet moment that does not end holds a call up until its timeout or a failure, and no longer") {
@@ -182,16 +194,10 @@ TEST_CASE("launches: a quiet moment that does not end holds a call up until its 
     CAPTURE(aborted);
     Rank rank(aborted ? long_ns : short_ns);
     StuckDriver driver;
-    std::thread other([&] {
-      const auto quiet = Launches::of_process().try_quiet();
-      driver.wait();
-    });
-    wait_until([&] { return driver.waiting_count == 1; });
-    std::thread failing = aborted ? abort_later(rank) : std::thread([] {});
-    check_stuck(rank, aborted ? RONDO_ERROR_ABORTED : RONDO_ERROR_TIMEOUT);
-    failing.join();
+    auto other = begin_quiet_moment(driver);
+    check_stuck_or_aborted(rank, aborted);
     driver.go_on();
-    other.join();
+    CHECK(other.get());
   }
 }
 
@@ -202,18 +208,17 @@ TEST_CASE("launches: a call whose follower waits for the device returns at its t
     std::atomic<int> rounds = 0;
     Rank rank(aborted ? long_ns : short_ns);
     rank.device->follower = RegionFollower::start([&] { driver.wait(), ++rounds; }).value();
-    std::thread failing = aborted ? abort_later(rank) : std::thread([] {});
-    check_stuck(rank, aborted ? RONDO_ERROR_ABORTED : RONDO_ERROR_TIMEOUT);
-    failing.join();
-    CHECK(driver.waiting_count == 1);  // the round that the call has asked for
-    std::thread releasing([&] {
+    rank.device->has_news = true;  // which nothing but the call has seen
+    check_stuck_or_aborted(rank, aborted);
+    // The round that the call has asked for; on a busy machine the call may have ended before it begins.
+    REQUIRE(comes_true([&] { return driver.waiting_count == 1; }));
+    auto releasing = std::async(std::launch::async, [&] {
       sleep_for_ns(50'000'000);
       driver.go_on();
     });
     rank.device->follower.reset();  // waits for it: what it uses may go then
     CHECK(driver.waiting_count == 0);
     CHECK(rounds >= 1);
-    releasing.join();
   }
 }
 
@@ -224,8 +229,9 @@ TEST_CASE("launches: a call waits for a round that begins after it has asked, no
   rank.device->follower = RegionFollower::start([&] {
                             if (++begun == 1) driver.wait();
                           }).value();
+  rank.device->has_news = true;
   rank.device->follower->wake();
-  wait_until([&] { return driver.waiting_count == 1; });
+  REQUIRE(comes_true([&] { return driver.waiting_count == 1; }));
   auto called = std::async(std::launch::async, [&] { return rank.call(); });
   CHECK(called.wait_for(std::chrono::milliseconds(100)) == std::future_status::timeout);
   driver.go_on();
@@ -234,9 +240,25 @@ TEST_CASE("launches: a call waits for a round that begins after it has asked, no
   CHECK(rank.device->launched_number == 1);
 }
 
+TEST_CASE("launches: a call waits for no follower without news, nor while something is in flight") {
+  StuckDriver driver;
+  Rank rank(long_ns);
+  rank.device->follower = RegionFollower::start([&] { driver.wait(); }).value();
+  CHECK(rank.call().ok());
+  rank.device->has_news = rank.device->busy = true;
+  CHECK(rank.call().ok());
+  CHECK(driver.waiting_count == 0);
+  rank.device->busy = false;
+  auto called = std::async(std::launch::async, [&] { return rank.call(); });
+  CHECK(called.wait_for(std::chrono::milliseconds(100)) == std::future_status::timeout);
+  CHECK(rank.device->launched_number == 2);
+  driver.go_on();
+  CHECK(called.get().ok());
+}
+
 TEST_CASE("launches: the time of a call that waits begins anew with each replay that begins") {
   Rank rank(short_ns);
-  EnqueueWait wait(*rank.device, *rank.operations);
+  EnqueueWait wait(*rank.device, *rank.operations, 1);
   CHECK_FALSE(wait.is_over());
   for (int replay = 0; replay < 2; ++replay) {
     sleep_for_ns(short_ns);

@@ -15,7 +15,7 @@ from job import run_job  # noqa: E402
 PROGRAM = sys.argv.pop(1)
 # The first kernel of load_store: before it come those that every communicator loads.
 LOADING_FAULT = "cuLibraryGetKernel#99=2"
-TIMEOUT, ABORTED = 8, 11  # of rondo_status_t
+TIMEOUT, REMOTE, ABORTED = 8, 9, 11  # of rondo_status_t
 SANITIZED = "RONDO_TEST_SANITIZED" in os.environ  # most of its time goes to what emulated kernels move
 DEVICES = 4  # the most that a rank tells of
 ELEMENTS = 1 << 18  # of float32, in a MiB
@@ -201,10 +201,10 @@ class Regions(unittest.TestCase):
                              "0:end"], {"REGION_RANK_TIMEOUT_MS": "2000"}, ok=False)
         self.assertEqual(ranks[0].last().status, "timeout", ranks[0].output)
 
-    def busy_job(self, ahead, steps, environment=None):
+    def busy_job(self, ahead, steps, environment=None, ok=True):
         """Rank 1 registers while rank 0's device is busy, so that rank 0's process waits for it to open that."""
         return self.job(2, ["sum=first", "0:busy", "1:sleep", "1:register", *["0:sleep"] * 2, *ahead, *steps],
-                        environment)
+                        environment, ok=ok)
 
     def failing_in(self, rank):
         """Number of the status, seconds, message of the step `failing`."""
@@ -214,14 +214,14 @@ class Regions(unittest.TestCase):
 
     def test_a_call_that_finds_news_while_its_device_is_busy_returns_at_its_timeout_and_names_what_it_waited_for(self):
         # Rank 1 calls later, so that its timeout is not the first. The device goes on while rank 0 destroys.
-        ranks = self.busy_job(["1:sleep"] * 3, ["failing", "0:idle", "again", "register", "shared", "sum=again"],
+        ranks = self.busy_job(["1:sleep"] * 7, ["failing", "0:idle", "again", "register", "shared", "sum=again"],
                               {"REGION_RANK_TIMEOUT_MS": "2000"})
         _, seconds, _ = self.failing_in(ranks[0])
         self.assertTrue(2 <= seconds < 10, ranks[0].output)
         for rank in ranks.values():
             status, _, message = self.failing_in(rank)
             self.assertEqual(status, TIMEOUT, rank.output)
-            self.assertRegex(message, "rank 0 waited longer than its timeout of 2000 ms .* opened or closed memory")
+            self.assertRegex(message, "rank 0 waited longer than its timeout of 2 s .* opened or closed memory")
             self.assertIn("CUDA device 0", message)
         self.check_shared(ranks, "again")
 
@@ -229,8 +229,19 @@ class Regions(unittest.TestCase):
         ranks = self.busy_job(["0:abort_soon"], ["failing", "0:idle", "again", "register", "shared", "sum=again"])
         for rank in ranks.values():
             self.assertEqual(self.failing_in(rank)[0], ABORTED, rank.output)
-        self.assertLess(self.failing_in(ranks[0])[1], 10, ranks[0].output)
+        seconds = self.failing_in(ranks[0])[1]  # the abort comes a second after the step before
+        self.assertTrue(0.1 <= seconds < 10, ranks[0].output)
         self.check_shared(ranks, "again")
+
+    def test_a_peer_that_is_killed_while_a_call_waits_for_memory_to_be_opened_ends_that_call_and_is_named(self):
+        # The call waits for about two seconds then; the device would be busy for 11 more, and the timeout is 20 s.
+        ranks = self.busy_job(["1:sleep"] * 3, ["1:kill", "0:failing"], ok=False)
+        self.assertEqual(ranks[1].process.returncode, -9)
+        status, seconds, message = self.failing_in(ranks[0])
+        self.assertEqual(status, REMOTE, ranks[0].output)
+        self.assertTrue(0.1 <= seconds < 8, ranks[0].output)
+        self.assertRegex(message, r"rank 1 \(")
+        self.assertEqual(ranks[0].last().status, "ok", ranks[0].output)
 
     def test_a_call_that_waits_for_memory_to_be_opened_is_right_when_the_device_goes_on(self):
         ranks = self.busy_job(["0:register", "0:idle"], ["sum=behind", "shared", "sum=in_place"])
