@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "src/proto/memory.h"
 
@@ -11,6 +12,7 @@ namespace {
 
 constexpr uint64_t sweep_ns = 2'000'000'000;
 constexpr uint64_t hidden_ns = 4'000'000'000;  // in which a host that lives tells of a cut, and others pass that on
+constexpr uint64_t standstill_ns = 3 * heartbeat_ns;  // without a heartbeat: this rank was stopped, or its machine
 constexpr auto left_state = static_cast<uint32_t>(RankState::left);  // and ended_state comes behind it
 static_assert(ended_state > left_state);
 
@@ -166,11 +168,13 @@ bool News::is_cut_off(uint32_t host, const std::vector<bool> &part) const {
 
 /// A host that ends while a neighbour of it is stopped: ways over that one seem to lead to it. But a host that lives
 /// tells what is down as the other ends do. Where most of its connections are down as those alone have told, and
-/// nothing more comes for a while, it has ended, or is cut off from all that run.
+/// nothing more comes for a while, it has ended, or is cut off from all that run. Time in which this rank itself stood
+/// still does not count: what others told meanwhile may still be on its way to it, or they stood still, too.
 void News::find_hidden(uint64_t now_ns) {
   const uint64_t downs = header().downs;
   if (overlay_.is_mesh() || downs == 0) return;
-  if (downs != watched_downs_) {
+  const bool stood_still = now_ns - std::exchange(hidden_beat_ns_, now_ns) > standstill_ns;
+  if (downs != watched_downs_ || (stood_still && hidden_look_ns_ != UINT64_MAX)) {
     watched_downs_ = downs;
     hidden_look_ns_ = now_ns + hidden_ns;
   }
