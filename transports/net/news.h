@@ -74,7 +74,9 @@ class News {
   [[nodiscard]] bool told_down(uint32_t host, uint32_t neighbour) const;
   [[nodiscard]] bool is_down(uint32_t host, uint32_t neighbour) const;
   [[nodiscard]] std::vector<bool> gone_hosts() const;
+  [[nodiscard]] std::vector<bool> ended_hosts() const;
   [[nodiscard]] bool is_cut_off(uint32_t host, const std::vector<bool> &part) const;
+  [[nodiscard]] bool is_hidden(uint32_t host, const std::vector<bool> &ended) const;
   void mark_due(uint32_t neighbour, const RankNews &news, RemoteRank &known);
   void add_down(uint32_t host, uint32_t place, uint64_t reason);
   void find_lost();
@@ -90,9 +92,9 @@ class News {
   std::vector<uint64_t> children_;    ///< likewise, by host: the marks of those that hear of its ranks from this host
   std::vector<uint32_t> first_hops_;  ///< by host
   std::optional<std::pair<uint64_t, uint64_t>> found_;  ///< when they were found: ends that were down, ranks gone
-  uint64_t watched_downs_ = 0;               ///< ends that were down at the last look of find_hidden()
+  std::pair<uint64_t, uint64_t> watched_;    ///< likewise, at the last call of find_hidden()
   uint64_t hidden_beat_ns_ = 0;              ///< when it was called last
-  uint64_t hidden_look_ns_ = UINT64_MAX;     ///< when it decides, if nothing more is down by then
+  uint64_t hidden_look_ns_ = UINT64_MAX;     ///< when it decides, if both stay as they are
 };
 
 /// Of statuses.size() <= statuses_max ranks.
