@@ -180,6 +180,7 @@ void OperationWatch::explain_fault(uint32_t peer, Fault fault) {
     if (fault == Fault::unreadable && check_ended_ranks(next_death_check_ns_)) return;
     sleep_for_ns(fault_look_interval_ns);
   }
+  if (fault != Fault::unreadable && disagrees(peer)) return;  // its record may have come during the last sleep
   const std::string name = ranks_.describe_rank(peer), during = " during " + operation_name();
   const auto number = static_cast<int32_t>(peer);
   if (fault == Fault::unreadable)
@@ -192,7 +193,8 @@ void OperationWatch::explain_fault(uint32_t peer, Fault fault) {
     return raise(RONDO_ERROR_MISMATCH, number, operation_,
                  name + " has launched a graph that was captured with a registered buffer, and has deregistered that "
                         "since" + during + "; capture it again");
-  if (fault == Fault::foreign_slot && !is_known_to_agree(peer))
+  // A near rank records its call before it sends a slot: there the slot is a defect.
+  if (fault == Fault::foreign_slot && !ranks_.is_near(peer) && !is_known_to_agree(peer))
     return raise(RONDO_ERROR_MISMATCH, number, operation_,
                  "ranks disagree: " + name + " sent a slot of another operation" + during +
                      (latest_in_common(peer) ? ", and what that rank called in its place is not known here yet"

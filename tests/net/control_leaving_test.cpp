@@ -74,7 +74,7 @@ TEST_CASE("control plane: the last rank that leaves waits until its farewell has
   end.say(status_of(1, RankState::alive, 1).bytes());  // unread: the end of its process cuts the connection
   lose_packets(end.theirs.get());
   std::thread finder([&] {
-    sleep_for_ns(second_ns / 10);
+    sleep_for_ns(second_ns / 50);
     find_packets(end.theirs.get());
   });
   end.ranks.states[0] = RankState::left;

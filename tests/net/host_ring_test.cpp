@@ -246,6 +246,42 @@ TEST_CASE("ring of hosts: a host that ends while one beside it is stopped is los
     }
 }
 
+TEST_CASE("ring of hosts: of hosts that end together beside a stopped one all are lost, one by the loss of another",
+          "[net]") {
+  HostRing ring({.hosts = 9});
+  REQUIRE(ring.run(second_ns, [&] { return ring.all_met(); }));
+  // Half of host 1's connections are with hosts 0, 2 and 3. Of host 0's, two are with such hosts.
+  for (const uint32_t bad : {0u, 2u, 3u}) REQUIRE(ring.joined(1, bad));
+  REQUIRE(ring.overlay().neighbours(1).size() == 6);
+  REQUIRE_FALSE(ring.joined(0, 3));
+  ring.set_stopped(2, true);
+  for (const uint32_t host : {0u, 1u, 3u}) ring.kill(host);
+  CHECK(ring.run(hidden_ns + promised_ns, [&] {
+    return ring.dead_to(std::vector<bool>(9, true)) == std::vector<uint32_t>{0, 1, 3};
+  }));
+}
+
+TEST_CASE("ring of hosts: hosts that all stood still take nobody for dead when they go on", "[net]") {
+  for (uint32_t hosts = 5; hosts <= 9; ++hosts)
+    for (uint64_t seed = 1; seed <= 5; ++seed) {
+      CAPTURE(hosts, seed);
+      HostRing ring({.hosts = hosts, .seed = seed});
+      REQUIRE(ring.run(second_ns, [&] { return ring.all_met(); }));
+      ring.set_stopped(0, true);  // before it can tell of what is cut
+      const std::vector<uint32_t> &neighbours = ring.overlay().neighbours(0);
+      for (size_t each = 0; each + 1 < neighbours.size(); ++each) {
+        ring.cut(0, neighbours[each]);
+        ring.cut(neighbours[each], 0);
+      }
+      ring.run(promised_ns, [] { return false; });
+      for (uint32_t host = 1; host < hosts; ++host) ring.set_stopped(host, true);
+      ring.run(hidden_ns, [] { return false; });
+      for (uint32_t host = 0; host < hosts; ++host) ring.set_stopped(host, false);
+      ring.run(2 * hidden_ns, [] { return false; });
+      CHECK(ring.dead_to(std::vector<bool>(hosts, true)) == std::vector<uint32_t>());
+    }
+}
+
 TEST_CASE("ring of hosts: neither a stopped host beside a cut nor one with a single connection is taken for dead",
           "[net]") {
   for (uint32_t hosts = 5; hosts <= 9; ++hosts)

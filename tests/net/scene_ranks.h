@@ -12,7 +12,7 @@
 namespace rondo::net_test {
 
 /// Ranks of one host that are what the test says.
-class SceneRanks final : public Ranks {
+class SceneRanks : public Ranks {
  public:
   explicit SceneRanks(uint32_t count) : states(count, RankState::alive), latest(count) {}
 

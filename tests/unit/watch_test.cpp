@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // How long a rank looks for why a slot did not fit its operation.
 #include "src/engine/watch.h"
+
+#include <optional>
+#include <utility>
+
+#include "src/base/clock.h"
 #include "tests/catch.h"
 #include "tests/net/scene_ranks.h"
 
@@ -10,6 +15,29 @@ using net_test::SceneRanks;
 namespace {
 
 constexpr uint64_t ms_ns = 1'000'000;
+
+/// Rank 1 is far, and its operation 2, which differs from rank 0's, is not known here before a time.
+class LateRecord final : public SceneRanks {
+ public:
+  explicit LateRecord(uint64_t known_ns) : SceneRanks(2), known_ns_(known_ns) {
+    far = {1};
+    latest = {2, 1};
+  }
+  uint64_t latest_operation(uint32_t peer) const override {
+    return peer == 1 && now_ns() >= known_ns_ ? 2 : SceneRanks::latest_operation(peer);
+  }
+  std::optional<OperationInfo> entered(uint32_t peer, uint64_t operation) const override {
+    if (peer != 1 || operation != 2) return SceneRanks::entered(peer, operation);
+    if (now_ns() < known_ns_) return std::nullopt;
+    OperationInfo what;
+    what.signature.count = 7;
+    what.history = 1;
+    return what;
+  }
+
+ private:
+  const uint64_t known_ns_;
+};
 
 /// How often rank 0 looks for why a slot from rank 1 has another size, where nobody disagrees.
 uint64_t looks_for_reason(SceneRanks &ranks, uint64_t timeout_ns) {
@@ -39,18 +67,31 @@ TEST_CASE("watch: the reason of a fault is not awaited past the deadline of the 
 
 TEST_CASE("watch: a slot of another operation is a disagreement also where the deadline is near and the record missing",
           "[unit]") {
-  // Rank 1's call of operation 2 comes behind its slot, or is here and equal: then the slot is a defect.
-  for (const bool known : {false, true}) {
+  // Rank 1's call of operation 2 comes behind its slot. Where it is here and equal, or rank 1 is on this host, the slot
+  // is a defect.
+  for (const auto &[known, far] : {std::pair(false, true), std::pair(true, true), std::pair(false, false)}) {
+    CAPTURE(known, far);
     SceneRanks ranks(2);
-    ranks.far = {1};
+    if (far) ranks.far = {1};
     ranks.latest = {2, known ? 2u : 1u};
     const OperationInfo entered;
     OperationWatch watch(ranks, 0, 2, 2, entered, 20 * ms_ns);
     watch.explain_fault(1, Fault::foreign_slot);
     REQUIRE(ranks.failed());
-    CHECK(ranks.failure().status == (known ? RONDO_ERROR_INTERNAL : RONDO_ERROR_MISMATCH));
+    CHECK(ranks.failure().status == (known || !far ? RONDO_ERROR_INTERNAL : RONDO_ERROR_MISMATCH));
     CHECK(ranks.failure().peer == 1);
     const bool says_unknown = ranks.failure().message.find("is not known here yet") != std::string::npos;
-    CHECK(says_unknown == !known);
+    CHECK(says_unknown == (!known && far));
   }
+}
+
+TEST_CASE("watch: a record that comes during the last sleep before the deadline still says what was called", "[unit]") {
+  LateRecord ranks(now_ns() + 3 * ms_ns);  // behind the first look, which is the only one before the deadline
+  OperationInfo entered;
+  entered.signature.count = 2;
+  OperationWatch watch(ranks, 0, 2, 2, entered, ms_ns);
+  watch.explain_fault(1, Fault::foreign_slot);
+  REQUIRE(ranks.failed());
+  CHECK(ranks.failure().status == RONDO_ERROR_MISMATCH);
+  CHECK(ranks.failure().message.find("ranks disagree on operation 2: rank 0 called ") == 0);
 }

@@ -21,8 +21,11 @@ Result<Bytes> part_of(const Result<void> &outcome) {
   return outcome.ok() ? Result<Bytes>(Bytes()) : Result<Bytes>(outcome.error());
 }
 
+constexpr uint64_t trial_max_ns = 20'000'000'000;
+
 /// The store while a network is tried: its check() also knows that another rank has given the trial up, for which this
-/// one may wait in vain.
+/// one may wait in vain. Unlike that of other stores it waits, once a second: a store answers at once only where there
+/// is something to get. The first second, in which most trials end, is free of that.
 class TrialStore final : public Store {
  public:
   TrialStore(Store &store, std::string key) : store_(store), key_(std::move(key)) {}
@@ -44,18 +47,21 @@ class TrialStore final : public Store {
     RONDO_TRY(store_.check());
     const uint64_t now = now_ns();
     if (now < next_ns_) return {};
-    next_ns_ = now + interval_ns;
     const auto said = store_.get(key_, now + patience_ns);
+    next_ns_ = now_ns() + interval_ns;
     if (!said.ok()) return {};
     return Error{RONDO_ERROR_REMOTE, "another rank has given up: " + text_of(said.value())};
   }
+  [[nodiscard]] std::string own_address() const override { return store_.own_address(); }
   [[nodiscard]] bool gone() const override { return store_.gone(); }
+  void leave(const Result<void> &why) override { store_.leave(why); }
 
  private:
-  static constexpr uint64_t interval_ns = 200'000'000, patience_ns = 1'000'000;
+  // The patience is far above a round trip: an answer that comes after it is lost.
+  static constexpr uint64_t interval_ns = 1'000'000'000, patience_ns = 200'000'000;
   Store &store_;
   const std::string key_;
-  uint64_t next_ns_ = 0;
+  uint64_t next_ns_ = now_ns() + interval_ns;
 };
 
 class Maker {
@@ -135,7 +141,8 @@ class Maker {
     assert(!request_.network->needs_sockets);  // which a first network would have used up
     net::JoinRequest join = join_;
     const uint64_t begun_ns = now_ns();
-    join.deadline_ns = begun_ns + (request_.deadline_ns - std::min(begun_ns, request_.deadline_ns)) / 2;
+    const uint64_t half_ns = (request_.deadline_ns - std::min(begun_ns, request_.deadline_ns)) / 2;
+    join.deadline_ns = begun_ns + std::min(half_ns, trial_max_ns);
     TrialStore store(store_, request_.key_prefix + "/device_slots/given_up");
     MadeNetwork made = make(join, {}, store);
     if (!made.ok()) store.give_up(made.error(), request_.deadline_ns);
@@ -152,15 +159,17 @@ class Maker {
     if (now_ns() >= request_.deadline_ns) return agreed.error();
     memory_.set_device_memory(nullptr);
     device_.reset();
+    trial_failed_ = true;
     outcome_ = Error{agreed.error().status, "with those in memory of devices, " + agreed.error().message};
     return std::unique_ptr<net::Network>();
   }
 
   void tell_place() const {
     if (memory_.links().empty()) return;
-    log::info({log::Subsystem::transport, request_.rank},
-              outcome_.ok() ? "slots of links to other hosts are in memory of the device"
-                            : "slots of links to other hosts are in memory of the host: " + outcome_.error().message);
+    log::write(trial_failed_ ? log::Level::warning : log::Level::info,
+               {log::Subsystem::transport, request_.rank},
+               outcome_.ok() ? "slots of links to other hosts are in memory of the device"
+                             : "slots of links to other hosts are in memory of the host: " + outcome_.error().message);
   }
 
   const GroupRequest &request_;
@@ -169,6 +178,7 @@ class Maker {
   Store &store_;
   std::shared_ptr<const RdmaMemory> device_;  ///< null: there is none
   Result<void> outcome_;                      ///< of slots in memory of the device
+  bool trial_failed_ = false;                 ///< of a network with them
 };
 
 }  // namespace

@@ -37,7 +37,6 @@
 
 namespace rondo::net {
 
-inline constexpr uint64_t heartbeat_ns = 200'000'000;
 inline constexpr uint64_t stand_in_ns = 450'000'000;
 
 /// What the ranks of a host hold in common.
@@ -80,7 +79,8 @@ class Control {
   /// Sends the state of this host's ranks to all others, now or, where somebody else serves just now, soon.
   void tell_status();
   /// This rank has left: when it returns, the other hosts have been told, but for those that a full connection or their
-  /// silence keeps from it for 0.5 s; or a stopped rank holds the lock for as long, and tells them when it goes on.
+  /// silence keeps from it for 0.5 s; or a stopped rank holds the lock for as long, and tells them when it goes on. The
+  /// last rank of a host also waits, within that time, until the kernels of the other hosts have acknowledged it.
   void tell_leaving();
   /// The communicator has failed: likewise.
   void pass_on_failure();

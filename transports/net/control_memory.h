@@ -8,8 +8,8 @@
 //          which it is taken over when the kernel says that its process has ended, and never before: a holder that is
 //          stopped or has no core may go on at any time, two would write to one connection, and cells would be torn.
 //          So a rank that is stopped in the microseconds in which it holds the lock (the last one to leave for 0.5 s at
-//          most, where a connection is full) keeps its host from hearing and telling until it goes on. Its host is
-//          late then, as the rank is, and its kernel acknowledges.
+//          most, where a connection is full or acknowledgements are missing) keeps its host from hearing and telling
+//          until it goes on. Its host is late then, as the rank is, and its kernel acknowledges.
 //          Of a holder that ends one cell that had come may be lost, or one be sent twice: each says what it says once
 //          more at the next heartbeat.
 #pragma once

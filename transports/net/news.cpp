@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "src/proto/memory.h"
 
@@ -11,6 +12,7 @@ namespace {
 
 constexpr uint64_t sweep_ns = 2'000'000'000;
 constexpr uint64_t hidden_ns = 4'000'000'000;  // in which a host that lives tells of a cut, and others pass that on
+constexpr uint64_t standstill_ns = 3 * heartbeat_ns;  // without a heartbeat: this rank was stopped, or its machine
 constexpr auto left_state = static_cast<uint32_t>(RankState::left);  // and ended_state comes behind it
 static_assert(ended_state > left_state);
 
@@ -85,6 +87,16 @@ std::vector<bool> News::gone_hosts() const {
   for (uint32_t rank = 0; rank < host_of_.size(); ++rank)
     if (host_of_[rank] == host_ || memory_.rank(rank).told < left_state) gone[host_of_[rank]] = false;
   return gone;
+}
+
+/// Those, and those of which every rank is lost.
+std::vector<bool> News::ended_hosts() const {
+  std::vector<bool> ended(overlay_.host_count(), true);
+  for (uint32_t rank = 0; rank < host_of_.size(); ++rank) {
+    const RemoteRank &known = memory_.rank(rank);
+    if (host_of_[rank] == host_ || (known.told < left_state && known.ended == 0)) ended[host_of_[rank]] = false;
+  }
+  return ended;
 }
 
 /// Its steps are in an order in which the next rank that serves can repeat them, where a process ends in between.
@@ -166,29 +178,36 @@ bool News::is_cut_off(uint32_t host, const std::vector<bool> &part) const {
 
 /// A host that ends while a neighbour of it is stopped: ways over that one seem to lead to it. But a host that lives
 /// tells what is down as the other ends do. Where most of its connections are down as those alone have told, and
-/// nothing more comes for a while, it has ended, or is cut off from all that run.
+/// nothing more comes for a while, it has ended, or is cut off from all that run. Time in which this rank itself stood
+/// still does not count: what others told meanwhile may still be on its way to it, or they stood still, too.
 void News::find_hidden(uint64_t now_ns) {
-  const uint64_t downs = header().downs;
-  if (overlay_.is_mesh() || downs == 0) return;
-  if (downs != watched_downs_) {
-    watched_downs_ = downs;
+  const auto seen = std::pair(header().downs, header().gone_ranks);
+  if (overlay_.is_mesh() || header().downs == 0) return;
+  const bool stood_still = now_ns - std::exchange(hidden_beat_ns_, now_ns) > standstill_ns;
+  if (seen != watched_ || (stood_still && hidden_look_ns_ != UINT64_MAX)) {
+    watched_ = seen;
     hidden_look_ns_ = now_ns + hidden_ns;
   }
   if (now_ns < hidden_look_ns_) return;
   hidden_look_ns_ = UINT64_MAX;
-  const std::vector<bool> gone = gone_hosts();
-  std::vector<bool> hidden(overlay_.host_count());
-  for (uint32_t host = 0; host < overlay_.host_count(); ++host) {
-    if (host == host_ || gone[host]) continue;
-    uint32_t told_alone = 0, up = 0;
-    for (const uint32_t other : overlay_.neighbours(host)) {
-      if (gone[other]) continue;
-      told_alone += told_down(other, host) && !told_down(host, other) ? 1 : 0;
-      up += is_down(host, other) ? 0 : 1;
-    }
-    hidden[host] = told_alone > up;
+  std::vector<bool> hidden(overlay_.host_count()), ended = ended_hosts();
+  for (bool found = true; found;) {  // a host each time: one that has ended joins nobody
+    found = false;
+    for (uint32_t host = 0; host < overlay_.host_count(); ++host)
+      if (host != host_ && !ended[host] && is_hidden(host, ended)) found = hidden[host] = ended[host] = true;
   }
   mark_lost(hidden, header().down_reason);
+}
+
+/// More of its connections with hosts that have not ended are down, as those alone have told, than are up.
+bool News::is_hidden(uint32_t host, const std::vector<bool> &ended) const {
+  uint32_t told_alone = 0, up = 0;
+  for (const uint32_t other : overlay_.neighbours(host)) {
+    if (ended[other]) continue;
+    told_alone += told_down(other, host) && !told_down(host, other) ? 1 : 0;
+    up += is_down(host, other) ? 0 : 1;
+  }
+  return told_alone > up;
 }
 
 void News::mark_lost(const std::vector<bool> &hosts, uint64_t reason) {

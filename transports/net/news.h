@@ -14,6 +14,9 @@
 //          told, with the reason of the end that was told last. A host whose ranks have all left or ended is no way,
 //          but its connections are not down when they end: hosts that were joined over it alone are not heard of any
 //          more, and are not taken for lost either. Their links for data still tell.
+// Hidden   A host that ends beside one that is stopped seems to be joined over that one. Where more of its connections
+//          are down as the other ends alone have told than are up, and nothing more has come down for 4 s, in which
+//          this rank did not stand still, it is lost, too.
 // A mesh   has nothing to pass on: a connection that is down is the loss of the host.
 //
 // All under the lock of the memory.
@@ -31,6 +34,8 @@
 #include "transports/recording.h"
 
 namespace rondo::net {
+
+inline constexpr uint64_t heartbeat_ns = 200'000'000;
 
 /// After so many operations a rank tells the other hosts without waiting for a heartbeat: ranks wait for those that are
 /// too many operations behind (HostExecutor::stay_in_reach()).
@@ -53,7 +58,7 @@ class News {
   void take_down(ByteReader body);
   /// The connection with a neighbour has ended. `error`: errno; 0: it was closed.
   void lose(uint32_t neighbour, int error);
-  /// At each heartbeat: hosts that ended unseen by those that run.
+  /// At each heartbeat: hosts that ended unseen by those that run. A pause between calls begins its wait anew.
   void find_hidden(uint64_t now_ns);
   /// At each heartbeat: what waits is due, where its time has come. UINT64_MAX: all of it.
   void call_due(uint64_t now_ns);
@@ -69,7 +74,9 @@ class News {
   [[nodiscard]] bool told_down(uint32_t host, uint32_t neighbour) const;
   [[nodiscard]] bool is_down(uint32_t host, uint32_t neighbour) const;
   [[nodiscard]] std::vector<bool> gone_hosts() const;
+  [[nodiscard]] std::vector<bool> ended_hosts() const;
   [[nodiscard]] bool is_cut_off(uint32_t host, const std::vector<bool> &part) const;
+  [[nodiscard]] bool is_hidden(uint32_t host, const std::vector<bool> &ended) const;
   void mark_due(uint32_t neighbour, const RankNews &news, RemoteRank &known);
   void add_down(uint32_t host, uint32_t place, uint64_t reason);
   void find_lost();
@@ -85,8 +92,9 @@ class News {
   std::vector<uint64_t> children_;    ///< likewise, by host: the marks of those that hear of its ranks from this host
   std::vector<uint32_t> first_hops_;  ///< by host
   std::optional<std::pair<uint64_t, uint64_t>> found_;  ///< when they were found: ends that were down, ranks gone
-  uint64_t watched_downs_ = 0;               ///< ends that were down at the last look of find_hidden()
-  uint64_t hidden_look_ns_ = UINT64_MAX;     ///< when it decides, if nothing more is down by then
+  std::pair<uint64_t, uint64_t> watched_;    ///< likewise, at the last call of find_hidden()
+  uint64_t hidden_beat_ns_ = 0;              ///< when it was called last
+  uint64_t hidden_look_ns_ = UINT64_MAX;     ///< when it decides, if both stay as they are
 };
 
 /// Of statuses.size() <= statuses_max ranks.

@@ -21,7 +21,7 @@ ucs_status_t Receiver::on_hello(void *self, const void *header, size_t header_by
   auto &receiver = *static_cast<Receiver *>(self);
   for (const auto &peer : receiver.peers_) {
     if (peer->known.rank != hello.rank || !wire::equal_proof(peer->known.proof, hello.proof)) continue;
-    if (std::exchange(peer->greeted, true)) return UCS_OK;
+    if (peer->lost || std::exchange(peer->greeted, true)) return UCS_OK;
     if ((how->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0) return receiver.fetch_greeting(*peer, data, bytes);
     peer->proved = true;
   }
