@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The protocols as the interpreter calls them, by a group of threads. Only thread 0 of a group looks at flags and moves
-// counters; it tells the others by a vote. So the ends of a link, which lie in memory, are written behind the barrier
-// that precedes a slice's publication and read between the next vote and the next such barrier (interpreter.h). Of the
-// protocols whose data announces itself all threads look at slots, before the vote; so thread 0 moves the receiving
-// ends on before that barrier.
+// The protocols as the interpreter calls them, by a group of threads. Thread 0 moves all counters and looks for credit;
+// in `simple` it looks for full slots, too. A vote tells the others. So the ends of a link, which lie in memory, are
+// written behind the barrier that precedes a slice's publication and read between the next vote and the next such
+// barrier (interpreter.h). Of the protocols whose data announces itself every thread looks at its part of the slots,
+// before the vote; so thread 0 moves the receiving ends on before that barrier.
 //
 // Nobody sleeps on a device: flags are acquire and release. Buffers are exported by address only, to peers in the same
 // address space.
@@ -41,14 +41,26 @@ template <class Ready>
   return false;
 }
 
+/// Where a step cannot go on: which operand's slot, if any, this thread knows to be a fault. Any thread's word counts;
+/// of `fault`, thread 0's is reported.
+template <Group G>
+[[nodiscard]] RONDO_HD Progress blocked_or_failed(G group, const Step &step, bool first, bool second, Fault fault,
+                                                  LaneState &state) {
+  if (!group.any(first || second)) return Progress::blocked;
+  state.fault = fault;
+  state.fault_link = step.recv_link[group.any(first) ? 0 : 1];
+  return Progress::failed;
+}
+
 struct GroupSimple {
   template <Group G>
-  RONDO_HD static Progress wait(G group, LaneLinks &links, const Step &step, uint64_t, uint32_t, LaneState &) {
-    const bool ready = group.rank() != 0 || poll(links.poll_count, [&] {
-      return all_send_links(step, [&](LinkIndex to) { return links.at(to).simple_out.can_send(false); }) &&
-             all_recv_links(step, [&](LinkIndex from) { return links.at(from).simple_in.can_receive(false); });
-    });
-    return any_at<memory::Site::simple_ready_vote>(group, !ready) ? Progress::blocked : Progress::moved;
+  RONDO_HD static Progress wait(G group, LaneLinks &links, const Step &step, uint64_t bytes, uint32_t signature,
+                                LaneState &state) {
+    Fault faults[2] = {Fault::none, Fault::none};
+    const bool ready = group.rank() != 0 || look(links, step, bytes, signature, faults);
+    if (!any_at<memory::Site::simple_ready_vote>(group, !ready)) return Progress::moved;
+    const bool first = faults[0] != Fault::none, second = faults[1] != Fault::none;
+    return blocked_or_failed(group, step, first, second, first ? faults[0] : faults[1], state);
   }
 
   template <Group G>
@@ -57,13 +69,10 @@ struct GroupSimple {
     const SimpleReceiver &in = links.at(link).simple_in;
     const SlotHeader &header = in.header();  // read by all: what thread 0 acquired, the vote passed on
     if (group.rank() == 0) memory::note(memory::Access::load, &header, sizeof header - sizeof header.sequence);
-    const auto kind = static_cast<PayloadKind>(header.kind);
-    fault = header.signature != signature                                  ? Fault::foreign_slot
-            : header.bytes != bytes                                        ? Fault::wrong_size
-            : kind != PayloadKind::in_slot && kind != PayloadKind::address ? Fault::unreadable
-                                                                           : Fault::none;
+    fault = fault_of(header, bytes, signature);
     if (fault != Fault::none) return Progress::failed;
-    operand = kind == PayloadKind::in_slot ? in.payload() : reinterpret_cast<const std::byte *>(header.address);
+    const bool in_slot = static_cast<PayloadKind>(header.kind) == PayloadKind::in_slot;
+    operand = in_slot ? in.payload() : reinterpret_cast<const std::byte *>(header.address);
     return Progress::moved;
   }
 
@@ -107,6 +116,44 @@ struct GroupSimple {
         exported |= link != no_link && !links.at(link).simple_out.references_returned(false);
     return !group.any(exported);
   }
+
+ private:
+  /// By thread 0. True: all that the step waits for is there. Else `faults` are those of the slots that are full, so
+  /// that a peer that disagrees is named even where another one never comes.
+  [[nodiscard]] RONDO_HD static bool look(LaneLinks &links, const Step &step, uint64_t bytes, uint32_t signature,
+                                          Fault (&faults)[2]) {
+    SimpleSender *to[2] = {};
+    SimpleReceiver from[2];  // copies: each look clobbers memory, and need not load them again
+    bool waits[2] = {};
+    RONDO_UNROLL
+    for (uint32_t which = 0; which < 2; ++which) {
+      if ((step.flags & step_send) != 0 && step.send_link[which] != no_link)
+        to[which] = &links.at(step.send_link[which]).simple_out;
+      waits[which] = (step.flags & step_recv) != 0 && step.recv_link[which] != no_link;
+      if (waits[which]) from[which] = links.at(step.recv_link[which]).simple_in;
+    }
+    const auto has_credit = [&](uint32_t which) { return to[which] == nullptr || to[which]->can_send(false); };
+    const auto is_full = [&](uint32_t which) { return !waits[which] || from[which].can_receive(false); };
+    bool can_send = false;
+    const bool ready = poll(links.poll_count, [&] {
+      can_send = can_send || (has_credit(0) && has_credit(1));
+      return can_send && is_full(0) && is_full(1);
+    });
+    if (ready) return true;
+    const memory::Attempt waiting;
+    RONDO_UNROLL
+    for (uint32_t which = 0; which < 2; ++which)
+      if (waits[which] && is_full(which)) faults[which] = fault_of(from[which].header(), bytes, signature);
+    return false;
+  }
+
+  /// Of a full slot.
+  [[nodiscard]] RONDO_HD static Fault fault_of(const SlotHeader &header, uint64_t bytes, uint32_t signature) {
+    const auto kind = static_cast<PayloadKind>(header.kind);
+    if (header.signature != signature) return Fault::foreign_slot;
+    if (header.bytes != bytes) return Fault::wrong_size;
+    return kind != PayloadKind::in_slot && kind != PayloadKind::address ? Fault::unreadable : Fault::none;
+  }
 };
 
 /// The protocols whose data announces itself: payloads pass through scratch, and are unpacked and packed there. Ends:
@@ -124,14 +171,8 @@ struct GroupOfFlaggedData {
     if ((step.flags & step_recv) != 0) Ends::look(group, links, step, bytes, signature, seen);
     const bool full = seen[0] == LlOutcome::full && seen[1] == LlOutcome::full;
     if (!any_at<Ends::ready_vote>(group, !can_send || !full)) return Progress::moved;
-    RONDO_UNROLL
-    for (uint32_t which = 0; which < 2 && (step.flags & step_recv) != 0; ++which) {
-      if (step.recv_link[which] == no_link || !group.any(seen[which] == LlOutcome::foreign)) continue;
-      state.fault = Fault::foreign_slot;
-      state.fault_link = step.recv_link[which];
-      return Progress::failed;
-    }
-    return Progress::blocked;
+    const bool first = seen[0] == LlOutcome::foreign, second = seen[1] == LlOutcome::foreign;
+    return blocked_or_failed(group, step, first, second, Fault::foreign_slot, state);
   }
 
   /// It has been copied out of its slot, which thread 0 gives back at once.

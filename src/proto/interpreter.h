@@ -6,8 +6,8 @@
 // them, then the operands are reduced, then the results are posted and the operands given back. So a lane that stops
 // between two calls has published whole slices only.
 //
-// In a group every thread makes the same calls and takes the same branches: what one thread alone looks at (a flag, a
-// counter) it tells the others by a vote, one for all that a step waits for. Between that vote and the barrier before
+// In a group every thread takes the same branches: what one has seen it tells the others by a vote, one for all that a
+// step waits for; where something is missing, another tells of faults. Between the first vote and the barrier before
 // it publishes, all may read the ends of the links; behind that barrier one thread writes them.
 //
 // By reference: a payload that already lies in one of the sender's buffers (its only operand is src or acc, or the step

@@ -56,7 +56,7 @@ enum class Site : uint8_t {
   ll128_post,                 ///< W2 of a line: what ties its mark to its payload where there is no device
   ll128_release,              ///< R2
   simple_ready_vote,          ///< in a group: thread 0 has seen free slots (S1) and full ones (R1) before any uses one
-  ll_ready_vote,              ///< in a group: every thread's words of all operands before any thread reads them
+  ll_ready_vote,              ///< in a group: credit (W1) and every thread's words of all operands before any uses one
   ll128_ready_vote,           ///< in a group: as ll_ready_vote
   slice_barrier,              ///< in a group: operands read, results written and counters taken before the slice is
                               ///< published

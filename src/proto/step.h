@@ -45,14 +45,5 @@ template <class Is>
     all = all && ((step.flags & step_send) == 0 || step.send_link[which] == no_link || is(step.send_link[which]));
   return all;
 }
-/// Likewise receives.
-template <class Is>
-[[nodiscard]] RONDO_HD bool all_recv_links(const Step &step, const Is &is) {
-  bool all = true;
-  RONDO_UNROLL
-  for (uint32_t which = 0; which < 2; ++which)
-    all = all && ((step.flags & step_recv) == 0 || step.recv_link[which] == no_link || is(step.recv_link[which]));
-  return all;
-}
 
 }  // namespace rondo

@@ -123,6 +123,35 @@ TEST_CASE("emulated block: a peer's slot of another operation is a fault that na
     }
 }
 
+TEST_CASE("emulated block: a child that disagrees is named, even where the other child never comes") {
+  constexpr uint32_t parent = 2;  // of ranks 1 and 3 in the tree of an even channel
+  for (const auto protocol : device_protocols)
+    for (const uint32_t lane_threads : {0u, 1u, 4u})
+      for (const uint32_t other : {1u, 3u}) {
+        CAPTURE(rondo_protocol_string(protocol), lane_threads, other);
+        EmulatedCase it = tree_case(protocol);
+        it.rank_count = 4;
+        it.channels = 1;
+        std::vector<CaseRank> ranks = make_ranks(it);
+        DeviceWorld world(it.rank_count, it.channels, geometry);
+        std::thread aborter([&] {  // the child at once after its parent, which fails by itself
+          for (uint32_t wait_ms = 0; wait_ms < 10'000 && world.result(parent).number == 0; ++wait_ms)
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+          world.abort(parent);
+          world.abort(other);
+        });
+        run_ranks(2, [&](uint32_t index) {
+          const uint32_t rank = index == 0 ? parent : other;
+          world.run(rank, *ranks[rank].plan, ranks[rank].buffers(1 + index, false), 1, lane_threads);
+        });
+        aborter.join();
+        const DeviceWorld::Ended result = world.result(parent);
+        CHECK(device::outcome_in(result.verdict) == device::Outcome::fault);
+        CHECK(device::fault_in(result.verdict) == Fault::foreign_slot);
+        CHECK(device::peer_in(result.verdict) == other);
+      }
+}
+
 TEST_CASE("emulated block: a peer's slot of another size is a fault") {
   EmulatedCase longer;
   longer.rank_count = 2;

@@ -90,7 +90,7 @@ def wanted_ahead(name):
     the last turn, one of four, at the loop's beginning. Those that reduce 8-bit types have no registers for it."""
     if "int8" in name or "float8" in name:
         return [] if name.startswith("rondo_reduce_") else [(1, at_least(3), SOME)]
-    return [(count, at_least(loads.start * 3 // 4), stores) for count, loads, stores in wanted_loops(name)
+    return [(count, at_least(loads.start - loads.start // 4), stores) for count, loads, stores in wanted_loops(name)
             if stores is SOME]
 
 

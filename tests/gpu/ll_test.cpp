@@ -117,6 +117,31 @@ TEST_CASE("ll: a slot of another operation is foreign, whether it has more units
       }
 }
 
+TEST_CASE("ll: of two slots that a group looks at together, each is what it is, whatever the other one is") {
+  constexpr LlOutcome outcomes[] = {LlOutcome::stale, LlOutcome::full, LlOutcome::foreign};
+  for (const size_t bytes : {0, 4, 60})
+    for (const LlOutcome first : outcomes)
+      for (const LlOutcome second : outcomes) {
+        CAPTURE(bytes, static_cast<int>(first), static_cast<int>(second));
+        Slots slots[2] = {Slots(true), Slots(true)};
+        const LlOutcome wanted[2] = {first, second};
+        LlReceiver::Slot next[2];
+        for (uint32_t which = 0; which < 2; ++which) {
+          Slots &of = slots[which];
+          if (wanted[which] != LlOutcome::stale)
+            of.post(0, bytes, wanted[which] == LlOutcome::full ? signature : signature + 1);
+          of.words.assign(of.words.size(), 0);
+          next[which] = LlReceiver(of.view).next_slot(of.payload(), signature, false);
+        }
+        LlOutcome seen[2] = {LlOutcome::full, LlOutcome::full};
+        LlReceiver::look_by_group(SingleThread{}, next, bytes, 1, seen);
+        CHECK(seen[0] == first);
+        CHECK(seen[1] == second);
+        if (first == LlOutcome::full && second == LlOutcome::full)
+          for (Slots &of : slots) CHECK(of.is_payload(0, bytes));
+      }
+}
+
 TEST_CASE("ll: units left over from a longer message are swept before their lap comes again") {
   for (const bool by_group : {false, true})
     for (const uint32_t left_by : {signature, signature + 1})
