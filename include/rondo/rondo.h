@@ -267,7 +267,7 @@ RONDO_API rondo_status_t rondo_comm_finalize(rondo_comm_t comm) RONDO_NOEXCEPT;
 
 /** Waits for this rank's own operations, then frees everything; the handle is invalid from then on, on every outcome.
  * Local: peers that still wait for this rank get RONDO_ERROR_REMOTE. RONDO_OK also for a communicator that has failed.
- * Must not run beside another call that uses `comm`. */
+ * Not beside another call that uses `comm`. Waits without a deadline for memory of peers that is just being opened. */
 RONDO_API rondo_status_t rondo_comm_destroy(rondo_comm_t comm) RONDO_NOEXCEPT;
 
 /** Ends all operations of the communicator, here and on its other ranks, with RONDO_ERROR_ABORTED. Does not wait and
@@ -346,7 +346,7 @@ RONDO_API rondo_status_t rondo_mem_free(void *pointer) RONDO_NOEXCEPT;
  * read it by cross-memory attach where the system allows that, else it is staged; with RONDO_REGISTER_MOVE_PAGES they
  * map it. Memory of rondo_mem_alloc() needs none. On a device: of cudaMalloc(); processes with NVLink or MPS all-reduce
  * in it (docs/load-store-devices.md) once all have opened it, each with no collective in flight: waits 0.1 s for that.
- * Calls before go as without it, but wait while their process opens memory, which waits for the device.
+ * Calls before go as without it, but wait while their process opens memory: up to their timeout, then they fail.
  * @param handle  ended by rondo_comm_deregister() or with the communicator. One at a time.
  * @return RONDO_ERROR_INVALID_ARGUMENT: overlaps an earlier registration, or collectives of `comm` refuse it;
  *         RONDO_ERROR_UNSUPPORTED: pages cannot be moved (shared, not anonymous, of a device). Nothing changed. */
