@@ -111,6 +111,13 @@ RONDO_HD void copy_units(G group, const GroupArgs &args, uint32_t begin, uint32_
   }
 }
 
+/// From sm_100 on kernels of ll would spill registers with it (nvcc 13).
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
+inline constexpr bool loads_ahead = false;
+#else
+inline constexpr bool loads_ahead = true;
+#endif
+
 /// For vectors of a slice, `turns` of each thread at a time, from `first` on as long as there are so many:
 /// load(operands, at) and then result_of(operands), which is stored to all outputs. `ahead`: what a turn has used is
 /// loaded anew for the next time before the other turns are computed, so that loads are under way all the time, in as
@@ -153,7 +160,7 @@ template <uint32_t turns, Group G>
 RONDO_HD uint32_t copy_vectors(G group, const GroupArgs &args, const Split &split, uint32_t first) {
   const auto load = [&](Vector &value, uint32_t at) { value = memory::load_vector(args.inputs[0] + at); };
   const auto result_of = [](const Vector &value) { return value; };
-  return roll_vectors<Vector, turns, true>(group, args, split, 1, first, load, result_of);
+  return roll_vectors<Vector, turns, loads_ahead>(group, args, split, 1, first, load, result_of);
 }
 
 /// The case in which nothing is computed: one operand, no division. Bits, whatever the type.
@@ -256,7 +263,7 @@ struct GroupReducer {
           operands.of[input] = memory::load_vector(args.inputs[input] + at);
     };
     const auto result_of = [&](const Operands &operands) { return reduce_vector<inputs>(operands.of, args); };
-    constexpr bool ahead = sizeof(Storage) > 1;  // else ll128 would spill
+    constexpr bool ahead = loads_ahead && sizeof(Storage) > 1;  // else ll128 would spill
     return roll_vectors<Operands, turns, ahead>(group, args, split, sizeof(Storage), first, load, result_of);
   }
 

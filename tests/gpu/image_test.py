@@ -85,9 +85,12 @@ def wanted_loops(name):
     return wanted
 
 
-def wanted_ahead(name):
+def wanted_ahead(name, architecture):
     """Likewise of loops that load and store: how many of their loads are for the next time. A compiler may put those of
-    the last turn, one of four, at the loop's beginning. Those that reduce 8-bit types have no registers for it."""
+    the last turn, one of four, at the loop's beginning. Those that reduce 8-bit types have no registers for it, nor have
+    those of later architectures."""
+    if int(architecture) >= 100:
+        return []
     if "int8" in name or "float8" in name:
         return [] if name.startswith("rondo_reduce_") else [(1, at_least(3), SOME)]
     return [(count, at_least(loads.start - loads.start // 4), stores) for count, loads, stores in wanted_loops(name)
@@ -150,7 +153,7 @@ class Image(unittest.TestCase):
                     self.assertGreaterEqual(most, LOADS_UNDER_WAY, f"{name} for sm_{architecture}")
                 else:
                     ahead = [(loads_for_next_time(loop), len(SASS.store.findall(loop))) for loop in inner_loops(code)]
-                    self.assertEqual(missing_loops(ahead, wanted_ahead(name)), [],
+                    self.assertEqual(missing_loops(ahead, wanted_ahead(name, architecture)), [],
                                      f"{name} for sm_{architecture}: {ahead}")
             print(f"sm_{architecture}: the machine code of {len(kernels)} kernels was read")
 
