@@ -133,14 +133,28 @@ RONDO_HD uint32_t roll_vectors(G group, const GroupArgs &args, const Split &spli
     return split.vector_at(from + turn * group.size() + group.rank(), unit_bytes);
   };
   Operands operands[turns]{};
-  const auto load_all = [&] {
-    RONDO_UNROLL
-    for (uint32_t turn = 0; turn < turns; ++turn) load(operands[turn], place(next, turn));
-  };
-  if constexpr (ahead) load_all();
+  if constexpr (!ahead) {  // counted in bytes, and without a function that stores: else kernels for sm_120 spill
+    const uint32_t stride = group.size() * vector_bytes, begin = place(next, 0);
+    const uint32_t end = split.vector_at(split.vectors, unit_bytes) - (turns - 1) * stride;
+    uint32_t at = begin;
+    RONDO_KEEP_LOOP
+    for (; at < end; at += turns * stride) {
+      RONDO_UNROLL
+      for (uint32_t turn = 0; turn < turns; ++turn) load(operands[turn], at + turn * stride);
+      RONDO_UNROLL
+      for (uint32_t turn = 0; turn < turns; ++turn) {
+        const Vector result = result_of(operands[turn]);
+        RONDO_UNROLL
+        for (uint32_t output = 0; output < outputs_max; ++output)
+          if (output < args.output_count) memory::store_vector(args.outputs[output] + at + turn * stride, result);
+      }
+    }
+    return next + (at - begin) / vector_bytes;
+  }
+  RONDO_UNROLL
+  for (uint32_t turn = 0; turn < turns; ++turn) load(operands[turn], place(next, turn));
   RONDO_KEEP_LOOP
   for (bool more = true; more; next += step) {
-    if constexpr (!ahead) load_all();
     more = next + step + last_turn < split.vectors;
     RONDO_UNROLL
     for (uint32_t turn = 0; turn < turns; ++turn) {
@@ -148,8 +162,7 @@ RONDO_HD uint32_t roll_vectors(G group, const GroupArgs &args, const Split &spli
       RONDO_UNROLL
       for (uint32_t output = 0; output < outputs_max; ++output)
         if (output < args.output_count) memory::store_vector(args.outputs[output] + place(next, turn), result);
-      if constexpr (ahead)
-        if (more) load(operands[turn], place(next + step, turn));
+      if (more) load(operands[turn], place(next + step, turn));
     }
   }
   return next;
