@@ -87,7 +87,7 @@ def wanted_loops(name):
 
 def wanted_ahead(name, architecture):
     """Likewise of loops that load and store: how many of their loads are for the next time. A compiler may put those of
-    the last turn, one of four, at the loop's beginning. Those that reduce 8-bit types have no registers for it, nor have
+    the last turn, one of four, at the loop's beginning. Those that reduce 8-bit types have no registers for it, nor do
     those of later architectures."""
     if int(architecture) >= 100:
         return []
