@@ -13,6 +13,7 @@
 #include "cuda/kernels/load_store.h"
 #include "cuda/executors/plan_image.h"
 #include "src/proto/memory.h"
+#include "tests/soft_cuda/fibers.h"
 #include "tests/soft_cuda/soft_kernel.h"
 
 namespace rondo::test {
@@ -186,13 +187,17 @@ class DeviceWorld {
     std::vector<soft_cuda::Block> blocks;
     for (uint32_t index = 0; index < block_count; ++index) {
       shared.emplace_back(shared_bytes);
-      blocks.push_back({block_count, index, thread_count, shared.back().data(), shared_bytes});
+      blocks.push_back(
+          {block_count, index, thread_count, shared.back().data(), shared_bytes, soft_cuda::give_way});
     }
     void *parameters[] = {operation};
+    const auto run = [&](uint32_t index) {
+      kernel.function(blocks[index / thread_count], index % thread_count, parameters);
+    };
+    const uint32_t count = block_count * thread_count;
+    if (soft_cuda::have_fibers) return soft_cuda::run_fibers(count, run);
     std::vector<std::thread> threads;
-    for (soft_cuda::Block &block : blocks)
-      for (uint32_t thread = 0; thread < thread_count; ++thread)
-        threads.emplace_back([&, thread] { kernel.function(block, thread, parameters); });
+    for (uint32_t index = 0; index < count; ++index) threads.emplace_back(run, index);
     for (std::thread &thread : threads) thread.join();
   }
 

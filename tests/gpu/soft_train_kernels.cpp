@@ -12,7 +12,9 @@ namespace {
 class EmulatedBlock {
  public:
   EmulatedBlock(soft_cuda::Block &block, uint32_t thread)
-      : block_(block), group_{reinterpret_cast<soft_cuda::VotingBarrier *>(block.shared), thread, block.thread_count} {}
+      : block_(block),
+        group_{reinterpret_cast<soft_cuda::VotingBarrier *>(block.shared), thread, block.thread_count,
+               block.give_way} {}
 
   [[nodiscard]] uint32_t thread() const { return group_.thread; }
   [[nodiscard]] uint32_t threads() const { return group_.thread_count; }

@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "tests/soft_cuda/fibers.h"
 #include "tests/soft_cuda/turns.h"
 
 namespace soft_cuda {
@@ -57,50 +58,69 @@ struct Run {
 };
 
 struct BlockRun {
-  Run *run = nullptr;
   Block block;
   std::unique_ptr<std::byte, SharedMemoryDeleter> shared;
-  std::mutex mutex;
   uint32_t threads_left = 0;
 };
 
-struct ThreadRun {
-  BlockRun *block = nullptr;
-  uint32_t thread = 0;
+/// Blocks that begin together, and end one by one.
+struct Batch {
+  Run *run = nullptr;
+  std::vector<BlockRun> blocks;
+  std::mutex mutex;
 };
 
-void run_thread(void *argument) {
-  const std::unique_ptr<ThreadRun> self(static_cast<ThreadRun *>(argument));
-  BlockRun *const block = self->block;
-  Run &run = *block->run;
+void run_thread(Batch &batch, uint32_t index) {
+  Run &run = *batch.run;
+  const Launch &launch = run.launch;
+  BlockRun &own = batch.blocks[index / launch.thread_count];
   // Each thread has its own copy of the pointer, as kernels take their parameters by value.
-  void *const parameters[] = {const_cast<std::byte *>(run.launch.parameters.data())};
-  set_device_of_thread(run.launch.device);
-  await_turn();
-  run.launch.function(block->block, self->thread, parameters);
+  void *const parameters[] = {const_cast<std::byte *>(launch.parameters.data())};
+  launch.function(own.block, index % launch.thread_count, parameters);
   {
-    const std::lock_guard lock(block->mutex);
-    if (--block->threads_left != 0) return;
+    const std::lock_guard lock(batch.mutex);
+    if (--own.threads_left != 0) return;
   }
-  delete block;
+  own.shared.reset();
   run.places.release();
   // Notified under the mutex: the launch may end as soon as it is free.
   const std::lock_guard lock(run.mutex);
   if (--run.blocks_left == 0) run.ended.notify_one();
 }
 
-BlockRun *make_block(Run &run, uint32_t index) {
-  auto made = std::make_unique<BlockRun>();
-  const Launch &launch = run.launch;
+/// What a host thread of the pool runs: one thread of a batch, or all as fibers.
+struct HostThread {
+  std::shared_ptr<Batch> batch;
+  uint32_t index = 0;
+};
+
+void run_host_thread(void *argument) {
+  const std::unique_ptr<HostThread> self(static_cast<HostThread *>(argument));
+  Batch &batch = *self->batch;
+  const Launch &launch = batch.run->launch;
+  const auto count = static_cast<uint32_t>(batch.blocks.size()) * launch.thread_count;
+  set_device_of_thread(launch.device);
+  await_turn();
+  if (have_fibers) return run_fibers(count, [&batch](uint32_t index) { run_thread(batch, index); });
+  begin_host_thread();
+  run_thread(batch, self->index);
+}
+
+void wait_for_turn(Waiting waiting) {
+  give_way(waiting);
+  if (waiting == Waiting::for_others) await_turn();
+}
+
+void add_block(Batch &batch, uint32_t index) {
+  const Launch &launch = batch.run->launch;
+  BlockRun &added = batch.blocks.emplace_back();
   if (launch.shared_bytes != 0) {
-    made->shared.reset(static_cast<std::byte *>(::operator new(launch.shared_bytes, shared_alignment)));
-    std::memset(made->shared.get(), 0, launch.shared_bytes);
+    added.shared.reset(static_cast<std::byte *>(::operator new(launch.shared_bytes, shared_alignment)));
+    std::memset(added.shared.get(), 0, launch.shared_bytes);
   }
-  made->run = &run;
-  made->threads_left = launch.thread_count;
-  made->block = {launch.grid_size, index, launch.thread_count, made->shared.get(), launch.shared_bytes, await_turn,
-                 launch.device, launch.find_memory};
-  return made.release();
+  added.threads_left = launch.thread_count;
+  added.block = {launch.grid_size,    index,         launch.thread_count, added.shared.get(),
+                 launch.shared_bytes, wait_for_turn, launch.device,       launch.find_memory};
 }
 
 }  // namespace
@@ -112,6 +132,13 @@ void Places::acquire() {
   --free_;
   ++serving_;
   if (free_ != 0) changed_.notify_all();
+}
+
+bool Places::try_acquire() {
+  const std::lock_guard lock(mutex_);
+  if (free_ == 0 || serving_ != next_ticket_) return false;
+  --free_;
+  return true;
 }
 
 void Places::release() {
@@ -140,17 +167,22 @@ void run_on_pool(void (*task)(void *argument), void *argument) {
 void run_blocks(const Launch &launch, Places &places) {
   const KernelInFlight in_flight;
   Run run{launch, places, {}, {}, launch.grid_size};
-  for (uint32_t index = 0; index < launch.grid_size; ++index) {
+  for (uint32_t begun = 0; begun < launch.grid_size;) {
+    const auto batch = std::make_shared<Batch>();
+    batch->run = &run;
     places.acquire();
-    BlockRun *const block = make_block(run, index);
-    for (uint32_t thread = 1; thread < launch.thread_count; ++thread)
-      run_on_pool(run_thread, new ThreadRun{block, thread});
-    auto *const first = new ThreadRun{block, 0};
-    // The last block's first thread is this one: a launch of one small block wakes nobody.
-    if (index + 1 == launch.grid_size)
-      run_thread(first);
+    do {
+      add_block(*batch, begun++);
+    } while (have_fibers && begun < launch.grid_size && places.try_acquire());
+    const uint32_t host_threads = have_fibers ? 1 : launch.thread_count;
+    for (uint32_t index = 1; index < host_threads; ++index)
+      run_on_pool(run_host_thread, new HostThread{batch, index});
+    auto *const first = new HostThread{batch, 0};
+    // The last batch's first thread is this one: a launch of few blocks wakes nobody.
+    if (begun == launch.grid_size)
+      run_host_thread(first);
     else
-      run_on_pool(run_thread, first);
+      run_on_pool(run_host_thread, first);
   }
   std::unique_lock lock(run.mutex);
   run.ended.wait(lock, [&] { return run.blocks_left == 0; });

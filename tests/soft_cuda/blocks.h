@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launches: blocks on host threads, at most so many resident on a device, none preempted.
+// Launches: blocks on host threads or fibers, at most so many resident on a device, none preempted.
 #pragma once
 
 #include <condition_variable>
@@ -17,6 +17,7 @@ class Places {
  public:
   explicit Places(uint32_t count) : free_(count), count_(count) {}
   void acquire();
+  [[nodiscard]] bool try_acquire();  ///< does not wait
   void release();
   [[nodiscard]] uint32_t count() const { return count_; }
 

@@ -282,6 +282,7 @@ namespace soft_cuda {
 using namespace rondo::memory;
 
 CountedThread::CountedThread(const Block &block, uint32_t thread, const void *rank, bool is_first_block) : rank_(rank) {
+  counter = nullptr;  // it may still be that of another fiber
   const uint64_t round = totals().round.load(std::memory_order_acquire);  // pairs with rondo_count_accesses()
   if (round == 0) return;
   counter = new Counter(block, round);

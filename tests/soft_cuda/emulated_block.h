@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A block on host threads: the third group that the bodies of cuda/kernels run on, with a real barrier, so that a
-// missing barrier or release shows as a wrong result or to ThreadSanitizer.
+// A block on host threads, or on fibers of one (fibers.h): the third group that the bodies of cuda/kernels run on, with a
+// real barrier, so that a missing barrier or release shows as a wrong result or to ThreadSanitizer.
 #pragma once
 
 #include <atomic>
 #include <cassert>
-#include <chrono>
 #include <cstdint>
-#include <thread>
 
 #include "cuda/kernels/reduction.h"
 #include "cuda/kernels/load_store.h"
@@ -16,22 +14,18 @@
 
 namespace soft_cuda {
 
-/// Looks in vain of the calling thread since its kernel began.
-inline thread_local uint32_t looks_in_vain = 0;
-
-/// Between two looks in vain. Threads that only yield keep the machine from all that comes after them, the kernel's own
-/// threads included (Linux 6.18: seconds in which no packet is taken in), so now and then one sleeps, and each time
-/// where its kernel waits for long. It makes tests quicker, too: most of their time was yielding.
-inline void hand_core_over() {
-  constexpr uint32_t long_wait = 4096;
-  const uint32_t looks = ++looks_in_vain;
-  if (looks < long_wait && looks % 16 != 0)
-    std::this_thread::yield();
-  else
-    std::this_thread::sleep_for(std::chrono::microseconds(looks < long_wait ? 50 : 200));
+/// With a block's give_way.
+inline void wait_for(Waiting waiting, void (*give_way)(Waiting)) {
+#if defined(RONDO_COUNT_ACCESSES)
+  rondo::memory::Counter *const mine = rondo::memory::counter;  // the host thread's: each of its fibers sets it
+  give_way(waiting);
+  rondo::memory::counter = mine;
+#else
+  give_way(waiting);
+#endif
 }
 
-/// A barrier with a vote in zeroed memory. Threads that wait hand their core over: there are often more of them.
+/// A barrier with a vote in zeroed memory.
 struct VotingBarrier {
   uint32_t arrived;
   uint32_t generation;
@@ -40,7 +34,7 @@ struct VotingBarrier {
 
   /// Unordered: the threads meet, and nothing else is said to be before anything.
   template <bool ordered = true>
-  bool wait(uint32_t thread_count, bool vote, bool first_thread) {
+  bool wait(uint32_t thread_count, bool vote, bool first_thread, void (*give_way)(Waiting)) {
     constexpr auto acquire = ordered ? std::memory_order_acquire : std::memory_order_relaxed;
     constexpr auto release = ordered ? std::memory_order_release : std::memory_order_relaxed;
     constexpr auto arrive = ordered ? std::memory_order_acq_rel : std::memory_order_relaxed;
@@ -57,7 +51,7 @@ struct VotingBarrier {
       rondo::memory::reset_barrier(joined, mine + 1);
       generation_ref.store(mine + 1, release);  // pairs with the acquires
     }
-    while (generation_ref.load(acquire) == mine) hand_core_over();
+    while (generation_ref.load(acquire) == mine) wait_for(Waiting::at_barrier, give_way);
     rondo::memory::leave_barrier(joined, mine);
     return votes_ref.load(std::memory_order_relaxed) != 0;
   }
@@ -68,22 +62,19 @@ struct EmulatedGroup {
   VotingBarrier *barrier;
   uint32_t thread;
   uint32_t thread_count;
-  void (*await_turn)() = nullptr;  ///< of a driver's block
+  void (*give_way)(Waiting);  ///< of the block
 
   [[nodiscard]] uint32_t rank() const { return thread; }
   [[nodiscard]] uint32_t size() const { return thread_count; }
   void sync() const { (void)any(false); }
   [[nodiscard]] bool any(bool vote) const { return meet<true>(vote); }
   [[nodiscard]] bool any_unordered(bool vote) const { return meet<false>(vote); }
-  void relax() const {
-    hand_core_over();
-    if (await_turn != nullptr) await_turn();
-  }
+  void relax() const { wait_for(Waiting::for_others, give_way); }
 
  private:
   template <bool ordered>
   [[nodiscard]] bool meet(bool vote) const {
-    if (thread_count > 1) return barrier->wait<ordered>(thread_count, vote, thread == 0);
+    if (thread_count > 1) return barrier->wait<ordered>(thread_count, vote, thread == 0, give_way);
     rondo::memory::Joined alone{};  // one thread meets itself: a barrier all the same, to who counts
     rondo::memory::join_barrier(alone, 0, true);
     rondo::memory::leave_barrier(alone, 0);
@@ -97,7 +88,6 @@ static_assert(rondo::Group<EmulatedGroup>);
 template <class Protocol, class Reducer>
 void run_emulated(Block &block, uint32_t thread, void *const *parameters) {
   using namespace rondo::device;
-  looks_in_vain = 0;
   const auto &operations = *static_cast<const DeviceOperations *>(parameters[0]);
   const DeviceOperation &operation = operations.of_block(block.index);
   const DeviceChannel &channel = operation.channels[operations.channel_of_block(block.index)];
@@ -108,7 +98,7 @@ void run_emulated(Block &block, uint32_t thread, void *const *parameters) {
   const uint32_t first = thread / size;
   if (first >= groups) return;
   auto *const barrier = reinterpret_cast<VotingBarrier *>(block.shared + first * lane_control_bytes);
-  run_lanes<Protocol, lanes_per_channel_max>(EmulatedGroup{barrier, thread % size, size, block.await_turn}, operation,
+  run_lanes<Protocol, lanes_per_channel_max>(EmulatedGroup{barrier, thread % size, size, block.give_way}, operation,
                                              channel, first, groups, make_reducer<Reducer>(operation, channel),
                                              block.shared);
 }
@@ -117,11 +107,9 @@ void run_emulated(Block &block, uint32_t thread, void *const *parameters) {
 template <class Reduction>
 void run_load_store_emulated(Block &block, uint32_t thread, void *const *parameters) {
   using namespace rondo::device;
-  looks_in_vain = 0;
   assert(block.shared_bytes >=
          load_store_shared_bytes(static_cast<const LoadStoreOperation *>(parameters[0])->rank_count()));
-  const EmulatedGroup group{reinterpret_cast<VotingBarrier *>(block.shared), thread, block.thread_count,
-                            block.await_turn};
+  const EmulatedGroup group{reinterpret_cast<VotingBarrier *>(block.shared), thread, block.thread_count, block.give_way};
   run_load_store<Reduction>(group, *static_cast<const LoadStoreOperation *>(parameters[0]), block.index, block.shared);
 }
 

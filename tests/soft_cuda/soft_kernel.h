@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the CUDA driver in software and the kernels built for it agree on. The driver runs a launch's block on
-// `thread_count` host threads; each calls the kernel's function once.
+// What the CUDA driver in software and the kernels built for it agree on. The driver runs a launch's block by
+// `thread_count` host threads or fibers; each calls the kernel's function once.
 #pragma once
 
 #include <cstddef>
@@ -17,14 +17,20 @@ struct MemoryExtent {
   uint64_t reached_by = UINT64_MAX;  ///< a bit for each device whose kernels may touch it
 };
 
-/// One block in flight: shared by its host threads.
+/// What a thread of a block waits for.
+enum class Waiting : uint8_t {
+  at_barrier,  ///< for the other threads of its block
+  for_others,  ///< for other blocks, kernels or the host
+};
+
+/// One block in flight: shared by its threads.
 struct Block {
   uint32_t grid_size = 1;     ///< blocks of the launch
   uint32_t index = 0;         ///< of this block in the grid
-  uint32_t thread_count = 1;  ///< host threads that stand for the block's threads
+  uint32_t thread_count = 1;  ///< host threads or fibers that stand for the block's threads
   std::byte *shared = nullptr;  ///< shared memory of the block, zeroed before it starts
   uint64_t shared_bytes = 0;
-  void (*await_turn)() = nullptr;  ///< called by a thread that waits
+  void (*give_way)(Waiting) = nullptr;  ///< called by a thread that waits, between two looks
   int device = 0;                  ///< that it runs on
   void (*find_memory)(uintptr_t address, MemoryExtent &extent) = nullptr;  ///< null: all memory is shared memory
 };

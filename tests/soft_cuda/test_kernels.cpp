@@ -2,8 +2,7 @@
 // Kernels for the tests of the driver in software itself, and those of device_costs.
 #include "tests/soft_cuda/test_kernels.h"
 
-#include <chrono>
-#include <thread>
+#include <atomic>
 
 #include "tests/soft_cuda/soft_kernel.h"
 
@@ -24,7 +23,7 @@ void await(Block &block, uint32_t thread, void *const *parameters) {
   if (block.index != 0 || thread != 0) return;
   // acquire; pairs with the release of the driver's write value, or of a test
   while (std::atomic_ref(*given.word).load(std::memory_order_acquire) < given.value)
-    std::this_thread::sleep_for(std::chrono::microseconds(50));
+    block.give_way(Waiting::for_others);
 }
 
 /// Every block waits for all others of the grid: they must be resident together.
@@ -33,8 +32,7 @@ void meet(Block &block, uint32_t thread, void *const *parameters) {
   if (thread != 0) return;
   const std::atomic_ref arrived(*given.arrived);
   arrived.fetch_add(1, std::memory_order_acq_rel);  // pairs with the loads below, in the other blocks
-  while (arrived.load(std::memory_order_acquire) < block.grid_size + given.more)
-    std::this_thread::sleep_for(std::chrono::microseconds(50));
+  while (arrived.load(std::memory_order_acquire) < block.grid_size + given.more) block.give_way(Waiting::for_others);
 }
 
 /// All threads of a block are there, with shared memory that was zeroed: each adds itself to the block's count.
@@ -80,7 +78,7 @@ void pair(Block &block, uint32_t thread, void *const *parameters) {
     if (block.index == 0) other.store(round, release);
     for (uint64_t polls = 0; own.load(acquire) != round; ++polls) {
       if (polls == pair_polls_max) return;
-      std::this_thread::yield();
+      block.give_way(Waiting::for_others);
     }
     if (block.index == 1) other.store(round, release);
   }
