@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ranks of a communicator whose kernels run as emulated blocks: the memory that the CUDA executor would allocate,
-// here plain memory, and a launch that gives every thread of every block a host thread.
+// here plain memory, and a launch whose threads are fibers of the calling thread, or host threads.
 #pragma once
 
 #include <cstdint>

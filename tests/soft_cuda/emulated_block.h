@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A block on host threads, or on fibers of one (fibers.h): the third group that the bodies of cuda/kernels run on, with a
-// real barrier, so that a missing barrier or release shows as a wrong result or to ThreadSanitizer.
+// A block on host threads, or on fibers of one (fibers.h): the third group that the bodies of cuda/kernels run on, with
+// a real barrier, so that a missing barrier or release shows as a wrong result or to ThreadSanitizer.
 #pragma once
 
 #include <atomic>
@@ -109,7 +109,8 @@ void run_load_store_emulated(Block &block, uint32_t thread, void *const *paramet
   using namespace rondo::device;
   assert(block.shared_bytes >=
          load_store_shared_bytes(static_cast<const LoadStoreOperation *>(parameters[0])->rank_count()));
-  const EmulatedGroup group{reinterpret_cast<VotingBarrier *>(block.shared), thread, block.thread_count, block.give_way};
+  auto *const barrier = reinterpret_cast<VotingBarrier *>(block.shared);
+  const EmulatedGroup group{barrier, thread, block.thread_count, block.give_way};
   run_load_store<Reduction>(group, *static_cast<const LoadStoreOperation *>(parameters[0]), block.index, block.shared);
 }
 

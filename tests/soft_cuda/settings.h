@@ -42,7 +42,7 @@ struct Settings {
   uint32_t blocks_per_multiprocessor = 1;  ///< small ones
   uint32_t claimed_blocks = 0;    ///< that it says it can hold; 0: as many
   uint32_t queue_count = 8;       ///< of a context
-  uint32_t block_threads = 2;     ///< host threads that stand for a block's
+  uint32_t block_threads = 2;     ///< fibers or host threads that stand for a block's
   uint32_t launch_queue = 1024;   ///< pieces of work that a stream takes before the host waits
   uint64_t memory_bytes = uint64_t{8} << 30;
   bool queue_waits_for_end =
