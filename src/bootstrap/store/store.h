@@ -49,6 +49,10 @@ class Store {
   /// Waits until `key` was put and returns its value. RONDO_ERROR_TIMEOUT names the key.
   virtual Result<Bytes> get(std::string_view key, uint64_t deadline_ns) = 0;
 
+  /// The value of `key`, if it is known here by now that it was put. Does not wait: a call asks the store, at most
+  /// twice a second, and a later call has the answer. One key at a time: asking about another one drops the answer.
+  virtual Result<std::optional<Bytes>> try_get(std::string_view key) = 0;
+
   /// All-gather: puts `value` as rank's part of `key`, waits for all `count` parts and returns them in rank order.
   /// RONDO_ERROR_TIMEOUT lists the ranks that are missing.
   virtual Result<std::vector<Bytes>> gather(std::string_view key, uint32_t rank, uint32_t count,
