@@ -2,6 +2,7 @@
 // Slots in memory of devices that turn out not to work when the network is made: where all ranks have theirs then. Two
 // ranks as threads, on hosts that are pretended, with networks of the test's.
 #include <array>
+#include <atomic>
 #include <memory>
 #include <string>
 #include <thread>
@@ -77,6 +78,19 @@ Made make_where_one_fails_late(const std::vector<net::NearLink> &links, const ne
                                std::vector<net::PeerSocket> sockets, Store &store) {
   if (request.rank == 1 && request.rdma_memory != nullptr) sleep_for_ns(second_ns + second_ns / 4);
   return make_where_one_fails(links, request, std::move(sockets), store);
+}
+
+std::atomic<int> works_done = 0;
+
+/// Rank 1 comes to a last exchange once rank 0, which waits there, has worked meanwhile.
+Made make_while_working(const std::vector<net::NearLink> &, const net::JoinRequest &request,
+                        std::vector<net::PeerSocket>, Store &store) {
+  const uint64_t deadline_ns = now_ns() + init_ns / 6;
+  const IdleWork work(store, [] { ++works_done; });
+  while (request.rank == 1 && works_done == 0 && now_ns() < deadline_ns) sleep_for_ns(1'000'000);
+  RONDO_TRY(store.gather(request.key_prefix + "/last", request.rank, 2, {}, request.deadline_ns));
+  if (works_done == 0) return Error{RONDO_ERROR_INTERNAL, "nobody has worked"};
+  return idle();
 }
 
 Made make_where_none_fails(const std::vector<net::NearLink> &, const net::JoinRequest &, std::vector<net::PeerSocket>,
@@ -170,6 +184,13 @@ TEST_CASE("device slots: a rank that tries them does not wait for the word that 
     CHECK(each.error == "");
     CHECK_FALSE(each.in_device);
     CHECK(each.waits == 0);
+  }
+}
+
+TEST_CASE("device slots: a network that is tried works while it waits in the store", "[net]") {
+  for (const Outcome &each : connect_both(make_while_working)) {
+    CHECK(each.error == "");
+    CHECK(each.in_device);
   }
 }
 

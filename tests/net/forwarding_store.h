@@ -2,9 +2,11 @@
 // A store that hands every call on to another one: tests derive what looks at some of the calls, or holds them up.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "src/bootstrap/store/store.h"
@@ -24,6 +26,7 @@ class ForwardingStore : public Store {
     return store_.gather(key, rank, count, value, deadline_ns);
   }
   Result<void> check() override { return store_.check(); }
+  void set_idle_work(std::function<void()> work) override { store_.set_idle_work(std::move(work)); }
   [[nodiscard]] std::string own_address() const override { return store_.own_address(); }
   [[nodiscard]] bool gone() const override { return store_.gone(); }
   void leave(const Result<void> &why) override { store_.leave(why); }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The store over real sockets on loopback: client, server, authentication, deadlines.
+#include <atomic>
 #include <cstdio>
 #include <thread>
 
@@ -7,6 +8,7 @@
 #include "src/bootstrap/bytes.h"
 #include "src/bootstrap/outcomes.h"
 #include "src/bootstrap/launch/unique_id.h"
+#include "src/bootstrap/store/local.h"
 #include "tests/catch.h"
 
 using namespace rondo;
@@ -186,6 +188,37 @@ TEST_CASE("store: a rank that asks and does not wait hears of the group's failur
     CHECK(failure.status == (fails ? RONDO_ERROR_REMOTE : RONDO_OK));
     CHECK(failure.peer == (fails ? 0 : -1));
     CHECK_FALSE(ranks[1]->gone());
+  }
+}
+
+TEST_CASE("store: a rank works while it waits for others, over sockets and in one process") {
+  const Secret secret = random_secret();
+  const auto server = start_store_server({"127.0.0.1", 0}, secret);
+  REQUIRE(server.ok());
+  for (const bool sockets : {true, false}) {
+    CAPTURE(sockets);
+    auto stores = make_local_stores(2);
+    for (auto &each : stores) {
+      if (!sockets) continue;
+      auto connected = connect_store(server.value()->endpoint(), secret, soon());
+      REQUIRE(connected.ok());
+      each = std::move(connected).value();
+    }
+    std::atomic<int> works = 0;
+    bool gathered = false;
+    std::thread waiter([&] {
+      const IdleWork work(*stores[0], [&works] { ++works; });
+      gathered = stores[0]->gather("group", 0, 2, text("me"), soon()).ok();
+    });
+    for (const uint64_t deadline_ns = now_ns() + 10 * second_ns; works < 3 && now_ns() < deadline_ns;)
+      sleep_for_ns(second_ns / 1000);
+    CHECK(works >= 3);  // all of them before the other rank came
+    CHECK(stores[1]->gather("group", 1, 2, text("it"), soon()).ok());
+    waiter.join();
+    CHECK(gathered);
+    const int before = works;
+    CHECK_FALSE(stores[0]->get("never", now_ns() + second_ns / 50).ok());
+    CHECK(works == before);
   }
 }
 

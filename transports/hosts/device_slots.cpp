@@ -51,6 +51,7 @@ class TrialStore final : public Store {
   }
   [[nodiscard]] std::string own_address() const override { return store_.own_address(); }
   [[nodiscard]] bool gone() const override { return store_.gone(); }
+  void set_idle_work(std::function<void()> work) override { store_.set_idle_work(std::move(work)); }
   void leave(const Result<void> &why) override { store_.leave(why); }
 
  private:

@@ -36,6 +36,7 @@ class UcxNetwork final : public net::Network {
              std::vector<Introduction> introductions, const JoinRequest &request);
   ~UcxNetwork() override;
   Result<void> connect(const JoinRequest &request, Store &store);
+  void progress();
 
   const char *name() const override { return "ucx"; }
   bool put(uint32_t link, const net::Message &message) override;
@@ -232,9 +233,13 @@ void UcxNetwork::send_credits() {
   }
 }
 
-uint32_t UcxNetwork::poll(std::span<net::Event> events) {
+void UcxNetwork::progress() {
   for (int round = 0; round < progress_rounds_max && worker_->progress(); ++round) {
   }
+}
+
+uint32_t UcxNetwork::poll(std::span<net::Event> events) {
+  progress();
   for (const auto &peer : peers_)
     if (peer->lost) close(*peer);
   send_credits();
@@ -318,6 +323,8 @@ Result<std::unique_ptr<net::Network>> make_network(const std::vector<net::NearLi
   Result<void> met = network->connect(request, store);
   if (!met.ok())
     if (auto why = StoreWatch(store).hear_why(); !why.ok()) met = std::move(why);
+  // A peer that has not met all of its own may still wait for what UCX here has kept or is to answer.
+  const IdleWork work(store, [&network] { network->progress(); });
   RONDO_TRY(gather_outcomes(store, request.key_prefix + "/ucx/met", request.rank, request.rank_count,
                             met.ok() ? Result<Bytes>(Bytes()) : Result<Bytes>(met.error()), request.deadline_ns));
   return std::unique_ptr<net::Network>(std::move(network));

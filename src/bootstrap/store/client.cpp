@@ -126,7 +126,11 @@ class Client final : public RequestStore {
       session_.on_time(now);
       if (!send_some() || done()) continue;
       const short events = static_cast<short>(session_.output().empty() ? POLLIN : POLLIN | POLLOUT);
-      const uint64_t until_ns = std::min(deadline_ns, session_.deadline_ns());
+      uint64_t until_ns = std::min(deadline_ns, session_.deadline_ns());
+      if (idle_work_) {
+        idle_work_();
+        until_ns = std::min(until_ns, now_ns() + IdleWork::interval_ns);
+      }
       if (wait_for(socket_.get(), events, until_ns, ends || parting_ ? nullptr : cancel_)) (void)receive_some();
     }
     return true;
@@ -146,6 +150,8 @@ class Client final : public RequestStore {
     address.bytes = sizeof address.storage;
     return ::getsockname(socket_.get(), address.get(), &address.bytes) == 0 ? endpoint_of(address).host : "";
   }
+
+  void set_idle_work(std::function<void()> work) override { idle_work_ = std::move(work); }
 
   [[nodiscard]] bool gone() const override { return session_.failure() && !session_.notice() && !cancelled(); }
 
@@ -248,6 +254,7 @@ class Client final : public RequestStore {
   std::string asked_;     ///< the key of the latest question
   std::optional<Reply> answer_;
   uint64_t next_question_ns_ = 0;
+  std::function<void()> idle_work_;
   StoreClientSession session_;
   std::array<std::byte, read_bytes> buffer_;
 };
