@@ -17,10 +17,6 @@ namespace {
 
 using MadeNetwork = Result<std::unique_ptr<net::Network>>;
 
-Result<Bytes> part_of(const Result<void> &outcome) {
-  return outcome.ok() ? Result<Bytes>(Bytes()) : Result<Bytes>(outcome.error());
-}
-
 constexpr uint64_t trial_max_ns = 20'000'000'000;
 
 /// The store while a network is tried: its check() also knows that another rank has given the trial up, for which this
@@ -80,8 +76,8 @@ class Maker {
     MadeNetwork made = make(join_, std::move(sockets), store_);
     if (!made.ok()) return made;
     settle(*made.value());
-    const auto agreed = gather_outcomes(store_, request_.key_prefix + "/device_slots", request_.rank,
-                                        request_.rank_count, part_of(outcome_), request_.deadline_ns, join_.names);
+    const auto agreed = check_outcomes(store_, request_.key_prefix + "/device_slots", request_.rank,
+                                       request_.rank_count, outcome_, request_.deadline_ns, join_.names);
     if (agreed.ok()) {
       tell_place();
       return made;
@@ -142,8 +138,8 @@ class Maker {
     MadeNetwork made = make(join, {}, store);
     if (!made.ok()) store.give_up(made.error(), request_.deadline_ns);
     const Result<void> own = made.ok() ? Result<void>() : Result<void>(made.error());
-    const auto agreed = gather_outcomes(store_, request_.key_prefix + "/device_slots", request_.rank,
-                                        request_.rank_count, part_of(own), request_.deadline_ns, join_.names);
+    const auto agreed = check_outcomes(store_, request_.key_prefix + "/device_slots", request_.rank,
+                                       request_.rank_count, own, request_.deadline_ns, join_.names);
     if (agreed.ok()) {
       settle(*made.value());
       tell_place();

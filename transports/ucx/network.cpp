@@ -325,8 +325,8 @@ Result<std::unique_ptr<net::Network>> make_network(const std::vector<net::NearLi
     if (auto why = StoreWatch(store).hear_why(); !why.ok()) met = std::move(why);
   // A peer that has not met all of its own may still wait for what UCX here has kept or is to answer.
   const IdleWork work(store, [&network] { network->progress(); });
-  RONDO_TRY(gather_outcomes(store, request.key_prefix + "/ucx/met", request.rank, request.rank_count,
-                            met.ok() ? Result<Bytes>(Bytes()) : Result<Bytes>(met.error()), request.deadline_ns));
+  RONDO_TRY(check_outcomes(store, request.key_prefix + "/ucx/met", request.rank, request.rank_count, met,
+                           request.deadline_ns));
   return std::unique_ptr<net::Network>(std::move(network));
 }
 
