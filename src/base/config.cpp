@@ -2,12 +2,12 @@
 #include "src/base/config.h"
 
 #include <array>
-#include <bit>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <type_traits>
 
+#include "src/base/config_values.h"
 #include "src/base/log.h"
 #include "src/base/names.h"
 #include "src/base/parse.h"
@@ -15,90 +15,15 @@
 namespace rondo {
 namespace {
 
-constexpr uint32_t slot_count_max = 64;
+using namespace config_values;
+
 constexpr uint32_t sockets_max = 8;
-constexpr uint64_t slot_bytes_max = uint64_t{64} << 20;
-constexpr size_t text_bytes_max = 4096;
-constexpr uint64_t gid_index_max = 255;
 constexpr uint64_t ns_per_ms = 1'000'000;
 
 template <class Enum>
 const char *name_in(std::span<const char *const> names, Enum value) {
   const auto index = static_cast<size_t>(value);
   return index < names.size() ? names[index] : nullptr;
-}
-
-/// Assigns the value of a Result to `target`, narrowing where the parser has checked the range.
-template <class Target, class Value>
-Result<void> set(Target &target, Result<Value> value) {
-  if (!value.ok()) return std::move(value).error();
-  target = static_cast<Target>(std::move(value).value());
-  return {};
-}
-
-/// A number that may be left to Rondo: "auto" is 0.
-template <class Target>
-Result<void> set_choice(Target &target, std::string_view text, Result<uint64_t> value) {
-  if (equal_in_any_case(text, "auto")) value = uint64_t{0};
-  return set(target, std::move(value));
-}
-
-template <class Enum>
-Result<void> set_name(Enum &target, std::string_view text, const char *(*name)(Enum), const char *what) {
-  auto value = parse_name(text, name, what);
-  if (value.ok()) return set(target, std::move(value));
-  return invalid_argument(quoted(text) + " is not a known " + what + "; known are: " + known_names(name));
-}
-
-/// `on`: what is written for true; "off" is false.
-Result<void> set_switch(bool &target, std::string_view text, const std::string &on = "auto") {
-  target = equal_in_any_case(text, on);
-  if (!target && !equal_in_any_case(text, "off"))
-    return invalid_argument(quoted(text) + " is unknown; known are: " + on + ", off");
-  return {};
-}
-
-Result<void> set_text(std::string &target, std::string_view text) {
-  if (text.size() > text_bytes_max) return invalid_argument(quoted(text) + " is longer than 4096 bytes");
-  for (const char character : text)
-    if (static_cast<unsigned char>(character) < ' ' || character == 0x7F)
-      return invalid_argument(quoted(text) + " has a control character in it");
-  target = text;
-  return {};
-}
-
-Result<void> set_slot_count(uint32_t &target, std::string_view text) {
-  auto value = parse_number(text, 2, slot_count_max);
-  if (equal_in_any_case(text, "auto") || (value.ok() && std::has_single_bit(value.value())))
-    return set_choice(target, text, std::move(value));
-  return invalid_argument(quoted(text) + " is unknown; known are: auto, 2, 4, 8, 16, 32, 64");
-}
-
-Result<void> set_slot_bytes(uint64_t &target, std::string_view text) {
-  auto value = parse_bytes(text, chunk_bytes_min, slot_bytes_max);
-  if (value.ok() && value.value() % chunk_bytes_min != 0)
-    return invalid_argument(quoted(text) + " is not a multiple of 64 bytes");
-  return set_choice(target, text, std::move(value));
-}
-
-Result<void> set_gid_index(int32_t &target, std::string_view text) {
-  if (!equal_in_any_case(text, "auto")) return set(target, parse_number(text, 0, gid_index_max));
-  target = -1;
-  return {};
-}
-
-Result<void> set_protocol(std::string_view text, Config &config) {
-  return set_name(config.protocol, text, rondo_protocol_string, "protocol");
-}
-
-Result<void> set_log(std::string &target, std::string_view text) {
-  if (auto known = log::parse_filter(text); !known.ok()) return std::move(known).error();
-  return set_text(target, text);
-}
-
-Result<void> set_log_file(std::string &target, std::string_view text) {
-  if (auto path = log::file_path(text, "", 0); !path.ok()) return std::move(path).error();
-  return set_text(target, text);
 }
 
 Error refused_field(const char *name, uint64_t value, const std::string &wanted) {
@@ -153,12 +78,6 @@ constexpr SharedNumber shared{
       config.*setting = static_cast<std::remove_reference_t<decltype(config.*setting)>>(number);
     }};
 constexpr SharedNumber not_shared{};
-
-/// 0 stands for "not chosen here".
-std::string show_choice(uint64_t value, std::string (*show)(uint64_t)) { return value == 0 ? "auto" : show(value); }
-std::string show_number(uint64_t value) { return std::to_string(value); }
-std::string show_name(const char *name) { return name != nullptr ? name : "unknown"; }
-std::string show_switch(bool is_on, const char *on = "auto") { return is_on ? on : "off"; }
 
 constexpr std::array variables{
     ConfigVariable{"RONDO_ALGORITHM",

@@ -39,6 +39,7 @@ bool decode_rest(ByteReader &in, Request &request) {
       return request.value.size() <= value_bytes_max && !request.key.empty();
     }
     case Kind::get:
+    case Kind::try_get:
       return !request.key.empty();
     case Kind::gather:
     case Kind::collect: {
@@ -152,7 +153,7 @@ std::optional<Request> decode_request(ByteView body) {
   const auto kind = in.number<uint8_t>();
   request.id = in.number<uint64_t>();
   const auto key_bytes = in.number<uint16_t>();
-  if (in.failed() || kind < 1 || kind > 7 || key_bytes > key_bytes_max) return std::nullopt;
+  if (in.failed() || kind < 1 || kind > 8 || key_bytes > key_bytes_max) return std::nullopt;
   request.kind = static_cast<Request::Kind>(kind);
   request.key = text_of(in.bytes(key_bytes));
   if (in.failed() || !decode_rest(in, request) || !in.complete()) return std::nullopt;

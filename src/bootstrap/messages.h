@@ -10,6 +10,7 @@
 //            enter    rank u32 | count u32                      the key is a group, of which the client is now `rank`
 //            leave    status u32 | peer u32 | message           the key is empty; status 0: the rank needs the group no
 //                                                               more; else it has failed, and so has the group
+//            try_get  nothing                                   as get, but at once: done, if nobody has put it
 // Reply    kind u8 | id u64 | rest
 //            done     nothing
 //            value    value
@@ -31,7 +32,9 @@ inline constexpr size_t message_bytes_max = 1024;
 inline constexpr uint32_t gather_count_max = 65'536;
 
 struct Request {
-  enum class Kind : uint8_t { put = 1, get = 2, gather = 3, collect = 4, cancel = 5, enter = 6, leave = 7 };
+  enum class Kind : uint8_t {
+    put = 1, get = 2, gather = 3, collect = 4, cancel = 5, enter = 6, leave = 7, try_get = 8
+  };
   Kind kind = Kind::get;
   uint64_t id = 0;
   std::string key;

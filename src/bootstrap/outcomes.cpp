@@ -51,4 +51,11 @@ Result<std::vector<Bytes>> gather_outcomes(Store &store, std::string_view key, u
   return parts;
 }
 
+Result<void> check_outcomes(Store &store, std::string_view key, uint32_t rank, uint32_t count,
+                            const Result<void> &own, uint64_t deadline_ns, std::span<const std::string> names) {
+  const Result<Bytes> part = own.ok() ? Result<Bytes>(Bytes()) : Result<Bytes>(own.error());
+  RONDO_TRY(gather_outcomes(store, key, rank, count, part, deadline_ns, names));
+  return {};
+}
+
 }  // namespace rondo

@@ -22,4 +22,9 @@ namespace rondo {
                                                          uint64_t deadline_ns,
                                                          std::span<const std::string> names = {});
 
+/// The same where nothing is asked for but that no rank has failed.
+[[nodiscard]] Result<void> check_outcomes(Store &store, std::string_view key, uint32_t rank, uint32_t count,
+                                          const Result<void> &own, uint64_t deadline_ns,
+                                          std::span<const std::string> names = {});
+
 }  // namespace rondo

@@ -20,8 +20,8 @@ namespace wire {
 namespace {
 
 /// Keyed hash of the label and both challenges. Labels have no common meaning with frames, whose keys differ.
-std::array<std::byte, 32> bind(const Secret &secret, std::string_view label, const Challenge &client,
-                               const Challenge &server) {
+std::array<std::byte, 32> derive(const Secret &secret, std::string_view label, const Challenge &client,
+                                 const Challenge &server) {
   Bytes input;
   append_bytes(input, bytes_of("rondo store "));
   append_number(input, protocol_version);
@@ -81,7 +81,7 @@ MagicMatch match_magic(ByteView received, Role role) {
 }
 
 Proof prove(const Secret &secret, Role role, const Challenge &client, const Challenge &server) {
-  return bind(secret, role == Role::client ? "proof of the client" : "proof of the server", client, server);
+  return derive(secret, role == Role::client ? "proof of the client" : "proof of the server", client, server);
 }
 
 bool equal_proof(const Proof &expected, ByteView received) {
@@ -89,7 +89,7 @@ bool equal_proof(const Proof &expected, ByteView received) {
 }
 
 Key frame_key(const Secret &secret, Role sender, const Challenge &client, const Challenge &server) {
-  return bind(secret, sender == Role::client ? "frames of the client" : "frames of the server", client, server);
+  return derive(secret, sender == Role::client ? "frames of the client" : "frames of the server", client, server);
 }
 
 FrameSealer::~FrameSealer() { sodium_memzero(key_.data(), key_.size()); }

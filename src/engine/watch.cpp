@@ -180,7 +180,8 @@ void OperationWatch::explain_fault(uint32_t peer, Fault fault) {
     if (fault == Fault::unreadable && check_ended_ranks(next_death_check_ns_)) return;
     sleep_for_ns(fault_look_interval_ns);
   }
-  if (fault != Fault::unreadable && disagrees(peer)) return;  // its record may have come during the last sleep
+  // It may have come during the last sleep: before a deadline that is near, that is most of the time.
+  if (fault == Fault::unreadable ? check_ended_ranks(next_death_check_ns_) : disagrees(peer)) return;
   const std::string name = ranks_.describe_rank(peer), during = " during " + operation_name();
   const auto number = static_cast<int32_t>(peer);
   if (fault == Fault::unreadable)

@@ -36,7 +36,7 @@ void speak(StoreHub &hub, Peer &peer, fuzz::Input &input, uint64_t now_ns) {
   Bytes body;
   if (kind % 8 < 6) {
     Request request;
-    request.kind = static_cast<Request::Kind>(1 + kind / 8 % 7);
+    request.kind = static_cast<Request::Kind>(1 + kind / 8 % 8);
     request.id = request.kind == Request::Kind::cancel ? peer.next_id - 1 : peer.next_id++;
     const bool nameless = request.kind == Request::Kind::cancel || request.kind == Request::Kind::leave;
     if (!nameless) request.key = std::string(1, static_cast<char>('a' + input.byte() % 3));

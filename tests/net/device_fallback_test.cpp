@@ -2,6 +2,7 @@
 // Slots in memory of devices that turn out not to work when the network is made: where all ranks have theirs then. Two
 // ranks as threads, on hosts that are pretended, with networks of the test's.
 #include <array>
+#include <atomic>
 #include <memory>
 #include <string>
 #include <thread>
@@ -9,6 +10,7 @@
 #include "src/base/clock.h"
 #include "src/bootstrap/store/local.h"
 #include "tests/catch.h"
+#include "tests/net/forwarding_store.h"
 #include "tests/net/side.h"
 #include "transports/hosts/connect.h"
 #include "transports/net/join.h"
@@ -37,6 +39,19 @@ class IdleNetwork final : public net::Network {
   Result<void> takes_device_memory() const override { return {}; }
 };
 
+/// The store of a rank, which counts the waits for a key.
+class CountedStore final : public net_test::ForwardingStore {
+ public:
+  CountedStore(Store &store, int &waits) : ForwardingStore(store), waits_(waits) {}
+  Result<Bytes> get(std::string_view key, uint64_t deadline_ns) override {
+    ++waits_;
+    return ForwardingStore::get(key, deadline_ns);
+  }
+
+ private:
+  int &waits_;
+};
+
 using Made = Result<std::unique_ptr<net::Network>>;
 
 Made idle() { return std::unique_ptr<net::Network>(new IdleNetwork); }
@@ -58,6 +73,26 @@ Made make_where_one_fails(const std::vector<net::NearLink> &, const net::JoinReq
   return Error{RONDO_ERROR_REMOTE, "the card reads nothing there"};
 }
 
+/// The same, after more than a second.
+Made make_where_one_fails_late(const std::vector<net::NearLink> &links, const net::JoinRequest &request,
+                               std::vector<net::PeerSocket> sockets, Store &store) {
+  if (request.rank == 1 && request.rdma_memory != nullptr) sleep_for_ns(second_ns + second_ns / 4);
+  return make_where_one_fails(links, request, std::move(sockets), store);
+}
+
+std::atomic<int> works_done = 0;
+
+/// Rank 1 comes to a last exchange once rank 0, which waits there, has worked meanwhile.
+Made make_while_working(const std::vector<net::NearLink> &, const net::JoinRequest &request,
+                        std::vector<net::PeerSocket>, Store &store) {
+  const uint64_t deadline_ns = now_ns() + init_ns / 6;
+  const IdleWork work(store, [] { ++works_done; });
+  while (request.rank == 1 && works_done == 0 && now_ns() < deadline_ns) sleep_for_ns(1'000'000);
+  RONDO_TRY(store.gather(request.key_prefix + "/last", request.rank, 2, {}, request.deadline_ns));
+  if (works_done == 0) return Error{RONDO_ERROR_INTERNAL, "nobody has worked"};
+  return idle();
+}
+
 Made make_where_none_fails(const std::vector<net::NearLink> &, const net::JoinRequest &, std::vector<net::PeerSocket>,
                            Store &) {
   return idle();
@@ -73,6 +108,7 @@ Made make_where_all_fail(const std::vector<net::NearLink> &, const net::JoinRequ
 struct Outcome {
   std::string error;       ///< empty: it has a transport
   bool in_device = false;  ///< slots of its link
+  int waits = 0;           ///< for keys of the store, while the ranks of both hosts met
 };
 
 /// Both ranks with RONDO_NETWORK_DEVICE_SLOTS=auto. `in_devices`: those that get memory of a device.
@@ -109,7 +145,8 @@ std::array<Outcome, 2> connect_both(net::NetworkKind::Make make, std::array<bool
       if (!in_devices[rank]) return Error{RONDO_ERROR_UNSUPPORTED, "no card reaches it"};
       return std::shared_ptr<const RdmaMemory>(std::make_shared<TestRdmaMemory>(bytes));
     };
-    const auto transport = hosts::connect(request, std::move(local).value(), *stores[rank]);
+    CountedStore store(*stores[rank], outcomes[rank].waits);
+    const auto transport = hosts::connect(request, std::move(local).value(), store);
     if (!transport.ok())
       outcomes[rank].error = transport.error().message;
     else
@@ -140,6 +177,21 @@ TEST_CASE("device slots: with auto, where one rank's do not work, all have those
     CHECK_FALSE(each.in_device);
   }
   CHECK(now_ns() - begun_ns < init_ns / 4);  // rank 0 waited for half of the time at most, had it not been told
+}
+
+TEST_CASE("device slots: a rank that tries them does not wait for the word that another one has given up", "[net]") {
+  for (const Outcome &each : connect_both(make_where_one_fails_late)) {
+    CHECK(each.error == "");
+    CHECK_FALSE(each.in_device);
+    CHECK(each.waits == 0);
+  }
+}
+
+TEST_CASE("device slots: a network that is tried works while it waits in the store", "[net]") {
+  for (const Outcome &each : connect_both(make_while_working)) {
+    CHECK(each.error == "");
+    CHECK(each.in_device);
+  }
 }
 
 TEST_CASE("device slots: auto does not make a network twice that fails without them", "[net]") {

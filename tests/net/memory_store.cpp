@@ -15,6 +15,12 @@ Result<Bytes> MemoryStore::get(std::string_view key, uint64_t) {
   return said(std::string(key), 0);
 }
 
+Result<std::optional<Bytes>> MemoryStore::try_get(std::string_view key) {
+  const std::lock_guard lock(mutex_);
+  const auto found = said_.find(std::string(key));
+  return found != said_.end() ? std::optional<Bytes>(found->second[0]) : std::optional<Bytes>();
+}
+
 Result<std::vector<Bytes>> MemoryStore::gather(std::string_view key, uint32_t rank, uint32_t count,
                                                 std::span<const std::byte> value, uint64_t deadline_ns) {
   std::unique_lock lock(mutex_);

@@ -16,6 +16,7 @@ class MemoryStore final : public Store {
  public:
   Result<void> put(std::string_view key, std::span<const std::byte> value, uint64_t deadline_ns) override;
   Result<Bytes> get(std::string_view key, uint64_t deadline_ns) override;
+  Result<std::optional<Bytes>> try_get(std::string_view key) override;
   Result<std::vector<Bytes>> gather(std::string_view key, uint32_t rank, uint32_t count,
                                     std::span<const std::byte> value, uint64_t deadline_ns) override;
 

@@ -4,13 +4,16 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <string>
 #include <thread>
 
 #include "src/base/clock.h"
+#include "src/bootstrap/store/local.h"
 #include "tests/catch.h"
+#include "tests/net/forwarding_store.h"
 #include "tests/net/side.h"
 #include "tests/net/ucx_pair.h"
 #include "transports/ucx/worker.h"
@@ -91,6 +94,46 @@ struct Scene {
     if (said != nullptr) worker->api().ucp_request_free(said);
   }
 };
+
+/// Of a rank that comes to the last exchange of all ranks when the test says so.
+class HeldStore final : public ForwardingStore {
+ public:
+  HeldStore(Store &store, bool hold) : ForwardingStore(store), held(hold) {}
+  Result<std::vector<Bytes>> gather(std::string_view key, uint32_t rank, uint32_t count,
+                                    std::span<const std::byte> value, uint64_t deadline_ns) override {
+    const bool last = key == "test/ucx/met";
+    if (last) came = true;
+    while (last && held && now_ns() < deadline_ns) sleep_for_ns(1'000'000);
+    auto parts = ForwardingStore::gather(key, rank, count, value, deadline_ns);
+    if (!last && parts.ok()) offers = parts.value();
+    return parts;
+  }
+
+  std::vector<Bytes> offers;  ///< once the rank came
+  std::atomic<bool> came = false;
+  std::atomic<bool> held;
+};
+
+/// True: the worker at `address` has answered a stranger's message that comes by rendezvous: it fetches nothing.
+bool answers_rendezvous(ByteView address) {
+  auto opened = ucx::Worker::open();
+  REQUIRE(opened.ok());
+  const ucx::Worker &worker = *opened.value();
+  const auto endpoint = worker.connect(address, [](void *, ucp_ep_h, ucs_status_t) {}, nullptr);
+  REQUIRE(endpoint.ok());
+  const ucx::Header header{};
+  ucp_request_param_t how{};
+  how.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+  how.flags = UCP_AM_SEND_FLAG_RNDV;
+  const ucs_status_ptr_t said = worker.api().ucp_am_send_nbx(endpoint.value(), ucx::slot_id, &header, sizeof header,
+                                                             "12345678", 8, &how);
+  REQUIRE(UCS_PTR_IS_PTR(said));
+  const auto waits = [&] { return worker.api().ucp_request_check_status(said) == UCS_INPROGRESS; };
+  for (const uint64_t deadline_ns = now_ns() + patience_ns / 3; waits() && now_ns() < deadline_ns;) worker.progress();
+  const bool answered = !waits();
+  worker.api().ucp_request_free(said);
+  return answered;
+}
 
 std::vector<std::string> environment() {
   std::vector<std::string> all;
@@ -183,4 +226,27 @@ TEST_CASE("ucx: a rank that does not know the secret is never let in", "[net]") 
   REQUIRE_FALSE(made.ok());
   CHECK(made.error().peer == 1);
   CHECK(made.error().message.find("rank 0 (host a, process 1) cannot reach rank 1") != std::string::npos);
+}
+
+TEST_CASE("ucx: a rank that waits for all others to have met still answers its peers", "[net]") {
+  if (!ucx_is_there()) return;
+  Side sides[2] = {Side(0), Side(1)};
+  const auto stores = make_local_stores(2);
+  HeldStore waits(*stores[0], false), late(*stores[1], true);
+  HeldStore *const by_rank[2] = {&waits, &late};
+  bool made[2] = {};
+  const auto join = [&](uint32_t rank) {
+    made[rank] = ucx::make_network(sides[rank].memory.links, ucx_request(rank), *by_rank[rank]).ok();
+  };
+  std::thread first(join, 0), second(join, 1);
+  const uint64_t deadline_ns = now_ns() + patience_ns;
+  while (!(waits.came && late.came) && now_ns() < deadline_ns) sleep_for_ns(1'000'000);
+  bool answered = false;
+  if (waits.came && late.came) answered = answers_rendezvous(ByteView(waits.offers[0]).subspan(offer_head));
+  late.held = false;
+  first.join();
+  second.join();
+  CHECK(answered);
+  CHECK(made[0]);
+  CHECK(made[1]);
 }

@@ -219,6 +219,22 @@ TEST_CASE("store core: a key is put once; waiting clients are served when it com
   CHECK(status_of(handle(core, 4, make_gather("k", 0, 2, ""))) == RONDO_ERROR_MISMATCH);
 }
 
+TEST_CASE("store core: a question that does not wait is answered at once, and its client misses no failure") {
+  StoreCore core;
+  const Request question = make_request(Request::Kind::try_get, "k");
+  auto replies = handle(core, 1, question);
+  REQUIRE(replies.size() == 1);
+  CHECK(replies[0].kind == Reply::Kind::done);
+  CHECK(core.waiting_count() == 0);
+  CHECK(status_of(handle(core, 2, make_request(Request::Kind::put, "k", "v"))) == RONDO_OK);
+  replies = handle(core, 1, question);
+  REQUIRE(replies.size() == 1);
+  CHECK(replies[0].kind == Reply::Kind::value);
+  CHECK(text_of(replies[0].value) == "v");
+  CHECK(handle(core, 2, make_gather("g", 0, 2, "a")).empty());
+  CHECK(status_of(handle(core, 1, make_request(Request::Kind::try_get, "g"))) == RONDO_ERROR_MISMATCH);
+}
+
 TEST_CASE("store core: ranks that disagree about a gather are told so") {
   StoreCore core;
   CHECK(handle(core, 1, make_gather("g", 0, 3, "a")).empty());

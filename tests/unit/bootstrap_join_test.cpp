@@ -248,6 +248,14 @@ TEST_CASE("local store: ranks of one process gather without a socket, and deadli
   for (auto &thread : threads) thread.join();
   CHECK(right == std::vector<int>(4, 50));
   CHECK(stores[0]->get("none", now_ns() + second_ns / 100).error().status == RONDO_ERROR_TIMEOUT);
+  const auto nothing = stores[0]->try_get("later");
+  REQUIRE(nothing.ok());
+  CHECK_FALSE(nothing.value());
+  REQUIRE(stores[1]->put("later", bytes_of("here"), soon()).ok());
+  const auto something = stores[0]->try_get("later");
+  REQUIRE(something.ok());
+  REQUIRE(something.value());
+  CHECK(text_of(*something.value()) == "here");
   Job job;
   const auto alone = join_job(job, 7, false, "", soon());
   REQUIRE(alone.ok());

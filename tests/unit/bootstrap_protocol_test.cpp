@@ -321,7 +321,7 @@ TEST_CASE("store messages: each decodes to itself, and a shortened or lengthened
   std::mt19937_64 random(seed);
   for (int round = 0; round < 200; ++round) {
     Request request = make_gather("key", static_cast<uint32_t>(random() % 8), 8, std::string(random() % 100, 'x'));
-    request.kind = static_cast<Request::Kind>(1 + random() % 7);
+    request.kind = static_cast<Request::Kind>(1 + random() % 8);
     request.id = random();
     request.error = {random() % 2 == 0 ? RONDO_OK : RONDO_ERROR_SYSTEM, ""};
     if (request.kind == Request::Kind::cancel || request.kind == Request::Kind::leave) request.key.clear();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The store over real sockets on loopback: client, server, authentication, deadlines.
+#include <atomic>
 #include <cstdio>
 #include <thread>
 
@@ -7,6 +8,7 @@
 #include "src/bootstrap/bytes.h"
 #include "src/bootstrap/outcomes.h"
 #include "src/bootstrap/launch/unique_id.h"
+#include "src/bootstrap/store/local.h"
 #include "tests/catch.h"
 
 using namespace rondo;
@@ -125,6 +127,99 @@ TEST_CASE("store: a deadline that passes names the key or the missing ranks, and
   CHECK(alone.error().peer == 0);
   CHECK(alone.error().message.find("ranks 0, 2, 3 (3 of 4)") != std::string::npos);
   CHECK(store.value()->put("still", text("fine"), soon()).ok());
+}
+
+TEST_CASE("store: a question that does not wait is answered by a later call, and other calls may come between") {
+  const Secret secret = random_secret();
+  const auto server = start_store_server({"127.0.0.1", 0}, secret);
+  REQUIRE(server.ok());
+  const auto store = connect_store(server.value()->endpoint(), secret, soon());
+  const auto other = connect_store(server.value()->endpoint(), secret, soon());
+  REQUIRE(store.ok());
+  REQUIRE(other.ok());
+  const uint64_t begun_ns = now_ns();
+  for (int call = 0; call < 2'000; ++call) {  // 20 s, if each waited for 10 ms
+    const auto nothing = store.value()->try_get("answer");
+    REQUIRE(nothing.ok());
+    REQUIRE_FALSE(nothing.value());
+  }
+  CHECK(now_ns() - begun_ns < 10 * second_ns);
+  REQUIRE(other.value()->put("answer", text("here"), soon()).ok());
+  const auto answer_of = [&](std::string_view key) {
+    const uint64_t deadline_ns = soon();
+    for (;;) {  // ends at the deadline
+      const auto said = store.value()->try_get(key);
+      REQUIRE(said.ok());
+      if (said.value()) return text_of(*said.value());
+      // With the question perhaps under way.
+      REQUIRE(store.value()->put("own", text("part"), soon()).ok());
+      REQUIRE(now_ns() < deadline_ns);
+      sleep_for_ns(second_ns / 100);
+    }
+  };
+  CHECK(store.value()->try_get("own").ok());  // its answer is none of the next key's
+  CHECK(answer_of("answer") == "here");
+  CHECK(answer_of("own") == "part");
+  REQUIRE(store.value()->get("answer", soon()).ok());
+}
+
+TEST_CASE("store: a rank that asks and does not wait hears of the group's failure, and says its goodbye") {
+  const Secret secret = random_secret();
+  auto server = start_store_server({"127.0.0.1", 0}, secret);
+  REQUIRE(server.ok());
+  for (const bool fails : {true, false}) {
+    CAPTURE(fails);
+    std::vector<std::unique_ptr<Store>> ranks;
+    for (uint32_t rank = 0; rank < 2; ++rank) {
+      auto store = connect_store(server.value()->endpoint(), secret, soon(), Membership{fails ? "a" : "b", rank, 2});
+      REQUIRE(store.ok());
+      ranks.push_back(std::move(store).value());
+    }
+    REQUIRE(ranks[0]->try_get("never").ok());
+    if (!fails) ranks[0]->leave({});  // while its question is under way
+    ranks[0].reset();
+    Error failure{RONDO_OK, ""};
+    const uint64_t deadline_ns = fails ? soon() : now_ns() + second_ns / 2;
+    while (failure.status == RONDO_OK && now_ns() < deadline_ns) {
+      const auto said = ranks[1]->try_get("never");
+      if (!said.ok()) failure = said.error();
+      sleep_for_ns(second_ns / 100);
+    }
+    CHECK(failure.status == (fails ? RONDO_ERROR_REMOTE : RONDO_OK));
+    CHECK(failure.peer == (fails ? 0 : -1));
+    CHECK_FALSE(ranks[1]->gone());
+  }
+}
+
+TEST_CASE("store: a rank works while it waits for others, over sockets and in one process") {
+  const Secret secret = random_secret();
+  const auto server = start_store_server({"127.0.0.1", 0}, secret);
+  REQUIRE(server.ok());
+  for (const bool sockets : {true, false}) {
+    CAPTURE(sockets);
+    auto stores = make_local_stores(2);
+    for (auto &each : stores) {
+      if (!sockets) continue;
+      auto connected = connect_store(server.value()->endpoint(), secret, soon());
+      REQUIRE(connected.ok());
+      each = std::move(connected).value();
+    }
+    std::atomic<int> works = 0;
+    bool gathered = false;
+    std::thread waiter([&] {
+      const IdleWork work(*stores[0], [&works] { ++works; });
+      gathered = stores[0]->gather("group", 0, 2, text("me"), soon()).ok();
+    });
+    for (const uint64_t deadline_ns = now_ns() + 10 * second_ns; works < 3 && now_ns() < deadline_ns;)
+      sleep_for_ns(second_ns / 1000);
+    CHECK(works >= 3);  // all of them before the other rank came
+    CHECK(stores[1]->gather("group", 1, 2, text("it"), soon()).ok());
+    waiter.join();
+    CHECK(gathered);
+    const int before = works;
+    CHECK_FALSE(stores[0]->get("never", now_ns() + second_ns / 50).ok());
+    CHECK(works == before);
+  }
 }
 
 TEST_CASE("store: nobody listening is a timeout that says so, and a server that ends is told apart") {

@@ -32,6 +32,7 @@ class Scene final : public Store {
   [[nodiscard]] bool gone() const override { return store_gone_; }
   Result<void> put(std::string_view, std::span<const std::byte>, uint64_t) override { return {}; }
   Result<Bytes> get(std::string_view, uint64_t) override { return Bytes(); }
+  Result<std::optional<Bytes>> try_get(std::string_view) override { return std::optional<Bytes>(); }
   Result<std::vector<Bytes>> gather(std::string_view, uint32_t, uint32_t, std::span<const std::byte>,
                                     uint64_t) override {
     return std::vector<Bytes>();

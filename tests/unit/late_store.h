@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -24,6 +25,7 @@ class LateStore final : public rondo::Store {
     return {};
   }
   rondo::Result<rondo::Bytes> get(std::string_view, uint64_t) override { return put_; }
+  rondo::Result<std::optional<rondo::Bytes>> try_get(std::string_view) override { return std::optional(put_); }
   rondo::Result<std::vector<rondo::Bytes>> gather(std::string_view, uint32_t rank, uint32_t,
                                                          std::span<const std::byte>, uint64_t) override {
     const auto own = static_cast<uint64_t>(::getpid());

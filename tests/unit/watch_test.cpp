@@ -39,6 +39,18 @@ class LateRecord final : public SceneRanks {
   const uint64_t known_ns_;
 };
 
+/// Rank 1's end is not seen before a time.
+class LateDeath final : public SceneRanks {
+ public:
+  explicit LateDeath(uint64_t seen_ns) : SceneRanks(2), seen_ns_(seen_ns) {}
+  std::vector<uint32_t> find_dead() const override {
+    return now_ns() >= seen_ns_ ? std::vector<uint32_t>{1} : std::vector<uint32_t>{};
+  }
+
+ private:
+  const uint64_t seen_ns_;
+};
+
 /// How often rank 0 looks for why a slot from rank 1 has another size, where nobody disagrees.
 uint64_t looks_for_reason(SceneRanks &ranks, uint64_t timeout_ns) {
   const OperationInfo entered;
@@ -94,4 +106,18 @@ TEST_CASE("watch: a record that comes during the last sleep before the deadline 
   REQUIRE(ranks.failed());
   CHECK(ranks.failure().status == RONDO_ERROR_MISMATCH);
   CHECK(ranks.failure().message.find("ranks disagree on operation 2: rank 0 called ") == 0);
+}
+
+TEST_CASE("watch: a buffer that cannot be read is its rank's end, also where that is seen in the last sleep alone",
+          "[unit]") {
+  // The first look is the only one before the deadline. Where the end is not seen at all, it is the buffer.
+  for (const bool seen : {true, false}) {
+    LateDeath ranks(seen ? now_ns() + 3 * ms_ns : UINT64_MAX);
+    const OperationInfo entered;
+    OperationWatch watch(ranks, 0, 2, 2, entered, ms_ns);
+    watch.explain_fault(1, Fault::unreadable);
+    REQUIRE(ranks.failed());
+    CHECK(ranks.failure().status == (seen ? RONDO_ERROR_REMOTE : RONDO_ERROR_SYSTEM));
+    CHECK(ranks.failure().peer == 1);
+  }
 }

@@ -93,9 +93,8 @@ Result<net::ControlShare> check_and_share(const GroupRequest &request, const std
                               sockets, store);
   const Result<void> flown = shared.ok() ? fly_before(request, mesh_request, mesh, slot_bytes, store)
                                          : Result<void>(shared.error());
-  const Result<Bytes> outcome = flown.ok() ? Result<Bytes>(Bytes()) : Result<Bytes>(flown.error());
-  RONDO_TRY(gather_outcomes(store, request.key_prefix + "/preflight", request.rank, request.rank_count, outcome,
-                            request.deadline_ns));
+  RONDO_TRY(check_outcomes(store, request.key_prefix + "/preflight", request.rank, request.rank_count, flown,
+                           request.deadline_ns));
   net::ControlShare share = std::move(shared).value().share;
   share.sockets.resize(net::host_count_of(request.host_of));
   for (net::PeerSocket &each : control) share.sockets[request.host_of[each.peer]] = std::move(each.socket);

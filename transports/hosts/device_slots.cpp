@@ -17,15 +17,10 @@ namespace {
 
 using MadeNetwork = Result<std::unique_ptr<net::Network>>;
 
-Result<Bytes> part_of(const Result<void> &outcome) {
-  return outcome.ok() ? Result<Bytes>(Bytes()) : Result<Bytes>(outcome.error());
-}
-
 constexpr uint64_t trial_max_ns = 20'000'000'000;
 
 /// The store while a network is tried: its check() also knows that another rank has given the trial up, for which this
-/// one may wait in vain. Unlike that of other stores it waits, once a second: a store answers at once only where there
-/// is something to get. The first second, in which most trials end, is free of that.
+/// one may wait in vain.
 class TrialStore final : public Store {
  public:
   TrialStore(Store &store, std::string key) : store_(store), key_(std::move(key)) {}
@@ -39,29 +34,25 @@ class TrialStore final : public Store {
     return store_.put(key, value, deadline_ns);
   }
   Result<Bytes> get(std::string_view key, uint64_t deadline_ns) override { return store_.get(key, deadline_ns); }
+  Result<std::optional<Bytes>> try_get(std::string_view key) override { return store_.try_get(key); }
   Result<std::vector<Bytes>> gather(std::string_view key, uint32_t rank, uint32_t count,
                                     std::span<const std::byte> value, uint64_t deadline_ns) override {
     return store_.gather(key, rank, count, value, deadline_ns);
   }
   Result<void> check() override {
     RONDO_TRY(store_.check());
-    const uint64_t now = now_ns();
-    if (now < next_ns_) return {};
-    const auto said = store_.get(key_, now + patience_ns);
-    next_ns_ = now_ns() + interval_ns;
-    if (!said.ok()) return {};
-    return Error{RONDO_ERROR_REMOTE, "another rank has given up: " + text_of(said.value())};
+    RONDO_TRY_ASSIGN(const auto said, store_.try_get(key_));
+    if (!said) return {};
+    return Error{RONDO_ERROR_REMOTE, "another rank has given up: " + text_of(*said)};
   }
   [[nodiscard]] std::string own_address() const override { return store_.own_address(); }
   [[nodiscard]] bool gone() const override { return store_.gone(); }
+  void set_idle_work(std::function<void()> work) override { store_.set_idle_work(std::move(work)); }
   void leave(const Result<void> &why) override { store_.leave(why); }
 
  private:
-  // The patience is far above a round trip: an answer that comes after it is lost.
-  static constexpr uint64_t interval_ns = 1'000'000'000, patience_ns = 200'000'000;
   Store &store_;
   const std::string key_;
-  uint64_t next_ns_ = now_ns() + interval_ns;
 };
 
 class Maker {
@@ -85,8 +76,8 @@ class Maker {
     MadeNetwork made = make(join_, std::move(sockets), store_);
     if (!made.ok()) return made;
     settle(*made.value());
-    const auto agreed = gather_outcomes(store_, request_.key_prefix + "/device_slots", request_.rank,
-                                        request_.rank_count, part_of(outcome_), request_.deadline_ns, join_.names);
+    const auto agreed = check_outcomes(store_, request_.key_prefix + "/device_slots", request_.rank,
+                                       request_.rank_count, outcome_, request_.deadline_ns, join_.names);
     if (agreed.ok()) {
       tell_place();
       return made;
@@ -147,8 +138,8 @@ class Maker {
     MadeNetwork made = make(join, {}, store);
     if (!made.ok()) store.give_up(made.error(), request_.deadline_ns);
     const Result<void> own = made.ok() ? Result<void>() : Result<void>(made.error());
-    const auto agreed = gather_outcomes(store_, request_.key_prefix + "/device_slots", request_.rank,
-                                        request_.rank_count, part_of(own), request_.deadline_ns, join_.names);
+    const auto agreed = check_outcomes(store_, request_.key_prefix + "/device_slots", request_.rank,
+                                       request_.rank_count, own, request_.deadline_ns, join_.names);
     if (agreed.ok()) {
       settle(*made.value());
       tell_place();

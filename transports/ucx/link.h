@@ -4,6 +4,8 @@
 #pragma once
 
 #include <algorithm>
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -72,6 +74,24 @@ struct Peer {
   bool told = false;
   Error why;
 };
+
+/// Memory of requests, with room to spare for what UCX keeps in front of them.
+struct alignas(64) RequestBlock {
+  std::byte bytes[64];
+};
+
+/// Joins links[i] with its ends, near[i], and with the one of `peers` that these name.
+void join_links(std::span<Link> links, std::span<const net::NearLink> near,
+                std::span<const std::unique_ptr<Peer>> peers);
+
+/// The memory of every operation's request, `request_bytes` each: UCX would allocate one for each operation.
+[[nodiscard]] std::vector<RequestBlock> lend_requests(std::span<Link> links,
+                                                      std::span<const std::unique_ptr<Peer>> peers,
+                                                      size_t request_bytes);
+
+/// What has come since the last call, as events; how many they are. `more`: there was no room for all.
+[[nodiscard]] uint32_t tell(std::span<Link> links, std::span<const std::unique_ptr<Peer>> peers,
+                            std::span<net::Event> events, bool &more);
 
 /// Whose first slots greetings come from and go to; null: it has no links.
 inline Link *first_link(const Peer &peer) {

@@ -5,7 +5,6 @@
 #include <sys/eventfd.h>
 
 #include <algorithm>
-#include <cassert>
 
 #include "src/base/clock.h"
 #include "src/base/unique_handle.h"
@@ -37,6 +36,7 @@ class UcxNetwork final : public net::Network {
              std::vector<Introduction> introductions, const JoinRequest &request);
   ~UcxNetwork() override;
   Result<void> connect(const JoinRequest &request, Store &store);
+  void progress();
 
   const char *name() const override { return "ucx"; }
   bool put(uint32_t link, const net::Message &message) override;
@@ -50,7 +50,6 @@ class UcxNetwork final : public net::Network {
  private:
   void settle_device_memory(const JoinRequest &request);
   [[nodiscard]] static const char *advice_of_slots(const Peer &peer);
-  void lend_requests();
   void greet(Peer &peer, uint32_t own_rank);
   /// Takes what UCX said to an operation: null (has ended), an error, or a request that calls back.
   void begun(Operation &operation, ucs_status_ptr_t said, const char *what);
@@ -58,18 +57,14 @@ class UcxNetwork final : public net::Network {
   void send_credits();
   void start_flushes();
   void close(Peer &peer);
-  uint32_t tell(std::span<net::Event> events);
 
   static void on_sent(void *, ucs_status_t status, void *operation);
   static void on_flushed(void *, ucs_status_t status, void *operation);
   static void on_failure(void *peer, ucp_ep_h, ucs_status_t status);
 
-  struct alignas(64) Block {
-    std::byte bytes[64];
-  };
   std::unique_ptr<Worker> worker_;
   const Api &api_;
-  std::vector<Block> requests_;
+  std::vector<RequestBlock> requests_;
   std::vector<std::unique_ptr<Peer>> peers_;
   std::vector<Link> links_;
   Receiver receiver_{*worker_, peers_};
@@ -88,23 +83,9 @@ UcxNetwork::UcxNetwork(std::unique_ptr<Worker> worker, const std::vector<net::Ne
     peer->known = std::move(each);
     peers_.push_back(std::move(peer));
   }
-  for (size_t index = 0; index < links.size(); ++index) {
-    Link &link = links_[index];
-    link.ends = links[index];
-    link.sent = link.consumed = link.consumed_told = net::first_counter(link.ends.outgoing);
-    link.arrived = link.credit_wanted = link.credit_sent = net::first_counter(link.ends.incoming);
-    const auto found = std::find_if(peers_.begin(), peers_.end(),
-                                    [&](const auto &peer) { return peer->known.rank == link.ends.peer; });
-    assert(found != peers_.end());
-    link.peer = found->get();
-    link.sends.resize(link.ends.outgoing.geometry.slot_count);
-    link.arrivals.resize(link.ends.incoming.geometry.slot_count);
-    std::vector<Link *> &of_peer = link.peer->links;
-    if (of_peer.size() <= link.ends.channel) of_peer.resize(link.ends.channel + 1);
-    of_peer[link.ends.channel] = &link;
-  }
+  join_links(links_, links, peers_);
   settle_device_memory(request);
-  lend_requests();
+  requests_ = lend_requests(links_, peers_, worker_->request_bytes());
 }
 
 /// All links have slots in memory of a device, or none has.
@@ -121,26 +102,6 @@ const char *UcxNetwork::advice_of_slots(const Peer &peer) {
   const Link *const link = first_link(peer);
   const bool own_in_device = link != nullptr && link->ends.device_outgoing != nullptr;
   return own_in_device || peer.known.in_device ? net::device_slots_advice : "";
-}
-
-/// UCX would allocate a request for each operation.
-void UcxNetwork::lend_requests() {
-  std::vector<Operation *> operations;
-  const auto add = [&](Operation &operation, Peer &peer) {
-    operation.peer = &peer;
-    operations.push_back(&operation);
-  };
-  for (Link &link : links_) {
-    for (Operation &each : link.sends) add(each, *link.peer);
-    for (Arrival &each : link.arrivals) add(each.fetch, *link.peer);
-    add(link.credit, *link.peer);
-  }
-  for (const auto &peer : peers_)
-    for (Operation *const each : {&peer->greeting, &peer->greeting_fetch, &peer->flush}) add(*each, *peer);
-  const size_t stride = (worker_->request_bytes() + sizeof(Block) - 1) / sizeof(Block);
-  requests_.resize(stride * operations.size());
-  for (size_t index = 0; index < operations.size(); ++index)
-    operations[index]->request = reinterpret_cast<std::byte *>(&requests_[index * stride]) + worker_->request_bytes();
 }
 
 UcxNetwork::~UcxNetwork() {
@@ -272,46 +233,18 @@ void UcxNetwork::send_credits() {
   }
 }
 
-uint32_t UcxNetwork::poll(std::span<net::Event> events) {
+void UcxNetwork::progress() {
   for (int round = 0; round < progress_rounds_max && worker_->progress(); ++round) {
   }
+}
+
+uint32_t UcxNetwork::poll(std::span<net::Event> events) {
+  progress();
   for (const auto &peer : peers_)
     if (peer->lost) close(*peer);
   send_credits();
   if (flush_wanted_) start_flushes();
-  return tell(events);
-}
-
-uint32_t UcxNetwork::tell(std::span<net::Event> events) {
-  uint32_t count = 0;
-  more_ = false;
-  const auto add = [&](const net::Event &event) {
-    more_ = count == events.size();
-    if (!more_) events[count++] = event;
-    return !more_;
-  };
-  for (uint32_t index = 0; index < links_.size(); ++index) {
-    Link &link = links_[index];
-    if (link.consumed != link.consumed_told) {
-      if (!add({net::Event::Kind::credit, index, link.consumed})) return count;
-      link.consumed_told = link.consumed;
-    }
-    for (;;) {  // bounded by the slots of the link
-      Arrival &next = link.arrivals[link.arrived % link.arrivals.size()];
-      if (next.state != Arrival::State::whole) break;
-      if (!add({net::Event::Kind::arrived, index, link.arrived, next.signature, next.bytes, next.in_device}))
-        return count;
-      next.state = Arrival::State::none;
-      ++link.arrived;
-    }
-  }
-  for (const auto &peer : peers_) {
-    if (!peer->lost || peer->told || peer->links.empty()) continue;
-    const auto index = static_cast<uint32_t>(peer->links.front() - links_.data());
-    if (!add({net::Event::Kind::lost, index})) return count;
-    peer->told = true;
-  }
-  return count;
+  return tell(links_, peers_, events, more_);
 }
 
 /// UCX may hold what it was given in buffers of its own. A flush of an endpoint ends when that has left; over TCP, when
@@ -390,8 +323,10 @@ Result<std::unique_ptr<net::Network>> make_network(const std::vector<net::NearLi
   Result<void> met = network->connect(request, store);
   if (!met.ok())
     if (auto why = StoreWatch(store).hear_why(); !why.ok()) met = std::move(why);
-  RONDO_TRY(gather_outcomes(store, request.key_prefix + "/ucx/met", request.rank, request.rank_count,
-                            met.ok() ? Result<Bytes>(Bytes()) : Result<Bytes>(met.error()), request.deadline_ns));
+  // A peer that has not met all of its own may still wait for what UCX here has kept or is to answer.
+  const IdleWork work(store, [&network] { network->progress(); });
+  RONDO_TRY(check_outcomes(store, request.key_prefix + "/ucx/met", request.rank, request.rank_count, met,
+                           request.deadline_ns));
   return std::unique_ptr<net::Network>(std::move(network));
 }
 

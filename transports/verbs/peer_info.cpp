@@ -124,10 +124,8 @@ Result<std::vector<Introduction>> exchange_offers(const JoinRequest &request, co
 }
 
 Result<void> agree(const JoinRequest &request, const char *step, const Result<void> &outcome, Store &store) {
-  const Result<Bytes> own = outcome.ok() ? Result<Bytes>(Bytes{}) : outcome.error();
-  RONDO_TRY(gather_outcomes(store, request.key_prefix + "/verbs/" + step, request.rank, request.rank_count, own,
-                            request.deadline_ns));
-  return {};
+  return check_outcomes(store, request.key_prefix + "/verbs/" + step, request.rank, request.rank_count, outcome,
+                        request.deadline_ns);
 }
 
 }  // namespace rondo::verbs

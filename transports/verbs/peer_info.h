@@ -81,7 +81,7 @@ struct Introduction {
                                                                 const Result<HostInfo> &offer, Store &store);
 
 /// Every rank calls it with the outcome of its preparations. A rank that failed gets its own error, soon, though others
-/// may still be waiting for it elsewhere; they learn of it by the store. Else as gather_outcomes().
+/// may still be waiting for it elsewhere; they learn of it by the store. Else as check_outcomes().
 [[nodiscard]] Result<void> agree(const JoinRequest &request, const char *step, const Result<void> &outcome,
                                  Store &store);
 

@@ -24,6 +24,7 @@ constexpr uint64_t retry_max_ns = 100'000'000;
 constexpr uint64_t attempt_first_ns = 500'000'000;
 constexpr uint64_t attempt_max_ns = 8'000'000'000;
 constexpr uint64_t refusal_patience_ns = 1'000'000'000;  // of a store that was there: nobody listens, so it has ended
+constexpr uint64_t question_interval_ns = 500'000'000;  // many ranks may ask the one store
 constexpr size_t read_bytes = 64u << 10;
 
 bool requested(const Cancel *cancel) { return cancel != nullptr && cancel->requested(); }
@@ -125,7 +126,11 @@ class Client final : public RequestStore {
       session_.on_time(now);
       if (!send_some() || done()) continue;
       const short events = static_cast<short>(session_.output().empty() ? POLLIN : POLLIN | POLLOUT);
-      const uint64_t until_ns = std::min(deadline_ns, session_.deadline_ns());
+      uint64_t until_ns = std::min(deadline_ns, session_.deadline_ns());
+      if (idle_work_) {
+        idle_work_();
+        until_ns = std::min(until_ns, now_ns() + IdleWork::interval_ns);
+      }
       if (wait_for(socket_.get(), events, until_ns, ends || parting_ ? nullptr : cancel_)) (void)receive_some();
     }
     return true;
@@ -145,6 +150,8 @@ class Client final : public RequestStore {
     address.bytes = sizeof address.storage;
     return ::getsockname(socket_.get(), address.get(), &address.bytes) == 0 ? endpoint_of(address).host : "";
   }
+
+  void set_idle_work(std::function<void()> work) override { idle_work_ = std::move(work); }
 
   [[nodiscard]] bool gone() const override { return session_.failure() && !session_.notice() && !cancelled(); }
 
@@ -189,7 +196,9 @@ class Client final : public RequestStore {
   Result<Reply> carry(Request request, uint64_t deadline_ns) override {
     if (session_.failure()) return broken();
     parting_ = request.kind == Request::Kind::leave;
+    end_question();
     if (cancelled()) return aborted();
+    if (session_.failure()) return broken();
     session_.begin(std::move(request), deadline_ns);
     (void)pump([this] { return !session_.in_flight(); }, no_deadline);  // the session has the deadline
     if (cancelled()) return aborted();
@@ -199,8 +208,36 @@ class Client final : public RequestStore {
     return std::move(*reply);
   }
 
+  Result<std::optional<Reply>> ask(Request request) override {
+    RONDO_TRY(check());  // takes in what has come
+    keep_answer();
+    std::optional<Reply> reply = std::exchange(answer_, std::nullopt);
+    if (reply && asked_ != request.key) reply.reset();
+    if (!reply && !session_.in_flight() && now_ns() >= next_question_ns_) {
+      next_question_ns_ = now_ns() + question_interval_ns;
+      asked_ = request.key;
+      session_.begin(std::move(request), no_deadline);
+    }
+    (void)send_some();
+    return reply;
+  }
+
+  void keep_answer() {
+    if (auto reply = session_.take_reply()) answer_ = std::move(reply);
+  }
+
+  /// Before another request, since there is one at a time: awaits the answer to the question in flight.
+  void end_question() {
+    if (session_.in_flight()) {
+      session_.expire(now_ns());
+      (void)pump([this] { return !session_.in_flight(); }, no_deadline);  // the session has the deadline
+    }
+    keep_answer();
+  }
+
   void post(Request request) override {
-    if (!session_.member() || session_.failure() || session_.in_flight()) return;
+    end_question();
+    if (!session_.member() || session_.failure()) return;
     session_.begin(std::move(request), no_deadline);
     (void)send_some();
   }
@@ -214,6 +251,10 @@ class Client final : public RequestStore {
   FileDescriptor socket_;
   const Cancel *cancel_;
   bool parting_ = false;  ///< leave() was called
+  std::string asked_;     ///< the key of the latest question
+  std::optional<Reply> answer_;
+  uint64_t next_question_ns_ = 0;
+  std::function<void()> idle_work_;
   StoreClientSession session_;
   std::array<std::byte, read_bytes> buffer_;
 };

@@ -60,6 +60,7 @@ void StoreCore::handle(uint64_t client, Request request, std::vector<Delivery> &
   switch (request.kind) {
     case Request::Kind::put: return put(client, request, out);
     case Request::Kind::get: return get(client, request, out);
+    case Request::Kind::try_get: return try_get(client, request, out);
     case Request::Kind::gather: return gather(client, request, out);
     case Request::Kind::collect: return collect(client, request, out);
     case Request::Kind::cancel: return cancel(client, request, out);
@@ -189,6 +190,13 @@ void StoreCore::get(uint64_t client, Request &request, std::vector<Delivery> &ou
     reply.value = found->second.value;
   }
   out.push_back({client, std::move(reply)});
+}
+
+void StoreCore::try_get(uint64_t client, Request &request, std::vector<Delivery> &out) {
+  if (entries_.contains(request.key)) return get(client, request, out);
+  Reply nothing;
+  nothing.id = request.id;
+  out.push_back({client, std::move(nothing)});
 }
 
 Result<StoreCore::Entry *> StoreCore::gather_entry(const Request &request) {

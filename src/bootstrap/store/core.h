@@ -67,6 +67,7 @@ class StoreCore {
 
   void put(uint64_t client, Request &request, std::vector<Delivery> &out);
   void get(uint64_t client, Request &request, std::vector<Delivery> &out);
+  void try_get(uint64_t client, Request &request, std::vector<Delivery> &out);
   void gather(uint64_t client, Request &request, std::vector<Delivery> &out);
   void collect(uint64_t client, const Request &request, std::vector<Delivery> &out);
   void cancel(uint64_t client, const Request &request, std::vector<Delivery> &out);

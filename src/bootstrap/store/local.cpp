@@ -27,6 +27,8 @@ class LocalStore final : public RequestStore {
  public:
   LocalStore(std::shared_ptr<Shared> shared, uint64_t client) : shared_(std::move(shared)), client_(client) {}
 
+  void set_idle_work(std::function<void()> work) override { idle_work_ = std::move(work); }
+
  private:
   Result<Reply> carry(Request request, uint64_t deadline_ns) override {
     request.id = ++last_id_;
@@ -41,12 +43,24 @@ class LocalStore final : public RequestStore {
         handle(cancel);
         continue;
       }
-      shared_->changed.wait_for(lock, std::chrono::nanoseconds(std::min(deadline_ns - now, wait_max_ns)));
+      if (idle_work_) {
+        lock.unlock();
+        idle_work_();
+        lock.lock();
+        if (shared_->replies.contains(client_)) break;
+      }
+      const uint64_t wait_ns = idle_work_ ? IdleWork::interval_ns : wait_max_ns;
+      shared_->changed.wait_for(lock, std::chrono::nanoseconds(std::min(deadline_ns - now, wait_ns)));
     }
     const auto found = shared_->replies.find(client_);
     Reply reply = std::move(found->second);
     shared_->replies.erase(found);
     return reply;
+  }
+
+  Result<std::optional<Reply>> ask(Request request) override {
+    RONDO_TRY_ASSIGN(Reply reply, carry(std::move(request), 0));  // the core answers it at once
+    return std::optional<Reply>(std::move(reply));
   }
 
   void post(Request request) override {
@@ -66,6 +80,7 @@ class LocalStore final : public RequestStore {
   std::shared_ptr<Shared> shared_;
   uint64_t client_;
   uint64_t last_id_ = 0;
+  std::function<void()> idle_work_;
 };
 
 }  // namespace

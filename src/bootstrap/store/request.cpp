@@ -11,6 +11,22 @@ namespace {
 
 constexpr uint64_t farewell_ns = 1'000'000'000;  // for the news of a failure
 
+Result<void> check_bounds(const Request &request) {
+  if (request.key.empty() || request.key.size() > key_bytes_max)
+    return invalid_argument("a store key has 1-" + std::to_string(key_bytes_max) + " bytes, not " +
+                            std::to_string(request.key.size()));
+  if (request.value.size() > value_bytes_max)
+    return invalid_argument("value of store key '" + request.key + "': " + std::to_string(request.value.size()) +
+                            " bytes; at most " + std::to_string(value_bytes_max) + " are allowed");
+  return {};
+}
+
+Result<void> check_reply(const Reply &reply, Reply::Kind wanted) {
+  if (reply.kind == Reply::Kind::failure) return reply.error;
+  if (reply.kind != wanted) return Error{RONDO_ERROR_INTERNAL, "the store sent another kind of reply"};
+  return {};
+}
+
 }  // namespace
 
 Result<void> RequestStore::put(std::string_view key, std::span<const std::byte> value, uint64_t deadline_ns) {
@@ -28,6 +44,17 @@ Result<Bytes> RequestStore::get(std::string_view key, uint64_t deadline_ns) {
   request.key = key;
   RONDO_TRY_ASSIGN(Reply reply, exchange(std::move(request), Reply::Kind::value, deadline_ns));
   return std::move(reply.value);
+}
+
+Result<std::optional<Bytes>> RequestStore::try_get(std::string_view key) {
+  Request request;
+  request.kind = Request::Kind::try_get;
+  request.key = key;
+  RONDO_TRY(check_bounds(request));
+  RONDO_TRY_ASSIGN(auto reply, ask(std::move(request)));
+  if (!reply || reply->kind == Reply::Kind::done) return std::optional<Bytes>();
+  RONDO_TRY(check_reply(*reply, Reply::Kind::value));
+  return std::optional<Bytes>(std::move(reply->value));
 }
 
 Result<std::vector<Bytes>> RequestStore::gather(std::string_view key, uint32_t rank, uint32_t count,
@@ -61,15 +88,9 @@ void RequestStore::leave(const Result<void> &outcome) {
 }
 
 Result<Reply> RequestStore::exchange(Request request, Reply::Kind wanted, uint64_t deadline_ns) {
-  if (request.key.empty() || request.key.size() > key_bytes_max)
-    return invalid_argument("a store key has 1-" + std::to_string(key_bytes_max) + " bytes, not " +
-                            std::to_string(request.key.size()));
-  if (request.value.size() > value_bytes_max)
-    return invalid_argument("value of store key '" + request.key + "': " + std::to_string(request.value.size()) +
-                            " bytes; at most " + std::to_string(value_bytes_max) + " are allowed");
+  RONDO_TRY(check_bounds(request));
   RONDO_TRY_ASSIGN(Reply reply, carry(std::move(request), deadline_ns));
-  if (reply.kind == Reply::Kind::failure) return std::move(reply.error);
-  if (reply.kind != wanted) return Error{RONDO_ERROR_INTERNAL, "the store sent another kind of reply"};
+  RONDO_TRY(check_reply(reply, wanted));
   return reply;
 }
 

@@ -10,6 +10,7 @@ class RequestStore : public Store {
  public:
   Result<void> put(std::string_view key, std::span<const std::byte> value, uint64_t deadline_ns) final;
   Result<Bytes> get(std::string_view key, uint64_t deadline_ns) final;
+  Result<std::optional<Bytes>> try_get(std::string_view key) final;
   Result<std::vector<Bytes>> gather(std::string_view key, uint32_t rank, uint32_t count,
                                     std::span<const std::byte> value, uint64_t deadline_ns) final;
   void leave(const Result<void> &outcome) final;
@@ -20,6 +21,9 @@ class RequestStore : public Store {
   /// Carries a request within the bounds to the store and brings its reply, which may be a failure. An error: there is
   /// no reply.
   [[nodiscard]] virtual Result<Reply> carry(Request request, uint64_t deadline_ns) = 0;
+  /// Brings the reply if it is here, else sends the request unless that was done. Does not wait. A reply to another
+  /// request is dropped.
+  [[nodiscard]] virtual Result<std::optional<Reply>> ask(Request request) = 0;
 
   [[nodiscard]] Result<Reply> exchange(Request request, Reply::Kind wanted, uint64_t deadline_ns);
 };

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -49,6 +50,10 @@ class Store {
   /// Waits until `key` was put and returns its value. RONDO_ERROR_TIMEOUT names the key.
   virtual Result<Bytes> get(std::string_view key, uint64_t deadline_ns) = 0;
 
+  /// The value of `key`, if it is known here by now that it was put. Does not wait: a call asks the store, at most
+  /// twice a second, and a later call has the answer. One key at a time: asking about another one drops the answer.
+  virtual Result<std::optional<Bytes>> try_get(std::string_view key) = 0;
+
   /// All-gather: puts `value` as rank's part of `key`, waits for all `count` parts and returns them in rank order.
   /// RONDO_ERROR_TIMEOUT lists the ranks that are missing.
   virtual Result<std::vector<Bytes>> gather(std::string_view key, uint32_t rank, uint32_t count,
@@ -63,9 +68,27 @@ class Store {
   /// check() fails because the store is gone, and nothing had been told of the group before.
   [[nodiscard]] virtual bool gone() const { return false; }
 
+  /// What the calling thread does about every millisecond while a call of this store waits; empty: nothing. It does not
+  /// call the store, nor wait. A store whose calls do not wait needs none.
+  virtual void set_idle_work(std::function<void()>) {}
+
   /// The goodbye of a client that entered a group: it needs the group no more, or it has failed. Without a goodbye, the
   /// end of the client is the death of its rank.
   virtual void leave(const Result<void> &) {}
+};
+
+/// While it lives, calls of `store` that wait do `work` meanwhile.
+class IdleWork {
+ public:
+  IdleWork(Store &store, std::function<void()> work) : store_(store) { store_.set_idle_work(std::move(work)); }
+  IdleWork(const IdleWork &) = delete;
+  IdleWork &operator=(const IdleWork &) = delete;
+  ~IdleWork() { store_.set_idle_work({}); }
+
+  static constexpr uint64_t interval_ns = 1'000'000;
+
+ private:
+  Store &store_;
 };
 
 /// For a wait for other ranks by other means than the store: what it knows of the group meanwhile.
