@@ -92,8 +92,7 @@ Error DeviceExecutor::opening_timed_out() const {
               show_seconds(operations_->timeout_ns()) +
               " s while its process opened or closed memory that others had registered or deregistered, which waits "
               "for all work on a device, the application's included; look at what does not end on " + describe() +
-              ", or on another device of the process, or raise timeout_ms (RONDO_TIMEOUT); "
-              "rondo_comm_destroy waits for it, too"};
+              ", or on another device of the process, or raise timeout_ms (RONDO_TIMEOUT)"};
 }
 
 void DeviceExecutor::look_for_failure() {
@@ -103,13 +102,14 @@ void DeviceExecutor::look_for_failure() {
 
 bool DeviceExecutor::quiesce() {
   if (monitor_ == nullptr) return true;
+  std::string what = "work on ";
   if (monitor_->quiesce(quiesce_patience_ns)) {
-    stop_sharing();
-    return true;
+    if (stop_sharing()) return true;
+    what = "opening or closing memory that others have registered waits for " + what;
   }
   abandoned_ = true;
-  log::warning({log::Subsystem::device, operations_->rank()}, "work on " + describe() +
-               " has not ended; the memory of its communicator is left until it has");
+  log::warning({log::Subsystem::device, operations_->rank()},
+               what + describe() + ", which has not ended; the memory of its communicator is left until it has");
   return false;
 }
 
@@ -127,7 +127,7 @@ void DeviceExecutor::end() {
 void DeviceExecutor::live_on(std::shared_ptr<Executor> self) {
   const SignalsBlocked blocked;
   std::thread([this, self = std::move(self)] {
-    while (!drained()) {  // bounded by the process's end
+    while (!drained() || !has_stopped_sharing()) {  // bounded by the process's end
       stop();
       sleep_for_ns(abandoned_interval_ns);
     }

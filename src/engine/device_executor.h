@@ -104,7 +104,10 @@ class DeviceExecutor : public Executor {
   /// caller's, null for the default stream. What a failure leaves behind ends by itself, or by stop().
   [[nodiscard]] virtual Result<void> launch(const DeviceCall &call, void *stream) = 0;
   /// Behind the last call, of which nothing is in flight: peers let go of what this rank shared, and it of theirs.
-  virtual void stop_sharing() {}
+  /// False: after some seconds a thread of the executor's own is still in a driver's call for that. The executor's
+  /// destructor would wait for that thread until has_stopped_sharing().
+  [[nodiscard]] virtual bool stop_sharing() { return true; }
+  [[nodiscard]] virtual bool has_stopped_sharing() { return true; }
   /// A moment in which nothing is in flight of what this process has enqueued on devices, as long as the result lives.
   /// Not owned: something is. Does not wait.
   [[nodiscard]] static std::unique_lock<std::shared_mutex> try_quiet();

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "cuda/executors/share_regions.h"
+#include "src/base/clock.h"
 #include "src/engine/device_executor.h"
 #include "src/engine/operations.h"
 
@@ -43,6 +44,10 @@ class FakeDevice final : public rondo::DeviceExecutor {
   }
   [[nodiscard]] bool has_peer_news() const override { return has_news; }
   [[nodiscard]] bool follow_peers(rondo::EnqueueWait &wait) override { return follower->follow(wait); }
+  [[nodiscard]] bool stop_sharing() override {
+    return follower == nullptr || follower->end(rondo::now_ns() + 50'000'000);
+  }
+  [[nodiscard]] bool has_stopped_sharing() override { return follower == nullptr || follower->end(0); }
 
   std::atomic<bool> stopped = false;  ///< its kernel, because another rank's did
   std::atomic<bool> busy = false;     ///< what was enqueued has not ended, whatever it is told

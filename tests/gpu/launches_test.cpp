@@ -222,6 +222,29 @@ TEST_CASE("launches: a call whose follower waits for the device returns at its t
   }
 }
 
+TEST_CASE("launches: a follower that waits for the device holds the end of its communicator up for a while alone") {
+  StuckDriver driver;
+  Rank rank(long_ns);
+  auto &follower = rank.device->follower;
+  follower = RegionFollower::start([&] { driver.wait(); }).value();
+  CHECK(follower->end(now_ns()));  // no round has begun
+  follower = RegionFollower::start([&] { driver.wait(); }).value();
+  follower->wake();
+  REQUIRE(comes_true([&] { return driver.waiting_count == 1; }));
+  const uint64_t begun_ns = now_ns();
+  CHECK_FALSE(rank.device->quiesce());
+  rank.device->end();
+  rank.device->live_on(rank.device);
+  const std::weak_ptr<FakeDevice> left = rank.device;
+  rank.device.reset();
+  CHECK(now_ns() - begun_ns < 30 * second_ns);  // the driver waits for 60 s
+  sleep_for_ns(short_ns);
+  CHECK_FALSE(left.expired());  // what that thread uses is there
+  driver.go_on();
+  CHECK(comes_true([&] { return left.expired(); }));
+  CHECK(driver.waiting_count == 0);
+}
+
 TEST_CASE("launches: a call waits for a round that begins after it has asked, not for one that has begun before") {
   StuckDriver driver;
   std::atomic<int> begun = 0;

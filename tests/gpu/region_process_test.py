@@ -243,6 +243,14 @@ class Regions(unittest.TestCase):
         self.assertRegex(message, r"rank 1 \(")
         self.assertEqual(ranks[0].last().status, "ok", ranks[0].output)
 
+    def test_a_communicator_can_be_destroyed_while_the_driver_opens_memory_of_peers_and_leaves_what_that_uses(self):
+        # Opening begins at once and waits for the device, which is busy for 15 s.
+        ranks = self.job(2, ["sum=first", "0:busy", "1:register", "0:sleep", "0:destroy", "0:idle", *["sleep"] * 2])
+        (line,) = (line for line in ranks[0].output.splitlines() if line.startswith("destroyed "))
+        self.assertTrue(4 <= float(line.split()[1]) < 10, ranks[0].output)
+        self.assertIn("opening or closing memory that others have registered waits for work on CUDA device 0",
+                      ranks[0].output)
+
     def test_a_call_that_waits_for_memory_to_be_opened_is_right_when_the_device_goes_on(self):
         ranks = self.busy_job(["0:register", "0:idle"], ["sum=behind", "shared", "sum=in_place"])
         self.check_shared(ranks, "in_place")
