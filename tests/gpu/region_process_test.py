@@ -243,9 +243,33 @@ class Regions(unittest.TestCase):
         self.assertRegex(message, r"rank 1 \(")
         self.assertEqual(ranks[0].last().status, "ok", ranks[0].output)
 
+    def test_a_peer_that_leaves_while_a_call_waits_for_memory_to_be_opened_ends_that_call_and_is_named(self):
+        # Rank 0's call waits for rank 1's memory when rank 2 goes. The device would be busy for 15 s.
+        for leave in ("destroy", "return"):
+            with self.subTest(leave=leave):
+                ranks = self.job(3, ["sum=first", "0:busy", "1:nap", "1:register", *["0:nap"] * 3, *["1:nap"] * 4,
+                                     *["2:nap"] * 7, f"2:{leave}", "0:failing", "1:failing"], ok=False)
+                self.assertEqual(ranks[2].process.returncode, 0, ranks[2].output)
+                _, seconds, message = self.failing_in(ranks[0])
+                self.assertTrue(0.1 <= seconds < 8, ranks[0].output)
+                for rank in (ranks[0], ranks[1]):
+                    self.assertEqual(self.failing_in(rank)[0], REMOTE, rank.output)
+                    self.assertRegex(self.failing_in(rank)[2], r"rank 2 \(")
+                    self.assertEqual(rank.last().status, "ok", rank.output)
+
+    def test_a_buffer_is_not_given_back_while_a_replay_of_a_peer_uses_it_and_that_fails_on_all_ranks(self):
+        # Rank 0's replay runs and waits for rank 1, which deregisters its buffer before it launches its own.
+        ranks = self.job(2, ["register", "shared", "capture", "sum=between", "0:launch", *["1:nap"] * 2, "1:hold",
+                             "1:launch", "end"], ok=False)
+        self.assertIn("deregister: not ready", ranks[1].output)
+        for rank in ranks.values():
+            self.assertEqual(rank.last().status, "ranks disagree", rank.output)
+            self.assertIn("capture it again", rank.output)
+            self.assertIn("at the end, deregister: ok\n", rank.output)
+
     def test_a_communicator_can_be_destroyed_while_the_driver_opens_memory_of_peers_and_leaves_what_that_uses(self):
         # Opening begins at once and waits for the device, which is busy for 15 s.
-        ranks = self.job(2, ["sum=first", "0:busy", "1:register", "0:sleep", "0:destroy", "0:idle", *["sleep"] * 2])
+        ranks = self.busy_job([], ["0:destroy", "0:idle", *["sleep"] * 2])
         (line,) = (line for line in ranks[0].output.splitlines() if line.startswith("destroyed "))
         self.assertTrue(4 <= float(line.split()[1]) < 10, ranks[0].output)
         self.assertIn("opening or closing memory that others have registered waits for work on CUDA device 0",

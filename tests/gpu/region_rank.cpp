@@ -11,7 +11,8 @@
 //   plan                    says which algorithm and kernel a sum has: "plan ALGORITHM KERNEL"
 //   shared                  sums until one goes in the buffers themselves, which all ranks see of the same sum
 //   capture, replay=LABEL   the same as a graph
-//   behind                  launches that graph behind a host function that takes 2 s, and waits for neither
+//   launch                  launches that graph, and does not wait for it
+//   behind                  the same behind a host function that takes 2 s
 //   start                   an all-reduce whose end nobody waits for
 //   end                     waits for that
 //   busy                    keeps the device busy on another stream, until `idle`, for 15 s at most
@@ -24,7 +25,8 @@
 //   other_start, other_end  an all-reduce on that, whose end nobody waits for; waits for it
 //   abort                   the communicator
 //   destroy                 the communicator: the last step on it; says how long: "destroyed SECONDS"
-//   kill, sleep
+//   return                  ends the process, which has not destroyed its communicator
+//   kill, sleep, nap        a nap takes 0.2 s
 // After a failure both buffers are deregistered: "at the end, deregister: STATUS".
 #include <signal.h>
 
@@ -46,7 +48,7 @@ constexpr int attempts_max = 100;
 constexpr uint32_t timeout_ms = 20'000;
 constexpr std::chrono::milliseconds between_attempts{20};
 constexpr std::chrono::seconds ahead_of_graph{2};
-constexpr std::chrono::milliseconds before_idle{300}, before_abort{1000};
+constexpr std::chrono::milliseconds before_idle{300}, before_abort{1000}, nap{200};
 constexpr double in_buffers_most = 2.5;  ///< bytes moved of each byte of the vector: 2 in the buffers, 4 through places
 
 int number(const char *name, int otherwise) {
@@ -79,13 +81,15 @@ int capture(RegionRank &it) {
              : driver_failed;
 }
 
+int launch(const RegionRank &it) {
+  const CuStatus launched = it.self.cu->graph_launch(it.graph.get().object, it.self.stream.get().object);
+  return launched == CuStatus::success ? int{RONDO_OK} : driver_failed;
+}
+
 int launch_behind(const RegionRank &it) {
-  const CudaDriver &cu = *it.self.cu;
-  auto *const stream = it.self.stream.get().object;
   const auto wait = [](void *) { std::this_thread::sleep_for(ahead_of_graph); };
-  const bool launched = cu.launch_host_func(stream, wait, nullptr) == CuStatus::success &&
-                        cu.graph_launch(it.graph.get().object, stream) == CuStatus::success;
-  return launched ? int{RONDO_OK} : driver_failed;
+  const CuStatus enqueued = it.self.cu->launch_host_func(it.self.stream.get().object, wait, nullptr);
+  return enqueued == CuStatus::success ? launch(it) : driver_failed;
 }
 
 int fail_sum(RegionRank &it) {
@@ -199,6 +203,7 @@ int run_step(RegionRank &it, const std::string &step) {
   if (step == "shared") return sum_until_shared(it);
   if (step == "capture") return capture(it);
   if (step.starts_with("replay=")) return sum(it, label(), true);
+  if (step == "launch") return launch(it);
   if (step == "behind") return launch_behind(it);
   if (step == "start") return fill(it) == RONDO_OK ? call(it) : driver_failed;
   if (step == "end") return check(it);
@@ -214,7 +219,9 @@ int run_step(RegionRank &it, const std::string &step) {
   if (step == "other_end") return end_other(it);
   if (step == "abort") return rondo_comm_abort(it.self.comm);
   if (step == "destroy") return destroy(it);
+  if (step == "return") return std::fflush(stdout), std::_Exit(0), int{RONDO_OK};
   if (step == "kill") return ::raise(SIGKILL);
+  if (step == "nap") return std::this_thread::sleep_for(nap), int{RONDO_OK};
   if (step == "sleep") return std::this_thread::sleep_for(std::chrono::seconds(1)), int{RONDO_OK};
   std::fprintf(stderr, "unknown step %s\n", step.c_str());
   return driver_failed;
