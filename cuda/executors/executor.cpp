@@ -59,7 +59,8 @@ class KernelExecutor final : public ExecutorBase {
   [[nodiscard]] bool has_peer_news() const override { return regions_ != nullptr && regions_->has_news(); }
   void ask_to_follow_peers() override { follower_->wake(); }
   [[nodiscard]] bool follow_peers(EnqueueWait &wait) override { return follower_->follow(wait); }
-  void stop_sharing() override;
+  [[nodiscard]] bool stop_sharing() override;
+  [[nodiscard]] bool has_stopped_sharing() override { return follower_ == nullptr || follower_->end(0); }
 
   [[nodiscard]] Result<void> connect(const DeviceRequest &request, InfoExchange &info_exchange) override;
 
@@ -279,15 +280,15 @@ void KernelExecutor::stop() {
 void KernelExecutor::follow_if_quiet() {
   if (!has_peer_news()) return;
   const auto quiet = try_quiet();
-  if (!quiet.owns_lock()) return;
+  if (!quiet.owns_lock()) return ask_for_quiet();
   const CaptureModeGuard capture_goes_on(*driver_);
   regions_->look();
 }
 
-void KernelExecutor::stop_sharing() {
-  if (regions_ == nullptr) return;
+bool KernelExecutor::stop_sharing() {
+  if (regions_ == nullptr) return true;
   const CaptureModeGuard capture_goes_on(*driver_);
-  leave_regions(*regions_, queries(), rank_, [this] {
+  return leave_regions(*regions_, *follower_, queries(), rank_, [this] {
     const auto quiet = try_quiet();
     if (quiet.owns_lock()) regions_->leave();
     return quiet.owns_lock();

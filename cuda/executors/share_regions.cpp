@@ -62,8 +62,9 @@ Result<void> withdraw_region(Regions &regions, const RankQueries &ranks, const v
   return error;
 }
 
-void leave_regions(Regions &regions, const RankQueries &ranks, uint32_t rank,
+bool leave_regions(Regions &regions, RegionFollower &follower, const RankQueries &ranks, uint32_t rank,
                    const std::function<bool()> &close_if_quiet) {
+  const uint64_t deadline_ns = now_ns() + quiesce_patience_ns;
   regions.withdraw_all();
   bool closed = false;
   const auto find = [&](const std::vector<uint32_t> &dead) {
@@ -71,13 +72,15 @@ void leave_regions(Regions &regions, const RankQueries &ranks, uint32_t rank,
     return regions.find_other_holder(dead);
   };
   auto holder = wait_for_holders(ranks, quiesce_patience_ns, find);
-  regions.leave();  // may wait for what other communicators have in flight
+  const bool followed = follower.end(deadline_ns);
+  if (followed) regions.leave();  // may wait for what other communicators have in flight
   // Others whose processes were as busy come here at the same time.
   if (holder) holder = wait_for_holders(ranks, close_patience_ns, find);
   if (holder)
     log::warning({log::Subsystem::memory, rank},
                  "a registered buffer must not be freed yet: " + still_open(ranks, *holder) +
                      "; free it when that rank has destroyed this communicator, too");
+  return followed;
 }
 
 Result<std::unique_ptr<RegionFollower>> RegionFollower::start(std::function<void()> follow) {
@@ -88,12 +91,17 @@ Result<std::unique_ptr<RegionFollower>> RegionFollower::start(std::function<void
 }
 
 RegionFollower::~RegionFollower() {
-  {
-    const std::lock_guard lock(mutex_);
-    ending_ = true;
-  }
-  asked_.notify_one();
+  static_cast<void>(end(0));
   if (thread_.joinable()) thread_.join();
+}
+
+bool RegionFollower::end(uint64_t deadline_ns) {
+  std::unique_lock lock(mutex_);
+  ending_ = true;
+  asked_.notify_one();
+  const uint64_t now = now_ns();
+  const std::chrono::nanoseconds patience(deadline_ns > now ? deadline_ns - now : 0);
+  return done_.wait_for(lock, patience, [this] { return !in_round_; });
 }
 
 void RegionFollower::wake() {
@@ -124,9 +132,11 @@ void RegionFollower::run() {
     asked_.wait(lock, [this] { return asked_count_ != done_count_ || ending_; });
     if (ending_) return;
     const uint64_t asked = asked_count_;
+    in_round_ = true;
     lock.unlock();
     follow_();
     lock.lock();
+    in_round_ = false;
     done_count_ = asked;
     done_.notify_all();
   }

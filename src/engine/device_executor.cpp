@@ -35,16 +35,20 @@ bool EnqueueWait::is_over() {
   return ended.has_value();
 }
 
+uint64_t EnqueueWait::timeout_ns() const { return operations_.timeout_ns(); }
+
 DeviceExecutor::DeviceExecutor() = default;
 DeviceExecutor::~DeviceExecutor() { assert(monitor_ == nullptr); }  // its thread calls what is gone by now: end()
 
 void DeviceExecutor::start(Operations &operations) {
   operations_ = &operations;
+  communicator_ = operations.communicator();
   Launches::of_process().add(*this);
   monitor_ = std::make_unique<DeviceMonitor>(*this, operations);
 }
 
 std::unique_lock<std::shared_mutex> DeviceExecutor::try_quiet() { return Launches::of_process().try_quiet(); }
+void DeviceExecutor::ask_for_quiet() { Launches::of_process().ask_for_quiet(); }
 
 std::vector<uint32_t> DeviceExecutor::find_dead() const { return operations_->ranks().find_dead(); }
 
@@ -68,6 +72,7 @@ Result<void> DeviceExecutor::enqueue_one(const WorkItem &work, void *stream) {
   call.buffers.recv = {work.recv, plan.recv.begin, {}};
   const OperationInfo entered = Operations::info_of(work);
   operations_->ranks().enter(work.number, entered);
+  entered_number_.store(work.number, std::memory_order_relaxed);
   // First: a launch waits where the stream's queue is full.
   monitor_->add(work.number, entered, Operations::cost_of(plan), work.captured);
   EnqueueWait wait(*this, *operations_, work.number);
@@ -92,8 +97,7 @@ Error DeviceExecutor::opening_timed_out() const {
               show_seconds(operations_->timeout_ns()) +
               " s while its process opened or closed memory that others had registered or deregistered, which waits "
               "for all work on a device, the application's included; look at what does not end on " + describe() +
-              ", or on another device of the process, or raise timeout_ms (RONDO_TIMEOUT); "
-              "rondo_comm_destroy waits for it, too"};
+              ", or on another device of the process, or raise timeout_ms (RONDO_TIMEOUT)"};
 }
 
 void DeviceExecutor::look_for_failure() {
@@ -103,13 +107,14 @@ void DeviceExecutor::look_for_failure() {
 
 bool DeviceExecutor::quiesce() {
   if (monitor_ == nullptr) return true;
+  std::string what = "work on ";
   if (monitor_->quiesce(quiesce_patience_ns)) {
-    stop_sharing();
-    return true;
+    if (stop_sharing()) return true;
+    what = "opening or closing memory that others have registered waits for " + what;
   }
   abandoned_ = true;
-  log::warning({log::Subsystem::device, operations_->rank()}, "work on " + describe() +
-               " has not ended; the memory of its communicator is left until it has");
+  log::warning({log::Subsystem::device, operations_->rank()},
+               what + describe() + ", which has not ended; the memory of its communicator is left until it has");
   return false;
 }
 
@@ -127,7 +132,7 @@ void DeviceExecutor::end() {
 void DeviceExecutor::live_on(std::shared_ptr<Executor> self) {
   const SignalsBlocked blocked;
   std::thread([this, self = std::move(self)] {
-    while (!drained()) {  // bounded by the process's end
+    while (!drained() || !has_stopped_sharing()) {  // bounded by the process's end
       stop();
       sleep_for_ns(abandoned_interval_ns);
     }

@@ -5,6 +5,7 @@
 // ever stops when it is told to.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -56,14 +57,18 @@ class DeviceExecutor;
 class EnqueueWait {
  public:
   /// Both outlive it.
-  EnqueueWait(const DeviceExecutor &device, const Operations &operations, uint64_t number)
+  EnqueueWait(DeviceExecutor &device, const Operations &operations, uint64_t number)
       : device_(device), operations_(operations), number_(number) {}
   /// The time begins with the first look, and anew with each replay that begins, since each has its own. Raises a
   /// peer's end.
   [[nodiscard]] bool is_over();
 
+  [[nodiscard]] DeviceExecutor &device() const { return device_; }
+  [[nodiscard]] uint64_t number() const { return number_; }
+  [[nodiscard]] uint64_t timeout_ns() const;
+
  private:
-  const DeviceExecutor &device_;
+  DeviceExecutor &device_;
   const Operations &operations_;
   const uint64_t number_;                       ///< of the call's operation
   uint64_t begun_calls_ = 0, deadline_ns_ = 0;  ///< no deadline: not looked yet
@@ -81,6 +86,12 @@ class DeviceExecutor : public Executor {
   [[nodiscard]] bool quiesce() final;
   void end() final;
   void live_on(std::shared_ptr<Executor> self) final;
+
+  // From start() on; any thread.
+  /// As Operations::communicator().
+  [[nodiscard]] const std::string &communicator() const { return communicator_; }
+  /// The latest call that is enqueued, or waits for that.
+  [[nodiscard]] uint64_t entered_number() const { return entered_number_.load(std::memory_order_relaxed); }
 
   // For the monitor; any thread.
   [[nodiscard]] virtual DeviceReport report() const = 0;
@@ -104,10 +115,15 @@ class DeviceExecutor : public Executor {
   /// caller's, null for the default stream. What a failure leaves behind ends by itself, or by stop().
   [[nodiscard]] virtual Result<void> launch(const DeviceCall &call, void *stream) = 0;
   /// Behind the last call, of which nothing is in flight: peers let go of what this rank shared, and it of theirs.
-  virtual void stop_sharing() {}
+  /// False: after some seconds a thread of the executor's own is still in a driver's call for that. The executor's
+  /// destructor would wait for that thread until has_stopped_sharing().
+  [[nodiscard]] virtual bool stop_sharing() { return true; }
+  [[nodiscard]] virtual bool has_stopped_sharing() { return true; }
   /// A moment in which nothing is in flight of what this process has enqueued on devices, as long as the result lives.
   /// Not owned: something is. Does not wait.
   [[nodiscard]] static std::unique_lock<std::shared_mutex> try_quiet();
+  /// There was none, and there is news: as Launches::ask_for_quiet().
+  static void ask_for_quiet();
   // Of the communicator's ranks, from start() on.
   [[nodiscard]] std::vector<uint32_t> find_dead() const;
   [[nodiscard]] std::string describe_rank(uint32_t rank) const;
@@ -117,6 +133,8 @@ class DeviceExecutor : public Executor {
   [[nodiscard]] Error opening_timed_out() const;
 
   Operations *operations_ = nullptr;
+  std::string communicator_;                  ///< of operations_
+  std::atomic<uint64_t> entered_number_ = 0;  ///< as entered_number(); orders nothing
   std::mutex monitor_mutex_;                ///< guards that monitor_ is there, for calls that only ask
   std::unique_ptr<DeviceMonitor> monitor_;  ///< from start() to end()
   bool abandoned_ = false;                  ///< quiesce() was false: live_on() ends what end() does else

@@ -243,6 +243,47 @@ class Regions(unittest.TestCase):
         self.assertRegex(message, r"rank 1 \(")
         self.assertEqual(ranks[0].last().status, "ok", ranks[0].output)
 
+    def test_a_peer_that_leaves_while_a_call_waits_for_memory_to_be_opened_ends_that_call_and_is_named(self):
+        # Rank 0's call waits for rank 1's memory when rank 2 goes, which nobody else notices: rank 1 does not call. The
+        # device would be busy for 15 s.
+        for leave in ("destroy", "return"):
+            with self.subTest(leave=leave):
+                ranks = self.job(3, ["sum=first", "0:busy", "1:nap", "1:register", *["0:nap"] * 3, *["2:nap"] * 7,
+                                     f"2:{leave}", "0:failing", *["1:sleep"] * 3], ok=False)
+                self.assertEqual(ranks[2].process.returncode, 0, ranks[2].output)
+                status, seconds, message = self.failing_in(ranks[0])
+                self.assertEqual(status, REMOTE, ranks[0].output)
+                self.assertTrue(0.1 <= seconds < 8, ranks[0].output)
+                self.assertRegex(message, r"rank 2 \(")
+                for rank in (ranks[0], ranks[1]):
+                    self.assertEqual(rank.last().status, "ok", rank.output)
+
+    def test_a_buffer_is_not_given_back_while_a_replay_of_a_peer_uses_it_and_that_fails_on_all_ranks(self):
+        # Rank 0's replay runs and waits for rank 1, which deregisters its buffer before it launches its own.
+        ranks = self.job(2, ["register", "shared", "capture", "sum=between", "0:launch", *["1:nap"] * 2, "1:hold",
+                             "1:launch", "end"], ok=False)
+        self.assertIn("deregister: not ready", ranks[1].output)
+        for rank in ranks.values():
+            self.assertEqual(rank.last().status, "ranks disagree", rank.output)
+            self.assertIn("capture it again", rank.output)
+            self.assertIn("at the end, deregister: ok\n", rank.output)
+
+    def test_a_communicator_can_be_destroyed_while_the_driver_opens_memory_of_peers_and_leaves_what_that_uses(self):
+        # Opening begins at once and waits for the device, which is busy for 15 s.
+        ranks = self.busy_job([], ["0:destroy", "0:idle", *["sleep"] * 2])
+        (line,) = (line for line in ranks[0].output.splitlines() if line.startswith("destroyed "))
+        self.assertTrue(4 <= float(line.split()[1]) < 10, ranks[0].output)
+        self.assertIn("opening or closing memory that others have registered waits for work on CUDA device 0",
+                      ranks[0].output)
+
+    def test_ranks_that_always_have_calls_in_flight_share_what_they_register_meanwhile(self):
+        with tempfile.TemporaryDirectory() as folder:
+            ranks = self.job(2, ["sum=first", f"ahead={folder}/last_call"], {"REGION_RANK_COUNT": "65536"})
+        told = [float(line.split()[1]) for rank in ranks.values() for line in rank.output.splitlines()
+                if line.startswith("ahead ")]
+        self.assertEqual(len(told), 2)
+        self.assertLess(sum(told) / 2, 3, told)  # in buffers 2, through places 4
+
     def test_a_call_that_waits_for_memory_to_be_opened_is_right_when_the_device_goes_on(self):
         ranks = self.busy_job(["0:register", "0:idle"], ["sum=behind", "shared", "sum=in_place"])
         self.check_shared(ranks, "in_place")

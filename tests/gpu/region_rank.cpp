@@ -8,10 +8,15 @@
 //   replace                 deregisters both for good, frees them, and allocates others of another size in their place
 //   sum=LABEL               an all-reduce, whose result must be that of the ranks' order, bit for bit; says what its
 //                           kernels have moved: "moved LABEL" and a figure for each pair of devices
+//   ahead=PATH              sums without a pause, of which some are always in flight; each rank registers its buffers
+//                           meanwhile, one after the other. Rank 0 ends it by writing that file, when a sum goes in the
+//                           buffers, or after 30 s. Says of the last ones what a sum's kernels have moved within
+//                           devices: "ahead BYTES", of each byte of the vector
 //   plan                    says which algorithm and kernel a sum has: "plan ALGORITHM KERNEL"
 //   shared                  sums until one goes in the buffers themselves, which all ranks see of the same sum
 //   capture, replay=LABEL   the same as a graph
-//   behind                  launches that graph behind a host function that takes 2 s, and waits for neither
+//   launch                  launches that graph, and does not wait for it
+//   behind                  the same behind a host function that takes 2 s
 //   start                   an all-reduce whose end nobody waits for
 //   end                     waits for that
 //   busy                    keeps the device busy on another stream, until `idle`, for 15 s at most
@@ -23,145 +28,37 @@
 //   other                   makes another communicator
 //   other_start, other_end  an all-reduce on that, whose end nobody waits for; waits for it
 //   abort                   the communicator
-//   destroy                 the communicator: the last step on it
-//   kill, sleep
+//   destroy                 the communicator: the last step on it; says how long: "destroyed SECONDS"
+//   return                  ends the process, which has not destroyed its communicator
+//   kill, sleep, nap        a nap takes 0.2 s
 // After a failure both buffers are deregistered: "at the end, deregister: STATUS".
 #include <signal.h>
 
 #include <atomic>
-#include <barrier>
 #include <chrono>
 #include <cstdlib>
-#include <cstring>
 #include <fstream>
-#include <random>
 #include <thread>
 #include <utility>
 
-#include "tests/gpu/busy_device.h"
-#include "tests/gpu/device_process.h"
-#include "tests/soft_cuda/soft_cuda.h"
+#include "tests/gpu/region_rank.h"
 
 using namespace rondo_test;
 using namespace rondo::cuda;
 
 namespace {
 
-constexpr uint32_t device_count_max = 4;
 constexpr int attempts_max = 100;
 constexpr uint32_t timeout_ms = 20'000;
 constexpr std::chrono::milliseconds between_attempts{20};
 constexpr std::chrono::seconds ahead_of_graph{2};
-constexpr std::chrono::milliseconds before_idle{300}, before_abort{1000};
+constexpr std::chrono::milliseconds before_idle{300}, before_abort{1000}, nap{200};
+constexpr int in_flight_most = 1;
 constexpr double in_buffers_most = 2.5;  ///< bytes moved of each byte of the vector: 2 in the buffers, 4 through places
 
 int number(const char *name, int otherwise) {
   const char *const text = std::getenv(name);
   return text == nullptr ? otherwise : std::atoi(text);
-}
-
-/// Of the ranks that are threads of it. A rank that fails leaves `together`.
-struct Process {
-  explicit Process(int threads) : thread_count(threads), together(threads) {}
-  const int thread_count;
-  std::barrier<> together;
-  double moved = 0;  ///< by all, in the latest sum
-};
-
-struct RegionRank {
-  Process *process = nullptr;
-  int thread = 0;
-  DeviceProcess self;  ///< its buffer is what is sent
-  DeviceMemory recv;
-  rondo_registration_t registrations[2] = {};
-  GraphExec graph;
-  rondo_comm_t other = nullptr;
-  Stream other_stream;
-  DeviceMemory other_buffer;
-  int round = 0;
-  BusyDevice busy;
-
-  [[nodiscard]] void *pointer(const DeviceMemory &of) const { return reinterpret_cast<void *>(of.get().object); }
-  [[nodiscard]] size_t bytes() const { return self.count * sizeof(float); }
-};
-
-std::vector<float> values_of(const RegionRank &it, int rank) {
-  std::mt19937 random(static_cast<uint32_t>(100 * it.round + rank));
-  std::uniform_real_distribution<float> values(-1, 1);
-  std::vector<float> made(it.self.count);
-  for (float &value : made) value = values(random);
-  return made;
-}
-
-int call(const RegionRank &it) {
-  return rondo_all_reduce(it.pointer(it.self.buffer), it.pointer(it.recv), it.self.count, RONDO_FLOAT32, RONDO_SUM,
-                          it.self.comm, it.self.stream.get().object);
-}
-
-int fill(RegionRank &it) {
-  ++it.round;
-  const auto values = values_of(it, it.self.rank);
-  const CudaDriver &cu = *it.self.cu;
-  auto *const stream = it.self.stream.get().object;
-  const bool copied = cu.memcpy_htod_async(it.self.buffer.get().object, values.data(), it.bytes(), stream) ==
-                          CuStatus::success &&
-                      cu.stream_synchronize(stream) == CuStatus::success;
-  return copied ? int{RONDO_OK} : driver_failed;
-}
-
-/// When the stream has ended.
-int check(RegionRank &it) {
-  std::vector<float> received(it.self.count);
-  const CudaDriver &cu = *it.self.cu;
-  auto *const stream = it.self.stream.get().object;
-  const CuStatus copied = cu.memcpy_dtoh_async(received.data(), it.recv.get().object, it.bytes(), stream);
-  const CuStatus ended = cu.stream_synchronize(stream);
-  rondo_status_t state = RONDO_OK;
-  if (rondo_comm_get_async_error(it.self.comm, &state) != RONDO_OK || state != RONDO_OK) return state;
-  if (copied != CuStatus::success || ended != CuStatus::success) return driver_failed;
-  std::vector<float> expected = values_of(it, 0);
-  for (int rank = 1; rank < it.self.size; ++rank) {
-    const auto theirs = values_of(it, rank);
-    for (size_t i = 0; i < theirs.size(); ++i) expected[i] += theirs[i];
-  }
-  return std::memcmp(received.data(), expected.data(), it.bytes()) == 0 ? int{RONDO_OK} : wrong_value;
-}
-
-/// `label`: null: says nothing.
-void show_moved(const RegionRank &it, uint64_t (*moved)(uint32_t, uint32_t), const char *label) {
-  std::string line = label == nullptr ? "" : "moved " + std::string(label);
-  it.process->moved = 0;
-  for (uint32_t from = 0; from < device_count_max; ++from)
-    for (uint32_t to = 0; to < device_count_max; ++to) {
-      const double share = static_cast<double>(moved(from, to)) / static_cast<double>(it.bytes());
-      if (from == to) it.process->moved += share;
-      line += " " + std::to_string(share);
-    }
-  if (label != nullptr) std::printf("%s\n", line.c_str());
-}
-
-int sum(RegionRank &it, const char *label, bool replayed) {
-  if (const int filled = fill(it); filled != RONDO_OK) return filled;
-  const std::string &library = it.self.cu->library;
-  auto *const count = soft_cuda_function<void(uint32_t)>(library, "soft_cuda_count_accesses");
-  auto *const moved = soft_cuda_function<uint64_t(uint32_t, uint32_t)>(library, "soft_cuda_moved_bytes");
-  Process &process = *it.process;
-  if (count != nullptr && it.thread == 0) count(1);
-  process.together.arrive_and_wait();
-  int status = RONDO_OK;
-  if (!replayed)
-    status = call(it);
-  else if (it.self.cu->graph_launch(it.graph.get().object, it.self.stream.get().object) != CuStatus::success)
-    status = driver_failed;
-  if (status == RONDO_OK) status = check(it);
-  if (moved == nullptr || status != RONDO_OK) return status;
-  process.together.arrive_and_wait();
-  if (it.thread == 0) {
-    show_moved(it, moved, label);
-    count(0);
-  }
-  process.together.arrive_and_wait();
-  return RONDO_OK;
 }
 
 int sum_until_shared(RegionRank &it) {
@@ -171,6 +68,80 @@ int sum_until_shared(RegionRank &it) {
     std::this_thread::sleep_for(between_attempts);
   }
   return wrong_value;
+}
+
+int register_both(RegionRank &it) {
+  for (const int which : {0, 1}) {
+    const DeviceMemory &memory = which == 0 ? it.self.buffer : it.recv;
+    const int status =
+        rondo_comm_register(it.self.comm, it.pointer(memory), it.bytes(), 0, &it.registrations[which]);
+    if (status != RONDO_OK) return status;
+  }
+  return RONDO_OK;
+}
+
+/// By the file that rank 0 writes: after which call all ranks stop. 0: it is not there yet.
+int last_call_in(const char *path) {
+  int last = 0;
+  std::ifstream(path) >> last;
+  return last;
+}
+
+void write_last_call(const std::string &path, int last) {
+  std::ofstream(path + ".new") << last;
+  std::rename((path + ".new").c_str(), path.c_str());
+}
+
+/// Bytes that kernels of this process have moved within devices, of each byte of the vector.
+double moved_within(const RegionRank &it, uint64_t (*moved)(uint32_t, uint32_t)) {
+  double bytes = 0;
+  for (uint32_t device = 0; device < region_device_count_max; ++device)
+    bytes += static_cast<double>(moved(device, device));
+  return bytes / static_cast<double>(it.bytes());
+}
+
+/// One more call, and waits until but a few are in flight.
+int call_ahead(const RegionRank &it, std::atomic<int> &ended, int number) {
+  if (const int status = call(it); status != RONDO_OK) return status;
+  const auto note_end = [](void *of) { ++*static_cast<std::atomic<int> *>(of); };
+  if (it.self.cu->launch_host_func(it.self.stream.get().object, note_end, &ended) != CuStatus::success)
+    return driver_failed;
+  rondo_status_t state = RONDO_OK;
+  while (state == RONDO_OK && number - ended > in_flight_most) {
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+    static_cast<void>(rondo_comm_get_async_error(it.self.comm, &state));
+  }
+  return state;
+}
+
+/// No rank is so far ahead of another one that it has passed the last call when that is told.
+int sum_ahead(RegionRank &it, const char *path) {
+  constexpr int registering_call = 10, period = 20;
+  constexpr std::chrono::seconds duration_most{30};
+  const std::string &library = it.self.cu->library;
+  auto *const count = soft_cuda_function<void(uint32_t)>(library, "soft_cuda_count_accesses");
+  auto *const moved = soft_cuda_function<uint64_t(uint32_t, uint32_t)>(library, "soft_cuda_moved_bytes");
+  if (count == nullptr || moved == nullptr) return driver_failed;
+  count(1);
+  std::atomic<int> ended = 0;
+  const auto begun = std::chrono::steady_clock::now();
+  double before = 0, of_a_call = 0;
+  int status = RONDO_OK, last = 0;
+  for (int number = 1; status == RONDO_OK && (last == 0 || number <= last); ++number) {
+    if (number == registering_call * (1 + it.self.rank)) status = register_both(it);
+    if (status == RONDO_OK) status = call_ahead(it, ended, number);
+    if (number % period == 0) {
+      of_a_call = (moved_within(it, moved) - std::exchange(before, moved_within(it, moved))) / period;
+      const bool late = std::chrono::steady_clock::now() - begun > duration_most;
+      if (it.self.rank == 0 && last == 0 && (of_a_call < in_buffers_most || late))
+        write_last_call(path, number + 2 * period);
+    }
+    if (last == 0) last = last_call_in(path);
+  }
+  if (it.self.cu->stream_synchronize(it.self.stream.get().object) != CuStatus::success) return driver_failed;
+  std::printf("ahead %.3f\n", of_a_call);
+  count(0);
+  return status;
 }
 
 int capture(RegionRank &it) {
@@ -189,13 +160,15 @@ int capture(RegionRank &it) {
              : driver_failed;
 }
 
+int launch(const RegionRank &it) {
+  const CuStatus launched = it.self.cu->graph_launch(it.graph.get().object, it.self.stream.get().object);
+  return launched == CuStatus::success ? int{RONDO_OK} : driver_failed;
+}
+
 int launch_behind(const RegionRank &it) {
-  const CudaDriver &cu = *it.self.cu;
-  auto *const stream = it.self.stream.get().object;
   const auto wait = [](void *) { std::this_thread::sleep_for(ahead_of_graph); };
-  const bool launched = cu.launch_host_func(stream, wait, nullptr) == CuStatus::success &&
-                        cu.graph_launch(it.graph.get().object, stream) == CuStatus::success;
-  return launched ? int{RONDO_OK} : driver_failed;
+  const CuStatus enqueued = it.self.cu->launch_host_func(it.self.stream.get().object, wait, nullptr);
+  return enqueued == CuStatus::success ? launch(it) : driver_failed;
 }
 
 int fail_sum(RegionRank &it) {
@@ -216,6 +189,13 @@ int make_again(RegionRank &it) {
   return ended == RONDO_OK ? int{join(it.self, timeout_ms)} : ended;
 }
 
+int destroy(RegionRank &it) {
+  const auto begun = std::chrono::steady_clock::now();
+  const int ended = rondo_comm_destroy(std::exchange(it.self.comm, nullptr));
+  std::printf("destroyed %.3f\n", std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count());
+  return ended;
+}
+
 int show_plan(const RegionRank &it) {
   rondo_plan_info_t plan = RONDO_PLAN_INFO_INIT;
   const rondo_status_t status =
@@ -223,16 +203,6 @@ int show_plan(const RegionRank &it) {
   if (status == RONDO_OK)
     std::printf("plan %s %s\n", rondo_algorithm_string(plan.algorithm), rondo_kernel_string(plan.kernel));
   return status;
-}
-
-int register_both(RegionRank &it) {
-  for (const int which : {0, 1}) {
-    const DeviceMemory &memory = which == 0 ? it.self.buffer : it.recv;
-    const int status =
-        rondo_comm_register(it.self.comm, it.pointer(memory), it.bytes(), 0, &it.registrations[which]);
-    if (status != RONDO_OK) return status;
-  }
-  return RONDO_OK;
 }
 
 /// `attempts`: to find it ready; if it is one alone, it need not be.
@@ -300,8 +270,10 @@ int run_step(RegionRank &it, const std::string &step) {
   if (step.starts_with("sum=")) return sum(it, label(), false);
   if (step == "plan") return show_plan(it);
   if (step == "shared") return sum_until_shared(it);
+  if (step.starts_with("ahead=")) return sum_ahead(it, label());
   if (step == "capture") return capture(it);
   if (step.starts_with("replay=")) return sum(it, label(), true);
+  if (step == "launch") return launch(it);
   if (step == "behind") return launch_behind(it);
   if (step == "start") return fill(it) == RONDO_OK ? call(it) : driver_failed;
   if (step == "end") return check(it);
@@ -316,8 +288,10 @@ int run_step(RegionRank &it, const std::string &step) {
   if (step == "other_start") return start_other(it);
   if (step == "other_end") return end_other(it);
   if (step == "abort") return rondo_comm_abort(it.self.comm);
-  if (step == "destroy") return rondo_comm_destroy(std::exchange(it.self.comm, nullptr));
+  if (step == "destroy") return destroy(it);
+  if (step == "return") return std::fflush(stdout), std::_Exit(0), int{RONDO_OK};
   if (step == "kill") return ::raise(SIGKILL);
+  if (step == "nap") return std::this_thread::sleep_for(nap), int{RONDO_OK};
   if (step == "sleep") return std::this_thread::sleep_for(std::chrono::seconds(1)), int{RONDO_OK};
   std::fprintf(stderr, "unknown step %s\n", step.c_str());
   return driver_failed;

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a rank of region_rank.cpp has, and its sums: an all-reduce whose result must be that of the ranks' order, bit
+// for bit, and how much its kernels have moved.
+#pragma once
+
+#include <barrier>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tests/gpu/busy_device.h"
+#include "tests/gpu/device_process.h"
+#include "tests/soft_cuda/soft_cuda.h"
+
+namespace rondo_test {
+
+using rondo::cuda::CudaDriver;
+using rondo::cuda::CuStatus;
+using rondo::cuda::DeviceMemory;
+using rondo::cuda::GraphExec;
+using rondo::cuda::Stream;
+
+inline constexpr uint32_t region_device_count_max = 4;
+
+/// Of the ranks that are threads of it. A rank that fails leaves `together`.
+struct Process {
+  explicit Process(int threads) : thread_count(threads), together(threads) {}
+  const int thread_count;
+  std::barrier<> together;
+  double moved = 0;  ///< by all, in the latest sum
+};
+
+struct RegionRank {
+  Process *process = nullptr;
+  int thread = 0;
+  DeviceProcess self;  ///< its buffer is what is sent
+  DeviceMemory recv;
+  rondo_registration_t registrations[2] = {};
+  GraphExec graph;
+  rondo_comm_t other = nullptr;
+  Stream other_stream;
+  DeviceMemory other_buffer;
+  int round = 0;
+  BusyDevice busy;
+
+  [[nodiscard]] void *pointer(const DeviceMemory &of) const { return reinterpret_cast<void *>(of.get().object); }
+  [[nodiscard]] size_t bytes() const { return self.count * sizeof(float); }
+};
+
+inline std::vector<float> values_of(const RegionRank &it, int rank) {
+  std::mt19937 random(static_cast<uint32_t>(100 * it.round + rank));
+  std::uniform_real_distribution<float> values(-1, 1);
+  std::vector<float> made(it.self.count);
+  for (float &value : made) value = values(random);
+  return made;
+}
+
+inline int call(const RegionRank &it) {
+  return rondo_all_reduce(it.pointer(it.self.buffer), it.pointer(it.recv), it.self.count, RONDO_FLOAT32, RONDO_SUM,
+                          it.self.comm, it.self.stream.get().object);
+}
+
+inline int fill(RegionRank &it) {
+  ++it.round;
+  const auto values = values_of(it, it.self.rank);
+  const CudaDriver &cu = *it.self.cu;
+  auto *const stream = it.self.stream.get().object;
+  const bool copied = cu.memcpy_htod_async(it.self.buffer.get().object, values.data(), it.bytes(), stream) ==
+                          CuStatus::success &&
+                      cu.stream_synchronize(stream) == CuStatus::success;
+  return copied ? int{RONDO_OK} : driver_failed;
+}
+
+/// When the stream has ended.
+inline int check(RegionRank &it) {
+  std::vector<float> received(it.self.count);
+  const CudaDriver &cu = *it.self.cu;
+  auto *const stream = it.self.stream.get().object;
+  const CuStatus copied = cu.memcpy_dtoh_async(received.data(), it.recv.get().object, it.bytes(), stream);
+  const CuStatus ended = cu.stream_synchronize(stream);
+  rondo_status_t state = RONDO_OK;
+  if (rondo_comm_get_async_error(it.self.comm, &state) != RONDO_OK || state != RONDO_OK) return state;
+  if (copied != CuStatus::success || ended != CuStatus::success) return driver_failed;
+  std::vector<float> expected = values_of(it, 0);
+  for (int rank = 1; rank < it.self.size; ++rank) {
+    const auto theirs = values_of(it, rank);
+    for (size_t i = 0; i < theirs.size(); ++i) expected[i] += theirs[i];
+  }
+  return std::memcmp(received.data(), expected.data(), it.bytes()) == 0 ? int{RONDO_OK} : wrong_value;
+}
+
+/// `label`: null: says nothing.
+inline void show_moved(const RegionRank &it, uint64_t (*moved)(uint32_t, uint32_t), const char *label) {
+  std::string line = label == nullptr ? "" : "moved " + std::string(label);
+  it.process->moved = 0;
+  for (uint32_t from = 0; from < region_device_count_max; ++from)
+    for (uint32_t to = 0; to < region_device_count_max; ++to) {
+      const double share = static_cast<double>(moved(from, to)) / static_cast<double>(it.bytes());
+      if (from == to) it.process->moved += share;
+      line += " " + std::to_string(share);
+    }
+  if (label != nullptr) std::printf("%s\n", line.c_str());
+}
+
+inline int sum(RegionRank &it, const char *label, bool replayed) {
+  if (const int filled = fill(it); filled != RONDO_OK) return filled;
+  const std::string &library = it.self.cu->library;
+  auto *const count = soft_cuda_function<void(uint32_t)>(library, "soft_cuda_count_accesses");
+  auto *const moved = soft_cuda_function<uint64_t(uint32_t, uint32_t)>(library, "soft_cuda_moved_bytes");
+  Process &process = *it.process;
+  if (count != nullptr && it.thread == 0) count(1);
+  process.together.arrive_and_wait();
+  int status = RONDO_OK;
+  if (!replayed)
+    status = call(it);
+  else if (it.self.cu->graph_launch(it.graph.get().object, it.self.stream.get().object) != CuStatus::success)
+    status = driver_failed;
+  if (status == RONDO_OK) status = check(it);
+  if (moved == nullptr || status != RONDO_OK) return status;
+  process.together.arrive_and_wait();
+  if (it.thread == 0) {
+    show_moved(it, moved, label);
+    count(0);
+  }
+  process.together.arrive_and_wait();
+  return RONDO_OK;
+}
+
+}  // namespace rondo_test
