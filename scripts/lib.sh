@@ -23,8 +23,8 @@ packages_docs=(doxygen)     # the reference of the C API is made by it
 packages_consumers=(cmake)  # a test finds the installed Rondo by it
 packages_peers=(openmpi-bin libopenmpi-dev mpich libmpich-dev libgloo-dev)
 
-# Debian and Ubuntu name clang's run-time library (libFuzzer, AddressSanitizer) after its version. Its linker, lld,
-# takes less than half of the time of binutils'.
+# Debian and Ubuntu name clang's run-time library (libFuzzer, AddressSanitizer) after its version. Its linker, lld, takes
+# less than half of the time of binutils'.
 packages_fuzz() {
   case "$(distribution)" in
     'debian 12') echo clang lld libclang-rt-14-dev ;;
@@ -154,12 +154,10 @@ use_clang() {
   if command -v ld.lld >/dev/null; then export CC_LD=lld CXX_LD=lld; fi
 }
 
-# configure FOLDER [meson options]: makes the build folder once. Changed options make it anew. A compiler cache is worth
-# more than a precompiled header, and would not keep what is compiled with one.
+# configure FOLDER [meson options]: makes the build folder once. Changed options make it anew.
 configure() {
   local folder=$1 stamp=$root/$1/rondo-options
   shift
-  if ! command -v ccache >/dev/null; then set -- -Db_pch=true "$@"; fi
   if [ -f "$root/$folder/build.ninja" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$*" ]; then return; fi
   rm -rf "${root:?}/$folder"
   if ! meson setup "$root/$folder" "$root" "$@" >"$root/$folder.log" 2>&1; then
