@@ -74,6 +74,41 @@ TEST_CASE("soft cuda: blocks beyond the resident ones wait, and none is preempte
   CHECK(static_cast<int>(world.cu.launch_kernel_ex(&config, meet, arguments, nullptr)) == 720);
 }
 
+TEST_CASE("soft cuda: places go to who came first, and blocks that begin later meet those before", "[blocks]") {
+  World world;
+  const auto kernels = test_kernels(world);
+  REQUIRE(kernels.has_value());
+  const Stream second = world.another_stream(), third = world.another_stream();
+  const DeviceMemory holds = world.memory(64), meets = world.memory(64), waits = world.memory(64);
+  for (const DeviceMemory *memory : {&holds, &meets, &waits})
+    CU_OK(world.cu.memset_d8_async(memory->get().object, 0, 64, world.stream()));
+  // The first launch of a kernel waits for all that is on the device.
+  CU_OK(launch(world, *kernels, "test_await", 1, world.stream(), soft_cuda::AwaitParameters{pointer_to(waits), 0}));
+  CU_OK(launch(world, *kernels, "test_barrier", 1, world.stream(), soft_cuda::BarrierParameters{pointer_to(meets), 0}));
+  CU_OK(world.cu.memset_d8_async(meets.get().object, 0, 64, world.stream()));
+  CU_OK(world.cu.stream_synchronize(world.stream()));
+  const auto word = [](const DeviceMemory &memory) { return std::atomic_ref(*pointer_to(memory)); };
+  const auto arrived = [&](const DeviceMemory &memory, uint64_t count) {  // acquire; pairs with the kernels'
+    return becomes_true([&] { return word(memory).load(std::memory_order_acquire) == count; });
+  };
+  CU_OK(launch(world, *kernels, "test_barrier", 2, world.stream(), soft_cuda::BarrierParameters{pointer_to(holds), 1}));
+  CHECK(arrived(holds, 2));
+  CU_OK(launch(world, *kernels, "test_barrier", 4, second.get().object,
+               soft_cuda::BarrierParameters{pointer_to(meets), 0}));
+  CHECK(arrived(meets, 2));  // two places are left: the third block waits for one
+  std::this_thread::sleep_for(a_while);
+  CU_OK(launch(world, *kernels, "test_await", 1, third.get().object, soft_cuda::AwaitParameters{pointer_to(waits), 1}));
+  std::this_thread::sleep_for(a_while);
+  word(holds).fetch_add(1, std::memory_order_acq_rel);  // pairs with the kernel's loads
+  CHECK(arrived(meets, 3));
+  CU_OK(world.cu.stream_synchronize(world.stream()));
+  std::this_thread::sleep_for(a_while);
+  CU_FAILS(world.cu.stream_query(second.get().object), CuStatus::not_ready);  // the third launch has the fourth place
+  word(waits).store(1, std::memory_order_release);                            // pairs with the kernel's loads
+  CU_OK(world.cu.stream_synchronize(third.get().object));
+  CU_OK(world.cu.stream_synchronize(second.get().object));
+}
+
 // SOFT_CUDA_QUEUES=1
 TEST_CASE("soft cuda: what waits in a hardware queue blocks the other streams that share it", "[queues]") {
   World world;

@@ -74,6 +74,7 @@ void run_thread(Batch &batch, uint32_t index) {
   Run &run = *batch.run;
   const Launch &launch = run.launch;
   BlockRun &own = batch.blocks[index / launch.thread_count];
+  await_turn();
   // Each thread has its own copy of the pointer, as kernels take their parameters by value.
   void *const parameters[] = {const_cast<std::byte *>(launch.parameters.data())};
   launch.function(own.block, index % launch.thread_count, parameters);
@@ -100,7 +101,6 @@ void run_host_thread(void *argument) {
   const Launch &launch = batch.run->launch;
   const auto count = static_cast<uint32_t>(batch.blocks.size()) * launch.thread_count;
   set_device_of_thread(launch.device);
-  await_turn();
   if (have_fibers) return run_fibers(count, [&batch](uint32_t index) { run_thread(batch, index); });
   begin_host_thread();
   run_thread(batch, self->index);
@@ -167,13 +167,14 @@ void run_on_pool(void (*task)(void *argument), void *argument) {
 void run_blocks(const Launch &launch, Places &places) {
   const KernelInFlight in_flight;
   Run run{launch, places, {}, {}, launch.grid_size};
+  const uint32_t batch_size = (launch.grid_size + 1) / 2;  // halves of a launch run side by side
   for (uint32_t begun = 0; begun < launch.grid_size;) {
     const auto batch = std::make_shared<Batch>();
     batch->run = &run;
     places.acquire();
     do {
       add_block(*batch, begun++);
-    } while (have_fibers && begun < launch.grid_size && places.try_acquire());
+    } while (have_fibers && batch->blocks.size() < batch_size && begun < launch.grid_size && places.try_acquire());
     const uint32_t host_threads = have_fibers ? 1 : launch.thread_count;
     for (uint32_t index = 1; index < host_threads; ++index)
       run_on_pool(run_host_thread, new HostThread{batch, index});

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A block on host threads, or on fibers of one (fibers.h): the third group that the bodies of cuda/kernels run on, with
-// a real barrier, so that a missing barrier or release shows as a wrong result or to ThreadSanitizer.
+// a real barrier. A missing barrier or release shows to ThreadSanitizer, where each thread is a host thread; on fibers
+// a missing barrier shows as a wrong result where a thread that runs ahead makes one.
 #pragma once
 
 #include <atomic>

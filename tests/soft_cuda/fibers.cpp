@@ -2,13 +2,14 @@
 #include "tests/soft_cuda/fibers.h"
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
+#include <cassert>
 #include <chrono>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -25,7 +26,8 @@
 #endif
 
 #if defined(__x86_64__)
-// Saves what a called function must keep and the stack pointer, and goes on where the other stack was left.
+// Saves what a called function must keep (but the modes of floating point, which no kernel changes) and the stack
+// pointer, and goes on where the other stack was left. Shadow stacks, which must be asked for, are not known here.
 extern "C" void soft_cuda_switch_stack(void **left, void *entered);
 asm(R"(
   .pushsection .text
@@ -33,21 +35,47 @@ asm(R"(
   .hidden soft_cuda_switch_stack
   .globl soft_cuda_switch_stack
 soft_cuda_switch_stack:
+  .cfi_startproc
   pushq %rbp
+  .cfi_adjust_cfa_offset 8
+  .cfi_rel_offset %rbp, 0
   pushq %rbx
+  .cfi_adjust_cfa_offset 8
+  .cfi_rel_offset %rbx, 0
   pushq %r12
+  .cfi_adjust_cfa_offset 8
+  .cfi_rel_offset %r12, 0
   pushq %r13
+  .cfi_adjust_cfa_offset 8
+  .cfi_rel_offset %r13, 0
   pushq %r14
+  .cfi_adjust_cfa_offset 8
+  .cfi_rel_offset %r14, 0
   pushq %r15
+  .cfi_adjust_cfa_offset 8
+  .cfi_rel_offset %r15, 0
   movq %rsp, (%rdi)
   movq %rsi, %rsp
   popq %r15
+  .cfi_adjust_cfa_offset -8
+  .cfi_restore %r15
   popq %r14
+  .cfi_adjust_cfa_offset -8
+  .cfi_restore %r14
   popq %r13
+  .cfi_adjust_cfa_offset -8
+  .cfi_restore %r13
   popq %r12
+  .cfi_adjust_cfa_offset -8
+  .cfi_restore %r12
   popq %rbx
+  .cfi_adjust_cfa_offset -8
+  .cfi_restore %rbx
   popq %rbp
+  .cfi_adjust_cfa_offset -8
+  .cfi_restore %rbp
   ret
+  .cfi_endproc
   .size soft_cuda_switch_stack, . - soft_cuda_switch_stack
   .popsection
 )");
@@ -59,10 +87,11 @@ namespace soft_cuda {
 namespace {
 
 constexpr size_t stack_bytes = size_t{256} << 10;
+constexpr size_t guard_bytes = size_t{64} << 10;  // more than any frame, so that none reaches over it
 constexpr size_t kept_registers = 6;  // of soft_cuda_switch_stack
 
 struct Fiber {
-  std::byte *stack = nullptr;  ///< lowest address; null: the stack of the host thread
+  std::byte *stack = nullptr;  ///< lowest address; not used by the first, which has the stack of the host thread
   void *pointer = nullptr;     ///< into its stack, while it does not run
   bool ended = false;
   // For AddressSanitizer, which keeps some variables apart from the stack, and must know which stack is in use.
@@ -71,19 +100,18 @@ struct Fiber {
   size_t bytes = 0;
 };
 
-/// The fibers of one host thread. Stacks are kept for the next launch.
+/// The fibers of one host thread.
 struct Fibers {
   std::vector<Fiber> all;
   uint32_t count = 0;  ///< of what runs now; 0: no fibers
   uint32_t running = 0;
-  uint32_t left = 0;  ///< that have not ended
-  uint32_t waiting = 0;  ///< looks in vain, until all that are left may have looked
+  uint32_t left = 0;        ///< that have not ended
+  uint32_t looks = 0;       ///< in vain, since the core was handed over
+  uint32_t at_barrier = 0;  ///< waits, likewise
+  bool backwards = false;   ///< every other time the last thread is the first fiber: neither runs ahead in all tests
   const std::function<void(uint32_t)> *body = nullptr;
 
-  Fibers() = default;
-  Fibers(const Fibers &) = delete;
-  Fibers &operator=(const Fibers &) = delete;
-  ~Fibers();
+  void call() const { (*body)(backwards ? count - 1 - running : running); }
 };
 
 thread_local Fibers fibers;
@@ -101,32 +129,46 @@ void hand_core_over() {
     std::this_thread::sleep_for(std::chrono::microseconds(looks < long_wait ? 50 : 200));
 }
 
-size_t page_bytes() { return static_cast<size_t>(::sysconf(_SC_PAGESIZE)); }
+/// Stacks that nobody uses, of all host threads. Never destroyed: a process may end while blocks run.
+struct Stacks {
+  std::mutex mutex;
+  std::vector<std::byte *> idle;
+};
 
-/// A stack with a page below it that nobody may touch: what needs more ends at once.
+Stacks &stacks() {
+  static Stacks *const all = new Stacks;
+  return *all;
+}
+
+/// A stack with memory below it that nobody may touch: what needs more ends at once.
 std::byte *make_stack() {
-  const size_t guard = page_bytes();
-  void *const begin = ::mmap(nullptr, guard + stack_bytes, PROT_READ | PROT_WRITE,
+  void *const begin = ::mmap(nullptr, guard_bytes + stack_bytes, PROT_READ | PROT_WRITE,
                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
-  if (begin == MAP_FAILED || ::mprotect(begin, guard, PROT_NONE) != 0) {
+  if (begin == MAP_FAILED || ::mprotect(begin, guard_bytes, PROT_NONE) != 0) {
     std::perror("softcuda: no memory for the stack of a fiber");
     std::abort();
   }
-  return static_cast<std::byte *>(begin) + guard;
+  return static_cast<std::byte *>(begin) + guard_bytes;
 }
 
-void forget_stack_use([[maybe_unused]] const Fiber &fiber) {
-#if defined(SOFT_CUDA_ADDRESS_SANITIZER)
-  ASAN_UNPOISON_MEMORY_REGION(fiber.stack, stack_bytes);
-#endif
-}
-
-Fibers::~Fibers() {
-  for (const Fiber &fiber : all) {
-    if (fiber.stack == nullptr) continue;
-    forget_stack_use(fiber);
-    static_cast<void>(::munmap(fiber.stack - page_bytes(), page_bytes() + stack_bytes));
+void take_stacks(Fibers &own) {
+  Stacks &shared = stacks();
+  const std::lock_guard lock(shared.mutex);
+  for (uint32_t index = 1; index < own.count; ++index) {
+    std::byte *&stack = own.all[index].stack;
+    if (shared.idle.empty()) {
+      stack = make_stack();
+    } else {
+      stack = shared.idle.back();
+      shared.idle.pop_back();
+    }
   }
+}
+
+void give_stacks_back(Fibers &own) {
+  Stacks &shared = stacks();
+  const std::lock_guard lock(shared.mutex);
+  for (uint32_t index = 1; index < own.count; ++index) shared.idle.push_back(own.all[index].stack);
 }
 
 /// By a fiber, as soon as it runs (again).
@@ -164,17 +206,19 @@ uint32_t next_of(const Fibers &own) {
   Fibers &own = fibers;
   Fiber &self = own.all[own.running];
   have_entered(own, self);
-  (*own.body)(own.running);
+  own.call();
   self.ended = true;
   --own.left;
+  own.looks = 0;  // others may go on by what this one did
   enter(own, next_of(own));
   std::abort();  // an ended fiber is not entered
 }
 
 /// As if soft_cuda_switch_stack had been called at the beginning of begin_fiber().
 void prepare(Fiber &fiber) {
-  if (fiber.stack == nullptr) fiber.stack = make_stack();
-  forget_stack_use(fiber);
+#if defined(SOFT_CUDA_ADDRESS_SANITIZER)
+  ASAN_UNPOISON_MEMORY_REGION(fiber.stack, stack_bytes);  // what ran on it before has left marks
+#endif
   auto *const top = reinterpret_cast<void **>(fiber.stack + stack_bytes);
   top[-1] = nullptr;  // in place of a return address
   top[-2] = reinterpret_cast<void *>(&begin_fiber);
@@ -189,25 +233,31 @@ void prepare(Fiber &fiber) {
 
 void run_fibers(uint32_t count, const std::function<void(uint32_t index)> &body) {
   Fibers &own = fibers;
+  assert(count != 0 && own.count == 0);
   if (own.all.size() < count) own.all.resize(count);
   own.count = own.left = count;
-  own.running = own.waiting = 0;
+  own.running = own.looks = own.at_barrier = 0;
+  own.backwards = !own.backwards;
   own.body = &body;
   looks_in_vain = 0;
+  take_stacks(own);
   for (uint32_t index = 1; index < count; ++index) prepare(own.all[index]);
-  body(0);
+  own.call();
   --own.left;
   while (own.left != 0) enter(own, next_of(own));
+  give_stacks_back(own);
   own.count = 0;
 }
 
 void begin_host_thread() { looks_in_vain = 0; }
 
 void give_way(Waiting waiting) {
+  constexpr uint32_t barriers_max = 64;  // of each fiber: if a thread never comes, the core is not kept busy
   Fibers &own = fibers;
   if (own.count == 0) return hand_core_over();
-  if (waiting == Waiting::for_others && ++own.waiting >= own.left) {
-    own.waiting = 0;
+  ++(waiting == Waiting::for_others ? own.looks : own.at_barrier);
+  if (own.looks >= own.left || own.at_barrier >= barriers_max * own.left) {
+    own.looks = own.at_barrier = 0;
     hand_core_over();
   }
   const uint32_t index = next_of(own);

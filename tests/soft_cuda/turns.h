@@ -16,8 +16,8 @@ class KernelInFlight {
   KernelInFlight &operator=(const KernelInFlight &) = delete;
 };
 
-/// By a thread of a kernel, where it begins and where it waits: returns when it is this process's turn, and its device
-/// is not lost.
+/// By a thread of a kernel, where it begins and where it waits for others: returns when it is this process's turn, and
+/// its device is not lost. A fiber stops all fibers of its host thread.
 void await_turn();
 
 /// The calling thread runs a kernel of that device.
