@@ -278,7 +278,7 @@ class Regions(unittest.TestCase):
 
     def test_ranks_that_always_have_calls_in_flight_share_what_they_register_meanwhile(self):
         with tempfile.TemporaryDirectory() as folder:
-            ranks = self.job(2, ["sum=first", f"ahead={folder}/last_call"], {"REGION_RANK_COUNT": "65536"})
+            ranks = self.job(2, ["sum=first", f"ahead={folder}/last_call"])
         told = [float(line.split()[1]) for rank in ranks.values() for line in rank.output.splitlines()
                 if line.startswith("ahead ")]
         self.assertEqual(len(told), 2)

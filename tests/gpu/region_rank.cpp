@@ -10,7 +10,7 @@
 //                           kernels have moved: "moved LABEL" and a figure for each pair of devices
 //   ahead=PATH              sums without a pause, of which some are always in flight; each rank registers its buffers
 //                           meanwhile, one after the other. Rank 0 ends it by writing that file, when a sum goes in the
-//                           buffers, or after 30 s. Says of the last ones what a sum's kernels have moved within
+//                           buffers, or after 20 s. Says of the last ones what a sum's kernels have moved within
 //                           devices: "ahead BYTES", of each byte of the vector
 //   plan                    says which algorithm and kernel a sum has: "plan ALGORITHM KERNEL"
 //   shared                  sums until one goes in the buffers themselves, which all ranks see of the same sum
@@ -53,7 +53,7 @@ constexpr uint32_t timeout_ms = 20'000;
 constexpr std::chrono::milliseconds between_attempts{20};
 constexpr std::chrono::seconds ahead_of_graph{2};
 constexpr std::chrono::milliseconds before_idle{300}, before_abort{1000}, nap{200};
-constexpr int in_flight_most = 1;
+constexpr int in_flight_most = 3;
 constexpr double in_buffers_most = 2.5;  ///< bytes moved of each byte of the vector: 2 in the buffers, 4 through places
 
 int number(const char *name, int otherwise) {
@@ -117,7 +117,7 @@ int call_ahead(const RegionRank &it, std::atomic<int> &ended, int number) {
 /// No rank is so far ahead of another one that it has passed the last call when that is told.
 int sum_ahead(RegionRank &it, const char *path) {
   constexpr int registering_call = 10, period = 20;
-  constexpr std::chrono::seconds duration_most{30};
+  constexpr std::chrono::seconds duration_most{20};
   const std::string &library = it.self.cu->library;
   auto *const count = soft_cuda_function<void(uint32_t)>(library, "soft_cuda_count_accesses");
   auto *const moved = soft_cuda_function<uint64_t(uint32_t, uint32_t)>(library, "soft_cuda_moved_bytes");
