@@ -317,16 +317,15 @@ class CloseCallers {
   CloseCallers() {
     ahead_.device->partner = behind_.device.get();
     behind_.device->partner = ahead_.device.get();
-    devices_ = {ahead_.device, behind_.device};
-    for (const auto &device : devices_) follow_when_quiet(*device);
+    for (Rank *const rank : {&ahead_, &behind_}) follow_when_quiet(*rank->device);
     for (Rank *const rank : {&ahead_, &behind_})
       threads_.push_back(std::async(std::launch::async, [this, rank] { return call_often(*rank); }));
     const bool called = comes_true([this] { return call_count() > 10; });
     CHECK(called);
-    for (const auto &device : devices_) device->has_news = true;
+    for (Rank *const rank : {&ahead_, &behind_}) rank->device->has_news = true;
   }
   ~CloseCallers() {
-    for (const auto &device : devices_) device->partner = nullptr;
+    for (Rank *const rank : {&ahead_, &behind_}) rank->device->partner = nullptr;
   }
 
   [[nodiscard]] bool has_news() const { return ahead_.device->has_news || behind_.device->has_news; }
@@ -353,7 +352,6 @@ class CloseCallers {
   }
 
   std::atomic<bool> ends_ = false;
-  std::vector<std::shared_ptr<FakeDevice>> devices_;  ///< each looks at the other one to its end
   Rank ahead_{long_ns, "a communicator"}, behind_{long_ns, "a communicator"};
   std::vector<std::future<bool>> threads_;
 };

@@ -8,10 +8,6 @@
 //   replace                 deregisters both for good, frees them, and allocates others of another size in their place
 //   sum=LABEL               an all-reduce, whose result must be that of the ranks' order, bit for bit; says what its
 //                           kernels have moved: "moved LABEL" and a figure for each pair of devices
-//   ahead=PATH              sums without a pause, of which some are always in flight; each rank registers its buffers
-//                           meanwhile, one after the other. Rank 0 ends it by writing that file, when a sum goes in the
-//                           buffers, or after 20 s. Says of the last ones what a sum's kernels have moved within
-//                           devices: "ahead BYTES", of each byte of the vector
 //   plan                    says which algorithm and kernel a sum has: "plan ALGORITHM KERNEL"
 //   shared                  sums until one goes in the buffers themselves, which all ranks see of the same sum
 //   capture, replay=LABEL   the same as a graph
@@ -53,7 +49,6 @@ constexpr uint32_t timeout_ms = 20'000;
 constexpr std::chrono::milliseconds between_attempts{20};
 constexpr std::chrono::seconds ahead_of_graph{2};
 constexpr std::chrono::milliseconds before_idle{300}, before_abort{1000}, nap{200};
-constexpr int in_flight_most = 3;
 constexpr double in_buffers_most = 2.5;  ///< bytes moved of each byte of the vector: 2 in the buffers, 4 through places
 
 int number(const char *name, int otherwise) {
@@ -68,80 +63,6 @@ int sum_until_shared(RegionRank &it) {
     std::this_thread::sleep_for(between_attempts);
   }
   return wrong_value;
-}
-
-int register_both(RegionRank &it) {
-  for (const int which : {0, 1}) {
-    const DeviceMemory &memory = which == 0 ? it.self.buffer : it.recv;
-    const int status =
-        rondo_comm_register(it.self.comm, it.pointer(memory), it.bytes(), 0, &it.registrations[which]);
-    if (status != RONDO_OK) return status;
-  }
-  return RONDO_OK;
-}
-
-/// By the file that rank 0 writes: after which call all ranks stop. 0: it is not there yet.
-int last_call_in(const char *path) {
-  int last = 0;
-  std::ifstream(path) >> last;
-  return last;
-}
-
-void write_last_call(const std::string &path, int last) {
-  std::ofstream(path + ".new") << last;
-  std::rename((path + ".new").c_str(), path.c_str());
-}
-
-/// Bytes that kernels of this process have moved within devices, of each byte of the vector.
-double moved_within(const RegionRank &it, uint64_t (*moved)(uint32_t, uint32_t)) {
-  double bytes = 0;
-  for (uint32_t device = 0; device < region_device_count_max; ++device)
-    bytes += static_cast<double>(moved(device, device));
-  return bytes / static_cast<double>(it.bytes());
-}
-
-/// One more call, and waits until but a few are in flight.
-int call_ahead(const RegionRank &it, std::atomic<int> &ended, int number) {
-  if (const int status = call(it); status != RONDO_OK) return status;
-  const auto note_end = [](void *of) { ++*static_cast<std::atomic<int> *>(of); };
-  if (it.self.cu->launch_host_func(it.self.stream.get().object, note_end, &ended) != CuStatus::success)
-    return driver_failed;
-  rondo_status_t state = RONDO_OK;
-  while (state == RONDO_OK && number - ended > in_flight_most) {
-    std::this_thread::sleep_for(std::chrono::microseconds(100));
-    static_cast<void>(rondo_comm_get_async_error(it.self.comm, &state));
-  }
-  return state;
-}
-
-/// No rank is so far ahead of another one that it has passed the last call when that is told.
-int sum_ahead(RegionRank &it, const char *path) {
-  constexpr int registering_call = 10, period = 20;
-  constexpr std::chrono::seconds duration_most{20};
-  const std::string &library = it.self.cu->library;
-  auto *const count = soft_cuda_function<void(uint32_t)>(library, "soft_cuda_count_accesses");
-  auto *const moved = soft_cuda_function<uint64_t(uint32_t, uint32_t)>(library, "soft_cuda_moved_bytes");
-  if (count == nullptr || moved == nullptr) return driver_failed;
-  count(1);
-  std::atomic<int> ended = 0;
-  const auto begun = std::chrono::steady_clock::now();
-  double before = 0, of_a_call = 0;
-  int status = RONDO_OK, last = 0;
-  for (int number = 1; status == RONDO_OK && (last == 0 || number <= last); ++number) {
-    if (number == registering_call * (1 + it.self.rank)) status = register_both(it);
-    if (status == RONDO_OK) status = call_ahead(it, ended, number);
-    if (number % period == 0) {
-      of_a_call = (moved_within(it, moved) - std::exchange(before, moved_within(it, moved))) / period;
-      const bool late = std::chrono::steady_clock::now() - begun > duration_most;
-      if (it.self.rank == 0 && last == 0 && (of_a_call < in_buffers_most || late))
-        write_last_call(path, number + 2 * period);
-    }
-    if (last == 0) last = last_call_in(path);
-  }
-  if (it.self.cu->stream_synchronize(it.self.stream.get().object) != CuStatus::success) return driver_failed;
-  std::printf("ahead %.3f\n", of_a_call);
-  count(0);
-  return status;
 }
 
 int capture(RegionRank &it) {
@@ -203,6 +124,16 @@ int show_plan(const RegionRank &it) {
   if (status == RONDO_OK)
     std::printf("plan %s %s\n", rondo_algorithm_string(plan.algorithm), rondo_kernel_string(plan.kernel));
   return status;
+}
+
+int register_both(RegionRank &it) {
+  for (const int which : {0, 1}) {
+    const DeviceMemory &memory = which == 0 ? it.self.buffer : it.recv;
+    const int status =
+        rondo_comm_register(it.self.comm, it.pointer(memory), it.bytes(), 0, &it.registrations[which]);
+    if (status != RONDO_OK) return status;
+  }
+  return RONDO_OK;
 }
 
 /// `attempts`: to find it ready; if it is one alone, it need not be.
@@ -270,7 +201,6 @@ int run_step(RegionRank &it, const std::string &step) {
   if (step.starts_with("sum=")) return sum(it, label(), false);
   if (step == "plan") return show_plan(it);
   if (step == "shared") return sum_until_shared(it);
-  if (step.starts_with("ahead=")) return sum_ahead(it, label());
   if (step == "capture") return capture(it);
   if (step.starts_with("replay=")) return sum(it, label(), true);
   if (step == "launch") return launch(it);
