@@ -280,7 +280,7 @@ void KernelExecutor::stop() {
 void KernelExecutor::follow_if_quiet() {
   if (!has_peer_news()) return;
   const auto quiet = try_quiet();
-  if (!quiet.owns_lock()) return ask_for_quiet();
+  if (!quiet.owns_lock()) return;
   const CaptureModeGuard capture_goes_on(*driver_);
   regions_->look();
 }

@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a call on a device waits for before it is enqueued: memory of peers is opened and closed in moments in which
 // nothing of the process is in flight, and that may last as long as what is on a device.
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <future>
 #include <memory>
 #include <mutex>
-#include <thread>
-#include <vector>
 
 #include "src/base/clock.h"
 #include "src/bootstrap/store/local.h"
@@ -32,14 +29,14 @@ constexpr uint64_t short_ns = 200'000'000, long_ns = 60 * second_ns;
 
 /// A communicator of one rank, whose calls are launched on `device`.
 struct Rank {
-  explicit Rank(uint64_t timeout_ns, const char *communicator = "") {
+  explicit Rank(uint64_t timeout_ns) {
     settings.timeout_ns = timeout_ns;
     auto stores = make_local_stores(1);
     const ConnectArgs args{0, 1, settings, group, secret, "group", now_ns() + long_ns};
     transport = connect_ranks(args, *stores[0], segments).value();
     operations = std::make_unique<Operations>(
         Operations::Parts{&transport->ranks(), &registrations, 0, 1, timeout_ns,
-                          []() -> std::shared_ptr<const void> { return nullptr; }, [](bool) {}, communicator});
+                          []() -> std::shared_ptr<const void> { return nullptr; }, [](bool) {}});
     device->start(*operations);
   }
   ~Rank() {
@@ -293,99 +290,4 @@ TEST_CASE("launches: the time of a call that waits begins anew with each replay 
   }
   sleep_for_ns(short_ns);
   CHECK(wait.is_over());
-}
-
-namespace {
-
-/// Follows news of `device` in a quiet moment, when the monitor or a call asks for that.
-void follow_when_quiet(FakeDevice &device) {
-  device.follower = RegionFollower::start([&device] {
-                      if (!device.has_news) return;
-                      if (Launches::of_process().try_quiet().owns_lock()) {
-                        device.has_news = false;
-                      } else {
-                        Launches::of_process().ask_for_quiet();
-                      }
-                    }).value();
-  device.monitor_asks = true;
-}
-
-/// Two ranks of a communicator in one process, each of which calls again and again. The first is always a call ahead,
-/// so something is always in flight, unless that call is held.
-class CloseCallers {
- public:
-  CloseCallers() {
-    ahead_.device->partner = behind_.device.get();
-    behind_.device->partner = ahead_.device.get();
-    for (Rank *const rank : {&ahead_, &behind_}) follow_when_quiet(*rank->device);
-    for (Rank *const rank : {&ahead_, &behind_})
-      threads_.push_back(std::async(std::launch::async, [this, rank] { return call_often(*rank); }));
-    const bool called = comes_true([this] { return call_count() > 10; });
-    CHECK(called);
-    for (Rank *const rank : {&ahead_, &behind_}) rank->device->has_news = true;
-  }
-  ~CloseCallers() {
-    for (Rank *const rank : {&ahead_, &behind_}) rank->device->partner = nullptr;
-  }
-
-  [[nodiscard]] bool has_news() const { return ahead_.device->has_news || behind_.device->has_news; }
-  [[nodiscard]] uint64_t call_count() const { return behind_.device->launched_number; }
-  /// False: a call failed.
-  [[nodiscard]] bool end() {
-    ends_ = true;
-    return std::all_of(threads_.begin(), threads_.end(), [](std::future<bool> &it) { return it.get(); });
-  }
-
- private:
-  bool call_often(Rank &rank) {
-    while (!ends_) {
-      const uint64_t next = rank.number + 1;
-      const uint64_t held_ns = now_ns() + 300'000'000;
-      const auto may_call = [&] {
-        if (&rank == &ahead_) return behind_.device->launched_number + 2 >= next;
-        return ahead_.device->launched_number > next || (ahead_.device->entered_number() > next && now_ns() > held_ns);
-      };
-      while (!may_call() && !ends_) std::this_thread::yield();
-      if (!ends_ && !rank.call().ok()) return false;
-    }
-    return true;
-  }
-
-  std::atomic<bool> ends_ = false;
-  Rank ahead_{long_ns, "a communicator"}, behind_{long_ns, "a communicator"};
-  std::vector<std::future<bool>> threads_;
-};
-
-}  // namespace
-
-TEST_CASE("launches: ranks that are threads and always have a call in flight follow news within seconds") {
-  CloseCallers callers;
-  const uint64_t begun_ns = now_ns();
-  CHECK(comes_true([&] { return !callers.has_news(); }));
-  CHECK(now_ns() - begun_ns >= second_ns / 2);  // something is in flight indeed
-  const uint64_t count = callers.call_count();
-  CHECK(comes_true([&] { return callers.call_count() > count + 100; }));  // and they go on
-  CHECK(callers.end());
-}
-
-TEST_CASE("launches: calls are held for a second while a process does not come to rest, then go on") {
-  Rank rank(long_ns);
-  rank.device->busy = true;  // a replay
-  follow_when_quiet(*rank.device);
-  rank.device->has_news = true;
-  uint64_t longest_ns = 0, total_ns = 0;
-  const uint64_t begun_ns = now_ns();
-  while (now_ns() - begun_ns < 3 * second_ns) {  // the next time would be after four
-    sleep_for_ns(1'000'000);
-    const uint64_t called_ns = now_ns();
-    REQUIRE(rank.call().ok());
-    longest_ns = std::max(longest_ns, now_ns() - called_ns);
-    total_ns += now_ns() - called_ns;
-  }
-  CHECK(rank.device->has_news);
-  CHECK(longest_ns >= second_ns / 2);
-  CHECK(longest_ns < 2 * second_ns);
-  CHECK(total_ns < 2 * second_ns);
-  rank.device->busy = false;
-  CHECK(comes_true([&] { return !rank.device->has_news; }));
 }
