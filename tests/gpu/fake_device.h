@@ -45,7 +45,7 @@ class FakeDevice final : public rondo::DeviceExecutor {
   [[nodiscard]] bool has_peer_news() const override { return has_news; }
   [[nodiscard]] bool follow_peers(rondo::EnqueueWait &wait) override { return follower->follow(wait); }
   [[nodiscard]] bool stop_sharing() override {
-    return follower == nullptr || follower->end(rondo::now_ns() + 50'000'000);
+    return follower == nullptr || follower->end(rondo::now_ns() + follower_patience_ns);
   }
   [[nodiscard]] bool has_stopped_sharing() override { return follower == nullptr || follower->end(0); }
 
@@ -55,6 +55,7 @@ class FakeDevice final : public rondo::DeviceExecutor {
   std::atomic<bool> has_news = false;  ///< only calls follow it, by `follower`, and not the monitor
   std::atomic<uint64_t> launched_number = 0, replay_count = 0;
   std::unique_ptr<rondo::cuda::RegionFollower> follower;
+  uint64_t follower_patience_ns = 10'000'000'000;  ///< of stop_sharing(), for a follower that is not stuck
 
  protected:
   [[nodiscard]] rondo::Result<void> launch(const rondo::DeviceCall &call, void *) override {
