@@ -27,16 +27,20 @@
 //   destroy                 the communicator: the last step on it; says how long: "destroyed SECONDS"
 //   return                  ends the process, which has not destroyed its communicator
 //   kill, sleep, nap        a nap takes 0.2 s
+//   not_quiet               waits until something of this process is in flight, or it opens or closes memory of peers
+//   post=NAME, await=NAME   makes a file of that name in the folder REGION_RANK_FOLDER; waits until it is there
 // After a failure both buffers are deregistered: "at the end, deregister: STATUS".
 #include <signal.h>
 
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <thread>
 #include <utility>
 
+#include "src/engine/launches.h"
 #include "tests/gpu/region_rank.h"
 
 using namespace rondo_test;
@@ -47,6 +51,8 @@ namespace {
 constexpr int attempts_max = 100;
 constexpr uint32_t timeout_ms = 20'000;
 constexpr std::chrono::milliseconds between_attempts{20};
+constexpr std::chrono::seconds event_patience{30};
+constexpr int looks_not_quiet = 5;  ///< one after the other: what has just ended may not have been seen as that yet
 constexpr std::chrono::seconds ahead_of_graph{2};
 constexpr std::chrono::milliseconds before_idle{300}, before_abort{1000}, nap{200};
 constexpr double in_buffers_most = 2.5;  ///< bytes moved of each byte of the vector: 2 in the buffers, 4 through places
@@ -192,6 +198,29 @@ int end_other(const RegionRank &it) {
   return ended == CuStatus::success ? int{RONDO_OK} : driver_failed;
 }
 
+template <class Ready>
+int wait_until(const Ready &ready) {
+  const auto end = std::chrono::steady_clock::now() + event_patience;
+  while (!ready()) {
+    if (std::chrono::steady_clock::now() >= end) return wrong_value;
+    std::this_thread::sleep_for(between_attempts);
+  }
+  return RONDO_OK;
+}
+
+int wait_until_not_quiet() {
+  int looks = 0;
+  return wait_until([&] {
+    looks = rondo::Launches::of_process().try_quiet().owns_lock() ? 0 : looks + 1;
+    return looks == looks_not_quiet;
+  });
+}
+
+std::filesystem::path path_of(const char *name) {
+  const char *const folder = std::getenv("REGION_RANK_FOLDER");
+  return std::filesystem::path(folder == nullptr ? "" : folder) / name;
+}
+
 int run_step(RegionRank &it, const std::string &step) {
   const auto label = [&] { return step.c_str() + step.find('=') + 1; };
   if (step == "register") return register_both(it);
@@ -221,6 +250,9 @@ int run_step(RegionRank &it, const std::string &step) {
   if (step == "destroy") return destroy(it);
   if (step == "return") return std::fflush(stdout), std::_Exit(0), int{RONDO_OK};
   if (step == "kill") return ::raise(SIGKILL);
+  if (step == "not_quiet") return wait_until_not_quiet();
+  if (step.starts_with("post=")) return std::ofstream(path_of(label())) ? int{RONDO_OK} : wrong_value;
+  if (step.starts_with("await=")) return wait_until([&] { return std::filesystem::exists(path_of(label())); });
   if (step == "nap") return std::this_thread::sleep_for(nap), int{RONDO_OK};
   if (step == "sleep") return std::this_thread::sleep_for(std::chrono::seconds(1)), int{RONDO_OK};
   std::fprintf(stderr, "unknown step %s\n", step.c_str());
