@@ -35,7 +35,7 @@ std::optional<uint32_t> wait_for_holders(const RankQueries &ranks, uint64_t pati
 }
 
 std::string still_open(const RankQueries &ranks, uint32_t holder) {
-  return ranks.describe(holder) + " still has it open, since work is in flight in its process";
+  return ranks.describe(holder) + " still has it open, since work is in flight in its process or on its device";
 }
 
 }  // namespace
@@ -57,7 +57,8 @@ Result<void> withdraw_region(Regions &regions, const RankQueries &ranks, const v
       ranks, close_patience_ns, [&](const std::vector<uint32_t> &dead) { return regions.find_holder(first, dead); });
   if (!holder) return {};
   Error error{RONDO_NOT_READY, "no later call uses the registered buffer, but " + still_open(ranks, *holder) +
-                                       "; deregister it again before you free it, behind a later collective"};
+                                       "; free it when that process has closed it, or ended: before, deregister it "
+                                       "again, behind a later collective"};
   error.peer = static_cast<int32_t>(*holder);
   return error;
 }
@@ -79,7 +80,7 @@ bool leave_regions(Regions &regions, RegionFollower &follower, const RankQueries
   if (holder)
     log::warning({log::Subsystem::memory, rank},
                  "a registered buffer must not be freed yet: " + still_open(ranks, *holder) +
-                     "; free it when that rank has destroyed this communicator, too");
+                     "; free it when that process has closed it, or ended");
   return followed;
 }
 

@@ -355,8 +355,8 @@ RONDO_API rondo_status_t rondo_comm_register(rondo_comm_t comm, void *pointer, s
 
 /** Ends a registration; no operation may still use the buffer, which stays yours with its contents. One at a time.
  * On a device, a graph that was captured with the buffer fails from then on (RONDO_ERROR_MISMATCH).
- * @return RONDO_NOT_READY: on a device; no later call uses it, but a rank in whose process one is in flight has it open
- *         still. Before you free it, call this again, behind a later collective. rondo_comm_destroy() waits 5 s. */
+ * @return RONDO_NOT_READY: on a device; no later call uses it, but another process has it open, where one is in flight,
+ *         even if its rank has left: before you free it, call this again, behind a collective. Destroying waits 5 s. */
 RONDO_API rondo_status_t rondo_comm_deregister(rondo_comm_t comm, rondo_registration_t handle) RONDO_NOEXCEPT;
 
 /* ---- host streams and events ---- */
