@@ -267,7 +267,7 @@ RONDO_API rondo_status_t rondo_comm_finalize(rondo_comm_t comm) RONDO_NOEXCEPT;
 
 /** Waits for this rank's own operations, then frees everything; the handle is invalid from then on, on every outcome.
  * Local: peers that still wait for this rank get RONDO_ERROR_REMOTE. RONDO_OK also for a communicator that has failed.
- * Not beside another call that uses `comm`. A driver that opens peers' memory for over 5 s leaves all to a thread. */
+ * Not beside another call on `comm`. A driver that opens or closes memory for over 5 s leaves all to a thread. */
 RONDO_API rondo_status_t rondo_comm_destroy(rondo_comm_t comm) RONDO_NOEXCEPT;
 
 /** Ends all operations of the communicator, here and on its other ranks, with RONDO_ERROR_ABORTED. Does not wait and

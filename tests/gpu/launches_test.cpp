@@ -19,6 +19,7 @@
 
 using namespace rondo;
 using rondo::cuda::RegionFollower;
+using rondo::cuda::RegionRound;
 using rondo_test::FakeDevice;
 using rondo_test::NoExporter;
 
@@ -209,7 +210,7 @@ TEST_CASE("launches: a call whose follower waits for the device returns at its t
     StuckDriver driver;
     std::atomic<int> rounds = 0;
     Rank rank(aborted ? long_ns : short_ns);
-    rank.device->follower = RegionFollower::start([&] { driver.wait(), ++rounds; }).value();
+    rank.device->follower = RegionFollower::start([&](RegionRound) { driver.wait(), ++rounds; }).value();
     rank.device->has_news = true;  // which nothing but the call has seen
     check_stuck_or_aborted(rank, aborted);
     // The round that the call has asked for; on a busy machine the call may have ended before it begins.
@@ -225,34 +226,59 @@ TEST_CASE("launches: a call whose follower waits for the device returns at its t
 }
 
 TEST_CASE("launches: a follower that waits for the device holds the end of its communicator up for a while alone") {
-  StuckDriver driver;
-  Rank rank(long_ns);
-  auto &follower = rank.device->follower;
-  follower = RegionFollower::start([&] { driver.wait(); }).value();
-  CHECK(follower->end(now_ns()));  // no round has begun
-  follower = RegionFollower::start([&] { driver.wait(); }).value();
+  for (const RegionRound stuck : {RegionRound::follow, RegionRound::leave}) {  // in opening, and in closing
+    CAPTURE(static_cast<int>(stuck));
+    StuckDriver driver;
+    std::atomic<int> left_count = 0;
+    Rank rank(long_ns);
+    auto &follower = rank.device->follower;
+    follower = RegionFollower::start([&](RegionRound round) {
+                 if (round == stuck) driver.wait();
+                 if (round == RegionRound::leave) ++left_count;
+               }).value();
+    if (stuck == RegionRound::follow) {
+      follower->wake();
+      REQUIRE(comes_true([&] { return driver.waiting_count == 1; }));
+    }
+    rank.device->follower_patience_ns = 50'000'000;
+    const uint64_t begun_ns = now_ns();
+    CHECK_FALSE(rank.device->quiesce());
+    rank.device->end();
+    rank.device->live_on(rank.device);
+    const std::weak_ptr<FakeDevice> left = rank.device;
+    rank.device.reset();
+    CHECK(now_ns() - begun_ns < 30 * second_ns);  // the driver waits for 60 s
+    sleep_for_ns(short_ns);
+    CHECK_FALSE(left.expired());  // what that thread uses is there
+    CHECK(left_count == 0);
+    driver.go_on();
+    CHECK(comes_true([&] { return left.expired(); }));
+    CHECK(driver.waiting_count == 0);
+    CHECK(left_count == 1);
+  }
+}
+
+TEST_CASE("launches: a follower that is to leave tries so when it is woken, and does so at its end, once") {
+  std::atomic<int> tries = 0, left_count = 0;
+  const auto follower = RegionFollower::start([&](RegionRound round) {
+                          if (round == RegionRound::leave_if_quiet) ++tries;
+                          if (round == RegionRound::leave) ++left_count;
+                        }).value();
+  follower->wake_to_leave();
+  CHECK(comes_true([&] { return tries == 1; }));
   follower->wake();
-  REQUIRE(comes_true([&] { return driver.waiting_count == 1; }));
-  rank.device->follower_patience_ns = 50'000'000;
-  const uint64_t begun_ns = now_ns();
-  CHECK_FALSE(rank.device->quiesce());
-  rank.device->end();
-  rank.device->live_on(rank.device);
-  const std::weak_ptr<FakeDevice> left = rank.device;
-  rank.device.reset();
-  CHECK(now_ns() - begun_ns < 30 * second_ns);  // the driver waits for 60 s
-  sleep_for_ns(short_ns);
-  CHECK_FALSE(left.expired());  // what that thread uses is there
-  driver.go_on();
-  CHECK(comes_true([&] { return left.expired(); }));
-  CHECK(driver.waiting_count == 0);
+  CHECK(comes_true([&] { return tries == 2; }));
+  CHECK(left_count == 0);
+  CHECK(follower->end(now_ns() + long_ns));
+  CHECK(follower->end(0));
+  CHECK(left_count == 1);
 }
 
 TEST_CASE("launches: a call waits for a round that begins after it has asked, not for one that has begun before") {
   StuckDriver driver;
   std::atomic<int> begun = 0;
   Rank rank(long_ns);
-  rank.device->follower = RegionFollower::start([&] {
+  rank.device->follower = RegionFollower::start([&](RegionRound) {
                             if (++begun == 1) driver.wait();
                           }).value();
   rank.device->has_news = true;
@@ -269,7 +295,7 @@ TEST_CASE("launches: a call waits for a round that begins after it has asked, no
 TEST_CASE("launches: a call waits for no follower without news, nor while something is in flight") {
   StuckDriver driver;
   Rank rank(long_ns);
-  rank.device->follower = RegionFollower::start([&] { driver.wait(); }).value();
+  rank.device->follower = RegionFollower::start([&](RegionRound) { driver.wait(); }).value();
   CHECK(rank.call().ok());
   rank.device->has_news = rank.device->busy = true;
   CHECK(rank.call().ok());

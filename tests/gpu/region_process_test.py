@@ -272,11 +272,22 @@ class Regions(unittest.TestCase):
 
     def test_a_communicator_can_be_destroyed_while_the_driver_opens_memory_of_peers_and_leaves_what_that_uses(self):
         # Opening begins at once and waits for the device, which is busy for 15 s.
-        ranks = self.busy_job([], ["0:destroy", "0:idle", *["sleep"] * 2])
-        (line,) = (line for line in ranks[0].output.splitlines() if line.startswith("destroyed "))
-        self.assertTrue(4 <= float(line.split()[1]) < 10, ranks[0].output)
+        self.check_left_behind(self.busy_job([], ["0:destroy", "0:idle", "0:post=left", "1:await=left"])[0])
+
+    def test_a_communicator_can_be_destroyed_while_the_driver_closes_memory_of_peers_and_leaves_what_that_uses(self):
+        # Closing waits for the device, which is busy for 15 s. Rank 1 leaves when it goes on.
+        ranks = self.job(2, ["register", "shared", "0:busy", "0:destroy", "0:idle", "0:post=left", "1:await=left"])
+        self.check_left_behind(ranks[0])
+        self.assertNotIn("must not be freed", ranks[0].output + ranks[1].output)
+
+    def check_left_behind(self, rank):
+        """It has destroyed its communicator, and the driver had not ended its call."""
+        (line,) = (line for line in rank.output.splitlines() if line.startswith("destroyed "))
+        seconds, claimed_blocks = line.split()[1:]
+        self.assertTrue(4 <= float(seconds) < 10, rank.output)
+        self.assertEqual(claimed_blocks, "0", rank.output)  # another communicator may have them
         self.assertIn("opening or closing memory that others have registered waits for work on CUDA device 0",
-                      ranks[0].output)
+                      rank.output)
 
     def test_a_call_that_waits_for_memory_to_be_opened_is_right_when_the_device_goes_on(self):
         ranks = self.busy_job(["0:register", "0:idle"], ["sum=behind", "shared", "sum=in_place"])

@@ -24,7 +24,8 @@
 //   other                   makes another communicator
 //   other_start, other_end  an all-reduce on that, whose end nobody waits for; waits for it
 //   abort                   the communicator
-//   destroy                 the communicator: the last step on it; says how long: "destroyed SECONDS"
+//   destroy                 the communicator: the last step on it; says how long, and what the process has claimed of
+//                           its device behind it: "destroyed SECONDS BLOCKS"
 //   return                  ends the process, which has not destroyed its communicator
 //   kill, sleep, nap        a nap takes 0.2 s
 //   not_quiet               waits until something of this process is in flight, or it opens or closes memory of peers
@@ -40,6 +41,7 @@
 #include <thread>
 #include <utility>
 
+#include "cuda/driver/budget.h"
 #include "src/engine/launches.h"
 #include "tests/gpu/region_rank.h"
 
@@ -119,7 +121,10 @@ int make_again(RegionRank &it) {
 int destroy(RegionRank &it) {
   const auto begun = std::chrono::steady_clock::now();
   const int ended = rondo_comm_destroy(std::exchange(it.self.comm, nullptr));
-  std::printf("destroyed %.3f\n", std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count());
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begun;
+  DeviceUuid uuid{};
+  if (it.self.cu->device_get_uuid(&uuid, it.self.device) != CuStatus::success) return driver_failed;
+  std::printf("destroyed %.3f %llu\n", taken.count(), static_cast<unsigned long long>(claimed_blocks(uuid)));
   return ended;
 }
 
