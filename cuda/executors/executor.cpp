@@ -66,7 +66,7 @@ class KernelExecutor final : public ExecutorBase {
 
  private:
   [[nodiscard]] Result<void> join_group(const DeviceRequest &request);
-  void follow_if_quiet();  ///< by the follower: opening and closing wait for the device
+  void run_round(RegionRound round);  ///< by the follower: opening and closing wait for the device
   [[nodiscard]] RankQueries queries() const {
     return {[this] { return find_dead(); }, [this](uint32_t rank) { return describe_rank(rank); }};
   }
@@ -158,7 +158,7 @@ Result<void> KernelExecutor::connect(const DeviceRequest &asked, InfoExchange &i
     RONDO_TRY_ASSIGN(auto regions, Regions::connect(context_, stream_.get().object, table, info_exchange));
     if (shape.region_bytes != 0) {
       regions_ = std::move(regions);
-      RONDO_TRY_ASSIGN(follower_, RegionFollower::start([this] { follow_if_quiet(); }));
+      RONDO_TRY_ASSIGN(follower_, RegionFollower::start([this](RegionRound round) { run_round(round); }));
     }
   }
   const uint64_t blocks = blocks_of_a_rank(shape.channel_count, shape.load_store);
@@ -277,22 +277,19 @@ void KernelExecutor::stop() {
   memory::store_release(words().abort, lost ? device::abort_lost_peers : device::abort_operation);
 }
 
-void KernelExecutor::follow_if_quiet() {
-  if (!has_peer_news()) return;
+void KernelExecutor::run_round(RegionRound round) {
+  if (round == RegionRound::follow && !has_peer_news()) return;
   const auto quiet = try_quiet();
-  if (!quiet.owns_lock()) return ask_for_quiet();
+  if (round != RegionRound::leave && !quiet.owns_lock()) return;
   const CaptureModeGuard capture_goes_on(*driver_);
-  regions_->look();
+  if (round == RegionRound::follow) return regions_->look();
+  regions_->leave();
 }
 
 bool KernelExecutor::stop_sharing() {
-  if (regions_ == nullptr) return true;
-  const CaptureModeGuard capture_goes_on(*driver_);
-  return leave_regions(*regions_, *follower_, queries(), rank_, [this] {
-    const auto quiet = try_quiet();
-    if (quiet.owns_lock()) regions_->leave();
-    return quiet.owns_lock();
-  });
+  if (regions_ == nullptr || leave_regions(*regions_, *follower_, queries(), rank_)) return true;
+  blocks_.reset();  // what is left behind has no kernel in flight
+  return false;
 }
 
 device::DeviceOperation KernelExecutor::operation_of(const CudaPlan &plan, const DeviceCall &call) const {

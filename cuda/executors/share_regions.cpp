@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/executors/share_regions.h"
 
+#include <algorithm>
 #include <chrono>
 #include <optional>
 
@@ -35,7 +36,7 @@ std::optional<uint32_t> wait_for_holders(const RankQueries &ranks, uint64_t pati
 }
 
 std::string still_open(const RankQueries &ranks, uint32_t holder) {
-  return ranks.describe(holder) + " still has it open, since work is in flight in its process";
+  return ranks.describe(holder) + " still has it open, since work is in flight in its process or on its device";
 }
 
 }  // namespace
@@ -57,34 +58,32 @@ Result<void> withdraw_region(Regions &regions, const RankQueries &ranks, const v
       ranks, close_patience_ns, [&](const std::vector<uint32_t> &dead) { return regions.find_holder(first, dead); });
   if (!holder) return {};
   Error error{RONDO_NOT_READY, "no later call uses the registered buffer, but " + still_open(ranks, *holder) +
-                                       "; deregister it again before you free it, behind a later collective"};
+                                       "; free it when that process has closed it, or ended: before, deregister it "
+                                       "again, behind a later collective"};
   error.peer = static_cast<int32_t>(*holder);
   return error;
 }
 
-bool leave_regions(Regions &regions, RegionFollower &follower, const RankQueries &ranks, uint32_t rank,
-                   const std::function<bool()> &close_if_quiet) {
-  const uint64_t deadline_ns = now_ns() + quiesce_patience_ns;
+bool leave_regions(Regions &regions, RegionFollower &follower, const RankQueries &ranks, uint32_t rank) {
   regions.withdraw_all();
-  bool closed = false;
   const auto find = [&](const std::vector<uint32_t> &dead) {
-    closed = closed || close_if_quiet();
+    if (!regions.leaves()) follower.wake_to_leave();
     return regions.find_other_holder(dead);
   };
   auto holder = wait_for_holders(ranks, quiesce_patience_ns, find);
-  const bool followed = follower.end(deadline_ns);
-  if (followed) regions.leave();  // may wait for what other communicators have in flight
+  // May wait for what other communicators have in flight, and for work of the application.
+  const bool left = follower.end(now_ns() + quiesce_patience_ns);
   // Others whose processes were as busy come here at the same time.
   if (holder) holder = wait_for_holders(ranks, close_patience_ns, find);
   if (holder)
     log::warning({log::Subsystem::memory, rank},
                  "a registered buffer must not be freed yet: " + still_open(ranks, *holder) +
-                     "; free it when that rank has destroyed this communicator, too");
-  return followed;
+                     "; free it when that process has closed it, or ended");
+  return left || follower.end(0);
 }
 
-Result<std::unique_ptr<RegionFollower>> RegionFollower::start(std::function<void()> follow) {
-  auto follower = std::make_unique<RegionFollower>(std::move(follow));
+Result<std::unique_ptr<RegionFollower>> RegionFollower::start(std::function<void(RegionRound)> run_round) {
+  auto follower = std::make_unique<RegionFollower>(std::move(run_round));
   RONDO_TRY_ASSIGN(follower->thread_,
                    start_thread("what ranks share on devices", [self = follower.get()] { self->run(); }));
   return follower;
@@ -97,16 +96,25 @@ RegionFollower::~RegionFollower() {
 
 bool RegionFollower::end(uint64_t deadline_ns) {
   std::unique_lock lock(mutex_);
-  ending_ = true;
+  next_ = RegionRound::leave;
   asked_.notify_one();
   const uint64_t now = now_ns();
   const std::chrono::nanoseconds patience(deadline_ns > now ? deadline_ns - now : 0);
-  return done_.wait_for(lock, patience, [this] { return !in_round_; });
+  return done_.wait_for(lock, patience, [this] { return ended_; });
 }
 
 void RegionFollower::wake() {
   {
     const std::lock_guard lock(mutex_);
+    ++asked_count_;
+  }
+  asked_.notify_one();
+}
+
+void RegionFollower::wake_to_leave() {
+  {
+    const std::lock_guard lock(mutex_);
+    next_ = std::max(next_, RegionRound::leave_if_quiet);
     ++asked_count_;
   }
   asked_.notify_one();
@@ -129,16 +137,16 @@ bool RegionFollower::follow(EnqueueWait &wait) {
 void RegionFollower::run() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    asked_.wait(lock, [this] { return asked_count_ != done_count_ || ending_; });
-    if (ending_) return;
+    asked_.wait(lock, [this] { return asked_count_ != done_count_ || next_ == RegionRound::leave; });
     const uint64_t asked = asked_count_;
-    in_round_ = true;
+    const RegionRound round = next_;
     lock.unlock();
-    follow_();
+    run_round_(round);
     lock.lock();
-    in_round_ = false;
     done_count_ = asked;
+    ended_ = round == RegionRound::leave;
     done_.notify_all();
+    if (ended_) return;
   }
 }
 

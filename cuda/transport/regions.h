@@ -81,6 +81,8 @@ class Regions {
   void look();
   /// Closes everything: no kernel of this rank reaches another's memory any more.
   void leave();
+  /// leave() has begun, on some thread.
+  [[nodiscard]] bool leaves() const { return left_; }
 
  private:
   struct Own {

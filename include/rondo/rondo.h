@@ -267,7 +267,7 @@ RONDO_API rondo_status_t rondo_comm_finalize(rondo_comm_t comm) RONDO_NOEXCEPT;
 
 /** Waits for this rank's own operations, then frees everything; the handle is invalid from then on, on every outcome.
  * Local: peers that still wait for this rank get RONDO_ERROR_REMOTE. RONDO_OK also for a communicator that has failed.
- * Not beside another call that uses `comm`. A driver that opens peers' memory for over 5 s leaves all to a thread. */
+ * Not beside another call on `comm`. A driver that opens or closes memory for over 5 s leaves all to a thread. */
 RONDO_API rondo_status_t rondo_comm_destroy(rondo_comm_t comm) RONDO_NOEXCEPT;
 
 /** Ends all operations of the communicator, here and on its other ranks, with RONDO_ERROR_ABORTED. Does not wait and
@@ -355,8 +355,8 @@ RONDO_API rondo_status_t rondo_comm_register(rondo_comm_t comm, void *pointer, s
 
 /** Ends a registration; no operation may still use the buffer, which stays yours with its contents. One at a time.
  * On a device, a graph that was captured with the buffer fails from then on (RONDO_ERROR_MISMATCH).
- * @return RONDO_NOT_READY: on a device; no later call uses it, but a rank in whose process one is in flight has it open
- *         still. Before you free it, call this again, behind a later collective. rondo_comm_destroy() waits 5 s. */
+ * @return RONDO_NOT_READY: on a device; no later call uses it, but another process has it open, where one is in flight,
+ *         even if its rank has left: before you free it, call this again, behind a collective. Destroying waits 5 s. */
 RONDO_API rondo_status_t rondo_comm_deregister(rondo_comm_t comm, rondo_registration_t handle) RONDO_NOEXCEPT;
 
 /* ---- host streams and events ---- */

@@ -21,8 +21,7 @@ Communicator::Communicator(Parts parts)
       dump_(transport_->recorder(), settings_.recorder_dir, rank_),
       registrations_(*parts.regions, parts.executor->capabilities().buffers == BufferPlace::host),
       operations_({&ranks_, &registrations_, rank_, rank_count_, settings_.timeout_ns,
-                   [this] { return shared_from_this(); }, [this](bool waits) { record_failure(waits); },
-                   transport_->recorder().recording()->communicator()}),
+                   [this] { return shared_from_this(); }, [this](bool waits) { record_failure(waits); }}),
       executor_(std::move(parts.executor)),
       capabilities_(executor_->capabilities()) {
   executor_->start(operations_);

@@ -35,20 +35,16 @@ bool EnqueueWait::is_over() {
   return ended.has_value();
 }
 
-uint64_t EnqueueWait::timeout_ns() const { return operations_.timeout_ns(); }
-
 DeviceExecutor::DeviceExecutor() = default;
 DeviceExecutor::~DeviceExecutor() { assert(monitor_ == nullptr); }  // its thread calls what is gone by now: end()
 
 void DeviceExecutor::start(Operations &operations) {
   operations_ = &operations;
-  communicator_ = operations.communicator();
   Launches::of_process().add(*this);
   monitor_ = std::make_unique<DeviceMonitor>(*this, operations);
 }
 
 std::unique_lock<std::shared_mutex> DeviceExecutor::try_quiet() { return Launches::of_process().try_quiet(); }
-void DeviceExecutor::ask_for_quiet() { Launches::of_process().ask_for_quiet(); }
 
 std::vector<uint32_t> DeviceExecutor::find_dead() const { return operations_->ranks().find_dead(); }
 
@@ -72,7 +68,6 @@ Result<void> DeviceExecutor::enqueue_one(const WorkItem &work, void *stream) {
   call.buffers.recv = {work.recv, plan.recv.begin, {}};
   const OperationInfo entered = Operations::info_of(work);
   operations_->ranks().enter(work.number, entered);
-  entered_number_.store(work.number, std::memory_order_relaxed);
   // First: a launch waits where the stream's queue is full.
   monitor_->add(work.number, entered, Operations::cost_of(plan), work.captured);
   EnqueueWait wait(*this, *operations_, work.number);

@@ -5,7 +5,6 @@
 // ever stops when it is told to.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -57,18 +56,14 @@ class DeviceExecutor;
 class EnqueueWait {
  public:
   /// Both outlive it.
-  EnqueueWait(DeviceExecutor &device, const Operations &operations, uint64_t number)
+  EnqueueWait(const DeviceExecutor &device, const Operations &operations, uint64_t number)
       : device_(device), operations_(operations), number_(number) {}
   /// The time begins with the first look, and anew with each replay that begins, since each has its own. Raises a
   /// peer's end.
   [[nodiscard]] bool is_over();
 
-  [[nodiscard]] DeviceExecutor &device() const { return device_; }
-  [[nodiscard]] uint64_t number() const { return number_; }
-  [[nodiscard]] uint64_t timeout_ns() const;
-
  private:
-  DeviceExecutor &device_;
+  const DeviceExecutor &device_;
   const Operations &operations_;
   const uint64_t number_;                       ///< of the call's operation
   uint64_t begun_calls_ = 0, deadline_ns_ = 0;  ///< no deadline: not looked yet
@@ -86,12 +81,6 @@ class DeviceExecutor : public Executor {
   [[nodiscard]] bool quiesce() final;
   void end() final;
   void live_on(std::shared_ptr<Executor> self) final;
-
-  // From start() on; any thread.
-  /// As Operations::communicator().
-  [[nodiscard]] const std::string &communicator() const { return communicator_; }
-  /// The latest call that is enqueued, or waits for that.
-  [[nodiscard]] uint64_t entered_number() const { return entered_number_.load(std::memory_order_relaxed); }
 
   // For the monitor; any thread.
   [[nodiscard]] virtual DeviceReport report() const = 0;
@@ -122,8 +111,6 @@ class DeviceExecutor : public Executor {
   /// A moment in which nothing is in flight of what this process has enqueued on devices, as long as the result lives.
   /// Not owned: something is. Does not wait.
   [[nodiscard]] static std::unique_lock<std::shared_mutex> try_quiet();
-  /// There was none, and there is news: as Launches::ask_for_quiet().
-  static void ask_for_quiet();
   // Of the communicator's ranks, from start() on.
   [[nodiscard]] std::vector<uint32_t> find_dead() const;
   [[nodiscard]] std::string describe_rank(uint32_t rank) const;
@@ -133,8 +120,6 @@ class DeviceExecutor : public Executor {
   [[nodiscard]] Error opening_timed_out() const;
 
   Operations *operations_ = nullptr;
-  std::string communicator_;                  ///< of operations_
-  std::atomic<uint64_t> entered_number_ = 0;  ///< as entered_number(); orders nothing
   std::mutex monitor_mutex_;                ///< guards that monitor_ is there, for calls that only ask
   std::unique_ptr<DeviceMonitor> monitor_;  ///< from start() to end()
   bool abandoned_ = false;                  ///< quiesce() was false: live_on() ends what end() does else

@@ -106,11 +106,12 @@ class Executor {
   /// Raises a failure that the executor knows of and has not told yet. Any thread.
   virtual void look_for_failure() = 0;
   /// When no work comes any more: waits until none uses the caller's buffers, for some seconds at most. False: some
-  /// still may, and live_on() must be called.
+  /// still may, or a thread of the executor's own is still in a driver's call; live_on() must be called.
   [[nodiscard]] virtual bool quiesce() = 0;
   /// Tells nothing any more: Operations may go. May be called again.
   virtual void end() = 0;
-  /// After quiesce() was false, and end(): keeps `self`, this executor, until no work uses anything of it.
+  /// After quiesce() was false, and end(): keeps `self`, this executor, until no work and no such thread uses
+  /// anything of it.
   virtual void live_on(std::shared_ptr<Executor> self) = 0;
 };
 

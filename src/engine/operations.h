@@ -38,7 +38,6 @@ class Operations {
     std::function<std::shared_ptr<const void>()> keep;
     /// The communicator has failed, and somebody is to be told. waits: until the failure is on record, for a moment.
     std::function<void(bool waits)> on_failure;
-    std::string communicator;  ///< equal on all its ranks, and on those of no other one
   };
   explicit Operations(Parts parts) : parts_(std::move(parts)), ranks_(*parts_.ranks) {}
   Operations(const Operations &) = delete;
@@ -49,7 +48,6 @@ class Operations {
   [[nodiscard]] uint32_t rank() const { return parts_.rank; }
   [[nodiscard]] uint32_t rank_count() const { return parts_.rank_count; }
   [[nodiscard]] uint64_t timeout_ns() const { return parts_.timeout_ns; }
-  [[nodiscard]] const std::string &communicator() const { return parts_.communicator; }
 
   /// What the ranks compare of it.
   [[nodiscard]] static OperationInfo info_of(const WorkItem &work) {

@@ -153,7 +153,7 @@ class RankGroup {
     }
     own.operations = std::make_unique<Operations>(Operations::Parts{
         &own.transport->ranks(), &registrations_, rank, rank_count, settings_.timeout_ns,
-        []() -> std::shared_ptr<const void> { return nullptr; }, [](bool) {}, "the test"});
+        []() -> std::shared_ptr<const void> { return nullptr; }, [](bool) {}});
     own.executor->start(*own.operations);
     return {};
   }

@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a call on a device waits for before it is enqueued: memory of peers is opened and closed in moments in which
 // nothing of the process is in flight, and that may last as long as what is on a device.
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <future>
 #include <memory>
 #include <mutex>
-#include <thread>
-#include <vector>
 
 #include "src/base/clock.h"
 #include "src/bootstrap/store/local.h"
@@ -22,6 +19,7 @@
 
 using namespace rondo;
 using rondo::cuda::RegionFollower;
+using rondo::cuda::RegionRound;
 using rondo_test::FakeDevice;
 using rondo_test::NoExporter;
 
@@ -32,20 +30,22 @@ constexpr uint64_t short_ns = 200'000'000, long_ns = 60 * second_ns;
 
 /// A communicator of one rank, whose calls are launched on `device`.
 struct Rank {
-  explicit Rank(uint64_t timeout_ns, const char *communicator = "") {
+  explicit Rank(uint64_t timeout_ns) {
     settings.timeout_ns = timeout_ns;
     auto stores = make_local_stores(1);
     const ConnectArgs args{0, 1, settings, group, secret, "group", now_ns() + long_ns};
     transport = connect_ranks(args, *stores[0], segments).value();
     operations = std::make_unique<Operations>(
         Operations::Parts{&transport->ranks(), &registrations, 0, 1, timeout_ns,
-                          []() -> std::shared_ptr<const void> { return nullptr; }, [](bool) {}, communicator});
+                          []() -> std::shared_ptr<const void> { return nullptr; }, [](bool) {}});
     device->start(*operations);
   }
   ~Rank() {
     if (device == nullptr) return;
-    CHECK(device->quiesce());
+    const bool ended = device->quiesce();
+    CHECK(ended);
     device->end();
+    if (!ended) device->live_on(device);
   }
 
   [[nodiscard]] Result<void> call() {
@@ -210,7 +210,7 @@ TEST_CASE("launches: a call whose follower waits for the device returns at its t
     StuckDriver driver;
     std::atomic<int> rounds = 0;
     Rank rank(aborted ? long_ns : short_ns);
-    rank.device->follower = RegionFollower::start([&] { driver.wait(), ++rounds; }).value();
+    rank.device->follower = RegionFollower::start([&](RegionRound) { driver.wait(), ++rounds; }).value();
     rank.device->has_news = true;  // which nothing but the call has seen
     check_stuck_or_aborted(rank, aborted);
     // The round that the call has asked for; on a busy machine the call may have ended before it begins.
@@ -226,33 +226,59 @@ TEST_CASE("launches: a call whose follower waits for the device returns at its t
 }
 
 TEST_CASE("launches: a follower that waits for the device holds the end of its communicator up for a while alone") {
-  StuckDriver driver;
-  Rank rank(long_ns);
-  auto &follower = rank.device->follower;
-  follower = RegionFollower::start([&] { driver.wait(); }).value();
-  CHECK(follower->end(now_ns()));  // no round has begun
-  follower = RegionFollower::start([&] { driver.wait(); }).value();
+  for (const RegionRound stuck : {RegionRound::follow, RegionRound::leave}) {  // in opening, and in closing
+    CAPTURE(static_cast<int>(stuck));
+    StuckDriver driver;
+    std::atomic<int> left_count = 0;
+    Rank rank(long_ns);
+    auto &follower = rank.device->follower;
+    follower = RegionFollower::start([&](RegionRound round) {
+                 if (round == stuck) driver.wait();
+                 if (round == RegionRound::leave) ++left_count;
+               }).value();
+    if (stuck == RegionRound::follow) {
+      follower->wake();
+      REQUIRE(comes_true([&] { return driver.waiting_count == 1; }));
+    }
+    rank.device->follower_patience_ns = 50'000'000;
+    const uint64_t begun_ns = now_ns();
+    CHECK_FALSE(rank.device->quiesce());
+    rank.device->end();
+    rank.device->live_on(rank.device);
+    const std::weak_ptr<FakeDevice> left = rank.device;
+    rank.device.reset();
+    CHECK(now_ns() - begun_ns < 30 * second_ns);  // the driver waits for 60 s
+    sleep_for_ns(short_ns);
+    CHECK_FALSE(left.expired());  // what that thread uses is there
+    CHECK(left_count == 0);
+    driver.go_on();
+    CHECK(comes_true([&] { return left.expired(); }));
+    CHECK(driver.waiting_count == 0);
+    CHECK(left_count == 1);
+  }
+}
+
+TEST_CASE("launches: a follower that is to leave tries so when it is woken, and does so at its end, once") {
+  std::atomic<int> tries = 0, left_count = 0;
+  const auto follower = RegionFollower::start([&](RegionRound round) {
+                          if (round == RegionRound::leave_if_quiet) ++tries;
+                          if (round == RegionRound::leave) ++left_count;
+                        }).value();
+  follower->wake_to_leave();
+  CHECK(comes_true([&] { return tries == 1; }));
   follower->wake();
-  REQUIRE(comes_true([&] { return driver.waiting_count == 1; }));
-  const uint64_t begun_ns = now_ns();
-  CHECK_FALSE(rank.device->quiesce());
-  rank.device->end();
-  rank.device->live_on(rank.device);
-  const std::weak_ptr<FakeDevice> left = rank.device;
-  rank.device.reset();
-  CHECK(now_ns() - begun_ns < 30 * second_ns);  // the driver waits for 60 s
-  sleep_for_ns(short_ns);
-  CHECK_FALSE(left.expired());  // what that thread uses is there
-  driver.go_on();
-  CHECK(comes_true([&] { return left.expired(); }));
-  CHECK(driver.waiting_count == 0);
+  CHECK(comes_true([&] { return tries == 2; }));
+  CHECK(left_count == 0);
+  CHECK(follower->end(now_ns() + long_ns));
+  CHECK(follower->end(0));
+  CHECK(left_count == 1);
 }
 
 TEST_CASE("launches: a call waits for a round that begins after it has asked, not for one that has begun before") {
   StuckDriver driver;
   std::atomic<int> begun = 0;
   Rank rank(long_ns);
-  rank.device->follower = RegionFollower::start([&] {
+  rank.device->follower = RegionFollower::start([&](RegionRound) {
                             if (++begun == 1) driver.wait();
                           }).value();
   rank.device->has_news = true;
@@ -269,7 +295,7 @@ TEST_CASE("launches: a call waits for a round that begins after it has asked, no
 TEST_CASE("launches: a call waits for no follower without news, nor while something is in flight") {
   StuckDriver driver;
   Rank rank(long_ns);
-  rank.device->follower = RegionFollower::start([&] { driver.wait(); }).value();
+  rank.device->follower = RegionFollower::start([&](RegionRound) { driver.wait(); }).value();
   CHECK(rank.call().ok());
   rank.device->has_news = rank.device->busy = true;
   CHECK(rank.call().ok());
@@ -293,101 +319,4 @@ TEST_CASE("launches: the time of a call that waits begins anew with each replay 
   }
   sleep_for_ns(short_ns);
   CHECK(wait.is_over());
-}
-
-namespace {
-
-/// Follows news of `device` in a quiet moment, when the monitor or a call asks for that.
-void follow_when_quiet(FakeDevice &device) {
-  device.follower = RegionFollower::start([&device] {
-                      if (!device.has_news) return;
-                      if (Launches::of_process().try_quiet().owns_lock()) {
-                        device.has_news = false;
-                      } else {
-                        Launches::of_process().ask_for_quiet();
-                      }
-                    }).value();
-  device.monitor_asks = true;
-}
-
-/// Two ranks of a communicator in one process, each of which calls again and again. The first is always a call ahead,
-/// so something is always in flight, unless that call is held.
-class CloseCallers {
- public:
-  CloseCallers() {
-    ahead_.device->partner = behind_.device.get();
-    behind_.device->partner = ahead_.device.get();
-    devices_ = {ahead_.device, behind_.device};
-    for (const auto &device : devices_) follow_when_quiet(*device);
-    for (Rank *const rank : {&ahead_, &behind_})
-      threads_.push_back(std::async(std::launch::async, [this, rank] { return call_often(*rank); }));
-    const bool called = comes_true([this] { return call_count() > 10; });
-    CHECK(called);
-    for (const auto &device : devices_) device->has_news = true;
-  }
-  ~CloseCallers() {
-    for (const auto &device : devices_) device->partner = nullptr;
-  }
-
-  [[nodiscard]] bool has_news() const { return ahead_.device->has_news || behind_.device->has_news; }
-  [[nodiscard]] uint64_t call_count() const { return behind_.device->launched_number; }
-  /// False: a call failed.
-  [[nodiscard]] bool end() {
-    ends_ = true;
-    return std::all_of(threads_.begin(), threads_.end(), [](std::future<bool> &it) { return it.get(); });
-  }
-
- private:
-  bool call_often(Rank &rank) {
-    while (!ends_) {
-      const uint64_t next = rank.number + 1;
-      const uint64_t held_ns = now_ns() + 300'000'000;
-      const auto may_call = [&] {
-        if (&rank == &ahead_) return behind_.device->launched_number + 2 >= next;
-        return ahead_.device->launched_number > next || (ahead_.device->entered_number() > next && now_ns() > held_ns);
-      };
-      while (!may_call() && !ends_) std::this_thread::yield();
-      if (!ends_ && !rank.call().ok()) return false;
-    }
-    return true;
-  }
-
-  std::atomic<bool> ends_ = false;
-  std::vector<std::shared_ptr<FakeDevice>> devices_;  ///< each looks at the other one to its end
-  Rank ahead_{long_ns, "a communicator"}, behind_{long_ns, "a communicator"};
-  std::vector<std::future<bool>> threads_;
-};
-
-}  // namespace
-
-TEST_CASE("launches: ranks that are threads and always have a call in flight follow news within seconds") {
-  CloseCallers callers;
-  const uint64_t begun_ns = now_ns();
-  CHECK(comes_true([&] { return !callers.has_news(); }));
-  CHECK(now_ns() - begun_ns >= second_ns / 2);  // something is in flight indeed
-  const uint64_t count = callers.call_count();
-  CHECK(comes_true([&] { return callers.call_count() > count + 100; }));  // and they go on
-  CHECK(callers.end());
-}
-
-TEST_CASE("launches: calls are held for a second while a process does not come to rest, then go on") {
-  Rank rank(long_ns);
-  rank.device->busy = true;  // a replay
-  follow_when_quiet(*rank.device);
-  rank.device->has_news = true;
-  uint64_t longest_ns = 0, total_ns = 0;
-  const uint64_t begun_ns = now_ns();
-  while (now_ns() - begun_ns < 3 * second_ns) {  // the next time would be after four
-    sleep_for_ns(1'000'000);
-    const uint64_t called_ns = now_ns();
-    REQUIRE(rank.call().ok());
-    longest_ns = std::max(longest_ns, now_ns() - called_ns);
-    total_ns += now_ns() - called_ns;
-  }
-  CHECK(rank.device->has_news);
-  CHECK(longest_ns >= second_ns / 2);
-  CHECK(longest_ns < 2 * second_ns);
-  CHECK(total_ns < 2 * second_ns);
-  rank.device->busy = false;
-  CHECK(comes_true([&] { return !rank.device->has_news; }));
 }

@@ -8,10 +8,6 @@
 //   replace                 deregisters both for good, frees them, and allocates others of another size in their place
 //   sum=LABEL               an all-reduce, whose result must be that of the ranks' order, bit for bit; says what its
 //                           kernels have moved: "moved LABEL" and a figure for each pair of devices
-//   ahead=PATH              sums without a pause, of which some are always in flight; each rank registers its buffers
-//                           meanwhile, one after the other. Rank 0 ends it by writing that file, when a sum goes in the
-//                           buffers, or after 30 s. Says of the last ones what a sum's kernels have moved within
-//                           devices: "ahead BYTES", of each byte of the vector
 //   plan                    says which algorithm and kernel a sum has: "plan ALGORITHM KERNEL"
 //   shared                  sums until one goes in the buffers themselves, which all ranks see of the same sum
 //   capture, replay=LABEL   the same as a graph
@@ -28,19 +24,25 @@
 //   other                   makes another communicator
 //   other_start, other_end  an all-reduce on that, whose end nobody waits for; waits for it
 //   abort                   the communicator
-//   destroy                 the communicator: the last step on it; says how long: "destroyed SECONDS"
+//   destroy                 the communicator: the last step on it; says how long, and what the process has claimed of
+//                           its device behind it: "destroyed SECONDS BLOCKS"
 //   return                  ends the process, which has not destroyed its communicator
 //   kill, sleep, nap        a nap takes 0.2 s
+//   not_quiet               waits until something of this process is in flight, or it opens or closes memory of peers
+//   post=NAME, await=NAME   makes a file of that name in the folder REGION_RANK_FOLDER; waits until it is there
 // After a failure both buffers are deregistered: "at the end, deregister: STATUS".
 #include <signal.h>
 
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <thread>
 #include <utility>
 
+#include "cuda/driver/budget.h"
+#include "src/engine/launches.h"
 #include "tests/gpu/region_rank.h"
 
 using namespace rondo_test;
@@ -51,9 +53,10 @@ namespace {
 constexpr int attempts_max = 100;
 constexpr uint32_t timeout_ms = 20'000;
 constexpr std::chrono::milliseconds between_attempts{20};
+constexpr std::chrono::seconds event_patience{30};
+constexpr int looks_not_quiet = 5;  ///< one after the other: what has just ended may not have been seen as that yet
 constexpr std::chrono::seconds ahead_of_graph{2};
 constexpr std::chrono::milliseconds before_idle{300}, before_abort{1000}, nap{200};
-constexpr int in_flight_most = 1;
 constexpr double in_buffers_most = 2.5;  ///< bytes moved of each byte of the vector: 2 in the buffers, 4 through places
 
 int number(const char *name, int otherwise) {
@@ -68,80 +71,6 @@ int sum_until_shared(RegionRank &it) {
     std::this_thread::sleep_for(between_attempts);
   }
   return wrong_value;
-}
-
-int register_both(RegionRank &it) {
-  for (const int which : {0, 1}) {
-    const DeviceMemory &memory = which == 0 ? it.self.buffer : it.recv;
-    const int status =
-        rondo_comm_register(it.self.comm, it.pointer(memory), it.bytes(), 0, &it.registrations[which]);
-    if (status != RONDO_OK) return status;
-  }
-  return RONDO_OK;
-}
-
-/// By the file that rank 0 writes: after which call all ranks stop. 0: it is not there yet.
-int last_call_in(const char *path) {
-  int last = 0;
-  std::ifstream(path) >> last;
-  return last;
-}
-
-void write_last_call(const std::string &path, int last) {
-  std::ofstream(path + ".new") << last;
-  std::rename((path + ".new").c_str(), path.c_str());
-}
-
-/// Bytes that kernels of this process have moved within devices, of each byte of the vector.
-double moved_within(const RegionRank &it, uint64_t (*moved)(uint32_t, uint32_t)) {
-  double bytes = 0;
-  for (uint32_t device = 0; device < region_device_count_max; ++device)
-    bytes += static_cast<double>(moved(device, device));
-  return bytes / static_cast<double>(it.bytes());
-}
-
-/// One more call, and waits until but a few are in flight.
-int call_ahead(const RegionRank &it, std::atomic<int> &ended, int number) {
-  if (const int status = call(it); status != RONDO_OK) return status;
-  const auto note_end = [](void *of) { ++*static_cast<std::atomic<int> *>(of); };
-  if (it.self.cu->launch_host_func(it.self.stream.get().object, note_end, &ended) != CuStatus::success)
-    return driver_failed;
-  rondo_status_t state = RONDO_OK;
-  while (state == RONDO_OK && number - ended > in_flight_most) {
-    std::this_thread::sleep_for(std::chrono::microseconds(100));
-    static_cast<void>(rondo_comm_get_async_error(it.self.comm, &state));
-  }
-  return state;
-}
-
-/// No rank is so far ahead of another one that it has passed the last call when that is told.
-int sum_ahead(RegionRank &it, const char *path) {
-  constexpr int registering_call = 10, period = 20;
-  constexpr std::chrono::seconds duration_most{30};
-  const std::string &library = it.self.cu->library;
-  auto *const count = soft_cuda_function<void(uint32_t)>(library, "soft_cuda_count_accesses");
-  auto *const moved = soft_cuda_function<uint64_t(uint32_t, uint32_t)>(library, "soft_cuda_moved_bytes");
-  if (count == nullptr || moved == nullptr) return driver_failed;
-  count(1);
-  std::atomic<int> ended = 0;
-  const auto begun = std::chrono::steady_clock::now();
-  double before = 0, of_a_call = 0;
-  int status = RONDO_OK, last = 0;
-  for (int number = 1; status == RONDO_OK && (last == 0 || number <= last); ++number) {
-    if (number == registering_call * (1 + it.self.rank)) status = register_both(it);
-    if (status == RONDO_OK) status = call_ahead(it, ended, number);
-    if (number % period == 0) {
-      of_a_call = (moved_within(it, moved) - std::exchange(before, moved_within(it, moved))) / period;
-      const bool late = std::chrono::steady_clock::now() - begun > duration_most;
-      if (it.self.rank == 0 && last == 0 && (of_a_call < in_buffers_most || late))
-        write_last_call(path, number + 2 * period);
-    }
-    if (last == 0) last = last_call_in(path);
-  }
-  if (it.self.cu->stream_synchronize(it.self.stream.get().object) != CuStatus::success) return driver_failed;
-  std::printf("ahead %.3f\n", of_a_call);
-  count(0);
-  return status;
 }
 
 int capture(RegionRank &it) {
@@ -192,7 +121,10 @@ int make_again(RegionRank &it) {
 int destroy(RegionRank &it) {
   const auto begun = std::chrono::steady_clock::now();
   const int ended = rondo_comm_destroy(std::exchange(it.self.comm, nullptr));
-  std::printf("destroyed %.3f\n", std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count());
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begun;
+  DeviceUuid uuid{};
+  if (it.self.cu->device_get_uuid(&uuid, it.self.device) != CuStatus::success) return driver_failed;
+  std::printf("destroyed %.3f %llu\n", taken.count(), static_cast<unsigned long long>(claimed_blocks(uuid)));
   return ended;
 }
 
@@ -203,6 +135,16 @@ int show_plan(const RegionRank &it) {
   if (status == RONDO_OK)
     std::printf("plan %s %s\n", rondo_algorithm_string(plan.algorithm), rondo_kernel_string(plan.kernel));
   return status;
+}
+
+int register_both(RegionRank &it) {
+  for (const int which : {0, 1}) {
+    const DeviceMemory &memory = which == 0 ? it.self.buffer : it.recv;
+    const int status =
+        rondo_comm_register(it.self.comm, it.pointer(memory), it.bytes(), 0, &it.registrations[which]);
+    if (status != RONDO_OK) return status;
+  }
+  return RONDO_OK;
 }
 
 /// `attempts`: to find it ready; if it is one alone, it need not be.
@@ -261,6 +203,29 @@ int end_other(const RegionRank &it) {
   return ended == CuStatus::success ? int{RONDO_OK} : driver_failed;
 }
 
+template <class Ready>
+int wait_until(const Ready &ready) {
+  const auto end = std::chrono::steady_clock::now() + event_patience;
+  while (!ready()) {
+    if (std::chrono::steady_clock::now() >= end) return wrong_value;
+    std::this_thread::sleep_for(between_attempts);
+  }
+  return RONDO_OK;
+}
+
+int wait_until_not_quiet() {
+  int looks = 0;
+  return wait_until([&] {
+    looks = rondo::Launches::of_process().try_quiet().owns_lock() ? 0 : looks + 1;
+    return looks == looks_not_quiet;
+  });
+}
+
+std::filesystem::path path_of(const char *name) {
+  const char *const folder = std::getenv("REGION_RANK_FOLDER");
+  return std::filesystem::path(folder == nullptr ? "" : folder) / name;
+}
+
 int run_step(RegionRank &it, const std::string &step) {
   const auto label = [&] { return step.c_str() + step.find('=') + 1; };
   if (step == "register") return register_both(it);
@@ -270,7 +235,6 @@ int run_step(RegionRank &it, const std::string &step) {
   if (step.starts_with("sum=")) return sum(it, label(), false);
   if (step == "plan") return show_plan(it);
   if (step == "shared") return sum_until_shared(it);
-  if (step.starts_with("ahead=")) return sum_ahead(it, label());
   if (step == "capture") return capture(it);
   if (step.starts_with("replay=")) return sum(it, label(), true);
   if (step == "launch") return launch(it);
@@ -291,6 +255,9 @@ int run_step(RegionRank &it, const std::string &step) {
   if (step == "destroy") return destroy(it);
   if (step == "return") return std::fflush(stdout), std::_Exit(0), int{RONDO_OK};
   if (step == "kill") return ::raise(SIGKILL);
+  if (step == "not_quiet") return wait_until_not_quiet();
+  if (step.starts_with("post=")) return std::ofstream(path_of(label())) ? int{RONDO_OK} : wrong_value;
+  if (step.starts_with("await=")) return wait_until([&] { return std::filesystem::exists(path_of(label())); });
   if (step == "nap") return std::this_thread::sleep_for(nap), int{RONDO_OK};
   if (step == "sleep") return std::this_thread::sleep_for(std::chrono::seconds(1)), int{RONDO_OK};
   std::fprintf(stderr, "unknown step %s\n", step.c_str());
