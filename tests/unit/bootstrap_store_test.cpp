@@ -159,6 +159,10 @@ TEST_CASE("store: a question that does not wait is answered by a later call, and
   };
   CHECK(store.value()->try_get("own").ok());  // its answer is none of the next key's
   CHECK(answer_of("answer") == "here");
+  const auto again = store.value()->try_get("answer");  // is not forgotten
+  REQUIRE(again.ok());
+  REQUIRE(again.value());
+  CHECK(text_of(*again.value()) == "here");
   CHECK(answer_of("own") == "part");
   REQUIRE(store.value()->get("answer", soon()).ok());
 }
