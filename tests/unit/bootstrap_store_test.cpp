@@ -212,6 +212,7 @@ TEST_CASE("store: a rank works while it waits for others, over sockets and in on
     bool gathered = false;
     std::thread waiter([&] {
       const IdleWork work(*stores[0], [&works] { ++works; });
+      { const IdleWork inner(*stores[0], [] {}); }  // what was before it is put back
       gathered = stores[0]->gather("group", 0, 2, text("me"), soon()).ok();
     });
     for (const uint64_t deadline_ns = now_ns() + 10 * second_ns; works < 3 && now_ns() < deadline_ns;)

@@ -151,7 +151,9 @@ class Client final : public RequestStore {
     return ::getsockname(socket_.get(), address.get(), &address.bytes) == 0 ? endpoint_of(address).host : "";
   }
 
-  void set_idle_work(std::function<void()> work) override { idle_work_ = std::move(work); }
+  std::function<void()> set_idle_work(std::function<void()> work) override {
+    return std::exchange(idle_work_, std::move(work));
+  }
 
   [[nodiscard]] bool gone() const override { return session_.failure() && !session_.notice() && !cancelled(); }
 
