@@ -38,13 +38,13 @@ wire::Challenge challenge_in(const Bytes &offer) {
 /// Two ranks that have met over UCX, and a third worker that sends to rank 0 what the test likes.
 struct Scene {
   Side sides[2] = {Side(0), Side(1)};
-  std::unique_ptr<MemoryStore> store;
+  Gathered gathered;
   std::unique_ptr<ucx::Worker> worker;
   ucp_ep_h endpoint = nullptr;
 
   Scene() {
     NetworkPair pair = connect_ucx_pair({NetworkEnd{sides[0].memory.links}, NetworkEnd{sides[1].memory.links}}, "inf");
-    store = std::move(pair.store);
+    gathered = std::move(pair.gathered);
     for (Side &side : sides)
       side.progress = std::make_unique<net::Progress>(side.memory.links, std::move(pair.networks[side.number]));
     auto opened = ucx::Worker::open();
@@ -57,7 +57,7 @@ struct Scene {
     endpoint = connected.value();
   }
 
-  Bytes offer(uint32_t rank) const { return store->said("test/ucx", rank); }
+  Bytes offer(uint32_t rank) const { return gathered.at("test/ucx").at(rank); }
 
   /// A header as rank 1 would send it to rank 0.
   ucx::Header header_of_rank_1() {
@@ -211,16 +211,16 @@ TEST_CASE("ucx: a well-formed message of a peer is taken, so that the refusals a
 TEST_CASE("ucx: a rank that does not know the secret is never let in", "[net]") {
   if (!ucx_is_there()) return;
   Side sides[2] = {Side(0), Side(1)};
-  MemoryStore store;
+  const auto stores = make_local_stores(2);
   ucx::JoinRequest honest = ucx_request(0);
   ucx::JoinRequest stranger = ucx_request(1);
   stranger.secret.bytes.fill(std::byte{8});
   honest.deadline_ns = stranger.deadline_ns = now_ns() + 5'000'000'000;
   std::thread other([&] {
-    const auto refused = ucx::make_network(sides[1].memory.links, stranger, store);
+    const auto refused = ucx::make_network(sides[1].memory.links, stranger, *stores[1]);
     static_cast<void>(refused.ok());
   });
-  const auto made = ucx::make_network(sides[0].memory.links, honest, store);
+  const auto made = ucx::make_network(sides[0].memory.links, honest, *stores[0]);
   other.join();
   REQUIRE_FALSE(made.ok());
   CHECK(made.error().peer == 1);
