@@ -23,8 +23,8 @@ packages_docs=(doxygen)     # the reference of the C API is made by it
 packages_consumers=(cmake)  # a test finds the installed Rondo by it
 packages_peers=(openmpi-bin libopenmpi-dev mpich libmpich-dev libgloo-dev)
 
-# Debian and Ubuntu name clang's run-time library (libFuzzer, AddressSanitizer) after its version. Its linker, lld, takes
-# less than half of the time of binutils'.
+# Debian and Ubuntu name clang's run-time library (libFuzzer, AddressSanitizer) after its version. Its linker, lld,
+# takes less than half of the time of binutils'.
 packages_fuzz() {
   case "$(distribution)" in
     'debian 12') echo clang lld libclang-rt-14-dev ;;
