@@ -45,8 +45,7 @@ class InfoExchange {
   }
   /// Whether all went well everywhere so far; else as gather_outcomes().
   [[nodiscard]] Result<void> outcome(const char *key, const Result<void> &own) {
-    RONDO_TRY(gather(key, own.ok() ? Result<Bytes>(Bytes()) : Result<Bytes>(own.error())));
-    return {};
+    return check_outcomes(store_, prefix_ + key, rank_, count_, own, deadline_ns_);
   }
 
   /// Keeps what others may still open until all know how connecting went.

@@ -39,17 +39,29 @@ class IdleNetwork final : public net::Network {
   Result<void> takes_device_memory() const override { return {}; }
 };
 
-/// The store of a rank, which counts the waits for a key.
+/// What a rank came to.
+struct Outcome {
+  std::string error;              ///< empty: it has a transport
+  bool in_device = false;         ///< slots of its link
+  int waits = 0;                  ///< for keys of the store, while the ranks of both hosts met
+  uint64_t first_question_ns = 0;  ///< when it first asked the store without a wait; 0: it did not
+};
+
+/// The store of a rank, which notes what was asked.
 class CountedStore final : public net_test::ForwardingStore {
  public:
-  CountedStore(Store &store, int &waits) : ForwardingStore(store), waits_(waits) {}
+  CountedStore(Store &store, Outcome &outcome) : ForwardingStore(store), outcome_(outcome) {}
   Result<Bytes> get(std::string_view key, uint64_t deadline_ns) override {
-    ++waits_;
+    ++outcome_.waits;
     return ForwardingStore::get(key, deadline_ns);
+  }
+  Result<std::optional<Bytes>> try_get(std::string_view key) override {
+    if (outcome_.first_question_ns == 0) outcome_.first_question_ns = now_ns();
+    return ForwardingStore::try_get(key);
   }
 
  private:
-  int &waits_;
+  Outcome &outcome_;
 };
 
 using Made = Result<std::unique_ptr<net::Network>>;
@@ -104,13 +116,6 @@ Made make_where_all_fail(const std::vector<net::NearLink> &, const net::JoinRequ
   return Error{RONDO_ERROR_REMOTE, "no way, as " + request.key_prefix};
 }
 
-/// What a rank came to.
-struct Outcome {
-  std::string error;       ///< empty: it has a transport
-  bool in_device = false;  ///< slots of its link
-  int waits = 0;           ///< for keys of the store, while the ranks of both hosts met
-};
-
 /// Both ranks with RONDO_NETWORK_DEVICE_SLOTS=auto. `in_devices`: those that get memory of a device.
 std::array<Outcome, 2> connect_both(net::NetworkKind::Make make, std::array<bool, 2> in_devices = {true, true}) {
   const net::NetworkKind kind{NetworkChoice::ucx, "idle", false, true, make};
@@ -145,7 +150,7 @@ std::array<Outcome, 2> connect_both(net::NetworkKind::Make make, std::array<bool
       if (!in_devices[rank]) return Error{RONDO_ERROR_UNSUPPORTED, "no card reaches it"};
       return std::shared_ptr<const RdmaMemory>(std::make_shared<TestRdmaMemory>(bytes));
     };
-    CountedStore store(*stores[rank], outcomes[rank].waits);
+    CountedStore store(*stores[rank], outcomes[rank]);
     const auto transport = hosts::connect(request, std::move(local).value(), store);
     if (!transport.ok())
       outcomes[rank].error = transport.error().message;
@@ -180,11 +185,15 @@ TEST_CASE("device slots: with auto, where one rank's do not work, all have those
 }
 
 TEST_CASE("device slots: a rank that tries them does not wait for the word that another one has given up", "[net]") {
-  for (const Outcome &each : connect_both(make_where_one_fails_late)) {
+  const uint64_t begun_ns = now_ns();
+  const auto outcomes = connect_both(make_where_one_fails_late);
+  for (const Outcome &each : outcomes) {
     CHECK(each.error == "");
     CHECK_FALSE(each.in_device);
     CHECK(each.waits == 0);
   }
+  REQUIRE(outcomes[0].first_question_ns != 0);
+  CHECK(outcomes[0].first_question_ns - begun_ns >= second_ns / 2);  // most trials end without a question
 }
 
 TEST_CASE("device slots: a network that is tried works while it waits in the store", "[net]") {

@@ -26,7 +26,9 @@ class ForwardingStore : public Store {
     return store_.gather(key, rank, count, value, deadline_ns);
   }
   Result<void> check() override { return store_.check(); }
-  void set_idle_work(std::function<void()> work) override { store_.set_idle_work(std::move(work)); }
+  std::function<void()> set_idle_work(std::function<void()> work) override {
+    return store_.set_idle_work(std::move(work));
+  }
   [[nodiscard]] std::string own_address() const override { return store_.own_address(); }
   [[nodiscard]] bool gone() const override { return store_.gone(); }
   void leave(const Result<void> &why) override { store_.leave(why); }

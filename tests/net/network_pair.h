@@ -3,14 +3,18 @@
 #pragma once
 
 #include <array>
+#include <map>
 #include <memory>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "src/bootstrap/store/local.h"
 #include "tests/catch.h"
-#include "tests/net/memory_store.h"
+#include "tests/net/forwarding_store.h"
 #include "transports/net.h"
 
 namespace rondo::net_test {
@@ -21,8 +25,26 @@ struct NetworkEnd {
   const RdmaMemory *memory = nullptr;  ///< which has their device slots
 };
 
+/// The parts of all ranks, by the key under which they were gathered.
+using Gathered = std::map<std::string, std::vector<Bytes>>;
+
+/// Notes what its rank has gathered.
+class NotingStore final : public ForwardingStore {
+ public:
+  NotingStore(Store &store, Gathered &gathered) : ForwardingStore(store), gathered_(gathered) {}
+  Result<std::vector<Bytes>> gather(std::string_view key, uint32_t rank, uint32_t count,
+                                    std::span<const std::byte> value, uint64_t deadline_ns) override {
+    auto parts = ForwardingStore::gather(key, rank, count, value, deadline_ns);
+    if (parts.ok()) gathered_[std::string(key)] = parts.value();
+    return parts;
+  }
+
+ private:
+  Gathered &gathered_;
+};
+
 struct NetworkPair {
-  std::unique_ptr<MemoryStore> store = std::make_unique<MemoryStore>();
+  Gathered gathered;  ///< while they met
   std::array<std::unique_ptr<net::Network>, 2> networks;
 };
 
@@ -31,8 +53,10 @@ template <class Make>
 [[nodiscard]] NetworkPair connect_pair(const Make &make) {
   NetworkPair pair;
   std::array<std::optional<Result<std::unique_ptr<net::Network>>>, 2> made;
-  std::thread other([&] { made[1] = make(1, *pair.store); });
-  made[0] = make(0, *pair.store);
+  const auto stores = make_local_stores(2);
+  NotingStore noting(*stores[0], pair.gathered);
+  std::thread other([&] { made[1] = make(1, *stores[1]); });
+  made[0] = make(0, noting);
   other.join();
   for (size_t rank = 0; rank < 2; ++rank) {
     INFO((made[rank]->ok() ? "" : made[rank]->error().message));

@@ -7,6 +7,7 @@
 
 #include "src/base/clock.h"
 #include "tests/catch.h"
+#include "tests/net/memory_store.h"
 #include "tests/net/side.h"
 #include "tests/net/verbs_pair.h"
 #include "transports/verbs/path.h"

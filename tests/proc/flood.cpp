@@ -23,8 +23,8 @@
 namespace {
 
 constexpr time_t longest_s = 120;
-// A client hello of the store's protocol, version 2; the challenge may be anything.
-constexpr char hello[40] = {'R', 'O', 'N', 'D', 'O', 2, 'c', 'l'};
+// A client hello of the store's protocol, version 3; the challenge may be anything.
+constexpr char hello[40] = {'R', 'O', 'N', 'D', 'O', 3, 'c', 'l'};
 
 time_t now_s() {
   timespec now{};

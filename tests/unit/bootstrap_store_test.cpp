@@ -159,6 +159,10 @@ TEST_CASE("store: a question that does not wait is answered by a later call, and
   };
   CHECK(store.value()->try_get("own").ok());  // its answer is none of the next key's
   CHECK(answer_of("answer") == "here");
+  const auto again = store.value()->try_get("answer");  // is not forgotten
+  REQUIRE(again.ok());
+  REQUIRE(again.value());
+  CHECK(text_of(*again.value()) == "here");
   CHECK(answer_of("own") == "part");
   REQUIRE(store.value()->get("answer", soon()).ok());
 }
@@ -208,6 +212,7 @@ TEST_CASE("store: a rank works while it waits for others, over sockets and in on
     bool gathered = false;
     std::thread waiter([&] {
       const IdleWork work(*stores[0], [&works] { ++works; });
+      { const IdleWork inner(*stores[0], [] {}); }  // what was before it is put back
       gathered = stores[0]->gather("group", 0, 2, text("me"), soon()).ok();
     });
     for (const uint64_t deadline_ns = now_ns() + 10 * second_ns; works < 3 && now_ns() < deadline_ns;)

@@ -151,7 +151,9 @@ class Client final : public RequestStore {
     return ::getsockname(socket_.get(), address.get(), &address.bytes) == 0 ? endpoint_of(address).host : "";
   }
 
-  void set_idle_work(std::function<void()> work) override { idle_work_ = std::move(work); }
+  std::function<void()> set_idle_work(std::function<void()> work) override {
+    return std::exchange(idle_work_, std::move(work));
+  }
 
   [[nodiscard]] bool gone() const override { return session_.failure() && !session_.notice() && !cancelled(); }
 
@@ -196,7 +198,8 @@ class Client final : public RequestStore {
   Result<Reply> carry(Request request, uint64_t deadline_ns) override {
     if (session_.failure()) return broken();
     parting_ = request.kind == Request::Kind::leave;
-    end_question();
+    if (cancelled()) return aborted();
+    end_question(request.key, deadline_ns);
     if (cancelled()) return aborted();
     if (session_.failure()) return broken();
     session_.begin(std::move(request), deadline_ns);
@@ -210,34 +213,42 @@ class Client final : public RequestStore {
 
   Result<std::optional<Reply>> ask(Request request) override {
     RONDO_TRY(check());  // takes in what has come
-    keep_answer();
-    std::optional<Reply> reply = std::exchange(answer_, std::nullopt);
-    if (reply && asked_ != request.key) reply.reset();
-    if (!reply && !session_.in_flight() && now_ns() >= next_question_ns_) {
+    std::optional<Reply> reply = session_.take_reply();
+    keep_value(reply);
+    if (asked_ == request.key) {
+      if (answer_) return answer_;
+      if (reply && reply->kind == Reply::Kind::failure) return reply;
+    }
+    if (!session_.in_flight() && now_ns() >= next_question_ns_) {
       next_question_ns_ = now_ns() + question_interval_ns;
       asked_ = request.key;
+      answer_.reset();
       session_.begin(std::move(request), no_deadline);
     }
     (void)send_some();
-    return reply;
+    return std::optional<Reply>();
   }
 
-  void keep_answer() {
-    if (auto reply = session_.take_reply()) answer_ = std::move(reply);
+  /// A value stays what it is. That nobody has put one may be wrong by the next call.
+  void keep_value(const std::optional<Reply> &reply) {
+    if (reply && reply->kind == Reply::Kind::value) answer_ = reply;
   }
 
-  /// Before another request, since there is one at a time: awaits the answer to the question in flight.
-  void end_question() {
-    if (session_.in_flight()) {
-      session_.expire(now_ns());
-      (void)pump([this] { return !session_.in_flight(); }, no_deadline);  // the session has the deadline
+  /// There is one request at a time: before one about `key`, awaits the answer to the question in flight. It may still
+  /// be in flight only once this client was cancelled.
+  void end_question(const std::string &key, uint64_t deadline_ns) {
+    while (session_.in_flight() && receive_some()) {  // ends: the socket is empty, or closed
     }
-    keep_answer();
+    session_.wait_behind(key, deadline_ns);
+    (void)pump([this] { return !session_.in_flight() || cancelled(); }, no_deadline);  // the session has the deadline
+    keep_value(session_.take_reply());
   }
 
   void post(Request request) override {
-    end_question();
     if (!session_.member() || session_.failure()) return;
+    parting_ = true;
+    end_question(request.key, now_ns() + farewell_ns);
+    if (session_.failure()) return;
     session_.begin(std::move(request), no_deadline);
     (void)send_some();
   }
@@ -250,9 +261,9 @@ class Client final : public RequestStore {
 
   FileDescriptor socket_;
   const Cancel *cancel_;
-  bool parting_ = false;  ///< leave() was called
-  std::string asked_;     ///< the key of the latest question
-  std::optional<Reply> answer_;
+  bool parting_ = false;         ///< leave() was called
+  std::string asked_;            ///< the key of the latest question
+  std::optional<Reply> answer_;  ///< the value of that key, if it has come
   uint64_t next_question_ns_ = 0;
   std::function<void()> idle_work_;
   StoreClientSession session_;

@@ -139,6 +139,12 @@ void StoreClientSession::send(Request request) {
   sealer_->seal(encode(request), output_);
 }
 
+void StoreClientSession::wait_behind(const std::string &key, uint64_t deadline_ns) {
+  if (!in_flight_ || cancelled_) return;
+  key_ = key;
+  deadline_ns_ = deadline_ns;
+}
+
 void StoreClientSession::expire(uint64_t now_ns) {
   if (in_flight_ && !cancelled_) deadline_ns_ = now_ns;
 }

@@ -6,6 +6,7 @@
 // Request   begin --reply--> answered
 //           begin --deadline / cancel sent--> the server answers at once, with what it knows about the missing ranks
 //                 --2 s later still no reply--> failed
+//           One at a time. A request without a deadline gets that of the first call that waits behind it.
 // Notice    the group has failed: kept beside the requests, each of which the server then answers with that failure
 #pragma once
 
@@ -45,6 +46,8 @@ class StoreClientSession {
 
   [[nodiscard]] uint64_t deadline_ns() const { return in_flight_ ? deadline_ns_ : no_deadline; }
   void on_time(uint64_t now_ns);
+  /// A call about `key` waits for the request in flight, if there is one: its deadline counts, and errors name `key`.
+  void wait_behind(const std::string &key, uint64_t deadline_ns);
   /// The request in flight has waited enough: its deadline is now.
   void expire(uint64_t now_ns);
 

@@ -27,7 +27,9 @@ class LocalStore final : public RequestStore {
  public:
   LocalStore(std::shared_ptr<Shared> shared, uint64_t client) : shared_(std::move(shared)), client_(client) {}
 
-  void set_idle_work(std::function<void()> work) override { idle_work_ = std::move(work); }
+  std::function<void()> set_idle_work(std::function<void()> work) override {
+    return std::exchange(idle_work_, std::move(work));
+  }
 
  private:
   Result<Reply> carry(Request request, uint64_t deadline_ns) override {

@@ -9,8 +9,6 @@
 namespace rondo {
 namespace {
 
-constexpr uint64_t farewell_ns = 1'000'000'000;  // for the news of a failure
-
 Result<void> check_bounds(const Request &request) {
   if (request.key.empty() || request.key.size() > key_bytes_max)
     return invalid_argument("a store key has 1-" + std::to_string(key_bytes_max) + " bytes, not " +

@@ -15,6 +15,9 @@ class RequestStore : public Store {
                                     std::span<const std::byte> value, uint64_t deadline_ns) final;
   void leave(const Result<void> &outcome) final;
 
+ protected:
+  static constexpr uint64_t farewell_ns = 1'000'000'000;  ///< for the news of a failure, and for what is under way
+
  private:
   /// Sends a request whose reply nobody waits for; the last one.
   virtual void post(Request request) = 0;

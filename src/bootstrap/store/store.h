@@ -69,26 +69,28 @@ class Store {
   [[nodiscard]] virtual bool gone() const { return false; }
 
   /// What the calling thread does about every millisecond while a call of this store waits; empty: nothing. It does not
-  /// call the store, nor wait. A store whose calls do not wait needs none.
-  virtual void set_idle_work(std::function<void()>) {}
+  /// call the store, nor wait. A store whose calls do not wait needs none. Returns the work before it.
+  virtual std::function<void()> set_idle_work(std::function<void()>) { return {}; }
 
   /// The goodbye of a client that entered a group: it needs the group no more, or it has failed. Without a goodbye, the
   /// end of the client is the death of its rank.
   virtual void leave(const Result<void> &) {}
 };
 
-/// While it lives, calls of `store` that wait do `work` meanwhile.
+/// While it lives, calls of `store` that wait do `work` meanwhile; then again what they did before.
 class IdleWork {
  public:
-  IdleWork(Store &store, std::function<void()> work) : store_(store) { store_.set_idle_work(std::move(work)); }
+  IdleWork(Store &store, std::function<void()> work)
+      : store_(store), before_(store_.set_idle_work(std::move(work))) {}
   IdleWork(const IdleWork &) = delete;
   IdleWork &operator=(const IdleWork &) = delete;
-  ~IdleWork() { store_.set_idle_work({}); }
+  ~IdleWork() { store_.set_idle_work(std::move(before_)); }
 
   static constexpr uint64_t interval_ns = 1'000'000;
 
  private:
   Store &store_;
+  std::function<void()> before_;
 };
 
 /// For a wait for other ranks by other means than the store: what it knows of the group meanwhile.

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls of a client whose question the server has yet to answer, as that of a process that is stopped.
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <atomic>
+#include <thread>
+
+#include "src/base/clock.h"
+#include "src/base/unique_handle.h"
+#include "src/bootstrap/bytes.h"
+#include "src/bootstrap/store/session.h"
+#include "tests/catch.h"
+
+using namespace rondo;
+
+namespace {
+
+constexpr uint64_t second_ns = 1'000'000'000;
+
+uint64_t soon() { return now_ns() + 20 * second_ns; }
+
+/// Lets one client in on loopback, and answers none of its requests until it is told to: each with `done`.
+class SilentServer {
+ public:
+  explicit SilentServer(const Secret &secret)
+      : secret_(secret), listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t bytes = sizeof address;
+    auto *const plain = reinterpret_cast<sockaddr *>(&address);
+    REQUIRE(::bind(listener_.get(), plain, bytes) == 0);
+    REQUIRE(::listen(listener_.get(), 1) == 0);
+    REQUIRE(::getsockname(listener_.get(), plain, &bytes) == 0);
+    endpoint_ = {"127.0.0.1", ntohs(address.sin_port)};
+    thread_ = std::thread([this] { serve(); });
+  }
+  SilentServer(const SilentServer &) = delete;
+  SilentServer &operator=(const SilentServer &) = delete;
+  ~SilentServer() {
+    ends_ = true;
+    thread_.join();
+  }
+
+  [[nodiscard]] const Endpoint &endpoint() const { return endpoint_; }
+  void answer() { answers_ = true; }
+
+ private:
+  /// False: nothing came within 10 ms.
+  static bool wait_for(int socket) {
+    pollfd entry{socket, POLLIN, 0};
+    return ::poll(&entry, 1, 10) > 0;
+  }
+
+  void serve() {
+    while (!wait_for(listener_.get()))
+      if (ends_) return;
+    const FileDescriptor client(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    StoreSession session(secret_, wire::random_challenge(), now_ns());
+    std::vector<Request> requests;
+    std::array<std::byte, 4096> buffer;
+    while (!ends_) {
+      if (wait_for(client.get())) {
+        const ssize_t count = ::recv(client.get(), buffer.data(), buffer.size(), 0);
+        if (count <= 0) return;
+        session.receive(ByteView(buffer).first(static_cast<size_t>(count)), now_ns(), requests);
+      }
+      if (answers_) {
+        for (const Request &request : requests) {
+          Reply done;
+          done.id = request.id;
+          session.reply(done, now_ns());
+        }
+        requests.clear();
+      }
+      const ByteView output = session.output();
+      if (output.empty()) continue;
+      const ssize_t count = ::send(client.get(), output.data(), output.size(), MSG_NOSIGNAL);
+      if (count > 0) session.sent(static_cast<size_t>(count), now_ns());
+    }
+  }
+
+  const Secret secret_;
+  FileDescriptor listener_;
+  Endpoint endpoint_;
+  std::atomic<bool> ends_ = false;
+  std::atomic<bool> answers_ = false;
+  std::thread thread_;
+};
+
+/// A client of a silent server, which has asked it a question.
+struct Asker {
+  Secret secret = random_secret();
+  SilentServer server{secret};
+  std::unique_ptr<Cancel> cancel;
+  std::unique_ptr<Store> store;
+
+  Asker() {
+    auto made = Cancel::make();
+    REQUIRE(made.ok());
+    cancel = std::move(made).value();
+    auto connected = connect_store(server.endpoint(), secret, soon(), std::nullopt, {}, cancel.get());
+    REQUIRE(connected.ok());
+    store = std::move(connected).value();
+    const uint64_t begun_ns = now_ns();
+    const auto nothing = store->try_get("question");
+    CHECK(now_ns() - begun_ns < second_ns);
+    REQUIRE(nothing.ok());
+    CHECK_FALSE(nothing.value());
+  }
+
+  Result<void> put(uint64_t deadline_ns) { return store->put("own", bytes_of("part"), deadline_ns); }
+};
+
+}  // namespace
+
+TEST_CASE("store: a call behind a question that is not answered waits until its own deadline, which names its key") {
+  Asker asker;
+  const uint64_t begun_ns = now_ns();
+  const auto late = asker.put(begun_ns + 4 * second_ns);
+  CHECK(now_ns() - begun_ns >= 4 * second_ns);
+  REQUIRE_FALSE(late.ok());
+  CHECK(late.error().status == RONDO_ERROR_TIMEOUT);
+  CHECK(late.error().message.find("'own'") != std::string::npos);
+}
+
+TEST_CASE("store: a call behind a question goes on when the server answers after 3 s") {
+  Asker asker;
+  std::thread later([&asker] {
+    sleep_for_ns(3 * second_ns);
+    asker.server.answer();
+  });
+  const auto put = asker.put(soon());
+  later.join();
+  INFO((put.ok() ? "" : put.error().message));
+  CHECK(put.ok());
+}
+
+TEST_CASE("store: an abort ends a call behind a question that is not answered, and a later call, at once") {
+  Asker asker;
+  uint64_t aborted_ns = 0;
+  std::thread aborter([&] {
+    sleep_for_ns(second_ns / 5);
+    aborted_ns = now_ns();
+    asker.cancel->request();
+  });
+  const auto waiting = asker.put(soon());
+  const uint64_t ended_ns = now_ns();
+  aborter.join();
+  REQUIRE_FALSE(waiting.ok());
+  CHECK(waiting.error().status == RONDO_ERROR_ABORTED);
+  CHECK(ended_ns - aborted_ns < second_ns);
+  const auto later = asker.put(soon());
+  REQUIRE_FALSE(later.ok());
+  CHECK(later.error().status == RONDO_ERROR_ABORTED);
+  CHECK(now_ns() - ended_ns < second_ns);
+}
