@@ -13,6 +13,7 @@ class AllSteps(TrainSteps):
         yield from self.bandwidth()
         yield from self.latencies()
         yield from self.protocols()
+        yield from self.algorithms()
         yield from self.blocks()
         yield from self.processes()
         yield from self.products()
@@ -47,6 +48,13 @@ class AllSteps(TrainSteps):
                                    "--in-place-only", *self.replayed()],
                                   labelled(against_floor(None), f"{way}, replayed"),
                                   refusal=NO_LL128 if way == "ll128" else "")
+
+    def algorithms(self):
+        for way in ("one_shot", "two_shot"):
+            yield self.all_reduce(f"{self.sizes.many} threads by {way}, replayed",
+                                  ["--ranks", self.sizes.many, *self.sizes.algorithms, *options_of("load_store"),
+                                   "--algorithm", way, "--in-place-only", *self.replayed()],
+                                  labelled(against_floor(None), f"{way}, replayed"))
 
     def blocks(self):
         medium = ("-b", self.sizes.medium, "-e", self.sizes.medium, *self.sizes.runs)

@@ -41,6 +41,7 @@ class Sizes:
     large: str            # of one rank's vector, where bandwidth is asked for
     medium: str
     protocols: tuple      # range of sizes at which protocols are compared
+    algorithms: tuple     # range of sizes about which one_shot gives way to two_shot
     small: tuple          # range of sizes at which latency is asked for
     runs: tuple           # of large vectors
     replays: tuple        # of graphs
@@ -58,14 +59,16 @@ class Sizes:
 
 
 FULL = Sizes(large="256M", medium="64M", protocols=("-b", 8, "-e", "8M", "-f", 8),
-             small=("-b", 8, "-e", "32K", "-f", 8),
+             algorithms=("-b", "16K", "-e", "64K", "-f", 2), small=("-b", 8, "-e", "32K", "-f", 8),
              runs=("-n", 5, "-w", 1), replays=("-n", 20, "-w", 3), calls=500, many=8, rows=8192,
              matrix={2: "large", 3: "large", 8: "large"}, thread_seeds=70, process_seeds=30, device_costs=(),
              train_steps=20, train_rounds=5, train_ranks=(2, 4), train_blocks=(1, 2, 4, 8))
-SOFT = Sizes(large="1M", medium="64K", protocols=("-b", "8K", "-e", "8K"), small=("-b", 8, "-e", "32K", "-f", 64),
+SOFT = Sizes(large="1M", medium="64K", protocols=("-b", "8K", "-e", "8K"),
+             algorithms=("-b", "8K", "-e", "8K"), small=("-b", 8, "-e", "32K", "-f", 64),
              runs=("-n", 2, "-w", 1, "-m", 1), replays=("-n", 2, "-w", 1), calls=4, many=8, rows=64,
              matrix={2: "small", 3: "small", 8: "tiny"}, thread_seeds=20, process_seeds=10)
-QUICK = Sizes(large="64K", medium="16K", protocols=("-b", "4K", "-e", "4K"), small=("-b", 8, "-e", 8),
+QUICK = Sizes(large="64K", medium="16K", protocols=("-b", "4K", "-e", "4K"),
+              algorithms=("-b", "4K", "-e", "4K"), small=("-b", 8, "-e", 8),
               runs=("-n", 1, "-w", 0, "-m", 1), replays=("-n", 1, "-w", 0), calls=2, many=3, rows=16,
               matrix={2: "tiny", 3: "tiny"}, thread_seeds=2, process_seeds=2)
 
