@@ -8,9 +8,9 @@
 #include <thread>
 
 #include "src/base/clock.h"
+#include "src/bootstrap/store/forwarding_store.h"
 #include "src/bootstrap/store/local.h"
 #include "tests/catch.h"
-#include "tests/net/forwarding_store.h"
 #include "tests/net/side.h"
 #include "transports/hosts/connect.h"
 #include "transports/net/join.h"
@@ -48,7 +48,7 @@ struct Outcome {
 };
 
 /// The store of a rank, which notes what was asked.
-class CountedStore final : public net_test::ForwardingStore {
+class CountedStore final : public ForwardingStore {
  public:
   CountedStore(Store &store, Outcome &outcome) : ForwardingStore(store), outcome_(outcome) {}
   Result<Bytes> get(std::string_view key, uint64_t deadline_ns) override {

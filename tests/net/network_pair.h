@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
+#include "src/bootstrap/store/forwarding_store.h"
 #include "src/bootstrap/store/local.h"
 #include "tests/catch.h"
-#include "tests/net/forwarding_store.h"
 #include "transports/net.h"
 
 namespace rondo::net_test {

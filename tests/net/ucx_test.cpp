@@ -11,9 +11,9 @@
 #include <thread>
 
 #include "src/base/clock.h"
+#include "src/bootstrap/store/forwarding_store.h"
 #include "src/bootstrap/store/local.h"
 #include "tests/catch.h"
-#include "tests/net/forwarding_store.h"
 #include "tests/net/side.h"
 #include "tests/net/ucx_pair.h"
 #include "transports/ucx/worker.h"

@@ -11,6 +11,7 @@
 #include "src/base/log.h"
 #include "src/bootstrap/bytes.h"
 #include "src/bootstrap/outcomes.h"
+#include "src/bootstrap/store/forwarding_store.h"
 
 namespace rondo::hosts {
 namespace {
@@ -22,40 +23,24 @@ constexpr uint64_t unasked_ns = 500'000'000;  // most trials have ended by then
 
 /// The store while a network is tried: its check() also knows that another rank has given the trial up, for which this
 /// one may wait in vain.
-class TrialStore final : public Store {
+class TrialStore final : public ForwardingStore {
  public:
-  TrialStore(Store &store, std::string key) : store_(store), key_(std::move(key)) {}
+  TrialStore(Store &store, std::string key) : ForwardingStore(store), key_(std::move(key)) {}
 
   /// This rank gives up. The word of the first rank that does counts.
   void give_up(const Error &why, uint64_t deadline_ns) {
-    static_cast<void>(store_.put(key_, bytes_of(why.message), deadline_ns));
+    static_cast<void>(put(key_, bytes_of(why.message), deadline_ns));
   }
 
-  Result<void> put(std::string_view key, std::span<const std::byte> value, uint64_t deadline_ns) override {
-    return store_.put(key, value, deadline_ns);
-  }
-  Result<Bytes> get(std::string_view key, uint64_t deadline_ns) override { return store_.get(key, deadline_ns); }
-  Result<std::optional<Bytes>> try_get(std::string_view key) override { return store_.try_get(key); }
-  Result<std::vector<Bytes>> gather(std::string_view key, uint32_t rank, uint32_t count,
-                                    std::span<const std::byte> value, uint64_t deadline_ns) override {
-    return store_.gather(key, rank, count, value, deadline_ns);
-  }
   Result<void> check() override {
-    RONDO_TRY(store_.check());
+    RONDO_TRY(ForwardingStore::check());
     if (now_ns() - begun_ns_ < unasked_ns) return {};
-    RONDO_TRY_ASSIGN(const auto said, store_.try_get(key_));
+    RONDO_TRY_ASSIGN(const auto said, try_get(key_));
     if (!said) return {};
     return Error{RONDO_ERROR_REMOTE, "another rank has given up: " + text_of(*said)};
   }
-  [[nodiscard]] std::string own_address() const override { return store_.own_address(); }
-  [[nodiscard]] bool gone() const override { return store_.gone(); }
-  std::function<void()> set_idle_work(std::function<void()> work) override {
-    return store_.set_idle_work(std::move(work));
-  }
-  void leave(const Result<void> &why) override { store_.leave(why); }
 
  private:
-  Store &store_;
   const std::string key_;
   const uint64_t begun_ns_ = now_ns();
 };

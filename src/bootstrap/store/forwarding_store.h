@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A store that hands every call on to another one: tests derive what looks at some of the calls, or holds them up.
+// A store that hands every call on to another one, for what looks at some of the calls, adds to them or holds them up.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,7 @@
 
 #include "src/bootstrap/store/store.h"
 
-namespace rondo::net_test {
+namespace rondo {
 
 class ForwardingStore : public Store {
  public:
@@ -37,4 +37,4 @@ class ForwardingStore : public Store {
   Store &store_;
 };
 
-}  // namespace rondo::net_test
+}  // namespace rondo
