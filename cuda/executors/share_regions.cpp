@@ -67,7 +67,7 @@ Result<void> withdraw_region(Regions &regions, const RankQueries &ranks, const v
 bool leave_regions(Regions &regions, RegionFollower &follower, const RankQueries &ranks, uint32_t rank) {
   regions.withdraw_all();
   const auto find = [&](const std::vector<uint32_t> &dead) {
-    if (!regions.leaves()) follower.wake_to_leave();
+    if (!regions.leaves()) follower.wake(RegionRound::leave_if_quiet);
     return regions.find_other_holder(dead);
   };
   auto holder = wait_for_holders(ranks, quiesce_patience_ns, find);
@@ -103,18 +103,10 @@ bool RegionFollower::end(uint64_t deadline_ns) {
   return done_.wait_for(lock, patience, [this] { return ended_; });
 }
 
-void RegionFollower::wake() {
+void RegionFollower::wake(RegionRound round) {
   {
     const std::lock_guard lock(mutex_);
-    ++asked_count_;
-  }
-  asked_.notify_one();
-}
-
-void RegionFollower::wake_to_leave() {
-  {
-    const std::lock_guard lock(mutex_);
-    next_ = std::max(next_, RegionRound::leave_if_quiet);
+    next_ = std::max(next_, round);
     ++asked_count_;
   }
   asked_.notify_one();

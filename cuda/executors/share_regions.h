@@ -47,12 +47,11 @@ class RegionFollower {
   /// As end(), and waits as long as the driver does.
   ~RegionFollower();
 
-  /// Any thread; does not wait. What is asked for meanwhile is done once more.
-  void wake();
+  /// Any thread; does not wait. What is asked for meanwhile is done once more. Rounds never turn back: behind one that
+  /// leaves, nothing is followed.
+  void wake(RegionRound round = RegionRound::follow);
   /// The same, and waits until that is done. False: `wait` is over before; the thread goes on.
   [[nodiscard]] bool follow(EnqueueWait &wait);
-  /// Likewise; the rounds from now on are to leave. For who calls nothing but end() behind it.
-  void wake_to_leave();
   /// Its thread leaves whatever is in flight, and ends. False: it has not at `deadline_ns`. May be called again.
   [[nodiscard]] bool end(uint64_t deadline_ns);
 

@@ -264,7 +264,7 @@ TEST_CASE("launches: a follower that is to leave tries so when it is woken, and 
                           if (round == RegionRound::leave_if_quiet) ++tries;
                           if (round == RegionRound::leave) ++left_count;
                         }).value();
-  follower->wake_to_leave();
+  follower->wake(RegionRound::leave_if_quiet);
   CHECK(comes_true([&] { return tries == 1; }));
   follower->wake();
   CHECK(comes_true([&] { return tries == 2; }));
