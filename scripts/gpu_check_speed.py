@@ -41,20 +41,18 @@ class AllSteps(TrainSteps):
             yield self.all_reduce(f"{ranks} threads, replayed", ["--ranks", ranks, *self.sizes.small, *self.replayed()],
                                   latency)
 
+    def by(self, way, sizes, options, **more):
+        return self.all_reduce(f"{self.sizes.many} threads by {way}, replayed",
+                               ["--ranks", self.sizes.many, *sizes, *options, "--in-place-only", *self.replayed()],
+                               labelled(against_floor(None), f"{way}, replayed"), **more)
+
     def protocols(self):
         for way in ("ll", "load_store", "simple", "ll128"):
-            yield self.all_reduce(f"{self.sizes.many} threads by {way}, replayed",
-                                  ["--ranks", self.sizes.many, *self.sizes.protocols, *options_of(way),
-                                   "--in-place-only", *self.replayed()],
-                                  labelled(against_floor(None), f"{way}, replayed"),
-                                  refusal=NO_LL128 if way == "ll128" else "")
+            yield self.by(way, self.sizes.protocols, options_of(way), refusal=NO_LL128 if way == "ll128" else "")
 
     def algorithms(self):
         for way in ("one_shot", "two_shot"):
-            yield self.all_reduce(f"{self.sizes.many} threads by {way}, replayed",
-                                  ["--ranks", self.sizes.many, *self.sizes.algorithms, *options_of("load_store"),
-                                   "--algorithm", way, "--in-place-only", *self.replayed()],
-                                  labelled(against_floor(None), f"{way}, replayed"))
+            yield self.by(way, self.sizes.algorithms, (*options_of("load_store"), "--algorithm", way))
 
     def blocks(self):
         medium = ("-b", self.sizes.medium, "-e", self.sizes.medium, *self.sizes.runs)
