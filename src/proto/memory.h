@@ -314,14 +314,12 @@ RONDO_HD inline void store_line(uint64_t *line, [[maybe_unused]] uint32_t part, 
 #endif
 }
 
-/// Its mark. If that is the one that is wanted, take(i, word) has had this thread's words of the payload. `order`:
-/// relaxed or acquire.
-template <Order order, class Take>
-[[nodiscard]] RONDO_HD inline uint64_t load_line(const uint64_t *line, [[maybe_unused]] uint32_t part, uint64_t wanted,
-                                                 const Take &take) {
 #if defined(__CUDA_ARCH__)
+/// A lane's 16 bytes of the line, by one instruction with the others'.
+template <Order order>
+[[nodiscard]] __device__ inline Pair load_line_part(const uint64_t *part) {
   Pair pair;
-  const size_t address = __cvta_generic_to_global(line + 2 * part);
+  const size_t address = __cvta_generic_to_global(part);
   __syncwarp(line_lanes());  // so that one instruction loads the line
   if constexpr (order == acquire)
     asm volatile("ld.acquire.sys.global.v2.b64 {%0, %1}, [%2];"
@@ -333,8 +331,21 @@ template <Order order, class Take>
                  : "=l"(pair.first), "=l"(pair.second)
                  : "l"(address)
                  : "memory");
+  return pair;
+}
+#endif
+
+/// Its mark. If that is the one that is wanted, take(i, word) has had this thread's words of the payload. `order`:
+/// relaxed or acquire. A device may load a line in pieces, of which that with the mark comes last: so the payload is
+/// that of a second load, which begins when the mark has been seen.
+template <Order order, class Take>
+[[nodiscard]] RONDO_HD inline uint64_t load_line(const uint64_t *line, [[maybe_unused]] uint32_t part, uint64_t wanted,
+                                                 const Take &take) {
+#if defined(__CUDA_ARCH__)
+  Pair pair = load_line_part<order>(line + 2 * part);
   const uint64_t mark = __shfl_sync(line_lanes(), pair.second, line_threads() - 1, line_threads());
   if (mark != wanted) return mark;
+  pair = load_line_part<relaxed>(line + 2 * part);
   take(2 * part, pair.first);
   if (part + 1 != line_threads()) take(2 * part + 1, pair.second);
 #else
