@@ -33,6 +33,7 @@ class Step:
     refusal: str = ""                               # a failure whose log has these words: it cannot run here
     report: Path = None                             # the JSON that it writes
     judge: object = None                            # of that report, by `rondo perf`: judge(report) -> [Figure]
+    case_seconds: int = 30                          # of a test case of it, at most (tests/catch_main.cpp)
 
 
 @dataclass
@@ -101,9 +102,11 @@ class Steps:
 
     def of(self, part):
         for step in getattr(self, f"part_{part.lower()}")():
-            step.environment = RESIDENT | self.soft_kernels("librondo_soft_kernels.so") | step.environment
+            slower = 5 if self.soft else 1  # on a machine that may be busy with other work
+            step.seconds *= slower
+            tests = {"RONDO_TEST_PROGRESS": "on", "RONDO_TEST_CASE_SECONDS": str(step.case_seconds * slower)}
+            step.environment = RESIDENT | tests | self.soft_kernels("librondo_soft_kernels.so") | step.environment
             step.command = [str(word) for word in step.command]
-            step.seconds *= 5 if self.soft else 1  # on a machine that may be busy with other work
             yield step
 
     def soft_kernels(self, names):
@@ -160,7 +163,7 @@ class Steps:
         for ranks, size in self.sizes.matrix.items():
             yield Step("C", f"device matrix of {ranks} ranks, bit-equal to the host ({size})",
                        [self.bin / "device_matrix"], 110,
-                       {"RONDO_TEST_MATRIX": size, "RONDO_TEST_MATRIX_RANKS": str(ranks)})
+                       {"RONDO_TEST_MATRIX": size, "RONDO_TEST_MATRIX_RANKS": str(ranks)}, case_seconds=110)
         yield Step("C", "device, ranks as threads", [self.bin / "gpu_device"], 60)
         yield Step("C", "ll128: where it can be had", [self.bin / "gpu_ll128"], 60)
         yield Step("C", "load_store: by kernels of its own", [self.bin / "gpu_load_store"], 60)
@@ -179,7 +182,7 @@ class Steps:
         """Faults, one job at a time; then compute-sanitizer."""
         threads, processes = self.sizes.thread_seeds, self.sizes.process_seeds
         yield Step("D", f"{threads} seeds: a rank aborts, stays away or disagrees", [self.bin / "device_seeds"], 120,
-                   {"RONDO_SEED_COUNT": str(threads)})
+                   {"RONDO_SEED_COUNT": str(threads)}, case_seconds=120)
         # Without MPS a device does the work of one process at a time: jobs side by side would miss their deadlines.
         yield Step("D", f"{processes} seeds of processes: one is killed, exits, aborts, is silent or disagrees",
                    ["python3", "-B", self.tests / "gpu/device_chaos_test.py", self.bin / "device_chaos_rank",
@@ -189,7 +192,7 @@ class Steps:
         for check in ("memcheck", "racecheck"):
             # It may make kernels run one by one: ranks in kernels of their own would wait for ever.
             yield Step("D", check, [tool, "--tool", check, "--error-exitcode", "99", self.bin / "device_matrix"], 90,
-                       {"RONDO_TEST_MATRIX": "tiny"} | SHARED, missing)
+                       {"RONDO_TEST_MATRIX": "tiny"} | SHARED, missing, case_seconds=90)
 
 
 def soft_environment(bundle):

@@ -1,5 +1,97 @@
 // SPDX-License-Identifier: Apache-2.0
-#if !__has_include(<catch2/catch_all.hpp>)
-#define CATCH_CONFIG_MAIN
-#endif
+// Catch2's main, and what says where a program of tests is:
+// RONDO_TEST_PROGRESS      set: each test case is named on standard output as it begins, with the time since the start
+// RONDO_TEST_CASE_SECONDS  a case that takes longer ends the program, whatever it waits for, and is named
+#if __has_include(<catch2/catch_all.hpp>)
 #include "tests/catch.h"
+using CatchListener = Catch::EventListenerBase;
+#else
+#define CATCH_CONFIG_MAIN
+#include "tests/catch.h"
+using CatchListener = Catch::TestEventListenerBase;
+#endif
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Ends the program unless it is destroyed in time.
+class Deadline {
+ public:
+  Deadline(std::string name, std::chrono::duration<double> limit)
+      : name_(std::move(name)), limit_(limit), thread_([this] { wait(); }) {}
+  Deadline(const Deadline &) = delete;
+  Deadline &operator=(const Deadline &) = delete;
+  ~Deadline() {
+    {
+      const std::lock_guard lock(mutex_);
+      ended_ = true;
+    }
+    changed_.notify_one();
+    thread_.join();
+  }
+  /// Of the assertion that was evaluated last: what the case waits for comes behind it.
+  void passed(const Catch::SourceLineInfo &place) {
+    file_.store(place.file, std::memory_order_relaxed);  // relaxed: a line of another file would be wrong, no more
+    line_.store(place.line, std::memory_order_relaxed);
+  }
+
+ private:
+  void wait() {
+    std::unique_lock lock(mutex_);
+    if (changed_.wait_for(lock, limit_, [this] { return ended_; })) return;
+    std::printf("FAILED: still runs after %g s, and its last assertion was %s:%zu: %s\n", limit_.count(),
+                file_.load(std::memory_order_relaxed), line_.load(std::memory_order_relaxed), name_.c_str());
+    std::fflush(stdout);
+    std::_Exit(1);
+  }
+
+  std::string name_;
+  std::chrono::duration<double> limit_;
+  std::atomic<const char *> file_{"none"};
+  std::atomic<size_t> line_{0};
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool ended_ = false;
+  std::thread thread_;  // last: it begins with all else in place
+};
+
+class Progress : public CatchListener {
+ public:
+  using CatchListener::CatchListener;
+
+  void testCaseStarting(const Catch::TestCaseInfo &of) override {
+    if (tells_) {
+      const std::chrono::duration<double> since = Clock::now() - begin_;
+      std::printf("%6.2f s: %s\n", since.count(), of.name.c_str());
+      std::fflush(stdout);
+    }
+    if (seconds_ != nullptr)
+      deadline_ = std::make_unique<Deadline>(of.name, std::chrono::duration<double>(std::atof(seconds_)));
+  }
+  void assertionStarting(const Catch::AssertionInfo &of) override {
+    if (deadline_ != nullptr) deadline_->passed(of.lineInfo);
+  }
+  void testCaseEnded(const Catch::TestCaseStats &) override { deadline_.reset(); }
+
+ private:
+  const bool tells_ = std::getenv("RONDO_TEST_PROGRESS") != nullptr;
+  const char *const seconds_ = std::getenv("RONDO_TEST_CASE_SECONDS");
+  const Clock::time_point begin_ = Clock::now();
+  std::unique_ptr<Deadline> deadline_;
+};
+
+}  // namespace
+
+CATCH_REGISTER_LISTENER(Progress)

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
+#include <map>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -34,9 +35,12 @@ inline const CudaDriver &loaded_driver() {
   return *driver.value();
 }
 
+/// With what a test waits for: far longer than any of it takes.
+inline constexpr std::chrono::seconds patience{20};
+
 /// False if it did not become true within `patience`.
 template <class Condition>
-bool becomes_true(const Condition &condition, std::chrono::milliseconds patience = std::chrono::seconds(20)) {
+bool becomes_true(const Condition &condition) {
   const auto end = std::chrono::steady_clock::now() + patience;
   while (!condition()) {
     if (std::chrono::steady_clock::now() > end) return false;
@@ -54,10 +58,18 @@ inline std::optional<SoftCudaLive> live_counts() {
   return live;
 }
 
+/// On a real driver the context that the first case makes stays for all others: making one takes up to a second. Where
+/// what is alive is counted, each case makes its own.
+inline void keep_primary_context(const CudaDriver &driver, CuDevice device) {
+  static std::map<CuDevice, PrimaryContext> kept;
+  if (!kept.contains(device)) kept.emplace(device, retain_primary_context(driver, device).value());
+}
+
 /// The primary context of device 0, current on this thread, with a stream; everything must be given back at its end.
 class World {
  public:
   explicit World(CuDevice device = 0) : before_(live_counts()), context_(retain_primary_context(cu, device).value()) {
+    if (!before_.has_value()) keep_primary_context(cu, device);
     guard_.emplace(cu, context_.get().context);
     REQUIRE(guard_->ok());
     stream_ = make_stream(context_).value();
@@ -103,11 +115,21 @@ class World {
   Stream stream_;
 };
 
-/// A word in pinned memory: closes and opens a stream's way by cuStreamWaitValue64.
+/// A word in pinned memory: closes and opens a stream's way by cuStreamWaitValue64. Once `patience` has passed it stays
+/// open and the test has failed: else the host could wait for ever behind it, in the driver, or when the test is left
+/// by an exception and gives back what the stream needs.
 class Gate {
  public:
-  explicit Gate(const World &world) : cu_(world.cu), memory_(world.pinned(64)) { word() = 0; }
-  ~Gate() { open(); }
+  explicit Gate(const World &world) : cu_(world.cu), memory_(world.pinned(64)) {
+    word() = 0;
+    opener_ = std::thread([this] { open_when_late(); });
+  }
+  ~Gate() {
+    ended_.store(true, std::memory_order_release);  // pairs with the load in open_when_late()
+    opener_.join();
+    open();
+    CHECK_FALSE(late_);
+  }
   Gate(const Gate &) = delete;
   Gate &operator=(const Gate &) = delete;
 
@@ -122,8 +144,19 @@ class Gate {
   [[nodiscard]] uint64_t &word() const { return *static_cast<uint64_t *>(memory_.get().object); }
 
  private:
+  void open_when_late() {
+    const auto end = std::chrono::steady_clock::now() + patience;
+    for (; !ended_.load(std::memory_order_acquire); std::this_thread::sleep_for(std::chrono::milliseconds(1))) {
+      late_ = late_ || std::chrono::steady_clock::now() > end;
+      if (late_) open();  // again and again: replays close it
+    }
+  }
+
   const CudaDriver &cu_;
   HostMemory memory_;
+  std::atomic<bool> ended_{false};
+  bool late_ = false;  ///< the thread's, until that has ended
+  std::thread opener_;
 };
 
 /// Long enough to see that something waits.

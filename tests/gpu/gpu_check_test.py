@@ -17,6 +17,8 @@ import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+from gpu_check_steps import soft_environment  # noqa: E402
 BUILD = sys.argv.pop(1)
 BUNDLE_BYTES_MAX = 20_000_000
 
@@ -102,6 +104,7 @@ class GpuCheck(unittest.TestCase):
             self.assertIn(name, names)
         self.assertEqual(results["machine"]["kept context"], "ready")
         self.assertIn("ran to its end", record)
+        self.assertRegex(self.log("A-driver-conformance.log"), r"(?m)^ *[\d.]+ s: capture: a stream that is not joined")
         self.assertIn("says nothing of a GPU", record)
         self.assertIn("libfake_cublas.so, 13.0.2", record)
         self.assertIn("commit: ", record)
@@ -144,6 +147,15 @@ class GpuCheck(unittest.TestCase):
         results, _ = self.check("--part", "B", status=1, bundle=self.broken_bundle(rondo=says))
         self.assertEqual({test["result"] for test in results["tests"] if "ll128" in test["test"]}, {"skipped"})
         self.assertEqual({test["result"] for test in results["tests"] if "ll128" not in test["test"]}, {"failed"})
+
+    def test_a_test_case_that_takes_too_long_ends_its_program_and_is_named(self):
+        program = self.bundle / "bin/driver_conformance"
+        for seconds, status in (("0.02", 1), ("100", 0)):  # the case sleeps for 50 ms
+            environment = self.environment | soft_environment(self.bundle) | {"RONDO_TEST_CASE_SECONDS": seconds}
+            done = subprocess.run([program, "capture: nothing runs until*"], env=environment, capture_output=True,
+                                  text=True, timeout=300, check=False)
+            self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+            self.assertEqual("driver_kernel_test.cpp:" in done.stdout, status == 1, done.stdout)
 
     def test_a_program_that_fails_is_told_with_what_it_and_the_kernel_say(self):
         flag = self.output.parent / "failed"

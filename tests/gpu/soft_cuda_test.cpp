@@ -37,6 +37,19 @@ class Call {
 
 constexpr auto launch_failed = CuStatus::launch_failed;
 
+/// A host function's call of the driver, and what it answered.
+struct Forbidden {
+  const CudaDriver *cu = nullptr;
+  CuStream stream = nullptr;
+  std::atomic<int> status{-1};
+};
+
+void call_driver(void *argument) {
+  auto &self = *static_cast<Forbidden *>(argument);
+  // release; pairs with the test's load
+  self.status.store(static_cast<int>(self.cu->stream_query(self.stream)), std::memory_order_release);
+}
+
 }  // namespace
 
 // SOFT_CUDA_RESIDENT_BLOCKS=4
@@ -158,6 +171,16 @@ TEST_CASE("soft cuda: allocation, release and lazy loading wait for what runs", 
   CHECK(becomes_true([&] { return call.returned(); }));
 }
 
+TEST_CASE("soft cuda: host functions may not call the driver", "[plain]") {
+  World world;
+  Forbidden asked;
+  asked.cu = &world.cu;
+  asked.stream = world.stream();
+  CU_OK(world.cu.launch_host_func(world.stream(), call_driver, &asked));
+  CU_OK(world.cu.stream_synchronize(world.stream()));
+  CHECK(asked.status.load(std::memory_order_acquire) == static_cast<int>(CuStatus::not_permitted));
+}
+
 TEST_CASE("soft cuda: what was destroyed is known as such", "[plain]") {
   World world;
   const CudaDriver &cu = world.cu;
@@ -252,7 +275,7 @@ TEST_CASE("soft cuda: the first launch of a graph that was not uploaded waits fo
   }
 }
 
-TEST_CASE("soft cuda: to ask for an event of a capture ends that capture", "[plain]") {
+TEST_CASE("soft cuda: to ask for an event of a capture ends that capture, and is no better behind it", "[plain]") {
   const bool query = GENERATE(true, false);
   World world;
   const CudaDriver &cu = world.cu;
@@ -263,6 +286,8 @@ TEST_CASE("soft cuda: to ask for an event of a capture ends that capture", "[pla
            CuStatus::captured_event);
   CuGraph graph = nullptr;
   CU_FAILS(cu.stream_end_capture(world.stream(), &graph), CuStatus::stream_capture_invalidated);
+  CU_FAILS(query ? cu.event_query(event.get().object) : cu.event_synchronize(event.get().object),
+           CuStatus::invalid_value);
 }
 
 // SOFT_CUDA_CAPTURE_WAITS=off

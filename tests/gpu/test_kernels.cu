@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of tests/soft_cuda/test_kernels.cpp on a device, for the conformance test on a real driver and for
-// device_costs.
+// The kernels of tests/soft_cuda/test_kernels.cpp that tests launch on a device: the conformance test and device_costs.
 #include <cuda/atomic>
 
 #include "tests/soft_cuda/test_kernels.h"
@@ -25,6 +24,12 @@ __device__ void post(uint64_t &word, uint64_t value, bool ordered) {
   Word(word).store(value, ordered ? cuda::std::memory_order_release : cuda::std::memory_order_relaxed);
 }
 
+__device__ uint64_t now_ns() {
+  uint64_t now = 0;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+  return now;
+}
+
 __device__ void add(float4 &sum, const float4 &more) {
   sum.x += more.x;
   sum.y += more.y;
@@ -44,19 +49,17 @@ extern "C" __global__ void test_fill(const FillParameters given) {
     given.to[i] = given.value + i;
 }
 
-/// One thread waits until the word is `value` or more.
-extern "C" __global__ void test_await(const AwaitParameters given) {
-  if (blockIdx.x != 0 || threadIdx.x != 0) return;
-  // acquire; pairs with the release of the driver's write value, or of a test
-  while (Word(*given.word).load(cuda::std::memory_order_acquire) < given.value) continue;
-}
-
 /// Every block waits for all others of the grid: they must be resident together.
 extern "C" __global__ void test_barrier(const BarrierParameters given) {
   if (threadIdx.x != 0) return;
   const Word arrived(*given.arrived);
   arrived.fetch_add(1, cuda::std::memory_order_acq_rel);  // pairs with the loads below, in the other blocks
-  while (arrived.load(cuda::std::memory_order_acquire) < gridDim.x + given.more) continue;
+  const uint64_t end = now_ns() + barrier_patience_ns;
+  while (arrived.load(cuda::std::memory_order_acquire) < gridDim.x + given.more) {
+    if (now_ns() <= end) continue;
+    arrived.fetch_add(barrier_gave_up, cuda::std::memory_order_relaxed);  // relaxed: read when the kernel has ended
+    return;
+  }
 }
 
 /// All threads of a block are there: each adds itself to the block's count.

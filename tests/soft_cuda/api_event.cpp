@@ -46,8 +46,8 @@ CuStatus wait_for_shared(const Page &page, uint64_t number, const Context &conte
 }
 
 /// What the host may ask of this event.
-CuStatus check_event(const Event *event) {
-  return event == nullptr ? CuStatus::invalid_handle : check_not_captured(*event);
+CuStatus check_event(const State &driver, const Event *event) {
+  return event == nullptr ? CuStatus::invalid_handle : check_not_captured(driver, *event);
 }
 
 CuStatus record(State &driver, Lock &lock, Event &event, const std::shared_ptr<Stream> &stream) {
@@ -151,7 +151,7 @@ CuStatus cuEventRecord(CuEvent handle, CuStream stream_handle) {
 CuStatus cuEventQuery(CuEvent handle) {
   return call(Entry::event_query, [&](State &driver, Lock &) {
     const auto event = driver.events.find(handle);
-    if (const CuStatus status = check_event(event.get()); status != CuStatus::success) return status;
+    if (const CuStatus status = check_event(driver, event.get()); status != CuStatus::success) return status;
     if (const CuStatus status = check_unsafe_call(driver); status != CuStatus::success) return status;
     if (event->context->error != CuStatus::success) return event->context->error;
     return has_ended(*event) ? CuStatus::success : CuStatus::not_ready;
@@ -161,7 +161,7 @@ CuStatus cuEventQuery(CuEvent handle) {
 CuStatus cuEventSynchronize(CuEvent handle) {
   return call(Entry::event_synchronize, [&](State &driver, Lock &lock) {
     const auto event = driver.events.find(handle);
-    if (const CuStatus status = check_event(event.get()); status != CuStatus::success) return status;
+    if (const CuStatus status = check_event(driver, event.get()); status != CuStatus::success) return status;
     if (event->shared != nullptr) {
       const uint64_t number = recorded_of(*event->shared->counters);
       lock.unlock();

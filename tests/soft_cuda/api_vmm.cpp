@@ -45,7 +45,7 @@ bool overlaps_mapping(const State &driver, uint64_t address, size_t bytes) {
 CuStatus import_descriptor(State &driver, int descriptor, MemoryHandle *handle) {
   struct stat file {};
   const int device = device_of_descriptor(descriptor);
-  if (device_of(driver, device) == nullptr || ::fstat(descriptor, &file) != 0) return CuStatus::invalid_value;
+  if (device_of(driver, device) == nullptr || ::fstat(descriptor, &file) != 0) return CuStatus::unknown;
   auto physical = std::make_shared<Physical>();
   physical->descriptor = ::fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
   if (physical->descriptor < 0) return CuStatus::operating_system;
@@ -171,7 +171,9 @@ CuStatus cuMemUnmap(DevicePointer address, size_t bytes) {
       bases.push_back(entry->first);
       covered += entry->second.bytes;
     }
-    if (bytes == 0 || covered != bytes) return CuStatus::invalid_value;
+    if (bytes == 0) return CuStatus::invalid_value;
+    if (bases.empty() && is_reserved(driver, address, bytes)) return CuStatus::success;
+    if (covered != bytes) return CuStatus::invalid_value;
     if (!blank(address, bytes)) return CuStatus::operating_system;
     for (const uint64_t base : bases) driver.memory.ranges.erase(base);
     return CuStatus::success;

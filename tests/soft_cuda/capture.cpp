@@ -122,9 +122,10 @@ CuStatus capture_wait(State &driver, Stream &stream, const Event &event) {
   return CuStatus::success;
 }
 
-CuStatus check_not_captured(const Event &event) {
+CuStatus check_not_captured(const State &driver, const Event &event) {
   if (event.capture == nullptr) return CuStatus::success;
-  event.capture->invalidated = true;  // without effect where the capture has ended
+  if (!driver.captures.contains(event.capture)) return CuStatus::invalid_value;
+  event.capture->invalidated = true;
   return CuStatus::captured_event;
 }
 

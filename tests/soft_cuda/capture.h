@@ -15,8 +15,9 @@ CuStatus capture_record(Stream &stream, Event &event);
 /// The stream goes on after what the event stands for; it joins the capture if it was in none.
 CuStatus capture_wait(State &state, Stream &stream, const Event &event);
 
-/// The host may not ask for an event that was last recorded in a captured stream; if it does, the capture fails.
-CuStatus check_not_captured(const Event &event);
+/// The host may not ask for an event that was last recorded in a captured stream: if it does, the capture fails. Once
+/// the capture has ended, the event is an invalid value (driver 580 says so to cuEventQuery) until it is recorded anew.
+CuStatus check_not_captured(const State &state, const Event &event);
 
 /// Ends all captures in the context as failures: what was asked cannot be part of a graph.
 void invalidate_captures(State &state, const Context &context);

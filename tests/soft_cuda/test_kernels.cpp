@@ -3,6 +3,7 @@
 #include "tests/soft_cuda/test_kernels.h"
 
 #include <atomic>
+#include <chrono>
 
 #include "tests/soft_cuda/soft_kernel.h"
 
@@ -32,7 +33,14 @@ void meet(Block &block, uint32_t thread, void *const *parameters) {
   if (thread != 0) return;
   const std::atomic_ref arrived(*given.arrived);
   arrived.fetch_add(1, std::memory_order_acq_rel);  // pairs with the loads below, in the other blocks
-  while (arrived.load(std::memory_order_acquire) < block.grid_size + given.more) block.give_way(Waiting::for_others);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::nanoseconds(barrier_patience_ns);
+  while (arrived.load(std::memory_order_acquire) < block.grid_size + given.more) {
+    if (std::chrono::steady_clock::now() > end) {
+      arrived.fetch_add(barrier_gave_up, std::memory_order_relaxed);  // relaxed: read when the kernel has ended
+      return;
+    }
+    block.give_way(Waiting::for_others);
+  }
 }
 
 /// All threads of a block are there, with shared memory that was zeroed: each adds itself to the block's count.

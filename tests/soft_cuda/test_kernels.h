@@ -20,11 +20,14 @@ struct AwaitParameters {
   uint64_t value;
 };
 
-/// test_barrier: ends when `more` beside all blocks of the grid have arrived
+/// test_barrier: ends when `more` beside all blocks of the grid have arrived; a block that waited for too long gives up
+/// and adds barrier_gave_up to `arrived`
 struct BarrierParameters {
   uint64_t *arrived;
   uint64_t more;
 };
+inline constexpr uint64_t barrier_patience_ns = 10'000'000'000;
+inline constexpr uint64_t barrier_gave_up = uint64_t{1} << 32;
 
 /// test_count_threads: counts[block] = threads of the block
 struct CountParameters {
