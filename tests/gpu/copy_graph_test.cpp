@@ -167,11 +167,11 @@ TEST_CASE("copy executor: a captured sum runs with each replay, more often than 
   CopyGroup group(2, 100'000);
   const auto graphs = captured_sums(group);
   const auto never = captured_sums(group);
-  CHECK(group.values(0) == std::vector<float>(group.count, 1));  // nothing ran yet
+  CHECK_VALUES(group.values(0), std::vector<float>(group.count, 1));  // nothing ran yet
   for (int replay = 0; replay < 9; ++replay)
     for (int rank = 0; rank < 2; ++rank) group.launch(graphs[static_cast<size_t>(rank)], rank);
   group.synchronize();
-  CHECK(group.values(0) == std::vector<float>(group.count, 512));
+  CHECK_VALUES(group.values(0), std::vector<float>(group.count, 512));
   for (int round = 0; round < 10; ++round)
     for (int rank = 0; rank < 2; ++rank) {
       // A replay right behind a call must not hide the end of that call, for which finalize waits.
@@ -180,7 +180,8 @@ TEST_CASE("copy executor: a captured sum runs with each replay, more often than 
     }
   group.synchronize();
   CHECK(all_ok(group.ranks.run([](int, rondo_comm_t comm) { return rondo_comm_finalize(comm); })));
-  for (int rank = 0; rank < 2; ++rank) CHECK(group.values(rank) == std::vector<float>(group.count, 512.0f * (1 << 20)));
+  for (int rank = 0; rank < 2; ++rank)
+    CHECK_VALUES(group.values(rank), std::vector<float>(group.count, 512.0f * (1 << 20)));
 }
 
 TEST_CASE("copy executor: replays among calls and other graphs, in any order, each give what they should") {
@@ -215,7 +216,7 @@ TEST_CASE("copy executor: replays of what only moves launch no kernel") {
   group.synchronize();
   CHECK(launch_count() == before);
   for (const DeviceBuffer &buffer : whole)
-    CHECK(values_of<float>(buffer.read()) == std::vector<float>(count * rank_count, 1));
+    CHECK_VALUES(buffer.read(), std::vector<float>(count * rank_count, 1));
 }
 
 TEST_CASE("copy executor: a replay that waits for a rank which does not launch its own ends when the time is up") {
@@ -299,7 +300,7 @@ TEST_CASE("copy executor: the time of a call behind replays begins when its stre
   group.synchronize();
   for (int rank = 0; rank < 2; ++rank) {
     CHECK(failure_of(group.ranks[rank]).status == RONDO_OK);
-    CHECK(group.values(rank) == std::vector<float>(group.count, 32));
+    CHECK_VALUES(group.values(rank), std::vector<float>(group.count, 32));
   }
 }
 

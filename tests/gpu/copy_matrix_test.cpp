@@ -107,8 +107,8 @@ struct Both {
     device.synchronize();
     for (size_t rank = 0; rank < send.size(); ++rank) {
       CAPTURE(rank);
-      CHECK(device_send[rank].read() == send[rank]);
-      CHECK(device_recv[rank].read() == recv[rank]);
+      CHECK((device_send[rank].read() == send[rank]));  // in brackets: it is not printed
+      CHECK((device_recv[rank].read() == recv[rank]));
     }
   }
 
@@ -176,7 +176,7 @@ TEST_CASE("copy executor: uneven blocks, empty ones among them") {
   std::vector<float> expected = whole_numbers(2, counts[2]);
   const auto first = whole_numbers(0, counts[0]);
   expected.insert(expected.end(), first.begin(), first.end());
-  for (const DeviceBuffer &buffer : whole) CHECK(values_of<float>(buffer.read()) == expected);
+  for (const DeviceBuffer &buffer : whole) CHECK_VALUES(buffer.read(), expected);
   each([&](size_t rank, rondo_comm_t comm, rondo_stream_t stream) {
     return rondo_reduce_scatter_v(whole[rank].pointer(), part[rank].pointer(), counts, RONDO_FLOAT32, RONDO_SUM, comm,
                                   stream);
@@ -186,6 +186,6 @@ TEST_CASE("copy executor: uneven blocks, empty ones among them") {
     std::vector<float> sum(expected.begin() + static_cast<long>(at),
                            expected.begin() + static_cast<long>(at + counts[rank]));
     for (float &value : sum) value *= rank_count;
-    CHECK(values_of<float>(part[rank].read()) == sum);
+    CHECK_VALUES(part[rank].read(), sum);
   }
 }

@@ -28,13 +28,13 @@ TEST_CASE("copy executor: what only moves launches no kernel, a reduction those 
   }
   group.synchronize();
   for (const DeviceBuffer &buffer : whole)
-    CHECK(values_of<float>(buffer.read()) == std::vector<float>(count * rank_count, 1));
+    CHECK_VALUES(buffer.read(), std::vector<float>(count * rank_count, 1));
   CHECK(launch_count() == before);
   for (int rank = 0; rank < rank_count; ++rank) REQUIRE(group.sum(rank) == RONDO_OK);
   group.synchronize();
   if (before.has_value()) CHECK(*launch_count() > *before);
   for (int rank = 0; rank < rank_count; ++rank) {
-    CHECK(group.values(rank) == std::vector<float>(count, rank_count));
+    CHECK_VALUES(group.values(rank), std::vector<float>(count, rank_count));
     rondo_comm_properties_t properties = RONDO_COMM_PROPERTIES_INIT;
     CHECK(rondo_comm_get_properties(group.ranks[rank], &properties) == RONDO_OK);
     CHECK(properties.device_executor == RONDO_DEVICE_EXECUTOR_COPY);
@@ -53,11 +53,11 @@ TEST_CASE("copy executor: calls come in their order, whatever streams they are o
       REQUIRE(group.sum(rank, others[static_cast<size_t>(rank)].get().object, group.count) == RONDO_OK);
     }
   std::this_thread::sleep_for(a_while);
-  CHECK(group.values(0) == std::vector<float>(group.count, 1));
+  CHECK_VALUES(group.values(0), std::vector<float>(group.count, 1));
   gate.open();
   group.synchronize();
   for (const Stream &stream : others) CU_OK(group.world.cu.stream_synchronize(stream.get().object));
-  for (int rank = 0; rank < 2; ++rank) CHECK(group.values(rank) == std::vector<float>(group.count, 64));
+  for (int rank = 0; rank < 2; ++rank) CHECK_VALUES(group.values(rank), std::vector<float>(group.count, 64));
 }
 
 TEST_CASE("copy executor: communicators in flight together do not wait for each other") {
@@ -72,8 +72,8 @@ TEST_CASE("copy executor: communicators in flight together do not wait for each 
   first.synchronize();
   second.synchronize();
   for (int rank = 0; rank < 2; ++rank) {
-    CHECK(first.values(rank) == std::vector<float>(first.count, 8));
-    CHECK(second.values(rank) == std::vector<float>(second.count, 8));
+    CHECK_VALUES(first.values(rank), std::vector<float>(first.count, 8));
+    CHECK_VALUES(second.values(rank), std::vector<float>(second.count, 8));
   }
 }
 

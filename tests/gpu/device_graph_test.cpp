@@ -24,7 +24,7 @@ TEST_CASE("device: a captured all-reduce is replayed, each time on what is there
     group.synchronize();
     expected *= 2;
     for (const DeviceBuffer &buffer : buffers)
-      CHECK(values_of<float>(buffer.read()) == std::vector<float>(count, expected));
+      CHECK_VALUES(buffer.read(), std::vector<float>(count, expected));
   }
   // A replay right behind a call must not hide the end of that call, for which finalize waits.
   for (int round = 0; round < 20; ++round) {
@@ -45,7 +45,7 @@ TEST_CASE("device: a captured all-reduce is replayed, each time on what is there
   CHECK(ends == std::vector<rondo_status_t>(2, RONDO_OK));
   group.synchronize();
   for (const DeviceBuffer &buffer : buffers)
-    CHECK(values_of<float>(buffer.read()) == std::vector<float>(count, expected));
+    CHECK_VALUES(buffer.read(), std::vector<float>(count, expected));
 }
 
 TEST_CASE("device: a captured call is one node, of a plan that is new, too: its kernel") {
@@ -80,7 +80,7 @@ TEST_CASE("device: a captured call is one node, of a plan that is new, too: its 
     }
     for (int rank = 0; rank < 2; ++rank) group.launch(graphs[static_cast<size_t>(rank)], rank);
     group.synchronize();
-    for (const DeviceBuffer &buffer : buffers) CHECK(values_of<float>(buffer.read()) == std::vector<float>(100, 2));
+    for (const DeviceBuffer &buffer : buffers) CHECK_VALUES(buffer.read(), std::vector<float>(100, 2));
   }
 }
 
@@ -107,7 +107,7 @@ TEST_CASE("device: what a graph runs stays, however many other calls come before
   }
   for (int rank = 0; rank < 2; ++rank) group.launch(graphs[static_cast<size_t>(rank)], rank);
   group.synchronize();
-  for (const DeviceBuffer &buffer : buffers) CHECK(values_of<float>(buffer.read()) == std::vector<float>(count, 2));
+  for (const DeviceBuffer &buffer : buffers) CHECK_VALUES(buffer.read(), std::vector<float>(count, 2));
 }
 
 TEST_CASE("device: a capture that binds all threads is not ended by the one that looks after calls") {
@@ -158,5 +158,5 @@ TEST_CASE("device: calls of more sizes than a communicator has memory for plans"
   call(count);  // has made room, and comes again
   if (in_software()) CHECK(plans_made() == rank_count * (size_count + 1));
   group.synchronize();
-  for (const DeviceBuffer &buffer : buffers) CHECK(values_of<float>(buffer.read()) == std::vector<float>(count, 1));
+  for (const DeviceBuffer &buffer : buffers) CHECK_VALUES(buffer.read(), std::vector<float>(count, 1));
 }

@@ -65,6 +65,34 @@ class Progress {
   uint64_t begin_ns_;
 };
 
+/// Random elements of every type, made once: buffers are put together of pieces from anywhere in them, since to make
+/// each element anew takes longer than the calls.
+class Elements {
+ public:
+  explicit Elements(Random &random) {
+    for (size_t type = 0; type < of_.size(); ++type) {
+      const size_t element_bytes = rondo_type_size(static_cast<rondo_type_t>(type));
+      of_[type].resize(count * element_bytes);
+      for (size_t at = 0; at < of_[type].size(); at += element_bytes)
+        rondo::test::put_random(static_cast<rondo_type_t>(type), &of_[type][at], random);
+    }
+  }
+  /// `bytes`: of whole elements.
+  void fill(rondo_type_t type, std::byte *to, size_t bytes, Random &random) const {
+    const size_t element_bytes = rondo_type_size(type);
+    for (size_t at = 0; at < bytes;) {
+      const size_t piece = std::min(bytes - at, element_bytes * (1 + random() % piece_max));
+      const size_t from = element_bytes * (random() % (count - piece_max));
+      std::memcpy(to + at, &of_[static_cast<size_t>(type)][from], piece);
+      at += piece;
+    }
+  }
+
+ private:
+  static constexpr size_t count = 1 << 16, piece_max = 1 << 11;
+  std::array<std::vector<std::byte>, RONDO_FLOAT8_E5M2 + 1> of_;
+};
+
 constexpr size_t one_shot_bytes_max = 64 << 10;  // of an all-reduce by load_store
 bool is_load_store(rondo_algorithm_t algorithm) {
   return algorithm == RONDO_ALGORITHM_ONE_SHOT || algorithm == RONDO_ALGORITHM_TWO_SHOT;
@@ -97,7 +125,8 @@ class Pair {
  public:
   Pair(const World &world, int rank_count, size_t data_bytes, const rondo_config_t &host_config,
        const Way &device_way)
-      : world_(world), host_(rank_count, host_config), algorithm_(host_config.algorithm), device_way_(device_way) {
+      : world_(world), host_(rank_count, host_config), algorithm_(host_config.algorithm),
+        chunk_bytes_(host_config.chunk_bytes), device_way_(device_way) {
     rondo_config_t config = host_config;
     config.device = 0;
     config.protocol = device_way.protocol;
@@ -110,13 +139,13 @@ class Pair {
     if (host_.status() != RONDO_OK || device_->status() != RONDO_OK) FAIL(error_message());
   }
 
-  void check(const DeviceCase &it, Random &random) {
+  void check(const DeviceCase &it, const Elements &elements, Random &random) {
     check_plan(it);
     const size_t element_bytes = rondo_type_size(it.type);
+    const size_t filled_bytes = (used_bytes(it) - it.offset_bytes) / element_bytes * element_bytes;
     for (RankBuffers &buffers : buffers_) {
       for (auto *side : {&buffers.send, &buffers.recv})
-        for (size_t at = it.offset_bytes; at + element_bytes <= used_bytes(it); at += element_bytes)
-          rondo::test::put_random(it.type, side->data() + at, random);
+        elements.fill(it.type, side->data() + it.offset_bytes, filled_bytes, random);
       copy(buffers.device_send(), buffers.send, looked_at_bytes(it));
       copy(buffers.device_recv(), buffers.recv, looked_at_bytes(it));
     }
@@ -143,9 +172,13 @@ class Pair {
     return device_way_.load_store() && collective == RONDO_ALL_REDUCE && algorithm_ == RONDO_ALGORITHM_ONE_SHOT;
   }
 
+  /// Of small chunks a large vector has so many that it would only take the same steps for longer.
+  [[nodiscard]] bool fits(size_t bytes) const { return bytes <= chunks_max * chunk_bytes_; }
+
   size_t call_count = 0;
 
  private:
+  static constexpr size_t chunks_max = 2048;
   [[nodiscard]] CuStream stream(int rank) const { return streams_[static_cast<size_t>(rank)].get().object; }
   /// With rubbish behind the data, of which at least the offset's greatest is left.
   [[nodiscard]] size_t used_bytes(const DeviceCase &it) const {
@@ -197,13 +230,15 @@ class Pair {
   std::vector<RankBuffers> buffers_;
   Ranks host_;
   rondo_algorithm_t algorithm_;
+  uint64_t chunk_bytes_;
   Way device_way_;
   std::optional<Ranks> device_;  ///< gone before the streams
 };
 
-void check(Pair &pair, DeviceCase it, const Matrix &matrix, int rank_count, Random &random) {
+void check(Pair &pair, DeviceCase it, const Matrix &matrix, int rank_count, const Elements &elements, Random &random) {
   const bool blocks = in_blocks(it.collective);
   std::vector<size_t> counts = matrix.counts;
+  std::erase_if(counts, [&](size_t count) { return !pair.fits(count * rondo_type_size(it.type)); });
   if (pair.posts(it.collective))
     std::erase_if(counts, [](size_t count) { return count * sizeof(double) > one_shot_bytes_max; });
   for (size_t draw = 0; draw < matrix.draws; ++draw) {
@@ -213,32 +248,32 @@ void check(Pair &pair, DeviceCase it, const Matrix &matrix, int rank_count, Rand
     it.offset_bytes = random() % 2 == 0 ? 0 : rondo_type_size(it.type) * (random() % 16);
     CAPTURE(rondo_collective_string(it.collective), rondo_type_string(it.type), rondo_op_string(it.op), it.count,
             it.root, it.in_place, it.offset_bytes);
-    pair.check(it, random);
+    pair.check(it, elements, random);
   }
 }
 
 /// Every type and operation of all-reduce, and every other collective that the algorithm has.
 void check_all(Pair &pair, const rondo::Algorithm &algorithm, const Way &way, const Matrix &matrix,
-               int rank_count, Random &random) {
+               int rank_count, const Elements &elements, Random &random) {
   if (algorithm.supports(RONDO_ALL_REDUCE))
     for (int type = RONDO_INT8; type <= RONDO_FLOAT8_E5M2; ++type)
       for (int op = RONDO_SUM; op <= RONDO_AVG; ++op) {
         const bool few = type == RONDO_FLOAT32 || (type == RONDO_BFLOAT16 && op == RONDO_SUM);
         if (!matrix.all_types && !few) continue;
         check(pair, {RONDO_ALL_REDUCE, static_cast<rondo_type_t>(type), static_cast<rondo_op_t>(op)}, matrix,
-              rank_count, random);
+              rank_count, elements, random);
       }
   for (const auto collective : {RONDO_REDUCE_SCATTER, RONDO_ALL_GATHER, RONDO_BROADCAST, RONDO_REDUCE})
     for (const auto type : {RONDO_INT8, RONDO_BFLOAT16, RONDO_FLOAT32, RONDO_FLOAT64})
       for (const auto op : {RONDO_SUM, RONDO_AVG}) {
         if (op == RONDO_AVG && !way.load_store()) continue;
         if (way.load_store() && algorithm.id != rondo::shared_algorithm(collective)) continue;
-        if (algorithm.supports(collective)) check(pair, {collective, type, op}, matrix, rank_count, random);
+        if (algorithm.supports(collective)) check(pair, {collective, type, op}, matrix, rank_count, elements, random);
       }
 }
 
 void check_way(const World &world, const rondo::Algorithm &algorithm, const Way &way,
-               const Matrix &matrix, int rank_count, Random &random) {
+               const Matrix &matrix, int rank_count, const Elements &elements, Random &random) {
   rondo_config_t config = RONDO_CONFIG_INIT;
   config.algorithm = algorithm.id;
   config.protocol = way.protocol == RONDO_PROTOCOL_LL ? way.protocol : RONDO_PROTOCOL_SIMPLE;  // by the host
@@ -252,7 +287,7 @@ void check_way(const World &world, const rondo::Algorithm &algorithm, const Way 
   const Progress progress(std::string(rondo_algorithm_string(algorithm.id)) + " by " + way.name() +
                               ", " + std::to_string(rank_count) + " ranks",
                           pair.call_count);
-  check_all(pair, algorithm, way, matrix, rank_count, random);
+  check_all(pair, algorithm, way, matrix, rank_count, elements, random);
 }
 
 }  // namespace
@@ -262,6 +297,7 @@ TEST_CASE("device matrix: every combination is bit-equal to the host executor") 
   const uint64_t seed = rondo::test::seed_from_environment();
   CAPTURE(seed);
   Random random(seed);
+  const Elements elements(random);
   const World world;  // one context for all: making one takes a device longer than all calls of a combination
   const bool ll128 = has_ll128("every combination");
   const bool shared = calls_wait();  // by kernels that load_store does not have
@@ -271,6 +307,6 @@ TEST_CASE("device matrix: every combination is bit-equal to the host executor") 
                              Way{RONDO_PROTOCOL_AUTO, RONDO_KERNEL_LOAD_STORE}}) {
         if (way.protocol == RONDO_PROTOCOL_LL128 && !ll128) continue;
         if (way.load_store() && (rank_count == 1 || !is_load_store(algorithm.id) || shared)) continue;
-        check_way(world, algorithm, way, matrix, rank_count, random);
+        check_way(world, algorithm, way, matrix, rank_count, elements, random);
       }
 }

@@ -79,6 +79,26 @@ std::vector<T> values_of(const std::vector<std::byte> &bytes) {
   return values;
 }
 
+/// Nothing where they are equal; else how many are not and the first of these, in place of all of both.
+inline std::string difference(const std::vector<float> &received, const std::vector<float> &expected) {
+  if (received.size() != expected.size())
+    return std::to_string(received.size()) + " elements in place of " + std::to_string(expected.size());
+  size_t wrong = 0, first = 0;
+  for (size_t i = received.size(); i-- > 0;) {
+    if (received[i] == expected[i]) continue;
+    ++wrong;
+    first = i;
+  }
+  if (wrong == 0) return "";
+  return std::to_string(wrong) + " of " + std::to_string(received.size()) + " elements are wrong, the first is " +
+         std::to_string(first) + ": " + std::to_string(received[first]) + " in place of " +
+         std::to_string(expected[first]);
+}
+inline std::string difference(const std::vector<std::byte> &received, const std::vector<float> &expected) {
+  return difference(values_of<float>(received), expected);
+}
+#define CHECK_VALUES(received, expected) CHECK(rondo_test::difference(received, expected) == "")
+
 inline std::vector<float> whole_numbers(uint64_t seed, size_t count) {
   std::mt19937_64 bits(seed);
   std::vector<float> values(count);
@@ -124,7 +144,7 @@ inline void check_received(const std::vector<std::byte> &bytes, const DeviceCase
   auto received = values_of<float>(bytes);
   REQUIRE(received.size() >= expected.size());
   received.resize(expected.size());
-  CHECK(received == expected);
+  CHECK_VALUES(received, expected);
 }
 
 /// RONDO_OK where there is none.

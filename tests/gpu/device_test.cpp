@@ -29,7 +29,7 @@ TEST_CASE("device: an all-reduce of ranks that are threads sums what they have, 
         }
         group.synchronize();
         for (int rank = 0; rank < rank_count; ++rank)
-          CHECK(values_of<float>((in_place ? send : recv)[static_cast<size_t>(rank)].read()) == expected);
+          CHECK_VALUES((in_place ? send : recv)[static_cast<size_t>(rank)].read(), expected);
       }
     }
     for (int rank = 0; rank < rank_count; ++rank) {
@@ -59,7 +59,7 @@ TEST_CASE("device: ranks on two devices write into each other's memory") {
                              streams[index].get().object) == RONDO_OK);
   }
   for (const Stream &stream : streams) CU_OK(first.cu.stream_synchronize(stream.get().object));
-  for (const DeviceBuffer &buffer : buffers) CHECK(values_of<float>(buffer.read()) == sum_over_ranks(0, 3, count));
+  for (const DeviceBuffer &buffer : buffers) CHECK_VALUES(buffer.read(), sum_over_ranks(0, 3, count));
 }
 
 TEST_CASE("device: every algorithm and protocol, over two channels") {
@@ -89,7 +89,7 @@ TEST_CASE("device: every algorithm and protocol, over two channels") {
         }
       }
       group.synchronize();
-      for (const DeviceBuffer &buffer : buffers) CHECK(values_of<float>(buffer.read()) == expected);
+      for (const DeviceBuffer &buffer : buffers) CHECK_VALUES(buffer.read(), expected);
     }
 }
 
@@ -111,7 +111,7 @@ TEST_CASE("device: more channels than host memory has may be asked for, and run"
                              group.stream(rank)) == RONDO_OK);
   }
   group.synchronize();
-  for (const DeviceBuffer &buffer : buffers) CHECK(values_of<float>(buffer.read()) == sum_over_ranks(0, 2, count));
+  for (const DeviceBuffer &buffer : buffers) CHECK_VALUES(buffer.read(), sum_over_ranks(0, 2, count));
 }
 
 TEST_CASE("device: the other collectives, a barrier and finalize") {
@@ -136,17 +136,17 @@ TEST_CASE("device: the other collectives, a barrier and finalize") {
   });
   const auto sum = sum_over_ranks(0, rank_count, count * rank_count);
   for (int rank = 0; rank < rank_count; ++rank)
-    CHECK(values_of<float>(part[static_cast<size_t>(rank)].read()) ==
-          std::vector<float>(sum.begin() + rank * static_cast<long>(count),
-                             sum.begin() + (rank + 1) * static_cast<long>(count)));
+    CHECK_VALUES(part[static_cast<size_t>(rank)].read(),
+                 std::vector<float>(sum.begin() + rank * static_cast<long>(count),
+                                    sum.begin() + (rank + 1) * static_cast<long>(count)));
   each([&](int rank, rondo_comm_t comm, rondo_stream_t stream) {
     return rondo_all_gather(at(part, rank), at(whole, rank), count, RONDO_FLOAT32, comm, stream);
   });
-  for (const DeviceBuffer &buffer : whole) CHECK(values_of<float>(buffer.read()) == sum);
+  for (const DeviceBuffer &buffer : whole) CHECK_VALUES(buffer.read(), sum);
   each([&](int rank, rondo_comm_t comm, rondo_stream_t stream) {
     return rondo_broadcast(at(part, 1), at(part, rank), count, RONDO_FLOAT32, 1, comm, stream);
   });
-  for (const DeviceBuffer &buffer : part) CHECK(buffer.read() == part[1].read());
+  for (const DeviceBuffer &buffer : part) CHECK_VALUES(buffer.read(), values_of<float>(part[1].read()));
   each([&](int rank, rondo_comm_t comm, rondo_stream_t stream) {
     return rondo_reduce(at(part, rank), at(whole, rank), count, RONDO_FLOAT32, RONDO_MAX, 2, comm, stream);
   });
@@ -178,10 +178,10 @@ TEST_CASE("device: a call is ordered by its stream") {
                              stream) == RONDO_OK);
   }
   std::this_thread::sleep_for(rondo::cuda::conformance::a_while);
-  for (const DeviceBuffer &buffer : buffers) CHECK(values_of<float>(buffer.read()) == std::vector<float>(count, -1));
+  for (const DeviceBuffer &buffer : buffers) CHECK_VALUES(buffer.read(), std::vector<float>(count, -1));
   gate.open();
   group.synchronize();
-  for (const DeviceBuffer &buffer : buffers) CHECK(values_of<float>(buffer.read()) == std::vector<float>(count, 2));
+  for (const DeviceBuffer &buffer : buffers) CHECK_VALUES(buffer.read(), std::vector<float>(count, 2));
 }
 
 TEST_CASE("device: communicators in flight together do not wait for each other") {
@@ -208,7 +208,7 @@ TEST_CASE("device: communicators in flight together do not wait for each other")
   for (size_t group = group_count; group-- > 0;) REQUIRE(call(group, 1) == RONDO_OK);
   for (const auto &stream : streams) CU_OK(world.cu.stream_synchronize(stream.get().object));
   for (size_t i = 0; i < buffers.size(); ++i)
-    CHECK(values_of<float>(buffers[i].read()) == std::vector<float>(count, static_cast<float>(2 * (i / 2 + 1))));
+    CHECK_VALUES(buffers[i].read(), std::vector<float>(count, static_cast<float>(2 * (i / 2 + 1))));
 }
 
 TEST_CASE("device: communicators whose blocks could not all be resident are refused until others are gone") {

@@ -174,7 +174,7 @@ TEST_CASE("hazard: a call is captured while the copy of its plan is held up for 
     group.launch(graph, 0);
     group.synchronize();
   }
-  CHECK(values_of<float>(recv.read()) == sent);
+  CHECK_VALUES(recv.read(), sent);
   if (in_software()) CHECK(upload_count() - uploads == 1);  // the plan's, which no replay repeats
 }
 
@@ -230,7 +230,7 @@ TEST_CASE("hazard: plans that are copied while kernels of other ranks wait in th
         for (size_t index = 0; sums && index < elements; ++index) {
           if (elements != count || from_one_thread) expected[index] *= rank_count;
         }
-        for (const DeviceBuffer &buffer : buffers) CHECK(values_of<float>(buffer.read()) == expected);
+        for (const DeviceBuffer &buffer : buffers) CHECK_VALUES(buffer.read(), expected);
       }
   // One for each plan, on a stream of Rondo's own: none on the caller's, however late that was.
   if (in_software()) CHECK(upload_count() - uploads == 3 * 2 * rank_count);

@@ -51,7 +51,7 @@ void check_sum(const std::vector<int> &devices, size_t count) {
                              ranks[static_cast<int>(rank)], streams[rank].get().object) == RONDO_OK);
   for (const Stream &stream : streams) CU_OK(first.cu.stream_synchronize(stream.get().object));
   for (const DeviceBuffer &buffer : buffers)
-    CHECK(values_of<float>(buffer.read()) == sum_over_ranks(0, static_cast<int>(devices.size()), count));
+    CHECK_VALUES(buffer.read(), sum_over_ranks(0, static_cast<int>(devices.size()), count));
 }
 
 }  // namespace

@@ -63,7 +63,7 @@ struct Buffers {
     for (int rank = 0; rank < group.ranks.size(); ++rank) REQUIRE(enqueue(rank, in_place) == RONDO_OK);
   }
   void check(const std::vector<std::byte> &expected) const {
-    for (const DeviceBuffer &buffer : recv) CHECK(buffer.read() == expected);
+    for (const DeviceBuffer &buffer : recv) CHECK((buffer.read() == expected));  // in brackets: it is not printed
   }
 
   const DeviceRanks &group;

@@ -174,7 +174,7 @@ TEST_CASE("load_store: calls with uneven blocks go by the interpreter, beside ev
     std::vector<float> expected;
     for (size_t peer = 0; peer < rank_count; ++peer)
       for (const float value : whole_numbers(seed + peer, counts[peer])) expected.push_back(value);
-    for (int rank = 0; rank < rank_count; ++rank) CHECK(values_of<float>(buffers.received(rank)) == expected);
+    for (int rank = 0; rank < rank_count; ++rank) CHECK_VALUES(buffers.received(rank), expected);
     buffers.call_all(scatter);
     group.synchronize();
     buffers.check(scatter, seed);

@@ -41,7 +41,7 @@ struct Buffers {
     for (int rank = 0; rank < group.ranks.size(); ++rank) REQUIRE(call(rank, count, op) == RONDO_OK);
   }
   void check(const std::vector<float> &expected) const {
-    for (const DeviceBuffer &buffer : each) CHECK(values_of<float>(buffer.read()) == expected);
+    for (const DeviceBuffer &buffer : each) CHECK_VALUES(buffer.read(), expected);
   }
 
   const DeviceRanks &group;
@@ -145,7 +145,7 @@ TEST_CASE("load_store: ranks on two devices read each other's memory", "[plain]"
       REQUIRE(rondo_all_reduce(buffers[rank].pointer(), buffers[rank].pointer(), count, RONDO_FLOAT32, RONDO_SUM,
                                ranks[static_cast<int>(rank)], streams[rank].get().object) == RONDO_OK);
     for (const Stream &stream : streams) CU_OK(first.cu.stream_synchronize(stream.get().object));
-    for (const DeviceBuffer &buffer : buffers) CHECK(values_of<float>(buffer.read()) == sum_over_ranks(0, 3, count));
+    for (const DeviceBuffer &buffer : buffers) CHECK_VALUES(buffer.read(), sum_over_ranks(0, 3, count));
   }
 }
 

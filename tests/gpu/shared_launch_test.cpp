@@ -63,7 +63,7 @@ struct Group {
   }
   void check(const std::vector<float> &expected) const {
     ranks.synchronize();
-    for (const DeviceBuffer &buffer : buffers) CHECK(values_of<float>(buffer.read()) == expected);
+    for (const DeviceBuffer &buffer : buffers) CHECK_VALUES(buffer.read(), expected);
   }
   void check_sums() const { check(sum_over_ranks(0, ranks.ranks.size(), count)); }
 
@@ -180,7 +180,7 @@ TEST_CASE("shared launch: the kernel comes behind what is on each rank's stream,
       const auto values = whole_numbers(static_cast<uint64_t>(rank), count);
       for (size_t i = 0; rank != closed && i < count; ++i) expected[i] += values[i];
     }
-    for (const DeviceBuffer &result : results) CHECK(values_of<float>(result.read()) == expected);
+    for (const DeviceBuffer &result : results) CHECK_VALUES(result.read(), expected);
   }
 }
 
