@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "cuda/driver/budget.h"
+#include "cuda/executors/connection_shape.h"
 #include "cuda/executors/cuda_plan.h"
 #include "cuda/executors/executor_base.h"
 #include "cuda/executors/launch_group.h"
@@ -24,7 +25,6 @@
 namespace rondo::cuda {
 namespace {
 
-constexpr uint32_t default_slot_count = 8;
 constexpr uint32_t poll_count = 64;  // looks at a flag in device memory for one at the host's abort word
 constexpr uint64_t upload_patience_captured_ns = 2'000'000'000;
 
@@ -125,19 +125,15 @@ Result<void> KernelExecutor::connect(const DeviceRequest &asked, InfoExchange &i
   shape.rank_count = request.rank_count;
   const uint32_t wanted = request.on_one_node() ? request.channel_count : request.links->channel_count();
   shape.channel_count = connection_channels(wanted, request.channel_count_max);
-  shape.geometry.slot_count = request.slot_count != 0 ? request.slot_count : default_slot_count;
-  shape.geometry.slot_bytes =
-      request.slot_bytes != 0 ? request.slot_bytes
-                              : slot_bytes_for(shape.rank_count, shape.channel_count, shape.geometry.slot_count);
-  shape.geometry.ll_slot_bytes = ll_slot_bytes;
-  if (!request.on_one_node()) shape.geometry = request.links->geometry();  // a plan is for slots of one size
-  if (request.kernel_protocol() == RONDO_PROTOCOL_LL128) shape.geometry.ll128_slot_bytes = ll128_slot_bytes;
   RONDO_TRY_ASSIGN(const bool reaches, reaches_region_devices(context_, request));
   // A measured table may have rows of it for ranks that share nothing, too.
   if (wants_load_store(request) && !has_load_store_ && (reaches || request.measured_load_store)) {
     RONDO_TRY_ASSIGN(has_load_store_, load_load_store(context_, request, kernels_));
   }
-  RONDO_TRY_ASSIGN(const BlockBudget budget, block_budget(kernels_, device_, shape.geometry.ll128_slot_bytes != 0));
+  const bool with_ll128 = request.kernel_protocol() == RONDO_PROTOCOL_LL128;
+  RONDO_TRY_ASSIGN(const BlockBudget budget, block_budget(kernels_, device_, with_ll128));
+  shape.channel_count = choose_connection_channels(request, budget, shape.channel_count);
+  shape.geometry = choose_slots(request, shape.channel_count);
   if (agrees_on_peers(request)) {
     auto own = choose_load_store(request, budget, shape.channel_count);
     if (has_load_store_ && reaches) blocks_ = reserve_blocks(device_, request, shape.channel_count, budget, own);

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "src/base/ceil_div.h"
 #include "src/plan/slots.h"
 #include "src/plan/tuner_load_store.h"
 
@@ -263,6 +264,19 @@ uint64_t slot_bytes_of(const TunerInput &input, rondo_protocol_t protocol) {
   return protocol == RONDO_PROTOCOL_LL128 ? input.ll128_slot_bytes : input.slot_bytes;
 }
 
+/// The interpreter on a device: a block for as many bytes as it moves in less time than its steps take, which wait for
+/// each other (7 us by simple, 4 by ll, beside 97 GB/s: docs/tuning-built-in.md); of ll and ll128 as fill a slot, since
+/// each slot is a step.
+constexpr uint64_t simple_block_bytes = 16 * KiB;
+
+uint32_t channels_for(const TunerInput &input, uint32_t least, rondo_protocol_t protocol) {
+  if (input.buffers == BufferPlace::host || input.several_hosts()) return least;
+  const uint64_t block_bytes =
+      protocol == RONDO_PROTOCOL_SIMPLE ? simple_block_bytes : slot_bytes_of(input, protocol);
+  const uint64_t wanted = ceil_div(input.bytes, block_bytes);
+  return static_cast<uint32_t>(std::max<uint64_t>(least, std::min<uint64_t>(wanted, input.connection_channels)));
+}
+
 /// As large as wanted, and as the slots allow.
 uint64_t limit_chunk(uint64_t wanted_bytes, uint64_t slot_bytes, uint32_t slot_count) {
   const uint64_t most = std::min(wanted_bytes, slot_bytes * slots_per_chunk_max(slot_count));
@@ -293,7 +307,7 @@ Result<PlanChoice> choose_plan(const TunerInput &input, std::span<const Algorith
   if (wanted.protocol == RONDO_PROTOCOL_SIMPLE || wanted.protocol == RONDO_PROTOCOL_LL)
     choice.protocol = wanted.protocol;
   if (choice.protocol == RONDO_PROTOCOL_LL && input.ll_slot_bytes == 0) choice.protocol = RONDO_PROTOCOL_SIMPLE;
-  if (wanted.channels != 0) choice.channels = wanted.channels;
+  choice.channels = wanted.channels != 0 ? wanted.channels : channels_for(input, choice.channels, choice.protocol);
   if (input.default_chunk_bytes != 0) choice.chunk_bytes = input.default_chunk_bytes;
   if (wanted.chunk_bytes != 0) choice.chunk_bytes = wanted.chunk_bytes;
   choice.chunk_bytes = limit_chunk(choice.chunk_bytes, slot_bytes_of(input, choice.protocol), input.slot_count);

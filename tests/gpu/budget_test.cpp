@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "cuda/executors/load_store_shape.h"
+#include "cuda/driver/budget.h"
 #include "tests/gpu/device_case.h"
 #include "tests/gpu/device_ranks.h"
 
@@ -239,6 +239,18 @@ TEST_CASE("budgets: an all-reduce among devices costs their memory and links no 
     }
 }
 
+// Where load_store is not to be had. A block of ll is there for each slot, so it has all of them long before 4 MiB.
+TEST_CASE("budgets: the interpreter has all blocks above 4 MiB", "[budget]") {
+  for (const auto protocol : {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL})
+    for (const int ranks : {2, 8}) {
+      rondo_config_t config = on_device();
+      config.protocol = protocol;
+      const Counted counted = count(RONDO_ALL_REDUCE, same_device(ranks, config), 4 * MiB + sizeof(float));
+      CAPTURE(rondo_protocol_string(protocol), ranks);
+      for (const AccessCounts &rank : counted.ranks) CHECK(rank.blocks == 32 / static_cast<uint64_t>(ranks));
+    }
+}
+
 // One channel, so a rank has one block. A ring of n ranks takes 2 n - 1 hops of a rank: the first sends, the last
 // receives, all others do both.
 TEST_CASE("budgets: a hop releases once by simple; by ll never on one device, and once between devices", "[budget]") {
@@ -334,49 +346,4 @@ TEST_CASE("budgets: communicators of a process fit beside each other, whatever r
     REQUIRE(rondo_comm_query_plan(group->ranks[0], RONDO_ALL_REDUCE, 8 * MiB, RONDO_FLOAT32, &plan) == RONDO_OK);
     CHECK(plan.channels == 4);
   }
-}
-
-TEST_CASE("budgets: slots shrink as ranks and channels grow, and stay under what a rank may have", "[budget]") {
-  CHECK(slot_bytes_for(8, 4, 8) == 128 << 10);
-  CHECK(slot_bytes_for(16, 4, 8) == 128 << 10);
-  CHECK(slot_bytes_for(17, 4, 8) == 64 << 10);
-  CHECK(slot_bytes_for(8, 64, 8) == 16 << 10);
-  for (const uint32_t ranks : {2u, 3u, 8u, 33u, 64u})
-    for (const uint32_t channels : {1u, 4u, 8u, 64u})
-      CHECK((uint64_t{slot_bytes_for(ranks, channels, 8)} * ranks * channels * 8 <= slot_memory_bytes ||
-             slot_bytes_for(ranks, channels, 8) == slot_bytes_min));
-}
-
-TEST_CASE("budgets: blocks of ranks that share buffers are a device's, and leave half of what is free", "[budget]") {
-  DeviceRequest request;
-  request.executor = RONDO_DEVICE_EXECUTOR_KERNEL;
-  BlockBudget budget;  // of an H100, where a multiprocessor holds two blocks
-  budget.multiprocessors = 132;
-  budget.blocks = 264;
-  const auto channels_of = [&](uint32_t ranks, uint64_t claimed, uint32_t most = 0) {
-    request.rank_count = request.neighbours.in_process = ranks;
-    request.claimed_blocks = claimed;
-    request.channel_count_max = most;
-    const auto load_store = choose_load_store(request, budget, most == 0 ? 4 : std::min(most, 4u));
-    // What a rank then takes: the next communicator finds all ranks' claimed.
-    CHECK(blocks_of_a_rank(4, load_store) == std::max(4u, load_store.channel_count));
-    return load_store.channel_count;
-  };
-  CHECK(channels_of(8, 0) == 16);
-  CHECK(channels_of(2, 0) == 66);
-  CHECK(channels_of(64, 0) == 4);
-  CHECK(channels_of(8, 128) == 8);  // a second communicator takes half of what the first has left,
-  CHECK(channels_of(8, 192) == 4);   // and a third what its connections want
-  CHECK(channels_of(2, 0, 5) == 5);
-  CHECK(channels_of(2, 0, 1) == 1);
-  request.channel_count = 7;  // asked for
-  CHECK(choose_load_store(request, budget, 7).channel_count == 7);
-  request.neighbours.in_process = 1;  // some are elsewhere
-  CHECK(choose_load_store(request, budget, 4).rank_count == 0);
-  request.kernel = RONDO_KERNEL_LOAD_STORE;
-  CHECK(choose_load_store(request, budget, 4).channel_count == 4);
-  CHECK(choose_load_store(request, budget, 4).chunk_bytes == 256 << 10);
-  CHECK(load_store_threads(false, 1, 1) == 256);
-  CHECK(load_store_threads(true, 8, 1) == 32);
-  CHECK(load_store_threads(true, 32 << 10, 16) == 256);  // a word for each
 }

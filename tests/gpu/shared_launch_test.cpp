@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <thread>
 
+#include "cuda/driver/budget.h"
 #include "cuda/kernels/operation.h"
 #include "tests/gpu/device_ranks.h"
 
@@ -145,6 +146,24 @@ TEST_CASE("shared launch: every collective, calls among calls, in the order of e
   for (float &value : expected) value *= 4;
   group.check(expected);
   for (int rank = 0; rank < 4; ++rank) CHECK(failure_of(group.ranks.ranks[rank]).status == RONDO_OK);
+}
+
+TEST_CASE("shared launch: a large call has the device's multiprocessors divided by its ranks", "[plain]") {
+  constexpr size_t count = (4 << 20) / sizeof(float) + 1;
+  constexpr int ranks = 2;
+  rondo_config_t config = by_kernels();
+  config.max_ctas = 0;
+  Group group(ranks, count, config);
+  rondo_plan_info_t plan = RONDO_PLAN_INFO_INIT;
+  REQUIRE(rondo_comm_query_plan(group.ranks.ranks[0], RONDO_ALL_REDUCE, count, RONDO_FLOAT32, &plan) == RONDO_OK);
+  const auto devices = cuda_devices(rondo::cuda::conformance::loaded_driver());
+  REQUIRE(devices.ok());
+  const auto share = static_cast<uint32_t>(devices.value()[0].multiprocessor_count / ranks);
+  CHECK(plan.kernel == RONDO_KERNEL_INTERPRETER);
+  CHECK(plan.channels == std::min(share, rondo::device_channels_max));
+  CHECK(plan.channels > default_channel_count);
+  group.sum_all();
+  group.check_sums();
 }
 
 TEST_CASE("shared launch: the kernel comes behind what is on each rank's stream, and before what follows", "[plain]") {

@@ -176,6 +176,40 @@ TEST_CASE("tuner: a chunk is rounded down to whole cache lines and to all slots 
   CHECK(choose_plan(input, registry).value().chunk_bytes == 128);
 }
 
+TEST_CASE("tuner: the interpreter on a device has as many blocks as help, on the host as many as the table says") {
+  TunerInput input = with(RONDO_ALL_REDUCE, 8, 8);
+  input.buffers = BufferPlace::device;
+  input.connection_channels = 16;
+  input.slot_bytes = 128 << 10;
+  input.ll_slot_bytes = 4 << 10;
+  input.ll128_slot_bytes = 7680;
+  const auto channels = [&](uint64_t bytes, rondo_protocol_t protocol = RONDO_PROTOCOL_AUTO) {
+    input.bytes = bytes;
+    input.overrides.protocol = protocol;
+    return choose_plan(input).value().channels;
+  };
+  CHECK(channels(0) == 1);
+  CHECK(channels(8) == 1);
+  CHECK(channels(16 << 10) == 1);
+  CHECK(channels((16 << 10) + 1) == 2);
+  CHECK(channels(256 << 10) == 16);
+  CHECK(channels(uint64_t{1} << 40) == 16);
+  CHECK(channels(4 << 10, RONDO_PROTOCOL_LL) == 1);
+  CHECK(channels(32 << 10, RONDO_PROTOCOL_LL) == 8);
+  CHECK(channels(32 << 10, RONDO_PROTOCOL_LL128) == 5);
+  input.overrides.channels = 3;
+  CHECK(channels(1 << 20) == 3);
+  input.overrides.channels = 0;
+  input.overrides.algorithm = RONDO_ALGORITHM_TREE;
+  CHECK(channels(8) == 2);  // each of its two trees
+  input.overrides.algorithm = RONDO_ALGORITHM_AUTO;
+  input.host_count = 2;  // links between hosts have no more than the table says
+  CHECK(channels(1 << 20) == 2);
+  input.host_count = 1;
+  input.buffers = BufferPlace::host;
+  CHECK(channels(1 << 20) == 1);
+}
+
 TEST_CASE("tuner: no row of the table is hidden by an earlier one") {
   const auto rows = algorithm_rows();
   for (size_t later = 0; later < rows.size(); ++later)

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a rank has of a device, by its multiprocessors and the ranks on it: slots, channels of connections, blocks.
+#include <algorithm>
+
+#include "cuda/executors/connection_shape.h"
+#include "cuda/executors/load_store_shape.h"
+#include "tests/catch.h"
+
+using namespace rondo::cuda;
+
+TEST_CASE("budgets: slots shrink as ranks and channels grow, and stay under what a rank may have", "[budget]") {
+  CHECK(slot_bytes_for(8, 4, 8) == 128 << 10);
+  CHECK(slot_bytes_for(16, 4, 8) == 128 << 10);
+  CHECK(slot_bytes_for(17, 4, 8) == 64 << 10);
+  CHECK(slot_bytes_for(8, 64, 8) == 16 << 10);
+  for (const uint32_t ranks : {2u, 3u, 8u, 33u, 64u})
+    for (const uint32_t channels : {1u, 4u, 8u, 64u})
+      CHECK((uint64_t{slot_bytes_for(ranks, channels, 8)} * ranks * channels * 8 <= slot_memory_bytes ||
+             slot_bytes_for(ranks, channels, 8) == slot_bytes_min));
+}
+
+TEST_CASE("budgets: fewer slots before they are smaller", "[budget]") {
+  CHECK(slot_count_for(8, 8) == 8);
+  CHECK(slot_count_for(8, 9) == 4);
+  CHECK(slot_bytes_for(8, 16, slot_count_for(8, 16)) == 128 << 10);
+  CHECK(slot_bytes_for(2, 64, slot_count_for(2, 64)) == 128 << 10);
+}
+
+TEST_CASE("budgets: channels of connections are a device's multiprocessors, and leave half of what is free",
+          "[budget]") {
+  DeviceRequest request;
+  BlockBudget budget;  // of an H100, where a multiprocessor holds two blocks
+  budget.multiprocessors = 132;
+  budget.blocks = 264;
+  const auto channels_of = [&](uint32_t ranks, uint64_t claimed, uint32_t most = 0) {
+    request.rank_count = request.neighbours.in_process = ranks;
+    request.claimed_blocks = claimed;
+    request.channel_count_max = most;
+    return choose_connection_channels(request, budget, connection_channels(request.channel_count, most));
+  };
+  CHECK(channels_of(1, 0) == 4);  // it has no connections
+  CHECK(channels_of(2, 0) == 64);
+  CHECK(channels_of(8, 0) == 16);
+  CHECK(channels_of(8, 128) == 8);
+  CHECK(channels_of(8, 192) == 4);
+  CHECK(channels_of(8, 300) == 4);
+  CHECK(channels_of(64, 0) == 4);
+  CHECK(channels_of(8, 0, 5) == 5);
+  CHECK(channels_of(8, 0, 1) == 1);
+  request.channel_count = 7;  // asked for
+  CHECK(channels_of(8, 0) == 7);
+  request.channel_count = 0;
+  request.rank_count = 9;  // one is elsewhere
+  request.channel_count_max = 0;
+  CHECK(choose_connection_channels(request, budget, 4) == 4);
+}
+
+TEST_CASE("budgets: blocks of ranks that share buffers are a device's, and leave half of what is free", "[budget]") {
+  DeviceRequest request;
+  request.executor = RONDO_DEVICE_EXECUTOR_KERNEL;
+  BlockBudget budget;  // of an H100, where a multiprocessor holds two blocks
+  budget.multiprocessors = 132;
+  budget.blocks = 264;
+  const auto channels_of = [&](uint32_t ranks, uint64_t claimed, uint32_t most = 0) {
+    request.rank_count = request.neighbours.in_process = ranks;
+    request.claimed_blocks = claimed;
+    request.channel_count_max = most;
+    const auto load_store = choose_load_store(request, budget, most == 0 ? 4 : std::min(most, 4u));
+    // What a rank then takes: the next communicator finds all ranks' claimed.
+    CHECK(blocks_of_a_rank(4, load_store) == std::max(4u, load_store.channel_count));
+    return load_store.channel_count;
+  };
+  CHECK(channels_of(8, 0) == 16);
+  CHECK(channels_of(2, 0) == 66);
+  CHECK(channels_of(64, 0) == 4);
+  CHECK(channels_of(8, 128) == 8);  // a second communicator takes half of what the first has left,
+  CHECK(channels_of(8, 192) == 4);   // and a third what its connections want
+  CHECK(channels_of(2, 0, 5) == 5);
+  CHECK(channels_of(2, 0, 1) == 1);
+  request.channel_count = 7;  // asked for
+  CHECK(choose_load_store(request, budget, 7).channel_count == 7);
+  request.neighbours.in_process = 1;  // some are elsewhere
+  CHECK(choose_load_store(request, budget, 4).rank_count == 0);
+  request.kernel = RONDO_KERNEL_LOAD_STORE;
+  CHECK(choose_load_store(request, budget, 4).channel_count == 4);
+  CHECK(choose_load_store(request, budget, 4).chunk_bytes == 256 << 10);
+  CHECK(load_store_threads(false, 1, 1) == 256);
+  CHECK(load_store_threads(true, 8, 1) == 32);
+  CHECK(load_store_threads(true, 32 << 10, 16) == 256);  // a word for each
+}
