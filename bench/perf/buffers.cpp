@@ -15,11 +15,6 @@ namespace {
 
 constexpr auto guard_mark = std::byte{0xb7};
 
-uint64_t count_changed(const std::byte *guard) {
-  const auto changed = [](std::byte at) { return at != guard_mark; };
-  return static_cast<uint64_t>(std::count_if(guard, guard + guard_bytes, changed));
-}
-
 std::string read_file(const char *path) {
   std::ifstream file(path);
   std::ostringstream text;
@@ -48,6 +43,7 @@ Failure communication_failure(rondo_comm_t comm, const char *what, rondo_status_
 
 Arena::~Arena() {
   if (registration_ != nullptr) (void)rondo_comm_deregister(comm_, registration_);
+  if (device_ != nullptr) return;
   if (of_rondo_) {
     (void)rondo_mem_free(base_);
   } else {
@@ -58,6 +54,10 @@ Arena::~Arena() {
 Outcome Arena::allocate(size_t bytes, Buffers kind, rondo_comm_t comm, Device *device) {
   const size_t data_bytes = (bytes + guard_bytes - 1) / guard_bytes * guard_bytes;
   const size_t all_bytes = data_bytes + 2 * guard_bytes;
+  if (device != nullptr) {
+    device_ = device;
+    return device->allocate(all_bytes, base_);
+  }
   if (kind == Buffers::alloc) {
     void *pointer = nullptr;
     const rondo_status_t status = rondo_mem_alloc(&pointer, all_bytes);
@@ -70,10 +70,6 @@ Outcome Arena::allocate(size_t bytes, Buffers kind, rondo_comm_t comm, Device *d
   if (base_ == nullptr)
     return Failure{Exit::usage, "no memory for a buffer of " + near_bytes(all_bytes) + "; lower --maxbytes"};
   std::memset(base_, 0, all_bytes);
-  if (device != nullptr) {
-    device_ = device;
-    return device->allocate(all_bytes, device_base_);
-  }
   if (kind == Buffers::private_memory) return std::nullopt;
   const unsigned flags = kind == Buffers::moved ? unsigned{RONDO_REGISTER_MOVE_PAGES} : 0u;
   const rondo_status_t status = rondo_comm_register(comm, base_, all_bytes, flags, &registration_);
@@ -82,25 +78,30 @@ Outcome Arena::allocate(size_t bytes, Buffers kind, rondo_comm_t comm, Device *d
   return std::nullopt;
 }
 
-Outcome Arena::upload(size_t data_bytes) const { return upload_part(base_, data_bytes + 2 * guard_bytes); }
-
-Outcome Arena::upload_part(const std::byte *at, size_t bytes) const {
-  if (device_ == nullptr || bytes == 0) return std::nullopt;
-  return device_->copy_in(on_device(at), at, bytes);
+Outcome Arena::fill(std::byte *at, size_t bytes, const MakeChunk &make) const {
+  if (device_ != nullptr) return device_->fill(at, bytes, make);
+  make(at, 0, bytes);
+  return std::nullopt;
 }
 
-Outcome Arena::download(size_t data_bytes) const {
-  if (device_ == nullptr) return std::nullopt;
-  return device_->copy_out(base_, device_base_, data_bytes + 2 * guard_bytes);
+Outcome Arena::look(const std::byte *at, size_t bytes, const SeeChunk &see) const {
+  if (device_ != nullptr) return device_->look(at, bytes, see);
+  see(at, 0, bytes);
+  return std::nullopt;
 }
 
-void Arena::write_guards(size_t bytes) {
-  std::memset(base_, static_cast<int>(guard_mark), guard_bytes);
-  std::memset(data() + bytes, static_cast<int>(guard_mark), guard_bytes);
+Outcome Arena::write_guards(size_t bytes) const {
+  const auto mark = [](std::byte *chunk, size_t, size_t of) { std::memset(chunk, static_cast<int>(guard_mark), of); };
+  if (auto failure = fill(base_, guard_bytes, mark)) return failure;
+  return fill(data() + bytes, guard_bytes, mark);
 }
 
-uint64_t Arena::count_changed_guards(size_t bytes) const {
-  return count_changed(base_) + count_changed(data() + bytes);
+Outcome Arena::count_changed_guards(size_t bytes, uint64_t &changed) const {
+  const auto count = [&](const std::byte *chunk, size_t, size_t of) {
+    changed += static_cast<uint64_t>(of) - static_cast<uint64_t>(std::count(chunk, chunk + of, guard_mark));
+  };
+  if (auto failure = look(base_, guard_bytes, count)) return failure;
+  return look(data() + bytes, guard_bytes, count);
 }
 
 ArenaSizes arena_sizes(const Options &options, int ranks) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The memory that a rank's calls work on: a send and a receive arena, each with guard bytes on both sides of the data.
-// On a device an arena is memory of that device, with a copy in host memory where inputs are made and results read.
+// On a device an arena is memory of that device: what is written there and read again goes by chunks of host memory.
 #pragma once
 
 #include <cstddef>
@@ -26,25 +26,20 @@ class Arena {
 
   /// @param device  null: host memory; else it outlives the arena.
   [[nodiscard]] Outcome allocate(size_t bytes, Buffers kind, rondo_comm_t comm, Device *device = nullptr);
+  /// Of the device, if there is one.
   [[nodiscard]] std::byte *data() const { return base_ + guard_bytes; }
-  /// What a call is given for `at`, an address in this arena.
-  [[nodiscard]] std::byte *call_address(std::byte *at) const { return device_ == nullptr ? at : on_device(at); }
 
-  /// Copy to the device, or from it; nothing on the host. `data_bytes` and the guards around them; or any bytes.
-  [[nodiscard]] Outcome upload(size_t data_bytes) const;
-  [[nodiscard]] Outcome upload_part(const std::byte *at, size_t bytes) const;
-  [[nodiscard]] Outcome download(size_t data_bytes) const;
+  /// Writes `bytes` at `at`, an address in this arena, and looks at them: chunk by chunk, on the host all at once.
+  [[nodiscard]] Outcome fill(std::byte *at, size_t bytes, const MakeChunk &make) const;
+  [[nodiscard]] Outcome look(const std::byte *at, size_t bytes, const SeeChunk &see) const;
 
-  /// Marks the guards around the first `bytes` of data, and counts the guard bytes that were changed since.
-  void write_guards(size_t bytes);
-  [[nodiscard]] uint64_t count_changed_guards(size_t bytes) const;
+  /// Marks the guards around the first `bytes` of data, and adds up the guard bytes that were changed since.
+  [[nodiscard]] Outcome write_guards(size_t bytes) const;
+  [[nodiscard]] Outcome count_changed_guards(size_t bytes, uint64_t &changed) const;
 
  private:
-  [[nodiscard]] std::byte *on_device(const std::byte *at) const { return device_base_ + (at - base_); }
-
   std::byte *base_ = nullptr;
-  Device *device_ = nullptr;
-  std::byte *device_base_ = nullptr;  ///< of the device
+  Device *device_ = nullptr;  ///< whose memory it is
   bool of_rondo_ = false;
   rondo_comm_t comm_ = nullptr;
   rondo_registration_t registration_ = nullptr;
@@ -57,7 +52,7 @@ struct ArenaSizes {
 /// What a rank needs so that every size up to `max_bytes` fits, for each placement that the options ask for.
 [[nodiscard]] ArenaSizes arena_sizes(const Options &options, int ranks);
 
-/// Refuses when the arenas of the ranks on this host do not fit into `available_bytes` of memory.
+/// Refuses when the arenas of the ranks on this host, in its memory, do not fit into `available_bytes` of it.
 [[nodiscard]] Outcome check_memory(const ArenaSizes &sizes, int local_ranks, uint64_t available_bytes);
 
 /// What the system says is available, the limit of the control group included.

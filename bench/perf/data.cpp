@@ -149,32 +149,34 @@ Sequence Sequence::with_seed(uint64_t seed) const {
   return other;
 }
 
-void Sequence::write(std::byte *to, Part part) const {
+template <class Visit>
+void Sequence::each_piece(Part part, const Visit &visit) const {
   const uint64_t end = part.first + part.count;
   for (uint64_t at = part.first; at < end;) {
     const uint64_t turn = mix(seed_ + at / pattern_elements * 0x9e3779b97f4a7c15u);
     const uint64_t from = (at + turn) % pattern_elements;
     const uint64_t count = std::min(end - at, pattern_elements - std::max<uint64_t>(from, at % pattern_elements));
-    std::memcpy(to, pattern_->data() + from * element_bytes_, count * element_bytes_);
-    to += count * element_bytes_;
+    visit(pattern_->data() + from * element_bytes_, count * element_bytes_);
     at += count;
   }
 }
 
+void Sequence::write(std::byte *to, Part part) const {
+  each_piece(part, [&](const std::byte *piece, size_t bytes) {
+    std::memcpy(to, piece, bytes);
+    to += bytes;
+  });
+}
+
 uint64_t Sequence::count_wrong(const std::byte *at, Part part) const {
-  constexpr size_t block_elements = 1024;
-  std::array<std::byte, block_elements * 8> expected;
   uint64_t wrong = 0;
-  for (size_t done = 0; done < part.count;) {
-    const size_t count = std::min(block_elements, part.count - done);
-    write(expected.data(), {part.first + done, count});
-    const std::byte *block = at + done * element_bytes_;
-    if (std::memcmp(block, expected.data(), count * element_bytes_) != 0) {
-      for (size_t i = 0; i < count * element_bytes_; i += element_bytes_)
-        wrong += std::memcmp(block + i, expected.data() + i, element_bytes_) != 0 ? 1 : 0;
+  each_piece(part, [&](const std::byte *piece, size_t bytes) {
+    if (std::memcmp(at, piece, bytes) != 0) {
+      for (size_t i = 0; i < bytes; i += element_bytes_)
+        wrong += std::memcmp(at + i, piece + i, element_bytes_) != 0 ? 1 : 0;
     }
-    done += count;
-  }
+    at += bytes;
+  });
   return wrong;
 }
 

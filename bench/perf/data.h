@@ -50,6 +50,10 @@ class Sequence {
  private:
   using Pattern = std::vector<std::byte>;
 
+  /// Calls visit(bytes, count of bytes) for the pieces of the pattern that make up `part`, in order.
+  template <class Visit>
+  void each_piece(Part part, const Visit &visit) const;
+
   size_t element_bytes_;
   uint64_t seed_;
   std::shared_ptr<const Pattern> pattern_;  ///< pattern_elements packed elements

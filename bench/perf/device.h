@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -71,6 +72,10 @@ struct RelayPlace {
   std::string path = {};  ///< of the first one's memory; empty: this is the first one
 };
 
+/// Writes, or looks at, `bytes` of a chunk, which begin at `offset` of the whole; whole elements of any type.
+using MakeChunk = std::function<void(std::byte *chunk, size_t offset, size_t bytes)>;
+using SeeChunk = std::function<void(const std::byte *chunk, size_t offset, size_t bytes)>;
+
 /// One rank's. Used by that rank's thread only.
 class Device {
  public:
@@ -82,6 +87,9 @@ class Device {
   /// Complete on return.
   [[nodiscard]] virtual Outcome copy_in(std::byte *to, const std::byte *from, size_t bytes) = 0;
   [[nodiscard]] virtual Outcome copy_out(std::byte *to, const std::byte *from, size_t bytes) = 0;
+  /// As copy_in() and copy_out(), of what is made and looked at chunk by chunk while others are copied.
+  [[nodiscard]] virtual Outcome fill(std::byte *to, size_t bytes, const MakeChunk &make) = 0;
+  [[nodiscard]] virtual Outcome look(const std::byte *from, size_t bytes, const SeeChunk &see) = 0;
 
   [[nodiscard]] virtual rondo_stream_t stream() const = 0;
   /// Marks on the stream, and the time between them once wait() has returned.

@@ -269,7 +269,8 @@ Outcome run_rank(const RankParts &parts, std::vector<Series> &all) {
     return Failure{Exit::usage,
                    "-r " + std::to_string(options.root) + " is not one of the " + std::to_string(ranks) +
                        " ranks, which is to be the root (ranks as threads are --ranks N)"};
-  if (auto failure = check_memory_of_host(options, parts.comm, ranks)) return failure;
+  if (parts.device == nullptr)  // what a device has is known where it is asked for
+    if (auto failure = check_memory_of_host(options, parts.comm, ranks)) return failure;
   Arenas arenas;  // ends before the communicator, which may know its memory
   Stream stream;
   Session session{options, parts.comm, nullptr, parts.device, Group(parts.control, rank, ranks, parts.team)};

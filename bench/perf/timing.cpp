@@ -51,10 +51,8 @@ Outcome run_once(const Target &target, double &call_ns) {
   Session &session = target.session;
   const uint32_t calls = session.options.aggregate_count;
   ++session.run_count;
-  if (session.options.rewrite) {
-    target.workspace.rewrite(session.run_count);
-    if (auto failure = target.workspace.upload_inputs()) return failure;
-  }
+  if (session.options.rewrite)
+    if (auto failure = target.workspace.rewrite(session.run_count)) return failure;
   // What a limiter of the network owes from the run before, it has paid then.
   if (session.options.pause_ms != 0) std::this_thread::sleep_for(std::chrono::milliseconds(session.options.pause_ms));
   if (auto failure = session.group.barrier()) return failure;
@@ -87,13 +85,11 @@ Outcome check(const Target &target, Placement placement, std::optional<uint64_t>
     if (auto failure = prepare_calls(target, calls)) return failure;
   uint64_t count = 0;
   for (uint32_t run = 0; run < session.options.check_count; ++run) {
-    target.workspace.prepare(++session.run_count);
-    if (auto failure = target.workspace.upload()) return failure;
+    if (auto failure = target.workspace.prepare(++session.run_count)) return failure;
     if (auto failure = session.group.barrier()) return failure;
     double call_ns = 0;
     if (auto failure = time_calls(target, calls, call_ns)) return failure;
-    if (auto failure = target.workspace.download()) return failure;
-    count += target.workspace.count_wrong();
+    if (auto failure = target.workspace.count_wrong(count)) return failure;
   }
   const uint64_t own = count;
   if (auto failure = session.group.sum(count)) return failure;
@@ -114,8 +110,7 @@ Outcome measure(Session &session, const Case &what, const Shape &shape, Placemen
   const Target target{session, what, shape, workspace};
   workspace.select(shape, placement);
   if (auto failure = prepare_calls(target, session.options.aggregate_count)) return failure;
-  workspace.prepare(++session.run_count);
-  if (auto failure = workspace.upload()) return failure;
+  if (auto failure = workspace.prepare(++session.run_count)) return failure;
   std::optional<double> run_ns;
   if (auto failure = warm_up(target, run_ns)) return failure;
   const uint32_t runs = session.options.iteration_count.value_or(default_iterations(run_ns));

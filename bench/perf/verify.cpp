@@ -2,6 +2,14 @@
 #include "bench/perf/verify.h"
 
 namespace rondo::perf {
+namespace {
+
+/// Of a region, the elements that a chunk of its bytes has.
+Part part_of(const Part &whole, size_t offset, size_t bytes, size_t element_bytes) {
+  return {whole.first + offset / element_bytes, bytes / element_bytes};
+}
+
+}  // namespace
 
 Outcome Arenas::allocate(const Options &options, int ranks, rondo_comm_t comm, Device *device) {
   const ArenaSizes sizes = arena_sizes(options, ranks);
@@ -72,56 +80,51 @@ void Workspace::add_blocks_in_place(Arena &arena, const Shape &shape, Contents o
   regions_.push_back({&arena, at(own_end), {own_end, all_count - own_end}, others_before, others_after});
 }
 
-Pointers Workspace::pointers() const {
-  const Arena &sender = send_used_ ? send_ : recv_, &receiver = recv_used_ ? recv_ : send_;
-  return {sender.call_address(pointers_.send), receiver.call_address(pointers_.recv)};
-}
-
-Outcome Workspace::upload() const {
-  if (send_used_)
-    if (auto failure = send_.upload(send_bytes_)) return failure;
-  return recv_used_ ? recv_.upload(recv_bytes_) : std::nullopt;
-}
-
-Outcome Workspace::upload_inputs() const {
-  const size_t element_bytes = rondo_type_size(case_.type);
-  for (const Region &region : regions_)
-    if (region.before == Contents::input)
-      if (auto failure = region.arena->upload_part(region.at, region.part.count * element_bytes)) return failure;
-  return std::nullopt;
-}
-
-Outcome Workspace::download() const {
-  if (send_used_)
-    if (auto failure = send_.download(send_bytes_)) return failure;
-  return recv_used_ ? recv_.download(recv_bytes_) : std::nullopt;
-}
-
 Sequence Workspace::contents(Contents which) const {
   if (which == Contents::input) return data_.input.with_seed(run_seed_);
   const Sequence output = data_.output.with_seed(run_seed_);
   return which == Contents::output ? output : output.inverted();
 }
 
-void Workspace::prepare(uint64_t run_seed) {
-  run_seed_ = run_seed;
-  for (const Region &region : regions_) contents(region.before).write(region.at, region.part);
-  if (send_used_) send_.write_guards(send_bytes_);
-  if (recv_used_) recv_.write_guards(recv_bytes_);
+/// What is there before a run.
+Outcome Workspace::write(const Region &region) const {
+  const size_t element_bytes = rondo_type_size(case_.type);
+  const Sequence sequence = contents(region.before);
+  return region.arena->fill(region.at, region.part.count * element_bytes,
+                            [&](std::byte *chunk, size_t offset, size_t bytes) {
+                              sequence.write(chunk, part_of(region.part, offset, bytes, element_bytes));
+                            });
 }
 
-void Workspace::rewrite(uint64_t run_seed) {
+Outcome Workspace::prepare(uint64_t run_seed) {
   run_seed_ = run_seed;
   for (const Region &region : regions_)
-    if (region.before == Contents::input) contents(region.before).write(region.at, region.part);
+    if (auto failure = write(region)) return failure;
+  if (send_used_)
+    if (auto failure = send_.write_guards(send_bytes_)) return failure;
+  return recv_used_ ? recv_.write_guards(recv_bytes_) : std::nullopt;
 }
 
-uint64_t Workspace::count_wrong() const {
-  uint64_t wrong = 0;
-  for (const Region &region : regions_) wrong += contents(region.after).count_wrong(region.at, region.part);
-  if (send_used_) wrong += send_.count_changed_guards(send_bytes_);
-  if (recv_used_) wrong += recv_.count_changed_guards(recv_bytes_);
-  return wrong;
+Outcome Workspace::rewrite(uint64_t run_seed) {
+  run_seed_ = run_seed;
+  for (const Region &region : regions_)
+    if (region.before == Contents::input)
+      if (auto failure = write(region)) return failure;
+  return std::nullopt;
+}
+
+Outcome Workspace::count_wrong(uint64_t &wrong) const {
+  const size_t element_bytes = rondo_type_size(case_.type);
+  for (const Region &region : regions_) {
+    const Sequence sequence = contents(region.after);
+    const auto count = [&](const std::byte *chunk, size_t offset, size_t bytes) {
+      wrong += sequence.count_wrong(chunk, part_of(region.part, offset, bytes, element_bytes));
+    };
+    if (auto failure = region.arena->look(region.at, region.part.count * element_bytes, count)) return failure;
+  }
+  if (send_used_)
+    if (auto failure = send_.count_changed_guards(send_bytes_, wrong)) return failure;
+  return recv_used_ ? recv_.count_changed_guards(recv_bytes_, wrong) : std::nullopt;
 }
 
 }  // namespace rondo::perf

@@ -39,19 +39,15 @@ class Workspace {
   /// Chooses what the next calls of prepare, rewrite and count_wrong are about.
   void select(const Shape &shape, Placement placement);
   /// As the calls are given them: of the device, if there is one.
-  [[nodiscard]] Pointers pointers() const;
+  [[nodiscard]] Pointers pointers() const { return pointers_; }
 
   /// Inputs, poison and guards for a run of this seed.
-  void prepare(uint64_t run_seed);
+  [[nodiscard]] Outcome prepare(uint64_t run_seed);
   /// Inputs only.
-  void rewrite(uint64_t run_seed);
-  /// Wrong elements, changed elements that were to stay, and changed guard bytes, after a run of the prepared seed.
-  [[nodiscard]] uint64_t count_wrong() const;
-
-  // On a device: what prepare() and rewrite() wrote goes there, and results come back; on the host they do nothing.
-  [[nodiscard]] Outcome upload() const;
-  [[nodiscard]] Outcome upload_inputs() const;
-  [[nodiscard]] Outcome download() const;
+  [[nodiscard]] Outcome rewrite(uint64_t run_seed);
+  /// Adds up wrong elements, changed elements that were to stay, and changed guard bytes, after a run of the prepared
+  /// seed.
+  [[nodiscard]] Outcome count_wrong(uint64_t &wrong) const;
 
  private:
   enum class Contents { input, output, poison };
@@ -66,6 +62,7 @@ class Workspace {
   void add_in_place(const Shape &shape);
   void add_blocks_in_place(Arena &arena, const Shape &shape, Contents others_before, Contents others_after);
   [[nodiscard]] Sequence contents(Contents which) const;
+  [[nodiscard]] Outcome write(const Region &region) const;
 
   Case case_;
   int rank_;
@@ -73,7 +70,7 @@ class Workspace {
   Arena &send_, &recv_;
   size_t send_bytes_ = 0, recv_bytes_ = 0;  ///< in use in each arena by the selected call; guards lie around them
   bool send_used_ = false, recv_used_ = false;
-  Pointers pointers_;  ///< in the arenas' host memory
+  Pointers pointers_;
   std::vector<Region> regions_;
   uint64_t run_seed_ = 0;
 };

@@ -184,10 +184,10 @@ class DevicePerf(PerfCase):
             self.assertEqual(done, 0, out + err)
             self.assertEqual(err.count("hardware queues"), warned, err)
 
-    def against(self, *options, status=0, ranks=2, **environment):
+    def against(self, *options, status=0, ranks=2, sizes=("-b", 64, "-e", "4K", "-f", 64), **environment):
         path = self.folder / "against.json"
         done, out, err = call(RONDO, "perf", "all_reduce", "--ranks", ranks, "--device", "cuda", "--against", OTHER,
-                              "-b", 64, "-e", "4K", "-f", 64, *FEW_RUNS, "--json", path, *options,
+                              *sizes, *FEW_RUNS, "--json", path, *options,
                               SOFT_CUDA_DEVICES="2", **environment)
         self.assertEqual(done, status, out + err)
         return out + err, json.loads(path.read_text(encoding="utf-8")) if status < 2 else None
@@ -220,6 +220,17 @@ class DevicePerf(PerfCase):
         self.refuse(2, "--device cuda", options=("--against", OTHER))
         self.refuse(2, "libno_such.so", options=("--device", "cuda", "--against", "libno_such.so"))
         self.refuse(2, "lacks nccl", options=("--device", "cuda", "--against", os.environ["RONDO_CUDA_LIBRARY"]))
+
+    def test_vectors_of_several_chunks_are_right_and_each_of_their_elements_is_looked_at(self):
+        size = 3_500_001  # inputs and results go by chunks of 1 MiB
+        for collective, *more in (("all_reduce", "-d", "int8"), ("all_gather", "-d", "float16"),
+                                  ("reduce_scatter", "-d", "float64")):
+            with self.subTest(collective=collective):
+                self.perf(collective, "--ranks", 2, "--device", "cuda:0", "-b", size, "-e", size, *FEW_RUNS, *more,
+                          RONDO_DEVICE_EXECUTOR="copy")
+        _, report = self.against(status=1, sizes=("-b", size, "-e", size), FAKE_NCCL="wrong")  # it moves nothing
+        for row in report["results"]:
+            self.assertEqual(row["against"]["out_of_place"]["wrong"], 2 * row["count"])
 
     def test_csv_and_picture_are_written(self):
         table, picture = self.folder / "t.csv", self.folder / "p.svg"

@@ -11,6 +11,7 @@
 #include "src/base/config.h"
 #include "src/base/runtime_library.h"
 #include "src/cli/commands.h"
+#include "src/cli/perf/cuda_staging.h"
 #include "src/cli/perf/cuda_streams.h"
 #include "src/cli/visible_devices.h"
 #include "src/proto/access_counts.h"
@@ -40,6 +41,12 @@ class CudaPerfDevice final : public perf::Device {
   [[nodiscard]] Outcome allocate(size_t bytes, std::byte *&pointer) override;
   [[nodiscard]] Outcome copy_in(std::byte *to, const std::byte *from, size_t bytes) override;
   [[nodiscard]] Outcome copy_out(std::byte *to, const std::byte *from, size_t bytes) override;
+  [[nodiscard]] Outcome fill(std::byte *to, size_t bytes, const perf::MakeChunk &make) override {
+    return outcome(staging_.fill(to, bytes, make));
+  }
+  [[nodiscard]] Outcome look(const std::byte *from, size_t bytes, const perf::SeeChunk &see) override {
+    return outcome(staging_.look(from, bytes, see));
+  }
   [[nodiscard]] rondo_stream_t stream() const override { return stream_.get().object; }
   [[nodiscard]] Outcome mark_begin() override { return outcome(record(begin_)); }
   [[nodiscard]] Outcome mark_end() override { return outcome(record(end_)); }
@@ -77,7 +84,7 @@ class CudaPerfDevice final : public perf::Device {
   Result<void> make_graph();
   Result<void> copy(DevicePointer to, DevicePointer from, size_t bytes) const;
   Result<double> time_copies(DevicePointer to, DevicePointer from, size_t bytes) const;
-  Result<void> fill(DevicePointer at, size_t bytes) const;
+  Result<void> fill_randomly(DevicePointer at, size_t bytes) const;
   Result<double> copy_bandwidth() const;
 
   const CudaDriver *driver_ = nullptr;
@@ -85,6 +92,7 @@ class CudaPerfDevice final : public perf::Device {
   PrimaryContext context_;
   Stream stream_;
   Event begin_, end_;
+  CudaStaging staging_;
   GraphExec graph_;
   std::vector<DeviceMemory> memory_;
   HostMemory start_;
@@ -97,7 +105,7 @@ Result<void> CudaPerfDevice::open(const CudaDriver &driver, const CudaDevice &de
   RONDO_TRY_ASSIGN(stream_, make_stream(context_));
   RONDO_TRY_ASSIGN(begin_, make_event(context_, event_default));
   RONDO_TRY_ASSIGN(end_, make_event(context_, event_default));
-  return {};
+  return staging_.open(streams());
 }
 
 DeviceName CudaPerfDevice::describe() const {
@@ -195,7 +203,7 @@ Result<void> CudaPerfDevice::copy(DevicePointer to, DevicePointer from, size_t b
 }
 
 /// Random bytes: zeros may move faster than data.
-Result<void> CudaPerfDevice::fill(DevicePointer at, size_t bytes) const {
+Result<void> CudaPerfDevice::fill_randomly(DevicePointer at, size_t bytes) const {
   std::vector<uint64_t> words(copy_bytes_min / sizeof(uint64_t));
   uint64_t state = 1;
   for (uint64_t &word : words) word = state = state * 6364136223846793005u + 1442695040888963407u;
@@ -231,7 +239,7 @@ Result<double> CudaPerfDevice::copy_bandwidth() const {
     }
     if (bytes / 2 < copy_bytes_min) return (first.ok() ? second : first).error();
   }
-  RONDO_TRY(fill(from.get().object, bytes));
+  RONDO_TRY(fill_randomly(from.get().object, bytes));
   RONDO_TRY(time_copies(to.get().object, from.get().object, bytes));  // warms up
   std::vector<double> times_ms;
   for (int round = 0; round < copy_rounds; ++round) {

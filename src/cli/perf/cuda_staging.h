@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the host writes to a device's memory and reads of it, by way of pinned memory: while a chunk is copied the host
+// makes the next one, or looks at the one before. A chunk stays in the host's caches meanwhile, so that nothing needs
+// as much host memory as the device has.
+#pragma once
+
+#include <array>
+
+#include "bench/perf/device.h"
+#include "cuda/transport/handles.h"
+#include "src/cli/perf/cuda_streams.h"
+
+namespace rondo::cli {
+
+/// On the stream of calls, of its thread.
+class CudaStaging {
+ public:
+  /// May wait for the device. `streams` stay.
+  Result<void> open(const PerfStreams &streams);
+
+  /// Both are complete on return.
+  Result<void> fill(std::byte *to, size_t bytes, const perf::MakeChunk &make);
+  Result<void> look(const std::byte *from, size_t bytes, const perf::SeeChunk &see);
+
+ private:
+  /// One of two halves of the memory, and the end of its last copy.
+  struct Half {
+    std::byte *at = nullptr;
+    cuda::Event copied;
+  };
+
+  Result<void> note_copy(const Half &half) const;
+  Result<void> wait_for_copy(const Half &half) const;
+
+  PerfStreams streams_;
+  cuda::HostMemory memory_;
+  std::array<Half, 2> halves_;
+};
+
+}  // namespace rondo::cli
