@@ -301,6 +301,7 @@ device::DeviceOperation KernelExecutor::operation_of(const CudaPlan &plan, const
   operation.scratch_bytes = plan.scratch_bytes;
   operation.poll_count = poll_count;
   operation.captured = call.captured ? 1 : 0;
+  operation.on_one_device = segment_.shape().buffers == BufferPlace::shared_device ? 1 : 0;
   return operation;
 }
 

@@ -15,7 +15,7 @@ namespace rondo::device {
 
 /// Shared memory of a block: what its group has for itself, and what it knows of each rank.
 [[nodiscard]] RONDO_HD constexpr uint32_t load_store_shared_bytes(uint32_t rank_count) {
-  return shared_bytes_for(1, 0) + rank_count * static_cast<uint32_t>(sizeof(SharedBuffers));
+  return shared_bytes_for(1, 0) + static_cast<uint32_t>(sizeof(KernelEnds) + rank_count * sizeof(SharedBuffers));
 }
 
 /// An all-reduce in shared buffers that cannot be read goes through the places, in the same kernel. Types of 8 bits go
@@ -27,18 +27,21 @@ inline constexpr bool has_both_ways = sizeof(typename Reduction::Storage) > 1;
 template <class Reduction, Group G>
 RONDO_HD void run_load_store(G group, const LoadStoreOperation &operation, uint32_t channel, std::byte *shared) {
   const DeviceOperation &base = operation.base;
+  // Loaded before they are needed, and kept for thread 0, which would wait for them at its end.
+  auto &ends = *reinterpret_cast<KernelEnds *>(shared + shared_bytes_for(1, 0));
+  auto *const buffers = reinterpret_cast<SharedBuffers *>(&ends + 1);
   // Nobody else writes what is read here; the vote comes before one thread moves it on.
   const uint64_t number = base.progress->posts + 1;
-  auto *const buffers = reinterpret_cast<SharedBuffers *>(shared + shared_bytes_for(1, 0));
+  if (group.rank() == 0) ends = load_ends(*base.progress);
   const bool one_shot = !is_copy<Reduction> && operation.mode == LoadStoreMode::one_shot;
-  if (!one_shot) tell_begun(group, operation, channel);
+  if (!one_shot) tell_begun(group, operation, channel, ends);
   bool done = one_shot || may_begin(group, operation);
   if constexpr (is_copy<Reduction>) {
     done = done && run_shared<Reduction>(group, operation, channel, buffers) == Meeting::in_buffers;
   } else if (done) {
     switch (operation.mode) {  // by a chain of conditions ptxas would spill
       case LoadStoreMode::one_shot:
-        done = run_one_shot<Reduction>(group, operation, channel, number);
+        done = run_one_shot<Reduction>(group, operation, channel, number, ends);
         break;
       case LoadStoreMode::shared:
         if (const Meeting met = run_shared<Reduction>(group, operation, channel, buffers);
@@ -55,7 +58,8 @@ RONDO_HD void run_load_store(G group, const LoadStoreOperation &operation, uint3
     }
   }
   if (group.rank() == 0)
-    report(base, 1, done ? 0 : pack_verdict(Outcome::stopped, Fault::none, 0), one_shot ? 1 : 0);
+    report(base, 1, done ? 0 : pack_verdict(Outcome::stopped, Fault::none, 0), one_shot ? 1 : 0,
+           [&] { return ends; });
 }
 
 }  // namespace rondo::device

@@ -89,8 +89,9 @@ RONDO_HD void write_post(G group, const LoadStoreOperation &operation, const Pos
   const LoadStorePlace own = operation.place(operation.rank);
   uint64_t *const units = own.units(post.number);
   if (group.rank() + 1 == group.size())  // before all units, which it does not wait for; by a thread that has few
-    memory::store_release<memory::Site::load_store_post>(  // P2, pairs with W2
-        own.header(post.number, channel), ll::pack(operation.base.buffers.signature, post.flag));
+    memory::store_release_unless<memory::Site::load_store_post>(  // P2, pairs with W2
+        own.header(post.number, channel), ll::pack(operation.base.buffers.signature, post.flag),
+        operation.base.on_one_device != 0);
   for (uint32_t index = post.begin + group.rank(); index < post.end; index += group.size()) {
     const uint64_t word = index == post.begin + group.rank()
                               ? first
@@ -152,14 +153,14 @@ template <class Reduction>
 
 template <class Reduction, Group G>
 [[nodiscard]] RONDO_HD bool run_one_shot(G group, const LoadStoreOperation &operation, uint32_t channel,
-                                         uint64_t number) {
+                                         uint64_t number, const KernelEnds &ends) {
   const Post post = make_post(operation, number, operation.count * sizeof(typename Reduction::Storage), channel);
   uint32_t index = post.begin + group.rank(), peer = group.rank();
   // Under way while the verdict is: a short post has no other word.
   const uint64_t first = index < post.end ? load_word(operation.base.buffers.send.data, post.bytes, index) : 0;
   if (!may_begin(group, operation)) return false;
   write_post(group, operation, post, channel, first);
-  tell_begun(group, operation, channel);
+  tell_begun(group, operation, channel, ends);
   return repeat_until_ready(group, operation, [&] {
     for (; index < post.end; index += group.size()) {
       uint64_t reduced = 0;

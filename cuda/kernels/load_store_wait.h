@@ -70,8 +70,8 @@ template <Group G>
 /// Once a kernel: at its beginning, or of a one_shot behind its post, since the release of the post would wait for a
 /// store to the host that comes before it.
 template <Group G>
-RONDO_HD void tell_begun(G group, const LoadStoreOperation &operation, uint32_t channel) {
-  if (channel == 0 && group.rank() == 0) begin_operation(operation.base);
+RONDO_HD void tell_begun(G group, const LoadStoreOperation &operation, uint32_t channel, const KernelEnds &ends) {
+  if (channel == 0 && group.rank() == 0) begin_operation(operation.base, ends.kernels);
 }
 
 /// Until attempt() is ready in all threads; what one of them acquired, all see then. False: stop.

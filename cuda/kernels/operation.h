@@ -54,7 +54,8 @@ enum class Outcome : uint32_t { done = 0, stopped = 1, fault = 2 };
 
 /// What the blocks of a kernel tell each other: device memory, zero before a communicator's first kernel.
 struct alignas(cache_line_bytes) DeviceProgress {
-  uint64_t ended_lanes = 0;  ///< of this kernel; the last one sets it back to 0
+  uint64_t ended_lanes = 0;  ///< of this kernel, with failed_lanes for each report of a failure; the last sets it back
+                             ///< to 0
   uint64_t verdict = 0;      ///< 0, or pack_verdict() of the first lane that did not come through; then no lane of this
                              ///< or a later kernel goes on: the counters of the links have lost their place
   uint64_t ended_kernels = 0;
@@ -63,6 +64,17 @@ struct alignas(cache_line_bytes) DeviceProgress {
   uint64_t told_verdict = 0;   ///< 1: the host has been told `verdict`
 };
 static_assert(sizeof(DeviceProgress) == cache_line_bytes);
+inline constexpr uint64_t failed_lanes = uint64_t{1} << 32;  ///< in ended_lanes
+
+/// What a kernel takes over from the one before, of DeviceProgress: nobody else writes it before the last lane reports.
+struct KernelEnds {
+  uint64_t kernels;
+  uint64_t number;
+  uint64_t posts;
+};
+[[nodiscard]] RONDO_HD inline KernelEnds load_ends(const DeviceProgress &progress) {
+  return {progress.ended_kernels, progress.ended_number, progress.posts};
+}
 
 /// How kernels ended: memory of the host, which reads it while they run, zero at first. A kernel never reads it, and
 /// writes one word where all goes well and nobody has to wait, a replay two; each group that has to wait one more.
@@ -109,14 +121,15 @@ struct DeviceOperation {
   uint32_t lane_count = 0;     ///< of all channels
   uint32_t scratch_bytes = 0;  ///< of one of the scratch_count places of a lane; 0 with `simple`
   uint32_t poll_count = 1;     ///< looks at a flag before the abort word's turn, at least 1
-  uint64_t captured = 0;       ///< 1: the host does not know when it is launched, so it says when it begins
+  uint32_t captured = 0;       ///< 1: the host does not know when it is launched, so it says when it begins
+  uint32_t on_one_device = 0;  ///< 1: all ranks are threads of one process on one device
 };
 static_assert(std::is_trivially_copyable_v<DeviceOperation> && std::is_standard_layout_v<DeviceOperation>);
 static_assert(sizeof(Window) == 72 && offsetof(Window, handle) == 16 && sizeof(Buffers) == 152);
 static_assert(sizeof(DeviceOperation) == 216 && alignof(DeviceOperation) == 8);
 static_assert(offsetof(DeviceOperation, buffers) == 32 && offsetof(DeviceOperation, number) == 184);
 static_assert(offsetof(DeviceOperation, divisor) == 192 && offsetof(DeviceOperation, poll_count) == 204);
-static_assert(offsetof(DeviceOperation, captured) == 208);
+static_assert(offsetof(DeviceOperation, captured) == 208 && offsetof(DeviceOperation, on_one_device) == 212);
 
 /// In parameters, of which a kernel may have 4 KiB.
 inline constexpr uint32_t ranks_per_kernel_max = 8;

@@ -4,9 +4,11 @@
 //
 // Ordering  A1 load verdict, relaxed; load the abort word, acquire      whether another lane or the host gave up
 //           E1 compare and exchange verdict from 0                      the first lane that did not come through
-//           E2 add to ended_lanes, acquire and release                  the last lane sees every lane's E1; where
-//                                                                       there is one lane, it is
+//           E2 add to ended_lanes, and that it failed, acquire and      the last lane sees every lane's E1; where
+//              release                                                  there is one lane, it is
 //           E3 the last one: verdict, relaxed; store result.ended, release, for the host (which acquires it)
+// Where no lane failed E2 and E3 are relaxed on a device, as nothing is told but their own value: what the kernel wrote
+// is there for others when it has ended.
 // A lane that stops publishes nothing more: advance() has published whole slices or nothing.
 #pragma once
 
@@ -17,21 +19,21 @@
 
 namespace rondo::device {
 
-/// By thread 0 of a group. Nobody else writes ended_kernels before this lane's E2.
-RONDO_HD inline void tell_running(const DeviceOperation &operation) {
-  memory::store_relaxed(operation.result->running, operation.progress->ended_kernels + 1);
+/// By thread 0 of a group. `ended_kernels`: nobody else writes it before this lane's E2.
+RONDO_HD inline void tell_running(const DeviceOperation &operation, uint64_t ended_kernels) {
+  memory::store_relaxed(operation.result->running, ended_kernels + 1);
 }
 
 /// By thread 0 of a group, at its beginning or behind its posts. The host knows of no replay: it must not free what one
 /// still uses.
-RONDO_HD inline void begin_operation(const DeviceOperation &operation) {
-  if (operation.captured != 0) tell_running(operation);
+RONDO_HD inline void begin_operation(const DeviceOperation &operation, uint64_t ended_kernels) {
+  if (operation.captured != 0) tell_running(operation, ended_kernels);
 }
 
 /// By thread 0 of a group that has looked for something in vain: the kernel waits, so the host shall know that its time
 /// runs, and look whether a peer has ended. `told`: of this wait, whether the host knows of it.
 RONDO_HD inline void tell_waiting(const DeviceOperation &operation, bool &told) {
-  if (!told) tell_running(operation);
+  if (!told) tell_running(operation, operation.progress->ended_kernels);
   told = true;
 }
 
@@ -43,29 +45,41 @@ RONDO_HD inline void tell_waiting(const DeviceOperation &operation, bool &told) 
 }
 
 /// By thread 0 of a group, when `lane_count` lanes have come to an end. `posts`: of the operation, the same in all
-/// lanes.
-RONDO_HD inline void report(const DeviceOperation &operation, uint32_t lane_count, uint64_t verdict,
-                            uint32_t posts = 0) {
+/// lanes. load(): KernelEnds.
+template <class Load>
+RONDO_HD void report(const DeviceOperation &operation, uint32_t lane_count, uint64_t verdict, uint32_t posts,
+                     const Load &load) {
   memory::note_result();
   DeviceProgress &progress = *operation.progress;
-  if (verdict != 0) (void)memory::exchange_if(progress.verdict, 0, verdict);  // E1; false: another lane was first
+  bool failed = verdict != 0;
+  if (failed) (void)memory::exchange_if(progress.verdict, 0, verdict);  // E1; false: another lane was first
   if (operation.lane_count > 1) {
-    const uint64_t before = memory::add<memory::Site::lane_end>(progress.ended_lanes, lane_count);  // E2, with itself
-    if (before + lane_count != operation.lane_count) return;
+    const uint64_t own = lane_count + (failed ? failed_lanes : 0);
+    const uint64_t before = failed ? memory::add<memory::Site::lane_end>(progress.ended_lanes, own)  // E2, with itself
+                                   : memory::add_at_end<memory::Site::lane_end>(progress.ended_lanes, own);  // E2
+    const uint64_t all = before + own;
+    if (all % failed_lanes != operation.lane_count) return;
+    if (all != operation.lane_count && !failed) (void)memory::add(progress.ended_lanes, 0);  // E2, to acquire
+    failed = all != operation.lane_count;
     memory::store_relaxed(progress.ended_lanes, 0);  // the next kernel begins when this one has ended
   }
+  const KernelEnds ends = load();
   DeviceResult &result = *operation.result;
-  const uint64_t first = memory::load_relaxed(progress.verdict);  // ordered by E2
-  if (first != 0 && progress.told_verdict == 0) {
+  if (failed && progress.told_verdict == 0) {
     progress.told_verdict = 1;
     memory::store_relaxed(result.failed_number, operation.number);
-    memory::store_relaxed(result.verdict, first);
+    memory::store_relaxed(result.verdict, memory::load_relaxed(progress.verdict));  // ordered by E2
   }
-  progress.posts += posts;
+  progress.posts = ends.posts + posts;
+  progress.ended_kernels = ends.kernels + 1;
   // A replay brings back the number of its capture, which must not hide a later one.
-  if (progress.ended_number < operation.number) progress.ended_number = operation.number;
-  memory::store_release<memory::Site::operation_end>(  // E3, pairs with the host
-      result.ended, pack_ended(progress.ended_number, ++progress.ended_kernels));
+  const uint64_t number = ends.number < operation.number ? operation.number : ends.number;
+  progress.ended_number = number;
+  const uint64_t ended = pack_ended(number, ends.kernels + 1);
+  if (failed)
+    memory::store_release<memory::Site::operation_end>(result.ended, ended);  // E3, pairs with the host
+  else
+    memory::store_at_end<memory::Site::operation_end>(result.ended, ended);  // E3
 }
 
 /// Runs lanes first, first + stride, ... of a channel, at most lanes_max. `shared`: the block's, shared_bytes_for().
@@ -80,7 +94,7 @@ RONDO_HD void run_lanes(G group, const DeviceOperation &operation, const DeviceC
     running |= 1u << lane_count++;
   uint64_t verdict = 0;
   bool told = false;
-  if (group.rank() == 0) begin_operation(operation);
+  if (group.rank() == 0) begin_operation(operation, operation.progress->ended_kernels);
   // A kernel behind one that failed must not touch the links. (Groups that have to wait look at the abort word.)
   if (group.any(group.rank() == 0 && memory::load_relaxed(operation.progress->verdict) != 0))  // A1
     verdict = pack_verdict(Outcome::stopped, Fault::none, 0);
@@ -107,7 +121,7 @@ RONDO_HD void run_lanes(G group, const DeviceOperation &operation, const DeviceC
     if (group.any(group.rank() == 0 && must_stop(operation, told)))
       verdict = pack_verdict(Outcome::stopped, Fault::none, 0);
   }
-  if (group.rank() == 0) report(operation, lane_count, verdict);
+  if (group.rank() == 0) report(operation, lane_count, verdict, 0, [&] { return load_ends(*operation.progress); });
 }
 
 /// What reducers are made of: GroupReducer and GroupCopier.

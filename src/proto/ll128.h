@@ -30,7 +30,7 @@
 #include "src/proto/connection.h"
 #include "src/proto/group.h"
 #include "src/proto/ll.h"
-#include "src/proto/memory.h"
+#include "src/proto/memory_line.h"
 
 namespace rondo {
 
