@@ -92,7 +92,6 @@ class KernelExecutor final : public ExecutorBase {
   void post_buffers(const CudaPlan &plan, const DeviceCall &call, device::LoadStoreOperation &operation) const;
   [[nodiscard]] Result<void> run_load_store(const CudaPlan &plan, const DeviceCall &call, CuStream stream) const;
 
-  BlockClaim blocks_;
   HostMemory words_, host_plans_;
   PlanMemory plan_memory_;
   uint32_t rank_ = 0, place_ = 0;  ///< place_: in group_
@@ -104,7 +103,8 @@ class KernelExecutor final : public ExecutorBase {
   std::shared_ptr<LaunchGroup> group_;  ///< null: this rank launches kernels of its own
   std::optional<PlanUploads> uploads_;  ///< from connect() on
   std::atomic<bool> gathers_ = false;  ///< a call waits for the others of the group
-  std::unique_ptr<RegionFollower> follower_;  ///< where there are regions; last: it uses all of the above
+  std::unique_ptr<RegionFollower> follower_;  ///< where there are regions; behind all that it uses
+  BlockClaim blocks_;  ///< last: others may claim them while the driver keeps this executor's memory
 };
 
 /// The count whose low half is `low`; what was `seen` grows with it. Two threads may look at once.

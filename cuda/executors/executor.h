@@ -76,6 +76,6 @@ struct DeviceRequest {
 /// known to move lines as one piece (cuda/executors/lines.h). RONDO_ERROR_OUT_OF_RESOURCES: kernels are to run, and the
 /// blocks of all that share the device (ranks of this process, of all its communicators; through MPS, the
 /// communicator's others) cannot be resident at once.
-[[nodiscard]] Result<std::unique_ptr<DeviceExecutor>> connect_device(DeviceRequest request, Store &store);
+[[nodiscard]] Result<OwnedDeviceExecutor> connect_device(DeviceRequest request, Store &store);
 
 }  // namespace rondo::cuda

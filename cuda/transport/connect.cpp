@@ -95,9 +95,11 @@ bool shares_by_regions(const DeviceRequest &request, std::span<const PlacementIn
          !request.shares_launches && !takes_turns(infos) && request.rank_count <= device::load_store_rank_count_max;
 }
 
+using ConnectingExecutor = std::unique_ptr<ExecutorBase, DeviceExecutorDeleter>;
+
 /// `request`: what is asked for, then what was chosen. `executor`: as ExecutorBase::connect() says.
 Result<void> connect_chosen(DeviceRequest &request, InfoExchange &info_exchange,
-                            std::unique_ptr<ExecutorBase> &executor) {
+                            ConnectingExecutor &executor) {
   RONDO_TRY_ASSIGN(const PlacementInfo own, own_info(request));
   RONDO_TRY_ASSIGN(const auto infos, info_exchange.infos(placement_key, own));
   if (!on_one_node(infos) && request.executor == RONDO_DEVICE_EXECUTOR_COPY)
@@ -119,7 +121,8 @@ Result<void> connect_chosen(DeviceRequest &request, InfoExchange &info_exchange,
   RONDO_TRY_ASSIGN(request.handles, choose_handles(request.handles, infos));
   RONDO_TRY(check_protocol(request, infos));
   warn_of_shared_queues(request);
-  executor = request.executor == RONDO_DEVICE_EXECUTOR_COPY ? make_copy_executor() : make_kernel_executor();
+  executor.reset(
+      (request.executor == RONDO_DEVICE_EXECUTOR_COPY ? make_copy_executor() : make_kernel_executor()).release());
   return executor->connect(request, info_exchange);
 }
 
@@ -194,9 +197,9 @@ Result<void> check_device(const std::string &library, int32_t device) {
   return found.ok() ? Result<void>() : found.error();
 }
 
-Result<std::unique_ptr<DeviceExecutor>> connect_device(DeviceRequest request, Store &store) {
+Result<OwnedDeviceExecutor> connect_device(DeviceRequest request, Store &store) {
   InfoExchange info_exchange(store, request.key_prefix, request.rank, request.rank_count, request.deadline_ns);
-  std::unique_ptr<ExecutorBase> executor;
+  ConnectingExecutor executor;
   const auto connected = connect_chosen(request, info_exchange, executor);
   for (const char *const key : {placement_key, peers_key, segment_key, regions_key, flags_key}) {
     const bool knows_all = executor != nullptr;  // where the others are, and so what they agree on
@@ -208,7 +211,7 @@ Result<std::unique_ptr<DeviceExecutor>> connect_device(DeviceRequest request, St
     static_cast<void>(info_exchange.outcome(key, connected));
   }
   RONDO_TRY(info_exchange.outcome(connected_key, connected));
-  return std::unique_ptr<DeviceExecutor>(std::move(executor));
+  return OwnedDeviceExecutor(std::move(executor));
 }
 
 }  // namespace rondo::cuda

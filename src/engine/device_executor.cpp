@@ -2,6 +2,8 @@
 #include "src/engine/device_executor.h"
 
 #include <cassert>
+#include <chrono>
+#include <future>
 #include <thread>
 #include <utility>
 
@@ -133,6 +135,26 @@ void DeviceExecutor::live_on(std::shared_ptr<Executor> self) {
     }
     Launches::of_process().remove(*this);
   }).detach();
+}
+
+void DeviceExecutorDeleter::operator()(DeviceExecutor *executor) const {
+  const std::string device = executor->describe();
+  std::promise<void> promise;
+  const std::future<void> done = promise.get_future();
+  auto thread = start_thread("memory that is given back", [executor, promise = std::move(promise)]() mutable {
+    delete executor;
+    promise.set_value();
+  });
+  if (!thread.ok()) {
+    log::warning(log::Subsystem::device, thread.error().message);
+    delete executor;  // here, where it may wait
+    return;
+  }
+  if (done.wait_for(std::chrono::nanoseconds(quiesce_patience_ns)) == std::future_status::ready)
+    return thread.value().join();
+  thread.value().detach();
+  log::warning(log::Subsystem::device, "a communicator's memory on " + device +
+                                           " is given back later, since the driver waits for other work there");
 }
 
 }  // namespace rondo

@@ -19,7 +19,8 @@ namespace rondo {
 
 class DeviceMonitor;
 
-/// Kernels that were told to stop end within milliseconds, once the stream has come to them; that long quiesce() waits.
+/// Kernels that were told to stop end within milliseconds, once the stream has come to them; that long quiesce() waits,
+/// and so long a destroyed executor's memory is waited for.
 inline constexpr uint64_t quiesce_patience_ns = 5'000'000'000;
 /// Between two calls of stop() while something runs.
 inline constexpr uint64_t stop_interval_ns = 200'000;
@@ -124,5 +125,12 @@ class DeviceExecutor : public Executor {
   std::unique_ptr<DeviceMonitor> monitor_;  ///< from start() to end()
   bool abandoned_ = false;                  ///< quiesce() was false: live_on() ends what end() does else
 };
+
+/// Destroys it on a thread of its own: to give memory back waits for all work on the device, that of the application
+/// included. Returns when that is done, or after quiesce_patience_ns with a warning; then the thread goes on.
+struct DeviceExecutorDeleter {
+  void operator()(DeviceExecutor *executor) const;
+};
+using OwnedDeviceExecutor = std::unique_ptr<DeviceExecutor, DeviceExecutorDeleter>;
 
 }  // namespace rondo

@@ -102,6 +102,46 @@ TEST_CASE("hazard: memory that is allocated or given back while a collective wai
   }
 }
 
+TEST_CASE("hazard: communicators are destroyed while another stream of the caller does not move", "[plain]") {
+  const World world;
+  rondo::cuda::conformance::Gate gate(world);
+  const rondo::cuda::Stream blocked = world.another_stream();
+  std::vector<rondo::cuda::Stream> streams;
+  std::vector<DeviceBuffer> buffers;
+  for (int rank = 0; rank < 2; ++rank) {
+    streams.push_back(world.another_stream());
+    buffers.emplace_back(world, bytes_of(whole_numbers(static_cast<uint64_t>(rank), count)));
+  }
+  const auto before = rondo::cuda::conformance::live_counts();
+  std::vector<rondo_comm_t> comms;
+  for (const rondo_device_executor_t executor : {RONDO_DEVICE_EXECUTOR_KERNEL, RONDO_DEVICE_EXECUTOR_COPY}) {
+    rondo_config_t config = on_device();
+    config.device_executor = executor;
+    Ranks ranks(2, config);
+    if (ranks.status() != RONDO_OK) FAIL(error_message());
+    const auto sum = [&](int rank, rondo_comm_t comm) {
+      void *const pointer = buffers[static_cast<size_t>(rank)].pointer();
+      return rondo_all_reduce(pointer, pointer, count, RONDO_FLOAT32, RONDO_SUM, comm,
+                              streams[static_cast<size_t>(rank)].get().object);
+    };
+    REQUIRE(all_ok(call_each(ranks, sum)));
+    for (const rondo::cuda::Stream &stream : streams) CU_OK(world.cu.stream_synchronize(stream.get().object));
+    for (int rank = 0; rank < 2; ++rank) {
+      comms.push_back(ranks[rank]);
+      ranks.forget(rank);
+    }
+  }
+  gate.close(blocked.get().object);
+  std::vector<std::thread> threads;
+  for (rondo_comm_t comm : comms)
+    threads.emplace_back([comm] { static_cast<void>(rondo_comm_destroy(comm)); });
+  for (std::thread &thread : threads) thread.join();
+  CHECK(gate.word() == 0);  // nobody has waited until it opened by itself
+  gate.open();
+  CU_OK(world.cu.stream_synchronize(blocked.get().object));
+  CHECK(rondo::cuda::conformance::becomes_true([&] { return rondo::cuda::conformance::live_counts() == before; }));
+}
+
 TEST_CASE("hazard: kernels that are loaded while a collective waits", "[plain]") {
   Pair pair;
   static constexpr char any_image[8] = {};
